@@ -1,0 +1,5 @@
+// Package fsmpb holds what is durable: the commands of the log, what they
+// answered, and the records of a Raft snapshot.
+package fsmpb
+
+//go:generate sh ../../deploy/protoc.sh fsm/fsmpb

@@ -1,0 +1,50 @@
+package fsm
+
+import (
+	"cmp"
+	"fmt"
+)
+
+// VolumeID is `hf-` plus a UUID: CSI's volume_id.
+type VolumeID string
+
+// NodeID is a host's name: CSI's node_id and the value of the topology key.
+type NodeID string
+
+// HostID is the random identity in a host's data folder (S17).
+type HostID string
+
+// PoolID is the random identity in a pool (S12).
+type PoolID string
+
+// OperationID is the log index that began the operation.
+type OperationID uint64
+
+func (id OperationID) String() string { return fmt.Sprintf("op-%d", uint64(id)) }
+
+// Epoch orders grants, wishes and generations: by incarnation, then by log index (S1).
+// The zero Epoch is before all others.
+type Epoch struct {
+	Incarnation uint64
+	Index       uint64
+}
+
+// Compare is negative when e is before other, positive when it is after.
+func (e Epoch) Compare(other Epoch) int {
+	return cmp.Or(cmp.Compare(e.Incarnation, other.Incarnation), cmp.Compare(e.Index, other.Index))
+}
+
+// IsZero tells whether the epoch was never set.
+func (e Epoch) IsZero() bool { return e == Epoch{} }
+
+// String prints `incarnation.index`, the form in publish contexts.
+func (e Epoch) String() string { return fmt.Sprintf("%d.%d", e.Incarnation, e.Index) }
+
+// ParseEpoch reads what String printed.
+func ParseEpoch(s string) (Epoch, error) {
+	var e Epoch
+	if _, err := fmt.Sscanf(s, "%d.%d", &e.Incarnation, &e.Index); err != nil || e.String() != s {
+		return Epoch{}, fmt.Errorf("epoch %q is not of the form incarnation.index", s)
+	}
+	return e, nil
+}

@@ -1,0 +1,40 @@
+package fsm
+
+// Node is one storage host.
+type Node struct {
+	ID           NodeID
+	Host         HostID
+	Boot         string
+	Pools        []Pool // sorted by id
+	Labels       []Label
+	Site         string
+	MaxVolumes   uint32 // publications at once; 0: unlimited
+	Version      string
+	FeatureLevel uint32
+	State        NodeState
+	// Incarnation is the one the host may act for. When it is not the cluster's
+	// the host is in adoption mode (S1).
+	Incarnation uint64
+	Registered  Epoch
+}
+
+// NodeState is what the log knows of a host.
+type NodeState uint8
+
+const (
+	// NodeReachable: a member has its session.
+	NodeReachable NodeState = iota + 1
+	// NodeUnreachable: no member had its session for the node timeout.
+	NodeUnreachable
+	// NodeLost: an operator attested that the host and its data are gone.
+	NodeLost
+)
+
+// Pool is where a host keeps devices.
+type Pool struct {
+	ID                PoolID
+	Backend           string
+	Capacity          int64 // bytes
+	OvercommitPercent uint32
+	MinFree           int64 // bytes
+}

@@ -1,0 +1,40 @@
+package fsm
+
+import "time"
+
+// OperationKind names what an operation brings about.
+type OperationKind uint8
+
+const (
+	// OpCreate makes a volume's devices.
+	OpCreate OperationKind = iota + 1
+	// OpDelete removes them.
+	OpDelete
+	// OpTeardown ends a revoked publication on its host.
+	OpTeardown
+)
+
+// OperationState is where an operation stands.
+type OperationState uint8
+
+const (
+	// OpRunning: its host is asked to work on it.
+	OpRunning OperationState = iota + 1
+	// OpFailed: it ended with LastError; retry starts it again.
+	OpFailed
+	// OpCancelled: an operator cancelled it.
+	OpCancelled
+)
+
+// Operation is work that hosts owe, as a record in the state. It lives in the
+// volume it is about and goes when the work is done; history remembers it.
+type Operation struct {
+	ID        OperationID
+	Kind      OperationKind
+	State     OperationState
+	Step      string
+	Attempts  uint32
+	LastError string
+	Started   time.Time
+	Deadline  time.Time // when an operator should look; nothing is decided by it
+}

@@ -1,0 +1,142 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// Volume is one provisioned volume, or one that is being made or deleted. A
+// *Volume that came out of a State is immutable: values are replaced whole.
+type Volume struct {
+	ID          VolumeID
+	Name        string
+	Fingerprint []byte // of parameters and content source
+	Size        int64  // bytes
+	// Capabilities are those it was created with, sorted.
+	Capabilities []Capability
+	// Requisite is the accessibility that was asked for.
+	Requisite []Topology
+	// Replicas has one element for local volumes, two for replicated ones.
+	Replicas []Replica
+	Format   Format
+	Phase    Phase
+	// Teardowns are obligations of hosts whose publication was revoked while
+	// they were unreachable (S31): the host must report it unstaged.
+	Teardowns []Teardown
+	// Operation is the host work under way or failed; nil when there is none.
+	Operation *Operation
+	Condition Condition
+	Created   Epoch // when it was created
+	Modified  uint64
+}
+
+// Phase is a volume's life: Creating -> Ready -> Deleting -> (gone), or Failed.
+//
+//sumtype:decl
+type Phase interface{ phase() }
+
+type (
+	// Creating: placed and reserved; its host has not reported the device yet.
+	Creating struct{}
+	// Ready: the device exists. Only a Ready volume has publications.
+	Ready struct {
+		Publications []Publication // sorted by node
+	}
+	// Deleting: the name is free; the record is the obligation to remove the devices (S18).
+	Deleting struct{ Since Epoch }
+	// Failed: the create failed for good; the next create with the name makes a
+	// new volume and turns this one into an obligation.
+	Failed struct{ Reason string }
+)
+
+func (Creating) phase() {}
+func (Ready) phase()    {}
+func (Deleting) phase() {}
+func (Failed) phase()   {}
+
+// Replica is one copy of a volume on one host.
+type Replica struct {
+	Node NodeID
+	Host HostID
+	Pool PoolID
+	// State is what its host last reported.
+	State ReplicaState
+	// Sequence is the host's last record of this volume; later ones are above it (S16).
+	Sequence uint64
+}
+
+// ReplicaState is what the host last said of a replica's device.
+type ReplicaState uint8
+
+const (
+	// ReplicaPlanned: not yet reported made.
+	ReplicaPlanned ReplicaState = iota + 1
+	// ReplicaPresent: reported made.
+	ReplicaPresent
+	// ReplicaMissing: a Ready volume's device was reported missing (S14: never remade).
+	ReplicaMissing
+	// ReplicaGone: reported removed.
+	ReplicaGone
+)
+
+// Format is whether and how the volume's content was initialised (S15).
+type Format struct {
+	Phase  fsmpb.FormatPhase
+	FSType string
+	FSUUID string
+	Epoch  Epoch // of the stage that set Formatting
+}
+
+// Capability is a CSI capability without its mount flags.
+type Capability struct {
+	Mode   fsmpb.AccessMode
+	Block  bool
+	FSType string
+	Flags  string // fingerprint of the mount flags; empty without
+}
+
+// Label is one segment of a topology.
+type Label struct{ Key, Value string }
+
+// Topology is one term, its segments sorted by key; all must hold.
+type Topology []Label
+
+// Condition is what CSI calls VolumeCondition.
+type Condition struct {
+	Abnormal bool
+	Message  string
+}
+
+// Teardown is a host's obligation to end a publication that was revoked.
+type Teardown struct {
+	Node  NodeID
+	Host  HostID
+	Epoch Epoch
+}
+
+// Publication is a node's right to use a Ready volume (S3).
+type Publication struct {
+	Node       NodeID
+	Host       HostID
+	Capability Capability
+	ReadOnly   bool
+	Epoch      Epoch
+	// Staging is set from the intent to stage until the host reports it observed
+	// no mount and no open device.
+	Staging *Staging
+	Targets []Target // sorted by path
+}
+
+// Staging is a host's intent to stage, and whether it reported it done.
+type Staging struct {
+	Path       string
+	Boot       string
+	Capability Capability
+	Done       bool
+}
+
+// Target is a host's intent to bind a staged volume to a path, and whether it reported it done.
+type Target struct {
+	Path        string
+	ReadOnly    bool
+	Capability  Capability
+	Fingerprint string
+	Done        bool
+}

@@ -1,0 +1,41 @@
+package fsm
+
+// Wish is what the log wants of one host for one volume: the input of the
+// executor's decisions. It is read from applied entries only.
+type Wish struct {
+	Volume VolumeID
+	Pool   PoolID
+	Size   int64 // bytes
+	Verb   Verb
+	Format Format
+	// Publication is this host's, nil when nothing may be staged here.
+	Publication *Publication
+	// Teardown is set when this host owes the end of a revoked publication.
+	Teardown *Teardown
+	// Sequence is the last of the host's records of this volume that was applied.
+	Sequence uint64
+	// Operation and Attempt change when an operator retries.
+	Operation OperationID
+	Attempt   uint32
+	// Replica is what the log believes of the device: a Ready volume's device is
+	// reported missing only when this is ReplicaPresent.
+	Replica ReplicaState
+}
+
+// Verb is the one thing a host may do to a device, by the volume's phase (S14).
+type Verb uint8
+
+const (
+	// WishCreate: make the device if it is not there. Only while Creating.
+	WishCreate Verb = iota + 1
+	// WishKeep: it should be there; never make or remove it.
+	WishKeep
+	// WishRemove: remove it. Only while Deleting, for this host id and replica.
+	WishRemove
+)
+
+// Touch says that something about a volume or a node changed. Watchers read the state again.
+type Touch struct {
+	Volume VolumeID // empty: the node's own record
+	Node   NodeID   // empty: of interest to no host
+}
