@@ -1,0 +1,44 @@
+// Package executor makes a host what the log says: it observes, chooses one step
+// with a pure function, does it, and looks again.
+package executor
+
+import (
+	"context"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// Log is all that an executor may ask of the cluster.
+type Log interface {
+	// Propose has one of this host's commands applied: StageVolume, PublishTarget
+	// or Report. It needs the quorum. The error is a *fsm.Rejection when it was
+	// rejected; it has a method Unavailable() bool when there was no quorum.
+	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
+}
+
+// Update is news from a session: wishes as of an index of the log.
+type Update struct {
+	At     fsm.Epoch
+	Full   bool // volumes that are not listed are unknown to the state
+	Wishes []fsm.Wish
+	Gone   []fsm.VolumeID
+	// Adopted is false while this host is in adoption mode (S1).
+	Adopted bool
+}
+
+// InventoryItem is one thing found below a pool, or in the kernel for a device of it.
+type InventoryItem struct {
+	Kind string // "image", "unfinished", "loop", "mount"
+	ID   fsm.VolumeID
+	Path string
+}
+
+// PoolFacts is what was measured of a pool.
+type PoolFacts struct {
+	ID       fsm.PoolID
+	Free     int64 // bytes
+	Capacity int64 // bytes
+	Absent   bool  // not mounted, or without its id file (S12)
+	Detail   string
+}
