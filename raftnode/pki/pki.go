@@ -4,10 +4,12 @@
 package pki
 
 import (
-	"context"
-	"crypto/tls"
-
-	"google.golang.org/grpc"
+	"crypto/x509"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
 )
 
 // Role says what the holder of a certificate may do.
@@ -24,6 +26,8 @@ const (
 	Viewer Role = "viewer"
 )
 
+var roles = []Role{Controller, Node, Admin, Viewer}
+
 // Identity is what a verified certificate says: role and name, in the URI SAN
 // `spiffe://<cluster>/<role>/<name>`.
 type Identity struct {
@@ -35,32 +39,52 @@ type Identity struct {
 // Actor is the form that commands carry: `role/name`.
 func (i Identity) Actor() string { return string(i.Role) + "/" + i.Name }
 
-// Files names a key pair and its CA on disk. All are 0600 in 0700 folders;
-// Load refuses them when others can read them.
-type Files struct{ Cert, Key, CA string }
+// String is the URI as it stands in the certificate.
+func (i Identity) String() string { return i.uri().String() }
 
-// Credentials are a loaded key pair with its CA, re-read when the files change.
-type Credentials struct{ files Files }
+func (i Identity) uri() *url.URL {
+	return &url.URL{Scheme: "spiffe", Host: i.Cluster, Path: "/" + i.Actor()}
+}
 
-// Load reads and checks the files. The error names the file and the remedy.
-func Load(files Files) (*Credentials, error) { panic("pki: to be written") }
+var (
+	clusterPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+	namePattern    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
+)
 
-// Identity is the credentials' own.
-func (c *Credentials) Identity() Identity { panic("pki: to be written") }
+// Check says what of the identity cannot stand in a certificate.
+func (i Identity) Check() error {
+	switch {
+	case !clusterPattern.MatchString(i.Cluster):
+		return fmt.Errorf("cluster name %q is not made of lower case letters, digits, dots and dashes (63 at most)", i.Cluster)
+	case !slices.Contains(roles, i.Role):
+		return fmt.Errorf("role %q is none of %s", i.Role, joinRoles(roles))
+	case !namePattern.MatchString(i.Name):
+		return fmt.Errorf("name %q is not made of letters, digits, dots, underscores and dashes (253 at most)", i.Name)
+	}
+	return nil
+}
 
-// Server is a configuration that asks for a client certificate with one of the
-// roles, of the same CA and cluster, and refuses others in the handshake.
-func (c *Credentials) Server(roles ...Role) *tls.Config { panic("pki: to be written") }
+// identityOf reads the identity of a certificate. It is to be trusted only after the chain was verified.
+func identityOf(cert *x509.Certificate) (Identity, error) {
+	if len(cert.URIs) != 1 {
+		return Identity{}, fmt.Errorf("certificate has %d URI names where one of the form spiffe://cluster/role/name is needed", len(cert.URIs))
+	}
+	uri := cert.URIs[0]
+	role, name, _ := strings.Cut(strings.TrimPrefix(uri.Path, "/"), "/")
+	id := Identity{Cluster: uri.Host, Role: Role(role), Name: name}
+	if uri.String() != id.String() {
+		return Identity{}, fmt.Errorf("certificate's URI name %q is not of the form spiffe://cluster/role/name", uri)
+	}
+	if err := id.Check(); err != nil {
+		return Identity{}, fmt.Errorf("certificate's URI name %q: %w", uri, err)
+	}
+	return id, nil
+}
 
-// Client is a configuration that accepts a server whose certificate has the
-// role, whatever its address.
-func (c *Credentials) Client(server Role) *tls.Config { panic("pki: to be written") }
-
-// Peer is the identity that the TLS handshake of this RPC verified.
-func Peer(ctx context.Context) (Identity, error) { panic("pki: to be written") }
-
-// Allow is an interceptor pair that lets through only calls of the roles given
-// for the longest matching prefix of the full method name; others get PERMISSION_DENIED.
-func Allow(rules map[string][]Role) (grpc.UnaryServerInterceptor, grpc.StreamServerInterceptor) {
-	panic("pki: to be written")
+func joinRoles(roles []Role) string {
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = string(r)
+	}
+	return strings.Join(names, ", ")
 }

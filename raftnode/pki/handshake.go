@@ -1,0 +1,88 @@
+package pki
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Server is a configuration that asks for a client certificate with one of the
+// roles, of the same CA and cluster, and refuses others in the handshake.
+//
+// The chain is verified in VerifyConnection rather than by crypto/tls, so that
+// the CA too is the one that is on disk when the handshake begins. There is no
+// session resumption, so it is called for every connection.
+func (c *Credentials) Server(roles ...Role) *tls.Config {
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		NextProtos:             []string{"h2"},
+		SessionTicketsDisabled: true,
+		ClientAuth:             tls.RequireAnyClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return &c.use().cert, nil
+		},
+		VerifyConnection: func(state tls.ConnectionState) error {
+			return c.accept(state, x509.ExtKeyUsageClientAuth, roles)
+		},
+	}
+}
+
+// Client is a configuration that accepts a server whose certificate has the
+// role, whatever its address. What crypto/tls would verify is verified in
+// VerifyConnection, except for the address.
+func (c *Credentials) Client(server Role) *tls.Config {
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		NextProtos:         []string{"h2"},
+		InsecureSkipVerify: true,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return &c.use().cert, nil
+		},
+		VerifyConnection: func(state tls.ConnectionState) error {
+			return c.accept(state, x509.ExtKeyUsageServerAuth, []Role{server})
+		},
+	}
+}
+
+// accept lets through peers of the own cluster that have one of the roles.
+func (c *Credentials) accept(state tls.ConnectionState, usage x509.ExtKeyUsage, roles []Role) error {
+	var rest [][]byte
+	for _, cert := range state.PeerCertificates[min(1, len(state.PeerCertificates)):] {
+		rest = append(rest, cert.Raw)
+	}
+	peer, err := verify(c.use().roots, state.PeerCertificates, rest, usage)
+	switch {
+	case err != nil:
+		return fmt.Errorf("verify the peer's certificate: %w", err)
+	case peer.Cluster != c.id.Cluster:
+		return fmt.Errorf("the peer %s belongs to another cluster than %s", peer, c.id)
+	case !slices.Contains(roles, peer.Role):
+		return fmt.Errorf("the peer %s has not the role that is needed here (%s)", peer, joinRoles(roles))
+	}
+	return nil
+}
+
+// verify checks the chain of the first certificate, and says whose it is.
+func verify(roots *x509.CertPool, certs []*x509.Certificate, rest [][]byte, usage x509.ExtKeyUsage) (Identity, error) {
+	if len(certs) == 0 {
+		return Identity{}, errors.New("no certificate was presented")
+	}
+	between := x509.NewCertPool()
+	for _, raw := range rest {
+		cert, err := x509.ParseCertificate(raw)
+		if err != nil {
+			return Identity{}, fmt.Errorf("parse the chain: %w", err)
+		}
+		between.AddCert(cert)
+	}
+	options := x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage}}
+	if _, err := certs[0].Verify(options); err != nil {
+		return Identity{}, err
+	}
+	if certs[0].IsCA {
+		return Identity{}, errors.New("a CA's certificate is nobody's identity")
+	}
+	return identityOf(certs[0])
+}

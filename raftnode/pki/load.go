@@ -1,0 +1,161 @@
+package pki
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// Files names a key pair and its CA on disk. All are 0600 in 0700 folders;
+// Load refuses them when others can read them.
+type Files struct{ Cert, Key, CA string }
+
+func (f Files) list() [3]string { return [3]string{f.Cert, f.Key, f.CA} }
+
+// maxFile is far above any certificate chain; what is larger is another file.
+const maxFile = 1 << 20
+
+// Credentials are a loaded key pair with its CA, re-read when the files change.
+type Credentials struct {
+	files Files
+	id    Identity
+
+	mu      sync.Mutex
+	current *material
+	err     error
+}
+
+// material is the content of the files at one time.
+type material struct {
+	stamp stamp
+	cert  tls.Certificate
+	roots *x509.CertPool
+	id    Identity
+}
+
+// stamp tells one content of the files from another.
+type stamp [3]struct {
+	inode             uint64
+	size, modified, n int64
+}
+
+// Load reads and checks the files. The error names the file and the remedy.
+func Load(files Files) (*Credentials, error) {
+	m, err := read(files)
+	if err != nil {
+		return nil, err
+	}
+	return &Credentials{files: files, id: m.id, current: m}, nil
+}
+
+// Identity is the credentials' own.
+func (c *Credentials) Identity() Identity { return c.id }
+
+// Err says why the files that are on disk now are not the ones in use: they
+// changed since, and what they changed to is refused. Nil when all is well.
+func (c *Credentials) Err() error {
+	c.use()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// use is the material for a handshake that begins now. Files that changed are
+// read again; while they cannot be used (half written, say), the last good ones are.
+func (c *Credentials) use() *material {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, err := stampOf(c.files)
+	if err == nil && now == c.current.stamp {
+		c.err = nil
+		return c.current
+	}
+	fresh, err := read(c.files)
+	if err == nil && fresh.id != c.id {
+		err = fmt.Errorf("certificate %s is for %s now and was for %s: restart the process to use it", c.files.Cert, fresh.id, c.id)
+	}
+	if c.err = err; err == nil {
+		c.current = fresh
+	}
+	return c.current
+}
+
+func stampOf(files Files) (stamp, error) {
+	var s stamp
+	for i, path := range files.list() {
+		info, err := os.Stat(path)
+		if err != nil {
+			return stamp{}, fmt.Errorf("look at %s: %w", path, err)
+		}
+		s[i].size, s[i].modified = info.Size(), info.ModTime().UnixNano()
+		if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+			s[i].inode, s[i].n = sys.Ino, sys.Ctim.Nano()
+		}
+	}
+	return s, nil
+}
+
+// read reads the files and verifies the certificate as a peer would.
+func read(files Files) (*material, error) {
+	stamp, err := stampOf(files)
+	if err != nil {
+		return nil, err
+	}
+	var content [3][]byte
+	for i, path := range files.list() {
+		if content[i], err = readPrivate(path); err != nil {
+			return nil, err
+		}
+	}
+	m := &material{stamp: stamp, roots: x509.NewCertPool()}
+	if !m.roots.AppendCertsFromPEM(content[2]) {
+		return nil, fmt.Errorf("CA file %s holds no PEM certificate", files.CA)
+	}
+	if m.cert, err = tls.X509KeyPair(content[0], content[1]); err != nil {
+		return nil, fmt.Errorf("certificate %s and key %s cannot be used together: %w; issue them again", files.Cert, files.Key, err)
+	}
+	if m.id, err = verify(m.roots, []*x509.Certificate{m.cert.Leaf}, m.cert.Certificate[1:], x509.ExtKeyUsageAny); err != nil {
+		return nil, fmt.Errorf("certificate %s is not good under the CA %s: %w; issue it again", files.Cert, files.CA, err)
+	}
+	return m, nil
+}
+
+// readPrivate reads a file that only its owner can reach.
+func readPrivate(path string) (content []byte, err error) {
+	if err := privateFolder(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("look at %s: %w", path, err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%s has mode %#o, so others than its owner can reach it: chmod 600 %s", path, info.Mode().Perm(), path)
+	}
+	if content, err = io.ReadAll(io.LimitReader(file, maxFile)); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return content, nil
+}
+
+func privateFolder(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("look at folder %s: %w", dir, err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("folder %s has mode %#o, so others than its owner can reach the keys in it: chmod 700 %s", dir, info.Mode().Perm(), dir)
+	}
+	return nil
+}
