@@ -1,0 +1,57 @@
+# Two commands do it all on a fresh Debian machine with Go: `make demo` and `make test`.
+GO       ?= go
+BIN      := bin
+PACKAGES := ./...
+# Suites that start processes, mount filesystems or take long run apart from the unit tests.
+SYSTEM   := ./jepsen/...
+
+.PHONY: all build deps check generate lint test unit race system demo dev bench clean help
+
+all: build
+
+help: ## say what each target does
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+build: ## build bin/holdfast
+	$(GO) build -o $(BIN)/holdfast ./cmd/holdfast
+
+deps: ## install the Debian packages that are missing
+	@sh deploy/packages.sh
+
+check: deps ## generated code, vet, linters, import rules: nothing may differ
+	sh deploy/generated.sh
+	@test -z "$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$'))" || { echo "not gofmt-ed:"; gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$'); exit 1; }
+	$(GO) vet $(PACKAGES)
+	$(MAKE) --no-print-directory lint
+	$(GO) test . ./cmd/fsmvet/...
+
+generate: deps ## make the generated code again
+	$(GO) generate ./fsm/... ./raftnode/... ./executor/... ./admin/...
+
+lint: ## staticcheck, errcheck, errorlint, exhaustive switches, determinism of fsm
+	$(GO) build -o $(BIN)/lint ./cmd/lint
+	$(GO) vet -vettool=$(BIN)/lint $(PACKAGES)
+
+test: deps check unit race system ## all tests; needs root for devices and mounts
+
+unit: ## unit tests of every package
+	$(GO) test $$($(GO) list ./... | grep -v /jepsen)
+
+race: ## the packages with goroutines, under the race detector
+	$(GO) test -race -short ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
+
+system: deps build ## real clusters: csi-sanity, crashes, full disks, corrupted files (LONG=1: the long form)
+	HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long) | $(GO) run ./deploy/testlog
+
+demo: deps build ## a cluster that loses its leader in the middle of a burst, as a story
+	$(GO) build -o $(BIN)/demo ./cmd/demo
+	$(BIN)/demo --binary $(CURDIR)/$(BIN)/holdfast
+
+dev: deps build ## leave a cluster running in .cache/dev until interrupted
+	$(BIN)/holdfast dev --dir $(CURDIR)/.cache/dev
+
+bench: deps build ## the table of figures
+	$(GO) run ./cmd/bench
+
+clean: ## remove what was built
+	rm -rf $(BIN) .cache
