@@ -25,6 +25,9 @@ type Update struct {
 	Gone   []fsm.VolumeID
 	// Adopted is false while this host is in adoption mode (S1).
 	Adopted bool
+	// IncarnationID is the random id that tells apart two incarnations with the
+	// same counter (S1); kept beside the highest epoch that was acted on.
+	IncarnationID []byte
 }
 
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.

@@ -463,13 +463,20 @@ func (x *Welcome) GetAdopted() bool {
 	return false
 }
 
-// Wishes are what the log wants of this host, as of an index.
+// Wishes are what the log wants of this host, as of an index. One comes at least
+// every second, without content when nothing changed: a host that hears nothing
+// for some seconds looks for another controller.
 type Wishes struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	At            *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	Full          bool                   `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"` // volumes that are not listed are unknown to the state
-	Wishes        []*Wish                `protobuf:"bytes,3,rep,name=wishes,proto3" json:"wishes,omitempty"`
-	Gone          []string               `protobuf:"bytes,4,rep,name=gone,proto3" json:"gone,omitempty"` // volumes that the log wants nothing of any more
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	At     *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Full   bool                   `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"` // volumes that are not listed are unknown to the state
+	Wishes []*Wish                `protobuf:"bytes,3,rep,name=wishes,proto3" json:"wishes,omitempty"`
+	Gone   []string               `protobuf:"bytes,4,rep,name=gone,proto3" json:"gone,omitempty"` // volumes that the log wants nothing of any more
+	// adopted is false while the host is in adoption mode (S1).
+	Adopted bool `protobuf:"varint,5,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	// more says that the next message goes on with this one: they are one update,
+	// cut to keep messages small.
+	More          bool `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -532,6 +539,20 @@ func (x *Wishes) GetGone() []string {
 	return nil
 }
 
+func (x *Wishes) GetAdopted() bool {
+	if x != nil {
+		return x.Adopted
+	}
+	return false
+}
+
+func (x *Wishes) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
 type Wish struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
@@ -545,6 +566,8 @@ type Wish struct {
 	OperationId   uint64                 `protobuf:"varint,9,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Replica       uint32                 `protobuf:"varint,11,opt,name=replica,proto3" json:"replica,omitempty"`
+	TeardownNode  string                 `protobuf:"bytes,12,opt,name=teardown_node,json=teardownNode,proto3" json:"teardown_node,omitempty"`
+	TeardownHost  string                 `protobuf:"bytes,13,opt,name=teardown_host,json=teardownHost,proto3" json:"teardown_host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -656,6 +679,20 @@ func (x *Wish) GetReplica() uint32 {
 	return 0
 }
 
+func (x *Wish) GetTeardownNode() string {
+	if x != nil {
+		return x.TeardownNode
+	}
+	return ""
+}
+
+func (x *Wish) GetTeardownHost() string {
+	if x != nil {
+		return x.TeardownHost
+	}
+	return ""
+}
+
 type Publication struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -663,6 +700,8 @@ type Publication struct {
 	ReadOnly      bool                   `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	Staging       *Staging               `protobuf:"bytes,4,opt,name=staging,proto3" json:"staging,omitempty"`
 	Targets       []*Target              `protobuf:"bytes,5,rep,name=targets,proto3" json:"targets,omitempty"`
+	NodeId        string                 `protobuf:"bytes,6,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,7,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -730,6 +769,20 @@ func (x *Publication) GetTargets() []*Target {
 		return x.Targets
 	}
 	return nil
+}
+
+func (x *Publication) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *Publication) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
 }
 
 type Staging struct {
@@ -805,7 +858,7 @@ type Target struct {
 	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	ReadOnly      bool                   `protobuf:"varint,2,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
 	Capability    *fsmpb.Capability      `protobuf:"bytes,3,opt,name=capability,proto3" json:"capability,omitempty"`
-	Fingerprint   string                 `protobuf:"bytes,4,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Fingerprint   []byte                 `protobuf:"bytes,4,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	Done          bool                   `protobuf:"varint,5,opt,name=done,proto3" json:"done,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -862,11 +915,11 @@ func (x *Target) GetCapability() *fsmpb.Capability {
 	return nil
 }
 
-func (x *Target) GetFingerprint() string {
+func (x *Target) GetFingerprint() []byte {
 	if x != nil {
 		return x.Fingerprint
 	}
-	return ""
+	return nil
 }
 
 func (x *Target) GetDone() bool {
@@ -925,6 +978,7 @@ type InventoryAnswer struct {
 	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
 	Items         []*InventoryItem       `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"`
 	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
+	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"` // the next answer to the question goes on with this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -978,6 +1032,13 @@ func (x *InventoryAnswer) GetError() string {
 		return x.Error
 	}
 	return ""
+}
+
+func (x *InventoryAnswer) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.
@@ -1414,12 +1475,14 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12%\n" +
 	"\x0eincarnation_id\x18\x03 \x01(\fR\rincarnationId\x12\x18\n" +
-	"\aadopted\x18\x04 \x01(\bR\aadopted\"\x8b\x01\n" +
+	"\aadopted\x18\x04 \x01(\bR\aadopted\"\xb9\x01\n" +
 	"\x06Wishes\x12&\n" +
 	"\x02at\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x121\n" +
 	"\x06wishes\x18\x03 \x03(\v2\x19.holdfast.session.v1.WishR\x06wishes\x12\x12\n" +
-	"\x04gone\x18\x04 \x03(\tR\x04gone\"\x96\x03\n" +
+	"\x04gone\x18\x04 \x03(\tR\x04gone\x12\x18\n" +
+	"\aadopted\x18\x05 \x01(\bR\aadopted\x12\x12\n" +
+	"\x04more\x18\x06 \x01(\bR\x04more\"\xe0\x03\n" +
 	"\x04Wish\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\apool_id\x18\x02 \x01(\tR\x06poolId\x12\x1d\n" +
@@ -1433,7 +1496,9 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\foperation_id\x18\t \x01(\x04R\voperationId\x12\x18\n" +
 	"\aattempt\x18\n" +
 	" \x01(\rR\aattempt\x12\x18\n" +
-	"\areplica\x18\v \x01(\rR\areplica\"\x84\x02\n" +
+	"\areplica\x18\v \x01(\rR\areplica\x12#\n" +
+	"\rteardown_node\x18\f \x01(\tR\fteardownNode\x12#\n" +
+	"\rteardown_host\x18\r \x01(\tR\fteardownHost\"\xb6\x02\n" +
 	"\vPublication\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12;\n" +
 	"\n" +
@@ -1441,7 +1506,9 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"capability\x12\x1b\n" +
 	"\tread_only\x18\x03 \x01(\bR\breadOnly\x126\n" +
 	"\astaging\x18\x04 \x01(\v2\x1c.holdfast.session.v1.StagingR\astaging\x125\n" +
-	"\atargets\x18\x05 \x03(\v2\x1b.holdfast.session.v1.TargetR\atargets\"\x82\x01\n" +
+	"\atargets\x18\x05 \x03(\v2\x1b.holdfast.session.v1.TargetR\atargets\x12\x17\n" +
+	"\anode_id\x18\x06 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\a \x01(\tR\x06hostId\"\x82\x01\n" +
 	"\aStaging\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12;\n" +
@@ -1455,14 +1522,15 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\n" +
 	"capability\x18\x03 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
 	"capability\x12 \n" +
-	"\vfingerprint\x18\x04 \x01(\tR\vfingerprint\x12\x12\n" +
+	"\vfingerprint\x18\x04 \x01(\fR\vfingerprint\x12\x12\n" +
 	"\x04done\x18\x05 \x01(\bR\x04done\"/\n" +
 	"\x11InventoryQuestion\x12\x1a\n" +
-	"\bquestion\x18\x01 \x01(\x04R\bquestion\"}\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\"\x91\x01\n" +
 	"\x0fInventoryAnswer\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x128\n" +
 	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"G\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"G\n" +
 	"\rInventoryItem\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -1487,10 +1555,10 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items2\xa9\x01\n" +
 	"\aSession\x12H\n" +
 	"\x06Attach\x12\x1d.holdfast.session.v1.FromNode\x1a\x1b.holdfast.session.v1.ToNode(\x010\x01\x12T\n" +
-	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse2\xb3\x01\n" +
+	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse2\xb5\x01\n" +
 	"\x05Peers\x12N\n" +
-	"\x05Facts\x12!.holdfast.session.v1.FactsRequest\x1a\".holdfast.session.v1.FactsResponse\x12Z\n" +
-	"\tInventory\x12%.holdfast.session.v1.InventoryRequest\x1a&.holdfast.session.v1.InventoryResponseBAZ?github.com/holdfast-storage/holdfast/executor/session/sessionpbb\x06proto3"
+	"\x05Facts\x12!.holdfast.session.v1.FactsRequest\x1a\".holdfast.session.v1.FactsResponse\x12\\\n" +
+	"\tInventory\x12%.holdfast.session.v1.InventoryRequest\x1a&.holdfast.session.v1.InventoryResponse0\x01BAZ?github.com/holdfast-storage/holdfast/executor/session/sessionpbb\x06proto3"
 
 var (
 	file_executor_session_sessionpb_session_proto_rawDescOnce sync.Once

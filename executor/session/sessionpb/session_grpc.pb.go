@@ -179,7 +179,7 @@ const (
 // Peers is served on the Raft listener: what controllers ask each other about sessions.
 type PeersClient interface {
 	Facts(ctx context.Context, in *FactsRequest, opts ...grpc.CallOption) (*FactsResponse, error)
-	Inventory(ctx context.Context, in *InventoryRequest, opts ...grpc.CallOption) (*InventoryResponse, error)
+	Inventory(ctx context.Context, in *InventoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InventoryResponse], error)
 }
 
 type peersClient struct {
@@ -200,15 +200,24 @@ func (c *peersClient) Facts(ctx context.Context, in *FactsRequest, opts ...grpc.
 	return out, nil
 }
 
-func (c *peersClient) Inventory(ctx context.Context, in *InventoryRequest, opts ...grpc.CallOption) (*InventoryResponse, error) {
+func (c *peersClient) Inventory(ctx context.Context, in *InventoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InventoryResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(InventoryResponse)
-	err := c.cc.Invoke(ctx, Peers_Inventory_FullMethodName, in, out, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &Peers_ServiceDesc.Streams[0], Peers_Inventory_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	x := &grpc.GenericClientStream[InventoryRequest, InventoryResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peers_InventoryClient = grpc.ServerStreamingClient[InventoryResponse]
 
 // PeersServer is the server API for Peers service.
 // All implementations must embed UnimplementedPeersServer
@@ -217,7 +226,7 @@ func (c *peersClient) Inventory(ctx context.Context, in *InventoryRequest, opts 
 // Peers is served on the Raft listener: what controllers ask each other about sessions.
 type PeersServer interface {
 	Facts(context.Context, *FactsRequest) (*FactsResponse, error)
-	Inventory(context.Context, *InventoryRequest) (*InventoryResponse, error)
+	Inventory(*InventoryRequest, grpc.ServerStreamingServer[InventoryResponse]) error
 	mustEmbedUnimplementedPeersServer()
 }
 
@@ -231,8 +240,8 @@ type UnimplementedPeersServer struct{}
 func (UnimplementedPeersServer) Facts(context.Context, *FactsRequest) (*FactsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Facts not implemented")
 }
-func (UnimplementedPeersServer) Inventory(context.Context, *InventoryRequest) (*InventoryResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Inventory not implemented")
+func (UnimplementedPeersServer) Inventory(*InventoryRequest, grpc.ServerStreamingServer[InventoryResponse]) error {
+	return status.Error(codes.Unimplemented, "method Inventory not implemented")
 }
 func (UnimplementedPeersServer) mustEmbedUnimplementedPeersServer() {}
 func (UnimplementedPeersServer) testEmbeddedByValue()               {}
@@ -273,23 +282,16 @@ func _Peers_Facts_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Peers_Inventory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(InventoryRequest)
-	if err := dec(in); err != nil {
-		return nil, err
+func _Peers_Inventory_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(InventoryRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
 	}
-	if interceptor == nil {
-		return srv.(PeersServer).Inventory(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Peers_Inventory_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(PeersServer).Inventory(ctx, req.(*InventoryRequest))
-	}
-	return interceptor(ctx, in, info, handler)
+	return srv.(PeersServer).Inventory(m, &grpc.GenericServerStream[InventoryRequest, InventoryResponse]{ServerStream: stream})
 }
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Peers_InventoryServer = grpc.ServerStreamingServer[InventoryResponse]
 
 // Peers_ServiceDesc is the grpc.ServiceDesc for Peers service.
 // It's only intended for direct use with grpc.RegisterService,
@@ -302,11 +304,13 @@ var Peers_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "Facts",
 			Handler:    _Peers_Facts_Handler,
 		},
+	},
+	Streams: []grpc.StreamDesc{
 		{
-			MethodName: "Inventory",
-			Handler:    _Peers_Inventory_Handler,
+			StreamName:    "Inventory",
+			Handler:       _Peers_Inventory_Handler,
+			ServerStreams: true,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
 	Metadata: "executor/session/sessionpb/session.proto",
 }
