@@ -1,0 +1,109 @@
+package check
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/holdfast-storage/holdfast/jepsen/model"
+)
+
+// Call is one call with its answer, in nanoseconds of one process's monotonic clock.
+type Call struct {
+	Client int          `json:"client"`
+	Begin  int64        `json:"begin"`
+	End    int64        `json:"end"`
+	Input  model.Input  `json:"input"`
+	Output model.Output `json:"output"`
+}
+
+// History collects calls from many clients. Each client has one call at a time.
+type History struct {
+	mu    sync.Mutex
+	start time.Time
+	calls []Call
+}
+
+// NewHistory is an empty history that begins now.
+func NewHistory() *History { return &History{start: time.Now()} }
+
+// Do does one call and keeps it with its answer.
+func (h *History) Do(client int, in model.Input, call func() model.Output) model.Output {
+	begin := time.Since(h.start).Nanoseconds()
+	out := call()
+	end := time.Since(h.start).Nanoseconds()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls = append(h.calls, Call{Client: client, Begin: begin, End: end, Input: in, Output: out})
+	return out
+}
+
+// Calls is a copy of what was kept.
+func (h *History) Calls() []Call {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]Call(nil), h.calls...)
+}
+
+// Count is how many calls ended with each outcome.
+func (h *History) Count() map[model.Outcome]int {
+	n := map[model.Outcome]int{}
+	for _, c := range h.Calls() {
+		n[c.Output.Outcome]++
+	}
+	return n
+}
+
+// Linearizable answers an error unless some order of the calls explains every
+// answer. Not to know within the time is an error too. On an error the history
+// and a picture of it are left in the folder.
+func Linearizable(calls []Call, within time.Duration, folder string) error {
+	m := model.Registry()
+	result, info := porcupine.CheckOperationsVerbose(m, operations(calls), within)
+	if result == porcupine.Ok {
+		return nil
+	}
+	saved := save(m, info, calls, folder)
+	return fmt.Errorf("the history of %d calls is not linearizable (%s); it is in %s", len(calls), result, saved)
+}
+
+// operations leaves out reads without an answer, and lets calls of unknown
+// outcome last for ever.
+func operations(calls []Call) []porcupine.Operation {
+	var ops []porcupine.Operation
+	for _, c := range calls {
+		end := c.End
+		if c.Output.Outcome == model.Unknown {
+			if c.Input.Kind == model.Get {
+				continue
+			}
+			end = math.MaxInt64
+		}
+		ops = append(ops, porcupine.Operation{ClientId: c.Client, Input: c.Input, Call: c.Begin, Output: c.Output, Return: end})
+	}
+	return ops
+}
+
+// save writes what a person needs to understand a failure, and answers where.
+func save(m porcupine.Model, info porcupine.LinearizationInfo, calls []Call, folder string) string {
+	if folder == "" {
+		return "(nowhere)"
+	}
+	raw, err := json.MarshalIndent(calls, "", " ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, "history.json"), raw, 0o600)
+	}
+	if err == nil {
+		err = porcupine.VisualizePath(m, info, filepath.Join(folder, "history.html"))
+	}
+	if err != nil {
+		return fmt.Sprintf("%s (incomplete: %v)", folder, err)
+	}
+	return folder
+}

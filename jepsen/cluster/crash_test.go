@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+	"github.com/holdfast-storage/holdfast/jepsen/nemesis"
+)
+
+// killLeader kills whoever leads. No leader to be found now is no harm done.
+func killLeader(c *harness.Cluster) func(context.Context) error {
+	return func(ctx context.Context) error {
+		leader, err := c.Leader(ctx)
+		if err != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		return kill(c, leader)
+	}
+}
+
+// kill kills a child; one that is dead already is being restarted.
+func kill(c *harness.Cluster, id string) error {
+	_, err := c.Signal(id, syscall.SIGKILL)
+	if errors.Is(err, harness.ErrDead) || errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	return err
+}
+
+// TestCrash_EveryNameHasOneVolumeAndOneFile: item 2 of what must hold.
+// CSI-CTRL-CreateVolume-03, -04; I1, I3, I8.
+func TestCrash_EveryNameHasOneVolumeAndOneFile(t *testing.T) {
+	c := start(t, harness.Options{Supervise: true})
+	co := c.NewCO()
+	co.Patience = 3 * time.Minute
+	count, atLeast := pick(100, 500), pick(12*time.Second, time.Minute)
+
+	harm := nemesis.Start(t.Context(),
+		nemesis.Fault{Name: "leader killed", Every: 2 * time.Second, Do: killLeader(c)},
+		nemesis.Fault{Name: "node killed", Every: 5 * time.Second, Do: func(context.Context) error { return kill(c, "n1") }})
+	begin := time.Now()
+	volumes := createMany(t, co, "crash", count, 8)
+	again := map[string]*harness.Volume{}
+	for time.Since(begin) < atLeast { // go on asking for the same names: nothing may change
+		again = createMany(t, co, "crash", count, 8)
+		require.Equal(t, ids(volumes), ids(again))
+	}
+	done, err := harm.Stop()
+	require.NoError(t, err)
+	t.Logf("%d volumes in %s; harm: %v; repeated calls: %d", count, time.Since(begin).Round(time.Millisecond), done, co.Retries.Load())
+	require.Greater(t, done["leader killed"], 2)
+	require.Positive(t, done["node killed"])
+
+	eachOnce(t, c, volumes)
+	deleteAll(t, c, co, volumes)
+}
+
+func ids(volumes map[string]*harness.Volume) map[string]string {
+	of := map[string]string{}
+	for name, v := range volumes {
+		of[name] = v.ID
+	}
+	return of
+}
+
+// TestBurst_AllControllersKilledAtOnceLoseNothing: item 3 of what must hold (I10).
+func TestBurst_AllControllersKilledAtOnceLoseNothing(t *testing.T) {
+	c := start(t, harness.Options{Supervise: true})
+	co := c.NewCO()
+	volumes := map[string]*harness.Volume{}
+	for round := range pick(2, 10) {
+		made := burst(t, c, co, round)
+		for name, v := range made {
+			volumes[name] = v
+		}
+	}
+	eachOnce(t, c, volumes)
+	listed, err := co.List(t.Context())
+	require.NoError(t, err)
+	for name, v := range volumes {
+		require.Equal(t, []string{"n1"}, listed[v.ID].Nodes, "the publication of %s is lost", name)
+	}
+	inParallel(t, 8, len(volumes), func(i int) error { return co.Unpublish(t.Context(), values(volumes)[i]) })
+	deleteAll(t, c, co, volumes)
+}
+
+// burst creates and publishes, and kills all controllers in the middle of it.
+// What it answers was acknowledged, before the kill or by a repeated call.
+func burst(t *testing.T, c *harness.Cluster, co *harness.CO, round int) map[string]*harness.Volume {
+	prefix := "burst-" + string(rune('a'+round))
+	acknowledged := createMany(t, co, prefix+"-before", 10, 8)
+	inParallel(t, 8, len(acknowledged), func(i int) error { return co.Publish(t.Context(), values(acknowledged)[i], "n1") })
+	l, err := c.Layout()
+	require.NoError(t, err)
+	killed := make(chan error, 1)
+	go func() {
+		var errs error
+		for _, id := range l.ControllerIDs() {
+			errs = errors.Join(errs, kill(c, id))
+		}
+		killed <- errs
+	}()
+	during := createMany(t, co, prefix+"-during", 30, 8)
+	require.NoError(t, <-killed)
+	for _, ctl := range l.Controllers {
+		require.NoError(t, c.AwaitOther(t.Context(), ctl.ID, ctl.PID))
+	}
+	inParallel(t, 8, len(during), func(i int) error { return co.Publish(t.Context(), values(during)[i], "n1") })
+	for name, v := range during {
+		acknowledged[name] = v
+	}
+	return acknowledged
+}
+
+// values are the volumes in the order of their names.
+func values(volumes map[string]*harness.Volume) []*harness.Volume {
+	var all []*harness.Volume
+	for _, name := range slices.Sorted(maps.Keys(volumes)) {
+		all = append(all, volumes[name])
+	}
+	return all
+}

@@ -1,0 +1,189 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+)
+
+// Loop is one loop device that is bound to a file.
+type Loop struct {
+	Device  string // /dev/loopN
+	Backing string // the file's path, as the kernel says it
+}
+
+// Loops are the loop devices whose backing file lies below a folder.
+func Loops(below string) ([]Loop, error) {
+	found, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		return nil, err
+	}
+	var loops []Loop
+	for _, path := range found {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			continue // it was detached meanwhile
+		}
+		backing := strings.TrimSpace(string(raw))
+		if strings.HasPrefix(backing, below+"/") {
+			loops = append(loops, Loop{Device: "/dev/" + strings.Split(path, "/")[3], Backing: backing})
+		}
+	}
+	return loops, nil
+}
+
+// Mount is one line of the kernel's mount table.
+type Mount struct {
+	Target, Source, FSType, Root string
+}
+
+// Mounts are the mounts at or below a folder.
+func Mounts(below string) ([]Mount, error) {
+	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(below))
+	if err != nil {
+		return nil, err
+	}
+	var mounts []Mount
+	for _, i := range infos {
+		mounts = append(mounts, Mount{Target: i.Mountpoint, Source: i.Source, FSType: i.FSType, Root: i.Root})
+	}
+	return mounts, nil
+}
+
+// MountsAt is how many mounts lie on a path, one above the other.
+func MountsAt(path string) (int, error) {
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(path))
+	if err != nil {
+		return 0, err
+	}
+	all, err := mountinfo.GetMounts(mountinfo.PrefixFilter(path))
+	n := 0
+	for _, m := range all {
+		if m.Mountpoint == path {
+			n++
+		}
+	}
+	return max(n, len(mounts)), err
+}
+
+// Images are the volume ids that have an image file in a node's pool. Any other
+// file beside them is an error.
+func (c *Cluster) Images(node string) ([]string, error) {
+	l, err := c.Layout()
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range l.Nodes {
+		if n.ID == node {
+			return images(filepath.Join(n.PoolDir, "volumes"))
+		}
+	}
+	return nil, fmt.Errorf("cluster.json has no node %q", node)
+}
+
+func images(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, e := range entries {
+		id, is := strings.CutSuffix(e.Name(), ".img")
+		if !is || !e.Type().IsRegular() {
+			return nil, fmt.Errorf("%s is no image of a volume", filepath.Join(dir, e.Name()))
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// AllImages are the images of all nodes' pools, as volume id to node. A volume
+// with images in two pools is an error.
+func (c *Cluster) AllImages() (map[string]string, error) {
+	l, err := c.Layout()
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]string{}
+	for _, n := range l.Nodes {
+		ids, err := images(filepath.Join(n.PoolDir, "volumes"))
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			if other := all[id]; other != "" {
+				return nil, fmt.Errorf("volume %s has an image on %s and on %s", id, other, n.ID)
+			}
+			all[id] = n.ID
+		}
+	}
+	return all, nil
+}
+
+// LoopsOf are the loop devices bound to one volume's image.
+func (c *Cluster) LoopsOf(volume string) ([]Loop, error) {
+	all, err := Loops(c.Base)
+	if err != nil {
+		return nil, err
+	}
+	var of []Loop
+	for _, l := range all {
+		if strings.TrimSuffix(filepath.Base(l.Backing), ".img") == volume {
+			of = append(of, l)
+		}
+	}
+	return of, nil
+}
+
+// AwaitNothing waits until no image, loop device or mount of this cluster is left.
+func (c *Cluster) AwaitNothing(ctx context.Context) error {
+	return Poll(ctx, time.Minute, "no image, loop device and mount to be left", func() (bool, error) {
+		all, err := c.AllImages()
+		if err == nil && len(all) != 0 {
+			err = fmt.Errorf("%d images are left, e.g. %v", len(all), first(all))
+		}
+		err = errors.Join(err, c.devicesLeft())
+		return err == nil, err
+	})
+}
+
+func first(m map[string]string) string {
+	for k := range m {
+		return k
+	}
+	return ""
+}
+
+// devicesLeft answers an error that names the loop devices and mounts of this cluster.
+func (c *Cluster) devicesLeft() error {
+	loops, err := Loops(c.Base)
+	if err == nil && len(loops) != 0 {
+		err = fmt.Errorf("loop devices are left: %+v", loops)
+	}
+	mounts, mountErr := Mounts(c.Base)
+	if mountErr == nil && len(mounts) != 0 {
+		mountErr = fmt.Errorf("mounts are left: %+v", mounts)
+	}
+	return errors.Join(err, mountErr)
+}
+
+// Leftovers answers an error that names every process, loop device and mount of
+// this cluster. The kernel may take a moment to let a loop device go.
+func (c *Cluster) Leftovers(ctx context.Context) error {
+	return Poll(ctx, 5*time.Second, "nothing of the cluster to be left", func() (bool, error) {
+		err := c.devicesLeft()
+		if pids := c.processes(); len(pids) != 0 {
+			err = errors.Join(err, fmt.Errorf("processes are left: %v", pids))
+		}
+		return err == nil, err
+	})
+}

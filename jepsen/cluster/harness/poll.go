@@ -1,0 +1,42 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// pollEvery is how often a condition is asked for.
+const pollEvery = 50 * time.Millisecond
+
+// final ends a poll at once.
+type final struct{ err error }
+
+func (f final) Error() string { return f.err.Error() }
+func (f final) Unwrap() error { return f.err }
+
+// Final marks an error of a condition as one that waiting does not mend: the poll ends with it.
+func Final(err error) error { return final{err} }
+
+// Poll asks for the condition until it holds, it answers a final error, or the
+// time is over. The error then names what was waited for and the last answer.
+func Poll(ctx context.Context, within time.Duration, what string, holds func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for {
+		ok, err := holds()
+		if ok {
+			return nil
+		}
+		var end final
+		if errors.As(err, &end) {
+			return fmt.Errorf("wait for %s: %w", what, end.err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait %s for %s: not so; last answer: %v", within, what, err)
+		case <-time.After(pollEvery):
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ErrDead: the child is not running.
+var ErrDead = errors.New("the process is not running")
+
+// Signal sends a signal to a child, and answers which process it was. Before, it
+// looks that the process is one of this binary: a pid may have been given anew.
+func (c *Cluster) Signal(id string, sig syscall.Signal) (int, error) {
+	l, err := c.Layout()
+	if err != nil {
+		return 0, err
+	}
+	pid := l.PID(id)
+	if pid == 0 || !c.ours(pid) {
+		return 0, fmt.Errorf("signal %s: %w", id, ErrDead)
+	}
+	return pid, syscall.Kill(pid, sig)
+}
+
+// ours tells whether a process runs the binary under test on this cluster's folder.
+func (c *Cluster) ours(pid int) bool {
+	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil || strings.TrimSuffix(exe, " (deleted)") != c.opts.Binary {
+		return false
+	}
+	cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	return strings.Contains(string(cmdline)+string(environ), c.Dir)
+}
+
+// processes are those of this cluster that run now.
+func (c *Cluster) processes() []int {
+	found, _ := filepath.Glob("/proc/[0-9]*")
+	var pids []int
+	for _, dir := range found {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err == nil && pid != os.Getpid() && c.ours(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// killLeftovers kills what outlived `dev`, and waits until it is gone.
+func (c *Cluster) killLeftovers(ctx context.Context) error {
+	return Poll(ctx, 20*time.Second, "the cluster's processes to end", func() (bool, error) {
+		left := c.processes()
+		for _, pid := range left {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		return len(left) == 0, fmt.Errorf("processes %v are left", left)
+	})
+}
+
+// AwaitDead waits until cluster.json says that a child is dead.
+func (c *Cluster) AwaitDead(ctx context.Context, id string) error {
+	return Poll(ctx, 30*time.Second, id+" to be dead", func() (bool, error) {
+		l, err := c.Layout()
+		return err == nil && l.PID(id) == 0, err
+	})
+}
+
+// AwaitOther waits until a child runs as another process than the one named.
+func (c *Cluster) AwaitOther(ctx context.Context, id string, than int) error {
+	return Poll(ctx, 30*time.Second, id+" to run again", func() (bool, error) {
+		l, err := c.Layout()
+		if err != nil {
+			return false, err
+		}
+		pid := l.PID(id)
+		return pid != 0 && pid != than && c.ours(pid), nil
+	})
+}
+
+// Kill kills a child with SIGKILL, and waits until cluster.json says so when nothing restarts it.
+func (c *Cluster) Kill(ctx context.Context, id string) error {
+	if _, err := c.Signal(id, syscall.SIGKILL); err != nil {
+		return err
+	}
+	if c.opts.Supervise {
+		return nil
+	}
+	return c.AwaitDead(ctx, id)
+}
+
+// StartChild starts one dead child again with `dev start`.
+func (c *Cluster) StartChild(ctx context.Context, id string) error {
+	res := c.Run(ctx, "dev", "start", "--dir", c.Dir, id)
+	if res.Code != 0 {
+		return fmt.Errorf("dev start %s exited %d: %s", id, res.Code, res.Stderr)
+	}
+	return c.AwaitOther(ctx, id, 0)
+}

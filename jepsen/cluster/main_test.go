@@ -1,0 +1,120 @@
+package cluster
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+var (
+	builder harness.Builder
+	long    = flag.Bool("long", os.Getenv("HOLDFAST_LONG") != "", "run the long form of the tests")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if err := builder.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
+
+// pick is the first value, or the second in the long form.
+func pick[T any](short, inLong T) T {
+	if *long {
+		return inLong
+	}
+	return short
+}
+
+// binary is the binary under test; the test is skipped where no cluster can run.
+func binary(t *testing.T) string {
+	t.Helper()
+	if why := harness.Unfit(); why != "" {
+		t.Skip("skipped: " + why)
+	}
+	path, err := builder.Path(t.Context())
+	require.NoError(t, err)
+	return path
+}
+
+// start starts a cluster that is cleaned, and proved to be clean, when the test ends.
+func start(t *testing.T, opts harness.Options) *harness.Cluster {
+	t.Helper()
+	opts.Binary = binary(t)
+	begin := time.Now()
+	c, err := harness.Start(t.Context(), opts)
+	require.NoError(t, err)
+	t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))
+	t.Cleanup(func() { finish(t, c) })
+	return c
+}
+
+// finish keeps what a person needs to understand a failure, then cleans.
+func finish(t *testing.T, c *harness.Cluster) {
+	if t.Failed() {
+		keep(t, c)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	require.NoError(t, c.Clean(ctx))
+}
+
+// keep copies the logs and the last status into $HOLDFAST_ARTIFACTS, or prints the end of the log.
+func keep(t *testing.T, c *harness.Cluster) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	t.Logf("status: %s", c.Run(ctx, "status", "--dir", c.Dir).Stdout)
+	folder := os.Getenv("HOLDFAST_ARTIFACTS")
+	if folder == "" {
+		t.Logf("set HOLDFAST_ARTIFACTS to a folder to keep the logs; their end:\n%s", c.Logs(40))
+		return
+	}
+	path := filepath.Join(folder, filepath.Base(t.Name())+".log")
+	if err := os.WriteFile(path, []byte(c.Logs(1_000_000)), 0o600); err != nil {
+		t.Logf("keep the logs: %v", err)
+	}
+	t.Logf("the logs are in %s", path)
+}
+
+// eachOnce asserts that the cluster's images are those of exactly these volumes,
+// each once, that an audit finds nothing, and that all members hold one state.
+func eachOnce(t *testing.T, c *harness.Cluster, volumes map[string]*harness.Volume) {
+	t.Helper()
+	require.NoError(t, c.AwaitCleanAudit(t.Context()))
+	require.NoError(t, c.AwaitAgreement(t.Context()))
+	files, err := c.AllImages()
+	require.NoError(t, err)
+	listed, err := c.NewCO().List(t.Context())
+	require.NoError(t, err)
+	owner := map[string]string{}
+	for name, v := range volumes {
+		require.NotContains(t, owner, v.ID, "volume %s belongs to %s and %s", v.ID, owner[v.ID], name)
+		owner[v.ID] = name
+		require.Contains(t, files, v.ID, "volume %s of %s has no image", v.ID, name)
+		require.Contains(t, listed, v.ID, "volume %s of %s is not listed", v.ID, name)
+	}
+	require.Len(t, files, len(volumes), "images without a name")
+	require.Len(t, listed, len(volumes), "volumes without a name")
+}
+
+// deleteAll deletes volumes with several workers and waits until nothing of them is left.
+func deleteAll(t *testing.T, c *harness.Cluster, co *harness.CO, volumes map[string]*harness.Volume) {
+	t.Helper()
+	var all []*harness.Volume
+	for _, v := range volumes {
+		all = append(all, v)
+	}
+	inParallel(t, 8, len(all), func(i int) error { return co.Delete(t.Context(), all[i]) })
+	require.NoError(t, c.AwaitNothing(t.Context()))
+	require.NoError(t, c.AwaitCleanAudit(t.Context()))
+}

@@ -1,0 +1,41 @@
+package cluster
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// inParallel does n pieces of work with some workers; the first error fails the test.
+func inParallel(t *testing.T, workers, n int, work func(i int) error) {
+	t.Helper()
+	var g errgroup.Group
+	g.SetLimit(workers)
+	for i := range n {
+		g.Go(func() error { return work(i) })
+	}
+	require.NoError(t, g.Wait())
+}
+
+// createMany makes volumes by name with several workers over all controllers.
+func createMany(t *testing.T, co *harness.CO, prefix string, n, workers int) map[string]*harness.Volume {
+	t.Helper()
+	var mu sync.Mutex
+	made := map[string]*harness.Volume{}
+	inParallel(t, workers, n, func(i int) error {
+		v, err := co.Create(t.Context(), harness.Spec{Name: fmt.Sprintf("%s-%04d", prefix, i)})
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		made[v.Name] = v
+		return nil
+	})
+	return made
+}

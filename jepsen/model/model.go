@@ -1,0 +1,208 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Kind is which call an operation was.
+type Kind uint8
+
+// The calls that the model knows.
+const (
+	Create Kind = iota + 1
+	Delete
+	Get
+	Publish
+	Unpublish
+)
+
+func (k Kind) String() string {
+	return [...]string{"?", "create", "delete", "get", "publish", "unpublish"}[k]
+}
+
+// Outcome is what a call answered.
+type Outcome uint8
+
+// The answers that the model tells apart.
+const (
+	// Unknown: no answer, or one that leaves open whether the call took effect.
+	Unknown Outcome = iota + 1
+	OK
+	// NotFound: there is no volume with this id.
+	NotFound
+	// Exists: the name is taken by a volume with other parameters.
+	Exists
+	// Precondition: the volume is published, to another node or at all.
+	Precondition
+)
+
+func (o Outcome) String() string {
+	return [...]string{"?", "unknown", "ok", "not found", "already exists", "failed precondition"}[o]
+}
+
+// Input is a call on the volume with a name.
+type Input struct {
+	Kind Kind   `json:"kind"`
+	Name string `json:"name"`
+	ID   string `json:"id,omitempty"` // not for Create
+	Size int64  `json:"size,omitempty"`
+	Node string `json:"node,omitempty"` // for Publish and Unpublish
+}
+
+// Output is its answer.
+type Output struct {
+	Outcome Outcome `json:"outcome"`
+	ID      string  `json:"id,omitempty"`   // of Create
+	Node    string  `json:"node,omitempty"` // of Get: where it is published
+}
+
+// state is one name's volume.
+type state struct {
+	present bool
+	id      string // empty while no answer named it
+	size    int64
+	node    string // where it is published; empty when nowhere
+	dead    string // ids that were deleted, each with a comma; none may come back
+}
+
+func (s state) died(id string) bool { return id != "" && slices.Contains(split(s.dead), id) }
+
+func split(list string) []string {
+	var parts []string
+	for len(list) > 0 {
+		i := slices.Index([]byte(list), ',')
+		parts, list = append(parts, list[:i]), list[i+1:]
+	}
+	return parts
+}
+
+// is tells whether the state can be the volume with an id.
+func (s state) is(id string) bool {
+	return s.present && !s.died(id) && (s.id == "" || s.id == id)
+}
+
+// Registry is the model. Its inputs are Input, its outputs Output.
+func Registry() porcupine.Model {
+	m := porcupine.NondeterministicModel{
+		Partition: byName,
+		Init:      func() []any { return []any{state{}} },
+		Step: func(s, in, out any) []any {
+			return step(s.(state), in.(Input), out.(Output))
+		},
+		DescribeOperation: describe,
+		DescribeState:     func(s any) string { return fmt.Sprintf("%+v", s) },
+	}
+	return m.ToModel()
+}
+
+func describe(in, out any) string {
+	i, o := in.(Input), out.(Output)
+	return fmt.Sprintf("%s %s %s %s -> %s %s %s", i.Kind, i.Name, i.ID, i.Node, o.Outcome, o.ID, o.Node)
+}
+
+func byName(history []porcupine.Operation) [][]porcupine.Operation {
+	var names []string
+	of := map[string][]porcupine.Operation{}
+	for _, op := range history {
+		name := op.Input.(Input).Name
+		if _, known := of[name]; !known {
+			names = append(names, name)
+		}
+		of[name] = append(of[name], op)
+	}
+	var parts [][]porcupine.Operation
+	for _, name := range names {
+		parts = append(parts, of[name])
+	}
+	return parts
+}
+
+// step is every state that a call with its answer may leave; none when the answer is wrong.
+func step(s state, in Input, out Output) []any {
+	if out.Outcome == Unknown {
+		return []any{s, effect(s, in, out)}
+	}
+	if !allowed(s, in, out) {
+		return nil
+	}
+	return []any{effect(s, in, out)}
+}
+
+// allowed tells whether the answer may be given in the state.
+func allowed(s state, in Input, out Output) bool {
+	switch in.Kind {
+	case Create:
+		return allowedCreate(s, in, out)
+	case Delete:
+		return out.Outcome == OK && (!s.is(in.ID) || s.node == "") ||
+			out.Outcome == Precondition && s.is(in.ID) && s.node != ""
+	case Get:
+		return out.Outcome == OK && s.is(in.ID) && s.node == out.Node ||
+			out.Outcome == NotFound && !knows(s, in.ID)
+	case Publish:
+		return out.Outcome == OK && s.is(in.ID) && (s.node == "" || s.node == in.Node) ||
+			out.Outcome == Precondition && s.is(in.ID) && s.node != "" && s.node != in.Node ||
+			out.Outcome == NotFound && !knows(s, in.ID)
+	case Unpublish:
+		return out.Outcome == OK || out.Outcome == NotFound && !knows(s, in.ID)
+	}
+	return false
+}
+
+// knows tells whether the state is surely the volume with an id. One whose id was
+// never answered may be it or not.
+func knows(s state, id string) bool { return s.present && s.id == id }
+
+func allowedCreate(s state, in Input, out Output) bool {
+	switch out.Outcome {
+	case OK:
+		return !s.died(out.ID) && (!s.present || s.size == in.Size && s.is(out.ID))
+	case Exists:
+		return s.present && s.size != in.Size
+	default:
+		return false
+	}
+}
+
+// effect is the state after the call, were it done now.
+func effect(s state, in Input, out Output) state {
+	if out.Outcome != OK && out.Outcome != Unknown {
+		return s
+	}
+	switch in.Kind {
+	case Create:
+		if !s.present {
+			return state{present: true, id: out.ID, size: in.Size, dead: s.dead}
+		}
+		if s.id == "" && s.size == in.Size {
+			s.id = out.ID
+		}
+		return s
+	case Get:
+		if s.is(in.ID) && out.Outcome == OK {
+			s.id = in.ID
+		}
+		return s
+	default:
+		return change(s, in)
+	}
+}
+
+// change is the effect of the calls that name a volume by its id.
+func change(s state, in Input) state {
+	if !s.is(in.ID) {
+		return s
+	}
+	switch {
+	case in.Kind == Delete && s.node == "":
+		return state{dead: s.dead + in.ID + ","}
+	case in.Kind == Publish && s.node == "":
+		s.id, s.node = in.ID, in.Node
+	case in.Kind == Unpublish && (in.Node == "" || s.node == in.Node):
+		s.id, s.node = in.ID, ""
+	}
+	return s
+}

@@ -1,0 +1,68 @@
+// Package nemesis does harm on a schedule and keeps count of it.
+package nemesis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Fault is one kind of harm, done again and again.
+type Fault struct {
+	Name  string
+	Every time.Duration
+	Do    func(context.Context) error
+}
+
+// Nemesis does faults until it is stopped.
+type Nemesis struct {
+	cancel context.CancelFunc
+	wait   sync.WaitGroup
+	mu     sync.Mutex
+	done   map[string]int
+	errs   []error
+}
+
+// Start begins to do the faults, each at its own pace; the first after one period.
+func Start(ctx context.Context, faults ...Fault) *Nemesis {
+	ctx, cancel := context.WithCancel(ctx)
+	n := &Nemesis{cancel: cancel, done: map[string]int{}}
+	for _, f := range faults {
+		n.wait.Go(func() { n.run(ctx, f) })
+	}
+	return n
+}
+
+func (n *Nemesis) run(ctx context.Context, f Fault) {
+	tick := time.NewTicker(f.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		n.note(f.Name, f.Do(ctx))
+	}
+}
+
+// note counts a fault; one that could not be done because the time is over is no error.
+func (n *Nemesis) note(name string, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case err == nil:
+		n.done[name]++
+	case !errors.Is(err, context.Canceled):
+		n.errs = append(n.errs, fmt.Errorf("%s: %w", name, err))
+	}
+}
+
+// Stop ends the harm and answers how often each fault was done, and what could not be done.
+func (n *Nemesis) Stop() (map[string]int, error) {
+	n.cancel()
+	n.wait.Wait()
+	return n.done, errors.Join(n.errs...)
+}
