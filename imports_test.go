@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"raftnode":         {"fsm", "fsm/fsmpb", "raftnode/pki", "raftnode/store", "raftnode/journal", "raftnode/raftpb"},
 
 	"csi/rpcerr":     {"fsm", "raftnode"},
-	"csi/server":     {"fsm", "csi/rpcerr"},
+	"csi/server":     {"fsm", "fsm/fsmpb", "csi/rpcerr"},
 	"csi/identity":   {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server"},
 	"csi/controller": {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server"},
 	"csi/node":       {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server"},
