@@ -1,0 +1,45 @@
+package run
+
+import "fmt"
+
+// Error says how a command failed.
+type Error struct {
+	Tool     string
+	Code     int    // exit code; -1 when a signal ended it or it has not ended
+	Output   string // the end of stderr on one line
+	TimedOut bool
+
+	gone  <-chan struct{}
+	cause error
+}
+
+func (e *Error) Error() string {
+	switch {
+	case e.gone != nil:
+		return fmt.Sprintf("%s does not end although it was killed: it waits for a device", e.Tool)
+	case e.TimedOut:
+		return fmt.Sprintf("%s was killed at its deadline", e.Tool)
+	case e.cause != nil:
+		return fmt.Sprintf("%s was killed: %v", e.Tool, e.cause)
+	case e.Output == "":
+		return fmt.Sprintf("%s ended with code %d", e.Tool, e.Code)
+	}
+	return fmt.Sprintf("%s ended with code %d: %s", e.Tool, e.Code, e.Output)
+}
+
+// Unwrap is the context's error when the command was killed for it.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Parked is closed when the child is gone; nil when it is gone already. Nothing
+// may be done to the child's device before.
+func (e *Error) Parked() <-chan struct{} { return e.gone }
+
+// MissingError is a tool that is not installed.
+type MissingError struct{ Tool, Package string }
+
+func (e *MissingError) Error() string {
+	if e.Package == "" {
+		return fmt.Sprintf("%s is not in %v: install it", e.Tool, systemDirs)
+	}
+	return fmt.Sprintf("%s is not in %v: install the package %s", e.Tool, systemDirs, e.Package)
+}

@@ -1,0 +1,48 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// systemDirs are the only folders that tools are taken from.
+var systemDirs = []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+
+// packages name what to install, as Debian calls it.
+var packages = map[string]string{
+	"mkfs.ext4": "e2fsprogs",
+	"mkfs.xfs":  "xfsprogs",
+}
+
+// finder remembers where each tool was first found.
+type finder struct {
+	dirs  []string
+	mu    sync.Mutex
+	found map[string]string
+}
+
+func (f *finder) look(tool string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if path, ok := f.found[tool]; ok {
+		return path, nil
+	}
+	for _, dir := range f.dirs {
+		path := filepath.Join(dir, tool)
+		if !strings.Contains(tool, "/") && executable(path) {
+			if f.found == nil {
+				f.found = map[string]string{}
+			}
+			f.found[tool] = path
+			return path, nil
+		}
+	}
+	return "", &MissingError{Tool: tool, Package: packages[tool]}
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}

@@ -1,0 +1,144 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// DefaultTimeout bounds a command that names none.
+const DefaultTimeout = 60 * time.Second
+
+// killGrace is how long a killed child may take to be gone before it counts as stuck.
+const killGrace = 2 * time.Second
+
+// environment is the whole environment of every command: messages in English, nothing of ours.
+var environment = []string{"LC_ALL=C", "LANG=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}
+
+// Command is one call of a tool.
+type Command struct {
+	Tool    string        // a bare name, such as "mkfs.ext4"
+	Args    []string      // without the tool's name; they hold no secret
+	Timeout time.Duration // zero: DefaultTimeout
+}
+
+// Runner runs commands. It is safe for concurrent use.
+type Runner struct {
+	finder finder
+	stuck  atomic.Int64
+	grace  time.Duration
+}
+
+// New is a runner that finds tools in the system's folders only.
+func New() *Runner {
+	return &Runner{finder: finder{dirs: systemDirs}, grace: killGrace}
+}
+
+// Stuck is how many children survived their SIGKILL and are still there.
+func (r *Runner) Stuck() int { return int(r.stuck.Load()) }
+
+// Look is the absolute path of a tool; the error names the package that has it.
+func (r *Runner) Look(tool string) (string, error) { return r.finder.look(tool) }
+
+// Run waits for the command and returns what it printed to stdout, at most
+// outputLimit bytes. A failure is an *Error, or a *MissingError before anything ran.
+func (r *Runner) Run(ctx context.Context, c Command) ([]byte, error) {
+	path, err := r.Look(c.Tool)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("run %s: %w", c.Tool, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cmpTimeout(c.Timeout))
+	defer cancel()
+	child := newChild(path, c.Args)
+	go child.run()
+	if err := <-child.started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	select {
+	case <-child.done:
+		return child.stdout.bytes(), child.failure(c.Tool, nil)
+	case <-ctx.Done():
+		return nil, r.kill(child, c.Tool, ctx.Err())
+	}
+}
+
+// kill ends the child's process group and says whether it was gone in time.
+func (r *Runner) kill(child *child, tool string, cause error) error {
+	// The child leads its own group, so its pid is the group's id.
+	_ = syscall.Kill(-child.cmd.Process.Pid, syscall.SIGKILL)
+	timer := time.NewTimer(r.grace)
+	defer timer.Stop()
+	select {
+	case <-child.done:
+		return child.failure(tool, cause)
+	case <-timer.C:
+	}
+	r.stuck.Add(1)
+	go func() {
+		<-child.done
+		r.stuck.Add(-1)
+	}()
+	return &Error{Tool: tool, Code: -1, Output: child.stderr.line(), TimedOut: true, gone: child.done, cause: cause}
+}
+
+func cmpTimeout(d time.Duration) time.Duration {
+	if d <= 0 {
+		return DefaultTimeout
+	}
+	return d
+}
+
+// child is one started command.
+type child struct {
+	cmd            *exec.Cmd
+	stdout, stderr bounded
+	started        chan error
+	done           chan struct{}
+	err            error // of Wait; valid after done is closed
+}
+
+func newChild(path string, args []string) *child {
+	c := &child{started: make(chan error, 1), done: make(chan struct{})}
+	c.cmd = exec.Command(path, args...)
+	c.cmd.Env, c.cmd.Dir = environment, "/"
+	c.cmd.Stdout, c.cmd.Stderr = &c.stdout, &c.stderr
+	// A child must not go on when the node process is killed: its successor may
+	// start the same tool on the same device.
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return c
+}
+
+// run starts and awaits the child on one thread: Pdeathsig is sent when the
+// thread that forked ends, not the process.
+func (c *child) run() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := c.cmd.Start()
+	c.started <- err
+	if err != nil {
+		return
+	}
+	c.err = c.cmd.Wait()
+	close(c.done)
+}
+
+// failure is nil when the child exited with 0 by itself.
+func (c *child) failure(tool string, cause error) error {
+	if c.err == nil && cause == nil {
+		return nil
+	}
+	e := &Error{Tool: tool, Code: -1, Output: c.stderr.line(), TimedOut: errors.Is(cause, context.DeadlineExceeded), cause: cause}
+	var exit *exec.ExitError
+	if errors.As(c.err, &exit) {
+		e.Code = exit.ExitCode()
+	}
+	return e
+}

@@ -1,0 +1,132 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// withTool is a runner that also finds the given script.
+func withTool(t *testing.T, name, script string) *Runner {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script), 0o755))
+	r := New()
+	r.finder.dirs = append(r.finder.dirs, dir)
+	return r
+}
+
+func TestRun(t *testing.T) {
+	for name, tc := range map[string]struct {
+		script  string
+		stdout  string
+		code    int
+		message string
+	}{
+		"what it prints is returned":          {script: "echo yes", stdout: "yes\n"},
+		"the environment is fixed":            {script: `echo "$LC_ALL$HOLDFAST_SECRET"`, stdout: "C\n"},
+		"arguments are not split by a shell":  {script: `echo "$1"`, stdout: "a b;c\n"},
+		"an exit code is told":                {script: "echo no >&2; echo more >&2; exit 3", code: 3, message: "tool ended with code 3: no more"},
+		"a signal has no exit code":           {script: "kill -9 $$", code: -1, message: "tool ended with code -1"},
+		"a silent failure names its code too": {script: "exit 1", code: 1, message: "tool ended with code 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("HOLDFAST_SECRET", "leaked")
+			r := withTool(t, "tool", tc.script)
+			for range 2 {
+				out, err := r.Run(t.Context(), Command{Tool: "tool", Args: []string{"a b;c"}})
+				require.Equal(t, tc.stdout, string(out))
+				var failed *Error
+				if tc.code == 0 {
+					require.NoError(t, err)
+				} else {
+					require.ErrorAs(t, err, &failed)
+					require.Equal(t, tc.code, failed.Code)
+					require.EqualError(t, err, tc.message)
+				}
+			}
+		})
+	}
+}
+
+func TestAMissingToolNamesItsPackage(t *testing.T) {
+	r := New()
+	r.finder.dirs = []string{t.TempDir()}
+	_, err := r.Run(t.Context(), Command{Tool: "mkfs.xfs"})
+	var missing *MissingError
+	require.ErrorAs(t, err, &missing)
+	require.ErrorContains(t, err, "install the package xfsprogs")
+	_, err = New().Look("../bin/sh")
+	require.ErrorAs(t, err, &missing, "a tool is a bare name")
+}
+
+func TestTheWholeGroupIsKilledAtTheDeadline(t *testing.T) {
+	dir := t.TempDir()
+	r := withTool(t, "tool", "sleep 100 & echo $! > "+dir+"/pid; wait")
+	began := time.Now()
+	_, err := r.Run(t.Context(), Command{Tool: "tool", Timeout: 300 * time.Millisecond})
+	var failed *Error
+	require.ErrorAs(t, err, &failed)
+	require.True(t, failed.TimedOut)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Nil(t, failed.Parked())
+	require.Less(t, time.Since(began), 10*time.Second)
+	text, err := os.ReadFile(dir + "/pid")
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid) },
+		5*time.Second, 5*time.Millisecond, "the grandchild is gone too")
+}
+
+func zombie(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err != nil || strings.Contains(string(stat), ") Z ")
+}
+
+func TestACancelledCallKillsItsCommand(t *testing.T) {
+	r := withTool(t, "tool", "sleep 100")
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	_, err := r.Run(ctx, Command{Tool: "tool"})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = r.Run(ctx, Command{Tool: "tool"})
+	require.ErrorIs(t, err, context.Canceled, "nothing is started for a caller that is gone")
+}
+
+// A child in state D cannot be made at will, so one is pretended that ends when told.
+func TestAChildThatSurvivesItsKillIsCountedAndParksItsVolume(t *testing.T) {
+	r := withTool(t, "tool", "sleep 100")
+	r.grace = time.Millisecond
+	c := newChild("/bin/true", nil)
+	require.NoError(t, c.cmd.Start())
+	err := r.kill(c, "tool", context.DeadlineExceeded)
+	var failed *Error
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, 1, r.Stuck())
+	require.ErrorContains(t, err, "does not end although it was killed")
+	select {
+	case <-failed.Parked():
+		t.Fatal("parked until the child is gone")
+	default:
+	}
+	c.err = c.cmd.Wait()
+	close(c.done)
+	<-failed.Parked()
+	require.Eventually(t, func() bool { return r.Stuck() == 0 }, 5*time.Second, time.Millisecond)
+}
+
+func TestOutputIsBounded(t *testing.T) {
+	r := withTool(t, "tool", "head -c 1000000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero | tr '\\0' y >&2; exit 1")
+	out, err := r.Run(t.Context(), Command{Tool: "tool"})
+	require.Len(t, out, outputLimit)
+	require.Less(t, len(err.Error()), 2*lineLimit)
+}
