@@ -8,6 +8,25 @@ import (
 // VolumeID is `hf-` plus a UUID: CSI's volume_id.
 type VolumeID string
 
+// volumeIDLen is `hf-` and 32 hexadecimal digits in five groups.
+const volumeIDLen = 39
+
+// Valid tells whether the id has the pattern of a volume id. An id that has not
+// counts as unknown, not as malformed, where a caller names one.
+func (id VolumeID) Valid() bool {
+	if len(id) != volumeIDLen || id[:3] != "hf-" {
+		return false
+	}
+	for i := 3; i < volumeIDLen; i++ {
+		if dash := i == 11 || i == 16 || i == 21 || i == 26; dash != (id[i] == '-') || !dash && !isLowerHex(id[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func isLowerHex(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' }
+
 // NodeID is a host's name: CSI's node_id and the value of the topology key.
 type NodeID string
 

@@ -33,7 +33,8 @@ type Operation struct {
 	Kind      OperationKind
 	State     OperationState
 	Step      string
-	Attempts  uint32
+	Attempts  uint32 // steps that failed since it began or was retried
+	Retries   uint32 // how often an operator retried it
 	LastError string
 	Started   time.Time
 	Deadline  time.Time // when an operator should look; nothing is decided by it

@@ -1,25 +1,31 @@
 package fsm
 
 import (
-	"io"
-	"iter"
+	"fmt"
 	"time"
+
+	"github.com/tidwall/btree"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// DedupeWindow is how many entries back a command may first have been proposed (S4).
-const DedupeWindow = 65_536
-
-// DefaultVolumeSize is for requests without a capacity range.
-const DefaultVolumeSize = 1 << 30
-
-// MinXFSSize is the smallest xfs volume.
-const MinXFSSize = 320 << 20
-
 // State is the fold of the log. It is owned by one goroutine at a time: Apply
 // and Fork change it; the reading methods may run side by side under a read lock.
-type State struct{}
+type State struct {
+	cluster Cluster
+	nodes   *btree.Map[NodeID, *nodeRecord]
+	volumes *btree.Map[VolumeID, *volumeRecord]
+	answers *btree.Map[string, *answer]
+	// sum is the multiset hash of all records but the cluster's own.
+	sum sum256
+	// index is derived from the records and rebuilt when a snapshot is read.
+	index index
+
+	share   sharing // saves memory only
+	writes  uint64  // counts puts and removals: a rejection that wrote is a fault
+	touched []Touch // of the Apply that is running
+	scratch encoder // of the record that is being hashed
+}
 
 // Cluster is what the state knows of itself.
 type Cluster struct {
@@ -40,83 +46,96 @@ type Checkpoint struct {
 
 // Result is what Apply decided.
 type Result struct {
-	// Outcome is to be told to whoever proposed the command.
+	// Outcome is to be told to whoever proposed the command. It is shared with
+	// the state's memory of answers: read it, never write to it.
 	Outcome *fsmpb.Outcome
 	// Touched is what watchers should look at again.
 	Touched []Touch
 }
 
 // Err is the outcome's rejection as an error, nil when there is none.
-func Err(o *fsmpb.Outcome) error { panic("fsm: to be written") }
+func Err(o *fsmpb.Outcome) error {
+	if r := o.GetRejection(); r != nil {
+		return &Rejection{Reason: Reason(r.GetReason()), Message: r.GetMessage()}
+	}
+	return nil
+}
 
 // New is the state before the first entry.
-func New() *State { panic("fsm: to be written") }
+func New() *State {
+	return &State{
+		nodes:   new(btree.Map[NodeID, *nodeRecord]),
+		volumes: new(btree.Map[VolumeID, *volumeRecord]),
+		answers: new(btree.Map[string, *answer]),
+		index:   newIndex(),
+	}
+}
 
 // Apply folds one committed command into the state. It panics on a fault: an
 // unknown command, or an index that does not grow.
-func (s *State) Apply(index uint64, cmd *fsmpb.Command) Result { panic("fsm: to be written") }
-
-// Fork is an independent copy in O(1), for snapshots, hashes and what-if.
-func (s *State) Fork() *State { panic("fsm: to be written") }
-
-// Hash is the hash of the whole content at Cluster().Index. It is kept up to date
-// by every write, so it costs nothing to read.
-func (s *State) Hash() [32]byte { panic("fsm: to be written") }
-
-// Check says which invariant of doc.go is broken, nil when all hold. O(state).
-func (s *State) Check() error { panic("fsm: to be written") }
-
-// Cluster is what the state knows of itself.
-func (s *State) Cluster() Cluster { panic("fsm: to be written") }
-
-// Volume is a volume in any phase.
-func (s *State) Volume(id VolumeID) (*Volume, bool) { panic("fsm: to be written") }
-
-// VolumeByName is the live volume (not Deleting) of that name.
-func (s *State) VolumeByName(name string) (*Volume, bool) { panic("fsm: to be written") }
-
-// Volumes yields all volumes with an id above after, in order, in all phases.
-func (s *State) Volumes(after VolumeID) iter.Seq[*Volume] { panic("fsm: to be written") }
-
-// Node is one host's record.
-func (s *State) Node(id NodeID) (*Node, bool) { panic("fsm: to be written") }
-
-// Nodes yields all hosts in order of name.
-func (s *State) Nodes() iter.Seq[*Node] { panic("fsm: to be written") }
-
-// Operations yields the volumes that have an operation, in order of volume id.
-func (s *State) Operations() iter.Seq[*Volume] { panic("fsm: to be written") }
-
-// Operation finds the volume that has this operation.
-func (s *State) Operation(id OperationID) (*Volume, bool) { panic("fsm: to be written") }
-
-// Wish is what the log wants of a host for a volume; false when it wants nothing.
-func (s *State) Wish(node NodeID, volume VolumeID) (Wish, bool) { panic("fsm: to be written") }
-
-// Wishes yields all wishes for a host in order of volume id.
-func (s *State) Wishes(node NodeID) iter.Seq[Wish] { panic("fsm: to be written") }
-
-// PoolUse is how much of a pool is reserved, in bytes, and by how many volumes.
-func (s *State) PoolUse(id PoolID) (reserved int64, volumes int) { panic("fsm: to be written") }
-
-// Available is how many bytes a new volume of one of the terms' topologies could
-// reserve at most in one pool, and in all pools together: GetCapacity's answer.
-func (s *State) Available(terms []Topology) (largest, total int64) { panic("fsm: to be written") }
-
-// Topology is a host's segments: the topology key, the zone and the operators' labels.
-func (n *Node) Topology() Topology { panic("fsm: to be written") }
-
-// SnapshotHeader is how a Raft snapshot begins.
-type SnapshotHeader struct {
-	ClusterID    string
-	Index        uint64 // of the state, not of Raft (S24)
-	Term         uint64
-	FeatureLevel uint32
+func (s *State) Apply(index uint64, cmd *fsmpb.Command) Result {
+	row, body := rowOf(index, cmd)
+	m := s.begin(index, cmd)
+	outcome := s.answer(m, row, cmd, body)
+	touched := s.touched
+	s.touched = nil
+	return Result{Outcome: outcome, Touched: touched}
 }
 
-// WriteSnapshot writes header, sorted length-delimited records and a sha256 trailer.
-func (s *State) WriteSnapshot(w io.Writer, term uint64) error { panic("fsm: to be written") }
+// begin moves index and clock. The clock is clamped to be monotonic: a leader
+// whose clock is behind its predecessor's repeats the last time.
+func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
+	if index <= s.cluster.Index {
+		panic(fmt.Sprintf("apply log index %d: the state is at index %d already", index, s.cluster.Index))
+	}
+	s.cluster.Index = index
+	if now := timeOf(cmd.GetProposedAt()); now.After(s.cluster.Time) {
+		s.cluster.Time = now
+	}
+	s.forget(index)
+	return Meta{
+		Index: index,
+		Now:   s.cluster.Time,
+		Epoch: Epoch{Incarnation: s.cluster.Incarnation, Index: index},
+	}
+}
 
-// ReadSnapshot decodes and verifies a whole snapshot before it returns a state.
-// The error says what is wrong with it.
-func ReadSnapshot(r io.Reader) (*State, SnapshotHeader, error) { panic("fsm: to be written") }
+// Fork is an independent copy in O(1), for snapshots, hashes and what-if.
+func (s *State) Fork() *State {
+	return &State{
+		cluster: s.cluster,
+		nodes:   s.nodes.Copy(),
+		volumes: s.volumes.Copy(),
+		answers: s.answers.Copy(),
+		sum:     s.sum,
+		index:   s.index.copy(),
+		share:   s.share,
+	}
+}
+
+// Hash is the hash of the whole content at Cluster().Index. It is kept up to date
+// by every write, so it costs one small record to read.
+func (s *State) Hash() [32]byte {
+	var e encoder
+	own := e.cluster(&s.cluster)
+	return s.sum.plus(own).bytes()
+}
+
+// Cluster is what the state knows of itself.
+func (s *State) Cluster() Cluster { return s.cluster }
+
+// timeOf reads Unix nanoseconds; zero is the zero time.
+func timeOf(nanos int64) time.Time {
+	if nanos == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, nanos).UTC()
+}
+
+// nanosOf is the inverse of timeOf.
+func nanosOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}

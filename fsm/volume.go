@@ -43,7 +43,10 @@ type (
 	Deleting struct{ Since Epoch }
 	// Failed: the create failed for good; the next create with the name makes a
 	// new volume and turns this one into an obligation.
-	Failed struct{ Reason string }
+	Failed struct {
+		Reason  string
+		NoSpace bool // the host's pool was full
+	}
 )
 
 func (Creating) phase() {}

@@ -1,0 +1,143 @@
+package fsm
+
+import (
+	"cmp"
+	"encoding/hex"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// defaultFSType is what a mount capability without a filesystem means.
+const defaultFSType = "ext4"
+
+// Served tells whether one host can serve the access mode.
+func Served(mode fsmpb.AccessMode) bool {
+	switch mode {
+	case fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER,
+		fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY,
+		fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_SINGLE_WRITER,
+		fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_MULTI_WRITER:
+		return true
+	}
+	return false
+}
+
+// CapabilityFrom reads a capability. Its flags are their fingerprint in hexadecimal.
+func CapabilityFrom(c *fsmpb.Capability) Capability {
+	return Capability{Mode: c.GetMode(), Block: c.GetBlock(), FSType: sharedFSType(c.GetFsType()), Flags: hex.EncodeToString(c.GetFlagsFingerprint())}
+}
+
+// sharedFSType saves a copy of the common names in every volume.
+func sharedFSType(name string) string {
+	switch name {
+	case "ext4":
+		return "ext4"
+	case "xfs":
+		return "xfs"
+	}
+	return name
+}
+
+func (c Capability) compare(o Capability) int {
+	return cmp.Or(cmp.Compare(c.Mode, o.Mode), compareBool(c.Block, o.Block), cmp.Compare(c.FSType, o.FSType), cmp.Compare(c.Flags, o.Flags))
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// requestedCapabilities reads what a volume is created with: sorted, each once.
+func requestedCapabilities(asked []*fsmpb.Capability) ([]Capability, *Rejection) {
+	if len(asked) == 0 {
+		return nil, Reject(Invalid, "a volume needs at least one capability")
+	}
+	all := make([]Capability, 0, len(asked))
+	for _, a := range asked {
+		c := CapabilityFrom(a)
+		if rej := c.check(); rej != nil {
+			return nil, rej
+		}
+		if !c.Block {
+			c.FSType = cmp.Or(c.FSType, defaultFSType)
+		}
+		all = append(all, c)
+	}
+	if len(all) > 1 {
+		slices.SortFunc(all, Capability.compare)
+		all = slices.Compact(all)
+	}
+	return all, oneFilesystem(all)
+}
+
+// check refuses what no volume can have.
+func (c Capability) check() *Rejection {
+	switch {
+	case !Served(c.Mode):
+		return Reject(Invalid, "access mode %s: a volume is served by one node here, ask for a SINGLE_NODE mode", c.Mode)
+	case c.Block && c.FSType != "":
+		return Reject(Invalid, "a block capability has no filesystem, %q was asked for", c.FSType)
+	case !c.Block && c.FSType != "" && c.FSType != "ext4" && c.FSType != "xfs":
+		return Reject(Invalid, "filesystem %q is not served: ask for ext4 or xfs", c.FSType)
+	}
+	return nil
+}
+
+// oneFilesystem refuses capabilities of which one use would exclude another: a
+// volume is formatted at most once (S15).
+func oneFilesystem(all []Capability) *Rejection {
+	fs := ""
+	for _, c := range all {
+		if c.Block {
+			continue
+		}
+		if fs != "" && fs != c.FSType {
+			return Reject(Invalid, "a volume has one filesystem: %s and %s were asked for", fs, c.FSType)
+		}
+		fs = c.FSType
+	}
+	return nil
+}
+
+// Supports tells whether the volume can be used so: with an access type that it
+// was created with, and an access mode that such a capability covers. Mount flags
+// are free. A mount capability without a filesystem means the volume's.
+func (v *Volume) Supports(asked Capability) bool {
+	return slices.ContainsFunc(v.Capabilities, func(own Capability) bool {
+		return own.Block == asked.Block && covers(own.Mode, asked.Mode) &&
+			(asked.Block || asked.FSType == "" || own.FSType == asked.FSType)
+	})
+}
+
+// covers: a volume for one writer may be read only, never the other way.
+func covers(own, asked fsmpb.AccessMode) bool {
+	switch own {
+	case asked:
+		return true
+	case fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_MULTI_WRITER:
+		return Served(asked)
+	case fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_SINGLE_WRITER:
+		return asked == fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY
+	}
+	return false
+}
+
+// asUsed is a capability with the filesystem that the volume has.
+func (v *Volume) asUsed(c *fsmpb.Capability) Capability {
+	asked := CapabilityFrom(c)
+	if asked.Block || asked.FSType != "" {
+		return asked
+	}
+	for _, own := range v.Capabilities {
+		if !own.Block {
+			asked.FSType = own.FSType
+		}
+	}
+	return asked
+}

@@ -1,0 +1,103 @@
+package fsm
+
+import (
+	"bytes"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// incarnationIDLen is the length of an incarnation's random id in bytes.
+const incarnationIDLen = 16
+
+// hashLen is the length of a state's hash in bytes.
+const hashLen = 32
+
+// applyBootstrap begins a cluster. It is the first entry; the same again changes nothing.
+func applyBootstrap(s *State, _ Meta, c *fsmpb.Bootstrap) (*fsmpb.Outcome, *Rejection) {
+	if rej := checkID("cluster id", c.GetClusterId()); rej != nil {
+		return nil, rej
+	}
+	switch s.cluster.ID {
+	case c.GetClusterId():
+		return &fsmpb.Outcome{}, nil
+	case "":
+	default:
+		return nil, Reject(Incompatible, "bootstrap cluster %s: this log belongs to cluster %s", c.GetClusterId(), s.cluster.ID)
+	}
+	if n := len(c.GetIncarnationId()); n != incarnationIDLen {
+		return nil, Reject(Invalid, "bootstrap: the incarnation id has %d bytes, not %d", n, incarnationIDLen)
+	}
+	level := c.GetFeatureLevel()
+	if level == 0 || level > MaxFeatureLevel {
+		return nil, Reject(Unsupported, "bootstrap at feature level %d: this build serves 1 to %d", level, MaxFeatureLevel)
+	}
+	s.cluster.ID, s.cluster.FeatureLevel = c.GetClusterId(), level
+	s.cluster.Incarnation, s.cluster.IncarnationID = 1, c.GetIncarnationId()
+	s.writes++
+	return &fsmpb.Outcome{}, nil
+}
+
+// applySetFeatureLevel raises what the members may propose. It never goes back:
+// what a higher level wrote, a lower one cannot read.
+func applySetFeatureLevel(s *State, _ Meta, c *fsmpb.SetFeatureLevel) (*fsmpb.Outcome, *Rejection) {
+	level := c.GetLevel()
+	switch {
+	case level == s.cluster.FeatureLevel:
+		return &fsmpb.Outcome{}, nil
+	case level < s.cluster.FeatureLevel:
+		return nil, Reject(Precondition, "the feature level is %d and cannot be lowered to %d", s.cluster.FeatureLevel, level)
+	case level > MaxFeatureLevel:
+		return nil, Reject(Unsupported, "feature level %d is above %d, the highest that this build understands", level, MaxFeatureLevel)
+	}
+	for n := range s.Nodes() {
+		if n.State != NodeLost && n.FeatureLevel < level {
+			return nil, Reject(Precondition, "node %s understands feature level %d, not %d: upgrade it first", n.ID, n.FeatureLevel, level)
+		}
+	}
+	s.cluster.FeatureLevel = level
+	s.writes++
+	return &fsmpb.Outcome{}, nil
+}
+
+// applyCheckpoint records the hash that a majority agrees on (S23).
+func applyCheckpoint(s *State, m Meta, c *fsmpb.Checkpoint) (*fsmpb.Outcome, *Rejection) {
+	last := s.cluster.Checkpoint
+	switch {
+	case len(c.GetHash()) != hashLen:
+		return nil, Reject(Invalid, "checkpoint: the hash has %d bytes, not %d", len(c.GetHash()), hashLen)
+	case c.GetIndex() == 0 || c.GetIndex() >= m.Index:
+		return nil, Reject(Invalid, "checkpoint of index %d in the entry at index %d", c.GetIndex(), m.Index)
+	case c.GetIndex() < last.Index:
+		return nil, Reject(Precondition, "checkpoint of index %d: there is one of index %d already", c.GetIndex(), last.Index)
+	case c.GetIndex() == last.Index && !bytes.Equal(c.GetHash(), last.Hash):
+		return nil, Reject(Incompatible, "checkpoint of index %d: another hash is recorded for it", c.GetIndex())
+	}
+	s.cluster.Checkpoint = Checkpoint{Index: c.GetIndex(), Hash: c.GetHash()}
+	s.writes++
+	return &fsmpb.Outcome{}, nil
+}
+
+// applyReplaceIncarnation begins a new life of the cluster after a restore or a
+// recovery (S1). Every host is in adoption mode from here, until an operator names
+// this incarnation to it.
+func applyReplaceIncarnation(s *State, _ Meta, c *fsmpb.ReplaceIncarnation) (*fsmpb.Outcome, *Rejection) {
+	if n := len(c.GetIncarnationId()); n != incarnationIDLen {
+		return nil, Reject(Invalid, "replace the incarnation: its id has %d bytes, not %d", n, incarnationIDLen)
+	}
+	if at := s.cluster.Incarnation; c.GetCounter() == at && bytes.Equal(c.GetIncarnationId(), s.cluster.IncarnationID) {
+		return &fsmpb.Outcome{}, nil
+	} else if c.GetCounter() <= at {
+		return nil, Reject(Precondition, "replace the incarnation by %d: the cluster is at %d already", c.GetCounter(), at)
+	}
+	for n := range s.Nodes() {
+		if c.GetCounter() <= n.Incarnation {
+			return nil, Reject(Precondition, "replace the incarnation by %d: node %s has met %d", c.GetCounter(), n.ID, n.Incarnation)
+		}
+	}
+	s.cluster.Incarnation, s.cluster.IncarnationID = c.GetCounter(), c.GetIncarnationId()
+	s.writes++
+	for n := range s.Nodes() {
+		s.touched = append(s.touched, Touch{Node: n.ID})
+	}
+	return &fsmpb.Outcome{}, nil
+}

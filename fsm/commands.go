@@ -1,0 +1,108 @@
+package fsm
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// Meta is what a handler knows beside its command.
+type Meta struct {
+	Index uint64
+	Now   time.Time // the state's clock
+	Epoch Epoch     // of a grant that this command would give
+}
+
+// commands is the whole write vocabulary of the cluster, one row per command.
+var commands = table(
+	on(applyBootstrap, byController),
+	on(applyRegisterNode, byNodeItself),
+	on(applySetNodeReachable, byController),
+	on(applyLoseNode, byAdmin),
+	on(applyAdoptNode, byAdmin),
+	on(applyCreateVolume, byController),
+	on(applyDeleteVolume, byController),
+	on(applyPublishVolume, byController),
+	on(applyUnpublishVolume, byController),
+	on(applyStageVolume, byNodeItself),
+	on(applyPublishTarget, byNodeItself),
+	on(applyReport, byNodeItself),
+	on(applyCancelOperation, byAdmin),
+	on(applyRetryOperation, byAdmin),
+	on(applySetFeatureLevel, byController),
+	on(applyCheckpoint, byController),
+	on(applyReplaceIncarnation, byController),
+)
+
+// row is a command's name, who may propose it, and what it does.
+type row struct {
+	command protoreflect.FullName
+	allowed func(actor string, cmd proto.Message) bool
+	apply   func(*State, Meta, proto.Message) (*fsmpb.Outcome, *Rejection)
+}
+
+// handler decides one command. It checks first and writes last: a rejection
+// leaves the state as it was.
+type handler[C proto.Message] func(*State, Meta, C) (*fsmpb.Outcome, *Rejection)
+
+func on[C proto.Message](apply handler[C], allowed func(string, proto.Message) bool) row {
+	var c C
+	return row{
+		command: c.ProtoReflect().Descriptor().FullName(),
+		allowed: allowed,
+		apply: func(s *State, m Meta, cmd proto.Message) (*fsmpb.Outcome, *Rejection) {
+			return apply(s, m, cmd.(C))
+		},
+	}
+}
+
+func table(rows ...row) map[protoreflect.FullName]row {
+	t := make(map[protoreflect.FullName]row, len(rows))
+	for _, r := range rows {
+		if _, dup := t[r.command]; dup {
+			panic("two handlers for " + string(r.command))
+		}
+		t[r.command] = r
+	}
+	return t
+}
+
+// oneof is the command inside the envelope.
+var oneof = (&fsmpb.Command{}).ProtoReflect().Descriptor().Oneofs().ByName("body")
+
+// rowOf finds what a command does. What this build does not know is a fault: to
+// skip it would let the states of the members diverge.
+func rowOf(index uint64, cmd *fsmpb.Command) (row, proto.Message) {
+	msg := cmd.ProtoReflect()
+	field := msg.WhichOneof(oneof)
+	if field == nil {
+		panic(fmt.Sprintf("log index %d: a command this build does not know; stopping before states diverge", index))
+	}
+	if v := cmd.GetSchemaVersion(); v > SchemaVersion {
+		panic(fmt.Sprintf("log index %d: schema version %d of %s is above this build's %d; stopping before states diverge",
+			index, v, field.Name(), SchemaVersion))
+	}
+	return commands[field.Message().FullName()], msg.Get(field).Message().Interface()
+}
+
+// byController: what controllers decide for callers, and operators may.
+func byController(actor string, _ proto.Message) bool {
+	return named(actor, "controller/") || named(actor, "admin/")
+}
+
+// byAdmin: what only an operator may attest.
+func byAdmin(actor string, _ proto.Message) bool { return named(actor, "admin/") }
+
+// byNodeItself: what counts only under the certificate of the host concerned (S20).
+func byNodeItself(actor string, cmd proto.Message) bool {
+	about, ok := cmd.(interface{ GetNodeId() string })
+	return ok && named(actor, "node/") && actor[len("node/"):] == about.GetNodeId()
+}
+
+// named tells whether the actor is somebody of that role.
+func named(actor, role string) bool { return strings.HasPrefix(actor, role) && len(actor) > len(role) }

@@ -1,0 +1,100 @@
+package fsm
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// applyCreateVolume makes a volume of a name, or joins the one that exists (I1). It
+// is placed and reserved here; its host makes the device.
+func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
+	asked, rej := s.requested(c)
+	if rej != nil {
+		return nil, rej
+	}
+	held, exists := s.VolumeByName(asked.Name)
+	if exists && !held.failed() {
+		return s.join(held, &asked, c)
+	}
+	if other, taken := s.Volume(asked.ID); taken {
+		return nil, Reject(Incompatible, "create volume %q: id %s belongs to volume %q already", asked.Name, asked.ID, other.Name)
+	}
+	replica, rej := s.place(wanted{size: asked.Size, requisite: asked.Requisite, preferred: s.preferred(c), facts: c.GetFacts()})
+	if rej != nil {
+		return nil, rej
+	}
+	if exists {
+		s.beginDelete(m, held, held.Operation.id(m)) // the failed device becomes an obligation
+	}
+	asked.Replicas = []Replica{replica}
+	asked.Phase, asked.Created = Creating{}, m.Epoch
+	asked.Operation = m.operation(OpCreate)
+	s.putVolume(asked)
+	return &fsmpb.Outcome{VolumeId: c.GetVolumeId(), OperationId: m.Index}, nil
+}
+
+// requested reads and checks everything about the volume but where it will be.
+func (s *State) requested(c *fsmpb.CreateVolume) (Volume, *Rejection) {
+	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint()}
+	if !v.ID.Valid() {
+		return v, Reject(Invalid, "create a volume: %q is not a volume id", clip(c.GetVolumeId()))
+	}
+	if n := len(v.Name); n == 0 || n > maxNameBytes {
+		return v, Reject(Invalid, "create a volume: the name must have 1 to %d bytes, it has %d", maxNameBytes, n)
+	}
+	if c.GetReplicas() > 1 {
+		return v, Reject(Invalid, "create volume %q: %d replicas were asked for, one is served", v.Name, c.GetReplicas())
+	}
+	var rej *Rejection
+	if v.Capabilities, rej = requestedCapabilities(c.GetCapabilities()); rej != nil {
+		return v, rej
+	}
+	if v.Requisite, rej = topologiesFrom(c.GetRequisite()); rej != nil {
+		return v, rej
+	}
+	sortTopologies(v.Requisite)
+	v.Format = Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED}
+	v.Size, rej = SizeFor(c.GetRequiredBytes(), c.GetLimitBytes(), v.Capabilities)
+	s.share.volume(&v)
+	return v, rej
+}
+
+// preferred are the terms to try first; a malformed one is no preference.
+func (s *State) preferred(c *fsmpb.CreateVolume) []Topology {
+	terms, _ := topologiesFrom(c.GetPreferred())
+	return terms
+}
+
+// join answers with the volume that has the name, when it is what is asked for.
+func (s *State) join(held, asked *Volume, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
+	switch limit := c.GetLimitBytes(); {
+	case !bytes.Equal(held.Fingerprint, asked.Fingerprint):
+		return nil, Reject(Incompatible, "volume %q exists with other parameters or another source", held.Name)
+	case !slices.Equal(held.Capabilities, asked.Capabilities):
+		return nil, Reject(Incompatible, "volume %q exists with other capabilities", held.Name)
+	case held.Size < c.GetRequiredBytes() || limit != 0 && held.Size > limit:
+		return nil, Reject(Incompatible, "volume %q exists with %d bytes, not within %d to %d", held.Name, held.Size, c.GetRequiredBytes(), limit)
+	case !s.reachableWithin(held, asked.Requisite):
+		return nil, Reject(Incompatible, "volume %q exists and is not accessible from the topology that is required", held.Name)
+	}
+	out := &fsmpb.Outcome{VolumeId: string(held.ID)}
+	if held.Operation != nil {
+		out.OperationId = uint64(held.Operation.ID)
+	}
+	return out, nil
+}
+
+// reachableWithin tells whether a replica's host is in one of the terms.
+func (s *State) reachableWithin(v *Volume, terms []Topology) bool {
+	return slices.ContainsFunc(v.Replicas, func(r Replica) bool {
+		n, ok := s.Node(r.Node)
+		return ok && n.Host == r.Host && n.within(terms)
+	})
+}
+
+func (v *Volume) failed() bool {
+	_, failed := v.Phase.(Failed)
+	return failed
+}

@@ -1,0 +1,87 @@
+package fsm
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// requestIDLen is the length of a request id in bytes.
+const requestIDLen = 16
+
+// answer is what a command was told when it was applied (S4).
+type answer struct {
+	key     string // the request id, then the actor
+	index   uint64 // where it was applied
+	outcome *fsmpb.Outcome
+	own     sum256
+}
+
+// answer decides a command once: a repeated one gets its first answer, one that
+// is too old to be known is not applied (S4, I2).
+func (s *State) answer(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *fsmpb.Outcome {
+	if rej := s.admit(cmd, body); rej != nil {
+		return rejected(m, rej)
+	}
+	key := string(cmd.GetRequestId()) + cmd.GetActor()
+	if a, ok := s.answers.Get(key); ok {
+		return a.outcome
+	}
+	if p := cmd.GetProposedIndex(); m.Index > DedupeWindow && p < m.Index-DedupeWindow {
+		return rejected(m, Reject(Expired, "the command was first proposed at log index %d, more than %d entries ago", p, DedupeWindow))
+	}
+	outcome := s.decide(m, r, cmd.GetActor(), body)
+	s.putAnswer(&answer{key: key, index: m.Index, outcome: outcome})
+	return outcome
+}
+
+// admit refuses what cannot be remembered.
+func (s *State) admit(cmd *fsmpb.Command, body proto.Message) *Rejection {
+	if n := len(cmd.GetRequestId()); n != requestIDLen {
+		return Reject(Invalid, "the request id has %d bytes, not %d", n, requestIDLen)
+	}
+	if n := len(cmd.GetActor()); n > maxIDBytes {
+		return Reject(Invalid, "the actor has %d bytes, more than %d", n, maxIDBytes)
+	}
+	if _, first := body.(*fsmpb.Bootstrap); s.cluster.ID == "" && !first {
+		return Reject(Precondition, "the cluster has no first entry yet: bootstrap it")
+	}
+	return nil
+}
+
+func (s *State) decide(m Meta, r row, actor string, body proto.Message) *fsmpb.Outcome {
+	if !r.allowed(actor, body) {
+		return rejected(m, Reject(Forbidden, "%q may not propose %s", actor, r.command.Name()))
+	}
+	before := s.writes
+	outcome, rej := r.apply(s, m, body)
+	if rej == nil {
+		outcome.Index = m.Index
+		return outcome
+	}
+	if s.writes != before {
+		panic(fmt.Sprintf("log index %d: %s was rejected after it changed the state: %v", m.Index, r.command, rej))
+	}
+	return rejected(m, rej)
+}
+
+func rejected(m Meta, rej *Rejection) *fsmpb.Outcome {
+	return &fsmpb.Outcome{
+		Index:     m.Index,
+		Rejection: &fsmpb.Rejection{Reason: uint32(rej.Reason), Message: clip(rej.Message)},
+	}
+}
+
+// forget drops the answers that no command within the window can ask for: what
+// was first proposed within it was applied within it.
+func (s *State) forget(index uint64) {
+	for {
+		oldest, a, ok := s.index.answers.Min()
+		if !ok || oldest+DedupeWindow >= index {
+			return
+		}
+		s.removeAnswer(a)
+	}
+}

@@ -1,0 +1,36 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// applyDeleteVolume frees the name at once (S18). The record stays as the
+// obligation of its hosts, until they report the devices gone (I5). What is
+// unknown is gone; again changes nothing.
+func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome, *Rejection) {
+	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
+	if !ok {
+		return &fsmpb.Outcome{VolumeId: c.GetVolumeId()}, nil
+	}
+	if _, deleting := v.Phase.(Deleting); deleting {
+		return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(v.Operation.ID)}, nil
+	}
+	if held := v.Publications(); len(held) > 0 {
+		return nil, Reject(InUse, "delete volume %s: it is published to node %s", v.ID, held[0].Node)
+	}
+	return s.beginDelete(m, v, OperationID(m.Index)), nil
+}
+
+// beginDelete turns the volume into an obligation, or forgets it when no host
+// keeps anything of it. A publication that was revoked while its host was away
+// stays to be ended before the device is removed.
+func (s *State) beginDelete(m Meta, v *Volume, id OperationID) *fsmpb.Outcome {
+	if v.allGone() {
+		s.removeVolume(v.ID)
+		return &fsmpb.Outcome{VolumeId: string(v.ID)}
+	}
+	now := *v
+	now.Phase = Deleting{Since: m.Epoch}
+	now.Operation = m.operation(OpDelete)
+	now.Operation.ID = id
+	s.putVolume(now)
+	return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(id)}
+}

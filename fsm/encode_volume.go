@@ -1,0 +1,129 @@
+package fsm
+
+func (e *encoder) volume(v *Volume) sum256 {
+	e.begin(kindVolume)
+	e.str(string(v.ID))
+	e.str(v.Name)
+	e.bytes(v.Fingerprint)
+	e.i64(v.Size)
+	e.u64(uint64(len(v.Capabilities)))
+	for i := range v.Capabilities {
+		e.capability(&v.Capabilities[i])
+	}
+	e.u64(uint64(len(v.Requisite)))
+	for _, term := range v.Requisite {
+		e.labels(term)
+	}
+	e.u64(uint64(len(v.Replicas)))
+	for i := range v.Replicas {
+		e.replica(&v.Replicas[i])
+	}
+	e.format(v.Format)
+	e.phase(v.Phase)
+	e.u64(uint64(len(v.Teardowns)))
+	for i := range v.Teardowns {
+		e.teardown(&v.Teardowns[i])
+	}
+	e.operation(v.Operation)
+	e.bool(v.Condition.Abnormal)
+	e.str(v.Condition.Message)
+	e.epoch(v.Created)
+	e.u64(v.Modified)
+	return e.sum()
+}
+
+func (e *encoder) capability(c *Capability) {
+	e.u64(uint64(c.Mode))
+	e.bool(c.Block)
+	e.str(c.FSType)
+	e.str(c.Flags)
+}
+
+func (e *encoder) replica(r *Replica) {
+	e.str(string(r.Node))
+	e.str(string(r.Host))
+	e.str(string(r.Pool))
+	e.u64(uint64(r.State))
+	e.u64(r.Sequence)
+}
+
+func (e *encoder) format(f Format) {
+	e.u64(uint64(f.Phase))
+	e.str(f.FSType)
+	e.str(f.FSUUID)
+	e.epoch(f.Epoch)
+}
+
+func (e *encoder) phase(p Phase) {
+	switch p := p.(type) {
+	case Creating:
+		e.u64(1)
+	case Ready:
+		e.u64(2)
+		e.u64(uint64(len(p.Publications)))
+		for i := range p.Publications {
+			e.publication(&p.Publications[i])
+		}
+	case Deleting:
+		e.u64(3)
+		e.epoch(p.Since)
+	case Failed:
+		e.u64(4)
+		e.str(p.Reason)
+		e.bool(p.NoSpace)
+	}
+}
+
+func (e *encoder) publication(p *Publication) {
+	e.str(string(p.Node))
+	e.str(string(p.Host))
+	e.capability(&p.Capability)
+	e.bool(p.ReadOnly)
+	e.epoch(p.Epoch)
+	e.staging(p.Staging)
+	e.u64(uint64(len(p.Targets)))
+	for i := range p.Targets {
+		e.target(&p.Targets[i])
+	}
+}
+
+func (e *encoder) staging(s *Staging) {
+	e.bool(s != nil)
+	if s == nil {
+		return
+	}
+	e.str(s.Path)
+	e.str(s.Boot)
+	e.capability(&s.Capability)
+	e.bool(s.Done)
+}
+
+func (e *encoder) target(t *Target) {
+	e.str(t.Path)
+	e.bool(t.ReadOnly)
+	e.capability(&t.Capability)
+	e.str(t.Fingerprint)
+	e.bool(t.Done)
+}
+
+func (e *encoder) teardown(t *Teardown) {
+	e.str(string(t.Node))
+	e.str(string(t.Host))
+	e.epoch(t.Epoch)
+}
+
+func (e *encoder) operation(o *Operation) {
+	e.bool(o != nil)
+	if o == nil {
+		return
+	}
+	e.u64(uint64(o.ID))
+	e.u64(uint64(o.Kind))
+	e.u64(uint64(o.State))
+	e.str(o.Step)
+	e.u64(uint64(o.Attempts))
+	e.u64(uint64(o.Retries))
+	e.str(o.LastError)
+	e.i64(nanosOf(o.Started))
+	e.i64(nanosOf(o.Deadline))
+}

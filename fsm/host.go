@@ -1,0 +1,111 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// hostOf finds a node that is the host named, and was not lost.
+func (s *State) hostOf(node, host string) (*Node, *Rejection) {
+	n, ok := s.Node(NodeID(node))
+	switch {
+	case !ok:
+		return nil, Reject(NotFound, "node %s is not known", node)
+	case n.Host != HostID(host):
+		return nil, Reject(StaleEpoch, "node %s is host %s, not %s", node, n.Host, host)
+	case n.State == NodeLost:
+		return nil, Reject(StaleEpoch, "host %s of node %s was recorded as lost", host, node)
+	}
+	return n, nil
+}
+
+// bootOf finds a node that is the host and the boot named.
+func (s *State) bootOf(node, host, boot string) (*Node, *Rejection) {
+	n, rej := s.hostOf(node, host)
+	if rej == nil && n.Boot != boot {
+		rej = Reject(StaleEpoch, "node %s was booted again: %s is not its current boot", node, boot)
+	}
+	return n, rej
+}
+
+// applySetNodeReachable records that a host's session was lost or came back (S25).
+func applySetNodeReachable(s *State, _ Meta, c *fsmpb.SetNodeReachable) (*fsmpb.Outcome, *Rejection) {
+	n, rej := s.hostOf(c.GetNodeId(), c.GetHostId())
+	if rej != nil {
+		return nil, rej
+	}
+	state := NodeUnreachable
+	if c.GetReachable() {
+		state = NodeReachable
+	}
+	if n.State == state {
+		return &fsmpb.Outcome{}, nil
+	}
+	now := *n
+	now.State = state
+	s.putNode(now)
+	s.touchAllOn(n.ID)
+	return &fsmpb.Outcome{}, nil
+}
+
+// applyAdoptNode ends a host's adoption mode (S1).
+func applyAdoptNode(s *State, _ Meta, c *fsmpb.AdoptNode) (*fsmpb.Outcome, *Rejection) {
+	n, rej := s.hostOf(c.GetNodeId(), c.GetHostId())
+	if rej != nil {
+		return nil, rej
+	}
+	if at := s.cluster.Incarnation; c.GetIncarnation() != at {
+		return nil, Reject(Precondition, "adopt node %s for incarnation %d: the cluster is at %d", n.ID, c.GetIncarnation(), at)
+	}
+	if n.Incarnation == c.GetIncarnation() {
+		return &fsmpb.Outcome{}, nil
+	}
+	now := *n
+	now.Incarnation = c.GetIncarnation()
+	s.putNode(now)
+	s.touchAllOn(n.ID)
+	return &fsmpb.Outcome{}, nil
+}
+
+// applyLoseNode records that a host and its data are gone for good: whatever it
+// held or owed ends with it (I5).
+func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Rejection) {
+	n, ok := s.Node(NodeID(c.GetNodeId()))
+	switch {
+	case !ok:
+		return nil, Reject(NotFound, "node %s is not known", c.GetNodeId())
+	case n.Host != HostID(c.GetHostId()):
+		return nil, Reject(StaleEpoch, "node %s is host %s, not %s", n.ID, n.Host, c.GetHostId())
+	case n.State == NodeLost:
+		return &fsmpb.Outcome{}, nil
+	}
+	var held []*Volume
+	for v := range s.VolumesOn(n.ID) {
+		held = append(held, v)
+	}
+	reason := clip("host " + string(n.Host) + " of node " + string(n.ID) + " was recorded as lost: " + c.GetReason())
+	for _, v := range held {
+		s.loseReplica(v, n, reason)
+	}
+	now := *n
+	now.State = NodeLost
+	s.putNode(now)
+	return &fsmpb.Outcome{}, nil
+}
+
+// loseReplica ends what a lost host held and owed of one volume.
+func (s *State) loseReplica(v *Volume, n *Node, reason string) {
+	now := *v
+	now.Replicas = v.replicasWithout(n.Host)
+	now.Teardowns = v.teardownsWithout(n.Host)
+	if v.Publication(n.ID) != nil {
+		now = now.withoutPublication(n.ID)
+	}
+	if now.allGone() {
+		if _, deleting := v.Phase.(Deleting); deleting {
+			s.removeVolume(v.ID)
+			return
+		}
+		now.Phase, now.Operation = Failed{Reason: reason}, nil
+		now.Condition = Condition{Abnormal: true, Message: reason}
+	}
+	now.endTeardownOperation()
+	s.putVolume(now)
+}

@@ -1,0 +1,45 @@
+package fsm
+
+import "time"
+
+// DedupeWindow is how many entries back a command may first have been proposed (S4).
+const DedupeWindow = 65_536
+
+// MaxFeatureLevel is the highest feature level that this build understands.
+const MaxFeatureLevel = 1
+
+// SchemaVersion is the version of the commands' meaning that this build proposes.
+const SchemaVersion = 1
+
+// TopologyKey is the segment whose value is the node id.
+const TopologyKey = "topology.holdfast.storage/node"
+
+// ZoneKey is the segment whose value is the node's zone, where it has one.
+const ZoneKey = "topology.holdfast.storage/zone"
+
+// DefaultVolumeSize is for requests without a capacity range, in bytes.
+const DefaultVolumeSize = 1 << 30
+
+// MinXFSSize is the smallest xfs volume, in bytes: mkfs.xfs refuses 300 MiB.
+const MinXFSSize = 320 << 20
+
+// MinExt4Size is the smallest ext4 volume, in bytes: below it mkfs.ext4 finds no room.
+const MinExt4Size = 1 << 20
+
+// MaxVolumeSize is the largest volume, in bytes: the largest file of an ext4 pool.
+const MaxVolumeSize = 16<<40 - VolumeSizeUnit
+
+// VolumeSizeUnit is what every volume size is a multiple of, in bytes.
+const VolumeSizeUnit = 4096
+
+// operationPatience is when an operator should look at an operation.
+const operationPatience = 10 * time.Minute
+
+// maxTextBytes bounds what hosts and operators may add to a record as text.
+const maxTextBytes = 512
+
+// maxNameBytes is CSI's limit for names.
+const maxNameBytes = 128
+
+// maxIDBytes is CSI's limit for a node id, and ours for other identities.
+const maxIDBytes = 256

@@ -1,0 +1,114 @@
+package fsm
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+)
+
+// Volume is a volume in any phase.
+func (s *State) Volume(id VolumeID) (*Volume, bool) {
+	r, ok := s.volumes.Get(id)
+	if !ok {
+		return nil, false
+	}
+	return &r.Volume, true
+}
+
+// VolumeByName is the live volume (not Deleting) of that name.
+func (s *State) VolumeByName(name string) (*Volume, bool) {
+	id, ok := s.index.byName.Get(name)
+	if !ok {
+		return nil, false
+	}
+	return s.Volume(id)
+}
+
+// Volumes yields all volumes with an id above after, in order, in all phases.
+func (s *State) Volumes(after VolumeID) iter.Seq[*Volume] {
+	return func(yield func(*Volume) bool) {
+		s.volumes.Ascend(after, func(id VolumeID, r *volumeRecord) bool {
+			return id == after || yield(&r.Volume)
+		})
+	}
+}
+
+// VolumeCount is the number of volumes in all phases.
+func (s *State) VolumeCount() int { return s.volumes.Len() }
+
+// VolumesOn yields the volumes of which the host keeps or owes something, in order of id.
+func (s *State) VolumesOn(node NodeID) iter.Seq[*Volume] {
+	return func(yield func(*Volume) bool) {
+		s.index.byNode.Ascend(placed{node: node}, func(p placed) bool {
+			if p.node != node {
+				return false
+			}
+			v, ok := s.Volume(p.volume)
+			return !ok || yield(v)
+		})
+	}
+}
+
+// Node is one host's record.
+func (s *State) Node(id NodeID) (*Node, bool) {
+	r, ok := s.nodes.Get(id)
+	if !ok {
+		return nil, false
+	}
+	return &r.Node, true
+}
+
+// Nodes yields all hosts in order of name.
+func (s *State) Nodes() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		s.nodes.Scan(func(_ NodeID, r *nodeRecord) bool { return yield(&r.Node) })
+	}
+}
+
+// Operations yields the volumes that have an operation, in order of volume id.
+func (s *State) Operations() iter.Seq[*Volume] {
+	return func(yield func(*Volume) bool) {
+		ids := s.index.byOperation.Values()
+		slices.SortFunc(ids, cmp.Compare[VolumeID])
+		for _, id := range ids {
+			if v, ok := s.Volume(id); ok && !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// Operation finds the volume that has this operation.
+func (s *State) Operation(id OperationID) (*Volume, bool) {
+	volume, ok := s.index.byOperation.Get(uint64(id))
+	if !ok {
+		return nil, false
+	}
+	return s.Volume(volume)
+}
+
+// PoolUse is how much of a pool is reserved, in bytes, and by how many volumes.
+func (s *State) PoolUse(id PoolID) (reserved int64, volumes int) {
+	use, _ := s.index.pools.Get(string(id))
+	return use.reserved, use.volumes
+}
+
+// PublicationCount is how many publications a node holds.
+func (s *State) PublicationCount(node NodeID) int {
+	n, _ := s.index.publications.Get(string(node))
+	return n
+}
+
+// Topology is a host's segments, sorted by key: the topology key, the zone and
+// the operators' labels.
+func (n *Node) Topology() Topology {
+	t := make(Topology, 0, len(n.Labels)+1)
+	t = append(t, Label{Key: TopologyKey, Value: string(n.ID)})
+	for _, l := range n.Labels {
+		if l.Key != TopologyKey {
+			t = append(t, l)
+		}
+	}
+	slices.SortFunc(t, func(a, b Label) int { return cmp.Compare(a.Key, b.Key) })
+	return t
+}

@@ -1,0 +1,152 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// applyReport takes in what a host observed. The report counts for the host and
+// boot it names only; each observation counts under the epoch it names (I4), and a
+// record of the host above the last one only (S16). What does not count is
+// passed over: the host said something that was overtaken.
+func applyReport(s *State, _ Meta, c *fsmpb.Report) (*fsmpb.Outcome, *Rejection) {
+	n, rej := s.bootOf(c.GetNodeId(), c.GetHostId(), c.GetBootId())
+	if rej != nil {
+		return nil, rej
+	}
+	for _, o := range c.GetObservations() {
+		s.observe(n, o)
+	}
+	return &fsmpb.Outcome{}, nil
+}
+
+// observe takes in one observation.
+func (s *State) observe(n *Node, o *fsmpb.Observation) {
+	v, ok := s.Volume(VolumeID(o.GetVolumeId()))
+	if !ok {
+		return
+	}
+	replica := v.Replica(n.Host)
+	if replica == nil || o.GetSequence() != 0 && o.GetSequence() <= replica.Sequence {
+		return
+	}
+	seen := observation{host: n, replica: *replica, epoch: epochFrom(o.GetEpoch()), sequence: o.GetSequence()}
+	now, changed := seen.fold(v, o)
+	if !changed {
+		return
+	}
+	if now.allGone() {
+		s.removeVolume(v.ID)
+		return
+	}
+	if seen.sequence != 0 && now.Replica(n.Host) != nil {
+		now = now.withSequence(n.Host, seen.sequence)
+	}
+	s.putVolume(now)
+}
+
+// observation is one fact's context: who saw it, of which replica, under what.
+type observation struct {
+	host     *Node
+	replica  Replica
+	epoch    Epoch
+	sequence uint64
+}
+
+// fold is the volume after the fact, and whether the fact changed anything.
+func (x observation) fold(v *Volume, o *fsmpb.Observation) (Volume, bool) {
+	switch f := o.GetFact().(type) {
+	case *fsmpb.Observation_DeviceCreated:
+		return x.created(v, f.DeviceCreated)
+	case *fsmpb.Observation_DeviceGone:
+		return x.gone(v)
+	case *fsmpb.Observation_DeviceMissing:
+		return x.missing(v, f.DeviceMissing)
+	case *fsmpb.Observation_DevicePresent:
+		return x.present(v)
+	case *fsmpb.Observation_Formatted:
+		return x.formatted(v, f.Formatted)
+	case *fsmpb.Observation_Staged:
+		return x.staged(v, f.Staged)
+	case *fsmpb.Observation_Unstaged:
+		return x.unstaged(v)
+	case *fsmpb.Observation_TargetBound:
+		return x.targetBound(v, f.TargetBound)
+	case *fsmpb.Observation_TargetGone:
+		return x.targetGone(v, f.TargetGone)
+	case *fsmpb.Observation_StepFailed:
+		return stepFailed(v, f.StepFailed)
+	case *fsmpb.Observation_Condition:
+		return condition(v, f.Condition)
+	}
+	return *v, false
+}
+
+// publication is the host's, when the observation names its epoch (I4).
+func (x observation) publication(v *Volume) *Publication {
+	p := v.Publication(x.host.ID)
+	if p == nil || p.Host != x.host.Host || p.Epoch != x.epoch {
+		return nil
+	}
+	return p
+}
+
+// staged: the host brought the volume up as it said. A mount is of a filesystem
+// that is recorded as made before (S15).
+func (x observation) staged(v *Volume, f *fsmpb.Staged) (Volume, bool) {
+	p := x.publication(v)
+	if p == nil || p.Staging == nil || p.Staging.Done || p.Staging.Path != f.GetStagingPath() || p.Staging.Boot != x.host.Boot {
+		return *v, false
+	}
+	if v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED && v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_RAW {
+		return *v, false
+	}
+	now, staging := *p, *p.Staging
+	staging.Done = true
+	now.Staging = &staging
+	return v.withPublication(now), true
+}
+
+// unstaged: the host observed no mount and no open device. It is a record in the
+// host's order, so that it ends no staging that was begun after it (S16).
+func (x observation) unstaged(v *Volume) (Volume, bool) {
+	if x.sequence == 0 {
+		return *v, false
+	}
+	now, changed := *v, false
+	if t := v.Teardown(x.host.Host); t != nil && t.Epoch == x.epoch {
+		now.Teardowns = v.teardownsWithout(x.host.Host)
+		now.endTeardownOperation()
+		changed = true
+	}
+	if p := x.publication(v); p != nil && p.Staging != nil {
+		down := *p
+		down.Staging, down.Targets = nil, nil
+		now, changed = now.withPublication(down), true
+	}
+	return now, changed
+}
+
+// targetBound: the host bound the staged volume to the path.
+func (x observation) targetBound(v *Volume, f *fsmpb.TargetBound) (Volume, bool) {
+	p := x.publication(v)
+	if p == nil || p.target(f.GetTargetPath()) == nil || p.target(f.GetTargetPath()).Done {
+		return *v, false
+	}
+	now := *p
+	now.Targets = slices.Clone(p.Targets)
+	now.target(f.GetTargetPath()).Done = true
+	return v.withPublication(now), true
+}
+
+// targetGone: the host observed nothing at the path; in its order, as unstaged (S16).
+func (x observation) targetGone(v *Volume, f *fsmpb.TargetGone) (Volume, bool) {
+	p := x.publication(v)
+	if x.sequence == 0 || p == nil || p.target(f.GetTargetPath()) == nil {
+		return *v, false
+	}
+	now := *p
+	now.Targets = slices.DeleteFunc(slices.Clone(p.Targets), func(t Target) bool { return t.Path == f.GetTargetPath() })
+	return v.withPublication(now), true
+}

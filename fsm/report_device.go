@@ -1,0 +1,109 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// created: the device was made. Only a Creating volume becomes Ready by it (S14),
+// and only with the size that was decided.
+func (x observation) created(v *Volume, f *fsmpb.DeviceCreated) (Volume, bool) {
+	if _, creating := v.Phase.(Creating); !creating {
+		return *v, false
+	}
+	if f.GetSizeBytes() != v.Size {
+		return failing(v, &fsmpb.StepFailed{Step: "create", Error: sizeError(f.GetSizeBytes(), v.Size)})
+	}
+	x.replica.State = ReplicaPresent
+	now := v.withReplica(x.replica)
+	if !now.allPresent() {
+		return now, true
+	}
+	now.Phase, now.Operation = unpublished, nil
+	return now, true
+}
+
+func sizeError(got, want int64) string {
+	return Reject(Invalid, "the device has %d bytes, not %d", got, want).Message
+}
+
+func (v *Volume) allPresent() bool {
+	for i := range v.Replicas {
+		if v.Replicas[i].State != ReplicaPresent {
+			return false
+		}
+	}
+	return true
+}
+
+// gone: the device was removed. Only a Deleting volume loses a replica by it, and
+// not before its host ended the publication that was revoked (S14, I5).
+func (x observation) gone(v *Volume) (Volume, bool) {
+	if _, deleting := v.Phase.(Deleting); !deleting || v.Teardown(x.host.Host) != nil {
+		return *v, false
+	}
+	x.replica.State = ReplicaGone
+	return v.withReplica(x.replica), true
+}
+
+// missing: a Ready volume's device is not there. It is never made again (S14).
+func (x observation) missing(v *Volume, f *fsmpb.DeviceMissing) (Volume, bool) {
+	if _, ready := v.Phase.(Ready); !ready || x.replica.State != ReplicaPresent {
+		return *v, false
+	}
+	x.replica.State = ReplicaMissing
+	now := v.withReplica(x.replica)
+	now.Condition = Condition{Abnormal: true, Message: clip("the device is missing on node " + string(x.host.ID) + ": " + f.GetDetail())}
+	return now, true
+}
+
+// present: a device that was missing is there again, a pool mounted late perhaps.
+func (x observation) present(v *Volume) (Volume, bool) {
+	if x.replica.State != ReplicaMissing {
+		return *v, false
+	}
+	x.replica.State = ReplicaPresent
+	now := v.withReplica(x.replica)
+	now.Condition = Condition{}
+	return now, true
+}
+
+// formatted: mkfs ended, with the uuid that the state chose (S15).
+func (x observation) formatted(v *Volume, f *fsmpb.Formatted) (Volume, bool) {
+	if v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING || x.publication(v) == nil ||
+		v.Format.FSUUID != f.GetFsUuid() || v.Format.FSType != f.GetFsType() {
+		return *v, false
+	}
+	now := *v
+	now.Format = Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED, FSType: v.Format.FSType, FSUUID: v.Format.FSUUID}
+	return now, true
+}
+
+// stepFailed: the operation did not get on.
+func stepFailed(v *Volume, f *fsmpb.StepFailed) (Volume, bool) {
+	if v.Operation == nil || v.Operation.State != OpRunning {
+		return *v, false
+	}
+	return failing(v, f)
+}
+
+// failing counts the attempt; a final failure ends the operation. A volume whose
+// making failed is Failed; an obligation stays one, until an operator retries it.
+func failing(v *Volume, f *fsmpb.StepFailed) (Volume, bool) {
+	now, op := *v, *v.Operation
+	op.Attempts++
+	op.Step, op.LastError = clip(f.GetStep()), clip(f.GetError())
+	now.Operation = &op
+	if !f.GetFinal() {
+		return now, true
+	}
+	op.State = OpFailed
+	if _, creating := v.Phase.(Creating); creating {
+		now.Phase = Failed{Reason: op.LastError, NoSpace: f.GetNoSpace()}
+	}
+	return now, true
+}
+
+// condition: what the host says of the volume's health.
+func condition(v *Volume, f *fsmpb.Condition) (Volume, bool) {
+	now := *v
+	now.Condition = Condition{Abnormal: f.GetAbnormal(), Message: clip(f.GetMessage())}
+	return now, now.Condition != v.Condition
+}

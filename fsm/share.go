@@ -1,0 +1,41 @@
+package fsm
+
+import (
+	"bytes"
+	"slices"
+)
+
+// sharing keeps what the last volumes had in common, so that volumes of one
+// storage class keep it once. It saves memory and decides nothing: what is shared
+// is equal, and never written to.
+type sharing struct {
+	fingerprints [8][]byte
+	capabilities [8][]Capability
+	requisites   [8][]Topology
+	next         uint8
+}
+
+// volume replaces parts of v by equal ones of earlier volumes.
+func (x *sharing) volume(v *Volume) {
+	v.Fingerprint = shared(x, &x.fingerprints, v.Fingerprint, bytes.Equal)
+	v.Capabilities = shared(x, &x.capabilities, v.Capabilities, slices.Equal)
+	v.Requisite = shared(x, &x.requisites, v.Requisite, sameTopologies)
+}
+
+func shared[T any](x *sharing, kept *[8][]T, value []T, equal func(a, b []T) bool) []T {
+	if len(value) == 0 {
+		return nil
+	}
+	for _, k := range kept {
+		if equal(k, value) {
+			return k
+		}
+	}
+	kept[x.next%8] = value
+	x.next++
+	return value
+}
+
+func sameTopologies(a, b []Topology) bool {
+	return slices.EqualFunc(a, b, func(s, t Topology) bool { return slices.Equal(s, t) })
+}

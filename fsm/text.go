@@ -1,0 +1,23 @@
+package fsm
+
+import "unicode/utf8"
+
+// clip bounds text that enters the state, at the border of a character.
+func clip(text string) string {
+	if len(text) <= maxTextBytes {
+		return text
+	}
+	end := maxTextBytes
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}
+
+// checkID refuses an identity that is empty or too long.
+func checkID(what, id string) *Rejection {
+	if id == "" || len(id) > maxIDBytes {
+		return Reject(Invalid, "the %s must have 1 to %d bytes, it has %d", what, maxIDBytes, len(id))
+	}
+	return nil
+}

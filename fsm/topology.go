@@ -1,0 +1,78 @@
+package fsm
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// holds tells whether the host has all the segments of the term.
+func (n *Node) holds(term Topology) bool {
+	for _, segment := range term {
+		if n.segment(segment.Key) != segment {
+			return false
+		}
+	}
+	return true
+}
+
+// segment is the host's segment of that key, zero when it has none.
+func (n *Node) segment(key string) Label {
+	if key == TopologyKey {
+		return Label{Key: TopologyKey, Value: string(n.ID)}
+	}
+	for _, l := range n.Labels {
+		if l.Key == key {
+			return l
+		}
+	}
+	return Label{}
+}
+
+// within tells whether the host is in one of the terms; no terms are no condition.
+func (n *Node) within(terms []Topology) bool {
+	return len(terms) == 0 || slices.ContainsFunc(terms, n.holds)
+}
+
+// topologiesFrom reads terms: segments sorted by key, the terms in their order.
+func topologiesFrom(terms []*fsmpb.Topology) ([]Topology, *Rejection) {
+	if len(terms) == 0 {
+		return nil, nil
+	}
+	all := make([]Topology, 0, len(terms))
+	for _, term := range terms {
+		labels, rej := labelsFrom(term.GetSegments())
+		if rej != nil {
+			return nil, rej
+		}
+		all = append(all, labels)
+	}
+	return all, nil
+}
+
+func labelsFrom(segments []*fsmpb.Label) ([]Label, *Rejection) {
+	if len(segments) == 0 {
+		return nil, nil
+	}
+	labels := make([]Label, 0, len(segments))
+	for _, l := range segments {
+		labels = append(labels, Label{Key: l.GetKey(), Value: l.GetValue()})
+	}
+	slices.SortFunc(labels, compareLabels)
+	for i := range labels {
+		if labels[i].Key == "" || i > 0 && labels[i].Key == labels[i-1].Key {
+			return nil, Reject(Invalid, "topology segment %q is empty or given twice", labels[i].Key)
+		}
+	}
+	return labels, nil
+}
+
+func compareLabels(a, b Label) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value))
+}
+
+// sortTopologies puts terms of which any will do in one order.
+func sortTopologies(terms []Topology) {
+	slices.SortFunc(terms, func(a, b Topology) int { return slices.CompareFunc(a, b, compareLabels) })
+}

@@ -1,0 +1,65 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// applyUnpublishVolume ends a node's publication, or all of them. What is not
+// published is unpublished. A reachable host must unstage first, and nothing
+// changes until it did; an unreachable one keeps the obligation, as no other host
+// can reach the data of a single replica (S31).
+func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Outcome, *Rejection) {
+	out := &fsmpb.Outcome{VolumeId: c.GetVolumeId()}
+	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
+	if !ok {
+		return out, nil
+	}
+	ending := v.ending(NodeID(c.GetNodeId()), epochFrom(c.GetEpoch()))
+	for i := range ending {
+		if s.canAsk(&ending[i]) && ending[i].Staging != nil {
+			return nil, Reject(InUse, "unpublish volume %s: node %s has it staged at %s", v.ID, ending[i].Node, ending[i].Staging.Path)
+		}
+	}
+	if len(ending) == 0 {
+		return out, nil
+	}
+	now := *v
+	for i := range ending {
+		now = s.revoked(m, &now, &ending[i])
+	}
+	s.putVolume(now)
+	if now.Operation != nil {
+		out.OperationId = uint64(now.Operation.ID)
+	}
+	return out, nil
+}
+
+// ending are the publications that are meant: the node's, or all when it is
+// empty, and only the one of the epoch when that is set (S4).
+func (v *Volume) ending(node NodeID, epoch Epoch) []Publication {
+	var meant []Publication
+	for _, p := range v.Publications() {
+		if (node == "" || p.Node == node) && (epoch.IsZero() || p.Epoch == epoch) {
+			meant = append(meant, p)
+		}
+	}
+	return meant
+}
+
+// canAsk tells whether the publication's host can be asked to unstage.
+func (s *State) canAsk(p *Publication) bool {
+	n, ok := s.Node(p.Node)
+	return ok && n.Host == p.Host && n.State == NodeReachable
+}
+
+// revoked is the volume without the publication; a host that cannot be asked
+// keeps the obligation to end what it may have brought up.
+func (s *State) revoked(m Meta, v *Volume, p *Publication) Volume {
+	now := v.withoutPublication(p.Node)
+	if s.canAsk(p) {
+		return now
+	}
+	now = now.withTeardown(Teardown{Node: p.Node, Host: p.Host, Epoch: p.Epoch})
+	if now.Operation == nil {
+		now.Operation = m.operation(OpTeardown)
+	}
+	return now
+}
