@@ -101,13 +101,9 @@ func burst(t *testing.T, c *harness.Cluster, co *harness.CO, round int) map[stri
 	l, err := c.Layout()
 	require.NoError(t, err)
 	killed := make(chan error, 1)
-	go func() {
-		var errs error
-		for _, id := range l.ControllerIDs() {
-			errs = errors.Join(errs, kill(c, id))
-		}
-		killed <- errs
-	}()
+	before, err := c.AllImages()
+	require.NoError(t, err)
+	go func() { killed <- killAllAfter(t.Context(), c, len(before)+5, l.ControllerIDs()) }()
 	during := createMany(t, co, prefix+"-during", 30, 8)
 	require.NoError(t, <-killed)
 	for _, ctl := range l.Controllers {
@@ -118,6 +114,18 @@ func burst(t *testing.T, c *harness.Cluster, co *harness.CO, round int) map[stri
 		acknowledged[name] = v
 	}
 	return acknowledged
+}
+
+// killAllAfter kills children at once when there are so many images.
+func killAllAfter(ctx context.Context, c *harness.Cluster, images int, children []string) error {
+	err := harness.Poll(ctx, time.Minute, "the burst to be under way", func() (bool, error) {
+		files, err := c.AllImages()
+		return len(files) >= images, err
+	})
+	for _, id := range children {
+		err = errors.Join(err, kill(c, id))
+	}
+	return err
 }
 
 // values are the volumes in the order of their names.

@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// poll is how long something is waited for that should come soon.
+const poll = 20 * time.Second
+
 // pick is the first value, or the second in the long form.
 func pick[T any](short, inLong T) T {
 	if *long {

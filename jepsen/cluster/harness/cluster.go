@@ -229,3 +229,12 @@ func (c *Cluster) Logs(lines int) string {
 	}
 	return all.String()
 }
+
+// ChildLog is all that one child logged.
+func (c *Cluster) ChildLog(id string) string {
+	raw, err := os.ReadFile(filepath.Join(c.Dir, "log", id+".log"))
+	if err != nil {
+		return err.Error()
+	}
+	return string(raw)
+}

@@ -1,0 +1,179 @@
+package cluster
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// oneLine asserts that a run failed with a code and said so in one line that
+// contains the words.
+func oneLine(t *testing.T, res harness.Result, exit int, words ...string) {
+	t.Helper()
+	t.Logf("exit %d: %s", res.Code, res.Stderr)
+	require.Equal(t, exit, res.Code, "stdout: %s", res.Stdout)
+	require.NotEmpty(t, res.Stderr)
+	require.NotContains(t, res.Stderr, "\n", "more than one line")
+	for _, word := range words {
+		require.Contains(t, res.Stderr, word)
+	}
+}
+
+// TestErrorsAreOneLineThatSaysWhatToDo: item 10 of what must hold, where no
+// cluster is needed.
+func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
+	path := binary(t)
+	dir := t.TempDir()
+	config := filepath.Join(dir, "holdfast.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("no-such-key: 1\n"), 0o600))
+	for name, tc := range map[string]struct {
+		args  []string
+		exit  int
+		words []string
+	}{
+		"an unknown flag":              {[]string{"controller", "--no-such-flag"}, 2, []string{"no-such-flag"}},
+		"an unknown command":           {[]string{"no-such-command"}, 2, []string{"no-such-command"}},
+		"a bad value":                  {[]string{"dev", "--dir", dir, "--controllers=many"}, 2, []string{"controllers"}},
+		"an unknown configuration key": {[]string{"controller", "--config", config}, 2, []string{"no-such-key"}},
+		"a missing configuration":      {[]string{"node", "--config", filepath.Join(dir, "none.yaml")}, 2, []string{"none.yaml"}},
+		"an unreadable certificate": {[]string{"status", "--endpoints", "127.0.0.1:1", "--cert", filepath.Join(dir, "no.crt"),
+			"--key", filepath.Join(dir, "no.key"), "--ca", filepath.Join(dir, "no-ca.crt")}, 2, []string{"no"}},
+		"no cluster in the folder": {[]string{"status", "--dir", filepath.Join(dir, "empty")}, 2, []string{"empty"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				oneLine(t, harness.Run(t.Context(), path, tc.args...), tc.exit, tc.words...)
+			}
+		})
+	}
+	t.Run("no root", func(t *testing.T) { withoutRoot(t, path) })
+	t.Run("a missing tool", func(t *testing.T) { withoutTools(t, path) })
+}
+
+// withoutRoot runs dev as nobody, from a copy that nobody can reach.
+func withoutRoot(t *testing.T, path string) {
+	open, err := os.MkdirTemp("/tmp", "holdfast-nobody-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(open)) })
+	require.NoError(t, os.Chmod(open, 0o777))
+	copied := filepath.Join(open, "holdfast")
+	require.NoError(t, exec.CommandContext(t.Context(), "install", "-m", "0755", path, copied).Run())
+	cmd := exec.CommandContext(t.Context(), copied, "dev", "--dir", filepath.Join(open, "d"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	cmd.Dir = open
+	oneLine(t, result(cmd), 2, "root")
+}
+
+func result(cmd *exec.Cmd) harness.Result {
+	var out, errOut strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	_ = cmd.Run() // the code says it
+	return harness.Result{Code: cmd.ProcessState.ExitCode(), Stdout: out.String(), Stderr: strings.TrimSpace(errOut.String())}
+}
+
+// withoutTools runs dev where mkfs cannot be found: in a mount namespace of its
+// own, in which the folder with it is covered.
+func withoutTools(t *testing.T, path string) {
+	mkfs, err := exec.LookPath("mkfs.ext4")
+	require.NoError(t, err)
+	hidden, err := filepath.EvalSymlinks(mkfs)
+	require.NoError(t, err)
+	script := `mount --make-rprivate / && mount --bind /dev/null "$1" && shift && exec "$@"`
+	cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", script, "sh", hidden, path, "dev", "--dir", filepath.Join(t.TempDir(), "d"))
+	oneLine(t, result(cmd), 2, "mkfs.ext4", "e2fsprogs")
+}
+
+// TestCommandLineAgainstACluster: the exit codes of design.md section 8, and the
+// errors of item 10 that need a cluster.
+func TestCommandLineAgainstACluster(t *testing.T) {
+	c := start(t, harness.Options{Supervise: false})
+	l, err := c.Layout()
+	require.NoError(t, err)
+	v, err := c.NewCO().Create(t.Context(), harness.Spec{Name: "seen"})
+	require.NoError(t, err)
+
+	t.Run("readers answer in every format", func(t *testing.T) { readers(t, c, v) })
+	t.Run("other numbers than at the first start", func(t *testing.T) {
+		oneLine(t, c.Run(t.Context(), "dev", "--dir", c.Dir, "--controllers=5"), 2)
+	})
+	t.Run("an unknown child", func(t *testing.T) {
+		oneLine(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, "c9"), 2, "c9")
+	})
+	t.Run("a used port", func(t *testing.T) { usedPort(t, c, l.Controllers[2]) })
+	t.Run("an open key", func(t *testing.T) { openKey(t, c, l.Controllers[2]) })
+	t.Run("without a quorum", func(t *testing.T) { withoutQuorum(t, c) })
+	deleteAll(t, c, c.NewCO(), map[string]*harness.Volume{"seen": v})
+}
+
+func readers(t *testing.T, c *harness.Cluster, v *harness.Volume) {
+	for _, args := range [][]string{{"status"}, {"volumes"}, {"nodes"}, {"operations"}, {"history", "--volume", v.ID}, {"audit"}} {
+		for _, format := range []string{"table", "json", "yaml"} {
+			res := c.Run(t.Context(), append(args, "--dir", c.Dir, "-o", format)...)
+			require.Zero(t, res.Code, "%v -o %s: %s", args, format, res.Stderr)
+			require.NotEmpty(t, res.Stdout, "%v -o %s", args, format)
+		}
+	}
+	require.Contains(t, c.Run(t.Context(), "volumes", "--dir", c.Dir).Stdout, v.ID)
+	require.Contains(t, c.Run(t.Context(), "history", "--volume", v.ID, "--dir", c.Dir).Stdout, v.ID)
+}
+
+// usedPort takes a dead controller's port before it is started again.
+func usedPort(t *testing.T, c *harness.Cluster, ctl harness.Controller) {
+	require.NoError(t, c.Kill(t.Context(), ctl.ID))
+	var thief net.Listener
+	require.NoError(t, harness.Poll(t.Context(), poll, "the port to be free", func() (bool, error) {
+		var err error
+		thief, err = net.Listen("tcp", ctl.API)
+		return err == nil, err
+	}))
+	before := len(c.ChildLog(ctl.ID))
+	oneLine(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, ctl.ID, "--ready-timeout=10s"), 3, ctl.ID)
+	require.Contains(t, c.ChildLog(ctl.ID)[before:], ctl.API)
+	require.NoError(t, thief.Close())
+	require.NoError(t, c.StartChild(t.Context(), ctl.ID))
+}
+
+// openKey lets others read a controller's key before it is started again.
+func openKey(t *testing.T, c *harness.Cluster, ctl harness.Controller) {
+	keys, err := filepath.Glob(filepath.Join(c.Dir, "pki", "controller-"+ctl.ID, "*.key"))
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	require.NoError(t, c.Kill(t.Context(), ctl.ID))
+	require.NoError(t, os.Chmod(keys[0], 0o644))
+	before := len(c.ChildLog(ctl.ID))
+	oneLine(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, ctl.ID, "--ready-timeout=10s"), 3, ctl.ID)
+	require.Contains(t, c.ChildLog(ctl.ID)[before:], filepath.Base(keys[0]))
+	require.NoError(t, os.Chmod(keys[0], 0o600))
+	require.NoError(t, c.StartChild(t.Context(), ctl.ID))
+}
+
+// withoutQuorum asserts that what cannot be known is said with exit code 3.
+func withoutQuorum(t *testing.T, c *harness.Cluster) {
+	now, err := c.Status(t.Context())
+	require.NoError(t, err)
+	dead := now.Followers()
+	for _, id := range dead {
+		require.NoError(t, c.Kill(t.Context(), id))
+	}
+	require.NoError(t, harness.Poll(t.Context(), poll, "the leader to be unknown", func() (bool, error) {
+		s, err := c.Status(t.Context())
+		return s.Leader == "", err
+	}))
+	res := c.Run(t.Context(), "status", "--dir", c.Dir, "-o", "json")
+	require.Equal(t, 3, res.Code, "status: %s", res.Stderr)
+	require.Contains(t, res.Stdout, `"members"`)
+	res = c.Run(t.Context(), "audit", "--dir", c.Dir, "-o", "json")
+	require.Equal(t, 3, res.Code, "audit: %s", res.Stdout)
+	for _, id := range dead {
+		require.NoError(t, c.StartChild(t.Context(), id))
+	}
+	require.NoError(t, c.AwaitAgreement(t.Context()))
+}

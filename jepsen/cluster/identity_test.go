@@ -1,0 +1,91 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// TestHostsAreWhoTheySay: the black-box part of item 9 for hosts and pools.
+func TestHostsAreWhoTheySay(t *testing.T) {
+	c := start(t, harness.Options{Supervise: false})
+	co := c.NewCO()
+	v, err := co.Create(t.Context(), harness.Spec{Name: "kept"})
+	require.NoError(t, err)
+	require.NoError(t, co.Up(t.Context(), v, "n1"))
+	data := write(t, v)
+	require.NoError(t, co.Down(t.Context(), v))
+	l, err := c.Layout()
+	require.NoError(t, err)
+	node := l.Nodes[0]
+
+	t.Run("S12_an unmounted pool creates nothing", func(t *testing.T) { unmounted(t, c, node, v) })
+	t.Run("S17_a reinstalled host with an old name is refused", func(t *testing.T) { reinstalled(t, c, node, v) })
+
+	require.NoError(t, co.Up(t.Context(), v, "n1"))
+	require.Equal(t, data, read(t, v, len(data)))
+	require.NoError(t, co.Down(t.Context(), v))
+	eachOnce(t, c, map[string]*harness.Volume{v.Name: v})
+	deleteAll(t, c, co, map[string]*harness.Volume{v.Name: v})
+}
+
+// unmounted puts an empty filesystem over the pool, as a host that came up
+// without its disk has.
+func unmounted(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.Volume) {
+	require.NoError(t, c.Kill(t.Context(), node.ID))
+	require.NoError(t, unix.Mount("none", node.PoolDir, "tmpfs", 0, "size=64m"))
+	t.Cleanup(func() { _ = unix.Unmount(node.PoolDir, unix.MNT_DETACH) }) // when an assertion failed before
+	c.Run(t.Context(), "dev", "start", "--dir", c.Dir, node.ID, "--ready-timeout=10s")
+	nothingIsDone(t, c, v)
+	made, err := filepath.Glob(filepath.Join(node.PoolDir, "*", "*"))
+	require.NoError(t, err)
+	require.Empty(t, made, "something was made below the mount point of an absent pool")
+	if alive(t, c, node.ID) {
+		require.NoError(t, c.Kill(t.Context(), node.ID))
+	}
+	require.NoError(t, unix.Unmount(node.PoolDir, 0))
+	require.NoError(t, c.StartChild(t.Context(), node.ID))
+}
+
+// reinstalled takes the data folder away from a host, which makes it another one.
+func reinstalled(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.Volume) {
+	require.NoError(t, c.Kill(t.Context(), node.ID))
+	require.NoError(t, os.Rename(node.DataDir, node.DataDir+".old"))
+	res := c.Run(t.Context(), "dev", "start", "--dir", c.Dir, node.ID, "--ready-timeout=10s")
+	t.Logf("dev start: exit %d: %s", res.Code, res.Stderr)
+	require.NotZero(t, res.Code, "a host with another identity was taken for the old one")
+	nothingIsDone(t, c, v)
+	images, err := c.Images(node.ID)
+	require.NoError(t, err)
+	require.Equal(t, []string{v.ID}, images)
+	if alive(t, c, node.ID) {
+		require.NoError(t, c.Kill(t.Context(), node.ID))
+	}
+	require.NoError(t, os.RemoveAll(node.DataDir))
+	require.NoError(t, os.Rename(node.DataDir+".old", node.DataDir))
+	require.NoError(t, c.StartChild(t.Context(), node.ID))
+}
+
+// nothingIsDone asserts that no volume is made and none is deleted while the only
+// host is not what it was.
+func nothingIsDone(t *testing.T, c *harness.Cluster, v *harness.Volume) {
+	t.Helper()
+	leader, err := c.Leader(t.Context())
+	require.NoError(t, err)
+	client, err := c.Controller(leader)
+	require.NoError(t, err)
+	_, err = client.CreateVolume(within(t, 4*time.Second), harness.Spec{Name: "never"}.CreateRequest())
+	require.NotEqual(t, codes.OK, code(t, "create", err))
+	require.NotEqual(t, codes.Internal, status.Code(err))
+	_, err = client.ControllerGetVolume(within(t, 4*time.Second), &csi.ControllerGetVolumeRequest{VolumeId: v.ID})
+	require.NoError(t, err, "the volume was forgotten")
+}

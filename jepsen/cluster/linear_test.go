@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/check"
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+	"github.com/holdfast-storage/holdfast/jepsen/model"
+	"github.com/holdfast-storage/holdfast/jepsen/nemesis"
+	"github.com/holdfast-storage/holdfast/jepsen/traffic"
+)
+
+// TestRegistryIsLinearizableWhileLeadersDie judges a live history with porcupine:
+// I1, I2, I4, I5, I7, I10 of the harness's invariants.
+func TestRegistryIsLinearizableWhileLeadersDie(t *testing.T) {
+	c := start(t, harness.Options{Supervise: true})
+	ctx, cancel := context.WithTimeout(t.Context(), pick(15*time.Second, 3*time.Minute))
+	defer cancel()
+	harm := nemesis.Start(ctx, nemesis.Fault{Name: "leader killed", Every: 3 * time.Second, Do: killLeader(c)})
+	res := traffic.Run(ctx, mix(t, c))
+	done, err := harm.Stop()
+	require.NoError(t, err)
+	require.Greater(t, done["leader killed"], 2)
+	require.Empty(t, res.Surprises, "codes that no CO expects")
+
+	count := res.History.Count()
+	t.Logf("harm: %v; answers: %v", done, count)
+	require.Greater(t, count[model.OK], 100, "hardly a call was answered")
+	begin := time.Now()
+	require.NoError(t, check.Linearizable(res.History.Calls(), time.Minute, t.TempDir()))
+	t.Logf("judged in %s", time.Since(begin).Round(time.Millisecond))
+	removeAll(t, c)
+}
+
+func mix(t *testing.T, c *harness.Cluster) traffic.Mix {
+	l, err := c.Layout()
+	require.NoError(t, err)
+	var turn atomic.Uint64
+	return traffic.Mix{
+		Clients: 6, Names: 6, Nodes: []string{"n1"}, Turnover: 24, Timeout: 3 * time.Second, Seed: uint64(time.Now().UnixNano()),
+		Controller: func() (csi.ControllerClient, error) {
+			return c.Controller(l.Controllers[turn.Add(1)%uint64(len(l.Controllers))].ID)
+		},
+		Request: func(name string, size int64) *csi.CreateVolumeRequest {
+			return harness.Spec{Name: name, Size: size}.CreateRequest()
+		},
+		Capability: (&harness.Volume{FSType: "ext4"}).Capability(),
+	}
+}
+
+// removeAll unpublishes and deletes every volume there is.
+func removeAll(t *testing.T, c *harness.Cluster) {
+	t.Helper()
+	co := c.NewCO()
+	listed, err := co.List(t.Context())
+	require.NoError(t, err)
+	volumes := map[string]*harness.Volume{}
+	for id := range listed {
+		v := &harness.Volume{ID: id} // with no node id: from all nodes
+		require.NoError(t, co.Unpublish(t.Context(), v))
+		volumes[id] = v
+	}
+	deleteAll(t, c, co, volumes)
+}

@@ -1,0 +1,225 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// kinds are the ways in which a volume can be used.
+var kinds = map[string]harness.Spec{
+	"ext4": {Name: "kind-ext4", Size: 32 * harness.Mi, FSType: "ext4"},
+	"xfs":  {Name: "kind-xfs", Size: 320 * harness.Mi, FSType: "xfs"},
+	"raw":  {Name: "kind-raw", Size: 16 * harness.Mi, Block: true},
+}
+
+// oneMountEach asserts that a volume that is up has one loop device, one mount
+// at its target, and one staging mount unless it is raw (I18, I20).
+func oneMountEach(t *testing.T, c *harness.Cluster, v *harness.Volume) {
+	t.Helper()
+	loops, err := c.LoopsOf(v.ID)
+	require.NoError(t, err)
+	require.Len(t, loops, 1, "loop devices of %s", v.ID)
+	at, err := harness.MountsAt(v.Target)
+	require.NoError(t, err)
+	require.Equal(t, 1, at, "mounts at the target")
+	if v.Block {
+		return
+	}
+	at, err = harness.MountsAt(v.Staging)
+	require.NoError(t, err)
+	require.Equal(t, 1, at, "mounts at the staging path")
+}
+
+// TestStageAndPublishTenTimesOver: the first half of item 5 (CSI-NODE-NodeStageVolume,
+// -NodePublishVolume idempotency; I18).
+func TestStageAndPublishTenTimesOver(t *testing.T) {
+	c := start(t, harness.Options{Supervise: true})
+	co := c.NewCO()
+	for name, spec := range kinds {
+		t.Run(name+" has one mount each", func(t *testing.T) {
+			v, err := co.Create(t.Context(), spec)
+			require.NoError(t, err)
+			for range 10 {
+				require.NoError(t, co.Up(t.Context(), v, "n1"))
+				oneMountEach(t, c, v)
+			}
+			data := write(t, v)
+			bounce(t, c, "n1")
+			require.NoError(t, co.Up(t.Context(), v, "n1"))
+			oneMountEach(t, c, v)
+			require.Equal(t, data, read(t, v, len(data)), "the data after the node's restart")
+			for range 2 {
+				require.NoError(t, co.Unbind(t.Context(), v))
+				require.NoError(t, co.Unstage(t.Context(), v))
+			}
+			loops, err := c.LoopsOf(v.ID)
+			require.NoError(t, err)
+			require.Empty(t, loops, "an unstaged volume holds a loop device")
+			require.NoError(t, co.Up(t.Context(), v, "n1"))
+			require.Equal(t, data, read(t, v, len(data)), "the data after staging again: formatted once (S15)")
+			require.NoError(t, co.Down(t.Context(), v))
+			require.NoError(t, co.Delete(t.Context(), v))
+		})
+	}
+	require.NoError(t, c.AwaitNothing(t.Context()))
+	require.NoError(t, c.AwaitCleanAudit(t.Context()))
+}
+
+// bounce kills a child with SIGKILL and waits until it runs again.
+func bounce(t *testing.T, c *harness.Cluster, id string) {
+	t.Helper()
+	pid, err := c.Signal(id, syscall.SIGKILL)
+	require.NoError(t, err)
+	require.NoError(t, c.AwaitOther(t.Context(), id, pid))
+}
+
+// dataPath is where a volume's data goes: a file in it, or the device itself.
+func dataPath(v *harness.Volume) string {
+	if v.Block {
+		return v.Target
+	}
+	return filepath.Join(v.Target, "data")
+}
+
+// write writes and syncs random bytes, and answers them.
+func write(t *testing.T, v *harness.Volume) []byte {
+	t.Helper()
+	data := make([]byte, harness.Mi)
+	_, err := rand.Read(data)
+	require.NoError(t, err)
+	f, err := os.OpenFile(dataPath(v), os.O_WRONLY|os.O_CREATE, 0o600)
+	require.NoError(t, err)
+	_, err = f.Write(data)
+	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
+	return data
+}
+
+func read(t *testing.T, v *harness.Volume, n int) []byte {
+	t.Helper()
+	f, err := os.Open(dataPath(v))
+	require.NoError(t, err)
+	defer f.Close()
+	data := make([]byte, n)
+	_, err = f.ReadAt(data, 0)
+	require.NoError(t, err)
+	return data
+}
+
+// code logs an answer and is its code.
+func code(t *testing.T, what string, err error) codes.Code {
+	t.Logf("%s: %v", what, err)
+	return status.Code(err)
+}
+
+// TestS28_WithoutAQuorumOnlyTearingDownWorks: the second half of item 5.
+func TestS28_WithoutAQuorumOnlyTearingDownWorks(t *testing.T) {
+	c := start(t, harness.Options{Supervise: false})
+	co := c.NewCO()
+	v := prepare(t, co)
+
+	now, err := c.Status(t.Context())
+	require.NoError(t, err)
+	dead, survivor := now.Followers(), now.Leader
+	for _, id := range dead {
+		require.NoError(t, c.Kill(t.Context(), id))
+	}
+	refusedWithoutQuorum(t, c, co, survivor, v)
+
+	require.NoError(t, co.Unbind(t.Context(), v.up))
+	require.NoError(t, co.Unstage(t.Context(), v.up))
+	require.NoError(t, co.Unstage(t.Context(), v.staged))
+	at, err := harness.Mounts(c.Base)
+	require.NoError(t, err)
+	require.Empty(t, at, "NodeUnstage answered OK, but something is mounted")
+	require.NoError(t, co.Unbind(t.Context(), v.up), "the same again")
+
+	for _, id := range dead {
+		require.NoError(t, c.StartChild(t.Context(), id))
+	}
+	for _, volume := range []*harness.Volume{v.up, v.staged, v.published} {
+		require.NoError(t, drained(t, co, volume), "the outbox did not drain: S31 refuses a staged volume")
+	}
+	require.NoError(t, c.AwaitAgreement(t.Context()))
+	require.NoError(t, c.AwaitCleanAudit(t.Context()))
+	deleteAll(t, c, co, map[string]*harness.Volume{"a": v.up, "b": v.staged, "c": v.published, "d": v.fresh})
+}
+
+// drained unpublishes as soon as the records of a host's tear-down have reached the log.
+func drained(t *testing.T, co *harness.CO, v *harness.Volume) error {
+	return harness.Poll(t.Context(), 30*time.Second, "the outbox to drain", func() (bool, error) {
+		err := co.Unpublish(t.Context(), v)
+		if err != nil && status.Code(err) != codes.FailedPrecondition {
+			err = harness.Final(err)
+		}
+		return err == nil, err
+	})
+}
+
+// stages has one volume in each state of use.
+type stages struct{ up, staged, published, fresh *harness.Volume }
+
+func prepare(t *testing.T, co *harness.CO) stages {
+	var volumes []*harness.Volume
+	for _, name := range []string{"up", "staged", "published", "fresh"} {
+		v, err := co.Create(t.Context(), harness.Spec{Name: name})
+		require.NoError(t, err)
+		volumes = append(volumes, v)
+	}
+	v := stages{volumes[0], volumes[1], volumes[2], volumes[3]}
+	require.NoError(t, co.Up(t.Context(), v.up, "n1"))
+	require.NoError(t, co.Publish(t.Context(), v.staged, "n1"))
+	require.NoError(t, co.Stage(t.Context(), v.staged))
+	require.NoError(t, co.Publish(t.Context(), v.published, "n1"))
+	return v
+}
+
+// refusedWithoutQuorum asserts UNAVAILABLE, and soon, for all that needs the log,
+// also where the deadline is near.
+func refusedWithoutQuorum(t *testing.T, c *harness.Cluster, co *harness.CO, controller string, v stages) {
+	ctl, err := c.Controller(controller)
+	require.NoError(t, err)
+	node, err := c.Node("n1")
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(co.StageRequest(v.published).StagingTargetPath, 0o750))
+	require.NoError(t, os.MkdirAll(filepath.Dir(co.BindRequest(v.staged).TargetPath), 0o750))
+	for _, deadline := range []time.Duration{2 * time.Second, 10 * time.Second} {
+		for what, call := range map[string]func() error{
+			"ControllerPublish": func() error {
+				_, err := ctl.ControllerPublishVolume(within(t, deadline), &csi.ControllerPublishVolumeRequest{
+					VolumeId: v.fresh.ID, NodeId: "n1", VolumeCapability: v.fresh.Capability()})
+				return err
+			},
+			"ControllerUnpublish": func() error {
+				_, err := ctl.ControllerUnpublishVolume(within(t, deadline), &csi.ControllerUnpublishVolumeRequest{VolumeId: v.published.ID, NodeId: "n1"})
+				return err
+			},
+			"CreateVolume": func() error {
+				_, err := ctl.CreateVolume(within(t, deadline), harness.Spec{Name: "no-quorum"}.CreateRequest())
+				return err
+			},
+			"NodeStage": func() error {
+				_, err := node.NodeStageVolume(within(t, deadline), co.StageRequest(v.published))
+				return err
+			},
+			"NodePublish": func() error {
+				_, err := node.NodePublishVolume(within(t, deadline), co.BindRequest(v.staged))
+				return err
+			},
+		} {
+			require.Equal(t, codes.Unavailable, code(t, fmt.Sprintf("%s within %s", what, deadline), call()))
+		}
+	}
+}
