@@ -1,4 +1,22 @@
 // Package store is everything durable of one Raft member: who it is, what it
-// voted, its log and its Raft snapshots. It refuses to hand out anything it
-// doubts, and after its first failed write it never succeeds again.
+// voted, its log and its Raft snapshots.
+//
+// The data folder holds
+//
+//	identity.json   member id, cluster id, log store, format (S21)
+//	vote.json       term and vote, beside their copy in raft.db (S22)
+//	log.mark        the highest index that was ever acknowledged
+//	raft.db         the stable store, and the log when the log store is boltdb
+//	wal/            the log when the log store is wal
+//	snapshots/      Raft snapshots; corrupt/ holds those that were moved aside
+//	quarantined     why this member may not start again (S23)
+//
+// Three kinds of doubt end in a refusal that names the file and the remedy: the
+// folder is not what it says (S21), what is read is not what was written (S22),
+// and the disk fails or hangs while the member runs (C2, C3). Neither bbolt nor
+// raft-wal notices every flipped bit: bbolt has no checksum on data pages and
+// steps back one transaction when its newest meta page is broken, and raft-wal
+// takes the first damaged frame of its last segment for the end of the log. So
+// each entry carries a checksum of its own, the vote is kept twice, and the mark
+// tells a log that ends too early from one that was torn by a crash.
 package store

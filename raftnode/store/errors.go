@@ -1,6 +1,9 @@
 package store
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Why Open refuses a data folder.
 var (
@@ -11,3 +14,12 @@ var (
 	// ErrQuarantined: this member diverged and keeps its files for study (S23).
 	ErrQuarantined = errors.New("member is quarantined")
 )
+
+// rejoin is the remedy for whatever a single member cannot repair by itself. The
+// others hold the same data; a member with doubtful files must not vote on it.
+const rejoin = "remove this member from the cluster and join it again with an empty folder"
+
+// refuse makes a refusal out of what is wrong with which file, and what to do about it.
+func refuse(file, remedy, format string, args ...any) error {
+	return fmt.Errorf("%w: %s: %w; remedy: %s", ErrRefused, file, fmt.Errorf(format, args...), remedy)
+}

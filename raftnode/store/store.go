@@ -1,45 +1,14 @@
 package store
 
 import (
-	"io"
+	"errors"
+	"fmt"
 	"log/slog"
-	"time"
+	"os"
+	"sync"
 
 	"github.com/hashicorp/raft"
 )
-
-// The log stores that a data folder can be made with (S21).
-const (
-	WAL    = "wal"
-	BoltDB = "boltdb"
-)
-
-// Options say where a member keeps what is durable, and who is told when the
-// disk misbehaves.
-type Options struct {
-	// Dir is the data folder. It is made 0700 when it is absent.
-	Dir string
-	// Kind is the log store, WAL (when empty) or BoltDB. It is fixed at the first start (S21).
-	Kind string
-	// Hang is how long one call may be outstanding before OnHang; 5 s when zero.
-	Hang time.Duration
-	// SegmentSize is the size of a wal segment in bytes; 64 MiB when zero.
-	SegmentSize int
-	// CacheEntries is the size of the cache of recent entries; 4096 when zero.
-	CacheEntries int
-	// Verify decodes and checks a Raft snapshot wholly. Nil trusts the file checksum.
-	Verify func(io.Reader) error
-
-	// OnFatal is called once, with the first failure of the store. Nothing succeeds
-	// afterwards: the process has to end.
-	OnFatal func(what string, err error)
-	// OnHang is called once, when a call is outstanding for longer than Hang.
-	OnHang func(what string)
-	// OnSync is called with the time that each durable write took.
-	OnSync func(time.Duration)
-
-	Logger *slog.Logger
-}
 
 // Store is everything durable of one Raft member.
 type Store struct {
@@ -49,28 +18,224 @@ type Store struct {
 	Snapshots raft.SnapshotStore
 	// MemberID is this member's id, random, unique across all time (C11).
 	MemberID string
+
+	dir     folder
+	log     *slog.Logger
+	guard   *guard
+	closers []func() error // in the order of opening
+
+	mu sync.Mutex
+	id identity
 }
 
 // Open locks the data folder, checks that it is what it says (S21), sanitises the
 // log against the newest whole snapshot (S22) and hands out the stores. Every
 // refusal names the file and the remedy, and is ErrRefused, ErrInUse or ErrQuarantined.
-func Open(o Options) (*Store, error) { panic("store: to be written") }
+func Open(o Options) (*Store, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{dir: folder(o.Dir), log: o.Logger}
+	if err := s.open(o); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) open(o Options) error {
+	lock, err := s.dir.prepare()
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, lock.Close)
+	if err := s.dir.checkQuarantine(); err != nil {
+		return err
+	}
+	if err := s.dir.checkPrivate(o.Kind); err != nil {
+		return err
+	}
+	if err := s.identify(o.Kind); err != nil {
+		return err
+	}
+	s.guard = newGuard(o)
+	return s.openFiles(o)
+}
+
+// identify reads who this member is; a new one gets its files.
+func (s *Store) identify(kind string) (err error) {
+	if s.id, err = s.dir.load(kind); err != nil {
+		return err
+	}
+	if err := s.dir.checkKind(s.id, kind); err != nil {
+		return err
+	}
+	if !s.id.Made {
+		if err := s.make(); err != nil {
+			return err
+		}
+	}
+	s.MemberID = s.id.Member
+	return s.dir.checkNamed(kind)
+}
+
+// make makes the files of a new member, again when the first time was cut short.
+func (s *Store) make() error {
+	for _, path := range s.dir.named(WAL) {
+		if path == s.dir.identity() {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("begin the data folder again: %w", err)
+		}
+	}
+	member := s.id.Member
+	err := errors.Join(createBolt(s.dir.bolt(), member), createVotes(s.dir.vote(), member),
+		createMark(s.dir.mark(), member), createSnapshots(s.dir, member))
+	if err == nil && s.id.LogStore == WAL {
+		err = createWAL(s.dir, member)
+	}
+	if err != nil {
+		return fmt.Errorf("make the data folder: %w", err)
+	}
+	if err := syncPath(string(s.dir)); err != nil {
+		return fmt.Errorf("make the data folder: %w", err)
+	}
+	s.id.Made = true
+	return writeSealed(s.dir.identity(), "", s.id)
+}
+
+// openFiles opens each file, checks them against each other and hands them out.
+func (s *Store) openFiles(o Options) error {
+	db, err := openBolt(s.dir.bolt(), s.MemberID)
+	if err != nil {
+		return err
+	}
+	s.closers = append(s.closers, db.Close)
+	votes, err := openVotes(s.dir, db, s.guard, s.MemberID)
+	if err != nil {
+		return err
+	}
+	snaps, err := openSnapshots(s.dir, o, s.MemberID)
+	if err != nil {
+		return err
+	}
+	mark, marked, whole, err := openMark(s.dir.mark(), s.MemberID)
+	if err != nil {
+		return err
+	}
+	if !whole {
+		s.log.Warn("the log's mark is damaged and will be written anew", "file", s.dir.mark())
+	}
+	s.closers = append(s.closers, mark.close)
+	var inner raft.LogStore = db
+	if o.Kind == WAL {
+		w, closer, err := openWAL(s.dir, o, s.guard, s.MemberID)
+		if err != nil {
+			return err
+		}
+		s.closers, inner = append(s.closers, closer), w
+	}
+	return s.handOut(o, inner, mark, marked, votes, snaps)
+}
+
+// handOut lets Raft have what the sanitiser agrees to.
+func (s *Store) handOut(o Options, inner raft.LogStore, m *mark, marked uint64, v *votes, snaps *snapshots) error {
+	l, err := newLogs(inner, s.guard, m, s.MemberID)
+	if err != nil {
+		return err
+	}
+	clean := sanitiser{dir: s.dir, snaps: snaps, logs: l, votes: v, mark: marked, log: s.log}
+	if err := clean.run(); err != nil {
+		return err
+	}
+	cache, err := newCached(o.CacheEntries, l)
+	if err != nil {
+		return err
+	}
+	if err := s.dir.syncAll(); err != nil {
+		return err
+	}
+	if err := m.raise(l.last.Load()); err != nil {
+		return err
+	}
+	s.Logs, s.Stable, s.Snapshots = cache, v, snaps
+	s.guard.armed.Store(true)
+	return nil
+}
 
 // ClusterID is the id of the cluster that this folder belongs to; empty until SetClusterID.
-func (s *Store) ClusterID() string { panic("store: to be written") }
+func (s *Store) ClusterID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.id.Cluster
+}
 
 // SetClusterID records the cluster for ever. The same id again is no error, another is.
-func (s *Store) SetClusterID(id string) error { panic("store: to be written") }
+func (s *Store) SetClusterID(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.id.Cluster {
+	case id:
+		return nil
+	case "":
+		next := s.id
+		next.Cluster = id
+		if err := writeSealed(s.dir.identity(), "", next); err != nil {
+			return s.guard.fail("record the cluster's id", err)
+		}
+		s.id = next
+		return nil
+	}
+	return refuse(s.dir.identity(), rejoin, "it belongs to cluster %q, not %q", s.id.Cluster, id)
+}
 
 // HasExistingState tells whether this member was ever part of a cluster.
-func (s *Store) HasExistingState() (bool, error) { panic("store: to be written") }
+func (s *Store) HasExistingState() (bool, error) {
+	return raft.HasExistingState(s.Logs, s.Stable, s.Snapshots)
+}
 
 // Position is the term and index of the last entry, or of the snapshot when it is
 // newer: what `recover` compares between survivors (S24).
-func (s *Store) Position() (term, index uint64, err error) { panic("store: to be written") }
+func (s *Store) Position() (term, index uint64, err error) {
+	snaps, err := s.Snapshots.List()
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(snaps) > 0 {
+		term, index = snaps[0].Term, snaps[0].Index
+	}
+	last, err := s.Logs.LastIndex()
+	if err != nil || last <= index {
+		return term, index, err
+	}
+	var e raft.Log
+	if err := s.Logs.GetLog(last, &e); err != nil {
+		return 0, 0, err
+	}
+	return e.Term, last, nil
+}
 
 // Quarantine has every later Open of this folder refused, with the reason (S23). Files are kept.
-func (s *Store) Quarantine(reason string) error { panic("store: to be written") }
+func (s *Store) Quarantine(reason string) error {
+	if err := replaceFile(s.dir.quarantined(), []byte(reason+"\n")); err != nil {
+		return fmt.Errorf("write the quarantine marker: %w", err)
+	}
+	return nil
+}
 
 // Close closes the files and gives up the lock. Raft must be shut down before.
-func (s *Store) Close() error { panic("store: to be written") }
+func (s *Store) Close() error {
+	if s.guard != nil {
+		s.guard.close()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for len(s.closers) > 0 {
+		last := len(s.closers) - 1
+		errs = append(errs, s.closers[last]())
+		s.closers = s.closers[:last]
+	}
+	return errors.Join(errs...)
+}

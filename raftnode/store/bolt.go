@@ -1,0 +1,61 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+)
+
+// memberKey holds the member's id inside raft.db, so that another member's file
+// is noticed (S21).
+var memberKey = []byte("HoldfastMember")
+
+// openBolt checks raft.db and opens it (C14). bbolt trusts what its pages say: it
+// may panic, fault or loop on a damaged one, so the structure is walked before.
+func openBolt(path, member string) (*raftboltdb.BoltStore, error) {
+	if err := checkBolt(path); err != nil {
+		return nil, refuse(path, rejoin, "it is damaged: %w", err)
+	}
+	db, err := openBoltUnchecked(path)
+	if err != nil {
+		return nil, refuse(path, rejoin, "cannot be opened: %w", err)
+	}
+	got, err := db.Get(memberKey)
+	if err == nil && string(got) != member {
+		err = fmt.Errorf("it belongs to member %q, this is member %q", got, member)
+	}
+	if err != nil {
+		_ = db.Close()
+		return nil, refuse(path, "put this member's own file back, or "+rejoin, "not this member's: %w", err)
+	}
+	return db, nil
+}
+
+func openBoltUnchecked(path string) (db *raftboltdb.BoltStore, err error) {
+	err = protect(func() (err error) {
+		db, err = raftboltdb.New(raftboltdb.Options{
+			Path:                    path,
+			MsgpackUseNewTimeFormat: true,
+			BoltOptions: &bbolt.Options{
+				Timeout:        time.Second,
+				NoFreelistSync: true,
+				FreelistType:   bbolt.FreelistMapType,
+			},
+		})
+		return err
+	})
+	return db, err
+}
+
+// createBolt makes an empty raft.db that says whose it is.
+func createBolt(path, member string) error {
+	db, err := openBoltUnchecked(path)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	err = db.Set(memberKey, []byte(member))
+	return errors.Join(err, db.Close())
+}

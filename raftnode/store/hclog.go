@@ -1,0 +1,37 @@
+package store
+
+import (
+	"context"
+	"io"
+	"log/slog"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// hclogTo gives the storage libraries a logger that writes to slog.
+func hclogTo(l *slog.Logger, least slog.Level) hclog.Logger {
+	logger := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Info})
+	logger.RegisterSink(slogSink{l, least})
+	return logger
+}
+
+type slogSink struct {
+	log   *slog.Logger
+	least slog.Level
+}
+
+// Accept passes one line on.
+func (s slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) {
+	l := slog.LevelInfo
+	switch {
+	case level >= hclog.Error:
+		l = slog.LevelError
+	case level == hclog.Warn:
+		l = slog.LevelWarn
+	case level < hclog.Info:
+		l = slog.LevelDebug
+	}
+	if l >= s.least {
+		s.log.Log(context.Background(), l, msg, args...)
+	}
+}

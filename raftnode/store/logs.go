@@ -1,0 +1,161 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+)
+
+// logs is a log store whose entries are checked and whose first failure is final.
+//
+// It is contiguous whatever is below: it says IsMonotonic, so that Raft empties
+// it when it installs a snapshot instead of leaving a hole, and it refuses to
+// make one. Both log stores then follow the same rules at start (S22).
+type logs struct {
+	inner raft.LogStore
+	guard *guard
+	mark  *mark
+	seal  sealer
+	last  atomic.Uint64 // 0 when empty
+}
+
+// newLogs wraps a store and reads where it ends.
+func newLogs(inner raft.LogStore, g *guard, m *mark, member string) (*logs, error) {
+	l := &logs{inner: inner, guard: g, mark: m, seal: newSealer(member)}
+	last, err := l.LastIndex()
+	l.last.Store(last)
+	return l, err
+}
+
+// IsMonotonic tells Raft that indexes have no gaps here.
+func (l *logs) IsMonotonic() bool { return true }
+
+// FirstIndex is the lowest index in the log, 0 when it is empty.
+func (l *logs) FirstIndex() (index uint64, err error) {
+	err = l.guard.call("read the log's first index", nil, func() (err error) {
+		index, err = l.inner.FirstIndex()
+		return err
+	})
+	return index, err
+}
+
+// LastIndex is the highest index in the log, 0 when it is empty.
+func (l *logs) LastIndex() (index uint64, err error) {
+	err = l.guard.call("read the log's last index", nil, func() (err error) {
+		index, err = l.inner.LastIndex()
+		return err
+	})
+	return index, err
+}
+
+// GetLog reads an entry and checks that it is what was stored. Only
+// raft.ErrLogNotFound is an answer; every other error is final.
+func (l *logs) GetLog(index uint64, out *raft.Log) error {
+	err := l.guard.call("read from the log", raft.ErrLogNotFound, func() error {
+		if err := l.inner.GetLog(index, out); err != nil {
+			return err
+		}
+		if err := l.seal.unseal(index, out); err != nil {
+			return fmt.Errorf("entry %d: %w; remedy: %s", index, err, rejoin)
+		}
+		return nil
+	})
+	if errors.Is(err, raft.ErrLogNotFound) {
+		return raft.ErrLogNotFound // Raft compares, it does not unwrap
+	}
+	return err
+}
+
+// StoreLog is StoreLogs of one.
+func (l *logs) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs appends entries and returns when they are durable.
+func (l *logs) StoreLogs(entries []*raft.Log) error {
+	if len(entries) == 0 {
+		return l.guard.refused()
+	}
+	return l.guard.write("append to the log", func() error {
+		sealed, err := l.sealAll(entries)
+		if err != nil {
+			return err
+		}
+		if err := l.inner.StoreLogs(sealed); err != nil {
+			return err
+		}
+		last := entries[len(entries)-1].Index
+		l.last.Store(last)
+		return l.mark.raise(last)
+	})
+}
+
+// sealAll puts the checksums on, and refuses a gap.
+func (l *logs) sealAll(entries []*raft.Log) ([]*raft.Log, error) {
+	sealed := make([]*raft.Log, len(entries))
+	last := l.last.Load()
+	for i, e := range entries {
+		if last != 0 && e.Index != last+1 {
+			return nil, fmt.Errorf("entry %d does not follow entry %d", e.Index, last)
+		}
+		sealed[i], last = l.seal.seal(e), e.Index
+	}
+	return sealed, nil
+}
+
+// DeleteRange deletes entries from either end of the log, both bounds included.
+func (l *logs) DeleteRange(low, high uint64) error {
+	return l.guard.call("delete from the log", nil, func() error {
+		first, err := l.inner.FirstIndex()
+		if err != nil {
+			return err
+		}
+		last := l.last.Load()
+		if last == 0 || low > high || high < first || low > last {
+			return nil
+		}
+		if high < last {
+			return l.inner.DeleteRange(low, high) // from the front: compaction
+		}
+		return l.cut(low, first, last)
+	})
+}
+
+// cut deletes everything from low on. The mark goes down first.
+func (l *logs) cut(low, first, last uint64) error {
+	keep := low - 1
+	if low <= first {
+		low, keep = first, 0
+	}
+	if err := l.mark.lower(keep); err != nil {
+		return err
+	}
+	if err := l.inner.DeleteRange(low, last); err != nil {
+		return err
+	}
+	l.last.Store(keep)
+	return nil
+}
+
+// cached is the log with the recent entries in memory. After a failure it answers
+// from memory no more.
+type cached struct {
+	*raft.LogCache
+	guard *guard
+}
+
+func newCached(entries int, l *logs) (*cached, error) {
+	cache, err := raft.NewLogCache(entries, l)
+	if err != nil {
+		return nil, fmt.Errorf("make the log's cache: %w", err)
+	}
+	return &cached{cache, l.guard}, nil
+}
+
+// GetLog reads an entry from memory or from disk.
+func (c *cached) GetLog(index uint64, out *raft.Log) error {
+	if err := c.guard.refused(); err != nil {
+		return err
+	}
+	return c.LogCache.GetLog(index, out)
+}

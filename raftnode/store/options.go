@@ -1,0 +1,95 @@
+package store
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+)
+
+// The log stores that a data folder can be made with (S21).
+const (
+	WAL    = "wal"
+	BoltDB = "boltdb"
+)
+
+const (
+	defaultHang         = 5 * time.Second
+	defaultSegmentSize  = 64 << 20
+	defaultCacheEntries = 4096
+	// retainSnapshots leaves two Raft snapshots to fall back to (C5).
+	retainSnapshots = 3
+)
+
+// Options say where a member keeps what is durable, and who is told when the
+// disk misbehaves.
+type Options struct {
+	// Dir is the data folder. It is made 0700 when it is absent.
+	Dir string
+	// Kind is the log store, WAL (when empty) or BoltDB. It is fixed at the first start (S21).
+	Kind string
+	// Hang is how long one call may be outstanding before OnHang; 5 s when zero.
+	// Time during which the process was stopped does not count.
+	Hang time.Duration
+	// SegmentSize is the size of a wal segment in bytes; 64 MiB when zero.
+	SegmentSize int
+	// CacheEntries is the size of the cache of recent entries; 4096 when zero.
+	CacheEntries int
+	// Verify decodes and checks a Raft snapshot wholly. Nil trusts the file checksum.
+	Verify func(io.Reader) error
+
+	// OnFatal is called once, with the first failure of the store. Nothing succeeds
+	// afterwards: the process has to end (C3).
+	OnFatal func(what string, err error)
+	// OnHang is called once, from a goroutine of its own, when a call on the log or
+	// the vote is outstanding for longer than Hang (C2, S27).
+	OnHang func(what string)
+	// OnSync is called with the time that each append to the log or to the vote
+	// took; it must not block.
+	OnSync func(time.Duration)
+
+	Logger *slog.Logger
+}
+
+// complete fills defaults in and checks the rest.
+func (o Options) complete() (Options, error) {
+	if o.Kind == "" {
+		o.Kind = WAL
+	}
+	if o.Kind != WAL && o.Kind != BoltDB {
+		return o, fmt.Errorf("unknown log store %q: want %s or %s", o.Kind, WAL, BoltDB)
+	}
+	if o.Dir == "" {
+		return o, fmt.Errorf("no data folder given")
+	}
+	if o.Hang <= 0 {
+		o.Hang = defaultHang
+	}
+	if o.SegmentSize <= 0 {
+		o.SegmentSize = defaultSegmentSize
+	}
+	if o.CacheEntries <= 0 {
+		o.CacheEntries = defaultCacheEntries
+	}
+	return o.quiet(), nil
+}
+
+// quiet replaces what the caller did not ask for by functions that do nothing.
+func (o Options) quiet() Options {
+	if o.Verify == nil {
+		o.Verify = func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }
+	}
+	if o.OnFatal == nil {
+		o.OnFatal = func(string, error) {}
+	}
+	if o.OnHang == nil {
+		o.OnHang = func(string) {}
+	}
+	if o.OnSync == nil {
+		o.OnSync = func(time.Duration) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return o
+}

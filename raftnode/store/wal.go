@@ -1,0 +1,101 @@
+package store
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft"
+	wal "github.com/hashicorp/raft-wal"
+	walfs "github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/segment"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// openWAL opens the log in the wal folder.
+func openWAL(d folder, o Options, g *guard, member string) (raft.LogStore, func() error, error) {
+	if err := checkMember(d.wal(), member); err != nil {
+		return nil, nil, err
+	}
+	var w *wal.WAL
+	err := protect(func() (err error) {
+		w, err = wal.Open(d.wal(),
+			wal.WithMetaStore(&walMeta{path: d.walMeta(), member: member, guard: g}),
+			wal.WithSegmentFiler(segment.NewFiler(d.wal(), privateFS{walfs.New()})),
+			wal.WithSegmentSize(o.SegmentSize),
+			wal.WithLogger(hclogTo(o.Logger, slog.LevelInfo)))
+		return err
+	})
+	if err != nil {
+		return nil, nil, refuse(d.wal(), rejoin, "cannot open the log: %w", err)
+	}
+	return w, w.Close, nil
+}
+
+// createWAL makes an empty log.
+func createWAL(d folder, member string) error {
+	if err := os.Mkdir(d.wal(), 0o700); err != nil {
+		return fmt.Errorf("make the log's folder: %w", err)
+	}
+	meta := &walMeta{path: d.walMeta(), member: member}
+	if err := meta.CommitState(types.PersistentState{}); err != nil {
+		return err
+	}
+	return writeMember(d.wal(), member)
+}
+
+// walMeta keeps the list of segments in a checksummed file. raft-wal's own keeps
+// it in bbolt, which opens without a deadline and has no checksum on data pages,
+// and starts an empty log when the file is missing.
+type walMeta struct {
+	path, member string
+	guard        *guard
+}
+
+// Load returns the list of segments.
+func (m *walMeta) Load(string) (types.PersistentState, error) {
+	var s types.PersistentState
+	if err := readSealed(m.path, m.member, &s); err != nil {
+		return s, fmt.Errorf("read %s: %w", m.path, err)
+	}
+	return s, nil
+}
+
+// CommitState replaces the list durably. raft-wal calls it in the background too
+// and only logs what it returns, so a failure goes to the guard here.
+func (m *walMeta) CommitState(s types.PersistentState) error {
+	err := writeSealed(m.path, m.member, s)
+	if err != nil && m.guard != nil {
+		return m.guard.fail("write the log's list of segments", err)
+	}
+	return err
+}
+
+// GetStable is not used: term and vote are in the stable store.
+func (m *walMeta) GetStable([]byte) ([]byte, error) {
+	return nil, fmt.Errorf("the log keeps no keys")
+}
+
+// SetStable is not used: term and vote are in the stable store.
+func (m *walMeta) SetStable([]byte, []byte) error {
+	return fmt.Errorf("the log keeps no keys")
+}
+
+// Close has nothing open.
+func (m *walMeta) Close() error { return nil }
+
+// privateFS makes segments that only their owner can read.
+type privateFS struct{ *walfs.FS }
+
+// Create makes a segment file, 0600.
+func (p privateFS) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	f, err := p.FS.Create(dir, name, size)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(filepath.Join(dir, name), 0o600); err != nil {
+		return nil, fmt.Errorf("protect segment %s: %w", name, err)
+	}
+	return f, nil
+}

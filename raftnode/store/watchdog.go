@@ -1,0 +1,92 @@
+package store
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// slots is far above the number of calls that Raft has outstanding at once. A call
+// that finds none is not watched; all others then hang already.
+const slots = 64
+
+// watchdog notices a call that does not come back: a leader with a hung disk
+// keeps its leadership for ever, since heartbeats do not touch the disk (C2).
+//
+// It has a clock of its own, which counts its ticks: while the process is
+// stopped the clock stands, so a member that was paused is not taken for one
+// whose disk hangs.
+type watchdog struct {
+	ticks  atomic.Int64 // starts at 1; 0 in a slot means free
+	calls  [slots]call
+	limit  int64 // ticks
+	onHang func(what string)
+	done   chan struct{}
+	ended  sync.WaitGroup
+	once   sync.Once
+}
+
+type call struct {
+	since atomic.Int64
+	what  atomic.Pointer[string]
+}
+
+const ticksPerHang = 10
+
+func newWatchdog(hang time.Duration, onHang func(string)) *watchdog {
+	w := &watchdog{limit: ticksPerHang, onHang: onHang, done: make(chan struct{})}
+	w.ticks.Store(1)
+	w.ended.Go(func() { w.run(max(hang/ticksPerHang, time.Millisecond)) })
+	return w
+}
+
+// begin notes a call and returns its slot, or -1.
+func (w *watchdog) begin(what string) int {
+	now := w.ticks.Load()
+	for i := range w.calls {
+		if w.calls[i].since.CompareAndSwap(0, now) {
+			w.calls[i].what.Store(&what)
+			return i
+		}
+	}
+	return -1
+}
+
+func (w *watchdog) end(slot int) {
+	if slot >= 0 {
+		w.calls[slot].since.Store(0)
+	}
+}
+
+func (w *watchdog) run(tick time.Duration) {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	for {
+		select {
+		case <-w.done:
+			return
+		case <-t.C:
+			if what, hung := w.look(w.ticks.Add(1)); hung {
+				go w.onHang(what)
+				return
+			}
+		}
+	}
+}
+
+// look returns a call that is outstanding for longer than the limit.
+func (w *watchdog) look(now int64) (string, bool) {
+	for i := range w.calls {
+		if since := w.calls[i].since.Load(); since != 0 && now-since > w.limit {
+			if what := w.calls[i].what.Load(); what != nil {
+				return *what, true
+			}
+		}
+	}
+	return "", false
+}
+
+func (w *watchdog) close() {
+	w.once.Do(func() { close(w.done) })
+	w.ended.Wait()
+}
