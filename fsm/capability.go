@@ -79,6 +79,8 @@ func requestedCapabilities(asked []*fsmpb.Capability) ([]Capability, *Rejection)
 // check refuses what no volume can have.
 func (c Capability) check() *Rejection {
 	switch {
+	case len(c.Flags) > 2*maxFingerprintBytes:
+		return Reject(Invalid, "the fingerprint of the mount flags has more than %d bytes", maxFingerprintBytes)
 	case !Served(c.Mode):
 		return Reject(Invalid, "access mode %s: a volume is served by one node here, ask for a SINGLE_NODE mode", c.Mode)
 	case c.Block && c.FSType != "":

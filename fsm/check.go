@@ -1,4 +1,239 @@
 package fsm
 
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
 // Check says which invariant of doc.go is broken, nil when all hold. O(state).
-func (s *State) Check() error { return nil }
+func (s *State) Check() error {
+	if err := s.checkRecords(); err != nil {
+		return err
+	}
+	return cmp.Or(s.checkIndexes(), s.checkAnswers(), s.checkHash())
+}
+
+// broken names an invariant and what breaks it.
+func broken(invariant, format string, args ...any) error {
+	return fmt.Errorf("invariant %s: %s", invariant, fmt.Sprintf(format, args...))
+}
+
+func (s *State) checkRecords() error {
+	for n := range s.Nodes() {
+		if err := s.checkNode(n); err != nil {
+			return err
+		}
+	}
+	operations := map[OperationID]VolumeID{}
+	for v := range s.Volumes("") {
+		for _, check := range []func(*Volume) error{s.checkForm, s.checkPublications, s.checkHosts, s.checkOperation, checkFormat} {
+			if err := check(v); err != nil {
+				return err
+			}
+		}
+		if v.Operation == nil {
+			continue
+		}
+		if other, twice := operations[v.Operation.ID]; twice {
+			return broken("I10", "volumes %s and %s both have %s", other, v.ID, v.Operation.ID)
+		}
+		operations[v.Operation.ID] = v.ID
+	}
+	return nil
+}
+
+func (s *State) checkNode(n *Node) error {
+	byID := func(a, b Pool) int { return cmp.Compare(a.ID, b.ID) }
+	if n.State == 0 || n.Host == "" || !slices.IsSortedFunc(n.Pools, byID) || !slices.IsSortedFunc(n.Labels, compareLabels) {
+		return broken("I12", "node %s is malformed", n.ID)
+	}
+	if n.State == NodeLost {
+		for v := range s.VolumesOn(n.ID) {
+			return broken("I5", "lost node %s still holds or owes volume %s", n.ID, v.ID)
+		}
+	}
+	return nil
+}
+
+// checkForm is I12, and that a volume is somewhere (I5).
+func (s *State) checkForm(v *Volume) error {
+	byNode := func(a, b Publication) int { return cmp.Compare(a.Node, b.Node) }
+	switch {
+	case v.Phase == nil || !v.ID.Valid() || v.Name == "":
+		return broken("I12", "volume %s has no phase, id or name", v.ID)
+	case v.Size <= 0 || v.Size%VolumeSizeUnit != 0:
+		return broken("I12", "volume %s has %d bytes", v.ID, v.Size)
+	case v.Created.Index > v.Modified || v.Modified > s.cluster.Index:
+		return broken("I12", "volume %s was created at %d, changed at %d, in a state at %d", v.ID, v.Created.Index, v.Modified, s.cluster.Index)
+	case !slices.IsSortedFunc(v.Capabilities, Capability.compare) || !slices.IsSortedFunc(v.Publications(), byNode):
+		return broken("I12", "volume %s has a list that is not sorted", v.ID)
+	case len(v.Replicas) == 0 || v.allGone() && !v.failed():
+		return broken("I5", "volume %s is kept by no host and not forgotten", v.ID)
+	}
+	return nil
+}
+
+// checkPublications is I3 and I4.
+func (s *State) checkPublications(v *Volume) error {
+	if len(v.Publications()) > 1 {
+		return broken("I3", "volume %s has %d publications", v.ID, len(v.Publications()))
+	}
+	for _, p := range v.Publications() {
+		switch {
+		case v.Replica(p.Host) == nil:
+			return broken("I3", "volume %s is published to node %s, which has no replica of it", v.ID, p.Node)
+		case p.Epoch.IsZero() || p.Epoch.Compare(Epoch{s.cluster.Incarnation, s.cluster.Index}) > 0:
+			return broken("I3", "volume %s is published at epoch %s in a state at %d.%d", v.ID, p.Epoch, s.cluster.Incarnation, s.cluster.Index)
+		case p.Staging == nil && len(p.Targets) > 0:
+			return broken("I4", "volume %s is bound to %s and not staged", v.ID, p.Targets[0].Path)
+		}
+	}
+	return nil
+}
+
+// checkHosts is I5: whoever keeps or owes something can be asked for it.
+func (s *State) checkHosts(v *Volume) error {
+	for _, r := range v.Replicas {
+		n, ok := s.Node(r.Node)
+		if r.State == ReplicaGone {
+			continue
+		}
+		if !ok || n.Host != r.Host || n.pool(r.Pool) == nil {
+			return broken("I5", "volume %s has a replica on host %s of node %s, which is not there", v.ID, r.Host, r.Node)
+		}
+	}
+	for _, t := range v.Teardowns {
+		if n, ok := s.Node(t.Node); !ok || n.Host != t.Host {
+			return broken("I5", "volume %s has an obligation of host %s of node %s, which is not there", v.ID, t.Host, t.Node)
+		}
+	}
+	return nil
+}
+
+// checkOperation is I10.
+func (s *State) checkOperation(v *Volume) error {
+	var kind OperationKind
+	if v.Operation != nil {
+		kind = v.Operation.Kind
+		if v.Operation.State == 0 || uint64(v.Operation.ID) > s.cluster.Index {
+			return broken("I10", "volume %s has a malformed operation %s", v.ID, v.Operation.ID)
+		}
+	}
+	switch v.Phase.(type) {
+	case Creating:
+		if kind == OpCreate && v.Operation.State == OpRunning {
+			return nil
+		}
+	case Deleting:
+		if kind == OpDelete {
+			return nil
+		}
+	case Ready:
+		if (kind == OpTeardown) == (len(v.Teardowns) > 0) && (kind == 0 || kind == OpTeardown) {
+			return nil
+		}
+	case Failed:
+		if kind == 0 && v.allGone() || kind == OpCreate && v.Operation.State != OpRunning {
+			return nil
+		}
+	}
+	return broken("I10", "volume %s is %T, owes %d teardowns, and has an operation of kind %d", v.ID, v.Phase, len(v.Teardowns), kind)
+}
+
+// checkFormat is I9.
+func checkFormat(v *Volume) error {
+	var wrong bool
+	switch f := v.Format; f.Phase {
+	case fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED, fsmpb.FormatPhase_FORMAT_PHASE_RAW:
+		wrong = f.FSType != "" || f.FSUUID != ""
+	case fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING:
+		wrong = f.FSType == "" || f.FSUUID == "" || f.Epoch.IsZero()
+	case fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED:
+		wrong = f.FSType == "" || f.FSUUID == ""
+	default:
+		wrong = true
+	}
+	for _, p := range v.Publications() {
+		done := p.Staging != nil && p.Staging.Done
+		begun := v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED || v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_RAW
+		wrong = wrong || done && !begun || p.Staging != nil && v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED
+	}
+	if wrong {
+		return broken("I9", "volume %s has format %v", v.ID, v.Format)
+	}
+	return nil
+}
+
+// checkIndexes builds every index anew (I1, I8) and compares.
+func (s *State) checkIndexes() error {
+	fresh := newIndex()
+	var err error
+	s.volumes.Scan(func(id VolumeID, r *volumeRecord) bool {
+		if other, twice := fresh.byName.Get(r.liveName()); twice && r.liveName() != "" {
+			err = broken("I1", "volumes %s and %s both have the name %q", other, id, r.Name)
+		}
+		fresh.replace(nil, r)
+		return err == nil
+	})
+	s.answers.Scan(func(_ string, a *answer) bool {
+		fresh.answers.Set(a.index, a)
+		return true
+	})
+	return cmp.Or(err, s.index.differs(&fresh))
+}
+
+// differs says which index is not what the records make it.
+func (x *index) differs(y *index) error {
+	for _, i := range []struct {
+		invariant, what string
+		equal           bool
+	}{
+		{"I1", "names", slices.Equal(x.byName.Keys(), y.byName.Keys()) && slices.Equal(x.byName.Values(), y.byName.Values())},
+		{"I5", "hosts", slices.Equal(x.byNode.Items(), y.byNode.Items())},
+		{"I10", "operations", slices.Equal(x.byOperation.Keys(), y.byOperation.Keys()) && slices.Equal(x.byOperation.Values(), y.byOperation.Values())},
+		{"I12", "creations", slices.Equal(x.byCreation.Keys(), y.byCreation.Keys()) && slices.Equal(x.byCreation.Values(), y.byCreation.Values())},
+		{"I8", "reservations", slices.Equal(x.pools.Keys(), y.pools.Keys()) && slices.Equal(x.pools.Values(), y.pools.Values())},
+		{"I3", "publications per node", slices.Equal(x.publications.Keys(), y.publications.Keys()) && slices.Equal(x.publications.Values(), y.publications.Values())},
+		{"I2", "answers", slices.Equal(x.answers.Keys(), y.answers.Keys()) && slices.Equal(x.answers.Values(), y.answers.Values())},
+	} {
+		if !i.equal {
+			return broken(i.invariant, "the index of %s is not what the records make it", i.what)
+		}
+	}
+	return nil
+}
+
+// checkAnswers is I2: what is remembered is within the window.
+func (s *State) checkAnswers() error {
+	oldest, _, ok := s.index.answers.Min()
+	if ok && oldest+DedupeWindow < s.cluster.Index {
+		return broken("I2", "the answer of index %d is remembered at %d", oldest, s.cluster.Index)
+	}
+	return nil
+}
+
+// checkHash is I11.
+func (s *State) checkHash() error {
+	var sum sum256
+	var e encoder
+	s.nodes.Scan(func(_ NodeID, r *nodeRecord) bool {
+		sum = sum.plus(e.node(&r.Node))
+		return true
+	})
+	s.volumes.Scan(func(_ VolumeID, r *volumeRecord) bool {
+		sum = sum.plus(e.volume(&r.Volume))
+		return true
+	})
+	s.answers.Scan(func(_ string, a *answer) bool {
+		sum = sum.plus(e.answer(a))
+		return true
+	})
+	if sum != s.sum {
+		return errors.New("invariant I11: the hash is not the sum over the records")
+	}
+	return nil
+}

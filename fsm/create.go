@@ -44,6 +44,9 @@ func (s *State) requested(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	if n := len(v.Name); n == 0 || n > maxNameBytes {
 		return v, Reject(Invalid, "create a volume: the name must have 1 to %d bytes, it has %d", maxNameBytes, n)
 	}
+	if len(v.Fingerprint) > maxFingerprintBytes {
+		return v, Reject(Invalid, "create volume %q: the fingerprint has more than %d bytes", v.Name, maxFingerprintBytes)
+	}
 	if c.GetReplicas() > 1 {
 		return v, Reject(Invalid, "create volume %q: %d replicas were asked for, one is served", v.Name, c.GetReplicas())
 	}

@@ -8,7 +8,7 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome, *Rejection) {
 	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
 	if !ok {
-		return &fsmpb.Outcome{VolumeId: c.GetVolumeId()}, nil
+		return &fsmpb.Outcome{}, nil
 	}
 	if _, deleting := v.Phase.(Deleting); deleting {
 		return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(v.Operation.ID)}, nil

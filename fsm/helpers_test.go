@@ -18,7 +18,7 @@ const (
 	ext4 = "ext4"
 
 	writer   = fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER
-	reader   = fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY
+	readOnly = fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY
 	single   = fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_SINGLE_WRITER
 	multi    = fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_MULTI_WRITER
 	multiRWX = fsmpb.AccessMode_ACCESS_MODE_MULTI_NODE_MULTI_WRITER

@@ -41,5 +41,17 @@ const maxTextBytes = 512
 // maxNameBytes is CSI's limit for names.
 const maxNameBytes = 128
 
+// maxTerms and maxSegments bound a topology requirement.
+const (
+	maxTerms    = 256
+	maxSegments = 32
+)
+
+// maxPathBytes is the limit of the operating system for a path.
+const maxPathBytes = 4096
+
+// maxFingerprintBytes is the length of the longest fingerprint in use, twice.
+const maxFingerprintBytes = 64
+
 // maxIDBytes is CSI's limit for a node id, and ours for other identities.
 const maxIDBytes = 256

@@ -11,8 +11,8 @@ func applyStageVolume(s *State, m Meta, c *fsmpb.StageVolume) (*fsmpb.Outcome, *
 	if rej != nil {
 		return nil, rej
 	}
-	if c.GetStagingPath() == "" {
-		return nil, Reject(Invalid, "stage volume %s: no staging path is given", v.ID)
+	if rej := checkPath("staging path", c.GetStagingPath()); rej != nil {
+		return nil, rej
 	}
 	asked := Staging{Path: c.GetStagingPath(), Boot: c.GetBootId(), Capability: v.asUsed(c.GetCapability())}
 	if rej := v.mayStage(p, &asked); rej != nil {

@@ -17,11 +17,13 @@ type nodeRecord struct {
 // putVolume is the only way a volume enters the state or changes.
 func (s *State) putVolume(v Volume) {
 	v.Modified = s.cluster.Index
-	s.storeVolume(v)
+	old, now := s.storeVolume(v)
+	s.touchVolume(old, now)
+	s.writes++
 }
 
 // storeVolume keeps table, index and hash together.
-func (s *State) storeVolume(v Volume) {
+func (s *State) storeVolume(v Volume) (old, now *volumeRecord) {
 	r := &volumeRecord{Volume: v}
 	r.own = s.scratch.volume(&r.Volume)
 	old, replaced := s.volumes.Set(v.ID, r)
@@ -30,8 +32,7 @@ func (s *State) storeVolume(v Volume) {
 	}
 	s.sum = s.sum.plus(r.own)
 	s.index.replace(old, r)
-	s.touchVolume(old, r)
-	s.writes++
+	return old, r
 }
 
 // removeVolume forgets a volume: its hosts reported it gone, or were lost (I5).
@@ -48,14 +49,19 @@ func (s *State) removeVolume(id VolumeID) {
 
 // putNode is the only way a node enters the state or changes.
 func (s *State) putNode(n Node) {
+	s.storeNode(n)
+	s.touched = append(s.touched, Touch{Node: n.ID})
+	s.writes++
+}
+
+// storeNode keeps table and hash together.
+func (s *State) storeNode(n Node) {
 	r := &nodeRecord{Node: n}
 	r.own = s.scratch.node(&r.Node)
 	if old, replaced := s.nodes.Set(n.ID, r); replaced {
 		s.sum = s.sum.minus(old.own)
 	}
 	s.sum = s.sum.plus(r.own)
-	s.touched = append(s.touched, Touch{Node: n.ID})
-	s.writes++
 }
 
 // putAnswer remembers what a command answered.
@@ -109,10 +115,14 @@ func (r *volumeRecord) liveName() string {
 	if r == nil {
 		return ""
 	}
-	if _, deleting := r.Phase.(Deleting); deleting {
+	return r.Volume.liveName()
+}
+
+func (v *Volume) liveName() string {
+	if _, deleting := v.Phase.(Deleting); deleting {
 		return ""
 	}
-	return r.Name
+	return v.Name
 }
 
 // holders are the hosts that keep or owe something of the volume, each once.

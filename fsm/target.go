@@ -2,6 +2,7 @@ package fsm
 
 import (
 	"cmp"
+	"encoding/hex"
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -17,7 +18,7 @@ func applyPublishTarget(s *State, _ Meta, c *fsmpb.PublishTarget) (*fsmpb.Outcom
 	}
 	asked := Target{
 		Path: c.GetTargetPath(), ReadOnly: c.GetReadOnly(),
-		Capability: v.asUsed(c.GetCapability()), Fingerprint: string(c.GetFingerprint()),
+		Capability: v.asUsed(c.GetCapability()), Fingerprint: hex.EncodeToString(c.GetFingerprint()),
 	}
 	if rej := v.mayBind(p, &asked); rej != nil {
 		return nil, rej
@@ -30,8 +31,11 @@ func applyPublishTarget(s *State, _ Meta, c *fsmpb.PublishTarget) (*fsmpb.Outcom
 
 // mayBind compares with what the node has staged and bound already.
 func (v *Volume) mayBind(p *Publication, asked *Target) *Rejection {
-	if asked.Path == "" {
-		return Reject(Invalid, "publish volume %s at a path: no target path is given", v.ID)
+	if rej := checkPath("target path", asked.Path); rej != nil {
+		return rej
+	}
+	if len(asked.Fingerprint) > 2*maxFingerprintBytes {
+		return Reject(Invalid, "publish volume %s at %s: the fingerprint has more than %d bytes", v.ID, asked.Path, maxFingerprintBytes)
 	}
 	if p.Staging == nil || !p.Staging.Done {
 		return Reject(Precondition, "publish volume %s at %s: it is not staged on node %s", v.ID, asked.Path, p.Node)

@@ -14,6 +14,14 @@ func clip(text string) string {
 	return text[:end]
 }
 
+// checkPath refuses a path that no host could have.
+func checkPath(what, path string) *Rejection {
+	if path == "" || len(path) > maxPathBytes {
+		return Reject(Invalid, "the %s must have 1 to %d bytes, it has %d", what, maxPathBytes, len(path))
+	}
+	return nil
+}
+
 // checkID refuses an identity that is empty or too long.
 func checkID(what, id string) *Rejection {
 	if id == "" || len(id) > maxIDBytes {

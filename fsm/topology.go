@@ -40,6 +40,9 @@ func topologiesFrom(terms []*fsmpb.Topology) ([]Topology, *Rejection) {
 	if len(terms) == 0 {
 		return nil, nil
 	}
+	if len(terms) > maxTerms {
+		return nil, Reject(Invalid, "%d topology terms are given, more than %d", len(terms), maxTerms)
+	}
 	all := make([]Topology, 0, len(terms))
 	for _, term := range terms {
 		labels, rej := labelsFrom(term.GetSegments())
@@ -55,12 +58,18 @@ func labelsFrom(segments []*fsmpb.Label) ([]Label, *Rejection) {
 	if len(segments) == 0 {
 		return nil, nil
 	}
+	if len(segments) > maxSegments {
+		return nil, Reject(Invalid, "%d topology segments are given, more than %d", len(segments), maxSegments)
+	}
 	labels := make([]Label, 0, len(segments))
 	for _, l := range segments {
 		labels = append(labels, Label{Key: l.GetKey(), Value: l.GetValue()})
 	}
 	slices.SortFunc(labels, compareLabels)
 	for i := range labels {
+		if len(labels[i].Key) > maxIDBytes || len(labels[i].Value) > maxIDBytes {
+			return nil, Reject(Invalid, "topology segment %q is longer than %d bytes", clip(labels[i].Key), maxIDBytes)
+		}
 		if labels[i].Key == "" || i > 0 && labels[i].Key == labels[i-1].Key {
 			return nil, Reject(Invalid, "topology segment %q is empty or given twice", labels[i].Key)
 		}

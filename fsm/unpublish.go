@@ -7,11 +7,11 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // changes until it did; an unreachable one keeps the obligation, as no other host
 // can reach the data of a single replica (S31).
 func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Outcome, *Rejection) {
-	out := &fsmpb.Outcome{VolumeId: c.GetVolumeId()}
 	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
 	if !ok {
-		return out, nil
+		return &fsmpb.Outcome{}, nil
 	}
+	out := &fsmpb.Outcome{VolumeId: string(v.ID)}
 	ending := v.ending(NodeID(c.GetNodeId()), epochFrom(c.GetEpoch()))
 	for i := range ending {
 		if s.canAsk(&ending[i]) && ending[i].Staging != nil {

@@ -766,17 +766,19 @@ func (x *Pool) GetMinFreeBytes() int64 {
 // RegisterNode records a host. The same name with another host id or other
 // pools is refused until the old host is recorded as lost (S17).
 type RegisterNode struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
-	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	BootId        string                 `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	Pools         []*Pool                `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
-	Labels        []*Label               `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty"` // sorted by key; operators' topology, incl. zone
-	Site          string                 `protobuf:"bytes,6,opt,name=site,proto3" json:"site,omitempty"`
-	MaxVolumes    uint32                 `protobuf:"varint,7,opt,name=max_volumes,json=maxVolumes,proto3" json:"max_volumes,omitempty"` // 0: unlimited
-	Version       string                 `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
-	FeatureLevel  uint32                 `protobuf:"varint,9,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest that the process understands
-	Incarnation   uint64                 `protobuf:"varint,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`                      // the highest incarnation the host has met; 0: none
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	NodeId       string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId       string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	BootId       string                 `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Pools        []*Pool                `protobuf:"bytes,4,rep,name=pools,proto3" json:"pools,omitempty"`
+	Labels       []*Label               `protobuf:"bytes,5,rep,name=labels,proto3" json:"labels,omitempty"` // sorted by key; operators' topology, incl. zone
+	Site         string                 `protobuf:"bytes,6,opt,name=site,proto3" json:"site,omitempty"`
+	MaxVolumes   uint32                 `protobuf:"varint,7,opt,name=max_volumes,json=maxVolumes,proto3" json:"max_volumes,omitempty"` // 0: unlimited
+	Version      string                 `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
+	FeatureLevel uint32                 `protobuf:"varint,9,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest that the process understands
+	// incarnation is the one the host acts for, by its own record; 0: none yet. Other
+	// than the cluster's, it is in adoption mode. To register never ends that (S1).
+	Incarnation   uint64 `protobuf:"varint,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1830,8 +1832,14 @@ func (x *Report) GetObservations() []*Observation {
 type Observation struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
-	Epoch    *Epoch                 `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`        // the publication it belongs to, where there is one
-	Sequence uint64                 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"` // of the host's records of this volume (S16)
+	// epoch is the publication's, or the revoked one's that a teardown names. It
+	// must be right for Formatted, Staged, Unstaged, TargetBound and TargetGone;
+	// the facts about a device count without.
+	Epoch *Epoch `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// sequence orders the host's records of this volume (S16); one that is not above
+	// the last is passed over. Unstaged and TargetGone must carry it, as StageVolume
+	// and PublishTarget do. For the other facts 0 means observed now, not a record.
+	Sequence uint64 `protobuf:"varint,3,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Types that are valid to be assigned to Fact:
 	//
 	//	*Observation_DeviceCreated
@@ -2121,6 +2129,7 @@ func (x *DeviceCreated) GetSizeBytes() int64 {
 	return 0
 }
 
+// DeviceGone counts while Deleting, after the host ended what a teardown names.
 type DeviceGone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2297,6 +2306,7 @@ func (x *Formatted) GetFsUuid() string {
 	return ""
 }
 
+// Staged counts once Formatted did, for a mount.
 type Staged struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	StagingPath   string                 `protobuf:"bytes,1,opt,name=staging_path,json=stagingPath,proto3" json:"staging_path,omitempty"`
@@ -2466,7 +2476,7 @@ func (x *TargetGone) GetTargetPath() string {
 	return ""
 }
 
-// StepFailed moves an operation's attempts and last error; final ends it as Failed.
+// StepFailed, of a volume that has a running operation, moves the operation's attempts and last error; final ends it as Failed.
 type StepFailed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`

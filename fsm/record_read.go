@@ -1,0 +1,181 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// reader turns records back into a state.
+type reader struct {
+	s       *State
+	texts   []string
+	bytes   [][]byte // the texts again, where they were read as bytes
+	sets    [][]Topology
+	kind    int
+	lastID  string
+	lastAt  uint64
+	cluster bool
+}
+
+// errRef is a number that no text or requisite before it has.
+var errRef = errors.New("it refers to a value that is not in the snapshot")
+
+// errOrder is a record that is not above the one before it.
+var errOrder = errors.New("it is out of order")
+
+// errForm is a record that no state could have written.
+var errForm = errors.New("it is malformed")
+
+// add takes in one record; records come in the order of their kinds.
+func (x *reader) add(rec *fsmpb.Record) error {
+	switch k := rec.GetKind().(type) {
+	case *fsmpb.Record_Text:
+		return x.in(1, "text", x.text(k.Text))
+	case *fsmpb.Record_Requisite:
+		return x.in(2, "requisite", x.requisite(k.Requisite))
+	case *fsmpb.Record_Cluster:
+		return x.in(3, "cluster", x.clusterRecord(k.Cluster))
+	case *fsmpb.Record_Node:
+		return x.in(4, "node", x.node(k.Node))
+	case *fsmpb.Record_Volume:
+		return x.in(5, "volume", x.volume(k.Volume))
+	case *fsmpb.Record_Answer:
+		return x.in(6, "answer", x.answer(k.Answer))
+	}
+	return errors.New("a record of a kind that this build does not know")
+}
+
+func (x *reader) in(kind int, name string, err error) error {
+	if err == nil && kind < x.kind {
+		err = errOrder
+	}
+	if err != nil {
+		return fmt.Errorf("%s record: %w", name, err)
+	}
+	x.kind = kind
+	return nil
+}
+
+// after refuses a key that is not above the last one of its kind.
+func (x *reader) after(kind int, id string) error {
+	if x.kind == kind && id <= x.lastID {
+		return errOrder
+	}
+	x.lastID = id
+	return nil
+}
+
+func (x *reader) text(t *fsmpb.Text) error {
+	text := string(t.GetValue())
+	if text == "" {
+		return errForm
+	}
+	x.texts, x.bytes = append(x.texts, sharedFSType(text)), append(x.bytes, nil)
+	return x.after(1, text)
+}
+
+// at is the text that a ref stands for.
+func (x *reader) at(ref uint32, err *error) string {
+	if ref == 0 {
+		return ""
+	}
+	if int64(ref) > int64(len(x.texts)) {
+		*err = errRef
+		return ""
+	}
+	return x.texts[ref-1]
+}
+
+// bytesAt is the same as bytes, shared by all that refer to it.
+func (x *reader) bytesAt(ref uint32, err *error) []byte {
+	text := x.at(ref, err)
+	if text == "" {
+		return nil
+	}
+	if x.bytes[ref-1] == nil {
+		x.bytes[ref-1] = []byte(text)
+	}
+	return x.bytes[ref-1]
+}
+
+func (x *reader) requisite(r *fsmpb.RequisiteRecord) (err error) {
+	set := make([]Topology, 0, len(r.GetTerms()))
+	for _, t := range r.GetTerms() {
+		refs := t.GetLabels()
+		if len(refs)%2 != 0 {
+			return errForm
+		}
+		var term Topology
+		for i := 0; i < len(refs); i += 2 {
+			term = append(term, Label{Key: x.at(refs[i], &err), Value: x.at(refs[i+1], &err)})
+		}
+		set = append(set, term)
+	}
+	x.sets = append(x.sets, set)
+	return err
+}
+
+func (x *reader) clusterRecord(r *fsmpb.ClusterRecord) error {
+	if x.cluster {
+		return errOrder
+	}
+	x.cluster = true
+	x.s.cluster = Cluster{
+		ID: r.GetClusterId(), Incarnation: r.GetIncarnation(), IncarnationID: r.GetIncarnationId(),
+		FeatureLevel: r.GetFeatureLevel(), Index: r.GetIndex(), Time: timeOf(r.GetTime()),
+		Checkpoint: Checkpoint{Index: r.GetCheckpoint().GetIndex(), Hash: r.GetCheckpoint().GetHash()},
+	}
+	return nil
+}
+
+func (x *reader) node(r *fsmpb.NodeRecord) error {
+	n := Node{
+		ID: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Boot: r.GetBootId(), Site: r.GetSite(), MaxVolumes: r.GetMaxVolumes(),
+		Version: r.GetVersion(), FeatureLevel: r.GetFeatureLevel(), Incarnation: r.GetIncarnation(), Registered: epochFrom(r.GetRegistered()),
+	}
+	if r.GetState() < uint32(NodeReachable) || r.GetState() > uint32(NodeLost) {
+		return errForm
+	}
+	n.State = NodeState(r.GetState())
+	for _, p := range r.GetPools() {
+		n.Pools = append(n.Pools, Pool{
+			ID: PoolID(p.GetPoolId()), Backend: p.GetBackend(), Capacity: p.GetCapacityBytes(),
+			OvercommitPercent: p.GetOvercommitPercent(), MinFree: p.GetMinFreeBytes(),
+		})
+	}
+	for _, l := range r.GetLabels() {
+		n.Labels = append(n.Labels, Label{Key: l.GetKey(), Value: l.GetValue()})
+	}
+	x.s.storeNode(n)
+	return x.after(4, string(n.ID))
+}
+
+func (x *reader) answer(r *fsmpb.AnswerRecord) (err error) {
+	if len(r.GetRequestId()) != requestIDLen {
+		return errForm
+	}
+	if x.kind == 6 && r.GetIndex() <= x.lastAt {
+		return errOrder
+	}
+	x.lastAt = r.GetIndex()
+	key := string(r.GetRequestId()) + x.at(r.GetActorRef(), &err)
+	if _, twice := x.s.answers.Get(key); twice {
+		return errOrder
+	}
+	o := &fsmpb.Outcome{Index: r.GetIndex(), Rejection: r.GetRejection(), Epoch: r.GetEpoch(), Grant: r.GetGrant(), OperationId: r.GetOperationId()}
+	if len(r.GetVolumeId()) != 0 {
+		o.VolumeId = string(volumeIDFrom(r.GetVolumeId(), &err))
+	}
+	x.s.putAnswer(&answer{key: key, index: r.GetIndex(), outcome: o})
+	return err
+}
+
+func volumeIDFrom(packed []byte, err *error) VolumeID {
+	if len(packed) != 16 {
+		*err = errForm
+		return ""
+	}
+	return VolumeID(appendUUID([]byte("hf-"), [16]byte(packed)))
+}
