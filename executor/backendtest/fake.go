@@ -1,0 +1,227 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+var volumePattern = regexp.MustCompile(`^hf-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+// Fake is a pool in memory. It outlives the executors that use it, as a disk does.
+type Fake struct {
+	// Fail, when set, is asked before each effect ("create", "remove", "attach",
+	// "detach") and may fail it.
+	Fail func(effect string, id fsm.VolumeID) error
+
+	mu       sync.Mutex
+	absent   bool
+	images   map[fsm.VolumeID]int64
+	tmp      map[fsm.VolumeID]bool
+	attached map[fsm.VolumeID]executor.Device
+	next     uint64
+	effects  map[string]int
+}
+
+// NewFake is an empty pool.
+func NewFake() *Fake {
+	return &Fake{images: map[fsm.VolumeID]int64{}, tmp: map[fsm.VolumeID]bool{}, attached: map[fsm.VolumeID]executor.Device{}, effects: map[string]int{}}
+}
+
+var _ executor.Backend = (*Fake)(nil)
+
+var errAbsent = errors.New("the pool is absent")
+
+// ID is always the same.
+func (f *Fake) ID() fsm.PoolID { return "hp-fake" }
+
+// Kind is "loopfile", for which it stands in.
+func (f *Fake) Kind() string { return "loopfile" }
+
+// SetAbsent takes the pool away or brings it back.
+func (f *Fake) SetAbsent(absent bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.absent = absent
+}
+
+// Interrupt leaves what a crash in the middle of Create leaves.
+func (f *Fake) Interrupt(id fsm.VolumeID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tmp[id] = true
+}
+
+// Lose makes the image vanish, as a careless operator does.
+func (f *Fake) Lose(id fsm.VolumeID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.images, id)
+}
+
+// Effects is how often an effect was brought about on a volume.
+func (f *Fake) Effects(effect string, id fsm.VolumeID) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.effects[effect+string(id)]
+}
+
+// Images and Attached count what is there.
+func (f *Fake) Images() int { f.mu.Lock(); defer f.mu.Unlock(); return len(f.images) + len(f.tmp) }
+
+// Attached is how many devices there are.
+func (f *Fake) Attached() int { f.mu.Lock(); defer f.mu.Unlock(); return len(f.attached) }
+
+// Facts are made up.
+func (f *Fake) Facts(context.Context) executor.PoolFacts {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.absent {
+		return executor.PoolFacts{ID: f.ID(), Absent: true, Detail: errAbsent.Error()}
+	}
+	return executor.PoolFacts{ID: f.ID(), Free: 1 << 40, Capacity: 1 << 40}
+}
+
+// Observe looks at one volume.
+func (f *Fake) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, error) {
+	if err := checkID(id); err != nil {
+		return executor.Device{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.observe(id), nil
+}
+
+func (f *Fake) observe(id fsm.VolumeID) executor.Device {
+	d := f.attached[id]
+	d.Absent = f.absent
+	if !f.absent {
+		d.Size, d.Exists = f.images[id]
+		d.Unfinished = f.tmp[id]
+	} else {
+		d.Size, d.Exists = 0, false
+	}
+	return d
+}
+
+// effect counts, after asking Fail. Called without the lock.
+func (f *Fake) effect(name string, id fsm.VolumeID) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	if f.Fail != nil {
+		if err := f.Fail(name, id); err != nil {
+			return err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.absent && name != "detach" {
+		return errAbsent
+	}
+	return nil
+}
+
+// Create makes an image.
+func (f *Fake) Create(_ context.Context, id fsm.VolumeID, size int64) error {
+	if err := f.effect("create", id); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if have, ok := f.images[id]; ok {
+		if have != size {
+			return fsm.Reject(fsm.Incompatible, "the image of %s has %d bytes, not %d", id, have, size)
+		}
+		return nil
+	}
+	delete(f.tmp, id)
+	f.images[id] = size
+	f.effects["create"+string(id)]++
+	return nil
+}
+
+// Remove removes it.
+func (f *Fake) Remove(_ context.Context, id fsm.VolumeID) error {
+	if err := f.effect("remove", id); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.attached[id].Attached() {
+		return fsm.Reject(fsm.InUse, "the image of %s is attached", id)
+	}
+	if _, ok := f.images[id]; ok {
+		f.effects["remove"+string(id)]++
+	}
+	delete(f.images, id)
+	delete(f.tmp, id)
+	return nil
+}
+
+// Attach makes a device.
+func (f *Fake) Attach(_ context.Context, id fsm.VolumeID, readOnly bool) (executor.Device, error) {
+	if err := f.effect("attach", id); err != nil {
+		return executor.Device{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, ok := f.images[id]; !ok {
+		return executor.Device{}, fsm.Reject(fsm.Precondition, "there is no image of %s", id)
+	}
+	d := f.attached[id]
+	if !d.Attached() {
+		f.next++
+		f.effects["attach"+string(id)]++
+		d = executor.Device{Path: fmt.Sprintf("/dev/fake%d", f.next), Number: f.next}
+	}
+	d.ReadOnly = readOnly
+	f.attached[id] = d
+	return f.observe(id), nil
+}
+
+// Detach ends it.
+func (f *Fake) Detach(_ context.Context, id fsm.VolumeID) error {
+	if err := f.effect("detach", id); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.attached[id].Attached() {
+		f.effects["detach"+string(id)]++
+	}
+	delete(f.attached, id)
+	return nil
+}
+
+// Inventory lists it all.
+func (f *Fake) Inventory(context.Context) ([]executor.InventoryItem, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.absent {
+		return nil, errAbsent
+	}
+	var items []executor.InventoryItem
+	for id := range f.images {
+		items = append(items, executor.InventoryItem{Kind: "image", ID: id, Path: "/fake/volumes/" + string(id)})
+	}
+	for id := range f.tmp {
+		items = append(items, executor.InventoryItem{Kind: "unfinished", ID: id, Path: "/fake/tmp/" + string(id)})
+	}
+	for id, d := range f.attached {
+		items = append(items, executor.InventoryItem{Kind: "loop", ID: id, Path: d.Path})
+	}
+	return items, nil
+}
+
+func checkID(id fsm.VolumeID) error {
+	if !volumePattern.MatchString(string(id)) {
+		return fsm.Reject(fsm.NotFound, "%q is not a volume's id", string(id))
+	}
+	return nil
+}

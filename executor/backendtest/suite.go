@@ -1,0 +1,239 @@
+// Package backendtest is one suite for every backend: what the executor relies
+// on, said as tests. It also has the backend in memory that the executor's own
+// tests use, which the suite keeps honest.
+package backendtest
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Size is of the volumes that the suite makes, in bytes.
+const Size = 16 << 20
+
+// Harness is a backend on a new empty pool, and the means to hurt it.
+type Harness struct {
+	// Backend is under test.
+	Backend executor.Backend
+	// Reopen is the backend as a restarted process finds it.
+	Reopen func() executor.Backend
+	// Interrupt leaves what a crash in the middle of Create leaves.
+	Interrupt func(t *testing.T, id fsm.VolumeID)
+	// SetAbsent takes the pool away, as an unmount does, and brings it back.
+	SetAbsent func(t *testing.T, absent bool)
+	// Untouched fails the test when anything was made where an absent pool would be.
+	Untouched func(t *testing.T)
+}
+
+// NewID is a volume id that nobody else uses.
+func NewID() fsm.VolumeID { return fsm.VolumeID("hf-" + uuid.NewString()) }
+
+// Run runs the suite. Each test has a pool of its own.
+func Run(t *testing.T, start func(t *testing.T) Harness) {
+	for name, test := range map[string]func(*testing.T, Harness){
+		"an image is made once, asked twice":                       testCreate,
+		"an image of another size is not taken for this volume's":  testOtherSize,
+		"a restarted process finds what its predecessor made":      testReopen,
+		"attached is attached once, and adopted after a restart":   testAttach,
+		"read-only is as asked, also when it changes":              testReadOnly,
+		"an image that is attached is not removed":                 testRemoveAttached,
+		"removing what is not there is done":                       testRemoveNothing,
+		"what a crash in create left is replaced, and removed":     testInterrupted,
+		"there is no device without an image":                      testAttachNothing,
+		"the inventory is what is there":                           testInventory,
+		"TestS12 an absent pool makes nothing and removes nothing": testAbsent,
+		"an absent pool's devices can be taken down":               testAbsentDetach,
+		"an id that is none reaches no path":                       testBadID,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, start(t)) })
+	}
+}
+
+func observe(t *testing.T, b executor.Backend, id fsm.VolumeID) executor.Device {
+	t.Helper()
+	d, err := b.Observe(t.Context(), id)
+	require.NoError(t, err)
+	return d
+}
+
+func reason(err error) fsm.Reason {
+	if rej, ok := err.(*fsm.Rejection); ok { //nolint:errorlint // refusals come unwrapped
+		return rej.Reason
+	}
+	return 0
+}
+
+func testCreate(t *testing.T, h Harness) {
+	id := NewID()
+	require.False(t, observe(t, h.Backend, id).Exists)
+	for range 2 {
+		require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+		d := observe(t, h.Backend, id)
+		require.True(t, d.Exists)
+		require.False(t, d.Unfinished)
+		require.False(t, d.Attached())
+		require.EqualValues(t, Size, d.Size)
+	}
+}
+
+func testOtherSize(t *testing.T, h Harness) {
+	id := NewID()
+	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	for range 2 {
+		require.Equal(t, fsm.Incompatible, reason(h.Backend.Create(t.Context(), id, 2*Size)))
+		require.EqualValues(t, Size, observe(t, h.Backend, id).Size)
+	}
+}
+
+func testReopen(t *testing.T, h Harness) {
+	id := NewID()
+	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	again := h.Reopen()
+	require.Equal(t, h.Backend.ID(), again.ID())
+	require.True(t, observe(t, again, id).Exists)
+}
+
+func testAttach(t *testing.T, h Harness) {
+	id := NewID()
+	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	first, err := h.Backend.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	require.True(t, first.Attached())
+	require.False(t, first.ReadOnly)
+	for _, b := range []executor.Backend{h.Backend, h.Reopen()} {
+		again, err := b.Attach(t.Context(), id, false)
+		require.NoError(t, err)
+		require.Equal(t, first, again)
+		require.Equal(t, first, observe(t, b, id))
+	}
+	for range 2 {
+		require.NoError(t, h.Reopen().Detach(t.Context(), id))
+		require.False(t, observe(t, h.Backend, id).Attached())
+	}
+}
+
+func testReadOnly(t *testing.T, h Harness) {
+	id := NewID()
+	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	for _, readOnly := range []bool{true, false, true, true, false} {
+		d, err := h.Backend.Attach(t.Context(), id, readOnly)
+		require.NoError(t, err)
+		require.Equal(t, readOnly, d.ReadOnly)
+	}
+	require.NoError(t, h.Backend.Detach(t.Context(), id))
+}
+
+func testRemoveAttached(t *testing.T, h Harness) {
+	id := NewID()
+	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	_, err := h.Backend.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	for _, b := range []executor.Backend{h.Backend, h.Reopen()} {
+		require.Equal(t, fsm.InUse, reason(b.Remove(t.Context(), id)))
+		require.True(t, observe(t, b, id).Exists)
+	}
+	require.NoError(t, h.Backend.Detach(t.Context(), id))
+	require.NoError(t, h.Backend.Remove(t.Context(), id))
+	require.False(t, observe(t, h.Backend, id).Exists)
+}
+
+func testRemoveNothing(t *testing.T, h Harness) {
+	for range 2 {
+		require.NoError(t, h.Backend.Remove(t.Context(), NewID()))
+		require.NoError(t, h.Backend.Detach(t.Context(), NewID()))
+	}
+}
+
+func testInterrupted(t *testing.T, h Harness) {
+	id, never := NewID(), NewID()
+	h.Interrupt(t, id)
+	h.Interrupt(t, never)
+	d := observe(t, h.Backend, id)
+	require.True(t, d.Unfinished)
+	require.False(t, d.Exists, "unfinished is never taken for a volume")
+	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	require.False(t, observe(t, h.Backend, id).Unfinished)
+	require.NoError(t, h.Backend.Remove(t.Context(), never))
+	require.False(t, observe(t, h.Backend, never).Unfinished)
+}
+
+func testAttachNothing(t *testing.T, h Harness) {
+	_, err := h.Backend.Attach(t.Context(), NewID(), false)
+	require.Equal(t, fsm.Precondition, reason(err))
+}
+
+func testInventory(t *testing.T, h Harness) {
+	made, attached, unfinished := NewID(), NewID(), NewID()
+	h.Interrupt(t, unfinished)
+	for _, id := range []fsm.VolumeID{made, attached} {
+		require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	}
+	_, err := h.Backend.Attach(t.Context(), attached, false)
+	require.NoError(t, err)
+	items, err := h.Reopen().Inventory(t.Context())
+	require.NoError(t, err)
+	found := map[string][]fsm.VolumeID{}
+	for _, item := range items {
+		require.NotEmpty(t, item.Path)
+		found[item.Kind] = append(found[item.Kind], item.ID)
+	}
+	require.ElementsMatch(t, []fsm.VolumeID{made, attached}, found["image"])
+	require.ElementsMatch(t, []fsm.VolumeID{attached}, found["loop"])
+	require.ElementsMatch(t, []fsm.VolumeID{unfinished}, found["unfinished"])
+	require.NoError(t, h.Backend.Detach(t.Context(), attached))
+}
+
+func testAbsent(t *testing.T, h Harness) {
+	made, wanted := NewID(), NewID()
+	require.NoError(t, h.Backend.Create(t.Context(), made, Size))
+	facts := h.Backend.Facts(t.Context())
+	require.False(t, facts.Absent)
+	require.Positive(t, facts.Free)
+	require.GreaterOrEqual(t, facts.Capacity, facts.Free)
+	h.SetAbsent(t, true)
+	for _, b := range []executor.Backend{h.Backend, h.Reopen()} {
+		require.True(t, b.Facts(t.Context()).Absent)
+		require.Equal(t, h.Backend.ID(), b.ID())
+		require.True(t, observe(t, b, made).Absent)
+		require.Error(t, b.Create(t.Context(), wanted, Size))
+		require.Error(t, b.Remove(t.Context(), made))
+		_, err := b.Attach(t.Context(), made, false)
+		require.Error(t, err)
+		_, err = b.Inventory(t.Context())
+		require.Error(t, err)
+	}
+	h.Untouched(t)
+	h.SetAbsent(t, false)
+	require.True(t, observe(t, h.Backend, made).Exists)
+	require.False(t, observe(t, h.Backend, wanted).Exists)
+	require.False(t, h.Backend.Facts(t.Context()).Absent)
+}
+
+func testAbsentDetach(t *testing.T, h Harness) {
+	id := NewID()
+	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	_, err := h.Backend.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	h.SetAbsent(t, true)
+	require.True(t, observe(t, h.Backend, id).Attached())
+	require.NoError(t, h.Backend.Detach(t.Context(), id))
+	require.False(t, observe(t, h.Backend, id).Attached())
+	h.SetAbsent(t, false)
+}
+
+func testBadID(t *testing.T, h Harness) {
+	for _, id := range []fsm.VolumeID{"", "..", "../../etc/passwd", "hf-x", NewID() + "/..", "hs-" + NewID()[3:]} {
+		_, err := h.Backend.Observe(t.Context(), id)
+		require.Equal(t, fsm.NotFound, reason(err))
+		require.Equal(t, fsm.NotFound, reason(h.Backend.Create(t.Context(), id, Size)))
+		require.Equal(t, fsm.NotFound, reason(h.Backend.Remove(t.Context(), id)))
+		require.Equal(t, fsm.NotFound, reason(h.Backend.Detach(t.Context(), id)))
+		_, err = h.Backend.Attach(t.Context(), id, false)
+		require.Equal(t, fsm.NotFound, reason(err))
+	}
+}

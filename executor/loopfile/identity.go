@@ -1,0 +1,116 @@
+package loopfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const (
+	idFile       = ".holdfast-pool"
+	volumesDir   = "volumes"
+	snapshotsDir = "snapshots"
+	tmpDir       = "tmp"
+)
+
+var poolPattern = regexp.MustCompile(`^hp-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+// Init makes a folder a pool and returns its id. The folder is made when it is
+// missing; one that has an id keeps it; one that holds anything else is refused.
+// Call it only for a pool that was never known: an unmounted pool is an empty
+// folder too (S12).
+func Init(dir string) (fsm.PoolID, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("make pool folder %s: %w", dir, err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", fmt.Errorf("open pool folder %s: %w", dir, err)
+	}
+	defer root.Close()
+	switch id, err := readID(root); {
+	case err == nil:
+		return id, makeFolders(root)
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("read the id of pool %s: %w", dir, err)
+	}
+	if err := checkEmpty(root); err != nil {
+		return "", fmt.Errorf("make %s a pool: %w", dir, err)
+	}
+	return newID(root)
+}
+
+// checkEmpty refuses a folder in which anything but a fresh filesystem's own folder lies.
+func checkEmpty(root *os.Root) error {
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case "lost+found", volumesDir, snapshotsDir, tmpDir: // the last three: an interrupted Init
+			if inside, err := fs.ReadDir(root.FS(), e.Name()); err != nil || len(inside) == 0 {
+				continue
+			}
+		}
+		return fmt.Errorf("it is not empty: it holds %s", e.Name())
+	}
+	return nil
+}
+
+// newID writes the id last: a pool with an id is whole.
+func newID(root *os.Root) (fsm.PoolID, error) {
+	if err := makeFolders(root); err != nil {
+		return "", err
+	}
+	id := fsm.PoolID("hp-" + uuid.NewString())
+	f, err := root.OpenFile(idFile+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return "", fmt.Errorf("write the pool's id: %w", err)
+	}
+	_, err = f.WriteString(string(id) + "\n")
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return "", fmt.Errorf("write the pool's id: %w", err)
+	}
+	if err := root.Rename(idFile+".new", idFile); err != nil {
+		return "", fmt.Errorf("write the pool's id: %w", err)
+	}
+	return id, syncDir(root, ".")
+}
+
+func makeFolders(root *os.Root) error {
+	for _, dir := range []string{volumesDir, snapshotsDir, tmpDir} {
+		if err := root.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return fmt.Errorf("make the pool's folder %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+func readID(root *os.Root) (fsm.PoolID, error) {
+	text, err := root.ReadFile(idFile)
+	if err != nil {
+		return "", err
+	}
+	id := strings.TrimSpace(string(text))
+	if !poolPattern.MatchString(id) {
+		return "", fmt.Errorf("%s does not hold a pool id", filepath.Join(root.Name(), idFile))
+	}
+	return fsm.PoolID(id), nil
+}
+
+func syncDir(root *os.Root, name string) error {
+	d, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,58 @@
+package loopfile
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Inventory lists the files below volumes/ and tmp/ and the loop devices over
+// files below the pool. An absent pool is an error: nothing can be said of it.
+func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
+	root, err := p.open()
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	var items []executor.InventoryItem
+	for _, folder := range []struct{ name, kind string }{{volumesDir, "image"}, {tmpDir, "unfinished"}} {
+		found, err := p.files(root, folder.name, folder.kind)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, found...)
+	}
+	all, err := list()
+	if err != nil {
+		return nil, fmt.Errorf("list loop devices: %w", err)
+	}
+	for _, b := range all {
+		if strings.HasPrefix(b.file, p.dir+"/") {
+			id, _ := b.volumeIn(p.dir)
+			items = append(items, executor.InventoryItem{Kind: "loop", ID: id, Path: devicePath(b.number)})
+		}
+	}
+	return items, nil
+}
+
+func (p *Pool) files(root *os.Root, folder, kind string) ([]executor.InventoryItem, error) {
+	entries, err := fs.ReadDir(root.FS(), folder)
+	if err != nil {
+		return nil, fmt.Errorf("list %s of pool %s: %w", folder, p.dir, err)
+	}
+	var items []executor.InventoryItem
+	for _, e := range entries {
+		item := executor.InventoryItem{Kind: kind, Path: filepath.Join(p.dir, folder, e.Name())}
+		if id, ok := strings.CutSuffix(e.Name(), ".img"); ok && volumePattern.MatchString(id) {
+			item.ID = fsm.VolumeID(id)
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}

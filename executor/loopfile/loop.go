@@ -1,0 +1,233 @@
+package loopfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// Flags of struct loop_info64, linux/loop.h; x/sys does not name them.
+const (
+	flagReadOnly  = 1
+	flagAutoclear = 4
+	flagDirectIO  = 16
+)
+
+// loop is one loop device that is set up.
+type loop struct {
+	number   int
+	device   uint64 // as in stat's st_rdev
+	file     inode  // of the backing file
+	flags    uint32
+	readOnly bool
+}
+
+func (l loop) path() string { return devicePath(l.number) }
+
+func devicePath(number int) string { return "/dev/loop" + strconv.Itoa(number) }
+
+func (l loop) describe(d *executor.Device) {
+	d.Path, d.Number, d.ReadOnly = l.path(), l.device, l.readOnly
+}
+
+// errFree says that a loop device is not set up.
+var errFree = errors.New("the loop device is free")
+
+// status asks the kernel what a loop device is; errFree when it is none.
+func status(number int) (loop, error) {
+	fd, err := openLoop(number, unix.O_RDONLY)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) {
+		return loop{}, errFree
+	}
+	if err != nil {
+		return loop{}, fmt.Errorf("open %s: %w", devicePath(number), err)
+	}
+	defer unix.Close(fd)
+	return statusOf(fd, number)
+}
+
+func statusOf(fd, number int) (loop, error) {
+	info, err := unix.IoctlLoopGetStatus64(fd)
+	if errors.Is(err, unix.ENXIO) {
+		return loop{}, errFree
+	}
+	if err != nil {
+		return loop{}, fmt.Errorf("read the state of %s: %w", devicePath(number), err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return loop{}, fmt.Errorf("read the state of %s: %w", devicePath(number), err)
+	}
+	ro, err := unix.IoctlGetInt(fd, unix.BLKROGET)
+	if err != nil {
+		return loop{}, fmt.Errorf("read the state of %s: %w", devicePath(number), err)
+	}
+	return loop{number: number, device: st.Rdev, file: inode{info.Device, info.Inode}, flags: info.Flags, readOnly: ro != 0}, nil
+}
+
+// openLoop opens a loop device's node, and makes it where no devtmpfs does.
+func openLoop(number, mode int) (int, error) {
+	fd, err := unix.Open(devicePath(number), mode|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if !errors.Is(err, unix.ENOENT) {
+		return fd, err
+	}
+	text, sysErr := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/dev", number))
+	if sysErr != nil {
+		return -1, err
+	}
+	var major, minor uint32
+	if _, scanErr := fmt.Sscanf(string(text), "%d:%d", &major, &minor); scanErr != nil {
+		return -1, err
+	}
+	err = unix.Mknod(devicePath(number), unix.S_IFBLK|0o600, int(unix.Mkdev(major, minor)))
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, err
+	}
+	return unix.Open(devicePath(number), mode|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+}
+
+// attachTries bounds the race for a free number with other programs.
+const attachTries = 64
+
+// setUp makes a loop device of an open image.
+func (l *loops) setUp(image *os.File, readOnly bool) (loop, error) {
+	control, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return loop{}, fmt.Errorf("open /dev/loop-control: %w", err)
+	}
+	defer unix.Close(control)
+	l.setup.Lock() // of this process's own calls one at a time: each would be given the same number
+	defer l.setup.Unlock()
+	for range attachTries {
+		number, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
+		if err != nil {
+			return loop{}, fmt.Errorf("find a free loop device: %w", err)
+		}
+		made, err := configure(number, image, readOnly)
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENXIO) {
+			return made, err
+		}
+	}
+	return loop{}, errors.New("find a free loop device: others took each one first")
+}
+
+// configure sets one device up in one call. Direct I/O is asked for, and left
+// where the filesystem under the pool does not do it. Logical blocks are always
+// 512 bytes: a raw volume must look the same wherever it is attached.
+func configure(number int, image *os.File, readOnly bool) (loop, error) {
+	mode := unix.O_RDWR
+	flags := uint32(flagDirectIO)
+	if readOnly {
+		mode, flags = unix.O_RDONLY, flags|flagReadOnly
+	}
+	fd, err := openLoop(number, mode)
+	if err != nil {
+		return loop{}, fmt.Errorf("open %s: %w", devicePath(number), err)
+	}
+	defer unix.Close(fd)
+	config := unix.LoopConfig{Fd: uint32(image.Fd()), Size: 512, Info: unix.LoopInfo64{Flags: flags}}
+	copy(config.Info.File_name[:63], image.Name())
+	err = unix.IoctlLoopConfigure(fd, &config)
+	if errors.Is(err, unix.EINVAL) {
+		config.Info.Flags &^= flagDirectIO
+		err = unix.IoctlLoopConfigure(fd, &config)
+	}
+	if err != nil {
+		return loop{}, fmt.Errorf("set up %s: %w", devicePath(number), err)
+	}
+	return statusOf(fd, number)
+}
+
+// keep takes the autoclear flag off a device that is adopted: it would vanish
+// with its last user. It also sets whether writes are refused.
+func keep(l loop, readOnly bool) (loop, error) {
+	if l.flags&flagAutoclear == 0 && l.readOnly == readOnly {
+		return l, nil
+	}
+	fd, err := openLoop(l.number, unix.O_RDONLY)
+	if err != nil {
+		return l, fmt.Errorf("open %s: %w", l.path(), err)
+	}
+	defer unix.Close(fd)
+	if l.flags&flagAutoclear != 0 {
+		info, err := unix.IoctlLoopGetStatus64(fd)
+		if err != nil {
+			return l, fmt.Errorf("adopt %s: %w", l.path(), err)
+		}
+		info.Flags &^= flagAutoclear
+		if err := unix.IoctlLoopSetStatus64(fd, info); err != nil {
+			return l, fmt.Errorf("adopt %s: %w", l.path(), err)
+		}
+	}
+	if l.readOnly != readOnly {
+		if err := unix.IoctlSetPointerInt(fd, unix.BLKROSET, btoi(readOnly)); err != nil {
+			return l, fmt.Errorf("make %s read-only %v: %w", l.path(), readOnly, err)
+		}
+	}
+	return statusOf(fd, l.number)
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// errInUse says that a loop device is open elsewhere.
+var errInUse = errors.New("the loop device is in use")
+
+// tearDown clears a device that is still the loop it was, and looks that it is
+// gone: the kernel only marks a device that somebody else has open.
+func tearDown(l loop) error {
+	fd, err := openLoop(l.number, unix.O_RDONLY|unix.O_EXCL)
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return errInUse // mounted, here or in another mount namespace
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENXIO):
+		return nil
+	case err != nil:
+		return fmt.Errorf("open %s: %w", l.path(), err)
+	}
+	now, err := statusOf(fd, l.number)
+	if err == nil && now.file == l.file {
+		err = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0)
+	}
+	unix.Close(fd)
+	switch {
+	case errors.Is(err, errFree), errors.Is(err, unix.ENXIO):
+		return nil
+	case errors.Is(err, unix.EBUSY):
+		return errInUse
+	case err != nil:
+		return fmt.Errorf("take down %s: %w", l.path(), err)
+	}
+	return gone(l)
+}
+
+// gone tells whether the device is free now. The clear takes effect with our
+// own close; it does not while somebody has the device open.
+func gone(l loop) error {
+	now, err := status(l.number)
+	switch {
+	case errors.Is(err, errFree):
+		return nil
+	case err != nil:
+		return err
+	case now.file != l.file: // another process was given the number
+		return nil
+	}
+	return errInUse
+}
+
+// backing is what sysfs calls the backing file of a device; false when it is not set up.
+func backing(number int) (path string, ok bool) {
+	text, err := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", number))
+	return strings.TrimSuffix(string(text), "\n"), err == nil
+}

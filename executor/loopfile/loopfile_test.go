@@ -1,0 +1,298 @@
+package loopfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// needLoops skips where there are no loop devices to be had.
+func needLoops(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("loop devices need root")
+	}
+	f, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no loop devices on this machine: %v", err)
+	}
+	f.Close()
+}
+
+// newPool is a pool whose loop devices are gone when the test ends.
+func newPool(t testing.TB) (*Pool, string) {
+	t.Helper()
+	needLoops(t)
+	dir := filepath.Join(t.TempDir(), "pool")
+	_, err := Init(dir)
+	require.NoError(t, err)
+	p, err := Open(Config{Dir: dir})
+	require.NoError(t, err)
+	t.Cleanup(func() { detachBelow(t, p.Dir()) })
+	return p, dir
+}
+
+func detachBelow(t testing.TB, dir string) {
+	all, err := list()
+	require.NoError(t, err)
+	for _, b := range all {
+		if strings.HasPrefix(b.file, dir) {
+			if l, err := status(b.number); err == nil {
+				require.NoError(t, tearDown(l))
+			}
+		}
+	}
+}
+
+func TestTheSuite(t *testing.T) {
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+		p, dir := newPool(t)
+		away := dir + ".away"
+		return backendtest.Harness{
+			Backend: p,
+			Reopen: func() executor.Backend {
+				again, err := Open(Config{Dir: dir, Known: p.ID()})
+				require.NoError(t, err)
+				return again
+			},
+			Interrupt: func(t *testing.T, id fsm.VolumeID) {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, image(tmpDir, id)), []byte("half"), 0o600))
+			},
+			SetAbsent: func(t *testing.T, absent bool) {
+				if absent { // as an unmount does: an empty folder is left
+					require.NoError(t, os.Rename(dir, away))
+					require.NoError(t, os.Mkdir(dir, 0o700))
+					return
+				}
+				require.NoError(t, os.Remove(dir))
+				require.NoError(t, os.Rename(away, dir))
+			},
+			Untouched: func(t *testing.T) {
+				entries, err := os.ReadDir(dir)
+				require.NoError(t, err)
+				require.Empty(t, entries)
+			},
+		}
+	})
+}
+
+func TestS12_AFolderBecomesAPoolOnlyWhenItIsNewAndEmpty(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pool")
+	id, err := Init(dir)
+	require.NoError(t, err)
+	again, err := Init(dir)
+	require.NoError(t, err)
+	require.Equal(t, id, again, "asked twice")
+
+	full := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(full, "precious"), nil, 0o600))
+	_, err = Init(full)
+	require.ErrorContains(t, err, "it holds precious")
+
+	_, err = Open(Config{Dir: t.TempDir()})
+	require.ErrorContains(t, err, "has no id")
+}
+
+func TestS12_AnotherPoolAtThePathIsAbsent(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "pool")
+	id, err := Init(dir)
+	require.NoError(t, err)
+	p, err := Open(Config{Dir: dir, Known: "hp-" + fsm.PoolID(string(backendtest.NewID()[3:]))})
+	require.NoError(t, err)
+	require.Contains(t, p.Facts(t.Context()).Detail, string(id))
+	require.Error(t, p.Create(t.Context(), backendtest.NewID(), 1<<20))
+
+	p, err = Open(Config{Dir: dir, Known: id})
+	require.NoError(t, err)
+	require.False(t, p.Facts(t.Context()).Absent)
+	require.NoError(t, os.Rename(dir, dir+".away"))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(dir+".away")))
+	require.Contains(t, p.Facts(t.Context()).Detail, "another one than at the start", "a copy with the same id")
+}
+
+func TestDirectIOIsUsedWhereTheFilesystemAllowsIt(t *testing.T) {
+	p, dir := newPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), id, 1<<20))
+	f, err := os.OpenFile(filepath.Join(dir, image(volumesDir, id)), os.O_RDWR|unix.O_DIRECT, 0)
+	direct := err == nil
+	if direct {
+		f.Close()
+	}
+	_, err = p.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	found, err := p.loops.of(id, nil, p.dir)
+	require.NoError(t, err)
+	require.Equal(t, direct, found[0].flags&flagDirectIO != 0)
+	require.Zero(t, found[0].flags&flagAutoclear)
+}
+
+func TestWhatIsWrittenToTheDeviceIsInTheImage(t *testing.T) {
+	p, dir := newPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), id, 1<<20))
+	d, err := p.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	dev, err := os.OpenFile(d.Path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	_, err = dev.WriteAt([]byte("holdfast"), 4096)
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(dev.Sync(), dev.Close()))
+	require.NoError(t, p.Detach(t.Context(), id))
+	file, err := os.Open(filepath.Join(dir, image(volumesDir, id)))
+	require.NoError(t, err)
+	defer file.Close()
+	got := make([]byte, 8)
+	_, err = file.ReadAt(got, 4096)
+	require.NoError(t, err)
+	require.Equal(t, "holdfast", string(got))
+}
+
+func TestADeviceThatIsOpenIsBusyAndGoesWithItsLastUser(t *testing.T) {
+	p, _ := newPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), id, 1<<20))
+	d, err := p.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	for _, exclusive := range []int{0, unix.O_EXCL} {
+		user, err := os.OpenFile(d.Path, os.O_RDONLY|exclusive, 0)
+		require.NoError(t, err)
+		var rej *fsm.Rejection
+		require.ErrorAs(t, p.Detach(t.Context(), id), &rej)
+		require.Equal(t, fsm.Busy, rej.Reason)
+		again, err := p.Attach(t.Context(), id, false)
+		require.NoError(t, err)
+		require.Equal(t, d.Path, again.Path, "staged again while somebody has it open")
+		require.NoError(t, user.Close())
+		now, err := p.Observe(t.Context(), id)
+		require.NoError(t, err)
+		require.True(t, now.Attached(), "it does not vanish with its last user after it was adopted")
+	}
+	require.NoError(t, p.Detach(t.Context(), id))
+}
+
+func TestOfTwoDevicesOnOneImageOneIsKept(t *testing.T) {
+	p, dir := newPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), id, 1<<20))
+	f, err := os.OpenFile(filepath.Join(p.dir, image(volumesDir, id)), os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	var made []loop
+	for range 3 {
+		l, err := p.loops.setUp(f, false)
+		require.NoError(t, err)
+		made = append(made, l)
+	}
+	used, err := os.OpenFile(made[1].path(), os.O_RDONLY|unix.O_EXCL, 0)
+	require.NoError(t, err)
+	again, err := Open(Config{Dir: dir})
+	require.NoError(t, err)
+	d, err := again.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	require.Equal(t, made[1].path(), d.Path, "the one in use")
+	found, err := again.loops.scan(id, nil, again.dir)
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	require.NoError(t, used.Close())
+	require.NoError(t, again.Detach(t.Context(), id))
+}
+
+func TestADeviceOfAnImageThatIsGoneIsFound(t *testing.T) {
+	p, dir := newPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), id, 1<<20))
+	_, err := p.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(filepath.Join(dir, image(volumesDir, id))))
+	again, err := Open(Config{Dir: dir})
+	require.NoError(t, err)
+	d, err := again.Observe(t.Context(), id)
+	require.NoError(t, err)
+	require.False(t, d.Exists)
+	require.True(t, d.Attached())
+	items, err := again.Inventory(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []executor.InventoryItem{{Kind: "loop", ID: id, Path: d.Path}}, items)
+	require.NoError(t, again.Detach(t.Context(), id))
+}
+
+func TestManyAtOnceGetDevicesOfTheirOwn(t *testing.T) {
+	p, _ := newPool(t)
+	const n = 24
+	paths := make([]string, n)
+	ids := make([]fsm.VolumeID, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		ids[i] = backendtest.NewID()
+		wg.Go(func() {
+			if err := p.Create(t.Context(), ids[i], 1<<20); err != nil {
+				t.Error(err)
+			}
+			d, err := p.Attach(t.Context(), ids[i], false)
+			if err != nil {
+				t.Error(err)
+			}
+			paths[i] = d.Path
+		})
+	}
+	wg.Wait()
+	distinct := map[string]bool{}
+	for i := range n {
+		distinct[paths[i]] = true
+		wg.Go(func() {
+			if err := errors.Join(p.Detach(t.Context(), ids[i]), p.Remove(t.Context(), ids[i])); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, distinct, n)
+	items, err := p.Inventory(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, items)
+}
+
+func TestASymbolicLinkIsNoImage(t *testing.T) {
+	p, dir := newPool(t)
+	id := backendtest.NewID()
+	outside := filepath.Join(t.TempDir(), "outside")
+	require.NoError(t, os.WriteFile(outside, make([]byte, 4096), 0o600))
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, image(volumesDir, id))))
+	_, err := p.Observe(t.Context(), id)
+	require.ErrorContains(t, err, "not a regular file")
+	_, err = p.Attach(t.Context(), id, false)
+	require.ErrorContains(t, err, "not a regular file")
+	require.ErrorContains(t, p.Remove(t.Context(), id), "not a regular file")
+	require.FileExists(t, outside)
+}
+
+func BenchmarkAttachDetach(b *testing.B) {
+	p, _ := newPool(b)
+	id := backendtest.NewID()
+	require.NoError(b, p.Create(b.Context(), id, 1<<30))
+	for b.Loop() {
+		_, err := p.Attach(b.Context(), id, false)
+		require.NoError(b, err)
+		require.NoError(b, p.Detach(b.Context(), id))
+	}
+}
+
+func BenchmarkCreateRemove(b *testing.B) {
+	p, _ := newPool(b)
+	for b.Loop() {
+		id := backendtest.NewID()
+		require.NoError(b, p.Create(b.Context(), id, 1<<30))
+		require.NoError(b, p.Remove(b.Context(), id))
+	}
+}

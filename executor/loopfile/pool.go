@@ -1,0 +1,172 @@
+package loopfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+var _ executor.Backend = (*Pool)(nil)
+
+// Kind is the backend's name in the log.
+const Kind = "loopfile"
+
+var volumePattern = regexp.MustCompile(`^hf-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+
+// Config says which folder is the pool.
+type Config struct {
+	// Dir is the pool's folder.
+	Dir string
+	// Known is the id that the host remembers of this folder, empty when it never
+	// saw it. Then the folder must have an id by now: see Init.
+	Known fsm.PoolID
+}
+
+// Pool is one folder of images. It keeps no file open between calls, so it
+// never keeps its filesystem from being unmounted.
+type Pool struct {
+	dir   string // as the kernel names it
+	id    fsm.PoolID
+	loops loops
+
+	mu   sync.Mutex
+	seen *inode // of the pool's folder when it was first opened
+}
+
+// inode identifies a file on this host.
+type inode struct{ dev, ino uint64 }
+
+// Open returns the pool. A pool that the host remembers may be absent now; all
+// it does then is say so.
+func Open(cfg Config) (*Pool, error) {
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("pool folder %s: %w", cfg.Dir, err)
+	}
+	if real, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = real
+	}
+	p := &Pool{dir: dir, id: cfg.Known}
+	if p.id != "" {
+		return p, nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open pool folder %s: %w", dir, err)
+	}
+	defer root.Close()
+	if p.id, err = readID(root); err != nil {
+		return nil, fmt.Errorf("pool %s has no id: is it mounted, and was it ever made a pool? %w", dir, err)
+	}
+	return p, nil
+}
+
+// ID is the pool's identity, also while it is absent.
+func (p *Pool) ID() fsm.PoolID { return p.id }
+
+// Kind is "loopfile".
+func (p *Pool) Kind() string { return Kind }
+
+// Dir is the pool's folder as the kernel names it.
+func (p *Pool) Dir() string { return p.dir }
+
+// absentError says why a pool cannot be used now (S12). It may come back.
+type absentError struct{ detail string }
+
+func (e *absentError) Error() string { return e.detail }
+
+// open gives the pool's folder, or an *absentError: another folder, one without
+// the id, or one whose parts are missing holds nothing that may be believed (S12).
+func (p *Pool) open() (*os.Root, error) {
+	root, err := os.OpenRoot(p.dir)
+	if err != nil {
+		return nil, &absentError{fmt.Sprintf("pool %s is absent: %v", p.dir, err)}
+	}
+	if err := p.verify(root); err != nil {
+		root.Close()
+		return nil, err
+	}
+	return root, nil
+}
+
+func (p *Pool) verify(root *os.Root) error {
+	id, err := readID(root)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &absentError{fmt.Sprintf("pool %s is absent: the folder has no %s: is it mounted?", p.dir, idFile)}
+	case err != nil:
+		return &absentError{fmt.Sprintf("pool %s is absent: %v", p.dir, err)}
+	case id != p.id:
+		return &absentError{fmt.Sprintf("pool %s is absent: the folder is pool %s, not %s", p.dir, id, p.id)}
+	}
+	for _, dir := range []string{".", volumesDir, tmpDir} {
+		info, err := root.Lstat(dir)
+		if err != nil || !info.IsDir() {
+			return &absentError{fmt.Sprintf("pool %s is absent: its folder %s is missing", p.dir, dir)}
+		}
+		if dir == "." && !p.same(info) {
+			return &absentError{fmt.Sprintf("pool %s is absent: the folder is another one than at the start; restart the node if that is meant", p.dir)}
+		}
+	}
+	return nil
+}
+
+// same remembers the folder that was seen first: a copy of a pool that shows up
+// under a mount that went away carries the same id.
+func (p *Pool) same(info fs.FileInfo) bool {
+	now := inodeOf(info)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.seen == nil {
+		p.seen = &now
+	}
+	return *p.seen == now
+}
+
+func inodeOf(info fs.FileInfo) inode {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return inode{}
+	}
+	return inode{dev: st.Dev, ino: st.Ino}
+}
+
+// Facts measures the filesystem under the pool.
+func (p *Pool) Facts(context.Context) executor.PoolFacts {
+	facts := executor.PoolFacts{ID: p.id}
+	root, err := p.open()
+	if err != nil {
+		facts.Absent, facts.Detail = true, err.Error()
+		return facts
+	}
+	defer root.Close()
+	var st unix.Statfs_t
+	if err := unix.Statfs(p.dir, &st); err != nil {
+		facts.Absent, facts.Detail = true, fmt.Sprintf("measure pool %s: %v", p.dir, err)
+		return facts
+	}
+	facts.Free = int64(st.Bavail) * st.Bsize
+	facts.Capacity = int64(st.Blocks) * st.Bsize
+	return facts
+}
+
+// image is a volume's file below the pool's folder; only for ids that are valid.
+func image(folder string, id fsm.VolumeID) string { return folder + "/" + string(id) + ".img" }
+
+func checkID(id fsm.VolumeID) error {
+	if !volumePattern.MatchString(string(id)) {
+		return fsm.Reject(fsm.NotFound, "%q is not a volume's id", string(id))
+	}
+	return nil
+}
