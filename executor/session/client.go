@@ -1,0 +1,216 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+const (
+	shortBackoff = 100 * time.Millisecond
+	longBackoff  = time.Second
+)
+
+// ClientConfig is what a host's end needs. The functions may be called from
+// several goroutines.
+type ClientConfig struct {
+	// Endpoints are the API addresses of the controllers, host:port.
+	Endpoints   []string
+	Credentials *pki.Credentials
+	// Register is what the host says of itself, asked for each session. Its
+	// incarnation is filled in from Seen.
+	Register func() *fsmpb.RegisterNode
+	// Seen is the highest epoch of wishes that the host acted on, kept on disk, with
+	// the id of its incarnation. It must not move while the host is not adopted (S1, S14).
+	Seen func() (fsm.Epoch, []byte)
+	// Handle takes in an update. It is called in order, one call at a time, also
+	// across sessions.
+	Handle func(executor.Update)
+	// Telemetry measures the pools. It may block; a session does not wait for it.
+	Telemetry func() []executor.PoolFacts
+	// TelemetryEvery is how often: 2 s.
+	TelemetryEvery time.Duration
+	// Inventory says what the host holds.
+	Inventory func(context.Context) ([]executor.InventoryItem, error)
+	// GiveUp is how long Propose looks for a controller with a quorum: 3 s.
+	GiveUp time.Duration
+	Logger *slog.Logger
+}
+
+// Client is a host's end: one session with any controller, and proposals to any.
+type Client struct {
+	ClientConfig
+	conns []*grpc.ClientConn
+	pace  pace
+
+	measured atomic.Pointer[sessionpb.Telemetry]
+	fresh    chan struct{} // there is a new measure
+
+	mu       sync.Mutex
+	current  int // the endpoint of the session, or of the last one
+	up       bool
+	index    uint64 // the last that the session's controller said
+	lastFail error
+}
+
+var _ executor.Log = (*Client)(nil)
+
+// NewClient makes a client; it connects in Run.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	if len(cfg.Endpoints) == 0 {
+		return nil, errors.New("a host needs the API address of at least one controller")
+	}
+	cfg.TelemetryEvery = cmp.Or(cfg.TelemetryEvery, 2*time.Second)
+	cfg.GiveUp = cmp.Or(cfg.GiveUp, usual.silence)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	c := &Client{ClientConfig: cfg, pace: usual, fresh: make(chan struct{}, 1), current: rand.IntN(len(cfg.Endpoints))}
+	options := append(DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(cfg.Credentials.Client(pki.Controller))))
+	for _, endpoint := range cfg.Endpoints {
+		conn, err := grpc.NewClient(endpoint, options...)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("prepare the connection to controller %s: %w", endpoint, err), c.Close())
+		}
+		c.conns = append(c.conns, conn)
+	}
+	return c, nil
+}
+
+// Close ends the connections. Run should have returned.
+func (c *Client) Close() error {
+	var errs []error
+	for _, conn := range c.conns {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Connected tells whether a session is up and its first wishes were handled.
+func (c *Client) Connected() bool { return c.Err() == nil }
+
+// Err says why there is no session, nil when there is one.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.up:
+		return nil
+	case c.lastFail != nil:
+		return c.lastFail
+	}
+	return errors.New("no controller was reached yet")
+}
+
+// Run keeps a session with any controller until ctx ends.
+func (c *Client) Run(ctx context.Context) error {
+	go c.measure(ctx)
+	failures := 0
+	for ctx.Err() == nil {
+		endpoint := c.endpoint()
+		began, err := c.attach(ctx, endpoint)
+		if ctx.Err() != nil {
+			break
+		}
+		if began {
+			failures = 0
+		}
+		c.failed(endpoint, err)
+		wait(ctx, backoffAfter(failures, len(c.conns)))
+		failures++
+	}
+	return nil
+}
+
+// backoffAfter is short while there are controllers that were not tried, then
+// grows with each round over them, with jitter.
+func backoffAfter(failures, endpoints int) time.Duration {
+	d := longBackoff
+	if round := failures / endpoints; round < 4 {
+		d = min(d, shortBackoff<<round)
+	}
+	return d/2 + rand.N(d/2)
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (c *Client) endpoint() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.current
+}
+
+// failed goes on to the next controller, and says why once.
+func (c *Client) failed(endpoint int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err = fmt.Errorf("session with controller %s: %w", c.Endpoints[endpoint], err)
+	if c.up || c.lastFail == nil || c.lastFail.Error() != err.Error() {
+		c.Logger.Warn("no session", "error", err)
+	}
+	c.current = (endpoint + 1) % len(c.conns)
+	c.up, c.index, c.lastFail = false, 0, err
+}
+
+// heard notes the index that the session's controller has applied.
+func (c *Client) heard(at fsm.Epoch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.index = at.Index
+}
+
+// handle gives an update to the host; with the first one the session is up.
+func (c *Client) handle(u *executor.Update) {
+	c.Handle(*u)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.up {
+		c.Logger.Info("session is up", "controller", c.Endpoints[c.current], "at", u.At, "adopted", u.Adopted)
+	}
+	c.up, c.lastFail = true, nil
+}
+
+// measure keeps the latest telemetry. It is one goroutine for all sessions, so
+// that a pool that hangs does not pile up more.
+func (c *Client) measure(ctx context.Context) {
+	for ctx.Err() == nil {
+		c.measured.Store(telemetryToProto(c.Telemetry()))
+		select {
+		case c.fresh <- struct{}{}:
+		default:
+		}
+		wait(ctx, c.TelemetryEvery)
+	}
+}
+
+func telemetryToProto(pools []executor.PoolFacts) *sessionpb.Telemetry {
+	t := &sessionpb.Telemetry{}
+	for _, p := range pools {
+		t.Pools = append(t.Pools, &sessionpb.PoolTelemetry{
+			PoolId: string(p.ID), FreeBytes: p.Free, CapacityBytes: p.Capacity, Absent: p.Absent, Detail: p.Detail,
+		})
+	}
+	return t
+}

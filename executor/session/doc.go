@@ -1,0 +1,25 @@
+// Package session is the protocol between hosts and controllers, both ends.
+//
+// A host keeps a session, one gRPC stream, with any one controller. It says who
+// it is and the highest epoch of wishes that it acted on; the controller waits
+// until its member has applied as much (S14), has the host registered in the log,
+// and from then on sends what the log wants of the host: all of it first, then
+// what changed. Wishes only come from applied entries and carry the epoch they
+// hold at. The host sends measures of its pools, answers questions about what it
+// holds, and proposes its own three commands: StageVolume, PublishTarget, Report.
+//
+// Who a host is, is what its certificate says: a message that names another host
+// is refused (S20).
+//
+// Liveness has two halves. Controllers ping at the transport every second. Hosts
+// expect a message every second and leave a controller that is silent for three:
+// gRPC's client does not ping more often than every ten. A controller whose
+// member does not serve for three seconds ends its sessions, so that its hosts
+// look for one that does.
+//
+// The monitor runs where the leader is. Every second it asks all members which
+// sessions they hold and what was measured. Only when no member had a host's
+// session for the node timeout, counted while a majority was first heard, it
+// proposes that the host is unreachable (S25). Facts of pools go into placements;
+// they exclude, they never admit.
+package session

@@ -1,0 +1,100 @@
+package session
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// maxFacts is how many candidate pools a placement carries facts of (S25).
+const maxFacts = 16
+
+// candidate is a pool that was measured, and what the placement will look at.
+type candidate struct {
+	fact       *fsmpb.PoolFact
+	topology   fsm.Topology
+	unreserved int64 // bytes
+}
+
+// candidates joins what was measured with the state's pools, in the order in
+// which placement prefers them: most unreserved bytes first.
+func candidates(state *fsm.State, sessions []*sessionpb.SessionFacts) []candidate {
+	var all []candidate
+	for _, s := range sessions {
+		node, ok := state.Node(fsm.NodeID(s.GetNodeId()))
+		if !ok || string(node.Host) != s.GetHostId() {
+			continue // a host speaks for its own record only (S17, S20)
+		}
+		for _, p := range s.GetTelemetry().GetPools() {
+			if c, ok := candidateOf(state, node, p, s.GetIndex()); ok {
+				all = append(all, c)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b candidate) int {
+		// Of a pool that two sessions measured, the newer fact comes first.
+		return cmp.Or(cmp.Compare(b.unreserved, a.unreserved), cmp.Compare(a.fact.GetPoolId(), b.fact.GetPoolId()),
+			cmp.Compare(b.fact.GetIndex(), a.fact.GetIndex()))
+	})
+	return all
+}
+
+func candidateOf(state *fsm.State, node *fsm.Node, measured *sessionpb.PoolTelemetry, index uint64) (candidate, bool) {
+	i := slices.IndexFunc(node.Pools, func(p fsm.Pool) bool { return string(p.ID) == measured.GetPoolId() })
+	if i < 0 {
+		return candidate{}, false
+	}
+	pool := &node.Pools[i]
+	reserved, _ := state.PoolUse(pool.ID)
+	free := measured.GetFreeBytes()
+	if measured.GetAbsent() {
+		free = -1 // below every reserve: nothing is placed in a pool that is not there (S12)
+	}
+	return candidate{
+		fact:       &fsmpb.PoolFact{PoolId: measured.GetPoolId(), FreeBytes: free, Index: index},
+		topology:   node.Topology(),
+		unreserved: limit(pool) - reserved,
+	}, true
+}
+
+// limit is the capacity times the over-commit ratio, near enough for an order.
+func limit(p *fsm.Pool) int64 {
+	return int64(min(float64(p.Capacity)/100*float64(p.OvercommitPercent), 1<<62))
+}
+
+// attach gives a placement the facts of the candidates it will look at first:
+// those within the required terms, the preferred terms in their order, then the rest.
+func attach(c *fsmpb.CreateVolume, all []candidate) {
+	c.Facts = nil
+	taken := map[string]bool{}
+	take := func(within []*fsmpb.Topology) {
+		for _, x := range all {
+			if len(c.Facts) == maxFacts {
+				return
+			}
+			if id := x.fact.GetPoolId(); !taken[id] && inAny(x.topology, within) && inAny(x.topology, c.GetRequisite()) {
+				taken[id] = true
+				c.Facts = append(c.Facts, x.fact)
+			}
+		}
+	}
+	for _, term := range c.GetPreferred() {
+		take([]*fsmpb.Topology{term})
+	}
+	take(nil)
+}
+
+// inAny tells whether one of the terms holds; no terms are no condition.
+func inAny(topology fsm.Topology, terms []*fsmpb.Topology) bool {
+	return len(terms) == 0 || slices.ContainsFunc(terms, func(term *fsmpb.Topology) bool {
+		for _, l := range term.GetSegments() {
+			if !slices.Contains(topology, fsm.Label{Key: l.GetKey(), Value: l.GetValue()}) {
+				return false
+			}
+		}
+		return true
+	})
+}

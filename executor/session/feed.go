@@ -1,0 +1,154 @@
+package session
+
+import (
+	"bytes"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// batch is how many wishes, or ids, go into one message: some hundred bytes each,
+// far below gRPC's limit of 4 MiB.
+const batch = 2000
+
+// feed tells one host what this member's applied state wants of it.
+type feed struct {
+	member Member
+	node   fsm.NodeID
+	host   fsm.HostID
+	stream sender
+
+	incarnation   uint64
+	incarnationID []byte
+	welcomed      bool
+	adopted       bool
+}
+
+type sender interface {
+	Send(*sessionpb.ToNode) error
+}
+
+// news is what was read of the state in one view.
+type news struct {
+	cluster fsm.Cluster
+	adopted bool
+	full    bool
+	wishes  []fsm.Wish
+	gone    []fsm.VolumeID
+}
+
+// send tells what is wanted now for the volumes touched, or for all. Without
+// either it is a heartbeat, which still says the epoch and the adoption.
+func (f *feed) send(touched []fsm.VolumeID, all bool) error {
+	n, err := f.read(touched, all)
+	if err != nil {
+		return err
+	}
+	if err := f.welcome(n); err != nil {
+		return err
+	}
+	for _, message := range n.messages() {
+		if err := f.stream.Send(&sessionpb.ToNode{Body: &sessionpb.ToNode_Wishes{Wishes: message}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read looks at the applied state once, so that all it finds holds at one index.
+func (f *feed) read(touched []fsm.VolumeID, all bool) (*news, error) {
+	n := &news{full: all}
+	err := f.member.View(func(state *fsm.State) error {
+		n.cluster = state.Cluster()
+		if err := f.own(state, n); err != nil {
+			return err
+		}
+		if n.full || f.isNew(n.cluster) || n.adopted != f.adopted {
+			n.full, n.wishes = true, slices.Collect(state.Wishes(f.node))
+			return nil
+		}
+		f.pick(state, n, touched)
+		return nil
+	})
+	if _, ok := status.FromError(err); err != nil && !ok {
+		return nil, status.Errorf(codes.Unavailable, "read this controller's state: %v", err)
+	}
+	return n, err
+}
+
+// own checks that the record is still this host's: wishes are for a host, not for a name (S17).
+func (f *feed) own(state *fsm.State, n *news) error {
+	record, ok := state.Node(f.node)
+	switch {
+	case !ok:
+		return status.Errorf(codes.Unavailable, "node %s is not in the state any more", f.node)
+	case record.State == fsm.NodeLost:
+		return status.Errorf(codes.FailedPrecondition, "node %s was recorded as lost; its host must begin with an empty data folder", f.node)
+	case record.Host != f.host:
+		return status.Errorf(codes.FailedPrecondition, "the name %s belongs to host %s now (S17)", f.node, record.Host)
+	}
+	n.adopted = record.Incarnation == n.cluster.Incarnation // else the host is in adoption mode (S1)
+	return nil
+}
+
+// isNew tells whether the incarnation is another than the host was welcomed to.
+func (f *feed) isNew(c fsm.Cluster) bool {
+	return !f.welcomed || f.incarnation != c.Incarnation || !bytes.Equal(f.incarnationID, c.IncarnationID)
+}
+
+func (f *feed) pick(state *fsm.State, n *news, touched []fsm.VolumeID) {
+	ids := slices.Compact(slices.Sorted(slices.Values(touched)))
+	for _, id := range ids {
+		if id == "" {
+			continue // the node's own record
+		}
+		if w, ok := state.Wish(f.node, id); ok {
+			n.wishes = append(n.wishes, w)
+		} else {
+			n.gone = append(n.gone, id)
+		}
+	}
+}
+
+// welcome says which cluster speaks, at the start and when the incarnation changed.
+func (f *feed) welcome(n *news) error {
+	f.adopted = n.adopted
+	if !f.isNew(n.cluster) {
+		return nil
+	}
+	f.welcomed, f.incarnation, f.incarnationID = true, n.cluster.Incarnation, bytes.Clone(n.cluster.IncarnationID)
+	return f.stream.Send(&sessionpb.ToNode{Body: &sessionpb.ToNode_Welcome{Welcome: &sessionpb.Welcome{
+		ClusterId: n.cluster.ID, Incarnation: f.incarnation, IncarnationId: f.incarnationID, Adopted: n.adopted,
+	}}})
+}
+
+// messages cuts the news into messages that are small enough; all but the last say more.
+func (n *news) messages() []*sessionpb.Wishes {
+	var all []*sessionpb.Wishes
+	next := func() *sessionpb.Wishes {
+		m := &sessionpb.Wishes{At: epochToProto(epochOf(n.cluster)), Full: n.full, Adopted: n.adopted, More: true}
+		all = append(all, m)
+		return m
+	}
+	for part := range slices.Chunk(n.wishes, batch) {
+		m := next()
+		for _, w := range part {
+			m.Wishes = append(m.Wishes, wishToProto(w))
+		}
+	}
+	for part := range slices.Chunk(n.gone, batch) {
+		m := next()
+		for _, id := range part {
+			m.Gone = append(m.Gone, string(id))
+		}
+	}
+	if len(all) == 0 {
+		next()
+	}
+	all[len(all)-1].More = false
+	return all
+}

@@ -1,0 +1,238 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// MaxSkew is how far a leader's clock may be from the members' median (S27).
+const MaxSkew = 5 * time.Second
+
+// MonitorConfig is what a monitor needs. Zero durations mean the documented defaults.
+type MonitorConfig struct {
+	Server *Server // of this controller
+	Name   string  // this controller's
+	// NodeTimeout is how long no member may have a host's session before the host
+	// is recorded as unreachable: 10 s.
+	NodeTimeout time.Duration
+	// Interval is between two exchanges: 1 s.
+	Interval time.Duration
+	// Skewed is called on a leader whose clock is over MaxSkew from the members'
+	// median (S27), at every exchange while it is. Nil: only logged.
+	Skewed func(ctx context.Context, ahead time.Duration)
+	Logger *slog.Logger
+}
+
+// Monitor is the leader's view of all sessions (S25). It runs on every member and
+// works on the one that leads.
+type Monitor struct {
+	MonitorConfig
+	member Member
+	tally  tally
+	table  atomic.Pointer[[]candidate]
+	now    func() time.Time
+}
+
+// NewMonitor makes a monitor beside a member.
+func NewMonitor(cfg MonitorConfig) *Monitor {
+	cfg.NodeTimeout = cmp.Or(cfg.NodeTimeout, 10*time.Second)
+	cfg.Interval = cmp.Or(cfg.Interval, time.Second)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return &Monitor{
+		MonitorConfig: cfg, member: cfg.Server.member, now: time.Now,
+		tally: tally{timeout: cfg.NodeTimeout, interval: cfg.Interval},
+	}
+}
+
+// Run works until ctx ends.
+func (m *Monitor) Run(ctx context.Context) error {
+	tick := time.NewTicker(m.Interval)
+	defer tick.Stop()
+	for {
+		m.round(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// round is one exchange, on the leader.
+func (m *Monitor) round(ctx context.Context) {
+	term, leading := m.member.Leading()
+	if !leading {
+		m.table.Store(nil)
+		return
+	}
+	r, err := m.ask(ctx)
+	if err != nil {
+		m.Logger.Warn("cannot ask the members for their sessions", "error", err)
+		return
+	}
+	edges, err := m.take(r, term)
+	if err != nil {
+		m.Logger.Warn("cannot read the nodes", "error", err)
+		return
+	}
+	m.propose(ctx, edges)
+	m.checkClock(ctx, r)
+}
+
+// replies is what the members answered in one round.
+type replies struct {
+	voters, answered int
+	sessions         []*sessionpb.SessionFacts
+	offsets          []time.Duration // the other members' clocks, less the own
+}
+
+// ask asks all members at once, this one too.
+func (m *Monitor) ask(ctx context.Context) (*replies, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.Interval)
+	defer cancel()
+	members, err := m.member.Peers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &replies{voters: 1, answered: 1, sessions: m.Server.facts()}
+	var mu sync.Mutex
+	var group sync.WaitGroup
+	for _, peer := range members {
+		if peer.Voter {
+			r.voters++
+		}
+		if peer.Conn != nil {
+			group.Go(func() { m.askOne(ctx, peer, r, &mu) })
+		}
+	}
+	group.Wait()
+	return r, nil
+}
+
+func (m *Monitor) askOne(ctx context.Context, peer Peer, r *replies, mu *sync.Mutex) {
+	asked := m.now()
+	answer, err := sessionpb.NewPeersClient(peer.Conn).Facts(ctx, &sessionpb.FactsRequest{})
+	if err != nil {
+		m.Logger.Debug("a member does not say its sessions", "member", peer.ID, "error", err)
+		return
+	}
+	middle := asked.Add(m.now().Sub(asked) / 2)
+	mu.Lock()
+	defer mu.Unlock()
+	if peer.Voter {
+		r.answered++
+	}
+	r.sessions = append(r.sessions, answer.GetSessions()...)
+	r.offsets = append(r.offsets, time.Unix(0, answer.GetClockUnixNano()).Sub(middle))
+}
+
+// take makes the replies the fact table, and says which edges they show.
+func (m *Monitor) take(r *replies, term uint64) ([]edge, error) {
+	x := exchange{at: m.now(), term: term, voters: r.voters, answered: r.answered, sessions: map[fsm.NodeID][]fsm.HostID{}}
+	for _, s := range r.sessions {
+		node := fsm.NodeID(s.GetNodeId())
+		x.sessions[node] = append(x.sessions[node], fsm.HostID(s.GetHostId()))
+	}
+	var nodes []fsm.Node
+	var table []candidate
+	err := m.member.View(func(state *fsm.State) error {
+		for n := range state.Nodes() {
+			nodes = append(nodes, *n)
+		}
+		table = candidates(state, r.sessions)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	m.table.Store(&table)
+	return m.tally.decide(x, nodes), nil
+}
+
+// propose records the edges. What fails is proposed again after the next exchange.
+func (m *Monitor) propose(ctx context.Context, edges []edge) {
+	ctx, cancel := context.WithTimeout(ctx, 2*m.Interval)
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(16)
+	for _, e := range edges {
+		group.Go(func() error {
+			m.proposeOne(ctx, e)
+			return nil
+		})
+	}
+	_ = group.Wait() // each says itself what failed
+}
+
+func (m *Monitor) proposeOne(ctx context.Context, e edge) {
+	_, err := m.member.Propose(ctx, &fsmpb.Command{
+		Actor: "controller/" + m.Name, SchemaVersion: fsm.SchemaVersion,
+		Body: &fsmpb.Command_SetNodeReachable{SetNodeReachable: &fsmpb.SetNodeReachable{
+			NodeId: string(e.node), HostId: string(e.host), Reachable: e.reachable,
+		}},
+	})
+	log := m.Logger.With("node", e.node, "host", e.host, "reachable", e.reachable)
+	var rejection *fsm.Rejection
+	switch {
+	case err == nil:
+		log.Info("recorded whether a node can be reached")
+	case errors.As(err, &rejection):
+		log.Info("the log has another view of a node", "error", err)
+	default:
+		log.Warn("cannot record whether a node can be reached", "error", err)
+	}
+}
+
+// checkClock compares this leader's clock with the members' (S27).
+func (m *Monitor) checkClock(ctx context.Context, r *replies) {
+	ahead := skew(r.offsets)
+	if ahead.Abs() <= MaxSkew {
+		return
+	}
+	m.Logger.Warn("this leader's clock is far from the members' median", "ahead", ahead)
+	if m.Skewed != nil {
+		m.Skewed(ctx, ahead)
+	}
+}
+
+// Attach gives a placement what was measured of at most 16 candidate pools (S25),
+// and takes away what came with it. It never blocks; without a leader's exchange
+// in this process there are no facts, and the state alone decides.
+func (m *Monitor) Attach(cmd *fsmpb.Command) {
+	create := cmd.GetCreateVolume()
+	if create == nil {
+		return
+	}
+	var all []candidate
+	if table := m.table.Load(); table != nil {
+		all = *table
+	}
+	attach(create, all)
+}
+
+// Facts is what was measured of all pools, on the leader; else nothing.
+func (m *Monitor) Facts() []*fsmpb.PoolFact {
+	table := m.table.Load()
+	if table == nil {
+		return nil
+	}
+	facts := make([]*fsmpb.PoolFact, 0, len(*table))
+	for _, c := range slices.Clone(*table) {
+		facts = append(facts, c.fact)
+	}
+	return facts
+}

@@ -1,0 +1,71 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// peers answers other controllers, on the Raft listener.
+type peers struct {
+	sessionpb.UnimplementedPeersServer
+	server *Server
+	now    func() time.Time
+}
+
+// RegisterPeers serves what controllers ask each other about sessions. The
+// listener must be the one for controllers only; the role is checked again here.
+func (s *Server) RegisterPeers(r grpc.ServiceRegistrar) {
+	sessionpb.RegisterPeersServer(r, &peers{server: s, now: time.Now})
+}
+
+// Facts is which sessions this member holds, what was measured, and its clock (S25, S27).
+func (p *peers) Facts(ctx context.Context, _ *sessionpb.FactsRequest) (*sessionpb.FactsResponse, error) {
+	if err := onlyControllers(ctx); err != nil {
+		return nil, err
+	}
+	return &sessionpb.FactsResponse{Sessions: p.server.facts(), ClockUnixNano: p.now().UnixNano()}, nil
+}
+
+// Inventory asks a host whose session this member holds.
+func (p *peers) Inventory(req *sessionpb.InventoryRequest, stream grpc.ServerStreamingServer[sessionpb.InventoryResponse]) error {
+	if err := onlyControllers(stream.Context()); err != nil {
+		return err
+	}
+	h := p.server.of(fsm.NodeID(req.GetNodeId()))
+	if h == nil {
+		return stream.Send(&sessionpb.InventoryResponse{})
+	}
+	items, err := h.inventory(stream.Context())
+	if err != nil {
+		return err
+	}
+	if err := stream.Send(&sessionpb.InventoryResponse{Held: true}); err != nil {
+		return err
+	}
+	for part := range slices.Chunk(items, batch) {
+		if err := stream.Send(&sessionpb.InventoryResponse{Held: true, Items: part}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func onlyControllers(ctx context.Context) error {
+	peer, err := pki.Peer(ctx)
+	if err != nil {
+		return err
+	}
+	if peer.Role != pki.Controller {
+		return status.Errorf(codes.PermissionDenied, "this is between controllers, and %s is none", peer.Actor())
+	}
+	return nil
+}

@@ -1,0 +1,83 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// requestIDLen is the length of a request id in bytes (S4).
+const requestIDLen = 16
+
+// Propose has one of the host's own commands applied. A rejection is an answer:
+// it travels in the outcome.
+func (s *Server) Propose(ctx context.Context, req *sessionpb.ProposeRequest) (*sessionpb.ProposeResponse, error) {
+	node, err := hostOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := proposable(node, req.GetCommand()); err != nil {
+		return nil, err
+	}
+	outcome, err := s.propose(ctx, node, req.GetCommand())
+	if err != nil {
+		return nil, err
+	}
+	return &sessionpb.ProposeResponse{Outcome: outcome}, nil
+}
+
+// proposable refuses all but the three commands of a host about itself (S20), and
+// what would stop the members that apply it.
+func proposable(node fsm.NodeID, cmd *fsmpb.Command) error {
+	about, ok := about(cmd)
+	switch {
+	case !ok:
+		return status.Errorf(codes.PermissionDenied, "node %s may propose StageVolume, PublishTarget and Report only", node)
+	case about != string(node):
+		return status.Errorf(codes.PermissionDenied, "node %s may not speak for node %q (S20)", node, about)
+	case len(cmd.GetRequestId()) != 0 && len(cmd.GetRequestId()) != requestIDLen:
+		return status.Errorf(codes.InvalidArgument, "a request id has %d bytes, not %d", requestIDLen, len(cmd.GetRequestId()))
+	case cmd.GetSchemaVersion() > fsm.SchemaVersion:
+		return status.Errorf(codes.FailedPrecondition, "the command's schema version %d is above this controller's %d; update the controllers first", cmd.GetSchemaVersion(), fsm.SchemaVersion)
+	}
+	return nil
+}
+
+// about is the host that a command speaks for, false when hosts may not propose it.
+func about(cmd *fsmpb.Command) (string, bool) {
+	switch body := cmd.GetBody().(type) {
+	case *fsmpb.Command_StageVolume:
+		return body.StageVolume.GetNodeId(), true
+	case *fsmpb.Command_PublishTarget:
+		return body.PublishTarget.GetNodeId(), true
+	case *fsmpb.Command_Report:
+		return body.Report.GetNodeId(), true
+	}
+	return "", false
+}
+
+// propose speaks for the host that was verified. The error is a status.
+func (s *Server) propose(ctx context.Context, node fsm.NodeID, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	cmd.Actor = "node/" + string(node)
+	cmd.ProposedAt = 0 // the leader's to say
+	outcome, err := s.member.Propose(ctx, cmd)
+	var rejection *fsm.Rejection
+	switch {
+	case err == nil:
+		return outcome, nil
+	case errors.As(err, &rejection):
+		if outcome.GetRejection() == nil {
+			outcome = &fsmpb.Outcome{Rejection: &fsmpb.Rejection{Reason: uint32(rejection.Reason), Message: rejection.Message}}
+		}
+		return outcome, nil
+	case errors.Is(ctx.Err(), context.Canceled):
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return nil, status.Errorf(codes.Unavailable, "propose for node %s: %v", node, err)
+}

@@ -1,0 +1,106 @@
+package session
+
+import (
+	"reflect"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// wire takes a wish over the wire and back.
+func wire(t *testing.T, w fsm.Wish) fsm.Wish {
+	t.Helper()
+	raw, err := proto.Marshal(wishToProto(w))
+	require.NoError(t, err)
+	var p sessionpb.Wish
+	require.NoError(t, proto.Unmarshal(raw, &p))
+	return wishFromProto(&p)
+}
+
+func TestEveryFieldOfAWishCrossesTheWire(t *testing.T) {
+	var full fsm.Wish
+	var n int64
+	fill(reflect.ValueOf(&full).Elem(), &n)
+	require.NotNil(t, full.Publication.Staging)
+	require.NotEqual(t, full.Publication.Capability, full.Publication.Targets[1].Capability)
+	for range 2 {
+		require.Equal(t, full, wire(t, full))
+	}
+	for name, w := range map[string]fsm.Wish{
+		"nothing is wanted":               {},
+		"a publication without a staging": {Publication: &fsm.Publication{}},
+		"a staging without targets":       {Publication: &fsm.Publication{Staging: &fsm.Staging{}}},
+		"a teardown of the zero epoch":    {Teardown: &fsm.Teardown{}},
+		"a fingerprint that is no text":   {Publication: &fsm.Publication{Capability: fsm.Capability{Flags: "\xff\x00"}, Targets: []fsm.Target{{Fingerprint: "\xfe"}}}},
+	} {
+		t.Run(name, func(t *testing.T) { require.Equal(t, w, wire(t, w)) })
+	}
+}
+
+// fill gives every field a value of its own, so that none can be lost or mixed up unseen.
+func fill(v reflect.Value, n *int64) {
+	*n++
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), n)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), n)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		fill(v.Index(0), n)
+		fill(v.Index(1), n)
+	case reflect.String:
+		v.SetString(string(rune('A' + *n)))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		v.SetUint(uint64(*n))
+	case reflect.Int32, reflect.Int64:
+		v.SetInt(*n)
+	default:
+		panic("a wish has a field of a kind that this test does not know: " + v.Kind().String())
+	}
+}
+
+func FuzzWishCrossesTheWire(f *testing.F) {
+	f.Add("hf-1", "p", "ext4", int64(1), uint64(2), uint64(3), uint32(1), true, []byte{1})
+	f.Fuzz(func(t *testing.T, volume, pool, text string, size int64, incarnation, index uint64, small uint32, flag bool, print []byte) {
+		if !utf8.ValidString(volume + pool + text) {
+			t.Skip("ids and paths came in as protobuf text, so they are valid UTF-8")
+		}
+		capability := fsm.Capability{Block: flag, FSType: text, Flags: string(print)}
+		w := fsm.Wish{
+			Volume: fsm.VolumeID(volume), Pool: fsm.PoolID(pool), Size: size, Verb: fsm.Verb(uint8(small)),
+			Format:   fsm.Format{FSType: text, FSUUID: pool, Epoch: fsm.Epoch{Incarnation: incarnation, Index: index}},
+			Sequence: index, Operation: fsm.OperationID(incarnation), Attempt: small, Replica: fsm.ReplicaState(uint8(small >> 8)),
+		}
+		if flag {
+			w.Teardown = &fsm.Teardown{Node: fsm.NodeID(text), Host: fsm.HostID(volume), Epoch: fsm.Epoch{Index: index}}
+			w.Publication = &fsm.Publication{
+				Node: fsm.NodeID(pool), Capability: capability, Staging: &fsm.Staging{Path: text, Boot: pool, Capability: capability},
+				Targets: []fsm.Target{{Path: text, Fingerprint: string(print), Done: flag}},
+			}
+		}
+		require.Equal(t, w, wire(t, w))
+	})
+}
+
+func FuzzWishFromAnyBytes(f *testing.F) {
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var p sessionpb.Wish
+		if proto.Unmarshal(raw, &p) != nil {
+			return
+		}
+		once := wishFromProto(&p) // what one end understood, the other understands alike
+		require.Equal(t, once, wishFromProto(wishToProto(once)))
+	})
+}
