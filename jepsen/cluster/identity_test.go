@@ -3,6 +3,7 @@ package cluster
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func unmounted(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.V
 	require.NoError(t, c.Kill(t.Context(), node.ID))
 	require.NoError(t, unix.Mount("none", node.PoolDir, "tmpfs", 0, "size=64m"))
 	t.Cleanup(func() { _ = unix.Unmount(node.PoolDir, unix.MNT_DETACH) }) // when an assertion failed before
-	c.Run(t.Context(), "dev", "start", "--dir", c.Dir, node.ID, "--ready-timeout=10s")
+	require.Zero(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, node.ID).Code)
 	nothingIsDone(t, c, v)
 	made, err := filepath.Glob(filepath.Join(node.PoolDir, "*", "*"))
 	require.NoError(t, err)
@@ -60,9 +61,11 @@ func unmounted(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.V
 func reinstalled(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.Volume) {
 	require.NoError(t, c.Kill(t.Context(), node.ID))
 	require.NoError(t, os.Rename(node.DataDir, node.DataDir+".old"))
-	res := c.Run(t.Context(), "dev", "start", "--dir", c.Dir, node.ID, "--ready-timeout=10s")
-	t.Logf("dev start: exit %d: %s", res.Code, res.Stderr)
-	require.NotZero(t, res.Code, "a host with another identity was taken for the old one")
+	before := len(c.ChildLog(node.ID))
+	require.Zero(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, node.ID).Code)
+	require.NoError(t, harness.Poll(t.Context(), poll, "the host to say that it is refused", func() (bool, error) {
+		return strings.Contains(c.ChildLog(node.ID)[before:], "nodes replace"), nil
+	}))
 	nothingIsDone(t, c, v)
 	images, err := c.Images(node.ID)
 	require.NoError(t, err)

@@ -93,7 +93,10 @@ func (c *Cluster) Launch() error {
 	if err := c.dev.Start(); err != nil {
 		return fmt.Errorf("start holdfast dev: %w", err)
 	}
-	c.lines, c.done = nil, make(chan error, 1)
+	c.mu.Lock()
+	c.lines = nil
+	c.mu.Unlock()
+	c.done = make(chan error, 1)
 	go c.follow(c.dev, out, c.done)
 	return nil
 }

@@ -1,0 +1,35 @@
+// Command demo tells the story of a cluster that loses its leader in the middle
+// of its work, on real processes, loop devices, filesystems and mounts. It ends
+// with an error when anything does not hold.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+func main() {
+	binary := flag.String("binary", "bin/holdfast", "the `file` with the holdfast to show")
+	flag.Parse()
+	if why := harness.Unfit(); why != "" {
+		fail("the demo " + why)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	s := &story{out: os.Stdout, began: time.Now(), binary: *binary}
+	if err := s.tell(ctx); err != nil {
+		fail(err.Error())
+	}
+}
+
+func fail(why string) {
+	fmt.Fprintln(os.Stderr, "demo: "+why)
+	os.Exit(1)
+}

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// burstSize is how many volumes the burst creates, with burstWorkers at a time.
+const burstSize, burstWorkers = 60, 8
+
+func (s *story) start(ctx context.Context) (err error) {
+	if s.cluster, err = harness.Start(ctx, harness.Options{Binary: s.binary, Supervise: true}); err != nil {
+		return err
+	}
+	s.co = s.cluster.NewCO()
+	l, err := s.cluster.Layout()
+	if err != nil {
+		return err
+	}
+	leader, err := s.cluster.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range l.Controllers {
+		role := "follows"
+		if c.ID == leader {
+			role = "leads"
+		}
+		s.tellOf("controller %s, process %d, %s; CSI on %s", c.ID, c.PID, role, c.Endpoint)
+	}
+	for _, n := range l.Nodes {
+		s.tellOf("node %s, process %d, pool %s", n.ID, n.PID, n.PoolDir)
+	}
+	return nil
+}
+
+// wanted are the volumes that will be in use.
+var wanted = []harness.Spec{
+	{Name: "documents", Size: 64 * harness.Mi, FSType: "ext4"},
+	{Name: "archive", Size: 320 * harness.Mi, FSType: "xfs"},
+	{Name: "database", Size: 32 * harness.Mi, Block: true},
+}
+
+func (s *story) create(ctx context.Context) error {
+	l, err := s.cluster.Layout()
+	if err != nil {
+		return err
+	}
+	for i, spec := range wanted {
+		at := l.Controllers[i%len(l.Controllers)].ID
+		co := s.cluster.NewCO()
+		co.Controllers = []string{at}
+		begin := time.Now()
+		v, err := co.Create(ctx, spec)
+		if err != nil {
+			return err
+		}
+		s.all[v.Name] = v
+		s.staged = append(s.staged, &used{Volume: v})
+		s.tellOf("%-10s at %s: %s, %d MiB, %s", v.Name, at, v.ID, v.Size/harness.Mi, s.since(begin))
+	}
+	return nil
+}
+
+func (s *story) use(ctx context.Context) error {
+	for _, u := range s.staged {
+		begin := time.Now()
+		if err := s.co.Up(ctx, u.Volume, "n1"); err != nil {
+			return err
+		}
+		up := s.since(begin)
+		if err := u.write(); err != nil {
+			return err
+		}
+		s.tellOf("%-10s %s at %s after %s; wrote %d KiB, sha256 %.12s", u.Name, u.kind(), u.Target, up, len(u.data)/1024, u.sum())
+	}
+	return nil
+}
+
+// burst creates many volumes and kills the leader when a third of them is there.
+func (s *story) burst(ctx context.Context) error {
+	leader, err := s.cluster.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	var mu sync.Mutex
+	var slowest time.Duration
+	var g errgroup.Group
+	g.SetLimit(burstWorkers)
+	kill := sync.OnceValue(func() error { return s.kill(leader, begin) })
+	for i := range burstSize {
+		g.Go(func() error {
+			called := time.Now()
+			v, err := s.co.Create(ctx, harness.Spec{Name: fmt.Sprintf("burst-%02d", i)})
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			s.all[v.Name] = v
+			slowest = max(slowest, time.Since(called))
+			reached := len(s.all) >= burstSize/3
+			mu.Unlock()
+			if reached {
+				return kill()
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	next, err := s.cluster.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	s.tellOf("%d volumes in %s; the slowest create, repeated as a CO repeats it, took %s; %d calls were repeated",
+		burstSize, s.since(begin), slowest.Round(time.Millisecond), s.co.Retries.Load())
+	s.tellOf("%s leads now", next)
+	return nil
+}
+
+func (s *story) kill(leader string, begin time.Time) error {
+	pid, err := s.cluster.Signal(leader, syscall.SIGKILL)
+	if err == nil {
+		s.tellOf("%s into the burst: SIGKILL to the leader %s, process %d", s.since(begin), leader, pid)
+	}
+	return err
+}
+
+func (s *story) oneEach(ctx context.Context) error {
+	listed, err := s.co.List(ctx)
+	if err != nil {
+		return err
+	}
+	files, err := s.cluster.Images("n1")
+	if err != nil {
+		return err
+	}
+	there := map[string]bool{}
+	for _, id := range files {
+		there[id] = true
+	}
+	owner := map[string]string{}
+	for name, v := range s.all {
+		again, err := s.co.Create(ctx, specOf(v))
+		_, isListed := listed[v.ID]
+		switch {
+		case err != nil:
+			return err
+		case again.ID != v.ID:
+			return fmt.Errorf("%s is volume %s and volume %s", name, v.ID, again.ID)
+		case owner[v.ID] != "":
+			return fmt.Errorf("volume %s is %s and %s", v.ID, name, owner[v.ID])
+		case !isListed || !there[v.ID]:
+			return fmt.Errorf("volume %s of %s: listed %t, has a file %t", v.ID, name, isListed, there[v.ID])
+		}
+		owner[v.ID] = name
+	}
+	if len(listed) != len(s.all) || len(files) != len(s.all) {
+		return fmt.Errorf("%d names, %d volumes, %d files", len(s.all), len(listed), len(files))
+	}
+	s.tellOf("%d names, %d volumes, %d files; each name asked for again gave the same volume", len(s.all), len(listed), len(files))
+	return nil
+}
+
+// specOf asks for a volume that is there.
+func specOf(v *harness.Volume) harness.Spec {
+	return harness.Spec{Name: v.Name, Size: v.Size, FSType: v.FSType, Block: v.Block}
+}
+
+func (s *story) devices(context.Context) error {
+	inUse := map[string]bool{}
+	for _, u := range s.staged {
+		inUse[u.ID] = true
+	}
+	for _, v := range s.all {
+		loops, err := s.cluster.LoopsOf(v.ID)
+		if err != nil {
+			return err
+		}
+		want := 0
+		if inUse[v.ID] {
+			want = 1
+		}
+		if len(loops) != want {
+			return fmt.Errorf("%s has %d loop devices, not %d: %v", v.Name, len(loops), want, loops)
+		}
+		if want == 1 {
+			s.tellOf("%-10s %s", v.Name, loops[0].Device)
+		}
+	}
+	s.tellOf("the other %d have none", len(s.all)-len(inUse))
+	return nil
+}
+
+func (s *story) verify(context.Context) error {
+	for _, u := range s.staged {
+		if err := u.verify(); err != nil {
+			return err
+		}
+		s.tellOf("%-10s sha256 %.12s, as written", u.Name, u.sum())
+	}
+	return nil
+}
+
+func (s *story) history(ctx context.Context) error {
+	res := s.cluster.Run(ctx, "history", "--dir", s.cluster.Dir, "--volume", s.staged[0].ID)
+	if res.Code != 0 || res.Stdout == "" {
+		return fmt.Errorf("history exited %d: %s", res.Code, res.Stderr)
+	}
+	for line := range strings.Lines(res.Stdout) {
+		s.tellOf("%s", strings.TrimRight(line, "\n"))
+	}
+	return nil
+}
+
+func (s *story) audit(ctx context.Context) error {
+	if err := errors.Join(s.cluster.AwaitCleanAudit(ctx), s.cluster.AwaitAgreement(ctx)); err != nil {
+		return err
+	}
+	a, err := s.cluster.Audit(ctx)
+	if err != nil {
+		return err
+	}
+	s.tellOf("%d things checked; no orphan, nothing missing, nothing pending", a.Checked)
+	status, err := s.cluster.Status(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range status.Members {
+		s.tellOf("%s %-8s state at index %d: %.16s", m.ID, m.Role, m.HashIndex, m.StateHash)
+	}
+	return nil
+}
+
+func (s *story) takeDown(ctx context.Context) error {
+	for _, u := range s.staged {
+		if err := s.co.Down(ctx, u.Volume); err != nil {
+			return err
+		}
+	}
+	var g errgroup.Group
+	g.SetLimit(burstWorkers)
+	for _, v := range s.all {
+		g.Go(func() error { return s.co.Delete(ctx, v) })
+	}
+	if err := errors.Join(g.Wait(), s.cluster.AwaitNothing(ctx)); err != nil {
+		return err
+	}
+	s.tellOf("%d volumes deleted; no file, loop device or mount is left", len(s.all))
+	base := s.cluster.Base
+	err := s.cluster.Clean(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	s.cluster = nil
+	if _, err := os.Stat(base); !os.IsNotExist(err) {
+		return fmt.Errorf("%s is still there", base)
+	}
+	s.tellOf("the cluster is stopped and its folder removed")
+	return nil
+}
