@@ -1,0 +1,66 @@
+package fsm
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+)
+
+// play applies what a player proposes. After each entry every invariant holds, the
+// same entry again leaves what it left once (I2), and a fork taken before is as it was.
+func play(t testing.TB, d dice) *world {
+	p := newPlayer(t, d)
+	for p.more() {
+		e := p.next()
+		before := p.w.s.Fork()
+		hash := before.Hash()
+		first := p.w.s.Apply(e.index, e.cmd)
+		require.NoError(t, p.w.s.Check(), "after index %d: %v", e.index, e.cmd)
+		require.Equal(t, hash, before.Hash(), "a fork changed with its original")
+		if first.Outcome.GetRejection() != nil {
+			require.Empty(t, first.Touched, "a rejection touches nothing")
+		}
+		applyAgain(t, p, e, first)
+		require.NoError(t, before.Check())
+	}
+	return p.w
+}
+
+// applyAgain applies the entry to a fork a second time.
+func applyAgain(t testing.TB, p *player, e entry, first Result) {
+	again := p.w.s.Fork()
+	left := (&world{s: again}).contents()
+	second := again.Apply(e.index+1, e.cmd)
+	if Reason(second.Outcome.GetRejection().GetReason()) != Expired && Reason(first.Outcome.GetRejection().GetReason()) != Invalid &&
+		Reason(first.Outcome.GetRejection().GetReason()) != Expired {
+		require.True(t, proto.Equal(first.Outcome, second.Outcome), "first %v, then %v", first.Outcome, second.Outcome)
+	}
+	require.Equal(t, left, (&world{s: again}).contents(), "twice left another state than once: %v", e.cmd)
+	require.Empty(t, second.Touched)
+	require.NoError(t, again.Check())
+}
+
+func TestRandomCommandsKeepEveryInvariant(t *testing.T) {
+	for seed := range 12 {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			w := play(t, &seeded{r: rand.New(rand.NewSource(int64(seed))), left: 400})
+			require.Equal(t, w.contents(), (&world{s: restored(t, w.s)}).contents())
+		})
+	}
+}
+
+func FuzzCommands(f *testing.F) {
+	f.Add(bytes.Repeat([]byte{0, 7, 31, 5, 99}, 40))
+	r := rand.New(rand.NewSource(1))
+	for range 4 {
+		b := make([]byte, 600)
+		r.Read(b)
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { play(t, &tape{b: b[:min(len(b), 2000)]}) })
+}
