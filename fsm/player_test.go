@@ -87,7 +87,7 @@ func (p *player) choose() (string, proto.Message) {
 		return controller, &fsmpb.SetNodeReachable{NodeId: string(n.ID), HostId: string(n.Host), Reachable: p.roll(2) == 0}
 	case 3:
 		n := p.node()
-		if p.roll(4) == 0 {
+		if p.roll(12) == 0 {
 			return admin, &fsmpb.LoseNode{NodeId: string(n.ID), HostId: string(n.Host), Reason: "burnt"}
 		}
 		return admin, &fsmpb.AdoptNode{NodeId: string(n.ID), HostId: string(n.Host), Incarnation: p.w.s.Cluster().Incarnation}
@@ -95,16 +95,16 @@ func (p *player) choose() (string, proto.Message) {
 		return p.clusterCommand()
 	case 5, 6, 7, 8:
 		return controller, p.create()
-	case 9, 10:
+	case 9:
 		return controller, &fsmpb.DeleteVolume{VolumeId: p.volumeID()}
-	case 11, 12, 13:
+	case 10, 11, 12:
 		return controller, p.publish()
-	case 14:
+	case 13:
 		return controller, &fsmpb.UnpublishVolume{VolumeId: p.volumeID()}
-	case 15, 16, 17:
+	case 14, 15, 16:
 		s := p.stage()
 		return "node/" + s.NodeId, s
-	case 18, 19:
+	case 17, 18, 19:
 		t := p.bind()
 		return "node/" + t.NodeId, t
 	case 20:
@@ -120,6 +120,9 @@ func (p *player) clusterCommand() (string, proto.Message) {
 	c := p.w.s.Cluster()
 	switch p.roll(8) {
 	case 0:
+		if p.roll(4) > 0 {
+			break
+		}
 		return "admin/ann", &fsmpb.ReplaceIncarnation{Counter: c.Incarnation + uint64(p.roll(3)), IncarnationId: bytesOf(fmt.Sprint(p.at), 16)}
 	case 1:
 		return "admin/ann", &fsmpb.SetFeatureLevel{Level: uint32(p.roll(3))}
@@ -141,7 +144,7 @@ func (p *player) register() *fsmpb.RegisterNode {
 		r.HostId, r.Pools[0].PoolId = string(n.Host), string(n.Pools[0].ID)
 	}
 	r.Pools[0].CapacityBytes = 1 << 30
-	r.MaxVolumes = uint32(p.roll(3))
+	r.MaxVolumes = uint32(p.roll(3)) * 3
 	if p.roll(10) == 0 {
 		r.Incarnation = uint64(p.roll(4))
 	}
@@ -181,6 +184,8 @@ func (p *player) create() *fsmpb.CreateVolume {
 		c.Facts = []*fsmpb.PoolFact{{PoolId: "pool-n1", FreeBytes: int64(p.roll(3)) * gib, Index: p.at / 2}}
 	case 7:
 		c.VolumeId = p.volumeID()
+	case 8:
+		c.Capabilities[0].Mode = multi
 	}
 	return c
 }
@@ -211,8 +216,8 @@ func (p *player) operation() uint64 {
 func (p *player) publish() *fsmpb.PublishVolume {
 	v := p.volume()
 	c := &fsmpb.PublishVolume{VolumeId: string(v.ID), NodeId: string(v.Replicas[0].Node), Capability: mount(writer), ReadOnly: p.roll(8) == 0}
-	if len(v.Capabilities) > 0 && v.Capabilities[0].Block {
-		c.Capability = block(v.Capabilities[0].Mode)
+	if len(v.Capabilities) > 0 {
+		c.Capability = v.Capabilities[0].pb()
 	}
 	if p.roll(8) == 0 {
 		c.NodeId = string(p.node().ID)
@@ -285,6 +290,13 @@ func (p *player) observe(o *fsmpb.Observation, v *Volume, pub *Publication) {
 		path = pub.Staging.Path
 	}
 	target := fmt.Sprintf("/target/%d", p.roll(3))
+	if s := pub.Staging; s != nil && !s.Done && p.roll(4) > 0 {
+		o.Fact = &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: path}}
+		if v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING {
+			o.Fact = &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: v.Format.FSType, FsUuid: v.Format.FSUUID}}
+		}
+		return
+	}
 	switch v.Phase.(type) {
 	case Creating:
 		if p.roll(3) > 0 {
