@@ -1,0 +1,163 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// auditRounds is how often at most an audit looks before it believes what it
+// sees; the first two rounds that agree on every suspect end it.
+const auditRounds = 4
+
+// Audit asks every host that is not lost for its inventory, then reads the
+// state, and compares. The state is read after the inventories, so a device that
+// the state does not know was not made since; one that was removed since is
+// cleared by the next round. A suspect counts when it is one in every round.
+func (s *Server) Audit(ctx context.Context, _ *adminpb.AuditRequest) (*adminpb.AuditResponse, error) {
+	round, err := s.auditRound(ctx)
+	for range auditRounds - 1 {
+		if err != nil || round.clean() {
+			break
+		}
+		if err = sleep(ctx, s.Settle); err != nil {
+			break
+		}
+		before := round
+		if round, err = s.auditRound(ctx); err == nil {
+			round.keepSuspects(before)
+		}
+		if err == nil && round.suspects() == before.suspects() {
+			break
+		}
+	}
+	if err != nil {
+		return nil, s.Error(err)
+	}
+	return round.response(), nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// round is what one look came to.
+type round struct {
+	index   uint64
+	checked uint64
+	found   findings
+	unknown []*adminpb.Unknown
+}
+
+// auditRound looks once: which hosts there are, what they hold, what they should hold.
+func (s *Server) auditRound(ctx context.Context) (round, error) {
+	asked, err := s.inventories(ctx)
+	if err != nil {
+		return round{}, err
+	}
+	st, err := s.auditState(ctx)
+	if err != nil {
+		return round{}, err
+	}
+	r := round{index: st.Cluster().Index}
+	for n := range st.Nodes() {
+		if n.State == fsm.NodeLost {
+			continue
+		}
+		answer, known := asked[n.ID]
+		switch {
+		case !known: // registered since; the next audit sees it
+			r.unknown = append(r.unknown, &adminpb.Unknown{Node: string(n.ID), Detail: "registered while the audit ran"})
+		case answer.err != nil:
+			r.unknown = append(r.unknown, &adminpb.Unknown{Node: string(n.ID), Detail: answer.err.Error()})
+			r.found.owed(st, n)
+		default:
+			r.checked += r.found.compare(st, n, answer.items)
+		}
+	}
+	return r, nil
+}
+
+// auditState is a copy of a state that holds all that was acknowledged by now.
+func (s *Server) auditState(ctx context.Context) (*fsm.State, error) {
+	if _, err := s.Cluster.Read(ctx, func(*fsm.State) error { return nil }); err != nil {
+		return nil, err
+	}
+	return s.Cluster.Fork(), nil
+}
+
+type inventory struct {
+	items []Item
+	err   error
+}
+
+// inventories asks all hosts that are not lost, side by side.
+func (s *Server) inventories(ctx context.Context) (map[fsm.NodeID]inventory, error) {
+	var nodes []fsm.NodeID
+	_, err := s.Cluster.Read(ctx, func(st *fsm.State) error {
+		nodes = nil
+		for n := range st.Nodes() {
+			if n.State != fsm.NodeLost {
+				nodes = append(nodes, n.ID)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[fsm.NodeID]inventory, len(nodes))
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	for _, id := range nodes {
+		asking.Go(func() {
+			items, err := s.Hosts.Inventory(ctx, id)
+			mu.Lock()
+			defer mu.Unlock()
+			out[id] = inventory{items: items, err: err}
+		})
+	}
+	asking.Wait()
+	return out, nil
+}
+
+func (r *round) clean() bool { return r.suspects() == 0 }
+
+func (r *round) suspects() int { return len(r.found.orphans) + len(r.found.missing) }
+
+// keepSuspects forgets the suspects that the round before did not have.
+func (r *round) keepSuspects(before round) {
+	r.found.orphans = intersect(r.found.orphans, before.found.orphans)
+	r.found.missing = intersect(r.found.missing, before.found.missing)
+}
+
+func intersect(a, b []finding) []finding {
+	return slices.DeleteFunc(a, func(f finding) bool { return !slices.Contains(b, f) })
+}
+
+func (r *round) response() *adminpb.AuditResponse {
+	return &adminpb.AuditResponse{
+		Index: r.index, Checked: r.checked, Unknown: r.unknown,
+		Orphans: sorted(r.found.orphans), Missing: sorted(r.found.missing), Pending: sorted(r.found.pending),
+	}
+}
+
+func sorted(in []finding) []*adminpb.Finding {
+	slices.SortFunc(in, func(a, b finding) int {
+		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.id, b.id),
+			cmp.Compare(a.kind, b.kind), cmp.Compare(a.path, b.path))
+	})
+	return each(slices.Compact(in), func(f finding) *adminpb.Finding {
+		return &adminpb.Finding{Node: string(f.node), Kind: f.kind, Id: string(f.id), Path: f.path}
+	})
+}

@@ -1,0 +1,158 @@
+package admin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+)
+
+// Client calls the API of the first controller that answers.
+type Client struct {
+	tls       *tls.Config
+	endpoints []string
+	// Patience is how long one controller may take to answer a call before the
+	// next is asked; 0 means 10 s.
+	Patience time.Duration
+}
+
+// NewClient makes a client of the controllers' API addresses (host:port). It dials nothing yet.
+func NewClient(endpoints []string, config *tls.Config) *Client {
+	return &Client{tls: config, endpoints: endpoints, Patience: 10 * time.Second}
+}
+
+// Each calls fn with one controller after the other until one call succeeds or
+// fails with something else than unavailability. When no controller could be
+// asked, the error names them all and its code is Unavailable.
+func (c *Client) Each(ctx context.Context, fn func(context.Context, adminpb.AdminClient) error) error {
+	var failed []string
+	for _, endpoint := range c.endpoints {
+		err := c.one(ctx, endpoint, fn)
+		if err == nil || !retryable(err) || ctx.Err() != nil {
+			return err
+		}
+		failed = append(failed, endpoint+": "+status.Convert(err).Message())
+	}
+	if len(failed) == 0 {
+		return status.Error(codes.Unavailable, "no controller's address is known")
+	}
+	return status.Error(codes.Unavailable, strings.Join(failed, "; "))
+}
+
+func retryable(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unavailable || code == codes.DeadlineExceeded
+}
+
+func (c *Client) one(ctx context.Context, endpoint string, fn func(context.Context, adminpb.AdminClient) error) error {
+	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(credentials.NewTLS(c.tls)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", endpoint, err)
+	}
+	defer func() { _ = conn.Close() }() // nothing is left to flush
+	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	defer cancel()
+	return fn(ctx, adminpb.NewAdminClient(conn))
+}
+
+// Status asks every controller in turn until one knows a leader; else it is the
+// first answer that there was, and known is false.
+func (c *Client) Status(ctx context.Context) (best *adminpb.StatusResponse, known bool, err error) {
+	err = c.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+		resp, err := api.Status(ctx, &adminpb.StatusRequest{})
+		if err != nil {
+			return err
+		}
+		if known = resp.GetLeader() != ""; known || best == nil {
+			best = resp
+		}
+		if !known {
+			return status.Error(codes.Unavailable, "it knows no leader")
+		}
+		return nil
+	})
+	return best, known, err
+}
+
+// Volumes reads all pages; the index is the last page's.
+func (c *Client) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adminpb.VolumesResponse, error) {
+	var all *adminpb.VolumesResponse
+	err := c.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+		all = &adminpb.VolumesResponse{}
+		page := &adminpb.VolumesRequest{Stale: req.GetStale(), Volume: req.GetVolume(), Node: req.GetNode(), PageSize: maxPage}
+		for {
+			resp, err := api.Volumes(ctx, page)
+			if err != nil {
+				return err
+			}
+			all.Index, all.Volumes = resp.GetIndex(), append(all.Volumes, resp.GetVolumes()...)
+			if page.After = resp.GetNext(); page.GetAfter() == "" {
+				return nil
+			}
+		}
+	})
+	return all, err
+}
+
+// History calls fn with the header and then with each entry. Once something has
+// been handed out, no other controller is asked.
+func (c *Client) History(ctx context.Context, req *adminpb.HistoryRequest, fn func(*adminpb.HistoryResponse) error) error {
+	return c.stream(ctx, func(ctx context.Context, api adminpb.AdminClient) (func() error, error) {
+		in, err := api.History(ctx, req)
+		return func() error {
+			resp, err := in.Recv()
+			if err != nil {
+				return err
+			}
+			return fn(resp)
+		}, err
+	})
+}
+
+// State calls fn with the header and then with each node and volume.
+func (c *Client) State(ctx context.Context, req *adminpb.StateRequest, fn func(*adminpb.StateResponse) error) error {
+	return c.stream(ctx, func(ctx context.Context, api adminpb.AdminClient) (func() error, error) {
+		in, err := api.State(ctx, req)
+		return func() error {
+			resp, err := in.Recv()
+			if err != nil {
+				return err
+			}
+			return fn(resp)
+		}, err
+	})
+}
+
+// stream calls next until the stream ends. An error after the first message is
+// not of a kind that another controller is asked for.
+func (c *Client) stream(ctx context.Context, open func(context.Context, adminpb.AdminClient) (func() error, error)) error {
+	var broken error
+	err := c.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+		next, err := open(ctx, api)
+		for count := 0; err == nil; count++ {
+			if err = next(); err != nil && !errors.Is(err, io.EOF) && count > 0 {
+				broken = err
+				return nil
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	})
+	if broken != nil {
+		return broken
+	}
+	return err
+}

@@ -1,0 +1,13 @@
+// Package admin is the operators' API: what the cluster is, what it holds, what
+// it did, and whether the hosts hold what the log says. It serves the API,
+// calls it, and prints its answers.
+//
+// It decides nothing: reads come from the applied state under a linearizable
+// read (or, when asked, from the member's own state), changes are commands like
+// any others. Every answer carries the log index it was read at.
+//
+// An audit asks each host for an inventory and compares it with the state. What
+// looks wrong is looked at again, since host and state change meanwhile: only
+// what two rounds agree on is reported. Deletion is said, never inferred from
+// absence, so an audit only tells; an operator acts (S14).
+package admin

@@ -1,0 +1,130 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// Document writes an answer that came as a stream without keeping it: the
+// header's fields, then lists under their names. As a table, items are lines.
+type Document struct {
+	w      io.Writer
+	format string
+	lists  []string // those not begun yet
+	open   string   // the list that items go to
+	items  int      // of the open list
+}
+
+// NewDocument begins a document with its header. All lists are in it, also
+// empty ones, in this order; items must come in this order too.
+func NewDocument(w io.Writer, format string, header proto.Message, lists ...string) (*Document, error) {
+	d := &Document{w: w, format: format, lists: lists}
+	switch format {
+	case "table":
+		return d, printTable(w, header)
+	case "yaml":
+		return d, printYAML(w, header)
+	}
+	text, err := json.Marshal(plain{header})
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.Write(bytes.TrimSuffix(text, []byte("}")))
+	return d, err
+}
+
+// Item writes one item of a list.
+func (d *Document) Item(list string, item proto.Message) error {
+	if err := d.begin(list); err != nil {
+		return err
+	}
+	d.items++
+	switch d.format {
+	case "table":
+		return printTable(d.w, item)
+	case "yaml":
+		return d.yamlItem(item)
+	}
+	text, err := json.Marshal(plain{item})
+	if err != nil {
+		return err
+	}
+	comma := ","
+	if d.items == 1 {
+		comma = ""
+	}
+	_, err = fmt.Fprintf(d.w, "%s\n  %s", comma, text)
+	return err
+}
+
+// End closes the document.
+func (d *Document) End() error {
+	if err := d.begin(""); err != nil || d.format != "json" {
+		return err
+	}
+	_, err := io.WriteString(d.w, "}\n")
+	return err
+}
+
+// begin closes the open list and writes the heads of the lists up to the one named.
+func (d *Document) begin(list string) error {
+	if d.open == list && list != "" {
+		return nil
+	}
+	if err := d.close(); err != nil {
+		return err
+	}
+	for len(d.lists) > 0 && d.open != list {
+		d.open, d.lists, d.items = d.lists[0], d.lists[1:], 0
+		if err := d.head(); err != nil {
+			return err
+		}
+		if d.open != list {
+			if err := d.close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *Document) head() (err error) {
+	switch d.format {
+	case "json":
+		_, err = fmt.Fprintf(d.w, ",\n%q:[", d.open)
+	case "yaml":
+		_, err = fmt.Fprintf(d.w, "%s:", d.open)
+	}
+	return err
+}
+
+func (d *Document) close() (err error) {
+	switch {
+	case d.open == "":
+	case d.format == "json":
+		_, err = io.WriteString(d.w, "]")
+	case d.format == "yaml" && d.items == 0:
+		_, err = io.WriteString(d.w, " []\n")
+	}
+	d.open = ""
+	return err
+}
+
+func (d *Document) yamlItem(item proto.Message) error {
+	var text bytes.Buffer
+	if err := printYAML(&text, item); err != nil {
+		return err
+	}
+	lines := strings.ReplaceAll(strings.TrimRight(text.String(), "\n"), "\n", "\n    ")
+	first := ""
+	if d.items == 1 {
+		first = "\n"
+	}
+	_, err := fmt.Fprintf(d.w, "%s  - %s\n", first, lines)
+	return err
+}

@@ -1,0 +1,70 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// plain is a message as JSON and YAML show it: fields in their order and under
+// their names in the .proto file, numbers as numbers, bytes in hex, enums by
+// name, empty lists as []. Of a oneof only what is set is there.
+type plain struct{ m protoreflect.ProtoMessage }
+
+// MarshalJSON writes the fields in order.
+func (p plain) MarshalJSON() ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteByte('{')
+	m := p.m.ProtoReflect()
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		if f.HasPresence() && f.ContainingOneof() != nil && !m.Has(f) {
+			continue
+		}
+		if out.Len() > 1 {
+			out.WriteByte(',')
+		}
+		value, err := json.Marshal(plainField(m, f))
+		if err != nil {
+			return nil, fmt.Errorf("print %s: %w", f.FullName(), err)
+		}
+		fmt.Fprintf(&out, "%q:%s", f.Name(), value)
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+func plainField(m protoreflect.Message, f protoreflect.FieldDescriptor) any {
+	if !f.IsList() {
+		return plainValue(f, m.Get(f))
+	}
+	list := m.Get(f).List()
+	out := make([]any, 0, list.Len())
+	for i := range list.Len() {
+		out = append(out, plainValue(f, list.Get(i)))
+	}
+	return out
+}
+
+func plainValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
+	switch f.Kind() {
+	case protoreflect.MessageKind, protoreflect.GroupKind:
+		if !v.Message().IsValid() {
+			return nil
+		}
+		return plain{v.Message().Interface()}
+	case protoreflect.BytesKind:
+		return hex.EncodeToString(v.Bytes())
+	case protoreflect.EnumKind:
+		if value := f.Enum().Values().ByNumber(v.Enum()); value != nil {
+			return string(value.Name())
+		}
+		return int32(v.Enum())
+	default:
+		return v.Interface()
+	}
+}

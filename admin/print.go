@@ -1,0 +1,75 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
+)
+
+// Formats are what Print understands.
+var Formats = []string{"table", "json", "yaml"}
+
+// CheckFormat tells whether there is such a format.
+func CheckFormat(format string) error {
+	if !slices.Contains(Formats, format) {
+		return fmt.Errorf("there is no output format %q: choose table, json or yaml", format)
+	}
+	return nil
+}
+
+// Print writes an answer of the API as a table for people, or whole as JSON or YAML.
+func Print(w io.Writer, format string, answer proto.Message) error {
+	switch format {
+	case "table":
+		return printTable(w, answer)
+	case "yaml":
+		return printYAML(w, answer)
+	}
+	return printJSON(w, answer)
+}
+
+func printJSON(w io.Writer, answer proto.Message) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(plain{answer})
+}
+
+// printYAML goes through JSON, which is YAML, so that both have one shape and order.
+func printYAML(w io.Writer, answer proto.Message) error {
+	text, err := json.Marshal(plain{answer})
+	if err != nil {
+		return err
+	}
+	var node yaml.Node
+	if err := yaml.Unmarshal(text, &node); err != nil {
+		return fmt.Errorf("print as yaml: %w", err)
+	}
+	blockStyle(&node)
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(&node); err != nil {
+		return fmt.Errorf("print as yaml: %w", err)
+	}
+	_, err = w.Write(out.Bytes())
+	return err
+}
+
+// blockStyle undoes the flow style of JSON. Empty lists and maps keep it, for
+// there is no other; strings keep their quotes where they need them.
+func blockStyle(n *yaml.Node) {
+	if len(n.Content) > 0 {
+		n.Style = 0
+	}
+	if n.Kind == yaml.ScalarNode {
+		n.Style = 0
+	}
+	for _, child := range n.Content {
+		blockStyle(child)
+	}
+}

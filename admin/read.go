@@ -1,0 +1,158 @@
+package admin
+
+import (
+	"context"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const (
+	defaultPage = 500
+	maxPage     = 1000
+)
+
+// Volumes answers one page. Its index is the page's own: a later page may be of
+// a later state.
+func (s *Server) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adminpb.VolumesResponse, error) {
+	resp := &adminpb.VolumesResponse{}
+	index, err := s.read(ctx, req.GetStale(), func(st *fsm.State) error {
+		if req.GetVolume() == "" {
+			fillPage(st, req, resp)
+		} else if v := findVolume(st, req.GetVolume()); v != nil {
+			resp.Volumes = append(resp.Volumes, volumeView(v))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if req.GetVolume() != "" && len(resp.GetVolumes()) == 0 {
+		return nil, status.Errorf(codes.NotFound, "no volume has the id or name %q", req.GetVolume())
+	}
+	resp.Index = index
+	return resp, nil
+}
+
+func fillPage(st *fsm.State, req *adminpb.VolumesRequest, resp *adminpb.VolumesResponse) {
+	size := int(min(req.GetPageSize(), maxPage))
+	if size == 0 {
+		size = defaultPage
+	}
+	for v := range st.Volumes(fsm.VolumeID(req.GetAfter())) {
+		if req.GetNode() != "" && !concerns(v, fsm.NodeID(req.GetNode())) {
+			continue
+		}
+		if len(resp.GetVolumes()) == size {
+			resp.Next = resp.GetVolumes()[size-1].GetId()
+			return
+		}
+		resp.Volumes = append(resp.Volumes, volumeView(v))
+	}
+}
+
+// findVolume finds by id, else by name; nil when there is none.
+func findVolume(st *fsm.State, idOrName string) *fsm.Volume {
+	if v, ok := st.Volume(fsm.VolumeID(idOrName)); ok {
+		return v
+	}
+	if v, ok := st.VolumeByName(idOrName); ok {
+		return v
+	}
+	return nil
+}
+
+// concerns tells whether a node keeps a replica of a volume, has it published, or owes its teardown.
+func concerns(v *fsm.Volume, node fsm.NodeID) bool {
+	return slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.Node == node }) ||
+		slices.ContainsFunc(publications(v), func(p fsm.Publication) bool { return p.Node == node }) ||
+		slices.ContainsFunc(v.Teardowns, func(t fsm.Teardown) bool { return t.Node == node })
+}
+
+// Nodes answers every host that the log knows, with how many volumes it keeps and has published.
+func (s *Server) Nodes(ctx context.Context, req *adminpb.NodesRequest) (*adminpb.NodesResponse, error) {
+	st, err := s.fork(ctx, req.GetStale())
+	if err != nil {
+		return nil, err
+	}
+	return &adminpb.NodesResponse{Index: st.Cluster().Index, Nodes: nodeViews(st)}, nil
+}
+
+func nodeViews(st *fsm.State) []*adminpb.Node {
+	replicas, published := map[fsm.NodeID]uint64{}, map[fsm.NodeID]uint64{}
+	for v := range st.Volumes("") {
+		for _, r := range v.Replicas {
+			replicas[r.Node]++
+		}
+		for _, p := range publications(v) {
+			published[p.Node]++
+		}
+	}
+	var out []*adminpb.Node
+	for n := range st.Nodes() {
+		view := nodeView(st, n)
+		view.Volumes, view.Publications = replicas[n.ID], published[n.ID]
+		out = append(out, view)
+	}
+	return out
+}
+
+// Operations answers the work that hosts owe, or one operation.
+func (s *Server) Operations(ctx context.Context, req *adminpb.OperationsRequest) (*adminpb.OperationsResponse, error) {
+	resp := &adminpb.OperationsResponse{}
+	index, err := s.read(ctx, req.GetStale(), func(st *fsm.State) error {
+		if req.GetId() != 0 {
+			if v, ok := st.Operation(fsm.OperationID(req.GetId())); ok {
+				resp.Operations = append(resp.Operations, operationView(v))
+			}
+			return nil
+		}
+		for v := range st.Operations() {
+			resp.Operations = append(resp.Operations, operationView(v))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if req.GetId() != 0 && len(resp.GetOperations()) == 0 {
+		return nil, status.Errorf(codes.NotFound, "%s is not under way: it is done, or it never was", fsm.OperationID(req.GetId()))
+	}
+	resp.Index = index
+	return resp, nil
+}
+
+// State streams a whole state: a header, every node, every volume.
+func (s *Server) State(req *adminpb.StateRequest, out adminpb.Admin_StateServer) error {
+	st, err := s.fork(out.Context(), req.GetStale())
+	if err != nil {
+		return err
+	}
+	if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_Header{Header: stateHeader(st)}}); err != nil {
+		return err
+	}
+	for _, n := range nodeViews(st) {
+		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_Node{Node: n}}); err != nil {
+			return err
+		}
+	}
+	for v := range st.Volumes("") {
+		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_Volume{Volume: volumeView(v)}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func stateHeader(st *fsm.State) *adminpb.StateHeader {
+	c, hash := st.Cluster(), st.Hash()
+	return &adminpb.StateHeader{
+		Index: c.Index, ClusterId: c.ID, Incarnation: c.Incarnation, IncarnationId: c.IncarnationID,
+		FeatureLevel: c.FeatureLevel, Time: timeView(c.Time), Hash: hash[:],
+		Checkpoint: &adminpb.Checkpoint{Index: c.Checkpoint.Index, Hash: c.Checkpoint.Hash},
+	}
+}

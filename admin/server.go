@@ -1,0 +1,126 @@
+package admin
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// Cluster is what the API asks of the Raft member that it runs beside.
+type Cluster interface {
+	// Propose has a command applied; a rejection is an error of type *fsm.Rejection.
+	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
+	// Read is linearizable and answers the index it was read at.
+	Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error)
+	// View reads this member's own state, which may lag.
+	View(fn func(*fsm.State) error) error
+	// Fork copies this member's own state.
+	Fork() *fsm.State
+	// Members asks every member of the configuration, this one too, for its status
+	// with the state's hash at an index. Those that do not answer are in it, with Err.
+	Members(ctx context.Context, hashAt uint64) []Member
+	// History yields journalled commands with an index in [from, to] (0: no bound).
+	// first is the lowest index that this member knows.
+	History(from, to uint64, fn func(Entry) bool) (first uint64, err error)
+}
+
+// Hosts asks hosts, whichever member has their session.
+type Hosts interface {
+	// Inventory is what a host found below its pools and in its kernel. The error
+	// says why the host could not be asked.
+	Inventory(ctx context.Context, node fsm.NodeID) ([]Item, error)
+}
+
+// Member is what one member says of itself, or why it did not (Err).
+type Member struct {
+	Name, MemberID, Role string
+	Address              string // of its Raft listener
+	Term, Applied        uint64
+	Commit               uint64
+	Hash                 []byte
+	HashIndex            uint64
+	Version, LogStore    string
+	Err                  error
+}
+
+// Entry is one applied command. One without a command marks a gap.
+type Entry struct {
+	Index, Term uint64
+	Command     *fsmpb.Command
+	Outcome     *fsmpb.Outcome
+}
+
+// Item is one thing found on a host; kinds are "image", "unfinished", "loop" and "mount".
+type Item struct {
+	Kind string
+	ID   fsm.VolumeID
+	Path string
+}
+
+// Options is what a server is made of.
+type Options struct {
+	Cluster Cluster
+	Hosts   Hosts
+	// Name is this controller's.
+	Name string
+	// Actor is the verified identity of a call's peer, as commands carry it.
+	Actor func(context.Context) (string, error)
+	// Error turns an error of the cluster into a gRPC status error.
+	Error func(error) error
+	// Settle is how long an audit waits before it looks again; 0 means 250 ms.
+	Settle time.Duration
+}
+
+// Server serves the operators' API.
+type Server struct {
+	adminpb.UnimplementedAdminServer
+	Options
+}
+
+// NewServer makes a server.
+func NewServer(o Options) *Server {
+	if o.Settle == 0 {
+		o.Settle = 250 * time.Millisecond
+	}
+	return &Server{Options: o}
+}
+
+// Service is the prefix of the full names of the API's methods.
+const Service = "/" + "holdfast.admin.v1.Admin" + "/"
+
+// ReadMethods are the full names of the methods that change nothing.
+func ReadMethods() []string {
+	return []string{
+		adminpb.Admin_Status_FullMethodName, adminpb.Admin_Volumes_FullMethodName,
+		adminpb.Admin_Nodes_FullMethodName, adminpb.Admin_Operations_FullMethodName,
+		adminpb.Admin_History_FullMethodName, adminpb.Admin_Audit_FullMethodName,
+		adminpb.Admin_State_FullMethodName,
+	}
+}
+
+// read is a linearizable read, or one of this member's own state when stale is
+// accepted. It answers the index that was read at.
+func (s *Server) read(ctx context.Context, stale bool, fn func(*fsm.State) error) (index uint64, err error) {
+	if !stale {
+		index, err = s.Cluster.Read(ctx, fn)
+		return index, s.Error(err)
+	}
+	err = s.Cluster.View(func(st *fsm.State) error {
+		index = st.Cluster().Index
+		return fn(st)
+	})
+	return index, s.Error(err)
+}
+
+// fork is a copy for long work that holds all that was acknowledged before the call.
+func (s *Server) fork(ctx context.Context, stale bool) (*fsm.State, error) {
+	if !stale {
+		if _, err := s.read(ctx, false, func(*fsm.State) error { return nil }); err != nil {
+			return nil, err
+		}
+	}
+	return s.Cluster.Fork(), nil
+}

@@ -1,0 +1,86 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// statusPatience is how long Status waits for a quorum, and then for members.
+const statusPatience = 2 * time.Second
+
+// Status reads the commit index, then asks every member for its state's hash at
+// that index. Without a quorum it tells what this member knows, without a leader.
+func (s *Server) Status(ctx context.Context, _ *adminpb.StatusRequest) (*adminpb.StatusResponse, error) {
+	resp := &adminpb.StatusResponse{}
+	index, quorum := s.statusRead(ctx, resp)
+	resp.Index = index
+	asking, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	members := s.Cluster.Members(asking, index)
+	slices.SortFunc(members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.MemberID, b.MemberID))
+	})
+	resp.Members = each(members, memberView)
+	resp.Term = slices.Max(append(each(members, func(m Member) uint64 { return m.Term }), 0))
+	if quorum {
+		resp.Leader = leader(members, resp.GetTerm())
+	}
+	return resp, nil
+}
+
+// statusRead answers the commit index under a linearizable read, or the applied
+// one of this member's own state when there is no quorum.
+func (s *Server) statusRead(ctx context.Context, resp *adminpb.StatusResponse) (index uint64, quorum bool) {
+	fill := func(st *fsm.State) error {
+		c := st.Cluster()
+		resp.ClusterId, resp.Incarnation, resp.FeatureLevel = c.ID, c.Incarnation, c.FeatureLevel
+		resp.Checkpoint = &adminpb.Checkpoint{Index: c.Checkpoint.Index, Hash: c.Checkpoint.Hash}
+		index = c.Index
+		resp.Volumes, resp.Operations = counts(st)
+		return nil
+	}
+	reading, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	if at, err := s.Cluster.Read(reading, fill); err == nil {
+		return at, true
+	}
+	_ = s.Cluster.View(fill) // fill never fails
+	return index, false
+}
+
+func counts(st *fsm.State) (volumes, operations uint64) {
+	for range st.Volumes("") {
+		volumes++
+	}
+	for range st.Operations() {
+		operations++
+	}
+	return volumes, operations
+}
+
+// leader is the member that leads in the highest term; an older leader may not know yet.
+func leader(members []Member, term uint64) string {
+	for _, m := range members {
+		if m.Err == nil && m.Role == "leader" && m.Term == term {
+			return m.Name
+		}
+	}
+	return ""
+}
+
+func memberView(m Member) *adminpb.Member {
+	out := &adminpb.Member{Id: m.Name, MemberId: m.MemberID, Address: m.Address}
+	if m.Err != nil {
+		out.Detail = m.Err.Error()
+		return out
+	}
+	out.Role, out.AppliedIndex = m.Role, m.Applied
+	out.StateHash, out.HashIndex = m.Hash, m.HashIndex
+	out.Reachable, out.Version, out.LogStore = true, m.Version, m.LogStore
+	return out
+}

@@ -1,0 +1,165 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+)
+
+// printTable writes what people ask for most; JSON and YAML have everything.
+func printTable(w io.Writer, answer proto.Message) error {
+	out := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	switch a := answer.(type) {
+	case *adminpb.StatusResponse:
+		statusTable(out, a)
+	case *adminpb.VolumesResponse:
+		volumesTable(out, a)
+	case *adminpb.NodesResponse:
+		nodesTable(out, a)
+	case *adminpb.OperationsResponse:
+		operationsTable(out, a)
+	case *adminpb.AuditResponse:
+		auditTable(out, a)
+	case *adminpb.ChangeResponse:
+		row(out, fmt.Sprintf("%s (index %d)", a.GetMessage(), a.GetIndex()))
+	case *adminpb.HistoryHeader:
+		row(out, fmt.Sprintf("# %s knows the log from index %d to %d", a.GetMember(), a.GetKnownFrom(), a.GetIndex()))
+	case *adminpb.HistoryEntry:
+		historyLine(out, a)
+	default:
+		return printYAML(w, answer)
+	}
+	return out.Flush()
+}
+
+func row(w io.Writer, cells ...any) {
+	text := make([]string, len(cells))
+	for i, c := range cells {
+		text[i] = cmp.Or(fmt.Sprint(c), "-")
+	}
+	fmt.Fprintln(w, strings.Join(text, "\t"))
+}
+
+func statusTable(w io.Writer, a *adminpb.StatusResponse) {
+	fmt.Fprintf(w, "cluster %s, incarnation %d, feature level %d\n", cmp.Or(a.GetClusterId(), "unknown"), a.GetIncarnation(), a.GetFeatureLevel())
+	fmt.Fprintf(w, "leader %s, term %d, index %d; %d volumes, %d operations\n\n",
+		cmp.Or(a.GetLeader(), "unknown"), a.GetTerm(), a.GetIndex(), a.GetVolumes(), a.GetOperations())
+	row(w, "ID", "ROLE", "APPLIED", "HASH", "AT", "REACHABLE", "MEMBER", "DETAIL")
+	for _, m := range a.GetMembers() {
+		hash := fmt.Sprintf("%x", m.GetStateHash())
+		row(w, m.GetId(), m.GetRole(), m.GetAppliedIndex(), hash[:min(12, len(hash))], m.GetHashIndex(),
+			m.GetReachable(), m.GetMemberId(), m.GetDetail())
+	}
+}
+
+func volumesTable(w io.Writer, a *adminpb.VolumesResponse) {
+	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "PUBLISHED", "CONDITION")
+	for _, v := range a.GetVolumes() {
+		nodes := each(v.GetReplicas(), func(r *adminpb.Replica) string { return r.GetNode() })
+		row(w, v.GetId(), v.GetName(), size(v.GetSizeBytes()), v.GetPhase(), cmp.Or(v.GetFsType(), v.GetFormat()),
+			strings.Join(nodes, ","), strings.Join(each(v.GetPublications(), publicationCell), ","),
+			cmp.Or(v.GetReason(), v.GetCondition()))
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+func publicationCell(p *adminpb.Publication) string {
+	use := "published"
+	switch {
+	case len(p.GetTargets()) > 0:
+		use = fmt.Sprintf("%d targets", len(p.GetTargets()))
+	case p.GetStaged():
+		use = "staged"
+	}
+	return p.GetNode() + " " + use
+}
+
+func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
+	row(w, "NODE", "STATE", "SITE", "VOLUMES", "PUBLISHED", "POOL", "CAPACITY", "RESERVED", "HOST", "VERSION")
+	for _, n := range a.GetNodes() {
+		state := n.GetState()
+		if !n.GetAdopted() && state != "lost" {
+			state += ", adoption"
+		}
+		for _, p := range n.GetPools() {
+			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), p.GetId(),
+				size(p.GetCapacityBytes()), size(p.GetReservedBytes()), n.GetHostId(), n.GetVersion())
+		}
+		if len(n.GetPools()) == 0 {
+			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), "", "", "", n.GetHostId(), n.GetVersion())
+		}
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+func operationsTable(w io.Writer, a *adminpb.OperationsResponse) {
+	row(w, "ID", "KIND", "STATE", "VOLUME", "NAME", "NODES", "STEP", "ATTEMPTS", "STARTED", "LAST ERROR")
+	for _, o := range a.GetOperations() {
+		row(w, o.GetId(), o.GetKind(), o.GetState(), o.GetVolume(), o.GetVolumeName(), strings.Join(o.GetNodes(), ","),
+			o.GetStep(), o.GetAttempts(), o.GetStarted(), o.GetLastError())
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+func auditTable(w io.Writer, a *adminpb.AuditResponse) {
+	row(w, "FINDING", "NODE", "KIND", "ID", "PATH")
+	for _, group := range []struct {
+		name string
+		list []*adminpb.Finding
+	}{{"orphan", a.GetOrphans()}, {"missing", a.GetMissing()}, {"pending", a.GetPending()}} {
+		for _, f := range group.list {
+			row(w, group.name, f.GetNode(), f.GetKind(), f.GetId(), f.GetPath())
+		}
+	}
+	for _, u := range a.GetUnknown() {
+		row(w, "unknown", u.GetNode(), "", "", u.GetDetail())
+	}
+	fmt.Fprintf(w, "%d replicas checked at index %d: %d orphans, %d missing, %d pending, %d hosts not asked\n", a.GetChecked(),
+		a.GetIndex(), len(a.GetOrphans()), len(a.GetMissing()), len(a.GetPending()), len(a.GetUnknown()))
+}
+
+// historyLine is one entry in one line; the tabs of a stream are fixed widths.
+func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
+	if e.GetGap() {
+		fmt.Fprintf(w, "%-8d (not known to this member)\n", e.GetIndex())
+		return
+	}
+	verdict := "ok"
+	if rejected := e.GetOutcome().GetRejection(); rejected != nil {
+		verdict = "rejected: " + rejected.GetMessage()
+	}
+	about := strings.Join(e.GetVolumes(), ",")
+	if e.GetNode() != "" {
+		about = strings.TrimSpace(about + " @" + e.GetNode())
+	}
+	fmt.Fprintf(w, "%-8d %s  %-20s %-20s %s  %s%s\n", e.GetIndex(), e.GetAt(), e.GetActor(), e.GetKind(),
+		cmp.Or(about, "-"), facts(e), verdict)
+}
+
+// facts is what a report says, one word for each observation.
+func facts(e *adminpb.HistoryEntry) string {
+	var out strings.Builder
+	for _, o := range e.GetCommand().GetReport().GetObservations() {
+		m := o.ProtoReflect()
+		if field := m.WhichOneof(m.Descriptor().Oneofs().ByName("fact")); field != nil {
+			out.WriteString(string(field.Name()) + " ")
+		}
+	}
+	return out.String()
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%.1f", value), ".0") + " " + units[unit]
+}

@@ -1,0 +1,67 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Registry is a registry with the process's and the Go runtime's metrics, and
+// what is built: version in a label.
+func Registry(version string) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "holdfast_build_info", Help: "Always 1; the label has the version.",
+		ConstLabels: prometheus.Labels{"version": version},
+	})
+	build.Set(1)
+	r.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// Health serves /metrics, /healthz (the process runs) and /readyz (it serves) until Close.
+type Health struct {
+	server *http.Server
+	logger *slog.Logger
+}
+
+// ServeHealth begins to serve on the listener. ready says why
+// the process does not serve, nil when it does. profile adds Go's profiles.
+func ServeHealth(listener net.Listener, registry *prometheus.Registry, ready func() error, profile bool, logger *slog.Logger) *Health {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, nil) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { answer(w, ready()) })
+	if profile {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	}
+	h := &Health{logger: logger, server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}}
+	go func() {
+		if err := h.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			logger.Error("the metrics and health listener ended", "error", err)
+		}
+	}()
+	return h
+}
+
+func answer(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if err != nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = fmt.Fprintln(w, err) // the caller may have gone
+		return
+	}
+	_, _ = fmt.Fprintln(w, "ok")
+}
+
+// Close ends the listener at once: nothing is lost with a scrape.
+func (h *Health) Close() { _ = h.server.Close() }

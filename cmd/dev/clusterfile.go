@@ -1,0 +1,106 @@
+package dev
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// Cluster is the content of cluster.json, which tests and the operators' commands
+// read. A dead process has pid 0.
+type Cluster struct {
+	Version     int          `json:"version"`
+	Controllers []Controller `json:"controllers"`
+	Nodes       []Node       `json:"nodes"`
+}
+
+// Controller is one controller's process.
+type Controller struct {
+	ID          string `json:"id"`
+	PID         int    `json:"pid"`
+	CSIEndpoint string `json:"csi_endpoint"`
+	API         string `json:"api"`
+	Metrics     string `json:"metrics"`
+	DataDir     string `json:"data_dir"`
+}
+
+// Node is one node's process.
+type Node struct {
+	ID          string `json:"id"` // CSI's node id
+	PID         int    `json:"pid"`
+	CSIEndpoint string `json:"csi_endpoint"`
+	Metrics     string `json:"metrics"`
+	PoolDir     string `json:"pool_dir"`
+	DataDir     string `json:"data_dir"`
+}
+
+// ReadCluster reads the cluster.json of a developer's cluster.
+func ReadCluster(dir string) (*Cluster, error) {
+	path := filepath.Join(dir, "cluster.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read what runs in %s: %w; start it with `holdfast dev --dir %s`", dir, err, dir)
+	}
+	var c Cluster
+	if err := json.Unmarshal(text, &c); err != nil || c.Version != 1 {
+		return nil, fmt.Errorf("read what runs in %s: cluster.json is not of this version", dir)
+	}
+	return &c, nil
+}
+
+// describe is cluster.json for the processes that run.
+func describe(l layout, s *settings, pids map[string]int) *Cluster {
+	c := &Cluster{Version: 1, Controllers: []Controller{}, Nodes: []Node{}}
+	for _, id := range ids("c", s.Controllers) {
+		c.Controllers = append(c.Controllers, Controller{
+			ID: id, PID: pids[id], CSIEndpoint: l.endpoint(id), DataDir: l.controller(id),
+			API: s.address(id, "api"), Metrics: s.address(id, "metrics"),
+		})
+	}
+	for _, id := range ids("n", s.Nodes) {
+		c.Nodes = append(c.Nodes, Node{
+			ID: id, PID: pids[id], CSIEndpoint: l.endpoint(id), Metrics: s.address(id, "metrics"),
+			PoolDir: l.pool(id), DataDir: l.nodeData(id),
+		})
+	}
+	return c
+}
+
+// replaceJSON replaces a file at once: a reader sees the old content or the new.
+func replaceJSON(path string, content any) (err error) {
+	text, err := json.MarshalIndent(content, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, writing := temp.Write(append(text, '\n'))
+	if err := errors.Join(writing, temp.Sync(), temp.Close(), os.Rename(temp.Name(), path)); err != nil {
+		_ = os.Remove(temp.Name()) // the error above says enough
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// Endpoints are the API addresses of the controllers, those that run first.
+func (c *Cluster) Endpoints() []string {
+	var alive, dead []string
+	for _, one := range c.Controllers {
+		if one.PID != 0 {
+			alive = append(alive, one.API)
+		} else {
+			dead = append(dead, one.API)
+		}
+	}
+	return append(alive, dead...)
+}
+
+// AdminFiles names the certificate with which operators' commands may change a
+// developer's cluster.
+func AdminFiles(dir string) pki.Files { return layout{dir}.files(pki.Admin, "dev") }

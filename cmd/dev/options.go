@@ -1,0 +1,100 @@
+package dev
+
+import (
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// Options is how a developer's cluster is run.
+type Options struct {
+	Dir                string
+	Controllers, Nodes int
+	Supervise          bool
+	ReadyTimeout       time.Duration
+	AllowRoots         []string
+	LogStore           string
+	LogLevel           string
+	Overcommit         float64
+	FaultPoints        bool
+	ControllerArgs     []string // further flags of every controller
+	NodeArgs           []string // further flags of every node
+	EchoLogs           bool
+
+	// Binary is this program.
+	Binary         string
+	Stdout, Stderr io.Writer
+	// restartAfter is how long a dead child stays dead.
+	restartAfter time.Duration
+	// argv replaces the command lines of children in tests.
+	argv func(id string) []string
+}
+
+// commandLine is how a child is started. Founding is only for the very first
+// start: an emptied folder must join the cluster that there is, not make another.
+func (o *Options) commandLine(l layout, s *settings, id string) []string {
+	if o.argv != nil {
+		return o.argv(id)
+	}
+	if _, isNode := nodeNumber(s, id); isNode {
+		return o.nodeLine(l, s, id)
+	}
+	return o.controllerLine(l, s, id)
+}
+
+func nodeNumber(s *settings, id string) (int, bool) {
+	for i, n := range ids("n", s.Nodes) {
+		if n == id {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+func (o *Options) controllerLine(l layout, s *settings, id string) []string {
+	args := append([]string{o.Binary, "controller", "--name", id,
+		"--data-dir", l.controller(id),
+		"--raft-listen", s.address(id, "raft"), "--api-listen", s.address(id, "api"),
+		"--metrics-listen", s.address(id, "metrics"), "--csi-endpoint", l.endpoint(id),
+		"--log-level", o.LogLevel,
+	}, fileArgs(l.files(pki.Controller, id))...)
+	if o.LogStore != "" {
+		args = append(args, "--log-store", o.LogStore)
+	}
+	if id == "c1" && !s.Founded {
+		args = append(args, "--bootstrap")
+	}
+	for _, other := range ids("c", s.Controllers) {
+		if other != id && (id != "c1" || s.Founded) {
+			args = append(args, "--join", s.address(other, "raft"))
+		}
+	}
+	return append(args, o.ControllerArgs...)
+}
+
+func (o *Options) nodeLine(l layout, s *settings, id string) []string {
+	args := append([]string{o.Binary, "node", "--node-id", id,
+		"--data-dir", l.nodeData(id), "--pool-dir", l.pool(id),
+		"--metrics-listen", s.address(id, "metrics"), "--csi-endpoint", l.endpoint(id),
+		"--log-level", o.LogLevel,
+	}, fileArgs(l.files(pki.Node, id))...)
+	for _, c := range ids("c", s.Controllers) {
+		args = append(args, "--endpoints", s.address(c, "api"))
+	}
+	for _, root := range o.AllowRoots {
+		args = append(args, "--allow-root", root)
+	}
+	if o.Overcommit > 0 {
+		args = append(args, "--overcommit", strconv.FormatFloat(o.Overcommit, 'f', -1, 64))
+	}
+	if o.FaultPoints {
+		args = append(args, "--enable-fault-points")
+	}
+	return append(args, o.NodeArgs...)
+}
+
+func fileArgs(f pki.Files) []string {
+	return []string{"--cert", f.Cert, "--key", f.Key, "--ca", f.CA}
+}

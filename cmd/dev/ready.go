@@ -1,0 +1,128 @@
+package dev
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// stragglerPatience is how long a cluster that has a leader and all its nodes
+// waits for the rest of its controllers: one with a broken folder must not keep
+// the others from serving.
+const stragglerPatience = 15 * time.Second
+
+// awaitReady returns when there is a leader, all nodes have registered and serve,
+// and the controllers serve too. The error says what is missing.
+func awaitReady(ctx context.Context, o Options, l layout, s *settings) error {
+	creds, err := pki.Load(l.files(pki.Viewer, "dev"))
+	if err != nil {
+		return err
+	}
+	var endpoints []string
+	for _, id := range ids("c", s.Controllers) {
+		endpoints = append(endpoints, s.address(id, "api"))
+	}
+	client := admin.NewClient(endpoints, creds.Client(pki.Controller))
+	client.Patience = 3 * time.Second
+	end := time.Now().Add(o.ReadyTimeout)
+	var enough time.Time // when leader and nodes were first there
+	for {
+		missing, stragglers := missing(ctx, client, s)
+		switch now := time.Now(); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case missing == "" && enough.IsZero():
+			enough = now
+		case missing != "":
+			enough = time.Time{}
+		}
+		switch now := time.Now(); {
+		case missing == "" && (len(stragglers) == 0 || now.After(enough.Add(stragglerPatience)) || now.After(end)):
+			return nil
+		case now.After(end):
+			return exit.Unavailablef("start the cluster in %s: not ready after %s: %s; the logs are in %s", l.dir, o.ReadyTimeout, missing, l.path("log"))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// missing says what a cluster needs to be ready, and which controllers do not serve yet.
+func missing(ctx context.Context, client *admin.Client, s *settings) (what string, stragglers []string) {
+	status, known, err := client.Status(ctx)
+	switch {
+	case status == nil:
+		return fmt.Sprintf("no controller answers (%v)", exit.Line(err)), nil
+	case !known:
+		return "there is no leader", nil
+	}
+	if absent := absentNodes(ctx, client, s); len(absent) > 0 {
+		return "not registered: " + strings.Join(absent, ", "), nil
+	}
+	for _, id := range ids("c", s.Controllers) {
+		if readyz(ctx, s.address(id, "metrics")) != nil {
+			stragglers = append(stragglers, id)
+		}
+	}
+	return "", stragglers
+}
+
+// absentNodes are those that have not registered, or whose process does not serve now.
+func absentNodes(ctx context.Context, client *admin.Client, s *settings) (absent []string) {
+	registered := map[string]bool{}
+	err := client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+		resp, err := api.Nodes(ctx, &adminpb.NodesRequest{})
+		for _, n := range resp.GetNodes() {
+			registered[n.GetId()] = n.GetState() == "reachable"
+		}
+		return err
+	})
+	for _, id := range ids("n", s.Nodes) {
+		serving := readyz(ctx, s.address(id, "metrics"))
+		switch {
+		case err != nil:
+			absent = append(absent, id)
+		case !registered[id] && serving != nil:
+			absent = append(absent, fmt.Sprintf("%s (%v)", id, serving))
+		case !registered[id]:
+			absent = append(absent, id)
+		case serving != nil:
+			absent = append(absent, fmt.Sprintf("%s (%v)", id, serving))
+		}
+	}
+	return slices.Compact(absent)
+}
+
+var probe = &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+
+// readyz asks a process whether it serves; the error is its own words.
+func readyz(ctx context.Context, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := probe.Do(req)
+	if err != nil {
+		return fmt.Errorf("its process does not answer")
+	}
+	defer func() { _ = resp.Body.Close() }() // read below as far as needed
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 500))
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("%s", strings.TrimSpace(string(text)))
+}

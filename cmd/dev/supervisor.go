@@ -1,0 +1,264 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// stopPatience is how long a child may take to stop before it is killed.
+	stopPatience = 20 * time.Second
+	// deathPatience is how long a start waits for a child that was just killed.
+	deathPatience = 2 * time.Second
+)
+
+// supervisor starts, watches and stops the children. All its state belongs to
+// the goroutine of run.
+type supervisor struct {
+	opts     Options
+	layout   layout
+	settings *settings
+	spawner  *spawner
+	order    []string // controllers, then nodes
+	running  map[string]*process
+	exits    chan *process
+	restarts chan string
+	requests chan request
+	ended    chan struct{} // closed when run returns
+}
+
+// request is someone's wish to start a child.
+type request struct {
+	id     string
+	answer chan error
+}
+
+func newSupervisor(o Options, l layout, s *settings) *supervisor {
+	if o.restartAfter == 0 {
+		o.restartAfter = time.Second
+	}
+	return &supervisor{
+		opts: o, layout: l, settings: s, spawner: newSpawner(),
+		order:   append(ids("c", s.Controllers), ids("n", s.Nodes)...),
+		running: map[string]*process{}, ended: make(chan struct{}),
+		exits: make(chan *process), restarts: make(chan string), requests: make(chan request),
+	}
+}
+
+// run starts all children and keeps them until ctx ends or ready says that they
+// are not. ready runs beside, and its nil means that the cluster is ready.
+func (s *supervisor) run(ctx context.Context, ready func(context.Context) error) error {
+	defer close(s.ended)
+	checking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := s.startAll(); err != nil {
+		return errors.Join(err, s.stopAll())
+	}
+	checked := make(chan error, 1)
+	go func() { checked <- ready(checking) }()
+	for {
+		select {
+		case <-ctx.Done():
+			return s.stopAll()
+		case err := <-checked:
+			if ctx.Err() != nil {
+				continue // it was only interrupted
+			}
+			if err != nil {
+				return errors.Join(err, s.stopAll())
+			}
+			if err := s.becomeReady(); err != nil {
+				return errors.Join(err, s.stopAll())
+			}
+		case p := <-s.exits:
+			s.buried(p)
+		case id := <-s.restarts:
+			s.restart(id)
+		case r := <-s.requests:
+			s.serve(r)
+		}
+	}
+}
+
+// becomeReady notes that the cluster was founded, and says so.
+func (s *supervisor) becomeReady() error {
+	if !s.settings.Founded {
+		s.settings.Founded = true
+		if err := s.settings.save(s.layout); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(s.opts.Stdout, "ready: %d controllers and %d nodes serve; see %s\n",
+		s.settings.Controllers, s.settings.Nodes, s.layout.clusterFile())
+	return nil
+}
+
+func (s *supervisor) startAll() error {
+	if err := s.publish(); err != nil {
+		return err
+	}
+	for _, id := range s.order {
+		if err := s.spawn(id); err != nil {
+			return err
+		}
+	}
+	return s.publish()
+}
+
+// spawn starts one child and has its end told.
+func (s *supervisor) spawn(id string) error {
+	var echo io.Writer
+	if s.opts.EchoLogs {
+		echo = s.opts.Stderr
+	}
+	p, err := s.spawner.start(id, s.opts.commandLine(s.layout, s.settings, id), s.layout.log(id), echo)
+	if err != nil {
+		return err
+	}
+	s.running[id] = p
+	go func() {
+		<-p.done
+		select {
+		case s.exits <- p:
+		case <-s.ended:
+		}
+	}()
+	return nil
+}
+
+// publish replaces cluster.json.
+func (s *supervisor) publish() error {
+	pids := map[string]int{}
+	for id, p := range s.running {
+		pids[id] = p.cmd.Process.Pid
+	}
+	return replaceJSON(s.layout.clusterFile(), describe(s.layout, s.settings, pids))
+}
+
+// buried notes that a child ended, and plans its restart when supervising.
+func (s *supervisor) buried(p *process) {
+	if s.running[p.id] != p {
+		return // another one took its place already
+	}
+	delete(s.running, p.id)
+	next := "it stays down: `holdfast dev start` starts it again"
+	if s.opts.Supervise {
+		next = fmt.Sprintf("it is started again in %s", s.opts.restartAfter)
+		time.AfterFunc(s.opts.restartAfter, func() {
+			select {
+			case s.restarts <- p.id:
+			case <-s.ended:
+			}
+		})
+	}
+	s.warn("%s (pid %d) ended: %s; %s%s", p.id, p.cmd.Process.Pid, ending(p.err), next, s.lastWords(p.id))
+	if err := s.publish(); err != nil {
+		s.warn("%v", err)
+	}
+}
+
+func ending(err error) string {
+	if err == nil {
+		return "exit status 0"
+	}
+	return err.Error()
+}
+
+// lastWords is the last line of a child's log.
+func (s *supervisor) lastWords(id string) string {
+	file, err := os.Open(s.layout.log(id))
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = file.Close() }() // only read
+	info, err := file.Stat()
+	if err != nil {
+		return ""
+	}
+	tail := make([]byte, min(info.Size(), 2048))
+	if _, err := file.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(tail)), "\n")
+	return "; its log ends with: " + lines[len(lines)-1]
+}
+
+func (s *supervisor) restart(id string) {
+	if s.running[id] != nil {
+		return // someone was faster
+	}
+	err := s.spawn(id)
+	if err == nil {
+		err = s.publish()
+	}
+	if err != nil {
+		s.warn("%v", err)
+	}
+}
+
+// serve starts the child that somebody asked for. One that was killed a moment
+// ago may not have been buried yet.
+func (s *supervisor) serve(r request) {
+	if !slices.Contains(s.order, r.id) {
+		r.answer <- fmt.Errorf("there is no %q here; there are %s", r.id, strings.Join(s.order, ", "))
+		return
+	}
+	if p := s.running[r.id]; p != nil {
+		select {
+		case <-p.done:
+			delete(s.running, r.id)
+		case <-time.After(deathPatience):
+			r.answer <- fmt.Errorf("%s runs already, with pid %d", r.id, p.cmd.Process.Pid)
+			return
+		}
+	}
+	err := s.spawn(r.id)
+	if err == nil {
+		err = s.publish()
+	}
+	r.answer <- err
+}
+
+// stopAll ends nodes first, which have something to tell the controllers.
+func (s *supervisor) stopAll() error {
+	s.stop("n")
+	s.stop("c")
+	return s.publish()
+}
+
+// stop asks the children of one sort to stop, waits, and kills those that do not.
+func (s *supervisor) stop(prefix string) {
+	var asked []*process
+	for id, p := range s.running {
+		if strings.HasPrefix(id, prefix) {
+			p.signal(syscall.SIGTERM)
+			asked = append(asked, p)
+		}
+	}
+	patience := time.After(stopPatience)
+	for _, p := range asked {
+		select {
+		case <-p.done:
+		case <-patience:
+			s.warn("%s did not stop within %s and is killed", p.id, stopPatience)
+			for _, late := range asked {
+				late.signal(syscall.SIGKILL)
+			}
+			patience = nil
+			<-p.done
+		}
+		delete(s.running, p.id)
+	}
+}
+
+func (s *supervisor) warn(format string, args ...any) {
+	fmt.Fprintf(s.opts.Stderr, "holdfast dev %s: %s\n", filepath.Base(s.layout.dir), fmt.Sprintf(format, args...))
+}
