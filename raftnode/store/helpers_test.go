@@ -107,14 +107,15 @@ func holds(t testing.TB, s *Store, first, last uint64) {
 	}
 }
 
+var raftConfiguration = raft.Configuration{Servers: []raft.Server{{ID: "m", Address: "here"}}}
+
 // snapshotAt makes a Raft snapshot and returns its id.
 func snapshotAt(t testing.TB, s *Store, index, term uint64) string {
 	t.Helper()
 	_, trans := raft.NewInmemTransport("here")
-	conf := raft.Configuration{Servers: []raft.Server{{ID: "m", Address: "here"}}}
-	sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, index, term, conf, 1, trans)
+	sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, index, term, raftConfiguration, 1, trans)
 	require.NoError(t, err)
-	_, err = fmt.Fprintf(sink, "state at %d %s", index, strings.Repeat("s", 500))
+	_, err = fmt.Fprintf(sink, "state %d %s", index, strings.Repeat("s", 500))
 	require.NoError(t, err)
 	require.NoError(t, sink.Close())
 	return sink.ID()

@@ -130,7 +130,7 @@ func (s *Store) openFiles(o Options) error {
 	s.closers = append(s.closers, mark.close)
 	var inner raft.LogStore = db
 	if o.Kind == WAL {
-		w, closer, err := openWAL(s.dir, o, s.guard, s.MemberID)
+		w, closer, err := openWAL(s.dir, o, s.guard, s.MemberID, marked)
 		if err != nil {
 			return err
 		}

@@ -14,14 +14,18 @@ import (
 )
 
 // openWAL opens the log in the wal folder.
-func openWAL(d folder, o Options, g *guard, member string) (raft.LogStore, func() error, error) {
+func openWAL(d folder, o Options, g *guard, member string, marked uint64) (raft.LogStore, func() error, error) {
 	if err := checkMember(d.wal(), member); err != nil {
 		return nil, nil, err
 	}
 	var w *wal.WAL
+	meta := &walMeta{path: d.walMeta(), member: member, guard: g}
 	err := protect(func() (err error) {
+		if err := mendTail(d, meta, marked, o.SegmentSize); err != nil {
+			return err
+		}
 		w, err = wal.Open(d.wal(),
-			wal.WithMetaStore(&walMeta{path: d.walMeta(), member: member, guard: g}),
+			wal.WithMetaStore(meta),
 			wal.WithSegmentFiler(segment.NewFiler(d.wal(), privateFS{walfs.New()})),
 			wal.WithSegmentSize(o.SegmentSize),
 			wal.WithLogger(hclogTo(o.Logger, slog.LevelInfo)))
