@@ -1,0 +1,75 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// GetCapacity is what new volumes could still reserve, in all pools of the
+// topology together, and the sizes that one volume could have. Where no volume
+// with the capabilities can be made at all, the capacity is 0.
+func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	where, err := termsOf(req.GetAccessibleTopology())
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	p, err := parseParameters(req.GetParameters())
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	capabilities, possible, err := capacityFor(req.GetVolumeCapabilities(), &p)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	var largest, total int64
+	err = s.read(ctx, func(state *fsm.State) error {
+		largest, total = state.Available(where)
+		return nil
+	})
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return capacity(largest, total, fsm.MinSize(capabilities), possible), nil
+}
+
+func capacity(largest, total, least int64, possible bool) *csi.GetCapacityResponse {
+	if !possible || largest < least {
+		return &csi.GetCapacityResponse{}
+	}
+	return &csi.GetCapacityResponse{
+		AvailableCapacity: max(total, 0),
+		MaximumVolumeSize: wrapperspb.Int64(largest),
+		MinimumVolumeSize: wrapperspb.Int64(least),
+	}
+}
+
+// termsOf: a topology without segments is no condition.
+func termsOf(t *csi.Topology) ([]fsm.Topology, error) {
+	term, err := server.ParseTopology(t)
+	if err != nil || len(term) == 0 {
+		return nil, err
+	}
+	return []fsm.Topology{term}, nil
+}
+
+// capacityFor reads the capabilities of volumes to be made. A malformed one is an
+// error; well-formed ones that no volume can have together are not possible.
+func capacityFor(asked []*csi.VolumeCapability, p *parameters) (all []fsm.Capability, possible bool, err error) {
+	for _, a := range asked {
+		if _, err := server.ParseCapability(a); err != nil {
+			return nil, false, err
+		}
+	}
+	if len(asked) == 0 { // that which the parameters alone describe
+		c, err := p.apply(fsm.Capability{})
+		return []fsm.Capability{c}, true, err
+	}
+	all, err = createdFor(asked, p)
+	return all, err == nil, nil
+}

@@ -1,0 +1,163 @@
+package controller_test
+
+import (
+	"context"
+	"crypto/rand"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode"
+)
+
+const incarnation = "incarnation-0001" // 16 bytes
+
+// cluster is the real state machine in memory, with hosts that report at once
+// what they are asked for, unless they are told to be idle.
+type cluster struct {
+	mu       sync.Mutex
+	state    *fsm.State
+	index    uint64
+	watchers map[fsm.VolumeID]map[chan struct{}]bool
+	hosts    []*host
+	down     bool                 // no quorum
+	stuck    bool                 // no answer at all, until the caller's time ran out
+	mangle   func(*fsmpb.Command) // changes commands of controllers before they are applied
+	applied  int                  // commands of controllers
+}
+
+func newCluster(t testing.TB) *cluster {
+	t.Helper()
+	c := &cluster{state: fsm.New(), watchers: map[fsm.VolumeID]map[chan struct{}]bool{}}
+	_, err := c.apply("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
+		ClusterId: "cluster", IncarnationId: []byte(incarnation), FeatureLevel: 1,
+	}}})
+	require.NoError(t, err)
+	return c
+}
+
+// apply folds one command into the state and wakes the watchers.
+func (c *cluster) apply(actor string, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.index++
+	cmd = proto.Clone(cmd).(*fsmpb.Command)
+	if len(cmd.GetRequestId()) == 0 {
+		cmd.RequestId = make([]byte, 16)
+		_, _ = rand.Read(cmd.RequestId)
+		cmd.ProposedIndex = c.index - 1
+	}
+	cmd.Actor, cmd.ProposedAt = actor, time.Now().UnixNano()
+	result := c.state.Apply(c.index, cmd)
+	for _, touch := range result.Touched {
+		for watcher := range c.watchers[touch.Volume] {
+			select {
+			case watcher <- struct{}{}:
+			default:
+			}
+		}
+	}
+	return result.Outcome, fsm.Err(result.Outcome)
+}
+
+func (c *cluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	if err := c.reach(ctx); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.applied++
+	mangle := c.mangle
+	c.mu.Unlock()
+	cmd = proto.Clone(cmd).(*fsmpb.Command)
+	if mangle != nil {
+		mangle(cmd)
+	}
+	out, err := c.apply("controller/c1", cmd)
+	for _, h := range c.hosts {
+		h.work()
+	}
+	return out, err
+}
+
+// reach is what a member says while there is no quorum.
+func (c *cluster) reach(ctx context.Context) error {
+	c.mu.Lock()
+	down, stuck := c.down, c.stuck
+	c.mu.Unlock()
+	if stuck {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if down {
+		return raftnode.ErrNotLeader
+	}
+	return ctx.Err()
+}
+
+func (c *cluster) Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error) {
+	if err := c.reach(ctx); err != nil {
+		return 0, err
+	}
+	return c.index, c.View(fn)
+}
+
+func (c *cluster) View(fn func(*fsm.State) error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fn(c.state)
+}
+
+func (c *cluster) WatchVolume(id fsm.VolumeID) (<-chan struct{}, func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wake := make(chan struct{}, 1)
+	if c.watchers[id] == nil {
+		c.watchers[id] = map[chan struct{}]bool{}
+	}
+	c.watchers[id][wake] = true
+	return wake, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.watchers[id], wake)
+	}
+}
+
+// set changes how the cluster behaves.
+func (c *cluster) set(change func(*cluster)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c)
+}
+
+// volumes are the ids in the state, in any phase.
+func (c *cluster) volumes() (ids []fsm.VolumeID) {
+	_ = c.View(func(s *fsm.State) error {
+		for v := range s.Volumes("") {
+			ids = append(ids, v.ID)
+		}
+		return nil
+	})
+	return ids
+}
+
+// commands is how many commands controllers had applied.
+func (c *cluster) commands() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.applied
+}
+
+func (c *cluster) watching() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, watchers := range c.watchers {
+		n += len(watchers)
+	}
+	return n
+}

@@ -1,0 +1,107 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// CreateVolume returns once the volume's host made the device. It says ABORTED
+// just before the caller's deadline; the retry joins the same volume by name.
+func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	cmd, err := createCommand(req)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	id, err := s.create(ctx, cmd)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	volume, err := s.awaitReady(ctx, id)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return &csi.CreateVolumeResponse{Volume: volume}, nil
+}
+
+// create is the id of the volume that has the name from now on.
+func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateVolume) (fsm.VolumeID, error) {
+	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: cmd}})
+	if expired(err) {
+		return s.created(ctx, cmd)
+	}
+	if err != nil {
+		return "", err
+	}
+	return fsm.VolumeID(out.GetVolumeId()), nil
+}
+
+// created answers from the state, by name, for a command that came too late to be
+// applied: whether it had been applied before is no longer known (S4).
+func (s *Server) created(ctx context.Context, cmd *fsmpb.CreateVolume) (id fsm.VolumeID, err error) {
+	err = s.read(ctx, func(state *fsm.State) error {
+		v, ok := state.VolumeByName(cmd.GetName())
+		if !ok {
+			return fsm.Reject(fsm.Busy, "create volume %q: the command came too late and was not applied; retry", cmd.GetName())
+		}
+		if !compatible(v, cmd) {
+			return fsm.Reject(fsm.Incompatible, "volume %q exists with other arguments", cmd.GetName())
+		}
+		id = v.ID
+		return nil
+	})
+	return id, err
+}
+
+// compatible compares what can be compared without applying the command.
+func compatible(v *fsm.Volume, cmd *fsmpb.CreateVolume) bool {
+	limit := cmd.GetLimitBytes()
+	return slices.Equal(v.Fingerprint, cmd.GetFingerprint()) &&
+		v.Size >= cmd.GetRequiredBytes() && (limit == 0 || v.Size <= limit) &&
+		!slices.ContainsFunc(cmd.GetCapabilities(), func(c *fsmpb.Capability) bool { return !v.Supports(fsm.CapabilityFrom(c)) })
+}
+
+// awaitReady waits until the volume's device is there.
+func (s *Server) awaitReady(ctx context.Context, id fsm.VolumeID) (made *csi.Volume, err error) {
+	err = s.await(ctx, id, "create", func(state *fsm.State) (bool, error) {
+		v, ok := state.Volume(id)
+		if !ok {
+			return false, deletedMeanwhile(id)
+		}
+		switch phase := v.Phase.(type) {
+		case fsm.Creating:
+			return false, nil
+		case fsm.Ready:
+			made = volumeOf(state, v)
+			return true, nil
+		case fsm.Deleting:
+			return false, deletedMeanwhile(id)
+		case fsm.Failed:
+			return false, failure(v, phase)
+		}
+		return false, fmt.Errorf("volume %s is in an unknown phase", id)
+	})
+	return made, err
+}
+
+func deletedMeanwhile(id fsm.VolumeID) error {
+	return fsm.Reject(fsm.Busy, "create volume %s: it was deleted meanwhile; retry", id)
+}
+
+// failure says why a volume could not be made. The next call with its name places
+// a new one.
+func failure(v *fsm.Volume, phase fsm.Failed) error {
+	switch {
+	case phase.NoSpace:
+		return fsm.Reject(fsm.NoCapacity, "create volume %q: %s", v.Name, phase.Reason)
+	case v.Operation != nil && v.Operation.State == fsm.OpCancelled:
+		return fsm.Reject(fsm.Busy, "create volume %q: %s; retry", v.Name, phase.Reason)
+	}
+	return fmt.Errorf("create volume %q: %s", v.Name, phase.Reason)
+}

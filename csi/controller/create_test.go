@@ -1,0 +1,492 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+type createReq = csi.CreateVolumeRequest
+
+func capacity(required, limit int64) func(*createReq) {
+	return func(r *createReq) {
+		r.CapacityRange = &csi.CapacityRange{RequiredBytes: required, LimitBytes: limit}
+	}
+}
+
+func forUse(capabilities ...*csi.VolumeCapability) func(*createReq) {
+	return func(r *createReq) { r.VolumeCapabilities = capabilities }
+}
+
+func with(pairs ...string) func(*createReq) {
+	return func(r *createReq) { r.Parameters = pairsOf(pairs...) }
+}
+
+func pairsOf(pairs ...string) map[string]string {
+	m := map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		m[pairs[i]] = pairs[i+1]
+	}
+	return m
+}
+
+func term(pairs ...string) *csi.Topology { return &csi.Topology{Segments: pairsOf(pairs...)} }
+
+func where(requisite, preferred []*csi.Topology) func(*createReq) {
+	return func(r *createReq) {
+		r.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: requisite, Preferred: preferred}
+	}
+}
+
+// TestCreateVolumeArguments has one case per rule about the request alone. Each is
+// asked twice, and what is refused leaves no volume behind (CSI-CTRL-CreateVolume-15).
+func TestCreateVolumeArguments(t *testing.T) {
+	const invalid = codes.InvalidArgument
+	hidden := &csi.VolumeCapability_MountVolume{VolumeMountGroup: "1000"}
+	for name, tc := range map[string]struct {
+		change func(*createReq)
+		want   codes.Code
+	}{
+		"CreateVolume-07: a name is required":                     {func(r *createReq) { r.Name = "" }, invalid},
+		"CreateVolume-08: a name of 128 bytes":                    {func(r *createReq) { r.Name = strings.Repeat("n", 128) }, codes.OK},
+		"CreateVolume-08: not one of 129":                         {func(r *createReq) { r.Name = strings.Repeat("n", 129) }, invalid},
+		"GEN-Size-03: 64 characters of two bytes":                 {func(r *createReq) { r.Name = strings.Repeat("é", 64) }, codes.OK},
+		"GEN-Size-03: bytes count, not characters":                {func(r *createReq) { r.Name = strings.Repeat("é", 65) }, invalid},
+		"CreateVolume-11: no range gets the default":              {func(r *createReq) { r.CapacityRange = nil }, codes.OK},
+		"CapacityRange-01: a range names a bound":                 {capacity(0, 0), invalid},
+		"CapacityRange-02: required is not negative":              {capacity(-1, 0), invalid},
+		"CapacityRange-03: limit is not negative":                 {capacity(0, -1), invalid},
+		"CapacityRange-04: an exact size":                         {capacity(gib, gib), codes.OK},
+		"CapacityRange-04: none that the unit forbids":            {capacity(gib+1, gib+1), codes.OutOfRange},
+		"CapacityRange-05: required above limit":                  {capacity(2*gib, gib), invalid},
+		"CapacityRange-07: not above the limit after rounding":    {capacity(gib+1, gib+2), codes.OutOfRange},
+		"CapacityRange-08: a limit of 0 is none":                  {capacity(3*gib, 0), codes.OK},
+		"CreateVolume-39: above the largest":                      {capacity(1<<62, 0), codes.OutOfRange},
+		"CreateVolume-39: the largest number":                     {capacity(1<<63-1, 0), codes.OutOfRange},
+		"CreateVolume-39: a limit below the smallest":             {capacity(0, 1), codes.OutOfRange},
+		"CreateVolume-39: a limit below what xfs needs":           {both(with("fsType", "xfs"), capacity(1, 300<<20)), codes.OutOfRange},
+		"CreateVolume-13: capabilities are required":              {forUse(), invalid},
+		"VolumeCapability-01: an access type is required":         {forUse(&csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer}}), invalid},
+		"VolumeCapability-02: an access mode is required":         {forUse(&csi.VolumeCapability{AccessType: &csi.VolumeCapability_Block{}}), invalid},
+		"VolumeCapability-03: mode UNKNOWN":                       {forUse(mount(0, "")), invalid},
+		"VolumeCapability-03: a mode that does not exist":         {forUse(mount(99, "")), invalid},
+		"VolumeCapability-04: ext4":                               {forUse(mount(writer, "ext4")), codes.OK},
+		"VolumeCapability-04: xfs":                                {forUse(mount(writer, "xfs")), codes.OK},
+		"VolumeCapability-04: another filesystem":                 {forUse(mount(writer, "zzz")), invalid},
+		"VolumeCapability-05: flags of 4096 bytes":                {forUse(mount(writer, "", strings.Repeat("a", 4000), strings.Repeat("b", 96))), codes.OK},
+		"VolumeCapability-05: flags of 4097 bytes":                {forUse(mount(writer, "", strings.Repeat("a", 4000), strings.Repeat("b", 97))), invalid},
+		"VolumeCapability-06: a mount group is not advertised":    {forUse(&csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer}, AccessType: &csi.VolumeCapability_Mount{Mount: hidden}}), invalid},
+		"VolumeCapability-09: SINGLE_NODE_READER_ONLY":            {forUse(mount(reader, "")), codes.OK},
+		"VolumeCapability-10: MULTI_NODE_READER_ONLY":             {forUse(mount(manyReaders, "")), invalid},
+		"VolumeCapability-11: MULTI_NODE_SINGLE_WRITER":           {forUse(mount(oneOfMany, "")), invalid},
+		"VolumeCapability-12: MULTI_NODE_MULTI_WRITER is refused": {forUse(block(manyWriters)), invalid},
+		"VolumeCapability-13: SINGLE_NODE_SINGLE_WRITER":          {forUse(mount(singleWriter, "")), codes.OK},
+		"VolumeCapability-14: SINGLE_NODE_MULTI_WRITER":           {forUse(block(multiWriter)), codes.OK},
+		"VolumeCapability-16: SINGLE_NODE_WRITER":                 {forUse(block(writer)), codes.OK},
+		"CreateVolume-14, -41: several that go together":          {forUse(mount(writer, ""), mount(reader, "ext4")), codes.OK},
+		"CreateVolume-15: one of them is not served":              {forUse(mount(writer, ""), mount(manyWriters, "")), invalid},
+		"CreateVolume-42: mounted and raw exclude each other":     {forUse(mount(writer, ""), block(writer)), invalid},
+		"CreateVolume-42: two filesystems too":                    {forUse(mount(writer, "xfs"), mount(writer, "ext4")), invalid},
+		"CreateVolume-16: an unknown parameter":                   {with("raid", "6"), invalid},
+		"CreateVolume-16: case tells keys apart":                  {with("fsType", "ext4", "FSTYPE", "ext4"), invalid},
+		"CreateVolume-16: a filesystem that is not served":        {with("fsType", "btrfs"), invalid},
+		"CreateVolume-16: a filesystem that contradicts":          {both(with("fsType", "xfs"), forUse(mount(writer, "ext4"))), invalid},
+		"CreateVolume-16: two filesystems in parameters":          {with("fsType", "xfs", "csi.storage.k8s.io/fstype", "ext4"), invalid},
+		"CreateVolume-16: Kubernetes' key for a filesystem":       {with("csi.storage.k8s.io/fstype", "xfs"), codes.OK},
+		"CreateVolume-16: Kubernetes' names of claims":            {with("csi.storage.k8s.io/pvc/name", "data", "csi.storage.k8s.io/pv/name", "pv-1"), codes.OK},
+		"CreateVolume-16: one replica":                            {with("replicas", "1"), codes.OK},
+		"CreateVolume-16: two are not served":                     {with("replicas", "2"), invalid},
+		"CreateVolume-16: no replica":                             {with("replicas", "0"), invalid},
+		"CreateVolume-16: no number":                              {with("replicas", "one"), invalid},
+		"GEN-Field-03: an empty value is not given":               {with("replicas", "", "fsType", ""), codes.OK},
+		"GEN-Size-04: parameters above 4 KiB":                     {with("csi.storage.k8s.io/pvc/name", strings.Repeat("x", 4096)), invalid},
+		"GEN-Size-04: parameters of 4 KiB with their keys":        {with("csi.storage.k8s.io/pvc/name", strings.Repeat("x", 4096-27)), codes.OK},
+		"CreateVolume-17: secrets are optional":                   {func(r *createReq) { r.Secrets = pairsOf("pass-word_1.x", "s") }, codes.OK},
+		"GEN-Secrets-01: keys of secrets have a form":             {func(r *createReq) { r.Secrets = pairsOf("a b", "s") }, invalid},
+		"GEN-Secrets-01: and are not empty":                       {func(r *createReq) { r.Secrets = pairsOf("", "s") }, invalid},
+		"CreateVolume-19: a source names its type":                {func(r *createReq) { r.VolumeContentSource = &csi.VolumeContentSource{} }, invalid},
+		"CreateVolume-20: a snapshot has an id":                   {func(r *createReq) { r.VolumeContentSource = fromSnapshot("") }, invalid},
+		"CreateVolume-21: a volume has an id":                     {func(r *createReq) { r.VolumeContentSource = fromVolume("") }, invalid},
+		"CreateVolume-24: clones are not advertised":              {func(r *createReq) { r.VolumeContentSource = fromVolume(unknownID) }, invalid},
+		"CreateVolume-31: nor snapshots":                          {func(r *createReq) { r.VolumeContentSource = fromSnapshot("hs-1") }, invalid},
+		"mutable parameters are not advertised":                   {func(r *createReq) { r.MutableParameters = pairsOf("iops", "1") }, invalid},
+		"Topology-01: a requirement names a topology":             {where(nil, nil), invalid},
+		"Topology-08: preferred is among requisite":               {where([]*csi.Topology{term("topology.holdfast.storage/zone", "z1")}, []*csi.Topology{term("topology.holdfast.storage/zone", "z2")}), invalid},
+		"Topology-11: an empty key":                               {where([]*csi.Topology{term("", "z1")}, nil), invalid},
+		"Topology-11: a key that is a slash":                      {where([]*csi.Topology{term("/", "z1")}, nil), invalid},
+		"Topology-11: two slashes":                                {where([]*csi.Topology{term("a//b", "z1")}, nil), invalid},
+		"Topology-11: a hyphen at the end of a key":               {where([]*csi.Topology{term("-z", "z1")}, nil), invalid},
+		"Topology-11: a key of 64 bytes":                          {where([]*csi.Topology{term(strings.Repeat("k", 64), "z1")}, nil), invalid},
+		"Topology-12: an upper-case prefix":                       {where([]*csi.Topology{term("Com.X/zone", "z1")}, nil), invalid},
+		"Topology-12: a prefix of 64 bytes":                       {where([]*csi.Topology{term(strings.Repeat("p", 64)+"/zone", "z1")}, nil), invalid},
+		"Topology-12: an underscore in a prefix":                  {where([]*csi.Topology{term("_x/zone", "z1")}, nil), invalid},
+		"Topology-14: keys that differ in case only":              {where([]*csi.Topology{term("Zone", "z1", "zone", "z1")}, nil), invalid},
+		"Topology-14: a key in another case is the same":          {where([]*csi.Topology{term("topology.holdfast.storage/ZONE", "z1")}, nil), codes.OK},
+		"Topology-15: a value of 64 bytes":                        {where([]*csi.Topology{term("topology.holdfast.storage/zone", strings.Repeat("v", 64))}, nil), invalid},
+		"Topology-15: a hyphen at the end of a value":             {where([]*csi.Topology{term("topology.holdfast.storage/zone", "-x")}, nil), invalid},
+		"Topology-16: an empty value":                             {where([]*csi.Topology{term("topology.holdfast.storage/zone", "")}, nil), invalid},
+		"Topology-17: a key without a name":                       {where([]*csi.Topology{term("example.com/", "z1")}, nil), invalid},
+		"Topology-01: a term without segments":                    {where([]*csi.Topology{term()}, nil), invalid},
+		"Topology-10, CreateVolume-38: nowhere":                   {where([]*csi.Topology{term("topology.holdfast.storage/zone", "z9")}, nil), codes.ResourceExhausted},
+		"CreateVolume-38: no pool has room":                       {capacity(2000*gib, 0), codes.ResourceExhausted},
+		"GEN-Error-12: the form is checked before the place":      {both(where([]*csi.Topology{term("topology.holdfast.storage/zone", "z9")}, nil), capacity(-1, 0)), invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			for range 2 {
+				resp, err := w.CreateVolume(t.Context(), named("v", tc.change))
+				requireCode(t, tc.want, err)
+				if tc.want != codes.OK {
+					require.Empty(t, w.cluster.volumes())
+					continue
+				}
+				require.Len(t, w.cluster.volumes(), 1)
+				asked := named("v", tc.change)
+				require.GreaterOrEqual(t, resp.GetVolume().GetCapacityBytes(), asked.GetCapacityRange().GetRequiredBytes())
+				if limit := asked.GetCapacityRange().GetLimitBytes(); limit > 0 {
+					require.LessOrEqual(t, resp.GetVolume().GetCapacityBytes(), limit)
+				}
+			}
+		})
+	}
+}
+
+func both(changes ...func(*createReq)) func(*createReq) {
+	return func(r *createReq) {
+		for _, change := range changes {
+			change(r)
+		}
+	}
+}
+
+func fromSnapshot(id string) *csi.VolumeContentSource {
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: id}}}
+}
+
+func fromVolume(id string) *csi.VolumeContentSource {
+	return &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: id}}}
+}
+
+// CSI-CTRL-CreateVolume-09, -10: all but the banned characters make a name, and a
+// name is never a path.
+func TestCreateVolumeNames(t *testing.T) {
+	w := newWorld(t)
+	banned := func(r rune) bool {
+		return r <= 0x08 || r == 0x0b || r == 0x0c || r >= 0x0e && r <= 0x1f || r >= 0x7f && r <= 0x9f
+	}
+	for r := rune(0); r <= 0xa0; r++ {
+		want := codes.OK
+		if banned(r) {
+			want = codes.InvalidArgument
+		}
+		_, err := w.CreateVolume(t.Context(), named(fmt.Sprintf("a%cb", r)))
+		requireCode(t, want, err)
+	}
+	for _, name := range []string{"../x", "/", ".", "..", ".hidden", "a b", "tab\tnewline\nreturn\r", "🪨", "שלום", "a/b"} {
+		require.True(t, fsm.VolumeID(w.create(t, name)).Valid(), name)
+	}
+}
+
+// CSI-CTRL-CreateVolume-02..06, -28, -30, -33..37, CSI-CTRL-Volume-01..06, -08, -09,
+// CSI-CTRL-CapacityRange-06, CSI-GEN-Secrets-05.
+func TestCreateVolumeTwice(t *testing.T) {
+	base := both(capacity(gib, 2*gib), forUse(mount(writer, ""), mount(reader, "")), with("fsType", "ext4", "csi.storage.k8s.io/pvc/name", "one"))
+	for name, tc := range map[string]struct {
+		change func(*createReq)
+		want   codes.Code
+	}{
+		"-02: the same again is the same volume":                {func(*createReq) {}, codes.OK},
+		"-05: a range that holds the size":                      {capacity(gib/2, 3*gib), codes.OK},
+		"-05: no range at all":                                  {func(r *createReq) { r.CapacityRange = nil }, codes.OK},
+		"-06: rotated secrets":                                  {func(r *createReq) { r.Secrets = pairsOf("key", "other") }, codes.OK},
+		"-02: capabilities in another order":                    {forUse(mount(reader, ""), mount(writer, "")), codes.OK},
+		"-02: the filesystem said outright":                     {forUse(mount(writer, "ext4"), mount(reader, "ext4")), codes.OK},
+		"-02: another claim's name":                             {with("fsType", "ext4", "csi.storage.k8s.io/pvc/name", "two"), codes.OK},
+		"-33: a larger one":                                     {capacity(2*gib, 0), codes.AlreadyExists},
+		"-33: a smaller one":                                    {capacity(0, gib/2), codes.AlreadyExists},
+		"-34: block instead of mount":                           {forUse(block(writer)), codes.AlreadyExists},
+		"-34: another access mode":                              {forUse(mount(multiWriter, "")), codes.AlreadyExists},
+		"-34: other mount flags":                                {forUse(mount(writer, "", "noatime"), mount(reader, "")), codes.AlreadyExists},
+		"-35: another parameter":                                {both(with("fsType", "xfs")), codes.AlreadyExists},
+		"-35: one parameter more":                               {with("fsType", "ext4", "replicas", "1"), codes.AlreadyExists},
+		"-36: another topology":                                 {where([]*csi.Topology{term("topology.holdfast.storage/zone", "z2")}, nil), codes.AlreadyExists},
+		"-36: a topology where it is":                           {where([]*csi.Topology{term("topology.holdfast.storage/zone", "z2"), term("topology.holdfast.storage/zone", "z1")}, nil), codes.OK},
+		"-37: a source is not served, with or without a volume": {func(r *createReq) { r.VolumeContentSource = fromVolume(unknownID) }, codes.InvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, at("n1", "z1"))
+			first, err := w.CreateVolume(t.Context(), named("v", base))
+			require.NoError(t, err)
+			require.True(t, fsm.VolumeID(first.GetVolume().GetVolumeId()).Valid())
+			require.Equal(t, gib, first.GetVolume().GetCapacityBytes())
+			require.Empty(t, first.GetVolume().GetVolumeContext())
+			require.Nil(t, first.GetVolume().GetContentSource())
+			require.True(t, proto.Equal(term(fsm.TopologyKey, "n1", fsm.ZoneKey, "z1"), first.GetVolume().GetAccessibleTopology()[0]))
+			for range 2 {
+				again, err := w.CreateVolume(t.Context(), named("v", base, tc.change))
+				requireCode(t, tc.want, err)
+				if tc.want == codes.OK {
+					require.True(t, proto.Equal(first, again))
+				}
+			}
+			require.Len(t, w.cluster.volumes(), 1)
+		})
+	}
+}
+
+// CSI-CTRL-Topology-02, -03, -05, -07, -09, -10, -18, -19, CSI-CTRL-CreateVolume-28.
+func TestCreateVolumePlaces(t *testing.T) {
+	zone := func(zones ...string) (terms []*csi.Topology) {
+		for _, z := range zones {
+			terms = append(terms, term(fsm.ZoneKey, z))
+		}
+		return terms
+	}
+	small := func(id fsm.NodeID, z string, capacity int64) func(*cluster) *host {
+		return func(c *cluster) *host {
+			h := at(id, z)(c)
+			h.pool.CapacityBytes, h.pool.OvercommitPercent = capacity, 100
+			return h
+		}
+	}
+	hosts := []func(*cluster) *host{small("n2", "z2", 50*gib), small("n3", "z3", 10*gib), small("n4", "z4", 20*gib), small("n5", "z5", 30*gib)}
+	for name, tc := range map[string]struct {
+		change func(*createReq)
+		want   string
+		code   codes.Code
+	}{
+		"-28: anywhere without a requirement":            {func(*createReq) {}, "n2", codes.OK},
+		"-02: where it must be":                          {where(zone("z4"), nil), "n4", codes.OK},
+		"-05: in one of several, named twice":            {where(zone("z3", "z4", "z3"), nil), "n4", codes.OK},
+		"-07, -18: the first preferred":                  {where(zone("z2", "z3"), zone("z3", "z2")), "n3", codes.OK},
+		"-07, -18: else the next":                        {both(where(zone("z2", "z3"), zone("z3", "z2")), capacity(15*gib, 0)), "n2", codes.OK},
+		"-19: in order from first to last":               {where(zone("z2", "z3", "z4", "z5"), zone("z4", "z2")), "n4", codes.OK},
+		"-09: else any requisite":                        {both(where(zone("z2", "z3"), zone("z3")), capacity(15*gib, 0)), "n2", codes.OK},
+		"preferred alone is no condition":                {both(where(nil, zone("z3")), capacity(15*gib, 0)), "n2", codes.OK},
+		"-10: none has room":                             {both(where(zone("z3", "z4"), zone("z3")), capacity(40*gib, 0)), "", codes.ResourceExhausted},
+		"-02: by node, as NodeGetInfo says":              {where([]*csi.Topology{term(fsm.TopologyKey, "n5", fsm.ZoneKey, "z5")}, nil), "n5", codes.OK},
+		"-10: a node that is in another zone than asked": {where([]*csi.Topology{term(fsm.TopologyKey, "n5", fsm.ZoneKey, "z2")}, nil), "", codes.ResourceExhausted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, hosts...)
+			resp, err := w.CreateVolume(t.Context(), named("v", tc.change))
+			requireCode(t, tc.code, err)
+			if tc.code == codes.OK {
+				require.Len(t, resp.GetVolume().GetAccessibleTopology(), 1)
+				require.Equal(t, tc.want, resp.GetVolume().GetAccessibleTopology()[0].GetSegments()[fsm.TopologyKey])
+			}
+		})
+	}
+}
+
+// CSI-CTRL-CreateVolume-03, -04, CSI-GEN-Conc-01, -02, CSI-GEN-Error-08: calls that
+// overlap join one volume.
+func TestCreateVolumeConcurrently(t *testing.T) {
+	w := newWorld(t)
+	w.host.set(func(h *host) { h.idle = true })
+	var group sync.WaitGroup
+	ids := make([]string, 32)
+	for i := range ids {
+		group.Go(func() {
+			resp, err := w.CreateVolume(t.Context(), named("v"))
+			assert.NoError(t, err)
+			ids[i] = resp.GetVolume().GetVolumeId()
+		})
+	}
+	require.Eventually(t, func() bool { return w.cluster.watching() == len(ids) }, 5*time.Second, time.Millisecond)
+	w.host.set(func(h *host) { h.idle = false })
+	w.host.work()
+	group.Wait()
+	require.Equal(t, []fsm.VolumeID{fsm.VolumeID(ids[0])}, w.cluster.volumes())
+	for _, id := range ids {
+		require.Equal(t, ids[0], id)
+	}
+	require.Zero(t, w.cluster.watching())
+}
+
+// CSI-GEN-Conc-02..04: a call that cannot finish says ABORTED before its deadline,
+// the work goes on, and the retry joins it.
+func TestCreateVolumeNearItsDeadline(t *testing.T) {
+	w := newWorld(t)
+	w.host.set(func(h *host) { h.idle = true })
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		_, err := w.CreateVolume(ctx, named("v"))
+		requireCode(t, codes.Aborted, err)
+		require.NoError(t, ctx.Err(), "the answer came before the deadline")
+		cancel()
+	}
+	ids := w.cluster.volumes()
+	require.Len(t, ids, 1)
+	w.host.set(func(h *host) { h.idle = false })
+	require.Equal(t, string(ids[0]), w.create(t, "v"))
+	require.Equal(t, ids, w.cluster.volumes())
+}
+
+// CSI-CTRL-CreateVolume-40: what the host could not make is told, and the next call
+// with the name places it again.
+func TestCreateVolumeThatFails(t *testing.T) {
+	for name, tc := range map[string]struct {
+		failed *fsmpb.StepFailed
+		want   codes.Code
+	}{
+		"a full pool":     {&fsmpb.StepFailed{Step: "create", Error: "no space left on device", Final: true, NoSpace: true}, codes.ResourceExhausted},
+		"a broken device": {&fsmpb.StepFailed{Step: "create", Error: "input/output error", Final: true}, codes.Internal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.host.set(func(h *host) { h.fail = tc.failed })
+			_, err := w.CreateVolume(t.Context(), named("v"))
+			requireCode(t, tc.want, err)
+			require.Contains(t, status.Convert(err).Message(), tc.failed.GetError())
+			failed := w.cluster.volumes()
+			require.Len(t, failed, 1)
+
+			w.host.set(func(h *host) { h.fail = nil })
+			id := w.create(t, "v")
+			require.NotEqual(t, string(failed[0]), id)
+			require.Equal(t, []fsm.VolumeID{fsm.VolumeID(id)}, w.cluster.volumes(), "the failed device is owed and was removed")
+		})
+	}
+}
+
+// TestCreateVolumeCancelled: an operator gave up, the caller may try again.
+func TestCreateVolumeCancelled(t *testing.T) {
+	w := newWorld(t)
+	w.host.set(func(h *host) { h.idle = true })
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.CreateVolume(t.Context(), named("v"))
+		done <- err
+	}()
+	require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, 5*time.Second, time.Millisecond)
+	_, err := w.cluster.apply("admin/a", &fsmpb.Command{Body: &fsmpb.Command_CancelOperation{CancelOperation: &fsmpb.CancelOperation{OperationId: w.operation(t)}}})
+	require.NoError(t, err)
+	requireCode(t, codes.Aborted, <-done)
+}
+
+// operation is the only one.
+func (w *world) operation(t testing.TB) (id uint64) {
+	t.Helper()
+	_ = w.cluster.View(func(s *fsm.State) error {
+		for v := range s.Operations() {
+			id = uint64(v.Operation.ID)
+		}
+		return nil
+	})
+	require.NotZero(t, id)
+	return id
+}
+
+// TestCreateVolumeDeletedMeanwhile: the waiting call is told to begin again.
+func TestCreateVolumeDeletedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	w.host.set(func(h *host) { h.idle = true })
+	done := make(chan error, 1)
+	go func() {
+		_, err := w.CreateVolume(t.Context(), named("v"))
+		done <- err
+	}()
+	require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, 5*time.Second, time.Millisecond)
+	_, err := w.cluster.apply("controller/c2", &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(w.cluster.volumes()[0])}}})
+	require.NoError(t, err)
+	requireCode(t, codes.Aborted, <-done)
+}
+
+// TestS4_TooLate: a command beyond the dedupe window is not applied; the answer
+// comes from the state by name, else it is ABORTED.
+func TestS4_TooLate(t *testing.T) {
+	w := newWorld(t)
+	id := w.create(t, "known")
+	epoch := w.publish(t, id, mount(writer, ""))
+	w.cluster.set(func(c *cluster) {
+		c.index += 2 * fsm.DedupeWindow
+		c.mangle = func(cmd *fsmpb.Command) {
+			cmd.RequestId, cmd.ProposedIndex = fmt.Appendf(nil, "late-%011d", c.index), 1
+		}
+	})
+	require.Equal(t, id, w.create(t, "known"))
+	_, err := w.CreateVolume(t.Context(), named("known", capacity(5*gib, 0)))
+	requireCode(t, codes.AlreadyExists, err)
+	_, err = w.CreateVolume(t.Context(), named("unknown"))
+	requireCode(t, codes.Aborted, err)
+
+	require.True(t, maps.Equal(epoch, w.publish(t, id, mount(writer, ""))))
+	_, err = w.ControllerPublishVolume(t.Context(), publishing(id, "n9"))
+	requireCode(t, codes.Aborted, err)
+	requireCode(t, codes.Aborted, w.unpublish(t, id, "n1"))
+	requireCode(t, codes.Aborted, w.delete(t, id))
+	require.NoError(t, w.delete(t, unknownID))
+	require.Len(t, w.cluster.volumes(), 1)
+}
+
+// TestS28_WithoutAQuorum: mutations and reads are UNAVAILABLE at once, and also
+// where only the caller's deadline ended the wait.
+func TestS28_WithoutAQuorum(t *testing.T) {
+	w := newWorld(t)
+	id := w.create(t, "v")
+	context1 := w.publish(t, id, mount(writer, ""))
+	calls := map[string]func(context.Context) error{
+		"CreateVolume": func(ctx context.Context) error { _, err := w.CreateVolume(ctx, named("new")); return err },
+		"DeleteVolume": func(ctx context.Context) error {
+			_, err := w.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
+			return err
+		},
+		"ControllerPublishVolume": func(ctx context.Context) error {
+			_, err := w.ControllerPublishVolume(ctx, publishing(id, "n1"))
+			return err
+		},
+		"ControllerUnpublishVolume": func(ctx context.Context) error {
+			_, err := w.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: id})
+			return err
+		},
+		"ListVolumes": func(ctx context.Context) error { _, err := w.ListVolumes(ctx, &csi.ListVolumesRequest{}); return err },
+		"GetCapacity": func(ctx context.Context) error { _, err := w.GetCapacity(ctx, &csi.GetCapacityRequest{}); return err },
+		"ControllerGetVolume": func(ctx context.Context) error {
+			_, err := w.ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
+			return err
+		},
+		"ValidateVolumeCapabilities": func(ctx context.Context) error {
+			_, err := w.ValidateVolumeCapabilities(ctx, &csi.ValidateVolumeCapabilitiesRequest{VolumeId: id, VolumeCapabilities: []*csi.VolumeCapability{mount(writer, "")}})
+			return err
+		},
+		"NodeStageVolume": func(ctx context.Context) error {
+			_, err := w.node.NodeStageVolume(ctx, staging(id, "/nowhere", context1, mount(writer, "")))
+			return err
+		},
+	}
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) {
+			w.cluster.set(func(c *cluster) { c.down, c.stuck = true, false })
+			requireCode(t, codes.Unavailable, call(t.Context()))
+			if name == "NodeStageVolume" {
+				return // the executor says Unavailable() itself; see csi/node
+			}
+			w.cluster.set(func(c *cluster) { c.down, c.stuck = false, true })
+			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+			defer cancel()
+			requireCode(t, codes.Unavailable, call(ctx))
+		})
+	}
+}
+
+func staging(id, path string, publishContext map[string]string, c *csi.VolumeCapability) *csi.NodeStageVolumeRequest {
+	return &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: path, PublishContext: publishContext, VolumeCapability: c}
+}

@@ -1,0 +1,73 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// DeleteVolume returns once every reachable host reported the device gone; an
+// unreachable one keeps the obligation (S18). What is unknown is deleted.
+func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	id := fsm.VolumeID(req.GetVolumeId())
+	if id == "" {
+		return nil, rpcerr.Invalid("volume_id is required")
+	}
+	if !id.Valid() {
+		return &csi.DeleteVolumeResponse{}, nil
+	}
+	cmd := &fsmpb.DeleteVolume{VolumeId: string(id)}
+	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: cmd}})
+	if err != nil && !expired(err) {
+		return nil, rpcerr.From(err)
+	}
+	if expired(err) {
+		err = s.deleted(ctx, id)
+	} else {
+		err = s.await(ctx, id, "delete", func(state *fsm.State) (bool, error) { return removed(state, id) })
+	}
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
+// deleted answers from the state for a command that came too late (S4).
+func (s *Server) deleted(ctx context.Context, id fsm.VolumeID) error {
+	return s.read(ctx, func(state *fsm.State) error {
+		done, err := removed(state, id)
+		if err == nil && !done {
+			err = fsm.Reject(fsm.Busy, "delete volume %s: the command came too late and was not applied; retry", id)
+		}
+		return err
+	})
+}
+
+// removed tells whether no host that can be asked has the device any more (S18).
+func removed(state *fsm.State, id fsm.VolumeID) (bool, error) {
+	v, ok := state.Volume(id)
+	if !ok {
+		return true, nil
+	}
+	if _, deleting := v.Phase.(fsm.Deleting); !deleting {
+		return false, nil
+	}
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		n, known := state.Node(r.Node)
+		owing := r.State != fsm.ReplicaGone && known && n.Host == r.Host && n.State == fsm.NodeReachable
+		switch {
+		case owing && v.Operation != nil && v.Operation.State == fsm.OpFailed:
+			return false, fmt.Errorf("delete volume %s: node %s failed to remove it: %s; retry %s once this is mended",
+				id, r.Node, v.Operation.LastError, v.Operation.ID)
+		case owing:
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,211 @@
+package controller_test
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// host plays one storage host against the state: what a device or a mount would
+// be is a path that exists. It is a node.Host.
+type host struct {
+	cluster *cluster
+	id      fsm.NodeID
+	hostID  string
+	pool    *fsmpb.Pool
+	labels  []*fsmpb.Label
+	max     uint32
+
+	mu       sync.Mutex
+	idle     bool // does nothing that it is asked for
+	noReport bool // tears down, but its reports do not get through
+	fail     *fsmpb.StepFailed
+	sequence map[fsm.VolumeID]uint64
+	staged   map[fsm.VolumeID]string
+	bound    map[string]fsm.VolumeID
+	epochs   map[fsm.VolumeID]fsm.Epoch
+}
+
+const gib = int64(1) << 30
+
+func newHost(c *cluster, id fsm.NodeID, labels ...*fsmpb.Label) *host {
+	return &host{
+		cluster: c, id: id, hostID: "host-" + string(id), labels: labels,
+		pool:     &fsmpb.Pool{PoolId: "pool-" + string(id), Backend: "loopfile", CapacityBytes: 100 * gib, OvercommitPercent: 1000},
+		sequence: map[fsm.VolumeID]uint64{}, staged: map[fsm.VolumeID]string{},
+		bound: map[string]fsm.VolumeID{}, epochs: map[fsm.VolumeID]fsm.Epoch{},
+	}
+}
+
+// register makes the host known and has it work from now on.
+func (h *host) register(t testing.TB) *host {
+	t.Helper()
+	_, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+		NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Pools: []*fsmpb.Pool{h.pool}, Labels: h.labels,
+		MaxVolumes: h.max, Version: "v0", FeatureLevel: 1,
+	}}})
+	require.NoError(t, err)
+	h.cluster.hosts = append(h.cluster.hosts, h)
+	return h
+}
+
+func (h *host) propose(cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	return h.cluster.apply("node/"+string(h.id), cmd)
+}
+
+func (h *host) reachable(t testing.TB, reachable bool) {
+	t.Helper()
+	_, err := h.cluster.apply("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_SetNodeReachable{
+		SetNodeReachable: &fsmpb.SetNodeReachable{NodeId: string(h.id), HostId: h.hostID, Reachable: reachable},
+	}})
+	require.NoError(t, err)
+}
+
+func (h *host) set(change func(*host)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change(h)
+}
+
+// work does what the log wishes of the host's devices, and reports it.
+func (h *host) work() {
+	h.mu.Lock()
+	idle, fail := h.idle, h.fail
+	h.mu.Unlock()
+	if idle {
+		return
+	}
+	var wishes []fsm.Wish
+	_ = h.cluster.View(func(s *fsm.State) error {
+		for w := range s.Wishes(h.id) {
+			wishes = append(wishes, w)
+		}
+		return nil
+	})
+	for _, w := range wishes {
+		switch {
+		case fail != nil && w.Verb != fsm.WishKeep:
+			h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_StepFailed{StepFailed: fail}})
+		case w.Verb == fsm.WishCreate && w.Replica == fsm.ReplicaPlanned:
+			h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: w.Size}}})
+		case w.Verb == fsm.WishRemove:
+			h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
+		}
+	}
+}
+
+func (h *host) report(o *fsmpb.Observation) {
+	_, _ = h.propose(&fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{
+		NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Observations: []*fsmpb.Observation{o},
+	}}})
+}
+
+// next is the number of the host's next record of a volume (S16).
+func (h *host) next(id fsm.VolumeID) uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sequence[id]++
+	return h.sequence[id]
+}
+
+func (h *host) Stage(ctx context.Context, req node.StageRequest) error {
+	if err := h.cluster.reach(ctx); err != nil {
+		return err
+	}
+	out, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
+		VolumeId: string(req.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Epoch: req.Epoch.Proto(),
+		StagingPath: req.Path, Capability: wire(req.Capability), FsUuid: uuid.NewString(), Sequence: h.next(req.Volume),
+	}}})
+	if err != nil {
+		return err
+	}
+	if f := out.GetGrant().GetFormat(); f.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING {
+		h.report(&fsmpb.Observation{VolumeId: string(req.Volume), Epoch: req.Epoch.Proto(),
+			Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: f.GetFsType(), FsUuid: f.GetFsUuid()}}})
+	}
+	h.report(&fsmpb.Observation{VolumeId: string(req.Volume), Epoch: req.Epoch.Proto(),
+		Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: req.Path}}})
+	h.set(func(h *host) { h.staged[req.Volume], h.epochs[req.Volume] = req.Path, req.Epoch })
+	return nil
+}
+
+func (h *host) Unstage(_ context.Context, id fsm.VolumeID, path string) error {
+	h.mu.Lock()
+	held, epoch, mute := h.staged[id], h.epochs[id], h.noReport
+	for _, volume := range h.bound {
+		if volume == id {
+			h.mu.Unlock()
+			return fsm.Reject(fsm.InUse, "volume %s is still published", id)
+		}
+	}
+	if held == path {
+		delete(h.staged, id)
+	}
+	h.mu.Unlock()
+	if held == path && !mute {
+		h.reportUnstaged(id, epoch)
+	}
+	return nil
+}
+
+func (h *host) reportUnstaged(id fsm.VolumeID, epoch fsm.Epoch) {
+	h.report(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch.Proto(), Sequence: h.next(id),
+		Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
+}
+
+func (h *host) Publish(ctx context.Context, req node.PublishRequest) error {
+	if err := h.cluster.reach(ctx); err != nil {
+		return err
+	}
+	_, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_PublishTarget{PublishTarget: &fsmpb.PublishTarget{
+		VolumeId: string(req.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Epoch: req.Epoch.Proto(),
+		TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: wire(req.Capability),
+		Fingerprint: []byte(req.Fingerprint), Sequence: h.next(req.Volume),
+	}}})
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(req.TargetPath, 0o700); err != nil && !os.IsExist(err) {
+		return err
+	}
+	h.set(func(h *host) { h.bound[req.TargetPath] = req.Volume })
+	h.report(&fsmpb.Observation{VolumeId: string(req.Volume), Epoch: req.Epoch.Proto(),
+		Fact: &fsmpb.Observation_TargetBound{TargetBound: &fsmpb.TargetBound{TargetPath: req.TargetPath}}})
+	return nil
+}
+
+func (h *host) Unpublish(_ context.Context, id fsm.VolumeID, target string) error {
+	h.mu.Lock()
+	held, epoch := h.bound[target], h.epochs[id]
+	if held == id {
+		delete(h.bound, target)
+	}
+	h.mu.Unlock()
+	if held != id {
+		return nil
+	}
+	h.report(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch.Proto(), Sequence: h.next(id),
+		Fact: &fsmpb.Observation_TargetGone{TargetGone: &fsmpb.TargetGone{TargetPath: target}}})
+	return os.Remove(target)
+}
+
+func (h *host) Stats(_ context.Context, id fsm.VolumeID, path string) (node.Stats, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.staged[id] != path && h.bound[path] != id {
+		return node.Stats{}, fsm.Reject(fsm.NotFound, "volume %s is not at that path", id)
+	}
+	return node.Stats{BytesTotal: gib, BytesUsed: 1, BytesAvailable: gib - 1, InodesTotal: 10, InodesUsed: 1, InodesFree: 9}, nil
+}
+
+func wire(c fsm.Capability) *fsmpb.Capability {
+	return &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType, FlagsFingerprint: []byte(c.Flags)}
+}

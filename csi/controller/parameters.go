@@ -1,0 +1,90 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// The parameters of CreateVolume.
+const (
+	fsTypeKey   = "fsType"   // ext4 (the default) or xfs
+	replicasKey = "replicas" // 1
+	// coPrefix is that of keys that Kubernetes' provisioner adds: names of claims
+	// and references to secrets. They are tolerated and are no part of the volume.
+	coPrefix    = "csi.storage.k8s.io/"
+	coFSTypeKey = coPrefix + "fstype"
+)
+
+// parameters are CreateVolume's, read.
+type parameters struct {
+	fsType   string
+	replicas uint32
+	// fingerprint is equal for requests with equal parameters.
+	fingerprint string
+}
+
+// parseParameters refuses keys and values that it does not know.
+func parseParameters(given map[string]string) (parameters, error) {
+	p := parameters{replicas: 1}
+	var counted []string
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		value := given[key]
+		if err := p.set(key, value); err != nil {
+			return p, err
+		}
+		if key == coFSTypeKey {
+			key = fsTypeKey
+		}
+		if !strings.HasPrefix(key, coPrefix) && value != "" {
+			counted = append(counted, key, value)
+		}
+	}
+	p.fingerprint = server.Fingerprint(counted...)
+	return p, nil
+}
+
+func (p *parameters) set(key, value string) error {
+	switch {
+	case value == "" && (key == fsTypeKey || key == coFSTypeKey || key == replicasKey):
+		return nil // the zero value is not given
+	case key == fsTypeKey || key == coFSTypeKey:
+		return p.setFSType(value)
+	case key == replicasKey && value != "1":
+		return fsm.Reject(fsm.Invalid, "parameter replicas=%q is not served: a volume has 1 replica", server.Message(value))
+	case key == replicasKey || strings.HasPrefix(key, coPrefix):
+		return nil
+	}
+	return fsm.Reject(fsm.Invalid, "parameter %q is not known: there are %s and %s", server.Message(key), fsTypeKey, replicasKey)
+}
+
+func (p *parameters) setFSType(value string) error {
+	switch {
+	case !server.KnownFSType(value):
+		return fsm.Reject(fsm.Invalid, "parameter fsType=%q is not served, only ext4 and xfs", server.Message(value))
+	case p.fsType != "" && p.fsType != value:
+		return fsm.Reject(fsm.Invalid, "parameters %s and %s contradict each other", fsTypeKey, coFSTypeKey)
+	}
+	p.fsType = value
+	return nil
+}
+
+// defaultFSType is the filesystem of volumes whose creator left it open.
+const defaultFSType = "ext4"
+
+// apply gives a capability its filesystem.
+func (p *parameters) apply(c fsm.Capability) (fsm.Capability, error) {
+	switch {
+	case c.Block:
+	case c.FSType == "" && p.fsType == "":
+		c.FSType = defaultFSType
+	case c.FSType == "":
+		c.FSType = p.fsType
+	case p.fsType != "" && p.fsType != c.FSType:
+		return c, fsm.Reject(fsm.Invalid, "fs_type %s contradicts parameter %s=%s", c.FSType, fsTypeKey, p.fsType)
+	}
+	return c, nil
+}

@@ -1,0 +1,70 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// ControllerPublishVolume gives a node the right to use the volume. The publish
+// context carries the epoch of that right, equal at every repetition (S3).
+func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	cmd, err := publishCommand(req)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_PublishVolume{PublishVolume: cmd}})
+	epoch := fsm.EpochFrom(out.GetEpoch())
+	if expired(err) {
+		epoch, err = s.published(ctx, cmd)
+	}
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return &csi.ControllerPublishVolumeResponse{PublishContext: map[string]string{server.EpochKey: epoch.String()}}, nil
+}
+
+func publishCommand(req *csi.ControllerPublishVolumeRequest) (*fsmpb.PublishVolume, error) {
+	id := fsm.VolumeID(req.GetVolumeId())
+	switch {
+	case id == "":
+		return nil, fsm.Reject(fsm.Invalid, "volume_id is required")
+	case req.GetNodeId() == "":
+		return nil, fsm.Reject(fsm.Invalid, "node_id is required")
+	}
+	c, err := server.ParseCapability(req.GetVolumeCapability())
+	if err != nil {
+		return nil, err
+	}
+	if err := server.Served(c.Mode, fsm.Invalid); err != nil {
+		return nil, err
+	}
+	if err := server.CheckVolumeContext(req.GetVolumeContext()); err != nil {
+		return nil, err
+	}
+	if !id.Valid() {
+		return nil, unknownVolume(id)
+	}
+	return &fsmpb.PublishVolume{
+		VolumeId: string(id), NodeId: req.GetNodeId(), Capability: capabilityProto(c), ReadOnly: req.GetReadonly(),
+	}, nil
+}
+
+// published answers from the state for a command that came too late (S4).
+func (s *Server) published(ctx context.Context, cmd *fsmpb.PublishVolume) (fsm.Epoch, error) {
+	v, err := s.findVolume(ctx, fsm.VolumeID(cmd.GetVolumeId()))
+	if err != nil {
+		return fsm.Epoch{}, err
+	}
+	p := v.Publication(fsm.NodeID(cmd.GetNodeId()))
+	asked := fsm.CapabilityFrom(cmd.GetCapability())
+	if p == nil || p.ReadOnly != cmd.GetReadOnly() || p.Capability.Mode != asked.Mode || p.Capability.Block != asked.Block {
+		return fsm.Epoch{}, fsm.Reject(fsm.Busy, "publish volume %s: the command came too late and was not applied; retry", v.ID)
+	}
+	return p.Epoch, nil
+}

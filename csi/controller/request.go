@@ -1,0 +1,178 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/uuid"
+
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// createCommand reads a CreateVolume request. The rejection is fsm.Invalid, or
+// fsm.OutOfRange for a size that is none of ours.
+func createCommand(req *csi.CreateVolumeRequest) (*fsmpb.CreateVolume, error) {
+	if req.GetName() == "" {
+		return nil, fsm.Reject(fsm.Invalid, "name is required")
+	}
+	if len(req.GetMutableParameters()) > 0 {
+		return nil, fsm.Reject(fsm.Invalid, "create volume %q: mutable_parameters are not served", req.GetName())
+	}
+	if err := checkSource(req.GetVolumeContentSource()); err != nil {
+		return nil, err
+	}
+	p, err := parseParameters(req.GetParameters())
+	if err != nil {
+		return nil, err
+	}
+	capabilities, err := createdFor(req.GetVolumeCapabilities(), &p)
+	if err != nil {
+		return nil, err
+	}
+	return describe(req, &p, capabilities)
+}
+
+func describe(req *csi.CreateVolumeRequest, p *parameters, capabilities []fsm.Capability) (*fsmpb.CreateVolume, error) {
+	size := req.GetCapacityRange()
+	if err := checkRange(size, capabilities); err != nil {
+		return nil, err
+	}
+	cmd := &fsmpb.CreateVolume{
+		Name: req.GetName(), Fingerprint: []byte(p.fingerprint), Replicas: p.replicas,
+		RequiredBytes: size.GetRequiredBytes(), LimitBytes: size.GetLimitBytes(),
+	}
+	for _, c := range capabilities {
+		cmd.Capabilities = append(cmd.Capabilities, capabilityProto(c))
+	}
+	if err := addTopology(cmd, req.GetAccessibilityRequirements()); err != nil {
+		return nil, err
+	}
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return nil, fmt.Errorf("make an id for volume %q: %w", req.GetName(), err)
+	}
+	cmd.VolumeId = "hf-" + id.String()
+	return cmd, nil
+}
+
+// createdFor reads the capabilities of a volume to be made. It can be used with
+// each of them: that excludes to mix filesystems and raw use, as the first use
+// decides for ever (S15).
+func createdFor(asked []*csi.VolumeCapability, p *parameters) ([]fsm.Capability, error) {
+	if len(asked) == 0 {
+		return nil, fsm.Reject(fsm.Invalid, "volume_capabilities are required")
+	}
+	var all []fsm.Capability
+	for _, a := range asked {
+		c, err := server.ParseCapability(a)
+		if err != nil {
+			return nil, err
+		}
+		if err := server.Served(c.Mode, fsm.Invalid); err != nil {
+			return nil, err
+		}
+		if c, err = p.apply(c); err != nil {
+			return nil, err
+		}
+		if len(all) > 0 && (all[0].Block != c.Block || all[0].FSType != c.FSType) {
+			return nil, fsm.Reject(fsm.Invalid, "one volume cannot be used with all of the volume_capabilities: it has one filesystem, or none")
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func capabilityProto(c fsm.Capability) *fsmpb.Capability {
+	p := &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType}
+	if c.Flags != "" {
+		p.FlagsFingerprint = []byte(c.Flags)
+	}
+	return p
+}
+
+// checkRange: a range that is given names a bound, and a size of ours is in it.
+func checkRange(r *csi.CapacityRange, capabilities []fsm.Capability) error {
+	if r != nil && r.GetRequiredBytes() == 0 && r.GetLimitBytes() == 0 {
+		return fsm.Reject(fsm.Invalid, "capacity_range must have required_bytes, limit_bytes or both")
+	}
+	if _, rejection := fsm.SizeFor(r.GetRequiredBytes(), r.GetLimitBytes(), capabilities); rejection != nil {
+		return rejection
+	}
+	return nil
+}
+
+// checkSource: volumes are made empty; a source must be well-formed even so.
+func checkSource(source *csi.VolumeContentSource) error {
+	if source == nil {
+		return nil
+	}
+	switch from := source.GetType().(type) {
+	case *csi.VolumeContentSource_Snapshot:
+		if from.Snapshot.GetSnapshotId() == "" {
+			return fsm.Reject(fsm.Invalid, "the snapshot_id of volume_content_source is required")
+		}
+	case *csi.VolumeContentSource_Volume:
+		if from.Volume.GetVolumeId() == "" {
+			return fsm.Reject(fsm.Invalid, "the volume_id of volume_content_source is required")
+		}
+	default:
+		return fsm.Reject(fsm.Invalid, "volume_content_source must name a snapshot or a volume")
+	}
+	return fsm.Reject(fsm.Invalid, "volume_content_source is not served: neither snapshots nor clones are advertised")
+}
+
+// addTopology reads where the volume must and should be accessible.
+func addTopology(cmd *fsmpb.CreateVolume, r *csi.TopologyRequirement) error {
+	if r == nil {
+		return nil
+	}
+	requisite, err := parseTerms(r.GetRequisite())
+	if err != nil {
+		return err
+	}
+	preferred, err := parseTerms(r.GetPreferred())
+	if err != nil {
+		return err
+	}
+	if len(requisite) == 0 && len(preferred) == 0 {
+		return fsm.Reject(fsm.Invalid, "accessibility_requirements must have requisite or preferred topologies")
+	}
+	for _, term := range preferred {
+		in := func(other fsm.Topology) bool { return slices.Equal(term, other) }
+		if len(requisite) > 0 && !slices.ContainsFunc(requisite, in) {
+			return fsm.Reject(fsm.Invalid, "a preferred topology is not among the requisite ones")
+		}
+	}
+	cmd.Requisite, cmd.Preferred = topologyProtos(requisite), topologyProtos(preferred)
+	return nil
+}
+
+func parseTerms(terms []*csi.Topology) ([]fsm.Topology, error) {
+	all := make([]fsm.Topology, 0, len(terms))
+	for _, t := range terms {
+		term, err := server.ParseTopology(t)
+		if err != nil {
+			return nil, err
+		}
+		if len(term) == 0 {
+			return nil, fsm.Reject(fsm.Invalid, "a topology of accessibility_requirements has no segments")
+		}
+		all = append(all, term)
+	}
+	return all, nil
+}
+
+func topologyProtos(terms []fsm.Topology) []*fsmpb.Topology {
+	all := make([]*fsmpb.Topology, 0, len(terms))
+	for _, term := range terms {
+		p := &fsmpb.Topology{}
+		for _, label := range term {
+			p.Segments = append(p.Segments, &fsmpb.Label{Key: label.Key, Value: label.Value})
+		}
+		all = append(all, p)
+	}
+	return all
+}

@@ -1,0 +1,99 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// ControllerUnpublishVolume ends a node's publication, or all of them without a
+// node id. What is not known or not published is unpublished. A host that can be
+// asked must have unstaged it (S31).
+func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	id := fsm.VolumeID(req.GetVolumeId())
+	if id == "" {
+		return nil, rpcerr.Invalid("volume_id is required")
+	}
+	if !id.Valid() {
+		return &csi.ControllerUnpublishVolumeResponse{}, nil
+	}
+	if err := s.unpublish(ctx, id, fsm.NodeID(req.GetNodeId())); err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return &csi.ControllerUnpublishVolumeResponse{}, nil
+}
+
+func (s *Server) unpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) error {
+	var held []fsm.Publication
+	err := s.read(ctx, func(state *fsm.State) error {
+		held = publicationsOn(state, id, node)
+		return nil
+	})
+	if err != nil || len(held) == 0 {
+		return err
+	}
+	s.awaitUnstaged(ctx, id, node)
+	cmd := &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: string(node)}
+	if len(held) == 1 { // names what it ends: a later publication is not meant (S4)
+		cmd.NodeId, cmd.Epoch = string(held[0].Node), held[0].Epoch.Proto()
+	}
+	_, err = s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: cmd}})
+	if expired(err) {
+		return s.unpublished(ctx, id, node, held)
+	}
+	return err
+}
+
+// publicationsOn are the volume's on that node, or all when node is empty.
+func publicationsOn(state *fsm.State, id fsm.VolumeID, node fsm.NodeID) []fsm.Publication {
+	v, ok := state.Volume(id)
+	if !ok {
+		return nil
+	}
+	var held []fsm.Publication
+	for _, p := range v.Publications() {
+		if node == "" || p.Node == node {
+			held = append(held, p)
+		}
+	}
+	return held
+}
+
+// awaitUnstaged gives a report that is still on its way a little time; whether it
+// came is for the state to judge.
+func (s *Server) awaitUnstaged(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
+	patience := s.unstagePatience
+	if end, limited := ctx.Deadline(); limited {
+		patience = min(patience, time.Until(end)*3/4) // the proposal needs the rest
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_ = s.await(ctx, id, "unpublish", func(state *fsm.State) (bool, error) {
+		for _, p := range publicationsOn(state, id, node) {
+			n, ok := state.Node(p.Node)
+			if p.Staging != nil && ok && n.Host == p.Host && n.State == fsm.NodeReachable {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+}
+
+// unpublished answers from the state for a command that came too late (S4).
+func (s *Server) unpublished(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, meant []fsm.Publication) error {
+	return s.read(ctx, func(state *fsm.State) error {
+		for _, p := range publicationsOn(state, id, node) {
+			for _, m := range meant {
+				if p.Epoch == m.Epoch {
+					return fsm.Reject(fsm.Busy, "unpublish volume %s: the command came too late and was not applied; retry", id)
+				}
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,76 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// ValidateVolumeCapabilities confirms that a volume can be used with all the
+// capabilities. That it cannot is an answer, not an error.
+func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
+	asked, err := validated(req)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	v, err := s.findReady(ctx, fsm.VolumeID(req.GetVolumeId()))
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	if why := unconfirmed(v, req, asked); why != nil {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: server.Message(why.Error())}, nil
+	}
+	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+		VolumeContext:      req.GetVolumeContext(),
+		VolumeCapabilities: req.GetVolumeCapabilities(),
+		Parameters:         req.GetParameters(),
+	}}, nil
+}
+
+func validated(req *csi.ValidateVolumeCapabilitiesRequest) ([]fsm.Capability, error) {
+	if req.GetVolumeId() == "" {
+		return nil, fsm.Reject(fsm.Invalid, "volume_id is required")
+	}
+	if len(req.GetVolumeCapabilities()) == 0 {
+		return nil, fsm.Reject(fsm.Invalid, "volume_capabilities are required")
+	}
+	var asked []fsm.Capability
+	for _, given := range req.GetVolumeCapabilities() {
+		c, err := server.ParseCapability(given)
+		if err != nil {
+			return nil, err
+		}
+		asked = append(asked, c)
+	}
+	return asked, nil
+}
+
+// unconfirmed says why the volume is not what the caller describes.
+func unconfirmed(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, asked []fsm.Capability) error {
+	if err := server.CheckVolumeContext(req.GetVolumeContext()); err != nil {
+		return err
+	}
+	p, err := parseParameters(req.GetParameters())
+	if err != nil {
+		return err
+	}
+	if len(req.GetMutableParameters()) > 0 {
+		return fsm.Reject(fsm.Invalid, "mutable_parameters are not served")
+	}
+	for _, c := range asked {
+		if err := server.Served(c.Mode, fsm.Invalid); err != nil {
+			return err
+		}
+		if p.fsType != "" && !c.Block && c.FSType == "" {
+			c.FSType = p.fsType
+		}
+		if !v.Supports(c) {
+			return fsm.Reject(fsm.Precondition, "the volume was not created for %s", c)
+		}
+	}
+	return nil
+}

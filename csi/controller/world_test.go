@@ -1,0 +1,221 @@
+package controller_test
+
+import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/csi/controller"
+	"github.com/holdfast-storage/holdfast/csi/identity"
+	"github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// world is a controller's and a node's socket over one cluster in memory.
+type world struct {
+	csi.ControllerClient
+	node           csi.NodeClient
+	cluster        *cluster
+	host           *host
+	controllerSock string
+	nodeSock       string
+	controllers    *grpc.ClientConn
+	nodes          *grpc.ClientConn
+}
+
+// newWorld has one host, n1 in zone z1, unless others are given.
+func newWorld(t testing.TB, hosts ...func(*cluster) *host) *world {
+	t.Helper()
+	w := &world{cluster: newCluster(t)}
+	if len(hosts) == 0 {
+		hosts = append(hosts, at("n1", "z1"))
+	}
+	for _, make := range hosts {
+		h := make(w.cluster).register(t)
+		if w.host == nil {
+			w.host = h
+		}
+	}
+	service := controller.New(w.cluster)
+	controller.Hasten(service, 20*time.Millisecond, 100*time.Millisecond)
+	nodeService, err := node.New(w.host, node.Config{ID: w.host.id, Labels: labelsOf(w.host), MaxVolumes: w.host.max})
+	require.NoError(t, err)
+
+	w.controllerSock = serve(t, func(g *grpc.Server) { csi.RegisterControllerServer(g, service) })
+	w.nodeSock = serve(t, func(g *grpc.Server) { csi.RegisterNodeServer(g, nodeService) })
+	w.controllers, w.nodes = dial(t, w.controllerSock), dial(t, w.nodeSock)
+	w.ControllerClient, w.node = csi.NewControllerClient(w.controllers), csi.NewNodeClient(w.nodes)
+	return w
+}
+
+// at makes a host in a zone.
+func at(id fsm.NodeID, zone string) func(*cluster) *host {
+	return func(c *cluster) *host {
+		return newHost(c, id, &fsmpb.Label{Key: fsm.ZoneKey, Value: zone})
+	}
+}
+
+func labelsOf(h *host) (labels []fsm.Label) {
+	for _, l := range h.labels {
+		labels = append(labels, fsm.Label{Key: l.GetKey(), Value: l.GetValue()})
+	}
+	return labels
+}
+
+// serve runs a CSI server on a socket of its own until the test ends.
+func serve(t testing.TB, register func(*grpc.Server)) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "hf") // short: a socket's path is bounded
+	require.NoError(t, err)
+	socket := filepath.Join(dir, "csi.sock")
+	listener, err := server.Listen("unix://" + socket)
+	require.NoError(t, err)
+	g, err := server.New(server.Config{})
+	require.NoError(t, err)
+	about, err := identity.New(identity.Config{Version: "v0", Ready: func() error { return nil }})
+	require.NoError(t, err)
+	csi.RegisterIdentityServer(g, about)
+	register(g)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- server.Run(ctx, g, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+		entries, err := os.ReadDir(dir) // CSI-OPS-FS-02: nothing was left beside the socket
+		require.NoError(t, err)
+		require.Empty(t, entries)
+		require.NoError(t, os.Remove(dir))
+	})
+	return socket
+}
+
+// dial connects a client that holds every answer to the rules for all answers:
+// CSI-GEN-Error-01..04, CSI-GEN-Size-05, -06.
+func dial(t testing.TB, socket string) *grpc.ClientConn {
+	t.Helper()
+	judge := func(ctx context.Context, method string, req, resp any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := call(ctx, method, req, resp, cc, opts...)
+		if err == nil {
+			assert.NoError(t, server.CheckMessage(resp.(proto.Message)), method)
+			return nil
+		}
+		assert.NoError(t, wellFormed(err), method)
+		return err
+	}
+	conn, err := grpc.NewClient("passthrough:///"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithAuthority("localhost"), grpc.WithUnaryInterceptor(judge),
+		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return conn
+}
+
+// wellFormed is nil for an error as CSI wants it.
+func wellFormed(err error) error {
+	s, ok := status.FromError(err)
+	switch {
+	case !ok || s.Code() < codes.Canceled || s.Code() > codes.Unauthenticated:
+		return fsm.Reject(fsm.Invalid, "no canonical code: %v", err)
+	case s.Message() == "":
+		return fsm.Reject(fsm.Invalid, "no message")
+	case len(s.Details()) != 0:
+		return fsm.Reject(fsm.Invalid, "details: %v", s.Details())
+	}
+	return nil
+}
+
+func mount(mode csi.VolumeCapability_AccessMode_Mode, fsType string, flags ...string) *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: fsType, MountFlags: flags}},
+	}
+}
+
+func block(mode csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: mode},
+		AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}},
+	}
+}
+
+const (
+	writer       = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	reader       = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+	singleWriter = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+	multiWriter  = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+	manyReaders  = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	oneOfMany    = csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER
+	manyWriters  = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+)
+
+// named is the plainest CreateVolume request; changes are applied to it.
+func named(name string, changes ...func(*csi.CreateVolumeRequest)) *csi.CreateVolumeRequest {
+	req := &csi.CreateVolumeRequest{
+		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: gib},
+		VolumeCapabilities: []*csi.VolumeCapability{mount(writer, "")},
+	}
+	for _, change := range changes {
+		change(req)
+	}
+	return req
+}
+
+// create makes a volume and is its id.
+func (w *world) create(t testing.TB, name string, changes ...func(*csi.CreateVolumeRequest)) string {
+	t.Helper()
+	resp, err := w.CreateVolume(t.Context(), named(name, changes...))
+	require.NoError(t, err)
+	return resp.GetVolume().GetVolumeId()
+}
+
+func publishing(id, nodeID string, changes ...func(*csi.ControllerPublishVolumeRequest)) *csi.ControllerPublishVolumeRequest {
+	req := &csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: nodeID, VolumeCapability: mount(writer, "")}
+	for _, change := range changes {
+		change(req)
+	}
+	return req
+}
+
+// publish publishes to n1 and is the publish context.
+func (w *world) publish(t testing.TB, id string, c *csi.VolumeCapability) map[string]string {
+	t.Helper()
+	resp, err := w.ControllerPublishVolume(t.Context(), publishing(id, "n1", func(r *csi.ControllerPublishVolumeRequest) { r.VolumeCapability = c }))
+	require.NoError(t, err)
+	return resp.GetPublishContext()
+}
+
+func (w *world) unpublish(t testing.TB, id, nodeID string) error {
+	t.Helper()
+	_, err := w.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: nodeID})
+	return err
+}
+
+func (w *world) delete(t testing.TB, id string) error {
+	t.Helper()
+	_, err := w.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id})
+	return err
+}
+
+func requireCode(t testing.TB, want codes.Code, err error) {
+	t.Helper()
+	require.Equal(t, want, status.Code(err), "%v", err)
+}
+
+const unknownID = "hf-00000000-0000-4000-8000-000000000000"

@@ -1,0 +1,150 @@
+// Package node serves csi.v1.Node on a storage host. A handler checks the request
+// and hands it to the host, which records its intent in the log before it brings
+// anything up, and tears down without asking anyone.
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Host is what a host does for the service. Its errors are a *fsm.Rejection when
+// the request is refused (NotFound: the volume is unknown, or nothing of it is at
+// the path; StaleEpoch: the epoch is not the publication's, also when it is zero;
+// Incompatible, Precondition, Busy as in the state), have a method Unavailable()
+// bool when the quorum is needed and cannot be had (S28), and are ctx's when the
+// time ran out. All methods may be repeated.
+type Host interface {
+	// Stage brings a volume up at a path.
+	Stage(ctx context.Context, req StageRequest) error
+	// Unstage takes it down. It works without the quorum (S28).
+	Unstage(ctx context.Context, volume fsm.VolumeID, path string) error
+	// Publish binds a staged volume to a target path.
+	Publish(ctx context.Context, req PublishRequest) error
+	// Unpublish removes the target path. It works without the quorum (S28).
+	Unpublish(ctx context.Context, volume fsm.VolumeID, target string) error
+	// Stats measures a volume at a path where it is staged or published.
+	Stats(ctx context.Context, volume fsm.VolumeID, path string) (Stats, error)
+}
+
+// StageRequest is a NodeStageVolume call.
+type StageRequest struct {
+	Volume fsm.VolumeID
+	Epoch  fsm.Epoch // from the publish context; zero when it has none
+	Path   string    // absolute
+	// Capability's FSType is empty when the caller left it open: the volume's own is meant.
+	Capability fsm.Capability
+	Flags      []string // mount flags in clear: never to be logged nor stored
+}
+
+// PublishRequest is a NodePublishVolume call.
+type PublishRequest struct {
+	Volume      fsm.VolumeID
+	Epoch       fsm.Epoch
+	StagingPath string // absolute
+	TargetPath  string // absolute
+	ReadOnly    bool   // asked for, or implied by the access mode
+	Capability  fsm.Capability
+	Flags       []string
+	// Fingerprint is equal when all arguments are that must be equal when the call
+	// is repeated; it holds none of them in clear.
+	Fingerprint string
+}
+
+// Stats is what was measured of a volume at a path.
+type Stats struct {
+	BytesTotal, BytesUsed, BytesAvailable int64
+	InodesTotal, InodesUsed, InodesFree   int64
+	Block                                 bool // a raw device: only BytesTotal counts
+	Condition                             fsm.Condition
+}
+
+// Config says who the host is.
+type Config struct {
+	// ID is the node id, and the value of its topology key.
+	ID fsm.NodeID
+	// Labels are further segments of its topology, such as the zone, equal to those
+	// that the host registers with. Keys are lower-case and begin with the prefix of
+	// fsm.TopologyKey.
+	Labels []fsm.Label
+	// MaxVolumes is how many publications the host takes; 0: as many as the CO likes.
+	MaxVolumes uint32
+}
+
+// Server serves csi.v1.Node.
+type Server struct {
+	csi.UnimplementedNodeServer
+	host Host
+	info *csi.NodeGetInfoResponse
+}
+
+var _ csi.NodeServer = (*Server)(nil)
+
+// New checks what the host says of itself: COs hold its id and its topology to
+// the rules of CSI.
+func New(host Host, cfg Config) (*Server, error) {
+	segments := fsm.Topology{{Key: fsm.TopologyKey, Value: string(cfg.ID)}}
+	for _, label := range cfg.Labels {
+		if label.Key != fsm.TopologyKey {
+			segments = append(segments, label)
+		}
+	}
+	if err := checkOwn(segments); err != nil {
+		return nil, fmt.Errorf("topology of node %q: %w", cfg.ID, err)
+	}
+	return &Server{host: host, info: &csi.NodeGetInfoResponse{
+		NodeId: string(cfg.ID), MaxVolumesPerNode: int64(cfg.MaxVolumes), AccessibleTopology: server.Topology(segments),
+	}}, nil
+}
+
+// checkOwn: all keys that a driver returns have one prefix, and case must not
+// tell them apart.
+func checkOwn(segments fsm.Topology) error {
+	prefix, _, _ := strings.Cut(fsm.TopologyKey, "/")
+	seen := map[string]bool{}
+	for _, label := range segments {
+		if err := server.CheckSegment(label.Key, label.Value); err != nil {
+			return err
+		}
+		switch {
+		case !strings.HasPrefix(label.Key, prefix+"/"):
+			return fmt.Errorf("label %q must have the prefix %s/", label.Key, prefix)
+		case label.Key != strings.ToLower(label.Key):
+			return fmt.Errorf("label %q must be lower-case", label.Key)
+		case seen[label.Key]:
+			return fmt.Errorf("label %q is given twice", label.Key)
+		}
+		seen[label.Key] = true
+	}
+	return nil
+}
+
+// served is what this build serves, and all that it advertises.
+var served = []csi.NodeServiceCapability_RPC_Type{
+	csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
+	csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+	csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
+	csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+}
+
+// NodeGetCapabilities is the same on every host and in every state.
+func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+	resp := &csi.NodeGetCapabilitiesResponse{}
+	for _, rpc := range served {
+		resp.Capabilities = append(resp.Capabilities, &csi.NodeServiceCapability{
+			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: rpc}},
+		})
+	}
+	return resp, nil
+}
+
+// NodeGetInfo is who the host is; it needs nobody.
+func (s *Server) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return s.info, nil
+}

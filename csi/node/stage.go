@@ -1,0 +1,110 @@
+package node
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// NodeStageVolume brings a volume up on this host, under the epoch that the
+// publish context carries (S3).
+func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+	stage, err := stageRequest(req)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	if err := s.host.Stage(ctx, stage); err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return &csi.NodeStageVolumeResponse{}, nil
+}
+
+func stageRequest(req *csi.NodeStageVolumeRequest) (StageRequest, error) {
+	stage := StageRequest{Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetStagingTargetPath(), Flags: flags(req.GetVolumeCapability())}
+	if err := required(stage.Volume, "staging_target_path", stage.Path); err != nil {
+		return stage, err
+	}
+	if info, err := os.Stat(stage.Path); err == nil && !info.IsDir() {
+		return stage, fsm.Reject(fsm.Invalid, "staging_target_path is not a directory")
+	}
+	var err error
+	if stage.Capability, err = server.ParseCapability(req.GetVolumeCapability()); err != nil {
+		return stage, err
+	}
+	if stage.Epoch, err = contexts(req.GetVolumeContext(), req.GetPublishContext()); err != nil {
+		return stage, err
+	}
+	return stage, usable(stage.Volume, stage.Capability)
+}
+
+// NodeUnstageVolume takes a volume down. What is not staged is unstaged.
+func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+	id := fsm.VolumeID(req.GetVolumeId())
+	if err := required(id, "staging_target_path", req.GetStagingTargetPath()); err != nil {
+		return nil, rpcerr.From(err)
+	}
+	if id.Valid() {
+		if err := s.host.Unstage(ctx, id, req.GetStagingTargetPath()); err != nil {
+			return nil, rpcerr.From(err)
+		}
+	}
+	return &csi.NodeUnstageVolumeResponse{}, nil
+}
+
+// required checks the volume and the path, which must be absolute.
+func required(id fsm.VolumeID, field, path string) error {
+	switch {
+	case id == "":
+		return fsm.Reject(fsm.Invalid, "volume_id is required")
+	case path == "":
+		return fsm.Reject(fsm.Invalid, "%s is required", field)
+	}
+	return absolute(field, path)
+}
+
+func absolute(field, path string) error {
+	if !filepath.IsAbs(path) {
+		return fsm.Reject(fsm.Invalid, "%s must be an absolute path", field)
+	}
+	return nil
+}
+
+// contexts checks the volume context and reads the epoch. Without one the epoch is
+// zero, which no publication has: the host then says whether the volume is unknown
+// or not published (S3).
+func contexts(volume, publish map[string]string) (fsm.Epoch, error) {
+	if err := server.CheckVolumeContext(volume); err != nil {
+		return fsm.Epoch{}, err
+	}
+	text, given := publish[server.EpochKey]
+	if !given {
+		return fsm.Epoch{}, nil
+	}
+	epoch, err := fsm.ParseEpoch(text)
+	if err != nil {
+		return epoch, fsm.Reject(fsm.Invalid, "the epoch in publish_context is not one that ControllerPublishVolume answered")
+	}
+	return epoch, nil
+}
+
+// usable: an id of another form is unknown, a mode that no host serves exceeds
+// what the volume can do.
+func usable(id fsm.VolumeID, c fsm.Capability) error {
+	if !id.Valid() {
+		return unknownVolume(id)
+	}
+	return server.Served(c.Mode, fsm.Precondition)
+}
+
+func unknownVolume(id fsm.VolumeID) error {
+	const maxShown = 64 // bytes
+	return fsm.Reject(fsm.NotFound, "volume %q is not known", rpcerr.Truncate(string(id), maxShown))
+}
+
+func flags(c *csi.VolumeCapability) []string { return c.GetMount().GetMountFlags() }

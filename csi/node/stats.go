@@ -1,0 +1,55 @@
+package node
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// NodeGetVolumeStats measures a volume where it is staged or published. A relative
+// path is none where a volume could be: NOT_FOUND.
+func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+	id := fsm.VolumeID(req.GetVolumeId())
+	if err := checkStats(id, req); err != nil {
+		return nil, rpcerr.From(err)
+	}
+	stats, err := s.host.Stats(ctx, id, req.GetVolumePath())
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return &csi.NodeGetVolumeStatsResponse{Usage: usage(&stats), VolumeCondition: server.Condition(stats.Condition)}, nil
+}
+
+func checkStats(id fsm.VolumeID, req *csi.NodeGetVolumeStatsRequest) error {
+	path, staging := req.GetVolumePath(), req.GetStagingTargetPath()
+	switch {
+	case id == "":
+		return fsm.Reject(fsm.Invalid, "volume_id is required")
+	case path == "":
+		return fsm.Reject(fsm.Invalid, "volume_path is required")
+	case staging != "" && !filepath.IsAbs(staging):
+		return absolute("staging_target_path", staging)
+	case !id.Valid():
+		return unknownVolume(id)
+	case !filepath.IsAbs(path):
+		return fsm.Reject(fsm.NotFound, "volume %s is not at that volume_path", id)
+	}
+	return nil
+}
+
+// usage is never negative: filesystems keep blocks back.
+func usage(s *Stats) []*csi.VolumeUsage {
+	bytes := &csi.VolumeUsage{Unit: csi.VolumeUsage_BYTES, Total: max(s.BytesTotal, 0)}
+	if s.Block {
+		return []*csi.VolumeUsage{bytes}
+	}
+	bytes.Used, bytes.Available = max(s.BytesUsed, 0), max(s.BytesAvailable, 0)
+	return []*csi.VolumeUsage{bytes, {
+		Unit: csi.VolumeUsage_INODES, Total: max(s.InodesTotal, 0), Used: max(s.InodesUsed, 0), Available: max(s.InodesFree, 0),
+	}}
+}

@@ -1,0 +1,130 @@
+// Package rpcerr is the only place where a decision becomes a gRPC code.
+package rpcerr
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"unicode"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/raftnode"
+)
+
+// codeOf follows the error tables of the CSI spec, by the name of the code.
+var codeOf = map[fsm.Reason]codes.Code{
+	fsm.NotFound:     codes.NotFound,
+	fsm.Incompatible: codes.AlreadyExists, // the same name or path with other arguments
+	fsm.Busy:         codes.Aborted,       // an operation is pending: retry
+	fsm.InUse:        codes.FailedPrecondition,
+	fsm.Precondition: codes.FailedPrecondition,
+	fsm.OutOfRange:   codes.OutOfRange,
+	fsm.NoCapacity:   codes.ResourceExhausted, // pools and limits only (S28)
+	fsm.Invalid:      codes.InvalidArgument,
+	fsm.Forbidden:    codes.PermissionDenied,
+	fsm.StaleEpoch:   codes.FailedPrecondition, // S3
+	fsm.Expired:      codes.Aborted,            // S4: nothing was applied
+	fsm.Unsupported:  codes.Unimplemented,
+	fsm.Unreachable:  codes.Unavailable,
+}
+
+// maxMessage bounds the text of a status in bytes.
+const maxMessage = 1024
+
+// unavailable is what errors of other packages implement when the caller should
+// simply try again, as the executor's do while there is no quorum (S28).
+type unavailable interface{ Unavailable() bool }
+
+// From turns any error of this program into a gRPC status error with a canonical
+// code, a message and no details. It leaves nil and what it made itself alone.
+func From(err error) error {
+	if err == nil {
+		return nil
+	}
+	return status.Error(codeFor(err), printable(err.Error()))
+}
+
+func codeFor(err error) codes.Code {
+	var rejection *fsm.Rejection
+	var retry unavailable
+	var held interface{ GRPCStatus() *status.Status }
+	switch {
+	case errors.As(err, &rejection):
+		return codeOfReason(rejection.Reason)
+	case errors.As(err, &retry) && retry.Unavailable(), raftnode.IsUnavailable(err):
+		return codes.Unavailable // also where the deadline is near (S28)
+	case errors.As(err, &held):
+		return canonical(held.GRPCStatus().Code())
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.Aborted // the operation goes on; the retry joins it
+	case errors.Is(err, context.Canceled):
+		return codes.Canceled
+	}
+	return codes.Internal // a bug or a broken host: alert on this code
+}
+
+func codeOfReason(reason fsm.Reason) codes.Code {
+	if code, known := codeOf[reason]; known {
+		return code
+	}
+	return codes.Internal
+}
+
+// canonical keeps a code of 1..16; a failed call is never OK.
+func canonical(code codes.Code) codes.Code {
+	if code == codes.OK || code > codes.Unauthenticated {
+		return codes.Internal
+	}
+	return code
+}
+
+// Invalid is INVALID_ARGUMENT: the request cannot be right in any state.
+func Invalid(format string, args ...any) error {
+	return From(fsm.Reject(fsm.Invalid, format, args...))
+}
+
+// Unavailable is UNAVAILABLE: nothing is known to have happened, try again.
+func Unavailable(format string, args ...any) error {
+	return From(fsm.Reject(fsm.Unreachable, format, args...))
+}
+
+// printable makes one bounded, readable line of a message; it is never empty.
+func printable(message string) string {
+	if text, isStatus := statusText(message); isStatus {
+		message = text
+	}
+	message = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(message, "?"))
+	message = strings.TrimSpace(message)
+	if message == "" {
+		return "the call failed without saying why"
+	}
+	return Truncate(message, maxMessage)
+}
+
+// statusText takes the message out of the text of a gRPC status error.
+func statusText(message string) (string, bool) {
+	rest, found := strings.CutPrefix(message, "rpc error: code = ")
+	if !found {
+		return "", false
+	}
+	_, text, found := strings.Cut(rest, " desc = ")
+	return text, found
+}
+
+// Truncate cuts a text to at most limit bytes, of which there are at least three,
+// without breaking a character.
+func Truncate(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	const ellipsis = "..."
+	return strings.ToValidUTF8(text[:limit-len(ellipsis)], "") + ellipsis
+}

@@ -1,0 +1,117 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// fsTypes are the filesystems that hosts can make.
+var fsTypes = []string{"ext4", "xfs"}
+
+// KnownFSType tells whether hosts can make that filesystem.
+func KnownFSType(fsType string) bool { return slices.Contains(fsTypes, fsType) }
+
+// ParseCapability reads a capability. The rejection is fsm.Invalid when it is
+// missing or malformed, when a filesystem is unknown, and for a mount group, which
+// is not advertised. FSType stays empty where the caller left it open. Whether the
+// mode is served is for Served to say.
+func ParseCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
+	if c == nil {
+		return fsm.Capability{}, fsm.Reject(fsm.Invalid, "volume_capability is required")
+	}
+	parsed := fsm.Capability{Mode: fsmpb.AccessMode(c.GetAccessMode().GetMode())}
+	_, known := csi.VolumeCapability_AccessMode_Mode_name[int32(parsed.Mode)]
+	if !known || parsed.Mode == fsmpb.AccessMode_ACCESS_MODE_UNKNOWN {
+		return parsed, fsm.Reject(fsm.Invalid, "the access_mode of a volume capability is missing or unknown")
+	}
+	switch access := c.GetAccessType().(type) {
+	case *csi.VolumeCapability_Block:
+		parsed.Block = true
+	case *csi.VolumeCapability_Mount:
+		return parseMount(parsed, access.Mount)
+	default:
+		return parsed, fsm.Reject(fsm.Invalid, "the access_type of a volume capability is missing: it is either block or mount")
+	}
+	return parsed, nil
+}
+
+func parseMount(parsed fsm.Capability, mount *csi.VolumeCapability_MountVolume) (fsm.Capability, error) {
+	parsed.FSType = mount.GetFsType()
+	if parsed.FSType != "" && !KnownFSType(parsed.FSType) {
+		return parsed, fsm.Reject(fsm.Invalid, "fs_type %q is not served, only %s", parsed.FSType, strings.Join(fsTypes, " and "))
+	}
+	if mount.GetVolumeMountGroup() != "" {
+		return parsed, fsm.Reject(fsm.Invalid, "volume_mount_group is not served")
+	}
+	if flags := mount.GetMountFlags(); len(flags) > 0 {
+		parsed.Flags = Fingerprint(flags...)
+	}
+	return parsed, nil
+}
+
+// Served tells whether one host can serve an access mode; reason is the
+// rejection's when it cannot: INVALID_ARGUMENT to who describes a volume,
+// FAILED_PRECONDITION to who uses one.
+func Served(mode fsmpb.AccessMode, reason fsm.Reason) error {
+	if fsm.Served(mode) {
+		return nil
+	}
+	return fsm.Reject(reason, "access mode %s is not served: the data of a volume is on one host",
+		csi.VolumeCapability_AccessMode_Mode(mode))
+}
+
+// ReadOnlyMode tells whether a mode by itself allows no writing.
+func ReadOnlyMode(mode fsmpb.AccessMode) bool {
+	return mode == fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY ||
+		mode == fsmpb.AccessMode_ACCESS_MODE_MULTI_NODE_READER_ONLY
+}
+
+// Fingerprint stands in where values must be compared but not kept. Equal lists
+// have equal ones; it is hex, so that it may travel in text and bytes alike.
+func Fingerprint(values ...string) string {
+	sum := sha256.New()
+	for _, value := range values {
+		part := sha256.Sum256([]byte(value)) // so that borders between values count
+		sum.Write(part[:])
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// CheckVolumeContext refuses a volume_context that is not the volume's. Those of
+// Holdfast are empty; COs add keys of their own, which are no part of it.
+func CheckVolumeContext(given map[string]string) error {
+	for key := range given {
+		if !ofKubernetes(key) {
+			return fsm.Reject(fsm.Invalid, "volume_context is not the volume's: its keys are not those that CreateVolume answered")
+		}
+	}
+	return nil
+}
+
+func ofKubernetes(key string) bool {
+	prefix, _, found := strings.Cut(key, "/")
+	return found && (prefix == "kubernetes.io" || strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io"))
+}
+
+// Condition is what CSI calls a volume's condition: both fields are always set,
+// and the message fits CSI's limit.
+func Condition(c fsm.Condition) *csi.VolumeCondition {
+	message := c.Message
+	if message == "" && c.Abnormal {
+		message = "the volume is not healthy"
+	} else if message == "" {
+		message = "the volume is healthy"
+	}
+	return &csi.VolumeCondition{Abnormal: c.Abnormal, Message: Message(message)}
+}
+
+// Message fits a text into one of CSI's string fields.
+func Message(text string) string { return rpcerr.Truncate(text, MaxString) }

@@ -1,0 +1,10 @@
+// Package server is what the CSI services of all processes share: the unix socket,
+// the gRPC server with its interceptors, and the reading of messages that
+// controllers and nodes have in common.
+//
+// A request passes, in this order: a request id and the log, the metrics, the
+// conversion of errors (rpcerr), the deadline (handlers get one that ends before
+// the caller's, so that they can still answer ABORTED), the recovery from a panic,
+// and the limits that CSI sets for every message. Secrets, contexts and mount
+// flags are taken out of whatever is logged or answered.
+package server

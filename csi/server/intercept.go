@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+)
+
+type contextKey struct{}
+
+// RequestID is the id under which the log speaks of the call; empty outside one.
+func RequestID(ctx context.Context) string {
+	id, _ := ctx.Value(contextKey{}).(string)
+	return id
+}
+
+func newRequestID() string {
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails
+	return hex.EncodeToString(id[:])
+}
+
+// logged gives each call an id and logs its start (debug) and its end.
+func logged(logger *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		id := newRequestID()
+		log := logger.With("request_id", id, "method", method(info))
+		if volume := volumeOf(req); volume != "" {
+			log = log.With("volume_id", volume)
+		}
+		if log.Enabled(ctx, slog.LevelDebug) {
+			log.DebugContext(ctx, "call starts", "request", Redacted{req}.String())
+		}
+		start := time.Now()
+		resp, err := next(context.WithValue(ctx, contextKey{}, id), req)
+		attrs := []any{"code", status.Code(err).String(), "duration", time.Since(start)}
+		if err != nil {
+			attrs = append(attrs, "error", status.Convert(err).Message())
+		}
+		log.Log(ctx, levelOf(info, err), "call ended", attrs...)
+		return resp, err
+	}
+}
+
+// levelOf keeps what COs ask all the time out of the way, and lets bugs stand out.
+func levelOf(info *grpc.UnaryServerInfo, err error) slog.Level {
+	switch status.Code(err) {
+	case codes.OK:
+		name := method(info)
+		if name == "Probe" || strings.Contains(name, "Get") {
+			return slog.LevelDebug
+		}
+	case codes.Internal, codes.Unknown, codes.DataLoss:
+		return slog.LevelError
+	}
+	return slog.LevelInfo
+}
+
+func method(info *grpc.UnaryServerInfo) string {
+	return info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:]
+}
+
+// volumeOf is the volume that a request is about, bounded: it is the caller's text.
+func volumeOf(req any) string {
+	about, ok := req.(interface{ GetVolumeId() string })
+	if !ok {
+		return ""
+	}
+	return rpcerr.Truncate(about.GetVolumeId(), MaxString)
+}
+
+// plainErrors makes each error a status with a code, a message and no details,
+// and takes what the request holds of secrets out of the message.
+func plainErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	resp, err := next(ctx, req)
+	if err == nil {
+		return resp, nil
+	}
+	plain := status.Convert(rpcerr.From(err))
+	return nil, status.Error(plain.Code(), scrub(plain.Message(), req))
+}
+
+// maxMargin bounds how long before the caller's deadline a handler's ends.
+const maxMargin = 500 * time.Millisecond
+
+// deadlined gives handlers a deadline a tenth of the remaining time, at most half
+// a second, before the caller's: an answer must still arrive. A call without a
+// deadline gets the server's.
+func deadlined(timeout time.Duration) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		end, given := ctx.Deadline()
+		if !given {
+			end = time.Now().Add(timeout)
+		}
+		remaining := time.Until(end)
+		ctx, cancel := context.WithDeadline(ctx, end.Add(-min(remaining/10, maxMargin)))
+		defer cancel()
+		return next(ctx, req)
+	}
+}
+
+// recovered turns a panic into INTERNAL and logs where it came from.
+func recovered(logger *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+		defer func() {
+			if cause := recover(); cause != nil {
+				id := RequestID(ctx)
+				logger.ErrorContext(ctx, "a call panicked", "request_id", id, "method", method(info),
+					"panic", scrub(panicText(cause), req), "stack", string(debug.Stack()))
+				resp, err = nil, status.Errorf(codes.Internal, "%s failed by a bug; the log has it under request id %s", method(info), id)
+			}
+		}()
+		return next(ctx, req)
+	}
+}
+
+func panicText(cause any) string {
+	switch what := cause.(type) {
+	case error:
+		return what.Error()
+	case string:
+		return what
+	}
+	return "a value that is no text"
+}
+
+// limited refuses requests that break what CSI demands of every message.
+func limited(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if msg, ok := req.(proto.Message); ok {
+		if err := CheckMessage(msg); err != nil {
+			return nil, err
+		}
+	}
+	return next(ctx, req)
+}

@@ -1,0 +1,176 @@
+package server
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// The size limits of the CSI spec, in bytes.
+const (
+	// MaxString is the limit of a string field that has none of its own.
+	MaxString = 128
+	// MaxMap is the limit of a map's keys and values together.
+	MaxMap      = 4096
+	maxNodeID   = 256
+	maxFlags    = 4096
+	maxPath     = 4095 // PATH_MAX without its final NUL
+	maxListItem = 4096
+)
+
+// maxStringOf holds the fields whose limit is not MaxString. A zero means that
+// the field's own handler judges it: a starting_token that is too long is ABORTED.
+var maxStringOf = map[protoreflect.Name]int{
+	"node_id":             maxNodeID,
+	"target_path":         maxPath,
+	"staging_target_path": maxPath,
+	"volume_path":         maxPath,
+	"starting_token":      0,
+}
+
+// CheckMessage applies what CSI demands of every message to one and to all that
+// it holds: sizes of strings and maps, no banned control characters, no negative
+// numbers, well-formed keys of secrets. The rejection (fsm.Invalid) names the
+// field, never its value.
+func CheckMessage(msg proto.Message) error {
+	return checkFields(msg.ProtoReflect())
+}
+
+func checkFields(msg protoreflect.Message) error {
+	var broken error
+	msg.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		broken = checkField(field, value)
+		return broken == nil
+	})
+	return broken
+}
+
+func checkField(field protoreflect.FieldDescriptor, value protoreflect.Value) error {
+	switch {
+	case field.IsMap():
+		return checkMap(field, value.Map())
+	case field.IsList():
+		return checkList(field, value.List())
+	}
+	return checkValue(field, value)
+}
+
+func checkList(field protoreflect.FieldDescriptor, list protoreflect.List) error {
+	total := 0
+	for i := range list.Len() {
+		item := list.Get(i)
+		if err := checkItem(field, item); err != nil {
+			return err
+		}
+		if field.Kind() == protoreflect.StringKind {
+			total += len(item.String())
+		}
+	}
+	if field.Name() == "mount_flags" && total > maxFlags {
+		return fsm.Reject(fsm.Invalid, "%s has %d bytes, more than %d", field.Name(), total, maxFlags)
+	}
+	return nil
+}
+
+// checkItem is checkValue, but one mount flag may be as long as all of them.
+func checkItem(field protoreflect.FieldDescriptor, item protoreflect.Value) error {
+	if field.Name() == "mount_flags" {
+		return checkString(field.Name(), item.String(), maxListItem)
+	}
+	return checkValue(field, item)
+}
+
+func checkValue(field protoreflect.FieldDescriptor, value protoreflect.Value) error {
+	switch field.Kind() {
+	case protoreflect.MessageKind:
+		return checkFields(value.Message())
+	case protoreflect.StringKind:
+		return checkString(field.Name(), value.String(), limitOf(field.Name()))
+	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		if value.Int() < 0 {
+			return fsm.Reject(fsm.Invalid, "%s is negative", field.Name())
+		}
+	}
+	return nil
+}
+
+func limitOf(name protoreflect.Name) int {
+	if limit, overridden := maxStringOf[name]; overridden {
+		return limit
+	}
+	return MaxString
+}
+
+func checkString(name protoreflect.Name, text string, limit int) error {
+	switch {
+	case limit == 0:
+		return nil
+	case len(text) > limit:
+		return fsm.Reject(fsm.Invalid, "%s has %d bytes, more than %d", name, len(text), limit)
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, banned):
+		return fsm.Reject(fsm.Invalid, "%s holds a character that is not allowed", name)
+	}
+	return nil
+}
+
+// banned are the control characters that CSI forbids: all but tab, line feed and
+// carriage return.
+func banned(r rune) bool {
+	switch {
+	case r == '\t' || r == '\n' || r == '\r':
+		return false
+	}
+	return r < 0x20 || r >= 0x7f && r <= 0x9f
+}
+
+func checkMap(field protoreflect.FieldDescriptor, pairs protoreflect.Map) error {
+	secret := isSecret(field)
+	total := 0
+	var broken error
+	pairs.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
+		total += len(key.String())
+		if field.MapValue().Kind() == protoreflect.MessageKind {
+			broken = checkFields(value.Message())
+			return broken == nil
+		}
+		total += len(value.String())
+		broken = checkPair(field.Name(), key.String(), value.String(), secret)
+		return broken == nil
+	})
+	if broken == nil && total > MaxMap {
+		broken = fsm.Reject(fsm.Invalid, "%s has %d bytes of keys and values, more than %d", field.Name(), total, MaxMap)
+	}
+	return broken
+}
+
+func checkPair(name protoreflect.Name, key, value string, secret bool) error {
+	switch {
+	case secret && !secretKey(key):
+		return fsm.Reject(fsm.Invalid, "a key of %s is not made of letters, digits, '-', '_' and '.'", name)
+	case !utf8.ValidString(value):
+		return fsm.Reject(fsm.Invalid, "a value of %s is no valid string", name)
+	case strings.ContainsFunc(key, banned):
+		return fsm.Reject(fsm.Invalid, "a key of %s holds a character that is not allowed", name)
+	}
+	return nil
+}
+
+func secretKey(key string) bool {
+	return key != "" && !strings.ContainsFunc(key, func(r rune) bool {
+		return !alphanumeric(r) && !strings.ContainsRune("-_.", r)
+	})
+}
+
+func alphanumeric(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+}
+
+func isSecret(field protoreflect.FieldDescriptor) bool {
+	secret, _ := proto.GetExtension(field.Options(), csi.E_CsiSecret).(bool)
+	return secret
+}

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxSocketPath is what fits the kernel's sockaddr_un, in bytes.
+const maxSocketPath = 107
+
+// lockPatience is how long another process may hold the socket's folder.
+const lockPatience = 2 * time.Second
+
+// SocketPath is the path in a CSI_ENDPOINT: unix:///path, unix://path, unix:/path
+// or the bare path. It ends with .sock, as CSI demands.
+func SocketPath(endpoint string) (string, error) {
+	path := endpoint
+	if scheme, rest, found := strings.Cut(endpoint, ":"); found {
+		if scheme != "unix" {
+			return "", fmt.Errorf("CSI endpoint %q: only unix sockets are served, as unix:///path/name.sock", endpoint)
+		}
+		path = strings.TrimPrefix(rest, "//")
+	}
+	switch {
+	case path == "":
+		return "", errors.New("the CSI endpoint is not set: set CSI_ENDPOINT to unix:///path/name.sock")
+	case !strings.HasSuffix(path, ".sock"):
+		return "", fmt.Errorf("CSI endpoint %q: the path must end with .sock", endpoint)
+	case len(path) > maxSocketPath:
+		return "", fmt.Errorf("CSI endpoint %q: the path has %d bytes, the kernel allows %d", endpoint, len(path), maxSocketPath)
+	}
+	return path, nil
+}
+
+// Listen binds the unix socket of an endpoint with mode 0600. Its folder must
+// exist. The socket of a dead process is replaced; one that answers, or anything
+// that is no socket, is an error. Nothing else is created beside it: two processes
+// that start at once are kept apart by a lock on the folder itself.
+func Listen(endpoint string) (net.Listener, error) {
+	path, err := SocketPath(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	unlock, err := lockFolder(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("CSI endpoint %s: %w", path, err)
+	}
+	defer unlock()
+	if err := removeStale(path); err != nil {
+		return nil, fmt.Errorf("CSI endpoint %s: %w", path, err)
+	}
+	bind := net.ListenConfig{Control: private}
+	listener, err := bind.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on CSI endpoint %s: %w", path, err)
+	}
+	return &ownersOnly{Listener: listener}, nil
+}
+
+// private makes the socket file 0600 from its first moment: Linux takes the mode
+// of the file from that of the unbound socket.
+func private(_, _ string, conn syscall.RawConn) error {
+	var chmod error
+	if err := conn.Control(func(fd uintptr) { chmod = unix.Fchmod(int(fd), 0o600) }); err != nil {
+		return err
+	}
+	return chmod
+}
+
+// removeStale makes way when the path holds the socket of a dead process.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("look at the path: %w", err)
+	case info.Mode().Type() != os.ModeSocket:
+		return errors.New("the path exists and is no socket; remove it or choose another")
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		return errors.Join(errors.New("another process serves this socket; stop it or choose another path"), conn.Close())
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("cannot tell whether another process serves this socket: %w", err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("remove the socket of a dead process: %w", err)
+	}
+	return nil
+}
+
+// lockFolder holds an advisory lock on the folder itself, which needs no file in it.
+func lockFolder(path string) (unlock func(), err error) {
+	folder, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the socket's folder: %w", err)
+	}
+	for end := time.Now().Add(lockPatience); ; {
+		err = unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = folder.Close() }, nil // closing ends the lock
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(end) {
+			return nil, errors.Join(fmt.Errorf("lock the socket's folder: %w", err), folder.Close())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// ownersOnly turns away callers that are neither root nor this process's user,
+// should the socket's mode ever be loosened.
+type ownersOnly struct{ net.Listener }
+
+// Accept waits for the next permitted caller.
+func (l *ownersOnly) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if isOwner(conn) {
+			return conn, nil
+		}
+		_ = conn.Close() // a stranger; there is nobody to tell
+	}
+}
+
+func isOwner(conn net.Conn) bool {
+	socket, ok := conn.(*net.UnixConn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var peer *unix.Ucred
+	var asked error
+	if err := raw.Control(func(fd uintptr) {
+		peer, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil || asked != nil {
+		return false
+	}
+	return peer.Uid == 0 || int(peer.Uid) == os.Geteuid()
+}

@@ -1,0 +1,132 @@
+package server
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kubernetes-csi/csi-lib-utils/protosanitizer"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// stripped stands where something was taken out.
+const stripped = "***stripped***"
+
+// ownPrefix is that of the keys which Holdfast itself puts into contexts.
+const ownPrefix = "holdfast.storage/"
+
+// minScrubbed is the shortest value in bytes that is searched for in texts: to
+// replace shorter ones would take texts apart and protect nothing.
+const minScrubbed = 3
+
+// sensitiveFields are not marked csi_secret, yet their values must not be shown:
+// COs put tokens into contexts, and mount flags may hold passwords.
+var sensitiveFields = []protoreflect.Name{"volume_context", "publish_context", "mount_flags"}
+
+// sensitiveKeys in any map: their values are never shown.
+var sensitiveKeys = []string{"token", "secret", "password", "passphrase", "credential", "private"}
+
+// Redacted prints a message for a log when it is printed at all.
+type Redacted struct{ Message any }
+
+// String is the message as JSON without secrets, values of contexts and mount flags.
+func (r Redacted) String() string {
+	msg, isMessage := r.Message.(proto.Message)
+	if !isMessage {
+		return stripped
+	}
+	safe := proto.Clone(msg)
+	visit(safe.ProtoReflect(), func(field protoreflect.FieldDescriptor, value protoreflect.Value) {
+		blank(field, value)
+	})
+	return protosanitizer.StripSecrets(safe).String()
+}
+
+// visit calls fn with each string map and string list of a message and below.
+func visit(msg protoreflect.Message, fn func(protoreflect.FieldDescriptor, protoreflect.Value)) {
+	msg.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		switch {
+		case field.IsMap() && field.MapValue().Kind() == protoreflect.StringKind,
+			field.IsList() && field.Kind() == protoreflect.StringKind:
+			fn(field, value)
+		case field.IsList() && field.Kind() == protoreflect.MessageKind:
+			for i := range value.List().Len() {
+				visit(value.List().Get(i).Message(), fn)
+			}
+		case !field.IsMap() && !field.IsList() && field.Kind() == protoreflect.MessageKind:
+			visit(value.Message(), fn)
+		}
+		return true
+	})
+}
+
+func blank(field protoreflect.FieldDescriptor, value protoreflect.Value) {
+	if field.IsList() {
+		for i := range value.List().Len() {
+			if slices.Contains(sensitiveFields, field.Name()) {
+				value.List().Set(i, protoreflect.ValueOfString(stripped))
+			}
+		}
+		return
+	}
+	var hide []protoreflect.MapKey
+	value.Map().Range(func(key protoreflect.MapKey, _ protoreflect.Value) bool {
+		if sensitive(field, key.String()) {
+			hide = append(hide, key)
+		}
+		return true
+	})
+	for _, key := range hide {
+		value.Map().Set(key, protoreflect.ValueOfString(stripped))
+	}
+}
+
+// sensitive tells whether the value under a map's key must not be shown.
+func sensitive(field protoreflect.FieldDescriptor, key string) bool {
+	lower := strings.ToLower(key)
+	return isSecret(field) ||
+		slices.Contains(sensitiveFields, field.Name()) && !strings.HasPrefix(key, ownPrefix) ||
+		slices.ContainsFunc(sensitiveKeys, func(word string) bool { return strings.Contains(lower, word) })
+}
+
+// scrub takes every sensitive value of a request out of a text that may quote it.
+func scrub(text string, request any) string {
+	msg, isMessage := request.(proto.Message)
+	if !isMessage || text == "" {
+		return text
+	}
+	var values []string
+	visit(msg.ProtoReflect(), func(field protoreflect.FieldDescriptor, value protoreflect.Value) {
+		values = append(values, sensitiveValues(field, value)...)
+	})
+	// The longest first, so that one value inside another leaves no rest.
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	for _, value := range values {
+		text = strings.ReplaceAll(text, value, stripped)
+	}
+	return text
+}
+
+func sensitiveValues(field protoreflect.FieldDescriptor, value protoreflect.Value) []string {
+	var values []string
+	keep := func(text string) {
+		if len(text) >= minScrubbed {
+			values = append(values, text)
+		}
+	}
+	if field.IsList() {
+		for i := range value.List().Len() {
+			if slices.Contains(sensitiveFields, field.Name()) {
+				keep(value.List().Get(i).String())
+			}
+		}
+		return values
+	}
+	value.Map().Range(func(key protoreflect.MapKey, item protoreflect.Value) bool {
+		if sensitive(field, key.String()) {
+			keep(item.String())
+		}
+		return true
+	})
+	return values
+}

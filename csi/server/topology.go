@@ -1,0 +1,81 @@
+package server
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// maxSegment is CSI's limit for a key's prefix, a key's name and a value, in bytes.
+const maxSegment = 63
+
+// ParseTopology reads one term. Keys are compared without regard to case, as CSI
+// demands, so they become lower-case; two that differ in case only are refused.
+// The rejection is fsm.Invalid.
+func ParseTopology(t *csi.Topology) (fsm.Topology, error) {
+	term := make(fsm.Topology, 0, len(t.GetSegments()))
+	seen := make(map[string]bool, len(t.GetSegments()))
+	for key, value := range t.GetSegments() {
+		lower := strings.ToLower(key)
+		if err := CheckSegment(key, value); err != nil {
+			return nil, err
+		}
+		if seen[lower] {
+			return nil, fsm.Reject(fsm.Invalid, "topology key %s is there twice: case does not tell keys apart", lower)
+		}
+		seen[lower] = true
+		term = append(term, fsm.Label{Key: lower, Value: value})
+	}
+	slices.SortFunc(term, func(a, b fsm.Label) int { return strings.Compare(a.Key, b.Key) })
+	return term, nil
+}
+
+// CheckSegment applies CSI's rules for a topology's key and value.
+func CheckSegment(key, value string) error {
+	prefix, name, prefixed := strings.Cut(key, "/")
+	if !prefixed {
+		prefix, name = "", key
+	}
+	switch {
+	case prefixed && !domain(prefix):
+		return fsm.Reject(fsm.Invalid, "topology key %q: the prefix must be a lower-case domain name of at most %d bytes", clipKey(key), maxSegment)
+	case !segment(name):
+		return fsm.Reject(fsm.Invalid, "topology key %q: the name must have 1 to %d letters, digits, '-', '_' or '.', and a letter or digit at both ends", clipKey(key), maxSegment)
+	case !ends(value, alphanumeric) || len(value) > maxSegment:
+		return fsm.Reject(fsm.Invalid, "the value of topology key %q must have 1 to %d bytes and a letter or digit at both ends", clipKey(key), maxSegment)
+	}
+	return nil
+}
+
+func clipKey(key string) string { return Message(key) }
+
+func domain(prefix string) bool {
+	lower := func(r rune) bool { return alphanumeric(r) && (r < 'A' || r > 'Z') }
+	if len(prefix) > maxSegment || !ends(prefix, lower) {
+		return false
+	}
+	return !strings.ContainsFunc(prefix, func(r rune) bool { return !lower(r) && r != '-' && r != '.' }) &&
+		!strings.Contains(prefix, "..")
+}
+
+func segment(name string) bool {
+	return len(name) <= maxSegment && ends(name, alphanumeric) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return !alphanumeric(r) && !strings.ContainsRune("-_.", r) })
+}
+
+// ends tells whether a text is not empty and has allowed characters at both ends.
+func ends(text string, allowed func(rune) bool) bool {
+	return text != "" && allowed(rune(text[0])) && allowed(rune(text[len(text)-1]))
+}
+
+// Topology is a term as CSI's message.
+func Topology(term fsm.Topology) *csi.Topology {
+	segments := make(map[string]string, len(term))
+	for _, label := range term {
+		segments[label.Key] = label.Value
+	}
+	return &csi.Topology{Segments: segments}
+}
