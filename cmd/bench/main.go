@@ -1,0 +1,94 @@
+// Command bench runs the project's benchmarks and prints one table: for each
+// figure the median of its runs, the least and the greatest, the goal, and
+// whether it is met. Ratios are of systems measured side by side in one run.
+package main
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+)
+
+func main() {
+	only := flag.String("only", "", "regular expression: run only the suites whose name matches")
+	raw := flag.Bool("raw", false, "print what the benchmarks print, too")
+	flag.Parse()
+	match, err := regexp.Compile(*only)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench: --only:", err)
+		os.Exit(2)
+	}
+	if err := measure(match, *raw); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func measure(match *regexp.Regexp, raw bool) error {
+	found := samples{}
+	for _, s := range suites {
+		if !match.MatchString(s.name) {
+			continue
+		}
+		fmt.Fprintf(os.Stderr, "measuring %s (%s)\n", s.name, s.takes)
+		if err := s.run(found, raw); err != nil {
+			return fmt.Errorf("measure %s: %w", s.name, err)
+		}
+	}
+	printTable(os.Stdout, found)
+	return nil
+}
+
+// run executes one suite and takes in its metrics.
+func (s suite) run(found samples, raw bool) error {
+	args := []string{
+		"test", "-tags", "bench", "-run", "^$", "-bench", s.bench, "-benchtime", s.benchtime,
+		"-count", fmt.Sprint(s.count), "-timeout", "60m", s.pkg,
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	var log strings.Builder
+	found.read(io.TeeReader(out, &log))
+	err = cmd.Wait()
+	if raw || err != nil {
+		fmt.Fprint(os.Stderr, log.String())
+	}
+	return err
+}
+
+// samples holds every value of a metric, keyed by "Benchmark metric".
+type samples map[string][]float64
+
+// read takes in lines of the form `BenchmarkName-2  N  value unit  value unit`.
+func (s samples) read(r io.Reader) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		f := strings.Fields(lines.Text())
+		if len(f) < 4 || !strings.HasPrefix(f[0], "Benchmark") {
+			continue
+		}
+		name := cpuSuffix.ReplaceAllString(f[0], "")
+		for i := 2; i+1 < len(f); i += 2 {
+			var v float64
+			if _, err := fmt.Sscan(f[i], &v); err == nil {
+				key := name + " " + f[i+1]
+				s[key] = append(s[key], v)
+			}
+		}
+	}
+}
+
+var cpuSuffix = regexp.MustCompile(`-\d+$`)

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"text/tabwriter"
+)
+
+// suite is one `go test -bench`.
+type suite struct {
+	name, pkg, bench, benchtime string
+	count                       int
+	takes                       string
+}
+
+var suites = []suite{
+	{"state", "./fsm", "ApplyCreate|MemoryPerVolume|Snapshot|Restore", "1s", 5, "about a minute"},
+	{"commit", "./jepsen/bench", "Commit", "1x", 1, "about three minutes"},
+	{"failover", "./jepsen/bench", "Failover|Transfer", "1x", 1, "about three minutes"},
+	{"stable", "./jepsen/bench", "Stable", "1x", 1, "about a minute"},
+	{"restart", "./jepsen/bench", "Restart", "1x", 3, "about a minute"},
+	{"volumes", "./jepsen/bench", "CreateToMounted|HundredAtOnce", "1x", 3, "about a minute"},
+}
+
+// goal is one row of the table: a metric and what it must be.
+type goal struct {
+	id, what, key string
+	must          float64
+	atLeast       bool // else at most
+	unit          string
+}
+
+var goals = []goal{
+	{"P5", "commits/s at 64 in flight / bare hashicorp/raft, wal", "BenchmarkCommit/wal/64 xBare", 0.80, true, "x"},
+	{"P5", "commits/s at 64 in flight / bare hashicorp/raft, boltdb", "BenchmarkCommit/boltdb/64 xBare", 0.80, true, "x"},
+	{"", "CPU per commit / bare, wal, 64", "BenchmarkCommit/wal/64 xBareCPU", 0, false, "x"},
+	{"", "commits/s, wal, 1 in flight", "BenchmarkCommit/wal/1 commits/s", 0, true, "/s"},
+	{"", "commits/s, wal, 64 in flight", "BenchmarkCommit/wal/64 commits/s", 0, true, "/s"},
+	{"", "commits/s, wal, 256 in flight", "BenchmarkCommit/wal/256 commits/s", 0, true, "/s"},
+	{"", "commits/s, boltdb, 64 in flight", "BenchmarkCommit/boltdb/64 commits/s", 0, true, "/s"},
+	{"", "p50 at 64 in flight, wal", "BenchmarkCommit/wal/64 p50-ms", 0, false, "ms"},
+	{"P6", "p99 / p50 at 64 in flight, wal, quiet windows", "BenchmarkCommit/wal/64 p99/p50", 6, false, "x"},
+	{"", "rounds in which the machine was quiet, wal, 64", "BenchmarkCommit/wal/64 quiet-rounds", 0, true, ""},
+	{"P8", "leader killed -> next commit, the longest of 20", "BenchmarkFailover max-s", 1.6, false, "s"},
+	{"", "leader killed -> next commit, median of 20", "BenchmarkFailover p50-s", 0, false, "s"},
+	{"P9", "leader changes in 60 s at 256 in flight beside a CPU hog", "BenchmarkStable leader-changes", 0, false, ""},
+	{"P10", "planned transfer -> next commit, the longest of 10", "BenchmarkTransfer max-ms", 150, false, "ms"},
+	{"P11", "Apply of a create / decoding it, CPU", "BenchmarkApplyCreate xDecode", 3.0, false, "x"},
+	{"P11", "allocations of Apply with its decoding", "BenchmarkApplyCreate allocs/op", 45, false, ""},
+	{"P12", "heap per volume at 100,000, with the memory of answers", "BenchmarkMemoryPerVolume B/volume", 1000, false, "B"},
+	{"P13", "pause of a snapshot at 100,000", "BenchmarkSnapshotPause ms/pause", 5, false, "ms"},
+	{"P13", "snapshot bytes per volume", "BenchmarkSnapshotEncode B/volume", 250, false, "B"},
+	{"P13", "extra heap / snapshot size", "BenchmarkSnapshotEncode xHeap", 1.0, false, "x"},
+	{"P14", "restart from snapshot / from the same number of entries, 100,000", "BenchmarkRestart xReplay", 0.7, false, "x"},
+	{"P15", "CreateVolume -> mounted / the floor of the same steps", "BenchmarkCreateToMounted xFloor", 2.0, false, "x"},
+	{"P16", "CreateVolume -> mounted / losetup, blkid, mkfs, mount", "BenchmarkCreateToMounted xBinaries", 0.75, false, "x"},
+	{"", "CreateVolume -> mounted, median", "BenchmarkCreateToMounted p50-ms", 0, false, "ms"},
+	{"P17", "100 CreateVolume at once: errors", "BenchmarkHundredAtOnce errors", 0, false, ""},
+	{"P17", "100 CreateVolume at once / the floor's rate at 16 workers", "BenchmarkHundredAtOnce xFloor", 2.0, false, "x"},
+}
+
+// reported are figures without a goal: must is zero and the id is empty.
+func (g goal) reported() bool { return g.id == "" }
+
+func printTable(out io.Writer, found samples) {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "\tfigure\tmedian\tleast\tgreatest\tn\tmust\t")
+	for _, g := range goals {
+		values := slices.Sorted(slices.Values(found[g.key]))
+		if len(values) == 0 {
+			continue
+		}
+		mid := values[len(values)/2]
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n",
+			g.id, g.what, g.show(mid), g.show(values[0]), g.show(values[len(values)-1]), len(values), g.wanted(), g.verdict(mid))
+	}
+	_ = w.Flush()
+}
+
+func (g goal) show(v float64) string { return fmt.Sprintf("%.4g %s", v, g.unit) }
+
+func (g goal) wanted() string {
+	switch {
+	case g.reported():
+		return ""
+	case g.atLeast:
+		return fmt.Sprintf(">= %g", g.must)
+	}
+	return fmt.Sprintf("<= %g", g.must)
+}
+
+func (g goal) verdict(v float64) string {
+	switch {
+	case g.reported():
+		return ""
+	case g.atLeast == (v >= g.must) || v == g.must:
+		return "met"
+	}
+	return "MISSED"
+}

@@ -1,0 +1,120 @@
+package bench
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
+)
+
+// benchHost is a host without a process: volumes placed on it stay Creating, so
+// that what is measured is the log and the state and no disk work.
+const benchHost = "bench"
+
+// ports are the addresses that `holdfast dev` keeps in its folder.
+func ports(dir string) (map[string]map[string]int, error) {
+	text, err := os.ReadFile(filepath.Join(dir, "dev.json"))
+	if err != nil {
+		return nil, err
+	}
+	var s struct {
+		Ports map[string]map[string]int `json:"ports"`
+	}
+	return s.Ports, json.Unmarshal(text, &s)
+}
+
+// credentialsOf are a controller's, as `holdfast dev` issued them.
+func credentialsOf(dir, id string) (*pki.Credentials, pki.Files, error) {
+	files := pki.FilesIn(filepath.Join(dir, "pki", "controller-"+id), pki.Controller, id)
+	creds, err := pki.Load(files)
+	return creds, files, err
+}
+
+// dial connects to a Member service.
+func dial(creds *pki.Credentials, address string) (raftpb.MemberClient, func(), error) {
+	tls := credentials.NewTLS(creds.Client(pki.Controller))
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(tls))
+	if err != nil {
+		return nil, nil, err
+	}
+	return raftpb.NewMemberClient(conn), func() { _ = conn.Close() }, nil
+}
+
+// envelope is a fresh command by an actor.
+func envelope(actor string) *fsmpb.Command {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	return &fsmpb.Command{RequestId: id, Actor: actor, SchemaVersion: 1}
+}
+
+// registerHost makes benchHost known and keeps it reachable.
+func registerHost(ctx context.Context, m raftpb.MemberClient) error {
+	cmd := envelope("node/" + benchHost)
+	cmd.Body = &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+		NodeId: benchHost, HostId: "host-of-bench", BootId: "boot-of-bench", FeatureLevel: 1,
+		Pools: []*fsmpb.Pool{{PoolId: "pool-of-bench", Backend: "loopfile", CapacityBytes: 1 << 60, OvercommitPercent: 2000}},
+	}}
+	return propose(ctx, m, cmd)
+}
+
+var created atomic.Uint64
+
+// createVolume is a realistic command: a name as the provisioner makes it, one
+// capability, a required topology.
+func createVolume() *fsmpb.Command {
+	cmd := envelope("controller/bench")
+	cmd.Body = &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+		VolumeId: "hf-" + uuid.NewString(), Name: fmt.Sprintf("pvc-%032x", created.Add(1)),
+		Fingerprint: []byte("0123456789abcdef"), RequiredBytes: 1 << 30, Replicas: 1,
+		Capabilities: []*fsmpb.Capability{{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: "ext4"}},
+		Requisite:    []*fsmpb.Topology{{Segments: []*fsmpb.Label{{Key: "topology.holdfast.storage/node", Value: benchHost}}}},
+	}}
+	return cmd
+}
+
+// nothingToDo is a command that changes nothing: it commits, that is all.
+func nothingToDo() *fsmpb.Command {
+	cmd := envelope("controller/bench")
+	cmd.Body = &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: "hf-00000000-0000-4000-8000-000000000000"}}
+	return cmd
+}
+
+func propose(ctx context.Context, m raftpb.MemberClient, cmd *fsmpb.Command) error {
+	answer, err := m.Propose(ctx, &raftpb.ProposeRequest{Command: cmd})
+	if err != nil {
+		return err
+	}
+	if r := answer.GetOutcome().GetRejection(); r != nil {
+		return errors.New(r.GetMessage())
+	}
+	return nil
+}
+
+// leaderOf asks all until one says it leads.
+func leaderOf(ctx context.Context, members []raftpb.MemberClient) (int, error) {
+	for ctx.Err() == nil {
+		for i, m := range members {
+			ask, cancel := context.WithTimeout(ctx, time.Second)
+			s, err := m.Status(ask, &raftpb.StatusRequest{})
+			cancel()
+			if err == nil && s.GetRole() == "leader" {
+				return i, nil
+			}
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return 0, fmt.Errorf("no member leads: %w", ctx.Err())
+}
