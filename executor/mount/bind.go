@@ -1,0 +1,164 @@
+package mount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// atimeMask is MOUNT_ATTR__ATIME: all the bits that say how access times are kept.
+const atimeMask = 0x70
+
+// Bind binds the staged filesystem, or the device's node, to a path. The bind is
+// made read-only before it is attached anywhere, so nobody ever sees it writable.
+func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.BindOptions) error {
+	opts, err := parseFlags(b.FSType, b.Flags)
+	if err != nil {
+		return err
+	}
+	opts.readOnly = opts.readOnly || b.ReadOnly
+	p, err := m.locate(b.Path)
+	if err != nil {
+		return err
+	}
+	if done, err := m.mounted(device, p, b.Node, opts.readOnly); done || err != nil {
+		return err
+	}
+	source, err := m.source(ctx, device, b, opts.readOnly)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(source)
+	onto, err := p.make(b.Node)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(onto)
+	tree, err := unix.OpenTree(source, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("bind %s to %s: %w", device.Path, p, err)
+	}
+	defer unix.Close(tree)
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, opts.bindAttributes()); err != nil {
+		return fmt.Errorf("bind %s to %s: set its attributes: %w", device.Path, p, err)
+	}
+	return m.attach(device, tree, onto, p, b.Node, opts.readOnly)
+}
+
+// bindAttributes add to those of what is bound.
+func (o options) bindAttributes() *unix.MountAttr {
+	attr := &unix.MountAttr{Attr_set: o.perMount}
+	if o.readOnly {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	if o.perMount&unix.MOUNT_ATTR_NOATIME != 0 {
+		attr.Attr_clr = atimeMask
+	}
+	return attr
+}
+
+// source opens what is bound and looks that it is the device's.
+func (m *Mounter) source(ctx context.Context, device executor.Device, b executor.BindOptions, readOnly bool) (int, error) {
+	if b.Node {
+		return m.nodeSource(ctx, device, readOnly)
+	}
+	staging, err := m.locate(b.Staging)
+	if err != nil {
+		return -1, err
+	}
+	fd, err := staging.open(unix.O_DIRECTORY)
+	if err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Dev != device.Number {
+		unix.Close(fd)
+		return -1, fsm.Reject(fsm.Precondition, "the volume is not staged at %s", staging)
+	}
+	return fd, nil
+}
+
+// nodeSource opens the device's node. A bind that is read-only does not keep
+// anybody from writing to a device, so the device itself is made so; that is
+// one setting for all targets.
+func (m *Mounter) nodeSource(ctx context.Context, device executor.Device, readOnly bool) (int, error) {
+	mounts, err := m.Mounts(ctx, device)
+	if err != nil {
+		return -1, err
+	}
+	for _, other := range mounts {
+		if other.Node && other.ReadOnly != readOnly {
+			return -1, fsm.Reject(fsm.Precondition, "a raw volume is read-only at all of its targets or at none, and is bound to %s with read-only %v", other.Path, other.ReadOnly)
+		}
+	}
+	if err := setReadOnly(device.Path, readOnly); err != nil {
+		return -1, err
+	}
+	fd, err := unix.Open(device.Path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open %s: %w", device.Path, err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != device.Number {
+		unix.Close(fd)
+		return -1, fmt.Errorf("%s is not the device that it was", device.Path)
+	}
+	return fd, nil
+}
+
+func setReadOnly(device string, readOnly bool) error {
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", device, err)
+	}
+	defer f.Close()
+	var value int32
+	if readOnly {
+		value = 1
+	}
+	if err := ioctlPointer(f, unix.BLKROSET, &value); err != nil {
+		return fmt.Errorf("make %s read-only %v: %w", device, readOnly, err)
+	}
+	return nil
+}
+
+// make opens the path to bind to, and makes its last part where it is not there:
+// a folder for a filesystem, an empty file for a node.
+func (p place) make(node bool) (int, error) {
+	parent, base, err := p.parent()
+	if err != nil {
+		return -1, p.refuse(err)
+	}
+	defer unix.Close(parent)
+	if node {
+		var fd int
+		if fd, err = unix.Openat(parent, base, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o600); err == nil {
+			unix.Close(fd)
+		}
+	} else {
+		err = unix.Mkdirat(parent, base, 0o750)
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, p.refuse(err)
+	}
+	fd, err := openBelow(parent, base, unix.O_PATH)
+	if err != nil {
+		return -1, p.refuse(err)
+	}
+	var st unix.Stat_t
+	want := uint32(unix.S_IFDIR)
+	if node {
+		want = unix.S_IFREG
+	}
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != want {
+		unix.Close(fd)
+		return -1, fsm.Reject(fsm.Precondition, "the path %s is there, but is not what this volume is bound to: a folder for a filesystem, a file for a raw volume", p)
+	}
+	return fd, nil
+}

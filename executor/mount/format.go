@@ -1,0 +1,53 @@
+package mount
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// formatTimeout bounds one mkfs.
+const formatTimeout = 5 * time.Minute
+
+// Format makes the filesystem with the identity that the log chose, so that it
+// is recognised whatever happens to this process (S15). Without again, mkfs
+// itself refuses a device that carries anything it knows.
+func (m *Mounter) Format(ctx context.Context, device string, format executor.Filesystem, again bool) error {
+	command, err := formatCommand(device, format, again)
+	if err != nil {
+		return err
+	}
+	select {
+	case m.formats <- struct{}{}:
+		defer func() { <-m.formats }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	_, err = m.runner.Run(ctx, command)
+	return err
+}
+
+// formatCommand leaves to the kernel what it does lazily anyway, and does not
+// discard: the image is a hole. No blocks are reserved for root: there is one user.
+func formatCommand(device string, format executor.Filesystem, again bool) (run.Command, error) {
+	c := run.Command{Timeout: formatTimeout}
+	var force string
+	switch format.Type {
+	case "ext4":
+		c.Tool, force = "mkfs.ext4", "-F"
+		c.Args = []string{"-q", "-U", format.UUID, "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1,nodiscard"}
+	case "xfs":
+		c.Tool, force = "mkfs.xfs", "-f"
+		c.Args = []string{"-q", "-K", "-m", "uuid=" + format.UUID}
+	default:
+		return c, fsm.Reject(fsm.Invalid, "the filesystem %q is not one of ext4 and xfs", format.Type)
+	}
+	if again {
+		c.Args = append(c.Args, force)
+	}
+	c.Args = append(c.Args, "--", device)
+	return c, nil
+}

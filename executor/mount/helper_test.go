@@ -1,0 +1,109 @@
+package mount
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const testSize = 64 << 20
+
+// host is a mounter that may touch one folder, which is a mount of its own.
+type host struct {
+	*Mounter
+	dir string
+	t   testing.TB
+}
+
+func newHost(t testing.TB) *host {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("mounts need root")
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		t.Skipf("no loop devices on this machine: %v", err)
+	}
+	dir := t.TempDir()
+	m, err := New(Config{Roots: []string{dir}, Runner: run.New()})
+	require.NoError(t, err)
+	h := &host{Mounter: m, dir: m.roots[0].real, t: t}
+	t.Cleanup(func() {
+		require.NoError(t, m.Close())
+		h.unmountAll()
+	})
+	return h
+}
+
+// unmountAll takes everything off the folder, newest first, whatever the test did.
+func (h *host) unmountAll() {
+	lines, err := readTable()
+	require.NoError(h.t, err)
+	for _, l := range slices.Backward(lines) {
+		if strings.HasPrefix(l.Mountpoint, h.dir+"/") {
+			_ = unix.Unmount(l.Mountpoint, unix.MNT_DETACH)
+		}
+	}
+}
+
+// device is a loop device on a sparse file, gone when the test ends.
+func (h *host) device(size int64) executor.Device {
+	h.t.Helper()
+	image := filepath.Join(h.t.TempDir(), "image")
+	require.NoError(h.t, os.WriteFile(image, nil, 0o600))
+	require.NoError(h.t, os.Truncate(image, size))
+	out, err := exec.Command("/usr/sbin/losetup", "-f", "--show", image).Output()
+	require.NoError(h.t, err)
+	path := strings.TrimSpace(string(out))
+	h.t.Cleanup(func() {
+		h.unmountAll()
+		require.NoError(h.t, exec.Command("/usr/sbin/losetup", "-d", path).Run())
+	})
+	var st unix.Stat_t
+	require.NoError(h.t, unix.Stat(path, &st))
+	return executor.Device{Exists: true, Size: size, Path: path, Number: st.Rdev}
+}
+
+func (h *host) mkdir(name string) string {
+	h.t.Helper()
+	dir := filepath.Join(h.dir, name)
+	require.NoError(h.t, os.MkdirAll(dir, 0o755))
+	return dir
+}
+
+// staged is a device with a filesystem that is mounted on the folder.
+func (h *host) staged(fsType string) (executor.Device, string) {
+	h.t.Helper()
+	size := int64(testSize)
+	if fsType == "xfs" {
+		size = fsm.MinXFSSize
+	}
+	d, dir := h.device(size), h.mkdir("staging")
+	require.NoError(h.t, h.Format(h.t.Context(), d.Path, executor.Filesystem{Type: fsType, UUID: uuid.NewString()}, false))
+	require.NoError(h.t, h.Mount(h.t.Context(), d, executor.MountOptions{Path: dir, FSType: fsType}))
+	return d, dir
+}
+
+func (h *host) mounts(d executor.Device) []executor.Mount {
+	h.t.Helper()
+	found, err := h.Mounts(h.t.Context(), d)
+	require.NoError(h.t, err)
+	return found
+}
+
+func refused(t testing.TB, reason fsm.Reason, err error) {
+	t.Helper()
+	var rej *fsm.Rejection
+	require.ErrorAs(t, err, &rej)
+	require.Equal(t, reason, rej.Reason, rej.Message)
+}

@@ -1,0 +1,175 @@
+package mount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+var _ executor.Mounter = (*Mounter)(nil)
+
+// formatsAtOnce bounds how many mkfs run side by side.
+const formatsAtOnce = 16
+
+// Config says what a Mounter may touch.
+type Config struct {
+	// Roots are the folders below which paths are allowed. They are resolved,
+	// symbolic links and all, once.
+	Roots []string
+	// Runner runs mkfs.
+	Runner *run.Runner
+}
+
+// Mounter implements executor.Mounter with the kernel's calls.
+type Mounter struct {
+	roots   []root
+	runner  *run.Runner
+	formats chan struct{}
+}
+
+// New opens the roots. Close it to let them be unmounted.
+func New(cfg Config) (*Mounter, error) {
+	m := &Mounter{runner: cfg.Runner, formats: make(chan struct{}, formatsAtOnce)}
+	for _, dir := range cfg.Roots {
+		r, err := openRoot(dir)
+		if err != nil {
+			return nil, errors.Join(err, m.Close())
+		}
+		m.roots = append(m.roots, r)
+	}
+	if len(m.roots) == 0 {
+		return nil, errors.New("no folder is allowed for mounts: name one with --allow-root")
+	}
+	return m, nil
+}
+
+// Close closes the roots.
+func (m *Mounter) Close() error {
+	var err error
+	for _, r := range m.roots {
+		err = errors.Join(err, unix.Close(r.fd))
+	}
+	m.roots = nil
+	return err
+}
+
+// Mount mounts the device's filesystem on a folder that exists, without set-uid
+// programs and device nodes: what is on a volume is not ours to trust.
+func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.MountOptions) error {
+	opts, err := parseFlags(o.FSType, o.Flags)
+	if err != nil {
+		return err
+	}
+	opts.readOnly = opts.readOnly || o.ReadOnly
+	p, err := m.locate(o.Path)
+	if err != nil {
+		return err
+	}
+	if done, err := m.mounted(device, p, false, opts.readOnly); done || err != nil {
+		return err
+	}
+	dir, err := p.open(unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
+	tree, err := newMount(device.Path, o.FSType, opts)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(tree)
+	return m.attach(device, tree, dir, p, false, opts.readOnly)
+}
+
+// attach moves a mount that is nowhere yet onto an opened file, then looks in
+// the table that it is there.
+func (m *Mounter) attach(device executor.Device, tree, onto int, p place, node, readOnly bool) error {
+	if err := unix.MoveMount(tree, "", onto, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mount %s on %s: %w", device.Path, p, err)
+	}
+	switch done, err := m.mounted(device, p, node, readOnly); {
+	case err != nil:
+		return err
+	case !done:
+		return fmt.Errorf("mount %s on %s: the kernel's table does not show it", device.Path, p)
+	}
+	return nil
+}
+
+// mounted tells whether the device is mounted on top at the path, as it should
+// be. Anything else that is mounted there is a refusal: mounts are not stacked.
+func (m *Mounter) mounted(device executor.Device, p place, node, readOnly bool) (bool, error) {
+	lines, err := readTable()
+	if err != nil {
+		return false, err
+	}
+	top, ok := lines.top(p.real())
+	if !ok {
+		return false, nil
+	}
+	have, ours := top.of(device)
+	switch {
+	case !ours || have.Node != node:
+		return false, fsm.Reject(fsm.Precondition, "something else is mounted on %s", p)
+	case have.ReadOnly != readOnly:
+		return false, fsm.Reject(fsm.Incompatible, "%s is mounted with read-only %v, not %v", p, have.ReadOnly, readOnly)
+	}
+	return true, nil
+}
+
+// newMount is a mount of the device's filesystem that is attached nowhere.
+func newMount(device, fsType string, o options) (int, error) {
+	fs, err := unix.Fsopen(fsType, unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("mount %s: the kernel does not know %s: %w", device, fsType, err)
+	}
+	defer unix.Close(fs)
+	err = unix.FsconfigSetString(fs, "source", device)
+	flags := o.superblock
+	if o.readOnly {
+		flags = append(flags[:len(flags):len(flags)], "ro")
+	}
+	for _, flag := range flags {
+		if err != nil {
+			break
+		}
+		key, value, valued := strings.Cut(flag, "=")
+		if valued {
+			err = unix.FsconfigSetString(fs, key, value)
+		} else {
+			err = unix.FsconfigSetFlag(fs, key)
+		}
+	}
+	if err == nil {
+		err = unix.FsconfigCreate(fs)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("mount %s as %s: %w%s", device, fsType, err, complaints(fs))
+	}
+	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(o.attributes()))
+	if err != nil {
+		return -1, fmt.Errorf("mount %s as %s: %w%s", device, fsType, err, complaints(fs))
+	}
+	return tree, nil
+}
+
+// complaints is what the filesystem said about a failure.
+func complaints(fs int) string {
+	var all strings.Builder
+	buf := make([]byte, 512)
+	for range 8 {
+		n, err := unix.Read(fs, buf)
+		if err != nil || n <= 2 {
+			break
+		}
+		all.WriteString("; " + strings.TrimSpace(string(buf[2:n])))
+	}
+	return all.String()
+}

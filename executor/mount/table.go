@@ -1,0 +1,118 @@
+package mount
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// table is /proc/self/mountinfo.
+type table []line
+
+type line struct{ *mountinfo.Info }
+
+func readTable() (table, error) {
+	infos, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return nil, fmt.Errorf("read the kernel's table of mounts: %w", err)
+	}
+	lines := make(table, len(infos))
+	for i, info := range infos {
+		lines[i] = line{info}
+	}
+	return lines, nil
+}
+
+// top is the mount that a path leads to when it is a mount's root.
+func (t table) top(path string) (line, bool) {
+	var at []line
+	covered := map[int]bool{}
+	for _, l := range t {
+		if l.Mountpoint == path {
+			at = append(at, l)
+			covered[l.Parent] = true
+		}
+	}
+	for _, l := range slices.Backward(at) {
+		if !covered[l.ID] {
+			return l, true
+		}
+	}
+	return line{}, false
+}
+
+// of tells whether the line is a mount of the device: of its filesystem, by
+// number, or of its node, by name and number.
+func (l line) of(device executor.Device) (executor.Mount, bool) {
+	if !device.Attached() {
+		return executor.Mount{}, false
+	}
+	m := executor.Mount{Path: l.Mountpoint, ReadOnly: l.has("ro")}
+	if uint64(unix.Mkdev(uint32(l.Major), uint32(l.Minor))) == device.Number {
+		return m, true
+	}
+	m.Node = true
+	return m, l.Root == "/"+filepath.Base(device.Path) && (l.FSType == "devtmpfs" || isNode(l.Mountpoint, device.Number))
+}
+
+func (l line) has(option string) bool {
+	return slices.Contains(strings.Split(l.Options, ","), option)
+}
+
+// isNode tells whether a path leads to the device's node.
+func isNode(path string, number uint64) bool {
+	var st unix.Stat_t
+	return unix.Lstat(path, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFBLK && st.Rdev == number
+}
+
+// Mounts lists every mount of the device.
+func (m *Mounter) Mounts(_ context.Context, device executor.Device) ([]executor.Mount, error) {
+	if !device.Attached() {
+		return nil, nil
+	}
+	lines, err := readTable()
+	if err != nil {
+		return nil, err
+	}
+	var found []executor.Mount
+	for _, l := range lines {
+		if have, ours := l.of(device); ours {
+			found = append(found, have)
+		}
+	}
+	return found, nil
+}
+
+// SelfTest tells whether mounts made below the roots are seen by the rest of
+// the host: the roots must lie on mounts with shared propagation (I21).
+func (m *Mounter) SelfTest() error {
+	lines, err := readTable()
+	if err != nil {
+		return err
+	}
+	for _, r := range m.roots {
+		if on := lines.holding(r.real); !strings.Contains(on.Optional, "shared:") {
+			return fmt.Errorf("mounts below %s would not be seen by containers: %s is not shared: run `mount --make-rshared %s`, or mount it into this container with propagation Bidirectional", r.given, on.Mountpoint, on.Mountpoint)
+		}
+	}
+	return nil
+}
+
+// holding is the mount that a path lies on.
+func (t table) holding(path string) line {
+	for dir := path; ; dir = filepath.Dir(dir) {
+		if l, ok := t.top(dir); ok {
+			return l
+		}
+		if dir == "/" {
+			return line{&mountinfo.Info{Mountpoint: "/"}}
+		}
+	}
+}

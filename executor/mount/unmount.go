@@ -1,0 +1,124 @@
+package mount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// stackLimit bounds how many mounts of one device are taken off one path; more
+// than one is the work of somebody else.
+const stackLimit = 16
+
+// Unmount ends the device's mounts at the path, and none of anything else. It
+// is never lazy: a mount that is in use stays, and is Busy.
+func (m *Mounter) Unmount(_ context.Context, device executor.Device, path string) error {
+	p, err := m.locate(path)
+	if err != nil {
+		return err
+	}
+	for range stackLimit {
+		lines, err := readTable()
+		if err != nil {
+			return err
+		}
+		if !lines.holds(device, p.real()) {
+			return nil
+		}
+		if top, _ := lines.top(p.real()); !isOf(top, device) {
+			return fsm.Reject(fsm.Busy, "something else is mounted over the volume on %s", p)
+		}
+		if err := p.unmountTop(); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("unmount %s: it is mounted again and again", p)
+}
+
+func isOf(l line, device executor.Device) bool {
+	_, ours := l.of(device)
+	return ours
+}
+
+func (t table) holds(device executor.Device, path string) bool {
+	for _, l := range t {
+		if l.Mountpoint == path && isOf(l, device) {
+			return true
+		}
+	}
+	return false
+}
+
+// unmountTop names the path through its opened folder: holding the mount itself
+// open would keep it busy.
+func (p place) unmountTop() error {
+	parent, base, err := p.parent()
+	if err != nil {
+		return p.refuse(err)
+	}
+	defer unix.Close(parent)
+	err = unix.Unmount(fmt.Sprintf("/proc/self/fd/%d/%s", parent, base), unix.UMOUNT_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return fsm.Reject(fsm.Busy, "the mount on %s is in use", p)
+	case err != nil:
+		return fmt.Errorf("unmount %s: %w", p, err)
+	}
+	return nil
+}
+
+// RemoveTarget removes what Bind made: only an empty folder, or an empty file,
+// that is no mount and lies on its folder's own filesystem (I19).
+func (m *Mounter) RemoveTarget(_ context.Context, path string) error {
+	p, err := m.locate(path)
+	if err != nil {
+		return err
+	}
+	parent, base, err := p.parent()
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
+		return p.refuse(err)
+	}
+	defer unix.Close(parent)
+	flags, err := p.removable(parent, base)
+	if err == nil {
+		err = unix.Unlinkat(parent, base, flags)
+	}
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return nil
+	case errors.Is(err, unix.EBUSY):
+		return fsm.Reject(fsm.Busy, "the path %s is a mount in another namespace", p)
+	case errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.EEXIST):
+		return fsm.Reject(fsm.Precondition, "the folder %s is not empty, so it is not removed", p)
+	}
+	return err
+}
+
+// removable gives the flags to remove the path with.
+func (p place) removable(parent int, base string) (int, error) {
+	var dir, st unix.Stat_t
+	if err := unix.Fstat(parent, &dir); err != nil {
+		return 0, fmt.Errorf("look at the folder of %s: %w", p, err)
+	}
+	if err := unix.Fstatat(parent, base, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return 0, err
+	}
+	kind := st.Mode & unix.S_IFMT
+	switch {
+	case st.Dev != dir.Dev:
+		return 0, fsm.Reject(fsm.Precondition, "something else is mounted on %s, so it is not removed", p)
+	case kind == unix.S_IFDIR:
+		return unix.AT_REMOVEDIR, nil
+	case kind == unix.S_IFREG && st.Size == 0:
+		return 0, nil
+	}
+	return 0, fsm.Reject(fsm.Precondition, "the path %s is neither an empty folder nor an empty file, so it is not removed", p)
+}
