@@ -25,6 +25,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Failure says why there is no outcome. Failures of the connection leave it
+// unknown too, and are gRPC errors.
+type Failure int32
+
+const (
+	Failure_FAILURE_NONE       Failure = 0
+	Failure_FAILURE_NOT_LEADER Failure = 1 // nothing happened; ask the leader
+	Failure_FAILURE_UNKNOWN    Failure = 2 // it may or may not be applied
+	Failure_FAILURE_DISK_FULL  Failure = 3 // nothing happened; the leader's disk is full (S28)
+	Failure_FAILURE_DIVERGED   Failure = 4 // nothing happened; no majority agrees on the state (S23)
+)
+
+// Enum value maps for Failure.
+var (
+	Failure_name = map[int32]string{
+		0: "FAILURE_NONE",
+		1: "FAILURE_NOT_LEADER",
+		2: "FAILURE_UNKNOWN",
+		3: "FAILURE_DISK_FULL",
+		4: "FAILURE_DIVERGED",
+	}
+	Failure_value = map[string]int32{
+		"FAILURE_NONE":       0,
+		"FAILURE_NOT_LEADER": 1,
+		"FAILURE_UNKNOWN":    2,
+		"FAILURE_DISK_FULL":  3,
+		"FAILURE_DIVERGED":   4,
+	}
+)
+
+func (x Failure) Enum() *Failure {
+	p := new(Failure)
+	*p = x
+	return p
+}
+
+func (x Failure) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Failure) Descriptor() protoreflect.EnumDescriptor {
+	return file_raftnode_raftpb_member_proto_enumTypes[0].Descriptor()
+}
+
+func (Failure) Type() protoreflect.EnumType {
+	return &file_raftnode_raftpb_member_proto_enumTypes[0]
+}
+
+func (x Failure) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Failure.Descriptor instead.
+func (Failure) EnumDescriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{0}
+}
+
 type ProposeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Command       *fsmpb.Command         `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
@@ -70,8 +127,13 @@ func (x *ProposeRequest) GetCommand() *fsmpb.Command {
 }
 
 type ProposeResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       *fsmpb.Outcome         `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Outcome *fsmpb.Outcome         `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// index is the entry that gave this answer: above outcome.index when the
+	// command was a repeated one. The forwarder waits until it has applied it.
+	Index         uint64  `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	Failure       Failure `protobuf:"varint,3,opt,name=failure,proto3,enum=holdfast.raftnode.v1.Failure" json:"failure,omitempty"` // when there is no outcome
+	Message       string  `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`                                    // of the failure, for people
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -111,6 +173,27 @@ func (x *ProposeResponse) GetOutcome() *fsmpb.Outcome {
 		return x.Outcome
 	}
 	return nil
+}
+
+func (x *ProposeResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ProposeResponse) GetFailure() Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return Failure_FAILURE_NONE
+}
+
+func (x *ProposeResponse) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
 }
 
 type ReadIndexRequest struct {
@@ -313,18 +396,101 @@ func (x *JoinResponse) GetClusterId() string {
 	return ""
 }
 
-type StatusRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// hash_at is the index whose state hash is asked for; the member waits for it
-	// up to the call's deadline. 0: the newest that it has.
-	HashAt        uint64 `protobuf:"varint,1,opt,name=hash_at,json=hashAt,proto3" json:"hash_at,omitempty"`
+type RemoveRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MemberId      string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *RemoveRequest) Reset() {
+	*x = RemoveRequest{}
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveRequest) ProtoMessage() {}
+
+func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
+func (*RemoveRequest) Descriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RemoveRequest) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+type RemoveResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveResponse) Reset() {
+	*x = RemoveResponse{}
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveResponse) ProtoMessage() {}
+
+func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
+func (*RemoveResponse) Descriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{7}
+}
+
+type StatusRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// hash_at is the index whose state hash is asked for; the member waits for it
+	// up to the call's deadline. 0: the newest that it has.
+	HashAt uint64 `protobuf:"varint,1,opt,name=hash_at,json=hashAt,proto3" json:"hash_at,omitempty"`
+	// disagreement_at is set by a leader that found no majority for the state's
+	// hash at that index: members are not ready while they are told so (S23).
+	DisagreementAt uint64 `protobuf:"varint,2,opt,name=disagreement_at,json=disagreementAt,proto3" json:"disagreement_at,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -336,7 +502,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -349,12 +515,19 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{6}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StatusRequest) GetHashAt() uint64 {
 	if x != nil {
 		return x.HashAt
+	}
+	return 0
+}
+
+func (x *StatusRequest) GetDisagreementAt() uint64 {
+	if x != nil {
+		return x.DisagreementAt
 	}
 	return 0
 }
@@ -374,13 +547,16 @@ type StatusResponse struct {
 	LogStore      string                 `protobuf:"bytes,11,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`
 	Version       string                 `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
 	ApiAddr       string                 `protobuf:"bytes,13,opt,name=api_addr,json=apiAddr,proto3" json:"api_addr,omitempty"`
+	ClockUnixNano int64                  `protobuf:"varint,14,opt,name=clock_unix_nano,json=clockUnixNano,proto3" json:"clock_unix_nano,omitempty"` // the member's clock when it answered (S27)
+	MemberIds     []string               `protobuf:"bytes,15,rep,name=member_ids,json=memberIds,proto3" json:"member_ids,omitempty"`                // of the latest configuration that it knows
+	Trouble       string                 `protobuf:"bytes,16,opt,name=trouble,proto3" json:"trouble,omitempty"`                                     // why it is not ready; empty when it is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -392,7 +568,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -405,7 +581,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{7}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *StatusResponse) GetMemberId() string {
@@ -499,15 +675,39 @@ func (x *StatusResponse) GetApiAddr() string {
 	return ""
 }
 
+func (x *StatusResponse) GetClockUnixNano() int64 {
+	if x != nil {
+		return x.ClockUnixNano
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetMemberIds() []string {
+	if x != nil {
+		return x.MemberIds
+	}
+	return nil
+}
+
+func (x *StatusResponse) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
 var File_raftnode_raftpb_member_proto protoreflect.FileDescriptor
 
 const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\n" +
 	"\x1craftnode/raftpb/member.proto\x12\x14holdfast.raftnode.v1\x1a\x17fsm/fsmpb/command.proto\"D\n" +
 	"\x0eProposeRequest\x122\n" +
-	"\acommand\x18\x01 \x01(\v2\x18.holdfast.fsm.v1.CommandR\acommand\"E\n" +
+	"\acommand\x18\x01 \x01(\v2\x18.holdfast.fsm.v1.CommandR\acommand\"\xae\x01\n" +
 	"\x0fProposeResponse\x122\n" +
-	"\aoutcome\x18\x01 \x01(\v2\x18.holdfast.fsm.v1.OutcomeR\aoutcome\"\x12\n" +
+	"\aoutcome\x18\x01 \x01(\v2\x18.holdfast.fsm.v1.OutcomeR\aoutcome\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x127\n" +
+	"\afailure\x18\x03 \x01(\x0e2\x1d.holdfast.raftnode.v1.FailureR\afailure\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"\x12\n" +
 	"\x10ReadIndexRequest\")\n" +
 	"\x11ReadIndexResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\"\x9f\x01\n" +
@@ -520,9 +720,13 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\rfeature_level\x18\x05 \x01(\rR\ffeatureLevel\"-\n" +
 	"\fJoinResponse\x12\x1d\n" +
 	"\n" +
-	"cluster_id\x18\x01 \x01(\tR\tclusterId\"(\n" +
+	"cluster_id\x18\x01 \x01(\tR\tclusterId\",\n" +
+	"\rRemoveRequest\x12\x1b\n" +
+	"\tmember_id\x18\x01 \x01(\tR\bmemberId\"\x10\n" +
+	"\x0eRemoveResponse\"Q\n" +
 	"\rStatusRequest\x12\x17\n" +
-	"\ahash_at\x18\x01 \x01(\x04R\x06hashAt\"\x83\x03\n" +
+	"\ahash_at\x18\x01 \x01(\x04R\x06hashAt\x12'\n" +
+	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xe4\x03\n" +
 	"\x0eStatusResponse\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -539,11 +743,22 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	" \x01(\rR\ffeatureLevel\x12\x1b\n" +
 	"\tlog_store\x18\v \x01(\tR\blogStore\x12\x18\n" +
 	"\aversion\x18\f \x01(\tR\aversion\x12\x19\n" +
-	"\bapi_addr\x18\r \x01(\tR\aapiAddr2\xe2\x02\n" +
+	"\bapi_addr\x18\r \x01(\tR\aapiAddr\x12&\n" +
+	"\x0fclock_unix_nano\x18\x0e \x01(\x03R\rclockUnixNano\x12\x1d\n" +
+	"\n" +
+	"member_ids\x18\x0f \x03(\tR\tmemberIds\x12\x18\n" +
+	"\atrouble\x18\x10 \x01(\tR\atrouble*u\n" +
+	"\aFailure\x12\x10\n" +
+	"\fFAILURE_NONE\x10\x00\x12\x16\n" +
+	"\x12FAILURE_NOT_LEADER\x10\x01\x12\x13\n" +
+	"\x0fFAILURE_UNKNOWN\x10\x02\x12\x15\n" +
+	"\x11FAILURE_DISK_FULL\x10\x03\x12\x14\n" +
+	"\x10FAILURE_DIVERGED\x10\x042\xb7\x03\n" +
 	"\x06Member\x12V\n" +
 	"\aPropose\x12$.holdfast.raftnode.v1.ProposeRequest\x1a%.holdfast.raftnode.v1.ProposeResponse\x12\\\n" +
 	"\tReadIndex\x12&.holdfast.raftnode.v1.ReadIndexRequest\x1a'.holdfast.raftnode.v1.ReadIndexResponse\x12M\n" +
 	"\x04Join\x12!.holdfast.raftnode.v1.JoinRequest\x1a\".holdfast.raftnode.v1.JoinResponse\x12S\n" +
+	"\x06Remove\x12#.holdfast.raftnode.v1.RemoveRequest\x1a$.holdfast.raftnode.v1.RemoveResponse\x12S\n" +
 	"\x06Status\x12#.holdfast.raftnode.v1.StatusRequest\x1a$.holdfast.raftnode.v1.StatusResponseB6Z4github.com/holdfast-storage/holdfast/raftnode/raftpbb\x06proto3"
 
 var (
@@ -558,35 +773,42 @@ func file_raftnode_raftpb_member_proto_rawDescGZIP() []byte {
 	return file_raftnode_raftpb_member_proto_rawDescData
 }
 
-var file_raftnode_raftpb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_raftnode_raftpb_member_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_raftnode_raftpb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_raftnode_raftpb_member_proto_goTypes = []any{
-	(*ProposeRequest)(nil),    // 0: holdfast.raftnode.v1.ProposeRequest
-	(*ProposeResponse)(nil),   // 1: holdfast.raftnode.v1.ProposeResponse
-	(*ReadIndexRequest)(nil),  // 2: holdfast.raftnode.v1.ReadIndexRequest
-	(*ReadIndexResponse)(nil), // 3: holdfast.raftnode.v1.ReadIndexResponse
-	(*JoinRequest)(nil),       // 4: holdfast.raftnode.v1.JoinRequest
-	(*JoinResponse)(nil),      // 5: holdfast.raftnode.v1.JoinResponse
-	(*StatusRequest)(nil),     // 6: holdfast.raftnode.v1.StatusRequest
-	(*StatusResponse)(nil),    // 7: holdfast.raftnode.v1.StatusResponse
-	(*fsmpb.Command)(nil),     // 8: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),     // 9: holdfast.fsm.v1.Outcome
+	(Failure)(0),              // 0: holdfast.raftnode.v1.Failure
+	(*ProposeRequest)(nil),    // 1: holdfast.raftnode.v1.ProposeRequest
+	(*ProposeResponse)(nil),   // 2: holdfast.raftnode.v1.ProposeResponse
+	(*ReadIndexRequest)(nil),  // 3: holdfast.raftnode.v1.ReadIndexRequest
+	(*ReadIndexResponse)(nil), // 4: holdfast.raftnode.v1.ReadIndexResponse
+	(*JoinRequest)(nil),       // 5: holdfast.raftnode.v1.JoinRequest
+	(*JoinResponse)(nil),      // 6: holdfast.raftnode.v1.JoinResponse
+	(*RemoveRequest)(nil),     // 7: holdfast.raftnode.v1.RemoveRequest
+	(*RemoveResponse)(nil),    // 8: holdfast.raftnode.v1.RemoveResponse
+	(*StatusRequest)(nil),     // 9: holdfast.raftnode.v1.StatusRequest
+	(*StatusResponse)(nil),    // 10: holdfast.raftnode.v1.StatusResponse
+	(*fsmpb.Command)(nil),     // 11: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),     // 12: holdfast.fsm.v1.Outcome
 }
 var file_raftnode_raftpb_member_proto_depIdxs = []int32{
-	8, // 0: holdfast.raftnode.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	9, // 1: holdfast.raftnode.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
-	0, // 2: holdfast.raftnode.v1.Member.Propose:input_type -> holdfast.raftnode.v1.ProposeRequest
-	2, // 3: holdfast.raftnode.v1.Member.ReadIndex:input_type -> holdfast.raftnode.v1.ReadIndexRequest
-	4, // 4: holdfast.raftnode.v1.Member.Join:input_type -> holdfast.raftnode.v1.JoinRequest
-	6, // 5: holdfast.raftnode.v1.Member.Status:input_type -> holdfast.raftnode.v1.StatusRequest
-	1, // 6: holdfast.raftnode.v1.Member.Propose:output_type -> holdfast.raftnode.v1.ProposeResponse
-	3, // 7: holdfast.raftnode.v1.Member.ReadIndex:output_type -> holdfast.raftnode.v1.ReadIndexResponse
-	5, // 8: holdfast.raftnode.v1.Member.Join:output_type -> holdfast.raftnode.v1.JoinResponse
-	7, // 9: holdfast.raftnode.v1.Member.Status:output_type -> holdfast.raftnode.v1.StatusResponse
-	6, // [6:10] is the sub-list for method output_type
-	2, // [2:6] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	11, // 0: holdfast.raftnode.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	12, // 1: holdfast.raftnode.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	0,  // 2: holdfast.raftnode.v1.ProposeResponse.failure:type_name -> holdfast.raftnode.v1.Failure
+	1,  // 3: holdfast.raftnode.v1.Member.Propose:input_type -> holdfast.raftnode.v1.ProposeRequest
+	3,  // 4: holdfast.raftnode.v1.Member.ReadIndex:input_type -> holdfast.raftnode.v1.ReadIndexRequest
+	5,  // 5: holdfast.raftnode.v1.Member.Join:input_type -> holdfast.raftnode.v1.JoinRequest
+	7,  // 6: holdfast.raftnode.v1.Member.Remove:input_type -> holdfast.raftnode.v1.RemoveRequest
+	9,  // 7: holdfast.raftnode.v1.Member.Status:input_type -> holdfast.raftnode.v1.StatusRequest
+	2,  // 8: holdfast.raftnode.v1.Member.Propose:output_type -> holdfast.raftnode.v1.ProposeResponse
+	4,  // 9: holdfast.raftnode.v1.Member.ReadIndex:output_type -> holdfast.raftnode.v1.ReadIndexResponse
+	6,  // 10: holdfast.raftnode.v1.Member.Join:output_type -> holdfast.raftnode.v1.JoinResponse
+	8,  // 11: holdfast.raftnode.v1.Member.Remove:output_type -> holdfast.raftnode.v1.RemoveResponse
+	10, // 12: holdfast.raftnode.v1.Member.Status:output_type -> holdfast.raftnode.v1.StatusResponse
+	8,  // [8:13] is the sub-list for method output_type
+	3,  // [3:8] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_raftnode_raftpb_member_proto_init() }
@@ -599,13 +821,14 @@ func file_raftnode_raftpb_member_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftnode_raftpb_member_proto_rawDesc), len(file_raftnode_raftpb_member_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   8,
+			NumEnums:      1,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_raftnode_raftpb_member_proto_goTypes,
 		DependencyIndexes: file_raftnode_raftpb_member_proto_depIdxs,
+		EnumInfos:         file_raftnode_raftpb_member_proto_enumTypes,
 		MessageInfos:      file_raftnode_raftpb_member_proto_msgTypes,
 	}.Build()
 	File_raftnode_raftpb_member_proto = out.File

@@ -25,6 +25,7 @@ const (
 	Member_Propose_FullMethodName   = "/holdfast.raftnode.v1.Member/Propose"
 	Member_ReadIndex_FullMethodName = "/holdfast.raftnode.v1.Member/ReadIndex"
 	Member_Join_FullMethodName      = "/holdfast.raftnode.v1.Member/Join"
+	Member_Remove_FullMethodName    = "/holdfast.raftnode.v1.Member/Remove"
 	Member_Status_FullMethodName    = "/holdfast.raftnode.v1.Member/Status"
 )
 
@@ -38,7 +39,11 @@ type MemberClient interface {
 	// ReadIndex answers the index that a linearizable read must wait for. Leader only.
 	ReadIndex(ctx context.Context, in *ReadIndexRequest, opts ...grpc.CallOption) (*ReadIndexResponse, error)
 	// Join adds a member as non-voter; the leader promotes it when it has caught up.
+	// A member that is known by its id has its address corrected. Any member takes
+	// the call to the leader.
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
+	// Remove takes a member out of the configuration. Leader only.
+	Remove(ctx context.Context, in *RemoveRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
 	// Status answers what one member knows of itself.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 }
@@ -81,6 +86,16 @@ func (c *memberClient) Join(ctx context.Context, in *JoinRequest, opts ...grpc.C
 	return out, nil
 }
 
+func (c *memberClient) Remove(ctx context.Context, in *RemoveRequest, opts ...grpc.CallOption) (*RemoveResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RemoveResponse)
+	err := c.cc.Invoke(ctx, Member_Remove_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *memberClient) Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StatusResponse)
@@ -101,7 +116,11 @@ type MemberServer interface {
 	// ReadIndex answers the index that a linearizable read must wait for. Leader only.
 	ReadIndex(context.Context, *ReadIndexRequest) (*ReadIndexResponse, error)
 	// Join adds a member as non-voter; the leader promotes it when it has caught up.
+	// A member that is known by its id has its address corrected. Any member takes
+	// the call to the leader.
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
+	// Remove takes a member out of the configuration. Leader only.
+	Remove(context.Context, *RemoveRequest) (*RemoveResponse, error)
 	// Status answers what one member knows of itself.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	mustEmbedUnimplementedMemberServer()
@@ -122,6 +141,9 @@ func (UnimplementedMemberServer) ReadIndex(context.Context, *ReadIndexRequest) (
 }
 func (UnimplementedMemberServer) Join(context.Context, *JoinRequest) (*JoinResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Join not implemented")
+}
+func (UnimplementedMemberServer) Remove(context.Context, *RemoveRequest) (*RemoveResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Remove not implemented")
 }
 func (UnimplementedMemberServer) Status(context.Context, *StatusRequest) (*StatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Status not implemented")
@@ -201,6 +223,24 @@ func _Member_Join_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Member_Remove_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RemoveRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemberServer).Remove(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Member_Remove_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemberServer).Remove(ctx, req.(*RemoveRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Member_Status_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StatusRequest)
 	if err := dec(in); err != nil {
@@ -237,6 +277,10 @@ var Member_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Join",
 			Handler:    _Member_Join_Handler,
+		},
+		{
+			MethodName: "Remove",
+			Handler:    _Member_Remove_Handler,
 		},
 		{
 			MethodName: "Status",

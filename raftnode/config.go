@@ -1,0 +1,119 @@
+package raftnode
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+	"github.com/holdfast-storage/holdfast/raftnode/store"
+)
+
+// Config is what a member needs. Zero durations and sizes mean the documented defaults.
+type Config struct {
+	Dir      string // the data folder, 0700
+	Name     string // the controller's name, as in cluster.json
+	LogStore string // "wal" or "boltdb"
+	Version  string
+	APIAddr  string // told to peers and status
+
+	Listener    net.Listener // of Raft; TCP. The member closes it
+	Advertise   string       // the address that peers dial; the listener's when empty
+	Credentials *pki.Credentials
+
+	Bootstrap bool     // make a new cluster when the folder is empty
+	Join      []string // Raft addresses of members to join through when the folder is empty
+
+	// Facts attaches what was measured to a command, on the leader, before it is
+	// appended (S25). It replaces facts that are there already. It must not block.
+	Facts func(*fsmpb.Command)
+	// Services registers further controller-to-controller services on the Raft listener.
+	Services func(grpc.ServiceRegistrar)
+
+	HeartbeatTimeout, ElectionTimeout, LeaseTimeout time.Duration // 500 ms, 500 ms, 250 ms
+	SnapshotThreshold, TrailingLogs                 uint64        // 8192, 2x the threshold, which is the least
+	SnapshotInterval                                time.Duration // 30 s: how often the threshold is looked at
+	CheckpointEvery                                 uint64        // 256 entries (S23)
+	DiskHang                                        time.Duration // 5 s: an I/O outstanding for longer ends the process
+	SegmentSize                                     int           // bytes of a wal segment; 64 MiB
+	// DiskReserve is the size of a file that is kept to be deleted when the disk is
+	// full, in bytes; 64 MiB, below zero: none. DiskGuard is how much must be free;
+	// min(10 % of the disk, 256 MiB).
+	DiskReserve, DiskGuard int64
+	JournalRetain          int64 // bytes of journal kept; 1 GiB
+
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+	// Exit ends the process with a code; os.Exit by default. Tests replace it.
+	Exit func(code int)
+
+	// What tests replace.
+	openStorage func(store.Options) (*storage, error)
+	statfs      func(dir string) (free, total int64, err error)
+	now         func() time.Time
+}
+
+// withDefaults fills what is zero and says what cannot be.
+func (c Config) withDefaults() (Config, error) {
+	if c.Dir == "" || c.Listener == nil || c.Credentials == nil {
+		return c, errors.New("a member needs a data folder, a listener and credentials")
+	}
+	c.Name = cmp.Or(c.Name, c.Credentials.Identity().Name)
+	c.LogStore = cmp.Or(c.LogStore, store.WAL)
+	c.Advertise = cmp.Or(c.Advertise, c.Listener.Addr().String())
+	c.timeouts()
+	c.SnapshotThreshold = cmp.Or(c.SnapshotThreshold, 8192)
+	c.TrailingLogs = cmp.Or(c.TrailingLogs, 2*c.SnapshotThreshold)
+	if c.TrailingLogs < 2*c.SnapshotThreshold {
+		return c, fmt.Errorf("%d trailing logs are less than twice the snapshot threshold of %d", c.TrailingLogs, c.SnapshotThreshold)
+	}
+	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, 256)
+	c.DiskReserve = cmp.Or(c.DiskReserve, 64<<20)
+	c.JournalRetain = cmp.Or(c.JournalRetain, 1<<30)
+	c.hooks()
+	return c, nil
+}
+
+func (c *Config) timeouts() {
+	c.HeartbeatTimeout = cmp.Or(c.HeartbeatTimeout, 500*time.Millisecond)
+	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, c.HeartbeatTimeout)
+	c.LeaseTimeout = cmp.Or(c.LeaseTimeout, c.HeartbeatTimeout/2)
+	c.SnapshotInterval = cmp.Or(c.SnapshotInterval, 30*time.Second)
+	c.DiskHang = cmp.Or(c.DiskHang, 5*time.Second)
+}
+
+func (c *Config) hooks() {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Exit == nil {
+		c.Exit = os.Exit
+	}
+	if c.openStorage == nil {
+		c.openStorage = openStorage
+	}
+	if c.statfs == nil {
+		c.statfs = statfs
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+}
+
+// patience is how long a caller waits while nobody can answer: two elections
+// after the leader was last heard (S28). It is 2 s by default.
+func (c *Config) patience() time.Duration { return 2 * (c.HeartbeatTimeout + c.ElectionTimeout) }
+
+// pace is how often the leader looks at its members, and at itself; 1 s by default.
+func (c *Config) pace() time.Duration { return 2 * c.HeartbeatTimeout }
+
+func (c *Config) journalDir() string { return filepath.Join(c.Dir, "journal") }

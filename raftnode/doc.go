@@ -1,0 +1,28 @@
+// Package raftnode is one Raft member: it proposes commands on whichever member
+// it is asked, reads consistently, and tells watchers what changed.
+//
+// # Who does what
+//
+// machine folds the log into an fsm.State and tells who waits for an index.
+// transport carries Raft's messages and the Member service over one TLS
+// listener, told apart by ALPN. leadership knows who leads; while this member
+// does, leaderTerm runs its duties: the first command, promotions, checkpoints,
+// the watch on its own clock and on its own main loop. folder guard, quarantine
+// and fatal end the process when going on could do harm: a supervisor restarts it.
+//
+// # Linearizable reads (C9)
+//
+// The leader takes its commit index, then has a quorum of voters confirm, by
+// heartbeats that were sent after the read began, that none knows a higher term;
+// then it waits until that index is applied. raft.VerifyLeader alone does not do:
+// it counts a heartbeat's answer that arrives after the question, also when it
+// was sent before, and such an answer may have waited in the socket of a process
+// that was stopped for a minute. Followers ask the leader for the index. Reads that
+// begin while a round is under way share the next one.
+//
+// # Commands (C8, S4)
+//
+// A command is marshalled once, on the leader. A failure after it may have been
+// appended is an unknown outcome: the same command goes to the next leader with
+// the same request id, and the state gives it its first answer.
+package raftnode

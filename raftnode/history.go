@@ -1,0 +1,58 @@
+package raftnode
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/journal"
+)
+
+// Entry is one applied command, as the journal holds it.
+type Entry struct {
+	Index   uint64
+	Term    uint64
+	Command *fsmpb.Command
+	Outcome *fsmpb.Outcome
+
+	// GapTo is set instead of a command: nothing is known from Index to GapTo, and Why.
+	GapTo uint64
+	Why   string
+}
+
+// History yields journalled commands with an index in [from, to] (0: no bound)
+// until fn returns false. first is the lowest index that this member knows, gaps
+// are marked by entries without a command.
+func (m *Member) History(from, to uint64, fn func(Entry) bool) (first uint64, err error) {
+	var broken error
+	err = m.journal.Range(from, to, func(j journal.Entry) bool {
+		e, err := entryOf(j)
+		if err != nil {
+			broken = err
+			return false
+		}
+		return fn(e)
+	})
+	if broken != nil {
+		err = broken
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the journal: %w", err)
+	}
+	return m.journal.First(), nil
+}
+
+func entryOf(j journal.Entry) (Entry, error) {
+	if j.Gap {
+		return Entry{Index: j.Index, GapTo: j.GapTo, Why: j.Why}, nil
+	}
+	e := Entry{Index: j.Index, Term: j.Term, Command: new(fsmpb.Command), Outcome: new(fsmpb.Outcome)}
+	if err := proto.Unmarshal(j.Command, e.Command); err != nil {
+		return Entry{}, fmt.Errorf("the command at index %d: %w", j.Index, err)
+	}
+	if err := proto.Unmarshal(j.Outcome, e.Outcome); err != nil {
+		return Entry{}, fmt.Errorf("the outcome at index %d: %w", j.Index, err)
+	}
+	return e, nil
+}

@@ -1,0 +1,216 @@
+package raftnode
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
+)
+
+const (
+	// closeBehind is how many entries a non-voter may lag to count as caught up.
+	closeBehind = 256
+	// calmLooks is how often in a row it must be, before it gets its vote.
+	calmLooks = 3
+	// changeTime is how long a change of the membership may wait to be appended.
+	changeTime = 5 * time.Second
+)
+
+// Peer is one member of the configuration.
+type Peer struct {
+	ID    string // Raft's
+	Addr  string
+	Voter bool
+	Self  bool
+}
+
+// Peers lists the members of the latest configuration.
+func (m *Member) Peers() []Peer {
+	servers := m.servers()
+	peers := make([]Peer, len(servers))
+	for i, s := range servers {
+		peers[i] = Peer{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter, Self: string(s.ID) == m.id}
+	}
+	return peers
+}
+
+// servers is the latest configuration; it must not be changed.
+func (m *Member) servers() []raft.Server {
+	return m.raft.GetConfiguration().Configuration().Servers
+}
+
+func (m *Member) voters() []raft.Server {
+	return slices.DeleteFunc(slices.Clone(m.servers()), func(s raft.Server) bool { return s.Suffrage != raft.Voter })
+}
+
+func (m *Member) serverOf(id string) (raft.Server, bool) {
+	servers := m.servers()
+	if i := slices.IndexFunc(servers, func(s raft.Server) bool { return string(s.ID) == id }); i >= 0 {
+		return servers[i], true
+	}
+	return raft.Server{}, false
+}
+
+// Dial is a connection to a peer's Raft listener, by its id or address, shared and kept open.
+func (m *Member) Dial(peer string) (*grpc.ClientConn, error) {
+	if s, ok := m.serverOf(peer); ok {
+		peer = string(s.Address)
+	}
+	return m.peers.dial(peer)
+}
+
+// belongLoop joins when the folder is new, corrects the own address when it
+// changed, and ends the process when the cluster removed this member.
+func (m *Member) belongLoop(ctx context.Context) {
+	every(ctx, m.cfg.pace(), func() {
+		self, in := m.serverOf(m.id)
+		switch {
+		case m.raft.State() == raft.Shutdown:
+			m.removed()
+		case len(m.servers()) == 0, in && string(self.Address) != m.cfg.Advertise:
+			m.joinAny(ctx)
+		case m.lead.now().lost() > 2*m.cfg.patience():
+			m.askWhetherRemoved(ctx)
+		}
+	})
+}
+
+// joinAny asks each known member until one takes this member in.
+func (m *Member) joinAny(ctx context.Context) {
+	addrs := slices.Clone(m.cfg.Join)
+	for _, s := range m.servers() {
+		addrs = append(addrs, string(s.Address))
+	}
+	for _, addr := range addrs {
+		if addr == m.cfg.Advertise {
+			continue
+		}
+		if err := m.join(ctx, addr); err == nil {
+			return
+		} else if ctx.Err() == nil {
+			m.log.Warn("join the cluster", "through", addr, "error", err)
+		}
+	}
+}
+
+func (m *Member) join(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTime+m.cfg.patience())
+	defer cancel()
+	conn, err := m.peers.dial(addr)
+	if err != nil {
+		return err
+	}
+	resp, err := raftpb.NewMemberClient(conn).Join(ctx, &raftpb.JoinRequest{
+		MemberId: m.id, Name: m.cfg.Name, RaftAddr: m.cfg.Advertise,
+		ClusterId: m.storage.clusterID(), FeatureLevel: fsm.MaxFeatureLevel,
+	})
+	if err != nil {
+		return err
+	}
+	return m.belong(resp.GetClusterId())
+}
+
+// admit is Join on the leader.
+func (m *Member) admit(ctx context.Context, req *raftpb.JoinRequest) error {
+	m.membership.Lock()
+	defer m.membership.Unlock()
+	for _, s := range m.servers() {
+		switch same := string(s.ID) == req.GetMemberId(); {
+		case same && string(s.Address) == req.GetRaftAddr():
+			return nil
+		case !same && string(s.Address) == req.GetRaftAddr():
+			return fmt.Errorf("member %s has the address %s: remove it first if it is gone", s.ID, s.Address)
+		}
+	}
+	m.log.Info("taking a member in", "id", req.GetMemberId(), "name", req.GetName(), "addr", req.GetRaftAddr())
+	future := m.raft.AddNonvoter(raft.ServerID(req.GetMemberId()), raft.ServerAddress(req.GetRaftAddr()), 0, changeTime)
+	return await(ctx, future.Error)
+}
+
+// promote gives a vote to one non-voter that has been close behind for a while (C11).
+func (r *regency) promote(ctx context.Context, answers map[raft.ServerID]seen) {
+	m := r.member
+	for _, s := range m.servers() {
+		if s.Suffrage == raft.Voter {
+			continue
+		}
+		a, ok := answers[s.ID]
+		if !ok || a.GetAppliedIndex()+closeBehind < m.machine.index.Load() || a.GetMemberId() != string(s.ID) {
+			r.calm[string(s.ID)] = 0
+			continue
+		}
+		if r.calm[string(s.ID)]++; r.calm[string(s.ID)] >= calmLooks {
+			m.vote(ctx, s)
+			return
+		}
+	}
+}
+
+func (m *Member) vote(ctx context.Context, s raft.Server) {
+	m.membership.Lock()
+	defer m.membership.Unlock()
+	if now, ok := m.serverOf(string(s.ID)); !ok || now != s {
+		return
+	}
+	m.log.Info("giving a member its vote", "id", string(s.ID))
+	if err := await(ctx, m.raft.AddVoter(s.ID, s.Address, 0, changeTime).Error); err != nil && ctx.Err() == nil {
+		m.log.Warn("give a member its vote", "id", string(s.ID), "error", err)
+	}
+}
+
+// RemovePeer removes a member from the configuration, by Raft's id.
+func (m *Member) RemovePeer(ctx context.Context, id string) error {
+	err := m.retry(ctx, func(ctx context.Context, v *view) error {
+		if v.leading {
+			return m.dismiss(ctx, id)
+		}
+		conn, err := m.peers.dial(v.addr)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNotLeader, err)
+		}
+		_, err = raftpb.NewMemberClient(conn).Remove(ctx, &raftpb.RemoveRequest{MemberId: id})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("remove member %s: %w", id, err)
+	}
+	return nil
+}
+
+// dismiss is Remove on the leader. A leader that is to go lets another one do it.
+func (m *Member) dismiss(ctx context.Context, id string) error {
+	m.membership.Lock()
+	defer m.membership.Unlock()
+	if _, ok := m.serverOf(id); !ok {
+		return nil
+	}
+	if id == m.id && len(m.voters()) > 1 {
+		if err := m.TransferLeadership(ctx); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: it is the one to be removed", ErrNotLeader)
+	}
+	m.log.Info("removing a member", "id", id)
+	return await(ctx, m.raft.RemoveServer(raft.ServerID(id), 0, changeTime).Error)
+}
+
+// askWhetherRemoved believes the leader only: another member's configuration may be old.
+func (m *Member) askWhetherRemoved(ctx context.Context) {
+	for _, a := range m.askAll(ctx, m.cfg.pace(), &raftpb.StatusRequest{}) {
+		if a.GetRole() == roleLeader && !slices.Contains(a.GetMemberIds(), m.id) {
+			m.removed()
+		}
+	}
+}
+
+func (m *Member) removed() {
+	if m.closing.Err() == nil {
+		m.fatal(ExitRemoved, "the cluster removed this member: to bring it back, move "+m.cfg.Dir+" away and join again")
+	}
+}

@@ -1,0 +1,126 @@
+package raftnode
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// metrics are the member's, under holdfast_raft_.
+type metrics struct {
+	proposals *prometheus.CounterVec
+	snapshots *prometheus.CounterVec
+	elections prometheus.Counter
+	applyTime prometheus.Histogram
+	entries   prometheus.Counter
+	syncTime  prometheus.Histogram
+
+	registry prometheus.Registerer
+	owned    []prometheus.Collector
+}
+
+func newMetrics() *metrics {
+	buckets := prometheus.ExponentialBuckets(0.0001, 2, 16)
+	return &metrics{
+		proposals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_raft_proposals_total", Help: "Commands proposed on this member, by outcome.",
+		}, []string{"outcome"}),
+		snapshots: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "holdfast_raft_snapshots_total", Help: "Raft snapshots taken, restored and failed.",
+		}, []string{"kind"}),
+		elections: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "holdfast_raft_elections_total", Help: "Times that this member stood for election.",
+		}),
+		applyTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "holdfast_raft_apply_seconds", Help: "Time to apply one batch of committed entries.", Buckets: buckets,
+		}),
+		entries: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "holdfast_raft_applied_entries_total", Help: "Entries applied.",
+		}),
+		syncTime: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "holdfast_raft_fsync_seconds", Help: "Time of one durable write to the log or the vote.", Buckets: buckets,
+		}),
+	}
+}
+
+func (x *metrics) synced(took time.Duration) { x.syncTime.Observe(took.Seconds()) }
+func (x *metrics) snapshot(kind string)      { x.snapshots.WithLabelValues(kind).Inc() }
+func (x *metrics) election()                 { x.elections.Inc() }
+
+func (x *metrics) applied(entries int, took time.Duration) {
+	x.entries.Add(float64(entries))
+	x.applyTime.Observe(took.Seconds())
+}
+
+func (x *metrics) proposal(err error, o *fsmpb.Outcome) {
+	x.proposals.WithLabelValues(outcomeLabel(err, o)).Inc()
+}
+
+func outcomeLabel(err error, o *fsmpb.Outcome) string {
+	switch {
+	case err == nil && o.GetRejection() != nil:
+		return "rejected"
+	case err == nil:
+		return "applied"
+	case errors.Is(err, ErrOutcomeUnknown):
+		return "unknown"
+	case errors.Is(err, ErrDiskFull):
+		return "disk_full"
+	case errors.Is(err, ErrDiverged):
+		return "diverged"
+	default:
+		return "no_leader"
+	}
+}
+
+// register does nothing without a registry. A failure is a name used twice: a bug.
+func (x *metrics) register(r prometheus.Registerer, m *Member) {
+	if r == nil {
+		return
+	}
+	x.registry = r
+	x.owned = append(x.gauges(m), x.proposals, x.snapshots, x.elections, x.applyTime, x.entries, x.syncTime)
+	for _, c := range x.owned {
+		r.MustRegister(c)
+	}
+}
+
+func (x *metrics) unregister() {
+	for _, c := range x.owned {
+		x.registry.Unregister(c)
+	}
+}
+
+func (x *metrics) gauges(m *Member) []prometheus.Collector {
+	gauge := func(name, help string, labels prometheus.Labels, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "holdfast_raft_" + name, Help: help, ConstLabels: labels}, value)
+	}
+	all := []prometheus.Collector{
+		gauge("term", "The current term.", nil, func() float64 { return float64(m.raft.CurrentTerm()) }),
+		gauge("applied_index", "The last index applied.", nil, func() float64 { return float64(m.appliedIndex()) }),
+		gauge("commit_index", "The last index known to be committed.", nil, func() float64 { return float64(m.raft.CommitIndex()) }),
+		gauge("last_contact_seconds", "Since the leader was heard; zero on the leader.", nil, m.lastContact),
+		gauge("inflight_proposals", "Commands that wait in this leader.", nil, func() float64 { return float64(m.inflight.Load()) }),
+		gauge("disk_free_bytes", "Free space of the Raft folder's disk.", nil, func() float64 { return float64(m.disk.free.Load()) }),
+	}
+	for _, role := range []string{roleLeader, roleFollower, roleCandidate, roleNonvoter} {
+		all = append(all, gauge("state", "1 for the role that this member has.", prometheus.Labels{"state": role}, func() float64 {
+			if m.role() == role {
+				return 1
+			}
+			return 0
+		}))
+	}
+	return all
+}
+
+func (m *Member) lastContact() float64 {
+	if m.raft.State() == raft.Leader {
+		return 0
+	}
+	return time.Since(m.raft.LastContact()).Seconds()
+}

@@ -1,0 +1,166 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
+)
+
+// service is the Member service. The listener lets controllers only in; what
+// changes the cluster asks again who calls.
+type service struct {
+	raftpb.UnimplementedMemberServer
+	member *Member
+}
+
+// authorise is the leader's own check of who forwards (CVE-2023-1782's lesson).
+func (s *service) authorise(ctx context.Context) error {
+	id, err := pki.Peer(ctx)
+	if err != nil {
+		return err
+	}
+	if own := s.member.cfg.Credentials.Identity(); id.Role != pki.Controller || id.Cluster != own.Cluster {
+		return status.Errorf(codes.PermissionDenied, "%s is no controller of this cluster", id)
+	}
+	return nil
+}
+
+// Propose appends on this leader; it is never passed on.
+func (s *service) Propose(ctx context.Context, req *raftpb.ProposeRequest) (*raftpb.ProposeResponse, error) {
+	if err := s.authorise(ctx); err != nil {
+		return nil, err
+	}
+	cmd := req.GetCommand()
+	if len(cmd.GetRequestId()) == 0 || cmd.GetBody() == nil {
+		return nil, status.Error(codes.InvalidArgument, "a forwarded command needs a body and a request id")
+	}
+	m := s.member
+	if !m.lead.now().leading {
+		return failed(ErrNotLeader), nil
+	}
+	a, err := m.proposeHere(ctx, cmd)
+	if err != nil {
+		return failed(err), nil
+	}
+	return &raftpb.ProposeResponse{Outcome: a.outcome, Index: a.index}, nil
+}
+
+func failed(err error) *raftpb.ProposeResponse {
+	resp := &raftpb.ProposeResponse{Failure: raftpb.Failure_FAILURE_UNKNOWN, Message: err.Error()}
+	switch {
+	case errors.Is(err, ErrOutcomeUnknown):
+	case errors.Is(err, ErrDiskFull):
+		resp.Failure = raftpb.Failure_FAILURE_DISK_FULL
+	case errors.Is(err, ErrDiverged):
+		resp.Failure = raftpb.Failure_FAILURE_DIVERGED
+	case errors.Is(err, ErrNotLeader), errors.Is(err, ErrShutdown):
+		resp.Failure = raftpb.Failure_FAILURE_NOT_LEADER
+	}
+	return resp
+}
+
+// ReadIndex is the leader's index for a follower's read.
+func (s *service) ReadIndex(ctx context.Context, _ *raftpb.ReadIndexRequest) (*raftpb.ReadIndexResponse, error) {
+	m := s.member
+	if !m.lead.now().leading || m.machine.halted.Load() {
+		return nil, status.Error(codes.FailedPrecondition, "this member does not lead")
+	}
+	index, err := m.leaderReads.join(ctx)
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return &raftpb.ReadIndexResponse{Index: index}, nil
+}
+
+// onceKey marks a call that was passed on to the leader already.
+const onceKey = "holdfast-passed-on"
+
+// passOn takes a call to the leader, once. It returns false when this member leads.
+func (s *service) passOn(ctx context.Context, call func(context.Context, raftpb.MemberClient) error) (bool, error) {
+	v := s.member.lead.now()
+	if v.leading {
+		return false, nil
+	}
+	if in, _ := metadata.FromIncomingContext(ctx); v.addr == "" || len(in.Get(onceKey)) > 0 {
+		return true, status.Error(codes.Unavailable, "no leader is known here")
+	}
+	conn, err := s.member.peers.dial(v.addr)
+	if err != nil {
+		return true, status.Error(codes.Unavailable, err.Error())
+	}
+	return true, call(metadata.AppendToOutgoingContext(ctx, onceKey, "1"), raftpb.NewMemberClient(conn))
+}
+
+// Join takes a member in, or corrects its address.
+func (s *service) Join(ctx context.Context, req *raftpb.JoinRequest) (resp *raftpb.JoinResponse, err error) {
+	if err := s.authorise(ctx); err != nil {
+		return nil, err
+	}
+	passed, err := s.passOn(ctx, func(ctx context.Context, leader raftpb.MemberClient) (err error) {
+		resp, err = leader.Join(ctx, req)
+		return err
+	})
+	if passed {
+		return resp, err
+	}
+	cluster := s.member.machine.cluster()
+	switch {
+	case req.GetMemberId() == "" || req.GetRaftAddr() == "":
+		return nil, status.Error(codes.InvalidArgument, "a member joins with an id and an address")
+	case cluster.ID == "":
+		return nil, status.Error(codes.Unavailable, "the cluster is not made yet")
+	case req.GetClusterId() != "" && req.GetClusterId() != cluster.ID:
+		return nil, status.Errorf(codes.FailedPrecondition, "the member belongs to cluster %s, not %s: give it an empty data folder", req.GetClusterId(), cluster.ID)
+	case req.GetFeatureLevel() < cluster.FeatureLevel:
+		return nil, status.Errorf(codes.FailedPrecondition, "the cluster runs at feature level %d, the member understands %d: upgrade it", cluster.FeatureLevel, req.GetFeatureLevel())
+	}
+	if err := s.member.admit(ctx, req); err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return &raftpb.JoinResponse{ClusterId: cluster.ID}, nil
+}
+
+// Remove takes a member out.
+func (s *service) Remove(ctx context.Context, req *raftpb.RemoveRequest) (*raftpb.RemoveResponse, error) {
+	if err := s.authorise(ctx); err != nil {
+		return nil, err
+	}
+	if !s.member.lead.now().leading {
+		return nil, status.Error(codes.FailedPrecondition, "this member does not lead")
+	}
+	if err := s.member.dismiss(ctx, req.GetMemberId()); err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return &raftpb.RemoveResponse{}, nil
+}
+
+// answerMargin is kept of the caller's deadline for the way back.
+const answerMargin = 50 * time.Millisecond
+
+// Status waits for the hash that is asked for up to the caller's deadline, and
+// then answers without it.
+func (s *service) Status(ctx context.Context, req *raftpb.StatusRequest) (*raftpb.StatusResponse, error) {
+	m := s.member
+	if at := req.GetDisagreementAt(); at != 0 {
+		m.dispute.set(at, 5*m.cfg.pace())
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-answerMargin))
+		defer cancel()
+	}
+	return m.Status(ctx, req.GetHashAt())
+}
+
+// limits of the Member service's listener.
+func serverLimits() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.MaxRecvMsgSize(4 << 20), grpc.ConnectionTimeout(handshakeTimeout)}
+}

@@ -1,0 +1,97 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
+)
+
+// The roles of a member in its status.
+const (
+	roleLeader    = "leader"
+	roleFollower  = "follower"
+	roleCandidate = "candidate"
+	roleNonvoter  = "nonvoter"
+)
+
+// Status is what this member knows of itself; hashAt as in raftpb.StatusRequest:
+// zero is the newest, and a hash that is not known when ctx ends is left out.
+func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusResponse, error) {
+	hash, index := m.hash(ctx, hashAt)
+	v := m.lead.now()
+	s := &raftpb.StatusResponse{
+		MemberId: m.id, Name: m.cfg.Name, Role: m.role(),
+		Term: m.raft.CurrentTerm(), AppliedIndex: m.appliedIndex(), CommitIndex: m.raft.CommitIndex(),
+		StateHash: hash, HashIndex: index, LeaderId: v.id,
+		FeatureLevel: fsm.MaxFeatureLevel, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr,
+		ClockUnixNano: m.cfg.now().UnixNano(),
+	}
+	for _, server := range m.servers() {
+		s.MemberIds = append(s.MemberIds, string(server.ID))
+	}
+	if err := m.Ready(); err != nil {
+		s.Trouble = err.Error()
+	}
+	return s, nil
+}
+
+func (m *Member) hash(ctx context.Context, at uint64) ([]byte, uint64) {
+	if at == 0 {
+		at = m.machine.index.Load()
+	} else if err := m.WaitIndex(ctx, at); err != nil {
+		return nil, at
+	}
+	hash, known := m.machine.hashAt(at)
+	if !known {
+		return nil, at
+	}
+	return hash[:], at
+}
+
+// appliedIndex counts Raft's own entries too, of which the machine is not told.
+func (m *Member) appliedIndex() uint64 {
+	if at := m.raft.AppliedIndex(); m.lastDelivered(at) == 0 {
+		return at
+	}
+	return m.machine.applied.reached.Load()
+}
+
+func (m *Member) role() string {
+	if s, in := m.serverOf(m.id); !in || s.Suffrage != raft.Voter {
+		return roleNonvoter
+	}
+	switch m.raft.State() {
+	case raft.Leader:
+		return roleLeader
+	case raft.Candidate:
+		return roleCandidate
+	default:
+		return roleFollower
+	}
+}
+
+// Ready is nil when this member serves: it knows a leader, it has applied what
+// was committed when it started, its disk is not full, it is not quarantined.
+func (m *Member) Ready() error {
+	if why := m.why.Load(); why != nil {
+		return fmt.Errorf("this member has stopped: %s", *why)
+	}
+	if m.closing.Err() != nil {
+		return ErrShutdown
+	}
+	if err := m.refuses(); err != nil {
+		return err
+	}
+	if m.lead.now().addr == "" {
+		return errors.New("no leader is known")
+	}
+	if !m.caughtUp.Load() {
+		return errors.New("this member is still catching up")
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package raftnode
+
+import (
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-storage/holdfast/raftnode/store"
+)
+
+// storage is what a member needs of its store.
+type storage struct {
+	logs      raft.LogStore
+	stable    raft.StableStore
+	snapshots raft.SnapshotStore
+	memberID  string
+
+	clusterID    func() string
+	setClusterID func(string) error
+	hasState     func() (bool, error)
+	quarantine   func(reason string) error
+	close        func() error
+}
+
+func openStorage(o store.Options) (*storage, error) {
+	s, err := store.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return &storage{
+		logs: s.Logs, stable: s.Stable, snapshots: s.Snapshots, memberID: s.MemberID,
+		clusterID: s.ClusterID, setClusterID: s.SetClusterID, hasState: s.HasExistingState,
+		quarantine: s.Quarantine, close: s.Close,
+	}, nil
+}
+
+// guardedLogs refuses to append when the disk is so full that the write would
+// fail: a failed write ends the process (C3), a refusal only ends leadership (C4).
+type guardedLogs struct {
+	raft.LogStore
+	refuse func() error
+}
+
+// IsMonotonic is the store's own answer: raft empties a monotonic log otherwise
+// than others when it installs a snapshot (S22).
+func (g guardedLogs) IsMonotonic() bool {
+	m, ok := g.LogStore.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+// StoreLog is StoreLogs for one entry.
+func (g guardedLogs) StoreLog(l *raft.Log) error { return g.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs appends, or refuses before anything was written.
+func (g guardedLogs) StoreLogs(logs []*raft.Log) error {
+	if err := g.refuse(); err != nil {
+		return err
+	}
+	return g.LogStore.StoreLogs(logs)
+}
+
+// countedSnapshots tells the restorer which Raft index a snapshot is of: its
+// content knows only the state's (S24).
+type countedSnapshots struct {
+	raft.SnapshotStore
+}
+
+// Open is the store's, with the metadata kept beside the content.
+func (c countedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, content, err := c.SnapshotStore.Open(id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return meta, &snapshotContent{ReadCloser: content, index: meta.Index}, nil
+}
+
+type snapshotContent struct {
+	io.ReadCloser
+	index uint64
+}
+
+// raftIndexOf finds the Raft index of a snapshot behind raft's own wrappers.
+func raftIndexOf(r io.ReadCloser) uint64 {
+	for {
+		switch inner := r.(type) {
+		case *snapshotContent:
+			return inner.index
+		case raft.ReadCloserWrapper:
+			r = inner.WrappedReadCloser()
+		default:
+			return 0
+		}
+	}
+}
