@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +84,7 @@ func TestEachRoleAgainstEachListener(t *testing.T) {
 				client := credentialsOf(t, ca, role, "x")
 				for range 2 {
 					atServer, atClient := handshake(t, server.Server(allowed...), client.Client(Controller))
-					if contains(allowed, role) {
+					if slices.Contains(allowed, role) {
 						require.NoError(t, errors.Join(atServer, atClient))
 						continue
 					}
@@ -93,10 +94,6 @@ func TestEachRoleAgainstEachListener(t *testing.T) {
 			})
 		}
 	}
-}
-
-func contains(roles []Role, role Role) bool {
-	return strings.Contains(" "+joinRoles(roles)+",", " "+string(role)+",")
 }
 
 func TestHandshakesThatAreRefused(t *testing.T) {

@@ -1,0 +1,123 @@
+package session
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+func said(w *sessionpb.Wishes) *sessionpb.ToNode {
+	return &sessionpb.ToNode{Body: &sessionpb.ToNode_Wishes{Wishes: w}}
+}
+
+func greeting(incarnation uint64, id string) *sessionpb.ToNode {
+	return &sessionpb.ToNode{Body: &sessionpb.ToNode_Welcome{Welcome: &sessionpb.Welcome{Incarnation: incarnation, IncarnationId: []byte(id)}}}
+}
+
+func at(incarnation, index uint64) *fsmpb.Epoch {
+	return &fsmpb.Epoch{Incarnation: incarnation, Index: index}
+}
+
+// play gives an assembler messages and answers what came out.
+func play(a *assembler, messages ...*sessionpb.ToNode) (updates []executor.Update, err error) {
+	for _, m := range messages {
+		u, err := a.add(m)
+		if err != nil {
+			return updates, err
+		}
+		if u != nil {
+			updates = append(updates, *u)
+		}
+	}
+	return updates, nil
+}
+
+func TestWhatAHostMustNotActOnEndsTheSession(t *testing.T) {
+	for name, tc := range map[string]struct {
+		messages []*sessionpb.ToNode
+		want     string
+	}{
+		"wishes before the welcome":                  {[]*sessionpb.ToNode{said(&sessionpb.Wishes{Full: true, At: at(2, 9)})}, "before a welcome"},
+		"wishes of another incarnation than said":    {[]*sessionpb.ToNode{greeting(3, "x"), said(&sessionpb.Wishes{Full: true, At: at(4, 9)})}, "not of the incarnation 3"},
+		"S14: wishes older than what was acted on":   {[]*sessionpb.ToNode{greeting(2, "id"), said(&sessionpb.Wishes{Full: true, At: at(2, 4)})}, "older than 2.5"},
+		"S1: an older incarnation with a high index": {[]*sessionpb.ToNode{greeting(1, "id"), said(&sessionpb.Wishes{Full: true, At: at(1, 999)})}, "older than 2.5"},
+		"an index that goes back":                    {[]*sessionpb.ToNode{greeting(2, "id"), said(&sessionpb.Wishes{Full: true, At: at(2, 9)}), said(&sessionpb.Wishes{At: at(2, 8)})}, "came after"},
+		"a change before all was said":               {[]*sessionpb.ToNode{greeting(2, "id"), said(&sessionpb.Wishes{At: at(2, 9), Gone: []string{"v"}})}, "not all wishes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				_, err := play(&assembler{seen: fsm.Epoch{Incarnation: 2, Index: 5}, seenID: []byte("id")}, tc.messages...)
+				require.ErrorContains(t, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestUpdatesAreWhatChanged(t *testing.T) {
+	a := &assembler{}
+	updates, err := play(a,
+		greeting(1, "id"),
+		said(&sessionpb.Wishes{Full: true, At: at(1, 5), Wishes: []*sessionpb.Wish{{VolumeId: "v1"}}, Adopted: true}),
+		said(&sessionpb.Wishes{At: at(1, 5), Adopted: true}), // a heartbeat
+		said(&sessionpb.Wishes{At: at(1, 7), Adopted: true}), // another, later
+		said(&sessionpb.Wishes{At: at(1, 8), Gone: []string{"v1"}, Adopted: true}),
+		said(&sessionpb.Wishes{At: at(1, 9)}), // not adopted any more
+	)
+	require.NoError(t, err)
+	require.Equal(t, []executor.Update{
+		{At: fsm.Epoch{Incarnation: 1, Index: 5}, Full: true, Wishes: []fsm.Wish{{Volume: "v1"}}, Adopted: true, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, Gone: []fsm.VolumeID{"v1"}, Adopted: true, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 9}, IncarnationID: []byte("id")},
+	}, updates)
+}
+
+func TestS1_AHostIsAdoptedByTheIncarnationItKnowsOrThatAnOperatorNamed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		seen   fsm.Epoch
+		seenID string
+		says   bool
+		want   bool
+	}{
+		"a new host":                                   {fsm.Epoch{}, "", true, true},
+		"the same incarnation":                         {fsm.Epoch{Incarnation: 3, Index: 1}, "id", true, true},
+		"a higher one that an operator named":          {fsm.Epoch{Incarnation: 2, Index: 1}, "old", true, true},
+		"a higher one that nobody named":               {fsm.Epoch{Incarnation: 2, Index: 1}, "old", false, false},
+		"another one under the same counter":           {fsm.Epoch{Incarnation: 3, Index: 1}, "other", true, false},
+		"the same counter where the id was never kept": {fsm.Epoch{Incarnation: 3, Index: 1}, "", true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				updates, err := play(&assembler{seen: tc.seen, seenID: []byte(tc.seenID)},
+					greeting(3, "id"), said(&sessionpb.Wishes{Full: true, At: at(3, 9), Adopted: tc.says}))
+				require.NoError(t, err)
+				require.Equal(t, tc.want, updates[0].Adopted)
+			}
+		})
+	}
+}
+
+func TestALargeUpdateIsCutAndPutTogether(t *testing.T) {
+	n := &news{cluster: fsm.Cluster{Incarnation: 1, Index: 7}, full: true, adopted: true}
+	want := executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 7}, Full: true, Adopted: true, IncarnationID: []byte("id")}
+	for i := range 2*batch + 1 {
+		w := fsm.Wish{Volume: fsm.VolumeID(fmt.Sprintf("v%d", i)), Verb: fsm.WishKeep}
+		n.wishes, want.Wishes = append(n.wishes, w), append(want.Wishes, w)
+	}
+	n.gone, want.Gone = []fsm.VolumeID{"x"}, []fsm.VolumeID{"x"}
+	messages := []*sessionpb.ToNode{greeting(1, "id")}
+	for _, m := range n.messages() {
+		messages = append(messages, said(m))
+	}
+	require.Len(t, messages, 1+3+1)
+	for range 2 {
+		updates, err := play(&assembler{}, messages...)
+		require.NoError(t, err)
+		require.Equal(t, []executor.Update{want}, updates)
+	}
+}

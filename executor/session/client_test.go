@@ -1,0 +1,287 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// node is a host's end under test.
+type node struct {
+	client *Client
+
+	mu        sync.Mutex
+	updates   []executor.Update
+	inventory func() ([]executor.InventoryItem, error)
+	seen      fsm.Epoch
+	seenID    []byte
+}
+
+func (n *node) handle(u executor.Update) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.updates = append(n.updates, u)
+	if u.Adopted {
+		n.seen, n.seenID = u.At, u.IncarnationID
+	}
+}
+
+func (n *node) acted() (fsm.Epoch, []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.seen, n.seenID
+}
+
+func (n *node) got() []executor.Update {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]executor.Update(nil), n.updates...)
+}
+
+func (n *node) holds(inventory func() ([]executor.InventoryItem, error)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.inventory = inventory
+}
+
+func (n *node) look(context.Context) ([]executor.InventoryItem, error) {
+	n.mu.Lock()
+	inventory := n.inventory
+	n.mu.Unlock()
+	return inventory()
+}
+
+// node starts a host that knows these controllers, in this order.
+func (l *lab) node(name string, controllers ...*member) *node {
+	l.t.Helper()
+	var endpoints []string
+	for _, m := range controllers {
+		endpoints = append(endpoints, m.api.addr)
+	}
+	n := l.nodeAt(name, endpoints...)
+	n.run(l.t)
+	return n
+}
+
+func (l *lab) nodeAt(name string, endpoints ...string) *node {
+	l.t.Helper()
+	n := &node{}
+	client, err := NewClient(ClientConfig{
+		Endpoints: endpoints, Credentials: l.credentials(pki.Node, name),
+		Register: func() *fsmpb.RegisterNode { return register(name) },
+		Seen:     n.acted, Handle: n.handle,
+		Telemetry:      func() []executor.PoolFacts { return []executor.PoolFacts{{ID: fsm.PoolID("pool-" + name), Free: 5}} },
+		TelemetryEvery: 10 * time.Millisecond,
+		Inventory:      n.look,
+		GiveUp:         500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(l.t, err)
+	client.pace, client.current = quick, 0
+	n.client = client
+	return n
+}
+
+func (n *node) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = n.client.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; require.NoError(t, n.client.Close()) })
+}
+
+func TestAClientKeepsASessionWithAnyController(t *testing.T) {
+	l := newLab(t, 3)
+	n := l.node("n1", l.members...)
+	require.False(t, n.client.Connected() && len(n.got()) == 0)
+	eventually(t, "the session is up", n.client.Connected)
+	l.create(volumeID, "v1")
+	eventually(t, "the wish arrives", func() bool { u := n.got(); return len(u[len(u)-1].Wishes) == 1 })
+	first := n.got()[0]
+	require.True(t, first.Full)
+	require.True(t, first.Adopted)
+	eventually(t, "the telemetry arrives", func() bool {
+		f := l.members[0].server.facts()
+		return len(f) == 1 && f[0].GetTelemetry().GetPools()[0].GetFreeBytes() == 5
+	})
+
+	for _, dead := range []int{0, 1} {
+		l.members[dead].api.Stop()
+		eventually(t, "the next controller has the session", func() bool {
+			return n.client.Connected() && l.members[dead+1].server.Sessions() == 1
+		})
+		last := n.got()[len(n.got())-1]
+		require.True(t, last.Full)
+		require.Equal(t, fsm.VolumeID(volumeID), last.Wishes[0].Volume)
+	}
+	l.members[2].api.Stop()
+	eventually(t, "without controllers there is no session", func() bool { return !n.client.Connected() })
+	require.ErrorContains(t, n.client.Err(), "session with controller")
+	for i, u := range n.got()[1:] {
+		require.GreaterOrEqual(t, u.At.Compare(n.got()[i].At), 0, "updates never go back")
+	}
+}
+
+func TestS14_AClientLeavesAControllerThatLags(t *testing.T) {
+	l := newLab(t, 2)
+	l.members[0].setLag(true)
+	n := l.nodeAt("n1", l.members[0].api.addr, l.members[1].api.addr)
+	l.must("node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: register("n1")}})
+	l.create(volumeID, "v1")
+	n.seen = fsm.Epoch{Incarnation: 1, Index: 3}
+	n.run(t)
+	eventually(t, "the other controller has the session", func() bool { return l.members[1].server.Sessions() == 1 && n.client.Connected() })
+	for _, u := range n.got() {
+		require.Len(t, u.Wishes, 1, "a state without the volume was never told")
+	}
+}
+
+// careless is a controller that says what it is told to, and then nothing.
+type careless struct {
+	sessionpb.UnimplementedSessionServer
+	say []*sessionpb.ToNode
+}
+
+func (c *careless) Attach(stream sessionpb.Session_AttachServer) error {
+	for _, m := range c.say {
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+func (c *careless) Propose(ctx context.Context, _ *sessionpb.ProposeRequest) (*sessionpb.ProposeResponse, error) {
+	<-ctx.Done()
+	return nil, status.FromContextError(ctx.Err()).Err()
+}
+
+// serve says where it listens.
+func (c *careless) serve(l *lab) string {
+	own := l.credentials(pki.Controller, "careless")
+	return l.listen(own.Server(pki.Node), func(s *grpc.Server) { sessionpb.RegisterSessionServer(s, c) }).addr
+}
+
+func TestAClientLeavesAControllerThatIsSilentOrWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		say  []*sessionpb.ToNode
+		want string
+		told int
+	}{
+		"that says nothing": {nil, errSilent.Error(), 0},
+		"that goes silent":  {[]*sessionpb.ToNode{greeting(1, "id"), said(&sessionpb.Wishes{Full: true, At: at(1, 9), Adopted: true})}, errSilent.Error(), 1},
+		"S14: whose state is older than what was acted on, and that does not say so": {
+			[]*sessionpb.ToNode{greeting(1, "id"), said(&sessionpb.Wishes{Full: true, At: at(1, 4)})}, "S14", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, 0)
+			n := l.nodeAt("n1", (&careless{say: tc.say}).serve(l))
+			n.seen = fsm.Epoch{Incarnation: 1, Index: 5}
+			n.client.pace.seen, n.client.pace.register = 50*time.Millisecond, 50*time.Millisecond
+			began, err := n.client.attach(t.Context(), 0)
+			require.ErrorContains(t, err, tc.want)
+			require.Equal(t, tc.told == 1, began)
+			require.Len(t, n.got(), tc.told)
+			require.NoError(t, n.client.Close())
+		})
+	}
+}
+
+func TestProposeGoesToAnyControllerWithOneRequestID(t *testing.T) {
+	l := newLab(t, 3)
+	report := &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1"}}}
+	n := l.node("n1", l.members...)
+	eventually(t, "the session is up", n.client.Connected)
+	l.members[0].refuse.Store(true)
+	l.members[1].api.Stop()
+	before := len(l.members[0].requests())
+	for range 2 {
+		_, err := n.client.Propose(t.Context(), report)
+		require.NoError(t, err)
+	}
+	first, second := l.members[0].requests()[before:], l.members[2].requests()
+	require.Len(t, first, 2, "the session's controller is asked first")
+	require.Equal(t, first, second, "the request id is the same at the next")
+	require.NotEqual(t, first[0], first[1], "two proposals have two")
+	require.Empty(t, report.GetRequestId(), "the caller's command is left alone")
+	require.NotZero(t, l.log[len(l.log)-1].GetProposedIndex(), "where it was first proposed is the host's to say (S4)")
+}
+
+func TestProposeSaysWhyItFailed(t *testing.T) {
+	l := newLab(t, 2)
+	n := l.nodeAt("n1", l.members[0].api.addr, l.members[1].api.addr)
+	t.Cleanup(func() { require.NoError(t, n.client.Close()) })
+	own := &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "nobody", BootId: "b"}}}
+	t.Run("a rejection, beside its outcome", func(t *testing.T) {
+		for range 2 {
+			outcome, err := n.client.Propose(t.Context(), own)
+			var rejection *fsm.Rejection
+			require.ErrorAs(t, err, &rejection)
+			require.Equal(t, outcome.GetRejection().GetReason(), uint32(rejection.Reason))
+		}
+	})
+	t.Run("a refusal is final", func(t *testing.T) {
+		_, err := n.client.Propose(t.Context(), &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n2"}}})
+		require.Equal(t, codes.PermissionDenied, status.Code(err))
+		require.False(t, isUnavailable(err))
+	})
+	t.Run("S28: no quorum is unavailable, soon", func(t *testing.T) {
+		l.quorum.Store(false)
+		defer l.quorum.Store(true)
+		begin := time.Now()
+		_, err := n.client.Propose(t.Context(), own)
+		require.True(t, isUnavailable(err), err)
+		require.Less(t, time.Since(begin), 5*time.Second)
+		require.NotContains(t, err.Error(), "\n")
+	})
+	t.Run("no controller is unavailable", func(t *testing.T) {
+		for _, m := range l.members {
+			m.api.Stop()
+		}
+		_, err := n.client.Propose(t.Context(), own)
+		require.True(t, isUnavailable(err), err)
+	})
+}
+
+func isUnavailable(err error) bool {
+	var u interface{ Unavailable() bool }
+	return errors.As(err, &u) && u.Unavailable()
+}
+
+func TestProposeOutlivesAControllerThatHangs(t *testing.T) {
+	l := newLab(t, 1)
+	n := l.nodeAt("n1", (&careless{}).serve(l), l.members[0].api.addr)
+	t.Cleanup(func() { require.NoError(t, n.client.Close()) })
+	l.must("node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: register("n1")}})
+	_, err := n.client.Propose(t.Context(), &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1"}}})
+	require.NoError(t, err)
+}
+
+func TestBackoffIsShortUntilAllControllersWereTried(t *testing.T) {
+	for failures, longest := range map[int]time.Duration{0: 100, 2: 100, 3: 200, 8: 400, 11: 800, 12: 1000, 1000: 1000} {
+		for range 100 {
+			d := backoffAfter(failures, 3)
+			require.LessOrEqual(t, d, longest*time.Millisecond)
+			require.GreaterOrEqual(t, d, longest*time.Millisecond/2)
+		}
+	}
+}
+
+func TestAClientNeedsAController(t *testing.T) {
+	_, err := NewClient(ClientConfig{})
+	require.ErrorContains(t, err, "at least one controller")
+}

@@ -1,0 +1,111 @@
+package session
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// pools are candidates p0, p1, ... with falling room, each in a zone of its number modulo 2.
+func pools(n int) []candidate {
+	var all []candidate
+	for i := range n {
+		all = append(all, candidate{
+			fact:     &fsmpb.PoolFact{PoolId: fmt.Sprintf("p%d", i), FreeBytes: int64(i)},
+			topology: fsm.Topology{{Key: "node", Value: fmt.Sprint(i)}, {Key: "zone", Value: fmt.Sprint(i % 2)}},
+		})
+	}
+	return all
+}
+
+func term(key, value string) *fsmpb.Topology {
+	return &fsmpb.Topology{Segments: []*fsmpb.Label{{Key: key, Value: value}}}
+}
+
+func TestS25_APlacementCarriesFactsOfTheCandidatesItLooksAtFirst(t *testing.T) {
+	for name, tc := range map[string]struct {
+		create *fsmpb.CreateVolume
+		pools  int
+		want   []string
+	}{
+		"all of a few":                         {&fsmpb.CreateVolume{}, 3, []string{"p0", "p1", "p2"}},
+		"those with most room of many":         {&fsmpb.CreateVolume{}, 40, []string{"p0", "p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13", "p14", "p15"}},
+		"those within the required terms":      {&fsmpb.CreateVolume{Requisite: []*fsmpb.Topology{term("zone", "1")}}, 6, []string{"p1", "p3", "p5"}},
+		"any of the required terms will do":    {&fsmpb.CreateVolume{Requisite: []*fsmpb.Topology{term("node", "4"), term("node", "2")}}, 6, []string{"p2", "p4"}},
+		"those of a preferred term come first": {&fsmpb.CreateVolume{Preferred: []*fsmpb.Topology{term("node", "3"), term("zone", "1")}}, 5, []string{"p3", "p1", "p0", "p2", "p4"}},
+		"a preferred one must be allowed too":  {&fsmpb.CreateVolume{Preferred: []*fsmpb.Topology{term("node", "2")}, Requisite: []*fsmpb.Topology{term("zone", "1")}}, 4, []string{"p1", "p3"}},
+		"a term of two segments needs both": {&fsmpb.CreateVolume{Requisite: []*fsmpb.Topology{{Segments: []*fsmpb.Label{
+			{Key: "zone", Value: "1"}, {Key: "node", Value: "3"}}}}}, 6, []string{"p3"}},
+		"what came with the command is taken away": {&fsmpb.CreateVolume{Facts: []*fsmpb.PoolFact{{PoolId: "forged"}}}, 1, []string{"p0"}},
+		"nothing is known":                         {&fsmpb.CreateVolume{Facts: []*fsmpb.PoolFact{{PoolId: "forged"}}}, 0, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				attach(tc.create, pools(tc.pools))
+				var got []string
+				for _, f := range tc.create.GetFacts() {
+					got = append(got, f.GetPoolId())
+				}
+				require.Equal(t, tc.want, got)
+			}
+		})
+	}
+}
+
+func TestCandidatesAreTheStatesPoolsThatTheirOwnHostsMeasured(t *testing.T) {
+	l := newLab(t, 1)
+	for _, node := range []string{"n1", "n2"} {
+		l.must("node/"+node, &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: register(node)}})
+	}
+	l.create(volumeID, "v1") // on n1: of equal pools the first
+	session := func(node, host string, index uint64, pool *sessionpb.PoolTelemetry) *sessionpb.SessionFacts {
+		return &sessionpb.SessionFacts{NodeId: node, HostId: host, Index: index, Telemetry: &sessionpb.Telemetry{Pools: []*sessionpb.PoolTelemetry{pool}}}
+	}
+	got := candidates(l.reference, []*sessionpb.SessionFacts{
+		session("n1", "host-n1", 3, &sessionpb.PoolTelemetry{PoolId: "pool-n1", FreeBytes: 30}),
+		session("n1", "host-n1", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n1", FreeBytes: 40}), // newer, of another member
+		session("n2", "host-n2", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n2", FreeBytes: 50, Absent: true}),
+		session("n2", "another", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n2", FreeBytes: 60}),
+		session("n2", "host-n2", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n1", FreeBytes: 70}),
+		session("n3", "host-n3", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n3", FreeBytes: 80}),
+	})
+	create := &fsmpb.CreateVolume{}
+	attach(create, got)
+	require.Len(t, create.GetFacts(), 2)
+	require.Equal(t, "pool-n2", create.GetFacts()[0].GetPoolId(), "it has more unreserved bytes")
+	require.Equal(t, int64(-1), create.GetFacts()[0].GetFreeBytes(), "S12: an absent pool has no room, whatever was measured")
+	require.Equal(t, int64(40), create.GetFacts()[1].GetFreeBytes(), "of two measures the newer")
+}
+
+func TestS12_NothingIsPlacedInAPoolThatIsAbsent(t *testing.T) {
+	l := newLab(t, 1)
+	l.must("node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: register("n1")}})
+	m := NewMonitor(MonitorConfig{Server: l.members[0].server, Name: "a"})
+	for name, tc := range map[string]struct {
+		absent bool
+		want   fsm.Reason
+	}{
+		"absent":  {true, fsm.NoCapacity},
+		"present": {false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table := candidates(l.reference, []*sessionpb.SessionFacts{{NodeId: "n1", HostId: "host-n1", Index: 2,
+				Telemetry: &sessionpb.Telemetry{Pools: []*sessionpb.PoolTelemetry{{PoolId: "pool-n1", FreeBytes: 1 << 40, Absent: tc.absent}}}}})
+			m.table.Store(&table)
+			cmd := &fsmpb.Command{Actor: "controller/a", Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+				VolumeId: volumeID, Name: "v1", RequiredBytes: 1 << 30, Replicas: 1,
+				Capabilities: []*fsmpb.Capability{{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: "ext4"}},
+			}}}
+			complete(cmd)
+			m.Attach(cmd)
+			require.Len(t, m.Facts(), 1)
+			outcome := l.reference.Fork().Apply(99, cmd).Outcome
+			require.Equal(t, uint32(tc.want), outcome.GetRejection().GetReason(), outcome)
+		})
+	}
+}

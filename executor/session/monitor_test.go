@@ -1,0 +1,141 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// monitor runs on every member, quickly.
+func (l *lab) monitor(skewed func(context.Context, time.Duration)) []*Monitor {
+	ctx, cancel := context.WithCancel(l.t.Context())
+	var running sync.WaitGroup
+	l.t.Cleanup(func() { cancel(); running.Wait() })
+	var all []*Monitor
+	for _, m := range l.members {
+		monitor := NewMonitor(MonitorConfig{
+			Server: m.server, Name: m.name, NodeTimeout: 400 * time.Millisecond, Interval: 40 * time.Millisecond,
+			Skewed: skewed, Logger: slog.New(slog.DiscardHandler),
+		})
+		all = append(all, monitor)
+		running.Go(func() { _ = monitor.Run(ctx) })
+	}
+	return all
+}
+
+func (l *lab) nodeState(node fsm.NodeID) (state fsm.NodeState) {
+	_ = l.members[0].View(func(s *fsm.State) error {
+		if n, ok := s.Node(node); ok {
+			state = n.State
+		}
+		return nil
+	})
+	return state
+}
+
+func TestS25_TheLeaderKnowsASessionThatAnotherMemberHolds(t *testing.T) {
+	l := newLab(t, 3)
+	monitors := l.monitor(nil)
+	w := l.attach(l.members[2], l.credentials(pki.Node, "n1"), &sessionpb.Hello{Register: register("n1")})
+	w.wishes()
+	w.send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Telemetry{Telemetry: &sessionpb.Telemetry{
+		Pools: []*sessionpb.PoolTelemetry{{PoolId: "pool-n1", FreeBytes: 77}},
+	}}})
+	go func() { _ = w.refusal() }() // keeps reading
+	eventually(t, "the leader has the facts", func() bool { return len(monitors[0].Facts()) == 1 })
+	require.Equal(t, int64(77), monitors[0].Facts()[0].GetFreeBytes())
+	require.Empty(t, monitors[1].Facts(), "who does not lead attaches nothing")
+	cmd := &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{}}}
+	monitors[0].Attach(cmd)
+	require.Len(t, cmd.GetCreateVolume().GetFacts(), 1)
+	require.Equal(t, fsm.NodeReachable, l.nodeState("n1"))
+
+	w.end()
+	eventually(t, "the node is recorded as unreachable", func() bool { return l.nodeState("n1") == fsm.NodeUnreachable })
+	again := l.attach(l.members[1], l.credentials(pki.Node, "n1"), &sessionpb.Hello{Register: register("n1")})
+	again.wishes()
+	require.Equal(t, fsm.NodeReachable, l.nodeState("n1"), "the registration says it too")
+}
+
+func TestS25_ANodeThatIsBackIsRecordedAsReachable(t *testing.T) {
+	l := newLab(t, 3)
+	w := l.attach(l.members[1], l.credentials(pki.Node, "n1"), &sessionpb.Hello{Register: register("n1")})
+	w.wishes()
+	go func() { _ = w.refusal() }()
+	l.must("controller/a", &fsmpb.Command{Body: &fsmpb.Command_SetNodeReachable{SetNodeReachable: &fsmpb.SetNodeReachable{NodeId: "n1", HostId: "host-n1"}}})
+	require.Equal(t, fsm.NodeUnreachable, l.nodeState("n1"))
+	l.monitor(nil)
+	eventually(t, "the leader sees the session", func() bool { return l.nodeState("n1") == fsm.NodeReachable })
+}
+
+func TestS27_TheHookIsCalledOnTheLeaderWhoseClockIsWrong(t *testing.T) {
+	l := newLab(t, 3)
+	ahead := make(chan time.Duration, 100)
+	m := NewMonitor(MonitorConfig{Server: l.members[0].server, Name: "a", Interval: time.Second, Logger: slog.New(slog.DiscardHandler),
+		Skewed: func(_ context.Context, d time.Duration) { ahead <- d }})
+	m.round(t.Context())
+	require.Empty(t, ahead)
+	m.now = func() time.Time { return time.Now().Add(MaxSkew + time.Second) }
+	m.round(t.Context())
+	require.InDelta(t, MaxSkew+time.Second, <-ahead, float64(time.Second))
+}
+
+func TestInventoryIsAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
+	l := newLab(t, 3)
+	monitors := l.monitor(nil)
+	n := l.node("n1", l.members[1])
+	eventually(t, "the session is up", n.client.Connected)
+	want := []executor.InventoryItem{{Kind: "image", ID: volumeID, Path: "/pool/volumes/x.img"}, {Kind: "loop", Path: "/dev/loop7"}}
+	n.holds(func() ([]executor.InventoryItem, error) { return want, nil })
+	for i, m := range monitors {
+		for range 2 {
+			got, err := m.Inventory(t.Context(), "n1")
+			require.NoError(t, err)
+			require.Equal(t, want, got, "asked at member %d", i)
+		}
+	}
+	t.Run("a long one comes in parts", func(t *testing.T) {
+		want = make([]executor.InventoryItem, 2*batch+1)
+		got, err := monitors[0].Inventory(t.Context(), "n1")
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	})
+	t.Run("nothing is an answer", func(t *testing.T) {
+		want = nil
+		got, err := monitors[0].Inventory(t.Context(), "n1")
+		require.NoError(t, err)
+		require.Empty(t, got)
+	})
+	t.Run("a host that cannot look says why", func(t *testing.T) {
+		n.holds(func() ([]executor.InventoryItem, error) { return nil, context.DeadlineExceeded })
+		for _, m := range monitors {
+			_, err := m.Inventory(t.Context(), "n1")
+			require.ErrorContains(t, err, "n1 could not say what it holds: context deadline exceeded")
+		}
+	})
+	t.Run("a host without a session is not known", func(t *testing.T) {
+		_, err := monitors[0].Inventory(t.Context(), "n9")
+		require.ErrorIs(t, err, ErrNoSession)
+	})
+	t.Run("a host that says nothing is waited for until the deadline", func(t *testing.T) {
+		block := make(chan struct{})
+		defer close(block)
+		n.holds(func() ([]executor.InventoryItem, error) { <-block; return nil, nil })
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := monitors[1].Inventory(ctx, "n1")
+		require.Equal(t, codes.Unavailable, status.Code(err), err)
+	})
+}
