@@ -62,35 +62,40 @@ func (d *Document) Item(list string, item proto.Message) error {
 	return err
 }
 
-// End closes the document.
+// End writes the lists that are left, which are empty, and closes the document.
 func (d *Document) End() error {
-	if err := d.begin(""); err != nil || d.format != "json" {
+	for len(d.lists) > 0 {
+		if err := d.next(); err != nil {
+			return err
+		}
+	}
+	if err := d.close(); err != nil || d.format != "json" {
 		return err
 	}
 	_, err := io.WriteString(d.w, "}\n")
 	return err
 }
 
-// begin closes the open list and writes the heads of the lists up to the one named.
+// begin opens lists until the one named is open.
 func (d *Document) begin(list string) error {
-	if d.open == list && list != "" {
-		return nil
-	}
-	if err := d.close(); err != nil {
-		return err
-	}
-	for len(d.lists) > 0 && d.open != list {
-		d.open, d.lists, d.items = d.lists[0], d.lists[1:], 0
-		if err := d.head(); err != nil {
-			return err
+	for d.open != list {
+		if len(d.lists) == 0 {
+			return fmt.Errorf("print %s: the document has no such list here", list)
 		}
-		if d.open != list {
-			if err := d.close(); err != nil {
-				return err
-			}
+		if err := d.next(); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// next closes the open list and opens the one after it.
+func (d *Document) next() error {
+	if err := d.close(); err != nil {
+		return err
+	}
+	d.open, d.lists, d.items = d.lists[0], d.lists[1:], 0
+	return d.head()
 }
 
 func (d *Document) head() (err error) {

@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// found lists findings as "kind path".
+func found(in []*adminpb.Finding) []string {
+	return each(in, func(f *adminpb.Finding) string { return f.GetKind() + " " + f.GetPath() })
+}
+
+func TestAudit(t *testing.T) {
+	const staging = "/stage/1"
+	stranger := fsm.VolumeID("hf-99999999-0000-4000-8000-000000000000")
+	for name, tc := range map[string]struct {
+		arrange                   func(w *world) // the volume of id 1 is what it makes of it
+		orphans, missing, pending []string
+		checked                   int
+		unknown                   []string
+	}{
+		"an empty cluster is clean": {arrange: func(*world) {}},
+		"a Ready volume with its image is clean": {checked: 1, arrange: func(w *world) {
+			w.items["n1"] = []Item{image(w.create(1, true))}
+		}},
+		"a Ready volume without its image is missing": {checked: 1,
+			arrange: func(w *world) { w.create(1, true) },
+			missing: []string{"image volumes/hf-00000000-0000-4000-8000-000000000001.img"}},
+		"TestS14: an image that the state does not know is an orphan": {
+			arrange: func(w *world) { w.items["n1"] = []Item{image(stranger)} },
+			orphans: []string{"image /pool/volumes/" + string(stranger) + ".img"}},
+		"a file without a volume's name is an orphan": {
+			arrange: func(w *world) { w.items["n1"] = []Item{{Kind: "image", Path: "/pool/volumes/x"}} },
+			orphans: []string{"image /pool/volumes/x"}},
+		"a volume being made is pending, whether its file is there or not": {checked: 1,
+			arrange: func(w *world) { w.create(1, false) },
+			pending: []string{"image volumes/hf-00000000-0000-4000-8000-000000000001.img"}},
+		"a volume being deleted is pending while its file is there": {checked: 1,
+			arrange: func(w *world) {
+				id := w.create(1, true)
+				w.items["n1"] = []Item{image(id), {Kind: "unfinished", ID: id, Path: "/pool/tmp/x"}}
+				w.delete(id)
+			},
+			pending: []string{"image /pool/volumes/hf-00000000-0000-4000-8000-000000000001.img", "unfinished /pool/tmp/x"}},
+		"TestS18: what a host owes that cannot be asked is pending, and the host unknown": {
+			arrange: func(w *world) {
+				w.create(2, true)
+				w.delete(w.create(1, true))
+				w.away["n1"] = errors.New("no session")
+			},
+			pending: []string{"image volumes/hf-00000000-0000-4000-8000-000000000001.img"},
+			unknown: []string{"n1"}},
+		"a staged volume with one loop device and one mount is clean": {checked: 1, arrange: func(w *world) {
+			id := w.create(1, true)
+			w.stage(id, staging)
+			w.items["n1"] = []Item{image(id), {Kind: "loop", ID: id, Path: "/dev/loop0"}, {Kind: "mount", ID: id, Path: staging}}
+		}},
+		"a second loop device and a strange mount are orphans": {checked: 1,
+			arrange: func(w *world) {
+				id := w.create(1, true)
+				w.stage(id, staging)
+				w.items["n1"] = []Item{image(id), {Kind: "loop", ID: id, Path: "/dev/loop1"}, {Kind: "loop", ID: id, Path: "/dev/loop0"},
+					{Kind: "mount", ID: id, Path: staging}, {Kind: "mount", ID: id, Path: "/elsewhere"}}
+			},
+			orphans: []string{"loop /dev/loop1", "mount /elsewhere"}},
+		"a staged volume without device and mount misses both": {checked: 1,
+			arrange: func(w *world) {
+				id := w.create(1, true)
+				w.stage(id, staging)
+				w.items["n1"] = []Item{image(id)}
+			},
+			missing: []string{"loop ", "mount " + staging}},
+		"a loop device and a mount of a volume that is only published are orphans": {checked: 1,
+			arrange: func(w *world) {
+				id := w.create(1, true)
+				w.publish(id)
+				w.items["n1"] = []Item{image(id), {Kind: "loop", ID: id, Path: "/dev/loop0"}, {Kind: "mount", ID: id, Path: staging}}
+			},
+			orphans: []string{"loop /dev/loop0", "mount " + staging}},
+		"TestS31: a revoked publication that its host has not ended is pending": {checked: 1,
+			arrange: func(w *world) {
+				id := w.create(1, true)
+				w.stage(id, staging)
+				w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_SetNodeReachable{
+					SetNodeReachable: &fsmpb.SetNodeReachable{NodeId: "n1", HostId: "host-n1"}}})
+				w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_UnpublishVolume{
+					UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: "n1"}}})
+				w.items["n1"] = []Item{image(id), {Kind: "loop", ID: id, Path: "/dev/loop0"}, {Kind: "mount", ID: id, Path: staging}}
+			},
+			pending: []string{"loop /dev/loop0", "mount " + staging}},
+		"a lost host is not asked": {
+			arrange: func(w *world) {
+				w.away["n1"] = errors.New("gone")
+				w.do(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1"}}})
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, "n1")
+			tc.arrange(w)
+			for range 2 { // an audit changes nothing
+				resp := w.audit()
+				require.ElementsMatch(t, tc.orphans, found(resp.GetOrphans()), "orphans")
+				require.ElementsMatch(t, tc.missing, found(resp.GetMissing()), "missing")
+				require.ElementsMatch(t, tc.pending, found(resp.GetPending()), "pending")
+				require.EqualValues(t, tc.checked, resp.GetChecked())
+				require.Equal(t, w.index, resp.GetIndex())
+				require.ElementsMatch(t, tc.unknown, each(resp.GetUnknown(), (*adminpb.Unknown).GetNode))
+			}
+		})
+	}
+}
+
+func TestAuditBelievesOnlyWhatItSeesTwice(t *testing.T) {
+	w := newWorld(t, "n1")
+	id := w.create(1, true)
+	w.items["n1"] = []Item{image(id)}
+	looks := 0
+	w.asked = func() {
+		if looks++; looks == 1 { // deleted and gone between the inventory and the read
+			w.items["n1"] = []Item{image(id)}
+			w.delete(id)
+			w.observe(&fsmpb.Observation{VolumeId: string(id), Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
+			return
+		}
+		w.items["n1"] = nil
+	}
+	resp := w.audit()
+	require.Empty(t, resp.GetOrphans())
+	require.Equal(t, 2, looks)
+}
+
+func TestAuditWithoutAQuorumKnowsNothing(t *testing.T) {
+	w := newWorld(t, "n1")
+	w.quorum = errNoQuorum
+	for range 2 {
+		_, err := w.server.Audit(context.Background(), &adminpb.AuditRequest{})
+		require.Equal(t, codes.Unavailable, status.Code(err))
+	}
+}

@@ -1,0 +1,177 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// world is a cluster of one member over the real state, with pretended hosts.
+type world struct {
+	t       *testing.T
+	state   *fsm.State
+	index   uint64
+	log     []Entry
+	members []Member
+	quorum  error // not nil: there is none
+	items   map[fsm.NodeID][]Item
+	away    map[fsm.NodeID]error
+	asked   func() // called before each inventory
+	server  *Server
+}
+
+func newWorld(t *testing.T, nodes ...string) *world {
+	w := &world{t: t, state: fsm.New(), items: map[fsm.NodeID][]Item{}, away: map[fsm.NodeID]error{}, asked: func() {}}
+	w.server = NewServer(Options{Cluster: w, Hosts: w, Name: "c1", Settle: time.Millisecond,
+		Actor: func(context.Context) (string, error) { return "admin/alice", nil }, Error: grpcError})
+	w.apply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
+		ClusterId: "cluster-1", IncarnationId: make([]byte, 16), FeatureLevel: 1}}})
+	for _, n := range nodes {
+		w.apply(&fsmpb.Command{Actor: "node/" + n, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+			NodeId: n, HostId: "host-" + n, BootId: "boot", FeatureLevel: 1,
+			Pools: []*fsmpb.Pool{{PoolId: "pool-" + n, Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 100}}}}})
+	}
+	return w
+}
+
+// grpcError stands for csi/rpcerr, which this package does not import.
+func grpcError(err error) error {
+	var rejected *fsm.Rejection
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &rejected) && rejected.Reason == fsm.NotFound:
+		return status.Error(codes.NotFound, rejected.Message)
+	case errors.As(err, &rejected):
+		return status.Error(codes.FailedPrecondition, rejected.Message)
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+var errNoQuorum = errors.New("no quorum")
+
+func (w *world) apply(cmd *fsmpb.Command) *fsmpb.Outcome {
+	w.index++
+	cmd.RequestId = fmt.Appendf(nil, "request %8d", w.index)
+	cmd.ProposedAt, cmd.SchemaVersion = int64(w.index)*int64(time.Second), fsm.SchemaVersion
+	out := w.state.Apply(w.index, cmd).Outcome
+	w.log = append(w.log, Entry{Index: w.index, Term: 1, Command: cmd, Outcome: out})
+	return out
+}
+
+// do applies a command that must not be rejected.
+func (w *world) do(cmd *fsmpb.Command) *fsmpb.Outcome {
+	w.t.Helper()
+	out := w.apply(cmd)
+	require.NoError(w.t, fsm.Err(out))
+	return out
+}
+
+// create makes a volume, Ready when made is set.
+func (w *world) create(n int, made bool) fsm.VolumeID {
+	w.t.Helper()
+	id := fmt.Sprintf("hf-00000000-0000-4000-8000-%012x", n)
+	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+		VolumeId: id, Name: fmt.Sprintf("pvc-%d", n), Fingerprint: []byte("f"), RequiredBytes: 1 << 30,
+		Capabilities: []*fsmpb.Capability{capability()}}}})
+	if made {
+		w.observe(&fsmpb.Observation{VolumeId: id, Fact: &fsmpb.Observation_DeviceCreated{
+			DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}})
+	}
+	return fsm.VolumeID(id)
+}
+
+func capability() *fsmpb.Capability {
+	return &fsmpb.Capability{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: "ext4"}
+}
+
+func (w *world) observe(o *fsmpb.Observation) {
+	w.t.Helper()
+	w.do(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_Report{Report: &fsmpb.Report{
+		NodeId: "n1", HostId: "host-n1", BootId: "boot", Observations: []*fsmpb.Observation{o}}}})
+}
+
+// stage publishes a volume to n1, stages it at a path and says so.
+func (w *world) stage(id fsm.VolumeID, path string) {
+	w.t.Helper()
+	epoch := w.publish(id)
+	w.do(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
+		VolumeId: string(id), NodeId: "n1", HostId: "host-n1", BootId: "boot", Epoch: epoch, StagingPath: path,
+		Capability: capability(), FsUuid: "6f1ed002-ab5c-4e29-b3b7-6a3b3d4e0001", Sequence: 1}}})
+	w.observe(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch, Sequence: 2, Fact: &fsmpb.Observation_Formatted{
+		Formatted: &fsmpb.Formatted{FsType: "ext4", FsUuid: "6f1ed002-ab5c-4e29-b3b7-6a3b3d4e0001"}}})
+	w.observe(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch, Sequence: 3, Fact: &fsmpb.Observation_Staged{
+		Staged: &fsmpb.Staged{StagingPath: path}}})
+}
+
+func (w *world) publish(id fsm.VolumeID) *fsmpb.Epoch {
+	w.t.Helper()
+	return w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_PublishVolume{PublishVolume: &fsmpb.PublishVolume{
+		VolumeId: string(id), NodeId: "n1", Capability: capability()}}}).GetEpoch()
+}
+
+func (w *world) delete(id fsm.VolumeID) {
+	w.t.Helper()
+	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(id)}}})
+}
+
+func image(id fsm.VolumeID) Item {
+	return Item{Kind: "image", ID: id, Path: "/pool/volumes/" + string(id) + ".img"}
+}
+
+func (w *world) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	if w.quorum != nil {
+		return nil, w.quorum
+	}
+	out := w.apply(cmd)
+	return out, fsm.Err(out)
+}
+
+func (w *world) Read(_ context.Context, fn func(*fsm.State) error) (uint64, error) {
+	if w.quorum != nil {
+		return 0, w.quorum
+	}
+	return w.index, fn(w.state)
+}
+
+func (w *world) View(fn func(*fsm.State) error) error { return fn(w.state) }
+func (w *world) Fork() *fsm.State                     { return w.state.Fork() }
+
+func (w *world) Members(_ context.Context, hashAt uint64) []Member {
+	out := append([]Member{}, w.members...)
+	for i := range out {
+		out[i].HashIndex = hashAt
+	}
+	return out
+}
+
+func (w *world) History(from, to uint64, fn func(Entry) bool) (uint64, error) {
+	for _, e := range w.log {
+		if (from == 0 || e.Index >= from) && (to == 0 || e.Index <= to) && !fn(e) {
+			break
+		}
+	}
+	return w.log[0].Index, nil
+}
+
+func (w *world) Inventory(_ context.Context, node fsm.NodeID) ([]Item, error) {
+	w.asked()
+	return w.items[node], w.away[node]
+}
+
+func (w *world) audit() *adminpb.AuditResponse {
+	w.t.Helper()
+	resp, err := w.server.Audit(context.Background(), &adminpb.AuditRequest{})
+	require.NoError(w.t, err)
+	return resp
+}
