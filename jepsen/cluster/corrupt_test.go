@@ -77,14 +77,14 @@ var harms = map[string]harm{
 }
 
 // eager makes snapshots after a few entries.
-var eager = []string{"HOLDFAST_SNAPSHOT_THRESHOLD=50", "HOLDFAST_SNAPSHOT_INTERVAL=1s", "HOLDFAST_TRAILING_LOGS=100"}
+var eager = []string{"--controller-arg=--snapshot-threshold=50", "--controller-arg=--snapshot-interval=1s", "--controller-arg=--trailing-logs=100"}
 
 // TestDamagedDataFolderIsRefusedOrRecovered: item 6 of what must hold. Never may
 // a member serve a wrong state; the hash of its state tells.
 func TestDamagedDataFolderIsRefusedOrRecovered(t *testing.T) {
 	for _, logStore := range []string{"wal", "boltdb"} {
 		t.Run(logStore, func(t *testing.T) {
-			c := start(t, harness.Options{Supervise: false, Env: append([]string{"HOLDFAST_LOG_STORE=" + logStore}, eager...)})
+			c := start(t, harness.Options{Supervise: false, Flags: append([]string{"--log-store=" + logStore}, eager...)})
 			volumes := createMany(t, c.NewCO(), "kept", 60, 8)
 			awaitSnapshot(t, c, "c2")
 			for name, h := range harms {
