@@ -66,7 +66,7 @@ func applyCheckpoint(s *State, m Meta, c *fsmpb.Checkpoint) (*fsmpb.Outcome, *Re
 	case len(c.GetHash()) != hashLen:
 		return nil, Reject(Invalid, "checkpoint: the hash has %d bytes, not %d", len(c.GetHash()), hashLen)
 	case c.GetIndex() == 0 || c.GetIndex() >= m.Index:
-		return nil, Reject(Invalid, "checkpoint of index %d in the entry at index %d", c.GetIndex(), m.Index)
+		return nil, Reject(Invalid, "checkpoint of index %d: it is not of an entry before this one", c.GetIndex())
 	case c.GetIndex() < last.Index:
 		return nil, Reject(Precondition, "checkpoint of index %d: there is one of index %d already", c.GetIndex(), last.Index)
 	case c.GetIndex() == last.Index && !bytes.Equal(c.GetHash(), last.Hash):

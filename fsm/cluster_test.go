@@ -1,0 +1,142 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+func TestTheFeatureLevelOnlyRises(t *testing.T) {
+	w := newWorld(t)
+	w.twice(admin, &fsmpb.SetFeatureLevel{Level: 1})
+	w.no(Precondition, admin, &fsmpb.SetFeatureLevel{Level: 0})
+	w.no(Unsupported, admin, &fsmpb.SetFeatureLevel{Level: 2})
+}
+
+// S23: the checkpoint is the majority's word, and it moves forward only.
+func TestS23_ACheckpointIsRecordedOnce(t *testing.T) {
+	w := newWorld(t)
+	a, b := bytesOf("a", 32), bytesOf("b", 32)
+	w.no(Invalid, controller, &fsmpb.Checkpoint{Index: 1, Hash: a[:31]})
+	w.no(Invalid, controller, &fsmpb.Checkpoint{Index: 0, Hash: a})
+	w.no(Invalid, controller, &fsmpb.Checkpoint{Index: 99, Hash: a})
+	w.twice(controller, &fsmpb.Checkpoint{Index: 4, Hash: a})
+	w.no(Incompatible, controller, &fsmpb.Checkpoint{Index: 4, Hash: b})
+	w.no(Precondition, controller, &fsmpb.Checkpoint{Index: 3, Hash: a})
+	require.Equal(t, Checkpoint{Index: 4, Hash: a}, w.s.Cluster().Checkpoint)
+}
+
+// S23: whatever differs between two states differs in their hash.
+func TestS23_TheHashTellsStatesApart(t *testing.T) {
+	base := func() *world { w := newWorld(t); w.ready(1, create(1)); return w }
+	seen := map[[32]byte]string{}
+	for name, change := range map[string]func(*world){
+		"as it is":    func(*world) {},
+		"published":   func(w *world) { w.ok(controller, publish(1, "n1")) },
+		"read only":   func(w *world) { c := publish(1, "n1"); c.ReadOnly = true; w.ok(controller, c) },
+		"deleted":     func(w *world) { w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)}) },
+		"one more":    func(w *world) { w.ok(controller, create(2)) },
+		"only a no":   func(w *world) { w.apply(controller, publish(9, "n1")) },
+		"unreachable": func(w *world) { w.ok(controller, &fsmpb.SetNodeReachable{NodeId: "n1", HostId: "host-n1"}) },
+	} {
+		w := base()
+		change(w)
+		other, twice := seen[w.s.Hash()]
+		require.False(t, twice, "%s and %s", name, other)
+		seen[w.s.Hash()] = name
+		again := base()
+		change(again)
+		require.Equal(t, w.s.Hash(), again.s.Hash(), "one log, one hash")
+	}
+}
+
+func TestAFlippedBitIsFoundByCheck(t *testing.T) {
+	w := newWorld(t)
+	w.ready(1, create(1))
+	w.volume(1).Replicas[0].Sequence ^= 1
+	require.ErrorContains(t, w.s.Check(), "I11")
+}
+
+func TestOperations(t *testing.T) {
+	w := newWorld(t)
+	w.ok(controller, create(2))
+	w.ok(controller, create(1))
+	var ids []VolumeID
+	for v := range w.s.Operations() {
+		ids = append(ids, v.ID)
+	}
+	require.Equal(t, []VolumeID{VolumeID(volumeID(1)), VolumeID(volumeID(2))}, ids)
+	op := w.volume(1).Operation
+	require.Equal(t, OpRunning, op.State)
+	v, ok := w.s.Operation(op.ID)
+	require.True(t, ok)
+	require.Equal(t, VolumeID(volumeID(1)), v.ID)
+	fails := func(final bool) {
+		w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Fact: &fsmpb.Observation_StepFailed{StepFailed: &fsmpb.StepFailed{Step: "create", Error: "I/O error", Final: final}}})
+	}
+	fails(false)
+	fails(false)
+	require.EqualValues(t, 2, w.volume(1).Operation.Attempts)
+	require.Equal(t, "create", w.volume(1).Operation.Step)
+	require.IsType(t, Creating{}, w.volume(1).Phase)
+	fails(true)
+	require.Equal(t, Failed{Reason: "I/O error"}, w.volume(1).Phase)
+	w.no(Precondition, admin, &fsmpb.CancelOperation{OperationId: uint64(op.ID)})
+	wish, _ := w.s.Wish("n1", VolumeID(volumeID(1)))
+	require.Equal(t, WishKeep, wish.Verb, "a failed volume is not made")
+	fails(true) // nothing runs that could fail
+	require.EqualValues(t, 3, w.volume(1).Operation.Attempts)
+	w.ok(admin, &fsmpb.RetryOperation{OperationId: uint64(op.ID)})
+	require.IsType(t, Creating{}, w.volume(1).Phase)
+	require.Equal(t, []uint32{0, 1}, []uint32{w.volume(1).Operation.Attempts, w.volume(1).Operation.Retries})
+	w.report("n1", deviceCreated(1, gib))
+	require.Nil(t, w.volume(1).Operation, "work that is done leaves no record")
+	w.no(NotFound, admin, &fsmpb.RetryOperation{OperationId: uint64(op.ID)})
+	w.no(NotFound, admin, &fsmpb.CancelOperation{OperationId: 99})
+}
+
+func TestACancelledVolumeMayBeRetried(t *testing.T) {
+	w := newWorld(t)
+	id := w.ok(controller, create(1)).GetOperationId()
+	w.twice(admin, &fsmpb.CancelOperation{OperationId: id})
+	w.report("n1", deviceCreated(1, gib))
+	require.IsType(t, Failed{}, w.volume(1).Phase, "created counts while Creating only")
+	w.no(Precondition, controller, publish(1, "n1"))
+	w.ok(admin, &fsmpb.RetryOperation{OperationId: id})
+	w.report("n1", deviceCreated(1, gib))
+	require.Equal(t, Ready{}, w.volume(1).Phase)
+}
+
+func TestAConditionIsWhatTheHostSays(t *testing.T) {
+	w := newWorld(t)
+	w.ready(1, create(1))
+	say := func(abnormal bool, message string) {
+		w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Fact: &fsmpb.Observation_Condition{Condition: &fsmpb.Condition{Abnormal: abnormal, Message: message}}})
+	}
+	say(true, "read errors")
+	require.Equal(t, Condition{Abnormal: true, Message: "read errors"}, w.volume(1).Condition)
+	modified := w.volume(1).Modified
+	say(true, "read errors")
+	require.Equal(t, modified, w.volume(1).Modified, "what says nothing new changes nothing")
+	say(false, "")
+	require.Zero(t, w.volume(1).Condition)
+}
+
+func TestWhatIsTouched(t *testing.T) {
+	w := newWorld(t)
+	touched := func(actor string, cmd *fsmpb.Command) []Touch {
+		w.index++
+		return w.s.Apply(w.index, cmd).Touched
+	}
+	id := VolumeID(volumeID(1))
+	c := envelope(controller, "create", w.index, create(1))
+	require.Equal(t, []Touch{{id, "n1"}}, touched(controller, c))
+	require.Empty(t, touched(controller, c), "a retry touches nothing")
+	require.Empty(t, touched(controller, envelope(controller, "refused", w.index, publish(1, "n1"))))
+	require.Equal(t, []Touch{{"", "n1"}, {id, "n1"}}, touched("", envelope("node/n1", "again", w.index, register("n1"))))
+	w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
+	gone := envelope("node/n1", "gone", w.index, &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Observations: []*fsmpb.Observation{deviceGone(1)}})
+	require.Equal(t, []Touch{{id, "n1"}, {Volume: id}}, touched("node/n1", gone))
+}
