@@ -1,0 +1,8 @@
+package elsewhere
+
+import (
+	"math/rand"
+	"time"
+)
+
+func now() (time.Time, int) { return time.Now(), rand.Int() }

@@ -1,0 +1,3 @@
+package fsm
+
+func add(a, b int) int { return a + b }
