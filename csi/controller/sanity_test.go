@@ -1,0 +1,24 @@
+package controller_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/kubernetes-csi/csi-test/v5/pkg/sanity"
+)
+
+// TestSanity runs csi-sanity with the node's socket as address and the
+// controller's as controller address.
+func TestSanity(t *testing.T) {
+	w := newWorld(t, func(c *cluster) *host {
+		h := at("n1", "z1")(c)
+		h.max = 8
+		return h
+	})
+	config := sanity.NewTestConfig()
+	config.Address, config.ControllerAddress = w.nodeSock, w.controllerSock
+	config.TargetPath = filepath.Join(t.TempDir(), "target")
+	config.StagingPath = filepath.Join(t.TempDir(), "staging")
+	config.TestNodeVolumeAttachLimit = true
+	sanity.Test(t, config)
+}

@@ -1,0 +1,405 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// host remembers what it was asked and answers with err.
+type host struct {
+	err     error
+	stats   node.Stats
+	stage   node.StageRequest
+	publish node.PublishRequest
+	calls   []string
+}
+
+func (h *host) Stage(_ context.Context, req node.StageRequest) error {
+	h.stage, h.calls = req, append(h.calls, "stage")
+	return h.err
+}
+
+func (h *host) Unstage(_ context.Context, id fsm.VolumeID, path string) error {
+	h.calls = append(h.calls, "unstage "+string(id)+" "+path)
+	return h.err
+}
+
+func (h *host) Publish(_ context.Context, req node.PublishRequest) error {
+	h.publish, h.calls = req, append(h.calls, "publish")
+	return h.err
+}
+
+func (h *host) Unpublish(_ context.Context, id fsm.VolumeID, target string) error {
+	h.calls = append(h.calls, "unpublish "+string(id)+" "+target)
+	return h.err
+}
+
+func (h *host) Stats(context.Context, fsm.VolumeID, string) (node.Stats, error) {
+	h.calls = append(h.calls, "stats")
+	return h.stats, h.err
+}
+
+const id = "hf-00000000-0000-4000-8000-000000000001"
+
+func newServer(t *testing.T, h *host) *node.Server {
+	t.Helper()
+	s, err := node.New(h, node.Config{ID: "n1", MaxVolumes: 7, Labels: []fsm.Label{{Key: fsm.ZoneKey, Value: "z1"}}})
+	require.NoError(t, err)
+	return s
+}
+
+func requireCode(t *testing.T, want codes.Code, err error) {
+	t.Helper()
+	require.Equal(t, want, status.Code(err), "%v", err)
+	if err != nil {
+		require.NotEmpty(t, status.Convert(err).Message())
+		require.Empty(t, status.Convert(err).Details())
+	}
+}
+
+func capability() *csi.VolumeCapability {
+	return &csi.VolumeCapability{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4", MountFlags: []string{"noatime"}}},
+	}
+}
+
+func epochContext(epoch string) map[string]string { return map[string]string{server.EpochKey: epoch} }
+
+// CSI-NODE-NodeStageVolume-03..10, -12, -14, -17, CSI-CTRL-VolumeCapability-01..04, -06.
+func TestNodeStageVolume(t *testing.T) {
+	type req = csi.NodeStageVolumeRequest
+	const invalid = codes.InvalidArgument
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for name, tc := range map[string]struct {
+		change func(*req)
+		want   codes.Code
+	}{
+		"well-formed":                                     {func(*req) {}, codes.OK},
+		"-03: a volume is required":                       {func(r *req) { r.VolumeId = "" }, invalid},
+		"-04: a path is required":                         {func(r *req) { r.StagingTargetPath = "" }, invalid},
+		"-05: an absolute one":                            {func(r *req) { r.StagingTargetPath = "rel/path" }, invalid},
+		"-06: not one of a file":                          {func(r *req) { r.StagingTargetPath = file }, invalid},
+		"-07: a long one":                                 {func(r *req) { r.StagingTargetPath = "/" + strings.Repeat("p/", 2047) }, codes.OK},
+		"-08: a capability is required":                   {func(r *req) { r.VolumeCapability = nil }, invalid},
+		"VolumeCapability-01: with an access type":        {func(r *req) { r.VolumeCapability.AccessType = nil }, invalid},
+		"VolumeCapability-02: with a mode":                {func(r *req) { r.VolumeCapability.AccessMode = nil }, invalid},
+		"VolumeCapability-03: with a known one":           {func(r *req) { r.VolumeCapability.AccessMode.Mode = 99 }, invalid},
+		"VolumeCapability-04: with a filesystem we serve": {func(r *req) { r.VolumeCapability.GetMount().FsType = "zzz" }, invalid},
+		"VolumeCapability-06: no mount group":             {func(r *req) { r.VolumeCapability.GetMount().VolumeMountGroup = "1" }, invalid},
+		"-09: without a publish context the host decides": {func(r *req) { r.PublishContext = nil }, codes.OK},
+		"-09: a publish context of another driver":        {func(r *req) { r.PublishContext = map[string]string{"device": "/dev/mock"} }, codes.OK},
+		"-09: a tampered epoch":                           {func(r *req) { r.PublishContext = epochContext("7.x") }, invalid},
+		"-10: another volume's context":                   {func(r *req) { r.VolumeContext = map[string]string{"pool": "x"} }, invalid},
+		"-10: the CO's own keys":                          {func(r *req) { r.VolumeContext = map[string]string{"csi.storage.k8s.io/pod.name": "p"} }, codes.OK},
+		"-12: an id of another form is unknown":           {func(r *req) { r.VolumeId = "fake-vol-id" }, codes.NotFound},
+		"-14: a mode that no volume has": {func(r *req) {
+			r.VolumeCapability.AccessMode.Mode = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+		}, codes.FailedPrecondition},
+		"-17: secrets":                         {func(r *req) { r.Secrets = map[string]string{"a": "b"} }, codes.OK},
+		"GEN-Error-12: form before the volume": {func(r *req) { r.VolumeId, r.VolumeCapability = "fake", nil }, invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &host{}
+			r := &req{VolumeId: id, StagingTargetPath: "/no/such/path", VolumeCapability: capability(), PublishContext: epochContext("2.77")}
+			tc.change(r)
+			for range 2 {
+				_, err := newServer(t, h).NodeStageVolume(t.Context(), r)
+				requireCode(t, tc.want, err)
+			}
+			require.Len(t, h.calls, map[bool]int{true: 2}[tc.want == codes.OK])
+		})
+	}
+}
+
+// TestStageRequest: what the host is told.
+func TestStageRequest(t *testing.T) {
+	h := &host{}
+	_, err := newServer(t, h).NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+		VolumeId: id, StagingTargetPath: "/s", VolumeCapability: capability(), PublishContext: epochContext("2.77"),
+	})
+	require.NoError(t, err)
+	require.Equal(t, fsm.Epoch{Incarnation: 2, Index: 77}, h.stage.Epoch)
+	require.Equal(t, "/s", h.stage.Path)
+	require.Equal(t, []string{"noatime"}, h.stage.Flags)
+	require.Equal(t, "ext4", h.stage.Capability.FSType)
+	require.NotContains(t, h.stage.Capability.Flags, "noatime", "CSI-GEN-Secrets-07: only a fingerprint may be stored")
+	require.Len(t, h.stage.Capability.Flags, 32)
+}
+
+// CSI-NODE-NodePublishVolume-03..09, -14..16, -18, -20, -23..25.
+func TestNodePublishVolume(t *testing.T) {
+	type req = csi.NodePublishVolumeRequest
+	const invalid = codes.InvalidArgument
+	for name, tc := range map[string]struct {
+		change func(*req)
+		want   codes.Code
+	}{
+		"-21: well-formed":                      {func(*req) {}, codes.OK},
+		"-03: a volume is required":             {func(r *req) { r.VolumeId = "" }, invalid},
+		"-04: a target is required":             {func(r *req) { r.TargetPath = "" }, invalid},
+		"-05: an absolute one":                  {func(r *req) { r.TargetPath = "rel" }, invalid},
+		"-06: a long one":                       {func(r *req) { r.TargetPath = "/" + strings.Repeat("p", 4000) }, codes.OK},
+		"-07: a capability, before the staging": {func(r *req) { r.VolumeCapability, r.StagingTargetPath = nil, "" }, invalid},
+		"-08, -24: a staging path is required":  {func(r *req) { r.StagingTargetPath = "" }, codes.FailedPrecondition},
+		"-09: an absolute one too":              {func(r *req) { r.StagingTargetPath = "rel" }, invalid},
+		"-15: another volume's context":         {func(r *req) { r.VolumeContext = map[string]string{"pool": "x"} }, invalid},
+		"-18: an id of another form is unknown": {func(r *req) { r.VolumeId = "fake-vol-id" }, codes.NotFound},
+		"-20: a mode that no volume has": {func(r *req) {
+			r.VolumeCapability.AccessMode.Mode = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+		}, codes.FailedPrecondition},
+		"-23: secrets":                           {func(r *req) { r.Secrets = map[string]string{"a": "b"} }, codes.OK},
+		"-25: without a context the host judges": {func(r *req) { r.PublishContext = nil }, codes.OK},
+		"-25: a tampered one":                    {func(r *req) { r.PublishContext = epochContext("") }, invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &host{}
+			r := &req{VolumeId: id, TargetPath: "/t", StagingTargetPath: "/s", VolumeCapability: capability(), PublishContext: epochContext("2.77")}
+			tc.change(r)
+			for range 2 {
+				_, err := newServer(t, h).NodePublishVolume(t.Context(), r)
+				requireCode(t, tc.want, err)
+			}
+			require.Len(t, h.calls, map[bool]int{true: 2}[tc.want == codes.OK])
+		})
+	}
+}
+
+// CSI-NODE-NodePublishVolume-14, -16, CSI-NODE-NodePublishTable-02, CSI-GEN-Secrets-07:
+// the fingerprint tells other arguments apart, and only those.
+func TestPublishFingerprint(t *testing.T) {
+	type req = csi.NodePublishVolumeRequest
+	print := func(change func(*req)) node.PublishRequest {
+		h := &host{}
+		r := &req{VolumeId: id, TargetPath: "/t", StagingTargetPath: "/s", VolumeCapability: capability(), PublishContext: epochContext("2.77")}
+		change(r)
+		_, err := newServer(t, h).NodePublishVolume(t.Context(), r)
+		require.NoError(t, err)
+		return h.publish
+	}
+	base := print(func(*req) {})
+	require.False(t, base.ReadOnly)
+	for name, tc := range map[string]struct {
+		change func(*req)
+		same   bool
+	}{
+		"secrets do not count":          {func(r *req) { r.Secrets = map[string]string{"a": "b"} }, true},
+		"tokens in the context neither": {func(r *req) { r.VolumeContext = map[string]string{"csi.storage.k8s.io/serviceAccount.tokens": "t"} }, true},
+		"readonly does":                 {func(r *req) { r.Readonly = true }, false},
+		"mount flags do":                {func(r *req) { r.VolumeCapability.GetMount().MountFlags = []string{"relatime"} }, false},
+		"their borders do":              {func(r *req) { r.VolumeCapability.GetMount().MountFlags = []string{"noa", "time"} }, false},
+		"the filesystem does":           {func(r *req) { r.VolumeCapability.GetMount().FsType = "xfs" }, false},
+		"the access type does":          {func(r *req) { r.VolumeCapability.AccessType = &csi.VolumeCapability_Block{} }, false},
+		"the staging path does":         {func(r *req) { r.StagingTargetPath = "/other" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.same, base.Fingerprint == print(tc.change).Fingerprint)
+		})
+	}
+	require.True(t, print(func(r *req) { r.Readonly = true }).ReadOnly)
+	reader := print(func(r *req) {
+		r.VolumeCapability.AccessMode.Mode = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+	})
+	require.True(t, reader.ReadOnly, "CSI-CTRL-VolumeCapability-09")
+}
+
+// CSI-NODE-NodeUnstageVolume-03..08, CSI-NODE-NodeUnpublishVolume-04..08, -10.
+func TestTearDown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		id, path string
+		want     codes.Code
+		asked    bool
+	}{
+		"a volume at a path":                     {id, "/p", codes.OK, true},
+		"-04, -05: a volume is required":         {"", "/p", codes.InvalidArgument, false},
+		"-05, -06: a path is required":           {id, "", codes.InvalidArgument, false},
+		"-06, -07: an absolute one":              {id, "rel", codes.InvalidArgument, false},
+		"-07, -08: a long one":                   {id, "/" + strings.Repeat("p", 4000), codes.OK, true},
+		"-08, -10: an id of another form":        {"fake-vol-id", "/p", codes.OK, false},
+		"-08, -10: an id that looks like a path": {"../../etc", "/p", codes.OK, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &host{}
+			s := newServer(t, h)
+			for range 2 {
+				_, err := s.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: tc.id, StagingTargetPath: tc.path})
+				requireCode(t, tc.want, err)
+				_, err = s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: tc.id, TargetPath: tc.path})
+				requireCode(t, tc.want, err)
+			}
+			require.Len(t, h.calls, map[bool]int{true: 4}[tc.asked])
+		})
+	}
+}
+
+// CSI-NODE-NodeGetVolumeStats-02, -03, -05..15.
+func TestNodeGetVolumeStats(t *testing.T) {
+	type req = csi.NodeGetVolumeStatsRequest
+	for name, tc := range map[string]struct {
+		change func(*req)
+		want   codes.Code
+	}{
+		"well-formed":                              {func(*req) {}, codes.OK},
+		"-02: a volume is required":                {func(r *req) { r.VolumeId = "" }, codes.InvalidArgument},
+		"-03: a path is required":                  {func(r *req) { r.VolumePath = "" }, codes.InvalidArgument},
+		"-05: a relative one is none of ours":      {func(r *req) { r.VolumePath = "some/path" }, codes.NotFound},
+		"-06: the staging path is absolute":        {func(r *req) { r.StagingTargetPath = "rel" }, codes.InvalidArgument},
+		"-07: long paths":                          {func(r *req) { r.VolumePath = "/" + strings.Repeat("p", 4000) }, codes.OK},
+		"-08: an id of another form":               {func(r *req) { r.VolumeId = "fake-vol-id" }, codes.NotFound},
+		"-08: an unknown one with a relative path": {func(r *req) { r.VolumeId, r.VolumePath = "fake-vol-id", "some/path" }, codes.NotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &req{VolumeId: id, VolumePath: "/v"}
+			tc.change(r)
+			for range 2 {
+				_, err := newServer(t, &host{}).NodeGetVolumeStats(t.Context(), r)
+				requireCode(t, tc.want, err)
+			}
+		})
+	}
+}
+
+func TestNodeGetVolumeStatsUsage(t *testing.T) {
+	ask := func(stats node.Stats) *csi.NodeGetVolumeStatsResponse {
+		resp, err := newServer(t, &host{stats: stats}).NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/v"})
+		require.NoError(t, err)
+		require.NotEmpty(t, resp.GetVolumeCondition().GetMessage()) // -14
+		return resp
+	}
+	full := ask(node.Stats{BytesTotal: 10, BytesUsed: 10, BytesAvailable: -1, InodesTotal: 5, InodesUsed: 3, InodesFree: 2})
+	require.Equal(t, []csi.VolumeUsage_Unit{csi.VolumeUsage_BYTES, csi.VolumeUsage_INODES}, []csi.VolumeUsage_Unit{full.GetUsage()[0].GetUnit(), full.GetUsage()[1].GetUnit()}) // -12
+	require.Equal(t, []int64{10, 10, 0}, []int64{full.GetUsage()[0].GetTotal(), full.GetUsage()[0].GetUsed(), full.GetUsage()[0].GetAvailable()})                               // -10, -11
+	require.False(t, full.GetVolumeCondition().GetAbnormal())
+
+	raw := ask(node.Stats{BytesTotal: 10, Block: true, Condition: fsm.Condition{Abnormal: true, Message: strings.Repeat("é", 200)}})
+	require.Len(t, raw.GetUsage(), 1) // -13
+	require.Equal(t, int64(10), raw.GetUsage()[0].GetTotal())
+	require.True(t, raw.GetVolumeCondition().GetAbnormal())
+	require.LessOrEqual(t, len(raw.GetVolumeCondition().GetMessage()), 128) // CSI-CTRL-VolumeCondition-02
+}
+
+type noQuorum struct{ error }
+
+func (noQuorum) Unavailable() bool { return true }
+
+// The host's errors keep their meaning: rows -09, -12..16, -22 of stage and publish,
+// -10 and -13 of their reverses, CSI-GEN-Error-08; S28 without a quorum.
+func TestErrorsOfTheHost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err  error
+		want codes.Code
+	}{
+		"unknown volume":                      {fsm.Reject(fsm.NotFound, "volume"), codes.NotFound},
+		"S3: another epoch":                   {fsm.Reject(fsm.StaleEpoch, "volume"), codes.FailedPrecondition},
+		"other arguments at the same path":    {fsm.Reject(fsm.Incompatible, "volume"), codes.AlreadyExists},
+		"exceeds what it can do":              {fsm.Reject(fsm.Precondition, "volume"), codes.FailedPrecondition},
+		"another call is under way":           {fsm.Reject(fsm.Busy, "volume"), codes.Aborted},
+		"S28: no quorum":                      {noQuorum{errors.New("no session")}, codes.Unavailable},
+		"S28: no quorum until the deadline":   {noQuorum{context.DeadlineExceeded}, codes.Unavailable},
+		"the work goes on after the deadline": {fmt.Errorf("mkfs: %w", context.DeadlineExceeded), codes.Aborted},
+		"a mount that fails":                  {errors.New("mount: exit 32"), codes.Internal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, &host{err: tc.err})
+			_, err := s.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: "/s", VolumeCapability: capability()})
+			requireCode(t, tc.want, err)
+			_, err = s.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{VolumeId: id, StagingTargetPath: "/s", TargetPath: "/t", VolumeCapability: capability()})
+			requireCode(t, tc.want, err)
+			_, err = s.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: id, TargetPath: "/t"})
+			requireCode(t, tc.want, err)
+			_, err = s.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: id, StagingTargetPath: "/s"})
+			requireCode(t, tc.want, err)
+			_, err = s.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/s"})
+			requireCode(t, tc.want, err)
+		})
+	}
+}
+
+// CSI-NODE-NodeGetCapabilities-01, -02, -05, CSI-NODE-NodeGetVolumeStats-01.
+func TestNodeGetCapabilities(t *testing.T) {
+	resp, err := newServer(t, &host{}).NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+	require.NoError(t, err)
+	var names []string
+	for _, c := range resp.GetCapabilities() {
+		names = append(names, c.GetRpc().GetType().String())
+	}
+	require.Equal(t, []string{"STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS", "VOLUME_CONDITION", "SINGLE_NODE_MULTI_WRITER"}, names)
+}
+
+// CSI-NODE-NodeGetInfo-01..03, -05..07, CSI-CTRL-Topology-13, -21.
+func TestNodeGetInfo(t *testing.T) {
+	want := &csi.NodeGetInfoResponse{NodeId: "n1", MaxVolumesPerNode: 7, AccessibleTopology: &csi.Topology{Segments: map[string]string{
+		"topology.holdfast.storage/node": "n1", "topology.holdfast.storage/zone": "z1",
+	}}}
+	for range 3 {
+		got, err := newServer(t, &host{}).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+		require.NoError(t, err)
+		require.True(t, proto.Equal(want, got))
+	}
+}
+
+// CSI-NODE-NodeGetInfo-04, CSI-CTRL-Topology-11..15: what CSI does not allow does not start.
+func TestNewRefusesABadTopology(t *testing.T) {
+	for name, cfg := range map[string]node.Config{
+		"no id":                          {},
+		"an id of 257 bytes":             {ID: fsm.NodeID(strings.Repeat("n", 257))},
+		"an id that is no segment":       {ID: "-n1"},
+		"a label of another prefix":      {ID: "n1", Labels: []fsm.Label{{Key: "example.com/zone", Value: "z"}}},
+		"a label without a prefix":       {ID: "n1", Labels: []fsm.Label{{Key: "zone", Value: "z"}}},
+		"an upper-case label":            {ID: "n1", Labels: []fsm.Label{{Key: "topology.holdfast.storage/Zone", Value: "z"}}},
+		"a label without a value":        {ID: "n1", Labels: []fsm.Label{{Key: fsm.ZoneKey}}},
+		"a label that is given twice":    {ID: "n1", Labels: []fsm.Label{{Key: fsm.ZoneKey, Value: "a"}, {Key: fsm.ZoneKey, Value: "b"}}},
+		"a value with a space at an end": {ID: "n1", Labels: []fsm.Label{{Key: fsm.ZoneKey, Value: "z "}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := node.New(&host{}, cfg)
+			require.Error(t, err)
+		})
+	}
+}
+
+// FuzzNode: no request panics in a handler that is called without the interceptors.
+func FuzzNode(f *testing.F) {
+	f.Add([]byte{}, uint8(0))
+	f.Fuzz(func(t *testing.T, raw []byte, which uint8) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s := newServer(t, &host{})
+		var err error
+		switch which % 3 {
+		case 0:
+			r := &csi.NodeStageVolumeRequest{}
+			if proto.Unmarshal(raw, r) == nil {
+				_, err = s.NodeStageVolume(ctx, r)
+			}
+		case 1:
+			r := &csi.NodePublishVolumeRequest{}
+			if proto.Unmarshal(raw, r) == nil {
+				_, err = s.NodePublishVolume(ctx, r)
+			}
+		case 2:
+			r := &csi.NodeGetVolumeStatsRequest{}
+			if proto.Unmarshal(raw, r) == nil {
+				_, err = s.NodeGetVolumeStats(ctx, r)
+			}
+		}
+		require.NotEqual(t, codes.Unknown, status.Code(err))
+	})
+}
