@@ -63,11 +63,28 @@ func envelope(actor string) *fsmpb.Command {
 // registerHost makes benchHost known and keeps it reachable.
 func registerHost(ctx context.Context, m raftpb.MemberClient) error {
 	cmd := envelope("node/" + benchHost)
-	cmd.Body = &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-		NodeId: benchHost, HostId: "host-of-bench", BootId: "boot-of-bench", FeatureLevel: 1,
-		Pools: []*fsmpb.Pool{{PoolId: "pool-of-bench", Backend: "loopfile", CapacityBytes: 1 << 60, OvercommitPercent: 2000}},
-	}}
+	cmd.Body = hostRegistration()
 	return propose(ctx, m, cmd)
+}
+
+func hostRegistration() *fsmpb.Command_RegisterNode {
+	return &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+		NodeId: benchHost, HostId: "host-of-bench", BootId: "boot-of-bench", FeatureLevel: 1,
+		Pools: []*fsmpb.Pool{{PoolId: "pool-of-bench", Backend: "loopfile", CapacityBytes: 1 << 58, OvercommitPercent: 2000}},
+	}}
+}
+
+// snapshotted tells whether a member's folder has a Raft snapshot of at least the index.
+func snapshotted(dir string, index uint64) bool {
+	found, _ := filepath.Glob(filepath.Join(dir, "snapshots", "*", "meta.json")) // the pattern is well formed
+	for _, path := range found {
+		var term, at, stamp uint64
+		_, err := fmt.Sscanf(filepath.Base(filepath.Dir(path))+"/", "%d-%d-%d/", &term, &at, &stamp)
+		if err == nil && at >= index {
+			return true
+		}
+	}
+	return false
 }
 
 var created atomic.Uint64
