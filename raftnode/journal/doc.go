@@ -1,4 +1,17 @@
 // Package journal keeps what a member applied, beside the Raft log and for
-// longer: history outlives log compaction. It is a record for operators, never
-// a source of truth, so it may have gaps, which it marks; it never stops Apply.
+// longer: history outlives log compaction (S26). It is a record for operators,
+// never a source of truth, so it may have gaps, which it marks; it never stops
+// Apply.
+//
+// A segment file, `<first index>.hfj`, is a row of blocks. Each block says which
+// indexes it covers, and blocks follow each other without a hole, so whatever is
+// missing or damaged shows as a range of indexes. A block holds the records of
+// many entries, compressed. The head and the content of a block have checksums,
+// and so has each record.
+//
+// Append copies the entry into memory. One goroutine compresses and writes, so
+// that a slow disk slows nobody down; when it falls far behind, or the disk is
+// full, entries are dropped and their place becomes a gap. What is in memory
+// when the process dies is applied again after the last Raft snapshot, before
+// which Sync was called.
 package journal

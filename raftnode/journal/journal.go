@@ -2,7 +2,9 @@ package journal
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 )
 
 var (
@@ -11,6 +13,13 @@ var (
 	ErrConflict = errors.New("another command is journalled under this index")
 	// ErrClosed: the journal was closed.
 	ErrClosed = errors.New("the journal is closed")
+)
+
+const (
+	defaultSegmentBytes = 16 << 20
+	defaultRetainBytes  = 1 << 30
+	// queueBlocks is how far the disk may fall behind: 4 MiB before compression.
+	queueBlocks = 64
 )
 
 // Options say where the journal is and how much of it is kept.
@@ -34,35 +43,169 @@ type Entry struct {
 }
 
 // Journal is a folder of segments. All methods may be called at any time from any goroutine.
-type Journal struct{}
+type Journal struct {
+	log   *slog.Logger
+	ended chan struct{} // the writer returned
+
+	mu       sync.Mutex
+	wake     *sync.Cond // queue or closing changed
+	queue    []job
+	current  block     // gathers what is appended
+	base     uint64    // history begins here when no segment says otherwise
+	told     uint64    // everything applied up to here is in the journal, or in a gap
+	known    known     // what is on disk already, while Raft applies it again
+	segments []segment // oldest first; the last is written to
+	closing  bool
+}
 
 // Open reads the folder, cuts a torn tail off and goes on behind it.
-func Open(o Options) (*Journal, error) { panic("journal: to be written") }
+func Open(o Options) (*Journal, error) { return start(o, osDisk{}) }
+
+func start(o Options, d disk) (*Journal, error) {
+	if o.SegmentBytes <= 0 {
+		o.SegmentBytes = defaultSegmentBytes
+	}
+	if o.RetainBytes <= 0 {
+		o.RetainBytes = defaultRetainBytes
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	segments, told, err := openSegments(o)
+	if err != nil {
+		return nil, fmt.Errorf("open the journal in %s: %w", o.Dir, err)
+	}
+	j := &Journal{
+		log: o.Logger, ended: make(chan struct{}), base: 1, told: told,
+		segments: segments, current: block{first: told + 1, last: told},
+	}
+	j.wake = sync.NewCond(&j.mu)
+	w := &writer{journal: j, options: o, disk: d, written: told, synced: told}
+	go w.run()
+	return j, nil
+}
 
 // Append records one applied command. It copies what it is given and does not
-// wait for the disk. An entry known already is skipped; another command under
-// its index is ErrConflict. Entries that the disk does not take become a gap.
-func (j *Journal) Append(e Entry) error { panic("journal: to be written") }
+// wait for the disk; only the first of the entries that Raft applies again after a
+// start has the known ones read. An entry known already is skipped; another command
+// under its index is ErrConflict. Entries that the disk does not take become a gap.
+func (j *Journal) Append(e Entry) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closing {
+		return ErrClosed
+	}
+	if e.Index <= j.told {
+		return j.compare(e)
+	}
+	j.known = known{}
+	e.Gap = false
+	j.add(e, e.Index)
+	return nil
+}
+
+// add puts a record into the current block, which then covers everything up to last.
+func (j *Journal) add(e Entry, last uint64) {
+	j.current.add(e)
+	j.current.last, j.told = last, last
+	switch {
+	case len(j.current.raw) < blockBytes:
+	case len(j.queue) < queueBlocks:
+		j.handOff(job{})
+	default:
+		j.drop()
+	}
+}
+
+// handOff gives the current block to the writer, with what is to be done after it.
+func (j *Journal) handOff(work job) {
+	work.block = j.current
+	j.queue = append(j.queue, work)
+	j.current = block{first: j.told + 1, last: j.told, raw: newBuffer()}
+	j.wake.Signal()
+}
+
+// drop leaves the current block out when the writer is far behind.
+func (j *Journal) drop() {
+	left := j.current
+	j.log.Warn("the journal's disk does not keep up; entries are left out", "from", left.first, "to", left.last)
+	j.current = block{first: left.first, last: left.last}
+	j.current.add(Entry{Index: left.first, Gap: true, GapTo: left.last, Why: "the disk did not keep up"})
+}
 
 // Restored says that the state now is that of a Raft snapshot at index: on start
 // and on install. What the journal does not know up to there becomes a gap.
-func (j *Journal) Restored(index uint64) error { panic("journal: to be written") }
+func (j *Journal) Restored(index uint64) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case j.closing:
+		return ErrClosed
+	case index <= j.told:
+	case j.told == 0: // history begins here; nothing is missing from it
+		j.told, j.base, j.current = index, index+1, block{first: index + 1, last: index}
+	default:
+		j.add(Entry{Index: j.told + 1, Gap: true, GapTo: index, Why: "the state came from a Raft snapshot"}, index)
+	}
+	return nil
+}
 
 // Sync returns when everything applied up to index is on disk, or is a marked gap.
-// Call it before a Raft snapshot at index is made (S26).
-func (j *Journal) Sync(index uint64) error { panic("journal: to be written") }
+// Call it before a Raft snapshot at index is made (S26). Its only error is ErrClosed.
+func (j *Journal) Sync(index uint64) error {
+	_, err := j.flush(index, job{sync: true})
+	return err
+}
 
-// Range yields what is known of the indexes [from, to] in order, gaps included,
-// until fn returns false. Zero means no bound. The slices belong to fn.
-func (j *Journal) Range(from, to uint64, fn func(Entry) bool) error {
-	panic("journal: to be written")
+// flush waits until the writer went through everything appended so far, and returns
+// up to where that is. It says that there is nothing else up to index: what is
+// between is of Raft's own and not told here.
+func (j *Journal) flush(index uint64, work job) (told uint64, err error) {
+	work.done = make(chan struct{})
+	j.mu.Lock()
+	if index > j.told && !j.closing {
+		j.told, j.current.last = index, index
+	}
+	if told = j.told; j.closing {
+		j.mu.Unlock()
+		return told, ErrClosed
+	}
+	j.handOff(work)
+	j.mu.Unlock()
+	<-work.done
+	return told, nil
 }
 
 // First is the lowest index from which history is kept; zero when nothing is.
-func (j *Journal) First() uint64 { panic("journal: to be written") }
+func (j *Journal) First() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case len(j.segments) > 0:
+		return j.segments[0].first
+	case j.told >= j.base:
+		return j.base
+	}
+	return 0
+}
 
-// Last is the highest index appended; zero when nothing is.
-func (j *Journal) Last() uint64 { panic("journal: to be written") }
+// Last is the index up to which history is told, with gaps; zero when nothing is.
+func (j *Journal) Last() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.told
+}
 
 // Close writes and syncs what is buffered.
-func (j *Journal) Close() error { panic("journal: to be written") }
+func (j *Journal) Close() error {
+	err := j.Sync(0)
+	j.mu.Lock()
+	j.closing = true
+	j.wake.Signal()
+	j.mu.Unlock()
+	<-j.ended
+	if errors.Is(err, ErrClosed) {
+		return nil
+	}
+	return err
+}

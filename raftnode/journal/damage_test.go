@@ -1,0 +1,260 @@
+package journal
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// written is a closed journal of several segments with many blocks.
+func written(t *testing.T) (dir string, names []string) {
+	t.Helper()
+	dir = fastDir(t)
+	j := open(t, dir, 4<<10, 1<<30)
+	for i := uint64(1); i <= 2000; i += 20 {
+		fill(t, j, i, i+19)
+		require.NoError(t, j.Sync(i+19))
+	}
+	require.NoError(t, j.Close())
+	names, err := filepath.Glob(filepath.Join(dir, "*.hfj"))
+	require.NoError(t, err)
+	require.Greater(t, len(names), 3)
+	return dir, names
+}
+
+// Whatever happens to a segment, what is told is right, and what is not told is a gap.
+func TestS26_DamageBecomesAGap(t *testing.T) {
+	made, names := written(t)
+	for name, spoil := range map[string]func(r *rand.Rand, data []byte) []byte{
+		"a flipped bit": func(r *rand.Rand, data []byte) []byte {
+			data[r.IntN(len(data))] ^= 1 << r.IntN(8)
+			return data
+		},
+		"a sector of noise": func(r *rand.Rand, data []byte) []byte {
+			at := r.IntN(len(data)) &^ 511
+			for i := at; i < min(at+512, len(data)); i++ {
+				data[i] = byte(r.Uint32())
+			}
+			return data
+		},
+		"a cut":            func(r *rand.Rand, data []byte) []byte { return data[:r.IntN(len(data))] },
+		"a missing middle": func(r *rand.Rand, data []byte) []byte { n := r.IntN(len(data)); return append(data[:n/2], data[n:]...) },
+		"nothing left":     func(*rand.Rand, []byte) []byte { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(3, 4))
+			for range 60 {
+				dir, file := fastDir(t), names[r.IntN(len(names))]
+				copyDir(t, made, dir)
+				data, err := os.ReadFile(file)
+				require.NoError(t, err)
+				require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(file)), spoil(r, bytes.Clone(data)), 0o600))
+				requireHonest(t, dir)
+			}
+		})
+	}
+	t.Run("a missing segment", func(t *testing.T) {
+		dir := fastDir(t)
+		copyDir(t, made, dir)
+		require.NoError(t, os.Remove(filepath.Join(dir, filepath.Base(names[1]))))
+		requireHonest(t, dir)
+	})
+}
+
+// requireHonest expects each index to be told or to be in a gap, then has the
+// member go on and expects the same again.
+func requireHonest(t *testing.T, dir string) {
+	t.Helper()
+	for round := range uint64(2) {
+		j := open(t, dir, 4<<10, 1<<30)
+		require.NoError(t, j.Restored(1990))
+		fill(t, j, 1991, 2010+10*round)
+		first := j.First()
+		got, next := map[uint64]bool{}, first
+		require.NoError(t, j.Range(first, 0, func(e Entry) bool {
+			for ; next < e.Index; next++ {
+				require.False(t, next%2 == 0, "index %d is neither told nor in a gap", next)
+			}
+			if next = e.Index + 1; e.Gap {
+				require.NotEmpty(t, e.Why)
+				next = e.GapTo + 1
+				return true
+			}
+			require.Equal(t, entry(e.Index), e)
+			got[e.Index] = true
+			return true
+		}))
+		for i := uint64(2002); i <= 2010+10*round; i += 2 {
+			require.True(t, got[i], "what is appended after the damage is told: %d", i)
+		}
+		require.NoError(t, j.Close())
+	}
+}
+
+func TestDamageIsToldByTheNameOfItsSegment(t *testing.T) {
+	dir, names := written(t)
+	data, err := os.ReadFile(names[1])
+	require.NoError(t, err)
+	data[headSize+5] ^= 1
+	require.NoError(t, os.WriteFile(names[1], data, 0o600))
+	var why string
+	require.NoError(t, open(t, dir, 0, 0).Range(1, 0, func(e Entry) bool { why += e.Why; return true }))
+	require.Contains(t, why, filepath.Base(names[1]))
+}
+
+func TestATornTailIsCutOff(t *testing.T) {
+	made, names := written(t)
+	last := names[len(names)-1]
+	data, err := os.ReadFile(last)
+	require.NoError(t, err)
+	for cut := 1; cut < len(data); cut += 7 {
+		dir := fastDir(t)
+		copyDir(t, made, dir)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(last)), data[:len(data)-cut], 0o600))
+		j := open(t, dir, 4<<10, 1<<30)
+		to := j.Last()
+		require.Less(t, to, uint64(2000))
+		requireTold(t, j, 1, to)
+		fill(t, j, to+1, 2100) // applied again
+		requireTold(t, j, 1, 2100)
+		require.NoError(t, j.Close())
+	}
+}
+
+// badDisk fails on cue.
+type badDisk struct {
+	osDisk
+	mu                         sync.Mutex
+	openErr, writeErr, syncErr error
+	short                      bool // a failing write writes half
+	block                      chan struct{}
+}
+
+func (d *badDisk) set(fn func()) { d.mu.Lock(); defer d.mu.Unlock(); fn() }
+
+func (d *badDisk) open(path string) (file, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.openErr != nil {
+		return nil, d.openErr
+	}
+	f, err := d.osDisk.open(path)
+	return badFile{f, d}, err
+}
+
+type badFile struct {
+	file
+	disk *badDisk
+}
+
+func (f badFile) WriteAt(p []byte, off int64) (int, error) {
+	f.disk.mu.Lock()
+	err, short, block := f.disk.writeErr, f.disk.short, f.disk.block
+	f.disk.mu.Unlock()
+	if block != nil {
+		<-block
+	}
+	if err != nil {
+		if short {
+			_, _ = f.file.WriteAt(p[:len(p)/2], off)
+		}
+		return 0, err
+	}
+	return f.file.WriteAt(p, off)
+}
+
+func (f badFile) Sync() error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	return errors.Join(f.disk.syncErr, f.file.Sync())
+}
+
+func openOn(t *testing.T, dir string, d *badDisk) *Journal {
+	t.Helper()
+	j, err := start(Options{Dir: dir, SegmentBytes: 8 << 10, RetainBytes: 1 << 30}, d)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = j.Close() })
+	return j
+}
+
+func TestS26_AFullDiskLeavesAGapAndStopsNothing(t *testing.T) {
+	full := &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
+	for name, fail := range map[string]func(d *badDisk){
+		"no write succeeds":      func(d *badDisk) { d.writeErr = full },
+		"writes are cut":         func(d *badDisk) { d.writeErr, d.short = full, true },
+		"no segment can be made": func(d *badDisk) { d.openErr, d.writeErr = full, full },
+		"fsync fails":            func(d *badDisk) { d.syncErr = syscall.EIO },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, d := fastDir(t), &badDisk{}
+			j := openOn(t, dir, d)
+			step := func(from, to uint64) {
+				fill(t, j, from, to)
+				require.NoError(t, j.Sync(to))
+			}
+			step(1, 100)
+			d.set(func() { fail(d) })
+			for i := uint64(101); i < 400; i += 100 {
+				step(i, i+99)
+				got, gaps := told(t, j, 1, 0)
+				require.Equal(t, even(1, 100), got)
+				require.Len(t, gaps, 1, "the gap is told while the disk is full too")
+			}
+			d.set(func() { d.openErr, d.writeErr, d.syncErr = nil, nil, nil })
+			step(401, 500)
+			for range 2 {
+				got, gaps := told(t, j, 1, 0)
+				require.Equal(t, append(even(1, 100), even(401, 500)...), got)
+				require.Equal(t, []string{"101-400"}, gaps)
+				require.NoError(t, j.Append(entry(200)), "in the gap, nothing to compare with")
+				require.ErrorIs(t, j.Append(Entry{Index: 450}), ErrConflict)
+				require.NoError(t, j.Close())
+				j = open(t, dir, 8<<10, 1<<30)
+			}
+		})
+	}
+}
+
+func TestADiskThatWasFullFromTheStartIsAGap(t *testing.T) {
+	d := &badDisk{openErr: syscall.ENOSPC}
+	j := openOn(t, fastDir(t), d)
+	fill(t, j, 1, 50)
+	require.NoError(t, j.Sync(50))
+	_, gaps := told(t, j, 1, 0)
+	require.Equal(t, []string{"1-50"}, gaps)
+	d.set(func() { d.openErr = nil })
+	fill(t, j, 51, 60)
+	got, gaps := told(t, j, 1, 0)
+	require.Equal(t, even(51, 60), got)
+	require.Equal(t, []string{"1-50"}, gaps)
+}
+
+func TestADiskThatHangsDoesNotHoldAppendUp(t *testing.T) {
+	d := &badDisk{block: make(chan struct{})}
+	j := openOn(t, fastDir(t), d)
+	big := bytes.Repeat([]byte("x"), 8<<10)
+	last := uint64(queueBlocks * 3 * blockBytes / len(big))
+	for i := uint64(1); i <= last; i++ {
+		require.NoError(t, j.Append(Entry{Index: i, Term: 1, Command: big}))
+	}
+	close(d.block)
+	next, gaps := uint64(1), 0
+	require.NoError(t, j.Range(1, 0, func(e Entry) bool {
+		require.Equal(t, next, e.Index)
+		next = e.Index + 1
+		if e.Gap {
+			next, gaps = e.GapTo+1, gaps+1
+			require.Contains(t, e.Why, "did not keep up")
+		}
+		return true
+	}))
+	require.Equal(t, last+1, next)
+	require.Equal(t, 1, gaps)
+}

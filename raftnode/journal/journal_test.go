@@ -1,0 +1,315 @@
+package journal
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fastDir is a folder in memory when the machine has one: these tests sync a lot.
+func fastDir(t testing.TB) string {
+	t.Helper()
+	base := "/dev/shm"
+	if st, err := os.Stat(base); err != nil || !st.IsDir() {
+		base = ""
+	}
+	dir, err := os.MkdirTemp(base, "holdfast-journal-")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+func open(t testing.TB, dir string, segmentBytes, retain int64) *Journal {
+	t.Helper()
+	j, err := Open(Options{Dir: dir, SegmentBytes: segmentBytes, RetainBytes: retain})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = j.Close() })
+	return j
+}
+
+func entry(i uint64) Entry {
+	return Entry{Index: i, Term: i/100 + 1, Command: fmt.Appendf(nil, "command %d %s", i, bytes.Repeat([]byte{byte(i)}, int(i%70))), Outcome: fmt.Appendf(nil, "outcome %d", i)}
+}
+
+// fill appends every second index, as if Raft's own entries were between.
+func fill(t testing.TB, j *Journal, from, to uint64) {
+	t.Helper()
+	for i := from; i <= to; i++ {
+		if i%2 == 0 {
+			require.NoError(t, j.Append(entry(i)))
+		}
+	}
+}
+
+// told reads a range and checks what it yields; gaps come back as "from-to".
+func told(t testing.TB, j *Journal, from, to uint64) (indexes []uint64, gaps []string) {
+	t.Helper()
+	var last uint64
+	require.NoError(t, j.Range(from, to, func(e Entry) bool {
+		require.Greater(t, e.Index, last, "in order")
+		last = max(e.Index, e.GapTo)
+		if e.Gap {
+			require.NotEmpty(t, e.Why)
+			gaps = append(gaps, fmt.Sprintf("%d-%d", e.Index, e.GapTo))
+			return true
+		}
+		require.Equal(t, entry(e.Index), e)
+		indexes = append(indexes, e.Index)
+		return true
+	}))
+	return indexes, gaps
+}
+
+func even(from, to uint64) (indexes []uint64) {
+	for i := from; i <= to; i++ {
+		if i%2 == 0 {
+			indexes = append(indexes, i)
+		}
+	}
+	return indexes
+}
+
+// requireTold expects every even index of the range, and these gaps.
+func requireTold(t testing.TB, j *Journal, from, to uint64, gaps ...string) {
+	t.Helper()
+	for range 2 {
+		got, gotGaps := told(t, j, from, to)
+		require.Equal(t, even(from, to), got)
+		require.Equal(t, gaps, gotGaps)
+	}
+}
+
+func TestWhatWasAppendedIsTold(t *testing.T) {
+	dir := filepath.Join(fastDir(t), "journal")
+	j := open(t, dir, 4<<10, 1<<30)
+	require.Zero(t, j.First())
+	require.Zero(t, j.Last())
+	requireTold(t, j, 1, 1)
+	for i := uint64(1); i <= 2000; i += 100 {
+		fill(t, j, i, i+99)
+		require.NoError(t, j.Sync(i+99))
+	}
+	for round := range 3 {
+		requireTold(t, j, 1, 2000)
+		requireTold(t, j, 501, 600)
+		requireTold(t, j, 1999, 1999)
+		got, gaps := told(t, j, 1990, 0)
+		require.Equal(t, even(1990, 2000), got)
+		require.Empty(t, gaps)
+		got, gaps = told(t, j, 3000, 4000)
+		require.Empty(t, got)
+		require.Empty(t, gaps)
+		require.Equal(t, uint64(1), j.First())
+		require.Equal(t, uint64(2000), j.Last())
+		if round == 1 {
+			require.NoError(t, j.Close())
+			requireTold(t, j, 1, 2000)
+			j = open(t, dir, 4<<10, 1<<30)
+		}
+	}
+	names, err := filepath.Glob(filepath.Join(dir, "*.hfj"))
+	require.NoError(t, err)
+	require.Greater(t, len(names), 3)
+	for _, name := range append(names, dir) {
+		st, err := os.Stat(name)
+		require.NoError(t, err)
+		require.Zero(t, st.Mode().Perm()&0o077)
+	}
+}
+
+func TestRangeStopsWhenItIsTold(t *testing.T) {
+	j := open(t, fastDir(t), 4<<10, 1<<30)
+	fill(t, j, 1, 1000)
+	n := 0
+	require.NoError(t, j.Range(1, 0, func(Entry) bool { n++; return n < 5 }))
+	require.Equal(t, 5, n)
+}
+
+func TestS26_AppendsAreByIndex(t *testing.T) {
+	for name, tc := range map[string]struct {
+		again Entry
+		err   error
+	}{
+		"the same entry is skipped":            {again: entry(40)},
+		"another outcome is the same entry":    {again: Entry{Index: 40, Term: entry(40).Term, Command: entry(40).Command}},
+		"another command is a conflict":        {again: Entry{Index: 40, Term: entry(40).Term, Command: []byte("other")}, err: ErrConflict},
+		"another term is a conflict":           {again: Entry{Index: 40, Term: 9, Command: entry(40).Command}, err: ErrConflict},
+		"a command where none was is one too":  {again: entry(41), err: ErrConflict},
+		"the last entry is compared":           {again: Entry{Index: 100, Command: []byte("other")}, err: ErrConflict},
+		"what the snapshot skipped cannot be":  {again: entry(110)},
+		"the one after the snapshot is stored": {again: entry(122)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := fastDir(t)
+			j := open(t, dir, 1<<10, 1<<30)
+			fill(t, j, 1, 100)
+			require.NoError(t, j.Restored(120))
+			for range 2 {
+				require.ErrorIs(t, j.Append(tc.again), tc.err)
+				require.NoError(t, j.Close())
+				j = open(t, dir, 1<<10, 1<<30)
+				require.NoError(t, j.Restored(30), "an older snapshot says nothing new")
+			}
+			require.ErrorIs(t, j.Append(tc.again), tc.err)
+			got, gaps := told(t, j, 1, 120)
+			require.Equal(t, even(1, 100), got)
+			require.Equal(t, []string{"101-120"}, gaps)
+		})
+	}
+}
+
+func TestS26_WhatIsAppliedAgainAfterAStartIsStoredOnce(t *testing.T) {
+	dir := fastDir(t)
+	j := open(t, dir, 2<<10, 1<<30)
+	fill(t, j, 1, 1000)
+	for round := range uint64(3) {
+		require.NoError(t, j.Close())
+		j = open(t, dir, 2<<10, 1<<30)
+		require.NoError(t, j.Restored(700))
+		fill(t, j, 701, 1000+round*10) // the log behind the snapshot
+		requireTold(t, j, 1, 1000+round*10)
+	}
+}
+
+func TestARestoredStateLeavesAGap(t *testing.T) {
+	t.Run("history of a new member begins at the snapshot", func(t *testing.T) {
+		dir := fastDir(t)
+		for range 2 {
+			j := open(t, dir, 1<<10, 1<<30)
+			require.NoError(t, j.Restored(500))
+			require.Zero(t, j.First())
+			require.NoError(t, j.Close())
+		}
+		j := open(t, dir, 1<<10, 1<<30)
+		require.NoError(t, j.Restored(500))
+		fill(t, j, 501, 600)
+		requireTold(t, j, 501, 600)
+		require.Equal(t, uint64(501), j.First())
+		got, gaps := told(t, j, 1, 600)
+		require.Equal(t, even(501, 600), got)
+		require.Empty(t, gaps, "before the beginning nothing is missing, it was never known")
+	})
+	t.Run("an installed snapshot is a gap", func(t *testing.T) {
+		dir := fastDir(t)
+		j := open(t, dir, 1<<10, 1<<30)
+		fill(t, j, 1, 100)
+		require.NoError(t, j.Restored(200))
+		fill(t, j, 201, 300)
+		for range 2 {
+			got, gaps := told(t, j, 1, 300)
+			require.Equal(t, append(even(1, 100), even(201, 300)...), got)
+			require.Equal(t, []string{"101-200"}, gaps)
+			_, gaps = told(t, j, 150, 160)
+			require.Equal(t, []string{"150-160"}, gaps)
+			require.NoError(t, j.Close())
+			j = open(t, dir, 1<<10, 1<<30)
+		}
+	})
+	t.Run("Raft's own entries before a snapshot are no gap", func(t *testing.T) {
+		dir := fastDir(t)
+		j := open(t, dir, 1<<10, 1<<30)
+		fill(t, j, 1, 100)
+		require.NoError(t, j.Sync(105))
+		require.NoError(t, j.Close())
+		j = open(t, dir, 1<<10, 1<<30)
+		require.NoError(t, j.Restored(105))
+		fill(t, j, 106, 110)
+		got, gaps := told(t, j, 1, 110)
+		require.Equal(t, append(even(1, 100), even(106, 110)...), got)
+		require.Empty(t, gaps)
+	})
+}
+
+func TestS26_WhatWasSyncedSurvivesAKill(t *testing.T) {
+	dir, after := fastDir(t), fastDir(t)
+	j := open(t, dir, 8<<10, 1<<30)
+	fill(t, j, 1, 500)
+	require.NoError(t, j.Sync(500))
+	fill(t, j, 501, 520) // in memory only
+	copyDir(t, dir, after)
+	j = open(t, after, 8<<10, 1<<30)
+	require.NoError(t, j.Restored(500))
+	requireTold(t, j, 1, 500)
+	fill(t, j, 501, 520) // applied again
+	requireTold(t, j, 1, 520)
+}
+
+func TestRetentionDeletesWholeOldSegments(t *testing.T) {
+	dir := fastDir(t)
+	j := open(t, dir, 2<<10, 10<<10)
+	for i := uint64(1); i <= 20000; i += 200 {
+		fill(t, j, i, i+199)
+		require.NoError(t, j.Sync(i+199))
+	}
+	var bytes int64
+	names, err := filepath.Glob(filepath.Join(dir, "*.hfj"))
+	require.NoError(t, err)
+	for _, name := range names {
+		st, err := os.Stat(name)
+		require.NoError(t, err)
+		bytes += st.Size()
+	}
+	require.LessOrEqual(t, bytes, int64(10<<10)+8<<10)
+	first := j.First()
+	require.Greater(t, first, uint64(1000))
+	requireTold(t, j, first, 20000)
+	got, gaps := told(t, j, 1, 20000)
+	require.Equal(t, even(first, 20000), got)
+	require.Empty(t, gaps)
+	require.NoError(t, j.Append(entry(10)), "too old to compare")
+	require.NoError(t, j.Close())
+	require.Equal(t, first, open(t, dir, 2<<10, 10<<10).First())
+}
+
+func TestRangeWorksWhileEntriesAreAppended(t *testing.T) {
+	j := open(t, fastDir(t), 4<<10, 64<<10)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := uint64(1); i <= 20000; i++ {
+			if i%2 == 0 && j.Append(entry(i)) != nil {
+				return
+			}
+		}
+	})
+	for range 20 {
+		var last uint64
+		require.NoError(t, j.Range(0, 0, func(e Entry) bool {
+			require.False(t, e.Gap, "%d-%d %s", e.Index, e.GapTo, e.Why)
+			require.True(t, last == 0 || e.Index == last+2)
+			last = e.Index
+			return true
+		}))
+	}
+	wg.Wait()
+	require.NoError(t, j.Sync(0)) // old segments go now, not between First and Range
+	first := j.First()
+	requireTold(t, j, first, 20000)
+}
+
+func TestNothingIsAcceptedAfterClose(t *testing.T) {
+	j := open(t, fastDir(t), 0, 0)
+	fill(t, j, 1, 10)
+	for range 2 {
+		require.NoError(t, j.Close())
+		require.ErrorIs(t, j.Append(entry(12)), ErrClosed)
+		require.ErrorIs(t, j.Sync(12), ErrClosed)
+		require.ErrorIs(t, j.Restored(12), ErrClosed)
+		requireTold(t, j, 1, 10)
+	}
+}
+
+func copyDir(t testing.TB, from, to string) {
+	t.Helper()
+	entries, err := os.ReadDir(from)
+	require.NoError(t, err)
+	for _, e := range entries {
+		data, err := os.ReadFile(filepath.Join(from, e.Name()))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(to, e.Name()), data, 0o600))
+	}
+}

@@ -1,0 +1,186 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Range yields what is known of the indexes [from, to] in order, gaps included,
+// until fn returns false. Zero means no bound. The slices belong to fn. It may be
+// called while entries are appended, and from then on yields no newer ones.
+func (j *Journal) Range(from, to uint64, fn func(Entry) bool) error {
+	told, _ := j.flush(0, job{}) // a closed journal is on disk already
+	j.mu.Lock()
+	segments, base := slices.Clone(j.segments), j.base
+	j.mu.Unlock()
+	if to == 0 {
+		to = math.MaxUint64
+	}
+	r := reader{journal: j, from: max(from, 1), to: min(to, told), fn: fn, next: base}
+	return r.read(segments)
+}
+
+// reader goes through blocks, which follow each other without a hole; where there
+// is one, something is missing or damaged.
+type reader struct {
+	journal  *Journal
+	from, to uint64
+	fn       func(Entry) bool
+	next     uint64 // the index that the next block begins with
+	ended    bool   // by fn
+}
+
+func (r *reader) read(segments []segment) error {
+	if len(segments) == 0 {
+		r.hole(r.to, "nothing could be written")
+		return nil
+	}
+	begin := 0
+	for begin+1 < len(segments) && segments[begin+1].first <= r.from {
+		begin++
+	}
+	r.next = segments[begin].first
+	for _, s := range segments[begin:] {
+		if r.ended || s.first > r.to {
+			return nil
+		}
+		if err := r.segment(s); err != nil {
+			return err
+		}
+	}
+	r.hole(r.to, "the end of the journal is damaged or missing: "+filepath.Base(segments[len(segments)-1].path))
+	return nil
+}
+
+// segment yields the entries of one file.
+func (r *reader) segment(s segment) error {
+	name := filepath.Base(s.path)
+	r.hole(s.first-1, "the segment before "+name+" is damaged or missing")
+	err := s.walk(func(_ int64, h head, content func() ([]byte, error)) bool {
+		r.hole(h.first-1, "segment "+name+" is damaged")
+		if h.last >= r.from && h.last >= r.next {
+			r.block(h, content, name)
+		}
+		r.next = max(r.next, h.last+1)
+		return !r.ended && r.next <= r.to
+	})
+	if errors.Is(err, os.ErrNotExist) {
+		if first := r.journal.First(); s.first < first { // it went by retention meanwhile
+			r.next, err = max(r.next, first), nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("read the journal: %w", err)
+	}
+	return nil
+}
+
+// block yields the entries of one block, or a gap in its place.
+func (r *reader) block(h head, content func() ([]byte, error), name string) {
+	data, err := content()
+	if err == nil {
+		data, err = h.decode(data)
+	}
+	if err == nil {
+		_, err = records(data, func(e Entry) bool { r.yield(e); return !r.ended })
+	}
+	if err != nil {
+		r.hole(h.last, fmt.Sprintf("segment %s is damaged: %v", name, err))
+	}
+}
+
+// hole yields a gap up to last, when nothing was yielded up to there.
+func (r *reader) hole(last uint64, why string) {
+	if last < r.next {
+		return
+	}
+	if !r.ended && last >= r.from && r.next <= r.to {
+		r.journal.log.Warn("the journal has a gap", "from", r.next, "to", last, "reason", why)
+	}
+	r.yield(Entry{Index: r.next, Gap: true, GapTo: last, Why: why})
+	r.next = last + 1
+}
+
+// yield gives fn an entry that is in the range, and gaps cut to it.
+func (r *reader) yield(e Entry) {
+	if e.Gap {
+		e.Index, e.GapTo = max(e.Index, r.from), min(e.GapTo, r.to)
+		if e.Index > e.GapTo {
+			return
+		}
+	}
+	if r.ended || e.Index < r.from || e.Index > r.to {
+		return
+	}
+	r.ended = !r.fn(e)
+	r.next = max(r.next, e.Index+1, e.GapTo+1)
+}
+
+// known is what the journal holds of a range that Raft applies again.
+type known struct {
+	from, to uint64
+	sums     map[uint64]sum
+	gaps     []Entry
+}
+
+// sum stands for a command. The outcome is left out: a newer build may encode the
+// same outcome in other bytes.
+type sum struct {
+	term uint64
+	size int
+	crc  uint32
+}
+
+func sumOf(e Entry) sum {
+	return sum{term: e.Term, size: len(e.Command), crc: crc32.Checksum(e.Command, castagnoli)}
+}
+
+// compare skips an entry that is known, and refuses another one under its index
+// (S26). The lock is held; it is let go while the known ones are read.
+func (j *Journal) compare(e Entry) error {
+	if e.Index < j.known.from || e.Index > j.known.to {
+		told := j.told
+		j.mu.Unlock()
+		k := j.learn(e.Index, told)
+		j.mu.Lock()
+		j.known = k
+	}
+	if known, ok := j.known.sums[e.Index]; ok {
+		if known != sumOf(e) {
+			return fmt.Errorf("%w: index %d", ErrConflict, e.Index)
+		}
+		return nil
+	}
+	for _, g := range j.known.gaps {
+		if g.Index <= e.Index && e.Index <= g.GapTo {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: index %d had no command", ErrConflict, e.Index)
+}
+
+// learn reads what is known of a range. What cannot be read cannot be compared.
+func (j *Journal) learn(from, to uint64) known {
+	k := known{from: from, to: to, sums: map[uint64]sum{}}
+	err := j.Range(from, to, func(e Entry) bool {
+		if e.Gap {
+			k.gaps = append(k.gaps, e)
+		} else {
+			k.sums[e.Index] = sumOf(e)
+		}
+		return true
+	})
+	if first := j.First(); first > from || first == 0 {
+		k.gaps = append(k.gaps, Entry{Index: from, GapTo: max(first, 1) - 1}) // before history begins
+	}
+	if err != nil {
+		j.log.Warn("the journal cannot be compared with what is applied again", "error", err)
+		k.gaps = append(k.gaps, Entry{Index: from, GapTo: to})
+	}
+	return k
+}
