@@ -83,7 +83,7 @@ func (f *historyFilter) wants(e *adminpb.HistoryEntry) bool {
 
 func entryView(e Entry) *adminpb.HistoryEntry {
 	if e.Command == nil {
-		return &adminpb.HistoryEntry{Index: e.Index, Term: e.Term, Gap: true}
+		return &adminpb.HistoryEntry{Index: e.Index, Term: e.Term, Gap: true, GapTo: e.GapTo, Why: e.Why}
 	}
 	view := &adminpb.HistoryEntry{
 		Index: e.Index, Term: e.Term, Actor: e.Command.GetActor(), Kind: kindOf(e.Command),

@@ -51,6 +51,9 @@ type Entry struct {
 	Index, Term uint64
 	Command     *fsmpb.Command
 	Outcome     *fsmpb.Outcome
+	// GapTo ends a gap that begins at Index, and Why says how it came about.
+	GapTo uint64
+	Why   string
 }
 
 // Item is one thing found on a host; kinds are "image", "unfinished", "loop" and "mount".

@@ -127,7 +127,7 @@ func auditTable(w io.Writer, a *adminpb.AuditResponse) {
 // historyLine is one entry in one line; the tabs of a stream are fixed widths.
 func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
 	if e.GetGap() {
-		fmt.Fprintf(w, "%-8d (not known to this member)\n", e.GetIndex())
+		fmt.Fprintf(w, "%-8d up to %d is not known to this member: %s\n", e.GetIndex(), e.GetGapTo(), e.GetWhy())
 		return
 	}
 	verdict := "ok"

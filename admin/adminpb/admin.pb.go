@@ -1932,7 +1932,7 @@ type HistoryEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
-	Gap           bool                   `protobuf:"varint,3,opt,name=gap,proto3" json:"gap,omitempty"` // what was applied here is not known to this member
+	Gap           bool                   `protobuf:"varint,3,opt,name=gap,proto3" json:"gap,omitempty"` // what was applied from here to gap_to is not known to this member
 	At            string                 `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
 	Actor         string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
 	Kind          string                 `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"` // of the command, e.g. create_volume
@@ -1940,6 +1940,8 @@ type HistoryEntry struct {
 	Node          string                 `protobuf:"bytes,8,opt,name=node,proto3" json:"node,omitempty"`
 	Command       *fsmpb.Command         `protobuf:"bytes,9,opt,name=command,proto3" json:"command,omitempty"`
 	Outcome       *fsmpb.Outcome         `protobuf:"bytes,10,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	GapTo         uint64                 `protobuf:"varint,11,opt,name=gap_to,json=gapTo,proto3" json:"gap_to,omitempty"`
+	Why           string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"` // there is a gap
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2042,6 +2044,20 @@ func (x *HistoryEntry) GetOutcome() *fsmpb.Outcome {
 		return x.Outcome
 	}
 	return nil
+}
+
+func (x *HistoryEntry) GetGapTo() uint64 {
+	if x != nil {
+		return x.GapTo
+	}
+	return 0
+}
+
+func (x *HistoryEntry) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 type AuditRequest struct {
@@ -2697,7 +2713,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1d\n" +
 	"\n" +
 	"known_from\x18\x02 \x01(\x04R\tknownFrom\x12\x16\n" +
-	"\x06member\x18\x03 \x01(\tR\x06member\"\x9a\x02\n" +
+	"\x06member\x18\x03 \x01(\tR\x06member\"\xc3\x02\n" +
 	"\fHistoryEntry\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x10\n" +
@@ -2709,7 +2725,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x04node\x18\b \x01(\tR\x04node\x122\n" +
 	"\acommand\x18\t \x01(\v2\x18.holdfast.fsm.v1.CommandR\acommand\x122\n" +
 	"\aoutcome\x18\n" +
-	" \x01(\v2\x18.holdfast.fsm.v1.OutcomeR\aoutcome\"\x0e\n" +
+	" \x01(\v2\x18.holdfast.fsm.v1.OutcomeR\aoutcome\x12\x15\n" +
+	"\x06gap_to\x18\v \x01(\x04R\x05gapTo\x12\x10\n" +
+	"\x03why\x18\f \x01(\tR\x03why\"\x0e\n" +
 	"\fAuditRequest\"\x97\x02\n" +
 	"\rAuditResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +

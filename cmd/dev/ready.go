@@ -70,12 +70,22 @@ func missing(ctx context.Context, client *admin.Client, s *settings) (what strin
 	if absent := absentNodes(ctx, client, s); len(absent) > 0 {
 		return "not registered: " + strings.Join(absent, ", "), nil
 	}
+	return "", stragglersOf(ctx, status, s)
+}
+
+// stragglersOf are the controllers that do not serve or vote yet: until all vote,
+// the cluster may not survive the loss of one.
+func stragglersOf(ctx context.Context, status *adminpb.StatusResponse, s *settings) (stragglers []string) {
+	votes := map[string]bool{}
+	for _, m := range status.GetMembers() {
+		votes[m.GetId()] = m.GetReachable() && m.GetRole() != "nonvoter"
+	}
 	for _, id := range ids("c", s.Controllers) {
-		if readyz(ctx, s.address(id, "metrics")) != nil {
+		if !votes[id] || readyz(ctx, s.address(id, "metrics")) != nil {
 			stragglers = append(stragglers, id)
 		}
 	}
-	return "", stragglers
+	return stragglers
 }
 
 // absentNodes are those that have not registered, or whose process does not serve now.

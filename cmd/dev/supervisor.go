@@ -1,6 +1,7 @@
 package dev
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,8 @@ type supervisor struct {
 	spawner  *spawner
 	order    []string // controllers, then nodes
 	running  map[string]*process
+	told     map[string]told
+	logFrom  map[string]int64 // where the log of a child's present life begins
 	exits    chan *process
 	restarts chan string
 	requests chan request
@@ -48,7 +51,7 @@ func newSupervisor(o Options, l layout, s *settings) *supervisor {
 	return &supervisor{
 		opts: o, layout: l, settings: s, spawner: newSpawner(),
 		order:   append(ids("c", s.Controllers), ids("n", s.Nodes)...),
-		running: map[string]*process{}, ended: make(chan struct{}),
+		running: map[string]*process{}, logFrom: map[string]int64{}, told: map[string]told{}, ended: make(chan struct{}),
 		exits: make(chan *process), restarts: make(chan string), requests: make(chan request),
 	}
 }
@@ -119,6 +122,7 @@ func (s *supervisor) spawn(id string) error {
 	if s.opts.EchoLogs {
 		echo = s.opts.Stderr
 	}
+	s.logFrom[id] = logSize(s.layout.log(id))
 	p, err := s.spawner.start(id, s.opts.commandLine(s.layout, s.settings, id), s.layout.log(id), echo)
 	if err != nil {
 		return err
@@ -159,10 +163,33 @@ func (s *supervisor) buried(p *process) {
 			}
 		})
 	}
-	s.warn("%s (pid %d) ended: %s; %s%s", p.id, p.cmd.Process.Pid, ending(p.err), next, s.lastWords(p.id))
+	s.tellEnd(p, next)
 	if err := s.publish(); err != nil {
 		s.warn("%v", err)
 	}
+}
+
+// repeats is how often the same end of a child goes untold before it is told again.
+const repeats = 30
+
+// tellEnd says how a child ended and what comes next. A child that keeps ending
+// in one way is told of now and then.
+func (s *supervisor) tellEnd(p *process, next string) {
+	how := fmt.Sprintf("%s; %s%s", ending(p.err), next, s.lastWords(p.id))
+	last := s.told[p.id]
+	if last.how == how && last.times < repeats && s.opts.Supervise {
+		last.times++
+	} else {
+		last = told{how: how}
+		s.warn("%s (pid %d) ended: %s", p.id, p.cmd.Process.Pid, how)
+	}
+	s.told[p.id] = last
+}
+
+// told is the end of a child that was last told, and how often it came again.
+type told struct {
+	how   string
+	times int
 }
 
 func ending(err error) string {
@@ -172,23 +199,36 @@ func ending(err error) string {
 	return err.Error()
 }
 
-// lastWords is the last line of a child's log.
+// lastWords is the last line that a child logged in its last life, or where it panicked.
 func (s *supervisor) lastWords(id string) string {
 	file, err := os.Open(s.layout.log(id))
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = file.Close() }() // only read
-	info, err := file.Stat()
-	if err != nil {
-		return ""
-	}
-	tail := make([]byte, min(info.Size(), 2048))
-	if _, err := file.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
+	from := max(s.logFrom[id], logSize(file.Name())-8192)
+	tail, err := io.ReadAll(io.NewSectionReader(file, from, 8192))
+	if err != nil || len(bytes.TrimSpace(tail)) == 0 {
 		return ""
 	}
 	lines := strings.Split(strings.TrimSpace(string(tail)), "\n")
-	return "; its log ends with: " + lines[len(lines)-1]
+	last := lines[len(lines)-1]
+	if at := slices.IndexFunc(lines, isPanic); at >= 0 {
+		last = lines[at] // what follows is where it was
+	}
+	return "; its log ends with: " + last
+}
+
+func logSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+func isPanic(line string) bool {
+	return strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:")
 }
 
 func (s *supervisor) restart(id string) {

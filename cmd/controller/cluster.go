@@ -1,0 +1,141 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/holdfast-storage/holdfast/executor/session"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode"
+)
+
+// cluster is the Raft member as the services see it. It exists before the member
+// does, because the member's listener serves the sessions' questions.
+type cluster struct {
+	opened   atomic.Pointer[raftnode.Member]
+	draining atomic.Bool
+}
+
+var errDraining = errors.New("this controller is stopping")
+
+// member is nil-safe: until the member runs, it is as if nobody led.
+func (c *cluster) member() (*raftnode.Member, error) {
+	if m := c.opened.Load(); m != nil {
+		return m, nil
+	}
+	return nil, fmt.Errorf("%w: this member is starting", raftnode.ErrNotLeader)
+}
+
+// Propose has a command applied, in the name that it carries.
+func (c *cluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	m, err := c.member()
+	if err != nil {
+		return nil, err
+	}
+	return m.Propose(ctx, cmd)
+}
+
+// Read is linearizable.
+func (c *cluster) Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error) {
+	m, err := c.member()
+	if err != nil {
+		return 0, err
+	}
+	return m.Read(ctx, fn)
+}
+
+// View reads the member's own state.
+func (c *cluster) View(fn func(*fsm.State) error) error {
+	m, err := c.member()
+	if err != nil {
+		return err
+	}
+	return m.View(fn)
+}
+
+// WaitIndex returns when the member has applied the index.
+func (c *cluster) WaitIndex(ctx context.Context, index uint64) error {
+	m, err := c.member()
+	if err != nil {
+		return err
+	}
+	return m.WaitIndex(ctx, index)
+}
+
+// Ready says why this controller does not serve.
+func (c *cluster) Ready() error {
+	if c.draining.Load() {
+		return errDraining
+	}
+	m, err := c.member()
+	if err != nil {
+		return err
+	}
+	return m.Ready()
+}
+
+// Leading tells whether the member leads.
+func (c *cluster) Leading() (term uint64, leading bool) {
+	m, err := c.member()
+	if err != nil {
+		return 0, false
+	}
+	leading, term, _ = m.Leadership()
+	return term, leading
+}
+
+// WatchNode watches a node's volumes and its own record.
+func (c *cluster) WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() ([]fsm.VolumeID, bool), stop func()) {
+	m, err := c.member()
+	if err != nil {
+		return nil, func() ([]fsm.VolumeID, bool) { return nil, true }, func() {}
+	}
+	w := m.Watch(raftnode.Interest{Node: node})
+	return w.C, w.Take, w.Close
+}
+
+// Peers are the other members. One that cannot be dialled counts as silent.
+func (c *cluster) Peers(context.Context) ([]session.Peer, error) {
+	m, err := c.member()
+	if err != nil {
+		return nil, err
+	}
+	var peers []session.Peer
+	for _, p := range m.Peers() {
+		if p.Self {
+			continue
+		}
+		peer := session.Peer{ID: p.ID, Voter: p.Voter}
+		if conn, err := m.Dial(p.ID); err == nil {
+			peer.Conn = conn
+		}
+		peers = append(peers, peer)
+	}
+	return peers, nil
+}
+
+// csiCluster is the cluster as the CSI services see it: what they propose is
+// proposed by this controller, whose socket only the CO on this host reaches.
+type csiCluster struct {
+	*cluster
+	actor string
+}
+
+// Propose has a command applied in this controller's name.
+func (c csiCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	cmd.Actor = c.actor
+	return c.cluster.Propose(ctx, cmd)
+}
+
+// WatchVolume wakes when the volume may have changed.
+func (c csiCluster) WatchVolume(id fsm.VolumeID) (wake <-chan struct{}, stop func()) {
+	m, err := c.member()
+	if err != nil {
+		return nil, func() {}
+	}
+	w := m.Watch(raftnode.Interest{Volume: id})
+	return w.C, w.Close
+}

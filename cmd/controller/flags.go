@@ -1,0 +1,98 @@
+package controller
+
+import (
+	"cmp"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-storage/holdfast/cmd/daemon"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+)
+
+// options are the flags.
+type options struct {
+	daemon.Flags
+	name, dataDir, site                     string
+	raftListen, raftAdvertise               string
+	apiListen, apiAdvertise                 string
+	bootstrap                               bool
+	join                                    []string
+	logStore                                string
+	heartbeat, election, lease              time.Duration
+	snapshotThreshold, trailingLogs         uint64
+	snapshotInterval, diskHang, nodeTimeout time.Duration
+	checkpointEvery                         uint64
+	segmentSize                             int
+	diskReserve, diskGuard, journalRetain   int64
+	drainTimeout                            time.Duration
+}
+
+// Command is `holdfast controller`.
+func Command() *cobra.Command {
+	o := &options{}
+	cmd := &cobra.Command{Use: "controller", Short: "Run a controller: a Raft member that serves CSI",
+		Long: "Runs one controller until SIGINT or SIGTERM, which hands leadership over, ends the calls under way and stops.\n" +
+			"The first controller of a new cluster is started with --bootstrap, the others with --join.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return exit.Usagef("unexpected argument %q; see `holdfast controller --help`", args[0])
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), o, cmd.ErrOrStderr())
+		}}
+	flags := cmd.Flags()
+	o.Add(flags, "127.0.0.1:9801", cmp.Or(os.Getenv("CSI_ENDPOINT"), "unix:///run/holdfast/controller.sock"))
+	flags.StringVar(&o.name, "name", "", "this controller's `name`; the one in its certificate by default, and it must be the same")
+	flags.StringVar(&o.dataDir, "data-dir", "/var/lib/holdfast/controller", "`folder` of the log, its snapshots and the journal, mode 0700")
+	flags.StringVar(&o.site, "site", "default", "`name` of the site that this controller acts for")
+	flags.StringVar(&o.raftListen, "raft-listen", "127.0.0.1:9800", "`address` of the Raft listener, for controllers only")
+	flags.StringVar(&o.raftAdvertise, "raft-advertise", "", "`address` that the other controllers dial; --raft-listen by default")
+	flags.StringVar(&o.apiListen, "api-listen", "127.0.0.1:9802", "`address` of the API listener, for nodes and operators")
+	flags.StringVar(&o.apiAdvertise, "api-advertise", "", "`address` of the API that status tells; --api-listen by default")
+	flags.BoolVar(&o.bootstrap, "bootstrap", false, "make a new cluster when the data folder is empty; only for the first controller, once")
+	flags.StringSliceVar(&o.join, "join", nil, "Raft `addresses` of controllers to join through when the data folder is empty")
+	flags.DurationVar(&o.nodeTimeout, "node-timeout", 10*time.Second, "how long no controller may hear a node before it is recorded as unreachable")
+	flags.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "how long calls under way may take to end when this process stops")
+	o.raftFlags(cmd)
+	return cmd
+}
+
+func (o *options) raftFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&o.logStore, "log-store", "wal", "Raft log `store`: wal or boltdb; settled when the data folder is made")
+	flags.DurationVar(&o.heartbeat, "heartbeat-timeout", 500*time.Millisecond, "how long a follower waits for the leader before it stands for election")
+	flags.DurationVar(&o.election, "election-timeout", 500*time.Millisecond, "how long an election may take before the next")
+	flags.DurationVar(&o.lease, "lease-timeout", 250*time.Millisecond, "how long a leader goes on without hearing a majority")
+	flags.Uint64Var(&o.snapshotThreshold, "snapshot-threshold", 8192, "log `entries` after which a Raft snapshot is taken")
+	flags.Uint64Var(&o.trailingLogs, "trailing-logs", 0, "log `entries` kept after a snapshot; at least and by default twice the threshold")
+	flags.DurationVar(&o.snapshotInterval, "snapshot-interval", 30*time.Second, "how often the threshold is looked at")
+	flags.Uint64Var(&o.checkpointEvery, "checkpoint-every", 256, "log `entries` between checkpoints of the state's hash")
+	flags.DurationVar(&o.diskHang, "disk-hang", 5*time.Second, "how long a disk operation may take before this process ends itself")
+	flags.IntVar(&o.segmentSize, "wal-segment-size", 64<<20, "`bytes` of a segment of the wal store")
+	flags.Int64Var(&o.diskReserve, "disk-reserve", 64<<20, "`bytes` kept aside in the data folder, given up when the disk is full; -1: none")
+	flags.Int64Var(&o.diskGuard, "disk-guard", 0, "free `bytes` below which changes are refused; by default 10 % of the disk, at most 256 MiB")
+	flags.Int64Var(&o.journalRetain, "journal-retain", 1<<30, "`bytes` of history kept")
+}
+
+// check refuses what no flag parser sees.
+func (o *options) check() error {
+	switch {
+	case o.logStore != "wal" && o.logStore != "boltdb":
+		return exit.Usagef("--log-store %q is neither wal nor boltdb", o.logStore)
+	case o.dataDir == "":
+		return exit.Usagef("--data-dir is not set")
+	case o.bootstrap && len(o.join) > 0:
+		return exit.Usagef("--bootstrap makes a new cluster and --join enters one: choose one of them")
+	case o.trailingLogs != 0 && o.trailingLogs < 2*o.snapshotThreshold:
+		return exit.Usagef("--trailing-logs %d is less than twice --snapshot-threshold %d", o.trailingLogs, o.snapshotThreshold)
+	case o.lease > o.heartbeat:
+		return exit.Usagef("--lease-timeout %s is above --heartbeat-timeout %s", o.lease, o.heartbeat)
+	case o.nodeTimeout <= 0 || o.drainTimeout <= 0 || o.heartbeat <= 0 || o.election <= 0 || o.lease <= 0:
+		return exit.Usagef("time-outs must be above zero")
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/executor/session"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/raftnode"
+	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
+)
+
+// memberPatience is how long one member may take to tell its status.
+const memberPatience = 1500 * time.Millisecond
+
+// adminCluster is the cluster as the operators' API sees it.
+type adminCluster struct {
+	*cluster
+	names sync.Map // of members by Raft's id, as they once told them
+}
+
+// Fork copies the member's own state. Before the member runs it is empty.
+func (c *adminCluster) Fork() *fsm.State {
+	m, err := c.member()
+	if err != nil {
+		return fsm.New()
+	}
+	return m.Fork()
+}
+
+// History reads the member's journal.
+func (c *adminCluster) History(from, to uint64, fn func(admin.Entry) bool) (uint64, error) {
+	m, err := c.member()
+	if err != nil {
+		return 0, err
+	}
+	return m.History(from, to, func(e raftnode.Entry) bool {
+		return fn(admin.Entry{Index: e.Index, Term: e.Term, Command: e.Command, Outcome: e.Outcome, GapTo: e.GapTo, Why: e.Why})
+	})
+}
+
+// Members asks all members at once.
+func (c *adminCluster) Members(ctx context.Context, hashAt uint64) []admin.Member {
+	m, err := c.member()
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, memberPatience)
+	defer cancel()
+	peers := m.Peers()
+	out := make([]admin.Member, len(peers))
+	var asking sync.WaitGroup
+	for i, p := range peers {
+		asking.Go(func() { out[i] = c.one(ctx, m, p, hashAt) })
+	}
+	asking.Wait()
+	return out
+}
+
+func (c *adminCluster) one(ctx context.Context, m *raftnode.Member, p raftnode.Peer, hashAt uint64) admin.Member {
+	resp, err := askStatus(ctx, m, p, hashAt)
+	if err != nil {
+		name, _ := c.names.Load(p.ID)
+		known, _ := name.(string)
+		return admin.Member{MemberID: p.ID, Name: known, Address: p.Addr, Err: err}
+	}
+	c.names.Store(p.ID, resp.GetName())
+	return admin.Member{
+		Name: resp.GetName(), MemberID: p.ID, Address: p.Addr, Role: resp.GetRole(), Term: resp.GetTerm(),
+		Applied: resp.GetAppliedIndex(), Commit: resp.GetCommitIndex(),
+		Hash: resp.GetStateHash(), HashIndex: resp.GetHashIndex(),
+		Version: resp.GetVersion(), LogStore: resp.GetLogStore(),
+	}
+}
+
+func askStatus(ctx context.Context, m *raftnode.Member, p raftnode.Peer, hashAt uint64) (*raftpb.StatusResponse, error) {
+	if p.Self {
+		return m.Status(ctx, hashAt)
+	}
+	conn, err := m.Dial(p.ID)
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", p.Addr, err)
+	}
+	resp, err := raftpb.NewMemberClient(conn).Status(ctx, &raftpb.StatusRequest{HashAt: hashAt})
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %s", p.Addr, status.Convert(err).Message())
+	}
+	return resp, nil
+}
+
+// hosts asks hosts for what they hold.
+type hosts struct{ monitor *session.Monitor }
+
+// Inventory asks one host, through whichever member has its session.
+func (h hosts) Inventory(ctx context.Context, node fsm.NodeID) ([]admin.Item, error) {
+	found, err := h.monitor.Inventory(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	items := make([]admin.Item, 0, len(found))
+	for _, i := range found {
+		items = append(items, admin.Item{Kind: i.Kind, ID: i.ID, Path: i.Path})
+	}
+	return items, nil
+}

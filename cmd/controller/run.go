@@ -1,0 +1,215 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-storage/holdfast/cmd/daemon"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/executor/session"
+	"github.com/holdfast-storage/holdfast/raftnode"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// controller is one running daemon.
+type controller struct {
+	*options
+	log      *slog.Logger
+	creds    *pki.Credentials
+	registry *prometheus.Registry
+	cluster  *cluster
+	sessions *session.Server
+	monitor  *session.Monitor
+	member   *raftnode.Member
+
+	raftListener, apiListener, csiListener net.Listener
+	api, csi                               *grpc.Server
+	health                                 *daemon.Health
+}
+
+// run is the whole life of the daemon.
+func run(ctx context.Context, o *options, stderr io.Writer) error {
+	unix.Umask(0o077)
+	logger, err := o.Log.Logger(stderr)
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	c := &controller{options: o, log: logger, registry: daemon.Registry(daemon.Version()), cluster: &cluster{}}
+	if err := c.identify(); err != nil {
+		return err
+	}
+	if err := c.open(ctx); err != nil {
+		return errors.Join(err, c.close())
+	}
+	logger.Info("the controller runs", "name", c.name, "raft", c.raftListener.Addr().String(),
+		"api", c.apiListener.Addr().String(), "csi", o.CSIEndpoint, "version", daemon.Version())
+	return errors.Join(c.serve(ctx), c.close())
+}
+
+// identify loads the certificate, which says who this controller is.
+func (c *controller) identify() (err error) {
+	if c.creds, err = daemon.Load(c.Files, pki.Controller); err != nil {
+		return err
+	}
+	certified := c.creds.Identity().Name
+	if c.name != "" && c.name != certified {
+		return exit.Usagef("start controller %s: its certificate %s is for %s; issue one for it, or start it as --name %s", c.name, c.Files.Cert, certified, certified)
+	}
+	c.name = certified
+	c.log = c.log.With("controller", c.name)
+	return nil
+}
+
+// open opens what can be refused, cheapest first, then the member, then what needs it.
+func (c *controller) open(ctx context.Context) error {
+	if err := os.MkdirAll(c.dataDir, 0o700); err != nil {
+		return exit.Usagef("make the data folder: %w; choose another with --data-dir", err)
+	}
+	if err := c.listen(ctx); err != nil {
+		return err
+	}
+	c.sessions = session.NewServer(c.cluster, c.log)
+	c.monitor = session.NewMonitor(session.MonitorConfig{
+		Server: c.sessions, Name: c.name, NodeTimeout: c.nodeTimeout, Logger: c.log, Skewed: c.skewed,
+	})
+	if err := c.openServers(); err != nil {
+		return err
+	}
+	member, err := raftnode.Open(ctx, c.memberConfig())
+	if err != nil {
+		return exit.With(exit.No, fmt.Errorf("start the Raft member of %s: %w", c.name, err))
+	}
+	c.member = member
+	c.cluster.opened.Store(member)
+	return nil
+}
+
+// listen opens every listener before the member starts, so that a port in use is
+// told before anything happened. Health answers from here on.
+func (c *controller) listen(ctx context.Context) (err error) {
+	if c.raftListener, err = daemon.Listen(ctx, "Raft", "raft-listen", c.raftListen); err != nil {
+		return err
+	}
+	if c.apiListener, err = daemon.Listen(ctx, "the API", "api-listen", c.apiListen); err != nil {
+		return err
+	}
+	metrics, err := daemon.Listen(ctx, "metrics and health", "metrics-listen", c.MetricsListen)
+	if err != nil {
+		return err
+	}
+	c.health = daemon.ServeHealth(metrics, c.registry, c.cluster.Ready, c.Profile, c.log)
+	if c.csiListener, err = server.Listen(c.CSIEndpoint); err != nil {
+		return exit.With(exit.Unavailable, err)
+	}
+	return nil
+}
+
+func (c *controller) memberConfig() raftnode.Config {
+	return raftnode.Config{
+		Dir: c.dataDir, Name: c.name, LogStore: c.logStore, Version: daemon.Version(),
+		APIAddr:  firstOf(c.apiAdvertise, c.apiListener.Addr().String()),
+		Listener: c.raftListener, Advertise: c.raftAdvertise, Credentials: c.creds,
+		Bootstrap: c.bootstrap, Join: c.join,
+		Facts: c.monitor.Attach, Services: c.sessions.RegisterPeers,
+		HeartbeatTimeout: c.heartbeat, ElectionTimeout: c.election, LeaseTimeout: c.lease,
+		SnapshotThreshold: c.snapshotThreshold, TrailingLogs: c.trailingLogs, SnapshotInterval: c.snapshotInterval,
+		CheckpointEvery: c.checkpointEvery, DiskHang: c.diskHang, SegmentSize: c.segmentSize,
+		DiskReserve: c.diskReserve, DiskGuard: c.diskGuard, JournalRetain: c.journalRetain,
+		Logger: c.log, Metrics: c.registry,
+	}
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// skewed gives leadership away: this leader's clock must stamp nothing (S27).
+func (c *controller) skewed(ctx context.Context, ahead time.Duration) {
+	c.log.Error("this leader's clock is wrong, so leadership goes to another member", "ahead", ahead)
+	if err := c.member.TransferLeadership(ctx); err != nil {
+		c.log.Warn("transfer leadership", "error", err)
+	}
+}
+
+// serve serves until ctx ends or a listener fails, then drains.
+func (c *controller) serve(ctx context.Context) error {
+	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var group errgroup.Group
+	failed := make(chan struct{})
+	run := func(what string, fn func() error) {
+		group.Go(func() error {
+			err := fn()
+			if err != nil {
+				close(failed)
+				return fmt.Errorf("%s: %w", what, err)
+			}
+			return nil
+		})
+	}
+	run("serve the API", func() error { return c.api.Serve(c.apiListener) })
+	run("serve CSI", func() error { return server.Run(working, c.csi, c.csiListener) })
+	run("watch the hosts", func() error { return c.monitor.Run(working) })
+	run("count operations", func() error { return countOperations(working, c.member, c.registry) })
+	select {
+	case <-ctx.Done():
+	case <-failed:
+	}
+	c.drain(stop)
+	return group.Wait()
+}
+
+// drain hands leadership over first, so that what is under way ends at the next
+// leader, then ends the calls and the sessions.
+func (c *controller) drain(stop func()) {
+	c.log.Info("stopping: leadership is handed over and calls under way end")
+	c.cluster.draining.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), c.drainTimeout)
+	defer cancel()
+	if err := c.member.TransferLeadership(ctx); err != nil {
+		c.log.Warn("leadership was not handed over; the others elect a leader", "error", err)
+	}
+	c.sessions.Close()
+	stop() // ends the CSI server in good order
+	ended := make(chan struct{})
+	go func() { c.api.GracefulStop(); close(ended) }()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		c.api.Stop()
+	}
+}
+
+// close ends what was opened; it may be called at any stage.
+func (c *controller) close() error {
+	var errs []error
+	if c.member != nil {
+		errs = append(errs, c.member.Close())
+	}
+	for _, l := range []net.Listener{c.raftListener, c.apiListener, c.csiListener} {
+		if l != nil {
+			_ = l.Close() // the servers close theirs too
+		}
+	}
+	if c.health != nil {
+		c.health.Close()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,77 @@
+package controller
+
+import (
+	"context"
+
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/cmd/daemon"
+	csicontroller "github.com/holdfast-storage/holdfast/csi/controller"
+	"github.com/holdfast-storage/holdfast/csi/identity"
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/executor/session"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// openServers makes the two gRPC servers and registers their services.
+func (c *controller) openServers() error {
+	if err := c.openCSI(); err != nil {
+		return err
+	}
+	counted, err := daemon.CountCalls(c.registry, "api")
+	if err != nil {
+		return err
+	}
+	unary, stream := pki.Allow(apiRules())
+	options := append(session.ServerOptions(),
+		grpc.Creds(credentials.NewTLS(c.creds.Server(pki.Controller, pki.Node, pki.Admin, pki.Viewer))),
+		grpc.ChainUnaryInterceptor(counted, unary), grpc.StreamInterceptor(stream))
+	c.api = grpc.NewServer(options...)
+	sessionpb.RegisterSessionServer(c.api, c.sessions)
+	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
+		Cluster: &adminCluster{cluster: c.cluster}, Hosts: hosts{c.monitor},
+		Name: c.name, Actor: actor, Error: rpcerr.From,
+	}))
+	return nil
+}
+
+// openCSI makes the server of the CSI socket: Identity and Controller, never Node (S20).
+func (c *controller) openCSI() (err error) {
+	if c.csi, err = server.New(server.Config{Logger: c.log, Metrics: c.registry}); err != nil {
+		return err
+	}
+	who, err := identity.New(identity.Config{Version: daemon.Version(), Ready: c.cluster.Ready})
+	if err != nil {
+		return err
+	}
+	csispec.RegisterIdentityServer(c.csi, who)
+	csispec.RegisterControllerServer(c.csi, csicontroller.New(csiCluster{c.cluster, "controller/" + c.name}))
+	return nil
+}
+
+// apiRules says which role may call what on the API listener.
+func apiRules() map[string][]pki.Role {
+	rules := map[string][]pki.Role{
+		"/" + sessionpb.Session_ServiceDesc.ServiceName + "/": {pki.Node},
+		admin.Service: {pki.Admin},
+	}
+	for _, method := range admin.ReadMethods() {
+		rules[method] = []pki.Role{pki.Admin, pki.Viewer}
+	}
+	return rules
+}
+
+// actor is who calls, as TLS verified it.
+func actor(ctx context.Context) (string, error) {
+	peer, err := pki.Peer(ctx)
+	if err != nil {
+		return "", err
+	}
+	return peer.Actor(), nil
+}

@@ -1,0 +1,83 @@
+package dev
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+)
+
+// Clean removes a stopped cluster: its mounts, its loop devices, then its files.
+// It only removes what a cluster puts into its folder, and may be repeated.
+func Clean(ctx context.Context, dir string) error {
+	l, err := newLayout(dir)
+	if err != nil {
+		return err
+	}
+	s, err := readSettings(l)
+	if errors.Is(err, errNoSettings) {
+		return nil // nothing was ever made, or all is removed
+	}
+	if err != nil && s == nil {
+		s = &settings{} // of another version: its ports are not known
+	}
+	held, err := lock(l)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = held.Close() }() // closing is unlocking
+	if err := awaitFree(ctx, l, s); err != nil {
+		return err
+	}
+	if err := releaseDevices(ctx, l.path("nodes")); err != nil {
+		return exit.With(exit.No, fmt.Errorf("clean %s: %w", l.dir, err))
+	}
+	if err := foreignMounts(l.dir); err != nil {
+		return exit.With(exit.No, fmt.Errorf("clean %s: %w", l.dir, err))
+	}
+	return removeAll(l)
+}
+
+// foreignMounts refuses when something that is not ours is mounted in the folder:
+// removing files would reach into it.
+func foreignMounts(dir string) error {
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	mounts, err := mountinfo.GetMounts(mountinfo.PrefixFilter(real))
+	if err != nil {
+		return fmt.Errorf("read what is mounted: %w", err)
+	}
+	for _, m := range mounts {
+		if strings.HasPrefix(m.Mountpoint, real+"/") {
+			return fmt.Errorf("%s is mounted there from elsewhere; unmount it first", m.Mountpoint)
+		}
+	}
+	return nil
+}
+
+// removeAll removes the settings last: until then a clean that failed is repeated.
+func removeAll(l layout) error {
+	short := l.shortDir()
+	for _, path := range []string{
+		l.path("controllers"), l.path("nodes"), l.path("log"), l.path("sock"), short, l.path("pki"), l.path("ca"),
+		l.clusterFile(), l.settingsFile(), l.lockFile(),
+	} {
+		if err := os.RemoveAll(path); err != nil {
+			return exit.With(exit.No, fmt.Errorf("clean %s: %w", l.dir, err))
+		}
+	}
+	_ = os.Remove(filepath.Dir(short)) // when no other cluster uses it
+	if err := os.Remove(l.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil // something else is in it, which is not ours to remove
+	}
+	return nil
+}
