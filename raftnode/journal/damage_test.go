@@ -50,7 +50,11 @@ func TestS26_DamageBecomesAGap(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(3, 4))
-			for range 60 {
+			rounds := 60
+			if testing.Short() {
+				rounds = 10
+			}
+			for range rounds {
 				dir, file := fastDir(t), names[r.IntN(len(names))]
 				copyDir(t, made, dir)
 				data, err := os.ReadFile(file)
@@ -80,14 +84,16 @@ func requireHonest(t *testing.T, dir string) {
 		got, next := map[uint64]bool{}, first
 		require.NoError(t, j.Range(first, 0, func(e Entry) bool {
 			for ; next < e.Index; next++ {
-				require.False(t, next%2 == 0, "index %d is neither told nor in a gap", next)
+				if next%2 == 0 {
+					t.Fatalf("index %d is neither told nor in a gap", next)
+				}
 			}
 			if next = e.Index + 1; e.Gap {
 				require.NotEmpty(t, e.Why)
 				next = e.GapTo + 1
 				return true
 			}
-			require.Equal(t, entry(e.Index), e)
+			requireSame(t, e)
 			got[e.Index] = true
 			return true
 		}))
@@ -114,7 +120,7 @@ func TestATornTailIsCutOff(t *testing.T) {
 	last := names[len(names)-1]
 	data, err := os.ReadFile(last)
 	require.NoError(t, err)
-	for cut := 1; cut < len(data); cut += 7 {
+	for cut := 1; cut < len(data); cut += 29 {
 		dir := fastDir(t)
 		copyDir(t, made, dir)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(last)), data[:len(data)-cut], 0o600))

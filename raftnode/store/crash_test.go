@@ -84,7 +84,11 @@ func TestAKilledMemberKeepsWhatItAcknowledged(t *testing.T) {
 	eachKind(t, func(t *testing.T, kind string) {
 		dir := fastDir(t)
 		r := rand.New(rand.NewPCG(1, 2))
-		for range 12 {
+		kills := 12
+		if testing.Short() {
+			kills = 3
+		}
+		for range kills {
 			term, last := killed(t, dir, kind, r.IntN(60)+1)
 			s := open(t, dir, kind)
 			gotTerm, err := s.Stable.GetUint64([]byte(keyTerm))

@@ -20,7 +20,7 @@ func rounds(t *testing.T) int {
 		n = 12
 	}
 	if testing.Short() {
-		n = 4
+		n = 2
 	}
 	return n
 }

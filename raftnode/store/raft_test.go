@@ -117,7 +117,7 @@ func appendTo(t *testing.T, m *member, prev uint64, e *raft.Log) bool {
 	leader.Connect(m.trans.LocalAddr(), m.trans)
 	req := &raft.AppendEntriesRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte("leader"), Addr: leader.EncodePeer("leader", addr)},
-		Term:      3, Leader: leader.EncodePeer("leader", addr), PrevLogEntry: prev, PrevLogTerm: 3, Entries: []*raft.Log{e},
+		Term:      3, PrevLogEntry: prev, PrevLogTerm: 3, Entries: []*raft.Log{e},
 	}
 	var resp raft.AppendEntriesResponse
 	require.NoError(t, leader.AppendEntries("follower", m.trans.LocalAddr(), req, &resp))

@@ -76,7 +76,7 @@ func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	good := s.good[id]
 	s.mu.Unlock()
 	if !good {
-		return nil, nil, fmt.Errorf("Raft snapshot %s was not found whole", id)
+		return nil, nil, fmt.Errorf("snapshot %s was not found whole", id)
 	}
 	meta, r, err := s.open(id)
 	if err != nil {
