@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -56,11 +57,12 @@ func TestStageAndPublishTenTimesOver(t *testing.T) {
 				require.NoError(t, co.Up(t.Context(), v, "n1"))
 				oneMountEach(t, c, v)
 			}
-			data := write(t, v)
+			data, err := writeTo(v)
+			require.NoError(t, err)
 			bounce(t, c, "n1")
 			require.NoError(t, co.Up(t.Context(), v, "n1"))
 			oneMountEach(t, c, v)
-			require.Equal(t, data, read(t, v, len(data)), "the data after the node's restart")
+			require.NoError(t, sameData(v, data), "after the node's restart")
 			for range 2 {
 				require.NoError(t, co.Unbind(t.Context(), v))
 				require.NoError(t, co.Unstage(t.Context(), v))
@@ -69,7 +71,7 @@ func TestStageAndPublishTenTimesOver(t *testing.T) {
 			require.NoError(t, err)
 			require.Empty(t, loops, "an unstaged volume holds a loop device")
 			require.NoError(t, co.Up(t.Context(), v, "n1"))
-			require.Equal(t, data, read(t, v, len(data)), "the data after staging again: formatted once (S15)")
+			require.NoError(t, sameData(v, data), "after staging again: formatted once (S15)")
 			require.NoError(t, co.Down(t.Context(), v))
 			require.NoError(t, co.Delete(t.Context(), v))
 		})
@@ -94,28 +96,35 @@ func dataPath(v *harness.Volume) string {
 	return filepath.Join(v.Target, "data")
 }
 
-// write writes and syncs random bytes, and answers them.
-func write(t *testing.T, v *harness.Volume) []byte {
-	t.Helper()
+// writeTo writes and syncs random bytes, and answers them.
+func writeTo(v *harness.Volume) ([]byte, error) {
 	data := make([]byte, harness.Mi)
-	_, err := rand.Read(data)
-	require.NoError(t, err)
+	if _, err := rand.Read(data); err != nil {
+		return nil, err
+	}
 	f, err := os.OpenFile(dataPath(v), os.O_WRONLY|os.O_CREATE, 0o600)
-	require.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	_, err = f.Write(data)
-	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
-	return data
+	return data, errors.Join(err, f.Sync(), f.Close())
 }
 
-func read(t *testing.T, v *harness.Volume, n int) []byte {
-	t.Helper()
+// sameData answers an error unless the volume begins with the data.
+func sameData(v *harness.Volume, data []byte) error {
 	f, err := os.Open(dataPath(v))
-	require.NoError(t, err)
+	if err != nil {
+		return err
+	}
 	defer f.Close()
-	data := make([]byte, n)
-	_, err = f.ReadAt(data, 0)
-	require.NoError(t, err)
-	return data
+	got := make([]byte, len(data))
+	if _, err := f.ReadAt(got, 0); err != nil {
+		return fmt.Errorf("read %s back: %w", v.ID, err)
+	}
+	if !bytes.Equal(got, data) {
+		return fmt.Errorf("read %s back: it is not what was written", v.ID)
+	}
+	return nil
 }
 
 // code logs an answer and is its code.

@@ -24,7 +24,7 @@ const attachLimit = 24
 // with the leader as the controller and once with a follower, and may skip
 // nothing that is advertised. Ginkgo allows one run per process, so both are in one suite.
 func TestCSISanity(t *testing.T) {
-	c := start(t, harness.Options{Supervise: true, Flags: []string{fmt.Sprintf("--node-arg=--max-volumes-per-node=%d", attachLimit)}})
+	c := start(t, harness.Options{Supervise: true, Flags: []string{fmt.Sprintf("--node-arg=--max-volumes=%d", attachLimit)}})
 	status, err := c.Status(t.Context())
 	require.NoError(t, err)
 	require.NotEmpty(t, status.Followers())
