@@ -162,11 +162,11 @@ func life(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.Spec, a
 func onceUp(c *harness.Cluster, v *harness.Volume) error {
 	loops, err := c.LoopsOf(v.ID)
 	if err != nil || len(loops) != 1 {
-		return fmt.Errorf("%s has loop devices %v: %w", v.ID, loops, err)
+		return fmt.Errorf("%s has loop devices %v (%v)", v.ID, loops, err)
 	}
 	at, err := harness.MountsAt(v.Target)
 	if err != nil || at != 1 {
-		return fmt.Errorf("%s has %d mounts at its target: %w", v.ID, at, err)
+		return fmt.Errorf("%s has %d mounts at its target (%v)", v.ID, at, err)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func onceUp(c *harness.Cluster, v *harness.Volume) error {
 func onceDown(c *harness.Cluster, v *harness.Volume) error {
 	loops, err := c.LoopsOf(v.ID)
 	if err != nil || len(loops) != 0 {
-		return fmt.Errorf("%s is unstaged and has loop devices %v: %w", v.ID, loops, err)
+		return fmt.Errorf("%s is unstaged and has loop devices %v (%v)", v.ID, loops, err)
 	}
 	return nil
 }
