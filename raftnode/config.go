@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,6 +61,7 @@ type Config struct {
 	openStorage func(store.Options) (*storage, error)
 	statfs      func(dir string) (free, total int64, err error)
 	now         func() time.Time
+	dial        func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // withDefaults fills what is zero and says what cannot be.
@@ -106,6 +108,12 @@ func (c *Config) hooks() {
 	}
 	if c.now == nil {
 		c.now = time.Now
+	}
+	if c.dial == nil {
+		c.dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", addr)
+		}
 	}
 }
 

@@ -16,15 +16,15 @@ import (
 
 // dialer keeps one connection to each peer.
 type dialer struct {
-	creds *pki.Credentials
+	cfg *Config
 
 	mu     sync.Mutex
 	conns  map[string]*grpc.ClientConn
 	closed bool
 }
 
-func newDialer(creds *pki.Credentials) *dialer {
-	return &dialer{creds: creds, conns: make(map[string]*grpc.ClientConn)}
+func newDialer(cfg *Config) *dialer {
+	return &dialer{cfg: cfg, conns: make(map[string]*grpc.ClientConn)}
 }
 
 func (d *dialer) dial(addr string) (*grpc.ClientConn, error) {
@@ -37,13 +37,14 @@ func (d *dialer) dial(addr string) (*grpc.ClientConn, error) {
 		return conn, nil
 	}
 	conn, err := grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(credentials.NewTLS(d.creds.Client(pki.Controller))),
+		grpc.WithTransportCredentials(credentials.NewTLS(d.cfg.Credentials.Client(pki.Controller))),
 		// Soon: a member that restarts is wanted at once.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: 2 * time.Second,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.WithContextDialer(d.cfg.dial),
 		grpc.WithDisableServiceConfig(),
 	)
 	if err != nil {

@@ -112,17 +112,22 @@ func (m *Member) Leadership() (leading bool, term uint64, changed <-chan struct{
 	return v.leading, m.raft.CurrentTerm(), v.over.Done()
 }
 
-// TransferLeadership gives leadership to another voter; no-op on others.
+// TransferLeadership gives leadership to another voter; no-op on others. It tries
+// until ctx ends: raft gives up when the other one is not elected in one election timeout.
 func (m *Member) TransferLeadership(ctx context.Context) error {
-	if !m.lead.refresh().leading {
-		return nil
+	for m.lead.refresh().leading {
+		if len(m.voters()) < 2 {
+			return errors.New("transfer leadership: there is no other voter")
+		}
+		err := await(ctx, m.raft.LeadershipTransfer().Error)
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("transfer leadership: %w", err)
+		}
+		if err != nil && m.lead.refresh().leading {
+			pause(ctx, 20*time.Millisecond)
+		}
 	}
-	err := await(ctx, m.raft.LeadershipTransfer().Error)
-	if err == nil || errors.Is(err, raft.ErrNotLeader) {
-		m.lead.refresh()
-		return nil
-	}
-	return fmt.Errorf("transfer leadership: %w", err)
+	return nil
 }
 
 // resign transfers leadership, when this member has it, and waits a second at most:

@@ -68,17 +68,20 @@ func (m *Member) Dial(peer string) (*grpc.ClientConn, error) {
 // belongLoop joins when the folder is new, corrects the own address when it
 // changed, and ends the process when the cluster removed this member.
 func (m *Member) belongLoop(ctx context.Context) {
-	every(ctx, m.cfg.pace(), func() {
-		self, in := m.serverOf(m.id)
-		switch {
-		case m.raft.State() == raft.Shutdown:
-			m.removed()
-		case len(m.servers()) == 0, in && string(self.Address) != m.cfg.Advertise:
-			m.joinAny(ctx)
-		case m.lead.now().lost() > 2*m.cfg.patience():
-			m.askWhetherRemoved(ctx)
-		}
-	})
+	m.belongNow(ctx)
+	every(ctx, m.cfg.pace(), func() { m.belongNow(ctx) })
+}
+
+func (m *Member) belongNow(ctx context.Context) {
+	self, in := m.serverOf(m.id)
+	switch {
+	case m.raft.State() == raft.Shutdown:
+		m.removed()
+	case len(m.servers()) == 0, in && string(self.Address) != m.cfg.Advertise:
+		m.joinAny(ctx)
+	case m.lead.now().lost() > 2*m.cfg.patience():
+		m.askWhetherRemoved(ctx)
+	}
 }
 
 // joinAny asks each known member until one takes this member in.
@@ -174,8 +177,10 @@ func (m *Member) RemovePeer(ctx context.Context, id string) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrNotLeader, err)
 		}
-		_, err = raftpb.NewMemberClient(conn).Remove(ctx, &raftpb.RemoveRequest{MemberId: id})
-		return err
+		if _, err = raftpb.NewMemberClient(conn).Remove(ctx, &raftpb.RemoveRequest{MemberId: id}); err != nil {
+			return fmt.Errorf("%w: ask the leader at %s: %w", ErrNotLeader, v.addr, err)
+		}
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("remove member %s: %w", id, err)
@@ -197,7 +202,10 @@ func (m *Member) dismiss(ctx context.Context, id string) error {
 		return fmt.Errorf("%w: it is the one to be removed", ErrNotLeader)
 	}
 	m.log.Info("removing a member", "id", id)
-	return await(ctx, m.raft.RemoveServer(raft.ServerID(id), 0, changeTime).Error)
+	if err := await(ctx, m.raft.RemoveServer(raft.ServerID(id), 0, changeTime).Error); err != nil {
+		return classify(err)
+	}
+	return nil
 }
 
 // askWhetherRemoved believes the leader only: another member's configuration may be old.

@@ -33,6 +33,7 @@ type mux struct {
 	listener  net.Listener
 	advertise string
 	creds     *pki.Credentials
+	dial      func(ctx context.Context, addr string) (net.Conn, error)
 	log       *slog.Logger
 
 	raft, grpc *branch
@@ -45,9 +46,9 @@ type mux struct {
 	conns map[net.Conn]struct{} // of Raft; raft does not close those it accepted
 }
 
-func newMux(listener net.Listener, advertise string, creds *pki.Credentials, log *slog.Logger) *mux {
+func newMux(cfg *Config, log *slog.Logger) *mux {
 	m := &mux{
-		listener: listener, advertise: advertise, creds: creds, log: log,
+		listener: cfg.Listener, advertise: cfg.Advertise, creds: cfg.Credentials, dial: cfg.dial, log: log,
 		places: make(chan struct{}, handshakesAtOnce), conns: make(map[net.Conn]struct{}),
 	}
 	m.closed, m.close = context.WithCancel(context.Background())
@@ -197,8 +198,7 @@ func (a advertised) String() string { return string(a) }
 func (b *branch) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(b.mux.closed, min(timeout, handshakeTimeout))
 	defer cancel()
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", string(address))
+	conn, err := b.mux.dial(ctx, string(address))
 	if err != nil {
 		return nil, err
 	}

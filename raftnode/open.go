@@ -98,8 +98,8 @@ func (m *Member) committed(index, term uint64) {
 }
 
 func (m *Member) openRaft() error {
-	m.peers = newDialer(m.cfg.Credentials)
-	m.mux = newMux(m.cfg.Listener, m.cfg.Advertise, m.cfg.Credentials, m.log)
+	m.peers = newDialer(&m.cfg)
+	m.mux = newMux(&m.cfg, m.log)
 	m.transport = newTransport(m.mux.raft, rpcTimeout, &m.cfg)
 	m.transport.lines.busy = func() bool { return m.inflight.Load() > 0 }
 	logs := guardedLogs{LogStore: m.storage.logs, refuse: m.disk.refuseWrites}

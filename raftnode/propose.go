@@ -104,9 +104,9 @@ func (m *Member) proposeHere(ctx context.Context, cmd *fsmpb.Command) (answer, e
 func (m *Member) append(ctx context.Context, cmd *fsmpb.Command) (answer, error) {
 	cmd.ProposedAt = m.cfg.now().UnixNano()
 	cmd.SchemaVersion = fsm.SchemaVersion
-	data, err := proto.Marshal(cmd)
+	data, err := marshal(cmd)
 	if err != nil {
-		return answer{}, fmt.Errorf("marshal a command: %w", err)
+		return answer{}, err
 	}
 	if m.inflight.Add(1) > proposalsAtOnce {
 		m.inflight.Add(-1)
@@ -124,6 +124,14 @@ func (m *Member) append(ctx context.Context, cmd *fsmpb.Command) (answer, error)
 	case <-ctx.Done():
 		return answer{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, context.Cause(ctx))
 	}
+}
+
+func marshal(cmd *fsmpb.Command) ([]byte, error) {
+	data, err := proto.Marshal(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("marshal a command: %w", err)
+	}
+	return data, nil
 }
 
 type applied struct {

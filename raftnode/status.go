@@ -75,11 +75,13 @@ func (m *Member) role() string {
 	}
 }
 
+var errStopped = errors.New("this member has stopped")
+
 // Ready is nil when this member serves: it knows a leader, it has applied what
 // was committed when it started, its disk is not full, it is not quarantined.
 func (m *Member) Ready() error {
 	if why := m.why.Load(); why != nil {
-		return fmt.Errorf("this member has stopped: %s", *why)
+		return fmt.Errorf("%w: %s", errStopped, *why)
 	}
 	if m.closing.Err() != nil {
 		return ErrShutdown

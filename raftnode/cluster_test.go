@@ -1,0 +1,233 @@
+package raftnode
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// patient is for what takes milliseconds on an idle machine.
+const patient = 30 * time.Second
+
+// heartbeat keeps tests short, and is long enough for a loaded machine.
+const heartbeat = 150 * time.Millisecond
+
+// cluster is some members in this process, each with its own folder, certificate and port.
+type cluster struct {
+	t       testing.TB
+	ca      string
+	root    string
+	log     *slog.Logger
+	members []*node
+	adjust  func(*Config)
+}
+
+// node is one member and what is needed to start it again.
+type node struct {
+	*Member
+	cfg    Config
+	files  pki.Files
+	addr   string
+	exited atomic.Int64
+	once   sync.Once
+	gone   chan struct{}
+}
+
+func newCluster(t testing.TB, adjust func(*Config)) *cluster {
+	t.Helper()
+	c := &cluster{t: t, root: t.TempDir(), log: slog.New(slog.DiscardHandler), adjust: adjust}
+	if os.Getenv("HOLDFAST_TEST_LOG") != "" {
+		c.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	c.ca = filepath.Join(c.root, "ca")
+	require.NoError(t, pki.MakeCA(c.ca, "test"))
+	return c
+}
+
+// three is a cluster whose three members are voters.
+func three(t testing.TB, adjust func(*Config)) *cluster {
+	t.Helper()
+	c := newCluster(t, adjust)
+	c.add("c1", nil)
+	c.add("c2", nil)
+	c.add("c3", nil)
+	c.settle(3)
+	return c
+}
+
+// add makes a member: the first begins the cluster, the others join it.
+func (c *cluster) add(name string, adjust func(*Config)) *node {
+	c.t.Helper()
+	files, err := pki.Issue(c.ca, filepath.Join(c.root, name+"-pki"), pki.Identity{Role: pki.Controller, Name: name}, time.Hour)
+	require.NoError(c.t, err)
+	n := &node{files: files, addr: "127.0.0.1:0", cfg: Config{
+		Dir: filepath.Join(c.root, name), Name: name, Bootstrap: len(c.members) == 0,
+		HeartbeatTimeout: heartbeat, DiskReserve: 1 << 20, DiskGuard: 1 << 20,
+		Metrics: prometheus.NewRegistry(), SegmentSize: 1 << 20, CheckpointEvery: 16,
+	}}
+	if len(c.members) > 0 {
+		n.cfg.Join = []string{c.members[0].addr}
+	}
+	for _, f := range []func(*Config){c.adjust, adjust} {
+		if f != nil {
+			f(&n.cfg)
+		}
+	}
+	c.members = append(c.members, n)
+	require.NoError(c.t, c.start(n))
+	c.t.Cleanup(func() { require.NoError(c.t, n.stop()) })
+	return n
+}
+
+// start opens the member's folder again, on the port that it had.
+func (c *cluster) start(n *node) error {
+	c.t.Helper()
+	listener, err := net.Listen("tcp", n.addr)
+	require.NoError(c.t, err)
+	n.addr = listener.Addr().String()
+	cfg := n.cfg
+	cfg.Listener = listener
+	cfg.Logger = c.log.With("test", c.t.Name())
+	cfg.Credentials, err = pki.Load(n.files)
+	require.NoError(c.t, err)
+	n.exited.Store(-1)
+	n.gone, n.once = make(chan struct{}), sync.Once{}
+	cfg.Exit = func(code int) {
+		n.exited.Store(int64(code))
+		n.once.Do(func() { close(n.gone) })
+	}
+	n.Member, err = Open(c.t.Context(), cfg)
+	return err
+}
+
+func (n *node) stop() error {
+	if n.Member == nil {
+		return nil
+	}
+	return n.Close()
+}
+
+// crash ends a member without giving leadership away.
+func (n *node) crash(t testing.TB) {
+	t.Helper()
+	n.end(false)
+	require.NoError(t, n.ended)
+}
+
+// settle waits until so many members vote and all are ready.
+func (c *cluster) settle(voters int) {
+	c.t.Helper()
+	eventually(c.t, func() error {
+		for _, n := range c.members {
+			if err := n.Ready(); err != nil {
+				return fmt.Errorf("%s: %w", n.cfg.Name, err)
+			}
+			if got := len(n.voters()); got != voters {
+				return fmt.Errorf("%s knows %d voters", n.cfg.Name, got)
+			}
+		}
+		return nil
+	})
+}
+
+// leader waits for the one of these members that leads.
+func (c *cluster) leader(among ...*node) (leader *node) {
+	c.t.Helper()
+	if among == nil {
+		among = c.members
+	}
+	eventually(c.t, func() error {
+		for _, n := range among {
+			if leading, _, _ := n.Leadership(); leading {
+				leader = n
+				return nil
+			}
+		}
+		return fmt.Errorf("no leader")
+	})
+	return leader
+}
+
+func (c *cluster) followers() []*node { return c.but(c.leader()) }
+
+func (c *cluster) but(n *node) []*node {
+	return slices.DeleteFunc(slices.Clone(c.members), func(o *node) bool { return o == n })
+}
+
+// eventually polls until there is no error.
+func eventually(t testing.TB, fn func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if err = fn(); err == nil {
+			return
+		}
+	}
+	require.NoError(t, err)
+}
+
+func within(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// register is a command that succeeds with any name.
+func register(name string) *fsmpb.Command {
+	return &fsmpb.Command{
+		Actor: "node/" + name,
+		Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+			NodeId: name, HostId: "host-" + name, BootId: "boot", FeatureLevel: 1,
+			Pools: []*fsmpb.Pool{{PoolId: "pool-" + name, Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 2000}},
+		}},
+	}
+}
+
+// knows tells whether a linearizable read on the member finds the node.
+func (n *node) knows(t testing.TB, name string) (found bool) {
+	t.Helper()
+	_, err := n.Read(within(t), func(s *fsm.State) error {
+		_, found = s.Node(fsm.NodeID(name))
+		return nil
+	})
+	require.NoError(t, err)
+	return found
+}
+
+func (n *node) proposes(t testing.TB, name string) {
+	t.Helper()
+	_, err := n.Propose(within(t), register(name))
+	require.NoError(t, err)
+}
+
+// sameHash waits until all have the same hash at the same index.
+func sameHash(t testing.TB, members ...*node) {
+	t.Helper()
+	at := members[0].machine.index.Load()
+	var first []byte
+	for _, n := range members {
+		s, err := n.Status(within(t), at)
+		require.NoError(t, err)
+		require.NotEmpty(t, s.GetStateHash(), n.cfg.Name)
+		if first == nil {
+			first = s.GetStateHash()
+		}
+		require.Equal(t, first, s.GetStateHash(), n.cfg.Name)
+	}
+}

@@ -1,0 +1,161 @@
+package raftnode
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const mib = 1 << 20
+
+// TestS28_TheDiskGuard goes through a disk's life; each step is looked at twice.
+func TestS28_TheDiskGuard(t *testing.T) {
+	var free atomic.Int64
+	free.Store(100 * mib)
+	cfg := Config{Dir: t.TempDir(), DiskGuard: 16 * mib, DiskReserve: 4 * mib}
+	cfg.statfs = func(string) (int64, int64, error) { return free.Load(), 1000 * mib, nil }
+	handed := 0
+	d := newDiskGuard(&cfg, slog.New(slog.DiscardHandler), func() { handed++ })
+	for _, step := range []struct {
+		name              string
+		free              int64
+		full, held, spent bool
+		handed            int
+	}{
+		{"room enough", 100 * mib, false, true, false, 0},
+		{"just enough", 16 * mib, false, true, false, 0},
+		{"below the guard, leadership goes", 15 * mib, true, true, false, 1},
+		{"a little more is not enough to come back", 17 * mib, true, true, false, 1},
+		{"back, with an eighth more", 18 * mib, false, true, false, 1},
+		{"full again", 5 * mib, true, true, false, 2},
+		{"a quarter of the guard: the reserve is given up", 3 * mib, true, false, false, 2},
+		{"still low after that", 5 * mib, true, false, false, 2},
+		{"nearly nothing: appends are refused too", 1 * mib, true, false, true, 2},
+		{"room for the guard, not for the reserve beside it", 19 * mib, true, false, false, 2},
+		{"room for both: it comes back by itself", 22 * mib, false, true, false, 2},
+	} {
+		free.Store(step.free)
+		for range 2 {
+			d.look()
+			if step.free == 3*mib {
+				free.Store(5 * mib) // the deleted reserve
+			}
+			require.Equal(t, step.full, d.full.Load(), step.name)
+			require.Equal(t, step.held, d.held(), step.name)
+			require.Equal(t, step.spent, d.refuseWrites() != nil, step.name)
+			require.Equal(t, step.handed, handed, step.name)
+		}
+	}
+	info, err := os.Stat(d.path())
+	require.NoError(t, err)
+	require.EqualValues(t, 4*mib, info.Size())
+	require.EqualValues(t, 0o600, info.Mode().Perm())
+}
+
+func TestS28_AFullDiskAtStartIsNoReasonNotToStart(t *testing.T) {
+	cfg := Config{Dir: t.TempDir(), DiskGuard: 16 * mib, DiskReserve: 4 * mib}
+	cfg.statfs = func(string) (int64, int64, error) { return 0, 1000 * mib, nil }
+	for range 2 {
+		d := newDiskGuard(&cfg, slog.New(slog.DiscardHandler), func() { t.Error("there is no leadership to give away yet") })
+		require.True(t, d.full.Load())
+	}
+	cfg.DiskReserve = -1
+	cfg.statfs = func(string) (int64, int64, error) { return 17 * mib, 1000 * mib, nil }
+	d := newDiskGuard(&cfg, slog.New(slog.DiscardHandler), func() {})
+	require.False(t, d.full.Load(), "without a reserve only the guard counts")
+	free, total, err := statfs(cfg.Dir)
+	require.NoError(t, err)
+	require.Greater(t, total, free)
+	_, _, err = statfs("/nowhere/at/all")
+	require.Error(t, err)
+}
+
+func TestS28_ALeaderWithAFullDiskGivesLeadershipAway(t *testing.T) {
+	t.Parallel()
+	full := make(map[string]*atomic.Bool)
+	c := three(t, func(cfg *Config) {
+		is := new(atomic.Bool)
+		full[cfg.Name] = is
+		cfg.statfs = func(string) (int64, int64, error) {
+			if is.Load() {
+				return 900 << 10, 1 << 30, nil
+			}
+			return 1 << 30, 1 << 30, nil
+		}
+	})
+	bad := c.leader()
+	full[bad.cfg.Name].Store(true)
+	rest := c.but(bad)
+	c.leader(rest...)
+	for range 2 {
+		_, err := bad.Propose(within(t), register("refused"))
+		require.ErrorIs(t, err, ErrDiskFull)
+		require.True(t, IsUnavailable(err))
+		require.ErrorIs(t, bad.Ready(), ErrDiskFull)
+	}
+	rest[0].proposes(t, "elsewhere")
+	require.True(t, bad.knows(t, "elsewhere"), "reads go on")
+	full[bad.cfg.Name].Store(false)
+	eventually(t, bad.Ready)
+	bad.proposes(t, "back")
+}
+
+func TestS28_TheLeadersFullDiskIsToldToForwarders(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	c := newCluster(t, nil)
+	leader := c.add("c1", func(cfg *Config) {
+		cfg.statfs = func(string) (int64, int64, error) {
+			if full.Load() {
+				return 900 << 10, 1 << 30, nil
+			}
+			return 1 << 30, 1 << 30, nil
+		}
+	})
+	follower := c.add("c2", nil)
+	c.settle(2)
+	require.NoError(t, follower.TransferLeadership(t.Context()))
+	if c.leader() != leader {
+		require.NoError(t, follower.TransferLeadership(t.Context()))
+		c.leader(leader)
+	}
+	leader.disk.full.Store(true) // between two looks: leadership stays
+	_, err := follower.Propose(within(t), register("refused"))
+	if err != nil { // a look may have come in between and cleared it
+		require.ErrorIs(t, err, ErrDiskFull)
+	}
+	full.Store(true)
+	eventually(t, func() error {
+		if _, err := leader.Propose(within(t), register("refused")); !errors.Is(err, ErrDiskFull) {
+			return errors.New("it still takes commands")
+		}
+		return nil
+	})
+}
+
+func TestS27_ALeaderWhoseClockIsOffGivesLeadershipAway(t *testing.T) {
+	t.Parallel()
+	skew := make(map[string]*atomic.Int64)
+	c := three(t, func(cfg *Config) {
+		by := new(atomic.Int64)
+		skew[cfg.Name] = by
+		cfg.now = func() time.Time { return time.Now().Add(time.Duration(by.Load())) }
+	})
+	bad := c.leader()
+	skew[bad.cfg.Name].Store(int64(time.Hour))
+	rest := c.but(bad)
+	c.leader(rest...)
+	bad.proposes(t, "stamped-elsewhere")
+	require.NoError(t, rest[0].View(func(s *fsm.State) error {
+		require.WithinDuration(t, time.Now(), s.Cluster().Time, 2*time.Hour)
+		return nil
+	}))
+	skew[bad.cfg.Name].Store(0)
+}

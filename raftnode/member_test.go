@@ -1,0 +1,187 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+func TestAClusterOfThree(t *testing.T) {
+	for _, kind := range []string{"wal", "boltdb"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			c := three(t, func(cfg *Config) { cfg.LogStore = kind })
+			t.Run("a command proposed on any member is known on any member", func(t *testing.T) { proposeEverywhere(t, c) })
+			t.Run("a rejection comes back beside the outcome", func(t *testing.T) { rejections(t, c) })
+			t.Run("a command proposed again with its request id has one effect (S4)", func(t *testing.T) { dedupe(t, c) })
+			t.Run("a watch wakes on what is of interest", func(t *testing.T) { watches(t, c) })
+			t.Run("any index is waited for, also Raft's own entries", func(t *testing.T) { waitIndex(t, c) })
+			t.Run("the journal tells what was proposed", func(t *testing.T) { history(t, c) })
+			t.Run("leadership is given away at once", func(t *testing.T) { transfer(t, c) })
+			t.Run("a crashed leader is replaced and comes back", func(t *testing.T) { replaceLeader(t, c) })
+			sameHash(t, c.members...)
+		})
+	}
+}
+
+func proposeEverywhere(t *testing.T, c *cluster) {
+	for i, proposer := range c.members {
+		name := fmt.Sprintf("everywhere-%d", i)
+		proposer.proposes(t, name)
+		require.NoError(t, proposer.View(func(s *fsm.State) error {
+			_, own := s.Node(fsm.NodeID(name))
+			require.True(t, own, "its own command is applied on %s when Propose returns", proposer.cfg.Name)
+			return nil
+		}))
+		for _, reader := range c.members {
+			require.True(t, reader.knows(t, name), "%s knows what %s proposed", reader.cfg.Name, proposer.cfg.Name)
+		}
+	}
+}
+
+func rejections(t *testing.T, c *cluster) {
+	for _, n := range c.members {
+		for range 2 {
+			cmd := register("refused")
+			cmd.Actor = "node/somebody-else"
+			outcome, err := n.Propose(within(t), cmd)
+			var rej *fsm.Rejection
+			require.ErrorAs(t, err, &rej)
+			require.Equal(t, fsm.Forbidden, rej.Reason)
+			require.NotNil(t, outcome.GetRejection())
+			require.False(t, IsUnavailable(err))
+		}
+	}
+}
+
+func dedupe(t *testing.T, c *cluster) {
+	for i, n := range c.members {
+		cmd := register(fmt.Sprintf("dedupe-%d", i))
+		first, err := n.Propose(within(t), cmd)
+		require.NoError(t, err)
+		require.Len(t, cmd.GetRequestId(), requestIDLen)
+		again, err := c.members[(i+1)%3].Propose(within(t), cmd)
+		require.NoError(t, err)
+		require.Equal(t, first.GetIndex(), again.GetIndex(), "the first answer is given again")
+	}
+}
+
+func watches(t *testing.T, c *cluster) {
+	for i, n := range c.members {
+		name := fsm.NodeID(fmt.Sprintf("watched-%d", i))
+		own, other, all := n.Watch(Interest{Node: name}), n.Watch(Interest{Node: "nobody"}), n.Watch(Interest{All: true})
+		c.members[(i+1)%3].proposes(t, string(name))
+		for _, w := range []*Watch{own, all} {
+			select {
+			case <-w.C:
+			case <-time.After(patient):
+				require.Fail(t, "the watch did not wake")
+			}
+		}
+		touched, everything := own.Take()
+		require.Equal(t, []fsm.VolumeID{""}, touched)
+		require.False(t, everything)
+		touched, everything = own.Take()
+		require.Empty(t, touched)
+		require.False(t, everything)
+		require.Empty(t, other.C)
+		for _, w := range []*Watch{own, other, all} {
+			w.Close()
+		}
+	}
+}
+
+func waitIndex(t *testing.T, c *cluster) {
+	leader := c.leader()
+	commit := leader.raft.CommitIndex()
+	for _, n := range c.members {
+		for at := uint64(1); at <= commit; at++ {
+			require.NoError(t, n.WaitIndex(within(t), at), "index %d", at)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		err := n.WaitIndex(ctx, commit+1_000_000)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+}
+
+func history(t *testing.T, c *cluster) {
+	for _, n := range c.members {
+		var names []string
+		_, err := n.History(0, 0, func(e Entry) bool {
+			if r := e.Command.GetRegisterNode(); r != nil && e.Outcome.GetRejection() == nil {
+				names = append(names, r.GetNodeId())
+			}
+			return true
+		})
+		require.NoError(t, err)
+		require.Contains(t, names, "everywhere-0")
+		require.Contains(t, names, "watched-2")
+	}
+}
+
+func transfer(t *testing.T, c *cluster) {
+	old := c.leader()
+	_, _, changed := old.Leadership()
+	require.NoError(t, old.TransferLeadership(within(t)))
+	<-changed
+	c.leader(c.but(old)...)
+	old.proposes(t, "after-transfer")
+	for _, n := range c.members { // a second time, on those that do not lead
+		if leading, _, _ := n.Leadership(); !leading {
+			require.NoError(t, n.TransferLeadership(within(t)))
+		}
+	}
+}
+
+func replaceLeader(t *testing.T, c *cluster) {
+	for i := range 2 {
+		old := c.leader()
+		rest := c.but(old)
+		old.crash(t)
+		rest[0].proposes(t, fmt.Sprintf("after-crash-%d", i))
+		require.True(t, rest[1].knows(t, fmt.Sprintf("after-crash-%d", i)))
+		require.NoError(t, c.start(old))
+		c.settle(3)
+		require.True(t, old.knows(t, fmt.Sprintf("after-crash-%d", i)))
+	}
+}
+
+func TestS28_WithoutAQuorumCallsFailSoonAndSayUnavailable(t *testing.T) {
+	t.Parallel()
+	c := three(t, nil)
+	alone := c.followers()[0]
+	for _, n := range c.but(alone) {
+		n.crash(t)
+	}
+	for _, round := range []string{"while the leader is missed", "when there is none for long"} {
+		began := time.Now()
+		_, err := alone.Propose(within(t), register("nobody-hears"))
+		require.Error(t, err, round)
+		require.True(t, IsUnavailable(err), "%s: %v", round, err)
+		_, err = alone.Read(within(t), func(*fsm.State) error { return errors.New("must not be called") })
+		require.ErrorIs(t, err, ErrNotLeader, round)
+		require.Error(t, alone.Ready())
+		require.Less(t, time.Since(began), patient/2, round)
+	}
+	eventually(t, func() error {
+		began := time.Now()
+		_, err := alone.Propose(within(t), register("nobody-hears"))
+		require.ErrorIs(t, err, ErrNotLeader)
+		if took := time.Since(began); took > alone.Member.cfg.patience()/2 {
+			return fmt.Errorf("it took %s", took)
+		}
+		return nil
+	})
+	for _, n := range c.but(alone) {
+		require.NoError(t, c.start(n))
+	}
+	c.settle(3)
+	alone.proposes(t, "heard-again")
+}
