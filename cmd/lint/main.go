@@ -20,21 +20,28 @@ import (
 
 func main() {
 	unitchecker.Main(slices.Concat(
-		[]*analysis.Analyzer{determinism.Analyzer, exhaustiveSwitches(), errorlint.NewAnalyzer(), uncheckedErrors()},
+		[]*analysis.Analyzer{determinism.Analyzer, exhaustiveChoices(), errorlint.NewAnalyzer(), uncheckedErrors()},
 		staticchecks(),
 	)...)
 }
 
-// exhaustiveSwitches accepts a default as a decision about the cases not named.
-func exhaustiveSwitches() *analysis.Analyzer {
-	set(exhaustive.Analyzer, "default-signifies-exhaustive", "true")
+// exhaustiveChoices looks at switches over sealed interfaces and at tables keyed by
+// an enum; a switch over values says with its last return what the others do.
+func exhaustiveChoices() *analysis.Analyzer {
+	set(exhaustive.Analyzer, "check", "typeswitch,mapliteral")
+	set(exhaustive.Analyzer, "d", "true")
 	return exhaustive.Analyzer
 }
 
-// uncheckedErrors leaves out what cannot be acted on: closing what was only read,
-// and writing to a terminal.
+// uncheckedErrors leaves out what cannot be acted on: closing what was read or is
+// being given up, and telling a terminal. What was written is synced first, and
+// the sync's error is checked.
 func uncheckedErrors() *analysis.Analyzer {
-	set(errcheck.Analyzer, "excludeonly", "false")
+	errcheck.DefaultExcludedSymbols = append(errcheck.DefaultExcludedSymbols,
+		"(io.Closer).Close", "(*os.File).Close", "(net.Listener).Close", "(net.Conn).Close",
+		"(*google.golang.org/grpc.ClientConn).Close", "(*github.com/klauspost/compress/zstd.Decoder).Close",
+		"fmt.Fprint", "fmt.Fprintf", "fmt.Fprintln",
+	)
 	return errcheck.Analyzer
 }
 

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -62,7 +63,7 @@ func attach(image *os.File) (*os.File, string, error) {
 			return loop, device, nil
 		}
 		_ = loop.Close()
-		if err != unix.EBUSY {
+		if !errors.Is(err, unix.EBUSY) {
 			return nil, "", fmt.Errorf("bind %s: %w", device, err)
 		}
 	}
