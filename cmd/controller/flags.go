@@ -94,5 +94,5 @@ func (o *options) check() error {
 	case o.nodeTimeout <= 0 || o.drainTimeout <= 0 || o.heartbeat <= 0 || o.election <= 0 || o.lease <= 0:
 		return exit.Usagef("time-outs must be above zero")
 	}
-	return nil
+	return o.Flags.Check()
 }

@@ -27,10 +27,10 @@ type pools struct {
 func newPools(s source) *pools {
 	labels := []string{"node", "pool"}
 	return &pools{source: s,
-		capacity: prometheus.NewDesc("holdfast_pool_capacity_bytes", "A pool's capacity as it registered.", labels, nil),
-		reserved: prometheus.NewDesc("holdfast_pool_reserved_bytes", "What volumes reserve of a pool.", labels, nil),
-		volumes:  prometheus.NewDesc("holdfast_pool_volumes", "Volumes that have a replica in a pool.", labels, nil),
-		nodes:    prometheus.NewDesc("holdfast_nodes", "Hosts that the log knows, by state.", []string{"state"}, nil),
+		capacity: prometheus.NewDesc("holdfast_cluster_pool_capacity_bytes", "A pool's capacity as it registered.", labels, nil),
+		reserved: prometheus.NewDesc("holdfast_cluster_pool_reserved_bytes", "What volumes reserve of a pool.", labels, nil),
+		volumes:  prometheus.NewDesc("holdfast_cluster_pool_volumes", "Volumes that have a replica in a pool.", labels, nil),
+		nodes:    prometheus.NewDesc("holdfast_cluster_nodes", "Hosts that the log knows, by state.", []string{"state"}, nil),
 	}
 }
 

@@ -42,21 +42,30 @@ type controller struct {
 // run is the whole life of the daemon.
 func run(ctx context.Context, o *options, stderr io.Writer) error {
 	unix.Umask(0o077)
-	logger, err := o.Log.Logger(stderr)
+	c, err := prepare(o, stderr)
 	if err != nil {
-		return exit.With(exit.Usage, err)
-	}
-	c := &controller{options: o, log: logger, registry: daemon.Registry(daemon.Version()), cluster: &cluster{}}
-	if err := c.identify(); err != nil {
 		return err
 	}
 	if err := c.open(ctx); err != nil {
-		return errors.Join(err, c.close())
+		return c.finish(err)
 	}
-	logger.Info("the controller runs", "name", c.name, "raft", c.raftListener.Addr().String(),
+	c.log.Info("the controller runs", "name", c.name, "raft", c.raftListener.Addr().String(),
 		"api", c.apiListener.Addr().String(), "csi", o.CSIEndpoint, "version", daemon.Version())
-	return errors.Join(c.serve(ctx), c.close())
+	return c.finish(c.serve(ctx))
 }
+
+// prepare reads what the flags name, and opens nothing.
+func prepare(o *options, stderr io.Writer) (*controller, error) {
+	logger, err := o.Log.Logger(stderr)
+	if err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	c := &controller{options: o, log: logger, registry: daemon.Registry(daemon.Version()), cluster: &cluster{}}
+	return c, c.identify()
+}
+
+// finish closes everything, after an error or in good order.
+func (c *controller) finish(err error) error { return errors.Join(err, c.close()) }
 
 // identify loads the certificate, which says who this controller is.
 func (c *controller) identify() (err error) {

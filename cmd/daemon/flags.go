@@ -4,6 +4,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/holdfast-storage/holdfast/cmd/config"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
@@ -27,6 +29,12 @@ func (f *Flags) Add(flags *pflag.FlagSet, metrics, endpoint string) {
 	flags.StringVar(&f.MetricsListen, "metrics-listen", metrics, "`address` of the plain HTTP listener with /metrics, /healthz and /readyz; keep it on loopback")
 	flags.BoolVar(&f.Profile, "pprof", false, "serve Go's profiles below /debug/pprof/ on the metrics listener")
 	flags.StringVar(&f.CSIEndpoint, "csi-endpoint", endpoint, "unix socket of the CSI services, `unix:///path/name.sock`; CSI_ENDPOINT sets it too")
+}
+
+// Check refuses what no flag parser sees.
+func (f *Flags) Check() error {
+	_, err := server.SocketPath(f.CSIEndpoint)
+	return exit.With(exit.Usage, err)
 }
 
 // AddFiles adds the flags that name a certificate, its key and its CA.

@@ -29,8 +29,8 @@ func Registry(version string) *prometheus.Registry {
 
 // Health serves /metrics, /healthz (the process runs) and /readyz (it serves) until Close.
 type Health struct {
-	server *http.Server
-	logger *slog.Logger
+	server  *http.Server
+	address string
 }
 
 // ServeHealth begins to serve on the listener. ready says why
@@ -44,7 +44,7 @@ func ServeHealth(listener net.Listener, registry *prometheus.Registry, ready fun
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	}
-	h := &Health{logger: logger, server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}}
+	h := &Health{address: listener.Addr().String(), server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute}}
 	go func() {
 		if err := h.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			logger.Error("the metrics and health listener ended", "error", err)
@@ -62,6 +62,9 @@ func answer(w http.ResponseWriter, err error) {
 	}
 	_, _ = fmt.Fprintln(w, "ok")
 }
+
+// Addr is what the listener is bound to.
+func (h *Health) Addr() string { return h.address }
 
 // Close ends the listener at once: nothing is lost with a scrape.
 func (h *Health) Close() { _ = h.server.Close() }

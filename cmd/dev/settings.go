@@ -115,4 +115,18 @@ func tryPort(address string) error {
 	return listener.Close()
 }
 
+// Names are the ids of the controllers of a developer's cluster by their Raft
+// addresses; empty when DIR has none.
+func Names(dir string) map[string]string {
+	names := map[string]string{}
+	s, err := readSettings(layout{dir})
+	if err != nil {
+		return names
+	}
+	for _, id := range ids("c", s.Controllers) {
+		names[s.address(id, "raft")] = id
+	}
+	return names
+}
+
 func (s *settings) save(l layout) error { return replaceJSON(l.settingsFile(), s) }

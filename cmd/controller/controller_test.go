@@ -1,0 +1,244 @@
+package controller
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// lab is one controller, a cluster of its own.
+type lab struct {
+	t    *testing.T
+	dir  string
+	opts *options
+	stop context.CancelFunc
+	done chan error
+}
+
+func newLab(t *testing.T) *lab {
+	b := &lab{t: t, dir: t.TempDir(), done: make(chan error, 1)}
+	require.NoError(t, pki.MakeCA(filepath.Join(b.dir, "ca"), "test"))
+	cmd := Command()
+	require.NoError(t, cmd.ParseFlags(nil))
+	b.opts = &options{
+		dataDir: filepath.Join(b.dir, "data"), logStore: "wal", bootstrap: true, segmentSize: 1 << 20, diskReserve: -1,
+		heartbeat: 100 * time.Millisecond, election: 100 * time.Millisecond, lease: 50 * time.Millisecond,
+		nodeTimeout: time.Second, drainTimeout: 5 * time.Second, journalRetain: 1 << 20,
+		raftListen: "127.0.0.1:0", apiListen: "127.0.0.1:0",
+	}
+	b.opts.Log.Level, b.opts.Log.Format = "info", "json"
+	b.opts.MetricsListen, b.opts.CSIEndpoint = "127.0.0.1:0", "unix://"+filepath.Join(b.dir, "c.sock")
+	b.opts.Files = b.issue(pki.Controller, "c1")
+	return b
+}
+
+func (b *lab) issue(role pki.Role, name string) pki.Files {
+	files, err := pki.Issue(filepath.Join(b.dir, "ca"), filepath.Join(b.dir, string(role)), pki.Identity{Role: role, Name: name}, time.Hour)
+	require.NoError(b.t, err)
+	return files
+}
+
+// begin runs the controller and waits until it serves.
+func (b *lab) begin() *controller {
+	b.t.Helper()
+	c, err := prepare(b.opts, io.Discard)
+	require.NoError(b.t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	require.NoError(b.t, c.open(ctx))
+	b.stop = stop
+	go func() { b.done <- c.finish(c.serve(ctx)) }()
+	b.t.Cleanup(stop)
+	require.Eventually(b.t, func() bool { return c.cluster.Ready() == nil }, 20*time.Second, 10*time.Millisecond)
+	return c
+}
+
+func (b *lab) end() {
+	b.t.Helper()
+	b.stop()
+	select {
+	case err := <-b.done:
+		require.NoError(b.t, err)
+	case <-time.After(20 * time.Second):
+		b.t.Fatal("the controller did not stop")
+	}
+}
+
+func (b *lab) client(c *controller, role pki.Role, name string) *admin.Client {
+	creds, err := pki.Load(b.issue(role, name))
+	require.NoError(b.t, err)
+	return admin.NewClient([]string{c.apiListener.Addr().String()}, creds.Client(pki.Controller))
+}
+
+func TestAControllerServesEveryListenerAndComesBack(t *testing.T) {
+	b := newLab(t)
+	var cluster string
+	for range 2 { // the second time on the same data
+		c := b.begin()
+		resp, known, err := b.client(c, pki.Viewer, "bob").Status(t.Context())
+		require.NoError(t, err)
+		require.True(t, known)
+		require.Equal(t, "c1", resp.GetLeader())
+		require.Equal(t, resp.GetIndex(), resp.GetMembers()[0].GetHashIndex())
+		require.Len(t, resp.GetMembers()[0].GetStateHash(), 32)
+		if cluster != "" {
+			require.Equal(t, cluster, resp.GetClusterId())
+		}
+		cluster = resp.GetClusterId()
+		b.checkCSI()
+		b.checkHealth(c)
+		b.end()
+	}
+}
+
+// checkCSI looks at the socket: Identity and Controller, never Node (S20).
+func (b *lab) checkCSI() {
+	b.t.Helper()
+	conn, err := grpc.NewClient(b.opts.CSIEndpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(b.t, err)
+	defer func() { require.NoError(b.t, conn.Close()) }()
+	probe, err := csispec.NewIdentityClient(conn).Probe(b.t.Context(), &csispec.ProbeRequest{})
+	require.NoError(b.t, err)
+	require.True(b.t, probe.GetReady().GetValue())
+	_, err = csispec.NewControllerClient(conn).ListVolumes(b.t.Context(), &csispec.ListVolumesRequest{})
+	require.NoError(b.t, err)
+	_, err = csispec.NewNodeClient(conn).NodeGetInfo(b.t.Context(), &csispec.NodeGetInfoRequest{})
+	require.Equal(b.t, codes.Unimplemented, status.Code(err))
+}
+
+func (b *lab) checkHealth(c *controller) {
+	b.t.Helper()
+	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/debug/pprof/": "404"} {
+		require.Contains(b.t, b.get(c, path), want, path)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(b.get(c, "/metrics")))
+	require.NoError(b.t, err)
+	for _, name := range []string{
+		"holdfast_build_info", "holdfast_csi_calls_total", "holdfast_api_calls_total", "holdfast_csi_call_duration_seconds",
+		"holdfast_raft_state", "holdfast_raft_apply_seconds", "holdfast_raft_fsync_seconds", "holdfast_cluster_nodes", "go_goroutines",
+	} {
+		require.Contains(b.t, families, name)
+	}
+}
+
+func (b *lab) get(c *controller, path string) string {
+	b.t.Helper()
+	resp, err := http.Get("http://" + c.health.Addr() + path)
+	require.NoError(b.t, err)
+	defer func() { require.NoError(b.t, resp.Body.Close()) }()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(b.t, err)
+	return string(text)
+}
+
+func TestWhatEachRoleMayDoOnTheAPI(t *testing.T) {
+	b := newLab(t)
+	c := b.begin()
+	defer b.end()
+	read := func(ctx context.Context, api adminpb.AdminClient) error {
+		_, err := api.Nodes(ctx, &adminpb.NodesRequest{})
+		return err
+	}
+	change := func(ctx context.Context, api adminpb.AdminClient) error {
+		_, err := api.CancelOperation(ctx, &adminpb.OperationRequest{Id: 7})
+		return err
+	}
+	history := func(ctx context.Context, api adminpb.AdminClient) error {
+		in, err := api.History(ctx, &adminpb.HistoryRequest{})
+		if err == nil {
+			_, err = in.Recv()
+		}
+		return err
+	}
+	for name, tc := range map[string]struct {
+		role pki.Role
+		call func(context.Context, adminpb.AdminClient) error
+		want codes.Code
+	}{
+		"an admin reads":               {pki.Admin, read, codes.OK},
+		"an admin changes":             {pki.Admin, change, codes.NotFound}, // it came through
+		"a viewer reads":               {pki.Viewer, read, codes.OK},
+		"a viewer reads history":       {pki.Viewer, history, codes.OK},
+		"a viewer changes nothing":     {pki.Viewer, change, codes.PermissionDenied},
+		"a node does not read":         {pki.Node, read, codes.PermissionDenied},
+		"a node does not read history": {pki.Node, history, codes.PermissionDenied},
+		"a node changes nothing":       {pki.Node, change, codes.PermissionDenied},
+		"a controller changes nothing": {pki.Controller, change, codes.PermissionDenied},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := b.client(c, tc.role, "x")
+			for range 2 {
+				require.Equal(t, tc.want, status.Code(client.Each(t.Context(), tc.call)))
+			}
+		})
+	}
+}
+
+func TestSessionsAreForNodesOnly(t *testing.T) {
+	require.Equal(t, []pki.Role{pki.Node}, apiRules()["/"+sessionpb.Session_ServiceDesc.ServiceName+"/"])
+	require.Equal(t, []pki.Role{pki.Admin}, apiRules()[admin.Service])
+}
+
+func TestOperationsAreCountedByKindAndOutcome(t *testing.T) {
+	b := newLab(t)
+	c := b.begin()
+	defer b.end()
+	cluster := csiCluster{c.cluster, "controller/c1"}
+	propose := func(cmd *fsmpb.Command) {
+		t.Helper()
+		_, err := cluster.Propose(t.Context(), cmd)
+		require.NoError(t, err)
+	}
+	nodeSays := func(cmd *fsmpb.Command) {
+		t.Helper()
+		cmd.Actor = "node/n1"
+		_, err := c.cluster.Propose(t.Context(), cmd)
+		require.NoError(t, err)
+	}
+	const id = "hf-00000000-0000-4000-8000-000000000001"
+	nodeSays(&fsmpb.Command{SchemaVersion: 1, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+		NodeId: "n1", HostId: "h", BootId: "b", FeatureLevel: 1, Pools: []*fsmpb.Pool{{PoolId: "p", Backend: "loopfile", CapacityBytes: 1 << 40}}}}})
+	propose(&fsmpb.Command{SchemaVersion: 1, Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+		VolumeId: id, Name: "v", Fingerprint: []byte("f"), Capabilities: []*fsmpb.Capability{{Mode: 1, FsType: "ext4"}}}}})
+	require.Eventually(t, func() bool {
+		return strings.Contains(b.get(c, "/metrics"), `holdfast_operations{kind="create",state="running"} 1`)
+	}, 10*time.Second, 10*time.Millisecond)
+	nodeSays(&fsmpb.Command{SchemaVersion: 1, Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "h", BootId: "b",
+		Observations: []*fsmpb.Observation{{VolumeId: id, Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}}}}}})
+	require.Eventually(t, func() bool {
+		text := b.get(c, "/metrics")
+		return strings.Contains(text, `holdfast_operations_ended_total{kind="create",outcome="done"} 1`) &&
+			strings.Contains(text, `holdfast_operations{kind="create",state="running"} 0`)
+	}, 10*time.Second, 10*time.Millisecond)
+	require.Contains(t, b.get(c, "/metrics"), `holdfast_cluster_pool_volumes{node="n1",pool="p"} 1`)
+}
+
+func TestAControllerThatCannotStartLeavesNothingOpen(t *testing.T) {
+	b := newLab(t)
+	b.opts.CSIEndpoint = "unix:///nowhere/c.sock"
+	for range 2 {
+		err := run(t.Context(), b.opts, io.Discard)
+		require.ErrorContains(t, err, "/nowhere/c.sock")
+		require.Equal(t, exit.Unavailable, exit.Code(err))
+	}
+}
