@@ -28,9 +28,11 @@ check: deps ## generated code, vet, linters, import rules: nothing may differ
 generate: deps ## make the generated code again
 	$(GO) generate ./fsm/... ./raftnode/... ./executor/... ./admin/...
 
-lint: ## staticcheck, errcheck, errorlint, exhaustive switches, determinism of fsm
+lint: ## staticcheck, errcheck, errorlint, determinism of fsm, sealed choices
 	$(GO) build -o $(BIN)/lint ./cmd/lint
 	$(GO) vet -vettool=$(BIN)/lint $(PACKAGES)
+	$(GO) vet -vettool=$(BIN)/lint -tags bench ./jepsen/bench/...
+	$(GO) tool go-check-sumtype $(PACKAGES)
 
 test: deps check unit race system ## all tests; needs root for devices and mounts
 

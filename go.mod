@@ -79,6 +79,7 @@ require (
 )
 
 tool (
+	github.com/alecthomas/go-check-sumtype/cmd/go-check-sumtype
 	google.golang.org/grpc/cmd/protoc-gen-go-grpc
 	google.golang.org/protobuf/cmd/protoc-gen-go
 )

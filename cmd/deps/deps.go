@@ -40,8 +40,6 @@ import (
 	_ "google.golang.org/grpc/test/bufconn"
 	_ "google.golang.org/protobuf/proto"
 
-	_ "github.com/alecthomas/go-check-sumtype"
-	_ "github.com/nishanths/exhaustive"
 	_ "github.com/polyfloyd/go-errorlint/errorlint"
 	_ "github.com/kisielk/errcheck/errcheck"
 	_ "honnef.co/go/tools/staticcheck"

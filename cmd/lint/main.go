@@ -1,14 +1,13 @@
 // Command lint is the project's set of linters as one `go vet -vettool`, so that
 // results are cached by package and versions are pinned in go.mod:
-// staticcheck's correctness checks, errcheck, errorlint, exhaustive switches and
-// the determinism of fsm.
+// staticcheck's correctness checks, errcheck, errorlint and the determinism of fsm. Sealed
+// choices are checked by go-check-sumtype beside it.
 package main
 
 import (
 	"slices"
 
 	"github.com/kisielk/errcheck/errcheck"
-	"github.com/nishanths/exhaustive"
 	"github.com/polyfloyd/go-errorlint/errorlint"
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/unitchecker"
@@ -20,17 +19,9 @@ import (
 
 func main() {
 	unitchecker.Main(slices.Concat(
-		[]*analysis.Analyzer{determinism.Analyzer, exhaustiveChoices(), errorlint.NewAnalyzer(), uncheckedErrors()},
+		[]*analysis.Analyzer{determinism.Analyzer, errorlint.NewAnalyzer(), uncheckedErrors()},
 		staticchecks(),
 	)...)
-}
-
-// exhaustiveChoices looks at switches over sealed interfaces and at tables keyed by
-// an enum; a switch over values says with its last return what the others do.
-func exhaustiveChoices() *analysis.Analyzer {
-	set(exhaustive.Analyzer, "check", "typeswitch,mapliteral")
-	set(exhaustive.Analyzer, "d", "true")
-	return exhaustive.Analyzer
 }
 
 // uncheckedErrors leaves out what cannot be acted on: closing what was read or is
@@ -43,12 +34,6 @@ func uncheckedErrors() *analysis.Analyzer {
 		"fmt.Fprint", "fmt.Fprintf", "fmt.Fprintln",
 	)
 	return errcheck.Analyzer
-}
-
-func set(a *analysis.Analyzer, flag, value string) {
-	if err := a.Flags.Set(flag, value); err != nil {
-		panic("lint: " + a.Name + " has no flag " + flag + ": " + err.Error())
-	}
 }
 
 func staticchecks() []*analysis.Analyzer {
