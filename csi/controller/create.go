@@ -78,7 +78,7 @@ func (s *Server) awaitReady(ctx context.Context, id fsm.VolumeID) (made *csi.Vol
 		case fsm.Creating:
 			return false, nil
 		case fsm.Ready:
-			made = volumeOf(state, v)
+			made = hostsOf(state, v).volume(v)
 			return true, nil
 		case fsm.Deleting:
 			return false, deletedMeanwhile(id)

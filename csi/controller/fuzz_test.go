@@ -67,8 +67,9 @@ func (s *scribe) value(field protoreflect.FieldDescriptor, empty protoreflect.Va
 	case protoreflect.Int64Kind:
 		sizes := []int64{-1, 0, 1, 1 << 20, gib, 2 * gib, 1 << 62}
 		return protoreflect.ValueOfInt64(sizes[s.IntN(len(sizes))])
+	default:
+		return empty
 	}
-	return empty
 }
 
 // FuzzRequests: no request panics, and every failure is a canonical code with a

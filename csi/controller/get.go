@@ -21,10 +21,11 @@ func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGet
 		if err != nil {
 			return err
 		}
-		resp.Volume = volumeOf(state, v)
+		held := hostsOf(state, v)
+		resp.Volume = held.volume(v)
 		resp.Status = &csi.ControllerGetVolumeResponse_VolumeStatus{
 			PublishedNodeIds: publishedNodes(v),
-			VolumeCondition:  conditionOf(state, v),
+			VolumeCondition:  held.condition(v),
 		}
 		return nil
 	})

@@ -25,54 +25,72 @@ func (s *Server) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (
 	err := s.read(ctx, func(state *fsm.State) error {
 		after, err := parseToken(req.GetStartingToken(), state.Cluster().Incarnation)
 		if err == nil {
-			page.fill(state, after)
+			page.collect(state, after)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	return &page.resp, nil
+	return page.describe(), nil
 }
 
-// page is one answer being put together.
+// page is one answer being put together: the volumes are collected under the
+// state's lock and described without it.
 type page struct {
-	resp  csi.ListVolumesResponse
-	max   int // entries; 0: no limit
-	bytes int // left
+	max     int // entries; 0: no limit
+	bytes   int // left
+	volumes []*fsm.Volume
+	hosts   *hosts
+	more    bool // volumes follow those collected
 }
 
-func (p *page) fill(state *fsm.State, after fsm.VolumeID) {
-	last := after
+// leastEntry is less than any entry has, in bytes: more cannot fit a page.
+const leastEntry = 64
+
+func (p *page) collect(state *fsm.State, after fsm.VolumeID) {
+	most := maxPage / leastEntry
+	if p.max != 0 {
+		most = min(most, p.max)
+	}
 	for v := range state.Volumes(after) {
 		if _, ready := v.Phase.(fsm.Ready); !ready {
 			continue
 		}
-		if !p.add(state, v) {
-			p.resp.NextToken = token(last, state.Cluster().Incarnation)
-			return
+		if len(p.volumes) == most {
+			p.more = true
+			break
 		}
-		last = v.ID
+		p.volumes = append(p.volumes, v)
 	}
+	p.hosts = hostsOf(state, p.volumes...)
 }
 
-// add is false when the page is full.
-func (p *page) add(state *fsm.State, v *fsm.Volume) bool {
-	if p.max != 0 && len(p.resp.Entries) >= p.max {
-		return false
+// describe is the answer; where it ends before the last volume it has a token.
+func (p *page) describe() *csi.ListVolumesResponse {
+	resp := &csi.ListVolumesResponse{}
+	for _, v := range p.volumes {
+		entry := p.entry(v)
+		const framing = 8 // at most, of one entry in the list
+		p.bytes -= proto.Size(entry) + framing
+		if p.bytes < 0 && len(resp.Entries) > 0 {
+			p.more = true
+			break
+		}
+		resp.Entries = append(resp.Entries, entry)
 	}
-	entry := &csi.ListVolumesResponse_Entry{
-		Volume: volumeOf(state, v),
+	if p.more {
+		resp.NextToken = token(p.volumes[len(resp.Entries)-1].ID, p.hosts.incarnation)
+	}
+	return resp
+}
+
+func (p *page) entry(v *fsm.Volume) *csi.ListVolumesResponse_Entry {
+	return &csi.ListVolumesResponse_Entry{
+		Volume: p.hosts.volume(v),
 		Status: &csi.ListVolumesResponse_VolumeStatus{
 			PublishedNodeIds: publishedNodes(v),
-			VolumeCondition:  conditionOf(state, v),
+			VolumeCondition:  p.hosts.condition(v),
 		},
 	}
-	const framing = 8 // at most, of one entry in the list
-	p.bytes -= proto.Size(entry) + framing
-	if p.bytes < 0 && len(p.resp.Entries) > 0 {
-		return false
-	}
-	p.resp.Entries = append(p.resp.Entries, entry)
-	return true
 }

@@ -163,6 +163,9 @@ func TestListVolumesTokens(t *testing.T) {
 // CSI-CTRL-ListVolumes-05: without a limit 5000 volumes are one answer; what does
 // not fit a message comes under a token.
 func TestListVolumesWithoutALimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes thousands of volumes, which is slow under the race detector")
+	}
 	w := newWorld(t)
 	w.host.set(func(h *host) { h.idle = true })
 	const many = 20_000

@@ -9,19 +9,43 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// volumeOf is a volume as CSI describes it. It has no volume_context: the id alone
+// hosts are the nodes that hold some volumes, as of one moment. Nodes and volumes
+// that come out of a state never change, so they can be looked at without its lock.
+type hosts struct {
+	nodes       map[fsm.NodeID]*fsm.Node
+	incarnation uint64
+}
+
+// hostsOf are the volumes' nodes.
+func hostsOf(state *fsm.State, volumes ...*fsm.Volume) *hosts {
+	h := &hosts{nodes: map[fsm.NodeID]*fsm.Node{}, incarnation: state.Cluster().Incarnation}
+	for _, v := range volumes {
+		for i := range v.Replicas {
+			id := v.Replicas[i].Node
+			if _, known := h.nodes[id]; known {
+				continue
+			}
+			if n, ok := state.Node(id); ok {
+				h.nodes[id] = n
+			}
+		}
+	}
+	return h
+}
+
+// volume is a volume as CSI describes it. It has no volume_context: the id alone
 // names it.
-func volumeOf(state *fsm.State, v *fsm.Volume) *csi.Volume {
+func (h *hosts) volume(v *fsm.Volume) *csi.Volume {
 	volume := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size}
 	for i := range v.Replicas {
-		volume.AccessibleTopology = append(volume.AccessibleTopology, server.Topology(placeOf(state, &v.Replicas[i])))
+		volume.AccessibleTopology = append(volume.AccessibleTopology, server.Topology(h.place(&v.Replicas[i])))
 	}
 	return volume
 }
 
-// placeOf is the topology of a replica's host.
-func placeOf(state *fsm.State, r *fsm.Replica) fsm.Topology {
-	if n, ok := state.Node(r.Node); ok {
+// place is the topology of a replica's host.
+func (h *hosts) place(r *fsm.Replica) fsm.Topology {
+	if n, ok := h.nodes[r.Node]; ok {
 		return n.Topology()
 	}
 	return fsm.Topology{{Key: fsm.TopologyKey, Value: string(r.Node)}}
@@ -35,21 +59,21 @@ func publishedNodes(v *fsm.Volume) []string {
 	return nodes
 }
 
-// conditionOf is the volume's condition as the controllers see it: what its host
+// condition is the volume's condition as the controllers see it: what its host
 // said of it, and whether that host can be asked.
-func conditionOf(state *fsm.State, v *fsm.Volume) *csi.VolumeCondition {
+func (h *hosts) condition(v *fsm.Volume) *csi.VolumeCondition {
 	worst := v.Condition
 	for i := range v.Replicas {
-		if trouble := troubleWith(state, &v.Replicas[i]); trouble != "" && !worst.Abnormal {
+		if trouble := h.trouble(&v.Replicas[i]); trouble != "" && !worst.Abnormal {
 			worst = fsm.Condition{Abnormal: true, Message: trouble}
 		}
 	}
 	return server.Condition(worst)
 }
 
-// troubleWith says why a replica is not at hand, and nothing when it is.
-func troubleWith(state *fsm.State, r *fsm.Replica) string {
-	n, ok := state.Node(r.Node)
+// trouble says why a replica is not at hand, and nothing when it is.
+func (h *hosts) trouble(r *fsm.Replica) string {
+	n, ok := h.nodes[r.Node]
 	switch {
 	case !ok || n.Host != r.Host:
 		return fmt.Sprintf("node %s is no longer the host that holds the data", r.Node)
@@ -57,7 +81,7 @@ func troubleWith(state *fsm.State, r *fsm.Replica) string {
 		return fmt.Sprintf("node %s was recorded as lost", r.Node)
 	case n.State == fsm.NodeUnreachable:
 		return fmt.Sprintf("node %s cannot be reached", r.Node)
-	case n.Incarnation != state.Cluster().Incarnation:
+	case n.Incarnation != h.incarnation:
 		return fmt.Sprintf("node %s is in adoption mode", r.Node)
 	case r.State == fsm.ReplicaMissing:
 		return fmt.Sprintf("the device is missing on node %s", r.Node)

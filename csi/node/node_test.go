@@ -249,52 +249,6 @@ func TestTearDown(t *testing.T) {
 	}
 }
 
-// CSI-NODE-NodeGetVolumeStats-02, -03, -05..15.
-func TestNodeGetVolumeStats(t *testing.T) {
-	type req = csi.NodeGetVolumeStatsRequest
-	for name, tc := range map[string]struct {
-		change func(*req)
-		want   codes.Code
-	}{
-		"well-formed":                              {func(*req) {}, codes.OK},
-		"-02: a volume is required":                {func(r *req) { r.VolumeId = "" }, codes.InvalidArgument},
-		"-03: a path is required":                  {func(r *req) { r.VolumePath = "" }, codes.InvalidArgument},
-		"-05: a relative one is none of ours":      {func(r *req) { r.VolumePath = "some/path" }, codes.NotFound},
-		"-06: the staging path is absolute":        {func(r *req) { r.StagingTargetPath = "rel" }, codes.InvalidArgument},
-		"-07: long paths":                          {func(r *req) { r.VolumePath = "/" + strings.Repeat("p", 4000) }, codes.OK},
-		"-08: an id of another form":               {func(r *req) { r.VolumeId = "fake-vol-id" }, codes.NotFound},
-		"-08: an unknown one with a relative path": {func(r *req) { r.VolumeId, r.VolumePath = "fake-vol-id", "some/path" }, codes.NotFound},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &req{VolumeId: id, VolumePath: "/v"}
-			tc.change(r)
-			for range 2 {
-				_, err := newServer(t, &host{}).NodeGetVolumeStats(t.Context(), r)
-				requireCode(t, tc.want, err)
-			}
-		})
-	}
-}
-
-func TestNodeGetVolumeStatsUsage(t *testing.T) {
-	ask := func(stats node.Stats) *csi.NodeGetVolumeStatsResponse {
-		resp, err := newServer(t, &host{stats: stats}).NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/v"})
-		require.NoError(t, err)
-		require.NotEmpty(t, resp.GetVolumeCondition().GetMessage()) // -14
-		return resp
-	}
-	full := ask(node.Stats{BytesTotal: 10, BytesUsed: 10, BytesAvailable: -1, InodesTotal: 5, InodesUsed: 3, InodesFree: 2})
-	require.Equal(t, []csi.VolumeUsage_Unit{csi.VolumeUsage_BYTES, csi.VolumeUsage_INODES}, []csi.VolumeUsage_Unit{full.GetUsage()[0].GetUnit(), full.GetUsage()[1].GetUnit()}) // -12
-	require.Equal(t, []int64{10, 10, 0}, []int64{full.GetUsage()[0].GetTotal(), full.GetUsage()[0].GetUsed(), full.GetUsage()[0].GetAvailable()})                               // -10, -11
-	require.False(t, full.GetVolumeCondition().GetAbnormal())
-
-	raw := ask(node.Stats{BytesTotal: 10, Block: true, Condition: fsm.Condition{Abnormal: true, Message: strings.Repeat("é", 200)}})
-	require.Len(t, raw.GetUsage(), 1) // -13
-	require.Equal(t, int64(10), raw.GetUsage()[0].GetTotal())
-	require.True(t, raw.GetVolumeCondition().GetAbnormal())
-	require.LessOrEqual(t, len(raw.GetVolumeCondition().GetMessage()), 128) // CSI-CTRL-VolumeCondition-02
-}
-
 type noQuorum struct{ error }
 
 func (noQuorum) Unavailable() bool { return true }
@@ -328,49 +282,6 @@ func TestErrorsOfTheHost(t *testing.T) {
 			requireCode(t, tc.want, err)
 			_, err = s.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/s"})
 			requireCode(t, tc.want, err)
-		})
-	}
-}
-
-// CSI-NODE-NodeGetCapabilities-01, -02, -05, CSI-NODE-NodeGetVolumeStats-01.
-func TestNodeGetCapabilities(t *testing.T) {
-	resp, err := newServer(t, &host{}).NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
-	require.NoError(t, err)
-	var names []string
-	for _, c := range resp.GetCapabilities() {
-		names = append(names, c.GetRpc().GetType().String())
-	}
-	require.Equal(t, []string{"STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS", "VOLUME_CONDITION", "SINGLE_NODE_MULTI_WRITER"}, names)
-}
-
-// CSI-NODE-NodeGetInfo-01..03, -05..07, CSI-CTRL-Topology-13, -21.
-func TestNodeGetInfo(t *testing.T) {
-	want := &csi.NodeGetInfoResponse{NodeId: "n1", MaxVolumesPerNode: 7, AccessibleTopology: &csi.Topology{Segments: map[string]string{
-		"topology.holdfast.storage/node": "n1", "topology.holdfast.storage/zone": "z1",
-	}}}
-	for range 3 {
-		got, err := newServer(t, &host{}).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
-		require.NoError(t, err)
-		require.True(t, proto.Equal(want, got))
-	}
-}
-
-// CSI-NODE-NodeGetInfo-04, CSI-CTRL-Topology-11..15: what CSI does not allow does not start.
-func TestNewRefusesABadTopology(t *testing.T) {
-	for name, cfg := range map[string]node.Config{
-		"no id":                          {},
-		"an id of 257 bytes":             {ID: fsm.NodeID(strings.Repeat("n", 257))},
-		"an id that is no segment":       {ID: "-n1"},
-		"a label of another prefix":      {ID: "n1", Labels: []fsm.Label{{Key: "example.com/zone", Value: "z"}}},
-		"a label without a prefix":       {ID: "n1", Labels: []fsm.Label{{Key: "zone", Value: "z"}}},
-		"an upper-case label":            {ID: "n1", Labels: []fsm.Label{{Key: "topology.holdfast.storage/Zone", Value: "z"}}},
-		"a label without a value":        {ID: "n1", Labels: []fsm.Label{{Key: fsm.ZoneKey}}},
-		"a label that is given twice":    {ID: "n1", Labels: []fsm.Label{{Key: fsm.ZoneKey, Value: "a"}, {Key: fsm.ZoneKey, Value: "b"}}},
-		"a value with a space at an end": {ID: "n1", Labels: []fsm.Label{{Key: fsm.ZoneKey, Value: "z "}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := node.New(&host{}, cfg)
-			require.Error(t, err)
 		})
 	}
 }

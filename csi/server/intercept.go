@@ -63,6 +63,7 @@ func levelOf(info *grpc.UnaryServerInfo, err error) slog.Level {
 		}
 	case codes.Internal, codes.Unknown, codes.DataLoss:
 		return slog.LevelError
+	default: // a refusal is an answer
 	}
 	return slog.LevelInfo
 }

@@ -95,6 +95,7 @@ func checkValue(field protoreflect.FieldDescriptor, value protoreflect.Value) er
 		if value.Int() < 0 {
 			return fsm.Reject(fsm.Invalid, "%s is negative", field.Name())
 		}
+	default: // CSI sets no limit for other kinds
 	}
 	return nil
 }
@@ -121,8 +122,7 @@ func checkString(name protoreflect.Name, text string, limit int) error {
 // banned are the control characters that CSI forbids: all but tab, line feed and
 // carriage return.
 func banned(r rune) bool {
-	switch {
-	case r == '\t' || r == '\n' || r == '\r':
+	if r == '\t' || r == '\n' || r == '\r' {
 		return false
 	}
 	return r < 0x20 || r >= 0x7f && r <= 0x9f

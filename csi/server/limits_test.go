@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -84,7 +85,8 @@ func filled(kind protoreflect.MessageType, field protoreflect.FieldDescriptor, s
 }
 
 func reasonOf(err error) fsm.Reason {
-	rejection, _ := err.(*fsm.Rejection)
+	var rejection *fsm.Rejection
+	_ = errors.As(err, &rejection)
 	return rejection.Why()
 }
 

@@ -1,0 +1,56 @@
+package node_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// CSI-NODE-NodeGetCapabilities-01, -02, -05, CSI-NODE-NodeGetVolumeStats-01.
+func TestNodeGetCapabilities(t *testing.T) {
+	resp, err := newServer(t, &host{}).NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+	require.NoError(t, err)
+	var names []string
+	for _, c := range resp.GetCapabilities() {
+		names = append(names, c.GetRpc().GetType().String())
+	}
+	require.Equal(t, []string{"STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS", "VOLUME_CONDITION", "SINGLE_NODE_MULTI_WRITER"}, names)
+}
+
+// CSI-NODE-NodeGetInfo-01..03, -05..07, CSI-CTRL-Topology-13, -21.
+func TestNodeGetInfo(t *testing.T) {
+	want := &csi.NodeGetInfoResponse{NodeId: "n1", MaxVolumesPerNode: 7, AccessibleTopology: &csi.Topology{Segments: map[string]string{
+		"topology.holdfast.storage/node": "n1", "topology.holdfast.storage/zone": "z1",
+	}}}
+	for range 3 {
+		got, err := newServer(t, &host{}).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+		require.NoError(t, err)
+		require.True(t, proto.Equal(want, got))
+	}
+}
+
+// CSI-NODE-NodeGetInfo-04, CSI-CTRL-Topology-11..15: what CSI does not allow does not start.
+func TestNewRefusesABadTopology(t *testing.T) {
+	for name, cfg := range map[string]node.Config{
+		"no id":                          {},
+		"an id of 257 bytes":             {ID: fsm.NodeID(strings.Repeat("n", 257))},
+		"an id that is no segment":       {ID: "-n1"},
+		"a label of another prefix":      {ID: "n1", Labels: []fsm.Label{{Key: "example.com/zone", Value: "z"}}},
+		"a label without a prefix":       {ID: "n1", Labels: []fsm.Label{{Key: "zone", Value: "z"}}},
+		"an upper-case label":            {ID: "n1", Labels: []fsm.Label{{Key: "topology.holdfast.storage/Zone", Value: "z"}}},
+		"a label without a value":        {ID: "n1", Labels: []fsm.Label{{Key: fsm.ZoneKey}}},
+		"a label that is given twice":    {ID: "n1", Labels: []fsm.Label{{Key: fsm.ZoneKey, Value: "a"}, {Key: fsm.ZoneKey, Value: "b"}}},
+		"a value with a space at an end": {ID: "n1", Labels: []fsm.Label{{Key: fsm.ZoneKey, Value: "z "}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := node.New(&host{}, cfg)
+			require.Error(t, err)
+		})
+	}
+}

@@ -1,0 +1,59 @@
+package node_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// CSI-NODE-NodeGetVolumeStats-02, -03, -05..15.
+func TestNodeGetVolumeStats(t *testing.T) {
+	type req = csi.NodeGetVolumeStatsRequest
+	for name, tc := range map[string]struct {
+		change func(*req)
+		want   codes.Code
+	}{
+		"well-formed":                              {func(*req) {}, codes.OK},
+		"-02: a volume is required":                {func(r *req) { r.VolumeId = "" }, codes.InvalidArgument},
+		"-03: a path is required":                  {func(r *req) { r.VolumePath = "" }, codes.InvalidArgument},
+		"-05: a relative one is none of ours":      {func(r *req) { r.VolumePath = "some/path" }, codes.NotFound},
+		"-06: the staging path is absolute":        {func(r *req) { r.StagingTargetPath = "rel" }, codes.InvalidArgument},
+		"-07: long paths":                          {func(r *req) { r.VolumePath = "/" + strings.Repeat("p", 4000) }, codes.OK},
+		"-08: an id of another form":               {func(r *req) { r.VolumeId = "fake-vol-id" }, codes.NotFound},
+		"-08: an unknown one with a relative path": {func(r *req) { r.VolumeId, r.VolumePath = "fake-vol-id", "some/path" }, codes.NotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &req{VolumeId: id, VolumePath: "/v"}
+			tc.change(r)
+			for range 2 {
+				_, err := newServer(t, &host{}).NodeGetVolumeStats(t.Context(), r)
+				requireCode(t, tc.want, err)
+			}
+		})
+	}
+}
+
+func TestNodeGetVolumeStatsUsage(t *testing.T) {
+	ask := func(stats node.Stats) *csi.NodeGetVolumeStatsResponse {
+		resp, err := newServer(t, &host{stats: stats}).NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/v"})
+		require.NoError(t, err)
+		require.NotEmpty(t, resp.GetVolumeCondition().GetMessage()) // -14
+		return resp
+	}
+	full := ask(node.Stats{BytesTotal: 10, BytesUsed: 10, BytesAvailable: -1, InodesTotal: 5, InodesUsed: 3, InodesFree: 2})
+	require.Equal(t, []csi.VolumeUsage_Unit{csi.VolumeUsage_BYTES, csi.VolumeUsage_INODES}, []csi.VolumeUsage_Unit{full.GetUsage()[0].GetUnit(), full.GetUsage()[1].GetUnit()}) // -12
+	require.Equal(t, []int64{10, 10, 0}, []int64{full.GetUsage()[0].GetTotal(), full.GetUsage()[0].GetUsed(), full.GetUsage()[0].GetAvailable()})                               // -10, -11
+	require.False(t, full.GetVolumeCondition().GetAbnormal())
+
+	raw := ask(node.Stats{BytesTotal: 10, Block: true, Condition: fsm.Condition{Abnormal: true, Message: strings.Repeat("é", 200)}})
+	require.Len(t, raw.GetUsage(), 1) // -13
+	require.Equal(t, int64(10), raw.GetUsage()[0].GetTotal())
+	require.True(t, raw.GetVolumeCondition().GetAbnormal())
+	require.LessOrEqual(t, len(raw.GetVolumeCondition().GetMessage()), 128) // CSI-CTRL-VolumeCondition-02
+}
