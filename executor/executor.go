@@ -1,5 +1,3 @@
-// Package executor makes a host what the log says: it observes, chooses one step
-// with a pure function, does it, and looks again.
 package executor
 
 import (
@@ -30,9 +28,21 @@ type Update struct {
 	IncarnationID []byte
 }
 
+// The kinds of things in an inventory.
+const (
+	// KindImage is a finished image of a volume.
+	KindImage = "image"
+	// KindUnfinished is what an interrupted create left.
+	KindUnfinished = "unfinished"
+	// KindLoop is a block device of an image.
+	KindLoop = "loop"
+	// KindMount is a mount of such a device.
+	KindMount = "mount"
+)
+
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.
 type InventoryItem struct {
-	Kind string // "image", "unfinished", "loop", "mount"
+	Kind string // one of the kinds above
 	ID   fsm.VolumeID
 	Path string
 }

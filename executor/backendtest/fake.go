@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"sync"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
-
-var volumePattern = regexp.MustCompile(`^hf-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
 // Fake is a pool in memory. It outlives the executors that use it, as a disk does.
 type Fake struct {
@@ -220,7 +217,7 @@ func (f *Fake) Inventory(context.Context) ([]executor.InventoryItem, error) {
 }
 
 func checkID(id fsm.VolumeID) error {
-	if !volumePattern.MatchString(string(id)) {
+	if !id.Valid() {
 		return fsm.Reject(fsm.NotFound, "%q is not a volume's id", string(id))
 	}
 	return nil

@@ -49,7 +49,7 @@ func (p *Pool) files(root *os.Root, folder, kind string) ([]executor.InventoryIt
 	var items []executor.InventoryItem
 	for _, e := range entries {
 		item := executor.InventoryItem{Kind: kind, Path: filepath.Join(p.dir, folder, e.Name())}
-		if id, ok := strings.CutSuffix(e.Name(), ".img"); ok && volumePattern.MatchString(id) {
+		if id, ok := strings.CutSuffix(e.Name(), ".img"); ok && fsm.VolumeID(id).Valid() {
 			item.ID = fsm.VolumeID(id)
 		}
 		items = append(items, item)

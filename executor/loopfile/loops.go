@@ -179,5 +179,5 @@ func list() ([]bound, error) {
 func (b bound) volumeIn(dir string) (fsm.VolumeID, bool) {
 	name, ok := strings.CutPrefix(strings.TrimSuffix(b.file, deletedSuffix), dir+"/"+volumesDir+"/")
 	id, isImage := strings.CutSuffix(name, ".img")
-	return fsm.VolumeID(id), ok && isImage && volumePattern.MatchString(id)
+	return fsm.VolumeID(id), ok && isImage && fsm.VolumeID(id).Valid()
 }

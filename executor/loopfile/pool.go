@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"syscall"
 
@@ -21,8 +20,6 @@ var _ executor.Backend = (*Pool)(nil)
 
 // Kind is the backend's name in the log.
 const Kind = "loopfile"
-
-var volumePattern = regexp.MustCompile(`^hf-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 
 // Config says which folder is the pool.
 type Config struct {
@@ -165,7 +162,7 @@ func (p *Pool) Facts(context.Context) executor.PoolFacts {
 func image(folder string, id fsm.VolumeID) string { return folder + "/" + string(id) + ".img" }
 
 func checkID(id fsm.VolumeID) error {
-	if !volumePattern.MatchString(string(id)) {
+	if !id.Valid() {
 		return fsm.Reject(fsm.NotFound, "%q is not a volume's id", string(id))
 	}
 	return nil

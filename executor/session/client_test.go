@@ -201,6 +201,21 @@ func TestAClientLeavesAControllerThatIsSilentOrWrong(t *testing.T) {
 	}
 }
 
+func TestS1_AHostRegistersWithTheIncarnationItActedFor(t *testing.T) {
+	l := newLab(t, 1)
+	n := l.nodeAt("n1", l.members[0].api.addr)
+	n.client.Register = func() *fsmpb.RegisterNode {
+		r := register("n1")
+		r.Incarnation = 7 // heard of, but not adopted for
+		return r
+	}
+	n.run(t)
+	eventually(t, "the session is up", n.client.Connected)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	require.Zero(t, l.log[1].GetRegisterNode().GetIncarnation())
+}
+
 func TestProposeGoesToAnyControllerWithOneRequestID(t *testing.T) {
 	l := newLab(t, 3)
 	report := &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1"}}}

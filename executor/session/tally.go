@@ -58,7 +58,7 @@ func (t *tally) decide(x exchange, nodes []fsm.Node) []edge {
 		case !seen && n.State == fsm.NodeReachable:
 			a := t.absent(&n, passed)
 			missing[n.ID] = a
-			if t.started && a.lasted >= t.timeout {
+			if a.lasted >= t.timeout {
 				edges = append(edges, edge{n.ID, n.Host, false})
 			}
 		}

@@ -1,0 +1,169 @@
+package executor
+
+import (
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// situation is all that is known of a volume between two calls.
+type situation struct {
+	volume fsm.VolumeID
+	boot   string
+	// wish is the log's, nil when it is not known.
+	wish *fsm.Wish
+	// fresh: the wish may be acted on. It was read in this session, from a controller
+	// that applied all that this host acted on (S14), and the host is adopted (S1).
+	fresh  bool
+	record *record
+	have   observed
+}
+
+// background says what to do without being called: create and remove as the log
+// says, and take down what is not to be up. It never brings anything up: that
+// takes a grant, which only a call gets (S2).
+func background(s *situation) desired {
+	want := desired{volume: s.volume}
+	if !s.fresh || s.wish == nil {
+		return want
+	}
+	want.verb, want.size = s.wish.Verb, s.wish.Size
+	if want.verb != fsm.WishRemove {
+		want.down = s.mustGoDown()
+		want.drop = s.mustDrop()
+	}
+	return want
+}
+
+// mustGoDown: the publication ended or is a newer one (S3), or the bring-up was
+// interrupted. What is complete and wanted stays as it is.
+func (s *situation) mustGoDown() bool {
+	held, p := s.record.Staging, s.wish.Publication
+	switch {
+	case held == nil:
+		return s.have.up() // nothing was given out, so nothing may be up
+	case s.wish.Teardown != nil && held.Epoch.Compare(s.wish.Teardown.Epoch) <= 0:
+		return true // the publication was revoked while this host was away (S31)
+	case p == nil || p.Staging == nil || held.Epoch != p.Epoch:
+		return true
+	}
+	return !s.complete() && len(s.have.bound) == 0
+}
+
+// complete tells whether the volume is up as its record says.
+func (s *situation) complete() bool {
+	held := s.record.Staging
+	return held != nil && s.have.Attached() && (held.Block || s.have.staged)
+}
+
+// mustDrop lists targets that the log does not want, or whose binding was interrupted.
+func (s *situation) mustDrop() []string {
+	var drop []string
+	for i := range s.record.Targets {
+		t := &s.record.Targets[i]
+		if !contains(s.have.bound, t.Path) || wishedTarget(s.wish, t.Path) == nil {
+			drop = append(drop, t.Path)
+		}
+	}
+	return drop
+}
+
+func wishedTarget(w *fsm.Wish, path string) *fsm.Target {
+	if w == nil || w.Publication == nil {
+		return nil
+	}
+	for i := range w.Publication.Targets {
+		if w.Publication.Targets[i].Path == path {
+			return &w.Publication.Targets[i]
+		}
+	}
+	return nil
+}
+
+// missed lists the tear-downs that the log waits for and that nothing owes yet: of
+// what was never up here, or is gone since the host was started again. They are
+// observed, not remembered (S16).
+func missed(s *situation) []owed {
+	w := s.wish
+	if !s.fresh || w == nil {
+		return nil
+	}
+	held, down := s.record.Staging, !s.have.up()
+	var news []owed
+	if w.Teardown != nil && (held == nil && down || held != nil && held.Epoch.Compare(w.Teardown.Epoch) > 0) {
+		news = append(news, owed{Epoch: w.Teardown.Epoch})
+	}
+	p := w.Publication
+	switch {
+	case p == nil:
+	case p.Staging != nil && held == nil && down:
+		news = append(news, owed{Epoch: p.Epoch})
+	default:
+		for i := range p.Targets {
+			path := p.Targets[i].Path
+			if s.record.target(path) == nil && !contains(s.have.bound, path) {
+				news = append(news, owed{Epoch: p.Epoch, Target: path})
+			}
+		}
+	}
+	return news
+}
+
+// fact is one thing that the log does not know yet. It is one case of an
+// Observation; its name is what a repetition is recognised by.
+type fact struct {
+	name  string
+	path  string
+	epoch fsm.Epoch
+}
+
+const (
+	factCreated = "created"
+	factGone    = "gone"
+	factMissing = "missing"
+	factPresent = "present"
+	factStaged  = "staged"
+	factBound   = "bound"
+)
+
+// news lists what was observed and is not what the log believes. A report that
+// says nothing new is not made.
+func news(s *situation) []fact {
+	if s.wish == nil {
+		return nil
+	}
+	var all []fact
+	if name := s.deviceNews(); name != "" {
+		all = append(all, fact{name: name})
+	}
+	p, held := s.wish.Publication, s.record.Staging
+	if p == nil || p.Staging == nil || held == nil || held.Epoch != p.Epoch || !s.complete() {
+		return all
+	}
+	if !p.Staging.Done && p.Staging.Path == held.Path && p.Staging.Boot == s.boot {
+		all = append(all, fact{name: factStaged, path: held.Path, epoch: p.Epoch})
+	}
+	for i := range p.Targets {
+		t := &p.Targets[i]
+		if !t.Done && s.record.target(t.Path) != nil && contains(s.have.bound, t.Path) {
+			all = append(all, fact{name: factBound, path: t.Path, epoch: p.Epoch})
+		}
+	}
+	return all
+}
+
+// deviceNews: an absent pool says nothing of its devices (S12).
+func (s *situation) deviceNews() string {
+	w, have := s.wish, &s.have
+	whole := have.Exists && have.Size == w.Size
+	switch {
+	case have.Absent:
+	case w.Verb == fsm.WishCreate && whole && s.fresh:
+		return factCreated
+	case w.Verb == fsm.WishRemove && s.fresh && !have.Exists && !have.Unfinished && !have.up():
+		return factGone
+	case w.Verb == fsm.WishKeep && w.Replica == fsm.ReplicaPresent && !have.Exists:
+		return factMissing
+	case w.Verb == fsm.WishKeep && w.Replica == fsm.ReplicaMissing && whole:
+		return factPresent
+	}
+	return ""
+}

@@ -1,0 +1,70 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Clean unmounts and detaches everything of the host's pools, images stay. It
+// needs no log and no Start. What is busy is an error; the rest is done.
+func (e *Executor) Clean(ctx context.Context) error {
+	var errs []error
+	for _, pool := range e.Pools {
+		items, err := pool.Inventory(ctx)
+		errs = append(errs, err)
+		for _, item := range items {
+			if item.Kind == KindLoop && item.ID.Valid() {
+				errs = append(errs, e.cleanVolume(ctx, pool, item.ID))
+			}
+		}
+	}
+	e.mu.Lock()
+	var recorded []*volume
+	for _, v := range e.volumes {
+		recorded = append(recorded, v)
+	}
+	e.mu.Unlock()
+	for _, v := range recorded {
+		errs = append(errs, e.cleanRecord(ctx, v))
+	}
+	return errors.Join(errs...)
+}
+
+// cleanVolume takes off all mounts, the newest first, then the device.
+func (e *Executor) cleanVolume(ctx context.Context, pool Backend, id fsm.VolumeID) error {
+	mounts, err := e.mountsOf(ctx, pool, id)
+	if err != nil {
+		return err
+	}
+	device, err := pool.Observe(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, m := range slices.Backward(mounts) {
+		if err := e.Mounter.Unmount(ctx, device, m.Path); err != nil {
+			return err
+		}
+	}
+	return pool.Detach(ctx, id)
+}
+
+// cleanRecord removes the targets that the host made, and notes that nothing is up.
+func (e *Executor) cleanRecord(ctx context.Context, v *volume) error {
+	select {
+	case v.lock <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer e.unlock(v)
+	if err := e.open(v); err != nil {
+		return err
+	}
+	if v.journal.Staging == nil && len(v.journal.Targets) == 0 {
+		return nil
+	}
+	j := &job{Executor: e, v: v, want: &desired{volume: v.id}}
+	return j.down(ctx)
+}

@@ -1,0 +1,222 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// Config is what an executor is made of.
+type Config struct {
+	// Node is the host's name in the log.
+	Node fsm.NodeID
+	// Host is the host's identity and data folder, from OpenHost.
+	Host *Host
+	// Pools are the host's, each with its own id.
+	Pools []Backend
+	// Mounter mounts on this host.
+	Mounter Mounter
+	// Log proposes commands; nil for an executor that only cleans.
+	Log Log
+	// Faults is told of every point in FaultPoints; nil in production.
+	Faults Faults
+	// Logger and Metrics may be nil.
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+	// Workers bounds how many volumes are worked on at once in the background; 0: 16.
+	Workers int
+
+	// What the host registers with beside its identity.
+	Labels            []fsm.Label // without the topology key itself
+	Site              string
+	MaxVolumes        uint32 // 0: unlimited
+	Version           string
+	FeatureLevel      uint32
+	OvercommitPercent uint32
+	MinFree           int64 // bytes
+}
+
+// Executor makes a host what the log says. All methods may be called at once.
+type Executor struct {
+	Config
+	pools   map[fsm.PoolID]Backend
+	seen    *seen
+	reports *reporter
+	queue   *queue
+	metrics *metrics
+
+	ctx    context.Context // ends with Shutdown
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	volumes map[fsm.VolumeID]*volume
+	behind  map[fsm.VolumeID]struct{} // to be looked at when the session got on
+	session session
+	closed  bool
+}
+
+// session is what the current session said last.
+type session struct {
+	number        uint64 // 0: there was none yet
+	at            fsm.Epoch
+	adopted       bool
+	incarnationID []byte
+}
+
+const defaultWorkers = 16
+
+// New reads the host's records. Nothing is done to the host before Start or Clean.
+func New(cfg Config) (*Executor, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Workers <= 0 {
+		cfg.Workers = defaultWorkers
+	}
+	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{},
+		behind: map[fsm.VolumeID]struct{}{}, queue: newQueue(), metrics: newMetrics(cfg.Metrics)}
+	for _, pool := range cfg.Pools {
+		e.pools[pool.ID()] = pool
+	}
+	e.reports = &reporter{executor: e}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	var err error
+	if e.seen, err = openSeen(cfg.Host.dir); err != nil {
+		return nil, err
+	}
+	if err := e.loadVolumes(); err != nil {
+		return nil, err
+	}
+	e.metrics.watch(e)
+	return e, nil
+}
+
+// loadVolumes reads what the host keeps of volumes that are, or were, up.
+func (e *Executor) loadVolumes() error {
+	dir := filepath.Join(e.Host.dir, volumesDir)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("read the host's records: %w", err)
+	}
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), recordSuffix)
+		id := fsm.VolumeID(name)
+		if !ok || !id.Valid() {
+			continue
+		}
+		j, err := openJournal(e.Host.dir, id)
+		if err != nil {
+			return err
+		}
+		v := e.volume(id)
+		v.journal = j
+		v.show()
+		e.seen.raise(j.Floor, nil)
+	}
+	return nil
+}
+
+// Start begins to work in the background, on what Update brings.
+func (e *Executor) Start() {
+	for range e.Workers {
+		e.work.Go(e.worker)
+	}
+}
+
+// Seen is the highest epoch of wishes that this host acted on, with the id of its
+// incarnation: a controller that has not applied as much must wait (S14).
+func (e *Executor) Seen() (fsm.Epoch, []byte) { return e.seen.get() }
+
+// Register is what the host says of itself to a controller. It measures the pools.
+func (e *Executor) Register() *fsmpb.RegisterNode {
+	at, _ := e.Seen()
+	r := &fsmpb.RegisterNode{
+		NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.Boot,
+		Site: e.Site, MaxVolumes: e.MaxVolumes, Version: e.Version, FeatureLevel: e.FeatureLevel, Incarnation: at.Incarnation,
+	}
+	for _, l := range e.Labels {
+		r.Labels = append(r.Labels, &fsmpb.Label{Key: l.Key, Value: l.Value})
+	}
+	for _, pool := range e.Pools {
+		facts := pool.Facts(e.ctx)
+		r.Pools = append(r.Pools, &fsmpb.Pool{
+			PoolId: string(pool.ID()), Backend: pool.Kind(), CapacityBytes: e.capacity(facts),
+			OvercommitPercent: e.OvercommitPercent, MinFreeBytes: e.MinFree,
+		})
+	}
+	return r
+}
+
+func (e *Executor) capacity(facts PoolFacts) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.Host.capacity(facts)
+}
+
+// PoolFacts measures the pools.
+func (e *Executor) PoolFacts(ctx context.Context) []PoolFacts {
+	var all []PoolFacts
+	for _, pool := range e.Pools {
+		all = append(all, pool.Facts(ctx))
+	}
+	return all
+}
+
+// Shutdown stops all work. Mounts and devices of staged volumes stay, others are
+// detached. It waits for what is under way until ctx ends.
+func (e *Executor) Shutdown(ctx context.Context) error {
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.cancel()
+	e.queue.close()
+	done := make(chan struct{})
+	go func() {
+		e.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		return fmt.Errorf("stop the executor: work is still under way: %w", ctx.Err())
+	}
+	return e.detachUnstaged(ctx)
+}
+
+// detachUnstaged takes down the devices that nothing is staged on.
+func (e *Executor) detachUnstaged(ctx context.Context) error {
+	var errs []error
+	for _, pool := range e.Pools {
+		items, err := pool.Inventory(ctx)
+		if err != nil {
+			continue // an absent pool has no device that could be told from another's
+		}
+		for _, item := range items {
+			if item.Kind != KindLoop || !item.ID.Valid() || e.isStaged(item.ID) {
+				continue
+			}
+			if err := pool.Detach(ctx, item.ID); err != nil {
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Executor) isStaged(id fsm.VolumeID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v := e.volumes[id]
+	return v != nil && v.shown.Staging != nil
+}

@@ -1,0 +1,21 @@
+// Package executor makes a host what the log says: it observes, chooses one step
+// with a pure function (next), does it, and looks again.
+//
+// There are two sides. Wishes come from a session and are worked on in the
+// background: they create, remove and take down, and what they find becomes
+// reports. Calls come from CSI: they alone bring a volume up, each under a grant
+// that the call itself had from the quorum (S2); what was interrupted is not
+// resumed without a new one, but taken down. Calls that take down need nobody
+// (S28): their records go to an outbox on disk that is empty before the next
+// bring-up of the volume is proposed (S16).
+//
+// One lock per volume orders it all. A second call for a volume is Busy, unless it
+// repeats one whose caller gave up: then it joins the work, which went on (I17).
+//
+// On disk a host keeps who it is, which wishes it acted on (S14), and one small
+// record per volume: each written and synced before what it announces. Everything
+// else is learned by observing.
+//
+// What must not be done is in next and in background, two pure functions with
+// tables of tests; backends and mounters are reached through interfaces.
+package executor

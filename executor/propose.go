@@ -1,0 +1,96 @@
+package executor
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// proposeLimit bounds one proposal, whatever the log's own patience is.
+const proposeLimit = 10 * time.Second
+
+// propose has a command applied. The error is a *fsm.Rejection, or says whether
+// it is Unavailable.
+func (e *Executor) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	if e.Log == nil {
+		return nil, &unavailable{errors.New("this host has no controllers")}
+	}
+	if c != nil {
+		c.asking.Add(1)
+		defer c.asking.Add(-1)
+	}
+	ctx, cancel := context.WithTimeout(ctx, proposeLimit)
+	defer cancel()
+	outcome, err := e.Log.Propose(ctx, cmd)
+	if err != nil && ctx.Err() != nil && !isUnavailable(err) {
+		err = &unavailable{err}
+	}
+	if err == nil {
+		err = fsm.Err(outcome)
+	}
+	return outcome, err
+}
+
+// granted is what the log gave, as of where.
+func (e *Executor) granted(session uint64, outcome *fsmpb.Outcome) (*grant, fsm.Epoch) {
+	g := outcome.GetGrant()
+	format := g.GetFormat()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return &grant{
+		session:    session,
+		epoch:      epochFrom(g.GetEpoch()),
+		readOnly:   g.GetReadOnly(),
+		block:      format.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_RAW,
+		formatting: format.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING,
+		fs:         Filesystem{Type: format.GetFsType(), UUID: format.GetFsUuid()},
+	}, fsm.Epoch{Incarnation: e.session.at.Incarnation, Index: outcome.GetIndex()}
+}
+
+func epochFrom(e *fsmpb.Epoch) fsm.Epoch {
+	return fsm.Epoch{Incarnation: e.GetIncarnation(), Index: e.GetIndex()}
+}
+
+func epochProto(e fsm.Epoch) *fsmpb.Epoch {
+	return &fsmpb.Epoch{Incarnation: e.Incarnation, Index: e.Index}
+}
+
+// capabilityProto: the flags are a fingerprint in hexadecimal, never themselves.
+func capabilityProto(c fsm.Capability) (*fsmpb.Capability, error) {
+	flags, err := hex.DecodeString(c.Flags)
+	if err != nil {
+		return nil, fsm.Reject(fsm.Invalid, "the fingerprint of the mount flags is not hexadecimal")
+	}
+	return &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType, FlagsFingerprint: flags}, nil
+}
+
+// fingerprintBytes takes a fingerprint as it is, or what its hexadecimal says.
+func fingerprintBytes(s string) []byte {
+	if b, err := hex.DecodeString(s); err == nil {
+		return b
+	}
+	return []byte(s)
+}
+
+// sequence gives the volume's next number for a record of this host (S16). It is
+// reserved on disk before it is used. The caller holds the lock.
+func (e *Executor) sequence(v *volume) (uint64, error) {
+	e.mu.Lock()
+	var applied uint64
+	if v.wish != nil {
+		applied = v.wish.Sequence
+	}
+	e.mu.Unlock()
+	number := v.journal.nextSequence(applied)
+	if v.journal.exhausted() {
+		if err := e.save(v, true); err != nil {
+			return 0, fmt.Errorf("reserve record numbers of volume %s: %w", v.id, err)
+		}
+	}
+	return number, nil
+}

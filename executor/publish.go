@@ -1,0 +1,125 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// PublishRequest asks to bind a staged volume to a target path.
+type PublishRequest struct {
+	Volume      fsm.VolumeID
+	Epoch       fsm.Epoch // of the publication that the caller means (S3)
+	StagingPath string    // absolute
+	TargetPath  string    // absolute; its parent folder exists
+	ReadOnly    bool
+	Capability  fsm.Capability
+	Flags       []string // mount flags in clear: never logged nor stored
+	// Fingerprint is equal when all arguments are that must be when the call is repeated.
+	Fingerprint string
+}
+
+// Publish records the intent in the log, which decides whether there may be this
+// target, and binds the volume. Asked again, it observes that nothing is to be done.
+func (e *Executor) Publish(ctx context.Context, req PublishRequest) error {
+	key := fmt.Sprintf("publish %s %s %s", req.Epoch, req.Fingerprint, req.TargetPath)
+	return e.serve(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
+		return e.publish(ctx, v, c, &req)
+	})
+}
+
+func (e *Executor) publish(ctx context.Context, v *volume, c *call, req *PublishRequest) error {
+	if err := e.Mounter.Check(req.TargetPath, req.Capability.FSType, req.Flags); err != nil {
+		return err
+	}
+	switch held := v.journal.Staging; {
+	case req.StagingPath == "":
+		return fsm.Reject(fsm.Precondition, "volume %s: no staging path was given", v.id)
+	case req.Epoch.Compare(v.journal.Epoch) < 0:
+		return fsm.Reject(fsm.StaleEpoch, "volume %s was published to this host at epoch %s since epoch %s", v.id, v.journal.Epoch, req.Epoch)
+	case held != nil && e.real(held.Path) != e.real(req.StagingPath):
+		return fsm.Reject(fsm.Precondition, "volume %s is staged at %s, not at %s", v.id, held.Path, req.StagingPath)
+	}
+	if err := e.drain(ctx, v, c, drainLimit); err != nil {
+		return err
+	}
+	for range grantLimit {
+		err := e.publishOnce(ctx, v, c, req)
+		if !errors.Is(err, errOtherSession) {
+			return err
+		}
+	}
+	return fsm.Reject(fsm.Busy, "volume %s: the session with the controllers keeps changing", v.id)
+}
+
+func (e *Executor) publishOnce(ctx context.Context, v *volume, c *call, req *PublishRequest) error {
+	g, err := e.proposeTarget(ctx, v, c, req)
+	if err != nil {
+		return err
+	}
+	if held := v.journal.Staging; held != nil {
+		g.path, g.block = held.Path, held.Block
+	}
+	want := &desired{volume: v.id, grant: g, bind: &target{Path: req.TargetPath, ReadOnly: req.ReadOnly || g.readOnly}}
+	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags}
+	return j.drive(ctx)
+}
+
+// proposeTarget records the intent and reads the grant.
+func (e *Executor) proposeTarget(ctx context.Context, v *volume, c *call, req *PublishRequest) (*grant, error) {
+	session, err := e.mayAct()
+	if err != nil {
+		return nil, err
+	}
+	capability, err := capabilityProto(req.Capability)
+	if err != nil {
+		return nil, err
+	}
+	number, err := e.sequence(v)
+	if err != nil {
+		return nil, err
+	}
+	e.hit("propose-target.before")
+	outcome, err := e.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_PublishTarget{PublishTarget: &fsmpb.PublishTarget{
+		VolumeId: string(v.id), NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.Boot,
+		Epoch: epochProto(req.Epoch), TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: capability,
+		Fingerprint: fingerprintBytes(req.Fingerprint), Sequence: number,
+	}}})
+	e.hit("propose-target.after")
+	if err != nil {
+		return nil, err
+	}
+	g, at := e.granted(session, outcome)
+	v.journal.Floor = at
+	return g, nil
+}
+
+// Unpublish ends one target, with or without the quorum (S28), and removes the
+// path. Where the volume is not bound and never was, nothing is touched.
+func (e *Executor) Unpublish(ctx context.Context, id fsm.VolumeID, path string) error {
+	if !id.Valid() || !e.knows(id) {
+		return nil
+	}
+	return e.serve(ctx, id, "unpublish "+path, func(ctx context.Context, v *volume, c *call) error {
+		return e.unpublish(ctx, v, c, path)
+	})
+}
+
+func (e *Executor) unpublish(ctx context.Context, v *volume, c *call, path string) error {
+	name, ok := e.targetAt(v, path)
+	if !ok {
+		return nil
+	}
+	j := &job{Executor: e, v: v, want: &desired{volume: v.id, drop: []string{name}}, call: c}
+	return j.drive(ctx)
+}
+
+// targetAt is the target at the path, by the name that the records use.
+func (e *Executor) targetAt(v *volume, path string) (string, bool) {
+	p := e.pathsOf(v, nil)
+	name, ok := p.targets[e.real(path)]
+	return name, ok
+}

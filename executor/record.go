@@ -1,0 +1,125 @@
+package executor
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// sequenceStep is how many sequence numbers one write of the record reserves.
+const sequenceStep = 64
+
+// record is what the host keeps of one volume. It is synced before what it
+// announces is done. It can refuse and take down, never permit (S2).
+type record struct {
+	Volume fsm.VolumeID `json:"volume"`
+	Pool   fsm.PoolID   `json:"pool"`
+	// Epoch is the highest publication that the host acted under; lower ones are refused.
+	Epoch fsm.Epoch `json:"epoch"`
+	// Floor is the log index of the last grant; wishes from before it are not acted on (S14).
+	Floor fsm.Epoch `json:"floor"`
+	// SequenceLimit bounds the numbers that were given to records so far (S16).
+	SequenceLimit uint64 `json:"sequence_limit"`
+	// Formatting is the identity of the filesystem that this host began to make: its
+	// unfinished pieces on the device are its own (S15).
+	Formatting string `json:"formatting,omitempty"`
+	// Staging is set from before the device is given out until nothing of it is up.
+	Staging *staging `json:"staging,omitempty"`
+	Targets []target `json:"targets,omitempty"`
+	// Owed is the outbox: what was taken down and the log has not heard (S16).
+	Owed []owed `json:"owed,omitempty"`
+}
+
+// staging is where and how the host brings the volume up.
+type staging struct {
+	Epoch fsm.Epoch `json:"epoch"`
+	Path  string    `json:"path"`
+	Block bool      `json:"block"`
+}
+
+// target is where the host binds the volume.
+type target struct {
+	Path     string `json:"path"`
+	ReadOnly bool   `json:"read_only"`
+}
+
+// owed is one record of a tear-down: of a target, or of everything when Target is empty.
+type owed struct {
+	Sequence uint64    `json:"sequence"`
+	Epoch    fsm.Epoch `json:"epoch"`
+	Target   string    `json:"target,omitempty"`
+}
+
+// empty tells whether nothing but counters is in the record.
+func (r *record) empty() bool {
+	return r.Staging == nil && len(r.Targets) == 0 && len(r.Owed) == 0
+}
+
+func (r *record) target(path string) *target {
+	for i := range r.Targets {
+		if r.Targets[i].Path == path {
+			return &r.Targets[i]
+		}
+	}
+	return nil
+}
+
+func (r *record) withoutTarget(path string) []target {
+	return slices.DeleteFunc(slices.Clone(r.Targets), func(t target) bool { return t.Path == path })
+}
+
+// journal is a record and where it lies.
+type journal struct {
+	record
+	slots    *slots
+	sequence uint64 // the last number given
+}
+
+const recordSuffix = ".rec"
+
+func recordPath(dir string, id fsm.VolumeID) string {
+	return filepath.Join(dir, volumesDir, string(id)+recordSuffix)
+}
+
+// openJournal reads a volume's record. What is not there, or was never whole,
+// announced nothing.
+func openJournal(dir string, id fsm.VolumeID) (*journal, error) {
+	file, content, err := openSlots(recordPath(dir, id))
+	if err != nil {
+		return nil, err
+	}
+	j := &journal{slots: file, record: record{Volume: id}}
+	if content != nil {
+		if err := json.Unmarshal(content, &j.record); err != nil {
+			return nil, fmt.Errorf("read the record of %s: %w", id, err)
+		}
+	}
+	j.sequence = j.SequenceLimit
+	return j, nil
+}
+
+// nextSequence gives a number above all that this host gave and the log applied.
+// Numbers are reserved with the next write; a caller that needs no write asks save.
+func (j *journal) nextSequence(applied uint64) uint64 {
+	j.sequence = max(j.sequence, applied) + 1
+	return j.sequence
+}
+
+// exhausted tells whether numbers were given that no write reserved.
+func (j *journal) exhausted() bool { return j.sequence > j.SequenceLimit }
+
+// save writes the record. Without sync, a crash of the host may undo it: only for
+// what is then said once more in vain.
+func (j *journal) save(sync bool) error {
+	if j.exhausted() {
+		j.SequenceLimit = j.sequence + sequenceStep
+	}
+	text, err := json.Marshal(&j.record)
+	if err != nil {
+		return fmt.Errorf("write the record of %s: %w", j.Volume, err)
+	}
+	return j.slots.write(text, sync)
+}

@@ -1,0 +1,239 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// retryReport is how long to wait with a report that the log did not take.
+const retryReport = 500 * time.Millisecond
+
+// worker looks at one queued volume after the other.
+func (e *Executor) worker() {
+	for {
+		id, ok := e.queue.get()
+		if !ok {
+			return
+		}
+		e.mu.Lock()
+		v := e.volumes[id]
+		e.mu.Unlock()
+		if v != nil && e.tryLock(v) {
+			e.reconcile(v)
+			e.unlock(v)
+		}
+	}
+}
+
+// reconcile looks at the volume once; a failure is tried again later, and told
+// where an operation waits for it. The caller holds the lock.
+func (e *Executor) reconcile(v *volume) {
+	err := e.open(v)
+	if err == nil {
+		e.reconsider(v)
+		err = e.settle(e.ctx, v)
+	}
+	if err == nil {
+		v.failures = 0
+		e.drop(v)
+		return
+	}
+	if e.ctx.Err() != nil {
+		return
+	}
+	e.park(v, err)
+	e.failed(v, err)
+	v.failures++
+	e.queue.addAfter(v.id, v.backoff())
+}
+
+// reconsider starts counting failures anew when an operator asked for a retry.
+func (e *Executor) reconsider(v *volume) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if v.wish == nil {
+		return
+	}
+	if now := (attempt{v.wish.Operation, v.wish.Attempt}); now != v.failed {
+		v.failed, v.failures = now, 0
+	}
+}
+
+// settleLimit bounds how often one look at a volume acts and looks again.
+const settleLimit = 4
+
+// settle brings the volume to where it must be without a call, and says what the
+// log does not know of it.
+func (e *Executor) settle(ctx context.Context, v *volume) error {
+	for range settleLimit {
+		s, at, err := e.situation(ctx, v)
+		if err != nil {
+			return err
+		}
+		want := background(s)
+		acted, err := e.act(ctx, v, &want, at)
+		if err != nil {
+			return err
+		}
+		if acted {
+			continue
+		}
+		if debts := missed(s); len(debts) > 0 {
+			if err := e.owe(v, debts...); err != nil {
+				return err
+			}
+		}
+		return e.tell(v, s)
+	}
+	return fmt.Errorf("volume %s does not stay as it is made", v.id)
+}
+
+// act does what background found, and says whether there was anything to do.
+func (e *Executor) act(ctx context.Context, v *volume, want *desired, at fsm.Epoch) (bool, error) {
+	j := &job{Executor: e, v: v, want: want, at: at}
+	switch {
+	case want.down, want.verb == fsm.WishRemove && v.journal.Staging != nil:
+		return true, j.down(ctx)
+	case len(want.drop) > 0:
+		return true, j.dropTargets(ctx)
+	}
+	err := j.drive(ctx)
+	return j.steps > 0, err
+}
+
+// tell sends what is owed and what is new, and does not wait for the log: tearing
+// down must find the volume unlocked (S28).
+func (e *Executor) tell(v *volume, s *situation) error {
+	for _, o := range v.journal.Owed {
+		e.send(v, fact{name: "owed", path: o.Target, epoch: fsm.Epoch{Index: o.Sequence}}, o.observation(v.id), o.Sequence)
+	}
+	for _, f := range news(s) {
+		if e.isTold(v, f) {
+			continue
+		}
+		ob := &fsmpb.Observation{VolumeId: string(v.id), Epoch: epochProto(f.epoch)}
+		f.put(ob, s.have.Size)
+		if !f.epoch.IsZero() {
+			number, err := e.sequence(v)
+			if err != nil {
+				return err
+			}
+			ob.Sequence = number
+		}
+		e.send(v, f, ob, 0)
+	}
+	return nil
+}
+
+// put makes the fact the observation's. Facts of devices carry no number: they are
+// taken only in the one phase of a volume's life that they belong to.
+func (f fact) put(ob *fsmpb.Observation, size int64) {
+	switch f.name {
+	case factCreated:
+		ob.Fact = &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: size}}
+	case factGone:
+		ob.Fact = &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}
+	case factMissing:
+		ob.Fact = &fsmpb.Observation_DeviceMissing{DeviceMissing: &fsmpb.DeviceMissing{Detail: "its image is not in the pool"}}
+	case factPresent:
+		ob.Fact = &fsmpb.Observation_DevicePresent{DevicePresent: &fsmpb.DevicePresent{SizeBytes: size}}
+	case factStaged:
+		ob.Fact = &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: f.path}}
+	case factBound:
+		ob.Fact = &fsmpb.Observation_TargetBound{TargetBound: &fsmpb.TargetBound{TargetPath: f.path}}
+	}
+}
+
+// isTold: the log took it, and the wish that shows it has not come yet.
+func (e *Executor) isTold(v *volume, f fact) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, told := v.told[f]
+	return told
+}
+
+// send has one observation reported, unless it is under way.
+func (e *Executor) send(v *volume, f fact, ob *fsmpb.Observation, sequence uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, flying := v.flying[f]; flying {
+		return
+	}
+	v.flying[f] = struct{}{}
+	e.reports.send(letter{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { e.sent(v, f, sequence, at, err) }})
+}
+
+// sent is the answer to send: what was not taken is looked at again.
+func (e *Executor) sent(v *volume, f fact, sequence uint64, at fsm.Epoch, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(v.flying, f)
+	switch {
+	case err != nil:
+		e.queue.addAfter(v.id, retryReport)
+	case sequence != 0:
+		v.heard = max(v.heard, sequence)
+		e.queue.add(v.id)
+	case v.wishAt.Compare(at) < 0:
+		v.told[f] = at
+	}
+}
+
+// failed says why an operation does not get on: at first each time, then ever
+// more seldom.
+func (e *Executor) failed(v *volume, err error) {
+	e.logger(v).Warn("the volume is not as the log wants it", "error", err, "failures", v.failures+1)
+	if v.journal == nil {
+		return
+	}
+	e.mu.Lock()
+	w, fresh := v.wish, e.fresh(v)
+	e.mu.Unlock()
+	if w == nil || w.Operation == 0 || !fresh || isUnavailable(err) || v.failures > 3 && v.failures&(v.failures-1) != 0 {
+		return
+	}
+	failure := &fsmpb.StepFailed{Step: stepOf(w), Error: err.Error(), NoSpace: noSpace(err)}
+	failure.Final = w.Verb == fsm.WishCreate && (failure.NoSpace || isFinal(err))
+	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_StepFailed{StepFailed: failure}}
+	e.send(v, fact{name: "failed"}, ob, 0)
+}
+
+func stepOf(w *fsm.Wish) string {
+	switch w.Verb {
+	case fsm.WishCreate:
+		return "create"
+	case fsm.WishRemove:
+		return "remove"
+	case fsm.WishKeep:
+	}
+	return "teardown"
+}
+
+func noSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// isFinal: trying again makes no difference.
+func isFinal(err error) bool {
+	var rej *fsm.Rejection
+	return errors.Is(err, syscall.EFBIG) || errors.As(err, &rej) && rej.Reason == fsm.Incompatible
+}
+
+// drop forgets a volume that the log does not know and of which nothing is up.
+func (e *Executor) drop(v *volume) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.session.number == 0 || v.wish != nil || v.call != nil || len(v.flying) > 0 || !v.journal.empty() {
+		return
+	}
+	if err := v.journal.slots.remove(); err != nil {
+		e.Logger.Warn("a record is left behind", "volume", v.id, "error", err)
+	}
+	delete(e.volumes, v.id)
+}

@@ -1,0 +1,136 @@
+package executor
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Update takes in what a session said. It is quick; the work is done behind it.
+func (e *Executor) Update(u Update) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if u.Full {
+		e.session.number++
+		e.forget(&u)
+	}
+	e.session.at, e.session.adopted, e.session.incarnationID = u.At, u.Adopted, u.IncarnationID
+	for i := range u.Wishes {
+		e.wished(u.Wishes[i].Volume, &u.Wishes[i], u.At)
+	}
+	for _, id := range u.Gone {
+		e.wished(id, nil, u.At)
+	}
+	e.queueWaiting()
+}
+
+// forget drops the wishes for volumes that a full update does not list.
+func (e *Executor) forget(u *Update) {
+	listed := map[fsm.VolumeID]bool{}
+	for i := range u.Wishes {
+		listed[u.Wishes[i].Volume] = true
+	}
+	for id, v := range e.volumes {
+		if !listed[id] && (v.wish != nil || e.session.number == 1) {
+			e.wished(id, nil, u.At)
+		}
+	}
+}
+
+// wished notes what the log wants of a volume, nil when it wants nothing. The
+// caller holds mu.
+func (e *Executor) wished(id fsm.VolumeID, w *fsm.Wish, at fsm.Epoch) {
+	v, known := e.volumes[id]
+	if !known {
+		if w == nil || !id.Valid() {
+			return
+		}
+		v = e.volume(id)
+	}
+	v.wish, v.wishAt = w, at
+	for told, index := range v.told {
+		if at.Compare(index) >= 0 {
+			delete(v.told, told)
+		}
+	}
+	close(v.news)
+	v.news = make(chan struct{})
+	e.queue.add(id)
+}
+
+// queueWaiting looks again at volumes for which the session was behind. The
+// caller holds mu.
+func (e *Executor) queueWaiting() {
+	for id := range e.behind {
+		delete(e.behind, id)
+		e.queue.add(id)
+	}
+}
+
+// fresh tells whether the volume's wish may be acted on: this session's controller
+// has applied what this host acted on, and the volume's last grant (S14), and the
+// host is adopted (S1). If not, the volume is looked at again with the next update.
+// The caller holds mu and the volume's lock.
+func (e *Executor) fresh(v *volume) bool {
+	s := &e.session
+	if s.number == 0 || !s.adopted {
+		return false
+	}
+	if s.at.Compare(e.seen.onDisk()) < 0 || s.at.Compare(v.journal.Floor) < 0 {
+		e.behind[v.id] = struct{}{}
+		return false
+	}
+	return true
+}
+
+// unavailable is an error that the quorum's return cures (S28).
+type unavailable struct{ err error }
+
+func (u *unavailable) Error() string     { return u.err.Error() }
+func (u *unavailable) Unwrap() error     { return u.err }
+func (u *unavailable) Unavailable() bool { return true }
+
+// isUnavailable tells whether the quorum was needed and not there.
+func isUnavailable(err error) bool {
+	var u interface{ Unavailable() bool }
+	return errors.As(err, &u) && u.Unavailable()
+}
+
+// mayAct tells whether anything may be brought up in this session at all, and
+// which session that is.
+func (e *Executor) mayAct() (uint64, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.session.number == 0 || e.Log == nil:
+		return 0, &unavailable{errors.New("this host has no session with a controller yet")}
+	case !e.session.adopted:
+		return 0, fsm.Reject(fsm.Precondition, "node %s is in adoption mode until an operator adopts it", e.Node)
+	}
+	return e.session.number, nil
+}
+
+// inSession tells whether a grant of that session is still worth something (S2).
+func (e *Executor) inSession(number uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.session.number == number && e.session.adopted
+}
+
+// awaitWish waits until the volume's wish is as asked. It gives up with ctx.
+func (e *Executor) awaitWish(ctx context.Context, v *volume, enough func(*fsm.Wish) bool) error {
+	for {
+		e.mu.Lock()
+		w, news := v.wish, v.news
+		e.mu.Unlock()
+		if enough(w) {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

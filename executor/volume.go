@@ -1,0 +1,178 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// volume is what the executor knows of one volume between two looks at the host.
+type volume struct {
+	id fsm.VolumeID
+	// lock is held by whoever works on the volume, a call or the background (I17).
+	lock chan struct{}
+
+	// Guarded by Executor.mu.
+	wish   *fsm.Wish
+	wishAt fsm.Epoch
+	news   chan struct{} // closed and replaced when the wish changes
+	call   *call
+	again  bool               // somebody found it locked and wants it looked at
+	parked <-chan struct{}    // a child that cannot be killed has its device
+	flying map[fact]struct{}  // reports under way
+	told   map[fact]fsm.Epoch // reports made, until a wish shows them
+	heard  uint64             // the last record of a tear-down that the log took
+	shown  record             // a copy of the journal's record, for readers
+
+	// Guarded by lock.
+	journal   *journal
+	content   Content // of the attached device, as far as it was read
+	formatted bool    // mkfs ended on it and the log has not heard
+	failures  int     // of the background in a row
+	failed    attempt // which of the operator's attempts they belong to
+}
+
+// attempt tells apart what an operator asked to be tried again.
+type attempt struct {
+	operation fsm.OperationID
+	number    uint32
+}
+
+// volume finds or makes the entry of a volume. The caller holds mu, or is alone.
+func (e *Executor) volume(id fsm.VolumeID) *volume {
+	v, ok := e.volumes[id]
+	if !ok {
+		v = &volume{id: id, lock: make(chan struct{}, 1), news: make(chan struct{}), flying: map[fact]struct{}{}, told: map[fact]fsm.Epoch{}}
+		e.volumes[id] = v
+	}
+	return v
+}
+
+// tryLock takes the lock if it is free; else whoever holds it queues the volume again.
+func (e *Executor) tryLock(v *volume) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if v.parked != nil {
+		return false // queued again when the child is gone
+	}
+	select {
+	case v.lock <- struct{}{}:
+		return true
+	default:
+		v.again = true
+		return false
+	}
+}
+
+// unlock frees the volume for the next.
+func (e *Executor) unlock(v *volume) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	<-v.lock
+	if v.again {
+		v.again = false
+		e.queue.add(v.id)
+	}
+}
+
+// open reads the volume's record, once. The caller holds the lock.
+func (e *Executor) open(v *volume) error {
+	if v.journal == nil {
+		j, err := openJournal(e.Host.dir, v.id)
+		if err != nil {
+			return err
+		}
+		v.journal = j
+	}
+	return e.prune(v)
+}
+
+// prune drops what the log has taken from the outbox. It need not be synced: what
+// is said again is passed over (S16).
+func (e *Executor) prune(v *volume) error {
+	e.mu.Lock()
+	heard := v.heard
+	e.mu.Unlock()
+	var left []owed
+	for _, o := range v.journal.Owed {
+		if o.Sequence > heard {
+			left = append(left, o)
+		}
+	}
+	if len(left) == len(v.journal.Owed) {
+		return nil
+	}
+	v.journal.Owed = left
+	return e.save(v, false)
+}
+
+// save writes the volume's record.
+func (e *Executor) save(v *volume, sync bool) error {
+	e.hit("save-record.before")
+	err := v.journal.save(sync)
+	e.hit("save-record.after")
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v.show()
+	return err
+}
+
+// show copies the record for readers. The caller holds mu, or is alone.
+func (v *volume) show() { v.shown = v.journal.record }
+
+// park sets the volume aside until a child that cannot be killed is gone: its
+// device must not be touched meanwhile.
+func (e *Executor) park(v *volume, err error) {
+	var stuck interface{ Parked() <-chan struct{} }
+	if !errors.As(err, &stuck) || stuck.Parked() == nil {
+		return
+	}
+	e.mu.Lock()
+	v.parked = stuck.Parked()
+	e.mu.Unlock()
+	e.Logger.Error("the volume is set aside until a stuck command ends", "volume", v.id, "error", err)
+	go func() {
+		<-stuck.Parked()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		v.parked = nil
+		e.queue.add(v.id)
+	}()
+}
+
+// backend is that of the volume's pool.
+func (e *Executor) backend(v *volume) (Backend, error) {
+	e.mu.Lock()
+	id := v.shown.Pool
+	if v.wish != nil && v.wish.Pool != "" {
+		id = v.wish.Pool
+	}
+	e.mu.Unlock()
+	if b, ok := e.pools[id]; ok {
+		return b, nil
+	}
+	if id == "" && len(e.Pools) == 1 {
+		return e.Pools[0], nil
+	}
+	return nil, fsm.Reject(fsm.Precondition, "volume %s is in pool %q, which this host does not have", v.id, id)
+}
+
+// failing says how long to wait before the volume is looked at again.
+func (v *volume) backoff() time.Duration {
+	const first, last = 100 * time.Millisecond, 30 * time.Second
+	return min(last, first<<min(v.failures, 16))
+}
+
+func (e *Executor) logger(v *volume) *slog.Logger { return e.Logger.With("volume", v.id) }
+
+// wrap says what was being done to which volume; refusals say it themselves.
+func wrap(v *volume, kind stepKind, err error) error {
+	var rej *fsm.Rejection
+	if err == nil || errors.As(err, &rej) {
+		return err
+	}
+	return fmt.Errorf("%s volume %s: %w", kind, v.id, err)
+}
