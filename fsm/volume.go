@@ -23,8 +23,12 @@ type Volume struct {
 	// Operation is the host work under way or failed; nil when there is none.
 	Operation *Operation
 	Condition Condition
-	Created   Epoch // when it was created
-	Modified  uint64
+	// Source is what it was made from, for ever (zero: empty).
+	Source Source
+	// Limits are wanted of every host where it is staged.
+	Limits   Limits
+	Created  Epoch // when it was created
+	Modified uint64
 }
 
 // Phase is a volume's life: Creating -> Ready -> Deleting -> (gone), or Failed.
@@ -63,6 +67,11 @@ type Replica struct {
 	State ReplicaState
 	// Sequence is the host's last record of this volume; later ones are above it (S16).
 	Sequence uint64
+	// Size is what the host last reported of the device, in bytes; an expansion is
+	// done when it is the volume's.
+	Size int64
+	// Limits are those the host last reported in force.
+	Limits Limits
 }
 
 // ReplicaState is what the host last said of a replica's device.

@@ -20,6 +20,12 @@ type Wish struct {
 	// Replica is what the log believes of the device: a Ready volume's device is
 	// reported missing only when this is ReplicaPresent.
 	Replica ReplicaState
+	// Source is what the device is made from while Creating.
+	Source Source
+	// SourceSize is the size in bytes of that source.
+	SourceSize int64
+	// Limits are to hold while it is staged here.
+	Limits Limits
 }
 
 // Verb is the one thing a host may do to a device, by the volume's phase (S14).
@@ -36,6 +42,9 @@ const (
 
 // Touch says that something about a volume or a node changed. Watchers read the state again.
 type Touch struct {
-	Volume VolumeID // empty: the node's own record
-	Node   NodeID   // empty: of interest to no host
+	Volume VolumeID // empty: the node's own record, or a snapshot
+	// Snapshot and Group are set when a snapshot, or a group of them, changed.
+	Snapshot SnapshotID
+	Group    GroupSnapshotID
+	Node     NodeID // empty: of interest to no host
 }

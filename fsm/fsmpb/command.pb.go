@@ -173,6 +173,12 @@ type Command struct {
 	//	*Command_AdoptNode
 	//	*Command_CreateVolume
 	//	*Command_DeleteVolume
+	//	*Command_ExpandVolume
+	//	*Command_ModifyVolume
+	//	*Command_CreateSnapshot
+	//	*Command_DeleteSnapshot
+	//	*Command_CreateGroupSnapshot
+	//	*Command_DeleteGroupSnapshot
 	//	*Command_PublishVolume
 	//	*Command_UnpublishVolume
 	//	*Command_StageVolume
@@ -323,6 +329,60 @@ func (x *Command) GetDeleteVolume() *DeleteVolume {
 	return nil
 }
 
+func (x *Command) GetExpandVolume() *ExpandVolume {
+	if x != nil {
+		if x, ok := x.Body.(*Command_ExpandVolume); ok {
+			return x.ExpandVolume
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetModifyVolume() *ModifyVolume {
+	if x != nil {
+		if x, ok := x.Body.(*Command_ModifyVolume); ok {
+			return x.ModifyVolume
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetCreateSnapshot() *CreateSnapshot {
+	if x != nil {
+		if x, ok := x.Body.(*Command_CreateSnapshot); ok {
+			return x.CreateSnapshot
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeleteSnapshot() *DeleteSnapshot {
+	if x != nil {
+		if x, ok := x.Body.(*Command_DeleteSnapshot); ok {
+			return x.DeleteSnapshot
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetCreateGroupSnapshot() *CreateGroupSnapshot {
+	if x != nil {
+		if x, ok := x.Body.(*Command_CreateGroupSnapshot); ok {
+			return x.CreateGroupSnapshot
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetDeleteGroupSnapshot() *DeleteGroupSnapshot {
+	if x != nil {
+		if x, ok := x.Body.(*Command_DeleteGroupSnapshot); ok {
+			return x.DeleteGroupSnapshot
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetPublishVolume() *PublishVolume {
 	if x != nil {
 		if x, ok := x.Body.(*Command_PublishVolume); ok {
@@ -445,6 +505,30 @@ type Command_DeleteVolume struct {
 	DeleteVolume *DeleteVolume `protobuf:"bytes,21,opt,name=delete_volume,json=deleteVolume,proto3,oneof"`
 }
 
+type Command_ExpandVolume struct {
+	ExpandVolume *ExpandVolume `protobuf:"bytes,22,opt,name=expand_volume,json=expandVolume,proto3,oneof"`
+}
+
+type Command_ModifyVolume struct {
+	ModifyVolume *ModifyVolume `protobuf:"bytes,23,opt,name=modify_volume,json=modifyVolume,proto3,oneof"`
+}
+
+type Command_CreateSnapshot struct {
+	CreateSnapshot *CreateSnapshot `protobuf:"bytes,24,opt,name=create_snapshot,json=createSnapshot,proto3,oneof"`
+}
+
+type Command_DeleteSnapshot struct {
+	DeleteSnapshot *DeleteSnapshot `protobuf:"bytes,25,opt,name=delete_snapshot,json=deleteSnapshot,proto3,oneof"`
+}
+
+type Command_CreateGroupSnapshot struct {
+	CreateGroupSnapshot *CreateGroupSnapshot `protobuf:"bytes,26,opt,name=create_group_snapshot,json=createGroupSnapshot,proto3,oneof"`
+}
+
+type Command_DeleteGroupSnapshot struct {
+	DeleteGroupSnapshot *DeleteGroupSnapshot `protobuf:"bytes,27,opt,name=delete_group_snapshot,json=deleteGroupSnapshot,proto3,oneof"`
+}
+
 type Command_PublishVolume struct {
 	PublishVolume *PublishVolume `protobuf:"bytes,30,opt,name=publish_volume,json=publishVolume,proto3,oneof"`
 }
@@ -498,6 +582,18 @@ func (*Command_AdoptNode) isCommand_Body() {}
 func (*Command_CreateVolume) isCommand_Body() {}
 
 func (*Command_DeleteVolume) isCommand_Body() {}
+
+func (*Command_ExpandVolume) isCommand_Body() {}
+
+func (*Command_ModifyVolume) isCommand_Body() {}
+
+func (*Command_CreateSnapshot) isCommand_Body() {}
+
+func (*Command_DeleteSnapshot) isCommand_Body() {}
+
+func (*Command_CreateGroupSnapshot) isCommand_Body() {}
+
+func (*Command_DeleteGroupSnapshot) isCommand_Body() {}
 
 func (*Command_PublishVolume) isCommand_Body() {}
 
@@ -1255,7 +1351,9 @@ type CreateVolume struct {
 	Replicas      uint32                 `protobuf:"varint,7,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	Requisite     []*Topology            `protobuf:"bytes,8,rep,name=requisite,proto3" json:"requisite,omitempty"`
 	Preferred     []*Topology            `protobuf:"bytes,9,rep,name=preferred,proto3" json:"preferred,omitempty"`
-	Facts         []*PoolFact            `protobuf:"bytes,10,rep,name=facts,proto3" json:"facts,omitempty"` // attached by the leader
+	Facts         []*PoolFact            `protobuf:"bytes,10,rep,name=facts,proto3" json:"facts,omitempty"`   // attached by the leader
+	Source        *Source                `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"` // unset: an empty volume
+	Limits        *Limits                `protobuf:"bytes,12,opt,name=limits,proto3" json:"limits,omitempty"` // mutable parameters
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1360,6 +1458,545 @@ func (x *CreateVolume) GetFacts() []*PoolFact {
 	return nil
 }
 
+func (x *CreateVolume) GetSource() *Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *CreateVolume) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// Source is what a volume's content is made from: exactly one is set. The volume
+// is placed in the source's pool, has its format and is never formatted (S15).
+type Source struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotId    string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	VolumeId      string                 `protobuf:"bytes,2,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Source) Reset() {
+	*x = Source{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Source) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Source) ProtoMessage() {}
+
+func (x *Source) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Source.ProtoReflect.Descriptor instead.
+func (*Source) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Source) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *Source) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+// Limits bound a volume's I/O on the host where it is staged; 0: none.
+type Limits struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	ReadIops            uint64                 `protobuf:"varint,1,opt,name=read_iops,json=readIops,proto3" json:"read_iops,omitempty"`
+	WriteIops           uint64                 `protobuf:"varint,2,opt,name=write_iops,json=writeIops,proto3" json:"write_iops,omitempty"`
+	ReadBytesPerSecond  uint64                 `protobuf:"varint,3,opt,name=read_bytes_per_second,json=readBytesPerSecond,proto3" json:"read_bytes_per_second,omitempty"`
+	WriteBytesPerSecond uint64                 `protobuf:"varint,4,opt,name=write_bytes_per_second,json=writeBytesPerSecond,proto3" json:"write_bytes_per_second,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *Limits) Reset() {
+	*x = Limits{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Limits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Limits) ProtoMessage() {}
+
+func (x *Limits) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Limits.ProtoReflect.Descriptor instead.
+func (*Limits) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Limits) GetReadIops() uint64 {
+	if x != nil {
+		return x.ReadIops
+	}
+	return 0
+}
+
+func (x *Limits) GetWriteIops() uint64 {
+	if x != nil {
+		return x.WriteIops
+	}
+	return 0
+}
+
+func (x *Limits) GetReadBytesPerSecond() uint64 {
+	if x != nil {
+		return x.ReadBytesPerSecond
+	}
+	return 0
+}
+
+func (x *Limits) GetWriteBytesPerSecond() uint64 {
+	if x != nil {
+		return x.WriteBytesPerSecond
+	}
+	return 0
+}
+
+// ExpandVolume makes a volume larger, never smaller. It is done when its host
+// reported the device grown.
+type ExpandVolume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	RequiredBytes int64                  `protobuf:"varint,2,opt,name=required_bytes,json=requiredBytes,proto3" json:"required_bytes,omitempty"`
+	LimitBytes    int64                  `protobuf:"varint,3,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"` // 0: none
+	Capability    *Capability            `protobuf:"bytes,4,opt,name=capability,proto3" json:"capability,omitempty"`                    // unset: not said
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpandVolume) Reset() {
+	*x = ExpandVolume{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpandVolume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpandVolume) ProtoMessage() {}
+
+func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpandVolume.ProtoReflect.Descriptor instead.
+func (*ExpandVolume) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ExpandVolume) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *ExpandVolume) GetRequiredBytes() int64 {
+	if x != nil {
+		return x.RequiredBytes
+	}
+	return 0
+}
+
+func (x *ExpandVolume) GetLimitBytes() int64 {
+	if x != nil {
+		return x.LimitBytes
+	}
+	return 0
+}
+
+func (x *ExpandVolume) GetCapability() *Capability {
+	if x != nil {
+		return x.Capability
+	}
+	return nil
+}
+
+// ModifyVolume replaces the limits that are set.
+type ModifyVolume struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	Limits        *Limits                `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ModifyVolume) Reset() {
+	*x = ModifyVolume{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ModifyVolume) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ModifyVolume) ProtoMessage() {}
+
+func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ModifyVolume.ProtoReflect.Descriptor instead.
+func (*ModifyVolume) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ModifyVolume) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *ModifyVolume) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// CreateSnapshot is a decision to cut; the host cuts under a freeze (S19).
+type CreateSnapshot struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotId     string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"` // hs-<uuid>
+	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	SourceVolumeId string                 `protobuf:"bytes,3,opt,name=source_volume_id,json=sourceVolumeId,proto3" json:"source_volume_id,omitempty"`
+	Fingerprint    []byte                 `protobuf:"bytes,4,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of the parameters
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *CreateSnapshot) Reset() {
+	*x = CreateSnapshot{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSnapshot) ProtoMessage() {}
+
+func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSnapshot.ProtoReflect.Descriptor instead.
+func (*CreateSnapshot) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *CreateSnapshot) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *CreateSnapshot) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateSnapshot) GetSourceVolumeId() string {
+	if x != nil {
+		return x.SourceVolumeId
+	}
+	return ""
+}
+
+func (x *CreateSnapshot) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+type DeleteSnapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotId    string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSnapshot) Reset() {
+	*x = DeleteSnapshot{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSnapshot) ProtoMessage() {}
+
+func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSnapshot.ProtoReflect.Descriptor instead.
+func (*DeleteSnapshot) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *DeleteSnapshot) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+// CreateGroupSnapshot cuts all members at one instant: every one is frozen from
+// before the first cut until its own, or there is no group (S19).
+type CreateGroupSnapshot struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	GroupSnapshotId string                 `protobuf:"bytes,1,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"` // hgs-<uuid>
+	Name            string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Fingerprint     []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Members         []*GroupMember         `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"` // sorted by source
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *CreateGroupSnapshot) Reset() {
+	*x = CreateGroupSnapshot{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateGroupSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateGroupSnapshot) ProtoMessage() {}
+
+func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateGroupSnapshot.ProtoReflect.Descriptor instead.
+func (*CreateGroupSnapshot) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *CreateGroupSnapshot) GetGroupSnapshotId() string {
+	if x != nil {
+		return x.GroupSnapshotId
+	}
+	return ""
+}
+
+func (x *CreateGroupSnapshot) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CreateGroupSnapshot) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+func (x *CreateGroupSnapshot) GetMembers() []*GroupMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type GroupMember struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	SourceVolumeId string                 `protobuf:"bytes,1,opt,name=source_volume_id,json=sourceVolumeId,proto3" json:"source_volume_id,omitempty"`
+	SnapshotId     string                 `protobuf:"bytes,2,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *GroupMember) Reset() {
+	*x = GroupMember{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupMember) ProtoMessage() {}
+
+func (x *GroupMember) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
+func (*GroupMember) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *GroupMember) GetSourceVolumeId() string {
+	if x != nil {
+		return x.SourceVolumeId
+	}
+	return ""
+}
+
+func (x *GroupMember) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+type DeleteGroupSnapshot struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	GroupSnapshotId string                 `protobuf:"bytes,1,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *DeleteGroupSnapshot) Reset() {
+	*x = DeleteGroupSnapshot{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteGroupSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteGroupSnapshot) ProtoMessage() {}
+
+func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteGroupSnapshot.ProtoReflect.Descriptor instead.
+func (*DeleteGroupSnapshot) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DeleteGroupSnapshot) GetGroupSnapshotId() string {
+	if x != nil {
+		return x.GroupSnapshotId
+	}
+	return ""
+}
+
 type DeleteVolume struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
@@ -1369,7 +2006,7 @@ type DeleteVolume struct {
 
 func (x *DeleteVolume) Reset() {
 	*x = DeleteVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +2018,7 @@ func (x *DeleteVolume) String() string {
 func (*DeleteVolume) ProtoMessage() {}
 
 func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +2031,7 @@ func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolume.ProtoReflect.Descriptor instead.
 func (*DeleteVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeleteVolume) GetVolumeId() string {
@@ -1416,7 +2053,7 @@ type PublishVolume struct {
 
 func (x *PublishVolume) Reset() {
 	*x = PublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1428,7 +2065,7 @@ func (x *PublishVolume) String() string {
 func (*PublishVolume) ProtoMessage() {}
 
 func (x *PublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1441,7 +2078,7 @@ func (x *PublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishVolume.ProtoReflect.Descriptor instead.
 func (*PublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PublishVolume) GetVolumeId() string {
@@ -1484,7 +2121,7 @@ type UnpublishVolume struct {
 
 func (x *UnpublishVolume) Reset() {
 	*x = UnpublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +2133,7 @@ func (x *UnpublishVolume) String() string {
 func (*UnpublishVolume) ProtoMessage() {}
 
 func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +2146,7 @@ func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishVolume.ProtoReflect.Descriptor instead.
 func (*UnpublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UnpublishVolume) GetVolumeId() string {
@@ -1552,7 +2189,7 @@ type StageVolume struct {
 
 func (x *StageVolume) Reset() {
 	*x = StageVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1564,7 +2201,7 @@ func (x *StageVolume) String() string {
 func (*StageVolume) ProtoMessage() {}
 
 func (x *StageVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1577,7 +2214,7 @@ func (x *StageVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageVolume.ProtoReflect.Descriptor instead.
 func (*StageVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StageVolume) GetVolumeId() string {
@@ -1662,7 +2299,7 @@ type PublishTarget struct {
 
 func (x *PublishTarget) Reset() {
 	*x = PublishTarget{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +2311,7 @@ func (x *PublishTarget) String() string {
 func (*PublishTarget) ProtoMessage() {}
 
 func (x *PublishTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +2324,7 @@ func (x *PublishTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishTarget.ProtoReflect.Descriptor instead.
 func (*PublishTarget) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PublishTarget) GetVolumeId() string {
@@ -1773,7 +2410,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +2422,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +2435,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Report) GetNodeId() string {
@@ -1853,14 +2490,23 @@ type Observation struct {
 	//	*Observation_TargetGone
 	//	*Observation_StepFailed
 	//	*Observation_Condition
+	//	*Observation_DeviceGrown
+	//	*Observation_LimitsApplied
+	//	*Observation_SnapshotCut
+	//	*Observation_SnapshotGone
+	//	*Observation_SnapshotMissing
+	//	*Observation_Frozen
+	//	*Observation_Thawed
+	//	*Observation_Progress
 	Fact          isObservation_Fact `protobuf_oneof:"fact"`
+	SnapshotId    string             `protobuf:"bytes,4,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Observation) Reset() {
 	*x = Observation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +2518,7 @@ func (x *Observation) String() string {
 func (*Observation) ProtoMessage() {}
 
 func (x *Observation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +2531,7 @@ func (x *Observation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observation.ProtoReflect.Descriptor instead.
 func (*Observation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Observation) GetVolumeId() string {
@@ -2015,6 +2661,85 @@ func (x *Observation) GetCondition() *Condition {
 	return nil
 }
 
+func (x *Observation) GetDeviceGrown() *DeviceGrown {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_DeviceGrown); ok {
+			return x.DeviceGrown
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetLimitsApplied() *LimitsApplied {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_LimitsApplied); ok {
+			return x.LimitsApplied
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetSnapshotCut() *SnapshotCut {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_SnapshotCut); ok {
+			return x.SnapshotCut
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetSnapshotGone() *SnapshotGone {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_SnapshotGone); ok {
+			return x.SnapshotGone
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetSnapshotMissing() *SnapshotMissing {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_SnapshotMissing); ok {
+			return x.SnapshotMissing
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetFrozen() *Frozen {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_Frozen); ok {
+			return x.Frozen
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetThawed() *Thawed {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_Thawed); ok {
+			return x.Thawed
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetProgress() *Progress {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
+func (x *Observation) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
 type isObservation_Fact interface {
 	isObservation_Fact()
 }
@@ -2063,6 +2788,42 @@ type Observation_Condition struct {
 	Condition *Condition `protobuf:"bytes,20,opt,name=condition,proto3,oneof"`
 }
 
+type Observation_DeviceGrown struct {
+	DeviceGrown *DeviceGrown `protobuf:"bytes,21,opt,name=device_grown,json=deviceGrown,proto3,oneof"`
+}
+
+type Observation_LimitsApplied struct {
+	LimitsApplied *LimitsApplied `protobuf:"bytes,22,opt,name=limits_applied,json=limitsApplied,proto3,oneof"`
+}
+
+type Observation_SnapshotCut struct {
+	// Of a snapshot: snapshot_id is set, volume_id is its source.
+	SnapshotCut *SnapshotCut `protobuf:"bytes,30,opt,name=snapshot_cut,json=snapshotCut,proto3,oneof"`
+}
+
+type Observation_SnapshotGone struct {
+	SnapshotGone *SnapshotGone `protobuf:"bytes,31,opt,name=snapshot_gone,json=snapshotGone,proto3,oneof"`
+}
+
+type Observation_SnapshotMissing struct {
+	SnapshotMissing *SnapshotMissing `protobuf:"bytes,32,opt,name=snapshot_missing,json=snapshotMissing,proto3,oneof"`
+}
+
+type Observation_Frozen struct {
+	// Frozen: the member of a group is quiet until it is cut or the lease ends.
+	Frozen *Frozen `protobuf:"bytes,33,opt,name=frozen,proto3,oneof"`
+}
+
+type Observation_Thawed struct {
+	// Thawed: the freeze ended, with or without a cut.
+	Thawed *Thawed `protobuf:"bytes,34,opt,name=thawed,proto3,oneof"`
+}
+
+type Observation_Progress struct {
+	// Progress of a copy; told now and then, not for each byte.
+	Progress *Progress `protobuf:"bytes,35,opt,name=progress,proto3,oneof"`
+}
+
 func (*Observation_DeviceCreated) isObservation_Fact() {}
 
 func (*Observation_DeviceGone) isObservation_Fact() {}
@@ -2085,6 +2846,399 @@ func (*Observation_StepFailed) isObservation_Fact() {}
 
 func (*Observation_Condition) isObservation_Fact() {}
 
+func (*Observation_DeviceGrown) isObservation_Fact() {}
+
+func (*Observation_LimitsApplied) isObservation_Fact() {}
+
+func (*Observation_SnapshotCut) isObservation_Fact() {}
+
+func (*Observation_SnapshotGone) isObservation_Fact() {}
+
+func (*Observation_SnapshotMissing) isObservation_Fact() {}
+
+func (*Observation_Frozen) isObservation_Fact() {}
+
+func (*Observation_Thawed) isObservation_Fact() {}
+
+func (*Observation_Progress) isObservation_Fact() {}
+
+type DeviceGrown struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SizeBytes     int64                  `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceGrown) Reset() {
+	*x = DeviceGrown{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceGrown) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceGrown) ProtoMessage() {}
+
+func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceGrown.ProtoReflect.Descriptor instead.
+func (*DeviceGrown) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *DeviceGrown) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+type LimitsApplied struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limits        *Limits                `protobuf:"bytes,1,opt,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LimitsApplied) Reset() {
+	*x = LimitsApplied{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitsApplied) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitsApplied) ProtoMessage() {}
+
+func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitsApplied.ProtoReflect.Descriptor instead.
+func (*LimitsApplied) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *LimitsApplied) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// SnapshotCut is final: the cut's time and size are told once and stay.
+type SnapshotCut struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SizeBytes     int64                  `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	CutUnixNano   int64                  `protobuf:"varint,2,opt,name=cut_unix_nano,json=cutUnixNano,proto3" json:"cut_unix_nano,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"` // of the group's or the snapshot's operation
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotCut) Reset() {
+	*x = SnapshotCut{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotCut) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotCut) ProtoMessage() {}
+
+func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotCut.ProtoReflect.Descriptor instead.
+func (*SnapshotCut) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *SnapshotCut) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *SnapshotCut) GetCutUnixNano() int64 {
+	if x != nil {
+		return x.CutUnixNano
+	}
+	return 0
+}
+
+func (x *SnapshotCut) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+type SnapshotGone struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotGone) Reset() {
+	*x = SnapshotGone{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotGone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotGone) ProtoMessage() {}
+
+func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotGone.ProtoReflect.Descriptor instead.
+func (*SnapshotGone) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+}
+
+type SnapshotMissing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Detail        string                 `protobuf:"bytes,1,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotMissing) Reset() {
+	*x = SnapshotMissing{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotMissing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotMissing) ProtoMessage() {}
+
+func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotMissing.ProtoReflect.Descriptor instead.
+func (*SnapshotMissing) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SnapshotMissing) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+type Frozen struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	UntilUnixNano int64                  `protobuf:"varint,2,opt,name=until_unix_nano,json=untilUnixNano,proto3" json:"until_unix_nano,omitempty"` // the host thaws by itself then
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Frozen) Reset() {
+	*x = Frozen{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Frozen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Frozen) ProtoMessage() {}
+
+func (x *Frozen) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Frozen.ProtoReflect.Descriptor instead.
+func (*Frozen) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *Frozen) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Frozen) GetUntilUnixNano() int64 {
+	if x != nil {
+		return x.UntilUnixNano
+	}
+	return 0
+}
+
+type Thawed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Thawed) Reset() {
+	*x = Thawed{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Thawed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Thawed) ProtoMessage() {}
+
+func (x *Thawed) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Thawed.ProtoReflect.Descriptor instead.
+func (*Thawed) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *Thawed) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+type Progress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DoneBytes     int64                  `protobuf:"varint,1,opt,name=done_bytes,json=doneBytes,proto3" json:"done_bytes,omitempty"`
+	TotalBytes    int64                  `protobuf:"varint,2,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *Progress) GetDoneBytes() int64 {
+	if x != nil {
+		return x.DoneBytes
+	}
+	return 0
+}
+
+func (x *Progress) GetTotalBytes() int64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
 type DeviceCreated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SizeBytes     int64                  `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
@@ -2094,7 +3248,7 @@ type DeviceCreated struct {
 
 func (x *DeviceCreated) Reset() {
 	*x = DeviceCreated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +3260,7 @@ func (x *DeviceCreated) String() string {
 func (*DeviceCreated) ProtoMessage() {}
 
 func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +3273,7 @@ func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCreated.ProtoReflect.Descriptor instead.
 func (*DeviceCreated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *DeviceCreated) GetSizeBytes() int64 {
@@ -2138,7 +3292,7 @@ type DeviceGone struct {
 
 func (x *DeviceGone) Reset() {
 	*x = DeviceGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2150,7 +3304,7 @@ func (x *DeviceGone) String() string {
 func (*DeviceGone) ProtoMessage() {}
 
 func (x *DeviceGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2163,7 +3317,7 @@ func (x *DeviceGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGone.ProtoReflect.Descriptor instead.
 func (*DeviceGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
 }
 
 type DeviceMissing struct {
@@ -2175,7 +3329,7 @@ type DeviceMissing struct {
 
 func (x *DeviceMissing) Reset() {
 	*x = DeviceMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +3341,7 @@ func (x *DeviceMissing) String() string {
 func (*DeviceMissing) ProtoMessage() {}
 
 func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +3354,7 @@ func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceMissing.ProtoReflect.Descriptor instead.
 func (*DeviceMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *DeviceMissing) GetDetail() string {
@@ -2219,7 +3373,7 @@ type DevicePresent struct {
 
 func (x *DevicePresent) Reset() {
 	*x = DevicePresent{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2231,7 +3385,7 @@ func (x *DevicePresent) String() string {
 func (*DevicePresent) ProtoMessage() {}
 
 func (x *DevicePresent) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2244,7 +3398,7 @@ func (x *DevicePresent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicePresent.ProtoReflect.Descriptor instead.
 func (*DevicePresent) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *DevicePresent) GetSizeBytes() int64 {
@@ -2264,7 +3418,7 @@ type Formatted struct {
 
 func (x *Formatted) Reset() {
 	*x = Formatted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2276,7 +3430,7 @@ func (x *Formatted) String() string {
 func (*Formatted) ProtoMessage() {}
 
 func (x *Formatted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2289,7 +3443,7 @@ func (x *Formatted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Formatted.ProtoReflect.Descriptor instead.
 func (*Formatted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Formatted) GetFsType() string {
@@ -2316,7 +3470,7 @@ type Staged struct {
 
 func (x *Staged) Reset() {
 	*x = Staged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2328,7 +3482,7 @@ func (x *Staged) String() string {
 func (*Staged) ProtoMessage() {}
 
 func (x *Staged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2341,7 +3495,7 @@ func (x *Staged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staged.ProtoReflect.Descriptor instead.
 func (*Staged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Staged) GetStagingPath() string {
@@ -2360,7 +3514,7 @@ type Unstaged struct {
 
 func (x *Unstaged) Reset() {
 	*x = Unstaged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2372,7 +3526,7 @@ func (x *Unstaged) String() string {
 func (*Unstaged) ProtoMessage() {}
 
 func (x *Unstaged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +3539,7 @@ func (x *Unstaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unstaged.ProtoReflect.Descriptor instead.
 func (*Unstaged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
 }
 
 type TargetBound struct {
@@ -2397,7 +3551,7 @@ type TargetBound struct {
 
 func (x *TargetBound) Reset() {
 	*x = TargetBound{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +3563,7 @@ func (x *TargetBound) String() string {
 func (*TargetBound) ProtoMessage() {}
 
 func (x *TargetBound) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +3576,7 @@ func (x *TargetBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetBound.ProtoReflect.Descriptor instead.
 func (*TargetBound) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *TargetBound) GetTargetPath() string {
@@ -2441,7 +3595,7 @@ type TargetGone struct {
 
 func (x *TargetGone) Reset() {
 	*x = TargetGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2453,7 +3607,7 @@ func (x *TargetGone) String() string {
 func (*TargetGone) ProtoMessage() {}
 
 func (x *TargetGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2466,7 +3620,7 @@ func (x *TargetGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetGone.ProtoReflect.Descriptor instead.
 func (*TargetGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *TargetGone) GetTargetPath() string {
@@ -2489,7 +3643,7 @@ type StepFailed struct {
 
 func (x *StepFailed) Reset() {
 	*x = StepFailed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +3655,7 @@ func (x *StepFailed) String() string {
 func (*StepFailed) ProtoMessage() {}
 
 func (x *StepFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +3668,7 @@ func (x *StepFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFailed.ProtoReflect.Descriptor instead.
 func (*StepFailed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StepFailed) GetStep() string {
@@ -2555,7 +3709,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +3721,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +3734,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Condition) GetAbnormal() bool {
@@ -2606,7 +3760,7 @@ type CancelOperation struct {
 
 func (x *CancelOperation) Reset() {
 	*x = CancelOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2618,7 +3772,7 @@ func (x *CancelOperation) String() string {
 func (*CancelOperation) ProtoMessage() {}
 
 func (x *CancelOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2631,7 +3785,7 @@ func (x *CancelOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperation.ProtoReflect.Descriptor instead.
 func (*CancelOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CancelOperation) GetOperationId() uint64 {
@@ -2650,7 +3804,7 @@ type RetryOperation struct {
 
 func (x *RetryOperation) Reset() {
 	*x = RetryOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2662,7 +3816,7 @@ func (x *RetryOperation) String() string {
 func (*RetryOperation) ProtoMessage() {}
 
 func (x *RetryOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2675,7 +3829,7 @@ func (x *RetryOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperation.ProtoReflect.Descriptor instead.
 func (*RetryOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RetryOperation) GetOperationId() uint64 {
@@ -2694,7 +3848,7 @@ type SetFeatureLevel struct {
 
 func (x *SetFeatureLevel) Reset() {
 	*x = SetFeatureLevel{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +3860,7 @@ func (x *SetFeatureLevel) String() string {
 func (*SetFeatureLevel) ProtoMessage() {}
 
 func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +3873,7 @@ func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetFeatureLevel.ProtoReflect.Descriptor instead.
 func (*SetFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SetFeatureLevel) GetLevel() uint32 {
@@ -2740,7 +3894,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2752,7 +3906,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2765,7 +3919,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -2793,7 +3947,7 @@ type ReplaceIncarnation struct {
 
 func (x *ReplaceIncarnation) Reset() {
 	*x = ReplaceIncarnation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +3959,7 @@ func (x *ReplaceIncarnation) String() string {
 func (*ReplaceIncarnation) ProtoMessage() {}
 
 func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +3972,7 @@ func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceIncarnation.ProtoReflect.Descriptor instead.
 func (*ReplaceIncarnation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReplaceIncarnation) GetCounter() uint64 {
@@ -2843,15 +3997,17 @@ type Outcome struct {
 	VolumeId  string                 `protobuf:"bytes,3,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
 	Epoch     *Epoch                 `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// grant is set for StageVolume and PublishTarget.
-	Grant         *Grant `protobuf:"bytes,5,opt,name=grant,proto3" json:"grant,omitempty"`
-	OperationId   uint64 `protobuf:"varint,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Grant           *Grant `protobuf:"bytes,5,opt,name=grant,proto3" json:"grant,omitempty"`
+	OperationId     uint64 `protobuf:"varint,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	SnapshotId      string `protobuf:"bytes,7,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	GroupSnapshotId string `protobuf:"bytes,8,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2863,7 +4019,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +4032,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Outcome) GetIndex() uint64 {
@@ -2921,6 +4077,20 @@ func (x *Outcome) GetOperationId() uint64 {
 	return 0
 }
 
+func (x *Outcome) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *Outcome) GetGroupSnapshotId() string {
+	if x != nil {
+		return x.GroupSnapshotId
+	}
+	return ""
+}
+
 // Rejection is a decision not to do something.
 type Rejection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2932,7 +4102,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2944,7 +4114,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2957,7 +4127,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Rejection) GetReason() uint32 {
@@ -2986,7 +4156,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2998,7 +4168,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +4181,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Grant) GetEpoch() *Epoch {
@@ -3047,7 +4217,7 @@ type Format struct {
 
 func (x *Format) Reset() {
 	*x = Format{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +4229,7 @@ func (x *Format) String() string {
 func (*Format) ProtoMessage() {}
 
 func (x *Format) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +4242,7 @@ func (x *Format) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Format.ProtoReflect.Descriptor instead.
 func (*Format) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Format) GetPhase() FormatPhase {
@@ -3107,8 +4277,7 @@ var File_fsm_fsmpb_command_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\"\xe6\n" +
-	"\n" +
+	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\"\xc2\x0e\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x14\n" +
@@ -3125,7 +4294,13 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
 	"adopt_node\x18\x0e \x01(\v2\x1a.holdfast.fsm.v1.AdoptNodeH\x00R\tadoptNode\x12D\n" +
 	"\rcreate_volume\x18\x14 \x01(\v2\x1d.holdfast.fsm.v1.CreateVolumeH\x00R\fcreateVolume\x12D\n" +
-	"\rdelete_volume\x18\x15 \x01(\v2\x1d.holdfast.fsm.v1.DeleteVolumeH\x00R\fdeleteVolume\x12G\n" +
+	"\rdelete_volume\x18\x15 \x01(\v2\x1d.holdfast.fsm.v1.DeleteVolumeH\x00R\fdeleteVolume\x12D\n" +
+	"\rexpand_volume\x18\x16 \x01(\v2\x1d.holdfast.fsm.v1.ExpandVolumeH\x00R\fexpandVolume\x12D\n" +
+	"\rmodify_volume\x18\x17 \x01(\v2\x1d.holdfast.fsm.v1.ModifyVolumeH\x00R\fmodifyVolume\x12J\n" +
+	"\x0fcreate_snapshot\x18\x18 \x01(\v2\x1f.holdfast.fsm.v1.CreateSnapshotH\x00R\x0ecreateSnapshot\x12J\n" +
+	"\x0fdelete_snapshot\x18\x19 \x01(\v2\x1f.holdfast.fsm.v1.DeleteSnapshotH\x00R\x0edeleteSnapshot\x12Z\n" +
+	"\x15create_group_snapshot\x18\x1a \x01(\v2$.holdfast.fsm.v1.CreateGroupSnapshotH\x00R\x13createGroupSnapshot\x12Z\n" +
+	"\x15delete_group_snapshot\x18\x1b \x01(\v2$.holdfast.fsm.v1.DeleteGroupSnapshotH\x00R\x13deleteGroupSnapshot\x12G\n" +
 	"\x0epublish_volume\x18\x1e \x01(\v2\x1e.holdfast.fsm.v1.PublishVolumeH\x00R\rpublishVolume\x12M\n" +
 	"\x10unpublish_volume\x18\x1f \x01(\v2 .holdfast.fsm.v1.UnpublishVolumeH\x00R\x0funpublishVolume\x12A\n" +
 	"\fstage_volume\x18  \x01(\v2\x1c.holdfast.fsm.v1.StageVolumeH\x00R\vstageVolume\x12G\n" +
@@ -3193,7 +4368,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\apool_id\x18\x01 \x01(\tR\x06poolId\x12\x1d\n" +
 	"\n" +
 	"free_bytes\x18\x02 \x01(\x03R\tfreeBytes\x12\x14\n" +
-	"\x05index\x18\x03 \x01(\x04R\x05index\"\xa9\x03\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\"\x8b\x04\n" +
 	"\fCreateVolume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -3206,7 +4381,50 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\trequisite\x18\b \x03(\v2\x19.holdfast.fsm.v1.TopologyR\trequisite\x127\n" +
 	"\tpreferred\x18\t \x03(\v2\x19.holdfast.fsm.v1.TopologyR\tpreferred\x12/\n" +
 	"\x05facts\x18\n" +
-	" \x03(\v2\x19.holdfast.fsm.v1.PoolFactR\x05facts\"+\n" +
+	" \x03(\v2\x19.holdfast.fsm.v1.PoolFactR\x05facts\x12/\n" +
+	"\x06source\x18\v \x01(\v2\x17.holdfast.fsm.v1.SourceR\x06source\x12/\n" +
+	"\x06limits\x18\f \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\"F\n" +
+	"\x06Source\x12\x1f\n" +
+	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
+	"snapshotId\x12\x1b\n" +
+	"\tvolume_id\x18\x02 \x01(\tR\bvolumeId\"\xac\x01\n" +
+	"\x06Limits\x12\x1b\n" +
+	"\tread_iops\x18\x01 \x01(\x04R\breadIops\x12\x1d\n" +
+	"\n" +
+	"write_iops\x18\x02 \x01(\x04R\twriteIops\x121\n" +
+	"\x15read_bytes_per_second\x18\x03 \x01(\x04R\x12readBytesPerSecond\x123\n" +
+	"\x16write_bytes_per_second\x18\x04 \x01(\x04R\x13writeBytesPerSecond\"\xb0\x01\n" +
+	"\fExpandVolume\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12%\n" +
+	"\x0erequired_bytes\x18\x02 \x01(\x03R\rrequiredBytes\x12\x1f\n" +
+	"\vlimit_bytes\x18\x03 \x01(\x03R\n" +
+	"limitBytes\x12;\n" +
+	"\n" +
+	"capability\x18\x04 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
+	"capability\"\\\n" +
+	"\fModifyVolume\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12/\n" +
+	"\x06limits\x18\x02 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\"\x91\x01\n" +
+	"\x0eCreateSnapshot\x12\x1f\n" +
+	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
+	"snapshotId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12(\n" +
+	"\x10source_volume_id\x18\x03 \x01(\tR\x0esourceVolumeId\x12 \n" +
+	"\vfingerprint\x18\x04 \x01(\fR\vfingerprint\"1\n" +
+	"\x0eDeleteSnapshot\x12\x1f\n" +
+	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
+	"snapshotId\"\xaf\x01\n" +
+	"\x13CreateGroupSnapshot\x12*\n" +
+	"\x11group_snapshot_id\x18\x01 \x01(\tR\x0fgroupSnapshotId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vfingerprint\x18\x03 \x01(\fR\vfingerprint\x126\n" +
+	"\amembers\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.GroupMemberR\amembers\"X\n" +
+	"\vGroupMember\x12(\n" +
+	"\x10source_volume_id\x18\x01 \x01(\tR\x0esourceVolumeId\x12\x1f\n" +
+	"\vsnapshot_id\x18\x02 \x01(\tR\n" +
+	"snapshotId\"A\n" +
+	"\x13DeleteGroupSnapshot\x12*\n" +
+	"\x11group_snapshot_id\x18\x01 \x01(\tR\x0fgroupSnapshotId\"+\n" +
 	"\fDeleteVolume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\"\x9f\x01\n" +
 	"\rPublishVolume\x12\x1b\n" +
@@ -3251,7 +4469,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
 	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12@\n" +
-	"\fobservations\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.ObservationR\fobservations\"\xbe\x06\n" +
+	"\fobservations\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.ObservationR\fobservations\"\xe2\n" +
+	"\n" +
 	"\vObservation\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12,\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x1a\n" +
@@ -3270,8 +4489,41 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"targetGone\x12>\n" +
 	"\vstep_failed\x18\x13 \x01(\v2\x1b.holdfast.fsm.v1.StepFailedH\x00R\n" +
 	"stepFailed\x12:\n" +
-	"\tcondition\x18\x14 \x01(\v2\x1a.holdfast.fsm.v1.ConditionH\x00R\tconditionB\x06\n" +
-	"\x04fact\".\n" +
+	"\tcondition\x18\x14 \x01(\v2\x1a.holdfast.fsm.v1.ConditionH\x00R\tcondition\x12A\n" +
+	"\fdevice_grown\x18\x15 \x01(\v2\x1c.holdfast.fsm.v1.DeviceGrownH\x00R\vdeviceGrown\x12G\n" +
+	"\x0elimits_applied\x18\x16 \x01(\v2\x1e.holdfast.fsm.v1.LimitsAppliedH\x00R\rlimitsApplied\x12A\n" +
+	"\fsnapshot_cut\x18\x1e \x01(\v2\x1c.holdfast.fsm.v1.SnapshotCutH\x00R\vsnapshotCut\x12D\n" +
+	"\rsnapshot_gone\x18\x1f \x01(\v2\x1d.holdfast.fsm.v1.SnapshotGoneH\x00R\fsnapshotGone\x12M\n" +
+	"\x10snapshot_missing\x18  \x01(\v2 .holdfast.fsm.v1.SnapshotMissingH\x00R\x0fsnapshotMissing\x121\n" +
+	"\x06frozen\x18! \x01(\v2\x17.holdfast.fsm.v1.FrozenH\x00R\x06frozen\x121\n" +
+	"\x06thawed\x18\" \x01(\v2\x17.holdfast.fsm.v1.ThawedH\x00R\x06thawed\x127\n" +
+	"\bprogress\x18# \x01(\v2\x19.holdfast.fsm.v1.ProgressH\x00R\bprogress\x12\x1f\n" +
+	"\vsnapshot_id\x18\x04 \x01(\tR\n" +
+	"snapshotIdB\x06\n" +
+	"\x04fact\",\n" +
+	"\vDeviceGrown\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\"@\n" +
+	"\rLimitsApplied\x12/\n" +
+	"\x06limits\x18\x01 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\"j\n" +
+	"\vSnapshotCut\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\"\n" +
+	"\rcut_unix_nano\x18\x02 \x01(\x03R\vcutUnixNano\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\"\x0e\n" +
+	"\fSnapshotGone\")\n" +
+	"\x0fSnapshotMissing\x12\x16\n" +
+	"\x06detail\x18\x01 \x01(\tR\x06detail\"J\n" +
+	"\x06Frozen\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\rR\aattempt\x12&\n" +
+	"\x0funtil_unix_nano\x18\x02 \x01(\x03R\runtilUnixNano\"\"\n" +
+	"\x06Thawed\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\rR\aattempt\"J\n" +
+	"\bProgress\x12\x1d\n" +
+	"\n" +
+	"done_bytes\x18\x01 \x01(\x03R\tdoneBytes\x12\x1f\n" +
+	"\vtotal_bytes\x18\x02 \x01(\x03R\n" +
+	"totalBytes\".\n" +
 	"\rDeviceCreated\x12\x1d\n" +
 	"\n" +
 	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\"\f\n" +
@@ -3317,14 +4569,17 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\"U\n" +
 	"\x12ReplaceIncarnation\x12\x18\n" +
 	"\acounter\x18\x01 \x01(\x04R\acounter\x12%\n" +
-	"\x0eincarnation_id\x18\x02 \x01(\fR\rincarnationId\"\xf5\x01\n" +
+	"\x0eincarnation_id\x18\x02 \x01(\fR\rincarnationId\"\xc2\x02\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x128\n" +
 	"\trejection\x18\x02 \x01(\v2\x1a.holdfast.fsm.v1.RejectionR\trejection\x12\x1b\n" +
 	"\tvolume_id\x18\x03 \x01(\tR\bvolumeId\x12,\n" +
 	"\x05epoch\x18\x04 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12,\n" +
 	"\x05grant\x18\x05 \x01(\v2\x16.holdfast.fsm.v1.GrantR\x05grant\x12!\n" +
-	"\foperation_id\x18\x06 \x01(\x04R\voperationId\"=\n" +
+	"\foperation_id\x18\x06 \x01(\x04R\voperationId\x12\x1f\n" +
+	"\vsnapshot_id\x18\a \x01(\tR\n" +
+	"snapshotId\x12*\n" +
+	"\x11group_snapshot_id\x18\b \x01(\tR\x0fgroupSnapshotId\"=\n" +
 	"\tRejection\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\rR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\x83\x01\n" +
@@ -3367,50 +4622,67 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 }
 
 var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
-	(AccessMode)(0),            // 0: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),           // 1: holdfast.fsm.v1.FormatPhase
-	(*Command)(nil),            // 2: holdfast.fsm.v1.Command
-	(*Epoch)(nil),              // 3: holdfast.fsm.v1.Epoch
-	(*Bootstrap)(nil),          // 4: holdfast.fsm.v1.Bootstrap
-	(*Label)(nil),              // 5: holdfast.fsm.v1.Label
-	(*Pool)(nil),               // 6: holdfast.fsm.v1.Pool
-	(*RegisterNode)(nil),       // 7: holdfast.fsm.v1.RegisterNode
-	(*SetNodeReachable)(nil),   // 8: holdfast.fsm.v1.SetNodeReachable
-	(*LoseNode)(nil),           // 9: holdfast.fsm.v1.LoseNode
-	(*AdoptNode)(nil),          // 10: holdfast.fsm.v1.AdoptNode
-	(*Capability)(nil),         // 11: holdfast.fsm.v1.Capability
-	(*Topology)(nil),           // 12: holdfast.fsm.v1.Topology
-	(*PoolFact)(nil),           // 13: holdfast.fsm.v1.PoolFact
-	(*CreateVolume)(nil),       // 14: holdfast.fsm.v1.CreateVolume
-	(*DeleteVolume)(nil),       // 15: holdfast.fsm.v1.DeleteVolume
-	(*PublishVolume)(nil),      // 16: holdfast.fsm.v1.PublishVolume
-	(*UnpublishVolume)(nil),    // 17: holdfast.fsm.v1.UnpublishVolume
-	(*StageVolume)(nil),        // 18: holdfast.fsm.v1.StageVolume
-	(*PublishTarget)(nil),      // 19: holdfast.fsm.v1.PublishTarget
-	(*Report)(nil),             // 20: holdfast.fsm.v1.Report
-	(*Observation)(nil),        // 21: holdfast.fsm.v1.Observation
-	(*DeviceCreated)(nil),      // 22: holdfast.fsm.v1.DeviceCreated
-	(*DeviceGone)(nil),         // 23: holdfast.fsm.v1.DeviceGone
-	(*DeviceMissing)(nil),      // 24: holdfast.fsm.v1.DeviceMissing
-	(*DevicePresent)(nil),      // 25: holdfast.fsm.v1.DevicePresent
-	(*Formatted)(nil),          // 26: holdfast.fsm.v1.Formatted
-	(*Staged)(nil),             // 27: holdfast.fsm.v1.Staged
-	(*Unstaged)(nil),           // 28: holdfast.fsm.v1.Unstaged
-	(*TargetBound)(nil),        // 29: holdfast.fsm.v1.TargetBound
-	(*TargetGone)(nil),         // 30: holdfast.fsm.v1.TargetGone
-	(*StepFailed)(nil),         // 31: holdfast.fsm.v1.StepFailed
-	(*Condition)(nil),          // 32: holdfast.fsm.v1.Condition
-	(*CancelOperation)(nil),    // 33: holdfast.fsm.v1.CancelOperation
-	(*RetryOperation)(nil),     // 34: holdfast.fsm.v1.RetryOperation
-	(*SetFeatureLevel)(nil),    // 35: holdfast.fsm.v1.SetFeatureLevel
-	(*Checkpoint)(nil),         // 36: holdfast.fsm.v1.Checkpoint
-	(*ReplaceIncarnation)(nil), // 37: holdfast.fsm.v1.ReplaceIncarnation
-	(*Outcome)(nil),            // 38: holdfast.fsm.v1.Outcome
-	(*Rejection)(nil),          // 39: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),              // 40: holdfast.fsm.v1.Grant
-	(*Format)(nil),             // 41: holdfast.fsm.v1.Format
+	(AccessMode)(0),             // 0: holdfast.fsm.v1.AccessMode
+	(FormatPhase)(0),            // 1: holdfast.fsm.v1.FormatPhase
+	(*Command)(nil),             // 2: holdfast.fsm.v1.Command
+	(*Epoch)(nil),               // 3: holdfast.fsm.v1.Epoch
+	(*Bootstrap)(nil),           // 4: holdfast.fsm.v1.Bootstrap
+	(*Label)(nil),               // 5: holdfast.fsm.v1.Label
+	(*Pool)(nil),                // 6: holdfast.fsm.v1.Pool
+	(*RegisterNode)(nil),        // 7: holdfast.fsm.v1.RegisterNode
+	(*SetNodeReachable)(nil),    // 8: holdfast.fsm.v1.SetNodeReachable
+	(*LoseNode)(nil),            // 9: holdfast.fsm.v1.LoseNode
+	(*AdoptNode)(nil),           // 10: holdfast.fsm.v1.AdoptNode
+	(*Capability)(nil),          // 11: holdfast.fsm.v1.Capability
+	(*Topology)(nil),            // 12: holdfast.fsm.v1.Topology
+	(*PoolFact)(nil),            // 13: holdfast.fsm.v1.PoolFact
+	(*CreateVolume)(nil),        // 14: holdfast.fsm.v1.CreateVolume
+	(*Source)(nil),              // 15: holdfast.fsm.v1.Source
+	(*Limits)(nil),              // 16: holdfast.fsm.v1.Limits
+	(*ExpandVolume)(nil),        // 17: holdfast.fsm.v1.ExpandVolume
+	(*ModifyVolume)(nil),        // 18: holdfast.fsm.v1.ModifyVolume
+	(*CreateSnapshot)(nil),      // 19: holdfast.fsm.v1.CreateSnapshot
+	(*DeleteSnapshot)(nil),      // 20: holdfast.fsm.v1.DeleteSnapshot
+	(*CreateGroupSnapshot)(nil), // 21: holdfast.fsm.v1.CreateGroupSnapshot
+	(*GroupMember)(nil),         // 22: holdfast.fsm.v1.GroupMember
+	(*DeleteGroupSnapshot)(nil), // 23: holdfast.fsm.v1.DeleteGroupSnapshot
+	(*DeleteVolume)(nil),        // 24: holdfast.fsm.v1.DeleteVolume
+	(*PublishVolume)(nil),       // 25: holdfast.fsm.v1.PublishVolume
+	(*UnpublishVolume)(nil),     // 26: holdfast.fsm.v1.UnpublishVolume
+	(*StageVolume)(nil),         // 27: holdfast.fsm.v1.StageVolume
+	(*PublishTarget)(nil),       // 28: holdfast.fsm.v1.PublishTarget
+	(*Report)(nil),              // 29: holdfast.fsm.v1.Report
+	(*Observation)(nil),         // 30: holdfast.fsm.v1.Observation
+	(*DeviceGrown)(nil),         // 31: holdfast.fsm.v1.DeviceGrown
+	(*LimitsApplied)(nil),       // 32: holdfast.fsm.v1.LimitsApplied
+	(*SnapshotCut)(nil),         // 33: holdfast.fsm.v1.SnapshotCut
+	(*SnapshotGone)(nil),        // 34: holdfast.fsm.v1.SnapshotGone
+	(*SnapshotMissing)(nil),     // 35: holdfast.fsm.v1.SnapshotMissing
+	(*Frozen)(nil),              // 36: holdfast.fsm.v1.Frozen
+	(*Thawed)(nil),              // 37: holdfast.fsm.v1.Thawed
+	(*Progress)(nil),            // 38: holdfast.fsm.v1.Progress
+	(*DeviceCreated)(nil),       // 39: holdfast.fsm.v1.DeviceCreated
+	(*DeviceGone)(nil),          // 40: holdfast.fsm.v1.DeviceGone
+	(*DeviceMissing)(nil),       // 41: holdfast.fsm.v1.DeviceMissing
+	(*DevicePresent)(nil),       // 42: holdfast.fsm.v1.DevicePresent
+	(*Formatted)(nil),           // 43: holdfast.fsm.v1.Formatted
+	(*Staged)(nil),              // 44: holdfast.fsm.v1.Staged
+	(*Unstaged)(nil),            // 45: holdfast.fsm.v1.Unstaged
+	(*TargetBound)(nil),         // 46: holdfast.fsm.v1.TargetBound
+	(*TargetGone)(nil),          // 47: holdfast.fsm.v1.TargetGone
+	(*StepFailed)(nil),          // 48: holdfast.fsm.v1.StepFailed
+	(*Condition)(nil),           // 49: holdfast.fsm.v1.Condition
+	(*CancelOperation)(nil),     // 50: holdfast.fsm.v1.CancelOperation
+	(*RetryOperation)(nil),      // 51: holdfast.fsm.v1.RetryOperation
+	(*SetFeatureLevel)(nil),     // 52: holdfast.fsm.v1.SetFeatureLevel
+	(*Checkpoint)(nil),          // 53: holdfast.fsm.v1.Checkpoint
+	(*ReplaceIncarnation)(nil),  // 54: holdfast.fsm.v1.ReplaceIncarnation
+	(*Outcome)(nil),             // 55: holdfast.fsm.v1.Outcome
+	(*Rejection)(nil),           // 56: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),               // 57: holdfast.fsm.v1.Grant
+	(*Format)(nil),              // 58: holdfast.fsm.v1.Format
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	4,  // 0: holdfast.fsm.v1.Command.bootstrap:type_name -> holdfast.fsm.v1.Bootstrap
@@ -3419,56 +4691,76 @@ var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	9,  // 3: holdfast.fsm.v1.Command.lose_node:type_name -> holdfast.fsm.v1.LoseNode
 	10, // 4: holdfast.fsm.v1.Command.adopt_node:type_name -> holdfast.fsm.v1.AdoptNode
 	14, // 5: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
-	15, // 6: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
-	16, // 7: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
-	17, // 8: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
-	18, // 9: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
-	19, // 10: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
-	20, // 11: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
-	33, // 12: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
-	34, // 13: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
-	35, // 14: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
-	36, // 15: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	37, // 16: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
-	6,  // 17: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
-	5,  // 18: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
-	0,  // 19: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
-	5,  // 20: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
-	11, // 21: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
-	12, // 22: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
-	12, // 23: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
-	13, // 24: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	11, // 25: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	3,  // 26: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	3,  // 27: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	11, // 28: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	3,  // 29: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
-	11, // 30: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
-	21, // 31: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
-	3,  // 32: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	22, // 33: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
-	23, // 34: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
-	24, // 35: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
-	25, // 36: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
-	26, // 37: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
-	27, // 38: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
-	28, // 39: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
-	29, // 40: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
-	30, // 41: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
-	31, // 42: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
-	32, // 43: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
-	39, // 44: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
-	3,  // 45: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
-	40, // 46: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
-	3,  // 47: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
-	41, // 48: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
-	1,  // 49: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	3,  // 50: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	24, // 6: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
+	17, // 7: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
+	18, // 8: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
+	19, // 9: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
+	20, // 10: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
+	21, // 11: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
+	23, // 12: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
+	25, // 13: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
+	26, // 14: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
+	27, // 15: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
+	28, // 16: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
+	29, // 17: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
+	50, // 18: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
+	51, // 19: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
+	52, // 20: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
+	53, // 21: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	54, // 22: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
+	6,  // 23: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
+	5,  // 24: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
+	0,  // 25: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
+	5,  // 26: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
+	11, // 27: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
+	12, // 28: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
+	12, // 29: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
+	13, // 30: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	15, // 31: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
+	16, // 32: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	11, // 33: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	16, // 34: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	22, // 35: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
+	11, // 36: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	3,  // 37: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	3,  // 38: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	11, // 39: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	3,  // 40: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
+	11, // 41: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
+	30, // 42: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
+	3,  // 43: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	39, // 44: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
+	40, // 45: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
+	41, // 46: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
+	42, // 47: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
+	43, // 48: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
+	44, // 49: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
+	45, // 50: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
+	46, // 51: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
+	47, // 52: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
+	48, // 53: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
+	49, // 54: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
+	31, // 55: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
+	32, // 56: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
+	33, // 57: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
+	34, // 58: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
+	35, // 59: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
+	36, // 60: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
+	37, // 61: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
+	38, // 62: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
+	16, // 63: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
+	56, // 64: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
+	3,  // 65: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
+	57, // 66: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
+	3,  // 67: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
+	58, // 68: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
+	1,  // 69: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	3,  // 70: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -3484,6 +4776,12 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_AdoptNode)(nil),
 		(*Command_CreateVolume)(nil),
 		(*Command_DeleteVolume)(nil),
+		(*Command_ExpandVolume)(nil),
+		(*Command_ModifyVolume)(nil),
+		(*Command_CreateSnapshot)(nil),
+		(*Command_DeleteSnapshot)(nil),
+		(*Command_CreateGroupSnapshot)(nil),
+		(*Command_DeleteGroupSnapshot)(nil),
 		(*Command_PublishVolume)(nil),
 		(*Command_UnpublishVolume)(nil),
 		(*Command_StageVolume)(nil),
@@ -3495,7 +4793,7 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_Checkpoint)(nil),
 		(*Command_ReplaceIncarnation)(nil),
 	}
-	file_fsm_fsmpb_command_proto_msgTypes[19].OneofWrappers = []any{
+	file_fsm_fsmpb_command_proto_msgTypes[28].OneofWrappers = []any{
 		(*Observation_DeviceCreated)(nil),
 		(*Observation_DeviceGone)(nil),
 		(*Observation_DeviceMissing)(nil),
@@ -3507,6 +4805,14 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Observation_TargetGone)(nil),
 		(*Observation_StepFailed)(nil),
 		(*Observation_Condition)(nil),
+		(*Observation_DeviceGrown)(nil),
+		(*Observation_LimitsApplied)(nil),
+		(*Observation_SnapshotCut)(nil),
+		(*Observation_SnapshotGone)(nil),
+		(*Observation_SnapshotMissing)(nil),
+		(*Observation_Frozen)(nil),
+		(*Observation_Thawed)(nil),
+		(*Observation_Progress)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3514,7 +4820,7 @@ func file_fsm_fsmpb_command_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   40,
+			NumMessages:   57,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

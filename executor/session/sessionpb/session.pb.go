@@ -31,6 +31,7 @@ type FromNode struct {
 	//	*FromNode_Hello
 	//	*FromNode_Telemetry
 	//	*FromNode_Inventory
+	//	*FromNode_Map
 	Body          isFromNode_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -100,6 +101,15 @@ func (x *FromNode) GetInventory() *InventoryAnswer {
 	return nil
 }
 
+func (x *FromNode) GetMap() *MapAnswer {
+	if x != nil {
+		if x, ok := x.Body.(*FromNode_Map); ok {
+			return x.Map
+		}
+	}
+	return nil
+}
+
 type isFromNode_Body interface {
 	isFromNode_Body()
 }
@@ -116,11 +126,17 @@ type FromNode_Inventory struct {
 	Inventory *InventoryAnswer `protobuf:"bytes,3,opt,name=inventory,proto3,oneof"`
 }
 
+type FromNode_Map struct {
+	Map *MapAnswer `protobuf:"bytes,4,opt,name=map,proto3,oneof"`
+}
+
 func (*FromNode_Hello) isFromNode_Body() {}
 
 func (*FromNode_Telemetry) isFromNode_Body() {}
 
 func (*FromNode_Inventory) isFromNode_Body() {}
+
+func (*FromNode_Map) isFromNode_Body() {}
 
 type Hello struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -303,6 +319,7 @@ type ToNode struct {
 	//	*ToNode_Welcome
 	//	*ToNode_Wishes
 	//	*ToNode_Inventory
+	//	*ToNode_Map
 	Body          isToNode_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -372,6 +389,15 @@ func (x *ToNode) GetInventory() *InventoryQuestion {
 	return nil
 }
 
+func (x *ToNode) GetMap() *MapQuestion {
+	if x != nil {
+		if x, ok := x.Body.(*ToNode_Map); ok {
+			return x.Map
+		}
+	}
+	return nil
+}
+
 type isToNode_Body interface {
 	isToNode_Body()
 }
@@ -388,11 +414,17 @@ type ToNode_Inventory struct {
 	Inventory *InventoryQuestion `protobuf:"bytes,3,opt,name=inventory,proto3,oneof"`
 }
 
+type ToNode_Map struct {
+	Map *MapQuestion `protobuf:"bytes,4,opt,name=map,proto3,oneof"`
+}
+
 func (*ToNode_Welcome) isToNode_Body() {}
 
 func (*ToNode_Wishes) isToNode_Body() {}
 
 func (*ToNode_Inventory) isToNode_Body() {}
+
+func (*ToNode_Map) isToNode_Body() {}
 
 type Welcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -467,11 +499,13 @@ func (x *Welcome) GetAdopted() bool {
 // every second, without content when nothing changed: a host that hears nothing
 // for some seconds looks for another controller.
 type Wishes struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	At     *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	Full   bool                   `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"` // volumes that are not listed are unknown to the state
-	Wishes []*Wish                `protobuf:"bytes,3,rep,name=wishes,proto3" json:"wishes,omitempty"`
-	Gone   []string               `protobuf:"bytes,4,rep,name=gone,proto3" json:"gone,omitempty"` // volumes that the log wants nothing of any more
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Full          bool                   `protobuf:"varint,2,opt,name=full,proto3" json:"full,omitempty"` // volumes that are not listed are unknown to the state
+	Wishes        []*Wish                `protobuf:"bytes,3,rep,name=wishes,proto3" json:"wishes,omitempty"`
+	Gone          []string               `protobuf:"bytes,4,rep,name=gone,proto3" json:"gone,omitempty"` // volumes that the log wants nothing of any more
+	Snapshots     []*SnapshotWish        `protobuf:"bytes,8,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	SnapshotsGone []string               `protobuf:"bytes,9,rep,name=snapshots_gone,json=snapshotsGone,proto3" json:"snapshots_gone,omitempty"`
 	// adopted is false while the host is in adoption mode (S1).
 	Adopted bool `protobuf:"varint,5,opt,name=adopted,proto3" json:"adopted,omitempty"`
 	// more says that the next message goes on with this one: they are one update,
@@ -539,6 +573,20 @@ func (x *Wishes) GetGone() []string {
 	return nil
 }
 
+func (x *Wishes) GetSnapshots() []*SnapshotWish {
+	if x != nil {
+		return x.Snapshots
+	}
+	return nil
+}
+
+func (x *Wishes) GetSnapshotsGone() []string {
+	if x != nil {
+		return x.SnapshotsGone
+	}
+	return nil
+}
+
 func (x *Wishes) GetAdopted() bool {
 	if x != nil {
 		return x.Adopted
@@ -554,22 +602,25 @@ func (x *Wishes) GetMore() bool {
 }
 
 type Wish struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
-	PoolId        string                 `protobuf:"bytes,2,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
-	SizeBytes     int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	Verb          uint32                 `protobuf:"varint,4,opt,name=verb,proto3" json:"verb,omitempty"`
-	Format        *fsmpb.Format          `protobuf:"bytes,5,opt,name=format,proto3" json:"format,omitempty"`
-	Publication   *Publication           `protobuf:"bytes,6,opt,name=publication,proto3" json:"publication,omitempty"`
-	TeardownEpoch *fsmpb.Epoch           `protobuf:"bytes,7,opt,name=teardown_epoch,json=teardownEpoch,proto3" json:"teardown_epoch,omitempty"`
-	Sequence      uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	OperationId   uint64                 `protobuf:"varint,9,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	Attempt       uint32                 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Replica       uint32                 `protobuf:"varint,11,opt,name=replica,proto3" json:"replica,omitempty"`
-	TeardownNode  string                 `protobuf:"bytes,12,opt,name=teardown_node,json=teardownNode,proto3" json:"teardown_node,omitempty"`
-	TeardownHost  string                 `protobuf:"bytes,13,opt,name=teardown_host,json=teardownHost,proto3" json:"teardown_host,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId        string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	PoolId          string                 `protobuf:"bytes,2,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	SizeBytes       int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Verb            uint32                 `protobuf:"varint,4,opt,name=verb,proto3" json:"verb,omitempty"`
+	Format          *fsmpb.Format          `protobuf:"bytes,5,opt,name=format,proto3" json:"format,omitempty"`
+	Publication     *Publication           `protobuf:"bytes,6,opt,name=publication,proto3" json:"publication,omitempty"`
+	TeardownEpoch   *fsmpb.Epoch           `protobuf:"bytes,7,opt,name=teardown_epoch,json=teardownEpoch,proto3" json:"teardown_epoch,omitempty"`
+	Sequence        uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	OperationId     uint64                 `protobuf:"varint,9,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	Attempt         uint32                 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Replica         uint32                 `protobuf:"varint,11,opt,name=replica,proto3" json:"replica,omitempty"`
+	TeardownNode    string                 `protobuf:"bytes,12,opt,name=teardown_node,json=teardownNode,proto3" json:"teardown_node,omitempty"`
+	Source          *fsmpb.Source          `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
+	SourceSizeBytes int64                  `protobuf:"varint,15,opt,name=source_size_bytes,json=sourceSizeBytes,proto3" json:"source_size_bytes,omitempty"`
+	Limits          *fsmpb.Limits          `protobuf:"bytes,16,opt,name=limits,proto3" json:"limits,omitempty"`
+	TeardownHost    string                 `protobuf:"bytes,13,opt,name=teardown_host,json=teardownHost,proto3" json:"teardown_host,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Wish) Reset() {
@@ -684,6 +735,27 @@ func (x *Wish) GetTeardownNode() string {
 		return x.TeardownNode
 	}
 	return ""
+}
+
+func (x *Wish) GetSource() *fsmpb.Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *Wish) GetSourceSizeBytes() int64 {
+	if x != nil {
+		return x.SourceSizeBytes
+	}
+	return 0
+}
+
+func (x *Wish) GetLimits() *fsmpb.Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
 }
 
 func (x *Wish) GetTeardownHost() string {
@@ -1443,15 +1515,434 @@ func (x *InventoryResponse) GetItems() []*InventoryItem {
 	return nil
 }
 
+type SnapshotWish struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotId      string                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	SourceVolumeId  string                 `protobuf:"bytes,2,opt,name=source_volume_id,json=sourceVolumeId,proto3" json:"source_volume_id,omitempty"`
+	PoolId          string                 `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	SizeBytes       int64                  `protobuf:"varint,4,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Verb            uint32                 `protobuf:"varint,5,opt,name=verb,proto3" json:"verb,omitempty"`
+	GroupSnapshotId string                 `protobuf:"bytes,6,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"`
+	Attempt         uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Sequence        uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Frozen          bool                   `protobuf:"varint,9,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *SnapshotWish) Reset() {
+	*x = SnapshotWish{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotWish) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotWish) ProtoMessage() {}
+
+func (x *SnapshotWish) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotWish.ProtoReflect.Descriptor instead.
+func (*SnapshotWish) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *SnapshotWish) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *SnapshotWish) GetSourceVolumeId() string {
+	if x != nil {
+		return x.SourceVolumeId
+	}
+	return ""
+}
+
+func (x *SnapshotWish) GetPoolId() string {
+	if x != nil {
+		return x.PoolId
+	}
+	return ""
+}
+
+func (x *SnapshotWish) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *SnapshotWish) GetVerb() uint32 {
+	if x != nil {
+		return x.Verb
+	}
+	return 0
+}
+
+func (x *SnapshotWish) GetGroupSnapshotId() string {
+	if x != nil {
+		return x.GroupSnapshotId
+	}
+	return ""
+}
+
+func (x *SnapshotWish) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *SnapshotWish) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *SnapshotWish) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
+// MapQuestion asks for what a snapshot allocates, or with a base for what differs
+// between the two, from an offset on.
+type MapQuestion struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Question         uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	BaseSnapshotId   string                 `protobuf:"bytes,2,opt,name=base_snapshot_id,json=baseSnapshotId,proto3" json:"base_snapshot_id,omitempty"` // empty: what is allocated
+	TargetSnapshotId string                 `protobuf:"bytes,3,opt,name=target_snapshot_id,json=targetSnapshotId,proto3" json:"target_snapshot_id,omitempty"`
+	From             int64                  `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"`
+	MaxExtents       uint32                 `protobuf:"varint,5,opt,name=max_extents,json=maxExtents,proto3" json:"max_extents,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *MapQuestion) Reset() {
+	*x = MapQuestion{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MapQuestion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MapQuestion) ProtoMessage() {}
+
+func (x *MapQuestion) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MapQuestion.ProtoReflect.Descriptor instead.
+func (*MapQuestion) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *MapQuestion) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
+}
+
+func (x *MapQuestion) GetBaseSnapshotId() string {
+	if x != nil {
+		return x.BaseSnapshotId
+	}
+	return ""
+}
+
+func (x *MapQuestion) GetTargetSnapshotId() string {
+	if x != nil {
+		return x.TargetSnapshotId
+	}
+	return ""
+}
+
+func (x *MapQuestion) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *MapQuestion) GetMaxExtents() uint32 {
+	if x != nil {
+		return x.MaxExtents
+	}
+	return 0
+}
+
+type MapExtent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Offset        int64                  `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
+	Length        int64                  `protobuf:"varint,2,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MapExtent) Reset() {
+	*x = MapExtent{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MapExtent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MapExtent) ProtoMessage() {}
+
+func (x *MapExtent) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MapExtent.ProtoReflect.Descriptor instead.
+func (*MapExtent) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *MapExtent) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *MapExtent) GetLength() int64 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+type MapAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	Extents       []*MapExtent           `protobuf:"bytes,2,rep,name=extents,proto3" json:"extents,omitempty"`
+	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"` // there are extents behind the last
+	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Reason        uint32                 `protobuf:"varint,5,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason of the error, 0: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MapAnswer) Reset() {
+	*x = MapAnswer{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MapAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MapAnswer) ProtoMessage() {}
+
+func (x *MapAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MapAnswer.ProtoReflect.Descriptor instead.
+func (*MapAnswer) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *MapAnswer) GetQuestion() uint64 {
+	if x != nil {
+		return x.Question
+	}
+	return 0
+}
+
+func (x *MapAnswer) GetExtents() []*MapExtent {
+	if x != nil {
+		return x.Extents
+	}
+	return nil
+}
+
+func (x *MapAnswer) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *MapAnswer) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *MapAnswer) GetReason() uint32 {
+	if x != nil {
+		return x.Reason
+	}
+	return 0
+}
+
+type MapRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Question      *MapQuestion           `protobuf:"bytes,2,opt,name=question,proto3" json:"question,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MapRequest) Reset() {
+	*x = MapRequest{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MapRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MapRequest) ProtoMessage() {}
+
+func (x *MapRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MapRequest.ProtoReflect.Descriptor instead.
+func (*MapRequest) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *MapRequest) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *MapRequest) GetQuestion() *MapQuestion {
+	if x != nil {
+		return x.Question
+	}
+	return nil
+}
+
+type MapResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Held          bool                   `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"` // false: this member has no session with the host
+	Answer        *MapAnswer             `protobuf:"bytes,2,opt,name=answer,proto3" json:"answer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MapResponse) Reset() {
+	*x = MapResponse{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MapResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MapResponse) ProtoMessage() {}
+
+func (x *MapResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MapResponse.ProtoReflect.Descriptor instead.
+func (*MapResponse) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *MapResponse) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *MapResponse) GetAnswer() *MapAnswer {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
 var File_executor_session_sessionpb_session_proto protoreflect.FileDescriptor
 
 const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\n" +
-	"(executor/session/sessionpb/session.proto\x12\x13holdfast.session.v1\x1a\x17fsm/fsmpb/command.proto\"\xcc\x01\n" +
+	"(executor/session/sessionpb/session.proto\x12\x13holdfast.session.v1\x1a\x17fsm/fsmpb/command.proto\"\x80\x02\n" +
 	"\bFromNode\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1a.holdfast.session.v1.HelloH\x00R\x05hello\x12>\n" +
 	"\ttelemetry\x18\x02 \x01(\v2\x1e.holdfast.session.v1.TelemetryH\x00R\ttelemetry\x12D\n" +
-	"\tinventory\x18\x03 \x01(\v2$.holdfast.session.v1.InventoryAnswerH\x00R\tinventoryB\x06\n" +
+	"\tinventory\x18\x03 \x01(\v2$.holdfast.session.v1.InventoryAnswerH\x00R\tinventory\x122\n" +
+	"\x03map\x18\x04 \x01(\v2\x1e.holdfast.session.v1.MapAnswerH\x00R\x03mapB\x06\n" +
 	"\x04body\"n\n" +
 	"\x05Hello\x129\n" +
 	"\bregister\x18\x01 \x01(\v2\x1d.holdfast.fsm.v1.RegisterNodeR\bregister\x12*\n" +
@@ -1464,25 +1955,28 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"free_bytes\x18\x02 \x01(\x03R\tfreeBytes\x12%\n" +
 	"\x0ecapacity_bytes\x18\x03 \x01(\x03R\rcapacityBytes\x12\x16\n" +
 	"\x06absent\x18\x04 \x01(\bR\x06absent\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\"\xc9\x01\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\"\xff\x01\n" +
 	"\x06ToNode\x128\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1c.holdfast.session.v1.WelcomeH\x00R\awelcome\x125\n" +
 	"\x06wishes\x18\x02 \x01(\v2\x1b.holdfast.session.v1.WishesH\x00R\x06wishes\x12F\n" +
-	"\tinventory\x18\x03 \x01(\v2&.holdfast.session.v1.InventoryQuestionH\x00R\tinventoryB\x06\n" +
+	"\tinventory\x18\x03 \x01(\v2&.holdfast.session.v1.InventoryQuestionH\x00R\tinventory\x124\n" +
+	"\x03map\x18\x04 \x01(\v2 .holdfast.session.v1.MapQuestionH\x00R\x03mapB\x06\n" +
 	"\x04body\"\x8b\x01\n" +
 	"\aWelcome\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12%\n" +
 	"\x0eincarnation_id\x18\x03 \x01(\fR\rincarnationId\x12\x18\n" +
-	"\aadopted\x18\x04 \x01(\bR\aadopted\"\xb9\x01\n" +
+	"\aadopted\x18\x04 \x01(\bR\aadopted\"\xa1\x02\n" +
 	"\x06Wishes\x12&\n" +
 	"\x02at\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x121\n" +
 	"\x06wishes\x18\x03 \x03(\v2\x19.holdfast.session.v1.WishR\x06wishes\x12\x12\n" +
-	"\x04gone\x18\x04 \x03(\tR\x04gone\x12\x18\n" +
+	"\x04gone\x18\x04 \x03(\tR\x04gone\x12?\n" +
+	"\tsnapshots\x18\b \x03(\v2!.holdfast.session.v1.SnapshotWishR\tsnapshots\x12%\n" +
+	"\x0esnapshots_gone\x18\t \x03(\tR\rsnapshotsGone\x12\x18\n" +
 	"\aadopted\x18\x05 \x01(\bR\aadopted\x12\x12\n" +
-	"\x04more\x18\x06 \x01(\bR\x04more\"\xe0\x03\n" +
+	"\x04more\x18\x06 \x01(\bR\x04more\"\xee\x04\n" +
 	"\x04Wish\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\apool_id\x18\x02 \x01(\tR\x06poolId\x12\x1d\n" +
@@ -1497,7 +1991,10 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\aattempt\x18\n" +
 	" \x01(\rR\aattempt\x12\x18\n" +
 	"\areplica\x18\v \x01(\rR\areplica\x12#\n" +
-	"\rteardown_node\x18\f \x01(\tR\fteardownNode\x12#\n" +
+	"\rteardown_node\x18\f \x01(\tR\fteardownNode\x12/\n" +
+	"\x06source\x18\x0e \x01(\v2\x17.holdfast.fsm.v1.SourceR\x06source\x12*\n" +
+	"\x11source_size_bytes\x18\x0f \x01(\x03R\x0fsourceSizeBytes\x12/\n" +
+	"\x06limits\x18\x10 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x12#\n" +
 	"\rteardown_host\x18\r \x01(\tR\fteardownHost\"\xb6\x02\n" +
 	"\vPublication\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12;\n" +
@@ -1552,7 +2049,42 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"a\n" +
 	"\x11InventoryResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x128\n" +
-	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items2\xa9\x01\n" +
+	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\"\x9f\x02\n" +
+	"\fSnapshotWish\x12\x1f\n" +
+	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
+	"snapshotId\x12(\n" +
+	"\x10source_volume_id\x18\x02 \x01(\tR\x0esourceVolumeId\x12\x17\n" +
+	"\apool_id\x18\x03 \x01(\tR\x06poolId\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\x04 \x01(\x03R\tsizeBytes\x12\x12\n" +
+	"\x04verb\x18\x05 \x01(\rR\x04verb\x12*\n" +
+	"\x11group_snapshot_id\x18\x06 \x01(\tR\x0fgroupSnapshotId\x12\x18\n" +
+	"\aattempt\x18\a \x01(\rR\aattempt\x12\x1a\n" +
+	"\bsequence\x18\b \x01(\x04R\bsequence\x12\x16\n" +
+	"\x06frozen\x18\t \x01(\bR\x06frozen\"\xb6\x01\n" +
+	"\vMapQuestion\x12\x1a\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12(\n" +
+	"\x10base_snapshot_id\x18\x02 \x01(\tR\x0ebaseSnapshotId\x12,\n" +
+	"\x12target_snapshot_id\x18\x03 \x01(\tR\x10targetSnapshotId\x12\x12\n" +
+	"\x04from\x18\x04 \x01(\x03R\x04from\x12\x1f\n" +
+	"\vmax_extents\x18\x05 \x01(\rR\n" +
+	"maxExtents\";\n" +
+	"\tMapExtent\x12\x16\n" +
+	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x16\n" +
+	"\x06length\x18\x02 \x01(\x03R\x06length\"\xa3\x01\n" +
+	"\tMapAnswer\x12\x1a\n" +
+	"\bquestion\x18\x01 \x01(\x04R\bquestion\x128\n" +
+	"\aextents\x18\x02 \x03(\v2\x1e.holdfast.session.v1.MapExtentR\aextents\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12\x14\n" +
+	"\x05error\x18\x04 \x01(\tR\x05error\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\rR\x06reason\"c\n" +
+	"\n" +
+	"MapRequest\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12<\n" +
+	"\bquestion\x18\x02 \x01(\v2 .holdfast.session.v1.MapQuestionR\bquestion\"Y\n" +
+	"\vMapResponse\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\x126\n" +
+	"\x06answer\x18\x02 \x01(\v2\x1e.holdfast.session.v1.MapAnswerR\x06answer2\xa9\x01\n" +
 	"\aSession\x12H\n" +
 	"\x06Attach\x12\x1d.holdfast.session.v1.FromNode\x1a\x1b.holdfast.session.v1.ToNode(\x010\x01\x12T\n" +
 	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse2\xb5\x01\n" +
@@ -1572,7 +2104,7 @@ func file_executor_session_sessionpb_session_proto_rawDescGZIP() []byte {
 	return file_executor_session_sessionpb_session_proto_rawDescData
 }
 
-var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*FromNode)(nil),           // 0: holdfast.session.v1.FromNode
 	(*Hello)(nil),              // 1: holdfast.session.v1.Hello
@@ -1595,53 +2127,69 @@ var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*SessionFacts)(nil),       // 18: holdfast.session.v1.SessionFacts
 	(*InventoryRequest)(nil),   // 19: holdfast.session.v1.InventoryRequest
 	(*InventoryResponse)(nil),  // 20: holdfast.session.v1.InventoryResponse
-	(*fsmpb.RegisterNode)(nil), // 21: holdfast.fsm.v1.RegisterNode
-	(*fsmpb.Epoch)(nil),        // 22: holdfast.fsm.v1.Epoch
-	(*fsmpb.Format)(nil),       // 23: holdfast.fsm.v1.Format
-	(*fsmpb.Capability)(nil),   // 24: holdfast.fsm.v1.Capability
-	(*fsmpb.Command)(nil),      // 25: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 26: holdfast.fsm.v1.Outcome
+	(*SnapshotWish)(nil),       // 21: holdfast.session.v1.SnapshotWish
+	(*MapQuestion)(nil),        // 22: holdfast.session.v1.MapQuestion
+	(*MapExtent)(nil),          // 23: holdfast.session.v1.MapExtent
+	(*MapAnswer)(nil),          // 24: holdfast.session.v1.MapAnswer
+	(*MapRequest)(nil),         // 25: holdfast.session.v1.MapRequest
+	(*MapResponse)(nil),        // 26: holdfast.session.v1.MapResponse
+	(*fsmpb.RegisterNode)(nil), // 27: holdfast.fsm.v1.RegisterNode
+	(*fsmpb.Epoch)(nil),        // 28: holdfast.fsm.v1.Epoch
+	(*fsmpb.Format)(nil),       // 29: holdfast.fsm.v1.Format
+	(*fsmpb.Source)(nil),       // 30: holdfast.fsm.v1.Source
+	(*fsmpb.Limits)(nil),       // 31: holdfast.fsm.v1.Limits
+	(*fsmpb.Capability)(nil),   // 32: holdfast.fsm.v1.Capability
+	(*fsmpb.Command)(nil),      // 33: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),      // 34: holdfast.fsm.v1.Outcome
 }
 var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	1,  // 0: holdfast.session.v1.FromNode.hello:type_name -> holdfast.session.v1.Hello
 	2,  // 1: holdfast.session.v1.FromNode.telemetry:type_name -> holdfast.session.v1.Telemetry
 	12, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
-	21, // 3: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
-	22, // 4: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
-	3,  // 5: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolTelemetry
-	5,  // 6: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
-	6,  // 7: holdfast.session.v1.ToNode.wishes:type_name -> holdfast.session.v1.Wishes
-	11, // 8: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
-	22, // 9: holdfast.session.v1.Wishes.at:type_name -> holdfast.fsm.v1.Epoch
-	7,  // 10: holdfast.session.v1.Wishes.wishes:type_name -> holdfast.session.v1.Wish
-	23, // 11: holdfast.session.v1.Wish.format:type_name -> holdfast.fsm.v1.Format
-	8,  // 12: holdfast.session.v1.Wish.publication:type_name -> holdfast.session.v1.Publication
-	22, // 13: holdfast.session.v1.Wish.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
-	22, // 14: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
-	24, // 15: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
-	9,  // 16: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
-	10, // 17: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
-	24, // 18: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
-	24, // 19: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
-	13, // 20: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
-	25, // 21: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	26, // 22: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
-	18, // 23: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
-	2,  // 24: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
-	13, // 25: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
-	0,  // 26: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
-	14, // 27: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
-	16, // 28: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
-	19, // 29: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
-	4,  // 30: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	15, // 31: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	17, // 32: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	20, // 33: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
-	30, // [30:34] is the sub-list for method output_type
-	26, // [26:30] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	24, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
+	27, // 4: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
+	28, // 5: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
+	3,  // 6: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolTelemetry
+	5,  // 7: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
+	6,  // 8: holdfast.session.v1.ToNode.wishes:type_name -> holdfast.session.v1.Wishes
+	11, // 9: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
+	22, // 10: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
+	28, // 11: holdfast.session.v1.Wishes.at:type_name -> holdfast.fsm.v1.Epoch
+	7,  // 12: holdfast.session.v1.Wishes.wishes:type_name -> holdfast.session.v1.Wish
+	21, // 13: holdfast.session.v1.Wishes.snapshots:type_name -> holdfast.session.v1.SnapshotWish
+	29, // 14: holdfast.session.v1.Wish.format:type_name -> holdfast.fsm.v1.Format
+	8,  // 15: holdfast.session.v1.Wish.publication:type_name -> holdfast.session.v1.Publication
+	28, // 16: holdfast.session.v1.Wish.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
+	30, // 17: holdfast.session.v1.Wish.source:type_name -> holdfast.fsm.v1.Source
+	31, // 18: holdfast.session.v1.Wish.limits:type_name -> holdfast.fsm.v1.Limits
+	28, // 19: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
+	32, // 20: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
+	9,  // 21: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
+	10, // 22: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
+	32, // 23: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
+	32, // 24: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
+	13, // 25: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
+	33, // 26: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	34, // 27: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	18, // 28: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
+	2,  // 29: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
+	13, // 30: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
+	23, // 31: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
+	22, // 32: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
+	24, // 33: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
+	0,  // 34: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
+	14, // 35: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
+	16, // 36: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
+	19, // 37: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
+	4,  // 38: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
+	15, // 39: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	17, // 40: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	20, // 41: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	38, // [38:42] is the sub-list for method output_type
+	34, // [34:38] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_executor_session_sessionpb_session_proto_init() }
@@ -1653,11 +2201,13 @@ func file_executor_session_sessionpb_session_proto_init() {
 		(*FromNode_Hello)(nil),
 		(*FromNode_Telemetry)(nil),
 		(*FromNode_Inventory)(nil),
+		(*FromNode_Map)(nil),
 	}
 	file_executor_session_sessionpb_session_proto_msgTypes[4].OneofWrappers = []any{
 		(*ToNode_Welcome)(nil),
 		(*ToNode_Wishes)(nil),
 		(*ToNode_Inventory)(nil),
+		(*ToNode_Map)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1665,7 +2215,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_session_sessionpb_session_proto_rawDesc), len(file_executor_session_sessionpb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1,0 +1,167 @@
+package fsm
+
+import (
+	"iter"
+	"time"
+)
+
+// SnapshotID is `hs-` plus a UUID: CSI's snapshot_id.
+type SnapshotID string
+
+// GroupSnapshotID is `hgs-` plus a UUID.
+type GroupSnapshotID string
+
+// Snapshot is one cut of a volume, kept in the pool of its source's replica. It
+// outlives its source. A *Snapshot that came out of a State is immutable.
+type Snapshot struct {
+	ID          SnapshotID
+	Name        string
+	Fingerprint []byte
+	Source      VolumeID
+	Group       GroupSnapshotID // empty: none
+	// Node, Host and Pool are where it is kept.
+	Node NodeID
+	Host HostID
+	Pool PoolID
+	// Size is the source's when it was cut, in bytes.
+	Size int64
+	// Format and Capabilities are the source's when it was cut: what is made from
+	// it has this format and is never formatted (S15).
+	Format       Format
+	Capabilities []Capability
+	Phase        SnapshotPhase
+	// Cut is when it was cut; constant from then on.
+	Cut       time.Time
+	Missing   bool // its host reported the file missing
+	Sequence  uint64
+	Operation *Operation // of the cut or the delete; Done/Total are in it
+	Created   Epoch
+	Modified  uint64
+}
+
+// SnapshotPhase is a snapshot's life.
+type SnapshotPhase uint8
+
+const (
+	// SnapshotCutting: decided; its host has not reported the cut.
+	SnapshotCutting SnapshotPhase = iota + 1
+	// SnapshotReady: cut, complete, and its group too.
+	SnapshotReady
+	// SnapshotDeleting: the name is free; the record is the obligation to remove it.
+	SnapshotDeleting
+	// SnapshotFailed: the cut failed; the next create with the name begins anew.
+	SnapshotFailed
+)
+
+// GroupSnapshot is snapshots that were cut at one instant.
+type GroupSnapshot struct {
+	ID          GroupSnapshotID
+	Name        string
+	Fingerprint []byte
+	Members     []SnapshotID // in order of their sources
+	Phase       GroupPhase
+	// Attempt numbers the freezes; reports of another attempt do not count.
+	Attempt  uint32
+	Cut      time.Time // of the first member's cut
+	Error    string    // why the last attempt was given up
+	Created  Epoch
+	Modified uint64
+}
+
+// GroupPhase is a group snapshot's life.
+type GroupPhase uint8
+
+const (
+	// GroupFreezing: hosts freeze the members; none is cut.
+	GroupFreezing GroupPhase = iota + 1
+	// GroupCutting: all were frozen at once; hosts cut.
+	GroupCutting
+	// GroupReady: all are cut, under one freeze.
+	GroupReady
+	// GroupAborting: an attempt was given up; what was cut is being removed.
+	GroupAborting
+	// GroupDeleting: members are being removed.
+	GroupDeleting
+)
+
+// Source is what a volume's content is made from; at most one is set.
+type Source struct {
+	Snapshot SnapshotID
+	Volume   VolumeID
+}
+
+// IsZero tells an empty volume's source.
+func (s Source) IsZero() bool { return s == Source{} }
+
+// Limits bound a volume's I/O on the host where it is staged; 0: none.
+type Limits struct {
+	ReadIOPS, WriteIOPS uint64
+	ReadBPS, WriteBPS   uint64 // bytes a second
+}
+
+// SnapshotWish is what the log wants of one host for one snapshot.
+type SnapshotWish struct {
+	Snapshot SnapshotID
+	Source   VolumeID
+	Pool     PoolID
+	Size     int64 // bytes; of the source when the cut was decided
+	Verb     SnapshotVerb
+	Group    GroupSnapshotID
+	Attempt  uint32 // of the group, or of the operation's retries
+	Sequence uint64
+	// Frozen, in a group: this host reported this attempt's freeze.
+	Frozen bool
+}
+
+// SnapshotVerb is the one thing a host may do for a snapshot.
+type SnapshotVerb uint8
+
+const (
+	// SnapshotCut: cut it: freeze, cut and thaw by itself when it is in no group.
+	SnapshotCut SnapshotVerb = iota + 1
+	// SnapshotFreeze: freeze the source for a group's attempt, and report.
+	SnapshotFreeze
+	// SnapshotKeep: it should be there; thaw what was frozen for it.
+	SnapshotKeep
+	// SnapshotThaw: the group was given up: thaw, remove what was cut, and report.
+	SnapshotThaw
+	// SnapshotRemove: remove it.
+	SnapshotRemove
+)
+
+// Snapshot is a snapshot in any phase.
+func (s *State) Snapshot(id SnapshotID) (*Snapshot, bool) { panic("fsm: to be written") }
+
+// SnapshotByName is the live snapshot (not deleting) of that name.
+func (s *State) SnapshotByName(name string) (*Snapshot, bool) { panic("fsm: to be written") }
+
+// Snapshots yields all snapshots with an id above after, in order, in all phases.
+func (s *State) Snapshots(after SnapshotID) iter.Seq[*Snapshot] { panic("fsm: to be written") }
+
+// SnapshotsOf yields a volume's snapshots with an id above after, in order.
+func (s *State) SnapshotsOf(source VolumeID, after SnapshotID) iter.Seq[*Snapshot] {
+	panic("fsm: to be written")
+}
+
+// GroupSnapshot is a group snapshot in any phase.
+func (s *State) GroupSnapshot(id GroupSnapshotID) (*GroupSnapshot, bool) {
+	panic("fsm: to be written")
+}
+
+// GroupSnapshotByName is the live group snapshot of that name.
+func (s *State) GroupSnapshotByName(name string) (*GroupSnapshot, bool) {
+	panic("fsm: to be written")
+}
+
+// GroupSnapshots yields all group snapshots in order of id.
+func (s *State) GroupSnapshots(after GroupSnapshotID) iter.Seq[*GroupSnapshot] {
+	panic("fsm: to be written")
+}
+
+// SnapshotWish is what the log wants of a host for a snapshot; false when nothing.
+func (s *State) SnapshotWish(node NodeID, id SnapshotID) (SnapshotWish, bool) {
+	panic("fsm: to be written")
+}
+
+// SnapshotWishes yields all snapshot wishes for a host in order of id.
+func (s *State) SnapshotWishes(node NodeID) iter.Seq[SnapshotWish] { panic("fsm: to be written") }
