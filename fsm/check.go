@@ -168,22 +168,17 @@ func checkFormat(v *Volume) error {
 	return nil
 }
 
-// checkIndexes builds every index anew (I1, I8) and compares.
+// checkIndexes builds every index anew (I8) and compares.
 func (s *State) checkIndexes() error {
 	fresh := newIndex()
-	var err error
-	s.volumes.Scan(func(id VolumeID, r *volumeRecord) bool {
-		if other, twice := fresh.byName.Get(r.liveName()); twice && r.liveName() != "" {
-			err = broken("I1", "volumes %s and %s both have the name %q", other, id, r.Name)
-		}
-		fresh.replace(nil, r)
-		return err == nil
-	})
-	s.answers.Scan(func(_ string, a *answer) bool {
-		fresh.answers.Set(a.index, a)
+	s.volumes.Scan(func(e volumeEntry) bool {
+		fresh.replace(&change{key: e.key, now: e.record, is: e.record.Holders()})
 		return true
 	})
-	return cmp.Or(err, s.index.differs(&fresh))
+	if err := s.index.differs(&fresh); err != nil || s.find == nil {
+		return err
+	}
+	return s.find.check(s)
 }
 
 // differs says which index is not what the records make it.
@@ -192,13 +187,11 @@ func (x *index) differs(y *index) error {
 		invariant, what string
 		equal           bool
 	}{
-		{"I1", "names", slices.Equal(x.byName.Keys(), y.byName.Keys()) && slices.Equal(x.byName.Values(), y.byName.Values())},
 		{"I5", "hosts", slices.Equal(x.byNode.Items(), y.byNode.Items())},
 		{"I10", "operations", slices.Equal(x.byOperation.Keys(), y.byOperation.Keys()) && slices.Equal(x.byOperation.Values(), y.byOperation.Values())},
 		{"I12", "creations", slices.Equal(x.byCreation.Keys(), y.byCreation.Keys()) && slices.Equal(x.byCreation.Values(), y.byCreation.Values())},
 		{"I8", "reservations", slices.Equal(x.pools.Keys(), y.pools.Keys()) && slices.Equal(x.pools.Values(), y.pools.Values())},
 		{"I3", "publications per node", slices.Equal(x.publications.Keys(), y.publications.Keys()) && slices.Equal(x.publications.Values(), y.publications.Values())},
-		{"I2", "answers", slices.Equal(x.answers.Keys(), y.answers.Keys()) && slices.Equal(x.answers.Values(), y.answers.Values())},
 	} {
 		if !i.equal {
 			return broken(i.invariant, "the index of %s is not what the records make it", i.what)
@@ -209,8 +202,7 @@ func (x *index) differs(y *index) error {
 
 // checkAnswers is I2: what is remembered is within the window.
 func (s *State) checkAnswers() error {
-	oldest, _, ok := s.index.answers.Min()
-	if ok && oldest+DedupeWindow < s.cluster.Index {
+	if oldest, _, ok := s.answers.Min(); ok && oldest+DedupeWindow < s.cluster.Index {
 		return broken("I2", "the answer of index %d is remembered at %d", oldest, s.cluster.Index)
 	}
 	return nil
@@ -224,11 +216,11 @@ func (s *State) checkHash() error {
 		sum = sum.plus(e.node(&r.Node))
 		return true
 	})
-	s.volumes.Scan(func(_ VolumeID, r *volumeRecord) bool {
-		sum = sum.plus(e.volume(&r.Volume))
+	s.volumes.Scan(func(row volumeEntry) bool {
+		sum = sum.plus(e.volume(&row.record.Volume))
 		return true
 	})
-	s.answers.Scan(func(_ string, a *answer) bool {
+	s.answers.Scan(func(_ uint64, a *answer) bool {
 		sum = sum.plus(e.answer(a))
 		return true
 	})

@@ -10,26 +10,26 @@ import (
 // written to snapshots. Every field is a pure function of the records, so that
 // a state that was restored decides as one that was replayed.
 type index struct {
-	byName       *btree.Map[string, VolumeID] // live volumes (I1)
 	byNode       *btree.BTreeG[placed]
-	byOperation  *btree.Map[uint64, VolumeID]
+	byOperation  *btree.Map[uint64, uuid]
 	byCreation   *btree.Map[uint64, *volumeRecord] // by the index that created it
 	pools        *btree.Map[string, poolUse]
 	publications *btree.Map[string, int] // per node
-	answers      *btree.Map[uint64, *answer]
 }
 
-// placed says that a host keeps, or owes, something of a volume.
+// placed says that a host keeps, or owes, something of a volume. A host's volumes
+// are in order of creation, as new ones then come at the end, where the tree is warm.
 type placed struct {
-	node   NodeID
-	volume VolumeID
+	node    NodeID
+	created uint64
+	volume  uuid
 }
 
 func (p placed) before(o placed) bool {
-	if p.node != o.node {
-		return p.node < o.node
+	if p.created != o.created && p.node == o.node {
+		return p.created < o.created
 	}
-	return p.volume < o.volume
+	return p.node < o.node
 }
 
 // poolUse is what a pool's volumes reserve.
@@ -38,64 +38,61 @@ type poolUse struct {
 	volumes  int
 }
 
+// ordered is a copy-on-write tree. The state has one owner, so it takes no locks.
+func ordered[T any](before func(a, b T) bool) *btree.BTreeG[T] {
+	return btree.NewBTreeGOptions(before, btree.Options{NoLocks: true})
+}
+
 func newIndex() index {
 	return index{
-		byName:       new(btree.Map[string, VolumeID]),
-		byNode:       btree.NewBTreeGOptions(placed.before, btree.Options{NoLocks: true}),
-		byOperation:  new(btree.Map[uint64, VolumeID]),
+		byNode:       ordered(placed.before),
+		byOperation:  new(btree.Map[uint64, uuid]),
 		byCreation:   new(btree.Map[uint64, *volumeRecord]),
 		pools:        new(btree.Map[string, poolUse]),
 		publications: new(btree.Map[string, int]),
-		answers:      new(btree.Map[uint64, *answer]),
 	}
 }
 
 func (x *index) copy() index {
 	return index{
-		byName:       x.byName.Copy(),
 		byNode:       x.byNode.Copy(),
 		byOperation:  x.byOperation.Copy(),
 		byCreation:   x.byCreation.Copy(),
 		pools:        x.pools.Copy(),
 		publications: x.publications.Copy(),
-		answers:      x.answers.Copy(),
 	}
 }
 
-// replace moves the index from a volume's old value to its new one. Either may be nil.
-func (x *index) replace(old, now *volumeRecord) {
-	x.replaceName(old, now)
-	x.replaceHolders(old, now)
-	x.replaceReservations(old, now)
-	x.replacePublications(old, now)
-	x.replaceOperation(old, now)
-	if now != nil {
-		x.byCreation.Set(now.Created.Index, now)
+// change is a volume's old and new value, either of them nil, with the nodes that
+// hold something of it before and after.
+type change struct {
+	key      uuid
+	old, now *volumeRecord
+	was, is  []NodeID
+}
+
+// replace moves the index from a volume's old value to its new one.
+func (x *index) replace(c *change) {
+	x.replaceHolders(c)
+	x.replaceReservations(c.old, c.now)
+	x.replacePublications(c.old, c.now)
+	x.replaceOperation(c)
+	if c.now != nil {
+		x.byCreation.Set(c.now.Created.Index, c.now)
 	} else {
-		x.byCreation.Delete(old.Created.Index)
+		x.byCreation.Delete(c.old.Created.Index)
 	}
 }
 
-func (x *index) replaceName(old, now *volumeRecord) {
-	switch was, is := old.liveName(), now.liveName(); {
-	case was == is:
-	case is != "":
-		x.byName.Set(is, now.ID)
-	default:
-		x.byName.Delete(was)
-	}
-}
-
-func (x *index) replaceHolders(old, now *volumeRecord) {
-	was, is := old.holders(), now.holders()
-	for _, node := range was {
-		if !slices.Contains(is, node) {
-			x.byNode.Delete(placed{node, old.ID})
+func (x *index) replaceHolders(c *change) {
+	for _, node := range c.was {
+		if !slices.Contains(c.is, node) {
+			x.byNode.Delete(placed{node: node, created: c.old.Created.Index})
 		}
 	}
-	for _, node := range is {
-		if !slices.Contains(was, node) {
-			x.byNode.Set(placed{node, now.ID})
+	for _, node := range c.is {
+		if !slices.Contains(c.was, node) {
+			x.byNode.Set(placed{node: node, created: c.now.Created.Index, volume: c.key})
 		}
 	}
 }
@@ -137,8 +134,8 @@ func (x *index) countPublication(node NodeID, by int) {
 	x.publications.Set(string(node), n+by)
 }
 
-func (x *index) replaceOperation(old, now *volumeRecord) {
-	was, is := old.operationID(), now.operationID()
+func (x *index) replaceOperation(c *change) {
+	was, is := c.old.operationID(), c.now.operationID()
 	if was == is {
 		return
 	}
@@ -146,6 +143,6 @@ func (x *index) replaceOperation(old, now *volumeRecord) {
 		x.byOperation.Delete(uint64(was))
 	}
 	if is != 0 {
-		x.byOperation.Set(uint64(is), now.ID)
+		x.byOperation.Set(uint64(is), c.key)
 	}
 }

@@ -8,27 +8,36 @@ import (
 
 // Volume is a volume in any phase.
 func (s *State) Volume(id VolumeID) (*Volume, bool) {
-	r, ok := s.volumes.Get(id)
+	key, ok := id.uuid()
 	if !ok {
 		return nil, false
 	}
-	return &r.Volume, true
+	return s.volume(key)
+}
+
+func (s *State) volume(key uuid) (*Volume, bool) {
+	e, ok := s.volumes.Get(volumeEntry{key: key})
+	if !ok {
+		return nil, false
+	}
+	return &e.record.Volume, true
 }
 
 // VolumeByName is the live volume (not Deleting) of that name.
 func (s *State) VolumeByName(name string) (*Volume, bool) {
-	id, ok := s.index.byName.Get(name)
+	key, ok := s.named(name)
 	if !ok {
 		return nil, false
 	}
-	return s.Volume(id)
+	return s.volume(key)
 }
 
 // Volumes yields all volumes with an id above after, in order, in all phases.
 func (s *State) Volumes(after VolumeID) iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
-		s.volumes.Ascend(after, func(id VolumeID, r *volumeRecord) bool {
-			return id == after || yield(&r.Volume)
+		from, _ := after.uuid() // from the beginning, where it is no id
+		s.volumes.Ascend(volumeEntry{key: from}, func(e volumeEntry) bool {
+			return e.record.ID <= after || yield(&e.record.Volume)
 		})
 	}
 }
@@ -39,13 +48,14 @@ func (s *State) VolumeCount() int { return s.volumes.Len() }
 // VolumesOn yields the volumes of which the host keeps or owes something, in order of id.
 func (s *State) VolumesOn(node NodeID) iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
+		var keys []uuid
 		s.index.byNode.Ascend(placed{node: node}, func(p placed) bool {
-			if p.node != node {
-				return false
+			if p.node == node {
+				keys = append(keys, p.volume)
 			}
-			v, ok := s.Volume(p.volume)
-			return !ok || yield(v)
+			return p.node == node
 		})
+		s.inOrder(keys, yield)
 	}
 }
 
@@ -68,23 +78,27 @@ func (s *State) Nodes() iter.Seq[*Node] {
 // Operations yields the volumes that have an operation, in order of volume id.
 func (s *State) Operations() iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
-		ids := s.index.byOperation.Values()
-		slices.SortFunc(ids, cmp.Compare[VolumeID])
-		for _, id := range ids {
-			if v, ok := s.Volume(id); ok && !yield(v) {
-				return
-			}
+		s.inOrder(s.index.byOperation.Values(), yield)
+	}
+}
+
+// inOrder yields the volumes of these keys in order of id.
+func (s *State) inOrder(keys []uuid, yield func(*Volume) bool) {
+	slices.SortFunc(keys, uuid.compare)
+	for _, key := range keys {
+		if v, ok := s.volume(key); ok && !yield(v) {
+			return
 		}
 	}
 }
 
 // Operation finds the volume that has this operation.
 func (s *State) Operation(id OperationID) (*Volume, bool) {
-	volume, ok := s.index.byOperation.Get(uint64(id))
+	key, ok := s.index.byOperation.Get(uint64(id))
 	if !ok {
 		return nil, false
 	}
-	return s.Volume(volume)
+	return s.volume(key)
 }
 
 // PoolUse is how much of a pool is reserved, in bytes, and by how many volumes.

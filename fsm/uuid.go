@@ -1,32 +1,81 @@
 package fsm
 
-import "encoding/hex"
+import (
+	"cmp"
+	"encoding/binary"
+)
 
 // uuidLen is the length of a UUID as text.
 const uuidLen = 36
 
-// packUUID reads a UUID in its canonical form, lower case; false for all else.
-func packUUID(text string) (id [16]byte, ok bool) {
-	if len(text) != uuidLen || !VolumeID("hf-"+text).Valid() {
-		return id, false
-	}
-	digits := make([]byte, 0, 32)
-	for i := range uuidLen {
-		if text[i] != '-' {
-			digits = append(digits, text[i])
-		}
-	}
-	_, err := hex.Decode(id[:], digits)
-	return id, err == nil
+// uuid is a UUID as two numbers, which compare as its text does.
+type uuid struct{ hi, lo uint64 }
+
+func (a uuid) before(b uuid) bool { return a.hi < b.hi || a.hi == b.hi && a.lo < b.lo }
+
+func (a uuid) compare(b uuid) int {
+	return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo))
 }
 
-// appendUUID writes the canonical form.
-func appendUUID(to []byte, id [16]byte) []byte {
-	for i, b := range id {
-		if i == 4 || i == 6 || i == 8 || i == 10 {
-			to = append(to, '-')
-		}
-		to = hex.AppendEncode(to, []byte{b})
+// parseUUID reads the canonical form, lower case; false for all else.
+func parseUUID(text string) (id uuid, ok bool) {
+	if len(text) != uuidLen || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
+		return uuid{}, false
 	}
-	return to
+	var bad byte
+	digits := func(n uint64, from, to int) uint64 {
+		for i := from; i < to; i++ {
+			digit := hexDigits[text[i]]
+			bad |= digit
+			n = n<<4 | uint64(digit&15)
+		}
+		return n
+	}
+	id.hi = digits(digits(digits(0, 0, 8), 9, 13), 14, 18)
+	id.lo = digits(digits(0, 19, 23), 24, 36)
+	return id, bad&notDigit == 0
+}
+
+// notDigit marks what is no lower case hexadecimal digit.
+const notDigit = 0x80
+
+// hexDigits are the values of the digits, by character.
+var hexDigits = func() (table [256]byte) {
+	for i := range table {
+		table[i] = notDigit
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		table[c] = byte(i)
+	}
+	return table
+}()
+
+// text writes the canonical form.
+func (a uuid) text() string {
+	const digits = "0123456789abcdef"
+	var b [uuidLen]byte
+	for i := uuidLen - 1; i >= 0; i-- {
+		if i == 8 || i == 13 || i == 18 || i == 23 {
+			b[i] = '-'
+			continue
+		}
+		b[i] = digits[a.lo&15]
+		a.lo, a.hi = a.lo>>4|a.hi<<60, a.hi>>4
+	}
+	return string(b[:])
+}
+
+// packed is the UUID in 16 bytes.
+func (a uuid) packed() (b [16]byte) {
+	binary.BigEndian.PutUint64(b[:8], a.hi)
+	binary.BigEndian.PutUint64(b[8:], a.lo)
+	return b
+}
+
+// unpackUUID reads what packed wrote; false when there are not 16 bytes.
+func unpackUUID(b []byte) (uuid, bool) {
+	if len(b) != 16 {
+		return uuid{}, false
+	}
+	return uuid{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}, true
 }
