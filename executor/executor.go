@@ -38,13 +38,17 @@ const (
 	KindLoop = "loop"
 	// KindMount is a mount of such a device.
 	KindMount = "mount"
+	// KindSnapshot is a finished snapshot.
+	KindSnapshot = "snapshot"
 )
 
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.
 type InventoryItem struct {
 	Kind string // one of the kinds above
 	ID   fsm.VolumeID
-	Path string
+	// Snapshot is set instead of ID for a snapshot, finished or not.
+	Snapshot fsm.SnapshotID
+	Path     string
 }
 
 // PoolFacts is what was measured of a pool.

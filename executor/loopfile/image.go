@@ -82,7 +82,7 @@ func (p *Pool) Create(_ context.Context, id fsm.VolumeID, size int64) error {
 	if err := makeFile(root, image(tmpDir, id), size); err != nil {
 		return fmt.Errorf("make the image of %s: %w", id, err)
 	}
-	if err := publish(root, id); err != nil {
+	if err := publish(root, volumesDir, string(id)+".img"); err != nil {
 		return fmt.Errorf("move the image of %s into %s: %w", id, volumesDir, err)
 	}
 	return nil
@@ -99,23 +99,22 @@ func makeFile(root *os.Root, name string, size int64) error {
 	return nil
 }
 
-// publish moves the finished file. It never replaces one that is there.
-func publish(root *os.Root, id fsm.VolumeID) error {
+// publish moves the finished file out of tmp/. It never replaces one that is there.
+func publish(root *os.Root, folder, name string) error {
 	from, err := root.Open(tmpDir)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := root.Open(volumesDir)
+	to, err := root.Open(folder)
 	if err != nil {
 		return err
 	}
 	defer to.Close()
-	name := string(id) + ".img"
 	if err := unix.Renameat2(int(from.Fd()), name, int(to.Fd()), name, unix.RENAME_NOREPLACE); err != nil {
 		return err
 	}
-	return to.Sync()
+	return errors.Join(to.Sync(), from.Sync())
 }
 
 // Remove unlinks the image and what an interrupted Create left. An image with a

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Inventory lists the files below volumes/ and tmp/ and the loop devices over
+// Inventory lists the files below volumes/, snapshots/ and tmp/ and the loop devices over
 // files below the pool. An absent pool is an error: nothing can be said of it.
 func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 	root, err := p.open()
@@ -21,7 +21,7 @@ func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 	}
 	defer root.Close()
 	var items []executor.InventoryItem
-	for _, folder := range []struct{ name, kind string }{{volumesDir, "image"}, {tmpDir, "unfinished"}} {
+	for _, folder := range []struct{ name, kind string }{{volumesDir, executor.KindImage}, {snapshotsDir, executor.KindSnapshot}, {tmpDir, executor.KindUnfinished}} {
 		found, err := p.files(root, folder.name, folder.kind)
 		if err != nil {
 			return nil, err
@@ -51,6 +51,8 @@ func (p *Pool) files(root *os.Root, folder, kind string) ([]executor.InventoryIt
 		item := executor.InventoryItem{Kind: kind, Path: filepath.Join(p.dir, folder, e.Name())}
 		if id, ok := strings.CutSuffix(e.Name(), ".img"); ok && fsm.VolumeID(id).Valid() {
 			item.ID = fsm.VolumeID(id)
+		} else if ok && checkSnapshotID(fsm.SnapshotID(id)) == nil {
+			item.Snapshot = fsm.SnapshotID(id)
 		}
 		items = append(items, item)
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -230,4 +231,13 @@ func gone(l loop) error {
 func backing(number int) (path string, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", number))
 	return strings.TrimSuffix(string(text), "\n"), err == nil
+}
+
+// deviceSize asks a block device for its size in bytes.
+func deviceSize(f *os.File) (int64, error) {
+	var size uint64
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKGETSIZE64, uintptr(unsafe.Pointer(&size))); errno != 0 { // #nosec G103
+		return 0, fmt.Errorf("measure %s: %w", f.Name(), errno)
+	}
+	return int64(size), nil
 }

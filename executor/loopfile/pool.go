@@ -36,6 +36,7 @@ type Pool struct {
 	dir   string // as the kernel names it
 	id    fsm.PoolID
 	loops loops
+	able  ability
 
 	mu   sync.Mutex
 	seen *inode // of the pool's folder when it was first opened

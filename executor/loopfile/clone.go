@@ -1,0 +1,189 @@
+package loopfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// made says what a file becomes once it is whole.
+type made struct {
+	folder, name string
+	mode         fs.FileMode
+	size         int64 // zero: as the source
+}
+
+// CreateFrom makes the image out of a source's content. A source that is a volume
+// is taken as it is now: the caller has frozen what must be frozen (S19).
+func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, progress executor.Progress) error {
+	have, err := p.Observe(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case have.Exists && have.Size == size:
+		return p.syncFolder(volumesDir)
+	case have.Exists:
+		return fsm.Reject(fsm.Incompatible, "the image of %s has %d bytes, not %d", id, have.Size, size)
+	}
+	from, err := p.openSource(source)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if err := checkFits(from, size); err != nil {
+		return err
+	}
+	if err := p.makeFrom(ctx, from, made{folder: volumesDir, name: string(id) + ".img", mode: 0o600, size: size}, progress); err != nil {
+		return fmt.Errorf("make the image of %s: %w", id, err)
+	}
+	return nil
+}
+
+func (p *Pool) openSource(source fsm.Source) (*os.File, error) {
+	if source.Volume == "" {
+		return p.openSnapshot(source.Snapshot)
+	}
+	from, err := p.openImage(source.Volume)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.settleImage(source.Volume, from); err != nil {
+		return nil, errors.Join(err, from.Close())
+	}
+	return from, nil
+}
+
+func checkFits(from *os.File, size int64) error {
+	info, err := from.Stat()
+	if err != nil {
+		return fmt.Errorf("measure the source: %w", err)
+	}
+	if info.Size() > size {
+		return fsm.Reject(fsm.OutOfRange, "the source has %d bytes, more than the %d of the volume", info.Size(), size)
+	}
+	return nil
+}
+
+// makeFrom makes a file with the content of another: whole and synced in tmp/,
+// then renamed. What fails leaves nothing, what crashes leaves a file in tmp/.
+func (p *Pool) makeFrom(ctx context.Context, from *os.File, m made, progress executor.Progress) error {
+	root, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	name := tmpDir + "/" + m.name
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove what an interrupted copy left: %w", err)
+	}
+	to, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	err = fill(ctx, from, to, m, progress)
+	if err = errors.Join(err, to.Close()); err == nil {
+		err = ctx.Err() // a cut that was given up must not appear after all
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(name))
+	}
+	if err := publish(root, m.folder, m.name); err != nil {
+		return fmt.Errorf("move %s into %s: %w", m.name, m.folder, err)
+	}
+	return nil
+}
+
+func fill(ctx context.Context, from, to *os.File, m made, progress executor.Progress) error {
+	if err := share(ctx, from, to, progress); err != nil {
+		return err
+	}
+	if m.size != 0 {
+		if err := to.Truncate(m.size); err != nil {
+			return err
+		}
+	}
+	return errors.Join(to.Chmod(m.mode), to.Sync())
+}
+
+// share lets the new file share the other's blocks, or copies where the
+// filesystem cannot.
+func share(ctx context.Context, from, to *os.File, progress executor.Progress) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	err := unix.IoctlFileClone(int(to.Fd()), int(from.Fd()))
+	if cannotClone(err) {
+		return copySparse(ctx, from, to, progress)
+	}
+	if err != nil {
+		return fmt.Errorf("share the blocks of %s: %w", from.Name(), err)
+	}
+	return nil
+}
+
+func cannotClone(err error) bool {
+	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EXDEV) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.ENOSYS)
+}
+
+// Grow makes the file larger, and tells its loop device.
+func (p *Pool) Grow(ctx context.Context, id fsm.VolumeID, size int64) error {
+	have, err := p.Observe(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case !have.Exists:
+		return fsm.Reject(fsm.Precondition, "there is no image of %s", id)
+	}
+	if have.Size < size {
+		if err := p.lengthen(id, size); err != nil {
+			return fmt.Errorf("grow the image of %s: %w", id, err)
+		}
+	}
+	if !have.Attached() {
+		return nil
+	}
+	if err := setCapacity(have.Path, max(size, have.Size)); err != nil {
+		return fmt.Errorf("grow the device of %s: %w", id, err)
+	}
+	return nil
+}
+
+func (p *Pool) lengthen(id fsm.VolumeID, size int64) error {
+	root, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(image(volumesDir, id), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(size), f.Sync(), f.Close())
+}
+
+// setCapacity makes the loop device as large as its file and looks that it is.
+func setCapacity(path string, want int64) error {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	have, err := deviceSize(f)
+	if err != nil || have >= want {
+		return err
+	}
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
+		return err
+	}
+	if have, err = deviceSize(f); err == nil && have < want {
+		err = fmt.Errorf("%s has %d bytes, not %d", path, have, want)
+	}
+	return err
+}

@@ -1,0 +1,204 @@
+package loopfile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Map yields where the snapshot holds data, as the filesystem under the pool maps it.
+func (p *Pool) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
+	f, size, err := p.sized(target)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	joined := merger{yield: yield, from: from}
+	if err := extents(ctx, f, max(from, 0), size, func(e extent) bool { return joined.add(e.Extent) }); err != nil {
+		return fmt.Errorf("map %s: %w", target, err)
+	}
+	joined.flush()
+	return nil
+}
+
+func (p *Pool) sized(id fsm.SnapshotID) (*os.File, int64, error) {
+	f, err := p.openSnapshot(id)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("measure %s: %w", id, err), f.Close())
+	}
+	return f, info.Size(), nil
+}
+
+// Delta yields where two snapshots differ. Where the pool shares blocks, two
+// ranges are equal when they lie in one place; where it copies, the bytes are compared.
+func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
+	if base == target {
+		_, err := p.ObserveSnapshot(ctx, base)
+		return err
+	}
+	old, oldSize, err := p.sized(base)
+	if err != nil {
+		return err
+	}
+	defer old.Close()
+	now, nowSize, err := p.sized(target)
+	if err != nil {
+		return err
+	}
+	defer now.Close()
+	joined := merger{yield: yield, from: from}
+	size := max(oldSize, nowSize)
+	if p.Shares() {
+		err = deltaByPlace(ctx, old, now, max(from, 0), size, joined.add)
+	} else {
+		err = deltaByContent(ctx, old, now, max(from, 0), size, joined.add)
+	}
+	if err != nil {
+		return fmt.Errorf("compare %s with %s: %w", target, base, err)
+	}
+	joined.flush()
+	return nil
+}
+
+// deltaByPlace walks both maps at once.
+func deltaByPlace(ctx context.Context, base, target *os.File, from, size int64, yield func(executor.Extent) bool) error {
+	old, stopOld := pull(ctx, base, from, size)
+	defer stopOld()
+	now, stopNow := pull(ctx, target, from, size)
+	defer stopNow()
+	a, b := cursor{next: old}, cursor{next: now}
+	for at := from; at < size; {
+		if err := errors.Join(a.advance(at), b.advance(at)); err != nil {
+			return err
+		}
+		end := min(a.until(at, size), b.until(at, size))
+		if !same(a, b, at) && !yield(executor.Extent{Offset: at, Length: end - at}) {
+			return nil
+		}
+		at = end
+	}
+	return nil
+}
+
+// pull turns the mapping of a file into a cursor's source.
+func pull(ctx context.Context, f *os.File, from, size int64) (next func() (extent, error, bool), stop func()) {
+	return iter.Pull2(func(yield func(extent, error) bool) {
+		if err := extents(ctx, f, from, size, func(e extent) bool { return yield(e, nil) }); err != nil {
+			yield(extent{}, err)
+		}
+	})
+}
+
+// cursor is a place in a file's map.
+type cursor struct {
+	next func() (extent, error, bool)
+	cur  extent
+	done bool
+}
+
+// advance drops the extents that end at or before an offset.
+func (c *cursor) advance(at int64) error {
+	for !c.done && c.cur.end() <= at {
+		e, err, ok := c.next()
+		if err != nil {
+			return err
+		}
+		c.cur, c.done = e, !ok
+	}
+	return nil
+}
+
+func (c *cursor) holds(at int64) bool { return !c.done && c.cur.Offset <= at }
+
+// until is where what the file has at an offset ends.
+func (c *cursor) until(at, size int64) int64 {
+	switch {
+	case c.done:
+		return size
+	case c.holds(at):
+		return min(c.cur.end(), size)
+	}
+	return min(c.cur.Offset, size)
+}
+
+// same tells whether two files surely have the same bytes from an offset on.
+func same(a, b cursor, at int64) bool {
+	if !a.holds(at) || !b.holds(at) {
+		return a.holds(at) == b.holds(at)
+	}
+	return a.cur.shared && b.cur.shared && a.cur.physical+at-a.cur.Offset == b.cur.physical+at-b.cur.Offset
+}
+
+const (
+	compareStep  = 1 << 20
+	compareBlock = 4096
+)
+
+// deltaByContent compares the bytes wherever either file holds data.
+func deltaByContent(ctx context.Context, base, target *os.File, from, size int64, yield func(executor.Extent) bool) error {
+	from -= from % compareBlock
+	a, b := make([]byte, compareStep), make([]byte, compareStep)
+	for at := from; at < size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		start, err := firstData(base, target, at, size)
+		if err != nil || start >= size {
+			return err
+		}
+		at = start - start%compareBlock
+		n := int(min(compareStep, size-at))
+		if err := errors.Join(readZeroFilled(base, a[:n], at), readZeroFilled(target, b[:n], at)); err != nil {
+			return err
+		}
+		if !differing(a[:n], b[:n], at, yield) {
+			return nil
+		}
+		at += int64(n)
+	}
+	return nil
+}
+
+// firstData is the first offset from at on where either file holds data.
+func firstData(a, b *os.File, at, size int64) (int64, error) {
+	first := size
+	for _, f := range []*os.File{a, b} {
+		start, err := nextData(f, at)
+		if err != nil {
+			return 0, err
+		}
+		first = min(first, start)
+	}
+	return first, nil
+}
+
+func differing(a, b []byte, at int64, yield func(executor.Extent) bool) bool {
+	for i := 0; i < len(a); i += compareBlock {
+		end := min(i+compareBlock, len(a))
+		if !bytes.Equal(a[i:end], b[i:end]) && !yield(executor.Extent{Offset: at + int64(i), Length: int64(end - i)}) {
+			return false
+		}
+	}
+	return true
+}
+
+// readZeroFilled reads a range; what is beyond the file's end is zero.
+func readZeroFilled(f *os.File, b []byte, at int64) error {
+	n, err := f.ReadAt(b, at)
+	if errors.Is(err, io.EOF) {
+		clear(b[n:])
+		return nil
+	}
+	return err
+}

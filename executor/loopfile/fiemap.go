@@ -1,0 +1,129 @@
+package loopfile
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// Of linux/fs.h and linux/fiemap.h; x/sys does not name them.
+const (
+	ioctlFiemap = 0xC020660B
+
+	fiemapSync = 1
+
+	extentLast      = 0x1
+	extentUnknown   = 0x2
+	extentDelalloc  = 0x4
+	extentEncoded   = 0x8
+	extentEncrypted = 0x80
+	extentUnaligned = 0x100
+	extentInline    = 0x200
+	extentTail      = 0x400
+	extentUnwritten = 0x800
+	extentShared    = 0x2000
+
+	// extentOpaque are the flags of an extent whose physical place says nothing.
+	extentOpaque = extentUnknown | extentDelalloc | extentEncoded | extentEncrypted | extentUnaligned | extentInline | extentTail
+)
+
+// fiemapExtent is struct fiemap_extent.
+type fiemapExtent struct {
+	Logical, Physical, Length uint64
+	_                         [2]uint64
+	Flags                     uint32
+	_                         [3]uint32
+}
+
+// fiemapBatch is how many extents are asked for at once.
+const fiemapBatch = 512
+
+// fiemapRequest is struct fiemap with room for the answer.
+type fiemapRequest struct {
+	Start, Length          uint64
+	Flags, Mapped, Room, _ uint32
+	Extents                [fiemapBatch]fiemapExtent
+}
+
+// extent is a range of a file and where it lies. Ranges that read as zero
+// without a block being read are not among them.
+type extent struct {
+	executor.Extent
+	physical int64
+	shared   bool // and its place is known: equal places are equal bytes
+}
+
+func (e extent) end() int64 { return e.Offset + e.Length }
+
+// extents yields a file's extents from an offset on, in order, clipped to the
+// offset and the size. Yield answers false to end it.
+func extents(ctx context.Context, f *os.File, from, size int64, yield func(extent) bool) error {
+	request := &fiemapRequest{}
+	for at := from; at < size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		request.Start, request.Length = uint64(at), uint64(size-at)
+		request.Flags, request.Room, request.Mapped = fiemapSync, fiemapBatch, 0
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlFiemap, uintptr(unsafe.Pointer(request))); errno != 0 { // #nosec G103
+			return fmt.Errorf("map %s: %w", f.Name(), errno)
+		}
+		found := request.Extents[:min(request.Mapped, fiemapBatch)]
+		for _, raw := range found {
+			if e, ok := raw.clip(at, size); ok && !yield(e) {
+				return nil
+			}
+		}
+		if len(found) == 0 || found[len(found)-1].Flags&extentLast != 0 {
+			return nil
+		}
+		last := found[len(found)-1]
+		at = int64(last.Logical + last.Length)
+	}
+	return nil
+}
+
+// clip cuts an extent to a range; false when nothing that could be data is left.
+func (r fiemapExtent) clip(from, size int64) (extent, bool) {
+	e := extent{physical: int64(r.Physical), shared: r.Flags&extentShared != 0 && r.Flags&extentOpaque == 0}
+	e.Offset, e.Length = int64(r.Logical), int64(r.Length)
+	if cut := from - e.Offset; cut > 0 {
+		e.Offset, e.Length, e.physical = from, e.Length-cut, e.physical+cut
+	}
+	e.Length = min(e.Length, size-e.Offset)
+	return e, e.Length > 0 && r.Flags&extentUnwritten == 0
+}
+
+// merger joins ranges that touch before they are passed on, and leaves out what
+// lies before an offset.
+type merger struct {
+	yield func(executor.Extent) bool
+	from  int64
+	held  executor.Extent
+	ended bool
+}
+
+func (m *merger) add(e executor.Extent) bool {
+	if cut := m.from - e.Offset; cut > 0 {
+		e.Offset, e.Length = m.from, e.Length-cut
+	}
+	if m.held.Length > 0 && m.held.Offset+m.held.Length == e.Offset {
+		m.held.Length += e.Length
+		return !m.ended
+	}
+	m.flush()
+	m.held = e
+	return !m.ended
+}
+
+func (m *merger) flush() {
+	if m.held.Length > 0 && !m.ended {
+		m.ended = !m.yield(m.held)
+	}
+	m.held = executor.Extent{}
+}
