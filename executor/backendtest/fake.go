@@ -13,8 +13,13 @@ import (
 // Fake is a pool in memory. It outlives the executors that use it, as a disk does.
 type Fake struct {
 	// Fail, when set, is asked before each effect ("create", "remove", "attach",
-	// "detach") and may fail it.
+	// "detach", "create-from", "grow"; by the snapshot's id "cut" and
+	// "remove-snapshot") and may fail it.
 	Fail func(effect string, id fsm.VolumeID) error
+	// Copies makes it a pool that cannot share blocks.
+	Copies bool
+	// Rate is what CopyRate says, in bytes a second; 0: 1 GiB.
+	Rate int64
 
 	mu       sync.Mutex
 	absent   bool
@@ -23,11 +28,18 @@ type Fake struct {
 	attached map[fsm.VolumeID]executor.Device
 	next     uint64
 	effects  map[string]int
+
+	content      map[fsm.VolumeID]blocks
+	snapshots    map[fsm.SnapshotID]snapshot
+	tmpSnapshots map[fsm.SnapshotID]bool
 }
 
 // NewFake is an empty pool.
 func NewFake() *Fake {
-	return &Fake{images: map[fsm.VolumeID]int64{}, tmp: map[fsm.VolumeID]bool{}, attached: map[fsm.VolumeID]executor.Device{}, effects: map[string]int{}}
+	return &Fake{
+		images: map[fsm.VolumeID]int64{}, tmp: map[fsm.VolumeID]bool{}, attached: map[fsm.VolumeID]executor.Device{}, effects: map[string]int{},
+		content: map[fsm.VolumeID]blocks{}, snapshots: map[fsm.SnapshotID]snapshot{}, tmpSnapshots: map[fsm.SnapshotID]bool{},
+	}
 }
 
 var _ executor.Backend = (*Fake)(nil)
@@ -111,6 +123,10 @@ func (f *Fake) effect(name string, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
+	return f.mayFail(name, id)
+}
+
+func (f *Fake) mayFail(name string, id fsm.VolumeID) error {
 	if f.Fail != nil {
 		if err := f.Fail(name, id); err != nil {
 			return err
@@ -132,10 +148,7 @@ func (f *Fake) Create(_ context.Context, id fsm.VolumeID, size int64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if have, ok := f.images[id]; ok {
-		if have != size {
-			return fsm.Reject(fsm.Incompatible, "the image of %s has %d bytes, not %d", id, have, size)
-		}
-		return nil
+		return sameSize(id, have, size)
 	}
 	delete(f.tmp, id)
 	f.images[id] = size
@@ -157,6 +170,7 @@ func (f *Fake) Remove(_ context.Context, id fsm.VolumeID) error {
 		f.effects["remove"+string(id)]++
 	}
 	delete(f.images, id)
+	delete(f.content, id)
 	delete(f.tmp, id)
 	return nil
 }
@@ -209,6 +223,12 @@ func (f *Fake) Inventory(context.Context) ([]executor.InventoryItem, error) {
 	}
 	for id := range f.tmp {
 		items = append(items, executor.InventoryItem{Kind: "unfinished", ID: id, Path: "/fake/tmp/" + string(id)})
+	}
+	for id := range f.snapshots {
+		items = append(items, executor.InventoryItem{Kind: "snapshot", Snapshot: id, Path: "/fake/snapshots/" + string(id)})
+	}
+	for id := range f.tmpSnapshots {
+		items = append(items, executor.InventoryItem{Kind: "unfinished", Snapshot: id, Path: "/fake/tmp/" + string(id)})
 	}
 	for id, d := range f.attached {
 		items = append(items, executor.InventoryItem{Kind: "loop", ID: id, Path: d.Path})

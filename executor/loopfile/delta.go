@@ -43,15 +43,14 @@ func (p *Pool) sized(id fsm.SnapshotID) (*os.File, int64, error) {
 // Delta yields where two snapshots differ. Where the pool shares blocks, two
 // ranges are equal when they lie in one place; where it copies, the bytes are compared.
 func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
-	if base == target {
-		_, err := p.ObserveSnapshot(ctx, base)
-		return err
-	}
 	old, oldSize, err := p.sized(base)
 	if err != nil {
 		return err
 	}
 	defer old.Close()
+	if base == target {
+		return nil
+	}
 	now, nowSize, err := p.sized(target)
 	if err != nil {
 		return err

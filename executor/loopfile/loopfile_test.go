@@ -57,34 +57,37 @@ func detachBelow(t testing.TB, dir string) {
 func TestTheSuite(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
 		p, dir := newPool(t)
-		away := dir + ".away"
-		return backendtest.Harness{
-			Backend: p,
-			Reopen: func() executor.Backend {
-				again, err := Open(Config{Dir: dir, Known: p.ID()})
-				require.NoError(t, err)
-				return again
-			},
-			Interrupt: func(t *testing.T, id fsm.VolumeID) {
-				require.NoError(t, os.WriteFile(filepath.Join(dir, image(tmpDir, id)), []byte("half"), 0o600))
-			},
-			SetAbsent: func(t *testing.T, absent bool) {
-				if absent { // as an unmount does: an empty folder is left
-					require.NoError(t, os.Rename(dir, away))
-					require.NoError(t, os.Mkdir(dir, 0o700))
-					return
-				}
-				require.NoError(t, os.Remove(dir))
-				require.NoError(t, os.Rename(away, dir))
-			},
-			Untouched: func(t *testing.T) {
-				entries, err := os.ReadDir(dir)
-				require.NoError(t, err)
-				require.Empty(t, entries)
-			},
-		}
+		return harness(p, dir)
 	})
 }
+
+func harness(p *Pool, dir string) backendtest.Harness {
+	away := dir + ".away"
+	return backendtest.Harness{
+		Backend: p,
+		Reopen:  func() executor.Backend { return reopen(p, dir) },
+		Interrupt: func(t *testing.T, id fsm.VolumeID) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, image(tmpDir, id)), []byte("half"), 0o600))
+		},
+		SetAbsent: func(t *testing.T, absent bool) {
+			if absent { // as an unmount does: an empty folder is left
+				require.NoError(t, os.Rename(dir, away))
+				require.NoError(t, os.Mkdir(dir, 0o700))
+				return
+			}
+			require.NoError(t, os.Remove(dir))
+			require.NoError(t, os.Rename(away, dir))
+		},
+		Untouched: func(t *testing.T) {
+			entries, err := os.ReadDir(dir)
+			require.NoError(t, err)
+			require.Empty(t, entries)
+		},
+	}
+}
+
+// reopen is the pool as another process finds it.
+func reopen(p *Pool, dir string) *Pool { return &Pool{dir: dir, id: p.ID()} }
 
 func TestS12_AFolderBecomesAPoolOnlyWhenItIsNewAndEmpty(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")

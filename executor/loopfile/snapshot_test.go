@@ -1,0 +1,193 @@
+package loopfile
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// poolIn is a pool in a folder, whose loop devices are gone when the test ends.
+func poolIn(t testing.TB, dir string) *Pool {
+	t.Helper()
+	_, err := Init(dir)
+	require.NoError(t, err)
+	p, err := Open(Config{Dir: dir})
+	require.NoError(t, err)
+	t.Cleanup(func() { detachBelow(t, p.Dir()) })
+	return p
+}
+
+// reflinks is a folder on an xfs that shares blocks, gone when the test ends.
+func reflinks(t testing.TB) string {
+	t.Helper()
+	needLoops(t)
+	if _, err := exec.LookPath("mkfs.xfs"); err != nil {
+		t.Skip("mkfs.xfs is not installed")
+	}
+	dir := t.TempDir()
+	disk, at := filepath.Join(dir, "xfs.img"), filepath.Join(dir, "mnt")
+	require.NoError(t, os.WriteFile(disk, nil, 0o600))
+	require.NoError(t, os.Truncate(disk, 1<<30))
+	require.NoError(t, os.Mkdir(at, 0o700))
+	require.NoError(t, exec.Command("mkfs.xfs", "-q", "-m", "reflink=1", disk).Run())
+	require.NoError(t, exec.Command("mount", "-o", "loop", disk, at).Run())
+	t.Cleanup(func() { require.NoError(t, exec.Command("umount", at).Run()) })
+	return at
+}
+
+func TestSnapshotsByCopying(t *testing.T) {
+	needLoops(t)
+	backendtest.RunSnapshots(t, func(t *testing.T) backendtest.SnapshotHarness {
+		dir := filepath.Join(t.TempDir(), "pool")
+		p := poolIn(t, dir)
+		require.False(t, p.Shares(), "the tests' folder is expected on a filesystem that does not share blocks")
+		return snapshotHarness(p, dir)
+	})
+}
+
+func TestSnapshotsBySharing(t *testing.T) {
+	at := reflinks(t)
+	backendtest.RunSnapshots(t, func(t *testing.T) backendtest.SnapshotHarness {
+		dir, err := os.MkdirTemp(at, "test")
+		require.NoError(t, err)
+		dir = filepath.Join(dir, "pool")
+		p := poolIn(t, dir)
+		require.True(t, p.Shares())
+		return snapshotHarness(p, dir)
+	})
+}
+
+func snapshotHarness(p *Pool, dir string) backendtest.SnapshotHarness {
+	device := func(t *testing.T, id fsm.VolumeID) *os.File {
+		t.Helper()
+		d, err := p.Observe(t.Context(), id)
+		require.NoError(t, err)
+		path := d.Path
+		if !d.Attached() {
+			path = filepath.Join(dir, image(volumesDir, id))
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		require.NoError(t, err)
+		t.Cleanup(func() { f.Close() })
+		return f
+	}
+	return backendtest.SnapshotHarness{
+		Harness:         harness(p, dir),
+		Snapshots:       p,
+		ReopenSnapshots: func() executor.SnapshotBackend { return reopen(p, dir) },
+		Write: func(t *testing.T, id fsm.VolumeID, at int64, data []byte) {
+			f := device(t, id)
+			_, err := f.WriteAt(data, at)
+			require.NoError(t, errors.Join(err, f.Close()))
+		},
+		Discard: func(t *testing.T, id fsm.VolumeID, at, length int64) {
+			f := device(t, id)
+			require.NoError(t, unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, length))
+			require.NoError(t, f.Close())
+		},
+		Read: func(t *testing.T, id fsm.VolumeID) []byte {
+			f := device(t, id)
+			size, err := f.Seek(0, 2)
+			require.NoError(t, err)
+			b := make([]byte, size)
+			_, err = f.ReadAt(b, 0)
+			require.NoError(t, errors.Join(err, f.Close()))
+			return b
+		},
+		ReadSnapshot: func(t *testing.T, id fsm.SnapshotID) []byte {
+			b, err := os.ReadFile(filepath.Join(dir, snapshotFile(snapshotsDir, id)))
+			require.NoError(t, err)
+			return b
+		},
+		InterruptCut: func(t *testing.T, id fsm.SnapshotID) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, snapshotFile(tmpDir, id)), []byte("half"), 0o600))
+		},
+	}
+}
+
+func TestASnapshotIsOneReadOnlyFileInItsFolder(t *testing.T) {
+	p, dir := newPool(t)
+	source, id := backendtest.NewID(), backendtest.NewSnapshotID()
+	require.NoError(t, p.Create(t.Context(), source, 8<<20))
+	require.NoError(t, p.Cut(t.Context(), source, id, nil))
+	info, err := os.Lstat(filepath.Join(dir, "snapshots", string(id)+".img"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o400), info.Mode())
+	require.EqualValues(t, 8<<20, info.Size())
+	require.Less(t, occupied(info), int64(1<<20), "holes are kept")
+	left, err := os.ReadDir(filepath.Join(dir, "tmp"))
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestACutOnASharingPoolTakesNoSpace(t *testing.T) {
+	p := poolIn(t, filepath.Join(reflinks(t), "pool"))
+	source := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), source, 256<<20))
+	f, err := os.OpenFile(filepath.Join(p.dir, image(volumesDir, source)), os.O_RDWR, 0)
+	require.NoError(t, err)
+	_, err = f.Write(filler(128 << 20))
+	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
+	before := p.Facts(t.Context()).Free
+	for range 16 { // 16 copies would not fit
+		require.NoError(t, p.Cut(t.Context(), source, backendtest.NewSnapshotID(), nil))
+	}
+	require.Less(t, before-p.Facts(t.Context()).Free, int64(16<<20))
+}
+
+func TestASymbolicLinkIsNoSnapshot(t *testing.T) {
+	p, dir := newPool(t)
+	id := backendtest.NewSnapshotID()
+	outside := filepath.Join(t.TempDir(), "outside")
+	require.NoError(t, os.WriteFile(outside, make([]byte, 4096), 0o600))
+	require.NoError(t, os.Symlink(outside, filepath.Join(dir, snapshotFile(snapshotsDir, id))))
+	_, err := p.ObserveSnapshot(t.Context(), id)
+	require.ErrorContains(t, err, "not a regular file")
+	require.Error(t, p.CreateFrom(t.Context(), backendtest.NewID(), 4096, fsm.Source{Snapshot: id}, nil))
+	require.Error(t, p.RemoveSnapshot(t.Context(), id))
+	require.FileExists(t, outside)
+}
+
+func TestPlacesAreEqualOnlyWhereBothAreKnownToBeShared(t *testing.T) {
+	at := func(offset, length, physical int64, shared bool) cursor {
+		return cursor{cur: extent{Extent: executor.Extent{Offset: offset, Length: length}, physical: physical, shared: shared}}
+	}
+	for name, tc := range map[string]struct {
+		a, b cursor
+		want bool
+	}{
+		"one place, shared":                {at(0, 8192, 100<<10, true), at(0, 8192, 100<<10, true), true},
+		"one place within longer extents":  {at(0, 8192, 100<<10, true), at(4096, 8192, 104<<10, true), true},
+		"two places":                       {at(0, 8192, 100<<10, true), at(0, 8192, 200<<10, true), false},
+		"a place that says nothing":        {at(0, 8192, 100<<10, false), at(0, 8192, 100<<10, true), false},
+		"data and a hole":                  {at(0, 8192, 100<<10, true), cursor{done: true}, false},
+		"two holes":                        {cursor{done: true}, cursor{done: true}, true},
+		"two holes, one before more data":  {at(8192, 8192, 100<<10, true), cursor{done: true}, true},
+		"shifted by a block, in one place": {at(0, 8192, 100<<10, true), at(4096, 8192, 100<<10, true), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tc.want, same(tc.a, tc.b, 4096))
+			require.Equal(t, tc.want, same(tc.b, tc.a, 4096))
+		})
+	}
+}
+
+func BenchmarkCutSharing(b *testing.B) {
+	p := poolIn(b, filepath.Join(reflinks(b), "pool"))
+	source := backendtest.NewID()
+	require.NoError(b, p.Create(b.Context(), source, 20<<30))
+	for b.Loop() {
+		id := backendtest.NewSnapshotID()
+		require.NoError(b, p.Cut(b.Context(), source, id, nil))
+		require.NoError(b, p.RemoveSnapshot(b.Context(), id))
+	}
+}
