@@ -53,8 +53,9 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// requestedCapabilities reads what a volume is created with: sorted, each once.
-func requestedCapabilities(asked []*fsmpb.Capability) ([]Capability, *Rejection) {
+// requestedCapabilities reads what a volume is created with: sorted, each once. A
+// mount without a filesystem means the usual one.
+func requestedCapabilities(asked []*fsmpb.Capability, usual string) ([]Capability, *Rejection) {
 	if len(asked) == 0 {
 		return nil, Reject(Invalid, "a volume needs at least one capability")
 	}
@@ -65,7 +66,7 @@ func requestedCapabilities(asked []*fsmpb.Capability) ([]Capability, *Rejection)
 			return nil, rej
 		}
 		if !c.Block {
-			c.FSType = cmp.Or(c.FSType, defaultFSType)
+			c.FSType = cmp.Or(c.FSType, usual)
 		}
 		all = append(all, c)
 	}

@@ -14,7 +14,7 @@ func (s *State) Check() error {
 	if err := s.checkRecords(); err != nil {
 		return err
 	}
-	return cmp.Or(s.checkIndexes(), s.checkAnswers(), s.checkHash())
+	return cmp.Or(s.checkCuts(), s.checkIndexes(), s.checkAnswers(), s.checkHash())
 }
 
 // broken names an invariant and what breaks it.
@@ -133,7 +133,7 @@ func (s *State) checkOperation(v *Volume) error {
 			return nil
 		}
 	case Ready:
-		if (kind == OpTeardown) == (len(v.Teardowns) > 0) && (kind == 0 || kind == OpTeardown) {
+		if (kind == OpTeardown) == (len(v.Teardowns) > 0) && (kind == 0 || kind == OpTeardown || kind == OpExpand || kind == OpModify) {
 			return nil
 		}
 	case Failed:
@@ -162,6 +162,9 @@ func checkFormat(v *Volume) error {
 		begun := v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED || v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_RAW
 		wrong = wrong || done && !begun || p.Staging != nil && v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED
 	}
+	if v.Format.Cloned && v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED {
+		wrong = true
+	}
 	if wrong {
 		return broken("I9", "volume %s has format %v", v.ID, v.Format)
 	}
@@ -175,6 +178,9 @@ func (s *State) checkIndexes() error {
 		fresh.replace(&change{key: e.key, now: e.record, is: e.record.Holders()})
 		return true
 	})
+	for n := range s.Snapshots("") {
+		fresh.reserveSnapshot(n, 1)
+	}
 	if err := s.index.differs(&fresh); err != nil || s.find == nil {
 		return err
 	}
@@ -224,6 +230,12 @@ func (s *State) checkHash() error {
 		sum = sum.plus(e.answer(a))
 		return true
 	})
+	for n := range s.Snapshots("") {
+		sum = sum.plus(e.snapshot(n))
+	}
+	for g := range s.GroupSnapshots("") {
+		sum = sum.plus(e.group(g))
+	}
 	if sum != s.sum {
 		return errors.New("invariant I11: the hash is not the sum over the records")
 	}

@@ -98,6 +98,7 @@ func applyReplaceIncarnation(s *State, _ Meta, c *fsmpb.ReplaceIncarnation) (*fs
 	s.writes++
 	for n := range s.Nodes() {
 		s.touched = append(s.touched, Touch{Node: n.ID})
+		s.giveUpOn(n.ID, Busy, "the cluster was restored: its hosts must be adopted first")
 	}
 	return &fsmpb.Outcome{}, nil
 }

@@ -21,7 +21,7 @@ func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome,
 	if other, taken := s.Volume(asked.ID); taken {
 		return nil, Reject(Incompatible, "create volume %q: id %s belongs to volume %q already", asked.Name, asked.ID, other.Name)
 	}
-	replica, rej := s.place(&wanted{size: asked.Size, requisite: asked.Requisite, preferred: c.GetPreferred(), facts: c.GetFacts()})
+	replica, rej := s.placeNew(&asked, c)
 	if rej != nil {
 		return nil, rej
 	}
@@ -35,9 +35,17 @@ func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome,
 	return &fsmpb.Outcome{VolumeId: c.GetVolumeId(), OperationId: m.Index}, nil
 }
 
+// placeNew is where the volume will be: with its source, or where there is room.
+func (s *State) placeNew(asked *Volume, c *fsmpb.CreateVolume) (Replica, *Rejection) {
+	if !asked.Source.IsZero() {
+		return s.placeFrom(asked, c)
+	}
+	return s.place(&wanted{size: asked.Size, requisite: asked.Requisite, preferred: c.GetPreferred(), facts: c.GetFacts()})
+}
+
 // requested reads and checks everything about the volume but where it will be.
 func (s *State) requested(c *fsmpb.CreateVolume) (Volume, *Rejection) {
-	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint()}
+	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint(), Limits: LimitsFrom(c.GetLimits())}
 	if !v.ID.Valid() {
 		return v, Reject(Invalid, "create a volume: %q is not a volume id", clip(c.GetVolumeId()))
 	}
@@ -51,7 +59,10 @@ func (s *State) requested(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 		return v, Reject(Invalid, "create volume %q: %d replicas were asked for, one is served", v.Name, c.GetReplicas())
 	}
 	var rej *Rejection
-	if v.Capabilities, rej = requestedCapabilities(c.GetCapabilities()); rej != nil {
+	if v.Source, rej = requestedSource(c.GetSource()); rej != nil {
+		return v, rej
+	}
+	if v.Capabilities, rej = requestedCapabilities(c.GetCapabilities(), s.usualFSType(v.Name, v.Source)); rej != nil {
 		return v, rej
 	}
 	if v.Requisite, rej = s.share.requisite(c.GetRequisite()); rej != nil {
@@ -66,8 +77,10 @@ func (s *State) requested(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 // join answers with the volume that has the name, when it is what is asked for.
 func (s *State) join(held, asked *Volume, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
 	switch limit := c.GetLimitBytes(); {
-	case !bytes.Equal(held.Fingerprint, asked.Fingerprint):
+	case !bytes.Equal(held.Fingerprint, asked.Fingerprint) || held.Source != asked.Source:
 		return nil, Reject(Incompatible, "volume %q exists with other parameters or another source", held.Name)
+	case held.Limits != asked.Limits:
+		return nil, Reject(Incompatible, "volume %q exists with other mutable parameters", held.Name)
 	case !slices.Equal(held.Capabilities, asked.Capabilities):
 		return nil, Reject(Incompatible, "volume %q exists with other capabilities", held.Name)
 	case held.Size < c.GetRequiredBytes() || limit != 0 && held.Size > limit:

@@ -4,7 +4,8 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
 // applyDeleteVolume frees the name at once (S18). The record stays as the
 // obligation of its hosts, until they report the devices gone (I5). What is
-// unknown is gone; again changes nothing.
+// unknown is gone; again changes nothing. Its snapshots stay: they are devices of
+// their own.
 func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome, *Rejection) {
 	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
 	if !ok {
@@ -15,6 +16,9 @@ func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome,
 	}
 	if held := v.Publications(); len(held) > 0 {
 		return nil, Reject(InUse, "delete volume %s: it is published to node %s", v.ID, held[0].Node)
+	}
+	if rej := s.unsourced(Busy, "delete volume", string(v.ID)); rej != nil {
+		return nil, rej
 	}
 	return s.beginDelete(m, v, OperationID(m.Index)), nil
 }

@@ -18,6 +18,8 @@ const (
 	kindNode
 	kindVolume
 	kindAnswer
+	kindSnapshot
+	kindGroup
 )
 
 func (e *encoder) begin(kind byte) { e.b = append(e.b[:0], kind) }
@@ -113,6 +115,8 @@ func (e *encoder) answer(a *answer) sum256 {
 	e.pbEpoch(o.GetEpoch())
 	e.grant(o.GetGrant())
 	e.u64(o.GetOperationId())
+	e.str(o.GetSnapshotId())
+	e.str(o.GetGroupSnapshotId())
 	return e.sum()
 }
 

@@ -27,6 +27,9 @@ func (e *encoder) volume(v *Volume) sum256 {
 	e.operation(v.Operation)
 	e.bool(v.Condition.Abnormal)
 	e.str(v.Condition.Message)
+	e.str(string(v.Source.Snapshot))
+	e.str(string(v.Source.Volume))
+	e.limits(&v.Limits)
 	e.epoch(v.Created)
 	e.u64(v.Modified)
 	return e.sum()
@@ -45,6 +48,8 @@ func (e *encoder) replica(r *Replica) {
 	e.str(string(r.Pool))
 	e.u64(uint64(r.State))
 	e.u64(r.Sequence)
+	e.i64(r.Size)
+	e.limits(&r.Limits)
 }
 
 func (e *encoder) format(f Format) {
@@ -52,6 +57,7 @@ func (e *encoder) format(f Format) {
 	e.str(f.FSType)
 	e.str(f.FSUUID)
 	e.epoch(f.Epoch)
+	e.bool(f.Cloned)
 }
 
 func (e *encoder) phase(p Phase) {
@@ -124,6 +130,9 @@ func (e *encoder) operation(o *Operation) {
 	e.u64(uint64(o.Attempts))
 	e.u64(uint64(o.Retries))
 	e.str(o.LastError)
+	e.u64(uint64(o.Reason))
+	e.i64(o.Done)
+	e.i64(o.Total)
 	e.i64(nanosOf(o.Started))
 	e.i64(nanosOf(o.Deadline))
 }

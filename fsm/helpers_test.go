@@ -163,6 +163,16 @@ func (w *world) contents() (all []any) {
 	for n := range w.s.Nodes() {
 		all = append(all, *n)
 	}
+	for n := range w.s.Snapshots("") {
+		c := *n
+		c.Modified = 0
+		all = append(all, c)
+	}
+	for g := range w.s.GroupSnapshots("") {
+		c := *g
+		c.Modified = 0
+		all = append(all, c)
+	}
 	return all
 }
 

@@ -41,6 +41,9 @@ func applySetNodeReachable(s *State, _ Meta, c *fsmpb.SetNodeReachable) (*fsmpb.
 	now := *n
 	now.State = state
 	s.putNode(now)
+	if state == NodeUnreachable {
+		s.giveUpOn(n.ID, Unreachable, "node "+string(n.ID)+" cannot be reached")
+	}
 	s.touchAllOn(n.ID)
 	return &fsmpb.Outcome{}, nil
 }
@@ -84,6 +87,7 @@ func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Reject
 	for _, v := range held {
 		s.loseReplica(v, n, reason)
 	}
+	s.loseSnapshots(n, reason)
 	now := *n
 	now.State = NodeLost
 	s.putNode(now)
@@ -106,6 +110,6 @@ func (s *State) loseReplica(v *Volume, n *Node, reason string) {
 		now.Phase, now.Operation = Failed{Reason: reason}, nil
 		now.Condition = Condition{Abnormal: true, Message: reason}
 	}
-	now.endTeardownOperation()
+	now.settle()
 	s.putVolume(now)
 }

@@ -3,6 +3,7 @@ package fsm
 import (
 	"cmp"
 	"fmt"
+	"strings"
 )
 
 // VolumeID is `hf-` plus a UUID: CSI's volume_id.
@@ -27,6 +28,33 @@ func (id VolumeID) uuid() (uuid, bool) {
 }
 
 func volumeIDOf(u uuid) VolumeID { return VolumeID(volumePrefix + u.text()) }
+
+// snapshotPrefix and groupSnapshotPrefix begin their ids.
+const (
+	snapshotPrefix      = "hs-"
+	groupSnapshotPrefix = "hgs-"
+)
+
+// Valid tells whether the id has the pattern of a snapshot id.
+func (id SnapshotID) Valid() bool {
+	_, ok := uuidAfter(snapshotPrefix, string(id))
+	return ok
+}
+
+// Valid tells whether the id has the pattern of a group snapshot id.
+func (id GroupSnapshotID) Valid() bool {
+	_, ok := uuidAfter(groupSnapshotPrefix, string(id))
+	return ok
+}
+
+// uuidAfter is the UUID that follows the prefix.
+func uuidAfter(prefix, id string) (uuid, bool) {
+	text, ok := strings.CutPrefix(id, prefix)
+	if !ok {
+		return uuid{}, false
+	}
+	return parseUUID(text)
+}
 
 // NodeID is a host's name: CSI's node_id and the value of the topology key.
 type NodeID string

@@ -32,10 +32,11 @@ func (p placed) before(o placed) bool {
 	return p.node < o.node
 }
 
-// poolUse is what a pool's volumes reserve.
+// poolUse is what a pool's volumes and snapshots reserve.
 type poolUse struct {
-	reserved int64
-	volumes  int
+	reserved  int64
+	volumes   int
+	snapshots int
 }
 
 // ordered is a copy-on-write tree. The state has one owner, so it takes no locks.
@@ -101,14 +102,16 @@ func (x *index) replaceReservations(old, now *volumeRecord) {
 	if old != nil && now != nil && old.Size == now.Size && slices.Equal(old.Replicas, now.Replicas) {
 		return
 	}
-	old.eachReservation(func(pool PoolID, size int64) { x.reserve(pool, -size, -1) })
-	now.eachReservation(func(pool PoolID, size int64) { x.reserve(pool, size, 1) })
+	old.eachReservation(func(pool PoolID, size int64) { x.reserve(pool, -size, poolUse{volumes: -1}) })
+	now.eachReservation(func(pool PoolID, size int64) { x.reserve(pool, size, poolUse{volumes: 1}) })
 }
 
-func (x *index) reserve(pool PoolID, size int64, volumes int) {
+// reserve changes what a pool keeps room for, by so many bytes for so many things.
+func (x *index) reserve(pool PoolID, size int64, things poolUse) {
 	use, _ := x.pools.Get(string(pool))
 	use.reserved += size
-	use.volumes += volumes
+	use.volumes += things.volumes
+	use.snapshots += things.snapshots
 	if use == (poolUse{}) {
 		x.pools.Delete(string(pool))
 		return

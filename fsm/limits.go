@@ -47,6 +47,9 @@ const (
 	maxSegments = 32
 )
 
+// maxMembers bounds the volumes of one group snapshot: all are frozen at once.
+const maxMembers = 64
+
 // maxPathBytes is the limit of the operating system for a path.
 const maxPathBytes = 4096
 

@@ -12,6 +12,12 @@ const (
 	OpDelete
 	// OpTeardown ends a revoked publication on its host.
 	OpTeardown
+	// OpSnapshot cuts a snapshot, or all members of a group.
+	OpSnapshot
+	// OpExpand makes a volume's devices larger.
+	OpExpand
+	// OpModify puts a staged volume's limits in force.
+	OpModify
 )
 
 // OperationState is where an operation stands.
@@ -27,7 +33,8 @@ const (
 )
 
 // Operation is work that hosts owe, as a record in the state. It lives in the
-// volume it is about and goes when the work is done; history remembers it.
+// volume, snapshot or group it is about and goes when the work is done; history
+// remembers it.
 type Operation struct {
 	ID        OperationID
 	Kind      OperationKind
@@ -36,6 +43,9 @@ type Operation struct {
 	Attempts  uint32 // steps that failed since it began or was retried
 	Retries   uint32 // how often an operator retried it
 	LastError string
+	Reason    Reason // of the last error, where its host named one
+	Done      int64  // bytes copied, as its host last said
+	Total     int64  // bytes to copy
 	Started   time.Time
 	Deadline  time.Time // when an operator should look; nothing is decided by it
 }

@@ -21,9 +21,16 @@ func (o *Operation) id(m Meta) OperationID {
 // of its name, or its delete, turns what was made into an obligation. What removes
 // or ends something is owed and cannot be cancelled (I5).
 func applyCancelOperation(s *State, _ Meta, c *fsmpb.CancelOperation) (*fsmpb.Outcome, *Rejection) {
-	v, ok := s.Operation(OperationID(c.GetOperationId()))
+	id := OperationID(c.GetOperationId())
+	if n, ok := s.SnapshotOperation(id); ok {
+		return s.cancelSnapshot(n)
+	}
+	if g, ok := s.GroupOperation(id); ok {
+		return s.cancelGroup(g)
+	}
+	v, ok := s.Operation(id)
 	if !ok {
-		return nil, Reject(NotFound, "operation %s is not known", OperationID(c.GetOperationId()))
+		return nil, Reject(NotFound, "operation %s is not known", id)
 	}
 	op := *v.Operation
 	switch {
@@ -43,23 +50,93 @@ func applyCancelOperation(s *State, _ Meta, c *fsmpb.CancelOperation) (*fsmpb.Ou
 
 // applyRetryOperation asks the host again, from the beginning.
 func applyRetryOperation(s *State, m Meta, c *fsmpb.RetryOperation) (*fsmpb.Outcome, *Rejection) {
-	v, ok := s.Operation(OperationID(c.GetOperationId()))
-	if !ok {
-		return nil, Reject(NotFound, "operation %s is not known", OperationID(c.GetOperationId()))
+	id := OperationID(c.GetOperationId())
+	if n, ok := s.SnapshotOperation(id); ok {
+		return s.retrySnapshot(m, n)
 	}
-	op := *v.Operation
-	op.State, op.Step, op.LastError, op.Attempts = OpRunning, "", "", 0
-	op.Retries++
-	op.Deadline = m.Now.Add(operationPatience)
+	if g, ok := s.GroupOperation(id); ok {
+		return s.retryGroup(m, g)
+	}
+	v, ok := s.Operation(id)
+	if !ok {
+		return nil, Reject(NotFound, "operation %s is not known", id)
+	}
+	if rej := s.mayRetry(v); rej != nil {
+		return nil, rej
+	}
 	now := *v
-	now.Operation = &op
-	if op.Kind == OpCreate {
+	now.Operation = v.Operation.again(m)
+	if now.Operation.Kind == OpCreate {
 		now.Phase = Creating{}
 	}
 	s.putVolume(now)
 	return operating(v), nil
 }
 
+// mayRetry: a volume is made again only from a source that is still there, and what
+// could not grow has its old size again.
+func (s *State) mayRetry(v *Volume) *Rejection {
+	switch op := v.Operation; {
+	case op.Kind == OpCreate && !v.Source.IsZero():
+		_, rej := s.origin(v.Source)
+		return rej
+	case op.Kind == OpExpand && op.State == OpFailed:
+		return Reject(Precondition, "volume %s could not grow and has %d bytes: expand it again", v.ID, v.Size)
+	}
+	return nil
+}
+
 func operating(v *Volume) *fsmpb.Outcome {
-	return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(v.Operation.ID)}
+	out := &fsmpb.Outcome{VolumeId: string(v.ID)}
+	if v.Operation != nil {
+		out.OperationId = uint64(v.Operation.ID)
+	}
+	return out
+}
+
+// failed is the operation after a step that failed; a final failure ends it.
+func (o *Operation) failed(f *fsmpb.StepFailed) *Operation {
+	op := *o
+	op.Attempts++
+	op.Step, op.LastError, op.Reason = clip(f.GetStep()), clip(f.GetError()), failureReason(f)
+	if f.GetFinal() {
+		op.State = OpFailed
+	}
+	return &op
+}
+
+// failureReason is what a host says a step failed for; zero when it names none.
+func failureReason(f *fsmpb.StepFailed) Reason {
+	if f.GetNoSpace() {
+		return NoCapacity
+	}
+	if r := Reason(f.GetReason()); r <= Unreachable {
+		return r
+	}
+	return 0
+}
+
+// progress is the operation with what its host copied so far, and whether that is news.
+func (o *Operation) progress(p *fsmpb.Progress) (*Operation, bool) {
+	if o == nil || o.State != OpRunning || p.GetDoneBytes() < 0 || p.GetTotalBytes() < p.GetDoneBytes() {
+		return o, false
+	}
+	op := *o
+	op.Done, op.Total = p.GetDoneBytes(), p.GetTotalBytes()
+	return &op, op != *o
+}
+
+// again is the operation, asked of its hosts from the beginning.
+func (o *Operation) again(m Meta) *Operation {
+	op := *o
+	op.State, op.Step, op.LastError, op.Attempts, op.Reason, op.Done, op.Total = OpRunning, "", "", 0, 0, 0, 0
+	op.Retries++
+	op.Deadline = m.Now.Add(operationPatience)
+	return &op
+}
+
+// turned is the operation as one of another kind. It keeps its id, so that no two
+// operations begin at one index.
+func (o *Operation) turned(kind OperationKind) *Operation {
+	return &Operation{ID: o.ID, Kind: kind, State: OpRunning, Retries: o.Retries, Started: o.Started, Deadline: o.Deadline}
 }

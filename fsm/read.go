@@ -101,7 +101,8 @@ func (s *State) Operation(id OperationID) (*Volume, bool) {
 	return s.volume(key)
 }
 
-// PoolUse is how much of a pool is reserved, in bytes, and by how many volumes.
+// PoolUse is how much of a pool volumes and snapshots reserve, in bytes, and how
+// many volumes are in it.
 func (s *State) PoolUse(id PoolID) (reserved int64, volumes int) {
 	use, _ := s.index.pools.Get(string(id))
 	return use.reserved, use.volumes

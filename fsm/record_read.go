@@ -43,6 +43,10 @@ func (x *reader) add(rec *fsmpb.Record) error {
 		return x.in(5, "volume", x.volume(k.Volume))
 	case *fsmpb.Record_Answer:
 		return x.in(6, "answer", x.answer(k.Answer))
+	case *fsmpb.Record_Snapshot:
+		return x.in(7, "snapshot", x.snapshot(k.Snapshot))
+	case *fsmpb.Record_Group:
+		return x.in(8, "group", x.group(k.Group))
 	}
 	return errors.New("a record of a kind that this build does not know")
 }
@@ -164,7 +168,7 @@ func (x *reader) answer(r *fsmpb.AnswerRecord) (err error) {
 	if _, twice := x.s.find.answers[key]; twice {
 		return errOrder
 	}
-	o := &fsmpb.Outcome{Index: r.GetIndex(), Rejection: r.GetRejection(), Epoch: r.GetEpoch(), Grant: r.GetGrant(), OperationId: r.GetOperationId()}
+	o := &fsmpb.Outcome{Index: r.GetIndex(), Rejection: r.GetRejection(), Epoch: r.GetEpoch(), Grant: r.GetGrant(), OperationId: r.GetOperationId(), SnapshotId: r.GetSnapshotId(), GroupSnapshotId: r.GetGroupSnapshotId()}
 	if len(r.GetVolumeId()) != 0 {
 		o.VolumeId = string(volumeIDFrom(r.GetVolumeId(), &err))
 	}

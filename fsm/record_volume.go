@@ -8,8 +8,9 @@ func (x *reader) volume(r *fsmpb.VolumeRecord) (err error) {
 		Fingerprint: x.bytesAt(r.GetFingerprintRef(), &err), Requisite: x.setAt(r.GetRequisiteRef(), &err),
 		Operation: operationFrom(r.GetOperation(), &err), Format: x.format(r.GetFormat(), &err),
 		Condition: Condition{Abnormal: r.GetCondition().GetAbnormal(), Message: r.GetCondition().GetMessage()},
-		Created:   Epoch{Incarnation: r.GetCreatedIncarnation(), Index: r.GetCreatedIndex()},
-		Modified:  r.GetCreatedIndex() + r.GetModifiedAfter(),
+		Source:    sourceFromRecord(r.GetSource(), &err), Limits: LimitsFrom(r.GetLimits()),
+		Created:  Epoch{Incarnation: r.GetCreatedIncarnation(), Index: r.GetCreatedIndex()},
+		Modified: r.GetCreatedIndex() + r.GetModifiedAfter(),
 	}
 	for _, c := range r.GetCapabilities() {
 		v.Capabilities = append(v.Capabilities, x.capability(c, &err))
@@ -18,6 +19,7 @@ func (x *reader) volume(r *fsmpb.VolumeRecord) (err error) {
 		v.Replicas = append(v.Replicas, Replica{
 			Node: NodeID(x.at(p.GetNodeRef(), &err)), Host: HostID(x.at(p.GetHostRef(), &err)), Pool: PoolID(x.at(p.GetPoolRef(), &err)),
 			State: ReplicaState(narrow(p.GetState(), uint32(ReplicaGone), &err)), Sequence: p.GetSequence(),
+			Size: p.GetSize(), Limits: LimitsFrom(p.GetLimits()),
 		})
 	}
 	for _, t := range r.GetTeardowns() {
@@ -104,7 +106,7 @@ func (x *reader) capability(c *fsmpb.CapabilityRecord, err *error) Capability {
 }
 
 func (x *reader) format(f *fsmpb.FormatRecord, err *error) Format {
-	format := Format{Phase: f.GetPhase(), FSType: x.at(f.GetFsTypeRef(), err), FSUUID: f.GetFsUuidText(), Epoch: epochFrom(f.GetEpoch())}
+	format := Format{Phase: f.GetPhase(), FSType: x.at(f.GetFsTypeRef(), err), FSUUID: f.GetFsUuidText(), Epoch: epochFrom(f.GetEpoch()), Cloned: f.GetCloned()}
 	if packed := f.GetFsUuid(); len(packed) != 0 {
 		u, ok := unpackUUID(packed)
 		if !ok {
@@ -137,8 +139,9 @@ func operationFrom(o *fsmpb.OperationRecord, err *error) *Operation {
 		return nil
 	}
 	return &Operation{
-		ID: OperationID(o.GetId()), Kind: OperationKind(narrow(o.GetKind(), uint32(OpTeardown), err)), State: OperationState(narrow(o.GetState(), uint32(OpCancelled), err)), Step: o.GetStep(),
+		ID: OperationID(o.GetId()), Kind: OperationKind(narrow(o.GetKind(), uint32(OpModify), err)), State: OperationState(narrow(o.GetState(), uint32(OpCancelled), err)), Step: o.GetStep(),
 		Attempts: o.GetAttempts(), Retries: o.GetRetries(), LastError: o.GetLastError(),
 		Started: timeOf(o.GetStarted()), Deadline: timeOf(o.GetDeadline()),
+		Reason: Reason(o.GetReason()), Done: o.GetDone(), Total: o.GetTotal(),
 	}
 }

@@ -72,6 +72,7 @@ func (w *volumeWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 	if v.Condition != (Condition{}) {
 		r.Condition = &fsmpb.Condition{Abnormal: v.Condition.Abnormal, Message: v.Condition.Message}
 	}
+	r.Source, r.Limits = v.Source.record(), v.Limits.Proto()
 	r.CreatedIncarnation, r.CreatedIndex = v.Created.Incarnation, v.Created.Index
 	r.ModifiedAfter = v.Modified - v.Created.Index
 	return r
@@ -111,7 +112,7 @@ func (d *dictionary) capability(r *fsmpb.CapabilityRecord, c *Capability) *fsmpb
 
 func (d *dictionary) replica(r *fsmpb.ReplicaRecord, x *Replica) {
 	r.NodeRef, r.HostRef, r.PoolRef = d.ref(string(x.Node)), d.ref(string(x.Host)), d.ref(string(x.Pool))
-	r.State, r.Sequence = uint32(x.State), x.Sequence
+	r.State, r.Sequence, r.Size, r.Limits = uint32(x.State), x.Sequence, x.Size, x.Limits.Proto()
 }
 
 func (d *dictionary) format(r *fsmpb.FormatRecord, f *Format) {
@@ -122,6 +123,7 @@ func (d *dictionary) format(r *fsmpb.FormatRecord, f *Format) {
 	} else {
 		r.FsUuidText = f.FSUUID
 	}
+	r.Cloned = f.Cloned
 	if !f.Epoch.IsZero() {
 		r.Epoch = f.Epoch.proto()
 	}
@@ -154,6 +156,7 @@ func operationRecord(o *Operation) *fsmpb.OperationRecord {
 	return &fsmpb.OperationRecord{
 		Id: uint64(o.ID), Kind: uint32(o.Kind), State: uint32(o.State), Step: o.Step, Attempts: o.Attempts, Retries: o.Retries,
 		LastError: o.LastError, Started: nanosOf(o.Started), Deadline: nanosOf(o.Deadline),
+		Reason: uint32(o.Reason), Done: o.Done, Total: o.Total,
 	}
 }
 
@@ -161,6 +164,7 @@ func (d *dictionary) answer(r *fsmpb.AnswerRecord, a *answer) {
 	o := a.outcome
 	r.RequestId, r.ActorRef, r.Index = append(r.RequestId[:0], a.key.request[:]...), d.ref(a.key.actor), a.index
 	r.Rejection, r.Epoch, r.Grant, r.OperationId = o.Rejection, o.Epoch, o.Grant, o.OperationId
+	r.SnapshotId, r.GroupSnapshotId = o.SnapshotId, o.GroupSnapshotId
 	r.VolumeId = r.VolumeId[:0]
 	if id, ok := VolumeID(o.VolumeId).uuid(); ok {
 		packed := id.packed()

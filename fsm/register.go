@@ -30,6 +30,7 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 	n.Incarnation = s.adopted(old, &n, c.GetIncarnation())
 	if known && old.Host == n.Host && old.Boot != n.Boot {
 		s.forgetBoot(n.ID, n.Host)
+		s.giveUpOn(n.ID, Busy, "node "+string(n.ID)+" was booted again: no freeze outlives that")
 	}
 	s.putNode(n)
 	s.touchAllOn(n.ID)
@@ -141,7 +142,8 @@ func (s *State) forgetBoot(node NodeID, host HostID) {
 		if p == nil || p.Host != host || p.Staging == nil {
 			continue
 		}
-		changed = append(changed, v.withPublication(p.undone()))
+		now := v.withPublication(p.undone())
+		changed = append(changed, now.withoutLimits(host))
 	}
 	for _, v := range changed {
 		s.putVolume(v)

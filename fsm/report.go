@@ -23,6 +23,10 @@ func applyReport(s *State, _ Meta, c *fsmpb.Report) (*fsmpb.Outcome, *Rejection)
 
 // observe takes in one observation.
 func (s *State) observe(n *Node, o *fsmpb.Observation) {
+	if o.GetSnapshotId() != "" {
+		s.observeSnapshot(n, o)
+		return
+	}
 	v, ok := s.Volume(VolumeID(o.GetVolumeId()))
 	if !ok {
 		return
@@ -79,6 +83,12 @@ func (x observation) fold(v *Volume, o *fsmpb.Observation) (Volume, bool) {
 		return stepFailed(v, f.StepFailed)
 	case *fsmpb.Observation_Condition:
 		return condition(v, f.Condition)
+	case *fsmpb.Observation_DeviceGrown:
+		return x.grown(v, f.DeviceGrown)
+	case *fsmpb.Observation_LimitsApplied:
+		return x.limited(v, f.LimitsApplied)
+	case *fsmpb.Observation_Progress:
+		return copied(v, f.Progress)
 	}
 	return *v, false
 }
@@ -117,13 +127,17 @@ func (x observation) unstaged(v *Volume) (Volume, bool) {
 	now, changed := *v, false
 	if t := v.Teardown(x.host.Host); t != nil && t.Epoch == x.epoch {
 		now.Teardowns = v.teardownsWithout(x.host.Host)
-		now.endTeardownOperation()
+		now.settle()
 		changed = true
 	}
 	if p := x.publication(v); p != nil && p.Staging != nil {
 		down := *p
 		down.Staging, down.Targets = nil, nil
 		now, changed = now.withPublication(down), true
+	}
+	if changed {
+		now = now.withoutLimits(x.host.Host)
+		now.settleLimits()
 	}
 	return now, changed
 }

@@ -11,7 +11,7 @@ func (x observation) created(v *Volume, f *fsmpb.DeviceCreated) (Volume, bool) {
 	if f.GetSizeBytes() != v.Size {
 		return failing(v, &fsmpb.StepFailed{Step: "create", Error: sizeError(f.GetSizeBytes(), v.Size)})
 	}
-	x.replica.State = ReplicaPresent
+	x.replica.State, x.replica.Size = ReplicaPresent, v.Size
 	now := v.withReplica(x.replica)
 	if !now.allPresent() {
 		return now, true
@@ -65,9 +65,11 @@ func (x observation) present(v *Volume) (Volume, bool) {
 	return now, true
 }
 
-// formatted: mkfs ended, with the uuid that the state chose (S15).
+// formatted: mkfs ended, or a clone has its own identity, with the uuid that the state
+// chose (S15).
 func (x observation) formatted(v *Volume, f *fsmpb.Formatted) (Volume, bool) {
-	if v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING || x.publication(v) == nil ||
+	chosen := v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING || v.Format.Cloned && !v.Format.Epoch.IsZero()
+	if !chosen || x.publication(v) == nil ||
 		v.Format.FSUUID != f.GetFsUuid() || v.Format.FSType != f.GetFsType() {
 		return *v, false
 	}
@@ -85,20 +87,29 @@ func stepFailed(v *Volume, f *fsmpb.StepFailed) (Volume, bool) {
 }
 
 // failing counts the attempt; a final failure ends the operation. A volume whose
-// making failed is Failed; an obligation stays one, until an operator retries it.
+// making failed is Failed, one that could not grow has its old size; an obligation
+// stays one, until an operator retries it.
 func failing(v *Volume, f *fsmpb.StepFailed) (Volume, bool) {
-	now, op := *v, *v.Operation
-	op.Attempts++
-	op.Step, op.LastError = clip(f.GetStep()), clip(f.GetError())
-	now.Operation = &op
-	if !f.GetFinal() {
+	now := *v
+	now.Operation = v.Operation.failed(f)
+	if now.Operation.State != OpFailed {
 		return now, true
 	}
-	op.State = OpFailed
+	if now.Operation.Kind == OpExpand {
+		now.shrinkBack()
+	}
 	if _, creating := v.Phase.(Creating); creating {
-		now.Phase = Failed{Reason: op.LastError, NoSpace: f.GetNoSpace()}
+		now.Phase = Failed{Reason: now.Operation.LastError, NoSpace: f.GetNoSpace()}
 	}
 	return now, true
+}
+
+// copied: how far the making of a volume from its source has come.
+func copied(v *Volume, p *fsmpb.Progress) (Volume, bool) {
+	now := *v
+	op, moved := v.Operation.progress(p)
+	now.Operation = op
+	return now, moved
 }
 
 // condition: what the host says of the volume's health.

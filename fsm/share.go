@@ -59,6 +59,12 @@ func (x *sharing) volume(v *Volume) {
 	v.Requisite = shared(x, &x.requisites, v.Requisite, sameTopologies)
 }
 
+// snapshot replaces parts of n by equal ones of earlier records.
+func (x *sharing) snapshot(n *Snapshot) {
+	n.Fingerprint = shared(x, &x.fingerprints, n.Fingerprint, bytes.Equal)
+	n.Capabilities = shared(x, &x.capabilities, n.Capabilities, slices.Equal)
+}
+
 func shared[T any](x *sharing, kept *[8][]T, value []T, equal func(a, b []T) bool) []T {
 	if len(value) == 0 {
 		return nil

@@ -42,7 +42,7 @@ func (s *State) WriteSnapshot(w io.Writer, term uint64) error {
 	out.message(&fsmpb.Header{
 		Format: snapshotFormat, ClusterId: s.cluster.ID, Index: s.cluster.Index, Term: term, FeatureLevel: s.cluster.FeatureLevel,
 		StateHash: stateHash[:],
-		Records:   uint64(len(d.sorted) + len(d.sets) + 1 + s.nodes.Len() + s.volumes.Len() + s.answers.Len()),
+		Records:   uint64(len(d.sorted) + len(d.sets) + 1 + s.nodes.Len() + s.volumes.Len() + s.answers.Len() + s.cuts.snapshots.Len() + s.cuts.groups.Len()),
 	})
 	out.records(s, d)
 	out.raw(out.sum.Sum(nil))
@@ -120,6 +120,12 @@ func (o *snapshotWriter) records(s *State, d *dictionary) {
 		o.message(record)
 		return o.err == nil
 	})
+	for n := range s.Snapshots("") {
+		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Snapshot{Snapshot: recordOfSnapshot(n)}})
+	}
+	for g := range s.GroupSnapshots("") {
+		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Group{Group: recordOfGroup(g)}})
+	}
 }
 
 // ReadSnapshot decodes and verifies a whole snapshot before it returns a state.

@@ -1,9 +1,6 @@
 package fsm
 
-import (
-	"iter"
-	"time"
-)
+import "time"
 
 // SnapshotID is `hs-` plus a UUID: CSI's snapshot_id.
 type SnapshotID string
@@ -31,10 +28,18 @@ type Snapshot struct {
 	Capabilities []Capability
 	Phase        SnapshotPhase
 	// Cut is when it was cut; constant from then on.
-	Cut       time.Time
-	Missing   bool // its host reported the file missing
+	Cut time.Time
+	// Frozen and Cut of a group's member are of the group's current attempt; it is
+	// Ready when its group is.
+	Frozen  bool
+	Missing bool // its host reported the file missing
+	// Gone: no host keeps anything of it, as it was removed or its host was lost.
+	// It reserves nothing then.
+	Gone bool
+	// Error is why it is Failed.
+	Error     string
 	Sequence  uint64
-	Operation *Operation // of the cut or the delete; Done/Total are in it
+	Operation *Operation // of the cut or the delete, with the copy's progress; a member has its group's
 	Created   Epoch
 	Modified  uint64
 }
@@ -49,7 +54,8 @@ const (
 	SnapshotReady
 	// SnapshotDeleting: the name is free; the record is the obligation to remove it.
 	SnapshotDeleting
-	// SnapshotFailed: the cut failed; the next create with the name begins anew.
+	// SnapshotFailed: the cut failed, its group was given up, or its host was lost;
+	// the next create with the name begins anew.
 	SnapshotFailed
 )
 
@@ -61,11 +67,13 @@ type GroupSnapshot struct {
 	Members     []SnapshotID // in order of their sources
 	Phase       GroupPhase
 	// Attempt numbers the freezes; reports of another attempt do not count.
-	Attempt  uint32
-	Cut      time.Time // of the first member's cut
-	Error    string    // why the last attempt was given up
-	Created  Epoch
-	Modified uint64
+	Attempt uint32
+	Cut     time.Time // of the first member's cut
+	Error   string    // why the last attempt was given up
+	// Operation is of the freeze and the cuts, or of the delete; nil when Ready.
+	Operation *Operation
+	Created   Epoch
+	Modified  uint64
 }
 
 // GroupPhase is a group snapshot's life.
@@ -78,7 +86,8 @@ const (
 	GroupCutting
 	// GroupReady: all are cut, under one freeze.
 	GroupReady
-	// GroupAborting: an attempt was given up; what was cut is being removed.
+	// GroupAborting: an attempt was given up, for Error; what was cut is being
+	// removed. The next create with the name begins another when all members are Gone.
 	GroupAborting
 	// GroupDeleting: members are being removed.
 	GroupDeleting
@@ -123,45 +132,9 @@ const (
 	SnapshotFreeze
 	// SnapshotKeep: it should be there; thaw what was frozen for it.
 	SnapshotKeep
-	// SnapshotThaw: the group was given up: thaw, remove what was cut, and report.
+	// SnapshotThaw: the group was given up: thaw, remove what was cut, and report
+	// SnapshotGone with the wish's attempt.
 	SnapshotThaw
-	// SnapshotRemove: remove it.
+	// SnapshotRemove: thaw what was frozen for it, remove it, and report SnapshotGone.
 	SnapshotRemove
 )
-
-// Snapshot is a snapshot in any phase.
-func (s *State) Snapshot(id SnapshotID) (*Snapshot, bool) { panic("fsm: to be written") }
-
-// SnapshotByName is the live snapshot (not deleting) of that name.
-func (s *State) SnapshotByName(name string) (*Snapshot, bool) { panic("fsm: to be written") }
-
-// Snapshots yields all snapshots with an id above after, in order, in all phases.
-func (s *State) Snapshots(after SnapshotID) iter.Seq[*Snapshot] { panic("fsm: to be written") }
-
-// SnapshotsOf yields a volume's snapshots with an id above after, in order.
-func (s *State) SnapshotsOf(source VolumeID, after SnapshotID) iter.Seq[*Snapshot] {
-	panic("fsm: to be written")
-}
-
-// GroupSnapshot is a group snapshot in any phase.
-func (s *State) GroupSnapshot(id GroupSnapshotID) (*GroupSnapshot, bool) {
-	panic("fsm: to be written")
-}
-
-// GroupSnapshotByName is the live group snapshot of that name.
-func (s *State) GroupSnapshotByName(name string) (*GroupSnapshot, bool) {
-	panic("fsm: to be written")
-}
-
-// GroupSnapshots yields all group snapshots in order of id.
-func (s *State) GroupSnapshots(after GroupSnapshotID) iter.Seq[*GroupSnapshot] {
-	panic("fsm: to be written")
-}
-
-// SnapshotWish is what the log wants of a host for a snapshot; false when nothing.
-func (s *State) SnapshotWish(node NodeID, id SnapshotID) (SnapshotWish, bool) {
-	panic("fsm: to be written")
-}
-
-// SnapshotWishes yields all snapshot wishes for a host in order of id.
-func (s *State) SnapshotWishes(node NodeID) iter.Seq[SnapshotWish] { panic("fsm: to be written") }

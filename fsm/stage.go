@@ -18,6 +18,9 @@ func applyStageVolume(s *State, m Meta, c *fsmpb.StageVolume) (*fsmpb.Outcome, *
 	if rej := v.mayStage(p, &asked); rej != nil {
 		return nil, rej
 	}
+	if group := s.groupCutting(v.ID); group != "" && p.Staging == nil {
+		return nil, Reject(Busy, "stage volume %s: it is just being cut for group snapshot %s", v.ID, group)
+	}
 	format, rej := v.formatFor(m, asked.Capability, c.GetFsUuid())
 	if rej != nil {
 		return nil, rej
@@ -85,7 +88,8 @@ func (v *Volume) mayStage(p *Publication, asked *Staging) *Rejection {
 }
 
 // formatFor decides how the content begins, at most once in the volume's life
-// (S15). While it is being formatted the first uuid stays, so mkfs may be repeated.
+// (S15). While it is being formatted the first uuid stays, so mkfs may be repeated;
+// so it does while a clone is given an identity of its own.
 func (v *Volume) formatFor(m Meta, c Capability, uuid string) (Format, *Rejection) {
 	f := v.Format
 	switch f.Phase {
@@ -105,6 +109,12 @@ func (v *Volume) formatFor(m Meta, c Capability, uuid string) (Format, *Rejectio
 	}
 	if c.Block || c.FSType != f.FSType {
 		return f, Reject(Precondition, "volume %s has a filesystem of type %s: it cannot be used as %s", v.ID, f.FSType, c)
+	}
+	if f.Cloned && f.Epoch.IsZero() {
+		if rej := checkID("filesystem uuid", uuid); rej != nil {
+			return f, rej
+		}
+		f.FSUUID, f.Epoch = uuid, m.Epoch
 	}
 	return f, nil
 }

@@ -16,6 +16,7 @@ type State struct {
 	nodes   *btree.Map[NodeID, *nodeRecord]
 	volumes *btree.BTreeG[volumeEntry]
 	answers *btree.Map[uint64, *answer] // by the index they were given at (S4)
+	cuts    cuts                        // snapshots, and groups of them
 	// sum is the multiset hash of all records but the cluster's own.
 	sum sum256
 	// index is derived from the records and rebuilt when a snapshot is read.
@@ -68,6 +69,7 @@ func New() *State {
 		nodes:   new(btree.Map[NodeID, *nodeRecord]),
 		volumes: ordered(volumeEntry.before),
 		answers: new(btree.Map[uint64, *answer]),
+		cuts:    newCuts(),
 		index:   newIndex(),
 		find:    newFinder(0, 0),
 	}
@@ -111,6 +113,7 @@ func (s *State) Fork() *State {
 		nodes:   s.nodes.Copy(),
 		volumes: s.volumes.Copy(),
 		answers: s.answers.Copy(),
+		cuts:    s.cuts.copy(),
 		sum:     s.sum,
 		index:   s.index.copy(),
 		share:   s.share,

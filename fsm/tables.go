@@ -44,6 +44,7 @@ func (s *State) storeVolume(c *change, v Volume) {
 	}
 	s.sum = s.sum.plus(c.now.own)
 	s.find.rename(c.old.liveName(), c.now.liveName(), c.key)
+	s.cuts.index.remake(c.old, c.now)
 	s.index.replace(c)
 }
 
@@ -57,6 +58,7 @@ func (s *State) removeVolume(id VolumeID) {
 	c := change{key: key, old: old.record, was: old.record.appendHolders(nil)}
 	s.sum = s.sum.minus(c.old.own)
 	s.find.rename(c.old.liveName(), "", key)
+	s.cuts.index.remake(c.old, nil)
 	s.index.replace(&c)
 	s.touchVolume(&c)
 	s.writes++
@@ -114,6 +116,9 @@ func (s *State) touchVolume(c *change) {
 func (s *State) touchAllOn(node NodeID) {
 	for v := range s.VolumesOn(node) {
 		s.touched = append(s.touched, Touch{Volume: v.ID, Node: node})
+	}
+	for n := range s.SnapshotsOn(node) {
+		s.touchSnapshot(n)
 	}
 }
 

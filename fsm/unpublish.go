@@ -58,8 +58,11 @@ func (s *State) revoked(m Meta, v *Volume, p *Publication) Volume {
 		return now
 	}
 	now = now.withTeardown(Teardown{Node: p.Node, Host: p.Host, Epoch: p.Epoch})
-	if now.Operation == nil {
+	switch {
+	case now.Operation == nil:
 		now.Operation = m.operation(OpTeardown)
+	case now.Operation.Kind != OpTeardown: // it goes on with what is left of that afterwards
+		now.Operation = now.Operation.turned(OpTeardown)
 	}
 	return now
 }

@@ -93,7 +93,12 @@ type Format struct {
 	Phase  fsmpb.FormatPhase
 	FSType string
 	FSUUID string
-	Epoch  Epoch // of the stage that set Formatting
+	// Epoch is of the stage that set Formatting, or that chose a clone's uuid.
+	Epoch Epoch
+	// Cloned: the filesystem was a source's. FSUUID is the source's until the first
+	// stage chose another (Epoch is set then); the host gives the filesystem that
+	// identity and reports Formatted, which ends this.
+	Cloned bool
 }
 
 // Capability is a CSI capability without its mount flags.

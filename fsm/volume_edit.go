@@ -135,10 +135,3 @@ func (v *Volume) teardownsWithout(host HostID) []Teardown {
 	}
 	return kept
 }
-
-// endTeardownOperation ends the operation when nothing is owed any more.
-func (v *Volume) endTeardownOperation() {
-	if v.Operation != nil && v.Operation.Kind == OpTeardown && len(v.Teardowns) == 0 {
-		v.Operation = nil
-	}
-}

@@ -41,7 +41,11 @@ func (s *State) wish(n *Node, v *Volume) (Wish, bool) {
 	if r == nil && owed == nil && p == nil {
 		return Wish{}, false
 	}
-	w := Wish{Volume: v.ID, Size: v.Size, Verb: s.verb(n, v), Format: v.Format, Publication: p, Teardown: owed}
+	w := Wish{Volume: v.ID, Size: v.Size, Verb: s.verb(n, v), Format: v.Format, Publication: p, Teardown: owed, Limits: v.Limits}
+	if w.Verb == WishCreate {
+		w.Source = v.Source
+		w.SourceSize, _ = s.SourceSize(v.Source)
+	}
 	if r != nil {
 		w.Pool, w.Sequence, w.Replica = r.Pool, r.Sequence, r.State
 	}

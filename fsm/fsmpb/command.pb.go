@@ -1665,11 +1665,14 @@ func (x *ExpandVolume) GetCapability() *Capability {
 	return nil
 }
 
-// ModifyVolume replaces the limits that are set.
+// ModifyVolume replaces limits and leaves the others alone.
 type ModifyVolume struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
-	Limits        *Limits                `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	Limits   *Limits                `protobuf:"bytes,2,opt,name=limits,proto3" json:"limits,omitempty"`
+	// set has a bit for each limit that is replaced, also by zero (none), in the order
+	// of their fields from the lowest bit on. 0: those that are not zero.
+	Set           uint32 `protobuf:"varint,3,opt,name=set,proto3" json:"set,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1716,6 +1719,13 @@ func (x *ModifyVolume) GetLimits() *Limits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *ModifyVolume) GetSet() uint32 {
+	if x != nil {
+		return x.Set
+	}
+	return 0
 }
 
 // CreateSnapshot is a decision to cut; the host cuts under a freeze (S19).
@@ -3011,8 +3021,12 @@ func (x *SnapshotCut) GetAttempt() uint32 {
 	return 0
 }
 
+// SnapshotGone: nothing of it is on the host: no file, no unfinished copy, no freeze.
+// It counts where a wish said to remove it; where a wish said to thaw a group's
+// member, it must name that wish's attempt.
 type SnapshotGone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3045,6 +3059,13 @@ func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SnapshotGone.ProtoReflect.Descriptor instead.
 func (*SnapshotGone) Descriptor() ([]byte, []int) {
 	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SnapshotGone) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
 }
 
 type SnapshotMissing struct {
@@ -3637,6 +3658,7 @@ type StepFailed struct {
 	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	Final         bool                   `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`
 	NoSpace       bool                   `protobuf:"varint,4,opt,name=no_space,json=noSpace,proto3" json:"no_space,omitempty"`
+	Reason        uint32                 `protobuf:"varint,5,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason, so that callers get its code; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3697,6 +3719,13 @@ func (x *StepFailed) GetNoSpace() bool {
 		return x.NoSpace
 	}
 	return false
+}
+
+func (x *StepFailed) GetReason() uint32 {
+	if x != nil {
+		return x.Reason
+	}
+	return 0
 }
 
 type Condition struct {
@@ -4206,11 +4235,14 @@ func (x *Grant) GetFormat() *Format {
 }
 
 type Format struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Phase         FormatPhase            `protobuf:"varint,1,opt,name=phase,proto3,enum=holdfast.fsm.v1.FormatPhase" json:"phase,omitempty"`
-	FsType        string                 `protobuf:"bytes,2,opt,name=fs_type,json=fsType,proto3" json:"fs_type,omitempty"`
-	FsUuid        string                 `protobuf:"bytes,3,opt,name=fs_uuid,json=fsUuid,proto3" json:"fs_uuid,omitempty"`
-	Epoch         *Epoch                 `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"` // of the stage that set Formatting
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Phase  FormatPhase            `protobuf:"varint,1,opt,name=phase,proto3,enum=holdfast.fsm.v1.FormatPhase" json:"phase,omitempty"`
+	FsType string                 `protobuf:"bytes,2,opt,name=fs_type,json=fsType,proto3" json:"fs_type,omitempty"`
+	FsUuid string                 `protobuf:"bytes,3,opt,name=fs_uuid,json=fsUuid,proto3" json:"fs_uuid,omitempty"`
+	Epoch  *Epoch                 `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"` // of the stage that set Formatting, or that chose a clone's uuid
+	// cloned: the filesystem is a source's. The first stage chooses a uuid of its own,
+	// fs_uuid once epoch is set; the host gives it, then reports Formatted.
+	Cloned        bool `protobuf:"varint,5,opt,name=cloned,proto3" json:"cloned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4271,6 +4303,13 @@ func (x *Format) GetEpoch() *Epoch {
 		return x.Epoch
 	}
 	return nil
+}
+
+func (x *Format) GetCloned() bool {
+	if x != nil {
+		return x.Cloned
+	}
+	return false
 }
 
 var File_fsm_fsmpb_command_proto protoreflect.FileDescriptor
@@ -4401,10 +4440,11 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"limitBytes\x12;\n" +
 	"\n" +
 	"capability\x18\x04 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
-	"capability\"\\\n" +
+	"capability\"n\n" +
 	"\fModifyVolume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12/\n" +
-	"\x06limits\x18\x02 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\"\x91\x01\n" +
+	"\x06limits\x18\x02 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x12\x10\n" +
+	"\x03set\x18\x03 \x01(\rR\x03set\"\x91\x01\n" +
 	"\x0eCreateSnapshot\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
 	"snapshotId\x12\x12\n" +
@@ -4510,8 +4550,9 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x01 \x01(\x03R\tsizeBytes\x12\"\n" +
 	"\rcut_unix_nano\x18\x02 \x01(\x03R\vcutUnixNano\x12\x18\n" +
-	"\aattempt\x18\x03 \x01(\rR\aattempt\"\x0e\n" +
-	"\fSnapshotGone\")\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\"(\n" +
+	"\fSnapshotGone\x12\x18\n" +
+	"\aattempt\x18\x01 \x01(\rR\aattempt\")\n" +
 	"\x0fSnapshotMissing\x12\x16\n" +
 	"\x06detail\x18\x01 \x01(\tR\x06detail\"J\n" +
 	"\x06Frozen\x12\x18\n" +
@@ -4547,13 +4588,14 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
 	"TargetGone\x12\x1f\n" +
 	"\vtarget_path\x18\x01 \x01(\tR\n" +
-	"targetPath\"g\n" +
+	"targetPath\"\x7f\n" +
 	"\n" +
 	"StepFailed\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x14\n" +
 	"\x05final\x18\x03 \x01(\bR\x05final\x12\x19\n" +
-	"\bno_space\x18\x04 \x01(\bR\anoSpace\"A\n" +
+	"\bno_space\x18\x04 \x01(\bR\anoSpace\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\rR\x06reason\"A\n" +
 	"\tCondition\x12\x1a\n" +
 	"\babnormal\x18\x01 \x01(\bR\babnormal\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"4\n" +
@@ -4586,12 +4628,13 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x05Grant\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x1b\n" +
 	"\tread_only\x18\x02 \x01(\bR\breadOnly\x12/\n" +
-	"\x06format\x18\x03 \x01(\v2\x17.holdfast.fsm.v1.FormatR\x06format\"\x9c\x01\n" +
+	"\x06format\x18\x03 \x01(\v2\x17.holdfast.fsm.v1.FormatR\x06format\"\xb4\x01\n" +
 	"\x06Format\x122\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x1c.holdfast.fsm.v1.FormatPhaseR\x05phase\x12\x17\n" +
 	"\afs_type\x18\x02 \x01(\tR\x06fsType\x12\x17\n" +
 	"\afs_uuid\x18\x03 \x01(\tR\x06fsUuid\x12,\n" +
-	"\x05epoch\x18\x04 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch*\xc2\x02\n" +
+	"\x05epoch\x18\x04 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x16\n" +
+	"\x06cloned\x18\x05 \x01(\bR\x06cloned*\xc2\x02\n" +
 	"\n" +
 	"AccessMode\x12\x17\n" +
 	"\x13ACCESS_MODE_UNKNOWN\x10\x00\x12\"\n" +

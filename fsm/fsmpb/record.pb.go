@@ -132,6 +132,8 @@ type Record struct {
 	//	*Record_Node
 	//	*Record_Volume
 	//	*Record_Answer
+	//	*Record_Snapshot
+	//	*Record_Group
 	Kind          isRecord_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -228,6 +230,24 @@ func (x *Record) GetAnswer() *AnswerRecord {
 	return nil
 }
 
+func (x *Record) GetSnapshot() *SnapshotRecord {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Snapshot); ok {
+			return x.Snapshot
+		}
+	}
+	return nil
+}
+
+func (x *Record) GetGroup() *GroupRecord {
+	if x != nil {
+		if x, ok := x.Kind.(*Record_Group); ok {
+			return x.Group
+		}
+	}
+	return nil
+}
+
 type isRecord_Kind interface {
 	isRecord_Kind()
 }
@@ -256,6 +276,14 @@ type Record_Answer struct {
 	Answer *AnswerRecord `protobuf:"bytes,6,opt,name=answer,proto3,oneof"`
 }
 
+type Record_Snapshot struct {
+	Snapshot *SnapshotRecord `protobuf:"bytes,7,opt,name=snapshot,proto3,oneof"`
+}
+
+type Record_Group struct {
+	Group *GroupRecord `protobuf:"bytes,8,opt,name=group,proto3,oneof"`
+}
+
 func (*Record_Text) isRecord_Kind() {}
 
 func (*Record_Requisite) isRecord_Kind() {}
@@ -267,6 +295,10 @@ func (*Record_Node) isRecord_Kind() {}
 func (*Record_Volume) isRecord_Kind() {}
 
 func (*Record_Answer) isRecord_Kind() {}
+
+func (*Record_Snapshot) isRecord_Kind() {}
+
+func (*Record_Group) isRecord_Kind() {}
 
 // Text is a value that many records have in common.
 type Text struct {
@@ -647,6 +679,8 @@ type VolumeRecord struct {
 	CreatedIncarnation uint64                 `protobuf:"varint,17,opt,name=created_incarnation,json=createdIncarnation,proto3" json:"created_incarnation,omitempty"`
 	CreatedIndex       uint64                 `protobuf:"varint,18,opt,name=created_index,json=createdIndex,proto3" json:"created_index,omitempty"`
 	ModifiedAfter      uint64                 `protobuf:"varint,19,opt,name=modified_after,json=modifiedAfter,proto3" json:"modified_after,omitempty"` // entries after created_index
+	Source             *SourceRecord          `protobuf:"bytes,20,opt,name=source,proto3" json:"source,omitempty"`
+	Limits             *Limits                `protobuf:"bytes,21,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -814,6 +848,401 @@ func (x *VolumeRecord) GetModifiedAfter() uint64 {
 	return 0
 }
 
+func (x *VolumeRecord) GetSource() *SourceRecord {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *VolumeRecord) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// SourceRecord is what a volume was made from.
+type SourceRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshot      bool                   `protobuf:"varint,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // else a volume
+	Id            []byte                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`              // the 16 bytes of its UUID
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceRecord) Reset() {
+	*x = SourceRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceRecord) ProtoMessage() {}
+
+func (x *SourceRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceRecord.ProtoReflect.Descriptor instead.
+func (*SourceRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SourceRecord) GetSnapshot() bool {
+	if x != nil {
+		return x.Snapshot
+	}
+	return false
+}
+
+func (x *SourceRecord) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+type SnapshotRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotId    []byte                 `protobuf:"bytes,1,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"` // the 16 bytes of its UUID
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Fingerprint   []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Source        []byte                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"` // the 16 bytes of the volume's UUID
+	Group         []byte                 `protobuf:"bytes,5,opt,name=group,proto3" json:"group,omitempty"`   // the 16 bytes of the group's UUID, or none
+	NodeId        string                 `protobuf:"bytes,6,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,7,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	PoolId        string                 `protobuf:"bytes,8,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	Size          int64                  `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`
+	Format        *Format                `protobuf:"bytes,10,opt,name=format,proto3" json:"format,omitempty"`
+	Capabilities  []*Capability          `protobuf:"bytes,11,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
+	Phase         uint32                 `protobuf:"varint,12,opt,name=phase,proto3" json:"phase,omitempty"` // 1 cutting, 2 ready, 3 deleting, 4 failed
+	Cut           int64                  `protobuf:"zigzag64,13,opt,name=cut,proto3" json:"cut,omitempty"`   // Unix nanoseconds
+	Frozen        bool                   `protobuf:"varint,14,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	Missing       bool                   `protobuf:"varint,15,opt,name=missing,proto3" json:"missing,omitempty"`
+	Gone          bool                   `protobuf:"varint,16,opt,name=gone,proto3" json:"gone,omitempty"`
+	FailedReason  string                 `protobuf:"bytes,17,opt,name=failed_reason,json=failedReason,proto3" json:"failed_reason,omitempty"`
+	Sequence      uint64                 `protobuf:"varint,18,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Operation     *OperationRecord       `protobuf:"bytes,19,opt,name=operation,proto3" json:"operation,omitempty"`
+	Created       *Epoch                 `protobuf:"bytes,20,opt,name=created,proto3" json:"created,omitempty"`
+	ModifiedAfter uint64                 `protobuf:"varint,21,opt,name=modified_after,json=modifiedAfter,proto3" json:"modified_after,omitempty"` // entries after created
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotRecord) Reset() {
+	*x = SnapshotRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotRecord) ProtoMessage() {}
+
+func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
+func (*SnapshotRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SnapshotRecord) GetSnapshotId() []byte {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SnapshotRecord) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetSource() []byte {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetGroup() []byte {
+	if x != nil {
+		return x.Group
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *SnapshotRecord) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *SnapshotRecord) GetPoolId() string {
+	if x != nil {
+		return x.PoolId
+	}
+	return ""
+}
+
+func (x *SnapshotRecord) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *SnapshotRecord) GetFormat() *Format {
+	if x != nil {
+		return x.Format
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetCapabilities() []*Capability {
+	if x != nil {
+		return x.Capabilities
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetPhase() uint32 {
+	if x != nil {
+		return x.Phase
+	}
+	return 0
+}
+
+func (x *SnapshotRecord) GetCut() int64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *SnapshotRecord) GetFrozen() bool {
+	if x != nil {
+		return x.Frozen
+	}
+	return false
+}
+
+func (x *SnapshotRecord) GetMissing() bool {
+	if x != nil {
+		return x.Missing
+	}
+	return false
+}
+
+func (x *SnapshotRecord) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+func (x *SnapshotRecord) GetFailedReason() string {
+	if x != nil {
+		return x.FailedReason
+	}
+	return ""
+}
+
+func (x *SnapshotRecord) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
+func (x *SnapshotRecord) GetOperation() *OperationRecord {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetCreated() *Epoch {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *SnapshotRecord) GetModifiedAfter() uint64 {
+	if x != nil {
+		return x.ModifiedAfter
+	}
+	return 0
+}
+
+type GroupRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	GroupId       []byte                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"` // the 16 bytes of its UUID
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Fingerprint   []byte                 `protobuf:"bytes,3,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
+	Members       [][]byte               `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"` // the 16 bytes of each snapshot's UUID
+	Phase         uint32                 `protobuf:"varint,5,opt,name=phase,proto3" json:"phase,omitempty"`    // 1 freezing, 2 cutting, 3 ready, 4 aborting, 5 deleting
+	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Cut           int64                  `protobuf:"zigzag64,7,opt,name=cut,proto3" json:"cut,omitempty"` // Unix nanoseconds
+	Error         string                 `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`
+	Operation     *OperationRecord       `protobuf:"bytes,9,opt,name=operation,proto3" json:"operation,omitempty"`
+	Created       *Epoch                 `protobuf:"bytes,10,opt,name=created,proto3" json:"created,omitempty"`
+	ModifiedAfter uint64                 `protobuf:"varint,11,opt,name=modified_after,json=modifiedAfter,proto3" json:"modified_after,omitempty"` // entries after created
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupRecord) Reset() {
+	*x = GroupRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupRecord) ProtoMessage() {}
+
+func (x *GroupRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupRecord.ProtoReflect.Descriptor instead.
+func (*GroupRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GroupRecord) GetGroupId() []byte {
+	if x != nil {
+		return x.GroupId
+	}
+	return nil
+}
+
+func (x *GroupRecord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GroupRecord) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+func (x *GroupRecord) GetMembers() [][]byte {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *GroupRecord) GetPhase() uint32 {
+	if x != nil {
+		return x.Phase
+	}
+	return 0
+}
+
+func (x *GroupRecord) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *GroupRecord) GetCut() int64 {
+	if x != nil {
+		return x.Cut
+	}
+	return 0
+}
+
+func (x *GroupRecord) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *GroupRecord) GetOperation() *OperationRecord {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *GroupRecord) GetCreated() *Epoch {
+	if x != nil {
+		return x.Created
+	}
+	return nil
+}
+
+func (x *GroupRecord) GetModifiedAfter() uint64 {
+	if x != nil {
+		return x.ModifiedAfter
+	}
+	return 0
+}
+
 type CapabilityRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Mode          AccessMode             `protobuf:"varint,1,opt,name=mode,proto3,enum=holdfast.fsm.v1.AccessMode" json:"mode,omitempty"`
@@ -826,7 +1255,7 @@ type CapabilityRecord struct {
 
 func (x *CapabilityRecord) Reset() {
 	*x = CapabilityRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +1267,7 @@ func (x *CapabilityRecord) String() string {
 func (*CapabilityRecord) ProtoMessage() {}
 
 func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +1280,7 @@ func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilityRecord.ProtoReflect.Descriptor instead.
 func (*CapabilityRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{8}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CapabilityRecord) GetMode() AccessMode {
@@ -889,13 +1318,15 @@ type ReplicaRecord struct {
 	PoolRef       uint32                 `protobuf:"varint,3,opt,name=pool_ref,json=poolRef,proto3" json:"pool_ref,omitempty"`
 	State         uint32                 `protobuf:"varint,4,opt,name=state,proto3" json:"state,omitempty"`
 	Sequence      uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	Size          int64                  `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`
+	Limits        *Limits                `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReplicaRecord) Reset() {
 	*x = ReplicaRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +1338,7 @@ func (x *ReplicaRecord) String() string {
 func (*ReplicaRecord) ProtoMessage() {}
 
 func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +1351,7 @@ func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRecord.ProtoReflect.Descriptor instead.
 func (*ReplicaRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{9}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReplicaRecord) GetNodeRef() uint32 {
@@ -958,6 +1389,20 @@ func (x *ReplicaRecord) GetSequence() uint64 {
 	return 0
 }
 
+func (x *ReplicaRecord) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ReplicaRecord) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
 type FormatRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Phase         FormatPhase            `protobuf:"varint,1,opt,name=phase,proto3,enum=holdfast.fsm.v1.FormatPhase" json:"phase,omitempty"`
@@ -965,13 +1410,14 @@ type FormatRecord struct {
 	FsUuid        []byte                 `protobuf:"bytes,3,opt,name=fs_uuid,json=fsUuid,proto3" json:"fs_uuid,omitempty"`               // 16 bytes, where it is a UUID
 	FsUuidText    string                 `protobuf:"bytes,4,opt,name=fs_uuid_text,json=fsUuidText,proto3" json:"fs_uuid_text,omitempty"` // else
 	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Cloned        bool                   `protobuf:"varint,6,opt,name=cloned,proto3" json:"cloned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FormatRecord) Reset() {
 	*x = FormatRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1429,7 @@ func (x *FormatRecord) String() string {
 func (*FormatRecord) ProtoMessage() {}
 
 func (x *FormatRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1442,7 @@ func (x *FormatRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormatRecord.ProtoReflect.Descriptor instead.
 func (*FormatRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{10}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FormatRecord) GetPhase() FormatPhase {
@@ -1034,6 +1480,13 @@ func (x *FormatRecord) GetEpoch() *Epoch {
 	return nil
 }
 
+func (x *FormatRecord) GetCloned() bool {
+	if x != nil {
+		return x.Cloned
+	}
+	return false
+}
+
 type PublicationRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeRef       uint32                 `protobuf:"varint,1,opt,name=node_ref,json=nodeRef,proto3" json:"node_ref,omitempty"`
@@ -1049,7 +1502,7 @@ type PublicationRecord struct {
 
 func (x *PublicationRecord) Reset() {
 	*x = PublicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1514,7 @@ func (x *PublicationRecord) String() string {
 func (*PublicationRecord) ProtoMessage() {}
 
 func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1527,7 @@ func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationRecord.ProtoReflect.Descriptor instead.
 func (*PublicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{11}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PublicationRecord) GetNodeRef() uint32 {
@@ -1138,7 +1591,7 @@ type StagingRecord struct {
 
 func (x *StagingRecord) Reset() {
 	*x = StagingRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1603,7 @@ func (x *StagingRecord) String() string {
 func (*StagingRecord) ProtoMessage() {}
 
 func (x *StagingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1616,7 @@ func (x *StagingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingRecord.ProtoReflect.Descriptor instead.
 func (*StagingRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StagingRecord) GetPath() string {
@@ -1207,7 +1660,7 @@ type TargetRecord struct {
 
 func (x *TargetRecord) Reset() {
 	*x = TargetRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1219,7 +1672,7 @@ func (x *TargetRecord) String() string {
 func (*TargetRecord) ProtoMessage() {}
 
 func (x *TargetRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1232,7 +1685,7 @@ func (x *TargetRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetRecord.ProtoReflect.Descriptor instead.
 func (*TargetRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TargetRecord) GetPath() string {
@@ -1281,7 +1734,7 @@ type TeardownRecord struct {
 
 func (x *TeardownRecord) Reset() {
 	*x = TeardownRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1746,7 @@ func (x *TeardownRecord) String() string {
 func (*TeardownRecord) ProtoMessage() {}
 
 func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1759,7 @@ func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeardownRecord.ProtoReflect.Descriptor instead.
 func (*TeardownRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TeardownRecord) GetNodeRef() uint32 {
@@ -1341,13 +1794,16 @@ type OperationRecord struct {
 	LastError     string                 `protobuf:"bytes,7,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	Started       int64                  `protobuf:"zigzag64,8,opt,name=started,proto3" json:"started,omitempty"`   // Unix nanoseconds
 	Deadline      int64                  `protobuf:"zigzag64,9,opt,name=deadline,proto3" json:"deadline,omitempty"` // Unix nanoseconds
+	Done          int64                  `protobuf:"varint,10,opt,name=done,proto3" json:"done,omitempty"`
+	Total         int64                  `protobuf:"varint,11,opt,name=total,proto3" json:"total,omitempty"`
+	Reason        uint32                 `protobuf:"varint,12,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1359,7 +1815,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1372,7 +1828,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *OperationRecord) GetId() uint64 {
@@ -1438,23 +1894,46 @@ func (x *OperationRecord) GetDeadline() int64 {
 	return 0
 }
 
+func (x *OperationRecord) GetDone() int64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *OperationRecord) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *OperationRecord) GetReason() uint32 {
+	if x != nil {
+		return x.Reason
+	}
+	return 0
+}
+
 type AnswerRecord struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RequestId     []byte                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	ActorRef      uint32                 `protobuf:"varint,2,opt,name=actor_ref,json=actorRef,proto3" json:"actor_ref,omitempty"`
-	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Rejection     *Rejection             `protobuf:"bytes,4,opt,name=rejection,proto3" json:"rejection,omitempty"`
-	VolumeId      []byte                 `protobuf:"bytes,5,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"` // 16 bytes, or none
-	Epoch         *Epoch                 `protobuf:"bytes,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Grant         *Grant                 `protobuf:"bytes,7,opt,name=grant,proto3" json:"grant,omitempty"`
-	OperationId   uint64                 `protobuf:"varint,8,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	RequestId       []byte                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	ActorRef        uint32                 `protobuf:"varint,2,opt,name=actor_ref,json=actorRef,proto3" json:"actor_ref,omitempty"`
+	Index           uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Rejection       *Rejection             `protobuf:"bytes,4,opt,name=rejection,proto3" json:"rejection,omitempty"`
+	VolumeId        []byte                 `protobuf:"bytes,5,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"` // 16 bytes, or none
+	Epoch           *Epoch                 `protobuf:"bytes,6,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Grant           *Grant                 `protobuf:"bytes,7,opt,name=grant,proto3" json:"grant,omitempty"`
+	OperationId     uint64                 `protobuf:"varint,8,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	SnapshotId      string                 `protobuf:"bytes,9,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	GroupSnapshotId string                 `protobuf:"bytes,10,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *AnswerRecord) Reset() {
 	*x = AnswerRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1945,7 @@ func (x *AnswerRecord) String() string {
 func (*AnswerRecord) ProtoMessage() {}
 
 func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1958,7 @@ func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRecord.ProtoReflect.Descriptor instead.
 func (*AnswerRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AnswerRecord) GetRequestId() []byte {
@@ -1538,6 +2017,20 @@ func (x *AnswerRecord) GetOperationId() uint64 {
 	return 0
 }
 
+func (x *AnswerRecord) GetSnapshotId() string {
+	if x != nil {
+		return x.SnapshotId
+	}
+	return ""
+}
+
+func (x *AnswerRecord) GetGroupSnapshotId() string {
+	if x != nil {
+		return x.GroupSnapshotId
+	}
+	return ""
+}
+
 var File_fsm_fsmpb_record_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_record_proto_rawDesc = "" +
@@ -1552,14 +2045,16 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\rfeature_level\x18\x05 \x01(\rR\ffeatureLevel\x12\x1d\n" +
 	"\n" +
 	"state_hash\x18\x06 \x01(\fR\tstateHash\x12\x18\n" +
-	"\arecords\x18\a \x01(\x04R\arecords\"\xe0\x02\n" +
+	"\arecords\x18\a \x01(\x04R\arecords\"\xd5\x03\n" +
 	"\x06Record\x12+\n" +
 	"\x04text\x18\x01 \x01(\v2\x15.holdfast.fsm.v1.TextH\x00R\x04text\x12@\n" +
 	"\trequisite\x18\x02 \x01(\v2 .holdfast.fsm.v1.RequisiteRecordH\x00R\trequisite\x12:\n" +
 	"\acluster\x18\x03 \x01(\v2\x1e.holdfast.fsm.v1.ClusterRecordH\x00R\acluster\x121\n" +
 	"\x04node\x18\x04 \x01(\v2\x1b.holdfast.fsm.v1.NodeRecordH\x00R\x04node\x127\n" +
 	"\x06volume\x18\x05 \x01(\v2\x1d.holdfast.fsm.v1.VolumeRecordH\x00R\x06volume\x127\n" +
-	"\x06answer\x18\x06 \x01(\v2\x1d.holdfast.fsm.v1.AnswerRecordH\x00R\x06answerB\x06\n" +
+	"\x06answer\x18\x06 \x01(\v2\x1d.holdfast.fsm.v1.AnswerRecordH\x00R\x06answer\x12=\n" +
+	"\bsnapshot\x18\a \x01(\v2\x1f.holdfast.fsm.v1.SnapshotRecordH\x00R\bsnapshot\x124\n" +
+	"\x05group\x18\b \x01(\v2\x1c.holdfast.fsm.v1.GroupRecordH\x00R\x05groupB\x06\n" +
 	"\x04kind\"\x1c\n" +
 	"\x04Text\x12\x14\n" +
 	"\x05value\x18\x01 \x01(\fR\x05value\"D\n" +
@@ -1596,7 +2091,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\vincarnation\x18\v \x01(\x04R\vincarnation\x126\n" +
 	"\n" +
 	"registered\x18\f \x01(\v2\x16.holdfast.fsm.v1.EpochR\n" +
-	"registered\"\xfb\x06\n" +
+	"registered\"\xe3\a\n" +
 	"\fVolumeRecord\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\fR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
@@ -1617,25 +2112,70 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\tcondition\x18\x10 \x01(\v2\x1a.holdfast.fsm.v1.ConditionR\tcondition\x12/\n" +
 	"\x13created_incarnation\x18\x11 \x01(\x04R\x12createdIncarnation\x12#\n" +
 	"\rcreated_index\x18\x12 \x01(\x04R\fcreatedIndex\x12%\n" +
-	"\x0emodified_after\x18\x13 \x01(\x04R\rmodifiedAfter\"\x96\x01\n" +
+	"\x0emodified_after\x18\x13 \x01(\x04R\rmodifiedAfter\x125\n" +
+	"\x06source\x18\x14 \x01(\v2\x1d.holdfast.fsm.v1.SourceRecordR\x06source\x12/\n" +
+	"\x06limits\x18\x15 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\":\n" +
+	"\fSourceRecord\x12\x1a\n" +
+	"\bsnapshot\x18\x01 \x01(\bR\bsnapshot\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\"\xae\x05\n" +
+	"\x0eSnapshotRecord\x12\x1f\n" +
+	"\vsnapshot_id\x18\x01 \x01(\fR\n" +
+	"snapshotId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vfingerprint\x18\x03 \x01(\fR\vfingerprint\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\fR\x06source\x12\x14\n" +
+	"\x05group\x18\x05 \x01(\fR\x05group\x12\x17\n" +
+	"\anode_id\x18\x06 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\a \x01(\tR\x06hostId\x12\x17\n" +
+	"\apool_id\x18\b \x01(\tR\x06poolId\x12\x12\n" +
+	"\x04size\x18\t \x01(\x03R\x04size\x12/\n" +
+	"\x06format\x18\n" +
+	" \x01(\v2\x17.holdfast.fsm.v1.FormatR\x06format\x12?\n" +
+	"\fcapabilities\x18\v \x03(\v2\x1b.holdfast.fsm.v1.CapabilityR\fcapabilities\x12\x14\n" +
+	"\x05phase\x18\f \x01(\rR\x05phase\x12\x10\n" +
+	"\x03cut\x18\r \x01(\x12R\x03cut\x12\x16\n" +
+	"\x06frozen\x18\x0e \x01(\bR\x06frozen\x12\x18\n" +
+	"\amissing\x18\x0f \x01(\bR\amissing\x12\x12\n" +
+	"\x04gone\x18\x10 \x01(\bR\x04gone\x12#\n" +
+	"\rfailed_reason\x18\x11 \x01(\tR\ffailedReason\x12\x1a\n" +
+	"\bsequence\x18\x12 \x01(\x04R\bsequence\x12>\n" +
+	"\toperation\x18\x13 \x01(\v2 .holdfast.fsm.v1.OperationRecordR\toperation\x120\n" +
+	"\acreated\x18\x14 \x01(\v2\x16.holdfast.fsm.v1.EpochR\acreated\x12%\n" +
+	"\x0emodified_after\x18\x15 \x01(\x04R\rmodifiedAfter\"\xe9\x02\n" +
+	"\vGroupRecord\x12\x19\n" +
+	"\bgroup_id\x18\x01 \x01(\fR\agroupId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
+	"\vfingerprint\x18\x03 \x01(\fR\vfingerprint\x12\x18\n" +
+	"\amembers\x18\x04 \x03(\fR\amembers\x12\x14\n" +
+	"\x05phase\x18\x05 \x01(\rR\x05phase\x12\x18\n" +
+	"\aattempt\x18\x06 \x01(\rR\aattempt\x12\x10\n" +
+	"\x03cut\x18\a \x01(\x12R\x03cut\x12\x14\n" +
+	"\x05error\x18\b \x01(\tR\x05error\x12>\n" +
+	"\toperation\x18\t \x01(\v2 .holdfast.fsm.v1.OperationRecordR\toperation\x120\n" +
+	"\acreated\x18\n" +
+	" \x01(\v2\x16.holdfast.fsm.v1.EpochR\acreated\x12%\n" +
+	"\x0emodified_after\x18\v \x01(\x04R\rmodifiedAfter\"\x96\x01\n" +
 	"\x10CapabilityRecord\x12/\n" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1b.holdfast.fsm.v1.AccessModeR\x04mode\x12\x14\n" +
 	"\x05block\x18\x02 \x01(\bR\x05block\x12\x1e\n" +
 	"\vfs_type_ref\x18\x03 \x01(\rR\tfsTypeRef\x12\x1b\n" +
-	"\tflags_ref\x18\x04 \x01(\rR\bflagsRef\"\x92\x01\n" +
+	"\tflags_ref\x18\x04 \x01(\rR\bflagsRef\"\xd7\x01\n" +
 	"\rReplicaRecord\x12\x19\n" +
 	"\bnode_ref\x18\x01 \x01(\rR\anodeRef\x12\x19\n" +
 	"\bhost_ref\x18\x02 \x01(\rR\ahostRef\x12\x19\n" +
 	"\bpool_ref\x18\x03 \x01(\rR\apoolRef\x12\x14\n" +
 	"\x05state\x18\x04 \x01(\rR\x05state\x12\x1a\n" +
-	"\bsequence\x18\x05 \x01(\x04R\bsequence\"\xcb\x01\n" +
+	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\x12\n" +
+	"\x04size\x18\x06 \x01(\x03R\x04size\x12/\n" +
+	"\x06limits\x18\a \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\"\xe3\x01\n" +
 	"\fFormatRecord\x122\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x1c.holdfast.fsm.v1.FormatPhaseR\x05phase\x12\x1e\n" +
 	"\vfs_type_ref\x18\x02 \x01(\rR\tfsTypeRef\x12\x17\n" +
 	"\afs_uuid\x18\x03 \x01(\fR\x06fsUuid\x12 \n" +
 	"\ffs_uuid_text\x18\x04 \x01(\tR\n" +
 	"fsUuidText\x12,\n" +
-	"\x05epoch\x18\x05 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\"\xca\x02\n" +
+	"\x05epoch\x18\x05 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x16\n" +
+	"\x06cloned\x18\x06 \x01(\bR\x06cloned\"\xca\x02\n" +
 	"\x11PublicationRecord\x12\x19\n" +
 	"\bnode_ref\x18\x01 \x01(\rR\anodeRef\x12\x19\n" +
 	"\bhost_ref\x18\x02 \x01(\rR\ahostRef\x12A\n" +
@@ -1664,7 +2204,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x0eTeardownRecord\x12\x19\n" +
 	"\bnode_ref\x18\x01 \x01(\rR\anodeRef\x12\x19\n" +
 	"\bhost_ref\x18\x02 \x01(\rR\ahostRef\x12,\n" +
-	"\x05epoch\x18\x03 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\"\xea\x01\n" +
+	"\x05epoch\x18\x03 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\"\xac\x02\n" +
 	"\x0fOperationRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\rR\x04kind\x12\x14\n" +
@@ -1675,7 +2215,11 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\n" +
 	"last_error\x18\a \x01(\tR\tlastError\x12\x18\n" +
 	"\astarted\x18\b \x01(\x12R\astarted\x12\x1a\n" +
-	"\bdeadline\x18\t \x01(\x12R\bdeadline\"\xb6\x02\n" +
+	"\bdeadline\x18\t \x01(\x12R\bdeadline\x12\x12\n" +
+	"\x04done\x18\n" +
+	" \x01(\x03R\x04done\x12\x14\n" +
+	"\x05total\x18\v \x01(\x03R\x05total\x12\x16\n" +
+	"\x06reason\x18\f \x01(\rR\x06reason\"\x83\x03\n" +
 	"\fAnswerRecord\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x1b\n" +
@@ -1685,7 +2229,11 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\tvolume_id\x18\x05 \x01(\fR\bvolumeId\x12,\n" +
 	"\x05epoch\x18\x06 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12,\n" +
 	"\x05grant\x18\a \x01(\v2\x16.holdfast.fsm.v1.GrantR\x05grant\x12!\n" +
-	"\foperation_id\x18\b \x01(\x04R\voperationIdB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
+	"\foperation_id\x18\b \x01(\x04R\voperationId\x12\x1f\n" +
+	"\vsnapshot_id\x18\t \x01(\tR\n" +
+	"snapshotId\x12*\n" +
+	"\x11group_snapshot_id\x18\n" +
+	" \x01(\tR\x0fgroupSnapshotIdB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_record_proto_rawDescOnce sync.Once
@@ -1699,7 +2247,7 @@ func file_fsm_fsmpb_record_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_record_proto_rawDescData
 }
 
-var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*Header)(nil),            // 0: holdfast.fsm.v1.Header
 	(*Record)(nil),            // 1: holdfast.fsm.v1.Record
@@ -1709,24 +2257,30 @@ var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*ClusterRecord)(nil),     // 5: holdfast.fsm.v1.ClusterRecord
 	(*NodeRecord)(nil),        // 6: holdfast.fsm.v1.NodeRecord
 	(*VolumeRecord)(nil),      // 7: holdfast.fsm.v1.VolumeRecord
-	(*CapabilityRecord)(nil),  // 8: holdfast.fsm.v1.CapabilityRecord
-	(*ReplicaRecord)(nil),     // 9: holdfast.fsm.v1.ReplicaRecord
-	(*FormatRecord)(nil),      // 10: holdfast.fsm.v1.FormatRecord
-	(*PublicationRecord)(nil), // 11: holdfast.fsm.v1.PublicationRecord
-	(*StagingRecord)(nil),     // 12: holdfast.fsm.v1.StagingRecord
-	(*TargetRecord)(nil),      // 13: holdfast.fsm.v1.TargetRecord
-	(*TeardownRecord)(nil),    // 14: holdfast.fsm.v1.TeardownRecord
-	(*OperationRecord)(nil),   // 15: holdfast.fsm.v1.OperationRecord
-	(*AnswerRecord)(nil),      // 16: holdfast.fsm.v1.AnswerRecord
-	(*Checkpoint)(nil),        // 17: holdfast.fsm.v1.Checkpoint
-	(*Pool)(nil),              // 18: holdfast.fsm.v1.Pool
-	(*Label)(nil),             // 19: holdfast.fsm.v1.Label
-	(*Epoch)(nil),             // 20: holdfast.fsm.v1.Epoch
-	(*Condition)(nil),         // 21: holdfast.fsm.v1.Condition
-	(AccessMode)(0),           // 22: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),          // 23: holdfast.fsm.v1.FormatPhase
-	(*Rejection)(nil),         // 24: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),             // 25: holdfast.fsm.v1.Grant
+	(*SourceRecord)(nil),      // 8: holdfast.fsm.v1.SourceRecord
+	(*SnapshotRecord)(nil),    // 9: holdfast.fsm.v1.SnapshotRecord
+	(*GroupRecord)(nil),       // 10: holdfast.fsm.v1.GroupRecord
+	(*CapabilityRecord)(nil),  // 11: holdfast.fsm.v1.CapabilityRecord
+	(*ReplicaRecord)(nil),     // 12: holdfast.fsm.v1.ReplicaRecord
+	(*FormatRecord)(nil),      // 13: holdfast.fsm.v1.FormatRecord
+	(*PublicationRecord)(nil), // 14: holdfast.fsm.v1.PublicationRecord
+	(*StagingRecord)(nil),     // 15: holdfast.fsm.v1.StagingRecord
+	(*TargetRecord)(nil),      // 16: holdfast.fsm.v1.TargetRecord
+	(*TeardownRecord)(nil),    // 17: holdfast.fsm.v1.TeardownRecord
+	(*OperationRecord)(nil),   // 18: holdfast.fsm.v1.OperationRecord
+	(*AnswerRecord)(nil),      // 19: holdfast.fsm.v1.AnswerRecord
+	(*Checkpoint)(nil),        // 20: holdfast.fsm.v1.Checkpoint
+	(*Pool)(nil),              // 21: holdfast.fsm.v1.Pool
+	(*Label)(nil),             // 22: holdfast.fsm.v1.Label
+	(*Epoch)(nil),             // 23: holdfast.fsm.v1.Epoch
+	(*Condition)(nil),         // 24: holdfast.fsm.v1.Condition
+	(*Limits)(nil),            // 25: holdfast.fsm.v1.Limits
+	(*Format)(nil),            // 26: holdfast.fsm.v1.Format
+	(*Capability)(nil),        // 27: holdfast.fsm.v1.Capability
+	(AccessMode)(0),           // 28: holdfast.fsm.v1.AccessMode
+	(FormatPhase)(0),          // 29: holdfast.fsm.v1.FormatPhase
+	(*Rejection)(nil),         // 30: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),             // 31: holdfast.fsm.v1.Grant
 }
 var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	2,  // 0: holdfast.fsm.v1.Record.text:type_name -> holdfast.fsm.v1.Text
@@ -1734,38 +2288,49 @@ var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	5,  // 2: holdfast.fsm.v1.Record.cluster:type_name -> holdfast.fsm.v1.ClusterRecord
 	6,  // 3: holdfast.fsm.v1.Record.node:type_name -> holdfast.fsm.v1.NodeRecord
 	7,  // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
-	16, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
-	4,  // 6: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
-	17, // 7: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	18, // 8: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
-	19, // 9: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
-	20, // 10: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
-	8,  // 11: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
-	9,  // 12: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
-	10, // 13: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
-	11, // 14: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
-	20, // 15: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
-	14, // 16: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
-	15, // 17: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	21, // 18: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
-	22, // 19: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
-	23, // 20: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	20, // 21: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	8,  // 22: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	20, // 23: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	12, // 24: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
-	13, // 25: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
-	8,  // 26: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	8,  // 27: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	20, // 28: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	24, // 29: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
-	20, // 30: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	25, // 31: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
-	32, // [32:32] is the sub-list for method output_type
-	32, // [32:32] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	19, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
+	9,  // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
+	10, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
+	4,  // 8: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
+	20, // 9: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	21, // 10: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
+	22, // 11: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
+	23, // 12: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
+	11, // 13: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
+	12, // 14: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
+	13, // 15: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
+	14, // 16: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
+	23, // 17: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
+	17, // 18: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
+	18, // 19: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	24, // 20: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
+	8,  // 21: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
+	25, // 22: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	26, // 23: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
+	27, // 24: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
+	18, // 25: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	23, // 26: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	18, // 27: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	23, // 28: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	28, // 29: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
+	25, // 30: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	29, // 31: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	23, // 32: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	11, // 33: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	23, // 34: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	15, // 35: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
+	16, // 36: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
+	11, // 37: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	11, // 38: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	23, // 39: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	30, // 40: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
+	23, // 41: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	31, // 42: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_record_proto_init() }
@@ -1781,6 +2346,8 @@ func file_fsm_fsmpb_record_proto_init() {
 		(*Record_Node)(nil),
 		(*Record_Volume)(nil),
 		(*Record_Answer)(nil),
+		(*Record_Snapshot)(nil),
+		(*Record_Group)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1788,7 +2355,7 @@ func file_fsm_fsmpb_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_record_proto_rawDesc), len(file_fsm_fsmpb_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

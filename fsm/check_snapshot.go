@@ -1,0 +1,196 @@
+package fsm
+
+import (
+	"cmp"
+	"slices"
+)
+
+// checkCuts verifies I13 to I17.
+func (s *State) checkCuts() error {
+	var err error
+	names, groupNames := map[string]bool{}, map[string]bool{}
+	for n := range s.Snapshots("") {
+		if name := n.liveName(); name != "" && names[name] {
+			err = broken("I13", "two snapshots have the name %q", name)
+		}
+		names[n.liveName()] = true
+		if err = cmp.Or(err, s.checkSnapshotForm(n), s.checkKept(n), s.checkSnapshotPhase(n)); err != nil {
+			return err
+		}
+	}
+	for g := range s.GroupSnapshots("") {
+		if g.Phase != GroupDeleting && groupNames[g.Name] {
+			err = broken("I13", "two group snapshots have the name %q", g.Name)
+		}
+		groupNames[g.Name] = groupNames[g.Name] || g.Phase != GroupDeleting
+		if err = cmp.Or(err, s.checkGroup(g)); err != nil {
+			return err
+		}
+	}
+	for v := range s.Volumes("") {
+		if err := cmp.Or(s.checkSource(v), checkGrowth(v)); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(s.checkCutIndexes(), s.checkOperationsDiffer())
+}
+
+// checkSnapshotForm is I12 of snapshots.
+func (s *State) checkSnapshotForm(n *Snapshot) error {
+	switch {
+	case !n.ID.Valid() || !n.Source.Valid() || (n.Name == "") != (n.Group != ""):
+		return broken("I12", "snapshot %s of %s has no id, source or name", n.ID, n.Source)
+	case n.Size <= 0 || n.Size%VolumeSizeUnit != 0:
+		return broken("I12", "snapshot %s has %d bytes", n.ID, n.Size)
+	case n.Created.Index > n.Modified || n.Modified > s.cluster.Index:
+		return broken("I12", "snapshot %s was created at %d, changed at %d, in a state at %d", n.ID, n.Created.Index, n.Modified, s.cluster.Index)
+	}
+	return nil
+}
+
+// checkKept is I5 of snapshots: whoever keeps or owes something can be asked for it.
+func (s *State) checkKept(n *Snapshot) error {
+	at, ok := s.Node(n.Node)
+	switch {
+	case n.Gone && n.Phase != SnapshotFailed:
+		return broken("I5", "snapshot %s is kept by no host and not forgotten", n.ID)
+	case n.Gone:
+		return nil
+	case !ok || at.Host != n.Host || at.State == NodeLost || at.pool(n.Pool) == nil:
+		return broken("I5", "snapshot %s is kept by host %s of node %s, which is not there", n.ID, n.Host, n.Node)
+	}
+	return nil
+}
+
+// checkSnapshotPhase is I10 and I14: its phase says what is known of it.
+func (s *State) checkSnapshotPhase(n *Snapshot) error {
+	if g, ok := s.GroupSnapshot(n.Group); n.Group != "" && (!ok || n.Operation != nil || !slices.Contains(g.Members, n.ID)) {
+		return broken("I14", "snapshot %s is not a member of group %s, or has an operation of its own", n.ID, n.Group)
+	} else if ok {
+		return nil // checkGroup looks at members
+	}
+	var kind OperationKind
+	if n.Operation != nil {
+		kind = n.Operation.Kind
+	}
+	ended := n.Operation != nil && n.Operation.State != OpRunning
+	right := map[SnapshotPhase]bool{
+		SnapshotCutting:  kind == OpSnapshot && !ended && n.Cut.IsZero(),
+		SnapshotReady:    kind == 0 && !n.Cut.IsZero(),
+		SnapshotDeleting: kind == OpDelete,
+		SnapshotFailed:   kind == OpSnapshot && ended || kind == 0 && n.Gone,
+	}
+	if !right[n.Phase] || n.Frozen {
+		return broken("I10", "snapshot %s is in phase %d, cut at %v, and has an operation of kind %d", n.ID, n.Phase, n.Cut, kind)
+	}
+	return nil
+}
+
+// checkGroup is I15: a group is cut under one freeze, or not at all.
+func (s *State) checkGroup(g *GroupSnapshot) error {
+	members := s.members(g)
+	if !g.ID.Valid() || g.Name == "" || len(g.Members) == 0 || g.Attempt == 0 || g.Phase == GroupDeleting && len(members) == 0 {
+		return broken("I12", "group snapshot %s is malformed", g.ID)
+	}
+	if len(members) != len(g.Members) && g.Phase != GroupDeleting {
+		return broken("I15", "group snapshot %s lacks members", g.ID)
+	}
+	if (g.Operation == nil) != (g.Phase == GroupReady) {
+		return broken("I10", "group snapshot %s is in phase %d and has the operation %v", g.ID, g.Phase, g.Operation)
+	}
+	for _, n := range members {
+		cut, lost := !n.Cut.IsZero(), n.Phase == SnapshotFailed && n.Gone
+		right := map[GroupPhase]bool{
+			GroupFreezing: n.Phase == SnapshotCutting && !cut,
+			GroupCutting:  n.Phase == SnapshotCutting && n.Frozen,
+			GroupReady:    cut && !n.Frozen && (n.Phase == SnapshotReady || lost),
+			GroupAborting: n.Phase == SnapshotFailed && !n.Frozen && !cut,
+			GroupDeleting: n.Phase == SnapshotDeleting,
+		}
+		if n.Group != g.ID || !right[g.Phase] {
+			return broken("I15", "group snapshot %s in phase %d has member %s in phase %d, frozen %t, cut %t", g.ID, g.Phase, n.ID, n.Phase, n.Frozen, cut)
+		}
+	}
+	return nil
+}
+
+// checkSource is I16: what a volume is being made from is there until it is made.
+func (s *State) checkSource(v *Volume) error {
+	if _, creating := v.Phase.(Creating); !creating || v.Source.IsZero() {
+		return nil
+	}
+	r := &v.Replicas[0]
+	if n, ok := s.Snapshot(v.Source.Snapshot); ok && n.Phase == SnapshotReady && n.Host == r.Host && n.Pool == r.Pool && n.Size <= v.Size {
+		return nil
+	}
+	if o, ok := s.Volume(v.Source.Volume); ok && o.Replica(r.Host) != nil && o.Replicas[0].Pool == r.Pool && o.Size <= v.Size {
+		if _, ready := o.Phase.(Ready); ready {
+			return nil
+		}
+	}
+	return broken("I16", "volume %s is being made from %v, which is not there", v.ID, v.Source)
+}
+
+// checkGrowth is I17: a size that is not reached has an operation, and limits are in
+// force only where the volume is staged.
+func checkGrowth(v *Volume) error {
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		if r.Size > v.Size {
+			return broken("I17", "volume %s has %d bytes, its device %d", v.ID, v.Size, r.Size)
+		}
+		p := v.Publication(r.Node)
+		if r.Limits != (Limits{}) && r.State != ReplicaGone && (p == nil || p.Staging == nil) {
+			return broken("I17", "volume %s has limits in force on node %s, where it is not staged", v.ID, r.Node)
+		}
+	}
+	if op := v.Operation; v.growing() && (op == nil || op.State != OpRunning && op.Kind == OpExpand) {
+		return broken("I17", "volume %s is not as large as decided, and nobody is asked to grow it", v.ID)
+	}
+	return nil
+}
+
+// checkCutIndexes builds every index of snapshots and groups anew (I13) and compares.
+func (s *State) checkCutIndexes() error {
+	fresh := newCutIndex()
+	for n := range s.Snapshots("") {
+		fresh.enter(n)
+	}
+	for g := range s.GroupSnapshots("") {
+		fresh.enterGroup(g)
+	}
+	s.volumes.Scan(func(e volumeEntry) bool {
+		fresh.remake(nil, e.record)
+		return true
+	})
+	x, y := &s.cuts.index, &fresh
+	equal := slices.Equal(x.names.Keys(), y.names.Keys()) && slices.Equal(x.names.Values(), y.names.Values()) &&
+		slices.Equal(x.groupNames.Keys(), y.groupNames.Keys()) && slices.Equal(x.groupNames.Values(), y.groupNames.Values()) &&
+		slices.Equal(x.bySource.Items(), y.bySource.Items()) && slices.Equal(x.byNode.Items(), y.byNode.Items()) &&
+		slices.Equal(x.operations.Keys(), y.operations.Keys()) && slices.Equal(x.operations.Values(), y.operations.Values()) &&
+		slices.Equal(x.groupOperations.Keys(), y.groupOperations.Keys()) && slices.Equal(x.groupOperations.Values(), y.groupOperations.Values()) &&
+		slices.Equal(x.making.Items(), y.making.Items()) && slices.Equal(x.cutting.Items(), y.cutting.Items())
+	if !equal {
+		return broken("I13", "an index of snapshots is not what the records make it")
+	}
+	return nil
+}
+
+// checkOperationsDiffer is I10 across volumes, snapshots and groups.
+func (s *State) checkOperationsDiffer() error {
+	var err error
+	s.cuts.index.operations.Scan(func(id uint64, snapshot SnapshotID) bool {
+		if v, ok := s.Operation(OperationID(id)); ok {
+			err = broken("I10", "snapshot %s and volume %s both have operation %d", snapshot, v.ID, id)
+		}
+		return err == nil
+	})
+	s.cuts.index.groupOperations.Scan(func(id uint64, group GroupSnapshotID) bool {
+		_, volume := s.Operation(OperationID(id))
+		if _, snapshot := s.SnapshotOperation(OperationID(id)); volume || snapshot {
+			err = broken("I10", "group snapshot %s and another record both have operation %d", group, id)
+		}
+		return err == nil
+	})
+	return err
+}

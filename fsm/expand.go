@@ -1,0 +1,125 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// applyExpandVolume decides a larger size (S25); it is reached when the host reported
+// the device grown. A volume never shrinks, and one that is as large already stays as
+// it is. While its content is being copied it keeps its size, as the copies' sizes
+// were decided.
+func applyExpandVolume(s *State, m Meta, c *fsmpb.ExpandVolume) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.publishable(c.GetVolumeId())
+	if rej != nil {
+		return nil, rej
+	}
+	if c.Capability != nil && !v.Supports(v.asUsed(c.GetCapability())) {
+		return nil, Reject(Invalid, "expand volume %s: it was not created for %s", v.ID, v.asUsed(c.GetCapability()))
+	}
+	size, rej := v.sizeToGrowTo(c.GetRequiredBytes(), c.GetLimitBytes())
+	if rej != nil {
+		return nil, rej
+	}
+	if size == v.Size {
+		return operating(v), nil
+	}
+	if rej := s.mayGrow(v, size); rej != nil {
+		return nil, rej
+	}
+	now := *v
+	now.Size, now.Operation = size, m.operation(OpExpand)
+	s.putVolume(now)
+	return operating(&now), nil
+}
+
+// sizeToGrowTo is the size in bytes within the range, the volume's own when that is
+// in it. OutOfRange: only a smaller one is, or none of ours.
+func (v *Volume) sizeToGrowTo(required, limit int64) (int64, *Rejection) {
+	switch {
+	case required < 0 || limit < 0 || required == 0 && limit == 0:
+		return 0, Reject(Invalid, "expand volume %s: the capacity range %d to %d is empty or has a negative bound", v.ID, required, limit)
+	case limit != 0 && limit < required:
+		return 0, Reject(Invalid, "expand volume %s: the limit of %d bytes is below the %d bytes required", v.ID, limit, required)
+	case limit != 0 && limit < v.Size:
+		return 0, Reject(OutOfRange, "expand volume %s: it has %d bytes, more than the limit of %d, and never shrinks", v.ID, v.Size, limit)
+	case required > MaxVolumeSize:
+		return 0, Reject(OutOfRange, "expand volume %s to %d bytes: the largest volume has %d", v.ID, required, int64(MaxVolumeSize))
+	}
+	size := max(roundUp(required), v.Size)
+	if limit != 0 && size > limit {
+		return 0, Reject(OutOfRange, "expand volume %s: no size between %d and %d bytes is a multiple of %d", v.ID, required, limit, VolumeSizeUnit)
+	}
+	return size, nil
+}
+
+// mayGrow checks everything that a larger size needs.
+func (s *State) mayGrow(v *Volume, size int64) *Rejection {
+	if op := v.Operation; op != nil && op.State == OpRunning {
+		return Reject(Busy, "expand volume %s: %s is under way on it", v.ID, op.ID)
+	}
+	if rej := s.unsourced(Busy, "expand volume", string(v.ID)); rej != nil {
+		return rej
+	}
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		n, rej := s.keeper("volume "+string(v.ID), r.Node, r.Host)
+		if rej != nil {
+			return rej
+		}
+		if r.State != ReplicaPresent || n.pool(r.Pool) == nil {
+			return Reject(Precondition, "expand volume %s: its device is missing on node %s", v.ID, r.Node)
+		}
+		if by := size - v.Size; s.unreserved(n.pool(r.Pool)) < by {
+			return Reject(NoCapacity, "expand volume %s: pool %s of node %s has no room for %d bytes more", v.ID, r.Pool, r.Node, by)
+		}
+	}
+	return nil
+}
+
+// growing tells whether a host has not reported the volume's size yet.
+func (v *Volume) growing() bool {
+	if _, ready := v.Phase.(Ready); !ready {
+		return false
+	}
+	for i := range v.Replicas {
+		if v.Replicas[i].State != ReplicaGone && v.Replicas[i].Size < v.Size {
+			return true
+		}
+	}
+	return false
+}
+
+// grown: the device has the size. Less is no news, more is not the log's.
+func (x observation) grown(v *Volume, f *fsmpb.DeviceGrown) (Volume, bool) {
+	if !v.growing() || f.GetSizeBytes() < v.Size || x.replica.Size == v.Size {
+		return *v, false
+	}
+	x.replica.Size = v.Size
+	now := v.withReplica(x.replica)
+	now.settle()
+	return now, true
+}
+
+// shrinkBack forgets a larger size that a host could not make, so that the volume has
+// what its device has.
+func (v *Volume) shrinkBack() {
+	var largest int64
+	for i := range v.Replicas {
+		largest = max(largest, v.Replicas[i].Size)
+	}
+	v.Size = largest
+}
+
+// settle ends the operation of a Ready volume when what it was about is done, and goes
+// on with what was put off while a teardown had its place.
+func (v *Volume) settle() {
+	op := v.Operation
+	if op == nil {
+		return
+	}
+	switch growing := v.growing(); {
+	case op.Kind == OpTeardown && len(v.Teardowns) > 0:
+	case op.Kind == OpTeardown && growing:
+		v.Operation = op.turned(OpExpand)
+	case op.Kind == OpTeardown, op.Kind == OpExpand && op.State == OpRunning && !growing:
+		v.Operation = nil
+	}
+}

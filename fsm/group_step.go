@@ -1,0 +1,100 @@
+package fsm
+
+import "slices"
+
+// advance moves a group on when all its members allow it: it is cut only once all
+// are frozen, and Ready only once all were cut under that freeze (S19).
+func (s *State) advance(id GroupSnapshotID) {
+	g, ok := s.GroupSnapshot(id)
+	if !ok {
+		return
+	}
+	members := s.members(g)
+	all := func(has func(*Snapshot) bool) bool {
+		return !slices.ContainsFunc(members, func(n *Snapshot) bool { return !has(n) })
+	}
+	switch {
+	case g.Phase == GroupFreezing && all(func(n *Snapshot) bool { return n.Frozen }):
+		now := *g
+		now.Phase = GroupCutting
+		s.putGroup(now)
+	case g.Phase == GroupCutting && all(func(n *Snapshot) bool { return !n.Cut.IsZero() }):
+		s.completeGroup(g, members)
+	case g.Phase == GroupDeleting && len(members) == 0:
+		s.removeGroup(id)
+	}
+}
+
+func (s *State) completeGroup(g *GroupSnapshot, members []*Snapshot) {
+	now := *g
+	now.Phase, now.Operation, now.Cut = GroupReady, nil, members[0].Cut
+	for _, n := range members {
+		if n.Cut.Before(now.Cut) {
+			now.Cut = n.Cut
+		}
+		member := *n
+		member.Phase, member.Frozen = SnapshotReady, false
+		s.putSnapshot(member)
+	}
+	s.putGroup(now)
+}
+
+// underWay tells whether the group is being cut: until then nothing of it counts.
+func (g *GroupSnapshot) underWay() bool { return g.Phase == GroupFreezing || g.Phase == GroupCutting }
+
+// giveUp ends a group's attempt: what was cut is not of one instant any more, so all
+// of it is removed (S19).
+func (s *State) giveUp(g *GroupSnapshot, reason Reason, why string) {
+	now := *g
+	now.Phase, now.Error = GroupAborting, clip(why)
+	op := *g.Operation
+	op.State, op.Reason, op.LastError = OpFailed, reason, now.Error
+	op.Attempts++
+	now.Operation = &op
+	for _, n := range s.members(g) {
+		member := *n
+		member.Phase, member.Error = SnapshotFailed, now.Error
+		member.Frozen, member.Cut = false, timeOf(0)
+		s.putSnapshot(member)
+	}
+	s.putGroup(now)
+}
+
+// giveUpOn gives up the groups that the host is just freezing or cutting for.
+func (s *State) giveUpOn(node NodeID, reason Reason, why string) {
+	var ids []GroupSnapshotID
+	for n := range s.SnapshotsOn(node) {
+		if n.Group != "" && !slices.Contains(ids, n.Group) {
+			ids = append(ids, n.Group)
+		}
+	}
+	for _, id := range ids {
+		if g, ok := s.GroupSnapshot(id); ok && g.underWay() {
+			s.giveUp(g, reason, why)
+		}
+	}
+}
+
+// loseSnapshots ends what a lost host kept and owed of snapshots (I5).
+func (s *State) loseSnapshots(n *Node, reason string) {
+	s.giveUpOn(n.ID, Precondition, reason)
+	var held []*Snapshot
+	for kept := range s.SnapshotsOn(n.ID) {
+		held = append(held, kept)
+	}
+	for _, kept := range held {
+		s.loseSnapshot(kept, reason)
+	}
+}
+
+func (s *State) loseSnapshot(n *Snapshot, reason string) {
+	if n.Phase == SnapshotDeleting {
+		s.removeSnapshot(n.ID)
+		s.advance(n.Group)
+		return
+	}
+	now := *n
+	now.Missing = n.Phase == SnapshotReady
+	now.Phase, now.Gone, now.Error, now.Operation = SnapshotFailed, true, reason, nil
+	s.putSnapshot(now)
+}

@@ -1,0 +1,142 @@
+package fsm
+
+import "iter"
+
+// Snapshot is a snapshot in any phase.
+func (s *State) Snapshot(id SnapshotID) (*Snapshot, bool) {
+	r, ok := s.cuts.snapshots.Get(id)
+	if !ok {
+		return nil, false
+	}
+	return &r.Snapshot, true
+}
+
+// SnapshotByName is the live snapshot (not deleting) of that name. Members of a
+// group have no name of their own.
+func (s *State) SnapshotByName(name string) (*Snapshot, bool) {
+	id, ok := s.cuts.index.names.Get(name)
+	if !ok {
+		return nil, false
+	}
+	return s.Snapshot(id)
+}
+
+// Snapshots yields all snapshots with an id above after, in order, in all phases.
+func (s *State) Snapshots(after SnapshotID) iter.Seq[*Snapshot] {
+	return func(yield func(*Snapshot) bool) {
+		s.cuts.snapshots.Ascend(after, func(id SnapshotID, r *snapshotRecord) bool {
+			return id == after || yield(&r.Snapshot)
+		})
+	}
+}
+
+// SnapshotCount is the number of snapshots in all phases.
+func (s *State) SnapshotCount() int { return s.cuts.snapshots.Len() }
+
+// SnapshotsOf yields a volume's snapshots with an id above after, in order.
+func (s *State) SnapshotsOf(source VolumeID, after SnapshotID) iter.Seq[*Snapshot] {
+	return func(yield func(*Snapshot) bool) {
+		s.cuts.index.bySource.Ascend(pair{string(source), string(after)}, func(p pair) bool {
+			if p.of != string(source) {
+				return false
+			}
+			n, ok := s.Snapshot(SnapshotID(p.id))
+			return !ok || n.ID == after || yield(n)
+		})
+	}
+}
+
+// SnapshotsOn yields the snapshots of which the host keeps or owes something, in order of id.
+func (s *State) SnapshotsOn(node NodeID) iter.Seq[*Snapshot] {
+	return func(yield func(*Snapshot) bool) {
+		s.cuts.index.byNode.Ascend(pair{of: string(node)}, func(p pair) bool {
+			if p.of != string(node) {
+				return false
+			}
+			n, ok := s.Snapshot(SnapshotID(p.id))
+			return !ok || yield(n)
+		})
+	}
+}
+
+// GroupSnapshot is a group snapshot in any phase.
+func (s *State) GroupSnapshot(id GroupSnapshotID) (*GroupSnapshot, bool) {
+	r, ok := s.cuts.groups.Get(id)
+	if !ok {
+		return nil, false
+	}
+	return &r.GroupSnapshot, true
+}
+
+// GroupSnapshotByName is the live group snapshot (not deleting) of that name.
+func (s *State) GroupSnapshotByName(name string) (*GroupSnapshot, bool) {
+	id, ok := s.cuts.index.groupNames.Get(name)
+	if !ok {
+		return nil, false
+	}
+	return s.GroupSnapshot(id)
+}
+
+// GroupSnapshots yields all group snapshots with an id above after, in order of id.
+func (s *State) GroupSnapshots(after GroupSnapshotID) iter.Seq[*GroupSnapshot] {
+	return func(yield func(*GroupSnapshot) bool) {
+		s.cuts.groups.Ascend(after, func(id GroupSnapshotID, r *groupRecord) bool {
+			return id == after || yield(&r.GroupSnapshot)
+		})
+	}
+}
+
+// SnapshotOperations yields the snapshots that have an operation of their own, in
+// order of operation id.
+func (s *State) SnapshotOperations() iter.Seq[*Snapshot] {
+	return func(yield func(*Snapshot) bool) {
+		s.cuts.index.operations.Scan(func(_ uint64, id SnapshotID) bool {
+			n, ok := s.Snapshot(id)
+			return !ok || yield(n)
+		})
+	}
+}
+
+// SnapshotOperation finds the snapshot that has this operation.
+func (s *State) SnapshotOperation(id OperationID) (*Snapshot, bool) {
+	snapshot, ok := s.cuts.index.operations.Get(uint64(id))
+	if !ok {
+		return nil, false
+	}
+	return s.Snapshot(snapshot)
+}
+
+// GroupOperation finds the group snapshot that has this operation.
+func (s *State) GroupOperation(id OperationID) (*GroupSnapshot, bool) {
+	group, ok := s.cuts.index.groupOperations.Get(uint64(id))
+	if !ok {
+		return nil, false
+	}
+	return s.GroupSnapshot(group)
+}
+
+// members are the group's snapshots that are in the state, in order of their sources.
+func (s *State) members(g *GroupSnapshot) []*Snapshot {
+	all := make([]*Snapshot, 0, len(g.Members))
+	for _, id := range g.Members {
+		if n, ok := s.Snapshot(id); ok {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// SourceSize is the size in bytes of what a volume is, or would be, made from;
+// false when it is not in the state.
+func (s *State) SourceSize(from Source) (int64, bool) {
+	if from.Snapshot != "" {
+		if n, ok := s.Snapshot(from.Snapshot); ok {
+			return n.Size, true
+		}
+		return 0, false
+	}
+	if v, ok := s.Volume(from.Volume); ok {
+		return v.Size, true
+	}
+	return 0, false
+}
