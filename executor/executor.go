@@ -21,6 +21,10 @@ type Update struct {
 	Full   bool // volumes that are not listed are unknown to the state
 	Wishes []fsm.Wish
 	Gone   []fsm.VolumeID
+	// Snapshots are the wishes for snapshots, SnapshotsGone those that nothing is
+	// wanted of any more. Full means them too.
+	Snapshots     []fsm.SnapshotWish
+	SnapshotsGone []fsm.SnapshotID
 	// Adopted is false while this host is in adoption mode (S1).
 	Adopted bool
 	// IncarnationID is the random id that tells apart two incarnations with the

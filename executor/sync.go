@@ -14,6 +14,9 @@ import (
 // retryReport is how long to wait with a report that the log did not take.
 const retryReport = 500 * time.Millisecond
 
+// tellAgain is how long a fact may take to come back as a wish, at first.
+const tellAgain = time.Second
+
 // worker looks at one queued volume after the other.
 func (e *Executor) worker() {
 	for {
@@ -27,6 +30,25 @@ func (e *Executor) worker() {
 		if v != nil && e.tryLock(v) {
 			e.reconcile(v)
 			e.unlock(v)
+		}
+	}
+}
+
+// recheck looks at every volume from time to time: what people do to a host's
+// images and mounts wakes nobody.
+func (e *Executor) recheck() {
+	ticker := time.NewTicker(e.RecheckEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-ticker.C:
+			e.mu.Lock()
+			for id := range e.volumes {
+				e.queue.add(id)
+			}
+			e.mu.Unlock()
 		}
 	}
 }
@@ -89,7 +111,10 @@ func (e *Executor) settle(ctx context.Context, v *volume) error {
 				return err
 			}
 		}
-		return e.tell(v, s)
+		if err := e.tell(v, s); err != nil {
+			return err
+		}
+		return e.tellHealth(v)
 	}
 	return fmt.Errorf("volume %s does not stay as it is made", v.id)
 }
@@ -131,6 +156,27 @@ func (e *Executor) tell(v *volume, s *situation) error {
 	return nil
 }
 
+// tellHealth tells an abnormal condition once, and once that it is over. What was
+// told is kept, so that a restarted host does not forget to take it back.
+func (e *Executor) tellHealth(v *volume) error {
+	e.mu.Lock()
+	health := v.health
+	e.mu.Unlock()
+	if health == nil || health.Abnormal == (v.journal.Ailing != "") || v.journal.Staging == nil {
+		return nil
+	}
+	told := &fsmpb.Condition{Abnormal: health.Abnormal}
+	if v.journal.Ailing = ""; health.Abnormal {
+		told.Message, v.journal.Ailing = health.Message, health.Message
+	}
+	if err := e.save(v, true); err != nil {
+		return err
+	}
+	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_Condition{Condition: told}}
+	e.send(v, fact{name: "condition " + told.Message}, ob, 0)
+	return nil
+}
+
 // put makes the fact the observation's. Facts of devices carry no number: they are
 // taken only in the one phase of a volume's life that they belong to.
 func (f fact) put(ob *fsmpb.Observation, size int64) {
@@ -154,8 +200,18 @@ func (f fact) put(ob *fsmpb.Observation, size int64) {
 func (e *Executor) isTold(v *volume, f fact) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, told := v.told[f]
-	return told
+	told, ok := v.told[f]
+	return ok && time.Now().Before(told.until)
+}
+
+// taken notes that the log took a fact. One that was overtaken by a later record is
+// passed over without a word, so it is told again when no wish shows it; ever more
+// seldom. The caller holds mu.
+func (e *Executor) taken(v *volume, f fact, at fsm.Epoch) {
+	times := v.told[f].times
+	patience := tellAgain << min(times, 8)
+	v.told[f] = telling{at: at, until: time.Now().Add(patience), times: times + 1}
+	e.queue.addAfter(v.id, patience)
 }
 
 // send has one observation reported, unless it is under way.
@@ -174,6 +230,9 @@ func (e *Executor) sent(v *volume, f fact, sequence uint64, at fsm.Epoch, err er
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(v.flying, f)
+	if v.wish == nil {
+		e.queue.add(v.id) // it may be dropped now
+	}
 	switch {
 	case err != nil:
 		e.queue.addAfter(v.id, retryReport)
@@ -181,7 +240,7 @@ func (e *Executor) sent(v *volume, f fact, sequence uint64, at fsm.Epoch, err er
 		v.heard = max(v.heard, sequence)
 		e.queue.add(v.id)
 	case v.wishAt.Compare(at) < 0:
-		v.told[f] = at
+		e.taken(v, f, at)
 	}
 }
 
