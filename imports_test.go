@@ -41,6 +41,8 @@ var mayImport = map[string][]string{
 	"executor/session/sessionpb": {"fsm/fsmpb"},
 	"executor/mount":             {"fsm", "fsm/fsmpb", "executor", "executor/run"},
 	"executor/loopfile":          {"fsm", "fsm/fsmpb", "executor", "executor/run"},
+	"executor/freeze":            {"fsm", "fsm/fsmpb", "executor"},
+	"executor/throttle":          {"fsm", "fsm/fsmpb", "executor"},
 	"executor/backendtest":       {"fsm", "fsm/fsmpb", "executor", "executor/run"},
 
 	"admin":         {"fsm", "fsm/fsmpb", "admin/adminpb", "raftnode/pki", "raftnode/raftpb", "executor/session/sessionpb"},

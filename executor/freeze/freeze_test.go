@@ -1,0 +1,280 @@
+package freeze
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// each runs a test on both filesystems.
+func each(t *testing.T, test func(t *testing.T, d disk)) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) { test(t, newDisk(t, fsType)) })
+	}
+}
+
+func TestS19_AFreezeBlocksWritersUntilItIsThawed(t *testing.T) {
+	each(t, func(t *testing.T, d disk) {
+		f, id := newFreezer(t), newID()
+		require.False(t, f.Frozen(id))
+		for range 2 {
+			h := freeze(t, f, id, d, 20*time.Second)
+			require.True(t, f.Frozen(id))
+			require.FileExists(t, recordPath(f.dir, id))
+			writer := d.write("data")
+			blocked(t, writer)
+			_, err := f.Freeze(t.Context(), id, d.path, time.Now().Add(time.Second))
+			refused(t, fsm.Busy, err)
+			ran := 0
+			for range 2 {
+				require.NoError(t, h.Cut(t.Context(), func(context.Context) error { ran++; return nil }))
+			}
+			require.Equal(t, 2, ran)
+			for range 2 {
+				require.NoError(t, h.Thaw(t.Context()))
+			}
+			passes(t, writer)
+			require.False(t, f.Frozen(id))
+			require.Positive(t, h.Held())
+			require.Equal(t, h.Held(), h.Held(), "it lasts no longer")
+			refused(t, fsm.Busy, h.Cut(t.Context(), func(context.Context) error { ran++; return nil }))
+			require.Equal(t, 2, ran, "no cut under a freeze that has ended")
+			require.NoError(t, unix.Unmount(d.path, 0), "nobody holds the mount any more")
+			remount(t, d)
+		}
+	})
+}
+
+func remount(t *testing.T, d disk) {
+	t.Helper()
+	kind := "ext4"
+	if unix.Mount(d.device, d.path, kind, 0, "") != nil {
+		require.NoError(t, unix.Mount(d.device, d.path, "xfs", 0, ""))
+	}
+}
+
+func TestS19_TheDeadlineThawsByItself(t *testing.T) {
+	each(t, func(t *testing.T, d disk) {
+		f, id := newFreezer(t), newID()
+		h := freeze(t, f, id, d, 300*time.Millisecond)
+		writer := d.write("data")
+		passes(t, writer)
+		<-h.done
+		require.GreaterOrEqual(t, h.Held(), 250*time.Millisecond, "not before the deadline")
+		require.False(t, f.Frozen(id))
+		refused(t, fsm.Busy, h.Cut(t.Context(), func(context.Context) error { return errors.New("must not run") }))
+		require.NoError(t, h.Thaw(t.Context()))
+	})
+}
+
+func TestS19_TheDeadlineThawsAlthoughTheStarterWasKilledInItsCut(t *testing.T) {
+	each(t, func(t *testing.T, d disk) {
+		f, id := newFreezer(t), newID()
+		node := starter(t, f, id, d, time.Second)
+		writer := d.write("data")
+		blocked(t, writer)
+		require.NoError(t, node.Process.Signal(syscall.SIGKILL))
+		_ = node.Wait()
+		require.True(t, f.Frozen(id))
+		passes(t, writer)
+		require.Eventually(t, func() bool { return !f.Frozen(id) }, 5*time.Second, 5*time.Millisecond, "its record is removed")
+	})
+}
+
+func TestS19_ACutThatHangsDoesNotKeepTheFilesystemFrozen(t *testing.T) {
+	d := newDisk(t, "ext4")
+	f, id := newFreezer(t), newID()
+	h := freeze(t, f, id, d, 200*time.Millisecond)
+	writer := d.write("data")
+	err := h.Cut(t.Context(), func(ctx context.Context) error {
+		<-ctx.Done()
+		passes(t, writer) // thawed without the lock, after the grace
+		return nil        // and the cut believes that it was done
+	})
+	refused(t, fsm.Busy, err)
+	<-h.done
+	require.False(t, f.Frozen(id))
+}
+
+func TestS19_ACutUnderAFreezeThatSomebodyEndedFails(t *testing.T) {
+	each(t, func(t *testing.T, d disk) {
+		for name, during := range map[string]bool{"before it": false, "meanwhile": true} {
+			t.Run(name, func(t *testing.T) {
+				f := newFreezer(t)
+				h := freeze(t, f, newID(), d, 20*time.Second)
+				if !during {
+					require.NoError(t, thawNow(h.target))
+				}
+				ran := false
+				err := h.Cut(t.Context(), func(context.Context) error {
+					ran = true
+					return thawNow(h.target) // as fsfreeze --unfreeze does
+				})
+				refused(t, fsm.Busy, err)
+				require.Equal(t, during, ran)
+				require.NoError(t, h.Thaw(t.Context()))
+			})
+		}
+	})
+}
+
+func TestACutThatFailsSaysWhy(t *testing.T) {
+	d := newDisk(t, "ext4")
+	h := freeze(t, newFreezer(t), newID(), d, 20*time.Second)
+	broken := errors.New("the disk is full")
+	require.ErrorIs(t, h.Cut(t.Context(), func(context.Context) error { return broken }), broken)
+	require.True(t, d.frozen(), "the freeze goes on; it is for the caller to end it")
+}
+
+func TestS19_WithoutItsProcessAFreezeEndsAtOnce(t *testing.T) {
+	d := newDisk(t, "ext4")
+	f, id := newFreezer(t), newID()
+	h := freeze(t, f, id, d, 20*time.Second)
+	writer := d.write("data")
+	require.NoError(t, h.child.Process.Kill())
+	passes(t, writer)
+	<-h.done
+	require.False(t, f.Frozen(id))
+	refused(t, fsm.Busy, h.Cut(t.Context(), func(context.Context) error { return nil }))
+}
+
+func TestS19_RecoverThawsWhatWasLeftFrozen(t *testing.T) {
+	each(t, func(t *testing.T, d disk) {
+		f, id := newFreezer(t), newID()
+		node := starter(t, f, id, d, 60*time.Second)
+		thaws := thawer(t, f, id)
+		writer := d.write("data")
+		require.NoError(t, node.Process.Kill())
+		_ = node.Wait()
+		require.NoError(t, thaws.Kill()) // as when a container's processes are all killed
+		blocked(t, writer)
+		for range 2 {
+			require.NoError(t, f.Recover(t.Context()))
+			require.False(t, f.Frozen(id))
+		}
+		passes(t, writer)
+		require.NoError(t, freeze(t, f, id, d, time.Second).Thaw(t.Context()))
+	})
+}
+
+func TestS19_RecoverThawsWhatIsMountedNowhere(t *testing.T) {
+	each(t, func(t *testing.T, d disk) {
+		f, id := newFreezer(t), newID()
+		node := starter(t, f, id, d, 60*time.Second)
+		thaws := thawer(t, f, id)
+		require.ErrorIs(t, unix.Unmount(d.path, 0), unix.EBUSY, "the process that thaws holds the mount")
+		require.NoError(t, node.Process.Kill())
+		_ = node.Wait()
+		require.NoError(t, thaws.Kill())
+		require.Eventually(t, func() bool { return unix.Unmount(d.path, 0) == nil }, 5*time.Second, 5*time.Millisecond)
+		require.NoError(t, f.Recover(t.Context()))
+		require.False(t, f.Frozen(id))
+		remount(t, d)
+		passes(t, d.write("data"))
+	})
+}
+
+func TestRecoverOfAnEarlierBootOrAnotherDiskOnlyRemovesTheRecord(t *testing.T) {
+	d := newDisk(t, "ext4")
+	f := newFreezer(t)
+	target, where, err := openRoot(d.path)
+	require.NoError(t, err)
+	defer target.Close()
+	require.NotZero(t, where.DiskSeq)
+	require.Equal(t, d.device, where.DevPath)
+	boot, err := bootID()
+	require.NoError(t, err)
+	gone := where
+	gone.Device, gone.DiskSeq = unix.Mkdev(7, 1<<19), where.DiskSeq+1<<40
+	for name, r := range map[string]record{
+		"an earlier boot": {Boot: "earlier", place: where},
+		"another disk":    {Boot: boot, place: gone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r.Version, r.Volume = recordVersion, newID()
+			l, err := create(f.dir, r)
+			require.NoError(t, err)
+			require.NoError(t, l.file.Close())
+			require.NoError(t, freezeNow(target))
+			require.NoError(t, f.Recover(t.Context()))
+			require.False(t, f.Frozen(r.Volume))
+			is, err := isFrozen(target)
+			require.NoError(t, err)
+			require.True(t, is, "a freeze of somebody else is not ended")
+			require.NoError(t, thawNow(target))
+		})
+	}
+}
+
+func TestADamagedRecordIsAnErrorAndKeepsNobodyFromBeingThawed(t *testing.T) {
+	d := newDisk(t, "ext4")
+	f, id := newFreezer(t), newID()
+	node := starter(t, f, id, d, 60*time.Second)
+	thaws := thawer(t, f, id)
+	require.NoError(t, node.Process.Kill())
+	require.NoError(t, thaws.Kill())
+	damaged := newID()
+	require.NoError(t, os.WriteFile(recordPath(f.dir, damaged), []byte("{"), 0o600))
+	require.NoError(t, os.WriteFile(recordPath(f.dir, newID())+draftSuffix, []byte("{"), 0o600))
+	require.ErrorContains(t, f.Recover(t.Context()), string(damaged))
+	require.False(t, f.Frozen(id))
+	require.True(t, f.Frozen(damaged), "what is not known is taken for frozen")
+	require.False(t, d.frozen())
+}
+
+func TestFreezeRefuses(t *testing.T) {
+	d := newDisk(t, "ext4")
+	f := newFreezer(t)
+	require.NoError(t, os.Mkdir(filepath.Join(d.path, "sub"), 0o700))
+	inside, err := New(Config{Dir: filepath.Join(d.path, "freezes"), Program: program()})
+	require.NoError(t, err)
+	mute, err := New(Config{Dir: f.dir, Program: []string{"/bin/false"}})
+	require.NoError(t, err)
+	soon := time.Now().Add(10 * time.Second)
+	for name, tc := range map[string]struct {
+		freezer *Freezer
+		id      fsm.VolumeID
+		path    string
+		until   time.Time
+	}{
+		"a folder that is no mount":                {f, newID(), d.path + "/sub", soon},
+		"a path that is not there":                 {f, newID(), d.path + "/none", soon},
+		"an id that is none":                       {f, "../../x", d.path, soon},
+		"a deadline that has passed":               {f, newID(), d.path, time.Now().Add(-time.Second)},
+		"the filesystem that holds its records":    {inside, newID(), d.path, soon},
+		"what nobody would thaw":                   {mute, newID(), d.path, soon},
+		"a filesystem that is neither ext4 or xfs": {f, newID(), "/proc", soon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				_, err := tc.freezer.Freeze(t.Context(), tc.id, tc.path, tc.until)
+				require.Error(t, err)
+				require.False(t, d.frozen())
+			}
+			left, err := filepath.Glob(tc.freezer.dir + "/*")
+			require.NoError(t, err)
+			require.Empty(t, left, "no record is left")
+		})
+	}
+	t.Run("what somebody else froze, which stays so", func(t *testing.T) {
+		target, _, err := openRoot(d.path)
+		require.NoError(t, err)
+		defer target.Close()
+		require.NoError(t, freezeNow(target))
+		id := newID()
+		_, err = f.Freeze(t.Context(), id, d.path, soon)
+		refused(t, fsm.Busy, err)
+		require.True(t, d.frozen())
+		require.False(t, f.Frozen(id))
+		require.NoError(t, thawNow(target))
+	})
+}

@@ -1,0 +1,220 @@
+package freeze
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+var _ executor.Freezer = (*Freezer)(nil)
+
+// startTimeout is how long the process that thaws may take to be ready.
+const startTimeout = 5 * time.Second
+
+// Config says where records are kept and which program thaws.
+type Config struct {
+	// Dir is the folder of the records, of this node process alone; it is made when
+	// it is missing. It must be on no filesystem that is ever frozen.
+	Dir string
+	// Program is what thaws, such as {"/usr/bin/holdfast", "thaw", "--record"}; the
+	// record's path is put at its end.
+	Program []string
+}
+
+// Freezer implements executor.Freezer.
+type Freezer struct {
+	dir     string
+	program []string
+
+	mu   sync.Mutex
+	live map[fsm.VolumeID]bool // being frozen by this process
+}
+
+// New makes the folder. Call Recover before anything else is done to any volume.
+func New(cfg Config) (*Freezer, error) {
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("folder of freezes %s: %w", cfg.Dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder of freezes: %w", err)
+	}
+	if len(cfg.Program) == 0 {
+		return nil, errors.New("freezing needs a program that thaws")
+	}
+	return &Freezer{dir: dir, program: cfg.Program, live: map[fsm.VolumeID]bool{}}, nil
+}
+
+// Frozen tells whether the volume's filesystem is, or may be, frozen now. Nothing
+// of it may be unmounted meanwhile.
+func (f *Freezer) Frozen(id fsm.VolumeID) bool {
+	_, err := os.Lstat(recordPath(f.dir, id))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// Recover thaws what the records name. A record that cannot be dealt with stays,
+// and is in the error.
+func (f *Freezer) Recover(ctx context.Context) error {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return fmt.Errorf("list the records of freezes: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		path := filepath.Join(f.dir, e.Name())
+		switch filepath.Ext(e.Name()) {
+		case draftSuffix: // nothing was frozen under it yet
+			errs = append(errs, os.Remove(path))
+		case recordSuffix:
+			errs = append(errs, recoverRecord(ctx, path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Freeze freezes the filesystem whose mount's root is the path. What is dirty is
+// written before, so that the freeze itself is short. Busy: it is frozen already.
+func (f *Freezer) Freeze(ctx context.Context, id fsm.VolumeID, path string, until time.Time) (executor.Freeze, error) {
+	if !id.Valid() {
+		return nil, fsm.Reject(fsm.NotFound, "%q is not a volume's id", string(id))
+	}
+	if !f.claim(id) {
+		return nil, fsm.Reject(fsm.Busy, "%s is frozen", id)
+	}
+	h, err := f.freeze(ctx, id, path, until)
+	if err != nil {
+		f.release(id)
+		return nil, err
+	}
+	return h, nil
+}
+
+func (f *Freezer) claim(id fsm.VolumeID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.live[id] {
+		return false
+	}
+	f.live[id] = true
+	return true
+}
+
+func (f *Freezer) release(id fsm.VolumeID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.live, id)
+}
+
+func (f *Freezer) freeze(ctx context.Context, id fsm.VolumeID, path string, until time.Time) (*held, error) {
+	if err := recoverRecord(ctx, recordPath(f.dir, id)); err != nil {
+		return nil, err
+	}
+	target, where, err := openRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	h := &held{freezer: f, target: target, done: make(chan struct{})}
+	if err = f.checkElsewhere(where); err == nil {
+		err = settle(ctx, target)
+	}
+	if err == nil {
+		h.lease, err = f.write(id, where, until)
+	}
+	if err != nil {
+		return nil, errors.Join(err, target.Close())
+	}
+	if err := h.begin(ctx); err != nil {
+		return nil, errors.Join(err, target.Close(), h.lease.file.Close())
+	}
+	go h.watch()
+	return h, nil
+}
+
+// checkElsewhere refuses to freeze the filesystem that the records are on.
+func (f *Freezer) checkElsewhere(where place) error {
+	var st unix.Stat_t
+	if err := unix.Stat(f.dir, &st); err != nil {
+		return fmt.Errorf("look at the folder of freezes: %w", err)
+	}
+	if st.Dev == where.Device {
+		return fsm.Reject(fsm.Precondition, "the host's data folder is on the filesystem that is to be frozen")
+	}
+	return nil
+}
+
+func settle(ctx context.Context, target *os.File) error {
+	if err := unix.Syncfs(int(target.Fd())); err != nil {
+		return fmt.Errorf("sync the filesystem on %s: %w", target.Name(), err)
+	}
+	return ctx.Err()
+}
+
+// write writes the record; it comes back locked.
+func (f *Freezer) write(id fsm.VolumeID, where place, until time.Time) (*lease, error) {
+	boot, err := bootID()
+	if err != nil {
+		return nil, err
+	}
+	left := time.Until(until)
+	if left <= 0 {
+		return nil, fsm.Reject(fsm.Busy, "there is no time left to freeze %s", id)
+	}
+	return create(f.dir, record{Version: recordVersion, Volume: id, place: where, Boot: boot, Deadline: sinceBoot() + left, Token: uuid.NewString()})
+}
+
+// start starts the process that thaws and waits until it says that it is ready.
+// It is in a session of its own and is not ended with this process.
+func (f *Freezer) start(ctx context.Context, l *lease) (*exec.Cmd, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("start what thaws: %w", err)
+	}
+	defer r.Close()
+	args := append(f.program[1:len(f.program):len(f.program)], recordPath(f.dir, l.Volume))
+	child := exec.Command(f.program[0], args...) // #nosec G204 -- our own program
+	child.Dir, child.Stdout = "/", w
+	child.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/"}
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	err = child.Start()
+	w.Close()
+	if err != nil {
+		return nil, fmt.Errorf("start what thaws: %w", err)
+	}
+	if err := await(ctx, r, l.record); err != nil {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+		return nil, err
+	}
+	return child, nil
+}
+
+func await(ctx context.Context, r *os.File, of record) error {
+	if err := r.SetReadDeadline(time.Now().Add(startTimeout)); err != nil {
+		return fmt.Errorf("wait for what thaws: %w", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if line = strings.TrimSpace(line); line == readyLine(of) {
+		return nil
+	}
+	if line != "" {
+		return fmt.Errorf("what thaws is not ready: %s", line)
+	}
+	return fmt.Errorf("what thaws is not ready: %w", errors.Join(ctx.Err(), err))
+}

@@ -1,0 +1,150 @@
+package freeze
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const (
+	recordSuffix  = ".rec"
+	draftSuffix   = ".new"
+	pollEvery     = 20 * time.Millisecond
+	recordVersion = 1
+)
+
+// record is what is known of a freeze before it begins. It holds no secret.
+type record struct {
+	Version int          `json:"version"`
+	Volume  fsm.VolumeID `json:"volume"`
+	place
+	Boot string `json:"boot"`
+	// Deadline is on CLOCK_BOOTTIME, in nanoseconds.
+	Deadline time.Duration `json:"deadline_ns"`
+	// Token tells apart two freezes of one volume.
+	Token string `json:"token"`
+}
+
+func (r record) left() time.Duration { return r.Deadline - sinceBoot() }
+
+// lease is an open record. The flock of its file is the freeze's one lock.
+type lease struct {
+	record
+	file *os.File
+}
+
+func recordPath(dir string, id fsm.VolumeID) string {
+	return filepath.Join(dir, string(id)+recordSuffix)
+}
+
+// create writes a record, synced with its folder, and returns it locked.
+func create(dir string, r record) (*lease, error) {
+	path := recordPath(dir, r.Volume)
+	f, err := os.OpenFile(path+draftSuffix, os.O_CREATE|os.O_TRUNC|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("write the record of a freeze: %w", err)
+	}
+	text, err := json.Marshal(r)
+	if err == nil {
+		_, err = f.Write(text)
+	}
+	if err = errors.Join(err, f.Sync()); err == nil {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err == nil {
+		err = unix.Renameat2(unix.AT_FDCWD, path+draftSuffix, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
+	}
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("write the record of a freeze: %w", err), f.Close())
+	}
+	return &lease{r, f}, nil
+}
+
+// open reads a record that is there; fs.ErrNotExist when it is gone.
+func open(path string) (*lease, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the record of a freeze: %w", err)
+	}
+	l := &lease{file: f}
+	if err := json.NewDecoder(f).Decode(&l.record); err != nil {
+		return nil, errors.Join(fmt.Errorf("read the record of a freeze %s: %w", path, err), f.Close())
+	}
+	if l.Version != recordVersion || !l.Volume.Valid() {
+		return nil, errors.Join(fmt.Errorf("the record of a freeze %s is not of this program", path), f.Close())
+	}
+	return l, nil
+}
+
+// linked tells whether the record has its name still. Names are never reused
+// while a record has one.
+func (l *lease) linked() bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(l.file.Fd()), &st) == nil && st.Nlink > 0
+}
+
+// lock waits for the lock until the context ends. Two leases of one process
+// exclude each other too.
+func (l *lease) lock(ctx context.Context) error {
+	for {
+		err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, unix.EINTR):
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return fmt.Errorf("lock the freeze of %s: %w", l.Volume, err)
+		case wait(ctx, pollEvery) != nil:
+			return fmt.Errorf("wait for the lock of the freeze of %s: %w", l.Volume, ctx.Err())
+		}
+	}
+}
+
+func (l *lease) unlock() { _ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN) }
+
+// remove ends the record. The caller holds the lock and has thawed.
+func (l *lease) remove() error {
+	if !l.linked() {
+		return nil
+	}
+	path := l.file.Name()
+	if filepath.Ext(path) == draftSuffix {
+		path = path[:len(path)-len(draftSuffix)]
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the record of a freeze: %w", err)
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// wait returns the context's error when it ends before the time is over.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
