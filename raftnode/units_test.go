@@ -169,6 +169,40 @@ func TestWatches(t *testing.T) {
 	require.Empty(t, h.byVolume)
 }
 
+func TestWatchesOfSnapshotsAndGroups(t *testing.T) {
+	h := newHub()
+	snapshot, group := h.watch(Interest{Snapshot: "s1"}), h.watch(Interest{Group: "g1"})
+	node, volume, all := h.watch(Interest{Node: "n1"}), h.watch(Interest{Volume: "v1"}), h.watch(Interest{All: true})
+	s1, s2, s3 := fsm.Touch{Snapshot: "s1"}, fsm.Touch{Snapshot: "s2", Group: "g1"}, fsm.Touch{Snapshot: "s3"}
+	g1, v1 := fsm.Touch{Group: "g1"}, fsm.Touch{Volume: "v1"}
+	for range 2 {
+		h.publish([]fsm.Touch{
+			{Snapshot: "s1", Node: "n1"}, {Snapshot: "s2", Group: "g1", Node: "n2"}, {Snapshot: "s3", Node: "n1"},
+			{Group: "g1"}, {Volume: "v1", Node: "n1"}, {Snapshot: "s1", Node: "n3"},
+		})
+		for _, tc := range []struct {
+			w    *Watch
+			want []fsm.Touch
+		}{{snapshot, []fsm.Touch{s1}}, {group, []fsm.Touch{g1, s2}}, {node, []fsm.Touch{s1, s3, v1}}, {volume, []fsm.Touch{v1}}, {all, []fsm.Touch{g1, s1, s2, s3, v1}}} {
+			got, everything := tc.w.Touched()
+			require.Equal(t, tc.want, got)
+			require.False(t, everything)
+		}
+	}
+	h.publish([]fsm.Touch{{Snapshot: "s1", Node: "n1"}, {Node: "n1"}})
+	volumes, _ := node.Take()
+	require.Equal(t, []fsm.VolumeID{""}, volumes, "a snapshot is not the node's own record")
+	h.everything()
+	for _, w := range []*Watch{snapshot, group} {
+		got, everything := w.Touched()
+		require.Empty(t, got)
+		require.True(t, everything, "after a restore")
+		w.Close()
+	}
+	require.Empty(t, h.bySnapshot)
+	require.Empty(t, h.byGroup)
+}
+
 func TestTheLivelockIsNoticed(t *testing.T) {
 	now := time.Now()
 	for name, tc := range map[string]struct {

@@ -1,20 +1,23 @@
 package raftnode
 
 import (
+	"cmp"
 	"slices"
 	"sync"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// maxListed is how many touched volumes a watch lists before it says "all".
+// maxListed is how many touches a watch lists before it says "all".
 const maxListed = 4096
 
 // Interest says which touches a watch wants.
 type Interest struct {
-	Volume fsm.VolumeID // this volume only
-	Node   fsm.NodeID   // this node's volumes and its own record
-	All    bool
+	Volume   fsm.VolumeID        // this volume only
+	Node     fsm.NodeID          // this node's volumes and snapshots, and its own record
+	Snapshot fsm.SnapshotID      // this snapshot only
+	Group    fsm.GroupSnapshotID // this group and its members
+	All      bool
 }
 
 // Watch wakes on touches of interest until it is closed.
@@ -27,7 +30,7 @@ type Watch struct {
 	wake     chan struct{}
 
 	mu      sync.Mutex
-	touched map[fsm.VolumeID]struct{}
+	touched map[fsm.Touch]struct{}
 	all     bool
 }
 
@@ -37,31 +40,49 @@ func (m *Member) Watch(i Interest) *Watch { return m.hub.watch(i) }
 
 // Take returns and forgets the volumes touched; all is true when everything may
 // have changed (a restore, or too many touches to list). An empty id stands for
-// a node's own record.
+// a node's own record. Touches of snapshots and groups are forgotten with them.
 func (w *Watch) Take() (volumes []fsm.VolumeID, all bool) {
+	touched, all := w.Touched()
+	volumes = make([]fsm.VolumeID, 0, len(touched))
+	for _, t := range touched {
+		if t.Snapshot == "" && t.Group == "" {
+			volumes = append(volumes, t.Volume)
+		}
+	}
+	return volumes, all
+}
+
+// Touched is Take with all that was touched, sorted by volume, snapshot and group;
+// it does not say by which nodes. An empty touch stands for a node's own record.
+func (w *Watch) Touched() (touched []fsm.Touch, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	volumes = make([]fsm.VolumeID, 0, len(w.touched))
-	for id := range w.touched {
-		volumes = append(volumes, id)
+	touched = make([]fsm.Touch, 0, len(w.touched))
+	for t := range w.touched {
+		touched = append(touched, t)
 	}
 	all = w.all
 	w.touched, w.all = nil, false
-	slices.Sort(volumes)
-	return volumes, all
+	slices.SortFunc(touched, compareTouches)
+	return touched, all
+}
+
+func compareTouches(a, b fsm.Touch) int {
+	return cmp.Or(cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.Snapshot, b.Snapshot), cmp.Compare(a.Group, b.Group))
 }
 
 // Close ends the watch.
 func (w *Watch) Close() { w.hub.forget(w) }
 
 // note adds a touch, or everything, and wakes the watcher. Its memory is bounded.
-func (w *Watch) note(id fsm.VolumeID, all bool) {
+func (w *Watch) note(t fsm.Touch, all bool) {
+	t.Node = "" // the watcher reads the state
 	w.mu.Lock()
 	if w.touched == nil {
-		w.touched = make(map[fsm.VolumeID]struct{})
+		w.touched = make(map[fsm.Touch]struct{})
 	}
 	if !w.all {
-		w.touched[id] = struct{}{}
+		w.touched[t] = struct{}{}
 	}
 	if all || len(w.touched) > maxListed {
 		w.touched, w.all = nil, true
@@ -75,17 +96,21 @@ func (w *Watch) note(id fsm.VolumeID, all bool) {
 
 // hub knows who watches what.
 type hub struct {
-	mu       sync.Mutex
-	byVolume map[fsm.VolumeID]map[*Watch]struct{}
-	byNode   map[fsm.NodeID]map[*Watch]struct{}
-	all      map[*Watch]struct{}
+	mu         sync.Mutex
+	byVolume   map[fsm.VolumeID]map[*Watch]struct{}
+	byNode     map[fsm.NodeID]map[*Watch]struct{}
+	bySnapshot map[fsm.SnapshotID]map[*Watch]struct{}
+	byGroup    map[fsm.GroupSnapshotID]map[*Watch]struct{}
+	all        map[*Watch]struct{}
 }
 
 func newHub() *hub {
 	return &hub{
-		byVolume: make(map[fsm.VolumeID]map[*Watch]struct{}),
-		byNode:   make(map[fsm.NodeID]map[*Watch]struct{}),
-		all:      make(map[*Watch]struct{}),
+		byVolume:   make(map[fsm.VolumeID]map[*Watch]struct{}),
+		byNode:     make(map[fsm.NodeID]map[*Watch]struct{}),
+		bySnapshot: make(map[fsm.SnapshotID]map[*Watch]struct{}),
+		byGroup:    make(map[fsm.GroupSnapshotID]map[*Watch]struct{}),
+		all:        make(map[*Watch]struct{}),
 	}
 }
 
@@ -98,12 +123,10 @@ func (h *hub) watch(i Interest) *Watch {
 		h.all[w] = struct{}{}
 		return w
 	}
-	if i.Volume != "" {
-		join(h.byVolume, i.Volume, w)
-	}
-	if i.Node != "" {
-		join(h.byNode, i.Node, w)
-	}
+	join(h.byVolume, i.Volume, w)
+	join(h.byNode, i.Node, w)
+	join(h.bySnapshot, i.Snapshot, w)
+	join(h.byGroup, i.Group, w)
 	return w
 }
 
@@ -113,6 +136,8 @@ func (h *hub) forget(w *Watch) {
 	delete(h.all, w)
 	leave(h.byVolume, w.interest.Volume, w)
 	leave(h.byNode, w.interest.Node, w)
+	leave(h.bySnapshot, w.interest.Snapshot, w)
+	leave(h.byGroup, w.interest.Group, w)
 }
 
 // publish tells the watchers of each touch. The touched state is applied already.
@@ -123,15 +148,11 @@ func (h *hub) publish(touches []fsm.Touch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range touches {
-		for w := range h.all {
-			w.note(t.Volume, false)
-		}
-		if t.Node != "" {
-			notify(h.byNode[t.Node], t.Volume)
-		}
-		if t.Volume != "" {
-			notify(h.byVolume[t.Volume], t.Volume)
-		}
+		notify(h.all, t)
+		notify(h.byNode[t.Node], t)
+		notify(h.byVolume[t.Volume], t)
+		notify(h.bySnapshot[t.Snapshot], t)
+		notify(h.byGroup[t.Group], t)
 	}
 }
 
@@ -139,30 +160,36 @@ func (h *hub) publish(touches []fsm.Touch) {
 func (h *hub) everything() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for w := range h.all {
-		w.note("", true)
-	}
-	for _, set := range h.byNode {
-		notifyAll(set)
-	}
-	for _, set := range h.byVolume {
-		notifyAll(set)
+	notifyAll(h.all)
+	everyone(h.byNode)
+	everyone(h.byVolume)
+	everyone(h.bySnapshot)
+	everyone(h.byGroup)
+}
+
+func notify(set map[*Watch]struct{}, t fsm.Touch) {
+	for w := range set {
+		w.note(t, false)
 	}
 }
 
-func notify(set map[*Watch]struct{}, id fsm.VolumeID) {
-	for w := range set {
-		w.note(id, false)
+func everyone[K comparable](sets map[K]map[*Watch]struct{}) {
+	for _, set := range sets {
+		notifyAll(set)
 	}
 }
 
 func notifyAll(set map[*Watch]struct{}) {
 	for w := range set {
-		w.note("", true)
+		w.note(fsm.Touch{}, true)
 	}
 }
 
-func join[K comparable](sets map[K]map[*Watch]struct{}, key K, w *Watch) {
+// join notes the interest; the empty key is none, so that nobody is ever found under it.
+func join[K ~string](sets map[K]map[*Watch]struct{}, key K, w *Watch) {
+	if key == "" {
+		return
+	}
 	if sets[key] == nil {
 		sets[key] = make(map[*Watch]struct{})
 	}
