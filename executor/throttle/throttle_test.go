@@ -1,0 +1,204 @@
+package throttle
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// TestMain makes this program also the writer whose rate is measured.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "write" {
+		if err := write(os.Args[2]); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const block = 64 << 10
+
+// write writes directly to a device until it is killed; it says how many bytes
+// went through on its standard output, one line for each block.
+func write(device string) error {
+	var go1 [1]byte
+	if _, err := os.Stdin.Read(go1[:]); err != nil { // until then it is put into its group
+		return err
+	}
+	fd, err := unix.Open(device, unix.O_WRONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		return err
+	}
+	buf, err := unix.Mmap(-1, 0, block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return err
+	}
+	for i := int64(0); ; i++ {
+		if _, err := unix.Pwrite(fd, buf, i%64*block); err != nil {
+			return err
+		}
+		if _, err := os.Stdout.WriteString("\n"); err != nil {
+			return err
+		}
+	}
+}
+
+// newGroup is a control group that is gone when the test ends.
+func newGroup(t *testing.T) (*Throttle, string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("control groups need root")
+	}
+	name := "holdfast-test-" + strconv.Itoa(os.Getpid())
+	th, err := New(Config{Group: name})
+	if err != nil {
+		t.Skipf("nothing bounds I/O on this machine: %v", err)
+	}
+	if err := os.Mkdir(th.Group(), 0o755); err != nil {
+		t.Skipf("no control group can be made on this machine: %v", err)
+	}
+	t.Cleanup(func() {
+		require.Eventually(t, func() bool { return os.Remove(th.Group()) == nil }, 5*time.Second, 10*time.Millisecond)
+	})
+	if err := th.Check(); err != nil {
+		t.Skipf("the control groups of this machine do not bound I/O: %v", err)
+	}
+	return th, name
+}
+
+// newDevice is a loop device that is gone when the test ends.
+func newDevice(t *testing.T) executor.Device {
+	t.Helper()
+	image := filepath.Join(t.TempDir(), "image")
+	require.NoError(t, os.WriteFile(image, make([]byte, 16<<20), 0o600))
+	out, err := exec.Command("losetup", "-f", "--show", image).Output()
+	if err != nil {
+		t.Skipf("no loop devices on this machine: %v", err)
+	}
+	path := strings.TrimSpace(string(out))
+	t.Cleanup(func() { require.NoError(t, exec.Command("losetup", "-d", path).Run()) })
+	var st unix.Stat_t
+	require.NoError(t, unix.Stat(path, &st))
+	return executor.Device{Exists: true, Path: path, Number: st.Rdev}
+}
+
+func TestApplyIsReadBackAndEndsWithZero(t *testing.T) {
+	th, _ := newGroup(t)
+	d := newDevice(t)
+	for name, limits := range map[string]fsm.Limits{
+		"all":          {ReadIOPS: 100, WriteIOPS: 200, ReadBPS: 1 << 20, WriteBPS: 2 << 20},
+		"one":          {WriteBPS: 3 << 20},
+		"others":       {ReadIOPS: 7},
+		"very large":   {ReadIOPS: 1 << 40, WriteBPS: 1 << 50},
+		"none, at all": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				require.NoError(t, th.Apply(t.Context(), d, limits))
+				for _, s := range th.settings(limits) {
+					got, err := s.line(number(d))
+					require.NoError(t, err)
+					require.Equal(t, s.want, got)
+				}
+			}
+		})
+	}
+	for range 2 {
+		require.NoError(t, th.Apply(t.Context(), d, fsm.Limits{}))
+		for _, s := range th.settings(fsm.Limits{}) {
+			text, err := os.ReadFile(s.file)
+			require.NoError(t, err)
+			require.NotContains(t, string(text), number(d)+" ")
+		}
+	}
+}
+
+func TestAGroupThatIsMissingRefusesLimitsAndHasNoneToEnd(t *testing.T) {
+	th, name := newGroup(t)
+	none := &Throttle{dir: th.dir + "-none", version: th.version}
+	d := executor.Device{Path: "/dev/loop0", Number: unix.Mkdev(7, 0)}
+	require.NoError(t, none.Apply(t.Context(), d, fsm.Limits{}))
+	var rej *fsm.Rejection
+	require.ErrorAs(t, none.Apply(t.Context(), d, fsm.Limits{ReadBPS: 1}), &rej)
+	require.Equal(t, fsm.Precondition, rej.Reason)
+	require.ErrorAs(t, none.Check(), &rej)
+	require.ErrorAs(t, th.Apply(t.Context(), executor.Device{}, fsm.Limits{}), &rej, "not attached")
+	for _, bad := range []string{"../" + name, "/etc"} {
+		_, err := New(Config{Group: bad})
+		require.Error(t, err)
+	}
+}
+
+// The files of cgroup v2 are written as its documentation says; whether the kernel
+// obeys is measured only where v2 bounds I/O.
+func TestTheLinesOfBothVersions(t *testing.T) {
+	all := fsm.Limits{ReadIOPS: 1, WriteIOPS: 2, ReadBPS: 3, WriteBPS: 4}
+	v2 := (&Throttle{dir: "/g", version: 2}).settings
+	require.Equal(t, []setting{{"/g/io.max", "rbps=3 wbps=4 riops=1 wiops=2", "rbps=3 wbps=4 riops=1 wiops=2"}}, v2(all))
+	require.Equal(t, []setting{{"/g/io.max", "rbps=max wbps=4 riops=max wiops=max", "rbps=max wbps=4 riops=max wiops=max"}}, v2(fsm.Limits{WriteBPS: 4}))
+	require.Equal(t, []setting{{"/g/io.max", "rbps=max wbps=max riops=max wiops=max", ""}}, v2(fsm.Limits{}))
+	v1 := (&Throttle{dir: "/g", version: 1}).settings
+	require.Equal(t, []setting{
+		{"/g/blkio.throttle.read_bps_device", "3", "3"}, {"/g/blkio.throttle.write_bps_device", "4", "4"},
+		{"/g/blkio.throttle.read_iops_device", "1", "1"}, {"/g/blkio.throttle.write_iops_device", "0", ""},
+	}, v1(fsm.Limits{ReadIOPS: 1, ReadBPS: 3, WriteBPS: 4}))
+}
+
+// rate is how many bytes a second a writer in the group gets through.
+func rate(t *testing.T, th *Throttle, d executor.Device, measured time.Duration) float64 {
+	t.Helper()
+	writer := exec.Command("/proc/self/exe", "write", d.Path)
+	in, err := writer.StdinPipe()
+	require.NoError(t, err)
+	var out bytes.Buffer
+	writer.Stdout = &out
+	require.NoError(t, writer.Start())
+	t.Cleanup(func() { _ = writer.Process.Kill() })
+	require.NoError(t, os.WriteFile(filepath.Join(th.Group(), "cgroup.procs"), []byte(strconv.Itoa(writer.Process.Pid)), 0))
+	began := time.Now()
+	timer := time.AfterFunc(measured, func() { _ = writer.Process.Kill() })
+	defer timer.Stop()
+	_, err = in.Write([]byte{1})
+	require.NoError(t, err)
+	var killed *exec.ExitError
+	require.True(t, errors.As(writer.Wait(), &killed))
+	return float64(out.Len()*block) / time.Since(began).Seconds()
+}
+
+func TestALimitBoundsAWriter(t *testing.T) {
+	th, _ := newGroup(t)
+	d := newDevice(t)
+	const bytesLimit, operationsLimit = 4 << 20, 32 // the second is 2 MiB a second
+	free := rate(t, th, d, 300*time.Millisecond)
+	require.Greater(t, free, float64(2*bytesLimit), "this machine is too slow for the measurement")
+	for name, tc := range map[string]struct {
+		limits fsm.Limits
+		want   float64
+	}{
+		"bytes a second":      {fsm.Limits{WriteBPS: bytesLimit}, bytesLimit},
+		"operations a second": {fsm.Limits{WriteIOPS: operationsLimit}, operationsLimit * block},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.NoError(t, th.Apply(t.Context(), d, tc.limits))
+			got := rate(t, th, d, 2*time.Second)
+			t.Logf("%.1f MiB/s under a limit of %.1f, %.1f without", got/(1<<20), tc.want/(1<<20), free/(1<<20))
+			require.Less(t, got, 1.5*tc.want)
+			require.Greater(t, got, 0.2*tc.want, "it is bounded, not stopped")
+			require.NoError(t, th.Apply(t.Context(), d, fsm.Limits{}))
+			require.Greater(t, rate(t, th, d, 300*time.Millisecond), 1.5*tc.want, "and free again")
+		})
+	}
+}
