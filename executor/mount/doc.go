@@ -12,5 +12,6 @@
 //     (I19), and nothing is unmounted lazily: a busy mount is Busy.
 //
 // It uses the kernel's own calls (fsopen, open_tree, mount_setattr, move_mount:
-// Linux 5.12) and runs no program but mkfs.
+// Linux 5.12) and runs no program but mkfs, and for filesystems that are not
+// mounted e2fsck, resize2fs, tune2fs and xfs_db.
 package mount

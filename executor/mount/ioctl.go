@@ -9,7 +9,12 @@ import (
 
 // ioctlPointer is an ioctl with a pointer to a number, for which x/sys has no function.
 func ioctlPointer[T int32 | uint64](f *os.File, request uint, value *T) error {
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), uintptr(request), uintptr(unsafe.Pointer(value))) // #nosec G103
+	return ioctlStruct(f, uintptr(request), value)
+}
+
+// ioctlStruct is an ioctl with a pointer to what the kernel expects at it.
+func ioctlStruct[T any](f *os.File, request uintptr, value *T) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(value))) // #nosec G103
 	if errno != 0 {
 		return errno
 	}

@@ -12,8 +12,12 @@ var systemDirs = []string{"/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
 // packages name what to install, as Debian calls it.
 var packages = map[string]string{
+	"e2fsck":    "e2fsprogs",
 	"mkfs.ext4": "e2fsprogs",
+	"resize2fs": "e2fsprogs",
+	"tune2fs":   "e2fsprogs",
 	"mkfs.xfs":  "xfsprogs",
+	"xfs_db":    "xfsprogs",
 }
 
 // finder remembers where each tool was first found.

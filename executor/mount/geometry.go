@@ -1,0 +1,151 @@
+package mount
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Of linux/ext4.h and fs/xfs/libxfs/xfs_fs.h; x/sys does not name them.
+const (
+	ioctlExt4Resize  = 0x40086610 // EXT4_IOC_RESIZE_FS
+	ioctlXFSGeometry = 0x80705864 // XFS_IOC_FSGEOMETRY_V1
+	ioctlXFSGrow     = 0x4010586E // XFS_IOC_FSGROWFSDATA
+)
+
+// xfsGeom is struct xfs_fsop_geom_v1.
+type xfsGeom struct {
+	BlockSize, _, GroupBlocks, Groups, _, _, _, MaxPercent uint32
+	DataBlocks                                             uint64
+	_                                                      [3]uint64
+	UUID                                                   [16]byte
+	_                                                      [8]uint32
+}
+
+// xfsGrow is struct xfs_growfs_data.
+type xfsGrow struct {
+	Blocks     uint64
+	MaxPercent uint32
+	_          uint32
+}
+
+func xfsGeometry(root *os.File) (xfsGeom, error) {
+	var g xfsGeom
+	if err := ioctlStruct(root, ioctlXFSGeometry, &g); err != nil {
+		return g, fmt.Errorf("read the geometry of xfs: %w", err)
+	}
+	if g.BlockSize == 0 || g.GroupBlocks == 0 {
+		return g, fmt.Errorf("read the geometry of xfs: it has no block size")
+	}
+	return g, nil
+}
+
+// Where the superblocks keep their sizes.
+const (
+	extBlocksAt   = extSuperblock + 0x04
+	extLogSizeAt  = extSuperblock + 0x18
+	extBlocksHiAt = extSuperblock + 0x150
+	ext64Bit      = 0x80
+	xfsBlockAt    = 4
+	xfsBlocksAt   = 8
+	xfsGroupAt    = 84
+	xfsGroupsAt   = 88
+	superblockLen = 4096
+)
+
+// extent of a filesystem by its superblock.
+type fsSize struct{ block, blocks int64 }
+
+func (s fsSize) bytes() int64 { return s.block * s.blocks }
+
+// fills tells whether no whole block of the device is left over.
+func (s fsSize) fills(device string) bool {
+	size, err := sizeOf(device)
+	return err == nil && size-s.bytes() < s.block
+}
+
+// FilesystemSize reads the superblock, or asks the kernel where the filesystem is
+// mounted: xfs keeps its superblock to itself then.
+func (m *Mounter) FilesystemSize(ctx context.Context, device executor.Device, fsType string) (int64, error) {
+	switch fsType {
+	case "ext4":
+		size, err := extSize(device.Path)
+		return size.bytes(), err
+	case "xfs":
+		return m.xfsBytes(ctx, device)
+	}
+	return 0, fsm.Reject(fsm.Invalid, "the filesystem %q is not one of ext4 and xfs", fsType)
+}
+
+func (m *Mounter) xfsBytes(ctx context.Context, device executor.Device) (int64, error) {
+	mounts, err := m.Mounts(ctx, device)
+	if err != nil {
+		return 0, err
+	}
+	for _, at := range mounts {
+		if size, ok := mountedXFS(at, device); ok {
+			return size, nil
+		}
+	}
+	head, err := superblockOf(device.Path)
+	if err != nil {
+		return 0, err
+	}
+	if string(head[:4]) != xfsMagic {
+		return 0, fsm.Reject(fsm.Precondition, "there is no xfs on %s", device.Path)
+	}
+	return int64(binary.BigEndian.Uint32(head[xfsBlockAt:])) * int64(binary.BigEndian.Uint64(head[xfsBlocksAt:])), nil
+}
+
+// mountedXFS asks the kernel; false when the path leads elsewhere by now.
+func mountedXFS(at executor.Mount, device executor.Device) (int64, bool) {
+	if at.Node {
+		return 0, false
+	}
+	f, err := os.OpenFile(at.Path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil || st.Dev != device.Number {
+		return 0, false
+	}
+	g, err := xfsGeometry(f)
+	return int64(g.BlockSize) * int64(g.DataBlocks), err == nil
+}
+
+func extSize(device string) (fsSize, error) {
+	head, err := superblockOf(device)
+	if err != nil {
+		return fsSize{}, err
+	}
+	logSize := binary.LittleEndian.Uint32(head[extLogSizeAt:])
+	if binary.LittleEndian.Uint16(head[extMagicAt:]) != extMagic || logSize > 6 {
+		return fsSize{}, fsm.Reject(fsm.Precondition, "there is no ext4 on %s", device)
+	}
+	blocks := int64(binary.LittleEndian.Uint32(head[extBlocksAt:]))
+	if binary.LittleEndian.Uint32(head[extIncompatAt:])&ext64Bit != 0 {
+		blocks |= int64(binary.LittleEndian.Uint32(head[extBlocksHiAt:])) << 32
+	}
+	return fsSize{block: 1024 << logSize, blocks: blocks}, nil
+}
+
+func superblockOf(device string) ([]byte, error) {
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("read the superblock of %s: %w", device, err)
+	}
+	defer f.Close()
+	head := make([]byte, superblockLen)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return nil, fmt.Errorf("read the superblock of %s: %w", device, err)
+	}
+	return head, nil
+}

@@ -1,0 +1,186 @@
+package mount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+var _ executor.Grower = (*Mounter)(nil)
+
+// growTimeout bounds one e2fsck or resize2fs.
+const growTimeout = 10 * time.Minute
+
+// GrowFilesystem grows the filesystem to the device's size; one that is as large
+// already is left. With a path it is mounted there; with none it is mounted
+// nowhere, and is mounted unseen for as long as it takes, since the kernel grows
+// within its journal: whoever is killed meanwhile leaves a whole filesystem.
+//
+// The kernel grows ext4 for a process with CAP_SYS_RESOURCE only. Without it a
+// mounted ext4 is refused with Precondition, and an unmounted one is checked and
+// grown with e2fsck and resize2fs.
+func (m *Mounter) GrowFilesystem(ctx context.Context, device executor.Device, fsType, path string) error {
+	if fsType != "ext4" && fsType != "xfs" {
+		return fsm.Reject(fsm.Invalid, "the filesystem %q is not one of ext4 and xfs", fsType)
+	}
+	if path != "" {
+		return m.growAt(device, fsType, path)
+	}
+	if fsType == "ext4" {
+		if have, err := extSize(device.Path); err != nil || have.fills(device.Path) {
+			return err
+		}
+		if !mayGrowExt4() {
+			return m.growUnmounted(ctx, device)
+		}
+	}
+	return unseen(device.Path, fsType, nil, func(root *os.File) error { return growOpen(root, device, fsType) })
+}
+
+func (m *Mounter) growAt(device executor.Device, fsType, path string) error {
+	p, err := m.locate(path)
+	if err != nil {
+		return err
+	}
+	fd, err := openBelow(p.root.fd, p.rel, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return p.refuse(err)
+	}
+	root := os.NewFile(uintptr(fd), p.real())
+	defer root.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Dev != device.Number {
+		return fsm.Reject(fsm.Precondition, "the volume is not mounted on %s", p)
+	}
+	return growOpen(root, device, fsType)
+}
+
+// growOpen grows what is mounted, by any file of it.
+func growOpen(root *os.File, device executor.Device, fsType string) error {
+	size, err := sizeOf(device.Path)
+	if err != nil {
+		return err
+	}
+	if fsType == "xfs" {
+		err = growXFS(root, size)
+	} else {
+		err = growExt4(root, device.Path, size)
+	}
+	var refused *fsm.Rejection
+	if err != nil && !errors.As(err, &refused) {
+		return fmt.Errorf("grow the filesystem on %s: %w", device.Path, err)
+	}
+	return err
+}
+
+// growXFS gives the filesystem all whole blocks of the device. The kernel leaves
+// out an end that is too small for an allocation group.
+func growXFS(root *os.File, size int64) error {
+	have, err := xfsGeometry(root)
+	if err != nil {
+		return err
+	}
+	request := xfsGrow{Blocks: uint64(size) / uint64(have.BlockSize), MaxPercent: have.MaxPercent}
+	if request.Blocks <= have.DataBlocks {
+		return nil
+	}
+	switch err := ioctlStruct(root, ioctlXFSGrow, &request); {
+	case errors.Is(err, unix.EROFS):
+		return fsm.Reject(fsm.Precondition, "the filesystem is mounted read-only, so it cannot grow")
+	case errors.Is(err, unix.EINVAL) && tailOnly(have, request.Blocks):
+		return nil
+	case err != nil:
+		return err
+	}
+	return nil
+}
+
+// tailOnly tells whether all that could be added is too small for an allocation
+// group: kernels that refuse such a request are answered that it is as large as it gets.
+func tailOnly(have xfsGeom, blocks uint64) bool {
+	const leastGroup = 64 // XFS_MIN_AG_BLOCKS
+	full := have.DataBlocks%uint64(have.GroupBlocks) == 0
+	return full && blocks-have.DataBlocks < leastGroup
+}
+
+func growExt4(root *os.File, device string, size int64) error {
+	have, err := extSize(device)
+	if err != nil || have.fills(device) {
+		return err
+	}
+	blocks := uint64(size) / uint64(have.block)
+	switch err := ioctlStruct(root, ioctlExt4Resize, &blocks); {
+	case errors.Is(err, unix.EPERM):
+		return fsm.Reject(fsm.Precondition, "ext4 grows while it is mounted only for a process with CAP_SYS_RESOURCE, which this one does not have: it grows when it is staged the next time")
+	case errors.Is(err, unix.EROFS):
+		return fsm.Reject(fsm.Precondition, "the filesystem is mounted read-only, so it cannot grow")
+	case errors.Is(err, unix.EBUSY):
+		return fsm.Reject(fsm.Busy, "the filesystem is being grown")
+	case err != nil:
+		return err
+	}
+	return nil
+}
+
+// mayGrowExt4 tells whether this process has CAP_SYS_RESOURCE.
+func mayGrowExt4() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return false
+	}
+	return data[unix.CAP_SYS_RESOURCE/32].Effective&(1<<(unix.CAP_SYS_RESOURCE%32)) != 0
+}
+
+// e2fsck's exit codes are bits; these two say that all is well now.
+const fsckCorrected = 1
+
+// growUnmounted checks, then grows. resize2fs marks the filesystem before it
+// begins, so a check after an interruption is a full one. What a check will not
+// correct by itself is for an operator: nothing is guessed.
+func (m *Mounter) growUnmounted(ctx context.Context, device executor.Device) error {
+	if err := m.check(ctx, device.Path); err != nil {
+		return err
+	}
+	_, err := m.runner.Run(ctx, run.Command{Tool: "resize2fs", Args: []string{"--", device.Path}, Timeout: growTimeout})
+	if err != nil {
+		return fmt.Errorf("grow the filesystem on %s: %w", device.Path, err)
+	}
+	return nil
+}
+
+func (m *Mounter) check(ctx context.Context, device string) error {
+	_, err := m.runner.Run(ctx, run.Command{Tool: "e2fsck", Args: []string{"-f", "-p", "--", device}, Timeout: growTimeout})
+	var failed *run.Error
+	if errors.As(err, &failed) && failed.Code == fsckCorrected {
+		return nil
+	}
+	if errors.As(err, &failed) && failed.Code > 0 && failed.Code&4 != 0 {
+		return fsm.Reject(fsm.Precondition, "the filesystem on %s has errors that e2fsck does not correct by itself: run `e2fsck -f %s` by hand", device, device)
+	}
+	if err != nil {
+		return fmt.Errorf("check the filesystem on %s: %w", device, err)
+	}
+	return nil
+}
+
+func sizeOf(path string) (int64, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return 0, fmt.Errorf("measure %s: %w", path, err)
+	}
+	defer f.Close()
+	size, err := deviceSize(f)
+	if err != nil {
+		return 0, fmt.Errorf("measure %s: %w", path, err)
+	}
+	return size, nil
+}

@@ -1,0 +1,264 @@
+package mount
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const grownSize = 640 << 20
+
+// backing is the file behind a loop device.
+func backing(t testing.TB, d executor.Device) string {
+	t.Helper()
+	text, err := os.ReadFile("/sys/block/" + filepath.Base(d.Path) + "/loop/backing_file")
+	require.NoError(t, err)
+	return strings.TrimSpace(string(text))
+}
+
+// enlarge makes a device larger, attached or not.
+func enlarge(t testing.TB, d *executor.Device, size int64) {
+	t.Helper()
+	require.NoError(t, os.Truncate(backing(t, *d), size))
+	require.NoError(t, exec.Command("losetup", "-c", d.Path).Run())
+	d.Size = size
+}
+
+// sound fails the test when the filesystem on an unmounted device is not whole.
+func sound(t testing.TB, d executor.Device, fsType string) {
+	t.Helper()
+	check := exec.Command("e2fsck", "-f", "-n", d.Path)
+	if fsType == "xfs" {
+		check = exec.Command("xfs_repair", "-n", d.Path)
+	}
+	out, err := check.CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// filled writes a file that later is compared.
+func filled(t testing.TB, dir string) []byte {
+	t.Helper()
+	content := bytes.Repeat([]byte("holdfast "), 1<<18)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "data"), content, 0o600))
+	return content
+}
+
+func (h *host) formatted(fsType string) executor.Device {
+	h.t.Helper()
+	d := h.device(fsm.MinXFSSize)
+	require.NoError(h.t, h.Format(h.t.Context(), d.Path, executor.Filesystem{Type: fsType, UUID: uuid.NewString()}, false))
+	return d
+}
+
+func (h *host) mountAt(d executor.Device, fsType, name string) string {
+	h.t.Helper()
+	dir := h.mkdir(name)
+	require.NoError(h.t, h.Mount(h.t.Context(), d, executor.MountOptions{Path: dir, FSType: fsType}))
+	return dir
+}
+
+func (h *host) size(d executor.Device, fsType string) int64 {
+	h.t.Helper()
+	size, err := h.FilesystemSize(h.t.Context(), d, fsType)
+	require.NoError(h.t, err)
+	return size
+}
+
+// CSI-NODE-NodeExpandVolume: offline.
+func TestGrowAnUnmountedFilesystem(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		t.Run(fsType, func(t *testing.T) {
+			h := newHost(t)
+			d := h.formatted(fsType)
+			dir := h.mountAt(d, fsType, "before")
+			want := filled(t, dir)
+			require.NoError(t, h.Unmount(t.Context(), d, dir))
+			require.EqualValues(t, fsm.MinXFSSize, h.size(d, fsType))
+			require.NoError(t, h.GrowFilesystem(t.Context(), d, fsType, ""), "there is nothing to grow")
+			enlarge(t, &d, grownSize)
+			require.EqualValues(t, fsm.MinXFSSize, h.size(d, fsType))
+			for range 2 {
+				require.NoError(t, h.GrowFilesystem(t.Context(), d, fsType, ""))
+				require.EqualValues(t, grownSize, h.size(d, fsType))
+				require.Empty(t, h.mounts(d))
+			}
+			sound(t, d, fsType)
+			dir = h.mountAt(d, fsType, "after")
+			got, err := os.ReadFile(dir + "/data")
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want, got))
+			s, err := h.Stats(t.Context(), d, dir, false)
+			require.NoError(t, err)
+			require.Greater(t, s.Bytes.Total, int64(500<<20))
+		})
+	}
+}
+
+// CSI-NODE-NodeExpandVolume: online, under a writer.
+func TestGrowAMountedXFS(t *testing.T) {
+	h := newHost(t)
+	d := h.formatted("xfs")
+	dir := h.mountAt(d, "xfs", "staging")
+	want := filled(t, dir)
+	open, err := os.Create(dir + "/open")
+	require.NoError(t, err)
+	defer open.Close()
+	enlarge(t, &d, grownSize)
+	for range 2 {
+		require.NoError(t, h.GrowFilesystem(t.Context(), d, "xfs", dir))
+		require.EqualValues(t, grownSize, h.size(d, "xfs"), "as the kernel says, not as the device")
+	}
+	require.NoError(t, errors.Join(unix.Fallocate(int(open.Fd()), 0, 0, 400<<20), open.Close()))
+	got, err := os.ReadFile(dir + "/data")
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(want, got))
+	require.NoError(t, h.Unmount(t.Context(), d, dir))
+	require.EqualValues(t, grownSize, h.size(d, "xfs"))
+	sound(t, d, "xfs")
+}
+
+func TestGrowAMountedExt4NeedsACapability(t *testing.T) {
+	h := newHost(t)
+	d := h.formatted("ext4")
+	dir := h.mountAt(d, "ext4", "staging")
+	require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", dir), "there is nothing to grow")
+	enlarge(t, &d, grownSize)
+	for range 2 {
+		err := h.GrowFilesystem(t.Context(), d, "ext4", dir)
+		if mayGrowExt4() {
+			require.NoError(t, err)
+			require.EqualValues(t, grownSize, h.size(d, "ext4"))
+			continue
+		}
+		refused(t, fsm.Precondition, err)
+		require.ErrorContains(t, err, "CAP_SYS_RESOURCE")
+		require.EqualValues(t, fsm.MinXFSSize, h.size(d, "ext4"))
+	}
+	require.NoError(t, h.Unmount(t.Context(), d, dir))
+	require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+	require.EqualValues(t, grownSize, h.size(d, "ext4"))
+	sound(t, d, "ext4")
+}
+
+func TestGrowTellsWhatIsWrong(t *testing.T) {
+	h := newHost(t)
+	d := h.formatted("xfs")
+	refused(t, fsm.Invalid, h.GrowFilesystem(t.Context(), d, "btrfs", ""))
+	refused(t, fsm.Precondition, h.GrowFilesystem(t.Context(), d, "xfs", h.mkdir("elsewhere")))
+	refused(t, fsm.Precondition, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+	refused(t, fsm.Invalid, h.GrowFilesystem(t.Context(), d, "xfs", "/etc"))
+	_, err := h.FilesystemSize(t.Context(), d, "ext4")
+	refused(t, fsm.Precondition, err)
+	dir := h.mkdir("ro")
+	require.NoError(t, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "xfs", ReadOnly: true}))
+	enlarge(t, &d, grownSize)
+	refused(t, fsm.Precondition, h.GrowFilesystem(t.Context(), d, "xfs", dir))
+}
+
+// crashed is a copy of a synced device as it is now, with a dirty journal when it is mounted.
+func (h *host) crashed(d executor.Device) executor.Device {
+	h.t.Helper()
+	c := h.device(d.Size)
+	out, err := exec.Command("cp", "--sparse=auto", backing(h.t, d), backing(h.t, c)).CombinedOutput()
+	require.NoError(h.t, err, string(out))
+	return c
+}
+
+func TestACloneGetsAnIdentityOfItsOwn(t *testing.T) {
+	for _, fsType := range []string{"ext4", "xfs"} {
+		for name, clean := range map[string]bool{"clean": true, "cut while it was mounted": false} {
+			t.Run(fsType+", "+name, func(t *testing.T) {
+				h := newHost(t)
+				d := h.formatted(fsType)
+				dir := h.mountAt(d, fsType, "source")
+				want := filled(t, dir)
+				if clean {
+					require.NoError(t, h.Unmount(t.Context(), d, dir))
+				} else {
+					syncAll(t, dir)
+				}
+				clone := h.crashed(d)
+				if clean {
+					h.mountAt(d, fsType, "source")
+				}
+				id := uuid.NewString()
+				for range 2 {
+					require.NoError(t, h.NewIdentity(t.Context(), clone, executor.Filesystem{Type: fsType, UUID: id}))
+					got, err := h.Probe(t.Context(), clone.Path, clone.Size)
+					require.NoError(t, err)
+					require.Equal(t, executor.Filesystem{Type: fsType, UUID: id}, got.Found)
+					require.Empty(t, h.mounts(clone))
+				}
+				sound(t, clone, fsType)
+				beside := h.mountAt(clone, fsType, "clone")
+				got, err := os.ReadFile(beside + "/data")
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(want, got))
+				refused(t, fsm.Busy, h.NewIdentity(t.Context(), clone, executor.Filesystem{Type: fsType, UUID: uuid.NewString()}))
+				require.NoError(t, h.Unmount(t.Context(), clone, beside))
+				enlarge(t, &clone, grownSize)
+				require.NoError(t, h.GrowFilesystem(t.Context(), clone, fsType, ""))
+				sound(t, clone, fsType)
+			})
+		}
+	}
+}
+
+func syncAll(t testing.TB, dir string) {
+	t.Helper()
+	f, err := os.Open(dir)
+	require.NoError(t, err)
+	require.NoError(t, errors.Join(unix.Syncfs(int(f.Fd())), f.Close()))
+}
+
+// xfs_db writes one superblock after the other; a crash leaves some of either UUID.
+func TestAnIdentityThatWasHalfWrittenIsWrittenAgain(t *testing.T) {
+	const groups = 4
+	for name, old := range map[string][]int64{
+		"the first is written":      {1, 2, 3},
+		"all but the last":          {3},
+		"all but the first":         {0},
+		"only the log was made new": {0, 1, 2, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			d := h.formatted("xfs")
+			before, err := os.ReadFile(backing(t, d))
+			require.NoError(t, err)
+			want := executor.Filesystem{Type: "xfs", UUID: uuid.NewString()}
+			require.NoError(t, h.NewIdentity(t.Context(), d, want))
+			group := d.Size / groups
+			for _, n := range old {
+				write(t, d.Path, n*group, before[n*group:n*group+512])
+			}
+			done, err := xfsIdentified(d.Path, uuid.MustParse(want.UUID))
+			require.NoError(t, err)
+			require.False(t, done)
+			require.NoError(t, h.NewIdentity(t.Context(), d, want))
+			sound(t, d, "xfs")
+			h.mountAt(d, "xfs", "staging")
+		})
+	}
+}
+
+func TestNewIdentityRefuses(t *testing.T) {
+	h := newHost(t)
+	d := h.formatted("xfs")
+	refused(t, fsm.Invalid, h.NewIdentity(t.Context(), d, executor.Filesystem{Type: "xfs", UUID: "x; rm"}))
+	refused(t, fsm.Invalid, h.NewIdentity(t.Context(), d, executor.Filesystem{Type: "btrfs", UUID: uuid.NewString()}))
+	require.Error(t, h.NewIdentity(t.Context(), d, executor.Filesystem{Type: "ext4", UUID: uuid.NewString()}))
+	before, err := h.Probe(t.Context(), d.Path, d.Size)
+	require.NoError(t, err)
+	require.Equal(t, "xfs", before.Found.Type)
+}

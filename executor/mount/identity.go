@@ -1,0 +1,157 @@
+package mount
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// NewIdentity writes the UUID into an unmounted filesystem that has another. It
+// may be repeated after a crash at any moment, and does nothing where it is done.
+// xfs refuses to be mounted beside a filesystem with the same UUID; ext4 does not,
+// but what looks for filesystems by UUID would find two.
+func (m *Mounter) NewIdentity(ctx context.Context, device executor.Device, format executor.Filesystem) error {
+	want, err := uuid.Parse(format.UUID)
+	if err != nil {
+		return fsm.Reject(fsm.Invalid, "%q is not a filesystem's UUID", format.UUID)
+	}
+	if used, err := inUse(device.Path); err != nil {
+		return err
+	} else if used {
+		return fsm.Reject(fsm.Busy, "%s is in use, so its filesystem keeps its identity", device.Path)
+	}
+	switch format.Type {
+	case "ext4":
+		err = m.identifyExt4(ctx, device.Path, want)
+	case "xfs":
+		err = m.identifyXFS(ctx, device.Path, want)
+	default:
+		return fsm.Reject(fsm.Invalid, "the filesystem %q is not one of ext4 and xfs", format.Type)
+	}
+	if err != nil {
+		return fmt.Errorf("give the filesystem on %s an identity of its own: %w", device.Path, err)
+	}
+	return nil
+}
+
+// identifyExt4 first frees the checksums from the UUID: then the UUID is in the
+// superblock alone, whereas tune2fs would rewrite every checksum of the filesystem
+// and leave it broken when it is killed. The journal is replayed by the kernel.
+func (m *Mounter) identifyExt4(ctx context.Context, device string, want uuid.UUID) error {
+	have, err := extIdentity(device)
+	if err != nil || have.id == want {
+		return err
+	}
+	if have.dirty {
+		if err := unseen(device, "ext4", nil, func(*os.File) error { return nil }); err != nil {
+			return err
+		}
+	}
+	if have.checksums && !have.seeded {
+		if err := m.tune(ctx, "-O", "metadata_csum_seed", device); err != nil {
+			return err
+		}
+	}
+	if err := m.tune(ctx, "-U", want.String(), device); err != nil {
+		return err
+	}
+	if have, err = extIdentity(device); err == nil && have.id != want {
+		err = fmt.Errorf("tune2fs left the UUID %s", have.id)
+	}
+	return err
+}
+
+func (m *Mounter) tune(ctx context.Context, args ...string) error {
+	_, err := m.runner.Run(ctx, run.Command{Tool: "tune2fs", Args: args, Timeout: growTimeout})
+	return err
+}
+
+// Features of ext4's superblock.
+const (
+	extROCompatAt    = extSuperblock + 0x64
+	extNeedsRecovery = 0x4
+	extChecksumSeed  = 0x2000
+	extChecksums     = 0x400
+)
+
+type extState struct {
+	id                       uuid.UUID
+	dirty, checksums, seeded bool
+}
+
+func extIdentity(device string) (extState, error) {
+	head, err := superblockOf(device)
+	if err != nil {
+		return extState{}, err
+	}
+	if identify(head).Type != "ext4" {
+		return extState{}, fsm.Reject(fsm.Precondition, "there is no ext4 on %s", device)
+	}
+	incompat := binary.LittleEndian.Uint32(head[extIncompatAt:])
+	return extState{
+		id:        uuid.UUID(head[extUUIDAt : extUUIDAt+16]),
+		dirty:     incompat&extNeedsRecovery != 0,
+		seeded:    incompat&extChecksumSeed != 0,
+		checksums: binary.LittleEndian.Uint32(head[extROCompatAt:])&extChecksums != 0,
+	}, nil
+}
+
+// identifyXFS has xfs_db write the UUID into the superblocks of all allocation
+// groups, one after the other, so all of them are looked at. xfs_db refuses a log
+// that is dirty: then the kernel replays it.
+func (m *Mounter) identifyXFS(ctx context.Context, device string, want uuid.UUID) error {
+	for _, clean := range []bool{true, false} {
+		if done, err := xfsIdentified(device, want); done || err != nil {
+			return err
+		}
+		if !clean {
+			if err := unseen(device, "xfs", []string{"nouuid"}, func(*os.File) error { return nil }); err != nil {
+				return err
+			}
+		}
+		// Its exit code says nothing of its commands, so the superblocks are read again.
+		if _, err := m.runner.Run(ctx, run.Command{Tool: "xfs_db", Args: []string{"-x", "-c", "uuid " + want.String(), device}, Timeout: growTimeout}); err != nil && !clean {
+			return err
+		}
+	}
+	done, err := xfsIdentified(device, want)
+	if err == nil && !done {
+		err = fmt.Errorf("xfs_db did not write the UUID")
+	}
+	return err
+}
+
+// xfsIdentified tells whether all superblocks have the UUID.
+func xfsIdentified(device string, want uuid.UUID) (bool, error) {
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head := make([]byte, superblockLen)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return false, fmt.Errorf("read the superblock: %w", err)
+	}
+	if string(head[:4]) != xfsMagic {
+		return false, fsm.Reject(fsm.Precondition, "there is no xfs on %s", device)
+	}
+	group := int64(binary.BigEndian.Uint32(head[xfsGroupAt:])) * int64(binary.BigEndian.Uint32(head[xfsBlockAt:]))
+	for n := range int64(binary.BigEndian.Uint32(head[xfsGroupsAt:])) {
+		var id uuid.UUID
+		if _, err := f.ReadAt(id[:], n*group+xfsUUIDAt); err != nil {
+			return false, fmt.Errorf("read the superblock of group %d: %w", n, err)
+		}
+		if id != want {
+			return false, nil
+		}
+	}
+	return true, nil
+}
