@@ -87,14 +87,14 @@ func (c *cluster) Leading() (term uint64, leading bool) {
 	return term, leading
 }
 
-// WatchNode watches a node's volumes and its own record.
-func (c *cluster) WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() ([]fsm.VolumeID, bool), stop func()) {
+// WatchNode watches a node's volumes, its snapshots and its own record.
+func (c *cluster) WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() ([]fsm.Touch, bool), stop func()) {
 	m, err := c.member()
 	if err != nil {
-		return nil, func() ([]fsm.VolumeID, bool) { return nil, true }, func() {}
+		return nil, func() ([]fsm.Touch, bool) { return nil, true }, func() {}
 	}
 	w := m.Watch(raftnode.Interest{Node: node})
-	return w.C, w.Take, w.Close
+	return w.C, w.Touched, w.Close
 }
 
 // Peers are the other members. One that cannot be dialled counts as silent.
@@ -132,10 +132,24 @@ func (c csiCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Out
 
 // WatchVolume wakes when the volume may have changed.
 func (c csiCluster) WatchVolume(id fsm.VolumeID) (wake <-chan struct{}, stop func()) {
+	return c.watch(raftnode.Interest{Volume: id})
+}
+
+// WatchSnapshot wakes when the snapshot may have changed.
+func (c csiCluster) WatchSnapshot(id fsm.SnapshotID) (wake <-chan struct{}, stop func()) {
+	return c.watch(raftnode.Interest{Snapshot: id})
+}
+
+// WatchGroup wakes when the group, or a member of it, may have changed.
+func (c csiCluster) WatchGroup(id fsm.GroupSnapshotID) (wake <-chan struct{}, stop func()) {
+	return c.watch(raftnode.Interest{Group: id})
+}
+
+func (c csiCluster) watch(i raftnode.Interest) (wake <-chan struct{}, stop func()) {
 	m, err := c.member()
 	if err != nil {
 		return nil, func() {}
 	}
-	w := m.Watch(raftnode.Interest{Volume: id})
+	w := m.Watch(i)
 	return w.C, w.Close
 }

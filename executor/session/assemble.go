@@ -47,11 +47,16 @@ func (a *assembler) wishes(w *sessionpb.Wishes) (*executor.Update, error) {
 	}
 	u := a.pending
 	a.pending = nil
-	if a.began && !u.Full && len(u.Wishes) == 0 && len(u.Gone) == 0 && u.Adopted == a.adopted {
+	if a.began && !u.Full && empty(u) && u.Adopted == a.adopted {
 		return nil, nil // a heartbeat
 	}
 	a.began, a.adopted = true, u.Adopted
 	return u, nil
+}
+
+// empty tells whether the update names nothing.
+func empty(u *executor.Update) bool {
+	return len(u.Wishes)+len(u.Gone)+len(u.Snapshots)+len(u.SnapshotsGone) == 0
 }
 
 // check refuses wishes that are older than what was acted on (S14) or that do not
@@ -84,6 +89,12 @@ func (a *assembler) merge(w *sessionpb.Wishes) {
 	}
 	for _, id := range w.GetGone() {
 		u.Gone = append(u.Gone, fsm.VolumeID(id))
+	}
+	for _, p := range w.GetSnapshots() {
+		u.Snapshots = append(u.Snapshots, snapshotWishFromProto(p))
+	}
+	for _, id := range w.GetSnapshotsGone() {
+		u.SnapshotsGone = append(u.SnapshotsGone, fsm.SnapshotID(id))
 	}
 }
 

@@ -67,12 +67,16 @@ func TestUpdatesAreWhatChanged(t *testing.T) {
 		said(&sessionpb.Wishes{At: at(1, 5), Adopted: true}), // a heartbeat
 		said(&sessionpb.Wishes{At: at(1, 7), Adopted: true}), // another, later
 		said(&sessionpb.Wishes{At: at(1, 8), Gone: []string{"v1"}, Adopted: true}),
+		said(&sessionpb.Wishes{At: at(1, 8), Snapshots: []*sessionpb.SnapshotWish{{SnapshotId: "s1"}}, Adopted: true}),
+		said(&sessionpb.Wishes{At: at(1, 8), SnapshotsGone: []string{"s1"}, Adopted: true}),
 		said(&sessionpb.Wishes{At: at(1, 9)}), // not adopted any more
 	)
 	require.NoError(t, err)
 	require.Equal(t, []executor.Update{
 		{At: fsm.Epoch{Incarnation: 1, Index: 5}, Full: true, Wishes: []fsm.Wish{{Volume: "v1"}}, Adopted: true, IncarnationID: []byte("id")},
 		{At: fsm.Epoch{Incarnation: 1, Index: 8}, Gone: []fsm.VolumeID{"v1"}, Adopted: true, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, Snapshots: []fsm.SnapshotWish{{Snapshot: "s1"}}, Adopted: true, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, SnapshotsGone: []fsm.SnapshotID{"s1"}, Adopted: true, IncarnationID: []byte("id")},
 		{At: fsm.Epoch{Incarnation: 1, Index: 9}, IncarnationID: []byte("id")},
 	}, updates)
 }
@@ -110,11 +114,16 @@ func TestALargeUpdateIsCutAndPutTogether(t *testing.T) {
 		n.wishes, want.Wishes = append(n.wishes, w), append(want.Wishes, w)
 	}
 	n.gone, want.Gone = []fsm.VolumeID{"x"}, []fsm.VolumeID{"x"}
+	for i := range batch + 1 {
+		w := fsm.SnapshotWish{Snapshot: fsm.SnapshotID(fmt.Sprintf("s%d", i)), Verb: fsm.SnapshotCut}
+		n.snapshots, want.Snapshots = append(n.snapshots, w), append(want.Snapshots, w)
+	}
+	n.snapshotsGone, want.SnapshotsGone = []fsm.SnapshotID{"y"}, []fsm.SnapshotID{"y"}
 	messages := []*sessionpb.ToNode{greeting(1, "id")}
 	for _, m := range n.messages() {
 		messages = append(messages, said(m))
 	}
-	require.Len(t, messages, 1+3+1)
+	require.Len(t, messages, 1+3+1+2+1)
 	for range 2 {
 		updates, err := play(&assembler{}, messages...)
 		require.NoError(t, err)

@@ -231,6 +231,8 @@ func (s *Server) heard(h *held, m *sessionpb.FromNode) error {
 		return err
 	case *sessionpb.FromNode_Inventory:
 		h.answered(body.Inventory)
+	case *sessionpb.FromNode_Map:
+		h.answeredMap(body.Map)
 	case *sessionpb.FromNode_Hello:
 		return status.Error(codes.InvalidArgument, "a session has one hello")
 	}

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,6 +117,10 @@ func (a *attachment) take(ctx context.Context, assembler *assembler, m *sessionp
 		go a.answer(ctx, q.GetQuestion())
 		return nil
 	}
+	if q := m.GetMap(); q != nil {
+		go a.answerMap(ctx, q)
+		return nil
+	}
 	update, err := assembler.add(m)
 	if err != nil {
 		return err
@@ -170,7 +175,7 @@ func (a *attachment) answer(ctx context.Context, question uint64) {
 			answer.Error = err.Error()
 		}
 		for _, item := range part {
-			answer.Items = append(answer.Items, &sessionpb.InventoryItem{Kind: item.Kind, Id: string(item.ID), Path: item.Path})
+			answer.Items = append(answer.Items, &sessionpb.InventoryItem{Kind: item.Kind, Id: cmp.Or(string(item.ID), string(item.Snapshot)), Path: item.Path})
 		}
 		select {
 		case a.out <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Inventory{Inventory: answer}}:

@@ -27,6 +27,7 @@ type node struct {
 	mu        sync.Mutex
 	updates   []executor.Update
 	inventory func() ([]executor.InventoryItem, error)
+	maps      func(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) ([]executor.Extent, bool, error)
 	seen      fsm.Epoch
 	seenID    []byte
 }
@@ -65,6 +66,13 @@ func (n *node) look(context.Context) ([]executor.InventoryItem, error) {
 	return inventory()
 }
 
+func (n *node) lookUp(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) ([]executor.Extent, bool, error) {
+	n.mu.Lock()
+	maps := n.maps
+	n.mu.Unlock()
+	return maps(ctx, base, target, from, max)
+}
+
 // node starts a host that knows these controllers, in this order.
 func (l *lab) node(name string, controllers ...*member) *node {
 	l.t.Helper()
@@ -87,6 +95,7 @@ func (l *lab) nodeAt(name string, endpoints ...string) *node {
 		Telemetry:      func() []executor.PoolFacts { return []executor.PoolFacts{{ID: fsm.PoolID("pool-" + name), Free: 5}} },
 		TelemetryEvery: 10 * time.Millisecond,
 		Inventory:      n.look,
+		Map:            n.lookUp,
 		GiveUp:         500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(l.t, err)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 
 	"google.golang.org/grpc/codes"
@@ -39,11 +40,14 @@ type news struct {
 	full    bool
 	wishes  []fsm.Wish
 	gone    []fsm.VolumeID
+
+	snapshots     []fsm.SnapshotWish
+	snapshotsGone []fsm.SnapshotID
 }
 
-// send tells what is wanted now for the volumes touched, or for all. Without
+// send tells what is wanted now for what was touched, or for all. Without
 // either it is a heartbeat, which still says the epoch and the adoption.
-func (f *feed) send(touched []fsm.VolumeID, all bool) error {
+func (f *feed) send(touched []fsm.Touch, all bool) error {
 	n, err := f.read(touched, all)
 	if err != nil {
 		return err
@@ -60,7 +64,7 @@ func (f *feed) send(touched []fsm.VolumeID, all bool) error {
 }
 
 // read looks at the applied state once, so that all it finds holds at one index.
-func (f *feed) read(touched []fsm.VolumeID, all bool) (*news, error) {
+func (f *feed) read(touched []fsm.Touch, all bool) (*news, error) {
 	n := &news{full: all}
 	err := f.member.View(func(state *fsm.State) error {
 		n.cluster = state.Cluster()
@@ -68,7 +72,8 @@ func (f *feed) read(touched []fsm.VolumeID, all bool) (*news, error) {
 			return err
 		}
 		if n.full || f.isNew(n.cluster) || n.adopted != f.adopted {
-			n.full, n.wishes = true, slices.Collect(state.Wishes(f.node))
+			n.full = true
+			n.wishes, n.snapshots = slices.Collect(state.Wishes(f.node)), slices.Collect(state.SnapshotWishes(f.node))
 			return nil
 		}
 		f.pick(state, n, touched)
@@ -100,17 +105,43 @@ func (f *feed) isNew(c fsm.Cluster) bool {
 	return !f.welcomed || f.incarnation != c.Incarnation || !bytes.Equal(f.incarnationID, c.IncarnationID)
 }
 
-func (f *feed) pick(state *fsm.State, n *news, touched []fsm.VolumeID) {
-	ids := slices.Compact(slices.Sorted(slices.Values(touched)))
-	for _, id := range ids {
-		if id == "" {
-			continue // the node's own record
-		}
-		if w, ok := state.Wish(f.node, id); ok {
-			n.wishes = append(n.wishes, w)
-		} else {
-			n.gone = append(n.gone, id)
-		}
+// pick reads what is wanted of each thing that was touched.
+func (f *feed) pick(state *fsm.State, n *news, touched []fsm.Touch) {
+	for _, t := range once(touched) {
+		switch {
+		case t.Volume != "":
+			f.pickVolume(state, n, t.Volume)
+		case t.Snapshot != "":
+			f.pickSnapshot(state, n, t.Snapshot)
+		} // else the node's own record
+	}
+}
+
+// once is each volume and snapshot in a fixed order, named once.
+func once(touched []fsm.Touch) []fsm.Touch {
+	all := make([]fsm.Touch, 0, len(touched))
+	for _, t := range touched {
+		all = append(all, fsm.Touch{Volume: t.Volume, Snapshot: t.Snapshot})
+	}
+	slices.SortFunc(all, func(a, b fsm.Touch) int {
+		return cmp.Or(cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.Snapshot, b.Snapshot))
+	})
+	return slices.Compact(all)
+}
+
+func (f *feed) pickVolume(state *fsm.State, n *news, id fsm.VolumeID) {
+	if w, ok := state.Wish(f.node, id); ok {
+		n.wishes = append(n.wishes, w)
+	} else {
+		n.gone = append(n.gone, id)
+	}
+}
+
+func (f *feed) pickSnapshot(state *fsm.State, n *news, id fsm.SnapshotID) {
+	if w, ok := state.SnapshotWish(f.node, id); ok {
+		n.snapshots = append(n.snapshots, w)
+	} else {
+		n.snapshotsGone = append(n.snapshotsGone, id)
 	}
 }
 
@@ -135,20 +166,28 @@ func (n *news) messages() []*sessionpb.Wishes {
 		return m
 	}
 	for part := range slices.Chunk(n.wishes, batch) {
-		m := next()
-		for _, w := range part {
-			m.Wishes = append(m.Wishes, wishToProto(w))
-		}
+		next().Wishes = mapped(part, wishToProto)
 	}
 	for part := range slices.Chunk(n.gone, batch) {
-		m := next()
-		for _, id := range part {
-			m.Gone = append(m.Gone, string(id))
-		}
+		next().Gone = mapped(part, func(id fsm.VolumeID) string { return string(id) })
+	}
+	for part := range slices.Chunk(n.snapshots, batch) {
+		next().Snapshots = mapped(part, snapshotWishToProto)
+	}
+	for part := range slices.Chunk(n.snapshotsGone, batch) {
+		next().SnapshotsGone = mapped(part, func(id fsm.SnapshotID) string { return string(id) })
 	}
 	if len(all) == 0 {
 		next()
 	}
 	all[len(all)-1].More = false
 	return all
+}
+
+func mapped[A, B any](all []A, to func(A) B) []B {
+	out := make([]B, 0, len(all))
+	for _, a := range all {
+		out = append(out, to(a))
+	}
+	return out
 }

@@ -38,8 +38,9 @@ type held struct {
 
 // question is one that the host has not wholly answered yet.
 type question struct {
-	items []*sessionpb.InventoryItem
-	done  chan error
+	items  []*sessionpb.InventoryItem
+	mapped *sessionpb.MapAnswer
+	done   chan error
 }
 
 func newHeld(ctx context.Context, register *fsmpb.RegisterNode) *held {
@@ -81,28 +82,35 @@ func (h *held) facts() *sessionpb.SessionFacts {
 func (h *held) inventory(ctx context.Context) ([]*sessionpb.InventoryItem, error) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryWait)
 	defer cancel()
+	q, err := h.put(ctx, "what it holds", func(id uint64) *sessionpb.ToNode {
+		return &sessionpb.ToNode{Body: &sessionpb.ToNode_Inventory{Inventory: &sessionpb.InventoryQuestion{Question: id}}}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return q.items, nil
+}
+
+// put asks the host a question and waits for its whole answer.
+func (h *held) put(ctx context.Context, what string, message func(id uint64) *sessionpb.ToNode) (*question, error) {
 	id, q := h.ask()
 	defer h.forget(id)
-	message := &sessionpb.ToNode{Body: &sessionpb.ToNode_Inventory{Inventory: &sessionpb.InventoryQuestion{Question: id}}}
+	unanswered := status.Errorf(codes.Unavailable, "%s did not answer %s", h.node, what)
 	select {
-	case h.out <- message:
+	case h.out <- message(id):
 	case <-ctx.Done():
-		return nil, h.unanswered()
+		return nil, unanswered
 	case <-h.ctx.Done():
-		return nil, h.unanswered()
+		return nil, unanswered
 	}
 	select {
 	case err := <-q.done:
-		return q.items, err
+		return q, err
 	case <-ctx.Done():
-		return nil, h.unanswered()
+		return nil, unanswered
 	case <-h.ctx.Done():
-		return nil, h.unanswered()
+		return nil, unanswered
 	}
-}
-
-func (h *held) unanswered() error {
-	return status.Errorf(codes.Unavailable, "%s did not answer what it holds", h.node)
 }
 
 func (h *held) ask() (uint64, *question) {

@@ -77,10 +77,21 @@ func askForInventory(ctx context.Context, peer Peer, node fsm.NodeID) (r invento
 	return r
 }
 
+// itemOf reads a thing. A volume's id and a snapshot's cannot be taken for each other.
+func itemOf(i *sessionpb.InventoryItem) executor.InventoryItem {
+	item := executor.InventoryItem{Kind: i.GetKind(), Path: i.GetPath()}
+	if snapshot := fsm.SnapshotID(i.GetId()); snapshot.Valid() {
+		item.Snapshot = snapshot
+	} else {
+		item.ID = fsm.VolumeID(i.GetId())
+	}
+	return item
+}
+
 func itemsOf(items []*sessionpb.InventoryItem) []executor.InventoryItem {
 	all := make([]executor.InventoryItem, 0, len(items))
 	for _, i := range items {
-		all = append(all, executor.InventoryItem{Kind: i.GetKind(), ID: fsm.VolumeID(i.GetId()), Path: i.GetPath()})
+		all = append(all, itemOf(i))
 	}
 	return all
 }

@@ -69,7 +69,7 @@ type member struct {
 type watch struct {
 	node    fsm.NodeID
 	wake    chan struct{}
-	touched []fsm.VolumeID
+	touched []fsm.Touch
 	all     bool
 }
 
@@ -181,7 +181,7 @@ func (m *member) touch(touched []fsm.Touch) {
 	for w := range m.watches {
 		for _, t := range touched {
 			if t.Node == w.node {
-				w.touched = append(w.touched, t.Volume)
+				w.touched = append(w.touched, t)
 			}
 		}
 		w.ring()
@@ -248,12 +248,12 @@ func (m *member) WaitIndex(ctx context.Context, index uint64) error {
 	}
 }
 
-func (m *member) WatchNode(node fsm.NodeID) (<-chan struct{}, func() ([]fsm.VolumeID, bool), func()) {
+func (m *member) WatchNode(node fsm.NodeID) (<-chan struct{}, func() ([]fsm.Touch, bool), func()) {
 	w := &watch{node: node, wake: make(chan struct{}, 1)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watches[w] = true
-	take := func() ([]fsm.VolumeID, bool) {
+	take := func() ([]fsm.Touch, bool) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		touched, all := w.touched, w.all

@@ -19,6 +19,10 @@ func wishToProto(w fsm.Wish) *sessionpb.Wish {
 		OperationId: uint64(w.Operation),
 		Attempt:     w.Attempt,
 		Replica:     uint32(w.Replica),
+		Source:      sourceToProto(w.Source),
+		Limits:      limitsToProto(w.Limits),
+
+		SourceSizeBytes: w.SourceSize,
 	}
 	if t := w.Teardown; t != nil {
 		p.TeardownEpoch, p.TeardownNode, p.TeardownHost = epochToProto(t.Epoch), string(t.Node), string(t.Host)
@@ -38,6 +42,9 @@ func wishFromProto(p *sessionpb.Wish) fsm.Wish {
 		Operation:   fsm.OperationID(p.GetOperationId()),
 		Attempt:     p.GetAttempt(),
 		Replica:     fsm.ReplicaState(narrow(p.GetReplica())),
+		Source:      sourceFromProto(p.GetSource()),
+		SourceSize:  p.GetSourceSizeBytes(),
+		Limits:      limitsFromProto(p.GetLimits()),
 	}
 	if p.TeardownEpoch != nil {
 		w.Teardown = &fsm.Teardown{
@@ -111,11 +118,11 @@ func capabilityFromProto(c *fsmpb.Capability) fsm.Capability {
 }
 
 func formatToProto(f fsm.Format) *fsmpb.Format {
-	return &fsmpb.Format{Phase: f.Phase, FsType: f.FSType, FsUuid: f.FSUUID, Epoch: epochToProto(f.Epoch)}
+	return &fsmpb.Format{Phase: f.Phase, FsType: f.FSType, FsUuid: f.FSUUID, Epoch: epochToProto(f.Epoch), Cloned: f.Cloned}
 }
 
 func formatFromProto(f *fsmpb.Format) fsm.Format {
-	return fsm.Format{Phase: f.GetPhase(), FSType: f.GetFsType(), FSUUID: f.GetFsUuid(), Epoch: epochFromProto(f.GetEpoch())}
+	return fsm.Format{Phase: f.GetPhase(), FSType: f.GetFsType(), FSUUID: f.GetFsUuid(), Epoch: epochFromProto(f.GetEpoch()), Cloned: f.GetCloned()}
 }
 
 func epochToProto(e fsm.Epoch) *fsmpb.Epoch {

@@ -42,6 +42,40 @@ func TestEveryFieldOfAWishCrossesTheWire(t *testing.T) {
 	}
 }
 
+// wireSnapshot takes a snapshot's wish over the wire and back.
+func wireSnapshot(t *testing.T, w fsm.SnapshotWish) fsm.SnapshotWish {
+	t.Helper()
+	raw, err := proto.Marshal(snapshotWishToProto(w))
+	require.NoError(t, err)
+	var p sessionpb.SnapshotWish
+	require.NoError(t, proto.Unmarshal(raw, &p))
+	return snapshotWishFromProto(&p)
+}
+
+func TestEveryFieldOfASnapshotsWishCrossesTheWire(t *testing.T) {
+	var full fsm.SnapshotWish
+	var n int64
+	fill(reflect.ValueOf(&full).Elem(), &n)
+	for range 2 {
+		require.Equal(t, full, wireSnapshot(t, full))
+		require.Equal(t, fsm.SnapshotWish{}, wireSnapshot(t, fsm.SnapshotWish{}))
+	}
+}
+
+func FuzzSnapshotWishCrossesTheWire(f *testing.F) {
+	f.Add("hs-1", "hf-1", "p", "hgs-1", int64(1), uint32(2), uint64(3), true)
+	f.Fuzz(func(t *testing.T, id, source, pool, group string, size int64, small uint32, sequence uint64, flag bool) {
+		if !utf8.ValidString(id + source + pool + group) {
+			t.Skip("ids came in as protobuf text, so they are valid UTF-8")
+		}
+		w := fsm.SnapshotWish{
+			Snapshot: fsm.SnapshotID(id), Source: fsm.VolumeID(source), Pool: fsm.PoolID(pool), Size: size,
+			Verb: fsm.SnapshotVerb(uint8(small)), Group: fsm.GroupSnapshotID(group), Attempt: small, Sequence: sequence, Frozen: flag,
+		}
+		require.Equal(t, w, wireSnapshot(t, w))
+	})
+}
+
 // fill gives every field a value of its own, so that none can be lost or mixed up unseen.
 func fill(v reflect.Value, n *int64) {
 	*n++
@@ -79,7 +113,9 @@ func FuzzWishCrossesTheWire(f *testing.F) {
 		capability := fsm.Capability{Block: flag, FSType: text, Flags: string(print)}
 		w := fsm.Wish{
 			Volume: fsm.VolumeID(volume), Pool: fsm.PoolID(pool), Size: size, Verb: fsm.Verb(uint8(small)),
-			Format:   fsm.Format{FSType: text, FSUUID: pool, Epoch: fsm.Epoch{Incarnation: incarnation, Index: index}},
+			Format: fsm.Format{FSType: text, FSUUID: pool, Epoch: fsm.Epoch{Incarnation: incarnation, Index: index}, Cloned: flag},
+			Source: fsm.Source{Snapshot: fsm.SnapshotID(text), Volume: fsm.VolumeID(pool)}, SourceSize: size,
+			Limits:   fsm.Limits{ReadIOPS: index, WriteIOPS: incarnation, ReadBPS: uint64(small), WriteBPS: index},
 			Sequence: index, Operation: fsm.OperationID(incarnation), Attempt: small, Replica: fsm.ReplicaState(uint8(small >> 8)),
 		}
 		if flag {

@@ -1116,8 +1116,8 @@ func (x *InventoryAnswer) GetMore() bool {
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.
 type InventoryItem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount"
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`     // the volume's id, as far as the name tells
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount", "snapshot"
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`     // the volume's or the snapshot's id, as far as the name tells
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2087,10 +2087,11 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x06answer\x18\x02 \x01(\v2\x1e.holdfast.session.v1.MapAnswerR\x06answer2\xa9\x01\n" +
 	"\aSession\x12H\n" +
 	"\x06Attach\x12\x1d.holdfast.session.v1.FromNode\x1a\x1b.holdfast.session.v1.ToNode(\x010\x01\x12T\n" +
-	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse2\xb5\x01\n" +
+	"\aPropose\x12#.holdfast.session.v1.ProposeRequest\x1a$.holdfast.session.v1.ProposeResponse2\xff\x01\n" +
 	"\x05Peers\x12N\n" +
 	"\x05Facts\x12!.holdfast.session.v1.FactsRequest\x1a\".holdfast.session.v1.FactsResponse\x12\\\n" +
-	"\tInventory\x12%.holdfast.session.v1.InventoryRequest\x1a&.holdfast.session.v1.InventoryResponse0\x01BAZ?github.com/holdfast-storage/holdfast/executor/session/sessionpbb\x06proto3"
+	"\tInventory\x12%.holdfast.session.v1.InventoryRequest\x1a&.holdfast.session.v1.InventoryResponse0\x01\x12H\n" +
+	"\x03Map\x12\x1f.holdfast.session.v1.MapRequest\x1a .holdfast.session.v1.MapResponseBAZ?github.com/holdfast-storage/holdfast/executor/session/sessionpbb\x06proto3"
 
 var (
 	file_executor_session_sessionpb_session_proto_rawDescOnce sync.Once
@@ -2181,12 +2182,14 @@ var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	14, // 35: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
 	16, // 36: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
 	19, // 37: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
-	4,  // 38: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	15, // 39: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	17, // 40: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	20, // 41: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
-	38, // [38:42] is the sub-list for method output_type
-	34, // [34:38] is the sub-list for method input_type
+	25, // 38: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
+	4,  // 39: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
+	15, // 40: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	17, // 41: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	20, // 42: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	26, // 43: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
+	39, // [39:44] is the sub-list for method output_type
+	34, // [34:39] is the sub-list for method input_type
 	34, // [34:34] is the sub-list for extension type_name
 	34, // [34:34] is the sub-list for extension extendee
 	0,  // [0:34] is the sub-list for field type_name

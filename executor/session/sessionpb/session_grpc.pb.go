@@ -170,6 +170,7 @@ var Session_ServiceDesc = grpc.ServiceDesc{
 const (
 	Peers_Facts_FullMethodName     = "/holdfast.session.v1.Peers/Facts"
 	Peers_Inventory_FullMethodName = "/holdfast.session.v1.Peers/Inventory"
+	Peers_Map_FullMethodName       = "/holdfast.session.v1.Peers/Map"
 )
 
 // PeersClient is the client API for Peers service.
@@ -180,6 +181,7 @@ const (
 type PeersClient interface {
 	Facts(ctx context.Context, in *FactsRequest, opts ...grpc.CallOption) (*FactsResponse, error)
 	Inventory(ctx context.Context, in *InventoryRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[InventoryResponse], error)
+	Map(ctx context.Context, in *MapRequest, opts ...grpc.CallOption) (*MapResponse, error)
 }
 
 type peersClient struct {
@@ -219,6 +221,16 @@ func (c *peersClient) Inventory(ctx context.Context, in *InventoryRequest, opts 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peers_InventoryClient = grpc.ServerStreamingClient[InventoryResponse]
 
+func (c *peersClient) Map(ctx context.Context, in *MapRequest, opts ...grpc.CallOption) (*MapResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MapResponse)
+	err := c.cc.Invoke(ctx, Peers_Map_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // PeersServer is the server API for Peers service.
 // All implementations must embed UnimplementedPeersServer
 // for forward compatibility.
@@ -227,6 +239,7 @@ type Peers_InventoryClient = grpc.ServerStreamingClient[InventoryResponse]
 type PeersServer interface {
 	Facts(context.Context, *FactsRequest) (*FactsResponse, error)
 	Inventory(*InventoryRequest, grpc.ServerStreamingServer[InventoryResponse]) error
+	Map(context.Context, *MapRequest) (*MapResponse, error)
 	mustEmbedUnimplementedPeersServer()
 }
 
@@ -242,6 +255,9 @@ func (UnimplementedPeersServer) Facts(context.Context, *FactsRequest) (*FactsRes
 }
 func (UnimplementedPeersServer) Inventory(*InventoryRequest, grpc.ServerStreamingServer[InventoryResponse]) error {
 	return status.Error(codes.Unimplemented, "method Inventory not implemented")
+}
+func (UnimplementedPeersServer) Map(context.Context, *MapRequest) (*MapResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Map not implemented")
 }
 func (UnimplementedPeersServer) mustEmbedUnimplementedPeersServer() {}
 func (UnimplementedPeersServer) testEmbeddedByValue()               {}
@@ -293,6 +309,24 @@ func _Peers_Inventory_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Peers_InventoryServer = grpc.ServerStreamingServer[InventoryResponse]
 
+func _Peers_Map_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MapRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PeersServer).Map(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Peers_Map_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PeersServer).Map(ctx, req.(*MapRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Peers_ServiceDesc is the grpc.ServiceDesc for Peers service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -303,6 +337,10 @@ var Peers_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Facts",
 			Handler:    _Peers_Facts_Handler,
+		},
+		{
+			MethodName: "Map",
+			Handler:    _Peers_Map_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,183 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const (
+	// mapWait bounds a question for a block map when the asker set no deadline:
+	// a host may compare large images.
+	mapWait = time.Minute
+	// maxExtents is the most that one answer carries, far below gRPC's limit of 4 MiB.
+	maxExtents = 50_000
+)
+
+// Map asks a host what a snapshot allocates, or with a base what differs between
+// the two, from an offset on: at most max extents (0: as many as one answer carries),
+// ascending, and whether there are more behind the last. It works on every member,
+// through whichever has the host's session. A *fsm.Rejection is the host's refusal.
+func (m *Monitor) Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) ([]executor.Extent, bool, error) {
+	q := &sessionpb.MapQuestion{
+		BaseSnapshotId: string(base), TargetSnapshotId: string(target), From: from, MaxExtents: boundExtents(max),
+	}
+	if h := m.Server.of(node); h != nil {
+		answer, err := h.askMap(ctx, q)
+		return read(node, answer, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	members, err := m.member.Peers(ctx)
+	if err != nil {
+		return nil, false, fmt.Errorf("ask the members for the session of %s: %w", node, err)
+	}
+	replies := make(chan mapReply, len(members))
+	for _, peer := range members {
+		go func() { replies <- askForMap(ctx, peer, node, q) }()
+	}
+	failures := status.Errorf(codes.Unavailable, "ask %s for a block map: %v", node, ErrNoSession)
+	for range members {
+		switch r := <-replies; {
+		case r.err == nil:
+			return read(node, r.answer, nil)
+		case !errors.Is(r.err, errNotHeld):
+			failures = r.err
+		}
+	}
+	return nil, false, failures
+}
+
+func boundExtents(max int) uint32 {
+	if max <= 0 || max > maxExtents {
+		return maxExtents
+	}
+	return uint32(max)
+}
+
+// read makes a host's answer a result.
+func read(node fsm.NodeID, a *sessionpb.MapAnswer, err error) ([]executor.Extent, bool, error) {
+	switch {
+	case err != nil:
+		return nil, false, err
+	case a.GetReason() != 0:
+		return nil, false, fsm.Reject(fsm.Reason(narrow(a.GetReason())), "%s", a.GetError())
+	case a.GetError() != "":
+		return nil, false, status.Errorf(codes.Unavailable, "%s could not map its blocks: %s", node, a.GetError())
+	}
+	return mapped(a.GetExtents(), func(x *sessionpb.MapExtent) executor.Extent {
+		return executor.Extent{Offset: x.GetOffset(), Length: x.GetLength()}
+	}), a.GetMore(), nil
+}
+
+type mapReply struct {
+	answer *sessionpb.MapAnswer
+	err    error
+}
+
+func askForMap(ctx context.Context, peer Peer, node fsm.NodeID, q *sessionpb.MapQuestion) mapReply {
+	ctx, cancel := context.WithTimeout(ctx, mapWait)
+	defer cancel()
+	if peer.Conn == nil {
+		return mapReply{err: status.Errorf(codes.Unavailable, "member %s cannot be reached", peer.ID)}
+	}
+	resp, err := sessionpb.NewPeersClient(peer.Conn).Map(ctx, &sessionpb.MapRequest{NodeId: string(node), Question: q})
+	switch {
+	case err != nil:
+		return mapReply{err: fmt.Errorf("member %s: %w", peer.ID, err)}
+	case !resp.GetHeld():
+		return mapReply{err: errNotHeld}
+	}
+	return mapReply{answer: resp.GetAnswer()}
+}
+
+// Map asks a host whose session this member holds.
+func (p *peers) Map(ctx context.Context, req *sessionpb.MapRequest) (*sessionpb.MapResponse, error) {
+	if err := onlyControllers(ctx); err != nil {
+		return nil, err
+	}
+	h := p.server.of(fsm.NodeID(req.GetNodeId()))
+	if h == nil {
+		return &sessionpb.MapResponse{}, nil
+	}
+	answer, err := h.askMap(ctx, req.GetQuestion())
+	if err != nil {
+		return nil, err
+	}
+	return &sessionpb.MapResponse{Held: true, Answer: answer}, nil
+}
+
+// askMap asks the host for one page of a block map.
+func (h *held) askMap(ctx context.Context, asked *sessionpb.MapQuestion) (*sessionpb.MapAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, mapWait)
+	defer cancel()
+	q, err := h.put(ctx, "which blocks "+asked.GetTargetSnapshotId()+" has", func(id uint64) *sessionpb.ToNode {
+		return &sessionpb.ToNode{Body: &sessionpb.ToNode_Map{Map: &sessionpb.MapQuestion{
+			Question: id, BaseSnapshotId: asked.GetBaseSnapshotId(), TargetSnapshotId: asked.GetTargetSnapshotId(),
+			From: asked.GetFrom(), MaxExtents: asked.GetMaxExtents(),
+		}}}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return q.mapped, nil
+}
+
+// answeredMap takes in an answer. One to no open question came too late.
+func (h *held) answeredMap(a *sessionpb.MapAnswer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if q := h.questions[a.GetQuestion()]; q != nil {
+		delete(h.questions, a.GetQuestion())
+		q.mapped = a
+		q.done <- nil
+	}
+}
+
+// answerMap says what the host found, or why it could not.
+func (a *attachment) answerMap(ctx context.Context, q *sessionpb.MapQuestion) {
+	ctx, cancel := context.WithTimeout(ctx, mapWait)
+	defer cancel()
+	select {
+	case a.out <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Map{Map: a.lookUp(ctx, q)}}:
+	case <-ctx.Done():
+	}
+}
+
+func (a *attachment) lookUp(ctx context.Context, q *sessionpb.MapQuestion) *sessionpb.MapAnswer {
+	answer := &sessionpb.MapAnswer{Question: q.GetQuestion()}
+	extents, more, err := a.mapped(ctx, q)
+	if err != nil {
+		answer.Error, answer.Reason = err.Error(), reasonOf(err)
+		return answer
+	}
+	answer.More = more
+	answer.Extents = mapped(extents, func(x executor.Extent) *sessionpb.MapExtent {
+		return &sessionpb.MapExtent{Offset: x.Offset, Length: x.Length}
+	})
+	return answer
+}
+
+func (a *attachment) mapped(ctx context.Context, q *sessionpb.MapQuestion) ([]executor.Extent, bool, error) {
+	if a.Map == nil {
+		return nil, false, fsm.Reject(fsm.Unsupported, "this host has no block maps")
+	}
+	limit := int(boundExtents(int(q.GetMaxExtents())))
+	return a.Map(ctx, fsm.SnapshotID(q.GetBaseSnapshotId()), fsm.SnapshotID(q.GetTargetSnapshotId()), q.GetFrom(), limit)
+}
+
+func reasonOf(err error) uint32 {
+	var rejection *fsm.Rejection
+	if errors.As(err, &rejection) {
+		return uint32(rejection.Reason)
+	}
+	return 0
+}

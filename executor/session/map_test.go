@@ -1,0 +1,185 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+type mapper func(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) ([]executor.Extent, bool, error)
+
+func (n *node) mapsWith(m mapper) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.maps = m
+}
+
+func TestMapsAreAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
+	l := newLab(t, 3)
+	monitors := l.monitor(nil)
+	n := l.node("n1", l.members[1])
+	eventually(t, "the session is up", n.client.Connected)
+	whole := []executor.Extent{{Offset: 0, Length: 4096}, {Offset: 8192, Length: 4096}, {Offset: 1 << 40, Length: 1 << 30}}
+	n.mapsWith(func(_ context.Context, base, target fsm.SnapshotID, from int64, max int) ([]executor.Extent, bool, error) {
+		if base != "hs-base" || target != "hs-target" {
+			return nil, false, errors.New("other snapshots were asked for")
+		}
+		rest := whole
+		for len(rest) > 0 && rest[0].Offset < from {
+			rest = rest[1:]
+		}
+		return rest[:min(max, len(rest))], len(rest) > max, nil
+	})
+	for _, m := range monitors {
+		for range 2 {
+			got, more, err := m.Map(t.Context(), "n1", "hs-base", "hs-target", 0, 2)
+			require.NoError(t, err)
+			require.Equal(t, whole[:2], got)
+			require.True(t, more)
+			got, more, err = m.Map(t.Context(), "n1", "hs-base", "hs-target", 8193, 2)
+			require.NoError(t, err)
+			require.Equal(t, whole[2:], got)
+			require.False(t, more)
+		}
+	}
+	t.Run("a page is never larger than a message", func(t *testing.T) {
+		for _, asked := range []int{0, -1, maxExtents + 1} {
+			n.mapsWith(func(_ context.Context, _, _ fsm.SnapshotID, _ int64, max int) ([]executor.Extent, bool, error) {
+				all := make([]executor.Extent, max)
+				for i := range all {
+					all[i] = executor.Extent{Offset: 1 << 62, Length: 1 << 61}
+				}
+				return all, true, nil
+			})
+			got, more, err := monitors[0].Map(t.Context(), "n1", "", "hs-target", 0, asked)
+			require.NoError(t, err)
+			require.Len(t, got, maxExtents)
+			require.True(t, more)
+		}
+	})
+}
+
+func TestWhyAMapFailsIsTold(t *testing.T) {
+	l := newLab(t, 2)
+	monitors := l.monitor(nil)
+	n := l.node("n1", l.members[1])
+	eventually(t, "the session is up", n.client.Connected)
+	ask := func(ctx context.Context, node fsm.NodeID) error {
+		for range 2 {
+			for _, m := range monitors {
+				if _, _, err := m.Map(ctx, node, "", "hs-target", 0, 1); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	t.Run("a refusal keeps its reason", func(t *testing.T) {
+		n.mapsWith(func(context.Context, fsm.SnapshotID, fsm.SnapshotID, int64, int) ([]executor.Extent, bool, error) {
+			return nil, false, fsm.Reject(fsm.Precondition, "the two are of different volumes")
+		})
+		var rejection *fsm.Rejection
+		require.ErrorAs(t, ask(t.Context(), "n1"), &rejection)
+		require.Equal(t, fsm.Precondition, rejection.Reason)
+		require.ErrorContains(t, rejection, "of different volumes")
+	})
+	t.Run("a failure of the host", func(t *testing.T) {
+		n.mapsWith(func(context.Context, fsm.SnapshotID, fsm.SnapshotID, int64, int) ([]executor.Extent, bool, error) {
+			return nil, false, errors.New("the disk is on fire")
+		})
+		err := ask(t.Context(), "n1")
+		require.Equal(t, codes.Unavailable, status.Code(err))
+		require.ErrorContains(t, err, "n1 could not map its blocks: the disk is on fire")
+	})
+	t.Run("a host without block maps", func(t *testing.T) {
+		a := &attachment{Client: &Client{}}
+		require.Equal(t, uint32(fsm.Unsupported), a.lookUp(t.Context(), &sessionpb.MapQuestion{}).GetReason())
+	})
+	t.Run("a host without a session", func(t *testing.T) {
+		err := ask(t.Context(), "n9")
+		require.Equal(t, codes.Unavailable, status.Code(err))
+		require.ErrorContains(t, err, ErrNoSession.Error())
+	})
+	t.Run("a host that does not answer in time", func(t *testing.T) {
+		block := make(chan struct{})
+		defer close(block)
+		n.mapsWith(func(context.Context, fsm.SnapshotID, fsm.SnapshotID, int64, int) ([]executor.Extent, bool, error) {
+			<-block
+			return nil, false, nil
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		require.Error(t, ask(ctx, "n1"))
+	})
+	t.Run("only controllers ask each other", func(t *testing.T) {
+		client := sessionpb.NewPeersClient(l.dial(l.members[1].peers.addr, l.credentials(pki.Node, "n1")))
+		_, err := client.Map(t.Context(), &sessionpb.MapRequest{NodeId: "n1"})
+		require.Equal(t, codes.PermissionDenied, status.Code(err))
+	})
+}
+
+const snapshotID = "hs-00000000-0000-0000-0000-000000000001"
+
+func TestASessionSaysWhatIsWantedOfSnapshots(t *testing.T) {
+	l := newLab(t, 1)
+	m := l.members[0]
+	w := l.attach(m, l.credentials(pki.Node, "n1"), &sessionpb.Hello{Register: register("n1")})
+	w.wishes()
+	l.create(volumeID, "v1")
+	w.wishes()
+	l.report(&fsmpb.Observation{VolumeId: volumeID, Sequence: 1, Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}})
+	w.wishes()
+
+	l.must("controller/a", &fsmpb.Command{Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{
+		SnapshotId: snapshotID, Name: "s1", SourceVolumeId: volumeID, Fingerprint: []byte("f"),
+	}}})
+	asked := w.snapshots()
+	require.False(t, asked.GetFull())
+	require.Equal(t, snapshotID, asked.GetSnapshots()[0].GetSnapshotId())
+	require.Equal(t, volumeID, asked.GetSnapshots()[0].GetSourceVolumeId())
+	require.Equal(t, uint32(fsm.SnapshotCut), asked.GetSnapshots()[0].GetVerb())
+
+	m.restored()
+	again := w.snapshots()
+	require.True(t, again.GetFull(), "after a restore all is said again, snapshots too")
+	require.Len(t, again.GetSnapshots(), 1)
+
+	l.report(&fsmpb.Observation{SnapshotId: snapshotID, VolumeId: volumeID, Sequence: 1, Fact: &fsmpb.Observation_SnapshotCut{
+		SnapshotCut: &fsmpb.SnapshotCut{SizeBytes: 1 << 30, CutUnixNano: 1},
+	}})
+	require.Equal(t, uint32(fsm.SnapshotKeep), w.snapshots().GetSnapshots()[0].GetVerb())
+	l.must("controller/a", &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: snapshotID}}})
+	require.Equal(t, uint32(fsm.SnapshotRemove), w.snapshots().GetSnapshots()[0].GetVerb())
+	l.report(&fsmpb.Observation{SnapshotId: snapshotID, VolumeId: volumeID, Sequence: 2, Fact: &fsmpb.Observation_SnapshotGone{SnapshotGone: &fsmpb.SnapshotGone{}}})
+	require.Equal(t, []string{snapshotID}, w.snapshots().GetSnapshotsGone())
+}
+
+func (l *lab) report(o *fsmpb.Observation) {
+	l.t.Helper()
+	l.must("node/n1", &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{
+		NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Observations: []*fsmpb.Observation{o},
+	}}})
+}
+
+// snapshots are the next wishes that say something of snapshots.
+func (w *wires) snapshots() *sessionpb.Wishes {
+	w.t.Helper()
+	for {
+		m, err := w.stream.Recv()
+		require.NoError(w.t, err)
+		if x := m.GetWishes(); len(x.GetSnapshots())+len(x.GetSnapshotsGone()) > 0 {
+			return x
+		}
+	}
+}
