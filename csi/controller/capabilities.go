@@ -2,8 +2,12 @@ package controller
 
 import (
 	"context"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // served is what this build serves, and all that it advertises.
@@ -17,15 +21,37 @@ var served = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_GET_VOLUME,
 	csi.ControllerServiceCapability_RPC_PUBLISH_READONLY,
 	csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT,
+	csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS,
+	csi.ControllerServiceCapability_RPC_GET_SNAPSHOT,
+	csi.ControllerServiceCapability_RPC_CLONE_VOLUME,
+	csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+	csi.ControllerServiceCapability_RPC_MODIFY_VOLUME,
 }
 
 // ControllerGetCapabilities is the same on every member and in every state.
 func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	resp := &csi.ControllerGetCapabilitiesResponse{}
 	for _, rpc := range served {
+		if s.off[rpc] {
+			continue
+		}
 		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
 			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: rpc}},
 		})
 	}
 	return resp, nil
+}
+
+// serves is UNIMPLEMENTED for what is turned off.
+func (s *Server) serves(capability csi.ControllerServiceCapability_RPC_Type) error {
+	if s.off[capability] {
+		return rpcerr.From(fsm.Reject(fsm.Unsupported, "%s is turned off here", capability))
+	}
+	return nil
+}
+
+// Served tells whether a capability is one that can be turned off.
+func Served(capability csi.ControllerServiceCapability_RPC_Type) bool {
+	return slices.Contains(served, capability)
 }

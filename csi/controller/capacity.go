@@ -15,6 +15,9 @@ import (
 // topology together, and the sizes that one volume could have. Where no volume
 // with the capabilities can be made at all, the capacity is 0.
 func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
+	if err := s.serves(csi.ControllerServiceCapability_RPC_GET_CAPACITY); err != nil {
+		return nil, err
+	}
 	where, err := termsOf(req.GetAccessibleTopology())
 	if err != nil {
 		return nil, rpcerr.From(err)

@@ -15,6 +15,9 @@ import (
 // CreateVolume returns once the volume's host made the device. It says ABORTED
 // just before the caller's deadline; the retry joins the same volume by name.
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	if err := s.serves(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
+		return nil, err
+	}
 	cmd, err := createCommand(req)
 	if err != nil {
 		return nil, rpcerr.From(err)

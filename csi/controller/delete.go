@@ -14,6 +14,9 @@ import (
 // DeleteVolume returns once every reachable host reported the device gone; an
 // unreachable one keeps the obligation (S18). What is unknown is deleted.
 func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	if err := s.serves(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
+		return nil, err
+	}
 	id := fsm.VolumeID(req.GetVolumeId())
 	if id == "" {
 		return nil, rpcerr.Invalid("volume_id is required")

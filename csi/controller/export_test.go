@@ -4,7 +4,7 @@ import "time"
 
 // Hasten shortens a server's patience for tests.
 func Hasten(s *Server, look, unstage time.Duration) {
-	s.lookAgain, s.unstagePatience = look, unstage
+	s.log.LookAgain, s.unstagePatience = look, unstage
 }
 
 // Token is the token after a volume.

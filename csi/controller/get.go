@@ -11,6 +11,9 @@ import (
 
 // ControllerGetVolume is the current information of one volume.
 func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
+	if err := s.serves(csi.ControllerServiceCapability_RPC_GET_VOLUME); err != nil {
+		return nil, err
+	}
 	id := fsm.VolumeID(req.GetVolumeId())
 	if id == "" {
 		return nil, rpcerr.Invalid("volume_id is required")

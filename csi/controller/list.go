@@ -18,14 +18,17 @@ const maxPage = 3 << 20
 // which a caller may have been told. A volume that is deleted leaves the list when
 // its name is free (S18).
 func (s *Server) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	if err := s.serves(csi.ControllerServiceCapability_RPC_LIST_VOLUMES); err != nil {
+		return nil, err
+	}
 	if req.GetMaxEntries() < 0 {
 		return nil, rpcerr.Invalid("max_entries is negative")
 	}
 	page := &page{max: int(req.GetMaxEntries()), bytes: maxPage}
 	err := s.read(ctx, func(state *fsm.State) error {
-		after, err := parseToken(req.GetStartingToken(), state.Cluster().Incarnation)
+		after, err := volumeList.parse(req.GetStartingToken(), state.Cluster().Incarnation)
 		if err == nil {
-			page.collect(state, after)
+			page.collect(state, fsm.VolumeID(after))
 		}
 		return err
 	})
@@ -80,7 +83,7 @@ func (p *page) describe() *csi.ListVolumesResponse {
 		resp.Entries = append(resp.Entries, entry)
 	}
 	if p.more {
-		resp.NextToken = token(p.volumes[len(resp.Entries)-1].ID, p.hosts.incarnation)
+		resp.NextToken = volumeList.token(string(p.volumes[len(resp.Entries)-1].ID), p.hosts.incarnation)
 	}
 	return resp
 }

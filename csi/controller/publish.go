@@ -14,6 +14,9 @@ import (
 // ControllerPublishVolume gives a node the right to use the volume. The publish
 // context carries the epoch of that right, equal at every repetition (S3).
 func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
+	if err := s.serves(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
+		return nil, err
+	}
 	cmd, err := publishCommand(req)
 	if err != nil {
 		return nil, rpcerr.From(err)

@@ -15,6 +15,9 @@ import (
 // node id. What is not known or not published is unpublished. A host that can be
 // asked must have unstaged it (S31).
 func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+	if err := s.serves(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
+		return nil, err
+	}
 	id := fsm.VolumeID(req.GetVolumeId())
 	if id == "" {
 		return nil, rpcerr.Invalid("volume_id is required")

@@ -1,0 +1,110 @@
+// Package cluster is what the controller services have in common: they propose,
+// read and wait through it, and through nothing else.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// Cluster is all that the services ask of the log and the state.
+type Cluster interface {
+	// Propose has a command applied, here too when it returns. It fills the
+	// request id and the actor. A rejection is the error *fsm.Rejection.
+	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
+	// Read calls fn with a state that holds everything acknowledged before the call.
+	Read(ctx context.Context, fn func(*fsm.State) error) (index uint64, err error)
+	// View calls fn with the state of this member. After Propose it has seen the outcome.
+	View(fn func(*fsm.State) error) error
+	// WatchVolume wakes when something about the volume may have changed, until stop.
+	WatchVolume(id fsm.VolumeID) (wake <-chan struct{}, stop func())
+	// WatchSnapshot wakes when something about the snapshot may have changed, until stop.
+	WatchSnapshot(id fsm.SnapshotID) (wake <-chan struct{}, stop func())
+	// WatchGroup wakes when something about the group or a member may have changed, until stop.
+	WatchGroup(id fsm.GroupSnapshotID) (wake <-chan struct{}, stop func())
+}
+
+// lookAgain is how often a waiting call looks without being woken: a lost
+// wake-up costs time, not truth.
+const lookAgain = time.Second
+
+// Client is a cluster as the services use it.
+type Client struct {
+	Cluster
+	// LookAgain is how often a waiting call looks without being woken.
+	LookAgain time.Duration
+}
+
+// New is a client of the cluster.
+func New(c Cluster) *Client { return &Client{Cluster: c, LookAgain: lookAgain} }
+
+// Apply has one command applied. Without an answer in time it is UNAVAILABLE.
+func (c *Client) Apply(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	cmd.SchemaVersion = fsm.SchemaVersion
+	out, err := c.Propose(ctx, cmd)
+	return out, unanswered(err, "the log did not take the command in time")
+}
+
+// Look reads a state that is not stale.
+func (c *Client) Look(ctx context.Context, fn func(*fsm.State) error) error {
+	_, err := c.Read(ctx, fn)
+	return unanswered(err, "the state could not be read in time")
+}
+
+// unanswered is UNAVAILABLE when the time ran out before the quorum answered, also
+// where a deadline is near (S28).
+func unanswered(err error, what string) error {
+	var rejection *fsm.Rejection
+	if !errors.As(err, &rejection) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+		return rpcerr.Unavailable("%s: there may be no quorum", what)
+	}
+	return err
+}
+
+// Expired tells whether a command came too late to be applied (S4).
+func Expired(err error) bool {
+	var rejection *fsm.Rejection
+	return errors.As(err, &rejection) && rejection.Reason == fsm.Expired
+}
+
+// TooLate is what a caller is told when a command was not applied and the state
+// does not answer for it either (S4).
+func TooLate(what string) error {
+	return fsm.Reject(fsm.Busy, "%s: the command came too late and was not applied; retry", what)
+}
+
+// Await returns when done says so, its error, or fsm.Busy (ABORTED) when ctx ends:
+// the operation goes on and the retry joins it.
+func (c *Client) Await(ctx context.Context, wake <-chan struct{}, what string, done func(*fsm.State) (bool, error)) error {
+	tick := time.NewTicker(c.LookAgain)
+	defer tick.Stop()
+	for {
+		ended := false
+		err := c.View(func(state *fsm.State) (err error) {
+			ended, err = done(state)
+			return err
+		})
+		if err != nil || ended {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fsm.Reject(fsm.Busy, "%s: its hosts are still at work; the retry joins", what)
+		case <-wake:
+		case <-tick.C:
+		}
+	}
+}
+
+// Failed is why an operation failed, with the reason that the host gave.
+func Failed(what string, op *fsm.Operation) error {
+	if op.Reason != 0 {
+		return fsm.Reject(op.Reason, "%s: %s", what, op.LastError)
+	}
+	return errors.New(what + ": " + op.LastError)
+}

@@ -1,0 +1,159 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/uuid"
+
+	"github.com/holdfast-storage/holdfast/csi/cluster"
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+const createDeleteSnapshot = csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT
+
+// CreateSnapshot returns once the snapshot is cut, and whole: there is no work
+// after the cut. It says ABORTED just before the caller's deadline; the retry joins.
+func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+	if err := s.serves(createDeleteSnapshot); err != nil {
+		return nil, err
+	}
+	cmd, err := snapshotCommand(req)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	id, err := s.cut(ctx, cmd)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	snapshot, err := s.awaitCut(ctx, id)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return &csi.CreateSnapshotResponse{Snapshot: snapshot}, nil
+}
+
+func snapshotCommand(req *csi.CreateSnapshotRequest) (*fsmpb.CreateSnapshot, error) {
+	source := fsm.VolumeID(req.GetSourceVolumeId())
+	switch {
+	case req.GetName() == "":
+		return nil, fsm.Reject(fsm.Invalid, "name is required")
+	case source == "":
+		return nil, fsm.Reject(fsm.Invalid, "source_volume_id is required")
+	}
+	if err := server.NoParameters(req.GetParameters()); err != nil {
+		return nil, err
+	}
+	if !source.Valid() {
+		return nil, unknownVolume(source)
+	}
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return nil, fmt.Errorf("make an id for snapshot %q: %w", req.GetName(), err)
+	}
+	return &fsmpb.CreateSnapshot{SnapshotId: "hs-" + id.String(), Name: req.GetName(), SourceVolumeId: string(source)}, nil
+}
+
+// cut is the id of the snapshot that has the name from now on.
+func (s *Server) cut(ctx context.Context, cmd *fsmpb.CreateSnapshot) (fsm.SnapshotID, error) {
+	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: cmd}})
+	if expired(err) {
+		return s.cutBefore(ctx, cmd)
+	}
+	return fsm.SnapshotID(out.GetSnapshotId()), err
+}
+
+// cutBefore answers from the state, by name, for a command that came too late (S4).
+func (s *Server) cutBefore(ctx context.Context, cmd *fsmpb.CreateSnapshot) (id fsm.SnapshotID, err error) {
+	err = s.read(ctx, func(state *fsm.State) error {
+		n, ok := state.SnapshotByName(cmd.GetName())
+		switch {
+		case !ok:
+			return cluster.TooLate(fmt.Sprintf("create snapshot %q", cmd.GetName()))
+		case string(n.Source) != cmd.GetSourceVolumeId():
+			return fsm.Reject(fsm.Incompatible, "snapshot %q exists of volume %s", cmd.GetName(), n.Source)
+		}
+		id = n.ID
+		return nil
+	})
+	return id, err
+}
+
+func (s *Server) awaitCut(ctx context.Context, id fsm.SnapshotID) (made *csi.Snapshot, err error) {
+	err = s.awaitSnapshot(ctx, id, "create", func(state *fsm.State) (bool, error) {
+		n, ok := state.Snapshot(id)
+		switch {
+		case !ok || n.Phase == fsm.SnapshotDeleting:
+			return false, fsm.Reject(fsm.Busy, "create snapshot %s: it was deleted meanwhile; retry", id)
+		case n.Phase == fsm.SnapshotFailed:
+			return false, cutFailed(n)
+		}
+		made = server.Snapshot(n)
+		return server.CutSnapshot(n), nil
+	})
+	return made, err
+}
+
+// cutFailed says why; the next call with the name cuts anew.
+func cutFailed(n *fsm.Snapshot) error {
+	what := fmt.Sprintf("create snapshot %q", n.Name)
+	if n.Operation != nil && n.Operation.State == fsm.OpFailed {
+		return cluster.Failed(what, n.Operation)
+	}
+	return fsm.Reject(fsm.Busy, "%s: %s; retry", what, n.Error)
+}
+
+// DeleteSnapshot returns once the snapshot's host removed it; an unreachable one
+// keeps the obligation (S18). What is unknown is deleted.
+func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
+	if err := s.serves(createDeleteSnapshot); err != nil {
+		return nil, err
+	}
+	id := fsm.SnapshotID(req.GetSnapshotId())
+	if id == "" {
+		return nil, rpcerr.Invalid("snapshot_id is required")
+	}
+	if !id.Valid() {
+		return &csi.DeleteSnapshotResponse{}, nil
+	}
+	cmd := &fsmpb.DeleteSnapshot{SnapshotId: string(id)}
+	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: cmd}})
+	if expired(err) {
+		err = cluster.TooLate("delete snapshot " + string(id))
+	}
+	if err == nil {
+		err = s.awaitSnapshot(ctx, id, "delete", func(state *fsm.State) (bool, error) { return cluster.SnapshotRemoved(state, id) })
+	}
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return &csi.DeleteSnapshotResponse{}, nil
+}
+
+// GetSnapshot is the current information of one snapshot that is cut.
+func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
+	if err := s.serves(csi.ControllerServiceCapability_RPC_GET_SNAPSHOT); err != nil {
+		return nil, err
+	}
+	id := fsm.SnapshotID(req.GetSnapshotId())
+	if id == "" {
+		return nil, rpcerr.Invalid("snapshot_id is required")
+	}
+	resp := &csi.GetSnapshotResponse{}
+	err := s.read(ctx, func(state *fsm.State) error {
+		n, ok := state.Snapshot(id)
+		if !ok || !server.CutSnapshot(n) {
+			return fsm.Reject(fsm.NotFound, "snapshot %q is not known", rpcerr.Truncate(string(id), maxShownID))
+		}
+		resp.Snapshot = server.Snapshot(n)
+		return nil
+	})
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return resp, nil
+}
