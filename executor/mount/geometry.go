@@ -51,6 +51,9 @@ const (
 	extBlocksAt   = extSuperblock + 0x04
 	extLogSizeAt  = extSuperblock + 0x18
 	extBlocksHiAt = extSuperblock + 0x150
+	extStateAt    = extSuperblock + 0x3A
+	extErrorsAt   = extSuperblock + 0x194
+	extHasErrors  = 0x2
 	ext64Bit      = 0x80
 	xfsBlockAt    = 4
 	xfsBlocksAt   = 8
@@ -59,8 +62,13 @@ const (
 	superblockLen = 4096
 )
 
-// extent of a filesystem by its superblock.
-type fsSize struct{ block, blocks int64 }
+// fsSize is what the superblock of an ext4 says of its size.
+type fsSize struct {
+	block, blocks int64
+	// interrupted: resize2fs sets the state "with errors" while it works. The kernel
+	// counts the errors for which it does so, so without any it was resize2fs.
+	interrupted bool
+}
 
 func (s fsSize) bytes() int64 { return s.block * s.blocks }
 
@@ -134,7 +142,9 @@ func extSize(device string) (fsSize, error) {
 	if binary.LittleEndian.Uint32(head[extIncompatAt:])&ext64Bit != 0 {
 		blocks |= int64(binary.LittleEndian.Uint32(head[extBlocksHiAt:])) << 32
 	}
-	return fsSize{block: 1024 << logSize, blocks: blocks}, nil
+	errors := binary.LittleEndian.Uint16(head[extStateAt:])&extHasErrors != 0
+	counted := binary.LittleEndian.Uint32(head[extErrorsAt:]) != 0
+	return fsSize{block: 1024 << logSize, blocks: blocks, interrupted: errors && !counted}, nil
 }
 
 func superblockOf(device string) ([]byte, error) {

@@ -35,11 +35,12 @@ func (m *Mounter) GrowFilesystem(ctx context.Context, device executor.Device, fs
 		return m.growAt(device, fsType, path)
 	}
 	if fsType == "ext4" {
-		if have, err := extSize(device.Path); err != nil || have.fills(device.Path) {
+		have, err := extSize(device.Path)
+		if err != nil || have.fills(device.Path) && !have.interrupted {
 			return err
 		}
-		if !mayGrowExt4() {
-			return m.growUnmounted(ctx, device)
+		if have.interrupted || !mayGrowExt4() {
+			return m.growUnmounted(ctx, device, have)
 		}
 	}
 	return unseen(device.Path, fsType, nil, func(root *os.File) error { return growOpen(root, device, fsType) })
@@ -140,36 +141,46 @@ func mayGrowExt4() bool {
 	return data[unix.CAP_SYS_RESOURCE/32].Effective&(1<<(unix.CAP_SYS_RESOURCE%32)) != 0
 }
 
-// e2fsck's exit codes are bits; these two say that all is well now.
-const fsckCorrected = 1
+// e2fsck's exit codes are bits.
+const (
+	fsckCorrected   = 1
+	fsckUncorrected = 4
+)
 
-// growUnmounted checks, then grows. resize2fs marks the filesystem before it
-// begins, so a check after an interruption is a full one. What a check will not
-// correct by itself is for an operator: nothing is guessed.
-func (m *Mounter) growUnmounted(ctx context.Context, device executor.Device) error {
-	if err := m.check(ctx, device.Path); err != nil {
-		return err
+// growUnmounted checks, then grows. What a check will not correct by itself is for
+// an operator, unless it was this very growth that was killed in the middle: what
+// resize2fs had written by then is what it can write again.
+func (m *Mounter) growUnmounted(ctx context.Context, device executor.Device, have fsSize) error {
+	err := m.check(ctx, device.Path, "-p")
+	if unhealed(err) && have.interrupted {
+		err = m.check(ctx, device.Path, "-y")
 	}
-	_, err := m.runner.Run(ctx, run.Command{Tool: "resize2fs", Args: []string{"--", device.Path}, Timeout: growTimeout})
+	if unhealed(err) {
+		return fsm.Reject(fsm.Precondition, "the filesystem on %s has errors that e2fsck does not correct by itself: run `e2fsck -f %s` by hand", device.Path, device.Path)
+	}
+	if err != nil {
+		return fmt.Errorf("check the filesystem on %s: %w", device.Path, err)
+	}
+	_, err = m.runner.Run(ctx, run.Command{Tool: "resize2fs", Args: []string{"--", device.Path}, Timeout: growTimeout})
 	if err != nil {
 		return fmt.Errorf("grow the filesystem on %s: %w", device.Path, err)
 	}
 	return nil
 }
 
-func (m *Mounter) check(ctx context.Context, device string) error {
-	_, err := m.runner.Run(ctx, run.Command{Tool: "e2fsck", Args: []string{"-f", "-p", "--", device}, Timeout: growTimeout})
+// check is a full one, whatever the superblock says; nil when all is well by now.
+func (m *Mounter) check(ctx context.Context, device, how string) error {
+	_, err := m.runner.Run(ctx, run.Command{Tool: "e2fsck", Args: []string{"-f", how, "--", device}, Timeout: growTimeout})
 	var failed *run.Error
 	if errors.As(err, &failed) && failed.Code == fsckCorrected {
 		return nil
 	}
-	if errors.As(err, &failed) && failed.Code > 0 && failed.Code&4 != 0 {
-		return fsm.Reject(fsm.Precondition, "the filesystem on %s has errors that e2fsck does not correct by itself: run `e2fsck -f %s` by hand", device, device)
-	}
-	if err != nil {
-		return fmt.Errorf("check the filesystem on %s: %w", device, err)
-	}
-	return nil
+	return err
+}
+
+func unhealed(err error) bool {
+	var failed *run.Error
+	return errors.As(err, &failed) && failed.Code > 0 && failed.Code&fsckUncorrected != 0
 }
 
 func sizeOf(path string) (int64, error) {

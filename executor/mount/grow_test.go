@@ -2,12 +2,14 @@ package mount
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -261,4 +263,37 @@ func TestNewIdentityRefuses(t *testing.T) {
 	before, err := h.Probe(t.Context(), d.Path, d.Size)
 	require.NoError(t, err)
 	require.Equal(t, "xfs", before.Found.Type)
+}
+
+// resize2fs is killed with the node process, at any moment.
+func TestAGrowthThatWasKilledIsDoneAgain(t *testing.T) {
+	h := newHost(t)
+	content := bytes.Repeat([]byte("holdfast "), 1<<18)
+	interrupted := 0
+	for after := time.Millisecond; after < 16*time.Millisecond; after += time.Millisecond {
+		d := h.formatted("ext4")
+		dir := h.mountAt(d, "ext4", "before")
+		filled(t, dir)
+		require.NoError(t, h.Unmount(t.Context(), d, dir))
+		enlarge(t, &d, grownSize)
+		require.NoError(t, h.check(t.Context(), d.Path, "-p"))
+		ctx, cancel := context.WithTimeout(t.Context(), after)
+		_ = exec.CommandContext(ctx, "resize2fs", d.Path).Run()
+		cancel()
+		have, err := extSize(d.Path)
+		require.NoError(t, err)
+		if have.interrupted {
+			interrupted++
+		}
+		for range 2 {
+			require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+			require.EqualValues(t, grownSize, h.size(d, "ext4"))
+		}
+		sound(t, d, "ext4")
+		got, err := os.ReadFile(h.mountAt(d, "ext4", "after") + "/data")
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(content, got))
+		h.unmountAll()
+	}
+	t.Logf("%d of them were in the middle", interrupted)
 }
