@@ -112,6 +112,9 @@ type MountOptions struct {
 	FSType   string
 	ReadOnly bool
 	Flags    []string // of the volume's capability; never logged
+	// Group is the group id, in decimal, to which the filesystem's root is given;
+	// empty: it is left as it is.
+	Group string
 }
 
 // BindOptions say what to bind where.
