@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"fmt"
+
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -15,6 +17,8 @@ type situation struct {
 	fresh  bool
 	record *record
 	have   observed
+	// toldLimits are those that the log took for those in force, from this process.
+	toldLimits *fsm.Limits
 }
 
 // background says what to do without being called: create and remove as the log
@@ -25,7 +29,11 @@ func background(s *situation) desired {
 	if !s.fresh || s.wish == nil {
 		return want
 	}
-	want.verb, want.size = s.wish.Verb, s.wish.Size
+	want.verb, want.size, want.source = s.wish.Verb, s.wish.Size, s.wish.Source
+	want.growing = s.wish.Verb == fsm.WishKeep && s.wish.Operation != 0
+	if s.staysUp() {
+		want.limits = &s.wish.Limits
+	}
 	if want.verb != fsm.WishRemove {
 		want.down = s.mustGoDown()
 		want.drop = s.mustDrop()
@@ -45,7 +53,15 @@ func (s *situation) mustGoDown() bool {
 	case p == nil || p.Staging == nil || held.Epoch != p.Epoch:
 		return true
 	}
-	return !s.complete() && len(s.have.bound) == 0
+	return !s.complete() && len(s.have.bound) == 0 && !s.wasComplete()
+}
+
+// wasComplete: the log knows that it was up in this boot. What is gone since then was
+// taken away by somebody else: that is an illness to be told, and to stage again or to
+// unstage heals it.
+func (s *situation) wasComplete() bool {
+	p := s.wish.Publication
+	return p.Staging.Done && p.Staging.Boot == s.boot && p.Staging.Path == s.record.Staging.Path
 }
 
 // complete tells whether the volume is up as its record says.
@@ -122,6 +138,10 @@ const (
 	factPresent = "present"
 	factStaged  = "staged"
 	factBound   = "bound"
+	factGrown   = "grown"
+	factLimited = "limited"
+	factHealth  = "condition"
+	factFailed  = "failed"
 )
 
 // news lists what was observed and is not what the log believes. A report that
@@ -134,9 +154,12 @@ func news(s *situation) []fact {
 	if name := s.deviceNews(); name != "" {
 		all = append(all, fact{name: name})
 	}
-	p, held := s.wish.Publication, s.record.Staging
-	if p == nil || p.Staging == nil || held == nil || held.Epoch != p.Epoch || !s.complete() {
+	if !s.staysUp() {
 		return all
+	}
+	p, held := s.wish.Publication, s.record.Staging
+	if s.limitsNews() {
+		all = append(all, fact{name: factLimited, path: fmt.Sprint(s.wish.Limits), epoch: p.Epoch})
 	}
 	if !p.Staging.Done && p.Staging.Path == held.Path && p.Staging.Boot == s.boot {
 		all = append(all, fact{name: factStaged, path: held.Path, epoch: p.Epoch})
@@ -150,10 +173,26 @@ func news(s *situation) []fact {
 	return all
 }
 
+// staysUp tells whether the volume is up as the log wants it.
+func (s *situation) staysUp() bool {
+	p, held := s.wish.Publication, s.record.Staging
+	return p != nil && p.Staging != nil && held != nil && held.Epoch == p.Epoch && s.complete()
+}
+
+// limitsNews: the limits that the log wants are in force, and it has not heard so from
+// this process.
+func (s *situation) limitsNews() bool {
+	wanted := s.wish.Limits
+	if s.toldLimits != nil && *s.toldLimits == wanted {
+		return false
+	}
+	return s.have.limits != nil && *s.have.limits == wanted || wanted == (fsm.Limits{}) && !s.have.limited && s.wish.Operation != 0
+}
+
 // deviceNews: an absent pool says nothing of its devices (S12).
 func (s *situation) deviceNews() string {
 	w, have := s.wish, &s.have
-	whole := have.Exists && have.Size == w.Size
+	whole := have.Exists && have.Size == w.Size && !have.copying
 	switch {
 	case have.Absent:
 	case w.Verb == fsm.WishCreate && whole && s.fresh:
@@ -162,8 +201,10 @@ func (s *situation) deviceNews() string {
 		return factGone
 	case w.Verb == fsm.WishKeep && w.Replica == fsm.ReplicaPresent && !have.Exists:
 		return factMissing
-	case w.Verb == fsm.WishKeep && w.Replica == fsm.ReplicaMissing && whole:
+	case w.Verb == fsm.WishKeep && w.Replica == fsm.ReplicaMissing && have.Exists && have.Size >= w.Size:
 		return factPresent
+	case w.Verb == fsm.WishKeep && w.Operation != 0 && have.Exists && have.Size >= w.Size && s.fresh:
+		return factGrown
 	}
 	return ""
 }

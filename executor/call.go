@@ -55,6 +55,9 @@ func (e *Executor) begin(ctx context.Context, id fsm.VolumeID, key string, work 
 	if v.parked != nil {
 		return nil, fsm.Reject(fsm.Busy, "volume %s: a command on its device cannot be killed; wait until it ends", id)
 	}
+	if err := v.isCut(); err != nil {
+		return nil, err
+	}
 	if c := v.call; c != nil {
 		if c.waited || c.key != key {
 			return nil, fsm.Reject(fsm.Busy, "volume %s: another call is under way", id)
@@ -80,7 +83,12 @@ func (e *Executor) run(v *volume, c *call, work func(context.Context, *volume, *
 		e.finish(v, c, &unavailable{errors.New("this node is stopping")})
 		return
 	}
-	err := e.open(v)
+	e.mu.Lock()
+	err := v.isCut()
+	e.mu.Unlock()
+	if err == nil {
+		err = e.open(v)
+	}
 	if err == nil {
 		err = work(ctx, v, c)
 	}

@@ -74,6 +74,13 @@ func (c *cluster) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 func (c *cluster) publish(touched []fsm.Touch) {
 	u := executor.Update{At: c.at(), Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
 	for _, touch := range touched {
+		if touch.Snapshot != "" && touch.Node == "n1" {
+			if w, ok := c.state.SnapshotWish("n1", touch.Snapshot); ok {
+				u.Snapshots = append(u.Snapshots, w)
+			} else {
+				u.SnapshotsGone = append(u.SnapshotsGone, touch.Snapshot)
+			}
+		}
 		if touch.Volume == "" || touch.Node != "n1" {
 			continue
 		}
@@ -83,7 +90,7 @@ func (c *cluster) publish(touched []fsm.Touch) {
 			u.Gone = append(u.Gone, touch.Volume)
 		}
 	}
-	if len(u.Wishes)+len(u.Gone) > 0 {
+	if len(u.Wishes)+len(u.Gone)+len(u.Snapshots)+len(u.SnapshotsGone) > 0 {
 		c.send(u)
 	}
 }
@@ -112,6 +119,9 @@ func (c *cluster) full() executor.Update {
 	u := executor.Update{At: c.at(), Full: true, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
 	for w := range c.state.Wishes("n1") {
 		u.Wishes = append(u.Wishes, w)
+	}
+	for w := range c.state.SnapshotWishes("n1") {
+		u.Snapshots = append(u.Snapshots, w)
 	}
 	return u
 }

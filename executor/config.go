@@ -65,7 +65,8 @@ type Executor struct {
 	pools   map[fsm.PoolID]Backend
 	seen    *seen
 	reports *reporter
-	queue   *queue
+	queue   *queue[fsm.VolumeID]
+	cuts    *queue[fsm.SnapshotID]
 	metrics *metrics
 
 	ctx    context.Context // ends with Shutdown
@@ -74,9 +75,11 @@ type Executor struct {
 
 	mu      sync.Mutex
 	volumes map[fsm.VolumeID]*volume
-	behind  map[fsm.VolumeID]struct{} // to be looked at when the session got on
-	session session
-	closed  bool
+	// snapshots are those that the log wants something of, or that have a record.
+	snapshots map[fsm.SnapshotID]*cutting
+	behind    map[fsm.VolumeID]struct{} // to be looked at when the session got on
+	session   session
+	closed    bool
 }
 
 // session is what the current session said last.
@@ -102,11 +105,16 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Workers <= 0 {
 		cfg.Workers = defaultWorkers
 	}
-	if cfg.RecheckEvery <= 0 {
-		cfg.RecheckEvery = defaultRecheck
+	for value, usual := range map[*time.Duration]time.Duration{
+		&cfg.RecheckEvery: defaultRecheck, &cfg.FreezeMax: defaultFreeze, &cfg.HealthEvery: defaultHealth,
+	} {
+		if *value <= 0 {
+			*value = usual
+		}
 	}
 	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{},
-		behind: map[fsm.VolumeID]struct{}{}, queue: newQueue(), metrics: newMetrics(cfg.Metrics)}
+		behind: map[fsm.VolumeID]struct{}{}, queue: newQueue[fsm.VolumeID](), cuts: newQueue[fsm.SnapshotID](),
+		snapshots: map[fsm.SnapshotID]*cutting{}, metrics: newMetrics(cfg.Metrics)}
 	for _, pool := range cfg.Pools {
 		e.pools[pool.ID()] = pool
 	}
@@ -116,7 +124,7 @@ func New(cfg Config) (*Executor, error) {
 	if e.seen, err = openSeen(cfg.Host.dir); err != nil {
 		return nil, err
 	}
-	if err := e.loadVolumes(); err != nil {
+	if err := errors.Join(e.loadVolumes(), e.loadSnapshots()); err != nil {
 		return nil, err
 	}
 	e.metrics.watch(e)
@@ -148,12 +156,16 @@ func (e *Executor) loadVolumes() error {
 	return nil
 }
 
-// Start begins to work in the background, on what Update brings.
+// Start thaws what an earlier process left frozen (S19), then begins to work in the
+// background, on what Update brings.
 func (e *Executor) Start() {
+	e.recover()
 	for range e.Workers {
 		e.work.Go(e.worker)
+		e.work.Go(e.cutter)
 	}
 	e.work.Go(e.recheck)
+	e.work.Go(e.examineAll)
 }
 
 // Seen is the highest epoch of wishes that this host acted on, with the id of its
@@ -203,6 +215,7 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 	e.mu.Unlock()
 	e.cancel()
 	e.queue.close()
+	e.cuts.close()
 	done := make(chan struct{})
 	go func() {
 		e.work.Wait()
@@ -213,7 +226,7 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("stop the executor: work is still under way: %w", ctx.Err())
 	}
-	return e.detachUnstaged(ctx)
+	return errors.Join(e.releaseAll(ctx), e.detachUnstaged(ctx))
 }
 
 // detachUnstaged takes down the devices that nothing is staged on.

@@ -21,6 +21,8 @@ func faultPoints() []string {
 	for _, kind := range []stepKind{
 		stepCreate, stepAttach, stepProbe, stepRecord, stepFormat, stepReportFormatted, stepMount,
 		stepBind, stepUnbind, stepUnmount, stepDetach, stepRemove,
+		stepCopy, stepGrow, stepMeasure, stepIdentity, stepGrowFS, stepThrottle,
+		stepFreeze, stepCut, stepThaw, stepRemoveSnapshot, stepForget, "save-snapshot",
 		"save-record", "propose-stage", "propose-target", "report", "report-staged", "drain",
 	} {
 		points = append(points, string(kind)+".before", string(kind)+".after")

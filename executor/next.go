@@ -12,6 +12,12 @@ const (
 	stepNone            stepKind = ""
 	stepRefuse          stepKind = "refuse"
 	stepCreate          stepKind = "create"
+	stepCopy            stepKind = "create-from"
+	stepGrow            stepKind = "grow"
+	stepMeasure         stepKind = "measure"
+	stepIdentity        stepKind = "identity"
+	stepGrowFS          stepKind = "grow-filesystem"
+	stepThrottle        stepKind = "throttle"
 	stepAttach          stepKind = "attach"
 	stepProbe           stepKind = "probe"
 	stepRecord          stepKind = "record"
@@ -23,6 +29,14 @@ const (
 	stepUnmount         stepKind = "unmount"
 	stepDetach          stepKind = "detach"
 	stepRemove          stepKind = "remove"
+
+	// Of snapshots.
+	stepFreeze         stepKind = "freeze"
+	stepCut            stepKind = "cut"
+	stepThaw           stepKind = "thaw"
+	stepRemoveSnapshot stepKind = "remove-snapshot"
+	stepForget         stepKind = "forget-snapshot" // its record is needed no more
+	stepMiss           stepKind = "miss-snapshot"   // it is recorded that its file is missing
 )
 
 // step is one step, with the path it is about.
@@ -46,6 +60,9 @@ type grant struct {
 	readOnly   bool
 	fs         Filesystem
 	formatting bool // the state is `formatting`: mkfs is owed, and may be repeated (S15)
+	// cloned: the filesystem is a source's; fs.UUID is to be its own, and the log is to
+	// be told so before the first mount.
+	cloned bool
 }
 
 // desired is what a volume should be on this host. Its parts are asked for one at
@@ -57,16 +74,25 @@ type desired struct {
 	down   bool     // nothing of it may be up
 	drop   []string // targets that may not be bound
 	grant  *grant   // bring it up
-	bind   *target  // bind it, with the grant
+	source fsm.Source
+	// growing: an operation may be an expansion, so a device below size is to grow.
+	growing bool
+	// limits are to be in force on the device; nil: not said.
+	limits *fsm.Limits
+	// What the host can do.
+	grows, throttles bool
+	bind             *target // bind it, with the grant
 }
 
 // observed is what a volume is on this host.
 type observed struct {
 	Device
-	staged  bool     // its filesystem is mounted at the staging path
-	bound   []string // its targets that are mounted
-	strange []string // where else it is mounted
-	content Content
+	staged bool // its filesystem is mounted at the staging path
+	// stagedAt is that path as the kernel names it.
+	stagedAt string
+	bound    []string // its targets that are mounted
+	strange  []string // where else it is mounted
+	content  Content
 	// recorded: the record on disk names what the grant brings up; marked: it says
 	// that this host began to make the grant's filesystem (S15).
 	recorded, marked bool
@@ -74,6 +100,12 @@ type observed struct {
 	targetRecorded bool
 	// formatted: mkfs ended under this grant.
 	formatted bool
+	known     int64       // the size that the record says the image had
+	fsSize    int64       // of the filesystem, in bytes; 0: not measured
+	grownTo   int64       // the device's size for which the filesystem was made or grown
+	limits    *fsm.Limits // in force; nil: not known
+	limited   bool        // the record says that some may be
+	copying   bool        // the record says that the image may be torn
 }
 
 // up tells whether anything of the volume is given out.
@@ -97,6 +129,11 @@ func next(want *desired, have *observed) step {
 		return remove(want, have)
 	case want.verb == fsm.WishCreate:
 		return create(want, have)
+	case have.Absent || !have.Exists:
+	case want.mayGrow(have):
+		return step{kind: stepGrow}
+	case want.limits != nil && have.Attached():
+		return limit(want, have)
 	}
 	return step{} // a Ready volume without its device is reported missing, never remade (S14)
 }
@@ -135,6 +172,10 @@ func create(want *desired, have *observed) step {
 	switch {
 	case have.Absent:
 		return refuse(fsm.Unreachable, "the pool of volume %s is absent", want.volume)
+	case have.Exists && have.copying:
+		return step{kind: stepRemove} // it was never reported
+	case !have.Exists && !want.source.IsZero():
+		return step{kind: stepCopy}
 	case !have.Exists:
 		return step{kind: stepCreate}
 	case have.Size != want.size:
@@ -150,38 +191,55 @@ func bringUp(want *desired, have *observed) step {
 		return refuse(fsm.Precondition, "the pool of volume %s is absent", want.volume)
 	case !have.Exists:
 		return refuse(fsm.Precondition, "the device of volume %s is missing", want.volume)
-	case have.Size != want.size:
-		return refuse(fsm.Precondition, "the image of volume %s has %d bytes, not %d", want.volume, have.Size, want.size)
+	case want.mayGrow(have):
+		return step{kind: stepGrow}
+	case have.Size < want.size || have.Size < have.known:
+		return refuse(fsm.Precondition, "the image of volume %s has %d bytes, not %d", want.volume, have.Size, max(want.size, have.known))
 	case want.grant.block:
-		return bringUpRaw(want.grant, have)
+		return bringUpRaw(want, have)
 	case have.staged && have.recorded:
-		return step{} // the log recorded the format before the first mount
+		return whileStaged(want, have) // the log recorded the format before the first mount
 	case !have.Attached():
 		return step{kind: stepAttach}
 	case !have.content.Read:
 		return step{kind: stepProbe}
 	case want.grant.formatting:
 		return format(want, have)
+	case want.grant.cloned:
+		return identify(want, have)
 	case have.content.Found != want.grant.fs:
 		return refuse(fsm.Precondition, "%s of volume %s holds %s, not the %s that was made for it",
 			have.Path, want.volume, describe(have.content), want.grant.fs.Type)
 	case !have.recorded:
 		return step{kind: stepRecord}
-	case !have.staged:
-		return step{kind: stepMount}
 	}
-	return step{}
+	if s := growFilesystem(want, have, growsUnmounted); s.kind != stepNone {
+		return s
+	}
+	if s := limit(want, have); s.kind != stepNone {
+		return s
+	}
+	return step{kind: stepMount}
+}
+
+// whileStaged does what is left to do on a mounted filesystem.
+func whileStaged(want *desired, have *observed) step {
+	if s := limit(want, have); s.kind != stepNone {
+		return s
+	}
+	return growFilesystem(want, have, "xfs")
 }
 
 // bringUpRaw: attaching is giving out, so the record comes first.
-func bringUpRaw(g *grant, have *observed) step {
+func bringUpRaw(want *desired, have *observed) step {
+	g := want.grant
 	switch {
 	case !have.recorded:
 		return step{kind: stepRecord}
 	case !have.Attached(), have.ReadOnly != g.readOnly && len(have.bound) == 0:
 		return step{kind: stepAttach}
 	}
-	return step{}
+	return limit(want, have)
 }
 
 // format makes the filesystem once in the volume's life, and again only over what

@@ -29,9 +29,9 @@ func (e *Executor) observe(ctx context.Context, v *volume, want *desired) (obser
 		return observed{}, fmt.Errorf("look at the mounts of volume %s: %w", v.id, err)
 	}
 	if !device.Attached() {
-		v.content, v.formatted = Content{}, false
+		v.content, v.formatted, v.fsSize, v.applied = Content{}, false, 0, nil
 	}
-	have := observed{Device: device, content: v.content, formatted: v.formatted}
+	have := observed{Device: device, content: v.content, formatted: v.formatted, fsSize: v.fsSize, limits: v.applied}
 	e.pathsOf(v, want).sort(mounts, &have)
 	have.compare(&v.journal.record, want)
 	return have, nil
@@ -83,7 +83,7 @@ func (p paths) sort(mounts []Mount, have *observed) {
 			have.bound = append(have.bound, name)
 		case isTarget:
 		case m.Path == p.staging && !m.Node:
-			have.staged = true
+			have.staged, have.stagedAt = true, m.Path
 		default:
 			have.strange = append(have.strange, m.Path)
 		}
@@ -92,6 +92,7 @@ func (p paths) sort(mounts []Mount, have *observed) {
 
 // compare tells what of the wanted is in the record on disk.
 func (o *observed) compare(r *record, want *desired) {
+	o.known, o.grownTo, o.limited, o.copying = r.Size, r.GrownTo, r.Limited, r.Copying
 	if want == nil || want.grant == nil {
 		return
 	}
@@ -115,5 +116,6 @@ func (e *Executor) situation(ctx context.Context, v *volume) (s *situation, at f
 	defer e.mu.Unlock()
 	return &situation{
 		volume: v.id, boot: e.Host.Boot, wish: v.wish, fresh: e.fresh(v), record: &v.journal.record, have: have,
+		toldLimits: v.limits,
 	}, e.session.at, nil
 }

@@ -48,6 +48,7 @@ func (e *Executor) granted(session uint64, outcome *fsmpb.Outcome) (*grant, fsm.
 		readOnly:   g.GetReadOnly(),
 		block:      format.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_RAW,
 		formatting: format.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING,
+		cloned:     format.GetCloned(),
 		fs:         Filesystem{Type: format.GetFsType(), UUID: format.GetFsUuid()},
 	}, fsm.Epoch{Incarnation: e.session.at.Incarnation, Index: outcome.GetIndex()}
 }

@@ -3,26 +3,24 @@ package executor
 import (
 	"sync"
 	"time"
-
-	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// queue is the volumes to look at, each once.
-type queue struct {
+// queue is the volumes, or the snapshots, to look at, each once.
+type queue[K comparable] struct {
 	mu     sync.Mutex
 	filled *sync.Cond
-	order  []fsm.VolumeID
-	queued map[fsm.VolumeID]bool
+	order  []K
+	queued map[K]bool
 	closed bool
 }
 
-func newQueue() *queue {
-	q := &queue{queued: map[fsm.VolumeID]bool{}}
+func newQueue[K comparable]() *queue[K] {
+	q := &queue[K]{queued: map[K]bool{}}
 	q.filled = sync.NewCond(&q.mu)
 	return q
 }
 
-func (q *queue) add(id fsm.VolumeID) {
+func (q *queue[K]) add(id K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.queued[id] && !q.closed {
@@ -32,27 +30,27 @@ func (q *queue) add(id fsm.VolumeID) {
 	}
 }
 
-func (q *queue) addAfter(id fsm.VolumeID, d time.Duration) {
+func (q *queue[K]) addAfter(id K, d time.Duration) {
 	time.AfterFunc(d, func() { q.add(id) })
 }
 
-// get waits for a volume; false when the queue was closed.
-func (q *queue) get() (fsm.VolumeID, bool) {
+// get waits for the next; false when the queue was closed.
+func (q *queue[K]) get() (id K, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.order) == 0 && !q.closed {
 		q.filled.Wait()
 	}
 	if q.closed {
-		return "", false
+		return id, false
 	}
-	id := q.order[0]
+	id = q.order[0]
 	q.order = q.order[1:]
 	delete(q.queued, id)
 	return id, true
 }
 
-func (q *queue) close() {
+func (q *queue[K]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true

@@ -31,6 +31,16 @@ type record struct {
 	Targets []target `json:"targets,omitempty"`
 	// Owed is the outbox: what was taken down and the log has not heard (S16).
 	Owed []owed `json:"owed,omitempty"`
+	// Size is what the image had when it was given out or grown last, in bytes: one
+	// that is smaller lost something, and is never grown over.
+	Size int64 `json:"size,omitempty"`
+	// GrownTo is the size of the device, in bytes, to which the filesystem was made or grown.
+	GrownTo int64 `json:"grown_to,omitempty"`
+	// Limited is set before limits are put in force, until they are taken off the device.
+	Limited bool `json:"limited,omitempty"`
+	// Copying is set while the image is made from a volume: one that is there then may
+	// be torn, if the source's freeze did not hold (S19). It was never reported.
+	Copying bool `json:"copying,omitempty"`
 	// Ailing is the abnormal condition that the log was told last, empty when none.
 	Ailing string `json:"ailing,omitempty"`
 }

@@ -111,11 +111,12 @@ func (e *Executor) stageOnce(ctx context.Context, v *volume, c *call, req *Stage
 	if err != nil {
 		return err
 	}
-	size, err := e.sizeOf(ctx, v)
+	w, err := e.wishOf(ctx, v)
 	if err != nil {
 		return err
 	}
-	j := &job{Executor: e, v: v, want: &desired{volume: v.id, size: size, grant: g}, call: c, flags: req.Flags}
+	want := &desired{volume: v.id, size: w.Size, grant: g, limits: &w.Limits, growing: w.Operation != 0}
+	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags}
 	if err := j.drive(ctx); err != nil {
 		return err
 	}
@@ -151,16 +152,16 @@ func (e *Executor) proposeStage(ctx context.Context, v *volume, c *call, req *St
 	return g, nil
 }
 
-// sizeOf is what the volume must have, as soon as the session says it.
-func (e *Executor) sizeOf(ctx context.Context, v *volume) (int64, error) {
+// wishOf is what the volume must be, as soon as the session says it.
+func (e *Executor) wishOf(ctx context.Context, v *volume) (*fsm.Wish, error) {
 	ctx, cancel := context.WithTimeout(ctx, wishLimit)
 	defer cancel()
 	if err := e.awaitWish(ctx, v, func(w *fsm.Wish) bool { return w != nil }); err != nil {
-		return 0, fsm.Reject(fsm.Busy, "volume %s: the controllers have not said yet what it is", v.id)
+		return nil, fsm.Reject(fsm.Busy, "volume %s: the controllers have not said yet what it is", v.id)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return v.wish.Size, nil
+	return v.wish, nil
 }
 
 // reportStaged has it committed that the volume is up, once.

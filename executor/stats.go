@@ -56,20 +56,9 @@ func (e *Executor) measure(ctx context.Context, id fsm.VolumeID, path string, no
 	}
 	stats, err := e.Mounter.Stats(ctx, device, path, block)
 	if err == nil {
-		stats.Condition = e.condition(v, &device, stats.Condition)
-		e.measured(v, stats.Condition)
+		stats.Condition = e.examined(ctx, v, &vitals{device: device, mounted: true, measured: stats.Condition})
 	}
 	return stats, err
-}
-
-// measured has the log told when the volume fell ill or recovered.
-func (e *Executor) measured(v *volume, now fsm.Condition) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	v.health = &now
-	if now.Abnormal != (v.shown.Ailing != "") {
-		e.queue.add(v.id)
-	}
 }
 
 // whereIs tells whether the volume is at the path, and as what.
@@ -85,21 +74,6 @@ func (e *Executor) whereIs(ctx context.Context, device Device, path string, held
 		}
 	}
 	return false, false, err
-}
-
-// condition adds what the host knows of the device to what was measured.
-func (e *Executor) condition(v *volume, device *Device, measured fsm.Condition) fsm.Condition {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	switch {
-	case device.Absent:
-		return fsm.Condition{Abnormal: true, Message: "the pool of the volume is absent"}
-	case !device.Exists:
-		return fsm.Condition{Abnormal: true, Message: "the image of the volume is missing"}
-	case v.parked != nil:
-		return fsm.Condition{Abnormal: true, Message: "a command on the device cannot be killed"}
-	}
-	return measured
 }
 
 // Inventory lists what is below the pools, the kernel's devices of it, and their

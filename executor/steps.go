@@ -32,6 +32,7 @@ type job struct {
 // drive does step after step until next has none: what a step achieved is learned
 // by observing, never assumed. A refusal of next is returned as it is.
 func (j *job) drive(ctx context.Context) error {
+	j.want.grows, j.want.throttles = j.Grower != nil, j.Throttle != nil
 	for range stepLimit {
 		have, err := j.observe(ctx, j.v, j.want)
 		if err != nil {
@@ -98,10 +99,19 @@ func (j *job) perform(ctx context.Context, s step, have *observed) error {
 		return backend.Create(ctx, j.v.id, j.want.size)
 	case stepRemove:
 		return backend.Remove(ctx, j.v.id)
+	case stepCopy:
+		return j.copySource(ctx)
+	case stepGrow:
+		return j.grow(ctx)
+	case stepThrottle:
+		return j.throttle(ctx, have)
 	case stepAttach:
 		_, err := backend.Attach(ctx, j.v.id, j.want.grant.block && j.want.grant.readOnly)
 		return err
 	case stepDetach:
+		if err := j.unthrottle(ctx, have); err != nil {
+			return err
+		}
 		return backend.Detach(ctx, j.v.id)
 	case stepRecord:
 		return j.record()
@@ -118,7 +128,7 @@ func (j *job) give(ctx context.Context, s step, have *observed) error {
 	g := j.want.grant
 	switch s.kind {
 	case stepProbe:
-		content, err := j.Mounter.Probe(ctx, have.Path, j.want.size)
+		content, err := j.Mounter.Probe(ctx, have.Path, have.Size)
 		j.v.content = content
 		return err
 	case stepFormat:
@@ -126,8 +136,22 @@ func (j *job) give(ctx context.Context, s step, have *observed) error {
 		err := j.Mounter.Format(ctx, have.Path, g.fs, !have.content.Empty)
 		if err == nil {
 			j.v.content, j.v.formatted = Content{Read: true, Found: g.fs}, true
+			j.v.journal.GrownTo = have.Size
 		}
 		return err
+	case stepIdentity:
+		j.v.content = Content{} // whatever becomes of it
+		return j.Grower.NewIdentity(ctx, have.Device, g.fs)
+	case stepMeasure:
+		size, err := j.Grower.FilesystemSize(ctx, have.Device, g.fs.Type)
+		j.v.fsSize = size
+		return err
+	case stepGrowFS:
+		path := ""
+		if have.staged {
+			path = g.path
+		}
+		return j.growFilesystem(ctx, have, g.fs.Type, path)
 	case stepReportFormatted:
 		return j.reportFormatted(ctx)
 	case stepMount:
@@ -164,7 +188,7 @@ func (j *job) record() error {
 	if g.epoch.Compare(r.Epoch) > 0 {
 		r.Epoch = g.epoch
 	}
-	if g.formatting {
+	if r.Size = max(r.Size, j.want.size); g.formatting {
 		r.Formatting = g.fs.UUID
 	}
 	j.mu.Lock()
@@ -192,7 +216,7 @@ func (j *job) reportFormatted(ctx context.Context) error {
 		Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: g.fs.Type, FsUuid: g.fs.UUID}},
 	})
 	if err == nil {
-		g.formatting, j.v.formatted = false, false
+		g.formatting, g.cloned, j.v.formatted = false, false, false
 	}
 	return err
 }

@@ -48,6 +48,9 @@ func (e *Executor) recheck() {
 			for id := range e.volumes {
 				e.queue.add(id)
 			}
+			for id := range e.snapshots {
+				e.cuts.add(id)
+			}
 			e.mu.Unlock()
 		}
 	}
@@ -69,10 +72,13 @@ func (e *Executor) reconcile(v *volume) {
 	if e.ctx.Err() != nil {
 		return
 	}
+	if errors.Is(err, errLater) {
+		return
+	}
 	e.park(v, err)
 	e.failed(v, err)
 	v.failures++
-	e.queue.addAfter(v.id, v.backoff())
+	e.queue.addAfter(v.id, backoff(v.failures))
 }
 
 // reconsider starts counting failures anew when an operator asked for a retry.
@@ -143,8 +149,8 @@ func (e *Executor) tell(v *volume, s *situation) error {
 			continue
 		}
 		ob := &fsmpb.Observation{VolumeId: string(v.id), Epoch: epochProto(f.epoch)}
-		f.put(ob, s.have.Size)
-		if !f.epoch.IsZero() {
+		f.put(ob, s)
+		if !f.epoch.IsZero() && f.name != factLimited {
 			number, err := e.sequence(v)
 			if err != nil {
 				return err
@@ -156,31 +162,15 @@ func (e *Executor) tell(v *volume, s *situation) error {
 	return nil
 }
 
-// tellHealth tells an abnormal condition once, and once that it is over. What was
-// told is kept, so that a restarted host does not forget to take it back.
-func (e *Executor) tellHealth(v *volume) error {
-	e.mu.Lock()
-	health := v.health
-	e.mu.Unlock()
-	if health == nil || health.Abnormal == (v.journal.Ailing != "") || v.journal.Staging == nil {
-		return nil
-	}
-	told := &fsmpb.Condition{Abnormal: health.Abnormal}
-	if v.journal.Ailing = ""; health.Abnormal {
-		told.Message, v.journal.Ailing = health.Message, health.Message
-	}
-	if err := e.save(v, true); err != nil {
-		return err
-	}
-	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_Condition{Condition: told}}
-	e.send(v, fact{name: "condition " + told.Message}, ob, 0)
-	return nil
-}
-
 // put makes the fact the observation's. Facts of devices carry no number: they are
 // taken only in the one phase of a volume's life that they belong to.
-func (f fact) put(ob *fsmpb.Observation, size int64) {
+func (f fact) put(ob *fsmpb.Observation, s *situation) {
+	size := s.have.Size
 	switch f.name {
+	case factGrown:
+		ob.Fact = &fsmpb.Observation_DeviceGrown{DeviceGrown: &fsmpb.DeviceGrown{SizeBytes: size}}
+	case factLimited:
+		ob.Fact = &fsmpb.Observation_LimitsApplied{LimitsApplied: &fsmpb.LimitsApplied{Limits: s.wish.Limits.Proto()}}
 	case factCreated:
 		ob.Fact = &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: size}}
 	case factGone:
@@ -236,6 +226,11 @@ func (e *Executor) sent(v *volume, f fact, sequence uint64, at fsm.Epoch, err er
 	switch {
 	case err != nil:
 		e.queue.addAfter(v.id, retryReport)
+	case f.name == factHealth:
+		v.heardHealth = &f.path
+		e.queue.add(v.id)
+	case f.name == factLimited && v.wish != nil && f.path == fmt.Sprint(v.wish.Limits):
+		v.limits = &v.wish.Limits
 	case sequence != 0:
 		v.heard = max(v.heard, sequence)
 		e.queue.add(v.id)
@@ -257,10 +252,10 @@ func (e *Executor) failed(v *volume, err error) {
 	if w == nil || w.Operation == 0 || !fresh || isUnavailable(err) || v.failures > 3 && v.failures&(v.failures-1) != 0 {
 		return
 	}
-	failure := &fsmpb.StepFailed{Step: stepOf(w), Error: err.Error(), NoSpace: noSpace(err)}
-	failure.Final = w.Verb == fsm.WishCreate && (failure.NoSpace || isFinal(err))
+	failure := failureOf(stepOf(w), err)
+	failure.Final = w.Verb == fsm.WishCreate && (failure.NoSpace || isFinal(err) || !w.Source.IsZero() && failure.Final)
 	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_StepFailed{StepFailed: failure}}
-	e.send(v, fact{name: "failed"}, ob, 0)
+	e.send(v, fact{name: factFailed}, ob, 0)
 }
 
 func stepOf(w *fsm.Wish) string {

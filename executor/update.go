@@ -22,6 +22,12 @@ func (e *Executor) Update(u Update) {
 	for _, id := range u.Gone {
 		e.wished(id, nil, u.At)
 	}
+	for i := range u.Snapshots {
+		e.wishedSnapshot(u.Snapshots[i].Snapshot, &u.Snapshots[i], u.At)
+	}
+	for _, id := range u.SnapshotsGone {
+		e.wishedSnapshot(id, nil, u.At)
+	}
 	e.queueWaiting()
 }
 
@@ -36,6 +42,7 @@ func (e *Executor) forget(u *Update) {
 			e.wished(id, nil, u.At)
 		}
 	}
+	e.forgetSnapshots(u)
 }
 
 // wished notes what the log wants of a volume, nil when it wants nothing. The
@@ -65,6 +72,12 @@ func (e *Executor) queueWaiting() {
 	for id := range e.behind {
 		delete(e.behind, id)
 		e.queue.add(id)
+	}
+	for _, c := range e.snapshots {
+		if c.behind {
+			c.behind = false
+			e.cuts.add(c.id)
+		}
 	}
 }
 

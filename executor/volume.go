@@ -16,24 +16,34 @@ type volume struct {
 	lock chan struct{}
 
 	// Guarded by Executor.mu.
-	wish   *fsm.Wish
-	wishAt fsm.Epoch
-	news   chan struct{} // closed and replaced when the wish changes
-	call   *call
-	again  bool              // somebody found it locked and wants it looked at
-	parked <-chan struct{}   // a child that cannot be killed has its device
-	flying map[fact]struct{} // reports under way
-	told   map[fact]telling  // reports made, until a wish shows them
-	heard  uint64            // the last record of a tear-down that the log took
-	health *fsm.Condition    // as it was measured last
-	shown  record            // a copy of the journal's record, for readers
+	wish        *fsm.Wish
+	wishAt      fsm.Epoch
+	news        chan struct{} // closed and replaced when the wish changes
+	call        *call
+	again       bool              // somebody found it locked and wants it looked at
+	parked      <-chan struct{}   // a child that cannot be killed has its device
+	flying      map[fact]struct{} // reports under way
+	told        map[fact]telling  // reports made, until a wish shows them
+	heard       uint64            // the last record of a tear-down that the log took
+	health      *fsm.Condition    // as it was measured last
+	heardHealth *string           // what is wrong with it as the log knows from this process
+	// cut: it is being cut by whoever has the lock; held: it is quiet for a group.
+	// Calls are Busy meanwhile; waiters are called when the volume is free.
+	cut       bool
+	held      *hold
+	waiters   map[string]func()
+	limits    *fsm.Limits // that the log took for those in force
+	examining bool        // somebody measures its health
+	shown     record      // a copy of the journal's record, for readers
 
 	// Guarded by lock.
 	journal   *journal
-	content   Content // of the attached device, as far as it was read
-	formatted bool    // mkfs ended on it and the log has not heard
-	failures  int     // of the background in a row
-	failed    attempt // which of the operator's attempts they belong to
+	content   Content     // of the attached device, as far as it was read
+	formatted bool        // mkfs ended on it and the log has not heard
+	fsSize    int64       // bytes of its filesystem; 0: not measured
+	applied   *fsm.Limits // in force on the attached device; nil: not known
+	failures  int         // of the background in a row
+	failed    attempt     // which of the operator's attempts they belong to
 }
 
 // telling is a report that the log took.
@@ -63,8 +73,8 @@ func (e *Executor) volume(id fsm.VolumeID) *volume {
 func (e *Executor) tryLock(v *volume) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if v.parked != nil {
-		return false // queued again when the child is gone
+	if v.parked != nil || v.held != nil {
+		return false // queued again when the child is gone, or the hold
 	}
 	select {
 	case v.lock <- struct{}{}:
@@ -80,6 +90,7 @@ func (e *Executor) unlock(v *volume) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	<-v.lock
+	v.wake()
 	if v.again {
 		v.again = false
 		e.queue.add(v.id)
@@ -147,6 +158,7 @@ func (e *Executor) park(v *volume, err error) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		v.parked = nil
+		v.wake()
 		e.queue.add(v.id)
 	}()
 }
@@ -168,10 +180,10 @@ func (e *Executor) backend(v *volume) (Backend, error) {
 	return nil, fsm.Reject(fsm.Precondition, "volume %s is in pool %q, which this host does not have", v.id, id)
 }
 
-// backoff says how long to wait before the volume is looked at again.
-func (v *volume) backoff() time.Duration {
+// backoff says how long to wait before what failed so often is looked at again.
+func backoff(failures int) time.Duration {
 	const first, last = 100 * time.Millisecond, 10 * time.Second
-	return min(last, first<<min(v.failures, 16))
+	return min(last, first<<min(failures, 16))
 }
 
 func (e *Executor) logger(v *volume) *slog.Logger { return e.Logger.With("volume", v.id) }

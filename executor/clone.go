@@ -1,0 +1,123 @@
+package executor
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// copySource makes the image from the volume's source. A snapshot does not change. A
+// volume is made quiet as for a cut (S19), and until the freeze is known to have held
+// the image counts as torn.
+func (j *job) copySource(ctx context.Context) error {
+	backend, err := j.snapshotBackend(j.v)
+	if err != nil {
+		return err
+	}
+	progress := j.progress(j.v.id, "", "")
+	if j.want.source.Volume == "" {
+		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, progress)
+	}
+	from, ok := j.lockSource(j.want.source.Volume, string(j.v.id), func() { j.queue.add(j.v.id) })
+	if !ok {
+		return errLater
+	}
+	defer j.unlockSource(from, nil)
+	s, _, err := j.lookAtSource(ctx, from, false)
+	if err != nil {
+		return err
+	}
+	if rej := s.refusal(from.id); rej != nil {
+		return rej
+	}
+	if err := j.markCopying(true); err != nil {
+		return err
+	}
+	err = j.quietly(ctx, from, s, func(ctx context.Context) error {
+		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, progress)
+	})
+	if err != nil {
+		return errors.Join(err, j.undoCopy(ctx))
+	}
+	return j.markCopying(false)
+}
+
+// undoCopy removes what a copy left whose freeze did not hold: it was never reported.
+func (j *job) undoCopy(ctx context.Context) error {
+	backend, err := j.backend(j.v)
+	if err != nil {
+		return err
+	}
+	have, err := backend.Observe(ctx, j.v.id)
+	if err != nil || have.Absent || !have.Exists && !have.Unfinished {
+		return err
+	}
+	return backend.Remove(ctx, j.v.id)
+}
+
+func (j *job) markCopying(on bool) error {
+	if j.v.journal.Copying == on {
+		return nil
+	}
+	j.v.journal.Copying = on
+	return j.save(j.v, true)
+}
+
+// recover thaws what earlier processes left frozen, before anything else (S19). What
+// cannot be thawed now is thawed by its own process at the deadline.
+func (e *Executor) recover() {
+	if e.Freezer == nil {
+		return
+	}
+	if err := e.Freezer.Recover(e.ctx); err != nil {
+		e.Logger.Error("what an earlier process froze is not thawed yet", "error", err)
+	}
+}
+
+// Map lists what a snapshot allocates, or what differs from a base of the same volume
+// when one is named: at most max extents from an offset on, in ascending order, and
+// whether there are more. NotFound: this host has no such snapshot.
+func (e *Executor) Map(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (extents []Extent, more bool, err error) {
+	backend, err := e.keeps(ctx, target)
+	if err != nil {
+		return nil, false, err
+	}
+	yield := func(x Extent) bool {
+		if len(extents) == limit {
+			more = true
+			return false
+		}
+		extents = append(extents, x)
+		return true
+	}
+	if base == "" {
+		err = backend.Map(ctx, target, from, yield)
+	} else {
+		err = backend.Delta(ctx, base, target, from, yield)
+	}
+	return extents, more, err
+}
+
+// keeps is the pool that has the snapshot.
+func (e *Executor) keeps(ctx context.Context, id fsm.SnapshotID) (SnapshotBackend, error) {
+	if !id.Valid() {
+		return nil, fsm.Reject(fsm.NotFound, "snapshot %q is not known", string(id))
+	}
+	var errs []error
+	for _, pool := range e.Pools {
+		backend, ok := pool.(SnapshotBackend)
+		if !ok {
+			continue
+		}
+		have, err := backend.ObserveSnapshot(ctx, id)
+		if err == nil && have.Exists {
+			return backend, nil
+		}
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return nil, fsm.Reject(fsm.NotFound, "snapshot %s is not on this host", id)
+}

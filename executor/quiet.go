@@ -1,0 +1,138 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// source is what was observed of a volume that is to be cut or cloned.
+type source struct {
+	observed
+	mounted string // where its filesystem is mounted; empty: nowhere
+	raw     bool   // its blocks are given out for writing
+	shares  bool   // the pool cuts without copying
+	fits    bool   // a copy of what is allocated fits into the longest freeze
+	freezes bool   // the host can freeze
+	group   bool   // it is to be held quiet, not only cut
+}
+
+// refusal says why the volume cannot be cut as it is (S19), nil when it can. It is
+// pure. A raw volume that is written to is cut alone when the pool shares blocks: that
+// cut is of one instant, as a loss of power is. It cannot be held quiet for a group.
+func (s *source) refusal(id fsm.VolumeID) *fsm.Rejection {
+	switch {
+	case s.Absent:
+		return fsm.Reject(fsm.Unreachable, "the pool of volume %s is absent", id)
+	case !s.Exists:
+		return fsm.Reject(fsm.Precondition, "the device of volume %s is missing", id)
+	case s.raw && s.group:
+		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing: it cannot be held quiet for a group snapshot", id)
+	case s.raw && !s.shares:
+		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing, and its pool cannot cut it without copying", id)
+	case s.mounted != "" && !s.freezes:
+		return fsm.Reject(fsm.Precondition, "volume %s is staged, and this host cannot freeze filesystems", id)
+	case s.mounted != "" && !s.shares && !s.fits:
+		return fsm.Reject(fsm.Precondition, "volume %s is staged and holds more than can be copied during the longest freeze: unstage it first", id)
+	}
+	return nil
+}
+
+// lookAtSource observes the volume. The caller holds its lock.
+func (e *Executor) lookAtSource(ctx context.Context, v *volume, group bool) (*source, SnapshotBackend, error) {
+	if err := e.open(v); err != nil {
+		return nil, nil, err
+	}
+	b, err := e.backend(v)
+	if err != nil {
+		return nil, nil, err
+	}
+	backend, ok := b.(SnapshotBackend)
+	if !ok {
+		return nil, nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot cut snapshots", v.id)
+	}
+	have, err := e.observe(ctx, v, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &source{observed: have, shares: backend.Shares(), freezes: e.Freezer != nil, group: group}
+	held := v.journal.Staging
+	s.raw = held != nil && held.Block && have.Attached() && !have.ReadOnly
+	s.mounted = mountedAt(&have, held)
+	if s.Exists && s.mounted != "" && !s.shares {
+		s.fits, err = e.fitsFreeze(ctx, backend, v.id)
+	}
+	return s, backend, err
+}
+
+// mountedAt is a path where the volume's filesystem is mounted; one is as good as
+// another to freeze it.
+func mountedAt(have *observed, held *staging) string {
+	switch {
+	case held != nil && held.Block:
+		return ""
+	case have.staged && held != nil:
+		return held.Path
+	case len(have.bound) > 0:
+		return have.bound[0]
+	case len(have.strange) > 0:
+		return have.strange[0]
+	case have.staged:
+		return have.stagedAt
+	}
+	return ""
+}
+
+// fitsFreeze tells whether all that is allocated can be copied under a freeze.
+func (e *Executor) fitsFreeze(ctx context.Context, backend SnapshotBackend, id fsm.VolumeID) (bool, error) {
+	allocated, err := backend.Allocated(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	rate, err := backend.CopyRate(ctx)
+	if err != nil {
+		return false, err
+	}
+	return float64(allocated) <= float64(rate)*e.FreezeMax.Seconds(), nil
+}
+
+// quietly runs cut while nothing of the volume's filesystem can change: under a freeze
+// of its own when it is mounted. The caller holds the volume's lock.
+func (e *Executor) quietly(ctx context.Context, v *volume, s *source, cut func(context.Context) error) error {
+	if s.mounted == "" {
+		return cut(ctx)
+	}
+	frozen, err := e.freeze(ctx, v, s)
+	if err != nil {
+		return err
+	}
+	err = frozen.Cut(ctx, cut)
+	return errors.Join(err, e.thaw(ctx, frozen))
+}
+
+// freeze freezes the volume's filesystem for the longest time at most.
+func (e *Executor) freeze(ctx context.Context, v *volume, s *source) (Freeze, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.FreezeMax)
+	defer cancel()
+	e.hit("freeze.before")
+	began := time.Now()
+	frozen, err := e.Freezer.Freeze(ctx, v.id, s.mounted, began.Add(e.FreezeMax))
+	e.hit("freeze.after")
+	e.metrics.step(stepFreeze, began, err)
+	if err != nil {
+		return nil, fmt.Errorf("freeze volume %s: %w", v.id, err)
+	}
+	return frozen, nil
+}
+
+func (e *Executor) thaw(ctx context.Context, frozen Freeze) error {
+	e.hit("thaw.before")
+	began := time.Now()
+	err := frozen.Thaw(context.WithoutCancel(ctx))
+	e.hit("thaw.after")
+	e.metrics.step(stepThaw, began, err)
+	return err
+}

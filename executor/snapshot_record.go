@@ -1,0 +1,109 @@
+package executor
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const snapshotsDir = "snapshots"
+
+// cutPhase is how far a cut went, on disk.
+type cutPhase string
+
+const (
+	cutNone cutPhase = ""
+	// cutBegun: frozen, or being cut. A file that is there may be torn: it appeared,
+	// but nobody has checked yet that the freeze held until then (S19).
+	cutBegun cutPhase = "begun"
+	// cutDone: the file is whole, under its freeze.
+	cutDone cutPhase = "done"
+	// cutMissing: the log was told that the file is missing.
+	cutMissing cutPhase = "missing"
+)
+
+// snapshotRecord is what the host keeps of a snapshot that is being cut. It is
+// synced before a freeze or a cut begins, and before either is reported: what another
+// process of this host left is never taken for something that it is not.
+type snapshotRecord struct {
+	Snapshot fsm.SnapshotID `json:"snapshot"`
+	Phase    cutPhase       `json:"phase"`
+	Attempt  uint32         `json:"attempt"`
+	Cut      time.Time      `json:"cut"` // when it was cut, once it is done
+}
+
+// of tells whether the record is of this attempt.
+func (r *snapshotRecord) of(attempt uint32) bool {
+	return (r.Phase == cutBegun || r.Phase == cutDone) && r.Attempt == attempt
+}
+
+func snapshotRecordPath(dir string, id fsm.SnapshotID) string {
+	return filepath.Join(dir, snapshotsDir, string(id)+recordSuffix)
+}
+
+// loadSnapshots finds what earlier processes recorded: what nobody wants any more is
+// forgotten, once a session says so.
+func (e *Executor) loadSnapshots() error {
+	dir := filepath.Join(e.Host.dir, snapshotsDir)
+	if err := os.MkdirAll(dir, privateMode); err != nil {
+		return fmt.Errorf("make the folder of the snapshots' records: %w", err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("read the snapshots' records: %w", err)
+	}
+	for _, entry := range entries {
+		if name, ok := strings.CutSuffix(entry.Name(), recordSuffix); ok && fsm.SnapshotID(name).Valid() {
+			e.snapshot(fsm.SnapshotID(name))
+		}
+	}
+	return nil
+}
+
+// openSnapshot reads the snapshot's record, once.
+func (e *Executor) openSnapshot(c *cutting) error {
+	if c.slots != nil {
+		return nil
+	}
+	file, content, err := openSlots(snapshotRecordPath(e.Host.dir, c.id))
+	if err != nil {
+		return err
+	}
+	if content != nil {
+		if err := json.Unmarshal(content, &c.record); err != nil {
+			return fmt.Errorf("read the record of %s: %w", c.id, err)
+		}
+	}
+	c.slots = file
+	return nil
+}
+
+// saveSnapshot writes the snapshot's record, synced.
+func (e *Executor) saveSnapshot(c *cutting, r snapshotRecord) error {
+	r.Snapshot = c.id
+	text, err := json.Marshal(&r)
+	if err != nil {
+		return fmt.Errorf("write the record of %s: %w", c.id, err)
+	}
+	e.hit("save-snapshot.before")
+	err = c.slots.write(text, true)
+	e.hit("save-snapshot.after")
+	if err == nil {
+		c.record = r
+	}
+	return err
+}
+
+// forgetSnapshot removes the record, of what the log knows or does not want.
+func (e *Executor) forgetSnapshot(c *cutting) error {
+	if err := c.slots.remove(); err != nil {
+		return err
+	}
+	c.record = snapshotRecord{}
+	return nil
+}
