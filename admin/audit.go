@@ -158,6 +158,6 @@ func sorted(in []finding) []*adminpb.Finding {
 			cmp.Compare(a.kind, b.kind), cmp.Compare(a.path, b.path))
 	})
 	return each(slices.Compact(in), func(f finding) *adminpb.Finding {
-		return &adminpb.Finding{Node: string(f.node), Kind: f.kind, Id: string(f.id), Path: f.path}
+		return &adminpb.Finding{Node: string(f.node), Kind: f.kind, Id: f.id, Path: f.path}
 	})
 }

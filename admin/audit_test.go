@@ -97,6 +97,46 @@ func TestAudit(t *testing.T) {
 				w.items["n1"] = []Item{image(id), {Kind: "loop", ID: id, Path: "/dev/loop0"}, {Kind: "mount", ID: id, Path: staging}}
 			},
 			pending: []string{"loop /dev/loop0", "mount " + staging}},
+		"a snapshot with its file is clean": {checked: 2, arrange: func(w *world) {
+			id := w.create(1, true)
+			w.items["n1"] = []Item{image(id), cutFile(w.snapshot(id, true))}
+		}},
+		"a snapshot outlives its source": {checked: 1, arrange: func(w *world) {
+			id := w.create(1, true)
+			w.items["n1"] = []Item{cutFile(w.snapshot(id, true))}
+			w.delete(id)
+			w.observe(&fsmpb.Observation{VolumeId: string(id), Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
+		}},
+		"a snapshot without its file is missing": {checked: 2,
+			arrange: func(w *world) {
+				id := w.create(1, true)
+				w.snapshot(id, true)
+				w.items["n1"] = []Item{image(id)}
+			},
+			missing: []string{"snapshot snapshots/" + snapshotOne + ".img"}},
+		"TestS14: a snapshot's file that the state does not know is an orphan": {
+			arrange: func(w *world) { w.items["n1"] = []Item{cutFile(snapshotOne)} },
+			orphans: []string{"snapshot /pool/snapshots/" + snapshotOne + ".img"}},
+		"an unfinished copy of a snapshot that is cut is an orphan": {checked: 2,
+			arrange: func(w *world) {
+				id := w.create(1, true)
+				w.items["n1"] = []Item{image(id), cutFile(w.snapshot(id, true)), {Kind: "unfinished", Snapshot: snapshotOne, Path: "/pool/tmp/x"}}
+			},
+			orphans: []string{"unfinished /pool/tmp/x"}},
+		"a snapshot being cut is pending": {checked: 2,
+			arrange: func(w *world) {
+				id := w.create(1, true)
+				w.snapshot(id, false)
+				w.items["n1"] = []Item{image(id), {Kind: "unfinished", Snapshot: snapshotOne, Path: "/pool/tmp/x"}}
+			},
+			pending: []string{"unfinished /pool/tmp/x"}},
+		"TestS18: a snapshot that an unreachable host must remove is pending": {
+			arrange: func(w *world) {
+				w.deleteSnapshot(w.snapshot(w.create(1, true), true))
+				w.away["n1"] = errors.New("no session")
+			},
+			pending: []string{"snapshot snapshots/" + snapshotOne + ".img"},
+			unknown: []string{"n1"}},
 		"a lost host is not asked": {
 			arrange: func(w *world) {
 				w.away["n1"] = errors.New("gone")

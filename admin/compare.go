@@ -13,40 +13,43 @@ const (
 	kindUnfinished = "unfinished" // a file on its way to become one
 	kindLoop       = "loop"       // a loop device of a file below a pool
 	kindMount      = "mount"      // a mount of such a device, or a bind of it
+	kindSnapshot   = "snapshot"   // a snapshot's file
 )
 
 // finding is one difference between a host and the state.
 type finding struct {
 	node fsm.NodeID
 	kind string
-	id   fsm.VolumeID
+	id   string
 	path string
 }
 
 // findings are all differences of a round.
 type findings struct{ orphans, missing, pending []finding }
 
-// compare adds what differs on one host and answers how many replicas it looked for.
+// compare adds what differs on one host and answers how many replicas and snapshots
+// it looked for.
 func (f *findings) compare(st *fsm.State, n *fsm.Node, items []Item) (checked uint64) {
-	held := map[fsm.VolumeID][]Item{}
+	held := map[string][]Item{}
 	for _, item := range items {
-		held[item.ID] = append(held[item.ID], item)
+		held[item.id()] = append(held[item.id()], item)
 	}
-	dir := imageDir(items)
+	dir := folderOf(items, kindImage, "volumes")
 	for v := range st.Volumes("") {
-		c := comparison{findings: f, node: n, volume: v, items: held[v.ID], dir: dir}
+		c := comparison{findings: f, node: n, volume: v, items: held[string(v.ID)], dir: dir}
 		if replica := replicaOn(v, n); replica != nil {
 			checked++
 			c.replica(replica)
-			delete(held, v.ID)
+			delete(held, string(v.ID))
 		} else if owesTeardown(v, n) {
 			c.all(&f.pending, kindMount)
-			delete(held, v.ID)
+			delete(held, string(v.ID))
 		}
 	}
+	checked += f.snapshots(st, n, held, folderOf(items, kindSnapshot, "snapshots"))
 	for _, rest := range held {
 		for _, item := range rest {
-			f.orphans = append(f.orphans, finding{n.ID, item.Kind, item.ID, item.Path})
+			f.orphans = append(f.orphans, finding{n.ID, item.Kind, item.id(), item.Path})
 		}
 	}
 	return checked
@@ -63,6 +66,7 @@ func (f *findings) owed(st *fsm.State, n *fsm.Node) {
 			c.all(&f.pending, kindMount)
 		}
 	}
+	f.owedSnapshots(st, n)
 }
 
 // transitional: the log itself says that the device may or may not be there.
@@ -86,7 +90,7 @@ type comparison struct {
 }
 
 func (c *comparison) add(to *[]finding, kind, path string) {
-	*to = append(*to, finding{c.node.ID, kind, c.volume.ID, path})
+	*to = append(*to, finding{c.node.ID, kind, string(c.volume.ID), path})
 }
 
 // all adds every item found, or the one that would be there.
@@ -215,12 +219,13 @@ func owesTeardown(v *fsm.Volume, n *fsm.Node) bool {
 	return slices.ContainsFunc(v.Teardowns, func(t fsm.Teardown) bool { return t.Node == n.ID && t.Host == n.Host })
 }
 
-// imageDir is where a host keeps images, told by one of them; else their folder's name.
-func imageDir(items []Item) string {
+// folderOf is where a host keeps things of a kind, told by one of them; else the
+// folder's usual name.
+func folderOf(items []Item, kind, usual string) string {
 	for _, item := range items {
-		if item.Kind == kindImage {
+		if item.Kind == kind {
 			return filepath.Dir(item.Path)
 		}
 	}
-	return "volumes"
+	return usual
 }

@@ -15,7 +15,7 @@ import (
 // quorum: a journal holds only what was committed.
 func (s *Server) History(req *adminpb.HistoryRequest, out adminpb.Admin_HistoryServer) error {
 	state := s.Cluster.Fork()
-	filter := historyFilter{node: req.GetNode(), volume: req.GetVolume(), ids: map[string]bool{}}
+	filter := historyFilter{node: req.GetNode(), volume: req.GetVolume(), snapshot: req.GetSnapshot(), ids: map[string]bool{}}
 	filter.learn(state)
 	first, err := s.Cluster.History(1, 1, func(Entry) bool { return false })
 	if err != nil {
@@ -43,22 +43,56 @@ func (s *Server) sendEntries(req *adminpb.HistoryRequest, filter *historyFilter,
 	return s.Error(err)
 }
 
-// historyFilter picks the entries about a volume, a node, or both. A volume
-// given by name stands for every volume that ever had the name.
+// historyFilter picks the entries about a volume, a snapshot (or a group of them),
+// a node, or all of these. One given by name stands for all that ever had the name.
 type historyFilter struct {
-	volume, node string
-	ids          map[string]bool
+	volume, node, snapshot string
+	ids                    map[string]bool // of volumes, snapshots and groups that are meant
 }
 
-// learn takes the ids of the volumes in the state that are meant.
+// learn takes the ids of what is in the state and meant.
 func (f *historyFilter) learn(st *fsm.State) {
-	if f.volume == "" {
+	if f.volume != "" {
+		f.ids[f.volume] = true
+		for v := range st.Volumes("") {
+			f.note(v.Name == f.volume, string(v.ID))
+		}
+	}
+	if f.snapshot == "" {
 		return
 	}
-	f.ids[f.volume] = true
-	for v := range st.Volumes("") {
-		if v.Name == f.volume {
-			f.ids[string(v.ID)] = true
+	f.ids[f.snapshot] = true
+	for n := range st.Snapshots("") {
+		f.note(n.Name == f.snapshot, string(n.ID))
+	}
+	for g := range st.GroupSnapshots("") {
+		f.note(g.Name == f.snapshot, string(g.ID))
+		for _, id := range g.Members {
+			f.note(f.ids[string(g.ID)], string(id))
+		}
+	}
+}
+
+func (f *historyFilter) note(meant bool, id string) {
+	if meant && id != "" {
+		f.ids[id] = true
+	}
+}
+
+// follow takes the ids that a command gave to what is meant.
+func (f *historyFilter) follow(e *adminpb.HistoryEntry) {
+	command, outcome := e.GetCommand(), e.GetOutcome()
+	if c := command.GetCreateVolume(); c != nil && f.volume != "" {
+		f.note(c.GetName() == f.volume, outcome.GetVolumeId())
+	}
+	if f.snapshot == "" {
+		return
+	}
+	f.note(command.GetCreateSnapshot().GetName() == f.snapshot, outcome.GetSnapshotId())
+	if c := command.GetCreateGroupSnapshot(); c != nil {
+		f.note(c.GetName() == f.snapshot, outcome.GetGroupSnapshotId())
+		for _, m := range c.GetMembers() {
+			f.note(f.ids[outcome.GetGroupSnapshotId()], m.GetSnapshotId())
 		}
 	}
 }
@@ -67,11 +101,11 @@ func (f *historyFilter) wants(e *adminpb.HistoryEntry) bool {
 	if e.GetGap() {
 		return true // a gap may hide what was asked for
 	}
-	if create := e.GetCommand().GetCreateVolume(); create != nil && f.volume != "" && create.GetName() == f.volume {
-		f.ids[e.GetOutcome().GetVolumeId()] = true
-	}
+	f.follow(e)
+	meant := func(id string) bool { return f.ids[id] }
 	return (f.node == "" || e.GetNode() == f.node) &&
-		(f.volume == "" || slices.ContainsFunc(e.GetVolumes(), func(id string) bool { return f.ids[id] }))
+		(f.volume == "" || slices.ContainsFunc(e.GetVolumes(), meant)) &&
+		(f.snapshot == "" || slices.ContainsFunc(e.GetSnapshots(), meant) || slices.ContainsFunc(e.GetGroups(), meant))
 }
 
 func entryView(e Entry) *adminpb.HistoryEntry {
@@ -84,10 +118,18 @@ func entryView(e Entry) *adminpb.HistoryEntry {
 		Command: e.Command, Outcome: e.Outcome,
 	}
 	subjects(e.Command.ProtoReflect(), view)
-	if id := e.Outcome.GetVolumeId(); id != "" && !slices.Contains(view.GetVolumes(), id) {
-		view.Volumes = append(view.Volumes, id)
-	}
+	view.Volumes = with(view.GetVolumes(), e.Outcome.GetVolumeId())
+	view.Snapshots = with(view.GetSnapshots(), e.Outcome.GetSnapshotId())
+	view.Groups = with(view.GetGroups(), e.Outcome.GetGroupSnapshotId())
 	return view
+}
+
+// with is the list with an id in it, once.
+func with(ids []string, id string) []string {
+	if id == "" || slices.Contains(ids, id) {
+		return ids
+	}
+	return append(ids, id)
 }
 
 // kindOf is the name of the command's body.
@@ -99,15 +141,17 @@ func kindOf(c *fsmpb.Command) string {
 	return "unknown"
 }
 
-// subjects collects the volumes and the node that a command names, wherever it
+// subjects collects the volumes, snapshots and the node that a command names, wherever it
 // names them, so that a new command needs no line here.
 func subjects(m protoreflect.Message, into *adminpb.HistoryEntry) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
-		case field.Name() == "volume_id":
-			if id := value.String(); !slices.Contains(into.GetVolumes(), id) {
-				into.Volumes = append(into.Volumes, id)
-			}
+		case field.Name() == "volume_id", field.Name() == "source_volume_id":
+			into.Volumes = with(into.GetVolumes(), value.String())
+		case field.Name() == "snapshot_id":
+			into.Snapshots = with(into.GetSnapshots(), value.String())
+		case field.Name() == "group_snapshot_id":
+			into.Groups = with(into.GetGroups(), value.String())
 		case field.Name() == "node_id":
 			into.Node = value.String()
 		case field.Message() != nil && field.IsList():

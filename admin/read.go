@@ -37,10 +37,7 @@ func (s *Server) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adm
 }
 
 func fillPage(st *fsm.State, req *adminpb.VolumesRequest, resp *adminpb.VolumesResponse) {
-	size := int(min(req.GetPageSize(), maxPage))
-	if size == 0 {
-		size = defaultPage
-	}
+	size := pageSize(req.GetPageSize())
 	for v := range st.Volumes(fsm.VolumeID(req.GetAfter())) {
 		if req.GetNode() != "" && !concerns(v, fsm.NodeID(req.GetNode())) {
 			continue
@@ -99,28 +96,8 @@ func nodeViews(st *fsm.State) []*adminpb.Node {
 	return out
 }
 
-// Operations answers the work that hosts owe, or one operation.
-func (s *Server) Operations(ctx context.Context, req *adminpb.OperationsRequest) (*adminpb.OperationsResponse, error) {
-	st, err := s.fork(ctx, req.GetStale())
-	if err != nil {
-		return nil, err
-	}
-	resp := &adminpb.OperationsResponse{Index: st.Cluster().Index}
-	if id := fsm.OperationID(req.GetId()); id != 0 {
-		v, ok := st.Operation(id)
-		if !ok {
-			return nil, status.Errorf(codes.NotFound, "%s is not under way: it is done, or it never was", id)
-		}
-		resp.Operations = append(resp.Operations, operationView(v))
-		return resp, nil
-	}
-	for v := range st.Operations() {
-		resp.Operations = append(resp.Operations, operationView(v))
-	}
-	return resp, nil
-}
-
-// State streams a whole state: a header, every node, every volume.
+// State streams a whole state: a header, every node, every volume, every snapshot
+// and every group of them.
 func (s *Server) State(req *adminpb.StateRequest, out adminpb.Admin_StateServer) error {
 	st, err := s.fork(out.Context(), req.GetStale())
 	if err != nil {
@@ -136,6 +113,20 @@ func (s *Server) State(req *adminpb.StateRequest, out adminpb.Admin_StateServer)
 	}
 	for v := range st.Volumes("") {
 		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_Volume{Volume: volumeView(v)}}); err != nil {
+			return err
+		}
+	}
+	return sendSnapshots(st, out)
+}
+
+func sendSnapshots(st *fsm.State, out adminpb.Admin_StateServer) error {
+	for n := range st.Snapshots("") {
+		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_Snapshot{Snapshot: snapshotView(n)}}); err != nil {
+			return err
+		}
+	}
+	for g := range st.GroupSnapshots("") {
+		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_Group{Group: groupView(st, g)}}); err != nil {
 			return err
 		}
 	}

@@ -56,11 +56,13 @@ type Entry struct {
 	Why   string
 }
 
-// Item is one thing found on a host; kinds are "image", "unfinished", "loop" and "mount".
+// Item is one thing found on a host; kinds are "image", "unfinished", "loop",
+// "mount" and "snapshot".
 type Item struct {
-	Kind string
-	ID   fsm.VolumeID
-	Path string
+	Kind     string
+	ID       fsm.VolumeID
+	Snapshot fsm.SnapshotID // instead of ID for a snapshot, finished or not
+	Path     string
 }
 
 // Options is what a server is made of.
@@ -101,6 +103,7 @@ func ReadMethods() []string {
 		adminpb.Admin_Nodes_FullMethodName, adminpb.Admin_Operations_FullMethodName,
 		adminpb.Admin_History_FullMethodName, adminpb.Admin_Audit_FullMethodName,
 		adminpb.Admin_State_FullMethodName,
+		adminpb.Admin_Snapshots_FullMethodName, adminpb.Admin_GroupSnapshots_FullMethodName,
 	}
 }
 

@@ -43,7 +43,7 @@ func (s *Server) statusRead(ctx context.Context, resp *adminpb.StatusResponse) (
 		index = c.Index
 		return nil
 	}
-	defer func() { resp.Volumes, resp.Operations = counts(s.Cluster.Fork()) }() // long work holds no lock
+	defer func() { resp.Volumes, resp.Snapshots, resp.Operations = counts(s.Cluster.Fork()) }() // long work holds no lock
 	reading, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
 	if at, err := s.Cluster.Read(reading, fill); err == nil {
@@ -53,14 +53,8 @@ func (s *Server) statusRead(ctx context.Context, resp *adminpb.StatusResponse) (
 	return index, false
 }
 
-func counts(st *fsm.State) (volumes, operations uint64) {
-	for range st.Volumes("") {
-		volumes++
-	}
-	for range st.Operations() {
-		operations++
-	}
-	return volumes, operations
+func counts(st *fsm.State) (volumes, snapshots, operations uint64) {
+	return uint64(st.VolumeCount()), uint64(st.SnapshotCount()), uint64(len(allOperations(st))) //nolint:gosec // counts
 }
 
 // leader is the member that leads in the highest term; an older leader may not know yet.

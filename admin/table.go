@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -20,6 +21,10 @@ func printTable(w io.Writer, answer proto.Message) error {
 		statusTable(out, a)
 	case *adminpb.VolumesResponse:
 		volumesTable(out, a)
+	case *adminpb.SnapshotsResponse:
+		snapshotsTable(out, a)
+	case *adminpb.GroupSnapshotsResponse:
+		groupsTable(out, a)
 	case *adminpb.NodesResponse:
 		nodesTable(out, a)
 	case *adminpb.OperationsResponse:
@@ -48,8 +53,8 @@ func row(w io.Writer, cells ...any) {
 
 func statusTable(w io.Writer, a *adminpb.StatusResponse) {
 	fmt.Fprintf(w, "cluster %s, incarnation %d, feature level %d\n", cmp.Or(a.GetClusterId(), "unknown"), a.GetIncarnation(), a.GetFeatureLevel())
-	fmt.Fprintf(w, "leader %s, term %d, index %d; %d volumes, %d operations\n\n",
-		cmp.Or(a.GetLeader(), "unknown"), a.GetTerm(), a.GetIndex(), a.GetVolumes(), a.GetOperations())
+	fmt.Fprintf(w, "leader %s, term %d, index %d; %d volumes, %d snapshots, %d operations\n\n",
+		cmp.Or(a.GetLeader(), "unknown"), a.GetTerm(), a.GetIndex(), a.GetVolumes(), a.GetSnapshots(), a.GetOperations())
 	row(w, "ID", "ROLE", "APPLIED", "HASH", "AT", "REACHABLE", "MEMBER", "DETAIL")
 	for _, m := range a.GetMembers() {
 		hash := fmt.Sprintf("%x", m.GetStateHash())
@@ -59,11 +64,12 @@ func statusTable(w io.Writer, a *adminpb.StatusResponse) {
 }
 
 func volumesTable(w io.Writer, a *adminpb.VolumesResponse) {
-	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "PUBLISHED", "CONDITION")
+	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "PUBLISHED", "SOURCE", "LIMITS", "CONDITION")
 	for _, v := range a.GetVolumes() {
 		nodes := each(v.GetReplicas(), func(r *adminpb.Replica) string { return r.GetNode() })
 		row(w, v.GetId(), v.GetName(), size(v.GetSizeBytes()), v.GetPhase(), cmp.Or(v.GetFsType(), v.GetFormat()),
 			strings.Join(nodes, ","), strings.Join(each(v.GetPublications(), publicationCell), ","),
+			cmp.Or(v.GetSource().GetSnapshot(), v.GetSource().GetVolume()), limitsCell(v.GetLimits()),
 			cmp.Or(v.GetReason(), v.GetCondition()))
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
@@ -99,10 +105,10 @@ func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
 }
 
 func operationsTable(w io.Writer, a *adminpb.OperationsResponse) {
-	row(w, "ID", "KIND", "STATE", "VOLUME", "NAME", "NODES", "STEP", "ATTEMPTS", "STARTED", "LAST ERROR")
+	row(w, "ID", "KIND", "STATE", "SUBJECT", "NAME", "NODES", "STEP", "COPIED", "ATTEMPTS", "STARTED", "LAST ERROR")
 	for _, o := range a.GetOperations() {
-		row(w, o.GetId(), o.GetKind(), o.GetState(), o.GetVolume(), o.GetVolumeName(), strings.Join(o.GetNodes(), ","),
-			o.GetStep(), o.GetAttempts(), o.GetStarted(), o.GetLastError())
+		row(w, o.GetId(), o.GetKind(), o.GetState(), cmp.Or(o.GetSnapshot(), o.GetGroup(), o.GetVolume()),
+			cmp.Or(o.GetName(), o.GetVolumeName()), strings.Join(o.GetNodes(), ","), o.GetStep(), copiedCell(o), o.GetAttempts(), o.GetStarted(), o.GetLastError())
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
@@ -120,7 +126,7 @@ func auditTable(w io.Writer, a *adminpb.AuditResponse) {
 	for _, u := range a.GetUnknown() {
 		row(w, "unknown", u.GetNode(), "", "", u.GetDetail())
 	}
-	fmt.Fprintf(w, "%d replicas checked at index %d: %d orphans, %d missing, %d pending, %d hosts not asked\n", a.GetChecked(),
+	fmt.Fprintf(w, "%d replicas and snapshots checked at index %d: %d orphans, %d missing, %d pending, %d hosts not asked\n", a.GetChecked(),
 		a.GetIndex(), len(a.GetOrphans()), len(a.GetMissing()), len(a.GetPending()), len(a.GetUnknown()))
 }
 
@@ -134,7 +140,7 @@ func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
 	if rejected := e.GetOutcome().GetRejection(); rejected != nil {
 		verdict = "rejected: " + rejected.GetMessage()
 	}
-	about := strings.Join(e.GetVolumes(), ",")
+	about := strings.Join(slices.Concat(e.GetGroups(), e.GetSnapshots(), e.GetVolumes()), ",")
 	if e.GetNode() != "" {
 		about = strings.TrimSpace(about + " @" + e.GetNode())
 	}

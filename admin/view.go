@@ -19,10 +19,29 @@ func volumeView(v *fsm.Volume) *adminpb.Volume {
 		Replicas:     each(v.Replicas, replicaView),
 		Publications: each(publications(v), publicationView),
 		Teardowns:    each(v.Teardowns, teardownView),
-		Operation:    operationView(v),
+		Operation:    volumeOperation(v),
 		Abnormal:     v.Condition.Abnormal, Condition: v.Condition.Message,
 		Created: v.Created.String(), Modified: v.Modified,
 		AccessModes: each(v.Capabilities, func(c fsm.Capability) string { return modeView(c.Mode) }),
+		Source:      sourceView(v.Source), Limits: limitsView(v.Limits),
+	}
+}
+
+// sourceView is nil for an empty volume.
+func sourceView(s fsm.Source) *adminpb.Source {
+	if s.IsZero() {
+		return nil
+	}
+	return &adminpb.Source{Snapshot: string(s.Snapshot), Volume: string(s.Volume)}
+}
+
+// limitsView is nil where there are none.
+func limitsView(l fsm.Limits) *adminpb.Limits {
+	if l == (fsm.Limits{}) {
+		return nil
+	}
+	return &adminpb.Limits{
+		ReadIops: l.ReadIOPS, WriteIops: l.WriteIOPS, ReadBytesPerSecond: l.ReadBPS, WriteBytesPerSecond: l.WriteBPS,
 	}
 }
 
@@ -88,23 +107,6 @@ func publicationView(p fsm.Publication) *adminpb.Publication {
 
 func teardownView(t fsm.Teardown) *adminpb.Teardown {
 	return &adminpb.Teardown{Node: string(t.Node), HostId: string(t.Host), Epoch: t.Epoch.String()}
-}
-
-// operationView is nil for a volume without an operation.
-func operationView(v *fsm.Volume) *adminpb.Operation {
-	op := v.Operation
-	if op == nil {
-		return nil
-	}
-	kinds := map[fsm.OperationKind]string{fsm.OpCreate: "create", fsm.OpDelete: "delete", fsm.OpTeardown: "teardown"}
-	states := map[fsm.OperationState]string{fsm.OpRunning: "running", fsm.OpFailed: "failed", fsm.OpCancelled: "cancelled"}
-	return &adminpb.Operation{
-		Id: op.ID.String(), Kind: kinds[op.Kind], State: states[op.State],
-		Volume: string(v.ID), VolumeName: v.Name,
-		Nodes: each(v.Replicas, func(r fsm.Replica) string { return string(r.Node) }),
-		Step:  op.Step, Attempts: op.Attempts, LastError: op.LastError,
-		Started: timeView(op.Started), Deadline: timeView(op.Deadline),
-	}
 }
 
 func nodeView(st *fsm.State, n *fsm.Node) *adminpb.Node {

@@ -125,6 +125,41 @@ func (w *world) delete(id fsm.VolumeID) {
 	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(id)}}})
 }
 
+const snapshotOne = "hs-00000000-0000-4000-8000-000000000001"
+
+// snapshot decides the snapshot snapshotOne of a volume, and cuts it when cut is set.
+func (w *world) snapshot(of fsm.VolumeID, cut bool) fsm.SnapshotID {
+	w.t.Helper()
+	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{
+		SnapshotId: snapshotOne, Name: "snap-1", SourceVolumeId: string(of), Fingerprint: []byte("f")}}})
+	if cut {
+		w.observe(&fsmpb.Observation{VolumeId: string(of), SnapshotId: snapshotOne, Sequence: 1, Fact: &fsmpb.Observation_SnapshotCut{
+			SnapshotCut: &fsmpb.SnapshotCut{SizeBytes: 1 << 30, CutUnixNano: 1}}})
+	}
+	return snapshotOne
+}
+
+func (w *world) deleteSnapshot(id fsm.SnapshotID) {
+	w.t.Helper()
+	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(id)}}})
+}
+
+// group decides a group snapshot of the volumes.
+func (w *world) group(of ...fsm.VolumeID) fsm.GroupSnapshotID {
+	w.t.Helper()
+	create := &fsmpb.CreateGroupSnapshot{GroupSnapshotId: "hgs-00000000-0000-4000-8000-000000000001", Name: "group-1", Fingerprint: []byte("f")}
+	for i, id := range of {
+		create.Members = append(create.Members, &fsmpb.GroupMember{
+			SourceVolumeId: string(id), SnapshotId: fmt.Sprintf("hs-00000000-0000-4000-8000-1%011x", i)})
+	}
+	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateGroupSnapshot{CreateGroupSnapshot: create}})
+	return fsm.GroupSnapshotID(create.GetGroupSnapshotId())
+}
+
+func cutFile(id fsm.SnapshotID) Item {
+	return Item{Kind: "snapshot", Snapshot: id, Path: "/pool/snapshots/" + string(id) + ".img"}
+}
+
 func image(id fsm.VolumeID) Item {
 	return Item{Kind: "image", ID: id, Path: "/pool/volumes/" + string(id) + ".img"}
 }

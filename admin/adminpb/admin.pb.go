@@ -127,6 +127,7 @@ type StatusResponse struct {
 	Volumes       uint64                 `protobuf:"varint,8,opt,name=volumes,proto3" json:"volumes,omitempty"`
 	Operations    uint64                 `protobuf:"varint,9,opt,name=operations,proto3" json:"operations,omitempty"`
 	Checkpoint    *Checkpoint            `protobuf:"bytes,10,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Snapshots     uint64                 `protobuf:"varint,11,opt,name=snapshots,proto3" json:"snapshots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -229,6 +230,13 @@ func (x *StatusResponse) GetCheckpoint() *Checkpoint {
 		return x.Checkpoint
 	}
 	return nil
+}
+
+func (x *StatusResponse) GetSnapshots() uint64 {
+	if x != nil {
+		return x.Snapshots
+	}
+	return 0
 }
 
 type Member struct {
@@ -564,6 +572,8 @@ type Volume struct {
 	Created       string                 `protobuf:"bytes,15,opt,name=created,proto3" json:"created,omitempty"` // epoch
 	Modified      uint64                 `protobuf:"varint,16,opt,name=modified,proto3" json:"modified,omitempty"`
 	AccessModes   []string               `protobuf:"bytes,17,rep,name=access_modes,json=accessModes,proto3" json:"access_modes,omitempty"`
+	Source        *Source                `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"` // what it was made from; unset: empty
+	Limits        *Limits                `protobuf:"bytes,19,opt,name=limits,proto3" json:"limits,omitempty"` // unset: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -717,6 +727,694 @@ func (x *Volume) GetAccessModes() []string {
 	return nil
 }
 
+func (x *Volume) GetSource() *Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *Volume) GetLimits() *Limits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// Source is a snapshot or a volume.
+type Source struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Snapshot      string                 `protobuf:"bytes,1,opt,name=snapshot,proto3" json:"snapshot,omitempty"`
+	Volume        string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Source) Reset() {
+	*x = Source{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Source) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Source) ProtoMessage() {}
+
+func (x *Source) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Source.ProtoReflect.Descriptor instead.
+func (*Source) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Source) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *Source) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+// Limits bound a volume's I/O where it is staged; 0: none.
+type Limits struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	ReadIops            uint64                 `protobuf:"varint,1,opt,name=read_iops,json=readIops,proto3" json:"read_iops,omitempty"`
+	WriteIops           uint64                 `protobuf:"varint,2,opt,name=write_iops,json=writeIops,proto3" json:"write_iops,omitempty"`
+	ReadBytesPerSecond  uint64                 `protobuf:"varint,3,opt,name=read_bytes_per_second,json=readBytesPerSecond,proto3" json:"read_bytes_per_second,omitempty"`
+	WriteBytesPerSecond uint64                 `protobuf:"varint,4,opt,name=write_bytes_per_second,json=writeBytesPerSecond,proto3" json:"write_bytes_per_second,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *Limits) Reset() {
+	*x = Limits{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Limits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Limits) ProtoMessage() {}
+
+func (x *Limits) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Limits.ProtoReflect.Descriptor instead.
+func (*Limits) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Limits) GetReadIops() uint64 {
+	if x != nil {
+		return x.ReadIops
+	}
+	return 0
+}
+
+func (x *Limits) GetWriteIops() uint64 {
+	if x != nil {
+		return x.WriteIops
+	}
+	return 0
+}
+
+func (x *Limits) GetReadBytesPerSecond() uint64 {
+	if x != nil {
+		return x.ReadBytesPerSecond
+	}
+	return 0
+}
+
+func (x *Limits) GetWriteBytesPerSecond() uint64 {
+	if x != nil {
+		return x.WriteBytesPerSecond
+	}
+	return 0
+}
+
+type SnapshotsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`                        // a snapshot id; the page begins above it
+	PageSize      uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // 0: 500
+	Snapshot      string                 `protobuf:"bytes,4,opt,name=snapshot,proto3" json:"snapshot,omitempty"`                  // an id or a name: that snapshot only
+	Source        string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`                      // only snapshots of this volume, by id
+	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`                          // only snapshots that this node keeps
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotsRequest) Reset() {
+	*x = SnapshotsRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotsRequest) ProtoMessage() {}
+
+func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotsRequest.ProtoReflect.Descriptor instead.
+func (*SnapshotsRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SnapshotsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *SnapshotsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *SnapshotsRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *SnapshotsRequest) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *SnapshotsRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SnapshotsRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type SnapshotsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Snapshots     []*Snapshot            `protobuf:"bytes,2,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	Next          string                 `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"` // the next page's after; empty at the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SnapshotsResponse) Reset() {
+	*x = SnapshotsResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SnapshotsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SnapshotsResponse) ProtoMessage() {}
+
+func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SnapshotsResponse.ProtoReflect.Descriptor instead.
+func (*SnapshotsResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SnapshotsResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *SnapshotsResponse) GetSnapshots() []*Snapshot {
+	if x != nil {
+		return x.Snapshots
+	}
+	return nil
+}
+
+func (x *SnapshotsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type Snapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Source        string                 `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"` // the volume, which may be gone
+	Group         string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
+	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	HostId        string                 `protobuf:"bytes,6,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	PoolId        string                 `protobuf:"bytes,7,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	SizeBytes     int64                  `protobuf:"varint,8,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Phase         string                 `protobuf:"bytes,9,opt,name=phase,proto3" json:"phase,omitempty"`    // cutting, ready, deleting, failed
+	Reason        string                 `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"` // of failed
+	Cut           string                 `protobuf:"bytes,11,opt,name=cut,proto3" json:"cut,omitempty"`
+	Missing       bool                   `protobuf:"varint,12,opt,name=missing,proto3" json:"missing,omitempty"` // its host reported the file missing
+	FsType        string                 `protobuf:"bytes,13,opt,name=fs_type,json=fsType,proto3" json:"fs_type,omitempty"`
+	Operation     *Operation             `protobuf:"bytes,14,opt,name=operation,proto3" json:"operation,omitempty"`
+	Created       string                 `protobuf:"bytes,15,opt,name=created,proto3" json:"created,omitempty"` // epoch
+	Modified      uint64                 `protobuf:"varint,16,opt,name=modified,proto3" json:"modified,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Snapshot) Reset() {
+	*x = Snapshot{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Snapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Snapshot) ProtoMessage() {}
+
+func (x *Snapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
+func (*Snapshot) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Snapshot) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Snapshot) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Snapshot) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Snapshot) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Snapshot) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Snapshot) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *Snapshot) GetPoolId() string {
+	if x != nil {
+		return x.PoolId
+	}
+	return ""
+}
+
+func (x *Snapshot) GetSizeBytes() int64 {
+	if x != nil {
+		return x.SizeBytes
+	}
+	return 0
+}
+
+func (x *Snapshot) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *Snapshot) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Snapshot) GetCut() string {
+	if x != nil {
+		return x.Cut
+	}
+	return ""
+}
+
+func (x *Snapshot) GetMissing() bool {
+	if x != nil {
+		return x.Missing
+	}
+	return false
+}
+
+func (x *Snapshot) GetFsType() string {
+	if x != nil {
+		return x.FsType
+	}
+	return ""
+}
+
+func (x *Snapshot) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *Snapshot) GetCreated() string {
+	if x != nil {
+		return x.Created
+	}
+	return ""
+}
+
+func (x *Snapshot) GetModified() uint64 {
+	if x != nil {
+		return x.Modified
+	}
+	return 0
+}
+
+type GroupSnapshotsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	After         string                 `protobuf:"bytes,2,opt,name=after,proto3" json:"after,omitempty"`                        // a group's id; the page begins above it
+	PageSize      uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // 0: 500
+	Group         string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`                        // an id or a name: that group only
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupSnapshotsRequest) Reset() {
+	*x = GroupSnapshotsRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupSnapshotsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupSnapshotsRequest) ProtoMessage() {}
+
+func (x *GroupSnapshotsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupSnapshotsRequest.ProtoReflect.Descriptor instead.
+func (*GroupSnapshotsRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *GroupSnapshotsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+func (x *GroupSnapshotsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+func (x *GroupSnapshotsRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *GroupSnapshotsRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+type GroupSnapshotsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Groups        []*GroupSnapshot       `protobuf:"bytes,2,rep,name=groups,proto3" json:"groups,omitempty"`
+	Next          string                 `protobuf:"bytes,3,opt,name=next,proto3" json:"next,omitempty"` // the next page's after; empty at the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupSnapshotsResponse) Reset() {
+	*x = GroupSnapshotsResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupSnapshotsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupSnapshotsResponse) ProtoMessage() {}
+
+func (x *GroupSnapshotsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupSnapshotsResponse.ProtoReflect.Descriptor instead.
+func (*GroupSnapshotsResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GroupSnapshotsResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *GroupSnapshotsResponse) GetGroups() []*GroupSnapshot {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *GroupSnapshotsResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type GroupSnapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Members       []string               `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"` // snapshots
+	Phase         string                 `protobuf:"bytes,4,opt,name=phase,proto3" json:"phase,omitempty"`     // freezing, cutting, ready, aborting, deleting
+	Attempt       uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Cut           string                 `protobuf:"bytes,6,opt,name=cut,proto3" json:"cut,omitempty"`
+	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"` // why the last attempt was given up
+	Operation     *Operation             `protobuf:"bytes,8,opt,name=operation,proto3" json:"operation,omitempty"`
+	Created       string                 `protobuf:"bytes,9,opt,name=created,proto3" json:"created,omitempty"` // epoch
+	Modified      uint64                 `protobuf:"varint,10,opt,name=modified,proto3" json:"modified,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GroupSnapshot) Reset() {
+	*x = GroupSnapshot{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GroupSnapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GroupSnapshot) ProtoMessage() {}
+
+func (x *GroupSnapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GroupSnapshot.ProtoReflect.Descriptor instead.
+func (*GroupSnapshot) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *GroupSnapshot) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GroupSnapshot) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GroupSnapshot) GetMembers() []string {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *GroupSnapshot) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *GroupSnapshot) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *GroupSnapshot) GetCut() string {
+	if x != nil {
+		return x.Cut
+	}
+	return ""
+}
+
+func (x *GroupSnapshot) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *GroupSnapshot) GetOperation() *Operation {
+	if x != nil {
+		return x.Operation
+	}
+	return nil
+}
+
+func (x *GroupSnapshot) GetCreated() string {
+	if x != nil {
+		return x.Created
+	}
+	return ""
+}
+
+func (x *GroupSnapshot) GetModified() uint64 {
+	if x != nil {
+		return x.Modified
+	}
+	return 0
+}
+
 type Replica struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -729,7 +1427,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -741,7 +1439,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -754,7 +1452,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{8}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Replica) GetNode() string {
@@ -802,7 +1500,7 @@ type Publication struct {
 
 func (x *Publication) Reset() {
 	*x = Publication{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +1512,7 @@ func (x *Publication) String() string {
 func (*Publication) ProtoMessage() {}
 
 func (x *Publication) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +1525,7 @@ func (x *Publication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Publication.ProtoReflect.Descriptor instead.
 func (*Publication) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{9}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Publication) GetNode() string {
@@ -904,7 +1602,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +1614,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +1627,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{10}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Target) GetPath() string {
@@ -965,7 +1663,7 @@ type Teardown struct {
 
 func (x *Teardown) Reset() {
 	*x = Teardown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -977,7 +1675,7 @@ func (x *Teardown) String() string {
 func (*Teardown) ProtoMessage() {}
 
 func (x *Teardown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -990,7 +1688,7 @@ func (x *Teardown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Teardown.ProtoReflect.Descriptor instead.
 func (*Teardown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{11}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Teardown) GetNode() string {
@@ -1023,7 +1721,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1733,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1746,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{12}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodesRequest) GetStale() bool {
@@ -1068,7 +1766,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1778,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1791,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{13}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NodesResponse) GetIndex() uint64 {
@@ -1130,7 +1828,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1840,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1853,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{14}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Node) GetId() string {
@@ -1257,7 +1955,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1269,7 +1967,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1282,7 +1980,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{15}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Pool) GetId() string {
@@ -1344,7 +2042,7 @@ type OperationsRequest struct {
 
 func (x *OperationsRequest) Reset() {
 	*x = OperationsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +2054,7 @@ func (x *OperationsRequest) String() string {
 func (*OperationsRequest) ProtoMessage() {}
 
 func (x *OperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +2067,7 @@ func (x *OperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationsRequest.ProtoReflect.Descriptor instead.
 func (*OperationsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{16}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *OperationsRequest) GetStale() bool {
@@ -1396,7 +2094,7 @@ type OperationsResponse struct {
 
 func (x *OperationsResponse) Reset() {
 	*x = OperationsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +2106,7 @@ func (x *OperationsResponse) String() string {
 func (*OperationsResponse) ProtoMessage() {}
 
 func (x *OperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +2119,7 @@ func (x *OperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationsResponse.ProtoReflect.Descriptor instead.
 func (*OperationsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{17}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OperationsResponse) GetIndex() uint64 {
@@ -1441,7 +2139,7 @@ func (x *OperationsResponse) GetOperations() []*Operation {
 type Operation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`   // create, delete, teardown
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`   // create, delete, teardown, snapshot, expand, modify
 	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"` // running, failed, cancelled
 	Volume        string                 `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`
 	VolumeName    string                 `protobuf:"bytes,5,opt,name=volume_name,json=volumeName,proto3" json:"volume_name,omitempty"`
@@ -1451,13 +2149,18 @@ type Operation struct {
 	LastError     string                 `protobuf:"bytes,9,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
 	Started       string                 `protobuf:"bytes,10,opt,name=started,proto3" json:"started,omitempty"`
 	Deadline      string                 `protobuf:"bytes,11,opt,name=deadline,proto3" json:"deadline,omitempty"`
+	Snapshot      string                 `protobuf:"bytes,12,opt,name=snapshot,proto3" json:"snapshot,omitempty"`                     // it is about this snapshot
+	Group         string                 `protobuf:"bytes,13,opt,name=group,proto3" json:"group,omitempty"`                           // or this group of snapshots
+	Name          string                 `protobuf:"bytes,14,opt,name=name,proto3" json:"name,omitempty"`                             // of the volume, the snapshot or the group
+	DoneBytes     int64                  `protobuf:"varint,15,opt,name=done_bytes,json=doneBytes,proto3" json:"done_bytes,omitempty"` // copied so far
+	TotalBytes    int64                  `protobuf:"varint,16,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1469,7 +2172,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1482,7 +2185,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{18}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Operation) GetId() string {
@@ -1562,6 +2265,41 @@ func (x *Operation) GetDeadline() string {
 	return ""
 }
 
+func (x *Operation) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
+func (x *Operation) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Operation) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Operation) GetDoneBytes() int64 {
+	if x != nil {
+		return x.DoneBytes
+	}
+	return 0
+}
+
+func (x *Operation) GetTotalBytes() int64 {
+	if x != nil {
+		return x.TotalBytes
+	}
+	return 0
+}
+
 type OperationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1571,7 +2309,7 @@ type OperationRequest struct {
 
 func (x *OperationRequest) Reset() {
 	*x = OperationRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +2321,7 @@ func (x *OperationRequest) String() string {
 func (*OperationRequest) ProtoMessage() {}
 
 func (x *OperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +2334,7 @@ func (x *OperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRequest.ProtoReflect.Descriptor instead.
 func (*OperationRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{19}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OperationRequest) GetId() uint64 {
@@ -1617,7 +2355,7 @@ type LoseNodeRequest struct {
 
 func (x *LoseNodeRequest) Reset() {
 	*x = LoseNodeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +2367,7 @@ func (x *LoseNodeRequest) String() string {
 func (*LoseNodeRequest) ProtoMessage() {}
 
 func (x *LoseNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +2380,7 @@ func (x *LoseNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoseNodeRequest.ProtoReflect.Descriptor instead.
 func (*LoseNodeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{20}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LoseNodeRequest) GetNode() string {
@@ -1676,7 +2414,7 @@ type AdoptNodeRequest struct {
 
 func (x *AdoptNodeRequest) Reset() {
 	*x = AdoptNodeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +2426,7 @@ func (x *AdoptNodeRequest) String() string {
 func (*AdoptNodeRequest) ProtoMessage() {}
 
 func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +2439,7 @@ func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptNodeRequest.ProtoReflect.Descriptor instead.
 func (*AdoptNodeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{21}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AdoptNodeRequest) GetNode() string {
@@ -1724,13 +2462,14 @@ type HistoryRequest struct {
 	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
 	From          uint64                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"` // index; 0: no bound
 	To            uint64                 `protobuf:"varint,4,opt,name=to,proto3" json:"to,omitempty"`
+	Snapshot      string                 `protobuf:"bytes,5,opt,name=snapshot,proto3" json:"snapshot,omitempty"` // an id or a name, of a snapshot or of a group
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +2481,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +2494,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{22}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -1786,6 +2525,13 @@ func (x *HistoryRequest) GetTo() uint64 {
 	return 0
 }
 
+func (x *HistoryRequest) GetSnapshot() string {
+	if x != nil {
+		return x.Snapshot
+	}
+	return ""
+}
+
 type HistoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
@@ -1799,7 +2545,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +2557,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +2570,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{23}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -1879,7 +2625,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2637,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2650,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{24}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -1942,13 +2688,15 @@ type HistoryEntry struct {
 	Outcome       *fsmpb.Outcome         `protobuf:"bytes,10,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	GapTo         uint64                 `protobuf:"varint,11,opt,name=gap_to,json=gapTo,proto3" json:"gap_to,omitempty"`
 	Why           string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"` // there is a gap
+	Snapshots     []string               `protobuf:"bytes,13,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	Groups        []string               `protobuf:"bytes,14,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1960,7 +2708,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1973,7 +2721,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{25}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -2060,6 +2808,20 @@ func (x *HistoryEntry) GetWhy() string {
 	return ""
 }
 
+func (x *HistoryEntry) GetSnapshots() []string {
+	if x != nil {
+		return x.Snapshots
+	}
+	return nil
+}
+
+func (x *HistoryEntry) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 type AuditRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2068,7 +2830,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2080,7 +2842,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2093,7 +2855,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{26}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{34}
 }
 
 type AuditResponse struct {
@@ -2102,7 +2864,7 @@ type AuditResponse struct {
 	Orphans       []*Finding             `protobuf:"bytes,2,rep,name=orphans,proto3" json:"orphans,omitempty"`  // on a host, not in the state
 	Missing       []*Finding             `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`  // in the state, not on the host
 	Pending       []*Finding             `protobuf:"bytes,4,rep,name=pending,proto3" json:"pending,omitempty"`  // work under way, or owed by a host that cannot be asked
-	Checked       uint64                 `protobuf:"varint,5,opt,name=checked,proto3" json:"checked,omitempty"` // replicas in the state that were looked for
+	Checked       uint64                 `protobuf:"varint,5,opt,name=checked,proto3" json:"checked,omitempty"` // replicas and snapshots in the state that were looked for
 	Unknown       []*Unknown             `protobuf:"bytes,6,rep,name=unknown,proto3" json:"unknown,omitempty"`  // hosts that could not be asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2110,7 +2872,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2884,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2897,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{27}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -2183,7 +2945,7 @@ func (x *AuditResponse) GetUnknown() []*Unknown {
 type Finding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // image, unfinished, loop, mount
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // image, unfinished, loop, mount, snapshot
 	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
 	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2192,7 +2954,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2204,7 +2966,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2217,7 +2979,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{28}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Finding) GetNode() string {
@@ -2258,7 +3020,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2270,7 +3032,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2283,7 +3045,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{29}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Unknown) GetNode() string {
@@ -2309,7 +3071,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +3083,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +3096,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{30}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -2351,6 +3113,8 @@ type StateResponse struct {
 	//	*StateResponse_Header
 	//	*StateResponse_Node
 	//	*StateResponse_Volume
+	//	*StateResponse_Snapshot
+	//	*StateResponse_Group
 	Body          isStateResponse_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2358,7 +3122,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2370,7 +3134,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2383,7 +3147,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{31}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -2420,6 +3184,24 @@ func (x *StateResponse) GetVolume() *Volume {
 	return nil
 }
 
+func (x *StateResponse) GetSnapshot() *Snapshot {
+	if x != nil {
+		if x, ok := x.Body.(*StateResponse_Snapshot); ok {
+			return x.Snapshot
+		}
+	}
+	return nil
+}
+
+func (x *StateResponse) GetGroup() *GroupSnapshot {
+	if x != nil {
+		if x, ok := x.Body.(*StateResponse_Group); ok {
+			return x.Group
+		}
+	}
+	return nil
+}
+
 type isStateResponse_Body interface {
 	isStateResponse_Body()
 }
@@ -2436,11 +3218,23 @@ type StateResponse_Volume struct {
 	Volume *Volume `protobuf:"bytes,3,opt,name=volume,proto3,oneof"`
 }
 
+type StateResponse_Snapshot struct {
+	Snapshot *Snapshot `protobuf:"bytes,4,opt,name=snapshot,proto3,oneof"`
+}
+
+type StateResponse_Group struct {
+	Group *GroupSnapshot `protobuf:"bytes,5,opt,name=group,proto3,oneof"`
+}
+
 func (*StateResponse_Header) isStateResponse_Body() {}
 
 func (*StateResponse_Node) isStateResponse_Body() {}
 
 func (*StateResponse_Volume) isStateResponse_Body() {}
+
+func (*StateResponse_Snapshot) isStateResponse_Body() {}
+
+func (*StateResponse_Group) isStateResponse_Body() {}
 
 type StateHeader struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2458,7 +3252,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2470,7 +3264,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2483,7 +3277,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{32}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -2550,7 +3344,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0eChangeResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\x0f\n" +
-	"\rStatusRequest\"\xe6\x02\n" +
+	"\rStatusRequest\"\x84\x03\n" +
 	"\x0eStatusResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1d\n" +
 	"\n" +
@@ -2567,7 +3361,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\n" +
 	" \x01(\v2\x1d.holdfast.admin.v1.CheckpointR\n" +
-	"checkpoint\"\xb3\x02\n" +
+	"checkpoint\x12\x1c\n" +
+	"\tsnapshots\x18\v \x01(\x04R\tsnapshots\"\xb3\x02\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tmember_id\x18\x02 \x01(\tR\bmemberId\x12\x12\n" +
@@ -2596,7 +3391,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0fVolumesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x123\n" +
 	"\avolumes\x18\x02 \x03(\v2\x19.holdfast.admin.v1.VolumeR\avolumes\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\"\xc9\x04\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xaf\x05\n" +
 	"\x06Volume\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -2616,7 +3411,69 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\tcondition\x18\x0e \x01(\tR\tcondition\x12\x18\n" +
 	"\acreated\x18\x0f \x01(\tR\acreated\x12\x1a\n" +
 	"\bmodified\x18\x10 \x01(\x04R\bmodified\x12!\n" +
-	"\faccess_modes\x18\x11 \x03(\tR\vaccessModes\"e\n" +
+	"\faccess_modes\x18\x11 \x03(\tR\vaccessModes\x121\n" +
+	"\x06source\x18\x12 \x01(\v2\x19.holdfast.admin.v1.SourceR\x06source\x121\n" +
+	"\x06limits\x18\x13 \x01(\v2\x19.holdfast.admin.v1.LimitsR\x06limits\"<\n" +
+	"\x06Source\x12\x1a\n" +
+	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot\x12\x16\n" +
+	"\x06volume\x18\x02 \x01(\tR\x06volume\"\xac\x01\n" +
+	"\x06Limits\x12\x1b\n" +
+	"\tread_iops\x18\x01 \x01(\x04R\breadIops\x12\x1d\n" +
+	"\n" +
+	"write_iops\x18\x02 \x01(\x04R\twriteIops\x121\n" +
+	"\x15read_bytes_per_second\x18\x03 \x01(\x04R\x12readBytesPerSecond\x123\n" +
+	"\x16write_bytes_per_second\x18\x04 \x01(\x04R\x13writeBytesPerSecond\"\xa3\x01\n" +
+	"\x10SnapshotsRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\rR\bpageSize\x12\x1a\n" +
+	"\bsnapshot\x18\x04 \x01(\tR\bsnapshot\x12\x16\n" +
+	"\x06source\x18\x05 \x01(\tR\x06source\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\"x\n" +
+	"\x11SnapshotsResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x129\n" +
+	"\tsnapshots\x18\x02 \x03(\v2\x1b.holdfast.admin.v1.SnapshotR\tsnapshots\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xa6\x03\n" +
+	"\bSnapshot\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12\x14\n" +
+	"\x05group\x18\x04 \x01(\tR\x05group\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x12\x17\n" +
+	"\ahost_id\x18\x06 \x01(\tR\x06hostId\x12\x17\n" +
+	"\apool_id\x18\a \x01(\tR\x06poolId\x12\x1d\n" +
+	"\n" +
+	"size_bytes\x18\b \x01(\x03R\tsizeBytes\x12\x14\n" +
+	"\x05phase\x18\t \x01(\tR\x05phase\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12\x10\n" +
+	"\x03cut\x18\v \x01(\tR\x03cut\x12\x18\n" +
+	"\amissing\x18\f \x01(\bR\amissing\x12\x17\n" +
+	"\afs_type\x18\r \x01(\tR\x06fsType\x12:\n" +
+	"\toperation\x18\x0e \x01(\v2\x1c.holdfast.admin.v1.OperationR\toperation\x12\x18\n" +
+	"\acreated\x18\x0f \x01(\tR\acreated\x12\x1a\n" +
+	"\bmodified\x18\x10 \x01(\x04R\bmodified\"v\n" +
+	"\x15GroupSnapshotsRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x14\n" +
+	"\x05after\x18\x02 \x01(\tR\x05after\x12\x1b\n" +
+	"\tpage_size\x18\x03 \x01(\rR\bpageSize\x12\x14\n" +
+	"\x05group\x18\x04 \x01(\tR\x05group\"|\n" +
+	"\x16GroupSnapshotsResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x128\n" +
+	"\x06groups\x18\x02 \x03(\v2 .holdfast.admin.v1.GroupSnapshotR\x06groups\x12\x12\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\x99\x02\n" +
+	"\rGroupSnapshot\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\amembers\x18\x03 \x03(\tR\amembers\x12\x14\n" +
+	"\x05phase\x18\x04 \x01(\tR\x05phase\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\rR\aattempt\x12\x10\n" +
+	"\x03cut\x18\x06 \x01(\tR\x03cut\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12:\n" +
+	"\toperation\x18\b \x01(\v2\x1c.holdfast.admin.v1.OperationR\toperation\x12\x18\n" +
+	"\acreated\x18\t \x01(\tR\acreated\x12\x1a\n" +
+	"\bmodified\x18\n" +
+	" \x01(\x04R\bmodified\"e\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -2675,7 +3532,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12<\n" +
 	"\n" +
 	"operations\x18\x02 \x03(\v2\x1c.holdfast.admin.v1.OperationR\n" +
-	"operations\"\x99\x02\n" +
+	"operations\"\x9f\x03\n" +
 	"\tOperation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -2690,7 +3547,14 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"last_error\x18\t \x01(\tR\tlastError\x12\x18\n" +
 	"\astarted\x18\n" +
 	" \x01(\tR\astarted\x12\x1a\n" +
-	"\bdeadline\x18\v \x01(\tR\bdeadline\"\"\n" +
+	"\bdeadline\x18\v \x01(\tR\bdeadline\x12\x1a\n" +
+	"\bsnapshot\x18\f \x01(\tR\bsnapshot\x12\x14\n" +
+	"\x05group\x18\r \x01(\tR\x05group\x12\x12\n" +
+	"\x04name\x18\x0e \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"done_bytes\x18\x0f \x01(\x03R\tdoneBytes\x12\x1f\n" +
+	"\vtotal_bytes\x18\x10 \x01(\x03R\n" +
+	"totalBytes\"\"\n" +
 	"\x10OperationRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\"V\n" +
 	"\x0fLoseNodeRequest\x12\x12\n" +
@@ -2699,12 +3563,13 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"?\n" +
 	"\x10AdoptNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
-	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"`\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"|\n" +
 	"\x0eHistoryRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
 	"\x04from\x18\x03 \x01(\x04R\x04from\x12\x0e\n" +
-	"\x02to\x18\x04 \x01(\x04R\x02to\"\x8e\x01\n" +
+	"\x02to\x18\x04 \x01(\x04R\x02to\x12\x1a\n" +
+	"\bsnapshot\x18\x05 \x01(\tR\bsnapshot\"\x8e\x01\n" +
 	"\x0fHistoryResponse\x12:\n" +
 	"\x06header\x18\x01 \x01(\v2 .holdfast.admin.v1.HistoryHeaderH\x00R\x06header\x127\n" +
 	"\x05entry\x18\x02 \x01(\v2\x1f.holdfast.admin.v1.HistoryEntryH\x00R\x05entryB\x06\n" +
@@ -2713,7 +3578,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1d\n" +
 	"\n" +
 	"known_from\x18\x02 \x01(\x04R\tknownFrom\x12\x16\n" +
-	"\x06member\x18\x03 \x01(\tR\x06member\"\xc3\x02\n" +
+	"\x06member\x18\x03 \x01(\tR\x06member\"\xf9\x02\n" +
 	"\fHistoryEntry\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x10\n" +
@@ -2727,7 +3592,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\aoutcome\x18\n" +
 	" \x01(\v2\x18.holdfast.fsm.v1.OutcomeR\aoutcome\x12\x15\n" +
 	"\x06gap_to\x18\v \x01(\x04R\x05gapTo\x12\x10\n" +
-	"\x03why\x18\f \x01(\tR\x03why\"\x0e\n" +
+	"\x03why\x18\f \x01(\tR\x03why\x12\x1c\n" +
+	"\tsnapshots\x18\r \x03(\tR\tsnapshots\x12\x16\n" +
+	"\x06groups\x18\x0e \x03(\tR\x06groups\"\x0e\n" +
 	"\fAuditRequest\"\x97\x02\n" +
 	"\rAuditResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +
@@ -2745,11 +3612,13 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\"$\n" +
 	"\fStateRequest\x12\x14\n" +
-	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xb5\x01\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xaa\x02\n" +
 	"\rStateResponse\x128\n" +
 	"\x06header\x18\x01 \x01(\v2\x1e.holdfast.admin.v1.StateHeaderH\x00R\x06header\x12-\n" +
 	"\x04node\x18\x02 \x01(\v2\x17.holdfast.admin.v1.NodeH\x00R\x04node\x123\n" +
-	"\x06volume\x18\x03 \x01(\v2\x19.holdfast.admin.v1.VolumeH\x00R\x06volumeB\x06\n" +
+	"\x06volume\x18\x03 \x01(\v2\x19.holdfast.admin.v1.VolumeH\x00R\x06volume\x129\n" +
+	"\bsnapshot\x18\x04 \x01(\v2\x1b.holdfast.admin.v1.SnapshotH\x00R\bsnapshot\x128\n" +
+	"\x05group\x18\x05 \x01(\v2 .holdfast.admin.v1.GroupSnapshotH\x00R\x05groupB\x06\n" +
 	"\x04body\"\x97\x02\n" +
 	"\vStateHeader\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1d\n" +
@@ -2762,10 +3631,12 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\a \x01(\v2\x1d.holdfast.admin.v1.CheckpointR\n" +
 	"checkpoint\x12\x12\n" +
-	"\x04hash\x18\b \x01(\fR\x04hash2\xf0\a\n" +
+	"\x04hash\x18\b \x01(\fR\x04hash2\xaf\t\n" +
 	"\x05Admin\x12M\n" +
 	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\x12P\n" +
-	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\x12J\n" +
+	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\x12V\n" +
+	"\tSnapshots\x12#.holdfast.admin.v1.SnapshotsRequest\x1a$.holdfast.admin.v1.SnapshotsResponse\x12e\n" +
+	"\x0eGroupSnapshots\x12(.holdfast.admin.v1.GroupSnapshotsRequest\x1a).holdfast.admin.v1.GroupSnapshotsResponse\x12J\n" +
 	"\x05Nodes\x12\x1f.holdfast.admin.v1.NodesRequest\x1a .holdfast.admin.v1.NodesResponse\x12Y\n" +
 	"\n" +
 	"Operations\x12$.holdfast.admin.v1.OperationsRequest\x1a%.holdfast.admin.v1.OperationsResponse\x12R\n" +
@@ -2790,99 +3661,119 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_admin_adminpb_admin_proto_goTypes = []any{
-	(*ChangeResponse)(nil),     // 0: holdfast.admin.v1.ChangeResponse
-	(*StatusRequest)(nil),      // 1: holdfast.admin.v1.StatusRequest
-	(*StatusResponse)(nil),     // 2: holdfast.admin.v1.StatusResponse
-	(*Member)(nil),             // 3: holdfast.admin.v1.Member
-	(*Checkpoint)(nil),         // 4: holdfast.admin.v1.Checkpoint
-	(*VolumesRequest)(nil),     // 5: holdfast.admin.v1.VolumesRequest
-	(*VolumesResponse)(nil),    // 6: holdfast.admin.v1.VolumesResponse
-	(*Volume)(nil),             // 7: holdfast.admin.v1.Volume
-	(*Replica)(nil),            // 8: holdfast.admin.v1.Replica
-	(*Publication)(nil),        // 9: holdfast.admin.v1.Publication
-	(*Target)(nil),             // 10: holdfast.admin.v1.Target
-	(*Teardown)(nil),           // 11: holdfast.admin.v1.Teardown
-	(*NodesRequest)(nil),       // 12: holdfast.admin.v1.NodesRequest
-	(*NodesResponse)(nil),      // 13: holdfast.admin.v1.NodesResponse
-	(*Node)(nil),               // 14: holdfast.admin.v1.Node
-	(*Pool)(nil),               // 15: holdfast.admin.v1.Pool
-	(*OperationsRequest)(nil),  // 16: holdfast.admin.v1.OperationsRequest
-	(*OperationsResponse)(nil), // 17: holdfast.admin.v1.OperationsResponse
-	(*Operation)(nil),          // 18: holdfast.admin.v1.Operation
-	(*OperationRequest)(nil),   // 19: holdfast.admin.v1.OperationRequest
-	(*LoseNodeRequest)(nil),    // 20: holdfast.admin.v1.LoseNodeRequest
-	(*AdoptNodeRequest)(nil),   // 21: holdfast.admin.v1.AdoptNodeRequest
-	(*HistoryRequest)(nil),     // 22: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),    // 23: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),      // 24: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),       // 25: holdfast.admin.v1.HistoryEntry
-	(*AuditRequest)(nil),       // 26: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),      // 27: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),            // 28: holdfast.admin.v1.Finding
-	(*Unknown)(nil),            // 29: holdfast.admin.v1.Unknown
-	(*StateRequest)(nil),       // 30: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),      // 31: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),        // 32: holdfast.admin.v1.StateHeader
-	(*fsmpb.Label)(nil),        // 33: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),      // 34: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 35: holdfast.fsm.v1.Outcome
+	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
+	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
+	(*StatusResponse)(nil),         // 2: holdfast.admin.v1.StatusResponse
+	(*Member)(nil),                 // 3: holdfast.admin.v1.Member
+	(*Checkpoint)(nil),             // 4: holdfast.admin.v1.Checkpoint
+	(*VolumesRequest)(nil),         // 5: holdfast.admin.v1.VolumesRequest
+	(*VolumesResponse)(nil),        // 6: holdfast.admin.v1.VolumesResponse
+	(*Volume)(nil),                 // 7: holdfast.admin.v1.Volume
+	(*Source)(nil),                 // 8: holdfast.admin.v1.Source
+	(*Limits)(nil),                 // 9: holdfast.admin.v1.Limits
+	(*SnapshotsRequest)(nil),       // 10: holdfast.admin.v1.SnapshotsRequest
+	(*SnapshotsResponse)(nil),      // 11: holdfast.admin.v1.SnapshotsResponse
+	(*Snapshot)(nil),               // 12: holdfast.admin.v1.Snapshot
+	(*GroupSnapshotsRequest)(nil),  // 13: holdfast.admin.v1.GroupSnapshotsRequest
+	(*GroupSnapshotsResponse)(nil), // 14: holdfast.admin.v1.GroupSnapshotsResponse
+	(*GroupSnapshot)(nil),          // 15: holdfast.admin.v1.GroupSnapshot
+	(*Replica)(nil),                // 16: holdfast.admin.v1.Replica
+	(*Publication)(nil),            // 17: holdfast.admin.v1.Publication
+	(*Target)(nil),                 // 18: holdfast.admin.v1.Target
+	(*Teardown)(nil),               // 19: holdfast.admin.v1.Teardown
+	(*NodesRequest)(nil),           // 20: holdfast.admin.v1.NodesRequest
+	(*NodesResponse)(nil),          // 21: holdfast.admin.v1.NodesResponse
+	(*Node)(nil),                   // 22: holdfast.admin.v1.Node
+	(*Pool)(nil),                   // 23: holdfast.admin.v1.Pool
+	(*OperationsRequest)(nil),      // 24: holdfast.admin.v1.OperationsRequest
+	(*OperationsResponse)(nil),     // 25: holdfast.admin.v1.OperationsResponse
+	(*Operation)(nil),              // 26: holdfast.admin.v1.Operation
+	(*OperationRequest)(nil),       // 27: holdfast.admin.v1.OperationRequest
+	(*LoseNodeRequest)(nil),        // 28: holdfast.admin.v1.LoseNodeRequest
+	(*AdoptNodeRequest)(nil),       // 29: holdfast.admin.v1.AdoptNodeRequest
+	(*HistoryRequest)(nil),         // 30: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 31: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 32: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 33: holdfast.admin.v1.HistoryEntry
+	(*AuditRequest)(nil),           // 34: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 35: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 36: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 37: holdfast.admin.v1.Unknown
+	(*StateRequest)(nil),           // 38: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 39: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 40: holdfast.admin.v1.StateHeader
+	(*fsmpb.Label)(nil),            // 41: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 42: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 43: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,  // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
 	4,  // 1: holdfast.admin.v1.StatusResponse.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
 	7,  // 2: holdfast.admin.v1.VolumesResponse.volumes:type_name -> holdfast.admin.v1.Volume
-	8,  // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
-	9,  // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
-	11, // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
-	18, // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
-	10, // 7: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
-	14, // 8: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
-	15, // 9: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	33, // 10: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
-	18, // 11: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
-	24, // 12: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	25, // 13: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	34, // 14: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	35, // 15: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
-	28, // 16: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	28, // 17: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	28, // 18: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	29, // 19: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	32, // 20: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	14, // 21: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,  // 22: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	4,  // 23: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	1,  // 24: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,  // 25: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	12, // 26: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	16, // 27: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	22, // 28: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	26, // 29: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	30, // 30: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	19, // 31: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	19, // 32: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	20, // 33: holdfast.admin.v1.Admin.LoseNode:input_type -> holdfast.admin.v1.LoseNodeRequest
-	20, // 34: holdfast.admin.v1.Admin.ReplaceNode:input_type -> holdfast.admin.v1.LoseNodeRequest
-	21, // 35: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	2,  // 36: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,  // 37: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	13, // 38: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	17, // 39: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	23, // 40: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	27, // 41: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	31, // 42: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	0,  // 43: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 44: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 45: holdfast.admin.v1.Admin.LoseNode:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 46: holdfast.admin.v1.Admin.ReplaceNode:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 47: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	36, // [36:48] is the sub-list for method output_type
-	24, // [24:36] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	16, // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
+	17, // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
+	19, // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
+	26, // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
+	8,  // 7: holdfast.admin.v1.Volume.source:type_name -> holdfast.admin.v1.Source
+	9,  // 8: holdfast.admin.v1.Volume.limits:type_name -> holdfast.admin.v1.Limits
+	12, // 9: holdfast.admin.v1.SnapshotsResponse.snapshots:type_name -> holdfast.admin.v1.Snapshot
+	26, // 10: holdfast.admin.v1.Snapshot.operation:type_name -> holdfast.admin.v1.Operation
+	15, // 11: holdfast.admin.v1.GroupSnapshotsResponse.groups:type_name -> holdfast.admin.v1.GroupSnapshot
+	26, // 12: holdfast.admin.v1.GroupSnapshot.operation:type_name -> holdfast.admin.v1.Operation
+	18, // 13: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
+	22, // 14: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
+	23, // 15: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
+	41, // 16: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	26, // 17: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
+	32, // 18: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	33, // 19: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	42, // 20: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	43, // 21: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	36, // 22: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	36, // 23: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	36, // 24: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	37, // 25: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	40, // 26: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	22, // 27: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,  // 28: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	12, // 29: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	15, // 30: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	4,  // 31: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	1,  // 32: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,  // 33: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	10, // 34: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	13, // 35: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	20, // 36: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	24, // 37: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	30, // 38: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	34, // 39: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	38, // 40: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	27, // 41: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	27, // 42: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	28, // 43: holdfast.admin.v1.Admin.LoseNode:input_type -> holdfast.admin.v1.LoseNodeRequest
+	28, // 44: holdfast.admin.v1.Admin.ReplaceNode:input_type -> holdfast.admin.v1.LoseNodeRequest
+	29, // 45: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	2,  // 46: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,  // 47: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	11, // 48: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	14, // 49: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	21, // 50: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	25, // 51: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	31, // 52: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	35, // 53: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	39, // 54: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	0,  // 55: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 56: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 57: holdfast.admin.v1.Admin.LoseNode:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 58: holdfast.admin.v1.Admin.ReplaceNode:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 59: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	46, // [46:60] is the sub-list for method output_type
+	32, // [32:46] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -2890,14 +3781,16 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[23].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[31].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[31].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[39].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
+		(*StateResponse_Snapshot)(nil),
+		(*StateResponse_Group)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2905,7 +3798,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

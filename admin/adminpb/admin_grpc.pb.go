@@ -25,6 +25,8 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Admin_Status_FullMethodName          = "/holdfast.admin.v1.Admin/Status"
 	Admin_Volumes_FullMethodName         = "/holdfast.admin.v1.Admin/Volumes"
+	Admin_Snapshots_FullMethodName       = "/holdfast.admin.v1.Admin/Snapshots"
+	Admin_GroupSnapshots_FullMethodName  = "/holdfast.admin.v1.Admin/GroupSnapshots"
 	Admin_Nodes_FullMethodName           = "/holdfast.admin.v1.Admin/Nodes"
 	Admin_Operations_FullMethodName      = "/holdfast.admin.v1.Admin/Operations"
 	Admin_History_FullMethodName         = "/holdfast.admin.v1.Admin/History"
@@ -46,6 +48,10 @@ type AdminClient interface {
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
 	// Volumes answers one page of volumes in all phases, in order of id.
 	Volumes(ctx context.Context, in *VolumesRequest, opts ...grpc.CallOption) (*VolumesResponse, error)
+	// Snapshots answers one page of snapshots in all phases, in order of id.
+	Snapshots(ctx context.Context, in *SnapshotsRequest, opts ...grpc.CallOption) (*SnapshotsResponse, error)
+	// GroupSnapshots answers one page of group snapshots in all phases, in order of id.
+	GroupSnapshots(ctx context.Context, in *GroupSnapshotsRequest, opts ...grpc.CallOption) (*GroupSnapshotsResponse, error)
 	Nodes(ctx context.Context, in *NodesRequest, opts ...grpc.CallOption) (*NodesResponse, error)
 	// Operations lists the work that hosts owe.
 	Operations(ctx context.Context, in *OperationsRequest, opts ...grpc.CallOption) (*OperationsResponse, error)
@@ -88,6 +94,26 @@ func (c *adminClient) Volumes(ctx context.Context, in *VolumesRequest, opts ...g
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(VolumesResponse)
 	err := c.cc.Invoke(ctx, Admin_Volumes_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Snapshots(ctx context.Context, in *SnapshotsRequest, opts ...grpc.CallOption) (*SnapshotsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SnapshotsResponse)
+	err := c.cc.Invoke(ctx, Admin_Snapshots_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) GroupSnapshots(ctx context.Context, in *GroupSnapshotsRequest, opts ...grpc.CallOption) (*GroupSnapshotsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GroupSnapshotsResponse)
+	err := c.cc.Invoke(ctx, Admin_GroupSnapshots_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -221,6 +247,10 @@ type AdminServer interface {
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
 	// Volumes answers one page of volumes in all phases, in order of id.
 	Volumes(context.Context, *VolumesRequest) (*VolumesResponse, error)
+	// Snapshots answers one page of snapshots in all phases, in order of id.
+	Snapshots(context.Context, *SnapshotsRequest) (*SnapshotsResponse, error)
+	// GroupSnapshots answers one page of group snapshots in all phases, in order of id.
+	GroupSnapshots(context.Context, *GroupSnapshotsRequest) (*GroupSnapshotsResponse, error)
 	Nodes(context.Context, *NodesRequest) (*NodesResponse, error)
 	// Operations lists the work that hosts owe.
 	Operations(context.Context, *OperationsRequest) (*OperationsResponse, error)
@@ -254,6 +284,12 @@ func (UnimplementedAdminServer) Status(context.Context, *StatusRequest) (*Status
 }
 func (UnimplementedAdminServer) Volumes(context.Context, *VolumesRequest) (*VolumesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Volumes not implemented")
+}
+func (UnimplementedAdminServer) Snapshots(context.Context, *SnapshotsRequest) (*SnapshotsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Snapshots not implemented")
+}
+func (UnimplementedAdminServer) GroupSnapshots(context.Context, *GroupSnapshotsRequest) (*GroupSnapshotsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GroupSnapshots not implemented")
 }
 func (UnimplementedAdminServer) Nodes(context.Context, *NodesRequest) (*NodesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Nodes not implemented")
@@ -338,6 +374,42 @@ func _Admin_Volumes_Handler(srv interface{}, ctx context.Context, dec func(inter
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServer).Volumes(ctx, req.(*VolumesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Snapshots_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SnapshotsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Snapshots(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Snapshots_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Snapshots(ctx, req.(*SnapshotsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_GroupSnapshots_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GroupSnapshotsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).GroupSnapshots(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_GroupSnapshots_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).GroupSnapshots(ctx, req.(*GroupSnapshotsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -522,6 +594,14 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Volumes",
 			Handler:    _Admin_Volumes_Handler,
+		},
+		{
+			MethodName: "Snapshots",
+			Handler:    _Admin_Snapshots_Handler,
+		},
+		{
+			MethodName: "GroupSnapshots",
+			Handler:    _Admin_GroupSnapshots_Handler,
 		},
 		{
 			MethodName: "Nodes",

@@ -7,24 +7,36 @@ import (
 
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 func historyCommand() *cobra.Command {
 	req := &adminpb.HistoryRequest{}
-	cmd := command("history [VOLUME]", "Show what happened: commands, who asked, what was decided", atMostOne, changePatience,
+	cmd := command("history [VOLUME|SNAPSHOT]", "Show what happened: commands, who asked, what was decided", atMostOne, changePatience,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				req.Volume = args[0]
+				subject(req, args[0])
 			}
 			return history(ctx, c, client, cmd, req)
 		})
 	cmd.Long = "Shows the journal of the controller that answers: every command that was applied, who asked for it and what was\n" +
-		"decided. It says from which index that controller knows. VOLUME is an id, or a name for all volumes that ever had it."
+		"decided. It says from which index that controller knows. VOLUME is an id, or a name for all volumes that ever had\n" +
+		"it; SNAPSHOT is the id of a snapshot or of a group snapshot."
 	cmd.Flags().StringVar(&req.Volume, "volume", "", "only what concerns this volume, by `id or name`")
+	cmd.Flags().StringVar(&req.Snapshot, "snapshot", "", "only what concerns this snapshot or group snapshot, by `id or name`")
 	cmd.Flags().StringVar(&req.Node, "node", "", "only what names this `node`")
 	cmd.Flags().Uint64Var(&req.From, "from", 0, "from this log `index`")
 	cmd.Flags().Uint64Var(&req.To, "to", 0, "up to this log `index`")
 	return cmd
+}
+
+// subject is what the id is of; a name is a volume's.
+func subject(req *adminpb.HistoryRequest, id string) {
+	if fsm.SnapshotID(id).Valid() || fsm.GroupSnapshotID(id).Valid() {
+		req.Snapshot = id
+	} else {
+		req.Volume = id
+	}
 }
 
 func history(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, req *adminpb.HistoryRequest) error {
@@ -61,11 +73,15 @@ func state(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.
 	err := client.State(ctx, req, func(m *adminpb.StateResponse) (err error) {
 		switch body := m.GetBody().(type) {
 		case *adminpb.StateResponse_Header:
-			doc, err = admin.NewDocument(cmd.OutOrStdout(), format, body.Header, "nodes", "volumes")
+			doc, err = admin.NewDocument(cmd.OutOrStdout(), format, body.Header, "nodes", "volumes", "snapshots", "group_snapshots")
 		case *adminpb.StateResponse_Node:
 			err = doc.Item("nodes", body.Node)
 		case *adminpb.StateResponse_Volume:
 			err = doc.Item("volumes", body.Volume)
+		case *adminpb.StateResponse_Snapshot:
+			err = doc.Item("snapshots", body.Snapshot)
+		case *adminpb.StateResponse_Group:
+			err = doc.Item("group_snapshots", body.Group)
 		}
 		return err
 	})

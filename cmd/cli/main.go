@@ -55,7 +55,7 @@ func Root() *cobra.Command {
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(controller.Command(), node.Command(), devCommand(), caCommand(), versionCommand(),
-		statusCommand(), volumesCommand(), nodesCommand(), operationsCommand(), historyCommand(), auditCommand(), stateCommand())
+		statusCommand(), volumesCommand(), snapshotsCommand(), thawCommand(), nodesCommand(), operationsCommand(), historyCommand(), auditCommand(), stateCommand())
 	return root
 }
 

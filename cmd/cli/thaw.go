@@ -1,26 +1,24 @@
 package cli
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
+	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/executor/freeze"
 )
 
-// thawCommand is the process that the node starts for each freeze (S19). It is
-// hidden: run by hand it is of no use, a node that starts thaws what was left.
+// thawCommand is what a node starts beside every freeze (S19).
 func thawCommand() *cobra.Command {
-	var record string
-	cmd := &cobra.Command{
-		Use: "thaw", Short: "Thaw a frozen filesystem at its deadline", Hidden: true, Args: cobra.NoArgs,
-		Long: "The node starts this for each freeze. It thaws at the deadline in the record, at once when it is\n" +
-			"ended with SIGTERM, and ends by itself when the record is removed.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return freeze.Thaw(cmd.Context(), record, cmd.OutOrStdout())
-		},
-	}
-	cmd.Flags().StringVar(&record, "record", "", "file that says what is frozen and until when")
-	if err := cmd.MarkFlagRequired("record"); err != nil {
-		panic(err) // the flag was defined just above
-	}
-	return cmd
+	return &cobra.Command{Use: "thaw RECORD", Short: "Thaw a filesystem when its record says so",
+		Long: "Thaws the filesystem that a freeze's record names, at the record's deadline or when the freeze is ended. A node\n" +
+			"starts it before every freeze, as a process of its own, so that nothing stays frozen whatever becomes of the node.",
+		Hidden: true, Args: want("a record"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := freeze.Thaw(cmd.Context(), args[0], cmd.OutOrStdout()); err != nil {
+				return exit.With(exit.No, fmt.Errorf("thaw what %s names: %w", args[0], err))
+			}
+			return nil
+		}}
 }

@@ -102,7 +102,7 @@ func (h hosts) Inventory(ctx context.Context, node fsm.NodeID) ([]admin.Item, er
 	}
 	items := make([]admin.Item, 0, len(found))
 	for _, i := range found {
-		items = append(items, admin.Item{Kind: i.Kind, ID: i.ID, Path: i.Path})
+		items = append(items, admin.Item{Kind: i.Kind, ID: i.ID, Snapshot: i.Snapshot, Path: i.Path})
 	}
 	return items, nil
 }

@@ -1,0 +1,131 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Operations answers the work that hosts owe, in the order in which it began, or
+// one operation.
+func (s *Server) Operations(ctx context.Context, req *adminpb.OperationsRequest) (*adminpb.OperationsResponse, error) {
+	st, err := s.fork(ctx, req.GetStale())
+	if err != nil {
+		return nil, err
+	}
+	resp := &adminpb.OperationsResponse{Index: st.Cluster().Index}
+	if id := fsm.OperationID(req.GetId()); id != 0 {
+		found := findOperation(st, id)
+		if found == nil {
+			return nil, status.Errorf(codes.NotFound, "%s is not under way: it is done, or it never was", id)
+		}
+		resp.Operations = append(resp.Operations, found)
+		return resp, nil
+	}
+	resp.Operations = allOperations(st)
+	return resp, nil
+}
+
+// findOperation is nil when there is none with the id.
+func findOperation(st *fsm.State, id fsm.OperationID) *adminpb.Operation {
+	if v, ok := st.Operation(id); ok {
+		return volumeOperation(v)
+	}
+	if n, ok := st.SnapshotOperation(id); ok {
+		return snapshotOperation(n)
+	}
+	if g, ok := st.GroupOperation(id); ok {
+		return groupOperation(st, g)
+	}
+	return nil
+}
+
+func allOperations(st *fsm.State) []*adminpb.Operation {
+	byID := map[fsm.OperationID]*adminpb.Operation{}
+	for v := range st.Operations() {
+		byID[v.Operation.ID] = volumeOperation(v)
+	}
+	for n := range st.SnapshotOperations() {
+		byID[n.Operation.ID] = snapshotOperation(n)
+	}
+	for g := range st.GroupSnapshots("") {
+		if g.Operation != nil {
+			byID[g.Operation.ID] = groupOperation(st, g)
+		}
+	}
+	return inOrder(byID)
+}
+
+func inOrder[K cmp.Ordered, V any](all map[K]V) []V {
+	keys := make([]K, 0, len(all))
+	for k := range all {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return each(keys, func(k K) V { return all[k] })
+}
+
+// volumeOperation is nil for a volume without an operation; so are the two below.
+func volumeOperation(v *fsm.Volume) *adminpb.Operation {
+	view := operationView(v.Operation)
+	if view != nil {
+		view.Volume, view.VolumeName, view.Name = string(v.ID), v.Name, v.Name
+		view.Nodes = each(v.Replicas, func(r fsm.Replica) string { return string(r.Node) })
+	}
+	return view
+}
+
+func snapshotOperation(n *fsm.Snapshot) *adminpb.Operation {
+	view := operationView(n.Operation)
+	if view != nil {
+		view.Snapshot, view.Volume, view.Name = string(n.ID), string(n.Source), n.Name
+		view.Nodes = []string{string(n.Node)}
+	}
+	return view
+}
+
+func groupOperation(st *fsm.State, g *fsm.GroupSnapshot) *adminpb.Operation {
+	view := operationView(g.Operation)
+	if view != nil {
+		view.Group, view.Name = string(g.ID), g.Name
+		view.Nodes = slices.Compact(slices.Sorted(memberNodes(st, g)))
+	}
+	return view
+}
+
+func memberNodes(st *fsm.State, g *fsm.GroupSnapshot) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, id := range g.Members {
+			if n, ok := st.Snapshot(id); ok && !yield(string(n.Node)) {
+				return
+			}
+		}
+	}
+}
+
+var operationKinds = map[fsm.OperationKind]string{
+	fsm.OpCreate: "create", fsm.OpDelete: "delete", fsm.OpTeardown: "teardown",
+	fsm.OpSnapshot: "snapshot", fsm.OpExpand: "expand", fsm.OpModify: "modify",
+}
+
+var operationStates = map[fsm.OperationState]string{
+	fsm.OpRunning: "running", fsm.OpFailed: "failed", fsm.OpCancelled: "cancelled",
+}
+
+func operationView(op *fsm.Operation) *adminpb.Operation {
+	if op == nil {
+		return nil
+	}
+	return &adminpb.Operation{
+		Id: op.ID.String(), Kind: operationKinds[op.Kind], State: operationStates[op.State],
+		Step: op.Step, Attempts: op.Attempts, LastError: op.LastError, DoneBytes: op.Done, TotalBytes: op.Total,
+		Started: timeView(op.Started), Deadline: timeView(op.Deadline),
+	}
+}

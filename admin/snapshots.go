@@ -1,0 +1,132 @@
+package admin
+
+import (
+	"context"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Snapshots answers one page. Its index is the page's own, as that of Volumes.
+func (s *Server) Snapshots(ctx context.Context, req *adminpb.SnapshotsRequest) (*adminpb.SnapshotsResponse, error) {
+	st, err := s.fork(ctx, req.GetStale())
+	if err != nil {
+		return nil, err
+	}
+	resp := &adminpb.SnapshotsResponse{Index: st.Cluster().Index}
+	if req.GetSnapshot() == "" {
+		fillSnapshots(st, req, resp)
+		return resp, nil
+	}
+	n := findSnapshot(st, req.GetSnapshot())
+	if n == nil {
+		return nil, status.Errorf(codes.NotFound, "no snapshot has the id or name %q", req.GetSnapshot())
+	}
+	resp.Snapshots = append(resp.Snapshots, snapshotView(n))
+	return resp, nil
+}
+
+func fillSnapshots(st *fsm.State, req *adminpb.SnapshotsRequest, resp *adminpb.SnapshotsResponse) {
+	all, size := st.Snapshots(fsm.SnapshotID(req.GetAfter())), pageSize(req.GetPageSize())
+	if req.GetSource() != "" {
+		all = st.SnapshotsOf(fsm.VolumeID(req.GetSource()), fsm.SnapshotID(req.GetAfter()))
+	}
+	for n := range all {
+		if req.GetNode() != "" && (n.Gone || string(n.Node) != req.GetNode()) {
+			continue
+		}
+		if len(resp.GetSnapshots()) == size {
+			resp.Next = resp.GetSnapshots()[size-1].GetId()
+			return
+		}
+		resp.Snapshots = append(resp.Snapshots, snapshotView(n))
+	}
+}
+
+func pageSize(asked uint32) int {
+	if asked == 0 {
+		return defaultPage
+	}
+	return int(min(asked, maxPage))
+}
+
+// findSnapshot finds by id, else by name; nil when there is none.
+func findSnapshot(st *fsm.State, idOrName string) *fsm.Snapshot {
+	if n, ok := st.Snapshot(fsm.SnapshotID(idOrName)); ok {
+		return n
+	}
+	if n, ok := st.SnapshotByName(idOrName); ok {
+		return n
+	}
+	return nil
+}
+
+// GroupSnapshots answers one page. Its index is the page's own.
+func (s *Server) GroupSnapshots(ctx context.Context, req *adminpb.GroupSnapshotsRequest) (*adminpb.GroupSnapshotsResponse, error) {
+	st, err := s.fork(ctx, req.GetStale())
+	if err != nil {
+		return nil, err
+	}
+	resp := &adminpb.GroupSnapshotsResponse{Index: st.Cluster().Index}
+	if req.GetGroup() == "" {
+		fillGroups(st, req, resp)
+		return resp, nil
+	}
+	g := findGroup(st, req.GetGroup())
+	if g == nil {
+		return nil, status.Errorf(codes.NotFound, "no group snapshot has the id or name %q", req.GetGroup())
+	}
+	resp.Groups = append(resp.Groups, groupView(st, g))
+	return resp, nil
+}
+
+func fillGroups(st *fsm.State, req *adminpb.GroupSnapshotsRequest, resp *adminpb.GroupSnapshotsResponse) {
+	size := pageSize(req.GetPageSize())
+	for g := range st.GroupSnapshots(fsm.GroupSnapshotID(req.GetAfter())) {
+		if len(resp.GetGroups()) == size {
+			resp.Next = resp.GetGroups()[size-1].GetId()
+			return
+		}
+		resp.Groups = append(resp.Groups, groupView(st, g))
+	}
+}
+
+// findGroup finds by id, else by name; nil when there is none.
+func findGroup(st *fsm.State, idOrName string) *fsm.GroupSnapshot {
+	if g, ok := st.GroupSnapshot(fsm.GroupSnapshotID(idOrName)); ok {
+		return g
+	}
+	if g, ok := st.GroupSnapshotByName(idOrName); ok {
+		return g
+	}
+	return nil
+}
+
+var snapshotPhases = map[fsm.SnapshotPhase]string{
+	fsm.SnapshotCutting: "cutting", fsm.SnapshotReady: "ready", fsm.SnapshotDeleting: "deleting", fsm.SnapshotFailed: "failed",
+}
+
+func snapshotView(n *fsm.Snapshot) *adminpb.Snapshot {
+	return &adminpb.Snapshot{
+		Id: string(n.ID), Name: n.Name, Source: string(n.Source), Group: string(n.Group),
+		Node: string(n.Node), HostId: string(n.Host), PoolId: string(n.Pool), SizeBytes: n.Size,
+		Phase: snapshotPhases[n.Phase], Reason: n.Error, Cut: timeView(n.Cut), Missing: n.Missing, FsType: n.Format.FSType,
+		Operation: snapshotOperation(n), Created: n.Created.String(), Modified: n.Modified,
+	}
+}
+
+var groupPhases = map[fsm.GroupPhase]string{
+	fsm.GroupFreezing: "freezing", fsm.GroupCutting: "cutting", fsm.GroupReady: "ready",
+	fsm.GroupAborting: "aborting", fsm.GroupDeleting: "deleting",
+}
+
+func groupView(st *fsm.State, g *fsm.GroupSnapshot) *adminpb.GroupSnapshot {
+	return &adminpb.GroupSnapshot{
+		Id: string(g.ID), Name: g.Name, Members: each(g.Members, func(id fsm.SnapshotID) string { return string(id) }),
+		Phase: groupPhases[g.Phase], Attempt: g.Attempt, Cut: timeView(g.Cut), Reason: g.Error,
+		Operation: groupOperation(st, g), Created: g.Created.String(), Modified: g.Modified,
+	}
+}
