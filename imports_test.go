@@ -32,7 +32,10 @@ var mayImport = map[string][]string{
 	"csi/rpcerr":     {"fsm", "raftnode"},
 	"csi/server":     {"fsm", "fsm/fsmpb", "csi/rpcerr"},
 	"csi/identity":   {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server"},
-	"csi/controller": {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server"},
+	"csi/cluster":    {"fsm", "fsm/fsmpb", "csi/rpcerr"},
+	"csi/controller": {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server", "csi/cluster"},
+	"csi/group":      {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server", "csi/cluster"},
+	"csi/metadata":   {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server", "csi/cluster"},
 	"csi/node":       {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server"},
 
 	"executor":                   {"fsm", "fsm/fsmpb"},

@@ -18,6 +18,9 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 	if err := s.serves(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
 		return nil, err
 	}
+	if err := s.allowed(req); err != nil {
+		return nil, rpcerr.From(err)
+	}
 	cmd, err := createCommand(req)
 	if err != nil {
 		return nil, rpcerr.From(err)
@@ -66,6 +69,7 @@ func (s *Server) created(ctx context.Context, cmd *fsmpb.CreateVolume) (id fsm.V
 func compatible(v *fsm.Volume, cmd *fsmpb.CreateVolume) bool {
 	limit := cmd.GetLimitBytes()
 	return slices.Equal(v.Fingerprint, cmd.GetFingerprint()) &&
+		v.Source == fsm.SourceFrom(cmd.GetSource()) && v.Limits == fsm.LimitsFrom(cmd.GetLimits()) &&
 		v.Size >= cmd.GetRequiredBytes() && (limit == 0 || v.Size <= limit) &&
 		!slices.ContainsFunc(cmd.GetCapabilities(), func(c *fsmpb.Capability) bool { return !v.Supports(fsm.CapabilityFrom(c)) })
 }
@@ -105,6 +109,8 @@ func failure(v *fsm.Volume, phase fsm.Failed) error {
 		return fsm.Reject(fsm.NoCapacity, "create volume %q: %s", v.Name, phase.Reason)
 	case v.Operation != nil && v.Operation.State == fsm.OpCancelled:
 		return fsm.Reject(fsm.Busy, "create volume %q: %s; retry", v.Name, phase.Reason)
+	case v.Operation != nil && v.Operation.Reason != 0:
+		return fsm.Reject(v.Operation.Reason, "create volume %q: %s", v.Name, phase.Reason)
 	}
 	return fmt.Errorf("create volume %q: %s", v.Name, phase.Reason)
 }

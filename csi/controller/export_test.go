@@ -1,11 +1,17 @@
 package controller
 
-import "time"
+import (
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
 
 // Hasten shortens a server's patience for tests.
 func Hasten(s *Server, look, unstage time.Duration) {
 	s.log.LookAgain, s.unstagePatience = look, unstage
 }
 
-// Token is the token after a volume.
-var Token = token
+// Token is the token of ListVolumes after a volume.
+func Token(id fsm.VolumeID, incarnation uint64) string {
+	return volumeList.token(string(id), incarnation)
+}

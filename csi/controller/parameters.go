@@ -13,17 +13,19 @@ import (
 const (
 	fsTypeKey   = "fsType"   // ext4 (the default) or xfs
 	replicasKey = "replicas" // 1
-	// coPrefix is that of keys that Kubernetes' provisioner adds: names of claims
-	// and references to secrets. They are tolerated and are no part of the volume.
-	coPrefix    = "csi.storage.k8s.io/"
-	coFSTypeKey = coPrefix + "fstype"
+	coFSTypeKey = server.COPrefix + "fstype"
 )
 
 // parameters are CreateVolume's, read.
 type parameters struct {
 	fsType   string
 	replicas uint32
-	// fingerprint is equal for requests with equal parameters.
+	limits   limits
+	// sourced: the volume is made from a source, which decides the filesystem of
+	// capabilities that leave it open.
+	sourced bool
+	// fingerprint is equal for requests with equal parameters. The limits are no
+	// part of it: they are compared as such.
 	fingerprint string
 }
 
@@ -33,18 +35,32 @@ func parseParameters(given map[string]string) (parameters, error) {
 	var counted []string
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		value := given[key]
+		if limit, err := p.limit(key, value); limit || err != nil {
+			if err != nil {
+				return p, err
+			}
+			continue
+		}
 		if err := p.set(key, value); err != nil {
 			return p, err
 		}
 		if key == coFSTypeKey {
 			key = fsTypeKey
 		}
-		if !strings.HasPrefix(key, coPrefix) && value != "" {
+		if !strings.HasPrefix(key, server.COPrefix) && value != "" {
 			counted = append(counted, key, value)
 		}
 	}
 	p.fingerprint = server.Fingerprint(counted...)
 	return p, nil
+}
+
+// limit reads a parameter that is mutable afterwards; the zero value is not given.
+func (p *parameters) limit(key, value string) (bool, error) {
+	if value == "" && (key == iopsKey || key == bandwidthKey) {
+		return true, nil
+	}
+	return p.limits.put(key, value)
 }
 
 func (p *parameters) set(key, value string) error {
@@ -55,10 +71,10 @@ func (p *parameters) set(key, value string) error {
 		return p.setFSType(value)
 	case key == replicasKey && value != "1":
 		return fsm.Reject(fsm.Invalid, "parameter replicas=%q is not served: a volume has 1 replica", server.Message(value))
-	case key == replicasKey || strings.HasPrefix(key, coPrefix):
+	case key == replicasKey || strings.HasPrefix(key, server.COPrefix):
 		return nil
 	}
-	return fsm.Reject(fsm.Invalid, "parameter %q is not known: there are %s and %s", server.Message(key), fsTypeKey, replicasKey)
+	return fsm.Reject(fsm.Invalid, "parameter %q is not known: there are %s, %s, %s and %s", server.Message(key), fsTypeKey, replicasKey, iopsKey, bandwidthKey)
 }
 
 func (p *parameters) setFSType(value string) error {
@@ -78,7 +94,7 @@ const defaultFSType = "ext4"
 // apply gives a capability its filesystem.
 func (p *parameters) apply(c fsm.Capability) (fsm.Capability, error) {
 	switch {
-	case c.Block:
+	case c.Block, c.FSType == "" && p.fsType == "" && p.sourced:
 	case c.FSType == "" && p.fsType == "":
 		c.FSType = defaultFSType
 	case c.FSType == "":

@@ -18,21 +18,28 @@ func createCommand(req *csi.CreateVolumeRequest) (*fsmpb.CreateVolume, error) {
 	if req.GetName() == "" {
 		return nil, fsm.Reject(fsm.Invalid, "name is required")
 	}
-	if len(req.GetMutableParameters()) > 0 {
-		return nil, fsm.Reject(fsm.Invalid, "create volume %q: mutable_parameters are not served", req.GetName())
-	}
-	if err := checkSource(req.GetVolumeContentSource()); err != nil {
-		return nil, err
-	}
 	p, err := parseParameters(req.GetParameters())
 	if err != nil {
 		return nil, err
 	}
+	if err := p.limits.override(req.GetMutableParameters()); err != nil {
+		return nil, err
+	}
+	source, err := parseSource(req.GetVolumeContentSource())
+	if err != nil {
+		return nil, err
+	}
+	p.sourced = source != nil
 	capabilities, err := createdFor(req.GetVolumeCapabilities(), &p)
 	if err != nil {
 		return nil, err
 	}
-	return describe(req, &p, capabilities)
+	cmd, err := describe(req, &p, capabilities)
+	if err != nil {
+		return nil, err
+	}
+	cmd.Source = source
+	return cmd, knownSource(source)
 }
 
 func describe(req *csi.CreateVolumeRequest, p *parameters, capabilities []fsm.Capability) (*fsmpb.CreateVolume, error) {
@@ -42,7 +49,7 @@ func describe(req *csi.CreateVolumeRequest, p *parameters, capabilities []fsm.Ca
 	}
 	cmd := &fsmpb.CreateVolume{
 		Name: req.GetName(), Fingerprint: []byte(p.fingerprint), Replicas: p.replicas,
-		RequiredBytes: size.GetRequiredBytes(), LimitBytes: size.GetLimitBytes(),
+		RequiredBytes: size.GetRequiredBytes(), LimitBytes: size.GetLimitBytes(), Limits: p.limits.values.Proto(),
 	}
 	for _, c := range capabilities {
 		cmd.Capabilities = append(cmd.Capabilities, capabilityProto(c))
@@ -77,13 +84,16 @@ func createdFor(asked []*csi.VolumeCapability, p *parameters) ([]fsm.Capability,
 		if c, err = p.apply(c); err != nil {
 			return nil, err
 		}
-		if len(all) > 0 && (all[0].Block != c.Block || all[0].FSType != c.FSType) {
+		if len(all) > 0 && (all[0].Block != c.Block || !alike(all[0].FSType, c.FSType)) {
 			return nil, fsm.Reject(fsm.Invalid, "one volume cannot be used with all of the volume_capabilities: it has one filesystem, or none")
 		}
 		all = append(all, c)
 	}
 	return all, nil
 }
+
+// alike: one that is left open is what the others are.
+func alike(a, b string) bool { return a == "" || b == "" || a == b }
 
 func capabilityProto(c fsm.Capability) *fsmpb.Capability {
 	p := &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType}
@@ -102,26 +112,6 @@ func checkRange(r *csi.CapacityRange, capabilities []fsm.Capability) error {
 		return rejection
 	}
 	return nil
-}
-
-// checkSource: volumes are made empty; a source must be well-formed even so.
-func checkSource(source *csi.VolumeContentSource) error {
-	if source == nil {
-		return nil
-	}
-	switch from := source.GetType().(type) {
-	case *csi.VolumeContentSource_Snapshot:
-		if from.Snapshot.GetSnapshotId() == "" {
-			return fsm.Reject(fsm.Invalid, "the snapshot_id of volume_content_source is required")
-		}
-	case *csi.VolumeContentSource_Volume:
-		if from.Volume.GetVolumeId() == "" {
-			return fsm.Reject(fsm.Invalid, "the volume_id of volume_content_source is required")
-		}
-	default:
-		return fsm.Reject(fsm.Invalid, "volume_content_source must name a snapshot or a volume")
-	}
-	return fsm.Reject(fsm.Invalid, "volume_content_source is not served: neither snapshots nor clones are advertised")
 }
 
 // addTopology reads where the volume must and should be accessible.

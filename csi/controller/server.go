@@ -11,7 +11,6 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/csi/cluster"
-	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -85,9 +84,4 @@ func (s *Server) findVolume(ctx context.Context, id fsm.VolumeID) (*fsm.Volume, 
 	return found, err
 }
 
-func unknownVolume(id fsm.VolumeID) *fsm.Rejection {
-	return fsm.Reject(fsm.NotFound, "volume %q is not known", rpcerr.Truncate(string(id), maxShownID))
-}
-
-// maxShownID bounds a caller's id in a message, in bytes.
-const maxShownID = 64
+func unknownVolume(id fsm.VolumeID) *fsm.Rejection { return cluster.UnknownVolume(id) }

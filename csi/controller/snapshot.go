@@ -147,7 +147,7 @@ func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (
 	err := s.read(ctx, func(state *fsm.State) error {
 		n, ok := state.Snapshot(id)
 		if !ok || !server.CutSnapshot(n) {
-			return fsm.Reject(fsm.NotFound, "snapshot %q is not known", rpcerr.Truncate(string(id), maxShownID))
+			return cluster.UnknownSnapshot(id)
 		}
 		resp.Snapshot = server.Snapshot(n)
 		return nil

@@ -36,7 +36,7 @@ func hostsOf(state *fsm.State, volumes ...*fsm.Volume) *hosts {
 // volume is a volume as CSI describes it. It has no volume_context: the id alone
 // names it.
 func (h *hosts) volume(v *fsm.Volume) *csi.Volume {
-	volume := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size}
+	volume := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: contentSource(v.Source)}
 	for i := range v.Replicas {
 		volume.AccessibleTopology = append(volume.AccessibleTopology, server.Topology(h.place(&v.Replicas[i])))
 	}

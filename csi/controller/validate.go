@@ -14,6 +14,9 @@ import (
 // capabilities. That it cannot is an answer, not an error.
 func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	asked, err := validated(req)
+	if err == nil {
+		err = s.mutable(req.GetMutableParameters())
+	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -28,6 +31,7 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 		VolumeContext:      req.GetVolumeContext(),
 		VolumeCapabilities: req.GetVolumeCapabilities(),
 		Parameters:         req.GetParameters(),
+		MutableParameters:  req.GetMutableParameters(),
 	}}, nil
 }
 
@@ -58,8 +62,8 @@ func unconfirmed(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, aske
 	if err != nil {
 		return err
 	}
-	if len(req.GetMutableParameters()) > 0 {
-		return fsm.Reject(fsm.Invalid, "mutable_parameters are not served")
+	if err := p.limits.override(req.GetMutableParameters()); err != nil {
+		return err
 	}
 	for _, c := range asked {
 		if err := server.Served(c.Mode, fsm.Invalid); err != nil {

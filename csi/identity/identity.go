@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
@@ -33,6 +34,11 @@ type Config struct {
 	// long as it does not wrap ErrUnhealthy. It is asked at every Probe: it must be
 	// cheap and must not block.
 	Ready func() error
+	// Off are the services that are turned off by configuration, the same on all
+	// processes: they are not advertised.
+	Off []csi.PluginCapability_Service_Type
+	// NoExpansion: expansion is turned off.
+	NoExpansion bool
 }
 
 // Server serves csi.v1.Identity.
@@ -70,18 +76,36 @@ func (s *Server) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi
 	return &csi.GetPluginInfoResponse{Name: s.cfg.Name, VendorVersion: s.cfg.Version}, nil
 }
 
+// services are those of this build, served by the controllers.
+var services = []csi.PluginCapability_Service_Type{
+	csi.PluginCapability_Service_CONTROLLER_SERVICE,
+	csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
+	csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE,
+	csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE,
+}
+
 // GetPluginCapabilities is the same on every process of a version, whatever it serves.
 func (s *Server) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	resp := &csi.GetPluginCapabilitiesResponse{}
-	for _, service := range []csi.PluginCapability_Service_Type{
-		csi.PluginCapability_Service_CONTROLLER_SERVICE,
-		csi.PluginCapability_Service_VOLUME_ACCESSIBILITY_CONSTRAINTS,
-	} {
+	for _, service := range services {
+		if slices.Contains(s.cfg.Off, service) {
+			continue
+		}
 		resp.Capabilities = append(resp.Capabilities, &csi.PluginCapability{
 			Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: service}},
 		})
 	}
+	if !s.cfg.NoExpansion {
+		resp.Capabilities = append(resp.Capabilities, online())
+	}
 	return resp, nil
+}
+
+// online: volumes are expanded whether they are in use or not.
+func online() *csi.PluginCapability {
+	return &csi.PluginCapability{Type: &csi.PluginCapability_VolumeExpansion_{
+		VolumeExpansion: &csi.PluginCapability_VolumeExpansion{Type: csi.PluginCapability_VolumeExpansion_ONLINE},
+	}}
 }
 
 // Probe says whether the process can serve: ready is always set.

@@ -6,10 +6,12 @@ package node
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -31,6 +33,27 @@ type Host interface {
 	Unpublish(ctx context.Context, volume fsm.VolumeID, target string) error
 	// Stats measures a volume at a path where it is staged or published.
 	Stats(ctx context.Context, volume fsm.VolumeID, path string) (Stats, error)
+}
+
+// Expander is a Host that grows filesystems. EXPAND_VOLUME is advertised where the
+// host is one.
+type Expander interface {
+	// Expand makes the filesystem on a staged volume as large as its device, and is
+	// the device's size in bytes. NotFound: the volume is not at the path; OutOfRange:
+	// the device's size is not in the range; Invalid: the volume is not staged for the
+	// capability; Precondition: the filesystem cannot grow while it is in use.
+	Expand(ctx context.Context, req ExpandRequest) (int64, error)
+}
+
+// ExpandRequest is a NodeExpandVolume call.
+type ExpandRequest struct {
+	Volume      fsm.VolumeID
+	Path        string // absolute: where it is staged or published
+	StagingPath string // absolute, or empty: not said
+	Required    int64  // bytes that are needed at least; 0: those of the device
+	Limit       int64  // bytes that the device may have at most; 0: any number
+	// Capability is the zero Capability when the caller did not say.
+	Capability fsm.Capability
 }
 
 // StageRequest is a NodeStageVolume call.
@@ -75,12 +98,16 @@ type Config struct {
 	Labels []fsm.Label
 	// MaxVolumes is how many publications the host takes; 0: as many as the CO likes.
 	MaxVolumes uint32
+	// Off are the capabilities that are turned off by configuration, GET_VOLUME_STATS
+	// or EXPAND_VOLUME: their RPCs are UNIMPLEMENTED.
+	Off []csi.NodeServiceCapability_RPC_Type
 }
 
 // Server serves csi.v1.Node.
 type Server struct {
 	csi.UnimplementedNodeServer
 	host Host
+	off  []csi.NodeServiceCapability_RPC_Type
 	info *csi.NodeGetInfoResponse
 }
 
@@ -98,7 +125,16 @@ func New(host Host, cfg Config) (*Server, error) {
 	if err := checkOwn(segments); err != nil {
 		return nil, fmt.Errorf("topology of node %q: %w", cfg.ID, err)
 	}
-	return &Server{host: host, info: &csi.NodeGetInfoResponse{
+	for _, capability := range cfg.Off {
+		if !slices.Contains(switchable, capability) {
+			return nil, fmt.Errorf("%s cannot be turned off: volumes could not be used without", capability)
+		}
+	}
+	off := slices.Clone(cfg.Off)
+	if _, can := host.(Expander); !can {
+		off = append(off, csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
+	}
+	return &Server{host: host, off: off, info: &csi.NodeGetInfoResponse{
 		NodeId: string(cfg.ID), MaxVolumesPerNode: int64(cfg.MaxVolumes), AccessibleTopology: server.Topology(segments),
 	}}, nil
 }
@@ -131,12 +167,30 @@ var served = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 	csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
 	csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
+	csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
+}
+
+// switchable is what volumes can be used without.
+var switchable = []csi.NodeServiceCapability_RPC_Type{
+	csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+	csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
+}
+
+// serves is UNIMPLEMENTED for what is turned off.
+func (s *Server) serves(capability csi.NodeServiceCapability_RPC_Type) error {
+	if slices.Contains(s.off, capability) {
+		return rpcerr.From(fsm.Reject(fsm.Unsupported, "%s is turned off here", capability))
+	}
+	return nil
 }
 
 // NodeGetCapabilities is the same on every host and in every state.
 func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	resp := &csi.NodeGetCapabilitiesResponse{}
 	for _, rpc := range served {
+		if s.serves(rpc) != nil {
+			continue
+		}
 		resp.Capabilities = append(resp.Capabilities, &csi.NodeServiceCapability{
 			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: rpc}},
 		})

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"path/filepath"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -14,6 +13,9 @@ import (
 // NodeGetVolumeStats measures a volume where it is staged or published. A relative
 // path is none where a volume could be: NOT_FOUND.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
+	if err := s.serves(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS); err != nil {
+		return nil, err
+	}
 	id := fsm.VolumeID(req.GetVolumeId())
 	if err := checkStats(id, req); err != nil {
 		return nil, rpcerr.From(err)
@@ -26,20 +28,11 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 }
 
 func checkStats(id fsm.VolumeID, req *csi.NodeGetVolumeStatsRequest) error {
-	path, staging := req.GetVolumePath(), req.GetStagingTargetPath()
-	switch {
-	case id == "":
-		return fsm.Reject(fsm.Invalid, "volume_id is required")
-	case path == "":
-		return fsm.Reject(fsm.Invalid, "volume_path is required")
-	case staging != "" && !filepath.IsAbs(staging):
-		return absolute("staging_target_path", staging)
-	case !id.Valid():
-		return unknownVolume(id)
-	case !filepath.IsAbs(path):
-		return fsm.Reject(fsm.NotFound, "volume %s is not at that volume_path", id)
+	path := req.GetVolumePath()
+	if err := checkPaths(id, path, req.GetStagingTargetPath()); err != nil {
+		return err
 	}
-	return nil
+	return located(id, path)
 }
 
 // usage is never negative: filesystems keep blocks back.

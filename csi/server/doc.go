@@ -6,5 +6,6 @@
 // conversion of errors (rpcerr), the deadline (handlers get one that ends before
 // the caller's, so that they can still answer ABORTED), the recovery from a panic,
 // and the limits that CSI sets for every message. Secrets, contexts and mount
-// flags are taken out of whatever is logged or answered.
+// flags are taken out of whatever is logged or answered. Streams, which have one
+// request each, pass the same way but for the deadline.
 package server

@@ -33,6 +33,9 @@ var maxStringOf = map[protoreflect.Name]int{
 	"starting_token":      0,
 }
 
+// startingOffset of a stream is OUT_OF_RANGE when it is negative, as its handler says.
+const startingOffset = "starting_offset"
+
 // CheckMessage applies what CSI demands of every message to one and to all that
 // it holds: sizes of strings and maps, no banned control characters, no negative
 // numbers, well-formed keys of secrets. The rejection (fsm.Invalid) names the
@@ -92,7 +95,7 @@ func checkValue(field protoreflect.FieldDescriptor, value protoreflect.Value) er
 	case protoreflect.StringKind:
 		return checkString(field.Name(), value.String(), limitOf(field.Name()))
 	case protoreflect.Int32Kind, protoreflect.Int64Kind:
-		if value.Int() < 0 {
+		if value.Int() < 0 && field.Name() != startingOffset {
 			return fsm.Reject(fsm.Invalid, "%s is negative", field.Name())
 		}
 	default: // CSI sets no limit for other kinds

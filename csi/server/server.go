@@ -42,6 +42,7 @@ func New(cfg Config) (*grpc.Server, error) {
 	}
 	return grpc.NewServer(
 		grpc.ChainUnaryInterceptor(logged(cfg.Logger), measured.intercept, plainErrors, deadlined(cfg.Timeout), recovered(cfg.Logger), limited),
+		grpc.ChainStreamInterceptor(streamed(logged(cfg.Logger), measured.intercept, plainErrors, recovered(cfg.Logger), limited)),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxMessage),
 		grpc.MaxConcurrentStreams(maxCalls),

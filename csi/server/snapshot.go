@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -16,6 +18,9 @@ func CutSnapshot(n *fsm.Snapshot) bool { return n.Phase == fsm.SnapshotReady }
 func Snapshot(n *fsm.Snapshot) *csi.Snapshot {
 	return &csi.Snapshot{
 		SnapshotId: string(n.ID), SourceVolumeId: string(n.Source), SizeBytes: n.Size,
-		CreationTime: timestamppb.New(n.Cut), ReadyToUse: !n.Missing, GroupSnapshotId: string(n.Group),
+		CreationTime: Time(n.Cut), ReadyToUse: !n.Missing, GroupSnapshotId: string(n.Group),
 	}
 }
+
+// Time is a time as CSI writes it.
+func Time(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }

@@ -1,0 +1,119 @@
+package controller
+
+import (
+	"context"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/cluster"
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// ControllerExpandVolume returns once the volume's host made the device larger, in
+// use or not. A filesystem on it is then grown by NodeExpandVolume.
+func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
+	if err := s.serves(csi.ControllerServiceCapability_RPC_EXPAND_VOLUME); err != nil {
+		return nil, err
+	}
+	cmd, err := expandCommand(req)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	v, err := s.expand(ctx, cmd)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: hasFilesystem(v, cmd)}, nil
+}
+
+func expandCommand(req *csi.ControllerExpandVolumeRequest) (*fsmpb.ExpandVolume, error) {
+	id, size := fsm.VolumeID(req.GetVolumeId()), req.GetCapacityRange()
+	switch {
+	case id == "":
+		return nil, fsm.Reject(fsm.Invalid, "volume_id is required")
+	case size == nil:
+		return nil, fsm.Reject(fsm.Invalid, "capacity_range is required")
+	case size.GetRequiredBytes() == 0 && size.GetLimitBytes() == 0:
+		return nil, fsm.Reject(fsm.Invalid, "capacity_range must have required_bytes, limit_bytes or both")
+	}
+	cmd := &fsmpb.ExpandVolume{VolumeId: string(id), RequiredBytes: size.GetRequiredBytes(), LimitBytes: size.GetLimitBytes()}
+	if req.GetVolumeCapability() != nil {
+		c, err := server.ParseCapability(req.GetVolumeCapability())
+		if err != nil {
+			return nil, err
+		}
+		if err := server.Served(c.Mode, fsm.Invalid); err != nil {
+			return nil, err
+		}
+		cmd.Capability = capabilityProto(c)
+	}
+	if !id.Valid() {
+		return nil, unknownVolume(id)
+	}
+	return cmd, nil
+}
+
+// expand is the volume once its device has the size. A failed growth leaves the old
+// size everywhere; the retry begins another.
+func (s *Server) expand(ctx context.Context, cmd *fsmpb.ExpandVolume) (grown *fsm.Volume, err error) {
+	id := fsm.VolumeID(cmd.GetVolumeId())
+	done := func(state *fsm.State) (bool, error) {
+		grown, err = ready(state, id)
+		if err != nil || large(grown, cmd.GetRequiredBytes()) {
+			return err == nil, err
+		}
+		return false, ended(grown, fsm.OpExpand, "expand volume "+string(id))
+	}
+	_, err = s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ExpandVolume{ExpandVolume: cmd}})
+	return grown, s.conclude(ctx, id, "expand", err, done)
+}
+
+// conclude waits until a proposed command is carried out. One that came too late is
+// answered for by the state, when what it wanted holds (S4).
+func (s *Server) conclude(ctx context.Context, id fsm.VolumeID, what string, err error, done func(*fsm.State) (bool, error)) error {
+	switch {
+	case err == nil:
+		return s.await(ctx, id, what, done)
+	case !expired(err):
+		return err
+	}
+	return s.read(ctx, func(state *fsm.State) error {
+		holds, err := done(state)
+		if err == nil && !holds {
+			err = cluster.TooLate(what + " volume " + string(id))
+		}
+		return err
+	})
+}
+
+// large tells whether the volume's devices have its size, which is what was asked for.
+func large(v *fsm.Volume, required int64) bool {
+	return v.Size >= required && !slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool {
+		return r.State != fsm.ReplicaGone && r.Size < v.Size
+	})
+}
+
+// ended says why the volume's operation of this kind does not go on, if it does not.
+func ended(v *fsm.Volume, kind fsm.OperationKind, what string) error {
+	op := v.Operation
+	switch {
+	case op == nil || op.Kind != kind || op.State == fsm.OpRunning:
+		return nil
+	case op.State == fsm.OpCancelled:
+		return fsm.Reject(fsm.Busy, "%s: it was cancelled; retry", what)
+	}
+	return cluster.Failed(what, op)
+}
+
+// hasFilesystem tells whether the node must grow a filesystem: not where the volume
+// is used raw.
+func hasFilesystem(v *fsm.Volume, cmd *fsmpb.ExpandVolume) bool {
+	if cmd.GetCapability() != nil {
+		return !cmd.GetCapability().GetBlock()
+	}
+	return slices.ContainsFunc(v.Capabilities, func(c fsm.Capability) bool { return !c.Block })
+}

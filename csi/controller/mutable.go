@@ -1,0 +1,95 @@
+package controller
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// The mutable parameters, which may stand among the parameters of CreateVolume as
+// well. A value is "<read>/<write>", or one number for both; 0 is no limit. Numbers
+// are whole and in decimal; those of bandwidthLimit are bytes a second and may end
+// in Ki, Mi or Gi.
+const (
+	iopsKey      = "iopsLimit"      // operations a second, such as 1000/500
+	bandwidthKey = "bandwidthLimit" // such as 100Mi/50Mi
+)
+
+// The bits of fsmpb.ModifyVolume.set.
+const (
+	iopsBits      = 1<<0 | 1<<1
+	bandwidthBits = 1<<2 | 1<<3
+)
+
+// limits are those that a request names.
+type limits struct {
+	values fsm.Limits
+	set    uint32 // a bit for each that is named
+}
+
+// override takes in mutable parameters: their values win over those of parameters.
+// A key or value that is not known is fsm.Invalid.
+func (l *limits) override(given map[string]string) error {
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		known, err := l.put(key, given[key])
+		if err != nil {
+			return err
+		}
+		if !known {
+			return fsm.Reject(fsm.Invalid, "mutable parameter %q is not known: there are %s and %s", server.Message(key), iopsKey, bandwidthKey)
+		}
+	}
+	return nil
+}
+
+// put reads one parameter, when it is a limit.
+func (l *limits) put(key, value string) (known bool, err error) {
+	switch key {
+	case iopsKey:
+		l.set |= iopsBits
+		l.values.ReadIOPS, l.values.WriteIOPS, err = readWrite(key, value, math.MaxUint32, nil)
+	case bandwidthKey:
+		l.set |= bandwidthBits
+		l.values.ReadBPS, l.values.WriteBPS, err = readWrite(key, value, math.MaxInt64, units)
+	default:
+		return false, nil
+	}
+	return true, err
+}
+
+// units are the suffixes of bandwidths.
+var units = map[string]uint64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+
+// readWrite reads "<read>/<write>" or one number for both.
+func readWrite(key, value string, most uint64, units map[string]uint64) (read, write uint64, err error) {
+	first, second, both := strings.Cut(value, "/")
+	if !both {
+		second = first
+	}
+	read, readOK := amount(first, most, units)
+	write, writeOK := amount(second, most, units)
+	if !readOK || !writeOK {
+		return 0, 0, fsm.Reject(fsm.Invalid, "%s=%q is neither <read>/<write> nor one number for both, of at most %d", key, server.Message(value), most)
+	}
+	return read, write, nil
+}
+
+// amount reads a whole number with a unit.
+func amount(text string, most uint64, units map[string]uint64) (uint64, bool) {
+	factor := uint64(1)
+	for suffix, unit := range units {
+		if rest, found := strings.CutSuffix(text, suffix); found {
+			text, factor = rest, unit
+		}
+	}
+	if strings.HasPrefix(text, "+") {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	return n * factor, err == nil && n <= most/factor
+}

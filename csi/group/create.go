@@ -1,0 +1,127 @@
+package group
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/uuid"
+
+	"github.com/holdfast-storage/holdfast/csi/cluster"
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// CreateVolumeGroupSnapshot returns once all members are cut, under one freeze. A
+// freeze that ended early or a cut that failed gives the attempt up: nothing of it
+// is kept, and the retry begins another.
+func (s *Server) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateVolumeGroupSnapshotRequest) (*csi.CreateVolumeGroupSnapshotResponse, error) {
+	if err := s.serves(); err != nil {
+		return nil, err
+	}
+	cmd, err := createCommand(req)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	id, err := s.create(ctx, cmd)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	made, err := s.awaitReady(ctx, id)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return &csi.CreateVolumeGroupSnapshotResponse{GroupSnapshot: made}, nil
+}
+
+func createCommand(req *csi.CreateVolumeGroupSnapshotRequest) (*fsmpb.CreateGroupSnapshot, error) {
+	sources := slices.Sorted(slices.Values(req.GetSourceVolumeIds()))
+	switch {
+	case req.GetName() == "":
+		return nil, fsm.Reject(fsm.Invalid, "name is required")
+	case len(sources) == 0 || sources[0] == "":
+		return nil, fsm.Reject(fsm.Invalid, "source_volume_ids are required, and none is empty")
+	case len(slices.Compact(slices.Clone(sources))) != len(sources):
+		return nil, fsm.Reject(fsm.Invalid, "a volume is twice among source_volume_ids")
+	}
+	if err := server.NoParameters(req.GetParameters()); err != nil {
+		return nil, err
+	}
+	return planned(req.GetName(), sources)
+}
+
+// planned gives the group and its members ids, of which those of the group that has
+// the name already win.
+func planned(name string, sources []string) (*fsmpb.CreateGroupSnapshot, error) {
+	id, err := uuid.NewRandom()
+	cmd := &fsmpb.CreateGroupSnapshot{GroupSnapshotId: "hgs-" + id.String(), Name: name}
+	for _, source := range sources {
+		if volume := fsm.VolumeID(source); !volume.Valid() {
+			return nil, cluster.UnknownVolume(volume)
+		}
+		member, failed := uuid.NewRandom()
+		err = cmp.Or(err, failed)
+		cmd.Members = append(cmd.Members, &fsmpb.GroupMember{SourceVolumeId: source, SnapshotId: "hs-" + member.String()})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make ids for group snapshot %q: %w", name, err)
+	}
+	return cmd, nil
+}
+
+// create is the id of the group that has the name from now on.
+func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateGroupSnapshot) (id fsm.GroupSnapshotID, err error) {
+	out, err := s.log.Apply(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateGroupSnapshot{CreateGroupSnapshot: cmd}})
+	if !cluster.Expired(err) {
+		return fsm.GroupSnapshotID(out.GetGroupSnapshotId()), err
+	}
+	err = s.log.Look(ctx, func(state *fsm.State) error { // answered by name (S4)
+		g, ok := state.GroupSnapshotByName(cmd.GetName())
+		switch {
+		case !ok || g.Phase == fsm.GroupAborting:
+			return cluster.TooLate(fmt.Sprintf("create group snapshot %q", cmd.GetName()))
+		case !sameSources(state, g, cmd.GetMembers()):
+			return fsm.Reject(fsm.Incompatible, "group snapshot %q exists of other volumes", cmd.GetName())
+		}
+		id = g.ID
+		return nil
+	})
+	return id, err
+}
+
+func sameSources(state *fsm.State, g *fsm.GroupSnapshot, asked []*fsmpb.GroupMember) bool {
+	return slices.EqualFunc(g.Members, asked, func(id fsm.SnapshotID, m *fsmpb.GroupMember) bool {
+		n, ok := state.Snapshot(id)
+		return ok && string(n.Source) == m.GetSourceVolumeId()
+	})
+}
+
+func (s *Server) awaitReady(ctx context.Context, id fsm.GroupSnapshotID) (made *csi.VolumeGroupSnapshot, err error) {
+	err = s.await(ctx, id, "create", func(state *fsm.State) (bool, error) {
+		g, ok := state.GroupSnapshot(id)
+		switch {
+		case !ok || g.Phase == fsm.GroupDeleting:
+			return false, fsm.Reject(fsm.Busy, "create group snapshot %s: it was deleted meanwhile; retry", id)
+		case g.Phase == fsm.GroupAborting:
+			return false, givenUp(g)
+		case g.Phase == fsm.GroupReady:
+			made = describe(state, g)
+		}
+		return made != nil, nil
+	})
+	return made, err
+}
+
+// givenUp says why, with the reason that a host named, or else ABORTED: the retry
+// begins another attempt.
+func givenUp(g *fsm.GroupSnapshot) error {
+	reason := fsm.Busy
+	if g.Operation != nil {
+		reason = cmp.Or(g.Operation.Reason, fsm.Busy)
+	}
+	return fsm.Reject(reason, "create group snapshot %q: %s", g.Name, g.Error)
+}

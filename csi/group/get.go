@@ -1,0 +1,36 @@
+package group
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/cluster"
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// GetVolumeGroupSnapshot is the current information of a group that was cut. The
+// group is looked up before the list of its snapshots is judged.
+func (s *Server) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeGroupSnapshotRequest) (*csi.GetVolumeGroupSnapshotResponse, error) {
+	if err := s.serves(); err != nil {
+		return nil, err
+	}
+	id := fsm.GroupSnapshotID(req.GetGroupSnapshotId())
+	if id == "" {
+		return nil, rpcerr.Invalid("group_snapshot_id is required")
+	}
+	resp := &csi.GetVolumeGroupSnapshotResponse{}
+	err := s.log.Look(ctx, func(state *fsm.State) error {
+		g, ok := state.GroupSnapshot(id)
+		if !ok || g.Phase != fsm.GroupReady {
+			return cluster.UnknownGroup(id)
+		}
+		resp.GroupSnapshot = describe(state, g)
+		return checkMembers(g, req.GetSnapshotIds())
+	})
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return resp, nil
+}

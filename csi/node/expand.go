@@ -1,0 +1,79 @@
+package node
+
+import (
+	"context"
+	"path/filepath"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// NodeExpandVolume makes the filesystem on a staged volume as large as the device,
+// which ControllerExpandVolume made larger. A raw volume has that size already.
+func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+	if err := s.serves(csi.NodeServiceCapability_RPC_EXPAND_VOLUME); err != nil {
+		return nil, err
+	}
+	expand, err := expandRequest(req)
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	size, err := s.host.(Expander).Expand(ctx, expand) // else it is turned off
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return &csi.NodeExpandVolumeResponse{CapacityBytes: size}, nil
+}
+
+func expandRequest(req *csi.NodeExpandVolumeRequest) (ExpandRequest, error) {
+	size := req.GetCapacityRange()
+	expand := ExpandRequest{
+		Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetVolumePath(), StagingPath: req.GetStagingTargetPath(),
+		Required: size.GetRequiredBytes(), Limit: size.GetLimitBytes(),
+	}
+	if err := checkPaths(expand.Volume, expand.Path, expand.StagingPath); err != nil {
+		return expand, err
+	}
+	if expand.Limit != 0 && expand.Limit < expand.Required {
+		return expand, fsm.Reject(fsm.Invalid, "the limit_bytes of capacity_range are below its required_bytes")
+	}
+	if req.GetVolumeCapability() == nil {
+		return expand, located(expand.Volume, expand.Path)
+	}
+	var err error
+	if expand.Capability, err = server.ParseCapability(req.GetVolumeCapability()); err != nil {
+		return expand, err
+	}
+	if err := server.Served(expand.Capability.Mode, fsm.Invalid); err != nil {
+		return expand, err
+	}
+	return expand, located(expand.Volume, expand.Path)
+}
+
+// checkPaths are the checks of calls about a volume where it is. A relative
+// volume_path is for located to judge.
+func checkPaths(id fsm.VolumeID, path, staging string) error {
+	switch {
+	case id == "":
+		return fsm.Reject(fsm.Invalid, "volume_id is required")
+	case path == "":
+		return fsm.Reject(fsm.Invalid, "volume_path is required")
+	case staging != "" && !filepath.IsAbs(staging):
+		return absolute("staging_target_path", staging)
+	}
+	return nil
+}
+
+// located: an id of another form is unknown, and nothing is at a relative path.
+func located(id fsm.VolumeID, path string) error {
+	switch {
+	case !id.Valid():
+		return unknownVolume(id)
+	case !filepath.IsAbs(path):
+		return fsm.Reject(fsm.NotFound, "volume %s is not at that volume_path", id)
+	}
+	return nil
+}
