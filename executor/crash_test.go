@@ -199,7 +199,10 @@ func TestEveryFaultPointIsPassed(t *testing.T) {
 
 func newStoppedWorld(t testing.TB) *world {
 	pool := backendtest.NewFake()
-	return &world{cluster: newCluster(t), dir: t.TempDir() + "/data", pool: pool, mount: newFakeMounter(pool)}
+	return &world{
+		cluster: newCluster(t), dir: t.TempDir() + "/data", pool: pool, mount: newFakeMounter(pool),
+		ice: newFakeFreezer(), limit: newFakeThrottle(),
+	}
 }
 
 // formatsAtMost: mkfs is repeated only while the format was not yet reported (S15).

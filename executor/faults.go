@@ -21,7 +21,7 @@ func faultPoints() []string {
 	for _, kind := range []stepKind{
 		stepCreate, stepAttach, stepProbe, stepRecord, stepFormat, stepReportFormatted, stepMount,
 		stepBind, stepUnbind, stepUnmount, stepDetach, stepRemove,
-		stepCopy, stepGrow, stepMeasure, stepIdentity, stepGrowFS, stepThrottle,
+		stepCopy, stepGrow, stepIdentity, stepGrowFS, stepThrottle,
 		stepFreeze, stepCut, stepThaw, stepRemoveSnapshot, stepForget, "save-snapshot",
 		"save-record", "propose-stage", "propose-target", "report", "report-staged", "drain",
 	} {

@@ -18,16 +18,13 @@ func (d *desired) mayGrow(have *observed) bool {
 }
 
 // growFilesystem makes a filesystem as large as its device, once for each size of it.
-// Filesystems round down, so that their own word is not enough.
+// What it says of its own size is not asked: filesystems round down, and one whose
+// growth was killed may claim what it does not have.
 func growFilesystem(want *desired, have *observed, kind string) step {
-	switch {
-	case !want.grows, want.grant.readOnly, want.grant.fs.Type != kind, have.grownTo == have.Size:
-	case have.fsSize == 0:
-		return step{kind: stepMeasure}
-	case have.fsSize < have.Size:
-		return step{kind: stepGrowFS}
+	if !want.grows || want.grant.readOnly || want.grant.fs.Type != kind || have.grownTo == have.Size {
+		return step{}
 	}
-	return step{}
+	return step{kind: stepGrowFS}
 }
 
 // identify gives a clone an identity of its own before its first mount, and has that
@@ -66,7 +63,7 @@ func (j *job) growFilesystem(ctx context.Context, have *observed, fsType, path s
 	if err := j.Grower.GrowFilesystem(ctx, have.Device, fsType, path); err != nil {
 		return err
 	}
-	j.v.fsSize, j.v.journal.GrownTo = 0, have.Size
+	j.v.journal.GrownTo = have.Size
 	return j.save(j.v, false)
 }
 
@@ -174,15 +171,8 @@ func (j *job) expandFilesystem(ctx context.Context, have *observed, fsType, path
 	if have.grownTo == have.Size {
 		return nil
 	}
-	size, err := j.Grower.FilesystemSize(ctx, have.Device, fsType)
-	if err != nil {
-		return wrap(j.v, stepMeasure, err)
-	}
-	if size >= have.Size {
-		return nil
-	}
 	j.hit("grow-filesystem.before")
-	err = j.growFilesystem(ctx, have, fsType, path)
+	err := j.growFilesystem(ctx, have, fsType, path)
 	j.hit("grow-filesystem.after")
 	return wrap(j.v, stepGrowFS, err)
 }

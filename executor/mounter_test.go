@@ -20,6 +20,7 @@ type fakeMounter struct {
 
 	mu       sync.Mutex
 	contents map[fsm.VolumeID]executor.Content
+	sizes    map[fsm.VolumeID]int64 // of filesystems
 	mounts   []fakeMount
 	made     map[string]bool // target paths that exist
 	busy     map[string]bool
@@ -34,7 +35,7 @@ type fakeMount struct {
 var _ executor.Mounter = (*fakeMounter)(nil)
 
 func newFakeMounter(pool *backendtest.Fake) *fakeMounter {
-	return &fakeMounter{pool: pool, contents: map[fsm.VolumeID]executor.Content{}, made: map[string]bool{}, busy: map[string]bool{}, effects: map[string]int{}}
+	return &fakeMounter{pool: pool, contents: map[fsm.VolumeID]executor.Content{}, sizes: map[fsm.VolumeID]int64{}, made: map[string]bool{}, busy: map[string]bool{}, effects: map[string]int{}}
 }
 
 func (m *fakeMounter) effect(name, path string) error {

@@ -14,7 +14,6 @@ const (
 	stepCreate          stepKind = "create"
 	stepCopy            stepKind = "create-from"
 	stepGrow            stepKind = "grow"
-	stepMeasure         stepKind = "measure"
 	stepIdentity        stepKind = "identity"
 	stepGrowFS          stepKind = "grow-filesystem"
 	stepThrottle        stepKind = "throttle"
@@ -101,7 +100,6 @@ type observed struct {
 	// formatted: mkfs ended under this grant.
 	formatted bool
 	known     int64       // the size that the record says the image had
-	fsSize    int64       // of the filesystem, in bytes; 0: not measured
 	grownTo   int64       // the device's size for which the filesystem was made or grown
 	limits    *fsm.Limits // in force; nil: not known
 	limited   bool        // the record says that some may be

@@ -29,9 +29,9 @@ func (e *Executor) observe(ctx context.Context, v *volume, want *desired) (obser
 		return observed{}, fmt.Errorf("look at the mounts of volume %s: %w", v.id, err)
 	}
 	if !device.Attached() {
-		v.content, v.formatted, v.fsSize, v.applied = Content{}, false, 0, nil
+		v.content, v.formatted, v.applied = Content{}, false, nil
 	}
-	have := observed{Device: device, content: v.content, formatted: v.formatted, fsSize: v.fsSize, limits: v.applied}
+	have := observed{Device: device, content: v.content, formatted: v.formatted, limits: v.applied}
 	e.pathsOf(v, want).sort(mounts, &have)
 	have.compare(&v.journal.record, want)
 	return have, nil

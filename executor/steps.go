@@ -142,10 +142,6 @@ func (j *job) give(ctx context.Context, s step, have *observed) error {
 	case stepIdentity:
 		j.v.content = Content{} // whatever becomes of it
 		return j.Grower.NewIdentity(ctx, have.Device, g.fs)
-	case stepMeasure:
-		size, err := j.Grower.FilesystemSize(ctx, have.Device, g.fs.Type)
-		j.v.fsSize = size
-		return err
 	case stepGrowFS:
 		path := ""
 		if have.staged {

@@ -40,7 +40,6 @@ type volume struct {
 	journal   *journal
 	content   Content     // of the attached device, as far as it was read
 	formatted bool        // mkfs ended on it and the log has not heard
-	fsSize    int64       // bytes of its filesystem; 0: not measured
 	applied   *fsm.Limits // in force on the attached device; nil: not known
 	failures  int         // of the background in a row
 	failed    attempt     // which of the operator's attempts they belong to

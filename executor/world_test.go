@@ -27,16 +27,18 @@ type world struct {
 	dir   string
 	pool  *backendtest.Fake
 	mount *fakeMounter
+	ice   *fakeFreezer
+	limit *fakeThrottle
 	e     *executor.Executor
 	host  *executor.Host
 	boot  string // another than the kernel's when it is set
 
-	recheck time.Duration
+	recheck, freezeMax, health time.Duration
+	change                     func(*executor.Config)
 }
 
 func newWorld(t testing.TB) *world {
-	pool := backendtest.NewFake()
-	w := &world{cluster: newCluster(t), dir: filepath.Join(t.TempDir(), "data"), pool: pool, mount: newFakeMounter(pool)}
+	w := newStoppedWorld(t)
 	w.start(nil)
 	return w
 }
@@ -58,10 +60,15 @@ func (w *world) build(faults executor.Faults, log executor.Log) {
 		host.Boot = w.boot
 	}
 	w.host = host
-	e, err := executor.New(executor.Config{
+	cfg := executor.Config{
 		Node: "n1", Host: host, Pools: []executor.Backend{w.pool}, Mounter: w.mount, Log: log, Faults: faults,
+		Freezer: w.ice, Grower: w.mount, Throttle: w.limit, FreezeMax: w.freezeMax, HealthEvery: w.health,
 		RecheckEvery: w.recheck, FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(w.t),
-	})
+	}
+	if w.change != nil {
+		w.change(&cfg)
+	}
+	e, err := executor.New(cfg)
 	require.NoError(w.t, err)
 	w.e = e
 	w.t.Cleanup(func() {
@@ -127,14 +134,19 @@ func (w *world) nothingIsLeft() {
 	require.Empty(w.t, mounts)
 	require.Empty(w.t, paths)
 	w.eventually(func() bool { return len(w.records()) == 0 }, "no record is left")
+	w.eventually(func() bool { return w.pool.Snapshots() == 0 }, "no snapshot is left")
+	require.Zero(w.t, w.ice.count(), "nothing is frozen")
+	require.Empty(w.t, w.limit.all(), "no limit is left on a device")
 }
 
 func (w *world) records() []string {
-	entries, err := os.ReadDir(filepath.Join(w.dir, "volumes"))
-	require.NoError(w.t, err)
 	var names []string
-	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".rec"))
+	for _, dir := range []string{"volumes", "snapshots"} {
+		entries, err := os.ReadDir(filepath.Join(w.dir, dir))
+		require.NoError(w.t, err)
+		for _, e := range entries {
+			names = append(names, strings.TrimSuffix(e.Name(), ".rec"))
+		}
 	}
 	return names
 }

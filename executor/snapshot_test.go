@@ -1,0 +1,401 @@
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+func (c *cluster) trySnapshot(id fsm.SnapshotID, source fsm.VolumeID) error {
+	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{
+		SnapshotId: string(id), Name: "snap-" + string(id), SourceVolumeId: string(source),
+	}}})
+	return err
+}
+
+func (c *cluster) startSnapshot(source fsm.VolumeID) fsm.SnapshotID {
+	c.t.Helper()
+	id := backendtest.NewSnapshotID()
+	require.NoError(c.t, c.trySnapshot(id, source))
+	return id
+}
+
+func (c *cluster) snapshot(id fsm.SnapshotID) fsm.Snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, ok := c.state.Snapshot(id); ok {
+		return *n
+	}
+	return fsm.Snapshot{}
+}
+
+func (c *cluster) isCut(id fsm.SnapshotID) bool { return c.snapshot(id).Phase == fsm.SnapshotReady }
+
+func (c *cluster) cut(source fsm.VolumeID) fsm.SnapshotID {
+	c.t.Helper()
+	id := c.startSnapshot(source)
+	c.eventually(func() bool { return c.isCut(id) }, "the snapshot is ready")
+	return id
+}
+
+func (c *cluster) deleteSnapshot(id fsm.SnapshotID) error {
+	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(id)}}})
+	return err
+}
+
+// group is what a CO asks for, again and again.
+type group struct {
+	id      fsm.GroupSnapshotID
+	members map[fsm.VolumeID]fsm.SnapshotID
+}
+
+func newGroup(sources ...fsm.VolumeID) *group {
+	g := &group{id: fsm.GroupSnapshotID("hgs-" + uuid.NewString()), members: map[fsm.VolumeID]fsm.SnapshotID{}}
+	for _, id := range sources {
+		g.members[id] = backendtest.NewSnapshotID()
+	}
+	return g
+}
+
+func (c *cluster) tryGroup(g *group) error {
+	ask := &fsmpb.CreateGroupSnapshot{GroupSnapshotId: string(g.id), Name: "group-" + string(g.id)}
+	for source, id := range g.members {
+		ask.Members = append(ask.Members, &fsmpb.GroupMember{SourceVolumeId: string(source), SnapshotId: string(id)})
+	}
+	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateGroupSnapshot{CreateGroupSnapshot: ask}})
+	return err
+}
+
+func (c *cluster) groupSnapshot(g *group) fsm.GroupSnapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n, ok := c.state.GroupSnapshot(g.id); ok {
+		return *n
+	}
+	return fsm.GroupSnapshot{}
+}
+
+func (c *cluster) deleteGroup(g *group) error {
+	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_DeleteGroupSnapshot{DeleteGroupSnapshot: &fsmpb.DeleteGroupSnapshot{GroupSnapshotId: string(g.id)}}})
+	return err
+}
+
+// onEffect calls back when the pool is asked for an effect.
+func (w *world) onEffect(name string, do func()) {
+	w.pool.Fail = func(effect string, _ fsm.VolumeID) error {
+		if effect == name {
+			do()
+		}
+		return nil
+	}
+}
+
+func TestS19_AStagedFilesystemIsFrozenForTheCut(t *testing.T) {
+	for name, copies := range map[string]bool{"a pool that shares blocks": false, "a pool that copies": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.pool.Copies = copies
+			id, _ := w.staged(mountCap)
+			w.pool.Write(id, 4096, []byte("before"))
+			frozen := false
+			w.onEffect("cut", func() { frozen = w.ice.isFrozen(stagingPath) })
+			began := time.Now()
+			snapshot := w.cut(id)
+			require.True(t, frozen)
+			w.pool.Write(id, 4096, []byte("after!"))
+			require.True(t, bytes.Contains(w.pool.ReadSnapshot(snapshot), []byte("before")))
+			require.Zero(t, w.ice.count(), "thawed")
+			n := w.snapshot(snapshot)
+			require.EqualValues(t, testSize, n.Size)
+			require.False(t, n.Cut.Before(began), "the time of the cut")
+			for range 2 {
+				w.restart()
+				require.Equal(t, 1, w.pool.Effects("cut", fsm.VolumeID(snapshot)))
+			}
+			require.Equal(t, n.Cut, w.snapshot(snapshot).Cut, "constant")
+			w.eventually(func() bool { return len(w.records()) == 1 }, "only the volume has a record")
+		})
+	}
+}
+
+func TestS19_WhatCannotBeCutIsRefusedForGood(t *testing.T) {
+	for name, tc := range map[string]struct {
+		capability fsm.Capability
+		unstaged   bool
+		prepare    func(*world)
+		want       string
+	}{
+		"a staged filesystem that is too much to copy": {capability: mountCap, prepare: func(w *world) { w.pool.Copies, w.pool.Rate = true, 1 }, want: "unstage it first"},
+		"a raw volume on a pool that copies":           {capability: blockCap, prepare: func(w *world) { w.pool.Copies = true }, want: "raw for writing"},
+		"a raw volume on a pool that shares":           {capability: blockCap, prepare: func(*world) {}},
+		"an unstaged one that is too much to freeze":   {capability: mountCap, unstaged: true, prepare: func(w *world) { w.pool.Copies, w.pool.Rate = true, 1 }},
+		"a device that is missing":                     {capability: mountCap, unstaged: true, prepare: func(w *world) { w.pool.Fail = nil }, want: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			id, _ := w.staged(tc.capability)
+			w.pool.Write(id, 0, bytes.Repeat([]byte("x"), 1<<20))
+			if tc.unstaged {
+				require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+			}
+			tc.prepare(w)
+			snapshot := w.startSnapshot(id)
+			w.eventually(func() bool { return w.snapshot(snapshot).Phase != fsm.SnapshotCutting }, "it is decided")
+			n := w.snapshot(snapshot)
+			if tc.want == "" {
+				require.Equal(t, fsm.SnapshotReady, n.Phase, n.Error)
+				return
+			}
+			require.Equal(t, fsm.SnapshotFailed, n.Phase)
+			require.Contains(t, n.Error, tc.want)
+			require.Zero(t, w.pool.Snapshots())
+			require.Zero(t, w.ice.count())
+			require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath), "nothing is held")
+		})
+	}
+}
+
+func TestS19_CallsAreAbortedDuringACut(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	inCut, letGo := make(chan struct{}), make(chan struct{})
+	w.onEffect("cut", func() { close(inCut); <-letGo })
+	snapshot := w.startSnapshot(id)
+	<-inCut
+	for range 2 {
+		require.Equal(t, fsm.Busy, reasonOf(w.e.Unstage(t.Context(), id, stagingPath)))
+		require.Equal(t, fsm.Busy, reasonOf(w.e.Unpublish(t.Context(), id, targetPath)))
+		require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+		require.Equal(t, fsm.Busy, reasonOf(w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap))))
+	}
+	close(letGo)
+	w.eventually(func() bool { return w.isCut(snapshot) }, "cut")
+	w.eventually(func() bool { return w.e.Unstage(t.Context(), id, stagingPath) == nil }, "and free again")
+}
+
+func TestS19_ACutUnderAnEndedFreezeIsNotKept(t *testing.T) {
+	w := newWorld(t)
+	id, _ := w.staged(mountCap)
+	once := true
+	w.onEffect("cut", func() {
+		if once {
+			once = false
+			_ = w.ice.Recover(context.Background()) // the lease ends in the middle
+		}
+	})
+	snapshot := w.cut(id)
+	require.Equal(t, 2, w.pool.Effects("cut", fsm.VolumeID(snapshot)), "cut again under a freeze that held")
+	require.Equal(t, 1, w.pool.Effects("remove-snapshot", fsm.VolumeID(snapshot)))
+	require.Equal(t, 2, w.ice.freezes)
+}
+
+func TestASnapshotOutlivesItsSourceAndIsRemovedWhenTheLogSaysSo(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	snapshot := w.cut(id)
+	require.NoError(t, w.deleteVolume(id))
+	w.eventually(func() bool { _, known := w.volume(id); return !known }, "the source is gone")
+	require.NotNil(t, w.pool.ReadSnapshot(snapshot), "S14")
+	w.pool.LoseSnapshot(snapshot)
+	w.recheckNow()
+	w.eventually(func() bool { return w.snapshot(snapshot).Missing }, "it is told that it is missing")
+	require.NoError(t, w.deleteSnapshot(snapshot))
+	w.eventually(func() bool { return w.snapshot(snapshot).ID == "" }, "gone")
+	w.nothingIsLeft()
+}
+
+// recheckNow starts the host again, which looks at everything.
+func (w *world) recheckNow() { w.restart() }
+
+func TestAMissingSnapshotThatIsFoundAgainIsTold(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	snapshot := w.cut(id)
+	w.pool.LoseSnapshot(snapshot)
+	w.restart()
+	w.eventually(func() bool { return w.snapshot(snapshot).Missing }, "missing")
+	require.NoError(t, w.pool.Cut(t.Context(), id, snapshot, nil))
+	w.restart()
+	w.eventually(func() bool { return !w.snapshot(snapshot).Missing }, "found")
+}
+
+func TestS12_AnAbsentPoolSaysNothingOfItsSnapshots(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	snapshot := w.cut(id)
+	w.pool.SetAbsent(true)
+	w.restart()
+	require.NoError(t, w.deleteSnapshot(snapshot))
+	w.eventually(func() bool {
+		n := w.snapshot(snapshot)
+		return n.Operation != nil && n.Operation.LastError != ""
+	}, "it cannot be removed now")
+	require.False(t, w.snapshot(snapshot).Missing)
+	w.pool.SetAbsent(false)
+	w.eventually(func() bool { return w.snapshot(snapshot).ID == "" }, "gone")
+}
+
+func TestAFailureToCutIsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	id, _ := w.staged(mountCap)
+	left := 2
+	w.pool.Fail = func(effect string, _ fsm.VolumeID) error {
+		if effect == "cut" && left > 0 {
+			left--
+			return errors.New("not now")
+		}
+		return nil
+	}
+	snapshot := w.cut(id)
+	require.Equal(t, 1, w.pool.Effects("cut", fsm.VolumeID(snapshot)))
+	require.Zero(t, w.ice.count())
+}
+
+func TestS19_AGroupIsCutUnderOneFreezeOfAll(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.staged(mountCap)
+	b := w.stagedAt("/kubelet/b", mountCap)
+	unstaged := backendtest.NewID()
+	w.create(unstaged, mountCap)
+	frozen := 0
+	w.onEffect("cut", func() {
+		if frozen == 0 { // the first cut: all are quiet
+			frozen = w.ice.count()
+			require.Equal(t, fsm.Busy, reasonOf(w.e.Unstage(t.Context(), a, stagingPath)))
+			require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), executor.StageRequest{Volume: unstaged, Path: "/kubelet/c", Capability: mountCap})))
+		}
+	})
+	g := newGroup(a, b, unstaged)
+	require.NoError(t, w.tryGroup(g))
+	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupReady }, "ready")
+	require.Equal(t, 2, frozen)
+	w.eventually(func() bool { return w.ice.count() == 0 }, "all are thawed")
+	require.Equal(t, 3, w.pool.Snapshots())
+	w.eventually(func() bool { return w.e.Unstage(t.Context(), a, stagingPath) == nil }, "and free")
+	require.NoError(t, w.deleteGroup(g))
+	w.eventually(func() bool { return w.pool.Snapshots() == 0 && w.groupSnapshot(g).ID == "" }, "removed")
+}
+
+// stagedAt is another volume, staged at another path.
+func (w *world) stagedAt(path string, capability fsm.Capability) fsm.VolumeID {
+	w.t.Helper()
+	id := backendtest.NewID()
+	w.create(id, capability)
+	epoch := w.publishVolume(id, capability)
+	require.NoError(w.t, w.e.Stage(w.t.Context(), executor.StageRequest{Volume: id, Epoch: epoch, Path: path, Capability: capability}))
+	return id
+}
+
+func TestS19_AGroupWhoseFreezeEndsIsGivenUpWhole(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.staged(mountCap)
+	b := w.stagedAt("/kubelet/b", mountCap)
+	g := newGroup(a, b)
+	once := true
+	w.onEffect("cut", func() {
+		if once {
+			once = false
+			_ = w.ice.Recover(context.Background())
+		}
+	})
+	require.NoError(t, w.tryGroup(g))
+	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupAborting }, "given up")
+	w.eventually(func() bool { return w.pool.Snapshots() == 0 && w.ice.count() == 0 }, "nothing of it is left")
+	w.eventually(func() bool { return w.tryGroup(g) == nil }, "the next attempt begins")
+	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupReady }, "and is ready")
+	require.EqualValues(t, 2, w.groupSnapshot(g).Attempt)
+}
+
+func TestS19_AFreezeOfAnotherProcessDoesNotCount(t *testing.T) {
+	w := newWorld(t)
+	a, _ := w.staged(mountCap)
+	away := fsm.VolumeID("")
+	w.pool.Fail = func(effect string, id fsm.VolumeID) error {
+		if effect == "cut" && away == "" {
+			away = id
+			return errors.New("not now")
+		}
+		return nil
+	}
+	g := newGroup(a)
+	w.stop()
+	require.NoError(t, w.tryGroup(g))
+	w.start(nil)
+	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupAborting }, "its only member failed")
+	w.eventually(func() bool { return w.tryGroup(g) == nil }, "again")
+	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupReady }, "ready")
+}
+
+func TestS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum(t *testing.T) {
+	w := newStoppedWorld(t)
+	w.freezeMax = 300 * time.Millisecond
+	w.start(nil)
+	a, _ := w.staged(mountCap)
+	g := newGroup(a)
+	w.setLag(true) // the host does not hear that it may cut
+	w.mu.Lock()
+	w.lag = false
+	w.mu.Unlock()
+	w.onFrozen(func() { w.setLag(true); w.setDown(true) })
+	require.NoError(t, w.tryGroup(g))
+	w.eventually(func() bool { return w.ice.freezes == 1 }, "frozen")
+	w.eventually(func() bool { return w.e.Unstage(t.Context(), a, stagingPath) == nil }, "S28: it can be taken down")
+	w.setDown(false)
+	w.setLag(false)
+	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupAborting }, "given up")
+}
+
+// onFrozen cuts the host off as soon as it froze something.
+func (w *world) onFrozen(do func()) {
+	go func() {
+		for w.ice.count() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		do()
+	}()
+}
+
+func TestAMapOfASnapshotComesInPages(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	for i := range int64(5) {
+		w.pool.Write(id, i*3*backendtest.BlockSize, []byte("x"))
+	}
+	base := w.cut(id)
+	w.pool.Write(id, 0, []byte("y"))
+	target := w.cut(id)
+	var all []executor.Extent
+	from := int64(0)
+	for more := true; more; {
+		var page []executor.Extent
+		var err error
+		page, more, err = w.e.Map(t.Context(), "", base, from, 2)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page), 2)
+		all = append(all, page...)
+		from = all[len(all)-1].Offset + all[len(all)-1].Length
+	}
+	require.Len(t, all, 5)
+	delta, more, err := w.e.Map(t.Context(), base, target, 0, 10)
+	require.NoError(t, err)
+	require.False(t, more)
+	require.Equal(t, []executor.Extent{{Offset: 0, Length: backendtest.BlockSize}}, delta)
+	_, _, err = w.e.Map(t.Context(), "", backendtest.NewSnapshotID(), 0, 10)
+	require.Equal(t, fsm.NotFound, reasonOf(err))
+	_, _, err = w.e.Map(t.Context(), "", "hs-../x", 0, 10)
+	require.Equal(t, fsm.NotFound, reasonOf(err))
+}
