@@ -82,7 +82,7 @@ func unseenMount(p place, readOnly bool) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mount %s to thaw it: %w", p.DevPath, err)
 	}
-	defer unix.Close(fs)
+	defer closeFD(fs)
 	err = unix.FsconfigSetString(fs, "source", p.DevPath)
 	if err == nil && readOnly {
 		err = unix.FsconfigSetFlag(fs, "ro")
@@ -97,10 +97,13 @@ func unseenMount(p place, readOnly bool) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mount %s to thaw it: %w", p.DevPath, err)
 	}
-	defer unix.Close(tree)
+	defer closeFD(tree)
 	root, err := unix.Openat(tree, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("mount %s to thaw it: %w", p.DevPath, err)
 	}
 	return os.NewFile(uintptr(root), p.DevPath), nil
 }
+
+// closeFD closes a descriptor that nothing was written through.
+func closeFD(fd int) { _ = unix.Close(fd) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -78,7 +79,7 @@ func (p *Pool) makeFrom(ctx context.Context, from *os.File, m made, progress exe
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	name := tmpDir + "/" + m.name
 	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove what an interrupted copy left: %w", err)
@@ -160,7 +161,7 @@ func (p *Pool) lengthen(id fsm.VolumeID, size int64) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	f, err := root.OpenFile(image(volumesDir, id), os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -186,4 +187,13 @@ func setCapacity(path string, want int64) error {
 		err = fmt.Errorf("%s has %d bytes, not %d", path, have, want)
 	}
 	return err
+}
+
+// deviceSize asks a block device for its size in bytes.
+func deviceSize(f *os.File) (int64, error) {
+	var size uint64
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKGETSIZE64, uintptr(unsafe.Pointer(&size))); errno != 0 { // #nosec G103
+		return 0, fmt.Errorf("measure %s: %w", f.Name(), errno)
+	}
+	return int64(size), nil
 }

@@ -207,7 +207,7 @@ func (p *Pool) withTwoFiles(content []byte, do func(from, to *os.File) error) er
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	from, err := nameless(root, rateName+".from")
 	if err != nil {
 		return err
@@ -224,6 +224,8 @@ func (p *Pool) withTwoFiles(content []byte, do func(from, to *os.File) error) er
 	if err := from.Sync(); err != nil {
 		return err
 	}
+	// What is copied for real was not just written: it is read from the disk.
+	_ = unix.Fadvise(int(from.Fd()), 0, 0, unix.FADV_DONTNEED)
 	return do(from, to)
 }
 

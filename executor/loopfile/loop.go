@@ -6,7 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"unsafe"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -49,7 +49,7 @@ func status(number int) (loop, error) {
 	if err != nil {
 		return loop{}, fmt.Errorf("open %s: %w", devicePath(number), err)
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	return statusOf(fd, number)
 }
 
@@ -102,7 +102,7 @@ func (l *loops) setUp(image *os.File, readOnly bool) (loop, error) {
 	if err != nil {
 		return loop{}, fmt.Errorf("open /dev/loop-control: %w", err)
 	}
-	defer unix.Close(control)
+	defer closeFD(control)
 	l.setup.Lock() // of this process's own calls one at a time: each would be given the same number
 	defer l.setup.Unlock()
 	for range attachTries {
@@ -111,9 +111,13 @@ func (l *loops) setUp(image *os.File, readOnly bool) (loop, error) {
 			return loop{}, fmt.Errorf("find a free loop device: %w", err)
 		}
 		made, err := configure(number, image, readOnly)
-		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENXIO) {
-			return made, err
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENXIO) {
+			continue
 		}
+		if err == nil { // BLKROSET outlives the device it was meant for
+			made, err = writable(made, readOnly)
+		}
+		return made, err
 	}
 	return loop{}, errors.New("find a free loop device: others took each one first")
 }
@@ -131,7 +135,7 @@ func configure(number int, image *os.File, readOnly bool) (loop, error) {
 	if err != nil {
 		return loop{}, fmt.Errorf("open %s: %w", devicePath(number), err)
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	config := unix.LoopConfig{Fd: uint32(image.Fd()), Size: 512, Info: unix.LoopInfo64{Flags: flags}}
 	copy(config.Info.File_name[:63], image.Name())
 	err = unix.IoctlLoopConfigure(fd, &config)
@@ -142,7 +146,20 @@ func configure(number int, image *os.File, readOnly bool) (loop, error) {
 	if err != nil {
 		return loop{}, fmt.Errorf("set up %s: %w", devicePath(number), err)
 	}
-	return statusOf(fd, number)
+	made, err := statusOf(fd, number)
+	if err != nil {
+		_ = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0) // nobody would know of it
+	}
+	return made, err
+}
+
+// writable sets whether a new device refuses writes; one that cannot be set is taken down.
+func writable(made loop, readOnly bool) (loop, error) {
+	kept, err := keep(made, readOnly)
+	if err != nil {
+		return loop{}, errors.Join(err, tearDown(made))
+	}
+	return kept, nil
 }
 
 // keep takes the autoclear flag off a device that is adopted: it would vanish
@@ -155,7 +172,7 @@ func keep(l loop, readOnly bool) (loop, error) {
 	if err != nil {
 		return l, fmt.Errorf("open %s: %w", l.path(), err)
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	if l.flags&flagAutoclear != 0 {
 		info, err := unix.IoctlLoopGetStatus64(fd)
 		if err != nil {
@@ -184,9 +201,29 @@ func btoi(b bool) int {
 // errInUse says that a loop device is open elsewhere.
 var errInUse = errors.New("the loop device is in use")
 
-// tearDown clears a device that is still the loop it was, and looks that it is
-// gone: the kernel only marks a device that somebody else has open.
+const (
+	// busyTries and busyWait are how long a device may be in use for no reason: a
+	// child that this process just forked holds all of its files until it runs its
+	// program, and udev looks at devices that changed.
+	busyTries = 10
+	busyWait  = 10 * time.Millisecond
+)
+
+// tearDown clears a device, with a little patience.
 func tearDown(l loop) error {
+	var err error
+	for range busyTries {
+		if err = clearDevice(l); !errors.Is(err, errInUse) {
+			break
+		}
+		time.Sleep(busyWait)
+	}
+	return err
+}
+
+// clearDevice clears a device that is still the loop it was, and looks that it is
+// gone: the kernel only marks a device that somebody else has open.
+func clearDevice(l loop) error {
 	fd, err := openLoop(l.number, unix.O_RDONLY|unix.O_EXCL)
 	switch {
 	case errors.Is(err, unix.EBUSY):
@@ -198,9 +235,10 @@ func tearDown(l loop) error {
 	}
 	now, err := statusOf(fd, l.number)
 	if err == nil && now.file == l.file {
+		_ = unix.IoctlSetPointerInt(fd, unix.BLKROSET, 0) // the number's next user finds it writable
 		err = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0)
 	}
-	unix.Close(fd)
+	closeFD(fd)
 	switch {
 	case errors.Is(err, errFree), errors.Is(err, unix.ENXIO):
 		return nil
@@ -233,11 +271,8 @@ func backing(number int) (path string, ok bool) {
 	return strings.TrimSuffix(string(text), "\n"), err == nil
 }
 
-// deviceSize asks a block device for its size in bytes.
-func deviceSize(f *os.File) (int64, error) {
-	var size uint64
-	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKGETSIZE64, uintptr(unsafe.Pointer(&size))); errno != 0 { // #nosec G103
-		return 0, fmt.Errorf("measure %s: %w", f.Name(), errno)
-	}
-	return int64(size), nil
-}
+// closeFD closes a descriptor that nothing was written through.
+func closeFD(fd int) { _ = unix.Close(fd) }
+
+// closeRoot closes a folder.
+func closeRoot(root *os.Root) { _ = root.Close() }

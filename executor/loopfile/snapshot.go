@@ -42,7 +42,7 @@ func (p *Pool) ObserveSnapshot(_ context.Context, id fsm.SnapshotID) (executor.D
 		d.Absent = true
 		return d, nil //nolint:nilerr // an absent pool is an observation (S12)
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	return d, lookAtSnapshot(root, id, &d)
 }
 
@@ -106,7 +106,7 @@ func (p *Pool) openFile(name, what string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	f, err := root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -172,7 +172,7 @@ func syncDevice(l loop) error {
 	if err != nil {
 		return fmt.Errorf("open %s: %w", l.path(), err)
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	if err := unix.Fsync(fd); err != nil {
 		return fmt.Errorf("sync %s: %w", l.path(), err)
 	}
@@ -188,7 +188,7 @@ func (p *Pool) RemoveSnapshot(_ context.Context, id fsm.SnapshotID) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	var d executor.Device
 	if err := lookAtSnapshot(root, id, &d); err != nil {
 		return err
@@ -209,6 +209,6 @@ func (p *Pool) syncFolder(folder string) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	return syncDir(root, folder)
 }

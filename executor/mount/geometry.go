@@ -79,11 +79,15 @@ func (s fsSize) fills(device string) bool {
 }
 
 // FilesystemSize reads the superblock, or asks the kernel where the filesystem is
-// mounted: xfs keeps its superblock to itself then.
+// mounted: xfs keeps its superblock to itself then. An ext4 whose growth was killed
+// may name its new size before it has it, so it counts as one block smaller.
 func (m *Mounter) FilesystemSize(ctx context.Context, device executor.Device, fsType string) (int64, error) {
 	switch fsType {
 	case "ext4":
 		size, err := extSize(device.Path)
+		if size.interrupted {
+			size.blocks--
+		}
 		return size.bytes(), err
 	case "xfs":
 		return m.xfsBytes(ctx, device)

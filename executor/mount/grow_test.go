@@ -236,13 +236,12 @@ func TestAnIdentityThatWasHalfWrittenIsWrittenAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t)
 			d := h.formatted("xfs")
-			before, err := os.ReadFile(backing(t, d))
-			require.NoError(t, err)
+			group := d.Size / groups
+			before := superblocks(t, d, groups)
 			want := executor.Filesystem{Type: "xfs", UUID: uuid.NewString()}
 			require.NoError(t, h.NewIdentity(t.Context(), d, want))
-			group := d.Size / groups
 			for _, n := range old {
-				write(t, d.Path, n*group, before[n*group:n*group+512])
+				write(t, d.Path, n*group, before[n])
 			}
 			done, err := xfsIdentified(d.Path, uuid.MustParse(want.UUID))
 			require.NoError(t, err)
@@ -252,6 +251,21 @@ func TestAnIdentityThatWasHalfWrittenIsWrittenAgain(t *testing.T) {
 			h.mountAt(d, "xfs", "staging")
 		})
 	}
+}
+
+// superblocks are those of all groups.
+func superblocks(t testing.TB, d executor.Device, groups int64) (all [][]byte) {
+	t.Helper()
+	f, err := os.Open(d.Path)
+	require.NoError(t, err)
+	defer f.Close()
+	for n := range groups {
+		b := make([]byte, 512)
+		_, err := f.ReadAt(b, n*d.Size/groups)
+		require.NoError(t, err)
+		all = append(all, b)
+	}
+	return all
 }
 
 func TestNewIdentityRefuses(t *testing.T) {
@@ -270,7 +284,7 @@ func TestAGrowthThatWasKilledIsDoneAgain(t *testing.T) {
 	h := newHost(t)
 	content := bytes.Repeat([]byte("holdfast "), 1<<18)
 	interrupted := 0
-	for after := time.Millisecond; after < 16*time.Millisecond; after += time.Millisecond {
+	for after := time.Millisecond; after < 14*time.Millisecond; after += 2 * time.Millisecond {
 		d := h.formatted("ext4")
 		dir := h.mountAt(d, "ext4", "before")
 		filled(t, dir)
@@ -284,6 +298,7 @@ func TestAGrowthThatWasKilledIsDoneAgain(t *testing.T) {
 		require.NoError(t, err)
 		if have.interrupted {
 			interrupted++
+			require.Less(t, h.size(d, "ext4"), int64(grownSize), "whatever the superblock says by now")
 		}
 		for range 2 {
 			require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))

@@ -20,3 +20,6 @@ func ioctlStruct[T any](f *os.File, request uintptr, value *T) error {
 	}
 	return nil
 }
+
+// closeFD closes a descriptor whose loss of nothing could be told of.
+func closeFD(fd int) { _ = unix.Close(fd) }
