@@ -24,6 +24,8 @@ type fakeMounter struct {
 	mounts   []fakeMount
 	made     map[string]bool // target paths that exist
 	busy     map[string]bool
+	ill      fsm.Condition // what Stats says
+	illness  error
 	effects  map[string]int
 }
 
@@ -229,5 +231,10 @@ func (m *fakeMounter) RemoveTarget(_ context.Context, path string) error {
 }
 
 func (m *fakeMounter) Stats(_ context.Context, device executor.Device, _ string, block bool) (executor.Stats, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ill.Abnormal || m.illness != nil {
+		return executor.Stats{Condition: m.ill}, m.illness
+	}
 	return executor.Stats{Block: block, Bytes: executor.Usage{Total: device.Size}, Condition: fsm.Condition{Message: "mounted"}}, nil
 }

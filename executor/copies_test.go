@@ -1,0 +1,323 @@
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// startClone asks for a volume of a source's content.
+func (c *cluster) startClone(id fsm.VolumeID, source fsm.Source, size int64, capability fsm.Capability) error {
+	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+		VolumeId: string(id), Name: "pvc-" + string(id), RequiredBytes: size, Capabilities: []*fsmpb.Capability{proto(capability)},
+		Source: &fsmpb.Source{SnapshotId: string(source.Snapshot), VolumeId: string(source.Volume)},
+	}}})
+	return err
+}
+
+// clone is a volume made of a source; content names the volume whose filesystem it has.
+func (w *world) clone(source fsm.Source, content fsm.VolumeID, size int64, capability fsm.Capability) fsm.VolumeID {
+	w.t.Helper()
+	id := backendtest.NewID()
+	w.mount.copied(content, id)
+	require.NoError(w.t, w.startClone(id, source, size, capability))
+	w.eventually(func() bool { return w.isReady(id) }, "the clone is ready")
+	return id
+}
+
+func (w *world) expandVolume(id fsm.VolumeID, size int64) {
+	w.t.Helper()
+	w.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_ExpandVolume{ExpandVolume: &fsmpb.ExpandVolume{
+		VolumeId: string(id), RequiredBytes: size,
+	}}})
+}
+
+func (w *world) modifyVolume(id fsm.VolumeID, limits fsm.Limits) {
+	w.t.Helper()
+	w.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_ModifyVolume{ModifyVolume: &fsmpb.ModifyVolume{
+		VolumeId: string(id), Limits: limits.Proto(), Set: 15,
+	}}})
+}
+
+func (c *cluster) settled(id fsm.VolumeID) bool {
+	v, ok := c.volume(id)
+	return ok && v.Operation == nil
+}
+
+func TestACloneHasItsSourcesContentAndAnIdentityOfItsOwn(t *testing.T) {
+	for name, ofSnapshot := range map[string]bool{"of a snapshot": true, "of a staged volume": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			id, _ := w.staged(mountCap)
+			w.pool.Write(id, 8192, []byte("content"))
+			source := fsm.Source{Volume: id}
+			if ofSnapshot {
+				source = fsm.Source{Snapshot: w.cut(id)}
+			}
+			frozen := false
+			w.onEffect("create-from", func() { frozen = w.ice.isFrozen(stagingPath) })
+			clone := w.clone(source, id, 2*testSize, mountCap)
+			require.Equal(t, !ofSnapshot, frozen, "S19: what is mounted is frozen for the copy")
+			require.True(t, bytes.Contains(w.pool.Read(clone), []byte("content")))
+			require.Zero(t, w.pool.Effects("create", clone))
+
+			epoch := w.publishVolume(clone, mountCap)
+			req := executor.StageRequest{Volume: clone, Epoch: epoch, Path: "/kubelet/clone", Capability: mountCap}
+			for range 2 {
+				require.NoError(t, w.e.Stage(t.Context(), req))
+				require.NoError(t, w.e.Unstage(t.Context(), clone, req.Path))
+			}
+			require.Equal(t, 1, w.mount.count("mkfs"), "S15: a clone is never formatted")
+			require.Equal(t, 1, w.mount.count("identity"))
+			require.Equal(t, 1, w.mount.count("grow-filesystem"), "it was smaller than its device")
+			v, _ := w.volume(clone)
+			was, _ := w.volume(id)
+			require.NotEqual(t, was.Format.FSUUID, v.Format.FSUUID)
+			require.False(t, v.Format.Cloned)
+		})
+	}
+}
+
+func TestS19_ACopyWhoseFreezeEndedIsNotKept(t *testing.T) {
+	w := newWorld(t)
+	id, _ := w.staged(mountCap)
+	once := true
+	w.onEffect("create-from", func() {
+		if once {
+			once = false
+			_ = w.ice.Recover(context.Background())
+		}
+	})
+	clone := w.clone(fsm.Source{Volume: id}, id, testSize, mountCap)
+	require.Equal(t, 2, w.pool.Effects("create-from", clone))
+	require.Equal(t, 1, w.pool.Effects("remove", clone))
+}
+
+func TestACloneWithoutItsSourceFailsForGood(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	snapshot := w.cut(id)
+	w.pool.LoseSnapshot(snapshot)
+	clone := backendtest.NewID()
+	require.NoError(t, w.startClone(clone, fsm.Source{Snapshot: snapshot}, testSize, mountCap))
+	w.eventually(func() bool { v, _ := w.volume(clone); _, failed := v.Phase.(fsm.Failed); return failed }, "it failed")
+}
+
+func TestAVolumeGrowsWhileItIsStagedAndWhileItIsNot(t *testing.T) {
+	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			id, epoch := w.staged(capability)
+			w.expandVolume(id, 2*testSize)
+			w.eventually(func() bool { return w.settled(id) }, "grown")
+			for range 2 {
+				size, err := w.e.ExpandNode(t.Context(), executor.ExpandRequest{Volume: id, Path: stagingPath, Size: 2 * testSize, Capability: capability})
+				require.NoError(t, err)
+				require.EqualValues(t, 2*testSize, size)
+			}
+			require.Equal(t, one(!capability.Block), w.mount.count("grow-filesystem"), "once for each size")
+			require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+			_, err := w.e.ExpandNode(t.Context(), executor.ExpandRequest{Volume: id, Path: stagingPath})
+			require.Equal(t, fsm.NotFound, reasonOf(err))
+
+			w.expandVolume(id, 3*testSize)
+			w.eventually(func() bool { return w.settled(id) }, "grown")
+			for range 2 {
+				require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, capability)))
+			}
+			require.Equal(t, 2*one(!capability.Block), w.mount.count("grow-filesystem"), "staging grows it too")
+			require.Equal(t, 2, w.pool.Effects("grow", id))
+		})
+	}
+}
+
+func one(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func TestExpandNodeRefuses(t *testing.T) {
+	w := newWorld(t)
+	id, _ := w.staged(mountCap)
+	for name, tc := range map[string]struct {
+		req  executor.ExpandRequest
+		want fsm.Reason
+	}{
+		"an unknown volume":     {executor.ExpandRequest{Volume: backendtest.NewID(), Path: stagingPath}, fsm.NotFound},
+		"an id that is none":    {executor.ExpandRequest{Volume: "../x", Path: stagingPath}, fsm.NotFound},
+		"another path":          {executor.ExpandRequest{Volume: id, Path: "/elsewhere"}, fsm.NotFound},
+		"more than was decided": {executor.ExpandRequest{Volume: id, Path: stagingPath, Size: 2 * testSize}, fsm.OutOfRange},
+		"another access type":   {executor.ExpandRequest{Volume: id, Path: stagingPath, Capability: blockCap}, fsm.Invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				_, err := w.e.ExpandNode(t.Context(), tc.req)
+				require.Equal(t, tc.want, reasonOf(err))
+			}
+		})
+	}
+}
+
+func TestAFilesystemThatCannotGrowWhileMountedGrowsWhenItIsStagedAgain(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	w.expandVolume(id, 2*testSize)
+	w.eventually(func() bool { return w.settled(id) }, "grown")
+	w.mount.fail = func(effect, path string) error {
+		if effect == "grow-filesystem" && path != "" {
+			return fsm.Reject(fsm.Precondition, "ext4 grows only for a process with CAP_SYS_RESOURCE")
+		}
+		return nil
+	}
+	for range 2 {
+		_, err := w.e.ExpandNode(t.Context(), executor.ExpandRequest{Volume: id, Path: stagingPath})
+		require.Equal(t, fsm.Precondition, reasonOf(err))
+	}
+	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+	require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)))
+	require.Equal(t, 1, w.mount.count("grow-filesystem"))
+	_, err := w.e.ExpandNode(t.Context(), executor.ExpandRequest{Volume: id, Path: stagingPath})
+	require.NoError(t, err)
+}
+
+func TestAnImageThatLostItsEndIsNeverGrown(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+	w.pool.Lose(id)
+	require.NoError(t, w.pool.Create(t.Context(), id, testSize/2))
+	w.expandVolume(id, 2*testSize)
+	require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+	w.restart()
+	require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+	require.Zero(t, w.pool.Effects("grow", id))
+}
+
+func TestLimitsAreInForceWhileAVolumeIsStaged(t *testing.T) {
+	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			first, second := fsm.Limits{ReadIOPS: 100}, fsm.Limits{ReadIOPS: 200, WriteBPS: 1 << 20}
+			id := backendtest.NewID()
+			w.create(id, capability)
+			w.modifyVolume(id, first)
+			epoch := w.publishVolume(id, capability)
+			require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, capability)))
+			require.Equal(t, []fsm.Limits{first}, w.limit.all())
+			w.eventually(func() bool { v, _ := w.volume(id); return v.Replicas[0].Limits == first }, "told")
+			w.modifyVolume(id, second)
+			w.eventually(func() bool { return w.settled(id) }, "modified")
+			require.Equal(t, []fsm.Limits{second}, w.limit.all())
+			w.restart()
+			w.eventually(func() bool { w.limit.mu.Lock(); defer w.limit.mu.Unlock(); return w.limit.applied == 3 }, "applied again: who knows what happened")
+			w.modifyVolume(id, fsm.Limits{})
+			w.eventually(func() bool { return w.settled(id) }, "lifted")
+			require.Empty(t, w.limit.all())
+			w.modifyVolume(id, second)
+			w.eventually(func() bool { return w.settled(id) }, "back")
+			require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+			require.Empty(t, w.limit.all(), "the device's number is another volume's one day")
+		})
+	}
+}
+
+func TestAHostThatCannotLimitSaysSo(t *testing.T) {
+	w := newStoppedWorld(t)
+	w.change = func(c *executor.Config) { c.Throttle = nil }
+	w.start(nil)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	w.modifyVolume(id, fsm.Limits{ReadIOPS: 1})
+	epoch := w.publishVolume(id, mountCap)
+	require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+}
+
+func TestAHostWithoutToolsRefuses(t *testing.T) {
+	w := newStoppedWorld(t)
+	w.change = func(c *executor.Config) { c.Freezer, c.Grower = nil, nil }
+	w.start(nil)
+	id, _ := w.staged(mountCap)
+	snapshot := w.startSnapshot(id)
+	w.eventually(func() bool { return w.snapshot(snapshot).Phase == fsm.SnapshotFailed }, "it cannot freeze")
+	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+	snapshot = w.cut(id)
+	clone := w.clone(fsm.Source{Snapshot: snapshot}, id, testSize, mountCap)
+	epoch := w.publishVolume(clone, mountCap)
+	err := w.e.Stage(t.Context(), w.stageRequest(clone, epoch, mountCap))
+	require.Equal(t, fsm.Precondition, reasonOf(err), "a clone needs an identity")
+}
+
+func TestHealth(t *testing.T) {
+	ill := errors.New("input/output error")
+	for name, tc := range map[string]struct {
+		harm, heal func(*world, fsm.VolumeID)
+		want       string
+	}{
+		"the image is missing": {
+			func(w *world, id fsm.VolumeID) { w.pool.Lose(id) },
+			func(w *world, id fsm.VolumeID) { _ = w.pool.Create(context.Background(), id, testSize) }, "missing"},
+		"the image is short": {
+			func(w *world, id fsm.VolumeID) {
+				w.pool.Lose(id)
+				_ = w.pool.Create(context.Background(), id, testSize/2)
+			},
+			func(w *world, id fsm.VolumeID) {
+				w.pool.Lose(id)
+				_ = w.pool.Create(context.Background(), id, testSize)
+			}, "shorter"},
+		"the pool is absent": {
+			func(w *world, _ fsm.VolumeID) { w.pool.SetAbsent(true) },
+			func(w *world, _ fsm.VolumeID) { w.pool.SetAbsent(false) }, "absent"},
+		"the filesystem went read-only": {
+			func(w *world, _ fsm.VolumeID) {
+				w.mount.setStats(fsm.Condition{Abnormal: true, Message: "read-only"}, nil)
+			},
+			func(w *world, _ fsm.VolumeID) { w.mount.setStats(fsm.Condition{}, nil) }, "read-only"},
+		"the device has errors": {
+			func(w *world, _ fsm.VolumeID) { w.mount.setStats(fsm.Condition{}, ill) },
+			func(w *world, _ fsm.VolumeID) { w.mount.setStats(fsm.Condition{}, nil) }, "input/output error"},
+		"the mount is gone": {
+			func(w *world, _ fsm.VolumeID) { w.mount.reboot() },
+			func(w *world, id fsm.VolumeID) {
+				epoch := w.publication(id).Epoch
+				require.NoError(w.t, w.e.Stage(context.Background(), w.stageRequest(id, epoch, mountCap)))
+			}, "mount is gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newStoppedWorld(t)
+			w.health, w.recheck = 2*time.Millisecond, 5*time.Millisecond
+			w.start(nil)
+			id, _ := w.staged(mountCap)
+			tc.harm(w, id)
+			w.eventually(func() bool { v, _ := w.volume(id); return v.Condition.Abnormal }, "it is told")
+			w.eventually(func() bool { return bytes.Contains([]byte(w.condition(id).Message), []byte(tc.want)) }, tc.want)
+			w.restart()
+			require.NotNil(t, w.publication(id).Staging, "nothing was taken down")
+			tc.heal(w, id)
+			w.eventually(func() bool { return !w.condition(id).Abnormal }, "and that it is over")
+		})
+	}
+}
+
+func (c *cluster) condition(id fsm.VolumeID) fsm.Condition {
+	v, _ := c.volume(id)
+	return v.Condition
+}
+
+func (m *fakeMounter) setStats(c fsm.Condition, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ill, m.illness = c, err
+}
