@@ -14,6 +14,7 @@ import (
 // options are the flags.
 type options struct {
 	daemon.Flags
+	off                                     daemon.OffFlags
 	name, dataDir, site                     string
 	raftListen, raftAdvertise               string
 	apiListen, apiAdvertise                 string
@@ -57,6 +58,7 @@ func Command() *cobra.Command {
 	flags.StringSliceVar(&o.join, "join", nil, "Raft `addresses` of controllers to join through when the data folder is empty")
 	flags.DurationVar(&o.nodeTimeout, "node-timeout", 10*time.Second, "how long no controller may hear a node before it is recorded as unreachable")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "how long calls under way may take to end when this process stops")
+	o.off.Add(flags)
 	o.raftFlags(cmd)
 	return cmd
 }
@@ -93,6 +95,9 @@ func (o *options) check() error {
 		return exit.Usagef("--lease-timeout %s is above --heartbeat-timeout %s", o.lease, o.heartbeat)
 	case o.nodeTimeout <= 0 || o.drainTimeout <= 0 || o.heartbeat <= 0 || o.election <= 0 || o.lease <= 0:
 		return exit.Usagef("time-outs must be above zero")
+	}
+	if _, err := o.off.Off(); err != nil {
+		return err
 	}
 	return o.Flags.Check()
 }

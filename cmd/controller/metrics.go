@@ -1,10 +1,6 @@
 package controller
 
 import (
-	"context"
-	"errors"
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -21,22 +17,24 @@ type source interface {
 type pools struct {
 	source source
 	capacity, reserved, volumes,
-	nodes *prometheus.Desc
+	nodes, snapshots, groups *prometheus.Desc
 }
 
 func newPools(s source) *pools {
 	labels := []string{"node", "pool"}
 	return &pools{source: s,
-		capacity: prometheus.NewDesc("holdfast_cluster_pool_capacity_bytes", "A pool's capacity as it registered.", labels, nil),
-		reserved: prometheus.NewDesc("holdfast_cluster_pool_reserved_bytes", "What volumes reserve of a pool.", labels, nil),
-		volumes:  prometheus.NewDesc("holdfast_cluster_pool_volumes", "Volumes that have a replica in a pool.", labels, nil),
-		nodes:    prometheus.NewDesc("holdfast_cluster_nodes", "Hosts that the log knows, by state.", []string{"state"}, nil),
+		capacity:  prometheus.NewDesc("holdfast_cluster_pool_capacity_bytes", "A pool's capacity as it registered.", labels, nil),
+		reserved:  prometheus.NewDesc("holdfast_cluster_pool_reserved_bytes", "What volumes reserve of a pool.", labels, nil),
+		volumes:   prometheus.NewDesc("holdfast_cluster_pool_volumes", "Volumes that have a replica in a pool.", labels, nil),
+		nodes:     prometheus.NewDesc("holdfast_cluster_nodes", "Hosts that the log knows, by state.", []string{"state"}, nil),
+		snapshots: prometheus.NewDesc("holdfast_cluster_snapshots", "Snapshots that the log knows, in all phases.", nil, nil),
+		groups:    prometheus.NewDesc("holdfast_cluster_group_snapshots", "Group snapshots that the log knows, in all phases.", nil, nil),
 	}
 }
 
 // Describe is prometheus.Collector's.
 func (p *pools) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{p.capacity, p.reserved, p.volumes, p.nodes} {
+	for _, d := range []*prometheus.Desc{p.capacity, p.reserved, p.volumes, p.nodes, p.snapshots, p.groups} {
 		out <- d
 	}
 }
@@ -57,102 +55,15 @@ func (p *pools) Collect(out chan<- prometheus.Metric) {
 				gauge(p.volumes, float64(volumes), string(n.ID), string(pool.ID))
 			}
 		}
+		gauge(p.snapshots, float64(st.SnapshotCount()))
+		groups := 0
+		for range st.GroupSnapshots("") {
+			groups++
+		}
+		gauge(p.groups, float64(groups))
 		return nil
 	})
 	gauge(p.nodes, float64(states[fsm.NodeReachable]), "reachable")
 	gauge(p.nodes, float64(states[fsm.NodeUnreachable]), "unreachable")
 	gauge(p.nodes, float64(states[fsm.NodeLost]), "lost")
 }
-
-// operations counts how the work of hosts ended, as this member applied it.
-type operations struct {
-	known map[fsm.VolumeID]fsm.Operation
-	ended *prometheus.CounterVec
-	open  *prometheus.GaugeVec
-}
-
-// countOperations registers the metrics of the state and keeps them until ctx ends.
-func countOperations(ctx context.Context, s source, registerer prometheus.Registerer) error {
-	o := &operations{
-		known: map[fsm.VolumeID]fsm.Operation{},
-		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "holdfast_operations_ended_total",
-			Help: "Operations that ended while this controller watched, by kind and outcome.",
-		}, []string{"kind", "outcome"}),
-		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "holdfast_operations", Help: "Operations in the state, by kind and state.",
-		}, []string{"kind", "state"}),
-	}
-	if err := errors.Join(registerer.Register(o.ended), registerer.Register(o.open), registerer.Register(newPools(s))); err != nil {
-		return fmt.Errorf("register the metrics of the state: %w", err)
-	}
-	watch := s.Watch(raftnode.Interest{All: true})
-	defer watch.Close()
-	o.all(s, false)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-watch.C:
-			volumes, all := watch.Take()
-			if all {
-				o.all(s, true)
-				continue
-			}
-			_ = s.View(func(st *fsm.State) error { // the member is open
-				for _, id := range volumes {
-					o.look(st, id)
-				}
-				return nil
-			})
-		}
-	}
-}
-
-// all looks at every volume that has or had an operation. What ended unseen, in
-// a restored snapshot, is counted too.
-func (o *operations) all(s source, count bool) {
-	_ = s.View(func(st *fsm.State) error { // the member is open
-		for id := range o.known {
-			o.look(st, id)
-		}
-		for v := range st.Operations() {
-			o.look(st, v.ID)
-		}
-		return nil
-	})
-	if !count {
-		o.ended.Reset()
-	}
-}
-
-// look compares a volume's operation with what was known of it.
-func (o *operations) look(st *fsm.State, id fsm.VolumeID) {
-	before, had := o.known[id]
-	var now fsm.Operation
-	if v, ok := st.Volume(id); ok && v.Operation != nil {
-		now = *v.Operation
-	}
-	if had && before.ID == now.ID && before.State == now.State {
-		return
-	}
-	if had {
-		o.open.WithLabelValues(kinds[before.Kind], states[before.State]).Dec()
-	}
-	if had && before.State == fsm.OpRunning && before.ID != now.ID {
-		o.ended.WithLabelValues(kinds[before.Kind], "done").Inc()
-	}
-	delete(o.known, id)
-	if now.ID == 0 {
-		return
-	}
-	o.known[id] = now
-	o.open.WithLabelValues(kinds[now.Kind], states[now.State]).Inc()
-	if now.State != fsm.OpRunning {
-		o.ended.WithLabelValues(kinds[now.Kind], states[now.State]).Inc()
-	}
-}
-
-var kinds = map[fsm.OperationKind]string{fsm.OpCreate: "create", fsm.OpDelete: "delete", fsm.OpTeardown: "teardown"}
-
-var states = map[fsm.OperationState]string{fsm.OpRunning: "running", fsm.OpFailed: "failed", fsm.OpCancelled: "cancelled"}

@@ -11,7 +11,9 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	csicontroller "github.com/holdfast-storage/holdfast/csi/controller"
+	"github.com/holdfast-storage/holdfast/csi/group"
 	"github.com/holdfast-storage/holdfast/csi/identity"
+	"github.com/holdfast-storage/holdfast/csi/metadata"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/executor/session"
@@ -41,17 +43,31 @@ func (c *controller) openServers() error {
 	return nil
 }
 
-// openCSI makes the server of the CSI socket: Identity and Controller, never Node (S20).
+// openCSI makes the server of the CSI socket: Identity and the controllers' services,
+// never Node (S20).
 func (c *controller) openCSI() (err error) {
 	if c.csi, err = server.New(server.Config{Logger: c.log, Metrics: c.registry}); err != nil {
 		return err
 	}
-	who, err := identity.New(identity.Config{Version: daemon.Version(), Ready: c.cluster.Ready})
+	off, err := c.off.Off()
 	if err != nil {
 		return err
 	}
+	who, err := identity.New(identity.Config{
+		Version: daemon.Version(), Ready: c.cluster.Ready, Off: off.Services, NoExpansion: off.Expansion(),
+	})
+	if err != nil {
+		return err
+	}
+	state := csiCluster{c.cluster, "controller/" + c.name}
 	csispec.RegisterIdentityServer(c.csi, who)
-	csispec.RegisterControllerServer(c.csi, csicontroller.New(csiCluster{c.cluster, "controller/" + c.name}))
+	csispec.RegisterControllerServer(c.csi, csicontroller.New(state, off.Controller...))
+	if !off.Service(csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE) {
+		csispec.RegisterGroupControllerServer(c.csi, group.New(state, off.Group...))
+	}
+	if !off.Service(csispec.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE) {
+		csispec.RegisterSnapshotMetadataServer(c.csi, metadata.New(state, maps{c.monitor}))
+	}
 	return nil
 }
 

@@ -18,13 +18,13 @@ func Clean(ctx context.Context, dataDir, poolDir string) error {
 		return nil
 	}
 	p := &parts{}
-	err := errors.Join(p.openIdentity(dataDir), p.openMounter([]string{"/"}, run.New()))
+	err := errors.Join(p.openIdentity(dataDir), p.openMounter([]string{"/"}, run.New()), p.openFreezer(dataDir))
 	if err == nil {
 		err = p.openPool(poolDir)
 	}
 	if err == nil {
 		var e *executor.Executor
-		e, err = executor.New(executor.Config{Host: p.host, Pools: []executor.Backend{p.pool}, Mounter: p.mounter})
+		e, err = executor.New(executor.Config{Host: p.host, Pools: []executor.Backend{p.pool}, Mounter: p.mounter, Freezer: p.freezer})
 		if err == nil {
 			err = e.Clean(ctx)
 		}

@@ -8,17 +8,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/executor/throttle"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // options are the flags.
 type options struct {
 	daemon.Flags
+	off                        daemon.OffFlags
 	id, dataDir, poolDir, site string
 	endpoints, allowRoots      []string
 	labels                     []string
@@ -26,6 +29,8 @@ type options struct {
 	minFree                    bytesFlag
 	maxVolumes                 uint32
 	faultPoints                bool
+	ioCgroup                   string
+	freezeMax, healthInterval  time.Duration
 }
 
 // Command is `holdfast node`.
@@ -55,6 +60,10 @@ func Command() *cobra.Command {
 	flags.Float64Var(&o.overcommit, "overcommit", 20, "how many times its capacity the pool may reserve")
 	flags.Var(&o.minFree, "min-free", "free `bytes` below which the pool gets no new volume; KiB, MiB, GiB and TiB are understood")
 	flags.Uint32Var(&o.maxVolumes, "max-volumes", 0, "how many volumes may be published here at once; 0: no limit")
+	flags.StringVar(&o.ioCgroup, "io-cgroup", throttle.DefaultGroup, "control `group` of the workloads, in which volumes' I/O limits are put in force")
+	flags.DurationVar(&o.freezeMax, "freeze-max", 10*time.Second, "how long a filesystem may be frozen for a snapshot at most")
+	flags.DurationVar(&o.healthInterval, "health-interval", 10*time.Second, "how often the volumes are examined")
+	o.off.Add(flags)
 	flags.BoolVar(&o.faultPoints, "enable-fault-points", false, "let this process be made to fail on purpose, for tests")
 	return cmd
 }
@@ -70,8 +79,15 @@ func (o *options) check() error {
 		return exit.Usagef("--overcommit %v: choose 0.01 to 1000", o.overcommit)
 	case o.minFree < 0:
 		return exit.Usagef("--min-free is below zero")
+	case o.freezeMax < 100*time.Millisecond || o.freezeMax > time.Minute:
+		return exit.Usagef("--freeze-max %s: choose 100ms to 1m", o.freezeMax)
+	case o.healthInterval < 100*time.Millisecond:
+		return exit.Usagef("--health-interval %s: choose 100ms or more", o.healthInterval)
 	}
 	if _, err := o.topology(); err != nil {
+		return err
+	}
+	if _, err := o.off.Off(); err != nil {
 		return err
 	}
 	return o.Flags.Check()

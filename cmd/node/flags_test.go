@@ -2,6 +2,7 @@ package node
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,15 +24,18 @@ func TestBytes(t *testing.T) {
 }
 
 func TestFlagsThatCannotBe(t *testing.T) {
-	good := options{endpoints: []string{"a:1"}, dataDir: "/d", poolDir: "/p", overcommit: 20}
+	good := options{endpoints: []string{"a:1"}, dataDir: "/d", poolDir: "/p", overcommit: 20, freezeMax: time.Second, healthInterval: time.Second}
 	good.CSIEndpoint = "unix:///d/n.sock"
 	require.NoError(t, good.check())
 	for name, spoil := range map[string]func(*options){
-		"no controllers":        func(o *options) { o.endpoints = nil },
-		"no data folder":        func(o *options) { o.dataDir = "" },
-		"nothing of the pool":   func(o *options) { o.overcommit = 0 },
-		"a label without value": func(o *options) { o.labels = []string{"zone"} },
-		"a label twice":         func(o *options) { o.labels = []string{"zone=a", "zone=b"} },
+		"no controllers":          func(o *options) { o.endpoints = nil },
+		"no data folder":          func(o *options) { o.dataDir = "" },
+		"nothing of the pool":     func(o *options) { o.overcommit = 0 },
+		"a label without value":   func(o *options) { o.labels = []string{"zone"} },
+		"a freeze without an end": func(o *options) { o.freezeMax = time.Hour },
+		"a freeze of no time":     func(o *options) { o.freezeMax = 0 },
+		"restless health":         func(o *options) { o.healthInterval = time.Millisecond },
+		"a label twice":           func(o *options) { o.labels = []string{"zone=a", "zone=b"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := good

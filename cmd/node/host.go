@@ -11,7 +11,10 @@ import (
 // host is the executor as CSI's node service sees it.
 type host struct{ executor *executor.Executor }
 
-var _ csinode.Host = host{}
+var (
+	_ csinode.Host     = host{}
+	_ csinode.Expander = host{}
+)
 
 // Stage brings a volume up.
 func (h host) Stage(ctx context.Context, r csinode.StageRequest) error {
@@ -36,6 +39,17 @@ func (h host) Publish(ctx context.Context, r csinode.PublishRequest) error {
 // Unpublish removes a target, also without the quorum (S28).
 func (h host) Unpublish(ctx context.Context, volume fsm.VolumeID, target string) error {
 	return h.executor.Unpublish(ctx, volume, target)
+}
+
+// Expand makes the filesystem as large as the device.
+func (h host) Expand(ctx context.Context, r csinode.ExpandRequest) (int64, error) {
+	size, err := h.executor.ExpandNode(ctx, executor.ExpandRequest{
+		Volume: r.Volume, Path: r.Path, Size: r.Required, Capability: r.Capability,
+	})
+	if err == nil && r.Limit > 0 && size > r.Limit {
+		return 0, fsm.Reject(fsm.OutOfRange, "volume %s has %d bytes, above limit_bytes %d: volumes never shrink", r.Volume, size, r.Limit)
+	}
+	return size, err
 }
 
 // Stats measures a volume where it is staged or bound.

@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -10,9 +11,11 @@ import (
 
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/freeze"
 	"github.com/holdfast-storage/holdfast/executor/loopfile"
 	"github.com/holdfast-storage/holdfast/executor/mount"
 	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/executor/throttle"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
@@ -24,6 +27,8 @@ type parts struct {
 	host    *executor.Host
 	pool    *loopfile.Pool
 	mounter *mount.Mounter
+	freezer *freeze.Freezer
+	limits  executor.Throttle // nil when this host has no control groups that bound I/O
 }
 
 // tools are the host commands that a node cannot do without.
@@ -44,6 +49,7 @@ func openParts(o *options) (*parts, error) {
 		func() error { return p.openIdentity(o.dataDir) },
 		func() error { return p.openPool(o.poolDir) },
 		func() error { return p.openMounter(o.allowRoots, runner) },
+		func() error { return p.openFreezer(o.dataDir) },
 	} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, p.close())
@@ -112,6 +118,28 @@ func (p *parts) openMounter(roots []string, runner *run.Runner) (err error) {
 		return exit.With(exit.Usage, fmt.Errorf("allow mounts: %w", err))
 	}
 	return nil
+}
+
+// openFreezer keeps the records of freezes with what the host must remember: never on
+// a volume (S19). What thaws is this very program, also when its file was replaced.
+func (p *parts) openFreezer(dir string) (err error) {
+	p.freezer, err = freeze.New(freeze.Config{
+		Dir: filepath.Join(dir, "freezes"), Program: []string{"/proc/self/exe", "thaw"},
+	})
+	return exit.With(exit.No, err)
+}
+
+// openThrottle is no reason not to start: limits are refused then.
+func (p *parts) openThrottle(group string, log *slog.Logger) {
+	limits, err := throttle.New(throttle.Config{Group: group})
+	if err != nil {
+		log.Warn("volumes' I/O limits cannot be put in force on this host", "error", err)
+		return
+	}
+	if err := limits.Check(); err != nil {
+		log.Info("volumes' I/O limits are refused until their control group is there", "error", err)
+	}
+	p.limits = limits
 }
 
 func (p *parts) close() error {

@@ -112,12 +112,21 @@ func (n *node) openExecutor() (err error) {
 		Handle:    func(u executor.Update) { n.executor.Update(u) },
 		Telemetry: func() []executor.PoolFacts { return n.executor.PoolFacts(context.Background()) },
 		Inventory: func(ctx context.Context) ([]executor.InventoryItem, error) { return n.executor.Inventory(ctx) },
+		Map: func(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) ([]executor.Extent, bool, error) {
+			return n.executor.Map(ctx, base, target, from, limit)
+		},
 	})
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
+	freezes, err := measured(n.parts.freezer, n.registry)
+	if err != nil {
+		return err
+	}
+	n.parts.openThrottle(n.ioCgroup, n.log)
 	config := executor.Config{
 		Node: fsm.NodeID(n.id), Host: n.parts.host, Pools: []executor.Backend{n.parts.pool}, Mounter: n.parts.mounter,
+		Freezer: freezes, Grower: n.parts.mounter, Throttle: n.parts.limits, FreezeMax: n.freezeMax, HealthEvery: n.healthInterval,
 		Log: n.client, Logger: n.log, Metrics: n.registry,
 		Labels: labels, Site: n.site, MaxVolumes: n.maxVolumes, Version: daemon.Version(), FeatureLevel: fsm.MaxFeatureLevel,
 		OvercommitPercent: n.overcommitPercent(), MinFree: int64(n.minFree),
@@ -134,7 +143,13 @@ func (n *node) openCSI() (err error) {
 	if n.csi, err = server.New(server.Config{Logger: n.log, Metrics: n.registry}); err != nil {
 		return err
 	}
-	who, err := identity.New(identity.Config{Version: daemon.Version(), Ready: n.client.Err})
+	off, err := n.off.Off()
+	if err != nil {
+		return err
+	}
+	who, err := identity.New(identity.Config{
+		Version: daemon.Version(), Ready: n.client.Err, Off: off.Services, NoExpansion: off.Expansion(),
+	})
 	if err != nil {
 		return err
 	}
@@ -142,7 +157,7 @@ func (n *node) openCSI() (err error) {
 	if err != nil {
 		return err
 	}
-	service, err := csinode.New(host{n.executor}, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes})
+	service, err := csinode.New(host{n.executor}, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes, Off: off.Node})
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
