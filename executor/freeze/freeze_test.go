@@ -65,11 +65,12 @@ func remount(t *testing.T, d disk) {
 func TestS19_TheDeadlineThawsByItself(t *testing.T) {
 	each(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		h := freeze(t, f, id, d, 300*time.Millisecond)
+		h := freeze(t, f, id, d, time.Second)
 		writer := d.write("data")
 		passes(t, writer)
+		require.LessOrEqual(t, h.lease.left(), time.Duration(0), "not before the deadline")
 		<-h.done
-		require.GreaterOrEqual(t, h.Held(), 250*time.Millisecond, "not before the deadline")
+		require.Positive(t, h.Held())
 		require.False(t, f.Frozen(id))
 		refused(t, fsm.Busy, h.Cut(t.Context(), func(context.Context) error { return errors.New("must not run") }))
 		require.NoError(t, h.Thaw(t.Context()))
@@ -79,7 +80,7 @@ func TestS19_TheDeadlineThawsByItself(t *testing.T) {
 func TestS19_TheDeadlineThawsAlthoughTheStarterWasKilledInItsCut(t *testing.T) {
 	each(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		node := starter(t, f, id, d, time.Second)
+		node := starter(t, f, id, d, 2*time.Second)
 		writer := d.write("data")
 		blocked(t, writer)
 		require.NoError(t, node.Process.Signal(syscall.SIGKILL))
@@ -93,7 +94,7 @@ func TestS19_TheDeadlineThawsAlthoughTheStarterWasKilledInItsCut(t *testing.T) {
 func TestS19_ACutThatHangsDoesNotKeepTheFilesystemFrozen(t *testing.T) {
 	d := newDisk(t, "ext4")
 	f, id := newFreezer(t), newID()
-	h := freeze(t, f, id, d, 200*time.Millisecond)
+	h := freeze(t, f, id, d, time.Second)
 	writer := d.write("data")
 	err := h.Cut(t.Context(), func(ctx context.Context) error {
 		<-ctx.Done()
@@ -162,7 +163,7 @@ func TestS19_RecoverThawsWhatWasLeftFrozen(t *testing.T) {
 			require.False(t, f.Frozen(id))
 		}
 		passes(t, writer)
-		require.NoError(t, freeze(t, f, id, d, time.Second).Thaw(t.Context()))
+		require.NoError(t, freeze(t, f, id, d, 20*time.Second).Thaw(t.Context()))
 	})
 }
 
