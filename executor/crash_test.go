@@ -159,7 +159,7 @@ func (o *orchestrator) wholeLife(capability fsm.Capability) {
 // Item 4 of what must hold: killed between every two steps, nothing is repeated
 // and nothing leaks.
 func TestACrashAtEveryPoint(t *testing.T) {
-	for _, point := range executor.FaultPoints {
+	for _, point := range volumePoints() {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			for _, capability := range []fsm.Capability{mountCap, blockCap} {
@@ -189,7 +189,7 @@ func TestEveryFaultPointIsPassed(t *testing.T) {
 	w.formatsAtMost(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, point := range executor.FaultPoints {
+	for _, point := range volumePoints() {
 		require.True(t, f.seen[point], point)
 	}
 	for point := range f.seen {

@@ -138,7 +138,7 @@ func (h *realHost) nothingIsLeft() {
 
 // Item 4 of what must hold, with real devices, filesystems and mounts.
 func TestACrashAtEveryPointOnARealHost(t *testing.T) {
-	for _, point := range executor.FaultPoints {
+	for _, point := range volumePoints() {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			h := newRealHost(t)
