@@ -70,7 +70,11 @@ func extents(ctx context.Context, f *os.File, from, size int64, yield func(exten
 		}
 		request.Start, request.Length = uint64(at), uint64(size-at)
 		request.Flags, request.Room, request.Mapped = fiemapSync, fiemapBatch, 0
-		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlFiemap, uintptr(unsafe.Pointer(request))); errno != 0 { // #nosec G103
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlFiemap, uintptr(unsafe.Pointer(request))) // #nosec G103
+		switch {
+		case errno == unix.EOPNOTSUPP || errno == unix.ENOTTY: // tmpfs
+			return segments(f, at, size, yield)
+		case errno != 0:
 			return fmt.Errorf("map %s: %w", f.Name(), errno)
 		}
 		found := request.Extents[:min(request.Mapped, fiemapBatch)]
@@ -84,6 +88,20 @@ func extents(ctx context.Context, f *os.File, from, size int64, yield func(exten
 		}
 		last := found[len(found)-1]
 		at = int64(last.Logical + last.Length)
+	}
+	return nil
+}
+
+// segments yields where a file holds data, on a filesystem that does not say in what place.
+func segments(f *os.File, from, size int64, yield func(extent) bool) error {
+	found, _, err := data(f, from, size)
+	if err != nil {
+		return err
+	}
+	for _, e := range found {
+		if !yield(extent{Extent: e}) {
+			break
+		}
 	}
 	return nil
 }

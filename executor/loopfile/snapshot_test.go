@@ -1,6 +1,7 @@
 package loopfile
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"os/exec"
@@ -64,6 +65,55 @@ func TestSnapshotsBySharing(t *testing.T) {
 		require.True(t, p.Shares())
 		return snapshotHarness(p, dir)
 	})
+}
+
+// On tmpfs loop devices write through the page cache, and nothing has a place.
+func TestSnapshotsWithoutDirectIO(t *testing.T) {
+	needLoops(t)
+	at := t.TempDir()
+	require.NoError(t, unix.Mount("none", at, "tmpfs", 0, "size=1g"))
+	t.Cleanup(func() { require.NoError(t, unix.Unmount(at, 0)) })
+	backendtest.RunSnapshots(t, func(t *testing.T) backendtest.SnapshotHarness {
+		dir, err := os.MkdirTemp(at, "test")
+		require.NoError(t, err)
+		dir = filepath.Join(dir, "pool")
+		t.Cleanup(func() { require.NoError(t, os.RemoveAll(filepath.Dir(dir))) })
+		return snapshotHarness(poolIn(t, dir), dir)
+	})
+}
+
+// A sector is less than a block of the filesystem below, which shares whole blocks.
+func TestASectorWrittenDirectlyAfterACutIsInTheNextOne(t *testing.T) {
+	p := poolIn(t, filepath.Join(reflinks(t), "pool"))
+	source := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), source, 1<<20))
+	d, err := p.Attach(t.Context(), source, false)
+	require.NoError(t, err)
+	fd, err := unix.Open(d.Path, unix.O_WRONLY|unix.O_DIRECT, 0)
+	require.NoError(t, err)
+	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	require.NoError(t, err)
+	var cuts []fsm.SnapshotID
+	for n := range 4 {
+		copy(page, bytes.Repeat([]byte{byte(n + 1)}, 512))
+		_, err = unix.Pwrite(fd, page[:512], int64(n)*512)
+		require.NoError(t, err)
+		id := backendtest.NewSnapshotID()
+		require.NoError(t, p.Cut(t.Context(), source, id, nil))
+		cuts = append(cuts, id)
+	}
+	require.NoError(t, unix.Close(fd))
+	for n, id := range cuts {
+		got, err := os.ReadFile(filepath.Join(p.dir, snapshotFile(snapshotsDir, id)))
+		require.NoError(t, err)
+		for sector := range 4 {
+			want := byte(sector + 1)
+			if sector > n {
+				want = 0
+			}
+			require.Equal(t, bytes.Repeat([]byte{want}, 512), got[sector*512:sector*512+512], "cut %d, sector %d", n, sector)
+		}
+	}
 }
 
 func snapshotHarness(p *Pool, dir string) backendtest.SnapshotHarness {
