@@ -5,12 +5,12 @@ PACKAGES := ./...
 # Suites that start processes, mount filesystems or take long run apart from the unit tests.
 SYSTEM   := ./jepsen/...
 
-.PHONY: all build deps check generate lint test unit race system demo dev bench clean help
+.PHONY: all build deps check generate lint test unit race system rows conformance demo dev bench clean help
 
 all: build
 
 help: ## say what each target does
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 build: ## build bin/holdfast
 	$(GO) build -o $(BIN)/holdfast ./cmd/holdfast
@@ -34,7 +34,7 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm, sealed choices
 	$(GO) vet -vettool=$(BIN)/lint -tags bench ./jepsen/bench/...
 	$(GO) tool go-check-sumtype $(PACKAGES)
 
-test: deps check unit race system ## all tests; needs root for devices and mounts
+test: deps check unit race system rows ## all tests; needs root for devices and mounts
 
 unit: ## unit tests of every package
 	$(GO) test $$($(GO) list ./... | grep -v /jepsen)
@@ -44,6 +44,12 @@ race: ## the packages with goroutines, under the race detector
 
 system: deps build ## real clusters: csi-sanity, crashes, full disks, corrupted files (LONG=1: the long form)
 	HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long) | $(GO) run ./deploy/testlog
+
+rows: deps build ## every row of CSI against a real cluster; fails when one passes no longer
+	HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
+
+conformance: deps build ## the same, and write jepsen/conformance/CONFORMANCE.md
+	HOLDFAST_CONFORMANCE_OUT=$(CURDIR)/jepsen/conformance/CONFORMANCE.md HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
 
 demo: deps build ## a cluster that loses its leader in the middle of a burst, as a story
 	$(GO) build -o $(BIN)/demo ./cmd/demo

@@ -1,0 +1,173 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+const (
+	// outVariable names the file that gets the results; JSON when it ends so.
+	outVariable = "HOLDFAST_CONFORMANCE_OUT"
+	committed   = "CONFORMANCE.md"
+)
+
+var (
+	builder harness.Builder
+	shared  struct {
+		once  sync.Once
+		world *World
+		err   error
+	}
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := end(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// end cleans the shared cluster and proves that nothing of it is left.
+func end() error {
+	var cleaned error
+	if shared.world != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer cancel()
+		cleaned = shared.world.Cluster.Clean(ctx)
+	}
+	return errors.Join(cleaned, builder.Close())
+}
+
+// world is the cluster that all rows share, started by who asks first.
+func world(t *testing.T) *World {
+	t.Helper()
+	if why := harness.Unfit(); why != "" {
+		t.Skip("skipped: " + why)
+	}
+	shared.once.Do(func() {
+		path, err := builder.Path(context.Background())
+		if err != nil {
+			shared.err = err
+			return
+		}
+		c, err := harness.Start(context.Background(), harness.Options{Binary: path, Controllers: 3, Nodes: 2, Supervise: true})
+		if err != nil {
+			shared.err = err
+			return
+		}
+		shared.world = &World{Cluster: c, CO: c.NewCO()}
+	})
+	require.NoError(t, shared.err)
+	return shared.world
+}
+
+// TestRows holds the cluster to every row. A row without a test and without a
+// reason fails, and so does a row that the committed page says passed and that
+// does so no more.
+func TestRows(t *testing.T) {
+	rows, err := readRows("rows.csv")
+	require.NoError(t, err)
+	reasons, err := readNotApplicable(".")
+	require.NoError(t, err)
+	calm, err := merge(catalogue)
+	require.NoError(t, err)
+	tests, err := merge(append(append([]map[string]rowTest{}, catalogue...), disruptive...))
+	require.NoError(t, err)
+	require.NoError(t, disagreements(rows, tests, reasons))
+	before, err := passedOn(committed)
+	require.NoError(t, err)
+
+	w := world(t)
+	results := map[string]result{}
+	for _, late := range []bool{false, true} {
+		for _, r := range rows {
+			if tests[r.ID] != nil && (calm[r.ID] == nil) == late {
+				results[r.ID] = result{ID: r.ID, Obligation: r.Obligation, Result: runRow(t, w, r.ID, tests[r.ID])}
+			}
+		}
+	}
+	report(t, rows, results, reasons, before)
+}
+
+// runRow runs one row and sees that it left nothing behind.
+func runRow(t *testing.T, w *World, id string, test rowTest) string {
+	ran, clean := false, true
+	ok := t.Run(id, func(t *testing.T) {
+		ran = true
+		before := w.inventory(t)
+		t.Cleanup(func() {
+			left := w.inventory(t)
+			for thing := range before {
+				delete(left, thing)
+			}
+			if clean = len(left) == 0; !clean {
+				t.Errorf("the row left %v behind", left)
+			}
+		})
+		test(t, w)
+	})
+	switch {
+	case !ran:
+		return notRun
+	case ok && clean:
+		return passed
+	}
+	return failed
+}
+
+// inventory is every volume and snapshot that the cluster knows.
+func (w *World) inventory(t *testing.T) map[string]bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	all := map[string]bool{}
+	listed, err := w.CO.List(ctx)
+	require.NoError(t, err)
+	for id := range listed {
+		all["volume "+id] = true
+	}
+	cut, err := w.Controller(t).ListSnapshots(ctx, &csi.ListSnapshotsRequest{})
+	require.NoError(t, err)
+	for _, s := range cut.GetEntries() {
+		all["snapshot "+s.GetSnapshot().GetSnapshotId()] = true
+	}
+	return all
+}
+
+// report judges the rows that did not run, writes the page and compares it with the committed one.
+func report(t *testing.T, rows []row, results map[string]result, reasons map[string]string, before map[string]bool) {
+	strict := os.Getenv("HOLDFAST_CONFORMANCE_STRICT") == "1"
+	var all []result
+	for _, r := range rows {
+		res, run := results[r.ID]
+		if !run {
+			res = result{ID: r.ID, Obligation: r.Obligation, Result: withoutTest, Remark: reasons[r.ID]}
+			if res.Remark != "" {
+				res.Result = notApplicable
+			}
+		}
+		if res.Result == withoutTest && strict {
+			t.Errorf("%s has neither a test nor a reason why it is not applicable", r.ID)
+		}
+		if before[r.ID] && res.Result != passed && res.Result != notRun {
+			t.Errorf("%s passed on the committed page and is %s now", r.ID, res.Result)
+		}
+		all = append(all, res)
+	}
+	t.Logf("%d passed, %d failed, %d not applicable, %d without a test, %d not run", count(all, passed),
+		count(all, failed), count(all, notApplicable), count(all, withoutTest), count(all, notRun))
+	if out := os.Getenv(outVariable); out != "" {
+		require.NoError(t, write(out, all))
+	}
+}

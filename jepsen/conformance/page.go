@@ -1,0 +1,91 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// How a row ended.
+const (
+	passed        = "passed"
+	failed        = "failed"
+	notApplicable = "not applicable"
+	withoutTest   = "without a test"
+	notRun        = "not run"
+)
+
+// result is how one row ended; Remark is why it is not applicable.
+type result struct {
+	ID         string `json:"id"`
+	Result     string `json:"result"`
+	Obligation string `json:"obligation"`
+	Remark     string `json:"remark,omitempty"`
+}
+
+// write puts results into a file: JSON when its name says so, else the page.
+func write(path string, results []result) error {
+	raw := []byte(page(results))
+	if strings.HasSuffix(path, ".json") {
+		var err error
+		if raw, err = json.MarshalIndent(results, "", "  "); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(path, raw, 0o644)
+}
+
+// page is the results as one table that differs only where a result differs.
+func page(results []result) string {
+	sorted := slices.SortedFunc(slices.Values(results), func(a, b result) int { return strings.Compare(a.ID, b.ID) })
+	var b strings.Builder
+	b.WriteString("# Conformance to CSI\n\n`make conformance` writes this page from a run against a cluster of three controllers and two nodes.\n")
+	b.WriteString("A row is one obligation of the specification; each that passed has a test of the same name in this folder.\n\n")
+	b.WriteString("| Result | Rows |\n| --- | --- |\n")
+	for _, kind := range []string{passed, failed, notApplicable, withoutTest, notRun} {
+		if n := count(results, kind); n > 0 || kind == passed || kind == failed {
+			fmt.Fprintf(&b, "| %s | %d |\n", kind, n)
+		}
+	}
+	b.WriteString("\n| Row | Result | Obligation | Why not applicable |\n| --- | --- | --- | --- |\n")
+	for _, r := range sorted {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.ID, r.Result, cell(r.Obligation), cell(r.Remark))
+	}
+	return b.String()
+}
+
+// cell keeps text inside its cell of a markdown table.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", ">", "&gt;").Replace(text)
+}
+
+func count(results []result, kind string) int {
+	n := 0
+	for _, r := range results {
+		if r.Result == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// passedOn are the rows that a page says passed; none when there is no page yet.
+func passedOn(path string) (map[string]bool, error) {
+	raw, err := os.ReadFile(path)
+	if os.IsNotExist(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows := map[string]bool{}
+	for line := range strings.Lines(string(raw)) {
+		cells := strings.Split(line, " | ")
+		if len(cells) > 2 && cells[1] == passed && strings.HasPrefix(cells[0], "| CSI-") {
+			rows[strings.TrimPrefix(cells[0], "| ")] = true
+		}
+	}
+	return rows, nil
+}

@@ -1,0 +1,103 @@
+package conformance
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// row is one obligation of CSI, as rows.csv states it.
+type row struct{ ID, Obligation string }
+
+// readRows answers the rows of CSI in the order of the sheet; rows of other
+// interfaces have suites of their own.
+func readRows(path string) ([]row, error) {
+	records, err := readCSV(path)
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	for _, r := range records[1:] {
+		if strings.HasPrefix(r[0], "CSI-") {
+			rows = append(rows, row{ID: r[0], Obligation: r[5]})
+		}
+	}
+	return rows, nil
+}
+
+// readNotApplicable answers the reason by row of every notapplicable*.csv in a folder.
+func readNotApplicable(dir string) (map[string]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "notapplicable*.csv"))
+	if err != nil {
+		return nil, err
+	}
+	reasons := map[string]string{}
+	for _, file := range files {
+		records, err := readCSV(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			if _, twice := reasons[r[0]]; twice || len(r) != 2 || r[1] == "" {
+				return nil, fmt.Errorf("read %s: row %s is there twice or has no reason", file, r[0])
+			}
+			reasons[r[0]] = r[1]
+		}
+	}
+	return reasons, nil
+}
+
+func readCSV(path string) ([][]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	records, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return records, nil
+}
+
+// merge makes one table of many, and refuses a row that has two tests.
+func merge(tables []map[string]rowTest) (map[string]rowTest, error) {
+	all := map[string]rowTest{}
+	var errs []error
+	for _, table := range tables {
+		for id, test := range table {
+			if _, twice := all[id]; twice {
+				errs = append(errs, fmt.Errorf("row %s has two tests", id))
+			}
+			all[id] = test
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
+// disagreements is what is wrong with the tables: tests and reasons for rows that
+// do not exist, and rows that have both.
+func disagreements(rows []row, tests map[string]rowTest, reasons map[string]string) error {
+	known := map[string]bool{}
+	for _, r := range rows {
+		known[r.ID] = true
+	}
+	var errs []error
+	for id := range tests {
+		if !known[id] {
+			errs = append(errs, fmt.Errorf("there is a test for %s, which is no row", id))
+		}
+	}
+	for id := range reasons {
+		if !known[id] {
+			errs = append(errs, fmt.Errorf("%s is not applicable and is no row", id))
+		}
+		if tests[id] != nil {
+			errs = append(errs, fmt.Errorf("%s is not applicable and has a test", id))
+		}
+	}
+	return errors.Join(errs...)
+}
