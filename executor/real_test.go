@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,20 +16,41 @@ import (
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/executor/freeze"
 	"github.com/holdfast-storage/holdfast/executor/loopfile"
 	"github.com/holdfast-storage/holdfast/executor/mount"
 	"github.com/holdfast-storage/holdfast/executor/run"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
+// TestMain makes this program also the one that thaws (S19).
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "thaw" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		err := freeze.Thaw(ctx, os.Args[2], os.Stdout)
+		stop()
+		if err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
 // realHost is a host with loop devices, filesystems and mounts.
 type realHost struct {
 	*cluster
-	dir string // everything of the host lies below it
-	e   *executor.Executor
+	dir  string // everything of the host lies below it
+	pool string // but the pool
+	e    *executor.Executor
 }
 
 func newRealHost(t testing.TB) *realHost {
+	return newRealHostOn(t, "")
+}
+
+// newRealHostOn has its pool in a folder of its own when one is named.
+func newRealHostOn(t testing.TB, pool string) *realHost {
 	if os.Geteuid() != 0 {
 		t.Skip("loop devices and mounts need root")
 	}
@@ -36,7 +59,10 @@ func newRealHost(t testing.TB) *realHost {
 	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	h := &realHost{cluster: newCluster(t), dir: dir}
+	h := &realHost{cluster: newCluster(t), dir: dir, pool: pool}
+	if pool == "" {
+		h.pool = filepath.Join(dir, "pool")
+	}
 	_, err = loopfile.Init(h.poolDir())
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "kubelet", "staging"), 0o755))
@@ -45,7 +71,7 @@ func newRealHost(t testing.TB) *realHost {
 	return h
 }
 
-func (h *realHost) poolDir() string { return filepath.Join(h.dir, "pool") }
+func (h *realHost) poolDir() string { return h.pool }
 
 func (h *realHost) build(faults executor.Faults, log executor.Log) *executor.Executor {
 	h.t.Helper()
@@ -62,8 +88,11 @@ func (h *realHost) build(faults executor.Faults, log executor.Log) *executor.Exe
 		}
 		_ = mounter.Close()
 	})
+	ice, err := freeze.New(freeze.Config{Dir: filepath.Join(h.dir, "data", "frozen"), Program: []string{"/proc/self/exe", "thaw"}})
+	require.NoError(h.t, err)
 	e, err := executor.New(executor.Config{
 		Node: "n1", Host: host, Pools: []executor.Backend{pool}, Mounter: mounter, Log: log, Faults: faults,
+		Freezer: ice, Grower: mounter,
 		FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(h.t),
 	})
 	require.NoError(h.t, err)
@@ -103,7 +132,7 @@ func (h *realHost) kernel() []string {
 	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	require.NoError(h.t, err)
 	for _, loop := range loops {
-		if text, err := os.ReadFile(loop); err == nil && strings.HasPrefix(string(text), h.dir+"/") {
+		if text, err := os.ReadFile(loop); err == nil && strings.HasPrefix(string(text), h.pool+"/") {
 			found = append(found, "loop")
 		}
 	}
@@ -128,9 +157,12 @@ func (h *realHost) consistent(fsm.VolumeID) {
 func (h *realHost) nothingIsLeft() {
 	h.t.Helper()
 	h.eventually(func() bool { return len(h.kernel()) == 0 }, "no device and no mount is left")
-	for _, dir := range []string{"pool/volumes", "pool/tmp", "kubelet/pod", "data/volumes"} {
+	for _, dir := range []string{
+		h.pool + "/volumes", h.pool + "/snapshots", h.pool + "/tmp",
+		h.dir + "/kubelet/pod", h.dir + "/data/volumes", h.dir + "/data/snapshots", h.dir + "/data/frozen",
+	} {
 		h.eventually(func() bool {
-			entries, err := os.ReadDir(filepath.Join(h.dir, dir))
+			entries, err := os.ReadDir(dir)
 			return err == nil && len(entries) == 0
 		}, dir+" is empty")
 	}
