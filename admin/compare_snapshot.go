@@ -27,7 +27,10 @@ func (f *findings) snapshots(st *fsm.State, n *fsm.Node, held map[string][]Item,
 // snapshot: one that is Ready has one file and nothing else; of all others the log
 // itself says that something may be there or not.
 func (f *findings) snapshot(s *fsm.Snapshot, items []Item, dir string) {
-	if s.Phase != fsm.SnapshotReady {
+	switch {
+	case s.Phase == fsm.SnapshotFailed && len(items) == 0:
+		return // nothing was made, and nothing is asked of the host
+	case s.Phase != fsm.SnapshotReady:
 		f.pending = append(f.pending, owedSnapshot(s, items, dir)...)
 		return
 	}
