@@ -334,7 +334,7 @@ func sameSize(id fsm.VolumeID, have, size int64) error {
 }
 
 func checkSnapshotID(id fsm.SnapshotID) error {
-	if len(id) < 3 || id[:3] != "hs-" || !fsm.VolumeID("hf-"+id[3:]).Valid() {
+	if !id.Valid() {
 		return fsm.Reject(fsm.NotFound, "%q is not a snapshot's id", string(id))
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -278,4 +280,54 @@ func TestFreezeRefuses(t *testing.T) {
 		require.False(t, f.Frozen(id))
 		require.NoError(t, thawNow(target))
 	})
+}
+
+// A group's members are frozen side by side, and no freeze ends before the last cut.
+func TestS19_SeveralAreFrozenAtOnce(t *testing.T) {
+	const members = 4
+	f := newFreezer(t)
+	disks := make([]disk, members)
+	for i := range disks {
+		disks[i] = newDisk(t, "ext4")
+	}
+	freezes := make([]executor.Freeze, members)
+	together(members, func(i int) {
+		h, err := f.Freeze(t.Context(), newID(), disks[i].path, time.Now().Add(20*time.Second))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		freezes[i] = h
+	})
+	for _, h := range freezes {
+		require.NotNil(t, h)
+		t.Cleanup(func() { _ = h.Thaw(context.Background()) })
+	}
+	together(members, func(i int) {
+		if err := freezes[i].Cut(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, d := range disks {
+		require.True(t, d.frozen())
+	}
+	together(members, func(i int) {
+		if err := freezes[i].Thaw(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, d := range disks {
+		passes(t, d.write("data"))
+	}
+	left, err := os.ReadDir(f.dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func together(n int, do func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() { do(i) })
+	}
+	all.Wait()
 }

@@ -140,6 +140,7 @@ func (h *held) thaw(ctx context.Context) error {
 		if err := thawNow(h.target); err != nil {
 			return err
 		}
+		h.stopClock()
 		if err := h.lease.remove(); err != nil {
 			return err
 		}
@@ -149,11 +150,13 @@ func (h *held) thaw(ctx context.Context) error {
 	return nil
 }
 
-// end notes how long it lasted.
 func (h *held) end() {
 	h.ended = true
-	h.held.CompareAndSwap(0, int64(max(sinceBoot()-h.began, 1)))
+	h.stopClock()
 }
+
+// stopClock notes how long it lasted.
+func (h *held) stopClock() { h.held.CompareAndSwap(0, int64(max(sinceBoot()-h.began, 1))) }
 
 // Held is how long it has been frozen, or was.
 func (h *held) Held() time.Duration {

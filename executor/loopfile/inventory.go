@@ -51,7 +51,7 @@ func (p *Pool) files(root *os.Root, folder, kind string) ([]executor.InventoryIt
 		item := executor.InventoryItem{Kind: kind, Path: filepath.Join(p.dir, folder, e.Name())}
 		if id, ok := strings.CutSuffix(e.Name(), ".img"); ok && fsm.VolumeID(id).Valid() {
 			item.ID = fsm.VolumeID(id)
-		} else if ok && checkSnapshotID(fsm.SnapshotID(id)) == nil {
+		} else if ok && fsm.SnapshotID(id).Valid() {
 			item.Snapshot = fsm.SnapshotID(id)
 		}
 		items = append(items, item)

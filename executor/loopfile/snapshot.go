@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,8 +20,7 @@ var _ executor.SnapshotBackend = (*Pool)(nil)
 const snapshotMode = 0o400
 
 func checkSnapshotID(id fsm.SnapshotID) error {
-	tail, ok := strings.CutPrefix(string(id), "hs-")
-	if !ok || !fsm.VolumeID("hf-"+tail).Valid() {
+	if !id.Valid() {
 		return fsm.Reject(fsm.NotFound, "%q is not a snapshot's id", string(id))
 	}
 	return nil
