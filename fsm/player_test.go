@@ -78,7 +78,7 @@ func (p *player) choose() (string, proto.Message) {
 	if p.w.s.Cluster().ID == "" {
 		return admin, bootstrap()
 	}
-	switch p.roll(30) {
+	switch p.roll(46) {
 	case 0, 1:
 		r := p.register()
 		return "node/" + r.NodeId, r
@@ -87,11 +87,11 @@ func (p *player) choose() (string, proto.Message) {
 		return controller, &fsmpb.SetNodeReachable{NodeId: string(n.ID), HostId: string(n.Host), Reachable: p.roll(2) == 0}
 	case 3:
 		n := p.node()
-		if p.roll(12) == 0 {
+		if p.roll(8) == 0 {
 			return admin, &fsmpb.LoseNode{NodeId: string(n.ID), HostId: string(n.Host), Reason: "burnt"}
 		}
 		return admin, &fsmpb.AdoptNode{NodeId: string(n.ID), HostId: string(n.Host), Incarnation: p.w.s.Cluster().Incarnation}
-	case 4:
+	case 4, 36, 37:
 		return p.clusterCommand()
 	case 5, 6, 7, 8:
 		return controller, p.create()
@@ -111,6 +111,11 @@ func (p *player) choose() (string, proto.Message) {
 		return admin, &fsmpb.CancelOperation{OperationId: p.operation()}
 	case 21:
 		return admin, &fsmpb.RetryOperation{OperationId: p.operation()}
+	case 22, 23, 24, 25, 26, 27, 28:
+		return p.chooseCut()
+	case 29, 30, 31, 32, 33, 34, 35:
+		r := p.obey()
+		return "node/" + r.NodeId, r
 	}
 	r := p.report()
 	return "node/" + r.NodeId, r
@@ -120,7 +125,7 @@ func (p *player) clusterCommand() (string, proto.Message) {
 	c := p.w.s.Cluster()
 	switch p.roll(8) {
 	case 0:
-		if p.roll(4) > 0 {
+		if p.roll(2) > 0 {
 			break
 		}
 		return "admin/ann", &fsmpb.ReplaceIncarnation{Counter: c.Incarnation + uint64(p.roll(3)), IncarnationId: bytesOf(fmt.Sprint(p.at), 16)}
@@ -186,6 +191,11 @@ func (p *player) create() *fsmpb.CreateVolume {
 		c.VolumeId = p.volumeID()
 	case 8:
 		c.Capabilities[0].Mode = multi
+	case 9, 10:
+		p.source(c)
+	}
+	if p.roll(12) == 0 {
+		c.Limits = &fsmpb.Limits{ReadIops: uint64(p.roll(2))}
 	}
 	return c
 }
@@ -205,10 +215,8 @@ func (p *player) volume() Volume {
 func (p *player) volumeID() string { return string(p.volume().ID) }
 
 func (p *player) operation() uint64 {
-	for v := range p.w.s.Operations() {
-		if p.roll(2) == 0 {
-			return uint64(v.Operation.ID)
-		}
+	if all := p.operations(); len(all) > 0 && p.roll(8) > 0 {
+		return all[p.roll(len(all))]
 	}
 	return uint64(p.roll(50))
 }
@@ -308,6 +316,10 @@ func (p *player) observe(o *fsmpb.Observation, v *Volume, pub *Publication) {
 			o.Fact = &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}
 			return
 		}
+	}
+	if v.growing() && p.roll(2) == 0 || p.roll(10) == 0 {
+		p.observeGrowth(o, v)
+		return
 	}
 	switch p.roll(10) {
 	case 0:

@@ -162,5 +162,8 @@ func (x observation) targetGone(v *Volume, f *fsmpb.TargetGone) (Volume, bool) {
 	}
 	now := *p
 	now.Targets = slices.DeleteFunc(slices.Clone(p.Targets), func(t Target) bool { return t.Path == f.GetTargetPath() })
+	if len(now.Targets) == 0 {
+		now.Targets = nil
+	}
 	return v.withPublication(now), true
 }

@@ -54,6 +54,7 @@ func (s *State) canAsk(p *Publication) bool {
 // keeps the obligation to end what it may have brought up.
 func (s *State) revoked(m Meta, v *Volume, p *Publication) Volume {
 	now := v.withoutPublication(p.Node)
+	now = now.withoutLimits(p.Host)
 	if s.canAsk(p) {
 		return now
 	}
