@@ -23,7 +23,7 @@ type cluster struct {
 	mu       sync.Mutex
 	state    *fsm.State
 	index    uint64
-	watchers map[fsm.VolumeID]map[chan struct{}]bool
+	watchers map[any]map[chan struct{}]bool // by id
 	hosts    []*host
 	down     bool                 // no quorum
 	stuck    bool                 // no answer at all, until the caller's time ran out
@@ -33,7 +33,7 @@ type cluster struct {
 
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	c := &cluster{state: fsm.New(), watchers: map[fsm.VolumeID]map[chan struct{}]bool{}}
+	c := &cluster{state: fsm.New(), watchers: map[any]map[chan struct{}]bool{}}
 	_, err := c.apply("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
 		ClusterId: "cluster", IncarnationId: []byte(incarnation), FeatureLevel: 1,
 	}}})
@@ -55,10 +55,12 @@ func (c *cluster) apply(actor string, cmd *fsmpb.Command) (*fsmpb.Outcome, error
 	cmd.Actor, cmd.ProposedAt = actor, time.Now().UnixNano()
 	result := c.state.Apply(c.index, cmd)
 	for _, touch := range result.Touched {
-		for watcher := range c.watchers[touch.Volume] {
-			select {
-			case watcher <- struct{}{}:
-			default:
+		for _, id := range []any{touch.Volume, touch.Snapshot, touch.Group} {
+			for watcher := range c.watchers[id] {
+				select {
+				case watcher <- struct{}{}:
+				default:
+				}
 			}
 		}
 	}
@@ -78,10 +80,20 @@ func (c *cluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outco
 		mangle(cmd)
 	}
 	out, err := c.apply("controller/c1", cmd)
+	c.work()
+	return out, err
+}
+
+// work has all hosts do what they are asked for; what one did may ask more of another.
+func (c *cluster) work() {
 	for _, h := range c.hosts {
 		h.work()
 	}
-	return out, err
+	for range 3 {
+		for _, h := range c.hosts {
+			h.workOnSnapshots()
+		}
+	}
 }
 
 // reach is what a member says while there is no quorum.
@@ -112,7 +124,11 @@ func (c *cluster) View(fn func(*fsm.State) error) error {
 	return fn(c.state)
 }
 
-func (c *cluster) WatchVolume(id fsm.VolumeID) (<-chan struct{}, func()) {
+func (c *cluster) WatchVolume(id fsm.VolumeID) (<-chan struct{}, func())       { return c.watch(id) }
+func (c *cluster) WatchSnapshot(id fsm.SnapshotID) (<-chan struct{}, func())   { return c.watch(id) }
+func (c *cluster) WatchGroup(id fsm.GroupSnapshotID) (<-chan struct{}, func()) { return c.watch(id) }
+
+func (c *cluster) watch(id any) (<-chan struct{}, func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wake := make(chan struct{}, 1)

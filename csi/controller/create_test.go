@@ -114,9 +114,21 @@ func TestCreateVolumeArguments(t *testing.T) {
 		"CreateVolume-19: a source names its type":                {func(r *createReq) { r.VolumeContentSource = &csi.VolumeContentSource{} }, invalid},
 		"CreateVolume-20: a snapshot has an id":                   {func(r *createReq) { r.VolumeContentSource = fromSnapshot("") }, invalid},
 		"CreateVolume-21: a volume has an id":                     {func(r *createReq) { r.VolumeContentSource = fromVolume("") }, invalid},
-		"CreateVolume-24: clones are not advertised":              {func(r *createReq) { r.VolumeContentSource = fromVolume(unknownID) }, invalid},
-		"CreateVolume-31: nor snapshots":                          {func(r *createReq) { r.VolumeContentSource = fromSnapshot("hs-1") }, invalid},
-		"mutable parameters are not advertised":                   {func(r *createReq) { r.MutableParameters = pairsOf("iops", "1") }, invalid},
+		"CreateVolume-32: a volume that is unknown":               {func(r *createReq) { r.VolumeContentSource = fromVolume(unknownID) }, codes.NotFound},
+		"CreateVolume-32: a snapshot that is unknown":             {func(r *createReq) { r.VolumeContentSource = fromSnapshot(unknownSnapshot) }, codes.NotFound},
+		"CreateVolume-32: a source's id of another form":          {func(r *createReq) { r.VolumeContentSource = fromSnapshot("hs-1") }, codes.NotFound},
+		"GEN-Error-12: the form is checked before the source":     {both(capacity(-1, 0), func(r *createReq) { r.VolumeContentSource = fromSnapshot("hs-1") }), invalid},
+		"EXT-Modify-10: an unknown mutable parameter":             {mutable("iops", "1"), invalid},
+		"EXT-Modify-10: beside a good one":                        {mutable("iopsLimit", "1", "x", "1"), invalid},
+		"EXT-Modify-10: a limit for reading and one for writing":  {mutable("iopsLimit", "1000/500", "bandwidthLimit", "100Mi/0"), codes.OK},
+		"EXT-Modify-10: no number":                                {mutable("iopsLimit", "many"), invalid},
+		"EXT-Modify-10: an empty value":                           {mutable("iopsLimit", ""), invalid},
+		"EXT-Modify-10: a negative number":                        {mutable("iopsLimit", "-1"), invalid},
+		"EXT-Modify-10: three numbers":                            {mutable("iopsLimit", "1/2/3"), invalid},
+		"EXT-Modify-10: operations have no unit":                  {mutable("iopsLimit", "1Ki"), invalid},
+		"EXT-Modify-10: bandwidth above any":                      {mutable("bandwidthLimit", "9223372036854775807Gi"), invalid},
+		"CreateVolume-16: a limit among the parameters":           {with("iopsLimit", "10"), codes.OK},
+		"CreateVolume-16: a limit that is none":                   {with("bandwidthLimit", "10Mb"), invalid},
 		"Topology-01: a requirement names a topology":             {where(nil, nil), invalid},
 		"Topology-08: preferred is among requisite":               {where([]*csi.Topology{term("topology.holdfast.storage/zone", "z1")}, []*csi.Topology{term("topology.holdfast.storage/zone", "z2")}), invalid},
 		"Topology-11: an empty key":                               {where([]*csi.Topology{term("", "z1")}, nil), invalid},
@@ -157,6 +169,10 @@ func TestCreateVolumeArguments(t *testing.T) {
 			}
 		})
 	}
+}
+
+func mutable(pairs ...string) func(*createReq) {
+	return func(r *createReq) { r.MutableParameters = pairsOf(pairs...) }
 }
 
 func both(changes ...func(*createReq)) func(*createReq) {
@@ -203,23 +219,24 @@ func TestCreateVolumeTwice(t *testing.T) {
 		change func(*createReq)
 		want   codes.Code
 	}{
-		"-02: the same again is the same volume":                {func(*createReq) {}, codes.OK},
-		"-05: a range that holds the size":                      {capacity(gib/2, 3*gib), codes.OK},
-		"-05: no range at all":                                  {func(r *createReq) { r.CapacityRange = nil }, codes.OK},
-		"-06: rotated secrets":                                  {func(r *createReq) { r.Secrets = pairsOf("key", "other") }, codes.OK},
-		"-02: capabilities in another order":                    {forUse(mount(reader, ""), mount(writer, "")), codes.OK},
-		"-02: the filesystem said outright":                     {forUse(mount(writer, "ext4"), mount(reader, "ext4")), codes.OK},
-		"-02: another claim's name":                             {with("fsType", "ext4", "csi.storage.k8s.io/pvc/name", "two"), codes.OK},
-		"-33: a larger one":                                     {capacity(2*gib, 0), codes.AlreadyExists},
-		"-33: a smaller one":                                    {capacity(0, gib/2), codes.AlreadyExists},
-		"-34: block instead of mount":                           {forUse(block(writer)), codes.AlreadyExists},
-		"-34: another access mode":                              {forUse(mount(multiWriter, "")), codes.AlreadyExists},
-		"-34: other mount flags":                                {forUse(mount(writer, "", "noatime"), mount(reader, "")), codes.AlreadyExists},
-		"-35: another parameter":                                {both(with("fsType", "xfs")), codes.AlreadyExists},
-		"-35: one parameter more":                               {with("fsType", "ext4", "replicas", "1"), codes.AlreadyExists},
-		"-36: another topology":                                 {where([]*csi.Topology{term("topology.holdfast.storage/zone", "z2")}, nil), codes.AlreadyExists},
-		"-36: a topology where it is":                           {where([]*csi.Topology{term("topology.holdfast.storage/zone", "z2"), term("topology.holdfast.storage/zone", "z1")}, nil), codes.OK},
-		"-37: a source is not served, with or without a volume": {func(r *createReq) { r.VolumeContentSource = fromVolume(unknownID) }, codes.InvalidArgument},
+		"-02: the same again is the same volume": {func(*createReq) {}, codes.OK},
+		"-05: a range that holds the size":       {capacity(gib/2, 3*gib), codes.OK},
+		"-05: no range at all":                   {func(r *createReq) { r.CapacityRange = nil }, codes.OK},
+		"-06: rotated secrets":                   {func(r *createReq) { r.Secrets = pairsOf("key", "other") }, codes.OK},
+		"-02: capabilities in another order":     {forUse(mount(reader, ""), mount(writer, "")), codes.OK},
+		"-02: the filesystem said outright":      {forUse(mount(writer, "ext4"), mount(reader, "ext4")), codes.OK},
+		"-02: another claim's name":              {with("fsType", "ext4", "csi.storage.k8s.io/pvc/name", "two"), codes.OK},
+		"-33: a larger one":                      {capacity(2*gib, 0), codes.AlreadyExists},
+		"-33: a smaller one":                     {capacity(0, gib/2), codes.AlreadyExists},
+		"-34: block instead of mount":            {forUse(block(writer)), codes.AlreadyExists},
+		"-34: another access mode":               {forUse(mount(multiWriter, "")), codes.AlreadyExists},
+		"-34: other mount flags":                 {forUse(mount(writer, "", "noatime"), mount(reader, "")), codes.AlreadyExists},
+		"-35: another parameter":                 {both(with("fsType", "xfs")), codes.AlreadyExists},
+		"-35: one parameter more":                {with("fsType", "ext4", "replicas", "1"), codes.AlreadyExists},
+		"-36: another topology":                  {where([]*csi.Topology{term("topology.holdfast.storage/zone", "z2")}, nil), codes.AlreadyExists},
+		"-36: a topology where it is":            {where([]*csi.Topology{term("topology.holdfast.storage/zone", "z2"), term("topology.holdfast.storage/zone", "z1")}, nil), codes.OK},
+		"-37: a source, where there is none":     {func(r *createReq) { r.VolumeContentSource = fromVolume(unknownID) }, codes.AlreadyExists},
+		"-37: nor of a snapshot":                 {func(r *createReq) { r.VolumeContentSource = fromSnapshot(unknownSnapshot) }, codes.AlreadyExists},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -83,6 +83,7 @@ func FuzzRequests(f *testing.F) {
 		s := &scribe{Rand: rand.New(rand.NewPCG(seed, 0)), known: []string{id, epoch["holdfast.storage/epoch"]}}
 		for range 20 {
 			s.call(t, w.controllers, csi.Controller_ServiceDesc)
+			s.call(t, w.controllers, csi.GroupController_ServiceDesc)
 			s.call(t, w.nodes, csi.Node_ServiceDesc)
 		}
 	})
@@ -97,6 +98,7 @@ func TestRandomRequests(t *testing.T) {
 	seen := map[codes.Code]int{}
 	for range 1500 {
 		seen[s.call(t, w.controllers, csi.Controller_ServiceDesc)]++
+		seen[s.call(t, w.controllers, csi.GroupController_ServiceDesc)]++
 		seen[s.call(t, w.nodes, csi.Node_ServiceDesc)]++
 	}
 	require.Positive(t, seen[codes.OK])

@@ -28,6 +28,11 @@ type host struct {
 	idle     bool // does nothing that it is asked for
 	noReport bool // tears down, but its reports do not get through
 	fail     *fsmpb.StepFailed
+	failCut  *fsmpb.StepFailed // of snapshots
+	slow     bool              // neither cuts, grows nor limits
+	thawed   bool              // a freeze does not hold until the cut
+	grown    map[fsm.VolumeID]int64
+	limited  map[fsm.VolumeID]fsm.Limits
 	sequence map[fsm.VolumeID]uint64
 	staged   map[fsm.VolumeID]string
 	bound    map[string]fsm.VolumeID
@@ -39,7 +44,8 @@ const gib = int64(1) << 30
 func newHost(c *cluster, id fsm.NodeID, labels ...*fsmpb.Label) *host {
 	return &host{
 		cluster: c, id: id, hostID: "host-" + string(id), labels: labels,
-		pool:     &fsmpb.Pool{PoolId: "pool-" + string(id), Backend: "loopfile", CapacityBytes: 100 * gib, OvercommitPercent: 1000},
+		pool:  &fsmpb.Pool{PoolId: "pool-" + string(id), Backend: "loopfile", CapacityBytes: 100 * gib, OvercommitPercent: 1000},
+		grown: map[fsm.VolumeID]int64{}, limited: map[fsm.VolumeID]fsm.Limits{},
 		sequence: map[fsm.VolumeID]uint64{}, staged: map[fsm.VolumeID]string{},
 		bound: map[string]fsm.VolumeID{}, epochs: map[fsm.VolumeID]fsm.Epoch{},
 	}
@@ -98,6 +104,8 @@ func (h *host) work() {
 			h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: w.Size}}})
 		case w.Verb == fsm.WishRemove:
 			h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
+		case w.Verb == fsm.WishKeep:
+			h.keep(&w, fail)
 		}
 	}
 }
@@ -127,13 +135,14 @@ func (h *host) Stage(ctx context.Context, req node.StageRequest) error {
 	if err != nil {
 		return err
 	}
-	if f := out.GetGrant().GetFormat(); f.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING {
+	if f := out.GetGrant().GetFormat(); f.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING || f.GetCloned() {
 		h.report(&fsmpb.Observation{VolumeId: string(req.Volume), Epoch: req.Epoch.Proto(),
 			Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: f.GetFsType(), FsUuid: f.GetFsUuid()}}})
 	}
 	h.report(&fsmpb.Observation{VolumeId: string(req.Volume), Epoch: req.Epoch.Proto(),
 		Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: req.Path}}})
 	h.set(func(h *host) { h.staged[req.Volume], h.epochs[req.Volume] = req.Path, req.Epoch })
+	h.work()
 	return nil
 }
 
@@ -148,6 +157,7 @@ func (h *host) Unstage(_ context.Context, id fsm.VolumeID, path string) error {
 	}
 	if held == path {
 		delete(h.staged, id)
+		delete(h.limited, id)
 	}
 	h.mu.Unlock()
 	if held == path && !mute {

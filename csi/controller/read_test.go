@@ -43,7 +43,8 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 		"-06: another volume's context":            {func(r *validateReq) { r.VolumeContext = pairsOf("pool", "x") }, codes.OK, false},
 		"-07: an unknown parameter":                {func(r *validateReq) { r.Parameters = pairsOf("raid", strings.Repeat("6", 300)) }, codes.OK, false},
 		"-11: the message is bounded":              {func(r *validateReq) { r.Parameters = pairsOf(strings.Repeat("k", 3000), "6") }, codes.OK, false},
-		"mutable parameters are not served":        {func(r *validateReq) { r.MutableParameters = pairsOf("iops", "1") }, codes.OK, false},
+		"EXT-Modify-11: mutable parameters":        {func(r *validateReq) { r.MutableParameters = pairsOf("iopsLimit", "1") }, codes.OK, true},
+		"EXT-Modify-11: an unknown one":            {func(r *validateReq) { r.MutableParameters = pairsOf("iops", "1") }, codes.OK, false},
 		"-04: a volume is required":                {func(r *validateReq) { r.VolumeId = "" }, codes.InvalidArgument, false},
 		"-05: capabilities are required":           {caps(), codes.InvalidArgument, false},
 		"VolumeCapability-01: an access type":      {caps(&csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer}}), codes.InvalidArgument, false},
@@ -63,8 +64,8 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 				require.Equal(t, tc.confirmed, resp.GetConfirmed() != nil)
 				require.Equal(t, tc.want == codes.OK && !tc.confirmed, resp.GetMessage() != "")
 				if tc.confirmed {
-					require.True(t, proto.Equal(&validateReq{VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(), VolumeContext: req.GetVolumeContext()},
-						&validateReq{VolumeCapabilities: resp.GetConfirmed().GetVolumeCapabilities(), Parameters: resp.GetConfirmed().GetParameters(), VolumeContext: resp.GetConfirmed().GetVolumeContext()}))
+					require.True(t, proto.Equal(&validateReq{VolumeCapabilities: req.GetVolumeCapabilities(), Parameters: req.GetParameters(), VolumeContext: req.GetVolumeContext(), MutableParameters: req.GetMutableParameters()},
+						&validateReq{VolumeCapabilities: resp.GetConfirmed().GetVolumeCapabilities(), Parameters: resp.GetConfirmed().GetParameters(), VolumeContext: resp.GetConfirmed().GetVolumeContext(), MutableParameters: resp.GetConfirmed().GetMutableParameters()}))
 				}
 			}
 		})
@@ -363,9 +364,14 @@ func TestS20_EachSocketServesItsOwn(t *testing.T) {
 	none := func(string) bool { return false }
 	requireMethods(t, w.nodes, csi.Controller_ServiceDesc, none)
 	requireMethods(t, w.controllers, csi.Node_ServiceDesc, none)
-	requireMethods(t, w.controllers, csi.GroupController_ServiceDesc, none)
-	requireMethods(t, w.nodes, csi.Node_ServiceDesc, func(method string) bool { return method != "NodeExpandVolume" })
+	requireMethods(t, w.nodes, csi.GroupController_ServiceDesc, none)
+	stream, err := csi.NewSnapshotMetadataClient(w.nodes).GetMetadataAllocated(t.Context(), &csi.GetMetadataAllocatedRequest{})
+	require.NoError(t, err) // a stream fails when it is read
+	_, err = stream.Recv()
+	requireCode(t, codes.Unimplemented, err)
 	all := func(string) bool { return true }
+	requireMethods(t, w.nodes, csi.Node_ServiceDesc, all)
+	requireMethods(t, w.controllers, csi.GroupController_ServiceDesc, all)
 	requireMethods(t, w.controllers, csi.Identity_ServiceDesc, all)
 	requireMethods(t, w.nodes, csi.Identity_ServiceDesc, all)
 }

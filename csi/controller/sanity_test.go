@@ -20,5 +20,6 @@ func TestSanity(t *testing.T) {
 	config.TargetPath = filepath.Join(t.TempDir(), "target")
 	config.StagingPath = filepath.Join(t.TempDir(), "staging")
 	config.TestNodeVolumeAttachLimit = true
+	config.TestVolumeMutableParameters = map[string]string{"iopsLimit": "1000/500", "bandwidthLimit": "100Mi"}
 	sanity.Test(t, config)
 }

@@ -18,7 +18,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/csi/controller"
+	"github.com/holdfast-storage/holdfast/csi/group"
 	"github.com/holdfast-storage/holdfast/csi/identity"
+	"github.com/holdfast-storage/holdfast/csi/metadata"
 	"github.com/holdfast-storage/holdfast/csi/node"
 	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -28,9 +30,12 @@ import (
 // world is a controller's and a node's socket over one cluster in memory.
 type world struct {
 	csi.ControllerClient
+	csi.GroupControllerClient
+	csi.SnapshotMetadataClient
 	node           csi.NodeClient
 	cluster        *cluster
 	host           *host
+	maps           *blockMaps
 	controllerSock string
 	nodeSock       string
 	controllers    *grpc.ClientConn
@@ -40,7 +45,7 @@ type world struct {
 // newWorld has one host, n1 in zone z1, unless others are given.
 func newWorld(t testing.TB, hosts ...func(*cluster) *host) *world {
 	t.Helper()
-	w := &world{cluster: newCluster(t)}
+	w := &world{cluster: newCluster(t), maps: &blockMaps{}}
 	if len(hosts) == 0 {
 		hosts = append(hosts, at("n1", "z1"))
 	}
@@ -55,9 +60,14 @@ func newWorld(t testing.TB, hosts ...func(*cluster) *host) *world {
 	nodeService, err := node.New(w.host, node.Config{ID: w.host.id, Labels: labelsOf(w.host), MaxVolumes: w.host.max})
 	require.NoError(t, err)
 
-	w.controllerSock = serve(t, func(g *grpc.Server) { csi.RegisterControllerServer(g, service) })
+	w.controllerSock = serve(t, func(g *grpc.Server) {
+		csi.RegisterControllerServer(g, service)
+		csi.RegisterGroupControllerServer(g, group.New(w.cluster))
+		csi.RegisterSnapshotMetadataServer(g, metadata.New(w.cluster, w.maps))
+	})
 	w.nodeSock = serve(t, func(g *grpc.Server) { csi.RegisterNodeServer(g, nodeService) })
 	w.controllers, w.nodes = dial(t, w.controllerSock), dial(t, w.nodeSock)
+	w.GroupControllerClient, w.SnapshotMetadataClient = csi.NewGroupControllerClient(w.controllers), csi.NewSnapshotMetadataClient(w.controllers)
 	w.ControllerClient, w.node = csi.NewControllerClient(w.controllers), csi.NewNodeClient(w.nodes)
 	return w
 }

@@ -60,7 +60,7 @@ func TestNewRefusesWhatCannotBeServed(t *testing.T) {
 }
 
 // CSI-ID-GetPluginCapabilities-01..03, -05..11: the same set whatever the process
-// serves, none of it unknown, no group controller and no expansion.
+// serves, none of it unknown; what is turned off is missing everywhere.
 func TestGetPluginCapabilities(t *testing.T) {
 	ask := func(cfg identity.Config) *csi.GetPluginCapabilitiesResponse {
 		resp, err := newServer(t, cfg).GetPluginCapabilities(context.Background(), &csi.GetPluginCapabilitiesRequest{})
@@ -70,13 +70,22 @@ func TestGetPluginCapabilities(t *testing.T) {
 	controller := ask(identity.Config{Ready: ready})
 	node := ask(identity.Config{Ready: func() error { return errors.New("no session yet") }})
 	require.True(t, proto.Equal(controller, node))
-	var services []string
-	for _, c := range controller.GetCapabilities() {
-		require.NotNil(t, c.GetService())
-		require.Nil(t, c.GetVolumeExpansion())
-		services = append(services, c.GetService().GetType().String())
+	require.Equal(t, []string{"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS", "GROUP_CONTROLLER_SERVICE", "SNAPSHOT_METADATA_SERVICE", "ONLINE"}, names(controller))
+	less := ask(identity.Config{Ready: ready, NoExpansion: true, Off: []csi.PluginCapability_Service_Type{
+		csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE, csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE,
+	}})
+	require.Equal(t, []string{"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"}, names(less))
+}
+
+func names(resp *csi.GetPluginCapabilitiesResponse) (all []string) {
+	for _, c := range resp.GetCapabilities() {
+		if c.GetService() != nil {
+			all = append(all, c.GetService().GetType().String())
+		} else {
+			all = append(all, c.GetVolumeExpansion().GetType().String())
+		}
 	}
-	require.Equal(t, []string{"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"}, services)
+	return all
 }
 
 // CSI-ID-Probe-01..08, -10.

@@ -27,6 +27,7 @@ type host struct {
 	stats   node.Stats
 	stage   node.StageRequest
 	publish node.PublishRequest
+	expand  node.ExpandRequest
 	calls   []string
 }
 
@@ -53,6 +54,11 @@ func (h *host) Unpublish(_ context.Context, id fsm.VolumeID, target string) erro
 func (h *host) Stats(context.Context, fsm.VolumeID, string) (node.Stats, error) {
 	h.calls = append(h.calls, "stats")
 	return h.stats, h.err
+}
+
+func (h *host) Expand(_ context.Context, req node.ExpandRequest) (int64, error) {
+	h.expand, h.calls = req, append(h.calls, "expand")
+	return 4 << 30, h.err
 }
 
 const id = "hf-00000000-0000-4000-8000-000000000001"

@@ -1,0 +1,100 @@
+package controller_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// keep grows a device and puts limits in force, or fails as it was told to.
+func (h *host) keep(w *fsm.Wish, fail *fsmpb.StepFailed) {
+	h.mu.Lock()
+	slow, grown, limited := h.slow, h.grown[w.Volume], h.limited[w.Volume]
+	_, staged := h.staged[w.Volume]
+	h.mu.Unlock()
+	about := func() *fsmpb.Observation { return &fsmpb.Observation{VolumeId: string(w.Volume)} }
+	grow, limit := w.Size > grown, staged && w.Limits != limited
+	switch {
+	case slow:
+	case fail != nil && (grow || limit):
+		o := about()
+		o.Fact = &fsmpb.Observation_StepFailed{StepFailed: fail}
+		h.report(o)
+	default:
+		if grow {
+			o := about()
+			o.Fact = &fsmpb.Observation_DeviceGrown{DeviceGrown: &fsmpb.DeviceGrown{SizeBytes: w.Size}}
+			h.report(o)
+		}
+		if limit {
+			o := about()
+			o.Fact = &fsmpb.Observation_LimitsApplied{LimitsApplied: &fsmpb.LimitsApplied{Limits: w.Limits.Proto()}}
+			h.report(o)
+		}
+		h.set(func(h *host) {
+			h.grown[w.Volume] = w.Size
+			if staged {
+				h.limited[w.Volume] = w.Limits
+			}
+		})
+	}
+}
+
+// workOnSnapshots freezes, cuts, thaws and removes as the log wishes.
+func (h *host) workOnSnapshots() {
+	h.mu.Lock()
+	idle, slow, thawed, fail := h.idle, h.slow, h.thawed, h.failCut
+	h.mu.Unlock()
+	if idle {
+		return
+	}
+	var wishes []fsm.SnapshotWish
+	_ = h.cluster.View(func(s *fsm.State) error {
+		for w := range s.SnapshotWishes(h.id) {
+			wishes = append(wishes, w)
+		}
+		return nil
+	})
+	for _, w := range wishes {
+		o := &fsmpb.Observation{SnapshotId: string(w.Snapshot), VolumeId: string(w.Source)}
+		switch cutting := w.Verb == fsm.SnapshotCut || w.Verb == fsm.SnapshotFreeze; {
+		case cutting && slow, w.Verb == fsm.SnapshotKeep, w.Verb == fsm.SnapshotFreeze && w.Frozen:
+			continue
+		case cutting && fail != nil:
+			o.Fact = &fsmpb.Observation_StepFailed{StepFailed: fail}
+		case w.Verb == fsm.SnapshotFreeze:
+			o.Fact = &fsmpb.Observation_Frozen{Frozen: &fsmpb.Frozen{Attempt: w.Attempt, UntilUnixNano: time.Now().Add(time.Second).UnixNano()}}
+		case w.Verb == fsm.SnapshotCut && w.Group != "" && thawed:
+			o.Fact = &fsmpb.Observation_Thawed{Thawed: &fsmpb.Thawed{Attempt: w.Attempt}}
+		case w.Verb == fsm.SnapshotCut:
+			o.Fact = &fsmpb.Observation_SnapshotCut{SnapshotCut: &fsmpb.SnapshotCut{SizeBytes: w.Size, CutUnixNano: time.Now().UnixNano(), Attempt: w.Attempt}}
+		default:
+			o.Fact = &fsmpb.Observation_SnapshotGone{SnapshotGone: &fsmpb.SnapshotGone{Attempt: w.Attempt}}
+		}
+		h.report(o)
+	}
+}
+
+// Expand is done when the device has the size; there is no filesystem to grow.
+func (h *host) Expand(_ context.Context, req node.ExpandRequest) (size int64, err error) {
+	h.mu.Lock()
+	there := h.staged[req.Volume] == req.Path || h.bound[req.Path] == req.Volume
+	h.mu.Unlock()
+	err = h.cluster.View(func(s *fsm.State) error {
+		v, ok := s.Volume(req.Volume)
+		switch {
+		case !ok || !there:
+			return fsm.Reject(fsm.NotFound, "volume %s is not at that path", req.Volume)
+		case req.Capability != (fsm.Capability{}) && !v.Supports(req.Capability):
+			return fsm.Reject(fsm.Invalid, "volume %s is not staged for %s", req.Volume, req.Capability)
+		case req.Required > v.Replicas[0].Size || req.Limit != 0 && req.Limit < v.Replicas[0].Size:
+			return fsm.Reject(fsm.OutOfRange, "volume %s has %d bytes", req.Volume, v.Replicas[0].Size)
+		}
+		size = v.Replicas[0].Size
+		return nil
+	})
+	return size, err
+}

@@ -1,0 +1,223 @@
+package controller_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// soon is a context that ends after a while.
+func soon(t testing.TB, after time.Duration) (context.Context, context.CancelFunc) {
+	t.Helper()
+	return context.WithTimeout(t.Context(), after)
+}
+
+// from gives a volume a source and leaves its size to that.
+func from(source *csi.VolumeContentSource) func(*createReq) {
+	return func(r *createReq) { r.VolumeContentSource, r.CapacityRange = source, nil }
+}
+
+// volume is a volume as ControllerGetVolume tells it.
+func (w *world) volume(t testing.TB, id string) *csi.Volume {
+	t.Helper()
+	resp, err := w.ControllerGetVolume(t.Context(), &csi.ControllerGetVolumeRequest{VolumeId: id})
+	require.NoError(t, err)
+	return resp.GetVolume()
+}
+
+// CSI-CTRL-CreateVolume-12, -18, -22, -23, -25, -31, -37, -39, -43,
+// CSI-CTRL-CreateSnapshot-19: volumes of snapshots and of volumes.
+func TestCreateVolumeFromASource(t *testing.T) {
+	w := newWorld(t)
+	source := w.create(t, "source", capacity(2*gib, 0), forUse(mount(writer, "xfs")))
+	epoch := w.publish(t, source, mount(writer, ""))
+	staged := t.TempDir()
+	w.stage(t, source, staged, epoch)
+	snapshot := w.snap(t, "s", source).GetSnapshotId()
+	raw := w.create(t, "raw", forUse(block(writer)))
+	for name, tc := range map[string]struct {
+		change func(*createReq)
+		want   codes.Code
+		size   int64
+	}{
+		"-22: of a snapshot":                        {from(fromSnapshot(snapshot)), codes.OK, 2 * gib},
+		"-23: of a volume in use":                   {from(fromVolume(source)), codes.OK, 2 * gib},
+		"-25: larger than its source":               {both(from(fromSnapshot(snapshot)), capacity(3*gib, 0)), codes.OK, 3 * gib},
+		"-12: within a limit":                       {both(from(fromVolume(source)), capacity(0, 4*gib)), codes.OK, 2 * gib},
+		"-39: smaller than the snapshot":            {both(from(fromSnapshot(snapshot)), capacity(gib, 0)), codes.OutOfRange, 0},
+		"CreateSnapshot-19: a limit below it":       {both(from(fromSnapshot(snapshot)), capacity(0, gib)), codes.OutOfRange, 0},
+		"-22: with the source's filesystem, said":   {both(from(fromSnapshot(snapshot)), with("fsType", "xfs")), codes.OK, 2 * gib},
+		"-31: with another filesystem":              {both(from(fromSnapshot(snapshot)), forUse(mount(writer, "ext4"))), codes.InvalidArgument, 0},
+		"-31: raw, where there is a filesystem":     {both(from(fromVolume(source)), forUse(block(writer))), codes.InvalidArgument, 0},
+		"-23: raw of a raw one":                     {both(from(fromVolume(raw)), forUse(block(writer))), codes.OK, gib},
+		"-38: where the source is not":              {both(from(fromVolume(source)), where([]*csi.Topology{term("topology.holdfast.storage/zone", "z9")}, nil)), codes.ResourceExhausted, 0},
+		"-38: larger than the pool":                 {both(from(fromVolume(source)), capacity(2000*gib, 0)), codes.ResourceExhausted, 0},
+		"-22: of a snapshot, with limits on its IO": {both(from(fromSnapshot(snapshot)), mutable("iopsLimit", "5")), codes.OK, 2 * gib},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := named(name, forUse(mount(writer, "")), tc.change)
+			for range 2 {
+				resp, err := w.CreateVolume(t.Context(), req)
+				requireCode(t, tc.want, err)
+				if tc.want != codes.OK {
+					require.NotEmpty(t, err.Error(), "-43")
+					continue
+				}
+				require.Equal(t, tc.size, resp.GetVolume().GetCapacityBytes())
+				require.True(t, proto.Equal(req.GetVolumeContentSource(), resp.GetVolume().GetContentSource()))
+				require.True(t, proto.Equal(resp.GetVolume(), w.volume(t, resp.GetVolume().GetVolumeId())))
+			}
+		})
+	}
+	made := func(change func(*createReq)) error {
+		_, err := w.CreateVolume(t.Context(), named("-22: of a snapshot", change))
+		return err
+	}
+	requireCode(t, codes.AlreadyExists, made(from(fromVolume(source)))) // -37
+	requireCode(t, codes.AlreadyExists, made(capacity(2*gib, 0)))       // -37: none versus some
+}
+
+// stage brings a volume up on the first host.
+func (w *world) stage(t testing.TB, id, path string, epoch map[string]string) {
+	t.Helper()
+	_, err := w.node.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+		VolumeId: id, StagingTargetPath: path, PublishContext: epoch, VolumeCapability: mount(writer, ""),
+	})
+	require.NoError(t, err)
+}
+
+// S19, CSI-GRP-DeleteVolumeGroupSnapshot-07: what is just copied from stays.
+func TestASourceInUseStays(t *testing.T) {
+	w := newWorld(t)
+	source := w.create(t, "source")
+	snapshot := w.snap(t, "s", source).GetSnapshotId()
+	w.host.set(func(h *host) { h.idle = true })
+	ctx, cancel := soon(t, 200*time.Millisecond)
+	defer cancel()
+	_, err := w.CreateVolume(ctx, named("v", from(fromSnapshot(snapshot))))
+	requireCode(t, codes.Aborted, err)
+	for range 2 {
+		_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot})
+		requireCode(t, codes.FailedPrecondition, err)
+	}
+	w.host.set(func(h *host) { h.idle = false })
+	w.create(t, "v", from(fromSnapshot(snapshot)))
+	_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot})
+	require.NoError(t, err)
+}
+
+// CSI-CTRL-ControllerExpandVolume-.
+func TestExpandArguments(t *testing.T) {
+	type req = csi.ControllerExpandVolumeRequest
+	size := func(required, limit int64) func(*req) {
+		return func(r *req) { r.CapacityRange = &csi.CapacityRange{RequiredBytes: required, LimitBytes: limit} }
+	}
+	use := func(c *csi.VolumeCapability) func(*req) { return func(r *req) { r.VolumeCapability = c } }
+	const invalid = codes.InvalidArgument
+	for name, tc := range map[string]struct {
+		change func(*req)
+		want   codes.Code
+		size   int64
+		node   bool
+	}{
+		"-06, -07: larger":                    {func(*req) {}, codes.OK, 2 * gib, true},
+		"-03: a volume is required":           {func(r *req) { r.VolumeId = "" }, invalid, 0, false},
+		"-04: a range is required":            {func(r *req) { r.CapacityRange = nil }, invalid, 0, false},
+		"-04: that is not empty":              {size(0, 0), invalid, 0, false},
+		"-04: nor upside down":                {size(3*gib, 2*gib), invalid, 0, false},
+		"-05: with the filesystem":            {use(mount(writer, "")), codes.OK, 2 * gib, true},
+		"-09: raw, where it is not":           {use(block(writer)), invalid, 0, false},
+		"-09: a mode of many nodes":           {use(mount(manyWriters, "")), invalid, 0, false},
+		"-02: it never shrinks":               {size(1<<20, 0), codes.OK, gib, true},
+		"-02: a limit alone":                  {size(0, 3*gib), codes.OK, gib, true},
+		"-12: a limit below what it has":      {size(0, 1<<20), codes.OutOfRange, 0, false},
+		"-12: above the largest":              {size(1<<62, 0), codes.OutOfRange, 0, false},
+		"-12: nothing of ours in the range":   {size(gib+1, gib+2), codes.OutOfRange, 0, false},
+		"-10: an unknown volume":              {func(r *req) { r.VolumeId = unknownID }, codes.NotFound, 0, false},
+		"-10: an id of another form":          {func(r *req) { r.VolumeId = "fake" }, codes.NotFound, 0, false},
+		"-17: secrets are optional":           {func(r *req) { r.Secrets = pairsOf("a", "b") }, codes.OK, 2 * gib, true},
+		"no room in the pool":                 {size(2000*gib, 0), codes.ResourceExhausted, 0, false},
+		"-06: exactly what is required":       {size(gib+5<<20, gib+5<<20), codes.OK, gib + 5<<20, true},
+		"GEN-Size-04: no negative bound":      {size(-1, 0), invalid, 0, false},
+		"-09: a capability that is malformed": {use(&csi.VolumeCapability{}), invalid, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			id := w.create(t, "v")
+			r := &req{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}}
+			tc.change(r)
+			for range 2 {
+				resp, err := w.ControllerExpandVolume(t.Context(), r)
+				requireCode(t, tc.want, err)
+				require.Equal(t, tc.size, resp.GetCapacityBytes())
+				require.Equal(t, tc.node, resp.GetNodeExpansionRequired())
+				require.Equal(t, max(tc.size, gib), w.volume(t, id).GetCapacityBytes())
+			}
+		})
+	}
+}
+
+// CSI-CTRL-ControllerExpandVolume-05, -08, -13, CSI-NODE-NodeExpandVolume-02, -04,
+// -08, -16: at any time, to the end or not at all.
+func TestExpandThroughItsLife(t *testing.T) {
+	w := newWorld(t)
+	grow := func(id string, size int64) (*csi.ControllerExpandVolumeResponse, error) {
+		ctx, cancel := soon(t, time.Second)
+		defer cancel()
+		return w.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: size}})
+	}
+	raw, err := grow(w.create(t, "raw", forUse(block(writer))), 2*gib)
+	require.NoError(t, err)
+	require.False(t, raw.GetNodeExpansionRequired(), "-05")
+
+	id, path := w.create(t, "v"), t.TempDir()
+	_, err = grow(id, 2*gib)
+	require.NoError(t, err, "-08: created")
+	epoch := w.publish(t, id, mount(writer, ""))
+	_, err = grow(id, 3*gib)
+	require.NoError(t, err, "-08: published")
+	node := func(size int64) (*csi.NodeExpandVolumeResponse, error) {
+		return w.node.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{
+			VolumeId: id, VolumePath: path, CapacityRange: &csi.CapacityRange{RequiredBytes: size},
+		})
+	}
+	_, err = node(3 * gib)
+	requireCode(t, codes.NotFound, err) // NodeExpandVolume-17: not before it is staged
+	w.stage(t, id, path, epoch)
+	_, err = grow(id, 4*gib)
+	require.NoError(t, err, "-08: staged")
+	for range 2 {
+		resp, err := node(0)
+		require.NoError(t, err)
+		require.Equal(t, 4*gib, resp.GetCapacityBytes())
+	}
+	_, err = node(5 * gib)
+	requireCode(t, codes.OutOfRange, err)
+
+	w.host.set(func(h *host) { h.slow = true })
+	_, err = grow(id, 5*gib)
+	requireCode(t, codes.Aborted, err)
+	w.host.set(func(h *host) { h.slow = false })
+	w.host.work()
+	resp, err := grow(id, 5*gib)
+	require.NoError(t, err, "the retry joins")
+	require.Equal(t, 5*gib, resp.GetCapacityBytes())
+
+	w.host.set(func(h *host) { h.fail = failure("the pool is full", fsm.NoCapacity) })
+	for range 2 {
+		_, err = grow(id, 6*gib)
+		requireCode(t, codes.ResourceExhausted, err)
+		require.Equal(t, 5*gib, w.volume(t, id).GetCapacityBytes(), "-13")
+	}
+	w.host.set(func(h *host) { h.fail = nil })
+	_, err = grow(id, 6*gib)
+	require.NoError(t, err)
+}
