@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
@@ -244,6 +245,16 @@ func (s *story) audit(ctx context.Context) error {
 	return nil
 }
 
+// deleteSnapshot: it outlived its source.
+func (s *story) deleteSnapshot(ctx context.Context) error {
+	c, err := s.controller(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = c.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: s.snapshot})
+	return err
+}
+
 func (s *story) takeDown(ctx context.Context) error {
 	for _, u := range s.staged {
 		if err := s.co.Down(ctx, u.Volume); err != nil {
@@ -255,10 +266,10 @@ func (s *story) takeDown(ctx context.Context) error {
 	for _, v := range s.all {
 		g.Go(func() error { return s.co.Delete(ctx, v) })
 	}
-	if err := errors.Join(g.Wait(), s.cluster.AwaitNothing(ctx)); err != nil {
+	if err := errors.Join(g.Wait(), s.deleteSnapshot(ctx), s.cluster.AwaitNothing(ctx)); err != nil {
 		return err
 	}
-	s.tellOf("%d volumes deleted; no file, loop device or mount is left", len(s.all))
+	s.tellOf("%d volumes deleted, and the snapshot after them; no file, loop device or mount is left", len(s.all))
 	base := s.cluster.Base
 	err := s.cluster.Clean(context.WithoutCancel(ctx))
 	if err != nil {

@@ -21,6 +21,8 @@ type story struct {
 	co      *harness.CO
 	staged  []*used                    // the volumes that are in use, with what was written to them
 	all     map[string]*harness.Volume // every volume, by name
+
+	snapshot string // the id of the one that is cut
 }
 
 // scene is one part of the story; it answers an error when it does not hold.
@@ -48,6 +50,8 @@ func (s *story) tell(ctx context.Context) (err error) {
 		{"Every name has exactly one volume and one file", s.oneEach},
 		{"Each volume in use has exactly one loop device; the others have none", s.devices},
 		{"The data is what was written", s.verify},
+		{"A snapshot is cut under a writer and restored as a new volume", s.restore},
+		{"A volume grows while it is mounted", s.grow},
 		{"What the log remembers of one volume", s.history},
 		{"The audit, and the members' states", s.audit},
 		{"Everything is taken down again", s.takeDown},
