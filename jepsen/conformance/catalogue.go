@@ -1,7 +1,9 @@
 package conformance
 
 // catalogue is every table of rows; a table has one file.
-var catalogue = []map[string]rowTest{}
+var catalogue = []map[string]rowTest{
+	groupRows,
+}
 
 // disruptive is every table of rows that kill, stop or starve a process of the
 // shared cluster; they run after all others and put back what they took.

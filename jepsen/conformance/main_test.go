@@ -39,13 +39,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// end cleans the shared cluster and proves that nothing of it is left.
+// end cleans the shared clusters and proves that nothing of them is left.
 func end() error {
 	var cleaned error
 	if shared.world != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		cleaned = shared.world.Cluster.Clean(ctx)
+	}
+	if less.cluster != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+		defer cancel()
+		cleaned = errors.Join(cleaned, less.cluster.Clean(ctx))
 	}
 	return errors.Join(cleaned, builder.Close())
 }
@@ -62,7 +67,7 @@ func world(t *testing.T) *World {
 			shared.err = err
 			return
 		}
-		c, err := harness.Start(context.Background(), harness.Options{Binary: path, Controllers: 3, Nodes: 2, Supervise: true})
+		c, err := harness.Start(context.Background(), harness.Options{Binary: path, Controllers: 3, Nodes: 2, Supervise: true, Flags: []string{"--log-level=debug"}})
 		if err != nil {
 			shared.err = err
 			return
