@@ -10,16 +10,19 @@
 // to the caller, the state unchanged. A fault (a command this build does not know, a
 // rejection that wrote) panics, before the states of two members part.
 //
-// Records (cluster, nodes, volumes, answers) live in ordered copy-on-write maps.
-// Values are immutable and replaced whole, by the one put of their table in
-// tables.go, which also moves the hash (hash.go) and what is derived (index.go).
+// Records (cluster, nodes, volumes, snapshots, groups of them, answers) live in
+// ordered copy-on-write maps. Values are immutable and replaced whole, by the one put
+// of their table in tables.go or snapshot_tables.go, which also moves the hash
+// (hash.go) and what is derived: ordered indexes that forks share (index.go,
+// snapshot_tables.go), maps that each state owns alone (find.go).
 //
 // Time is the leader's, from the command, clamped to be monotonic; it decides nothing
 // about safety (S27). Facts from outside travel in the command.
 //
 // # Invariants
 //
-// State.Check verifies them, after every Apply in tests and fuzzing:
+// State.Check verifies them: after every Apply in tests and fuzzing, and in any
+// program built with the tag `invariants`:
 //
 //	I1  One name, one live volume: the name index and the volumes agree.
 //	I2  A command applied twice leaves what it left once: within the dedupe window
@@ -34,7 +37,8 @@
 //	I6  A volume is in at most one group. There are no groups at feature level 1.
 //	I7  A fenced node holds no publication. There is no fencing at feature level 1;
 //	    a lost node holds none.
-//	I8  Reservations: what the pools' index says is the sum over the replicas.
+//	I8  Reservations: what the pools' index says is the sum over the replicas and the
+//	    snapshots.
 //	I9  Format is monotone (S15), and whoever staged a volume has been given a format:
 //	    staged and done means formatted or raw.
 //	I10 Obligations are named: a volume that is Creating or Deleting, or owes a
@@ -42,4 +46,13 @@
 //	I11 The hash is the sum over the records.
 //	I12 Values are well formed: ids valid, lists sorted and without duplicates, sizes
 //	    multiples of the unit, indexes not above the state's.
+//	I13 One name, one live snapshot, one live group snapshot: their indexes and the
+//	    records agree.
+//	I14 A member of a group is listed by it and has the group's operation only.
+//	I15 A group is cut under one freeze or not at all (S19): none of its members is
+//	    cut while it is freezing, all are frozen while it is cutting, all are Ready
+//	    when it is, none counts when it was given up.
+//	I16 What a volume is being made from is there, in the same pool, until it is made.
+//	I17 A size that its hosts have not reached has an operation that asks for it; no
+//	    device is larger than its volume; limits are in force only where it is staged.
 package fsm

@@ -33,7 +33,9 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 		s.giveUpOn(n.ID, Busy, "node "+string(n.ID)+" was booted again: no freeze outlives that")
 	}
 	s.putNode(n)
-	s.touchAllOn(n.ID)
+	if !known || old.Host != n.Host || old.State != n.State || old.Incarnation != n.Incarnation {
+		s.touchAllOn(n.ID) // its wishes read differently; otherwise a new session gets them all anyway
+	}
 	return &fsmpb.Outcome{Epoch: m.Epoch.proto()}, nil
 }
 
