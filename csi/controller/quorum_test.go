@@ -21,6 +21,7 @@ func TestS4_TooLate(t *testing.T) {
 	w := newWorld(t)
 	id := w.create(t, "known")
 	epoch := w.publish(t, id, mount(writer, ""))
+	snapshot, group := w.snap(t, "s", id), w.group(t, "g", id)
 	w.cluster.set(func(c *cluster) {
 		c.index += 2 * fsm.DedupeWindow
 		c.mangle = func(cmd *fsmpb.Command) {
@@ -36,10 +37,50 @@ func TestS4_TooLate(t *testing.T) {
 	require.True(t, maps.Equal(epoch, w.publish(t, id, mount(writer, ""))))
 	_, err = w.ControllerPublishVolume(t.Context(), publishing(id, "n9"))
 	requireCode(t, codes.Aborted, err)
+	w.lateSnapshots(t, id, snapshot, group)
+	w.lateChanges(t, id)
 	requireCode(t, codes.Aborted, w.unpublish(t, id, "n1"))
 	requireCode(t, codes.Aborted, w.delete(t, id))
 	require.NoError(t, w.delete(t, unknownID))
 	require.Len(t, w.cluster.volumes(), 1)
+}
+
+// lateSnapshots asks for snapshots by commands that come too late.
+func (w *world) lateSnapshots(t *testing.T, id string, snapshot *csi.Snapshot, group *csi.VolumeGroupSnapshot) {
+	t.Helper()
+	require.Equal(t, snapshot.GetSnapshotId(), w.snap(t, "s", id).GetSnapshotId())
+	_, err := w.CreateSnapshot(t.Context(), &snapshotReq{Name: "s", SourceVolumeId: unknownID})
+	requireCode(t, codes.AlreadyExists, err)
+	_, err = w.CreateSnapshot(t.Context(), &snapshotReq{Name: "unknown", SourceVolumeId: id})
+	requireCode(t, codes.Aborted, err)
+	_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot.GetSnapshotId()})
+	requireCode(t, codes.Aborted, err)
+	require.Equal(t, group.GetGroupSnapshotId(), w.group(t, "g", id).GetGroupSnapshotId())
+	_, err = w.CreateVolumeGroupSnapshot(t.Context(), &groupReq{Name: "g", SourceVolumeIds: []string{unknownID}})
+	requireCode(t, codes.AlreadyExists, err)
+	_, err = w.CreateVolumeGroupSnapshot(t.Context(), &groupReq{Name: "unknown", SourceVolumeIds: []string{id}})
+	requireCode(t, codes.Aborted, err)
+	_, err = w.DeleteVolumeGroupSnapshot(t.Context(), &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: group.GetGroupSnapshotId(), SnapshotIds: membersOf(group)})
+	requireCode(t, codes.Aborted, err)
+	require.Len(t, w.snapshots(t), 2)
+}
+
+// lateChanges grows and modifies by commands that come too late: what holds anyway is
+// answered for.
+func (w *world) lateChanges(t *testing.T, id string) {
+	t.Helper()
+	grow := func(size int64) error {
+		_, err := w.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: size}})
+		return err
+	}
+	require.NoError(t, grow(gib))
+	requireCode(t, codes.Aborted, grow(2*gib))
+	modify := func(limit string) error {
+		_, err := w.ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: pairsOf("iopsLimit", limit)})
+		return err
+	}
+	require.NoError(t, modify("0"))
+	requireCode(t, codes.Aborted, modify("1"))
 }
 
 // TestS28_WithoutAQuorum: mutations and reads are UNAVAILABLE at once, and also
@@ -72,6 +113,49 @@ func TestS28_WithoutAQuorum(t *testing.T) {
 			_, err := w.ValidateVolumeCapabilities(ctx, &csi.ValidateVolumeCapabilitiesRequest{VolumeId: id, VolumeCapabilities: []*csi.VolumeCapability{mount(writer, "")}})
 			return err
 		},
+		"CreateSnapshot": func(ctx context.Context) error {
+			_, err := w.CreateSnapshot(ctx, &snapshotReq{Name: "s", SourceVolumeId: id})
+			return err
+		},
+		"DeleteSnapshot": func(ctx context.Context) error {
+			_, err := w.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: unknownSnapshot})
+			return err
+		},
+		"ListSnapshots": func(ctx context.Context) error {
+			_, err := w.ListSnapshots(ctx, &csi.ListSnapshotsRequest{})
+			return err
+		},
+		"GetSnapshot": func(ctx context.Context) error {
+			_, err := w.GetSnapshot(ctx, &csi.GetSnapshotRequest{SnapshotId: unknownSnapshot})
+			return err
+		},
+		"ControllerExpandVolume": func(ctx context.Context) error {
+			_, err := w.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: gib}})
+			return err
+		},
+		"ControllerModifyVolume": func(ctx context.Context) error {
+			_, err := w.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: pairsOf("iopsLimit", "1")})
+			return err
+		},
+		"CreateVolumeGroupSnapshot": func(ctx context.Context) error {
+			_, err := w.CreateVolumeGroupSnapshot(ctx, &groupReq{Name: "g", SourceVolumeIds: []string{id}})
+			return err
+		},
+		"DeleteVolumeGroupSnapshot": func(ctx context.Context) error {
+			_, err := w.DeleteVolumeGroupSnapshot(ctx, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: unknownGroup})
+			return err
+		},
+		"GetVolumeGroupSnapshot": func(ctx context.Context) error {
+			_, err := w.GetVolumeGroupSnapshot(ctx, &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: unknownGroup})
+			return err
+		},
+		"GetMetadataAllocated": func(ctx context.Context) error {
+			stream, err := w.GetMetadataAllocated(ctx, &csi.GetMetadataAllocatedRequest{SnapshotId: unknownSnapshot})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		},
 		"NodeStageVolume": func(ctx context.Context) error {
 			_, err := w.node.NodeStageVolume(ctx, staging(id, "/nowhere", context1, mount(writer, "")))
 			return err
@@ -81,8 +165,8 @@ func TestS28_WithoutAQuorum(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w.cluster.set(func(c *cluster) { c.down, c.stuck = true, false })
 			requireCode(t, codes.Unavailable, call(t.Context()))
-			if name == "NodeStageVolume" {
-				return // the executor says Unavailable() itself; see csi/node
+			if name == "NodeStageVolume" || name == "GetMetadataAllocated" {
+				return // the executor says Unavailable() itself (see csi/node); a stream has the caller's own deadline
 			}
 			w.cluster.set(func(c *cluster) { c.down, c.stuck = false, true })
 			ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)

@@ -227,3 +227,25 @@ func TestListSnapshots(t *testing.T) {
 	_, err = w.ListSnapshots(t.Context(), &csi.ListSnapshotsRequest{MaxEntries: -1})
 	requireCode(t, codes.InvalidArgument, err) // -06
 }
+
+// CSI-CTRL-CreateSnapshot-23: ready_to_use is true as long as a volume can be made of it.
+func TestASnapshotThatIsMissing(t *testing.T) {
+	w := newWorld(t)
+	source := w.create(t, "v")
+	snapshot, group := w.snap(t, "s", source), w.group(t, "g", source)
+	for _, id := range []string{snapshot.GetSnapshotId(), membersOf(group)[0]} {
+		w.host.report(&fsmpb.Observation{SnapshotId: id, VolumeId: source, Fact: &fsmpb.Observation_SnapshotMissing{SnapshotMissing: &fsmpb.SnapshotMissing{Detail: "no file"}}})
+		got, err := w.GetSnapshot(t.Context(), &csi.GetSnapshotRequest{SnapshotId: id})
+		require.NoError(t, err)
+		require.False(t, got.GetSnapshot().GetReadyToUse())
+		_, err = w.CreateVolume(t.Context(), named("of "+id, from(fromSnapshot(id))))
+		requireCode(t, codes.FailedPrecondition, err)
+		_, err = w.allocated(t, &csi.GetMetadataAllocatedRequest{SnapshotId: id})
+		requireCode(t, codes.FailedPrecondition, err)
+	}
+	told, err := w.GetVolumeGroupSnapshot(t.Context(), &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: group.GetGroupSnapshotId(), SnapshotIds: membersOf(group)})
+	require.NoError(t, err)
+	require.False(t, told.GetGroupSnapshot().GetReadyToUse(), "CSI-GRP-CreateVolumeGroupSnapshot-18")
+	_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot.GetSnapshotId()})
+	require.NoError(t, err)
+}

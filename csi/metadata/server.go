@@ -6,6 +6,7 @@ package metadata
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -17,6 +18,9 @@ import (
 
 // maxTuples is the most that one message carries, far below gRPC's limit of 4 MiB.
 const maxTuples = 20_000
+
+// patience is how long the state may take to be read.
+const patience = 30 * time.Second
 
 // Extent is a range of a volume, in bytes.
 type Extent struct{ Offset, Length int64 }
@@ -56,6 +60,7 @@ func (s *Server) GetMetadataAllocated(req *csi.GetMetadataAllocatedRequest, stre
 }
 
 // GetMetadataDelta streams the ranges that differ between two snapshots of a volume.
+// It is the same ranges whichever of them was cut first.
 func (s *Server) GetMetadataDelta(req *csi.GetMetadataDeltaRequest, stream csi.SnapshotMetadata_GetMetadataDeltaServer) error {
 	q := question{
 		base: fsm.SnapshotID(req.GetBaseSnapshotId()), target: fsm.SnapshotID(req.GetTargetSnapshotId()),
@@ -81,7 +86,7 @@ type question struct {
 }
 
 func (s *Server) answer(ctx context.Context, q *question, send func([]*csi.BlockMetadata) error) error {
-	if err := s.log.Look(ctx, q.place); err != nil {
+	if err := s.look(ctx, q); err != nil {
 		return rpcerr.From(err)
 	}
 	if q.max < 0 {
@@ -91,6 +96,13 @@ func (s *Server) answer(ctx context.Context, q *question, send func([]*csi.Block
 		return rpcerr.From(fsm.Reject(fsm.OutOfRange, "starting_offset %d is not within the %d bytes of the volume", q.from, q.size))
 	}
 	return rpcerr.From(s.stream(ctx, q, send))
+}
+
+// look reads the state, within a bound, as a stream may have no deadline.
+func (s *Server) look(ctx context.Context, q *question) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.log.Look(ctx, q.place)
 }
 
 // place finds the host that keeps all snapshots in question.

@@ -98,8 +98,8 @@ type Config struct {
 	Labels []fsm.Label
 	// MaxVolumes is how many publications the host takes; 0: as many as the CO likes.
 	MaxVolumes uint32
-	// Off are the capabilities that are turned off by configuration, GET_VOLUME_STATS
-	// or EXPAND_VOLUME: their RPCs are UNIMPLEMENTED.
+	// Off are the capabilities that are turned off by configuration: GET_VOLUME_STATS,
+	// VOLUME_CONDITION or EXPAND_VOLUME. RPCs that nothing is left for are UNIMPLEMENTED.
 	Off []csi.NodeServiceCapability_RPC_Type
 }
 
@@ -173,6 +173,7 @@ var served = []csi.NodeServiceCapability_RPC_Type{
 // switchable is what volumes can be used without.
 var switchable = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
+	csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
 	csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 }
 

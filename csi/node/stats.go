@@ -13,8 +13,9 @@ import (
 // NodeGetVolumeStats measures a volume where it is staged or published. A relative
 // path is none where a volume could be: NOT_FOUND.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	if err := s.serves(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS); err != nil {
-		return nil, err
+	unmeasured, unjudged := s.serves(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS), s.serves(csi.NodeServiceCapability_RPC_VOLUME_CONDITION)
+	if unmeasured != nil && unjudged != nil { // each alone demands the call
+		return nil, unmeasured
 	}
 	id := fsm.VolumeID(req.GetVolumeId())
 	if err := checkStats(id, req); err != nil {
@@ -24,7 +25,14 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	return &csi.NodeGetVolumeStatsResponse{Usage: usage(&stats), VolumeCondition: server.Condition(stats.Condition)}, nil
+	resp := &csi.NodeGetVolumeStatsResponse{}
+	if unmeasured == nil {
+		resp.Usage = usage(&stats)
+	}
+	if unjudged == nil {
+		resp.VolumeCondition = server.Condition(stats.Condition)
+	}
+	return resp, nil
 }
 
 func checkStats(id fsm.VolumeID, req *csi.NodeGetVolumeStatsRequest) error {

@@ -80,7 +80,12 @@ type harness struct {
 	metrics *prometheus.Registry
 }
 
-func start(t *testing.T, answer func(context.Context, *csi.DeleteVolumeRequest) error) *harness {
+const (
+	waitLimit = 5 * time.Second
+	waitStep  = time.Millisecond
+)
+
+func start(t *testing.T, answer func(context.Context, *csi.DeleteVolumeRequest) error, stream ...func(context.Context, *csi.GetMetadataAllocatedRequest) error) *harness {
 	t.Helper()
 	h := &harness{log: &buffer{}, metrics: prometheus.NewRegistry()}
 	path := filepath.Join(socketDir(t), "csi.sock")
@@ -92,6 +97,9 @@ func start(t *testing.T, answer func(context.Context, *csi.DeleteVolumeRequest) 
 	})
 	require.NoError(t, err)
 	csi.RegisterControllerServer(g, &service{answer: answer})
+	for _, answer := range stream {
+		csi.RegisterSnapshotMetadataServer(g, &streams{answer: answer})
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- Run(ctx, g, listener) }()
