@@ -57,3 +57,20 @@ func TestNodeGetVolumeStatsUsage(t *testing.T) {
 	require.True(t, raw.GetVolumeCondition().GetAbnormal())
 	require.LessOrEqual(t, len(raw.GetVolumeCondition().GetMessage()), 128) // CSI-CTRL-VolumeCondition-02
 }
+
+// CSI-NODE-NodeGetVolumeStats-01: either capability alone demands the call, and what
+// is not advertised is not in the answer.
+func TestNodeGetVolumeStatsOfWhatIsAdvertised(t *testing.T) {
+	const measured, judged = csi.NodeServiceCapability_RPC_GET_VOLUME_STATS, csi.NodeServiceCapability_RPC_VOLUME_CONDITION
+	for off, wants := range map[csi.NodeServiceCapability_RPC_Type]struct{ usage, condition bool }{
+		measured: {condition: true},
+		judged:   {usage: true},
+	} {
+		s, err := node.New(&host{}, node.Config{ID: "n1", Off: []csi.NodeServiceCapability_RPC_Type{off}})
+		require.NoError(t, err)
+		resp, err := s.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/v"})
+		require.NoError(t, err)
+		require.Equal(t, wants.usage, len(resp.GetUsage()) > 0, off)
+		require.Equal(t, wants.condition, resp.GetVolumeCondition() != nil, off)
+	}
+}
