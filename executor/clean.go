@@ -11,7 +11,7 @@ import (
 // Clean unmounts and detaches everything of the host's pools, images stay. It
 // needs no log and no Start. What is busy is an error; the rest is done.
 func (e *Executor) Clean(ctx context.Context) error {
-	e.recover()
+	e.thawLeft()
 	var errs []error
 	for _, pool := range e.Pools {
 		items, err := pool.Inventory(ctx)

@@ -64,9 +64,9 @@ func (j *job) markCopying(on bool) error {
 	return j.save(j.v, true)
 }
 
-// recover thaws what earlier processes left frozen, before anything else (S19). What
+// thawLeft thaws what earlier processes left frozen, before anything else (S19). What
 // cannot be thawed now is thawed by its own process at the deadline.
-func (e *Executor) recover() {
+func (e *Executor) thawLeft() {
 	if e.Freezer == nil {
 		return
 	}
@@ -76,7 +76,7 @@ func (e *Executor) recover() {
 }
 
 // Map lists what a snapshot allocates, or what differs from a base of the same volume
-// when one is named: at most max extents from an offset on, in ascending order, and
+// when one is named: at most limit extents from an offset on, in ascending order, and
 // whether there are more. NotFound: this host has no such snapshot.
 func (e *Executor) Map(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (extents []Extent, more bool, err error) {
 	backend, err := e.keeps(ctx, target)

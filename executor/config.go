@@ -159,7 +159,7 @@ func (e *Executor) loadVolumes() error {
 // Start thaws what an earlier process left frozen (S19), then begins to work in the
 // background, on what Update brings.
 func (e *Executor) Start() {
-	e.recover()
+	e.thawLeft()
 	for range e.Workers {
 		e.work.Go(e.worker)
 		e.work.Go(e.cutter)

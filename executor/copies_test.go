@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -309,6 +310,35 @@ func TestHealth(t *testing.T) {
 			w.eventually(func() bool { return !w.condition(id).Abnormal }, "and that it is over")
 		})
 	}
+}
+
+// fillable is a pool whose free space can be set.
+type fillable struct {
+	*backendtest.Fake
+	full atomic.Bool
+}
+
+func (f *fillable) Facts(ctx context.Context) executor.PoolFacts {
+	facts := f.Fake.Facts(ctx)
+	if f.full.Load() {
+		facts.Free = 1 << 20
+	}
+	return facts
+}
+
+func TestAFullPoolMakesItsVolumesAbnormal(t *testing.T) {
+	w := newStoppedWorld(t)
+	pool := &fillable{Fake: w.pool}
+	w.health = 2 * time.Millisecond
+	w.change = func(c *executor.Config) { c.Pools, c.MinFree = []executor.Backend{pool}, 1<<30 }
+	w.start(nil)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	pool.full.Store(true)
+	w.eventually(func() bool { return w.condition(id).Abnormal }, "also one that is not staged")
+	require.Contains(t, w.condition(id).Message, "full")
+	pool.full.Store(false)
+	w.eventually(func() bool { return !w.condition(id).Abnormal }, "and that it is over")
 }
 
 func (c *cluster) condition(id fsm.VolumeID) fsm.Condition {

@@ -12,8 +12,14 @@
 // One lock per volume orders it all. A second call for a volume is Busy, unless it
 // repeats one whose caller gave up: then it joins the work, which went on (I17).
 //
+// Snapshots have wishes and workers of their own. A cut, and a clone of a volume, takes
+// the lock of its source, freezes what is mounted for no longer than a lease, and counts
+// only when the freeze is known to have held until its end (S19). A group's member is
+// held quiet between two wishes, from its report until its cut; calls for it are Busy.
+// What an earlier process froze is thawed before anything else, and never cut.
+//
 // On disk a host keeps who it is, which wishes it acted on (S14), and one small
-// record per volume: each written and synced before what it announces. Everything
+// record per volume, and one per snapshot that is being cut: each written and synced before what it announces. Everything
 // else is learned by observing.
 //
 // What must not be done is in next and in background, two pure functions with

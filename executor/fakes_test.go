@@ -21,8 +21,7 @@ type fakeFreezer struct {
 	mu       sync.Mutex
 	frozen   map[string]*fakeFreeze
 	freezes  int
-	leases   int // that are still to end by themselves before they are used
-	recovers int
+	onFreeze func() // is called when something was frozen
 }
 
 func newFakeFreezer() *fakeFreezer { return &fakeFreezer{frozen: map[string]*fakeFreeze{}} }
@@ -50,23 +49,21 @@ func (f *fakeFreezer) isFrozen(path string) bool {
 func (f *fakeFreezer) Freeze(_ context.Context, _ fsm.VolumeID, path string, until time.Time) (executor.Freeze, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.onFreeze != nil {
+		defer f.onFreeze()
+	}
 	if f.frozen[path] != nil {
 		return nil, errors.New(path + " is frozen already")
 	}
 	f.freezes++
 	z := &fakeFreeze{freezer: f, path: path, until: until, began: time.Now()}
 	f.frozen[path] = z
-	if f.leases > 0 {
-		f.leases--
-		delete(f.frozen, path)
-	}
 	return z, nil
 }
 
 func (f *fakeFreezer) Recover(context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.recovers++
 	clear(f.frozen)
 	return nil
 }

@@ -13,6 +13,7 @@ type metrics struct {
 	steps    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	reports  *prometheus.CounterVec
+	frozen   prometheus.Histogram
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -28,9 +29,13 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_executor_reports_total", Help: "Reports proposed to the log, by outcome.",
 		}, []string{"outcome"}),
+		frozen: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "holdfast_executor_frozen_seconds", Help: "How long filesystems were frozen for a cut.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}),
 	}
 	if registry != nil {
-		registry.MustRegister(m.steps, m.seconds, m.reports)
+		registry.MustRegister(m.steps, m.seconds, m.reports, m.frozen)
 	}
 	return m
 }
@@ -54,6 +59,7 @@ func (m *metrics) watch(e *Executor) {
 	count("holdfast_executor_outbox_records", "Records of tear-downs that the log has not heard.", func(v *volume) int { return len(v.shown.Owed) })
 	count("holdfast_executor_staged_volumes", "Volumes that are staged on this host.", func(v *volume) int { return one(v.shown.Staging != nil) })
 	count("holdfast_executor_parked_volumes", "Volumes set aside because a command on their device cannot be killed.", func(v *volume) int { return one(v.parked != nil) })
+	count("holdfast_executor_held_volumes", "Volumes that are being cut, or held quiet for a group snapshot.", func(v *volume) int { return one(v.cut || v.held != nil) })
 	for _, pool := range e.Pools {
 		labels := prometheus.Labels{"pool": string(pool.ID())}
 		gauge := func(name, help string, of func(PoolFacts) float64) {

@@ -130,6 +130,8 @@ func next(want *desired, have *observed) step {
 	case have.Absent || !have.Exists:
 	case want.mayGrow(have):
 		return step{kind: stepGrow}
+	case want.growing && have.Size < want.size:
+		return refuse(fsm.Precondition, "the image of volume %s has %d bytes, and had %d: it lost its end, and is not grown over", want.volume, have.Size, have.known)
 	case want.limits != nil && have.Attached():
 		return limit(want, have)
 	}

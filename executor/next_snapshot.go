@@ -105,6 +105,8 @@ func cutAlone(s *cutSituation) step {
 
 func keepSnapshot(s *cutSituation) step {
 	switch {
+	case s.record.Phase == cutBegun && s.have.Exists:
+		return step{} // it failed, and what is left of it must not be adopted by a retry
 	case s.record.Phase == cutBegun, s.record.Phase == cutDone:
 		return step{kind: stepForget} // the log knows
 	case !s.have.Exists && s.record.Phase == cutNone:

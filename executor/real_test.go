@@ -82,12 +82,6 @@ func (h *realHost) build(faults executor.Faults, log executor.Log) *executor.Exe
 	require.NoError(h.t, host.RememberPool(h.poolDir(), pool.ID()))
 	mounter, err := mount.New(mount.Config{Roots: []string{h.dir}, Runner: run.New()})
 	require.NoError(h.t, err)
-	h.t.Cleanup(func() {
-		if f, ok := faults.(*freezer); ok && f.isDead() {
-			return // whoever was frozen still holds it
-		}
-		_ = mounter.Close()
-	})
 	ice, err := freeze.New(freeze.Config{Dir: filepath.Join(h.dir, "data", "frozen"), Program: []string{"/proc/self/exe", "thaw"}})
 	require.NoError(h.t, err)
 	e, err := executor.New(executor.Config{
@@ -96,6 +90,15 @@ func (h *realHost) build(faults executor.Faults, log executor.Log) *executor.Exe
 		FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(h.t),
 	})
 	require.NoError(h.t, err)
+	h.t.Cleanup(func() {
+		if f, ok := faults.(*freezer); ok && f.isDead() {
+			return // whoever was frozen still holds it
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_ = e.Shutdown(ctx)
+		_ = mounter.Close()
+	})
 	return e
 }
 

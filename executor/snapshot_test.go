@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -90,10 +91,13 @@ func (c *cluster) deleteGroup(g *group) error {
 	return err
 }
 
-// onEffect calls back when the pool is asked for an effect.
+// onEffect calls back when the pool is asked for an effect, one at a time.
 func (w *world) onEffect(name string, do func()) {
+	var mu sync.Mutex
 	w.pool.Fail = func(effect string, _ fsm.VolumeID) error {
 		if effect == name {
+			mu.Lock()
+			defer mu.Unlock()
 			do()
 		}
 		return nil
@@ -139,7 +143,6 @@ func TestS19_WhatCannotBeCutIsRefusedForGood(t *testing.T) {
 		"a raw volume on a pool that copies":           {capability: blockCap, prepare: func(w *world) { w.pool.Copies = true }, want: "raw for writing"},
 		"a raw volume on a pool that shares":           {capability: blockCap, prepare: func(*world) {}},
 		"an unstaged one that is too much to freeze":   {capability: mountCap, unstaged: true, prepare: func(w *world) { w.pool.Copies, w.pool.Rate = true, 1 }},
-		"a device that is missing":                     {capability: mountCap, unstaged: true, prepare: func(w *world) { w.pool.Fail = nil }, want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -208,15 +211,12 @@ func TestASnapshotOutlivesItsSourceAndIsRemovedWhenTheLogSaysSo(t *testing.T) {
 	w.eventually(func() bool { _, known := w.volume(id); return !known }, "the source is gone")
 	require.NotNil(t, w.pool.ReadSnapshot(snapshot), "S14")
 	w.pool.LoseSnapshot(snapshot)
-	w.recheckNow()
+	w.restart()
 	w.eventually(func() bool { return w.snapshot(snapshot).Missing }, "it is told that it is missing")
 	require.NoError(t, w.deleteSnapshot(snapshot))
 	w.eventually(func() bool { return w.snapshot(snapshot).ID == "" }, "gone")
 	w.nothingIsLeft()
 }
-
-// recheckNow starts the host again, which looks at everything.
-func (w *world) recheckNow() { w.restart() }
 
 func TestAMissingSnapshotThatIsFoundAgainIsTold(t *testing.T) {
 	w := newWorld(t)
@@ -322,21 +322,21 @@ func TestS19_AGroupWhoseFreezeEndsIsGivenUpWhole(t *testing.T) {
 func TestS19_AFreezeOfAnotherProcessDoesNotCount(t *testing.T) {
 	w := newWorld(t)
 	a, _ := w.staged(mountCap)
-	away := fsm.VolumeID("")
-	w.pool.Fail = func(effect string, id fsm.VolumeID) error {
-		if effect == "cut" && away == "" {
-			away = id
-			return errors.New("not now")
-		}
-		return nil
-	}
-	g := newGroup(a)
-	w.stop()
+	b := w.stagedAt("/kubelet/b", mountCap)
+	reached, letGo := w.slowly("unmount")
+	go func() { _ = w.e.Unstage(context.Background(), b, "/kubelet/b") }()
+	<-reached
+	g := newGroup(a, b)
 	require.NoError(t, w.tryGroup(g))
-	w.start(nil)
-	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupAborting }, "its only member failed")
-	w.eventually(func() bool { return w.tryGroup(g) == nil }, "again")
-	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupReady }, "ready")
+	w.eventually(func() bool { return w.snapshot(g.members[a]).Frozen }, "one is frozen, the other is busy")
+	w.detach()
+	w.start(nil) // another process, while the first still hangs
+	require.Zero(t, w.ice.count(), "thawed before anything else")
+	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupAborting }, "given up")
+	require.Contains(t, w.groupSnapshot(g).Error, "freeze")
+	letGo()
+	w.eventually(func() bool { return w.tryGroup(g) == nil }, "nothing is left of the attempt")
+	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupReady }, "the next is ready")
 }
 
 func TestS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum(t *testing.T) {
@@ -345,27 +345,13 @@ func TestS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum(t *testing.T) {
 	w.start(nil)
 	a, _ := w.staged(mountCap)
 	g := newGroup(a)
-	w.setLag(true) // the host does not hear that it may cut
-	w.mu.Lock()
-	w.lag = false
-	w.mu.Unlock()
-	w.onFrozen(func() { w.setLag(true); w.setDown(true) })
+	w.ice.onFreeze = func() { w.setDown(true) } // it cannot say so, nor hear that it may cut
 	require.NoError(t, w.tryGroup(g))
-	w.eventually(func() bool { return w.ice.freezes == 1 }, "frozen")
+	w.eventually(func() bool { return w.ice.count() == 1 }, "frozen")
+	require.Equal(t, fsm.Busy, reasonOf(w.e.Unstage(t.Context(), a, stagingPath)))
 	w.eventually(func() bool { return w.e.Unstage(t.Context(), a, stagingPath) == nil }, "S28: it can be taken down")
 	w.setDown(false)
-	w.setLag(false)
 	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupAborting }, "given up")
-}
-
-// onFrozen cuts the host off as soon as it froze something.
-func (w *world) onFrozen(do func()) {
-	go func() {
-		for w.ice.count() == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		do()
-	}()
 }
 
 func TestAMapOfASnapshotComesInPages(t *testing.T) {

@@ -253,20 +253,35 @@ func (e *Executor) failed(v *volume, err error) {
 		return
 	}
 	failure := failureOf(stepOf(w), err)
-	failure.Final = w.Verb == fsm.WishCreate && (failure.NoSpace || isFinal(err) || !w.Source.IsZero() && failure.Final)
+	failure.Final = endsOperation(w, err, failure.Final)
 	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_StepFailed{StepFailed: failure}}
 	e.send(v, fact{name: factFailed}, ob, 0)
 }
 
-func stepOf(w *fsm.Wish) string {
+// endsOperation: obligations never end by a failure. An empty volume's create ends
+// only where trying again makes no difference; a copy, a growth or new limits also
+// where the host refused for good.
+func endsOperation(w *fsm.Wish, err error, refused bool) bool {
 	switch w.Verb {
 	case fsm.WishCreate:
-		return "create"
-	case fsm.WishRemove:
-		return "remove"
+		return noSpace(err) || isFinal(err) || refused && !w.Source.IsZero()
 	case fsm.WishKeep:
+		return refused && w.Teardown == nil
+	case fsm.WishRemove:
 	}
-	return "teardown"
+	return false
+}
+
+func stepOf(w *fsm.Wish) string {
+	switch {
+	case w.Verb == fsm.WishCreate:
+		return "create"
+	case w.Verb == fsm.WishRemove:
+		return "remove"
+	case w.Teardown != nil:
+		return "teardown"
+	}
+	return "change"
 }
 
 func noSpace(err error) bool {
