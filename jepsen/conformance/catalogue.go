@@ -3,6 +3,8 @@ package conformance
 // catalogue is every table of rows; a table has one file.
 var catalogue = []map[string]rowTest{
 	groupRows,
+	extensionRows,
+	metadataRows,
 }
 
 // disruptive is every table of rows that kill, stop or starve a process of the
