@@ -92,7 +92,7 @@ func TestNodeCapabilitiesTurnedOff(t *testing.T) {
 		off   []csi.NodeServiceCapability_RPC_Type
 		stats codes.Code
 	}{
-		"by configuration":   {&host{}, []csi.NodeServiceCapability_RPC_Type{
+		"by configuration": {&host{}, []csi.NodeServiceCapability_RPC_Type{
 			csi.NodeServiceCapability_RPC_EXPAND_VOLUME, csi.NodeServiceCapability_RPC_GET_VOLUME_STATS, csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
 		}, codes.Unimplemented},
 		"as the host cannot": {plain{&host{}}, nil, codes.OK},
