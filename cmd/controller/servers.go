@@ -54,7 +54,7 @@ func (c *controller) openCSI() (err error) {
 		return err
 	}
 	who, err := identity.New(identity.Config{
-		Version: daemon.Version(), Ready: c.cluster.Ready, Off: off.Services, NoExpansion: off.Expansion(),
+		Version: daemon.Version(), Ready: c.cluster.healthy, Off: off.Services, NoExpansion: off.Expansion(),
 	})
 	if err != nil {
 		return err

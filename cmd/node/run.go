@@ -148,7 +148,7 @@ func (n *node) openCSI() (err error) {
 		return err
 	}
 	who, err := identity.New(identity.Config{
-		Version: daemon.Version(), Ready: n.client.Err, Off: off.Services, NoExpansion: off.Expansion(),
+		Version: daemon.Version(), Ready: n.ready, Off: off.Services, NoExpansion: off.Expansion(),
 	})
 	if err != nil {
 		return err
