@@ -253,6 +253,38 @@ func TestAnIdentityThatWasHalfWrittenIsWrittenAgain(t *testing.T) {
 	}
 }
 
+// xfs_db makes the log anew before it writes the superblocks; a crash leaves a log
+// that neither it nor the kernel can read.
+func TestAnIdentityWhoseLogWasHalfMadeAnewIsWrittenAgain(t *testing.T) {
+	const groups = 4
+	for name, kept := range map[string]int64{"all zero": 0, "one record": 256 << 10, "half of it": 32 << 20} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			d := h.formatted("xfs")
+			dir := h.mountAt(d, "xfs", "source")
+			data := filled(t, dir)
+			require.NoError(t, h.Unmount(t.Context(), d, dir))
+			before := superblocks(t, d, groups)
+			want := executor.Filesystem{Type: "xfs", UUID: uuid.NewString()}
+			require.NoError(t, h.NewIdentity(t.Context(), d, want))
+			for n, b := range before {
+				write(t, d.Path, int64(n)*d.Size/groups, b)
+			}
+			write(t, d.Path, xfsLogStart(before[0])+kept, make([]byte, 64<<20-kept))
+			begun, err := xfsBegun(d.Path, uuid.MustParse(want.UUID))
+			require.NoError(t, err)
+			require.True(t, begun)
+			for range 2 {
+				require.NoError(t, h.NewIdentity(t.Context(), d, want))
+				sound(t, d, "xfs")
+			}
+			got, err := os.ReadFile(h.mountAt(d, "xfs", "staging") + "/data")
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(data, got))
+		})
+	}
+}
+
 // superblocks are those of all groups.
 func superblocks(t testing.TB, d executor.Device, groups int64) (all [][]byte) {
 	t.Helper()

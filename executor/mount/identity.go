@@ -7,7 +7,6 @@ import (
 	"os"
 
 	"github.com/google/uuid"
-	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/run"
@@ -102,56 +101,4 @@ func extIdentity(device string) (extState, error) {
 		seeded:    incompat&extChecksumSeed != 0,
 		checksums: binary.LittleEndian.Uint32(head[extROCompatAt:])&extChecksums != 0,
 	}, nil
-}
-
-// identifyXFS has xfs_db write the UUID into the superblocks of all allocation
-// groups, one after the other, so all of them are looked at. xfs_db refuses a log
-// that is dirty: then the kernel replays it.
-func (m *Mounter) identifyXFS(ctx context.Context, device string, want uuid.UUID) error {
-	for _, clean := range []bool{true, false} {
-		if done, err := xfsIdentified(device, want); done || err != nil {
-			return err
-		}
-		if !clean {
-			if err := unseen(device, "xfs", []string{"nouuid"}, func(*os.File) error { return nil }); err != nil {
-				return err
-			}
-		}
-		// Its exit code says nothing of its commands, so the superblocks are read again.
-		if _, err := m.runner.Run(ctx, run.Command{Tool: "xfs_db", Args: []string{"-x", "-c", "uuid " + want.String(), device}, Timeout: growTimeout}); err != nil && !clean {
-			return err
-		}
-	}
-	done, err := xfsIdentified(device, want)
-	if err == nil && !done {
-		err = fmt.Errorf("xfs_db did not write the UUID")
-	}
-	return err
-}
-
-// xfsIdentified tells whether all superblocks have the UUID.
-func xfsIdentified(device string, want uuid.UUID) (bool, error) {
-	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	head := make([]byte, superblockLen)
-	if _, err := f.ReadAt(head, 0); err != nil {
-		return false, fmt.Errorf("read the superblock: %w", err)
-	}
-	if string(head[:4]) != xfsMagic {
-		return false, fsm.Reject(fsm.Precondition, "there is no xfs on %s", device)
-	}
-	group := int64(binary.BigEndian.Uint32(head[xfsGroupAt:])) * int64(binary.BigEndian.Uint32(head[xfsBlockAt:]))
-	for n := range int64(binary.BigEndian.Uint32(head[xfsGroupsAt:])) {
-		var id uuid.UUID
-		if _, err := f.ReadAt(id[:], n*group+xfsUUIDAt); err != nil {
-			return false, fmt.Errorf("read the superblock of group %d: %w", n, err)
-		}
-		if id != want {
-			return false, nil
-		}
-	}
-	return true, nil
 }

@@ -18,6 +18,8 @@ var packages = map[string]string{
 	"tune2fs":   "e2fsprogs",
 	"mkfs.xfs":  "xfsprogs",
 	"xfs_db":    "xfsprogs",
+
+	"xfs_repair": "xfsprogs",
 }
 
 // finder remembers where each tool was first found.
