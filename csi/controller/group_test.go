@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -99,10 +98,11 @@ func TestCreateGroupArguments(t *testing.T) {
 // CSI-GRP-CreateVolumeGroupSnapshot-06, -21..25, S19: what stands in the way, and
 // that nothing of it stays.
 func TestCreateGroupTroubles(t *testing.T) {
+	t.Parallel() // it waits for deadlines
 	w := newWorld(t)
 	one, two, raw := w.create(t, "one"), w.create(t, "two"), w.create(t, "raw", forUse(block(writer)))
 	create := func(name string, sources ...string) error {
-		ctx, cancel := soon(t, 300*time.Millisecond)
+		ctx, cancel := soon(t)
 		defer cancel()
 		_, err := w.CreateVolumeGroupSnapshot(ctx, &groupReq{Name: name, SourceVolumeIds: sources})
 		return err
@@ -183,12 +183,13 @@ func TestGetGroup(t *testing.T) {
 
 // CSI-GRP-DeleteVolumeGroupSnapshot-02..11, S18.
 func TestDeleteGroup(t *testing.T) {
+	t.Parallel() // it waits for deadlines
 	w := newWorld(t)
 	one, two := w.create(t, "one"), w.create(t, "two")
 	g := w.group(t, "g", one, two)
 	members := membersOf(g)
 	remove := func(id string, snapshots ...string) error {
-		ctx, cancel := soon(t, 300*time.Millisecond)
+		ctx, cancel := soon(t)
 		defer cancel()
 		_, err := w.DeleteVolumeGroupSnapshot(ctx, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: id, SnapshotIds: snapshots, Secrets: pairsOf("a", "b")})
 		return err
@@ -204,7 +205,7 @@ func TestDeleteGroup(t *testing.T) {
 	require.ElementsMatch(t, members, w.snapshots(t), "-06: nothing was deleted")
 
 	w.host.set(func(h *host) { h.idle = true })
-	ctx, cancel := soon(t, 200*time.Millisecond)
+	ctx, cancel := soon(t)
 	defer cancel()
 	_, err := w.CreateVolume(ctx, named("restored", from(fromSnapshot(members[0]))))
 	requireCode(t, codes.Aborted, err)

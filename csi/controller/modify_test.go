@@ -2,7 +2,6 @@ package controller_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -74,11 +73,12 @@ func TestModifyVolume(t *testing.T) {
 
 // CSI-EXT-Modify-02: where the volume is staged, its host has put the limits in force.
 func TestModifyVolumeWhereItIsStaged(t *testing.T) {
+	t.Parallel() // it waits for deadlines
 	w := newWorld(t)
 	id := w.create(t, "v", mutable("iopsLimit", "5"))
 	w.stage(t, id, t.TempDir(), w.publish(t, id, mount(writer, "")))
 	modify := func(value string) error {
-		ctx, cancel := soon(t, 300*time.Millisecond)
+		ctx, cancel := soon(t)
 		defer cancel()
 		_, err := w.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: pairsOf("iopsLimit", value)})
 		return err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -92,6 +91,7 @@ func TestCreateSnapshotArguments(t *testing.T) {
 // CSI-CTRL-CreateSnapshot-16..18, -26, -28, CSI-CTRL-ListSnapshots-03,
 // CSI-EXT-GetSnapshot-03: what stands in the way of a cut.
 func TestCreateSnapshotTroubles(t *testing.T) {
+	t.Parallel() // it waits for deadlines
 	w := newWorld(t)
 	source, other := w.create(t, "v"), w.create(t, "other")
 	w.snap(t, "s", source)
@@ -101,7 +101,7 @@ func TestCreateSnapshotTroubles(t *testing.T) {
 	}
 	w.host.set(func(h *host) { h.slow = true })
 	for range 2 {
-		ctx, cancel := soon(t, 200*time.Millisecond)
+		ctx, cancel := soon(t)
 		_, err := w.CreateSnapshot(ctx, &snapshotReq{Name: "slow", SourceVolumeId: source})
 		cancel()
 		requireCode(t, codes.Aborted, err) // -17
@@ -125,6 +125,7 @@ func TestCreateSnapshotTroubles(t *testing.T) {
 
 // CSI-CTRL-DeleteSnapshot-01..07, -09, CSI-CTRL-CreateSnapshot-25, S18.
 func TestDeleteSnapshot(t *testing.T) {
+	t.Parallel() // it waits for deadlines
 	w := newWorld(t)
 	source := w.create(t, "v")
 	s := w.snap(t, "s", source)
@@ -151,7 +152,7 @@ func TestDeleteSnapshot(t *testing.T) {
 
 	t.Run("an idle host makes it wait", func(t *testing.T) {
 		w.host.set(func(h *host) { h.idle = true })
-		ctx, cancel := soon(t, 200*time.Millisecond)
+		ctx, cancel := soon(t)
 		defer cancel()
 		_, err := w.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: again.GetSnapshotId()})
 		requireCode(t, codes.Aborted, err)

@@ -13,10 +13,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// soon is a context that ends after a while.
-func soon(t testing.TB, after time.Duration) (context.Context, context.CancelFunc) {
+// soon is a context that ends after a while: time for an answer, and not for a wait.
+func soon(t testing.TB) (context.Context, context.CancelFunc) {
 	t.Helper()
-	return context.WithTimeout(t.Context(), after)
+	return context.WithTimeout(t.Context(), 700*time.Millisecond)
 }
 
 // from gives a volume a source and leaves its size to that.
@@ -95,11 +95,12 @@ func (w *world) stage(t testing.TB, id, path string, epoch map[string]string) {
 
 // S19, CSI-GRP-DeleteVolumeGroupSnapshot-07: what is just copied from stays.
 func TestASourceInUseStays(t *testing.T) {
+	t.Parallel() // it waits for deadlines
 	w := newWorld(t)
 	source := w.create(t, "source")
 	snapshot := w.snap(t, "s", source).GetSnapshotId()
 	w.host.set(func(h *host) { h.idle = true })
-	ctx, cancel := soon(t, 200*time.Millisecond)
+	ctx, cancel := soon(t)
 	defer cancel()
 	_, err := w.CreateVolume(ctx, named("v", from(fromSnapshot(snapshot))))
 	requireCode(t, codes.Aborted, err)
@@ -168,9 +169,10 @@ func TestExpandArguments(t *testing.T) {
 // CSI-CTRL-ControllerExpandVolume-05, -08, -13, CSI-NODE-NodeExpandVolume-02, -04,
 // -08, -16: at any time, to the end or not at all.
 func TestExpandThroughItsLife(t *testing.T) {
+	t.Parallel() // it waits for deadlines
 	w := newWorld(t)
 	grow := func(id string, size int64) (*csi.ControllerExpandVolumeResponse, error) {
-		ctx, cancel := soon(t, time.Second)
+		ctx, cancel := soon(t)
 		defer cancel()
 		return w.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: size}})
 	}
