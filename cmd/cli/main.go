@@ -88,7 +88,7 @@ func want(names ...string) cobra.PositionalArgs {
 // atMostOne takes one argument or none.
 func atMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return noMore(cmd, args[1:])
+		return exit.Usagef("unexpected argument %q; see `%s --help`", args[1], cmd.CommandPath())
 	}
 	return nil
 }
