@@ -2,11 +2,15 @@ package conformance
 
 // catalogue is every table of rows; a table has one file.
 var catalogue = []map[string]rowTest{
+	createVolumeRows, capacityRangeRows, getCapacityRows, topologyRows,
 	groupRows,
 	extensionRows,
 	metadataRows,
+	generalRows,
 }
 
 // disruptive is every table of rows that kill, stop or starve a process of the
 // shared cluster; they run after all others and put back what they took.
-var disruptive = []map[string]rowTest{}
+var disruptive = []map[string]rowTest{
+	lessCreateRows, lessCapacityRows,
+}

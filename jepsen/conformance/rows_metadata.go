@@ -100,15 +100,15 @@ const markSize = 64 << 10
 func (k *kit) marked() (v *harness.Volume, first, second string) {
 	k.t.Helper()
 	v = k.create(harness.Spec{Node: "n1", Block: true})
-	k.write(v, 'a', marks)
+	k.writeRaw(v, 'a', marks)
 	first = k.snapshot(v.ID).GetSnapshotId()
-	k.write(v, 'b', later)
+	k.writeRaw(v, 'b', later)
 	return v, first, k.snapshot(v.ID).GetSnapshotId()
 }
 
-// write publishes the volume, writes, and takes it down again: a volume that is
+// writeRaw publishes the volume, writes, and takes it down again: a volume that is
 // written raw cannot be cut.
-func (k *kit) write(v *harness.Volume, with byte, at []int64) {
+func (k *kit) writeRaw(v *harness.Volume, with byte, at []int64) {
 	k.t.Helper()
 	require.NoError(k.t, k.w.CO.Up(k.ctx, v, "n1"))
 	defer func() { require.NoError(k.t, k.w.CO.Down(k.ctx, v)) }()
