@@ -4,9 +4,10 @@
 // it is and the highest epoch of wishes that it acted on; the controller waits
 // until its member has applied as much (S14), has the host registered in the log,
 // and from then on sends what the log wants of the host: all of it first, then
-// what changed, for volumes and for snapshots. Wishes only come from applied entries and carry the epoch they
-// hold at. The host sends measures of its pools, answers questions about what it
-// holds, and proposes its own three commands: StageVolume, PublishTarget, Report.
+// what changed, for volumes and for snapshots. Wishes only come from applied
+// entries and carry the epoch they hold at. The host sends measures of its pools,
+// answers questions about what it holds, and proposes its own three commands:
+// StageVolume, PublishTarget, Report.
 //
 // Block maps of snapshots are asked of hosts in pages, through whichever member has
 // the host's session, so that every controller serves them.
