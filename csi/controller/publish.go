@@ -18,6 +18,9 @@ func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.Controlle
 		return nil, err
 	}
 	cmd, err := publishCommand(req)
+	if err == nil {
+		err = s.usable(req)
+	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -56,6 +59,28 @@ func publishCommand(req *csi.ControllerPublishVolumeRequest) (*fsmpb.PublishVolu
 	return &fsmpb.PublishVolume{
 		VolumeId: string(id), NodeId: req.GetNodeId(), Capability: capabilityProto(c), ReadOnly: req.GetReadonly(),
 	}, nil
+}
+
+// usable refuses uses that belong to a capability that is turned off.
+func (s *Server) usable(req *csi.ControllerPublishVolumeRequest) error {
+	if req.GetReadonly() && s.off[csi.ControllerServiceCapability_RPC_PUBLISH_READONLY] {
+		return fsm.Reject(fsm.Invalid, "readonly: publishing for reading only is turned off here")
+	}
+	return s.modes(req.GetVolumeCapability())
+}
+
+// modes refuses the access modes of a capability that is turned off.
+func (s *Server) modes(asked ...*csi.VolumeCapability) error {
+	if !s.off[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER] {
+		return nil
+	}
+	for _, c := range asked {
+		switch mode := c.GetAccessMode().GetMode(); mode {
+		case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
+			return fsm.Reject(fsm.Invalid, "access mode %s is turned off here", mode)
+		}
+	}
+	return nil
 }
 
 // published answers from the state for a command that came too late (S4).

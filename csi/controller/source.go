@@ -49,6 +49,9 @@ func (s *Server) allowed(req *csi.CreateVolumeRequest) error {
 	case source.GetVolume() != nil && s.off[csi.ControllerServiceCapability_RPC_CLONE_VOLUME]:
 		return fsm.Reject(fsm.Invalid, "volume_content_source: clones are turned off here")
 	}
+	if err := s.modes(req.GetVolumeCapabilities()...); err != nil {
+		return err
+	}
 	return s.mutable(req.GetMutableParameters())
 }
 

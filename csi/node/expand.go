@@ -37,6 +37,9 @@ func expandRequest(req *csi.NodeExpandVolumeRequest) (ExpandRequest, error) {
 	if err := checkPaths(expand.Volume, expand.Path, expand.StagingPath); err != nil {
 		return expand, err
 	}
+	if size != nil && expand.Required == 0 && expand.Limit == 0 {
+		return expand, fsm.Reject(fsm.Invalid, "capacity_range must have required_bytes, limit_bytes or both")
+	}
 	if expand.Limit != 0 && expand.Limit < expand.Required {
 		return expand, fsm.Reject(fsm.Invalid, "the limit_bytes of capacity_range are below its required_bytes")
 	}
