@@ -62,7 +62,6 @@ func (e *Executor) release(ctx context.Context, h *hold) error {
 		if err := h.freeze.Thaw(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
-		e.metrics.frozen.Observe(h.freeze.Held().Seconds())
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

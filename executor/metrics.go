@@ -13,7 +13,6 @@ type metrics struct {
 	steps    *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 	reports  *prometheus.CounterVec
-	frozen   prometheus.Histogram
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -29,13 +28,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_executor_reports_total", Help: "Reports proposed to the log, by outcome.",
 		}, []string{"outcome"}),
-		frozen: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "holdfast_executor_frozen_seconds", Help: "How long filesystems were frozen for a cut.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-		}),
 	}
 	if registry != nil {
-		registry.MustRegister(m.steps, m.seconds, m.reports, m.frozen)
+		registry.MustRegister(m.steps, m.seconds, m.reports)
 	}
 	return m
 }

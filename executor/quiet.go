@@ -134,6 +134,5 @@ func (e *Executor) thaw(ctx context.Context, frozen Freeze) error {
 	err := frozen.Thaw(context.WithoutCancel(ctx))
 	e.hit("thaw.after")
 	e.metrics.step(stepThaw, began, err)
-	e.metrics.frozen.Observe(frozen.Held().Seconds())
 	return err
 }

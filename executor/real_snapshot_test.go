@@ -166,6 +166,7 @@ func (s *scene) writer(name string) (written *atomic.Int64, stop func()) {
 	return written, func() { close(end); <-done }
 }
 
+// kinds are what a volume can be given out as.
 var kinds = map[string]fsm.Capability{
 	"ext4": {Mode: writer, FSType: "ext4"},
 	"xfs":  {Mode: writer, FSType: "xfs"},
