@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -23,14 +24,18 @@ var less struct {
 // turnedOff is all that a COs may do without.
 var turnedOff = []string{"LIST_VOLUMES", "LIST_VOLUMES_PUBLISHED_NODES", "GET_CAPACITY", "GET_VOLUME",
 	"CREATE_DELETE_SNAPSHOT", "LIST_SNAPSHOTS", "GET_SNAPSHOT", "CLONE_VOLUME", "EXPAND_VOLUME", "MODIFY_VOLUME",
-	"CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT", "SNAPSHOT_METADATA_SERVICE"}
+	"CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT", "SNAPSHOT_METADATA_SERVICE",
+	"PUBLISH_READONLY", "SINGLE_NODE_MULTI_WRITER"}
+
+// maxPublished is how many volumes its node takes.
+const maxPublished = 2
 
 // Less is a cluster of one controller and one node in which everything is turned
 // off that can be, shared by the rows that ask what is not served.
 func (w *World) Less(t *testing.T) *harness.Cluster {
 	t.Helper()
 	less.once.Do(func() {
-		var flags []string
+		flags := []string{fmt.Sprintf("--node-arg=--max-volumes=%d", maxPublished)}
 		for _, name := range turnedOff {
 			off := "--disable-capability=" + name
 			flags = append(flags, "--controller-arg="+off, "--node-arg="+off)
