@@ -24,8 +24,10 @@ var less struct {
 // turnedOff is all that a COs may do without.
 var turnedOff = []string{"LIST_VOLUMES", "LIST_VOLUMES_PUBLISHED_NODES", "GET_CAPACITY", "GET_VOLUME",
 	"CREATE_DELETE_SNAPSHOT", "LIST_SNAPSHOTS", "GET_SNAPSHOT", "CLONE_VOLUME", "EXPAND_VOLUME", "MODIFY_VOLUME",
-	"CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT", "SNAPSHOT_METADATA_SERVICE",
-	"PUBLISH_READONLY", "SINGLE_NODE_MULTI_WRITER"}
+	"CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT", "SNAPSHOT_METADATA_SERVICE"}
+
+// alsoTurnedOff is what only controllers may do without.
+var alsoTurnedOff = []string{"PUBLISH_READONLY", "SINGLE_NODE_MULTI_WRITER"}
 
 // maxPublished is how many volumes its node takes.
 const maxPublished = 2
@@ -39,6 +41,9 @@ func (w *World) Less(t *testing.T) *harness.Cluster {
 		for _, name := range turnedOff {
 			off := "--disable-capability=" + name
 			flags = append(flags, "--controller-arg="+off, "--node-arg="+off)
+		}
+		for _, name := range alsoTurnedOff {
+			flags = append(flags, "--controller-arg=--disable-capability="+name)
 		}
 		path, err := builder.Path(context.Background())
 		if err == nil {
