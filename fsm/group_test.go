@@ -1,10 +1,12 @@
 package fsm
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -222,4 +224,90 @@ func TestS1_AHostInAdoptionModeCutsAndRemovesNothing(t *testing.T) {
 	w.no(Precondition, controller, cutOf(2, 1))
 	w.ok("admin/ann", &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 2})
 	require.Equal(t, SnapshotCut, w.verb(1))
+}
+
+func TestAReadyGroupKeepsWhatALostHostDidNotHold(t *testing.T) {
+	w := twoHosts(t)
+	w.ok(controller, groupOf(1, 1, 3))
+	w.report("n1", frozen(100, 1))
+	w.report("n2", frozen(101, 1), was(101, 5, 1))
+	w.report("n1", was(100, 6, 1))
+	w.report("n2", was(101, 5, 1))
+	require.Equal(t, GroupReady, w.groupSnapshot(1).Phase)
+	w.ok("admin/ann", &fsmpb.LoseNode{NodeId: "n2", HostId: "host-n2", Reason: "burnt"})
+	require.Equal(t, []any{SnapshotFailed, true, true}, []any{w.snapshot(101).Phase, w.snapshot(101).Gone, w.snapshot(101).Missing})
+	w.ready(9, of(9, ofSnapshot(100)))
+	w.no(Precondition, controller, of(8, ofSnapshot(101)))
+	w.twice(controller, &fsmpb.DeleteGroupSnapshot{GroupSnapshotId: groupID(1)})
+	w.report("n1", goneFrom(100, 0))
+	require.Equal(t, 0, w.s.SnapshotCount())
+}
+
+func TestHostsAndWatchersAreToldOfSnapshotsAndGroups(t *testing.T) {
+	w := twoHosts(t)
+	touched := func(actor string, body proto.Message) []Touch {
+		w.calls++
+		w.index++
+		return w.s.Apply(w.index, envelope(actor, fmt.Sprintf("touch %d", w.calls), w.index, body)).Touched
+	}
+	single := Touch{Snapshot: SnapshotID(snapshotID(1)), Node: "n1"}
+	require.Equal(t, []Touch{single}, touched(controller, cutOf(1, 1)))
+	require.Empty(t, touched(controller, cutOf(1, 1)), "nothing changed")
+	w.report("n1", was(1, 1, 0))
+	group := GroupSnapshotID(groupID(1))
+	first, second := Touch{Snapshot: SnapshotID(snapshotID(100)), Group: group, Node: "n1"}, Touch{Snapshot: SnapshotID(snapshotID(101)), Group: group, Node: "n2"}
+	all := touched(controller, groupOf(1, 1, 3))
+	require.Subset(t, all, []Touch{first, second, {Group: group}})
+	w.report("n1", frozen(100, 1))
+	cut := &fsmpb.Report{NodeId: "n2", HostId: "host-n2", BootId: "boot-1", Observations: []*fsmpb.Observation{frozen(101, 1)}}
+	require.Subset(t, touched("node/n2", cut), []Touch{first, second, {Group: group}}, "every host is to cut now")
+}
+
+// TestCheckFindsWhatIsPlanted: an invariant that cannot fail proves nothing.
+func TestCheckFindsWhatIsPlanted(t *testing.T) {
+	for invariant, plant := range map[string]func(*world){
+		"I5": func(w *world) {
+			n := *w.snapshot(1)
+			n.Host = "another"
+			w.s.storeSnapshot(n)
+		},
+		"I8": func(w *world) { w.s.index.reserve("pool-n1", 1, poolUse{}) },
+		"I10": func(w *world) {
+			n := *w.snapshot(1)
+			n.Operation = &Operation{ID: 3, Kind: OpSnapshot, State: OpRunning}
+			w.s.storeSnapshot(n)
+		},
+		"I13": func(w *world) { w.s.cuts.index.names.Delete("snap-1") },
+		"I14": func(w *world) {
+			n := *w.snapshot(100)
+			n.Operation = &Operation{ID: 3, Kind: OpSnapshot, State: OpRunning}
+			w.s.storeSnapshot(n)
+		},
+		"I15": func(w *world) {
+			n := *w.snapshot(100)
+			n.Phase = SnapshotCutting
+			w.s.storeSnapshot(n)
+		},
+		"I16": func(w *world) {
+			w.s.Apply(w.index+1, envelope(controller, "clone", w.index, of(9, ofSnapshot(1))))
+			n := *w.snapshot(1)
+			n.Phase, n.Operation = SnapshotDeleting, &Operation{ID: 3, Kind: OpDelete, State: OpRunning}
+			w.s.storeSnapshot(n)
+		},
+		"I17": func(w *world) {
+			v := *w.volume(1)
+			v.Size += VolumeSizeUnit
+			w.s.storeVolume(&change{}, v)
+		},
+		"I11": func(w *world) { w.s.sum[0]++ },
+	} {
+		t.Run(invariant, func(t *testing.T) {
+			w := twoHosts(t)
+			w.cut(1, 1)
+			w.grouped(1, 1, 2)
+			require.NoError(t, w.s.Check())
+			plant(w)
+			require.ErrorContains(t, w.s.Check(), "invariant "+invariant+":")
+		})
+	}
 }
