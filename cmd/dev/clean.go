@@ -12,6 +12,7 @@ import (
 	"github.com/moby/sys/mountinfo"
 
 	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/cmd/node"
 )
 
 // Clean removes a stopped cluster: its mounts, its loop devices, then its files.
@@ -36,8 +37,14 @@ func Clean(ctx context.Context, dir string) error {
 	if err := awaitFree(ctx, l, s); err != nil {
 		return err
 	}
+	// The nodes' own records say which targets they made. The kernel's tables are
+	// the truth about what is up, also where a record is damaged.
+	var own []error
+	for _, id := range ids("n", s.Nodes) {
+		own = append(own, node.Clean(ctx, l.nodeData(id), l.pool(id)))
+	}
 	if err := releaseDevices(ctx, l.path("nodes")); err != nil {
-		return exit.With(exit.No, fmt.Errorf("clean %s: %w", l.dir, err))
+		return exit.With(exit.No, fmt.Errorf("clean %s: %w", l.dir, errors.Join(append(own, err)...)))
 	}
 	if err := foreignMounts(l.dir); err != nil {
 		return exit.With(exit.No, fmt.Errorf("clean %s: %w", l.dir, err))

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // process is one running child.
@@ -17,6 +18,14 @@ type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it ended
 	err  error         // how, valid once done is closed
+
+	began time.Time
+}
+
+// killed tells whether a process that ended was killed.
+func (p *process) killed() bool {
+	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 func (p *process) alive() bool {
@@ -68,7 +77,7 @@ func (s *spawner) start(id string, argv []string, logPath string, echo io.Writer
 		cmd.Stdout = io.MultiWriter(log, echo)
 		cmd.Stderr = cmd.Stdout
 	}
-	p := &process{id: id, cmd: cmd, done: make(chan struct{})}
+	p := &process{id: id, cmd: cmd, done: make(chan struct{}), began: time.Now()}
 	started := make(chan error)
 	s.requests <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {

@@ -172,12 +172,15 @@ func (s *supervisor) buried(p *process) {
 // repeats is how often the same end of a child goes untold before it is told again.
 const repeats = 30
 
+// shortLife is that of a child that cannot start.
+const shortLife = 5 * time.Second
+
 // tellEnd says how a child ended and what comes next. A child that keeps ending
 // in one way is told of now and then.
 func (s *supervisor) tellEnd(p *process, next string) {
-	how := fmt.Sprintf("%s; %s%s", ending(p.err), next, s.lastWords(p.id))
+	how := fmt.Sprintf("%s; %s%s", ending(p.err), next, s.lastWords(p))
 	last := s.told[p.id]
-	if last.how == how && last.times < repeats && s.opts.Supervise {
+	if last.how == how && last.times < repeats && time.Since(p.began) < shortLife {
 		last.times++
 	} else {
 		last = told{how: how}
@@ -199,14 +202,15 @@ func ending(err error) string {
 	return err.Error()
 }
 
-// lastWords is the last line that a child logged in its last life, or where it panicked.
-func (s *supervisor) lastWords(id string) string {
-	file, err := os.Open(s.layout.log(id))
-	if err != nil {
+// lastWords is the last line that a child logged, or where it panicked; nothing
+// for one that was killed.
+func (s *supervisor) lastWords(p *process) string {
+	file, err := os.Open(s.layout.log(p.id))
+	if err != nil || p.killed() {
 		return ""
 	}
 	defer func() { _ = file.Close() }() // only read
-	from := max(s.logFrom[id], logSize(file.Name())-8192)
+	from := max(s.logFrom[p.id], logSize(file.Name())-8192)
 	tail, err := io.ReadAll(io.NewSectionReader(file, from, 8192))
 	if err != nil || len(bytes.TrimSpace(tail)) == 0 {
 		return ""

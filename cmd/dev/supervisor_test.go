@@ -150,7 +150,20 @@ func TestASupervisedChildComesBack(t *testing.T) {
 	b.stop()
 	require.NoError(t, b.ends())
 	require.Contains(t, b.err.String(), "c1 (pid")
-	require.Contains(t, b.err.String(), "its log ends with: c1 began")
+	require.NotContains(t, b.err.String(), "its log ends with", "it was killed")
+}
+
+func TestAChildThatCannotStartIsToldOfOnceWithItsReason(t *testing.T) {
+	b := newLab(t, true, `echo "no such disk" >&2; exit 3`)
+	b.begin(func(ctx context.Context) error { <-ctx.Done(); return nil })
+	b.until("several starts", func() bool {
+		text, _ := os.ReadFile(b.l.log("c1"))
+		return strings.Count(string(text), "no such disk") > 5
+	})
+	b.stop()
+	require.NoError(t, b.ends())
+	require.Equal(t, 1, strings.Count(b.err.String(), "c1 (pid"), b.err)
+	require.Contains(t, b.err.String(), "exit status 3; it is started again in 20ms; its log ends with: no such disk")
 }
 
 func TestAChildThatIsNotSupervisedStaysDeadUntilItIsStarted(t *testing.T) {

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/cmd/daemon"
+	"github.com/holdfast-storage/holdfast/cmd/dev"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// connection is how an operator's command reaches the controllers, and how it prints.
+type connection struct {
+	dir       string
+	endpoints []string
+	files     pki.Files
+	output    string
+	timeout   time.Duration
+}
+
+// add adds the flags that all operators' commands have.
+func (c *connection) add(cmd *cobra.Command, patience time.Duration) {
+	flags := cmd.PersistentFlags()
+	flags.StringVar(&c.dir, "dir", "", "`folder` of a developer's cluster: its controllers and its certificate are used")
+	flags.StringSliceVar(&c.endpoints, "endpoints", nil, "API `addresses` of the controllers, host:port; the first that answers is used")
+	daemon.AddFiles(flags, &c.files)
+	flags.StringVarP(&c.output, "output", "o", "table", "`format` of the answer: table, json or yaml")
+	flags.DurationVar(&c.timeout, "timeout", patience, "how long one controller may take before the next is asked")
+}
+
+// client reads the flags. The error says which of them is wrong.
+func (c *connection) client() (*admin.Client, error) {
+	if err := admin.CheckFormat(c.output); err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	endpoints, files, err := c.where()
+	if err != nil {
+		return nil, err
+	}
+	creds, err := pki.Load(files)
+	if err != nil {
+		return nil, exit.Usagef("load the certificate: %w", err)
+	}
+	client := admin.NewClient(endpoints, creds.Client(pki.Controller))
+	client.Patience = c.timeout
+	return client, nil
+}
+
+func (c *connection) where() ([]string, pki.Files, error) {
+	switch {
+	case c.dir != "" && len(c.endpoints) > 0:
+		return nil, pki.Files{}, exit.Usagef("choose the cluster: --dir and --endpoints exclude each other")
+	case c.dir != "":
+		cluster, err := dev.ReadCluster(c.dir)
+		if err != nil {
+			return nil, pki.Files{}, exit.With(exit.Unavailable, err)
+		}
+		return cluster.Endpoints(), dev.AdminFiles(c.dir), nil
+	case len(c.endpoints) == 0:
+		return nil, pki.Files{}, exit.Usagef("choose the cluster: set --dir, or --endpoints with --cert, --key and --ca")
+	case c.files.Cert == "" || c.files.Key == "" || c.files.CA == "":
+		return nil, pki.Files{}, exit.Usagef("load the certificate: --endpoints needs --cert, --key and --ca; `holdfast ca issue --role admin` makes them")
+	}
+	return c.endpoints, c.files, nil
+}
+
+// command makes an operator's command that calls the API.
+func command(use, short string, args cobra.PositionalArgs, patience time.Duration, run func(context.Context, *connection, *admin.Client, *cobra.Command, []string) error) *cobra.Command {
+	c := &connection{}
+	cmd := &cobra.Command{Use: use, Short: short, Args: args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := c.client()
+			if err != nil {
+				return err
+			}
+			return run(cmd.Context(), c, client, cmd, args)
+		}}
+	c.add(cmd, patience)
+	return cmd
+}

@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+)
+
+const (
+	readPatience   = 10 * time.Second
+	changePatience = 30 * time.Second
+)
+
+// staleHelp explains --stale, which every read of the state has.
+const staleHelp = "answer from the asked controller's own state: it may lag, and needs no quorum"
+
+func volumesCommand() *cobra.Command {
+	req := &adminpb.VolumesRequest{}
+	cmd := command("volumes [ID|NAME]", "List the volumes, in all phases", atMostOne, readPatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				req.Volume = args[0]
+			}
+			resp, err := client.Volumes(ctx, req)
+			if err != nil {
+				return doing("list the volumes", err)
+			}
+			return admin.Print(cmd.OutOrStdout(), c.output, resp)
+		})
+	cmd.Flags().StringVar(&req.Node, "node", "", "only volumes that `node` keeps, has published or must tear down")
+	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
+	return cmd
+}
+
+func nodesCommand() *cobra.Command {
+	cmd := nodesList("nodes")
+	cmd.AddCommand(nodesList("list"), loseCommand(), replaceCommand(), adoptCommand())
+	return cmd
+}
+
+func nodesList(use string) *cobra.Command {
+	req := &adminpb.NodesRequest{}
+	cmd := command(use, "List the storage hosts, or change what the log says of one", noMore, readPatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
+			return ask(ctx, c, client, cmd, "list the nodes", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
+				return api.Nodes(ctx, req)
+			})
+		})
+	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
+	return cmd
+}
+
+func loseCommand() *cobra.Command {
+	req := &adminpb.LoseNodeRequest{}
+	cmd := command("lost NODE", "Attest that a host and its data are gone for good", want("a node's id"), changePatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
+			req.Node = args[0]
+			return ask(ctx, c, client, cmd, "record node "+args[0]+" as lost", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
+				return api.LoseNode(ctx, req)
+			})
+		})
+	cmd.Long = "Records in the log that a host and its data are gone for good. Its publications and its obligations end, and its\n" +
+		"name is free for another host. Say it only of a host that cannot come back: nothing asks the host."
+	lossFlags(cmd, req)
+	return cmd
+}
+
+func replaceCommand() *cobra.Command {
+	req := &adminpb.LoseNodeRequest{}
+	cmd := command("replace NODE", "Let another host take a node's name", want("a node's id"), changePatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
+			req.Node = args[0]
+			return ask(ctx, c, client, cmd, "replace node "+args[0], func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
+				return api.ReplaceNode(ctx, req)
+			})
+		})
+	cmd.Long = "Records in the log that a host and its data are gone for good, because another host takes its name: a reinstalled\n" +
+		"host, or one with a new pool. Until then such a host is refused."
+	lossFlags(cmd, req)
+	return cmd
+}
+
+func lossFlags(cmd *cobra.Command, req *adminpb.LoseNodeRequest) {
+	cmd.Flags().StringVar(&req.HostId, "host-id", "", "the lost host's random `id`; by default the one that has the name now")
+	cmd.Flags().StringVar(&req.Reason, "reason", "", "why, for the history")
+}
+
+func adoptCommand() *cobra.Command {
+	req := &adminpb.AdoptNodeRequest{}
+	cmd := command("adopt NODE", "End a host's adoption mode", want("a node's id"), changePatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
+			req.Node = args[0]
+			return ask(ctx, c, client, cmd, "adopt node "+args[0], func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
+				return api.AdoptNode(ctx, req)
+			})
+		})
+	cmd.Long = "Lets a host that met another incarnation of the cluster (after a restore, say) act for this one. Look at\n" +
+		"`holdfast audit` first: from then on the host does what this log says."
+	cmd.Flags().StringVar(&req.HostId, "host-id", "", "the host's random `id`; by default the one that has the name now")
+	return cmd
+}
+
+func operationsCommand() *cobra.Command {
+	cmd := operationsList("operations")
+	cmd.AddCommand(operationsList("list"), showCommand(),
+		operationCommand("cancel", "Cancel an operation", "cancel", adminpb.AdminClient.CancelOperation),
+		operationCommand("retry", "Begin a failed or cancelled operation again", "retry", adminpb.AdminClient.RetryOperation))
+	return cmd
+}
+
+func operationsList(use string) *cobra.Command {
+	req := &adminpb.OperationsRequest{}
+	cmd := command(use, "List the work that hosts owe, or show, cancel or retry one", noMore, readPatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
+			return ask(ctx, c, client, cmd, "list the operations", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
+				return api.Operations(ctx, req)
+			})
+		})
+	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
+	return cmd
+}
+
+func showCommand() *cobra.Command {
+	return command("show ID", "Show one operation", wantOperation, readPatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
+			id, err := operationID(args[0])
+			if err != nil {
+				return err
+			}
+			return ask(ctx, c, client, cmd, "show "+args[0], func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
+				return api.Operations(ctx, &adminpb.OperationsRequest{Id: id})
+			})
+		})
+}
+
+type operationCall func(adminpb.AdminClient, context.Context, *adminpb.OperationRequest, ...callOption) (*adminpb.ChangeResponse, error)
+
+func operationCommand(verb, short, what string, call operationCall) *cobra.Command {
+	return command(verb+" ID", short, wantOperation, changePatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
+			id, err := operationID(args[0])
+			if err != nil {
+				return err
+			}
+			return ask(ctx, c, client, cmd, what+" "+args[0], func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
+				return call(api, ctx, &adminpb.OperationRequest{Id: id})
+			})
+		})
+}
+
+// wantOperation takes one operation's id.
+func wantOperation(cmd *cobra.Command, args []string) error {
+	if err := want("an operation's id")(cmd, args); err != nil {
+		return err
+	}
+	_, err := operationID(args[0])
+	return err
+}
+
+// operationID reads `op-12` or `12`.
+func operationID(text string) (uint64, error) {
+	id, err := strconv.ParseUint(strings.TrimPrefix(text, "op-"), 10, 64)
+	if err != nil || id == 0 {
+		return 0, exit.Usagef("%q is no operation's id: they look like op-12", text)
+	}
+	return id, nil
+}
+
+// ask makes one call and prints its answer.
+func ask(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, what string, call func(context.Context, adminpb.AdminClient) (proto.Message, error)) error {
+	var answer proto.Message
+	err := client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+		answer, err = call(ctx, api)
+		return err
+	})
+	if err != nil {
+		return doing(what, err)
+	}
+	return admin.Print(cmd.OutOrStdout(), c.output, answer)
+}

@@ -1,0 +1,94 @@
+// Package cli is the holdfast command: which sub-commands there are, where their
+// flags come from, and how the command ends.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-storage/holdfast/cmd/config"
+	"github.com/holdfast-storage/holdfast/cmd/controller"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/cmd/node"
+)
+
+// Main runs the command line and returns the exit code. SIGINT and SIGTERM end
+// what runs in good order; a second one ends it at once.
+func Main(args []string, stdout, stderr io.Writer) int {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	context.AfterFunc(ctx, cancel) // from then on the signals have their own effect again
+	root := Root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	ran, err := root.ExecuteContextC(ctx)
+	if line := exit.Line(err); line != "" {
+		fmt.Fprintf(stderr, "%s: %s\n", ran.CommandPath(), line)
+	}
+	return exit.Code(err)
+}
+
+// Root is the whole command.
+func Root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "holdfast",
+		Short: "A storage control plane whose memory is a replicated log",
+		Long: "Holdfast serves CSI from a replicated log. The daemons are `controller` and `node`; `dev` runs a whole\n" +
+			"cluster on this host; the other commands are for operators.\n\n" +
+			"Every flag can also be set in the environment: --data-dir is HOLDFAST_DATA_DIR.\n" +
+			"Exit codes: 0 done, 1 the answer is no, 2 usage, 3 unavailable.",
+		Args:          noMore,
+		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: fill,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return exit.Usagef("%w; see `%s --help`", err, cmd.CommandPath())
+	})
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(controller.Command(), node.Command(), devCommand(), caCommand(), versionCommand(),
+		statusCommand(), volumesCommand(), nodesCommand(), operationsCommand(), historyCommand(), auditCommand(), stateCommand())
+	return root
+}
+
+// fill sets the flags that the command line left from environment and file.
+func fill(cmd *cobra.Command, _ []string) error {
+	return exit.With(exit.Usage, config.Fill(cmd.Flags(), os.LookupEnv))
+}
+
+// noMore refuses arguments.
+func noMore(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if cmd.HasSubCommands() {
+		return exit.Usagef("there is no command %q; see `%s --help`", args[0], cmd.CommandPath())
+	}
+	return exit.Usagef("unexpected argument %q; see `%s --help`", args[0], cmd.CommandPath())
+}
+
+// want takes exactly the arguments named.
+func want(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return exit.Usagef("it takes %s; see `%s --help`", strings.Join(names, " and "), cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// atMostOne takes one argument or none.
+func atMostOne(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return noMore(cmd, args[1:])
+	}
+	return nil
+}

@@ -1,0 +1,11 @@
+// Command holdfast is a storage control plane whose memory is a replicated log:
+// its daemons, the developer's cluster and the operators' commands in one binary.
+package main
+
+import (
+	"os"
+
+	"github.com/holdfast-storage/holdfast/cmd/cli"
+)
+
+func main() { os.Exit(cli.Main(os.Args[1:], os.Stdout, os.Stderr)) }

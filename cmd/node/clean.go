@@ -1,0 +1,36 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/run"
+)
+
+// Clean takes down everything that a stopped node left up: mounts, targets and
+// loop devices. Its images stay. A node that never ran has nothing.
+func Clean(ctx context.Context, dataDir, poolDir string) error {
+	if _, err := os.Stat(filepath.Join(dataDir, "host.json")); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	p := &parts{}
+	err := errors.Join(p.openIdentity(dataDir), p.openMounter([]string{"/"}, run.New()))
+	if err == nil {
+		err = p.openPool(poolDir)
+	}
+	if err == nil {
+		var e *executor.Executor
+		e, err = executor.New(executor.Config{Host: p.host, Pools: []executor.Backend{p.pool}, Mounter: p.mounter})
+		if err == nil {
+			err = e.Clean(ctx)
+		}
+	}
+	if err = errors.Join(err, p.close()); err != nil {
+		return fmt.Errorf("take down what the node in %s left: %w", dataDir, err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-storage/holdfast/cmd/daemon"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// options are the flags.
+type options struct {
+	daemon.Flags
+	id, dataDir, poolDir, site string
+	endpoints, allowRoots      []string
+	labels                     []string
+	overcommit                 float64
+	minFree                    bytesFlag
+	maxVolumes                 uint32
+	faultPoints                bool
+}
+
+// Command is `holdfast node`.
+func Command() *cobra.Command {
+	o := &options{minFree: 1 << 30}
+	cmd := &cobra.Command{Use: "node", Short: "Run a node: one storage host with its pool and its mounts",
+		Long: "Runs one storage host until SIGINT or SIGTERM. It makes its pool, its loop devices and its mounts what the log\n" +
+			"says, and serves CSI's node service. It needs root. Staged volumes stay mounted when it stops.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return exit.Usagef("unexpected argument %q; see `holdfast node --help`", args[0])
+			}
+			if err := o.check(); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), o, cmd.ErrOrStderr())
+		}}
+	flags := cmd.Flags()
+	o.Add(flags, "127.0.0.1:9811", cmp.Or(os.Getenv("CSI_ENDPOINT"), "unix:///run/holdfast/node.sock"))
+	flags.StringVar(&o.id, "node-id", "", "this host's `name`: CSI's node id and the value of its topology key; the one in its certificate by default, and it must be the same")
+	flags.StringVar(&o.dataDir, "data-dir", "/var/lib/holdfast/node", "`folder` of what this host must remember, mode 0700")
+	flags.StringVar(&o.poolDir, "pool-dir", "/var/lib/holdfast/pool", "`folder` of the pool; an empty one becomes a new pool")
+	flags.StringVar(&o.site, "site", "default", "`name` of the site that this host is at")
+	flags.StringSliceVar(&o.endpoints, "endpoints", nil, "API `addresses` of the controllers, host:port")
+	flags.StringArrayVar(&o.allowRoots, "allow-root", []string{"/var/lib/kubelet"}, "`folder` below which volumes may be mounted; repeatable")
+	flags.StringArrayVar(&o.labels, "label", nil, "topology `key=value` of this host, such as topology.holdfast.storage/zone=a; repeatable")
+	flags.Float64Var(&o.overcommit, "overcommit", 20, "how many times its capacity the pool may reserve")
+	flags.Var(&o.minFree, "min-free", "free `bytes` below which the pool gets no new volume; KiB, MiB, GiB and TiB are understood")
+	flags.Uint32Var(&o.maxVolumes, "max-volumes", 0, "how many volumes may be published here at once; 0: no limit")
+	flags.BoolVar(&o.faultPoints, "enable-fault-points", false, "let this process be made to fail on purpose, for tests")
+	return cmd
+}
+
+// check refuses what no flag parser sees.
+func (o *options) check() error {
+	switch {
+	case len(o.endpoints) == 0:
+		return exit.Usagef("--endpoints is not set: name the API addresses of the controllers")
+	case o.dataDir == "" || o.poolDir == "":
+		return exit.Usagef("--data-dir and --pool-dir may not be empty")
+	case !(o.overcommit >= 0.01 && o.overcommit <= 1000):
+		return exit.Usagef("--overcommit %v: choose 0.01 to 1000", o.overcommit)
+	case o.minFree < 0:
+		return exit.Usagef("--min-free is below zero")
+	}
+	if _, err := o.topology(); err != nil {
+		return err
+	}
+	return o.Flags.Check()
+}
+
+func (o *options) overcommitPercent() uint32 { return uint32(math.Round(o.overcommit * 100)) }
+
+// topology reads the labels.
+func (o *options) topology() ([]fsm.Label, error) {
+	var labels []fsm.Label
+	for _, text := range o.labels {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok || key == "" || value == "" {
+			return nil, exit.Usagef("--label %q is not of the form key=value", text)
+		}
+		if slices.ContainsFunc(labels, func(l fsm.Label) bool { return l.Key == key }) {
+			return nil, exit.Usagef("--label %q: the key is given twice", text)
+		}
+		labels = append(labels, fsm.Label{Key: key, Value: value})
+	}
+	slices.SortFunc(labels, func(a, b fsm.Label) int { return cmp.Compare(a.Key, b.Key) })
+	return labels, nil
+}
+
+// bytesFlag is a number of bytes, also as 512MiB or 1.5GiB.
+type bytesFlag int64
+
+var units = []struct {
+	suffix string
+	factor float64
+}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"", 1}}
+
+// Set is pflag.Value's.
+func (b *bytesFlag) Set(text string) error {
+	for _, u := range units {
+		number, ok := strings.CutSuffix(text, u.suffix)
+		if !ok {
+			continue
+		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || value < 0 || value*u.factor >= math.MaxInt64 {
+			return fmt.Errorf("it is no number of bytes like 1073741824 or 1GiB")
+		}
+		*b = bytesFlag(value * u.factor)
+		return nil
+	}
+	return nil
+}
+
+func (b *bytesFlag) String() string { return strconv.FormatInt(int64(*b), 10) }
+
+// Type is pflag.Value's.
+func (b *bytesFlag) Type() string { return "bytes" }

@@ -1,0 +1,50 @@
+package node
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+func TestBytes(t *testing.T) {
+	for text, want := range map[string]int64{"0": 0, "1073741824": 1 << 30, "1GiB": 1 << 30, "1.5 MiB": 3 << 19, "2TiB": 2 << 40, "4KiB": 4096} {
+		var b bytesFlag
+		for range 2 {
+			require.NoError(t, b.Set(text))
+			require.EqualValues(t, want, b, text)
+		}
+	}
+	for _, text := range []string{"", "-1", "GiB", "1GB", "many", "9999999999TiB"} {
+		require.Error(t, new(bytesFlag).Set(text), text)
+	}
+}
+
+func TestFlagsThatCannotBe(t *testing.T) {
+	good := options{endpoints: []string{"a:1"}, dataDir: "/d", poolDir: "/p", overcommit: 20}
+	good.CSIEndpoint = "unix:///d/n.sock"
+	require.NoError(t, good.check())
+	for name, spoil := range map[string]func(*options){
+		"no controllers":        func(o *options) { o.endpoints = nil },
+		"no data folder":        func(o *options) { o.dataDir = "" },
+		"nothing of the pool":   func(o *options) { o.overcommit = 0 },
+		"a label without value": func(o *options) { o.labels = []string{"zone"} },
+		"a label twice":         func(o *options) { o.labels = []string{"zone=a", "zone=b"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := good
+			spoil(&o)
+			require.Equal(t, exit.Usage, exit.Code(o.check()))
+		})
+	}
+}
+
+func TestLabelsAreSorted(t *testing.T) {
+	o := options{labels: []string{"b=2", "a=1=1"}}
+	got, err := o.topology()
+	require.NoError(t, err)
+	require.Equal(t, []fsm.Label{{Key: "a", Value: "1=1"}, {Key: "b", Value: "2"}}, got)
+	require.EqualValues(t, 2000, (&options{overcommit: 20}).overcommitPercent())
+}

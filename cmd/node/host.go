@@ -1,0 +1,52 @@
+package node
+
+import (
+	"context"
+
+	csinode "github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// host is the executor as CSI's node service sees it.
+type host struct{ executor *executor.Executor }
+
+var _ csinode.Host = host{}
+
+// Stage brings a volume up.
+func (h host) Stage(ctx context.Context, r csinode.StageRequest) error {
+	return h.executor.Stage(ctx, executor.StageRequest{
+		Volume: r.Volume, Epoch: r.Epoch, Path: r.Path, Capability: r.Capability, Flags: r.Flags,
+	})
+}
+
+// Unstage takes it down, also without the quorum (S28).
+func (h host) Unstage(ctx context.Context, volume fsm.VolumeID, path string) error {
+	return h.executor.Unstage(ctx, volume, path)
+}
+
+// Publish binds it to a target.
+func (h host) Publish(ctx context.Context, r csinode.PublishRequest) error {
+	return h.executor.Publish(ctx, executor.PublishRequest{
+		Volume: r.Volume, Epoch: r.Epoch, StagingPath: r.StagingPath, TargetPath: r.TargetPath,
+		ReadOnly: r.ReadOnly, Capability: r.Capability, Flags: r.Flags, Fingerprint: r.Fingerprint,
+	})
+}
+
+// Unpublish removes a target, also without the quorum (S28).
+func (h host) Unpublish(ctx context.Context, volume fsm.VolumeID, target string) error {
+	return h.executor.Unpublish(ctx, volume, target)
+}
+
+// Stats measures a volume where it is staged or bound.
+func (h host) Stats(ctx context.Context, volume fsm.VolumeID, path string) (csinode.Stats, error) {
+	s, err := h.executor.Stats(ctx, volume, path)
+	if err != nil {
+		return csinode.Stats{}, err
+	}
+	return csinode.Stats{
+		BytesTotal: s.Bytes.Total, BytesUsed: s.Bytes.Used, BytesAvailable: s.Bytes.Available,
+		InodesTotal: s.Inodes.Total, InodesUsed: s.Inodes.Used, InodesFree: s.Inodes.Available,
+		Block: s.Block, Condition: s.Condition,
+	}, nil
+}

@@ -1,0 +1,190 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"time"
+
+	csispec "github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"github.com/holdfast-storage/holdfast/cmd/daemon"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/csi/identity"
+	csinode "github.com/holdfast-storage/holdfast/csi/node"
+	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// stopPatience is how long work under way may take when the process stops.
+const stopPatience = 10 * time.Second
+
+// node is one running daemon.
+type node struct {
+	*options
+	log      *slog.Logger
+	creds    *pki.Credentials
+	registry *prometheus.Registry
+	parts    *parts
+	client   *session.Client
+	executor *executor.Executor
+
+	csiListener net.Listener
+	csi         *grpc.Server
+	health      *daemon.Health
+}
+
+// serve is the whole life of the daemon.
+func serve(ctx context.Context, o *options, stderr io.Writer) error {
+	unix.Umask(0o077)
+	logger, err := o.Log.Logger(stderr)
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	n := &node{options: o, log: logger, registry: daemon.Registry(daemon.Version())}
+	if err := n.identify(); err != nil {
+		return err
+	}
+	if err := n.open(ctx); err != nil {
+		return errors.Join(err, n.close())
+	}
+	logger.Info("the node runs", "id", n.id, "host", string(n.parts.host.ID), "pool", n.poolDir, "csi", o.CSIEndpoint, "version", daemon.Version())
+	return errors.Join(n.serve(ctx), n.close())
+}
+
+// identify loads the certificate, which says who this host is.
+func (n *node) identify() (err error) {
+	if n.creds, err = daemon.Load(n.Files, pki.Node); err != nil {
+		return err
+	}
+	certified := n.creds.Identity().Name
+	if n.id != "" && n.id != certified {
+		return exit.Usagef("start node %s: its certificate %s is for %s; issue one for it, or start it as --node-id %s", n.id, n.Files.Cert, certified, certified)
+	}
+	n.id = certified
+	n.log = n.log.With("node", n.id)
+	return nil
+}
+
+// open opens what can be refused, cheapest first.
+func (n *node) open(ctx context.Context) (err error) {
+	if n.poolDir, err = filepath.Abs(n.poolDir); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	if n.parts, err = openParts(n.options); err != nil {
+		return err
+	}
+	if err := n.openExecutor(); err != nil {
+		return err
+	}
+	metrics, err := daemon.Listen(ctx, "metrics and health", "metrics-listen", n.MetricsListen)
+	if err != nil {
+		return err
+	}
+	n.health = daemon.ServeHealth(metrics, n.registry, n.client.Err, n.Profile, n.log)
+	if n.csiListener, err = server.Listen(n.CSIEndpoint); err != nil {
+		return exit.With(exit.Unavailable, err)
+	}
+	return n.openCSI()
+}
+
+// openExecutor makes the executor and its session, which need each other.
+func (n *node) openExecutor() (err error) {
+	labels, err := n.topology()
+	if err != nil {
+		return err
+	}
+	n.client, err = session.NewClient(session.ClientConfig{
+		Endpoints: n.endpoints, Credentials: n.creds, Logger: n.log,
+		Register:  func() *registration { return n.executor.Register() },
+		Seen:      func() (fsm.Epoch, []byte) { return n.executor.Seen() },
+		Handle:    func(u executor.Update) { n.executor.Update(u) },
+		Telemetry: func() []executor.PoolFacts { return n.executor.PoolFacts(context.Background()) },
+		Inventory: func(ctx context.Context) ([]executor.InventoryItem, error) { return n.executor.Inventory(ctx) },
+	})
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	config := executor.Config{
+		Node: fsm.NodeID(n.id), Host: n.parts.host, Pools: []executor.Backend{n.parts.pool}, Mounter: n.parts.mounter,
+		Log: n.client, Logger: n.log, Metrics: n.registry,
+		Labels: labels, Site: n.site, MaxVolumes: n.maxVolumes, Version: daemon.Version(), FeatureLevel: fsm.MaxFeatureLevel,
+		OvercommitPercent: n.overcommitPercent(), MinFree: int64(n.minFree),
+	}
+	if n.faultPoints {
+		config.Faults = executor.FaultsFromEnv(n.dataDir)
+	}
+	n.executor, err = executor.New(config)
+	return exit.With(exit.No, err)
+}
+
+// openCSI makes the server of the CSI socket: Identity and Node, never Controller (S20).
+func (n *node) openCSI() (err error) {
+	if n.csi, err = server.New(server.Config{Logger: n.log, Metrics: n.registry}); err != nil {
+		return err
+	}
+	who, err := identity.New(identity.Config{Version: daemon.Version(), Ready: n.client.Err})
+	if err != nil {
+		return err
+	}
+	labels, err := n.topology()
+	if err != nil {
+		return err
+	}
+	service, err := csinode.New(host{n.executor}, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes})
+	if err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	csispec.RegisterIdentityServer(n.csi, who)
+	csispec.RegisterNodeServer(n.csi, service)
+	return nil
+}
+
+// serve serves until ctx ends or a part fails. Calls under way end first, then the
+// background work, then the session that carries what both have to say.
+func (n *node) serve(ctx context.Context) error {
+	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
+	defer disconnect()
+	var group errgroup.Group
+	n.executor.Start()
+	group.Go(func() error { return n.client.Run(connected) })
+	err := server.Run(ctx, n.csi, n.csiListener)
+	if err != nil {
+		err = fmt.Errorf("serve CSI: %w", err)
+	}
+	n.log.Info("stopping: staged volumes stay mounted")
+	stopping, cancel := context.WithTimeout(context.Background(), stopPatience)
+	defer cancel()
+	stopped := n.executor.Shutdown(stopping)
+	disconnect()
+	return errors.Join(err, stopped, group.Wait())
+}
+
+// close ends what was opened; it may be called at any stage.
+func (n *node) close() error {
+	if n.csiListener != nil {
+		_ = n.csiListener.Close() // the server closes it too
+	}
+	if n.health != nil {
+		n.health.Close()
+	}
+	var errs []error
+	if n.client != nil {
+		errs = append(errs, n.client.Close())
+	}
+	if n.parts != nil {
+		errs = append(errs, n.parts.close())
+	}
+	return errors.Join(errs...)
+}
