@@ -192,7 +192,9 @@ func TestAClientLeavesAControllerThatIsSilentOrWrong(t *testing.T) {
 			n := l.nodeAt("n1", (&careless{say: tc.say}).serve(l))
 			n.seen = fsm.Epoch{Incarnation: 1, Index: 5}
 			n.client.pace.seen, n.client.pace.register = 50*time.Millisecond, 50*time.Millisecond
-			began, err := n.client.attach(t.Context(), 0)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			began, err := n.client.attach(ctx, 0)
 			require.ErrorContains(t, err, tc.want)
 			require.Equal(t, tc.told == 1, began)
 			require.Len(t, n.got(), tc.told)
