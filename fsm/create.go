@@ -21,7 +21,7 @@ func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome,
 	if other, taken := s.Volume(asked.ID); taken {
 		return nil, Reject(Incompatible, "create volume %q: id %s belongs to volume %q already", asked.Name, asked.ID, other.Name)
 	}
-	replica, rej := s.place(wanted{size: asked.Size, requisite: asked.Requisite, preferred: s.preferred(c), facts: c.GetFacts()})
+	replica, rej := s.place(&wanted{size: asked.Size, requisite: asked.Requisite, preferred: s.preferred(c), facts: c.GetFacts()})
 	if rej != nil {
 		return nil, rej
 	}

@@ -217,9 +217,13 @@ func TestVolumeIDs(t *testing.T) {
 		require.False(t, VolumeID(id).Valid(), id)
 	}
 	for n := range 3 {
-		packed, ok := packUUID(volumeID(n)[3:])
+		u, ok := VolumeID(volumeID(n)).uuid()
 		require.True(t, ok)
-		require.Equal(t, volumeID(n)[3:], string(appendUUID(nil, packed)))
+		require.Equal(t, VolumeID(volumeID(n)), volumeIDOf(u))
+		packed := u.packed()
+		again, ok := unpackUUID(packed[:])
+		require.True(t, ok)
+		require.Equal(t, u, again)
 	}
 }
 

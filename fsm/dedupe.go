@@ -13,10 +13,16 @@ const requestIDLen = 16
 
 // answer is what a command was told when it was applied (S4).
 type answer struct {
-	key     string // the request id, then the actor
+	key     answerKey
 	index   uint64 // where it was applied
 	outcome *fsmpb.Outcome
 	own     sum256
+}
+
+// answerKey is a request id, scoped to whoever made it.
+type answerKey struct {
+	request [requestIDLen]byte
+	actor   string
 }
 
 // answer decides a command once: a repeated one gets its first answer, one that
@@ -25,8 +31,8 @@ func (s *State) answer(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *f
 	if rej := s.admit(cmd, body); rej != nil {
 		return rejected(m, rej)
 	}
-	key := string(cmd.GetRequestId()) + cmd.GetActor()
-	if a, ok := s.answers.Get(key); ok {
+	key := answerKey{request: [requestIDLen]byte(cmd.GetRequestId()), actor: s.share.actor(cmd.GetActor())}
+	if a, ok := s.known[key]; ok {
 		return a.outcome
 	}
 	if p := cmd.GetProposedIndex(); m.Index > DedupeWindow && p < m.Index-DedupeWindow {
@@ -78,10 +84,22 @@ func rejected(m Meta, rej *Rejection) *fsmpb.Outcome {
 // was first proposed within it was applied within it.
 func (s *State) forget(index uint64) {
 	for {
-		oldest, a, ok := s.index.answers.Min()
+		oldest, a, ok := s.answers.Min()
 		if !ok || oldest+DedupeWindow >= index {
 			return
 		}
 		s.removeAnswer(a)
 	}
+}
+
+// recall makes a fork's own way to find answers.
+func (s *State) recall() {
+	if s.known != nil {
+		return
+	}
+	s.known = make(map[answerKey]*answer, s.answers.Len())
+	s.answers.Scan(func(_ uint64, a *answer) bool {
+		s.known[a.key] = a
+		return true
+	})
 }

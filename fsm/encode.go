@@ -102,7 +102,8 @@ func (e *encoder) labels(labels []Label) {
 
 func (e *encoder) answer(a *answer) sum256 {
 	e.begin(kindAnswer)
-	e.str(a.key)
+	e.b = append(e.b, a.key.request[:]...)
+	e.str(a.key.actor)
 	e.u64(a.index)
 	o := a.outcome
 	e.u64(o.GetIndex())

@@ -8,24 +8,25 @@ import (
 // VolumeID is `hf-` plus a UUID: CSI's volume_id.
 type VolumeID string
 
-// volumeIDLen is `hf-` and 32 hexadecimal digits in five groups.
-const volumeIDLen = 39
+// volumePrefix begins every volume id.
+const volumePrefix = "hf-"
 
 // Valid tells whether the id has the pattern of a volume id. An id that has not
 // counts as unknown, not as malformed, where a caller names one.
 func (id VolumeID) Valid() bool {
-	if len(id) != volumeIDLen || id[:3] != "hf-" {
-		return false
-	}
-	for i := 3; i < volumeIDLen; i++ {
-		if dash := i == 11 || i == 16 || i == 21 || i == 26; dash != (id[i] == '-') || !dash && !isLowerHex(id[i]) {
-			return false
-		}
-	}
-	return true
+	_, ok := id.uuid()
+	return ok
 }
 
-func isLowerHex(c byte) bool { return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' }
+// uuid is what a table is ordered by: it compares as the text does, in two words.
+func (id VolumeID) uuid() (uuid, bool) {
+	if len(id) != len(volumePrefix)+uuidLen || id[:len(volumePrefix)] != volumePrefix {
+		return uuid{}, false
+	}
+	return parseUUID(string(id[len(volumePrefix):]))
+}
+
+func volumeIDOf(u uuid) VolumeID { return VolumeID(volumePrefix + u.text()) }
 
 // NodeID is a host's name: CSI's node_id and the value of the topology key.
 type NodeID string

@@ -10,26 +10,47 @@ import (
 // written to snapshots. Every field is a pure function of the records, so that
 // a state that was restored decides as one that was replayed.
 type index struct {
-	byName       *btree.Map[string, VolumeID] // live volumes (I1)
+	byName       *btree.BTreeG[nameEntry] // live volumes (I1)
 	byNode       *btree.BTreeG[placed]
-	byOperation  *btree.Map[uint64, VolumeID]
+	byOperation  *btree.Map[uint64, uuid]
 	byCreation   *btree.Map[uint64, *volumeRecord] // by the index that created it
 	pools        *btree.Map[string, poolUse]
 	publications *btree.Map[string, int] // per node
-	answers      *btree.Map[uint64, *answer]
+}
+
+// nameEntry says which volume has a name. Names are ordered by a hash first, so that
+// a look-up compares numbers and follows one pointer.
+type nameEntry struct {
+	hash   uint64
+	name   string
+	volume uuid
+}
+
+func (n nameEntry) before(o nameEntry) bool {
+	return n.hash < o.hash || n.hash == o.hash && n.name < o.name
+}
+
+// nameKey is a name as the index finds it. FNV-1a is fixed by its definition; two
+// names of one hash are told apart by themselves.
+func nameKey(name string) nameEntry {
+	h := uint64(14695981039346656037)
+	for i := range len(name) {
+		h = (h ^ uint64(name[i])) * 1099511628211
+	}
+	return nameEntry{hash: h, name: name}
 }
 
 // placed says that a host keeps, or owes, something of a volume.
 type placed struct {
 	node   NodeID
-	volume VolumeID
+	volume uuid
 }
 
 func (p placed) before(o placed) bool {
 	if p.node != o.node {
 		return p.node < o.node
 	}
-	return p.volume < o.volume
+	return p.volume.before(o.volume)
 }
 
 // poolUse is what a pool's volumes reserve.
@@ -38,15 +59,19 @@ type poolUse struct {
 	volumes  int
 }
 
+// ordered is a copy-on-write tree. The state has one owner, so it takes no locks.
+func ordered[T any](before func(a, b T) bool) *btree.BTreeG[T] {
+	return btree.NewBTreeGOptions(before, btree.Options{NoLocks: true})
+}
+
 func newIndex() index {
 	return index{
-		byName:       new(btree.Map[string, VolumeID]),
-		byNode:       btree.NewBTreeGOptions(placed.before, btree.Options{NoLocks: true}),
-		byOperation:  new(btree.Map[uint64, VolumeID]),
+		byName:       ordered(nameEntry.before),
+		byNode:       ordered(placed.before),
+		byOperation:  new(btree.Map[uint64, uuid]),
 		byCreation:   new(btree.Map[uint64, *volumeRecord]),
 		pools:        new(btree.Map[string, poolUse]),
 		publications: new(btree.Map[string, int]),
-		answers:      new(btree.Map[uint64, *answer]),
 	}
 }
 
@@ -58,44 +83,52 @@ func (x *index) copy() index {
 		byCreation:   x.byCreation.Copy(),
 		pools:        x.pools.Copy(),
 		publications: x.publications.Copy(),
-		answers:      x.answers.Copy(),
 	}
 }
 
-// replace moves the index from a volume's old value to its new one. Either may be nil.
-func (x *index) replace(old, now *volumeRecord) {
-	x.replaceName(old, now)
-	x.replaceHolders(old, now)
-	x.replaceReservations(old, now)
-	x.replacePublications(old, now)
-	x.replaceOperation(old, now)
-	if now != nil {
-		x.byCreation.Set(now.Created.Index, now)
+// change is a volume's old and new value, either of them nil, with the nodes that
+// hold something of it before and after.
+type change struct {
+	key      uuid
+	old, now *volumeRecord
+	was, is  []NodeID
+}
+
+// replace moves the index from a volume's old value to its new one.
+func (x *index) replace(c *change) {
+	x.replaceName(c)
+	x.replaceHolders(c)
+	x.replaceReservations(c.old, c.now)
+	x.replacePublications(c.old, c.now)
+	x.replaceOperation(c)
+	if c.now != nil {
+		x.byCreation.Set(c.now.Created.Index, c.now)
 	} else {
-		x.byCreation.Delete(old.Created.Index)
+		x.byCreation.Delete(c.old.Created.Index)
 	}
 }
 
-func (x *index) replaceName(old, now *volumeRecord) {
-	switch was, is := old.liveName(), now.liveName(); {
+func (x *index) replaceName(c *change) {
+	switch was, is := c.old.liveName(), c.now.liveName(); {
 	case was == is:
 	case is != "":
-		x.byName.Set(is, now.ID)
+		n := nameKey(is)
+		n.volume = c.key
+		x.byName.Set(n)
 	default:
-		x.byName.Delete(was)
+		x.byName.Delete(nameKey(was))
 	}
 }
 
-func (x *index) replaceHolders(old, now *volumeRecord) {
-	was, is := old.holders(), now.holders()
-	for _, node := range was {
-		if !slices.Contains(is, node) {
-			x.byNode.Delete(placed{node, old.ID})
+func (x *index) replaceHolders(c *change) {
+	for _, node := range c.was {
+		if !slices.Contains(c.is, node) {
+			x.byNode.Delete(placed{node, c.key})
 		}
 	}
-	for _, node := range is {
-		if !slices.Contains(was, node) {
-			x.byNode.Set(placed{node, now.ID})
+	for _, node := range c.is {
+		if !slices.Contains(c.was, node) {
+			x.byNode.Set(placed{node, c.key})
 		}
 	}
 }
@@ -137,8 +170,8 @@ func (x *index) countPublication(node NodeID, by int) {
 	x.publications.Set(string(node), n+by)
 }
 
-func (x *index) replaceOperation(old, now *volumeRecord) {
-	was, is := old.operationID(), now.operationID()
+func (x *index) replaceOperation(c *change) {
+	was, is := c.old.operationID(), c.now.operationID()
 	if was == is {
 		return
 	}
@@ -146,6 +179,6 @@ func (x *index) replaceOperation(old, now *volumeRecord) {
 		x.byOperation.Delete(uint64(was))
 	}
 	if is != 0 {
-		x.byOperation.Set(uint64(is), now.ID)
+		x.byOperation.Set(uint64(is), c.key)
 	}
 }

@@ -21,16 +21,16 @@ type wanted struct {
 // place chooses one pool, as a pure function of the state and the wanted (S25):
 // a reachable host within the requisite topology, in the first preferred term that
 // has room, there the pool with the most unreserved bytes, ties by ids.
-func (s *State) place(w wanted) (Replica, *Rejection) {
+func (s *State) place(w *wanted) (Replica, *Rejection) {
 	for _, term := range w.preferred {
-		if best, _ := s.best(w, []Topology{term}); best != nil {
-			return *best, nil
+		if best, _ := s.best(w, term); best.Pool != "" {
+			return best, nil
 		}
 	}
 	best, hosts := s.best(w, nil)
 	switch {
-	case best != nil:
-		return *best, nil
+	case best.Pool != "":
+		return best, nil
 	case hosts == 0 && len(w.requisite) > 0:
 		return Replica{}, Reject(NoCapacity, "no reachable host with a pool matches the topology that is required")
 	case hosts == 0:
@@ -39,23 +39,25 @@ func (s *State) place(w wanted) (Replica, *Rejection) {
 	return Replica{}, Reject(NoCapacity, "no pool has room for %d bytes: of the matching hosts' pools each is reserved to its limit or nearly full", w.size)
 }
 
-// best is the pool with the most unreserved bytes within the terms, nil when none
+// best is the pool with the most unreserved bytes within the term, zero when none
 // admits the volume, and how many hosts were in question.
-func (s *State) best(w wanted, terms []Topology) (best *Replica, hosts int) {
+func (s *State) best(w *wanted, term Topology) (best Replica, hosts int) {
 	most := int64(-1)
-	for n := range s.Nodes() {
-		if !s.placeable(n) || !n.within(w.requisite) || !n.within(terms) {
-			continue
+	s.nodes.Scan(func(_ NodeID, r *nodeRecord) bool {
+		n := &r.Node
+		if !s.placeable(n) || !n.within(w.requisite) || !n.holds(term) {
+			return true
 		}
 		hosts++
 		for i := range n.Pools {
 			p := &n.Pools[i]
 			if free := s.unreserved(p); free >= w.size && free > most && s.roomy(p, w.facts) {
 				most = free
-				best = &Replica{Node: n.ID, Host: n.Host, Pool: p.ID, State: ReplicaPlanned}
+				best = Replica{Node: n.ID, Host: n.Host, Pool: p.ID, State: ReplicaPlanned}
 			}
 		}
-	}
+		return true
+	})
 	return best, hosts
 }
 
@@ -79,15 +81,27 @@ func (s *State) unreserved(p *Pool) int64 {
 // a thin volume is expected to fill its size divided by the over-commit ratio.
 func (s *State) roomy(p *Pool, facts []*fsmpb.PoolFact) bool {
 	for _, f := range facts {
-		if PoolID(f.GetPoolId()) == p.ID {
-			return f.GetFreeBytes()-s.shareSince(p, f.GetIndex()) >= p.MinFree
+		if f.GetPoolId() != string(p.ID) {
+			continue
 		}
+		spare := f.GetFreeBytes() - p.MinFree
+		reserved, _ := s.PoolUse(p.ID)
+		if spare >= p.share(reserved) {
+			return true // were all that is reserved placed since
+		}
+		return spare >= p.share(s.placedSince(p, f.GetIndex()))
 	}
 	return true
 }
 
-// shareSince is the share of the volumes placed in the pool after the index.
-func (s *State) shareSince(p *Pool, index uint64) int64 {
+// share is what volumes of so many bytes are expected to fill.
+func (p *Pool) share(bytes int64) int64 {
+	percent := max(1, int64(p.OvercommitPercent))
+	return bytes/percent*100 + bytes%percent*100/percent
+}
+
+// placedSince is how many bytes were placed in the pool after the index.
+func (s *State) placedSince(p *Pool, index uint64) int64 {
 	var placed, seen int64
 	s.index.byCreation.Reverse(func(created uint64, r *volumeRecord) bool {
 		if seen++; created <= index || seen > recentPlacements {
@@ -100,7 +114,7 @@ func (s *State) shareSince(p *Pool, index uint64) int64 {
 		})
 		return true
 	})
-	return placed * 100 / max(1, int64(p.OvercommitPercent)) // at most 128 volumes of 16 TiB: no overflow
+	return placed
 }
 
 // Available is how many bytes a new volume of one of the terms' topologies could

@@ -8,27 +8,36 @@ import (
 
 // Volume is a volume in any phase.
 func (s *State) Volume(id VolumeID) (*Volume, bool) {
-	r, ok := s.volumes.Get(id)
+	key, ok := id.uuid()
 	if !ok {
 		return nil, false
 	}
-	return &r.Volume, true
+	return s.volume(key)
+}
+
+func (s *State) volume(key uuid) (*Volume, bool) {
+	e, ok := s.volumes.Get(volumeEntry{key: key})
+	if !ok {
+		return nil, false
+	}
+	return &e.record.Volume, true
 }
 
 // VolumeByName is the live volume (not Deleting) of that name.
 func (s *State) VolumeByName(name string) (*Volume, bool) {
-	id, ok := s.index.byName.Get(name)
+	n, ok := s.index.byName.Get(nameKey(name))
 	if !ok {
 		return nil, false
 	}
-	return s.Volume(id)
+	return s.volume(n.volume)
 }
 
 // Volumes yields all volumes with an id above after, in order, in all phases.
 func (s *State) Volumes(after VolumeID) iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
-		s.volumes.Ascend(after, func(id VolumeID, r *volumeRecord) bool {
-			return id == after || yield(&r.Volume)
+		from, _ := after.uuid() // from the beginning, where it is no id
+		s.volumes.Ascend(volumeEntry{key: from}, func(e volumeEntry) bool {
+			return e.record.ID <= after || yield(&e.record.Volume)
 		})
 	}
 }
@@ -43,7 +52,7 @@ func (s *State) VolumesOn(node NodeID) iter.Seq[*Volume] {
 			if p.node != node {
 				return false
 			}
-			v, ok := s.Volume(p.volume)
+			v, ok := s.volume(p.volume)
 			return !ok || yield(v)
 		})
 	}
@@ -68,10 +77,10 @@ func (s *State) Nodes() iter.Seq[*Node] {
 // Operations yields the volumes that have an operation, in order of volume id.
 func (s *State) Operations() iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
-		ids := s.index.byOperation.Values()
-		slices.SortFunc(ids, cmp.Compare[VolumeID])
-		for _, id := range ids {
-			if v, ok := s.Volume(id); ok && !yield(v) {
+		keys := s.index.byOperation.Values()
+		slices.SortFunc(keys, func(a, b uuid) int { return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo)) })
+		for _, key := range keys {
+			if v, ok := s.volume(key); ok && !yield(v) {
 				return
 			}
 		}
@@ -80,11 +89,11 @@ func (s *State) Operations() iter.Seq[*Volume] {
 
 // Operation finds the volume that has this operation.
 func (s *State) Operation(id OperationID) (*Volume, bool) {
-	volume, ok := s.index.byOperation.Get(uint64(id))
+	key, ok := s.index.byOperation.Get(uint64(id))
 	if !ok {
 		return nil, false
 	}
-	return s.Volume(volume)
+	return s.volume(key)
 }
 
 // PoolUse is how much of a pool is reserved, in bytes, and by how many volumes.

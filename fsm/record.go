@@ -15,6 +15,8 @@ type dictionary struct {
 	requisites map[string]uint32
 	sets       [][]Topology // by number less one
 	scratch    encoder
+	last       []Topology // the set that setRef was asked for last, and its answer
+	lastRef    uint32
 }
 
 // collect reads the whole state once for what its records have in common.
@@ -23,8 +25,8 @@ func collect(s *State) *dictionary {
 	for v := range s.Volumes("") {
 		d.addVolume(v)
 	}
-	s.index.answers.Scan(func(_ uint64, a *answer) bool {
-		d.add(a.key[requestIDLen:])
+	s.answers.Scan(func(_ uint64, a *answer) bool {
+		d.add(a.key.actor)
 		return true
 	})
 	slices.Sort(d.sorted)
@@ -33,8 +35,9 @@ func collect(s *State) *dictionary {
 	}
 	slices.SortFunc(d.sets, compareSets)
 	for i, set := range d.sets {
-		d.requisites[d.keyOf(set)] = uint32(i) + 1
+		d.requisites[string(d.encoded(set))] = uint32(i) + 1
 	}
+	d.last = nil
 	return d
 }
 
@@ -52,7 +55,9 @@ func (d *dictionary) add(text string) {
 }
 
 func (d *dictionary) addVolume(v *Volume) {
-	d.add(string(v.Fingerprint))
+	if _, known := d.texts[string(v.Fingerprint)]; !known { // no copy is made to look
+		d.add(string(v.Fingerprint))
+	}
 	for i := range v.Capabilities {
 		d.addCapability(&v.Capabilities[i])
 	}
@@ -95,11 +100,15 @@ func (d *dictionary) addSet(set []Topology) {
 	if len(set) == 0 {
 		return
 	}
-	key := d.keyOf(set)
-	if _, known := d.requisites[key]; known {
+	if len(d.last) == len(set) && &d.last[0] == &set[0] {
 		return
 	}
-	d.requisites[key] = 0
+	d.last = set
+	key := d.encoded(set)
+	if _, known := d.requisites[string(key)]; known {
+		return
+	}
+	d.requisites[string(key)] = 0
 	d.sets = append(d.sets, set)
 	for _, term := range set {
 		for _, l := range term {
@@ -109,12 +118,13 @@ func (d *dictionary) addSet(set []Topology) {
 	}
 }
 
-func (d *dictionary) keyOf(set []Topology) string {
+// encoded is the set as a key, good until the next call.
+func (d *dictionary) encoded(set []Topology) []byte {
 	d.scratch.b = d.scratch.b[:0]
 	for _, term := range set {
 		d.scratch.labels(term)
 	}
-	return string(d.scratch.b)
+	return d.scratch.b
 }
 
 func (d *dictionary) ref(text string) uint32 { return d.texts[text] }
@@ -135,5 +145,8 @@ func (d *dictionary) setRef(set []Topology) uint32 {
 	if len(set) == 0 {
 		return 0
 	}
-	return d.requisites[d.keyOf(set)]
+	if len(d.last) != len(set) || &d.last[0] != &set[0] { // volumes of one class share theirs
+		d.last, d.lastRef = set, d.requisites[string(d.encoded(set))]
+	}
+	return d.lastRef
 }

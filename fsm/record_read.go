@@ -160,8 +160,8 @@ func (x *reader) answer(r *fsmpb.AnswerRecord) (err error) {
 		return errOrder
 	}
 	x.lastAt = r.GetIndex()
-	key := string(r.GetRequestId()) + x.at(r.GetActorRef(), &err)
-	if _, twice := x.s.answers.Get(key); twice {
+	key := answerKey{request: [requestIDLen]byte(r.GetRequestId()), actor: x.at(r.GetActorRef(), &err)}
+	if _, twice := x.s.known[key]; twice {
 		return errOrder
 	}
 	o := &fsmpb.Outcome{Index: r.GetIndex(), Rejection: r.GetRejection(), Epoch: r.GetEpoch(), Grant: r.GetGrant(), OperationId: r.GetOperationId()}
@@ -173,9 +173,10 @@ func (x *reader) answer(r *fsmpb.AnswerRecord) (err error) {
 }
 
 func volumeIDFrom(packed []byte, err *error) VolumeID {
-	if len(packed) != 16 {
+	u, ok := unpackUUID(packed)
+	if !ok {
 		*err = errForm
 		return ""
 	}
-	return VolumeID(appendUUID([]byte("hf-"), [16]byte(packed)))
+	return volumeIDOf(u)
 }

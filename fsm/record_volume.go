@@ -36,7 +36,7 @@ func (x *reader) volume(r *fsmpb.VolumeRecord) (err error) {
 		return err
 	}
 	x.s.share.volume(&v)
-	x.s.storeVolume(v)
+	x.s.storeVolume(&change{}, v)
 	return nil
 }
 
@@ -105,12 +105,12 @@ func (x *reader) capability(c *fsmpb.CapabilityRecord, err *error) Capability {
 
 func (x *reader) format(f *fsmpb.FormatRecord, err *error) Format {
 	format := Format{Phase: f.GetPhase(), FSType: x.at(f.GetFsTypeRef(), err), FSUUID: f.GetFsUuidText(), Epoch: epochFrom(f.GetEpoch())}
-	switch packed := f.GetFsUuid(); len(packed) {
-	case 0:
-	case 16:
-		format.FSUUID = string(appendUUID(nil, [16]byte(packed)))
-	default:
-		*err = errForm
+	if packed := f.GetFsUuid(); len(packed) != 0 {
+		u, ok := unpackUUID(packed)
+		if !ok {
+			*err = errForm
+		}
+		format.FSUUID = u.text()
 	}
 	return format
 }

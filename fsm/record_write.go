@@ -47,9 +47,10 @@ type volumeWriter struct {
 
 func (w *volumeWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 	r := &w.r
-	w.id, _ = packUUID(string(v.ID[len("hf-"):]))
+	key, _ := v.ID.uuid()
+	w.id = key.packed()
 	r.VolumeId, r.Name, r.Size = w.id[:], v.Name, v.Size
-	r.FingerprintRef, r.RequisiteRef = w.d.ref(string(v.Fingerprint)), w.d.setRef(v.Requisite)
+	r.FingerprintRef, r.RequisiteRef = w.d.texts[string(v.Fingerprint)], w.d.setRef(v.Requisite)
 	r.Capabilities = grow(r.Capabilities, len(v.Capabilities))
 	for i := range v.Capabilities {
 		w.d.capability(r.Capabilities[i], &v.Capabilities[i])
@@ -115,8 +116,9 @@ func (d *dictionary) replica(r *fsmpb.ReplicaRecord, x *Replica) {
 
 func (d *dictionary) format(r *fsmpb.FormatRecord, f *Format) {
 	r.Phase, r.FsTypeRef, r.FsUuid, r.FsUuidText, r.Epoch = f.Phase, d.ref(f.FSType), nil, "", nil
-	if id, ok := packUUID(f.FSUUID); ok {
-		r.FsUuid = id[:]
+	if id, ok := parseUUID(f.FSUUID); ok {
+		packed := id.packed()
+		r.FsUuid = packed[:]
 	} else {
 		r.FsUuidText = f.FSUUID
 	}
@@ -157,11 +159,11 @@ func operationRecord(o *Operation) *fsmpb.OperationRecord {
 
 func (d *dictionary) answer(r *fsmpb.AnswerRecord, a *answer) {
 	o := a.outcome
-	r.RequestId, r.ActorRef, r.Index = append(r.RequestId[:0], a.key[:requestIDLen]...), d.ref(a.key[requestIDLen:]), a.index
+	r.RequestId, r.ActorRef, r.Index = append(r.RequestId[:0], a.key.request[:]...), d.ref(a.key.actor), a.index
 	r.Rejection, r.Epoch, r.Grant, r.OperationId = o.Rejection, o.Epoch, o.Grant, o.OperationId
 	r.VolumeId = r.VolumeId[:0]
-	if id := VolumeID(o.VolumeId); id.Valid() {
-		packed, _ := packUUID(string(id[len("hf-"):]))
+	if id, ok := VolumeID(o.VolumeId).uuid(); ok {
+		packed := id.packed()
 		r.VolumeId = append(r.VolumeId, packed[:]...)
 	}
 }

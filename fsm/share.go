@@ -12,7 +12,20 @@ type sharing struct {
 	fingerprints [8][]byte
 	capabilities [8][]Capability
 	requisites   [8][]Topology
+	actors       [8]string
 	next         uint8
+}
+
+// actor keeps the names of the members once.
+func (x *sharing) actor(name string) string {
+	for _, k := range x.actors {
+		if k == name {
+			return k
+		}
+	}
+	x.actors[x.next%8] = name
+	x.next++
+	return name
 }
 
 // volume replaces parts of v by equal ones of earlier volumes.

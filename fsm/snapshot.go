@@ -115,7 +115,7 @@ func (o *snapshotWriter) records(s *State, d *dictionary) {
 	}
 	var a fsmpb.AnswerRecord
 	record = &fsmpb.Record{Kind: &fsmpb.Record_Answer{Answer: &a}}
-	s.index.answers.Scan(func(_ uint64, known *answer) bool {
+	s.answers.Scan(func(_ uint64, known *answer) bool {
 		d.answer(&a, known)
 		o.message(record)
 		return o.err == nil

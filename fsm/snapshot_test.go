@@ -39,8 +39,8 @@ func TestASnapshotHoldsEverything(t *testing.T) {
 	require.Equal(t, w.contents(), (&world{s: again}).contents())
 	require.Equal(t, w.s.Cluster(), again.Cluster())
 	for _, e := range w.log {
-		old, _ := w.s.answers.Get(string(e.cmd.RequestId) + e.cmd.Actor)
-		kept, _ := again.answers.Get(string(e.cmd.RequestId) + e.cmd.Actor)
+		key := answerKey{[16]byte(e.cmd.RequestId), e.cmd.Actor}
+		old, kept := w.s.known[key], again.known[key]
 		require.Equal(t, old.index, kept.index)
 		require.True(t, proto.Equal(old.outcome, kept.outcome))
 	}

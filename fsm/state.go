@@ -14,12 +14,15 @@ import (
 type State struct {
 	cluster Cluster
 	nodes   *btree.Map[NodeID, *nodeRecord]
-	volumes *btree.Map[VolumeID, *volumeRecord]
-	answers *btree.Map[string, *answer]
+	volumes *btree.BTreeG[volumeEntry]
+	answers *btree.Map[uint64, *answer] // by the index they were given at (S4)
 	// sum is the multiset hash of all records but the cluster's own.
 	sum sum256
 	// index is derived from the records and rebuilt when a snapshot is read.
 	index index
+	// known finds an answer by its request. It belongs to this state alone: a fork
+	// has none until it applies something itself.
+	known map[answerKey]*answer
 
 	share   sharing // saves memory only
 	writes  uint64  // counts puts and removals: a rejection that wrote is a fault
@@ -65,9 +68,10 @@ func Err(o *fsmpb.Outcome) error {
 func New() *State {
 	return &State{
 		nodes:   new(btree.Map[NodeID, *nodeRecord]),
-		volumes: new(btree.Map[VolumeID, *volumeRecord]),
-		answers: new(btree.Map[string, *answer]),
+		volumes: ordered(volumeEntry.before),
+		answers: new(btree.Map[uint64, *answer]),
 		index:   newIndex(),
+		known:   map[answerKey]*answer{},
 	}
 }
 
@@ -92,6 +96,7 @@ func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
 	if now := timeOf(cmd.GetProposedAt()); now.After(s.cluster.Time) {
 		s.cluster.Time = now
 	}
+	s.recall()
 	s.forget(index)
 	return Meta{
 		Index: index,
@@ -100,7 +105,8 @@ func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
 	}
 }
 
-// Fork is an independent copy in O(1), for snapshots, hashes and what-if.
+// Fork is an independent copy in O(1), for snapshots, hashes and what-if. The first
+// Apply on it costs O(DedupeWindow).
 func (s *State) Fork() *State {
 	return &State{
 		cluster: s.cluster,

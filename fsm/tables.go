@@ -8,6 +8,14 @@ type volumeRecord struct {
 	own sum256
 }
 
+// volumeEntry is a row of the table of volumes.
+type volumeEntry struct {
+	key    uuid
+	record *volumeRecord
+}
+
+func (e volumeEntry) before(o volumeEntry) bool { return e.key.before(o.key) }
+
 // nodeRecord is a node in its table, with the hash of what it holds.
 type nodeRecord struct {
 	Node
@@ -17,33 +25,38 @@ type nodeRecord struct {
 // putVolume is the only way a volume enters the state or changes.
 func (s *State) putVolume(v Volume) {
 	v.Modified = s.cluster.Index
-	old, now := s.storeVolume(v)
-	s.touchVolume(old, now)
+	var nodes [2][4]NodeID
+	c := change{was: nodes[0][:0], is: nodes[1][:0]}
+	s.storeVolume(&c, v)
+	s.touchVolume(&c)
 	s.writes++
 }
 
 // storeVolume keeps table, index and hash together.
-func (s *State) storeVolume(v Volume) (old, now *volumeRecord) {
-	r := &volumeRecord{Volume: v}
-	r.own = s.scratch.volume(&r.Volume)
-	old, replaced := s.volumes.Set(v.ID, r)
-	if replaced {
-		s.sum = s.sum.minus(old.own)
+func (s *State) storeVolume(c *change, v Volume) {
+	c.key, _ = v.ID.uuid()
+	c.now = &volumeRecord{Volume: v}
+	c.now.own = s.scratch.volume(&c.now.Volume)
+	c.is = c.now.appendHolders(c.is)
+	if old, replaced := s.volumes.Set(volumeEntry{c.key, c.now}); replaced {
+		c.old, c.was = old.record, old.record.appendHolders(c.was)
+		s.sum = s.sum.minus(c.old.own)
 	}
-	s.sum = s.sum.plus(r.own)
-	s.index.replace(old, r)
-	return old, r
+	s.sum = s.sum.plus(c.now.own)
+	s.index.replace(c)
 }
 
 // removeVolume forgets a volume: its hosts reported it gone, or were lost (I5).
 func (s *State) removeVolume(id VolumeID) {
-	old, ok := s.volumes.Delete(id)
+	key, _ := id.uuid()
+	old, ok := s.volumes.Delete(volumeEntry{key: key})
 	if !ok {
 		return
 	}
-	s.sum = s.sum.minus(old.own)
-	s.index.replace(old, nil)
-	s.touchVolume(old, nil)
+	c := change{key: key, old: old.record, was: old.record.appendHolders(nil)}
+	s.sum = s.sum.minus(c.old.own)
+	s.index.replace(&c)
+	s.touchVolume(&c)
 	s.writes++
 }
 
@@ -67,31 +80,30 @@ func (s *State) storeNode(n Node) {
 // putAnswer remembers what a command answered.
 func (s *State) putAnswer(a *answer) {
 	a.own = s.scratch.answer(a)
-	s.answers.Set(a.key, a)
-	s.index.answers.Set(a.index, a)
+	s.answers.Set(a.index, a)
+	s.known[a.key] = a
 	s.sum = s.sum.plus(a.own)
 }
 
 // removeAnswer forgets what a command answered.
 func (s *State) removeAnswer(a *answer) {
-	s.answers.Delete(a.key)
-	s.index.answers.Delete(a.index)
+	s.answers.Delete(a.index)
+	delete(s.known, a.key)
 	s.sum = s.sum.minus(a.own)
 }
 
 // touchVolume tells every host that held or holds something of the volume.
-func (s *State) touchVolume(old, now *volumeRecord) {
-	id := idOf(old, now)
-	is := now.holders()
-	for _, node := range is {
+func (s *State) touchVolume(c *change) {
+	id := c.id()
+	for _, node := range c.is {
 		s.touched = append(s.touched, Touch{Volume: id, Node: node})
 	}
-	for _, node := range old.holders() {
-		if !slices.Contains(is, node) {
+	for _, node := range c.was {
+		if !slices.Contains(c.is, node) {
 			s.touched = append(s.touched, Touch{Volume: id, Node: node})
 		}
 	}
-	if len(is) == 0 {
+	if len(c.is) == 0 {
 		s.touched = append(s.touched, Touch{Volume: id})
 	}
 }
@@ -103,11 +115,11 @@ func (s *State) touchAllOn(node NodeID) {
 	}
 }
 
-func idOf(old, now *volumeRecord) VolumeID {
-	if now != nil {
-		return now.ID
+func (c *change) id() VolumeID {
+	if c.now != nil {
+		return c.now.ID
 	}
-	return old.ID
+	return c.old.ID
 }
 
 // liveName is the name the volume holds, empty when it holds none (S18).
@@ -123,14 +135,6 @@ func (v *Volume) liveName() string {
 		return ""
 	}
 	return v.Name
-}
-
-// holders are the hosts that keep or owe something of the volume, each once.
-func (r *volumeRecord) holders() []NodeID {
-	if r == nil {
-		return nil
-	}
-	return r.Holders()
 }
 
 func (r *volumeRecord) publications() []Publication {

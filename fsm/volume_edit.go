@@ -46,25 +46,29 @@ func (v *Volume) Teardown(host HostID) *Teardown {
 }
 
 // Holders are the nodes that keep or owe something of the volume, each once.
-func (v *Volume) Holders() []NodeID {
-	nodes := make([]NodeID, 0, 1)
-	add := func(n NodeID) {
-		if !slices.Contains(nodes, n) {
-			nodes = append(nodes, n)
-		}
-	}
+func (v *Volume) Holders() []NodeID { return v.appendHolders(nil) }
+
+func (v *Volume) appendHolders(nodes []NodeID) []NodeID {
 	for i := range v.Replicas {
 		if v.Replicas[i].State != ReplicaGone {
-			add(v.Replicas[i].Node)
+			nodes = appendNew(nodes, v.Replicas[i].Node)
 		}
 	}
-	for _, p := range v.Publications() {
-		add(p.Node)
+	held := v.Publications()
+	for i := range held {
+		nodes = appendNew(nodes, held[i].Node)
 	}
-	for _, t := range v.Teardowns {
-		add(t.Node)
+	for i := range v.Teardowns {
+		nodes = appendNew(nodes, v.Teardowns[i].Node)
 	}
 	return nodes
+}
+
+func appendNew(nodes []NodeID, n NodeID) []NodeID {
+	if slices.Contains(nodes, n) {
+		return nodes
+	}
+	return append(nodes, n)
 }
 
 // allGone tells whether no host keeps anything of the volume.
