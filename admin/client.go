@@ -41,7 +41,7 @@ func (c *Client) Each(ctx context.Context, fn func(context.Context, adminpb.Admi
 		if err == nil || !retryable(err) || ctx.Err() != nil {
 			return err
 		}
-		failed = append(failed, endpoint+": "+plainReason(err))
+		failed = append(failed, endpoint+": "+Reason(err))
 	}
 	if len(failed) == 0 {
 		return status.Error(codes.Unavailable, "no controller's address is known")
@@ -49,8 +49,8 @@ func (c *Client) Each(ctx context.Context, fn func(context.Context, adminpb.Admi
 	return status.Error(codes.Unavailable, strings.Join(failed, "; "))
 }
 
-// plainReason is a call's error without what gRPC says around it.
-func plainReason(err error) string {
+// Reason is a call's error without what gRPC says around it.
+func Reason(err error) string {
 	text := status.Convert(err).Message()
 	if at := strings.LastIndex(text, "dial tcp"); at >= 0 {
 		if _, why, found := strings.Cut(text[at:], ": "); found {

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc/status"
-
 	"github.com/holdfast-storage/holdfast/admin"
 	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -88,7 +86,7 @@ func askStatus(ctx context.Context, m *raftnode.Member, p raftnode.Peer, hashAt 
 	}
 	resp, err := raftpb.NewMemberClient(conn).Status(ctx, &raftpb.StatusRequest{HashAt: hashAt})
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %s", p.Addr, status.Convert(err).Message())
+		return nil, fmt.Errorf("ask %s: %s", p.Addr, admin.Reason(err))
 	}
 	return resp, nil
 }

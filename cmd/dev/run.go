@@ -19,6 +19,11 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if s, err := readSettings(l); err == nil { // told also while the cluster runs
+		if err := s.mustBe(l, o.Controllers, o.Nodes); err != nil {
+			return err
+		}
+	}
 	unix.Umask(0o077)
 	if err := os.MkdirAll(l.dir, 0o700); err != nil {
 		return fmt.Errorf("make the cluster's folder: %w", err)

@@ -55,10 +55,16 @@ func settle(l layout, controllers, nodes int) (*settings, error) {
 		return found(l, controllers, nodes)
 	case err != nil:
 		return nil, err
-	case s.Controllers != controllers || s.Nodes != nodes:
-		return nil, exit.Usagef("start the cluster in %s: it was made with --controllers %d --nodes %d; use these numbers, or another --dir", l.dir, s.Controllers, s.Nodes)
 	}
-	return s, nil
+	return s, s.mustBe(l, controllers, nodes)
+}
+
+// mustBe refuses other numbers than those that were settled.
+func (s *settings) mustBe(l layout, controllers, nodes int) error {
+	if s.Controllers == controllers && s.Nodes == nodes {
+		return nil
+	}
+	return exit.Usagef("start the cluster in %s: it was made with --controllers %d --nodes %d; use these numbers, or another --dir", l.dir, s.Controllers, s.Nodes)
 }
 
 func found(l layout, controllers, nodes int) (*settings, error) {

@@ -171,7 +171,7 @@ func registrationError(node fsm.NodeID, err error) error {
 		return status.Errorf(codes.FailedPrecondition, "%s; correct the configuration of node %s", rejection.Message, node)
 	default:
 		return status.Errorf(codes.FailedPrecondition,
-			"%s (to give the name to this host, an operator runs `holdfast nodes lost %s` once the old one is gone for good)", rejection.Message, node)
+			"%s (to give the name to this host, an operator runs `holdfast nodes replace %s` or `holdfast nodes lost %s` once the old one is gone for good)", rejection.Message, node, node)
 	}
 }
 
