@@ -21,7 +21,7 @@ func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome,
 	if other, taken := s.Volume(asked.ID); taken {
 		return nil, Reject(Incompatible, "create volume %q: id %s belongs to volume %q already", asked.Name, asked.ID, other.Name)
 	}
-	replica, rej := s.place(&wanted{size: asked.Size, requisite: asked.Requisite, preferred: s.preferred(c), facts: c.GetFacts()})
+	replica, rej := s.place(&wanted{size: asked.Size, requisite: asked.Requisite, preferred: c.GetPreferred(), facts: c.GetFacts()})
 	if rej != nil {
 		return nil, rej
 	}
@@ -54,20 +54,13 @@ func (s *State) requested(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	if v.Capabilities, rej = requestedCapabilities(c.GetCapabilities()); rej != nil {
 		return v, rej
 	}
-	if v.Requisite, rej = topologiesFrom(c.GetRequisite()); rej != nil {
+	if v.Requisite, rej = s.share.requisite(c.GetRequisite()); rej != nil {
 		return v, rej
 	}
-	sortTopologies(v.Requisite)
 	v.Format = Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED}
 	v.Size, rej = SizeFor(c.GetRequiredBytes(), c.GetLimitBytes(), v.Capabilities)
 	s.share.volume(&v)
 	return v, rej
-}
-
-// preferred are the terms to try first; a malformed one is no preference.
-func (s *State) preferred(c *fsmpb.CreateVolume) []Topology {
-	terms, _ := topologiesFrom(c.GetPreferred())
-	return terms
 }
 
 // join answers with the volume that has the name, when it is what is asked for.

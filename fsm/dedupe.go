@@ -32,7 +32,7 @@ func (s *State) answer(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *f
 		return rejected(m, rej)
 	}
 	key := answerKey{request: [requestIDLen]byte(cmd.GetRequestId()), actor: s.share.actor(cmd.GetActor())}
-	if a, ok := s.known[key]; ok {
+	if a, ok := s.find.answers[key]; ok {
 		return a.outcome
 	}
 	if p := cmd.GetProposedIndex(); m.Index > DedupeWindow && p < m.Index-DedupeWindow {
@@ -90,16 +90,4 @@ func (s *State) forget(index uint64) {
 		}
 		s.removeAnswer(a)
 	}
-}
-
-// recall makes a fork's own way to find answers.
-func (s *State) recall() {
-	if s.known != nil {
-		return
-	}
-	s.known = make(map[answerKey]*answer, s.answers.Len())
-	s.answers.Scan(func(_ uint64, a *answer) bool {
-		s.known[a.key] = a
-		return true
-	})
 }

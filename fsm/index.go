@@ -10,7 +10,6 @@ import (
 // written to snapshots. Every field is a pure function of the records, so that
 // a state that was restored decides as one that was replayed.
 type index struct {
-	byName       *btree.BTreeG[nameEntry] // live volumes (I1)
 	byNode       *btree.BTreeG[placed]
 	byOperation  *btree.Map[uint64, uuid]
 	byCreation   *btree.Map[uint64, *volumeRecord] // by the index that created it
@@ -18,39 +17,19 @@ type index struct {
 	publications *btree.Map[string, int] // per node
 }
 
-// nameEntry says which volume has a name. Names are ordered by a hash first, so that
-// a look-up compares numbers and follows one pointer.
-type nameEntry struct {
-	hash   uint64
-	name   string
-	volume uuid
-}
-
-func (n nameEntry) before(o nameEntry) bool {
-	return n.hash < o.hash || n.hash == o.hash && n.name < o.name
-}
-
-// nameKey is a name as the index finds it. FNV-1a is fixed by its definition; two
-// names of one hash are told apart by themselves.
-func nameKey(name string) nameEntry {
-	h := uint64(14695981039346656037)
-	for i := range len(name) {
-		h = (h ^ uint64(name[i])) * 1099511628211
-	}
-	return nameEntry{hash: h, name: name}
-}
-
-// placed says that a host keeps, or owes, something of a volume.
+// placed says that a host keeps, or owes, something of a volume. A host's volumes
+// are in order of creation, as new ones then come at the end, where the tree is warm.
 type placed struct {
-	node   NodeID
-	volume uuid
+	node    NodeID
+	created uint64
+	volume  uuid
 }
 
 func (p placed) before(o placed) bool {
-	if p.node != o.node {
-		return p.node < o.node
+	if p.created != o.created && p.node == o.node {
+		return p.created < o.created
 	}
-	return p.volume.before(o.volume)
+	return p.node < o.node
 }
 
 // poolUse is what a pool's volumes reserve.
@@ -66,7 +45,6 @@ func ordered[T any](before func(a, b T) bool) *btree.BTreeG[T] {
 
 func newIndex() index {
 	return index{
-		byName:       ordered(nameEntry.before),
 		byNode:       ordered(placed.before),
 		byOperation:  new(btree.Map[uint64, uuid]),
 		byCreation:   new(btree.Map[uint64, *volumeRecord]),
@@ -77,7 +55,6 @@ func newIndex() index {
 
 func (x *index) copy() index {
 	return index{
-		byName:       x.byName.Copy(),
 		byNode:       x.byNode.Copy(),
 		byOperation:  x.byOperation.Copy(),
 		byCreation:   x.byCreation.Copy(),
@@ -96,7 +73,6 @@ type change struct {
 
 // replace moves the index from a volume's old value to its new one.
 func (x *index) replace(c *change) {
-	x.replaceName(c)
 	x.replaceHolders(c)
 	x.replaceReservations(c.old, c.now)
 	x.replacePublications(c.old, c.now)
@@ -108,27 +84,15 @@ func (x *index) replace(c *change) {
 	}
 }
 
-func (x *index) replaceName(c *change) {
-	switch was, is := c.old.liveName(), c.now.liveName(); {
-	case was == is:
-	case is != "":
-		n := nameKey(is)
-		n.volume = c.key
-		x.byName.Set(n)
-	default:
-		x.byName.Delete(nameKey(was))
-	}
-}
-
 func (x *index) replaceHolders(c *change) {
 	for _, node := range c.was {
 		if !slices.Contains(c.is, node) {
-			x.byNode.Delete(placed{node, c.key})
+			x.byNode.Delete(placed{node: node, created: c.old.Created.Index})
 		}
 	}
 	for _, node := range c.is {
 		if !slices.Contains(c.was, node) {
-			x.byNode.Set(placed{node, c.key})
+			x.byNode.Set(placed{node: node, created: c.now.Created.Index, volume: c.key})
 		}
 	}
 }

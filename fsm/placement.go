@@ -14,7 +14,7 @@ const recentPlacements = 128
 type wanted struct {
 	size      int64
 	requisite []Topology
-	preferred []Topology
+	preferred []*fsmpb.Topology
 	facts     []*fsmpb.PoolFact
 }
 
@@ -41,11 +41,11 @@ func (s *State) place(w *wanted) (Replica, *Rejection) {
 
 // best is the pool with the most unreserved bytes within the term, zero when none
 // admits the volume, and how many hosts were in question.
-func (s *State) best(w *wanted, term Topology) (best Replica, hosts int) {
+func (s *State) best(w *wanted, term *fsmpb.Topology) (best Replica, hosts int) {
 	most := int64(-1)
 	s.nodes.Scan(func(_ NodeID, r *nodeRecord) bool {
 		n := &r.Node
-		if !s.placeable(n) || !n.within(w.requisite) || !n.holds(term) {
+		if !s.placeable(n) || !n.within(w.requisite) || !n.holdsAll(term.GetSegments()) {
 			return true
 		}
 		hosts++

@@ -25,11 +25,11 @@ func (s *State) volume(key uuid) (*Volume, bool) {
 
 // VolumeByName is the live volume (not Deleting) of that name.
 func (s *State) VolumeByName(name string) (*Volume, bool) {
-	n, ok := s.index.byName.Get(nameKey(name))
+	key, ok := s.named(name)
 	if !ok {
 		return nil, false
 	}
-	return s.volume(n.volume)
+	return s.volume(key)
 }
 
 // Volumes yields all volumes with an id above after, in order, in all phases.
@@ -48,13 +48,14 @@ func (s *State) VolumeCount() int { return s.volumes.Len() }
 // VolumesOn yields the volumes of which the host keeps or owes something, in order of id.
 func (s *State) VolumesOn(node NodeID) iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
+		var keys []uuid
 		s.index.byNode.Ascend(placed{node: node}, func(p placed) bool {
-			if p.node != node {
-				return false
+			if p.node == node {
+				keys = append(keys, p.volume)
 			}
-			v, ok := s.volume(p.volume)
-			return !ok || yield(v)
+			return p.node == node
 		})
+		s.inOrder(keys, yield)
 	}
 }
 
@@ -77,12 +78,16 @@ func (s *State) Nodes() iter.Seq[*Node] {
 // Operations yields the volumes that have an operation, in order of volume id.
 func (s *State) Operations() iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
-		keys := s.index.byOperation.Values()
-		slices.SortFunc(keys, func(a, b uuid) int { return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo)) })
-		for _, key := range keys {
-			if v, ok := s.volume(key); ok && !yield(v) {
-				return
-			}
+		s.inOrder(s.index.byOperation.Values(), yield)
+	}
+}
+
+// inOrder yields the volumes of these keys in order of id.
+func (s *State) inOrder(keys []uuid, yield func(*Volume) bool) {
+	slices.SortFunc(keys, uuid.compare)
+	for _, key := range keys {
+		if v, ok := s.volume(key); ok && !yield(v) {
+			return
 		}
 	}
 }

@@ -161,7 +161,7 @@ func (x *reader) answer(r *fsmpb.AnswerRecord) (err error) {
 	}
 	x.lastAt = r.GetIndex()
 	key := answerKey{request: [requestIDLen]byte(r.GetRequestId()), actor: x.at(r.GetActorRef(), &err)}
-	if _, twice := x.s.known[key]; twice {
+	if _, twice := x.s.find.answers[key]; twice {
 		return errOrder
 	}
 	o := &fsmpb.Outcome{Index: r.GetIndex(), Rejection: r.GetRejection(), Epoch: r.GetEpoch(), Grant: r.GetGrant(), OperationId: r.GetOperationId()}

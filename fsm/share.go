@@ -3,6 +3,8 @@ package fsm
 import (
 	"bytes"
 	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // sharing keeps what the last volumes had in common, so that volumes of one
@@ -26,6 +28,28 @@ func (x *sharing) actor(name string) string {
 	x.actors[x.next%8] = name
 	x.next++
 	return name
+}
+
+// requisite reads terms, in one order; terms that were read lately are found as
+// they come, without a copy.
+func (x *sharing) requisite(terms []*fsmpb.Topology) ([]Topology, *Rejection) {
+	if len(terms) == 0 {
+		return nil, nil
+	}
+	for _, kept := range x.requisites {
+		if slices.EqualFunc(kept, terms, sameTerm) {
+			return kept, nil
+		}
+	}
+	read, rej := topologiesFrom(terms)
+	sortTopologies(read)
+	return read, rej
+}
+
+func sameTerm(kept Topology, term *fsmpb.Topology) bool {
+	return slices.EqualFunc(kept, term.GetSegments(), func(k Label, l *fsmpb.Label) bool {
+		return k.Key == l.GetKey() && k.Value == l.GetValue()
+	})
 }
 
 // volume replaces parts of v by equal ones of earlier volumes.

@@ -40,7 +40,7 @@ func TestASnapshotHoldsEverything(t *testing.T) {
 	require.Equal(t, w.s.Cluster(), again.Cluster())
 	for _, e := range w.log {
 		key := answerKey{[16]byte(e.cmd.RequestId), e.cmd.Actor}
-		old, kept := w.s.known[key], again.known[key]
+		old, kept := w.s.find.answers[key], again.find.answers[key]
 		require.Equal(t, old.index, kept.index)
 		require.True(t, proto.Equal(old.outcome, kept.outcome))
 	}

@@ -20,9 +20,7 @@ type State struct {
 	sum sum256
 	// index is derived from the records and rebuilt when a snapshot is read.
 	index index
-	// known finds an answer by its request. It belongs to this state alone: a fork
-	// has none until it applies something itself.
-	known map[answerKey]*answer
+	find  *finder
 
 	share   sharing // saves memory only
 	writes  uint64  // counts puts and removals: a rejection that wrote is a fault
@@ -71,7 +69,7 @@ func New() *State {
 		volumes: ordered(volumeEntry.before),
 		answers: new(btree.Map[uint64, *answer]),
 		index:   newIndex(),
-		known:   map[answerKey]*answer{},
+		find:    newFinder(0, 0),
 	}
 }
 
@@ -96,7 +94,7 @@ func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
 	if now := timeOf(cmd.GetProposedAt()); now.After(s.cluster.Time) {
 		s.cluster.Time = now
 	}
-	s.recall()
+	s.ownFinder()
 	s.forget(index)
 	return Meta{
 		Index: index,
@@ -106,7 +104,7 @@ func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
 }
 
 // Fork is an independent copy in O(1), for snapshots, hashes and what-if. The first
-// Apply on it costs O(DedupeWindow).
+// Apply on it costs O(state), and until then VolumeByName does.
 func (s *State) Fork() *State {
 	return &State{
 		cluster: s.cluster,

@@ -43,6 +43,7 @@ func (s *State) storeVolume(c *change, v Volume) {
 		s.sum = s.sum.minus(c.old.own)
 	}
 	s.sum = s.sum.plus(c.now.own)
+	s.find.rename(c.old.liveName(), c.now.liveName(), c.key)
 	s.index.replace(c)
 }
 
@@ -55,6 +56,7 @@ func (s *State) removeVolume(id VolumeID) {
 	}
 	c := change{key: key, old: old.record, was: old.record.appendHolders(nil)}
 	s.sum = s.sum.minus(c.old.own)
+	s.find.rename(c.old.liveName(), "", key)
 	s.index.replace(&c)
 	s.touchVolume(&c)
 	s.writes++
@@ -81,14 +83,14 @@ func (s *State) storeNode(n Node) {
 func (s *State) putAnswer(a *answer) {
 	a.own = s.scratch.answer(a)
 	s.answers.Set(a.index, a)
-	s.known[a.key] = a
+	s.find.answers[a.key] = a
 	s.sum = s.sum.plus(a.own)
 }
 
 // removeAnswer forgets what a command answered.
 func (s *State) removeAnswer(a *answer) {
 	s.answers.Delete(a.index)
-	delete(s.known, a.key)
+	delete(s.find.answers, a.key)
 	s.sum = s.sum.minus(a.own)
 }
 

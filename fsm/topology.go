@@ -17,6 +17,16 @@ func (n *Node) holds(term Topology) bool {
 	return true
 }
 
+// holdsAll is holds for a term as a command carries it; none holds for every host.
+func (n *Node) holdsAll(segments []*fsmpb.Label) bool {
+	for _, l := range segments {
+		if s := n.segment(l.GetKey()); s.Key != l.GetKey() || s.Value != l.GetValue() {
+			return false
+		}
+	}
+	return true
+}
+
 // segment is the host's segment of that key, zero when it has none.
 func (n *Node) segment(key string) Label {
 	if key == TopologyKey {

@@ -1,6 +1,9 @@
 package fsm
 
-import "encoding/binary"
+import (
+	"cmp"
+	"encoding/binary"
+)
 
 // uuidLen is the length of a UUID as text.
 const uuidLen = 36
@@ -10,37 +13,42 @@ type uuid struct{ hi, lo uint64 }
 
 func (a uuid) before(b uuid) bool { return a.hi < b.hi || a.hi == b.hi && a.lo < b.lo }
 
-// parseUUID reads the canonical form, lower case; false for all else.
-func parseUUID(text string) (id uuid, ok bool) {
-	if len(text) != uuidLen {
-		return uuid{}, false
-	}
-	for i := range uuidLen {
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			if text[i] != '-' {
-				return uuid{}, false
-			}
-			continue
-		}
-		digit := hexDigit(text[i])
-		if digit > 15 {
-			return uuid{}, false
-		}
-		id.hi, id.lo = id.hi<<4|id.lo>>60, id.lo<<4|digit
-	}
-	return id, true
+func (a uuid) compare(b uuid) int {
+	return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo))
 }
 
-// hexDigit is the value of a lower case digit, above 15 when it is none.
-func hexDigit(c byte) uint64 {
-	switch {
-	case c >= '0' && c <= '9':
-		return uint64(c - '0')
-	case c >= 'a' && c <= 'f':
-		return uint64(c-'a') + 10
+// parseUUID reads the canonical form, lower case; false for all else.
+func parseUUID(text string) (id uuid, ok bool) {
+	if len(text) != uuidLen || text[8] != '-' || text[13] != '-' || text[18] != '-' || text[23] != '-' {
+		return uuid{}, false
 	}
-	return 16
+	var bad byte
+	digits := func(n uint64, from, to int) uint64 {
+		for i := from; i < to; i++ {
+			digit := hexDigits[text[i]]
+			bad |= digit
+			n = n<<4 | uint64(digit&15)
+		}
+		return n
+	}
+	id.hi = digits(digits(digits(0, 0, 8), 9, 13), 14, 18)
+	id.lo = digits(digits(0, 19, 23), 24, 36)
+	return id, bad&notDigit == 0
 }
+
+// notDigit marks what is no lower case hexadecimal digit.
+const notDigit = 0x80
+
+// hexDigits are the values of the digits, by character.
+var hexDigits = func() (table [256]byte) {
+	for i := range table {
+		table[i] = notDigit
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		table[c] = byte(i)
+	}
+	return table
+}()
 
 // text writes the canonical form.
 func (a uuid) text() string {
