@@ -89,6 +89,14 @@ func keep(t *testing.T, c *harness.Cluster) {
 	t.Logf("the logs are in %s", path)
 }
 
+// artifacts is the folder for what a person needs to understand a failure.
+func artifacts(t *testing.T) string {
+	if folder := os.Getenv("HOLDFAST_ARTIFACTS"); folder != "" {
+		return folder
+	}
+	return t.TempDir()
+}
+
 // eachOnce asserts that the cluster's images are those of exactly these volumes,
 // each once, that an audit finds nothing, and that all members hold one state.
 func eachOnce(t *testing.T, c *harness.Cluster, volumes map[string]*harness.Volume) {
