@@ -45,9 +45,10 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 
 func (m *Member) openFiles() (err error) {
 	m.metrics = newMetrics()
+	var snapshot decoded
 	m.storage, err = m.cfg.openStorage(store.Options{
 		Dir: m.cfg.Dir, Kind: m.cfg.LogStore, Hang: m.cfg.DiskHang, SegmentSize: m.cfg.SegmentSize,
-		Verify: verifySnapshot, Logger: m.cfg.Logger, OnSync: m.metrics.synced,
+		Verify: snapshot.verify, Logger: m.cfg.Logger, OnSync: m.metrics.synced,
 		OnFatal: func(what string, err error) { m.fatal(ExitRestart, fmt.Sprintf("the store failed: %s: %v", what, err)) },
 		OnHang:  m.hung,
 	})
@@ -61,6 +62,7 @@ func (m *Member) openFiles() (err error) {
 	}
 	m.disk = newDiskGuard(&m.cfg, m.log, func() { m.resign("the disk is full") })
 	m.machine = newMachine(m.journal, m.events())
+	m.machine.decoded = snapshot
 	return nil
 }
 
