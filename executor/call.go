@@ -90,8 +90,8 @@ func (e *Executor) run(v *volume, c *call, work func(context.Context, *volume, *
 	e.mu.Lock()
 	v.again = true // what the call left is looked at, and told
 	e.mu.Unlock()
-	e.unlock(v)
 	e.finish(v, c, err)
+	e.unlock(v)
 }
 
 func (e *Executor) finish(v *volume, c *call, err error) {

@@ -77,8 +77,10 @@ func fingerprintBytes(s string) []byte {
 	return []byte(s)
 }
 
-// sequence gives the volume's next number for a record of this host (S16). It is
-// reserved on disk before it is used. The caller holds the lock.
+// sequence gives the volume's next number for a record of this host (S16). Once
+// there is a record on disk, the number is reserved in it before it is used; before
+// that nothing was given out, and the log's last number is enough. The caller holds
+// the lock.
 func (e *Executor) sequence(v *volume) (uint64, error) {
 	e.mu.Lock()
 	var applied uint64
@@ -87,7 +89,7 @@ func (e *Executor) sequence(v *volume) (uint64, error) {
 	}
 	e.mu.Unlock()
 	number := v.journal.nextSequence(applied)
-	if v.journal.exhausted() {
+	if v.journal.exhausted() && v.journal.slots.exists {
 		if err := e.save(v, true); err != nil {
 			return 0, fmt.Errorf("reserve record numbers of volume %s: %w", v.id, err)
 		}

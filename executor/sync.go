@@ -14,6 +14,9 @@ import (
 // retryReport is how long to wait with a report that the log did not take.
 const retryReport = 500 * time.Millisecond
 
+// tellAgain is how long a fact may take to come back as a wish, at first.
+const tellAgain = time.Second
+
 // worker looks at one queued volume after the other.
 func (e *Executor) worker() {
 	for {
@@ -154,8 +157,18 @@ func (f fact) put(ob *fsmpb.Observation, size int64) {
 func (e *Executor) isTold(v *volume, f fact) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, told := v.told[f]
-	return told
+	told, ok := v.told[f]
+	return ok && time.Now().Before(told.until)
+}
+
+// taken notes that the log took a fact. One that was overtaken by a later record is
+// passed over without a word, so it is told again when no wish shows it; ever more
+// seldom. The caller holds mu.
+func (e *Executor) taken(v *volume, f fact, at fsm.Epoch) {
+	times := v.told[f].times
+	patience := tellAgain << min(times, 8)
+	v.told[f] = telling{at: at, until: time.Now().Add(patience), times: times + 1}
+	e.queue.addAfter(v.id, patience)
 }
 
 // send has one observation reported, unless it is under way.
@@ -174,6 +187,9 @@ func (e *Executor) sent(v *volume, f fact, sequence uint64, at fsm.Epoch, err er
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(v.flying, f)
+	if v.wish == nil {
+		e.queue.add(v.id) // it may be dropped now
+	}
 	switch {
 	case err != nil:
 		e.queue.addAfter(v.id, retryReport)
@@ -181,7 +197,7 @@ func (e *Executor) sent(v *volume, f fact, sequence uint64, at fsm.Epoch, err er
 		v.heard = max(v.heard, sequence)
 		e.queue.add(v.id)
 	case v.wishAt.Compare(at) < 0:
-		v.told[f] = at
+		e.taken(v, f, at)
 	}
 }
 

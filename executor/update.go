@@ -49,9 +49,9 @@ func (e *Executor) wished(id fsm.VolumeID, w *fsm.Wish, at fsm.Epoch) {
 		v = e.volume(id)
 	}
 	v.wish, v.wishAt = w, at
-	for told, index := range v.told {
-		if at.Compare(index) >= 0 {
-			delete(v.told, told)
+	for f, told := range v.told {
+		if at.Compare(told.at) >= 0 {
+			delete(v.told, f)
 		}
 	}
 	close(v.news)

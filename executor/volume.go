@@ -20,12 +20,12 @@ type volume struct {
 	wishAt fsm.Epoch
 	news   chan struct{} // closed and replaced when the wish changes
 	call   *call
-	again  bool               // somebody found it locked and wants it looked at
-	parked <-chan struct{}    // a child that cannot be killed has its device
-	flying map[fact]struct{}  // reports under way
-	told   map[fact]fsm.Epoch // reports made, until a wish shows them
-	heard  uint64             // the last record of a tear-down that the log took
-	shown  record             // a copy of the journal's record, for readers
+	again  bool              // somebody found it locked and wants it looked at
+	parked <-chan struct{}   // a child that cannot be killed has its device
+	flying map[fact]struct{} // reports under way
+	told   map[fact]telling  // reports made, until a wish shows them
+	heard  uint64            // the last record of a tear-down that the log took
+	shown  record            // a copy of the journal's record, for readers
 
 	// Guarded by lock.
 	journal   *journal
@@ -33,6 +33,13 @@ type volume struct {
 	formatted bool    // mkfs ended on it and the log has not heard
 	failures  int     // of the background in a row
 	failed    attempt // which of the operator's attempts they belong to
+}
+
+// telling is a report that the log took.
+type telling struct {
+	at    fsm.Epoch
+	until time.Time // when it is made again if no wish showed it
+	times int
 }
 
 // attempt tells apart what an operator asked to be tried again.
@@ -45,7 +52,7 @@ type attempt struct {
 func (e *Executor) volume(id fsm.VolumeID) *volume {
 	v, ok := e.volumes[id]
 	if !ok {
-		v = &volume{id: id, lock: make(chan struct{}, 1), news: make(chan struct{}), flying: map[fact]struct{}{}, told: map[fact]fsm.Epoch{}}
+		v = &volume{id: id, lock: make(chan struct{}, 1), news: make(chan struct{}), flying: map[fact]struct{}{}, told: map[fact]telling{}}
 		e.volumes[id] = v
 	}
 	return v

@@ -222,3 +222,22 @@ func checkID(id fsm.VolumeID) error {
 	}
 	return nil
 }
+
+// Owner is the volume whose device has the path now.
+func (f *Fake) Owner(path string) (fsm.VolumeID, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, d := range f.attached {
+		if d.Path == path {
+			return id, true
+		}
+	}
+	return "", false
+}
+
+// Reboot ends all devices, as a restart of the host does.
+func (f *Fake) Reboot() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.attached)
+}

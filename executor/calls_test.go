@@ -1,0 +1,296 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+func withTimeout(t testing.TB, ms int) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), time.Duration(ms)*time.Millisecond)
+}
+
+// slowly makes one effect wait until it is let go.
+func (w *world) slowly(effect string) (reached <-chan struct{}, letGo func()) {
+	at, release := make(chan struct{}, 16), make(chan struct{})
+	w.mount.fail = func(name, _ string) error {
+		if name == effect {
+			at <- struct{}{}
+			<-release
+		}
+		return nil
+	}
+	return at, func() { close(release) }
+}
+
+// I17.
+func TestASecondCallForAVolumeIsBusy(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	epoch := w.publishVolume(id, mountCap)
+	reached, letGo := w.slowly("mkfs")
+	first := make(chan error, 1)
+	go func() { first <- w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)) }()
+	<-reached
+	for range 2 {
+		require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))), "also the same call")
+		require.Equal(t, fsm.Busy, reasonOf(w.e.Unstage(t.Context(), id, stagingPath)))
+		require.Equal(t, fsm.Busy, reasonOf(w.e.Unpublish(t.Context(), id, targetPath)))
+	}
+	letGo()
+	require.NoError(t, <-first)
+	require.Equal(t, 1, w.mount.count("mkfs"))
+}
+
+func TestWorkOutlivesItsCallerAndARetryJoinsIt(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	epoch := w.publishVolume(id, mountCap)
+	reached, letGo := w.slowly("mkfs")
+	ctx, cancel := withTimeout(t, 200)
+	defer cancel()
+	require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(ctx, w.stageRequest(id, epoch, mountCap))))
+	require.NoError(t, ctx.Err(), "it is told before its deadline")
+	<-reached
+	require.Equal(t, fsm.Busy, reasonOf(w.e.Unstage(t.Context(), id, stagingPath)), "another call does not join")
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	require.Error(t, w.e.Stage(gone, w.stageRequest(id, epoch, mountCap)))
+	joined := make(chan error, 1)
+	go func() { joined <- w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)) }()
+	letGo()
+	require.NoError(t, <-joined)
+	require.Equal(t, 1, w.mount.count("mkfs"))
+	require.Equal(t, 1, w.mount.count("mount"))
+}
+
+// I22: the CO believes it staged, the host was restarted.
+func TestARebootEndsWhatWasUp(t *testing.T) {
+	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			id, epoch := w.staged(capability)
+			require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, capability)))
+			w.stop()
+			w.pool.Reboot()
+			w.mount.reboot()
+			w.boot = "another-boot"
+			w.start(nil)
+			w.eventually(func() bool { return w.publication(id).Staging == nil }, "the host says what it observes")
+			require.Equal(t, fsm.Precondition, reasonOf(w.e.Publish(t.Context(), w.publishRequest(id, epoch, capability))))
+			require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, capability)))
+			require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, capability)))
+		})
+	}
+}
+
+func TestARestartAdoptsWhatIsUp(t *testing.T) {
+	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			id, epoch := w.staged(capability)
+			require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, capability)))
+			before, _ := w.mount.left()
+			for range 2 {
+				w.restart()
+				require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, capability)))
+				require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, capability)))
+			}
+			after, _ := w.mount.left()
+			require.Equal(t, before, after)
+			require.Equal(t, 1, w.pool.Effects("attach", id))
+			require.Equal(t, 1, w.pool.Attached(), "what is staged stays attached when the node stops")
+		})
+	}
+}
+
+func TestADeviceThatNobodyAskedForIsDetached(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	_, err := w.pool.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	w.restart()
+	w.eventually(func() bool { return w.pool.Attached() == 0 }, "each staged volume has one device, the others none")
+}
+
+func TestShutdownDetachesWhatIsNotStaged(t *testing.T) {
+	w := newWorld(t)
+	w.staged(mountCap)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	w.detach()
+	_, err := w.pool.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	require.NoError(t, w.e.Shutdown(t.Context()))
+	require.Equal(t, 1, w.pool.Attached())
+	require.True(t, isUnavailable(w.e.Stage(t.Context(), w.stageRequest(id, fsm.Epoch{}, mountCap))), "it is stopping")
+}
+
+func TestCleanTakesEverythingDownWithoutALog(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap)))
+	w.stop()
+	w.build(nil, nil)
+	for range 2 {
+		require.NoError(t, w.e.Clean(t.Context()))
+		mounts, paths := w.mount.left()
+		require.Empty(t, mounts)
+		require.Empty(t, paths)
+		require.Zero(t, w.pool.Attached())
+		require.Equal(t, 1, w.pool.Images(), "images stay")
+	}
+	w.start(nil)
+	w.eventually(func() bool { return w.publication(id).Staging == nil }, "and says so when it can")
+}
+
+type stuck struct{ gone chan struct{} }
+
+func (s stuck) Error() string           { return "mkfs does not end although it was killed" }
+func (s stuck) Parked() <-chan struct{} { return s.gone }
+
+func TestAVolumeWhoseCommandCannotBeKilledIsSetAside(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	epoch := w.publishVolume(id, mountCap)
+	child := stuck{make(chan struct{})}
+	w.mount.fail = func(effect, _ string) error {
+		if effect == "mkfs" {
+			return child
+		}
+		return nil
+	}
+	require.ErrorAs(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)), &child)
+	w.mount.fail = nil
+	for range 2 {
+		require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+	}
+	require.Equal(t, 1, w.pool.Attached(), "its device is not touched")
+	close(child.gone)
+	w.eventually(func() bool { return w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)) == nil }, "it goes on")
+}
+
+func TestAFailedCreateSaysWhyAndWhetherSpaceWasShort(t *testing.T) {
+	w := newWorld(t)
+	w.pool.Fail = func(effect string, _ fsm.VolumeID) error {
+		if effect == "create" {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	id := backendtest.NewID()
+	w.startCreate(id, mountCap)
+	w.eventually(func() bool {
+		v, _ := w.volume(id)
+		failed, ok := v.Phase.(fsm.Failed)
+		return ok && failed.NoSpace
+	}, "it failed for good, for want of space")
+}
+
+func TestAFailureIsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	left := 2
+	w.pool.Fail = func(effect string, _ fsm.VolumeID) error {
+		if left--; effect == "create" && left >= 0 {
+			return errors.New("not now")
+		}
+		return nil
+	}
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	v, _ := w.volume(id)
+	require.Nil(t, v.Operation)
+	require.Equal(t, 1, w.pool.Effects("create", id))
+}
+
+func TestReportsSayOnlyNews(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap)))
+	w.eventually(func() bool { return w.publication(id).Targets[0].Done }, "all is told")
+	before := w.proposed()
+	for range 3 {
+		w.mu.Lock()
+		w.e.Update(w.full())
+		w.mu.Unlock()
+		require.NoError(t, w.e.Unstage(t.Context(), id, "/elsewhere"))
+	}
+	require.Equal(t, before, w.proposed())
+}
+
+func TestManyVolumesShareReports(t *testing.T) {
+	w := newWorld(t)
+	const n = 100
+	var ids []fsm.VolumeID
+	for range n {
+		ids = append(ids, backendtest.NewID())
+		w.startCreate(ids[len(ids)-1], mountCap)
+	}
+	for _, id := range ids {
+		w.eventually(func() bool { return w.isReady(id) }, "each is ready")
+		require.Equal(t, 1, w.pool.Effects("create", id))
+	}
+}
+
+// A child process is killed at a point once, whether by file or by environment.
+func TestFaultsFromEnvKillOnce(t *testing.T) {
+	if dir := os.Getenv("HOLDFAST_TEST_FAULT_DIR"); dir != "" {
+		executor.FaultsFromEnv(dir).Hit("mkfs.before")
+		executor.FaultsFromEnv(dir).Hit("mkfs.after")
+		return
+	}
+	run := func(dir string, env ...string) error {
+		cmd := exec.Command(os.Args[0], "-test.run", "^TestFaultsFromEnvKillOnce$")
+		cmd.Env = append(os.Environ(), append(env, "HOLDFAST_TEST_FAULT_DIR="+dir)...)
+		return cmd.Run()
+	}
+	killed := func(err error) bool {
+		var exit *exec.ExitError
+		return errors.As(err, &exit) && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL
+	}
+	dir := t.TempDir()
+	require.NoError(t, run(dir))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "fault"), []byte("mkfs.after\n"), 0o600))
+	require.True(t, killed(run(dir)))
+	require.NoFileExists(t, filepath.Join(dir, "fault"))
+	require.NoError(t, run(dir))
+	dir = t.TempDir()
+	require.True(t, killed(run(dir, "HOLDFAST_FAULT=mkfs.before")))
+	require.NoError(t, run(dir, "HOLDFAST_FAULT=mkfs.before"), "the point is disarmed in this folder")
+}
+
+func TestNoFlagIsEverWritten(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	epoch := w.publishVolume(id, mountCap)
+	req := w.stageRequest(id, epoch, mountCap)
+	req.Flags = []string{"password=hunter2"}
+	require.NoError(t, w.e.Stage(t.Context(), req))
+	for _, name := range w.records() {
+		text, err := os.ReadFile(filepath.Join(w.dir, "volumes", name+".rec"))
+		require.NoError(t, err)
+		require.False(t, strings.Contains(string(text), "hunter2"))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, cmd := range w.commands {
+		require.NotContains(t, cmd.String(), "hunter2")
+	}
+}

@@ -1,0 +1,269 @@
+package executor_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// cluster is the real state behind an in-memory log: what an executor's Log and
+// session stand for.
+type cluster struct {
+	t testing.TB
+
+	mu       sync.Mutex
+	state    *fsm.State
+	index    uint64
+	down     bool
+	lag      bool // updates are held back
+	host     *executor.Executor
+	held     []executor.Update
+	reports  int
+	commands []*fsmpb.Command
+}
+
+func newCluster(t testing.TB) *cluster {
+	c := &cluster{t: t, state: fsm.New()}
+	c.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
+		ClusterId: "test", IncarnationId: []byte("0123456789abcdef"), FeatureLevel: 1,
+	}}})
+	return c
+}
+
+type noQuorum struct{}
+
+func (noQuorum) Error() string     { return "there is no quorum" }
+func (noQuorum) Unavailable() bool { return true }
+
+// Propose is the executor's Log.
+func (c *cluster) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.down {
+		return nil, noQuorum{}
+	}
+	out := c.apply("node/n1", cmd)
+	return out, fsm.Err(out)
+}
+
+// apply applies a command and sends what it touched. The caller holds mu.
+func (c *cluster) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
+	cmd.Actor, cmd.SchemaVersion, cmd.ProposedIndex = actor, 1, c.index
+	cmd.ProposedAt = time.Now().UnixNano()
+	cmd.RequestId = make([]byte, 16)
+	_, _ = rand.Read(cmd.RequestId)
+	c.index++
+	c.commands = append(c.commands, cmd)
+	result := c.state.Apply(c.index, cmd)
+	if err := c.state.Check(); err != nil {
+		c.t.Errorf("after %v: %v", cmd, err)
+	}
+	c.publish(result.Touched)
+	return result.Outcome
+}
+
+func (c *cluster) publish(touched []fsm.Touch) {
+	u := executor.Update{At: c.at(), Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
+	for _, touch := range touched {
+		if touch.Volume == "" || touch.Node != "n1" {
+			continue
+		}
+		if w, ok := c.state.Wish("n1", touch.Volume); ok {
+			u.Wishes = append(u.Wishes, w)
+		} else {
+			u.Gone = append(u.Gone, touch.Volume)
+		}
+	}
+	if len(u.Wishes)+len(u.Gone) > 0 {
+		c.send(u)
+	}
+}
+
+func (c *cluster) send(u executor.Update) {
+	switch {
+	case c.host == nil:
+	case c.lag:
+		c.held = append(c.held, u)
+	default:
+		c.host.Update(u)
+	}
+}
+
+func (c *cluster) at() fsm.Epoch {
+	return fsm.Epoch{Incarnation: c.state.Cluster().Incarnation, Index: c.index}
+}
+
+func (c *cluster) adopted() bool {
+	n, ok := c.state.Node("n1")
+	return ok && n.Incarnation == c.state.Cluster().Incarnation
+}
+
+// full is what a new session begins with. The caller holds mu.
+func (c *cluster) full() executor.Update {
+	u := executor.Update{At: c.at(), Full: true, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
+	for w := range c.state.Wishes("n1") {
+		u.Wishes = append(u.Wishes, w)
+	}
+	return u
+}
+
+// attach begins a session with a host.
+func (c *cluster) attach(e *executor.Executor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.apply("node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: e.Register()}})
+	require.NoError(c.t, fsm.Err(out))
+	c.host = e
+	c.send(c.full())
+}
+
+func (c *cluster) detach() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.host = nil
+}
+
+func (c *cluster) setDown(down bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.down = down
+}
+
+func (c *cluster) setLag(lag bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lag = lag
+	if lag {
+		return
+	}
+	for _, u := range c.held {
+		c.send(u)
+	}
+	c.held = nil
+}
+
+func (c *cluster) try(actor string, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.apply(actor, cmd)
+	return out, fsm.Err(out)
+}
+
+func (c *cluster) must(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
+	c.t.Helper()
+	out, err := c.try(actor, cmd)
+	require.NoError(c.t, err)
+	return out
+}
+
+func (c *cluster) volume(id fsm.VolumeID) (fsm.Volume, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, ok := c.state.Volume(id)
+	if !ok {
+		return fsm.Volume{}, false
+	}
+	return *v, true
+}
+
+func (c *cluster) publication(id fsm.VolumeID) *fsm.Publication {
+	v, _ := c.volume(id)
+	return v.Publication("n1")
+}
+
+func (c *cluster) proposed() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.commands)
+}
+
+const (
+	writer   = fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER
+	reader   = fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY
+	multi    = fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_MULTI_WRITER
+	testSize = 32 << 20
+)
+
+func proto(c fsm.Capability) *fsmpb.Capability {
+	return &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType}
+}
+
+// create makes a volume of the capability, and waits until its host has made it.
+func (c *cluster) create(id fsm.VolumeID, capability fsm.Capability) {
+	c.t.Helper()
+	c.startCreate(id, capability)
+	c.eventually(func() bool { return c.isReady(id) }, "the volume is ready")
+}
+
+func (c *cluster) startCreate(id fsm.VolumeID, capability fsm.Capability) {
+	c.t.Helper()
+	size := int64(testSize)
+	if capability.FSType == "xfs" {
+		size = fsm.MinXFSSize
+	}
+	c.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+		VolumeId: string(id), Name: "pvc-" + string(id), Fingerprint: []byte("parameters"), RequiredBytes: size,
+		Capabilities: []*fsmpb.Capability{proto(capability)},
+	}}})
+}
+
+func (c *cluster) isReady(id fsm.VolumeID) bool {
+	v, _ := c.volume(id)
+	_, ready := v.Phase.(fsm.Ready)
+	return ready
+}
+
+// publishVolume is ControllerPublishVolume.
+func (c *cluster) publishVolume(id fsm.VolumeID, capability fsm.Capability) fsm.Epoch {
+	c.t.Helper()
+	out := c.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_PublishVolume{PublishVolume: &fsmpb.PublishVolume{
+		VolumeId: string(id), NodeId: "n1", Capability: proto(capability),
+	}}})
+	return fsm.Epoch{Incarnation: out.GetEpoch().GetIncarnation(), Index: out.GetEpoch().GetIndex()}
+}
+
+func (c *cluster) unpublishVolume(id fsm.VolumeID) error {
+	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{
+		VolumeId: string(id), NodeId: "n1",
+	}}})
+	return err
+}
+
+func (c *cluster) deleteVolume(id fsm.VolumeID) error {
+	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(id)}}})
+	return err
+}
+
+func (c *cluster) reachable(host fsm.HostID, yes bool) {
+	c.t.Helper()
+	c.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_SetNodeReachable{SetNodeReachable: &fsmpb.SetNodeReachable{
+		NodeId: "n1", HostId: string(host), Reachable: yes,
+	}}})
+}
+
+func (c *cluster) eventually(ok func() bool, what string) {
+	c.t.Helper()
+	require.Eventually(c.t, ok, 10*time.Second, time.Millisecond, what)
+}
+
+func reasonOf(err error) fsm.Reason {
+	var rej *fsm.Rejection
+	if errors.As(err, &rej) {
+		return rej.Reason
+	}
+	return 0
+}
+
+func isUnavailable(err error) bool {
+	var u interface{ Unavailable() bool }
+	return errors.As(err, &u) && u.Unavailable()
+}

@@ -1,0 +1,232 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// fakeMounter is a host's mounts in memory. It outlives executors, as a kernel does.
+type fakeMounter struct {
+	pool *backendtest.Fake
+	// fail, when set, is asked before each effect and may fail or delay it.
+	fail func(effect, path string) error
+
+	mu       sync.Mutex
+	contents map[fsm.VolumeID]executor.Content
+	mounts   []fakeMount
+	made     map[string]bool // target paths that exist
+	busy     map[string]bool
+	effects  map[string]int
+}
+
+type fakeMount struct {
+	executor.Mount
+	id fsm.VolumeID
+}
+
+var _ executor.Mounter = (*fakeMounter)(nil)
+
+func newFakeMounter(pool *backendtest.Fake) *fakeMounter {
+	return &fakeMounter{pool: pool, contents: map[fsm.VolumeID]executor.Content{}, made: map[string]bool{}, busy: map[string]bool{}, effects: map[string]int{}}
+}
+
+func (m *fakeMounter) effect(name, path string) error {
+	if m.fail != nil {
+		if err := m.fail(name, path); err != nil {
+			return err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.effects[name]++
+	return nil
+}
+
+func (m *fakeMounter) count(name string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.effects[name]
+}
+
+func (m *fakeMounter) setBusy(path string, busy bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.busy[path] = busy
+}
+
+func (m *fakeMounter) setContent(id fsm.VolumeID, c executor.Content) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.contents[id] = c
+}
+
+// at lists what is mounted, and left of paths that were made.
+func (m *fakeMounter) left() (mounts, paths []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range m.mounts {
+		mounts = append(mounts, l.Path)
+	}
+	for path := range m.made {
+		paths = append(paths, path)
+	}
+	slices.Sort(mounts)
+	return mounts, paths
+}
+
+func (m *fakeMounter) reboot() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mounts = nil
+}
+
+func (m *fakeMounter) Check(path, _ string, flags []string) error {
+	if !strings.HasPrefix(path, "/") || slices.Contains(flags, "bad") {
+		return fsm.Reject(fsm.Invalid, "the path or a flag is not allowed")
+	}
+	return nil
+}
+
+func (m *fakeMounter) Real(path string) (string, error) {
+	return "/real" + strings.TrimRight(path, "/"), nil
+}
+
+func (m *fakeMounter) owner(device string) (fsm.VolumeID, error) {
+	id, ok := m.pool.Owner(device)
+	if !ok {
+		return "", errors.New(device + " is no device")
+	}
+	return id, nil
+}
+
+func (m *fakeMounter) Probe(_ context.Context, device string, _ int64) (executor.Content, error) {
+	if err := m.effect("probe", device); err != nil {
+		return executor.Content{}, err
+	}
+	id, err := m.owner(device)
+	if err != nil {
+		return executor.Content{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, ok := m.contents[id]
+	if !ok {
+		return executor.Content{Read: true, Empty: true}, nil
+	}
+	return c, nil
+}
+
+func (m *fakeMounter) Format(_ context.Context, device string, fs executor.Filesystem, again bool) error {
+	id, err := m.owner(device)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	_, full := m.contents[id]
+	m.contents[id] = executor.Content{Read: true} // a beginning that nobody recognises
+	m.mu.Unlock()
+	if full && !again {
+		return errors.New("mkfs: there is something on " + device)
+	}
+	if err := m.effect("mkfs", device); err != nil {
+		return err
+	}
+	m.setContent(id, executor.Content{Read: true, Found: fs})
+	return nil
+}
+
+func (m *fakeMounter) Mounts(_ context.Context, device executor.Device) ([]executor.Mount, error) {
+	if !device.Attached() {
+		return nil, nil
+	}
+	id, err := m.owner(device.Path)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var found []executor.Mount
+	for _, l := range m.mounts {
+		if l.id == id {
+			found = append(found, l.Mount)
+		}
+	}
+	return found, nil
+}
+
+func (m *fakeMounter) add(effect string, device executor.Device, mount executor.Mount) error {
+	id, err := m.owner(device.Path)
+	if err != nil {
+		return err
+	}
+	path := mount.Path
+	mount.Path, _ = m.Real(path)
+	m.mu.Lock()
+	for _, l := range m.mounts {
+		if l.Path == mount.Path {
+			m.mu.Unlock()
+			if l.id != id {
+				return fsm.Reject(fsm.Precondition, "something else is mounted on %s", path)
+			}
+			return nil
+		}
+	}
+	m.mu.Unlock()
+	if err := m.effect(effect, path); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mounts = append(m.mounts, fakeMount{mount, id})
+	return nil
+}
+
+func (m *fakeMounter) Mount(_ context.Context, device executor.Device, o executor.MountOptions) error {
+	return m.add("mount", device, executor.Mount{Path: o.Path, ReadOnly: o.ReadOnly})
+}
+
+func (m *fakeMounter) Bind(_ context.Context, device executor.Device, b executor.BindOptions) error {
+	m.mu.Lock()
+	m.made[b.Path] = true
+	m.mu.Unlock()
+	return m.add("bind", device, executor.Mount{Path: b.Path, Node: b.Node, ReadOnly: b.ReadOnly})
+}
+
+func (m *fakeMounter) Unmount(_ context.Context, device executor.Device, path string) error {
+	id, err := m.owner(device.Path)
+	if err != nil {
+		return err
+	}
+	if err := m.effect("unmount", path); err != nil {
+		return err
+	}
+	real, _ := m.Real(path)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.busy[path] {
+		return fsm.Reject(fsm.Busy, "the mount on %s is in use", path)
+	}
+	m.mounts = slices.DeleteFunc(m.mounts, func(l fakeMount) bool { return l.id == id && (l.Path == real || l.Path == path) })
+	return nil
+}
+
+func (m *fakeMounter) RemoveTarget(_ context.Context, path string) error {
+	if err := m.effect("rmdir", path); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.made, path)
+	return nil
+}
+
+func (m *fakeMounter) Stats(_ context.Context, device executor.Device, _ string, block bool) (executor.Stats, error) {
+	return executor.Stats{Block: block, Bytes: executor.Usage{Total: device.Size}, Condition: fsm.Condition{Message: "mounted"}}, nil
+}

@@ -1,0 +1,424 @@
+package executor_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+func (w *world) replaceIncarnation() uint64 {
+	w.t.Helper()
+	now := w.state.Cluster().Incarnation + 1
+	w.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_ReplaceIncarnation{ReplaceIncarnation: &fsmpb.ReplaceIncarnation{
+		Counter: now, IncarnationId: []byte("fedcba9876543210"),
+	}}})
+	return now
+}
+
+func TestS1_InAdoptionModeNothingIsEnabledNorDeleted(t *testing.T) {
+	w := newWorld(t)
+	deleted := backendtest.NewID()
+	w.create(deleted, mountCap)
+	id, epoch := w.staged(mountCap)
+	before, _ := w.e.Seen()
+	now := w.replaceIncarnation()
+	require.NoError(t, w.deleteVolume(deleted))
+	wanted := backendtest.NewID()
+	_, _ = w.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+		VolumeId: string(wanted), Name: "pvc", RequiredBytes: testSize, Capabilities: []*fsmpb.Capability{proto(mountCap)},
+	}}})
+	for range 2 {
+		w.restart()
+		require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+		require.Equal(t, fsm.Precondition, reasonOf(w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap))))
+	}
+	require.Equal(t, 2, w.pool.Images())
+	require.Zero(t, w.pool.Effects("remove", deleted))
+	mounts, _ := w.mount.left()
+	require.Len(t, mounts, 1, "what is up stays up")
+	after, _ := w.e.Seen()
+	require.Equal(t, before, after, "what was acted on does not move")
+
+	w.must("admin/a", &fsmpb.Command{Body: &fsmpb.Command_AdoptNode{AdoptNode: &fsmpb.AdoptNode{
+		NodeId: "n1", HostId: string(w.host.ID), Incarnation: now,
+	}}})
+	w.restart()
+	w.eventually(func() bool { return w.pool.Effects("remove", deleted) == 1 }, "the operator's word counts")
+	w.eventually(func() bool { at, _ := w.e.Seen(); return at.Incarnation == now }, "it acted for the new incarnation")
+	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+}
+
+func TestS2_WhatWasInterruptedIsNotResumedButTakenDown(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	epoch := w.publishVolume(id, mountCap)
+	w.mount.fail = func(effect, _ string) error {
+		if effect == "mount" {
+			return errors.New("the disk is on fire")
+		}
+		return nil
+	}
+	require.ErrorContains(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)), "mount volume "+string(id)+": the disk is on fire")
+	w.mount.fail = nil
+	w.restart()
+	w.eventually(func() bool { return w.publication(id).Staging == nil }, "no grant: it is taken down and told")
+	require.Zero(t, w.pool.Attached())
+	require.Zero(t, w.mount.count("mount"))
+	require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)))
+	require.Equal(t, 1, w.mount.count("mkfs"), "the format was reported")
+}
+
+func TestS2_AGrantIsWorthNothingInAnotherSession(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	epoch := w.publishVolume(id, mountCap)
+	w.mount.fail = func(effect, _ string) error {
+		if effect == "mkfs" {
+			w.mount.fail = nil
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			u := w.full()
+			u.Adopted = false // a session with a cluster that was restored meanwhile
+			w.e.Update(u)
+		}
+		return nil
+	}
+	require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+	require.Zero(t, w.mount.count("mount"))
+	w.mu.Lock()
+	w.e.Update(w.full())
+	w.mu.Unlock()
+	require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)), "asked again, granted again")
+}
+
+func TestS2_APersistedEpochRefuses(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+	w.restart()
+	older := fsm.Epoch{Incarnation: epoch.Incarnation, Index: epoch.Index - 1}
+	before := w.proposed()
+	require.Equal(t, fsm.StaleEpoch, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, older, mountCap))))
+	require.Equal(t, fsm.StaleEpoch, reasonOf(w.e.Publish(t.Context(), w.publishRequest(id, older, mountCap))))
+	require.Equal(t, before, w.proposed(), "it need not ask")
+}
+
+// revoked takes the publication away while the host is cut off, and brings it back.
+func (w *world) revoked(id fsm.VolumeID) {
+	w.t.Helper()
+	w.detach()
+	w.reachable(w.host.ID, false)
+	require.NoError(w.t, w.unpublishVolume(id), "S31: the obligation is kept, the answer is OK")
+	v, _ := w.volume(id)
+	require.Len(w.t, v.Teardowns, 1)
+}
+
+func TestS31_ARevokedPublicationIsEndedByItsHost(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap)))
+	w.revoked(id)
+	w.attach(w.e)
+	w.eventually(func() bool { v, _ := w.volume(id); return len(v.Teardowns) == 0 }, "the host said so")
+	mounts, paths := w.mount.left()
+	require.Empty(t, mounts)
+	require.Empty(t, paths)
+	require.Zero(t, w.pool.Attached())
+}
+
+func TestS3_AMountOfAnOlderEpochIsTakenDownFirst(t *testing.T) {
+	w := newWorld(t)
+	id, _ := w.staged(mountCap)
+	w.mount.setBusy(stagingPath, true)
+	w.revoked(id)
+	w.attach(w.e)
+	later := w.publishVolume(id, mountCap)
+	require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, later, mountCap))))
+	require.Equal(t, 1, w.mount.count("mount"))
+	w.mount.setBusy(stagingPath, false)
+	w.eventually(func() bool { return w.e.Stage(t.Context(), w.stageRequest(id, later, mountCap)) == nil }, "staged anew")
+	require.Equal(t, 2, w.mount.count("mount"))
+	v, _ := w.volume(id)
+	require.Empty(t, v.Teardowns)
+	require.Equal(t, later, w.publication(id).Epoch)
+	require.True(t, w.publication(id).Staging.Done)
+}
+
+func TestS3_ACallersWordAloneEndsNoMount(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	ctx, cancel := withTimeout(t, 300)
+	defer cancel()
+	forged := fsm.Epoch{Incarnation: epoch.Incarnation, Index: epoch.Index + 100}
+	require.Error(t, w.e.Stage(ctx, w.stageRequest(id, forged, mountCap)))
+	mounts, _ := w.mount.left()
+	require.Len(t, mounts, 1)
+}
+
+func TestS12_AnAbsentPoolCreatesNothingAndLosesNothing(t *testing.T) {
+	w := newWorld(t)
+	kept := backendtest.NewID()
+	w.create(kept, mountCap)
+	w.pool.SetAbsent(true)
+	id := backendtest.NewID()
+	w.startCreate(id, mountCap)
+	w.eventually(func() bool { v, _ := w.volume(id); return v.Operation.Attempts > 0 }, "it says why it does not get on")
+	v, _ := w.volume(id)
+	require.Contains(t, v.Operation.LastError, "absent")
+	w.restart()
+	require.NoError(t, w.deleteVolume(kept))
+	w.eventually(func() bool { v, _ := w.volume(kept); return v.Operation.Attempts > 0 }, "nor can it remove")
+	require.Equal(t, 1, w.pool.Images())
+	require.Equal(t, fsm.ReplicaPresent, w.replica(kept), "nothing is reported gone, nor missing")
+
+	w.pool.SetAbsent(false)
+	w.eventually(func() bool { return w.isReady(id) }, "made when the pool is back")
+	w.eventually(func() bool { _, known := w.volume(kept); return !known }, "and removed")
+}
+
+func (w *world) replica(id fsm.VolumeID) fsm.ReplicaState {
+	v, ok := w.volume(id)
+	if !ok || len(v.Replicas) == 0 {
+		return 0
+	}
+	return v.Replicas[0].State
+}
+
+func TestS14_ALaggingControllersWishesDeleteNothing(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	w.mu.Lock()
+	old := w.full()
+	old.Wishes[0].Verb = fsm.WishRemove // what a log that took another course would say
+	w.mu.Unlock()
+	w.create(backendtest.NewID(), mountCap) // the host acts on later wishes
+	seen, incarnation := w.e.Seen()
+	require.Positive(t, seen.Compare(old.At))
+	require.NotEmpty(t, incarnation)
+	for range 2 {
+		w.stop()
+		w.build(nil, w.cluster)
+		again, _ := w.e.Seen()
+		require.GreaterOrEqual(t, again.Compare(seen), 0, "kept on disk")
+		w.e.Start()
+		w.e.Update(old)
+		busy := backendtest.NewID()
+		old.Wishes = append(old.Wishes, fsm.Wish{Volume: busy, Pool: w.pool.ID(), Size: testSize, Verb: fsm.WishCreate})
+		w.e.Update(old)
+		require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath)) // a round through the volume's lock
+		require.Equal(t, 2, w.pool.Images())
+	}
+	w.attach(w.e)
+	require.NoError(t, w.deleteVolume(id))
+	w.eventually(func() bool { _, known := w.volume(id); return !known }, "a controller that caught up is believed")
+}
+
+func TestS14_ADeviceThatVanishedIsMissingAndNeverMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	w.pool.Lose(id)
+	w.restart()
+	w.eventually(func() bool { return w.replica(id) == fsm.ReplicaMissing }, "it is reported")
+	epoch := w.publishVolume(id, mountCap)
+	require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+	require.Equal(t, 1, w.pool.Effects("create", id))
+	require.Zero(t, w.pool.Images())
+	require.NoError(t, w.pool.Create(t.Context(), id, testSize), "an operator finds it")
+	w.restart()
+	w.eventually(func() bool { return w.replica(id) == fsm.ReplicaPresent }, "it is there again")
+}
+
+func TestS14_WhatTheStateDoesNotKnowIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	orphan := backendtest.NewID()
+	require.NoError(t, w.pool.Create(t.Context(), orphan, testSize))
+	w.restart()
+	w.create(backendtest.NewID(), mountCap)
+	require.Equal(t, 2, w.pool.Images())
+}
+
+func TestS15_NoFilesystemIsMadeOnDoubt(t *testing.T) {
+	other := executor.Filesystem{Type: "ext4", UUID: "11111111-2222-3333-4444-555555555555"}
+	for name, tc := range map[string]struct {
+		content executor.Content
+		fail    error
+	}{
+		"something unknown is on it":  {content: executor.Content{Read: true}},
+		"another filesystem is on it": {content: executor.Content{Read: true, Found: other}},
+		"it cannot be read":           {fail: errors.New("input/output error")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			id := backendtest.NewID()
+			w.create(id, mountCap)
+			epoch := w.publishVolume(id, mountCap)
+			if tc.fail == nil {
+				w.mount.setContent(id, tc.content)
+			}
+			w.mount.fail = func(effect, _ string) error {
+				if effect == "probe" {
+					return tc.fail
+				}
+				return nil
+			}
+			for range 2 {
+				require.Error(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)))
+			}
+			require.Zero(t, w.mount.count("mkfs"))
+			require.Zero(t, w.mount.count("mount"))
+			w.eventually(func() bool { return w.pool.Attached() == 0 }, "what was begun is undone")
+		})
+	}
+}
+
+func TestS15_AnInterruptedFormatIsRepeatedOverItsOwnPieces(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	epoch := w.publishVolume(id, mountCap)
+	w.mount.fail = func(effect, _ string) error {
+		if effect == "mkfs" {
+			return errors.New("killed")
+		}
+		return nil
+	}
+	require.Error(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)))
+	v, _ := w.volume(id)
+	uuid := v.Format.FSUUID
+	require.NotEmpty(t, uuid)
+	w.mount.fail = nil
+	w.restart()
+	require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)))
+	v, _ = w.volume(id)
+	require.Equal(t, uuid, v.Format.FSUUID, "the first uuid stays")
+	require.Equal(t, fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED, v.Format.Phase)
+}
+
+func TestS15_AForeignFilesystemIsNotMountedAsTheVolumes(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+	w.mount.setContent(id, executor.Content{Read: true, Found: executor.Filesystem{Type: "xfs", UUID: "x"}})
+	require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+	require.Equal(t, 1, w.mount.count("mount"))
+}
+
+func TestS28_WithoutAQuorum(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap)))
+	w.setDown(true)
+	for range 2 {
+		require.True(t, isUnavailable(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+		require.True(t, isUnavailable(w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap))))
+	}
+	for range 2 {
+		require.NoError(t, w.e.Unpublish(t.Context(), id, targetPath))
+		require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+	}
+	mounts, paths := w.mount.left()
+	require.Empty(t, mounts)
+	require.Empty(t, paths)
+	require.Zero(t, w.pool.Attached())
+	require.NotNil(t, w.publication(id).Staging, "the log has not heard yet")
+	w.restartDown()
+	w.setDown(false)
+	w.attach(w.e)
+	w.eventually(func() bool { return w.publication(id).Staging == nil }, "the outbox outlived the process")
+}
+
+// restartDown starts the host while there is no quorum and no session.
+func (w *world) restartDown() {
+	w.t.Helper()
+	w.stop()
+	w.build(nil, w.cluster)
+	w.e.Start()
+}
+
+func TestS28_WithoutASessionNothingIsBroughtUp(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	w.restartDown()
+	require.True(t, isUnavailable(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath), "the host's own record is enough")
+	mounts, _ := w.mount.left()
+	require.Empty(t, mounts)
+}
+
+func TestS16_TheOutboxIsEmptyBeforeTheNextBringUpIsProposed(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	w.setDown(true)
+	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+	require.True(t, isUnavailable(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+	w.stop()
+	w.setDown(false)
+	before := w.proposed()
+	w.start(nil)
+	w.eventually(func() bool { return w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)) == nil }, "staged again")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var last uint64
+	for _, cmd := range w.commands[before:] {
+		for _, ob := range cmd.GetReport().GetObservations() {
+			last = max(last, ob.GetSequence())
+		}
+		if s := cmd.GetStageVolume(); s != nil {
+			require.Positive(t, last, "the record of the tear-down went first")
+			require.Greater(t, s.GetSequence(), last)
+			last = s.GetSequence()
+		}
+	}
+	v, _ := w.state.Volume(id)
+	require.True(t, v.Publication("n1").Staging.Done, "and ended no later staging")
+}
+
+func TestS17_TheHostIDIsMadeOnceAndKept(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	first, err := executor.OpenHost(dir)
+	require.NoError(t, err)
+	again, err := executor.OpenHost(dir)
+	require.NoError(t, err)
+	require.Equal(t, first.ID, again.ID)
+	info, err := os.Stat(filepath.Join(dir, "host.json"))
+	require.NoError(t, err)
+	require.EqualValues(t, 0o600, info.Mode().Perm())
+
+	require.Empty(t, first.Pool("/pool"))
+	for range 2 {
+		require.NoError(t, first.RememberPool("/pool", "hp-1"))
+	}
+	again, err = executor.OpenHost(dir)
+	require.NoError(t, err)
+	require.Equal(t, fsm.PoolID("hp-1"), again.Pool("/pool"))
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "host.json"), []byte("{"), 0o600))
+	_, err = executor.OpenHost(dir)
+	require.ErrorContains(t, err, "damaged", "never a new identity over an old one")
+	require.NoError(t, os.Chmod(dir, 0o755))
+	_, err = executor.OpenHost(dir)
+	require.ErrorContains(t, err, "chmod 0700")
+}
+
+func TestRegister(t *testing.T) {
+	w := newWorld(t)
+	r := w.e.Register()
+	require.Equal(t, "n1", r.GetNodeId())
+	require.Equal(t, string(w.host.ID), r.GetHostId())
+	require.NotEmpty(t, r.GetBootId())
+	require.Len(t, r.GetPools(), 1)
+	require.EqualValues(t, 1<<40, r.GetPools()[0].GetCapacityBytes())
+	require.Equal(t, "loopfile", r.GetPools()[0].GetBackend())
+}
