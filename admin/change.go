@@ -62,7 +62,7 @@ func (s *Server) AdoptNode(ctx context.Context, req *adminpb.AdoptNodeRequest) (
 // host is the host id that a change of a node names: the one given, else the
 // one that has the name now, so that a retry cannot hit the host's successor.
 func (s *Server) host(ctx context.Context, node, given string) (host string, incarnation uint64, err error) {
-	_, err = s.read(ctx, false, func(st *fsm.State) error {
+	err = s.read(ctx, func(st *fsm.State) error {
 		incarnation = st.Cluster().Incarnation
 		n, ok := st.Node(fsm.NodeID(node))
 		if !ok {

@@ -14,21 +14,14 @@ import (
 // History streams what this member's journal knows, filtered. It needs no
 // quorum: a journal holds only what was committed.
 func (s *Server) History(req *adminpb.HistoryRequest, out adminpb.Admin_HistoryServer) error {
-	var applied uint64
+	state := s.Cluster.Fork()
 	filter := historyFilter{node: req.GetNode(), volume: req.GetVolume(), ids: map[string]bool{}}
-	err := s.Cluster.View(func(st *fsm.State) error {
-		applied = st.Cluster().Index
-		filter.learn(st)
-		return nil
-	})
-	if err != nil {
-		return s.Error(err)
-	}
+	filter.learn(state)
 	first, err := s.Cluster.History(1, 1, func(Entry) bool { return false })
 	if err != nil {
 		return s.Error(err)
 	}
-	header := &adminpb.HistoryHeader{Index: applied, KnownFrom: first, Member: s.Name}
+	header := &adminpb.HistoryHeader{Index: state.Cluster().Index, KnownFrom: first, Member: s.Name}
 	if err := out.Send(&adminpb.HistoryResponse{Body: &adminpb.HistoryResponse_Header{Header: header}}); err != nil {
 		return err
 	}

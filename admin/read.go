@@ -19,22 +19,20 @@ const (
 // Volumes answers one page. Its index is the page's own: a later page may be of
 // a later state.
 func (s *Server) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adminpb.VolumesResponse, error) {
-	resp := &adminpb.VolumesResponse{}
-	index, err := s.read(ctx, req.GetStale(), func(st *fsm.State) error {
-		if req.GetVolume() == "" {
-			fillPage(st, req, resp)
-		} else if v := findVolume(st, req.GetVolume()); v != nil {
-			resp.Volumes = append(resp.Volumes, volumeView(v))
-		}
-		return nil
-	})
+	st, err := s.fork(ctx, req.GetStale())
 	if err != nil {
 		return nil, err
 	}
-	if req.GetVolume() != "" && len(resp.GetVolumes()) == 0 {
+	resp := &adminpb.VolumesResponse{Index: st.Cluster().Index}
+	if req.GetVolume() == "" {
+		fillPage(st, req, resp)
+		return resp, nil
+	}
+	v := findVolume(st, req.GetVolume())
+	if v == nil {
 		return nil, status.Errorf(codes.NotFound, "no volume has the id or name %q", req.GetVolume())
 	}
-	resp.Index = index
+	resp.Volumes = append(resp.Volumes, volumeView(v))
 	return resp, nil
 }
 
@@ -103,26 +101,22 @@ func nodeViews(st *fsm.State) []*adminpb.Node {
 
 // Operations answers the work that hosts owe, or one operation.
 func (s *Server) Operations(ctx context.Context, req *adminpb.OperationsRequest) (*adminpb.OperationsResponse, error) {
-	resp := &adminpb.OperationsResponse{}
-	index, err := s.read(ctx, req.GetStale(), func(st *fsm.State) error {
-		if req.GetId() != 0 {
-			if v, ok := st.Operation(fsm.OperationID(req.GetId())); ok {
-				resp.Operations = append(resp.Operations, operationView(v))
-			}
-			return nil
-		}
-		for v := range st.Operations() {
-			resp.Operations = append(resp.Operations, operationView(v))
-		}
-		return nil
-	})
+	st, err := s.fork(ctx, req.GetStale())
 	if err != nil {
 		return nil, err
 	}
-	if req.GetId() != 0 && len(resp.GetOperations()) == 0 {
-		return nil, status.Errorf(codes.NotFound, "%s is not under way: it is done, or it never was", fsm.OperationID(req.GetId()))
+	resp := &adminpb.OperationsResponse{Index: st.Cluster().Index}
+	if id := fsm.OperationID(req.GetId()); id != 0 {
+		v, ok := st.Operation(id)
+		if !ok {
+			return nil, status.Errorf(codes.NotFound, "%s is not under way: it is done, or it never was", id)
+		}
+		resp.Operations = append(resp.Operations, operationView(v))
+		return resp, nil
 	}
-	resp.Index = index
+	for v := range st.Operations() {
+		resp.Operations = append(resp.Operations, operationView(v))
+	}
 	return resp, nil
 }
 

@@ -104,24 +104,18 @@ func ReadMethods() []string {
 	}
 }
 
-// read is a linearizable read, or one of this member's own state when stale is
-// accepted. It answers the index that was read at.
-func (s *Server) read(ctx context.Context, stale bool, fn func(*fsm.State) error) (index uint64, err error) {
-	if !stale {
-		index, err = s.Cluster.Read(ctx, fn)
-		return index, s.Error(err)
-	}
-	err = s.Cluster.View(func(st *fsm.State) error {
-		index = st.Cluster().Index
-		return fn(st)
-	})
-	return index, s.Error(err)
+// read is a linearizable read.
+func (s *Server) read(ctx context.Context, fn func(*fsm.State) error) error {
+	_, err := s.Cluster.Read(ctx, fn)
+	return s.Error(err)
 }
 
-// fork is a copy for long work that holds all that was acknowledged before the call.
+// fork is a copy that holds all that was acknowledged before the call, unless stale
+// is accepted: then it is this member's own, and needs no quorum. What is made of
+// it takes as long as it takes: no lock is held.
 func (s *Server) fork(ctx context.Context, stale bool) (*fsm.State, error) {
 	if !stale {
-		if _, err := s.read(ctx, false, func(*fsm.State) error { return nil }); err != nil {
+		if err := s.read(ctx, func(*fsm.State) error { return nil }); err != nil {
 			return nil, err
 		}
 	}

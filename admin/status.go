@@ -41,9 +41,9 @@ func (s *Server) statusRead(ctx context.Context, resp *adminpb.StatusResponse) (
 		resp.ClusterId, resp.Incarnation, resp.FeatureLevel = c.ID, c.Incarnation, c.FeatureLevel
 		resp.Checkpoint = &adminpb.Checkpoint{Index: c.Checkpoint.Index, Hash: c.Checkpoint.Hash}
 		index = c.Index
-		resp.Volumes, resp.Operations = counts(st)
 		return nil
 	}
+	defer func() { resp.Volumes, resp.Operations = counts(s.Cluster.Fork()) }() // long work holds no lock
 	reading, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
 	if at, err := s.Cluster.Read(reading, fill); err == nil {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -163,11 +164,12 @@ func (c *controller) serve(ctx context.Context) error {
 	defer stop()
 	var group errgroup.Group
 	failed := make(chan struct{})
+	var once sync.Once
 	run := func(what string, fn func() error) {
 		group.Go(func() error {
 			err := fn()
 			if err != nil {
-				close(failed)
+				once.Do(func() { close(failed) })
 				return fmt.Errorf("%s: %w", what, err)
 			}
 			return nil
