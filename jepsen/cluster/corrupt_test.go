@@ -164,9 +164,11 @@ func startsAgain(t *testing.T, c *harness.Cluster, id, path string) bool {
 		return true
 	}
 	said := c.ChildLog(id)[before:]
-	if !strings.Contains(said, path) { // a snapshot is one thing of two files
-		require.Contains(t, said, filepath.Dir(path)+" ", "the refusal does not name the file")
+	named := strings.Contains(said, path)
+	for _, end := range []string{" ", ":"} { // a snapshot, and a log in segments, is one thing of several files
+		named = named || strings.Contains(said, filepath.Dir(path)+end)
 	}
+	require.True(t, named, "the refusal does not name %s: %s", path, said)
 	require.Contains(t, said, "remedy", "the refusal does not name a remedy")
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	t.Logf("%s refused: %s", id, lines[len(lines)-1])
