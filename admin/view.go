@@ -136,5 +136,5 @@ func timeView(t time.Time) string {
 	if t.IsZero() || t.UnixNano() == 0 {
 		return ""
 	}
-	return t.UTC().Format(time.RFC3339Nano)
+	return t.UTC().Format("2006-01-02T15:04:05.000000000Z")
 }
