@@ -110,9 +110,13 @@ func (l *loops) setUp(image *os.File, readOnly bool) (loop, error) {
 			return loop{}, fmt.Errorf("find a free loop device: %w", err)
 		}
 		made, err := configure(number, image, readOnly)
-		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.ENXIO) {
-			return made, err
+		if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENXIO) {
+			continue
 		}
+		if err == nil { // BLKROSET outlives the device it was meant for
+			made, err = writable(made, readOnly)
+		}
+		return made, err
 	}
 	return loop{}, errors.New("find a free loop device: others took each one first")
 }
@@ -141,7 +145,20 @@ func configure(number int, image *os.File, readOnly bool) (loop, error) {
 	if err != nil {
 		return loop{}, fmt.Errorf("set up %s: %w", devicePath(number), err)
 	}
-	return statusOf(fd, number)
+	made, err := statusOf(fd, number)
+	if err != nil {
+		_ = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0) // nobody would know of it
+	}
+	return made, err
+}
+
+// writable sets whether a new device refuses writes; one that cannot be set is taken down.
+func writable(made loop, readOnly bool) (loop, error) {
+	kept, err := keep(made, readOnly)
+	if err != nil {
+		return loop{}, errors.Join(err, tearDown(made))
+	}
+	return kept, nil
 }
 
 // keep takes the autoclear flag off a device that is adopted: it would vanish
@@ -197,6 +214,7 @@ func tearDown(l loop) error {
 	}
 	now, err := statusOf(fd, l.number)
 	if err == nil && now.file == l.file {
+		_ = unix.IoctlSetPointerInt(fd, unix.BLKROSET, 0) // the number's next user finds it writable
 		err = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0)
 	}
 	unix.Close(fd)

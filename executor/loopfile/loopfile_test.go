@@ -181,6 +181,31 @@ func TestADeviceThatIsOpenIsBusyAndGoesWithItsLastUser(t *testing.T) {
 	require.NoError(t, p.Detach(t.Context(), id))
 }
 
+// The kernel keeps what BLKROSET said of a number when its device is taken down.
+func TestADeviceIsWritableWhateverItsNumberWasBefore(t *testing.T) {
+	p, _ := newPool(t)
+	before, after := backendtest.NewID(), backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), before, 1<<20))
+	require.NoError(t, p.Create(t.Context(), after, 1<<20))
+	for range 2 {
+		d, err := p.Attach(t.Context(), before, false)
+		require.NoError(t, err)
+		fd, err := unix.Open(d.Path, unix.O_RDONLY, 0)
+		require.NoError(t, err)
+		require.NoError(t, unix.IoctlSetPointerInt(fd, unix.BLKROSET, 1))
+		require.NoError(t, unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0), "taken down by somebody else")
+		require.NoError(t, unix.Close(fd))
+		d, err = p.Attach(t.Context(), after, false)
+		require.NoError(t, err)
+		require.False(t, d.ReadOnly)
+		dev, err := os.OpenFile(d.Path, os.O_RDWR, 0)
+		require.NoError(t, err)
+		_, err = dev.WriteAt([]byte("x"), 0)
+		require.NoError(t, errors.Join(err, dev.Close()))
+		require.NoError(t, p.Detach(t.Context(), after))
+	}
+}
+
 func TestOfTwoDevicesOnOneImageOneIsKept(t *testing.T) {
 	p, dir := newPool(t)
 	id := backendtest.NewID()

@@ -1,0 +1,334 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/executor/loopfile"
+	"github.com/holdfast-storage/holdfast/executor/mount"
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// realHost is a host with loop devices, filesystems and mounts.
+type realHost struct {
+	*cluster
+	dir string // everything of the host lies below it
+	e   *executor.Executor
+}
+
+func newRealHost(t testing.TB) *realHost {
+	if os.Geteuid() != 0 {
+		t.Skip("loop devices and mounts need root")
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		t.Skipf("no loop devices on this machine: %v", err)
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	require.NoError(t, err)
+	h := &realHost{cluster: newCluster(t), dir: dir}
+	_, err = loopfile.Init(h.poolDir())
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "kubelet", "staging"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "kubelet", "pod"), 0o755))
+	t.Cleanup(h.clean)
+	return h
+}
+
+func (h *realHost) poolDir() string { return filepath.Join(h.dir, "pool") }
+
+func (h *realHost) build(faults executor.Faults, log executor.Log) *executor.Executor {
+	h.t.Helper()
+	host, err := executor.OpenHost(filepath.Join(h.dir, "data"))
+	require.NoError(h.t, err)
+	pool, err := loopfile.Open(loopfile.Config{Dir: h.poolDir(), Known: host.Pool(h.poolDir())})
+	require.NoError(h.t, err)
+	require.NoError(h.t, host.RememberPool(h.poolDir(), pool.ID()))
+	mounter, err := mount.New(mount.Config{Roots: []string{h.dir}, Runner: run.New()})
+	require.NoError(h.t, err)
+	h.t.Cleanup(func() { _ = mounter.Close() })
+	e, err := executor.New(executor.Config{
+		Node: "n1", Host: host, Pools: []executor.Backend{pool}, Mounter: mounter, Log: log, Faults: faults,
+		FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(h.t),
+	})
+	require.NoError(h.t, err)
+	return e
+}
+
+func (h *realHost) start(faults executor.Faults) *executor.Executor {
+	h.t.Helper()
+	h.e = h.build(faults, h.cluster)
+	h.e.Start()
+	h.attach(h.e)
+	return h.e
+}
+
+// clean takes down whatever a test left, and fails it when that is impossible.
+func (h *realHost) clean() {
+	h.detach()
+	if h.e != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		_ = h.e.Shutdown(ctx)
+		cancel()
+	}
+	require.NoError(h.t, h.build(nil, nil).Clean(context.Background()))
+	require.Empty(h.t, h.kernel())
+}
+
+// kernel lists the devices and mounts of this host that the kernel knows.
+func (h *realHost) kernel() []string {
+	var found []string
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	require.NoError(h.t, err)
+	for _, line := range strings.Split(string(mounts), "\n") {
+		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], h.dir+"/") {
+			found = append(found, "mount "+strings.TrimPrefix(fields[4], h.dir))
+		}
+	}
+	loops, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	require.NoError(h.t, err)
+	for _, loop := range loops {
+		if text, err := os.ReadFile(loop); err == nil && strings.HasPrefix(string(text), h.dir+"/") {
+			found = append(found, "loop")
+		}
+	}
+	return found
+}
+
+func (h *realHost) cl() *cluster { return h.cluster }
+
+func (h *realHost) paths() (string, string) {
+	return filepath.Join(h.dir, "kubelet/staging"), filepath.Join(h.dir, "kubelet/pod/target")
+}
+
+func (h *realHost) consistent(fsm.VolumeID) {
+	h.t.Helper()
+	count := map[string]int{}
+	for _, found := range h.kernel() {
+		count[found]++
+		require.Equal(h.t, 1, count[found], found)
+	}
+}
+
+func (h *realHost) nothingIsLeft() {
+	h.t.Helper()
+	h.eventually(func() bool { return len(h.kernel()) == 0 }, "no device and no mount is left")
+	for _, dir := range []string{"pool/volumes", "pool/tmp", "kubelet/pod", "data/volumes"} {
+		h.eventually(func() bool {
+			entries, err := os.ReadDir(filepath.Join(h.dir, dir))
+			return err == nil && len(entries) == 0
+		}, dir+" is empty")
+	}
+}
+
+// Item 4 of what must hold, with real devices, filesystems and mounts.
+func TestACrashAtEveryPointOnARealHost(t *testing.T) {
+	for _, point := range executor.FaultPoints {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			h := newRealHost(t)
+			f := freezeAt(point, 0)
+			o := &orchestrator{machine: h, t: t, f: f}
+			o.e = h.start(f)
+			o.wholeLife(mountCap)
+			require.NotSame(t, f, o.f, "it was killed once")
+		})
+	}
+}
+
+func (h *realHost) requests(id fsm.VolumeID, epoch fsm.Epoch, c fsm.Capability) (executor.StageRequest, executor.PublishRequest) {
+	staging, target := h.paths()
+	return executor.StageRequest{Volume: id, Epoch: epoch, Path: staging, Capability: c},
+		executor.PublishRequest{Volume: id, Epoch: epoch, StagingPath: staging, TargetPath: target, Capability: c}
+}
+
+func TestARealVolumesWholeLife(t *testing.T) {
+	for name, capability := range map[string]fsm.Capability{
+		"ext4": {Mode: writer, FSType: "ext4"},
+		"xfs":  {Mode: writer, FSType: "xfs"},
+		"raw":  {Mode: writer, Block: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newRealHost(t)
+			e := h.start(nil)
+			id := backendtest.NewID()
+			h.create(id, capability)
+			stage, publish := h.requests(id, h.publishVolume(id, capability), capability)
+			for range 10 {
+				require.NoError(t, e.Stage(t.Context(), stage))
+			}
+			for range 10 {
+				require.NoError(t, e.Publish(t.Context(), publish))
+			}
+			h.consistent(id)
+			data := publish.TargetPath
+			if !capability.Block {
+				data = filepath.Join(data, "data")
+				require.NoError(t, os.WriteFile(data, nil, 0o600))
+			}
+			write(t, data, "written before the restart")
+
+			h.detach()
+			require.NoError(t, e.Shutdown(t.Context()))
+			e = h.start(nil)
+			require.NoError(t, e.Stage(t.Context(), stage))
+			require.Contains(t, read(t, data), "written before the restart")
+
+			require.NoError(t, e.Unpublish(t.Context(), id, publish.TargetPath))
+			require.NoError(t, e.Unstage(t.Context(), id, stage.Path))
+			require.Empty(t, h.kernel())
+			require.NoError(t, e.Stage(t.Context(), stage))
+			require.NoError(t, e.Publish(t.Context(), publish))
+			require.Contains(t, read(t, data), "written before the restart")
+			require.NoError(t, e.Unpublish(t.Context(), id, publish.TargetPath))
+			require.NoError(t, e.Unstage(t.Context(), id, stage.Path))
+			require.NoError(t, h.unpublishVolume(id))
+			require.NoError(t, h.deleteVolume(id))
+			h.eventually(func() bool { _, known := h.volume(id); return !known }, "it is gone")
+			h.nothingIsLeft()
+		})
+	}
+}
+
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt([]byte(text), 0)
+	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
+}
+
+func read(t testing.TB, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	text := make([]byte, 64)
+	_, _ = f.ReadAt(text, 0)
+	return string(text)
+}
+
+func TestAReadOnlyPublicationCannotBeWritten(t *testing.T) {
+	for name, capability := range map[string]fsm.Capability{
+		"a filesystem": {Mode: reader, FSType: "ext4"},
+		"a raw device": {Mode: reader, Block: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newRealHost(t)
+			e := h.start(nil)
+			id := backendtest.NewID()
+			h.create(id, capability)
+			stage, publish := h.requests(id, h.publishVolume(id, capability), capability)
+			publish.ReadOnly = true
+			for range 2 {
+				require.NoError(t, e.Stage(t.Context(), stage))
+				require.NoError(t, e.Publish(t.Context(), publish))
+			}
+			path := publish.TargetPath
+			if !capability.Block {
+				require.Error(t, os.WriteFile(filepath.Join(path, "x"), nil, 0o600))
+				return
+			}
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err == nil {
+				_, err = f.WriteAt([]byte("x"), 0)
+				f.Close()
+			}
+			require.Error(t, err)
+		})
+	}
+}
+
+// CSI-NODE-NodeUnstageVolume-10: an open file.
+func TestABusyFilesystemStaysStaged(t *testing.T) {
+	h := newRealHost(t)
+	e := h.start(nil)
+	id := backendtest.NewID()
+	h.create(id, mountCap)
+	stage, publish := h.requests(id, h.publishVolume(id, mountCap), mountCap)
+	require.NoError(t, e.Stage(t.Context(), stage))
+	require.NoError(t, e.Publish(t.Context(), publish))
+	f, err := os.Create(filepath.Join(publish.TargetPath, "open"))
+	require.NoError(t, err)
+	for range 2 {
+		require.Equal(t, fsm.Busy, reasonOf(e.Unpublish(t.Context(), id, publish.TargetPath)))
+		require.Equal(t, fsm.Precondition, reasonOf(e.Unstage(t.Context(), id, stage.Path)))
+	}
+	s, err := e.Stats(t.Context(), id, publish.TargetPath)
+	require.NoError(t, err)
+	require.Positive(t, s.Bytes.Available)
+	require.NoError(t, f.Close())
+	require.NoError(t, e.Unpublish(t.Context(), id, publish.TargetPath))
+	require.NoError(t, e.Unstage(t.Context(), id, stage.Path))
+	require.Empty(t, h.kernel())
+}
+
+func TestS12_AnUnmountedPoolCreatesNothing(t *testing.T) {
+	h := newRealHost(t)
+	e := h.start(nil)
+	kept := backendtest.NewID()
+	h.create(kept, mountCap)
+	require.NoError(t, os.Rename(h.poolDir(), h.poolDir()+".away")) // as an unmount does
+	require.NoError(t, os.Mkdir(h.poolDir(), 0o700))
+	id := backendtest.NewID()
+	h.startCreate(id, mountCap)
+	h.eventually(func() bool { v, _ := h.volume(id); return v.Operation.Attempts > 0 }, "it says why")
+	require.True(t, e.PoolFacts(t.Context())[0].Absent)
+	entries, err := os.ReadDir(h.poolDir())
+	require.NoError(t, err)
+	require.Empty(t, entries)
+	require.NoError(t, os.Remove(h.poolDir()))
+	require.NoError(t, os.Rename(h.poolDir()+".away", h.poolDir()))
+	h.eventually(func() bool { return h.isReady(id) }, "made when it is back")
+}
+
+func TestInventoryOfARealHost(t *testing.T) {
+	h := newRealHost(t)
+	e := h.start(nil)
+	id := backendtest.NewID()
+	h.create(id, mountCap)
+	stage, publish := h.requests(id, h.publishVolume(id, mountCap), mountCap)
+	require.NoError(t, e.Stage(t.Context(), stage))
+	require.NoError(t, e.Publish(t.Context(), publish))
+	items, err := e.Inventory(t.Context())
+	require.NoError(t, err)
+	kinds := map[string]int{}
+	for _, item := range items {
+		require.Equal(t, id, item.ID)
+		kinds[item.Kind]++
+	}
+	require.Equal(t, map[string]int{executor.KindImage: 1, executor.KindLoop: 1, executor.KindMount: 2}, kinds)
+}
+
+// BenchmarkStage is NodeStageVolume of a new volume, mkfs and mount included, over
+// a log that answers at once.
+func BenchmarkStage(b *testing.B) {
+	for _, capability := range []fsm.Capability{{Mode: writer, FSType: "ext4"}, {Mode: writer, FSType: "xfs"}, {Mode: writer, Block: true}} {
+		b.Run(fmt.Sprintf("%s-block=%v", capability.FSType, capability.Block), func(b *testing.B) {
+			h := newRealHost(b)
+			e := h.start(nil)
+			for b.Loop() {
+				b.StopTimer()
+				id := backendtest.NewID()
+				h.create(id, capability)
+				stage, _ := h.requests(id, h.publishVolume(id, capability), capability)
+				b.StartTimer()
+				require.NoError(b, e.Stage(b.Context(), stage))
+				b.StopTimer()
+				require.NoError(b, e.Unstage(b.Context(), id, stage.Path))
+				b.StartTimer()
+			}
+		})
+	}
+}
