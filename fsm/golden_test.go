@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -90,7 +91,7 @@ func readGolden(t testing.TB) (log []entry) {
 	in := bufio.NewReader(file)
 	for {
 		index, err := binary.ReadUvarint(in)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return log
 		}
 		require.NoError(t, err)

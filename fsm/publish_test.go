@@ -260,8 +260,10 @@ func TestS14_DeletionIsSaidAndNeverInferred(t *testing.T) {
 
 	w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
 	require.Equal(t, WishRemove, verb())
-	w.report("n1", deviceCreated(1, gib))
+	w.report("n1", deviceCreated(1, gib), missing)
 	require.IsType(t, Deleting{}, w.volume(1).Phase)
+	require.Equal(t, ReplicaPresent, w.volume(1).Replicas[0].State, "missing counts while Ready only")
+	require.False(t, w.volume(1).Condition.Abnormal)
 }
 
 func TestADeviceOfAnotherSizeIsNotReady(t *testing.T) {

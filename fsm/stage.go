@@ -109,13 +109,11 @@ func (v *Volume) formatFor(m Meta, c Capability, uuid string) (Format, *Rejectio
 	return f, nil
 }
 
-// staged is the publication with the intent. In another boot nothing that was
-// done before counts; in the same it stays done.
+// staged is the publication with the intent. What is done stays done: what was done
+// in an earlier boot is undone since the host registered the new one.
 func (p *Publication) staged(asked *Staging) Publication {
 	now := *p
-	if p.Staging != nil && p.Staging.Boot != asked.Boot {
-		now = p.undone()
-	} else if p.Staging != nil {
+	if p.Staging != nil {
 		asked.Done = p.Staging.Done
 	}
 	now.Staging = asked

@@ -303,3 +303,40 @@ func TestS2_ANewBootHasNothingStaged(t *testing.T) {
 	require.Equal(t, "boot-2", w.volume(1).Publication("n1").Staging.Boot)
 	require.False(t, w.volume(1).Publication("n1").Staging.Done)
 }
+
+// I4, S3: what a host reports under another epoch than the publication's is overtaken.
+func TestS3_AReportCountsUnderItsEpochOnly(t *testing.T) {
+	w := published1(t, mount(multi))
+	c := w.stage(1, "n1", 1)
+	c.Capability = mount(multi)
+	w.ok("node/n1", c)
+	epoch := w.volume(1).Publication("n1").Epoch
+	facts := func(epoch Epoch, sequence uint64) []*fsmpb.Observation {
+		of := func(o *fsmpb.Observation) *fsmpb.Observation {
+			o.VolumeId, o.Epoch = volumeID(1), epoch.proto()
+			return o
+		}
+		return []*fsmpb.Observation{
+			of(&fsmpb.Observation{Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: ext4, FsUuid: "uuid-1"}}}),
+			of(&fsmpb.Observation{Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: "/staging"}}}),
+			of(&fsmpb.Observation{Fact: &fsmpb.Observation_TargetBound{TargetBound: &fsmpb.TargetBound{TargetPath: "/t1"}}}),
+			of(&fsmpb.Observation{Sequence: sequence, Fact: &fsmpb.Observation_TargetGone{TargetGone: &fsmpb.TargetGone{TargetPath: "/t1"}}}),
+			of(&fsmpb.Observation{Sequence: sequence + 1, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}}),
+		}
+	}
+	others := []Epoch{{}, {epoch.Incarnation, epoch.Index - 1}, {epoch.Incarnation, epoch.Index + 1}, {epoch.Incarnation + 1, epoch.Index}}
+	unchanged := func() {
+		before := w.contents()
+		for _, other := range others {
+			w.report("n1", facts(other, 8)...)
+		}
+		require.Equal(t, before, w.contents())
+	}
+	unchanged()
+	w.report("n1", facts(epoch, 0)[:2]...)
+	require.True(t, w.volume(1).Publication("n1").Staging.Done)
+	w.ok("node/n1", w.bind(2, "/t1", multi, 1))
+	unchanged()
+	w.report("n1", facts(epoch, 3)...)
+	require.Nil(t, w.volume(1).Publication("n1").Staging)
+}

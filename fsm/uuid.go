@@ -52,17 +52,14 @@ var hexDigits = func() (table [256]byte) {
 
 // text writes the canonical form.
 func (a uuid) text() string {
-	const digits = "0123456789abcdef"
-	var b [uuidLen]byte
-	for i := uuidLen - 1; i >= 0; i-- {
-		if i == 8 || i == 13 || i == 18 || i == 23 {
-			b[i] = '-'
-			continue
+	b := make([]byte, 0, uuidLen)
+	for i, n := range a.packed() {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			b = append(b, '-')
 		}
-		b[i] = digits[a.lo&15]
-		a.lo, a.hi = a.lo>>4|a.hi<<60, a.hi>>4
+		b = append(b, "0123456789abcdef"[n>>4], "0123456789abcdef"[n&15])
 	}
-	return string(b[:])
+	return string(b)
 }
 
 // packed is the UUID in 16 bytes.
