@@ -170,6 +170,19 @@ func mallocs() uint64 {
 	return m.Mallocs
 }
 
+// P11 and P13: what does not depend on the machine is held by a test.
+func TestApplyAndSnapshotsStayLean(t *testing.T) {
+	w := largeState(t, 2000)
+	raws := encodedCreates(t, 5000, 400, smallCreate)
+	next := 0
+	allocs := testing.AllocsPerRun(len(raws)-1, func() {
+		w.s.Apply(w.next(), decode(t, raws[next]))
+		next++
+	})
+	require.LessOrEqual(t, allocs, 45.0)
+	require.LessOrEqual(t, len(snapshotOf(t, w.s))/w.s.VolumeCount(), 250)
+}
+
 // live is the heap in use after a collection.
 func live() uint64 {
 	runtime.GC()

@@ -12,14 +12,16 @@
 //
 // Records (cluster, nodes, volumes, answers) live in ordered copy-on-write maps.
 // Values are immutable and replaced whole, by the one put of their table in
-// tables.go, which also moves the hash (hash.go) and what is derived (index.go).
+// tables.go, which also moves the hash (hash.go) and what is derived: ordered
+// indexes that forks share (index.go), maps that each state owns alone (find.go).
 //
 // Time is the leader's, from the command, clamped to be monotonic; it decides nothing
 // about safety (S27). Facts from outside travel in the command.
 //
 // # Invariants
 //
-// State.Check verifies them, after every Apply in tests and fuzzing:
+// State.Check verifies them: after every Apply in tests and fuzzing, and in any
+// program built with the tag `invariants`:
 //
 //	I1  One name, one live volume: the name index and the volumes agree.
 //	I2  A command applied twice leaves what it left once: within the dedupe window

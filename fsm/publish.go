@@ -41,6 +41,7 @@ func (s *State) publishable(id string) (*Volume, *Rejection) {
 		return nil, Reject(NotFound, "volume %s is being deleted", v.ID)
 	case Failed:
 		return nil, Reject(Precondition, "volume %s failed: %s", v.ID, p.Reason)
+	case Ready:
 	}
 	return v, nil
 }

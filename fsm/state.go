@@ -81,6 +81,11 @@ func (s *State) Apply(index uint64, cmd *fsmpb.Command) Result {
 	outcome := s.answer(m, row, cmd, body)
 	touched := s.touched
 	s.touched = nil
+	if checkAlways {
+		if err := s.Check(); err != nil {
+			panic(fmt.Sprintf("log index %d: %s: %v", index, row.command, err))
+		}
+	}
 	return Result{Outcome: outcome, Touched: touched}
 }
 

@@ -62,6 +62,7 @@ func (s *State) verb(n *Node, v *Volume) Verb {
 		return WishCreate
 	case Deleting:
 		return WishRemove
+	case Ready, Failed:
 	}
 	return WishKeep
 }

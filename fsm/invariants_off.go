@@ -1,0 +1,7 @@
+//go:build !invariants
+
+package fsm
+
+// checkAlways: with the tag `invariants` every Apply is followed by Check, which
+// costs O(state).
+const checkAlways = false
