@@ -29,14 +29,14 @@ type line struct {
 	lines *lines
 
 	mu   sync.Mutex                // held while a message is sent, which may take long
-	last raft.AppendEntriesRequest // header, term and leader of raft's own
+	last raft.AppendEntriesRequest // header and term of raft's own
 	sent uint64                    // the highest index sent, or known to be there
 	told uint64                    // the highest commit index told
 
 	committed atomic.Pointer[entryID] // to be told
-	wake chan struct{}
-	done chan struct{}
-	once sync.Once
+	wake      chan struct{}
+	done      chan struct{}
+	once      sync.Once
 }
 
 type entryID struct{ index, term uint64 }
@@ -128,7 +128,7 @@ func (l *line) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendE
 	if err != nil {
 		return nil, err
 	}
-	l.last = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term, Leader: args.Leader}
+	l.last = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term}
 	l.sent = max(l.sent, args.PrevLogEntry+uint64(len(args.Entries)))
 	l.told = max(l.told, min(l.sent, args.LeaderCommitIndex))
 	return future, nil

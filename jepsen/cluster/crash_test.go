@@ -49,9 +49,8 @@ func TestCrash_EveryNameHasOneVolumeAndOneFile(t *testing.T) {
 	begin := time.Now()
 	volumes := createMany(t, co, "crash", count, 8)
 	took := time.Since(begin).Round(time.Millisecond)
-	again := map[string]*harness.Volume{}
 	for time.Since(begin) < atLeast { // go on asking for the same names: nothing may change
-		again = createMany(t, co, "crash", count, 8)
+		again := createMany(t, co, "crash", count, 8)
 		require.Equal(t, ids(volumes), ids(again))
 	}
 	done, err := harm.Stop()

@@ -170,17 +170,19 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	case <-time.After(time.Minute):
 	}
 	_ = c.dev.Process.Kill()
-	<-c.done
-	return errors.New("holdfast dev did not stop within a minute of SIGTERM")
+	return errors.Join(errors.New("holdfast dev did not stop within a minute of SIGTERM"), <-c.done)
 }
 
 // StopHard ends `dev` with SIGKILL; its children are told by the kernel or killed here.
 func (c *Cluster) StopHard(ctx context.Context) error {
 	c.closeAll()
 	_ = c.dev.Process.Kill()
-	<-c.done
+	ended := <-c.done
 	c.dev = nil
-	return c.killLeftovers(ctx)
+	if err := c.killLeftovers(ctx); err != nil {
+		return errors.Join(err, ended)
+	}
+	return nil
 }
 
 func endError(err error) error {
