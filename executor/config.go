@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -35,6 +36,8 @@ type Config struct {
 	Metrics prometheus.Registerer
 	// Workers bounds how many volumes are worked on at once in the background; 0: 16.
 	Workers int
+	// RecheckEvery is how often volumes are looked at that nothing happened to; 0: 30 s.
+	RecheckEvery time.Duration
 
 	// What the host registers with beside its identity.
 	Labels            []fsm.Label // without the topology key itself
@@ -74,7 +77,10 @@ type session struct {
 	incarnationID []byte
 }
 
-const defaultWorkers = 16
+const (
+	defaultWorkers = 16
+	defaultRecheck = 30 * time.Second
+)
 
 // New reads the host's records. Nothing is done to the host before Start or Clean.
 func New(cfg Config) (*Executor, error) {
@@ -83,6 +89,9 @@ func New(cfg Config) (*Executor, error) {
 	}
 	if cfg.Workers <= 0 {
 		cfg.Workers = defaultWorkers
+	}
+	if cfg.RecheckEvery <= 0 {
+		cfg.RecheckEvery = defaultRecheck
 	}
 	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{},
 		behind: map[fsm.VolumeID]struct{}{}, queue: newQueue(), metrics: newMetrics(cfg.Metrics)}
@@ -132,6 +141,7 @@ func (e *Executor) Start() {
 	for range e.Workers {
 		e.work.Go(e.worker)
 	}
+	e.work.Go(e.recheck)
 }
 
 // Seen is the highest epoch of wishes that this host acted on, with the id of its

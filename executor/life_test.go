@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -186,9 +187,28 @@ func TestStats(t *testing.T) {
 		require.Equal(t, fsm.NotFound, reasonOf(err))
 	}
 	w.pool.Lose(id)
-	s, err := w.e.Stats(t.Context(), id, stagingPath)
+	for range 2 {
+		s, err := w.e.Stats(t.Context(), id, stagingPath)
+		require.NoError(t, err)
+		require.True(t, s.Condition.Abnormal)
+	}
+	w.eventually(func() bool { v, _ := w.volume(id); return v.Condition.Abnormal }, "the log is told")
+	require.NoError(t, w.pool.Create(t.Context(), id, testSize))
+	w.restart()
+	_, err := w.e.Stats(t.Context(), id, stagingPath)
 	require.NoError(t, err)
-	require.True(t, s.Condition.Abnormal)
+	w.eventually(func() bool { v, _ := w.volume(id); return !v.Condition.Abnormal }, "and that it is over")
+}
+
+func TestWhatPeopleDoToAHostIsSeenWithoutAWish(t *testing.T) {
+	w := newWorld(t)
+	w.stop()
+	w.recheck = time.Millisecond
+	w.start(nil)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	w.pool.Lose(id)
+	w.eventually(func() bool { return w.replica(id) == fsm.ReplicaMissing }, "it is reported")
 }
 
 func TestInventory(t *testing.T) {

@@ -56,7 +56,12 @@ func (h *realHost) build(faults executor.Faults, log executor.Log) *executor.Exe
 	require.NoError(h.t, host.RememberPool(h.poolDir(), pool.ID()))
 	mounter, err := mount.New(mount.Config{Roots: []string{h.dir}, Runner: run.New()})
 	require.NoError(h.t, err)
-	h.t.Cleanup(func() { _ = mounter.Close() })
+	h.t.Cleanup(func() {
+		if f, ok := faults.(*freezer); ok && f.isDead() {
+			return // whoever was frozen still holds it
+		}
+		_ = mounter.Close()
+	})
 	e, err := executor.New(executor.Config{
 		Node: "n1", Host: host, Pools: []executor.Backend{pool}, Mounter: mounter, Log: log, Faults: faults,
 		FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(h.t),

@@ -31,6 +31,8 @@ type record struct {
 	Targets []target `json:"targets,omitempty"`
 	// Owed is the outbox: what was taken down and the log has not heard (S16).
 	Owed []owed `json:"owed,omitempty"`
+	// Ailing is the abnormal condition that the log was told last, empty when none.
+	Ailing string `json:"ailing,omitempty"`
 }
 
 // staging is where and how the host brings the volume up.

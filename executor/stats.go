@@ -57,8 +57,19 @@ func (e *Executor) measure(ctx context.Context, id fsm.VolumeID, path string, no
 	stats, err := e.Mounter.Stats(ctx, device, path, block)
 	if err == nil {
 		stats.Condition = e.condition(v, &device, stats.Condition)
+		e.measured(v, stats.Condition)
 	}
 	return stats, err
+}
+
+// measured has the log told when the volume fell ill or recovered.
+func (e *Executor) measured(v *volume, now fsm.Condition) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v.health = &now
+	if now.Abnormal != (v.shown.Ailing != "") {
+		e.queue.add(v.id)
+	}
 }
 
 // whereIs tells whether the volume is at the path, and as what.

@@ -34,6 +34,25 @@ func (e *Executor) worker() {
 	}
 }
 
+// recheck looks at every volume from time to time: what people do to a host's
+// images and mounts wakes nobody.
+func (e *Executor) recheck() {
+	ticker := time.NewTicker(e.RecheckEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-e.ctx.Done():
+			return
+		case <-ticker.C:
+			e.mu.Lock()
+			for id := range e.volumes {
+				e.queue.add(id)
+			}
+			e.mu.Unlock()
+		}
+	}
+}
+
 // reconcile looks at the volume once; a failure is tried again later, and told
 // where an operation waits for it. The caller holds the lock.
 func (e *Executor) reconcile(v *volume) {
@@ -92,7 +111,10 @@ func (e *Executor) settle(ctx context.Context, v *volume) error {
 				return err
 			}
 		}
-		return e.tell(v, s)
+		if err := e.tell(v, s); err != nil {
+			return err
+		}
+		return e.tellHealth(v)
 	}
 	return fmt.Errorf("volume %s does not stay as it is made", v.id)
 }
@@ -131,6 +153,27 @@ func (e *Executor) tell(v *volume, s *situation) error {
 		}
 		e.send(v, f, ob, 0)
 	}
+	return nil
+}
+
+// tellHealth tells an abnormal condition once, and once that it is over. What was
+// told is kept, so that a restarted host does not forget to take it back.
+func (e *Executor) tellHealth(v *volume) error {
+	e.mu.Lock()
+	health := v.health
+	e.mu.Unlock()
+	if health == nil || health.Abnormal == (v.journal.Ailing != "") || v.journal.Staging == nil {
+		return nil
+	}
+	told := &fsmpb.Condition{Abnormal: health.Abnormal}
+	if v.journal.Ailing = ""; health.Abnormal {
+		told.Message, v.journal.Ailing = health.Message, health.Message
+	}
+	if err := e.save(v, true); err != nil {
+		return err
+	}
+	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_Condition{Condition: told}}
+	e.send(v, fact{name: "condition " + told.Message}, ob, 0)
 	return nil
 }
 

@@ -25,6 +25,7 @@ type volume struct {
 	flying map[fact]struct{} // reports under way
 	told   map[fact]telling  // reports made, until a wish shows them
 	heard  uint64            // the last record of a tear-down that the log took
+	health *fsm.Condition    // as it was measured last
 	shown  record            // a copy of the journal's record, for readers
 
 	// Guarded by lock.
@@ -167,9 +168,9 @@ func (e *Executor) backend(v *volume) (Backend, error) {
 	return nil, fsm.Reject(fsm.Precondition, "volume %s is in pool %q, which this host does not have", v.id, id)
 }
 
-// failing says how long to wait before the volume is looked at again.
+// backoff says how long to wait before the volume is looked at again.
 func (v *volume) backoff() time.Duration {
-	const first, last = 100 * time.Millisecond, 30 * time.Second
+	const first, last = 100 * time.Millisecond, 10 * time.Second
 	return min(last, first<<min(v.failures, 16))
 }
 

@@ -30,6 +30,8 @@ type world struct {
 	e     *executor.Executor
 	host  *executor.Host
 	boot  string // another than the kernel's when it is set
+
+	recheck time.Duration
 }
 
 func newWorld(t testing.TB) *world {
@@ -58,7 +60,7 @@ func (w *world) build(faults executor.Faults, log executor.Log) {
 	w.host = host
 	e, err := executor.New(executor.Config{
 		Node: "n1", Host: host, Pools: []executor.Backend{w.pool}, Mounter: w.mount, Log: log, Faults: faults,
-		FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(w.t),
+		RecheckEvery: w.recheck, FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(w.t),
 	})
 	require.NoError(w.t, err)
 	w.e = e

@@ -4,6 +4,7 @@
 package backendtest
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/uuid"
@@ -62,7 +63,8 @@ func observe(t *testing.T, b executor.Backend, id fsm.VolumeID) executor.Device 
 }
 
 func reason(err error) fsm.Reason {
-	if rej, ok := err.(*fsm.Rejection); ok { //nolint:errorlint // refusals come unwrapped
+	var rej *fsm.Rejection
+	if errors.As(err, &rej) {
 		return rej.Reason
 	}
 	return 0

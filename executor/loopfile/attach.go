@@ -23,7 +23,7 @@ func (p *Pool) Attach(_ context.Context, id fsm.VolumeID, readOnly bool) (execut
 	if err != nil {
 		return d, err
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	file, err := lookAt(root, id, &d)
 	if err != nil {
 		return d, err
@@ -112,6 +112,6 @@ func inUse(l loop) bool {
 	if err != nil {
 		return errors.Is(err, unix.EBUSY)
 	}
-	unix.Close(fd)
+	closeFD(fd)
 	return false
 }

@@ -35,7 +35,7 @@ func Init(dir string) (fsm.PoolID, error) {
 	if err != nil {
 		return "", fmt.Errorf("open pool folder %s: %w", dir, err)
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	switch id, err := readID(root); {
 	case err == nil:
 		return id, makeFolders(root)

@@ -23,7 +23,7 @@ func (p *Pool) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, err
 	var file *inode
 	root, err := p.open()
 	if err == nil {
-		defer root.Close()
+		defer closeRoot(root)
 		if file, err = lookAt(root, id, &d); err != nil {
 			return d, err
 		}
@@ -68,7 +68,7 @@ func (p *Pool) Create(_ context.Context, id fsm.VolumeID, size int64) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	var d executor.Device
 	if _, err := lookAt(root, id, &d); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (p *Pool) Remove(_ context.Context, id fsm.VolumeID) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	var d executor.Device
 	file, err := lookAt(root, id, &d)
 	if err != nil {

@@ -19,7 +19,7 @@ func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	var items []executor.InventoryItem
 	for _, folder := range []struct{ name, kind string }{{volumesDir, "image"}, {tmpDir, "unfinished"}} {
 		found, err := p.files(root, folder.name, folder.kind)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -48,7 +49,7 @@ func status(number int) (loop, error) {
 	if err != nil {
 		return loop{}, fmt.Errorf("open %s: %w", devicePath(number), err)
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	return statusOf(fd, number)
 }
 
@@ -101,7 +102,7 @@ func (l *loops) setUp(image *os.File, readOnly bool) (loop, error) {
 	if err != nil {
 		return loop{}, fmt.Errorf("open /dev/loop-control: %w", err)
 	}
-	defer unix.Close(control)
+	defer closeFD(control)
 	l.setup.Lock() // of this process's own calls one at a time: each would be given the same number
 	defer l.setup.Unlock()
 	for range attachTries {
@@ -134,7 +135,7 @@ func configure(number int, image *os.File, readOnly bool) (loop, error) {
 	if err != nil {
 		return loop{}, fmt.Errorf("open %s: %w", devicePath(number), err)
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	config := unix.LoopConfig{Fd: uint32(image.Fd()), Size: 512, Info: unix.LoopInfo64{Flags: flags}}
 	copy(config.Info.File_name[:63], image.Name())
 	err = unix.IoctlLoopConfigure(fd, &config)
@@ -171,7 +172,7 @@ func keep(l loop, readOnly bool) (loop, error) {
 	if err != nil {
 		return l, fmt.Errorf("open %s: %w", l.path(), err)
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	if l.flags&flagAutoclear != 0 {
 		info, err := unix.IoctlLoopGetStatus64(fd)
 		if err != nil {
@@ -200,9 +201,29 @@ func btoi(b bool) int {
 // errInUse says that a loop device is open elsewhere.
 var errInUse = errors.New("the loop device is in use")
 
-// tearDown clears a device that is still the loop it was, and looks that it is
-// gone: the kernel only marks a device that somebody else has open.
+const (
+	// busyTries and busyWait are how long a device may be in use for no reason: a
+	// child that this process just forked holds all of its files until it runs its
+	// program, and udev looks at devices that changed.
+	busyTries = 10
+	busyWait  = 10 * time.Millisecond
+)
+
+// tearDown clears a device, with a little patience.
 func tearDown(l loop) error {
+	var err error
+	for range busyTries {
+		if err = clearDevice(l); !errors.Is(err, errInUse) {
+			break
+		}
+		time.Sleep(busyWait)
+	}
+	return err
+}
+
+// clearDevice clears a device that is still the loop it was, and looks that it is
+// gone: the kernel only marks a device that somebody else has open.
+func clearDevice(l loop) error {
 	fd, err := openLoop(l.number, unix.O_RDONLY|unix.O_EXCL)
 	switch {
 	case errors.Is(err, unix.EBUSY):
@@ -217,7 +238,7 @@ func tearDown(l loop) error {
 		_ = unix.IoctlSetPointerInt(fd, unix.BLKROSET, 0) // the number's next user finds it writable
 		err = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0)
 	}
-	unix.Close(fd)
+	closeFD(fd)
 	switch {
 	case errors.Is(err, errFree), errors.Is(err, unix.ENXIO):
 		return nil
@@ -249,3 +270,9 @@ func backing(number int) (path string, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", number))
 	return strings.TrimSuffix(string(text), "\n"), err == nil
 }
+
+// closeFD closes a descriptor that nothing was written through.
+func closeFD(fd int) { _ = unix.Close(fd) }
+
+// closeRoot closes a folder.
+func closeRoot(root *os.Root) { _ = root.Close() }

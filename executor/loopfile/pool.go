@@ -62,7 +62,7 @@ func Open(cfg Config) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open pool folder %s: %w", dir, err)
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	if p.id, err = readID(root); err != nil {
 		return nil, fmt.Errorf("pool %s has no id: is it mounted, and was it ever made a pool? %w", dir, err)
 	}
@@ -91,7 +91,7 @@ func (p *Pool) open() (*os.Root, error) {
 		return nil, &absentError{fmt.Sprintf("pool %s is absent: %v", p.dir, err)}
 	}
 	if err := p.verify(root); err != nil {
-		root.Close()
+		closeRoot(root)
 		return nil, err
 	}
 	return root, nil
@@ -147,7 +147,7 @@ func (p *Pool) Facts(context.Context) executor.PoolFacts {
 		facts.Absent, facts.Detail = true, err.Error()
 		return facts
 	}
-	defer root.Close()
+	defer closeRoot(root)
 	var st unix.Statfs_t
 	if err := unix.Statfs(p.dir, &st); err != nil {
 		facts.Absent, facts.Detail = true, fmt.Sprintf("measure pool %s: %v", p.dir, err)

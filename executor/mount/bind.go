@@ -34,17 +34,17 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 	if err != nil {
 		return err
 	}
-	defer unix.Close(source)
+	defer closeFD(source)
 	onto, err := p.make(b.Node)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(onto)
+	defer closeFD(onto)
 	tree, err := unix.OpenTree(source, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("bind %s to %s: %w", device.Path, p, err)
 	}
-	defer unix.Close(tree)
+	defer closeFD(tree)
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, opts.bindAttributes()); err != nil {
 		return fmt.Errorf("bind %s to %s: set its attributes: %w", device.Path, p, err)
 	}
@@ -78,7 +78,7 @@ func (m *Mounter) source(ctx context.Context, device executor.Device, b executor
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Dev != device.Number {
-		unix.Close(fd)
+		closeFD(fd)
 		return -1, fsm.Reject(fsm.Precondition, "the volume is not staged at %s", staging)
 	}
 	return fd, nil
@@ -106,7 +106,7 @@ func (m *Mounter) nodeSource(ctx context.Context, device executor.Device, readOn
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK || st.Rdev != device.Number {
-		unix.Close(fd)
+		closeFD(fd)
 		return -1, fmt.Errorf("%s is not the device that it was", device.Path)
 	}
 	return fd, nil
@@ -135,11 +135,11 @@ func (p place) make(node bool) (int, error) {
 	if err != nil {
 		return -1, p.refuse(err)
 	}
-	defer unix.Close(parent)
+	defer closeFD(parent)
 	if node {
 		var fd int
 		if fd, err = unix.Openat(parent, base, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, 0o600); err == nil {
-			unix.Close(fd)
+			closeFD(fd)
 		}
 	} else {
 		err = unix.Mkdirat(parent, base, 0o750)
@@ -157,7 +157,7 @@ func (p place) make(node bool) (int, error) {
 		want = unix.S_IFREG
 	}
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != want {
-		unix.Close(fd)
+		closeFD(fd)
 		return -1, fsm.Reject(fsm.Precondition, "the path %s is there, but is not what this volume is bound to: a folder for a filesystem, a file for a raw volume", p)
 	}
 	return fd, nil

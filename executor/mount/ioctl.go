@@ -15,3 +15,6 @@ func ioctlPointer[T int32 | uint64](f *os.File, request uint, value *T) error {
 	}
 	return nil
 }
+
+// closeFD closes a descriptor whose loss of nothing could be told of.
+func closeFD(fd int) { _ = unix.Close(fd) }

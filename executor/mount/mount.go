@@ -79,12 +79,12 @@ func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.Mo
 	if err != nil {
 		return err
 	}
-	defer unix.Close(dir)
+	defer closeFD(dir)
 	tree, err := newMount(device.Path, o.FSType, opts)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(tree)
+	defer closeFD(tree)
 	return m.attach(device, tree, dir, p, false, opts.readOnly)
 }
 
@@ -130,7 +130,7 @@ func newMount(device, fsType string, o options) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("mount %s: the kernel does not know %s: %w", device, fsType, err)
 	}
-	defer unix.Close(fs)
+	defer closeFD(fs)
 	err = unix.FsconfigSetString(fs, "source", device)
 	flags := o.superblock
 	if o.readOnly {

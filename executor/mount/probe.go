@@ -30,15 +30,26 @@ func (m *Mounter) Probe(_ context.Context, device string, size int64) (executor.
 	} else if have != size {
 		return executor.Content{}, fsm.Reject(fsm.Precondition, "%s has %d bytes, not %d", device, have, size)
 	}
-	head := make([]byte, min(probeLength, size))
-	if _, err := f.ReadAt(head, 0); err != nil {
-		return executor.Content{}, fmt.Errorf("probe %s: read its beginning: %w", device, err)
+	return readEnds(f, size)
+}
+
+// readEnds reads the first MiB and the last. Where a superblock is found the rest
+// says nothing more.
+func readEnds(f *os.File, size int64) (executor.Content, error) {
+	buf := make([]byte, min(probeLength, size))
+	if _, err := f.ReadAt(buf, 0); err != nil {
+		return executor.Content{}, fmt.Errorf("probe %s: read its beginning: %w", f.Name(), err)
 	}
-	tail := make([]byte, len(head))
-	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil {
-		return executor.Content{}, fmt.Errorf("probe %s: read its end: %w", device, err)
+	content := executor.Content{Read: true, Found: identify(buf)}
+	if content.Found.Type != "" {
+		return content, nil
 	}
-	return executor.Content{Read: true, Empty: isZero(head) && isZero(tail), Found: identify(head)}, nil
+	content.Empty = isZero(buf)
+	if _, err := f.ReadAt(buf, size-int64(len(buf))); err != nil {
+		return executor.Content{}, fmt.Errorf("probe %s: read its end: %w", f.Name(), err)
+	}
+	content.Empty = content.Empty && isZero(buf)
+	return content, nil
 }
 
 func deviceSize(f *os.File) (int64, error) {

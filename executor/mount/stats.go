@@ -26,7 +26,7 @@ func (m *Mounter) Stats(_ context.Context, device executor.Device, path string, 
 	if err != nil {
 		return executor.Stats{}, fsm.Reject(fsm.NotFound, "the volume is not at %s", p)
 	}
-	defer unix.Close(fd)
+	defer closeFD(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Dev != device.Number {
 		return executor.Stats{}, fsm.Reject(fsm.NotFound, "the volume is not at %s", p)

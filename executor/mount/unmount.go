@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -54,6 +55,13 @@ func (t table) holds(device executor.Device, path string) bool {
 	return false
 }
 
+const (
+	// busyTries and busyWait are how long a mount may be busy for no reason: a child
+	// that this process just forked holds all of its files until it runs its program.
+	busyTries = 10
+	busyWait  = 10 * time.Millisecond
+)
+
 // unmountTop names the path through its opened folder: holding the mount itself
 // open would keep it busy.
 func (p place) unmountTop() error {
@@ -61,8 +69,14 @@ func (p place) unmountTop() error {
 	if err != nil {
 		return p.refuse(err)
 	}
-	defer unix.Close(parent)
-	err = unix.Unmount(fmt.Sprintf("/proc/self/fd/%d/%s", parent, base), unix.UMOUNT_NOFOLLOW)
+	defer closeFD(parent)
+	for range busyTries {
+		err = unix.Unmount(fmt.Sprintf("/proc/self/fd/%d/%s", parent, base), unix.UMOUNT_NOFOLLOW)
+		if !errors.Is(err, unix.EBUSY) {
+			break
+		}
+		time.Sleep(busyWait)
+	}
 	switch {
 	case errors.Is(err, unix.EBUSY):
 		return fsm.Reject(fsm.Busy, "the mount on %s is in use", p)
@@ -86,7 +100,7 @@ func (m *Mounter) RemoveTarget(_ context.Context, path string) error {
 	if err != nil {
 		return p.refuse(err)
 	}
-	defer unix.Close(parent)
+	defer closeFD(parent)
 	flags, err := p.removable(parent, base)
 	if err == nil {
 		err = unix.Unlinkat(parent, base, flags)
