@@ -140,9 +140,10 @@ func ReadSnapshot(r io.Reader) (*State, SnapshotHeader, error) {
 
 // snapshotReader sums what it read.
 type snapshotReader struct {
-	r   *bufio.Reader
-	sum hash.Hash
-	buf []byte
+	r      *bufio.Reader
+	sum    hash.Hash
+	prefix [binary.MaxVarintLen64]byte
+	buf    []byte // of the last message
 }
 
 func (in *snapshotReader) header() (*fsmpb.Header, error) {
@@ -169,6 +170,31 @@ func (in *snapshotReader) header() (*fsmpb.Header, error) {
 
 // message reads one length-delimited message into m.
 func (in *snapshotReader) message(m proto.Message) error {
+	if err := in.next(); err != nil {
+		return err
+	}
+	return proto.Unmarshal(in.buf, m)
+}
+
+// record reads one record over the last one. Where there are many of a kind, their
+// message is used again; an empty one of these kinds is malformed.
+func (in *snapshotReader) record(rec *fsmpb.Record) error {
+	if err := in.next(); err != nil {
+		return err
+	}
+	switch last := rec.GetKind().(type) {
+	case *fsmpb.Record_Volume:
+		last.Volume.Reset()
+	case *fsmpb.Record_Answer:
+		last.Answer.Reset()
+	default:
+		rec.Reset()
+	}
+	return proto.UnmarshalOptions{Merge: true, DiscardUnknown: true}.Unmarshal(in.buf, rec)
+}
+
+// next reads the bytes of one message.
+func (in *snapshotReader) next() error {
 	size, err := in.length()
 	if err != nil {
 		return err
@@ -181,7 +207,7 @@ func (in *snapshotReader) message(m proto.Message) error {
 		return whole(err)
 	}
 	in.sum.Write(in.buf)
-	return proto.Unmarshal(in.buf, m)
+	return nil
 }
 
 func (in *snapshotReader) length() (uint64, error) {
@@ -192,18 +218,16 @@ func (in *snapshotReader) length() (uint64, error) {
 	if size > maxRecordBytes {
 		return 0, fmt.Errorf("a record of %d bytes is announced, more than %d", size, maxRecordBytes)
 	}
-	var prefix [binary.MaxVarintLen64]byte
-	in.sum.Write(prefix[:binary.PutUvarint(prefix[:], size)])
+	in.sum.Write(in.prefix[:binary.PutUvarint(in.prefix[:], size)])
 	return size, nil
 }
 
 // state reads the records, then compares everything that the header and the
 // trailer say with what came.
 func (in *snapshotReader) state(h *fsmpb.Header) (*State, error) {
-	x := &reader{s: New()}
+	x, rec := &reader{s: New()}, &fsmpb.Record{}
 	for n := range h.GetRecords() {
-		rec := &fsmpb.Record{}
-		if err := in.message(rec); err != nil {
+		if err := in.record(rec); err != nil {
 			return nil, fmt.Errorf("record %d of %d: %w", n+1, h.GetRecords(), err)
 		}
 		if err := x.add(rec); err != nil {

@@ -146,6 +146,8 @@ func TestRecordsThatNoStateWroteAreRefused(t *testing.T) {
 		"kinds out of order":            {answer(1), text("a")},
 		"answers out of order":          {answer(2), answer(1)},
 		"a request id twice":            {answer(1), answer(8)},
+		"nothing after a volume":        {plain, {}},
+		"nothing after an answer":       {answer(1), {}},
 		"two clusters":                  {{Kind: &fsmpb.Record_Cluster{Cluster: &fsmpb.ClusterRecord{}}}, {Kind: &fsmpb.Record_Cluster{Cluster: &fsmpb.ClusterRecord{}}}},
 		"a node in no state":            {{Kind: &fsmpb.Record_Node{Node: &fsmpb.NodeRecord{NodeId: "a"}}}},
 		"an odd term":                   {{Kind: &fsmpb.Record_Requisite{Requisite: &fsmpb.RequisiteRecord{Terms: []*fsmpb.TermRecord{{Labels: []uint32{0}}}}}}},
