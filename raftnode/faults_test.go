@@ -190,10 +190,7 @@ func TestI6_CommandsAcrossALeadersDeathHaveOneEffect(t *testing.T) {
 	for worker := range 6 {
 		wg.Go(func() {
 			for i := range 30 {
-				_, err := rest[worker%2].Propose(within(t), register(fmt.Sprintf("burst-%d-%d", worker, i)))
-				if err != nil {
-					t.Errorf("propose: %v", err)
-				}
+				rest[worker%2].proposes(t, fmt.Sprintf("burst-%d-%d", worker, i))
 			}
 		})
 	}
