@@ -63,9 +63,9 @@ func flip(part float64) func(string) error {
 }
 
 var harms = map[string]harm{
-	"the newest snapshot truncated":          {newest("snapshots/*/state.bin"), truncate},
-	"a bit of the newest snapshot turned":    {newest("snapshots/*/state.bin"), flip(0.5)},
-	"the snapshot's meta file truncated":     {newest("snapshots/*/meta.json"), truncate},
+	"the newest snapshot truncated":          {newest("snapshots/*[0-9]/state.bin"), truncate},
+	"a bit of the newest snapshot turned":    {newest("snapshots/*[0-9]/state.bin"), flip(0.5)},
+	"the snapshot's meta file truncated":     {newest("snapshots/*[0-9]/meta.json"), truncate},
 	"the bolt file truncated":                {newest("raft.db"), truncate},
 	"a bit of the bolt file's head turned":   {newest("raft.db"), flip(0.001)},
 	"a bit of the bolt file's data turned":   {newest("raft.db"), flip(0.6)},
@@ -105,7 +105,7 @@ func awaitSnapshot(t *testing.T, c *harness.Cluster, id string) {
 	l, err := c.Layout()
 	require.NoError(t, err)
 	require.NoError(t, harness.Poll(t.Context(), time.Minute, "a Raft snapshot of "+id, func() (bool, error) {
-		found, err := filepath.Glob(filepath.Join(l.DataDir(id), "snapshots", "*", "state.bin"))
+		found, err := filepath.Glob(filepath.Join(l.DataDir(id), "snapshots", "*[0-9]", "state.bin"))
 		return len(found) > 0, err
 	}))
 }
