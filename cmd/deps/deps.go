@@ -40,9 +40,9 @@ import (
 	_ "google.golang.org/grpc/test/bufconn"
 	_ "google.golang.org/protobuf/proto"
 
-	_ "github.com/polyfloyd/go-errorlint/errorlint"
 	_ "github.com/kisielk/errcheck/errcheck"
-	_ "honnef.co/go/tools/staticcheck"
+	_ "github.com/polyfloyd/go-errorlint/errorlint"
 	_ "honnef.co/go/tools/simple"
+	_ "honnef.co/go/tools/staticcheck"
 	_ "honnef.co/go/tools/unused"
 )
