@@ -64,6 +64,9 @@ func start(t *testing.T, opts harness.Options) *harness.Cluster {
 
 // finish keeps what a person needs to understand a failure, then cleans.
 func finish(t *testing.T, c *harness.Cluster) {
+	if err := c.Panics(); err != nil {
+		t.Error(err)
+	}
 	if t.Failed() {
 		keep(t, c)
 	}

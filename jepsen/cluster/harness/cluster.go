@@ -243,3 +243,23 @@ func (c *Cluster) ChildLog(id string) string {
 	}
 	return string(raw)
 }
+
+// Panics answers an error when a child's log tells of a panic or of a data race.
+func (c *Cluster) Panics() error {
+	paths, err := filepath.Glob(filepath.Join(c.Dir, "log", "*.log"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, word := range []string{"\npanic: ", "\nfatal error: ", "WARNING: DATA RACE"} {
+			if i := strings.Index("\n"+string(raw), word); i >= 0 {
+				return fmt.Errorf("%s: %s", path, string(raw[i:min(len(raw), i+3000)]))
+			}
+		}
+	}
+	return nil
+}
