@@ -31,15 +31,16 @@ func newNetwork() *network {
 // dialFor is the dialing of the member that will have the listener's address.
 func (w *network) dialFor(own func() string) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
+		from := own()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.cut[addr] || w.cut[own()] {
+		if w.cut[addr] || w.cut[from] {
 			return nil, errors.New("the network is cut")
 		}
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "tcp", addr)
 		if err == nil {
-			w.conns[conn] = own() + " " + addr
+			w.conns[conn] = from + " " + addr
 		}
 		return conn, err
 	}
@@ -61,9 +62,12 @@ func (w *network) isolate(addr string, cut bool) {
 func threeOn(t testing.TB, w *network) *cluster {
 	c := newCluster(t, nil)
 	for i := range 3 {
-		c.add(fmt.Sprintf("c%d", i+1), func(cfg *Config) {
-			cfg.dial = w.dialFor(func() string { return c.members[i].addr })
+		known, addr := make(chan struct{}), ""
+		n := c.add(fmt.Sprintf("c%d", i+1), func(cfg *Config) {
+			cfg.dial = w.dialFor(func() string { <-known; return addr })
 		})
+		addr = n.addr
+		close(known)
 	}
 	c.settle(3)
 	return c
