@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,8 @@ type Config struct {
 	Metrics prometheus.Registerer
 	// Workers bounds how many volumes are worked on at once in the background; 0: 16.
 	Workers int
+	// Patience is how long a call waits for the session to catch up with the log; 0: 5 s.
+	Patience time.Duration
 	// RecheckEvery is how often volumes are looked at that nothing happened to; 0: 30 s.
 	RecheckEvery time.Duration
 
@@ -78,8 +81,9 @@ type session struct {
 }
 
 const (
-	defaultWorkers = 16
-	defaultRecheck = 30 * time.Second
+	defaultWorkers  = 16
+	defaultRecheck  = 30 * time.Second
+	defaultPatience = 5 * time.Second
 )
 
 // New reads the host's records. Nothing is done to the host before Start or Clean.
@@ -87,12 +91,9 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Workers <= 0 {
-		cfg.Workers = defaultWorkers
-	}
-	if cfg.RecheckEvery <= 0 {
-		cfg.RecheckEvery = defaultRecheck
-	}
+	cfg.Workers = cmp.Or(cfg.Workers, defaultWorkers)
+	cfg.Patience = cmp.Or(cfg.Patience, defaultPatience)
+	cfg.RecheckEvery = cmp.Or(cfg.RecheckEvery, defaultRecheck)
 	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{},
 		behind: map[fsm.VolumeID]struct{}{}, queue: newQueue(), metrics: newMetrics(cfg.Metrics)}
 	for _, pool := range cfg.Pools {

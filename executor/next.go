@@ -72,6 +72,8 @@ type observed struct {
 	recorded, marked bool
 	// targetRecorded: the record on disk names the target to be bound.
 	targetRecorded bool
+	// older: what is recorded belongs to an earlier publication than the grant's (S3).
+	older bool
 	// formatted: mkfs ended under this grant.
 	formatted bool
 }
@@ -152,6 +154,8 @@ func bringUp(want *desired, have *observed) step {
 		return refuse(fsm.Precondition, "the device of volume %s is missing", want.volume)
 	case have.Size != want.size:
 		return refuse(fsm.Precondition, "the image of volume %s has %d bytes, not %d", want.volume, have.Size, want.size)
+	case have.older && have.up():
+		return takeDown(want, have) // a mount of an older epoch goes first (S3)
 	case want.grant.block:
 		return bringUpRaw(want.grant, have)
 	case have.staged && have.recorded:

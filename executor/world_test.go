@@ -60,7 +60,7 @@ func (w *world) build(faults executor.Faults, log executor.Log) {
 	w.host = host
 	e, err := executor.New(executor.Config{
 		Node: "n1", Host: host, Pools: []executor.Backend{w.pool}, Mounter: w.mount, Log: log, Faults: faults,
-		RecheckEvery: w.recheck, FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(w.t),
+		RecheckEvery: w.recheck, Patience: 300 * time.Millisecond, FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(w.t),
 	})
 	require.NoError(w.t, err)
 	w.e = e
