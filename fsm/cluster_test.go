@@ -135,7 +135,7 @@ func TestWhatIsTouched(t *testing.T) {
 	require.Equal(t, []Touch{{id, "n1"}}, touched(controller, c))
 	require.Empty(t, touched(controller, c), "a retry touches nothing")
 	require.Empty(t, touched(controller, envelope(controller, "refused", w.index, publish(1, "n1"))))
-	require.Equal(t, []Touch{{"", "n1"}, {id, "n1"}}, touched("", envelope("node/n1", "again", w.index, register("n1"))))
+	require.Equal(t, []Touch{{"", "n1"}}, touched("", envelope("node/n1", "again", w.index, register("n1"))), "its wishes read as before")
 	w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
 	gone := envelope("node/n1", "gone", w.index, &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Observations: []*fsmpb.Observation{deviceGone(1)}})
 	require.Equal(t, []Touch{{id, "n1"}, {Volume: id}}, touched("node/n1", gone))

@@ -32,7 +32,9 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 		s.forgetBoot(n.ID, n.Host)
 	}
 	s.putNode(n)
-	s.touchAllOn(n.ID)
+	if !known || old.Host != n.Host || old.State != n.State || old.Incarnation != n.Incarnation {
+		s.touchAllOn(n.ID) // its wishes read differently; otherwise a new session gets them all anyway
+	}
 	return &fsmpb.Outcome{Epoch: m.Epoch.proto()}, nil
 }
 

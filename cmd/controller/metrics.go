@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -14,6 +15,7 @@ import (
 // source is what the metrics are read from.
 type source interface {
 	View(func(*fsm.State) error) error
+	Fork() *fsm.State
 	Watch(raftnode.Interest) *raftnode.Watch
 }
 
@@ -94,33 +96,41 @@ func countOperations(ctx context.Context, s source, registerer prometheus.Regist
 		case <-ctx.Done():
 			return nil
 		case <-watch.C:
-			volumes, all := watch.Take()
-			if all {
-				o.all(s, true)
-				continue
-			}
-			_ = s.View(func(st *fsm.State) error { // the member is open
-				for _, id := range volumes {
-					o.look(st, id)
-				}
-				return nil
-			})
 		}
+		if volumes, all := watch.Take(); all {
+			o.all(s, true)
+		} else {
+			o.these(s, volumes)
+		}
+		select { // what comes meanwhile is looked at together
+		case <-ctx.Done():
+			return nil
+		case <-time.After(countEvery):
+		}
+	}
+}
+
+// countEvery bounds how often the counts are brought up to date: nobody scrapes
+// them more often, and Apply waits for nobody who looks at a fork.
+const countEvery = 500 * time.Millisecond
+
+func (o *operations) these(s source, volumes []fsm.VolumeID) {
+	st := s.Fork()
+	for _, id := range volumes {
+		o.look(st, id)
 	}
 }
 
 // all looks at every volume that has or had an operation. What ended unseen, in
 // a restored snapshot, is counted too.
 func (o *operations) all(s source, count bool) {
-	_ = s.View(func(st *fsm.State) error { // the member is open
-		for id := range o.known {
-			o.look(st, id)
-		}
-		for v := range st.Operations() {
-			o.look(st, v.ID)
-		}
-		return nil
-	})
+	st := s.Fork()
+	for id := range o.known {
+		o.look(st, id)
+	}
+	for v := range st.Operations() {
+		o.look(st, v.ID)
+	}
 	if !count {
 		o.ended.Reset()
 	}
