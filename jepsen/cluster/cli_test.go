@@ -182,12 +182,7 @@ func refusedStart(t *testing.T, c *harness.Cluster, id, why string) {
 
 // withoutQuorum asserts that what cannot be known is said with exit code 3.
 func withoutQuorum(t *testing.T, c *harness.Cluster) {
-	now, err := c.Status(t.Context())
-	require.NoError(t, err)
-	dead := now.Followers()
-	for _, id := range dead {
-		require.NoError(t, c.Kill(t.Context(), id))
-	}
+	_, dead := loseQuorum(t, c)
 	require.NoError(t, harness.Poll(t.Context(), poll, "the leader to be unknown", func() (bool, error) {
 		s, err := c.Status(t.Context())
 		return s.Leader == "", err

@@ -176,12 +176,7 @@ func TestS28_WithoutAQuorumOnlyTearingDownWorks(t *testing.T) {
 	co := c.NewCO()
 	v := prepare(t, co)
 
-	now, err := c.Status(t.Context())
-	require.NoError(t, err)
-	dead, survivor := now.Followers(), now.Leader
-	for _, id := range dead {
-		require.NoError(t, c.Kill(t.Context(), id))
-	}
+	survivor, dead := loseQuorum(t, c)
 	refusedWithoutQuorum(t, c, co, survivor, v)
 
 	require.NoError(t, co.Unbind(t.Context(), v.up))
@@ -201,6 +196,19 @@ func TestS28_WithoutAQuorumOnlyTearingDownWorks(t *testing.T) {
 	require.NoError(t, c.AwaitAgreement(t.Context()))
 	require.NoError(t, c.AwaitCleanAudit(t.Context()))
 	removeAll(t, c) // also what a refused call may have done after all
+}
+
+// loseQuorum kills both followers.
+func loseQuorum(t *testing.T, c *harness.Cluster) (leader string, dead []string) {
+	require.NoError(t, c.AwaitAgreement(t.Context()))
+	now, err := c.Status(t.Context())
+	require.NoError(t, err)
+	dead = now.Followers()
+	require.Len(t, dead, 2)
+	for _, id := range dead {
+		require.NoError(t, c.Kill(t.Context(), id))
+	}
+	return now.Leader, dead
 }
 
 // drained unpublishes as soon as the records of a host's tear-down have reached the log.
