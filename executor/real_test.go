@@ -56,17 +56,20 @@ func (h *realHost) build(faults executor.Faults, log executor.Log) *executor.Exe
 	require.NoError(h.t, host.RememberPool(h.poolDir(), pool.ID()))
 	mounter, err := mount.New(mount.Config{Roots: []string{h.dir}, Runner: run.New()})
 	require.NoError(h.t, err)
-	h.t.Cleanup(func() {
-		if f, ok := faults.(*freezer); ok && f.isDead() {
-			return // whoever was frozen still holds it
-		}
-		_ = mounter.Close()
-	})
 	e, err := executor.New(executor.Config{
 		Node: "n1", Host: host, Pools: []executor.Backend{pool}, Mounter: mounter, Log: log, Faults: faults,
 		FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(h.t),
 	})
 	require.NoError(h.t, err)
+	h.t.Cleanup(func() {
+		if f, ok := faults.(*freezer); ok && f.isDead() {
+			return // whoever was frozen still holds the mounter
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = e.Shutdown(ctx)
+		_ = mounter.Close()
+	})
 	return e
 }
 
@@ -81,11 +84,6 @@ func (h *realHost) start(faults executor.Faults) *executor.Executor {
 // clean takes down whatever a test left, and fails it when that is impossible.
 func (h *realHost) clean() {
 	h.detach()
-	if h.e != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-		_ = h.e.Shutdown(ctx)
-		cancel()
-	}
 	require.NoError(h.t, h.build(nil, nil).Clean(context.Background()))
 	require.Empty(h.t, h.kernel())
 }
