@@ -43,7 +43,7 @@ race: ## the packages with goroutines, under the race detector
 	$(GO) test -race -short ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
 
 system: deps build ## real clusters: csi-sanity, crashes, full disks, corrupted files (LONG=1: the long form)
-	HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long) | $(GO) run ./deploy/testlog
+	HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long)
 
 demo: deps build ## a cluster that loses its leader in the middle of a burst, as a story
 	$(GO) build -o $(BIN)/demo ./cmd/demo
