@@ -48,10 +48,8 @@ func (s *situation) mustGoDown() bool {
 	switch {
 	case held == nil:
 		return s.have.up() // nothing was given out, so nothing may be up
-	case s.wish.Teardown != nil && held.Epoch.Compare(s.wish.Teardown.Epoch) <= 0:
-		return true // the publication was revoked while this host was away (S31)
 	case p == nil || p.Staging == nil || held.Epoch != p.Epoch:
-		return true
+		return true // ended, perhaps revoked while this host was away (S31)
 	}
 	return !s.complete() && len(s.have.bound) == 0 && !s.wasComplete()
 }

@@ -24,6 +24,7 @@ type cluster struct {
 	state    *fsm.State
 	index    uint64
 	down     bool
+	deaf     bool // reports do not come through
 	lag      bool // updates are held back
 	host     *executor.Executor
 	held     []executor.Update
@@ -48,7 +49,7 @@ func (noQuorum) Unavailable() bool { return true }
 func (c *cluster) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.down {
+	if c.down || c.deaf && cmd.GetReport() != nil {
 		return nil, noQuorum{}
 	}
 	out := c.apply("node/n1", cmd)
@@ -146,6 +147,12 @@ func (c *cluster) setDown(down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down = down
+}
+
+func (c *cluster) setDeaf(deaf bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deaf = deaf
 }
 
 func (c *cluster) setLag(lag bool) {

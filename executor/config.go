@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,8 @@ type Config struct {
 	Metrics prometheus.Registerer
 	// Workers bounds how many volumes are worked on at once in the background; 0: 16.
 	Workers int
+	// Patience is how long a call waits for the session to catch up with the log; 0: 5 s.
+	Patience time.Duration
 	// RecheckEvery is how often volumes are looked at that nothing happened to; 0: 30 s.
 	RecheckEvery time.Duration
 
@@ -91,10 +94,11 @@ type session struct {
 }
 
 const (
-	defaultWorkers = 16
-	defaultRecheck = 30 * time.Second
-	defaultFreeze  = 10 * time.Second
-	defaultHealth  = 10 * time.Second
+	defaultWorkers  = 16
+	defaultRecheck  = 30 * time.Second
+	defaultPatience = 5 * time.Second
+	defaultFreeze   = 10 * time.Second
+	defaultHealth   = 10 * time.Second
 )
 
 // New reads the host's records. Nothing is done to the host before Start or Clean.
@@ -102,16 +106,11 @@ func New(cfg Config) (*Executor, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Workers <= 0 {
-		cfg.Workers = defaultWorkers
-	}
-	for value, usual := range map[*time.Duration]time.Duration{
-		&cfg.RecheckEvery: defaultRecheck, &cfg.FreezeMax: defaultFreeze, &cfg.HealthEvery: defaultHealth,
-	} {
-		if *value <= 0 {
-			*value = usual
-		}
-	}
+	cfg.Workers = cmp.Or(cfg.Workers, defaultWorkers)
+	cfg.Patience = cmp.Or(cfg.Patience, defaultPatience)
+	cfg.RecheckEvery = cmp.Or(cfg.RecheckEvery, defaultRecheck)
+	cfg.FreezeMax = cmp.Or(cfg.FreezeMax, defaultFreeze)
+	cfg.HealthEvery = cmp.Or(cfg.HealthEvery, defaultHealth)
 	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{},
 		behind: map[fsm.VolumeID]struct{}{}, queue: newQueue[fsm.VolumeID](), cuts: newQueue[fsm.SnapshotID](),
 		snapshots: map[fsm.SnapshotID]*cutting{}, metrics: newMetrics(cfg.Metrics)}

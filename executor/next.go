@@ -97,6 +97,8 @@ type observed struct {
 	recorded, marked bool
 	// targetRecorded: the record on disk names the target to be bound.
 	targetRecorded bool
+	// older: what is recorded belongs to an earlier publication than the grant's (S3).
+	older bool
 	// formatted: mkfs ended under this grant.
 	formatted bool
 	known     int64       // the size that the record says the image had
@@ -195,6 +197,8 @@ func bringUp(want *desired, have *observed) step {
 		return step{kind: stepGrow}
 	case have.Size < want.size || have.Size < have.known:
 		return refuse(fsm.Precondition, "the image of volume %s has %d bytes, not %d", want.volume, have.Size, max(want.size, have.known))
+	case have.older && have.up():
+		return takeDown(want, have) // a mount of an older epoch goes first (S3)
 	case want.grant.block:
 		return bringUpRaw(want, have)
 	case have.staged && have.recorded:

@@ -70,6 +70,10 @@ func TestNext(t *testing.T) {
 		"S12 stage: not in an absent pool":         {desired{size: testGib, grant: formattedGrant()}, observed{Device: absent}, stepRefuse, fsm.Precondition},
 		"stage: not a device of another size":      {desired{size: 2 * testGib, grant: formattedGrant()}, observed{Device: attached}, stepRefuse, fsm.Precondition},
 
+		"S3 stage: an older mount goes first": {desired{size: testGib, grant: formattedGrant()}, observed{Device: attached, staged: true, older: true}, stepUnmount, 0},
+		"S3 stage: and an older raw device":   {desired{size: testGib, grant: rawGrant()}, observed{Device: attached, older: true}, stepDetach, 0},
+		"S3 stage: then the way is free":      {desired{size: testGib, grant: formattedGrant()}, observed{Device: image, older: true}, stepAttach, 0},
+
 		"S15 format: recorded first":                  {desired{size: testGib, grant: formattingGrant()}, observed{Device: attached, content: empty}, stepRecord, 0},
 		"S15 format: an empty device":                 {desired{size: testGib, grant: formattingGrant()}, observed{Device: attached, content: empty, recorded: true, marked: true}, stepFormat, 0},
 		"S15 format: again over its own pieces":       {desired{size: testGib, grant: formattingGrant()}, observed{Device: attached, content: unknown, recorded: true, marked: true}, stepFormat, 0},
@@ -116,6 +120,7 @@ func FuzzNext(f *testing.F) {
 		}
 		have.content = []Content{{}, empty, ours, unknown}[bits>>6&3]
 		have.recorded, have.marked, have.targetRecorded, have.formatted = bit(8), bit(9), bit(10), bit(11)
+		have.older = bit(18) && !have.recorded
 		if bit(12) && have.Path != "" {
 			have.bound = []string{"/t"}
 		}
@@ -179,6 +184,7 @@ func play(want *desired, have *observed, s step) {
 	case stepProbe:
 		have.content = ours
 	case stepRecord:
+		have.older = false
 		have.recorded, have.marked = true, want.grant.formatting
 		have.targetRecorded = want.bind != nil
 	case stepFormat:

@@ -98,6 +98,7 @@ func (o *observed) compare(r *record, want *desired) {
 	}
 	g := want.grant
 	o.recorded = r.Staging != nil && *r.Staging == staging{Epoch: g.epoch, Path: g.path, Block: g.block}
+	o.older = r.Staging != nil && r.Staging.Epoch.Compare(g.epoch) < 0
 	o.marked = g.fs.UUID != "" && r.Formatting == g.fs.UUID
 	if want.bind != nil {
 		t := r.target(want.bind.Path)

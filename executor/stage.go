@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// wishLimit is how long a call waits for the session to catch up with the log.
-	wishLimit = 5 * time.Second
 	// drainLimit is how long a bring-up waits for the outbox before it.
 	drainLimit = 5 * time.Second
 	// grantLimit is how often a call asks anew because its session ended.
@@ -82,7 +80,7 @@ func (e *Executor) clear(ctx context.Context, v *volume, c *call, epoch fsm.Epoc
 // endOlder takes down what an earlier publication left, once the log's wish says
 // that it is over: the caller's word alone is not enough.
 func (e *Executor) endOlder(ctx context.Context, v *volume, epoch fsm.Epoch) error {
-	ctx, cancel := context.WithTimeout(ctx, wishLimit)
+	ctx, cancel := context.WithTimeout(ctx, e.Patience)
 	defer cancel()
 	err := e.awaitWish(ctx, v, func(w *fsm.Wish) bool {
 		return w != nil && w.Publication != nil && w.Publication.Epoch.Compare(epoch) >= 0
@@ -154,7 +152,7 @@ func (e *Executor) proposeStage(ctx context.Context, v *volume, c *call, req *St
 
 // wishOf is what the volume must be, as soon as the session says it.
 func (e *Executor) wishOf(ctx context.Context, v *volume) (*fsm.Wish, error) {
-	ctx, cancel := context.WithTimeout(ctx, wishLimit)
+	ctx, cancel := context.WithTimeout(ctx, e.Patience)
 	defer cancel()
 	if err := e.awaitWish(ctx, v, func(w *fsm.Wish) bool { return w != nil }); err != nil {
 		return nil, fsm.Reject(fsm.Busy, "volume %s: the controllers have not said yet what it is", v.id)

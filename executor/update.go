@@ -118,10 +118,16 @@ func (e *Executor) mayAct() (uint64, error) {
 	switch {
 	case e.session.number == 0 || e.Log == nil:
 		return 0, &unavailable{errors.New("this host has no session with a controller yet")}
-	case !e.session.adopted:
+	case !e.session.adopted, e.session.at.Incarnation < e.incarnation():
 		return 0, fsm.Reject(fsm.Precondition, "node %s is in adoption mode until an operator adopts it", e.Node)
 	}
 	return e.session.number, nil
+}
+
+// incarnation is the highest that the host acted for.
+func (e *Executor) incarnation() uint64 {
+	at, _ := e.seen.get()
+	return at.Incarnation
 }
 
 // inSession tells whether a grant of that session is still worth something (S2).

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -44,8 +43,6 @@ type node struct {
 	files  pki.Files
 	addr   string
 	exited atomic.Int64
-	once   sync.Once
-	gone   chan struct{}
 }
 
 func newCluster(t testing.TB, adjust func(*Config)) *cluster {
@@ -106,11 +103,7 @@ func (c *cluster) start(n *node) error {
 	cfg.Credentials, err = pki.Load(n.files)
 	require.NoError(c.t, err)
 	n.exited.Store(-1)
-	n.gone, n.once = make(chan struct{}), sync.Once{}
-	cfg.Exit = func(code int) {
-		n.exited.Store(int64(code))
-		n.once.Do(func() { close(n.gone) })
-	}
+	cfg.Exit = func(code int) { n.exited.Store(int64(code)) }
 	n.Member, err = Open(c.t.Context(), cfg)
 	return err
 }
@@ -202,18 +195,37 @@ func register(name string) *fsmpb.Command {
 // knows tells whether a linearizable read on the member finds the node.
 func (n *node) knows(t testing.TB, name string) (found bool) {
 	t.Helper()
-	_, err := n.Read(within(t), func(s *fsm.State) error {
-		_, found = s.Node(fsm.NodeID(name))
-		return nil
+	persist(t, func() error {
+		_, err := n.Read(within(t), func(s *fsm.State) error {
+			_, found = s.Node(fsm.NodeID(name))
+			return nil
+		})
+		return err
 	})
-	require.NoError(t, err)
 	return found
 }
 
 func (n *node) proposes(t testing.TB, name string) {
 	t.Helper()
-	_, err := n.Propose(within(t), register(name))
-	require.NoError(t, err)
+	cmd := register(name)
+	persist(t, func() error {
+		_, err := n.Propose(within(t), cmd)
+		return err
+	})
+}
+
+// persist tries again while there is no leader, which may be for longer than a
+// member's patience on a loaded machine.
+func persist(t testing.TB, try func() error) {
+	t.Helper()
+	eventually(t, func() error {
+		err := try()
+		if err != nil && !IsUnavailable(err) {
+			t.Errorf("not to be tried again: %v", err)
+			return nil
+		}
+		return err
+	})
 }
 
 // sameHash waits until all have the same hash at the same index.

@@ -24,5 +24,18 @@
 //
 // A command is marshalled once, on the leader. A failure after it may have been
 // appended is an unknown outcome: the same command goes to the next leader with
-// the same request id, and the state gives it its first answer.
+// the same request id, and the state gives it its first answer. Commands that wait
+// together go in groups (queue), to raft on the leader and to the leader from
+// elsewhere: a group costs one write to each disk, and one message.
+//
+// A follower learns that something is committed with the next message of Raft, up
+// to 100 ms later when there is nothing more to send. The leader's lines send that
+// message at once, so that who waits or watches on a follower waits no longer.
+//
+// # The end of a member
+//
+// fatal ends the process with ExitRestart when the store fails or hangs, the main
+// loop is blocked, a fault happened in Apply, a Raft snapshot is installed over and
+// over (C1), or the state is not the majority's (S23); with ExitRemoved when the
+// cluster removed it. A leader asks for the transfer first where it can wait.
 package raftnode

@@ -2,12 +2,9 @@ package raftnode
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -16,12 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/fsm"
-	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
-	"github.com/holdfast-storage/holdfast/raftnode/pki"
-	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
 // network cuts members off from each other.
@@ -38,15 +31,16 @@ func newNetwork() *network {
 // dialFor is the dialing of the member that will have the listener's address.
 func (w *network) dialFor(own func() string) func(context.Context, string) (net.Conn, error) {
 	return func(ctx context.Context, addr string) (net.Conn, error) {
+		from := own()
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.cut[addr] || w.cut[own()] {
+		if w.cut[addr] || w.cut[from] {
 			return nil, errors.New("the network is cut")
 		}
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "tcp", addr)
 		if err == nil {
-			w.conns[conn] = own() + " " + addr
+			w.conns[conn] = from + " " + addr
 		}
 		return conn, err
 	}
@@ -68,9 +62,12 @@ func (w *network) isolate(addr string, cut bool) {
 func threeOn(t testing.TB, w *network) *cluster {
 	c := newCluster(t, nil)
 	for i := range 3 {
-		c.add(fmt.Sprintf("c%d", i+1), func(cfg *Config) {
-			cfg.dial = w.dialFor(func() string { return c.members[i].addr })
+		known, addr := make(chan struct{}), ""
+		n := c.add(fmt.Sprintf("c%d", i+1), func(cfg *Config) {
+			cfg.dial = w.dialFor(func() string { <-known; return addr })
 		})
+		addr = n.addr
+		close(known)
 	}
 	c.settle(3)
 	return c
@@ -190,10 +187,7 @@ func TestI6_CommandsAcrossALeadersDeathHaveOneEffect(t *testing.T) {
 	for worker := range 6 {
 		wg.Go(func() {
 			for i := range 30 {
-				_, err := rest[worker%2].Propose(within(t), register(fmt.Sprintf("burst-%d-%d", worker, i)))
-				if err != nil {
-					t.Errorf("propose: %v", err)
-				}
+				rest[worker%2].proposes(t, fmt.Sprintf("burst-%d-%d", worker, i))
 			}
 		})
 	}
@@ -260,128 +254,6 @@ func compacted(leader, behind *node) error {
 	return err
 }
 
-// diverge replaces a member's state by one in which a node has another limit.
-func diverge(t *testing.T, n *node, limit uint32) {
-	t.Helper()
-	require.True(t, n.knows(t, "common"))
-	state := fsm.New()
-	n.machine.mu.Lock()
-	defer n.machine.mu.Unlock()
-	for at := uint64(1); at <= n.machine.index.Load(); at++ {
-		var l raft.Log
-		require.NoError(t, n.storage.logs.GetLog(at, &l))
-		if l.Type != raft.LogCommand {
-			continue
-		}
-		cmd := new(fsmpb.Command)
-		require.NoError(t, proto.Unmarshal(l.Data, cmd))
-		if r := cmd.GetRegisterNode(); r != nil {
-			r.MaxVolumes = limit
-		}
-		state.Apply(at, cmd)
-	}
-	require.NotEqual(t, n.machine.state.Hash(), state.Hash())
-	n.machine.state = state
-}
-
-// proposeUntil keeps the log moving, so that checkpoints are made.
-func proposeUntil(t *testing.T, members []*node, done func() error) {
-	t.Helper()
-	i := 0
-	eventually(t, func() error {
-		if err := done(); err == nil {
-			return nil
-		}
-		i++
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		_, _ = members[i%len(members)].Propose(ctx, register(fmt.Sprintf("moving-%d", i)))
-		return done()
-	})
-}
-
-func left(n *node) error {
-	if n.exited.Load() < 0 {
-		return errors.New("it goes on")
-	}
-	return nil
-}
-
-func TestS23_AMemberOutsideTheMajorityLeavesAndNobodyElse(t *testing.T) {
-	t.Parallel()
-	for name, pick := range map[string]func(*cluster) *node{
-		"a diverged follower":                               pickFollower,
-		"a diverged leader does not expel two good members": pickLeader,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := three(t, nil)
-			c.members[0].proposes(t, "common")
-			bad := pick(c)
-			diverge(t, bad, 7)
-			good := c.but(bad)
-			proposeUntil(t, good, func() error { return left(bad) })
-			require.EqualValues(t, ExitRestart, bad.exited.Load())
-			require.NoError(t, bad.Close())
-			require.ErrorIs(t, bad.Ready(), errStopped)
-			_, err := bad.Read(t.Context(), func(*fsm.State) error { return nil })
-			require.True(t, IsUnavailable(err), "%v", err)
-			good[0].proposes(t, "without-it")
-			for _, n := range good {
-				require.True(t, n.knows(t, "without-it"))
-				require.Error(t, left(n))
-			}
-			for range 2 {
-				require.ErrorIs(t, c.start(bad), store.ErrQuarantined)
-			}
-		})
-	}
-}
-
-func pickFollower(c *cluster) *node { return c.followers()[0] }
-func pickLeader(c *cluster) *node   { return c.leader() }
-
-func TestS23_WithoutAMajorityNobodyLeavesAndMutationsAreRefused(t *testing.T) {
-	t.Parallel()
-	c := three(t, nil)
-	c.members[0].proposes(t, "common")
-	diverge(t, c.members[0], 7)
-	diverge(t, c.members[1], 8)
-	proposeUntil(t, c.members, func() error {
-		for _, n := range c.members {
-			if _, err := n.Propose(within(t), register("refused")); !errors.Is(err, ErrDiverged) {
-				return fmt.Errorf("%s: %w", n.cfg.Name, err)
-			}
-			if err := n.Ready(); !errors.Is(err, ErrDiverged) {
-				return fmt.Errorf("%s is ready: %w", n.cfg.Name, err)
-			}
-		}
-		return nil
-	})
-	for _, n := range c.members {
-		require.Error(t, left(n))
-	}
-}
-
-func TestCheckpointsCarryTheHashOfAllMembers(t *testing.T) {
-	t.Parallel()
-	c := three(t, nil)
-	proposeUntil(t, c.members, func() error {
-		for _, n := range c.members {
-			if at := n.machine.cluster().Checkpoint; at.Index < 16 {
-				return fmt.Errorf("%s is at checkpoint %d", n.cfg.Name, at.Index)
-			}
-		}
-		return nil
-	})
-	for _, n := range c.members {
-		at := n.machine.cluster().Checkpoint
-		hash, known := n.machine.hashAt(at.Index)
-		require.True(t, known)
-		require.Equal(t, at.Hash, hash[:])
-	}
-}
-
 func TestAFaultStopsTheMember(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -391,102 +263,4 @@ func TestAFaultStopsTheMember(t *testing.T) {
 	eventually(t, func() error { return left(n) })
 	require.EqualValues(t, ExitRestart, n.exited.Load())
 	require.ErrorContains(t, n.Ready(), "not a command")
-}
-
-func TestTheRaftListenerRefusesAllRolesButControllers(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, nil)
-	n := c.add("c1", nil)
-	for _, role := range []pki.Role{pki.Node, pki.Admin, pki.Viewer, pki.Controller} {
-		files, err := pki.Issue(c.ca, filepath.Join(c.root, "role-"+string(role)), pki.Identity{Role: role, Name: "x"}, time.Hour)
-		require.NoError(t, err)
-		creds, err := pki.Load(files)
-		require.NoError(t, err)
-		for _, proto := range []string{protoRaft, protoGRPC} {
-			err := greet(t, n.addr, creds, proto)
-			if role == pki.Controller {
-				require.NoError(t, err, proto)
-				continue
-			}
-			require.Error(t, err, "%s over %s", role, proto)
-			var timeout net.Error
-			require.False(t, errors.As(err, &timeout) && timeout.Timeout(), "%s over %s is refused, not kept waiting", role, proto)
-		}
-	}
-}
-
-// greet tells how a listener took a certificate: a client learns it when it reads.
-func greet(t *testing.T, addr string, creds *pki.Credentials, proto string) error {
-	config := creds.Client(pki.Controller)
-	config.NextProtos = []string{proto}
-	conn, err := tls.Dial("tcp", addr, config)
-	if err != nil {
-		return err
-	}
-	defer func() { require.NoError(t, conn.Close()) }()
-	require.Equal(t, proto, conn.ConnectionState().NegotiatedProtocol)
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
-	_, err = conn.Read(make([]byte, 1))
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
-		return nil // it waits for what this end says
-	}
-	return err
-}
-
-func TestMembersThatAreRemovedEnd(t *testing.T) {
-	t.Parallel()
-	for name, pick := range map[string]func(*cluster) *node{"a follower": pickFollower, "the leader": pickLeader} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := three(t, nil)
-			gone := pick(c)
-			rest := c.but(gone)
-			for range 2 {
-				require.NoError(t, rest[0].RemovePeer(within(t), gone.id))
-			}
-			eventually(t, func() error { return left(gone) })
-			require.EqualValues(t, ExitRemoved, gone.exited.Load())
-			rest[1].proposes(t, "we-are-two")
-			require.Len(t, rest[0].Peers(), 2)
-		})
-	}
-}
-
-func TestAMemberOnAnotherPortIsFoundAgain(t *testing.T) {
-	t.Parallel()
-	c := three(t, nil)
-	moved := c.followers()[0]
-	moved.crash(t)
-	moved.addr = "127.0.0.1:0"
-	require.NoError(t, c.start(moved))
-	c.settle(3)
-	moved.proposes(t, "from-the-new-port")
-}
-
-func TestNothingIsLeftRunningAfterClose(t *testing.T) {
-	c := three(t, nil)
-	c.members[0].proposes(t, "something")
-	for _, n := range c.members {
-		for range 2 {
-			require.NoError(t, n.Close())
-		}
-		_, err := n.Propose(t.Context(), register("too-late"))
-		require.ErrorIs(t, err, ErrShutdown)
-	}
-	eventually(t, func() error {
-		stacks := make([]byte, 1<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		for _, g := range strings.Split(string(stacks), "\n\n") {
-			if strings.Contains(g, "testing.tRunner") {
-				continue
-			}
-			for _, part := range []string{"hashicorp/raft", "holdfast/raftnode", "google.golang.org/grpc"} {
-				if strings.Contains(g, part) {
-					return errors.New(g)
-				}
-			}
-		}
-		return nil
-	})
 }

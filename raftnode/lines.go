@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -27,15 +28,15 @@ type line struct {
 	raft.AppendPipeline
 	lines *lines
 
-	mu        sync.Mutex
-	last      raft.AppendEntriesRequest // header, term and leader of raft's own
-	sent      uint64                    // the highest index sent, or known to be there
-	told      uint64                    // the highest commit index told
-	committed entryID                   // to be told
+	mu   sync.Mutex                // held while a message is sent, which may take long
+	last raft.AppendEntriesRequest // header and term of raft's own
+	sent uint64                    // the highest index sent, or known to be there
+	told uint64                    // the highest commit index told
 
-	wake chan struct{}
-	done chan struct{}
-	once sync.Once
+	committed atomic.Pointer[entryID] // to be told
+	wake      chan struct{}
+	done      chan struct{}
+	once      sync.Once
 }
 
 type entryID struct{ index, term uint64 }
@@ -59,14 +60,12 @@ func (ls *lines) commit(index, term uint64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	for l := range ls.open {
-		l.commit(entryID{index, term})
+		l.commit(&entryID{index, term})
 	}
 }
 
-func (l *line) commit(e entryID) {
-	l.mu.Lock()
-	l.committed = e
-	l.mu.Unlock()
+func (l *line) commit(e *entryID) {
+	l.committed.Store(e)
 	select {
 	case l.wake <- struct{}{}:
 	default:
@@ -80,7 +79,7 @@ func (l *line) run() {
 		case <-l.done:
 			return
 		}
-		e := l.newest()
+		e := *l.committed.Load()
 		if l.lines.busy() && !l.wait() {
 			return
 		}
@@ -100,12 +99,6 @@ func (l *line) wait() bool {
 	case <-l.done:
 		return false
 	}
-}
-
-func (l *line) newest() entryID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.committed
 }
 
 // tell sends what is committed, unless raft did. The entry was sent on this line
@@ -135,7 +128,7 @@ func (l *line) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendE
 	if err != nil {
 		return nil, err
 	}
-	l.last = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term, Leader: args.Leader}
+	l.last = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term}
 	l.sent = max(l.sent, args.PrevLogEntry+uint64(len(args.Entries)))
 	l.told = max(l.told, min(l.sent, args.LeaderCommitIndex))
 	return future, nil

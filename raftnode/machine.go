@@ -2,7 +2,6 @@ package raftnode
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -36,6 +35,7 @@ type machine struct {
 	// halted is set when nothing may be applied, snapshotted or served any more.
 	halted atomic.Bool
 
+	decoded decoded // before raft has started
 	journal *journal.Journal
 	on      machineEvents
 }
@@ -200,10 +200,4 @@ func (m *machine) hashAt(index uint64) ([32]byte, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	return m.ring.at(index)
-}
-
-// verifySnapshot decodes a Raft snapshot wholly, for the store (S22).
-func verifySnapshot(r io.Reader) error {
-	_, _, err := fsm.ReadSnapshot(r)
-	return err
 }

@@ -27,6 +27,8 @@ type Member struct {
 	mux       *mux
 	transport *transport
 	raft      *raft.Raft
+	groups    *groups
+	forwards  *queue[*forwarded]
 	server    *grpc.Server
 	peers     *dialer
 	hub       *hub
@@ -36,7 +38,6 @@ type Member struct {
 	gate          *termGate
 	leaderReads   *rounds
 	followerReads *rounds
-	inflight      atomic.Int64 // proposals on this leader
 
 	disk       *diskGuard
 	clock      clockCheck

@@ -104,7 +104,7 @@ func (x *metrics) gauges(m *Member) []prometheus.Collector {
 		gauge("applied_index", "The last index applied.", nil, func() float64 { return float64(m.appliedIndex()) }),
 		gauge("commit_index", "The last index known to be committed.", nil, func() float64 { return float64(m.raft.CommitIndex()) }),
 		gauge("last_contact_seconds", "Since the leader was heard; zero on the leader.", nil, m.lastContact),
-		gauge("inflight_proposals", "Commands that wait in this leader.", nil, func() float64 { return float64(m.inflight.Load()) }),
+		gauge("inflight_proposals", "Commands that wait in this leader.", nil, func() float64 { return float64(m.groups.inflight.Load()) }),
 		gauge("disk_free_bytes", "Free space of the Raft folder's disk.", nil, func() float64 { return float64(m.disk.free.Load()) }),
 	}
 	for _, role := range []string{roleLeader, roleFollower, roleCandidate, roleNonvoter} {

@@ -234,7 +234,7 @@ func (greeted) ClientHandshake(context.Context, string, net.Conn) (net.Conn, cre
 
 // Info is credentials.TransportCredentials'.
 func (greeted) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", SecurityVersion: "1.3"}
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 // Clone is credentials.TransportCredentials'.

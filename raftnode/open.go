@@ -45,9 +45,10 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 
 func (m *Member) openFiles() (err error) {
 	m.metrics = newMetrics()
+	var snapshot decoded
 	m.storage, err = m.cfg.openStorage(store.Options{
 		Dir: m.cfg.Dir, Kind: m.cfg.LogStore, Hang: m.cfg.DiskHang, SegmentSize: m.cfg.SegmentSize,
-		Verify: verifySnapshot, Logger: m.cfg.Logger, OnSync: m.metrics.synced,
+		Verify: snapshot.verify, Logger: m.cfg.Logger, OnSync: m.metrics.synced,
 		OnFatal: func(what string, err error) { m.fatal(ExitRestart, fmt.Sprintf("the store failed: %s: %v", what, err)) },
 		OnHang:  m.hung,
 	})
@@ -61,6 +62,7 @@ func (m *Member) openFiles() (err error) {
 	}
 	m.disk = newDiskGuard(&m.cfg, m.log, func() { m.resign("the disk is full") })
 	m.machine = newMachine(m.journal, m.events())
+	m.machine.decoded = snapshot
 	return nil
 }
 
@@ -101,7 +103,8 @@ func (m *Member) openRaft() error {
 	m.peers = newDialer(&m.cfg)
 	m.mux = newMux(&m.cfg, m.log)
 	m.transport = newTransport(m.mux.raft, rpcTimeout, &m.cfg)
-	m.transport.lines.busy = func() bool { return m.inflight.Load() > 0 }
+	m.groups = newGroups()
+	m.transport.lines.busy = func() bool { return m.groups.inflight.Load() > 0 }
 	logs := guardedLogs{LogStore: m.storage.logs, refuse: m.disk.refuseWrites}
 	snapshots := countedSnapshots{m.storage.snapshots}
 	notify := make(chan bool, 16)
@@ -114,6 +117,10 @@ func (m *Member) openRaft() error {
 		return err
 	}
 	m.machine.start()
+	m.groups.raft = m.raft
+	m.forwards = newQueue[*forwarded](proposalsAtOnce, largestForward)
+	m.start(func(ctx context.Context) { m.groups.run(ctx, m.groups.send) })
+	m.start(func(ctx context.Context) { m.forwards.run(ctx, m.sendForwards) })
 	m.lead = newLeadership(m.raft, m.id, m.metrics.election)
 	m.start(func(ctx context.Context) { m.lead.follow(ctx, notify) })
 	return nil
@@ -124,7 +131,7 @@ func (m *Member) raftConfig(notify chan<- bool) *raft.Config {
 	c.ProtocolVersion = raft.ProtocolVersionMax
 	c.LocalID = raft.ServerID(m.id)
 	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = m.cfg.HeartbeatTimeout, m.cfg.ElectionTimeout, m.cfg.LeaseTimeout
-	c.MaxAppendEntries = 512
+	c.MaxAppendEntries, c.BatchApplyCh = largestGroup, true
 	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = m.cfg.SnapshotThreshold, m.cfg.TrailingLogs, m.cfg.SnapshotInterval
 	c.ShutdownOnRemove = true
 	c.NotifyCh = notify

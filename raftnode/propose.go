@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
@@ -14,14 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-const (
-	requestIDLen = 16
-	// attemptTime bounds one attempt, so that a leader that takes commands and
-	// does not commit them is asked anew.
-	attemptTime = 10 * time.Second
-	// proposalsAtOnce bounds what waits in a leader.
-	proposalsAtOnce = 8192
-)
+const requestIDLen = 16
 
 // Propose has a command applied, wherever the leader is, and returns once it is
 // applied on this member too. It fills request_id and proposed_index when empty
@@ -67,12 +59,10 @@ type answer struct {
 }
 
 func (m *Member) attempt(ctx context.Context, v *view, cmd *fsmpb.Command) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTime)
-	defer cancel()
 	if v.leading {
 		return m.proposeHere(ctx, cmd)
 	}
-	return m.forward(ctx, v, cmd)
+	return m.forward(ctx, cmd)
 }
 
 // refuses says why this member takes no commands now.
@@ -88,42 +78,43 @@ func (m *Member) refuses() error {
 
 // proposeHere appends a command on this leader and waits until it is applied here.
 func (m *Member) proposeHere(ctx context.Context, cmd *fsmpb.Command) (answer, error) {
-	if err := m.refuses(); err != nil {
+	data, err := m.prepare(cmd)
+	if err != nil {
 		return answer{}, err
 	}
+	return m.groups.apply(ctx, m.closing, data)
+}
+
+// prepare says whether this leader takes commands, and attaches what it measured.
+func (m *Member) prepare(cmd *fsmpb.Command) ([]byte, error) {
+	if err := m.refuses(); err != nil {
+		return nil, err
+	}
 	if m.clock.off.Load() {
-		return answer{}, fmt.Errorf("%w: the leader's clock is off (S27)", ErrNotLeader)
+		return nil, fmt.Errorf("%w: the leader's clock is off (S27)", ErrNotLeader)
 	}
 	if m.cfg.Facts != nil {
 		m.cfg.Facts(cmd)
 	}
-	return m.append(ctx, cmd)
+	return m.stamp(cmd)
 }
 
-// append stamps and marshals the command, once, and has raft commit it.
+// append has raft commit one of the member's own commands, whatever it refuses to
+// others. It ends at the latest when leadership does: a leader that is stuck ends
+// itself (C2).
 func (m *Member) append(ctx context.Context, cmd *fsmpb.Command) (answer, error) {
-	cmd.ProposedAt = m.cfg.now().UnixNano()
-	cmd.SchemaVersion = fsm.SchemaVersion
-	data, err := marshal(cmd)
+	data, err := m.stamp(cmd)
 	if err != nil {
 		return answer{}, err
 	}
-	if m.inflight.Add(1) > proposalsAtOnce {
-		m.inflight.Add(-1)
-		return answer{}, fmt.Errorf("%w: %d commands are waiting already", ErrNotLeader, proposalsAtOnce)
-	}
-	done := make(chan applied, 1)
-	go func() {
-		a := m.apply(data)
-		m.inflight.Add(-1)
-		done <- a
-	}()
-	select {
-	case a := <-done:
-		return a.answer, a.err
-	case <-ctx.Done():
-		return answer{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, context.Cause(ctx))
-	}
+	return m.groups.apply(ctx, m.closing, data)
+}
+
+// stamp marshals the command, once.
+func (m *Member) stamp(cmd *fsmpb.Command) ([]byte, error) {
+	cmd.ProposedAt = m.cfg.now().UnixNano()
+	cmd.SchemaVersion = fsm.SchemaVersion
+	return marshal(cmd)
 }
 
 func marshal(cmd *fsmpb.Command) ([]byte, error) {
@@ -132,25 +123,6 @@ func marshal(cmd *fsmpb.Command) ([]byte, error) {
 		return nil, fmt.Errorf("marshal a command: %w", err)
 	}
 	return data, nil
-}
-
-type applied struct {
-	answer
-	err error
-}
-
-// apply waits for raft: attemptTime at most until it takes the command, and then
-// until it is applied or leadership is lost.
-func (m *Member) apply(data []byte) applied {
-	future := m.raft.Apply(data, attemptTime)
-	if err := future.Error(); err != nil {
-		return applied{err: classify(err)}
-	}
-	outcome, ok := future.Response().(*fsmpb.Outcome)
-	if !ok {
-		return applied{err: fmt.Errorf("%w: it was applied, and its answer lost in a restore", ErrOutcomeUnknown)}
-	}
-	return applied{answer: answer{outcome: outcome, index: future.Index()}}
 }
 
 // classify tells what certainly did not happen from what may have (C8).

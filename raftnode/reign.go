@@ -122,8 +122,11 @@ func (m *Member) checkSelf(ctx context.Context) {
 // hung ends the process when the disk does not answer; a leader asks for the
 // transfer first (S27).
 func (m *Member) hung(what string) {
-	<-m.started
-	m.resign("the disk hangs")
+	select {
+	case <-m.started:
+		m.resign("the disk hangs")
+	default: // it does not even come up
+	}
 	m.fatal(ExitRestart, "the disk hangs: "+what)
 }
 

@@ -44,13 +44,13 @@ func (m *Member) ask(ctx context.Context, v *view, ask func(context.Context, *vi
 	if v.addr == "" {
 		return fmt.Errorf("%w: no leader is known", ErrNotLeader)
 	}
+	if v.leading { // what is asked here ends by itself with leadership and with the member
+		return ask(ctx, v)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(m.closing, func() { cancel(ErrShutdown) })
 	defer stop()
-	if v.leading { // raft itself answers its own futures when leadership is lost
-		return ask(ctx, v)
-	}
 	changed := context.AfterFunc(v.over, func() { cancel(errLeaderChanged) })
 	defer changed()
 	return ask(ctx, v)

@@ -3,13 +3,16 @@ package raftnode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
@@ -38,19 +41,61 @@ func (s *service) Propose(ctx context.Context, req *raftpb.ProposeRequest) (*raf
 	if err := s.authorise(ctx); err != nil {
 		return nil, err
 	}
-	cmd := req.GetCommand()
-	if len(cmd.GetRequestId()) == 0 || cmd.GetBody() == nil {
-		return nil, status.Error(codes.InvalidArgument, "a forwarded command needs a body and a request id")
+	return s.propose(ctx, []*fsmpb.Command{req.GetCommand()})[0], nil
+}
+
+// ProposeAll appends all before it waits for any.
+func (s *service) ProposeAll(ctx context.Context, req *raftpb.ProposeAllRequest) (*raftpb.ProposeAllResponse, error) {
+	if err := s.authorise(ctx); err != nil {
+		return nil, err
 	}
+	commands := make([]*fsmpb.Command, len(req.GetCommands()))
+	for i, data := range req.GetCommands() {
+		commands[i] = new(fsmpb.Command)
+		if err := proto.Unmarshal(data, commands[i]); err != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "command %d of the message: %v", i, err)
+		}
+	}
+	return &raftpb.ProposeAllResponse{Answers: s.propose(ctx, commands)}, nil
+}
+
+func (s *service) propose(ctx context.Context, commands []*fsmpb.Command) []*raftpb.ProposeResponse {
 	m := s.member
+	begun := make([]*proposal, len(commands))
+	answers := make([]*raftpb.ProposeResponse, len(commands))
+	for i, cmd := range commands {
+		var err error
+		if begun[i], err = s.begin(cmd); err != nil {
+			answers[i] = failed(err)
+		}
+	}
+	for i, p := range begun {
+		if p == nil {
+			continue
+		}
+		a, err := awaitApplied(ctx, m.closing, p.done)
+		if err != nil {
+			answers[i] = failed(err)
+		} else {
+			answers[i] = &raftpb.ProposeResponse{Outcome: a.outcome, Index: a.index}
+		}
+	}
+	return answers
+}
+
+func (s *service) begin(cmd *fsmpb.Command) (*proposal, error) {
+	m := s.member
+	if len(cmd.GetRequestId()) == 0 || cmd.GetBody() == nil {
+		return nil, fmt.Errorf("%w: a forwarded command needs a body and a request id", ErrNotLeader)
+	}
 	if !m.lead.now().leading {
-		return failed(ErrNotLeader), nil
+		return nil, fmt.Errorf("%w: this member does not lead", ErrNotLeader)
 	}
-	a, err := m.proposeHere(ctx, cmd)
+	data, err := m.prepare(cmd)
 	if err != nil {
-		return failed(err), nil
+		return nil, err
 	}
-	return &raftpb.ProposeResponse{Outcome: a.outcome, Index: a.index}, nil
+	return m.groups.enter(data)
 }
 
 func failed(err error) *raftpb.ProposeResponse {
@@ -162,5 +207,5 @@ func (s *service) Status(ctx context.Context, req *raftpb.StatusRequest) (*raftp
 
 // limits of the Member service's listener.
 func serverLimits() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.MaxRecvMsgSize(4 << 20), grpc.ConnectionTimeout(handshakeTimeout)}
+	return []grpc.ServerOption{grpc.MaxRecvMsgSize(2 * largestMessage), grpc.ConnectionTimeout(handshakeTimeout)}
 }

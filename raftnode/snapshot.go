@@ -73,9 +73,10 @@ func (m *machine) Restore(content io.ReadCloser) error {
 	return nil
 }
 
-func (m *machine) restore(content io.ReadCloser) error {
-	at := raftIndexOf(content)
-	state, header, err := fsm.ReadSnapshot(content)
+func (m *machine) restore(r io.ReadCloser) error {
+	content := contentOf(r)
+	at := content.index
+	state, header, err := m.decoded.read(content)
 	if err != nil {
 		return fmt.Errorf("restore the Raft snapshot at index %d: %w", at, err)
 	}
@@ -94,6 +95,33 @@ func (m *machine) restore(content io.ReadCloser) error {
 	m.on.snapshot("restored")
 	m.on.everything()
 	return nil
+}
+
+// decoded is the state that the store had decoded to verify a Raft snapshot (S22).
+// Raft restores the same one next, once; the store compares its checksums again
+// when it opens it.
+type decoded struct {
+	id     string
+	index  uint64 // of Raft
+	state  *fsm.State
+	header fsm.SnapshotHeader
+}
+
+// verify decodes a whole snapshot and keeps the state.
+func (d *decoded) verify(meta *raft.SnapshotMeta, content io.Reader) (err error) {
+	*d = decoded{id: meta.ID, index: meta.Index} // one state at a time
+	d.state, d.header, err = fsm.ReadSnapshot(content)
+	return err
+}
+
+// read hands the kept state out when it is of this snapshot, and decodes it otherwise.
+func (d *decoded) read(content *snapshotContent) (*fsm.State, fsm.SnapshotHeader, error) {
+	kept := *d
+	*d = decoded{}
+	if kept.state != nil && kept.id == content.id && kept.index == content.index {
+		return kept.state, kept.header, nil
+	}
+	return fsm.ReadSnapshot(content)
 }
 
 func (m *machine) swap(state *fsm.State) error {
@@ -137,5 +165,6 @@ func (l *livelock) again(index uint64, now time.Time) bool {
 // start begins the life of the machine: the restore that NewRaft did is not counted.
 func (m *machine) start() {
 	m.restores = livelock{highest: m.restores.highest}
+	m.decoded = decoded{}
 	m.running.Store(true)
 }

@@ -71,24 +71,26 @@ func (c countedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 	if err != nil {
 		return nil, nil, err
 	}
-	return meta, &snapshotContent{ReadCloser: content, index: meta.Index}, nil
+	return meta, &snapshotContent{ReadCloser: content, id: meta.ID, index: meta.Index}, nil
 }
 
 type snapshotContent struct {
 	io.ReadCloser
+	id    string
 	index uint64
 }
 
-// raftIndexOf finds the Raft index of a snapshot behind raft's own wrappers.
-func raftIndexOf(r io.ReadCloser) uint64 {
-	for {
-		switch inner := r.(type) {
+// contentOf finds a snapshot's content behind raft's own wrappers; without its
+// metadata when it did not come from the store.
+func contentOf(r io.ReadCloser) *snapshotContent {
+	for from := r; ; {
+		switch inner := from.(type) {
 		case *snapshotContent:
-			return inner.index
+			return &snapshotContent{ReadCloser: r, id: inner.id, index: inner.index}
 		case raft.ReadCloserWrapper:
-			r = inner.WrappedReadCloser()
+			from = inner.WrappedReadCloser()
 		default:
-			return 0
+			return &snapshotContent{ReadCloser: r}
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // maxListed is how many touches a watch lists before it says "all".
-const maxListed = 4096
+const maxListed = 65_536
 
 // Interest says which touches a watch wants.
 type Interest struct {

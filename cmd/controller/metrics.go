@@ -10,6 +10,7 @@ import (
 // source is what the metrics are read from.
 type source interface {
 	View(func(*fsm.State) error) error
+	Fork() *fsm.State
 	Watch(raftnode.Interest) *raftnode.Watch
 }
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -43,6 +44,7 @@ type controller struct {
 // run is the whole life of the daemon.
 func run(ctx context.Context, o *options, stderr io.Writer) error {
 	unix.Umask(0o077)
+	tradeMemoryForTime()
 	c, err := prepare(o, stderr)
 	if err != nil {
 		return err
@@ -53,6 +55,15 @@ func run(ctx context.Context, o *options, stderr io.Writer) error {
 	c.log.Info("the controller runs", "name", c.name, "raft", c.raftListener.Addr().String(),
 		"api", c.apiListener.Addr().String(), "csi", o.CSIEndpoint, "version", daemon.Version())
 	return c.finish(c.serve(ctx))
+}
+
+// tradeMemoryForTime lets the heap grow to four times what is in use before it is
+// collected, unless GOGC says otherwise: a state of 100,000 volumes takes about
+// 100 MB, and collecting it is what a commit would wait for.
+func tradeMemoryForTime() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(300)
+	}
 }
 
 // prepare reads what the flags name, and opens nothing.

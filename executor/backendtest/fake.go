@@ -73,7 +73,8 @@ func (f *Fake) Lose(id fsm.VolumeID) {
 	delete(f.images, id)
 }
 
-// Effects is how often an effect was brought about on a volume.
+// Effects is how often an effect was brought about on a volume, or it was looked
+// at ("observe").
 func (f *Fake) Effects(effect string, id fsm.VolumeID) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -103,6 +104,7 @@ func (f *Fake) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.effects["observe"+string(id)]++
 	return f.observe(id), nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -202,21 +203,27 @@ func btoi(b bool) int {
 var errInUse = errors.New("the loop device is in use")
 
 const (
-	// busyTries and busyWait are how long a device may be in use for no reason: a
-	// child that this process just forked holds all of its files until it runs its
-	// program, and udev looks at devices that changed.
+	// busyTries and busyWait are how long a device may be in use in passing: udev
+	// looks at devices that changed.
 	busyTries = 10
 	busyWait  = 10 * time.Millisecond
 )
 
-// tearDown clears a device, with a little patience.
+// tearDown clears a device, with a little patience. A child that this process
+// forks holds all of its files until it runs its program: a second try is made
+// when no child is on its way.
 func tearDown(l loop) error {
-	var err error
+	err := clearDevice(l)
 	for range busyTries {
-		if err = clearDevice(l); !errors.Is(err, errInUse) {
+		if !errors.Is(err, errInUse) {
 			break
 		}
-		time.Sleep(busyWait)
+		syscall.ForkLock.RLock()
+		err = clearDevice(l)
+		syscall.ForkLock.RUnlock()
+		if errors.Is(err, errInUse) {
+			time.Sleep(busyWait)
+		}
 	}
 	return err
 }

@@ -33,7 +33,8 @@ var superblock = map[string]map[string]bool{
 	"xfs":  {"nodiscard": true, "inode64": true, "largeio": true},
 }
 
-// parseFlags allows the flags that can do no harm to the host. One that it does
+// parseFlags allows the flags that can do no harm to the host; without a type,
+// those of any. One that it does
 // not know is not repeated in the error: a flag may hold a secret.
 func parseFlags(fsType string, flags []string) (options, error) {
 	var o options
@@ -44,7 +45,7 @@ func parseFlags(fsType string, flags []string) (options, error) {
 			o.perMount |= attribute
 		case flag == "ro":
 			o.readOnly = true
-		case superblock[""][flag], superblock[fsType][flag]:
+		case superblock[""][flag], superblock[fsType][flag], fsType == "" && (superblock["ext4"][flag] || superblock["xfs"][flag]):
 			o.superblock = append(o.superblock, flag)
 		default:
 			return options{}, fsm.Reject(fsm.Invalid, "a mount flag is not one that is allowed for %q", fsType)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -56,11 +57,29 @@ func (t table) holds(device executor.Device, path string) bool {
 }
 
 const (
-	// busyTries and busyWait are how long a mount may be busy for no reason: a child
-	// that this process just forked holds all of its files until it runs its program.
+	// busyTries and busyWait are how long a mount may be busy in passing.
 	busyTries = 10
 	busyWait  = 10 * time.Millisecond
 )
+
+// unmount is patient with what is busy for no reason. A child that this process
+// forks holds all of its files until it runs its program: a second try is made
+// when no child is on its way.
+func unmount(path string) error {
+	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+	for range busyTries {
+		if !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		syscall.ForkLock.RLock()
+		err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
+		syscall.ForkLock.RUnlock()
+		if errors.Is(err, unix.EBUSY) {
+			time.Sleep(busyWait)
+		}
+	}
+	return err
+}
 
 // unmountTop names the path through its opened folder: holding the mount itself
 // open would keep it busy.
@@ -70,13 +89,7 @@ func (p place) unmountTop() error {
 		return p.refuse(err)
 	}
 	defer closeFD(parent)
-	for range busyTries {
-		err = unix.Unmount(fmt.Sprintf("/proc/self/fd/%d/%s", parent, base), unix.UMOUNT_NOFOLLOW)
-		if !errors.Is(err, unix.EBUSY) {
-			break
-		}
-		time.Sleep(busyWait)
-	}
+	err = unmount(fmt.Sprintf("/proc/self/fd/%d/%s", parent, base))
 	switch {
 	case errors.Is(err, unix.EBUSY):
 		return fsm.Reject(fsm.Busy, "the mount on %s is in use", p)

@@ -57,10 +57,14 @@ func dial(creds *pki.Credentials, address string) (raftpb.MemberClient, func(), 
 func envelope(actor string) *fsmpb.Command {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
-	return &fsmpb.Command{RequestId: id, Actor: actor, SchemaVersion: 1}
+	return &fsmpb.Command{RequestId: id, Actor: actor, SchemaVersion: 1, ProposedIndex: seen.Load()}
 }
 
-// registerHost makes benchHost known and keeps it reachable.
+// seen is the newest log index that this program was told of: what is proposed with
+// one far behind is refused as too old.
+var seen atomic.Uint64
+
+// registerHost makes benchHost known.
 func registerHost(ctx context.Context, m raftpb.MemberClient) error {
 	cmd := envelope("node/" + benchHost)
 	cmd.Body = hostRegistration()
@@ -117,6 +121,7 @@ func propose(ctx context.Context, m raftpb.MemberClient, cmd *fsmpb.Command) err
 	if r := answer.GetOutcome().GetRejection(); r != nil {
 		return errors.New(r.GetMessage())
 	}
+	seen.Store(answer.GetOutcome().GetIndex()) // a little back and forth does no harm
 	return nil
 }
 

@@ -109,9 +109,9 @@ func firstCommit(ctx context.Context, survivors []raftpb.MemberClient) {
 // BenchmarkStable loads the log for a minute beside a process that takes what CPU
 // it gets, and counts how often leadership changed.
 func BenchmarkStable(b *testing.B) {
-	c := startHoldfast(b)
+	c := startHoldfast(b, patientWithHosts)
 	all := members(b, c)
-	keepHost(b, all)
+	require.NoError(b, registerHost(b.Context(), all[0]))
 	hog := exec.Command("sh", "-c", "while :; do :; done")
 	hog.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(b, hog.Start())

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
 	"slices"
@@ -23,6 +24,8 @@ type Window struct {
 	CPU      time.Duration // of the variant's processes and the driver, per operation
 	Others   float64       // cores that anything else used
 	Errors   int
+	// Error is the first of the errors.
+	Error error
 }
 
 // Quiet tells whether little else ran.
@@ -48,39 +51,44 @@ func run(ctx context.Context, v Variant, inFlight int, length time.Duration) Win
 		mu        sync.Mutex
 		latencies []time.Duration
 		failed    int
+		first     error
 		wg        sync.WaitGroup
 	)
 	own0, machine0 := cpuOf(v.Pids)
 	began := time.Now()
 	for range inFlight {
 		wg.Go(func() {
-			mine, errs := work(ctx, v, began.Add(length))
+			mine, errs, err := work(ctx, v, began.Add(length))
 			mu.Lock()
 			defer mu.Unlock()
 			latencies, failed = append(latencies, mine...), failed+errs
+			first = cmp.Or(first, err)
 		})
 	}
 	wg.Wait()
 	took := time.Since(began)
 	own1, machine1 := cpuOf(v.Pids)
-	return summary(latencies, failed, took, own1-own0, machine1-machine0)
+	w := summary(latencies, took, own1-own0, machine1-machine0)
+	w.Errors, w.Error = failed, first
+	return w
 }
 
-func work(ctx context.Context, v Variant, until time.Time) (latencies []time.Duration, failed int) {
+func work(ctx context.Context, v Variant, until time.Time) (latencies []time.Duration, failed int, first error) {
 	for time.Now().Before(until) {
 		began := time.Now()
 		if err := v.Do(ctx); err != nil {
 			failed++
+			first = cmp.Or(first, err)
 			continue
 		}
 		latencies = append(latencies, time.Since(began))
 	}
-	return latencies, failed
+	return latencies, failed, first
 }
 
-func summary(latencies []time.Duration, failed int, took, own, machine time.Duration) Window {
+func summary(latencies []time.Duration, took, own, machine time.Duration) Window {
 	slices.Sort(latencies)
-	w := Window{Errors: failed, Others: max(0, (machine-own).Seconds()/took.Seconds())}
+	w := Window{Others: max(0, (machine-own).Seconds()/took.Seconds())}
 	if n := len(latencies); n > 0 {
 		w.Rate = float64(n) / took.Seconds()
 		w.P50, w.P99 = latencies[n/2], latencies[n*99/100]

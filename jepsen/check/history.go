@@ -1,11 +1,13 @@
 package check
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,17 +62,34 @@ func (h *History) Count() map[model.Outcome]int {
 	return n
 }
 
-// Linearizable answers an error unless some order of the calls explains every
-// answer. Not to know within the time is an error too. On an error the history
-// and a picture of it are left in the folder.
+// Linearizable answers an error that names a volume's name unless some order of
+// the calls explains every answer. Not to know within the time is an error too.
+// On an error the calls on that name and a picture of them are left in the folder.
 func Linearizable(calls []Call, within time.Duration, folder string) error {
 	m := model.Registry()
-	result, info := porcupine.CheckOperationsVerbose(m, operations(calls), within)
-	if result == porcupine.Ok {
-		return nil
+	end := time.Now().Add(within)
+	for _, part := range m.Partition(operations(calls)) {
+		result, info := porcupine.CheckOperationsVerbose(m, part, max(time.Second, time.Until(end)))
+		if result == porcupine.Ok {
+			continue
+		}
+		name := part[0].Input.(model.Input).Name
+		of := named(calls, name)
+		return fmt.Errorf("the %d calls on %s are not linearizable (%s): %s", len(of), name, result, save(m, info, of, folder))
 	}
-	saved := save(m, info, calls, folder)
-	return fmt.Errorf("the history of %d calls is not linearizable (%s); it is in %s", len(calls), result, saved)
+	return nil
+}
+
+// named are the calls on one name, in the order in which they began.
+func named(calls []Call, name string) []Call {
+	var of []Call
+	for _, c := range calls {
+		if c.Input.Name == name {
+			of = append(of, c)
+		}
+	}
+	slices.SortFunc(of, func(a, b Call) int { return cmp.Compare(a.Begin, b.Begin) })
+	return of
 }
 
 // operations leaves out reads without an answer, and lets calls of unknown
@@ -93,7 +112,7 @@ func operations(calls []Call) []porcupine.Operation {
 // save writes what a person needs to understand a failure, and answers where.
 func save(m porcupine.Model, info porcupine.LinearizationInfo, calls []Call, folder string) string {
 	if folder == "" {
-		return "(nowhere)"
+		return "not kept"
 	}
 	raw, err := json.MarshalIndent(calls, "", " ")
 	if err == nil {
@@ -105,5 +124,5 @@ func save(m porcupine.Model, info porcupine.LinearizationInfo, calls []Call, fol
 	if err != nil {
 		return fmt.Sprintf("%s (incomplete: %v)", folder, err)
 	}
-	return folder
+	return "see " + folder
 }

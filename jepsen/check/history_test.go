@@ -41,15 +41,17 @@ func TestLinearizable(t *testing.T) {
 		"a name may be used again with a new id": {right: true, calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, on(model.Delete, "x", ""), answer(model.OK)),
 			call(5, 6, create(2), made("y"))}},
-		"another size is refused (I2)": {right: true, calls: []Call{
+		"the volume that is there meets a smaller need": {right: true, calls: []Call{
+			call(1, 2, create(2), made("x")), call(3, 4, create(1), made("x"))}},
+		"a larger need is refused (I2)": {right: true, calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, create(2), answer(model.Exists))}},
-		"another size is not answered with the old volume": {calls: []Call{
+		"a larger need is not answered with the old volume": {calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, create(2), made("x"))}},
 		"a create of unknown outcome may have happened": {right: true, calls: []Call{
 			call(1, 2, create(1), answer(model.Unknown)), call(3, 4, create(2), answer(model.Exists))}},
 		"a create of unknown outcome may happen late": {right: true, calls: []Call{
-			call(1, 2, create(2), answer(model.Unknown)), call(3, 4, create(1), made("x")),
-			call(5, 6, on(model.Delete, "x", ""), answer(model.OK)), call(7, 8, create(1), answer(model.Exists))}},
+			call(1, 2, create(1), answer(model.Unknown)), call(3, 4, create(2), made("x")),
+			call(5, 6, on(model.Delete, "x", ""), answer(model.OK)), call(7, 8, create(2), answer(model.Exists))}},
 		"an acknowledged delete is not forgotten": {calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, on(model.Delete, "x", ""), answer(model.OK)),
 			call(5, 6, on(model.Get, "x", ""), seenOn(""))}},

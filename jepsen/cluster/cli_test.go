@@ -127,8 +127,8 @@ func TestCommandLineAgainstACluster(t *testing.T) {
 	require.NoError(t, err)
 
 	t.Run("readers answer in every format", func(t *testing.T) { readers(t, c, v) })
-	t.Run("other numbers than at the first start", func(t *testing.T) {
-		oneLine(t, c.Run(t.Context(), "dev", "--dir", c.Dir, "--controllers=5"), 2)
+	t.Run("a second supervisor", func(t *testing.T) {
+		oneLine(t, c.Run(t.Context(), "dev", "--dir", c.Dir), 1, "stop it first")
 	})
 	t.Run("an unknown child", func(t *testing.T) {
 		oneLine(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, "c9"), 1, "c9")
@@ -136,6 +136,11 @@ func TestCommandLineAgainstACluster(t *testing.T) {
 	t.Run("a used port", func(t *testing.T) { usedPort(t, c, l.Controllers[2]) })
 	t.Run("without a quorum", func(t *testing.T) { withoutQuorum(t, c) })
 	deleteAll(t, c, c.NewCO(), map[string]*harness.Volume{"seen": v})
+	t.Run("other numbers than at the first start", func(t *testing.T) {
+		require.NoError(t, c.Stop(t.Context()))
+		oneLine(t, c.Run(t.Context(), "dev", "--dir", c.Dir, "--controllers=5"), 2, "--controllers 3")
+		oneLine(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, "c1"), 3, "c1")
+	})
 }
 
 func readers(t *testing.T, c *harness.Cluster, v *harness.Volume) {
@@ -177,12 +182,7 @@ func refusedStart(t *testing.T, c *harness.Cluster, id, why string) {
 
 // withoutQuorum asserts that what cannot be known is said with exit code 3.
 func withoutQuorum(t *testing.T, c *harness.Cluster) {
-	now, err := c.Status(t.Context())
-	require.NoError(t, err)
-	dead := now.Followers()
-	for _, id := range dead {
-		require.NoError(t, c.Kill(t.Context(), id))
-	}
+	_, dead := loseQuorum(t, c)
 	require.NoError(t, harness.Poll(t.Context(), poll, "the leader to be unknown", func() (bool, error) {
 		s, err := c.Status(t.Context())
 		return s.Leader == "", err

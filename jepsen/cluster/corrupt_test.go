@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -62,9 +63,9 @@ func flip(part float64) func(string) error {
 }
 
 var harms = map[string]harm{
-	"the newest snapshot truncated":          {newest("snapshots/*/state.bin"), truncate},
-	"a bit of the newest snapshot turned":    {newest("snapshots/*/state.bin"), flip(0.5)},
-	"the snapshot's meta file truncated":     {newest("snapshots/*/meta.json"), truncate},
+	"the newest snapshot truncated":          {newest("snapshots/*[0-9]/state.bin"), truncate},
+	"a bit of the newest snapshot turned":    {newest("snapshots/*[0-9]/state.bin"), flip(0.5)},
+	"the snapshot's meta file truncated":     {newest("snapshots/*[0-9]/meta.json"), truncate},
 	"the bolt file truncated":                {newest("raft.db"), truncate},
 	"a bit of the bolt file's head turned":   {newest("raft.db"), flip(0.001)},
 	"a bit of the bolt file's data turned":   {newest("raft.db"), flip(0.6)},
@@ -104,7 +105,7 @@ func awaitSnapshot(t *testing.T, c *harness.Cluster, id string) {
 	l, err := c.Layout()
 	require.NoError(t, err)
 	require.NoError(t, harness.Poll(t.Context(), time.Minute, "a Raft snapshot of "+id, func() (bool, error) {
-		found, err := filepath.Glob(filepath.Join(l.DataDir(id), "snapshots", "*", "state.bin"))
+		found, err := filepath.Glob(filepath.Join(l.DataDir(id), "snapshots", "*[0-9]", "state.bin"))
 		return len(found) > 0, err
 	}))
 }
@@ -116,17 +117,29 @@ func damage(t *testing.T, c *harness.Cluster, id string, h harm) {
 	require.NoError(t, err)
 	folder := l.DataDir(id)
 	require.NoError(t, c.Kill(t.Context(), id))
-	restore := saved(t, folder)
+	save(t, c, id, folder)
 	path := h.file(t, folder)
 	require.NoError(t, h.do(path))
-
 	if startsAgain(t, c, id, path) {
 		require.NoError(t, c.AwaitAgreement(t.Context()))
-		require.NoError(t, c.Kill(t.Context(), id))
 	}
-	restore()
-	require.NoError(t, c.StartChild(t.Context(), id))
-	require.NoError(t, c.AwaitAgreement(t.Context()))
+}
+
+// save keeps a copy of a dead child's folder, and goes on with it when the test ends.
+func save(t *testing.T, c *harness.Cluster, id, folder string) {
+	copied := filepath.Join(t.TempDir(), "copy")
+	require.NoError(t, exec.CommandContext(t.Context(), "cp", "-a", folder, copied).Run())
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		defer cancel()
+		if alive(t, c, id) {
+			require.NoError(t, c.Kill(ctx, id))
+		}
+		require.NoError(t, os.RemoveAll(folder))
+		require.NoError(t, exec.CommandContext(ctx, "cp", "-a", copied, folder).Run())
+		require.NoError(t, c.StartChild(ctx, id))
+		require.NoError(t, c.AwaitAgreement(ctx))
+	})
 }
 
 // startsAgain starts a child, and tells whether it came to agree with the others.
@@ -151,7 +164,11 @@ func startsAgain(t *testing.T, c *harness.Cluster, id, path string) bool {
 		return true
 	}
 	said := c.ChildLog(id)[before:]
-	require.Contains(t, said, filepath.Base(path), "the refusal does not name the file")
+	named := strings.Contains(said, path)
+	for _, end := range []string{" ", ":"} { // a snapshot, and a log in segments, is one thing of several files
+		named = named || strings.Contains(said, filepath.Dir(path)+end)
+	}
+	require.True(t, named, "the refusal does not name %s: %s", path, said)
 	require.Contains(t, said, "remedy", "the refusal does not name a remedy")
 	lines := strings.Split(strings.TrimSpace(said), "\n")
 	t.Logf("%s refused: %s", id, lines[len(lines)-1])
@@ -162,16 +179,6 @@ func alive(t *testing.T, c *harness.Cluster, id string) bool {
 	l, err := c.Layout()
 	require.NoError(t, err)
 	return l.PID(id) != 0
-}
-
-// saved copies a folder, and answers how to put the copy back in its place.
-func saved(t *testing.T, folder string) (restore func()) {
-	copied := filepath.Join(t.TempDir(), "copy")
-	require.NoError(t, exec.CommandContext(t.Context(), "cp", "-a", folder, copied).Run())
-	return func() {
-		require.NoError(t, os.RemoveAll(folder))
-		require.NoError(t, exec.CommandContext(t.Context(), "cp", "-a", copied, folder).Run())
-	}
 }
 
 // swapped gives two members each other's stores. Neither may start (S21).

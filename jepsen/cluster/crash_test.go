@@ -15,20 +15,40 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/nemesis"
 )
 
-// killLeader kills whoever leads. No leader to be found now is no harm done.
+// killLeader kills whoever leads.
 func killLeader(c *harness.Cluster) func(context.Context) error {
 	return func(ctx context.Context) error {
 		leader, err := c.Leader(ctx)
 		if err != nil {
-			return errors.Join(err, ctx.Err())
+			return err
 		}
 		return kill(c, leader)
+	}
+}
+
+// pauseLeader stops whoever leads for longer than an election takes.
+func pauseLeader(c *harness.Cluster) func(context.Context) error {
+	return func(ctx context.Context) error {
+		leader, err := c.Leader(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := c.Signal(leader, syscall.SIGSTOP); err != nil {
+			return ignoreDead(err)
+		}
+		<-time.After(2 * time.Second)
+		_, err = c.Signal(leader, syscall.SIGCONT)
+		return ignoreDead(err)
 	}
 }
 
 // kill kills a child; one that is dead already is being restarted.
 func kill(c *harness.Cluster, id string) error {
 	_, err := c.Signal(id, syscall.SIGKILL)
+	return ignoreDead(err)
+}
+
+func ignoreDead(err error) error {
 	if errors.Is(err, harness.ErrDead) || errors.Is(err, syscall.ESRCH) {
 		return nil
 	}
@@ -41,26 +61,34 @@ func TestCrash_EveryNameHasOneVolumeAndOneFile(t *testing.T) {
 	c := start(t, harness.Options{Supervise: true})
 	co := c.NewCO()
 	co.Patience = 3 * time.Minute
-	count, atLeast := pick(100, 500), pick(12*time.Second, time.Minute)
+	atLeast, during := pick(100, 500), pick(12*time.Second, time.Minute)
 
 	harm := nemesis.Start(t.Context(),
 		nemesis.Fault{Name: "leader killed", Every: 2 * time.Second, Do: killLeader(c)},
 		nemesis.Fault{Name: "node killed", Every: 5 * time.Second, Do: func(context.Context) error { return kill(c, "n1") }})
-	begin := time.Now()
-	volumes := createMany(t, co, "crash", count, 8)
-	again := map[string]*harness.Volume{}
-	for time.Since(begin) < atLeast { // go on asking for the same names: nothing may change
-		again = createMany(t, co, "crash", count, 8)
-		require.Equal(t, ids(volumes), ids(again))
-	}
+	volumes := createDuring(t, co, during, atLeast)
 	done, err := harm.Stop()
 	require.NoError(t, err)
-	t.Logf("%d volumes in %s; harm: %v; repeated calls: %d", count, time.Since(begin).Round(time.Millisecond), done, co.Retries.Load())
+	t.Logf("%d volumes; harm: %v; repeated calls: %d", len(volumes), done, co.Retries.Load())
 	require.Greater(t, done["leader killed"], 2)
 	require.Positive(t, done["node killed"])
 
+	again := createMany(t, co, "crash", len(volumes), 8)
+	require.Equal(t, ids(volumes), ids(again), "asked for again, each name has the volume it had")
 	eachOnce(t, c, volumes)
 	deleteAll(t, c, co, volumes)
+}
+
+// createDuring makes volumes with 8 workers for some time, and until there are
+// enough. It pauses between, so that all the harm is done while names are new.
+func createDuring(t *testing.T, co *harness.CO, during time.Duration, enough int) map[string]*harness.Volume {
+	end := time.Now().Add(during)
+	all := map[string]*harness.Volume{}
+	for n := 0; time.Now().Before(end) || n < enough; n += 8 {
+		add(all, createRange(t, co, "crash", n, n+8, 8))
+		<-time.After(50 * time.Millisecond)
+	}
+	return all
 }
 
 func ids(volumes map[string]*harness.Volume) map[string]string {
@@ -104,7 +132,7 @@ func burst(t *testing.T, c *harness.Cluster, co *harness.CO, round int) map[stri
 	before, err := c.AllImages()
 	require.NoError(t, err)
 	go func() { killed <- killAllAfter(t.Context(), c, len(before)+5, l.ControllerIDs()) }()
-	during := createMany(t, co, prefix+"-during", 30, 8)
+	during := createMany(t, co, prefix+"-during", 200, 8)
 	require.NoError(t, <-killed)
 	for _, ctl := range l.Controllers {
 		require.NoError(t, c.AwaitOther(t.Context(), ctl.ID, ctl.PID))

@@ -36,8 +36,11 @@ func TestHostsAreWhoTheySay(t *testing.T) {
 	require.NoError(t, co.Up(t.Context(), v, "n1"))
 	require.NoError(t, sameData(v, data))
 	require.NoError(t, co.Down(t.Context(), v))
-	eachOnce(t, c, map[string]*harness.Volume{v.Name: v})
-	deleteAll(t, c, co, map[string]*harness.Volume{v.Name: v})
+	waiting, err := co.Create(t.Context(), harness.Spec{Name: "waiting"}) // what waited for the host is made now
+	require.NoError(t, err)
+	volumes := map[string]*harness.Volume{v.Name: v, waiting.Name: waiting}
+	eachOnce(t, c, volumes)
+	deleteAll(t, c, co, volumes)
 }
 
 // unmounted puts an empty filesystem over the pool, as a host that came up
@@ -65,7 +68,7 @@ func reinstalled(t *testing.T, c *harness.Cluster, node harness.Node, v *harness
 	before := len(c.ChildLog(node.ID))
 	require.Zero(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, node.ID).Code)
 	require.NoError(t, harness.Poll(t.Context(), poll, "the host to say that it is refused", func() (bool, error) {
-		return strings.Contains(c.ChildLog(node.ID)[before:], "nodes replace"), nil
+		return strings.Contains(c.ChildLog(node.ID)[before:], "holdfast nodes lost"), nil
 	}))
 	nothingIsDone(t, c, v)
 	images, err := c.Images(node.ID)
@@ -87,7 +90,7 @@ func nothingIsDone(t *testing.T, c *harness.Cluster, v *harness.Volume) {
 	require.NoError(t, err)
 	client, err := c.Controller(leader)
 	require.NoError(t, err)
-	_, err = client.CreateVolume(within(t, 4*time.Second), harness.Spec{Name: "never"}.CreateRequest())
+	_, err = client.CreateVolume(within(t, 4*time.Second), harness.Spec{Name: "waiting"}.CreateRequest())
 	require.NotEqual(t, codes.OK, code(t, "create", err))
 	require.NotEqual(t, codes.Internal, status.Code(err))
 	_, err = client.ControllerGetVolume(within(t, 4*time.Second), &csi.ControllerGetVolumeRequest{VolumeId: v.ID})

@@ -22,18 +22,21 @@ func TestRegistryIsLinearizableWhileLeadersDie(t *testing.T) {
 	c := start(t, harness.Options{Supervise: true})
 	ctx, cancel := context.WithTimeout(t.Context(), pick(15*time.Second, 3*time.Minute))
 	defer cancel()
-	harm := nemesis.Start(ctx, nemesis.Fault{Name: "leader killed", Every: 3 * time.Second, Do: killLeader(c)})
+	harm := nemesis.Start(ctx,
+		nemesis.Fault{Name: "leader killed", Every: 3 * time.Second, Do: killLeader(c)},
+		nemesis.Fault{Name: "leader paused", Every: 4 * time.Second, Do: pauseLeader(c)})
 	res := traffic.Run(ctx, mix(t, c))
 	done, err := harm.Stop()
 	require.NoError(t, err)
 	require.Greater(t, done["leader killed"], 2)
+	require.Positive(t, done["leader paused"])
 	require.Empty(t, res.Surprises, "codes that no CO expects")
 
 	count := res.History.Count()
 	t.Logf("harm: %v; answers: %v", done, count)
 	require.Greater(t, count[model.OK], 100, "hardly a call was answered")
 	begin := time.Now()
-	require.NoError(t, check.Linearizable(res.History.Calls(), time.Minute, t.TempDir()))
+	require.NoError(t, check.Linearizable(res.History.Calls(), time.Minute, artifacts(t)))
 	t.Logf("judged in %s", time.Since(begin).Round(time.Millisecond))
 	removeAll(t, c)
 }

@@ -64,6 +64,9 @@ func start(t *testing.T, opts harness.Options) *harness.Cluster {
 
 // finish keeps what a person needs to understand a failure, then cleans.
 func finish(t *testing.T, c *harness.Cluster) {
+	if err := c.Panics(); err != nil {
+		t.Error(err)
+	}
 	if t.Failed() {
 		keep(t, c)
 	}
@@ -87,6 +90,14 @@ func keep(t *testing.T, c *harness.Cluster) {
 		t.Logf("keep the logs: %v", err)
 	}
 	t.Logf("the logs are in %s", path)
+}
+
+// artifacts is the folder for what a person needs to understand a failure.
+func artifacts(t *testing.T) string {
+	if folder := os.Getenv("HOLDFAST_ARTIFACTS"); folder != "" {
+		return folder
+	}
+	return t.TempDir()
 }
 
 // eachOnce asserts that the cluster's images are those of exactly these volumes,

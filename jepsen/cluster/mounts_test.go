@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -80,6 +81,42 @@ func TestStageAndPublishTenTimesOver(t *testing.T) {
 	require.NoError(t, c.AwaitCleanAudit(t.Context()))
 }
 
+// TestMountsOutliveTheCluster: what is staged stays when the cluster stops, by
+// SIGTERM or SIGKILL, and is adopted when it goes on; what is not staged holds no
+// device (design.md section 8; I20).
+func TestMountsOutliveTheCluster(t *testing.T) {
+	c := start(t, harness.Options{Supervise: true})
+	co := c.NewCO()
+	var volumes []*harness.Volume
+	var data [][]byte
+	for _, spec := range kinds {
+		v, err := co.Create(t.Context(), spec)
+		require.NoError(t, err)
+		require.NoError(t, co.Up(t.Context(), v, "n1"))
+		wrote, err := writeTo(v)
+		require.NoError(t, err)
+		volumes, data = append(volumes, v), append(data, wrote)
+	}
+	for _, stop := range []func(context.Context) error{c.Stop, c.StopHard} {
+		require.NoError(t, stop(t.Context()))
+		for i, v := range volumes {
+			oneMountEach(t, c, v)
+			require.NoError(t, sameData(v, data[i]), "while the cluster is stopped")
+		}
+		require.NoError(t, c.Resume(t.Context()))
+		for i, v := range volumes {
+			require.NoError(t, co.Up(t.Context(), v, "n1"), "adopted")
+			oneMountEach(t, c, v)
+			require.NoError(t, sameData(v, data[i]))
+		}
+		require.NoError(t, c.AwaitCleanAudit(t.Context()))
+	}
+	for _, v := range volumes {
+		require.NoError(t, co.Down(t.Context(), v))
+	}
+	removeAll(t, c)
+}
+
 // bounce kills a child with SIGKILL and waits until it runs again.
 func bounce(t *testing.T, c *harness.Cluster, id string) {
 	t.Helper()
@@ -139,12 +176,7 @@ func TestS28_WithoutAQuorumOnlyTearingDownWorks(t *testing.T) {
 	co := c.NewCO()
 	v := prepare(t, co)
 
-	now, err := c.Status(t.Context())
-	require.NoError(t, err)
-	dead, survivor := now.Followers(), now.Leader
-	for _, id := range dead {
-		require.NoError(t, c.Kill(t.Context(), id))
-	}
+	survivor, dead := loseQuorum(t, c)
 	refusedWithoutQuorum(t, c, co, survivor, v)
 
 	require.NoError(t, co.Unbind(t.Context(), v.up))
@@ -163,7 +195,20 @@ func TestS28_WithoutAQuorumOnlyTearingDownWorks(t *testing.T) {
 	}
 	require.NoError(t, c.AwaitAgreement(t.Context()))
 	require.NoError(t, c.AwaitCleanAudit(t.Context()))
-	deleteAll(t, c, co, map[string]*harness.Volume{"a": v.up, "b": v.staged, "c": v.published, "d": v.fresh})
+	removeAll(t, c) // also what a refused call may have done after all
+}
+
+// loseQuorum kills both followers.
+func loseQuorum(t *testing.T, c *harness.Cluster) (leader string, dead []string) {
+	require.NoError(t, c.AwaitAgreement(t.Context()))
+	now, err := c.Status(t.Context())
+	require.NoError(t, err)
+	dead = now.Followers()
+	require.Len(t, dead, 2)
+	for _, id := range dead {
+		require.NoError(t, c.Kill(t.Context(), id))
+	}
+	return now.Leader, dead
 }
 
 // drained unpublishes as soon as the records of a host's tear-down have reached the log.
@@ -228,7 +273,9 @@ func refusedWithoutQuorum(t *testing.T, c *harness.Cluster, co *harness.CO, cont
 				return err
 			},
 		} {
-			require.Equal(t, codes.Unavailable, code(t, fmt.Sprintf("%s within %s", what, deadline), call()))
+			begin := time.Now()
+			err := call()
+			require.Equal(t, codes.Unavailable, code(t, fmt.Sprintf("%s within %s, after %s", what, deadline, time.Since(begin)), err))
 		}
 	}
 }

@@ -22,13 +22,19 @@ func inParallel(t *testing.T, workers, n int, work func(i int) error) {
 	require.NoError(t, g.Wait())
 }
 
-// createMany makes volumes by name with several workers over all controllers.
+// createMany makes n volumes by name with several workers over all controllers.
 func createMany(t *testing.T, co *harness.CO, prefix string, n, workers int) map[string]*harness.Volume {
+	t.Helper()
+	return createRange(t, co, prefix, 0, n, workers)
+}
+
+// createRange makes the volumes with the numbers from one up to another.
+func createRange(t *testing.T, co *harness.CO, prefix string, from, to, workers int) map[string]*harness.Volume {
 	t.Helper()
 	var mu sync.Mutex
 	made := map[string]*harness.Volume{}
-	inParallel(t, workers, n, func(i int) error {
-		v, err := co.Create(t.Context(), harness.Spec{Name: fmt.Sprintf("%s-%04d", prefix, i)})
+	inParallel(t, workers, to-from, func(i int) error {
+		v, err := co.Create(t.Context(), harness.Spec{Name: fmt.Sprintf("%s-%04d", prefix, from+i)})
 		if err != nil {
 			return err
 		}

@@ -47,8 +47,8 @@ func (o Outcome) String() string {
 type Input struct {
 	Kind Kind   `json:"kind"`
 	Name string `json:"name"`
-	ID   string `json:"id,omitempty"` // not for Create
-	Size int64  `json:"size,omitempty"`
+	ID   string `json:"id,omitempty"`   // not for Create
+	Size int64  `json:"size,omitempty"` // required_bytes of Create; without a limit
 	Node string `json:"node,omitempty"` // for Publish and Unpublish
 }
 
@@ -83,6 +83,9 @@ func split(list string) []string {
 func (s state) is(id string) bool {
 	return s.present && !s.died(id) && (s.id == "" || s.id == id)
 }
+
+// meets tells whether the volume is large enough for a create that names no limit.
+func (s state) meets(in Input) bool { return s.size >= in.Size }
 
 // Registry is the model. Its inputs are Input, its outputs Output.
 func Registry() porcupine.Model {
@@ -159,9 +162,9 @@ func knows(s state, id string) bool { return s.present && s.id == id }
 func allowedCreate(s state, in Input, out Output) bool {
 	switch out.Outcome {
 	case OK:
-		return !s.died(out.ID) && (!s.present || s.size == in.Size && s.is(out.ID))
+		return !s.died(out.ID) && (!s.present || s.meets(in) && s.is(out.ID))
 	case Exists:
-		return s.present && s.size != in.Size
+		return s.present && !s.meets(in)
 	default:
 		return false
 	}
@@ -177,7 +180,7 @@ func effect(s state, in Input, out Output) state {
 		if !s.present {
 			return state{present: true, id: out.ID, size: in.Size, dead: s.dead}
 		}
-		if s.id == "" && s.size == in.Size {
+		if s.id == "" && s.meets(in) {
 			s.id = out.ID
 		}
 		return s

@@ -44,18 +44,18 @@ func (n *Nemesis) run(ctx context.Context, f Fault) {
 			return
 		case <-tick.C:
 		}
-		n.note(f.Name, f.Do(ctx))
+		n.note(f.Name, f.Do(ctx), ctx.Err() != nil)
 	}
 }
 
-// note counts a fault; one that could not be done because the time is over is no error.
-func (n *Nemesis) note(name string, err error) {
+// note counts a fault; one that could not be done because the time was over is no error.
+func (n *Nemesis) note(name string, err error, over bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
 	case err == nil:
 		n.done[name]++
-	case !errors.Is(err, context.Canceled):
+	case !over:
 		n.errs = append(n.errs, fmt.Errorf("%s: %w", name, err))
 	}
 }

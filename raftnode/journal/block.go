@@ -109,9 +109,12 @@ func (b *block) encode(to []byte) []byte {
 	return to
 }
 
+// matches tells whether the content of a block is what was written.
+func (h head) matches(content []byte) bool { return crc32.Checksum(content, castagnoli) == h.sum }
+
 // decode returns the records of a block.
 func (h head) decode(content []byte) ([]byte, error) {
-	if crc32.Checksum(content, castagnoli) != h.sum {
+	if !h.matches(content) {
 		return nil, errDamaged
 	}
 	if h.raw == 0 {

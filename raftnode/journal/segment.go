@@ -81,7 +81,7 @@ func wholeEnd(s segment) (end int64, told uint64, err error) {
 		if err != nil {
 			return true
 		}
-		if _, err := h.decode(data); err == nil {
+		if h.matches(data) {
 			end, told = at+headSize+int64(h.encoded), h.last
 		}
 		return true

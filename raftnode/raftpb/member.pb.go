@@ -196,6 +196,94 @@ func (x *ProposeResponse) GetMessage() string {
 	return ""
 }
 
+type ProposeAllRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Commands      [][]byte               `protobuf:"bytes,1,rep,name=commands,proto3" json:"commands,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposeAllRequest) Reset() {
+	*x = ProposeAllRequest{}
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposeAllRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposeAllRequest) ProtoMessage() {}
+
+func (x *ProposeAllRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposeAllRequest.ProtoReflect.Descriptor instead.
+func (*ProposeAllRequest) Descriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ProposeAllRequest) GetCommands() [][]byte {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
+type ProposeAllResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Answers       []*ProposeResponse     `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProposeAllResponse) Reset() {
+	*x = ProposeAllResponse{}
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProposeAllResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProposeAllResponse) ProtoMessage() {}
+
+func (x *ProposeAllResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProposeAllResponse.ProtoReflect.Descriptor instead.
+func (*ProposeAllResponse) Descriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ProposeAllResponse) GetAnswers() []*ProposeResponse {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
 type ReadIndexRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -204,7 +292,7 @@ type ReadIndexRequest struct {
 
 func (x *ReadIndexRequest) Reset() {
 	*x = ReadIndexRequest{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[2]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -216,7 +304,7 @@ func (x *ReadIndexRequest) String() string {
 func (*ReadIndexRequest) ProtoMessage() {}
 
 func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[2]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -229,7 +317,7 @@ func (x *ReadIndexRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexRequest.ProtoReflect.Descriptor instead.
 func (*ReadIndexRequest) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{2}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{4}
 }
 
 type ReadIndexResponse struct {
@@ -241,7 +329,7 @@ type ReadIndexResponse struct {
 
 func (x *ReadIndexResponse) Reset() {
 	*x = ReadIndexResponse{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[3]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -253,7 +341,7 @@ func (x *ReadIndexResponse) String() string {
 func (*ReadIndexResponse) ProtoMessage() {}
 
 func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[3]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -266,7 +354,7 @@ func (x *ReadIndexResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadIndexResponse.ProtoReflect.Descriptor instead.
 func (*ReadIndexResponse) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{3}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReadIndexResponse) GetIndex() uint64 {
@@ -289,7 +377,7 @@ type JoinRequest struct {
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[4]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -301,7 +389,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[4]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -314,7 +402,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{4}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *JoinRequest) GetMemberId() string {
@@ -361,7 +449,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[5]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +461,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[5]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +474,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{5}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -405,7 +493,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -417,7 +505,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -430,7 +518,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{6}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *RemoveRequest) GetMemberId() string {
@@ -448,7 +536,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -460,7 +548,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -473,7 +561,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{7}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{9}
 }
 
 type StatusRequest struct {
@@ -490,7 +578,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[8]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -502,7 +590,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[8]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -515,7 +603,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{8}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *StatusRequest) GetHashAt() uint64 {
@@ -556,7 +644,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[9]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +656,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[9]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +669,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{9}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StatusResponse) GetMemberId() string {
@@ -707,7 +795,11 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\aoutcome\x18\x01 \x01(\v2\x18.holdfast.fsm.v1.OutcomeR\aoutcome\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x127\n" +
 	"\afailure\x18\x03 \x01(\x0e2\x1d.holdfast.raftnode.v1.FailureR\afailure\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\x12\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"/\n" +
+	"\x11ProposeAllRequest\x12\x1a\n" +
+	"\bcommands\x18\x01 \x03(\fR\bcommands\"U\n" +
+	"\x12ProposeAllResponse\x12?\n" +
+	"\aanswers\x18\x01 \x03(\v2%.holdfast.raftnode.v1.ProposeResponseR\aanswers\"\x12\n" +
 	"\x10ReadIndexRequest\")\n" +
 	"\x11ReadIndexResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\"\x9f\x01\n" +
@@ -753,9 +845,11 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\x12FAILURE_NOT_LEADER\x10\x01\x12\x13\n" +
 	"\x0fFAILURE_UNKNOWN\x10\x02\x12\x15\n" +
 	"\x11FAILURE_DISK_FULL\x10\x03\x12\x14\n" +
-	"\x10FAILURE_DIVERGED\x10\x042\xb7\x03\n" +
+	"\x10FAILURE_DIVERGED\x10\x042\x98\x04\n" +
 	"\x06Member\x12V\n" +
-	"\aPropose\x12$.holdfast.raftnode.v1.ProposeRequest\x1a%.holdfast.raftnode.v1.ProposeResponse\x12\\\n" +
+	"\aPropose\x12$.holdfast.raftnode.v1.ProposeRequest\x1a%.holdfast.raftnode.v1.ProposeResponse\x12_\n" +
+	"\n" +
+	"ProposeAll\x12'.holdfast.raftnode.v1.ProposeAllRequest\x1a(.holdfast.raftnode.v1.ProposeAllResponse\x12\\\n" +
 	"\tReadIndex\x12&.holdfast.raftnode.v1.ReadIndexRequest\x1a'.holdfast.raftnode.v1.ReadIndexResponse\x12M\n" +
 	"\x04Join\x12!.holdfast.raftnode.v1.JoinRequest\x1a\".holdfast.raftnode.v1.JoinResponse\x12S\n" +
 	"\x06Remove\x12#.holdfast.raftnode.v1.RemoveRequest\x1a$.holdfast.raftnode.v1.RemoveResponse\x12S\n" +
@@ -774,41 +868,46 @@ func file_raftnode_raftpb_member_proto_rawDescGZIP() []byte {
 }
 
 var file_raftnode_raftpb_member_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_raftnode_raftpb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_raftnode_raftpb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_raftnode_raftpb_member_proto_goTypes = []any{
-	(Failure)(0),              // 0: holdfast.raftnode.v1.Failure
-	(*ProposeRequest)(nil),    // 1: holdfast.raftnode.v1.ProposeRequest
-	(*ProposeResponse)(nil),   // 2: holdfast.raftnode.v1.ProposeResponse
-	(*ReadIndexRequest)(nil),  // 3: holdfast.raftnode.v1.ReadIndexRequest
-	(*ReadIndexResponse)(nil), // 4: holdfast.raftnode.v1.ReadIndexResponse
-	(*JoinRequest)(nil),       // 5: holdfast.raftnode.v1.JoinRequest
-	(*JoinResponse)(nil),      // 6: holdfast.raftnode.v1.JoinResponse
-	(*RemoveRequest)(nil),     // 7: holdfast.raftnode.v1.RemoveRequest
-	(*RemoveResponse)(nil),    // 8: holdfast.raftnode.v1.RemoveResponse
-	(*StatusRequest)(nil),     // 9: holdfast.raftnode.v1.StatusRequest
-	(*StatusResponse)(nil),    // 10: holdfast.raftnode.v1.StatusResponse
-	(*fsmpb.Command)(nil),     // 11: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),     // 12: holdfast.fsm.v1.Outcome
+	(Failure)(0),               // 0: holdfast.raftnode.v1.Failure
+	(*ProposeRequest)(nil),     // 1: holdfast.raftnode.v1.ProposeRequest
+	(*ProposeResponse)(nil),    // 2: holdfast.raftnode.v1.ProposeResponse
+	(*ProposeAllRequest)(nil),  // 3: holdfast.raftnode.v1.ProposeAllRequest
+	(*ProposeAllResponse)(nil), // 4: holdfast.raftnode.v1.ProposeAllResponse
+	(*ReadIndexRequest)(nil),   // 5: holdfast.raftnode.v1.ReadIndexRequest
+	(*ReadIndexResponse)(nil),  // 6: holdfast.raftnode.v1.ReadIndexResponse
+	(*JoinRequest)(nil),        // 7: holdfast.raftnode.v1.JoinRequest
+	(*JoinResponse)(nil),       // 8: holdfast.raftnode.v1.JoinResponse
+	(*RemoveRequest)(nil),      // 9: holdfast.raftnode.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 10: holdfast.raftnode.v1.RemoveResponse
+	(*StatusRequest)(nil),      // 11: holdfast.raftnode.v1.StatusRequest
+	(*StatusResponse)(nil),     // 12: holdfast.raftnode.v1.StatusResponse
+	(*fsmpb.Command)(nil),      // 13: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),      // 14: holdfast.fsm.v1.Outcome
 }
 var file_raftnode_raftpb_member_proto_depIdxs = []int32{
-	11, // 0: holdfast.raftnode.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	12, // 1: holdfast.raftnode.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	13, // 0: holdfast.raftnode.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	14, // 1: holdfast.raftnode.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
 	0,  // 2: holdfast.raftnode.v1.ProposeResponse.failure:type_name -> holdfast.raftnode.v1.Failure
-	1,  // 3: holdfast.raftnode.v1.Member.Propose:input_type -> holdfast.raftnode.v1.ProposeRequest
-	3,  // 4: holdfast.raftnode.v1.Member.ReadIndex:input_type -> holdfast.raftnode.v1.ReadIndexRequest
-	5,  // 5: holdfast.raftnode.v1.Member.Join:input_type -> holdfast.raftnode.v1.JoinRequest
-	7,  // 6: holdfast.raftnode.v1.Member.Remove:input_type -> holdfast.raftnode.v1.RemoveRequest
-	9,  // 7: holdfast.raftnode.v1.Member.Status:input_type -> holdfast.raftnode.v1.StatusRequest
-	2,  // 8: holdfast.raftnode.v1.Member.Propose:output_type -> holdfast.raftnode.v1.ProposeResponse
-	4,  // 9: holdfast.raftnode.v1.Member.ReadIndex:output_type -> holdfast.raftnode.v1.ReadIndexResponse
-	6,  // 10: holdfast.raftnode.v1.Member.Join:output_type -> holdfast.raftnode.v1.JoinResponse
-	8,  // 11: holdfast.raftnode.v1.Member.Remove:output_type -> holdfast.raftnode.v1.RemoveResponse
-	10, // 12: holdfast.raftnode.v1.Member.Status:output_type -> holdfast.raftnode.v1.StatusResponse
-	8,  // [8:13] is the sub-list for method output_type
-	3,  // [3:8] is the sub-list for method input_type
-	3,  // [3:3] is the sub-list for extension type_name
-	3,  // [3:3] is the sub-list for extension extendee
-	0,  // [0:3] is the sub-list for field type_name
+	2,  // 3: holdfast.raftnode.v1.ProposeAllResponse.answers:type_name -> holdfast.raftnode.v1.ProposeResponse
+	1,  // 4: holdfast.raftnode.v1.Member.Propose:input_type -> holdfast.raftnode.v1.ProposeRequest
+	3,  // 5: holdfast.raftnode.v1.Member.ProposeAll:input_type -> holdfast.raftnode.v1.ProposeAllRequest
+	5,  // 6: holdfast.raftnode.v1.Member.ReadIndex:input_type -> holdfast.raftnode.v1.ReadIndexRequest
+	7,  // 7: holdfast.raftnode.v1.Member.Join:input_type -> holdfast.raftnode.v1.JoinRequest
+	9,  // 8: holdfast.raftnode.v1.Member.Remove:input_type -> holdfast.raftnode.v1.RemoveRequest
+	11, // 9: holdfast.raftnode.v1.Member.Status:input_type -> holdfast.raftnode.v1.StatusRequest
+	2,  // 10: holdfast.raftnode.v1.Member.Propose:output_type -> holdfast.raftnode.v1.ProposeResponse
+	4,  // 11: holdfast.raftnode.v1.Member.ProposeAll:output_type -> holdfast.raftnode.v1.ProposeAllResponse
+	6,  // 12: holdfast.raftnode.v1.Member.ReadIndex:output_type -> holdfast.raftnode.v1.ReadIndexResponse
+	8,  // 13: holdfast.raftnode.v1.Member.Join:output_type -> holdfast.raftnode.v1.JoinResponse
+	10, // 14: holdfast.raftnode.v1.Member.Remove:output_type -> holdfast.raftnode.v1.RemoveResponse
+	12, // 15: holdfast.raftnode.v1.Member.Status:output_type -> holdfast.raftnode.v1.StatusResponse
+	10, // [10:16] is the sub-list for method output_type
+	4,  // [4:10] is the sub-list for method input_type
+	4,  // [4:4] is the sub-list for extension type_name
+	4,  // [4:4] is the sub-list for extension extendee
+	0,  // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_raftnode_raftpb_member_proto_init() }
@@ -822,7 +921,7 @@ func file_raftnode_raftpb_member_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftnode_raftpb_member_proto_rawDesc), len(file_raftnode_raftpb_member_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,11 +22,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Member_Propose_FullMethodName   = "/holdfast.raftnode.v1.Member/Propose"
-	Member_ReadIndex_FullMethodName = "/holdfast.raftnode.v1.Member/ReadIndex"
-	Member_Join_FullMethodName      = "/holdfast.raftnode.v1.Member/Join"
-	Member_Remove_FullMethodName    = "/holdfast.raftnode.v1.Member/Remove"
-	Member_Status_FullMethodName    = "/holdfast.raftnode.v1.Member/Status"
+	Member_Propose_FullMethodName    = "/holdfast.raftnode.v1.Member/Propose"
+	Member_ProposeAll_FullMethodName = "/holdfast.raftnode.v1.Member/ProposeAll"
+	Member_ReadIndex_FullMethodName  = "/holdfast.raftnode.v1.Member/ReadIndex"
+	Member_Join_FullMethodName       = "/holdfast.raftnode.v1.Member/Join"
+	Member_Remove_FullMethodName     = "/holdfast.raftnode.v1.Member/Remove"
+	Member_Status_FullMethodName     = "/holdfast.raftnode.v1.Member/Status"
 )
 
 // MemberClient is the client API for Member service.
@@ -36,6 +37,9 @@ type MemberClient interface {
 	// Propose forwards a command to the leader, with the identity that the
 	// forwarder verified in the command's actor.
 	Propose(ctx context.Context, in *ProposeRequest, opts ...grpc.CallOption) (*ProposeResponse, error)
+	// ProposeAll is Propose for commands that wait together, in one message. The
+	// answers are in the commands' order.
+	ProposeAll(ctx context.Context, in *ProposeAllRequest, opts ...grpc.CallOption) (*ProposeAllResponse, error)
 	// ReadIndex answers the index that a linearizable read must wait for. Leader only.
 	ReadIndex(ctx context.Context, in *ReadIndexRequest, opts ...grpc.CallOption) (*ReadIndexResponse, error)
 	// Join adds a member as non-voter; the leader promotes it when it has caught up.
@@ -60,6 +64,16 @@ func (c *memberClient) Propose(ctx context.Context, in *ProposeRequest, opts ...
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ProposeResponse)
 	err := c.cc.Invoke(ctx, Member_Propose_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *memberClient) ProposeAll(ctx context.Context, in *ProposeAllRequest, opts ...grpc.CallOption) (*ProposeAllResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ProposeAllResponse)
+	err := c.cc.Invoke(ctx, Member_ProposeAll_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +127,9 @@ type MemberServer interface {
 	// Propose forwards a command to the leader, with the identity that the
 	// forwarder verified in the command's actor.
 	Propose(context.Context, *ProposeRequest) (*ProposeResponse, error)
+	// ProposeAll is Propose for commands that wait together, in one message. The
+	// answers are in the commands' order.
+	ProposeAll(context.Context, *ProposeAllRequest) (*ProposeAllResponse, error)
 	// ReadIndex answers the index that a linearizable read must wait for. Leader only.
 	ReadIndex(context.Context, *ReadIndexRequest) (*ReadIndexResponse, error)
 	// Join adds a member as non-voter; the leader promotes it when it has caught up.
@@ -135,6 +152,9 @@ type UnimplementedMemberServer struct{}
 
 func (UnimplementedMemberServer) Propose(context.Context, *ProposeRequest) (*ProposeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Propose not implemented")
+}
+func (UnimplementedMemberServer) ProposeAll(context.Context, *ProposeAllRequest) (*ProposeAllResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ProposeAll not implemented")
 }
 func (UnimplementedMemberServer) ReadIndex(context.Context, *ReadIndexRequest) (*ReadIndexResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadIndex not implemented")
@@ -183,6 +203,24 @@ func _Member_Propose_Handler(srv interface{}, ctx context.Context, dec func(inte
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(MemberServer).Propose(ctx, req.(*ProposeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Member_ProposeAll_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ProposeAllRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MemberServer).ProposeAll(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Member_ProposeAll_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MemberServer).ProposeAll(ctx, req.(*ProposeAllRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -269,6 +307,10 @@ var Member_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Propose",
 			Handler:    _Member_Propose_Handler,
+		},
+		{
+			MethodName: "ProposeAll",
+			Handler:    _Member_ProposeAll_Handler,
 		},
 		{
 			MethodName: "ReadIndex",

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -121,7 +122,7 @@ func killed(t *testing.T, dir, kind string, lines int) (term, last uint64) {
 			_ = cmd.Process.Kill()
 		}
 		line, err := said.ReadString('\n')
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		require.NoError(t, err)

@@ -35,7 +35,7 @@ func options(dir, kind string) Options {
 }
 
 // verifyText accepts what snapshotAt writes.
-func verifyText(r io.Reader) error {
+func verifyText(_ *raft.SnapshotMeta, r io.Reader) error {
 	data, err := io.ReadAll(r)
 	if err == nil && !strings.HasPrefix(string(data), "state ") {
 		err = fmt.Errorf("no state in the snapshot")

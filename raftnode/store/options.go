@@ -5,6 +5,8 @@ import (
 	"io"
 	"log/slog"
 	"time"
+
+	"github.com/hashicorp/raft"
 )
 
 // The log stores that a data folder can be made with (S21).
@@ -35,8 +37,9 @@ type Options struct {
 	SegmentSize int
 	// CacheEntries is the size of the cache of recent entries; 4096 when zero.
 	CacheEntries int
-	// Verify decodes and checks a Raft snapshot wholly. Nil trusts the file checksum.
-	Verify func(io.Reader) error
+	// Verify decodes and checks a Raft snapshot wholly, during Open. The last one
+	// that it accepts is the one that Raft is offered. Nil trusts the file checksum.
+	Verify func(meta *raft.SnapshotMeta, content io.Reader) error
 
 	// OnFatal is called once, with the first failure of the store. Nothing succeeds
 	// afterwards: the process has to end (C3).
@@ -77,7 +80,7 @@ func (o Options) complete() (Options, error) {
 // quiet replaces what the caller did not ask for by functions that do nothing.
 func (o Options) quiet() Options {
 	if o.Verify == nil {
-		o.Verify = func(r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }
+		o.Verify = func(_ *raft.SnapshotMeta, r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }
 	}
 	if o.OnFatal == nil {
 		o.OnFatal = func(string, error) {}

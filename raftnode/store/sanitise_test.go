@@ -128,7 +128,7 @@ func TestC5_ASnapshotThatDoesNotDecodeIsDamaged(t *testing.T) {
 	id := snapshotAt(t, s, 20, 2)
 	require.NoError(t, s.Close())
 	o := options(string(s.dir), WAL)
-	o.Verify = func(r io.Reader) error {
+	o.Verify = func(_ *raft.SnapshotMeta, r io.Reader) error {
 		data, err := io.ReadAll(r)
 		if err == nil && string(data[:8]) == "state 20" {
 			panic("what is this")

@@ -24,7 +24,7 @@ type snapshots struct {
 	inner  *raft.FileSnapshotStore
 	dir    folder
 	member string
-	verify func(io.Reader) error
+	verify func(*raft.SnapshotMeta, io.Reader) error
 	log    *slog.Logger
 
 	mu   sync.Mutex
@@ -113,7 +113,7 @@ func (s *snapshots) check(id string) (*raft.SnapshotMeta, error) {
 		return nil, err
 	}
 	err = protect(func() error {
-		if err := s.verify(r); err != nil {
+		if err := s.verify(meta, r); err != nil {
 			return err
 		}
 		_, err := io.Copy(io.Discard, r)

@@ -19,14 +19,14 @@ func openWAL(d folder, o Options, g *guard, member string, marked uint64) (raft.
 		return nil, nil, err
 	}
 	var w *wal.WAL
-	meta := &walMeta{path: d.walMeta(), member: member, guard: g}
+	meta, files := &walMeta{path: d.walMeta(), member: member, guard: g}, newSegmentFS()
 	err := protect(func() (err error) {
 		if err := mendTail(d, meta, marked, o.SegmentSize); err != nil {
 			return err
 		}
 		w, err = wal.Open(d.wal(),
 			wal.WithMetaStore(meta),
-			wal.WithSegmentFiler(segment.NewFiler(d.wal(), privateFS{walfs.New()})),
+			wal.WithSegmentFiler(segment.NewFiler(d.wal(), files)),
 			wal.WithSegmentSize(o.SegmentSize),
 			wal.WithLogger(hclogTo(o.Logger, slog.LevelInfo)))
 		return err
@@ -34,6 +34,7 @@ func openWAL(d folder, o Options, g *guard, member string, marked uint64) (raft.
 	if err != nil {
 		return nil, nil, refuse(d.wal(), rejoin, "cannot open the log: %w", err)
 	}
+	files.opened.Store(true)
 	return w, w.Close, nil
 }
 

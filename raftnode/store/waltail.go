@@ -96,8 +96,13 @@ func readTail(path string) (tail, error) {
 		return tail{}, err
 	}
 	defer func() { _ = f.Close() }()
+	return walkTail(&ahead{r: f})
+}
+
+func walkTail(f io.ReaderAt) (tail, error) {
 	var whole, now tail
 	var begin int64 // of what the next commit covers
+	buf := make([]byte, 32<<10)
 	for at := int64(segmentHeader); ; {
 		kind, length, ok := readFrame(f, at)
 		if !ok {
@@ -111,7 +116,7 @@ func readTail(path string) (tail, error) {
 			now.index = uint64(at) + frameHeader
 		case segment.FrameCommit:
 			next = at + frameHeader
-			good, err := sums(f, begin, at, length)
+			good, err := sums(f, begin, at, length, buf)
 			if err != nil {
 				return tail{}, err
 			}
@@ -138,10 +143,10 @@ func readFrame(f io.ReaderAt, at int64) (kind uint8, value uint32, ok bool) {
 	return kind, binary.LittleEndian.Uint32(head[4:]), kind >= segment.FrameEntry && kind <= segment.FrameCommit
 }
 
-// sums tells whether the bytes of one commit have its checksum.
-func sums(f io.ReaderAt, from, to int64, want uint32) (bool, error) {
+// sums tells whether the bytes of one commit have its checksum; buf is to read into.
+func sums(f io.ReaderAt, from, to int64, want uint32, buf []byte) (bool, error) {
 	sum := crc32.New(castagnoli)
-	if _, err := io.Copy(sum, io.NewSectionReader(f, from, to-from)); err != nil {
+	if _, err := io.CopyBuffer(sum, io.NewSectionReader(f, from, to-from), buf); err != nil {
 		return false, err
 	}
 	return sum.Sum32() == want, nil

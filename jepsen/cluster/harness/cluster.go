@@ -170,17 +170,19 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	case <-time.After(time.Minute):
 	}
 	_ = c.dev.Process.Kill()
-	<-c.done
-	return errors.New("holdfast dev did not stop within a minute of SIGTERM")
+	return errors.Join(errors.New("holdfast dev did not stop within a minute of SIGTERM"), <-c.done)
 }
 
 // StopHard ends `dev` with SIGKILL; its children are told by the kernel or killed here.
 func (c *Cluster) StopHard(ctx context.Context) error {
 	c.closeAll()
 	_ = c.dev.Process.Kill()
-	<-c.done
+	ended := <-c.done
 	c.dev = nil
-	return c.killLeftovers(ctx)
+	if err := c.killLeftovers(ctx); err != nil {
+		return errors.Join(err, ended)
+	}
+	return nil
 }
 
 func endError(err error) error {
@@ -240,4 +242,24 @@ func (c *Cluster) ChildLog(id string) string {
 		return err.Error()
 	}
 	return string(raw)
+}
+
+// Panics answers an error when a child's log tells of a panic or of a data race.
+func (c *Cluster) Panics() error {
+	paths, err := filepath.Glob(filepath.Join(c.Dir, "log", "*.log"))
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, word := range []string{"\npanic: ", "\nfatal error: ", "WARNING: DATA RACE"} {
+			if i := strings.Index("\n"+string(raw), word); i >= 0 {
+				return fmt.Errorf("%s: %s", path, string(raw[i:min(len(raw), i+3000)]))
+			}
+		}
+	}
+	return nil
 }

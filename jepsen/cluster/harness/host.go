@@ -151,9 +151,26 @@ func (c *Cluster) AwaitNothing(ctx context.Context) error {
 		if err == nil && len(all) != 0 {
 			err = fmt.Errorf("%d images are left, e.g. %v", len(all), first(all))
 		}
-		err = errors.Join(err, c.devicesLeft())
+		err = errors.Join(err, c.volumesLeft())
 		return err == nil, err
 	})
+}
+
+// volumesLeft answers an error that names what volumes hold in the kernel.
+func (c *Cluster) volumesLeft() error {
+	l, err := c.Layout()
+	if err != nil {
+		return err
+	}
+	folders := []string{c.Mounts()}
+	for _, n := range l.Nodes {
+		folders = append(folders, n.PoolDir)
+	}
+	var errs []error
+	for _, folder := range folders {
+		errs = append(errs, left(folder))
+	}
+	return errors.Join(errs...)
 }
 
 func first(m map[string]string) string {
@@ -163,13 +180,13 @@ func first(m map[string]string) string {
 	return ""
 }
 
-// devicesLeft answers an error that names the loop devices and mounts of this cluster.
-func (c *Cluster) devicesLeft() error {
-	loops, err := Loops(c.Base)
+// left answers an error that names the loop devices and mounts below a folder.
+func left(folder string) error {
+	loops, err := Loops(folder)
 	if err == nil && len(loops) != 0 {
 		err = fmt.Errorf("loop devices are left: %+v", loops)
 	}
-	mounts, mountErr := Mounts(c.Base)
+	mounts, mountErr := Mounts(folder)
 	if mountErr == nil && len(mounts) != 0 {
 		mountErr = fmt.Errorf("mounts are left: %+v", mounts)
 	}
@@ -180,7 +197,7 @@ func (c *Cluster) devicesLeft() error {
 // this cluster. The kernel may take a moment to let a loop device go.
 func (c *Cluster) Leftovers(ctx context.Context) error {
 	return Poll(ctx, 5*time.Second, "nothing of the cluster to be left", func() (bool, error) {
-		err := c.devicesLeft()
+		err := left(c.Base)
 		if pids := c.processes(); len(pids) != 0 {
 			err = errors.Join(err, fmt.Errorf("processes are left: %v", pids))
 		}

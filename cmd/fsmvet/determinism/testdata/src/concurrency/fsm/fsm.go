@@ -8,9 +8,9 @@ func runs(w wire) int {
 	case <-w:
 	default:
 	}
-	w <- 1         // want `channel`
-	for range w {  // want `channel`
+	w <- 1        // want `channel`
+	for range w { // want `channel`
 	}
 	_ = make(chan bool) // want `channel`
-	return <-w     // want `channel`
+	return <-w          // want `channel`
 }

@@ -22,10 +22,10 @@ func iterates(m map[string]int, c counts, s []int) {
 }
 
 func formats(m map[string]int, r record, n int) error {
-	_ = fmt.Sprintf("%v", m)       // want `formatting of a map`
-	_ = fmt.Sprint(counts(m))      // want `formatting of a map`
-	_ = fmt.Sprint([]*record{&r})  // want `formatting of a map`
-	_ = fmt.Sprintf("at %p", &n)   // want `formatting of an address`
-	fmt.Println(n)                 // want `fmt.Println`
+	_ = fmt.Sprintf("%v", m)      // want `formatting of a map`
+	_ = fmt.Sprint(counts(m))     // want `formatting of a map`
+	_ = fmt.Sprint([]*record{&r}) // want `formatting of a map`
+	_ = fmt.Sprintf("at %p", &n)  // want `formatting of an address`
+	fmt.Println(n)                // want `fmt.Println`
 	return fmt.Errorf("%s %d", r.name, n)
 }

@@ -1,0 +1,106 @@
+package cluster
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// canary is in every secret and in a mount flag. It may be nowhere on disk and in
+// no answer (CSI-GEN-Secrets-06, -07).
+const canary = "canary-7f3a91d2"
+
+func secret() map[string]string { return map[string]string{"token": canary} }
+
+// TestSecretsAreNowhere: reliability.md section E. The log, its snapshots, the
+// journal, the hosts' records and all logs lie below one folder.
+func TestSecretsAreNowhere(t *testing.T) {
+	c := start(t, harness.Options{Supervise: true, Flags: append([]string{"--log-level=debug"}, eager...)})
+	co := c.NewCO()
+	v, err := co.Create(t.Context(), harness.Spec{Name: "secretive"})
+	require.NoError(t, err)
+	require.NoError(t, co.Publish(t.Context(), v, "n1"))
+	controllerSecrets(t, c, v)
+	nodeSecrets(t, c, co, v)
+	createMany(t, co, "more", 60, 8) // until there is a Raft snapshot
+	awaitSnapshot(t, c, "c1")
+	found(t, c.Base)
+	require.NoError(t, co.Down(t.Context(), v))
+	removeAll(t, c)
+}
+
+// silent asserts that an error does not repeat the canary.
+func silent(t *testing.T, err error) {
+	t.Helper()
+	require.NotContains(t, status.Convert(err).Message(), canary)
+}
+
+func controllerSecrets(t *testing.T, c *harness.Cluster, v *harness.Volume) {
+	ctx := within(t, 30*time.Second)
+	for _, id := range others(t, c, "") {
+		ctl, err := c.Controller(id)
+		require.NoError(t, err)
+		create := harness.Spec{Name: v.Name}.CreateRequest()
+		create.Secrets = secret()
+		_, err = ctl.CreateVolume(ctx, create)
+		require.NoError(t, err)
+		create.CapacityRange.RequiredBytes *= 2
+		_, err = ctl.CreateVolume(ctx, create)
+		require.Error(t, err)
+		silent(t, err)
+		_, err = ctl.ValidateVolumeCapabilities(ctx, &csi.ValidateVolumeCapabilitiesRequest{VolumeId: v.ID,
+			VolumeCapabilities: []*csi.VolumeCapability{v.Capability()}, Secrets: secret()})
+		require.NoError(t, err)
+		_, err = ctl.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: "n1",
+			VolumeCapability: v.Capability(), VolumeContext: v.Context, Secrets: secret()})
+		require.NoError(t, err)
+		_, err = ctl.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.ID, Secrets: secret()})
+		require.Error(t, err, "it is published")
+		silent(t, err)
+	}
+}
+
+func nodeSecrets(t *testing.T, c *harness.Cluster, co *harness.CO, v *harness.Volume) {
+	node, err := c.Node(v.Node)
+	require.NoError(t, err)
+	stage := co.StageRequest(v)
+	stage.Secrets = secret()
+	require.NoError(t, os.MkdirAll(stage.StagingTargetPath, 0o750))
+	stage.VolumeCapability.GetMount().MountFlags = []string{canary}
+	_, err = node.NodeStageVolume(within(t, 20*time.Second), stage)
+	require.Error(t, err, "a mount flag that no filesystem knows")
+	silent(t, err)
+	stage.VolumeCapability.GetMount().MountFlags = nil
+	_, err = node.NodeStageVolume(within(t, 20*time.Second), stage)
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Dir(co.BindRequest(v).TargetPath), 0o750))
+	bind := co.BindRequest(v)
+	bind.Secrets = secret()
+	_, err = node.NodePublishVolume(within(t, 20*time.Second), bind)
+	require.NoError(t, err)
+}
+
+// found fails the test when the canary is in any file below a folder.
+func found(t *testing.T, folder string) {
+	files := 0
+	require.NoError(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || filepath.Ext(path) == ".img" {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.False(t, bytes.Contains(raw, []byte(canary)), "%s holds a secret", path)
+		files++
+		return nil
+	}))
+	require.Greater(t, files, 20, "hardly a file was looked at")
+}

@@ -1,0 +1,69 @@
+package raftnode
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+// TestS22_TheStateThatWasVerifiedIsRestoredOnce: the state that was decoded wholly
+// to verify a snapshot is used for the restore of that snapshot, and for no other.
+func TestS22_TheStateThatWasVerifiedIsRestoredOnce(t *testing.T) {
+	var fault atomic.Pointer[string]
+	from := machineFor(t, &fault)
+	from.Apply(logOf(t, 3, register("a")))
+	var snapshot bytes.Buffer
+	require.NoError(t, from.fork().WriteSnapshot(&snapshot, 1))
+	meta := &raft.SnapshotMeta{ID: "1-9-5", Index: 9}
+	unread := errors.New("the content was read")
+	content := func(id string, index uint64, r io.Reader) io.ReadCloser {
+		return &snapshotContent{ReadCloser: io.NopCloser(r), id: id, index: index}
+	}
+	for name, tc := range map[string]struct {
+		id      string
+		index   uint64
+		decodes bool
+	}{
+		"the same snapshot":   {id: "1-9-5", index: 9},
+		"another id":          {id: "1-9-6", index: 9, decodes: true},
+		"another index":       {id: "1-9-5", index: 8, decodes: true},
+		"from somewhere else": {decodes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machineFor(t, &fault)
+			require.NoError(t, m.decoded.verify(meta, bytes.NewReader(snapshot.Bytes())))
+			err := m.Restore(content(tc.id, tc.index, failing{unread}))
+			if tc.decodes {
+				require.ErrorIs(t, err, unread)
+			} else {
+				require.NoError(t, err)
+				require.EqualValues(t, 3, m.index.Load())
+				require.EqualValues(t, 9, m.applied.reached.Load())
+				require.Equal(t, from.fork().Hash(), m.fork().Hash())
+			}
+			require.ErrorIs(t, m.Restore(content("1-9-5", 9, failing{unread})), unread, "it was handed out already")
+		})
+	}
+	t.Run("a damaged snapshot leaves nothing to hand out", func(t *testing.T) {
+		m := machineFor(t, &fault)
+		require.NoError(t, m.decoded.verify(meta, bytes.NewReader(snapshot.Bytes())))
+		cut := bytes.NewReader(snapshot.Bytes()[:snapshot.Len()-1])
+		require.Error(t, m.decoded.verify(&raft.SnapshotMeta{ID: "1-9-5", Index: 9}, cut))
+		require.ErrorIs(t, m.Restore(content("1-9-5", 9, failing{unread})), unread)
+	})
+	t.Run("nothing is kept once raft runs", func(t *testing.T) {
+		m := machineFor(t, &fault)
+		require.NoError(t, m.decoded.verify(meta, bytes.NewReader(snapshot.Bytes())))
+		m.start()
+		require.Nil(t, m.decoded.state)
+	})
+}
+
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }

@@ -1,0 +1,114 @@
+package raftnode
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+func TestTheRaftListenerRefusesAllRolesButControllers(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	n := c.add("c1", nil)
+	for _, role := range []pki.Role{pki.Node, pki.Admin, pki.Viewer, pki.Controller} {
+		files, err := pki.Issue(c.ca, filepath.Join(c.root, "role-"+string(role)), pki.Identity{Role: role, Name: "x"}, time.Hour)
+		require.NoError(t, err)
+		creds, err := pki.Load(files)
+		require.NoError(t, err)
+		for _, proto := range []string{protoRaft, protoGRPC} {
+			err := greet(t, n.addr, creds, proto)
+			if role == pki.Controller {
+				require.NoError(t, err, proto)
+				continue
+			}
+			require.Error(t, err, "%s over %s", role, proto)
+			var timeout net.Error
+			require.False(t, errors.As(err, &timeout) && timeout.Timeout(), "%s over %s is refused, not kept waiting", role, proto)
+		}
+	}
+}
+
+// greet tells how a listener took a certificate: a client learns it when it reads.
+func greet(t *testing.T, addr string, creds *pki.Credentials, proto string) error {
+	config := creds.Client(pki.Controller)
+	config.NextProtos = []string{proto}
+	conn, err := tls.Dial("tcp", addr, config)
+	if err != nil {
+		return err
+	}
+	defer func() { require.NoError(t, conn.Close()) }()
+	require.Equal(t, proto, conn.ConnectionState().NegotiatedProtocol)
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
+	_, err = conn.Read(make([]byte, 1))
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return nil // it waits for what this end says
+	}
+	return err
+}
+
+func TestMembersThatAreRemovedEnd(t *testing.T) {
+	t.Parallel()
+	for name, pick := range map[string]func(*cluster) *node{"a follower": pickFollower, "the leader": pickLeader} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := three(t, nil)
+			gone := pick(c)
+			rest := c.but(gone)
+			for range 2 {
+				require.NoError(t, rest[0].RemovePeer(within(t), gone.id))
+			}
+			eventually(t, func() error { return left(gone) })
+			require.EqualValues(t, ExitRemoved, gone.exited.Load())
+			rest[1].proposes(t, "we-are-two")
+			require.Len(t, rest[0].Peers(), 2)
+		})
+	}
+}
+
+func TestAMemberOnAnotherPortIsFoundAgain(t *testing.T) {
+	t.Parallel()
+	c := three(t, nil)
+	moved := c.followers()[0]
+	moved.crash(t)
+	moved.addr = "127.0.0.1:0"
+	require.NoError(t, c.start(moved))
+	c.settle(3)
+	moved.proposes(t, "from-the-new-port")
+}
+
+func TestNothingIsLeftRunningAfterClose(t *testing.T) {
+	c := three(t, nil)
+	c.members[0].proposes(t, "something")
+	for _, n := range c.members {
+		for range 2 {
+			require.NoError(t, n.Close())
+		}
+		_, err := n.Propose(t.Context(), register("too-late"))
+		require.ErrorIs(t, err, ErrShutdown)
+	}
+	eventually(t, func() error {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		for _, g := range strings.Split(string(stacks), "\n\n") {
+			if strings.Contains(g, "testing.tRunner") {
+				continue
+			}
+			for _, part := range []string{"hashicorp/raft", "holdfast/raftnode", "google.golang.org/grpc"} {
+				if strings.Contains(g, part) {
+					return errors.New(g)
+				}
+			}
+		}
+		return nil
+	})
+}

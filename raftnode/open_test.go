@@ -1,0 +1,142 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+func TestOpenRefusesWithTheRemedy(t *testing.T) {
+	c := newCluster(t, nil)
+	files, err := pki.Issue(c.ca, filepath.Join(c.root, "pki"), pki.Identity{Role: pki.Controller, Name: "c1"}, time.Hour)
+	require.NoError(t, err)
+	creds, err := pki.Load(files)
+	require.NoError(t, err)
+	for name, tc := range map[string]struct {
+		adjust func(*Config)
+		want   string
+	}{
+		"an empty folder and nobody to join": {func(*Config) {}, "name members to join through"},
+		"too few trailing logs": {func(cfg *Config) { cfg.SnapshotThreshold, cfg.TrailingLogs = 100, 150 },
+			"less than twice the snapshot threshold"},
+		"an unknown log store": {func(cfg *Config) { cfg.LogStore = "paper" }, "paper"},
+		"no credentials":       {func(cfg *Config) { cfg.Credentials = nil }, "credentials"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				listener, err := net.Listen("tcp", "127.0.0.1:0")
+				require.NoError(t, err)
+				cfg := Config{Dir: filepath.Join(c.root, "data"), Listener: listener, Credentials: creds, DiskReserve: -1, DiskGuard: 1}
+				tc.adjust(&cfg)
+				_, err = Open(t.Context(), cfg)
+				require.ErrorContains(t, err, tc.want)
+				_ = listener.Close() // it may be closed already
+			}
+		})
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	n := c.add("c1", nil)
+	c.settle(1)
+	n.proposes(t, "counted")
+	for range 2 {
+		families, err := n.cfg.Metrics.(*prometheus.Registry).Gather()
+		require.NoError(t, err)
+		names := make(map[string]bool)
+		for _, f := range families {
+			names[f.GetName()] = true
+		}
+		for _, want := range []string{
+			"state", "term", "applied_index", "commit_index", "last_contact_seconds", "apply_seconds", "fsync_seconds",
+			"proposals_total", "elections_total", "disk_free_bytes", "inflight_proposals", "applied_entries_total",
+		} {
+			require.True(t, names["holdfast_raft_"+want], want)
+		}
+	}
+	require.NoError(t, n.Close())
+	families, err := n.cfg.Metrics.(*prometheus.Registry).Gather()
+	require.NoError(t, err)
+	require.Empty(t, families, "the next member in this process may register again")
+}
+
+func TestAQueueGathersWhileGroupsAreUnderWay(t *testing.T) {
+	q := newQueue[int](100, 10)
+	groups, ends := make(chan []int, 100), make(chan func(), 100)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		q.run(ctx, func(group []int, ended func()) { groups <- group; ends <- ended })
+	}()
+	q.waiting <- 1
+	require.Equal(t, []int{1}, <-groups, "the first goes at once")
+	q.waiting <- 2
+	require.Equal(t, []int{2}, <-groups, "so does the second")
+	for i := range 5 {
+		q.waiting <- i
+	}
+	eventually(t, func() error {
+		if len(q.waiting) > 0 {
+			return errors.New("not gathered yet")
+		}
+		return nil
+	})
+	require.Empty(t, groups, "the third waits for one to end")
+	(<-ends)()
+	require.Equal(t, []int{0, 1, 2, 3, 4}, <-groups)
+	for i := range 12 {
+		q.waiting <- i
+	}
+	require.Len(t, <-groups, 10, "a full group waits for nobody")
+	cancel()
+	<-done
+}
+
+func TestMessagesToTheLeaderAreBounded(t *testing.T) {
+	command := func(size int) *forwarded { return &forwarded{data: make([]byte, size)} }
+	for name, tc := range map[string]struct {
+		sizes []int
+		want  int
+	}{
+		"all fit":                   {[]int{10, 20, 30}, 3},
+		"the third is too much":     {[]int{largestMessage / 2, largestMessage / 2, 1}, 2},
+		"a large one goes alone":    {[]int{largestMessage + 1, 1}, 1},
+		"a large one waits for its": {[]int{1, largestMessage}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var group []*forwarded
+			for _, size := range tc.sizes {
+				group = append(group, command(size))
+			}
+			for range 2 {
+				require.Equal(t, tc.want, fitting(group))
+			}
+		})
+	}
+}
+
+func TestForwardedCommandsMustBeWhole(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	n := c.add("c1", nil)
+	c.settle(1)
+	s := &service{member: n.Member}
+	for range 2 {
+		for _, cmd := range []*fsmpb.Command{nil, {}, {RequestId: []byte("0123456789abcdef")}, register("no-request-id")} {
+			_, err := s.begin(cmd)
+			require.ErrorIs(t, err, ErrNotLeader)
+		}
+	}
+}
