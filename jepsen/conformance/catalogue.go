@@ -3,14 +3,23 @@ package conformance
 // catalogue is every table of rows; a table has one file.
 var catalogue = []map[string]rowTest{
 	createVolumeRows, capacityRangeRows, getCapacityRows, topologyRows,
+	volumeCapabilityRows, volumeRows, deleteVolumeRows, publishRows, unpublishRows, validateRows,
 	groupRows,
 	extensionRows,
 	metadataRows,
 	generalRows,
+	nodeStageRows,
+	nodePublishRows,
+	nodeTableRows,
+	nodeUnpublishRows,
+	nodeStatsRows,
+	nodeInfoRows,
+	nodeExpandRows,
 }
 
 // disruptive is every table of rows that kill, stop or starve a process of the
 // shared cluster; they run after all others and put back what they took.
 var disruptive = []map[string]rowTest{
-	lessCreateRows, lessCapacityRows,
+	lessCreateRows, lessCapacityRows, lessCapabilityRows, lessPublishRows, lessValidateRows,
+	nodeDisruptiveRows,
 }
