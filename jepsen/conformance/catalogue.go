@@ -4,10 +4,11 @@ package conformance
 var catalogue = []map[string]rowTest{
 	createVolumeRows, capacityRangeRows, getCapacityRows, topologyRows,
 	volumeCapabilityRows, volumeRows, deleteVolumeRows, publishRows, unpublishRows, validateRows,
+	listVolumesRows, getVolumeRows, conditionRows, capabilitiesRows, createSnapshotRows, deleteSnapshotRows, listSnapshotsRows, expandRows,
 	groupRows,
 	extensionRows,
 	metadataRows,
-	generalRows,
+	generalRows, sizeRows, identityRows, processRows,
 	nodeStageRows,
 	nodePublishRows,
 	nodeTableRows,
@@ -20,6 +21,7 @@ var catalogue = []map[string]rowTest{
 // disruptive is every table of rows that kill, stop or starve a process of the
 // shared cluster; they run after all others and put back what they took.
 var disruptive = []map[string]rowTest{
-	lessCreateRows, lessCapacityRows, lessCapabilityRows, lessPublishRows, lessValidateRows,
+	lessCreateRows, lessCapacityRows, lessCapabilityRows, lessPublishRows, lessValidateRows, lessListRows, lessSnapshotRows, lessExpandRows,
+	faultRows,
 	nodeDisruptiveRows,
 }
