@@ -3,11 +3,14 @@ package conformance
 import (
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
 type unpublishReq = csi.NodeUnpublishVolumeRequest
@@ -121,7 +124,13 @@ func unpublishKeepsData(k *kit) {
 
 	target = u.bound() // behind the host's back its folder is filled
 	require.NoError(k.t, unix.Unmount(target, 0))
-	k.write(target, "of somebody else")
+	require.NoError(k.t, harness.Poll(k.ctx, 5*time.Second, "a file below the target", func() (bool, error) {
+		if err := os.MkdirAll(target, 0o750); err != nil { // the host may have removed it
+			return false, err
+		}
+		err := os.WriteFile(filepath.Join(target, "file"), []byte("of somebody else"), 0o600)
+		return err == nil, err
+	}))
 	_ = u.unbindWith(k.ctx, target)
 	require.Equal(k.t, "of somebody else", k.read(target))
 	require.NoError(k.t, os.Remove(filepath.Join(target, "file")))
