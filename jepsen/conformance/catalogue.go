@@ -23,5 +23,6 @@ var catalogue = []map[string]rowTest{
 var disruptive = []map[string]rowTest{
 	lessCreateRows, lessCapacityRows, lessCapabilityRows, lessPublishRows, lessValidateRows, lessListRows, lessSnapshotRows, lessExpandRows,
 	faultRows,
+	lateRows,
 	nodeDisruptiveRows,
 }
