@@ -189,7 +189,7 @@ func TestExpandThroughItsLife(t *testing.T) {
 	node := func(size int64) (*csi.NodeExpandVolumeResponse, error) {
 		req := &csi.NodeExpandVolumeRequest{VolumeId: id, VolumePath: path}
 		if size != 0 {
-			req.CapacityRange = capacity(size, 0)
+			req.CapacityRange = &csi.CapacityRange{RequiredBytes: size}
 		}
 		return w.node.NodeExpandVolume(t.Context(), req)
 	}
