@@ -62,11 +62,12 @@ var lateRows = map[string]rowTest{
 		require.Empty(k.t, k.cutsOf([]string{raw.ID, other.ID}))
 	}),
 	"CSI-GRP-CreateVolumeGroupSnapshot-23": with(func(k *kit) {
+		two := k.volume()
 		here := &csi.Topology{Segments: map[string]string{harness.TopologyKey: "n1"}}
 		left, err := k.ctl.GetCapacity(k.ctx, &csi.GetCapacityRequest{AccessibleTopology: here})
 		require.NoError(k.t, err)
 		most := left.GetAvailableCapacity() / 10 * 6 / harness.Mi * harness.Mi
-		one, two := k.create(harness.Spec{Node: "n1", Size: most, Block: true}), k.volume()
+		one := k.create(harness.Spec{Node: "n1", Size: most, Block: true})
 		err = k.createGroup(&csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: []string{one.ID, two.ID}})
 		refused(k.t, err, codes.ResourceExhausted)
 		require.Empty(k.t, k.cutsOf([]string{one.ID, two.ID}))
