@@ -61,7 +61,7 @@ func TestWorkOutlivesItsCallerAndARetryJoinsIt(t *testing.T) {
 	w.create(id, mountCap)
 	epoch := w.publishVolume(id, mountCap)
 	reached, letGo := w.slowly("mkfs")
-	ctx, cancel := withTimeout(t, 5000)
+	ctx, cancel := withTimeout(t, 1000)
 	defer cancel()
 	require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(ctx, w.stageRequest(id, epoch, mountCap))))
 	require.NoError(t, ctx.Err(), "it is told before its deadline")

@@ -153,7 +153,11 @@ func TestS19_AGroupIsTriedAgainOnceNothingIsLeftOfTheLastAttempt(t *testing.T) {
 	require.Equal(t, []any{GroupFreezing, uint32(2)}, []any{w.groupSnapshot(1).Phase, w.groupSnapshot(1).Attempt})
 	w.report("n1", frozen(100, 1), goneFrom(100, 1))
 	require.False(t, w.snapshot(100).Frozen, "what was said of the last attempt was overtaken")
-	w.report("n1", frozen(100, 2), frozen(101, 2), was(100, 4, 2), was(101, 4, 2))
+	w.report("n1", seen(100, &fsmpb.Thawed{Attempt: 1}))
+	require.Equal(t, GroupFreezing, w.groupSnapshot(1).Phase, "so was the end of its freeze")
+	w.report("n1", frozen(100, 2), frozen(101, 2), was(100, 3, 1))
+	require.True(t, w.snapshot(100).Cut.IsZero(), "so was its cut")
+	w.report("n1", was(100, 4, 2), was(101, 4, 2))
 	require.Equal(t, GroupReady, w.groupSnapshot(1).Phase)
 }
 

@@ -95,7 +95,10 @@ func TestS15_AVolumeOfASourceHasItsFormatAndIsNeverFormatted(t *testing.T) {
 	w.cut(1, 1)
 	w.ready(2, of(2, ofSnapshot(1)))
 	formatted := fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED
-	require.Equal(t, Format{Phase: formatted, FSType: ext4, FSUUID: "uuid-1", Cloned: true}, w.volume(2).Format)
+	copied := Format{Phase: formatted, FSType: ext4, FSUUID: "uuid-1", Cloned: true}
+	require.Equal(t, copied, w.volume(2).Format)
+	require.Equal(t, copied, w.ready(3, of(3, ofVolume(1))).Format)
+	require.Equal(t, copied, w.ready(4, of(4, ofVolume(3))).Format, "a copy of a copy, neither staged")
 
 	w.ok(controller, publish(2, "n1"))
 	stage := w.stage(2, "n1", 1)

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"cmp"
 	"os"
 	"time"
 
@@ -46,7 +45,7 @@ func Command() *cobra.Command {
 			return run(cmd.Context(), o, cmd.ErrOrStderr())
 		}}
 	flags := cmd.Flags()
-	o.Add(flags, "127.0.0.1:9801", cmp.Or(os.Getenv("CSI_ENDPOINT"), "unix:///run/holdfast/controller.sock"))
+	o.Add(flags, "127.0.0.1:9801", os.Getenv("CSI_ENDPOINT"))
 	flags.StringVar(&o.name, "name", "", "this controller's `name`; the one in its certificate by default, and it must be the same")
 	flags.StringVar(&o.dataDir, "data-dir", "/var/lib/holdfast/controller", "`folder` of the log, its snapshots and the journal, mode 0700")
 	flags.StringVar(&o.site, "site", "default", "`name` of the site that this controller acts for")

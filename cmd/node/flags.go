@@ -49,7 +49,7 @@ func Command() *cobra.Command {
 			return serve(cmd.Context(), o, cmd.ErrOrStderr())
 		}}
 	flags := cmd.Flags()
-	o.Add(flags, "127.0.0.1:9811", cmp.Or(os.Getenv("CSI_ENDPOINT"), "unix:///run/holdfast/node.sock"))
+	o.Add(flags, "127.0.0.1:9811", os.Getenv("CSI_ENDPOINT"))
 	flags.StringVar(&o.id, "node-id", "", "this host's `name`: CSI's node id and the value of its topology key; the one in its certificate by default, and it must be the same")
 	flags.StringVar(&o.dataDir, "data-dir", "/var/lib/holdfast/node", "`folder` of what this host must remember, mode 0700")
 	flags.StringVar(&o.poolDir, "pool-dir", "/var/lib/holdfast/pool", "`folder` of the pool; an empty one becomes a new pool")

@@ -187,9 +187,11 @@ func TestExpandThroughItsLife(t *testing.T) {
 	_, err = grow(id, 3*gib)
 	require.NoError(t, err, "-08: published")
 	node := func(size int64) (*csi.NodeExpandVolumeResponse, error) {
-		return w.node.NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{
-			VolumeId: id, VolumePath: path, CapacityRange: &csi.CapacityRange{RequiredBytes: size},
-		})
+		req := &csi.NodeExpandVolumeRequest{VolumeId: id, VolumePath: path}
+		if size != 0 {
+			req.CapacityRange = &csi.CapacityRange{RequiredBytes: size}
+		}
+		return w.node.NodeExpandVolume(t.Context(), req)
 	}
 	_, err = node(3 * gib)
 	requireCode(t, codes.NotFound, err) // NodeExpandVolume-17: not before it is staged

@@ -3,14 +3,26 @@ package conformance
 // catalogue is every table of rows; a table has one file.
 var catalogue = []map[string]rowTest{
 	createVolumeRows, capacityRangeRows, getCapacityRows, topologyRows,
+	volumeCapabilityRows, volumeRows, deleteVolumeRows, publishRows, unpublishRows, validateRows,
+	listVolumesRows, getVolumeRows, conditionRows, capabilitiesRows, createSnapshotRows, deleteSnapshotRows, listSnapshotsRows, expandRows,
 	groupRows,
 	extensionRows,
 	metadataRows,
-	generalRows,
+	generalRows, sizeRows, identityRows, processRows,
+	nodeStageRows,
+	nodePublishRows,
+	nodeTableRows,
+	nodeUnpublishRows,
+	nodeStatsRows,
+	nodeInfoRows,
+	nodeExpandRows,
 }
 
 // disruptive is every table of rows that kill, stop or starve a process of the
 // shared cluster; they run after all others and put back what they took.
 var disruptive = []map[string]rowTest{
-	lessCreateRows, lessCapacityRows,
+	lessCreateRows, lessCapacityRows, lessCapabilityRows, lessPublishRows, lessValidateRows, lessListRows, lessSnapshotRows, lessExpandRows,
+	faultRows,
+	lateRows,
+	nodeDisruptiveRows,
 }

@@ -58,8 +58,11 @@ var publishRows = map[string]rowTest{
 	"CSI-CTRL-ControllerPublishVolume-08": with(func(k *kit) {
 		publishRejected(codes.FailedPrecondition, false,
 			func(r *publishRequest) { r.VolumeCapability = raw(writer) },
-			func(r *publishRequest) { r.VolumeCapability = mounted(allWorkloads, "ext4") },
 			func(r *publishRequest) { r.VolumeCapability = mounted(writer, "xfs") })(k.t, k.w)
+		for _, granted := range []mode{oneWorkload, reader} {
+			req := publication(k.made(capable(mounted(granted, "ext4"))).GetVolumeId())
+			refused(k.t, k.publish(req), codes.FailedPrecondition)
+		}
 		require.NoError(k.t, k.inUse(k.made(), mounted(writer, "ext4"), false).write("used as described"))
 	}),
 	"CSI-CTRL-ControllerPublishVolume-10": with(readOnlyIsReadOnly),
@@ -315,7 +318,11 @@ var validateRows = map[string]rowTest{
 		given := map[string]string{"fsType": "ext4"}
 		require.Equal(k.t, given, k.validate(k.validation(func(r *validateRequest) { r.Parameters = given })).GetConfirmed().GetParameters())
 	}),
-	"CSI-CTRL-ValidateVolumeCapabilities-10": unconfirmed(about(mounted(manyReaders, "ext4")), about(mounted(allWorkloads, "ext4")), about(mounted(writer, "xfs"))),
+	"CSI-CTRL-ValidateVolumeCapabilities-10": with(func(k *kit) {
+		unconfirmed(about(mounted(manyReaders, "ext4")), about(raw(writer)), about(mounted(writer, "xfs")))(k.t, k.w)
+		one := k.made(capable(mounted(reader, "ext4"))).GetVolumeId()
+		require.Nil(k.t, k.validate(&validateRequest{VolumeId: one, VolumeCapabilities: []*csi.VolumeCapability{mounted(writer, "ext4")}}).GetConfirmed())
+	}),
 	"CSI-CTRL-ValidateVolumeCapabilities-11": unconfirmed(func(r *validateRequest) { r.Parameters = map[string]string{strings.Repeat("k", 1000): "v"} },
 		func(r *validateRequest) { r.Parameters = map[string]string{"replicas": strings.Repeat("ü", 500)} },
 		func(r *validateRequest) { r.VolumeContext = map[string]string{strings.Repeat("k", 1000): "v"} }),

@@ -1,0 +1,354 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// listing is one of the lists, told by ids.
+type listing func(c csi.ControllerClient, most int32, token string) (ids []string, next string, err error)
+
+func (k *kit) volumeListing(c csi.ControllerClient, most int32, token string) (ids []string, next string, err error) {
+	res, err := c.ListVolumes(k.ctx, &csi.ListVolumesRequest{MaxEntries: most, StartingToken: token})
+	for _, e := range res.GetEntries() {
+		require.NotNil(k.t, e.GetVolume())
+		ids = append(ids, e.GetVolume().GetVolumeId())
+	}
+	return ids, res.GetNextToken(), err
+}
+
+func (k *kit) snapshotListing(c csi.ControllerClient, most int32, token string) (ids []string, next string, err error) {
+	res, err := c.ListSnapshots(k.ctx, &csi.ListSnapshotsRequest{MaxEntries: most, StartingToken: token})
+	for _, e := range res.GetEntries() {
+		require.NotNil(k.t, e.GetSnapshot())
+		ids = append(ids, e.GetSnapshot().GetSnapshotId())
+	}
+	return ids, res.GetNextToken(), err
+}
+
+// walk is all pages; none is longer than it may, and a token is there if and only
+// if more follows.
+func (k *kit) walk(list listing, most int32) []string {
+	k.t.Helper()
+	var all []string
+	for token, pages := "", 0; ; pages++ {
+		require.Less(k.t, pages, 1000)
+		ids, next, err := list(k.ctl, most, token)
+		require.NoError(k.t, err)
+		require.LessOrEqual(k.t, len(ids), int(most))
+		require.LessOrEqual(k.t, len(next), 128)
+		all = append(all, ids...)
+		if next == "" {
+			break
+		}
+		require.Len(k.t, ids, int(most))
+		token = next
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	require.Equal(k.t, sorted, slices.Compact(slices.Clone(sorted)), "an entry is told twice")
+	return all
+}
+
+// pages: walks of all lengths tell what the whole list tells.
+func (k *kit) pages(list listing, own []string) {
+	k.t.Helper()
+	whole, next, err := list(k.ctl, 0, "")
+	require.NoError(k.t, err)
+	require.Empty(k.t, next)
+	require.Subset(k.t, whole, own)
+	for _, most := range []int32{1, 2, 3, int32(len(whole)), int32(len(whole)) + 1} {
+		require.ElementsMatch(k.t, whole, k.walk(list, most))
+	}
+}
+
+// badTokens: none of these is answered with a page.
+func (k *kit) badTokens(list listing, of string) {
+	k.t.Helper()
+	_, good, err := list(k.ctl, 1, "")
+	require.NoError(k.t, err)
+	require.NotEmpty(k.t, good)
+	for _, bad := range []string{"invalid-token", of, good + "A", good[:len(good)-1], "A" + good[1:], strings.Repeat("t", 129), strings.Repeat("t", 5000), "\x00", " " + good} {
+		for range 2 {
+			_, _, err := list(k.ctl, 1, bad)
+			refused(k.t, err, codes.Aborted)
+		}
+	}
+	_, _, err = list(k.ctl, 1, good)
+	require.NoError(k.t, err)
+}
+
+// someVolumes and someSnapshots are so many that lists have pages.
+func (k *kit) someVolumes() []string { return k.volumes(3) }
+
+func (k *kit) someSnapshots() []string {
+	source := k.volume().ID
+	var ids []string
+	for range 3 {
+		ids = append(ids, k.snapshot(source).GetSnapshotId())
+	}
+	return ids
+}
+
+// tokenOf is a good token of a list.
+func (k *kit) tokenOf(list listing) string {
+	k.t.Helper()
+	_, token, err := list(k.ctl, 1, "")
+	require.NoError(k.t, err)
+	require.NotEmpty(k.t, token)
+	return token
+}
+
+// conditionIsTold as CSI demands.
+func (k *kit) conditionIsTold(c *csi.VolumeCondition) {
+	k.t.Helper()
+	require.NotNil(k.t, c)
+	require.False(k.t, c.GetAbnormal(), c.GetMessage())
+	require.NotEmpty(k.t, c.GetMessage())
+	require.LessOrEqual(k.t, len(c.GetMessage()), 128)
+}
+
+var listVolumesRows = map[string]rowTest{
+	"CSI-CTRL-ListVolumes-02": with(func(k *kit) {
+		ids := k.someVolumes()
+		require.Subset(k.t, k.walk(k.volumeListing, 100), ids)
+		require.NoError(k.t, k.deleted(&csi.DeleteVolumeRequest{VolumeId: ids[1]}))
+		left := k.walk(k.volumeListing, 100)
+		require.NotContains(k.t, left, ids[1])
+		require.Subset(k.t, left, []string{ids[0], ids[2]})
+	}),
+	"CSI-CTRL-ListVolumes-03": with(func(k *kit) { k.pages(k.volumeListing, k.someVolumes()) }),
+	"CSI-CTRL-ListVolumes-04": with(func(k *kit) { k.pages(k.volumeListing, k.someVolumes()) }),
+	"CSI-CTRL-ListVolumes-05": with(func(k *kit) {
+		own := k.volumes(120)
+		ids, next, err := k.volumeListing(k.ctl, 0, "")
+		require.NoError(k.t, err)
+		require.Empty(k.t, next)
+		require.Subset(k.t, ids, own)
+	}),
+	"CSI-CTRL-ListVolumes-06": refuses(codes.InvalidArgument, func(k *kit) error {
+		_, _, err := k.volumeListing(k.ctl, -1, "")
+		return err
+	}),
+	"CSI-CTRL-ListVolumes-07": with(func(k *kit) {
+		k.someVolumes()
+		unset, err := k.ctl.ListVolumes(k.ctx, &csi.ListVolumesRequest{MaxEntries: 2})
+		require.NoError(k.t, err)
+		empty, err := k.ctl.ListVolumes(k.ctx, &csi.ListVolumesRequest{MaxEntries: 2, StartingToken: ""})
+		require.NoError(k.t, err)
+		requireSame(k, unset, empty)
+		all, _, err := k.volumeListing(k.ctl, 0, "")
+		require.NoError(k.t, err)
+		require.Equal(k.t, all[0], empty.GetEntries()[0].GetVolume().GetVolumeId())
+	}),
+	"CSI-CTRL-ListVolumes-08": with(func(k *kit) {
+		k.someVolumes()
+		k.someSnapshots()
+		k.badTokens(k.volumeListing, k.tokenOf(k.snapshotListing))
+	}),
+	"CSI-CTRL-ListVolumes-09": with(func(k *kit) {
+		k.made(named(strings.Repeat("l", 128)))
+		k.someVolumes()
+		k.walk(k.volumeListing, 1)
+	}),
+	"CSI-CTRL-ListVolumes-10": with(func(k *kit) {
+		for range 3 {
+			own := k.someVolumes()
+			page, token, err := k.volumeListing(k.ctl, 1, "")
+			require.NoError(k.t, err)
+			if slices.Contains(own, page[0]) {
+				require.NoError(k.t, k.deleted(&csi.DeleteVolumeRequest{VolumeId: page[0]}))
+			}
+			rest := k.volume().ID
+			k.everyController(func(_ string, c csi.ControllerClient) {
+				ids, _, err := k.volumeListing(c, 0, token)
+				require.NoError(k.t, err)
+				require.NotContains(k.t, ids, page[0])
+				if rest > page[0] {
+					require.Contains(k.t, ids, rest)
+				}
+			})
+		}
+	}),
+	"CSI-CTRL-ListVolumes-11": with(func(k *kit) {
+		req := k.asked()
+		v := k.answered(req)
+		requireSame(k, v, k.listed(v.GetVolumeId()).GetVolume())
+	}),
+	"CSI-CTRL-ListVolumes-12": with(func(k *kit) {
+		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES)(k, k.w.Conn(k.t, "c1")))
+		one, two := k.made().GetVolumeId(), k.made().GetVolumeId()
+		k.published(publication(two))
+		require.NotNil(k.t, k.listed(one).GetStatus())
+		require.NotNil(k.t, k.listed(two).GetStatus())
+	}),
+	"CSI-CTRL-ListVolumes-13": with(func(k *kit) {
+		for _, node := range []string{"n1", "n2"} {
+			id := k.made(at(places(node), nil)).GetVolumeId()
+			require.Empty(k.t, k.listed(id).GetStatus().GetPublishedNodeIds())
+			req := publication(id)
+			req.NodeId = node
+			k.published(req)
+			require.Equal(k.t, []string{node}, k.listed(id).GetStatus().GetPublishedNodeIds())
+			require.NoError(k.t, k.unpublish(id, node))
+			require.Empty(k.t, k.listed(id).GetStatus().GetPublishedNodeIds())
+		}
+	}),
+	"CSI-CTRL-ListVolumes-14": with(func(k *kit) {
+		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_VOLUME_CONDITION)(k, k.w.Conn(k.t, "c1")))
+		k.conditionIsTold(k.listed(k.made().GetVolumeId()).GetStatus().GetVolumeCondition())
+	}),
+}
+
+func (k *kit) getFails(id string) error {
+	_, err := k.ctl.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
+	return err
+}
+
+var getVolumeRows = map[string]rowTest{
+	"CSI-CTRL-ControllerGetVolume-02": with(func(k *kit) {
+		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_VOLUME_CONDITION)(k, k.w.Conn(k.t, "c1")))
+		k.conditionIsTold(k.get(k.made().GetVolumeId()).GetStatus().GetVolumeCondition())
+	}),
+	"CSI-CTRL-ControllerGetVolume-03": refuses(codes.InvalidArgument, func(k *kit) error { return k.getFails("") }),
+	"CSI-CTRL-ControllerGetVolume-04": with(func(k *kit) {
+		gone := k.made().GetVolumeId()
+		require.NoError(k.t, k.deleted(&csi.DeleteVolumeRequest{VolumeId: gone}))
+		for _, id := range []string{gone, unknownVolumeID, "x"} {
+			refused(k.t, k.getFails(id), codes.NotFound)
+		}
+	}),
+	"CSI-CTRL-ControllerGetVolume-05": with(func(k *kit) {
+		v := k.made()
+		got := k.get(v.GetVolumeId())
+		requireSame(k, v, got.GetVolume())
+		require.NotNil(k.t, got.GetStatus())
+	}),
+	"CSI-CTRL-ControllerGetVolume-06": with(func(k *kit) {
+		id := k.made().GetVolumeId()
+		require.Empty(k.t, k.get(id).GetStatus().GetPublishedNodeIds())
+		k.published(publication(id))
+		require.Equal(k.t, []string{"n1"}, k.get(id).GetStatus().GetPublishedNodeIds())
+	}),
+	"CSI-CTRL-ControllerGetVolume-07": with(func(k *kit) {
+		id := k.made().GetVolumeId()
+		k.published(publication(id))
+		for size := int64(20 * harness.Mi); size <= 28*harness.Mi; size += 4 * harness.Mi {
+			k.grown(id, size)
+			k.everyController(func(_ string, c csi.ControllerClient) {
+				got, err := c.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
+				require.NoError(k.t, err)
+				require.Equal(k.t, size, got.GetVolume().GetCapacityBytes())
+				require.Equal(k.t, []string{"n1"}, got.GetStatus().GetPublishedNodeIds())
+			})
+		}
+	}),
+}
+
+var conditionRows = map[string]rowTest{
+	"CSI-CTRL-VolumeCondition-01": with(func(k *kit) {
+		id := k.made().GetVolumeId()
+		k.conditionIsTold(k.get(id).GetStatus().GetVolumeCondition())
+		k.conditionIsTold(k.listed(id).GetStatus().GetVolumeCondition())
+	}),
+}
+
+var lessListRows = map[string]rowTest{
+	"CSI-CTRL-ListVolumes-01": switched(csi.ControllerServiceCapability_RPC_LIST_VOLUMES, func(k *kit, c csi.ControllerClient) error {
+		_, err := c.ListVolumes(k.ctx, &csi.ListVolumesRequest{})
+		return err
+	}),
+	"CSI-CTRL-ControllerGetVolume-01": switched(csi.ControllerServiceCapability_RPC_GET_VOLUME, func(k *kit, c csi.ControllerClient) error {
+		_, err := c.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: k.made().GetVolumeId()})
+		return err
+	}),
+	"CSI-CTRL-ControllerGetCapabilities-07": with(capabilityMatrix),
+}
+
+// capabilityMatrix: of each capability that is advertised the call is served, and of
+// each that is not it is UNIMPLEMENTED.
+func capabilityMatrix(k *kit) {
+	id := k.made().GetVolumeId()
+	cut := k.snapshot(id).GetSnapshotId()
+	grow := &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: harness.Mi}}
+	for of, call := range map[csi.ControllerServiceCapability_RPC_Type]func(c csi.ControllerClient) error{
+		csi.ControllerServiceCapability_RPC_LIST_VOLUMES: func(c csi.ControllerClient) error {
+			_, err := c.ListVolumes(k.ctx, &csi.ListVolumesRequest{})
+			return err
+		},
+		csi.ControllerServiceCapability_RPC_GET_VOLUME: func(c csi.ControllerClient) error {
+			_, err := c.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
+			return err
+		},
+		csi.ControllerServiceCapability_RPC_GET_CAPACITY: func(c csi.ControllerClient) error {
+			_, err := c.GetCapacity(k.ctx, &csi.GetCapacityRequest{})
+			return err
+		},
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT: func(c csi.ControllerClient) error {
+			_, err := c.DeleteSnapshot(k.ctx, &csi.DeleteSnapshotRequest{SnapshotId: unknownSnapshotID})
+			return err
+		},
+		csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS: func(c csi.ControllerClient) error {
+			_, err := c.ListSnapshots(k.ctx, &csi.ListSnapshotsRequest{})
+			return err
+		},
+		csi.ControllerServiceCapability_RPC_GET_SNAPSHOT: func(c csi.ControllerClient) error {
+			_, err := c.GetSnapshot(k.ctx, &csi.GetSnapshotRequest{SnapshotId: cut})
+			return err
+		},
+		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME: func(c csi.ControllerClient) error {
+			_, err := c.ControllerExpandVolume(k.ctx, grow)
+			return err
+		},
+		csi.ControllerServiceCapability_RPC_MODIFY_VOLUME: func(c csi.ControllerClient) error {
+			_, err := c.ControllerModifyVolume(k.ctx, &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: map[string]string{"iopsLimit": "1000/1000"}})
+			return err
+		},
+	} {
+		switched(of, func(_ *kit, c csi.ControllerClient) error { return call(c) })(k.t, k.w)
+	}
+}
+
+func (k *kit) capabilities(c csi.ControllerClient) *csi.ControllerGetCapabilitiesResponse {
+	k.t.Helper()
+	res, err := c.ControllerGetCapabilities(k.ctx, &csi.ControllerGetCapabilitiesRequest{})
+	require.NoError(k.t, err)
+	return res
+}
+
+var capabilitiesRows = map[string]rowTest{
+	"CSI-CTRL-ControllerGetCapabilities-01": with(func(k *kit) { require.NotEmpty(k.t, k.capabilities(k.ctl).GetCapabilities()) }),
+	"CSI-CTRL-ControllerGetCapabilities-02": with(func(k *kit) {
+		seen := map[csi.ControllerServiceCapability_RPC_Type]bool{}
+		for _, c := range k.capabilities(k.ctl).GetCapabilities() {
+			of := c.GetRpc().GetType()
+			require.NotNil(k.t, c.GetRpc())
+			require.NotZero(k.t, of)
+			require.Contains(k.t, csi.ControllerServiceCapability_RPC_Type_name, int32(of))
+			require.False(k.t, seen[of], "%s is told twice", of)
+			seen[of] = true
+		}
+	}),
+	"CSI-CTRL-ControllerGetCapabilities-03": with(func(k *kit) {
+		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT)(k, k.w.Conn(k.t, "c1")))
+		cut := k.snapshot(k.written("restored").GetVolumeId()).GetSnapshotId()
+		require.Equal(k.t, "restored", k.inUse(k.made(ofSnapshot(cut)), mounted(writer, "ext4"), false).read())
+	}),
+	"CSI-CTRL-ControllerGetCapabilities-04": with(func(k *kit) {
+		conn := k.w.Conn(k.t, "c1")
+		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES)(k, conn))
+		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)(k, conn))
+		k.cannotBeOff("PUBLISH_UNPUBLISH_VOLUME")
+	}),
+	"CSI-CTRL-ControllerGetCapabilities-05": with(readOnlyIsReadOnly),
+	"CSI-CTRL-ControllerGetCapabilities-06": createRejected(codes.NotFound, ofVolume("of another plugin"), ofVolume(unknownVolumeID)),
+	"CSI-CTRL-ControllerGetCapabilities-08": with(func(k *kit) {
+		first := k.capabilities(k.ctl)
+		k.everyController(func(_ string, c csi.ControllerClient) { requireSame(k, first, k.capabilities(c)) })
+	}),
+}

@@ -1,0 +1,271 @@
+package conformance
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// lateRows kill or stop a process, or take a pool away, and put it back.
+var lateRows = map[string]rowTest{
+	"CSI-ID-GetPluginCapabilities-02": with(sameEverywhere),
+	"CSI-ID-Probe-02":                 with(func(k *kit) { k.broken(func(path string) error { return os.Rename(path, path+".away") }) }),
+	"CSI-ID-Probe-07":                 with(func(k *kit) { k.broken(func(path string) error { return os.Rename(path, path+".away") }) }),
+	"CSI-ID-Probe-06": with(func(k *kit) {
+		k.broken(func(path string) error {
+			if err := os.Rename(path, path+".away"); err != nil {
+				return err
+			}
+			return os.WriteFile(path, []byte("no folder"), 0o600)
+		})
+	}),
+	"CSI-ID-Probe-10": with(func(k *kit) {
+		k.broken(func(path string) error {
+			if err := os.Rename(path, path+".away"); err != nil {
+				return err
+			}
+			return os.Symlink("/nonexistent/volumes", path)
+		})
+	}),
+
+	"CSI-GRP-CreateVolumeGroupSnapshot-02": with(func(k *kit) { k.cutsUnderWrites(1) }),
+	"CSI-GRP-CreateVolumeGroupSnapshot-03": with(func(k *kit) { k.cutsUnderWrites(3) }),
+	"CSI-GRP-CreateVolumeGroupSnapshot-06": with(failedCut(func(k *kit, sources []string, err error) {
+		require.Error(k.t, err)
+		require.NoError(k.t, harness.Poll(k.ctx, 15*time.Second, "what was cut to be removed", func() (bool, error) {
+			return len(k.cutsOf(sources)) == 0, nil
+		}))
+	})),
+	"CSI-GRP-CreateVolumeGroupSnapshot-24": with(failedCut(func(k *kit, _ []string, err error) {
+		k.requireCode("a group of which one member cannot be cut", err, codes.Aborted, codes.FailedPrecondition, codes.Internal, codes.Unavailable)
+	})),
+	"CSI-GRP-CreateVolumeGroupSnapshot-25": with(failedCut(func(k *kit, sources []string, err error) {
+		k.requireCode("a group that is not cut", err, codes.Aborted, codes.FailedPrecondition, codes.Internal, codes.Unavailable)
+		require.NotEmpty(k.t, err.Error())
+	})),
+	"CSI-GRP-CreateVolumeGroupSnapshot-22": with(func(k *kit) {
+		raw, other := k.create(harness.Spec{Node: "n1", Block: true}), k.volume()
+		k.up(raw)
+		err := k.createGroup(&csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: []string{raw.ID, other.ID}})
+		refused(k.t, err, codes.FailedPrecondition)
+		require.Empty(k.t, k.cutsOf([]string{raw.ID, other.ID}))
+	}),
+	"CSI-GRP-CreateVolumeGroupSnapshot-23": with(func(k *kit) {
+		two := k.volume()
+		here := &csi.Topology{Segments: map[string]string{harness.TopologyKey: "n1"}}
+		left, err := k.ctl.GetCapacity(k.ctx, &csi.GetCapacityRequest{AccessibleTopology: here})
+		require.NoError(k.t, err)
+		most := left.GetAvailableCapacity() / 10 * 6 / harness.Mi * harness.Mi
+		one := k.create(harness.Spec{Node: "n1", Size: most, Block: true})
+		err = k.createGroup(&csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: []string{one.ID, two.ID}})
+		refused(k.t, err, codes.ResourceExhausted)
+		require.Empty(k.t, k.cutsOf([]string{one.ID, two.ID}))
+	}),
+	"CSI-GRP-DeleteVolumeGroupSnapshot-07": with(func(k *kit) {
+		g := k.group(2)
+		req := harness.Spec{Name: k.w.Name("restored"), Node: "n1"}.CreateRequest()
+		req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: memberIDs(g)[0]}}}
+		goOn := k.pause("n1")
+		brief, cancel := context.WithTimeout(k.ctx, time.Second)
+		defer cancel()
+		_, err := k.ctl.CreateVolume(brief, req)
+		require.Error(k.t, err, "it is made by a host that stands still")
+		err = k.deleteGroup(g.GetGroupSnapshotId(), memberIDs(g)...)
+		goOn()
+		refused(k.t, err, codes.FailedPrecondition)
+		v, err := k.ctl.CreateVolume(k.ctx, req)
+		require.NoError(k.t, err)
+		k.dropVolume(v.GetVolume().GetVolumeId())
+		require.NoError(k.t, k.deleteGroup(g.GetGroupSnapshotId(), memberIDs(g)...))
+	}),
+	"CSI-GRP-GetVolumeGroupSnapshot-07": with(func(k *kit) {
+		g := k.group(1)
+		first, second := k.pause("c2"), k.pause("c3")
+		brief, cancel := context.WithTimeout(k.ctx, 4*time.Second)
+		defer cancel()
+		res, err := k.groups.GetVolumeGroupSnapshot(brief, &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: g.GetGroupSnapshotId(), SnapshotIds: memberIDs(g)})
+		first()
+		second()
+		k.requireCode("a group without a majority", err, codes.Unavailable, codes.DeadlineExceeded, codes.Aborted)
+		require.Nil(k.t, res)
+		require.NoError(k.t, k.awaitWell(k.ctx))
+		_, err = k.getGroup(g.GetGroupSnapshotId(), memberIDs(g))
+		require.NoError(k.t, err)
+	}),
+}
+
+// pause stops a process of the shared cluster until the function is called, or the row is over.
+func (k *kit) pause(id string) func() {
+	k.t.Helper()
+	pid, err := k.w.Cluster.Signal(id, syscall.SIGSTOP)
+	require.NoError(k.t, err)
+	var done atomic.Bool
+	goOn := func() {
+		if !done.Swap(true) {
+			_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been ended for standing still
+		}
+	}
+	k.after(func(ctx context.Context) error { goOn(); return k.awaitWell(ctx) })
+	return goOn
+}
+
+// broken spoils the folder of n2's volumes: Probe fails while it is so, twice, and is well again after.
+func (k *kit) broken(spoil func(path string) error) {
+	k.t.Helper()
+	l, err := k.w.Cluster.Layout()
+	require.NoError(k.t, err)
+	path := ""
+	for _, n := range l.Nodes {
+		if n.ID == "n2" {
+			path = filepath.Join(n.PoolDir, "volumes")
+		}
+	}
+	mend := func() error {
+		if _, err := os.Stat(path + ".away"); err != nil {
+			return ignoreMissing(err)
+		}
+		if err := ignoreMissing(os.Remove(path)); err != nil {
+			return err
+		}
+		return os.Rename(path+".away", path)
+	}
+	k.after(func(ctx context.Context) error {
+		if err := mend(); err != nil {
+			return err
+		}
+		return k.awaitWell(ctx)
+	})
+	require.NoError(k.t, spoil(path))
+	for range 2 {
+		res, err := k.identity("n2").Probe(k.ctx, &csi.ProbeRequest{})
+		refused(k.t, err, codes.FailedPrecondition)
+		require.Nil(k.t, res)
+	}
+	require.NoError(k.t, mend())
+	res, err := k.identity("n2").Probe(k.ctx, &csi.ProbeRequest{})
+	require.NoError(k.t, err)
+	require.True(k.t, res.GetReady().GetValue())
+}
+
+// failedCut makes a row of a group of three, of which the second one's data is not where it should be.
+func failedCut(see func(k *kit, sources []string, err error)) func(*kit) {
+	return func(k *kit) {
+		sources := k.volumes(3)
+		l, err := k.w.Cluster.Layout()
+		require.NoError(k.t, err)
+		image := filepath.Join(l.Nodes[0].PoolDir, "volumes", sources[1]+".img")
+		require.NoError(k.t, os.Rename(image, image+".away"))
+		back := func() error { return ignoreMissing(os.Rename(image+".away", image)) }
+		k.after(func(context.Context) error { return back() })
+		name := k.w.Name("group")
+		brief, cancel := context.WithTimeout(k.ctx, 5*time.Second)
+		defer cancel()
+		res, err := k.groups.CreateVolumeGroupSnapshot(brief, &csi.CreateVolumeGroupSnapshotRequest{Name: name, SourceVolumeIds: sources})
+		if err == nil {
+			k.dropGroup(res.GetGroupSnapshot())
+		}
+		see(k, sources, err)
+		require.NoError(k.t, back())
+		require.NoError(k.t, harness.Poll(k.ctx, 20*time.Second, "the group to be cut after all", func() (bool, error) {
+			res, err := k.groups.CreateVolumeGroupSnapshot(k.ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: name, SourceVolumeIds: sources})
+			if err == nil {
+				k.dropGroup(res.GetGroupSnapshot())
+			}
+			return err == nil, err
+		}))
+	}
+}
+
+// cutsUnderWrites writes rising numbers to three volumes in turn, by so many writers at
+// once, cuts the volumes together, and restores them: no volume is ahead of one that
+// was written before it, and none is more than a round behind.
+func (k *kit) cutsUnderWrites(writers int) {
+	var volumes []*harness.Volume
+	var ids []string
+	for range 3 {
+		v := k.volume()
+		k.up(v)
+		volumes, ids = append(volumes, v), append(ids, v.ID)
+	}
+	ctx, stop := context.WithCancel(k.ctx)
+	rounds := make([]atomic.Int64, writers)
+	done := make(chan error, writers)
+	for i := range writers {
+		go func() { done <- writeRounds(ctx, volumes, i, &rounds[i]) }()
+	}
+	require.NoError(k.t, harness.Poll(k.ctx, 10*time.Second, "every writer to have written", func() (bool, error) {
+		for i := range rounds {
+			if rounds[i].Load() < 3 {
+				return false, nil
+			}
+		}
+		return true, nil
+	}))
+	res, err := k.groups.CreateVolumeGroupSnapshot(k.ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: ids})
+	stop()
+	for range writers {
+		require.NoError(k.t, <-done)
+	}
+	require.NoError(k.t, err)
+	k.dropGroup(res.GetGroupSnapshot())
+	seen := make([][]int64, writers)
+	for _, id := range ids {
+		for _, s := range res.GetGroupSnapshot().GetSnapshots() {
+			if s.GetSourceVolumeId() != id {
+				continue
+			}
+			restored := k.restore(s.GetSnapshotId())
+			k.up(restored)
+			for i := range writers {
+				raw, err := os.ReadFile(markOf(restored, i))
+				require.NoError(k.t, err)
+				require.Len(k.t, raw, 8)
+				seen[i] = append(seen[i], int64(binary.BigEndian.Uint64(raw)))
+			}
+		}
+	}
+	for _, at := range seen {
+		require.Len(k.t, at, 3)
+		require.GreaterOrEqual(k.t, at[0], at[1], "%v", at)
+		require.GreaterOrEqual(k.t, at[1], at[2], "%v", at)
+		require.LessOrEqual(k.t, at[0]-at[2], int64(1), "%v", at)
+	}
+}
+
+func markOf(v *harness.Volume, writer int) string {
+	return filepath.Join(v.Target, fmt.Sprintf("mark-%d", writer))
+}
+
+// writeRounds writes a number to all volumes in turn, each time to the disk, then the next number.
+func writeRounds(ctx context.Context, volumes []*harness.Volume, writer int, round *atomic.Int64) error {
+	var files []*os.File
+	for _, v := range volumes {
+		f, err := os.OpenFile(markOf(v, writer), os.O_CREATE|os.O_WRONLY|os.O_SYNC, 0o600)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		files = append(files, f)
+	}
+	for n := int64(1); ctx.Err() == nil; n++ {
+		for _, f := range files {
+			if _, err := f.WriteAt(binary.BigEndian.AppendUint64(nil, uint64(n)), 0); err != nil {
+				return err
+			}
+		}
+		round.Store(n)
+	}
+	return nil
+}

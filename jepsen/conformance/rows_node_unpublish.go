@@ -1,0 +1,139 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+type unpublishReq = csi.NodeUnpublishVolumeRequest
+
+var nodeUnpublishRows = map[string]rowTest{
+	"CSI-NODE-NodeUnpublishVolume-01": with(func(k *kit) {
+		u := k.uses(mountAs(modeWriter, "ext4")).staged()
+		require.NoError(k.t, u.unbindWith(k.ctx, u.bound()))
+	}),
+	"CSI-NODE-NodeUnpublishVolume-02": with(func(k *kit) {
+		for _, how := range []*csi.VolumeCapability{mountAs(modeWriter, "ext4"), blockAs(modeWriter)} {
+			u := k.uses(how).staged()
+			target := u.bound()
+			require.Equal(k.t, 1, k.mounts(target))
+			u.unbound(target)
+			require.Zero(k.t, k.mounts(target))
+			u.loop() // it is staged still
+		}
+	}),
+	"CSI-NODE-NodeUnpublishVolume-03": with(func(k *kit) {
+		for _, how := range []*csi.VolumeCapability{mountAs(modeWriter, "ext4"), blockAs(modeWriter)} {
+			u := k.uses(how).staged()
+			target := u.bound()
+			u.unbound(target)
+			require.NoFileExists(k.t, target)
+			require.NoDirExists(k.t, target)
+			target = u.bound() // as after a crash between the two steps
+			require.NoError(k.t, unix.Unmount(target, 0))
+			u.unbound(target)
+			require.NoFileExists(k.t, target)
+			require.NoDirExists(k.t, target)
+		}
+	}),
+	"CSI-NODE-NodeUnpublishVolume-04": with(func(k *kit) {
+		u := k.uses(mountAs(modeWriter, "ext4"))
+		require.NoError(k.t, u.unbindWith(k.ctx, u.target()))
+		u.staged()
+		require.NoError(k.t, u.unbindWith(k.ctx, u.target()))
+		target := u.bound()
+		for range 3 {
+			u.unbound(target)
+		}
+		require.NoDirExists(k.t, target)
+	}),
+	"CSI-NODE-NodeUnpublishVolume-05": unpublishRefused(func(r *unpublishReq) { r.VolumeId = "" }),
+	"CSI-NODE-NodeUnpublishVolume-06": unpublishRefused(func(r *unpublishReq) { r.TargetPath = "" }),
+	"CSI-NODE-NodeUnpublishVolume-07": unpublishRefused(func(r *unpublishReq) { r.TargetPath = "rel" }),
+	"CSI-NODE-NodeUnpublishVolume-08": with(anyPathLength),
+	"CSI-NODE-NodeUnpublishVolume-09": with(func(k *kit) {
+		u := k.uses(mountAs(modeMulti, "ext4")).staged()
+		first, other := u.bound(), u.bound()
+		u.unbound(first)
+		require.NoDirExists(k.t, first)
+		require.Equal(k.t, 1, k.mounts(other))
+		k.write(other, "not touched")
+		require.Equal(k.t, "not touched", k.read(u.staging))
+	}),
+	"CSI-NODE-NodeUnpublishVolume-10": with(func(k *kit) {
+		for _, id := range []string{unknownVolumeID, "of another form"} {
+			_, err := k.w.Node(k.t).NodeUnpublishVolume(k.ctx, &unpublishReq{VolumeId: id, TargetPath: k.w.Path("nothing")})
+			require.NoError(k.t, err)
+		}
+	}),
+	"CSI-NODE-NodeUnpublishVolume-11": with(unpublishKeepsData),
+	"CSI-NODE-NodeUnpublishVolume-13": with(func(k *kit) {
+		u := k.uses(mountAs(modeWriter, "ext4")).staged()
+		target := u.bound()
+		open, err := os.Create(filepath.Join(target, "open"))
+		require.NoError(k.t, err)
+		defer open.Close()
+		k.failed(u.unbindWith(k.ctx, target))
+		require.Equal(k.t, 1, k.mounts(target))
+		require.NoError(k.t, open.Close())
+		u.unbound(target)
+		require.NoDirExists(k.t, target)
+	}),
+}
+
+// unpublishRefused makes a row of a NodeUnpublishVolume call that is invalid in one
+// field and leaves the volume bound.
+func unpublishRefused(change func(r *unpublishReq)) rowTest {
+	return with(func(k *kit) {
+		u := k.uses(mountAs(modeWriter, "ext4")).staged()
+		target := u.bound()
+		r := &unpublishReq{VolumeId: u.id, TargetPath: target}
+		change(r)
+		for range 2 {
+			_, err := u.node.NodeUnpublishVolume(k.ctx, r)
+			refused(k.t, err, codes.InvalidArgument)
+		}
+		require.Equal(k.t, 1, k.mounts(target))
+	})
+}
+
+// unpublishKeepsData: neither the volume's data goes away nor what is somebody else's.
+func unpublishKeepsData(k *kit) {
+	u := k.uses(mountAs(modeWriter, "ext4")).staged()
+	target := u.bound()
+	k.write(target, "in the volume")
+	u.unbound(target)
+	require.NoDirExists(k.t, target)
+	require.Equal(k.t, "in the volume", k.read(u.staging))
+
+	foreign := k.w.Path("foreign")
+	require.NoError(k.t, os.Mkdir(foreign, 0o750))
+	defer os.Remove(foreign)
+	k.write(foreign, "of somebody else")
+	defer os.Remove(filepath.Join(foreign, "file"))
+	_ = u.unbindWith(k.ctx, foreign) // never bound there: OK or not, nothing is deleted
+	require.Equal(k.t, "of somebody else", k.read(foreign))
+
+	target = u.bound() // behind the host's back its folder is filled
+	require.NoError(k.t, unix.Unmount(target, 0))
+	require.NoError(k.t, harness.Poll(k.ctx, 5*time.Second, "a file below the target", func() (bool, error) {
+		if err := os.MkdirAll(target, 0o750); err != nil { // the host may have removed it
+			return false, err
+		}
+		err := os.WriteFile(filepath.Join(target, "file"), []byte("of somebody else"), 0o600)
+		return err == nil, err
+	}))
+	_ = u.unbindWith(k.ctx, target)
+	require.Equal(k.t, "of somebody else", k.read(target))
+	require.NoError(k.t, os.Remove(filepath.Join(target, "file")))
+	u.unbound(target)
+	require.Equal(k.t, "in the volume", k.read(u.staging))
+}
