@@ -20,6 +20,8 @@ var suites = []suite{
 	{"failover", "./jepsen/bench", "Failover|Transfer", "1x", 1, "about three minutes"},
 	{"stable", "./jepsen/bench", "Stable", "1x", 1, "about a minute"},
 	{"restart", "./jepsen/bench", "Restart", "1x", 3, "about a minute"},
+	{"content", "./jepsen/bench", "Content|Group", "1x", 1, "about three minutes, 20 GiB of disk"},
+	{"list", "./jepsen/bench", "List", "1x", 1, "about a minute"},
 	{"volumes", "./jepsen/bench", "CreateToMounted|HundredAtOnce", "1x", 3, "about a minute"},
 }
 
@@ -57,6 +59,19 @@ var goals = []goal{
 	{"P16", "CreateVolume -> mounted / losetup, blkid, mkfs, mount", "BenchmarkCreateToMounted xBinaries", 0.75, false, "x"},
 	{"", "CreateVolume -> mounted, median", "BenchmarkCreateToMounted p50-ms", 0, false, "ms"},
 	{"P17", "100 CreateVolume at once: errors", "BenchmarkHundredAtOnce errors", 0, false, ""},
+	{"", "snapshot of a mounted volume with 1 GiB of data", "BenchmarkContent snapshot-1GiB-ms", 0, false, "ms"},
+	{"", "snapshot with 4 GiB", "BenchmarkContent snapshot-4GiB-ms", 0, false, "ms"},
+	{"", "snapshot with 16 GiB", "BenchmarkContent snapshot-16GiB-ms", 0, false, "ms"},
+	{"", "clone of a snapshot with 1 GiB", "BenchmarkContent clone-1GiB-ms", 0, false, "ms"},
+	{"", "clone with 4 GiB", "BenchmarkContent clone-4GiB-ms", 0, false, "ms"},
+	{"", "clone with 16 GiB", "BenchmarkContent clone-16GiB-ms", 0, false, "ms"},
+	{"", "online expansion, filesystem too", "BenchmarkContent expand-ms", 0, false, "ms"},
+	{"", "GetMetadataDelta, of volume", "BenchmarkContent delta-GiB/s", 0, true, "GiB/s"},
+	{"", "group snapshot of 8 mounted volumes", "BenchmarkGroup group-ms", 0, false, "ms"},
+	{"", "the longest freeze in it", "BenchmarkGroup longest-freeze-ms", 0, false, "ms"},
+	{"", "ListVolumes of 100,000: last pages of 500 / first", "BenchmarkList volumes-last/first", 0, false, "x"},
+	{"", "a page of it", "BenchmarkList volumes-last-pages-ms", 0, false, "ms"},
+	{"", "ListSnapshots of 10,000: last pages / first", "BenchmarkList snapshots-last/first", 0, false, "x"},
 	{"P17", "100 CreateVolume at once / the floor's rate at 16 workers", "BenchmarkHundredAtOnce xFloor", 2.0, false, "x"},
 }
 
