@@ -56,6 +56,8 @@ func sanityConfig(t *testing.T, c *harness.Cluster, controller string) sanity.Te
 	}
 	require.NotEmpty(t, config.ControllerAddress)
 	config.TestVolumeSize = 16 * harness.Mi
+	config.TestVolumeExpandSize = 32 * harness.Mi
+	config.TestVolumeMutableParameters = map[string]string{"iopsLimit": "1000/500"}
 	config.TestNodeVolumeAttachLimit = true
 	config.TargetPath = filepath.Join(c.Mounts(), "sanity-target")
 	config.StagingPath = filepath.Join(c.Mounts(), "sanity-staging")
