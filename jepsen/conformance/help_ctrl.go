@@ -398,6 +398,7 @@ func withoutQuorum(prepare func(k *kit) func(ctx context.Context) error) rowTest
 	return with(func(k *kit) {
 		call := prepare(k)
 		k.stopped([]string{"c2", "c3"}, func() {
+			k.leaderless()
 			err := k.soon(call)
 			require.Error(k.t, err)
 			require.Contains(k.t, []codes.Code{codes.Aborted, codes.Unavailable, codes.DeadlineExceeded}, status.Code(err))
@@ -405,6 +406,19 @@ func withoutQuorum(prepare func(k *kit) func(ctx context.Context) error) rowTest
 		k.settled()
 		require.NoError(k.t, retried(k.ctx, call))
 	})
+}
+
+// leaderless waits until c1 knows that it has no majority: a leader may answer
+// until its lease ends.
+func (k *kit) leaderless() {
+	k.t.Helper()
+	err := harness.Poll(k.ctx, 10*time.Second, "c1 to answer no more", func() (bool, error) {
+		return k.soon(func(ctx context.Context) error {
+			_, err := k.ctl.ListVolumes(ctx, &csi.ListVolumesRequest{MaxEntries: 1})
+			return err
+		}) != nil, nil
+	})
+	require.NoError(k.t, err)
 }
 
 // retried repeats as a CO does.
