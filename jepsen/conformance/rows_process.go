@@ -64,7 +64,7 @@ var processRows = map[string]rowTest{
 		}
 	},
 	"CSI-OPS-Conn-03": badEndpoint("tcp://127.0.0.1:1", "unix"),
-	"CSI-OPS-Env-03":  badEndpoint("unix:///tmp/row-no-suffix", ".sock"),
+	"CSI-OPS-Env-03":  badEndpoint("unix://DIR/no-suffix", ".sock"),
 	"CSI-OPS-Env-04": func(t *testing.T, w *World) {
 		badEndpoint("", "CSI_ENDPOINT")(t, w)
 		with(func(k *kit) {
@@ -312,11 +312,12 @@ func started(form string) rowTest {
 	})
 }
 
-// badEndpoint makes a row of a CSI_ENDPOINT with which no process starts.
+// badEndpoint makes a row of a CSI_ENDPOINT with which no process starts; DIR stands
+// for the row's folder.
 func badEndpoint(endpoint, says string) rowTest {
 	return with(func(k *kit) {
 		p := k.alone()
-		p.cmd.Env[0] = "CSI_ENDPOINT=" + endpoint
+		p.cmd.Env[0] = "CSI_ENDPOINT=" + strings.ReplaceAll(endpoint, "DIR", p.dir)
 		if endpoint == "" {
 			p.cmd.Env = p.cmd.Env[1:]
 		}
