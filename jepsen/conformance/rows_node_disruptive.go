@@ -113,5 +113,5 @@ func (k *kit) stageAndKill(u *use, after time.Duration) {
 	}()
 	time.Sleep(after) // where it strikes is left to chance
 	k.killNode(u.on)
-	<-ended // whatever it answered
+	_ = <-ended // whatever it answered
 }
