@@ -147,6 +147,9 @@ func times(point string) int {
 // Killed between every two steps of a snapshot, a clone, an expansion, a group snapshot
 // and a change of limits: it converges, nothing stays frozen and nothing leaks.
 func TestACrashAtEveryPointOfACopy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("killing a host at every point takes most of a minute")
+	}
 	for _, point := range executor.FaultPoints {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()

@@ -97,6 +97,9 @@ func elsewhere(point string) bool {
 // Killed between every two steps, with a real freezer and its processes: xfs refuses a
 // clone without an identity of its own, ext4 is grown before it is mounted.
 func TestACrashAtEveryPointOfARealCopy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("killing a host at every point takes most of a minute")
+	}
 	for _, point := range executor.FaultPoints {
 		if !copyPoint(point) || elsewhere(point) {
 			continue

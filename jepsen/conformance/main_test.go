@@ -153,7 +153,6 @@ func (w *World) inventory(t *testing.T) map[string]bool {
 
 // report judges the rows that did not run, writes the page and compares it with the committed one.
 func report(t *testing.T, rows []row, results map[string]result, reasons map[string]string, before map[string]bool) {
-	strict := os.Getenv("HOLDFAST_CONFORMANCE_STRICT") == "1"
 	var all []result
 	for _, r := range rows {
 		res, run := results[r.ID]
@@ -163,7 +162,7 @@ func report(t *testing.T, rows []row, results map[string]result, reasons map[str
 				res.Result = notApplicable
 			}
 		}
-		if res.Result == withoutTest && strict {
+		if res.Result == withoutTest {
 			t.Errorf("%s has neither a test nor a reason why it is not applicable", r.ID)
 		}
 		if before[r.ID] && res.Result != passed && res.Result != notRun {

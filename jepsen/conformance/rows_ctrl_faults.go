@@ -2,12 +2,12 @@ package conformance
 
 import (
 	"context"
+	"os"
 	"syscall"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
@@ -196,24 +196,30 @@ var faultRows = map[string]rowTest{
 	"CSI-CTRL-CreateSnapshot-08": with(cutThatFails),
 	"CSI-CTRL-CreateSnapshot-28": with(cutThatFails),
 	"CSI-CTRL-ControllerExpandVolume-13": with(func(k *kit) {
-		v := k.made()
-		id := v.GetVolumeId()
-		k.hidden(id, func() {
-			for range 2 {
-				require.Error(k.t, k.soon(func(ctx context.Context) error {
-					_, err := k.ctl.ControllerExpandVolume(ctx, growth(id, 32*harness.Mi, 0))
-					return err
-				}))
-			}
-		})
-		_, err := k.expansion(growth(id, 15<<40, 0))
-		require.Error(k.t, err)
-		require.EqualValues(k.t, 16*harness.Mi, k.get(id).GetVolume().GetCapacityBytes())
-		require.NoError(k.t, retried(k.ctx, func(ctx context.Context) error {
+		id := k.made().GetVolumeId()
+		old := func(size int64) {
+			k.t.Helper()
+			require.Equal(k.t, size, k.get(id).GetVolume().GetCapacityBytes())
+			require.Equal(k.t, size, k.listed(id).GetVolume().GetCapacityBytes())
+			file, err := os.Stat(k.imageOf(id))
+			require.NoError(k.t, err)
+			require.Equal(k.t, size, file.Size())
+		}
+		for range 2 {
+			_, err := k.expansion(growth(id, 15<<40, 0))
+			refused(k.t, err, codes.ResourceExhausted)
+			old(16 * harness.Mi)
+		}
+		grow := func(ctx context.Context) error {
 			_, err := k.ctl.ControllerExpandVolume(ctx, growth(id, 20*harness.Mi, 0))
 			return err
-		}))
-		require.EqualValues(k.t, 20*harness.Mi, k.get(id).GetVolume().GetCapacityBytes())
+		}
+		k.stopped([]string{"n1"}, func() {
+			refused(k.t, k.soon(grow), codes.Aborted)
+			k.killed("n1")
+		})
+		require.NoError(k.t, retried(k.ctx, grow))
+		old(20 * harness.Mi)
 	}),
 
 	"CSI-CTRL-VolumeCondition-02": with(conditionOfLostNode),
@@ -221,17 +227,17 @@ var faultRows = map[string]rowTest{
 	"CSI-CTRL-VolumeCondition-04": with(func(k *kit) {
 		v := k.made()
 		u := k.inUse(v, mounted(writer, "ext4"), false)
-		stats := &csi.NodeGetVolumeStatsRequest{VolumeId: v.GetVolumeId(), VolumePath: u.targets[0], StagingTargetPath: u.staging}
-		at := func() *csi.VolumeCondition {
-			res, err := k.w.Node(k.t).NodeGetVolumeStats(k.ctx, stats)
+		atNode := func() *csi.VolumeCondition {
+			k.t.Helper()
+			res, err := k.w.Node(k.t).NodeGetVolumeStats(k.ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: v.GetVolumeId(), VolumePath: u.targets[0]})
 			require.NoError(k.t, err)
 			return res.GetVolumeCondition()
 		}
-		k.conditionIsTold(at())
-		require.NoError(k.t, unix.Unmount(u.staging, 0)) // the node's path to it alone
-		require.True(k.t, at().GetAbnormal())
-		require.Equal(k.t, []string{"n1"}, k.get(v.GetVolumeId()).GetStatus().GetPublishedNodeIds())
-		require.NotEmpty(k.t, k.get(v.GetVolumeId()).GetStatus().GetVolumeCondition().GetMessage())
+		k.stopped([]string{"c1", "c2", "c3"}, func() { k.conditionIsTold(atNode()) })
+		k.settled()
+		k.stopped([]string{"n1"}, func() { k.conditionIsTold(k.get(v.GetVolumeId()).GetStatus().GetVolumeCondition()) })
+		k.hidden(v.GetVolumeId(), func() { require.True(k.t, atNode().GetAbnormal()) })
+		k.conditionIsTold(atNode())
 	}),
 }
 
@@ -270,17 +276,13 @@ func cutThatFails(k *kit) {
 	}
 	k.hidden(v.GetVolumeId(), func() {
 		for range 2 {
-			require.Error(k.t, k.soon(call))
+			err := retried(k.ctx, call)
+			require.Error(k.t, err)
+			require.False(k.t, harness.Retriable(err), "%v", err)
 			require.Empty(k.t, k.cutsOf([]string{v.GetVolumeId()}))
 		}
 	})
-	k.after(func(ctx context.Context) error { // whether it is cut now or not, it goes
-		res, err := k.ctl.CreateSnapshot(ctx, req)
-		if err == nil {
-			_, err = k.ctl.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: res.GetSnapshot().GetSnapshotId()})
-		}
-		return err
-	})
+	require.Empty(k.t, k.cutsOf([]string{v.GetVolumeId()}))
 }
 
 // conditionOfLostNode: a volume whose host does not answer is abnormal until it does.

@@ -169,21 +169,16 @@ func failedCut(see func(k *kit, sources []string, err error)) func(*kit) {
 		require.NoError(k.t, os.Rename(image, image+".away"))
 		back := func() error { return ignoreMissing(os.Rename(image+".away", image)) }
 		k.after(func(context.Context) error { return back() })
-		name := k.w.Name("group")
 		brief, cancel := context.WithTimeout(k.ctx, 5*time.Second)
 		defer cancel()
-		res, err := k.groups.CreateVolumeGroupSnapshot(brief, &csi.CreateVolumeGroupSnapshotRequest{Name: name, SourceVolumeIds: sources})
+		res, err := k.groups.CreateVolumeGroupSnapshot(brief, &csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: sources})
 		if err == nil {
 			k.dropGroup(res.GetGroupSnapshot())
 		}
 		see(k, sources, err)
 		require.NoError(k.t, back())
-		require.NoError(k.t, harness.Poll(k.ctx, 20*time.Second, "the group to be cut after all", func() (bool, error) {
-			res, err := k.groups.CreateVolumeGroupSnapshot(k.ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: name, SourceVolumeIds: sources})
-			if err == nil {
-				k.dropGroup(res.GetGroupSnapshot())
-			}
-			return err == nil, err
+		require.NoError(k.t, harness.Poll(k.ctx, 15*time.Second, "nothing of the group to be left", func() (bool, error) {
+			return len(k.cutsOf(sources)) == 0, nil
 		}))
 	}
 }

@@ -198,7 +198,7 @@ func publishWhereItCannotBe(k *kit) {
 	u := k.uses(mountAs(modeWriter, "ext4")).staged()
 	file, link := u.file("occupied"), k.w.Path("link")
 	require.NoError(k.t, os.Symlink(k.t.TempDir(), link))
-	defer os.Remove(link)
+	defer func() { _ = os.Remove(link) }()
 	for _, occupied := range []string{file, link} {
 		before, err := os.Lstat(occupied)
 		require.NoError(k.t, err)

@@ -116,9 +116,9 @@ func unpublishKeepsData(k *kit) {
 
 	foreign := k.w.Path("foreign")
 	require.NoError(k.t, os.Mkdir(foreign, 0o750))
-	defer os.Remove(foreign)
+	defer func() { _ = os.Remove(foreign) }()
 	k.write(foreign, "of somebody else")
-	defer os.Remove(filepath.Join(foreign, "file"))
+	defer func() { _ = os.Remove(filepath.Join(foreign, "file")) }()
 	_ = u.unbindWith(k.ctx, foreign) // never bound there: OK or not, nothing is deleted
 	require.Equal(k.t, "of somebody else", k.read(foreign))
 

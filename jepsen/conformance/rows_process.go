@@ -64,7 +64,7 @@ var processRows = map[string]rowTest{
 		}
 	},
 	"CSI-OPS-Conn-03": badEndpoint("tcp://127.0.0.1:1", "unix"),
-	"CSI-OPS-Env-03":  badEndpoint("unix:///tmp/row-no-suffix", ".sock"),
+	"CSI-OPS-Env-03":  badEndpoint("unix://DIR/no-suffix", ".sock"),
 	"CSI-OPS-Env-04": func(t *testing.T, w *World) {
 		badEndpoint("", "CSI_ENDPOINT")(t, w)
 		with(func(k *kit) {
@@ -312,11 +312,12 @@ func started(form string) rowTest {
 	})
 }
 
-// badEndpoint makes a row of a CSI_ENDPOINT with which no process starts.
+// badEndpoint makes a row of a CSI_ENDPOINT with which no process starts; DIR stands
+// for the row's folder.
 func badEndpoint(endpoint, says string) rowTest {
 	return with(func(k *kit) {
 		p := k.alone()
-		p.cmd.Env[0] = "CSI_ENDPOINT=" + endpoint
+		p.cmd.Env[0] = "CSI_ENDPOINT=" + strings.ReplaceAll(endpoint, "DIR", p.dir)
 		if endpoint == "" {
 			p.cmd.Env = p.cmd.Env[1:]
 		}
@@ -387,50 +388,4 @@ func everyFlagHasAVariable(k *kit) {
 	}
 	p.start()
 	p.answers(true)
-}
-
-// listeners shows every TCP address that the cluster's processes listen on.
-func (k *kit) listeners(see func(id, address string)) {
-	k.t.Helper()
-	l, err := k.w.Cluster.Layout()
-	require.NoError(k.t, err)
-	table, err := os.ReadFile("/proc/net/tcp")
-	require.NoError(k.t, err)
-	for _, id := range everyone {
-		own := map[string]bool{}
-		fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", l.PID(id)))
-		require.NoError(k.t, err)
-		for _, fd := range fds {
-			if link, err := os.Readlink(fd); err == nil && strings.HasPrefix(link, "socket:[") {
-				own[strings.TrimSuffix(strings.TrimPrefix(link, "socket:["), "]")] = true
-			}
-		}
-		for line := range strings.Lines(string(table)) {
-			f := strings.Fields(line)
-			if len(f) > 9 && f[3] == "0A" && own[f[9]] {
-				var port int
-				_, err := fmt.Sscanf(f[1], "0100007F:%X", &port)
-				require.NoError(k.t, err, "%s listens beyond this host: %s", id, f[1])
-				see(id, fmt.Sprintf("127.0.0.1:%d", port))
-			}
-		}
-	}
-}
-
-// metricsPort is ":port" of a process's metrics.
-func (k *kit) metricsPort(id string) string {
-	l, err := k.w.Cluster.Layout()
-	require.NoError(k.t, err)
-	address := ""
-	for _, c := range l.Controllers {
-		if c.ID == id {
-			address = c.Metrics
-		}
-	}
-	for _, n := range l.Nodes {
-		if n.ID == id {
-			address = n.Metrics
-		}
-	}
-	return address[strings.LastIndex(address, ":"):]
 }
