@@ -19,7 +19,7 @@ var (
 // Stage brings a volume up.
 func (h host) Stage(ctx context.Context, r csinode.StageRequest) error {
 	return h.executor.Stage(ctx, executor.StageRequest{
-		Volume: r.Volume, Epoch: r.Epoch, Path: r.Path, Capability: r.Capability, Flags: r.Flags,
+		Volume: r.Volume, Epoch: r.Epoch, Path: r.Path, Capability: r.Capability, Flags: r.Flags, Group: r.Group,
 	})
 }
 

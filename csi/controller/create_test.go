@@ -49,7 +49,7 @@ func where(requisite, preferred []*csi.Topology) func(*createReq) {
 // asked twice, and what is refused leaves no volume behind (CSI-CTRL-CreateVolume-15).
 func TestCreateVolumeArguments(t *testing.T) {
 	const invalid = codes.InvalidArgument
-	hidden := &csi.VolumeCapability_MountVolume{VolumeMountGroup: "1000"}
+	hidden := &csi.VolumeCapability_MountVolume{VolumeMountGroup: "staff"}
 	for name, tc := range map[string]struct {
 		change func(*createReq)
 		want   codes.Code

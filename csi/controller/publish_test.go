@@ -54,7 +54,7 @@ func TestControllerPublishVolumeArguments(t *testing.T) {
 		"VolumeCapability-09: reading only what may be written":    {func(r *publishReq) { r.VolumeCapability = mount(reader, "") }, codes.OK},
 		"-09: read-only is advertised, so it is honoured":          {func(r *publishReq) { r.Readonly = true; r.VolumeCapability = mount(reader, "") }, codes.OK},
 		"VolumeCapability-05: mount flags above 4 KiB":             {func(r *publishReq) { r.VolumeCapability = mount(writer, "", strings.Repeat("f", 4097)) }, invalid},
-		"VolumeCapability-06: a mount group is not advertised":     {func(r *publishReq) { r.VolumeCapability.GetMount().VolumeMountGroup = "1" }, invalid},
+		"VolumeCapability-06: a mount group is a number":           {func(r *publishReq) { r.VolumeCapability.GetMount().VolumeMountGroup = "staff" }, invalid},
 		"VolumeCapability-04: a filesystem that is not served":     {func(r *publishReq) { r.VolumeCapability = mount(writer, "btrfs") }, invalid},
 		"GEN-Secrets-01: a key of secrets that is not well-formed": {func(r *publishReq) { r.Secrets = pairsOf("ключ", "b") }, invalid},
 	} {

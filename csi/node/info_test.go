@@ -20,7 +20,7 @@ func TestNodeGetCapabilities(t *testing.T) {
 	for _, c := range resp.GetCapabilities() {
 		names = append(names, c.GetRpc().GetType().String())
 	}
-	require.Equal(t, []string{"STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS", "VOLUME_CONDITION", "SINGLE_NODE_MULTI_WRITER", "EXPAND_VOLUME"}, names)
+	require.Equal(t, []string{"STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS", "VOLUME_CONDITION", "SINGLE_NODE_MULTI_WRITER", "EXPAND_VOLUME", "VOLUME_MOUNT_GROUP"}, names)
 }
 
 // CSI-NODE-NodeGetInfo-01..03, -05..07, CSI-CTRL-Topology-13, -21.

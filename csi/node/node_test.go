@@ -109,7 +109,7 @@ func TestNodeStageVolume(t *testing.T) {
 		"VolumeCapability-02: with a mode":                {func(r *req) { r.VolumeCapability.AccessMode = nil }, invalid},
 		"VolumeCapability-03: with a known one":           {func(r *req) { r.VolumeCapability.AccessMode.Mode = 99 }, invalid},
 		"VolumeCapability-04: with a filesystem we serve": {func(r *req) { r.VolumeCapability.GetMount().FsType = "zzz" }, invalid},
-		"VolumeCapability-06: no mount group":             {func(r *req) { r.VolumeCapability.GetMount().VolumeMountGroup = "1" }, invalid},
+		"VolumeCapability-06: a group is a number":        {func(r *req) { r.VolumeCapability.GetMount().VolumeMountGroup = "staff" }, invalid},
 		"-09: without a publish context the host decides": {func(r *req) { r.PublishContext = nil }, codes.OK},
 		"-09: a publish context of another driver":        {func(r *req) { r.PublishContext = map[string]string{"device": "/dev/mock"} }, codes.OK},
 		"-09: a tampered epoch":                           {func(r *req) { r.PublishContext = epochContext("7.x") }, invalid},

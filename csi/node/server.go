@@ -64,6 +64,7 @@ type StageRequest struct {
 	// Capability's FSType is empty when the caller left it open: the volume's own is meant.
 	Capability fsm.Capability
 	Flags      []string // mount flags in clear: never to be logged nor stored
+	Group      string   // CSI's volume_mount_group; empty: none
 }
 
 // PublishRequest is a NodePublishVolume call.
@@ -168,6 +169,7 @@ var served = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
 	csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER,
 	csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
+	csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP,
 }
 
 // switchable is what volumes can be used without.

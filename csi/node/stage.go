@@ -26,7 +26,8 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 }
 
 func stageRequest(req *csi.NodeStageVolumeRequest) (StageRequest, error) {
-	stage := StageRequest{Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetStagingTargetPath(), Flags: flags(req.GetVolumeCapability())}
+	stage := StageRequest{Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetStagingTargetPath(), Flags: flags(req.GetVolumeCapability()),
+		Group: req.GetVolumeCapability().GetMount().GetVolumeMountGroup()}
 	if err := required(stage.Volume, "staging_target_path", stage.Path); err != nil {
 		return stage, err
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -20,8 +21,8 @@ var fsTypes = []string{"ext4", "xfs"}
 func KnownFSType(fsType string) bool { return slices.Contains(fsTypes, fsType) }
 
 // ParseCapability reads a capability. The rejection is fsm.Invalid when it is
-// missing or malformed, when a filesystem is unknown, and for a mount group, which
-// is not advertised. FSType stays empty where the caller left it open. Whether the
+// missing or malformed, and when a filesystem or a mount group is none that is
+// served. FSType stays empty where the caller left it open. Whether the
 // mode is served is for Served to say.
 func ParseCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
 	if c == nil {
@@ -48,13 +49,25 @@ func parseMount(parsed fsm.Capability, mount *csi.VolumeCapability_MountVolume) 
 	if parsed.FSType != "" && !KnownFSType(parsed.FSType) {
 		return parsed, fsm.Reject(fsm.Invalid, "fs_type %q is not served, only %s", parsed.FSType, strings.Join(fsTypes, " and "))
 	}
-	if mount.GetVolumeMountGroup() != "" {
-		return parsed, fsm.Reject(fsm.Invalid, "volume_mount_group is not served")
+	if err := checkGroup(mount.GetVolumeMountGroup()); err != nil {
+		return parsed, err
 	}
 	if flags := mount.GetMountFlags(); len(flags) > 0 {
 		parsed.Flags = Fingerprint(flags...)
 	}
 	return parsed, nil
+}
+
+// checkGroup: a mount group is a group id in decimal. It is for the mount alone and
+// no part of what a volume can be used for.
+func checkGroup(group string) error {
+	if group == "" {
+		return nil
+	}
+	if _, err := strconv.ParseUint(group, 10, 31); err != nil {
+		return fsm.Reject(fsm.Invalid, "volume_mount_group is not a group id")
+	}
+	return nil
 }
 
 // Served tells whether one host can serve an access mode; reason is the

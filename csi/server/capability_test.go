@@ -32,7 +32,7 @@ func TestParseCapability(t *testing.T) {
 		"a filesystem":                {mounted(&csi.VolumeCapability_MountVolume{FsType: "xfs"}), fsm.Capability{Mode: writer, FSType: "xfs"}, ""},
 		"a filesystem we do not make": {mounted(&csi.VolumeCapability_MountVolume{FsType: "zfs"}), fsm.Capability{}, "zfs"},
 		"flags, as a fingerprint":     {mounted(&csi.VolumeCapability_MountVolume{MountFlags: []string{"a", "b"}}), fsm.Capability{Mode: writer, Flags: Fingerprint("a", "b")}, ""},
-		"a mount group":               {mounted(&csi.VolumeCapability_MountVolume{VolumeMountGroup: "7"}), fsm.Capability{}, "volume_mount_group"},
+		"a mount group, by name":      {mounted(&csi.VolumeCapability_MountVolume{VolumeMountGroup: "staff"}), fsm.Capability{}, "volume_mount_group"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {

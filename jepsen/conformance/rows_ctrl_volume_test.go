@@ -2,11 +2,14 @@ package conformance
 
 import (
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
@@ -24,6 +27,21 @@ func badCapability(all ...*csi.VolumeCapability) rowTest {
 			}
 		}
 	})
+}
+
+// as runs a script as somebody, in the mounted volume. It is entered by a descriptor:
+// the folders above it are root's alone.
+func as(u *usage, uid, gid uint32, script string) error {
+	at, err := os.Open(u.targets[0])
+	if err != nil {
+		return err
+	}
+	defer func() { _ = at.Close() }()
+	cmd := exec.CommandContext(u.k.ctx, "sh", "-c", "cd /proc/self/fd/3 && "+script)
+	cmd.ExtraFiles = []*os.File{at}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+	return cmd.Run()
 }
 
 // callsWith is how all other calls answer a capability.
@@ -86,12 +104,26 @@ var volumeCapabilityRows = map[string]rowTest{
 	"CSI-CTRL-VolumeCapability-06": with(func(k *kit) {
 		res, err := k.w.Node(k.t).NodeGetCapabilities(k.ctx, &csi.NodeGetCapabilitiesRequest{})
 		require.NoError(k.t, err)
-		for _, c := range res.GetCapabilities() {
-			require.NotEqual(k.t, csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP, c.GetRpc().GetType())
-		}
+		require.True(k.t, slices.ContainsFunc(res.GetCapabilities(), func(c *csi.NodeServiceCapability) bool {
+			return c.GetRpc().GetType() == csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP
+		}))
 		group := mounted(writer, "ext4")
 		group.GetMount().VolumeMountGroup = "1000"
+		u := k.inUse(k.made(capable(group)), group, false)
+		var st unix.Stat_t
+		require.NoError(k.t, unix.Stat(u.targets[0], &st))
+		require.EqualValues(k.t, 1000, st.Gid)
+		group.GetMount().VolumeMountGroup = "staff"
 		badCapability(group)(k.t, k.w)
+	}),
+	"CSI-CTRL-VolumeCapability-07": with(func(k *kit) {
+		group := mounted(writer, "ext4")
+		group.GetMount().VolumeMountGroup = "1000"
+		u := k.inUse(k.made(capable(group)), group, false)
+		require.NoError(k.t, as(u, 4242, 1000, "echo new > theirs"))
+		require.NoError(k.t, as(u, 4343, 1000, "cat theirs && echo more >> theirs"))
+		require.Error(k.t, as(u, 4343, 4343, "echo no > others"))
+		require.Error(k.t, as(u, 4343, 4343, "echo no >> theirs"))
 	}),
 	"CSI-CTRL-VolumeCapability-08": with(func(k *kit) {
 		id := k.made().GetVolumeId()
