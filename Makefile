@@ -2,8 +2,7 @@
 GO       ?= go
 BIN      := bin
 PACKAGES := ./...
-# Suites that start processes, mount filesystems or take long run apart from the unit tests.
-SYSTEM   := ./jepsen/...
+
 
 .PHONY: all build deps check generate lint test unit race system rows conformance demo dev bench clean help
 
@@ -37,7 +36,7 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm, sealed choices
 test: deps check unit race system rows ## all tests; needs root for devices and mounts
 
 unit: ## unit tests of every package
-	$(GO) test $$($(GO) list ./... | grep -v /jepsen/cluster)
+	$(GO) test $$($(GO) list ./... | grep -v -e /jepsen/cluster -e /jepsen/conformance)
 
 race: ## the packages with goroutines, under the race detector
 	$(GO) test -race -short ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
