@@ -3,7 +3,6 @@ GO       ?= go
 BIN      := bin
 PACKAGES := ./...
 
-
 .PHONY: all build deps check generate lint test unit race system rows conformance demo dev bench clean help
 
 all: build
