@@ -50,7 +50,7 @@ func TestNodeKilledBetweenEveryTwoSteps(t *testing.T) {
 			share = faultPoints()
 		}
 		a := &armory{folder: n.DataDir, left: share}
-		g.Go(func() error { return lives(t, c, n.ID, a) })
+		g.Go(func() error { return livesOf(t, c, n.ID, a, volumeLife) })
 	}
 	require.NoError(t, g.Wait())
 	require.NoError(t, c.AwaitNothing(t.Context()))
@@ -73,6 +73,7 @@ type armory struct {
 	left   []string // the first is armed
 	armed  bool
 	tried  int // lives through which the first has not fired
+	lives  int // so far
 }
 
 // next arms the next point when the last one fired.
@@ -104,8 +105,11 @@ func (a *armory) arm(point string) error {
 	return os.Rename(path+".new", path)
 }
 
-// lives has volumes live on a node until all points have fired.
-func lives(t *testing.T, c *harness.Cluster, node string, a *armory) error {
+// life is the whole life of a volume, in which points are armed.
+type life func(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.Spec, a *armory) error
+
+// livesOf has volumes live on a node until all points have fired.
+func livesOf(t *testing.T, c *harness.Cluster, node string, a *armory, live life) error {
 	co := c.NewCO()
 	total := len(a.left)
 	for round := 0; len(a.left) > 0; round++ {
@@ -113,10 +117,7 @@ func lives(t *testing.T, c *harness.Cluster, node string, a *armory) error {
 			return fmt.Errorf("%s: fault point %s is never reached", node, a.left[0])
 		}
 		spec := harness.Spec{Name: fmt.Sprintf("life-%s-%d", node, round), Node: node, Size: 32 * harness.Mi}
-		if round%3 == 2 {
-			spec.Block = true
-		}
-		if err := life(t, c, co, spec, a); err != nil {
+		if err := live(t, c, co, spec, a); err != nil {
 			return fmt.Errorf("%s, armed %v: %w", node, a.left[:min(1, len(a.left))], err)
 		}
 	}
@@ -124,9 +125,11 @@ func lives(t *testing.T, c *harness.Cluster, node string, a *armory) error {
 	return nil
 }
 
-// life is one volume from create to delete, staged twice, with its data looked
-// at. A point is armed before each of its calls.
-func life(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.Spec, a *armory) error {
+// volumeLife is one volume from create to delete, staged twice, with its data looked
+// at; each third is raw. A point is armed before each of its calls.
+func volumeLife(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.Spec, a *armory) error {
+	spec.Block = a.lives%3 == 2
+	a.lives++
 	var v *harness.Volume
 	var data []byte
 	ctx := t.Context()

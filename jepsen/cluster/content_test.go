@@ -1,0 +1,124 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+	"github.com/holdfast-storage/holdfast/jepsen/nemesis"
+)
+
+// contentSteps are what a node does for snapshots, clones, growth, limits and groups.
+var contentSteps = []string{"save-snapshot", "freeze", "cut", "thaw", "create-from", "identity", "grow", "grow-filesystem",
+	"throttle", "remove-snapshot", "forget-snapshot"}
+
+// TestContentSurvivesKilledNodesAndLeaders: a node is killed once before and after
+// every step of snapshot, clone, expand, modify and group snapshot, while leaders
+// are killed too. What was written before a cut is what the copies hold.
+func TestContentSurvivesKilledNodesAndLeaders(t *testing.T) {
+	const nodes = 3
+	c := start(t, harness.Options{Supervise: true, Nodes: nodes, Flags: []string{"--enable-fault-points", "--node-arg=--io-cgroup=" + limitGroup(t)}})
+	l, err := c.Layout()
+	require.NoError(t, err)
+	var points []string
+	for _, s := range contentSteps {
+		points = append(points, s+".before", s+".after")
+	}
+	harm := nemesis.Start(t.Context(), nemesis.Fault{Name: "leader killed", Every: 3 * time.Second, Do: killLeader(c)})
+	var g errgroup.Group
+	for i, n := range l.Nodes {
+		share := every(points, nodes, i)
+		if *long { // every node meets every point
+			share = points
+		}
+		a := &armory{folder: n.DataDir, left: share}
+		g.Go(func() error { return livesOf(t, c, n.ID, a, contentLife) })
+	}
+	require.NoError(t, g.Wait())
+	done, err := harm.Stop()
+	require.NoError(t, err)
+	require.Positive(t, done["leader killed"])
+	require.NoError(t, c.AwaitNothing(t.Context()))
+	require.NoError(t, c.AwaitCleanAudit(t.Context()))
+	require.NoError(t, c.AwaitAgreement(t.Context()))
+}
+
+// limitGroup is a control group for limits, where this host has them.
+func limitGroup(t *testing.T) string {
+	t.Helper()
+	name := fmt.Sprintf("holdfast-test-%d", os.Getpid())
+	for _, at := range []string{"/sys/fs/cgroup/blkio", "/sys/fs/cgroup"} {
+		dir := filepath.Join(at, name)
+		if os.Mkdir(dir, 0o755) == nil {
+			t.Cleanup(func() { require.NoError(t, os.Remove(dir)) })
+			return name
+		}
+	}
+	t.Skip("needs control groups that limit block I/O")
+	return ""
+}
+
+// contentLife is one volume with a snapshot, a clone, growth, limits and a group.
+func contentLife(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.Spec, a *armory) error {
+	var (
+		v, w     *harness.Volume
+		data     []byte
+		snapshot string
+		group    *csi.VolumeGroupSnapshot
+	)
+	ctx := t.Context()
+	for _, part := range []func() error{
+		func() (err error) { v, err = co.Create(ctx, spec); return err },
+		func() error { return co.Up(ctx, v, spec.Node) },
+		func() (err error) { data, err = writeTo(v); return err },
+		func() (err error) { snapshot, err = co.Snapshot(ctx, spec.Name, v); return err },
+		func() (err error) {
+			w, err = co.Restore(ctx, harness.Spec{Name: spec.Name + "-w", Size: spec.Size, Node: spec.Node}, snapshot)
+			return err
+		},
+		func() error { return co.Up(ctx, w, spec.Node) },
+		func() error { return sameData(w, data) },
+		func() error { return co.Down(ctx, v) },
+		func() error { return co.Expand(ctx, v, spec.Size+16*harness.Mi) },
+		func() error { return co.Up(ctx, v, spec.Node) },
+		func() error { return sameData(v, data) },
+		func() error { return atLeast(v, spec.Size) },
+		func() error { return co.Modify(ctx, v, map[string]string{"iopsLimit": "5000"}) },
+		func() (err error) { group, err = co.Group(ctx, spec.Name+"-g", v, w); return err },
+		func() error { return co.DeleteGroup(ctx, group) },
+		func() error { return co.DeleteSnapshot(ctx, snapshot) },
+		func() error { return sameData(v, data) },
+		func() error { return co.Down(ctx, w) },
+		func() error { return co.Down(ctx, v) },
+		func() error { return co.Delete(ctx, w) },
+		func() error { return co.Delete(ctx, v) },
+	} {
+		if err := a.next(); err != nil {
+			return err
+		}
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return a.next()
+}
+
+// atLeast answers an error unless the filesystem grew beyond size bytes.
+func atLeast(v *harness.Volume, size int64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(v.Target, &st); err != nil {
+		return err
+	}
+	if have := int64(st.Blocks) * st.Bsize; have <= size*7/8 {
+		return fmt.Errorf("the filesystem of %s has %d bytes, its device had %d before it grew", v.ID, have, size)
+	}
+	return nil
+}
