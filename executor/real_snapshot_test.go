@@ -121,9 +121,15 @@ func (s *scene) file(at executor.StageRequest, name string) string {
 	return ""
 }
 
+// unstage asks again where the device is in use in passing, as an orchestrator does.
 func (s *scene) unstage(at executor.StageRequest) {
 	s.t.Helper()
-	require.NoError(s.t, s.e.Unstage(s.t.Context(), at.Volume, at.Path))
+	var err error
+	require.Eventually(s.t, func() bool {
+		err = s.e.Unstage(s.t.Context(), at.Volume, at.Path)
+		return reasonOf(err) != fsm.Busy
+	}, 20*time.Second, 20*time.Millisecond)
+	require.NoError(s.t, err)
 	require.NoError(s.t, s.unpublishVolume(at.Volume))
 }
 

@@ -204,8 +204,9 @@ var errInUse = errors.New("the loop device is in use")
 
 const (
 	// busyTries and busyWait are how long a device may be in use in passing: udev
-	// looks at devices that changed.
-	busyTries = 10
+	// looks at devices that changed, and an unmounted filesystem is let go of a
+	// moment later.
+	busyTries = 40
 	busyWait  = 10 * time.Millisecond
 )
 
