@@ -35,13 +35,14 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm, sealed choices
 test: deps check unit race system rows ## all tests; needs root for devices and mounts
 
 unit: ## unit tests of every package
-	$(GO) test $$($(GO) list ./... | grep -v -e /jepsen/cluster -e /jepsen/conformance)
+	$(GO) test $$($(GO) list ./... | grep -v -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/guests)
 
 race: ## the packages with goroutines, under the race detector
 	$(GO) test -race -short ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
 
 system: deps build ## real clusters: csi-sanity, crashes, full disks, corrupted files (LONG=1: the long form)
 	HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long)
+	$(GO) test -timeout 10m -v ./jepsen/guests
 
 rows: deps build ## every row of CSI against a real cluster; fails when one passes no longer
 	HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance

@@ -11,6 +11,8 @@ need mkfs.ext4 e2fsprogs
 need mkfs.xfs xfsprogs
 need losetup util-linux
 need mount mount
+need linux.uml user-mode-linux
+need busybox busybox-static
 need git git
 need gcc gcc
 [ -f /usr/include/stdlib.h ] || missing="$missing libc6-dev"
