@@ -17,6 +17,7 @@ type suite struct {
 var suites = []suite{
 	{"state", "./fsm", "ApplyCreate|MemoryPerVolume|Snapshot|Restore", "1s", 5, "about a minute"},
 	{"commit", "./jepsen/bench", "Commit", "1x", 1, "about three minutes"},
+	{"failover", "./jepsen/bench", "Failover|Transfer", "1x", 1, "about two minutes"},
 	{"stable", "./jepsen/bench", "Stable", "1x", 1, "about a minute"},
 	{"restart", "./jepsen/bench", "Restart", "1x", 3, "about a minute"},
 	{"content", "./jepsen/bench", "Content|Group", "1x", 1, "about three minutes, 20 GiB of disk"},
@@ -43,6 +44,9 @@ var goals = []goal{
 	{"", "p50 at 64 in flight, wal", "BenchmarkCommit/wal/64 p50-ms", 0, false, "ms"},
 	{"P6", "p99 / p50 at 64 in flight, wal, quiet windows", "BenchmarkCommit/wal/64 p99/p50", 6, false, "x"},
 	{"", "rounds in which the machine was quiet, wal, 64", "BenchmarkCommit/wal/64 quiet-rounds", 0, true, ""},
+	{"P8", "leader killed: the longest time without a commit, of 20", "BenchmarkFailover max-s", 1.6, false, "s"},
+	{"", "the same, median", "BenchmarkFailover p50-s", 0, false, "s"},
+	{"P10", "planned transfer: the longest time without a commit, of 10", "BenchmarkTransfer max-ms", 150, false, "ms"},
 	{"P9", "leader changes in 60 s at 256 in flight beside a CPU hog", "BenchmarkStable leader-changes", 0, false, ""},
 	{"P11", "Apply of a create with topology and facts / decoding it, CPU", "BenchmarkApplyCreate/with-topology xDecode", 3.0, false, "x"},
 	{"P11", "the same of a create with nothing but a name and a size", "BenchmarkApplyCreate/small xDecode", 3.0, false, "x"},

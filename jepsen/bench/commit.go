@@ -118,6 +118,9 @@ func propose(ctx context.Context, m raftpb.MemberClient, cmd *fsmpb.Command) err
 	if err != nil {
 		return err
 	}
+	if answer.GetOutcome() == nil {
+		return errors.New("not applied: " + answer.GetMessage())
+	}
 	if r := answer.GetOutcome().GetRejection(); r != nil {
 		return errors.New(r.GetMessage())
 	}
