@@ -20,6 +20,17 @@ var packages = map[string]string{
 	"xfs_db":    "xfsprogs",
 
 	"xfs_repair": "xfsprogs",
+
+	"dmsetup":    "dmsetup",
+	"lvm":        "lvm2",
+	"thin_check": "thin-provisioning-tools",
+	"thin_delta": "thin-provisioning-tools",
+	"thin_dump":  "thin-provisioning-tools",
+	"thin_ls":    "thin-provisioning-tools",
+
+	"drbdadm":   "drbd-utils",
+	"drbdmeta":  "drbd-utils",
+	"drbdsetup": "drbd-utils",
 }
 
 // finder remembers where each tool was first found.

@@ -1,8 +1,12 @@
 package run
 
 import (
+	"io"
+	"os"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // outputLimit is how many bytes of each stream are kept; the rest is read and dropped.
@@ -41,4 +45,33 @@ func (b *bounded) line() string {
 		text = strings.ToValidUTF8(text[over:], "")
 	}
 	return text
+}
+
+// kept is a stream of a child that may outlive this process. A pipe would end with its
+// reader, and the child with the first word that it says then.
+type kept struct {
+	file *os.File
+	to   io.Writer
+}
+
+// keepOutput gives the child files in memory to write to. Without them it has pipes.
+func (c *child) keepOutput() {
+	for _, stream := range []*io.Writer{&c.cmd.Stdout, &c.cmd.Stderr} {
+		fd, err := unix.MemfdCreate("output", unix.MFD_CLOEXEC)
+		if err != nil {
+			return
+		}
+		k := kept{file: os.NewFile(uintptr(fd), "output"), to: *stream}
+		*stream = k.file
+		c.files = append(c.files, k)
+	}
+}
+
+// takeOutput reads what the child wrote, when it has ended.
+func (c *child) takeOutput() {
+	for _, k := range c.files {
+		_, _ = io.Copy(k.to, io.NewSectionReader(k.file, 0, 1<<62)) // output is for errors
+		k.file.Close()
+	}
+	c.files = nil
 }

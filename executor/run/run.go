@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"runtime"
 	"sync/atomic"
@@ -25,6 +26,13 @@ type Command struct {
 	Tool    string        // a bare name, such as "mkfs.ext4"
 	Args    []string      // without the tool's name; they hold no secret
 	Timeout time.Duration // zero: DefaultTimeout
+	// Stdout takes what is printed, all of it, instead of what Run returns. It is
+	// written to until Run returns, or until the child of an Error is no longer Parked.
+	Stdout io.Writer
+	// Outlive lets the command go on when this process is killed. It is for tools
+	// that must not be stopped half way and that keep a lock of their own, on which
+	// their successors wait.
+	Outlive bool
 }
 
 // Runner runs commands. It is safe for concurrent use.
@@ -57,7 +65,7 @@ func (r *Runner) Run(ctx context.Context, c Command) ([]byte, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmpTimeout(c.Timeout))
 	defer cancel()
-	child := newChild(path, c.Args)
+	child := newChild(path, c)
 	go child.run()
 	if err := <-child.started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
@@ -100,19 +108,28 @@ func cmpTimeout(d time.Duration) time.Duration {
 type child struct {
 	cmd            *exec.Cmd
 	stdout, stderr bounded
+	files          []kept // of a child that may outlive this process
 	started        chan error
 	done           chan struct{}
 	err            error // of Wait; valid after done is closed
 }
 
-func newChild(path string, args []string) *child {
+func newChild(path string, command Command) *child {
 	c := &child{started: make(chan error, 1), done: make(chan struct{})}
-	c.cmd = exec.Command(path, args...)
+	c.cmd = exec.Command(path, command.Args...)
 	c.cmd.Env, c.cmd.Dir = environment, "/"
 	c.cmd.Stdout, c.cmd.Stderr = &c.stdout, &c.stderr
+	if command.Stdout != nil {
+		c.cmd.Stdout = command.Stdout
+	}
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if command.Outlive {
+		c.keepOutput()
+		return c
+	}
 	// A child must not go on when the node process is killed: its successor may
 	// start the same tool on the same device.
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	c.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	return c
 }
 
@@ -124,9 +141,11 @@ func (c *child) run() {
 	err := c.cmd.Start()
 	c.started <- err
 	if err != nil {
+		c.takeOutput()
 		return
 	}
 	c.err = c.cmd.Wait()
+	c.takeOutput()
 	close(c.done)
 }
 

@@ -1,9 +1,11 @@
 package run
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -106,7 +108,7 @@ func TestACancelledCallKillsItsCommand(t *testing.T) {
 func TestAChildThatSurvivesItsKillIsCountedAndParksItsVolume(t *testing.T) {
 	r := withTool(t, "tool", "sleep 100")
 	r.grace = time.Millisecond
-	c := newChild("/bin/true", nil)
+	c := newChild("/bin/true", Command{})
 	require.NoError(t, c.cmd.Start())
 	err := r.kill(c, "tool", context.DeadlineExceeded)
 	var failed *Error
@@ -129,4 +131,50 @@ func TestOutputIsBounded(t *testing.T) {
 	out, err := r.Run(t.Context(), Command{Tool: "tool"})
 	require.Len(t, out, outputLimit)
 	require.Less(t, len(err.Error()), 2*lineLimit)
+}
+
+func TestAllOutputGoesToAWriterThatIsGiven(t *testing.T) {
+	r := withTool(t, "tool", "head -c 1000000 /dev/zero; echo no >&2; exit 3")
+	for _, outlive := range []bool{false, true} {
+		var all bytes.Buffer
+		out, err := r.Run(t.Context(), Command{Tool: "tool", Stdout: &all, Outlive: outlive})
+		require.Empty(t, out)
+		require.Equal(t, 1000000, all.Len())
+		require.EqualError(t, err, "tool ended with code 3: no")
+	}
+}
+
+// The process that starts the command is this test's binary itself, killed while the
+// command runs.
+func TestACommandThatMayNotBeStoppedHalfWayOutlivesItsProcess(t *testing.T) {
+	for name, tc := range map[string]struct{ outlive, lives bool }{
+		"it goes on, and may speak": {outlive: true, lives: true},
+		"others end":                {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if inner := os.Getenv("RUN_TEST_DIR"); inner != "" {
+				r := withTool(t, "tool", "touch "+inner+"/began; while [ ! -e "+inner+"/go ]; do sleep 0.01; done; echo a; echo b >&2; touch "+inner+"/done")
+				_, _ = r.Run(t.Context(), Command{Tool: "tool", Outlive: tc.outlive})
+				return
+			}
+			outer := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+			outer.Env = append(os.Environ(), "RUN_TEST_DIR="+dir, "TMPDIR="+dir)
+			require.NoError(t, outer.Start())
+			require.Eventually(t, func() bool { return exists(dir + "/began") }, 10*time.Second, 5*time.Millisecond)
+			require.NoError(t, outer.Process.Kill())
+			_ = outer.Wait()
+			require.NoError(t, os.WriteFile(dir+"/go", nil, 0o600))
+			if tc.lives {
+				require.Eventually(t, func() bool { return exists(dir + "/done") }, 10*time.Second, 5*time.Millisecond)
+				return
+			}
+			require.Never(t, func() bool { return exists(dir + "/done") }, 300*time.Millisecond, 20*time.Millisecond)
+		})
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
