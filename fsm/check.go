@@ -30,7 +30,7 @@ func (s *State) checkRecords() error {
 	}
 	operations := map[OperationID]VolumeID{}
 	for v := range s.Volumes("") {
-		for _, check := range []func(*Volume) error{s.checkForm, s.checkPublications, s.checkHosts, s.checkOperation, checkFormat} {
+		for _, check := range []func(*Volume) error{s.checkForm, s.checkPublications, s.checkHosts, s.checkOperation, checkFormat, s.checkReplication} {
 			if err := check(v); err != nil {
 				return err
 			}
@@ -133,7 +133,7 @@ func (s *State) checkOperation(v *Volume) error {
 			return nil
 		}
 	case Ready:
-		if (kind == OpTeardown) == (len(v.Teardowns) > 0) && (kind == 0 || kind == OpTeardown || kind == OpExpand || kind == OpModify) {
+		if (kind == OpTeardown) == (len(v.Teardowns) > 0) && (kind == 0 || kind == OpTeardown || kind == OpExpand || kind == OpModify || kind == OpReplicate) {
 			return nil
 		}
 	case Failed:
@@ -197,6 +197,7 @@ func (x *index) differs(y *index) error {
 		{"I10", "operations", slices.Equal(x.byOperation.Keys(), y.byOperation.Keys()) && slices.Equal(x.byOperation.Values(), y.byOperation.Values())},
 		{"I12", "creations", slices.Equal(x.byCreation.Keys(), y.byCreation.Keys()) && slices.Equal(x.byCreation.Values(), y.byCreation.Values())},
 		{"I8", "reservations", slices.Equal(x.pools.Keys(), y.pools.Keys()) && slices.Equal(x.pools.Values(), y.pools.Values())},
+		{"R2", "minors", slices.Equal(x.minors.Keys(), y.minors.Keys()) && slices.Equal(x.minors.Values(), y.minors.Values())},
 		{"I3", "publications per node", slices.Equal(x.publications.Keys(), y.publications.Keys()) && slices.Equal(x.publications.Values(), y.publications.Values())},
 	} {
 		if !i.equal {

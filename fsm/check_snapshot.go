@@ -123,7 +123,7 @@ func (s *State) checkSource(v *Volume) error {
 	if n, ok := s.Snapshot(v.Source.Snapshot); ok && n.Phase == SnapshotReady && n.Host == r.Host && n.Pool == r.Pool && n.Size <= v.Size {
 		return nil
 	}
-	if o, ok := s.Volume(v.Source.Volume); ok && o.Replica(r.Host) != nil && o.Replicas[0].Pool == r.Pool && o.Size <= v.Size {
+	if o, ok := s.Volume(v.Source.Volume); ok && o.Replica(r.Host) != nil && o.Replica(r.Host).Pool == r.Pool && o.Size <= v.Size {
 		if _, ready := o.Phase.(Ready); ready {
 			return nil
 		}

@@ -79,7 +79,8 @@ func applyCheckpoint(s *State, m Meta, c *fsmpb.Checkpoint) (*fsmpb.Outcome, *Re
 
 // applyReplaceIncarnation begins a new life of the cluster after a restore or a
 // recovery (S1). Every host is in adoption mode from here, until an operator names
-// this incarnation to it.
+// this incarnation to it. What the log knew of replicas may have been overtaken by what
+// is lost of it.
 func applyReplaceIncarnation(s *State, _ Meta, c *fsmpb.ReplaceIncarnation) (*fsmpb.Outcome, *Rejection) {
 	if n := len(c.GetIncarnationId()); n != incarnationIDLen {
 		return nil, Reject(Invalid, "replace the incarnation: its id has %d bytes, not %d", n, incarnationIDLen)
@@ -96,6 +97,7 @@ func applyReplaceIncarnation(s *State, _ Meta, c *fsmpb.ReplaceIncarnation) (*fs
 	}
 	s.cluster.Incarnation, s.cluster.IncarnationID = c.GetCounter(), c.GetIncarnationId()
 	s.writes++
+	s.forgetReplicas()
 	for n := range s.Nodes() {
 		s.touched = append(s.touched, Touch{Node: n.ID})
 		s.giveUpOn(n.ID, Busy, "the cluster was restored: its hosts must be adopted first")

@@ -43,6 +43,13 @@ var commands = table(
 	on(applySetFeatureLevel, byController),
 	on(applyCheckpoint, byController),
 	on(applyReplaceIncarnation, byController),
+	on(applyAttachReplica, byNodeItself),
+	on(applySetPrimary, byNodeItself),
+	on(applyOutdate, byNodeItself),
+	on(applyForcePrimary, byAdmin),
+	on(applyAddReplica, byController),
+	on(applyRemoveReplica, byController),
+	on(applyScheduleNode, byAdmin),
 )
 
 // row is a command's name, who may propose it, and what it does.

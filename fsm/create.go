@@ -21,26 +21,39 @@ func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome,
 	if other, taken := s.Volume(asked.ID); taken {
 		return nil, Reject(Incompatible, "create volume %q: id %s belongs to volume %q already", asked.Name, asked.ID, other.Name)
 	}
-	replica, rej := s.placeNew(&asked, c)
-	if rej != nil {
+	if rej := s.placeNew(m, &asked, c); rej != nil {
 		return nil, rej
 	}
 	if exists {
 		s.beginDelete(m, held, held.Operation.id(m)) // the failed device becomes an obligation
 	}
-	asked.Replicas = []Replica{replica}
 	asked.Phase, asked.Created = Creating{}, m.Epoch
 	asked.Operation = m.operation(OpCreate)
 	s.putVolume(asked)
 	return &fsmpb.Outcome{VolumeId: c.GetVolumeId(), OperationId: m.Index}, nil
 }
 
-// placeNew is where the volume will be: with its source, or where there is room.
-func (s *State) placeNew(asked *Volume, c *fsmpb.CreateVolume) (Replica, *Rejection) {
+// placeNew decides where the volume will be: with its source, or where there is room;
+// the other replica of a replicated one on another host.
+func (s *State) placeNew(m Meta, asked *Volume, c *fsmpb.CreateVolume) *Rejection {
+	w := &wanted{requisite: asked.Requisite, preferred: c.GetPreferred(), facts: c.GetFacts(), replicated: c.GetReplicas() > 1}
+	first, rej := s.placeFirst(asked, c, w)
+	if rej != nil {
+		return rej
+	}
+	asked.Replicas = []Replica{first}
+	if !w.replicated {
+		return nil
+	}
+	return s.replicate(m, asked, c, w)
+}
+
+func (s *State) placeFirst(asked *Volume, c *fsmpb.CreateVolume, w *wanted) (Replica, *Rejection) {
 	if !asked.Source.IsZero() {
 		return s.placeFrom(asked, c)
 	}
-	return s.place(&wanted{size: asked.Size, requisite: asked.Requisite, preferred: c.GetPreferred(), facts: c.GetFacts()})
+	w.size = asked.Size
+	return s.place(w)
 }
 
 // requested reads and checks everything about the volume but where it will be.
@@ -55,10 +68,10 @@ func (s *State) requested(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	if len(v.Fingerprint) > maxFingerprintBytes {
 		return v, Reject(Invalid, "create volume %q: the fingerprint has more than %d bytes", v.Name, maxFingerprintBytes)
 	}
-	if c.GetReplicas() > 1 {
-		return v, Reject(Invalid, "create volume %q: %d replicas were asked for, one is served", v.Name, c.GetReplicas())
+	rej := requestedReplicas(c)
+	if rej != nil {
+		return v, rej
 	}
-	var rej *Rejection
 	if v.Source, rej = requestedSource(c.GetSource()); rej != nil {
 		return v, rej
 	}
@@ -79,6 +92,8 @@ func (s *State) join(held, asked *Volume, c *fsmpb.CreateVolume) (*fsmpb.Outcome
 	switch limit := c.GetLimitBytes(); {
 	case !bytes.Equal(held.Fingerprint, asked.Fingerprint) || held.Source != asked.Source:
 		return nil, Reject(Incompatible, "volume %q exists with other parameters or another source", held.Name)
+	case !held.replicatedAs(c):
+		return nil, Reject(Incompatible, "volume %q exists with other replicas", held.Name)
 	case held.Limits != asked.Limits:
 		return nil, Reject(Incompatible, "volume %q exists with other mutable parameters", held.Name)
 	case !slices.Equal(held.Capabilities, asked.Capabilities):

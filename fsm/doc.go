@@ -55,4 +55,24 @@
 //	I16 What a volume is being made from is there, in the same pool, until it is made.
 //	I17 A size that its hosts have not reached has an operation that asks for it; no
 //	    device is larger than its volume; limits are in force only where it is staged.
+//
+// # Replicated volumes
+//
+// DESIGN.md says what the log decides about the replicas of a volume (S5 to S11), and
+// why that is safe. Its invariants, beside those above:
+//
+//	R1  There is one grant to be primary at most, the last one made, under the one
+//	    publication; a decision to force names a host that has a replica.
+//	R2  Minors and ports belong to one volume, until its last host reported it gone.
+//	R3  No replica is up to date and outdated; the peer of one that went on alone is
+//	    outdated, until both were seen together.
+//	R4  Who may be primary is not outdated.
+//	R5  Generations only grow, with every grant; what is known of contents is of the
+//	    past, and what both had is of no earlier grant than the last.
+//	R6  Legs and replicas that are neither gone nor leaving are of the same hosts, each
+//	    once, two at most.
+//	R7  Ready is born, Creating is not.
+//	R8  A replica is up to date in its host's current boot and in the attachment that
+//	    the log knows; what was seen is of that attachment.
+//	R9  Local volumes have one replica, which does not leave.
 package fsm

@@ -83,6 +83,7 @@ func (e *encoder) node(n *Node) sum256 {
 	e.u64(uint64(n.State))
 	e.u64(n.Incarnation)
 	e.epoch(n.Registered)
+	e.nodeReplication(n)
 	return e.sum()
 }
 
@@ -117,6 +118,7 @@ func (e *encoder) answer(a *answer) sum256 {
 	e.u64(o.GetOperationId())
 	e.str(o.GetSnapshotId())
 	e.str(o.GetGroupSnapshotId())
+	e.verdict(o)
 	return e.sum()
 }
 

@@ -80,8 +80,12 @@ func (v *Volume) growing() bool {
 		return false
 	}
 	for i := range v.Replicas {
-		if v.Replicas[i].State != ReplicaGone && v.Replicas[i].Size < v.Size {
-			return true
+		switch r := &v.Replicas[i]; r.State {
+		case ReplicaPresent, ReplicaMissing:
+			if r.Size < v.Size {
+				return true
+			}
+		case ReplicaPlanned, ReplicaGone, ReplicaLeaving:
 		}
 	}
 	return false
@@ -119,7 +123,10 @@ func (v *Volume) settle() {
 	case op.Kind == OpTeardown && len(v.Teardowns) > 0:
 	case op.Kind == OpTeardown && growing:
 		v.Operation = op.turned(OpExpand)
-	case op.Kind == OpTeardown, op.Kind == OpExpand && op.State == OpRunning && !growing:
+	case op.Kind == OpTeardown && v.moving():
+		v.Operation = op.turned(OpReplicate)
+	case op.Kind == OpTeardown, op.Kind == OpExpand && op.State == OpRunning && !growing,
+		op.Kind == OpReplicate && v.replicated():
 		v.Operation = nil
 	}
 }

@@ -41,10 +41,25 @@ func applySetNodeReachable(s *State, _ Meta, c *fsmpb.SetNodeReachable) (*fsmpb.
 	now := *n
 	now.State = state
 	s.putNode(now)
+	s.newSight(n.ID, n.Host)
 	if state == NodeUnreachable {
 		s.giveUpOn(n.ID, Unreachable, "node "+string(n.ID)+" cannot be reached")
 	}
 	s.touchAllOn(n.ID)
+	return &fsmpb.Outcome{}, nil
+}
+
+// applyScheduleNode records whether an operator wants new volumes and replicas here.
+func applyScheduleNode(s *State, _ Meta, c *fsmpb.ScheduleNode) (*fsmpb.Outcome, *Rejection) {
+	n, rej := s.hostOf(c.GetNodeId(), c.GetHostId())
+	if rej != nil {
+		return nil, rej
+	}
+	if n.Cordoned != c.GetCordoned() {
+		now := *n
+		now.Cordoned = c.GetCordoned()
+		s.putNode(now)
+	}
 	return &fsmpb.Outcome{}, nil
 }
 
@@ -96,7 +111,7 @@ func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Reject
 
 // loseReplica ends what a lost host held and owed of one volume.
 func (s *State) loseReplica(v *Volume, n *Node, reason string) {
-	now := *v
+	now := v.withoutLeg(n.Host, s.cluster.Index)
 	now.Replicas = v.replicasWithout(n.Host)
 	now.Teardowns = v.teardownsWithout(n.Host)
 	if v.Publication(n.ID) != nil {
@@ -109,6 +124,8 @@ func (s *State) loseReplica(v *Volume, n *Node, reason string) {
 		}
 		now.Phase, now.Operation = Failed{Reason: reason}, nil
 		now.Condition = Condition{Abnormal: true, Message: reason}
+	} else if v.Replicated() {
+		now.oneLost(n.Host, reason)
 	}
 	now.settle()
 	s.putVolume(now)

@@ -14,7 +14,8 @@ type index struct {
 	byOperation  *btree.Map[uint64, uuid]
 	byCreation   *btree.Map[uint64, *volumeRecord] // by the index that created it
 	pools        *btree.Map[string, poolUse]
-	publications *btree.Map[string, int] // per node
+	publications *btree.Map[string, int]  // per node
+	minors       *btree.Map[uint32, uuid] // of replicated volumes
 }
 
 // placed says that a host keeps, or owes, something of a volume. A host's volumes
@@ -51,6 +52,7 @@ func newIndex() index {
 		byCreation:   new(btree.Map[uint64, *volumeRecord]),
 		pools:        new(btree.Map[string, poolUse]),
 		publications: new(btree.Map[string, int]),
+		minors:       new(btree.Map[uint32, uuid]),
 	}
 }
 
@@ -61,6 +63,7 @@ func (x *index) copy() index {
 		byCreation:   x.byCreation.Copy(),
 		pools:        x.pools.Copy(),
 		publications: x.publications.Copy(),
+		minors:       x.minors.Copy(),
 	}
 }
 
@@ -78,6 +81,7 @@ func (x *index) replace(c *change) {
 	x.replaceReservations(c.old, c.now)
 	x.replacePublications(c.old, c.now)
 	x.replaceOperation(c)
+	x.replaceMinor(c)
 	if c.now != nil {
 		x.byCreation.Set(c.now.Created.Index, c.now)
 	} else {
@@ -135,6 +139,17 @@ func (x *index) countPublication(node NodeID, by int) {
 		return
 	}
 	x.publications.Set(string(node), n+by)
+}
+
+// replaceMinor: a replicated volume keeps its minor for life, so only its coming and
+// going count.
+func (x *index) replaceMinor(c *change) {
+	if c.now == nil && c.old.Replication != nil {
+		x.minors.Delete(c.old.Replication.Minor)
+	}
+	if c.now != nil && c.now.Replication != nil && c.old == nil {
+		x.minors.Set(c.now.Replication.Minor, c.key)
+	}
 }
 
 func (x *index) replaceOperation(c *change) {

@@ -56,5 +56,19 @@ const maxPathBytes = 4096
 // maxFingerprintBytes is the length of the longest fingerprint in use, twice.
 const maxFingerprintBytes = 64
 
+// mostReplicas is how many replicas a volume can have: DRBD 8.4 holds two.
+const mostReplicas = 2
+
+// firstMinor and firstPort are of the first replicated volume; each next one takes the
+// lowest that are free, together, until the last port.
+const (
+	firstMinor = 100
+	firstPort  = 7800
+	lastPort   = 65_535
+)
+
+// publicKeyLen is the length in bytes of a host's public key (X25519).
+const publicKeyLen = 32
+
 // maxIDBytes is CSI's limit for a node id, and ours for other identities.
 const maxIDBytes = 256

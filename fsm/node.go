@@ -16,6 +16,18 @@ type Node struct {
 	// the host is in adoption mode (S1).
 	Incarnation uint64
 	Registered  Epoch
+	// Replication is zero for a host that holds no replicas of replicated volumes.
+	Replication NodeReplication
+	// Cordoned: an operator wants no new volumes or replicas here.
+	Cordoned bool
+}
+
+// NodeReplication is what a host can do for replicated volumes.
+type NodeReplication struct {
+	Address     string // IP, to which its peers replicate
+	PublicKey   string // X25519, 32 bytes
+	Version     string // of the kernel's module
+	MaxReplicas uint32 // that the module can hold of one volume
 }
 
 // NodeState is what the log knows of a host.

@@ -18,6 +18,8 @@ const (
 	OpExpand
 	// OpModify puts a staged volume's limits in force.
 	OpModify
+	// OpReplicate gives a replicated volume another replica, or takes one away.
+	OpReplicate
 )
 
 // OperationState is where an operation stands.

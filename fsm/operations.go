@@ -77,6 +77,8 @@ func applyRetryOperation(s *State, m Meta, c *fsmpb.RetryOperation) (*fsmpb.Outc
 // could not grow has its old size again.
 func (s *State) mayRetry(v *Volume) *Rejection {
 	switch op := v.Operation; {
+	case op.Kind == OpCreate && v.Replicated() && len(v.Replication.Legs) < int(v.Replication.Wanted):
+		return Reject(Precondition, "volume %s lost a host while it was made: delete it and create it again", v.ID)
 	case op.Kind == OpCreate && !v.Source.IsZero():
 		_, rej := s.origin(v.Source)
 		return rej

@@ -2,8 +2,11 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// loopfileBackend is the backend that new volumes are placed on.
-const loopfileBackend = "loopfile"
+// The backends that new volumes are placed on, as hosts name them in RegisterNode.
+const (
+	loopfileBackend = "loopfile"
+	lvmBackend      = "lvm"
+)
 
 // recentPlacements bounds how many of the newest placements are counted against a
 // measured fact, so that a placement costs the same however old its facts are.
@@ -16,6 +19,10 @@ type wanted struct {
 	requisite []Topology
 	preferred []*fsmpb.Topology
 	facts     []*fsmpb.PoolFact
+	// replicated: only a host that holds replicas of replicated volumes will do.
+	replicated bool
+	except     []NodeID // hosts that have a replica already
+	zone       string   // to be avoided, empty: none
 }
 
 // place chooses one pool, as a pure function of the state and the wanted (S25):
@@ -31,6 +38,8 @@ func (s *State) place(w *wanted) (Replica, *Rejection) {
 	switch {
 	case best.Pool != "":
 		return best, nil
+	case hosts == 0 && w.replicated:
+		return Replica{}, Reject(NoCapacity, "no reachable host that holds replicas of replicated volumes has a pool within the topology that is required")
 	case hosts == 0 && len(w.requisite) > 0:
 		return Replica{}, Reject(NoCapacity, "no reachable host with a pool matches the topology that is required")
 	case hosts == 0:
@@ -45,7 +54,7 @@ func (s *State) best(w *wanted, term *fsmpb.Topology) (best Replica, hosts int) 
 	most := int64(-1)
 	s.nodes.Scan(func(_ NodeID, r *nodeRecord) bool {
 		n := &r.Node
-		if !s.placeable(n) || !n.within(w.requisite) || !n.holdsAll(term.GetSegments()) {
+		if !s.placeable(n) || !n.within(w.requisite) || !n.holdsAll(term.GetSegments()) || w.replicated && !w.admits(n) {
 			return true
 		}
 		hosts++
@@ -61,15 +70,16 @@ func (s *State) best(w *wanted, term *fsmpb.Topology) (best Replica, hosts int) 
 	return best, hosts
 }
 
-// placeable: new volumes go to hosts that can be asked and act for this incarnation (S1).
+// placeable: new volumes go to hosts that can be asked, act for this incarnation (S1)
+// and are not cordoned.
 func (s *State) placeable(n *Node) bool {
-	return n.State == NodeReachable && n.Incarnation == s.cluster.Incarnation && len(n.Pools) > 0
+	return n.State == NodeReachable && n.Incarnation == s.cluster.Incarnation && len(n.Pools) > 0 && !n.Cordoned
 }
 
 // unreserved is what the state alone admits (S25): the capacity times the
 // over-commit ratio, less all reservations.
 func (s *State) unreserved(p *Pool) int64 {
-	if p.Backend != loopfileBackend {
+	if p.Backend != loopfileBackend && p.Backend != lvmBackend {
 		return -1
 	}
 	reserved, _ := s.PoolUse(p.ID)

@@ -72,6 +72,8 @@ func (s *State) mayPublish(v *Volume, n *Node, asked Capability) *Rejection {
 		return Reject(Precondition, "publish volume %s: node %s was recorded as lost", v.ID, n.ID)
 	case v.Replica(n.Host) == nil:
 		return Reject(Precondition, "publish volume %s: node %s cannot reach its replica on node %s", v.ID, n.ID, v.Replicas[0].Node)
+	case v.mayLead(n) != nil:
+		return v.mayLead(n)
 	case n.Incarnation != s.cluster.Incarnation:
 		return Reject(Precondition, "publish volume %s: node %s is in adoption mode until an operator adopts it", v.ID, n.ID)
 	case n.State == NodeUnreachable:

@@ -138,6 +138,7 @@ func (x *reader) node(r *fsmpb.NodeRecord) error {
 	n := Node{
 		ID: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Boot: r.GetBootId(), Site: r.GetSite(), MaxVolumes: r.GetMaxVolumes(),
 		Version: r.GetVersion(), FeatureLevel: r.GetFeatureLevel(), Incarnation: r.GetIncarnation(), Registered: epochFrom(r.GetRegistered()),
+		Replication: nodeReplicationFrom(r.GetReplication()), Cordoned: r.GetCordoned(),
 	}
 	if r.GetState() < uint32(NodeReachable) || r.GetState() > uint32(NodeLost) {
 		return errForm
@@ -168,7 +169,11 @@ func (x *reader) answer(r *fsmpb.AnswerRecord) (err error) {
 	if _, twice := x.s.find.answers[key]; twice {
 		return errOrder
 	}
-	o := &fsmpb.Outcome{Index: r.GetIndex(), Rejection: r.GetRejection(), Epoch: r.GetEpoch(), Grant: r.GetGrant(), OperationId: r.GetOperationId(), SnapshotId: r.GetSnapshotId(), GroupSnapshotId: r.GetGroupSnapshotId()}
+	o := &fsmpb.Outcome{
+		Index: r.GetIndex(), Rejection: r.GetRejection(), Epoch: r.GetEpoch(), Grant: r.GetGrant(), OperationId: r.GetOperationId(),
+		SnapshotId: r.GetSnapshotId(), GroupSnapshotId: r.GetGroupSnapshotId(),
+		Verdict: r.GetVerdict(), Generation: r.GetGeneration(), Force: r.GetForce(),
+	}
 	if len(r.GetVolumeId()) != 0 {
 		o.VolumeId = string(volumeIDFrom(r.GetVolumeId(), &err))
 	}

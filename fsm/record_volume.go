@@ -9,8 +9,9 @@ func (x *reader) volume(r *fsmpb.VolumeRecord) (err error) {
 		Operation: operationFrom(r.GetOperation(), &err), Format: x.format(r.GetFormat(), &err),
 		Condition: Condition{Abnormal: r.GetCondition().GetAbnormal(), Message: r.GetCondition().GetMessage()},
 		Source:    sourceFromRecord(r.GetSource(), &err), Limits: LimitsFrom(r.GetLimits()),
-		Created:  Epoch{Incarnation: r.GetCreatedIncarnation(), Index: r.GetCreatedIndex()},
-		Modified: r.GetCreatedIndex() + r.GetModifiedAfter(),
+		Created:     Epoch{Incarnation: r.GetCreatedIncarnation(), Index: r.GetCreatedIndex()},
+		Modified:    r.GetCreatedIndex() + r.GetModifiedAfter(),
+		Replication: replicationFromRecord(r.GetReplication()),
 	}
 	for _, c := range r.GetCapabilities() {
 		v.Capabilities = append(v.Capabilities, x.capability(c, &err))
@@ -18,7 +19,7 @@ func (x *reader) volume(r *fsmpb.VolumeRecord) (err error) {
 	for _, p := range r.GetReplicas() {
 		v.Replicas = append(v.Replicas, Replica{
 			Node: NodeID(x.at(p.GetNodeRef(), &err)), Host: HostID(x.at(p.GetHostRef(), &err)), Pool: PoolID(x.at(p.GetPoolRef(), &err)),
-			State: ReplicaState(narrow(p.GetState(), uint32(ReplicaGone), &err)), Sequence: p.GetSequence(),
+			State: ReplicaState(narrow(p.GetState(), uint32(ReplicaLeaving), &err)), Sequence: p.GetSequence(),
 			Size: p.GetSize(), Limits: LimitsFrom(p.GetLimits()),
 		})
 	}
@@ -139,7 +140,7 @@ func operationFrom(o *fsmpb.OperationRecord, err *error) *Operation {
 		return nil
 	}
 	return &Operation{
-		ID: OperationID(o.GetId()), Kind: OperationKind(narrow(o.GetKind(), uint32(OpModify), err)), State: OperationState(narrow(o.GetState(), uint32(OpCancelled), err)), Step: o.GetStep(),
+		ID: OperationID(o.GetId()), Kind: OperationKind(narrow(o.GetKind(), uint32(OpReplicate), err)), State: OperationState(narrow(o.GetState(), uint32(OpCancelled), err)), Step: o.GetStep(),
 		Attempts: o.GetAttempts(), Retries: o.GetRetries(), LastError: o.GetLastError(),
 		Started: timeOf(o.GetStarted()), Deadline: timeOf(o.GetDeadline()),
 		Reason: Reason(o.GetReason()), Done: o.GetDone(), Total: o.GetTotal(),

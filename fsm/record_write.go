@@ -25,6 +25,7 @@ func recordOfNode(n *Node) *fsmpb.NodeRecord {
 	r := &fsmpb.NodeRecord{
 		NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Site: n.Site, MaxVolumes: n.MaxVolumes,
 		Version: n.Version, FeatureLevel: n.FeatureLevel, State: uint32(n.State), Incarnation: n.Incarnation, Registered: n.Registered.proto(),
+		Replication: n.Replication.proto(), Cordoned: n.Cordoned,
 	}
 	for _, p := range n.Pools {
 		r.Pools = append(r.Pools, &fsmpb.Pool{
@@ -72,7 +73,7 @@ func (w *volumeWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 	if v.Condition != (Condition{}) {
 		r.Condition = &fsmpb.Condition{Abnormal: v.Condition.Abnormal, Message: v.Condition.Message}
 	}
-	r.Source, r.Limits = v.Source.record(), v.Limits.Proto()
+	r.Source, r.Limits, r.Replication = v.Source.record(), v.Limits.Proto(), v.Replication.record()
 	r.CreatedIncarnation, r.CreatedIndex = v.Created.Incarnation, v.Created.Index
 	r.ModifiedAfter = v.Modified - v.Created.Index
 	return r
@@ -165,6 +166,7 @@ func (d *dictionary) answer(r *fsmpb.AnswerRecord, a *answer) {
 	r.RequestId, r.ActorRef, r.Index = append(r.RequestId[:0], a.key.request[:]...), d.ref(a.key.actor), a.index
 	r.Rejection, r.Epoch, r.Grant, r.OperationId = o.Rejection, o.Epoch, o.Grant, o.OperationId
 	r.SnapshotId, r.GroupSnapshotId = o.SnapshotId, o.GroupSnapshotId
+	r.Verdict, r.Generation, r.Force = o.Verdict, o.Generation, o.Force
 	r.VolumeId = r.VolumeId[:0]
 	if id, ok := VolumeID(o.VolumeId).uuid(); ok {
 		packed := id.packed()

@@ -28,11 +28,19 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 	}
 	n.Registered = m.Epoch
 	n.Incarnation = s.adopted(old, &n, c.GetIncarnation())
+	n.Cordoned = known && old.Host == n.Host && old.Cordoned
 	if known && old.Host == n.Host && old.Boot != n.Boot {
 		s.forgetBoot(n.ID, n.Host)
+		s.forgetAttachments(n.ID, n.Host)
 		s.giveUpOn(n.ID, Busy, "node "+string(n.ID)+" was booted again: no freeze outlives that")
 	}
 	s.putNode(n)
+	if known && old.Host == n.Host && old.State == NodeUnreachable {
+		s.newSight(n.ID, n.Host)
+	}
+	if !known || old.Replication != n.Replication {
+		s.touchPeers(n.ID)
+	}
 	if !known || old.Host != n.Host || old.State != n.State || old.Incarnation != n.Incarnation {
 		s.touchAllOn(n.ID) // its wishes read differently; otherwise a new session gets them all anyway
 	}
@@ -65,9 +73,25 @@ func nodeFrom(c *fsmpb.RegisterNode) (Node, *Rejection) {
 			return Node{}, Reject(Invalid, "register node %s: pool %s is named twice", n.ID, n.Pools[i].ID)
 		}
 	}
-	labels, rej := labelsFrom(c.GetLabels())
-	n.Labels = labels
+	var rej *Rejection
+	if n.Replication, rej = replicationOf(c.GetReplication()); rej != nil {
+		return Node{}, rej
+	}
+	n.Labels, rej = labelsFrom(c.GetLabels())
 	return n, rej
+}
+
+// replicationOf reads what a host says of its replicas of replicated volumes.
+func replicationOf(c *fsmpb.Replication) (NodeReplication, *Rejection) {
+	r := nodeReplicationFrom(c)
+	r.Version = clip(r.Version)
+	switch {
+	case len(r.Address) > maxIDBytes:
+		return r, Reject(Invalid, "the address for replicas has %d bytes, more than %d", len(r.Address), maxIDBytes)
+	case r.PublicKey != "" && len(r.PublicKey) != publicKeyLen:
+		return r, Reject(Invalid, "the public key for replicas has %d bytes, not %d", len(r.PublicKey), publicKeyLen)
+	}
+	return r, nil
 }
 
 func checkPool(p *fsmpb.Pool) *Rejection {

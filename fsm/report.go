@@ -35,7 +35,7 @@ func (s *State) observe(n *Node, o *fsmpb.Observation) {
 	if replica == nil || o.GetSequence() != 0 && o.GetSequence() <= replica.Sequence {
 		return
 	}
-	seen := observation{host: n, replica: *replica, epoch: epochFrom(o.GetEpoch()), sequence: o.GetSequence()}
+	seen := observation{state: s, host: n, replica: *replica, epoch: epochFrom(o.GetEpoch()), sequence: o.GetSequence()}
 	now, changed := seen.fold(v, o)
 	if !changed {
 		return
@@ -52,6 +52,7 @@ func (s *State) observe(n *Node, o *fsmpb.Observation) {
 
 // observation is one fact's context: who saw it, of which replica, under what.
 type observation struct {
+	state    *State
 	host     *Node
 	replica  Replica
 	epoch    Epoch
@@ -89,6 +90,8 @@ func (x observation) fold(v *Volume, o *fsmpb.Observation) (Volume, bool) {
 		return x.limited(v, f.LimitsApplied)
 	case *fsmpb.Observation_Progress:
 		return copied(v, f.Progress)
+	case *fsmpb.Observation_ReplicaSeen:
+		return x.replicaSeen(v, f.ReplicaSeen)
 	}
 	return *v, false
 }
@@ -125,7 +128,8 @@ func (x observation) unstaged(v *Volume) (Volume, bool) {
 		return *v, false
 	}
 	now, changed := *v, false
-	if t := v.Teardown(x.host.Host); t != nil && t.Epoch == x.epoch {
+	secondary := x.secondary(v)
+	if t := v.Teardown(x.host.Host); t != nil && t.Epoch == x.epoch && secondary {
 		now.Teardowns = v.teardownsWithout(x.host.Host)
 		now.settle()
 		changed = true
@@ -135,11 +139,26 @@ func (x observation) unstaged(v *Volume) (Volume, bool) {
 		down.Staging, down.Targets = nil, nil
 		now, changed = now.withPublication(down), true
 	}
+	if p := x.publication(v); p != nil && secondary && x.state.Holder(v) == x.host.Host {
+		now, changed = now.withReplication(), true
+		now.Replication.giveBack(x.state.cluster.Index)
+	}
 	if changed {
 		now = now.withoutLimits(x.host.Host)
 		now.settleLimits()
 	}
 	return now, changed
+}
+
+// secondary tells whether the host said, knowing of the last grant and of its end, that
+// its replica is not primary: before that it ends no obligation and gives no grant back.
+// One that has attached nothing since it booted is not primary.
+func (x observation) secondary(v *Volume) bool {
+	l := v.Leg(x.host.Host)
+	if l == nil || l.Boot != x.host.Boot && l.Seen == (ReplicaSeen{}) {
+		return true
+	}
+	return !l.Seen.Primary && l.Seen.Boot == x.host.Boot && l.Seen.Generation == v.Replication.Generation
 }
 
 // targetBound: the host bound the staged volume to the path.

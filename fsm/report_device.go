@@ -3,9 +3,10 @@ package fsm
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
 // created: the device was made. Only a Creating volume becomes Ready by it (S14),
-// and only with the size that was decided.
+// and only with the size that was decided. A replicated one is Ready when both hosts
+// saw its birth.
 func (x observation) created(v *Volume, f *fsmpb.DeviceCreated) (Volume, bool) {
-	if _, creating := v.Phase.(Creating); !creating {
+	if !v.creating() && !x.added(v) {
 		return *v, false
 	}
 	if f.GetSizeBytes() != v.Size {
@@ -13,11 +14,20 @@ func (x observation) created(v *Volume, f *fsmpb.DeviceCreated) (Volume, bool) {
 	}
 	x.replica.State, x.replica.Size = ReplicaPresent, v.Size
 	now := v.withReplica(x.replica)
-	if !now.allPresent() {
-		return now, true
+	switch {
+	case v.Replicated():
+		x.state.bear(&now)
+		now.settle()
+	case now.allPresent():
+		now.Phase, now.Operation = unpublished, nil
 	}
-	now.Phase, now.Operation = unpublished, nil
 	return now, true
+}
+
+// added tells whether the replica is one that a Ready volume is being given.
+func (x observation) added(v *Volume) bool {
+	_, ready := v.Phase.(Ready)
+	return ready && v.Operation != nil && x.replica.State == ReplicaPlanned
 }
 
 func sizeError(got, want int64) string {
@@ -33,9 +43,15 @@ func (v *Volume) allPresent() bool {
 	return true
 }
 
-// gone: the device was removed. Only a Deleting volume loses a replica by it, and
-// not before its host ended the publication that was revoked (S14, I5).
+// gone: the device was removed. Only a Deleting volume loses a replica by it, or one
+// that gave this replica up, and not before its host ended the publication that was
+// revoked (S14, I5).
 func (x observation) gone(v *Volume) (Volume, bool) {
+	if _, ready := v.Phase.(Ready); ready && x.replica.State == ReplicaLeaving && v.Teardown(x.host.Host) == nil {
+		now := v.withoutReplica(x.host.Host)
+		now.settle()
+		return now, true
+	}
 	if _, deleting := v.Phase.(Deleting); !deleting || v.Teardown(x.host.Host) != nil {
 		return *v, false
 	}
@@ -97,6 +113,9 @@ func failing(v *Volume, f *fsmpb.StepFailed) (Volume, bool) {
 	}
 	if now.Operation.Kind == OpExpand {
 		now.shrinkBack()
+		if now.growing() { // one host saw it grown: so it did, and the other will see that
+			now.Operation.State = OpRunning
+		}
 	}
 	if _, creating := v.Phase.(Creating); creating {
 		now.Phase = Failed{Reason: now.Operation.LastError, NoSpace: f.GetNoSpace()}

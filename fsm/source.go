@@ -54,12 +54,14 @@ func (s *State) cuttable(id string) (origin, *Rejection) {
 	if rej != nil {
 		return origin{}, rej
 	}
-	r := &v.Replicas[0]
+	r := s.cutFrom(v)
 	switch {
 	case v.Format.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING:
 		return origin{}, Reject(Busy, "volume %s is just being formatted", v.ID)
 	case v.growing():
 		return origin{}, Reject(Busy, "volume %s is being expanded", v.ID)
+	case r == nil:
+		return origin{}, Reject(Precondition, "volume %s has no replica that is up to date now", v.ID)
 	case r.State != ReplicaPresent:
 		return origin{}, Reject(Precondition, "the device of volume %s is missing on node %s", v.ID, r.Node)
 	}

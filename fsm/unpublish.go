@@ -5,7 +5,9 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // applyUnpublishVolume ends a node's publication, or all of them. What is not
 // published is unpublished. A reachable host must unstage first, and nothing
 // changes until it did; an unreachable one keeps the obligation, as no other host
-// can reach the data of a single replica (S31).
+// can reach the data of a single replica (S31). Of a replicated volume this is the
+// first step of a takeover (S8): from here on the host's questions are refused. With
+// protocol A that would lose writes, so it takes a recorded decision first (S11).
 func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Outcome, *Rejection) {
 	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
 	if !ok {
@@ -16,6 +18,9 @@ func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Ou
 	for i := range ending {
 		if s.canAsk(&ending[i]) && ending[i].Staging != nil {
 			return nil, Reject(InUse, "unpublish volume %s: node %s has it staged at %s", v.ID, ending[i].Node, ending[i].Staging.Path)
+		}
+		if s.mustDecideFirst(v, &ending[i]) {
+			return nil, Reject(Unreachable, "unpublish volume %s: node %s cannot be reached, and with protocol A the other replica may miss its last writes", v.ID, ending[i].Node)
 		}
 	}
 	if len(ending) == 0 {
@@ -50,13 +55,26 @@ func (s *State) canAsk(p *Publication) bool {
 	return ok && n.Host == p.Host && n.State == NodeReachable
 }
 
-// revoked is the volume without the publication; a host that cannot be asked
-// keeps the obligation to end what it may have brought up.
+// mustDecideFirst is S11.
+func (s *State) mustDecideFirst(v *Volume, p *Publication) bool {
+	return v.Replicated() && v.Replication.Protocol == fsmpb.Protocol_PROTOCOL_A && !s.canAsk(p) && !v.forcedElsewhere(p.Host)
+}
+
+// revoked is the volume without the publication; a host that cannot be asked, or that
+// may still be primary, keeps the obligation to end what it may have brought up.
 func (s *State) revoked(m Meta, v *Volume, p *Publication) Volume {
 	now := v.withoutPublication(p.Node)
 	now = now.withoutLimits(p.Host)
-	if s.canAsk(p) {
+	owes := !s.canAsk(p) || s.mayBePrimary(v, p.Host)
+	if v.Replicated() {
+		now = now.withReplication()
+		now.Replication.endGrant(m.Index)
+	}
+	if !owes {
 		return now
+	}
+	if v.Replicated() {
+		now.Replication.Generation = m.Index // what is seen from here on is seen after it
 	}
 	now = now.withTeardown(Teardown{Node: p.Node, Host: p.Host, Epoch: p.Epoch})
 	switch {

@@ -26,9 +26,11 @@ type Volume struct {
 	// Source is what it was made from, for ever (zero: empty).
 	Source Source
 	// Limits are wanted of every host where it is staged.
-	Limits   Limits
-	Created  Epoch // when it was created
-	Modified uint64
+	Limits Limits
+	// Replication is set for a volume that was created with more than one replica.
+	Replication *Replication
+	Created     Epoch // when it was created
+	Modified    uint64
 }
 
 // Phase is a volume's life: Creating -> Ready -> Deleting -> (gone), or Failed.
@@ -86,6 +88,8 @@ const (
 	ReplicaMissing
 	// ReplicaGone: reported removed.
 	ReplicaGone
+	// ReplicaLeaving: given up while the volume stays; its host is asked to remove it.
+	ReplicaLeaving
 )
 
 // Format is whether and how the volume's content was initialised (S15).

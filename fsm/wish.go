@@ -26,6 +26,8 @@ type Wish struct {
 	SourceSize int64
 	// Limits are to hold while it is staged here.
 	Limits Limits
+	// Replication is set for a replicated volume.
+	Replication *ReplicaWish
 }
 
 // Verb is the one thing a host may do to a device, by the volume's phase (S14).

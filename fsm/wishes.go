@@ -41,11 +41,12 @@ func (s *State) wish(n *Node, v *Volume) (Wish, bool) {
 	if r == nil && owed == nil && p == nil {
 		return Wish{}, false
 	}
-	w := Wish{Volume: v.ID, Size: v.Size, Verb: s.verb(n, v), Format: v.Format, Publication: p, Teardown: owed, Limits: v.Limits}
-	if w.Verb == WishCreate {
+	w := Wish{Volume: v.ID, Size: v.Size, Verb: s.verb(n, v, r), Format: v.Format, Publication: p, Teardown: owed, Limits: v.Limits}
+	if w.Verb == WishCreate && v.madeFromSource(n.Host) {
 		w.Source = v.Source
 		w.SourceSize, _ = s.SourceSize(v.Source)
 	}
+	w.Replication = s.replicaWish(n, v)
 	if r != nil {
 		w.Pool, w.Sequence, w.Replica = r.Pool, r.Sequence, r.State
 	}
@@ -56,8 +57,8 @@ func (s *State) wish(n *Node, v *Volume) (Wish, bool) {
 }
 
 // verb is what may be done to the device: creation belongs to Creating, deletion
-// is said by Deleting (S14), and neither is asked of a host in adoption mode (S1).
-func (s *State) verb(n *Node, v *Volume) Verb {
+// is said by Deleting, and both by a replica that a Ready volume gets or gives up (S14), and neither is asked of a host in adoption mode (S1).
+func (s *State) verb(n *Node, v *Volume, r *Replica) Verb {
 	if n.Incarnation != s.cluster.Incarnation {
 		return WishKeep
 	}
@@ -66,7 +67,14 @@ func (s *State) verb(n *Node, v *Volume) Verb {
 		return WishCreate
 	case Deleting:
 		return WishRemove
-	case Ready, Failed:
+	case Ready:
+		switch {
+		case r != nil && r.State == ReplicaPlanned:
+			return WishCreate // a replica that is being added
+		case r != nil && r.State == ReplicaLeaving:
+			return WishRemove
+		}
+	case Failed:
 	}
 	return WishKeep
 }

@@ -92,6 +92,242 @@ func (AccessMode) EnumDescriptor() ([]byte, []int) {
 	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{0}
 }
 
+// Protocol says when a replicated write is acknowledged.
+type Protocol int32
+
+const (
+	Protocol_PROTOCOL_UNKNOWN Protocol = 0
+	Protocol_PROTOCOL_A       Protocol = 1 // on the local disk and in the socket: a takeover loses writes (S11)
+	Protocol_PROTOCOL_C       Protocol = 2 // on both disks
+)
+
+// Enum value maps for Protocol.
+var (
+	Protocol_name = map[int32]string{
+		0: "PROTOCOL_UNKNOWN",
+		1: "PROTOCOL_A",
+		2: "PROTOCOL_C",
+	}
+	Protocol_value = map[string]int32{
+		"PROTOCOL_UNKNOWN": 0,
+		"PROTOCOL_A":       1,
+		"PROTOCOL_C":       2,
+	}
+)
+
+func (x Protocol) Enum() *Protocol {
+	p := new(Protocol)
+	*p = x
+	return p
+}
+
+func (x Protocol) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Protocol) Descriptor() protoreflect.EnumDescriptor {
+	return file_fsm_fsmpb_command_proto_enumTypes[1].Descriptor()
+}
+
+func (Protocol) Type() protoreflect.EnumType {
+	return &file_fsm_fsmpb_command_proto_enumTypes[1]
+}
+
+func (x Protocol) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Protocol.Descriptor instead.
+func (Protocol) EnumDescriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{1}
+}
+
+// DiskState has the names and the order of DRBD's states of a disk.
+type DiskState int32
+
+const (
+	DiskState_DISK_STATE_UNKNOWN      DiskState = 0
+	DiskState_DISK_STATE_DISKLESS     DiskState = 1
+	DiskState_DISK_STATE_ATTACHING    DiskState = 2
+	DiskState_DISK_STATE_FAILED       DiskState = 3
+	DiskState_DISK_STATE_NEGOTIATING  DiskState = 4
+	DiskState_DISK_STATE_INCONSISTENT DiskState = 5
+	DiskState_DISK_STATE_OUTDATED     DiskState = 6
+	DiskState_DISK_STATE_CONSISTENT   DiskState = 7
+	DiskState_DISK_STATE_UP_TO_DATE   DiskState = 8
+)
+
+// Enum value maps for DiskState.
+var (
+	DiskState_name = map[int32]string{
+		0: "DISK_STATE_UNKNOWN",
+		1: "DISK_STATE_DISKLESS",
+		2: "DISK_STATE_ATTACHING",
+		3: "DISK_STATE_FAILED",
+		4: "DISK_STATE_NEGOTIATING",
+		5: "DISK_STATE_INCONSISTENT",
+		6: "DISK_STATE_OUTDATED",
+		7: "DISK_STATE_CONSISTENT",
+		8: "DISK_STATE_UP_TO_DATE",
+	}
+	DiskState_value = map[string]int32{
+		"DISK_STATE_UNKNOWN":      0,
+		"DISK_STATE_DISKLESS":     1,
+		"DISK_STATE_ATTACHING":    2,
+		"DISK_STATE_FAILED":       3,
+		"DISK_STATE_NEGOTIATING":  4,
+		"DISK_STATE_INCONSISTENT": 5,
+		"DISK_STATE_OUTDATED":     6,
+		"DISK_STATE_CONSISTENT":   7,
+		"DISK_STATE_UP_TO_DATE":   8,
+	}
+)
+
+func (x DiskState) Enum() *DiskState {
+	p := new(DiskState)
+	*p = x
+	return p
+}
+
+func (x DiskState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DiskState) Descriptor() protoreflect.EnumDescriptor {
+	return file_fsm_fsmpb_command_proto_enumTypes[2].Descriptor()
+}
+
+func (DiskState) Type() protoreflect.EnumType {
+	return &file_fsm_fsmpb_command_proto_enumTypes[2]
+}
+
+func (x DiskState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DiskState.Descriptor instead.
+func (DiskState) EnumDescriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{2}
+}
+
+// ConnectionState is DRBD's, without the steps that last for moments.
+type ConnectionState int32
+
+const (
+	ConnectionState_CONNECTION_STATE_UNKNOWN     ConnectionState = 0 // the resource is not configured in the kernel
+	ConnectionState_CONNECTION_STATE_STAND_ALONE ConnectionState = 1
+	ConnectionState_CONNECTION_STATE_CONNECTING  ConnectionState = 2 // it waits for its peer
+	ConnectionState_CONNECTION_STATE_CONNECTED   ConnectionState = 3
+	ConnectionState_CONNECTION_STATE_SYNC_SOURCE ConnectionState = 4
+	ConnectionState_CONNECTION_STATE_SYNC_TARGET ConnectionState = 5
+	ConnectionState_CONNECTION_STATE_VERIFYING   ConnectionState = 6
+)
+
+// Enum value maps for ConnectionState.
+var (
+	ConnectionState_name = map[int32]string{
+		0: "CONNECTION_STATE_UNKNOWN",
+		1: "CONNECTION_STATE_STAND_ALONE",
+		2: "CONNECTION_STATE_CONNECTING",
+		3: "CONNECTION_STATE_CONNECTED",
+		4: "CONNECTION_STATE_SYNC_SOURCE",
+		5: "CONNECTION_STATE_SYNC_TARGET",
+		6: "CONNECTION_STATE_VERIFYING",
+	}
+	ConnectionState_value = map[string]int32{
+		"CONNECTION_STATE_UNKNOWN":     0,
+		"CONNECTION_STATE_STAND_ALONE": 1,
+		"CONNECTION_STATE_CONNECTING":  2,
+		"CONNECTION_STATE_CONNECTED":   3,
+		"CONNECTION_STATE_SYNC_SOURCE": 4,
+		"CONNECTION_STATE_SYNC_TARGET": 5,
+		"CONNECTION_STATE_VERIFYING":   6,
+	}
+)
+
+func (x ConnectionState) Enum() *ConnectionState {
+	p := new(ConnectionState)
+	*p = x
+	return p
+}
+
+func (x ConnectionState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ConnectionState) Descriptor() protoreflect.EnumDescriptor {
+	return file_fsm_fsmpb_command_proto_enumTypes[3].Descriptor()
+}
+
+func (ConnectionState) Type() protoreflect.EnumType {
+	return &file_fsm_fsmpb_command_proto_enumTypes[3]
+}
+
+func (x ConnectionState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ConnectionState.Descriptor instead.
+func (ConnectionState) EnumDescriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{3}
+}
+
+// Verdict is the answer to Outdate (S6).
+type Verdict int32
+
+const (
+	Verdict_VERDICT_UNKNOWN       Verdict = 0
+	Verdict_VERDICT_PEER_OUTDATED Verdict = 1 // the peer is recorded Outdated: go on
+	Verdict_VERDICT_SELF_OUTDATED Verdict = 2 // the asker's own replica is: it lost
+	Verdict_VERDICT_REFUSED       Verdict = 3 // the asker holds no grant: stay frozen
+	Verdict_VERDICT_STALE         Verdict = 4 // another generation is current: look again, and ask again
+)
+
+// Enum value maps for Verdict.
+var (
+	Verdict_name = map[int32]string{
+		0: "VERDICT_UNKNOWN",
+		1: "VERDICT_PEER_OUTDATED",
+		2: "VERDICT_SELF_OUTDATED",
+		3: "VERDICT_REFUSED",
+		4: "VERDICT_STALE",
+	}
+	Verdict_value = map[string]int32{
+		"VERDICT_UNKNOWN":       0,
+		"VERDICT_PEER_OUTDATED": 1,
+		"VERDICT_SELF_OUTDATED": 2,
+		"VERDICT_REFUSED":       3,
+		"VERDICT_STALE":         4,
+	}
+)
+
+func (x Verdict) Enum() *Verdict {
+	p := new(Verdict)
+	*p = x
+	return p
+}
+
+func (x Verdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Verdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_fsm_fsmpb_command_proto_enumTypes[4].Descriptor()
+}
+
+func (Verdict) Type() protoreflect.EnumType {
+	return &file_fsm_fsmpb_command_proto_enumTypes[4]
+}
+
+func (x Verdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Verdict.Descriptor instead.
+func (Verdict) EnumDescriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{4}
+}
+
 type FormatPhase int32
 
 const (
@@ -131,11 +367,11 @@ func (x FormatPhase) String() string {
 }
 
 func (FormatPhase) Descriptor() protoreflect.EnumDescriptor {
-	return file_fsm_fsmpb_command_proto_enumTypes[1].Descriptor()
+	return file_fsm_fsmpb_command_proto_enumTypes[5].Descriptor()
 }
 
 func (FormatPhase) Type() protoreflect.EnumType {
-	return &file_fsm_fsmpb_command_proto_enumTypes[1]
+	return &file_fsm_fsmpb_command_proto_enumTypes[5]
 }
 
 func (x FormatPhase) Number() protoreflect.EnumNumber {
@@ -144,7 +380,7 @@ func (x FormatPhase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FormatPhase.Descriptor instead.
 func (FormatPhase) EnumDescriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{1}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{5}
 }
 
 // Command is one entry of the log.
@@ -189,6 +425,13 @@ type Command struct {
 	//	*Command_SetFeatureLevel
 	//	*Command_Checkpoint
 	//	*Command_ReplaceIncarnation
+	//	*Command_AttachReplica
+	//	*Command_SetPrimary
+	//	*Command_Outdate
+	//	*Command_ForcePrimary
+	//	*Command_AddReplica
+	//	*Command_RemoveReplica
+	//	*Command_ScheduleNode
 	Body          isCommand_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -473,6 +716,69 @@ func (x *Command) GetReplaceIncarnation() *ReplaceIncarnation {
 	return nil
 }
 
+func (x *Command) GetAttachReplica() *AttachReplica {
+	if x != nil {
+		if x, ok := x.Body.(*Command_AttachReplica); ok {
+			return x.AttachReplica
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetSetPrimary() *SetPrimary {
+	if x != nil {
+		if x, ok := x.Body.(*Command_SetPrimary); ok {
+			return x.SetPrimary
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetOutdate() *Outdate {
+	if x != nil {
+		if x, ok := x.Body.(*Command_Outdate); ok {
+			return x.Outdate
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetForcePrimary() *ForcePrimary {
+	if x != nil {
+		if x, ok := x.Body.(*Command_ForcePrimary); ok {
+			return x.ForcePrimary
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetAddReplica() *AddReplica {
+	if x != nil {
+		if x, ok := x.Body.(*Command_AddReplica); ok {
+			return x.AddReplica
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetRemoveReplica() *RemoveReplica {
+	if x != nil {
+		if x, ok := x.Body.(*Command_RemoveReplica); ok {
+			return x.RemoveReplica
+		}
+	}
+	return nil
+}
+
+func (x *Command) GetScheduleNode() *ScheduleNode {
+	if x != nil {
+		if x, ok := x.Body.(*Command_ScheduleNode); ok {
+			return x.ScheduleNode
+		}
+	}
+	return nil
+}
+
 type isCommand_Body interface {
 	isCommand_Body()
 }
@@ -569,6 +875,34 @@ type Command_ReplaceIncarnation struct {
 	ReplaceIncarnation *ReplaceIncarnation `protobuf:"bytes,62,opt,name=replace_incarnation,json=replaceIncarnation,proto3,oneof"`
 }
 
+type Command_AttachReplica struct {
+	AttachReplica *AttachReplica `protobuf:"bytes,70,opt,name=attach_replica,json=attachReplica,proto3,oneof"`
+}
+
+type Command_SetPrimary struct {
+	SetPrimary *SetPrimary `protobuf:"bytes,71,opt,name=set_primary,json=setPrimary,proto3,oneof"`
+}
+
+type Command_Outdate struct {
+	Outdate *Outdate `protobuf:"bytes,72,opt,name=outdate,proto3,oneof"`
+}
+
+type Command_ForcePrimary struct {
+	ForcePrimary *ForcePrimary `protobuf:"bytes,73,opt,name=force_primary,json=forcePrimary,proto3,oneof"`
+}
+
+type Command_AddReplica struct {
+	AddReplica *AddReplica `protobuf:"bytes,74,opt,name=add_replica,json=addReplica,proto3,oneof"`
+}
+
+type Command_RemoveReplica struct {
+	RemoveReplica *RemoveReplica `protobuf:"bytes,75,opt,name=remove_replica,json=removeReplica,proto3,oneof"`
+}
+
+type Command_ScheduleNode struct {
+	ScheduleNode *ScheduleNode `protobuf:"bytes,76,opt,name=schedule_node,json=scheduleNode,proto3,oneof"`
+}
+
 func (*Command_Bootstrap) isCommand_Body() {}
 
 func (*Command_RegisterNode) isCommand_Body() {}
@@ -614,6 +948,20 @@ func (*Command_SetFeatureLevel) isCommand_Body() {}
 func (*Command_Checkpoint) isCommand_Body() {}
 
 func (*Command_ReplaceIncarnation) isCommand_Body() {}
+
+func (*Command_AttachReplica) isCommand_Body() {}
+
+func (*Command_SetPrimary) isCommand_Body() {}
+
+func (*Command_Outdate) isCommand_Body() {}
+
+func (*Command_ForcePrimary) isCommand_Body() {}
+
+func (*Command_AddReplica) isCommand_Body() {}
+
+func (*Command_RemoveReplica) isCommand_Body() {}
+
+func (*Command_ScheduleNode) isCommand_Body() {}
 
 // Epoch orders grants, wishes and generations across restores (S1).
 type Epoch struct {
@@ -874,7 +1222,8 @@ type RegisterNode struct {
 	FeatureLevel uint32                 `protobuf:"varint,9,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // the highest that the process understands
 	// incarnation is the one the host acts for, by its own record; 0: none yet. Other
 	// than the cluster's, it is in adoption mode. To register never ends that (S1).
-	Incarnation   uint64 `protobuf:"varint,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Incarnation   uint64       `protobuf:"varint,10,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Replication   *Replication `protobuf:"bytes,11,opt,name=replication,proto3" json:"replication,omitempty"` // unset: the host holds no replicas of replicated volumes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -979,6 +1328,82 @@ func (x *RegisterNode) GetIncarnation() uint64 {
 	return 0
 }
 
+func (x *RegisterNode) GetReplication() *Replication {
+	if x != nil {
+		return x.Replication
+	}
+	return nil
+}
+
+// Replication is what a host can do for replicated volumes.
+type Replication struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`                             // the IP address that its peers replicate to
+	PublicKey     []byte                 `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`        // X25519; the secret of a resource is derived from it and never told
+	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`                             // of the kernel's module, such as 8.4.11
+	MaxReplicas   uint32                 `protobuf:"varint,4,opt,name=max_replicas,json=maxReplicas,proto3" json:"max_replicas,omitempty"` // that the module can hold of one volume: 2 with DRBD 8.4
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Replication) Reset() {
+	*x = Replication{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replication) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replication) ProtoMessage() {}
+
+func (x *Replication) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replication.ProtoReflect.Descriptor instead.
+func (*Replication) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Replication) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Replication) GetPublicKey() []byte {
+	if x != nil {
+		return x.PublicKey
+	}
+	return nil
+}
+
+func (x *Replication) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Replication) GetMaxReplicas() uint32 {
+	if x != nil {
+		return x.MaxReplicas
+	}
+	return 0
+}
+
 // SetNodeReachable records an edge: the node's session was seen by no member
 // for the node timeout, or came back (S25).
 type SetNodeReachable struct {
@@ -992,7 +1417,7 @@ type SetNodeReachable struct {
 
 func (x *SetNodeReachable) Reset() {
 	*x = SetNodeReachable{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1004,7 +1429,7 @@ func (x *SetNodeReachable) String() string {
 func (*SetNodeReachable) ProtoMessage() {}
 
 func (x *SetNodeReachable) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1017,7 +1442,7 @@ func (x *SetNodeReachable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNodeReachable.ProtoReflect.Descriptor instead.
 func (*SetNodeReachable) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{6}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SetNodeReachable) GetNodeId() string {
@@ -1054,7 +1479,7 @@ type LoseNode struct {
 
 func (x *LoseNode) Reset() {
 	*x = LoseNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1066,7 +1491,7 @@ func (x *LoseNode) String() string {
 func (*LoseNode) ProtoMessage() {}
 
 func (x *LoseNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1079,7 +1504,7 @@ func (x *LoseNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoseNode.ProtoReflect.Descriptor instead.
 func (*LoseNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{7}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LoseNode) GetNodeId() string {
@@ -1115,7 +1540,7 @@ type AdoptNode struct {
 
 func (x *AdoptNode) Reset() {
 	*x = AdoptNode{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1552,7 @@ func (x *AdoptNode) String() string {
 func (*AdoptNode) ProtoMessage() {}
 
 func (x *AdoptNode) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1565,7 @@ func (x *AdoptNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptNode.ProtoReflect.Descriptor instead.
 func (*AdoptNode) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{8}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AdoptNode) GetNodeId() string {
@@ -1178,7 +1603,7 @@ type Capability struct {
 
 func (x *Capability) Reset() {
 	*x = Capability{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1615,7 @@ func (x *Capability) String() string {
 func (*Capability) ProtoMessage() {}
 
 func (x *Capability) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1628,7 @@ func (x *Capability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Capability.ProtoReflect.Descriptor instead.
 func (*Capability) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{9}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Capability) GetMode() AccessMode {
@@ -1244,7 +1669,7 @@ type Topology struct {
 
 func (x *Topology) Reset() {
 	*x = Topology{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1681,7 @@ func (x *Topology) String() string {
 func (*Topology) ProtoMessage() {}
 
 func (x *Topology) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1694,7 @@ func (x *Topology) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Topology.ProtoReflect.Descriptor instead.
 func (*Topology) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{10}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Topology) GetSegments() []*Label {
@@ -1291,7 +1716,7 @@ type PoolFact struct {
 
 func (x *PoolFact) Reset() {
 	*x = PoolFact{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1728,7 @@ func (x *PoolFact) String() string {
 func (*PoolFact) ProtoMessage() {}
 
 func (x *PoolFact) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1741,7 @@ func (x *PoolFact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PoolFact.ProtoReflect.Descriptor instead.
 func (*PoolFact) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{11}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PoolFact) GetPoolId() string {
@@ -1351,16 +1776,17 @@ type CreateVolume struct {
 	Replicas      uint32                 `protobuf:"varint,7,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	Requisite     []*Topology            `protobuf:"bytes,8,rep,name=requisite,proto3" json:"requisite,omitempty"`
 	Preferred     []*Topology            `protobuf:"bytes,9,rep,name=preferred,proto3" json:"preferred,omitempty"`
-	Facts         []*PoolFact            `protobuf:"bytes,10,rep,name=facts,proto3" json:"facts,omitempty"`   // attached by the leader
-	Source        *Source                `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"` // unset: an empty volume
-	Limits        *Limits                `protobuf:"bytes,12,opt,name=limits,proto3" json:"limits,omitempty"` // mutable parameters
+	Facts         []*PoolFact            `protobuf:"bytes,10,rep,name=facts,proto3" json:"facts,omitempty"`                                      // attached by the leader
+	Source        *Source                `protobuf:"bytes,11,opt,name=source,proto3" json:"source,omitempty"`                                    // unset: an empty volume
+	Limits        *Limits                `protobuf:"bytes,12,opt,name=limits,proto3" json:"limits,omitempty"`                                    // mutable parameters
+	Protocol      Protocol               `protobuf:"varint,13,opt,name=protocol,proto3,enum=holdfast.fsm.v1.Protocol" json:"protocol,omitempty"` // of a volume with more than one replica; unknown is C
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateVolume) Reset() {
 	*x = CreateVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1798,7 @@ func (x *CreateVolume) String() string {
 func (*CreateVolume) ProtoMessage() {}
 
 func (x *CreateVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1811,7 @@ func (x *CreateVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateVolume.ProtoReflect.Descriptor instead.
 func (*CreateVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CreateVolume) GetVolumeId() string {
@@ -1472,6 +1898,676 @@ func (x *CreateVolume) GetLimits() *Limits {
 	return nil
 }
 
+func (x *CreateVolume) GetProtocol() Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return Protocol_PROTOCOL_UNKNOWN
+}
+
+// ReplicaSeen is what a host observed of its replica of a replicated volume.
+type ReplicaSeen struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	BootId         string                 `protobuf:"bytes,1,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Attach         uint64                 `protobuf:"varint,2,opt,name=attach,proto3" json:"attach,omitempty"` // how often it was attached since it was made, kept on disk (S5)
+	Primary        bool                   `protobuf:"varint,3,opt,name=primary,proto3" json:"primary,omitempty"`
+	Disk           DiskState              `protobuf:"varint,4,opt,name=disk,proto3,enum=holdfast.fsm.v1.DiskState" json:"disk,omitempty"`
+	Connection     ConnectionState        `protobuf:"varint,5,opt,name=connection,proto3,enum=holdfast.fsm.v1.ConnectionState" json:"connection,omitempty"`
+	PeerDisk       DiskState              `protobuf:"varint,6,opt,name=peer_disk,json=peerDisk,proto3,enum=holdfast.fsm.v1.DiskState" json:"peer_disk,omitempty"`
+	CurrentUuid    uint64                 `protobuf:"varint,7,opt,name=current_uuid,json=currentUuid,proto3" json:"current_uuid,omitempty"`               // DRBD's, without its lowest bit; 0: none, or just created
+	Suspended      bool                   `protobuf:"varint,8,opt,name=suspended,proto3" json:"suspended,omitempty"`                                      // its I/O is frozen
+	Generation     uint64                 `protobuf:"varint,9,opt,name=generation,proto3" json:"generation,omitempty"`                                    // the log's, as this host knows it (S7)
+	Percent        uint32                 `protobuf:"varint,10,opt,name=percent,proto3" json:"percent,omitempty"`                                         // of a resynchronisation or a verification, in steps of ten
+	OutOfSyncBytes uint64                 `protobuf:"varint,11,opt,name=out_of_sync_bytes,json=outOfSyncBytes,proto3" json:"out_of_sync_bytes,omitempty"` // found by the last verification
+	BackingBytes   int64                  `protobuf:"varint,12,opt,name=backing_bytes,json=backingBytes,proto3" json:"backing_bytes,omitempty"`           // of the volume that the device below has room for
+	// down: the resource is not in the kernel and nothing of the volume is open.
+	Down          bool `protobuf:"varint,13,opt,name=down,proto3" json:"down,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaSeen) Reset() {
+	*x = ReplicaSeen{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaSeen) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaSeen) ProtoMessage() {}
+
+func (x *ReplicaSeen) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaSeen.ProtoReflect.Descriptor instead.
+func (*ReplicaSeen) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ReplicaSeen) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *ReplicaSeen) GetAttach() uint64 {
+	if x != nil {
+		return x.Attach
+	}
+	return 0
+}
+
+func (x *ReplicaSeen) GetPrimary() bool {
+	if x != nil {
+		return x.Primary
+	}
+	return false
+}
+
+func (x *ReplicaSeen) GetDisk() DiskState {
+	if x != nil {
+		return x.Disk
+	}
+	return DiskState_DISK_STATE_UNKNOWN
+}
+
+func (x *ReplicaSeen) GetConnection() ConnectionState {
+	if x != nil {
+		return x.Connection
+	}
+	return ConnectionState_CONNECTION_STATE_UNKNOWN
+}
+
+func (x *ReplicaSeen) GetPeerDisk() DiskState {
+	if x != nil {
+		return x.PeerDisk
+	}
+	return DiskState_DISK_STATE_UNKNOWN
+}
+
+func (x *ReplicaSeen) GetCurrentUuid() uint64 {
+	if x != nil {
+		return x.CurrentUuid
+	}
+	return 0
+}
+
+func (x *ReplicaSeen) GetSuspended() bool {
+	if x != nil {
+		return x.Suspended
+	}
+	return false
+}
+
+func (x *ReplicaSeen) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *ReplicaSeen) GetPercent() uint32 {
+	if x != nil {
+		return x.Percent
+	}
+	return 0
+}
+
+func (x *ReplicaSeen) GetOutOfSyncBytes() uint64 {
+	if x != nil {
+		return x.OutOfSyncBytes
+	}
+	return 0
+}
+
+func (x *ReplicaSeen) GetBackingBytes() int64 {
+	if x != nil {
+		return x.BackingBytes
+	}
+	return 0
+}
+
+func (x *ReplicaSeen) GetDown() bool {
+	if x != nil {
+		return x.Down
+	}
+	return false
+}
+
+// AttachReplica records that a host is about to attach its disk: until it was seen
+// together with its peer, the replica is not up to date (S5).
+type AttachReplica struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	BootId        string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Attach        uint64                 `protobuf:"varint,5,opt,name=attach,proto3" json:"attach,omitempty"` // the number that this attachment will have; above the last
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AttachReplica) Reset() {
+	*x = AttachReplica{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AttachReplica) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AttachReplica) ProtoMessage() {}
+
+func (x *AttachReplica) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AttachReplica.ProtoReflect.Descriptor instead.
+func (*AttachReplica) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *AttachReplica) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *AttachReplica) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *AttachReplica) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *AttachReplica) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *AttachReplica) GetAttach() uint64 {
+	if x != nil {
+		return x.Attach
+	}
+	return 0
+}
+
+// SetPrimary asks for the right to make the replica primary, under the node's
+// publication. Without a connection it outdates the peer in the same entry (S8).
+type SetPrimary struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	BootId        string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"` // of the publication
+	Seen          *ReplicaSeen           `protobuf:"bytes,6,opt,name=seen,proto3" json:"seen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPrimary) Reset() {
+	*x = SetPrimary{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPrimary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPrimary) ProtoMessage() {}
+
+func (x *SetPrimary) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPrimary.ProtoReflect.Descriptor instead.
+func (*SetPrimary) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *SetPrimary) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *SetPrimary) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *SetPrimary) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *SetPrimary) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *SetPrimary) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *SetPrimary) GetSeen() *ReplicaSeen {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+// Outdate is the question of a primary that lost its peer, or is about to become
+// primary without it (S6, S7).
+type Outdate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"` // who asks
+	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	BootId        string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Generation    uint64                 `protobuf:"varint,5,opt,name=generation,proto3" json:"generation,omitempty"` // as the asker knows it
+	Seen          *ReplicaSeen           `protobuf:"bytes,6,opt,name=seen,proto3" json:"seen,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outdate) Reset() {
+	*x = Outdate{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outdate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outdate) ProtoMessage() {}
+
+func (x *Outdate) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outdate.ProtoReflect.Descriptor instead.
+func (*Outdate) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Outdate) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *Outdate) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *Outdate) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *Outdate) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *Outdate) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Outdate) GetSeen() *ReplicaSeen {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+// ForcePrimary records an operator's, or a CSI-Addons caller's, decision that a
+// replica goes on although the log cannot know that it has every acknowledged write.
+type ForcePrimary struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	NodeId   string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	Reason   string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// peer_dead attests that the other replica's host does not run any more; without
+	// it the other host must have acknowledged the end of its grant.
+	PeerDead      bool `protobuf:"varint,4,opt,name=peer_dead,json=peerDead,proto3" json:"peer_dead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForcePrimary) Reset() {
+	*x = ForcePrimary{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForcePrimary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForcePrimary) ProtoMessage() {}
+
+func (x *ForcePrimary) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForcePrimary.ProtoReflect.Descriptor instead.
+func (*ForcePrimary) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ForcePrimary) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *ForcePrimary) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ForcePrimary) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ForcePrimary) GetPeerDead() bool {
+	if x != nil {
+		return x.PeerDead
+	}
+	return false
+}
+
+// AddReplica places one more replica of a volume, on a node that is named or chosen.
+type AddReplica struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"` // empty: chosen as for a new volume
+	Facts         []*PoolFact            `protobuf:"bytes,3,rep,name=facts,proto3" json:"facts,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddReplica) Reset() {
+	*x = AddReplica{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddReplica) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddReplica) ProtoMessage() {}
+
+func (x *AddReplica) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddReplica.ProtoReflect.Descriptor instead.
+func (*AddReplica) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *AddReplica) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *AddReplica) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *AddReplica) GetFacts() []*PoolFact {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+func (x *AddReplica) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// RemoveReplica gives up a replica. The last one that is up to date stays.
+type RemoveReplica struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId      string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	NodeId        string                 `protobuf:"bytes,2,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveReplica) Reset() {
+	*x = RemoveReplica{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveReplica) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveReplica) ProtoMessage() {}
+
+func (x *RemoveReplica) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveReplica.ProtoReflect.Descriptor instead.
+func (*RemoveReplica) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *RemoveReplica) GetVolumeId() string {
+	if x != nil {
+		return x.VolumeId
+	}
+	return ""
+}
+
+func (x *RemoveReplica) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *RemoveReplica) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *RemoveReplica) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ScheduleNode says whether a node gets new volumes and replicas.
+type ScheduleNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Cordoned      bool                   `protobuf:"varint,3,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleNode) Reset() {
+	*x = ScheduleNode{}
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleNode) ProtoMessage() {}
+
+func (x *ScheduleNode) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleNode.ProtoReflect.Descriptor instead.
+func (*ScheduleNode) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ScheduleNode) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ScheduleNode) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *ScheduleNode) GetCordoned() bool {
+	if x != nil {
+		return x.Cordoned
+	}
+	return false
+}
+
 // Source is what a volume's content is made from: exactly one is set. The volume
 // is placed in the source's pool, has its format and is never formatted (S15).
 type Source struct {
@@ -1484,7 +2580,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1496,7 +2592,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1509,7 +2605,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Source) GetSnapshotId() string {
@@ -1539,7 +2635,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +2647,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +2660,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Limits) GetReadIops() uint64 {
@@ -1609,7 +2705,7 @@ type ExpandVolume struct {
 
 func (x *ExpandVolume) Reset() {
 	*x = ExpandVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +2717,7 @@ func (x *ExpandVolume) String() string {
 func (*ExpandVolume) ProtoMessage() {}
 
 func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +2730,7 @@ func (x *ExpandVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpandVolume.ProtoReflect.Descriptor instead.
 func (*ExpandVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExpandVolume) GetVolumeId() string {
@@ -1679,7 +2775,7 @@ type ModifyVolume struct {
 
 func (x *ModifyVolume) Reset() {
 	*x = ModifyVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +2787,7 @@ func (x *ModifyVolume) String() string {
 func (*ModifyVolume) ProtoMessage() {}
 
 func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +2800,7 @@ func (x *ModifyVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModifyVolume.ProtoReflect.Descriptor instead.
 func (*ModifyVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ModifyVolume) GetVolumeId() string {
@@ -1741,7 +2837,7 @@ type CreateSnapshot struct {
 
 func (x *CreateSnapshot) Reset() {
 	*x = CreateSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +2849,7 @@ func (x *CreateSnapshot) String() string {
 func (*CreateSnapshot) ProtoMessage() {}
 
 func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +2862,7 @@ func (x *CreateSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CreateSnapshot) GetSnapshotId() string {
@@ -1806,7 +2902,7 @@ type DeleteSnapshot struct {
 
 func (x *DeleteSnapshot) Reset() {
 	*x = DeleteSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +2914,7 @@ func (x *DeleteSnapshot) String() string {
 func (*DeleteSnapshot) ProtoMessage() {}
 
 func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +2927,7 @@ func (x *DeleteSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DeleteSnapshot) GetSnapshotId() string {
@@ -1855,7 +2951,7 @@ type CreateGroupSnapshot struct {
 
 func (x *CreateGroupSnapshot) Reset() {
 	*x = CreateGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +2963,7 @@ func (x *CreateGroupSnapshot) String() string {
 func (*CreateGroupSnapshot) ProtoMessage() {}
 
 func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +2976,7 @@ func (x *CreateGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*CreateGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreateGroupSnapshot) GetGroupSnapshotId() string {
@@ -1921,7 +3017,7 @@ type GroupMember struct {
 
 func (x *GroupMember) Reset() {
 	*x = GroupMember{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1933,7 +3029,7 @@ func (x *GroupMember) String() string {
 func (*GroupMember) ProtoMessage() {}
 
 func (x *GroupMember) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1946,7 +3042,7 @@ func (x *GroupMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupMember.ProtoReflect.Descriptor instead.
 func (*GroupMember) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GroupMember) GetSourceVolumeId() string {
@@ -1972,7 +3068,7 @@ type DeleteGroupSnapshot struct {
 
 func (x *DeleteGroupSnapshot) Reset() {
 	*x = DeleteGroupSnapshot{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1984,7 +3080,7 @@ func (x *DeleteGroupSnapshot) String() string {
 func (*DeleteGroupSnapshot) ProtoMessage() {}
 
 func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1997,7 +3093,7 @@ func (x *DeleteGroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteGroupSnapshot.ProtoReflect.Descriptor instead.
 func (*DeleteGroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteGroupSnapshot) GetGroupSnapshotId() string {
@@ -2016,7 +3112,7 @@ type DeleteVolume struct {
 
 func (x *DeleteVolume) Reset() {
 	*x = DeleteVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2028,7 +3124,7 @@ func (x *DeleteVolume) String() string {
 func (*DeleteVolume) ProtoMessage() {}
 
 func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2041,7 +3137,7 @@ func (x *DeleteVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteVolume.ProtoReflect.Descriptor instead.
 func (*DeleteVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteVolume) GetVolumeId() string {
@@ -2063,7 +3159,7 @@ type PublishVolume struct {
 
 func (x *PublishVolume) Reset() {
 	*x = PublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +3171,7 @@ func (x *PublishVolume) String() string {
 func (*PublishVolume) ProtoMessage() {}
 
 func (x *PublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +3184,7 @@ func (x *PublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishVolume.ProtoReflect.Descriptor instead.
 func (*PublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *PublishVolume) GetVolumeId() string {
@@ -2131,7 +3227,7 @@ type UnpublishVolume struct {
 
 func (x *UnpublishVolume) Reset() {
 	*x = UnpublishVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +3239,7 @@ func (x *UnpublishVolume) String() string {
 func (*UnpublishVolume) ProtoMessage() {}
 
 func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +3252,7 @@ func (x *UnpublishVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnpublishVolume.ProtoReflect.Descriptor instead.
 func (*UnpublishVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *UnpublishVolume) GetVolumeId() string {
@@ -2199,7 +3295,7 @@ type StageVolume struct {
 
 func (x *StageVolume) Reset() {
 	*x = StageVolume{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +3307,7 @@ func (x *StageVolume) String() string {
 func (*StageVolume) ProtoMessage() {}
 
 func (x *StageVolume) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +3320,7 @@ func (x *StageVolume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageVolume.ProtoReflect.Descriptor instead.
 func (*StageVolume) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StageVolume) GetVolumeId() string {
@@ -2309,7 +3405,7 @@ type PublishTarget struct {
 
 func (x *PublishTarget) Reset() {
 	*x = PublishTarget{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +3417,7 @@ func (x *PublishTarget) String() string {
 func (*PublishTarget) ProtoMessage() {}
 
 func (x *PublishTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[26]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +3430,7 @@ func (x *PublishTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublishTarget.ProtoReflect.Descriptor instead.
 func (*PublishTarget) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{26}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PublishTarget) GetVolumeId() string {
@@ -2420,7 +3516,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +3528,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[27]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +3541,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{27}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Report) GetNodeId() string {
@@ -2508,6 +3604,7 @@ type Observation struct {
 	//	*Observation_Frozen
 	//	*Observation_Thawed
 	//	*Observation_Progress
+	//	*Observation_ReplicaSeen
 	Fact          isObservation_Fact `protobuf_oneof:"fact"`
 	SnapshotId    string             `protobuf:"bytes,4,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2516,7 +3613,7 @@ type Observation struct {
 
 func (x *Observation) Reset() {
 	*x = Observation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2528,7 +3625,7 @@ func (x *Observation) String() string {
 func (*Observation) ProtoMessage() {}
 
 func (x *Observation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[28]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2541,7 +3638,7 @@ func (x *Observation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Observation.ProtoReflect.Descriptor instead.
 func (*Observation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{28}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Observation) GetVolumeId() string {
@@ -2743,6 +3840,15 @@ func (x *Observation) GetProgress() *Progress {
 	return nil
 }
 
+func (x *Observation) GetReplicaSeen() *ReplicaSeen {
+	if x != nil {
+		if x, ok := x.Fact.(*Observation_ReplicaSeen); ok {
+			return x.ReplicaSeen
+		}
+	}
+	return nil
+}
+
 func (x *Observation) GetSnapshotId() string {
 	if x != nil {
 		return x.SnapshotId
@@ -2834,6 +3940,11 @@ type Observation_Progress struct {
 	Progress *Progress `protobuf:"bytes,35,opt,name=progress,proto3,oneof"`
 }
 
+type Observation_ReplicaSeen struct {
+	// ReplicaSeen counts for the boot, the attachment and the generation it names (S5, S7).
+	ReplicaSeen *ReplicaSeen `protobuf:"bytes,36,opt,name=replica_seen,json=replicaSeen,proto3,oneof"`
+}
+
 func (*Observation_DeviceCreated) isObservation_Fact() {}
 
 func (*Observation_DeviceGone) isObservation_Fact() {}
@@ -2872,6 +3983,8 @@ func (*Observation_Thawed) isObservation_Fact() {}
 
 func (*Observation_Progress) isObservation_Fact() {}
 
+func (*Observation_ReplicaSeen) isObservation_Fact() {}
+
 type DeviceGrown struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	SizeBytes     int64                  `protobuf:"varint,1,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
@@ -2881,7 +3994,7 @@ type DeviceGrown struct {
 
 func (x *DeviceGrown) Reset() {
 	*x = DeviceGrown{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2893,7 +4006,7 @@ func (x *DeviceGrown) String() string {
 func (*DeviceGrown) ProtoMessage() {}
 
 func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[29]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2906,7 +4019,7 @@ func (x *DeviceGrown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGrown.ProtoReflect.Descriptor instead.
 func (*DeviceGrown) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{29}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *DeviceGrown) GetSizeBytes() int64 {
@@ -2925,7 +4038,7 @@ type LimitsApplied struct {
 
 func (x *LimitsApplied) Reset() {
 	*x = LimitsApplied{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +4050,7 @@ func (x *LimitsApplied) String() string {
 func (*LimitsApplied) ProtoMessage() {}
 
 func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[30]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +4063,7 @@ func (x *LimitsApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitsApplied.ProtoReflect.Descriptor instead.
 func (*LimitsApplied) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{30}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *LimitsApplied) GetLimits() *Limits {
@@ -2972,7 +4085,7 @@ type SnapshotCut struct {
 
 func (x *SnapshotCut) Reset() {
 	*x = SnapshotCut{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2984,7 +4097,7 @@ func (x *SnapshotCut) String() string {
 func (*SnapshotCut) ProtoMessage() {}
 
 func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[31]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2997,7 +4110,7 @@ func (x *SnapshotCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotCut.ProtoReflect.Descriptor instead.
 func (*SnapshotCut) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{31}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SnapshotCut) GetSizeBytes() int64 {
@@ -3033,7 +4146,7 @@ type SnapshotGone struct {
 
 func (x *SnapshotGone) Reset() {
 	*x = SnapshotGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +4158,7 @@ func (x *SnapshotGone) String() string {
 func (*SnapshotGone) ProtoMessage() {}
 
 func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[32]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +4171,7 @@ func (x *SnapshotGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotGone.ProtoReflect.Descriptor instead.
 func (*SnapshotGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{32}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SnapshotGone) GetAttempt() uint32 {
@@ -3077,7 +4190,7 @@ type SnapshotMissing struct {
 
 func (x *SnapshotMissing) Reset() {
 	*x = SnapshotMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3089,7 +4202,7 @@ func (x *SnapshotMissing) String() string {
 func (*SnapshotMissing) ProtoMessage() {}
 
 func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[33]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3102,7 +4215,7 @@ func (x *SnapshotMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotMissing.ProtoReflect.Descriptor instead.
 func (*SnapshotMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{33}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SnapshotMissing) GetDetail() string {
@@ -3122,7 +4235,7 @@ type Frozen struct {
 
 func (x *Frozen) Reset() {
 	*x = Frozen{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +4247,7 @@ func (x *Frozen) String() string {
 func (*Frozen) ProtoMessage() {}
 
 func (x *Frozen) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[34]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +4260,7 @@ func (x *Frozen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Frozen.ProtoReflect.Descriptor instead.
 func (*Frozen) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{34}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Frozen) GetAttempt() uint32 {
@@ -3173,7 +4286,7 @@ type Thawed struct {
 
 func (x *Thawed) Reset() {
 	*x = Thawed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3185,7 +4298,7 @@ func (x *Thawed) String() string {
 func (*Thawed) ProtoMessage() {}
 
 func (x *Thawed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[35]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3198,7 +4311,7 @@ func (x *Thawed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thawed.ProtoReflect.Descriptor instead.
 func (*Thawed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{35}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Thawed) GetAttempt() uint32 {
@@ -3218,7 +4331,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +4343,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[36]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +4356,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{36}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Progress) GetDoneBytes() int64 {
@@ -3269,7 +4382,7 @@ type DeviceCreated struct {
 
 func (x *DeviceCreated) Reset() {
 	*x = DeviceCreated{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3281,7 +4394,7 @@ func (x *DeviceCreated) String() string {
 func (*DeviceCreated) ProtoMessage() {}
 
 func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[37]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +4407,7 @@ func (x *DeviceCreated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceCreated.ProtoReflect.Descriptor instead.
 func (*DeviceCreated) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{37}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DeviceCreated) GetSizeBytes() int64 {
@@ -3313,7 +4426,7 @@ type DeviceGone struct {
 
 func (x *DeviceGone) Reset() {
 	*x = DeviceGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3325,7 +4438,7 @@ func (x *DeviceGone) String() string {
 func (*DeviceGone) ProtoMessage() {}
 
 func (x *DeviceGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[38]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3338,7 +4451,7 @@ func (x *DeviceGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceGone.ProtoReflect.Descriptor instead.
 func (*DeviceGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{38}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
 }
 
 type DeviceMissing struct {
@@ -3350,7 +4463,7 @@ type DeviceMissing struct {
 
 func (x *DeviceMissing) Reset() {
 	*x = DeviceMissing{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3362,7 +4475,7 @@ func (x *DeviceMissing) String() string {
 func (*DeviceMissing) ProtoMessage() {}
 
 func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[39]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3375,7 +4488,7 @@ func (x *DeviceMissing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceMissing.ProtoReflect.Descriptor instead.
 func (*DeviceMissing) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{39}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DeviceMissing) GetDetail() string {
@@ -3394,7 +4507,7 @@ type DevicePresent struct {
 
 func (x *DevicePresent) Reset() {
 	*x = DevicePresent{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3406,7 +4519,7 @@ func (x *DevicePresent) String() string {
 func (*DevicePresent) ProtoMessage() {}
 
 func (x *DevicePresent) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[40]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3419,7 +4532,7 @@ func (x *DevicePresent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DevicePresent.ProtoReflect.Descriptor instead.
 func (*DevicePresent) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{40}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *DevicePresent) GetSizeBytes() int64 {
@@ -3439,7 +4552,7 @@ type Formatted struct {
 
 func (x *Formatted) Reset() {
 	*x = Formatted{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3451,7 +4564,7 @@ func (x *Formatted) String() string {
 func (*Formatted) ProtoMessage() {}
 
 func (x *Formatted) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[41]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3464,7 +4577,7 @@ func (x *Formatted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Formatted.ProtoReflect.Descriptor instead.
 func (*Formatted) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{41}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Formatted) GetFsType() string {
@@ -3491,7 +4604,7 @@ type Staged struct {
 
 func (x *Staged) Reset() {
 	*x = Staged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +4616,7 @@ func (x *Staged) String() string {
 func (*Staged) ProtoMessage() {}
 
 func (x *Staged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[42]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3516,7 +4629,7 @@ func (x *Staged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staged.ProtoReflect.Descriptor instead.
 func (*Staged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{42}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Staged) GetStagingPath() string {
@@ -3535,7 +4648,7 @@ type Unstaged struct {
 
 func (x *Unstaged) Reset() {
 	*x = Unstaged{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3547,7 +4660,7 @@ func (x *Unstaged) String() string {
 func (*Unstaged) ProtoMessage() {}
 
 func (x *Unstaged) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[43]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3560,7 +4673,7 @@ func (x *Unstaged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unstaged.ProtoReflect.Descriptor instead.
 func (*Unstaged) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{43}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
 }
 
 type TargetBound struct {
@@ -3572,7 +4685,7 @@ type TargetBound struct {
 
 func (x *TargetBound) Reset() {
 	*x = TargetBound{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3584,7 +4697,7 @@ func (x *TargetBound) String() string {
 func (*TargetBound) ProtoMessage() {}
 
 func (x *TargetBound) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[44]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3597,7 +4710,7 @@ func (x *TargetBound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetBound.ProtoReflect.Descriptor instead.
 func (*TargetBound) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{44}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TargetBound) GetTargetPath() string {
@@ -3616,7 +4729,7 @@ type TargetGone struct {
 
 func (x *TargetGone) Reset() {
 	*x = TargetGone{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3628,7 +4741,7 @@ func (x *TargetGone) String() string {
 func (*TargetGone) ProtoMessage() {}
 
 func (x *TargetGone) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[45]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3641,7 +4754,7 @@ func (x *TargetGone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetGone.ProtoReflect.Descriptor instead.
 func (*TargetGone) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{45}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TargetGone) GetTargetPath() string {
@@ -3665,7 +4778,7 @@ type StepFailed struct {
 
 func (x *StepFailed) Reset() {
 	*x = StepFailed{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3677,7 +4790,7 @@ func (x *StepFailed) String() string {
 func (*StepFailed) ProtoMessage() {}
 
 func (x *StepFailed) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[46]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3690,7 +4803,7 @@ func (x *StepFailed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepFailed.ProtoReflect.Descriptor instead.
 func (*StepFailed) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{46}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *StepFailed) GetStep() string {
@@ -3738,7 +4851,7 @@ type Condition struct {
 
 func (x *Condition) Reset() {
 	*x = Condition{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3750,7 +4863,7 @@ func (x *Condition) String() string {
 func (*Condition) ProtoMessage() {}
 
 func (x *Condition) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[47]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3763,7 +4876,7 @@ func (x *Condition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Condition.ProtoReflect.Descriptor instead.
 func (*Condition) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{47}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Condition) GetAbnormal() bool {
@@ -3789,7 +4902,7 @@ type CancelOperation struct {
 
 func (x *CancelOperation) Reset() {
 	*x = CancelOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3801,7 +4914,7 @@ func (x *CancelOperation) String() string {
 func (*CancelOperation) ProtoMessage() {}
 
 func (x *CancelOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[48]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3814,7 +4927,7 @@ func (x *CancelOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperation.ProtoReflect.Descriptor instead.
 func (*CancelOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{48}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CancelOperation) GetOperationId() uint64 {
@@ -3833,7 +4946,7 @@ type RetryOperation struct {
 
 func (x *RetryOperation) Reset() {
 	*x = RetryOperation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +4958,7 @@ func (x *RetryOperation) String() string {
 func (*RetryOperation) ProtoMessage() {}
 
 func (x *RetryOperation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[49]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +4971,7 @@ func (x *RetryOperation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryOperation.ProtoReflect.Descriptor instead.
 func (*RetryOperation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{49}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RetryOperation) GetOperationId() uint64 {
@@ -3877,7 +4990,7 @@ type SetFeatureLevel struct {
 
 func (x *SetFeatureLevel) Reset() {
 	*x = SetFeatureLevel{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3889,7 +5002,7 @@ func (x *SetFeatureLevel) String() string {
 func (*SetFeatureLevel) ProtoMessage() {}
 
 func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[50]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +5015,7 @@ func (x *SetFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetFeatureLevel.ProtoReflect.Descriptor instead.
 func (*SetFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{50}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetFeatureLevel) GetLevel() uint32 {
@@ -3923,7 +5036,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3935,7 +5048,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[51]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3948,7 +5061,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{51}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Checkpoint) GetIndex() uint64 {
@@ -3976,7 +5089,7 @@ type ReplaceIncarnation struct {
 
 func (x *ReplaceIncarnation) Reset() {
 	*x = ReplaceIncarnation{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3988,7 +5101,7 @@ func (x *ReplaceIncarnation) String() string {
 func (*ReplaceIncarnation) ProtoMessage() {}
 
 func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[52]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4001,7 +5114,7 @@ func (x *ReplaceIncarnation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplaceIncarnation.ProtoReflect.Descriptor instead.
 func (*ReplaceIncarnation) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{52}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ReplaceIncarnation) GetCounter() uint64 {
@@ -4026,17 +5139,20 @@ type Outcome struct {
 	VolumeId  string                 `protobuf:"bytes,3,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
 	Epoch     *Epoch                 `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// grant is set for StageVolume and PublishTarget.
-	Grant           *Grant `protobuf:"bytes,5,opt,name=grant,proto3" json:"grant,omitempty"`
-	OperationId     uint64 `protobuf:"varint,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	SnapshotId      string `protobuf:"bytes,7,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
-	GroupSnapshotId string `protobuf:"bytes,8,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"`
+	Grant           *Grant  `protobuf:"bytes,5,opt,name=grant,proto3" json:"grant,omitempty"`
+	OperationId     uint64  `protobuf:"varint,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	SnapshotId      string  `protobuf:"bytes,7,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
+	GroupSnapshotId string  `protobuf:"bytes,8,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"`
+	Verdict         Verdict `protobuf:"varint,9,opt,name=verdict,proto3,enum=holdfast.fsm.v1.Verdict" json:"verdict,omitempty"` // of Outdate
+	Generation      uint64  `protobuf:"varint,10,opt,name=generation,proto3" json:"generation,omitempty"`                       // that a verdict or a primary's grant is of
+	Force           bool    `protobuf:"varint,11,opt,name=force,proto3" json:"force,omitempty"`                                 // of SetPrimary: under a recorded decision to force
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4048,7 +5164,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[53]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4061,7 +5177,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{53}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Outcome) GetIndex() uint64 {
@@ -4120,6 +5236,27 @@ func (x *Outcome) GetGroupSnapshotId() string {
 	return ""
 }
 
+func (x *Outcome) GetVerdict() Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Verdict_VERDICT_UNKNOWN
+}
+
+func (x *Outcome) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Outcome) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 // Rejection is a decision not to do something.
 type Rejection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4131,7 +5268,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4143,7 +5280,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[54]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4156,7 +5293,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{54}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Rejection) GetReason() uint32 {
@@ -4185,7 +5322,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4197,7 +5334,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[55]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4210,7 +5347,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{55}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Grant) GetEpoch() *Epoch {
@@ -4249,7 +5386,7 @@ type Format struct {
 
 func (x *Format) Reset() {
 	*x = Format{}
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +5398,7 @@ func (x *Format) String() string {
 func (*Format) ProtoMessage() {}
 
 func (x *Format) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_command_proto_msgTypes[56]
+	mi := &file_fsm_fsmpb_command_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +5411,7 @@ func (x *Format) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Format.ProtoReflect.Descriptor instead.
 func (*Format) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{56}
+	return file_fsm_fsmpb_command_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Format) GetPhase() FormatPhase {
@@ -4316,7 +5453,7 @@ var File_fsm_fsmpb_command_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\"\xc2\x0e\n" +
+	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\"\x96\x12\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x14\n" +
@@ -4351,7 +5488,16 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18= \x01(\v2\x1b.holdfast.fsm.v1.CheckpointH\x00R\n" +
 	"checkpoint\x12V\n" +
-	"\x13replace_incarnation\x18> \x01(\v2#.holdfast.fsm.v1.ReplaceIncarnationH\x00R\x12replaceIncarnationB\x06\n" +
+	"\x13replace_incarnation\x18> \x01(\v2#.holdfast.fsm.v1.ReplaceIncarnationH\x00R\x12replaceIncarnation\x12G\n" +
+	"\x0eattach_replica\x18F \x01(\v2\x1e.holdfast.fsm.v1.AttachReplicaH\x00R\rattachReplica\x12>\n" +
+	"\vset_primary\x18G \x01(\v2\x1b.holdfast.fsm.v1.SetPrimaryH\x00R\n" +
+	"setPrimary\x124\n" +
+	"\aoutdate\x18H \x01(\v2\x18.holdfast.fsm.v1.OutdateH\x00R\aoutdate\x12D\n" +
+	"\rforce_primary\x18I \x01(\v2\x1d.holdfast.fsm.v1.ForcePrimaryH\x00R\fforcePrimary\x12>\n" +
+	"\vadd_replica\x18J \x01(\v2\x1b.holdfast.fsm.v1.AddReplicaH\x00R\n" +
+	"addReplica\x12G\n" +
+	"\x0eremove_replica\x18K \x01(\v2\x1e.holdfast.fsm.v1.RemoveReplicaH\x00R\rremoveReplica\x12D\n" +
+	"\rschedule_node\x18L \x01(\v2\x1d.holdfast.fsm.v1.ScheduleNodeH\x00R\fscheduleNodeB\x06\n" +
 	"\x04body\"?\n" +
 	"\x05Epoch\x12 \n" +
 	"\vincarnation\x18\x01 \x01(\x04R\vincarnation\x12\x14\n" +
@@ -4369,7 +5515,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12%\n" +
 	"\x0ecapacity_bytes\x18\x03 \x01(\x03R\rcapacityBytes\x12-\n" +
 	"\x12overcommit_percent\x18\x04 \x01(\rR\x11overcommitPercent\x12$\n" +
-	"\x0emin_free_bytes\x18\x05 \x01(\x03R\fminFreeBytes\"\xcc\x02\n" +
+	"\x0emin_free_bytes\x18\x05 \x01(\x03R\fminFreeBytes\"\x8c\x03\n" +
 	"\fRegisterNode\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -4382,7 +5528,14 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\aversion\x18\b \x01(\tR\aversion\x12#\n" +
 	"\rfeature_level\x18\t \x01(\rR\ffeatureLevel\x12 \n" +
 	"\vincarnation\x18\n" +
-	" \x01(\x04R\vincarnation\"b\n" +
+	" \x01(\x04R\vincarnation\x12>\n" +
+	"\vreplication\x18\v \x01(\v2\x1c.holdfast.fsm.v1.ReplicationR\vreplication\"\x83\x01\n" +
+	"\vReplication\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\x02 \x01(\fR\tpublicKey\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12!\n" +
+	"\fmax_replicas\x18\x04 \x01(\rR\vmaxReplicas\"b\n" +
 	"\x10SetNodeReachable\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x1c\n" +
@@ -4407,7 +5560,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\apool_id\x18\x01 \x01(\tR\x06poolId\x12\x1d\n" +
 	"\n" +
 	"free_bytes\x18\x02 \x01(\x03R\tfreeBytes\x12\x14\n" +
-	"\x05index\x18\x03 \x01(\x04R\x05index\"\x8b\x04\n" +
+	"\x05index\x18\x03 \x01(\x04R\x05index\"\xc2\x04\n" +
 	"\fCreateVolume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -4422,7 +5575,70 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x05facts\x18\n" +
 	" \x03(\v2\x19.holdfast.fsm.v1.PoolFactR\x05facts\x12/\n" +
 	"\x06source\x18\v \x01(\v2\x17.holdfast.fsm.v1.SourceR\x06source\x12/\n" +
-	"\x06limits\x18\f \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\"F\n" +
+	"\x06limits\x18\f \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x125\n" +
+	"\bprotocol\x18\r \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\"\xe2\x03\n" +
+	"\vReplicaSeen\x12\x17\n" +
+	"\aboot_id\x18\x01 \x01(\tR\x06bootId\x12\x16\n" +
+	"\x06attach\x18\x02 \x01(\x04R\x06attach\x12\x18\n" +
+	"\aprimary\x18\x03 \x01(\bR\aprimary\x12.\n" +
+	"\x04disk\x18\x04 \x01(\x0e2\x1a.holdfast.fsm.v1.DiskStateR\x04disk\x12@\n" +
+	"\n" +
+	"connection\x18\x05 \x01(\x0e2 .holdfast.fsm.v1.ConnectionStateR\n" +
+	"connection\x127\n" +
+	"\tpeer_disk\x18\x06 \x01(\x0e2\x1a.holdfast.fsm.v1.DiskStateR\bpeerDisk\x12!\n" +
+	"\fcurrent_uuid\x18\a \x01(\x04R\vcurrentUuid\x12\x1c\n" +
+	"\tsuspended\x18\b \x01(\bR\tsuspended\x12\x1e\n" +
+	"\n" +
+	"generation\x18\t \x01(\x04R\n" +
+	"generation\x12\x18\n" +
+	"\apercent\x18\n" +
+	" \x01(\rR\apercent\x12)\n" +
+	"\x11out_of_sync_bytes\x18\v \x01(\x04R\x0eoutOfSyncBytes\x12#\n" +
+	"\rbacking_bytes\x18\f \x01(\x03R\fbackingBytes\x12\x12\n" +
+	"\x04down\x18\r \x01(\bR\x04down\"\x8f\x01\n" +
+	"\rAttachReplica\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x17\n" +
+	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12\x16\n" +
+	"\x06attach\x18\x05 \x01(\x04R\x06attach\"\xd4\x01\n" +
+	"\n" +
+	"SetPrimary\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x17\n" +
+	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12,\n" +
+	"\x05epoch\x18\x05 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x120\n" +
+	"\x04seen\x18\x06 \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenR\x04seen\"\xc3\x01\n" +
+	"\aOutdate\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x17\n" +
+	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x05 \x01(\x04R\n" +
+	"generation\x120\n" +
+	"\x04seen\x18\x06 \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenR\x04seen\"y\n" +
+	"\fForcePrimary\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1b\n" +
+	"\tpeer_dead\x18\x04 \x01(\bR\bpeerDead\"\x8b\x01\n" +
+	"\n" +
+	"AddReplica\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12/\n" +
+	"\x05facts\x18\x03 \x03(\v2\x19.holdfast.fsm.v1.PoolFactR\x05facts\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"v\n" +
+	"\rRemoveReplica\x12\x1b\n" +
+	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
+	"\anode_id\x18\x02 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\\\n" +
+	"\fScheduleNode\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x1a\n" +
+	"\bcordoned\x18\x03 \x01(\bR\bcordoned\"F\n" +
 	"\x06Source\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
 	"snapshotId\x12\x1b\n" +
@@ -4509,8 +5725,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
 	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12@\n" +
-	"\fobservations\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.ObservationR\fobservations\"\xe2\n" +
-	"\n" +
+	"\fobservations\x18\x04 \x03(\v2\x1c.holdfast.fsm.v1.ObservationR\fobservations\"\xa5\v\n" +
 	"\vObservation\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12,\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x1a\n" +
@@ -4537,7 +5752,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x10snapshot_missing\x18  \x01(\v2 .holdfast.fsm.v1.SnapshotMissingH\x00R\x0fsnapshotMissing\x121\n" +
 	"\x06frozen\x18! \x01(\v2\x17.holdfast.fsm.v1.FrozenH\x00R\x06frozen\x121\n" +
 	"\x06thawed\x18\" \x01(\v2\x17.holdfast.fsm.v1.ThawedH\x00R\x06thawed\x127\n" +
-	"\bprogress\x18# \x01(\v2\x19.holdfast.fsm.v1.ProgressH\x00R\bprogress\x12\x1f\n" +
+	"\bprogress\x18# \x01(\v2\x19.holdfast.fsm.v1.ProgressH\x00R\bprogress\x12A\n" +
+	"\freplica_seen\x18$ \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenH\x00R\vreplicaSeen\x12\x1f\n" +
 	"\vsnapshot_id\x18\x04 \x01(\tR\n" +
 	"snapshotIdB\x06\n" +
 	"\x04fact\",\n" +
@@ -4611,7 +5827,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\"U\n" +
 	"\x12ReplaceIncarnation\x12\x18\n" +
 	"\acounter\x18\x01 \x01(\x04R\acounter\x12%\n" +
-	"\x0eincarnation_id\x18\x02 \x01(\fR\rincarnationId\"\xc2\x02\n" +
+	"\x0eincarnation_id\x18\x02 \x01(\fR\rincarnationId\"\xac\x03\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x128\n" +
 	"\trejection\x18\x02 \x01(\v2\x1a.holdfast.fsm.v1.RejectionR\trejection\x12\x1b\n" +
@@ -4621,7 +5837,13 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\foperation_id\x18\x06 \x01(\x04R\voperationId\x12\x1f\n" +
 	"\vsnapshot_id\x18\a \x01(\tR\n" +
 	"snapshotId\x12*\n" +
-	"\x11group_snapshot_id\x18\b \x01(\tR\x0fgroupSnapshotId\"=\n" +
+	"\x11group_snapshot_id\x18\b \x01(\tR\x0fgroupSnapshotId\x122\n" +
+	"\averdict\x18\t \x01(\x0e2\x18.holdfast.fsm.v1.VerdictR\averdict\x12\x1e\n" +
+	"\n" +
+	"generation\x18\n" +
+	" \x01(\x04R\n" +
+	"generation\x12\x14\n" +
+	"\x05force\x18\v \x01(\bR\x05force\"=\n" +
 	"\tRejection\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\rR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\x83\x01\n" +
@@ -4644,7 +5866,37 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"$ACCESS_MODE_MULTI_NODE_SINGLE_WRITER\x10\x04\x12'\n" +
 	"#ACCESS_MODE_MULTI_NODE_MULTI_WRITER\x10\x05\x12)\n" +
 	"%ACCESS_MODE_SINGLE_NODE_SINGLE_WRITER\x10\x06\x12(\n" +
-	"$ACCESS_MODE_SINGLE_NODE_MULTI_WRITER\x10\a*\x94\x01\n" +
+	"$ACCESS_MODE_SINGLE_NODE_MULTI_WRITER\x10\a*@\n" +
+	"\bProtocol\x12\x14\n" +
+	"\x10PROTOCOL_UNKNOWN\x10\x00\x12\x0e\n" +
+	"\n" +
+	"PROTOCOL_A\x10\x01\x12\x0e\n" +
+	"\n" +
+	"PROTOCOL_C\x10\x02*\xf5\x01\n" +
+	"\tDiskState\x12\x16\n" +
+	"\x12DISK_STATE_UNKNOWN\x10\x00\x12\x17\n" +
+	"\x13DISK_STATE_DISKLESS\x10\x01\x12\x18\n" +
+	"\x14DISK_STATE_ATTACHING\x10\x02\x12\x15\n" +
+	"\x11DISK_STATE_FAILED\x10\x03\x12\x1a\n" +
+	"\x16DISK_STATE_NEGOTIATING\x10\x04\x12\x1b\n" +
+	"\x17DISK_STATE_INCONSISTENT\x10\x05\x12\x17\n" +
+	"\x13DISK_STATE_OUTDATED\x10\x06\x12\x19\n" +
+	"\x15DISK_STATE_CONSISTENT\x10\a\x12\x19\n" +
+	"\x15DISK_STATE_UP_TO_DATE\x10\b*\xf6\x01\n" +
+	"\x0fConnectionState\x12\x1c\n" +
+	"\x18CONNECTION_STATE_UNKNOWN\x10\x00\x12 \n" +
+	"\x1cCONNECTION_STATE_STAND_ALONE\x10\x01\x12\x1f\n" +
+	"\x1bCONNECTION_STATE_CONNECTING\x10\x02\x12\x1e\n" +
+	"\x1aCONNECTION_STATE_CONNECTED\x10\x03\x12 \n" +
+	"\x1cCONNECTION_STATE_SYNC_SOURCE\x10\x04\x12 \n" +
+	"\x1cCONNECTION_STATE_SYNC_TARGET\x10\x05\x12\x1e\n" +
+	"\x1aCONNECTION_STATE_VERIFYING\x10\x06*|\n" +
+	"\aVerdict\x12\x13\n" +
+	"\x0fVERDICT_UNKNOWN\x10\x00\x12\x19\n" +
+	"\x15VERDICT_PEER_OUTDATED\x10\x01\x12\x19\n" +
+	"\x15VERDICT_SELF_OUTDATED\x10\x02\x12\x13\n" +
+	"\x0fVERDICT_REFUSED\x10\x03\x12\x11\n" +
+	"\rVERDICT_STALE\x10\x04*\x94\x01\n" +
 	"\vFormatPhase\x12\x18\n" +
 	"\x14FORMAT_PHASE_UNKNOWN\x10\x00\x12\x1c\n" +
 	"\x18FORMAT_PHASE_UNFORMATTED\x10\x01\x12\x1b\n" +
@@ -4664,146 +5916,177 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_command_proto_rawDescData
 }
 
-var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
+var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
 	(AccessMode)(0),             // 0: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),            // 1: holdfast.fsm.v1.FormatPhase
-	(*Command)(nil),             // 2: holdfast.fsm.v1.Command
-	(*Epoch)(nil),               // 3: holdfast.fsm.v1.Epoch
-	(*Bootstrap)(nil),           // 4: holdfast.fsm.v1.Bootstrap
-	(*Label)(nil),               // 5: holdfast.fsm.v1.Label
-	(*Pool)(nil),                // 6: holdfast.fsm.v1.Pool
-	(*RegisterNode)(nil),        // 7: holdfast.fsm.v1.RegisterNode
-	(*SetNodeReachable)(nil),    // 8: holdfast.fsm.v1.SetNodeReachable
-	(*LoseNode)(nil),            // 9: holdfast.fsm.v1.LoseNode
-	(*AdoptNode)(nil),           // 10: holdfast.fsm.v1.AdoptNode
-	(*Capability)(nil),          // 11: holdfast.fsm.v1.Capability
-	(*Topology)(nil),            // 12: holdfast.fsm.v1.Topology
-	(*PoolFact)(nil),            // 13: holdfast.fsm.v1.PoolFact
-	(*CreateVolume)(nil),        // 14: holdfast.fsm.v1.CreateVolume
-	(*Source)(nil),              // 15: holdfast.fsm.v1.Source
-	(*Limits)(nil),              // 16: holdfast.fsm.v1.Limits
-	(*ExpandVolume)(nil),        // 17: holdfast.fsm.v1.ExpandVolume
-	(*ModifyVolume)(nil),        // 18: holdfast.fsm.v1.ModifyVolume
-	(*CreateSnapshot)(nil),      // 19: holdfast.fsm.v1.CreateSnapshot
-	(*DeleteSnapshot)(nil),      // 20: holdfast.fsm.v1.DeleteSnapshot
-	(*CreateGroupSnapshot)(nil), // 21: holdfast.fsm.v1.CreateGroupSnapshot
-	(*GroupMember)(nil),         // 22: holdfast.fsm.v1.GroupMember
-	(*DeleteGroupSnapshot)(nil), // 23: holdfast.fsm.v1.DeleteGroupSnapshot
-	(*DeleteVolume)(nil),        // 24: holdfast.fsm.v1.DeleteVolume
-	(*PublishVolume)(nil),       // 25: holdfast.fsm.v1.PublishVolume
-	(*UnpublishVolume)(nil),     // 26: holdfast.fsm.v1.UnpublishVolume
-	(*StageVolume)(nil),         // 27: holdfast.fsm.v1.StageVolume
-	(*PublishTarget)(nil),       // 28: holdfast.fsm.v1.PublishTarget
-	(*Report)(nil),              // 29: holdfast.fsm.v1.Report
-	(*Observation)(nil),         // 30: holdfast.fsm.v1.Observation
-	(*DeviceGrown)(nil),         // 31: holdfast.fsm.v1.DeviceGrown
-	(*LimitsApplied)(nil),       // 32: holdfast.fsm.v1.LimitsApplied
-	(*SnapshotCut)(nil),         // 33: holdfast.fsm.v1.SnapshotCut
-	(*SnapshotGone)(nil),        // 34: holdfast.fsm.v1.SnapshotGone
-	(*SnapshotMissing)(nil),     // 35: holdfast.fsm.v1.SnapshotMissing
-	(*Frozen)(nil),              // 36: holdfast.fsm.v1.Frozen
-	(*Thawed)(nil),              // 37: holdfast.fsm.v1.Thawed
-	(*Progress)(nil),            // 38: holdfast.fsm.v1.Progress
-	(*DeviceCreated)(nil),       // 39: holdfast.fsm.v1.DeviceCreated
-	(*DeviceGone)(nil),          // 40: holdfast.fsm.v1.DeviceGone
-	(*DeviceMissing)(nil),       // 41: holdfast.fsm.v1.DeviceMissing
-	(*DevicePresent)(nil),       // 42: holdfast.fsm.v1.DevicePresent
-	(*Formatted)(nil),           // 43: holdfast.fsm.v1.Formatted
-	(*Staged)(nil),              // 44: holdfast.fsm.v1.Staged
-	(*Unstaged)(nil),            // 45: holdfast.fsm.v1.Unstaged
-	(*TargetBound)(nil),         // 46: holdfast.fsm.v1.TargetBound
-	(*TargetGone)(nil),          // 47: holdfast.fsm.v1.TargetGone
-	(*StepFailed)(nil),          // 48: holdfast.fsm.v1.StepFailed
-	(*Condition)(nil),           // 49: holdfast.fsm.v1.Condition
-	(*CancelOperation)(nil),     // 50: holdfast.fsm.v1.CancelOperation
-	(*RetryOperation)(nil),      // 51: holdfast.fsm.v1.RetryOperation
-	(*SetFeatureLevel)(nil),     // 52: holdfast.fsm.v1.SetFeatureLevel
-	(*Checkpoint)(nil),          // 53: holdfast.fsm.v1.Checkpoint
-	(*ReplaceIncarnation)(nil),  // 54: holdfast.fsm.v1.ReplaceIncarnation
-	(*Outcome)(nil),             // 55: holdfast.fsm.v1.Outcome
-	(*Rejection)(nil),           // 56: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),               // 57: holdfast.fsm.v1.Grant
-	(*Format)(nil),              // 58: holdfast.fsm.v1.Format
+	(Protocol)(0),               // 1: holdfast.fsm.v1.Protocol
+	(DiskState)(0),              // 2: holdfast.fsm.v1.DiskState
+	(ConnectionState)(0),        // 3: holdfast.fsm.v1.ConnectionState
+	(Verdict)(0),                // 4: holdfast.fsm.v1.Verdict
+	(FormatPhase)(0),            // 5: holdfast.fsm.v1.FormatPhase
+	(*Command)(nil),             // 6: holdfast.fsm.v1.Command
+	(*Epoch)(nil),               // 7: holdfast.fsm.v1.Epoch
+	(*Bootstrap)(nil),           // 8: holdfast.fsm.v1.Bootstrap
+	(*Label)(nil),               // 9: holdfast.fsm.v1.Label
+	(*Pool)(nil),                // 10: holdfast.fsm.v1.Pool
+	(*RegisterNode)(nil),        // 11: holdfast.fsm.v1.RegisterNode
+	(*Replication)(nil),         // 12: holdfast.fsm.v1.Replication
+	(*SetNodeReachable)(nil),    // 13: holdfast.fsm.v1.SetNodeReachable
+	(*LoseNode)(nil),            // 14: holdfast.fsm.v1.LoseNode
+	(*AdoptNode)(nil),           // 15: holdfast.fsm.v1.AdoptNode
+	(*Capability)(nil),          // 16: holdfast.fsm.v1.Capability
+	(*Topology)(nil),            // 17: holdfast.fsm.v1.Topology
+	(*PoolFact)(nil),            // 18: holdfast.fsm.v1.PoolFact
+	(*CreateVolume)(nil),        // 19: holdfast.fsm.v1.CreateVolume
+	(*ReplicaSeen)(nil),         // 20: holdfast.fsm.v1.ReplicaSeen
+	(*AttachReplica)(nil),       // 21: holdfast.fsm.v1.AttachReplica
+	(*SetPrimary)(nil),          // 22: holdfast.fsm.v1.SetPrimary
+	(*Outdate)(nil),             // 23: holdfast.fsm.v1.Outdate
+	(*ForcePrimary)(nil),        // 24: holdfast.fsm.v1.ForcePrimary
+	(*AddReplica)(nil),          // 25: holdfast.fsm.v1.AddReplica
+	(*RemoveReplica)(nil),       // 26: holdfast.fsm.v1.RemoveReplica
+	(*ScheduleNode)(nil),        // 27: holdfast.fsm.v1.ScheduleNode
+	(*Source)(nil),              // 28: holdfast.fsm.v1.Source
+	(*Limits)(nil),              // 29: holdfast.fsm.v1.Limits
+	(*ExpandVolume)(nil),        // 30: holdfast.fsm.v1.ExpandVolume
+	(*ModifyVolume)(nil),        // 31: holdfast.fsm.v1.ModifyVolume
+	(*CreateSnapshot)(nil),      // 32: holdfast.fsm.v1.CreateSnapshot
+	(*DeleteSnapshot)(nil),      // 33: holdfast.fsm.v1.DeleteSnapshot
+	(*CreateGroupSnapshot)(nil), // 34: holdfast.fsm.v1.CreateGroupSnapshot
+	(*GroupMember)(nil),         // 35: holdfast.fsm.v1.GroupMember
+	(*DeleteGroupSnapshot)(nil), // 36: holdfast.fsm.v1.DeleteGroupSnapshot
+	(*DeleteVolume)(nil),        // 37: holdfast.fsm.v1.DeleteVolume
+	(*PublishVolume)(nil),       // 38: holdfast.fsm.v1.PublishVolume
+	(*UnpublishVolume)(nil),     // 39: holdfast.fsm.v1.UnpublishVolume
+	(*StageVolume)(nil),         // 40: holdfast.fsm.v1.StageVolume
+	(*PublishTarget)(nil),       // 41: holdfast.fsm.v1.PublishTarget
+	(*Report)(nil),              // 42: holdfast.fsm.v1.Report
+	(*Observation)(nil),         // 43: holdfast.fsm.v1.Observation
+	(*DeviceGrown)(nil),         // 44: holdfast.fsm.v1.DeviceGrown
+	(*LimitsApplied)(nil),       // 45: holdfast.fsm.v1.LimitsApplied
+	(*SnapshotCut)(nil),         // 46: holdfast.fsm.v1.SnapshotCut
+	(*SnapshotGone)(nil),        // 47: holdfast.fsm.v1.SnapshotGone
+	(*SnapshotMissing)(nil),     // 48: holdfast.fsm.v1.SnapshotMissing
+	(*Frozen)(nil),              // 49: holdfast.fsm.v1.Frozen
+	(*Thawed)(nil),              // 50: holdfast.fsm.v1.Thawed
+	(*Progress)(nil),            // 51: holdfast.fsm.v1.Progress
+	(*DeviceCreated)(nil),       // 52: holdfast.fsm.v1.DeviceCreated
+	(*DeviceGone)(nil),          // 53: holdfast.fsm.v1.DeviceGone
+	(*DeviceMissing)(nil),       // 54: holdfast.fsm.v1.DeviceMissing
+	(*DevicePresent)(nil),       // 55: holdfast.fsm.v1.DevicePresent
+	(*Formatted)(nil),           // 56: holdfast.fsm.v1.Formatted
+	(*Staged)(nil),              // 57: holdfast.fsm.v1.Staged
+	(*Unstaged)(nil),            // 58: holdfast.fsm.v1.Unstaged
+	(*TargetBound)(nil),         // 59: holdfast.fsm.v1.TargetBound
+	(*TargetGone)(nil),          // 60: holdfast.fsm.v1.TargetGone
+	(*StepFailed)(nil),          // 61: holdfast.fsm.v1.StepFailed
+	(*Condition)(nil),           // 62: holdfast.fsm.v1.Condition
+	(*CancelOperation)(nil),     // 63: holdfast.fsm.v1.CancelOperation
+	(*RetryOperation)(nil),      // 64: holdfast.fsm.v1.RetryOperation
+	(*SetFeatureLevel)(nil),     // 65: holdfast.fsm.v1.SetFeatureLevel
+	(*Checkpoint)(nil),          // 66: holdfast.fsm.v1.Checkpoint
+	(*ReplaceIncarnation)(nil),  // 67: holdfast.fsm.v1.ReplaceIncarnation
+	(*Outcome)(nil),             // 68: holdfast.fsm.v1.Outcome
+	(*Rejection)(nil),           // 69: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),               // 70: holdfast.fsm.v1.Grant
+	(*Format)(nil),              // 71: holdfast.fsm.v1.Format
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
-	4,  // 0: holdfast.fsm.v1.Command.bootstrap:type_name -> holdfast.fsm.v1.Bootstrap
-	7,  // 1: holdfast.fsm.v1.Command.register_node:type_name -> holdfast.fsm.v1.RegisterNode
-	8,  // 2: holdfast.fsm.v1.Command.set_node_reachable:type_name -> holdfast.fsm.v1.SetNodeReachable
-	9,  // 3: holdfast.fsm.v1.Command.lose_node:type_name -> holdfast.fsm.v1.LoseNode
-	10, // 4: holdfast.fsm.v1.Command.adopt_node:type_name -> holdfast.fsm.v1.AdoptNode
-	14, // 5: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
-	24, // 6: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
-	17, // 7: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
-	18, // 8: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
-	19, // 9: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
-	20, // 10: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
-	21, // 11: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
-	23, // 12: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
-	25, // 13: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
-	26, // 14: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
-	27, // 15: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
-	28, // 16: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
-	29, // 17: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
-	50, // 18: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
-	51, // 19: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
-	52, // 20: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
-	53, // 21: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	54, // 22: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
-	6,  // 23: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
-	5,  // 24: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
-	0,  // 25: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
-	5,  // 26: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
-	11, // 27: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
-	12, // 28: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
-	12, // 29: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
-	13, // 30: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
-	15, // 31: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
-	16, // 32: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	11, // 33: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	16, // 34: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	22, // 35: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
-	11, // 36: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	3,  // 37: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	3,  // 38: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	11, // 39: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	3,  // 40: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
-	11, // 41: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
-	30, // 42: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
-	3,  // 43: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	39, // 44: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
-	40, // 45: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
-	41, // 46: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
-	42, // 47: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
-	43, // 48: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
-	44, // 49: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
-	45, // 50: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
-	46, // 51: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
-	47, // 52: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
-	48, // 53: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
-	49, // 54: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
-	31, // 55: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
-	32, // 56: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
-	33, // 57: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
-	34, // 58: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
-	35, // 59: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
-	36, // 60: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
-	37, // 61: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
-	38, // 62: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
-	16, // 63: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
-	56, // 64: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
-	3,  // 65: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
-	57, // 66: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
-	3,  // 67: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
-	58, // 68: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
-	1,  // 69: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	3,  // 70: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	71, // [71:71] is the sub-list for method output_type
-	71, // [71:71] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	8,  // 0: holdfast.fsm.v1.Command.bootstrap:type_name -> holdfast.fsm.v1.Bootstrap
+	11, // 1: holdfast.fsm.v1.Command.register_node:type_name -> holdfast.fsm.v1.RegisterNode
+	13, // 2: holdfast.fsm.v1.Command.set_node_reachable:type_name -> holdfast.fsm.v1.SetNodeReachable
+	14, // 3: holdfast.fsm.v1.Command.lose_node:type_name -> holdfast.fsm.v1.LoseNode
+	15, // 4: holdfast.fsm.v1.Command.adopt_node:type_name -> holdfast.fsm.v1.AdoptNode
+	19, // 5: holdfast.fsm.v1.Command.create_volume:type_name -> holdfast.fsm.v1.CreateVolume
+	37, // 6: holdfast.fsm.v1.Command.delete_volume:type_name -> holdfast.fsm.v1.DeleteVolume
+	30, // 7: holdfast.fsm.v1.Command.expand_volume:type_name -> holdfast.fsm.v1.ExpandVolume
+	31, // 8: holdfast.fsm.v1.Command.modify_volume:type_name -> holdfast.fsm.v1.ModifyVolume
+	32, // 9: holdfast.fsm.v1.Command.create_snapshot:type_name -> holdfast.fsm.v1.CreateSnapshot
+	33, // 10: holdfast.fsm.v1.Command.delete_snapshot:type_name -> holdfast.fsm.v1.DeleteSnapshot
+	34, // 11: holdfast.fsm.v1.Command.create_group_snapshot:type_name -> holdfast.fsm.v1.CreateGroupSnapshot
+	36, // 12: holdfast.fsm.v1.Command.delete_group_snapshot:type_name -> holdfast.fsm.v1.DeleteGroupSnapshot
+	38, // 13: holdfast.fsm.v1.Command.publish_volume:type_name -> holdfast.fsm.v1.PublishVolume
+	39, // 14: holdfast.fsm.v1.Command.unpublish_volume:type_name -> holdfast.fsm.v1.UnpublishVolume
+	40, // 15: holdfast.fsm.v1.Command.stage_volume:type_name -> holdfast.fsm.v1.StageVolume
+	41, // 16: holdfast.fsm.v1.Command.publish_target:type_name -> holdfast.fsm.v1.PublishTarget
+	42, // 17: holdfast.fsm.v1.Command.report:type_name -> holdfast.fsm.v1.Report
+	63, // 18: holdfast.fsm.v1.Command.cancel_operation:type_name -> holdfast.fsm.v1.CancelOperation
+	64, // 19: holdfast.fsm.v1.Command.retry_operation:type_name -> holdfast.fsm.v1.RetryOperation
+	65, // 20: holdfast.fsm.v1.Command.set_feature_level:type_name -> holdfast.fsm.v1.SetFeatureLevel
+	66, // 21: holdfast.fsm.v1.Command.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	67, // 22: holdfast.fsm.v1.Command.replace_incarnation:type_name -> holdfast.fsm.v1.ReplaceIncarnation
+	21, // 23: holdfast.fsm.v1.Command.attach_replica:type_name -> holdfast.fsm.v1.AttachReplica
+	22, // 24: holdfast.fsm.v1.Command.set_primary:type_name -> holdfast.fsm.v1.SetPrimary
+	23, // 25: holdfast.fsm.v1.Command.outdate:type_name -> holdfast.fsm.v1.Outdate
+	24, // 26: holdfast.fsm.v1.Command.force_primary:type_name -> holdfast.fsm.v1.ForcePrimary
+	25, // 27: holdfast.fsm.v1.Command.add_replica:type_name -> holdfast.fsm.v1.AddReplica
+	26, // 28: holdfast.fsm.v1.Command.remove_replica:type_name -> holdfast.fsm.v1.RemoveReplica
+	27, // 29: holdfast.fsm.v1.Command.schedule_node:type_name -> holdfast.fsm.v1.ScheduleNode
+	10, // 30: holdfast.fsm.v1.RegisterNode.pools:type_name -> holdfast.fsm.v1.Pool
+	9,  // 31: holdfast.fsm.v1.RegisterNode.labels:type_name -> holdfast.fsm.v1.Label
+	12, // 32: holdfast.fsm.v1.RegisterNode.replication:type_name -> holdfast.fsm.v1.Replication
+	0,  // 33: holdfast.fsm.v1.Capability.mode:type_name -> holdfast.fsm.v1.AccessMode
+	9,  // 34: holdfast.fsm.v1.Topology.segments:type_name -> holdfast.fsm.v1.Label
+	16, // 35: holdfast.fsm.v1.CreateVolume.capabilities:type_name -> holdfast.fsm.v1.Capability
+	17, // 36: holdfast.fsm.v1.CreateVolume.requisite:type_name -> holdfast.fsm.v1.Topology
+	17, // 37: holdfast.fsm.v1.CreateVolume.preferred:type_name -> holdfast.fsm.v1.Topology
+	18, // 38: holdfast.fsm.v1.CreateVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	28, // 39: holdfast.fsm.v1.CreateVolume.source:type_name -> holdfast.fsm.v1.Source
+	29, // 40: holdfast.fsm.v1.CreateVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	1,  // 41: holdfast.fsm.v1.CreateVolume.protocol:type_name -> holdfast.fsm.v1.Protocol
+	2,  // 42: holdfast.fsm.v1.ReplicaSeen.disk:type_name -> holdfast.fsm.v1.DiskState
+	3,  // 43: holdfast.fsm.v1.ReplicaSeen.connection:type_name -> holdfast.fsm.v1.ConnectionState
+	2,  // 44: holdfast.fsm.v1.ReplicaSeen.peer_disk:type_name -> holdfast.fsm.v1.DiskState
+	7,  // 45: holdfast.fsm.v1.SetPrimary.epoch:type_name -> holdfast.fsm.v1.Epoch
+	20, // 46: holdfast.fsm.v1.SetPrimary.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	20, // 47: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	18, // 48: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
+	16, // 49: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	29, // 50: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	35, // 51: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
+	16, // 52: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	7,  // 53: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	7,  // 54: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	16, // 55: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	7,  // 56: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
+	16, // 57: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
+	43, // 58: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
+	7,  // 59: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	52, // 60: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
+	53, // 61: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
+	54, // 62: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
+	55, // 63: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
+	56, // 64: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
+	57, // 65: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
+	58, // 66: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
+	59, // 67: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
+	60, // 68: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
+	61, // 69: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
+	62, // 70: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
+	44, // 71: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
+	45, // 72: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
+	46, // 73: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
+	47, // 74: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
+	48, // 75: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
+	49, // 76: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
+	50, // 77: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
+	51, // 78: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
+	20, // 79: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	29, // 80: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
+	69, // 81: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
+	7,  // 82: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
+	70, // 83: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
+	4,  // 84: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
+	7,  // 85: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
+	71, // 86: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
+	5,  // 87: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	7,  // 88: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
+	89, // [89:89] is the sub-list for method output_type
+	89, // [89:89] is the sub-list for method input_type
+	89, // [89:89] is the sub-list for extension type_name
+	89, // [89:89] is the sub-list for extension extendee
+	0,  // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
@@ -4835,8 +6118,15 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Command_SetFeatureLevel)(nil),
 		(*Command_Checkpoint)(nil),
 		(*Command_ReplaceIncarnation)(nil),
+		(*Command_AttachReplica)(nil),
+		(*Command_SetPrimary)(nil),
+		(*Command_Outdate)(nil),
+		(*Command_ForcePrimary)(nil),
+		(*Command_AddReplica)(nil),
+		(*Command_RemoveReplica)(nil),
+		(*Command_ScheduleNode)(nil),
 	}
-	file_fsm_fsmpb_command_proto_msgTypes[28].OneofWrappers = []any{
+	file_fsm_fsmpb_command_proto_msgTypes[37].OneofWrappers = []any{
 		(*Observation_DeviceCreated)(nil),
 		(*Observation_DeviceGone)(nil),
 		(*Observation_DeviceMissing)(nil),
@@ -4856,14 +6146,15 @@ func file_fsm_fsmpb_command_proto_init() {
 		(*Observation_Frozen)(nil),
 		(*Observation_Thawed)(nil),
 		(*Observation_Progress)(nil),
+		(*Observation_ReplicaSeen)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   57,
+			NumEnums:      6,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -540,6 +540,8 @@ type NodeRecord struct {
 	State         uint32                 `protobuf:"varint,10,opt,name=state,proto3" json:"state,omitempty"`
 	Incarnation   uint64                 `protobuf:"varint,11,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
 	Registered    *Epoch                 `protobuf:"bytes,12,opt,name=registered,proto3" json:"registered,omitempty"`
+	Replication   *Replication           `protobuf:"bytes,13,opt,name=replication,proto3" json:"replication,omitempty"`
+	Cordoned      bool                   `protobuf:"varint,14,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -658,6 +660,20 @@ func (x *NodeRecord) GetRegistered() *Epoch {
 	return nil
 }
 
+func (x *NodeRecord) GetReplication() *Replication {
+	if x != nil {
+		return x.Replication
+	}
+	return nil
+}
+
+func (x *NodeRecord) GetCordoned() bool {
+	if x != nil {
+		return x.Cordoned
+	}
+	return false
+}
+
 type VolumeRecord struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	VolumeId           []byte                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"` // the 16 bytes of its UUID
@@ -681,6 +697,7 @@ type VolumeRecord struct {
 	ModifiedAfter      uint64                 `protobuf:"varint,19,opt,name=modified_after,json=modifiedAfter,proto3" json:"modified_after,omitempty"` // entries after created_index
 	Source             *SourceRecord          `protobuf:"bytes,20,opt,name=source,proto3" json:"source,omitempty"`
 	Limits             *Limits                `protobuf:"bytes,21,opt,name=limits,proto3" json:"limits,omitempty"`
+	Replication        *ReplicationRecord     `protobuf:"bytes,22,opt,name=replication,proto3" json:"replication,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -862,6 +879,449 @@ func (x *VolumeRecord) GetLimits() *Limits {
 	return nil
 }
 
+func (x *VolumeRecord) GetReplication() *ReplicationRecord {
+	if x != nil {
+		return x.Replication
+	}
+	return nil
+}
+
+type ReplicationRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Protocol      Protocol               `protobuf:"varint,1,opt,name=protocol,proto3,enum=holdfast.fsm.v1.Protocol" json:"protocol,omitempty"`
+	Minor         uint32                 `protobuf:"varint,2,opt,name=minor,proto3" json:"minor,omitempty"`
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	SeedHostId    string                 `protobuf:"bytes,4,opt,name=seed_host_id,json=seedHostId,proto3" json:"seed_host_id,omitempty"`
+	Born          uint64                 `protobuf:"varint,5,opt,name=born,proto3" json:"born,omitempty"`
+	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`
+	Granted       uint64                 `protobuf:"varint,7,opt,name=granted,proto3" json:"granted,omitempty"`
+	Primary       *PrimaryRecord         `protobuf:"bytes,8,opt,name=primary,proto3" json:"primary,omitempty"`
+	Legs          []*LegRecord           `protobuf:"bytes,9,rep,name=legs,proto3" json:"legs,omitempty"`
+	Forced        *ForcedRecord          `protobuf:"bytes,10,opt,name=forced,proto3" json:"forced,omitempty"`
+	Replicas      uint32                 `protobuf:"varint,11,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicationRecord) Reset() {
+	*x = ReplicationRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicationRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicationRecord) ProtoMessage() {}
+
+func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicationRecord.ProtoReflect.Descriptor instead.
+func (*ReplicationRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ReplicationRecord) GetProtocol() Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return Protocol_PROTOCOL_UNKNOWN
+}
+
+func (x *ReplicationRecord) GetMinor() uint32 {
+	if x != nil {
+		return x.Minor
+	}
+	return 0
+}
+
+func (x *ReplicationRecord) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ReplicationRecord) GetSeedHostId() string {
+	if x != nil {
+		return x.SeedHostId
+	}
+	return ""
+}
+
+func (x *ReplicationRecord) GetBorn() uint64 {
+	if x != nil {
+		return x.Born
+	}
+	return 0
+}
+
+func (x *ReplicationRecord) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *ReplicationRecord) GetGranted() uint64 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
+func (x *ReplicationRecord) GetPrimary() *PrimaryRecord {
+	if x != nil {
+		return x.Primary
+	}
+	return nil
+}
+
+func (x *ReplicationRecord) GetLegs() []*LegRecord {
+	if x != nil {
+		return x.Legs
+	}
+	return nil
+}
+
+func (x *ReplicationRecord) GetForced() *ForcedRecord {
+	if x != nil {
+		return x.Forced
+	}
+	return nil
+}
+
+func (x *ReplicationRecord) GetReplicas() uint32 {
+	if x != nil {
+		return x.Replicas
+	}
+	return 0
+}
+
+type PrimaryRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	BootId        string                 `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Epoch         *Epoch                 `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
+	Done          bool                   `protobuf:"varint,6,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrimaryRecord) Reset() {
+	*x = PrimaryRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrimaryRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrimaryRecord) ProtoMessage() {}
+
+func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrimaryRecord.ProtoReflect.Descriptor instead.
+func (*PrimaryRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *PrimaryRecord) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *PrimaryRecord) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *PrimaryRecord) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *PrimaryRecord) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *PrimaryRecord) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *PrimaryRecord) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+type LegRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	HostId        string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	UpToDate      bool                   `protobuf:"varint,2,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"`
+	Outdated      bool                   `protobuf:"varint,3,opt,name=outdated,proto3" json:"outdated,omitempty"`
+	BootId        string                 `protobuf:"bytes,4,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Attach        uint64                 `protobuf:"varint,5,opt,name=attach,proto3" json:"attach,omitempty"`
+	Seen          *ReplicaSeen           `protobuf:"bytes,6,opt,name=seen,proto3" json:"seen,omitempty"`
+	Settled       *KnownUUIDRecord       `protobuf:"bytes,7,opt,name=settled,proto3" json:"settled,omitempty"`
+	Alone         *KnownUUIDRecord       `protobuf:"bytes,8,opt,name=alone,proto3" json:"alone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LegRecord) Reset() {
+	*x = LegRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LegRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LegRecord) ProtoMessage() {}
+
+func (x *LegRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LegRecord.ProtoReflect.Descriptor instead.
+func (*LegRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *LegRecord) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *LegRecord) GetUpToDate() bool {
+	if x != nil {
+		return x.UpToDate
+	}
+	return false
+}
+
+func (x *LegRecord) GetOutdated() bool {
+	if x != nil {
+		return x.Outdated
+	}
+	return false
+}
+
+func (x *LegRecord) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *LegRecord) GetAttach() uint64 {
+	if x != nil {
+		return x.Attach
+	}
+	return 0
+}
+
+func (x *LegRecord) GetSeen() *ReplicaSeen {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+func (x *LegRecord) GetSettled() *KnownUUIDRecord {
+	if x != nil {
+		return x.Settled
+	}
+	return nil
+}
+
+func (x *LegRecord) GetAlone() *KnownUUIDRecord {
+	if x != nil {
+		return x.Alone
+	}
+	return nil
+}
+
+type KnownUUIDRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uuid          uint64                 `protobuf:"varint,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KnownUUIDRecord) Reset() {
+	*x = KnownUUIDRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KnownUUIDRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KnownUUIDRecord) ProtoMessage() {}
+
+func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KnownUUIDRecord.ProtoReflect.Descriptor instead.
+func (*KnownUUIDRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *KnownUUIDRecord) GetUuid() uint64 {
+	if x != nil {
+		return x.Uuid
+	}
+	return 0
+}
+
+func (x *KnownUUIDRecord) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+type ForcedRecord struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	HostId            string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Index             uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	GivenUpGeneration uint64                 `protobuf:"varint,3,opt,name=given_up_generation,json=givenUpGeneration,proto3" json:"given_up_generation,omitempty"`
+	Reason            string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	PeerDead          bool                   `protobuf:"varint,5,opt,name=peer_dead,json=peerDead,proto3" json:"peer_dead,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *ForcedRecord) Reset() {
+	*x = ForcedRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForcedRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForcedRecord) ProtoMessage() {}
+
+func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForcedRecord.ProtoReflect.Descriptor instead.
+func (*ForcedRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ForcedRecord) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *ForcedRecord) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ForcedRecord) GetGivenUpGeneration() uint64 {
+	if x != nil {
+		return x.GivenUpGeneration
+	}
+	return 0
+}
+
+func (x *ForcedRecord) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *ForcedRecord) GetPeerDead() bool {
+	if x != nil {
+		return x.PeerDead
+	}
+	return false
+}
+
 // SourceRecord is what a volume was made from.
 type SourceRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -873,7 +1333,7 @@ type SourceRecord struct {
 
 func (x *SourceRecord) Reset() {
 	*x = SourceRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -885,7 +1345,7 @@ func (x *SourceRecord) String() string {
 func (*SourceRecord) ProtoMessage() {}
 
 func (x *SourceRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -898,7 +1358,7 @@ func (x *SourceRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceRecord.ProtoReflect.Descriptor instead.
 func (*SourceRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{8}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SourceRecord) GetSnapshot() bool {
@@ -944,7 +1404,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1416,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1429,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{9}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SnapshotRecord) GetSnapshotId() []byte {
@@ -1138,7 +1598,7 @@ type GroupRecord struct {
 
 func (x *GroupRecord) Reset() {
 	*x = GroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1150,7 +1610,7 @@ func (x *GroupRecord) String() string {
 func (*GroupRecord) ProtoMessage() {}
 
 func (x *GroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1163,7 +1623,7 @@ func (x *GroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRecord.ProtoReflect.Descriptor instead.
 func (*GroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{10}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GroupRecord) GetGroupId() []byte {
@@ -1255,7 +1715,7 @@ type CapabilityRecord struct {
 
 func (x *CapabilityRecord) Reset() {
 	*x = CapabilityRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1727,7 @@ func (x *CapabilityRecord) String() string {
 func (*CapabilityRecord) ProtoMessage() {}
 
 func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1740,7 @@ func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilityRecord.ProtoReflect.Descriptor instead.
 func (*CapabilityRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{11}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CapabilityRecord) GetMode() AccessMode {
@@ -1326,7 +1786,7 @@ type ReplicaRecord struct {
 
 func (x *ReplicaRecord) Reset() {
 	*x = ReplicaRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1798,7 @@ func (x *ReplicaRecord) String() string {
 func (*ReplicaRecord) ProtoMessage() {}
 
 func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1811,7 @@ func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRecord.ProtoReflect.Descriptor instead.
 func (*ReplicaRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ReplicaRecord) GetNodeRef() uint32 {
@@ -1417,7 +1877,7 @@ type FormatRecord struct {
 
 func (x *FormatRecord) Reset() {
 	*x = FormatRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1889,7 @@ func (x *FormatRecord) String() string {
 func (*FormatRecord) ProtoMessage() {}
 
 func (x *FormatRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1902,7 @@ func (x *FormatRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormatRecord.ProtoReflect.Descriptor instead.
 func (*FormatRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FormatRecord) GetPhase() FormatPhase {
@@ -1502,7 +1962,7 @@ type PublicationRecord struct {
 
 func (x *PublicationRecord) Reset() {
 	*x = PublicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1974,7 @@ func (x *PublicationRecord) String() string {
 func (*PublicationRecord) ProtoMessage() {}
 
 func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1987,7 @@ func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationRecord.ProtoReflect.Descriptor instead.
 func (*PublicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PublicationRecord) GetNodeRef() uint32 {
@@ -1591,7 +2051,7 @@ type StagingRecord struct {
 
 func (x *StagingRecord) Reset() {
 	*x = StagingRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +2063,7 @@ func (x *StagingRecord) String() string {
 func (*StagingRecord) ProtoMessage() {}
 
 func (x *StagingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +2076,7 @@ func (x *StagingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingRecord.ProtoReflect.Descriptor instead.
 func (*StagingRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *StagingRecord) GetPath() string {
@@ -1660,7 +2120,7 @@ type TargetRecord struct {
 
 func (x *TargetRecord) Reset() {
 	*x = TargetRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +2132,7 @@ func (x *TargetRecord) String() string {
 func (*TargetRecord) ProtoMessage() {}
 
 func (x *TargetRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +2145,7 @@ func (x *TargetRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetRecord.ProtoReflect.Descriptor instead.
 func (*TargetRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TargetRecord) GetPath() string {
@@ -1734,7 +2194,7 @@ type TeardownRecord struct {
 
 func (x *TeardownRecord) Reset() {
 	*x = TeardownRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +2206,7 @@ func (x *TeardownRecord) String() string {
 func (*TeardownRecord) ProtoMessage() {}
 
 func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +2219,7 @@ func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeardownRecord.ProtoReflect.Descriptor instead.
 func (*TeardownRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TeardownRecord) GetNodeRef() uint32 {
@@ -1803,7 +2263,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1815,7 +2275,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1828,7 +2288,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *OperationRecord) GetId() uint64 {
@@ -1927,13 +2387,16 @@ type AnswerRecord struct {
 	OperationId     uint64                 `protobuf:"varint,8,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
 	SnapshotId      string                 `protobuf:"bytes,9,opt,name=snapshot_id,json=snapshotId,proto3" json:"snapshot_id,omitempty"`
 	GroupSnapshotId string                 `protobuf:"bytes,10,opt,name=group_snapshot_id,json=groupSnapshotId,proto3" json:"group_snapshot_id,omitempty"`
+	Verdict         Verdict                `protobuf:"varint,11,opt,name=verdict,proto3,enum=holdfast.fsm.v1.Verdict" json:"verdict,omitempty"`
+	Generation      uint64                 `protobuf:"varint,12,opt,name=generation,proto3" json:"generation,omitempty"`
+	Force           bool                   `protobuf:"varint,13,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *AnswerRecord) Reset() {
 	*x = AnswerRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2408,7 @@ func (x *AnswerRecord) String() string {
 func (*AnswerRecord) ProtoMessage() {}
 
 func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2421,7 @@ func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRecord.ProtoReflect.Descriptor instead.
 func (*AnswerRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *AnswerRecord) GetRequestId() []byte {
@@ -2031,6 +2494,27 @@ func (x *AnswerRecord) GetGroupSnapshotId() string {
 	return ""
 }
 
+func (x *AnswerRecord) GetVerdict() Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Verdict_VERDICT_UNKNOWN
+}
+
+func (x *AnswerRecord) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *AnswerRecord) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 var File_fsm_fsmpb_record_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_record_proto_rawDesc = "" +
@@ -2073,7 +2557,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x04time\x18\x06 \x01(\x12R\x04time\x12;\n" +
 	"\n" +
 	"checkpoint\x18\a \x01(\v2\x1b.holdfast.fsm.v1.CheckpointR\n" +
-	"checkpoint\"\x98\x03\n" +
+	"checkpoint\"\xf4\x03\n" +
 	"\n" +
 	"NodeRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
@@ -2091,7 +2575,9 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\vincarnation\x18\v \x01(\x04R\vincarnation\x126\n" +
 	"\n" +
 	"registered\x18\f \x01(\v2\x16.holdfast.fsm.v1.EpochR\n" +
-	"registered\"\xe3\a\n" +
+	"registered\x12>\n" +
+	"\vreplication\x18\r \x01(\v2\x1c.holdfast.fsm.v1.ReplicationR\vreplication\x12\x1a\n" +
+	"\bcordoned\x18\x0e \x01(\bR\bcordoned\"\xa9\b\n" +
 	"\fVolumeRecord\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\fR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
@@ -2114,7 +2600,50 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\rcreated_index\x18\x12 \x01(\x04R\fcreatedIndex\x12%\n" +
 	"\x0emodified_after\x18\x13 \x01(\x04R\rmodifiedAfter\x125\n" +
 	"\x06source\x18\x14 \x01(\v2\x1d.holdfast.fsm.v1.SourceRecordR\x06source\x12/\n" +
-	"\x06limits\x18\x15 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\":\n" +
+	"\x06limits\x18\x15 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x12D\n" +
+	"\vreplication\x18\x16 \x01(\v2\".holdfast.fsm.v1.ReplicationRecordR\vreplication\"\xa1\x03\n" +
+	"\x11ReplicationRecord\x125\n" +
+	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
+	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12 \n" +
+	"\fseed_host_id\x18\x04 \x01(\tR\n" +
+	"seedHostId\x12\x12\n" +
+	"\x04born\x18\x05 \x01(\x04R\x04born\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x06 \x01(\x04R\n" +
+	"generation\x12\x18\n" +
+	"\agranted\x18\a \x01(\x04R\agranted\x128\n" +
+	"\aprimary\x18\b \x01(\v2\x1e.holdfast.fsm.v1.PrimaryRecordR\aprimary\x12.\n" +
+	"\x04legs\x18\t \x03(\v2\x1a.holdfast.fsm.v1.LegRecordR\x04legs\x125\n" +
+	"\x06forced\x18\n" +
+	" \x01(\v2\x1d.holdfast.fsm.v1.ForcedRecordR\x06forced\x12\x1a\n" +
+	"\breplicas\x18\v \x01(\rR\breplicas\"\xb2\x01\n" +
+	"\rPrimaryRecord\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
+	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12,\n" +
+	"\x05epoch\x18\x04 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x14\n" +
+	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04done\x18\x06 \x01(\bR\x04done\"\xb5\x02\n" +
+	"\tLegRecord\x12\x17\n" +
+	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1c\n" +
+	"\n" +
+	"up_to_date\x18\x02 \x01(\bR\bupToDate\x12\x1a\n" +
+	"\boutdated\x18\x03 \x01(\bR\boutdated\x12\x17\n" +
+	"\aboot_id\x18\x04 \x01(\tR\x06bootId\x12\x16\n" +
+	"\x06attach\x18\x05 \x01(\x04R\x06attach\x120\n" +
+	"\x04seen\x18\x06 \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenR\x04seen\x12:\n" +
+	"\asettled\x18\a \x01(\v2 .holdfast.fsm.v1.KnownUUIDRecordR\asettled\x126\n" +
+	"\x05alone\x18\b \x01(\v2 .holdfast.fsm.v1.KnownUUIDRecordR\x05alone\";\n" +
+	"\x0fKnownUUIDRecord\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\x04R\x04uuid\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\"\xa2\x01\n" +
+	"\fForcedRecord\x12\x17\n" +
+	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12.\n" +
+	"\x13given_up_generation\x18\x03 \x01(\x04R\x11givenUpGeneration\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1b\n" +
+	"\tpeer_dead\x18\x05 \x01(\bR\bpeerDead\":\n" +
 	"\fSourceRecord\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\bR\bsnapshot\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\fR\x02id\"\xae\x05\n" +
@@ -2219,7 +2748,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x04done\x18\n" +
 	" \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\v \x01(\x03R\x05total\x12\x16\n" +
-	"\x06reason\x18\f \x01(\rR\x06reason\"\x83\x03\n" +
+	"\x06reason\x18\f \x01(\rR\x06reason\"\xed\x03\n" +
 	"\fAnswerRecord\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x1b\n" +
@@ -2233,7 +2762,12 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\vsnapshot_id\x18\t \x01(\tR\n" +
 	"snapshotId\x12*\n" +
 	"\x11group_snapshot_id\x18\n" +
-	" \x01(\tR\x0fgroupSnapshotIdB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
+	" \x01(\tR\x0fgroupSnapshotId\x122\n" +
+	"\averdict\x18\v \x01(\x0e2\x18.holdfast.fsm.v1.VerdictR\averdict\x12\x1e\n" +
+	"\n" +
+	"generation\x18\f \x01(\x04R\n" +
+	"generation\x12\x14\n" +
+	"\x05force\x18\r \x01(\bR\x05forceB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_record_proto_rawDescOnce sync.Once
@@ -2247,7 +2781,7 @@ func file_fsm_fsmpb_record_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_record_proto_rawDescData
 }
 
-var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*Header)(nil),            // 0: holdfast.fsm.v1.Header
 	(*Record)(nil),            // 1: holdfast.fsm.v1.Record
@@ -2257,30 +2791,39 @@ var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*ClusterRecord)(nil),     // 5: holdfast.fsm.v1.ClusterRecord
 	(*NodeRecord)(nil),        // 6: holdfast.fsm.v1.NodeRecord
 	(*VolumeRecord)(nil),      // 7: holdfast.fsm.v1.VolumeRecord
-	(*SourceRecord)(nil),      // 8: holdfast.fsm.v1.SourceRecord
-	(*SnapshotRecord)(nil),    // 9: holdfast.fsm.v1.SnapshotRecord
-	(*GroupRecord)(nil),       // 10: holdfast.fsm.v1.GroupRecord
-	(*CapabilityRecord)(nil),  // 11: holdfast.fsm.v1.CapabilityRecord
-	(*ReplicaRecord)(nil),     // 12: holdfast.fsm.v1.ReplicaRecord
-	(*FormatRecord)(nil),      // 13: holdfast.fsm.v1.FormatRecord
-	(*PublicationRecord)(nil), // 14: holdfast.fsm.v1.PublicationRecord
-	(*StagingRecord)(nil),     // 15: holdfast.fsm.v1.StagingRecord
-	(*TargetRecord)(nil),      // 16: holdfast.fsm.v1.TargetRecord
-	(*TeardownRecord)(nil),    // 17: holdfast.fsm.v1.TeardownRecord
-	(*OperationRecord)(nil),   // 18: holdfast.fsm.v1.OperationRecord
-	(*AnswerRecord)(nil),      // 19: holdfast.fsm.v1.AnswerRecord
-	(*Checkpoint)(nil),        // 20: holdfast.fsm.v1.Checkpoint
-	(*Pool)(nil),              // 21: holdfast.fsm.v1.Pool
-	(*Label)(nil),             // 22: holdfast.fsm.v1.Label
-	(*Epoch)(nil),             // 23: holdfast.fsm.v1.Epoch
-	(*Condition)(nil),         // 24: holdfast.fsm.v1.Condition
-	(*Limits)(nil),            // 25: holdfast.fsm.v1.Limits
-	(*Format)(nil),            // 26: holdfast.fsm.v1.Format
-	(*Capability)(nil),        // 27: holdfast.fsm.v1.Capability
-	(AccessMode)(0),           // 28: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),          // 29: holdfast.fsm.v1.FormatPhase
-	(*Rejection)(nil),         // 30: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),             // 31: holdfast.fsm.v1.Grant
+	(*ReplicationRecord)(nil), // 8: holdfast.fsm.v1.ReplicationRecord
+	(*PrimaryRecord)(nil),     // 9: holdfast.fsm.v1.PrimaryRecord
+	(*LegRecord)(nil),         // 10: holdfast.fsm.v1.LegRecord
+	(*KnownUUIDRecord)(nil),   // 11: holdfast.fsm.v1.KnownUUIDRecord
+	(*ForcedRecord)(nil),      // 12: holdfast.fsm.v1.ForcedRecord
+	(*SourceRecord)(nil),      // 13: holdfast.fsm.v1.SourceRecord
+	(*SnapshotRecord)(nil),    // 14: holdfast.fsm.v1.SnapshotRecord
+	(*GroupRecord)(nil),       // 15: holdfast.fsm.v1.GroupRecord
+	(*CapabilityRecord)(nil),  // 16: holdfast.fsm.v1.CapabilityRecord
+	(*ReplicaRecord)(nil),     // 17: holdfast.fsm.v1.ReplicaRecord
+	(*FormatRecord)(nil),      // 18: holdfast.fsm.v1.FormatRecord
+	(*PublicationRecord)(nil), // 19: holdfast.fsm.v1.PublicationRecord
+	(*StagingRecord)(nil),     // 20: holdfast.fsm.v1.StagingRecord
+	(*TargetRecord)(nil),      // 21: holdfast.fsm.v1.TargetRecord
+	(*TeardownRecord)(nil),    // 22: holdfast.fsm.v1.TeardownRecord
+	(*OperationRecord)(nil),   // 23: holdfast.fsm.v1.OperationRecord
+	(*AnswerRecord)(nil),      // 24: holdfast.fsm.v1.AnswerRecord
+	(*Checkpoint)(nil),        // 25: holdfast.fsm.v1.Checkpoint
+	(*Pool)(nil),              // 26: holdfast.fsm.v1.Pool
+	(*Label)(nil),             // 27: holdfast.fsm.v1.Label
+	(*Epoch)(nil),             // 28: holdfast.fsm.v1.Epoch
+	(*Replication)(nil),       // 29: holdfast.fsm.v1.Replication
+	(*Condition)(nil),         // 30: holdfast.fsm.v1.Condition
+	(*Limits)(nil),            // 31: holdfast.fsm.v1.Limits
+	(Protocol)(0),             // 32: holdfast.fsm.v1.Protocol
+	(*ReplicaSeen)(nil),       // 33: holdfast.fsm.v1.ReplicaSeen
+	(*Format)(nil),            // 34: holdfast.fsm.v1.Format
+	(*Capability)(nil),        // 35: holdfast.fsm.v1.Capability
+	(AccessMode)(0),           // 36: holdfast.fsm.v1.AccessMode
+	(FormatPhase)(0),          // 37: holdfast.fsm.v1.FormatPhase
+	(*Rejection)(nil),         // 38: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),             // 39: holdfast.fsm.v1.Grant
+	(Verdict)(0),              // 40: holdfast.fsm.v1.Verdict
 }
 var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	2,  // 0: holdfast.fsm.v1.Record.text:type_name -> holdfast.fsm.v1.Text
@@ -2288,49 +2831,60 @@ var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	5,  // 2: holdfast.fsm.v1.Record.cluster:type_name -> holdfast.fsm.v1.ClusterRecord
 	6,  // 3: holdfast.fsm.v1.Record.node:type_name -> holdfast.fsm.v1.NodeRecord
 	7,  // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
-	19, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
-	9,  // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
-	10, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
+	24, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
+	14, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
+	15, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
 	4,  // 8: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
-	20, // 9: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	21, // 10: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
-	22, // 11: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
-	23, // 12: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
-	11, // 13: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
-	12, // 14: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
-	13, // 15: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
-	14, // 16: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
-	23, // 17: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
-	17, // 18: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
-	18, // 19: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	24, // 20: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
-	8,  // 21: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
-	25, // 22: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	26, // 23: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
-	27, // 24: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
-	18, // 25: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	23, // 26: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	18, // 27: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	23, // 28: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	28, // 29: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
-	25, // 30: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	29, // 31: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	23, // 32: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	11, // 33: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	23, // 34: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	15, // 35: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
-	16, // 36: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
-	11, // 37: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	11, // 38: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	23, // 39: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	30, // 40: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
-	23, // 41: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	31, // 42: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	25, // 9: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	26, // 10: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
+	27, // 11: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
+	28, // 12: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
+	29, // 13: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
+	16, // 14: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
+	17, // 15: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
+	18, // 16: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
+	19, // 17: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
+	28, // 18: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
+	22, // 19: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
+	23, // 20: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	30, // 21: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
+	13, // 22: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
+	31, // 23: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	8,  // 24: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
+	32, // 25: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
+	9,  // 26: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
+	10, // 27: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
+	12, // 28: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
+	28, // 29: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	33, // 30: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	11, // 31: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	11, // 32: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	34, // 33: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
+	35, // 34: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
+	23, // 35: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	28, // 36: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	23, // 37: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	28, // 38: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	36, // 39: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
+	31, // 40: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	37, // 41: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	28, // 42: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	16, // 43: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	28, // 44: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	20, // 45: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
+	21, // 46: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
+	16, // 47: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	16, // 48: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	28, // 49: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	38, // 50: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
+	28, // 51: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	39, // 52: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
+	40, // 53: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_record_proto_init() }
@@ -2355,7 +2909,7 @@ func file_fsm_fsmpb_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_record_proto_rawDesc), len(file_fsm_fsmpb_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

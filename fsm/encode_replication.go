@@ -1,0 +1,100 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// What replication adds to a record stands at its end and only where it is set, so
+// that records without it hash as they did before there was any.
+
+func (e *encoder) replication(r *Replication) {
+	if r == nil {
+		return
+	}
+	e.u64(uint64(r.Protocol))
+	e.u64(uint64(r.Wanted))
+	e.u64(uint64(r.Minor))
+	e.u64(uint64(r.Port))
+	e.str(string(r.Seed))
+	e.u64(r.Born)
+	e.u64(r.Generation)
+	e.u64(r.Granted)
+	e.primary(r.Primary)
+	e.forced(r.Forced)
+	e.u64(uint64(len(r.Legs)))
+	for i := range r.Legs {
+		e.leg(&r.Legs[i])
+	}
+}
+
+func (e *encoder) primary(p *Primary) {
+	e.bool(p != nil)
+	if p == nil {
+		return
+	}
+	e.str(string(p.Node))
+	e.str(string(p.Host))
+	e.str(p.Boot)
+	e.epoch(p.Epoch)
+	e.u64(p.Index)
+	e.bool(p.Done)
+}
+
+func (e *encoder) forced(f *Forced) {
+	e.bool(f != nil)
+	if f == nil {
+		return
+	}
+	e.str(string(f.Host))
+	e.u64(f.Index)
+	e.u64(f.GivenUp)
+	e.str(f.Reason)
+	e.bool(f.PeerDead)
+}
+
+func (e *encoder) leg(l *Leg) {
+	e.str(string(l.Host))
+	e.bool(l.UpToDate)
+	e.bool(l.Outdated)
+	e.str(l.Boot)
+	e.u64(l.Attach)
+	e.replicaSeen(&l.Seen)
+	e.u64(l.Settled.UUID)
+	e.u64(l.Settled.Index)
+	e.u64(l.Alone.UUID)
+	e.u64(l.Alone.Index)
+}
+
+func (e *encoder) replicaSeen(r *ReplicaSeen) {
+	e.str(r.Boot)
+	e.u64(r.Attach)
+	e.bool(r.Primary)
+	e.u64(uint64(r.Disk))
+	e.u64(uint64(r.Connection))
+	e.u64(uint64(r.PeerDisk))
+	e.u64(r.UUID)
+	e.bool(r.Suspended)
+	e.u64(r.Generation)
+	e.u64(uint64(r.Percent))
+	e.i64(r.OutOfSync)
+	e.i64(r.Backing)
+	e.bool(r.Down)
+}
+
+func (e *encoder) nodeReplication(n *Node) {
+	if n.Replication == (NodeReplication{}) && !n.Cordoned {
+		return
+	}
+	e.str(n.Replication.Address)
+	e.str(n.Replication.PublicKey)
+	e.str(n.Replication.Version)
+	e.u64(uint64(n.Replication.MaxReplicas))
+	e.bool(n.Cordoned)
+}
+
+func (e *encoder) verdict(o *fsmpb.Outcome) {
+	if o.GetVerdict() == 0 && o.GetGeneration() == 0 && !o.GetForce() {
+		return
+	}
+	e.u64(uint64(o.GetVerdict()))
+	e.u64(o.GetGeneration())
+	e.bool(o.GetForce())
+}

@@ -1,0 +1,64 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// applyForcePrimary records the decision that a replica goes on although the log
+// cannot know that it has every acknowledged write, and what is given up by it (S8,
+// S11). It is carried out by the next grant to its host, and is over when that host
+// reported that it is primary.
+func applyForcePrimary(s *State, m Meta, c *fsmpb.ForcePrimary) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.publishable(c.GetVolumeId())
+	if rej != nil {
+		return nil, rej
+	}
+	n, ok := s.Node(NodeID(c.GetNodeId()))
+	switch {
+	case !ok:
+		return nil, Reject(NotFound, "force volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))
+	case v.Leg(n.Host) == nil:
+		return nil, Reject(Precondition, "force volume %s: node %s has no replica of it", v.ID, n.ID)
+	}
+	out := &fsmpb.Outcome{VolumeId: string(v.ID), Generation: v.Replication.Generation}
+	asked := Forced{Host: n.Host, Index: m.Index, GivenUp: v.Replication.Generation, Reason: clip(c.GetReason()), PeerDead: c.GetPeerDead()}
+	if s.Holder(v) == n.Host || v.Replication.Forced.covers(&asked) {
+		return out, nil
+	}
+	if o := v.OtherLeg(n.Host); o != nil {
+		if rej := s.peerStopped(v, o, asked.PeerDead); rej != nil {
+			return nil, rej
+		}
+	}
+	now := v.withReplication()
+	now.Replication.Forced = &asked
+	s.putVolume(now)
+	return out, nil
+}
+
+// covers tells whether the decision is recorded already.
+func (f *Forced) covers(asked *Forced) bool {
+	return f != nil && f.Host == asked.Host && f.GivenUp == asked.GivenUp && f.Reason == asked.Reason && f.PeerDead == asked.PeerDead
+}
+
+// peerStopped: the other host does not write: it ended what it was granted, or it is
+// away and somebody attested that it does not run (S8).
+func (s *State) peerStopped(v *Volume, peer *Leg, attested bool) *Rejection {
+	n, ok := s.replicaNode(v, peer.Host)
+	away := !ok || n.State != NodeReachable
+	published := ok && v.Publication(n.ID) != nil
+	switch {
+	case !published && v.Teardown(peer.Host) == nil && !s.mayBePrimary(v, peer.Host):
+		return nil
+	case away && attested:
+		return nil
+	case away:
+		return Reject(Precondition, "force volume %s: host %s may still write to it: attest that it does not run", v.ID, peer.Host)
+	}
+	return Reject(Precondition, "force volume %s: host %s can be reached and has not ended its use of it", v.ID, peer.Host)
+}
+
+// forcedElsewhere tells whether somebody decided that another replica goes on, and
+// attested that this host does not run.
+func (v *Volume) forcedElsewhere(host HostID) bool {
+	r := v.Replication
+	return r != nil && r.Forced != nil && r.Forced.Host != host && r.Forced.PeerDead
+}

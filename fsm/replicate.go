@@ -1,0 +1,213 @@
+package fsm
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+func compareLegs(a, b Leg) int { return cmp.Compare(a.Host, b.Host) }
+
+// applyAddReplica gives a Ready volume that has fewer replicas than it was created
+// with another one: on the node that is named, or placed as for a new volume. It is
+// done when the new replica is up to date.
+func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.replicatedReady(c.GetVolumeId(), "add a replica")
+	if rej != nil {
+		return nil, rej
+	}
+	if v.adding() || len(v.Replication.Legs) >= int(v.Replication.Wanted) {
+		return v.addedAlready(c)
+	}
+	left := &v.Replication.Legs[0]
+	switch {
+	case v.Operation != nil && v.Operation.State == OpRunning && v.Operation.Kind != OpReplicate && v.Operation.Kind != OpTeardown:
+		return nil, Reject(Busy, "add a replica of volume %s: %s is under way on it", v.ID, v.Operation.ID)
+	case left.Outdated:
+		return nil, Reject(Precondition, "add a replica of volume %s: the one that is left, on host %s, is outdated", v.ID, left.Host)
+	}
+	r, rej := s.placeAnother(v, c)
+	if rej != nil {
+		return nil, rej
+	}
+	now := v.withReplication()
+	now.Replicas = append(slices.Clone(v.Replicas), r)
+	now.Replication.Legs = append(now.Replication.Legs, Leg{Host: r.Host, Outdated: true}) // until it was synchronised
+	slices.SortFunc(now.Replication.Legs, compareLegs)
+	now.Replication.Generation = m.Index                         // what was seen of the former peer says nothing of this one
+	if op := now.Operation; op == nil || op.Kind != OpTeardown { // what a host owes that is away does not keep it waiting
+		now.Operation = m.operation(OpReplicate)
+	}
+	s.putVolume(now)
+	return operating(&now), nil
+}
+
+// addedAlready answers for a volume that has, or is being given, all its replicas.
+func (v *Volume) addedAlready(c *fsmpb.AddReplica) (*fsmpb.Outcome, *Rejection) {
+	held := slices.ContainsFunc(v.Replicas, func(r Replica) bool {
+		return r.State != ReplicaLeaving && r.State != ReplicaGone && r.Node == NodeID(c.GetNodeId())
+	})
+	if c.GetNodeId() != "" && !held {
+		return nil, Reject(Busy, "add a replica of volume %s on node %s: it has %d, or is being given them", v.ID, clip(c.GetNodeId()), v.Replication.Wanted)
+	}
+	return operating(v), nil
+}
+
+// placeAnother places a replica beside the one that is left.
+func (s *State) placeAnother(v *Volume, c *fsmpb.AddReplica) (Replica, *Rejection) {
+	w := &wanted{size: v.Size, requisite: v.Requisite, facts: c.GetFacts(), replicated: true}
+	var left NodeID
+	for i := range v.Replicas {
+		w.except = append(w.except, v.Replicas[i].Node)
+		if v.Replicas[i].Host == v.Replication.Legs[0].Host {
+			left = v.Replicas[i].Node
+		}
+	}
+	if c.GetNodeId() == "" {
+		return s.placeSecond(w, left)
+	}
+	n, ok := s.Node(NodeID(c.GetNodeId()))
+	if !ok {
+		return Replica{}, Reject(NotFound, "add a replica of volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))
+	}
+	w.requisite = []Topology{{{Key: TopologyKey, Value: string(n.ID)}}}
+	r, rej := s.place(w)
+	if rej != nil {
+		return r, Reject(rej.Reason, "add a replica of volume %s on node %s: it cannot be asked, is cordoned, holds no replicas, has one or something of one already, or has no room for %d bytes", v.ID, n.ID, v.Size)
+	}
+	return r, nil
+}
+
+// replicatedReady finds a replicated volume that is Ready.
+func (s *State) replicatedReady(id, what string) (*Volume, *Rejection) {
+	v, rej := s.publishable(id)
+	if rej == nil && v.Replication == nil {
+		rej = Reject(Precondition, "%s: volume %s is not replicated", what, v.ID)
+	}
+	return v, rej
+}
+
+// applyRemoveReplica gives up a replica: it is no side of the volume from here on, and
+// its host owes the removal of the device. The one that is used stays, and the last
+// one that is up to date.
+func applyRemoveReplica(s *State, m Meta, c *fsmpb.RemoveReplica) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.replicatedReady(c.GetVolumeId(), "remove a replica")
+	if rej != nil {
+		return nil, rej
+	}
+	r := v.Replica(HostID(c.GetHostId()))
+	if r == nil || r.Node != NodeID(c.GetNodeId()) {
+		return &fsmpb.Outcome{VolumeId: string(v.ID)}, nil
+	}
+	if r.State == ReplicaLeaving {
+		return operating(v), nil
+	}
+	if rej := s.mayLeave(v, r); rej != nil {
+		return nil, rej
+	}
+	now := v.withoutLeg(r.Host, m.Index)
+	leaving := *r
+	leaving.State = ReplicaLeaving
+	now = now.withReplica(leaving)
+	if op := now.Operation; op == nil || op.Kind != OpTeardown {
+		now.Operation = m.operation(OpReplicate)
+	}
+	s.putVolume(now)
+	return operating(&now), nil
+}
+
+// mayLeave: nothing uses the replica, and the other one has everything, by the log's
+// word and by what its host saw since the last grant.
+func (s *State) mayLeave(v *Volume, r *Replica) *Rejection {
+	leg, other := v.Leg(r.Host), v.OtherLeg(r.Host)
+	if op := v.Operation; op != nil && op.State == OpRunning && op.Kind != OpReplicate && op.Kind != OpTeardown {
+		return Reject(Busy, "remove a replica of volume %s: %s is under way on it", v.ID, op.ID)
+	}
+	switch {
+	case v.Publication(r.Node) != nil || s.mayBePrimary(v, r.Host) && !leg.Outdated:
+		return Reject(InUse, "remove a replica of volume %s: node %s uses it", v.ID, r.Node)
+	case v.Teardown(r.Host) != nil && !leg.Outdated:
+		return Reject(InUse, "remove a replica of volume %s: node %s has not ended its use of it, nor was it outdated", v.ID, r.Node)
+	case other == nil:
+		return Reject(Precondition, "remove a replica of volume %s: the one on node %s is the only one", v.ID, r.Node)
+	case r.State == ReplicaPlanned:
+		return nil // nothing was ever in it
+	case !other.UpToDate || other.Seen.Disk != fsmpb.DiskState_DISK_STATE_UP_TO_DATE || other.Seen.Generation != v.Replication.Generation || !s.reachable(v, other):
+		return Reject(Precondition, "remove a replica of volume %s on node %s: the other one is not known to be up to date now", v.ID, r.Node)
+	}
+	return nil
+}
+
+// withoutLeg is the volume without that side, and without what rested on it.
+func (v *Volume) withoutLeg(host HostID, index uint64) Volume {
+	if v.Leg(host) == nil {
+		return *v
+	}
+	now := v.withReplication()
+	r := now.Replication
+	r.Legs = slices.DeleteFunc(r.Legs, func(l Leg) bool { return l.Host == host })
+	if len(r.Legs) == 0 {
+		r.Legs = nil
+	}
+	r.Generation = index
+	if r.Primary != nil && r.Primary.Host == host {
+		r.Primary = nil
+	}
+	if r.Forced != nil && r.Forced.Host == host {
+		r.Forced = nil
+	}
+	return now
+}
+
+// withoutReplica forgets a replica that is gone from a volume that stays.
+func (v *Volume) withoutReplica(host HostID) Volume {
+	now := *v
+	now.Replicas = slices.DeleteFunc(slices.Clone(v.Replicas), func(r Replica) bool { return r.Host == host })
+	return now
+}
+
+// oneLost: one host of a replicated volume is gone for good. The volume stays with the
+// other; one that was not born yet has failed.
+func (v *Volume) oneLost(host HostID, reason string) {
+	if v.creating() {
+		op := *v.Operation
+		op.State, op.LastError = OpFailed, reason
+		v.Operation, v.Phase = &op, Failed{Reason: reason}
+		return
+	}
+	if _, ready := v.Phase.(Ready); ready {
+		*v = v.withoutReplica(host)
+	}
+}
+
+// moving tells whether a replica is being added to the volume or taken from it.
+func (v *Volume) moving() bool {
+	if _, ready := v.Phase.(Ready); !ready || v.Replication == nil {
+		return false
+	}
+	return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaPlanned || r.State == ReplicaLeaving })
+}
+
+// adding tells whether a replica is planned that its host did not report made yet.
+func (v *Volume) adding() bool {
+	_, ready := v.Phase.(Ready)
+	return ready && slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaPlanned })
+}
+
+// replicated tells whether what was begun with the replicas is done. A host that is
+// away may owe the removal of its replica for long; that is no reason to wait once
+// the volume has all that it should have.
+func (v *Volume) replicated() bool {
+	whole := len(v.Replication.Legs) >= int(v.Replication.Wanted)
+	if whole {
+		return !v.adding() && !slices.ContainsFunc(v.Replication.Legs, func(l Leg) bool { return !l.UpToDate })
+	}
+	return !v.moving()
+}
+
+// madeFromSource tells whether the host's device is made from the volume's source; the
+// other one of a replicated volume is made empty, and synchronised.
+func (v *Volume) madeFromSource(host HostID) bool {
+	return v.Replication == nil || v.creating() && v.Replication.Seed == host
+}
