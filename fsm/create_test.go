@@ -87,7 +87,7 @@ func TestCreateVolumeRefusesWhatCannotBe(t *testing.T) {
 		"two filesystems": {func(c *fsmpb.CreateVolume) {
 			c.Capabilities = append(c.Capabilities, &fsmpb.Capability{Mode: writer, FsType: "xfs"})
 		}, Invalid, "one filesystem"},
-		"two replicas":                   {func(c *fsmpb.CreateVolume) { c.Replicas = 2 }, Invalid, "2 replicas"},
+		"three replicas":                 {func(c *fsmpb.CreateVolume) { c.Replicas = 3 }, Invalid, "3 were asked for"},
 		"a limit below what is required": {func(c *fsmpb.CreateVolume) { c.LimitBytes = 1 << 20 }, Invalid, "below"},
 		"a range between two sizes":      {func(c *fsmpb.CreateVolume) { c.RequiredBytes, c.LimitBytes = gib+1, gib+4000 }, OutOfRange, "multiples"},
 		"more than the largest":          {func(c *fsmpb.CreateVolume) { c.RequiredBytes = MaxVolumeSize + 1 }, OutOfRange, "largest"},

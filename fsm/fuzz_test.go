@@ -8,12 +8,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // play applies what a player proposes. After each entry every invariant holds, the
 // same entry again leaves what it left once (I2), and a fork taken before is as it was.
 func play(t testing.TB, d dice) *world {
 	p := newPlayer(t, d)
+	if d.roll(2) == 0 { // a replicated volume is seldom born by chance
+		p.w = newReplicated(t, fsmpb.Protocol(1+d.roll(2)))
+		p.at, p.created = p.w.index, 1
+	}
 	for p.more() {
 		e := p.next()
 		before := p.w.s.Fork()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -24,27 +25,34 @@ import (
 var update = flag.Bool("update", false, "write testdata/golden.* anew; a change of an old command's meaning shows in the diff of golden.hash")
 
 const (
-	goldenLog      = "testdata/golden.log"      // index, length, command; index, length, ...
-	goldenSnapshot = "testdata/golden.snapshot" // of the state after it
-	goldenHash     = "testdata/golden.hash"     // of that state, in hexadecimal
+	golden           = "testdata/golden"     // .log: index, length, command; index, length, ...
+	goldenReplicated = "testdata/replicated" // .snapshot of the state after it, .hash of that state, in hexadecimal
 )
 
 // TestTheGoldenLogMeansWhatItMeant: old commands keep their meaning for ever.
 func TestTheGoldenLogMeansWhatItMeant(t *testing.T) {
 	if *update {
 		writeGolden(t)
+		w := replicatedStory(t)
+		writeLog(t, goldenReplicated, w.log, w.s)
 	}
+	for _, base := range []string{golden, goldenReplicated} {
+		t.Run(base, func(t *testing.T) { meansWhatItMeant(t, base) })
+	}
+}
+
+func meansWhatItMeant(t *testing.T, base string) {
 	s := New()
-	for _, e := range readGolden(t) {
+	for _, e := range readGolden(t, base) {
 		s.Apply(e.index, e.cmd)
 	}
 	require.NoError(t, s.Check())
-	want, err := os.ReadFile(goldenHash)
+	want, err := os.ReadFile(base + ".hash")
 	require.NoError(t, err)
 	hash := s.Hash()
 	require.Equal(t, strings.TrimSpace(string(want)), hex.EncodeToString(hash[:]))
 
-	file, err := os.ReadFile(goldenSnapshot)
+	file, err := os.ReadFile(base + ".snapshot")
 	require.NoError(t, err)
 	kept, header, err := ReadSnapshot(bytes.NewReader(file))
 	require.NoError(t, err)
@@ -57,7 +65,12 @@ func TestTheGoldenLogMeansWhatItMeant(t *testing.T) {
 // TestReplayEqualsSnapshotAndRestAtEveryIndex: a member that joined by a snapshot
 // decides as one that applied the whole log.
 func TestReplayEqualsSnapshotAndRestAtEveryIndex(t *testing.T) {
-	log := readGolden(t)
+	for _, base := range []string{golden, goldenReplicated} {
+		t.Run(base, func(t *testing.T) { replays(t, readGolden(t, base)) })
+	}
+}
+
+func replays(t *testing.T, log []entry) {
 	whole := New()
 	hashes := make([][32]byte, len(log))
 	var at []*State
@@ -84,9 +97,9 @@ func snapshotOf(t testing.TB, s *State) []byte {
 	return b.Bytes()
 }
 
-func readGolden(t testing.TB) (log []entry) {
+func readGolden(t testing.TB, base string) (log []entry) {
 	t.Helper()
-	file, err := os.Open(goldenLog)
+	file, err := os.Open(base + ".log")
 	require.NoError(t, err)
 	defer file.Close()
 	in := bufio.NewReader(file)
@@ -123,7 +136,7 @@ func writeGolden(t testing.TB) {
 		}
 		lacking := lacks(log)
 		if lacking == "" {
-			writeLog(t, log, p.w.s)
+			writeLog(t, golden, log, p.w.s)
 			return
 		}
 		missing[lacking]++
@@ -131,7 +144,7 @@ func writeGolden(t testing.TB) {
 	t.Fatalf("no seed makes a log worth keeping: %v", missing)
 }
 
-func writeLog(t testing.TB, log []entry, s *State) {
+func writeLog(t testing.TB, base string, log []entry, s *State) {
 	t.Helper()
 	var b []byte
 	for _, e := range log {
@@ -142,13 +155,78 @@ func writeLog(t testing.TB, log []entry, s *State) {
 		b = append(b, raw...)
 	}
 	hash := s.Hash()
-	require.NoError(t, os.WriteFile(goldenLog, b, 0o644))
-	require.NoError(t, os.WriteFile(goldenSnapshot, snapshotOf(t, s), 0o644))
-	require.NoError(t, os.WriteFile(goldenHash, []byte(hex.EncodeToString(hash[:])+"\n"), 0o644))
+	require.NoError(t, os.WriteFile(base+".log", b, 0o644))
+	require.NoError(t, os.WriteFile(base+".snapshot", snapshotOf(t, s), 0o644))
+	require.NoError(t, os.WriteFile(base+".hash", []byte(hex.EncodeToString(hash[:])+"\n"), 0o644))
 }
 
 // TestTheGoldenLogIsWorthKeeping: every command is accepted in it, and refused for every reason.
-func TestTheGoldenLogIsWorthKeeping(t *testing.T) { require.Empty(t, lacks(readGolden(t))) }
+func TestTheGoldenLogIsWorthKeeping(t *testing.T) { require.Empty(t, lacks(readGolden(t, golden))) }
+
+// TestTheReplicatedLogIsWorthKeeping: every command of replicas is accepted in it.
+func TestTheReplicatedLogIsWorthKeeping(t *testing.T) {
+	accepted := map[string]bool{}
+	s := New()
+	for _, e := range readGolden(t, goldenReplicated) {
+		row, _ := rowOf(e.index, e.cmd)
+		if reasonOf(s.Apply(e.index, e.cmd).Outcome) == 0 {
+			accepted[string(row.command)] = true
+		}
+	}
+	for name := range ofReplication {
+		require.Contains(t, accepted, string(name))
+	}
+	v, _ := s.Volume(VolumeID(volumeID(2)))
+	require.NotNil(t, v.Replication.Primary)
+	require.NotZero(t, s.answers.Len())
+}
+
+// replicatedStory is the log of replicated volumes: a takeover, a loser that comes back,
+// a replica that is replaced, a decision to force, and volumes in every phase at the end.
+func replicatedStory(t testing.TB) *world {
+	w := newReplicated(t, protocolC)
+	w.ok("node/n3", replicating("n3"))
+	w.primary(1, "n1", 7)
+	ask1(w)
+	w.sees(1, "n1", together(8))
+	w.unstaged(1, "n1", w.volume(1).Publication("n1").Epoch)
+	w.ok("node/n1", w.setPrimary(1, "n1", together(8)))
+	primary := together(8)
+	primary.Primary = true
+	w.sees(1, "n1", primary)
+	w.sees(1, "n2", together(8))
+	w.sees(1, "n1", primary)
+	revoked1(w)
+	takeover1(w)
+	won := apart(9, alone)
+	won.Primary = true
+	w.sees(1, "n2", won)
+	w.away("n1", false)
+	w.sees(1, "n1", ReplicaSeen{Down: true})
+	w.ok(controller, remove("n1"))
+	w.ok(controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: "n3"})
+	w.ok(admin, schedule("n3", true))
+	w.bornVolume(2, createReplicated(2, protocolA))
+	w.primary(2, "n2", 7)
+	w.ok(controller, createReplicated(3, protocolC))
+	w.bornVolume(4, createReplicated(4, protocolC))
+	w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(4)})
+	w.bornVolume(5, createReplicated(5, protocolC))
+	w.reboot("n1")
+	w.attach(5, "n1", 2)
+	w.away("n2", true)
+	c := force("n1", true)
+	c.VolumeId = volumeID(5)
+	w.ok(admin, c)
+	return w
+}
+
+// ofReplication are the commands that have a golden log of their own.
+var ofReplication = map[protoreflect.FullName]bool{
+	"holdfast.fsm.v1.AttachReplica": true, "holdfast.fsm.v1.SetPrimary": true, "holdfast.fsm.v1.Outdate": true,
+	"holdfast.fsm.v1.ForcePrimary": true, "holdfast.fsm.v1.AddReplica": true, "holdfast.fsm.v1.RemoveReplica": true,
+	"holdfast.fsm.v1.ScheduleNode": true,
+}
 
 // lacks says what a log is missing, empty when it has everything.
 func lacks(log []entry) string {
@@ -163,7 +241,7 @@ func lacks(log []entry) string {
 		}
 	}
 	for name := range commands {
-		if !accepted[string(name)] {
+		if !accepted[string(name)] && !ofReplication[name] {
 			return string(name) + " is never accepted"
 		}
 	}

@@ -127,6 +127,23 @@ func TestS25_AFactExcludesAndNeverAdmits(t *testing.T) {
 	}
 }
 
+func TestVolumesArePlacedOnBackendsThatAreKnown(t *testing.T) {
+	for backend, want := range map[string]Reason{"loopfile": 0, "lvm": 0, "tape": NoCapacity, "": NoCapacity} {
+		t.Run(backend, func(t *testing.T) {
+			w := &world{t: t, s: New()}
+			w.ok(controller, bootstrap())
+			r := small("a", "x", 10)
+			r.Pools[0].Backend = backend
+			w.ok("node/a", r)
+			if want != 0 {
+				w.no(want, controller, create(1))
+				return
+			}
+			w.twice(controller, create(1))
+		})
+	}
+}
+
 // S25: an unreachable host gets no new volume until its session is back.
 func TestS25_OnlyReachableHostsAreCandidates(t *testing.T) {
 	w := newWorld(t)

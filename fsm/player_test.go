@@ -78,7 +78,7 @@ func (p *player) choose() (string, proto.Message) {
 	if p.w.s.Cluster().ID == "" {
 		return admin, bootstrap()
 	}
-	switch p.roll(46) {
+	switch p.roll(62) {
 	case 0, 1:
 		r := p.register()
 		return "node/" + r.NodeId, r
@@ -117,6 +117,9 @@ func (p *player) choose() (string, proto.Message) {
 		r := p.obey()
 		return "node/" + r.NodeId, r
 	}
+	if p.roll(2) == 0 {
+		return p.chooseReplica()
+	}
 	r := p.report()
 	return "node/" + r.NodeId, r
 }
@@ -150,6 +153,9 @@ func (p *player) register() *fsmpb.RegisterNode {
 	}
 	r.Pools[0].CapacityBytes = 1 << 30
 	r.MaxVolumes = uint32(p.roll(3)) * 3
+	if p.roll(6) > 0 {
+		r.Replication = replicating(r.NodeId).Replication
+	}
 	if p.roll(10) == 0 {
 		r.Incarnation = uint64(p.roll(4))
 	}
@@ -194,6 +200,9 @@ func (p *player) create() *fsmpb.CreateVolume {
 	case 9, 10:
 		p.source(c)
 	}
+	if p.roll(3) == 0 {
+		c.Replicas, c.Protocol = 2, fsmpb.Protocol(p.roll(3))
+	}
 	if p.roll(12) == 0 {
 		c.Limits = &fsmpb.Limits{ReadIops: uint64(p.roll(2))}
 	}
@@ -223,7 +232,7 @@ func (p *player) operation() uint64 {
 
 func (p *player) publish() *fsmpb.PublishVolume {
 	v := p.volume()
-	c := &fsmpb.PublishVolume{VolumeId: string(v.ID), NodeId: string(v.Replicas[0].Node), Capability: mount(writer), ReadOnly: p.roll(8) == 0}
+	c := &fsmpb.PublishVolume{VolumeId: string(v.ID), NodeId: string(v.Replicas[p.roll(len(v.Replicas))].Node), Capability: mount(writer), ReadOnly: p.roll(8) == 0}
 	if len(v.Capabilities) > 0 {
 		c.Capability = v.Capabilities[0].pb()
 	}
@@ -236,7 +245,7 @@ func (p *player) publish() *fsmpb.PublishVolume {
 // held is a publication of a volume, made up where there is none.
 func (p *player) held() (Volume, Publication, Node) {
 	v := p.volume()
-	pub := Publication{Node: v.Replicas[0].Node, Epoch: Epoch{1, p.at}, Capability: Capability{Mode: writer, FSType: ext4}}
+	pub := Publication{Node: v.Replicas[p.roll(len(v.Replicas))].Node, Epoch: Epoch{1, p.at}, Capability: Capability{Mode: writer, FSType: ext4}}
 	if all := v.Publications(); len(all) > 0 {
 		pub = all[0]
 	}

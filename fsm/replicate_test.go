@@ -1,0 +1,225 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+func remove(node string) *fsmpb.RemoveReplica {
+	return &fsmpb.RemoveReplica{VolumeId: volumeID(1), NodeId: node, HostId: "host-" + node, Reason: "drained"}
+}
+
+// S17, S18: a replica is replaced on another node while the volume is used.
+func TestAReplicaIsReplacedWhileTheVolumeIsUsed(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.ok("node/n3", replicating("n3"))
+	w.primary(1, "n1", 7)
+	w.no(InUse, controller, remove("n1"))
+	w.twice(controller, remove("n2"))
+	v := w.volume(1)
+	require.Equal(t, []Leg{*v.Leg("host-n1")}, v.Replication.Legs)
+	require.Equal(t, OpReplicate, v.Operation.Kind)
+	leaving, _ := w.s.Wish("n2", v.ID)
+	require.Equal(t, WishRemove, leaving.Verb)
+	require.False(t, leaving.Replication.Connect)
+	staying, _ := w.s.Wish("n1", v.ID)
+	require.Equal(t, WishKeep, staying.Verb)
+	require.Nil(t, staying.Replication.Peer)
+	require.Equal(t, selfOutdated, w.ok("node/n2", &fsmpb.Outdate{
+		VolumeId: volumeID(1), NodeId: "n2", HostId: "host-n2", BootId: "boot-1", Generation: v.Replication.Generation,
+	}).GetVerdict())
+
+	require.Equal(t, peerOutdated, w.ok("node/n1", w.outdate(1, "n1", frozenAlone(7))).GetVerdict())
+	w.sees(1, "n1", ReplicaSeen{Primary: true, Disk: upToDate, Connection: connecting, UUID: 9})
+	w.report("n2", observed(1, &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}))
+	require.Len(t, w.volume(1).Replicas, 1)
+	require.Nil(t, w.volume(1).Operation)
+
+	w.ok(admin, schedule("n2", true))
+	w.twice(controller, &fsmpb.AddReplica{VolumeId: volumeID(1)})
+	v = w.volume(1)
+	require.Equal(t, Replica{Node: "n3", Host: "host-n3", Pool: "pool-n3", State: ReplicaPlanned}, v.Replicas[1])
+	made, _ := w.s.Wish("n3", v.ID)
+	require.Equal(t, WishCreate, made.Verb)
+	require.Equal(t, NodeID("n1"), made.Replication.Peer.Node)
+	require.Contains(t, w.s.ReplicationCondition(v).Message, "being made")
+	w.no(InUse, controller, publish(1, "n3"))
+	w.attach(1, "n3", 1)
+	w.report("n3", observed(1, &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: v.Size}}))
+	w.sees(1, "n3", ReplicaSeen{Disk: inconsistent, PeerDisk: upToDate, Connection: syncTarget, Percent: 40})
+	require.Contains(t, w.s.ReplicationCondition(w.volume(1)).Message, "40 %")
+	seen := together(9)
+	seen.Primary = true
+	w.sees(1, "n1", seen)
+	require.NotNil(t, w.volume(1).Operation)
+	w.sees(1, "n3", together(9))
+	require.Nil(t, w.volume(1).Operation)
+	require.True(t, w.leg(1, "n3").UpToDate)
+	require.Equal(t, Condition{}, w.s.ReplicationCondition(w.volume(1)))
+	require.Equal(t, "", joinOf(w.ok(controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: "n3"})))
+}
+
+func joinOf(o *fsmpb.Outcome) string {
+	if o.GetOperationId() != 0 {
+		return "an operation"
+	}
+	return ""
+}
+
+func TestTheLastReplicaThatIsUpToDateStays(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(*world)
+		want   Reason
+	}{
+		"both are up to date":           {},
+		"the other one was rebooted":    {before: func(w *world) { w.reboot("n1") }, want: Precondition},
+		"the other one cannot be asked": {before: func(w *world) { w.away("n1", true) }, want: Precondition},
+		"the other one was not seen since the last grant": {before: func(w *world) {
+			w.primary(1, "n2", 7)
+			w.release(1, "n2", 8)
+		}, want: Precondition},
+		"the other one is gone": {before: func(w *world) {
+			w.ok(admin, &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1", Reason: "burnt"})
+		}, want: Precondition},
+		"it is published": {before: func(w *world) { w.ok(controller, publish(1, "n2")) }, want: InUse},
+		"it owes the end of its use, not outdated": {before: func(w *world) {
+			w.primary(1, "n2", 7)
+			w.away("n2", true)
+			w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
+			w.sees(1, "n1", apart(7, alone))
+		}, want: InUse},
+		"the volume is being expanded": {before: func(w *world) { w.ok(controller, expand(1, 2*gib, 0)) }, want: Busy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReplicated(t, protocolC)
+			if tc.before != nil {
+				tc.before(w)
+			}
+			if tc.want != 0 {
+				w.no(tc.want, controller, remove("n2"))
+				return
+			}
+			w.twice(controller, remove("n2"))
+		})
+	}
+}
+
+// A loser that does not come back is replaced; it still owes its teardown and its device.
+func TestALoserThatIsAwayIsReplaced(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.ok("node/n3", replicating("n3"))
+	w.primary(1, "n1", 7)
+	revoked1(w)
+	takeover1(w)
+	won := apart(9, alone)
+	won.Primary = true
+	w.sees(1, "n2", won)
+	w.twice(controller, remove("n1"))
+	require.Equal(t, OpTeardown, w.volume(1).Operation.Kind, "what it owes comes first")
+	epoch := w.volume(1).Teardowns[0].Epoch
+	w.away("n1", false)
+	w.report("n1", observed(1, &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}))
+	require.Len(t, w.volume(1).Replicas, 2, "not before it ended what was revoked")
+	w.unstaged(1, "n1", epoch)
+	require.Equal(t, OpReplicate, w.volume(1).Operation.Kind)
+	w.report("n1", observed(1, &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}))
+	require.Len(t, w.volume(1).Replicas, 1)
+	w.no(NotFound, controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: "n9"})
+	w.no(NoCapacity, controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: "n2"})
+	w.ok(controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: "n3"})
+}
+
+func TestReplicasAreAddedToReplicatedVolumesOnly(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.ready(2, changed(2, func(c *fsmpb.CreateVolume) { c.Requisite = terms("n1") }))
+	w.no(Precondition, controller, &fsmpb.AddReplica{VolumeId: volumeID(2)})
+	w.no(Precondition, controller, &fsmpb.RemoveReplica{VolumeId: volumeID(2), NodeId: "n1", HostId: "host-n1"})
+	w.no(NotFound, controller, &fsmpb.AddReplica{VolumeId: volumeID(9)})
+	w.twice(controller, &fsmpb.RemoveReplica{VolumeId: volumeID(1), NodeId: "n7", HostId: "host-n7"})
+	w.no(Busy, controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: "n3"})
+}
+
+// An expansion is done when both hosts see the larger device; the primary grows it when
+// both devices below have room.
+func TestAReplicatedVolumeGrowsWhenBothHostsSaidSo(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.twice(controller, expand(1, 2*gib, 0))
+	room := func(node string, bytes int64) {
+		seen := together(7)
+		seen.Primary, seen.Backing = node == "n1", bytes
+		w.sees(1, node, seen)
+	}
+	room("n1", 2*gib)
+	wish, _ := w.s.Wish("n1", VolumeID(volumeID(1)))
+	require.Zero(t, wish.Replication.Backing)
+	room("n2", gib)
+	wish, _ = w.s.Wish("n1", VolumeID(volumeID(1)))
+	require.Equal(t, gib, wish.Replication.Backing)
+	room("n2", 2*gib)
+	wish, _ = w.s.Wish("n1", VolumeID(volumeID(1)))
+	require.Equal(t, 2*gib, wish.Replication.Backing)
+	grown := observed(1, &fsmpb.Observation_DeviceGrown{DeviceGrown: &fsmpb.DeviceGrown{SizeBytes: 2 * gib}})
+	w.report("n1", grown)
+	require.NotNil(t, w.volume(1).Operation)
+	w.report("n2", grown)
+	require.Nil(t, w.volume(1).Operation)
+}
+
+// Snapshots and clones are cut where the volume is published, else where it is up to date.
+func TestAReplicatedVolumeIsCutWhereItIsUpToDate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(*world)
+		want   NodeID
+		no     Reason
+	}{
+		"on the seed's host":            {want: "n1"},
+		"where it is published":         {before: func(w *world) { w.primary(1, "n2", 7) }, want: "n2"},
+		"where it is up to date":        {before: func(w *world) { w.attach(1, "n1", 2) }, want: "n2"},
+		"where it can be asked":         {before: func(w *world) { w.away("n1", true) }, want: "n2"},
+		"not of a primary without disk": {before: func(w *world) { w.primary(1, "n2", 7); w.attach(1, "n2", 2) }, no: Precondition},
+		"not when none is up to date":   {before: func(w *world) { w.attach(1, "n1", 2); w.attach(1, "n2", 2) }, no: Precondition},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReplicated(t, protocolC)
+			if tc.before != nil {
+				tc.before(w)
+			}
+			c := &fsmpb.CreateSnapshot{SnapshotId: snapshotID(1), Name: "s", SourceVolumeId: volumeID(1)}
+			clone := create(2)
+			clone.Source = &fsmpb.Source{VolumeId: volumeID(1)}
+			if tc.no != 0 {
+				w.no(tc.no, controller, c)
+				w.no(tc.no, controller, clone)
+				return
+			}
+			w.twice(controller, c)
+			n, _ := w.s.Snapshot(SnapshotID(snapshotID(1)))
+			require.Equal(t, tc.want, n.Node)
+			require.Equal(t, PoolID("pool-"+string(tc.want)), n.Pool)
+			w.twice(controller, clone)
+			require.Equal(t, tc.want, w.volume(2).Replicas[0].Node)
+		})
+	}
+}
+
+func TestReplicationConditionSaysWhatIsWrong(t *testing.T) {
+	for says, seen := range map[string]ReplicaSeen{
+		"I/O of primary n1 is frozen: it waits for a verdict on its peer": frozenAlone(7),
+		"the disk of the replica on node n1 is diskless":                  {Primary: true, Disk: diskless, PeerDisk: upToDate, Connection: connected},
+		"the replica on node n1 is being synchronised, 60 %":              {Primary: true, Disk: inconsistent, PeerDisk: upToDate, Connection: syncTarget, Percent: 60},
+		"node n1 found 4096 bytes out of sync with the other replica":     {Primary: true, Disk: upToDate, PeerDisk: upToDate, Connection: connected, UUID: 7, OutOfSync: 4096},
+		"the replica on node n1 is not attached":                          {Down: true},
+	} {
+		w := newReplicated(t, protocolC)
+		w.primary(1, "n1", 7)
+		w.sees(1, "n1", seen)
+		require.Equal(t, Condition{Abnormal: true, Message: says}, w.s.ReplicationCondition(w.volume(1)))
+	}
+	w := newWorld(t)
+	require.Equal(t, Condition{}, w.s.ReplicationCondition(w.ready(1, create(1))))
+	require.True(t, w.s.Severed(VolumeID(volumeID(1))))
+}
