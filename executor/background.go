@@ -46,12 +46,20 @@ func background(s *situation) desired {
 func (s *situation) mustGoDown() bool {
 	held, p := s.record.Staging, s.wish.Publication
 	switch {
+	case held == nil && s.mayBePrimary():
+		return s.have.mounted()
 	case held == nil:
 		return s.have.up() // nothing was given out, so nothing may be up
 	case p == nil || p.Staging == nil || held.Epoch != p.Epoch:
 		return true // ended, perhaps revoked while this host was away (S31)
 	}
 	return !s.complete() && len(s.have.bound) == 0 && !s.wasComplete()
+}
+
+// mayBePrimary: a replica is primary before its volume is staged, for a publication.
+func (s *situation) mayBePrimary() bool {
+	w := s.wish
+	return w.Replication != nil && w.Replication.Primary && w.Publication != nil && w.Publication.Staging == nil && w.Teardown == nil
 }
 
 // wasComplete: the log knows that it was up in this boot. What is gone since then was
@@ -100,7 +108,7 @@ func missed(s *situation) []owed {
 	if !s.fresh || w == nil {
 		return nil
 	}
-	held, down := s.record.Staging, !s.have.up()
+	held, down := s.record.Staging, !s.have.up() && !s.have.frozen()
 	var news []owed
 	if w.Teardown != nil && (held == nil && down || held != nil && held.Epoch.Compare(w.Teardown.Epoch) > 0) {
 		news = append(news, owed{Epoch: w.Teardown.Epoch})
@@ -190,7 +198,7 @@ func (s *situation) limitsNews() bool {
 // deviceNews: an absent pool says nothing of its devices (S12).
 func (s *situation) deviceNews() string {
 	w, have := s.wish, &s.have
-	whole := have.Exists && have.Size == w.Size && !have.copying
+	whole := have.Exists && have.Size == w.Size && !have.copying && (have.replica == nil || s.record.Replica != nil && s.record.Replica.Made)
 	switch {
 	case have.Absent:
 	case w.Verb == fsm.WishCreate && whole && s.fresh:

@@ -12,7 +12,7 @@ import (
 // needs no log and no Start. What is busy is an error; the rest is done.
 func (e *Executor) Clean(ctx context.Context) error {
 	e.thawLeft()
-	var errs []error
+	errs := []error{e.cleanReplicas(ctx)}
 	for _, pool := range e.Pools {
 		items, err := pool.Inventory(ctx)
 		errs = append(errs, err)

@@ -38,6 +38,22 @@ type Config struct {
 	FreezeMax time.Duration
 	// HealthEvery is how often volumes are examined; 0: 10 s.
 	HealthEvery time.Duration
+	// Replicator keeps replicated volumes; nil: this host holds none. With it go the
+	// address that peers replicate to, the public key that they know this host by, and
+	// what derives a resource's secret from a peer's key.
+	Replicator         Replicator
+	ReplicationAddress string
+	PublicKey          []byte
+	Secret             func(peerPublic []byte, id fsm.VolumeID) (string, error)
+	// VerifyEvery is how often a volume's replicas are compared; 0: never.
+	VerifyEvery time.Duration
+	// SelfFence restarts the host when a replica that lost could not be torn down for
+	// SelfFenceAfter (0: a minute); nil: it stays frozen, and says so (S9).
+	SelfFence func()
+	// HandlerGrace is how long the kernel's handler has for a freeze before this process
+	// ends it; 0: 3 s.
+	HandlerGrace   time.Duration
+	SelfFenceAfter time.Duration
 	// Log proposes commands; nil for an executor that only cleans.
 	Log Log
 	// Faults is told of every point in FaultPoints; nil in production.
@@ -53,13 +69,15 @@ type Config struct {
 	RecheckEvery time.Duration
 
 	// What the host registers with beside its identity.
-	Labels            []fsm.Label // without the topology key itself
-	Site              string
-	MaxVolumes        uint32 // 0: unlimited
-	Version           string
-	FeatureLevel      uint32
-	OvercommitPercent uint32
-	MinFree           int64 // bytes
+	Labels       []fsm.Label // without the topology key itself
+	Site         string
+	MaxVolumes   uint32 // 0: unlimited
+	Version      string
+	FeatureLevel uint32
+	// OvercommitPercent is of pools of a kind that OvercommitPercents does not name.
+	OvercommitPercent  uint32
+	OvercommitPercents map[string]uint32 // by a backend's Kind
+	MinFree            int64             // bytes
 }
 
 // Executor makes a host what the log says. All methods may be called at once.
@@ -99,6 +117,7 @@ const (
 	defaultPatience = 5 * time.Second
 	defaultFreeze   = 10 * time.Second
 	defaultHealth   = 10 * time.Second
+	defaultGrace    = 3 * time.Second
 )
 
 // New reads the host's records. Nothing is done to the host before Start or Clean.
@@ -111,6 +130,7 @@ func New(cfg Config) (*Executor, error) {
 	cfg.RecheckEvery = cmp.Or(cfg.RecheckEvery, defaultRecheck)
 	cfg.FreezeMax = cmp.Or(cfg.FreezeMax, defaultFreeze)
 	cfg.HealthEvery = cmp.Or(cfg.HealthEvery, defaultHealth)
+	cfg.HandlerGrace = cmp.Or(cfg.HandlerGrace, defaultGrace)
 	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{},
 		behind: map[fsm.VolumeID]struct{}{}, queue: newQueue[fsm.VolumeID](), cuts: newQueue[fsm.SnapshotID](),
 		snapshots: map[fsm.SnapshotID]*cutting{}, metrics: newMetrics(cfg.Metrics)}
@@ -165,6 +185,10 @@ func (e *Executor) Start() {
 	}
 	e.work.Go(e.recheck)
 	e.work.Go(e.examineAll)
+	if e.Replicator != nil {
+		e.work.Go(e.watchFrozen)
+		e.work.Go(e.watchReplicas)
+	}
 }
 
 // Seen is the highest epoch of wishes that this host acted on, with the id of its
@@ -178,6 +202,7 @@ func (e *Executor) Register() *fsmpb.RegisterNode {
 		NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.Boot,
 		Site: e.Site, MaxVolumes: e.MaxVolumes, Version: e.Version, FeatureLevel: e.FeatureLevel, Incarnation: at.Incarnation,
 	}
+	r.Replication = e.replication()
 	for _, l := range e.Labels {
 		r.Labels = append(r.Labels, &fsmpb.Label{Key: l.Key, Value: l.Value})
 	}
@@ -185,7 +210,7 @@ func (e *Executor) Register() *fsmpb.RegisterNode {
 		facts := pool.Facts(e.ctx)
 		r.Pools = append(r.Pools, &fsmpb.Pool{
 			PoolId: string(pool.ID()), Backend: pool.Kind(), CapacityBytes: e.capacity(facts),
-			OvercommitPercent: e.OvercommitPercent, MinFreeBytes: e.MinFree,
+			OvercommitPercent: cmp.Or(e.OvercommitPercents[pool.Kind()], e.OvercommitPercent), MinFreeBytes: e.MinFree,
 		})
 	}
 	return r
@@ -252,5 +277,5 @@ func (e *Executor) isStaged(id fsm.VolumeID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v := e.volumes[id]
-	return v != nil && v.shown.Staging != nil
+	return v != nil && (v.shown.Staging != nil || v.shown.Replica != nil)
 }

@@ -18,10 +18,22 @@
 // held quiet between two wishes, from its report until its cut; calls for it are Busy.
 // What an earlier process froze is thawed before anything else, and never cut.
 //
+// A replicated volume is seen as one of a pool (replicaView): its image is the device
+// below DRBD, and it is attached where it is primary. Beside next, nextReplica orders what
+// is done to the replica itself. A host is primary only under a grant that it asked for in
+// this boot and session, after it looked (S2); each attachment is told to the log first
+// (S5); what is observed is told whenever the log knows otherwise (S10). Fence answers the
+// kernel's question whether a primary may go on without its peer (S6); a watcher asks it
+// too, each second, for what is frozen, and holds no lock: whoever has the volume's may
+// be frozen himself. A replica that lost ends its writers in errors, is taken down, kept
+// as a snapshot of its pool, and comes back by giving up what it has (S9). Such a
+// snapshot belongs to no volume: an audit lists it as one that the state does not know,
+// the log of the host names it, and an operator who has what he needs removes it.
+//
 // On disk a host keeps who it is, which wishes it acted on (S14), and one small
 // record per volume, and one per snapshot that is being cut: each written and synced before what it announces. Everything
 // else is learned by observing.
 //
-// What must not be done is in next and in background, two pure functions with
+// What must not be done is in next, nextReplica and background, pure functions with
 // tables of tests; backends and mounters are reached through interfaces.
 package executor

@@ -12,7 +12,7 @@ import (
 // test's may never return.
 type Faults interface{ Hit(point string) }
 
-// FaultPoints lists every point: around every step, every write of a record and
+// FaultPoints lists every point of all volumes: around every step, every write of a record and
 // every word to the log.
 var FaultPoints = faultPoints()
 
@@ -25,6 +25,18 @@ func faultPoints() []string {
 		stepFreeze, stepCut, stepThaw, stepRemoveSnapshot, stepForget, "save-snapshot",
 		"save-record", "propose-stage", "propose-target", "report", "report-staged", "drain",
 	} {
+		points = append(points, string(kind)+".before", string(kind)+".after")
+	}
+	slices.Sort(points)
+	return points
+}
+
+// ReplicaFaultPoints are those of replicated volumes only.
+var ReplicaFaultPoints = replicaFaultPoints()
+
+func replicaFaultPoints() []string {
+	points := []string{"set-primary.granted", "end-loser.down", "keep-loser.cut", "outdate.before", "outdate.after", "end-freeze.before", "end-freeze.after"}
+	for _, kind := range replicaSteps {
 		points = append(points, string(kind)+".before", string(kind)+".after")
 	}
 	slices.Sort(points)

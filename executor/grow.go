@@ -21,7 +21,7 @@ func (d *desired) mayGrow(have *observed) bool {
 // What it says of its own size is not asked: filesystems round down, and one whose
 // growth was killed may claim what it does not have.
 func growFilesystem(want *desired, have *observed, kind string) step {
-	if !want.grows || want.grant.readOnly || want.grant.fs.Type != kind || have.grownTo == have.Size {
+	if !want.grows || want.grant.readOnly || want.grant.fs.Type != kind || have.grownTo == have.deviceSize() {
 		return step{}
 	}
 	return step{kind: stepGrowFS}
@@ -63,7 +63,7 @@ func (j *job) growFilesystem(ctx context.Context, have *observed, fsType, path s
 	if err := j.Grower.GrowFilesystem(ctx, have.Device, fsType, path); err != nil {
 		return err
 	}
-	j.v.journal.GrownTo = have.Size
+	j.v.journal.GrownTo = have.deviceSize()
 	return j.save(j.v, false)
 }
 
@@ -75,6 +75,9 @@ func (e *Executor) snapshotBackend(v *volume) (SnapshotBackend, error) {
 		return nil, err
 	}
 	backend, ok := b.(SnapshotBackend)
+	if r, replicated := b.(*replicaView); replicated && r.canCopy() != nil {
+		ok = false
+	}
 	if !ok {
 		return nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot copy nor grow", v.id)
 	}
@@ -141,8 +144,8 @@ func (e *Executor) expand(ctx context.Context, v *volume, req *ExpandRequest) er
 	switch {
 	case req.Size > w.Size:
 		return fsm.Reject(fsm.OutOfRange, "volume %s has %d bytes, and no controller has decided to make them %d", v.id, w.Size, req.Size)
-	case have.Size < w.Size:
-		return fsm.Reject(fsm.Busy, "volume %s has %d bytes, and is just being grown to %d", v.id, have.Size, w.Size)
+	case have.deviceSize() < w.Size:
+		return fsm.Reject(fsm.Busy, "volume %s has %d bytes, and is just being grown to %d", v.id, have.deviceSize(), w.Size)
 	case held.Block:
 		return nil
 	}
@@ -168,7 +171,7 @@ func (j *job) expandFilesystem(ctx context.Context, have *observed, fsType, path
 	if j.Grower == nil {
 		return fsm.Reject(fsm.Precondition, "volume %s: this host cannot grow filesystems", j.v.id)
 	}
-	if have.grownTo == have.Size {
+	if have.grownTo == have.deviceSize() {
 		return nil
 	}
 	j.hit("grow-filesystem.before")

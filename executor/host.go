@@ -47,6 +47,10 @@ type Device struct {
 	Path       string // of the block device; empty when not attached
 	Number     uint64 // of the block device, as in stat's st_rdev
 	ReadOnly   bool   // the block device refuses writes
+	// Named is a path of the block device that is never another volume's, for what is
+	// written down; empty where the backend has none. Path may be another's after a
+	// detach or a boot. It may be a symbolic link.
+	Named string
 }
 
 // Attached tells whether the image is a block device now.

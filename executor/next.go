@@ -86,7 +86,8 @@ type desired struct {
 // observed is what a volume is on this host.
 type observed struct {
 	Device
-	staged bool // its filesystem is mounted at the staging path
+	replica *replicaHave // of a replicated volume
+	staged  bool         // its filesystem is mounted at the staging path
 	// stagedAt is that path as the kernel names it.
 	stagedAt string
 	bound    []string // its targets that are mounted
@@ -111,6 +112,21 @@ type observed struct {
 // up tells whether anything of the volume is given out.
 func (o *observed) up() bool {
 	return o.staged || len(o.bound) > 0 || len(o.strange) > 0 || o.Attached()
+}
+
+// mounted tells whether it is, anywhere.
+func (o *observed) mounted() bool { return o.staged || len(o.bound) > 0 || len(o.strange) > 0 }
+
+// frozen tells whether somebody may still wait for a write to it.
+func (o *observed) frozen() bool { return o.replica != nil && o.replica.Suspended }
+
+// deviceSize is the size of the block device in bytes: that of a replicated volume
+// follows when the devices below both replicas are as large.
+func (o *observed) deviceSize() int64 {
+	if o.replica != nil && o.replica.Primary && o.replica.Mirror.Size > 0 {
+		return o.replica.Mirror.Size
+	}
+	return o.Size
 }
 
 // next picks the one step that brings have closer to want. It is pure: every rule

@@ -20,9 +20,12 @@ func (e *Executor) observe(ctx context.Context, v *volume, want *desired) (obser
 	if err != nil {
 		return observed{}, err
 	}
-	device, err := backend.Observe(ctx, v.id)
+	device, replica, err := lookAt(ctx, backend, v.id)
 	if err != nil {
 		return observed{}, fmt.Errorf("look at volume %s: %w", v.id, err)
+	}
+	if replica != nil && want != nil && want.grant != nil { // who binds it makes that read-only
+		device.ReadOnly = want.grant.block && want.grant.readOnly
 	}
 	mounts, err := e.Mounter.Mounts(ctx, device)
 	if err != nil {
@@ -31,10 +34,24 @@ func (e *Executor) observe(ctx context.Context, v *volume, want *desired) (obser
 	if !device.Attached() {
 		v.content, v.formatted, v.applied = Content{}, false, nil
 	}
-	have := observed{Device: device, content: v.content, formatted: v.formatted, limits: v.applied}
+	have := observed{Device: device, replica: replica, content: v.content, formatted: v.formatted, limits: v.applied}
 	e.pathsOf(v, want).sort(mounts, &have)
 	have.compare(&v.journal.record, want)
 	return have, nil
+}
+
+// lookAt observes a volume, and what is known of it as a replica if it is one.
+func lookAt(ctx context.Context, backend Backend, id fsm.VolumeID) (Device, *replicaHave, error) {
+	view, ok := backend.(*replicaView)
+	if !ok {
+		device, err := backend.Observe(ctx, id)
+		return device, nil, err
+	}
+	have, err := view.look(ctx)
+	if err != nil {
+		return Device{}, nil, err
+	}
+	return have.device(), have, nil
 }
 
 // pathsOf are those of the record, of the log and of what is wanted now.

@@ -51,6 +51,9 @@ func (e *Executor) lookAtSource(ctx context.Context, v *volume, group bool) (*so
 		return nil, nil, err
 	}
 	backend, ok := b.(SnapshotBackend)
+	if r, replicated := b.(*replicaView); replicated && r.canCopy() != nil {
+		ok = false
+	}
 	if !ok {
 		return nil, nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot cut snapshots", v.id)
 	}

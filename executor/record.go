@@ -41,6 +41,8 @@ type record struct {
 	// Copying is set while the image is made from a volume: one that is there then may
 	// be torn, if the source's freeze did not hold (S19). It was never reported.
 	Copying bool `json:"copying,omitempty"`
+	// Replica is set for a replicated volume, from before its device below is opened.
+	Replica *replicaRecord `json:"replica,omitempty"`
 	// Ailing is the abnormal condition that the log was told last, empty when none.
 	Ailing string `json:"ailing,omitempty"`
 }
@@ -67,7 +69,7 @@ type owed struct {
 
 // empty tells whether nothing but counters is in the record.
 func (r *record) empty() bool {
-	return r.Staging == nil && len(r.Targets) == 0 && len(r.Owed) == 0
+	return r.Staging == nil && len(r.Targets) == 0 && len(r.Owed) == 0 && r.Replica == nil
 }
 
 func (r *record) target(path string) *target {

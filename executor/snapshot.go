@@ -188,6 +188,9 @@ func (e *Executor) cuttingBackend(w *fsm.SnapshotWish) (SnapshotBackend, error) 
 	if !ok {
 		return nil, fsm.Reject(fsm.Precondition, "snapshot %s is in pool %q, which this host does not have", w.Snapshot, w.Pool)
 	}
+	if view, err := e.replicatedSource(w, b); view != nil || err != nil {
+		return view, err
+	}
 	backend, ok := b.(SnapshotBackend)
 	if !ok {
 		return nil, fsm.Reject(fsm.Precondition, "pool %s cannot cut snapshots", w.Pool)

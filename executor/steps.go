@@ -107,6 +107,9 @@ func (j *job) perform(ctx context.Context, s step, have *observed) error {
 	case stepThrottle:
 		return j.throttle(ctx, have)
 	case stepAttach:
+		if have.replica != nil {
+			return j.attachPrimary(ctx)
+		}
 		_, err := backend.Attach(ctx, j.v.id, j.want.grant.block && j.want.grant.readOnly)
 		return err
 	case stepDetach:
@@ -129,7 +132,7 @@ func (j *job) give(ctx context.Context, s step, have *observed) error {
 	g := j.want.grant
 	switch s.kind {
 	case stepProbe:
-		content, err := j.Mounter.Probe(ctx, have.Path, have.Size)
+		content, err := j.Mounter.Probe(ctx, have.Path, have.deviceSize())
 		j.v.content = content
 		return err
 	case stepFormat:
@@ -137,7 +140,7 @@ func (j *job) give(ctx context.Context, s step, have *observed) error {
 		err := j.Mounter.Format(ctx, have.Path, g.fs, !have.content.Empty)
 		if err == nil {
 			j.v.content, j.v.formatted = Content{Read: true, Found: g.fs}, true
-			j.v.journal.GrownTo = have.Size
+			j.v.journal.GrownTo = have.deviceSize()
 		}
 		return err
 	case stepIdentity:

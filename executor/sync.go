@@ -100,29 +100,34 @@ const settleLimit = 4
 // log does not know of it.
 func (e *Executor) settle(ctx context.Context, v *volume) error {
 	for range settleLimit {
+		refused := e.driveReplica(ctx, v) // what it cannot do yet keeps nothing from being told
 		s, at, err := e.situation(ctx, v)
 		if err != nil {
-			return err
+			return errors.Join(err, refused)
 		}
 		want := background(s)
 		acted, err := e.act(ctx, v, &want, at)
 		if err != nil {
-			return err
+			return errors.Join(err, e.tellReplica(ctx, v, s), refused)
 		}
-		if acted {
-			continue
+		if !acted {
+			return errors.Join(e.settled(ctx, v, s), refused)
 		}
-		if debts := missed(s); len(debts) > 0 {
-			if err := e.owe(v, debts...); err != nil {
-				return err
-			}
-		}
-		if err := e.tell(v, s); err != nil {
-			return err
-		}
-		return e.tellHealth(v)
 	}
 	return fmt.Errorf("volume %s does not stay as it is made", v.id)
+}
+
+// settled says what the log does not know of a volume of which nothing is to be done.
+func (e *Executor) settled(ctx context.Context, v *volume, s *situation) error {
+	if debts := missed(s); len(debts) > 0 {
+		if err := e.owe(v, debts...); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(e.tellReplica(ctx, v, s), e.tell(v, s)); err != nil {
+		return err
+	}
+	return e.tellHealth(v)
 }
 
 // act does what background found, and says whether there was anything to do.
@@ -209,6 +214,7 @@ func (e *Executor) send(v *volume, f fact, ob *fsmpb.Observation, sequence uint6
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, flying := v.flying[f]; flying {
+		v.unsaid = true // it may be passed over, and then nobody would say it again
 		return
 	}
 	v.flying[f] = struct{}{}
@@ -222,6 +228,10 @@ func (e *Executor) sent(v *volume, f fact, sequence uint64, at fsm.Epoch, err er
 	delete(v.flying, f)
 	if v.wish == nil {
 		e.queue.add(v.id) // it may be dropped now
+	}
+	if f.name == factSeen || v.unsaid { // it may be otherwise by now, or not have counted
+		v.unsaid = false
+		e.queue.add(v.id)
 	}
 	switch {
 	case err != nil:
@@ -249,7 +259,7 @@ func (e *Executor) failed(v *volume, err error) {
 	e.mu.Lock()
 	w, fresh := v.wish, e.fresh(v)
 	e.mu.Unlock()
-	if w == nil || w.Operation == 0 || !fresh || isUnavailable(err) || v.failures > 3 && v.failures&(v.failures-1) != 0 {
+	if w == nil || w.Operation == 0 || !fresh || isUnavailable(err) || isWaiting(w, err) || v.failures > 3 && v.failures&(v.failures-1) != 0 {
 		return
 	}
 	failure := failureOf(stepOf(w), err)
@@ -284,8 +294,10 @@ func stepOf(w *fsm.Wish) string {
 	return "change"
 }
 
+// noSpace: the pool is full, or refuses what would fill it.
 func noSpace(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	var rej *fsm.Rejection
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.As(err, &rej) && rej.Reason == fsm.NoCapacity
 }
 
 // isFinal: trying again makes no difference.

@@ -15,6 +15,9 @@ func (e *Executor) Update(u Update) {
 		e.session.number++
 		e.forget(&u)
 	}
+	if u.At.Incarnation != e.session.at.Incarnation {
+		e.forgetGenerations()
+	}
 	e.session.at, e.session.adopted, e.session.incarnationID = u.At, u.Adopted, u.IncarnationID
 	for i := range u.Wishes {
 		e.wished(u.Wishes[i].Volume, &u.Wishes[i], u.At)
@@ -29,6 +32,14 @@ func (e *Executor) Update(u Update) {
 		e.wishedSnapshot(id, nil, u.At)
 	}
 	e.queueWaiting()
+}
+
+// forgetGenerations: a generation is of one incarnation, whose indexes another one
+// gives again (S1). The caller holds mu.
+func (e *Executor) forgetGenerations() {
+	for _, v := range e.volumes {
+		v.replica.generation, v.replica.sawConnected = 0, 0
+	}
 }
 
 // forget drops the wishes for volumes that a full update does not list.
@@ -56,6 +67,7 @@ func (e *Executor) wished(id fsm.VolumeID, w *fsm.Wish, at fsm.Epoch) {
 		v = e.volume(id)
 	}
 	v.wish, v.wishAt = w, at
+	v.noteReplica(w)
 	for f, told := range v.told {
 		if at.Compare(told.at) >= 0 {
 			delete(v.told, f)
@@ -88,6 +100,7 @@ func (e *Executor) queueWaiting() {
 func (e *Executor) fresh(v *volume) bool {
 	s := &e.session
 	if s.number == 0 || !s.adopted {
+		e.behind[v.id] = struct{}{}
 		return false
 	}
 	if s.at.Compare(e.seen.onDisk()) < 0 || s.at.Compare(v.journal.Floor) < 0 {

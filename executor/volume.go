@@ -24,6 +24,7 @@ type volume struct {
 	parked      <-chan struct{}   // a child that cannot be killed has its device
 	flying      map[fact]struct{} // reports under way
 	told        map[fact]telling  // reports made, until a wish shows them
+	unsaid      bool              // a fact was not reported again, as it was under way
 	heard       uint64            // the last record of a tear-down that the log took
 	health      *fsm.Condition    // as it was measured last
 	heardHealth *string           // what is wrong with it as the log knows from this process
@@ -35,6 +36,8 @@ type volume struct {
 	limits    *fsm.Limits // that the log took for those in force
 	examining bool        // somebody measures its health
 	shown     record      // a copy of the journal's record, for readers
+	watched   bool        // somebody looks after its frozen I/O
+	replica   replica     // of a replicated volume; parts of it are guarded by lock
 
 	// Guarded by lock.
 	journal   *journal
@@ -171,10 +174,10 @@ func (e *Executor) backend(v *volume) (Backend, error) {
 	}
 	e.mu.Unlock()
 	if b, ok := e.pools[id]; ok {
-		return b, nil
+		return e.asReplica(v, b)
 	}
 	if id == "" && len(e.Pools) == 1 {
-		return e.Pools[0], nil
+		return e.asReplica(v, e.Pools[0])
 	}
 	return nil, fsm.Reject(fsm.Precondition, "volume %s is in pool %q, which this host does not have", v.id, id)
 }

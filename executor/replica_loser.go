@@ -1,0 +1,129 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// endLoser ends what is left of a replica that lost, after its writers got their errors
+// (S9): mounts, the role, the resource.
+func (e *Executor) endLoser(ctx context.Context, v *volume, h *replicaHave) error {
+	if h.busy || h.Primary {
+		j := &job{Executor: e, v: v, want: &desired{volume: v.id}}
+		if err := j.down(ctx); err != nil {
+			return err
+		}
+		e.hit("end-loser.down")
+	}
+	v.replica.adjusted, v.replica.discarding = false, false
+	return e.Replicator.Down(ctx, v.id)
+}
+
+// keepLoser cuts what the replica has before it is discarded (S9). If it cannot be cut,
+// the replica stays torn down.
+func (e *Executor) keepLoser(ctx context.Context, v *volume) error {
+	view, err := e.view(v)
+	if err != nil {
+		return err
+	}
+	if view.canCopy() != nil {
+		return fmt.Errorf("keep what volume %s lost: %w", v.id, errNoKeeping)
+	}
+	id := keptAs(v.id, v.journal.Replica.Attach)
+	if err := view.Cut(ctx, v.id, id, func(int64, int64) {}); err != nil {
+		return fmt.Errorf("keep what volume %s lost as snapshot %s: %w", v.id, id, err)
+	}
+	e.logger(v).Warn("this replica lost: what it had is kept in a snapshot of the pool, until an operator removes that", "snapshot", id)
+	e.hit("keep-loser.cut")
+	return e.saveReplica(v, func(r *replicaRecord) { r.Kept = true })
+}
+
+// endFreeze ends the frozen I/O of a replica that lost, or that nobody may write to any
+// more, in errors (S9). It waits for no lock: whoever has the volume's may be frozen.
+func (e *Executor) endFreeze(ctx context.Context, v *volume) error {
+	have, err := e.mirror(ctx, v)
+	if err != nil || !have.Suspended {
+		return err
+	}
+	if have.Disk > diskDiskless {
+		e.hit("end-freeze.before")
+		if err := e.Replicator.Detach(ctx, v.id, true); err != nil {
+			return err
+		}
+		e.hit("end-freeze.after")
+	}
+	return e.Replicator.ResumeIO(ctx, v.id)
+}
+
+// selfFenceAfter is how long a loser may take to be torn down.
+const selfFenceAfter = time.Minute
+
+// watchLoser restarts the host, where that is asked for, when a replica that lost is
+// primary for too long; else it stays as it is and is said (S9).
+func (e *Executor) watchLoser(v *volume, m *Mirror, now time.Time) {
+	e.mu.Lock()
+	lost := v.wish != nil && v.wish.Replication != nil && v.wish.Replication.Outdated && (m.Primary || m.Suspended)
+	if !lost {
+		v.replica.lostSince = time.Time{}
+	} else if v.replica.lostSince.IsZero() {
+		v.replica.lostSince = now
+	}
+	since := v.replica.lostSince
+	e.mu.Unlock()
+	if since.IsZero() || now.Sub(since) < e.selfFenceAfter() {
+		return
+	}
+	e.logger(v).Error("this replica lost and could not be torn down", "since", since, "reboots", e.SelfFence != nil)
+	if e.SelfFence != nil {
+		e.SelfFence()
+	}
+}
+
+func (e *Executor) selfFenceAfter() time.Duration {
+	if e.SelfFenceAfter > 0 {
+		return e.SelfFenceAfter
+	}
+	return selfFenceAfter
+}
+
+// mirror observes the resource alone, without any lock.
+func (e *Executor) mirror(ctx context.Context, v *volume) (Mirror, error) {
+	view, err := e.view(v)
+	if err != nil {
+		return Mirror{}, err
+	}
+	have, err := view.look(ctx)
+	if err != nil {
+		return Mirror{}, err
+	}
+	return have.Mirror, nil
+}
+
+// suspects are the volumes that may be frozen, or lost.
+func (e *Executor) suspects(ctx context.Context) ([]*volume, error) {
+	frozen, err := e.Replicator.Suspended(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []*volume
+	listed := map[fsm.VolumeID]bool{}
+	for _, id := range frozen {
+		if v := e.volumes[id]; v != nil {
+			all, listed[id] = append(all, v), true
+		}
+	}
+	for id, v := range e.volumes {
+		if !listed[id] {
+			v.replica.frozenSince = time.Time{}
+		}
+		if _, ok := v.replicated(); ok && !listed[id] && v.wish != nil && v.wish.Replication != nil && v.wish.Replication.Outdated {
+			all = append(all, v)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,54 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+const factSeen = "replica-seen"
+
+// tellReplica tells what was observed of the replica when it is not what the log knows
+// (S10): one word at a time, so that they are heard in their order.
+func (e *Executor) tellReplica(ctx context.Context, v *volume, s *situation) error {
+	w := s.wish
+	if w == nil || w.Replication == nil {
+		return nil
+	}
+	seen, _, err := e.seenNow(ctx, v)
+	if err != nil || !e.toldOtherwise(v, seen) {
+		return err
+	}
+	f := fact{name: factSeen, path: fmt.Sprint(seen)}
+	if e.isTold(v, f) || e.isTelling(v) {
+		return nil
+	}
+	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: seen.Proto()}}
+	e.send(v, f, ob, 0)
+	return nil
+}
+
+// toldOtherwise: the log's last word of it is another. Nothing is said of an attachment
+// that the log has not heard of.
+func (e *Executor) toldOtherwise(v *volume, seen fsm.ReplicaSeen) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if v.wish == nil || v.wish.Replication == nil {
+		return false
+	}
+	return seen != v.wish.Replication.Seen && (seen.Down || seen.Attach == v.wish.Replication.Attach)
+}
+
+// isTelling: an earlier observation of it is on its way.
+func (e *Executor) isTelling(v *volume) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for f := range v.flying {
+		if f.name == factSeen {
+			return true
+		}
+	}
+	return false
+}
