@@ -1,0 +1,134 @@
+package lvm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Init makes a thin pool a pool of Holdfast's and returns its id: one that is there is
+// adopted, with whatever volumes of others are in it, and keeps an id that it has; one
+// that is not there is made of 90 % of what its volume group has free. The group must
+// be there. Call it only for a pool that was never known (S12).
+func Init(ctx context.Context, cfg Config) (fsm.PoolID, error) {
+	cfg.Known = ""
+	p, err := newPool(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	v, err := p.views.fresh(ctx)
+	if errors.Is(err, errNoGroup) {
+		return "", fmt.Errorf("make %s a pool: there is no volume group %s: make it with `vgcreate`; those on loop, NBD and DRBD devices are not looked at", p.name(), p.VG)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make %s a pool: %w", p.name(), err)
+	}
+	if v.pool.name == "" {
+		return p.makePool(ctx)
+	}
+	return p.adopt(ctx, v)
+}
+
+// adopt gives the pool an id. One that does not zero its blocks is refused (S12).
+func (p *Pool) adopt(ctx context.Context, v *view) (fsm.PoolID, error) {
+	if !v.zero {
+		return "", fmt.Errorf("make %s a pool: it does not zero new blocks, so that a volume would show old data: run `lvchange --zero y %s`", p.name(), p.name())
+	}
+	if v.pool.tagged(tagPool) != "" {
+		id, err := v.identity()
+		if err != nil {
+			return "", fmt.Errorf("make %s a pool: %w", p.name(), err)
+		}
+		return id, nil
+	}
+	id := newID()
+	if err := p.tools.change(ctx, changeTimeout, "lvchange", "--addtag", tagPool+string(id), p.name()); err != nil {
+		return "", fmt.Errorf("make %s a pool: %w", p.name(), err)
+	}
+	return id, nil
+}
+
+func newID() fsm.PoolID { return fsm.PoolID("hp-" + uuid.NewString()) }
+
+// makePool makes the thin pool with its id, in one command.
+func (p *Pool) makePool(ctx context.Context) (fsm.PoolID, error) {
+	free, extent, err := p.groupFree(ctx)
+	if err != nil {
+		return "", fmt.Errorf("make thin pool %s: %w", p.name(), err)
+	}
+	g := geometryOf(free, extent)
+	if g.data <= 0 {
+		return "", fmt.Errorf("make thin pool %s: the volume group has %d bytes free, which is too little", p.name(), free)
+	}
+	id := newID()
+	err = p.tools.change(ctx, changeTimeout, "lvcreate", "-T", p.name(), "-L", fmt.Sprintf("%db", g.data),
+		"--poolmetadatasize", fmt.Sprintf("%db", g.metadata), "--chunksize", fmt.Sprintf("%db", g.chunk),
+		"--zero", "y", "--errorwhenfull", "y", "--addtag", tagPool+string(id))
+	if err != nil {
+		return "", fmt.Errorf("make thin pool %s: %w", p.name(), err)
+	}
+	return id, nil
+}
+
+// groupFree is what the volume group has free, and the size of its extents, in bytes.
+func (p *Pool) groupFree(ctx context.Context) (free, extent int64, err error) {
+	var out bytes.Buffer
+	err = p.tools.query(ctx, &out, "vgs", "--reportformat", "json", "--units", "b", "--nosuffix", "-o", "vg_free,vg_extent_size", p.VG)
+	if err != nil {
+		return 0, 0, err
+	}
+	return parseGroup(out.Bytes())
+}
+
+func parseGroup(report []byte) (free, extent int64, err error) {
+	var all struct {
+		Report []struct {
+			VG []struct {
+				Free   string `json:"vg_free"`
+				Extent string `json:"vg_extent_size"`
+			} `json:"vg"`
+		} `json:"report"`
+	}
+	if err := json.Unmarshal(report, &all); err != nil {
+		return 0, 0, fmt.Errorf("read what vgs says: %w", err)
+	}
+	if len(all.Report) != 1 || len(all.Report[0].VG) != 1 {
+		return 0, 0, errors.New("vgs does not say one volume group")
+	}
+	n := numbers{}
+	free, extent = n.read(all.Report[0].VG[0].Free), n.read(all.Report[0].VG[0].Extent)
+	if n.err != nil || extent == 0 {
+		return 0, 0, fmt.Errorf("read what vgs says: %s free, extents of %s", all.Report[0].VG[0].Free, all.Report[0].VG[0].Extent)
+	}
+	return free, extent, nil
+}
+
+// geometry is how a new thin pool is made, in bytes.
+type geometry struct{ data, metadata, chunk int64 }
+
+const (
+	poolShare   = 90       // percent of what is free, for data and metadata
+	leastChunk  = 64 << 10 // a block that is written to after a cut is copied whole
+	leastMeta   = 8 << 20
+	mostMeta    = 15 << 30  // the kernel uses 15.8 GiB
+	dataPerMeta = 400       // 2.5 times what LVM reckons for volumes without snapshots
+	dataLimit   = 240 << 20 // chunks that the largest metadata can map
+)
+
+// geometryOf divides what is free. LVM keeps a spare as large as the metadata.
+func geometryOf(free, extent int64) geometry {
+	all := free / 100 * poolShare
+	g := geometry{chunk: leastChunk, metadata: min(max(all/dataPerMeta, leastMeta), mostMeta)}
+	g.metadata = (g.metadata + extent - 1) / extent * extent
+	g.data = (all - 2*g.metadata) / extent * extent
+	for g.data/g.chunk > dataLimit {
+		g.chunk *= 2
+	}
+	return g
+}

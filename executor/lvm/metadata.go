@@ -1,0 +1,71 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// releaseTimeout bounds the giving back of the metadata snapshot.
+const releaseTimeout = 30 * time.Second
+
+// thin runs one of the thin tools, which only read. It may be killed.
+func (t *tools) thin(ctx context.Context, out io.Writer, tool string, args ...string) error {
+	_, err := t.runner.Run(ctx, run.Command{Tool: tool, Args: args, Timeout: mapTimeout, Stdout: out})
+	return named(err)
+}
+
+// message sends the pool one message.
+func (t *tools) message(ctx context.Context, pool, text string) error {
+	_, err := t.runner.Run(ctx, run.Command{Tool: "dmsetup", Args: []string{"message", pool, "0", text}})
+	return named(err)
+}
+
+// withMetadata calls read with the device of the pool's metadata while its snapshot is
+// reserved, so that it can be read although the pool is in use. There is one snapshot
+// for all; it is given back whatever happens to the caller.
+func (p *Pool) withMetadata(ctx context.Context, pool string, read func(device string) error) (err error) {
+	select {
+	case p.reserved <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the metadata snapshot: %w", ctx.Err())
+	}
+	defer func() { <-p.reserved }()
+	if err := p.tools.message(ctx, pool, "reserve_metadata_snap"); err != nil {
+		if ctx.Err() != nil { // it may have been reserved when its command was killed
+			err = errors.Join(err, p.release(ctx, pool))
+		}
+		if errors.Is(err, errDMInUse) {
+			return fsm.Reject(fsm.Busy, "somebody else has reserved the metadata snapshot of pool %s", p.name())
+		}
+		return fmt.Errorf("reserve the metadata snapshot of pool %s: %w", p.name(), err)
+	}
+	defer func() { err = errors.Join(err, p.release(ctx, pool)) }()
+	return read("/dev/mapper/" + mapped(p.VG, p.Pool+"_tmeta"))
+}
+
+// release gives the metadata snapshot back. None held: done.
+func (p *Pool) release(ctx context.Context, pool string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	if err := p.tools.message(ctx, pool, "release_metadata_snap"); err != nil && !errors.Is(err, errNotHeld) {
+		return fmt.Errorf("release the metadata snapshot of pool %s: %w", p.name(), err)
+	}
+	return nil
+}
+
+// releaseLeft gives back what an earlier process reserved: the pool is ours, and while
+// a snapshot is held, blocks that are freed are not free.
+func (p *Pool) releaseLeft(ctx context.Context, pool string) error {
+	p.reserved <- struct{}{}
+	defer func() { <-p.reserved }()
+	if _, u, err := p.poolDevice(); err != nil || !u.held {
+		return err
+	}
+	return p.release(ctx, pool)
+}

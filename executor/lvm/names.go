@@ -1,0 +1,75 @@
+package lvm
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// The tags of what is ours.
+const (
+	tagOurs  = "holdfast"
+	tagReady = "holdfast-ready"
+	tagPool  = "holdfast-pool="
+	tagSize  = "holdfast-size="
+	// tagFrom is on what began as a copy: there only is it no wonder that an
+	// unfinished volume holds data.
+	tagFrom = "holdfast-from="
+)
+
+var (
+	namePattern = regexp.MustCompile(`^[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,62}$`)
+	poolPattern = regexp.MustCompile(`^hp-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+)
+
+// checkNames refuses what LVM would take for something else than two names.
+func checkNames(vg, pool string) error {
+	for _, name := range []string{vg, pool} {
+		if !namePattern.MatchString(name) || name == "." || name == ".." {
+			return fmt.Errorf("%q is no name of a volume group or a thin pool", name)
+		}
+	}
+	if fsm.VolumeID(pool).Valid() || fsm.SnapshotID(pool).Valid() {
+		return fmt.Errorf("the thin pool %q is named like a volume", pool)
+	}
+	return nil
+}
+
+// mapped is the name of a logical volume, or of a layer of it, in the device mapper.
+func mapped(parts ...string) string {
+	doubled := make([]string, len(parts))
+	for i, part := range parts {
+		doubled[i] = strings.ReplaceAll(part, "-", "--")
+	}
+	return strings.Join(doubled, "-")
+}
+
+// layer is what distinguishes the device on top of a volume.
+const layer = "holdfast"
+
+// layerName is the device on top of a volume, in the device mapper.
+func (p *Pool) layerName(id fsm.VolumeID) string { return mapped(p.VG, string(id), layer) }
+
+// layerUUID is its UUID, as LVM makes those of its own layers.
+func layerUUID(group, volume string) string {
+	return "LVM-" + strings.ReplaceAll(group+volume, "-", "") + "-" + layer
+}
+
+// volumeUUID is what LVM gave a volume, without hyphens, by the UUID of its device:
+// "LVM-", the group's and the volume's, 32 letters each.
+func volumeUUID(device string) string {
+	const prefix, length = "LVM-", 32
+	if rest, ok := strings.CutPrefix(device, prefix); ok && len(rest) == 2*length {
+		return rest[length:]
+	}
+	return ""
+}
+
+// path is a logical volume as operators call it.
+func (p *Pool) path(lv string) string { return "/dev/" + p.VG + "/" + lv }
+
+// sizeTag says how many bytes a volume has.
+func sizeTag(size int64) string { return tagSize + strconv.FormatInt(size, 10) }

@@ -1,0 +1,65 @@
+package lvm
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// awaitPredecessor waits until the commands of a process that was killed have ended:
+// they are not killed with it, and one that waits for LVM's lock would do later what
+// nobody wants any more. It tells whether there were any.
+func (t *tools) awaitPredecessor(ctx context.Context) (waited bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		left := t.predecessors("/proc", os.Getpid())
+		if len(left) == 0 {
+			return waited, nil
+		}
+		waited = true
+		select {
+		case <-ctx.Done():
+			return waited, fmt.Errorf("wait for the lvm commands %v of an earlier process: %w", left, ctx.Err())
+		case <-ticker.C:
+		}
+	}
+}
+
+// predecessors are the lvm commands with this pool's settings that are not this
+// process's children. A process that is gone meanwhile is none.
+func (t *tools) predecessors(proc string, self int) []int {
+	folders, _ := filepath.Glob(proc + "/[0-9]*")
+	var found []int
+	for _, folder := range folders {
+		command, err := os.ReadFile(folder + "/cmdline")
+		if err != nil || !bytes.Contains(command, []byte("\x00"+t.config+"\x00")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(folder))
+		if err == nil && parent(folder) != self {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// parent is the fourth field of stat, behind the command's name in parentheses.
+func parent(folder string) int {
+	stat, err := os.ReadFile(folder + "/stat")
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 2 {
+		return 0
+	}
+	pid, _ := strconv.Atoi(string(fields[1])) // 0 is nobody
+	return pid
+}

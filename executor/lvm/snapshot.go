@@ -1,0 +1,189 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+var _ executor.SnapshotBackend = (*Pool)(nil)
+
+// Shares is true: thin snapshots share blocks.
+func (p *Pool) Shares() bool { return true }
+
+// ObserveSnapshot looks at the snapshot.
+func (p *Pool) ObserveSnapshot(ctx context.Context, id fsm.SnapshotID) (executor.Device, error) {
+	var d executor.Device
+	if err := checkSnapshotID(id); err != nil {
+		return d, err
+	}
+	v, err := p.recent(ctx)
+	if isAbsent(err) {
+		d.Absent = true
+		return d, nil //nolint:nilerr // an absent pool is an observation (S12)
+	}
+	if err == nil {
+		err = v.describe(string(id), &d)
+	}
+	d.ReadOnly = d.Exists
+	return d, err
+}
+
+// Allocated is how much of the volume the pool has blocks for, also such as it shares
+// with snapshots.
+func (p *Pool) Allocated(ctx context.Context, id fsm.VolumeID) (int64, error) {
+	if err := checkID(id); err != nil {
+		return 0, err
+	}
+	done, v, err := p.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	lv, size, err := v.ready(string(id))
+	if err != nil {
+		return 0, err
+	}
+	if lv == nil {
+		return 0, fsm.Reject(fsm.Precondition, "there is no volume %s in pool %s", id, p.name())
+	}
+	if err := p.activate(ctx, lv.name); err != nil {
+		return 0, err
+	}
+	bytes, err := p.mappedBytes(lv.name)
+	return min(bytes, size), err
+}
+
+// Cut makes the snapshot and calls it ready only when it is known to be made: LVM
+// makes one that a crash interrupted after the next boot, of what the volume is then.
+func (p *Pool) Cut(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, _ executor.Progress) error {
+	if err := errors.Join(checkID(source), checkSnapshotID(id)); err != nil {
+		return err
+	}
+	done, v, err := p.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if have, _, err := v.ready(string(id)); have != nil || err != nil {
+		return err
+	}
+	from, size, err := v.ready(string(source))
+	if err != nil {
+		return err
+	}
+	if from == nil {
+		return fsm.Reject(fsm.Precondition, "there is no volume %s in pool %s", source, p.name())
+	}
+	if err := p.makeRoom(ctx, v, string(id)); err != nil {
+		return err
+	}
+	if err := p.flush(source); err != nil {
+		return err
+	}
+	return p.share(ctx, string(id), from.name, "-pr", size, 0)
+}
+
+// share makes a thin snapshot of a volume or snapshot, as a volume or snapshot of so
+// many bytes; room is how many it must be able to hold, 0 for as many as the source. A
+// caller that is gone meanwhile gets nothing.
+func (p *Pool) share(ctx context.Context, name, from, permission string, size, room int64) error {
+	err := p.changed(ctx, "lvcreate", "-s", "-n", name, "-ky", permission,
+		"--addtag", tagOurs, "--addtag", tagFrom+from, "--addtag", sizeTag(size), p.VG+"/"+from)
+	if err != nil {
+		return p.failure("make", name, err)
+	}
+	if room > 0 {
+		err = p.lengthen(ctx, name, room)
+	}
+	if err == nil {
+		err = ctx.Err() // a cut that was given up must not appear after all
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("make %s of %s: %w", name, from, err), p.lvremove(ctx, name))
+	}
+	return p.finish(ctx, name)
+}
+
+// lengthen makes a logical volume at least so large. What is added reads as zero.
+func (p *Pool) lengthen(ctx context.Context, name string, size int64) error {
+	err := p.changed(ctx, "lvextend", "-L", fmt.Sprintf("%db", size), p.VG+"/"+name)
+	if err != nil && !errors.Is(err, errSameSize) {
+		return p.failure("lengthen", name, err)
+	}
+	return nil
+}
+
+// RemoveSnapshot removes the snapshot and what an interrupted cut left.
+func (p *Pool) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error {
+	if err := checkSnapshotID(id); err != nil {
+		return err
+	}
+	done, v, err := p.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return p.remove(ctx, v, string(id))
+}
+
+// rateLength is how much is read to measure the pool's rate.
+const rateLength = 16 << 20
+
+// CopyRate is half the rate at which the pool's data is read: a copy reads and writes.
+// Nothing is ever copied here, and nothing is written to measure it. It is measured once.
+func (p *Pool) CopyRate(ctx context.Context) (int64, error) {
+	p.mu.Lock()
+	rate := p.rate
+	p.mu.Unlock()
+	if rate > 0 {
+		return rate, nil
+	}
+	done, _, err := p.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	d, err := p.kernel.device(mapped(p.VG, p.Pool+"_tdata"))
+	if err != nil || d == nil {
+		return 0, errors.Join(err, fmt.Errorf("measure pool %s: its data is not active", p.name()))
+	}
+	if rate, err = readRate(d.path()); err != nil {
+		return 0, fmt.Errorf("measure pool %s: %w", p.name(), err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rate = max(rate/2, 1)
+	return p.rate, nil
+}
+
+// readRate reads the beginning of a device past the page cache.
+func readRate(path string) (int64, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_DIRECT, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	const aligned = 4096
+	buf := make([]byte, 1<<20+aligned)
+	buf = buf[aligned-int(uintptr(unsafe.Pointer(&buf[0]))%aligned):][:1<<20] // #nosec G103
+	began, done := time.Now(), 0
+	for done < rateLength {
+		n, err := f.Read(buf)
+		if done += n; err != nil {
+			break // the pool may be smaller
+		}
+	}
+	if done == 0 {
+		return 0, fmt.Errorf("nothing of %s can be read", path)
+	}
+	return int64(float64(done) / max(time.Since(began).Seconds(), 1e-6)), nil
+}

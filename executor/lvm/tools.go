@@ -1,0 +1,206 @@
+package lvm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor/run"
+)
+
+const (
+	// changeTimeout bounds a command that changes something. LVM waits for its lock,
+	// and for writes that are under way on what it suspends.
+	changeTimeout = 2 * time.Minute
+	// activateTimeout bounds the activation of the pool: thin_check reads its metadata.
+	activateTimeout = 10 * time.Minute
+	// mapTimeout bounds the reading of the pool's metadata.
+	mapTimeout = 10 * time.Minute
+)
+
+// tools runs lvm, dmsetup and the thin tools.
+type tools struct {
+	runner Runner
+	config string // of every lvm command
+	udev   bool
+}
+
+// newTools reads which devices this host's LVM may look at and takes out those that
+// volumes are, or are on.
+func newTools(ctx context.Context, runner Runner, vg string, udev bool) *tools {
+	t := &tools{runner: runner, udev: udev}
+	// A host whose configuration cannot be read has none of its own.
+	own, _ := runner.Run(ctx, run.Command{Tool: "lvm", Args: []string{"lvmconfig", "--typeconfig", "full", "devices/global_filter"}})
+	t.config = config(vg, string(own), udev)
+	return t
+}
+
+// udevAnswers tells whether device nodes are udev's business here, and LVM can wait
+// for it: they talk through semaphores of the host's first IPC namespace.
+func udevAnswers() bool {
+	const firstIPC = 0xEFFFFFFF // PROC_IPC_INIT_INO of include/linux/proc_ns.h
+	var st syscall.Stat_t
+	if _, err := os.Stat("/run/udev/control"); err != nil {
+		return false
+	}
+	return syscall.Stat("/proc/self/ns/ipc", &st) == nil && st.Ino == firstIPC
+}
+
+// config are the settings of every command. scan_lvs keeps LVM from looking for a
+// guest's volume group inside of volumes, the filter on the devices above them.
+// Nothing grows the pool or ends its mounts behind our back, so nothing monitors it;
+// and how full it may be is for us to say, which LVM would from its threshold on.
+func config(vg, filter string, udev bool) string {
+	settings := []string{
+		"devices/global_filter=" + globalFilter(vg, filter), "devices/scan_lvs=0",
+		"backup/archive=0", "activation/monitoring=0", "activation/thin_pool_autoextend_threshold=100", "global/use_lvmpolld=0", "report/compact_output=0",
+	}
+	if !udev {
+		settings = append(settings, "devices/obtain_device_list_from_udev=0", "activation/udev_sync=0", "activation/udev_rules=0")
+	}
+	return strings.Join(settings, " ")
+}
+
+var quoted = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
+
+// globalFilter is the host's own with ours before it. A pattern at its end that
+// accepts everything is left out: it says nothing, but would accept the other names
+// of a device that ours reject by one.
+func globalFilter(vg, own string) string {
+	name := regexp.MustCompile(`[+.]`).ReplaceAllString(vg, "[$0]")
+	patterns := []string{
+		`"r|^/dev/drbd|"`, `"r|^/dev/loop|"`, `"r|^/dev/nbd|"`,
+		`"r|^/dev/` + name + `/h[fs]-|"`, `"r|^/dev/mapper/` + strings.ReplaceAll(name, "-", "--") + `-h[fs]--|"`,
+	}
+	_, own, _ = strings.Cut(own, "=")
+	theirs := quoted.FindAllString(own, -1)
+	for len(theirs) > 0 && acceptsAll(theirs[len(theirs)-1]) {
+		theirs = theirs[:len(theirs)-1]
+	}
+	return "[" + strings.Join(append(patterns, theirs...), ",") + "]"
+}
+
+func acceptsAll(pattern string) bool {
+	inside := strings.Trim(pattern, `"`)
+	if len(inside) < 3 || inside[0] != 'a' {
+		return false
+	}
+	switch inside[2 : len(inside)-1] {
+	case "", ".", ".*", "^.*", "^.*$", ".*$", "^/dev/", "^/dev/.*", "/dev/.*":
+		return true
+	}
+	return false
+}
+
+// report asks LVM for the pool and all that is in it.
+func (p *Pool) report(ctx context.Context) (*view, error) {
+	var out bytes.Buffer
+	selection := fmt.Sprintf(`pool_lv="%s" || lv_name="%s"`, p.Pool, p.Pool)
+	err := p.tools.query(ctx, &out, "lvs", "--reportformat", "json", "--units", "b", "--nosuffix", "-o", fields, "-S", selection, p.VG)
+	if err != nil {
+		return nil, fmt.Errorf("look at pool %s: %w", p.name(), err)
+	}
+	return parseView(out.Bytes(), p.Pool)
+}
+
+// query runs an lvm command that changes nothing. It may be killed.
+func (t *tools) query(ctx context.Context, out io.Writer, command string, args ...string) error {
+	args = append([]string{command, "--config", t.config}, args...)
+	_, err := t.runner.Run(ctx, run.Command{Tool: "lvm", Args: args, Stdout: out})
+	return named(err)
+}
+
+// change runs an lvm command that changes something, to its end: one that is killed
+// leaves devices suspended. Whoever was asked must look for himself whether he still
+// wants it.
+func (t *tools) change(ctx context.Context, timeout time.Duration, command string, args ...string) error {
+	args = append([]string{command, "--config", t.config, "-y"}, args...)
+	_, err := t.runner.Run(context.WithoutCancel(ctx), run.Command{Tool: "lvm", Args: args, Timeout: timeout, Outlive: true})
+	return named(err)
+}
+
+// dmsetup changes the device mapper.
+func (t *tools) dmsetup(ctx context.Context, command string, args ...string) error {
+	all := []string{command}
+	if !t.udev {
+		all = append(all, "--noudevrules", "--noudevsync")
+	}
+	_, err := t.runner.Run(context.WithoutCancel(ctx), run.Command{Tool: "dmsetup", Args: append(all, args...), Outlive: true})
+	return named(err)
+}
+
+// makeNode makes a device's node below /dev/mapper where there is no udev: dmsetup
+// leaves that to udev, unless its environment says that there is none.
+func (t *tools) makeNode(ctx context.Context, name string) error {
+	if t.udev {
+		return nil
+	}
+	if _, err := t.runner.Run(ctx, run.Command{Tool: "dmsetup", Args: []string{"mknodes", name}}); err != nil {
+		return fmt.Errorf("make the node of %s: %w", name, named(err))
+	}
+	return nil
+}
+
+// The failures that somebody acts upon.
+var (
+	errNoGroup   = errors.New("there is no such volume group")
+	errMissing   = errors.New("it is not there")
+	errExists    = errors.New("it is there already")
+	errInUse     = errors.New("it is in use")
+	errFull      = errors.New("the pool is full")
+	errSameSize  = errors.New("it has this size already")
+	errOrphan    = errors.New("the pool's metadata has a thin device that LVM does not know")
+	errNotHeld   = errors.New("the pool's metadata has no snapshot")
+	errNoThin    = errors.New("the pool's metadata does not have the thin device")
+	errDMInUse   = errors.New("the device is in use")
+	errNoMapping = errors.New("there is no such device")
+)
+
+// failures is what the tools' exit codes and messages mean. The messages are those of
+// lvm2 2.03 and thin-provisioning-tools 0.9, in English.
+var failures = []struct {
+	tool  string
+	code  int
+	says  string
+	means error
+}{
+	{"lvm", 5, "Cannot process volume group", errNoGroup},
+	{"lvm", 5, "Failed to find logical volume", errMissing},
+	{"lvm", 5, "already exists in volume group", errExists},
+	{"lvm", 5, "is used by another device", errInUse},
+	{"lvm", 5, "contains a filesystem in use", errInUse},
+	{"lvm", 5, " in use", errInUse},
+	{"lvm", 5, "reached threshold", errFull},
+	{"lvm", 5, "is above threshold", errFull},
+	{"lvm", 5, "matches existing size", errSameSize},
+	{"lvm", 5, "already contain thin device", errOrphan},
+	{"dmsetup", 1, "Device or resource busy", errDMInUse},
+	{"dmsetup", 1, "No such device or address", errNoMapping},
+	{"dmsetup", 1, "Device does not exist", errNoMapping},
+	{"dmsetup", 1, "Invalid argument", errNotHeld},
+	{"thin_delta", 1, "Unable to find mapping tree", errNoThin},
+	{"thin_delta", 1, "no current metadata snap", errNotHeld},
+	{"thin_dump", 1, "no current metadata snap", errNotHeld},
+	{"thin_ls", 1, "no current metadata snap", errNotHeld},
+}
+
+// named gives a command's failure its name, if it has one.
+func named(err error) error {
+	var failed *run.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	for _, f := range failures {
+		if f.tool == failed.Tool && f.code == failed.Code && strings.Contains(failed.Output, f.says) {
+			return fmt.Errorf("%w: %w", f.means, err)
+		}
+	}
+	return err
+}
