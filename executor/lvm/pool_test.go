@@ -1,0 +1,289 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// fakeHost answers commands from what was captured, and the kernel's questions.
+type fakeHost struct {
+	lvs     []byte
+	lists   string // of thin_ls
+	says    map[string]string
+	devices map[string]*device
+	fail    map[string]error // by a command's first two words
+	after   func(command string)
+	done    []string
+}
+
+func (f *fakeHost) Run(ctx context.Context, c run.Command) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	words := append([]string{c.Tool}, c.Args...)
+	key := strings.Join(words[:2], " ")
+	f.done = append(f.done, strings.Join(words, " "))
+	if f.after != nil {
+		defer f.after(key)
+	}
+	if err := f.fail[key]; err != nil {
+		return nil, err
+	}
+	switch key {
+	case "lvm lvs":
+		_, _ = c.Stdout.Write(f.lvs)
+	case "thin_ls -m":
+		_, _ = c.Stdout.Write([]byte(f.lists))
+	}
+	return nil, nil
+}
+
+func (f *fakeHost) device(name string) (*device, error) { return f.devices[name], nil }
+
+func (f *fakeHost) status(name string) (target, params string, err error) {
+	target, params, _ = strings.Cut(f.says[name], " ")
+	return target, params, nil
+}
+
+// changes are the commands that change something, without their settings.
+func (f *fakeHost) changes() []string {
+	var all []string
+	for _, line := range f.done {
+		words := strings.Fields(line)
+		if words[0] == "dmsetup" && words[1] != "message" || words[0] == "lvm" && words[1] != "lvs" && words[1] != "lvmconfig" {
+			all = append(all, words[1])
+		}
+	}
+	return all
+}
+
+const goodStatus = "thin-pool 4 115/1024 10/2048 - rw no_discard_passdown error_if_no_space - 256"
+
+func newFake(t *testing.T) (*Pool, *fakeHost) {
+	t.Helper()
+	f := &fakeHost{lvs: captured(t, "lvs.json"), lists: string(captured(t, "thin_ls.txt")),
+		says: map[string]string{"vg--a-pool-tpool": goodStatus}, devices: map[string]*device{}, fail: map[string]error{}}
+	p, err := newPool(t.Context(), Config{VG: "vg-a", Pool: "pool", Known: somePool, Runner: f})
+	require.NoError(t, err)
+	p.kernel = f
+	return p, f
+}
+
+func TestHowFullAPoolIsDecidesWhatIsMadeInIt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		status string
+		says   string // of the refusal; empty: it takes new volumes
+		absent bool
+	}{
+		"as captured":             {status: goodStatus},
+		"at both thresholds":      {status: "thin-pool 4 819/1024 1945/2048 - rw no_discard_passdown error_if_no_space - 256"},
+		"above that of metadata":  {status: "thin-pool 4 820/1024 10/2048 - rw no_discard_passdown error_if_no_space - 256", says: "its metadata is used to more than 80 %"},
+		"above that of data":      {status: "thin-pool 4 115/1024 1946/2048 - rw no_discard_passdown error_if_no_space - 256", says: "its data space is used to more than 95 %"},
+		"out of data":             {status: string(captured(t, "status-out-of-data.txt")), says: "its data space is full"},
+		"read-only":               {status: "thin-pool 4 1024/1024 10/2048 - ro no_discard_passdown error_if_no_space - 256", says: "it is ro"},
+		"in need of a check":      {status: "thin-pool 4 115/1024 10/2048 - ro no_discard_passdown error_if_no_space needs_check 256", says: "needs a check"},
+		"given up":                {status: "thin-pool Fail", says: "gave it up", absent: true},
+		"not active":              {status: "linear ", says: "not active", absent: true},
+		"somebody reads its maps": {status: string(captured(t, "status-held.txt"))},
+		"a status of nonsense":    {status: "thin-pool 4 x/1024 10/2048 - rw a b c d", says: "read the pool's status", absent: true},
+		"a status cut short":      {status: "thin-pool 4 115/1024", says: "too short", absent: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, f := newFake(t)
+			if _, ours, ok := strings.Cut(tc.status, " thin-pool "); ok {
+				tc.status = "thin-pool " + ours
+			}
+			f.says = map[string]string{"vg--a-pool": tc.status}
+			p.prepared = true
+			for range 2 {
+				facts := p.Facts(t.Context())
+				require.Equal(t, tc.absent, facts.Absent)
+				require.Equal(t, somePool, facts.ID)
+				v := someView(t)
+				v.transaction = transactionOf(tc.status)
+				err := p.admit(t.Context(), v)
+				if tc.says == "" {
+					require.Positive(t, facts.Free)
+					require.Less(t, facts.Free, facts.Capacity)
+					require.NoError(t, err)
+					continue
+				}
+				require.Zero(t, facts.Free)
+				require.Contains(t, facts.Detail, tc.says)
+				require.ErrorContains(t, err, tc.says)
+			}
+		})
+	}
+}
+
+func transactionOf(status string) uint64 {
+	var n uint64
+	_, _ = fmt.Sscanf(status, "thin-pool %d", &n)
+	return n
+}
+
+func TestS12_NothingIsMadeInAPoolThatIsNotTheOne(t *testing.T) {
+	for name, spoil := range map[string]func(*Pool, *fakeHost){
+		"without the tag":        func(_ *Pool, f *fakeHost) { f.lvs = []byte(strings.ReplaceAll(string(f.lvs), tagPool, "pool=")) },
+		"with another tag":       func(p *Pool, _ *fakeHost) { p.id = newID() },
+		"the pool is gone":       func(_ *Pool, f *fakeHost) { f.lvs = []byte(`{"report":[{"lv":[]}]}`) },
+		"the group is gone":      func(_ *Pool, f *fakeHost) { f.fail["lvm lvs"] = errNoGroup },
+		"a copy with its tag":    func(p *Pool, _ *fakeHost) { p.seen = "another" },
+		"it cannot be activated": func(_ *Pool, f *fakeHost) { f.says = nil; f.fail["lvm lvchange"] = errors.New("check failed") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, f := newFake(t)
+			spoil(p, f)
+			f.devices[p.layerName(someVolume)] = &device{major: 254, minor: 7}
+			for range 2 {
+				require.True(t, p.Facts(t.Context()).Absent)
+				require.True(t, isAbsent(p.Create(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20)))
+				require.True(t, isAbsent(p.CreateFrom(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<30, fsm.Source{Snapshot: someSnapshot}, nil)))
+				require.True(t, isAbsent(p.Cut(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil)))
+				require.True(t, isAbsent(p.Remove(t.Context(), someVolume)))
+				require.True(t, isAbsent(p.Grow(t.Context(), someVolume, 1<<30)))
+				d, err := p.Observe(t.Context(), someVolume)
+				require.NoError(t, err)
+				require.True(t, d.Attached(), "its device is seen all the same")
+			}
+			for _, change := range f.changes() {
+				require.Equal(t, "lvchange", change, "nothing but the attempt to activate it")
+			}
+		})
+	}
+}
+
+func TestNothingIsMadeInAPoolWhoseMetadataIsNotLVMs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		spoil func(*fakeHost)
+		says  string
+	}{
+		"another transaction": {spoil: func(f *fakeHost) {
+			f.says["vg--a-pool-tpool"] = strings.Replace(goodStatus, " 4 ", " 5 ", 1)
+		}, says: "at transaction 5, LVM's is at 4"},
+		"devices that LVM does not know": {spoil: func(f *fakeHost) { f.lists += "77 \n78 \n" }, says: "devices 77, 78;"},
+		"a list that cannot be read":     {spoil: func(f *fakeHost) { f.lists = "all" }, says: `"all" is no device`},
+		"a list that fails":              {spoil: func(f *fakeHost) { f.fail["thin_ls -m"] = errors.New("broken") }, says: "broken"},
+		"it does not zero":               {spoil: func(f *fakeHost) { f.lvs = []byte(strings.ReplaceAll(string(f.lvs), `"zero":"zero"`, `"zero":""`)) }, says: "--zero y"},
+		"it hangs its writers": {spoil: func(f *fakeHost) {
+			f.says["vg--a-pool-tpool"] = strings.Replace(goodStatus, "error_if", "queue_if", 1)
+		}, says: "--errorwhenfull y"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, f := newFake(t)
+			tc.spoil(f)
+			for range 2 {
+				require.ErrorContains(t, p.Create(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20), tc.says)
+				require.ErrorContains(t, p.Cut(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil), tc.says)
+			}
+			require.Empty(t, f.changes())
+			require.Equal(t, reserved(f, "reserve_metadata_snap"), reserved(f, "release_metadata_snap"), "what is reserved is released")
+		})
+	}
+}
+
+func reserved(f *fakeHost, message string) (n int) {
+	for _, line := range f.done {
+		if strings.HasSuffix(line, " "+message) {
+			n++
+		}
+	}
+	return n
+}
+
+// A new volume that has blocks is one that LVM lost, and stays what it is.
+func TestANewVolumeWithDataIsNotFinished(t *testing.T) {
+	p, f := newFake(t)
+	id := fsm.VolumeID("hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99")
+	f.says[mapped("vg-a", string(id))] = "thin 384 383"
+	require.ErrorIs(t, p.Create(t.Context(), id, 1<<20), errOrphan)
+	require.Equal(t, []string{"lvcreate"}, f.changes(), "neither finished nor removed")
+	f.says[mapped("vg-a", string(someUnfinished))] = "thin 384 383"
+	f.devices[mapped("vg-a", string(someUnfinished))] = &device{}
+	require.ErrorIs(t, p.Remove(t.Context(), someUnfinished), errOrphan)
+	require.NotContains(t, f.changes(), "lvremove")
+}
+
+func TestS19_ACutThatIsGivenUpIsRemovedAndNeverReady(t *testing.T) {
+	p, f := newFake(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.after = func(command string) {
+		if command == "lvm lvcreate" {
+			cancel() // the freeze ends while LVM works
+		}
+	}
+	err := p.Cut(ctx, someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, []string{"lvcreate", "lvremove"}, f.changes())
+}
+
+func TestWhatIsThereAlreadyIsAdoptedWithoutACommand(t *testing.T) {
+	p, f := newFake(t)
+	for range 2 {
+		require.NoError(t, p.Create(t.Context(), someVolume, 16781312))
+		require.Equal(t, fsm.Incompatible, reason(p.Create(t.Context(), someVolume, 16<<20)))
+		require.NoError(t, p.Cut(t.Context(), someVolume, someSnapshot, nil))
+		require.NoError(t, p.Cut(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", someSnapshot, nil), "also when its source is gone")
+		require.NoError(t, p.Grow(t.Context(), someVolume, 1<<20))
+	}
+	require.Empty(t, f.changes())
+}
+
+func TestAnAttachedVolumeIsNotRemoved(t *testing.T) {
+	p, f := newFake(t)
+	f.devices[p.layerName(someVolume)] = &device{major: 254, minor: 7, open: 1}
+	for range 2 {
+		require.Equal(t, fsm.InUse, reason(p.Remove(t.Context(), someVolume)))
+		require.Equal(t, fsm.Busy, reason(p.Detach(t.Context(), someVolume)))
+	}
+	require.Empty(t, f.changes())
+}
+
+func TestLVMsRefusalsAreTheExecutors(t *testing.T) {
+	full := &run.Error{Tool: "lvm", Code: 5, Output: "Cannot create new thin volume, free space in thin pool vg-a/pool reached threshold."}
+	p, f := newFake(t)
+	f.fail["lvm lvcreate"] = full
+	require.Equal(t, fsm.NoCapacity, reason(p.Create(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20)))
+	f.fail["lvm lvremove"] = &run.Error{Tool: "lvm", Code: 5, Output: "Logical volume vg-a/x is used by another device."}
+	require.Equal(t, fsm.InUse, reason(p.Remove(t.Context(), someVolume)))
+	f.fail["lvm lvremove"] = &run.Error{Tool: "lvm", Code: 5, Output: `Failed to find logical volume "vg-a/x"`}
+	require.NoError(t, p.Remove(t.Context(), someVolume), "gone is gone")
+}
+
+// A command that was killed at its deadline may have had a volume suspended.
+func TestWhatAKilledCommandLeftSuspendedIsResumed(t *testing.T) {
+	p, f := newFake(t)
+	f.fail["lvm lvcreate"] = &run.Error{Tool: "lvm", Code: -1, TimedOut: true}
+	volume, above := mapped("vg-a", string(someVolume)), p.layerName(someVolume)
+	require.Error(t, p.Cut(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil))
+	for _, name := range []string{above, volume} {
+		f.devices[name] = &device{suspended: true}
+	}
+	f.done = nil
+	require.NoError(t, p.Cut(t.Context(), someVolume, someSnapshot, nil))
+	var resumed []string
+	for _, line := range f.done {
+		if strings.HasPrefix(line, "dmsetup resume ") {
+			resumed = append(resumed, line[strings.LastIndexByte(line, ' ')+1:])
+		}
+	}
+	require.Equal(t, []string{volume, above}, resumed, "the lower one first")
+}
+
+func TestCommandsGoOnWhenTheirCallerIsGone(t *testing.T) {
+	p, f := newFake(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.NoError(t, p.tools.change(ctx, changeTimeout, "lvcreate"))
+	require.NoError(t, p.release(ctx, "pool"), "the metadata snapshot is always given back")
+	require.Error(t, p.Create(ctx, "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20))
+	require.Equal(t, []string{"lvcreate"}, f.changes(), "but none is begun")
+}

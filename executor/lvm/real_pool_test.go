@@ -1,0 +1,348 @@
+package lvm
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+func TestS12_AThinPoolIsAdoptedOnceAndIsAbsentWithoutItsTag(t *testing.T) {
+	cfg := thinPool(t)
+	_, err := Open(t.Context(), cfg)
+	require.ErrorContains(t, err, "was it ever made a pool")
+	id, err := Init(t.Context(), cfg)
+	require.NoError(t, err)
+	again, err := Init(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Equal(t, id, again, "asked twice")
+
+	cfg.Known = newID()
+	other, err := Open(t.Context(), cfg)
+	require.NoError(t, err, "a pool that the host remembers may be absent")
+	require.Contains(t, other.Facts(t.Context()).Detail, "it is pool "+string(id))
+	require.ErrorContains(t, other.Create(t.Context(), backendtest.NewID(), 16<<20), "it is pool")
+
+	cfg.Known, cfg.VG = id, "no-such-group"
+	gone, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Contains(t, gone.Facts(t.Context()).Detail, "there is no volume group no-such-group")
+	d, err := gone.Observe(t.Context(), backendtest.NewID())
+	require.NoError(t, err)
+	require.Equal(t, executor.Device{Absent: true}, d)
+	_, err = Init(t.Context(), cfg)
+	require.ErrorContains(t, err, "vgcreate")
+}
+
+func TestS12_APoolThatDoesNotZeroTakesNoNewVolumes(t *testing.T) {
+	cfg := thinPool(t, "-L", "32M", "--poolmetadatasize", "4M", "--zero", "n")
+	_, err := Init(t.Context(), cfg)
+	require.ErrorContains(t, err, "lvchange --zero y")
+	command(t, "lvm", "lvchange", "--zero", "y", testVG+"/"+cfg.Pool)
+	_, err = Init(t.Context(), cfg)
+	require.NoError(t, err)
+	p, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	source := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), source, 16<<20))
+	v, err := p.views.fresh(t.Context())
+	require.NoError(t, err)
+	require.True(t, v.errors, "it fails when it is full from the first use on")
+	for setting, way := range map[string][2]string{"--zero": {"n", "y"}, "--errorwhenfull": {"n", "y"}} {
+		command(t, "lvm", "lvchange", setting, way[0], p.name())
+		require.Equal(t, fsm.Precondition, reason(p.Create(t.Context(), backendtest.NewID(), 16<<20)), setting)
+		require.Equal(t, fsm.Precondition, reason(p.Cut(t.Context(), source, backendtest.NewSnapshotID(), nil)), setting)
+		command(t, "lvm", "lvchange", setting, way[1], p.name())
+		require.NoError(t, p.Create(t.Context(), backendtest.NewID(), 16<<20))
+	}
+}
+
+func TestAMissingThinPoolIsMade(t *testing.T) {
+	needDisk(t)
+	cfg := Config{VG: testVG, Pool: "made"}
+	unmade, err := newPool(t.Context(), cfg)
+	require.NoError(t, err)
+	before, _, err := unmade.groupFree(t.Context())
+	require.NoError(t, err)
+	id, err := Init(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { removePool(t, cfg) })
+	p, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	require.Equal(t, id, p.ID())
+	facts := p.Facts(t.Context())
+	require.False(t, facts.Absent)
+	require.Greater(t, facts.Capacity, before/100*85)
+	require.Less(t, facts.Capacity, before/100*90)
+	require.Equal(t, facts.Capacity, facts.Free)
+	require.NoError(t, p.Create(t.Context(), backendtest.NewID(), 16<<20))
+}
+
+func TestAVolumeIsExactlyAsLargeAsAsked(t *testing.T) {
+	p := newTestPool(t)
+	id, clone, snapshot := backendtest.NewID(), backendtest.NewID(), backendtest.NewSnapshotID()
+	size := int64(5<<20 + 4096)
+	require.NoError(t, p.Create(t.Context(), id, size))
+	_, err := p.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	require.Len(t, read(t, p, id), int(size))
+	for _, grown := range []int64{5<<20 + 8192, 9<<20 + 512} {
+		require.NoError(t, p.Grow(t.Context(), id, grown))
+		require.Len(t, read(t, p, id), int(grown), "while it is attached")
+	}
+	require.NoError(t, p.Cut(t.Context(), id, snapshot, nil))
+	require.NoError(t, p.CreateFrom(t.Context(), clone, 17<<20+512, fsm.Source{Snapshot: snapshot}, nil))
+	require.Len(t, read(t, p, clone), 17<<20+512)
+	require.Equal(t, fsm.Invalid, reason(p.Create(t.Context(), backendtest.NewID(), 1000)))
+}
+
+// A process that was killed between the steps of a growth is finished by the next.
+func TestAnInterruptedGrowthIsFinished(t *testing.T) {
+	p := newTestPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), id, 8<<20))
+	_, err := p.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	require.NoError(t, p.lengthen(t.Context(), string(id), 16<<20))
+	require.Len(t, read(t, p, id), 8<<20, "its tag says what it is")
+	require.NoError(t, p.Grow(t.Context(), id, 16<<20))
+	require.Len(t, read(t, p, id), 16<<20)
+	require.NoError(t, p.changed(t.Context(), "lvchange", "--deltag", sizeTag(16<<20), "--addtag", sizeTag(12<<20), testVG+"/"+string(id)))
+	require.NoError(t, p.changed(t.Context(), "lvchange", "--deltag", sizeTag(12<<20), "--addtag", sizeTag(16<<20), testVG+"/"+string(id)))
+	require.NoError(t, p.Detach(t.Context(), id))
+	_, err = p.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	require.Len(t, read(t, p, id), 16<<20)
+}
+
+// The bug that others had: LVM takes a device that it lost for a new one, data and all.
+func TestAThinDeviceThatLVMLostIsNotTakenForANewVolume(t *testing.T) {
+	p := newTestPool(t)
+	first, id := backendtest.NewID(), backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), first, 16<<20))
+	orphan(t, p, 2)
+	for range 2 {
+		err := p.Create(t.Context(), id, 16<<20) // this process found the pool sound before
+		require.ErrorIs(t, err, errOrphan)
+		d, err := p.Observe(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, executor.Device{Unfinished: true}, d, "it is no volume")
+		require.ErrorIs(t, p.Remove(t.Context(), id), errOrphan, "and its data is nobody's to remove")
+	}
+	command(t, "lvm", "lvremove", "-f", "-y", testVG+"/"+string(id)) // an operator looked
+
+	orphan(t, p, 2)
+	p = reopen(t, p)
+	for range 2 {
+		require.ErrorContains(t, p.Create(t.Context(), id, 16<<20), "devices 2;")
+		require.ErrorContains(t, p.Cut(t.Context(), first, backendtest.NewSnapshotID(), nil), "devices 2;")
+		d, err := p.Observe(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, executor.Device{}, d, "nothing was made")
+	}
+	pool, _, err := p.poolDevice()
+	require.NoError(t, err)
+	command(t, "dmsetup", "message", pool, "0", "delete 2")
+	require.NoError(t, p.Create(t.Context(), id, 16<<20))
+}
+
+// orphan makes a thin device that LVM does not know, with data.
+func orphan(t *testing.T, p *Pool, id int) {
+	t.Helper()
+	pool, _, err := p.poolDevice()
+	require.NoError(t, err)
+	command(t, "dmsetup", "message", pool, "0", fmt.Sprintf("create_thin %d", id))
+	command(t, "dmsetup", "create", "--noudevrules", "--noudevsync", "orphan", "--table", fmt.Sprintf("0 32768 thin /dev/mapper/%s %d", pool, id))
+	command(t, "dd", "if=/dev/urandom", "of=/dev/mapper/orphan", "bs=64k", "count=3", "conv=fsync")
+	command(t, "dmsetup", "remove", "--noudevrules", "--noudevsync", "orphan")
+}
+
+func TestOthersVolumesAreNotTouched(t *testing.T) {
+	p := newTestPool(t)
+	id := backendtest.NewID()
+	command(t, "lvm", "lvcreate", "-qq", "-y", "-V", "16m", "-T", p.name(), "-n", string(id)) // ours by name only
+	command(t, "lvm", "lvcreate", "-qq", "-y", "-V", "16m", "-T", p.name(), "-n", "theirs")
+	p.views.forget()
+	for range 2 {
+		_, err := p.Observe(t.Context(), id)
+		require.Equal(t, fsm.Precondition, reason(err))
+		require.Equal(t, fsm.Precondition, reason(p.Create(t.Context(), id, 16<<20)))
+		require.Equal(t, fsm.Precondition, reason(p.Remove(t.Context(), id)))
+		_, err = p.Attach(t.Context(), id, false)
+		require.Equal(t, fsm.Precondition, reason(err))
+	}
+	items, err := p.Inventory(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, items)
+	require.Equal(t, []string{string(id), "theirs"}, content(t, p))
+	require.NoError(t, p.Create(t.Context(), backendtest.NewID(), 16<<20), "they are no orphans")
+}
+
+// What an earlier process left: a reserved metadata snapshot, a suspended device.
+func TestWhatAKilledProcessLeftIsMadeGood(t *testing.T) {
+	p := newTestPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), id, 16<<20))
+	d, err := p.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	pool, _, err := p.poolDevice()
+	require.NoError(t, err)
+	command(t, "dmsetup", "message", pool, "0", "reserve_metadata_snap")
+	command(t, "dmsetup", "suspend", "--noudevsync", mapped(testVG, string(id)))
+	p = reopen(t, p)
+	_, u, err := p.poolDevice()
+	require.NoError(t, err)
+	require.False(t, u.held)
+	require.NoError(t, syncWrite(t, d.Path, 0, 1<<20))
+
+	snapshot := backendtest.NewSnapshotID()
+	require.NoError(t, p.Cut(t.Context(), id, snapshot, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, ctx := range []context.Context{t.Context(), ctx} {
+		_ = p.Map(ctx, snapshot, 0, func(executor.Extent) bool { return false })
+		_, u, err = p.poolDevice()
+		require.NoError(t, err)
+		require.False(t, u.held, "always released")
+	}
+	command(t, "dmsetup", "message", pool, "0", "reserve_metadata_snap")
+	require.ErrorContains(t, p.Map(t.Context(), snapshot, 0, nil), "somebody else has reserved")
+	command(t, "dmsetup", "message", pool, "0", "release_metadata_snap")
+}
+
+// A boot activates what LVM knows, and puts nothing on top of it (S2).
+func TestS2_AnActiveVolumeIsNotAttached(t *testing.T) {
+	p := newTestPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), id, 16<<20))
+	command(t, "lvm", "lvchange", "-an", testVG+"/"+string(id))
+	command(t, "lvm", "vgchange", "-ay", testVG)
+	require.Error(t, exec.Command("dmsetup", "status", mapped(testVG, string(id))).Run(), "it is skipped at boot")
+	require.NoError(t, p.activate(t.Context(), string(id)))
+	d, err := p.Observe(t.Context(), id)
+	require.NoError(t, err)
+	require.True(t, d.Exists)
+	require.False(t, d.Attached())
+	require.NoError(t, p.Remove(t.Context(), id))
+}
+
+func TestAnOperatorsCommandsLeaveTheDeviceOnTop(t *testing.T) {
+	p := newTestPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), id, 16<<20))
+	want, err := p.Attach(t.Context(), id, false)
+	require.NoError(t, err)
+	for _, args := range [][]string{
+		{"vgchange", "-ay", testVG}, {"lvchange", "--refresh", p.name()}, {"lvchange", "--refresh", testVG + "/" + string(id)},
+		{"lvextend", "-L", "+8M", p.name()}, {"lvcreate", "-y", "-s", "-n", "by-hand", testVG + "/" + string(id)}, {"vgck", testVG},
+	} {
+		command(t, "lvm", args...)
+		d, err := p.Observe(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, want, d, args)
+	}
+	for _, args := range [][]string{{"lvchange", "-an", testVG + "/" + string(id)}, {"lvremove", "-f", "-y", testVG + "/" + string(id)}, {"vgchange", "-an", testVG}} {
+		require.Error(t, exec.Command("lvm", args...).Run(), args)
+		require.NoError(t, syncWrite(t, want.Path, 0, 1<<20), args)
+	}
+	require.NoError(t, p.Detach(t.Context(), id))
+}
+
+// A volume's content is hostile: a volume group on it must not become the host's.
+func TestAGuestsVolumeGroupIsNotScanned(t *testing.T) {
+	p := newTestPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), id, 64<<20))
+	open := `devices/global_filter=["a|.*|"] devices/scan_lvs=1`
+	command(t, "lvm", "vgcreate", "--config", open, "guest", "/dev/mapper/"+mapped(testVG, string(id)))
+	for _, attached := range []bool{false, true} {
+		if attached {
+			_, err := p.Attach(t.Context(), id, false)
+			require.NoError(t, err)
+		}
+		require.Contains(t, command(t, "lvm", "vgs", "--config", open), "guest", "who looks everywhere finds it")
+		require.NotContains(t, command(t, "lvm", "vgs", "--config", p.tools.config), "guest", "our commands do not look there")
+		require.NotContains(t, command(t, "lvm", "vgs", "--config", `devices/global_filter=["a|.*|"]`), "guest", "nor do the host's")
+		require.NotContains(t, command(t, "lvm", "vgs", "--config", p.tools.config+" devices/scan_lvs=1"), "guest", "nor would ours if they looked into volumes")
+	}
+	require.NoError(t, p.Detach(t.Context(), id))
+	require.NoError(t, p.Remove(t.Context(), id))
+}
+
+// killedVariable is set for a process of the next test that works until it is killed.
+const killedVariable = "HOLDFAST_LVM_TEST_VICTIM"
+
+// What the pool says it just made is what LVM then says.
+func TestWhatIsKnownOfANewVolumeIsWhatLVMSays(t *testing.T) {
+	p := newTestPool(t)
+	id := backendtest.NewID()
+	require.NoError(t, p.Create(t.Context(), id, 5<<20+4096))
+	known, err := p.recent(t.Context())
+	require.NoError(t, err)
+	asked, err := p.views.fresh(t.Context())
+	require.NoError(t, err)
+	mine, lvms := known.volumes[string(id)], asked.volumes[string(id)]
+	require.Equal(t, lvms.size, mine.size)
+	require.ElementsMatch(t, lvms.tags, mine.tags)
+	require.Equal(t, layerUUID(asked.group, lvms.uuid), layerUUID(known.group, mine.uuid))
+}
+
+// S14, S19: whatever was under way, what is there afterwards is whole or unfinished, and
+// the next process goes on.
+func TestAProcessKilledAtAnyMomentLeavesNothingHalfDone(t *testing.T) {
+	if victim := os.Getenv(killedVariable); victim != "" {
+		work(t, victim)
+		return
+	}
+	p := newTestPool(t)
+	id, clone, snapshot := backendtest.NewID(), backendtest.NewID(), backendtest.NewSnapshotID()
+	for round := range 3 {
+		victim := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
+		victim.Env = append(os.Environ(), killedVariable+"="+strings.Join([]string{p.Pool, string(id), string(clone), string(snapshot)}, " "))
+		require.NoError(t, victim.Start())
+		time.Sleep(time.Second + time.Duration(round)*900*time.Millisecond) // when it is killed, not for what
+		require.NoError(t, victim.Process.Kill())
+		_ = victim.Wait()
+		next := reopen(t, p)
+		require.NoError(t, next.Create(t.Context(), id, 16<<20))
+		_, err := next.Attach(t.Context(), id, false)
+		require.NoError(t, err)
+		require.NoError(t, next.Cut(t.Context(), id, snapshot, nil))
+		require.NoError(t, next.CreateFrom(t.Context(), clone, 32<<20, fsm.Source{Snapshot: snapshot}, nil))
+		require.Len(t, read(t, next, clone), 32<<20)
+		for _, volume := range []fsm.VolumeID{id, clone} {
+			require.NoError(t, next.Detach(t.Context(), volume))
+			require.NoError(t, next.Remove(t.Context(), volume))
+		}
+		require.NoError(t, next.RemoveSnapshot(t.Context(), snapshot))
+		require.Empty(t, content(t, next))
+	}
+}
+
+// work makes and removes until it is killed.
+func work(t *testing.T, victim string) {
+	names := strings.Fields(victim)
+	p, err := Open(t.Context(), Config{VG: testVG, Pool: names[0]})
+	require.NoError(t, err)
+	id, clone, snapshot := fsm.VolumeID(names[1]), fsm.VolumeID(names[2]), fsm.SnapshotID(names[3])
+	for {
+		require.NoError(t, p.Create(t.Context(), id, 16<<20))
+		_, err := p.Attach(t.Context(), id, false)
+		require.NoError(t, err)
+		require.NoError(t, p.Cut(t.Context(), id, snapshot, nil))
+		require.NoError(t, p.CreateFrom(t.Context(), clone, 32<<20, fsm.Source{Snapshot: snapshot}, nil))
+		require.NoError(t, p.Detach(t.Context(), id))
+		require.NoError(t, p.Remove(t.Context(), clone))
+		require.NoError(t, p.RemoveSnapshot(t.Context(), snapshot))
+		require.NoError(t, p.Remove(t.Context(), id))
+	}
+}

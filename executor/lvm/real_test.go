@@ -1,0 +1,229 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// diskVariable names a disk that these tests may overwrite. jepsen/lab sets it in a
+// guest of its own; nobody sets it anywhere else.
+const diskVariable = "HOLDFAST_LVM_TEST_DISK"
+
+const testVG = "hf-test"
+
+var (
+	makeGroup sync.Once
+	pools     atomic.Int64
+)
+
+// needDisk makes the volume group on the disk, once for all tests.
+func needDisk(t testing.TB) {
+	t.Helper()
+	disk := os.Getenv(diskVariable)
+	if disk == "" {
+		t.Skipf("thin pools need a kernel with device-mapper and a disk that may be overwritten: run `make lab`, which sets %s in a guest", diskVariable)
+	}
+	makeGroup.Do(func() {
+		require.NoError(t, exec.Command("modprobe", "dm_thin_pool").Run())
+		command(t, "lvm", "pvcreate", "-ff", "-y", disk)
+		command(t, "lvm", "vgcreate", testVG, disk)
+	})
+}
+
+// command runs a host command by hand, as an operator does.
+func command(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	require.NoError(t, err, "%s %q: %s", name, args, out)
+	return string(out)
+}
+
+// thinPool makes a thin pool by hand and has it removed at the end.
+func thinPool(t testing.TB, args ...string) Config {
+	t.Helper()
+	needDisk(t)
+	cfg := Config{VG: testVG, Pool: fmt.Sprintf("pool-%d", pools.Add(1))}
+	if len(args) == 0 {
+		args = []string{"-L", "128M", "--poolmetadatasize", "4M"}
+	}
+	command(t, "lvm", append([]string{"lvcreate", "-qq", "-y", "--chunksize", "64k", "-T", testVG + "/" + cfg.Pool}, args...)...)
+	t.Cleanup(func() { removePool(t, cfg) })
+	return cfg
+}
+
+// removePool takes the pool down with all that is on and in it.
+func removePool(t testing.TB, cfg Config) {
+	p, err := newPool(context.Background(), cfg)
+	require.NoError(t, err)
+	v, err := p.views.fresh(context.Background())
+	require.NoError(t, err)
+	for name := range v.volumes {
+		_ = exec.Command("dmsetup", "remove", mapped(testVG, name, layer)).Run()
+	}
+	command(t, "lvm", "lvremove", "-qq", "-ff", "-y", testVG+"/"+cfg.Pool)
+}
+
+// newTestPool is a pool of its own for a test.
+func newTestPool(t testing.TB, args ...string) *Pool {
+	t.Helper()
+	cfg := thinPool(t, args...)
+	_, err := Init(t.Context(), cfg)
+	require.NoError(t, err)
+	p, err := Open(t.Context(), cfg)
+	require.NoError(t, err)
+	return p
+}
+
+// reopen is the pool as another process finds it.
+func reopen(t testing.TB, p *Pool) *Pool {
+	t.Helper()
+	cfg := p.Config
+	cfg.Known, cfg.Runner = p.ID(), run.New()
+	again, err := Open(context.Background(), cfg)
+	require.NoError(t, err)
+	return again
+}
+
+func TestTheSuite(t *testing.T) {
+	needDisk(t)
+	backendtest.Run(t, func(t *testing.T) backendtest.Harness { return harness(t, newTestPool(t)) })
+}
+
+func TestSnapshots(t *testing.T) {
+	needDisk(t)
+	backendtest.RunSnapshots(t, func(t *testing.T) backendtest.SnapshotHarness { return snapshotHarness(t, newTestPool(t)) })
+}
+
+func harness(t *testing.T, p *Pool) backendtest.Harness {
+	var before []string
+	return backendtest.Harness{
+		Backend: p,
+		Reopen:  func() executor.Backend { return reopen(t, p) },
+		Interrupt: func(t *testing.T, id fsm.VolumeID) {
+			interrupted(t, p, string(id))
+		},
+		SetAbsent: func(t *testing.T, absent bool) {
+			if absent {
+				before = content(t, p)
+			}
+			setTag(t, p, !absent)
+		},
+		Untouched: func(t *testing.T) { require.Equal(t, before, content(t, p)) },
+	}
+}
+
+// interrupted leaves what a crash before the last step of a creation leaves.
+func interrupted(t *testing.T, p *Pool, name string) {
+	require.NoError(t, p.tools.change(t.Context(), changeTimeout, "lvcreate", "-T", p.name(), "-n", name, "-V", "16m", "-ky",
+		"--addtag", tagOurs, "--addtag", sizeTag(16<<20)))
+	p.views.forget()
+}
+
+func setTag(t *testing.T, p *Pool, on bool) {
+	option := "--deltag"
+	if on {
+		option = "--addtag"
+	}
+	require.NoError(t, p.tools.change(t.Context(), changeTimeout, "lvchange", option, tagPool+string(p.ID()), p.name()))
+	p.views.forget()
+}
+
+// content is all that is in the pool.
+func content(t *testing.T, p *Pool) []string {
+	v, err := p.views.fresh(t.Context())
+	require.NoError(t, err)
+	return slices.Sorted(maps.Keys(v.volumes))
+}
+
+func snapshotHarness(t *testing.T, p *Pool) backendtest.SnapshotHarness {
+	return backendtest.SnapshotHarness{
+		Harness:         harness(t, p),
+		Snapshots:       p,
+		ReopenSnapshots: func() executor.SnapshotBackend { return reopen(t, p) },
+		Write: func(t *testing.T, id fsm.VolumeID, at int64, data []byte) {
+			f, err := os.OpenFile(attached(t, p, id).Path, os.O_RDWR, 0)
+			require.NoError(t, err)
+			_, err = f.WriteAt(data, at)
+			require.NoError(t, errors.Join(err, f.Close()))
+		},
+		Discard: func(t *testing.T, id fsm.VolumeID, at, length int64) {
+			discard(t, attached(t, p, id).Path, at, length)
+		},
+		Read:         func(t *testing.T, id fsm.VolumeID) []byte { return read(t, p, id) },
+		ReadSnapshot: func(t *testing.T, id fsm.SnapshotID) []byte { return readSnapshot(t, p, id) },
+		InterruptCut: func(t *testing.T, id fsm.SnapshotID) { interrupted(t, p, string(id)) },
+	}
+}
+
+func attached(t *testing.T, p *Pool, id fsm.VolumeID) executor.Device {
+	t.Helper()
+	d, err := p.Observe(t.Context(), id)
+	require.NoError(t, err)
+	require.True(t, d.Attached())
+	return d
+}
+
+func discard(t *testing.T, path string, at, length int64) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	bounds := [2]uint64{uint64(at), uint64(length)}
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKDISCARD, uintptr(unsafe.Pointer(&bounds)))
+	require.Zero(t, errno)
+}
+
+func read(t *testing.T, p *Pool, id fsm.VolumeID) []byte {
+	t.Helper()
+	d, err := p.Observe(t.Context(), id)
+	require.NoError(t, err)
+	if !d.Attached() {
+		d, err = p.Attach(t.Context(), id, true)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, p.Detach(t.Context(), id)) }()
+	}
+	f, err := os.Open(d.Path)
+	require.NoError(t, err)
+	defer f.Close()
+	all := make([]byte, d.Size)
+	_, err = io.ReadFull(f, all)
+	require.NoError(t, err)
+	n, err := f.Read(make([]byte, 1))
+	require.True(t, n == 0 && errors.Is(err, io.EOF), "the device is as large as the volume")
+	return all
+}
+
+func readSnapshot(t *testing.T, p *Pool, id fsm.SnapshotID) []byte {
+	t.Helper()
+	seen, err := p.ObserveSnapshot(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, p.activate(t.Context(), string(id)))
+	d, err := p.kernel.device(mapped(p.VG, string(id)))
+	require.NoError(t, err)
+	f, err := os.Open(d.path())
+	require.NoError(t, err)
+	all := make([]byte, seen.Size)
+	_, err = io.ReadFull(f, all)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	command(t, "lvm", "lvchange", "-an", testVG+"/"+string(id))
+	return all
+}
