@@ -1,0 +1,240 @@
+package drbd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// drbdMajor is the number of DRBD's block devices (LANANA).
+const drbdMajor = 147
+
+// Observe looks at the kernel, and at the metadata on the device below when the
+// kernel has it not attached. It asks only what answers while another command hangs.
+func (r *Replicator) Observe(ctx context.Context, id fsm.VolumeID, minor uint32, backing string) (executor.Mirror, error) {
+	m := executor.Mirror{Done: -1}
+	_, configured, err := r.configuredMinor(id)
+	if err != nil {
+		return m, err
+	}
+	m.Configured = configured
+	t, err := r.readTable()
+	if errors.Is(err, fs.ErrNotExist) { // the module is not loaded: nothing is in the kernel
+		return m, nil
+	} else if err != nil {
+		return m, err
+	}
+	d, known, err := r.deviceOf(ctx, t, id, minor)
+	if err != nil {
+		return m, fmt.Errorf("observe %s: %w", id, err)
+	}
+	if known {
+		r.describe(d, &m)
+	}
+	if err := r.identify(ctx, d, known, backing, &m); err != nil {
+		return m, fmt.Errorf("observe %s: %w", id, err)
+	}
+	return m, nil
+}
+
+func (r *Replicator) describe(d device, m *executor.Mirror) {
+	m.InKernel = true
+	m.Primary, m.PeerRole = d.primary(), d.peerRole
+	m.Disk, m.PeerDisk, m.Connection = diskState(d), diskStates[d.peerDisk], connectionState(d)
+	m.Suspended, m.Done, m.OutOfSync = d.suspended, d.percent, d.outOfSync
+	m.Path, m.Number = devicePath(d.minor), unix.Mkdev(drbdMajor, d.minor)
+	if d.connection != unconfigured {
+		m.Size = r.deviceSize(d.minor)
+	}
+	m.Open = d.primary() && r.open(d.minor)
+}
+
+// identify tells of the metadata. Those of a device below that cannot be read are
+// not known, which is no error: the rest is.
+func (r *Replicator) identify(ctx context.Context, d device, known bool, backing string, m *executor.Mirror) error {
+	var is identity
+	var err error
+	switch {
+	case known && d.attached():
+		if is, err = r.attachedIdentity(ctx, d.minor); err != nil {
+			return r.gone(err)
+		}
+	case backing == "":
+		return nil
+	default:
+		if is, err = r.storedIdentity(ctx, d.minor, backing); err != nil {
+			r.config.Log.Debug("the metadata cannot be read", "device", backing, "error", err)
+			return ctx.Err()
+		}
+	}
+	m.Metadata, m.Fresh, m.UUID = is.found, is.fresh, is.uuid
+	return nil
+}
+
+// deviceOf is the minor's line, when the kernel has it for this volume.
+func (r *Replicator) deviceOf(ctx context.Context, t table, id fsm.VolumeID, minor uint32) (device, bool, error) {
+	d, there := t.devices[minor]
+	if !there {
+		r.forgetOwner(minor)
+		return device{minor: minor}, false, nil
+	}
+	owner, err := r.owner(ctx, minor)
+	switch {
+	case err != nil:
+		return device{}, false, err
+	case owner != id:
+		return device{}, false, fsm.Reject(fsm.InUse, "minor %d belongs to %s", minor, owner)
+	}
+	return d, true, nil
+}
+
+// owner is whose a minor is. The kernel is asked once: a minor keeps its owner
+// until it is gone.
+func (r *Replicator) owner(ctx context.Context, minor uint32) (fsm.VolumeID, error) {
+	r.mu.Lock()
+	id, known := r.owners[minor]
+	r.mu.Unlock()
+	if known {
+		return id, nil
+	}
+	out, err := r.look(ctx, "drbdsetup", "events2", "--now")
+	if err != nil {
+		return "", fmt.Errorf("ask the kernel whose minor %d is: %w", minor, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n, of := range minorsIn(string(out)) {
+		r.owners[n] = of
+	}
+	return r.owners[minor], nil
+}
+
+func (r *Replicator) forgetOwner(minor uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.owners, minor)
+}
+
+var (
+	eventName  = regexp.MustCompile(` name:(\S+)`)
+	eventMinor = regexp.MustCompile(` minor:(\d+)`)
+)
+
+// minorsIn reads which resource has which minor.
+func minorsIn(events string) map[uint32]fsm.VolumeID {
+	minors := map[uint32]fsm.VolumeID{}
+	for line := range strings.Lines(events) {
+		name, minor := eventName.FindStringSubmatch(line), eventMinor.FindStringSubmatch(line)
+		if name == nil || minor == nil {
+			continue
+		}
+		if n, err := strconv.ParseUint(minor[1], 10, 32); err == nil {
+			minors[uint32(n)] = fsm.VolumeID(name[1])
+		}
+	}
+	return minors
+}
+
+// Suspended lists the volumes whose I/O is frozen now. It reads files only.
+func (r *Replicator) Suspended(context.Context) ([]fsm.VolumeID, error) {
+	t, err := r.readTable()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	var frozen []fsm.VolumeID
+	var files map[uint32]fsm.VolumeID
+	for minor, d := range t.devices {
+		if !d.suspended {
+			continue
+		}
+		if files == nil {
+			if files, err = r.configured(); err != nil {
+				return nil, err
+			}
+		}
+		if id, ours := files[minor]; ours {
+			frozen = append(frozen, id)
+		}
+	}
+	slices.Sort(frozen)
+	return frozen, nil
+}
+
+// Known lists the volumes that are configured in the kernel or in files.
+func (r *Replicator) Known(ctx context.Context) ([]fsm.VolumeID, error) {
+	files, err := r.configured()
+	if err != nil {
+		return nil, err
+	}
+	var known []fsm.VolumeID
+	for _, id := range files {
+		known = append(known, id)
+	}
+	inKernel, err := r.inKernel(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known = append(known, inKernel...)
+	slices.Sort(known)
+	return slices.Compact(known), nil
+}
+
+// inKernel lists the volumes that the kernel has resources of.
+func (r *Replicator) inKernel(ctx context.Context) ([]fsm.VolumeID, error) {
+	if _, err := os.Stat(filepath.Join(r.config.proc, "drbd")); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	out, err := r.look(ctx, "drbdsetup", "events2", "--now")
+	if err != nil {
+		return nil, fmt.Errorf("ask the kernel for its resources: %w", err)
+	}
+	return volumesIn(string(out)), nil
+}
+
+func volumesIn(events string) []fsm.VolumeID {
+	var ids []fsm.VolumeID
+	for line := range strings.Lines(events) {
+		if m := eventName.FindStringSubmatch(line); m != nil && fsm.VolumeID(m[1]).Valid() && !slices.Contains(ids, fsm.VolumeID(m[1])) {
+			ids = append(ids, fsm.VolumeID(m[1]))
+		}
+	}
+	return ids
+}
+
+func devicePath(minor uint32) string { return "/dev/drbd" + number(minor) }
+
+// deviceSize is 0 when the kernel does not say it.
+func (r *Replicator) deviceSize(minor uint32) int64 {
+	text, err := os.ReadFile(filepath.Join(r.config.sys, "block", "drbd"+number(minor), "size"))
+	if err != nil {
+		return 0
+	}
+	sectors, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 54)
+	if err != nil {
+		return 0
+	}
+	return sectors * sectorBytes
+}
+
+// gone makes nothing of an error about a disk that went away between two looks.
+func (*Replicator) gone(err error) error {
+	var failed *Error
+	if errors.As(err, &failed) && failed.Code == noMetadata { // "Device has no disk"
+		return nil
+	}
+	return err
+}

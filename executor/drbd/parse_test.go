@@ -1,0 +1,160 @@
+package drbd
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+func captured(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	require.NoError(t, err)
+	return string(text)
+}
+
+// seen is what a test expects of a captured /proc/drbd.
+type seen struct {
+	connection     fsmpb.ConnectionState
+	role, peerRole string
+	disk, peer     fsmpb.DiskState
+	suspended      bool
+	percent        int
+	oos            int64
+}
+
+const (
+	dUnknown      = fsmpb.DiskState_DISK_STATE_UNKNOWN
+	dDiskless     = fsmpb.DiskState_DISK_STATE_DISKLESS
+	dInconsistent = fsmpb.DiskState_DISK_STATE_INCONSISTENT
+	dOutdated     = fsmpb.DiskState_DISK_STATE_OUTDATED
+	dConsistent   = fsmpb.DiskState_DISK_STATE_CONSISTENT
+	dUpToDate     = fsmpb.DiskState_DISK_STATE_UP_TO_DATE
+
+	cAlone      = fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE
+	cConnecting = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING
+	cConnected  = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
+	cSource     = fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE
+	cTarget     = fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET
+)
+
+func TestWhatTheKernelPrintedIsRead(t *testing.T) {
+	for name, want := range map[string]seen{
+		"connected_primary":      {cConnected, "Primary", "Secondary", dUpToDate, dUpToDate, false, -1, 0},
+		"connected_secondary":    {cConnected, "Secondary", "Primary", dUpToDate, dUpToDate, false, -1, 0},
+		"standalone_uptodate":    {cAlone, "Secondary", "Unknown", dUpToDate, dUnknown, false, -1, 0},
+		"suspended":              {cConnecting, "Primary", "Unknown", dUpToDate, dUnknown, true, -1, 0},
+		"standalone_suspended":   {cAlone, "Primary", "Unknown", dUpToDate, dUnknown, true, -1, 0},
+		"primary_alone":          {cAlone, "Primary", "Unknown", dUpToDate, dOutdated, false, -1, 0},
+		"wfc_secondary":          {cConnecting, "Secondary", "Unknown", dUpToDate, dUnknown, false, -1, 0},
+		"promoting":              {cConnecting, "Secondary", "Unknown", dUpToDate, dUnknown, false, -1, 0},
+		"loser_detached":         {cConnecting, "Primary", "Unknown", dDiskless, dUnknown, true, -1, 0},
+		"diskless_secondary":     {cConnecting, "Secondary", "Unknown", dDiskless, dUnknown, false, -1, 0},
+		"outdated_standalone":    {cAlone, "Secondary", "Unknown", dConsistent, dUnknown, false, -1, 65532 << 10},
+		"consistent_standalone":  {cAlone, "Secondary", "Unknown", dConsistent, dUnknown, false, -1, 0},
+		"standalone_diskless":    {cAlone, "", "", dDiskless, dUnknown, false, -1, 0},
+		"peer_diskless":          {cConnected, "Primary", "Secondary", dUpToDate, dDiskless, false, -1, 40 << 10},
+		"primary_diskless":       {cConnected, "Primary", "Secondary", dDiskless, dUpToDate, false, -1, 0},
+		"primary_diskless_alone": {cConnecting, "Primary", "Unknown", dDiskless, dUnknown, false, -1, 0},
+		"sync_source":            {cSource, "Secondary", "Secondary", dUpToDate, dInconsistent, false, 6, 64784 << 10},
+		"sync_target":            {cTarget, "Secondary", "Secondary", dInconsistent, dUpToDate, false, 6, 65244 << 10},
+		"crashed_attached":       {cAlone, "Secondary", "Unknown", dConsistent, dUnknown, false, -1, 65532 << 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			table, err := parseTable(captured(t, name+".proc"))
+			require.NoError(t, err)
+			require.Equal(t, "8.4.11", table.version)
+			d, there := table.devices[107]
+			require.True(t, there)
+			require.Equal(t, want, seen{connectionState(d), d.role, d.peerRole, diskState(d), diskStates[d.peerDisk], d.suspended, d.percent, d.outOfSync})
+		})
+	}
+}
+
+func TestEveryCapturedTableIsRead(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.proc")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		_, err := parseTable(captured(t, filepath.Base(file)))
+		require.NoError(t, err, file)
+	}
+}
+
+// The lines are those of guests; lab.md has the second.
+func TestProgressIsReadHoweverItIsSpaced(t *testing.T) {
+	for line, want := range map[string]int{
+		"\t[===================>] sync'ed:100.0% (260/65532)K":        100,
+		"\t[=======>............] verified: 29.0% (114644/155604)K":   29,
+		"\t[>...................] sync'ed:  6.3% (65084/65532)K":      6,
+		"\tfinish: 0:00:00 speed: 39,364 (39,364) want: 36,880 K/sec": -1,
+	} {
+		d := device{percent: -1}
+		d.read(line)
+		require.Equal(t, want, d.percent, line)
+	}
+}
+
+func TestAStateThatCannotBeReadIsAnErrorNotAGuess(t *testing.T) {
+	for _, text := range []string{"107: cs:Connected ro:Primary", " 1: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C", "107: cs:WFConnection what"} {
+		_, err := parseTable(text)
+		require.Error(t, err, text)
+	}
+	table, err := parseTable("")
+	require.NoError(t, err)
+	require.Empty(t, table.devices)
+}
+
+func FuzzParseTable(f *testing.F) {
+	f.Add(" 1: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----\n    ns:0 oos:4\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if table, err := parseTable(text); err == nil {
+			for _, d := range table.devices {
+				require.LessOrEqual(t, d.percent, 100)
+			}
+		}
+	})
+}
+
+func TestUUIDsAreReadWithoutTheBitThatSaysPrimary(t *testing.T) {
+	for name, want := range map[string]identity{
+		"connected_primary":   {found: true, uuid: 0x82CB38916AD3EDA2},
+		"connected_secondary": {found: true, uuid: 0x82CB38916AD3EDA2},
+		"crashed_attached":    {found: true, uuid: 0xAED6F6537B712B14},
+	} {
+		is, err := parseIdentity(captured(t, name+".gi"))
+		require.NoError(t, err)
+		require.Equal(t, want, is, name)
+	}
+	fresh, err := parseIdentity("0000000000000004:0000000000000000:0000000000000000:0000000000000000:0:0:0:0:0:0:0\n")
+	require.NoError(t, err)
+	require.Equal(t, identity{found: true, fresh: true}, fresh)
+	_, err = parseIdentity(captured(t, "loser_detached.gi"))
+	require.Error(t, err)
+}
+
+func TestEventsNameTheirVolumesAndMinors(t *testing.T) {
+	text := captured(t, "connected_primary.events")
+	require.Equal(t, []fsm.VolumeID{testVolume}, volumesIn(text))
+	require.Equal(t, map[uint32]fsm.VolumeID{107: testVolume}, minorsIn(text))
+	require.Empty(t, volumesIn("exists -\nexists resource name:r0 role:Secondary\n"), "what is not ours is not a volume")
+}
+
+func TestTheStreamIsTakenInWholeLines(t *testing.T) {
+	var named []fsm.VolumeID
+	lines := &eventLines{changed: func(id fsm.VolumeID) { named = append(named, id) }}
+	text := "change resource name:" + string(testVolume) + " role:Primary\n"
+	for _, part := range []string{text[:30], text[30:50], text[50:] + "change", " nothing", strings.Repeat("x", longestLine+1)} {
+		n, err := lines.Write([]byte(part))
+		require.NoError(t, err)
+		require.Equal(t, len(part), n)
+	}
+	require.Equal(t, []fsm.VolumeID{testVolume}, named)
+	require.Empty(t, lines.rest, "a line that does not end is not kept")
+}

@@ -1,0 +1,262 @@
+package drbd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// tools answers as the tools did in guests and keeps what they were called with.
+type tools struct {
+	t      *testing.T
+	called []string
+	answer map[string]error // by the beginning of a call
+	gi     string           // what get-gi says
+}
+
+func (f *tools) Look(tool string) (string, error) { return "/usr/sbin/" + tool, nil }
+
+func (f *tools) Run(_ context.Context, c run.Command) ([]byte, error) {
+	call := c.Tool + " " + strings.Join(c.Args, " ")
+	switch {
+	case call == "drbdsetup events2":
+		_, err := c.Stdout.Write([]byte(captured(f.t, "connected_primary.events")))
+		return nil, err // the stream ends
+	case strings.HasPrefix(call, "drbdsetup events2 --now"):
+		return []byte(captured(f.t, "connected_primary.events")), nil
+	case strings.Contains(call, "get-gi"):
+		return []byte(f.gi), nil
+	}
+	f.called = append(f.called, strings.ReplaceAll(call, " "+string(testVolume), ""))
+	for begin, err := range f.answer {
+		if strings.HasPrefix(call, begin) {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+const (
+	freshGI = "0000000000000004:0000000000000000:0000000000000000:0000000000000000:0:0:0:0:0:0:0\n"
+	bornGI  = "82CB38916AD3EDA2:0000000000000000:0000000000000000:0000000000000000:1:1:0:1:0:0:0\n"
+)
+
+// inState is a host whose kernel says what was captured under a name.
+func inState(t *testing.T, state string) (*Replicator, *tools) {
+	t.Helper()
+	r := hostWith(t, "8.4.11")
+	require.NoError(t, r.Configure(t.Context(), aResource()))
+	text := captured(t, "unconfigured.proc")
+	if state != "" {
+		text = captured(t, state+".proc")
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(r.config.proc, "drbd"), []byte(text), 0o600))
+	fake := r.config.run.(*tools)
+	fake.gi = bornGI
+	return r, fake
+}
+
+func TestEachStepIsTheCommandItSays(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state string
+		do    func(*Replicator, context.Context) error
+		want  []string
+		why   fsm.Reason
+	}{
+		"attach makes all known first":                {"", attach, []string{"drbdadm new-resource", "drbdadm new-minor", "drbdadm attach"}, 0},
+		"attached already":                            {"standalone_uptodate", attach, nil, 0},
+		"attach again after EIO":                      {"secondary_diskless", attach, []string{"drbdadm attach"}, 0},
+		"connect":                                     {"standalone_uptodate", connect(false), []string{"drbdadm connect"}, 0},
+		"connected already":                           {"connected_secondary", connect(false), nil, 0},
+		"connecting already":                          {"wfc_secondary", connect(false), nil, 0},
+		"TestS9: a loser connects with discard":       {"outdated_standalone", connect(true), []string{"drbdadm connect --discard-my-data"}, 0},
+		"TestS9: discard needs a new connection":      {"wfc_secondary", connect(true), []string{"drbdadm disconnect --force", "drbdadm connect --discard-my-data"}, 0},
+		"TestS9: a primary discards nothing":          {"wfc_suspended", connect(true), nil, fsm.Precondition},
+		"TestS8: disconnect is with force":            {"connected_secondary", disconnect, []string{"drbdadm disconnect --force"}, 0},
+		"disconnected already":                        {"standalone_uptodate", disconnect, nil, 0},
+		"TestS8: down of a primary is refused":        {"primary_alone", down, nil, fsm.Busy},
+		"down of one that stands alone":               {"standalone_uptodate", down, []string{"drbdsetup down"}, 0},
+		"set primary":                                 {"connected_secondary", primary(false), []string{"drbdadm primary"}, 0},
+		"set primary by a recorded decision":          {"wfc_secondary", primary(true), []string{"drbdadm primary --force"}, 0},
+		"primary already":                             {"connected_primary", primary(true), nil, 0},
+		"set secondary":                               {"connected_primary", secondary, []string{"drbdadm secondary"}, 0},
+		"secondary already":                           {"connected_secondary", secondary, nil, 0},
+		"resume":                                      {"suspended", resume, []string{"drbdadm resume-io"}, 0},
+		"nothing is frozen":                           {"primary_alone", resume, nil, 0},
+		"invalidate":                                  {"connected_secondary", invalidate, []string{"drbdadm invalidate"}, 0},
+		"invalidated already":                         {"sync_target", invalidate, nil, 0},
+		"the only content is not given up":            {"wfc_secondary", invalidate, nil, fsm.Precondition},
+		"TestI27: not while the peer has less":        {"sync_source", invalidate, nil, fsm.Precondition},
+		"verify":                                      {"connected_secondary", verify, []string{"drbdadm verify"}, 0},
+		"verify waits for a resync":                   {"sync_source", verify, nil, fsm.Busy},
+		"a second birth is refused":                   {"primary_alone", newUUID, nil, 0},
+		"resize needs a primary":                      {"connected_secondary", resize, nil, fsm.Precondition},
+		"resize needs the peer":                       {"primary_alone", resize, nil, fsm.Precondition},
+		"resize that had no effect is no success":     {"connected_primary", resize, []string{"drbdadm resize"}, fsm.Precondition},
+		"TestS9: detach with force":                   {"suspended", detach(true), []string{"drbdadm detach --force"}, 0},
+		"detached already":                            {"loser_detached", detach(true), nil, 0},
+		"forget waits for down":                       {"standalone_uptodate", forget, nil, fsm.Busy},
+		"metadata of an attached disk stay":           {"standalone_uptodate", createMetadata, nil, 0},
+		"metadata that are there stay":                {"", createMetadata, nil, 0},
+		"adjust does not attach, connect or set role": {"connected_primary", adjust, []string{"drbdadm disk-options", "drbdadm net-options"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				r, fake := inState(t, tc.state)
+				err := tc.do(r, t.Context())
+				var refused *fsm.Rejection
+				if errors.As(err, &refused) {
+					require.Equal(t, tc.why, refused.Reason, refused.Message)
+				} else {
+					require.NoError(t, err)
+					require.Zero(t, tc.why)
+				}
+				require.Equal(t, tc.want, fake.called)
+			}
+		})
+	}
+}
+
+func disconnect(r *Replicator, ctx context.Context) error { return r.Disconnect(ctx, testVolume) }
+
+func attach(r *Replicator, ctx context.Context) error     { return r.Attach(ctx, testVolume) }
+func down(r *Replicator, ctx context.Context) error       { return r.Down(ctx, testVolume) }
+func secondary(r *Replicator, ctx context.Context) error  { return r.SetSecondary(ctx, testVolume) }
+func resume(r *Replicator, ctx context.Context) error     { return r.ResumeIO(ctx, testVolume) }
+func invalidate(r *Replicator, ctx context.Context) error { return r.Invalidate(ctx, testVolume) }
+func verify(r *Replicator, ctx context.Context) error     { return r.Verify(ctx, testVolume) }
+func newUUID(r *Replicator, ctx context.Context) error    { return r.NewUUID(ctx, testVolume) }
+func forget(r *Replicator, ctx context.Context) error     { return r.Forget(ctx, testVolume) }
+func adjust(r *Replicator, ctx context.Context) error     { return r.Adjust(ctx, testVolume) }
+func resize(r *Replicator, ctx context.Context) error     { return r.Resize(ctx, testVolume, 1<<30) }
+func createMetadata(r *Replicator, ctx context.Context) error {
+	return r.CreateMetadata(ctx, testVolume)
+}
+
+func connect(discard bool) func(*Replicator, context.Context) error {
+	return func(r *Replicator, ctx context.Context) error { return r.Connect(ctx, testVolume, discard) }
+}
+
+func detach(force bool) func(*Replicator, context.Context) error {
+	return func(r *Replicator, ctx context.Context) error { return r.Detach(ctx, testVolume, force) }
+}
+
+func primary(force bool) func(*Replicator, context.Context) error {
+	return func(r *Replicator, ctx context.Context) error { return r.SetPrimary(ctx, testVolume, force) }
+}
+
+// The texts are what the tools said in guests.
+func TestEveryAnswerOfTheKernelHasItsReason(t *testing.T) {
+	for text, tc := range map[string]struct {
+		code int
+		want fsm.Reason
+	}{
+		"107: State change failed: (-12) Device is held open by someone Command 'drbdsetup-84 secondary 107' terminated with exit code 11":                                                                                    {11, fsm.Busy},
+		"107: State change failed: (-1) Multiple primaries not allowed by config Command 'drbdsetup-84 primary 107' terminated with exit code 11":                                                                             {11, fsm.InUse},
+		"107: State change failed: (-7) Refusing to be Primary while peer is not outdated Command 'drbdsetup-84 primary 107' terminated with exit code 11":                                                                    {11, fsm.Precondition},
+		"107: State change failed: (-8) Can not start OV/resync since it is already active Command 'drbdsetup-84 verify 107' terminated with exit code 11":                                                                    {11, fsm.Busy},
+		"107: State change failed: (-2) Need access to UpToDate data Command 'drbdsetup-84 primary 107' terminated with exit code 17":                                                                                         {17, fsm.Precondition},
+		"107: Failure: (130) Resize not allowed during resync. Command 'drbdsetup-84 resize 107' terminated with exit code 10":                                                                                                {10, fsm.Busy},
+		"107: Failure: (127) Device minor not allocated additional info from kernel: unknown minor Command 'drbdsetup-84 secondary 107' terminated with exit code 10":                                                         {10, fsm.Precondition},
+		"??: Failure: (162) Invalid configuration request additional info from kernel: unknown connection Command 'drbdsetup-84 disconnect ipv4:10.99.120.2:7800 ipv4:10.99.120.1:7800 --force' terminated with exit code 10": {10, fsm.Precondition},
+	} {
+		r, fake := inState(t, "connected_secondary")
+		fake.answer = map[string]error{"drbdadm": &run.Error{Tool: "drbdadm", Code: tc.code, Output: text}}
+		var refused *fsm.Rejection
+		require.ErrorAs(t, r.SetPrimary(t.Context(), testVolume, false), &refused, text)
+		require.Equal(t, tc.want, refused.Reason, text)
+	}
+}
+
+func TestNoErrorHoldsTheSecret(t *testing.T) {
+	const secret = "0123456789abcdef"
+	for _, output := range []string{
+		"hf: Failure: (999) What. Command 'drbdsetup-84 connect hf --shared-secret=" + secret + " --ping-int=2' terminated with exit code 10",
+		secret + " --verify-alg=crc32c --ping-int=2' terminated with exit code 10",
+		`near: shared-secret "` + secret + `";`,
+	} {
+		r, fake := inState(t, "standalone_uptodate")
+		fake.answer = map[string]error{"drbdadm": &run.Error{Tool: "drbdadm", Code: 10, Output: output}}
+		err := r.Connect(t.Context(), testVolume, false)
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), secret)
+		var raw *run.Error
+		require.False(t, errors.As(err, &raw), "nor does an error inside")
+	}
+}
+
+func TestNothingIsStartedBehindACommandThatRuns(t *testing.T) {
+	r, fake := inState(t, "connected_secondary")
+	require.NoError(t, r.claim(testVolume, "test"))
+	for range 2 {
+		require.ErrorIs(t, r.SetPrimary(t.Context(), testVolume, false), executor.ErrReplicatorBusy)
+		require.ErrorIs(t, r.Down(t.Context(), testVolume), executor.ErrReplicatorBusy)
+	}
+	require.Empty(t, fake.called)
+	(&step{r: r, id: testVolume}).end()
+	gone := make(chan struct{})
+	r.parked[testVolume] = gone // a killed command that waits for a handler
+	require.ErrorIs(t, r.Disconnect(t.Context(), testVolume), executor.ErrReplicatorBusy)
+	close(gone)
+	require.NoError(t, r.Disconnect(t.Context(), testVolume))
+	fake.answer = map[string]error{"drbdadm": &run.Error{Tool: "drbdadm", Code: 20, Output: "lock on /var/lock/drbd-147-107 currently held by pid:908"}}
+	require.ErrorIs(t, r.SetPrimary(t.Context(), testVolume, false), executor.ErrReplicatorBusy)
+}
+
+func TestObserveSaysWhatWasCaptured(t *testing.T) {
+	r, _ := inState(t, "connected_secondary")
+	for range 2 {
+		m, err := r.Observe(t.Context(), testVolume, 107, "/dev/vg/hf-1")
+		require.NoError(t, err)
+		require.Equal(t, executor.Mirror{
+			Configured: true, InKernel: true, PeerRole: "Primary", Disk: dUpToDate, Connection: cConnected, PeerDisk: dUpToDate,
+			Metadata: true, UUID: 0x82CB38916AD3EDA2, Path: "/dev/drbd107", Number: 147<<8 | 107, Done: -1,
+		}, m)
+	}
+	r, fake := inState(t, "")
+	fake.gi = freshGI
+	m, err := r.Observe(t.Context(), testVolume, 107, "/dev/vg/hf-1")
+	require.NoError(t, err)
+	require.Equal(t, executor.Mirror{Configured: true, Metadata: true, Fresh: true, Done: -1}, m)
+	frozen, _ := inState(t, "suspended")
+	ids, err := frozen.Suspended(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []fsm.VolumeID{testVolume}, ids)
+}
+
+func TestAMinorOfAnotherVolumeIsNotTouched(t *testing.T) {
+	r, fake := inState(t, "connected_secondary")
+	other := aResource()
+	other.Volume = "hf-0190a0e2-7b1c-7e39-8d55-6f3b2a1c0d02"
+	require.NoError(t, r.Configure(t.Context(), other))
+	var refused *fsm.Rejection
+	require.ErrorAs(t, r.Detach(t.Context(), other.Volume, true), &refused)
+	require.Equal(t, fsm.InUse, refused.Reason)
+	_, err := r.Observe(t.Context(), other.Volume, 107, "")
+	require.ErrorAs(t, err, &refused)
+	require.Empty(t, fake.called)
+}
+
+func TestAStreamThatEndsIsStartedAgainAndTellsOfAll(t *testing.T) {
+	r, _ := inState(t, "connected_primary")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	told := 0
+	err := r.Watch(ctx, func(id fsm.VolumeID) {
+		require.Equal(t, testVolume, id)
+		if told++; told == 3 {
+			cancel()
+		}
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 3, told)
+}
