@@ -187,20 +187,27 @@ func TestAVolumeWhoseCommandCannotBeKilledIsSetAside(t *testing.T) {
 }
 
 func TestAFailedCreateSaysWhyAndWhetherSpaceWasShort(t *testing.T) {
-	w := newWorld(t)
-	w.pool.Fail = func(effect string, _ fsm.VolumeID) error {
-		if effect == "create" {
-			return syscall.ENOSPC
-		}
-		return nil
+	for name, failure := range map[string]error{
+		"the pool had no space":       syscall.ENOSPC,
+		"the pool takes nothing more": fsm.Reject(fsm.NoCapacity, "its metadata is nearly full"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.pool.Fail = func(effect string, _ fsm.VolumeID) error {
+				if effect == "create" {
+					return failure
+				}
+				return nil
+			}
+			id := backendtest.NewID()
+			w.startCreate(id, mountCap)
+			w.eventually(func() bool {
+				v, _ := w.volume(id)
+				failed, ok := v.Phase.(fsm.Failed)
+				return ok && failed.NoSpace
+			}, "it failed for good, for want of space")
+		})
 	}
-	id := backendtest.NewID()
-	w.startCreate(id, mountCap)
-	w.eventually(func() bool {
-		v, _ := w.volume(id)
-		failed, ok := v.Phase.(fsm.Failed)
-		return ok && failed.NoSpace
-	}, "it failed for good, for want of space")
 }
 
 func TestAFailureIsTriedAgain(t *testing.T) {

@@ -14,7 +14,9 @@ import (
 
 // fakeMounter is a host's mounts in memory. It outlives executors, as a kernel does.
 type fakeMounter struct {
-	pool *backendtest.Fake
+	pool     *backendtest.Fake
+	replicas *backendtest.FakeReplicator // nil without replicated volumes
+	peer     *fakeMounter                // of the host that has the same content
 	// fail, when set, is asked before each effect and may fail or delay it.
 	fail func(effect, path string) error
 
@@ -103,6 +105,9 @@ func (m *fakeMounter) Real(path string) (string, error) {
 
 func (m *fakeMounter) owner(device string) (fsm.VolumeID, error) {
 	id, ok := m.pool.Owner(device)
+	if m.replicas != nil && !ok {
+		id, ok = m.replicas.Owner(device)
+	}
 	if !ok {
 		return "", errors.New(device + " is no device")
 	}
@@ -117,13 +122,21 @@ func (m *fakeMounter) Probe(_ context.Context, device string, _ int64) (executor
 	if err != nil {
 		return executor.Content{}, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	c, ok := m.contents[id]
+	c, ok := m.contentOf(id)
+	if !ok && m.peer != nil {
+		c, ok = m.peer.contentOf(id)
+	}
 	if !ok {
 		return executor.Content{Read: true, Empty: true}, nil
 	}
 	return c, nil
+}
+
+func (m *fakeMounter) contentOf(id fsm.VolumeID) (executor.Content, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c, ok := m.contents[id]
+	return c, ok
 }
 
 func (m *fakeMounter) Format(_ context.Context, device string, fs executor.Filesystem, again bool) error {

@@ -88,8 +88,6 @@ func (h *realHost) build(faults executor.Faults, log executor.Log) *executor.Exe
 		Node: "n1", Host: host, Pools: []executor.Backend{pool}, Mounter: mounter, Log: log, Faults: faults,
 		Freezer: ice, Grower: mounter,
 		FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(h.t),
-		// A wake-up that is lost costs this time, not truth; 30 s in production.
-		RecheckEvery: 2 * time.Second,
 	})
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() {

@@ -1,0 +1,167 @@
+package executor_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+const (
+	goOn    = fsmpb.Verdict_VERDICT_PEER_OUTDATED
+	isLost  = fsmpb.Verdict_VERDICT_SELF_OUTDATED
+	refused = fsmpb.Verdict_VERDICT_REFUSED
+)
+
+// staged is a volume that is staged on a host whose kernel's handlers all die.
+func staged(t *testing.T) (p *pair, a *member, id fsm.VolumeID) {
+	p = newPair(t)
+	a = p.hosts[0]
+	id = p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.replica.SetHandler(nil)
+	return p, a, id
+}
+
+func TestS6_Fence(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(p *pair, a *member, id fsm.VolumeID)
+		want   fsmpb.Verdict
+	}{
+		"the holder of the grant goes on":       {func(p *pair, _ *member, _ fsm.VolumeID) { p.link.SetCut(true) }, goOn},
+		"S13 not a device that is not frozen":   {func(*pair, *member, fsm.VolumeID) {}, refused},
+		"not a device that was frozen, and met": {func(p *pair, _ *member, _ fsm.VolumeID) { p.link.SetCut(true); p.link.SetCut(false) }, refused},
+		"S8 not one whose publication was ended": {func(p *pair, a *member, id fsm.VolumeID) {
+			a.disconnect()
+			p.link.SetCut(true)
+			a.endPublication(id)
+			a.reopen()
+		}, refused},
+		"the loser is told that it lost": {func(p *pair, a *member, id fsm.VolumeID) {
+			a.disconnect()
+			a.unpublish(id)
+			p.hosts[1].publish(id)
+			a.reopen()
+		}, isLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, a, id := staged(t)
+			tc.before(p, a, id)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			verdict, err := a.e.Fence(ctx, id)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, verdict)
+		})
+	}
+}
+
+// reopen lets the host's questions through again, while it hears of no wish yet.
+func (m *member) reopen() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.session = true
+}
+
+// endPublication ends it, and waits for nothing.
+func (m *member) endPublication(id fsm.VolumeID) {
+	m.t.Helper()
+	m.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{
+		VolumeId: string(id), NodeId: string(m.node),
+	}}})
+}
+
+func TestS6_FenceOfAnUnknownVolumeIsNoVerdict(t *testing.T) {
+	p := newPair(t)
+	for range 2 {
+		verdict, err := p.hosts[0].e.Fence(t.Context(), backendtest.NewID())
+		require.Equal(t, fsm.NotFound, reasonOf(err))
+		require.Zero(t, verdict)
+	}
+}
+
+func TestS7_HandlersThatAskAboutOneLossShareTheQuestion(t *testing.T) {
+	p, a, id := staged(t)
+	p.setDown(true)
+	p.link.SetCut(true)
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			verdict, err := a.e.Fence(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, goOn, verdict)
+		})
+	}
+	time.Sleep(50 * time.Millisecond) // all of them are asking
+	p.setDown(false)
+	all.Wait()
+	require.Equal(t, 1, p.questions())
+}
+
+func TestS6_WithoutAVerdictFenceAsksAsLongAsItsCallerLives(t *testing.T) {
+	p, a, id := staged(t)
+	p.setDown(true)
+	p.link.SetCut(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	verdict, err := a.e.Fence(ctx, id)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Zero(t, verdict)
+}
+
+// A revoked primary that is frozen is let go of, so that nobody waits for an unmount.
+func TestS9_AFrozenHostThatWasRevokedEndsItsWritersInErrors(t *testing.T) {
+	p := newPair(t)
+	a := p.hosts[0]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.disconnect()
+	p.link.SetCut(true)
+	a.endPublication(id)
+	a.connect()
+	p.eventually("it is torn down", func() bool {
+		primary, frozen := a.replica.Primary(id)
+		return !primary && !frozen && len(p.volume(id).Teardowns) == 0
+	})
+	_, err := a.replica.Write(id, "too late")
+	require.Error(t, err)
+	p.link.SetCut(false)
+	p.together(id)
+	p.remove(id)
+}
+
+func TestS9_AHostThatCannotLetGoRebootsIfItIsTo(t *testing.T) {
+	p := newStoppedPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	rebooted := make(chan struct{}, 8)
+	a.change = func(c *executor.Config) {
+		c.SelfFenceAfter = 100 * time.Millisecond
+		c.SelfFence = func() { rebooted <- struct{}{} }
+	}
+	a.start(nil)
+	b.start(nil)
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.mount.setBusy(stagingPath, true)
+	a.disconnect()
+	a.unpublish(id)
+	b.stage(id, b.publish(id))
+	require.Empty(t, rebooted)
+	a.connect()
+	select {
+	case <-rebooted:
+	case <-time.After(pairPatience):
+		require.Fail(t, "it does not reboot")
+	}
+	primary, _ := a.replica.Primary(id)
+	require.True(t, primary, "it is still held")
+	a.mount.setBusy(stagingPath, false)
+	p.together(id)
+}

@@ -1,0 +1,41 @@
+package executor_test
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// sized is a pool that only has a kind and a size.
+type sized struct {
+	executor.Backend
+	kind string
+}
+
+func (s sized) ID() fsm.PoolID { return fsm.PoolID("hp-" + s.kind) }
+func (s sized) Kind() string   { return s.kind }
+func (s sized) Facts(context.Context) executor.PoolFacts {
+	return executor.PoolFacts{ID: s.ID(), Free: 1, Capacity: 1 << 30}
+}
+
+func TestS25_PoolsRegisterWithTheOvercommitOfTheirKind(t *testing.T) {
+	host, err := executor.OpenHost(filepath.Join(t.TempDir(), "host"))
+	require.NoError(t, err)
+	e, err := executor.New(executor.Config{
+		Host: host, Pools: []executor.Backend{sized{kind: "loopfile"}, sized{kind: "lvm"}, sized{kind: "other"}},
+		OvercommitPercent: 150, OvercommitPercents: map[string]uint32{"loopfile": 2000, "lvm": 100},
+	})
+	require.NoError(t, err)
+	got := map[string]uint32{}
+	for range 2 {
+		for _, p := range e.Register().GetPools() {
+			got[p.GetBackend()] = p.GetOvercommitPercent()
+		}
+		require.Equal(t, map[string]uint32{"loopfile": 2000, "lvm": 100, "other": 150}, got)
+	}
+}

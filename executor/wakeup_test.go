@@ -1,0 +1,89 @@
+package executor_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// slowLog answers reports when it is told to, each with the index that it is told.
+type slowLog struct {
+	reports chan *fsmpb.Report
+	answers chan uint64
+}
+
+func (l *slowLog) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	select {
+	case l.reports <- cmd.GetReport():
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case index := <-l.answers:
+		return &fsmpb.Outcome{Index: index}, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func newSlowWorld(t *testing.T) (*world, *slowLog) {
+	w := newStoppedWorld(t)
+	w.recheck = time.Hour
+	log := &slowLog{reports: make(chan *fsmpb.Report), answers: make(chan uint64)}
+	w.build(nil, log)
+	w.e.Start()
+	return w, log
+}
+
+func removing(id fsm.VolumeID, index uint64, adopted bool) executor.Update {
+	return executor.Update{
+		At: fsm.Epoch{Incarnation: 1, Index: index}, Full: true, Adopted: adopted, IncarnationID: []byte("i"),
+		Wishes: []fsm.Wish{{Volume: id, Pool: "hp-fake", Size: testSize, Verb: fsm.WishRemove, Replica: fsm.ReplicaPresent}},
+	}
+}
+
+func (l *slowLog) next(t *testing.T) *fsmpb.Report {
+	t.Helper()
+	select {
+	case r := <-l.reports:
+		return r
+	case <-time.After(5 * time.Second):
+		require.Fail(t, "nothing is reported")
+		return nil
+	}
+}
+
+// A wish that came while a report was under way found nothing to say; the report was
+// passed over; so it is said again without waiting for the next look at all volumes.
+func TestAFactThatWasPassedOverIsSaidAgain(t *testing.T) {
+	w, log := newSlowWorld(t)
+	id := backendtest.NewID()
+	w.e.Update(removing(id, 3, true))
+	require.NotNil(t, log.next(t).GetObservations()[0].GetDeviceGone())
+	looks := w.pool.Effects("observe", id)
+	w.e.Update(removing(id, 9, true))
+	require.Eventually(t, func() bool { return w.pool.Effects("observe", id) > looks }, 5*time.Second, time.Millisecond)
+	require.NoError(t, w.e.Unpublish(t.Context(), id, "/nowhere")) // whoever looked is done
+	log.answers <- 5
+	require.NotNil(t, log.next(t).GetObservations()[0].GetDeviceGone())
+	log.answers <- 10
+}
+
+// S1: what a host in adoption mode was told is done as soon as it is adopted.
+func TestS1_AnAdoptedHostLooksAtWhatItWasTold(t *testing.T) {
+	w, log := newSlowWorld(t)
+	id := backendtest.NewID()
+	w.e.Update(removing(id, 3, false))
+	require.Eventually(t, func() bool { return w.pool.Effects("observe", id) > 0 }, 5*time.Second, time.Millisecond)
+	require.NoError(t, w.e.Unpublish(t.Context(), id, "/nowhere"))
+	w.e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 4}, Adopted: true, IncarnationID: []byte("i")})
+	require.NotNil(t, log.next(t).GetObservations()[0].GetDeviceGone())
+	log.answers <- 5
+}
