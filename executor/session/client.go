@@ -70,6 +70,9 @@ type Client struct {
 	up       bool
 	index    uint64 // the last that the session's controller said
 	lastFail error
+	// questions are the proposals with a caller's request id that were not answered
+	// yet, and the index at which each was proposed first.
+	questions map[string]uint64
 }
 
 var _ executor.Log = (*Client)(nil)
@@ -84,7 +87,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	c := &Client{ClientConfig: cfg, pace: usual, fresh: make(chan struct{}, 1), current: rand.IntN(len(cfg.Endpoints))}
+	c := &Client{ClientConfig: cfg, pace: usual, fresh: make(chan struct{}, 1), current: rand.IntN(len(cfg.Endpoints)), questions: map[string]uint64{}}
 	options := append(DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(cfg.Credentials.Client(pki.Controller))))
 	for _, endpoint := range cfg.Endpoints {
 		conn, err := grpc.NewClient(endpoint, options...)

@@ -247,6 +247,32 @@ func TestProposeGoesToAnyControllerWithOneRequestID(t *testing.T) {
 	require.NotZero(t, l.log[len(l.log)-1].GetProposedIndex(), "where it was first proposed is the host's to say (S4)")
 }
 
+func TestS4_AQuestionIsRepeatedWithItsRequestIDAndItsFirstIndex(t *testing.T) {
+	l := newLab(t, 1)
+	n := l.node("n1", l.members[0])
+	eventually(t, "the session is up", n.client.Connected)
+	question := &fsmpb.Command{RequestId: []byte("one question-16b"),
+		Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1"}}}
+	l.members[0].refuse.Store(true)
+	_, err := n.client.Propose(t.Context(), question)
+	require.Error(t, err)
+	first := n.client.questions[string(question.GetRequestId())]
+	require.NotZero(t, first)
+	l.create(volumeID, "v1") // the log goes on meanwhile
+	eventually(t, "the host hears of it", func() bool { n.client.mu.Lock(); defer n.client.mu.Unlock(); return n.client.index > first })
+	l.members[0].refuse.Store(false)
+	var outcomes []*fsmpb.Outcome
+	for range 2 {
+		outcome, err := n.client.Propose(t.Context(), question)
+		require.NoError(t, err)
+		outcomes = append(outcomes, outcome)
+		if len(outcomes) == 1 {
+			require.Equal(t, first, l.log[len(l.log)-1].GetProposedIndex())
+		}
+	}
+	require.Equal(t, outcomes[0].GetIndex(), outcomes[1].GetIndex(), "S7: the first answer")
+}
+
 func TestProposeSaysWhyItFailed(t *testing.T) {
 	l := newLab(t, 2)
 	n := l.nodeAt("n1", l.members[0].api.addr, l.members[1].api.addr)

@@ -6,8 +6,8 @@
 // and from then on sends what the log wants of the host: all of it first, then
 // what changed, for volumes and for snapshots. Wishes only come from applied
 // entries and carry the epoch they hold at. The host sends measures of its pools,
-// answers questions about what it holds, and proposes its own three commands:
-// StageVolume, PublishTarget, Report.
+// answers questions about what it holds, and proposes its own commands: StageVolume,
+// PublishTarget, Report, and of replicas AttachReplica, SetPrimary, Outdate.
 //
 // Block maps of snapshots are asked of hosts in pages, through whichever member has
 // the host's session, so that every controller serves them.
@@ -26,4 +26,8 @@
 // session for the node timeout, counted while a majority was first heard, it
 // proposes that the host is unreachable (S25). Facts of pools go into placements;
 // they exclude, they never admit.
+//
+// It also gives replicated volumes another replica when a host stays away
+// (--replace-after), by the leader's own count and only where nothing suggests that
+// the host still writes.
 package session

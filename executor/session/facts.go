@@ -65,26 +65,34 @@ func limit(p *fsm.Pool) int64 {
 	return int64(min(float64(p.Capacity)/100*float64(p.OvercommitPercent), 1<<62))
 }
 
-// attach gives a placement the facts of the candidates it will look at first:
-// those within the required terms, the preferred terms in their order, then the rest.
-func attach(c *fsmpb.CreateVolume, all []candidate) {
-	c.Facts = nil
+// factsFor are the facts of the candidates that a placement will look at first: those
+// within the required terms, the preferred terms in their order, then the rest.
+func factsFor(requisite, preferred []*fsmpb.Topology, all []candidate) (facts []*fsmpb.PoolFact) {
 	taken := map[string]bool{}
 	take := func(within []*fsmpb.Topology) {
 		for _, x := range all {
-			if len(c.Facts) == maxFacts {
+			if len(facts) == maxFacts {
 				return
 			}
-			if id := x.fact.GetPoolId(); !taken[id] && inAny(x.topology, within) && inAny(x.topology, c.GetRequisite()) {
+			if id := x.fact.GetPoolId(); !taken[id] && inAny(x.topology, within) && inAny(x.topology, requisite) {
 				taken[id] = true
-				c.Facts = append(c.Facts, x.fact)
+				facts = append(facts, x.fact)
 			}
 		}
 	}
-	for _, term := range c.GetPreferred() {
+	for _, term := range preferred {
 		take([]*fsmpb.Topology{term})
 	}
 	take(nil)
+	return facts
+}
+
+// onNode is the term of one node; none when it is not named.
+func onNode(node string) []*fsmpb.Topology {
+	if node == "" {
+		return nil
+	}
+	return []*fsmpb.Topology{{Segments: []*fsmpb.Label{{Key: fsm.TopologyKey, Value: node}}}}
 }
 
 // inAny tells whether one of the terms holds; no terms are no condition.

@@ -41,14 +41,12 @@ func TestS25_APlacementCarriesFactsOfTheCandidatesItLooksAtFirst(t *testing.T) {
 		"a preferred one must be allowed too":  {&fsmpb.CreateVolume{Preferred: []*fsmpb.Topology{term("node", "2")}, Requisite: []*fsmpb.Topology{term("zone", "1")}}, 4, []string{"p1", "p3"}},
 		"a term of two segments needs both": {&fsmpb.CreateVolume{Requisite: []*fsmpb.Topology{{Segments: []*fsmpb.Label{
 			{Key: "zone", Value: "1"}, {Key: "node", Value: "3"}}}}}, 6, []string{"p3"}},
-		"what came with the command is taken away": {&fsmpb.CreateVolume{Facts: []*fsmpb.PoolFact{{PoolId: "forged"}}}, 1, []string{"p0"}},
-		"nothing is known":                         {&fsmpb.CreateVolume{Facts: []*fsmpb.PoolFact{{PoolId: "forged"}}}, 0, nil},
+		"nothing is known": {&fsmpb.CreateVolume{}, 0, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				attach(tc.create, pools(tc.pools))
 				var got []string
-				for _, f := range tc.create.GetFacts() {
+				for _, f := range factsFor(tc.create.GetRequisite(), tc.create.GetPreferred(), pools(tc.pools)) {
 					got = append(got, f.GetPoolId())
 				}
 				require.Equal(t, tc.want, got)
@@ -74,12 +72,30 @@ func TestCandidatesAreTheStatesPoolsThatTheirOwnHostsMeasured(t *testing.T) {
 		session("n2", "host-n2", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n1", FreeBytes: 70}),
 		session("n3", "host-n3", 4, &sessionpb.PoolTelemetry{PoolId: "pool-n3", FreeBytes: 80}),
 	})
-	create := &fsmpb.CreateVolume{}
-	attach(create, got)
-	require.Len(t, create.GetFacts(), 2)
-	require.Equal(t, "pool-n2", create.GetFacts()[0].GetPoolId(), "it has more unreserved bytes")
-	require.Equal(t, int64(-1), create.GetFacts()[0].GetFreeBytes(), "S12: an absent pool has no room, whatever was measured")
-	require.Equal(t, int64(40), create.GetFacts()[1].GetFreeBytes(), "of two measures the newer")
+	facts := factsFor(nil, nil, got)
+	require.Len(t, facts, 2)
+	require.Equal(t, "pool-n2", facts[0].GetPoolId(), "it has more unreserved bytes")
+	require.Equal(t, int64(-1), facts[0].GetFreeBytes(), "S12: an absent pool has no room, whatever was measured")
+	require.Equal(t, int64(40), facts[1].GetFreeBytes(), "of two measures the newer")
+}
+
+func TestFactsThatCameWithAPlacementAreTakenAway(t *testing.T) {
+	l := newLab(t, 1)
+	m := NewMonitor(MonitorConfig{Server: l.members[0].server, Name: "a"})
+	forged := []*fsmpb.PoolFact{{PoolId: "forged"}}
+	create := &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{Facts: forged}}}
+	add := &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{Facts: forged, NodeId: "2"}}}
+	for _, table := range [][]candidate{nil, pools(3)} {
+		for i := range table { // as hosts name themselves
+			table[i].topology = fsm.Topology{{Key: fsm.TopologyKey, Value: fmt.Sprint(i)}}
+		}
+		m.table.Store(&table)
+		m.Attach(create)
+		m.Attach(add)
+		require.Len(t, create.GetCreateVolume().GetFacts(), len(table))
+		require.Len(t, add.GetAddReplica().GetFacts(), len(table)/3)
+	}
+	require.Equal(t, "p2", add.GetAddReplica().GetFacts()[0].GetPoolId(), "of the node that is named")
 }
 
 func TestS12_NothingIsPlacedInAPoolThatIsAbsent(t *testing.T) {

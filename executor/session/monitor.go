@@ -29,6 +29,9 @@ type MonitorConfig struct {
 	NodeTimeout time.Duration
 	// Interval is between two exchanges: 1 s.
 	Interval time.Duration
+	// ReplaceAfter is how long a replicated volume may lack a replica before it gets
+	// another one; 0: for ever.
+	ReplaceAfter time.Duration
 	// Skewed is called on a leader whose clock is over MaxSkew from the members'
 	// median (S27), at every exchange while it is. Nil: only logged.
 	Skewed func(ctx context.Context, ahead time.Duration)
@@ -39,10 +42,12 @@ type MonitorConfig struct {
 // works on the one that leads.
 type Monitor struct {
 	MonitorConfig
-	member Member
-	tally  tally
-	table  atomic.Pointer[[]candidate]
-	now    func() time.Time
+	member  Member
+	tally   tally
+	mending mending
+	rounds  int // exchanges as the leader
+	table   atomic.Pointer[[]candidate]
+	now     func() time.Time
 }
 
 // NewMonitor makes a monitor beside a member.
@@ -54,7 +59,8 @@ func NewMonitor(cfg MonitorConfig) *Monitor {
 	}
 	return &Monitor{
 		MonitorConfig: cfg, member: cfg.Server.member, now: time.Now,
-		tally: tally{timeout: cfg.NodeTimeout, interval: cfg.Interval},
+		tally:   tally{timeout: cfg.NodeTimeout, interval: cfg.Interval},
+		mending: mending{after: cfg.ReplaceAfter, clock: tally{interval: mendEvery * cfg.Interval}},
 	}
 }
 
@@ -84,12 +90,14 @@ func (m *Monitor) round(ctx context.Context) {
 		m.Logger.Warn("cannot ask the members for their sessions", "error", err)
 		return
 	}
-	edges, err := m.take(r, term)
+	x := m.exchange(r, term)
+	edges, err := m.take(r, x)
 	if err != nil {
 		m.Logger.Warn("cannot read the nodes", "error", err)
 		return
 	}
 	m.propose(ctx, edges)
+	m.mend(ctx, x)
 	m.checkClock(ctx, r)
 }
 
@@ -140,13 +148,18 @@ func (m *Monitor) askOne(ctx context.Context, peer Peer, r *replies, mu *sync.Mu
 	r.offsets = append(r.offsets, time.Unix(0, answer.GetClockUnixNano()).Sub(middle))
 }
 
-// take makes the replies the fact table, and says which edges they show.
-func (m *Monitor) take(r *replies, term uint64) ([]edge, error) {
+// exchange is what the replies say of sessions.
+func (m *Monitor) exchange(r *replies, term uint64) exchange {
 	x := exchange{at: m.now(), term: term, voters: r.voters, answered: r.answered, sessions: map[fsm.NodeID][]fsm.HostID{}}
 	for _, s := range r.sessions {
 		node := fsm.NodeID(s.GetNodeId())
 		x.sessions[node] = append(x.sessions[node], fsm.HostID(s.GetHostId()))
 	}
+	return x
+}
+
+// take makes the replies the fact table, and says which edges they show.
+func (m *Monitor) take(r *replies, x exchange) ([]edge, error) {
 	var nodes []fsm.Node
 	var table []candidate
 	err := m.member.View(func(state *fsm.State) error {
@@ -213,15 +226,16 @@ func (m *Monitor) checkClock(ctx context.Context, r *replies) {
 // and takes away what came with it. It never blocks; without a leader's exchange
 // in this process there are no facts, and the state alone decides.
 func (m *Monitor) Attach(cmd *fsmpb.Command) {
-	create := cmd.GetCreateVolume()
-	if create == nil {
-		return
-	}
 	var all []candidate
 	if table := m.table.Load(); table != nil {
 		all = *table
 	}
-	attach(create, all)
+	if create := cmd.GetCreateVolume(); create != nil {
+		create.Facts = factsFor(create.GetRequisite(), create.GetPreferred(), all)
+	}
+	if add := cmd.GetAddReplica(); add != nil {
+		add.Facts = factsFor(onNode(add.GetNodeId()), nil, all)
+	}
 }
 
 // Facts is what was measured of all pools, on the leader; else nothing.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -31,6 +32,9 @@ func (u *unavailable) Unavailable() bool { return true }
 // Propose has one of this host's commands applied, through whichever controller
 // can. A rejection is an error of type *fsm.Rejection beside the outcome. Without
 // a quorum it gives up after GiveUp with an error that has Unavailable() bool.
+//
+// A caller that sets the command's request id asks one question: it may propose the
+// same again after such an error, and gets the first answer that there was (S4, S7).
 func (c *Client) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	cmd = c.prepare(cmd)
 	ctx, cancel := context.WithTimeout(ctx, c.GiveUp)
@@ -39,6 +43,7 @@ func (c *Client) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcom
 	if err != nil {
 		return nil, err
 	}
+	c.answered(cmd)
 	return outcome, fsm.Err(outcome)
 }
 
@@ -46,19 +51,42 @@ func (c *Client) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcom
 // where it was first proposed (S4). Without a session the first controller says where.
 func (c *Client) prepare(cmd *fsmpb.Command) *fsmpb.Command {
 	cmd = proto.CloneOf(cmd)
-	if len(cmd.GetRequestId()) == 0 {
-		cmd.RequestId = make([]byte, requestIDLen)
-		_, _ = rand.Read(cmd.RequestId) // never fails
-	}
 	if cmd.GetSchemaVersion() == 0 {
 		cmd.SchemaVersion = fsm.SchemaVersion
 	}
-	if cmd.GetProposedIndex() == 0 {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		cmd.ProposedIndex = c.index
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case len(cmd.GetRequestId()) == 0:
+		cmd.RequestId = make([]byte, requestIDLen)
+		_, _ = rand.Read(cmd.RequestId) // never fails
+		cmd.ProposedIndex = cmp.Or(cmd.GetProposedIndex(), c.index)
+	case cmd.GetProposedIndex() == 0:
+		cmd.ProposedIndex = c.firstProposed(string(cmd.GetRequestId()))
 	}
 	return cmd
+}
+
+// maxQuestions bounds the questions without an answer that are remembered; beyond it
+// a repetition says a later index, and is still answered once within the window.
+const maxQuestions = 4096
+
+// firstProposed is where the question was proposed first: a repetition must not look
+// younger than it is, or it would be applied again once its answer is forgotten (S4).
+func (c *Client) firstProposed(question string) uint64 {
+	first, known := c.questions[question]
+	if known || c.index == 0 || len(c.questions) >= maxQuestions {
+		return cmp.Or(first, c.index)
+	}
+	c.questions[question] = c.index
+	return c.index
+}
+
+// answered forgets the question: nobody asks again what was answered.
+func (c *Client) answered(cmd *fsmpb.Command) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.questions, string(cmd.GetRequestId()))
 }
 
 // attempt is what one controller answered.

@@ -32,13 +32,13 @@ func (s *Server) Propose(ctx context.Context, req *sessionpb.ProposeRequest) (*s
 	return &sessionpb.ProposeResponse{Outcome: outcome}, nil
 }
 
-// proposable refuses all but the three commands of a host about itself (S20), and
-// what would stop the members that apply it.
+// proposable refuses all but the commands of a host about itself (S20), and what
+// would stop the members that apply it.
 func proposable(node fsm.NodeID, cmd *fsmpb.Command) error {
 	about, ok := about(cmd)
 	switch {
 	case !ok:
-		return status.Errorf(codes.PermissionDenied, "node %s may propose StageVolume, PublishTarget and Report only", node)
+		return status.Errorf(codes.PermissionDenied, "node %s may propose what it does itself only: StageVolume, PublishTarget, Report, AttachReplica, SetPrimary and Outdate (S20)", node)
 	case about != string(node):
 		return status.Errorf(codes.PermissionDenied, "node %s may not speak for node %q (S20)", node, about)
 	case len(cmd.GetRequestId()) != 0 && len(cmd.GetRequestId()) != requestIDLen:
@@ -58,6 +58,12 @@ func about(cmd *fsmpb.Command) (string, bool) {
 		return body.PublishTarget.GetNodeId(), true
 	case *fsmpb.Command_Report:
 		return body.Report.GetNodeId(), true
+	case *fsmpb.Command_AttachReplica:
+		return body.AttachReplica.GetNodeId(), true
+	case *fsmpb.Command_SetPrimary:
+		return body.SetPrimary.GetNodeId(), true
+	case *fsmpb.Command_Outdate:
+		return body.Outdate.GetNodeId(), true
 	}
 	return "", false
 }

@@ -23,6 +23,7 @@ func wishToProto(w fsm.Wish) *sessionpb.Wish {
 		Limits:      limitsToProto(w.Limits),
 
 		SourceSizeBytes: w.SourceSize,
+		Replication:     replicaWishToProto(w.Replication),
 	}
 	if t := w.Teardown; t != nil {
 		p.TeardownEpoch, p.TeardownNode, p.TeardownHost = epochToProto(t.Epoch), string(t.Node), string(t.Host)
@@ -45,6 +46,7 @@ func wishFromProto(p *sessionpb.Wish) fsm.Wish {
 		Source:      sourceFromProto(p.GetSource()),
 		SourceSize:  p.GetSourceSizeBytes(),
 		Limits:      limitsFromProto(p.GetLimits()),
+		Replication: replicaWishFromProto(p.GetReplication()),
 	}
 	if p.TeardownEpoch != nil {
 		w.Teardown = &fsm.Teardown{

@@ -28,6 +28,8 @@ func TestEveryFieldOfAWishCrossesTheWire(t *testing.T) {
 	fill(reflect.ValueOf(&full).Elem(), &n)
 	require.NotNil(t, full.Publication.Staging)
 	require.NotEqual(t, full.Publication.Capability, full.Publication.Targets[1].Capability)
+	require.NotEqual(t, full.Replication.Seen.Generation, full.Replication.Generation)
+	require.Len(t, full.Replication.Peer.PublicKey, 2)
 	for range 2 {
 		require.Equal(t, full, wire(t, full))
 	}
@@ -36,6 +38,8 @@ func TestEveryFieldOfAWishCrossesTheWire(t *testing.T) {
 		"a publication without a staging": {Publication: &fsm.Publication{}},
 		"a staging without targets":       {Publication: &fsm.Publication{Staging: &fsm.Staging{}}},
 		"a teardown of the zero epoch":    {Teardown: &fsm.Teardown{}},
+		"a replica without a peer":        {Replication: &fsm.ReplicaWish{}},
+		"a peer that has no key yet":      {Replication: &fsm.ReplicaWish{Peer: &fsm.ReplicaPeer{}}},
 		"a fingerprint that is no text":   {Publication: &fsm.Publication{Capability: fsm.Capability{Flags: "\xff\x00"}, Targets: []fsm.Target{{Fingerprint: "\xfe"}}}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, w, wire(t, w)) })
@@ -123,6 +127,11 @@ func FuzzWishCrossesTheWire(f *testing.F) {
 			w.Publication = &fsm.Publication{
 				Node: fsm.NodeID(pool), Capability: capability, Staging: &fsm.Staging{Path: text, Boot: pool, Capability: capability},
 				Targets: []fsm.Target{{Path: text, Fingerprint: string(print), Done: flag}},
+			}
+			w.Replication = &fsm.ReplicaWish{
+				Minor: small, Generation: index, Born: flag, Address: text, Attach: incarnation, Backing: size, SettledUUID: index,
+				Seen: fsm.ReplicaSeen{Boot: pool, Attach: index, UUID: incarnation, Generation: index, Percent: small, Backing: size},
+				Peer: &fsm.ReplicaPeer{Node: fsm.NodeID(text), PublicKey: append([]byte(nil), print...)},
 			}
 		}
 		require.Equal(t, w, wire(t, w))

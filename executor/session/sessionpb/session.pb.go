@@ -619,6 +619,7 @@ type Wish struct {
 	SourceSizeBytes int64                  `protobuf:"varint,15,opt,name=source_size_bytes,json=sourceSizeBytes,proto3" json:"source_size_bytes,omitempty"`
 	Limits          *fsmpb.Limits          `protobuf:"bytes,16,opt,name=limits,proto3" json:"limits,omitempty"`
 	TeardownHost    string                 `protobuf:"bytes,13,opt,name=teardown_host,json=teardownHost,proto3" json:"teardown_host,omitempty"`
+	Replication     *ReplicaWish           `protobuf:"bytes,17,opt,name=replication,proto3" json:"replication,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -765,6 +766,270 @@ func (x *Wish) GetTeardownHost() string {
 	return ""
 }
 
+func (x *Wish) GetReplication() *ReplicaWish {
+	if x != nil {
+		return x.Replication
+	}
+	return nil
+}
+
+// ReplicaWish is what the log wants of a host's replica of a replicated volume.
+type ReplicaWish struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Protocol      fsmpb.Protocol         `protobuf:"varint,1,opt,name=protocol,proto3,enum=holdfast.fsm.v1.Protocol" json:"protocol,omitempty"`
+	Minor         uint32                 `protobuf:"varint,2,opt,name=minor,proto3" json:"minor,omitempty"`
+	Port          uint32                 `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	Seed          bool                   `protobuf:"varint,4,opt,name=seed,proto3" json:"seed,omitempty"`
+	Born          bool                   `protobuf:"varint,5,opt,name=born,proto3" json:"born,omitempty"`
+	Generation    uint64                 `protobuf:"varint,6,opt,name=generation,proto3" json:"generation,omitempty"`
+	Address       string                 `protobuf:"bytes,7,opt,name=address,proto3" json:"address,omitempty"`
+	Peer          *ReplicaPeer           `protobuf:"bytes,8,opt,name=peer,proto3" json:"peer,omitempty"` // unset: there is no other replica
+	Connect       bool                   `protobuf:"varint,9,opt,name=connect,proto3" json:"connect,omitempty"`
+	Outdated      bool                   `protobuf:"varint,10,opt,name=outdated,proto3" json:"outdated,omitempty"`
+	UpToDate      bool                   `protobuf:"varint,11,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"`
+	Primary       bool                   `protobuf:"varint,12,opt,name=primary,proto3" json:"primary,omitempty"`
+	PrimaryDone   bool                   `protobuf:"varint,13,opt,name=primary_done,json=primaryDone,proto3" json:"primary_done,omitempty"`
+	Attach        uint64                 `protobuf:"varint,14,opt,name=attach,proto3" json:"attach,omitempty"`
+	Seen          *fsmpb.ReplicaSeen     `protobuf:"bytes,15,opt,name=seen,proto3" json:"seen,omitempty"` // the last that was recorded
+	Force         bool                   `protobuf:"varint,16,opt,name=force,proto3" json:"force,omitempty"`
+	BackingBytes  int64                  `protobuf:"varint,17,opt,name=backing_bytes,json=backingBytes,proto3" json:"backing_bytes,omitempty"` // that every replica's device below has room for
+	SettledUuid   uint64                 `protobuf:"varint,18,opt,name=settled_uuid,json=settledUuid,proto3" json:"settled_uuid,omitempty"`
+	CopySeed      bool                   `protobuf:"varint,19,opt,name=copy_seed,json=copySeed,proto3" json:"copy_seed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaWish) Reset() {
+	*x = ReplicaWish{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaWish) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaWish) ProtoMessage() {}
+
+func (x *ReplicaWish) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaWish.ProtoReflect.Descriptor instead.
+func (*ReplicaWish) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ReplicaWish) GetProtocol() fsmpb.Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return fsmpb.Protocol(0)
+}
+
+func (x *ReplicaWish) GetMinor() uint32 {
+	if x != nil {
+		return x.Minor
+	}
+	return 0
+}
+
+func (x *ReplicaWish) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *ReplicaWish) GetSeed() bool {
+	if x != nil {
+		return x.Seed
+	}
+	return false
+}
+
+func (x *ReplicaWish) GetBorn() bool {
+	if x != nil {
+		return x.Born
+	}
+	return false
+}
+
+func (x *ReplicaWish) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *ReplicaWish) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ReplicaWish) GetPeer() *ReplicaPeer {
+	if x != nil {
+		return x.Peer
+	}
+	return nil
+}
+
+func (x *ReplicaWish) GetConnect() bool {
+	if x != nil {
+		return x.Connect
+	}
+	return false
+}
+
+func (x *ReplicaWish) GetOutdated() bool {
+	if x != nil {
+		return x.Outdated
+	}
+	return false
+}
+
+func (x *ReplicaWish) GetUpToDate() bool {
+	if x != nil {
+		return x.UpToDate
+	}
+	return false
+}
+
+func (x *ReplicaWish) GetPrimary() bool {
+	if x != nil {
+		return x.Primary
+	}
+	return false
+}
+
+func (x *ReplicaWish) GetPrimaryDone() bool {
+	if x != nil {
+		return x.PrimaryDone
+	}
+	return false
+}
+
+func (x *ReplicaWish) GetAttach() uint64 {
+	if x != nil {
+		return x.Attach
+	}
+	return 0
+}
+
+func (x *ReplicaWish) GetSeen() *fsmpb.ReplicaSeen {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
+func (x *ReplicaWish) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *ReplicaWish) GetBackingBytes() int64 {
+	if x != nil {
+		return x.BackingBytes
+	}
+	return 0
+}
+
+func (x *ReplicaWish) GetSettledUuid() uint64 {
+	if x != nil {
+		return x.SettledUuid
+	}
+	return 0
+}
+
+func (x *ReplicaWish) GetCopySeed() bool {
+	if x != nil {
+		return x.CopySeed
+	}
+	return false
+}
+
+type ReplicaPeer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	PublicKey     []byte                 `protobuf:"bytes,4,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplicaPeer) Reset() {
+	*x = ReplicaPeer{}
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplicaPeer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplicaPeer) ProtoMessage() {}
+
+func (x *ReplicaPeer) ProtoReflect() protoreflect.Message {
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplicaPeer.ProtoReflect.Descriptor instead.
+func (*ReplicaPeer) Descriptor() ([]byte, []int) {
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ReplicaPeer) GetNodeId() string {
+	if x != nil {
+		return x.NodeId
+	}
+	return ""
+}
+
+func (x *ReplicaPeer) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *ReplicaPeer) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ReplicaPeer) GetPublicKey() []byte {
+	if x != nil {
+		return x.PublicKey
+	}
+	return nil
+}
+
 type Publication struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -780,7 +1045,7 @@ type Publication struct {
 
 func (x *Publication) Reset() {
 	*x = Publication{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -792,7 +1057,7 @@ func (x *Publication) String() string {
 func (*Publication) ProtoMessage() {}
 
 func (x *Publication) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[8]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -805,7 +1070,7 @@ func (x *Publication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Publication.ProtoReflect.Descriptor instead.
 func (*Publication) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{8}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Publication) GetEpoch() *fsmpb.Epoch {
@@ -869,7 +1134,7 @@ type Staging struct {
 
 func (x *Staging) Reset() {
 	*x = Staging{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +1146,7 @@ func (x *Staging) String() string {
 func (*Staging) ProtoMessage() {}
 
 func (x *Staging) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[9]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +1159,7 @@ func (x *Staging) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Staging.ProtoReflect.Descriptor instead.
 func (*Staging) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{9}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Staging) GetPath() string {
@@ -938,7 +1203,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -950,7 +1215,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[10]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -963,7 +1228,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{10}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Target) GetPath() string {
@@ -1010,7 +1275,7 @@ type InventoryQuestion struct {
 
 func (x *InventoryQuestion) Reset() {
 	*x = InventoryQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1287,7 @@ func (x *InventoryQuestion) String() string {
 func (*InventoryQuestion) ProtoMessage() {}
 
 func (x *InventoryQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[11]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1300,7 @@ func (x *InventoryQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryQuestion.ProtoReflect.Descriptor instead.
 func (*InventoryQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{11}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *InventoryQuestion) GetQuestion() uint64 {
@@ -1057,7 +1322,7 @@ type InventoryAnswer struct {
 
 func (x *InventoryAnswer) Reset() {
 	*x = InventoryAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1334,7 @@ func (x *InventoryAnswer) String() string {
 func (*InventoryAnswer) ProtoMessage() {}
 
 func (x *InventoryAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[12]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1347,7 @@ func (x *InventoryAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryAnswer.ProtoReflect.Descriptor instead.
 func (*InventoryAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{12}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *InventoryAnswer) GetQuestion() uint64 {
@@ -1116,7 +1381,7 @@ func (x *InventoryAnswer) GetMore() bool {
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.
 type InventoryItem struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount", "snapshot"
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // "image", "unfinished", "loop", "mount", "snapshot", "resource"
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`     // the volume's or the snapshot's id, as far as the name tells
 	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1125,7 +1390,7 @@ type InventoryItem struct {
 
 func (x *InventoryItem) Reset() {
 	*x = InventoryItem{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1402,7 @@ func (x *InventoryItem) String() string {
 func (*InventoryItem) ProtoMessage() {}
 
 func (x *InventoryItem) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[13]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1415,7 @@ func (x *InventoryItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryItem.ProtoReflect.Descriptor instead.
 func (*InventoryItem) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{13}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *InventoryItem) GetKind() string {
@@ -1183,7 +1448,7 @@ type ProposeRequest struct {
 
 func (x *ProposeRequest) Reset() {
 	*x = ProposeRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1460,7 @@ func (x *ProposeRequest) String() string {
 func (*ProposeRequest) ProtoMessage() {}
 
 func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[14]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1473,7 @@ func (x *ProposeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeRequest.ProtoReflect.Descriptor instead.
 func (*ProposeRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{14}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProposeRequest) GetCommand() *fsmpb.Command {
@@ -1227,7 +1492,7 @@ type ProposeResponse struct {
 
 func (x *ProposeResponse) Reset() {
 	*x = ProposeResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1504,7 @@ func (x *ProposeResponse) String() string {
 func (*ProposeResponse) ProtoMessage() {}
 
 func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[15]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1517,7 @@ func (x *ProposeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProposeResponse.ProtoReflect.Descriptor instead.
 func (*ProposeResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{15}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProposeResponse) GetOutcome() *fsmpb.Outcome {
@@ -1270,7 +1535,7 @@ type FactsRequest struct {
 
 func (x *FactsRequest) Reset() {
 	*x = FactsRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1282,7 +1547,7 @@ func (x *FactsRequest) String() string {
 func (*FactsRequest) ProtoMessage() {}
 
 func (x *FactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[16]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1295,7 +1560,7 @@ func (x *FactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsRequest.ProtoReflect.Descriptor instead.
 func (*FactsRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{16}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
 }
 
 type FactsResponse struct {
@@ -1308,7 +1573,7 @@ type FactsResponse struct {
 
 func (x *FactsResponse) Reset() {
 	*x = FactsResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1585,7 @@ func (x *FactsResponse) String() string {
 func (*FactsResponse) ProtoMessage() {}
 
 func (x *FactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[17]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1598,7 @@ func (x *FactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FactsResponse.ProtoReflect.Descriptor instead.
 func (*FactsResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{17}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FactsResponse) GetSessions() []*SessionFacts {
@@ -1363,7 +1628,7 @@ type SessionFacts struct {
 
 func (x *SessionFacts) Reset() {
 	*x = SessionFacts{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1375,7 +1640,7 @@ func (x *SessionFacts) String() string {
 func (*SessionFacts) ProtoMessage() {}
 
 func (x *SessionFacts) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[18]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1388,7 +1653,7 @@ func (x *SessionFacts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionFacts.ProtoReflect.Descriptor instead.
 func (*SessionFacts) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SessionFacts) GetNodeId() string {
@@ -1428,7 +1693,7 @@ type InventoryRequest struct {
 
 func (x *InventoryRequest) Reset() {
 	*x = InventoryRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1705,7 @@ func (x *InventoryRequest) String() string {
 func (*InventoryRequest) ProtoMessage() {}
 
 func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[19]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1718,7 @@ func (x *InventoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryRequest.ProtoReflect.Descriptor instead.
 func (*InventoryRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{19}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InventoryRequest) GetNodeId() string {
@@ -1473,7 +1738,7 @@ type InventoryResponse struct {
 
 func (x *InventoryResponse) Reset() {
 	*x = InventoryResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1485,7 +1750,7 @@ func (x *InventoryResponse) String() string {
 func (*InventoryResponse) ProtoMessage() {}
 
 func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[20]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1498,7 +1763,7 @@ func (x *InventoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InventoryResponse.ProtoReflect.Descriptor instead.
 func (*InventoryResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{20}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InventoryResponse) GetHeld() bool {
@@ -1532,7 +1797,7 @@ type SnapshotWish struct {
 
 func (x *SnapshotWish) Reset() {
 	*x = SnapshotWish{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1809,7 @@ func (x *SnapshotWish) String() string {
 func (*SnapshotWish) ProtoMessage() {}
 
 func (x *SnapshotWish) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[21]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1822,7 @@ func (x *SnapshotWish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotWish.ProtoReflect.Descriptor instead.
 func (*SnapshotWish) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{21}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SnapshotWish) GetSnapshotId() string {
@@ -1638,7 +1903,7 @@ type MapQuestion struct {
 
 func (x *MapQuestion) Reset() {
 	*x = MapQuestion{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1650,7 +1915,7 @@ func (x *MapQuestion) String() string {
 func (*MapQuestion) ProtoMessage() {}
 
 func (x *MapQuestion) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[22]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1663,7 +1928,7 @@ func (x *MapQuestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapQuestion.ProtoReflect.Descriptor instead.
 func (*MapQuestion) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{22}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *MapQuestion) GetQuestion() uint64 {
@@ -1711,7 +1976,7 @@ type MapExtent struct {
 
 func (x *MapExtent) Reset() {
 	*x = MapExtent{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1723,7 +1988,7 @@ func (x *MapExtent) String() string {
 func (*MapExtent) ProtoMessage() {}
 
 func (x *MapExtent) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[23]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1736,7 +2001,7 @@ func (x *MapExtent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapExtent.ProtoReflect.Descriptor instead.
 func (*MapExtent) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{23}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *MapExtent) GetOffset() int64 {
@@ -1766,7 +2031,7 @@ type MapAnswer struct {
 
 func (x *MapAnswer) Reset() {
 	*x = MapAnswer{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +2043,7 @@ func (x *MapAnswer) String() string {
 func (*MapAnswer) ProtoMessage() {}
 
 func (x *MapAnswer) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[24]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +2056,7 @@ func (x *MapAnswer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapAnswer.ProtoReflect.Descriptor instead.
 func (*MapAnswer) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{24}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MapAnswer) GetQuestion() uint64 {
@@ -1839,7 +2104,7 @@ type MapRequest struct {
 
 func (x *MapRequest) Reset() {
 	*x = MapRequest{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +2116,7 @@ func (x *MapRequest) String() string {
 func (*MapRequest) ProtoMessage() {}
 
 func (x *MapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[25]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +2129,7 @@ func (x *MapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapRequest.ProtoReflect.Descriptor instead.
 func (*MapRequest) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{25}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *MapRequest) GetNodeId() string {
@@ -1891,7 +2156,7 @@ type MapResponse struct {
 
 func (x *MapResponse) Reset() {
 	*x = MapResponse{}
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2168,7 @@ func (x *MapResponse) String() string {
 func (*MapResponse) ProtoMessage() {}
 
 func (x *MapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_executor_session_sessionpb_session_proto_msgTypes[26]
+	mi := &file_executor_session_sessionpb_session_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2181,7 @@ func (x *MapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MapResponse.ProtoReflect.Descriptor instead.
 func (*MapResponse) Descriptor() ([]byte, []int) {
-	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{26}
+	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *MapResponse) GetHeld() bool {
@@ -1976,7 +2241,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\tsnapshots\x18\b \x03(\v2!.holdfast.session.v1.SnapshotWishR\tsnapshots\x12%\n" +
 	"\x0esnapshots_gone\x18\t \x03(\tR\rsnapshotsGone\x12\x18\n" +
 	"\aadopted\x18\x05 \x01(\bR\aadopted\x12\x12\n" +
-	"\x04more\x18\x06 \x01(\bR\x04more\"\xee\x04\n" +
+	"\x04more\x18\x06 \x01(\bR\x04more\"\xb2\x05\n" +
 	"\x04Wish\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\apool_id\x18\x02 \x01(\tR\x06poolId\x12\x1d\n" +
@@ -1995,7 +2260,38 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x06source\x18\x0e \x01(\v2\x17.holdfast.fsm.v1.SourceR\x06source\x12*\n" +
 	"\x11source_size_bytes\x18\x0f \x01(\x03R\x0fsourceSizeBytes\x12/\n" +
 	"\x06limits\x18\x10 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x12#\n" +
-	"\rteardown_host\x18\r \x01(\tR\fteardownHost\"\xb6\x02\n" +
+	"\rteardown_host\x18\r \x01(\tR\fteardownHost\x12B\n" +
+	"\vreplication\x18\x11 \x01(\v2 .holdfast.session.v1.ReplicaWishR\vreplication\"\xdc\x04\n" +
+	"\vReplicaWish\x125\n" +
+	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
+	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\rR\x04port\x12\x12\n" +
+	"\x04seed\x18\x04 \x01(\bR\x04seed\x12\x12\n" +
+	"\x04born\x18\x05 \x01(\bR\x04born\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x06 \x01(\x04R\n" +
+	"generation\x12\x18\n" +
+	"\aaddress\x18\a \x01(\tR\aaddress\x124\n" +
+	"\x04peer\x18\b \x01(\v2 .holdfast.session.v1.ReplicaPeerR\x04peer\x12\x18\n" +
+	"\aconnect\x18\t \x01(\bR\aconnect\x12\x1a\n" +
+	"\boutdated\x18\n" +
+	" \x01(\bR\boutdated\x12\x1c\n" +
+	"\n" +
+	"up_to_date\x18\v \x01(\bR\bupToDate\x12\x18\n" +
+	"\aprimary\x18\f \x01(\bR\aprimary\x12!\n" +
+	"\fprimary_done\x18\r \x01(\bR\vprimaryDone\x12\x16\n" +
+	"\x06attach\x18\x0e \x01(\x04R\x06attach\x120\n" +
+	"\x04seen\x18\x0f \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenR\x04seen\x12\x14\n" +
+	"\x05force\x18\x10 \x01(\bR\x05force\x12#\n" +
+	"\rbacking_bytes\x18\x11 \x01(\x03R\fbackingBytes\x12!\n" +
+	"\fsettled_uuid\x18\x12 \x01(\x04R\vsettledUuid\x12\x1b\n" +
+	"\tcopy_seed\x18\x13 \x01(\bR\bcopySeed\"x\n" +
+	"\vReplicaPeer\x12\x17\n" +
+	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\x04 \x01(\fR\tpublicKey\"\xb6\x02\n" +
 	"\vPublication\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12;\n" +
 	"\n" +
@@ -2105,7 +2401,7 @@ func file_executor_session_sessionpb_session_proto_rawDescGZIP() []byte {
 	return file_executor_session_sessionpb_session_proto_rawDescData
 }
 
-var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_executor_session_sessionpb_session_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*FromNode)(nil),           // 0: holdfast.session.v1.FromNode
 	(*Hello)(nil),              // 1: holdfast.session.v1.Hello
@@ -2115,84 +2411,92 @@ var file_executor_session_sessionpb_session_proto_goTypes = []any{
 	(*Welcome)(nil),            // 5: holdfast.session.v1.Welcome
 	(*Wishes)(nil),             // 6: holdfast.session.v1.Wishes
 	(*Wish)(nil),               // 7: holdfast.session.v1.Wish
-	(*Publication)(nil),        // 8: holdfast.session.v1.Publication
-	(*Staging)(nil),            // 9: holdfast.session.v1.Staging
-	(*Target)(nil),             // 10: holdfast.session.v1.Target
-	(*InventoryQuestion)(nil),  // 11: holdfast.session.v1.InventoryQuestion
-	(*InventoryAnswer)(nil),    // 12: holdfast.session.v1.InventoryAnswer
-	(*InventoryItem)(nil),      // 13: holdfast.session.v1.InventoryItem
-	(*ProposeRequest)(nil),     // 14: holdfast.session.v1.ProposeRequest
-	(*ProposeResponse)(nil),    // 15: holdfast.session.v1.ProposeResponse
-	(*FactsRequest)(nil),       // 16: holdfast.session.v1.FactsRequest
-	(*FactsResponse)(nil),      // 17: holdfast.session.v1.FactsResponse
-	(*SessionFacts)(nil),       // 18: holdfast.session.v1.SessionFacts
-	(*InventoryRequest)(nil),   // 19: holdfast.session.v1.InventoryRequest
-	(*InventoryResponse)(nil),  // 20: holdfast.session.v1.InventoryResponse
-	(*SnapshotWish)(nil),       // 21: holdfast.session.v1.SnapshotWish
-	(*MapQuestion)(nil),        // 22: holdfast.session.v1.MapQuestion
-	(*MapExtent)(nil),          // 23: holdfast.session.v1.MapExtent
-	(*MapAnswer)(nil),          // 24: holdfast.session.v1.MapAnswer
-	(*MapRequest)(nil),         // 25: holdfast.session.v1.MapRequest
-	(*MapResponse)(nil),        // 26: holdfast.session.v1.MapResponse
-	(*fsmpb.RegisterNode)(nil), // 27: holdfast.fsm.v1.RegisterNode
-	(*fsmpb.Epoch)(nil),        // 28: holdfast.fsm.v1.Epoch
-	(*fsmpb.Format)(nil),       // 29: holdfast.fsm.v1.Format
-	(*fsmpb.Source)(nil),       // 30: holdfast.fsm.v1.Source
-	(*fsmpb.Limits)(nil),       // 31: holdfast.fsm.v1.Limits
-	(*fsmpb.Capability)(nil),   // 32: holdfast.fsm.v1.Capability
-	(*fsmpb.Command)(nil),      // 33: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 34: holdfast.fsm.v1.Outcome
+	(*ReplicaWish)(nil),        // 8: holdfast.session.v1.ReplicaWish
+	(*ReplicaPeer)(nil),        // 9: holdfast.session.v1.ReplicaPeer
+	(*Publication)(nil),        // 10: holdfast.session.v1.Publication
+	(*Staging)(nil),            // 11: holdfast.session.v1.Staging
+	(*Target)(nil),             // 12: holdfast.session.v1.Target
+	(*InventoryQuestion)(nil),  // 13: holdfast.session.v1.InventoryQuestion
+	(*InventoryAnswer)(nil),    // 14: holdfast.session.v1.InventoryAnswer
+	(*InventoryItem)(nil),      // 15: holdfast.session.v1.InventoryItem
+	(*ProposeRequest)(nil),     // 16: holdfast.session.v1.ProposeRequest
+	(*ProposeResponse)(nil),    // 17: holdfast.session.v1.ProposeResponse
+	(*FactsRequest)(nil),       // 18: holdfast.session.v1.FactsRequest
+	(*FactsResponse)(nil),      // 19: holdfast.session.v1.FactsResponse
+	(*SessionFacts)(nil),       // 20: holdfast.session.v1.SessionFacts
+	(*InventoryRequest)(nil),   // 21: holdfast.session.v1.InventoryRequest
+	(*InventoryResponse)(nil),  // 22: holdfast.session.v1.InventoryResponse
+	(*SnapshotWish)(nil),       // 23: holdfast.session.v1.SnapshotWish
+	(*MapQuestion)(nil),        // 24: holdfast.session.v1.MapQuestion
+	(*MapExtent)(nil),          // 25: holdfast.session.v1.MapExtent
+	(*MapAnswer)(nil),          // 26: holdfast.session.v1.MapAnswer
+	(*MapRequest)(nil),         // 27: holdfast.session.v1.MapRequest
+	(*MapResponse)(nil),        // 28: holdfast.session.v1.MapResponse
+	(*fsmpb.RegisterNode)(nil), // 29: holdfast.fsm.v1.RegisterNode
+	(*fsmpb.Epoch)(nil),        // 30: holdfast.fsm.v1.Epoch
+	(*fsmpb.Format)(nil),       // 31: holdfast.fsm.v1.Format
+	(*fsmpb.Source)(nil),       // 32: holdfast.fsm.v1.Source
+	(*fsmpb.Limits)(nil),       // 33: holdfast.fsm.v1.Limits
+	(fsmpb.Protocol)(0),        // 34: holdfast.fsm.v1.Protocol
+	(*fsmpb.ReplicaSeen)(nil),  // 35: holdfast.fsm.v1.ReplicaSeen
+	(*fsmpb.Capability)(nil),   // 36: holdfast.fsm.v1.Capability
+	(*fsmpb.Command)(nil),      // 37: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),      // 38: holdfast.fsm.v1.Outcome
 }
 var file_executor_session_sessionpb_session_proto_depIdxs = []int32{
 	1,  // 0: holdfast.session.v1.FromNode.hello:type_name -> holdfast.session.v1.Hello
 	2,  // 1: holdfast.session.v1.FromNode.telemetry:type_name -> holdfast.session.v1.Telemetry
-	12, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
-	24, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
-	27, // 4: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
-	28, // 5: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
+	14, // 2: holdfast.session.v1.FromNode.inventory:type_name -> holdfast.session.v1.InventoryAnswer
+	26, // 3: holdfast.session.v1.FromNode.map:type_name -> holdfast.session.v1.MapAnswer
+	29, // 4: holdfast.session.v1.Hello.register:type_name -> holdfast.fsm.v1.RegisterNode
+	30, // 5: holdfast.session.v1.Hello.seen:type_name -> holdfast.fsm.v1.Epoch
 	3,  // 6: holdfast.session.v1.Telemetry.pools:type_name -> holdfast.session.v1.PoolTelemetry
 	5,  // 7: holdfast.session.v1.ToNode.welcome:type_name -> holdfast.session.v1.Welcome
 	6,  // 8: holdfast.session.v1.ToNode.wishes:type_name -> holdfast.session.v1.Wishes
-	11, // 9: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
-	22, // 10: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
-	28, // 11: holdfast.session.v1.Wishes.at:type_name -> holdfast.fsm.v1.Epoch
+	13, // 9: holdfast.session.v1.ToNode.inventory:type_name -> holdfast.session.v1.InventoryQuestion
+	24, // 10: holdfast.session.v1.ToNode.map:type_name -> holdfast.session.v1.MapQuestion
+	30, // 11: holdfast.session.v1.Wishes.at:type_name -> holdfast.fsm.v1.Epoch
 	7,  // 12: holdfast.session.v1.Wishes.wishes:type_name -> holdfast.session.v1.Wish
-	21, // 13: holdfast.session.v1.Wishes.snapshots:type_name -> holdfast.session.v1.SnapshotWish
-	29, // 14: holdfast.session.v1.Wish.format:type_name -> holdfast.fsm.v1.Format
-	8,  // 15: holdfast.session.v1.Wish.publication:type_name -> holdfast.session.v1.Publication
-	28, // 16: holdfast.session.v1.Wish.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
-	30, // 17: holdfast.session.v1.Wish.source:type_name -> holdfast.fsm.v1.Source
-	31, // 18: holdfast.session.v1.Wish.limits:type_name -> holdfast.fsm.v1.Limits
-	28, // 19: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
-	32, // 20: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
-	9,  // 21: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
-	10, // 22: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
-	32, // 23: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
-	32, // 24: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
-	13, // 25: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
-	33, // 26: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	34, // 27: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
-	18, // 28: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
-	2,  // 29: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
-	13, // 30: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
-	23, // 31: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
-	22, // 32: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
-	24, // 33: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
-	0,  // 34: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
-	14, // 35: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
-	16, // 36: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
-	19, // 37: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
-	25, // 38: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
-	4,  // 39: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
-	15, // 40: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
-	17, // 41: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
-	20, // 42: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
-	26, // 43: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
-	39, // [39:44] is the sub-list for method output_type
-	34, // [34:39] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	23, // 13: holdfast.session.v1.Wishes.snapshots:type_name -> holdfast.session.v1.SnapshotWish
+	31, // 14: holdfast.session.v1.Wish.format:type_name -> holdfast.fsm.v1.Format
+	10, // 15: holdfast.session.v1.Wish.publication:type_name -> holdfast.session.v1.Publication
+	30, // 16: holdfast.session.v1.Wish.teardown_epoch:type_name -> holdfast.fsm.v1.Epoch
+	32, // 17: holdfast.session.v1.Wish.source:type_name -> holdfast.fsm.v1.Source
+	33, // 18: holdfast.session.v1.Wish.limits:type_name -> holdfast.fsm.v1.Limits
+	8,  // 19: holdfast.session.v1.Wish.replication:type_name -> holdfast.session.v1.ReplicaWish
+	34, // 20: holdfast.session.v1.ReplicaWish.protocol:type_name -> holdfast.fsm.v1.Protocol
+	9,  // 21: holdfast.session.v1.ReplicaWish.peer:type_name -> holdfast.session.v1.ReplicaPeer
+	35, // 22: holdfast.session.v1.ReplicaWish.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	30, // 23: holdfast.session.v1.Publication.epoch:type_name -> holdfast.fsm.v1.Epoch
+	36, // 24: holdfast.session.v1.Publication.capability:type_name -> holdfast.fsm.v1.Capability
+	11, // 25: holdfast.session.v1.Publication.staging:type_name -> holdfast.session.v1.Staging
+	12, // 26: holdfast.session.v1.Publication.targets:type_name -> holdfast.session.v1.Target
+	36, // 27: holdfast.session.v1.Staging.capability:type_name -> holdfast.fsm.v1.Capability
+	36, // 28: holdfast.session.v1.Target.capability:type_name -> holdfast.fsm.v1.Capability
+	15, // 29: holdfast.session.v1.InventoryAnswer.items:type_name -> holdfast.session.v1.InventoryItem
+	37, // 30: holdfast.session.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	38, // 31: holdfast.session.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	20, // 32: holdfast.session.v1.FactsResponse.sessions:type_name -> holdfast.session.v1.SessionFacts
+	2,  // 33: holdfast.session.v1.SessionFacts.telemetry:type_name -> holdfast.session.v1.Telemetry
+	15, // 34: holdfast.session.v1.InventoryResponse.items:type_name -> holdfast.session.v1.InventoryItem
+	25, // 35: holdfast.session.v1.MapAnswer.extents:type_name -> holdfast.session.v1.MapExtent
+	24, // 36: holdfast.session.v1.MapRequest.question:type_name -> holdfast.session.v1.MapQuestion
+	26, // 37: holdfast.session.v1.MapResponse.answer:type_name -> holdfast.session.v1.MapAnswer
+	0,  // 38: holdfast.session.v1.Session.Attach:input_type -> holdfast.session.v1.FromNode
+	16, // 39: holdfast.session.v1.Session.Propose:input_type -> holdfast.session.v1.ProposeRequest
+	18, // 40: holdfast.session.v1.Peers.Facts:input_type -> holdfast.session.v1.FactsRequest
+	21, // 41: holdfast.session.v1.Peers.Inventory:input_type -> holdfast.session.v1.InventoryRequest
+	27, // 42: holdfast.session.v1.Peers.Map:input_type -> holdfast.session.v1.MapRequest
+	4,  // 43: holdfast.session.v1.Session.Attach:output_type -> holdfast.session.v1.ToNode
+	17, // 44: holdfast.session.v1.Session.Propose:output_type -> holdfast.session.v1.ProposeResponse
+	19, // 45: holdfast.session.v1.Peers.Facts:output_type -> holdfast.session.v1.FactsResponse
+	22, // 46: holdfast.session.v1.Peers.Inventory:output_type -> holdfast.session.v1.InventoryResponse
+	28, // 47: holdfast.session.v1.Peers.Map:output_type -> holdfast.session.v1.MapResponse
+	43, // [43:48] is the sub-list for method output_type
+	38, // [38:43] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_executor_session_sessionpb_session_proto_init() }
@@ -2218,7 +2522,7 @@ func file_executor_session_sessionpb_session_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_executor_session_sessionpb_session_proto_rawDesc), len(file_executor_session_sessionpb_session_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

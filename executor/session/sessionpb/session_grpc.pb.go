@@ -34,8 +34,9 @@ type SessionClient interface {
 	// Attach begins a session: the host says who it is, then sends telemetry and
 	// answers; the controller sends wishes from its applied state.
 	Attach(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromNode, ToNode], error)
-	// Propose has one of a host's own commands applied: StageVolume, PublishTarget
-	// or Report. Others, and those that name another node, are PERMISSION_DENIED.
+	// Propose has one of a host's own commands applied: StageVolume, PublishTarget,
+	// Report, AttachReplica, SetPrimary or Outdate. Others, and those that name another
+	// node, are PERMISSION_DENIED.
 	Propose(ctx context.Context, in *ProposeRequest, opts ...grpc.CallOption) (*ProposeResponse, error)
 }
 
@@ -79,8 +80,9 @@ type SessionServer interface {
 	// Attach begins a session: the host says who it is, then sends telemetry and
 	// answers; the controller sends wishes from its applied state.
 	Attach(grpc.BidiStreamingServer[FromNode, ToNode]) error
-	// Propose has one of a host's own commands applied: StageVolume, PublishTarget
-	// or Report. Others, and those that name another node, are PERMISSION_DENIED.
+	// Propose has one of a host's own commands applied: StageVolume, PublishTarget,
+	// Report, AttachReplica, SetPrimary or Outdate. Others, and those that name another
+	// node, are PERMISSION_DENIED.
 	Propose(context.Context, *ProposeRequest) (*ProposeResponse, error)
 	mustEmbedUnimplementedSessionServer()
 }

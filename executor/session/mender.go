@@ -1,0 +1,74 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// mendEvery is how many exchanges pass between two looks at all volumes.
+const mendEvery = 10
+
+// mend gives replicated volumes new replicas for those whose hosts are away for too
+// long. What fails is decided anew after a while.
+func (m *Monitor) mend(ctx context.Context, x exchange) {
+	if m.rounds++; m.ReplaceAfter == 0 || m.rounds%mendEvery != 0 {
+		return
+	}
+	var state *fsm.State
+	err := m.member.View(func(s *fsm.State) error {
+		state = s.Fork() // long work holds no lock
+		return nil
+	})
+	if err != nil {
+		m.Logger.Warn("cannot read the replicated volumes", "error", err)
+		return
+	}
+	volumes, busy := impairedVolumes(state)
+	commands := m.mending.decide(x, volumes, busy, func(commands ...*fsmpb.Command) error {
+		return m.wouldTake(state, commands)
+	})
+	ctx, cancel := context.WithTimeout(ctx, 2*m.Interval)
+	defer cancel()
+	for _, cmd := range commands {
+		m.proposeMending(ctx, cmd)
+	}
+}
+
+// wouldTake applies commands to a copy of the state, as its leader would have them applied.
+func (m *Monitor) wouldTake(state *fsm.State, commands []*fsmpb.Command) error {
+	for _, cmd := range commands {
+		cmd := proto.CloneOf(cmd)
+		cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.SchemaVersion
+		cmd.RequestId = make([]byte, requestIDLen)
+		_, _ = rand.Read(cmd.RequestId) // never fails
+		cmd.ProposedIndex = state.Cluster().Index
+		m.Attach(cmd)
+		if err := fsm.Err(state.Apply(state.Cluster().Index+1, cmd).Outcome); err != nil {
+			m.Logger.Info("a replicated volume cannot be given another replica now", "error", err)
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Monitor) proposeMending(ctx context.Context, cmd *fsmpb.Command) {
+	cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.SchemaVersion
+	_, err := m.member.Propose(ctx, cmd)
+	log := m.Logger.With("volume", cmd.GetRemoveReplica().GetVolumeId()+cmd.GetAddReplica().GetVolumeId(),
+		"gives_up", cmd.GetRemoveReplica().GetNodeId())
+	var rejection *fsm.Rejection
+	switch {
+	case err == nil:
+		log.Info("a replicated volume gets another replica: a host was away for too long")
+	case errors.As(err, &rejection):
+		log.Info("the log does not give a replicated volume another replica", "error", err)
+	default:
+		log.Warn("cannot give a replicated volume another replica", "error", err)
+	}
+}
