@@ -12,7 +12,8 @@ import (
 )
 
 // GetCapacity is what new volumes could still reserve, in all pools of the
-// topology together, and the sizes that one volume could have. Where no volume
+// topology together, and the sizes that one volume could have; with two replicas, what
+// two hosts can hold. Where no volume
 // with the capabilities can be made at all, the capacity is 0.
 func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	if err := s.serves(csi.ControllerServiceCapability_RPC_GET_CAPACITY); err != nil {
@@ -32,7 +33,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	}
 	var largest, total int64
 	err = s.read(ctx, func(state *fsm.State) error {
-		largest, total = state.Available(where)
+		largest, total = state.AvailableTo(where, p.replicas)
 		return nil
 	})
 	if err != nil {

@@ -86,14 +86,26 @@ func (c *cluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outco
 
 // work has all hosts do what they are asked for; what one did may ask more of another.
 func (c *cluster) work() {
-	for _, h := range c.hosts {
-		h.work()
+	for range c.rounds() {
+		for _, h := range c.hosts {
+			h.work()
+		}
 	}
 	for range 3 {
 		for _, h := range c.hosts {
 			h.workOnSnapshots()
 		}
 	}
+}
+
+// rounds are more where what one host did asks more of its peer.
+func (c *cluster) rounds() int {
+	for _, h := range c.hosts {
+		if h.address != "" {
+			return 6
+		}
+	}
+	return 1
 }
 
 // reach is what a member says while there is no quorum.

@@ -93,7 +93,7 @@ func (s *Server) conclude(ctx context.Context, id fsm.VolumeID, what string, err
 // large tells whether the volume's devices have its size, which is what was asked for.
 func large(v *fsm.Volume, required int64) bool {
 	return v.Size >= required && !slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool {
-		return r.State != fsm.ReplicaGone && r.Size < v.Size
+		return usable(&r) && r.Size < v.Size
 	})
 }
 

@@ -8,7 +8,7 @@ import (
 
 // Hasten shortens a server's patience for tests.
 func Hasten(s *Server, look, unstage time.Duration) {
-	s.log.LookAgain, s.unstagePatience = look, unstage
+	s.log.LookAgain, s.unstagePatience, s.severPatience = look, unstage, unstage
 }
 
 // Token is the token of ListVolumes after a volume.

@@ -37,6 +37,8 @@ type host struct {
 	staged   map[fsm.VolumeID]string
 	bound    map[string]fsm.VolumeID
 	epochs   map[fsm.VolumeID]fsm.Epoch
+	address  string // to which its peers replicate; empty: it holds no replicas
+	sides    map[fsm.VolumeID]*side
 }
 
 const gib = int64(1) << 30
@@ -47,7 +49,7 @@ func newHost(c *cluster, id fsm.NodeID, labels ...*fsmpb.Label) *host {
 		pool:  &fsmpb.Pool{PoolId: "pool-" + string(id), Backend: "loopfile", CapacityBytes: 100 * gib, OvercommitPercent: 1000},
 		grown: map[fsm.VolumeID]int64{}, limited: map[fsm.VolumeID]fsm.Limits{},
 		sequence: map[fsm.VolumeID]uint64{}, staged: map[fsm.VolumeID]string{},
-		bound: map[string]fsm.VolumeID{}, epochs: map[fsm.VolumeID]fsm.Epoch{},
+		bound: map[string]fsm.VolumeID{}, epochs: map[fsm.VolumeID]fsm.Epoch{}, sides: map[fsm.VolumeID]*side{},
 	}
 }
 
@@ -56,7 +58,7 @@ func (h *host) register(t testing.TB) *host {
 	t.Helper()
 	_, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
 		NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Pools: []*fsmpb.Pool{h.pool}, Labels: h.labels,
-		MaxVolumes: h.max, Version: "v0", FeatureLevel: 1,
+		MaxVolumes: h.max, Version: "v0", FeatureLevel: 1, Replication: h.replication(),
 	}}})
 	require.NoError(t, err)
 	h.cluster.hosts = append(h.cluster.hosts, h)
@@ -97,6 +99,9 @@ func (h *host) work() {
 		return nil
 	})
 	for _, w := range wishes {
+		if w.Replication != nil {
+			h.replicate(&w)
+		}
 		switch {
 		case fail != nil && w.Verb != fsm.WishKeep:
 			h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_StepFailed{StepFailed: fail}})

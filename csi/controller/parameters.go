@@ -7,12 +7,14 @@ import (
 
 	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // The parameters of CreateVolume.
 const (
 	fsTypeKey   = "fsType"   // ext4 (the default) or xfs
-	replicasKey = "replicas" // 1
+	replicasKey = "replicas" // 1 (the default) or 2, on as many hosts
+	protocolKey = "protocol" // C (the default) or A, of a volume with 2 replicas
 	coFSTypeKey = server.COPrefix + "fstype"
 )
 
@@ -20,6 +22,8 @@ const (
 type parameters struct {
 	fsType   string
 	replicas uint32
+	// protocol is set for a volume with more than one replica, and only there.
+	protocol fsmpb.Protocol
 	limits   limits
 	// sourced: the volume is made from a source, which decides the filesystem of
 	// capabilities that leave it open.
@@ -52,7 +56,7 @@ func parseParameters(given map[string]string) (parameters, error) {
 		}
 	}
 	p.fingerprint = server.Fingerprint(counted...)
-	return p, nil
+	return p, p.replicated()
 }
 
 // limit reads a parameter that is mutable afterwards; the zero value is not given.
@@ -65,16 +69,18 @@ func (p *parameters) limit(key, value string) (bool, error) {
 
 func (p *parameters) set(key, value string) error {
 	switch {
-	case value == "" && (key == fsTypeKey || key == coFSTypeKey || key == replicasKey):
+	case value == "" && (key == fsTypeKey || key == coFSTypeKey || key == replicasKey || key == protocolKey):
 		return nil // the zero value is not given
 	case key == fsTypeKey || key == coFSTypeKey:
 		return p.setFSType(value)
-	case key == replicasKey && value != "1":
-		return fsm.Reject(fsm.Invalid, "parameter replicas=%q is not served: a volume has 1 replica", server.Message(value))
-	case key == replicasKey || strings.HasPrefix(key, server.COPrefix):
+	case key == replicasKey:
+		return p.setReplicas(value)
+	case key == protocolKey:
+		return p.setProtocol(value)
+	case strings.HasPrefix(key, server.COPrefix):
 		return nil
 	}
-	return fsm.Reject(fsm.Invalid, "parameter %q is not known: there are %s, %s, %s and %s", server.Message(key), fsTypeKey, replicasKey, iopsKey, bandwidthKey)
+	return fsm.Reject(fsm.Invalid, "parameter %q is not known: there are %s, %s, %s, %s and %s", server.Message(key), fsTypeKey, replicasKey, protocolKey, iopsKey, bandwidthKey)
 }
 
 func (p *parameters) setFSType(value string) error {

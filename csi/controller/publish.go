@@ -12,7 +12,8 @@ import (
 )
 
 // ControllerPublishVolume gives a node the right to use the volume. The publish
-// context carries the epoch of that right, equal at every repetition (S3).
+// context carries the epoch of that right, equal at every repetition (S3). For a
+// replicated volume it returns once the node's replica is primary (S8).
 func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	if err := s.serves(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
 		return nil, err
@@ -28,6 +29,9 @@ func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.Controlle
 	epoch := fsm.EpochFrom(out.GetEpoch())
 	if expired(err) {
 		epoch, err = s.published(ctx, cmd)
+	}
+	if err == nil {
+		err = s.awaitPrimary(ctx, fsm.VolumeID(cmd.GetVolumeId()), fsm.NodeID(cmd.GetNodeId()), epoch)
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)

@@ -42,6 +42,7 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 		"-10: another filesystem as a parameter":   {func(r *validateReq) { r.Parameters = pairsOf("fsType", "ext4") }, codes.OK, false},
 		"-06: another volume's context":            {func(r *validateReq) { r.VolumeContext = pairsOf("pool", "x") }, codes.OK, false},
 		"-07: an unknown parameter":                {func(r *validateReq) { r.Parameters = pairsOf("raid", strings.Repeat("6", 300)) }, codes.OK, false},
+		"-10: another number of replicas":          {func(r *validateReq) { r.Parameters = pairsOf("replicas", "2") }, codes.OK, false},
 		"-11: the message is bounded":              {func(r *validateReq) { r.Parameters = pairsOf(strings.Repeat("k", 3000), "6") }, codes.OK, false},
 		"EXT-Modify-11: mutable parameters":        {func(r *validateReq) { r.MutableParameters = pairsOf("iopsLimit", "1") }, codes.OK, true},
 		"EXT-Modify-11: an unknown one":            {func(r *validateReq) { r.MutableParameters = pairsOf("iops", "1") }, codes.OK, false},

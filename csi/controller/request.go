@@ -48,7 +48,7 @@ func describe(req *csi.CreateVolumeRequest, p *parameters, capabilities []fsm.Ca
 		return nil, err
 	}
 	cmd := &fsmpb.CreateVolume{
-		Name: req.GetName(), Fingerprint: []byte(p.fingerprint), Replicas: p.replicas,
+		Name: req.GetName(), Fingerprint: []byte(p.fingerprint), Replicas: p.replicas, Protocol: p.protocol,
 		RequiredBytes: size.GetRequiredBytes(), LimitBytes: size.GetLimitBytes(), Limits: p.limits.values.Proto(),
 	}
 	for _, c := range capabilities {

@@ -2,6 +2,10 @@
 // A handler translates, proposes, waits and answers; it decides nothing: that is
 // for the state, in fsm. Reads are linearizable. What is not advertised in
 // capabilities is UNIMPLEMENTED.
+//
+// For a replicated volume, publishing waits until the replica is primary, and
+// unpublishing from a host that cannot be reached until nobody there can have a write
+// acknowledged any more: the two ends of a takeover (S8).
 package controller
 
 import (
@@ -22,6 +26,9 @@ const (
 	// unstagePatience is how long ControllerUnpublishVolume waits for a report that
 	// the volume was unstaged, which may still be on its way (S31).
 	unstagePatience = 2 * time.Second
+	// severPatience is how long it waits for the replica of an unreachable host to be
+	// without effect: the call answers within 5 s.
+	severPatience = 4500 * time.Millisecond
 )
 
 // Server serves csi.v1.Controller.
@@ -30,6 +37,7 @@ type Server struct {
 	log             *cluster.Client
 	off             map[csi.ControllerServiceCapability_RPC_Type]bool
 	unstagePatience time.Duration
+	severPatience   time.Duration
 }
 
 var _ csi.ControllerServer = (*Server)(nil)
@@ -37,7 +45,7 @@ var _ csi.ControllerServer = (*Server)(nil)
 // New serves the controller service over a cluster, without the capabilities that
 // are turned off: their RPCs are UNIMPLEMENTED.
 func New(c Cluster, off ...csi.ControllerServiceCapability_RPC_Type) *Server {
-	s := &Server{log: cluster.New(c), off: map[csi.ControllerServiceCapability_RPC_Type]bool{}, unstagePatience: unstagePatience}
+	s := &Server{log: cluster.New(c), off: map[csi.ControllerServiceCapability_RPC_Type]bool{}, unstagePatience: unstagePatience, severPatience: severPatience}
 	for _, capability := range off {
 		s.off[capability] = true
 	}

@@ -14,12 +14,17 @@ import (
 type hosts struct {
 	nodes       map[fsm.NodeID]*fsm.Node
 	incarnation uint64
+	// replicated are the conditions of replicated volumes, as the log has them.
+	replicated map[fsm.VolumeID]fsm.Condition
 }
 
 // hostsOf are the volumes' nodes.
 func hostsOf(state *fsm.State, volumes ...*fsm.Volume) *hosts {
-	h := &hosts{nodes: map[fsm.NodeID]*fsm.Node{}, incarnation: state.Cluster().Incarnation}
+	h := &hosts{nodes: map[fsm.NodeID]*fsm.Node{}, incarnation: state.Cluster().Incarnation, replicated: map[fsm.VolumeID]fsm.Condition{}}
 	for _, v := range volumes {
+		if v.Replication != nil {
+			h.replicated[v.ID] = state.ReplicationCondition(v)
+		}
 		for i := range v.Replicas {
 			id := v.Replicas[i].Node
 			if _, known := h.nodes[id]; known {
@@ -38,9 +43,16 @@ func hostsOf(state *fsm.State, volumes ...*fsm.Volume) *hosts {
 func (h *hosts) volume(v *fsm.Volume) *csi.Volume {
 	volume := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: contentSource(v.Source)}
 	for i := range v.Replicas {
-		volume.AccessibleTopology = append(volume.AccessibleTopology, server.Topology(h.place(&v.Replicas[i])))
+		if r := &v.Replicas[i]; usable(r) {
+			volume.AccessibleTopology = append(volume.AccessibleTopology, server.Topology(h.place(r)))
+		}
 	}
 	return volume
+}
+
+// usable: the volume can be published there, or could be once it is mended.
+func usable(r *fsm.Replica) bool {
+	return r.State == fsm.ReplicaPresent || r.State == fsm.ReplicaMissing
 }
 
 // place is the topology of a replica's host.
@@ -63,7 +75,13 @@ func publishedNodes(v *fsm.Volume) []string {
 // said of it, and whether that host can be asked.
 func (h *hosts) condition(v *fsm.Volume) *csi.VolumeCondition {
 	worst := v.Condition
+	if own := h.replicated[v.ID]; own.Abnormal && !worst.Abnormal {
+		worst = own
+	}
 	for i := range v.Replicas {
+		if !usable(&v.Replicas[i]) {
+			continue
+		}
 		if trouble := h.trouble(&v.Replicas[i]); trouble != "" && !worst.Abnormal {
 			worst = fsm.Condition{Abnormal: true, Message: trouble}
 		}

@@ -13,7 +13,8 @@ import (
 
 // ControllerUnpublishVolume ends a node's publication, or all of them without a
 // node id. What is not known or not published is unpublished. A host that can be
-// asked must have unstaged it (S31).
+// asked must have unstaged it; from one that cannot, a replicated volume is taken
+// away first (S31, S8).
 func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if err := s.serves(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
 		return nil, err
@@ -37,8 +38,11 @@ func (s *Server) unpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID
 		held = publicationsOn(state, id, node)
 		return nil
 	})
-	if err != nil || len(held) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(held) == 0 { // perhaps by an earlier call, which did not see the end of it
+		return s.awaitSevered(ctx, id, node)
 	}
 	s.awaitUnstaged(ctx, id, node)
 	cmd := &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: string(node)}
@@ -47,9 +51,12 @@ func (s *Server) unpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID
 	}
 	_, err = s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: cmd}})
 	if expired(err) {
-		return s.unpublished(ctx, id, node, held)
+		err = s.unpublished(ctx, id, node, held)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return s.awaitSevered(ctx, id, node)
 }
 
 // publicationsOn are the volume's on that node, or all when node is empty.

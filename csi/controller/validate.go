@@ -8,6 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // ValidateVolumeCapabilities confirms that a volume can be used with all the
@@ -65,6 +66,9 @@ func unconfirmed(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, aske
 	if err := p.limits.override(req.GetMutableParameters()); err != nil {
 		return err
 	}
+	if err := replicatedAs(v, req.GetParameters(), &p); err != nil {
+		return err
+	}
 	for _, c := range asked {
 		if err := server.Served(c.Mode, fsm.Invalid); err != nil {
 			return err
@@ -75,6 +79,22 @@ func unconfirmed(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, aske
 		if !v.Supports(c) {
 			return fsm.Reject(fsm.Precondition, "the volume was not created for %s", c)
 		}
+	}
+	return nil
+}
+
+// replicatedAs says why the volume is not replicated as the parameters describe it.
+// Those that are not given describe nothing.
+func replicatedAs(v *fsm.Volume, given map[string]string, p *parameters) error {
+	replicas, protocol := uint32(1), fsmpb.Protocol_PROTOCOL_UNKNOWN
+	if v.Replication != nil {
+		replicas, protocol = v.Replication.Wanted, v.Replication.Protocol
+	}
+	switch {
+	case given[replicasKey] != "" && p.replicas != replicas:
+		return fsm.Reject(fsm.Precondition, "the volume was created with %d replicas, not %d", replicas, p.replicas)
+	case given[protocolKey] != "" && p.protocol != protocol:
+		return fsm.Reject(fsm.Precondition, "the volume was created with another protocol than %s", given[protocolKey])
 	}
 	return nil
 }

@@ -1,0 +1,48 @@
+package controller
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// awaitPrimary waits until the node's replica is primary under the publication: that
+// is the last step of a takeover (S8). A volume that is not replicated waits for
+// nothing. Near the deadline it is ABORTED and says what the host waits for; the host
+// goes on, and the retry joins.
+func (s *Server) awaitPrimary(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epoch) error {
+	why := ""
+	err := s.await(ctx, id, "publish", func(state *fsm.State) (done bool, err error) {
+		done, why, err = primaryAt(state, id, node, epoch)
+		return done, err
+	})
+	var rejection *fsm.Rejection
+	if why != "" && errors.As(err, &rejection) && rejection.Reason == fsm.Busy {
+		return fsm.Reject(fsm.Busy, "publish volume %s: its replica on node %s is not primary yet: %s; the retry joins", id, node, why)
+	}
+	return err
+}
+
+// primaryAt tells whether the host reported that it is primary under the publication,
+// and what it waits for while it did not.
+func primaryAt(state *fsm.State, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epoch) (done bool, why string, err error) {
+	v, ok := state.Volume(id)
+	if !ok {
+		return false, "", unknownVolume(id)
+	}
+	if v.Replication == nil {
+		return true, "", nil
+	}
+	p := v.Publication(node)
+	if p == nil || p.Epoch != epoch {
+		return false, "", fsm.Reject(fsm.Busy, "publish volume %s: its publication to node %s was ended meanwhile; retry", id, node)
+	}
+	if state.PrimaryDone(v, node) {
+		return true, "", nil
+	}
+	if n, known := state.Node(node); !known || n.Host != p.Host || n.State != fsm.NodeReachable {
+		return false, "", fsm.Reject(fsm.Unreachable, "publish volume %s: node %s cannot be reached now", id, node)
+	}
+	return false, waitsFor(state, v), nil
+}

@@ -1,0 +1,74 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// awaitSevered waits until no unreachable host that lost its publication can have a
+// write acknowledged any more: the other replica disconnected and is up to date, the
+// second step of a takeover (S8). A volume that is not replicated waits for nothing, as
+// no other host has its data (S31). Without an answer in time it is UNAVAILABLE: the
+// publication is revoked, and the retry waits again.
+func (s *Server) awaitSevered(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) error {
+	limit := s.severPatience
+	if end, limited := ctx.Deadline(); limited {
+		limit = min(limit, time.Until(end)*9/10)
+	}
+	waiting, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	why := ""
+	err := s.await(waiting, id, "unpublish", func(state *fsm.State) (done bool, err error) {
+		done, why = severed(state, id, node)
+		return done, nil
+	})
+	var rejection *fsm.Rejection
+	if errors.As(err, &rejection) && rejection.Reason == fsm.Busy {
+		return fsm.Reject(fsm.Unreachable, "unpublish volume %s: the publication is revoked, but its other replica is not known to be up to date and disconnected from it: %s; retry", id, why)
+	}
+	return err
+}
+
+// severed tells whether the publications that were ended are without effect, and what
+// is waited for while they are not.
+func severed(state *fsm.State, id fsm.VolumeID, node fsm.NodeID) (done bool, why string) {
+	v, ok := state.Volume(id)
+	if !ok || v.Replication == nil {
+		return true, ""
+	}
+	if _, ready := v.Phase.(fsm.Ready); !ready {
+		return true, "" // nobody is published it again
+	}
+	for _, t := range v.Teardowns {
+		if node != "" && t.Node != node || reachable(state, t.Node, t.Host) {
+			continue // a host that can be asked ends it by itself
+		}
+		if !state.Severed(v.ID) {
+			return false, waitsFor(state, v)
+		}
+	}
+	return true, ""
+}
+
+func reachable(state *fsm.State, node fsm.NodeID, host fsm.HostID) bool {
+	n, ok := state.Node(node)
+	return ok && n.Host == host && n.State == fsm.NodeReachable
+}
+
+// waitsFor is what a replicated volume waits for, in words.
+func waitsFor(state *fsm.State, v *fsm.Volume) string {
+	if c := state.ReplicationCondition(v); c.Abnormal {
+		return c.Message
+	}
+	if op := v.Operation; op != nil && op.LastError != "" {
+		return op.LastError
+	}
+	for _, t := range v.Teardowns {
+		return fmt.Sprintf("node %s has not ended its use of it", t.Node)
+	}
+	return "its host has not said so yet"
+}
