@@ -14,6 +14,7 @@ const (
 	kindLoop       = "loop"       // a loop device of a file below a pool
 	kindMount      = "mount"      // a mount of such a device, or a bind of it
 	kindSnapshot   = "snapshot"   // a snapshot's file
+	kindResource   = "resource"   // a replicated volume's resource, in the kernel or in files
 )
 
 // finding is one difference between a host and the state.
@@ -37,7 +38,7 @@ func (f *findings) compare(st *fsm.State, n *fsm.Node, items []Item) (checked ui
 	dir := folderOf(items, kindImage, "volumes")
 	for v := range st.Volumes("") {
 		c := comparison{findings: f, node: n, volume: v, items: held[string(v.ID)], dir: dir}
-		if replica := replicaOn(v, n); replica != nil {
+		if replica := replicaOn(v, n); replica != nil && !givenUp(v, replica) {
 			checked++
 			c.replica(replica)
 			delete(held, string(v.ID))
@@ -59,7 +60,7 @@ func (f *findings) compare(st *fsm.State, n *fsm.Node, items []Item) (checked ui
 func (f *findings) owed(st *fsm.State, n *fsm.Node) {
 	for v := range st.Volumes("") {
 		c := comparison{findings: f, node: n, volume: v, dir: "volumes"}
-		if replica := replicaOn(v, n); replica != nil && transitional(v) {
+		if replica := replicaOn(v, n); replica != nil && !givenUp(v, replica) && (transitional(v) || moving(replica)) {
 			c.all(&f.pending, kindImage)
 		}
 		if owesTeardown(v, n) {
@@ -112,7 +113,7 @@ func (c *comparison) likelyPath(kind string) string {
 
 // replica compares one replica with what its host holds of it.
 func (c *comparison) replica(r *fsm.Replica) {
-	if transitional(c.volume) {
+	if transitional(c.volume) || moving(r) {
 		if r.State != fsm.ReplicaGone || len(c.items) > 0 {
 			c.all(&c.pending, kindImage)
 		}
@@ -121,6 +122,7 @@ func (c *comparison) replica(r *fsm.Replica) {
 	if !slices.ContainsFunc(c.items, func(i Item) bool { return i.Kind == kindImage }) {
 		c.add(&c.missing, kindImage, c.likelyPath(kindImage))
 	}
+	c.resource()
 	c.uses()
 }
 
@@ -130,6 +132,8 @@ func (c *comparison) uses() {
 	pub := publicationOn(c.volume, c.node)
 	loops := c.paths(kindLoop)
 	switch {
+	case c.volume.Replication != nil: // DRBD keeps the device below open, published or not
+		c.each(&c.orphans, kindLoop, loops[min(1, len(loops)):])
 	case owesTeardown(c.volume, c.node):
 		c.each(&c.pending, kindLoop, loops)
 	case pub == nil || pub.Staging == nil:
@@ -197,13 +201,14 @@ func mountsOf(pub *fsm.Publication, n *fsm.Node) (want, done []string) {
 	return want, done
 }
 
-func replicaOn(v *fsm.Volume, n *fsm.Node) *fsm.Replica {
+// replicaOn is the host's replica, one that is gone only where there is no other.
+func replicaOn(v *fsm.Volume, n *fsm.Node) (found *fsm.Replica) {
 	for i, r := range v.Replicas {
-		if r.Node == n.ID && r.Host == n.Host {
-			return &v.Replicas[i]
+		if r.Node == n.ID && r.Host == n.Host && (found == nil || found.State == fsm.ReplicaGone) {
+			found = &v.Replicas[i]
 		}
 	}
-	return nil
+	return found
 }
 
 func publicationOn(v *fsm.Volume, n *fsm.Node) *fsm.Publication {

@@ -10,4 +10,9 @@
 // looks wrong is looked at again, since host and state change meanwhile: only
 // what two rounds agree on is reported. Deletion is said, never inferred from
 // absence, so an audit only tells; an operator acts (S14).
+//
+// A plan says what a verb (drain, evict, lost, replace, force-primary) would come to.
+// It is made by applying the commands to a copy of the state, so it says what the log
+// would refuse, and why. To carry it out proposes those commands; what is done is in
+// the state, so the same call goes on where another ended.
 package admin

@@ -112,7 +112,7 @@ func memberNodes(st *fsm.State, g *fsm.GroupSnapshot) iter.Seq[string] {
 
 var operationKinds = map[fsm.OperationKind]string{
 	fsm.OpCreate: "create", fsm.OpDelete: "delete", fsm.OpTeardown: "teardown",
-	fsm.OpSnapshot: "snapshot", fsm.OpExpand: "expand", fsm.OpModify: "modify",
+	fsm.OpSnapshot: "snapshot", fsm.OpExpand: "expand", fsm.OpModify: "modify", fsm.OpReplicate: "replicate",
 }
 
 var operationStates = map[fsm.OperationState]string{

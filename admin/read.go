@@ -32,7 +32,7 @@ func (s *Server) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adm
 	if v == nil {
 		return nil, status.Errorf(codes.NotFound, "no volume has the id or name %q", req.GetVolume())
 	}
-	resp.Volumes = append(resp.Volumes, volumeView(v))
+	resp.Volumes = append(resp.Volumes, volumeView(st, v))
 	return resp, nil
 }
 
@@ -46,7 +46,7 @@ func fillPage(st *fsm.State, req *adminpb.VolumesRequest, resp *adminpb.VolumesR
 			resp.Next = resp.GetVolumes()[size-1].GetId()
 			return
 		}
-		resp.Volumes = append(resp.Volumes, volumeView(v))
+		resp.Volumes = append(resp.Volumes, volumeView(st, v))
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *Server) State(req *adminpb.StateRequest, out adminpb.Admin_StateServer)
 		}
 	}
 	for v := range st.Volumes("") {
-		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_Volume{Volume: volumeView(v)}}); err != nil {
+		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_Volume{Volume: volumeView(st, v)}}); err != nil {
 			return err
 		}
 	}

@@ -57,7 +57,7 @@ type Entry struct {
 }
 
 // Item is one thing found on a host; kinds are "image", "unfinished", "loop",
-// "mount" and "snapshot".
+// "mount", "snapshot" and "resource".
 type Item struct {
 	Kind     string
 	ID       fsm.VolumeID
@@ -104,6 +104,7 @@ func ReadMethods() []string {
 		adminpb.Admin_History_FullMethodName, adminpb.Admin_Audit_FullMethodName,
 		adminpb.Admin_State_FullMethodName,
 		adminpb.Admin_Snapshots_FullMethodName, adminpb.Admin_GroupSnapshots_FullMethodName,
+		adminpb.Admin_Plan_FullMethodName,
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // printTable writes what people ask for most; JSON and YAML have everything.
 func printTable(w io.Writer, answer proto.Message) error {
-	out := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	out := newTable(w)
 	switch a := answer.(type) {
 	case *adminpb.StatusResponse:
 		statusTable(out, a)
@@ -31,6 +31,8 @@ func printTable(w io.Writer, answer proto.Message) error {
 		operationsTable(out, a)
 	case *adminpb.AuditResponse:
 		auditTable(out, a)
+	case *adminpb.PlanResponse:
+		planTable(out, a)
 	case *adminpb.ChangeResponse:
 		row(out, fmt.Sprintf("%s (index %d)", a.GetMessage(), a.GetIndex()))
 	case *adminpb.HistoryHeader:
@@ -40,6 +42,15 @@ func printTable(w io.Writer, answer proto.Message) error {
 	default:
 		return printYAML(w, answer)
 	}
+	return out.Flush()
+}
+
+func newTable(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 4, 2, ' ', 0) }
+
+// tabulate writes one table.
+func tabulate(w io.Writer, fill func(io.Writer)) error {
+	out := newTable(w)
+	fill(out)
 	return out.Flush()
 }
 
@@ -87,18 +98,21 @@ func publicationCell(p *adminpb.Publication) string {
 }
 
 func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
-	row(w, "NODE", "STATE", "SITE", "VOLUMES", "PUBLISHED", "POOL", "CAPACITY", "RESERVED", "HOST", "VERSION")
+	row(w, "NODE", "STATE", "SITE", "VOLUMES", "PUBLISHED", "POOL", "CAPACITY", "RESERVED", "HOST", "VERSION", "DRBD")
 	for _, n := range a.GetNodes() {
 		state := n.GetState()
 		if !n.GetAdopted() && state != "lost" {
 			state += ", adoption"
 		}
+		if n.GetCordoned() {
+			state += ", cordoned"
+		}
 		for _, p := range n.GetPools() {
 			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), p.GetId(),
-				size(p.GetCapacityBytes()), size(p.GetReservedBytes()), n.GetHostId(), n.GetVersion())
+				size(p.GetCapacityBytes()), size(p.GetReservedBytes()), n.GetHostId(), n.GetVersion(), n.GetReplicationVersion())
 		}
 		if len(n.GetPools()) == 0 {
-			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), "", "", "", n.GetHostId(), n.GetVersion())
+			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), "", "", "", n.GetHostId(), n.GetVersion(), n.GetReplicationVersion())
 		}
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
@@ -139,6 +153,8 @@ func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
 	verdict := "ok"
 	if rejected := e.GetOutcome().GetRejection(); rejected != nil {
 		verdict = "rejected: " + rejected.GetMessage()
+	} else if answer := e.GetOutcome().GetVerdict(); answer != 0 {
+		verdict = enumView(answer.String(), "VERDICT_")
 	}
 	about := strings.Join(slices.Concat(e.GetGroups(), e.GetSnapshots(), e.GetVolumes()), ",")
 	if e.GetNode() != "" {

@@ -10,20 +10,25 @@ import (
 )
 
 // volumeView is a volume as the API shows it.
-func volumeView(v *fsm.Volume) *adminpb.Volume {
+func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
 	phase, reason := phaseView(v.Phase)
+	condition := v.Condition
+	if !condition.Abnormal {
+		condition = st.ReplicationCondition(v)
+	}
 	return &adminpb.Volume{
 		Id: string(v.ID), Name: v.Name, SizeBytes: v.Size,
 		Phase: phase, Reason: reason,
 		Format: formatView(v.Format.Phase), FsType: v.Format.FSType, FsUuid: v.Format.FSUUID,
-		Replicas:     each(v.Replicas, replicaView),
+		Replicas:     replicaViews(v),
 		Publications: each(publications(v), publicationView),
 		Teardowns:    each(v.Teardowns, teardownView),
 		Operation:    volumeOperation(v),
-		Abnormal:     v.Condition.Abnormal, Condition: v.Condition.Message,
+		Abnormal:     condition.Abnormal, Condition: condition.Message,
 		Created: v.Created.String(), Modified: v.Modified,
 		AccessModes: each(v.Capabilities, func(c fsm.Capability) string { return modeView(c.Mode) }),
 		Source:      sourceView(v.Source), Limits: limitsView(v.Limits),
+		Replication: replicationView(v.Replication),
 	}
 }
 
@@ -86,7 +91,7 @@ func modeView(m fsmpb.AccessMode) string {
 func replicaView(r fsm.Replica) *adminpb.Replica {
 	states := map[fsm.ReplicaState]string{
 		fsm.ReplicaPlanned: "planned", fsm.ReplicaPresent: "present",
-		fsm.ReplicaMissing: "missing", fsm.ReplicaGone: "gone",
+		fsm.ReplicaMissing: "missing", fsm.ReplicaGone: "gone", fsm.ReplicaLeaving: "leaving",
 	}
 	return &adminpb.Replica{Node: string(r.Node), HostId: string(r.Host), PoolId: string(r.Pool), State: states[r.State]}
 }
@@ -121,6 +126,8 @@ func nodeView(st *fsm.State, n *fsm.Node) *adminpb.Node {
 		Labels: each(n.Labels, func(l fsm.Label) *fsmpb.Label {
 			return &fsmpb.Label{Key: l.Key, Value: l.Value}
 		}),
+		Cordoned: n.Cordoned, ReplicationAddress: n.Replication.Address,
+		ReplicationVersion: n.Replication.Version, MaxReplicas: n.Replication.MaxReplicas,
 	}
 }
 

@@ -572,8 +572,9 @@ type Volume struct {
 	Created       string                 `protobuf:"bytes,15,opt,name=created,proto3" json:"created,omitempty"` // epoch
 	Modified      uint64                 `protobuf:"varint,16,opt,name=modified,proto3" json:"modified,omitempty"`
 	AccessModes   []string               `protobuf:"bytes,17,rep,name=access_modes,json=accessModes,proto3" json:"access_modes,omitempty"`
-	Source        *Source                `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"` // what it was made from; unset: empty
-	Limits        *Limits                `protobuf:"bytes,19,opt,name=limits,proto3" json:"limits,omitempty"` // unset: none
+	Source        *Source                `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`           // what it was made from; unset: empty
+	Limits        *Limits                `protobuf:"bytes,19,opt,name=limits,proto3" json:"limits,omitempty"`           // unset: none
+	Replication   *Replication           `protobuf:"bytes,20,opt,name=replication,proto3" json:"replication,omitempty"` // unset: it has one replica
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -741,6 +742,293 @@ func (x *Volume) GetLimits() *Limits {
 	return nil
 }
 
+func (x *Volume) GetReplication() *Replication {
+	if x != nil {
+		return x.Replication
+	}
+	return nil
+}
+
+// Replication is what a volume with more than one replica has beside them.
+type Replication struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Protocol      string                 `protobuf:"bytes,1,opt,name=protocol,proto3" json:"protocol,omitempty"` // C or A
+	Wanted        uint32                 `protobuf:"varint,2,opt,name=wanted,proto3" json:"wanted,omitempty"`    // replicas
+	Minor         uint32                 `protobuf:"varint,3,opt,name=minor,proto3" json:"minor,omitempty"`
+	Port          uint32                 `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	SeedHostId    string                 `protobuf:"bytes,5,opt,name=seed_host_id,json=seedHostId,proto3" json:"seed_host_id,omitempty"` // whose replica gave the first content
+	Born          uint64                 `protobuf:"varint,6,opt,name=born,proto3" json:"born,omitempty"`                                // index; 0: not yet
+	Generation    uint64                 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`                    // index of the last granted question, takeover or birth
+	Granted       uint64                 `protobuf:"varint,8,opt,name=granted,proto3" json:"granted,omitempty"`                          // index of the last grant to be primary
+	Primary       *Primary               `protobuf:"bytes,9,opt,name=primary,proto3" json:"primary,omitempty"`                           // unset: nobody may be primary
+	Forced        *Forced                `protobuf:"bytes,10,opt,name=forced,proto3" json:"forced,omitempty"`                            // unset: no decision to force is open
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Replication) Reset() {
+	*x = Replication{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replication) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replication) ProtoMessage() {}
+
+func (x *Replication) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replication.ProtoReflect.Descriptor instead.
+func (*Replication) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Replication) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *Replication) GetWanted() uint32 {
+	if x != nil {
+		return x.Wanted
+	}
+	return 0
+}
+
+func (x *Replication) GetMinor() uint32 {
+	if x != nil {
+		return x.Minor
+	}
+	return 0
+}
+
+func (x *Replication) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Replication) GetSeedHostId() string {
+	if x != nil {
+		return x.SeedHostId
+	}
+	return ""
+}
+
+func (x *Replication) GetBorn() uint64 {
+	if x != nil {
+		return x.Born
+	}
+	return 0
+}
+
+func (x *Replication) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Replication) GetGranted() uint64 {
+	if x != nil {
+		return x.Granted
+	}
+	return 0
+}
+
+func (x *Replication) GetPrimary() *Primary {
+	if x != nil {
+		return x.Primary
+	}
+	return nil
+}
+
+func (x *Replication) GetForced() *Forced {
+	if x != nil {
+		return x.Forced
+	}
+	return nil
+}
+
+// Primary is the right of one host, in one boot, to be primary.
+type Primary struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	BootId        string                 `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	Epoch         string                 `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"` // of the publication
+	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
+	Done          bool                   `protobuf:"varint,6,opt,name=done,proto3" json:"done,omitempty"` // the host reported that it is
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Primary) Reset() {
+	*x = Primary{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Primary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Primary) ProtoMessage() {}
+
+func (x *Primary) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Primary.ProtoReflect.Descriptor instead.
+func (*Primary) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Primary) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *Primary) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *Primary) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *Primary) GetEpoch() string {
+	if x != nil {
+		return x.Epoch
+	}
+	return ""
+}
+
+func (x *Primary) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Primary) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+// Forced is a recorded decision that a replica goes on although it may lack
+// acknowledged writes.
+type Forced struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	HostId        string                 `protobuf:"bytes,1,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Index         uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	GivenUp       uint64                 `protobuf:"varint,3,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"` // the generation whose acknowledged writes may be lost
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	PeerDead      bool                   `protobuf:"varint,5,opt,name=peer_dead,json=peerDead,proto3" json:"peer_dead,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Forced) Reset() {
+	*x = Forced{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Forced) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Forced) ProtoMessage() {}
+
+func (x *Forced) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Forced.ProtoReflect.Descriptor instead.
+func (*Forced) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Forced) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *Forced) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Forced) GetGivenUp() uint64 {
+	if x != nil {
+		return x.GivenUp
+	}
+	return 0
+}
+
+func (x *Forced) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Forced) GetPeerDead() bool {
+	if x != nil {
+		return x.PeerDead
+	}
+	return false
+}
+
 // Source is a snapshot or a volume.
 type Source struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -752,7 +1040,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -764,7 +1052,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -777,7 +1065,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{8}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Source) GetSnapshot() string {
@@ -807,7 +1095,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -819,7 +1107,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -832,7 +1120,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{9}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Limits) GetReadIops() uint64 {
@@ -877,7 +1165,7 @@ type SnapshotsRequest struct {
 
 func (x *SnapshotsRequest) Reset() {
 	*x = SnapshotsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +1177,7 @@ func (x *SnapshotsRequest) String() string {
 func (*SnapshotsRequest) ProtoMessage() {}
 
 func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +1190,7 @@ func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{10}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SnapshotsRequest) GetStale() bool {
@@ -958,7 +1246,7 @@ type SnapshotsResponse struct {
 
 func (x *SnapshotsResponse) Reset() {
 	*x = SnapshotsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1258,7 @@ func (x *SnapshotsResponse) String() string {
 func (*SnapshotsResponse) ProtoMessage() {}
 
 func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1271,7 @@ func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{11}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SnapshotsResponse) GetIndex() uint64 {
@@ -1031,7 +1319,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1331,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1344,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{12}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Snapshot) GetId() string {
@@ -1183,7 +1471,7 @@ type GroupSnapshotsRequest struct {
 
 func (x *GroupSnapshotsRequest) Reset() {
 	*x = GroupSnapshotsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1195,7 +1483,7 @@ func (x *GroupSnapshotsRequest) String() string {
 func (*GroupSnapshotsRequest) ProtoMessage() {}
 
 func (x *GroupSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1208,7 +1496,7 @@ func (x *GroupSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*GroupSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{13}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GroupSnapshotsRequest) GetStale() bool {
@@ -1250,7 +1538,7 @@ type GroupSnapshotsResponse struct {
 
 func (x *GroupSnapshotsResponse) Reset() {
 	*x = GroupSnapshotsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1550,7 @@ func (x *GroupSnapshotsResponse) String() string {
 func (*GroupSnapshotsResponse) ProtoMessage() {}
 
 func (x *GroupSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1563,7 @@ func (x *GroupSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*GroupSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{14}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GroupSnapshotsResponse) GetIndex() uint64 {
@@ -1317,7 +1605,7 @@ type GroupSnapshot struct {
 
 func (x *GroupSnapshot) Reset() {
 	*x = GroupSnapshot{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1617,7 @@ func (x *GroupSnapshot) String() string {
 func (*GroupSnapshot) ProtoMessage() {}
 
 func (x *GroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1630,7 @@ func (x *GroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshot.ProtoReflect.Descriptor instead.
 func (*GroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{15}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GroupSnapshot) GetId() string {
@@ -1416,18 +1704,32 @@ func (x *GroupSnapshot) GetModified() uint64 {
 }
 
 type Replica struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	PoolId        string                 `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
-	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // planned, present, missing, gone
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Node   string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	HostId string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	PoolId string                 `protobuf:"bytes,3,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	State  string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // planned, present, missing, gone, leaving
+	// Of a replicated volume, as the log knows it:
+	Disk           string `protobuf:"bytes,5,opt,name=disk,proto3" json:"disk,omitempty"`             // up_to_date, outdated, inconsistent, ... as its host last said
+	Connection     string `protobuf:"bytes,6,opt,name=connection,proto3" json:"connection,omitempty"` // connected, sync_source, sync_target, stand_alone, ...
+	Role           string `protobuf:"bytes,7,opt,name=role,proto3" json:"role,omitempty"`             // primary, secondary
+	PeerDisk       string `protobuf:"bytes,8,opt,name=peer_disk,json=peerDisk,proto3" json:"peer_disk,omitempty"`
+	Percent        uint32 `protobuf:"varint,9,opt,name=percent,proto3" json:"percent,omitempty"`                      // of a resynchronisation or a verification
+	UpToDate       bool   `protobuf:"varint,10,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"` // it has every acknowledged write, by the log's word
+	Outdated       bool   `protobuf:"varint,11,opt,name=outdated,proto3" json:"outdated,omitempty"`                   // the other went on without it
+	Attach         uint64 `protobuf:"varint,12,opt,name=attach,proto3" json:"attach,omitempty"`                       // how often it was attached
+	BootId         string `protobuf:"bytes,13,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`          // of the attachment
+	Generation     uint64 `protobuf:"varint,14,opt,name=generation,proto3" json:"generation,omitempty"`               // as its host knows it
+	Suspended      bool   `protobuf:"varint,15,opt,name=suspended,proto3" json:"suspended,omitempty"`                 // its I/O is frozen
+	OutOfSyncBytes uint64 `protobuf:"varint,16,opt,name=out_of_sync_bytes,json=outOfSyncBytes,proto3" json:"out_of_sync_bytes,omitempty"`
+	CurrentUuid    string `protobuf:"bytes,17,opt,name=current_uuid,json=currentUuid,proto3" json:"current_uuid,omitempty"` // in hex, without the lowest bit; empty: none
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1741,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1754,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{16}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Replica) GetNode() string {
@@ -1483,6 +1785,97 @@ func (x *Replica) GetState() string {
 	return ""
 }
 
+func (x *Replica) GetDisk() string {
+	if x != nil {
+		return x.Disk
+	}
+	return ""
+}
+
+func (x *Replica) GetConnection() string {
+	if x != nil {
+		return x.Connection
+	}
+	return ""
+}
+
+func (x *Replica) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Replica) GetPeerDisk() string {
+	if x != nil {
+		return x.PeerDisk
+	}
+	return ""
+}
+
+func (x *Replica) GetPercent() uint32 {
+	if x != nil {
+		return x.Percent
+	}
+	return 0
+}
+
+func (x *Replica) GetUpToDate() bool {
+	if x != nil {
+		return x.UpToDate
+	}
+	return false
+}
+
+func (x *Replica) GetOutdated() bool {
+	if x != nil {
+		return x.Outdated
+	}
+	return false
+}
+
+func (x *Replica) GetAttach() uint64 {
+	if x != nil {
+		return x.Attach
+	}
+	return 0
+}
+
+func (x *Replica) GetBootId() string {
+	if x != nil {
+		return x.BootId
+	}
+	return ""
+}
+
+func (x *Replica) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Replica) GetSuspended() bool {
+	if x != nil {
+		return x.Suspended
+	}
+	return false
+}
+
+func (x *Replica) GetOutOfSyncBytes() uint64 {
+	if x != nil {
+		return x.OutOfSyncBytes
+	}
+	return 0
+}
+
+func (x *Replica) GetCurrentUuid() string {
+	if x != nil {
+		return x.CurrentUuid
+	}
+	return ""
+}
+
 type Publication struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -1500,7 +1893,7 @@ type Publication struct {
 
 func (x *Publication) Reset() {
 	*x = Publication{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1905,7 @@ func (x *Publication) String() string {
 func (*Publication) ProtoMessage() {}
 
 func (x *Publication) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1918,7 @@ func (x *Publication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Publication.ProtoReflect.Descriptor instead.
 func (*Publication) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{17}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Publication) GetNode() string {
@@ -1602,7 +1995,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1614,7 +2007,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1627,7 +2020,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{18}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Target) GetPath() string {
@@ -1663,7 +2056,7 @@ type Teardown struct {
 
 func (x *Teardown) Reset() {
 	*x = Teardown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1675,7 +2068,7 @@ func (x *Teardown) String() string {
 func (*Teardown) ProtoMessage() {}
 
 func (x *Teardown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1688,7 +2081,7 @@ func (x *Teardown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Teardown.ProtoReflect.Descriptor instead.
 func (*Teardown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{19}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Teardown) GetNode() string {
@@ -1721,7 +2114,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1733,7 +2126,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1746,7 +2139,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{20}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *NodesRequest) GetStale() bool {
@@ -1766,7 +2159,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1778,7 +2171,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1791,7 +2184,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{21}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *NodesResponse) GetIndex() uint64 {
@@ -1809,26 +2202,30 @@ func (x *NodesResponse) GetNodes() []*Node {
 }
 
 type Node struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	BootId        string                 `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
-	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // reachable, unreachable, lost
-	Site          string                 `protobuf:"bytes,5,opt,name=site,proto3" json:"site,omitempty"`
-	Version       string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
-	MaxVolumes    uint32                 `protobuf:"varint,7,opt,name=max_volumes,json=maxVolumes,proto3" json:"max_volumes,omitempty"`
-	Adopted       bool                   `protobuf:"varint,8,opt,name=adopted,proto3" json:"adopted,omitempty"`
-	Pools         []*Pool                `protobuf:"bytes,9,rep,name=pools,proto3" json:"pools,omitempty"`
-	Labels        []*fsmpb.Label         `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty"`
-	Volumes       uint64                 `protobuf:"varint,11,opt,name=volumes,proto3" json:"volumes,omitempty"` // replicas that it keeps
-	Publications  uint64                 `protobuf:"varint,12,opt,name=publications,proto3" json:"publications,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Id                 string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	HostId             string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	BootId             string                 `protobuf:"bytes,3,opt,name=boot_id,json=bootId,proto3" json:"boot_id,omitempty"`
+	State              string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"` // reachable, unreachable, lost
+	Site               string                 `protobuf:"bytes,5,opt,name=site,proto3" json:"site,omitempty"`
+	Version            string                 `protobuf:"bytes,6,opt,name=version,proto3" json:"version,omitempty"`
+	MaxVolumes         uint32                 `protobuf:"varint,7,opt,name=max_volumes,json=maxVolumes,proto3" json:"max_volumes,omitempty"`
+	Adopted            bool                   `protobuf:"varint,8,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	Pools              []*Pool                `protobuf:"bytes,9,rep,name=pools,proto3" json:"pools,omitempty"`
+	Labels             []*fsmpb.Label         `protobuf:"bytes,10,rep,name=labels,proto3" json:"labels,omitempty"`
+	Volumes            uint64                 `protobuf:"varint,11,opt,name=volumes,proto3" json:"volumes,omitempty"` // replicas that it keeps
+	Publications       uint64                 `protobuf:"varint,12,opt,name=publications,proto3" json:"publications,omitempty"`
+	Cordoned           bool                   `protobuf:"varint,13,opt,name=cordoned,proto3" json:"cordoned,omitempty"`                                              // it gets no new volumes or replicas
+	ReplicationAddress string                 `protobuf:"bytes,14,opt,name=replication_address,json=replicationAddress,proto3" json:"replication_address,omitempty"` // empty: it holds no replicas of replicated volumes
+	ReplicationVersion string                 `protobuf:"bytes,15,opt,name=replication_version,json=replicationVersion,proto3" json:"replication_version,omitempty"` // of the kernel's module
+	MaxReplicas        uint32                 `protobuf:"varint,16,opt,name=max_replicas,json=maxReplicas,proto3" json:"max_replicas,omitempty"`                     // that the module holds of one volume
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1840,7 +2237,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1853,7 +2250,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{22}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Node) GetId() string {
@@ -1940,6 +2337,34 @@ func (x *Node) GetPublications() uint64 {
 	return 0
 }
 
+func (x *Node) GetCordoned() bool {
+	if x != nil {
+		return x.Cordoned
+	}
+	return false
+}
+
+func (x *Node) GetReplicationAddress() string {
+	if x != nil {
+		return x.ReplicationAddress
+	}
+	return ""
+}
+
+func (x *Node) GetReplicationVersion() string {
+	if x != nil {
+		return x.ReplicationVersion
+	}
+	return ""
+}
+
+func (x *Node) GetMaxReplicas() uint32 {
+	if x != nil {
+		return x.MaxReplicas
+	}
+	return 0
+}
+
 type Pool struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1955,7 +2380,7 @@ type Pool struct {
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1967,7 +2392,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1980,7 +2405,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{23}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Pool) GetId() string {
@@ -2042,7 +2467,7 @@ type OperationsRequest struct {
 
 func (x *OperationsRequest) Reset() {
 	*x = OperationsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2479,7 @@ func (x *OperationsRequest) String() string {
 func (*OperationsRequest) ProtoMessage() {}
 
 func (x *OperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2067,7 +2492,7 @@ func (x *OperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationsRequest.ProtoReflect.Descriptor instead.
 func (*OperationsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{24}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *OperationsRequest) GetStale() bool {
@@ -2094,7 +2519,7 @@ type OperationsResponse struct {
 
 func (x *OperationsResponse) Reset() {
 	*x = OperationsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +2531,7 @@ func (x *OperationsResponse) String() string {
 func (*OperationsResponse) ProtoMessage() {}
 
 func (x *OperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +2544,7 @@ func (x *OperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationsResponse.ProtoReflect.Descriptor instead.
 func (*OperationsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{25}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *OperationsResponse) GetIndex() uint64 {
@@ -2139,7 +2564,7 @@ func (x *OperationsResponse) GetOperations() []*Operation {
 type Operation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`   // create, delete, teardown, snapshot, expand, modify
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`   // create, delete, teardown, snapshot, expand, modify, replicate
 	State         string                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"` // running, failed, cancelled
 	Volume        string                 `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`
 	VolumeName    string                 `protobuf:"bytes,5,opt,name=volume_name,json=volumeName,proto3" json:"volume_name,omitempty"`
@@ -2160,7 +2585,7 @@ type Operation struct {
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2597,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2610,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{26}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Operation) GetId() string {
@@ -2309,7 +2734,7 @@ type OperationRequest struct {
 
 func (x *OperationRequest) Reset() {
 	*x = OperationRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2746,7 @@ func (x *OperationRequest) String() string {
 func (*OperationRequest) ProtoMessage() {}
 
 func (x *OperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2759,7 @@ func (x *OperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRequest.ProtoReflect.Descriptor instead.
 func (*OperationRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{27}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OperationRequest) GetId() uint64 {
@@ -2355,7 +2780,7 @@ type LoseNodeRequest struct {
 
 func (x *LoseNodeRequest) Reset() {
 	*x = LoseNodeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2367,7 +2792,7 @@ func (x *LoseNodeRequest) String() string {
 func (*LoseNodeRequest) ProtoMessage() {}
 
 func (x *LoseNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2380,7 +2805,7 @@ func (x *LoseNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoseNodeRequest.ProtoReflect.Descriptor instead.
 func (*LoseNodeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{28}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LoseNodeRequest) GetNode() string {
@@ -2414,7 +2839,7 @@ type AdoptNodeRequest struct {
 
 func (x *AdoptNodeRequest) Reset() {
 	*x = AdoptNodeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2851,7 @@ func (x *AdoptNodeRequest) String() string {
 func (*AdoptNodeRequest) ProtoMessage() {}
 
 func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2864,7 @@ func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptNodeRequest.ProtoReflect.Descriptor instead.
 func (*AdoptNodeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{29}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *AdoptNodeRequest) GetNode() string {
@@ -2452,6 +2877,277 @@ func (x *AdoptNodeRequest) GetNode() string {
 func (x *AdoptNodeRequest) GetHostId() string {
 	if x != nil {
 		return x.HostId
+	}
+	return ""
+}
+
+type PlanRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // drain, undrain, evict, lost, replace, force-primary
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // empty: the host that has the name now
+	Volume        string                 `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`               // of force-primary: an id or a name
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	PeerDead      bool                   `protobuf:"varint,6,opt,name=peer_dead,json=peerDead,proto3" json:"peer_dead,omitempty"` // of force-primary: the other replica's host does not run any more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanRequest) Reset() {
+	*x = PlanRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanRequest) ProtoMessage() {}
+
+func (x *PlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
+func (*PlanRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *PlanRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PlanRequest) GetPeerDead() bool {
+	if x != nil {
+		return x.PeerDead
+	}
+	return false
+}
+
+type PlanResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // the state that the plan is of
+	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	HostId        string                 `protobuf:"bytes,4,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Volume        string                 `protobuf:"bytes,5,opt,name=volume,proto3" json:"volume,omitempty"`
+	Steps         []*PlanStep            `protobuf:"bytes,6,rep,name=steps,proto3" json:"steps,omitempty"`
+	Summary       string                 `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
+	Done          bool                   `protobuf:"varint,8,opt,name=done,proto3" json:"done,omitempty"` // nothing is left
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanResponse) Reset() {
+	*x = PlanResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanResponse) ProtoMessage() {}
+
+func (x *PlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
+func (*PlanResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *PlanResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *PlanResponse) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *PlanResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PlanResponse) GetHostId() string {
+	if x != nil {
+		return x.HostId
+	}
+	return ""
+}
+
+func (x *PlanResponse) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *PlanResponse) GetSteps() []*PlanStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *PlanResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *PlanResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+type PlanStep struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Action string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"` // cordon, lose, remove-replica, add-replica, move, ...
+	// state is done; todo: to carry the plan out does it; follows: a consequence of
+	// what is to do; waiting: others do it, a host or the orchestrator; blocked: it
+	// needs a decision or something else first.
+	State         string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Volume        string `protobuf:"bytes,3,opt,name=volume,proto3" json:"volume,omitempty"`
+	VolumeName    string `protobuf:"bytes,4,opt,name=volume_name,json=volumeName,proto3" json:"volume_name,omitempty"`
+	Node          string `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`
+	Detail        string `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanStep) Reset() {
+	*x = PlanStep{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanStep) ProtoMessage() {}
+
+func (x *PlanStep) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
+func (*PlanStep) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *PlanStep) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *PlanStep) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *PlanStep) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
+func (x *PlanStep) GetVolumeName() string {
+	if x != nil {
+		return x.VolumeName
+	}
+	return ""
+}
+
+func (x *PlanStep) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PlanStep) GetDetail() string {
+	if x != nil {
+		return x.Detail
 	}
 	return ""
 }
@@ -2469,7 +3165,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2481,7 +3177,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2494,7 +3190,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{30}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -2545,7 +3241,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +3253,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +3266,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{31}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -2625,7 +3321,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2637,7 +3333,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2650,7 +3346,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{32}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -2696,7 +3392,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2708,7 +3404,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2721,7 +3417,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{33}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -2830,7 +3526,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2842,7 +3538,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2855,7 +3551,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{34}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{40}
 }
 
 type AuditResponse struct {
@@ -2872,7 +3568,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3580,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +3593,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{35}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -2945,7 +3641,7 @@ func (x *AuditResponse) GetUnknown() []*Unknown {
 type Finding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // image, unfinished, loop, mount, snapshot
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"` // image, unfinished, loop, mount, snapshot, resource
 	Id            string                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
 	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2954,7 +3650,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2966,7 +3662,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2979,7 +3675,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{36}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Finding) GetNode() string {
@@ -3020,7 +3716,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3032,7 +3728,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3045,7 +3741,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{37}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Unknown) GetNode() string {
@@ -3071,7 +3767,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3083,7 +3779,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3096,7 +3792,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{38}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -3122,7 +3818,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3830,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3147,7 +3843,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{39}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -3252,7 +3948,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3264,7 +3960,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3277,7 +3973,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{40}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -3391,7 +4087,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0fVolumesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x123\n" +
 	"\avolumes\x18\x02 \x03(\v2\x19.holdfast.admin.v1.VolumeR\avolumes\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\"\xaf\x05\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xf1\x05\n" +
 	"\x06Volume\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -3413,7 +4109,36 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\bmodified\x18\x10 \x01(\x04R\bmodified\x12!\n" +
 	"\faccess_modes\x18\x11 \x03(\tR\vaccessModes\x121\n" +
 	"\x06source\x18\x12 \x01(\v2\x19.holdfast.admin.v1.SourceR\x06source\x121\n" +
-	"\x06limits\x18\x13 \x01(\v2\x19.holdfast.admin.v1.LimitsR\x06limits\"<\n" +
+	"\x06limits\x18\x13 \x01(\v2\x19.holdfast.admin.v1.LimitsR\x06limits\x12@\n" +
+	"\vreplication\x18\x14 \x01(\v2\x1e.holdfast.admin.v1.ReplicationR\vreplication\"\xc4\x02\n" +
+	"\vReplication\x12\x1a\n" +
+	"\bprotocol\x18\x01 \x01(\tR\bprotocol\x12\x16\n" +
+	"\x06wanted\x18\x02 \x01(\rR\x06wanted\x12\x14\n" +
+	"\x05minor\x18\x03 \x01(\rR\x05minor\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\rR\x04port\x12 \n" +
+	"\fseed_host_id\x18\x05 \x01(\tR\n" +
+	"seedHostId\x12\x12\n" +
+	"\x04born\x18\x06 \x01(\x04R\x04born\x12\x1e\n" +
+	"\n" +
+	"generation\x18\a \x01(\x04R\n" +
+	"generation\x12\x18\n" +
+	"\agranted\x18\b \x01(\x04R\agranted\x124\n" +
+	"\aprimary\x18\t \x01(\v2\x1a.holdfast.admin.v1.PrimaryR\aprimary\x121\n" +
+	"\x06forced\x18\n" +
+	" \x01(\v2\x19.holdfast.admin.v1.ForcedR\x06forced\"\x8f\x01\n" +
+	"\aPrimary\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
+	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\tR\x05epoch\x12\x14\n" +
+	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04done\x18\x06 \x01(\bR\x04done\"\x87\x01\n" +
+	"\x06Forced\x12\x17\n" +
+	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x19\n" +
+	"\bgiven_up\x18\x03 \x01(\x04R\agivenUp\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x1b\n" +
+	"\tpeer_dead\x18\x05 \x01(\bR\bpeerDead\"<\n" +
 	"\x06Source\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\tR\bsnapshot\x12\x16\n" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\"\xac\x01\n" +
@@ -3473,12 +4198,31 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\toperation\x18\b \x01(\v2\x1c.holdfast.admin.v1.OperationR\toperation\x12\x18\n" +
 	"\acreated\x18\t \x01(\tR\acreated\x12\x1a\n" +
 	"\bmodified\x18\n" +
-	" \x01(\x04R\bmodified\"e\n" +
+	" \x01(\x04R\bmodified\"\xdb\x03\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
 	"\apool_id\x18\x03 \x01(\tR\x06poolId\x12\x14\n" +
-	"\x05state\x18\x04 \x01(\tR\x05state\"\x87\x02\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x12\n" +
+	"\x04disk\x18\x05 \x01(\tR\x04disk\x12\x1e\n" +
+	"\n" +
+	"connection\x18\x06 \x01(\tR\n" +
+	"connection\x12\x12\n" +
+	"\x04role\x18\a \x01(\tR\x04role\x12\x1b\n" +
+	"\tpeer_disk\x18\b \x01(\tR\bpeerDisk\x12\x18\n" +
+	"\apercent\x18\t \x01(\rR\apercent\x12\x1c\n" +
+	"\n" +
+	"up_to_date\x18\n" +
+	" \x01(\bR\bupToDate\x12\x1a\n" +
+	"\boutdated\x18\v \x01(\bR\boutdated\x12\x16\n" +
+	"\x06attach\x18\f \x01(\x04R\x06attach\x12\x17\n" +
+	"\aboot_id\x18\r \x01(\tR\x06bootId\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x0e \x01(\x04R\n" +
+	"generation\x12\x1c\n" +
+	"\tsuspended\x18\x0f \x01(\bR\tsuspended\x12)\n" +
+	"\x11out_of_sync_bytes\x18\x10 \x01(\x04R\x0eoutOfSyncBytes\x12!\n" +
+	"\fcurrent_uuid\x18\x11 \x01(\tR\vcurrentUuid\"\x87\x02\n" +
 	"\vPublication\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x12\n" +
@@ -3501,7 +4245,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"T\n" +
 	"\rNodesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12-\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\xe4\x02\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\x85\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -3516,7 +4260,11 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x06labels\x18\n" +
 	" \x03(\v2\x16.holdfast.fsm.v1.LabelR\x06labels\x12\x18\n" +
 	"\avolumes\x18\v \x01(\x04R\avolumes\x12\"\n" +
-	"\fpublications\x18\f \x01(\x04R\fpublications\"\xed\x01\n" +
+	"\fpublications\x18\f \x01(\x04R\fpublications\x12\x1a\n" +
+	"\bcordoned\x18\r \x01(\bR\bcordoned\x12/\n" +
+	"\x13replication_address\x18\x0e \x01(\tR\x12replicationAddress\x12/\n" +
+	"\x13replication_version\x18\x0f \x01(\tR\x12replicationVersion\x12!\n" +
+	"\fmax_replicas\x18\x10 \x01(\rR\vmaxReplicas\"\xed\x01\n" +
 	"\x04Pool\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12%\n" +
@@ -3563,7 +4311,31 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"?\n" +
 	"\x10AdoptNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
-	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"|\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\x9b\x01\n" +
+	"\vPlanRequest\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
+	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x16\n" +
+	"\x06volume\x18\x04 \x01(\tR\x06volume\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1b\n" +
+	"\tpeer_dead\x18\x06 \x01(\bR\bpeerDead\"\xde\x01\n" +
+	"\fPlanResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x17\n" +
+	"\ahost_id\x18\x04 \x01(\tR\x06hostId\x12\x16\n" +
+	"\x06volume\x18\x05 \x01(\tR\x06volume\x121\n" +
+	"\x05steps\x18\x06 \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
+	"\asummary\x18\a \x01(\tR\asummary\x12\x12\n" +
+	"\x04done\x18\b \x01(\bR\x04done\"\x9d\x01\n" +
+	"\bPlanStep\x12\x16\n" +
+	"\x06action\x18\x01 \x01(\tR\x06action\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x06volume\x18\x03 \x01(\tR\x06volume\x12\x1f\n" +
+	"\vvolume_name\x18\x04 \x01(\tR\n" +
+	"volumeName\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x12\x16\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\"|\n" +
 	"\x0eHistoryRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -3631,7 +4403,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\a \x01(\v2\x1d.holdfast.admin.v1.CheckpointR\n" +
 	"checkpoint\x12\x12\n" +
-	"\x04hash\x18\b \x01(\fR\x04hash2\xaf\t\n" +
+	"\x04hash\x18\b \x01(\fR\x04hash2\xc5\n" +
+	"\n" +
 	"\x05Admin\x12M\n" +
 	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\x12P\n" +
 	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\x12V\n" +
@@ -3647,7 +4420,9 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0eRetryOperation\x12#.holdfast.admin.v1.OperationRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12Q\n" +
 	"\bLoseNode\x12\".holdfast.admin.v1.LoseNodeRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12T\n" +
 	"\vReplaceNode\x12\".holdfast.admin.v1.LoseNodeRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12S\n" +
-	"\tAdoptNode\x12#.holdfast.admin.v1.AdoptNodeRequest\x1a!.holdfast.admin.v1.ChangeResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
+	"\tAdoptNode\x12#.holdfast.admin.v1.AdoptNodeRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12G\n" +
+	"\x04Plan\x12\x1e.holdfast.admin.v1.PlanRequest\x1a\x1f.holdfast.admin.v1.PlanResponse\x12K\n" +
+	"\bCarryOut\x12\x1e.holdfast.admin.v1.PlanRequest\x1a\x1f.holdfast.admin.v1.PlanResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
 
 var (
 	file_admin_adminpb_admin_proto_rawDescOnce sync.Once
@@ -3661,7 +4436,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -3671,109 +4446,123 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*VolumesRequest)(nil),         // 5: holdfast.admin.v1.VolumesRequest
 	(*VolumesResponse)(nil),        // 6: holdfast.admin.v1.VolumesResponse
 	(*Volume)(nil),                 // 7: holdfast.admin.v1.Volume
-	(*Source)(nil),                 // 8: holdfast.admin.v1.Source
-	(*Limits)(nil),                 // 9: holdfast.admin.v1.Limits
-	(*SnapshotsRequest)(nil),       // 10: holdfast.admin.v1.SnapshotsRequest
-	(*SnapshotsResponse)(nil),      // 11: holdfast.admin.v1.SnapshotsResponse
-	(*Snapshot)(nil),               // 12: holdfast.admin.v1.Snapshot
-	(*GroupSnapshotsRequest)(nil),  // 13: holdfast.admin.v1.GroupSnapshotsRequest
-	(*GroupSnapshotsResponse)(nil), // 14: holdfast.admin.v1.GroupSnapshotsResponse
-	(*GroupSnapshot)(nil),          // 15: holdfast.admin.v1.GroupSnapshot
-	(*Replica)(nil),                // 16: holdfast.admin.v1.Replica
-	(*Publication)(nil),            // 17: holdfast.admin.v1.Publication
-	(*Target)(nil),                 // 18: holdfast.admin.v1.Target
-	(*Teardown)(nil),               // 19: holdfast.admin.v1.Teardown
-	(*NodesRequest)(nil),           // 20: holdfast.admin.v1.NodesRequest
-	(*NodesResponse)(nil),          // 21: holdfast.admin.v1.NodesResponse
-	(*Node)(nil),                   // 22: holdfast.admin.v1.Node
-	(*Pool)(nil),                   // 23: holdfast.admin.v1.Pool
-	(*OperationsRequest)(nil),      // 24: holdfast.admin.v1.OperationsRequest
-	(*OperationsResponse)(nil),     // 25: holdfast.admin.v1.OperationsResponse
-	(*Operation)(nil),              // 26: holdfast.admin.v1.Operation
-	(*OperationRequest)(nil),       // 27: holdfast.admin.v1.OperationRequest
-	(*LoseNodeRequest)(nil),        // 28: holdfast.admin.v1.LoseNodeRequest
-	(*AdoptNodeRequest)(nil),       // 29: holdfast.admin.v1.AdoptNodeRequest
-	(*HistoryRequest)(nil),         // 30: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),        // 31: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),          // 32: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),           // 33: holdfast.admin.v1.HistoryEntry
-	(*AuditRequest)(nil),           // 34: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),          // 35: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),                // 36: holdfast.admin.v1.Finding
-	(*Unknown)(nil),                // 37: holdfast.admin.v1.Unknown
-	(*StateRequest)(nil),           // 38: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 39: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 40: holdfast.admin.v1.StateHeader
-	(*fsmpb.Label)(nil),            // 41: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 42: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 43: holdfast.fsm.v1.Outcome
+	(*Replication)(nil),            // 8: holdfast.admin.v1.Replication
+	(*Primary)(nil),                // 9: holdfast.admin.v1.Primary
+	(*Forced)(nil),                 // 10: holdfast.admin.v1.Forced
+	(*Source)(nil),                 // 11: holdfast.admin.v1.Source
+	(*Limits)(nil),                 // 12: holdfast.admin.v1.Limits
+	(*SnapshotsRequest)(nil),       // 13: holdfast.admin.v1.SnapshotsRequest
+	(*SnapshotsResponse)(nil),      // 14: holdfast.admin.v1.SnapshotsResponse
+	(*Snapshot)(nil),               // 15: holdfast.admin.v1.Snapshot
+	(*GroupSnapshotsRequest)(nil),  // 16: holdfast.admin.v1.GroupSnapshotsRequest
+	(*GroupSnapshotsResponse)(nil), // 17: holdfast.admin.v1.GroupSnapshotsResponse
+	(*GroupSnapshot)(nil),          // 18: holdfast.admin.v1.GroupSnapshot
+	(*Replica)(nil),                // 19: holdfast.admin.v1.Replica
+	(*Publication)(nil),            // 20: holdfast.admin.v1.Publication
+	(*Target)(nil),                 // 21: holdfast.admin.v1.Target
+	(*Teardown)(nil),               // 22: holdfast.admin.v1.Teardown
+	(*NodesRequest)(nil),           // 23: holdfast.admin.v1.NodesRequest
+	(*NodesResponse)(nil),          // 24: holdfast.admin.v1.NodesResponse
+	(*Node)(nil),                   // 25: holdfast.admin.v1.Node
+	(*Pool)(nil),                   // 26: holdfast.admin.v1.Pool
+	(*OperationsRequest)(nil),      // 27: holdfast.admin.v1.OperationsRequest
+	(*OperationsResponse)(nil),     // 28: holdfast.admin.v1.OperationsResponse
+	(*Operation)(nil),              // 29: holdfast.admin.v1.Operation
+	(*OperationRequest)(nil),       // 30: holdfast.admin.v1.OperationRequest
+	(*LoseNodeRequest)(nil),        // 31: holdfast.admin.v1.LoseNodeRequest
+	(*AdoptNodeRequest)(nil),       // 32: holdfast.admin.v1.AdoptNodeRequest
+	(*PlanRequest)(nil),            // 33: holdfast.admin.v1.PlanRequest
+	(*PlanResponse)(nil),           // 34: holdfast.admin.v1.PlanResponse
+	(*PlanStep)(nil),               // 35: holdfast.admin.v1.PlanStep
+	(*HistoryRequest)(nil),         // 36: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 37: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 38: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 39: holdfast.admin.v1.HistoryEntry
+	(*AuditRequest)(nil),           // 40: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 41: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 42: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 43: holdfast.admin.v1.Unknown
+	(*StateRequest)(nil),           // 44: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 45: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 46: holdfast.admin.v1.StateHeader
+	(*fsmpb.Label)(nil),            // 47: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 48: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 49: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,  // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
 	4,  // 1: holdfast.admin.v1.StatusResponse.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
 	7,  // 2: holdfast.admin.v1.VolumesResponse.volumes:type_name -> holdfast.admin.v1.Volume
-	16, // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
-	17, // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
-	19, // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
-	26, // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
-	8,  // 7: holdfast.admin.v1.Volume.source:type_name -> holdfast.admin.v1.Source
-	9,  // 8: holdfast.admin.v1.Volume.limits:type_name -> holdfast.admin.v1.Limits
-	12, // 9: holdfast.admin.v1.SnapshotsResponse.snapshots:type_name -> holdfast.admin.v1.Snapshot
-	26, // 10: holdfast.admin.v1.Snapshot.operation:type_name -> holdfast.admin.v1.Operation
-	15, // 11: holdfast.admin.v1.GroupSnapshotsResponse.groups:type_name -> holdfast.admin.v1.GroupSnapshot
-	26, // 12: holdfast.admin.v1.GroupSnapshot.operation:type_name -> holdfast.admin.v1.Operation
-	18, // 13: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
-	22, // 14: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
-	23, // 15: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	41, // 16: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
-	26, // 17: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
-	32, // 18: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	33, // 19: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	42, // 20: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	43, // 21: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
-	36, // 22: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	36, // 23: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	36, // 24: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	37, // 25: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	40, // 26: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	22, // 27: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,  // 28: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	12, // 29: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
-	15, // 30: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
-	4,  // 31: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	1,  // 32: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,  // 33: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	10, // 34: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	13, // 35: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	20, // 36: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	24, // 37: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	30, // 38: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	34, // 39: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	38, // 40: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	27, // 41: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	27, // 42: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	28, // 43: holdfast.admin.v1.Admin.LoseNode:input_type -> holdfast.admin.v1.LoseNodeRequest
-	28, // 44: holdfast.admin.v1.Admin.ReplaceNode:input_type -> holdfast.admin.v1.LoseNodeRequest
-	29, // 45: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	2,  // 46: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,  // 47: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	11, // 48: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	14, // 49: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	21, // 50: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	25, // 51: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	31, // 52: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	35, // 53: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	39, // 54: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	0,  // 55: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 56: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 57: holdfast.admin.v1.Admin.LoseNode:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 58: holdfast.admin.v1.Admin.ReplaceNode:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 59: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	46, // [46:60] is the sub-list for method output_type
-	32, // [32:46] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	19, // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
+	20, // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
+	22, // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
+	29, // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
+	11, // 7: holdfast.admin.v1.Volume.source:type_name -> holdfast.admin.v1.Source
+	12, // 8: holdfast.admin.v1.Volume.limits:type_name -> holdfast.admin.v1.Limits
+	8,  // 9: holdfast.admin.v1.Volume.replication:type_name -> holdfast.admin.v1.Replication
+	9,  // 10: holdfast.admin.v1.Replication.primary:type_name -> holdfast.admin.v1.Primary
+	10, // 11: holdfast.admin.v1.Replication.forced:type_name -> holdfast.admin.v1.Forced
+	15, // 12: holdfast.admin.v1.SnapshotsResponse.snapshots:type_name -> holdfast.admin.v1.Snapshot
+	29, // 13: holdfast.admin.v1.Snapshot.operation:type_name -> holdfast.admin.v1.Operation
+	18, // 14: holdfast.admin.v1.GroupSnapshotsResponse.groups:type_name -> holdfast.admin.v1.GroupSnapshot
+	29, // 15: holdfast.admin.v1.GroupSnapshot.operation:type_name -> holdfast.admin.v1.Operation
+	21, // 16: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
+	25, // 17: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
+	26, // 18: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
+	47, // 19: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	29, // 20: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
+	35, // 21: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	38, // 22: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	39, // 23: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	48, // 24: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	49, // 25: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	42, // 26: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	42, // 27: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	42, // 28: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	43, // 29: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	46, // 30: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	25, // 31: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,  // 32: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	15, // 33: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	18, // 34: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	4,  // 35: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	1,  // 36: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,  // 37: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	13, // 38: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	16, // 39: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	23, // 40: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	27, // 41: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	36, // 42: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	40, // 43: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	44, // 44: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	30, // 45: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	30, // 46: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	31, // 47: holdfast.admin.v1.Admin.LoseNode:input_type -> holdfast.admin.v1.LoseNodeRequest
+	31, // 48: holdfast.admin.v1.Admin.ReplaceNode:input_type -> holdfast.admin.v1.LoseNodeRequest
+	32, // 49: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	33, // 50: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	33, // 51: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	2,  // 52: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,  // 53: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	14, // 54: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	17, // 55: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	24, // 56: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	28, // 57: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	37, // 58: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	41, // 59: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	45, // 60: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	0,  // 61: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 62: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 63: holdfast.admin.v1.Admin.LoseNode:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 64: holdfast.admin.v1.Admin.ReplaceNode:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 65: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	34, // 66: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	34, // 67: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	52, // [52:68] is the sub-list for method output_type
+	36, // [36:52] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -3781,11 +4570,11 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[31].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[37].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[39].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[45].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
@@ -3798,7 +4587,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   41,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

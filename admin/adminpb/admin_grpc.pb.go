@@ -37,6 +37,8 @@ const (
 	Admin_LoseNode_FullMethodName        = "/holdfast.admin.v1.Admin/LoseNode"
 	Admin_ReplaceNode_FullMethodName     = "/holdfast.admin.v1.Admin/ReplaceNode"
 	Admin_AdoptNode_FullMethodName       = "/holdfast.admin.v1.Admin/AdoptNode"
+	Admin_Plan_FullMethodName            = "/holdfast.admin.v1.Admin/Plan"
+	Admin_CarryOut_FullMethodName        = "/holdfast.admin.v1.Admin/CarryOut"
 )
 
 // AdminClient is the client API for Admin service.
@@ -70,6 +72,11 @@ type AdminClient interface {
 	ReplaceNode(ctx context.Context, in *LoseNodeRequest, opts ...grpc.CallOption) (*ChangeResponse, error)
 	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1).
 	AdoptNode(ctx context.Context, in *AdoptNodeRequest, opts ...grpc.CallOption) (*ChangeResponse, error)
+	// Plan says what a verb would come to now, and changes nothing.
+	Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
+	// CarryOut does what can be done of the plan now, and answers what is left. What is
+	// done is in the state, so to call it again goes on, also after an interruption.
+	CarryOut(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
 }
 
 type adminClient struct {
@@ -238,6 +245,26 @@ func (c *adminClient) AdoptNode(ctx context.Context, in *AdoptNodeRequest, opts 
 	return out, nil
 }
 
+func (c *adminClient) Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanResponse)
+	err := c.cc.Invoke(ctx, Admin_Plan_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) CarryOut(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PlanResponse)
+	err := c.cc.Invoke(ctx, Admin_CarryOut_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -269,6 +296,11 @@ type AdminServer interface {
 	ReplaceNode(context.Context, *LoseNodeRequest) (*ChangeResponse, error)
 	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1).
 	AdoptNode(context.Context, *AdoptNodeRequest) (*ChangeResponse, error)
+	// Plan says what a verb would come to now, and changes nothing.
+	Plan(context.Context, *PlanRequest) (*PlanResponse, error)
+	// CarryOut does what can be done of the plan now, and answers what is left. What is
+	// done is in the state, so to call it again goes on, also after an interruption.
+	CarryOut(context.Context, *PlanRequest) (*PlanResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -320,6 +352,12 @@ func (UnimplementedAdminServer) ReplaceNode(context.Context, *LoseNodeRequest) (
 }
 func (UnimplementedAdminServer) AdoptNode(context.Context, *AdoptNodeRequest) (*ChangeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AdoptNode not implemented")
+}
+func (UnimplementedAdminServer) Plan(context.Context, *PlanRequest) (*PlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Plan not implemented")
+}
+func (UnimplementedAdminServer) CarryOut(context.Context, *PlanRequest) (*PlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CarryOut not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -580,6 +618,42 @@ func _Admin_AdoptNode_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Plan_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Plan(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Plan_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Plan(ctx, req.(*PlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_CarryOut_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).CarryOut(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_CarryOut_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).CarryOut(ctx, req.(*PlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -634,6 +708,14 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AdoptNode",
 			Handler:    _Admin_AdoptNode_Handler,
+		},
+		{
+			MethodName: "Plan",
+			Handler:    _Admin_Plan_Handler,
+		},
+		{
+			MethodName: "CarryOut",
+			Handler:    _Admin_CarryOut_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1,0 +1,185 @@
+package admin
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// The states of a plan's step.
+const (
+	stepDone    = "done"
+	stepTodo    = "todo"    // to carry the plan out does it
+	stepFollows = "follows" // a consequence of what is to do
+	stepWaiting = "waiting" // others do it: a host, or the orchestrator
+	stepBlocked = "blocked" // it needs a decision, or something else first
+)
+
+// step is one thing that a verb comes to.
+type step struct {
+	action, state string
+	volume        *fsm.Volume // nil: it is about the node
+	node          fsm.NodeID
+	detail        string
+	command       *fsmpb.Command // of a step that is to do
+}
+
+// planner makes a plan on a copy of the state: a step that is to do was tried there,
+// so that later steps see what earlier ones change, and what the log would refuse is
+// known before anything is done.
+type planner struct {
+	state *fsm.State
+	req   *adminpb.PlanRequest
+	host  fsm.HostID // of the node, the one given or the one that has the name
+	index uint64     // of the state before anything was tried
+	steps []step
+	// refused are the volumes that cannot have a replica elsewhere.
+	refused map[fsm.VolumeID]bool
+}
+
+// verbs make the plans.
+var verbs = map[string]func(*planner) error{
+	"drain": (*planner).drain, "undrain": (*planner).undrain, "evict": (*planner).evict, "lost": (*planner).lost,
+	"replace": (*planner).replace, "force-primary": (*planner).forcePrimary,
+}
+
+// Plan says what a verb would come to now.
+func (s *Server) Plan(ctx context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
+	p, err := s.planned(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return p.response(), nil
+}
+
+// planned makes the plan of a state that is not stale.
+func (s *Server) planned(ctx context.Context, req *adminpb.PlanRequest) (*planner, error) {
+	verb, known := verbs[req.GetVerb()]
+	if !known {
+		return nil, status.Errorf(codes.InvalidArgument, "there is no plan for %q", req.GetVerb())
+	}
+	st, err := s.fork(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	p := &planner{state: st, req: req, index: st.Cluster().Index, refused: map[fsm.VolumeID]bool{}}
+	n, ok := st.Node(fsm.NodeID(req.GetNode()))
+	if !ok {
+		return nil, s.Error(fsm.Reject(fsm.NotFound, "no node is registered as %q", req.GetNode()))
+	}
+	p.host = n.Host
+	if req.GetHostId() != "" {
+		p.host = fsm.HostID(req.GetHostId())
+	}
+	if err := verb(p); err != nil {
+		return nil, s.Error(err)
+	}
+	return p, nil
+}
+
+// CarryOut does what is to do of the plan, in its order. What the log refuses
+// meanwhile is blocked, and the others go on; what is left is for the next call.
+func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
+	actor, err := s.Actor(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unauthenticated, err.Error())
+	}
+	p, err := s.planned(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	for i := range p.steps {
+		if err := s.carryOut(ctx, actor, &p.steps[i], &p.index); err != nil {
+			return nil, s.Error(err)
+		}
+	}
+	return p.response(), nil
+}
+
+// carryOut does one step that is to do. The error is other than a refusal: whether the
+// command was applied is not known, and the next call finds out.
+func (s *Server) carryOut(ctx context.Context, actor string, t *step, index *uint64) error {
+	if t.state != stepTodo || t.command == nil {
+		return nil
+	}
+	cmd := proto.CloneOf(t.command)
+	cmd.Actor = actor
+	out, err := s.Cluster.Propose(ctx, cmd)
+	switch refused := out.GetRejection(); {
+	case refused != nil:
+		t.state, t.detail = stepBlocked, refused.GetMessage()
+	case err != nil:
+		return err
+	default:
+		t.state, *index = stepDone, max(*index, out.GetIndex())
+	}
+	return nil
+}
+
+// would tries a command on the copy; the error is what the log would say.
+func (p *planner) would(cmd *fsmpb.Command) error {
+	cmd = proto.CloneOf(cmd)
+	cmd.Actor, cmd.SchemaVersion = "admin/plan", fsm.SchemaVersion
+	cmd.RequestId = make([]byte, 16)
+	_, _ = rand.Read(cmd.RequestId) // never fails
+	at := p.state.Cluster()
+	cmd.ProposedIndex = at.Index
+	return fsm.Err(p.state.Apply(at.Index+1, cmd).Outcome)
+}
+
+// add adds a step as it is.
+func (p *planner) add(t step) {
+	if t.node == "" {
+		t.node = fsm.NodeID(p.req.GetNode())
+	}
+	p.steps = append(p.steps, t)
+}
+
+// try adds a step that a command would do: to do where the log would take it, else
+// blocked, with the reason.
+func (p *planner) try(t step, cmd *fsmpb.Command) bool {
+	t.state, t.command = stepTodo, cmd
+	err := p.would(cmd)
+	if err != nil {
+		t.state, t.detail, t.command = stepBlocked, err.Error(), nil
+	}
+	p.add(t)
+	return err == nil
+}
+
+// response is the plan as the API shows it.
+func (p *planner) response() *adminpb.PlanResponse {
+	out := &adminpb.PlanResponse{
+		Index: p.index, Verb: p.req.GetVerb(), Node: p.req.GetNode(), HostId: string(p.host), Volume: p.req.GetVolume(),
+	}
+	count := map[string]int{}
+	for i := range p.steps {
+		t := &p.steps[i]
+		count[t.state]++
+		view := &adminpb.PlanStep{Action: t.action, State: t.state, Node: string(t.node), Detail: t.detail}
+		if t.volume != nil {
+			view.Volume, view.VolumeName = string(t.volume.ID), t.volume.Name
+		}
+		out.Steps = append(out.Steps, view)
+	}
+	left := count[stepTodo] + count[stepWaiting] + count[stepBlocked]
+	out.Done = left == 0
+	out.Summary = fmt.Sprintf("%s %s: %d to do, %d waiting for others, %d blocked, %d done",
+		p.req.GetVerb(), p.req.GetNode(), count[stepTodo], count[stepWaiting], count[stepBlocked], count[stepDone])
+	return out
+}
+
+// volumes are those of which the node keeps or owes something, as they are now. They
+// are collected first: what is tried changes the copy.
+func (p *planner) volumes() []*fsm.Volume {
+	return slices.Collect(p.state.VolumesOn(fsm.NodeID(p.req.GetNode())))
+}

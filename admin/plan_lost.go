@@ -1,0 +1,139 @@
+package admin
+
+import (
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// lost: an operator attests that a host and its data are gone for good.
+func (p *planner) lost() error {
+	n, _ := p.state.Node(p.node())
+	if n.Host == p.host && n.State == fsm.NodeLost {
+		p.add(step{action: "lose", state: stepDone, detail: "the host is recorded as lost"})
+		return nil
+	}
+	p.lose(n)
+	return nil
+}
+
+// replace: lost, and replicated volumes get replicas elsewhere, or on the host that
+// takes the name.
+func (p *planner) replace() error {
+	n, _ := p.state.Node(p.node())
+	switch {
+	case n.Host == p.host && n.State == fsm.NodeLost:
+		p.add(step{action: "lose", state: stepDone, detail: "the host is recorded as lost"})
+	case n.Host != p.host:
+		p.add(step{action: "lose", state: stepDone, detail: fmt.Sprintf("the node is host %s, not %s any more", n.Host, p.host)})
+	case n.State == fsm.NodeReachable && p.req.GetHostId() == "":
+		// The name has a host that answers: the one that was to replace another, or one
+		// that nobody meant. It is lost only where it is named.
+		p.add(step{action: "lose", state: stepDone, detail: fmt.Sprintf("host %s has the name now and can be reached: nothing is lost; to lose this one, name it with --host-id", n.Host)})
+	default:
+		if !p.lose(n) {
+			return nil
+		}
+	}
+	p.addLacking()
+	return nil
+}
+
+// lose is the step that loses the host, and what follows for each volume of which it
+// kept something.
+func (p *planner) lose(n *fsm.Node) bool {
+	volumes, snapshots := p.volumes(), p.snapshotsKept()
+	cmd := &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{
+		NodeId: string(n.ID), HostId: string(p.host), Reason: p.req.GetReason(),
+	}}}
+	detail := fmt.Sprintf("host %s and its data are recorded as gone for good: its publications and obligations end", p.host)
+	if n.State == fsm.NodeReachable {
+		detail += "; IT CAN BE REACHED NOW"
+	}
+	if !p.try(step{action: "lose", detail: detail}, cmd) {
+		return false
+	}
+	for _, v := range volumes {
+		p.add(step{action: "volume", state: stepFollows, volume: v, detail: p.without(v)})
+	}
+	if snapshots > 0 {
+		p.add(step{action: "snapshots", state: stepFollows, detail: fmt.Sprintf("%d snapshots that it kept are lost", snapshots)})
+	}
+	return true
+}
+
+// without says what a volume is without the host.
+func (p *planner) without(v *fsm.Volume) string {
+	what := ""
+	if published(v, p.node()) {
+		what = "its publication here ends; "
+	}
+	other, leg := p.other(v)
+	switch {
+	case v.Replica(p.host) == nil:
+		return what + "the host owes nothing of it any more"
+	case other == nil:
+		return what + "its last replica is here: ITS DATA ARE LOST"
+	case leg.UpToDate:
+		return fmt.Sprintf("%sit goes on with its replica on %s, which is up to date", what, other.Node)
+	}
+	return fmt.Sprintf("%sits replica on %s is not up to date by the log (%s): it may need `holdfast volumes force-primary`", what, other.Node, diskView(leg.Seen.Disk))
+}
+
+// snapshotsKept is how many snapshots the host keeps.
+func (p *planner) snapshotsKept() (n int) {
+	for s := range p.state.SnapshotsOn(p.node()) {
+		if s.Host == p.host && s.Phase != fsm.SnapshotFailed {
+			n++
+		}
+	}
+	return n
+}
+
+// forcePrimary: an operator's decision that a replica goes on although the log cannot
+// know that it has every acknowledged write (S8, S11).
+func (p *planner) forcePrimary() error {
+	v := findVolume(p.state, p.req.GetVolume())
+	switch {
+	case v == nil:
+		return fsm.Reject(fsm.NotFound, "no volume has the id or name %q", p.req.GetVolume())
+	case v.Replication == nil:
+		return fsm.Reject(fsm.Precondition, "volume %s is not replicated: there is nothing to force", v.ID)
+	}
+	leg := v.Leg(p.host)
+	if v.Replica(p.host) == nil || leg == nil {
+		return fsm.Reject(fsm.Precondition, "volume %s has no replica on node %s", v.ID, p.node())
+	}
+	cmd := &fsmpb.Command{Body: &fsmpb.Command_ForcePrimary{ForcePrimary: &fsmpb.ForcePrimary{
+		VolumeId: string(v.ID), NodeId: string(p.node()), Reason: p.req.GetReason(), PeerDead: p.req.GetPeerDead(),
+	}}}
+	if f := v.Replication.Forced; f != nil && f.Host == p.host {
+		p.add(step{action: "force-primary", state: stepDone, volume: v, detail: fmt.Sprintf("it was decided at index %d; publish the volume on %s", f.Index, p.node())})
+		return nil
+	}
+	if !p.try(step{action: "force-primary", volume: v, detail: p.stake(v, leg)}, cmd) {
+		return nil
+	}
+	p.afterForce(v)
+	return nil
+}
+
+// stake says what may be lost.
+func (p *planner) stake(v *fsm.Volume, leg *fsm.Leg) string {
+	if leg.UpToDate && !leg.Outdated {
+		return fmt.Sprintf("the log has this replica as up to date in generation %d: nothing may need to be forced; try to publish it first", v.Replication.Generation)
+	}
+	return fmt.Sprintf("WRITES ACKNOWLEDGED IN GENERATION %d MAY BE LOST: this replica is %s by the log, %s as its host last said; what it has becomes the volume's content",
+		v.Replication.Generation, logCell(&adminpb.Replica{Outdated: leg.Outdated, UpToDate: leg.UpToDate}), diskView(leg.Seen.Disk))
+}
+
+func (p *planner) afterForce(v *fsm.Volume) {
+	if other, _ := p.other(v); other != nil {
+		p.add(step{action: "replica", state: stepFollows, volume: v, node: other.Node,
+			detail: "when the volume is published, this replica is recorded as outdated: its host tears it down, keeps a snapshot of it, and synchronises it wholly"})
+	}
+	p.add(step{action: "publish", state: stepFollows, volume: v,
+		detail: "the decision counts for the next publication on this node, once, and is kept in the history"})
+}

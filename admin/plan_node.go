@@ -1,0 +1,212 @@
+package admin
+
+import (
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// drain: the node gets nothing new, and the orchestrator moves what is published
+// there. It moves no data and ends no publication.
+func (p *planner) drain() error {
+	if err := p.cordon(); err != nil {
+		return err
+	}
+	for _, v := range p.volumes() {
+		if published(v, p.node()) {
+			p.add(step{action: "move", state: stepWaiting, volume: v, detail: p.whereTo(v)})
+		}
+	}
+	return nil
+}
+
+// evict: drain, and the replicas of replicated volumes go elsewhere.
+func (p *planner) evict() error {
+	if err := p.cordon(); err != nil {
+		return err
+	}
+	for _, v := range p.volumes() {
+		p.evictFrom(v)
+	}
+	p.addLacking()
+	p.snapshots()
+	return nil
+}
+
+// undrain: the node gets new volumes and replicas again.
+func (p *planner) undrain() error {
+	n, _ := p.state.Node(p.node())
+	if !n.Cordoned {
+		p.add(step{action: "uncordon", state: stepDone, detail: "it gets new volumes and replicas"})
+		return nil
+	}
+	p.try(step{action: "uncordon", detail: "it gets new volumes and replicas"}, schedule(n, false))
+	return nil
+}
+
+func (p *planner) node() fsm.NodeID { return fsm.NodeID(p.req.GetNode()) }
+
+// cordon is the first step; the host must be the one that is meant (S17).
+func (p *planner) cordon() error {
+	n, _ := p.state.Node(p.node())
+	switch {
+	case n.Host != p.host:
+		return fsm.Reject(fsm.StaleEpoch, "node %s is host %s, not %s", n.ID, n.Host, p.host)
+	case n.State == fsm.NodeLost:
+		return fsm.Reject(fsm.Precondition, "node %s was recorded as lost: it has nothing to give up", n.ID)
+	case n.Cordoned:
+		p.add(step{action: "cordon", state: stepDone, detail: "it gets no new volumes or replicas"})
+		return nil
+	}
+	p.try(step{action: "cordon", detail: "it gets no new volumes or replicas"}, schedule(n, true))
+	return nil
+}
+
+func schedule(n *fsm.Node, cordoned bool) *fsmpb.Command {
+	return &fsmpb.Command{Body: &fsmpb.Command_ScheduleNode{ScheduleNode: &fsmpb.ScheduleNode{
+		NodeId: string(n.ID), HostId: string(n.Host), Cordoned: cordoned,
+	}}}
+}
+
+func published(v *fsm.Volume, node fsm.NodeID) bool { return v.Publication(node) != nil }
+
+// whereTo says where a volume that is published here can be published instead.
+func (p *planner) whereTo(v *fsm.Volume) string {
+	other, leg := p.other(v)
+	use := "it is published here"
+	if pub := v.Publication(p.node()); pub != nil && pub.Staging != nil {
+		use = "it is staged here"
+	}
+	switch {
+	case other == nil:
+		return use + " and has no replica elsewhere: stop what uses it"
+	case leg.Outdated:
+		return fmt.Sprintf("%s; its replica on %s is outdated: it can move when that was synchronised", use, other.Node)
+	case !leg.UpToDate:
+		return fmt.Sprintf("%s; its replica on %s is not up to date yet: it can move when it is", use, other.Node)
+	}
+	return fmt.Sprintf("%s; it can move to %s", use, other.Node)
+}
+
+// other is the volume's replica on another node and its leg; nil when there is none.
+func (p *planner) other(v *fsm.Volume) (*fsm.Replica, *fsm.Leg) {
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		if leg := v.Leg(r.Host); leg != nil && r.Host != p.host && r.State != fsm.ReplicaGone && r.State != fsm.ReplicaLeaving {
+			return r, leg
+		}
+	}
+	return nil, nil
+}
+
+// evictFrom takes one volume's replica away from the node. The other replica must be
+// up to date first: DRBD 8.4 holds two, so there is one for a while.
+func (p *planner) evictFrom(v *fsm.Volume) {
+	r := v.Replica(p.host)
+	other, leg := p.other(v)
+	waits := func(action, detail string) {
+		p.add(step{action: action, state: stepWaiting, volume: v, detail: detail})
+	}
+	switch _, ready := v.Phase.(fsm.Ready); {
+	case r == nil && v.Publication(p.node()) == nil:
+		waits("tear-down", "the host owes the end of a publication")
+	case !ready:
+		phase, _ := phaseView(v.Phase)
+		waits("wait", "the volume is "+phase)
+	case published(v, p.node()):
+		waits("move", p.whereTo(v))
+	case r.State == fsm.ReplicaLeaving:
+		waits("remove-replica", "the host removes its replica")
+	case v.Replication == nil:
+		p.add(step{action: "keep", state: stepBlocked, volume: v,
+			detail: "its only replica is here: make a volume elsewhere of its snapshot or clone, then delete it"})
+	case other == nil:
+		p.addReplica(v)
+	case !leg.UpToDate:
+		waits("synchronise", p.progress(v, other, leg))
+	default:
+		p.removeReplica(v, r)
+	}
+}
+
+func (p *planner) progress(v *fsm.Volume, r *fsm.Replica, leg *fsm.Leg) string {
+	if own := v.Leg(p.host); own != nil && own.Seen.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE {
+		return fmt.Sprintf("the replica on %s is synchronised from here: %d %%", r.Node, own.Seen.Percent)
+	}
+	return fmt.Sprintf("the replica on %s is not up to date: %s", r.Node, diskView(leg.Seen.Disk))
+}
+
+// removeReplica and the addition that follows. Where the log would not take the
+// addition, nothing is removed: a volume is not left with one replica for long.
+func (p *planner) removeReplica(v *fsm.Volume, r *fsm.Replica) {
+	removal := &fsmpb.Command{Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
+		VolumeId: string(v.ID), NodeId: string(r.Node), HostId: string(r.Host), Reason: p.reason(),
+	}}}
+	if !p.try(step{action: "remove-replica", volume: v, node: r.Node}, removal) {
+		return
+	}
+	removed := len(p.steps) - 1
+	if !p.addReplica(v) {
+		p.refused[v.ID] = true
+		why := p.steps[len(p.steps)-1].detail
+		p.steps = append(p.steps[:removed], step{action: "remove-replica", state: stepBlocked, volume: v, node: r.Node,
+			detail: "there is no place for another replica: " + why})
+	}
+}
+
+// addReplica adds a replica on a node that the log chooses.
+func (p *planner) addReplica(v *fsm.Volume) bool {
+	cmd := &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: string(v.ID), Reason: p.reason()}}}
+	ok := p.try(step{action: "add-replica", volume: v, node: "-"}, cmd)
+	if now, found := p.state.Volume(v.ID); ok && found {
+		t := &p.steps[len(p.steps)-1]
+		for _, r := range now.Replicas {
+			if r.State == fsm.ReplicaPlanned {
+				t.node, t.detail = r.Node, "it is synchronised wholly from the replica that stays"
+			}
+		}
+	}
+	return ok
+}
+
+func (p *planner) reason() string {
+	if why := p.req.GetReason(); why != "" {
+		return why
+	}
+	return p.req.GetVerb() + " of node " + p.req.GetNode()
+}
+
+// addLacking adds replicas to all replicated volumes that have too few: an earlier call
+// was interrupted or found no room, or this one loses them.
+func (p *planner) addLacking() {
+	var lacking []*fsm.Volume
+	for v := range p.state.Volumes("") {
+		if _, ready := v.Phase.(fsm.Ready); !ready || v.Replication == nil || p.refused[v.ID] {
+			continue
+		}
+		if kept(v) < v.Replication.Wanted {
+			lacking = append(lacking, v)
+		}
+	}
+	for _, v := range lacking {
+		p.addReplica(v)
+	}
+}
+
+// kept is how many replicas stay.
+func kept(v *fsm.Volume) (n uint32) {
+	for _, r := range v.Replicas {
+		if r.State != fsm.ReplicaGone && r.State != fsm.ReplicaLeaving {
+			n++
+		}
+	}
+	return n
+}
+
+// snapshots stay: they are of one host.
+func (p *planner) snapshots() {
+	if n := p.snapshotsKept(); n > 0 {
+		p.add(step{action: "keep", state: stepBlocked, detail: fmt.Sprintf("%d snapshots are kept here and cannot move: delete them, or make volumes of them first", n)})
+	}
+}

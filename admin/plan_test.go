@@ -1,0 +1,204 @@
+package admin
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// inWords is each step as "state action name@node".
+func inWords(p *adminpb.PlanResponse) []string {
+	return each(p.GetSteps(), func(s *adminpb.PlanStep) string {
+		return strings.TrimSpace(s.GetState() + " " + s.GetAction() + " " + s.GetVolumeName() + "@" + s.GetNode())
+	})
+}
+
+// plan asks twice: a plan changes nothing.
+func (w *world) plan(req *adminpb.PlanRequest) *adminpb.PlanResponse {
+	w.t.Helper()
+	before := w.state.Hash()
+	var resp *adminpb.PlanResponse
+	for range 2 {
+		var err error
+		resp, err = w.server.Plan(context.Background(), req)
+		require.NoError(w.t, err)
+		require.Equal(w.t, before, w.state.Hash())
+		require.Equal(w.t, w.index, resp.GetIndex())
+	}
+	return resp
+}
+
+func (w *world) carryOut(req *adminpb.PlanRequest) *adminpb.PlanResponse {
+	w.t.Helper()
+	resp, err := w.server.CarryOut(context.Background(), req)
+	require.NoError(w.t, err)
+	require.NoError(w.t, w.state.Check())
+	return resp
+}
+
+func TestDrainCordonsAndSaysWhatMustMove(t *testing.T) {
+	w := newPair(t, "n1", "n2")
+	id := w.replicate(1)
+	w.publish(id)
+	w.stage(w.create(2, true), "/stage/2") // on n1, where it has its only replica
+	req := &adminpb.PlanRequest{Verb: "drain", Node: "n1"}
+	plan := w.plan(req)
+	require.Equal(t, []string{"todo cordon @n1", "waiting move pvc-1@n1", "waiting move pvc-2@n1"}, inWords(plan))
+	require.Contains(t, plan.GetSteps()[1].GetDetail(), "it can move to n2")
+	require.Contains(t, plan.GetSteps()[2].GetDetail(), "staged here and has no replica elsewhere")
+	for range 2 {
+		require.Equal(t, []string{"done cordon @n1", "waiting move pvc-1@n1", "waiting move pvc-2@n1"}, inWords(w.carryOut(req)))
+	}
+	n, _ := w.state.Node("n1")
+	require.True(t, n.Cordoned)
+	require.Len(t, w.volume(id).Publications(), 1, "no publication ends")
+	undrain := &adminpb.PlanRequest{Verb: "undrain", Node: "n1"}
+	require.Equal(t, []string{"todo uncordon @n1"}, inWords(w.plan(undrain)))
+	for range 2 {
+		require.True(t, w.carryOut(undrain).GetDone())
+	}
+	n, _ = w.state.Node("n1")
+	require.False(t, n.Cordoned)
+}
+
+func TestEvictMovesReplicasAndGoesOnWhereItEnded(t *testing.T) {
+	w := newPair(t, "n1", "n2")
+	id := w.replicate(1)
+	req := &adminpb.PlanRequest{Verb: "evict", Node: "n1"}
+	t.Run("without room elsewhere nothing is given up", func(t *testing.T) {
+		for range 2 {
+			plan := w.plan(req)
+			require.Equal(t, "blocked remove-replica pvc-1@n1", inWords(plan)[1])
+			require.Contains(t, plan.GetSteps()[1].GetDetail(), "there is no place for another replica: no second host")
+			require.Equal(t, []string{"blocked remove-replica pvc-1@n1"}, inWords(w.carryOut(req))[1:])
+		}
+		require.Len(t, w.volume(id).Replication.Legs, 2)
+	})
+	w.register("n3")
+	t.Run("what is published waits for the orchestrator", func(t *testing.T) {
+		epoch := w.publish(id)
+		require.Equal(t, []string{"done cordon @n1", "waiting move pvc-1@n1"}, inWords(w.carryOut(req)))
+		w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_UnpublishVolume{
+			UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: "n1", Epoch: epoch}}})
+	})
+	w.together(id, "n1", "n2")
+	require.Equal(t, []string{"done cordon @n1", "todo remove-replica pvc-1@n1", "todo add-replica pvc-1@n3"}, inWords(w.plan(req)))
+	require.Equal(t, []string{"done cordon @n1", "done remove-replica pvc-1@n1", "done add-replica pvc-1@n3"}, inWords(w.carryOut(req)))
+	require.Equal(t, []string{"done cordon @n1", "waiting remove-replica pvc-1@n1"}, inWords(w.carryOut(req)))
+	w.seenBy("n1", id, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
+	w.attach("n3", id)
+	w.together(id, "n2", "n3")
+	require.True(t, w.carryOut(req).GetDone())
+	require.Nil(t, w.volume(id).Operation)
+}
+
+func TestEvictGoesOnWhereItWasInterrupted(t *testing.T) {
+	w := newPair(t, "n1", "n2", "n3")
+	w.create(2, true) // it is on n1 with all that it has
+	id := w.replicate(1)
+	w.do(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
+		VolumeId: string(id), NodeId: "n1", HostId: "host-n1"}}})
+	req := &adminpb.PlanRequest{Verb: "evict", Node: "n1"}
+	require.Equal(t, []string{"todo cordon @n1", "waiting remove-replica pvc-1@n1", "blocked keep pvc-2@n1", "todo add-replica pvc-1@n3"}, inWords(w.plan(req)))
+	w.carryOut(req)
+	require.NotNil(t, w.volume(id).Replica("host-n3"))
+}
+
+func TestLostSaysWhatIsLostBeforeItIs(t *testing.T) {
+	w := newPair(t, "n1", "n2", "n3")
+	w.snapshot(w.create(2, true), true)
+	w.publish(w.replicate(1))
+	req := &adminpb.PlanRequest{Verb: "lost", Node: "n1", Reason: "burnt"}
+	plan := w.plan(req)
+	require.Equal(t, []string{"todo lose @n1", "follows volume pvc-1@n1", "follows volume pvc-2@n1", "follows snapshots @n1"}, inWords(plan))
+	require.Contains(t, plan.GetSteps()[0].GetDetail(), "IT CAN BE REACHED NOW")
+	require.Contains(t, plan.GetSteps()[1].GetDetail(), "its publication here ends; it goes on with its replica on n2")
+	require.Contains(t, plan.GetSteps()[2].GetDetail(), "ITS DATA ARE LOST")
+	require.Contains(t, plan.GetSteps()[3].GetDetail(), "1 snapshots")
+	w.carryOut(req)
+	last := w.log[len(w.log)-1].Command
+	require.Equal(t, "admin/alice", last.GetActor())
+	require.Equal(t, "burnt", last.GetLoseNode().GetReason())
+	require.True(t, w.carryOut(req).GetDone())
+}
+
+func TestReplaceMakesNewReplicasAndNeverLosesTheNewHost(t *testing.T) {
+	w := newPair(t, "n1", "n2")
+	id := w.replicate(1)
+	w.leaves("n1")
+	req := &adminpb.PlanRequest{Verb: "replace", Node: "n1"}
+	require.Equal(t, []string{"todo lose @n1", "follows volume pvc-1@n1", "blocked add-replica pvc-1@-"}, inWords(w.plan(req)))
+	w.carryOut(req)
+	w.do(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+		NodeId: "n1", HostId: "host-new", BootId: "boot", FeatureLevel: 1,
+		Pools:       []*fsmpb.Pool{{PoolId: "pool-new", Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 100}},
+		Replication: &fsmpb.Replication{Address: "192.0.2.1", PublicKey: make([]byte, 32), Version: "8.4.11", MaxReplicas: 2}}}})
+	require.Equal(t, []string{"done lose @n1", "todo add-replica pvc-1@n1"}, inWords(w.plan(req)))
+	for range 2 {
+		w.carryOut(req)
+		n, _ := w.state.Node("n1")
+		require.Equal(t, fsm.NodeReachable, n.State, "the new host stays")
+	}
+	require.NotNil(t, w.volume(id).Replica("host-new"))
+}
+
+func TestS8_ForcePrimarySaysWhatMayBeLost(t *testing.T) {
+	w := newPair(t, "n1", "n2")
+	id := w.replicate(1)
+	req := &adminpb.PlanRequest{Verb: "force-primary", Volume: "pvc-1", Node: "n2", Reason: "n1 burnt"}
+	w.publish(id)
+	t.Run("not while the other host can be reached", func(t *testing.T) {
+		require.Equal(t, []string{"blocked force-primary pvc-1@n2"}, inWords(w.plan(req)))
+		require.Equal(t, []string{"blocked force-primary pvc-1@n2"}, inWords(w.carryOut(req)))
+	})
+	w.leaves("n1")
+	w.sees("n2", id, fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING)
+	t.Run("not without a word on the other host", func(t *testing.T) {
+		require.Equal(t, []string{"blocked force-primary pvc-1@n2"}, inWords(w.plan(req)))
+	})
+	req.PeerDead = true
+	plan := w.plan(req)
+	require.Equal(t, []string{"todo force-primary pvc-1@n2", "follows replica pvc-1@n1", "follows publish pvc-1@n2"}, inWords(plan))
+	require.Nil(t, w.volume(id).Replication.Forced)
+	w.carryOut(req)
+	require.NotNil(t, w.volume(id).Replication.Forced)
+	require.Equal(t, "n1 burnt", w.volume(id).Replication.Forced.Reason)
+	require.True(t, w.carryOut(req).GetDone())
+}
+
+func TestPlansAreRefusedForWhatIsNotThere(t *testing.T) {
+	w := newPair(t, "n1", "n2")
+	w.create(1, true)
+	for name, tc := range map[string]struct {
+		req  *adminpb.PlanRequest
+		want codes.Code
+	}{
+		"a verb":                              {&adminpb.PlanRequest{Verb: "explode", Node: "n1"}, codes.InvalidArgument},
+		"a node":                              {&adminpb.PlanRequest{Verb: "drain", Node: "n9"}, codes.NotFound},
+		"S17: another host than has the name": {&adminpb.PlanRequest{Verb: "drain", Node: "n1", HostId: "host-n2"}, codes.FailedPrecondition},
+		"a volume":                            {&adminpb.PlanRequest{Verb: "force-primary", Node: "n1", Volume: "x"}, codes.NotFound},
+		"a volume with one replica":           {&adminpb.PlanRequest{Verb: "force-primary", Node: "n1", Volume: "pvc-1"}, codes.FailedPrecondition},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				_, err := w.server.Plan(context.Background(), tc.req)
+				require.Equal(t, tc.want, status.Code(err), err)
+				_, err = w.server.CarryOut(context.Background(), tc.req)
+				require.Equal(t, tc.want, status.Code(err), err)
+			}
+		})
+	}
+	t.Run("without a quorum", func(t *testing.T) {
+		w.quorum = errNoQuorum
+		_, err := w.server.Plan(context.Background(), &adminpb.PlanRequest{Verb: "drain", Node: "n1"})
+		require.Equal(t, codes.Unavailable, status.Code(err))
+	})
+}
