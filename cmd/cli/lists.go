@@ -22,27 +22,9 @@ const (
 // staleHelp explains --stale, which every read of the state has.
 const staleHelp = "answer from the asked controller's own state: it may lag, and needs no quorum"
 
-func volumesCommand() *cobra.Command {
-	req := &adminpb.VolumesRequest{}
-	cmd := command("volumes [ID|NAME]", "List the volumes, in all phases", atMostOne, readPatience,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
-			if len(args) == 1 {
-				req.Volume = args[0]
-			}
-			resp, err := client.Volumes(ctx, req)
-			if err != nil {
-				return doing("list the volumes", err)
-			}
-			return admin.Print(cmd.OutOrStdout(), c.output, resp)
-		})
-	cmd.Flags().StringVar(&req.Node, "node", "", "only volumes that `node` keeps, has published or must tear down")
-	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
-	return cmd
-}
-
 func nodesCommand() *cobra.Command {
 	cmd := nodesList("nodes")
-	cmd.AddCommand(nodesList("list"), loseCommand(), replaceCommand(), adoptCommand())
+	cmd.AddCommand(nodesList("list"), drainCommand(), undrainCommand(), evictCommand(), loseCommand(), replaceCommand(), adoptCommand())
 	return cmd
 }
 
@@ -56,41 +38,6 @@ func nodesList(use string) *cobra.Command {
 		})
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
 	return cmd
-}
-
-func loseCommand() *cobra.Command {
-	req := &adminpb.LoseNodeRequest{}
-	cmd := command("lost NODE", "Attest that a host and its data are gone for good", want("a node's id"), changePatience,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
-			req.Node = args[0]
-			return ask(ctx, c, client, cmd, "record node "+args[0]+" as lost", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
-				return api.LoseNode(ctx, req)
-			})
-		})
-	cmd.Long = "Records in the log that a host and its data are gone for good. Its publications and its obligations end, and its\n" +
-		"name is free for another host. Say it only of a host that cannot come back: nothing asks the host."
-	lossFlags(cmd, req)
-	return cmd
-}
-
-func replaceCommand() *cobra.Command {
-	req := &adminpb.LoseNodeRequest{}
-	cmd := command("replace NODE", "Let another host take a node's name", want("a node's id"), changePatience,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
-			req.Node = args[0]
-			return ask(ctx, c, client, cmd, "replace node "+args[0], func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
-				return api.ReplaceNode(ctx, req)
-			})
-		})
-	cmd.Long = "Records in the log that a host and its data are gone for good, because another host takes its name: a reinstalled\n" +
-		"host, or one with a new pool. Until then such a host is refused."
-	lossFlags(cmd, req)
-	return cmd
-}
-
-func lossFlags(cmd *cobra.Command, req *adminpb.LoseNodeRequest) {
-	cmd.Flags().StringVar(&req.HostId, "host-id", "", "the lost host's random `id`; by default the one that has the name now")
-	cmd.Flags().StringVar(&req.Reason, "reason", "", "why, for the history")
 }
 
 func adoptCommand() *cobra.Command {

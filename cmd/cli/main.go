@@ -33,6 +33,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if line := exit.Line(err); line != "" {
 		fmt.Fprintf(stderr, "%s: %s\n", ran.CommandPath(), line)
 	}
+	if ran.Name() == fencePeerName {
+		return fenceExit(exit.Code(err))
+	}
 	return exit.Code(err)
 }
 
@@ -55,7 +58,7 @@ func Root() *cobra.Command {
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(controller.Command(), node.Command(), devCommand(), caCommand(), versionCommand(),
-		statusCommand(), volumesCommand(), snapshotsCommand(), thawCommand(), nodesCommand(), operationsCommand(), historyCommand(), auditCommand(), stateCommand())
+		statusCommand(), volumesCommand(), snapshotsCommand(), thawCommand(), fencePeerCommand(), nodesCommand(), operationsCommand(), historyCommand(), auditCommand(), stateCommand())
 	return root
 }
 

@@ -23,6 +23,7 @@ type options struct {
 	heartbeat, election, lease              time.Duration
 	snapshotThreshold, trailingLogs         uint64
 	snapshotInterval, diskHang, nodeTimeout time.Duration
+	replaceAfter                            time.Duration
 	checkpointEvery                         uint64
 	segmentSize                             int
 	diskReserve, diskGuard, journalRetain   int64
@@ -56,6 +57,7 @@ func Command() *cobra.Command {
 	flags.BoolVar(&o.bootstrap, "bootstrap", false, "make a new cluster when the data folder is empty; only for the first controller, once")
 	flags.StringSliceVar(&o.join, "join", nil, "Raft `addresses` of controllers to join through when the data folder is empty")
 	flags.DurationVar(&o.nodeTimeout, "node-timeout", 10*time.Second, "how long no controller may hear a node before it is recorded as unreachable")
+	flags.DurationVar(&o.replaceAfter, "replace-after", time.Hour, "how long a replicated volume may lack a replica, its host being away, before it gets another one elsewhere; 0: never by itself")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "how long calls under way may take to end when this process stops")
 	o.off.Add(flags)
 	o.raftFlags(cmd)
@@ -94,6 +96,8 @@ func (o *options) check() error {
 		return exit.Usagef("--lease-timeout %s is above --heartbeat-timeout %s", o.lease, o.heartbeat)
 	case o.nodeTimeout <= 0 || o.drainTimeout <= 0 || o.heartbeat <= 0 || o.election <= 0 || o.lease <= 0:
 		return exit.Usagef("time-outs must be above zero")
+	case o.replaceAfter < 0:
+		return exit.Usagef("--replace-after %s is below zero", o.replaceAfter)
 	}
 	if _, err := o.off.Off(); err != nil {
 		return err

@@ -131,7 +131,7 @@ func operationOf(st *fsm.State, id fsm.Touch) *fsm.Operation {
 
 var kinds = map[fsm.OperationKind]string{
 	fsm.OpCreate: "create", fsm.OpDelete: "delete", fsm.OpTeardown: "teardown",
-	fsm.OpSnapshot: "snapshot", fsm.OpExpand: "expand", fsm.OpModify: "modify",
+	fsm.OpSnapshot: "snapshot", fsm.OpExpand: "expand", fsm.OpModify: "modify", fsm.OpReplicate: "replicate",
 }
 
 var states = map[fsm.OperationState]string{fsm.OpRunning: "running", fsm.OpFailed: "failed", fsm.OpCancelled: "cancelled"}

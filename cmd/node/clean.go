@@ -20,11 +20,11 @@ func Clean(ctx context.Context, dataDir, poolDir string) error {
 	p := &parts{}
 	err := errors.Join(p.openIdentity(dataDir), p.openMounter([]string{"/"}, run.New()), p.openFreezer(dataDir))
 	if err == nil {
-		err = p.openPool(poolDir)
+		err = p.openFolder(poolDir)
 	}
 	if err == nil {
 		var e *executor.Executor
-		e, err = executor.New(executor.Config{Host: p.host, Pools: []executor.Backend{p.pool}, Mounter: p.mounter, Freezer: p.freezer})
+		e, err = executor.New(executor.Config{Host: p.host, Pools: p.backends(), Mounter: p.mounter, Freezer: p.freezer})
 		if err == nil {
 			err = e.Clean(ctx)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/executor/fence"
 	"github.com/holdfast-storage/holdfast/executor/throttle"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -24,25 +25,30 @@ type options struct {
 	off                        daemon.OffFlags
 	id, dataDir, poolDir, site string
 	endpoints, allowRoots      []string
-	labels                     []string
+	labels, pools              []string
 	overcommit                 float64
 	minFree                    bytesFlag
 	maxVolumes                 uint32
 	faultPoints                bool
 	ioCgroup                   string
 	freezeMax, healthInterval  time.Duration
+	replicationAddress         string
+	fenceSocket, handler       string
+	drbdDir, selfFence         string
+	verifyInterval             time.Duration
 }
 
 // Command is `holdfast node`.
 func Command() *cobra.Command {
 	o := &options{minFree: 1 << 30}
 	cmd := &cobra.Command{Use: "node", Short: "Run a node: one storage host with its pool and its mounts",
-		Long: "Runs one storage host until SIGINT or SIGTERM. It makes its pool, its loop devices and its mounts what the log\n" +
+		Long: "Runs one storage host until SIGINT or SIGTERM. It makes its pools, their devices and its mounts what the log\n" +
 			"says, and serves CSI's node service. It needs root. Staged volumes stay mounted when it stops.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return exit.Usagef("unexpected argument %q; see `holdfast node --help`", args[0])
 			}
+			o.choosePools(cmd.Flags().Changed("pool-dir"))
 			if err := o.check(); err != nil {
 				return err
 			}
@@ -52,17 +58,24 @@ func Command() *cobra.Command {
 	o.Add(flags, "127.0.0.1:9811", os.Getenv("CSI_ENDPOINT"))
 	flags.StringVar(&o.id, "node-id", "", "this host's `name`: CSI's node id and the value of its topology key; the one in its certificate by default, and it must be the same")
 	flags.StringVar(&o.dataDir, "data-dir", "/var/lib/holdfast/node", "`folder` of what this host must remember, mode 0700")
-	flags.StringVar(&o.poolDir, "pool-dir", "/var/lib/holdfast/pool", "`folder` of the pool; an empty one becomes a new pool")
+	flags.StringVar(&o.poolDir, "pool-dir", "/var/lib/holdfast/pool", "`folder` of a pool of files; an empty one becomes a new pool; with --pool there is one only if this is given too")
+	flags.StringArrayVar(&o.pools, "pool", nil, "a pool as `lvm:VG/POOL`: the thin pool POOL of the volume group VG, made of 90 % of what is free there if it is missing; repeatable")
 	flags.StringVar(&o.site, "site", "default", "`name` of the site that this host is at")
 	flags.StringSliceVar(&o.endpoints, "endpoints", nil, "API `addresses` of the controllers, host:port")
 	flags.StringArrayVar(&o.allowRoots, "allow-root", []string{"/var/lib/kubelet"}, "`folder` below which volumes may be mounted; repeatable")
 	flags.StringArrayVar(&o.labels, "label", nil, "topology `key=value` of this host, such as topology.holdfast.storage/zone=a; repeatable")
-	flags.Float64Var(&o.overcommit, "overcommit", 20, "how many times its capacity the pool may reserve")
-	flags.Var(&o.minFree, "min-free", "free `bytes` below which the pool gets no new volume; KiB, MiB, GiB and TiB are understood")
+	flags.Float64Var(&o.overcommit, "overcommit", 0, "how many times its capacity a pool may reserve; 20 for files and 1 for LVM by default")
+	flags.Var(&o.minFree, "min-free", "free `bytes` below which a pool gets no new volume; KiB, MiB, GiB and TiB are understood")
 	flags.Uint32Var(&o.maxVolumes, "max-volumes", 0, "how many volumes may be published here at once; 0: no limit")
 	flags.StringVar(&o.ioCgroup, "io-cgroup", throttle.DefaultGroup, "control `group` of the workloads, in which volumes' I/O limits are put in force")
 	flags.DurationVar(&o.freezeMax, "freeze-max", 10*time.Second, "how long a filesystem may be frozen for a snapshot at most")
 	flags.DurationVar(&o.healthInterval, "health-interval", 10*time.Second, "how often the volumes are examined")
+	flags.StringVar(&o.replicationAddress, "replication-address", "", "`IP` address that other hosts replicate to; empty: this host holds no replicas of replicated volumes")
+	flags.StringVar(&o.fenceSocket, "fence-socket", fence.DefaultSocket, "`path` of the socket at which the kernel's handler asks whether a volume may go on without its peer")
+	flags.StringVar(&o.handler, "handler", "/usr/sbin/holdfast", "`path` of a copy of this program on the host's own root, which the kernel runs as that handler")
+	flags.StringVar(&o.drbdDir, "drbd-dir", "/etc/drbd.d", "`folder` of DRBD's resource files, which drbdadm reads")
+	flags.DurationVar(&o.verifyInterval, "verify-interval", 7*24*time.Hour, "how often the replicas of a volume are compared; 0: never")
+	flags.StringVar(&o.selfFence, "self-fence", "", "`reboot`: this host reboots itself when a replica that lost cannot be taken down within a minute; else that stays frozen")
 	o.off.Add(flags)
 	flags.BoolVar(&o.faultPoints, "enable-fault-points", false, "let this process be made to fail on purpose, for tests")
 	return cmd
@@ -73,9 +86,9 @@ func (o *options) check() error {
 	switch {
 	case len(o.endpoints) == 0:
 		return exit.Usagef("--endpoints is not set: name the API addresses of the controllers")
-	case o.dataDir == "" || o.poolDir == "":
+	case o.dataDir == "" || o.poolDir == "" && len(o.pools) == 0:
 		return exit.Usagef("--data-dir and --pool-dir may not be empty")
-	case !(o.overcommit >= 0.01 && o.overcommit <= 1000):
+	case o.overcommit != 0 && !(o.overcommit >= 0.01 && o.overcommit <= 1000):
 		return exit.Usagef("--overcommit %v: choose 0.01 to 1000", o.overcommit)
 	case o.minFree < 0:
 		return exit.Usagef("--min-free is below zero")
@@ -84,16 +97,20 @@ func (o *options) check() error {
 	case o.healthInterval < 100*time.Millisecond:
 		return exit.Usagef("--health-interval %s: choose 100ms or more", o.healthInterval)
 	}
+	if _, err := o.thinPools(); err != nil {
+		return err
+	}
 	if _, err := o.topology(); err != nil {
 		return err
 	}
 	if _, err := o.off.Off(); err != nil {
 		return err
 	}
+	if err := o.checkReplication(); err != nil {
+		return err
+	}
 	return o.Flags.Check()
 }
-
-func (o *options) overcommitPercent() uint32 { return uint32(math.Round(o.overcommit * 100)) }
 
 // topology reads the labels.
 func (o *options) topology() ([]fsm.Label, error) {

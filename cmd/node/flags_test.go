@@ -30,7 +30,13 @@ func TestFlagsThatCannotBe(t *testing.T) {
 	for name, spoil := range map[string]func(*options){
 		"no controllers":          func(o *options) { o.endpoints = nil },
 		"no data folder":          func(o *options) { o.dataDir = "" },
-		"nothing of the pool":     func(o *options) { o.overcommit = 0 },
+		"nothing of the pool":     func(o *options) { o.overcommit = -1 },
+		"no pool":                 func(o *options) { o.poolDir = "" },
+		"a pool of what":          func(o *options) { o.pools = []string{"vg/pool"} },
+		"a pool twice":            func(o *options) { o.pools = []string{"lvm:vg/pool", "lvm:vg/pool"} },
+		"an address that is none": func(o *options) { o.replicationAddress = "host1" },
+		"a handler from nowhere":  func(o *options) { o.replicationAddress, o.handler = "10.0.0.1", "holdfast" },
+		"a fence of what":         func(o *options) { o.selfFence = "halt" },
 		"a label without value":   func(o *options) { o.labels = []string{"zone"} },
 		"a freeze without an end": func(o *options) { o.freezeMax = time.Hour },
 		"a freeze of no time":     func(o *options) { o.freezeMax = 0 },
@@ -50,5 +56,4 @@ func TestLabelsAreSorted(t *testing.T) {
 	got, err := o.topology()
 	require.NoError(t, err)
 	require.Equal(t, []fsm.Label{{Key: "a", Value: "1=1"}, {Key: "b", Value: "2"}}, got)
-	require.EqualValues(t, 2000, (&options{overcommit: 20}).overcommitPercent())
 }

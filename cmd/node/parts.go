@@ -12,7 +12,6 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/freeze"
-	"github.com/holdfast-storage/holdfast/executor/loopfile"
 	"github.com/holdfast-storage/holdfast/executor/mount"
 	"github.com/holdfast-storage/holdfast/executor/run"
 	"github.com/holdfast-storage/holdfast/executor/throttle"
@@ -25,53 +24,34 @@ type registration = fsmpb.RegisterNode
 type parts struct {
 	lock    *os.File
 	host    *executor.Host
-	pool    *loopfile.Pool
+	pools   []pool
 	mounter *mount.Mounter
 	freezer *freeze.Freezer
-	limits  executor.Throttle // nil when this host has no control groups that bound I/O
+	// replication is nil on a host that holds no replicas of replicated volumes.
+	replication *replication
+	limits      executor.Throttle // nil when this host has no control groups that bound I/O
 }
-
-// tools are the host commands that a node cannot do without.
-var tools = []string{"mkfs.ext4", "mkfs.xfs"}
-
-// geteuid is replaced by tests.
-var geteuid = os.Geteuid
 
 // openParts checks what the host has, and opens its identity, its pool and the
 // folders below which it may mount.
-func openParts(o *options) (*parts, error) {
+func openParts(o *options, log *slog.Logger) (*parts, error) {
 	runner := run.New()
-	if err := checkHost(runner.Look); err != nil {
+	if err := checkHost(o, runner.Look); err != nil {
 		return nil, err
 	}
 	p := &parts{}
 	for _, step := range []func() error{
 		func() error { return p.openIdentity(o.dataDir) },
-		func() error { return p.openPool(o.poolDir) },
+		func() error { return p.openPools(o, runner) },
 		func() error { return p.openMounter(o.allowRoots, runner) },
 		func() error { return p.openFreezer(o.dataDir) },
+		func() error { return p.openReplication(o, log) },
 	} {
 		if err := step(); err != nil {
 			return nil, errors.Join(err, p.close())
 		}
 	}
 	return p, nil
-}
-
-// checkHost tells what is missing for any node at all.
-func checkHost(look func(tool string) (string, error)) error {
-	if geteuid() != 0 {
-		return exit.Nof("start the node: it makes loop devices and mounts, which needs root; run it as root")
-	}
-	for _, tool := range tools {
-		if _, err := look(tool); err != nil {
-			return exit.Nof("start the node: %w", err)
-		}
-	}
-	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		return exit.Nof("start the node: %w; load the kernel module with `modprobe loop`", err)
-	}
-	return nil
 }
 
 // openIdentity locks the data folder first: two processes on one would each undo
@@ -88,24 +68,6 @@ func (p *parts) openIdentity(dir string) (err error) {
 	}
 	p.host, err = executor.OpenHost(dir)
 	return exit.With(exit.No, err)
-}
-
-// openPool opens the pool that the host knows in the folder. Only a folder that it
-// never knew may become a new pool: an unmounted pool is an empty folder too (S12).
-func (p *parts) openPool(dir string) (err error) {
-	known := p.host.Pool(dir)
-	if known == "" {
-		if known, err = loopfile.Init(dir); err != nil {
-			return exit.Nof("make the pool: %w", err)
-		}
-		if err := p.host.RememberPool(dir, known); err != nil {
-			return exit.Nof("make the pool: %w", err)
-		}
-	}
-	if p.pool, err = loopfile.Open(loopfile.Config{Dir: dir, Known: known}); err != nil {
-		return exit.Nof("open the pool: %w", err)
-	}
-	return nil
 }
 
 func (p *parts) openMounter(roots []string, runner *run.Runner) (err error) {

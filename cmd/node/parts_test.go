@@ -15,19 +15,22 @@ func TestWhatAHostMustHaveIsToldInOneLine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		euid    int
 		missing string
+		pools   []string
 		want    string
 	}{
 		"root":      {euid: 1000, want: "run it as root"},
 		"mkfs.ext4": {missing: "mkfs.ext4", want: "e2fsprogs"},
 		"mkfs.xfs":  {missing: "mkfs.xfs", want: "xfsprogs"},
+		"lvm":       {missing: "lvm", pools: []string{"lvm:vg/pool"}, want: "lvm2"},
+		"thin_ls":   {missing: "thin_ls", pools: []string{"lvm:vg/pool"}, want: "thin-provisioning-tools"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Cleanup(func() { geteuid = os.Geteuid })
 			geteuid = func() int { return tc.euid }
 			for range 2 {
-				err := checkHost(func(tool string) (string, error) {
+				err := checkHost(&options{pools: tc.pools}, func(tool string) (string, error) {
 					if tool == tc.missing {
-						return "", &run.MissingError{Tool: tool, Package: map[string]string{"mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs"}[tool]}
+						return "", &run.MissingError{Tool: tool, Package: tc.want}
 					}
 					return "/sbin/" + tool, nil
 				})
@@ -39,19 +42,70 @@ func TestWhatAHostMustHaveIsToldInOneLine(t *testing.T) {
 	}
 }
 
+func TestAHostNeedsWhatItsPoolsNeed(t *testing.T) {
+	t.Cleanup(func() { geteuid = os.Geteuid })
+	geteuid = func() int { return 0 }
+	asked := map[string]bool{}
+	look := func(tool string) (string, error) { asked[tool] = true; return "/sbin/" + tool, nil }
+	require.NoError(t, checkHost(&options{pools: []string{"lvm:vg/pool"}}, look), "without loop devices")
+	require.True(t, asked["thin_delta"])
+	clear(asked)
+	if err := checkHost(&options{poolDir: "/p"}, look); err != nil {
+		require.ErrorContains(t, err, "modprobe loop")
+	}
+	require.False(t, asked["lvm"])
+}
+
+func TestAPoolOfFilesIsThereUnlessAnotherIsGiven(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pools    []string
+		explicit bool
+		folder   string
+	}{
+		"nothing is said":       {folder: "/default"},
+		"a thin pool":           {pools: []string{"lvm:vg/pool"}},
+		"a thin pool and files": {pools: []string{"lvm:vg/pool"}, explicit: true, folder: "/default"},
+		"files":                 {explicit: true, folder: "/default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := &options{poolDir: "/default", pools: tc.pools}
+			for range 2 {
+				o.choosePools(tc.explicit)
+				require.NoError(t, (&node{options: o}).rootPoolDir())
+				require.Equal(t, tc.folder, o.poolDir)
+			}
+		})
+	}
+	o := &options{pools: []string{"lvm:vg-a/pool.0", "lvm:vg/pool"}}
+	pools, err := o.thinPools()
+	require.NoError(t, err)
+	require.Equal(t, []thinPool{{"vg-a", "pool.0"}, {"vg", "pool"}}, pools)
+	require.Equal(t, "lvm:vg-a/pool.0", pools[0].name())
+	for _, wrong := range []string{"", "lvm:", "lvm:vg", "lvm:/pool", "lvm:vg/", "zfs:a/b", "vg/pool"} {
+		_, err := (&options{pools: []string{wrong}}).thinPools()
+		require.Error(t, err, wrong)
+	}
+}
+
+// S25.
+func TestS25_ThinPoolsAreNotOvercommittedUnlessAsked(t *testing.T) {
+	require.Equal(t, map[string]uint32{"loopfile": 2000, "lvm": 100}, (&options{}).overcommitPercents())
+	require.Equal(t, map[string]uint32{"loopfile": 150, "lvm": 150}, (&options{overcommit: 1.5}).overcommitPercents())
+}
+
 func TestS12_OnlyAFolderThatWasNeverAPoolBecomesOne(t *testing.T) {
 	data, pool := t.TempDir(), filepath.Join(t.TempDir(), "pool")
 	require.NoError(t, os.Chmod(data, 0o700))
 	first := open(t, data, pool)
-	id := first.pool.ID()
+	id := first.pools[0].ID()
 	require.NotEmpty(t, id)
 	require.NoError(t, first.close())
 	require.NoError(t, os.RemoveAll(pool))
 	require.NoError(t, os.MkdirAll(pool, 0o700)) // as when its filesystem is not mounted
 	for range 2 {
 		again := open(t, data, pool)
-		require.Equal(t, id, again.pool.ID())
-		require.True(t, again.pool.Facts(t.Context()).Absent)
+		require.Equal(t, id, again.pools[0].ID())
+		require.True(t, again.pools[0].Facts(t.Context()).Absent)
 		require.NoError(t, again.close())
 	}
 	left, err := os.ReadDir(pool)
@@ -63,7 +117,7 @@ func open(t *testing.T, data, pool string) *parts {
 	t.Helper()
 	p := &parts{}
 	require.NoError(t, p.openIdentity(data))
-	require.NoError(t, p.openPool(pool))
+	require.NoError(t, p.openFolder(pool))
 	return p
 }
 

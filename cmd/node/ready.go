@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,11 +9,17 @@ import (
 	"github.com/holdfast-storage/holdfast/csi/identity"
 )
 
-// ready says why this node does not serve. Without its pool it never will, however
-// long one waits: the error then wraps identity.ErrUnhealthy.
+// ready says why this node does not serve. Without any of its pools it never will,
+// however long one waits: the error then wraps identity.ErrUnhealthy.
 func (n *node) ready() error {
-	if err := usable(n.poolDir); err != nil {
-		return fmt.Errorf("%w: %w", identity.ErrUnhealthy, err)
+	var missing []error
+	for _, pool := range n.parts.pools {
+		if err := pool.usable(); err != nil {
+			missing = append(missing, err)
+		}
+	}
+	if len(missing) == len(n.parts.pools) {
+		return fmt.Errorf("%w: %w", identity.ErrUnhealthy, errors.Join(missing...))
 	}
 	return n.client.Err()
 }

@@ -22,6 +22,7 @@ import (
 	csinode "github.com/holdfast-storage/holdfast/csi/node"
 	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/fence"
 	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
@@ -40,6 +41,7 @@ type node struct {
 	client   *session.Client
 	executor *executor.Executor
 
+	fence       *fence.Server // nil on a host that holds no replicas of replicated volumes
 	csiListener net.Listener
 	csi         *grpc.Server
 	health      *daemon.Health
@@ -59,7 +61,7 @@ func serve(ctx context.Context, o *options, stderr io.Writer) error {
 	if err := n.open(ctx); err != nil {
 		return errors.Join(err, n.close())
 	}
-	logger.Info("the node runs", "id", n.id, "host", string(n.parts.host.ID), "pool", n.poolDir, "csi", o.CSIEndpoint, "version", daemon.Version())
+	logger.Info("the node runs", "id", n.id, "host", string(n.parts.host.ID), "pools", n.parts.poolNames(), "csi", o.CSIEndpoint, "version", daemon.Version())
 	return errors.Join(n.serve(ctx), n.close())
 }
 
@@ -79,10 +81,10 @@ func (n *node) identify() (err error) {
 
 // open opens what can be refused, cheapest first.
 func (n *node) open(ctx context.Context) (err error) {
-	if n.poolDir, err = filepath.Abs(n.poolDir); err != nil {
-		return exit.With(exit.Usage, err)
+	if err := n.rootPoolDir(); err != nil {
+		return err
 	}
-	if n.parts, err = openParts(n.options); err != nil {
+	if n.parts, err = openParts(n.options, n.log); err != nil {
 		return err
 	}
 	if err := n.openExecutor(); err != nil {
@@ -93,6 +95,9 @@ func (n *node) open(ctx context.Context) (err error) {
 		return err
 	}
 	n.health = daemon.ServeHealth(metrics, n.registry, n.client.Err, n.Profile, n.log)
+	if err := n.listenFence(); err != nil {
+		return err
+	}
 	if n.csiListener, err = server.Listen(n.CSIEndpoint); err != nil {
 		return exit.With(exit.Unavailable, err)
 	}
@@ -125,15 +130,16 @@ func (n *node) openExecutor() (err error) {
 	}
 	n.parts.openThrottle(n.ioCgroup, n.log)
 	config := executor.Config{
-		Node: fsm.NodeID(n.id), Host: n.parts.host, Pools: []executor.Backend{n.parts.pool}, Mounter: n.parts.mounter,
+		Node: fsm.NodeID(n.id), Host: n.parts.host, Pools: n.parts.backends(), Mounter: n.parts.mounter,
 		Freezer: freezes, Grower: n.parts.mounter, Throttle: n.parts.limits, FreezeMax: n.freezeMax, HealthEvery: n.healthInterval,
 		Log: n.client, Logger: n.log, Metrics: n.registry,
 		Labels: labels, Site: n.site, MaxVolumes: n.maxVolumes, Version: daemon.Version(), FeatureLevel: fsm.MaxFeatureLevel,
-		OvercommitPercent: n.overcommitPercent(), MinFree: int64(n.minFree),
+		OvercommitPercents: n.overcommitPercents(), MinFree: int64(n.minFree),
 	}
 	if n.faultPoints {
 		config.Faults = executor.FaultsFromEnv(n.dataDir)
 	}
+	n.configureReplication(&config)
 	n.executor, err = executor.New(config)
 	return exit.With(exit.No, err)
 }
@@ -174,6 +180,7 @@ func (n *node) serve(ctx context.Context) error {
 	var group errgroup.Group
 	n.executor.Start()
 	group.Go(func() error { return n.client.Run(connected) })
+	group.Go(func() error { return n.serveFence(connected) })
 	err := server.Run(ctx, n.csi, n.csiListener)
 	if err != nil {
 		err = fmt.Errorf("serve CSI: %w", err)
@@ -202,4 +209,16 @@ func (n *node) close() error {
 		errs = append(errs, n.parts.close())
 	}
 	return errors.Join(errs...)
+}
+
+// rootPoolDir makes the pool's folder a path from the root. With none there is no pool
+// of files.
+func (n *node) rootPoolDir() (err error) {
+	if n.poolDir == "" {
+		return nil
+	}
+	if n.poolDir, err = filepath.Abs(n.poolDir); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	return nil
 }

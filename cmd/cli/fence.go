@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/executor/fence"
+)
+
+// fencePeerName is what drbdadm is configured to call.
+const fencePeerName = "fence-peer"
+
+// fencePeerCommand is the kernel's handler (S6). Its exit codes are not those of the
+// other commands: see fenceExit.
+func fencePeerCommand() *cobra.Command {
+	var client fence.Client
+	var selfTest bool
+	var timeout time.Duration
+	cmd := &cobra.Command{Use: fencePeerName, Short: "Ask the log whether a replica goes on without its peer",
+		Long: "The kernel calls this through drbdadm when a replica lost its peer, or is set primary without it. It asks the node\n" +
+			"process until there is a verdict of the log and ends with 4 when the peer is outdated, 6 when this host's replica\n" +
+			"is, and 1 when the question is refused.",
+		Hidden: true, Args: noMore,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client.Say = cmd.ErrOrStderr()
+			if !selfTest {
+				return exit.Silently(client.FencePeer(os.Getenv))
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			if err := client.SelfTest(ctx); err != nil {
+				return exit.With(exit.No, fmt.Errorf("self-test: %w", err))
+			}
+			return nil
+		}}
+	cmd.Flags().StringVar(&client.Socket, "socket", fence.DefaultSocket, "the node process's socket")
+	cmd.Flags().BoolVar(&selfTest, "self-test", false, "only see whether the node process answers")
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "of the self-test")
+	return cmd
+}
+
+// fenceExit makes 1 of every exit code that the kernel would take for another verdict
+// than the log's: 3, 5 and 7 resume I/O (S6), and a usage error is a refusal.
+func fenceExit(code int) int {
+	switch code {
+	case exit.Done, fence.ExitPeerOutdated, fence.ExitSelfOutdated:
+		return code
+	}
+	return fence.ExitRefused
+}

@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+)
+
+// goOn is how often a verb that waits looks again; tests do not wait so long.
+var goOn = 2 * time.Second
+
+// planned is a verb that shows its plan first, and does it with --yes. What is done
+// is in the log's state, so the same command goes on where an earlier one ended.
+type planned struct {
+	req  *adminpb.PlanRequest
+	yes  bool
+	wait bool
+}
+
+// planFlags adds the flags that all verbs with a plan have.
+func (p *planned) planFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&p.yes, "yes", false, "carry the plan out; without it, it is only shown")
+	cmd.Flags().StringVar(&p.req.Reason, "reason", "", "why, for the history")
+}
+
+// nodeFlags adds those of verbs about a node.
+func (p *planned) nodeFlags(cmd *cobra.Command) {
+	p.planFlags(cmd)
+	cmd.Flags().StringVar(&p.req.HostId, "host-id", "", "the host's random `id`; by default the one that has the name now")
+}
+
+func (p *planned) waitFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&p.wait, "wait", false, "with --yes: go on until nothing is left but what is blocked; to interrupt it is safe")
+}
+
+// run shows the plan, or carries it out.
+func (p *planned) run(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command) error {
+	resp, err := p.ask(ctx, client)
+	for err == nil && p.yes && p.wait && busy(resp) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", resp.GetSummary())
+		if err = pause(ctx, goOn); err == nil {
+			resp, err = p.ask(ctx, client)
+		}
+	}
+	if err != nil {
+		return doing(p.req.GetVerb()+" "+p.req.GetNode(), err)
+	}
+	if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
+		return err
+	}
+	return p.conclude(cmd, resp)
+}
+
+func (p *planned) ask(ctx context.Context, client *admin.Client) (resp *adminpb.PlanResponse, err error) {
+	err = client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+		if p.yes {
+			resp, err = api.CarryOut(ctx, p.req)
+		} else {
+			resp, err = api.Plan(ctx, p.req)
+		}
+		return err
+	})
+	return resp, err
+}
+
+// conclude says what an operator may do next; the answer is no where something is blocked.
+func (p *planned) conclude(cmd *cobra.Command, resp *adminpb.PlanResponse) error {
+	switch {
+	case !p.yes && count(resp, "todo") > 0:
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed: the same command with --yes carries this out")
+	case p.yes && count(resp, "blocked") > 0:
+		return exit.Nof("%s %s: %d steps are blocked", p.req.GetVerb(), p.req.GetNode(), count(resp, "blocked"))
+	case p.yes && busy(resp):
+		fmt.Fprintln(cmd.ErrOrStderr(), "what is left waits for others: the same command goes on later")
+	}
+	return nil
+}
+
+// busy: something goes on, or can be done at the next call.
+func busy(resp *adminpb.PlanResponse) bool { return count(resp, "waiting")+count(resp, "todo") > 0 }
+
+func count(resp *adminpb.PlanResponse, state string) (n int) {
+	for _, s := range resp.GetSteps() {
+		if s.GetState() == state {
+			n++
+		}
+	}
+	return n
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,187 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/loopfile"
+	"github.com/holdfast-storage/holdfast/executor/lvm"
+	"github.com/holdfast-storage/holdfast/executor/run"
+)
+
+// The over-commit ratios that pools have when none is asked for (S25). A file is
+// seldom full; a thin pool that is full fails all its writers.
+const (
+	loopfileOvercommit = 20
+	lvmOvercommit      = 1
+)
+
+// pool is one of the host's pools.
+type pool struct {
+	executor.Backend
+	name   string
+	usable func() error // why nothing in it can be used now
+}
+
+// thinPool is what --pool names.
+type thinPool struct{ vg, pool string }
+
+// name is the pool as the host remembers it, and as it was asked for.
+func (t thinPool) name() string { return lvm.Kind + ":" + t.vg + "/" + t.pool }
+
+// choosePools leaves the folder that is the default out when another pool is given.
+func (o *options) choosePools(folder bool) {
+	if len(o.pools) > 0 && !folder {
+		o.poolDir = ""
+	}
+}
+
+func (o *options) overcommitPercents() map[string]uint32 {
+	percents := map[string]uint32{}
+	for kind, usual := range map[string]float64{loopfile.Kind: loopfileOvercommit, lvm.Kind: lvmOvercommit} {
+		if o.overcommit != 0 {
+			usual = o.overcommit
+		}
+		percents[kind] = uint32(math.Round(usual * 100))
+	}
+	return percents
+}
+
+// thinPools reads --pool.
+func (o *options) thinPools() ([]thinPool, error) {
+	var pools []thinPool
+	for _, text := range o.pools {
+		name, ok := strings.CutPrefix(text, lvm.Kind+":")
+		vg, thin, both := strings.Cut(name, "/")
+		if !ok || !both || vg == "" || thin == "" {
+			return nil, exit.Usagef("--pool %q is not of the form lvm:VG/POOL", text)
+		}
+		if slices.Contains(pools, thinPool{vg, thin}) {
+			return nil, exit.Usagef("--pool %q is given twice", text)
+		}
+		pools = append(pools, thinPool{vg, thin})
+	}
+	return pools, nil
+}
+
+// geteuid is replaced by tests.
+var geteuid = os.Geteuid
+
+// The host commands that a node cannot do without: any, and one with thin pools. LVM
+// itself runs thin_check.
+var (
+	tools     = []string{"mkfs.ext4", "mkfs.xfs"}
+	thinTools = []string{"lvm", "dmsetup", "thin_check", "thin_delta", "thin_dump", "thin_ls"}
+)
+
+// checkHost tells what is missing for the node and its pools.
+func checkHost(o *options, look func(tool string) (string, error)) error {
+	if geteuid() != 0 {
+		return exit.Nof("start the node: it makes devices and mounts, which needs root; run it as root")
+	}
+	needed := tools
+	if len(o.pools) > 0 {
+		needed = slices.Concat(tools, thinTools)
+	}
+	for _, tool := range needed {
+		if _, err := look(tool); err != nil {
+			return exit.Nof("start the node: %w", err)
+		}
+	}
+	if o.poolDir == "" {
+		return nil
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		return exit.Nof("start the node: %w; load the kernel module with `modprobe loop`", err)
+	}
+	return nil
+}
+
+// openPools opens all that are asked for.
+func (p *parts) openPools(o *options, runner *run.Runner) error {
+	if o.poolDir != "" {
+		if err := p.openFolder(o.poolDir); err != nil {
+			return err
+		}
+	}
+	thin, err := o.thinPools()
+	if err != nil {
+		return err
+	}
+	for _, t := range thin {
+		if err := p.openThin(context.Background(), t, runner); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openFolder opens the pool that the host knows in the folder. Only a folder that it
+// never knew may become a new pool: an unmounted pool is an empty folder too (S12).
+func (p *parts) openFolder(dir string) (err error) {
+	known := p.host.Pool(dir)
+	if known == "" {
+		if known, err = loopfile.Init(dir); err != nil {
+			return exit.Nof("make the pool: %w", err)
+		}
+		if err := p.host.RememberPool(dir, known); err != nil {
+			return exit.Nof("make the pool: %w", err)
+		}
+	}
+	opened, err := loopfile.Open(loopfile.Config{Dir: dir, Known: known})
+	if err != nil {
+		return exit.Nof("open the pool: %w", err)
+	}
+	p.pools = append(p.pools, pool{Backend: opened, name: dir, usable: func() error { return usable(dir) }})
+	return nil
+}
+
+// openThin opens the thin pool that the host knows by its name. Only one that it never
+// knew may be made or adopted (S12).
+func (p *parts) openThin(ctx context.Context, t thinPool, runner *run.Runner) (err error) {
+	cfg := lvm.Config{VG: t.vg, Pool: t.pool, Known: p.host.Pool(t.name()), Runner: runner}
+	if cfg.Known == "" {
+		if cfg.Known, err = lvm.Init(ctx, cfg); err != nil {
+			return exit.Nof("make the pool: %w", err)
+		}
+		if err := p.host.RememberPool(t.name(), cfg.Known); err != nil {
+			return exit.Nof("make the pool: %w", err)
+		}
+	}
+	opened, err := lvm.Open(ctx, cfg)
+	if err != nil {
+		return exit.Nof("open the pool: %w", err)
+	}
+	p.pools = append(p.pools, pool{Backend: opened, name: t.name(), usable: func() error { return present(opened) }})
+	return nil
+}
+
+// present tells whether a pool is there.
+func present(b executor.Backend) error {
+	if facts := b.Facts(context.Background()); facts.Absent {
+		return fmt.Errorf("the pool is missing: %s", facts.Detail)
+	}
+	return nil
+}
+
+func (p *parts) backends() []executor.Backend {
+	var all []executor.Backend
+	for _, pool := range p.pools {
+		all = append(all, pool.Backend)
+	}
+	return all
+}
+
+func (p *parts) poolNames() []string {
+	var names []string
+	for _, pool := range p.pools {
+		names = append(names, pool.name)
+	}
+	return names
+}
