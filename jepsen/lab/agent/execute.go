@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab/wire"
+)
+
+// patience is how long a script that was killed may take to be dead.
+const patience = time.Second
+
+// execute runs a script and answers what it prints while it does. The script is killed
+// with its group when its time is over or the caller is gone; the answer never waits for
+// a process that cannot be killed.
+func execute(w http.ResponseWriter, r *http.Request) {
+	script, err := io.ReadAll(r.Body)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	within, err := time.ParseDuration(r.URL.Query().Get("within"))
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), within)
+	defer cancel()
+	w.Header().Set("Trailer", wire.Code)
+	w.WriteHeader(http.StatusOK)
+	out := &flushed{w: w}
+	code := make(chan string, 1)
+	go func() { code <- bash(ctx, string(script), out) }()
+	answer := wire.Stuck
+	select {
+	case answer = <-code:
+	case <-afterDone(ctx, patience):
+	}
+	out.close()
+	w.Header().Set(wire.Code, answer)
+}
+
+// afterDone is closed a while after the context ended.
+func afterDone(ctx context.Context, more time.Duration) <-chan struct{} {
+	late := make(chan struct{})
+	context.AfterFunc(ctx, func() { time.AfterFunc(more, func() { close(late) }) })
+	return late
+}
+
+func bash(ctx context.Context, script string, out io.Writer) string {
+	cmd := exec.CommandContext(ctx, "/bin/bash", "-c", script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 200 * time.Millisecond // what kept the output open must not hold the answer
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	switch {
+	case cmd.ProcessState == nil:
+		_, _ = io.WriteString(out, err.Error())
+		return "127"
+	case ctx.Err() != nil:
+		return wire.Late
+	}
+	return strconv.Itoa(exitCode(cmd.ProcessState.Sys().(syscall.WaitStatus)))
+}
+
+// exitCode is the shell's: 128 and the signal's number for one that was killed.
+func exitCode(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// flushed sends each piece at once, until it is closed.
+type flushed struct {
+	mu sync.Mutex
+	w  http.ResponseWriter
+}
+
+func (f *flushed) Write(b []byte) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.w == nil {
+		return 0, io.ErrClosedPipe
+	}
+	n, err := f.w.Write(b)
+	if flusher, ok := f.w.(http.Flusher); ok {
+		flusher.Flush()
+	}
+	return n, err
+}
+
+func (f *flushed) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.w = nil
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "writer:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags of both verbs.
+type options struct {
+	path, acks, stamp   string
+	direct              bool
+	from, acked, blocks uint64
+}
+
+func run(args []string) error {
+	if len(args) == 0 {
+		return errors.New("usage: writer write|check --path P ...")
+	}
+	var o options
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	flags.StringVar(&o.path, "path", "", "file or device of the ring")
+	flags.StringVar(&o.acks, "acks", "", "file that says what was acknowledged")
+	flags.StringVar(&o.stamp, "stamp", "", "who writes")
+	flags.BoolVar(&o.direct, "direct", false, "past the page cache")
+	flags.Uint64Var(&o.from, "from", 1, "first number to write")
+	flags.Uint64Var(&o.acked, "acked", 0, "last number that was acknowledged")
+	flags.Uint64Var(&o.blocks, "blocks", 1024, "length of the ring")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	switch args[0] {
+	case "write":
+		return o.write()
+	case "check":
+		return o.check()
+	}
+	return fmt.Errorf("there is no verb %q", args[0])
+}
+
+// write writes until it fails or is killed.
+func (o *options) write() error {
+	said, err := openAcks(o.acks)
+	if err != nil {
+		return err
+	}
+	r, err := openRing(o.path, os.O_CREATE|os.O_RDWR, o.direct, o.blocks)
+	if err != nil {
+		return errors.Join(err, said.failed(err))
+	}
+	for number := o.from; ; number++ {
+		if err := r.put(block{number: number, stamp: o.stamp}); err != nil {
+			err = fmt.Errorf("write block %d: %w", number, err)
+			return errors.Join(err, said.failed(err))
+		}
+		if err := said.acknowledged(number); err != nil {
+			return err
+		}
+	}
+}
+
+// finding is what check prints, as JSON.
+type finding struct {
+	Highest uint64   `json:"highest"` // number that was found
+	Missing []uint64 `json:"missing"` // acknowledged, and not there
+	// Stamps are who wrote the ring, in the order of the numbers.
+	Stamps []string `json:"stamps"`
+}
+
+// check reads the ring: every acknowledged number of its last turn must be there, or a
+// later one in its place.
+func (o *options) check() error {
+	r, err := openRing(o.path, os.O_RDONLY, o.direct, o.blocks)
+	if err != nil {
+		return err
+	}
+	found, err := r.inspect(o.acked)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(found)
+}
+
+func (r *ring) inspect(acked uint64) (finding, error) {
+	f := finding{Missing: []uint64{}, Stamps: []string{}}
+	first := uint64(1)
+	if acked > r.blocks {
+		first = acked - r.blocks + 1
+	}
+	var found []block
+	for number := first; number <= acked; number++ {
+		b, whole, err := r.at(number)
+		if err != nil {
+			return f, fmt.Errorf("read the place of block %d: %w", number, err)
+		}
+		if !whole || b.number < number || b.number%r.blocks != number%r.blocks {
+			f.Missing = append(f.Missing, number)
+			continue
+		}
+		found = append(found, b)
+	}
+	f.tell(found)
+	return f, nil
+}
+
+// tell says who wrote what was found. A place may hold a later number than the one that is
+// looked for: the last that was written need not have been acknowledged.
+func (f *finding) tell(found []block) {
+	slices.SortFunc(found, func(a, b block) int { return cmp.Compare(a.number, b.number) })
+	for _, b := range found {
+		if f.Highest = max(f.Highest, b.number); len(f.Stamps) == 0 || f.Stamps[len(f.Stamps)-1] != b.stamp {
+			f.Stamps = append(f.Stamps, b.stamp)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newRing(t *testing.T, blocks uint64) *ring {
+	t.Helper()
+	r, err := openRing(filepath.Join(t.TempDir(), "ring"), os.O_CREATE|os.O_RDWR, false, blocks)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, r.file.Close()) })
+	return r
+}
+
+func TestARingThatWasWrittenIsWhole(t *testing.T) {
+	for name, last := range map[string]uint64{"less than a turn": 5, "exactly one": 8, "several": 29} {
+		t.Run(name, func(t *testing.T) {
+			r := newRing(t, 8)
+			for n := uint64(1); n <= last; n++ {
+				stamp := "a"
+				if n > last-2 {
+					stamp = "b"
+				}
+				require.NoError(t, r.put(block{number: n, stamp: stamp}))
+			}
+			for range 2 {
+				f, err := r.inspect(last)
+				require.NoError(t, err)
+				require.Empty(t, f.Missing)
+				require.Equal(t, last, f.Highest)
+				require.Equal(t, []string{"a", "b"}, f.Stamps)
+			}
+		})
+	}
+}
+
+// The last block was written and not acknowledged when the writer lost its power.
+func TestABlockBeyondTheAcknowledgedIsTheLastOfItsWriter(t *testing.T) {
+	r := newRing(t, 8)
+	for n := uint64(1); n <= 21; n++ {
+		require.NoError(t, r.put(block{number: n, stamp: map[bool]string{true: "a", false: "b"}[n <= 16]}))
+	}
+	f, err := r.inspect(19)
+	require.NoError(t, err)
+	require.Empty(t, f.Missing)
+	require.Equal(t, uint64(21), f.Highest)
+	require.Equal(t, []string{"a", "b"}, f.Stamps)
+}
+
+func TestALostATornAndAnOldBlockAreMissing(t *testing.T) {
+	for name, harm := range map[string]func(*ring) error{
+		"lost": func(r *ring) error { _, err := r.file.WriteAt(make([]byte, blockSize), r.offset(10)); return err },
+		"torn": func(r *ring) error { _, err := r.file.WriteAt(make([]byte, 512), r.offset(10)+2048); return err },
+		"old":  func(r *ring) error { return r.put(block{number: 2}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRing(t, 8)
+			for n := uint64(1); n <= 12; n++ {
+				require.NoError(t, r.put(block{number: n}))
+			}
+			require.NoError(t, harm(r))
+			f, err := r.inspect(12)
+			require.NoError(t, err)
+			require.Equal(t, []uint64{10}, f.Missing)
+		})
+	}
+}
+
+func TestAcksAreOneRecord(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "acks")
+	a, err := openAcks(path)
+	require.NoError(t, err)
+	for n := uint64(1); n < 4; n++ {
+		require.NoError(t, a.acknowledged(n))
+	}
+	require.NoError(t, a.failed(os.ErrClosed))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Len(t, text, recordBytes)
+	require.Contains(t, string(text), `"number":3`)
+	require.Contains(t, string(text), "file already closed")
+}
