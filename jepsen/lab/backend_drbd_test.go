@@ -1,0 +1,375 @@
+package lab_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+const (
+	drbdVolume = "hf-0190a0e2-7b1c-7e39-8d55-6f3b2a1c0d01"
+	drbdSize   = 32 << 20
+	// drbdBacking is what executor/drbd says for drbdSize: bitmap, activity log, superblock.
+	drbdBacking = drbdSize + 4<<10 + 32<<10 + 4<<10
+	drbdGrown   = 48 << 20
+	drbdLarger  = drbdGrown + 40<<10
+)
+
+// replicas drives executor/drbd's own steps in two guests.
+type replicas struct {
+	t        *testing.T
+	l        *lab.Lab
+	protocol int // of fsmpb.Protocol
+}
+
+const protocolA, protocolC = 1, 2
+
+// mirror is what a step "observe" prints, as far as it is looked at here.
+type mirror struct {
+	InKernel, Primary, Suspended, Metadata, Fresh, Open bool
+	Disk, Connection, PeerDisk, Done                    int
+	UUID                                                uint64
+	Size, OutOfSync                                     int64
+}
+
+// The numbers of fsmpb.DiskState and fsmpb.ConnectionState.
+const (
+	diskless, inconsistent, consistent, upToDate = 1, 5, 7, 8
+	outdated                                     = 6
+	standAlone, connecting, connected            = 1, 2, 3
+)
+
+func newReplicas(t *testing.T) replicas {
+	lab.Need(t)
+	program := filepath.Join(t.TempDir(), "drbd.test")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", program, "github.com/holdfast-storage/holdfast/executor/drbd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	binary, err := os.ReadFile(program)
+	require.NoError(t, err)
+	l := lab.New(t, lab.Config{Guests: 2, Disks: []int64{200 << 20}})
+	l.MustBoot(t)
+	r := replicas{t, l, protocolC}
+	for i := range 2 {
+		require.NoError(t, os.WriteFile(filepath.Join(l.Guest(i+1).Shared(), "drbd.test"), binary, 0o755))
+		r.prepare(i+1, drbdBacking)
+	}
+	return r
+}
+
+// prepare makes a guest, also after a crash, what a host with a pool is.
+func (r replicas) prepare(n int, backing int64) {
+	r.on(n, fmt.Sprintf(`modprobe -a drbd dm-mod; mkdir -p /m
+dmsetup create below --table "0 %d linear /dev/ubdc 0" && dmsetup mknodes
+setsid env HOLDFAST_DRBD_STEPS=answer HOLDFAST_DRBD_RESOURCE='{}' /lab/drbd.test -test.run TestStepsInAGuest -test.timeout 0 >/lab/answer.log 2>&1 </dev/null &
+for i in $(seq 100); do /usr/sbin/holdfast fence-peer --self-test 2>/dev/null && exit 0; sleep .1; done; exit 1`, backing/512))
+}
+
+func (r replicas) on(n int, script string) string { return r.l.Guest(n).MustExec(r.t, script) }
+
+// steps does the steps and returns what each came to.
+func (r replicas) steps(n int, steps ...string) []string {
+	resource := fmt.Sprintf(`{"Volume":%q,"Protocol":%d,"Minor":107,"Port":7800,"Backing":"/dev/mapper/below","Node":"node-%d","Address":%q,"PeerNode":"node-%d","PeerAddress":%q,"Secret":"00112233445566778899aabbccddeeff"}`,
+		drbdVolume, r.protocol, n, r.l.IP(lab.Replication, n), 3-n, r.l.IP(lab.Replication, 3-n))
+	out := r.on(n, "GOMEMLIMIT=60MiB HOLDFAST_DRBD_STEPS='"+strings.Join(steps, ",")+"' HOLDFAST_DRBD_RESOURCE='"+resource+"' /lab/drbd.test -test.v -test.run TestStepsInAGuest 2>&1")
+	var came []string
+	for _, m := range regexp.MustCompile(`(?m)^STEP [^:]*: (.*) \(\d+ ms\)$`).FindAllStringSubmatch(out, -1) {
+		came = append(came, strings.TrimSpace(m[1]))
+	}
+	r.t.Logf("n%d: %s", n, strings.ReplaceAll(strings.TrimSpace(out), "\n", "\n    "))
+	require.Len(r.t, came, len(steps), out)
+	return came
+}
+
+func (r replicas) done(n int, steps ...string) {
+	r.t.Helper()
+	for i, came := range r.steps(n, steps...) {
+		require.Equal(r.t, "done", came, steps[i])
+	}
+}
+
+func (r replicas) refused(n int, step, why string) {
+	r.t.Helper()
+	came := r.steps(n, step)[0]
+	require.Contains(r.t, came, "refused", step)
+	require.Contains(r.t, came, why, step)
+}
+
+func (r replicas) see(n int) mirror {
+	r.t.Helper()
+	came := r.steps(n, "observe")[0]
+	text, ok := strings.CutPrefix(came, "done ")
+	require.True(r.t, ok, came)
+	var m mirror
+	require.NoError(r.t, json.Unmarshal([]byte(text), &m))
+	return m
+}
+
+// until waits until a guest's replica is seen so.
+func (r replicas) until(n int, what string, ok func(mirror) bool) mirror {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
+	defer cancel()
+	for {
+		if m := r.see(n); ok(m) {
+			return m
+		}
+		require.NoError(r.t, ctx.Err(), "n%d was never %s:\n%s", n, what, r.on(n, "cat /proc/drbd; dmesg | tail -20"))
+	}
+}
+
+func (r replicas) verdict(n int, verdict string) {
+	if verdict == "" {
+		r.on(n, "rm -f /run/verdict")
+		return
+	}
+	r.on(n, "echo "+verdict+" >/run/v && mv /run/v /run/verdict")
+}
+
+func together(m mirror) bool {
+	return m.Connection == connected && m.Disk == upToDate && m.PeerDisk == upToDate
+}
+
+func frozen(m mirror) bool { return m.Suspended }
+
+// TestDRBD takes two replicas through everything that the log may ask of them.
+func TestDRBD(t *testing.T) {
+	r := newReplicas(t)
+	r.birth()
+	r.fenceVerdicts()
+	r.takeover()
+	r.consistentAlone()
+	r.verifyAndInvalidate()
+	r.grow()
+	r.powerLoss()
+	r.again()
+	r.growUnused()
+	r.asynchronous()
+	for n := 1; n <= 2; n++ {
+		require.NotContains(t, r.on(n, "dmesg"), "Split-Brain")
+	}
+}
+
+func (r replicas) birth() {
+	for n := 1; n <= 2; n++ {
+		r.done(n, "check", "configure", "configure", "create-md", "create-md")
+		m := r.see(n)
+		require.True(r.t, m.Metadata && m.Fresh && !m.InKernel)
+		r.refused(n, "connect", "not in the kernel")
+		r.done(n, "attach", "attach")
+		require.Equal(r.t, inconsistent, r.see(n).Disk)
+	}
+	r.refused(1, "new-uuid", "not connected")
+	r.refused(1, "primary", "up to date")
+	r.done(1, "connect", "connect")
+	r.done(2, "connect")
+	r.until(1, "connected", func(m mirror) bool { return m.Connection == connected && m.PeerDisk == inconsistent })
+	r.done(1, "new-uuid", "new-uuid")
+	one, two := r.until(1, "born", together), r.until(2, "born", together)
+	require.Equal(r.t, one.UUID, two.UUID)
+	require.NotZero(r.t, one.UUID)
+	require.False(r.t, one.Fresh)
+	require.GreaterOrEqual(r.t, one.Size, int64(drbdSize), "the metadata take no more than Backing says")
+	require.Zero(r.t, one.OutOfSync, "without a synchronisation")
+	r.done(1, "primary", "primary")
+	r.refused(2, "primary", "peer is primary")
+	r.refused(1, "down", "primary")
+	r.refused(1, "forget", "kernel has it")
+	r.on(1, "mkfs.ext4 -q /dev/drbd107 && mount /dev/drbd107 /m && echo one >/m/one && sync")
+	r.refused(1, "secondary", "open")
+	require.True(r.t, r.see(1).Open)
+}
+
+// fenceVerdicts: S6 and S8 with the real kernel and the real handler.
+func (r replicas) fenceVerdicts() {
+	r.done(2, "disconnect", "disconnect")
+	two := r.see(2)
+	require.Equal(r.t, []int{standAlone, upToDate}, []int{two.Connection, two.Disk}, "S8: the good side stays UpToDate")
+	before := r.until(1, "frozen", frozen)
+	require.Contains(r.t, r.steps(1, "suspended")[0], drbdVolume)
+	r.verdict(1, "STALE")
+	require.True(r.t, r.see(1).Suspended, "S6: no verdict, no exit")
+	r.verdict(1, "PEER_OUTDATED")
+	one := r.until(1, "resumed", func(m mirror) bool { return !m.Suspended })
+	require.Equal(r.t, outdated, one.PeerDisk)
+	require.NotEqual(r.t, before.UUID, one.UUID, "a primary that goes on alone has a new generation")
+	r.on(1, "echo alone >/m/alone && sync")
+	r.verdict(1, "")
+	r.done(2, "connect")
+	r.until(1, "together again", together)
+	r.until(2, "together again", together)
+	r.verdict(1, "REFUSED")
+	require.NoError(r.t, r.l.Cut(r.t.Context(), lab.Replication, 2))
+	r.until(1, "frozen by the cut", frozen)
+	r.waitLog(1, "fence-peer helper broken, returned 1")
+	require.True(r.t, r.see(1).Suspended, "S6: refused stays frozen")
+	r.done(1, "resume", "resume")
+	require.False(r.t, r.see(1).Suspended)
+	require.NoError(r.t, r.l.HealAll(r.t.Context()))
+	r.verdict(1, "")
+	r.until(1, "healed", together)
+}
+
+func (r replicas) waitLog(n int, text string) {
+	r.on(n, "for i in $(seq 100); do dmesg | grep -q '"+text+"' && exit 0; sleep .1; done; exit 1")
+}
+
+// takeover: S8 on the second guest, S9 on the first.
+func (r replicas) takeover() {
+	r.done(2, "disconnect")
+	r.until(1, "frozen", frozen)
+	r.on(1, `rm -f /run/fs /run/raw
+(dd if=/dev/zero of=/m/w bs=4k count=1 conv=fsync 2>/dev/null; echo $? >/run/fs) >/dev/null 2>&1 </dev/null &
+(dd if=/dev/zero of=/dev/drbd107 bs=4k seek=8000 count=1 oflag=direct 2>/dev/null; echo $? >/run/raw) >/dev/null 2>&1 </dev/null &
+sleep .5; [ ! -e /run/fs ] && [ ! -e /run/raw ]`)
+	r.verdict(2, "PEER_OUTDATED")
+	r.done(2, "primary")
+	require.Equal(r.t, "/m/alone", strings.TrimSpace(r.on(2, "mount /dev/drbd107 /m && ls /m/alone && echo two >/m/two && sync")))
+	r.verdict(1, "SELF_OUTDATED")
+	r.waitLog(1, "fence-peer helper returned 6")
+	require.True(r.t, r.see(1).Suspended)
+	r.done(1, "detach force", "detach force", "resume", "resume")
+	r.on(1, `for i in $(seq 100); do [ -s /run/fs ] && [ -s /run/raw ] && break; sleep .1; done; [ "$(cat /run/fs)" = 1 ] && [ "$(cat /run/raw)" = 1 ]`)
+	r.on(1, "umount /m")
+	r.done(1, "secondary", "down", "down")
+	require.False(r.t, r.see(1).InKernel)
+	r.verdict(1, "")
+	r.verdict(2, "")
+	r.done(1, "attach")
+	require.Equal(r.t, consistent, r.see(1).Disk, "S5: the kernel does not know that it lost")
+	r.done(2, "connect")
+	r.refused(2, "connect discard", "primary")
+	r.done(1, "connect discard", "connect discard")
+	r.until(1, "resynchronised", together)
+	r.on(2, "umount /m")
+	r.done(2, "secondary", "secondary")
+	require.Equal(r.t, r.see(1).UUID, r.see(2).UUID)
+}
+
+// consistentAlone: a disk attached without its peer is Consistent, promoted only when the
+// handler says 4, and the kernel forgets that the peer was outdated when it comes back.
+func (r replicas) consistentAlone() {
+	r.done(1, "disconnect", "detach", "detach", "attach")
+	require.Equal(r.t, consistent, r.see(1).Disk)
+	r.verdict(1, "REFUSED")
+	r.refused(1, "primary", "up to date")
+	r.verdict(1, "PEER_OUTDATED")
+	r.done(1, "primary")
+	require.Equal(r.t, []int{upToDate, outdated}, []int{r.see(1).Disk, r.see(1).PeerDisk})
+	r.done(1, "secondary", "detach", "attach")
+	require.Equal(r.t, upToDate, r.see(1).Disk, "S2: it would be promoted without anybody being asked")
+	r.verdict(1, "")
+	r.done(1, "connect")
+	r.until(1, "together", together)
+	r.done(1, "disconnect", "detach", "attach")
+	require.Equal(r.t, consistent, r.see(1).Disk, "the peer was seen since")
+	r.done(1, "connect")
+	r.until(1, "together", together)
+}
+
+func (r replicas) verifyAndInvalidate() {
+	r.done(1, "verify")
+	clean := r.until(1, "verified", together)
+	require.Zero(r.t, clean.OutOfSync)
+	r.on(2, "dd if=/dev/urandom of=/dev/mapper/below bs=4k seek=4000 count=3 oflag=direct 2>/dev/null")
+	r.done(1, "verify")
+	found := r.until(1, "verified", func(m mirror) bool { return together(m) && m.OutOfSync > 0 })
+	require.EqualValues(r.t, 3*4096, found.OutOfSync)
+	r.done(1, "invalidate", "invalidate")
+	r.until(1, "resynchronised", together)
+}
+
+func (r replicas) grow() {
+	grow := growBelow(drbdLarger)
+	resize := fmt.Sprintf("resize %d", drbdGrown)
+	r.refused(1, resize, "primary")
+	r.done(1, "primary")
+	r.on(1, grow)
+	r.refused(1, resize, "has no room")
+	r.on(2, grow)
+	r.done(1, resize, resize)
+	require.GreaterOrEqual(r.t, r.see(1).Size, int64(drbdGrown))
+	r.until(1, "resynchronised", together)
+}
+
+func (r replicas) powerLoss() {
+	r.on(1, "mount /dev/drbd107 /m && cp /usr/bin/bash /m/bash && sync")
+	uuid := r.see(1).UUID
+	require.NoError(r.t, r.l.Guest(1).Crash())
+	require.NoError(r.t, r.l.Guest(1).Boot(r.t.Context()))
+	r.prepare(1, drbdLarger)
+	m := r.see(1)
+	require.Equal(r.t, []any{false, true, uuid}, []any{m.InKernel, m.Metadata, m.UUID}, "the metadata say what was there")
+	r.done(1, "configure", "create-md", "attach")
+	require.Equal(r.t, []any{consistent, uuid}, []any{r.see(1).Disk, r.see(1).UUID})
+	r.done(1, "connect")
+	r.until(1, "together", together)
+}
+
+// again: scenario 8, the same minor for another volume's data, once both hosts have
+// none of the old: a new replica would be synchronised from an old one that is still there.
+func (r replicas) again() {
+	for n := 1; n <= 2; n++ {
+		r.done(n, "down", "forget", "forget")
+	}
+	for n := 1; n <= 2; n++ {
+		require.Equal(r.t, "done []", r.steps(n, "known")[0])
+		r.on(n, "! ls /var/lib/drbd/drbd-minor-107.lkbd 2>/dev/null; dd if=/dev/zero of=/dev/mapper/below bs=1M 2>/dev/null; blockdev --flushbufs /dev/mapper/below")
+		r.done(n, "configure", "create-md", "attach", "connect")
+	}
+	r.until(2, "connected", func(m mirror) bool { return m.Connection == connected && m.Fresh })
+	r.done(2, "new-uuid")
+	r.until(1, "born", together)
+	r.done(1, "primary", "secondary")
+}
+
+func growBelow(bytes int) string {
+	return fmt.Sprintf(`dmsetup suspend below; echo "0 %d linear /dev/ubdc 0" | dmsetup load below; dmsetup resume below`, bytes/512)
+}
+
+// growUnused: while nobody is primary neither a resize nor a new connection makes the
+// volume larger; the next primary does.
+func (r replicas) growUnused() {
+	for n := 1; n <= 2; n++ {
+		r.on(n, growBelow(drbdLarger+8<<20))
+	}
+	resize := fmt.Sprintf("resize %d", drbdGrown+8<<20)
+	r.refused(1, resize, "no replica of it is primary")
+	r.done(1, "primary", resize)
+	r.until(1, "larger", func(m mirror) bool { return together(m) && m.Size >= drbdGrown+8<<20 })
+	r.done(1, "secondary")
+}
+
+// asynchronous: S11, protocol A does not freeze, and still nobody is promoted unasked.
+func (r replicas) asynchronous() {
+	r.protocol = protocolA
+	for n := 1; n <= 2; n++ { // two protocols that meet stand alone
+		r.done(n, "down")
+	}
+	for n := 1; n <= 2; n++ {
+		r.done(n, "configure", "attach", "connect")
+	}
+	r.until(1, "connected", together)
+	r.done(1, "primary")
+	r.done(2, "disconnect")
+	one := r.until(1, "alone", func(m mirror) bool { return m.Connection == connecting })
+	require.False(r.t, one.Suspended)
+	r.verdict(2, "REFUSED")
+	r.refused(2, "primary", "peer is not known to be outdated")
+	r.verdict(2, "")
+	r.done(2, "connect")
+	r.until(1, "together", together)
+	r.done(1, "secondary")
+}

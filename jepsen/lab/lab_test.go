@@ -1,0 +1,350 @@
+package lab_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+// TestGuests boots one lab for all that does not need one of its own.
+func TestGuests(t *testing.T) {
+	t.Parallel()
+	l := lab.New(t, lab.Config{NoHoldfast: true})
+	begun := time.Now()
+	l.MustBoot(t)
+	t.Logf("3 guests answer after %s", time.Since(begun))
+	for _, test := range []struct {
+		name string
+		run  func(*testing.T, *lab.Lab)
+	}{
+		{"a script's output and exit code come back", scripts},
+		{"a script that takes too long is an error in time", lateScripts},
+		{"a script that cannot be killed is an error in time", stuckScripts},
+		{"files go into a guest and come back", files},
+		{"programs go on by themselves and are signalled", jobs},
+		{"each network is cut alone and healed", cuts},
+		{"one direction between two guests is blocked", blocks},
+		{"a network is split between two sides", splits},
+		{"a paused guest answers again when it goes on", pauses},
+		{"a disk is added while a guest runs, and stays", disks},
+		{"a guest cannot write to the host", readOnly},
+		{"a loss of power keeps what was synced and loses the rest", crash},
+		{"a guest that is powered off keeps everything", stops},
+		{"a guest whose kernel panics is down and boots again", panics},
+		{"logs are collected", collects},
+	} {
+		if !t.Run(test.name, func(t *testing.T) { test.run(t, l) }) {
+			require.NoError(t, l.HealAll(context.Background()))
+		}
+	}
+}
+
+func scripts(t *testing.T, l *lab.Lab) {
+	for _, g := range l.Guests() {
+		for range 2 {
+			out, code, err := g.Exec(t.Context(), "hostname; echo to stderr >&2; exit 3")
+			require.NoError(t, err)
+			require.Equal(t, 3, code)
+			require.Equal(t, g.Name()+"\nto stderr\n", out)
+		}
+	}
+	_, code, err := l.Guest(1).Exec(t.Context(), "kill -9 $$")
+	require.NoError(t, err)
+	require.Equal(t, 137, code, "a script that was killed has the shell's exit code")
+	_, code, err = l.Guest(1).Exec(t.Context(), "exit 124")
+	require.NoError(t, err, "124 is an exit code like others")
+	require.Equal(t, 124, code)
+	out := l.Guest(1).MustExec(t, "setsid sleep 100 & echo done")
+	require.Equal(t, "done\n", out, "what goes on holds no answer")
+}
+
+func lateScripts(t *testing.T, l *lab.Lab) {
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	out, _, err := l.Guest(1).Exec(ctx, "echo begun; sleep 100; echo never")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, "begun\n", out, "what was printed until then is there")
+	require.Less(t, time.Since(begun), 5*time.Second)
+	require.Empty(t, l.Guest(1).MustExec(t, "pgrep -f '[s]leep 100; echo never' || true"), "it was killed")
+}
+
+func collects(t *testing.T, l *lab.Lab) {
+	dir := filepath.Join(t.TempDir(), "logs")
+	for range 2 {
+		require.NoError(t, l.Collect(dir))
+	}
+	for _, name := range []string{"n1-console.log", "n1-talker.log", "n3-console.log"} {
+		require.FileExists(t, filepath.Join(dir, name))
+	}
+}
+
+func stuckScripts(t *testing.T, l *lab.Lab) {
+	g := l.Guest(3)
+	g.MustExec(t, "echo 0 2048 linear /dev/ubdc 0 | dmsetup create frozen && dmsetup suspend frozen")
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	out, _, err := g.Exec(ctx, "echo begun; dd if=/dev/mapper/frozen of=/dev/null iflag=direct count=1")
+	require.ErrorIs(t, err, lab.ErrStuck)
+	require.Equal(t, "begun\n", out)
+	require.Less(t, time.Since(begun), 5*time.Second)
+	g.MustExec(t, "dmsetup resume frozen && dmsetup remove --retry frozen")
+}
+
+func panics(t *testing.T, l *lab.Lab) {
+	g := l.Guest(2)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, _, err := g.Exec(ctx, "echo c >/proc/sysrq-trigger")
+	require.Error(t, err)
+	lab.Await(t, 10*time.Second, "the guest to be down", func() (bool, string) { return !g.Running(), "up" })
+	require.Contains(t, g.Console(), "sysrq triggered crash")
+	require.NoError(t, g.Boot(t.Context()))
+	g.MustExec(t, "true")
+}
+
+func files(t *testing.T, l *lab.Lab) {
+	g := l.Guest(2)
+	for _, content := range []string{"one\n", "another"} {
+		require.NoError(t, g.Put(t.Context(), "/root/made/file", []byte(content), 0o640))
+		got, err := g.Get(t.Context(), "/root/made/file")
+		require.NoError(t, err)
+		require.Equal(t, content, string(got))
+	}
+	require.Equal(t, "640 700\n", g.MustExec(t, "echo $(stat -c %a /root/made/file /root/made)"))
+	_, err := g.Get(t.Context(), "/root/none")
+	require.ErrorContains(t, err, "no such file")
+	g.MustExec(t, "echo from the guest >/lab/note")
+	note, err := os.ReadFile(g.Shared() + "/note")
+	require.NoError(t, err)
+	require.Equal(t, "from the guest\n", string(note), "/lab is the host's")
+}
+
+func jobs(t *testing.T, l *lab.Lab) {
+	g := l.Guest(1)
+	job, err := g.Start(t.Context(), "talker", nil, "/bin/bash", "-c", "echo said; exec sleep 1000")
+	require.NoError(t, err)
+	_, err = g.Start(t.Context(), "talker", nil, "/bin/true")
+	require.ErrorContains(t, err, "runs already")
+	lab.Await(t, 5*time.Second, "its output", func() (bool, string) { return strings.Contains(job.Log(), "said\n"), job.Log() })
+	require.True(t, job.Running(t.Context()))
+	require.NoError(t, job.Kill(t.Context()))
+	code, err := job.Wait(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 137, code)
+	require.False(t, job.Running(t.Context()))
+	require.NoError(t, job.Kill(t.Context()), "killing it again changes nothing")
+	again, err := g.Start(t.Context(), "talker", []string{"WORD=again"}, "/bin/bash", "-c", "echo $WORD")
+	require.NoError(t, err)
+	code, err = again.Wait(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, code)
+	require.Contains(t, again.Log(), "said\n")
+	require.Contains(t, again.Log(), "again\n")
+}
+
+// reaches tells whether a guest reaches another on a network.
+func reaches(t *testing.T, from, to *lab.Guest, n lab.Network) bool {
+	t.Helper()
+	_, code, err := from.Exec(t.Context(), fmt.Sprintf("busybox ping -q -c 1 -W 1 %s", to.IP(n)))
+	require.NoError(t, err)
+	return code == 0
+}
+
+// healed waits until a guest reaches another again: it may have to ask for its address anew.
+func healed(t *testing.T, from, to *lab.Guest, n lab.Network) {
+	t.Helper()
+	lab.Await(t, 10*time.Second, n.String()+" to be healed", func() (bool, string) { return reaches(t, from, to, n), "cut" })
+}
+
+func cuts(t *testing.T, l *lab.Lab) {
+	one, two := l.Guest(1), l.Guest(2)
+	for _, n := range []lab.Network{lab.Replication, lab.API} {
+		for range 2 {
+			require.NoError(t, l.Cut(t.Context(), n, 2))
+		}
+		require.False(t, reaches(t, one, two, n), "%s is cut", n)
+		for _, other := range lab.Networks {
+			require.Equal(t, other != n, reaches(t, two, one, other), "%s while %s is cut", other, n)
+		}
+		for range 2 {
+			require.NoError(t, l.Heal(t.Context(), n, 2))
+			healed(t, one, two, n)
+		}
+	}
+	require.NoError(t, l.Cut(t.Context(), lab.Management, 2))
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, _, err := two.Exec(ctx, "true")
+	require.Error(t, err, "the driver is cut off too")
+	require.True(t, reaches(t, one, two, lab.Replication))
+	require.True(t, reaches(t, one, two, lab.API))
+	require.NoError(t, l.HealAll(t.Context()))
+	healed(t, two, one, lab.Management)
+}
+
+func blocks(t *testing.T, l *lab.Lab) {
+	one, two, three := l.Guest(1), l.Guest(2), l.Guest(3)
+	hears := func(n lab.Network) bool { // whether what guest 1 sends arrives in guest 2
+		before := echoes(t, two)
+		one.MustExec(t, fmt.Sprintf("busybox ping -q -c 1 -W 1 %s || true", two.IP(n)))
+		return echoes(t, two) > before
+	}
+	require.True(t, reaches(t, one, two, lab.API)) // and both know the other's hardware address
+	require.NoError(t, l.Block(t.Context(), lab.API, 2, 1))
+	require.False(t, reaches(t, one, two, lab.API), "no answer comes back")
+	require.True(t, hears(lab.API), "the other direction goes on")
+	require.True(t, reaches(t, one, two, lab.Replication))
+	require.True(t, reaches(t, three, two, lab.API))
+	require.NoError(t, l.Unblock(t.Context(), lab.API, 2, 1))
+	healed(t, one, two, lab.API)
+	require.NoError(t, l.Block(t.Context(), lab.API, 1, 2))
+	require.False(t, hears(lab.API))
+	require.NoError(t, l.HealAll(t.Context()))
+	healed(t, one, two, lab.API)
+}
+
+// echoes is how many questions of ping the guest has received.
+func echoes(t *testing.T, g *lab.Guest) int {
+	t.Helper()
+	out := g.MustExec(t, `awk '/^Icmp:/ { if (!at) { for (at = 1; $at != "InEchos"; at++); } else print $at }' /proc/net/snmp`)
+	count, err := strconv.Atoi(strings.TrimSpace(out))
+	require.NoError(t, err)
+	return count
+}
+
+func splits(t *testing.T, l *lab.Lab) {
+	require.NoError(t, l.Split(t.Context(), lab.Replication, []int{1}, []int{2, 3}))
+	require.False(t, reaches(t, l.Guest(1), l.Guest(2), lab.Replication))
+	require.False(t, reaches(t, l.Guest(3), l.Guest(1), lab.Replication))
+	require.True(t, reaches(t, l.Guest(2), l.Guest(3), lab.Replication))
+	require.True(t, reaches(t, l.Guest(1), l.Guest(2), lab.API))
+	require.NoError(t, l.HealAll(t.Context()))
+	healed(t, l.Guest(1), l.Guest(2), lab.Replication)
+}
+
+func pauses(t *testing.T, l *lab.Lab) {
+	g := l.Guest(3)
+	up := g.MustExec(t, "cat /proc/sys/kernel/random/boot_id")
+	require.NoError(t, g.Pause())
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	_, _, err := g.Exec(ctx, "true")
+	require.Error(t, err)
+	require.NoError(t, g.Resume())
+	require.Equal(t, up, g.MustExec(t, "cat /proc/sys/kernel/random/boot_id"))
+}
+
+func disks(t *testing.T, l *lab.Lab) {
+	g := l.Guest(3)
+	device, err := g.AddDisk(t.Context(), 64<<20)
+	require.NoError(t, err)
+	require.Equal(t, "/dev/ubdd", device)
+	require.Equal(t, "67108864\n", g.MustExec(t, "blockdev --getsize64 "+device))
+	g.MustExec(t, "echo mine | dd of="+device+" conv=fsync,notrunc 2>/dev/null")
+	require.NoError(t, g.Crash())
+	require.NoError(t, g.Boot(t.Context()))
+	require.Equal(t, "mine", g.MustExec(t, "head -c 4 "+device))
+}
+
+func readOnly(t *testing.T, l *lab.Lab) {
+	g := l.Guest(1)
+	for _, dir := range []string{"/etc", "/sys/class/net", l.Dir()} {
+		out := g.MustExec(t, "mount -t hostfs -o "+dir+" none /mnt && ! touch /mnt/planted 2>&1; umount /mnt")
+		require.Contains(t, out, "Read-only file system", dir)
+	}
+	g.MustExec(t, "touch /etc/planted")
+	require.NoFileExists(t, "/etc/planted")
+}
+
+func crash(t *testing.T, l *lab.Lab) {
+	g := l.Guest(1)
+	before := g.MustExec(t, `cat /proc/sys/kernel/random/boot_id; cd /var/lib/holdfast
+dd if=/dev/urandom of=synced bs=1M count=4 conv=fsync 2>/dev/null; sync -f .
+md5sum synced >/lab/sum; echo kept >/var/lib/drbd/note; sync /var/lib/drbd/note; echo gone >/root/note; echo lost >unsynced`)
+	require.True(t, g.Running())
+	for range 2 {
+		require.NoError(t, g.Crash())
+		require.False(t, g.Running())
+	}
+	_, _, err := g.Exec(t.Context(), "true")
+	require.ErrorIs(t, err, lab.ErrDown)
+	require.NoError(t, g.Boot(t.Context()))
+	g.MustExec(t, "cd /var/lib/holdfast && md5sum -c --quiet /lab/sum")
+	out := g.MustExec(t, "ls /var/lib/holdfast /root; cat /var/lib/drbd/note; cat /proc/sys/kernel/random/boot_id")
+	require.NotContains(t, out, "unsynced", "what was not synced is lost")
+	require.NotContains(t, out, "note", "the root was in memory")
+	require.Contains(t, out, "kept")
+	require.NotContains(t, out, strings.TrimSpace(before))
+	said, err := g.Dmesg(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, said, "recovery complete")
+	require.Contains(t, g.Console(), "recovery complete")
+}
+
+func stops(t *testing.T, l *lab.Lab) {
+	g := l.Guest(2)
+	g.MustExec(t, "echo all >/var/lib/holdfast/everything")
+	for range 2 {
+		require.NoError(t, g.Stop(t.Context()))
+		require.False(t, g.Running())
+	}
+	require.NoError(t, g.Boot(t.Context()))
+	require.Equal(t, "all\n", g.MustExec(t, "cat /var/lib/holdfast/everything"))
+}
+
+// TestAMachineWithoutThePackagesSkipsOrFails: by hand it is a skip with the reason, and
+// where the lab is required a failure.
+func TestAMachineWithoutThePackagesSkipsOrFails(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv("CI", "")
+	for required, want := range map[string]string{"": "skipped: ", "1": "failed: "} {
+		t.Setenv(lab.RequireVariable, required)
+		for range 2 {
+			told := &teller{TB: t}
+			lab.Need(told)
+			require.Contains(t, told.said, want+lab.ErrUnfit.Error())
+		}
+	}
+	_, err := lab.Start(t.Context(), lab.Config{})
+	require.ErrorIs(t, err, lab.ErrUnfit)
+}
+
+// teller is a test that keeps how it ended.
+type teller struct {
+	testing.TB
+	said string
+}
+
+func (t *teller) Skipf(format string, args ...any) {
+	t.said = "skipped: " + fmt.Sprintf(format, args...)
+}
+func (t *teller) Fatalf(format string, args ...any) {
+	t.said = "failed: " + fmt.Sprintf(format, args...)
+}
+
+func TestALabThatCannotBeMadeIsRefused(t *testing.T) {
+	lab.Need(t)
+	for name, config := range map[string]lab.Config{
+		"too many guests": {Guests: 10},
+		"too many disks":  {Disks: make([]int64, 20)},
+		"no such binary":  {Holdfast: filepath.Join(t.TempDir(), "none")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				_, err := lab.Start(t.Context(), config)
+				require.Error(t, err)
+			}
+		})
+	}
+}

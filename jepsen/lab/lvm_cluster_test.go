@@ -1,0 +1,123 @@
+package lab_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+// TestClusterOnAThinPool has a node make its thin pool, and its volumes live there:
+// staged, cut, cloned, grown, over a loss of power, until nothing is left.
+func TestClusterOnAThinPool(t *testing.T) {
+	t.Parallel()
+	l := lab.New(t, lab.Config{Guests: 1})
+	l.MustBoot(t)
+	c, err := l.NewCluster(t.Context(), lab.ClusterConfig{Pool: "lvm:vg/pool", Setup: "pvcreate -qq -ff -y /dev/ubdc && vgcreate -qq vg /dev/ubdc"})
+	require.NoError(t, err)
+	require.NoError(t, c.Start(t.Context()))
+	conn, err := c.ControllerCSI(1)
+	require.NoError(t, err)
+	w := &thin{T: t, c: c, g: l.Guest(1), controller: csi.NewControllerClient(conn)}
+
+	volume := w.create("one", 64<<20+4096, nil)
+	w.stage(volume, "echo old >")
+	snapshot, err := w.controller.CreateSnapshot(w.ctx(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: volume.GetVolumeId()})
+	require.NoError(t, err)
+	w.stage(volume, "echo new >")
+	clone := w.create("two", 96<<20, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
+		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshot.GetSnapshot().GetSnapshotId()}}})
+	require.Equal(t, "old\n", w.stage(clone, "cat"))
+
+	require.NoError(t, w.g.Crash())
+	require.NoError(t, c.BootGuest(t.Context(), 1))
+	require.NoError(t, c.AwaitReady(t.Context()))
+	require.Empty(t, w.g.MustExec(t, "ls /dev/mapper | grep holdfast$ || true"), "a boot attaches nothing (S2)")
+	require.Equal(t, "new\n", w.stage(volume, "cat"))
+	w.grow(volume, 128<<20+4096)
+	require.Equal(t, "old\n", w.stage(clone, "cat"))
+
+	for _, v := range []*csi.Volume{volume, clone} {
+		w.remove(v)
+	}
+	_, err = w.controller.DeleteSnapshot(w.ctx(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot.GetSnapshot().GetSnapshotId()})
+	require.NoError(t, err)
+	require.Equal(t, "pool\n", w.g.MustExec(t, "lvs --noheadings -o lv_name vg | tr -d ' '"))
+}
+
+// thin is a node with a thin pool.
+type thin struct {
+	*testing.T
+	c          *lab.Cluster
+	g          *lab.Guest
+	controller csi.ControllerClient
+}
+
+func (w *thin) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(w.T.Context(), time.Minute)
+	w.Cleanup(cancel)
+	return ctx
+}
+
+func (w *thin) create(name string, size int64, source *csi.VolumeContentSource) *csi.Volume {
+	w.Helper()
+	made, err := w.controller.CreateVolume(w.ctx(), &csi.CreateVolumeRequest{Name: name, VolumeContentSource: source,
+		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{capability}})
+	require.NoError(w, err)
+	require.Equal(w, size, made.GetVolume().GetCapacityBytes())
+	return made.GetVolume()
+}
+
+func (w *thin) node() csi.NodeClient {
+	conn, err := w.c.NodeCSI(1)
+	require.NoError(w, err)
+	return csi.NewNodeClient(conn)
+}
+
+func path(v *csi.Volume) string { return "/var/lib/kubelet/" + v.GetVolumeId() }
+
+// stage publishes and stages the volume, and does something with a file in it.
+func (w *thin) stage(v *csi.Volume, do string) string {
+	w.Helper()
+	published, err := w.controller.ControllerPublishVolume(w.ctx(), &csi.ControllerPublishVolumeRequest{
+		VolumeId: v.GetVolumeId(), NodeId: "n1", VolumeCapability: capability, VolumeContext: v.GetVolumeContext()})
+	require.NoError(w, err)
+	w.g.MustExec(w, "mkdir -p "+path(v))
+	lab.Await(w, time.Minute, "n1 to stage "+v.GetVolumeId(), func() (bool, string) { // a node just booted has no session yet
+		_, err = w.node().NodeStageVolume(w.ctx(), &csi.NodeStageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: path(v),
+			VolumeCapability: capability, PublishContext: published.GetPublishContext(), VolumeContext: v.GetVolumeContext()})
+		require.Contains(w, []codes.Code{codes.OK, codes.Unavailable, codes.Aborted}, status.Code(err), err)
+		return err == nil, status.Convert(err).Message()
+	})
+	return w.g.MustExec(w, "findmnt -n "+path(v)+" >/dev/null && "+do+" "+path(v)+"/file && sync -f "+path(v))
+}
+
+// grow makes the volume larger while it is staged.
+func (w *thin) grow(v *csi.Volume, size int64) {
+	w.Helper()
+	grown, err := w.controller.ControllerExpandVolume(w.ctx(), &csi.ControllerExpandVolumeRequest{
+		VolumeId: v.GetVolumeId(), CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: capability})
+	require.NoError(w, err)
+	require.Equal(w, size, grown.GetCapacityBytes())
+	_, err = w.node().NodeExpandVolume(w.ctx(), &csi.NodeExpandVolumeRequest{VolumeId: v.GetVolumeId(), VolumePath: path(v), StagingTargetPath: path(v),
+		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: capability})
+	require.NoError(w, err)
+	kib := w.g.MustExec(w, "df -k --output=size "+path(v)+" | tail -1 | tr -d ' '")
+	require.Greater(w, len(kib), len("99999\n"), "more than 100 MB: %s", kib)
+}
+
+func (w *thin) remove(v *csi.Volume) {
+	w.Helper()
+	_, err := w.node().NodeUnstageVolume(w.ctx(), &csi.NodeUnstageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: path(v)})
+	require.NoError(w, err)
+	_, err = w.controller.ControllerUnpublishVolume(w.ctx(), &csi.ControllerUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), NodeId: "n1"})
+	require.NoError(w, err)
+	_, err = w.controller.DeleteVolume(w.ctx(), &csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()})
+	require.NoError(w, err)
+}
