@@ -1,0 +1,186 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	mi = int64(1) << 20
+	// callTimeout is for one attempt, patience for a call with its repetitions.
+	callTimeout = 10 * time.Second
+	patience    = 90 * time.Second
+)
+
+// co calls CSI as a container orchestrator does: it repeats what answered ABORTED,
+// UNAVAILABLE or nothing in time, at the next controller.
+type co struct {
+	// folder makes the folder that a kubelet makes before it asks to stage.
+	folder      func(ctx context.Context, node, path string) error
+	controllers []csi.ControllerClient
+	nodes       []csi.NodeClient // of guest i at i-1
+	turn        atomic.Uint64
+}
+
+// volume is a volume as an orchestrator remembers it.
+type volume struct {
+	name, id       string
+	size           int64
+	block          bool
+	context, grant map[string]string
+	hosts          []string // in its accessible topology
+}
+
+func retriable(err error) bool {
+	return slices.Contains([]codes.Code{codes.Aborted, codes.Unavailable, codes.DeadlineExceeded}, status.Code(err))
+}
+
+// until repeats a call until it has a definite answer or ctx ends.
+func until(ctx context.Context, what string, call func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 500*time.Millisecond) {
+		attempt, end := context.WithTimeout(ctx, callTimeout)
+		err := call(attempt)
+		end()
+		if err == nil {
+			return nil
+		}
+		if !retriable(err) || ctx.Err() != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", what, err)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// next is the next controller to ask.
+func (c *co) next() csi.ControllerClient {
+	return c.controllers[c.turn.Add(1)%uint64(len(c.controllers))]
+}
+
+func (v *volume) capability() *csi.VolumeCapability {
+	mode := &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER}
+	if v.block {
+		return &csi.VolumeCapability{AccessMode: mode, AccessType: &csi.VolumeCapability_Block{Block: &csi.VolumeCapability_BlockVolume{}}}
+	}
+	return &csi.VolumeCapability{AccessMode: mode, AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{FsType: "ext4"}}}
+}
+
+// replicated asks for two replicas; more are further parameters.
+func (c *co) create(ctx context.Context, v *volume, nodes []string, parameters map[string]string) error {
+	req := &csi.CreateVolumeRequest{
+		Name: v.name, CapacityRange: &csi.CapacityRange{RequiredBytes: v.size},
+		VolumeCapabilities: []*csi.VolumeCapability{v.capability()}, Parameters: parameters,
+	}
+	if len(nodes) > 0 {
+		req.AccessibilityRequirements = &csi.TopologyRequirement{}
+		for _, n := range nodes {
+			req.AccessibilityRequirements.Requisite = append(req.AccessibilityRequirements.Requisite, &csi.Topology{Segments: map[string]string{topologyKey: n}})
+		}
+	}
+	return until(ctx, "create "+v.name, func(ctx context.Context) error {
+		resp, err := c.next().CreateVolume(ctx, req)
+		if err != nil {
+			return err
+		}
+		v.id, v.context, v.hosts = resp.GetVolume().GetVolumeId(), resp.GetVolume().GetVolumeContext(), nil
+		for _, t := range resp.GetVolume().GetAccessibleTopology() {
+			v.hosts = append(v.hosts, t.GetSegments()[topologyKey])
+		}
+		slices.Sort(v.hosts)
+		return nil
+	})
+}
+
+const topologyKey = "topology.holdfast.storage/node"
+
+func (c *co) delete(ctx context.Context, v *volume) error {
+	return until(ctx, "delete "+v.name, func(ctx context.Context) error {
+		_, err := c.next().DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.id})
+		return err
+	})
+}
+
+func (c *co) publish(ctx context.Context, v *volume, node string) error {
+	return until(ctx, "publish "+v.name+" to "+node, func(ctx context.Context) error {
+		resp, err := c.next().ControllerPublishVolume(ctx, c.publishRequest(v, node))
+		if err == nil {
+			v.grant = resp.GetPublishContext()
+		}
+		return err
+	})
+}
+
+func (c *co) publishRequest(v *volume, node string) *csi.ControllerPublishVolumeRequest {
+	return &csi.ControllerPublishVolumeRequest{VolumeId: v.id, NodeId: node, VolumeCapability: v.capability(), VolumeContext: v.context}
+}
+
+func (c *co) unpublish(ctx context.Context, v *volume, node string) error {
+	return until(ctx, "unpublish "+v.name+" from "+node, func(ctx context.Context) error {
+		_, err := c.next().ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: node})
+		return err
+	})
+}
+
+// guestOf is the guest's place of a node "n<i>".
+func (c *co) at(node string) csi.NodeClient { return c.nodes[node[len(node)-1]-'1'] }
+
+func (v *volume) staging() string { return "/var/lib/kubelet/staging/" + v.name }
+func (v *volume) target() string  { return "/var/lib/kubelet/pods/" + v.name }
+
+// stage stages it and binds it to its target.
+func (c *co) stage(ctx context.Context, v *volume, node string) error {
+	if err := c.folder(ctx, node, v.staging()); err != nil {
+		return err
+	}
+	err := until(ctx, "stage "+v.name+" on "+node, func(ctx context.Context) error {
+		_, err := c.at(node).NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{
+			VolumeId: v.id, PublishContext: v.grant, StagingTargetPath: v.staging(), VolumeCapability: v.capability(), VolumeContext: v.context,
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return until(ctx, "bind "+v.name+" on "+node, func(ctx context.Context) error {
+		_, err := c.at(node).NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{
+			VolumeId: v.id, PublishContext: v.grant, StagingTargetPath: v.staging(), TargetPath: v.target(),
+			VolumeCapability: v.capability(), VolumeContext: v.context,
+		})
+		return err
+	})
+}
+
+// unstage ends both.
+func (c *co) unstage(ctx context.Context, v *volume, node string) error {
+	err := until(ctx, "unbind "+v.name+" on "+node, func(ctx context.Context) error {
+		_, err := c.at(node).NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: v.id, TargetPath: v.target()})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return until(ctx, "unstage "+v.name+" on "+node, func(ctx context.Context) error {
+		_, err := c.at(node).NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.id, StagingTargetPath: v.staging()})
+		return err
+	})
+}
+
+// path is where a workload finds the volume: a file of its filesystem, or its device.
+func (v *volume) path() string {
+	if v.block {
+		return v.target()
+	}
+	return v.target() + "/ring"
+}

@@ -1,0 +1,85 @@
+package scenarios
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+// Without controllers a healthy volume works. The loss of its peer freezes it then, and
+// it goes on when two controllers are back.
+func TestWithoutControllersAPeersLossFreezes(t *testing.T) {
+	w := inWorld(t)
+	v := w.replicated(t, "orphan", false)
+	w.up(t, v, "n1")
+	x := w.write(t, v, "n1", 1)
+	for i := 1; i <= 3; i++ {
+		require.NoError(t, w.cluster.KillController(t.Context(), i))
+	}
+	x.awaitMore(t, 100)
+	require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
+	x.awaitFrozen(t)
+	began := time.Now()
+	require.NoError(t, w.cluster.StartController(t.Context(), 2))
+	require.NoError(t, w.cluster.StartController(t.Context(), 3))
+	x.awaitMore(t, 50)
+	t.Logf("two controllers were back for %s when the writes went on", time.Since(began).Round(time.Millisecond))
+	require.NoError(t, w.cluster.StartController(t.Context(), 1))
+	require.NoError(t, w.lab.HealAll(t.Context()))
+	w.awaitKernel(t, v, "n1", resyncPatience, "both are synchronised", whole)
+	last := x.stop(t)
+	w.mustHold(t, v, "n1", last.Number)
+	w.down(t, v, "n1")
+	w.noSplitBrain(t)
+}
+
+// The question of a primary that lost its peer survives whatever dies between it and its
+// answer.
+func TestTheQuestionSurvives(t *testing.T) {
+	for name, fault := range map[string]func(*testing.T, *world){
+		"the death of the leader": func(t *testing.T, w *world) {
+			leader, err := w.cluster.Leader(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, w.cluster.KillController(t.Context(), leader))
+		},
+		"the death of the node process": func(t *testing.T, w *world) {
+			require.NoError(t, w.cluster.KillNode(t.Context(), 1))
+			time.Sleep(4 * time.Second) // the kernel notices and calls the handler meanwhile
+			require.NoError(t, w.cluster.StartNode(t.Context(), 1))
+		},
+		"the death of the handler": func(t *testing.T, w *world) {
+			require.NoError(t, w.cluster.KillNode(t.Context(), 1))
+			w.must(t, "n1", `for i in $(seq 100); do pgrep -f '[f]ence-peer' >/dev/null && break; sleep .1; done; pkill -9 -f '[f]ence-peer'; sleep 1; ! pgrep -f '[f]ence-peer'`)
+			require.NoError(t, w.cluster.StartNode(t.Context(), 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := inWorld(t)
+			v := w.replicated(t, "ask", false)
+			w.up(t, v, "n1")
+			x := w.write(t, v, "n1", 1)
+			require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
+			fault(t, w)
+			w.awaitKernel(t, v, "n1", 60*time.Second, "it goes on alone", func(d drbd) bool {
+				return d.connection != "Connected" && !d.suspended
+			})
+			x.awaitMore(t, 50)
+			if name == "the death of the leader" { // and asked twice, of what is over
+				for range 2 {
+					w.must(t, "n1", fmt.Sprintf(`DRBD_RESOURCE=%s timeout 20 holdfast fence-peer; [ $? = 4 ] || [ $? = 1 ]`, v.id))
+				}
+			}
+			require.NoError(t, w.restore(t.Context()))
+			w.awaitKernel(t, v, "n1", resyncPatience, "both are synchronised", whole)
+			last := x.stop(t)
+			require.Empty(t, last.Error)
+			w.mustHold(t, v, "n1", last.Number)
+			w.down(t, v, "n1")
+			w.noSplitBrain(t)
+		})
+	}
+}

@@ -1,0 +1,174 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+// device is the volume's thin device as device-mapper names it.
+func (v *volume) device() string { return "vg-" + strings.ReplaceAll(v.id, "-", "--") }
+
+// breakDisk lets every access to the volume's device on a host fail; mendDisk ends that.
+func (w *world) breakDisk(t *testing.T, v *volume, node string) {
+	t.Helper()
+	w.must(t, node, fmt.Sprintf(`set -e; d=%s; dmsetup table $d >/lab/table-$d; read s l r </lab/table-$d
+dmsetup suspend --noflush --nolockfs $d; echo "0 $l error" | dmsetup load $d; dmsetup resume $d`, v.device()))
+}
+
+func (w *world) mendDisk(t *testing.T, v *volume, node string) {
+	t.Helper()
+	w.must(t, node, fmt.Sprintf(`set -e; d=%s; dmsetup suspend --noflush $d; dmsetup load $d </lab/table-$d; dmsetup resume $d`, v.device()))
+}
+
+// A disk that fails under the primary, or under its peer: the volume goes on with the
+// other replica, the condition says so, and the disk is synchronised when it is back.
+func TestAFailingDiskIsServedAround(t *testing.T) {
+	for name, broken := range map[string]string{"under the primary": "n1", "under the secondary": "n2"} {
+		t.Run(name, func(t *testing.T) {
+			w := inWorld(t)
+			v := w.replicated(t, "eio", false)
+			w.up(t, v, "n1")
+			x := w.write(t, v, "n1", 1)
+			w.breakDisk(t, v, broken)
+			w.awaitKernel(t, v, broken, 30*time.Second, "its disk is gone", func(d drbd) bool { return d.disk == "Diskless" })
+			x.awaitMore(t, 50)
+			w.awaitAbnormal(t, v)
+			w.mendDisk(t, v, broken)
+			w.awaitKernel(t, v, broken, resyncPatience, "it is synchronised", whole)
+			last := x.stop(t)
+			require.Empty(t, last.Error)
+			w.mustHold(t, v, "n1", last.Number)
+			w.down(t, v, "n1")
+			w.noSplitBrain(t)
+		})
+	}
+}
+
+// awaitAbnormal waits until CSI tells that the volume is not well.
+func (w *world) awaitAbnormal(t *testing.T, v *volume) {
+	t.Helper()
+	eventually(t, 30*time.Second, "the condition says so", func(ctx context.Context) error {
+		abnormal, message, err := w.condition(ctx, v)
+		if err == nil && !abnormal {
+			err = fmt.Errorf("it says %q", message)
+		}
+		if err == nil {
+			t.Logf("the condition: %s", message)
+		}
+		return err
+	})
+}
+
+// The secondary's disk fails and nobody is told; the primary goes on and loses its power.
+// The secondary is stale and is not promoted (S5).
+func TestS5_AStaleSecondaryIsNotPromoted(t *testing.T) {
+	w := inWorld(t)
+	v := w.replicated(t, "stale", false)
+	w.up(t, v, "n1")
+	x := w.write(t, v, "n1", 1)
+	require.NoError(t, w.cluster.KillNode(t.Context(), 1))
+	require.NoError(t, w.cluster.KillNode(t.Context(), 2))
+	w.breakDisk(t, v, "n2")
+	w.awaitKernel(t, v, "n2", 30*time.Second, "its disk is gone", func(d drbd) bool { return d.disk == "Diskless" })
+	x.awaitMore(t, 50)
+	require.NoError(t, w.guest("n1").Crash())
+	acked := x.acked().Number
+	w.mendDisk(t, v, "n2")
+	require.NoError(t, w.cluster.StartNode(t.Context(), 2))
+	w.awaitState(t, "n2", "reachable")
+	w.awaitState(t, "n1", "unreachable")
+	w.mustRefuse(t, v, "n1", "n2")
+	require.NoError(t, w.boot(t.Context(), w.guest("n1")))
+	w.backOn(t, v, "n1", acked)
+}
+
+// The primary's disk fails and nobody is told, then both lose their power. The old
+// primary alone waits for its peer; when both are back they go on by themselves.
+func TestS5_AStalePrimaryWaitsForItsPeer(t *testing.T) {
+	w := inWorld(t)
+	v := w.replicated(t, "stale", false)
+	w.up(t, v, "n1")
+	x := w.write(t, v, "n1", 1)
+	require.NoError(t, w.cluster.KillNode(t.Context(), 1))
+	require.NoError(t, w.cluster.KillNode(t.Context(), 2))
+	w.breakDisk(t, v, "n1")
+	w.awaitKernel(t, v, "n1", 30*time.Second, "its disk is gone", func(d drbd) bool { return d.disk == "Diskless" })
+	x.awaitMore(t, 50)
+	require.NoError(t, w.guest("n1").Crash())
+	require.NoError(t, w.guest("n2").Crash())
+	acked := x.acked().Number
+	require.NoError(t, w.boot(t.Context(), w.guest("n1")))
+	w.awaitState(t, "n1", "reachable")
+	attempt, end := context.WithTimeout(t.Context(), 10*time.Second)
+	err := w.co.stage(attempt, v, "n1")
+	end()
+	require.Error(t, err, "n1 misses what was written when it had no disk")
+	t.Logf("stage on n1: %v", err)
+	require.NoError(t, w.boot(t.Context(), w.guest("n2")))
+	w.backOn(t, v, "n2", acked)
+}
+
+// backOn waits until both replicas are whole again and checks the content on both hosts.
+func (w *world) backOn(t *testing.T, v *volume, node string, acked uint64) {
+	t.Helper()
+	w.awaitState(t, "n1", "reachable")
+	w.awaitState(t, "n2", "reachable")
+	w.awaitKernel(t, v, node, resyncPatience, "both are synchronised", whole)
+	for _, other := range []string{"n1", "n2"} {
+		w.takeAway(t, v, other)
+	}
+	for _, n := range []string{"n1", "n2"} {
+		w.up(t, v, n)
+		w.mustHold(t, v, n, acked)
+		w.down(t, v, n)
+	}
+	w.noSplitBrain(t)
+}
+
+// A primary that went on alone and lost its power is not primary again after the other
+// side was forced, whatever its kernel believes (S2).
+func TestS2_ARebootedPrimaryAsksFirst(t *testing.T) {
+	w := inWorld(t)
+	v := w.replicated(t, "forced", false)
+	w.up(t, v, "n1")
+	x := w.write(t, v, "n1", 1)
+	require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
+	w.awaitKernel(t, v, "n1", 60*time.Second, "it goes on alone", func(d drbd) bool { return d.connection != "Connected" && !d.suspended })
+	x.awaitMore(t, 20)
+	require.NoError(t, w.guest("n1").Crash())
+	w.awaitState(t, "n1", "unreachable")
+	w.force(t, v, "n1", "n2")
+	require.NoError(t, w.co.stage(t.Context(), v, "n2"))
+	y := w.write(t, v, "n2", 1_000_001)
+	y.awaitMore(t, 20)
+	require.NoError(t, w.boot(t.Context(), w.guest("n1")))
+	w.awaitState(t, "n1", "reachable")
+	time.Sleep(3 * time.Second) // it has the time to do what it must not
+	d, err := w.kernel(t.Context(), v, "n1")
+	require.NoError(t, err)
+	require.NotEqual(t, "Primary", d.role)
+	w.mustRefuse(t, v, "n2", "n1")
+	require.NoError(t, w.lab.HealAll(t.Context()))
+	w.awaitKernel(t, v, "n2", resyncPatience, "what n1 has is discarded", whole)
+	y.awaitBeyond(t, 1_000_001+1024) // a whole turn of the ring, which had the other's numbers
+	last := y.stop(t)
+	w.mustHold(t, v, "n2", last.Number)
+	w.down(t, v, "n2")
+}
+
+// force has an operator decide that a node goes on, and publishes there.
+func (w *world) force(t *testing.T, v *volume, from, to string) {
+	t.Helper()
+	out, code, err := w.cluster.Admin(t.Context(), "volumes", "force-primary", v.id, to, "--reason", "n1 is dead", "--peer-dead", "--yes")
+	require.NoError(t, err)
+	require.Zero(t, code, out)
+	w.takeAway(t, v, from)
+	require.NoError(t, w.co.publish(t.Context(), v, to))
+}

@@ -1,0 +1,149 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+// The primary is cut from its peer and from the controllers, or from the controllers only
+// with a healthy replication link: its writes freeze, the other side takes over, and the
+// old side loses: it overwrites nothing, its writers end with an error, it is synchronised.
+func TestAPrimaryThatIsCutOffLoses(t *testing.T) {
+	for name, cut := range map[string][]lab.Network{
+		"from its peer and the controllers": {lab.Replication, lab.API},
+		"from the controllers only":         {lab.API},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range rounds() {
+				takeOver(t, cut)
+			}
+		})
+	}
+}
+
+func takeOver(t *testing.T, cut []lab.Network) {
+	w := inWorld(t)
+	volumes := []*volume{w.replicated(t, "cut", false), w.replicated(t, "cut-raw", true)}
+	var old []*writer
+	for _, v := range volumes {
+		w.up(t, v, "n1")
+		old = append(old, w.write(t, v, "n1", 1))
+	}
+	for _, x := range old {
+		x.awaitMore(t, 30)
+	}
+	for _, n := range cut {
+		require.NoError(t, w.lab.Cut(t.Context(), n, 1))
+	}
+	w.awaitState(t, "n2", "reachable")
+	var fresh []*writer
+	for i, v := range volumes {
+		w.takeAway(t, v, "n1")
+		called := time.Now()
+		require.NoError(t, w.co.publish(t.Context(), v, "n2"))
+		t.Logf("%s: the second half of the takeover took %s", v.name, time.Since(called).Round(time.Millisecond))
+		old[i].awaitFrozen(t)
+		require.NoError(t, w.co.stage(t.Context(), v, "n2"))
+		acked := old[i].acked().Number
+		w.mustHold(t, v, "n2", acked)
+		x := w.write(t, v, "n2", acked+1)
+		x.awaitMore(t, 30)
+		fresh = append(fresh, x)
+	}
+	frozen := time.Now()
+	require.NoError(t, w.lab.HealAll(t.Context()))
+	for i, v := range volumes {
+		w.awaitLoser(t, old[i])
+		t.Logf("%s: the old side gave up %s after the healing", v.name, time.Since(frozen).Round(time.Millisecond))
+		w.awaitKernel(t, v, "n2", resyncPatience, "the loser is synchronised", whole)
+		d, err := w.kernel(t.Context(), v, "n1")
+		require.NoError(t, err)
+		require.Equal(t, "Secondary", d.role)
+		last := fresh[i].stop(t)
+		require.Empty(t, last.Error)
+		w.mustHold(t, v, "n2", last.Number)
+		w.down(t, v, "n2")
+	}
+	w.noSplitBrain(t)
+	for _, v := range volumes { // the loser's copy is as good as the other
+		w.up(t, v, "n1")
+		w.down(t, v, "n1")
+	}
+}
+
+// awaitLoser waits until the writer of the side that lost ended in an error: what was
+// blocked and what was on its way end in EIO, nothing in success (S9).
+func (w *world) awaitLoser(t *testing.T, x *writer) {
+	t.Helper()
+	before := x.acked().Number
+	eventually(t, 90*time.Second, x.name+" ends with an error", func(context.Context) error {
+		if a := x.acked(); a.Error == "" {
+			return fmt.Errorf("it is at %+v", a)
+		}
+		return nil
+	})
+	require.Equal(t, before, x.acked().Number, "nothing was acknowledged after the freeze")
+	require.Regexp(t, "input/output error|read-only file system", x.acked().Error)
+}
+
+// Only the replication link is cut: the primary goes on after the log outdated its peer,
+// which nobody can make primary, also after a reboot of both with the stale one first.
+func TestAnOutdatedPeerIsNeverPromoted(t *testing.T) {
+	w := inWorld(t)
+	v := w.replicated(t, "stale", false)
+	w.up(t, v, "n1")
+	x := w.write(t, v, "n1", 1)
+	x.awaitMore(t, 30)
+	require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
+	w.awaitKernel(t, v, "n1", 60*time.Second, "it noticed, and goes on alone", func(d drbd) bool {
+		return d.connection != "Connected" && !d.suspended
+	})
+	x.awaitMore(t, 50)
+	t.Logf("writes were frozen for %s", x.acked().Longest)
+	require.NoError(t, w.guest("n1").Crash())
+	acked := x.acked().Number
+	require.NoError(t, w.guest("n2").Crash())
+	require.NoError(t, w.boot(t.Context(), w.guest("n2")))
+	w.awaitState(t, "n2", "reachable")
+	w.mustRefuse(t, v, "n1", "n2")
+	require.NoError(t, w.boot(t.Context(), w.guest("n1")))
+	w.awaitState(t, "n1", "reachable")
+	w.mustRefuse(t, v, "n1", "n2")
+	require.NoError(t, w.lab.HealAll(t.Context()))
+	w.awaitKernel(t, v, "n1", resyncPatience, "both are synchronised", whole)
+	w.takeAway(t, v, "n2")
+	w.takeAway(t, v, "n1")
+	w.up(t, v, "n1")
+	w.mustHold(t, v, "n1", acked)
+	w.down(t, v, "n1")
+	w.up(t, v, "n2")
+	w.mustHold(t, v, "n2", acked)
+	w.down(t, v, "n2")
+	w.noSplitBrain(t)
+}
+
+// mustRefuse tries all that an orchestrator can to have the volume on a stale replica.
+func (w *world) mustRefuse(t *testing.T, v *volume, from, to string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	if err := w.co.unpublish(ctx, v, from); err != nil {
+		t.Logf("unpublish from %s: %v", from, err)
+	}
+	for range 3 {
+		attempt, end := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err := w.co.next().ControllerPublishVolume(attempt, w.co.publishRequest(v, to))
+		end()
+		require.Error(t, err, "%s has stale data", to)
+		t.Logf("publish to %s: %v", to, err)
+		d, err := w.kernel(t.Context(), v, to)
+		require.NoError(t, err)
+		require.NotEqual(t, "Primary", d.role)
+	}
+}

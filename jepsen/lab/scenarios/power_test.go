@@ -1,0 +1,77 @@
+package scenarios
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// failover is how long the parts of one took.
+type failover struct{ total, fromPublish time.Duration }
+
+// A primary that loses its power: every acknowledged write is on the other host, mounted
+// soon, and the host that comes back is only synchronised.
+func TestPowerLossLosesNoAcknowledgedWrite(t *testing.T) {
+	w := inWorld(t)
+	v := w.replicated(t, "power", false)
+	var took []failover
+	from := uint64(1)
+	nodes := []string{"n1", "n2"}
+	w.up(t, v, nodes[0])
+	for range rounds() {
+		var f failover
+		f, from = w.failOver(t, v, nodes[0], nodes[1], from)
+		took = append(took, f)
+		slices.Reverse(nodes)
+	}
+	w.down(t, v, nodes[0])
+	w.noSplitBrain(t)
+	total, fromPublish := medians(took)
+	t.Logf("from the crash until mounted elsewhere: median %s; from the publish call: median %s; %d times", total, fromPublish, len(took))
+}
+
+func medians(all []failover) (total, fromPublish time.Duration) {
+	middle := func(of func(failover) time.Duration) time.Duration {
+		var values []time.Duration
+		for _, f := range all {
+			values = append(values, of(f))
+		}
+		slices.Sort(values)
+		return values[len(values)/2]
+	}
+	return middle(func(f failover) time.Duration { return f.total }), middle(func(f failover) time.Duration { return f.fromPublish })
+}
+
+// failOver kills the primary's host under a writer and brings the volume up on the other.
+func (w *world) failOver(t *testing.T, v *volume, from, to string, number uint64) (failover, uint64) {
+	t.Helper()
+	x := w.write(t, v, from, number)
+	x.awaitMore(t, 50)
+	require.NoError(t, w.guest(from).Crash())
+	crashed, acked := time.Now(), x.acked().Number
+	w.takeAway(t, v, from)
+	published := time.Now()
+	w.up(t, v, to)
+	f := failover{total: time.Since(crashed), fromPublish: time.Since(published)}
+	w.mustHold(t, v, to, acked)
+	y := w.write(t, v, to, acked+1)
+	y.awaitMore(t, 20)
+	require.NoError(t, w.boot(t.Context(), w.guest(from)))
+	w.awaitKernel(t, v, to, resyncPatience, "the host that came back is synchronised", whole)
+	w.awaitState(t, from, "reachable")
+	last := y.stop(t)
+	w.mustHold(t, v, to, last.Number)
+	return f, last.Number + 1
+}
+
+// takeAway ends the publication on a host as soon as the log knows that it is away: before
+// that the answer is that the host has the volume staged (S31).
+func (w *world) takeAway(t *testing.T, v *volume, node string) {
+	t.Helper()
+	eventually(t, 60*time.Second, "the volume is taken from "+node, func(ctx context.Context) error {
+		return w.co.unpublish(ctx, v, node)
+	})
+}

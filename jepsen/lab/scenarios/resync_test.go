@@ -1,0 +1,144 @@
+package scenarios
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+// A synchronisation that is interrupted on either side: the inconsistent replica is never
+// promoted, and the synchronisation is finished afterwards.
+func TestAnInconsistentReplicaIsNeverPromoted(t *testing.T) {
+	for name, dies := range map[string]string{"its source dies": "n1", "its target dies": "n2"} {
+		t.Run(name, func(t *testing.T) {
+			w := inWorld(t)
+			v := w.replicated(t, "resync", false)
+			w.up(t, v, "n1")
+			require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
+			w.awaitKernel(t, v, "n1", 60*time.Second, "it goes on alone", func(d drbd) bool { return d.connection != "Connected" && !d.suspended })
+			w.must(t, "n1", fmt.Sprintf("dd if=/dev/urandom of=%s/fill bs=1M count=12 conv=fsync 2>/dev/null", v.target()))
+			x := w.write(t, v, "n1", 1)
+			x.awaitMore(t, 20)
+			acked := x.stop(t).Number
+			w.slow(t, v, "n1")
+			w.slow(t, v, "n2")
+			require.NoError(t, w.lab.HealAll(t.Context()))
+			w.awaitKernel(t, v, "n2", 30*time.Second, "it is being synchronised", func(d drbd) bool { return d.connection == "SyncTarget" })
+			require.NoError(t, w.guest(dies).Crash())
+			if dies == "n1" {
+				w.awaitState(t, "n1", "unreachable")
+				w.mustRefuse(t, v, "n1", "n2")
+			} else {
+				w.must(t, "n1", fmt.Sprintf("touch %s/alive && sync -f %s/alive", v.target(), v.target()))
+			}
+			require.NoError(t, w.boot(t.Context(), w.guest(dies)))
+			w.awaitState(t, dies, "reachable")
+			w.awaitKernel(t, v, "n2", resyncPatience, "it is synchronised", whole)
+			if dies == "n2" {
+				w.down(t, v, "n1")
+			}
+			w.backOn(t, v, "n2", acked)
+		})
+	}
+}
+
+// slow lets a synchronisation take its time.
+func (w *world) slow(t *testing.T, v *volume, node string) {
+	t.Helper()
+	w.must(t, node, fmt.Sprintf("drbdadm disk-options --c-plan-ahead=0 --resync-rate=1M %s", v.id))
+}
+
+// A name that is created, deleted and created again: no old data, no split brain at
+// birth, and no minor or port before both hosts reported them free.
+func TestAFreedNameIsANewVolume(t *testing.T) {
+	w := inWorld(t)
+	v := &volume{name: "again", size: 32 * mi, block: true}
+	for i := range 3 {
+		require.NoError(t, w.co.create(t.Context(), v, []string{"n1", "n2"}, map[string]string{"replicas": "2"}))
+		node := []string{"n1", "n2"}[i%2]
+		w.up(t, v, node)
+		require.Equal(t, "0", strings.TrimSpace(w.must(t, node, fmt.Sprintf("head -c %d %s | tr -d '\\0' | wc -c", v.size, v.target()))), "it reads as zero")
+		w.must(t, node, fmt.Sprintf("yes secret | dd of=%s bs=1M count=16 iflag=fullblock oflag=direct 2>/dev/null", v.target()))
+		w.down(t, v, node)
+		require.NoError(t, w.co.delete(t.Context(), v))
+	}
+	require.NoError(t, w.lab.Cut(t.Context(), lab.API, 2))
+	w.awaitState(t, "n2", "unreachable")
+	t.Run("with a host away the minor stays taken", func(t *testing.T) {
+		require.NoError(t, w.lab.HealAll(t.Context()))
+		w.awaitState(t, "n2", "reachable")
+		require.NoError(t, w.co.create(t.Context(), v, []string{"n1", "n2"}, map[string]string{"replicas": "2"}))
+		first := w.minor(t, v, "n1")
+		require.NoError(t, w.lab.Cut(t.Context(), lab.API, 2))
+		w.awaitState(t, "n2", "unreachable")
+		require.NoError(t, w.co.delete(t.Context(), v))
+		other := &volume{name: v.name, size: v.size, block: true}
+		require.NoError(t, w.co.create(t.Context(), other, []string{"n1", "n3"}, map[string]string{"replicas": "2"}))
+		require.NotEqual(t, first, w.minor(t, other, "n1"))
+		require.NoError(t, w.co.delete(t.Context(), other))
+		require.NoError(t, w.lab.HealAll(t.Context()))
+	})
+	w.noSplitBrain(t)
+}
+
+func (w *world) minor(t *testing.T, v *volume, node string) string {
+	t.Helper()
+	return strings.TrimSpace(w.must(t, node, fmt.Sprintf(`sed -n 's/.*minor \([0-9]*\).*/\1/p' /etc/drbd.d/*%s*.res | head -1`, v.id)))
+}
+
+// The link flaps while a writer works: each loss is a question of its own, and after each
+// return the log says that both are up to date again (S7, S10).
+func TestS7_S10_AFlappingLink(t *testing.T) {
+	w := inWorld(t)
+	v := w.replicated(t, "flap", false)
+	w.up(t, v, "n1")
+	x := w.write(t, v, "n1", 1)
+	for i := range 4 {
+		require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
+		if i%2 == 0 {
+			w.awaitKernel(t, v, "n1", 30*time.Second, "it noticed", func(d drbd) bool { return d.connection != "Connected" })
+		} else {
+			x.awaitFrozen(t)
+		}
+		require.NoError(t, w.lab.HealAll(t.Context()))
+		w.awaitKernel(t, v, "n1", resyncPatience, "both are synchronised", func(d drbd) bool { return whole(d) && !d.suspended })
+		x.awaitMore(t, 10)
+		w.awaitWell(t, v)
+	}
+	last := x.stop(t)
+	require.Empty(t, last.Error)
+	w.mustHold(t, v, "n1", last.Number)
+	require.NoError(t, w.guest("n1").Crash()) // the other one is as good, by the log's word
+	w.takeAway(t, v, "n1")
+	w.up(t, v, "n2")
+	w.mustHold(t, v, "n2", last.Number)
+	require.NoError(t, w.boot(t.Context(), w.guest("n1")))
+	w.awaitKernel(t, v, "n2", resyncPatience, "both are synchronised", whole)
+	w.down(t, v, "n2")
+	w.noSplitBrain(t)
+}
+
+// awaitWell waits until CSI tells that the volume is well: both replicas are up to date.
+func (w *world) awaitWell(t *testing.T, v *volume) {
+	t.Helper()
+	eventually(t, 30*time.Second, "the volume is well", func(ctx context.Context) error {
+		abnormal, message, err := w.condition(ctx, v)
+		if err == nil && abnormal {
+			err = fmt.Errorf("it says %q", message)
+		}
+		return err
+	})
+}
+
+func (w *world) condition(ctx context.Context, v *volume) (abnormal bool, message string, err error) {
+	resp, err := w.co.next().ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: v.id})
+	c := resp.GetStatus().GetVolumeCondition()
+	return c.GetAbnormal(), c.GetMessage(), err
+}

@@ -1,0 +1,177 @@
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+// csi-sanity v5.6.0 runs in the first guest, as a container orchestrator's sidecar does,
+// against the sockets there: with one replica and with two, with filesystems and with raw
+// volumes. It publishes all to that guest, and not all of them does it ask for in the
+// guest's topology: hosts that the volumes must not be on are cordoned. It may skip only
+// what CSI v1.13 alone adds. The short form takes what differs by replicas, once each.
+func TestCSISanityFromAGuest(t *testing.T) {
+	w := inWorld(t)
+	require.NoError(t, buildSanity(t.Context(), filepath.Join(w.lab.Dir(), "bin", "csi-sanity")))
+	for _, r := range sanityRuns() {
+		t.Run(r.name(), func(t *testing.T) {
+			w.cordon(t, []string{"n2", "n3"}[r.replicas-1:]...)
+			w.sanity(t, r)
+			w.awaitNothing(t)
+		})
+	}
+	w.noSplitBrain(t)
+}
+
+// cordon keeps new volumes from hosts until the scenario ends.
+func (w *world) cordon(t *testing.T, nodes ...string) {
+	t.Helper()
+	for _, n := range nodes {
+		out, code, err := w.cluster.Admin(t.Context(), "nodes", "drain", n, "--yes")
+		require.NoError(t, err)
+		require.Zero(t, code, out)
+		t.Cleanup(func() {
+			out, code, err := w.cluster.Admin(context.WithoutCancel(t.Context()), "nodes", "undrain", n)
+			require.NoError(t, err)
+			require.Zero(t, code, out)
+		})
+	}
+}
+
+// sanityRun is one run of csi-sanity.
+type sanityRun struct {
+	access   string // "mount" or "block"
+	replicas int
+}
+
+func sanityRuns() []sanityRun {
+	if !*long {
+		return []sanityRun{{"mount", 2}, {"block", 1}}
+	}
+	return []sanityRun{{"mount", 1}, {"block", 1}, {"mount", 2}, {"block", 2}}
+}
+
+// name is that of its files, too.
+func (r sanityRun) name() string { return fmt.Sprintf("csi-sanity-%s-%d", r.access, r.replicas) }
+
+const (
+	sanitySize = 64 * mi
+	// sanityPatience is for one run.
+	sanityPatience = 20 * time.Minute
+	// sanityPasses is how many specs the reference driver passes.
+	sanityPasses = 94
+	// inShort and notInShort choose the specs of the short form.
+	inShort    = "Node Service|volume lifecycle|ExpandVolume|from an existing source"
+	notInShort = "attach limit"
+)
+
+// buildSanity builds the binary, which has a module of its own as it needs CSI v1.13.
+func buildSanity(ctx context.Context, to string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity")
+	cmd.Dir, cmd.Env = filepath.Join("..", "..", "sanity"), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build csi-sanity: %w: %s", err, out)
+	}
+	return nil
+}
+
+func (w *world) sanity(t *testing.T, r sanityRun) {
+	t.Helper()
+	g := w.guest("n1")
+	parameters, mutable := "/lab/"+r.name()+".yaml", "/lab/mutable.yaml"
+	require.NoError(t, g.Put(t.Context(), parameters, fmt.Appendf(nil, "replicas: %q\n", fmt.Sprint(r.replicas)), 0o600))
+	require.NoError(t, g.Put(t.Context(), mutable, []byte("iopsLimit: \"1000/500\"\n"), 0o600))
+	argv := []string{"/run/lab/csi-sanity",
+		"-csi.endpoint", "unix://" + lab.NodeSocket, "-csi.controllerendpoint", "unix://" + lab.ControllerSocket,
+		"-csi.mountdir", "/var/lib/kubelet/target-" + r.name(), "-csi.stagingdir", "/var/lib/kubelet/staging-" + r.name(),
+		"-csi.testvolumesize", fmt.Sprint(sanitySize), "-csi.testvolumeexpandsize", fmt.Sprint(2 * sanitySize),
+		"-csi.testvolumeaccesstype", r.access, "-csi.testvolumeparameters", parameters, "-csi.testvolumemutableparameters", mutable,
+		"-csi.testnodevolumeattachlimit", "--ginkgo.no-color", "--ginkgo.succinct", "--ginkgo.json-report", "/lab/" + r.name() + ".json"}
+	if !*long {
+		argv = append(argv, "--ginkgo.focus", inShort, "--ginkgo.skip", notInShort)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), sanityPatience)
+	defer cancel()
+	began := time.Now()
+	job, err := g.Start(ctx, r.name(), nil, argv...)
+	require.NoError(t, err)
+	code, err := job.Wait(ctx)
+	require.NoError(t, err, job.Log())
+	require.Zero(t, code, job.Log())
+	passed, skipped := countSpecs(t, filepath.Join(g.Shared(), r.name()+".json"))
+	t.Logf("csi-sanity v5.6.0, %s, %d replicas: %d passed, skipped %v, in %s", r.access, r.replicas, passed, skipped, time.Since(began).Round(time.Second))
+	if *long {
+		require.GreaterOrEqual(t, passed, sanityPasses, "the reference driver passes as many")
+	}
+	require.NotZero(t, passed)
+	for why := range skipped {
+		require.Contains(t, onlyNewer, why, "skipped for a reason that v1.13 does not explain")
+	}
+}
+
+// onlyNewer are the reasons to skip that only v1.13 brings: its capabilities are not in
+// v1.12, which is served.
+var onlyNewer = []string{
+	"ControllerGetVolumeHealth not supported",
+	"ControllerListVolumeHealth not supported",
+	"NodeGetVolumeHealth not supported",
+	"NodeGetStorageHealth not supported",
+	"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported",
+}
+
+// countSpecs reads a report: how many specs passed, and why others were skipped.
+func countSpecs(t *testing.T, report string) (passed int, skipped map[string]int) {
+	t.Helper()
+	raw, err := os.ReadFile(report)
+	require.NoError(t, err)
+	var suites []ginkgo.Report
+	require.NoError(t, json.Unmarshal(raw, &suites))
+	skipped = map[string]int{}
+	for _, spec := range suites[0].SpecReports {
+		switch {
+		case spec.LeafNodeType != types.NodeTypeIt:
+		case spec.State == types.SpecStatePassed:
+			passed++
+		case spec.State == types.SpecStateSkipped && spec.Failure.Message != "": // else it was not asked for
+			skipped[spec.Failure.Message]++
+		}
+	}
+	return passed, skipped
+}
+
+// awaitNothing waits until no volume is left, in the log and on the hosts: csi-sanity
+// deletes what it made.
+func (w *world) awaitNothing(t *testing.T) {
+	t.Helper()
+	eventually(t, 60*time.Second, "nothing is left", func(ctx context.Context) error {
+		var all struct {
+			Volumes []struct {
+				ID string `json:"id"`
+			} `json:"volumes"`
+		}
+		if err := w.cluster.Ask(ctx, &all, "volumes"); err != nil {
+			return err
+		}
+		if len(all.Volumes) > 0 {
+			return fmt.Errorf("there are %d volumes, such as %s", len(all.Volumes), all.Volumes[0].ID)
+		}
+		for _, g := range w.lab.Guests() {
+			if err := run(ctx, g, "! lvs --noheadings -o lv_name vg | grep -E 'h[fs]-' && ! ls /etc/drbd.d/*hf-*.res 2>/dev/null"); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,349 @@
+package scenarios
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+var (
+	long  = flag.Bool("long", false, "the long form: each scenario many times")
+	times = flag.Int("times", 20, "how many times, in the long form")
+)
+
+// rounds is how often a scenario is repeated.
+func rounds() int {
+	if *long {
+		return *times
+	}
+	return 1
+}
+
+// world is one lab with a cluster in it, shared by all scenarios: each leaves it as it
+// found it, with all guests up and all networks whole.
+type world struct {
+	lab     *lab.Lab
+	cluster *lab.Cluster
+	co      *co
+	count   int
+	// said is how much each guest's kernels had said when the scenario began.
+	said map[int]int
+}
+
+// the is made by the first scenario and closed by TestMain.
+var the *world
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if the != nil {
+		the.cluster.Close()
+		if err := the.lab.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// attachLimit is how many volumes may be published to one host; csi-sanity asks for one more.
+const attachLimit = 8
+
+// resyncPatience is how long a synchronisation may take on a machine that does much else.
+const resyncPatience = 4 * time.Minute
+
+// pools makes the volume group that the node makes its pool in.
+const pools = "pvcreate -qq -ff -y /dev/ubdc && vgcreate -qq vg /dev/ubdc"
+
+// inWorld is the world for one scenario. Whatever a scenario did is undone behind it.
+func inWorld(t *testing.T) *world {
+	t.Helper()
+	lab.Need(t)
+	if the == nil {
+		w, err := open(context.WithoutCancel(t.Context()))
+		require.NoError(t, err)
+		the = w
+	}
+	the.said = map[int]int{}
+	for _, g := range the.lab.Guests() {
+		the.said[g.Index] = len(g.Console())
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			the.tell(t)
+		}
+		require.NoError(t, the.restore(context.WithoutCancel(t.Context())), "leave the lab as it was")
+	})
+	return the
+}
+
+func open(ctx context.Context) (_ *world, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	l, err := lab.Start(ctx, lab.Config{Disks: []int64{2 << 30}})
+	if err != nil {
+		return nil, err
+	}
+	w := &world{lab: l, co: &co{}}
+	defer func() {
+		if err != nil {
+			_ = l.Close() // the first error says more
+		}
+	}()
+	if err := build(ctx, filepath.Join(l.Dir(), "bin", "writer"), "./jepsen/lab/writer"); err != nil {
+		return nil, err
+	}
+	if err := l.Boot(ctx); err != nil {
+		return nil, err
+	}
+	w.cluster, err = l.NewCluster(ctx, lab.ClusterConfig{
+		Setup: pools, Pool: "lvm:vg/pool",
+		ControllerArgs: []string{"--heartbeat-timeout", "1s", "--election-timeout", "1s", "--lease-timeout", "500ms"},
+		NodeArgs:       []string{"--allow-root", "/var/lib/kubelet", "--health-interval", "1s", "--max-volumes", fmt.Sprint(attachLimit)},
+		NodeArgsOf: func(g *lab.Guest) []string {
+			return []string{"--replication-address", g.IP(lab.Replication)}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.co.folder = func(ctx context.Context, node, path string) error { return run(ctx, w.guest(node), "mkdir -p "+path) }
+	for _, g := range l.Guests() {
+		if err := w.prepare(ctx, g); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.cluster.Start(ctx); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, w.logs(30))
+	}
+	return w, w.connect()
+}
+
+// build builds a static program of this module.
+func build(ctx context.Context, to, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, pkg)
+	cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %s", pkg, err, out)
+	}
+	return nil
+}
+
+// prepare makes what the kubelet would: the folder of its mounts, gone with each boot.
+func (w *world) prepare(ctx context.Context, g *lab.Guest) error {
+	return run(ctx, g, "mkdir -p /var/lib/kubelet/staging /var/lib/kubelet/pods; mountpoint -q /var/lib/kubelet || { mount --bind /var/lib/kubelet /var/lib/kubelet && mount --make-shared /var/lib/kubelet; }")
+}
+
+func (w *world) connect() error {
+	for i := range w.lab.Guests() {
+		controller, err := w.cluster.ControllerCSI(i + 1)
+		if err != nil {
+			return err
+		}
+		node, err := w.cluster.NodeCSI(i + 1)
+		if err != nil {
+			return err
+		}
+		w.co.controllers = append(w.co.controllers, csi.NewControllerClient(controller))
+		w.co.nodes = append(w.co.nodes, csi.NewNodeClient(node))
+	}
+	return nil
+}
+
+// restore heals all networks, boots what is down, starts what does not run.
+func (w *world) restore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	defer cancel()
+	if err := w.lab.HealAll(ctx); err != nil {
+		return err
+	}
+	for _, g := range w.lab.Guests() {
+		if err := w.raise(ctx, g); err != nil {
+			return err
+		}
+	}
+	return w.cluster.AwaitReady(ctx)
+}
+
+// raise boots a guest that is down and starts the processes that do not run in it.
+func (w *world) raise(ctx context.Context, g *lab.Guest) error {
+	if !g.Running() {
+		return w.boot(ctx, g)
+	}
+	if !w.cluster.Controller(g.Index).Running(ctx) {
+		if err := w.cluster.StartController(ctx, g.Index); err != nil {
+			return err
+		}
+	}
+	if !w.cluster.Node(g.Index).Running(ctx) {
+		return w.cluster.StartNode(ctx, g.Index)
+	}
+	return nil
+}
+
+// boot boots a guest as a host comes back: its volume group, its folders, its processes.
+func (w *world) boot(ctx context.Context, g *lab.Guest) error {
+	if err := g.Boot(ctx); err != nil {
+		return err
+	}
+	if err := w.prepare(ctx, g); err != nil {
+		return err
+	}
+	return w.cluster.StartGuest(ctx, g.Index)
+}
+
+// guest is the one that a node "n<i>" runs in.
+func (w *world) guest(node string) *lab.Guest { return w.lab.Guest(int(node[len(node)-1] - '0')) }
+
+// run runs a script that must succeed.
+func run(ctx context.Context, g *lab.Guest, script string) error {
+	out, code, err := g.Exec(ctx, script)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit code %d: %s", code, strings.TrimSpace(out))
+	}
+	if err != nil {
+		return fmt.Errorf("in %s: %s: %w", g.Name(), script, err)
+	}
+	return nil
+}
+
+// must runs a script that must succeed and answers what it printed.
+func (w *world) must(t *testing.T, node, script string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	out, code, err := w.guest(node).Exec(ctx, script)
+	require.NoError(t, err, "%s: %s", node, script)
+	require.Zero(t, code, "%s: %s: %s", node, script, out)
+	return out
+}
+
+// eventually asks until the answer is nil, within a time.
+func eventually(t *testing.T, within time.Duration, what string, ask func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	last := fmt.Errorf("nothing was asked")
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			require.Fail(t, what, "not within %s: %v", within, last)
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// tell prints what a reader of a failure wants to know.
+func (w *world) tell(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	defer cancel()
+	for _, args := range [][]string{{"status"}, {"nodes"}, {"volumes"}, {"operations"}} {
+		out, _, _ := w.cluster.Admin(ctx, args...)
+		t.Logf("holdfast %s:\n%s", args[0], out)
+	}
+	for _, g := range w.lab.Guests() {
+		out, _, _ := g.Exec(ctx, "cat /proc/drbd; dmesg | tail -40; ps ax -o pid,stat,wchan:20,args | grep ' D' | head")
+		t.Logf("%s:\n%s", g.Name(), out)
+	}
+	t.Log(w.logs(60))
+	if dir := os.Getenv(lab.LogsVariable); dir != "" {
+		for _, g := range w.lab.Guests() {
+			_ = exec.Command("cp", "-r", filepath.Join(g.Shared(), "log"), filepath.Join(dir, t.Name()+"-"+g.Name())).Run()
+		}
+	}
+}
+
+func (w *world) logs(lines int) string {
+	var all strings.Builder
+	for _, g := range w.lab.Guests() {
+		for _, what := range []string{"controller", "node"} {
+			text := strings.Split(strings.TrimRight(g.Log(what), "\n"), "\n")
+			fmt.Fprintf(&all, "--- %s of %s\n%s\n", what, g.Name(), strings.Join(text[max(0, len(text)-lines):], "\n"))
+		}
+	}
+	return all.String()
+}
+
+// nodeState is what the log knows of a node: "reachable", "unreachable" or "lost".
+func (w *world) nodeState(ctx context.Context, node string) (string, error) {
+	var all struct {
+		Nodes []struct{ ID, State string } `json:"nodes"`
+	}
+	if err := w.cluster.Ask(ctx, &all, "nodes"); err != nil {
+		return "", err
+	}
+	for _, n := range all.Nodes {
+		if n.ID == node {
+			return n.State, nil
+		}
+	}
+	return "", fmt.Errorf("node %s is not known", node)
+}
+
+func (w *world) awaitState(t *testing.T, node, state string) {
+	t.Helper()
+	eventually(t, 60*time.Second, node+" is "+state, func(ctx context.Context) error {
+		is, err := w.nodeState(ctx, node)
+		if err == nil && is != state {
+			err = fmt.Errorf("it is %s", is)
+		}
+		return err
+	})
+}
+
+// noSplitBrain: no kernel saw one since the scenario began.
+func (w *world) noSplitBrain(t *testing.T) {
+	t.Helper()
+	for _, g := range w.lab.Guests() {
+		require.NotContains(t, g.Console()[w.said[g.Index]:], "Split-Brain", g.Name())
+	}
+}
+
+// replicated makes a volume of two replicas on the first two guests.
+func (w *world) replicated(t *testing.T, name string, block bool) *volume {
+	t.Helper()
+	w.count++
+	v := &volume{name: fmt.Sprintf("%s-%d", name, w.count), size: 32 * mi, block: block}
+	require.NoError(t, w.co.create(t.Context(), v, []string{"n1", "n2"}, map[string]string{"replicas": "2"}))
+	require.Equal(t, []string{"n1", "n2"}, v.hosts, "both hosts are in the accessible topology")
+	t.Cleanup(func() {
+		if t.Failed() {
+			return // it is what a reader wants to look at; the lab goes with it
+		}
+		require.NoError(t, w.co.delete(context.WithoutCancel(t.Context()), v))
+	})
+	return v
+}
+
+// up publishes and stages it.
+func (w *world) up(t *testing.T, v *volume, node string) {
+	t.Helper()
+	require.NoError(t, w.co.publish(t.Context(), v, node))
+	require.NoError(t, w.co.stage(t.Context(), v, node))
+}
+
+// down ends both.
+func (w *world) down(t *testing.T, v *volume, node string) {
+	t.Helper()
+	require.NoError(t, w.co.unstage(t.Context(), v, node))
+	require.NoError(t, w.co.unpublish(t.Context(), v, node))
+}

@@ -1,0 +1,124 @@
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+// acks is what a writer's file says.
+type acks struct {
+	Number      uint64        `json:"number"`
+	At          int64         `json:"at"`
+	Longest     time.Duration `json:"longest"`
+	LongestFrom uint64        `json:"longest_from"`
+	Error       string        `json:"error"`
+}
+
+// writer is a workload that writes numbered blocks.
+type writer struct {
+	w    *world
+	v    *volume
+	node string
+	name string
+	job  *lab.Job
+}
+
+// write starts a workload from a number on, and waits for its first block.
+func (w *world) write(t *testing.T, v *volume, node string, from uint64) *writer {
+	t.Helper()
+	w.count++
+	x := &writer{w: w, v: v, node: node, name: fmt.Sprintf("writer-%d", w.count)}
+	argv := []string{"/run/lab/writer", "write", "--path", v.path(), "--acks", "/lab/" + x.name, "--stamp", fmt.Sprintf("%d %s", w.count, node), "--from", fmt.Sprint(from)}
+	if v.block {
+		argv = append(argv, "--direct")
+	}
+	job, err := w.guest(node).Start(t.Context(), x.name, nil, argv...)
+	require.NoError(t, err)
+	x.job = job
+	x.awaitBeyond(t, from)
+	return x
+}
+
+// acked is what was acknowledged until now, also of a guest that lost its power.
+func (x *writer) acked() acks {
+	var a acks
+	text, err := os.ReadFile(filepath.Join(x.w.guest(x.node).Shared(), x.name))
+	if err == nil {
+		_ = json.Unmarshal(text, &a) // the first write may not be there yet
+	}
+	return a
+}
+
+// awaitBeyond waits until the writer got beyond a number.
+func (x *writer) awaitBeyond(t *testing.T, number uint64) {
+	t.Helper()
+	eventually(t, 60*time.Second, fmt.Sprintf("%s writes beyond block %d on %s", x.name, number, x.node), func(context.Context) error {
+		a := x.acked()
+		if a.Error != "" || a.Number <= number {
+			return fmt.Errorf("it is at %+v", a)
+		}
+		return nil
+	})
+}
+
+// awaitMore waits until it wrote so many blocks more.
+func (x *writer) awaitMore(t *testing.T, blocks uint64) {
+	t.Helper()
+	x.awaitBeyond(t, x.acked().Number+blocks)
+}
+
+// stop kills it and says what it wrote.
+func (x *writer) stop(t *testing.T) acks {
+	t.Helper()
+	require.NoError(t, x.job.Kill(t.Context()))
+	_, err := x.job.Wait(t.Context())
+	require.NoError(t, err)
+	return x.acked()
+}
+
+// isFrozen is true when nothing was acknowledged for a second.
+func (x *writer) isFrozen() error {
+	before := x.acked()
+	time.Sleep(time.Second) // the property is about time
+	if after := x.acked(); after.Number != before.Number || after.Error != "" {
+		return fmt.Errorf("it went on from %d to %+v", before.Number, after)
+	}
+	return nil
+}
+
+func (x *writer) awaitFrozen(t *testing.T) {
+	t.Helper()
+	eventually(t, 30*time.Second, x.name+" is frozen on "+x.node, func(context.Context) error { return x.isFrozen() })
+}
+
+// mustHold checks that every acknowledged block is in the volume on a node.
+func (w *world) mustHold(t *testing.T, v *volume, node string, acked uint64) {
+	t.Helper()
+	direct := ""
+	if v.block {
+		direct = "--direct"
+	}
+	out := w.must(t, node, fmt.Sprintf("/run/lab/writer check --path %s --acked %d %s", v.path(), acked, direct))
+	var found struct {
+		Highest uint64   `json:"highest"`
+		Missing []uint64 `json:"missing"`
+		Stamps  []string `json:"stamps"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &found), out)
+	require.Empty(t, found.Missing, "acknowledged blocks that are lost; stamps %v", found.Stamps)
+	require.GreaterOrEqual(t, found.Highest, acked)
+	seen := map[string]bool{}
+	for _, stamp := range found.Stamps {
+		require.False(t, seen[stamp], "two writers alternate: %v", found.Stamps)
+		seen[stamp] = true
+	}
+}
