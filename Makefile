@@ -2,13 +2,14 @@
 GO       ?= go
 BIN      := bin
 PACKAGES := ./...
+LAB      := HOLDFAST_REQUIRE_LAB=1 HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast
 
-.PHONY: all build deps check generate lint test unit race system rows conformance demo dev bench clean help
+.PHONY: all build deps check generate lint test unit race system rows conformance lab lab-bench demo dev bench clean help
 
 all: build
 
 help: ## say what each target does
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 build: ## build bin/holdfast
 	$(GO) build -o $(BIN)/holdfast ./cmd/holdfast
@@ -32,10 +33,10 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm, sealed choices
 	$(GO) vet -vettool=$(BIN)/lint -tags bench ./jepsen/bench/...
 	$(GO) tool go-check-sumtype $(PACKAGES)
 
-test: deps check unit race system rows ## all tests; needs root for devices and mounts
+test: deps check unit race system rows lab ## all tests; needs root for devices, mounts and guests
 
 unit: ## unit tests of every package
-	$(GO) test $$($(GO) list ./... | grep -v -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/guests)
+	$(GO) test $$($(GO) list ./... | grep -v -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/guests -e /jepsen/lab)
 
 race: ## the packages with goroutines, under the race detector
 	$(GO) test -race -short ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
@@ -49,6 +50,13 @@ rows: deps build ## every row of CSI against a real cluster; fails when one pass
 
 conformance: deps build ## the same, and write jepsen/conformance/CONFORMANCE.md
 	HOLDFAST_CONFORMANCE_OUT=$(CURDIR)/jepsen/conformance/CONFORMANCE.md HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
+
+lab: deps build ## guests with kernels, disks and networks of their own: replication, power loss, partitions (LONG=1: the long form)
+	$(LAB) $(GO) test -count=1 -p 1 -timeout 30m -v $$($(GO) list ./jepsen/lab/... | grep -v /scenarios)
+	$(LAB) $(GO) test -count=1 -p 1 -timeout 120m -v ./jepsen/lab/scenarios/... $(if $(LONG),-args -long)
+
+lab-bench: deps build ## the table of figures of replicated volumes, measured in the lab
+	$(LAB) $(GO) test -count=1 -timeout 60m -v -run '^TestFigures$$' ./jepsen/lab/scenarios -args -figures
 
 demo: deps build ## a cluster that loses its leader in the middle of a burst, as a story
 	$(GO) build -o $(BIN)/demo ./cmd/demo

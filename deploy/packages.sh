@@ -14,6 +14,13 @@ need mount mount
 need linux.uml user-mode-linux
 need busybox busybox-static
 need git git
+need drbdadm drbd-utils
+need lvm lvm2
+need thin_check thin-provisioning-tools
+need nft nftables
+need ip iproute2
+need insmod kmod
+need fio fio
 need gcc gcc
 [ -f /usr/include/stdlib.h ] || missing="$missing libc6-dev"
 [ -f /usr/include/google/protobuf/descriptor.proto ] || missing="$missing libprotobuf-dev"
@@ -24,6 +31,13 @@ if [ "$(id -u)" != 0 ]; then
 fi
 echo "installing:$missing"
 export DEBIAN_FRONTEND=noninteractive
+# No daemon of these packages starts on this host: this file is what their scripts ask.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+  trap 'rm -f "$policy"' EXIT INT TERM
+  printf '#!/bin/sh\nexit 101\n' >"$policy"
+  chmod 755 "$policy"
+fi
 apt-get update -qq
 # shellcheck disable=SC2086 # one word a package
 apt-get install -y -qq --no-install-recommends $missing >/dev/null
