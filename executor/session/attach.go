@@ -222,6 +222,7 @@ func ended(ctx context.Context) error {
 
 // heard takes in a message of the host.
 func (s *Server) heard(h *held, m *sessionpb.FromNode) error {
+	h.spoke()
 	switch body := m.GetBody().(type) {
 	case *sessionpb.FromNode_Telemetry:
 		at, err := s.applied()
@@ -236,7 +237,7 @@ func (s *Server) heard(h *held, m *sessionpb.FromNode) error {
 	case *sessionpb.FromNode_Hello:
 		return status.Error(codes.InvalidArgument, "a session has one hello")
 	}
-	return nil // from a newer build
+	return nil // a beat, or from a newer build
 }
 
 // patience ends the sessions of a member that does not serve any more, so that

@@ -137,11 +137,15 @@ func (a *attachment) send(ctx context.Context) {
 	if a.tell(a.measured.Load()) != nil {
 		return
 	}
+	beat := time.NewTicker(a.pace.beat)
+	defer beat.Stop()
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			return
+		case <-beat.C:
+			err = a.stream.Send(&sessionpb.FromNode{})
 		case m := <-a.out:
 			err = a.stream.Send(m)
 		case <-a.fresh:

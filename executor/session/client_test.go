@@ -143,6 +143,25 @@ func TestAClientKeepsASessionWithAnyController(t *testing.T) {
 	}
 }
 
+func TestAHostIsHeardAlsoWhileItsPoolsCannotBeMeasured(t *testing.T) {
+	l := newLab(t, 1)
+	n := l.nodeAt("n1", l.members[0].api.addr)
+	hangs := make(chan struct{})
+	t.Cleanup(func() { close(hangs) })
+	n.client.Telemetry = func() []executor.PoolFacts { <-hangs; return nil }
+	n.run(t)
+	quiet := func() time.Duration {
+		facts := l.members[0].server.facts()
+		if len(facts) == 0 {
+			return time.Hour
+		}
+		return time.Duration(facts[0].GetQuietNanos())
+	}
+	eventually(t, "the session is up", n.client.Connected)
+	eventually(t, "it is silent for a moment", func() bool { return quiet() > quick.beat/2 })
+	eventually(t, "and is heard", func() bool { return quiet() < quick.beat/4 })
+}
+
 func TestS14_AClientLeavesAControllerThatLags(t *testing.T) {
 	l := newLab(t, 2)
 	l.members[0].setLag(true)

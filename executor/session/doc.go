@@ -15,17 +15,20 @@
 // Who a host is, is what its certificate says: a message that names another host
 // is refused (S20).
 //
-// Liveness has two halves. Controllers ping at the transport every second. Hosts
-// expect a message every second and leave a controller that is silent for three:
-// gRPC's client does not ping more often than every ten. A controller whose
-// member does not serve for three seconds ends its sessions, so that its hosts
-// look for one that does.
+// Liveness has two halves. Controllers ping at the transport every second. Either end
+// sends the other a message every second, and hosts leave a controller that is silent
+// for three: gRPC's client does not ping more often than every ten. A controller whose
+// member does not serve for three seconds ends its sessions, so that its hosts look
+// for one that does.
 //
-// The monitor runs where the leader is. Every second it asks all members which
-// sessions they hold and what was measured. Only when no member had a host's
-// session for the node timeout, counted while a majority was first heard, it
-// proposes that the host is unreachable (S25). Facts of pools go into placements;
-// they exclude, they never admit.
+// The monitor runs on every member. Every second it asks all members which sessions
+// they hold and how long their hosts were silent. Only when no member had a host's
+// session for the node timeout, counted from this member's first exchange with a
+// majority, the leader proposes that the host is unreachable (S25). Members that do not
+// lead count too, so that a leader's death does not begin the count anew: a follower's
+// count ends with the first exchange that no majority answers. The leader also gets
+// what was measured of the pools. These facts go into placements; they exclude, they
+// never admit.
 //
 // It also gives replicated volumes another replica when a host stays away
 // (--replace-after), by the leader's own count and only where nothing suggests that

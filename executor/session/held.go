@@ -30,6 +30,7 @@ type held struct {
 	out chan *sessionpb.ToNode // questions, sent by the session's own goroutine
 
 	mu        sync.Mutex
+	heard     time.Time
 	telemetry *sessionpb.Telemetry
 	index     uint64 // that was applied when the telemetry came in
 	asked     uint64
@@ -49,6 +50,7 @@ func newHeld(ctx context.Context, register *fsmpb.RegisterNode) *held {
 		host:      fsm.HostID(register.GetHostId()),
 		pools:     map[string]bool{},
 		out:       make(chan *sessionpb.ToNode),
+		heard:     time.Now(),
 		questions: map[uint64]*question{},
 	}
 	h.ctx, h.end = context.WithCancelCause(ctx)
@@ -72,10 +74,19 @@ func (h *held) measure(t *sessionpb.Telemetry, applied uint64) {
 	h.telemetry, h.index = own, applied
 }
 
+// spoke notes that the host was heard.
+func (h *held) spoke() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.heard = time.Now()
+}
+
 func (h *held) facts() *sessionpb.SessionFacts {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return &sessionpb.SessionFacts{NodeId: string(h.node), HostId: string(h.host), Index: h.index, Telemetry: h.telemetry}
+	return &sessionpb.SessionFacts{
+		NodeId: string(h.node), HostId: string(h.host), Index: h.index, Telemetry: h.telemetry, QuietNanos: int64(time.Since(h.heard)),
+	}
 }
 
 // inventory asks the host what it holds.

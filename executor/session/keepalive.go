@@ -10,7 +10,7 @@ import (
 
 // pace is how long the ends wait for each other.
 type pace struct {
-	// beat is how often a controller sends its host something.
+	// beat is how often either end sends the other something.
 	beat time.Duration
 	// silence is how long either end waits for the other before it gives it up.
 	silence time.Duration
@@ -27,6 +27,9 @@ type pace struct {
 	// at another one too. The request id keeps its effect to one (S4).
 	hedge time.Duration
 }
+
+// missed is longer than an end is silent that is well.
+func (p pace) missed() time.Duration { return p.beat + p.beat/2 }
 
 var usual = pace{
 	beat:     time.Second,

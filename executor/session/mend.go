@@ -22,7 +22,7 @@ const (
 // safety (S27): a replica is given up only where nothing suggests that its host
 // still writes, and the state refuses it where the other is not up to date.
 //
-// It counts as tally does: only what one leader saw between two exchanges.
+// Only what one leader saw between two exchanges counts.
 type mending struct {
 	after time.Duration // --replace-after; 0: off
 	clock tally

@@ -38,8 +38,8 @@ type MonitorConfig struct {
 	Logger *slog.Logger
 }
 
-// Monitor is the leader's view of all sessions (S25). It runs on every member and
-// works on the one that leads.
+// Monitor is a member's view of all sessions (S25). It runs on every member, so that
+// who becomes the leader knows who was silent before; only the leader records it.
 type Monitor struct {
 	MonitorConfig
 	member  Member
@@ -78,22 +78,22 @@ func (m *Monitor) Run(ctx context.Context) error {
 	}
 }
 
-// round is one exchange, on the leader.
+// round is one exchange. What it shows is acted upon by the member that led before and
+// after it.
 func (m *Monitor) round(ctx context.Context) {
 	term, leading := m.member.Leading()
-	if !leading {
-		m.table.Store(nil)
-		return
-	}
-	r, err := m.ask(ctx)
+	r, err := m.ask(ctx, leading)
 	if err != nil {
-		m.Logger.Warn("cannot ask the members for their sessions", "error", err)
+		m.Logger.Debug("cannot ask the members for their sessions", "error", err)
 		return
 	}
-	x := m.exchange(r, term)
+	x := m.exchange(r, term, leading)
 	edges, err := m.take(r, x)
 	if err != nil {
 		m.Logger.Warn("cannot read the nodes", "error", err)
+		return
+	}
+	if !leading {
 		return
 	}
 	m.propose(ctx, edges)
@@ -109,7 +109,7 @@ type replies struct {
 }
 
 // ask asks all members at once, this one too.
-func (m *Monitor) ask(ctx context.Context) (*replies, error) {
+func (m *Monitor) ask(ctx context.Context, leading bool) (*replies, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.Interval)
 	defer cancel()
 	members, err := m.member.Peers(ctx)
@@ -124,16 +124,16 @@ func (m *Monitor) ask(ctx context.Context) (*replies, error) {
 			r.voters++
 		}
 		if peer.Conn != nil {
-			group.Go(func() { m.askOne(ctx, peer, r, &mu) })
+			group.Go(func() { m.askOne(ctx, peer, leading, r, &mu) })
 		}
 	}
 	group.Wait()
 	return r, nil
 }
 
-func (m *Monitor) askOne(ctx context.Context, peer Peer, r *replies, mu *sync.Mutex) {
+func (m *Monitor) askOne(ctx context.Context, peer Peer, leading bool, r *replies, mu *sync.Mutex) {
 	asked := m.now()
-	answer, err := sessionpb.NewPeersClient(peer.Conn).Facts(ctx, &sessionpb.FactsRequest{})
+	answer, err := sessionpb.NewPeersClient(peer.Conn).Facts(ctx, &sessionpb.FactsRequest{SessionsOnly: !leading})
 	if err != nil {
 		m.Logger.Debug("a member does not say its sessions", "member", peer.ID, "error", err)
 		return
@@ -149,16 +149,15 @@ func (m *Monitor) askOne(ctx context.Context, peer Peer, r *replies, mu *sync.Mu
 }
 
 // exchange is what the replies say of sessions.
-func (m *Monitor) exchange(r *replies, term uint64) exchange {
-	x := exchange{at: m.now(), term: term, voters: r.voters, answered: r.answered, sessions: map[fsm.NodeID][]fsm.HostID{}}
+func (m *Monitor) exchange(r *replies, term uint64, leading bool) exchange {
+	x := exchange{at: m.now(), term: term, leading: leading, voters: r.voters, answered: r.answered, sessions: map[host]time.Duration{}}
 	for _, s := range r.sessions {
-		node := fsm.NodeID(s.GetNodeId())
-		x.sessions[node] = append(x.sessions[node], fsm.HostID(s.GetHostId()))
+		x.hears(host{fsm.NodeID(s.GetNodeId()), fsm.HostID(s.GetHostId())}, time.Duration(s.GetQuietNanos()))
 	}
 	return x
 }
 
-// take makes the replies the fact table, and says which edges they show.
+// take makes the replies the leader's fact table, and says which edges they show.
 func (m *Monitor) take(r *replies, x exchange) ([]edge, error) {
 	var nodes []fsm.Node
 	var table []candidate
@@ -166,13 +165,18 @@ func (m *Monitor) take(r *replies, x exchange) ([]edge, error) {
 		for n := range state.Nodes() {
 			nodes = append(nodes, *n)
 		}
-		table = candidates(state, r.sessions)
+		if x.leading {
+			table = candidates(state, r.sessions)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	m.table.Store(&table)
+	m.table.Store(nil)
+	if x.leading {
+		m.table.Store(&table)
+	}
 	return m.tally.decide(x, nodes), nil
 }
 

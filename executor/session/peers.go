@@ -28,11 +28,17 @@ func (s *Server) RegisterPeers(r grpc.ServiceRegistrar) {
 }
 
 // Facts is which sessions this member holds, what was measured, and its clock (S25, S27).
-func (p *peers) Facts(ctx context.Context, _ *sessionpb.FactsRequest) (*sessionpb.FactsResponse, error) {
+func (p *peers) Facts(ctx context.Context, req *sessionpb.FactsRequest) (*sessionpb.FactsResponse, error) {
 	if err := onlyControllers(ctx); err != nil {
 		return nil, err
 	}
-	return &sessionpb.FactsResponse{Sessions: p.server.facts(), ClockUnixNano: p.now().UnixNano()}, nil
+	sessions := p.server.facts()
+	if req.GetSessionsOnly() {
+		for _, s := range sessions {
+			s.Telemetry = nil
+		}
+	}
+	return &sessionpb.FactsResponse{Sessions: sessions, ClockUnixNano: p.now().UnixNano()}, nil
 }
 
 // Inventory asks a host whose session this member holds.

@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// seen is an exchange of all three voters at a second, in term 1.
+// seen is an exchange of all three voters at a second, led in term 1.
 func seen(second int, hosts ...string) exchange {
-	x := exchange{at: time.Unix(int64(second), 0), term: 1, voters: 3, answered: 3, sessions: map[fsm.NodeID][]fsm.HostID{}}
+	x := exchange{at: time.Unix(int64(second), 0), term: 1, leading: true, voters: 3, answered: 3, sessions: map[host]time.Duration{}}
 	for _, h := range hosts {
-		x.sessions["n1"] = append(x.sessions["n1"], fsm.HostID(h))
+		x.hears(host{"n1", fsm.HostID(h)}, 0)
 	}
 	return x
 }
@@ -21,6 +21,19 @@ func seen(second int, hosts ...string) exchange {
 func answeredBy(n int, x exchange) exchange { x.answered = n; return x }
 func inTerm(term uint64, x exchange) exchange {
 	x.term = term
+	return x
+}
+
+// following is an exchange of a member that does not lead.
+func following(x exchange) exchange {
+	x.term, x.leading = 0, false
+	return x
+}
+
+func quietFor(quiet time.Duration, x exchange) exchange {
+	for h := range x.sessions {
+		x.sessions[h] = quiet
+	}
 	return x
 }
 
@@ -68,10 +81,34 @@ func TestS25_ANodeIsUnreachableOnlyWhenNoMemberHadItsSessionForTheTimeout(t *tes
 			join(seconds(0, 20, func(s int) exchange { return answeredBy(1, missing(s)) }), seconds(21, 31, missing)), down},
 		"after it a member that does not answer has no session": {reachable,
 			join(seconds(0, 0, missing), seconds(1, 10, func(s int) exchange { return answeredBy(1, missing(s)) })), down},
-		"a new term begins the count again": {reachable,
-			join(seconds(0, 9, missing), seconds(10, 19, func(s int) exchange { return inTerm(2, missing(s)) })), nil},
-		"a new term needs its own majority": {reachable,
+		"a new term goes on where a majority answers": {reachable,
+			join(seconds(0, 4, missing), seconds(5, 10, func(s int) exchange { return inTerm(2, missing(s)) })), down},
+		"a new leader goes on from what it counted as a follower": {reachable,
+			join(seconds(0, 7, func(s int) exchange { return following(missing(s)) }), seconds(8, 10, missing)), down},
+		"and not earlier": {reachable,
+			join(seconds(0, 7, func(s int) exchange { return following(missing(s)) }), seconds(8, 9, missing)), nil},
+		"a follower that no majority answered begins again": {reachable,
+			join(seconds(0, 7, func(s int) exchange { return following(missing(s)) }),
+				seconds(8, 8, func(s int) exchange { return following(answeredBy(1, missing(s))) }), seconds(9, 18, missing)), nil},
+		"a leader that no majority answered, and then another term": {reachable,
 			join(seconds(0, 9, missing), seconds(10, 40, func(s int) exchange { return inTerm(2, answeredBy(1, missing(s))) })), nil},
+		"the silence of a session that is then found dead counts": {reachable,
+			join(seconds(0, 0, here), seconds(1, 1, func(s int) exchange { return quietFor(2*time.Second, here(s)) }), seconds(2, 10, missing)), down},
+		"and no longer": {reachable,
+			join(seconds(0, 0, here), seconds(1, 1, func(s int) exchange { return quietFor(2*time.Second, here(s)) }), seconds(2, 9, missing)), nil},
+		"at most what a session may be silent": {reachable,
+			join(seconds(0, 0, here), seconds(1, 1, func(s int) exchange { return quietFor(time.Hour, here(s)) }), seconds(2, 8, missing)), nil},
+		"a pause between two beats is no silence": {reachable,
+			join(seconds(0, 0, here), seconds(1, 1, func(s int) exchange { return quietFor(time.Second, here(s)) }), seconds(2, 11, missing)), nil},
+		"nor is one that the host ended": {reachable,
+			join(seconds(0, 0, func(s int) exchange { return quietFor(2*time.Second, here(s)) }), seconds(1, 1, here), seconds(2, 11, missing)), nil},
+		"of two sessions of a host the livelier one counts": {reachable,
+			join(seconds(0, 0, func(s int) exchange {
+				x := quietFor(2*time.Second, here(s))
+				x.hears(host{"n1", "h1"}, 0)
+				x.hears(host{"n1", "h1"}, time.Hour)
+				return x
+			}), seconds(1, 10, missing)), nil},
 		"a leader that was stopped counts what it looked at":        {reachable, join(seconds(0, 2, missing), seconds(600, 600, missing)), nil},
 		"a clock that goes back counts nothing":                     {reachable, join(seconds(0, 5, missing), seconds(1, 1, missing)), nil},
 		"an unreachable node that is missing stays so":              {unreachable, seconds(0, 30, missing), nil},

@@ -24,6 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// FromNode without a body is a beat: the host sends one every second.
 type FromNode struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
@@ -1529,6 +1530,7 @@ func (x *ProposeResponse) GetOutcome() *fsmpb.Outcome {
 
 type FactsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	SessionsOnly  bool                   `protobuf:"varint,1,opt,name=sessions_only,json=sessionsOnly,proto3" json:"sessions_only,omitempty"` // without telemetry
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1561,6 +1563,13 @@ func (x *FactsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use FactsRequest.ProtoReflect.Descriptor instead.
 func (*FactsRequest) Descriptor() ([]byte, []int) {
 	return file_executor_session_sessionpb_session_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *FactsRequest) GetSessionsOnly() bool {
+	if x != nil {
+		return x.SessionsOnly
+	}
+	return false
 }
 
 type FactsResponse struct {
@@ -1622,6 +1631,7 @@ type SessionFacts struct {
 	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	Index         uint64                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"` // the member's applied index when the telemetry came in
 	Telemetry     *Telemetry             `protobuf:"bytes,4,opt,name=telemetry,proto3" json:"telemetry,omitempty"`
+	QuietNanos    int64                  `protobuf:"varint,5,opt,name=quiet_nanos,json=quietNanos,proto3" json:"quiet_nanos,omitempty"` // since the host was heard last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1682,6 +1692,13 @@ func (x *SessionFacts) GetTelemetry() *Telemetry {
 		return x.Telemetry
 	}
 	return nil
+}
+
+func (x *SessionFacts) GetQuietNanos() int64 {
+	if x != nil {
+		return x.QuietNanos
+	}
+	return 0
 }
 
 type InventoryRequest struct {
@@ -2331,16 +2348,19 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x0eProposeRequest\x122\n" +
 	"\acommand\x18\x01 \x01(\v2\x18.holdfast.fsm.v1.CommandR\acommand\"E\n" +
 	"\x0fProposeResponse\x122\n" +
-	"\aoutcome\x18\x01 \x01(\v2\x18.holdfast.fsm.v1.OutcomeR\aoutcome\"\x0e\n" +
-	"\fFactsRequest\"v\n" +
+	"\aoutcome\x18\x01 \x01(\v2\x18.holdfast.fsm.v1.OutcomeR\aoutcome\"3\n" +
+	"\fFactsRequest\x12#\n" +
+	"\rsessions_only\x18\x01 \x01(\bR\fsessionsOnly\"v\n" +
 	"\rFactsResponse\x12=\n" +
 	"\bsessions\x18\x01 \x03(\v2!.holdfast.session.v1.SessionFactsR\bsessions\x12&\n" +
-	"\x0fclock_unix_nano\x18\x02 \x01(\x03R\rclockUnixNano\"\x94\x01\n" +
+	"\x0fclock_unix_nano\x18\x02 \x01(\x03R\rclockUnixNano\"\xb5\x01\n" +
 	"\fSessionFacts\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12<\n" +
-	"\ttelemetry\x18\x04 \x01(\v2\x1e.holdfast.session.v1.TelemetryR\ttelemetry\"+\n" +
+	"\ttelemetry\x18\x04 \x01(\v2\x1e.holdfast.session.v1.TelemetryR\ttelemetry\x12\x1f\n" +
+	"\vquiet_nanos\x18\x05 \x01(\x03R\n" +
+	"quietNanos\"+\n" +
 	"\x10InventoryRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"a\n" +
 	"\x11InventoryResponse\x12\x12\n" +
