@@ -116,7 +116,6 @@ type Mirror struct {
 	Size            int64  // bytes of the device; 0: not known
 	Path            string // of its device node, such as /dev/drbd7
 	Number          uint64 // as in stat's st_rdev
-	Open            bool   // somebody has the device open
 	Done            int    // percent of a resynchronisation or verification; -1: none is under way
 	OutOfSync       int64  // bytes
 }

@@ -34,17 +34,35 @@ func parseIdentity(text string) (identity, error) {
 	if err != nil {
 		return identity{}, fmt.Errorf("read the UUID %q: %w", m[1], err)
 	}
+	return identityOf(uuid), nil
+}
+
+// identityOf is what a current UUID says.
+func identityOf(uuid uint64) identity {
 	if uuid&^1 == justCreated {
-		return identity{found: true, fresh: true}, nil
+		return identity{found: true, fresh: true}
 	}
-	return identity{found: true, uuid: uuid &^ 1}, nil
+	return identity{found: true, uuid: uuid &^ 1}
 }
 
 // attachedIdentity asks the kernel.
 func (r *Replicator) attachedIdentity(ctx context.Context, minor uint32) (identity, error) {
-	out, err := r.look(ctx, "drbdsetup", "get-gi", number(minor))
+	ask := r.askTool
+	if version, _ := r.Version(); r.config.ask != nil && major(version) < 9 {
+		ask = r.config.ask
+	}
+	is, err := ask(ctx, minor)
 	if err != nil {
 		return identity{}, fmt.Errorf("ask the kernel for the UUID of minor %d: %w", minor, err)
+	}
+	return is, nil
+}
+
+// askTool is askKernel for any version of DRBD.
+func (r *Replicator) askTool(ctx context.Context, minor uint32) (identity, error) {
+	out, err := r.look(ctx, "drbdsetup", "get-gi", number(minor))
+	if err != nil {
+		return identity{}, err
 	}
 	return parseIdentity(string(out))
 }

@@ -81,7 +81,7 @@ func guestStep(ctx context.Context, r *Replicator, res executor.Resource, words 
 		}
 		return "", r.Resize(ctx, id, size)
 	case "observe":
-		m, err := r.Observe(ctx, id, res.Minor, res.Backing)
+		m, err := observeTwice(ctx, r, res)
 		text, _ := json.Marshal(m)
 		return string(text), err
 	case "suspended":
@@ -94,6 +94,22 @@ func guestStep(ctx context.Context, r *Replicator, res executor.Resource, words 
 		return "", answerHandlers(ctx)
 	}
 	return "", fmt.Errorf("there is no step %q", words[0])
+}
+
+// observeTwice looks at the kernel and asks the tool as well, which must say the same. What
+// changes between the two is looked at again.
+func observeTwice(ctx context.Context, r *Replicator, res executor.Resource) (m executor.Mirror, err error) {
+	for range 5 {
+		if m, err = r.Observe(ctx, res.Volume, res.Minor, res.Backing); err != nil || m.Disk <= fsmpb.DiskState_DISK_STATE_DISKLESS {
+			return m, err
+		}
+		is, failed := r.askTool(ctx, res.Minor)
+		if failed == nil && is == (identity{m.Metadata, m.UUID, m.Fresh}) {
+			return m, nil
+		}
+		err = errors.Join(failed, fmt.Errorf("the kernel says %v %x %v, and drbdsetup %+v", m.Metadata, m.UUID, m.Fresh, is))
+	}
+	return m, err
 }
 
 // answerHandlers answers the kernel's handlers with what the file /run/verdict says, once

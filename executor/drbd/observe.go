@@ -58,7 +58,6 @@ func (r *Replicator) describe(d device, m *executor.Mirror) {
 	if d.connection != unconfigured {
 		m.Size = r.deviceSize(d.minor)
 	}
-	m.Open = d.primary() && r.open(d.minor)
 }
 
 // identify tells of the metadata. Those of a device below that cannot be read are

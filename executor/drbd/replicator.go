@@ -32,9 +32,11 @@ type Config struct {
 	Hostname func() (string, error)
 	Log      *slog.Logger
 
-	// proc and sys stand for /proc and /sys, run for the host's tools, in tests.
+	// proc and sys stand for /proc and /sys, run for the host's tools, ask for
+	// askKernel, in tests.
 	proc, sys string
 	run       runner
+	ask       func(ctx context.Context, minor uint32) (identity, error)
 }
 
 // runner runs the host's commands.
@@ -97,7 +99,7 @@ func New(c Config) *Replicator {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.run == nil {
-		c.run = run.New()
+		c.run, c.ask = run.New(), askKernel
 	}
 	return &Replicator{config: c, growTimeout: growTimeout, owners: map[uint32]fsm.VolumeID{}, busy: map[fsm.VolumeID]struct{}{}, parked: map[fsm.VolumeID]<-chan struct{}{}}
 }
