@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -132,6 +133,41 @@ func TestS9_AFrozenHostThatWasRevokedEndsItsWritersInErrors(t *testing.T) {
 	})
 	_, err := a.replica.Write(id, "too late")
 	require.Error(t, err)
+	p.link.SetCut(false)
+	p.together(id)
+	p.remove(id)
+}
+
+// What is in flight at the loss ends as done, so a filesystem may end none of its syncs
+// by it: without that the replica stays frozen.
+func TestS9_AFreezeEndsOnlyBehindAFilesystemThatIsShutDown(t *testing.T) {
+	p := newPair(t)
+	a := p.hosts[0]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	fails := make(chan struct{}, 64)
+	a.mount.setFail(func(effect, _ string) error {
+		if effect != "shutdown" {
+			return nil
+		}
+		fails <- struct{}{}
+		return errors.New("it hangs")
+	})
+	a.disconnect()
+	p.link.SetCut(true)
+	a.endPublication(id)
+	a.connect()
+	for range 3 {
+		<-fails
+	}
+	primary, frozen := a.replica.Primary(id)
+	require.True(t, primary && frozen)
+	a.mount.setFail(nil)
+	p.eventually("it is torn down", func() bool {
+		primary, frozen := a.replica.Primary(id)
+		return !primary && !frozen && len(p.volume(id).Teardowns) == 0
+	})
+	require.NotZero(t, a.mount.count("shutdown"))
 	p.link.SetCut(false)
 	p.together(id)
 	p.remove(id)

@@ -80,6 +80,10 @@ type Mounter interface {
 	Bind(ctx context.Context, device Device, b BindOptions) error
 	// Unmount ends the device's mounts at the path and nothing else. Not mounted: done.
 	Unmount(ctx context.Context, device Device, path string) error
+	// Shutdown ends the device's filesystem at once and writes nothing: who waits for
+	// it to be synced gets an error, whatever the device says later. The device may be
+	// frozen. Not mounted, or done already: done.
+	Shutdown(ctx context.Context, device Device) error
 	// RemoveTarget removes an empty folder or an empty file that is no mount. Not there: done.
 	RemoveTarget(ctx context.Context, path string) error
 	// Stats measures what is at a path where the device is staged or bound.

@@ -42,9 +42,18 @@ func newFakeMounter(pool *backendtest.Fake) *fakeMounter {
 	return &fakeMounter{pool: pool, contents: map[fsm.VolumeID]executor.Content{}, sizes: map[fsm.VolumeID]int64{}, made: map[string]bool{}, busy: map[string]bool{}, effects: map[string]int{}}
 }
 
+func (m *fakeMounter) setFail(fail func(effect, path string) error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fail = fail
+}
+
 func (m *fakeMounter) effect(name, path string) error {
-	if m.fail != nil {
-		if err := m.fail(name, path); err != nil {
+	m.mu.Lock()
+	fail := m.fail
+	m.mu.Unlock()
+	if fail != nil {
+		if err := fail(name, path); err != nil {
 			return err
 		}
 	}
@@ -231,6 +240,10 @@ func (m *fakeMounter) Unmount(_ context.Context, device executor.Device, path st
 	}
 	m.mounts = slices.DeleteFunc(m.mounts, func(l fakeMount) bool { return l.id == id && (l.Path == real || l.Path == path) })
 	return nil
+}
+
+func (m *fakeMounter) Shutdown(_ context.Context, device executor.Device) error {
+	return m.effect("shutdown", device.Path)
 }
 
 func (m *fakeMounter) RemoveTarget(_ context.Context, path string) error {

@@ -55,6 +55,19 @@ func (e *Executor) endFreeze(ctx context.Context, v *volume) error {
 		}
 		e.hit("end-freeze.after")
 	}
+	return e.failFrozen(ctx, v, &have)
+}
+
+// failFrozen ends the frozen I/O of a replica whose disk was detached. The kernel fails
+// what was blocked, but completes as done a write that this host's disk had taken and
+// only the peer had not confirmed. A filesystem whose last write of a sync that was
+// would acknowledge what the other side does not have: so it is shut down before. Where
+// that fails the replica stays frozen.
+func (e *Executor) failFrozen(ctx context.Context, v *volume, m *Mirror) error {
+	if err := e.Mounter.Shutdown(ctx, Device{Path: m.Path, Number: m.Number, Named: m.Path}); err != nil {
+		return fmt.Errorf("end the frozen I/O of volume %s: %w", v.id, err)
+	}
+	e.hit("end-freeze.shut-down")
 	return e.Replicator.ResumeIO(ctx, v.id)
 }
 

@@ -28,6 +28,8 @@ func (e *Executor) performReplica(ctx context.Context, v *volume, s *situation, 
 		return e.attachDisk(ctx, v, h)
 	case stepSetPrimary:
 		return e.promote(ctx, v, nil, s.wish.Publication.Epoch)
+	case stepResumeIO:
+		return e.failFrozen(ctx, v, &h.Mirror)
 	case stepEndLoser:
 		return e.endLoser(ctx, v, h)
 	case stepKeepLoser:
@@ -62,8 +64,6 @@ func (e *Executor) kernelStep(ctx context.Context, v *volume, kind stepKind, siz
 		return e.Replicator.NewUUID(ctx, v.id)
 	case stepInvalidate:
 		return e.Replicator.Invalidate(ctx, v.id)
-	case stepResumeIO:
-		return e.Replicator.ResumeIO(ctx, v.id)
 	case stepResize:
 		return e.Replicator.Resize(ctx, v.id, size)
 	case stepDownReplica:

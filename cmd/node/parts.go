@@ -76,7 +76,7 @@ func (p *parts) openMounter(roots []string, runner *run.Runner) (err error) {
 			return exit.Usagef("--allow-root %q is not an absolute path", root)
 		}
 	}
-	if p.mounter, err = mount.New(mount.Config{Roots: roots, Runner: runner}); err != nil {
+	if p.mounter, err = mount.New(mount.Config{Roots: roots, Runner: runner, Program: []string{"/proc/self/exe", "end-filesystem"}}); err != nil {
 		return exit.With(exit.Usage, fmt.Errorf("allow mounts: %w", err))
 	}
 	return nil

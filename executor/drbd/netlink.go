@@ -30,7 +30,7 @@ func askKernel(ctx context.Context, minor uint32) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // it was asked, and holds nothing back
 	limit := time.Now().Add(lookTimeout)
 	if deadline, limited := ctx.Deadline(); limited && deadline.Before(limit) {
 		limit = deadline

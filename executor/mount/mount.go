@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -25,18 +27,27 @@ type Config struct {
 	Roots []string
 	// Runner runs mkfs.
 	Runner *run.Runner
+	// Program does the work of EndFilesystem with a path and a device's number behind
+	// its own arguments.
+	Program []string
 }
 
 // Mounter implements executor.Mounter with the kernel's calls.
 type Mounter struct {
 	roots   []root
 	runner  *run.Runner
+	program []string
 	formats chan struct{}
+
+	ending  sync.Mutex
+	hanging map[uint64]<-chan struct{} // until the process that tells a device's filesystem is gone
 }
 
 // New opens the roots. Close it to let them be unmounted.
 func New(cfg Config) (*Mounter, error) {
-	m := &Mounter{runner: cfg.Runner, formats: make(chan struct{}, formatsAtOnce)}
+	m := &Mounter{
+		runner: cfg.Runner, program: slices.Clip(cfg.Program), formats: make(chan struct{}, formatsAtOnce), hanging: map[uint64]<-chan struct{}{},
+	}
 	for _, dir := range cfg.Roots {
 		r, err := openRoot(dir)
 		if err != nil {

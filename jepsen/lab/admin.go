@@ -24,10 +24,11 @@ func (c *Cluster) AdminIn(ctx context.Context, i int, args ...string) (out strin
 	return c.Lab.Guest(i).Exec(ctx, quote(argv)+` 2>/run/admin.$$; code=$?; [ $code = 0 ] || cat /run/admin.$$; rm -f /run/admin.$$; exit $code`)
 }
 
-// Admin is AdminIn in the first guest from which the cluster is reached.
+// Admin is AdminIn in a guest from which the cluster is reached, the last one first: it is
+// the first ones that are cut off and crashed most.
 func (c *Cluster) Admin(ctx context.Context, args ...string) (out string, code int, err error) {
 	err = ErrDown
-	for _, g := range c.Lab.guests {
+	for _, g := range slices.Backward(c.Lab.guests) {
 		if !g.Running() {
 			continue
 		}

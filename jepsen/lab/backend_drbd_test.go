@@ -35,6 +35,13 @@ type replicas struct {
 
 const protocolA, protocolC = 1, 2
 
+const (
+	// flights is how often writes are caught in flight.
+	flights = 3
+	// drbdNumber is the device's, as stat tells it: major 147, minor 107.
+	drbdNumber = "37739"
+)
+
 // mirror is what a step "observe" prints, as far as it is looked at here.
 type mirror struct {
 	InKernel, Primary, Suspended, Metadata, Fresh bool
@@ -150,6 +157,7 @@ func TestDRBD(t *testing.T) {
 	r.birth()
 	r.fenceVerdicts()
 	r.takeover()
+	r.inFlight()
 	r.consistentAlone()
 	r.verifyAndInvalidate()
 	r.grow()
@@ -255,6 +263,37 @@ sleep .5; [ ! -e /run/fs ] && [ ! -e /run/raw ]`)
 	r.on(2, "umount /m")
 	r.done(2, "secondary", "secondary")
 	require.Equal(r.t, r.see(1).UUID, r.see(2).UUID)
+}
+
+// inFlight: what the disk had taken when the link was cut, and only the peer had not
+// confirmed, ends as done: but no sync of the filesystem does (S9).
+func (r replicas) inFlight() {
+	s := newScribe(r.t, r.l.Guest(1))
+	r.done(1, "primary")
+	r.on(1, "mount /dev/drbd107 /m")
+	for range flights {
+		s.start("/m/ring")
+		require.NoError(r.t, r.l.Cut(r.t.Context(), lab.Replication, 2))
+		r.until(1, "frozen by the cut", frozen)
+		last := s.stopped()
+		r.on(1, "dmesg -C")
+		r.verdict(1, "SELF_OUTDATED")
+		r.waitLog(1, "fence-peer helper returned 6")
+		r.done(1, "detach force")
+		require.Equal(r.t, "shut down", strings.TrimSpace(r.on(1, endFilesystem(drbdNumber))))
+		r.done(1, "resume")
+		require.Equal(r.t, last, s.failed().Number, "acknowledged by a replica that lost")
+		r.on(1, "umount /m")
+		r.done(1, "secondary", "down")
+		r.verdict(1, "")
+		require.NoError(r.t, r.l.HealAll(r.t.Context()))
+		r.done(1, "attach", "connect")
+		r.until(1, "together again", together)
+		r.done(1, "primary")
+		r.on(1, "mount /dev/drbd107 /m")
+	}
+	r.on(1, "umount /m")
+	r.done(1, "secondary")
 }
 
 // consistentAlone: a disk attached without its peer is Consistent, promoted only when the

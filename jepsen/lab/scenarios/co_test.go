@@ -27,7 +27,11 @@ type co struct {
 	controllers []csi.ControllerClient
 	nodes       []csi.NodeClient // of guest i at i-1
 	turn        atomic.Uint64
+	silent      []atomic.Int64 // when a controller gave no answer last, in ns
 }
+
+// silence is for how long a controller that gave no answer is left out.
+const silence = 20 * time.Second
 
 // volume is a volume as an orchestrator remembers it.
 type volume struct {
@@ -64,9 +68,27 @@ func until(ctx context.Context, what string, call func(context.Context) error) e
 	}
 }
 
-// next is the next controller to ask.
-func (c *co) next() csi.ControllerClient {
-	return c.controllers[c.turn.Add(1)%uint64(len(c.controllers))]
+// ask calls a controller until one answers: all in turn, but those that gave no answer
+// a moment ago.
+func (c *co) ask(ctx context.Context, what string, call func(context.Context, csi.ControllerClient) error) error {
+	return until(ctx, what, func(ctx context.Context) error {
+		i := c.next()
+		err := call(ctx, c.controllers[i])
+		if slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded}, status.Code(err)) {
+			c.silent[i].Store(time.Now().UnixNano())
+		}
+		return err
+	})
+}
+
+func (c *co) next() uint64 {
+	n := uint64(len(c.controllers))
+	for range n {
+		if i := c.turn.Add(1) % n; time.Since(time.Unix(0, c.silent[i].Load())) > silence {
+			return i
+		}
+	}
+	return c.turn.Add(1) % n
 }
 
 func (v *volume) capability() *csi.VolumeCapability {
@@ -89,8 +111,8 @@ func (c *co) create(ctx context.Context, v *volume, nodes []string, parameters m
 			req.AccessibilityRequirements.Requisite = append(req.AccessibilityRequirements.Requisite, &csi.Topology{Segments: map[string]string{topologyKey: n}})
 		}
 	}
-	return until(ctx, "create "+v.name, func(ctx context.Context) error {
-		resp, err := c.next().CreateVolume(ctx, req)
+	return c.ask(ctx, "create "+v.name, func(ctx context.Context, controller csi.ControllerClient) error {
+		resp, err := controller.CreateVolume(ctx, req)
 		if err != nil {
 			return err
 		}
@@ -106,15 +128,15 @@ func (c *co) create(ctx context.Context, v *volume, nodes []string, parameters m
 const topologyKey = "topology.holdfast.storage/node"
 
 func (c *co) delete(ctx context.Context, v *volume) error {
-	return until(ctx, "delete "+v.name, func(ctx context.Context) error {
-		_, err := c.next().DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.id})
+	return c.ask(ctx, "delete "+v.name, func(ctx context.Context, controller csi.ControllerClient) error {
+		_, err := controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.id})
 		return err
 	})
 }
 
 func (c *co) publish(ctx context.Context, v *volume, node string) error {
-	return until(ctx, "publish "+v.name+" to "+node, func(ctx context.Context) error {
-		resp, err := c.next().ControllerPublishVolume(ctx, c.publishRequest(v, node))
+	return c.ask(ctx, "publish "+v.name+" to "+node, func(ctx context.Context, controller csi.ControllerClient) error {
+		resp, err := controller.ControllerPublishVolume(ctx, c.publishRequest(v, node))
 		if err == nil {
 			v.grant = resp.GetPublishContext()
 		}
@@ -127,8 +149,8 @@ func (c *co) publishRequest(v *volume, node string) *csi.ControllerPublishVolume
 }
 
 func (c *co) unpublish(ctx context.Context, v *volume, node string) error {
-	return until(ctx, "unpublish "+v.name+" from "+node, func(ctx context.Context) error {
-		_, err := c.next().ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: node})
+	return c.ask(ctx, "unpublish "+v.name+" from "+node, func(ctx context.Context, controller csi.ControllerClient) error {
+		_, err := controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.id, NodeId: node})
 		return err
 	})
 }

@@ -138,7 +138,7 @@ func (w *world) mustRefuse(t *testing.T, v *volume, from, to string) {
 	}
 	for range 3 {
 		attempt, end := context.WithTimeout(t.Context(), 5*time.Second)
-		_, err := w.co.next().ControllerPublishVolume(attempt, w.co.publishRequest(v, to))
+		_, err := w.co.controllers[w.co.next()].ControllerPublishVolume(attempt, w.co.publishRequest(v, to))
 		end()
 		require.Error(t, err, "%s has stale data", to)
 		t.Logf("publish to %s: %v", to, err)

@@ -138,7 +138,7 @@ func (w *world) awaitWell(t *testing.T, v *volume) {
 }
 
 func (w *world) condition(ctx context.Context, v *volume) (abnormal bool, message string, err error) {
-	resp, err := w.co.next().ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: v.id})
+	resp, err := w.co.controllers[w.co.next()].ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: v.id})
 	c := resp.GetStatus().GetVolumeCondition()
 	return c.GetAbnormal(), c.GetMessage(), err
 }

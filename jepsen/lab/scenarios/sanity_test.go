@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,11 +27,13 @@ import (
 func TestCSISanityFromAGuest(t *testing.T) {
 	w := inWorld(t)
 	require.NoError(t, buildSanity(t.Context(), filepath.Join(w.lab.Dir(), "bin", "csi-sanity")))
+	before, err := w.everything(t.Context())
+	require.NoError(t, err)
 	for _, r := range sanityRuns() {
 		t.Run(r.name(), func(t *testing.T) {
 			w.cordon(t, []string{"n2", "n3"}[r.replicas-1:]...)
 			w.sanity(t, r)
-			w.awaitNothing(t)
+			w.awaitOnly(t, before)
 		})
 	}
 	w.noSplitBrain(t)
@@ -72,6 +76,10 @@ const (
 	sanityPatience = 20 * time.Minute
 	// sanityPasses is how many specs the reference driver passes.
 	sanityPasses = 94
+	// maxRepeated is how many specs may pass only when they are repeated. csi-sanity takes
+	// UNAVAILABLE for a failure, where a sidecar repeats the call: guests that stand still
+	// while others use the processors lose their leader at times.
+	maxRepeated = 2
 	// inShort and notInShort choose the specs of the short form.
 	inShort    = "Node Service|volume lifecycle|ExpandVolume|from an existing source"
 	notInShort = "attach limit"
@@ -98,7 +106,7 @@ func (w *world) sanity(t *testing.T, r sanityRun) {
 		"-csi.mountdir", "/var/lib/kubelet/target-" + r.name(), "-csi.stagingdir", "/var/lib/kubelet/staging-" + r.name(),
 		"-csi.testvolumesize", fmt.Sprint(sanitySize), "-csi.testvolumeexpandsize", fmt.Sprint(2 * sanitySize),
 		"-csi.testvolumeaccesstype", r.access, "-csi.testvolumeparameters", parameters, "-csi.testvolumemutableparameters", mutable,
-		"-csi.testnodevolumeattachlimit", "--ginkgo.no-color", "--ginkgo.succinct", "--ginkgo.json-report", "/lab/" + r.name() + ".json"}
+		"-csi.testnodevolumeattachlimit", "--ginkgo.no-color", "--ginkgo.succinct", "--ginkgo.flake-attempts", "2", "--ginkgo.json-report", "/lab/" + r.name() + ".json"}
 	if !*long {
 		argv = append(argv, "--ginkgo.focus", inShort, "--ginkgo.skip", notInShort)
 	}
@@ -110,8 +118,12 @@ func (w *world) sanity(t *testing.T, r sanityRun) {
 	code, err := job.Wait(ctx)
 	require.NoError(t, err, job.Log())
 	require.Zero(t, code, job.Log())
-	passed, skipped := countSpecs(t, filepath.Join(g.Shared(), r.name()+".json"))
+	passed, skipped, repeated := countSpecs(t, filepath.Join(g.Shared(), r.name()+".json"))
 	t.Logf("csi-sanity v5.6.0, %s, %d replicas: %d passed, skipped %v, in %s", r.access, r.replicas, passed, skipped, time.Since(began).Round(time.Second))
+	for _, spec := range repeated {
+		t.Logf("passed when it was repeated: %s", spec)
+	}
+	require.LessOrEqual(t, len(repeated), maxRepeated, "more specs had to be repeated than an election explains")
 	if *long {
 		require.GreaterOrEqual(t, passed, sanityPasses, "the reference driver passes as many")
 	}
@@ -131,8 +143,9 @@ var onlyNewer = []string{
 	"SNAPSHOT_ACCESSIBILITY_CONSTRAINTS not supported",
 }
 
-// countSpecs reads a report: how many specs passed, and why others were skipped.
-func countSpecs(t *testing.T, report string) (passed int, skipped map[string]int) {
+// countSpecs reads a report: how many specs passed, why others were skipped, and which
+// had to be repeated.
+func countSpecs(t *testing.T, report string) (passed int, skipped map[string]int, repeated []string) {
 	t.Helper()
 	raw, err := os.ReadFile(report)
 	require.NoError(t, err)
@@ -144,33 +157,54 @@ func countSpecs(t *testing.T, report string) (passed int, skipped map[string]int
 		case spec.LeafNodeType != types.NodeTypeIt:
 		case spec.State == types.SpecStatePassed:
 			passed++
+			if spec.NumAttempts > 1 {
+				repeated = append(repeated, spec.FullText()+": "+spec.CapturedStdOutErr+spec.CapturedGinkgoWriterOutput)
+			}
 		case spec.State == types.SpecStateSkipped && spec.Failure.Message != "": // else it was not asked for
 			skipped[spec.Failure.Message]++
 		}
 	}
-	return passed, skipped
+	return passed, skipped, repeated
 }
 
-// awaitNothing waits until no volume is left, in the log and on the hosts: csi-sanity
-// deletes what it made.
-func (w *world) awaitNothing(t *testing.T) {
-	t.Helper()
-	eventually(t, 60*time.Second, "nothing is left", func(ctx context.Context) error {
-		var all struct {
-			Volumes []struct {
-				ID string `json:"id"`
-			} `json:"volumes"`
+// everything is what there is, in the log and on the hosts: what losers had is kept on
+// them, until an operator removes it.
+func (w *world) everything(ctx context.Context) (all []string, err error) {
+	var said struct {
+		Volumes []struct {
+			ID string `json:"id"`
+		} `json:"volumes"`
+	}
+	if err := w.cluster.Ask(ctx, &said, "volumes"); err != nil {
+		return nil, err
+	}
+	for _, v := range said.Volumes {
+		all = append(all, "volume "+v.ID)
+	}
+	for _, g := range w.lab.Guests() {
+		out, code, err := g.Exec(ctx, "lvs --noheadings -o lv_name vg | grep -oE 'h[fs]-.*'; ls /etc/drbd.d | grep -E 'h[fs]-.*res'; true")
+		if err != nil || code != 0 {
+			return nil, fmt.Errorf("list what %s holds: exit code %d: %s: %w", g.Name(), code, out, err)
 		}
-		if err := w.cluster.Ask(ctx, &all, "volumes"); err != nil {
+		for line := range strings.Lines(out) {
+			all = append(all, g.Name()+" "+strings.TrimSpace(line))
+		}
+	}
+	return all, nil
+}
+
+// awaitOnly waits until there is nothing more than there was: csi-sanity deletes what it
+// made.
+func (w *world) awaitOnly(t *testing.T, before []string) {
+	t.Helper()
+	eventually(t, 60*time.Second, "nothing more is left", func(ctx context.Context) error {
+		now, err := w.everything(ctx)
+		if err != nil {
 			return err
 		}
-		if len(all.Volumes) > 0 {
-			return fmt.Errorf("there are %d volumes, such as %s", len(all.Volumes), all.Volumes[0].ID)
-		}
-		for _, g := range w.lab.Guests() {
-			if err := run(ctx, g, "! lvs --noheadings -o lv_name vg | grep -E 'h[fs]-' && ! ls /etc/drbd.d/*hf-*.res 2>/dev/null"); err != nil {
-				return err
-			}
+		now = slices.DeleteFunc(now, func(what string) bool { return slices.Contains(before, what) })
+		if len(now) > 0 {
+			return fmt.Errorf("there is %s", strings.Join(now, ", "))
 		}
 		return nil
 	})

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -109,7 +110,8 @@ func open(ctx context.Context) (_ *world, err error) {
 	}
 	w.cluster, err = l.NewCluster(ctx, lab.ClusterConfig{
 		Setup: pools, Pool: "lvm:vg/pool",
-		ControllerArgs: []string{"--heartbeat-timeout", "1s", "--election-timeout", "1s", "--lease-timeout", "500ms"},
+		// A guest may stand still for a second while others use the machine's processors.
+		ControllerArgs: []string{"--heartbeat-timeout", "2s", "--election-timeout", "2s", "--lease-timeout", "1500ms"},
 		NodeArgs:       []string{"--allow-root", "/var/lib/kubelet", "--health-interval", "1s", "--max-volumes", fmt.Sprint(attachLimit)},
 		NodeArgsOf: func(g *lab.Guest) []string {
 			return []string{"--replication-address", g.IP(lab.Replication)}
@@ -146,6 +148,7 @@ func (w *world) prepare(ctx context.Context, g *lab.Guest) error {
 }
 
 func (w *world) connect() error {
+	w.co.silent = make([]atomic.Int64, len(w.lab.Guests()))
 	for i := range w.lab.Guests() {
 		controller, err := w.cluster.ControllerCSI(i + 1)
 		if err != nil {

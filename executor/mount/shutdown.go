@@ -1,0 +1,202 @@
+package mount
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// shutdownTimeout is how long a filesystem may take to be shut down, on a device that
+// answers nothing.
+const shutdownTimeout = 5 * time.Second
+
+// Shutdown ends the device's filesystem at once, without writing. Whoever waits for it
+// to be synced gets an error, also when the device says later that the write that he
+// waits for was done. The device may be frozen, and whoever tells the filesystem waits
+// for it then: that is a process of its own, so that this one can end before the freeze
+// does. Not mounted, or shut down already: done.
+func (m *Mounter) Shutdown(ctx context.Context, device executor.Device) error {
+	lines, err := readTable()
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, l := range lines {
+		if have, ours := l.of(device); !ours || have.Node {
+			continue
+		}
+		if err = m.shutDownAt(ctx, l.Mountpoint, device.Number); err == nil {
+			return nil
+		}
+		failed = append(failed, err) // it may be covered there; the next may do
+	}
+	return errors.Join(failed...)
+}
+
+func (m *Mounter) shutDownAt(ctx context.Context, path string, device uint64) error {
+	m.ending.Lock() // one at a time: what hangs is not started twice
+	defer m.ending.Unlock()
+	if gone := m.hanging[device]; gone != nil {
+		select {
+		case <-gone:
+			delete(m.hanging, device)
+		default:
+			return fmt.Errorf("shut down the filesystem on %s: an earlier attempt waits for its device", path)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
+	defer cancel()
+	said, gone, err := m.startShutdown(path, device)
+	if err != nil {
+		return fmt.Errorf("shut down the filesystem on %s: %w", path, err)
+	}
+	select {
+	case answer := <-said:
+		if answer != shutDown {
+			return fmt.Errorf("shut down the filesystem on %s: %s", path, answer)
+		}
+		return nil
+	case <-ctx.Done():
+		m.hanging[device] = gone
+		return fmt.Errorf("shut down the filesystem on %s: %w", path, ctx.Err())
+	}
+}
+
+// startShutdown starts the process that tells the filesystem: what it says, and when it
+// is gone.
+func (m *Mounter) startShutdown(path string, device uint64) (<-chan string, <-chan struct{}, error) {
+	argv := append(m.program, path, strconv.FormatUint(device, 10))
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Setpgid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, err
+	}
+	said, gone := make(chan string, 1), make(chan struct{})
+	go func() {
+		line, _ := bufio.NewReader(out).ReadString('\n') // the line says it, or its lack does
+		said <- strings.TrimSpace(line)
+		_ = cmd.Wait() // as above
+		close(gone)
+	}()
+	return said, gone, nil
+}
+
+const (
+	// ioctlShutdown is XFS_IOC_GOINGDOWN, which ext4 calls EXT4_IOC_SHUTDOWN.
+	ioctlShutdown = 0x8004587D
+	// withoutLog has nothing written before: ..._GOING_FLAGS_NOLOGFLUSH.
+	withoutLog = 2
+	// shutDown is what EndFilesystem says when that is so.
+	shutDown = "shut down"
+	lookWait = 10 * time.Millisecond
+)
+
+// EndFilesystem is the work of `holdfast end-filesystem`: it shuts down the filesystem
+// of the device, by its number, that is mounted on a path, and says so or why not in a
+// line. ext4 marks itself first and then writes its journal's superblock, for which it
+// waits while the device is frozen: so it is looked for the mark as well.
+func EndFilesystem(path string, device uint64, out io.Writer) error {
+	err := endFilesystem(path, device)
+	answer := shutDown
+	if err != nil {
+		answer = err.Error()
+	}
+	if _, failed := fmt.Fprintln(out, answer); failed != nil {
+		return failed
+	}
+	return err
+}
+
+func endFilesystem(path string, device uint64) error {
+	root, err := openEnding(path, device)
+	if root == nil || err != nil {
+		return err
+	}
+	told := make(chan error, 1)
+	go func() {
+		flags := int32(withoutLog)
+		told <- ioctlPointer(root, ioctlShutdown, &flags)
+	}()
+	marked := make(chan struct{}, 1)
+	for wait := lookWait; ; wait *= 2 {
+		select {
+		case err := <-told:
+			return err
+		case <-marked:
+			return nil
+		case <-time.After(wait):
+			go lookForMark(root, marked)
+		}
+	}
+}
+
+// openEnding opens the root of the device's filesystem. An xfs that is shut down cannot
+// be opened: nil.
+func openEnding(path string, device uint64) (*os.File, error) {
+	place, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer closeFD(place)
+	if on, err := deviceAt(place); err != nil || on != device {
+		return nil, errors.Join(err, errors.New("another filesystem is mounted there"))
+	}
+	root, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", place), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	var fs unix.Statfs_t
+	if errors.Is(err, unix.EIO) && unix.Fstatfs(place, &fs) == nil && fs.Type == unix.XFS_SUPER_MAGIC {
+		return nil, nil
+	}
+	return root, err
+}
+
+// deviceAt is the device of the mount that a descriptor is on. The mount is asked, as a
+// filesystem that is shut down may answer nothing.
+func deviceAt(fd int) (uint64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(text), "mnt_id:")
+	id, err := strconv.Atoi(strings.Fields(rest + " ?")[0])
+	if err != nil {
+		return 0, fmt.Errorf("read which mount it is: %w", err)
+	}
+	lines, err := readTable()
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range lines {
+		if l.ID == id {
+			return unix.Mkdev(uint32(l.Major), uint32(l.Minor)), nil
+		}
+	}
+	return 0, nil
+}
+
+// lookForMark asks the filesystem to sync its root, which one that is shut down refuses
+// before it looks at the device. One that is not shut down yet keeps the asker waiting.
+func lookForMark(root *os.File, marked chan<- struct{}) {
+	if !errors.Is(unix.Fsync(int(root.Fd())), unix.EIO) {
+		return
+	}
+	select {
+	case marked <- struct{}{}:
+	default: // it is known
+	}
+}

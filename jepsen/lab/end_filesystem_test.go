@@ -1,0 +1,112 @@
+package lab_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+// scribe is the program jepsen/lab/writer in one guest.
+type scribe struct {
+	t     *testing.T
+	guest *lab.Guest
+	from  uint64
+}
+
+func newScribe(t *testing.T, g *lab.Guest) *scribe {
+	t.Helper()
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(g.Shared(), "writer"), "./writer")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return &scribe{t: t, guest: g, from: 1}
+}
+
+// start has it write a ring, each block synced before the next.
+func (s *scribe) start(path string) {
+	s.t.Helper()
+	s.guest.MustExec(s.t, fmt.Sprintf("rm -f /lab/acks; setsid /lab/writer write --path %s --acks /lab/acks --from %d --blocks 1000000 >/dev/null 2>&1 </dev/null &", path, s.from))
+	require.Eventually(s.t, func() bool { return s.acked().Number > s.from+20 }, 30*time.Second, 10*time.Millisecond, "it writes")
+}
+
+type acked struct {
+	Number uint64 `json:"number"`
+	Error  string `json:"error"`
+}
+
+func (s *scribe) acked() (a acked) {
+	text, err := os.ReadFile(filepath.Join(s.guest.Shared(), "acks"))
+	if err == nil {
+		_ = json.Unmarshal(text, &a) // the first may not be there yet
+	}
+	return a
+}
+
+// stopped waits until nothing was acknowledged for a while, and says what was.
+func (s *scribe) stopped() uint64 {
+	s.t.Helper()
+	var last uint64
+	require.Eventually(s.t, func() bool {
+		before := last
+		last = s.acked().Number
+		return last == before
+	}, 30*time.Second, 500*time.Millisecond, "it stands still")
+	require.Empty(s.t, s.acked().Error)
+	s.from = last + 1
+	return last
+}
+
+// failed waits until it ended in an error.
+func (s *scribe) failed() acked {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool { return s.acked().Error != "" }, 30*time.Second, 10*time.Millisecond, "it gets an error")
+	require.Regexp(s.t, "input/output error|read-only file system", s.acked().Error)
+	return s.acked()
+}
+
+// A filesystem that is shut down while its device answers nothing acknowledges nothing
+// more, although the device does all that it was asked in the end.
+func TestS9_AFilesystemThatIsShutDownSyncsNoMore(t *testing.T) {
+	l := lab.New(t, lab.Config{Guests: 1, Disks: []int64{400 << 20}})
+	l.MustBoot(t)
+	g := l.Guest(1)
+	s := newScribe(t, g)
+	g.MustExec(t, `modprobe -a dm-mod xfs; mkdir -p /m; dmsetup create slow --table "0 $(blockdev --getsz /dev/ubdc) linear /dev/ubdc 0"; dmsetup mknodes`)
+	for _, mkfs := range []string{"mkfs.ext4 -q -F", "mkfs.xfs -q -f"} {
+		t.Run(strings.Fields(mkfs)[0], func(t *testing.T) {
+			s.t = t
+			for range 5 {
+				s.from = 1
+				g.MustExec(t, mkfs+" /dev/mapper/slow && mount /dev/mapper/slow /m")
+				device := strings.TrimSpace(g.MustExec(t, "stat -c %d /m"))
+				s.start("/m/ring")
+				g.MustExec(t, "dmsetup suspend --noflush --nolockfs slow")
+				last := s.stopped()
+				require.Equal(t, "shut down", strings.TrimSpace(g.MustExec(t, endFilesystem(device))))
+				require.Equal(t, "shut down", strings.TrimSpace(g.MustExec(t, endFilesystem(device))), "asked twice")
+				g.MustExec(t, "dmsetup resume slow")
+				require.Equal(t, last, s.failed().Number, "acknowledged after it was shut down")
+				g.MustExec(t, "umount /m")
+			}
+		})
+	}
+	out, code, err := g.Exec(t.Context(), "/usr/sbin/holdfast end-filesystem /m 1")
+	require.NoError(t, err)
+	require.Equal(t, 1, code, out)
+	require.Contains(t, out, "another filesystem is mounted there")
+}
+
+// endFilesystem starts what a node starts, which may have to wait for the device, and
+// prints what it says.
+func endFilesystem(device string) string {
+	return "rm -f /run/said; setsid /usr/sbin/holdfast end-filesystem /m " + device + " >/run/said 2>/dev/null </dev/null & for i in $(seq 100); do [ -s /run/said ] && break; sleep .05; done; cat /run/said"
+}
