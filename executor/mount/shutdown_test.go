@@ -1,0 +1,69 @@
+package mount
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// asProgram makes this test binary do the work of `holdfast end-filesystem`.
+const asProgram = "HOLDFAST_TEST_END_FILESYSTEM"
+
+func TestTheProgramThatEndsAFilesystem(t *testing.T) {
+	if os.Getenv(asProgram) == "" {
+		t.Skip("it runs as a child of the tests of Shutdown only")
+	}
+	device, err := strconv.ParseUint(flag.Arg(1), 10, 64)
+	require.NoError(t, err)
+	if err := EndFilesystem(flag.Arg(0), device, os.Stdout); err != nil {
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+func TestS9_AFilesystemIsShutDown(t *testing.T) {
+	t.Setenv(asProgram, "1")
+	for _, fs := range []string{"ext4", "xfs"} {
+		t.Run(fs, func(t *testing.T) {
+			h := newHost(t)
+			h.program = []string{os.Args[0], "-test.run", "^TestTheProgramThatEndsAFilesystem$", "--"}
+			require.NoError(t, h.Shutdown(t.Context(), h.device(testSize)), "not mounted: done")
+			device, dir := h.staged(fs)
+			file, err := os.Create(filepath.Join(dir, "file"))
+			require.NoError(t, err)
+			defer file.Close()
+			require.NoError(t, file.Sync())
+			for range 2 {
+				require.NoError(t, h.Shutdown(t.Context(), device))
+				_, err = file.WriteString("more")
+				require.ErrorIs(t, err, unix.EIO)
+			}
+			require.ErrorContains(t, h.shutDownAt(t.Context(), dir, device.Number+1), "another filesystem is mounted there")
+			require.ErrorContains(t, h.shutDownAt(t.Context(), h.dir+"/nothing", device.Number), "no such file")
+			require.NoError(t, file.Close())
+			require.Eventually(t, func() bool { return h.Unmount(t.Context(), device, dir) == nil }, 10*time.Second, 20*time.Millisecond,
+				"the program that told it has the root open until it ends")
+			require.NoError(t, h.Mount(t.Context(), device, executor.MountOptions{Path: dir, FSType: fs}), "it recovers")
+		})
+	}
+}
+
+// What hangs is not started a second time.
+func TestAShutdownThatHangsIsNotRepeated(t *testing.T) {
+	h := newHost(t)
+	gone := make(chan struct{})
+	h.hanging[7] = gone
+	require.ErrorContains(t, h.shutDownAt(t.Context(), "/", 7), "an earlier attempt waits")
+	close(gone)
+	h.program = []string{"/bin/false"}
+	require.ErrorContains(t, h.shutDownAt(t.Context(), "/", 7), "shut down the filesystem on /: ")
+	require.Empty(t, h.hanging)
+}
