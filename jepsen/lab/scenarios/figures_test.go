@@ -117,7 +117,7 @@ func measurePartition(t *testing.T, w *world, found *table) {
 		found.row("partition: from the old side's last write to the other side's first", "s").took(time.Since(time.Unix(0, last.At)))
 		require.NoError(t, w.lab.HealAll(t.Context()))
 		healed := time.Now()
-		w.awaitLoser(t, x)
+		w.awaitLoser(t, x, last.Number)
 		found.row("partition: from its healing until the old side's writer gets an error", "s").took(time.Since(healed))
 		w.awaitKernel(t, v, "n2", resyncPatience, "the loser is synchronised", whole)
 		require.Empty(t, y.stop(t).Error)
