@@ -77,6 +77,9 @@ func (m *Mounter) shutDownAt(ctx context.Context, path string, device uint64) er
 // startShutdown starts the process that tells the filesystem: what it says, and when it
 // is gone.
 func (m *Mounter) startShutdown(path string, device uint64) (<-chan string, <-chan struct{}, error) {
+	if len(m.program) == 0 {
+		return nil, nil, errors.New("no program is configured that does it")
+	}
 	argv := append(m.program, path, strconv.FormatUint(device, 10))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Setpgid: true}

@@ -66,4 +66,6 @@ func TestAShutdownThatHangsIsNotRepeated(t *testing.T) {
 	h.program = []string{"/bin/false"}
 	require.ErrorContains(t, h.shutDownAt(t.Context(), "/", 7), "shut down the filesystem on /: ")
 	require.Empty(t, h.hanging)
+	h.program = nil
+	require.ErrorContains(t, h.shutDownAt(t.Context(), "/", 7), "no program is configured")
 }
