@@ -202,6 +202,9 @@ func (s *situation) deviceNews() string {
 	switch {
 	case have.Absent:
 	case w.Verb == fsm.WishCreate && whole && s.fresh:
+		if w.Replica == fsm.ReplicaPresent {
+			return "" // the log knows, and waits for the other replica
+		}
 		return factCreated
 	case w.Verb == fsm.WishRemove && s.fresh && !have.Exists && !have.Unfinished && !have.up():
 		return factGone

@@ -157,16 +157,16 @@ func TestS9_AFreezeEndsOnlyBehindAFilesystemThatIsShutDown(t *testing.T) {
 	p.link.SetCut(true)
 	a.endPublication(id)
 	a.connect()
-	for range 3 {
+	for range 2 {
 		<-fails
 	}
 	primary, frozen := a.replica.Primary(id)
 	require.True(t, primary && frozen)
 	a.mount.setFail(nil)
-	p.eventually("it is torn down", func() bool {
+	require.Eventually(t, func() bool { // it is tried again ever more seldom
 		primary, frozen := a.replica.Primary(id)
 		return !primary && !frozen && len(p.volume(id).Teardowns) == 0
-	})
+	}, 3*pairPatience, 10*time.Millisecond, "it is torn down")
 	require.NotZero(t, a.mount.count("shutdown"))
 	p.link.SetCut(false)
 	p.together(id)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
@@ -273,5 +274,39 @@ func TestS11_WithProtocolATheWriterGoesOnAndTheLogIsAskedNevertheless(t *testing
 	}
 	a.unstage(id)
 	a.unpublish(id)
+	p.remove(id)
+}
+
+// commands is how many the log has.
+func (p *pair) commands() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.applied)
+}
+
+// isIn tells whether a host's replica is in a state.
+func (p *pair) isIn(id fsm.VolumeID, m *member, state fsm.ReplicaState) bool {
+	v := p.volume(id)
+	if v == nil {
+		return false
+	}
+	r := v.Replica(m.host())
+	return r != nil && r.State == state
+}
+
+// A host that waits for its peer does not fill the log with what it said already.
+func TestAHostSaysOnceThatItsDeviceIsMade(t *testing.T) {
+	p := newPair(t)
+	p.link.SetCut(true)
+	id := p.startCreate(protocolC)
+	p.eventually("both devices are made", func() bool {
+		return p.isIn(id, p.hosts[0], fsm.ReplicaPresent) && p.isIn(id, p.hosts[1], fsm.ReplicaPresent)
+	})
+	time.Sleep(100 * time.Millisecond) // what is on its way arrives
+	before := p.commands()
+	time.Sleep(300 * time.Millisecond)
+	require.LessOrEqual(t, p.commands()-before, 3)
+	p.link.SetCut(false)
+	p.eventually("the volume is ready", func() bool { return p.isReady(id) })
 	p.remove(id)
 }

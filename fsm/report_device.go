@@ -12,6 +12,9 @@ func (x observation) created(v *Volume, f *fsmpb.DeviceCreated) (Volume, bool) {
 	if f.GetSizeBytes() != v.Size {
 		return failing(v, &fsmpb.StepFailed{Step: "create", Error: sizeError(f.GetSizeBytes(), v.Size)})
 	}
+	if x.replica.State == ReplicaPresent && x.replica.Size == v.Size {
+		return *v, false // it waits for the other replicas
+	}
 	x.replica.State, x.replica.Size = ReplicaPresent, v.Size
 	now := v.withReplica(x.replica)
 	switch {
