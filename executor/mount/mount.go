@@ -39,14 +39,14 @@ type Mounter struct {
 	program []string
 	formats chan struct{}
 
-	ending  sync.Mutex
-	hanging map[uint64]<-chan struct{} // until the process that tells a device's filesystem is gone
+	ending sync.Mutex
+	asked  map[uint64]<-chan string // by device: what was asked to shut down, and has not answered
 }
 
 // New opens the roots. Close it to let them be unmounted.
 func New(cfg Config) (*Mounter, error) {
 	m := &Mounter{
-		runner: cfg.Runner, program: slices.Clip(cfg.Program), formats: make(chan struct{}, formatsAtOnce), hanging: map[uint64]<-chan struct{}{},
+		runner: cfg.Runner, program: slices.Clip(cfg.Program), formats: make(chan struct{}, formatsAtOnce), asked: map[uint64]<-chan string{},
 	}
 	for _, dir := range cfg.Roots {
 		r, err := openRoot(dir)

@@ -46,58 +46,53 @@ func (m *Mounter) Shutdown(ctx context.Context, device executor.Device) error {
 }
 
 func (m *Mounter) shutDownAt(ctx context.Context, path string, device uint64) error {
-	m.ending.Lock() // one at a time: what hangs is not started twice
+	m.ending.Lock()
 	defer m.ending.Unlock()
-	if gone := m.hanging[device]; gone != nil {
-		select {
-		case <-gone:
-			delete(m.hanging, device)
-		default:
-			return fmt.Errorf("shut down the filesystem on %s: an earlier attempt waits for its device", path)
-		}
-	}
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
-	said, gone, err := m.startShutdown(path, device)
-	if err != nil {
-		return fmt.Errorf("shut down the filesystem on %s: %w", path, err)
+	said, started := m.asked[device]
+	if !started { // one that was too slow is waited for again: it may hang until the freeze ends
+		var err error
+		if said, err = m.startShutdown(path, device); err != nil {
+			return fmt.Errorf("shut down the filesystem on %s: %w", path, err)
+		}
+		m.asked[device] = said
 	}
 	select {
 	case answer := <-said:
+		delete(m.asked, device)
 		if answer != shutDown {
 			return fmt.Errorf("shut down the filesystem on %s: %s", path, answer)
 		}
 		return nil
 	case <-ctx.Done():
-		m.hanging[device] = gone
 		return fmt.Errorf("shut down the filesystem on %s: %w", path, ctx.Err())
 	}
 }
 
-// startShutdown starts the process that tells the filesystem: what it says, and when it
-// is gone.
-func (m *Mounter) startShutdown(path string, device uint64) (<-chan string, <-chan struct{}, error) {
+// startShutdown starts the process that tells the filesystem, and answers what that
+// says; empty when it ends without a word.
+func (m *Mounter) startShutdown(path string, device uint64) (<-chan string, error) {
 	if len(m.program) == 0 {
-		return nil, nil, errors.New("no program is configured that does it")
+		return nil, errors.New("no program is configured that does it")
 	}
 	argv := append(m.program, path, strconv.FormatUint(device, 10))
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	said, gone := make(chan string, 1), make(chan struct{})
+	said := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(out).ReadString('\n') // the line says it, or its lack does
 		said <- strings.TrimSpace(line)
 		_ = cmd.Wait() // as above
-		close(gone)
 	}()
-	return said, gone, nil
+	return said, nil
 }
 
 const (
