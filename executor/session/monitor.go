@@ -78,8 +78,8 @@ func (m *Monitor) Run(ctx context.Context) error {
 	}
 }
 
-// round is one exchange. What it shows is acted upon by the member that led before and
-// after it.
+// round is one exchange. What it shows is acted upon by the member that led when it began:
+// what another leader recorded since is for the state to refuse.
 func (m *Monitor) round(ctx context.Context) {
 	term, leading := m.member.Leading()
 	r, err := m.ask(ctx, leading)
