@@ -68,6 +68,7 @@ type replicaHave struct {
 	recorded             bool // the host's record knows the replica
 	made                 bool // the record says that the metadata were made
 	own                  bool // the record counts the kernel's attachment, in this boot
+	linked               bool // it connected since it was attached
 	mayAttach            bool // the log heard of the next attachment, in this session
 	// mayTry and mayLink: it is not too soon to attach, or to connect, again.
 	mayTry, mayLink bool
@@ -168,7 +169,8 @@ func bringIn(w *replicaWanted, h *replicaHave) step {
 
 // link makes the connection what the log says. It is never ended but by force, so that
 // the side that is up to date stays so (S8); a replica that lost connects by giving up
-// what it has, after that was kept (S9).
+// what it has, after that was kept (S9), and one that doubts what it was given asks for
+// all of it.
 func link(w *replicaWanted, h *replicaHave) step {
 	lost := w.Outdated && h.wrote
 	switch {
@@ -182,12 +184,23 @@ func link(w *replicaWanted, h *replicaHave) step {
 	case w.Outdated && w.Force: // it is to go on, not to give up what it has
 	case lost && !h.kept:
 		return step{kind: stepKeepLoser}
+	case h.doubtful():
+		return step{kind: stepInvalidate}
 	case w.Outdated:
 		return step{kind: stepDiscard}
 	default:
 		return step{kind: stepConnect}
 	}
 	return step{}
+}
+
+// doubtful: the disk was in the middle of a synchronisation when it was attached. DRBD takes
+// a block for synchronised when the target wrote it, not when it is on stable storage: what
+// was written in the last moments before a power loss may be gone, and neither host's bitmap
+// says so. A connection would copy the rest and call the disk UpToDate. One that connected
+// since it was attached has what it took.
+func (h *replicaHave) doubtful() bool {
+	return h.attached() && !h.linked && !h.Primary && !h.Fresh && h.Disk == diskInconsistent && h.OutOfSync < max(h.Size, 1)
 }
 
 // bear makes the first generation, once in the volume's life, where both replicas were

@@ -74,6 +74,7 @@ func discards(h *replicaHave)      { h.discarding = true }
 func mounted(h *replicaHave)       { h.busy = true }
 func fresh(h *replicaHave)         { h.Fresh, h.Disk, h.PeerDisk = true, diskInconsistent, diskInconsistent }
 func inconsistent(h *replicaHave)  { h.Disk = diskInconsistent }
+func marked(h *replicaHave)        { h.OutOfSync = testGib }
 func consistent(h *replicaHave)    { h.Disk = testConsistent }
 func outdatedDisk(h *replicaHave)  { h.Disk = testOutdated }
 func due(h *replicaHave)           { h.verifyDue = true }
@@ -114,31 +115,39 @@ func TestNextReplica(t *testing.T) {
 		"a new file is written":                    {nil, h{otherFile}, stepConfigure},
 		"and the kernel learns of it":              {nil, h{notAdjusted}, stepAdjust},
 
-		"it connects":                                {nil, h{standingAlone}, stepConnect},
-		"but not all the time, either":               {nil, h{standingAlone, func(x *replicaHave) { x.mayLink = false }}, stepNone},
-		"it waits for its peer":                      {nil, h{connecting}, stepNone},
-		"S8 it is cut from a peer that may write":    {w{apart}, h{}, stepDisconnect},
-		"S8 also when it waits for it":               {w{apart}, h{connecting}, stepDisconnect},
-		"S8 and stays so":                            {w{apart}, h{standingAlone}, stepNone},
-		"S9 an outdated one gives up what it has":    {w{lost}, h{standingAlone, outdatedDisk}, stepDiscard},
-		"S9 after that was kept if it wrote":         {w{lost}, h{standingAlone, wrote}, stepKeepLoser},
-		"S9 once":                                    {w{lost}, h{standingAlone, kept}, stepDiscard},
-		"S9 it never waits for a peer as it is":      {w{lost}, h{connecting, wrote}, stepDisconnect},
-		"S9 but by giving up what it has":            {w{lost}, h{connecting, kept, discards}, stepNone},
-		"S9 one that never wrote may wait":           {w{lost}, h{connecting, outdatedDisk}, stepNone},
-		"S8 not when it is to go on by force":        {w{lost, forced}, h{standingAlone, kept}, stepNone},
-		"S9 a loser is cut until it was torn down":   {w{lost, owing, apart}, h{standingAlone, kept}, stepNone},
-		"S9 before it is attached again it is kept":  {w{lost}, h{notInKernel, wrote}, stepKeepLoser},
-		"S9 then it is attached":                     {w{lost}, h{notInKernel, kept}, stepAskAttach},
-		"S9 one without a disk goes down before":     {w{lost}, h{noDisk, wrote, standingAlone}, stepDownReplica},
-		"S9 the loser: the disk goes first":          {w{lost}, h{primary, frozen, mounted, connecting}, stepDetachDisk},
-		"S9 the loser: then its writers get errors":  {w{lost}, h{primary, frozen, mounted, noDisk}, stepResumeIO},
-		"S9 the loser: then what is up ends":         {w{lost}, h{primary, mounted, noDisk}, stepEndLoser},
-		"S9 the loser: also when it is not frozen":   {w{lost}, h{primary}, stepDetachDisk},
-		"S9 the loser: also in an absent pool":       {w{lost}, h{primary, frozen, absentBelow}, stepDetachDisk},
-		"S9 frozen, and revoked":                     {w{owing, apart}, h{primary, frozen, connecting}, stepDetachDisk},
-		"S6 frozen, and published: the log is asked": {w{published, heard}, h{primary, frozen, connecting}, stepNone},
-		"S6 the frozen peer of one that owes":        {w{published, heard, owing}, h{primary, frozen, connecting}, stepNone},
+		"it connects":                                  {nil, h{standingAlone}, stepConnect},
+		"but not all the time, either":                 {nil, h{standingAlone, func(x *replicaHave) { x.mayLink = false }}, stepNone},
+		"it waits for its peer":                        {nil, h{connecting}, stepNone},
+		"S8 it is cut from a peer that may write":      {w{apart}, h{}, stepDisconnect},
+		"S8 also when it waits for it":                 {w{apart}, h{connecting}, stepDisconnect},
+		"S8 and stays so":                              {w{apart}, h{standingAlone}, stepNone},
+		"a target that was interrupted asks for all":   {nil, h{standingAlone, inconsistent, func(x *replicaHave) { x.OutOfSync = testGib - 4096 }}, stepInvalidate},
+		"not one that connected since it was attached": {nil, h{standingAlone, inconsistent, func(x *replicaHave) { x.linked = true }}, stepConnect},
+		"then it connects":                             {nil, h{standingAlone, inconsistent, marked}, stepConnect},
+		"also where the log says that it lost":         {w{lost}, h{standingAlone, inconsistent}, stepInvalidate},
+		"then it gives up what it has":                 {w{lost}, h{standingAlone, inconsistent, marked}, stepDiscard},
+		"not one that waits for its peer":              {nil, h{connecting, inconsistent}, stepNone},
+		"not one that is new":                          {w{creating}, h{standingAlone, fresh}, stepConnect},
+		"not before it may connect":                    {w{apart}, h{standingAlone, inconsistent}, stepNone},
+		"S9 an outdated one gives up what it has":      {w{lost}, h{standingAlone, outdatedDisk}, stepDiscard},
+		"S9 after that was kept if it wrote":           {w{lost}, h{standingAlone, wrote}, stepKeepLoser},
+		"S9 once":                                      {w{lost}, h{standingAlone, kept}, stepDiscard},
+		"S9 it never waits for a peer as it is":        {w{lost}, h{connecting, wrote}, stepDisconnect},
+		"S9 but by giving up what it has":              {w{lost}, h{connecting, kept, discards}, stepNone},
+		"S9 one that never wrote may wait":             {w{lost}, h{connecting, outdatedDisk}, stepNone},
+		"S8 not when it is to go on by force":          {w{lost, forced}, h{standingAlone, kept}, stepNone},
+		"S9 a loser is cut until it was torn down":     {w{lost, owing, apart}, h{standingAlone, kept}, stepNone},
+		"S9 before it is attached again it is kept":    {w{lost}, h{notInKernel, wrote}, stepKeepLoser},
+		"S9 then it is attached":                       {w{lost}, h{notInKernel, kept}, stepAskAttach},
+		"S9 one without a disk goes down before":       {w{lost}, h{noDisk, wrote, standingAlone}, stepDownReplica},
+		"S9 the loser: the disk goes first":            {w{lost}, h{primary, frozen, mounted, connecting}, stepDetachDisk},
+		"S9 the loser: then its writers get errors":    {w{lost}, h{primary, frozen, mounted, noDisk}, stepResumeIO},
+		"S9 the loser: then what is up ends":           {w{lost}, h{primary, mounted, noDisk}, stepEndLoser},
+		"S9 the loser: also when it is not frozen":     {w{lost}, h{primary}, stepDetachDisk},
+		"S9 the loser: also in an absent pool":         {w{lost}, h{primary, frozen, absentBelow}, stepDetachDisk},
+		"S9 frozen, and revoked":                       {w{owing, apart}, h{primary, frozen, connecting}, stepDetachDisk},
+		"S6 frozen, and published: the log is asked":   {w{published, heard}, h{primary, frozen, connecting}, stepNone},
+		"S6 the frozen peer of one that owes":          {w{published, heard, owing}, h{primary, frozen, connecting}, stepNone},
 
 		"birth: by the seed":                   {w{creating, seed}, h{fresh}, stepNewUUID},
 		"birth: by nobody else":                {w{creating}, h{fresh}, stepNone},
@@ -217,7 +226,12 @@ func FuzzNextReplica(f *testing.F) {
 		case stepSetPrimary:
 			require.True(t, want.Primary && want.published && !want.owes && have.own, "S2")
 			require.True(t, !want.Outdated || want.Force, "S8")
+		case stepConnect:
+			require.False(t, have.doubtful(), "what a target lost with its power is in no bitmap")
+		case stepInvalidate:
+			require.True(t, !have.Primary && (have.Disk == diskInconsistent || have.PeerDisk == diskUpToDate && have.Connection == linkConnected), "never what nobody else has")
 		case stepDiscard:
+			require.False(t, have.doubtful())
 			require.True(t, want.Outdated && !have.Primary && (!have.wrote || have.kept), "S9")
 		case stepResumeIO:
 			require.False(t, have.attached(), "S9")

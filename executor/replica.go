@@ -21,6 +21,9 @@ type replicaRecord struct {
 	// attached disk has this number, since none is proposed while one is attached (S5).
 	Attach uint64 `json:"attach,omitempty"`
 	Boot   string `json:"boot,omitempty"`
+	// Linked is the attachment under which it connected last: what it misses since then is
+	// in the bitmaps.
+	Linked uint64 `json:"linked,omitempty"`
 	// Wrote: it may have been primary since it was last seen together with its peer.
 	// Then what it has is kept in a snapshot before it is discarded: Kept (S9).
 	Wrote bool `json:"wrote,omitempty"`

@@ -61,6 +61,7 @@ func (e *Executor) replicaSituation(v *volume, s *situation) (*replicaWanted, *r
 	if r := v.journal.Replica; r != nil {
 		h.recorded, h.made, h.wrote, h.kept = true, r.Made, r.Wrote, r.Kept
 		h.own = h.attached() && r.Attach != 0 && r.Boot == e.Host.Boot
+		h.linked = h.own && r.Linked == r.Attach
 		h.verifyDue = e.VerifyEvery > 0 && time.Since(r.Verified) >= e.VerifyEvery
 	}
 	now := time.Now()

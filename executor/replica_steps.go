@@ -26,6 +26,8 @@ func (e *Executor) performReplica(ctx context.Context, v *volume, s *situation, 
 		return e.proposeAttach(ctx, v, w)
 	case stepAttachDisk:
 		return e.attachDisk(ctx, v, h)
+	case stepConnect, stepDiscard:
+		return e.connect(ctx, v, kind == stepDiscard)
 	case stepSetPrimary:
 		return e.promote(ctx, v, nil, s.wish.Publication.Epoch)
 	case stepResumeIO:
@@ -53,10 +55,6 @@ func (e *Executor) kernelStep(ctx context.Context, v *volume, kind stepKind, siz
 	case stepDetachDisk:
 		v.replica.attaching.tried(time.Now())
 		return e.Replicator.Detach(ctx, v.id, true)
-	case stepConnect, stepDiscard:
-		v.replica.linking.tried(time.Now())
-		v.replica.discarding = kind == stepDiscard
-		return e.Replicator.Connect(ctx, v.id, kind == stepDiscard)
 	case stepDisconnect:
 		v.replica.discarding = false
 		return e.Replicator.Disconnect(ctx, v.id)
@@ -71,6 +69,19 @@ func (e *Executor) kernelStep(ctx context.Context, v *volume, kind stepKind, siz
 		return e.Replicator.Down(ctx, v.id)
 	}
 	return fmt.Errorf("there is no step %q", kind)
+}
+
+// connect begins to connect, with this attachment on record: one that was connected
+// before has nothing to doubt.
+func (e *Executor) connect(ctx context.Context, v *volume, discard bool) error {
+	if r := v.journal.Replica; r != nil && r.Linked != r.Attach {
+		if err := e.saveReplica(v, func(r *replicaRecord) { r.Linked = r.Attach }); err != nil {
+			return err
+		}
+	}
+	v.replica.linking.tried(time.Now())
+	v.replica.discarding = discard
+	return e.Replicator.Connect(ctx, v.id, discard)
 }
 
 // openBelow makes the image of the pool a block device, or ends that.

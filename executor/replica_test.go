@@ -211,6 +211,47 @@ func TestS2_AProcessThatIsStartedAgainAdoptsEverything(t *testing.T) {
 	p.remove(id)
 }
 
+// A block that a target took and lost with its power is in no bitmap: it comes with all.
+func TestATargetThatLosesPowerIsSynchronisedWholly(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	epoch := a.publish(id)
+	a.stage(id, epoch)
+	a.write(id, "first")
+	p.link.SetCut(true)
+	a.write(id, "alone")
+	p.link.SetSyncTime(time.Hour)
+	p.link.SetCut(false)
+	b.crash()
+	p.link.SetSyncTime(time.Millisecond)
+	a.write(id, "while the target is away")
+	b.start(nil)
+	p.together(id)
+	require.Equal(t, a.replica.Content(id), b.replica.Content(id))
+	require.Equal(t, 1, b.replica.Steps("invalidate"))
+	require.Zero(t, a.replica.Steps("invalidate"))
+}
+
+// A target whose source dies doubts nothing: it has what it took, whatever is tried meanwhile.
+func TestATargetThatStoodAloneIsNotSynchronisedWholly(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	p.link.SetCut(true)
+	a.write(id, "alone")
+	p.link.SetSyncTime(time.Hour)
+	p.link.SetCut(false)
+	a.crash()
+	p.link.SetSyncTime(time.Millisecond)
+	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: string(a.node)}}})
+	p.eventually("it is disconnected", func() bool { return b.replica.Steps("disconnect") > 0 })
+	a.start(nil)
+	p.together(id)
+	require.Zero(t, b.replica.Steps("invalidate"))
+}
+
 func TestBothHostsLosePowerAndGoOn(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]

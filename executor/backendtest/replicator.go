@@ -29,7 +29,7 @@ const (
 
 	// fakeMetadata is what the metadata take of a device below, in bytes.
 	fakeMetadata = 1 << 20
-	// syncTime is how long a synchronisation takes.
+	// syncTime is how long a synchronisation takes, where a test does not say it.
 	syncTime = 20 * time.Millisecond
 )
 
@@ -42,6 +42,7 @@ type FakeLink struct {
 
 	mu    sync.Mutex
 	cut   bool
+	takes time.Duration // a synchronisation
 	next  uint64
 	sides [2]*FakeReplicator
 }
@@ -68,6 +69,9 @@ type fakeDisk struct {
 	whole    bool
 	outdated bool
 	content  []string
+	// torn: it was the target of a synchronisation when the power went, and lost a block that
+	// neither bitmap names. Marked: its bitmap names all.
+	torn, marked bool
 }
 
 // fakeResource does not.
@@ -82,7 +86,7 @@ var _ executor.Replicator = (*FakeReplicator)(nil)
 
 // NewFakeLink is two hosts' kernels without a resource.
 func NewFakeLink() *FakeLink {
-	l := &FakeLink{}
+	l := &FakeLink{takes: syncTime}
 	for i := range l.sides {
 		l.sides[i] = &FakeReplicator{link: l, disks: map[fsm.VolumeID]*fakeDisk{}, kernel: map[fsm.VolumeID]*fakeResource{},
 			files: map[fsm.VolumeID]executor.Resource{}, steps: map[string]int{}}
@@ -114,11 +118,21 @@ func (l *FakeLink) SetCut(cut bool) {
 	}
 }
 
+// SetSyncTime says how long the synchronisations take that begin from now on.
+func (l *FakeLink) SetSyncTime(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.takes = d
+}
+
 // PowerLoss ends the host's kernel; its disks stay.
 func (r *FakeReplicator) PowerLoss() {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
-	for id := range r.kernel {
+	for id, k := range r.kernel {
+		if d := r.disks[id]; d != nil && k.link == syncTarget {
+			d.torn, d.marked = true, false
+		}
 		r.link.lose(id)
 	}
 	clear(r.kernel)
@@ -301,7 +315,7 @@ func (l *FakeLink) synchronise(id fsm.VolumeID, from, to *FakeReplicator) {
 		l.join(id, syncTarget, syncSource)
 	}
 	source, target := from.kernel[id], to.kernel[id]
-	time.AfterFunc(syncTime, func() {
+	time.AfterFunc(l.takes, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if from.kernel[id] != source || to.kernel[id] != target || source.link != syncSource || target.link != syncTarget {
@@ -309,6 +323,10 @@ func (l *FakeLink) synchronise(id fsm.VolumeID, from, to *FakeReplicator) {
 		}
 		d, s := to.disks[id], from.disks[id]
 		d.uuid, d.history, d.content, d.whole, d.outdated = s.uuid, slices.Clone(s.history), slices.Clone(s.content), true, false
+		if d.torn && !d.marked && len(d.content) > 0 {
+			d.content = d.content[1:]
+		}
+		d.torn, d.marked = false, false
 		l.join(id, connected, connected)
 		from.notify(id)
 		to.notify(id)

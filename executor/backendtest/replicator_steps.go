@@ -37,6 +37,9 @@ func (r *FakeReplicator) Observe(_ context.Context, id fsm.VolumeID, minor uint3
 	if k == nil {
 		return m, nil
 	}
+	if d != nil && d.marked {
+		m.OutOfSync = 1
+	}
 	m.InKernel, m.Primary, m.Disk, m.Connection, m.PeerDisk, m.Suspended = true, k.primary, k.disk, k.link, k.peerDisk, k.suspended
 	m.Path, m.Number = fmt.Sprintf("/dev/drbd%d", minor), 147<<8|uint64(minor)
 	if k.link >= connected {
@@ -306,10 +309,15 @@ func (r *FakeReplicator) ResumeIO(_ context.Context, id fsm.VolumeID) error {
 func (r *FakeReplicator) Invalidate(_ context.Context, id fsm.VolumeID) error {
 	k, err := r.begin("invalidate", id)
 	defer r.link.mu.Unlock()
-	if err == nil && k.link == connected {
+	switch {
+	case err != nil:
+		return err
+	case k.link == connected:
 		r.link.synchronise(id, r.peer(), r)
+	case k.link == standAlone && k.disk == inconsistent:
+		r.disks[id].marked = true
 	}
-	return err
+	return nil
 }
 
 // Resize has nothing to do.

@@ -73,22 +73,33 @@ func (r *Replicator) Verify(ctx context.Context, id fsm.VolumeID) error {
 	})
 }
 
-// Invalidate gives this replica's content up: it is synchronised wholly from its
-// peer, which must have all of it.
+// Invalidate gives this replica's content up: it is synchronised wholly from its peer.
+// One that has no peer yet must be Inconsistent already: then nothing is given up but what
+// the bitmap says of it, and the next connection copies all.
 func (r *Replicator) Invalidate(ctx context.Context, id fsm.VolumeID) error {
 	return r.withKnown(ctx, id, "invalidate", func(s *step, d device) error {
 		switch {
 		case connectionState(d) == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET:
 			return nil
-		case !d.connected():
-			return s.reject(fsm.Precondition, answers[-15].text)
 		case d.primary():
 			return s.reject(fsm.Precondition, answers[123].text)
+		case d.standAlone() && d.disk == "Inconsistent":
+			return s.distrust(ctx, d)
+		case !d.connected():
+			return s.reject(fsm.Precondition, answers[-15].text)
 		case d.peerDisk != "UpToDate":
 			return s.reject(fsm.Precondition, "its peer's disk is not up to date")
 		}
 		return s.do(ctx, "invalidate")
 	})
+}
+
+// distrust marks every block of a disk that stands alone as out of sync.
+func (s *step) distrust(ctx context.Context, d device) error {
+	if size := s.r.deviceSize(d.minor); size > 0 && d.outOfSync >= size {
+		return nil
+	}
+	return s.do(ctx, "invalidate")
 }
 
 // Adjust makes the kernel's options those of the file. A connection to another

@@ -64,6 +64,8 @@ func TestWhatTheKernelPrintedIsRead(t *testing.T) {
 		"primary_diskless_alone": {cConnecting, "Primary", "Unknown", dDiskless, dUnknown, false, -1, 0},
 		"sync_source":            {cSource, "Secondary", "Secondary", dUpToDate, dInconsistent, false, 6, 64784 << 10},
 		"sync_target":            {cTarget, "Secondary", "Secondary", dInconsistent, dUpToDate, false, 6, 65244 << 10},
+		"torn_target":            {cAlone, "Secondary", "Unknown", dInconsistent, dUnknown, false, -1, 0},
+		"marked_target":          {cAlone, "Secondary", "Unknown", dInconsistent, dUnknown, false, -1, 49152 << 10},
 		"crashed_attached":       {cAlone, "Secondary", "Unknown", dConsistent, dUnknown, false, -1, 65532 << 10},
 	} {
 		t.Run(name, func(t *testing.T) {

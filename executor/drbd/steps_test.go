@@ -60,6 +60,9 @@ func inState(t *testing.T, state string) (*Replicator, *tools) {
 		text = captured(t, state+".proc")
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(r.config.proc, "drbd"), []byte(text), 0o600))
+	size := filepath.Join(r.config.sys, "block", "drbd107", "size")
+	require.NoError(t, os.MkdirAll(filepath.Dir(size), 0o755))
+	require.NoError(t, os.WriteFile(size, []byte("98304\n"), 0o600))
 	fake := r.config.run.(*tools)
 	fake.gi = bornGI
 	return r, fake
@@ -94,6 +97,9 @@ func TestEachStepIsTheCommandItSays(t *testing.T) {
 		"nothing is frozen":                           {"primary_alone", resume, nil, 0},
 		"invalidate":                                  {"connected_secondary", invalidate, []string{"drbdadm invalidate"}, 0},
 		"invalidated already":                         {"sync_target", invalidate, nil, 0},
+		"an interrupted target doubts all it has":     {"torn_target", invalidate, []string{"drbdadm invalidate"}, 0},
+		"it does already":                             {"marked_target", invalidate, nil, 0},
+		"one that was whole doubts nothing alone":     {"consistent_standalone", invalidate, nil, fsm.Precondition},
 		"the only content is not given up":            {"wfc_secondary", invalidate, nil, fsm.Precondition},
 		"TestI27: not while the peer has less":        {"sync_source", invalidate, nil, fsm.Precondition},
 		"verify":                                      {"connected_secondary", verify, []string{"drbdadm verify"}, 0},
@@ -219,7 +225,7 @@ func TestObserveSaysWhatWasCaptured(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, executor.Mirror{
 			Configured: true, InKernel: true, PeerRole: "Primary", Disk: dUpToDate, Connection: cConnected, PeerDisk: dUpToDate,
-			Metadata: true, UUID: 0x82CB38916AD3EDA2, Path: "/dev/drbd107", Number: 147<<8 | 107, Done: -1,
+			Metadata: true, UUID: 0x82CB38916AD3EDA2, Size: 48 << 20, Path: "/dev/drbd107", Number: 147<<8 | 107, Done: -1,
 		}, m)
 	}
 	r, fake := inState(t, "")

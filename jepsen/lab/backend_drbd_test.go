@@ -162,6 +162,7 @@ func TestDRBD(t *testing.T) {
 	r.verifyAndInvalidate()
 	r.grow()
 	r.powerLoss()
+	r.tornTarget()
 	r.again()
 	r.growUnused()
 	r.asynchronous()
@@ -354,6 +355,36 @@ func (r replicas) powerLoss() {
 	require.Equal(r.t, []any{consistent, uuid}, []any{r.see(1).Disk, r.see(1).UUID})
 	r.done(1, "connect")
 	r.until(1, "together", together)
+}
+
+// tornTarget: a target that loses its power may have lost blocks that the source took for
+// synchronised. Its bitmap does not name them, so all are marked, which loses nothing.
+func (r replicas) tornTarget() {
+	slow := "drbdadm disk-options --c-plan-ahead=0 --resync-rate=1M " + drbdVolume
+	r.done(1, "primary")
+	r.done(2, "disconnect")
+	r.verdict(1, "PEER_OUTDATED")
+	r.until(1, "going on alone", func(m mirror) bool { return m.Connection == connecting && !m.Suspended })
+	r.on(1, "dd if=/dev/urandom of=/dev/drbd107 bs=1M count=16 oflag=direct 2>/dev/null; "+slow)
+	r.on(2, slow)
+	r.done(2, "connect")
+	r.until(2, "being synchronised", func(m mirror) bool { return m.Disk == inconsistent })
+	require.NoError(r.t, r.l.Guest(2).Crash())
+	require.NoError(r.t, r.l.Guest(2).Boot(r.t.Context()))
+	r.prepare(2, drbdLarger)
+	r.done(2, "configure", "attach")
+	torn := r.see(2)
+	require.Equal(r.t, []int{standAlone, inconsistent}, []int{torn.Connection, torn.Disk})
+	require.Less(r.t, torn.OutOfSync, torn.Size, "the kernel would copy only a part")
+	r.done(2, "invalidate", "invalidate")
+	torn = r.see(2)
+	require.Equal(r.t, []int64{inconsistent, torn.Size}, []int64{int64(torn.Disk), torn.OutOfSync})
+	r.on(1, "dmesg -C")
+	r.done(2, "connect")
+	r.until(1, "together", together)
+	require.Contains(r.t, r.on(1, "dmesg"), fmt.Sprintf("will sync %d KB", torn.Size>>10))
+	r.verdict(1, "")
+	r.done(1, "secondary")
 }
 
 // again: scenario 8, the same minor for another volume's data, once both hosts have
