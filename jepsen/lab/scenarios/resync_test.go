@@ -3,6 +3,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -41,12 +42,23 @@ func TestAnInconsistentReplicaIsNeverPromoted(t *testing.T) {
 			require.NoError(t, w.boot(t.Context(), w.guest(dies)))
 			w.awaitState(t, dies, "reachable")
 			w.awaitKernel(t, v, "n2", resyncPatience, "it is synchronised", whole)
+			w.copiedAll(t, v, dies == "n2")
 			if dies == "n2" {
 				w.down(t, v, "n1")
 			}
 			w.backOn(t, v, "n2", acked)
 		})
 	}
+}
+
+// copiedAll tells whether all was copied at last, not only what the bitmap named: of a
+// target that lost its power nobody knows what it had on stable storage.
+func (w *world) copiedAll(t *testing.T, v *volume, all bool) {
+	t.Helper()
+	began := regexp.MustCompile(`Began resync as SyncTarget \(will sync (\d+) KB`).FindAllStringSubmatch(w.must(t, "n2", "dmesg"), -1)
+	require.NotEmpty(t, began)
+	last := began[len(began)-1][1]
+	require.Equal(t, all, last == fmt.Sprint(v.size>>10), "it copied %s KB", last)
 }
 
 // slow lets a synchronisation take its time.

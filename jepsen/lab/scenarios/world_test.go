@@ -40,6 +40,8 @@ type world struct {
 	count   int
 	// said is how much each guest's kernels had said when the scenario began.
 	said map[int]int
+	// why is what a scenario failed of, repeated behind the logs: a reader may see their end only.
+	why string
 }
 
 // the is made by the first scenario and closed by TestMain.
@@ -76,7 +78,7 @@ func inWorld(t *testing.T) *world {
 		require.NoError(t, err)
 		the = w
 	}
-	the.said = map[int]int{}
+	the.said, the.why = map[int]int{}, ""
 	for _, g := range the.lab.Guests() {
 		the.said[g.Index] = len(g.Console())
 	}
@@ -227,9 +229,17 @@ func (w *world) must(t *testing.T, node, script string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	out, code, err := w.guest(node).Exec(ctx, script)
-	require.NoError(t, err, "%s: %s", node, script)
-	require.Zero(t, code, "%s: %s: %s", node, script, out)
+	if err != nil || code != 0 {
+		w.fail(t, "%s: %s: exit code %d, %v: %s", node, script, code, err, out)
+	}
 	return out
+}
+
+// fail ends the scenario.
+func (w *world) fail(t *testing.T, format string, args ...any) {
+	t.Helper()
+	w.why = fmt.Sprintf(format, args...)
+	require.Fail(t, w.why)
 }
 
 // eventually asks until the answer is nil, within a time.
@@ -248,7 +258,7 @@ func eventually(t *testing.T, within time.Duration, what string, ask func(contex
 		}
 		select {
 		case <-ctx.Done():
-			require.Fail(t, what, "not within %s: %v", within, last)
+			the.fail(t, "%s: not within %s: %v", what, within, last)
 			return
 		case <-time.After(100 * time.Millisecond):
 		}
@@ -268,6 +278,9 @@ func (w *world) tell(t *testing.T) {
 		t.Logf("%s:\n%s", g.Name(), out)
 	}
 	t.Log(w.logs(60))
+	if w.why != "" {
+		t.Log("it failed: " + w.why)
+	}
 	if dir := os.Getenv(lab.LogsVariable); dir != "" {
 		for _, g := range w.lab.Guests() {
 			_ = exec.Command("cp", "-r", filepath.Join(g.Shared(), "log"), filepath.Join(dir, t.Name()+"-"+g.Name())).Run()

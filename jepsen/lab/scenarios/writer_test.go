@@ -114,7 +114,9 @@ func (w *world) mustHold(t *testing.T, v *volume, node string, acked uint64) {
 		Stamps  []string `json:"stamps"`
 	}
 	require.NoError(t, json.Unmarshal([]byte(out), &found), out)
-	require.Empty(t, found.Missing, "acknowledged blocks that are lost; stamps %v", found.Stamps)
+	if len(found.Missing) > 0 {
+		w.fail(t, "acknowledged blocks are lost on %s: %v; stamps %v", node, found.Missing, found.Stamps)
+	}
 	require.GreaterOrEqual(t, found.Highest, acked)
 	seen := map[string]bool{}
 	for _, stamp := range found.Stamps {
