@@ -72,7 +72,8 @@ type Replicator interface {
 	SetSecondary(ctx context.Context, id fsm.VolumeID) error
 	// ResumeIO ends a freeze (S9).
 	ResumeIO(ctx context.Context, id fsm.VolumeID) error
-	// Invalidate gives this replica's content up: it is synchronised wholly from its peer.
+	// Invalidate gives this replica's content up: it is synchronised wholly from its peer,
+	// at once, or at the next connection where it stands alone and is Inconsistent already.
 	Invalidate(ctx context.Context, id fsm.VolumeID) error
 	// Resize lets a connected primary grow to what both devices below have room for,
 	// and checks that it did.
