@@ -139,8 +139,8 @@ type badDisk struct {
 	osDisk
 	mu                         sync.Mutex
 	openErr, writeErr, syncErr error
-	short                      bool // a failing write writes half
-	block                      chan struct{}
+	short                      bool          // a failing write writes half
+	block, hangs               chan struct{} // a write hangs until block is closed; hangs says that one does
 }
 
 func (d *badDisk) set(fn func()) { d.mu.Lock(); defer d.mu.Unlock(); fn() }
@@ -162,9 +162,13 @@ type badFile struct {
 
 func (f badFile) WriteAt(p []byte, off int64) (int, error) {
 	f.disk.mu.Lock()
-	err, short, block := f.disk.writeErr, f.disk.short, f.disk.block
+	err, short, block, hangs := f.disk.writeErr, f.disk.short, f.disk.block, f.disk.hangs
 	f.disk.mu.Unlock()
 	if block != nil {
+		select {
+		case hangs <- struct{}{}:
+		default:
+		}
 		<-block
 	}
 	if err != nil {
@@ -243,12 +247,15 @@ func TestADiskThatWasFullFromTheStartIsAGap(t *testing.T) {
 }
 
 func TestADiskThatHangsDoesNotHoldAppendUp(t *testing.T) {
-	d := &badDisk{block: make(chan struct{})}
+	d := &badDisk{block: make(chan struct{}), hangs: make(chan struct{}, 1)}
 	j := openOn(t, fastDir(t), d)
 	big := bytes.Repeat([]byte("x"), 8<<10)
 	last := uint64(queueBlocks * 3 * blockBytes / len(big))
 	for i := uint64(1); i <= last; i++ {
 		require.NoError(t, j.Append(Entry{Index: i, Term: 1, Command: big}))
+		if i*uint64(len(big)) == blockBytes {
+			<-d.hangs // the writer took the first block, and no other from now on
+		}
 	}
 	close(d.block)
 	next, gaps := uint64(1), 0
