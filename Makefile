@@ -53,7 +53,7 @@ conformance: deps build ## the same, and write jepsen/conformance/CONFORMANCE.md
 
 lab: deps build ## guests with kernels, disks and networks of their own: replication, power loss, partitions (LONG=1: the long form)
 	$(LAB) $(GO) test -count=1 -p 1 -timeout 30m -v $$($(GO) list ./jepsen/lab/... | grep -v /scenarios)
-	$(LAB) $(GO) test -count=1 -p 1 -timeout 120m -v ./jepsen/lab/scenarios/... $(if $(LONG),-args -long)
+	$(LAB) $(GO) test -count=1 -p 1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios/... $(if $(LONG),-args -long)
 
 lab-bench: deps build ## the table of figures of replicated volumes, measured in the lab
 	$(LAB) $(GO) test -count=1 -timeout 60m -v -run '^TestFigures$$' ./jepsen/lab/scenarios -args -figures
