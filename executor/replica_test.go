@@ -213,18 +213,8 @@ func TestS2_AProcessThatIsStartedAgainAdoptsEverything(t *testing.T) {
 
 // A block that a target took and lost with its power is in no bitmap: it comes with all.
 func TestATargetThatLosesPowerIsSynchronisedWholly(t *testing.T) {
-	p := newPair(t)
+	p, id := interrupted(t, 1)
 	a, b := p.hosts[0], p.hosts[1]
-	id := p.create(protocolC)
-	epoch := a.publish(id)
-	a.stage(id, epoch)
-	a.write(id, "first")
-	p.link.SetCut(true)
-	a.write(id, "alone")
-	p.link.SetSyncTime(time.Hour)
-	p.link.SetCut(false)
-	b.crash()
-	p.link.SetSyncTime(time.Millisecond)
 	a.write(id, "while the target is away")
 	b.start(nil)
 	p.together(id)
@@ -235,21 +225,31 @@ func TestATargetThatLosesPowerIsSynchronisedWholly(t *testing.T) {
 
 // A target whose source dies doubts nothing: it has what it took, whatever is tried meanwhile.
 func TestATargetThatStoodAloneIsNotSynchronisedWholly(t *testing.T) {
-	p := newPair(t)
+	p, id := interrupted(t, 0)
 	a, b := p.hosts[0], p.hosts[1]
-	id := p.create(protocolC)
-	a.stage(id, a.publish(id))
-	p.link.SetCut(true)
-	a.write(id, "alone")
-	p.link.SetSyncTime(time.Hour)
-	p.link.SetCut(false)
-	a.crash()
-	p.link.SetSyncTime(time.Millisecond)
 	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: string(a.node)}}})
 	p.eventually("it is disconnected", func() bool { return b.replica.Steps("disconnect") > 0 })
 	a.start(nil)
 	p.together(id)
 	require.Zero(t, b.replica.Steps("invalidate"))
+}
+
+// interrupted is a volume that the first host wrote alone, and a host of it that lost its
+// power while the second one was synchronised.
+func interrupted(t *testing.T, dies int) (*pair, fsm.VolumeID) {
+	t.Helper()
+	p := newPair(t)
+	a := p.hosts[0]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "first")
+	p.link.SetCut(true)
+	a.write(id, "alone")
+	p.link.SetSyncTime(time.Hour)
+	p.link.SetCut(false)
+	p.hosts[dies].crash()
+	p.link.SetSyncTime(time.Millisecond)
+	return p, id
 }
 
 func TestBothHostsLosePowerAndGoOn(t *testing.T) {

@@ -69,8 +69,8 @@ type fakeDisk struct {
 	whole    bool
 	outdated bool
 	content  []string
-	// torn: it was the target of a synchronisation when the power went, and lost a block that
-	// neither bitmap names. Marked: its bitmap names all.
+	// torn: it was the target of a synchronisation before the power went, and lost a block
+	// that neither bitmap names. Marked: its bitmap names all.
 	torn, marked bool
 }
 
@@ -130,7 +130,7 @@ func (r *FakeReplicator) PowerLoss() {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	for id, k := range r.kernel {
-		if d := r.disks[id]; d != nil && k.link == syncTarget {
+		if d := r.disks[id]; d != nil && k.disk == inconsistent && d.uuid != 0 {
 			d.torn, d.marked = true, false
 		}
 		r.link.lose(id)
