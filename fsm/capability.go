@@ -131,6 +131,10 @@ func covers(own, asked fsmpb.AccessMode) bool {
 	return false
 }
 
+// FSType is the filesystem that the volume has, or that it is to get; empty when it is
+// only used raw.
+func (v *Volume) FSType() string { return cmp.Or(v.Format.FSType, fsTypeOf(v.Capabilities)) }
+
 // asUsed is a capability with the filesystem that the volume has.
 func (v *Volume) asUsed(c *fsmpb.Capability) Capability {
 	asked := CapabilityFrom(c)
