@@ -2,6 +2,10 @@ package fsm
 
 import "unicode/utf8"
 
+// Clip is the text as a record keeps it: who compares what it would say with what the log
+// has compares that.
+func Clip(text string) string { return clip(text) }
+
 // clip bounds text that enters the state, at the border of a character.
 func clip(text string) string {
 	if len(text) <= maxTextBytes {
