@@ -4,8 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 func TestCapacityForTwoReplicasIsWhatTwoHostsCanHold(t *testing.T) {
@@ -36,8 +34,7 @@ func TestCapacityForTwoReplicasIsWhatTwoHostsCanHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New()
-			s.Apply(1, &fsmpb.Command{Actor: "controller/c1", RequestId: make([]byte, requestIDLen), Body: &fsmpb.Command_Bootstrap{
-				Bootstrap: &fsmpb.Bootstrap{ClusterId: "c", IncarnationId: make([]byte, incarnationIDLen), FeatureLevel: 1}}})
+			s.Apply(1, envelope("controller/c1", "first", 0, bootstrap()))
 			for _, h := range tc.hosts {
 				n := Node{ID: NodeID(h.name), Host: HostID("host-" + h.name), State: NodeReachable, Incarnation: 1, Cordoned: h.cordoned,
 					Pools: []Pool{{ID: PoolID(h.name), Backend: loopfileBackend, Capacity: h.size, OvercommitPercent: 100}}}

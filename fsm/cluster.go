@@ -13,7 +13,7 @@ const incarnationIDLen = 16
 const hashLen = 32
 
 // applyBootstrap begins a cluster. It is the first entry; the same again changes nothing.
-func applyBootstrap(s *State, _ Meta, c *fsmpb.Bootstrap) (*fsmpb.Outcome, *Rejection) {
+func applyBootstrap(s *State, m Meta, c *fsmpb.Bootstrap) (*fsmpb.Outcome, *Rejection) {
 	if rej := checkID("cluster id", c.GetClusterId()); rej != nil {
 		return nil, rej
 	}
@@ -28,8 +28,8 @@ func applyBootstrap(s *State, _ Meta, c *fsmpb.Bootstrap) (*fsmpb.Outcome, *Reje
 		return nil, Reject(Invalid, "bootstrap: the incarnation id has %d bytes, not %d", n, incarnationIDLen)
 	}
 	level := c.GetFeatureLevel()
-	if level == 0 || level > MaxFeatureLevel {
-		return nil, Reject(Unsupported, "bootstrap at feature level %d: this build serves 1 to %d", level, MaxFeatureLevel)
+	if level == 0 || level > m.Level {
+		return nil, Reject(Unsupported, "bootstrap at feature level %d: this build serves 1 to %d", level, m.Level)
 	}
 	s.cluster.ID, s.cluster.FeatureLevel = c.GetClusterId(), level
 	s.cluster.Incarnation, s.cluster.IncarnationID = 1, c.GetIncarnationId()
@@ -38,16 +38,17 @@ func applyBootstrap(s *State, _ Meta, c *fsmpb.Bootstrap) (*fsmpb.Outcome, *Reje
 }
 
 // applySetFeatureLevel raises what the members may propose. It never goes back:
-// what a higher level wrote, a lower one cannot read.
-func applySetFeatureLevel(s *State, _ Meta, c *fsmpb.SetFeatureLevel) (*fsmpb.Outcome, *Rejection) {
+// what a higher level wrote, a lower one cannot read. Its envelope says the level, at
+// which a member that does not understand it stops.
+func applySetFeatureLevel(s *State, m Meta, c *fsmpb.SetFeatureLevel) (*fsmpb.Outcome, *Rejection) {
 	level := c.GetLevel()
 	switch {
 	case level == s.cluster.FeatureLevel:
 		return &fsmpb.Outcome{}, nil
 	case level < s.cluster.FeatureLevel:
 		return nil, Reject(Precondition, "the feature level is %d and cannot be lowered to %d", s.cluster.FeatureLevel, level)
-	case level > MaxFeatureLevel:
-		return nil, Reject(Unsupported, "feature level %d is above %d, the highest that this build understands", level, MaxFeatureLevel)
+	case level > m.Level:
+		return nil, Reject(Unsupported, "feature level %d is above %d, the highest that this build understands", level, m.Level)
 	}
 	for n := range s.Nodes() {
 		if n.State != NodeLost && n.FeatureLevel < level {

@@ -9,10 +9,11 @@ import (
 )
 
 func TestTheFeatureLevelOnlyRises(t *testing.T) {
-	w := newWorld(t)
-	w.twice(admin, &fsmpb.SetFeatureLevel{Level: 1})
+	w := newWorldAt(t, Level1)
+	w.twice(admin, &fsmpb.SetFeatureLevel{Level: Level1})
 	w.no(Precondition, admin, &fsmpb.SetFeatureLevel{Level: 0})
-	w.no(Unsupported, admin, &fsmpb.SetFeatureLevel{Level: 2})
+	w.twice(admin, &fsmpb.SetFeatureLevel{Level: Level2})
+	w.no(Precondition, admin, &fsmpb.SetFeatureLevel{Level: Level1})
 }
 
 // S23: the checkpoint is the majority's word, and it moves forward only.

@@ -16,6 +16,7 @@ type Meta struct {
 	Index uint64
 	Now   time.Time // the state's clock
 	Epoch Epoch     // of a grant that this command would give
+	Level uint32    // the least feature level that the command says it needs
 }
 
 // commands is the whole write vocabulary of the cluster, one row per command.
@@ -88,17 +89,29 @@ func table(rows ...row) map[protoreflect.FullName]row {
 // oneof is the command inside the envelope.
 var oneof = (&fsmpb.Command{}).ProtoReflect().Descriptor().Oneofs().ByName("body")
 
+// NewerCommand is the fault of a command that a newer build made. That build takes it.
+type NewerCommand string
+
+func (t NewerCommand) Error() string { return string(t) }
+
+func newerf(format string, args ...any) NewerCommand {
+	return NewerCommand(fmt.Sprintf(format, args...))
+}
+
 // rowOf finds what a command does. What this build does not know is a fault: to
 // skip it would let the states of the members diverge.
 func rowOf(index uint64, cmd *fsmpb.Command) (row, proto.Message) {
 	msg := cmd.ProtoReflect()
 	field := msg.WhichOneof(oneof)
 	if field == nil {
-		panic(fmt.Sprintf("log index %d: a command this build does not know; stopping before states diverge", index))
+		panic(newerf("log index %d: a command this build does not know; stopping before states diverge", index))
 	}
-	if v := cmd.GetSchemaVersion(); v > SchemaVersion {
-		panic(fmt.Sprintf("log index %d: schema version %d of %s is above this build's %d; stopping before states diverge",
-			index, v, field.Name(), SchemaVersion))
+	if needs := cmd.GetSchemaVersion(); needs > MaxFeatureLevel {
+		panic(newerf("log index %d: %s needs feature level %d, this build understands %d; stopping before states diverge",
+			index, field.Name(), needs, MaxFeatureLevel))
+	}
+	if _, unknown := commandShape.inspect(msg); unknown {
+		panic(newerf("log index %d: %s has a field that this build does not know; stopping before states diverge", index, field.Name()))
 	}
 	return commands[field.Message().FullName()], msg.Get(field).Message().Interface()
 }

@@ -38,7 +38,7 @@ func (s *State) answer(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *f
 	if p := cmd.GetProposedIndex(); m.Index > DedupeWindow && p < m.Index-DedupeWindow {
 		return rejected(m, Reject(Expired, "the command was first proposed at log index %d, more than %d entries ago", p, DedupeWindow))
 	}
-	outcome := s.decide(m, r, cmd.GetActor(), body)
+	outcome := s.decide(m, r, cmd, body)
 	s.putAnswer(&answer{key: key, index: m.Index, outcome: outcome})
 	return outcome
 }
@@ -57,9 +57,30 @@ func (s *State) admit(cmd *fsmpb.Command, body proto.Message) *Rejection {
 	return nil
 }
 
-func (s *State) decide(m Meta, r row, actor string, body proto.Message) *fsmpb.Outcome {
-	if !r.allowed(actor, body) {
+// understood is what the cluster's level understands of a command. A leader of this
+// build proposes nothing else; what another one put on the log changes nothing. A leader
+// of level 1 did not see fields of later levels that others gave it, and its members
+// passed them over: here they are as if they had not been set, so that states are equal.
+func (s *State) understood(m Meta, cmd *fsmpb.Command, body proto.Message) (proto.Message, *Rejection) {
+	if s.cluster.ID == "" {
+		return body, nil // the first command says the level
+	}
+	rej := TooNew(s.cluster.FeatureLevel, cmd)
+	if rej == nil || m.Level > Level1 || sinceOf(cmd.ProtoReflect().WhichOneof(oneof)) > Level1 {
+		return body, rej
+	}
+	body = proto.Clone(body)
+	Trim(body, Level1)
+	return body, nil
+}
+
+func (s *State) decide(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *fsmpb.Outcome {
+	if actor := cmd.GetActor(); !r.allowed(actor, body) {
 		return rejected(m, Reject(Forbidden, "%q may not propose %s", actor, r.command.Name()))
+	}
+	body, rej := s.understood(m, cmd, body)
+	if rej != nil {
+		return rejected(m, rej)
 	}
 	before := s.writes
 	outcome, rej := r.apply(s, m, body)

@@ -106,7 +106,7 @@ func TestAFaultStopsTheMember(t *testing.T) {
 	unknown.Body = nil
 	require.Panics(t, func() { w.s.Apply(10, unknown) })
 	newer := envelope(controller, "x", 0, create(1))
-	newer.SchemaVersion = SchemaVersion + 1
+	newer.SchemaVersion = MaxFeatureLevel + 1
 	require.Panics(t, func() { w.s.Apply(10, newer) })
 	require.Panics(t, func() { w.s.Apply(w.index, envelope(controller, "x", 0, create(1))) }, "an index that does not grow")
 }
@@ -115,11 +115,11 @@ func TestNothingComesBeforeTheBootstrap(t *testing.T) {
 	w := &world{t: t, s: New()}
 	w.no(Precondition, controller, create(1))
 	w.no(Precondition, "node/n1", register("n1"))
-	w.no(Invalid, admin, &fsmpb.Bootstrap{ClusterId: "cluster-1", FeatureLevel: 1})
-	w.no(Invalid, admin, &fsmpb.Bootstrap{FeatureLevel: 1, IncarnationId: make([]byte, 16)})
-	w.no(Unsupported, admin, &fsmpb.Bootstrap{ClusterId: "cluster-1", FeatureLevel: 2, IncarnationId: make([]byte, 16)})
+	w.no(Invalid, admin, &fsmpb.Bootstrap{ClusterId: "cluster-1", FeatureLevel: MaxFeatureLevel})
+	w.no(Invalid, admin, &fsmpb.Bootstrap{FeatureLevel: MaxFeatureLevel, IncarnationId: make([]byte, 16)})
+	w.no(Unsupported, admin, &fsmpb.Bootstrap{ClusterId: "cluster-1", FeatureLevel: 0, IncarnationId: make([]byte, 16)})
 	w.twice(admin, bootstrap())
 	require.EqualValues(t, 1, w.s.Cluster().Incarnation)
-	w.no(Incompatible, admin, &fsmpb.Bootstrap{ClusterId: "cluster-2", FeatureLevel: 1, IncarnationId: make([]byte, 16)})
+	w.no(Incompatible, admin, &fsmpb.Bootstrap{ClusterId: "cluster-2", FeatureLevel: MaxFeatureLevel, IncarnationId: make([]byte, 16)})
 	w.ok("node/n1", register("n1"))
 }

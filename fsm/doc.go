@@ -75,4 +75,29 @@
 //	R8  A replica is up to date in its host's current boot and in the attachment that
 //	    the log knows; what was seen is of that attachment.
 //	R9  Local volumes have one replica, which does not leave.
+//
+// # Feature levels (S72)
+//
+// A cluster runs at a feature level, and builds of several levels may apply its log. At
+// level N each decides as the build that introduced N did, to the byte of every record:
+// what is hashed is the same in both. level.go has the numbers. To add a level:
+//
+//   - Say the number: the next constant, and MaxFeatureLevel is it.
+//   - Gate what Apply decides or writes otherwise than before: ask State.atLevel, and
+//     keep the old branch. Only where the old build stopped is nothing to be kept.
+//   - A new command, observation, or field of one says `since` in command.proto, from
+//     which LeastLevel follows; the leader writes that into the envelope and proposes
+//     nothing above the cluster's level (TooNew). A new value of an enum is not seen by
+//     this: carry it in a new field.
+//   - A new field of a record is set at the new level only, and encoded at the record's
+//     end where it is set, so that the records before it hash as they did. The dump
+//     carries it as well; an older build refuses a dump of a higher level.
+//   - Who proposes asks the cluster's level first, and at a lower one does what the
+//     builds of that level do: State.Cluster on a controller, executor.Update on a host.
+//   - The golden logs of the levels before stay as they are, and replay to their hashes;
+//     the new level gets one of its own.
+//   - jepsen/cluster rolls a cluster between the two builds, under load, forward and back.
+//
+// Apply stops at a command, a fact or a field that it does not know, at any depth. Texts
+// of rejections are hashed at level 1, so that level's texts never change.
 package fsm

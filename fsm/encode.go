@@ -7,9 +7,10 @@ import (
 )
 
 // encoder writes records in the one form that is hashed. Numbers are varints,
-// texts and lists carry their length, so no two records have the same bytes. It
-// covers the fields of feature level 1; a field of a later level is written only
-// when the cluster runs at that level (S23). The buffer is used again.
+// texts and lists carry their length, so no two records have the same bytes. A field
+// of a level above 1 stands at its record's end and only where it is set, which
+// happens at that level only: a record of level 1 hashes as it always did (S23, S72).
+// The buffer is used again.
 type encoder struct{ b []byte }
 
 // The first byte of a record says which table it is in.

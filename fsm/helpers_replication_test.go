@@ -23,9 +23,14 @@ func createReplicated(n int, protocol fsmpb.Protocol) *fsmpb.CreateVolume {
 }
 
 // pairOf is a world of the nodes n1 and n2, both of which hold replicas.
-func pairOf(t testing.TB) *world {
+func pairOf(t testing.TB) *world { return pairAt(t, MaxFeatureLevel) }
+
+// pairAt is pairOf at a feature level.
+func pairAt(t testing.TB, level uint32) *world {
 	w := &world{t: t, s: New()}
-	w.ok("controller/c1", bootstrap())
+	first := bootstrap()
+	first.FeatureLevel = level
+	w.ok("controller/c1", first)
 	w.ok("node/n1", replicating("n1"))
 	w.ok("node/n2", replicating("n2"))
 	return w
@@ -33,7 +38,12 @@ func pairOf(t testing.TB) *world {
 
 // newReplicated is such a world with volume 1, born: both replicas have the content 7.
 func newReplicated(t testing.TB, protocol fsmpb.Protocol) *world {
-	w := pairOf(t)
+	return newReplicatedAt(t, MaxFeatureLevel, protocol)
+}
+
+// newReplicatedAt is newReplicated at a feature level.
+func newReplicatedAt(t testing.TB, level uint32, protocol fsmpb.Protocol) *world {
+	w := pairAt(t, level)
 	w.bornVolume(1, createReplicated(1, protocol))
 	return w
 }

@@ -42,22 +42,27 @@ type entry struct {
 }
 
 // newWorld is a cluster with node n1 of one pool of 1 TiB, twentyfold.
-func newWorld(t testing.TB) *world {
+func newWorld(t testing.TB) *world { return newWorldAt(t, MaxFeatureLevel) }
+
+// newWorldAt is newWorld at a feature level.
+func newWorldAt(t testing.TB, level uint32) *world {
 	w := &world{t: t, s: New()}
-	w.ok("controller/c1", bootstrap())
+	first := bootstrap()
+	first.FeatureLevel = level
+	w.ok("controller/c1", first)
 	w.ok("node/n1", register("n1"))
 	return w
 }
 
 func bootstrap() *fsmpb.Bootstrap {
-	return &fsmpb.Bootstrap{ClusterId: "cluster-1", IncarnationId: bytesOf("incarnation", 16), FeatureLevel: 1}
+	return &fsmpb.Bootstrap{ClusterId: "cluster-1", IncarnationId: bytesOf("incarnation", 16), FeatureLevel: MaxFeatureLevel}
 }
 
 func register(node string) *fsmpb.RegisterNode {
 	return &fsmpb.RegisterNode{
 		NodeId: node, HostId: "host-" + node, BootId: "boot-1",
 		Pools:        []*fsmpb.Pool{{PoolId: "pool-" + node, Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 2000, MinFreeBytes: gib}},
-		FeatureLevel: 1,
+		FeatureLevel: MaxFeatureLevel,
 	}
 }
 
@@ -90,7 +95,7 @@ func create(n int) *fsmpb.CreateVolume {
 func envelope(actor, request string, index uint64, body proto.Message) *fsmpb.Command {
 	cmd := &fsmpb.Command{
 		RequestId: bytesOf(request, 16), Actor: actor, ProposedIndex: index,
-		ProposedAt: start.Add(time.Duration(index) * time.Second).UnixNano(), SchemaVersion: 1,
+		ProposedAt: start.Add(time.Duration(index) * time.Second).UnixNano(),
 	}
 	msg := cmd.ProtoReflect()
 	for i := range oneof.Fields().Len() {
@@ -98,6 +103,7 @@ func envelope(actor, request string, index uint64, body proto.Message) *fsmpb.Co
 			msg.Set(f, protoreflect.ValueOfMessage(body.ProtoReflect()))
 		}
 	}
+	cmd.SchemaVersion = LeastLevel(cmd)
 	return cmd
 }
 

@@ -5,12 +5,6 @@ import "time"
 // DedupeWindow is how many entries back a command may first have been proposed (S4).
 const DedupeWindow = 65_536
 
-// MaxFeatureLevel is the highest feature level that this build understands.
-const MaxFeatureLevel = 1
-
-// SchemaVersion is the version of the commands' meaning that this build proposes.
-const SchemaVersion = 1
-
 // TopologyKey is the segment whose value is the node id.
 const TopologyKey = "topology.holdfast.storage/node"
 

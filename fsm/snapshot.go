@@ -169,7 +169,7 @@ func (in *snapshotReader) header() (*fsmpb.Header, error) {
 		return nil, fmt.Errorf("its format is %d, this build reads %d only", h.GetFormat(), snapshotFormat)
 	}
 	if h.GetFeatureLevel() > MaxFeatureLevel {
-		return nil, fmt.Errorf("its feature level is %d, this build understands %d at most", h.GetFeatureLevel(), MaxFeatureLevel)
+		return nil, fmt.Errorf("%w: its feature level is %d, this build understands %d at most", ErrNewer, h.GetFeatureLevel(), MaxFeatureLevel)
 	}
 	return h, nil
 }

@@ -76,7 +76,7 @@ func New() *State {
 }
 
 // Apply folds one committed command into the state. It panics on a fault: an
-// unknown command, or an index that does not grow.
+// unknown command, field or fact, or an index that does not grow.
 func (s *State) Apply(index uint64, cmd *fsmpb.Command) Result {
 	row, body := rowOf(index, cmd)
 	m := s.begin(index, cmd)
@@ -107,6 +107,7 @@ func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
 		Index: index,
 		Now:   s.cluster.Time,
 		Epoch: Epoch{Incarnation: s.cluster.Incarnation, Index: index},
+		Level: max(Level1, cmd.GetSchemaVersion()),
 	}
 }
 

@@ -15,6 +15,7 @@ package fsmpb
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	descriptorpb "google.golang.org/protobuf/types/descriptorpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -398,7 +399,8 @@ type Command struct {
 	// proposed_index is the index that was applied where the command was first
 	// proposed; a retry carries the first one. Beyond the dedupe window it is Expired.
 	ProposedIndex uint64 `protobuf:"varint,4,opt,name=proposed_index,json=proposedIndex,proto3" json:"proposed_index,omitempty"`
-	// schema_version is the version of this command's meaning.
+	// schema_version is the least feature level whose members understand the command.
+	// The leader writes it; a member that understands less stops.
 	SchemaVersion uint32 `protobuf:"varint,5,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
 	// Types that are valid to be assigned to Body:
 	//
@@ -5449,11 +5451,28 @@ func (x *Format) GetCloned() bool {
 	return false
 }
 
+var file_fsm_fsmpb_command_proto_extTypes = []protoimpl.ExtensionInfo{
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*uint32)(nil),
+		Field:         50001,
+		Name:          "holdfast.fsm.v1.since",
+		Tag:           "varint,50001,opt,name=since",
+		Filename:      "fsm/fsmpb/command.proto",
+	},
+}
+
+// Extension fields to descriptorpb.FieldOptions.
+var (
+	// optional uint32 since = 50001;
+	E_Since = &file_fsm_fsmpb_command_proto_extTypes[0]
+)
+
 var File_fsm_fsmpb_command_proto protoreflect.FileDescriptor
 
 const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
-	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\"\x96\x12\n" +
+	"\x17fsm/fsmpb/command.proto\x12\x0fholdfast.fsm.v1\x1a google/protobuf/descriptor.proto\"\x96\x12\n" +
 	"\aCommand\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x14\n" +
@@ -5902,7 +5921,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x18FORMAT_PHASE_UNFORMATTED\x10\x01\x12\x1b\n" +
 	"\x17FORMAT_PHASE_FORMATTING\x10\x02\x12\x1a\n" +
 	"\x16FORMAT_PHASE_FORMATTED\x10\x03\x12\x14\n" +
-	"\x10FORMAT_PHASE_RAW\x10\x04B0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
+	"\x10FORMAT_PHASE_RAW\x10\x04:5\n" +
+	"\x05since\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\rR\x05sinceB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_command_proto_rawDescOnce sync.Once
@@ -5919,78 +5939,79 @@ func file_fsm_fsmpb_command_proto_rawDescGZIP() []byte {
 var file_fsm_fsmpb_command_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
 var file_fsm_fsmpb_command_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_fsm_fsmpb_command_proto_goTypes = []any{
-	(AccessMode)(0),             // 0: holdfast.fsm.v1.AccessMode
-	(Protocol)(0),               // 1: holdfast.fsm.v1.Protocol
-	(DiskState)(0),              // 2: holdfast.fsm.v1.DiskState
-	(ConnectionState)(0),        // 3: holdfast.fsm.v1.ConnectionState
-	(Verdict)(0),                // 4: holdfast.fsm.v1.Verdict
-	(FormatPhase)(0),            // 5: holdfast.fsm.v1.FormatPhase
-	(*Command)(nil),             // 6: holdfast.fsm.v1.Command
-	(*Epoch)(nil),               // 7: holdfast.fsm.v1.Epoch
-	(*Bootstrap)(nil),           // 8: holdfast.fsm.v1.Bootstrap
-	(*Label)(nil),               // 9: holdfast.fsm.v1.Label
-	(*Pool)(nil),                // 10: holdfast.fsm.v1.Pool
-	(*RegisterNode)(nil),        // 11: holdfast.fsm.v1.RegisterNode
-	(*Replication)(nil),         // 12: holdfast.fsm.v1.Replication
-	(*SetNodeReachable)(nil),    // 13: holdfast.fsm.v1.SetNodeReachable
-	(*LoseNode)(nil),            // 14: holdfast.fsm.v1.LoseNode
-	(*AdoptNode)(nil),           // 15: holdfast.fsm.v1.AdoptNode
-	(*Capability)(nil),          // 16: holdfast.fsm.v1.Capability
-	(*Topology)(nil),            // 17: holdfast.fsm.v1.Topology
-	(*PoolFact)(nil),            // 18: holdfast.fsm.v1.PoolFact
-	(*CreateVolume)(nil),        // 19: holdfast.fsm.v1.CreateVolume
-	(*ReplicaSeen)(nil),         // 20: holdfast.fsm.v1.ReplicaSeen
-	(*AttachReplica)(nil),       // 21: holdfast.fsm.v1.AttachReplica
-	(*SetPrimary)(nil),          // 22: holdfast.fsm.v1.SetPrimary
-	(*Outdate)(nil),             // 23: holdfast.fsm.v1.Outdate
-	(*ForcePrimary)(nil),        // 24: holdfast.fsm.v1.ForcePrimary
-	(*AddReplica)(nil),          // 25: holdfast.fsm.v1.AddReplica
-	(*RemoveReplica)(nil),       // 26: holdfast.fsm.v1.RemoveReplica
-	(*ScheduleNode)(nil),        // 27: holdfast.fsm.v1.ScheduleNode
-	(*Source)(nil),              // 28: holdfast.fsm.v1.Source
-	(*Limits)(nil),              // 29: holdfast.fsm.v1.Limits
-	(*ExpandVolume)(nil),        // 30: holdfast.fsm.v1.ExpandVolume
-	(*ModifyVolume)(nil),        // 31: holdfast.fsm.v1.ModifyVolume
-	(*CreateSnapshot)(nil),      // 32: holdfast.fsm.v1.CreateSnapshot
-	(*DeleteSnapshot)(nil),      // 33: holdfast.fsm.v1.DeleteSnapshot
-	(*CreateGroupSnapshot)(nil), // 34: holdfast.fsm.v1.CreateGroupSnapshot
-	(*GroupMember)(nil),         // 35: holdfast.fsm.v1.GroupMember
-	(*DeleteGroupSnapshot)(nil), // 36: holdfast.fsm.v1.DeleteGroupSnapshot
-	(*DeleteVolume)(nil),        // 37: holdfast.fsm.v1.DeleteVolume
-	(*PublishVolume)(nil),       // 38: holdfast.fsm.v1.PublishVolume
-	(*UnpublishVolume)(nil),     // 39: holdfast.fsm.v1.UnpublishVolume
-	(*StageVolume)(nil),         // 40: holdfast.fsm.v1.StageVolume
-	(*PublishTarget)(nil),       // 41: holdfast.fsm.v1.PublishTarget
-	(*Report)(nil),              // 42: holdfast.fsm.v1.Report
-	(*Observation)(nil),         // 43: holdfast.fsm.v1.Observation
-	(*DeviceGrown)(nil),         // 44: holdfast.fsm.v1.DeviceGrown
-	(*LimitsApplied)(nil),       // 45: holdfast.fsm.v1.LimitsApplied
-	(*SnapshotCut)(nil),         // 46: holdfast.fsm.v1.SnapshotCut
-	(*SnapshotGone)(nil),        // 47: holdfast.fsm.v1.SnapshotGone
-	(*SnapshotMissing)(nil),     // 48: holdfast.fsm.v1.SnapshotMissing
-	(*Frozen)(nil),              // 49: holdfast.fsm.v1.Frozen
-	(*Thawed)(nil),              // 50: holdfast.fsm.v1.Thawed
-	(*Progress)(nil),            // 51: holdfast.fsm.v1.Progress
-	(*DeviceCreated)(nil),       // 52: holdfast.fsm.v1.DeviceCreated
-	(*DeviceGone)(nil),          // 53: holdfast.fsm.v1.DeviceGone
-	(*DeviceMissing)(nil),       // 54: holdfast.fsm.v1.DeviceMissing
-	(*DevicePresent)(nil),       // 55: holdfast.fsm.v1.DevicePresent
-	(*Formatted)(nil),           // 56: holdfast.fsm.v1.Formatted
-	(*Staged)(nil),              // 57: holdfast.fsm.v1.Staged
-	(*Unstaged)(nil),            // 58: holdfast.fsm.v1.Unstaged
-	(*TargetBound)(nil),         // 59: holdfast.fsm.v1.TargetBound
-	(*TargetGone)(nil),          // 60: holdfast.fsm.v1.TargetGone
-	(*StepFailed)(nil),          // 61: holdfast.fsm.v1.StepFailed
-	(*Condition)(nil),           // 62: holdfast.fsm.v1.Condition
-	(*CancelOperation)(nil),     // 63: holdfast.fsm.v1.CancelOperation
-	(*RetryOperation)(nil),      // 64: holdfast.fsm.v1.RetryOperation
-	(*SetFeatureLevel)(nil),     // 65: holdfast.fsm.v1.SetFeatureLevel
-	(*Checkpoint)(nil),          // 66: holdfast.fsm.v1.Checkpoint
-	(*ReplaceIncarnation)(nil),  // 67: holdfast.fsm.v1.ReplaceIncarnation
-	(*Outcome)(nil),             // 68: holdfast.fsm.v1.Outcome
-	(*Rejection)(nil),           // 69: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),               // 70: holdfast.fsm.v1.Grant
-	(*Format)(nil),              // 71: holdfast.fsm.v1.Format
+	(AccessMode)(0),                   // 0: holdfast.fsm.v1.AccessMode
+	(Protocol)(0),                     // 1: holdfast.fsm.v1.Protocol
+	(DiskState)(0),                    // 2: holdfast.fsm.v1.DiskState
+	(ConnectionState)(0),              // 3: holdfast.fsm.v1.ConnectionState
+	(Verdict)(0),                      // 4: holdfast.fsm.v1.Verdict
+	(FormatPhase)(0),                  // 5: holdfast.fsm.v1.FormatPhase
+	(*Command)(nil),                   // 6: holdfast.fsm.v1.Command
+	(*Epoch)(nil),                     // 7: holdfast.fsm.v1.Epoch
+	(*Bootstrap)(nil),                 // 8: holdfast.fsm.v1.Bootstrap
+	(*Label)(nil),                     // 9: holdfast.fsm.v1.Label
+	(*Pool)(nil),                      // 10: holdfast.fsm.v1.Pool
+	(*RegisterNode)(nil),              // 11: holdfast.fsm.v1.RegisterNode
+	(*Replication)(nil),               // 12: holdfast.fsm.v1.Replication
+	(*SetNodeReachable)(nil),          // 13: holdfast.fsm.v1.SetNodeReachable
+	(*LoseNode)(nil),                  // 14: holdfast.fsm.v1.LoseNode
+	(*AdoptNode)(nil),                 // 15: holdfast.fsm.v1.AdoptNode
+	(*Capability)(nil),                // 16: holdfast.fsm.v1.Capability
+	(*Topology)(nil),                  // 17: holdfast.fsm.v1.Topology
+	(*PoolFact)(nil),                  // 18: holdfast.fsm.v1.PoolFact
+	(*CreateVolume)(nil),              // 19: holdfast.fsm.v1.CreateVolume
+	(*ReplicaSeen)(nil),               // 20: holdfast.fsm.v1.ReplicaSeen
+	(*AttachReplica)(nil),             // 21: holdfast.fsm.v1.AttachReplica
+	(*SetPrimary)(nil),                // 22: holdfast.fsm.v1.SetPrimary
+	(*Outdate)(nil),                   // 23: holdfast.fsm.v1.Outdate
+	(*ForcePrimary)(nil),              // 24: holdfast.fsm.v1.ForcePrimary
+	(*AddReplica)(nil),                // 25: holdfast.fsm.v1.AddReplica
+	(*RemoveReplica)(nil),             // 26: holdfast.fsm.v1.RemoveReplica
+	(*ScheduleNode)(nil),              // 27: holdfast.fsm.v1.ScheduleNode
+	(*Source)(nil),                    // 28: holdfast.fsm.v1.Source
+	(*Limits)(nil),                    // 29: holdfast.fsm.v1.Limits
+	(*ExpandVolume)(nil),              // 30: holdfast.fsm.v1.ExpandVolume
+	(*ModifyVolume)(nil),              // 31: holdfast.fsm.v1.ModifyVolume
+	(*CreateSnapshot)(nil),            // 32: holdfast.fsm.v1.CreateSnapshot
+	(*DeleteSnapshot)(nil),            // 33: holdfast.fsm.v1.DeleteSnapshot
+	(*CreateGroupSnapshot)(nil),       // 34: holdfast.fsm.v1.CreateGroupSnapshot
+	(*GroupMember)(nil),               // 35: holdfast.fsm.v1.GroupMember
+	(*DeleteGroupSnapshot)(nil),       // 36: holdfast.fsm.v1.DeleteGroupSnapshot
+	(*DeleteVolume)(nil),              // 37: holdfast.fsm.v1.DeleteVolume
+	(*PublishVolume)(nil),             // 38: holdfast.fsm.v1.PublishVolume
+	(*UnpublishVolume)(nil),           // 39: holdfast.fsm.v1.UnpublishVolume
+	(*StageVolume)(nil),               // 40: holdfast.fsm.v1.StageVolume
+	(*PublishTarget)(nil),             // 41: holdfast.fsm.v1.PublishTarget
+	(*Report)(nil),                    // 42: holdfast.fsm.v1.Report
+	(*Observation)(nil),               // 43: holdfast.fsm.v1.Observation
+	(*DeviceGrown)(nil),               // 44: holdfast.fsm.v1.DeviceGrown
+	(*LimitsApplied)(nil),             // 45: holdfast.fsm.v1.LimitsApplied
+	(*SnapshotCut)(nil),               // 46: holdfast.fsm.v1.SnapshotCut
+	(*SnapshotGone)(nil),              // 47: holdfast.fsm.v1.SnapshotGone
+	(*SnapshotMissing)(nil),           // 48: holdfast.fsm.v1.SnapshotMissing
+	(*Frozen)(nil),                    // 49: holdfast.fsm.v1.Frozen
+	(*Thawed)(nil),                    // 50: holdfast.fsm.v1.Thawed
+	(*Progress)(nil),                  // 51: holdfast.fsm.v1.Progress
+	(*DeviceCreated)(nil),             // 52: holdfast.fsm.v1.DeviceCreated
+	(*DeviceGone)(nil),                // 53: holdfast.fsm.v1.DeviceGone
+	(*DeviceMissing)(nil),             // 54: holdfast.fsm.v1.DeviceMissing
+	(*DevicePresent)(nil),             // 55: holdfast.fsm.v1.DevicePresent
+	(*Formatted)(nil),                 // 56: holdfast.fsm.v1.Formatted
+	(*Staged)(nil),                    // 57: holdfast.fsm.v1.Staged
+	(*Unstaged)(nil),                  // 58: holdfast.fsm.v1.Unstaged
+	(*TargetBound)(nil),               // 59: holdfast.fsm.v1.TargetBound
+	(*TargetGone)(nil),                // 60: holdfast.fsm.v1.TargetGone
+	(*StepFailed)(nil),                // 61: holdfast.fsm.v1.StepFailed
+	(*Condition)(nil),                 // 62: holdfast.fsm.v1.Condition
+	(*CancelOperation)(nil),           // 63: holdfast.fsm.v1.CancelOperation
+	(*RetryOperation)(nil),            // 64: holdfast.fsm.v1.RetryOperation
+	(*SetFeatureLevel)(nil),           // 65: holdfast.fsm.v1.SetFeatureLevel
+	(*Checkpoint)(nil),                // 66: holdfast.fsm.v1.Checkpoint
+	(*ReplaceIncarnation)(nil),        // 67: holdfast.fsm.v1.ReplaceIncarnation
+	(*Outcome)(nil),                   // 68: holdfast.fsm.v1.Outcome
+	(*Rejection)(nil),                 // 69: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),                     // 70: holdfast.fsm.v1.Grant
+	(*Format)(nil),                    // 71: holdfast.fsm.v1.Format
+	(*descriptorpb.FieldOptions)(nil), // 72: google.protobuf.FieldOptions
 }
 var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	8,  // 0: holdfast.fsm.v1.Command.bootstrap:type_name -> holdfast.fsm.v1.Bootstrap
@@ -6082,10 +6103,11 @@ var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	71, // 86: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
 	5,  // 87: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
 	7,  // 88: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	89, // [89:89] is the sub-list for method output_type
-	89, // [89:89] is the sub-list for method input_type
-	89, // [89:89] is the sub-list for extension type_name
-	89, // [89:89] is the sub-list for extension extendee
+	72, // 89: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
+	90, // [90:90] is the sub-list for method output_type
+	90, // [90:90] is the sub-list for method input_type
+	90, // [90:90] is the sub-list for extension type_name
+	89, // [89:90] is the sub-list for extension extendee
 	0,  // [0:89] is the sub-list for field type_name
 }
 
@@ -6155,13 +6177,14 @@ func file_fsm_fsmpb_command_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_command_proto_rawDesc), len(file_fsm_fsmpb_command_proto_rawDesc)),
 			NumEnums:      6,
 			NumMessages:   66,
-			NumExtensions: 0,
+			NumExtensions: 1,
 			NumServices:   0,
 		},
 		GoTypes:           file_fsm_fsmpb_command_proto_goTypes,
 		DependencyIndexes: file_fsm_fsmpb_command_proto_depIdxs,
 		EnumInfos:         file_fsm_fsmpb_command_proto_enumTypes,
 		MessageInfos:      file_fsm_fsmpb_command_proto_msgTypes,
+		ExtensionInfos:    file_fsm_fsmpb_command_proto_extTypes,
 	}.Build()
 	File_fsm_fsmpb_command_proto = out.File
 	file_fsm_fsmpb_command_proto_goTypes = nil
