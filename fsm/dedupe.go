@@ -16,7 +16,10 @@ type answer struct {
 	key     answerKey
 	index   uint64 // where it was applied
 	outcome *fsmpb.Outcome
-	own     sum256
+	// textUnhashed: the rejection's text is for people and not in the hash, so that
+	// two builds may word it differently. It is from level 2 on.
+	textUnhashed bool
+	own          sum256
 }
 
 // answerKey is a request id, scoped to whoever made it.
@@ -39,7 +42,7 @@ func (s *State) answer(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *f
 		return rejected(m, Reject(Expired, "the command was first proposed at log index %d, more than %d entries ago", p, DedupeWindow))
 	}
 	outcome := s.decide(m, r, cmd, body)
-	s.putAnswer(&answer{key: key, index: m.Index, outcome: outcome})
+	s.putAnswer(&answer{key: key, index: m.Index, outcome: outcome, textUnhashed: s.level2()})
 	return outcome
 }
 

@@ -112,7 +112,9 @@ func (e *encoder) answer(a *answer) sum256 {
 	o := a.outcome
 	e.u64(o.GetIndex())
 	e.u64(uint64(o.GetRejection().GetReason()))
-	e.str(o.GetRejection().GetMessage())
+	if !a.textUnhashed {
+		e.str(o.GetRejection().GetMessage())
+	}
 	e.str(o.GetVolumeId())
 	e.pbEpoch(o.GetEpoch())
 	e.grant(o.GetGrant())

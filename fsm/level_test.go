@@ -80,6 +80,24 @@ func TestS72_ALevelIsRaisedByAnEnvelopeThatSaysIt(t *testing.T) {
 	require.Equal(t, Level1, w.s.Cluster().FeatureLevel)
 }
 
+// S72: the text of a rejection is for people: two builds may word it differently.
+// At level 1 it is hashed, as the first build did.
+func TestS72_TextsOfRejectionsAreNotHashed(t *testing.T) {
+	for level, equal := range map[uint32]bool{Level1: false, Level2: true} {
+		w := newWorldAt(t, level)
+		w.no(NotFound, controller, publish(9, "n1"))
+		_, last, _ := w.s.answers.Max()
+		reworded := *last
+		reworded.outcome = proto.CloneOf(last.outcome)
+		reworded.outcome.Rejection.Message = "in other words"
+		before := w.s.Hash()
+		w.s.removeAnswer(last)
+		w.s.putAnswer(&reworded)
+		require.Equal(t, equal, before == w.s.Hash(), "level %d", level)
+		require.Equal(t, w.s.Hash(), restored(t, w.s).Hash())
+	}
+}
+
 // S72: a level is raised over records of the one before without writing them again.
 func TestS72_RaisingTheLevelKeepsEveryRecord(t *testing.T) {
 	w := newWorldAt(t, Level1)

@@ -177,7 +177,7 @@ func (x *reader) answer(r *fsmpb.AnswerRecord) (err error) {
 	if len(r.GetVolumeId()) != 0 {
 		o.VolumeId = string(volumeIDFrom(r.GetVolumeId(), &err))
 	}
-	x.s.putAnswer(&answer{key: key, index: r.GetIndex(), outcome: o})
+	x.s.putAnswer(&answer{key: key, index: r.GetIndex(), outcome: o, textUnhashed: r.GetTextUnhashed()})
 	return err
 }
 

@@ -2390,6 +2390,7 @@ type AnswerRecord struct {
 	Verdict         Verdict                `protobuf:"varint,11,opt,name=verdict,proto3,enum=holdfast.fsm.v1.Verdict" json:"verdict,omitempty"`
 	Generation      uint64                 `protobuf:"varint,12,opt,name=generation,proto3" json:"generation,omitempty"`
 	Force           bool                   `protobuf:"varint,13,opt,name=force,proto3" json:"force,omitempty"`
+	TextUnhashed    bool                   `protobuf:"varint,14,opt,name=text_unhashed,json=textUnhashed,proto3" json:"text_unhashed,omitempty"` // answered at level 2 or above: the rejection's text is not in the hash
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2511,6 +2512,13 @@ func (x *AnswerRecord) GetGeneration() uint64 {
 func (x *AnswerRecord) GetForce() bool {
 	if x != nil {
 		return x.Force
+	}
+	return false
+}
+
+func (x *AnswerRecord) GetTextUnhashed() bool {
+	if x != nil {
+		return x.TextUnhashed
 	}
 	return false
 }
@@ -2748,7 +2756,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x04done\x18\n" +
 	" \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\v \x01(\x03R\x05total\x12\x16\n" +
-	"\x06reason\x18\f \x01(\rR\x06reason\"\xed\x03\n" +
+	"\x06reason\x18\f \x01(\rR\x06reason\"\x92\x04\n" +
 	"\fAnswerRecord\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x1b\n" +
@@ -2767,7 +2775,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\f \x01(\x04R\n" +
 	"generation\x12\x14\n" +
-	"\x05force\x18\r \x01(\bR\x05forceB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
+	"\x05force\x18\r \x01(\bR\x05force\x12#\n" +
+	"\rtext_unhashed\x18\x0e \x01(\bR\ftextUnhashedB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_record_proto_rawDescOnce sync.Once
