@@ -102,7 +102,11 @@ func readGolden(t testing.TB, base string) (log []entry) {
 	file, err := os.Open(base + ".log")
 	require.NoError(t, err)
 	defer file.Close()
-	in := bufio.NewReader(file)
+	return readLog(t, bufio.NewReader(file))
+}
+
+func readLog(t testing.TB, in *bufio.Reader) (log []entry) {
+	t.Helper()
 	for {
 		index, err := binary.ReadUvarint(in)
 		if errors.Is(err, io.EOF) {
