@@ -76,7 +76,9 @@ func (p *player) next() entry {
 func (p *player) choose() (string, proto.Message) {
 	const controller, admin = "controller/c1", "admin/ann"
 	if p.w.s.Cluster().ID == "" {
-		return admin, bootstrap()
+		first := bootstrap()
+		first.FeatureLevel = 1 + uint32(p.roll(int(MaxFeatureLevel)))
+		return admin, first
 	}
 	switch p.roll(62) {
 	case 0, 1:
