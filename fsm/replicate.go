@@ -20,6 +20,9 @@ func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Re
 	if v.adding() || len(v.Replication.Legs) >= int(v.Replication.Wanted) {
 		return v.addedAlready(c)
 	}
+	if len(v.Replication.Legs) == 0 { // every build rejects this, at every feature level: one that did not panicked
+		return nil, Reject(Precondition, "add a replica of volume %s: no replica is left to copy from", v.ID)
+	}
 	left := &v.Replication.Legs[0]
 	switch {
 	case v.Operation != nil && v.Operation.State == OpRunning && v.Operation.Kind != OpReplicate && v.Operation.Kind != OpTeardown:

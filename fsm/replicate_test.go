@@ -223,3 +223,18 @@ func TestReplicationConditionSaysWhatIsWrong(t *testing.T) {
 	require.Equal(t, Condition{}, w.s.ReplicationCondition(w.ready(1, create(1))))
 	require.True(t, w.s.Severed(VolumeID(volumeID(1))))
 }
+
+// S70: a volume that gave up its replica on n1 and then lost n2 has none that another
+// could be copied from.
+func TestNoReplicaIsAddedToAVolumeThatHasNoneLeft(t *testing.T) {
+	w := newWorldAt(t, Level1)
+	w.ok("node/n1", replicating("n1"))
+	w.ok("node/n2", replicating("n2"))
+	w.bornVolume(1, createReplicated(1, protocolC))
+	w.ok("node/n3", replicating("n3"))
+	w.ok(controller, remove("n1"))
+	w.ok("admin/ann", &fsmpb.LoseNode{NodeId: "n2", HostId: "host-n2", Reason: "burnt"})
+	for _, node := range []string{"", "n3"} {
+		w.no(Precondition, controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: node})
+	}
+}
