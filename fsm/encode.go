@@ -64,6 +64,13 @@ func (e *encoder) cluster(c *Cluster) sum256 {
 	e.i64(nanosOf(c.Time))
 	e.u64(c.Checkpoint.Index)
 	e.bytes(c.Checkpoint.Hash)
+	if len(c.Skipped) > 0 {
+		e.u64(uint64(len(c.Skipped)))
+	}
+	for _, k := range c.Skipped {
+		e.u64(k.Index)
+		e.bytes(k.Hash)
+	}
 	return e.sum()
 }
 

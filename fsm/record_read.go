@@ -131,6 +131,9 @@ func (x *reader) clusterRecord(r *fsmpb.ClusterRecord) error {
 		FeatureLevel: r.GetFeatureLevel(), Index: r.GetIndex(), Time: timeOf(r.GetTime()),
 		Checkpoint: Checkpoint{Index: r.GetCheckpoint().GetIndex(), Hash: r.GetCheckpoint().GetHash()},
 	}
+	for _, k := range r.GetSkipped() {
+		x.s.cluster.Skipped = append(x.s.cluster.Skipped, Skipped{Index: k.GetIndex(), Hash: k.GetHash()})
+	}
 	return nil
 }
 

@@ -18,6 +18,9 @@ func clusterRecord(c *Cluster) *fsmpb.ClusterRecord {
 	if c.Checkpoint.Index != 0 {
 		r.Checkpoint = &fsmpb.Checkpoint{Index: c.Checkpoint.Index, Hash: c.Checkpoint.Hash}
 	}
+	for _, k := range c.Skipped {
+		r.Skipped = append(r.Skipped, &fsmpb.SkippedRecord{Index: k.Index, Hash: k.Hash})
+	}
 	return r
 }
 

@@ -38,6 +38,7 @@ type Cluster struct {
 	Index         uint64 // of the last applied command
 	Time          time.Time
 	Checkpoint    Checkpoint
+	Skipped       []Skipped // in the order of their indexes
 }
 
 // Checkpoint is the last hash that a majority agreed on (S23).

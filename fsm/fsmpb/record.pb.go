@@ -443,6 +443,7 @@ type ClusterRecord struct {
 	Index         uint64                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`
 	Time          int64                  `protobuf:"zigzag64,6,opt,name=time,proto3" json:"time,omitempty"` // Unix nanoseconds
 	Checkpoint    *Checkpoint            `protobuf:"bytes,7,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Skipped       []*SkippedRecord       `protobuf:"bytes,8,rep,name=skipped,proto3" json:"skipped,omitempty"` // in the order of their indexes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -526,6 +527,66 @@ func (x *ClusterRecord) GetCheckpoint() *Checkpoint {
 	return nil
 }
 
+func (x *ClusterRecord) GetSkipped() []*SkippedRecord {
+	if x != nil {
+		return x.Skipped
+	}
+	return nil
+}
+
+// SkippedRecord is an entry that operators had every member pass over.
+type SkippedRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"` // sha256 of the entry's content
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkippedRecord) Reset() {
+	*x = SkippedRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkippedRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkippedRecord) ProtoMessage() {}
+
+func (x *SkippedRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkippedRecord.ProtoReflect.Descriptor instead.
+func (*SkippedRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SkippedRecord) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *SkippedRecord) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
 type NodeRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
@@ -548,7 +609,7 @@ type NodeRecord struct {
 
 func (x *NodeRecord) Reset() {
 	*x = NodeRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +621,7 @@ func (x *NodeRecord) String() string {
 func (*NodeRecord) ProtoMessage() {}
 
 func (x *NodeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[6]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +634,7 @@ func (x *NodeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeRecord.ProtoReflect.Descriptor instead.
 func (*NodeRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{6}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *NodeRecord) GetNodeId() string {
@@ -704,7 +765,7 @@ type VolumeRecord struct {
 
 func (x *VolumeRecord) Reset() {
 	*x = VolumeRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -716,7 +777,7 @@ func (x *VolumeRecord) String() string {
 func (*VolumeRecord) ProtoMessage() {}
 
 func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[7]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -729,7 +790,7 @@ func (x *VolumeRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VolumeRecord.ProtoReflect.Descriptor instead.
 func (*VolumeRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{7}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *VolumeRecord) GetVolumeId() []byte {
@@ -905,7 +966,7 @@ type ReplicationRecord struct {
 
 func (x *ReplicationRecord) Reset() {
 	*x = ReplicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -917,7 +978,7 @@ func (x *ReplicationRecord) String() string {
 func (*ReplicationRecord) ProtoMessage() {}
 
 func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[8]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -930,7 +991,7 @@ func (x *ReplicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicationRecord.ProtoReflect.Descriptor instead.
 func (*ReplicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{8}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReplicationRecord) GetProtocol() Protocol {
@@ -1024,7 +1085,7 @@ type PrimaryRecord struct {
 
 func (x *PrimaryRecord) Reset() {
 	*x = PrimaryRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1097,7 @@ func (x *PrimaryRecord) String() string {
 func (*PrimaryRecord) ProtoMessage() {}
 
 func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[9]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1110,7 @@ func (x *PrimaryRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrimaryRecord.ProtoReflect.Descriptor instead.
 func (*PrimaryRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{9}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PrimaryRecord) GetNodeId() string {
@@ -1110,7 +1171,7 @@ type LegRecord struct {
 
 func (x *LegRecord) Reset() {
 	*x = LegRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1122,7 +1183,7 @@ func (x *LegRecord) String() string {
 func (*LegRecord) ProtoMessage() {}
 
 func (x *LegRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[10]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1135,7 +1196,7 @@ func (x *LegRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LegRecord.ProtoReflect.Descriptor instead.
 func (*LegRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{10}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LegRecord) GetHostId() string {
@@ -1204,7 +1265,7 @@ type KnownUUIDRecord struct {
 
 func (x *KnownUUIDRecord) Reset() {
 	*x = KnownUUIDRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1277,7 @@ func (x *KnownUUIDRecord) String() string {
 func (*KnownUUIDRecord) ProtoMessage() {}
 
 func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[11]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1290,7 @@ func (x *KnownUUIDRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KnownUUIDRecord.ProtoReflect.Descriptor instead.
 func (*KnownUUIDRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{11}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *KnownUUIDRecord) GetUuid() uint64 {
@@ -1259,7 +1320,7 @@ type ForcedRecord struct {
 
 func (x *ForcedRecord) Reset() {
 	*x = ForcedRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1271,7 +1332,7 @@ func (x *ForcedRecord) String() string {
 func (*ForcedRecord) ProtoMessage() {}
 
 func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[12]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1284,7 +1345,7 @@ func (x *ForcedRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForcedRecord.ProtoReflect.Descriptor instead.
 func (*ForcedRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{12}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ForcedRecord) GetHostId() string {
@@ -1333,7 +1394,7 @@ type SourceRecord struct {
 
 func (x *SourceRecord) Reset() {
 	*x = SourceRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1406,7 @@ func (x *SourceRecord) String() string {
 func (*SourceRecord) ProtoMessage() {}
 
 func (x *SourceRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[13]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1419,7 @@ func (x *SourceRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceRecord.ProtoReflect.Descriptor instead.
 func (*SourceRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{13}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SourceRecord) GetSnapshot() bool {
@@ -1404,7 +1465,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1477,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[14]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1490,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{14}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SnapshotRecord) GetSnapshotId() []byte {
@@ -1598,7 +1659,7 @@ type GroupRecord struct {
 
 func (x *GroupRecord) Reset() {
 	*x = GroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1671,7 @@ func (x *GroupRecord) String() string {
 func (*GroupRecord) ProtoMessage() {}
 
 func (x *GroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[15]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1684,7 @@ func (x *GroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRecord.ProtoReflect.Descriptor instead.
 func (*GroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{15}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GroupRecord) GetGroupId() []byte {
@@ -1715,7 +1776,7 @@ type CapabilityRecord struct {
 
 func (x *CapabilityRecord) Reset() {
 	*x = CapabilityRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +1788,7 @@ func (x *CapabilityRecord) String() string {
 func (*CapabilityRecord) ProtoMessage() {}
 
 func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +1801,7 @@ func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilityRecord.ProtoReflect.Descriptor instead.
 func (*CapabilityRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CapabilityRecord) GetMode() AccessMode {
@@ -1786,7 +1847,7 @@ type ReplicaRecord struct {
 
 func (x *ReplicaRecord) Reset() {
 	*x = ReplicaRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1859,7 @@ func (x *ReplicaRecord) String() string {
 func (*ReplicaRecord) ProtoMessage() {}
 
 func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1872,7 @@ func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRecord.ProtoReflect.Descriptor instead.
 func (*ReplicaRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReplicaRecord) GetNodeRef() uint32 {
@@ -1877,7 +1938,7 @@ type FormatRecord struct {
 
 func (x *FormatRecord) Reset() {
 	*x = FormatRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1889,7 +1950,7 @@ func (x *FormatRecord) String() string {
 func (*FormatRecord) ProtoMessage() {}
 
 func (x *FormatRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1902,7 +1963,7 @@ func (x *FormatRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormatRecord.ProtoReflect.Descriptor instead.
 func (*FormatRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FormatRecord) GetPhase() FormatPhase {
@@ -1962,7 +2023,7 @@ type PublicationRecord struct {
 
 func (x *PublicationRecord) Reset() {
 	*x = PublicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1974,7 +2035,7 @@ func (x *PublicationRecord) String() string {
 func (*PublicationRecord) ProtoMessage() {}
 
 func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1987,7 +2048,7 @@ func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationRecord.ProtoReflect.Descriptor instead.
 func (*PublicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PublicationRecord) GetNodeRef() uint32 {
@@ -2051,7 +2112,7 @@ type StagingRecord struct {
 
 func (x *StagingRecord) Reset() {
 	*x = StagingRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2124,7 @@ func (x *StagingRecord) String() string {
 func (*StagingRecord) ProtoMessage() {}
 
 func (x *StagingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2137,7 @@ func (x *StagingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingRecord.ProtoReflect.Descriptor instead.
 func (*StagingRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StagingRecord) GetPath() string {
@@ -2120,7 +2181,7 @@ type TargetRecord struct {
 
 func (x *TargetRecord) Reset() {
 	*x = TargetRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2132,7 +2193,7 @@ func (x *TargetRecord) String() string {
 func (*TargetRecord) ProtoMessage() {}
 
 func (x *TargetRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2145,7 +2206,7 @@ func (x *TargetRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetRecord.ProtoReflect.Descriptor instead.
 func (*TargetRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TargetRecord) GetPath() string {
@@ -2194,7 +2255,7 @@ type TeardownRecord struct {
 
 func (x *TeardownRecord) Reset() {
 	*x = TeardownRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2267,7 @@ func (x *TeardownRecord) String() string {
 func (*TeardownRecord) ProtoMessage() {}
 
 func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2280,7 @@ func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeardownRecord.ProtoReflect.Descriptor instead.
 func (*TeardownRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TeardownRecord) GetNodeRef() uint32 {
@@ -2263,7 +2324,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2336,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2349,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *OperationRecord) GetId() uint64 {
@@ -2397,7 +2458,7 @@ type AnswerRecord struct {
 
 func (x *AnswerRecord) Reset() {
 	*x = AnswerRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2470,7 @@ func (x *AnswerRecord) String() string {
 func (*AnswerRecord) ProtoMessage() {}
 
 func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +2483,7 @@ func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRecord.ProtoReflect.Descriptor instead.
 func (*AnswerRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AnswerRecord) GetRequestId() []byte {
@@ -2554,7 +2615,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x05terms\x18\x01 \x03(\v2\x1b.holdfast.fsm.v1.TermRecordR\x05terms\"$\n" +
 	"\n" +
 	"TermRecord\x12\x16\n" +
-	"\x06labels\x18\x01 \x03(\rR\x06labels\"\x83\x02\n" +
+	"\x06labels\x18\x01 \x03(\rR\x06labels\"\xbd\x02\n" +
 	"\rClusterRecord\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12 \n" +
@@ -2565,7 +2626,11 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x04time\x18\x06 \x01(\x12R\x04time\x12;\n" +
 	"\n" +
 	"checkpoint\x18\a \x01(\v2\x1b.holdfast.fsm.v1.CheckpointR\n" +
-	"checkpoint\"\xf4\x03\n" +
+	"checkpoint\x128\n" +
+	"\askipped\x18\b \x03(\v2\x1e.holdfast.fsm.v1.SkippedRecordR\askipped\"9\n" +
+	"\rSkippedRecord\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"\xf4\x03\n" +
 	"\n" +
 	"NodeRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
@@ -2790,7 +2855,7 @@ func file_fsm_fsmpb_record_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_record_proto_rawDescData
 }
 
-var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*Header)(nil),            // 0: holdfast.fsm.v1.Header
 	(*Record)(nil),            // 1: holdfast.fsm.v1.Record
@@ -2798,102 +2863,104 @@ var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*RequisiteRecord)(nil),   // 3: holdfast.fsm.v1.RequisiteRecord
 	(*TermRecord)(nil),        // 4: holdfast.fsm.v1.TermRecord
 	(*ClusterRecord)(nil),     // 5: holdfast.fsm.v1.ClusterRecord
-	(*NodeRecord)(nil),        // 6: holdfast.fsm.v1.NodeRecord
-	(*VolumeRecord)(nil),      // 7: holdfast.fsm.v1.VolumeRecord
-	(*ReplicationRecord)(nil), // 8: holdfast.fsm.v1.ReplicationRecord
-	(*PrimaryRecord)(nil),     // 9: holdfast.fsm.v1.PrimaryRecord
-	(*LegRecord)(nil),         // 10: holdfast.fsm.v1.LegRecord
-	(*KnownUUIDRecord)(nil),   // 11: holdfast.fsm.v1.KnownUUIDRecord
-	(*ForcedRecord)(nil),      // 12: holdfast.fsm.v1.ForcedRecord
-	(*SourceRecord)(nil),      // 13: holdfast.fsm.v1.SourceRecord
-	(*SnapshotRecord)(nil),    // 14: holdfast.fsm.v1.SnapshotRecord
-	(*GroupRecord)(nil),       // 15: holdfast.fsm.v1.GroupRecord
-	(*CapabilityRecord)(nil),  // 16: holdfast.fsm.v1.CapabilityRecord
-	(*ReplicaRecord)(nil),     // 17: holdfast.fsm.v1.ReplicaRecord
-	(*FormatRecord)(nil),      // 18: holdfast.fsm.v1.FormatRecord
-	(*PublicationRecord)(nil), // 19: holdfast.fsm.v1.PublicationRecord
-	(*StagingRecord)(nil),     // 20: holdfast.fsm.v1.StagingRecord
-	(*TargetRecord)(nil),      // 21: holdfast.fsm.v1.TargetRecord
-	(*TeardownRecord)(nil),    // 22: holdfast.fsm.v1.TeardownRecord
-	(*OperationRecord)(nil),   // 23: holdfast.fsm.v1.OperationRecord
-	(*AnswerRecord)(nil),      // 24: holdfast.fsm.v1.AnswerRecord
-	(*Checkpoint)(nil),        // 25: holdfast.fsm.v1.Checkpoint
-	(*Pool)(nil),              // 26: holdfast.fsm.v1.Pool
-	(*Label)(nil),             // 27: holdfast.fsm.v1.Label
-	(*Epoch)(nil),             // 28: holdfast.fsm.v1.Epoch
-	(*Replication)(nil),       // 29: holdfast.fsm.v1.Replication
-	(*Condition)(nil),         // 30: holdfast.fsm.v1.Condition
-	(*Limits)(nil),            // 31: holdfast.fsm.v1.Limits
-	(Protocol)(0),             // 32: holdfast.fsm.v1.Protocol
-	(*ReplicaSeen)(nil),       // 33: holdfast.fsm.v1.ReplicaSeen
-	(*Format)(nil),            // 34: holdfast.fsm.v1.Format
-	(*Capability)(nil),        // 35: holdfast.fsm.v1.Capability
-	(AccessMode)(0),           // 36: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),          // 37: holdfast.fsm.v1.FormatPhase
-	(*Rejection)(nil),         // 38: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),             // 39: holdfast.fsm.v1.Grant
-	(Verdict)(0),              // 40: holdfast.fsm.v1.Verdict
+	(*SkippedRecord)(nil),     // 6: holdfast.fsm.v1.SkippedRecord
+	(*NodeRecord)(nil),        // 7: holdfast.fsm.v1.NodeRecord
+	(*VolumeRecord)(nil),      // 8: holdfast.fsm.v1.VolumeRecord
+	(*ReplicationRecord)(nil), // 9: holdfast.fsm.v1.ReplicationRecord
+	(*PrimaryRecord)(nil),     // 10: holdfast.fsm.v1.PrimaryRecord
+	(*LegRecord)(nil),         // 11: holdfast.fsm.v1.LegRecord
+	(*KnownUUIDRecord)(nil),   // 12: holdfast.fsm.v1.KnownUUIDRecord
+	(*ForcedRecord)(nil),      // 13: holdfast.fsm.v1.ForcedRecord
+	(*SourceRecord)(nil),      // 14: holdfast.fsm.v1.SourceRecord
+	(*SnapshotRecord)(nil),    // 15: holdfast.fsm.v1.SnapshotRecord
+	(*GroupRecord)(nil),       // 16: holdfast.fsm.v1.GroupRecord
+	(*CapabilityRecord)(nil),  // 17: holdfast.fsm.v1.CapabilityRecord
+	(*ReplicaRecord)(nil),     // 18: holdfast.fsm.v1.ReplicaRecord
+	(*FormatRecord)(nil),      // 19: holdfast.fsm.v1.FormatRecord
+	(*PublicationRecord)(nil), // 20: holdfast.fsm.v1.PublicationRecord
+	(*StagingRecord)(nil),     // 21: holdfast.fsm.v1.StagingRecord
+	(*TargetRecord)(nil),      // 22: holdfast.fsm.v1.TargetRecord
+	(*TeardownRecord)(nil),    // 23: holdfast.fsm.v1.TeardownRecord
+	(*OperationRecord)(nil),   // 24: holdfast.fsm.v1.OperationRecord
+	(*AnswerRecord)(nil),      // 25: holdfast.fsm.v1.AnswerRecord
+	(*Checkpoint)(nil),        // 26: holdfast.fsm.v1.Checkpoint
+	(*Pool)(nil),              // 27: holdfast.fsm.v1.Pool
+	(*Label)(nil),             // 28: holdfast.fsm.v1.Label
+	(*Epoch)(nil),             // 29: holdfast.fsm.v1.Epoch
+	(*Replication)(nil),       // 30: holdfast.fsm.v1.Replication
+	(*Condition)(nil),         // 31: holdfast.fsm.v1.Condition
+	(*Limits)(nil),            // 32: holdfast.fsm.v1.Limits
+	(Protocol)(0),             // 33: holdfast.fsm.v1.Protocol
+	(*ReplicaSeen)(nil),       // 34: holdfast.fsm.v1.ReplicaSeen
+	(*Format)(nil),            // 35: holdfast.fsm.v1.Format
+	(*Capability)(nil),        // 36: holdfast.fsm.v1.Capability
+	(AccessMode)(0),           // 37: holdfast.fsm.v1.AccessMode
+	(FormatPhase)(0),          // 38: holdfast.fsm.v1.FormatPhase
+	(*Rejection)(nil),         // 39: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),             // 40: holdfast.fsm.v1.Grant
+	(Verdict)(0),              // 41: holdfast.fsm.v1.Verdict
 }
 var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	2,  // 0: holdfast.fsm.v1.Record.text:type_name -> holdfast.fsm.v1.Text
 	3,  // 1: holdfast.fsm.v1.Record.requisite:type_name -> holdfast.fsm.v1.RequisiteRecord
 	5,  // 2: holdfast.fsm.v1.Record.cluster:type_name -> holdfast.fsm.v1.ClusterRecord
-	6,  // 3: holdfast.fsm.v1.Record.node:type_name -> holdfast.fsm.v1.NodeRecord
-	7,  // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
-	24, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
-	14, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
-	15, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
+	7,  // 3: holdfast.fsm.v1.Record.node:type_name -> holdfast.fsm.v1.NodeRecord
+	8,  // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
+	25, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
+	15, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
+	16, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
 	4,  // 8: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
-	25, // 9: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
-	26, // 10: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
-	27, // 11: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
-	28, // 12: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
-	29, // 13: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
-	16, // 14: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
-	17, // 15: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
-	18, // 16: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
-	19, // 17: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
-	28, // 18: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
-	22, // 19: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
-	23, // 20: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	30, // 21: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
-	13, // 22: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
-	31, // 23: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	8,  // 24: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
-	32, // 25: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
-	9,  // 26: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
-	10, // 27: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
-	12, // 28: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
-	28, // 29: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	33, // 30: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	11, // 31: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	11, // 32: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	34, // 33: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
-	35, // 34: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
-	23, // 35: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	28, // 36: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	23, // 37: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	28, // 38: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	36, // 39: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
-	31, // 40: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	37, // 41: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	28, // 42: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	16, // 43: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	28, // 44: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	20, // 45: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
-	21, // 46: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
-	16, // 47: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	16, // 48: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	28, // 49: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	38, // 50: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
-	28, // 51: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	39, // 52: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
-	40, // 53: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	26, // 9: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	6,  // 10: holdfast.fsm.v1.ClusterRecord.skipped:type_name -> holdfast.fsm.v1.SkippedRecord
+	27, // 11: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
+	28, // 12: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
+	29, // 13: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
+	30, // 14: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
+	17, // 15: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
+	18, // 16: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
+	19, // 17: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
+	20, // 18: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
+	29, // 19: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
+	23, // 20: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
+	24, // 21: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	31, // 22: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
+	14, // 23: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
+	32, // 24: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	9,  // 25: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
+	33, // 26: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
+	10, // 27: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
+	11, // 28: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
+	13, // 29: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
+	29, // 30: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	34, // 31: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	12, // 32: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	12, // 33: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	35, // 34: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
+	36, // 35: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
+	24, // 36: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	29, // 37: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	24, // 38: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	29, // 39: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	37, // 40: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
+	32, // 41: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	38, // 42: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	29, // 43: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	17, // 44: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	29, // 45: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	21, // 46: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
+	22, // 47: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
+	17, // 48: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	17, // 49: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	29, // 50: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	39, // 51: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
+	29, // 52: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	40, // 53: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
+	41, // 54: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_record_proto_init() }
@@ -2918,7 +2985,7 @@ func file_fsm_fsmpb_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_record_proto_rawDesc), len(file_fsm_fsmpb_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
