@@ -177,3 +177,19 @@ func TestModifyVolumeOnASilentHostChangesNothing(t *testing.T) {
 	w.ok(controller, &fsmpb.SetNodeReachable{NodeId: "n1", HostId: "host-n1"})
 	w.no(Unreachable, controller, modify(1, 0, &fsmpb.Limits{ReadIops: 7}))
 }
+
+// S73: a failure that comes late is that of the operation and attempt that it names.
+func TestS73_AFailureIsOfTheOperationThatItNames(t *testing.T) {
+	w := newWorld(t)
+	w.ready(1, create(1))
+	w.ok(controller, expand(1, 2*gib, 0))
+	op := w.volume(1).Operation
+	late := func(id OperationID, attempt uint32) *fsmpb.Observation {
+		return stepFailedOf(1, &fsmpb.StepFailed{Step: "grow", Error: "late", Final: true, OperationId: uint64(id), Attempt: attempt})
+	}
+	w.report("n1", late(op.ID-1, 0), late(op.ID, 7))
+	require.Equal(t, OpRunning, w.volume(1).Operation.State)
+	require.Zero(t, w.volume(1).Operation.Attempts)
+	w.report("n1", late(op.ID, op.Retries))
+	require.Equal(t, OpFailed, w.volume(1).Operation.State)
+}

@@ -107,6 +107,25 @@ func (o *Operation) failed(f *fsmpb.StepFailed) *Operation {
 	return &op
 }
 
+// takes tells whether a failure counts: it is of this operation and attempt, or names
+// none, and the operation is under way.
+func (o *Operation) takes(f *fsmpb.StepFailed) bool {
+	return o != nil && o.State == OpRunning && o.isAbout(f)
+}
+
+// isAbout tells whether a failure is of this operation and attempt; one that names none is.
+func (o *Operation) isAbout(f *fsmpb.StepFailed) bool {
+	return f.GetOperationId() == 0 || OperationID(f.GetOperationId()) == o.ID && f.GetAttempt() == o.Retries
+}
+
+// named is how a failure names the operation; zero where there is none.
+func (o *Operation) named() (OperationID, uint32) {
+	if o == nil {
+		return 0, 0
+	}
+	return o.ID, o.Retries
+}
+
 // failureReason is what a host says a step failed for; zero when it names none.
 func failureReason(f *fsmpb.StepFailed) Reason {
 	if f.GetNoSpace() {

@@ -99,7 +99,7 @@ func (x observation) formatted(v *Volume, f *fsmpb.Formatted) (Volume, bool) {
 
 // stepFailed: the operation did not get on.
 func stepFailed(v *Volume, f *fsmpb.StepFailed) (Volume, bool) {
-	if v.Operation == nil || v.Operation.State != OpRunning {
+	if !v.Operation.takes(f) {
 		return *v, false
 	}
 	return failing(v, f)

@@ -47,7 +47,7 @@ func (s *State) foldSnapshot(n Snapshot, o *fsmpb.Observation) {
 			s.putSnapshot(n)
 		}
 	case *fsmpb.Observation_StepFailed:
-		if n.Operation != nil && n.Operation.State == OpRunning {
+		if n.Operation.takes(f.StepFailed) {
 			s.putSnapshot(n.failing(f.StepFailed))
 		}
 	}
@@ -152,9 +152,10 @@ func (s *State) memberGone(g *GroupSnapshot, n Snapshot, attempt uint32) {
 // memberFailed: a group whose member fails is given up; an obligation stays one.
 func (s *State) memberFailed(g *GroupSnapshot, n *Snapshot, f *fsmpb.StepFailed) {
 	switch {
+	case g.Operation != nil && !g.Operation.isAbout(f):
 	case g.underWay():
 		s.giveUp(g, failureReason(f), "volume "+string(n.Source)+": "+clip(f.GetError()))
-	case g.Operation != nil && g.Operation.State == OpRunning:
+	case g.Operation.takes(f):
 		now := *g
 		now.Operation = g.Operation.failed(f)
 		s.putGroup(now)

@@ -41,8 +41,10 @@ func (s *State) snapshotWish(at *Node, n *Snapshot) (SnapshotWish, bool) {
 	}
 	if g, ok := s.GroupSnapshot(n.Group); ok {
 		w.Attempt = g.Attempt
+		w.Operation, w.Retry = g.Operation.named()
 	} else if n.Operation != nil {
 		w.Attempt = n.Operation.Retries
+		w.Operation, w.Retry = n.Operation.named()
 	}
 	return w, true
 }

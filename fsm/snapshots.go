@@ -120,6 +120,9 @@ type SnapshotWish struct {
 	Sequence uint64
 	// Frozen, in a group: this host reported this attempt's freeze.
 	Frozen bool
+	// Operation is the snapshot's or its group's; Retry changes when an operator retries it.
+	Operation OperationID
+	Retry     uint32
 }
 
 // SnapshotVerb is the one thing a host may do for a snapshot.

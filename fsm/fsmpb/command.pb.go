@@ -4768,12 +4768,16 @@ func (x *TargetGone) GetTargetPath() string {
 
 // StepFailed, of a volume that has a running operation, moves the operation's attempts and last error; final ends it as Failed.
 type StepFailed struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Step          string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
-	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
-	Final         bool                   `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`
-	NoSpace       bool                   `protobuf:"varint,4,opt,name=no_space,json=noSpace,proto3" json:"no_space,omitempty"`
-	Reason        uint32                 `protobuf:"varint,5,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason, so that callers get its code; 0: none
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Step    string                 `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
+	Error   string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	Final   bool                   `protobuf:"varint,3,opt,name=final,proto3" json:"final,omitempty"`
+	NoSpace bool                   `protobuf:"varint,4,opt,name=no_space,json=noSpace,proto3" json:"no_space,omitempty"`
+	Reason  uint32                 `protobuf:"varint,5,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason, so that callers get its code; 0: none
+	// operation_id and attempt are the operation that the step was for, of the volume, the
+	// snapshot or its group: a failure that comes late is not another one's. 0: not said.
+	OperationId   uint64 `protobuf:"varint,6,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	Attempt       uint32 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"` // how often an operator had asked for it again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4839,6 +4843,20 @@ func (x *StepFailed) GetNoSpace() bool {
 func (x *StepFailed) GetReason() uint32 {
 	if x != nil {
 		return x.Reason
+	}
+	return 0
+}
+
+func (x *StepFailed) GetOperationId() uint64 {
+	if x != nil {
+		return x.OperationId
+	}
+	return 0
+}
+
+func (x *StepFailed) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
 	}
 	return 0
 }
@@ -5823,14 +5841,16 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
 	"TargetGone\x12\x1f\n" +
 	"\vtarget_path\x18\x01 \x01(\tR\n" +
-	"targetPath\"\x7f\n" +
+	"targetPath\"\xc8\x01\n" +
 	"\n" +
 	"StepFailed\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x14\n" +
 	"\x05final\x18\x03 \x01(\bR\x05final\x12\x19\n" +
 	"\bno_space\x18\x04 \x01(\bR\anoSpace\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\rR\x06reason\"A\n" +
+	"\x06reason\x18\x05 \x01(\rR\x06reason\x12'\n" +
+	"\foperation_id\x18\x06 \x01(\x04B\x04\x88\xb5\x18\x02R\voperationId\x12\x1e\n" +
+	"\aattempt\x18\a \x01(\rB\x04\x88\xb5\x18\x02R\aattempt\"A\n" +
 	"\tCondition\x12\x1a\n" +
 	"\babnormal\x18\x01 \x01(\bR\babnormal\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"4\n" +
