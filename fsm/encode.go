@@ -129,6 +129,9 @@ func (e *encoder) answer(a *answer) sum256 {
 	e.str(o.GetSnapshotId())
 	e.str(o.GetGroupSnapshotId())
 	e.verdict(o)
+	for _, number := range o.GetOvertaken() {
+		e.u64(uint64(number))
+	}
 	return e.sum()
 }
 

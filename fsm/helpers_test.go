@@ -202,9 +202,9 @@ func (w *world) ready(n int, c *fsmpb.CreateVolume) *Volume {
 }
 
 // report is accepted from a node's first boot.
-func (w *world) report(node string, observations ...*fsmpb.Observation) {
+func (w *world) report(node string, observations ...*fsmpb.Observation) *fsmpb.Outcome {
 	w.t.Helper()
-	w.ok("node/"+node, &fsmpb.Report{NodeId: node, HostId: "host-" + node, BootId: "boot-1", Observations: observations})
+	return w.ok("node/"+node, &fsmpb.Report{NodeId: node, HostId: "host-" + node, BootId: "boot-1", Observations: observations})
 }
 
 func publish(n int, node string) *fsmpb.PublishVolume {

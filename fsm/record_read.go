@@ -175,7 +175,7 @@ func (x *reader) answer(r *fsmpb.AnswerRecord) (err error) {
 	o := &fsmpb.Outcome{
 		Index: r.GetIndex(), Rejection: r.GetRejection(), Epoch: r.GetEpoch(), Grant: r.GetGrant(), OperationId: r.GetOperationId(),
 		SnapshotId: r.GetSnapshotId(), GroupSnapshotId: r.GetGroupSnapshotId(),
-		Verdict: r.GetVerdict(), Generation: r.GetGeneration(), Force: r.GetForce(),
+		Verdict: r.GetVerdict(), Generation: r.GetGeneration(), Force: r.GetForce(), Overtaken: r.GetOvertaken(),
 	}
 	if len(r.GetVolumeId()) != 0 {
 		o.VolumeId = string(volumeIDFrom(r.GetVolumeId(), &err))

@@ -170,7 +170,7 @@ func (d *dictionary) answer(r *fsmpb.AnswerRecord, a *answer) {
 	r.Rejection, r.Epoch, r.Grant, r.OperationId = o.Rejection, o.Epoch, o.Grant, o.OperationId
 	r.SnapshotId, r.GroupSnapshotId = o.SnapshotId, o.GroupSnapshotId
 	r.Verdict, r.Generation, r.Force = o.Verdict, o.Generation, o.Force
-	r.TextUnhashed = a.textUnhashed
+	r.TextUnhashed, r.Overtaken = a.textUnhashed, o.Overtaken
 	r.VolumeId = r.VolumeId[:0]
 	if id, ok := VolumeID(o.VolumeId).uuid(); ok {
 		packed := id.packed()

@@ -9,16 +9,46 @@ import (
 // applyReport takes in what a host observed. The report counts for the host and
 // boot it names only; each observation counts under the epoch it names (I4), and a
 // record of the host above the last one only (S16). What does not count is
-// passed over: the host said something that was overtaken.
+// passed over: the host said something that was overtaken. A call that waits for its
+// fact is told so, as it must not be answered well (S73).
 func applyReport(s *State, _ Meta, c *fsmpb.Report) (*fsmpb.Outcome, *Rejection) {
 	n, rej := s.bootOf(c.GetNodeId(), c.GetHostId(), c.GetBootId())
 	if rej != nil {
 		return nil, rej
 	}
-	for _, o := range c.GetObservations() {
+	out := &fsmpb.Outcome{}
+	for i, o := range c.GetObservations() {
 		s.observe(n, o)
+		if s.level2() && s.overtaken(n, o) {
+			out.Overtaken = append(out.Overtaken, uint32(i))
+		}
 	}
-	return &fsmpb.Outcome{}, nil
+	return out, nil
+}
+
+// overtaken tells whether the observation says staged or bound, and the state does not.
+func (s *State) overtaken(n *Node, o *fsmpb.Observation) bool {
+	var path string
+	switch f := o.GetFact().(type) {
+	case *fsmpb.Observation_Staged:
+		path = f.Staged.GetStagingPath()
+	case *fsmpb.Observation_TargetBound:
+		path = f.TargetBound.GetTargetPath()
+	default:
+		return false
+	}
+	v, ok := s.Volume(VolumeID(o.GetVolumeId()))
+	if !ok {
+		return true
+	}
+	p := observation{host: n, epoch: epochFrom(o.GetEpoch())}.publication(v)
+	if p == nil || p.Staging == nil {
+		return true
+	}
+	if o.GetStaged() != nil {
+		return !p.Staging.Done || p.Staging.Path != path || p.Staging.Boot != n.Boot
+	}
+	return p.target(path) == nil || !p.target(path).Done
 }
 
 // observe takes in one observation.

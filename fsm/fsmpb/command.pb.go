@@ -5166,8 +5166,11 @@ type Outcome struct {
 	Verdict         Verdict `protobuf:"varint,9,opt,name=verdict,proto3,enum=holdfast.fsm.v1.Verdict" json:"verdict,omitempty"` // of Outdate
 	Generation      uint64  `protobuf:"varint,10,opt,name=generation,proto3" json:"generation,omitempty"`                       // that a verdict or a primary's grant is of
 	Force           bool    `protobuf:"varint,11,opt,name=force,proto3" json:"force,omitempty"`                                 // of SetPrimary: under a recorded decision to force
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// overtaken are the observations of a Report, by their number in it, that say staged or
+	// bound of what the state does not want so any more.
+	Overtaken     []uint32 `protobuf:"varint,12,rep,packed,name=overtaken,proto3" json:"overtaken,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
@@ -5275,6 +5278,13 @@ func (x *Outcome) GetForce() bool {
 		return x.Force
 	}
 	return false
+}
+
+func (x *Outcome) GetOvertaken() []uint32 {
+	if x != nil {
+		return x.Overtaken
+	}
+	return nil
 }
 
 // Rejection is a decision not to do something.
@@ -5866,7 +5876,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\"U\n" +
 	"\x12ReplaceIncarnation\x12\x18\n" +
 	"\acounter\x18\x01 \x01(\x04R\acounter\x12%\n" +
-	"\x0eincarnation_id\x18\x02 \x01(\fR\rincarnationId\"\xac\x03\n" +
+	"\x0eincarnation_id\x18\x02 \x01(\fR\rincarnationId\"\xca\x03\n" +
 	"\aOutcome\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x128\n" +
 	"\trejection\x18\x02 \x01(\v2\x1a.holdfast.fsm.v1.RejectionR\trejection\x12\x1b\n" +
@@ -5882,7 +5892,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"generation\x18\n" +
 	" \x01(\x04R\n" +
 	"generation\x12\x14\n" +
-	"\x05force\x18\v \x01(\bR\x05force\"=\n" +
+	"\x05force\x18\v \x01(\bR\x05force\x12\x1c\n" +
+	"\tovertaken\x18\f \x03(\rR\tovertaken\"=\n" +
 	"\tRejection\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\rR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\x83\x01\n" +

@@ -2452,6 +2452,7 @@ type AnswerRecord struct {
 	Generation      uint64                 `protobuf:"varint,12,opt,name=generation,proto3" json:"generation,omitempty"`
 	Force           bool                   `protobuf:"varint,13,opt,name=force,proto3" json:"force,omitempty"`
 	TextUnhashed    bool                   `protobuf:"varint,14,opt,name=text_unhashed,json=textUnhashed,proto3" json:"text_unhashed,omitempty"` // answered at level 2 or above: the rejection's text is not in the hash
+	Overtaken       []uint32               `protobuf:"varint,15,rep,packed,name=overtaken,proto3" json:"overtaken,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2582,6 +2583,13 @@ func (x *AnswerRecord) GetTextUnhashed() bool {
 		return x.TextUnhashed
 	}
 	return false
+}
+
+func (x *AnswerRecord) GetOvertaken() []uint32 {
+	if x != nil {
+		return x.Overtaken
+	}
+	return nil
 }
 
 var File_fsm_fsmpb_record_proto protoreflect.FileDescriptor
@@ -2821,7 +2829,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x04done\x18\n" +
 	" \x01(\x03R\x04done\x12\x14\n" +
 	"\x05total\x18\v \x01(\x03R\x05total\x12\x16\n" +
-	"\x06reason\x18\f \x01(\rR\x06reason\"\x92\x04\n" +
+	"\x06reason\x18\f \x01(\rR\x06reason\"\xb0\x04\n" +
 	"\fAnswerRecord\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\fR\trequestId\x12\x1b\n" +
@@ -2841,7 +2849,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"generation\x18\f \x01(\x04R\n" +
 	"generation\x12\x14\n" +
 	"\x05force\x18\r \x01(\bR\x05force\x12#\n" +
-	"\rtext_unhashed\x18\x0e \x01(\bR\ftextUnhashedB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
+	"\rtext_unhashed\x18\x0e \x01(\bR\ftextUnhashed\x12\x1c\n" +
+	"\tovertaken\x18\x0f \x03(\rR\tovertakenB0Z.github.com/holdfast-storage/holdfast/fsm/fsmpbb\x06proto3"
 
 var (
 	file_fsm_fsmpb_record_proto_rawDescOnce sync.Once
