@@ -58,6 +58,13 @@ func (s *State) placeFirst(asked *Volume, c *fsmpb.CreateVolume, w *wanted) (Rep
 
 // requested reads and checks everything about the volume but where it will be.
 func (s *State) requested(c *fsmpb.CreateVolume) (Volume, *Rejection) {
+	v, rej := s.described(c)
+	s.share.volume(&v)
+	return v, rej
+}
+
+// described is requested, and leaves the state alone.
+func (s *State) described(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint(), Limits: LimitsFrom(c.GetLimits())}
 	if !v.ID.Valid() {
 		return v, Reject(Invalid, "create a volume: %q is not a volume id", clip(c.GetVolumeId()))
@@ -83,31 +90,49 @@ func (s *State) requested(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	}
 	v.Format = Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED}
 	v.Size, rej = SizeFor(c.GetRequiredBytes(), c.GetLimitBytes(), v.Capabilities)
-	s.share.volume(&v)
 	return v, rej
+}
+
+// CreatedAs says why a volume is not what the command asks for, nil when it is: the
+// compatibility check of CreateVolume.
+func (s *State) CreatedAs(held *Volume, c *fsmpb.CreateVolume) *Rejection {
+	asked, rej := s.described(c)
+	if rej != nil {
+		return rej
+	}
+	return s.differs(held, &asked, c)
 }
 
 // join answers with the volume that has the name, when it is what is asked for.
 func (s *State) join(held, asked *Volume, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
-	switch limit := c.GetLimitBytes(); {
-	case !bytes.Equal(held.Fingerprint, asked.Fingerprint) || held.Source != asked.Source:
-		return nil, Reject(Incompatible, "volume %q exists with other parameters or another source", held.Name)
-	case !held.replicatedAs(c):
-		return nil, Reject(Incompatible, "volume %q exists with other replicas", held.Name)
-	case held.Limits != asked.Limits:
-		return nil, Reject(Incompatible, "volume %q exists with other mutable parameters", held.Name)
-	case !slices.Equal(held.Capabilities, asked.Capabilities):
-		return nil, Reject(Incompatible, "volume %q exists with other capabilities", held.Name)
-	case held.Size < c.GetRequiredBytes() || limit != 0 && held.Size > limit:
-		return nil, Reject(Incompatible, "volume %q exists with %d bytes, not within %d to %d", held.Name, held.Size, c.GetRequiredBytes(), limit)
-	case !s.reachableWithin(held, asked.Requisite):
-		return nil, Reject(Incompatible, "volume %q exists and is not accessible from the topology that is required", held.Name)
+	if rej := s.differs(held, asked, c); rej != nil {
+		return nil, rej
 	}
 	out := &fsmpb.Outcome{VolumeId: string(held.ID)}
 	if held.Operation != nil {
 		out.OperationId = uint64(held.Operation.ID)
 	}
 	return out, nil
+}
+
+// differs compares with what was asked for when the volume was made: what became of
+// it since, as mutable parameters, is no difference.
+func (s *State) differs(held, asked *Volume, c *fsmpb.CreateVolume) *Rejection {
+	switch limit := c.GetLimitBytes(); {
+	case !bytes.Equal(held.Fingerprint, asked.Fingerprint) || held.Source != asked.Source:
+		return Reject(Incompatible, "volume %q exists with other parameters or another source", held.Name)
+	case !held.replicatedAs(c):
+		return Reject(Incompatible, "volume %q exists with other replicas", held.Name)
+	case held.limitsAsked() != asked.Limits:
+		return Reject(Incompatible, "volume %q exists with other mutable parameters", held.Name)
+	case !slices.Equal(held.Capabilities, asked.Capabilities):
+		return Reject(Incompatible, "volume %q exists with other capabilities", held.Name)
+	case held.Size < c.GetRequiredBytes() || limit != 0 && held.Size > limit:
+		return Reject(Incompatible, "volume %q exists with %d bytes, not within %d to %d", held.Name, held.Size, c.GetRequiredBytes(), limit)
+	case !s.reachableWithin(held, asked.Requisite):
+		return Reject(Incompatible, "volume %q exists and is not accessible from the topology that is required", held.Name)
+	}
+	return nil
 }
 
 // reachableWithin tells whether a replica's host is in one of the terms.

@@ -33,7 +33,21 @@ func (e *encoder) volume(v *Volume) sum256 {
 	e.epoch(v.Created)
 	e.u64(v.Modified)
 	e.replication(v.Replication)
+	e.volumeLevel2(v)
 	return e.sum()
+}
+
+// The fields of a volume that came with level 2, each behind a number of its own and
+// only where it is set, so that other volumes hash as they did before.
+const (
+	fieldLimitsAsked = iota + 1
+)
+
+func (e *encoder) volumeLevel2(v *Volume) {
+	if v.LimitsAsked != nil {
+		e.u64(fieldLimitsAsked)
+		e.limits(v.LimitsAsked)
+	}
 }
 
 func (e *encoder) capability(c *Capability) {

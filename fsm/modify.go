@@ -14,6 +14,9 @@ func applyModifyVolume(s *State, m Meta, c *fsmpb.ModifyVolume) (*fsmpb.Outcome,
 	if now.Limits == v.Limits && !v.modifyFailed() {
 		return operating(v), nil
 	}
+	if s.level2() && now.Limits != v.Limits && now.LimitsAsked == nil {
+		now.LimitsAsked = &v.Limits
+	}
 	if p := v.unlimited(now.Limits); p != nil {
 		if rej := s.mayModify(v, p); rej != nil {
 			return nil, rej

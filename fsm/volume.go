@@ -27,6 +27,9 @@ type Volume struct {
 	Source Source
 	// Limits are wanted of every host where it is staged.
 	Limits Limits
+	// LimitsAsked are those that it was created with, once others were put in their
+	// place; nil: Limits are.
+	LimitsAsked *Limits
 	// Replication is set for a volume that was created with more than one replica.
 	Replication *Replication
 	Created     Epoch // when it was created

@@ -1,0 +1,47 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+func limitedTo(limits *fsmpb.Limits) *fsmpb.CreateVolume {
+	return changed(1, func(c *fsmpb.CreateVolume) { c.Limits = limits })
+}
+
+// S73, CSI-EXT-Modify-09: what is asked again is compared with what was asked, not with
+// what was made of it since.
+func TestCreateVolumeAgainAfterItsLimitsWereModified(t *testing.T) {
+	for name, asked := range map[string]*fsmpb.Limits{"of limits": {ReadIops: 7}, "of none": nil} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.ready(1, limitedTo(asked))
+			for n := range uint64(3) {
+				w.twice(controller, modify(1, 1, &fsmpb.Limits{ReadIops: 100 + n}))
+				require.Equal(t, volumeID(1), w.twice(controller, limitedTo(asked)).GetVolumeId())
+				w.no(Incompatible, controller, limitedTo(&fsmpb.Limits{ReadIops: 100 + n}))
+				require.Nil(t, w.s.CreatedAs(w.volume(1), limitedTo(asked)))
+				require.Equal(t, Incompatible, w.s.CreatedAs(w.volume(1), limitedTo(&fsmpb.Limits{ReadIops: 100 + n})).Why())
+			}
+			require.Equal(t, asked.GetReadIops(), restored(t, w.s).volumeOf(volumeID(1)).LimitsAsked.ReadIOPS)
+		})
+	}
+}
+
+// S72: at level 1 the decision and the record are those of the build that made it.
+func TestAtLevel1LimitsAreComparedAsTheyAre(t *testing.T) {
+	w := newWorldAt(t, Level1)
+	w.ready(1, limitedTo(&fsmpb.Limits{ReadIops: 7}))
+	w.twice(controller, modify(1, 1, &fsmpb.Limits{ReadIops: 8}))
+	require.Nil(t, w.volume(1).LimitsAsked)
+	w.no(Incompatible, controller, limitedTo(&fsmpb.Limits{ReadIops: 7}))
+	w.twice(controller, limitedTo(&fsmpb.Limits{ReadIops: 8}))
+}
+
+func (s *State) volumeOf(id string) *Volume {
+	v, _ := s.Volume(VolumeID(id))
+	return v
+}
