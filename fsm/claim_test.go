@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,6 +40,31 @@ func TestAtLevel1LimitsAreComparedAsTheyAre(t *testing.T) {
 	require.Nil(t, w.volume(1).LimitsAsked)
 	w.no(Incompatible, controller, limitedTo(&fsmpb.Limits{ReadIops: 7}))
 	w.twice(controller, limitedTo(&fsmpb.Limits{ReadIops: 8}))
+}
+
+// A claim is kept, followed, and decides nothing.
+func TestTheClaimOfAVolumeIsKept(t *testing.T) {
+	w := newWorld(t)
+	first := &fsmpb.Claim{Name: "data", Namespace: "shop", Volume: "pvc-1"}
+	claimed := func(c *fsmpb.Claim) *fsmpb.CreateVolume {
+		return changed(1, func(v *fsmpb.CreateVolume) { v.Claim = c })
+	}
+	w.ready(1, claimed(first))
+	require.Equal(t, &Claim{"data", "shop", "pvc-1"}, w.volume(1).Claim)
+	for _, other := range []*fsmpb.Claim{first, nil, {Name: "other"}} {
+		w.twice(controller, claimed(other))
+		require.Equal(t, &Claim{"data", "shop", "pvc-1"}, w.volume(1).Claim, "a repetition changes nothing")
+	}
+	renamed := modify(1, 0, nil)
+	renamed.Claim = &fsmpb.Claim{Name: "data2", Namespace: "shop", Volume: "pvc-1"}
+	w.twice(controller, renamed)
+	require.Equal(t, "data2", restored(t, w.s).volumeOf(volumeID(1)).Claim.Name)
+	w.twice(controller, modify(1, 1, &fsmpb.Limits{ReadIops: 1}))
+	require.Equal(t, "data2", w.volume(1).Claim.Name)
+	renamed.Claim.Name = strings.Repeat("x", maxIDBytes+1)
+	w.no(Invalid, controller, renamed)
+	require.Equal(t, Level2, LeastLevel(&fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: claimed(first)}}))
+	require.Equal(t, Level1, LeastLevel(&fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: claimed(nil)}}))
 }
 
 func (s *State) volumeOf(id string) *Volume {

@@ -65,12 +65,15 @@ func (s *State) requested(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 
 // described is requested, and leaves the state alone.
 func (s *State) described(c *fsmpb.CreateVolume) (Volume, *Rejection) {
-	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint(), Limits: LimitsFrom(c.GetLimits())}
+	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint(), Limits: LimitsFrom(c.GetLimits()), Claim: claimFrom(c.GetClaim())}
 	if !v.ID.Valid() {
 		return v, Reject(Invalid, "create a volume: %q is not a volume id", clip(c.GetVolumeId()))
 	}
 	if n := len(v.Name); n == 0 || n > maxNameBytes {
 		return v, Reject(Invalid, "create a volume: the name must have 1 to %d bytes, it has %d", maxNameBytes, n)
+	}
+	if rej := v.Claim.check(); rej != nil {
+		return v, rej
 	}
 	if len(v.Fingerprint) > maxFingerprintBytes {
 		return v, Reject(Invalid, "create volume %q: the fingerprint has more than %d bytes", v.Name, maxFingerprintBytes)

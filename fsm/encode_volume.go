@@ -41,12 +41,19 @@ func (e *encoder) volume(v *Volume) sum256 {
 // only where it is set, so that other volumes hash as they did before.
 const (
 	fieldLimitsAsked = iota + 1
+	fieldClaim
 )
 
 func (e *encoder) volumeLevel2(v *Volume) {
 	if v.LimitsAsked != nil {
 		e.u64(fieldLimitsAsked)
 		e.limits(v.LimitsAsked)
+	}
+	if c := v.Claim; c != nil {
+		e.u64(fieldClaim)
+		e.str(c.Name)
+		e.str(c.Namespace)
+		e.str(c.Volume)
 	}
 }
 

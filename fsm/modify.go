@@ -11,7 +11,13 @@ func applyModifyVolume(s *State, m Meta, c *fsmpb.ModifyVolume) (*fsmpb.Outcome,
 	}
 	now := *v
 	now.Limits = v.Limits.with(LimitsFrom(c.GetLimits()), c.GetSet())
+	if rej := now.claim(c.GetClaim()); rej != nil {
+		return nil, rej
+	}
 	if now.Limits == v.Limits && !v.modifyFailed() {
+		if now.Claim != v.Claim {
+			s.putVolume(now)
+		}
 		return operating(v), nil
 	}
 	if s.level2() && now.Limits != v.Limits && now.LimitsAsked == nil {

@@ -12,7 +12,7 @@ func (x *reader) volume(r *fsmpb.VolumeRecord) (err error) {
 		Created:     Epoch{Incarnation: r.GetCreatedIncarnation(), Index: r.GetCreatedIndex()},
 		Modified:    r.GetCreatedIndex() + r.GetModifiedAfter(),
 		Replication: replicationFromRecord(r.GetReplication()),
-		LimitsAsked: limitsAskedFrom(r.GetLimitsAsked()),
+		LimitsAsked: limitsAskedFrom(r.GetLimitsAsked()), Claim: claimFrom(r.GetClaim()),
 	}
 	for _, c := range r.GetCapabilities() {
 		v.Capabilities = append(v.Capabilities, x.capability(c, &err))

@@ -77,7 +77,7 @@ func (w *volumeWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 		r.Condition = &fsmpb.Condition{Abnormal: v.Condition.Abnormal, Message: v.Condition.Message}
 	}
 	r.Source, r.Limits, r.Replication = v.Source.record(), v.Limits.Proto(), v.Replication.record()
-	r.LimitsAsked = limitsAskedRecord(v.LimitsAsked)
+	r.LimitsAsked, r.Claim = limitsAskedRecord(v.LimitsAsked), v.Claim.proto()
 	r.CreatedIncarnation, r.CreatedIndex = v.Created.Incarnation, v.Created.Index
 	r.ModifiedAfter = v.Modified - v.Created.Index
 	return r

@@ -30,11 +30,17 @@ type Volume struct {
 	// LimitsAsked are those that it was created with, once others were put in their
 	// place; nil: Limits are.
 	LimitsAsked *Limits
+	// Claim is what the orchestrator calls it; nil: it did not say.
+	Claim *Claim
 	// Replication is set for a volume that was created with more than one replica.
 	Replication *Replication
 	Created     Epoch // when it was created
 	Modified    uint64
 }
+
+// Claim is what an orchestrator calls a volume: its claim, and its own record of the
+// volume. It is for people, and no part of what makes two requests equal.
+type Claim struct{ Name, Namespace, Volume string }
 
 // Phase is a volume's life: Creating -> Ready -> Deleting -> (gone), or Failed.
 //
