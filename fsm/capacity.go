@@ -3,14 +3,14 @@ package fsm
 // AvailableTo is Available for volumes of as many replicas, each on a host of its own:
 // the first within one of the terms, as volumes must be accessible from there, the
 // second on any other host that holds replicas of replicated volumes.
-func (s *State) AvailableTo(terms []Topology, replicas uint32) (largest, total int64) {
+func (s *State) AvailableTo(terms []Topology, replicas uint32, facts Facts) (largest, total int64) {
 	if replicas < mostReplicas {
-		return s.Available(terms)
+		return s.Available(terms, facts)
 	}
 	var hosts []hostRoom
 	for n := range s.Nodes() {
 		if s.placeable(n) && n.replicates() {
-			hosts = append(hosts, s.roomOf(n, terms))
+			hosts = append(hosts, s.roomOf(n, terms, facts))
 		}
 	}
 	var all, most, within uint64
@@ -37,12 +37,11 @@ type hostRoom struct {
 	within  bool // the terms
 }
 
-func (s *State) roomOf(n *Node, terms []Topology) hostRoom {
+func (s *State) roomOf(n *Node, terms []Topology, facts Facts) hostRoom {
 	room := hostRoom{within: n.within(terms)}
 	for i := range n.Pools {
-		free := max(0, s.unreserved(&n.Pools[i]))
-		free -= free % VolumeSizeUnit
-		room.largest = max(room.largest, min(free, MaxVolumeSize))
+		largest, free := s.room(&n.Pools[i], facts)
+		room.largest = max(room.largest, largest)
 		room.total = plus(room.total, uint64(free))
 	}
 	return room

@@ -44,7 +44,7 @@ func TestCapacityForTwoReplicasIsWhatTwoHostsCanHold(t *testing.T) {
 				s.putNode(n)
 			}
 			for range 2 {
-				largest, total := s.AvailableTo(tc.terms, tc.replicas)
+				largest, total := s.AvailableTo(tc.terms, tc.replicas, nil)
 				require.Equal(t, tc.largest, largest)
 				require.Equal(t, tc.total, total)
 			}

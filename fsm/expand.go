@@ -21,7 +21,7 @@ func applyExpandVolume(s *State, m Meta, c *fsmpb.ExpandVolume) (*fsmpb.Outcome,
 	if size == v.Size {
 		return operating(v), nil
 	}
-	if rej := s.mayGrow(v, size); rej != nil {
+	if rej := s.mayGrow(v, size, c.GetFacts()); rej != nil {
 		return nil, rej
 	}
 	now := *v
@@ -51,7 +51,7 @@ func (v *Volume) sizeToGrowTo(required, limit int64) (int64, *Rejection) {
 }
 
 // mayGrow checks everything that a larger size needs.
-func (s *State) mayGrow(v *Volume, size int64) *Rejection {
+func (s *State) mayGrow(v *Volume, size int64, facts []*fsmpb.PoolFact) *Rejection {
 	if op := v.Operation; op != nil && op.State == OpRunning {
 		return Reject(Busy, "expand volume %s: %s is under way on it", v.ID, op.ID)
 	}
@@ -67,7 +67,7 @@ func (s *State) mayGrow(v *Volume, size int64) *Rejection {
 		if r.State != ReplicaPresent || n.pool(r.Pool) == nil {
 			return Reject(Precondition, "expand volume %s: its device is missing on node %s", v.ID, r.Node)
 		}
-		if by := size - v.Size; s.unreserved(n.pool(r.Pool)) < by {
+		if by := size - v.Size; s.unreserved(n.pool(r.Pool)) < by || !s.free(n.pool(r.Pool), by, facts) {
 			return Reject(NoCapacity, "expand volume %s: pool %s of node %s has no room for %d bytes more", v.ID, r.Pool, r.Node, by)
 		}
 	}

@@ -193,3 +193,25 @@ func TestS73_AFailureIsOfTheOperationThatItNames(t *testing.T) {
 	w.report("n1", late(op.ID, op.Retries))
 	require.Equal(t, OpFailed, w.volume(1).Operation.State)
 }
+
+// S25: what is measured excludes a pool, at level 2; what is reserved admits.
+func TestS25_AVolumeGrowsByNoMoreThanWhatIsFree(t *testing.T) {
+	for level, want := range map[uint32]Reason{Level1: 0, Level2: NoCapacity} {
+		w := newWorldAt(t, level)
+		n := register("n2")
+		n.Pools[0].OvercommitPercent = 200
+		w.ok("node/n2", n)
+		c := create(1)
+		c.Requisite = []*fsmpb.Topology{onNode("n2")}
+		w.ready(1, c)
+		grow := expand(1, 4*gib, 0)
+		grow.Facts = []*fsmpb.PoolFact{{PoolId: "pool-n2", FreeBytes: 3 * gib, Index: w.index}} // 1 GiB is its reserve
+		if level == Level1 {
+			grow.Facts = nil
+		} else {
+			w.no(want, controller, grow)
+			grow.RequiredBytes = 3 * gib
+		}
+		w.twice(controller, grow)
+	}
+}

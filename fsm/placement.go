@@ -45,6 +45,9 @@ func (s *State) place(w *wanted) (Replica, *Rejection) {
 	case hosts == 0:
 		return Replica{}, Reject(NoCapacity, "no reachable host has a pool")
 	}
+	if s.level2() && len(w.facts) > 0 {
+		return Replica{}, Reject(NoCapacity, "no pool has room for %d bytes: of the matching hosts' pools each is reserved to its limit, or has less free than a volume of that size may be made with", w.size)
+	}
 	return Replica{}, Reject(NoCapacity, "no pool has room for %d bytes: of the matching hosts' pools each is reserved to its limit or nearly full", w.size)
 }
 
@@ -60,7 +63,7 @@ func (s *State) best(w *wanted, term *fsmpb.Topology) (best Replica, hosts int) 
 		hosts++
 		for i := range n.Pools {
 			p := &n.Pools[i]
-			if free := s.unreserved(p); free >= w.size && free > most && s.roomy(p, w.facts) {
+			if free := s.unreserved(p); free >= w.size && free > most && s.roomy(p, w.facts) && s.fits(p, w) {
 				most = free
 				best = Replica{Node: n.ID, Host: n.Host, Pool: p.ID, State: ReplicaPlanned}
 			}
@@ -90,19 +93,50 @@ func (s *State) unreserved(p *Pool) int64 {
 // only excludes. What was placed after it was measured is counted with its share:
 // a thin volume is expected to fill its size divided by the over-commit ratio.
 func (s *State) roomy(p *Pool, facts []*fsmpb.PoolFact) bool {
-	for _, f := range facts {
-		if f.GetPoolId() != string(p.ID) {
-			continue
-		}
-		spare := f.GetFreeBytes() - p.MinFree
-		reserved, _ := s.PoolUse(p.ID)
-		if spare >= p.share(reserved) {
-			return true // were all that is reserved placed since
-		}
-		return spare >= p.share(s.placedSince(p, f.GetIndex()))
+	f := factOf(p, facts)
+	if f == nil {
+		return true
 	}
-	return true
+	spare := f.GetFreeBytes() - p.MinFree
+	reserved, _ := s.PoolUse(p.ID)
+	if spare >= p.share(reserved) {
+		return true // were all that is reserved placed since
+	}
+	return spare >= p.share(s.placedSince(p, f.GetIndex()))
 }
+
+func factOf(p *Pool, facts []*fsmpb.PoolFact) *fsmpb.PoolFact {
+	for _, f := range facts {
+		if f.GetPoolId() == string(p.ID) {
+			return f
+		}
+	}
+	return nil
+}
+
+// fits is false when a measured fact says that less is free than one volume of that size
+// may be made with.
+func (s *State) fits(p *Pool, w *wanted) bool { return s.free(p, w.size, w.facts) }
+
+// free is false when a measured fact says that a pool has no room for so many bytes more
+// of one volume. It was not asked at feature level 1.
+func (s *State) free(p *Pool, bytes int64, facts []*fsmpb.PoolFact) bool {
+	f := factOf(p, facts)
+	return f == nil || !s.level2() || bytes <= p.largest(s.spare(p, f))
+}
+
+// spare is how many bytes are free by a fact, less the reserve and what was placed since.
+func (s *State) spare(p *Pool, f *fsmpb.PoolFact) int64 {
+	free := f.GetFreeBytes() - p.MinFree
+	if free <= 0 {
+		return 0
+	}
+	return max(0, free-p.share(s.placedSince(p, f.GetIndex())))
+}
+
+// largest is the largest volume where so many bytes are free: no larger than that, and
+// in a pool that reserves more than twice its capacity in proportion to it.
+func (p *Pool) largest(free int64) int64 { return percentOf(free, max(100, p.OvercommitPercent/2)) }
 
 // share is what volumes of so many bytes are expected to fill.
 func (p *Pool) share(bytes int64) int64 {
@@ -128,20 +162,47 @@ func (s *State) placedSince(p *Pool, index uint64) int64 {
 }
 
 // Available is how many bytes a new volume of one of the terms' topologies could
-// reserve at most in one pool, and in all pools together: GetCapacity's answer.
-func (s *State) Available(terms []Topology) (largest, total int64) {
+// reserve at most in one pool, and in all pools together: GetCapacity's answer. Facts
+// are what was measured of the pools; without one the state alone says it.
+func (s *State) Available(terms []Topology, facts Facts) (largest, total int64) {
 	for n := range s.Nodes() {
 		if !s.placeable(n) || !n.within(terms) {
 			continue
 		}
 		for i := range n.Pools {
-			free := max(0, s.unreserved(&n.Pools[i]))
-			free -= free % VolumeSizeUnit
-			largest = max(largest, min(free, MaxVolumeSize))
+			one, free := s.room(&n.Pools[i], facts)
+			largest = max(largest, one)
 			if total += free; total < 0 {
 				total = 1<<63 - 1 - (1<<63-1)%VolumeSizeUnit
 			}
 		}
 	}
 	return largest, total
+}
+
+// Facts are the newest measured facts by their pools.
+type Facts map[PoolID]*fsmpb.PoolFact
+
+// FactsOf reads a list of facts.
+func FactsOf(list []*fsmpb.PoolFact) Facts {
+	facts := make(Facts, len(list))
+	for _, f := range list {
+		if old := facts[PoolID(f.GetPoolId())]; old == nil || old.GetIndex() < f.GetIndex() {
+			facts[PoolID(f.GetPoolId())] = f
+		}
+	}
+	return facts
+}
+
+// room is how many bytes one new volume, and all together, could reserve in a pool.
+func (s *State) room(p *Pool, facts Facts) (largest, total int64) {
+	total = max(0, s.unreserved(p))
+	largest = total
+	if f := facts[p.ID]; f != nil && total > 0 {
+		spare := s.spare(p, f)
+		total = min(total, percentOf(spare, p.OvercommitPercent))
+		largest = min(largest, p.largest(spare))
+	}
+	whole := func(bytes int64) int64 { return bytes - bytes%VolumeSizeUnit }
+	return whole(min(largest, total, MaxVolumeSize)), whole(total)
 }

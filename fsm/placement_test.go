@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -94,36 +95,76 @@ func TestS25_AFactExcludesAndNeverAdmits(t *testing.T) {
 		index  func(*world) uint64
 		placed int
 		want   Reason
+		level  uint32 // 0: at both
 	}{
 		"a pool with room by the fact":             {free: 2 * gib},
-		"at the reserve":                           {free: gib},
+		"less free than the volume":                {free: 2*gib - 1, want: NoCapacity, level: 2},
+		"at the reserve":                           {free: gib, level: 1},
 		"below the reserve":                        {free: gib - 1, want: NoCapacity},
 		"no fact admits beyond the reservations":   {free: 1 << 60, placed: 20, want: NoCapacity},
-		"placed after the fact, still above":       {free: 4 * gib, placed: 6},
+		"placed after the fact, still above":       {free: 4 * gib, placed: 6, level: 1},
+		"placed after the fact, room for one more": {free: 5 * gib, placed: 6},
+		"placed after the fact, less than one":     {free: 5*gib - 1, placed: 6, want: NoCapacity, level: 2},
 		"placed after the fact, below":             {free: 4*gib - 1, placed: 6, want: NoCapacity},
 		"placed before the fact is measured in it": {free: 4*gib - 1, placed: 6, index: func(w *world) uint64 { return w.index }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := &world{t: t, s: New()}
-			w.ok(controller, bootstrap())
-			r := small("a", "x", 10)
-			r.Pools[0].OvercommitPercent = 200
-			w.ok("node/a", r)
-			var index uint64
-			for n := range tc.placed {
-				w.ok(controller, create(10+n))
+		for level := uint32(1); level <= MaxFeatureLevel; level++ {
+			if tc.level != 0 && tc.level != level {
+				continue
 			}
-			if tc.index != nil {
-				index = tc.index(w)
-			}
-			c := create(1)
-			c.Facts = []*fsmpb.PoolFact{{PoolId: "other"}, {PoolId: "pool-a", FreeBytes: tc.free, Index: index}}
-			if tc.want != 0 {
-				w.no(tc.want, controller, c)
-				return
-			}
-			w.twice(controller, c)
-		})
+			t.Run(fmt.Sprintf("%s, at level %d", name, level), func(t *testing.T) {
+				w := &world{t: t, s: New()}
+				first := bootstrap()
+				first.FeatureLevel = level
+				w.ok(controller, first)
+				r := small("a", "x", 10)
+				r.Pools[0].OvercommitPercent = 200
+				w.ok("node/a", r)
+				var index uint64
+				for n := range tc.placed {
+					w.ok(controller, create(10+n))
+				}
+				if tc.index != nil {
+					index = tc.index(w)
+				}
+				c := create(1)
+				c.Facts = []*fsmpb.PoolFact{{PoolId: "other"}, {PoolId: "pool-a", FreeBytes: tc.free, Index: index}}
+				if tc.want != 0 {
+					w.no(tc.want, controller, c)
+					return
+				}
+				w.twice(controller, c)
+			})
+		}
+	}
+}
+
+// S25: a volume is no larger than what is free, unless the operator overcommits more than
+// twice; a clone shares what it is made of and is not asked. GetCapacity says the same.
+func TestS25_AVolumeIsNoLargerThanWhatIsFree(t *testing.T) {
+	for _, tc := range []struct {
+		percent        uint32
+		free           int64
+		largest, total int64
+	}{
+		{100, 6 * gib, 5 * gib, 5 * gib}, {200, 6 * gib, 5 * gib, 10 * gib}, {400, 6 * gib, 10 * gib, 20 * gib},
+		{200, gib, 0, 0}, {200, 0, 0, 0}, {200, -1, 0, 0}, {200, 1 << 60, 200 * gib, 200 * gib},
+	} {
+		w := &world{t: t, s: New()}
+		w.ok(controller, bootstrap())
+		r := small("a", "x", 100)
+		r.Pools[0].OvercommitPercent = tc.percent
+		w.ok("node/a", r)
+		facts := []*fsmpb.PoolFact{{PoolId: "pool-a", FreeBytes: tc.free}}
+		largest, total := w.s.Available(nil, FactsOf(facts))
+		require.Equal(t, []int64{tc.largest, tc.total}, []int64{largest, total}, tc)
+		ask := func(n int, size int64) *fsmpb.CreateVolume {
+			return changed(n, func(c *fsmpb.CreateVolume) { c.RequiredBytes, c.Facts = size, facts })
+		}
+		w.no(NoCapacity, controller, ask(1, largest+VolumeSizeUnit))
+		if largest > 0 {
+			w.ok(controller, ask(2, largest))
+		}
 	}
 }
 
@@ -156,13 +197,13 @@ func TestS25_OnlyReachableHostsAreCandidates(t *testing.T) {
 // CSI-CTRL-GetCapacity-04, -06, -07.
 func TestAvailableIsWhatCreateVolumeWouldGrant(t *testing.T) {
 	w := threeHosts(t)
-	largest, total := w.s.Available(nil)
+	largest, total := w.s.Available(nil, nil)
 	require.Equal(t, []int64{20 * gib, 50 * gib}, []int64{largest, total})
-	largest, total = w.s.Available([]Topology{{{ZoneKey, "x"}}})
+	largest, total = w.s.Available([]Topology{{{ZoneKey, "x"}}}, nil)
 	require.Equal(t, []int64{20 * gib, 30 * gib}, []int64{largest, total})
-	largest, total = w.s.Available([]Topology{{{ZoneKey, "q"}}})
+	largest, total = w.s.Available([]Topology{{{ZoneKey, "q"}}}, nil)
 	require.Zero(t, largest+total)
 	w.ok(controller, changed(1, func(c *fsmpb.CreateVolume) { c.RequiredBytes, c.Requisite = 20*gib, []*fsmpb.Topology{zone("y")} }))
-	largest, total = w.s.Available([]Topology{{{ZoneKey, "y"}}})
+	largest, total = w.s.Available([]Topology{{{ZoneKey, "y"}}}, nil)
 	require.Zero(t, largest+total)
 }

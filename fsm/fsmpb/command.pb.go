@@ -2770,6 +2770,7 @@ type ExpandVolume struct {
 	RequiredBytes int64                  `protobuf:"varint,2,opt,name=required_bytes,json=requiredBytes,proto3" json:"required_bytes,omitempty"`
 	LimitBytes    int64                  `protobuf:"varint,3,opt,name=limit_bytes,json=limitBytes,proto3" json:"limit_bytes,omitempty"` // 0: none
 	Capability    *Capability            `protobuf:"bytes,4,opt,name=capability,proto3" json:"capability,omitempty"`                    // unset: not said
+	Facts         []*PoolFact            `protobuf:"bytes,5,rep,name=facts,proto3" json:"facts,omitempty"`                              // attached by the leader
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2828,6 +2829,13 @@ func (x *ExpandVolume) GetLimitBytes() int64 {
 func (x *ExpandVolume) GetCapability() *Capability {
 	if x != nil {
 		return x.Capability
+	}
+	return nil
+}
+
+func (x *ExpandVolume) GetFacts() []*PoolFact {
+	if x != nil {
+		return x.Facts
 	}
 	return nil
 }
@@ -5777,7 +5785,7 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"\n" +
 	"write_iops\x18\x02 \x01(\x04R\twriteIops\x121\n" +
 	"\x15read_bytes_per_second\x18\x03 \x01(\x04R\x12readBytesPerSecond\x123\n" +
-	"\x16write_bytes_per_second\x18\x04 \x01(\x04R\x13writeBytesPerSecond\"\xb0\x01\n" +
+	"\x16write_bytes_per_second\x18\x04 \x01(\x04R\x13writeBytesPerSecond\"\xe7\x01\n" +
 	"\fExpandVolume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12%\n" +
 	"\x0erequired_bytes\x18\x02 \x01(\x03R\rrequiredBytes\x12\x1f\n" +
@@ -5785,7 +5793,8 @@ const file_fsm_fsmpb_command_proto_rawDesc = "" +
 	"limitBytes\x12;\n" +
 	"\n" +
 	"capability\x18\x04 \x01(\v2\x1b.holdfast.fsm.v1.CapabilityR\n" +
-	"capability\"\xa2\x01\n" +
+	"capability\x125\n" +
+	"\x05facts\x18\x05 \x03(\v2\x19.holdfast.fsm.v1.PoolFactB\x04\x88\xb5\x18\x02R\x05facts\"\xa2\x01\n" +
 	"\fModifyVolume\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12/\n" +
 	"\x06limits\x18\x02 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x12\x10\n" +
@@ -6180,52 +6189,53 @@ var file_fsm_fsmpb_command_proto_depIdxs = []int32{
 	21, // 48: holdfast.fsm.v1.Outdate.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
 	18, // 49: holdfast.fsm.v1.AddReplica.facts:type_name -> holdfast.fsm.v1.PoolFact
 	16, // 50: holdfast.fsm.v1.ExpandVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	30, // 51: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
-	20, // 52: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
-	36, // 53: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
-	16, // 54: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	7,  // 55: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	7,  // 56: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
-	16, // 57: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
-	7,  // 58: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
-	16, // 59: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
-	44, // 60: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
-	7,  // 61: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
-	53, // 62: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
-	54, // 63: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
-	55, // 64: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
-	56, // 65: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
-	57, // 66: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
-	58, // 67: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
-	59, // 68: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
-	60, // 69: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
-	61, // 70: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
-	62, // 71: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
-	63, // 72: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
-	45, // 73: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
-	46, // 74: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
-	47, // 75: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
-	48, // 76: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
-	49, // 77: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
-	50, // 78: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
-	51, // 79: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
-	52, // 80: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
-	21, // 81: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	30, // 82: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
-	70, // 83: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
-	7,  // 84: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
-	71, // 85: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
-	4,  // 86: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
-	7,  // 87: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
-	72, // 88: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
-	5,  // 89: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	7,  // 90: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
-	73, // 91: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
-	92, // [92:92] is the sub-list for method output_type
-	92, // [92:92] is the sub-list for method input_type
-	92, // [92:92] is the sub-list for extension type_name
-	91, // [91:92] is the sub-list for extension extendee
-	0,  // [0:91] is the sub-list for field type_name
+	18, // 51: holdfast.fsm.v1.ExpandVolume.facts:type_name -> holdfast.fsm.v1.PoolFact
+	30, // 52: holdfast.fsm.v1.ModifyVolume.limits:type_name -> holdfast.fsm.v1.Limits
+	20, // 53: holdfast.fsm.v1.ModifyVolume.claim:type_name -> holdfast.fsm.v1.Claim
+	36, // 54: holdfast.fsm.v1.CreateGroupSnapshot.members:type_name -> holdfast.fsm.v1.GroupMember
+	16, // 55: holdfast.fsm.v1.PublishVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	7,  // 56: holdfast.fsm.v1.UnpublishVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	7,  // 57: holdfast.fsm.v1.StageVolume.epoch:type_name -> holdfast.fsm.v1.Epoch
+	16, // 58: holdfast.fsm.v1.StageVolume.capability:type_name -> holdfast.fsm.v1.Capability
+	7,  // 59: holdfast.fsm.v1.PublishTarget.epoch:type_name -> holdfast.fsm.v1.Epoch
+	16, // 60: holdfast.fsm.v1.PublishTarget.capability:type_name -> holdfast.fsm.v1.Capability
+	44, // 61: holdfast.fsm.v1.Report.observations:type_name -> holdfast.fsm.v1.Observation
+	7,  // 62: holdfast.fsm.v1.Observation.epoch:type_name -> holdfast.fsm.v1.Epoch
+	53, // 63: holdfast.fsm.v1.Observation.device_created:type_name -> holdfast.fsm.v1.DeviceCreated
+	54, // 64: holdfast.fsm.v1.Observation.device_gone:type_name -> holdfast.fsm.v1.DeviceGone
+	55, // 65: holdfast.fsm.v1.Observation.device_missing:type_name -> holdfast.fsm.v1.DeviceMissing
+	56, // 66: holdfast.fsm.v1.Observation.device_present:type_name -> holdfast.fsm.v1.DevicePresent
+	57, // 67: holdfast.fsm.v1.Observation.formatted:type_name -> holdfast.fsm.v1.Formatted
+	58, // 68: holdfast.fsm.v1.Observation.staged:type_name -> holdfast.fsm.v1.Staged
+	59, // 69: holdfast.fsm.v1.Observation.unstaged:type_name -> holdfast.fsm.v1.Unstaged
+	60, // 70: holdfast.fsm.v1.Observation.target_bound:type_name -> holdfast.fsm.v1.TargetBound
+	61, // 71: holdfast.fsm.v1.Observation.target_gone:type_name -> holdfast.fsm.v1.TargetGone
+	62, // 72: holdfast.fsm.v1.Observation.step_failed:type_name -> holdfast.fsm.v1.StepFailed
+	63, // 73: holdfast.fsm.v1.Observation.condition:type_name -> holdfast.fsm.v1.Condition
+	45, // 74: holdfast.fsm.v1.Observation.device_grown:type_name -> holdfast.fsm.v1.DeviceGrown
+	46, // 75: holdfast.fsm.v1.Observation.limits_applied:type_name -> holdfast.fsm.v1.LimitsApplied
+	47, // 76: holdfast.fsm.v1.Observation.snapshot_cut:type_name -> holdfast.fsm.v1.SnapshotCut
+	48, // 77: holdfast.fsm.v1.Observation.snapshot_gone:type_name -> holdfast.fsm.v1.SnapshotGone
+	49, // 78: holdfast.fsm.v1.Observation.snapshot_missing:type_name -> holdfast.fsm.v1.SnapshotMissing
+	50, // 79: holdfast.fsm.v1.Observation.frozen:type_name -> holdfast.fsm.v1.Frozen
+	51, // 80: holdfast.fsm.v1.Observation.thawed:type_name -> holdfast.fsm.v1.Thawed
+	52, // 81: holdfast.fsm.v1.Observation.progress:type_name -> holdfast.fsm.v1.Progress
+	21, // 82: holdfast.fsm.v1.Observation.replica_seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	30, // 83: holdfast.fsm.v1.LimitsApplied.limits:type_name -> holdfast.fsm.v1.Limits
+	70, // 84: holdfast.fsm.v1.Outcome.rejection:type_name -> holdfast.fsm.v1.Rejection
+	7,  // 85: holdfast.fsm.v1.Outcome.epoch:type_name -> holdfast.fsm.v1.Epoch
+	71, // 86: holdfast.fsm.v1.Outcome.grant:type_name -> holdfast.fsm.v1.Grant
+	4,  // 87: holdfast.fsm.v1.Outcome.verdict:type_name -> holdfast.fsm.v1.Verdict
+	7,  // 88: holdfast.fsm.v1.Grant.epoch:type_name -> holdfast.fsm.v1.Epoch
+	72, // 89: holdfast.fsm.v1.Grant.format:type_name -> holdfast.fsm.v1.Format
+	5,  // 90: holdfast.fsm.v1.Format.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	7,  // 91: holdfast.fsm.v1.Format.epoch:type_name -> holdfast.fsm.v1.Epoch
+	73, // 92: holdfast.fsm.v1.since:extendee -> google.protobuf.FieldOptions
+	93, // [93:93] is the sub-list for method output_type
+	93, // [93:93] is the sub-list for method input_type
+	93, // [93:93] is the sub-list for extension type_name
+	92, // [92:93] is the sub-list for extension extendee
+	0,  // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_command_proto_init() }
