@@ -50,7 +50,7 @@ func (s *State) placeNew(m Meta, asked *Volume, c *fsmpb.CreateVolume) *Rejectio
 
 func (s *State) placeFirst(asked *Volume, c *fsmpb.CreateVolume, w *wanted) (Replica, *Rejection) {
 	if !asked.Source.IsZero() {
-		return s.placeFrom(asked, c)
+		return s.placeFrom(asked, c, w)
 	}
 	w.size = asked.Size
 	return s.place(w)

@@ -85,7 +85,7 @@ func (s *State) keeper(what string, node NodeID, host HostID) (*Node, *Rejection
 
 // placeFrom gives a volume its source's content, at least its size, and its pool:
 // a host makes what is in its own pool only.
-func (s *State) placeFrom(v *Volume, c *fsmpb.CreateVolume) (Replica, *Rejection) {
+func (s *State) placeFrom(v *Volume, c *fsmpb.CreateVolume, w *wanted) (Replica, *Rejection) {
 	from, rej := s.origin(v.Source)
 	if rej != nil {
 		return Replica{}, rej
@@ -103,10 +103,14 @@ func (s *State) placeFrom(v *Volume, c *fsmpb.CreateVolume) (Replica, *Rejection
 			return Replica{}, rej
 		}
 	}
+	v.Format = from.format.cloned()
+	if s.level2() {
+		w.size = v.Size
+		return s.placeBeside(s.keepers(v.Source, &from), w)
+	}
 	if !from.node.within(v.Requisite) {
 		return Replica{}, Reject(NoCapacity, "%s is kept by node %s, which is outside the topology that is required", from.what, from.node.ID)
 	}
-	v.Format = from.format.cloned()
 	return s.admitInto(&from, v.Size, c.GetFacts())
 }
 

@@ -1,0 +1,86 @@
+package fsm
+
+import (
+	"slices"
+	"strings"
+)
+
+// keepers are the origins of a source's content, on each host that a volume of it can
+// be made on; the first is the one that serves where nothing speaks for another.
+// A snapshot is on the one host that cut it.
+func (s *State) keepers(from Source, first *origin) []origin {
+	all := []origin{*first}
+	v, ok := s.Volume(from.Volume)
+	if !ok || !s.sameEverywhere(v) {
+		return all
+	}
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		l := v.Leg(r.Host)
+		if r.Host == first.node.Host || r.State != ReplicaPresent || l == nil || !l.UpToDate || !v.Replication.together(l) {
+			continue
+		}
+		if at, rej := s.keeper(first.what, r.Node, r.Host); rej == nil {
+			other := *first
+			other.node, other.pool = at, r.Pool
+			all = append(all, other)
+		}
+	}
+	return all
+}
+
+// sameEverywhere is false while a host uses a replicated volume, or may: what it wrote
+// is made quiet there only (S19).
+func (s *State) sameEverywhere(v *Volume) bool {
+	if v.Replication == nil || len(v.Publications()) > 0 || len(v.Teardowns) > 0 {
+		return false
+	}
+	return !slices.ContainsFunc(v.Replication.Legs, func(l Leg) bool { return s.mayBePrimary(v, l.Host) })
+}
+
+// placeBeside chooses the pool of the first volume beside one of the origins: on a host
+// within the requisite topology, by the preferred terms in their order, then as the
+// origins come.
+func (s *State) placeBeside(all []origin, w *wanted) (Replica, *Rejection) {
+	within := slices.DeleteFunc(slices.Clone(all), func(o origin) bool { return !o.node.within(w.requisite) })
+	if len(within) == 0 {
+		return Replica{}, keptElsewhere(all)
+	}
+	slices.SortStableFunc(within, func(a, b origin) int { return w.rank(a.node) - w.rank(b.node) })
+	var full *Rejection
+	for i := range within {
+		r, rej := s.admitInto(&within[i], w.size, w.facts)
+		if rej == nil {
+			return r, nil
+		}
+		if full == nil {
+			full = rej
+		}
+	}
+	return Replica{}, full
+}
+
+// rank orders hosts: one that cannot have the replicas that are asked for comes last,
+// before it those of no preferred term, and the others by the first term they are in.
+func (w *wanted) rank(n *Node) int {
+	if w.replicated && !n.replicates() {
+		return len(w.preferred) + 1
+	}
+	for i, term := range w.preferred {
+		if n.holdsAll(term.GetSegments()) {
+			return i
+		}
+	}
+	return len(w.preferred)
+}
+
+// keptElsewhere is for a topology that leaves out all hosts that keep the source: a
+// scheduler that chose a host chooses again.
+func keptElsewhere(all []origin) *Rejection {
+	nodes := make([]string, len(all))
+	for i := range all {
+		nodes[i] = string(all[i].node.ID)
+	}
+	return Reject(NoCapacity, "%s is kept by node %s, outside of the topology that is required, and is not copied to other hosts: let the workload run there, or use a class with volumeBindingMode Immediate",
+		all[0].what, strings.Join(nodes, " and by node "))
+}

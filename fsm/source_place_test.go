@@ -1,0 +1,111 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// withThird is a world of a replicated volume 1 on n1 and n2, and of the node n3.
+func withThird(t testing.TB) *world {
+	w := newReplicated(t, protocolC)
+	w.ok("node/n3", replicating("n3"))
+	return w
+}
+
+func cloneOf(n int, replicas uint32, requisite, preferred []*fsmpb.Topology) *fsmpb.CreateVolume {
+	c := of(n, ofVolume(1))
+	c.Replicas, c.Requisite, c.Preferred = replicas, requisite, preferred
+	return c
+}
+
+func silent(node string) func(*world) {
+	return func(w *world) {
+		w.ok(controller, &fsmpb.SetNodeReachable{NodeId: node, HostId: "host-" + node})
+	}
+}
+
+// CSI-CTRL-CreateVolume-38, CSI-CTRL-Topology-02, -07, -10: each replica that is up to date serves a clone, as the
+// topology asks for it: strict (one term), not strict (the chosen one is preferred
+// among all), and of an Immediate class (none is preferred).
+func TestAClonesHostIsAnyThatKeepsItsSource(t *testing.T) {
+	all := terms("n1", "n2", "n3")
+	for name, tc := range map[string]struct {
+		given func(*world)
+		ask   *fsmpb.CreateVolume
+		first NodeID
+		want  Reason
+	}{
+		"immediate: the seed":                              {ask: cloneOf(2, 1, all, nil), first: "n1"},
+		"no topology at all: the seed":                     {ask: cloneOf(2, 1, nil, nil), first: "n1"},
+		"strict: the seed":                                 {ask: cloneOf(2, 1, terms("n1"), terms("n1")), first: "n1"},
+		"strict: the other replica":                        {ask: cloneOf(2, 1, terms("n2"), terms("n2")), first: "n2"},
+		"strict: a host without the source":                {ask: cloneOf(2, 1, terms("n3"), terms("n3")), want: NoCapacity},
+		"not strict: the other replica is preferred":       {ask: cloneOf(2, 1, all, terms("n2", "n1", "n3")), first: "n2"},
+		"not strict: the first preferred that keeps it":    {ask: cloneOf(2, 1, all, terms("n3", "n2", "n1")), first: "n2"},
+		"not strict: a host without the source":            {ask: cloneOf(2, 1, all, terms("n3")), first: "n1"},
+		"two replicas: the first where the source is":      {ask: cloneOf(2, 2, all, terms("n2", "n3")), first: "n2"},
+		"two replicas, strict":                             {ask: cloneOf(2, 2, terms("n2"), terms("n2")), first: "n2"},
+		"the other replica where the seed does not answer": {given: silent("n1"), ask: cloneOf(2, 1, nil, nil), first: "n2"},
+		"not the other replica while it does not answer":   {given: silent("n2"), ask: cloneOf(2, 1, terms("n2"), nil), want: NoCapacity},
+		"not a replica that is not up to date": {ask: cloneOf(2, 1, terms("n2"), nil), want: NoCapacity, given: func(w *world) {
+			w.sees(1, "n2", ReplicaSeen{Disk: inconsistent, PeerDisk: upToDate, Connection: syncTarget, UUID: 7})
+		}},
+		"not a replica whose connection is cut": {ask: cloneOf(2, 1, terms("n2"), nil), want: NoCapacity, given: func(w *world) {
+			w.sees(1, "n2", apart(7, connecting))
+		}},
+		"not the other replica while the source is published": {ask: cloneOf(2, 1, terms("n2"), nil), want: NoCapacity, given: func(w *world) {
+			w.ok(controller, publish(1, "n1"))
+		}},
+		"a source in use is copied where it is used": {ask: cloneOf(2, 1, all, terms("n1")), first: "n2", given: func(w *world) {
+			w.ok(controller, publish(1, "n2"))
+		}},
+		"another replica where a pool is full": {ask: sized(cloneOf(2, 1, nil, terms("n1")), 16<<40-VolumeSizeUnit, 0), first: "n2", given: func(w *world) {
+			w.ok(controller, inTopology(sized(create(5), 5<<40, 0), "n1"))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := withThird(t)
+			if tc.given != nil {
+				tc.given(w)
+			}
+			if tc.want != 0 {
+				w.no(tc.want, controller, tc.ask)
+				return
+			}
+			w.twice(controller, tc.ask)
+			v := w.volume(2)
+			require.Equal(t, tc.first, v.Replicas[0].Node)
+			wish, _ := w.s.Wish(tc.first, v.ID)
+			require.Equal(t, VolumeID(volumeID(1)), wish.Source.Volume, "that host makes it")
+			if tc.ask.Replicas == 2 {
+				require.Equal(t, v.Replicas[0].Host, v.Replication.Seed)
+			}
+		})
+	}
+}
+
+// CSI-CTRL-Topology-02, -10: a snapshot is on one host, also one of a replicated volume.
+func TestARestoresHostIsTheOneThatCutTheSnapshot(t *testing.T) {
+	w := withThird(t)
+	w.cut(1, 1)
+	at := func(nodes ...string) *fsmpb.CreateVolume {
+		c := of(2, ofSnapshot(1))
+		c.Requisite = terms(nodes...)
+		return c
+	}
+	w.no(NoCapacity, controller, at("n2"))
+	w.no(NoCapacity, controller, at("n2", "n3"))
+	w.twice(controller, at("n1", "n2", "n3"))
+	require.Equal(t, NodeID("n1"), w.volume(2).Replicas[0].Node)
+}
+
+// S72: at level 1 a clone goes to the seed, or nowhere.
+func TestS72_AtLevel1ACloneIsWhereTheSeedIs(t *testing.T) {
+	w := newReplicatedAt(t, Level1, protocolC)
+	w.no(NoCapacity, controller, cloneOf(2, 1, terms("n2"), nil))
+	w.ok(controller, cloneOf(2, 1, terms("n1", "n2"), terms("n2")))
+	require.Equal(t, NodeID("n1"), w.volume(2).Replicas[0].Node)
+}
