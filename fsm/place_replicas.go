@@ -43,7 +43,7 @@ func (s *State) replicate(m Meta, v *Volume, c *fsmpb.CreateVolume, w *wanted) *
 		return Reject(Precondition, "node %s, where the source is kept, holds no replicas of replicated volumes", first.Node)
 	}
 	w.size, w.except = v.Size, []NodeID{first.Node}
-	second, rej := s.placeSecond(w, first.Node)
+	second, rej := s.placeOther(w, first.Node)
 	if rej != nil {
 		return rej
 	}
@@ -76,6 +76,25 @@ func (n *Node) replicates() bool {
 // admits tells whether another replica can be on the host.
 func (w *wanted) admits(n *Node) bool {
 	return n.replicates() && !slices.Contains(w.except, n.ID) && (w.zone == "" || n.segment(ZoneKey).Value != w.zone)
+}
+
+// placeOther is placeSecond for a volume that is made: where two topologies or more are
+// required, two of them are used, or nothing is made. One that lost a replica takes
+// another wherever there is one.
+func (s *State) placeOther(w *wanted, first NodeID) (Replica, *Rejection) {
+	n, ok := s.Node(first)
+	if !ok || !s.level2() || !severalTerms(w.requisite) {
+		return s.placeSecond(w, first)
+	}
+	try := *w
+	try.requisite = n.otherTerms(w.requisite)
+	for _, avoid := range []string{n.segment(ZoneKey).Value, ""} {
+		try.zone = avoid
+		if r, rej := s.place(&try); rej == nil {
+			return r, nil
+		}
+	}
+	return Replica{}, Reject(NoCapacity, "two of the topologies that are required have to be used: in none but that of node %s is a host that holds replicas of replicated volumes, can be reached and has a pool with room for %d bytes", first, w.size)
 }
 
 // placeSecond chooses the other replica's pool. A volume must be accessible from the

@@ -109,3 +109,47 @@ func TestS72_AtLevel1ACloneIsWhereTheSeedIs(t *testing.T) {
 	w.ok(controller, cloneOf(2, 1, terms("n1", "n2"), terms("n2")))
 	require.Equal(t, NodeID("n1"), w.volume(2).Replicas[0].Node)
 }
+
+// CSI-CTRL-Topology-04, -05, -06, -20: two replicas use two of the topologies that are required; with one
+// that is required the second is free.
+func TestTwoReplicasUseTwoOfTheRequiredTopologies(t *testing.T) {
+	zone := func(names ...string) (all []*fsmpb.Topology) {
+		for _, z := range names {
+			all = append(all, &fsmpb.Topology{Segments: []*fsmpb.Label{{Key: ZoneKey, Value: z}}})
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		requisite, preferred []*fsmpb.Topology
+		given                func(*world)
+		want                 []NodeID // none: RESOURCE_EXHAUSTED
+	}{
+		"both of two nodes":                          {requisite: terms("n1", "n2"), want: []NodeID{"n2", "n1"}},
+		"both of two nodes, one is silent":           {requisite: terms("n1", "n2"), given: silent("n2")},
+		"both of two zones":                          {requisite: zone("a", "b"), want: []NodeID{"n3", "n2"}},
+		"both of two zones, one is silent":           {requisite: zone("a", "b"), given: silent("n3")},
+		"two of three nodes":                         {requisite: terms("n1", "n2", "n3"), want: []NodeID{"n3", "n2"}},
+		"one zone that is given twice":               {requisite: zone("a", "a"), given: silent("n3"), want: []NodeID{"n2", "n1"}},
+		"one zone, the second is free":               {requisite: zone("b"), want: []NodeID{"n3", "n4"}},
+		"one node, the second is free":               {requisite: terms("n1"), want: []NodeID{"n1", "n4"}},
+		"the combination of the two that come first": {requisite: zone("a", "b", "c"), preferred: zone("b", "a"), want: []NodeID{"n3", "n2"}},
+		"the first preferred and any other":          {requisite: zone("a", "b", "c"), preferred: zone("b", "a"), want: []NodeID{"n3", "n4"}, given: func(w *world) { silent("n1")(w); silent("n2")(w) }},
+		"a term of nodes, and one of their zone":     {requisite: append(terms("n1"), zone("a")...), want: []NodeID{"n2", "n1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := zoned(t, "a", "a", "b", "c")
+			if tc.given != nil {
+				tc.given(w)
+			}
+			c := createReplicated(1, protocolC)
+			c.Requisite, c.Preferred = tc.requisite, tc.preferred
+			if tc.want == nil {
+				w.no(NoCapacity, controller, c)
+				return
+			}
+			w.twice(controller, c)
+			v := w.volume(1)
+			require.Equal(t, tc.want, []NodeID{v.Replicas[0].Node, v.Replicas[1].Node})
+		})
+	}
+}

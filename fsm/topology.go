@@ -95,3 +95,26 @@ func compareLabels(a, b Label) int {
 func sortTopologies(terms []Topology) {
 	slices.SortFunc(terms, func(a, b Topology) int { return slices.CompareFunc(a, b, compareLabels) })
 }
+
+// severalTerms tells whether two of the terms differ. They are in one order.
+func severalTerms(terms []Topology) bool {
+	return len(terms) > 1 && !slices.Equal(terms[0], terms[len(terms)-1])
+}
+
+// otherTerms are those in which a second host is in another topology than this one: all
+// where this one is in several of them, else all but its own.
+func (n *Node) otherTerms(terms []Topology) []Topology {
+	var others, own []Topology
+	for _, term := range terms {
+		switch {
+		case !n.holds(term):
+			others = append(others, term)
+		case len(own) == 0 || !slices.Equal(own[0], term):
+			own = append(own, term)
+		}
+	}
+	if len(own) > 1 {
+		return terms
+	}
+	return others
+}
