@@ -45,7 +45,7 @@ func applySetNodeReachable(s *State, _ Meta, c *fsmpb.SetNodeReachable) (*fsmpb.
 	if state == NodeUnreachable {
 		s.giveUpOn(n.ID, Unreachable, "node "+string(n.ID)+" cannot be reached")
 	}
-	s.touchAllOn(n.ID)
+	s.touchWide(n.ID)
 	return &fsmpb.Outcome{}, nil
 }
 
@@ -78,7 +78,7 @@ func applyAdoptNode(s *State, _ Meta, c *fsmpb.AdoptNode) (*fsmpb.Outcome, *Reje
 	now := *n
 	now.Incarnation = c.GetIncarnation()
 	s.putNode(now)
-	s.touchAllOn(n.ID)
+	s.touchWide(n.ID)
 	return &fsmpb.Outcome{}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 // a state that was restored decides as one that was replayed.
 type index struct {
 	byNode       *btree.BTreeG[placed]
+	owing        *btree.BTreeG[placed] // per node that owes the end of a publication
 	byOperation  *btree.Map[uint64, uuid]
 	byCreation   *btree.Map[uint64, *volumeRecord] // by the index that created it
 	pools        *btree.Map[string, poolUse]
@@ -48,6 +49,7 @@ func ordered[T any](before func(a, b T) bool) *btree.BTreeG[T] {
 func newIndex() index {
 	return index{
 		byNode:       ordered(placed.before),
+		owing:        ordered(placed.before),
 		byOperation:  new(btree.Map[uint64, uuid]),
 		byCreation:   new(btree.Map[uint64, *volumeRecord]),
 		pools:        new(btree.Map[string, poolUse]),
@@ -59,6 +61,7 @@ func newIndex() index {
 func (x *index) copy() index {
 	return index{
 		byNode:       x.byNode.Copy(),
+		owing:        x.owing.Copy(),
 		byOperation:  x.byOperation.Copy(),
 		byCreation:   x.byCreation.Copy(),
 		pools:        x.pools.Copy(),
@@ -82,6 +85,7 @@ func (x *index) replace(c *change) {
 	x.replacePublications(c.old, c.now)
 	x.replaceOperation(c)
 	x.replaceMinor(c)
+	x.replaceOwing(c)
 	if c.now != nil {
 		x.byCreation.Set(c.now.Created.Index, c.now)
 	} else {
@@ -149,6 +153,15 @@ func (x *index) replaceMinor(c *change) {
 	}
 	if c.now != nil && c.now.Replication != nil && c.old == nil {
 		x.minors.Set(c.now.Replication.Minor, c.key)
+	}
+}
+
+func (x *index) replaceOwing(c *change) {
+	for _, t := range c.old.teardowns() {
+		x.owing.Delete(placed{node: t.Node, created: c.old.Created.Index})
+	}
+	for _, t := range c.now.teardowns() {
+		x.owing.Set(placed{node: t.Node, created: c.now.Created.Index, volume: c.key})
 	}
 }
 

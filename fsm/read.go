@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+
+	"github.com/tidwall/btree"
 )
 
 // Volume is a volume in any phase.
@@ -48,15 +50,29 @@ func (s *State) VolumeCount() int { return s.volumes.Len() }
 // VolumesOn yields the volumes of which the host keeps or owes something, in order of id.
 func (s *State) VolumesOn(node NodeID) iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
-		var keys []uuid
-		s.index.byNode.Ascend(placed{node: node}, func(p placed) bool {
-			if p.node == node {
-				keys = append(keys, p.volume)
-			}
-			return p.node == node
-		})
-		s.inOrder(keys, yield)
+		s.inOrder(placedOn(s.index.byNode, node), yield)
 	}
+}
+
+// owedBy yields the volumes of which the host owes the end of a publication, in order of id.
+func (s *State) owedBy(node NodeID) iter.Seq[*Volume] {
+	return func(yield func(*Volume) bool) {
+		s.inOrder(placedOn(s.index.owing, node), func(v *Volume) bool {
+			owes := slices.ContainsFunc(v.Teardowns, func(t Teardown) bool { return t.Node == node })
+			return !owes || yield(v)
+		})
+	}
+}
+
+// placedOn are the volumes that an index has under a host.
+func placedOn(index *btree.BTreeG[placed], node NodeID) (keys []uuid) {
+	index.Ascend(placed{node: node}, func(p placed) bool {
+		if p.node == node {
+			keys = append(keys, p.volume)
+		}
+		return p.node == node
+	})
+	return keys
 }
 
 // Node is one host's record.

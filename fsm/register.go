@@ -42,7 +42,7 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 		s.touchPeers(n.ID)
 	}
 	if !known || old.Host != n.Host || old.State != n.State || old.Incarnation != n.Incarnation {
-		s.touchAllOn(n.ID) // its wishes read differently; otherwise a new session gets them all anyway
+		s.touchWide(n.ID) // a new session gets all that is wanted of it anyway
 	}
 	return &fsmpb.Outcome{Epoch: m.Epoch.proto()}, nil
 }

@@ -5,7 +5,7 @@ package fsm
 // knowing whether to stay disconnected (S8).
 func (s *State) newSight(node NodeID, host HostID) {
 	var changed []Volume
-	for v := range s.VolumesOn(node) {
+	for v := range s.owedBy(node) {
 		if l := v.Leg(host); l == nil || l.Outdated || v.Teardown(host) == nil {
 			continue
 		}

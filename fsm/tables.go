@@ -112,14 +112,10 @@ func (s *State) touchVolume(c *change) {
 	}
 }
 
-// touchAllOn tells a host that every wish for it may read differently now.
-func (s *State) touchAllOn(node NodeID) {
-	for v := range s.VolumesOn(node) {
-		s.touched = append(s.touched, Touch{Volume: v.ID, Node: node})
-	}
-	for n := range s.SnapshotsOn(node) {
-		s.touchSnapshot(n)
-	}
+// touchWide tells whoever waits for a volume or a snapshot that what the log knows of
+// the node is another. The node itself reads its own record again.
+func (s *State) touchWide(node NodeID) {
+	s.touched = append(s.touched, Touch{Node: node, Wide: true})
 }
 
 func (c *change) id() VolumeID {
@@ -149,6 +145,13 @@ func (r *volumeRecord) publications() []Publication {
 		return nil
 	}
 	return r.Publications()
+}
+
+func (r *volumeRecord) teardowns() []Teardown {
+	if r == nil {
+		return nil
+	}
+	return r.Teardowns
 }
 
 func (r *volumeRecord) operationID() OperationID {

@@ -49,4 +49,8 @@ type Touch struct {
 	Snapshot SnapshotID
 	Group    GroupSnapshotID
 	Node     NodeID // empty: of interest to no host
+	// Wide is set beside a node's own record when whoever waits for a volume or a
+	// snapshot should look again: what they wait for may depend on the node. It stands
+	// for all of them, so that a node's change costs the same whatever it holds.
+	Wide bool
 }
