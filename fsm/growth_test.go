@@ -26,6 +26,22 @@ func TestANodesReachabilityCostsTheSameWhateverItHolds(t *testing.T) {
 	}
 }
 
+// The lowest free minor is found without a look at all of them, and the same as by one.
+func TestTheLowestFreeMinorIsGivenAgain(t *testing.T) {
+	x := newIndex()
+	for _, taken := range []uint32{firstMinor + 3, firstMinor, firstMinor + 1} {
+		x.takeMinor(taken)
+	}
+	require.EqualValues(t, firstMinor+2, x.lowestMinor())
+	x.takeMinor(firstMinor + 2)
+	require.EqualValues(t, firstMinor+4, x.lowestMinor())
+	x.free.Insert(firstMinor + 1)
+	fork := x.copy()
+	x.takeMinor(firstMinor + 1)
+	require.EqualValues(t, firstMinor+4, x.lowestMinor())
+	require.EqualValues(t, firstMinor+1, fork.lowestMinor())
+}
+
 // BenchmarkNodeReachable: what Apply takes for a node that goes and comes back, and
 // what its lock is held for to read all that is wanted of the node's host.
 func BenchmarkNodeReachable(b *testing.B) {

@@ -17,6 +17,8 @@ type index struct {
 	pools        *btree.Map[string, poolUse]
 	publications *btree.Map[string, int]  // per node
 	minors       *btree.Map[uint32, uuid] // of replicated volumes
+	free         *btree.Set[uint32]       // minors below above that no volume has
+	above        uint32                   // no volume ever had this minor, or a higher one
 }
 
 // placed says that a host keeps, or owes, something of a volume. A host's volumes
@@ -55,6 +57,8 @@ func newIndex() index {
 		pools:        new(btree.Map[string, poolUse]),
 		publications: new(btree.Map[string, int]),
 		minors:       new(btree.Map[uint32, uuid]),
+		free:         new(btree.Set[uint32]),
+		above:        firstMinor,
 	}
 }
 
@@ -67,6 +71,8 @@ func (x *index) copy() index {
 		pools:        x.pools.Copy(),
 		publications: x.publications.Copy(),
 		minors:       x.minors.Copy(),
+		free:         x.free.Copy(),
+		above:        x.above,
 	}
 }
 
@@ -150,10 +156,32 @@ func (x *index) countPublication(node NodeID, by int) {
 func (x *index) replaceMinor(c *change) {
 	if c.now == nil && c.old.Replication != nil {
 		x.minors.Delete(c.old.Replication.Minor)
+		x.free.Insert(c.old.Replication.Minor)
 	}
 	if c.now != nil && c.now.Replication != nil && c.old == nil {
+		x.takeMinor(c.now.Replication.Minor)
 		x.minors.Set(c.now.Replication.Minor, c.key)
 	}
+}
+
+// takeMinor keeps the free minors, so that the lowest is found without a look at all.
+func (x *index) takeMinor(minor uint32) {
+	for ; x.above < minor; x.above++ {
+		x.free.Insert(x.above)
+	}
+	if x.above == minor {
+		x.above++
+		return
+	}
+	x.free.Delete(minor)
+}
+
+// lowestMinor is the lowest that no volume has.
+func (x *index) lowestMinor() uint32 {
+	if minor, ok := x.free.Min(); ok {
+		return minor
+	}
+	return x.above
 }
 
 func (x *index) replaceOwing(c *change) {

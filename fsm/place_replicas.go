@@ -124,14 +124,7 @@ func (s *State) placeSecond(w *wanted, first NodeID) (Replica, *Rejection) {
 // freeMinor is the lowest minor that no volume has, not even one that is being
 // removed, with the port that belongs to it.
 func (s *State) freeMinor() (minor, port uint32, rej *Rejection) {
-	n := uint32(0)
-	s.index.minors.Scan(func(taken uint32, _ uuid) bool {
-		if taken != firstMinor+n {
-			return false
-		}
-		n++
-		return true
-	})
+	n := s.index.lowestMinor() - firstMinor
 	if firstPort+n > lastPort {
 		return 0, 0, Reject(NoCapacity, "there are %d replicated volumes: no port is left for another", n)
 	}
