@@ -11,7 +11,8 @@ import (
 // a state that was restored decides as one that was replayed.
 type index struct {
 	byNode       *btree.BTreeG[placed]
-	owing        *btree.BTreeG[placed] // per node that owes the end of a publication
+	owing        *btree.BTreeG[placed]    // per node that owes the end of a publication
+	unsettled    *btree.Map[uint64, uuid] // by the index that created it
 	byOperation  *btree.Map[uint64, uuid]
 	byCreation   *btree.Map[uint64, *volumeRecord] // by the index that created it
 	pools        *btree.Map[string, poolUse]
@@ -52,6 +53,7 @@ func newIndex() index {
 	return index{
 		byNode:       ordered(placed.before),
 		owing:        ordered(placed.before),
+		unsettled:    new(btree.Map[uint64, uuid]),
 		byOperation:  new(btree.Map[uint64, uuid]),
 		byCreation:   new(btree.Map[uint64, *volumeRecord]),
 		pools:        new(btree.Map[string, poolUse]),
@@ -66,6 +68,7 @@ func (x *index) copy() index {
 	return index{
 		byNode:       x.byNode.Copy(),
 		owing:        x.owing.Copy(),
+		unsettled:    x.unsettled.Copy(),
 		byOperation:  x.byOperation.Copy(),
 		byCreation:   x.byCreation.Copy(),
 		pools:        x.pools.Copy(),
@@ -92,6 +95,7 @@ func (x *index) replace(c *change) {
 	x.replaceOperation(c)
 	x.replaceMinor(c)
 	x.replaceOwing(c)
+	x.replaceUnsettled(c)
 	if c.now != nil {
 		x.byCreation.Set(c.now.Created.Index, c.now)
 	} else {
@@ -190,6 +194,16 @@ func (x *index) replaceOwing(c *change) {
 	}
 	for _, t := range c.now.teardowns() {
 		x.owing.Set(placed{node: t.Node, created: c.now.Created.Index, volume: c.key})
+	}
+}
+
+func (x *index) replaceUnsettled(c *change) {
+	was, is := c.old.unsettled(), c.now.unsettled()
+	switch {
+	case was && !is:
+		x.unsettled.Delete(c.old.Created.Index)
+	case is && !was:
+		x.unsettled.Set(c.now.Created.Index, c.key)
 	}
 }
 

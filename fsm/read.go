@@ -64,6 +64,12 @@ func (s *State) owedBy(node NodeID) iter.Seq[*Volume] {
 	}
 }
 
+// Unsettled yields the replicated volumes, Ready, that have fewer replicas than they
+// should, or of which one is being made, removed or synchronised, in order of id.
+func (s *State) Unsettled() iter.Seq[*Volume] {
+	return func(yield func(*Volume) bool) { s.inOrder(s.index.unsettled.Values(), yield) }
+}
+
 // placedOn are the volumes that an index has under a host.
 func placedOn(index *btree.BTreeG[placed], node NodeID) (keys []uuid) {
 	index.Ascend(placed{node: node}, func(p placed) bool {

@@ -1,6 +1,10 @@
 package fsm
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
 
 // volumeRecord is a volume in its table, with the hash of what it holds.
 type volumeRecord struct {
@@ -152,6 +156,28 @@ func (r *volumeRecord) teardowns() []Teardown {
 		return nil
 	}
 	return r.Teardowns
+}
+
+// unsettled tells whether a replicated volume that is Ready lacks a replica, or one of
+// them is being made, removed or synchronised.
+func (r *volumeRecord) unsettled() bool {
+	if r == nil || r.Replication == nil {
+		return false
+	}
+	if _, ready := r.Phase.(Ready); !ready {
+		return false
+	}
+	kept := 0
+	for i := range r.Replication.Legs {
+		l := &r.Replication.Legs[i]
+		if l.Seen.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET {
+			return true
+		}
+		if held := r.Replica(l.Host); held != nil && held.State != ReplicaLeaving {
+			kept++
+		}
+	}
+	return kept < int(r.Replication.Wanted) || r.moving()
 }
 
 func (r *volumeRecord) operationID() OperationID {
