@@ -28,12 +28,15 @@ func (s *State) checkRecords() error {
 			return err
 		}
 	}
-	operations := map[OperationID]VolumeID{}
+	operations, ports := map[OperationID]VolumeID{}, portOwners{}
 	for v := range s.Volumes("") {
 		for _, check := range []func(*Volume) error{s.checkForm, s.checkPublications, s.checkHosts, s.checkOperation, checkFormat, s.checkReplication} {
 			if err := check(v); err != nil {
 				return err
 			}
+		}
+		if err := ports.take(v); err != nil {
+			return err
 		}
 		if v.Operation == nil {
 			continue
@@ -200,6 +203,7 @@ func (x *index) differs(y *index) error {
 		{"I5", "obligations", slices.Equal(x.owing.Items(), y.owing.Items())},
 		{"R6", "unsettled volumes", slices.Equal(x.unsettled.Values(), y.unsettled.Values())},
 		{"R2", "free minors", x.lowestMinor() == y.lowestMinor()},
+		{"R2", "ports", slices.Equal(x.ports.Items(), y.ports.Items())},
 		{"R2", "minors", slices.Equal(x.minors.Keys(), y.minors.Keys()) && slices.Equal(x.minors.Values(), y.minors.Values())},
 		{"I3", "publications per node", slices.Equal(x.publications.Keys(), y.publications.Keys()) && slices.Equal(x.publications.Values(), y.publications.Values())},
 	} {

@@ -29,10 +29,24 @@ func checkLocal(v *Volume) error {
 func (s *State) checkMinor(v *Volume) error {
 	r := v.Replication
 	key, _ := v.ID.uuid()
-	if owner, ok := s.index.minors.Get(r.Minor); !ok || owner != key || r.Minor < firstMinor || r.Port != firstPort+r.Minor-firstMinor {
+	if owner, ok := s.index.minors.Get(r.Minor); !ok || owner != key || r.Minor < firstMinor || r.Port < firstPort || r.Port > lastPort || !s.level2() && r.Port != firstPort+r.Minor-firstMinor {
 		return broken("R2", "volume %s has the minor %d and the port %d", v.ID, r.Minor, r.Port)
 	}
 	return nil
+}
+
+// portOwners are the volumes that have the hosts' ports.
+type portOwners map[hostPort]VolumeID
+
+// take is R2 of the volume, after those that were before it.
+func (o portOwners) take(v *Volume) (err error) {
+	(&volumeRecord{Volume: *v}).eachPort(func(p hostPort) {
+		if other, twice := o[p]; twice {
+			err = broken("R2", "volumes %s and %s both have the port %d on host %s", other, v.ID, p.port, p.host)
+		}
+		o[p] = v.ID
+	})
+	return err
 }
 
 // checkGrant is R1 and R4.

@@ -63,7 +63,8 @@
 //
 //	R1  There is one grant to be primary at most, the last one made, under the one
 //	    publication; a decision to force names a host that has a replica.
-//	R2  Minors and ports belong to one volume, until its last host reported it gone.
+//	R2  A minor belongs to one volume, until its last host reported it gone; a port on a
+//	    host to one replica, until its record is gone.
 //	R3  No replica is up to date and outdated; the peer of one that went on alone is
 //	    outdated, until both were seen together.
 //	R4  Who may be primary is not outdated.

@@ -20,6 +20,7 @@ type index struct {
 	minors       *btree.Map[uint32, uuid] // of replicated volumes
 	free         *btree.Set[uint32]       // minors below above that no volume has
 	above        uint32                   // no volume ever had this minor, or a higher one
+	ports        *btree.BTreeG[portWord]  // per host
 }
 
 // placed says that a host keeps, or owes, something of a volume. A host's volumes
@@ -61,6 +62,7 @@ func newIndex() index {
 		minors:       new(btree.Map[uint32, uuid]),
 		free:         new(btree.Set[uint32]),
 		above:        firstMinor,
+		ports:        ordered(portWord.before),
 	}
 }
 
@@ -76,6 +78,7 @@ func (x *index) copy() index {
 		minors:       x.minors.Copy(),
 		free:         x.free.Copy(),
 		above:        x.above,
+		ports:        x.ports.Copy(),
 	}
 }
 
@@ -94,6 +97,7 @@ func (x *index) replace(c *change) {
 	x.replacePublications(c.old, c.now)
 	x.replaceOperation(c)
 	x.replaceMinor(c)
+	x.replacePorts(c)
 	x.replaceOwing(c)
 	x.replaceUnsettled(c)
 	if c.now != nil {

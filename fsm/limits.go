@@ -54,11 +54,10 @@ const maxFingerprintBytes = 64
 const mostReplicas = 2
 
 // firstMinor and firstPort are of the first replicated volume; each next one takes the
-// lowest that are free, together, until the last port.
+// lowest minor that is free, and a port that is free on its hosts.
 const (
 	firstMinor = 100
 	firstPort  = 7800
-	lastPort   = 65_535
 )
 
 // publicKeyLen is the length in bytes of a host's public key (X25519).

@@ -47,7 +47,7 @@ func (s *State) replicate(m Meta, v *Volume, c *fsmpb.CreateVolume, w *wanted) *
 	if rej != nil {
 		return rej
 	}
-	minor, port, rej := s.freeMinor()
+	minor, port, rej := s.freeMinor(first, &second)
 	if rej != nil {
 		return rej
 	}
@@ -119,14 +119,4 @@ func (s *State) placeSecond(w *wanted, first NodeID) (Replica, *Rejection) {
 		}
 	}
 	return Replica{}, Reject(NoCapacity, "no second host holds replicas of replicated volumes, can be reached and has a pool with room for %d bytes", w.size)
-}
-
-// freeMinor is the lowest minor that no volume has, not even one that is being
-// removed, with the port that belongs to it.
-func (s *State) freeMinor() (minor, port uint32, rej *Rejection) {
-	n := s.index.lowestMinor() - firstMinor
-	if firstPort+n > lastPort {
-		return 0, 0, Reject(NoCapacity, "there are %d replicated volumes: no port is left for another", n)
-	}
-	return firstMinor + n, firstPort + n, nil
 }

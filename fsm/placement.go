@@ -23,6 +23,7 @@ type wanted struct {
 	replicated bool
 	except     []NodeID // hosts that have a replica already
 	zone       string   // to be avoided, empty: none
+	port       uint32   // to be free on the host; 0: any port will do
 }
 
 // place chooses one pool, as a pure function of the state and the wanted (S25):
@@ -57,7 +58,7 @@ func (s *State) best(w *wanted, term *fsmpb.Topology) (best Replica, hosts int) 
 	most := int64(-1)
 	s.nodes.Scan(func(_ NodeID, r *nodeRecord) bool {
 		n := &r.Node
-		if !s.placeable(n) || !n.within(w.requisite) || !n.holdsAll(term.GetSegments()) || w.replicated && !w.admits(n) {
+		if !s.placeable(n) || !n.within(w.requisite) || !n.holdsAll(term.GetSegments()) || w.replicated && !w.admits(n) || w.port != 0 && s.index.hasPort(hostPort{n.Host, w.port}) {
 			return true
 		}
 		hosts++

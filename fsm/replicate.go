@@ -34,7 +34,12 @@ func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Re
 	if rej != nil {
 		return nil, rej
 	}
+	port, rej := s.portBeside(v, &r)
+	if rej != nil {
+		return nil, rej
+	}
 	now := v.withReplication()
+	now.Replication.Port = port
 	now.Replicas = append(slices.Clone(v.Replicas), r)
 	now.Replication.Legs = append(now.Replication.Legs, Leg{Host: r.Host, Outdated: true}) // until it was synchronised
 	slices.SortFunc(now.Replication.Legs, compareLegs)
@@ -59,7 +64,7 @@ func (v *Volume) addedAlready(c *fsmpb.AddReplica) (*fsmpb.Outcome, *Rejection) 
 
 // placeAnother places a replica beside the one that is left.
 func (s *State) placeAnother(v *Volume, c *fsmpb.AddReplica) (Replica, *Rejection) {
-	w := &wanted{size: v.Size, requisite: v.Requisite, facts: c.GetFacts(), replicated: true}
+	w := &wanted{size: v.Size, requisite: v.Requisite, facts: c.GetFacts(), replicated: true, port: s.keepsPort(v)}
 	var left NodeID
 	for i := range v.Replicas {
 		w.except = append(w.except, v.Replicas[i].Node)

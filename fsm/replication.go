@@ -8,8 +8,8 @@ type Replication struct {
 	Protocol fsmpb.Protocol
 	// Wanted is how many replicas it was created with.
 	Wanted uint32
-	// Minor and Port are its own in the whole cluster, until all its hosts reported
-	// it gone.
+	// Minor is its own in the whole cluster, until all its hosts reported it gone. Port is
+	// its own on each of its hosts; others have it on other hosts.
 	Minor, Port uint32
 	// Seed is the host whose replica gives the first content, chosen before any
 	// metadata is made, so that there is neither an initial sync nor a split brain at birth.
