@@ -93,6 +93,8 @@ func (s *State) checkPublications(v *Volume) error {
 			return broken("I3", "volume %s is published at epoch %s in a state at %d.%d", v.ID, p.Epoch, s.cluster.Incarnation, s.cluster.Index)
 		case p.Staging == nil && len(p.Targets) > 0:
 			return broken("I4", "volume %s is bound to %s and not staged", v.ID, p.Targets[0].Path)
+		case (p.Ending || p.UsedBy != "") && !s.level2(), p.UsedBy != "" && (!p.Ending || p.Staging == nil):
+			return broken("I4", "volume %s is used on node %s by %q under a publication that does not end", v.ID, p.Node, p.UsedBy)
 		}
 	}
 	return nil

@@ -42,6 +42,7 @@ func (e *encoder) volume(v *Volume) sum256 {
 const (
 	fieldLimitsAsked = iota + 1
 	fieldClaim
+	fieldEnding
 )
 
 func (e *encoder) volumeLevel2(v *Volume) {
@@ -54,6 +55,13 @@ func (e *encoder) volumeLevel2(v *Volume) {
 		e.str(c.Name)
 		e.str(c.Namespace)
 		e.str(c.Volume)
+	}
+	for _, p := range v.Publications() {
+		if p.Ending {
+			e.u64(fieldEnding)
+			e.str(string(p.Node))
+			e.str(p.UsedBy)
+		}
 	}
 }
 

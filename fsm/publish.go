@@ -19,7 +19,13 @@ func applyPublishVolume(s *State, m Meta, c *fsmpb.PublishVolume) (*fsmpb.Outcom
 	}
 	asked := Publication{Node: n.ID, Host: n.Host, Capability: v.asUsed(c.GetCapability()), ReadOnly: c.GetReadOnly(), Epoch: m.Epoch}
 	if held := v.Publications(); len(held) > 0 {
-		return again(v, held, asked)
+		outcome, rej := again(v, held, asked)
+		if rej == nil && v.Publication(n.ID).Ending { // the last word counts
+			now := *v.Publication(n.ID)
+			now.Ending, now.UsedBy = false, ""
+			s.putVolume(v.withPublication(now))
+		}
+		return outcome, rej
 	}
 	if rej := s.mayPublish(v, n, asked.Capability); rej != nil {
 		return nil, rej

@@ -144,10 +144,10 @@ func TestUnpublishVolume(t *testing.T) {
 	}
 }
 
-// S31: a volume that its host reports staged is not unpublished; an intent counts,
-// as its host may be at it.
-func TestS31_AStagedVolumeIsNotUnpublished(t *testing.T) {
-	w := newWorld(t)
+// S31, at level 1: a volume that its host reports staged is not unpublished; an intent
+// counts, as its host may be at it.
+func TestS31_AtLevel1AStagedVolumeIsNotUnpublished(t *testing.T) {
+	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))
 	w.ok(controller, publish(1, "n1"))
 	w.ok("node/n1", w.stage(1, "n1", 1))
@@ -156,6 +156,30 @@ func TestS31_AStagedVolumeIsNotUnpublished(t *testing.T) {
 	}
 	w.report("n1", unstaged(1, w.volume(1).Publication("n1").Epoch, 2))
 	w.twice(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1"})
+}
+
+// S31: no other host reaches the data of a single replica, so it is unpublished while it
+// is staged on a host that can be asked too, and that owes its end. S73: who brings it up
+// meanwhile hears that it counts no more.
+func TestS31_AStagedVolumeIsUnpublishedAndItsHostOwesTheEnd(t *testing.T) {
+	for _, node := range []string{"n1", ""} {
+		w := newWorld(t)
+		w.ready(1, create(1))
+		w.ok(controller, publish(1, "n1"))
+		w.ok("node/n1", w.stage(1, "n1", 1))
+		epoch := w.volume(1).Publication("n1").Epoch
+		w.twice(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: node})
+		require.Empty(t, w.volume(1).Publications())
+		require.Equal(t, []Teardown{{Node: "n1", Host: "host-n1", Epoch: epoch}}, w.volume(1).Teardowns)
+		require.Equal(t, []uint32{0}, w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: epoch.Proto(), Sequence: 2,
+			Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: "/staging/1"}}}).GetOvertaken())
+
+		w.ok(controller, publish(1, "n1"))
+		w.no(Busy, "node/n1", w.stage(1, "n1", 3)) // the old mount ends first (S3)
+		w.report("n1", unstaged(1, epoch, 4))
+		require.Empty(t, w.volume(1).Teardowns)
+		w.ok("node/n1", w.stage(1, "n1", 5))
+	}
 }
 
 // S31: of an unreachable host the publication is revoked, and the obligation kept

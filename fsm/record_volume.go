@@ -123,6 +123,7 @@ func (x *reader) publication(r *fsmpb.PublicationRecord, err *error) Publication
 	p := Publication{
 		Node: NodeID(x.at(r.GetNodeRef(), err)), Host: HostID(x.at(r.GetHostRef(), err)),
 		Capability: x.capability(r.GetCapability(), err), ReadOnly: r.GetReadOnly(), Epoch: epochFrom(r.GetEpoch()),
+		Ending: r.GetEnding(), UsedBy: r.GetUsedBy(),
 	}
 	if s := r.GetStaging(); s != nil {
 		p.Staging = &Staging{Path: s.GetPath(), Boot: x.at(s.GetBootRef(), err), Capability: x.capability(s.GetCapability(), err), Done: s.GetDone()}

@@ -137,7 +137,7 @@ func (d *dictionary) format(r *fsmpb.FormatRecord, f *Format) {
 func (d *dictionary) publication(p *Publication) *fsmpb.PublicationRecord {
 	r := &fsmpb.PublicationRecord{
 		NodeRef: d.ref(string(p.Node)), HostRef: d.ref(string(p.Host)), Capability: d.capability(&fsmpb.CapabilityRecord{}, &p.Capability),
-		ReadOnly: p.ReadOnly, Epoch: p.Epoch.proto(),
+		ReadOnly: p.ReadOnly, Epoch: p.Epoch.proto(), Ending: p.Ending, UsedBy: p.UsedBy,
 	}
 	if s := p.Staging; s != nil {
 		r.Staging = &fsmpb.StagingRecord{

@@ -106,6 +106,8 @@ func (x observation) fold(v *Volume, o *fsmpb.Observation) (Volume, bool) {
 		return x.staged(v, f.Staged)
 	case *fsmpb.Observation_Unstaged:
 		return x.unstaged(v)
+	case *fsmpb.Observation_StagingInUse:
+		return x.inUse(v, f.StagingInUse)
 	case *fsmpb.Observation_TargetBound:
 		return x.targetBound(v, f.TargetBound)
 	case *fsmpb.Observation_TargetGone:
@@ -166,7 +168,7 @@ func (x observation) unstaged(v *Volume) (Volume, bool) {
 	}
 	if p := x.publication(v); p != nil && p.Staging != nil {
 		down := *p
-		down.Staging, down.Targets = nil, nil
+		down.Staging, down.Targets, down.UsedBy = nil, nil, ""
 		now, changed = now.withPublication(down), true
 	}
 	if p := x.publication(v); p != nil && secondary && x.state.Holder(v) == x.host.Host {
@@ -178,6 +180,17 @@ func (x observation) unstaged(v *Volume) (Volume, bool) {
 		now.settleLimits()
 	}
 	return now, changed
+}
+
+// inUse: something uses the volume, whose end was asked for (S31).
+func (x observation) inUse(v *Volume, f *fsmpb.StagingInUse) (Volume, bool) {
+	p := x.publication(v)
+	if p == nil || !p.Ending || p.Staging == nil || p.UsedBy == clip(f.GetDetail()) {
+		return *v, false
+	}
+	now := *p
+	now.UsedBy = clip(f.GetDetail())
+	return v.withPublication(now), true
 }
 
 // secondary tells whether the host said, knowing of the last grant and of its end, that

@@ -62,6 +62,8 @@ func (s *State) granted(c stageLike) (*Volume, *Publication, *Rejection) {
 		return nil, nil, Reject(StaleEpoch, "volume %s is not published to node %s", v.ID, n.ID)
 	case p.Epoch != epoch:
 		return nil, nil, Reject(StaleEpoch, "volume %s is published to node %s at epoch %s, not %s", v.ID, n.ID, p.Epoch, epoch)
+	case p.Ending:
+		return nil, nil, Reject(Busy, "volume %s: its publication to node %s is being ended: unpublish it, or publish it again", v.ID, n.ID)
 	case replica == nil:
 		return nil, nil, Reject(Precondition, "volume %s has no replica on node %s", v.ID, n.ID)
 	case v.Teardown(n.Host) != nil:

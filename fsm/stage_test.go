@@ -291,7 +291,6 @@ func TestS2_ANewBootHasNothingStaged(t *testing.T) {
 	p := w.volume(1).Publication("n1")
 	require.False(t, p.Staging.Done)
 	require.Len(t, p.Targets, 1)
-	w.no(InUse, controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
 	w.no(StaleEpoch, "node/n1", stale)
 	w.no(StaleEpoch, "node/n1", &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1"})
 

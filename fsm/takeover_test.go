@@ -183,17 +183,54 @@ func TestS8_WhatWasSeenBeforeTheOldPrimaryCameBackDoesNotCount(t *testing.T) {
 	w.ok("node/n2", w.setPrimary(1, "n2", apart(7, alone)))
 }
 
-// S31: staged and reachable nothing changes; unreachable it is the takeover.
+// S31: staged and reachable it stays published, and its host is asked to take it down;
+// unreachable it is the takeover.
 func TestS31_AStagedReplicatedVolumeIsUnpublishedOnlyFromAHostThatIsAway(t *testing.T) {
+	for _, level := range []uint32{Level1, Level2} {
+		w := newReplicated(t, protocolC)
+		w.s.cluster.FeatureLevel = level
+		w.primary(1, "n1", 7)
+		w.ok("node/n1", w.stage(1, "n1", 1))
+		if level == Level2 {
+			w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
+		}
+		w.no(InUse, controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
+		require.Equal(t, level == Level2, w.volume(1).Publication("n1").Ending)
+		w.away("n1", true)
+		out := w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
+		require.NotZero(t, out.GetOperationId())
+		require.Equal(t, OpTeardown, w.volume(1).Operation.Kind)
+		require.False(t, w.s.Severed(VolumeID(volumeID(1))))
+	}
+}
+
+// S31: what uses it is named; nothing more is brought up under a publication that is being
+// ended; who publishes it again has the last word; and it ends when its host took it down.
+func TestS31_AReplicatedVolumeIsUnpublishedWhenItsHostTookItDown(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)
 	w.ok("node/n1", w.stage(1, "n1", 1))
-	w.no(InUse, controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
-	w.away("n1", true)
-	out := w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1)})
-	require.NotZero(t, out.GetOperationId())
-	require.Equal(t, OpTeardown, w.volume(1).Operation.Kind)
-	require.False(t, w.s.Severed(VolumeID(volumeID(1))))
+	unpublish := &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1"}
+	epoch := w.volume(1).Publication("n1").Epoch
+	busy := &fsmpb.Observation{VolumeId: volumeID(1), Epoch: epoch.Proto(),
+		Fact: &fsmpb.Observation_StagingInUse{StagingInUse: &fsmpb.StagingInUse{Detail: "the mount on /x is in use"}}}
+	w.report("n1", busy)
+	require.Empty(t, w.volume(1).Publication("n1").UsedBy, "nobody asked")
+	w.ok(controller, unpublish)
+	w.report("n1", busy)
+	require.Contains(t, w.no(InUse, controller, unpublish).GetRejection().GetMessage(), "the mount on /x is in use")
+	w.no(Busy, "node/n1", w.stage(1, "n1", 2))
+
+	w.ok(controller, publish(1, "n1"))
+	require.False(t, w.volume(1).Publication("n1").Ending)
+	require.Equal(t, epoch, w.volume(1).Publication("n1").Epoch)
+	w.ok("node/n1", w.stage(1, "n1", 2))
+
+	w.ok(controller, unpublish)
+	w.report("n1", busy)
+	w.report("n1", unstaged(1, epoch, 3))
+	w.ok(controller, unpublish)
+	require.Empty(t, w.volume(1).Publications())
 }
 
 // Scenario 3: the link alone is cut; the peer that was outdated is promoted by nobody,

@@ -3,9 +3,11 @@ package fsm
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
 // applyUnpublishVolume ends a node's publication, or all of them. What is not
-// published is unpublished. A reachable host must unstage first, and nothing
-// changes until it did; an unreachable one keeps the obligation, as no other host
-// can reach the data of a single replica (S31). Of a replicated volume this is the
+// published is unpublished. No other host can reach the data of a single replica: its
+// host keeps the obligation to end what it may have brought up, whether it can be asked
+// now or not (S31). A replicated volume that is staged on a host that can be asked is not
+// taken away: the host is asked to take it down, and the command is to be proposed again
+// when it did; until then it is still published. From one that cannot be asked, this is the
 // first step of a takeover (S8): from here on the host's questions are refused. With
 // protocol A that would lose writes, so it takes a recorded decision first (S11).
 func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Outcome, *Rejection) {
@@ -16,8 +18,8 @@ func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Ou
 	out := &fsmpb.Outcome{VolumeId: string(v.ID)}
 	ending := v.ending(NodeID(c.GetNodeId()), epochFrom(c.GetEpoch()))
 	for i := range ending {
-		if s.canAsk(&ending[i]) && ending[i].Staging != nil {
-			return nil, Reject(InUse, "unpublish volume %s: node %s has it staged at %s", v.ID, ending[i].Node, ending[i].Staging.Path)
+		if s.canAsk(&ending[i]) && ending[i].Staging != nil && (v.Replicated() || !s.level2()) {
+			return s.askToEnd(v, &ending[i], out)
 		}
 		if s.mustDecideFirst(v, &ending[i]) {
 			return nil, Reject(Unreachable, "unpublish volume %s: node %s cannot be reached, and with protocol A the other replica may miss its last writes", v.ID, ending[i].Node)
@@ -34,6 +36,22 @@ func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Ou
 	if now.Operation != nil {
 		out.OperationId = uint64(now.Operation.ID)
 	}
+	return out, nil
+}
+
+// askToEnd asks a host that can be asked to take the volume down, once; it stays
+// published until the host did. At level 1 the host is not asked.
+func (s *State) askToEnd(v *Volume, p *Publication, out *fsmpb.Outcome) (*fsmpb.Outcome, *Rejection) {
+	if !s.level2() || p.Ending {
+		used := ""
+		if p.UsedBy != "" {
+			used = ": " + p.UsedBy
+		}
+		return nil, Reject(InUse, "unpublish volume %s: node %s has it staged at %s%s", v.ID, p.Node, p.Staging.Path, used)
+	}
+	now := *p
+	now.Ending = true
+	s.putVolume(v.withPublication(now))
 	return out, nil
 }
 
@@ -60,12 +78,13 @@ func (s *State) mustDecideFirst(v *Volume, p *Publication) bool {
 	return v.Replicated() && v.Replication.Protocol == fsmpb.Protocol_PROTOCOL_A && !s.canAsk(p) && !v.forcedElsewhere(p.Host)
 }
 
-// revoked is the volume without the publication; a host that cannot be asked, or that
-// may still be primary, keeps the obligation to end what it may have brought up.
+// revoked is the volume without the publication; a host that cannot be asked, that has
+// it staged or that may still be primary, keeps the obligation to end what it may have
+// brought up.
 func (s *State) revoked(m Meta, v *Volume, p *Publication) Volume {
 	now := v.withoutPublication(p.Node)
 	now = now.withoutLimits(p.Host)
-	owes := !s.canAsk(p) || s.mayBePrimary(v, p.Host)
+	owes := !s.canAsk(p) || s.mayBePrimary(v, p.Host) || s.level2() && p.Staging != nil
 	if v.Replicated() {
 		now = now.withReplication()
 		now.Replication.endGrant(m.Index)

@@ -152,6 +152,11 @@ type Publication struct {
 	// no mount and no open device.
 	Staging *Staging
 	Targets []Target // sorted by path
+	// Ending is set when the end of the publication was asked for while it is staged on a
+	// host that can be asked: the host takes it down as soon as nothing uses it, and nothing
+	// more is brought up under it. UsedBy is what the host said that keeps it from that.
+	Ending bool
+	UsedBy string
 }
 
 // Staging is a host's intent to stage, and whether it reported it done.

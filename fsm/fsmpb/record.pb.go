@@ -2033,6 +2033,8 @@ type PublicationRecord struct {
 	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Staging       *StagingRecord         `protobuf:"bytes,6,opt,name=staging,proto3" json:"staging,omitempty"`
 	Targets       []*TargetRecord        `protobuf:"bytes,7,rep,name=targets,proto3" json:"targets,omitempty"`
+	Ending        bool                   `protobuf:"varint,8,opt,name=ending,proto3" json:"ending,omitempty"`
+	UsedBy        string                 `protobuf:"bytes,9,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2114,6 +2116,20 @@ func (x *PublicationRecord) GetTargets() []*TargetRecord {
 		return x.Targets
 	}
 	return nil
+}
+
+func (x *PublicationRecord) GetEnding() bool {
+	if x != nil {
+		return x.Ending
+	}
+	return false
+}
+
+func (x *PublicationRecord) GetUsedBy() string {
+	if x != nil {
+		return x.UsedBy
+	}
+	return ""
 }
 
 type StagingRecord struct {
@@ -2803,7 +2819,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\ffs_uuid_text\x18\x04 \x01(\tR\n" +
 	"fsUuidText\x12,\n" +
 	"\x05epoch\x18\x05 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x16\n" +
-	"\x06cloned\x18\x06 \x01(\bR\x06cloned\"\xca\x02\n" +
+	"\x06cloned\x18\x06 \x01(\bR\x06cloned\"\xfb\x02\n" +
 	"\x11PublicationRecord\x12\x19\n" +
 	"\bnode_ref\x18\x01 \x01(\rR\anodeRef\x12\x19\n" +
 	"\bhost_ref\x18\x02 \x01(\rR\ahostRef\x12A\n" +
@@ -2813,7 +2829,9 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\tread_only\x18\x04 \x01(\bR\breadOnly\x12,\n" +
 	"\x05epoch\x18\x05 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x128\n" +
 	"\astaging\x18\x06 \x01(\v2\x1e.holdfast.fsm.v1.StagingRecordR\astaging\x127\n" +
-	"\atargets\x18\a \x03(\v2\x1d.holdfast.fsm.v1.TargetRecordR\atargets\"\x95\x01\n" +
+	"\atargets\x18\a \x03(\v2\x1d.holdfast.fsm.v1.TargetRecordR\atargets\x12\x16\n" +
+	"\x06ending\x18\b \x01(\bR\x06ending\x12\x17\n" +
+	"\aused_by\x18\t \x01(\tR\x06usedBy\"\x95\x01\n" +
 	"\rStagingRecord\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\bboot_ref\x18\x02 \x01(\rR\abootRef\x12A\n" +
