@@ -175,6 +175,10 @@ func (x observation) unstaged(v *Volume) (Volume, bool) {
 		now, changed = now.withReplication(), true
 		now.Replication.giveBack(x.state.cluster.Index)
 	}
+	if changed && v.Replicated() && x.state.level2() {
+		now = now.withReplication()
+		x.state.conclude(&now) // what was seen before may mean more now that nobody uses it
+	}
 	if changed {
 		now = now.withoutLimits(x.host.Host)
 		now.settleLimits()
