@@ -5,6 +5,13 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // What replication adds to a record stands at its end and only where it is set, so
 // that records without it hash as they did before there was any.
 
+// What came after feature level 1 has a number of its own before it, so that no two of
+// them are taken for each other.
+const (
+	// Of a node.
+	fieldNoNewReplicas = 1
+)
+
 func (e *encoder) replication(r *Replication) {
 	if r == nil {
 		return
@@ -88,6 +95,9 @@ func (e *encoder) nodeReplication(n *Node) {
 	e.str(n.Replication.Version)
 	e.u64(uint64(n.Replication.MaxReplicas))
 	e.bool(n.Cordoned)
+	if n.NoNewReplicas {
+		e.u64(fieldNoNewReplicas)
+	}
 }
 
 func (e *encoder) verdict(o *fsmpb.Outcome) {

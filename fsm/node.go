@@ -18,6 +18,9 @@ type Node struct {
 	Registered  Epoch
 	// Replication is zero for a host that holds no replicas of replicated volumes.
 	Replication NodeReplication
+	// NoNewReplicas: the host registered without replication. What it said of it before
+	// stands, for its peers and for the replicas that it has; it gets no others.
+	NoNewReplicas bool
 	// Cordoned: an operator wants no new volumes or replicas here.
 	Cordoned bool
 }

@@ -68,9 +68,9 @@ func legsOf(replicas []Replica) []Leg {
 	return legs
 }
 
-// replicates tells whether the host holds replicas of replicated volumes.
+// replicates tells whether the host can be given replicas of replicated volumes.
 func (n *Node) replicates() bool {
-	return n.Replication.Address != "" && n.Replication.MaxReplicas >= mostReplicas
+	return !n.NoNewReplicas && n.Replication.Address != "" && n.Replication.MaxReplicas >= mostReplicas
 }
 
 // admits tells whether another replica can be on the host.

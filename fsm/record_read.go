@@ -142,6 +142,7 @@ func (x *reader) node(r *fsmpb.NodeRecord) error {
 		ID: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Boot: r.GetBootId(), Site: r.GetSite(), MaxVolumes: r.GetMaxVolumes(),
 		Version: r.GetVersion(), FeatureLevel: r.GetFeatureLevel(), Incarnation: r.GetIncarnation(), Registered: epochFrom(r.GetRegistered()),
 		Replication: nodeReplicationFrom(r.GetReplication()), Cordoned: r.GetCordoned(),
+		NoNewReplicas: r.GetNoNewReplicas(),
 	}
 	if r.GetState() < uint32(NodeReachable) || r.GetState() > uint32(NodeLost) {
 		return errForm

@@ -29,6 +29,7 @@ func recordOfNode(n *Node) *fsmpb.NodeRecord {
 		NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Site: n.Site, MaxVolumes: n.MaxVolumes,
 		Version: n.Version, FeatureLevel: n.FeatureLevel, State: uint32(n.State), Incarnation: n.Incarnation, Registered: n.Registered.proto(),
 		Replication: n.Replication.proto(), Cordoned: n.Cordoned,
+		NoNewReplicas: n.NoNewReplicas,
 	}
 	for _, p := range n.Pools {
 		r.Pools = append(r.Pools, &fsmpb.Pool{

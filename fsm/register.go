@@ -34,6 +34,9 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 		s.forgetAttachments(n.ID, n.Host)
 		s.giveUpOn(n.ID, Busy, "node "+string(n.ID)+" was booted again: no freeze outlives that")
 	}
+	if s.level2() && known && old.Host == n.Host {
+		n.keepReplication(old)
+	}
 	s.putNode(n)
 	if known && old.Host == n.Host && old.State == NodeUnreachable {
 		s.newSight(n.ID, n.Host)
@@ -45,6 +48,16 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 		s.touchWide(n.ID) // a new session gets all that is wanted of it anyway
 	}
 	return &fsmpb.Outcome{Epoch: m.Epoch.proto()}, nil
+}
+
+// keepReplication: a host that comes without replication, as its module or a tool is
+// missing after an upgrade, does not take it from its peers: without its address and key
+// none of them could be configured, attached or promoted.
+func (n *Node) keepReplication(old *Node) {
+	said := n.Replication.Address != "" && n.Replication.PublicKey != ""
+	if had := old.Replication.Address != "" && old.Replication.PublicKey != ""; !said && had {
+		n.Replication, n.NoNewReplicas = old.Replication, true
+	}
 }
 
 // nodeFrom reads what a host says of itself.

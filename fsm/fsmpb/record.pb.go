@@ -603,6 +603,7 @@ type NodeRecord struct {
 	Registered    *Epoch                 `protobuf:"bytes,12,opt,name=registered,proto3" json:"registered,omitempty"`
 	Replication   *Replication           `protobuf:"bytes,13,opt,name=replication,proto3" json:"replication,omitempty"`
 	Cordoned      bool                   `protobuf:"varint,14,opt,name=cordoned,proto3" json:"cordoned,omitempty"`
+	NoNewReplicas bool                   `protobuf:"varint,15,opt,name=no_new_replicas,json=noNewReplicas,proto3" json:"no_new_replicas,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -731,6 +732,13 @@ func (x *NodeRecord) GetReplication() *Replication {
 func (x *NodeRecord) GetCordoned() bool {
 	if x != nil {
 		return x.Cordoned
+	}
+	return false
+}
+
+func (x *NodeRecord) GetNoNewReplicas() bool {
+	if x != nil {
+		return x.NoNewReplicas
 	}
 	return false
 }
@@ -2670,7 +2678,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\askipped\x18\b \x03(\v2\x1e.holdfast.fsm.v1.SkippedRecordR\askipped\"9\n" +
 	"\rSkippedRecord\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hash\"\xf4\x03\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"\x9c\x04\n" +
 	"\n" +
 	"NodeRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
@@ -2690,7 +2698,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"registered\x18\f \x01(\v2\x16.holdfast.fsm.v1.EpochR\n" +
 	"registered\x12>\n" +
 	"\vreplication\x18\r \x01(\v2\x1c.holdfast.fsm.v1.ReplicationR\vreplication\x12\x1a\n" +
-	"\bcordoned\x18\x0e \x01(\bR\bcordoned\"\x93\t\n" +
+	"\bcordoned\x18\x0e \x01(\bR\bcordoned\x12&\n" +
+	"\x0fno_new_replicas\x18\x0f \x01(\bR\rnoNewReplicas\"\x93\t\n" +
 	"\fVolumeRecord\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\fR\bvolumeId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12'\n" +
