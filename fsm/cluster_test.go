@@ -61,7 +61,7 @@ func TestAFlippedBitIsFoundByCheck(t *testing.T) {
 }
 
 func TestOperations(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAt(t, Level1)
 	w.ok(controller, create(2))
 	w.ok(controller, create(1))
 	var ids []VolumeID
@@ -99,7 +99,7 @@ func TestOperations(t *testing.T) {
 }
 
 func TestACancelledVolumeMayBeRetried(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAt(t, Level1)
 	id := w.ok(controller, create(1)).GetOperationId()
 	w.twice(admin, &fsmpb.CancelOperation{OperationId: id})
 	w.report("n1", deviceCreated(1, gib))

@@ -133,7 +133,7 @@ func TestAFailedCreateIsPlacedAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorldAt(t, Level1)
 			w.ok("node/n2", register("n2"))
 			first := w.ok(controller, changed(1, func(c *fsmpb.CreateVolume) { c.Requisite = []*fsmpb.Topology{onNode("n1")} }))
 			fail(w)

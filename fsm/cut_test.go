@@ -131,7 +131,7 @@ func TestS14_ACutBelongsToCuttingAndRemovalToDeleting(t *testing.T) {
 }
 
 func TestAFailedCutBeginsAnewWithTheNextCreate(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))
 	w.ok(controller, cutOf(1, 1))
 	w.report("n1", seen(1, &fsmpb.StepFailed{Step: "cut", Error: "slow"}))
@@ -148,7 +148,7 @@ func TestAFailedCutBeginsAnewWithTheNextCreate(t *testing.T) {
 }
 
 func TestAnOperatorRetriesAndCancelsCuts(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))
 	op := w.ok(controller, cutOf(1, 1)).GetOperationId()
 	w.twice("admin/ann", &fsmpb.CancelOperation{OperationId: op})
@@ -166,7 +166,7 @@ func TestAnOperatorRetriesAndCancelsCuts(t *testing.T) {
 }
 
 func TestALostHostHoldsNoSnapshots(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))
 	w.cut(1, 1)
 	w.ok(controller, cutOf(2, 1))

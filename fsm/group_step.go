@@ -3,7 +3,8 @@ package fsm
 import "slices"
 
 // advance moves a group on when all its members allow it: it is cut only once all
-// are frozen, and Ready only once all were cut under that freeze (S19).
+// are frozen, and Ready only once all were cut under that freeze (S19). From feature level
+// 2 on one that was given up is forgotten when no host has anything of it (S74).
 func (s *State) advance(id GroupSnapshotID) {
 	g, ok := s.GroupSnapshot(id)
 	if !ok {
@@ -22,6 +23,8 @@ func (s *State) advance(id GroupSnapshotID) {
 		s.completeGroup(g, members)
 	case g.Phase == GroupDeleting && len(members) == 0:
 		s.removeGroup(id)
+	case g.Phase == GroupAborting && s.level2() && all(func(n *Snapshot) bool { return n.Gone }):
+		s.forgetGroup(g)
 	}
 }
 
@@ -51,6 +54,9 @@ func (s *State) giveUp(g *GroupSnapshot, reason Reason, why string) {
 	op.State, op.Reason, op.LastError = OpFailed, reason, now.Error
 	op.Attempts++
 	now.Operation = &op
+	if s.level2() {
+		now.Operation = g.Operation.turnedIntoRemoval(reason, now.Error)
+	}
 	for _, n := range s.members(g) {
 		member := *n
 		member.Phase, member.Error = SnapshotFailed, now.Error
@@ -88,13 +94,26 @@ func (s *State) loseSnapshots(n *Node, reason string) {
 }
 
 func (s *State) loseSnapshot(n *Snapshot, reason string) {
-	if n.Phase == SnapshotDeleting {
+	now, kept := s.lostSnapshot(n, reason)
+	if !kept {
 		s.removeSnapshot(n.ID)
 		s.advance(n.Group)
 		return
 	}
+	s.putSnapshot(now)
+	if s.level2() {
+		s.advance(n.Group)
+	}
+}
+
+// lostSnapshot is the snapshot after its host was lost; false when nothing is left of it.
+func (s *State) lostSnapshot(n *Snapshot, reason string) (Snapshot, bool) {
+	never := s.level2() && n.Group == "" && (n.Phase == SnapshotCutting || n.Phase == SnapshotFailed && n.Cut.IsZero())
+	if n.Phase == SnapshotDeleting || never {
+		return *n, false
+	}
 	now := *n
 	now.Missing = n.Phase == SnapshotReady
 	now.Phase, now.Gone, now.Error, now.Operation = SnapshotFailed, true, reason, nil
-	s.putSnapshot(now)
+	return now, true
 }

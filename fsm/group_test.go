@@ -12,8 +12,10 @@ import (
 )
 
 // twoHosts is a world with volumes 1 and 2 on n1 and volume 3 on n2.
-func twoHosts(t *testing.T) *world {
-	w := newWorld(t)
+func twoHosts(t *testing.T) *world { return twoHostsAt(t, Level2) }
+
+func twoHostsAt(t *testing.T, level uint32) *world {
+	w := newWorldAt(t, level)
 	w.ready(1, create(1))
 	w.ready(2, create(2))
 	w.ok("node/n2", register("n2"))
@@ -132,8 +134,9 @@ func TestS19_AnInterruptedGroupLeavesNoHalfGroup(t *testing.T) {
 	}
 }
 
+// At feature level 1 a group that was given up keeps its record, and its ids.
 func TestS19_AGroupIsTriedAgainOnceNothingIsLeftOfTheLastAttempt(t *testing.T) {
-	w := twoHosts(t)
+	w := twoHostsAt(t, Level1)
 	w.ok(controller, groupOf(1, 1, 2))
 	w.report("n1", seen(100, &fsmpb.StepFailed{Step: "freeze", Error: "busy", Reason: uint32(Precondition)}))
 	require.Equal(t, Precondition, w.groupSnapshot(1).Operation.Reason)

@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
 
 // hostOf finds a node that is the host named, and was not lost.
 func (s *State) hostOf(node, host string) (*Node, *Rejection) {
@@ -94,39 +98,44 @@ func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Reject
 	case n.State == NodeLost:
 		return &fsmpb.Outcome{}, nil
 	}
-	var held []*Volume
-	for v := range s.VolumesOn(n.ID) {
-		held = append(held, v)
-	}
 	reason := clip("host " + string(n.Host) + " of node " + string(n.ID) + " was recorded as lost: " + c.GetReason())
-	for _, v := range held {
-		s.loseReplica(v, n, reason)
-	}
-	s.loseSnapshots(n, reason)
 	now := *n
 	now.State = NodeLost
+	s.loseVolumes(n, reason)
+	s.loseSnapshots(n, reason)
 	s.putNode(now)
 	return &fsmpb.Outcome{}, nil
 }
 
-// loseReplica ends what a lost host held and owed of one volume.
-func (s *State) loseReplica(v *Volume, n *Node, reason string) {
-	now := v.withoutLeg(n.Host, s.cluster.Index)
-	now.Replicas = v.replicasWithout(n.Host)
-	now.Teardowns = v.teardownsWithout(n.Host)
-	if v.Publication(n.ID) != nil {
-		now = now.withoutPublication(n.ID)
+// loseVolumes ends at once what a lost host held and owed of volumes.
+func (s *State) loseVolumes(n *Node, reason string) {
+	for _, v := range slices.Collect(s.VolumesOn(n.ID)) {
+		if now, kept := s.withoutHost(v, n.ID, n.Host, s.epoch(), reason); kept {
+			s.putVolume(now)
+		} else {
+			s.removeVolume(v.ID)
+		}
+	}
+}
+
+// withoutHost is the volume without what a lost host held and owed of it; false when
+// nothing is left of it.
+func (s *State) withoutHost(v *Volume, node NodeID, host HostID, at Epoch, reason string) (Volume, bool) {
+	now := v.withoutLeg(host, at.Index)
+	now.Replicas = v.replicasWithout(host)
+	now.Teardowns = v.teardownsWithout(host)
+	if v.Publication(node) != nil {
+		now = now.withoutPublication(node)
 	}
 	if now.allGone() {
-		if _, deleting := v.Phase.(Deleting); deleting {
-			s.removeVolume(v.ID)
-			return
+		if _, deleting := v.Phase.(Deleting); deleting || s.level2() && (v.creating() || v.failed() && v.Operation != nil) {
+			return now, false
 		}
 		now.Phase, now.Operation = Failed{Reason: reason}, nil
 		now.Condition = Condition{Abnormal: true, Message: reason}
 	} else if v.Replicated() {
-		now.oneLost(n.Host, reason)
+		s.oneLost(&now, host, at, reason)
 	}
 	now.settle()
-	s.putVolume(now)
+	return now, true
 }

@@ -68,7 +68,7 @@ func TestS17_AHostIsItsNameItsIDAndItsPools(t *testing.T) {
 // S17: obligations and publications belong to the host id: who comes back under an
 // old name finds nothing that its predecessor held or owed.
 func TestS17_ANewHostOwesNothingOfTheOld(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))
 	w.staged(1, "n1", 1)
 	w.ready(2, create(2))

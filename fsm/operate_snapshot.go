@@ -6,6 +6,8 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // name, or its delete, turns what was made into an obligation.
 func (s *State) cancelSnapshot(n *Snapshot) (*fsmpb.Outcome, *Rejection) {
 	switch {
+	case s.level2() && n.Operation.Kind == OpDelete && n.Error == cancelled:
+		return n.outcome(), nil
 	case n.Operation.Kind != OpSnapshot:
 		return nil, Reject(Precondition, "operation %s of snapshot %s is an obligation and cannot be cancelled", n.Operation.ID, n.ID)
 	case n.Operation.State == OpCancelled:
@@ -13,9 +15,14 @@ func (s *State) cancelSnapshot(n *Snapshot) (*fsmpb.Outcome, *Rejection) {
 	case n.Operation.State == OpFailed:
 		return nil, Reject(Precondition, "operation %s of snapshot %s failed already", n.Operation.ID, n.ID)
 	}
+	if s.level2() {
+		now := n.givenUp(Busy, cancelled)
+		s.putSnapshot(now)
+		return now.outcome(), nil
+	}
 	now, op := *n, *n.Operation
 	op.State = OpCancelled
-	now.Operation, now.Phase, now.Error = &op, SnapshotFailed, "cancelled by an operator"
+	now.Operation, now.Phase, now.Error = &op, SnapshotFailed, cancelled
 	s.putSnapshot(now)
 	return now.outcome(), nil
 }
@@ -23,10 +30,11 @@ func (s *State) cancelSnapshot(n *Snapshot) (*fsmpb.Outcome, *Rejection) {
 // cancelGroup gives up a group's attempt; its hosts remove what was cut.
 func (s *State) cancelGroup(g *GroupSnapshot) (*fsmpb.Outcome, *Rejection) {
 	switch {
+	case s.level2() && g.Phase == GroupAborting && g.Error == cancelled:
 	case g.Operation.Kind != OpSnapshot:
 		return nil, Reject(Precondition, "operation %s of group snapshot %s is an obligation and cannot be cancelled", g.Operation.ID, g.ID)
 	case g.underWay():
-		s.giveUp(g, Busy, "cancelled by an operator")
+		s.giveUp(g, Busy, cancelled)
 	}
 	return g.outcome(), nil
 }

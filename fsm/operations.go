@@ -34,6 +34,8 @@ func applyCancelOperation(s *State, _ Meta, c *fsmpb.CancelOperation) (*fsmpb.Ou
 	}
 	op := *v.Operation
 	switch {
+	case s.level2() && op.Kind == OpDelete && op.LastError == cancelled:
+		return operating(v), nil
 	case op.Kind != OpCreate:
 		return nil, Reject(Precondition, "operation %s of volume %s is an obligation and cannot be cancelled", op.ID, v.ID)
 	case op.State == OpCancelled:
@@ -41,9 +43,14 @@ func applyCancelOperation(s *State, _ Meta, c *fsmpb.CancelOperation) (*fsmpb.Ou
 	case op.State == OpFailed:
 		return nil, Reject(Precondition, "operation %s of volume %s failed already", op.ID, v.ID)
 	}
+	if s.level2() {
+		now := v.givenUp(s.epoch(), Busy, cancelled)
+		s.putVolume(now)
+		return operating(&now), nil
+	}
 	now := *v
 	op.State = OpCancelled
-	now.Operation, now.Phase = &op, Failed{Reason: "cancelled by an operator"}
+	now.Operation, now.Phase = &op, Failed{Reason: cancelled}
 	s.putVolume(now)
 	return operating(v), nil
 }

@@ -176,8 +176,12 @@ func (v *Volume) withoutReplica(host HostID) Volume {
 }
 
 // oneLost: one host of a replicated volume is gone for good. The volume stays with the
-// other; one that was not born yet has failed.
-func (v *Volume) oneLost(host HostID, reason string) {
+// other; one that was not born yet has failed, or is removed from feature level 2 on.
+func (s *State) oneLost(v *Volume, host HostID, at Epoch, reason string) {
+	if v.creating() && s.level2() {
+		*v = v.givenUp(at, Busy, reason)
+		return
+	}
 	if v.creating() {
 		op := *v.Operation
 		op.State, op.LastError = OpFailed, reason

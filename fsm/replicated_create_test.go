@@ -186,7 +186,7 @@ func TestS18_TheSameNameIsFreeAtOnceAndGetsNothingOfTheOldVolume(t *testing.T) {
 }
 
 func TestAFailedHalfFailsTheVolume(t *testing.T) {
-	w := pairOf(t)
+	w := pairAt(t, Level1)
 	w.ok(controller, createReplicated(1, protocolC))
 	w.ok(admin, &fsmpb.LoseNode{NodeId: "n2", HostId: "host-n2", Reason: "burnt"})
 	require.True(t, w.volume(1).failed())

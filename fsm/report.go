@@ -113,7 +113,7 @@ func (x observation) fold(v *Volume, o *fsmpb.Observation) (Volume, bool) {
 	case *fsmpb.Observation_TargetGone:
 		return x.targetGone(v, f.TargetGone)
 	case *fsmpb.Observation_StepFailed:
-		return stepFailed(v, f.StepFailed)
+		return x.stepFailed(v, f.StepFailed)
 	case *fsmpb.Observation_Condition:
 		return condition(v, f.Condition)
 	case *fsmpb.Observation_DeviceGrown:

@@ -10,7 +10,7 @@ func (x observation) created(v *Volume, f *fsmpb.DeviceCreated) (Volume, bool) {
 		return *v, false
 	}
 	if f.GetSizeBytes() != v.Size {
-		return failing(v, &fsmpb.StepFailed{Step: "create", Error: sizeError(f.GetSizeBytes(), v.Size)})
+		return x.failing(v, v.Operation, &fsmpb.StepFailed{Step: "create", Error: sizeError(f.GetSizeBytes(), v.Size)})
 	}
 	if x.replica.State == ReplicaPresent && x.replica.Size == v.Size {
 		return *v, false // it waits for the other replicas
@@ -98,30 +98,35 @@ func (x observation) formatted(v *Volume, f *fsmpb.Formatted) (Volume, bool) {
 }
 
 // stepFailed: the operation did not get on.
-func stepFailed(v *Volume, f *fsmpb.StepFailed) (Volume, bool) {
-	if !v.Operation.takes(f) {
+func (x observation) stepFailed(v *Volume, f *fsmpb.StepFailed) (Volume, bool) {
+	op := v.Operation
+	if !op.takes(f) || x.state.ofMaking(f, v.GaveUp()) {
 		return *v, false
 	}
-	return failing(v, f)
+	return x.failing(v, op, f)
 }
 
 // failing counts the attempt; a final failure ends the operation. A volume whose
-// making failed is Failed, one that could not grow has its old size; an obligation
-// stays one, until an operator retries it.
-func failing(v *Volume, f *fsmpb.StepFailed) (Volume, bool) {
-	now := *v
-	now.Operation = v.Operation.failed(f)
-	if now.Operation.State != OpFailed {
-		return now, true
-	}
-	if now.Operation.Kind == OpExpand {
+// making failed is Failed, or removed at once from feature level 2 on; one that could
+// not grow has its old size; an obligation stays one, until an operator retries it.
+func (x observation) failing(v *Volume, was *Operation, f *fsmpb.StepFailed) (Volume, bool) {
+	now, op := *v, was.failed(f)
+	if op.State == OpFailed && op.Kind == OpExpand {
 		now.shrinkBack()
 		if now.growing() { // one host saw it grown: so it did, and the other will see that
-			now.Operation.State = OpRunning
+			op.State = OpRunning
 		}
 	}
-	if _, creating := v.Phase.(Creating); creating {
-		now.Phase = Failed{Reason: now.Operation.LastError, NoSpace: f.GetNoSpace()}
+	now.Operation = op
+	if op.State != OpFailed {
+		return now, true
+	}
+	_, creating := v.Phase.(Creating)
+	switch {
+	case creating && x.state.level2():
+		return now.givenUp(x.state.epoch(), op.Reason, op.LastError), true
+	case creating:
+		now.Phase = Failed{Reason: op.LastError, NoSpace: f.GetNoSpace()}
 	}
 	return now, true
 }

@@ -31,7 +31,7 @@ func (s *State) foldSnapshot(n Snapshot, o *fsmpb.Observation) {
 	switch f := o.GetFact().(type) {
 	case *fsmpb.Observation_SnapshotCut:
 		if n.Phase == SnapshotCutting && f.SnapshotCut.GetAttempt() == n.Operation.Retries {
-			s.putSnapshot(n.cut(f.SnapshotCut))
+			s.putSnapshot(s.cut(n, f.SnapshotCut))
 			return
 		}
 		s.foundAgain(n, f.SnapshotCut)
@@ -47,16 +47,16 @@ func (s *State) foldSnapshot(n Snapshot, o *fsmpb.Observation) {
 			s.putSnapshot(n)
 		}
 	case *fsmpb.Observation_StepFailed:
-		if n.Operation.takes(f.StepFailed) {
-			s.putSnapshot(n.failing(f.StepFailed))
+		if n.Operation.takes(f.StepFailed) && !s.ofMaking(f.StepFailed, n.GaveUp()) {
+			s.putSnapshot(s.failing(n, f.StepFailed))
 		}
 	}
 }
 
 // cut: the host cut the snapshot, whole and with the size that was decided.
-func (n Snapshot) cut(f *fsmpb.SnapshotCut) Snapshot {
+func (s *State) cut(n Snapshot, f *fsmpb.SnapshotCut) Snapshot {
 	if f.GetSizeBytes() != n.Size {
-		return n.failing(&fsmpb.StepFailed{Step: "cut", Error: sizeError(f.GetSizeBytes(), n.Size)})
+		return s.failing(n, &fsmpb.StepFailed{Step: "cut", Error: sizeError(f.GetSizeBytes(), n.Size)})
 	}
 	n.Phase, n.Operation, n.Cut = SnapshotReady, nil, cutTime(f)
 	return n
@@ -66,8 +66,11 @@ func (n Snapshot) cut(f *fsmpb.SnapshotCut) Snapshot {
 func cutTime(f *fsmpb.SnapshotCut) time.Time { return timeOf(max(1, f.GetCutUnixNano())) }
 
 // failing counts the attempt; a final failure ends the operation (see failing of a volume).
-func (n Snapshot) failing(f *fsmpb.StepFailed) Snapshot {
+func (s *State) failing(n Snapshot, f *fsmpb.StepFailed) Snapshot {
 	n.Operation = n.Operation.failed(f)
+	if n.Operation.State == OpFailed && n.Phase == SnapshotCutting && s.level2() {
+		return n.givenUp(n.Operation.Reason, n.Operation.LastError)
+	}
 	if n.Operation.State == OpFailed && n.Phase == SnapshotCutting {
 		n.Phase, n.Error = SnapshotFailed, n.Operation.LastError
 	}
@@ -146,6 +149,7 @@ func (s *State) memberGone(g *GroupSnapshot, n Snapshot, attempt uint32) {
 	case g.Phase == GroupAborting && attempt == g.Attempt:
 		n.Gone = true
 		s.putSnapshot(n)
+		s.advance(g.ID)
 	}
 }
 
@@ -155,7 +159,7 @@ func (s *State) memberFailed(g *GroupSnapshot, n *Snapshot, f *fsmpb.StepFailed)
 	case g.Operation != nil && !g.Operation.isAbout(f):
 	case g.underWay():
 		s.giveUp(g, failureReason(f), "volume "+string(n.Source)+": "+clip(f.GetError()))
-	case g.Operation.takes(f):
+	case g.Operation.takes(f) && !s.ofMaking(f, g.GaveUp()):
 		now := *g
 		now.Operation = g.Operation.failed(f)
 		s.putGroup(now)

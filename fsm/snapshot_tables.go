@@ -107,6 +107,7 @@ func (s *State) removeSnapshot(id SnapshotID) {
 	if !ok {
 		return
 	}
+	s.givenUp.add(string(id), old.GaveUp())
 	s.sum = s.sum.minus(old.own)
 	s.cuts.index.leave(&old.Snapshot)
 	s.index.reserveSnapshot(&old.Snapshot, -1)
@@ -146,6 +147,7 @@ func (s *State) removeGroup(id GroupSnapshotID) {
 	if !ok {
 		return
 	}
+	s.givenUp.add(string(id), old.GaveUp())
 	s.sum = s.sum.minus(old.own)
 	s.cuts.index.leaveGroup(&old.GroupSnapshot)
 	s.touched = append(s.touched, Touch{Group: id})

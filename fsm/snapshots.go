@@ -87,7 +87,8 @@ const (
 	// GroupReady: all are cut, under one freeze.
 	GroupReady
 	// GroupAborting: an attempt was given up, for Error; what was cut is being
-	// removed. The next create with the name begins another when all members are Gone.
+	// removed. The next create with the name begins another when all members are Gone;
+	// from feature level 2 on there is no record of it then.
 	GroupAborting
 	// GroupDeleting: members are being removed.
 	GroupDeleting

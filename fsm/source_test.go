@@ -137,7 +137,7 @@ func TestS15_RawAndEmptySourcesMakeRawAndEmptyVolumes(t *testing.T) {
 
 // CSI-CTRL-DeleteSnapshot-05, CSI-CTRL-DeleteVolume-07.
 func TestASourceStaysUntilTheVolumeIsMade(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))
 	w.cut(1, 1)
 	w.ok(controller, of(2, ofSnapshot(1)))

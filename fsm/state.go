@@ -27,6 +27,7 @@ type State struct {
 	writes  uint64  // counts puts and removals: a rejection that wrote is a fault
 	touched []Touch // of the Apply that is running
 	scratch encoder // of the record that is being hashed
+	givenUp givenUpLately
 }
 
 // Cluster is what the state knows of itself.
@@ -110,6 +111,11 @@ func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
 		Epoch: Epoch{Incarnation: s.cluster.Incarnation, Index: index},
 		Level: max(Level1, cmd.GetSchemaVersion()),
 	}
+}
+
+// epoch is of the entry that is being applied.
+func (s *State) epoch() Epoch {
+	return Epoch{Incarnation: s.cluster.Incarnation, Index: s.cluster.Index}
 }
 
 // Fork is an independent copy in O(1), for snapshots, hashes and what-if. The first

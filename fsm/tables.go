@@ -55,6 +55,9 @@ func (s *State) storeVolume(c *change, v Volume) {
 // removeVolume forgets a volume: its hosts reported it gone, or were lost (I5).
 func (s *State) removeVolume(id VolumeID) {
 	key, _ := id.uuid()
+	if v, ok := s.volume(key); ok {
+		s.givenUp.add(string(id), v.GaveUp())
+	}
 	old, ok := s.volumes.Delete(volumeEntry{key: key})
 	if !ok {
 		return
