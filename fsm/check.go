@@ -38,13 +38,12 @@ func (s *State) checkRecords() error {
 		if err := ports.take(v); err != nil {
 			return err
 		}
-		if v.Operation == nil {
-			continue
+		for _, op := range v.Operations() {
+			if other, twice := operations[op.ID]; twice {
+				return broken("I10", "volumes %s and %s both have %s", other, v.ID, op.ID)
+			}
+			operations[op.ID] = v.ID
 		}
-		if other, twice := operations[v.Operation.ID]; twice {
-			return broken("I10", "volumes %s and %s both have %s", other, v.ID, v.Operation.ID)
-		}
-		operations[v.Operation.ID] = v.ID
 	}
 	return nil
 }
@@ -124,8 +123,14 @@ func (s *State) checkOperation(v *Volume) error {
 	var kind OperationKind
 	if v.Operation != nil {
 		kind = v.Operation.Kind
-		if v.Operation.State == 0 || uint64(v.Operation.ID) > s.cluster.Index {
-			return broken("I10", "volume %s has a malformed operation %s", v.ID, v.Operation.ID)
+	}
+	_, ready := v.Phase.(Ready)
+	if len(v.Beside) > 0 && (!ready || !s.level2()) {
+		return broken("I10", "volume %s is %T and has the operations %v", v.ID, v.Phase, v.Operations())
+	}
+	for i, op := range v.Operations() {
+		if op.State == 0 || uint64(op.ID) > s.cluster.Index || i > 0 && (op.Kind <= v.Operations()[i-1].Kind || !op.Kind.ofReady()) {
+			return broken("I10", "volume %s has a malformed operation %s", v.ID, op.ID)
 		}
 	}
 	switch v.Phase.(type) {
@@ -138,7 +143,7 @@ func (s *State) checkOperation(v *Volume) error {
 			return nil
 		}
 	case Ready:
-		if (kind == OpTeardown) == (len(v.Teardowns) > 0) && (kind == 0 || kind == OpTeardown || kind == OpExpand || kind == OpModify || kind == OpReplicate) {
+		if (kind == OpTeardown) == (len(v.Teardowns) > 0) && (kind == 0 || kind.ofReady()) {
 			return nil
 		}
 	case Failed:
@@ -147,6 +152,11 @@ func (s *State) checkOperation(v *Volume) error {
 		}
 	}
 	return broken("I10", "volume %s is %T, owes %d teardowns, and has an operation of kind %d", v.ID, v.Phase, len(v.Teardowns), kind)
+}
+
+// ofReady tells whether a Ready volume may have an operation of the kind.
+func (k OperationKind) ofReady() bool {
+	return k == OpTeardown || k == OpExpand || k == OpModify || k == OpReplicate
 }
 
 // checkFormat is I9.

@@ -144,7 +144,7 @@ func checkGrowth(v *Volume) error {
 			return broken("I17", "volume %s has limits in force on node %s, where it is not staged", v.ID, r.Node)
 		}
 	}
-	if op := v.Operation; v.growing() && (op == nil || op.State != OpRunning && op.Kind == OpExpand) {
+	if op := v.OperationOf(OpExpand); v.growing() && (v.Operation == nil || op != nil && op.State != OpRunning) {
 		return broken("I17", "volume %s is not as large as decided, and nobody is asked to grow it", v.ID)
 	}
 	return nil

@@ -33,7 +33,7 @@ func (s *State) beginDelete(m Meta, v *Volume, id OperationID) *fsmpb.Outcome {
 	}
 	now := *v
 	now.Phase = Deleting{Since: m.Epoch}
-	now.Operation = m.operation(OpDelete)
+	now.Operation, now.Beside = m.operation(OpDelete), nil
 	now.Operation.ID = id
 	s.putVolume(now)
 	return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(id)}

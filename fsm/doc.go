@@ -42,7 +42,8 @@
 //	I9  Format is monotone (S15), and whoever staged a volume has been given a format:
 //	    staged and done means formatted or raw.
 //	I10 Obligations are named: a volume that is Creating or Deleting, or owes a
-//	    teardown, has an operation of that kind, and no two have the same id.
+//	    teardown, has an operation of that kind, and no two have the same id. From feature
+//	    level 2 on a Ready volume has one of each kind at most, before that one at most.
 //	I11 The hash is the sum over the records.
 //	I12 Values are well formed: ids valid, lists sorted and without duplicates, sizes
 //	    multiples of the unit, indexes not above the state's.

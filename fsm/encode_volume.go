@@ -43,6 +43,7 @@ const (
 	fieldLimitsAsked = iota + 1
 	fieldClaim
 	fieldEnding
+	fieldBeside
 )
 
 func (e *encoder) volumeLevel2(v *Volume) {
@@ -62,6 +63,10 @@ func (e *encoder) volumeLevel2(v *Volume) {
 			e.str(string(p.Node))
 			e.str(p.UsedBy)
 		}
+	}
+	for i := range v.Beside {
+		e.u64(fieldBeside)
+		e.operation(&v.Beside[i])
 	}
 }
 

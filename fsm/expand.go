@@ -19,15 +19,16 @@ func applyExpandVolume(s *State, m Meta, c *fsmpb.ExpandVolume) (*fsmpb.Outcome,
 		return nil, rej
 	}
 	if size == v.Size {
-		return operating(v), nil
+		return s.operatingOn(v, OpExpand), nil
 	}
 	if rej := s.mayGrow(v, size, c.GetFacts()); rej != nil {
 		return nil, rej
 	}
 	now := *v
-	now.Size, now.Operation = size, m.operation(OpExpand)
+	now.Size = size
+	s.beginOn(&now, m.operation(OpExpand))
 	s.putVolume(now)
-	return operating(&now), nil
+	return s.operatingOn(&now, OpExpand), nil
 }
 
 // sizeToGrowTo is the size in bytes within the range, the volume's own when that is
@@ -52,7 +53,7 @@ func (v *Volume) sizeToGrowTo(required, limit int64) (int64, *Rejection) {
 
 // mayGrow checks everything that a larger size needs.
 func (s *State) mayGrow(v *Volume, size int64, facts []*fsmpb.PoolFact) *Rejection {
-	if op := v.Operation; op != nil && op.State == OpRunning {
+	if op := s.keepsFromGrowing(v); op != nil {
 		return Reject(Busy, "expand volume %s: %s is under way on it", v.ID, op.ID)
 	}
 	if rej := s.unsourced(Busy, "expand volume", string(v.ID)); rej != nil {
@@ -70,6 +71,30 @@ func (s *State) mayGrow(v *Volume, size int64, facts []*fsmpb.PoolFact) *Rejecti
 		if by := size - v.Size; s.unreserved(n.pool(r.Pool)) < by || !s.free(n.pool(r.Pool), by, facts) {
 			return Reject(NoCapacity, "expand volume %s: pool %s of node %s has no room for %d bytes more", v.ID, r.Pool, r.Node, by)
 		}
+	}
+	return nil
+}
+
+// keepsFromGrowing is the operation that must end before the volume can grow, nil when none
+// must. From feature level 2 on that is another growth, the end of a publication that a side
+// of the volume owes, and the making of a side.
+func (s *State) keepsFromGrowing(v *Volume) *Operation {
+	if !s.level2() {
+		if op := v.Operation; op != nil && op.State == OpRunning {
+			return op
+		}
+		return nil
+	}
+	if op := v.running(OpExpand); op != nil {
+		return op
+	}
+	for _, t := range v.Teardowns {
+		if r := v.Replica(t.Host); r == nil || r.State != ReplicaLeaving {
+			return v.OperationOf(OpTeardown)
+		}
+	}
+	if op := v.running(OpReplicate); op != nil && (v.adding() || len(v.Replication.Legs) >= int(v.Replication.Wanted)) {
+		return op
 	}
 	return nil
 }
@@ -98,7 +123,7 @@ func (x observation) grown(v *Volume, f *fsmpb.DeviceGrown) (Volume, bool) {
 	}
 	x.replica.Size = v.Size
 	now := v.withReplica(x.replica)
-	now.settle()
+	x.state.settle(&now)
 	return now, true
 }
 
@@ -112,10 +137,14 @@ func (v *Volume) shrinkBack() {
 	v.Size = largest
 }
 
-// settle ends the operation of a Ready volume when what it was about is done, and goes
-// on with what was put off while a teardown had its place.
-func (v *Volume) settle() {
+// settle ends the operations of a Ready volume when what they were about is done. At level
+// 1 it goes on with what was put off while a teardown had the only place.
+func (s *State) settle(v *Volume) {
 	op := v.Operation
+	if s.level2() {
+		v.settleKinds()
+		return
+	}
 	if op == nil {
 		return
 	}
@@ -128,5 +157,26 @@ func (v *Volume) settle() {
 	case op.Kind == OpTeardown, op.Kind == OpExpand && op.State == OpRunning && !growing,
 		op.Kind == OpReplicate && v.replicated():
 		v.Operation = nil
+	}
+}
+
+// settleKinds ends each operation that is done. What level 1 put off while a teardown had
+// the only place goes on in the teardown's.
+func (v *Volume) settleKinds() {
+	op := v.OperationOf(OpTeardown)
+	if op != nil && len(v.Teardowns) == 0 {
+		v.endOperation(OpTeardown)
+		switch {
+		case v.growing() && v.OperationOf(OpExpand) == nil:
+			v.putOperation(op.turned(OpExpand))
+		case v.moving() && !v.replicated() && v.OperationOf(OpReplicate) == nil:
+			v.putOperation(op.turned(OpReplicate))
+		}
+	}
+	if v.running(OpExpand) != nil && !v.growing() {
+		v.endOperation(OpExpand)
+	}
+	if v.OperationOf(OpReplicate) != nil && v.replicated() {
+		v.endOperation(OpReplicate)
 	}
 }

@@ -105,8 +105,9 @@ func TestAFailedExpansionLeavesTheOldSize(t *testing.T) {
 	require.Nil(t, w.volume(1).Operation)
 }
 
+// At feature level 1 there is one operation at a time.
 func TestAnExpansionWaitsForATeardown(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldAt(t, Level1)
 	w.ready(1, create(1))
 	p := w.staged(1, "n1", 1)
 	op := w.ok(controller, expand(1, 2*gib, 0)).GetOperationId()
@@ -152,7 +153,6 @@ func TestModifyVolumeThatIsStagedIsDoneWhenItsHostSaysSo(t *testing.T) {
 	p := w.staged(1, "n1", 1)
 	op := w.twice(controller, modify(1, 0, &fsmpb.Limits{ReadIops: 7})).GetOperationId()
 	require.Equal(t, OpModify, w.volume(1).Operation.Kind)
-	w.no(Busy, controller, expand(1, 2*gib, 0))
 	require.Equal(t, op, w.ok(controller, modify(1, 0, &fsmpb.Limits{ReadIops: 8})).GetOperationId())
 	w.report("n1", limited(1, &fsmpb.Limits{ReadIops: 7}))
 	require.NotNil(t, w.volume(1).Operation, "those are not the limits")
@@ -192,6 +192,19 @@ func TestS73_AFailureIsOfTheOperationThatItNames(t *testing.T) {
 	require.Zero(t, w.volume(1).Operation.Attempts)
 	w.report("n1", late(op.ID, op.Retries))
 	require.Equal(t, OpFailed, w.volume(1).Operation.State)
+}
+
+// I10: what a host owes stays an operation when a step of it failed for good.
+func TestNothingTakesThePlaceOfATeardownThatFailed(t *testing.T) {
+	w := newWorld(t)
+	w.ready(1, create(1))
+	w.staged(1, "n1", 1)
+	w.ok(controller, &fsmpb.UnpublishVolume{VolumeId: volumeID(1), NodeId: "n1"})
+	require.Len(t, w.volume(1).Teardowns, 1)
+	w.report("n1", stepFailedOf(1, &fsmpb.StepFailed{Step: "unmount", Error: "it is in use", Final: true}))
+	w.no(Busy, controller, expand(1, 2*gib, 0))
+	w.ok(controller, modify(1, 0, &fsmpb.Limits{ReadIops: 7}))
+	require.Equal(t, OpTeardown, w.volume(1).Operation.Kind)
 }
 
 // S25: what is measured excludes a pool, at level 2; what is reserved admits.

@@ -131,11 +131,14 @@ func (s *State) withoutHost(v *Volume, node NodeID, host HostID, at Epoch, reaso
 		if _, deleting := v.Phase.(Deleting); deleting || s.level2() && (v.creating() || v.failed() && v.Operation != nil) {
 			return now, false
 		}
-		now.Phase, now.Operation = Failed{Reason: reason}, nil
+		now.Phase, now.Operation, now.Beside = Failed{Reason: reason}, nil, nil
 		now.Condition = Condition{Abnormal: true, Message: reason}
 	} else if v.Replicated() {
 		s.oneLost(&now, host, at, reason)
 	}
-	now.settle()
+	if s.level2() {
+		now.settleLimits() // whoever was to put them in force is gone
+	}
+	s.settle(&now)
 	return now, true
 }

@@ -212,14 +212,15 @@ func (x *index) replaceUnsettled(c *change) {
 }
 
 func (x *index) replaceOperation(c *change) {
-	was, is := c.old.operationID(), c.now.operationID()
-	if was == is {
+	var ids [2][4]OperationID
+	was, is := c.old.appendOperationIDs(ids[0][:0]), c.now.appendOperationIDs(ids[1][:0])
+	if slices.Equal(was, is) {
 		return
 	}
-	if was != 0 {
-		x.byOperation.Delete(uint64(was))
+	for _, id := range was {
+		x.byOperation.Delete(uint64(id))
 	}
-	if is != 0 {
-		x.byOperation.Set(uint64(is), c.key)
+	for _, id := range is {
+		x.byOperation.Set(uint64(id), c.key)
 	}
 }

@@ -18,7 +18,7 @@ func applyModifyVolume(s *State, m Meta, c *fsmpb.ModifyVolume) (*fsmpb.Outcome,
 		if now.Claim != v.Claim {
 			s.putVolume(now)
 		}
-		return operating(v), nil
+		return s.operatingOn(v, OpModify), nil
 	}
 	if s.level2() && now.Limits != v.Limits && now.LimitsAsked == nil {
 		now.LimitsAsked = &v.Limits
@@ -27,12 +27,12 @@ func applyModifyVolume(s *State, m Meta, c *fsmpb.ModifyVolume) (*fsmpb.Outcome,
 		if rej := s.mayModify(v, p); rej != nil {
 			return nil, rej
 		}
-		now.Operation = v.modifying(m)
-	} else if v.Operation != nil && v.Operation.Kind == OpModify {
-		now.Operation = nil // those that are in force already are wanted again
+		s.beginOn(&now, v.modifying(m))
+	} else {
+		now.endOperation(OpModify) // those that are in force already are wanted again
 	}
 	s.putVolume(now)
-	return operating(&now), nil
+	return s.operatingOn(&now, OpModify), nil
 }
 
 // with is the limits with some of them replaced: those whose bit is set, in the order
@@ -61,12 +61,14 @@ func (v *Volume) unlimited(limits Limits) *Publication {
 }
 
 func (v *Volume) modifyFailed() bool {
-	return v.Operation != nil && v.Operation.Kind == OpModify && v.Operation.State != OpRunning
+	op := v.OperationOf(OpModify)
+	return op != nil && op.State != OpRunning
 }
 
-// mayModify: the host where it is staged must be free to do it.
+// mayModify: the host where it is staged must be free to do it. From feature level 2 on no
+// other operation of the volume keeps it from that.
 func (s *State) mayModify(v *Volume, p *Publication) *Rejection {
-	if op := v.Operation; op != nil && op.State == OpRunning && op.Kind != OpModify {
+	if op := v.Operation; !s.level2() && op != nil && op.State == OpRunning && op.Kind != OpModify {
 		return Reject(Busy, "modify volume %s: %s is under way on it", v.ID, op.ID)
 	}
 	_, rej := s.keeper("volume "+string(v.ID), p.Node, p.Host)
@@ -75,8 +77,8 @@ func (s *State) mayModify(v *Volume, p *Publication) *Rejection {
 
 // modifying goes on with the operation that is under way, or begins one.
 func (v *Volume) modifying(m Meta) *Operation {
-	if v.Operation != nil && v.Operation.Kind == OpModify && v.Operation.State == OpRunning {
-		return v.Operation
+	if op := v.running(OpModify); op != nil {
+		return op
 	}
 	return m.operation(OpModify)
 }
@@ -95,8 +97,8 @@ func (x observation) limited(v *Volume, f *fsmpb.LimitsApplied) (Volume, bool) {
 
 // settleLimits ends the operation when no host has the volume staged under others.
 func (v *Volume) settleLimits() {
-	if v.Operation != nil && v.Operation.Kind == OpModify && v.unlimited(v.Limits) == nil {
-		v.Operation = nil
+	if v.OperationOf(OpModify) != nil && v.unlimited(v.Limits) == nil {
+		v.endOperation(OpModify)
 	}
 }
 

@@ -32,7 +32,7 @@ func applyCancelOperation(s *State, _ Meta, c *fsmpb.CancelOperation) (*fsmpb.Ou
 	if !ok {
 		return nil, Reject(NotFound, "operation %s is not known", id)
 	}
-	op := *v.Operation
+	op := *v.operationWhere(func(o *Operation) bool { return o.ID == id })
 	switch {
 	case s.level2() && op.Kind == OpDelete && op.LastError == cancelled:
 		return operating(v), nil
@@ -68,22 +68,23 @@ func applyRetryOperation(s *State, m Meta, c *fsmpb.RetryOperation) (*fsmpb.Outc
 	if !ok {
 		return nil, Reject(NotFound, "operation %s is not known", id)
 	}
-	if rej := s.mayRetry(v); rej != nil {
+	op := v.operationWhere(func(o *Operation) bool { return o.ID == id })
+	if rej := s.mayRetry(v, op); rej != nil {
 		return nil, rej
 	}
 	now := *v
-	now.Operation = v.Operation.again(m)
-	if now.Operation.Kind == OpCreate {
+	now.putOperation(op.again(m))
+	if op.Kind == OpCreate {
 		now.Phase = Creating{}
 	}
 	s.putVolume(now)
-	return operating(v), nil
+	return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(id)}, nil
 }
 
 // mayRetry: a volume is made again only from a source that is still there, and what
 // could not grow has its old size again.
-func (s *State) mayRetry(v *Volume) *Rejection {
-	switch op := v.Operation; {
+func (s *State) mayRetry(v *Volume, op *Operation) *Rejection {
+	switch {
 	case op.Kind == OpCreate && v.Replicated() && len(v.Replication.Legs) < int(v.Replication.Wanted):
 		return Reject(Precondition, "volume %s lost a host while it was made: delete it and create it again", v.ID)
 	case op.Kind == OpCreate && !v.Source.IsZero():

@@ -97,10 +97,12 @@ func (s *State) Nodes() iter.Seq[*Node] {
 	}
 }
 
-// Operations yields the volumes that have an operation, in order of volume id.
+// Operations yields the volumes that have operations, each once, in order of volume id.
 func (s *State) Operations() iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
-		s.inOrder(s.index.byOperation.Values(), yield)
+		keys := s.index.byOperation.Values()
+		slices.SortFunc(keys, uuid.compare)
+		s.inOrder(slices.Compact(keys), func(v *Volume) bool { return v.Operation == nil || yield(v) })
 	}
 }
 
@@ -120,7 +122,11 @@ func (s *State) Operation(id OperationID) (*Volume, bool) {
 	if !ok {
 		return nil, false
 	}
-	return s.volume(key)
+	v, ok := s.volume(key)
+	if !ok || v.operationWhere(func(o *Operation) bool { return o.ID == id }) == nil {
+		return nil, false
+	}
+	return v, true
 }
 
 // PoolUse is how much of a pool volumes and snapshots reserve, in bytes, and how

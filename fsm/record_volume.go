@@ -24,6 +24,9 @@ func (x *reader) volume(r *fsmpb.VolumeRecord) (err error) {
 			Size: p.GetSize(), Limits: LimitsFrom(p.GetLimits()),
 		})
 	}
+	for _, o := range r.GetBeside() {
+		v.Beside = append(v.Beside, *operationFrom(o, &err))
+	}
 	for _, t := range r.GetTeardowns() {
 		v.Teardowns = append(v.Teardowns, Teardown{
 			Node: NodeID(x.at(t.GetNodeRef(), &err)), Host: HostID(x.at(t.GetHostRef(), &err)), Epoch: epochFrom(t.GetEpoch()),
@@ -52,11 +55,10 @@ func (x *reader) unindexed(v *Volume) error {
 	if _, twice := x.s.VolumeByName(v.Name); twice && v.liveName() != "" {
 		return errOrder
 	}
-	if v.Operation == nil {
-		return nil
-	}
-	if _, twice := x.s.Operation(v.Operation.ID); twice {
-		return errOrder
+	for _, op := range v.Operations() {
+		if _, twice := x.s.Operation(op.ID); twice {
+			return errOrder
+		}
 	}
 	return nil
 }

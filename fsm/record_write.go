@@ -73,7 +73,10 @@ func (w *volumeWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 	for _, t := range v.Teardowns {
 		r.Teardowns = append(r.Teardowns, &fsmpb.TeardownRecord{NodeRef: w.d.ref(string(t.Node)), HostRef: w.d.ref(string(t.Host)), Epoch: t.Epoch.proto()})
 	}
-	r.Operation, r.Condition = operationRecord(v.Operation), nil
+	r.Operation, r.Beside, r.Condition = operationRecord(v.Operation), nil, nil
+	for i := range v.Beside {
+		r.Beside = append(r.Beside, operationRecord(&v.Beside[i]))
+	}
 	if v.Condition != (Condition{}) {
 		r.Condition = &fsmpb.Condition{Abnormal: v.Condition.Abnormal, Message: v.Condition.Message}
 	}

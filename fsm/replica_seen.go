@@ -12,7 +12,7 @@ func (x observation) replicaSeen(v *Volume, f *fsmpb.ReplicaSeen) (Volume, bool)
 		return *v, false
 	}
 	x.state.bear(&now)
-	now.settle()
+	x.state.settle(&now)
 	_, born := v.Phase.(Creating)
 	return now, born != now.creating() || now.Operation != v.Operation || !now.Replication.equal(v.Replication)
 }

@@ -25,8 +25,8 @@ func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Re
 	}
 	left := &v.Replication.Legs[0]
 	switch {
-	case v.Operation != nil && v.Operation.State == OpRunning && v.Operation.Kind != OpReplicate && v.Operation.Kind != OpTeardown:
-		return nil, Reject(Busy, "add a replica of volume %s: %s is under way on it", v.ID, v.Operation.ID)
+	case s.keepsReplicas(v) != nil:
+		return nil, Reject(Busy, "add a replica of volume %s: %s is under way on it", v.ID, s.keepsReplicas(v).ID)
 	case left.Outdated:
 		return nil, Reject(Precondition, "add a replica of volume %s: the one that is left, on host %s, is outdated", v.ID, left.Host)
 	}
@@ -43,12 +43,30 @@ func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Re
 	now.Replicas = append(slices.Clone(v.Replicas), r)
 	now.Replication.Legs = append(now.Replication.Legs, Leg{Host: r.Host, Outdated: true}) // until it was synchronised
 	slices.SortFunc(now.Replication.Legs, compareLegs)
-	now.Replication.Generation = m.Index                         // what was seen of the former peer says nothing of this one
-	if op := now.Operation; op == nil || op.Kind != OpTeardown { // what a host owes that is away does not keep it waiting
-		now.Operation = m.operation(OpReplicate)
-	}
+	now.Replication.Generation = m.Index // what was seen of the former peer says nothing of this one
+	s.beginReplicate(&now, m)
 	s.putVolume(now)
-	return operating(&now), nil
+	return s.operatingOn(&now, OpReplicate), nil
+}
+
+// keepsReplicas is the operation that must end before the volume's replicas change, nil when
+// none must: from feature level 2 on a growth only.
+func (s *State) keepsReplicas(v *Volume) *Operation {
+	op := v.Operation
+	switch {
+	case s.level2():
+		return v.running(OpExpand)
+	case op != nil && op.State == OpRunning && op.Kind != OpReplicate && op.Kind != OpTeardown:
+		return op
+	}
+	return nil
+}
+
+// beginReplicate: at level 1 a teardown keeps its place, and the operation begins after it.
+func (s *State) beginReplicate(v *Volume, m Meta) {
+	if op := v.Operation; s.level2() || op == nil || op.Kind != OpTeardown {
+		s.beginOn(v, m.operation(OpReplicate))
+	}
 }
 
 // addedAlready answers for a volume that has, or is being given, all its replicas.
@@ -118,18 +136,16 @@ func applyRemoveReplica(s *State, m Meta, c *fsmpb.RemoveReplica) (*fsmpb.Outcom
 	leaving := *r
 	leaving.State = ReplicaLeaving
 	now = now.withReplica(leaving)
-	if op := now.Operation; op == nil || op.Kind != OpTeardown {
-		now.Operation = m.operation(OpReplicate)
-	}
+	s.beginReplicate(&now, m)
 	s.putVolume(now)
-	return operating(&now), nil
+	return s.operatingOn(&now, OpReplicate), nil
 }
 
 // mayLeave: nothing uses the replica, and the other one has everything, by the log's
 // word and by what its host saw since the last grant.
 func (s *State) mayLeave(v *Volume, r *Replica) *Rejection {
 	leg, other := v.Leg(r.Host), v.OtherLeg(r.Host)
-	if op := v.Operation; op != nil && op.State == OpRunning && op.Kind != OpReplicate && op.Kind != OpTeardown {
+	if op := s.keepsReplicas(v); op != nil {
 		return Reject(Busy, "remove a replica of volume %s: %s is under way on it", v.ID, op.ID)
 	}
 	switch {

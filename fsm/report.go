@@ -163,7 +163,7 @@ func (x observation) unstaged(v *Volume) (Volume, bool) {
 	secondary := x.secondary(v)
 	if t := v.Teardown(x.host.Host); t != nil && t.Epoch == x.epoch && secondary {
 		now.Teardowns = v.teardownsWithout(x.host.Host)
-		now.settle()
+		x.state.settle(&now)
 		changed = true
 	}
 	if p := x.publication(v); p != nil && p.Staging != nil {

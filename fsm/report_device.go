@@ -10,7 +10,7 @@ func (x observation) created(v *Volume, f *fsmpb.DeviceCreated) (Volume, bool) {
 		return *v, false
 	}
 	if f.GetSizeBytes() != v.Size {
-		return x.failing(v, v.Operation, &fsmpb.StepFailed{Step: "create", Error: sizeError(f.GetSizeBytes(), v.Size)})
+		return x.failing(v, v.operationFor(x.host.Host), &fsmpb.StepFailed{Step: "create", Error: sizeError(f.GetSizeBytes(), v.Size)})
 	}
 	if x.replica.State == ReplicaPresent && x.replica.Size == v.Size {
 		return *v, false // it waits for the other replicas
@@ -20,7 +20,7 @@ func (x observation) created(v *Volume, f *fsmpb.DeviceCreated) (Volume, bool) {
 	switch {
 	case v.Replicated():
 		x.state.bear(&now)
-		now.settle()
+		x.state.settle(&now)
 	case now.allPresent():
 		now.Phase, now.Operation = unpublished, nil
 	}
@@ -52,7 +52,7 @@ func (v *Volume) allPresent() bool {
 func (x observation) gone(v *Volume) (Volume, bool) {
 	if _, ready := v.Phase.(Ready); ready && x.replica.State == ReplicaLeaving && v.Teardown(x.host.Host) == nil {
 		now := v.withoutReplica(x.host.Host)
-		now.settle()
+		x.state.settle(&now)
 		return now, true
 	}
 	if _, deleting := v.Phase.(Deleting); !deleting || v.Teardown(x.host.Host) != nil {
@@ -100,6 +100,9 @@ func (x observation) formatted(v *Volume, f *fsmpb.Formatted) (Volume, bool) {
 // stepFailed: the operation did not get on.
 func (x observation) stepFailed(v *Volume, f *fsmpb.StepFailed) (Volume, bool) {
 	op := v.Operation
+	if x.state.level2() {
+		op = v.failedOperation(x.host.Host, f)
+	}
 	if !op.takes(f) || x.state.ofMaking(f, v.GaveUp()) {
 		return *v, false
 	}
@@ -117,7 +120,7 @@ func (x observation) failing(v *Volume, was *Operation, f *fsmpb.StepFailed) (Vo
 			op.State = OpRunning
 		}
 	}
-	now.Operation = op
+	now.putOperation(op)
 	if op.State != OpFailed {
 		return now, true
 	}

@@ -183,11 +183,15 @@ func (r *volumeRecord) unsettled() bool {
 	return kept < int(r.Replication.Wanted) || r.moving()
 }
 
-func (r *volumeRecord) operationID() OperationID {
+func (r *volumeRecord) appendOperationIDs(ids []OperationID) []OperationID {
 	if r == nil || r.Operation == nil {
-		return 0
+		return ids
 	}
-	return r.Operation.ID
+	ids = append(ids, r.Operation.ID)
+	for i := range r.Beside {
+		ids = append(ids, r.Beside[i].ID)
+	}
+	return ids
 }
 
 // eachReservation visits the pools that keep room for the volume.

@@ -97,6 +97,9 @@ func (s *State) revoked(m Meta, v *Volume, p *Publication) Volume {
 	}
 	now = now.withTeardown(Teardown{Node: p.Node, Host: p.Host, Epoch: p.Epoch})
 	switch {
+	case s.level2() && now.OperationOf(OpTeardown) == nil:
+		now.putOperation(m.operation(OpTeardown))
+	case s.level2():
 	case now.Operation == nil:
 		now.Operation = m.operation(OpTeardown)
 	case now.Operation.Kind != OpTeardown: // it goes on with what is left of that afterwards

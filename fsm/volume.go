@@ -22,6 +22,8 @@ type Volume struct {
 	Teardowns []Teardown
 	// Operation is the host work under way or failed; nil when there is none.
 	Operation *Operation
+	// Beside are operations of other kinds, from feature level 2 on; see Operations.
+	Beside    []Operation
 	Condition Condition
 	// Source is what it was made from, for ever (zero: empty).
 	Source Source

@@ -17,6 +17,9 @@ type Wish struct {
 	// Operation and Attempt change when an operator retries.
 	Operation OperationID
 	Attempt   uint32
+	// Modify and ModifyAttempt are of the operation that new limits have, where there is one.
+	Modify        OperationID
+	ModifyAttempt uint32
 	// Replica is what the log believes of the device: a Ready volume's device is
 	// reported missing only when this is ReplicaPresent.
 	Replica ReplicaState

@@ -50,9 +50,8 @@ func (s *State) wish(n *Node, v *Volume) (Wish, bool) {
 	if r != nil {
 		w.Pool, w.Sequence, w.Replica = r.Pool, r.Sequence, r.State
 	}
-	if v.Operation != nil {
-		w.Operation, w.Attempt = v.Operation.ID, v.Operation.Retries
-	}
+	w.Operation, w.Attempt = v.operationFor(n.Host).named()
+	w.Modify, w.ModifyAttempt = v.OperationOf(OpModify).named()
 	return w, true
 }
 
