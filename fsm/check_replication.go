@@ -9,7 +9,7 @@ func (s *State) checkReplication(v *Volume) error {
 	if v.Replication == nil {
 		return checkLocal(v)
 	}
-	for _, check := range []func(*Volume) error{s.checkMinor, s.checkGrant, s.checkLegs, s.checkIndexesOf, checkBirth} {
+	for _, check := range []func(*Volume) error{s.checkMinor, s.checkGrant, s.checkLegs, s.checkIndexesOf, checkBirth, s.checkLastCopy} {
 		if err := check(v); err != nil {
 			return err
 		}
@@ -113,6 +113,30 @@ func (s *State) checkIndexesOf(v *Volume) error {
 		l := &r.Legs[i]
 		if l.Settled.Index > at || l.Alone.Index > at || l.Seen.Generation > at || l.Settled.UUID != 0 && l.Settled.Index <= r.Granted {
 			return broken("R5", "host %s knows the contents %v and %v of volume %s, which was granted at %d", l.Host, l.Settled, l.Alone, v.ID, r.Granted)
+		}
+	}
+	return nil
+}
+
+// checkLastCopy is R10: while a replica that was given up could come back, some side of
+// the volume has its content or had it; and no host is asked to remove the last.
+func (s *State) checkLastCopy(v *Volume) error {
+	if _, ready := v.Phase.(Ready); !ready || !s.level2() {
+		return nil
+	}
+	kept := slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaPresent || r.State == ReplicaMissing })
+	if len(v.Replication.Left) > 0 && !kept {
+		return broken("R10", "volume %s was given up everywhere: %v", v.ID, v.Replicas)
+	}
+	for _, l := range v.Replication.Left {
+		if r := v.Replica(l.Host); r == nil || r.State != ReplicaLeaving || v.Leg(l.Host) != nil {
+			return broken("R10", "volume %s knows what host %s had of it, which is not leaving", v.ID, l.Host)
+		}
+	}
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		if n, ok := s.Node(r.Node); ok && n.Host == r.Host && r.Size > 0 && s.verb(n, v, v.Replica(r.Host)) == WishRemove && !v.hasCopy() {
+			return broken("R10", "host %s is asked to remove the last copy of volume %s", r.Host, v.ID)
 		}
 	}
 	return nil

@@ -77,6 +77,9 @@
 //	R8  A replica is up to date in its host's current boot and in the attachment that
 //	    the log knows; what was seen is of that attachment.
 //	R9  Local volumes have one replica, which does not leave.
+//	R10 From feature level 2 on: the last copy of a Ready volume is never asked to be
+//	    removed; while a replica that was given up is not gone, a side of the volume
+//	    has its content, or lost it after no other could come back (S71).
 //
 // # Feature levels (S72)
 //

@@ -8,6 +8,8 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // What came after feature level 1 has a number of its own before it, so that no two of
 // them are taken for each other.
 const (
+	// Of a volume.
+	fieldLeft = 1
 	// Of a node.
 	fieldNoNewReplicas = 1
 )
@@ -29,6 +31,13 @@ func (e *encoder) replication(r *Replication) {
 	e.u64(uint64(len(r.Legs)))
 	for i := range r.Legs {
 		e.leg(&r.Legs[i])
+	}
+	if len(r.Left) > 0 {
+		e.u64(fieldLeft)
+		e.u64(uint64(len(r.Left)))
+		for i := range r.Left {
+			e.leg(&r.Left[i])
+		}
 	}
 }
 

@@ -12,6 +12,11 @@ func applyForcePrimary(s *State, m Meta, c *fsmpb.ForcePrimary) (*fsmpb.Outcome,
 		return nil, rej
 	}
 	n, ok := s.Node(NodeID(c.GetNodeId()))
+	if ok && s.level2() && v.Leg(n.Host) == nil { // the last copy, given up and lost sight of at level 1 (S71)
+		if back := v.takenBack(m.Index); back.Leg(n.Host) != nil {
+			v = &back
+		}
+	}
 	switch {
 	case !ok:
 		return nil, Reject(NotFound, "force volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))

@@ -9,11 +9,6 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-func hasVolume(w *world, n int) bool {
-	_, ok := w.s.Volume(VolumeID(volumeID(n)))
-	return ok
-}
-
 func final(step, why string) *fsmpb.StepFailed {
 	return &fsmpb.StepFailed{Step: step, Error: why, Final: true, NoSpace: true}
 }

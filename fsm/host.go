@@ -137,6 +137,8 @@ func (s *State) withoutHost(v *Volume, node NodeID, host HostID, at Epoch, reaso
 		s.oneLost(&now, host, at, reason)
 	}
 	if s.level2() {
+		now = now.withoutLeft(host)
+		now = now.takenBack(at.Index)
 		now.settleLimits() // whoever was to put them in force is gone
 	}
 	s.settle(&now)

@@ -8,12 +8,6 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-func (w *world) lose(node string) {
-	w.t.Helper()
-	n, _ := w.s.Node(NodeID(node))
-	w.twice(admin, &fsmpb.LoseNode{NodeId: node, HostId: string(n.Host), Reason: "burnt"})
-}
-
 // withoutReplication registers the node again, without replication.
 func (w *world) withoutReplication(node string) {
 	w.t.Helper()

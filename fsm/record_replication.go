@@ -19,6 +19,9 @@ func (r *Replication) record() *fsmpb.ReplicationRecord {
 	for i := range r.Legs {
 		out.Legs = append(out.Legs, r.Legs[i].record())
 	}
+	for i := range r.Left {
+		out.Left = append(out.Left, r.Left[i].record())
+	}
 	return out
 }
 
@@ -53,13 +56,20 @@ func replicationFromRecord(r *fsmpb.ReplicationRecord) *Replication {
 		now.Forced = &Forced{Host: HostID(f.GetHostId()), Index: f.GetIndex(), GivenUp: f.GetGivenUpGeneration(), Reason: f.GetReason(), PeerDead: f.GetPeerDead()}
 	}
 	for _, l := range r.GetLegs() {
-		now.Legs = append(now.Legs, Leg{
-			Host: HostID(l.GetHostId()), UpToDate: l.GetUpToDate(), Outdated: l.GetOutdated(), Boot: l.GetBootId(), Attach: l.GetAttach(),
-			Seen:    ReplicaSeenFrom(l.GetSeen()),
-			Settled: KnownUUID{l.GetSettled().GetUuid(), l.GetSettled().GetIndex()}, Alone: KnownUUID{l.GetAlone().GetUuid(), l.GetAlone().GetIndex()},
-		})
+		now.Legs = append(now.Legs, legFromRecord(l))
+	}
+	for _, l := range r.GetLeft() {
+		now.Left = append(now.Left, legFromRecord(l))
 	}
 	return now
+}
+
+func legFromRecord(l *fsmpb.LegRecord) Leg {
+	return Leg{
+		Host: HostID(l.GetHostId()), UpToDate: l.GetUpToDate(), Outdated: l.GetOutdated(), Boot: l.GetBootId(), Attach: l.GetAttach(),
+		Seen:    ReplicaSeenFrom(l.GetSeen()),
+		Settled: KnownUUID{l.GetSettled().GetUuid(), l.GetSettled().GetIndex()}, Alone: KnownUUID{l.GetAlone().GetUuid(), l.GetAlone().GetIndex()},
+	}
 }
 
 func (r NodeReplication) proto() *fsmpb.Replication {

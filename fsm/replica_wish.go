@@ -44,9 +44,13 @@ func (s *State) replicaPeer(v *Volume, l *Leg) *ReplicaPeer {
 
 // shouldConnect: a replica stays away from a peer that may still be primary without a
 // grant and cannot be asked, or lost: the peer freezes (S8), and comes back only after
-// it was torn down (S9). So there is no split brain.
+// it was torn down (S9). So there is no split brain. Of two outdated replicas neither has
+// what the other could take: they stay apart until one of them is decided to go on (S71).
 func (s *State) shouldConnect(v *Volume, own, other *Leg) bool {
 	if v.Teardown(other.Host) != nil && (other.Outdated || !s.reachable(v, other)) {
+		return false
+	}
+	if s.level2() && own.Outdated && other.Outdated {
 		return false
 	}
 	return !own.Outdated || v.Teardown(own.Host) == nil

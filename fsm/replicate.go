@@ -133,6 +133,9 @@ func applyRemoveReplica(s *State, m Meta, c *fsmpb.RemoveReplica) (*fsmpb.Outcom
 		return nil, rej
 	}
 	now := v.withoutLeg(r.Host, m.Index)
+	if s.level2() {
+		now = now.withLeft(r, v.Leg(r.Host))
+	}
 	leaving := *r
 	leaving.State = ReplicaLeaving
 	now = now.withReplica(leaving)
@@ -157,10 +160,18 @@ func (s *State) mayLeave(v *Volume, r *Replica) *Rejection {
 		return Reject(Precondition, "remove a replica of volume %s: the one on node %s is the only one", v.ID, r.Node)
 	case r.State == ReplicaPlanned:
 		return nil // nothing was ever in it
+	case s.level2() && !v.has(other.Host):
+		return Reject(Precondition, "remove a replica of volume %s on node %s: the device of the other one is missing", v.ID, r.Node)
 	case !other.UpToDate || other.Seen.Disk != fsmpb.DiskState_DISK_STATE_UP_TO_DATE || other.Seen.Generation != v.Replication.Generation || !s.reachable(v, other):
 		return Reject(Precondition, "remove a replica of volume %s on node %s: the other one is not known to be up to date now", v.ID, r.Node)
 	}
 	return nil
+}
+
+// has tells whether the host reported its device made, and not missing since.
+func (v *Volume) has(host HostID) bool {
+	r := v.Replica(host)
+	return r != nil && r.State == ReplicaPresent
 }
 
 // withoutLeg is the volume without that side, and without what rested on it.

@@ -24,6 +24,9 @@ type Replication struct {
 	Primary *Primary
 	Legs    []Leg   // one per replica that is not gone, sorted by host
 	Forced  *Forced // the recorded decision that the next promotion may rest on, until it was carried out
+	// Left are the sides that leaving replicas were, in the order in which they were given
+	// up: the last copy of a volume is never removed, and comes back as what it was (S71).
+	Left []Leg
 }
 
 // Primary is the right of one host, in one boot, to be primary.

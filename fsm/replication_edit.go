@@ -54,7 +54,7 @@ func (v *Volume) withReplication() Volume {
 // equal compares all that is recorded.
 func (r *Replication) equal(o *Replication) bool {
 	a, b := *r, *o
-	if !same(a.Primary, b.Primary) || !same(a.Forced, b.Forced) || !slices.Equal(a.Legs, b.Legs) {
+	if !same(a.Primary, b.Primary) || !same(a.Forced, b.Forced) || !slices.Equal(a.Legs, b.Legs) || !slices.Equal(a.Left, b.Left) {
 		return false
 	}
 	a.Primary, a.Forced, a.Legs, b.Primary, b.Forced, b.Legs = nil, nil, nil, nil, nil, nil

@@ -70,7 +70,7 @@ func (s *State) observe(n *Node, o *fsmpb.Observation) {
 	if !changed {
 		return
 	}
-	if now.allGone() {
+	if now.allGone() && !now.failed() {
 		s.removeVolume(v.ID)
 		return
 	}

@@ -51,15 +51,29 @@ func (v *Volume) allPresent() bool {
 // revoked (S14, I5).
 func (x observation) gone(v *Volume) (Volume, bool) {
 	if _, ready := v.Phase.(Ready); ready && x.replica.State == ReplicaLeaving && v.Teardown(x.host.Host) == nil {
-		now := v.withoutReplica(x.host.Host)
-		x.state.settle(&now)
-		return now, true
+		return x.left(v), true
 	}
 	if _, deleting := v.Phase.(Deleting); !deleting || v.Teardown(x.host.Host) != nil {
 		return *v, false
 	}
 	x.replica.State = ReplicaGone
 	return v.withReplica(x.replica), true
+}
+
+// left: the device of a replica that was given up is gone. Where it was the last that
+// was there, all that had the content were lost before: the volume failed.
+func (x observation) left(v *Volume) Volume {
+	now := v.withoutReplica(x.host.Host)
+	now = now.withoutLeft(x.host.Host)
+	if x.state.level2() && len(now.Replicas) == 0 {
+		x.replica.State = ReplicaGone
+		now = v.withReplica(x.replica)
+		now = now.withoutLeft(x.host.Host)
+		now.Phase, now.Operation, now.Beside = Failed{Reason: "every host that had its content was lost"}, nil, nil
+		now.Condition = Condition{Abnormal: true, Message: "every host that had its content was lost"}
+	}
+	x.state.settle(&now)
+	return now
 }
 
 // missing: a Ready volume's device is not there. It is never made again (S14).
@@ -70,6 +84,9 @@ func (x observation) missing(v *Volume, f *fsmpb.DeviceMissing) (Volume, bool) {
 	x.replica.State = ReplicaMissing
 	now := v.withReplica(x.replica)
 	now.Condition = Condition{Abnormal: true, Message: clip("the device is missing on node " + string(x.host.ID) + ": " + f.GetDetail())}
+	if x.state.level2() {
+		now = now.takenBack(x.state.cluster.Index)
+	}
 	return now, true
 }
 

@@ -70,6 +70,8 @@ func (s *State) verb(n *Node, v *Volume, r *Replica) Verb {
 		switch {
 		case r != nil && r.State == ReplicaPlanned:
 			return WishCreate // a replica that is being added
+		case r != nil && r.State == ReplicaLeaving && s.level2() && r.Size > 0 && !v.hasCopy():
+			return WishKeep // it was made, and may be the last copy (S71)
 		case r != nil && r.State == ReplicaLeaving:
 			return WishRemove
 		}

@@ -992,6 +992,7 @@ type ReplicationRecord struct {
 	Legs          []*LegRecord           `protobuf:"bytes,9,rep,name=legs,proto3" json:"legs,omitempty"`
 	Forced        *ForcedRecord          `protobuf:"bytes,10,opt,name=forced,proto3" json:"forced,omitempty"`
 	Replicas      uint32                 `protobuf:"varint,11,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	Left          []*LegRecord           `protobuf:"bytes,12,rep,name=left,proto3" json:"left,omitempty"` // what leaving replicas were, in the order in which they were given up
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1101,6 +1102,13 @@ func (x *ReplicationRecord) GetReplicas() uint32 {
 		return x.Replicas
 	}
 	return 0
+}
+
+func (x *ReplicationRecord) GetLeft() []*LegRecord {
+	if x != nil {
+		return x.Left
+	}
+	return nil
 }
 
 type PrimaryRecord struct {
@@ -2734,7 +2742,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\vreplication\x18\x16 \x01(\v2\".holdfast.fsm.v1.ReplicationRecordR\vreplication\x12:\n" +
 	"\flimits_asked\x18\x17 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\vlimitsAsked\x12,\n" +
 	"\x05claim\x18\x18 \x01(\v2\x16.holdfast.fsm.v1.ClaimR\x05claim\x128\n" +
-	"\x06beside\x18\x19 \x03(\v2 .holdfast.fsm.v1.OperationRecordR\x06beside\"\xa1\x03\n" +
+	"\x06beside\x18\x19 \x03(\v2 .holdfast.fsm.v1.OperationRecordR\x06beside\"\xd1\x03\n" +
 	"\x11ReplicationRecord\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
@@ -2750,7 +2758,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x04legs\x18\t \x03(\v2\x1a.holdfast.fsm.v1.LegRecordR\x04legs\x125\n" +
 	"\x06forced\x18\n" +
 	" \x01(\v2\x1d.holdfast.fsm.v1.ForcedRecordR\x06forced\x12\x1a\n" +
-	"\breplicas\x18\v \x01(\rR\breplicas\"\xb2\x01\n" +
+	"\breplicas\x18\v \x01(\rR\breplicas\x12.\n" +
+	"\x04left\x18\f \x03(\v2\x1a.holdfast.fsm.v1.LegRecordR\x04left\"\xb2\x01\n" +
 	"\rPrimaryRecord\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -2998,36 +3007,37 @@ var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	10, // 30: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
 	11, // 31: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
 	13, // 32: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
-	29, // 33: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	35, // 34: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
-	12, // 35: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	12, // 36: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	36, // 37: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
-	37, // 38: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
-	24, // 39: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	29, // 40: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	24, // 41: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	29, // 42: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	38, // 43: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
-	32, // 44: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	39, // 45: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	29, // 46: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	17, // 47: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	29, // 48: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	21, // 49: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
-	22, // 50: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
-	17, // 51: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	17, // 52: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	29, // 53: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	40, // 54: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
-	29, // 55: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	41, // 56: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
-	42, // 57: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
-	58, // [58:58] is the sub-list for method output_type
-	58, // [58:58] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	11, // 33: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
+	29, // 34: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	35, // 35: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	12, // 36: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	12, // 37: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
+	36, // 38: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
+	37, // 39: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
+	24, // 40: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	29, // 41: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	24, // 42: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	29, // 43: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	38, // 44: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
+	32, // 45: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	39, // 46: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	29, // 47: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	17, // 48: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	29, // 49: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	21, // 50: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
+	22, // 51: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
+	17, // 52: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	17, // 53: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	29, // 54: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	40, // 55: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
+	29, // 56: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	41, // 57: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
+	42, // 58: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_record_proto_init() }
