@@ -9,7 +9,8 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // them are taken for each other.
 const (
 	// Of a volume.
-	fieldLeft = 1
+	fieldLeft       = 1
+	fieldDiskFailed = 2
 	// Of a node.
 	fieldNoNewReplicas = 1
 )
@@ -37,6 +38,18 @@ func (e *encoder) replication(r *Replication) {
 		e.u64(uint64(len(r.Left)))
 		for i := range r.Left {
 			e.leg(&r.Left[i])
+		}
+	}
+	e.diskFailures(r.Legs)
+	e.diskFailures(r.Left)
+}
+
+func (e *encoder) diskFailures(legs []Leg) {
+	for i := range legs {
+		if l := &legs[i]; l.DiskFailed != 0 {
+			e.u64(fieldDiskFailed)
+			e.str(string(l.Host))
+			e.u64(l.DiskFailed)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // hasCopy tells whether a side of the volume has its content, as far as the log knows:
-// its device is there, its peer did not go on without it, and it did not say that the
+// its device is there, its peer did not go on without it, and neither host said that the
 // kernel gave the disk up. Only then may a replica that was given up be removed (S71).
 func (v *Volume) hasCopy() bool {
 	if v.Replication == nil {
@@ -15,7 +15,7 @@ func (v *Volume) hasCopy() bool {
 	}
 	return slices.ContainsFunc(v.Replication.Legs, func(l Leg) bool {
 		r := v.Replica(l.Host)
-		return r != nil && r.State == ReplicaPresent && !l.Outdated && !l.Seen.gaveUp()
+		return r != nil && r.State == ReplicaPresent && !l.Outdated && l.DiskFailed == 0 && !l.Seen.gaveUp()
 	})
 }
 
@@ -29,7 +29,7 @@ func (r ReplicaSeen) gaveUp() bool {
 func (v *Volume) withLeft(r *Replica, l *Leg) Volume {
 	now := v.withReplication()
 	if r.State != ReplicaPlanned && l != nil {
-		now.Replication.Left = append(slices.Clone(v.Replication.Left), Leg{Host: l.Host, Outdated: l.Outdated, Boot: l.Boot, Attach: l.Attach})
+		now.Replication.Left = append(slices.Clone(v.Replication.Left), Leg{Host: l.Host, Outdated: l.Outdated, Boot: l.Boot, Attach: l.Attach, DiskFailed: l.DiskFailed})
 	}
 	return now
 }

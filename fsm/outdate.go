@@ -59,7 +59,8 @@ func (s *State) verdict(v *Volume, n *Node, generation uint64, seen ReplicaSeen)
 // has everything, whether the log heard of the end of its resynchronisation or not;
 // one that is just being promoted has what its grant says.
 func (r *Replication) whole(own *Leg, seen ReplicaSeen) bool {
-	if own.Seen.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS || own.Seen.Disk == fsmpb.DiskState_DISK_STATE_FAILED {
+	failed := own.Seen.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS || own.Seen.Disk == fsmpb.DiskState_DISK_STATE_FAILED
+	if failed || own.DiskFailed != 0 && own.DiskFailed == own.Attach {
 		return false // it failed in this attachment: what was asked is older
 	}
 	switch seen.Disk {

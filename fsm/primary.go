@@ -126,6 +126,8 @@ func (a *asking) alone() *Rejection {
 	switch {
 	case a.own.Outdated:
 		return a.lost()
+	case a.own.DiskFailed != 0:
+		return Reject(Precondition, "set primary: volume %s on node %s waits for its peer: its kernel gave its disk up, which may miss writes that were acknowledged", a.v.ID, a.n.ID)
 	case whole && a.own.UpToDate && (a.r.Protocol != fsmpb.Protocol_PROTOCOL_A || a.other != nil && a.other.Outdated):
 		return nil // (i) in this attachment
 	case whole && a.own.Alone.UUID != 0 && a.own.Alone.UUID == a.seen.UUID && (a.other == nil || a.other.Outdated):
@@ -174,6 +176,9 @@ func (a *asking) grant(m Meta, alone, forced bool, epoch Epoch) {
 		a.other.Settled, a.other.Alone = KnownUUID{}, KnownUUID{}
 	}
 	a.own.UpToDate, a.own.Outdated = true, false
+	if forced {
+		a.own.DiskFailed = 0 // it goes on as it is, by a decision
+	}
 	if alone && a.other != nil {
 		a.other.outdated()
 	}

@@ -28,7 +28,7 @@ func (r *Replication) record() *fsmpb.ReplicationRecord {
 func (l *Leg) record() *fsmpb.LegRecord {
 	return &fsmpb.LegRecord{
 		HostId: string(l.Host), UpToDate: l.UpToDate, Outdated: l.Outdated, BootId: l.Boot, Attach: l.Attach, Seen: l.Seen.Proto(),
-		Settled: l.Settled.record(), Alone: l.Alone.record(),
+		Settled: l.Settled.record(), Alone: l.Alone.record(), DiskFailed: l.DiskFailed,
 	}
 }
 
@@ -67,8 +67,9 @@ func replicationFromRecord(r *fsmpb.ReplicationRecord) *Replication {
 func legFromRecord(l *fsmpb.LegRecord) Leg {
 	return Leg{
 		Host: HostID(l.GetHostId()), UpToDate: l.GetUpToDate(), Outdated: l.GetOutdated(), Boot: l.GetBootId(), Attach: l.GetAttach(),
-		Seen:    ReplicaSeenFrom(l.GetSeen()),
-		Settled: KnownUUID{l.GetSettled().GetUuid(), l.GetSettled().GetIndex()}, Alone: KnownUUID{l.GetAlone().GetUuid(), l.GetAlone().GetIndex()},
+		Seen:       ReplicaSeenFrom(l.GetSeen()),
+		DiskFailed: l.GetDiskFailed(),
+		Settled:    KnownUUID{l.GetSettled().GetUuid(), l.GetSettled().GetIndex()}, Alone: KnownUUID{l.GetAlone().GetUuid(), l.GetAlone().GetIndex()},
 	}
 }
 

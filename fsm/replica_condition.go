@@ -58,6 +58,8 @@ func (s *State) legTrouble(v *Volume, l *Leg) string {
 		return fmt.Sprintf("the replica on node %s is being made", v.on(l))
 	case l.Outdated:
 		return fmt.Sprintf("the replica on node %s is outdated: its peer went on without it", v.on(l))
+	case l.DiskFailed != 0:
+		return fmt.Sprintf("the disk of the replica on node %s was given up by its kernel: all of it is copied again", v.on(l))
 	case *x == (ReplicaSeen{}) || x.Down:
 		return fmt.Sprintf("the replica on node %s is not attached", v.on(l))
 	case x.Disk < fsmpb.DiskState_DISK_STATE_UP_TO_DATE:

@@ -36,12 +36,53 @@ func (s *State) withSeen(v *Volume, n *Node, seen ReplicaSeen) (Volume, bool) {
 	}
 	now := v.withReplication()
 	l = now.Replication.leg(n.Host)
+	if s.level2() {
+		now.Replication.ownFailed(l, &seen)
+	}
 	l.Seen = seen
 	if seen.Down || seen.Disk < fsmpb.DiskState_DISK_STATE_OUTDATED {
 		l.UpToDate = false
 	}
+	if s.level2() {
+		now.Replication.peerFailed(l)
+	}
 	s.conclude(&now)
 	return now, true
+}
+
+// peerFailed: a host that is connected to its peer sees that the peer's kernel gave its
+// disk up. That is on record before the peer's own host may have said it, or forgotten it
+// with its power (S67). One that its host never had attached did not fail.
+func (r *Replication) peerFailed(l *Leg) {
+	x, o := &l.Seen, r.other(l.Host)
+	gone := x.PeerDisk == fsmpb.DiskState_DISK_STATE_DISKLESS || x.PeerDisk == fsmpb.DiskState_DISK_STATE_FAILED
+	if o == nil || !gone || !x.Connected() || x.Generation != r.Generation || r.Born == 0 {
+		return
+	}
+	if p := &o.Seen; p.Boot == o.Boot && p.Attach == o.Attach && p.Disk > fsmpb.DiskState_DISK_STATE_FAILED {
+		o.DiskFailed = o.Attach
+	}
+}
+
+// ownFailed: the host itself says first, still connected, that its kernel gave up the
+// disk that it had attached (S67).
+func (r *Replication) ownFailed(l *Leg, seen *ReplicaSeen) {
+	was := &l.Seen
+	had := was.Boot == seen.Boot && was.Attach == seen.Attach && was.Disk > fsmpb.DiskState_DISK_STATE_FAILED
+	gone := seen.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS || seen.Disk == fsmpb.DiskState_DISK_STATE_FAILED
+	if had && gone && seen.Connected() && seen.Generation == r.Generation && r.Born != 0 {
+		l.DiskFailed = l.Attach
+	}
+}
+
+// mended: what the kernel gave up was copied wholly since: both hosts see both disks whole.
+func (r *Replication) mended() {
+	if len(r.Legs) != 2 || !r.together(&r.Legs[0]) || !r.together(&r.Legs[1]) || r.Legs[0].Seen.UUID != r.Legs[1].Seen.UUID {
+		return
+	}
+	for i := range r.Legs {
+		r.Legs[i].DiskFailed = 0
+	}
 }
 
 // conclude draws from what the hosts saw all that follows: who is up to date (S10),
@@ -49,6 +90,7 @@ func (s *State) withSeen(v *Volume, n *Node, seen ReplicaSeen) (Volume, bool) {
 func (s *State) conclude(v *Volume) {
 	r, index := v.Replication, s.cluster.Index
 	holder := s.Holder(v)
+	r.mended() // before a new generation begins
 	r.catchUp(holder, index)
 	if l := r.leg(holder); l != nil && l.Seen.Primary {
 		r.promoted(l, index)

@@ -22,6 +22,7 @@ func (s *State) replicaWish(n *Node, v *Volume) *ReplicaWish {
 	}
 	w.Connect = w.Peer != nil && s.shouldConnect(v, own, other)
 	w.Outdated, w.UpToDate, w.Attach, w.Seen, w.SettledUUID = own.Outdated, own.UpToDate, own.Attach, own.Seen, own.Settled.UUID
+	w.DiskFailed = own.DiskFailed
 	if p := v.Publication(n.ID); p != nil && p.Host == n.Host && n.Incarnation == s.cluster.Incarnation {
 		w.Primary = !own.Outdated || w.Force
 		w.PrimaryDone = r.Primary != nil && r.Primary.Host == n.Host && r.Primary.Epoch == p.Epoch && r.Primary.Done

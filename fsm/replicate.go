@@ -29,6 +29,8 @@ func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Re
 		return nil, Reject(Busy, "add a replica of volume %s: %s is under way on it", v.ID, s.keepsReplicas(v).ID)
 	case left.Outdated:
 		return nil, Reject(Precondition, "add a replica of volume %s: the one that is left, on host %s, is outdated", v.ID, left.Host)
+	case left.DiskFailed != 0:
+		return nil, Reject(Precondition, "add a replica of volume %s: the kernel of host %s gave up the disk of the one that is left; force it to go on first, if what it has is good enough", v.ID, left.Host)
 	}
 	r, rej := s.placeAnother(v, c)
 	if rej != nil {
@@ -162,6 +164,8 @@ func (s *State) mayLeave(v *Volume, r *Replica) *Rejection {
 		return nil // nothing was ever in it
 	case s.level2() && !v.has(other.Host):
 		return Reject(Precondition, "remove a replica of volume %s on node %s: the device of the other one is missing", v.ID, r.Node)
+	case other.DiskFailed != 0:
+		return Reject(Precondition, "remove a replica of volume %s on node %s: its kernel gave up the disk of the other one, which may miss writes", v.ID, r.Node)
 	case !other.UpToDate || other.Seen.Disk != fsmpb.DiskState_DISK_STATE_UP_TO_DATE || other.Seen.Generation != v.Replication.Generation || !s.reachable(v, other):
 		return Reject(Precondition, "remove a replica of volume %s on node %s: the other one is not known to be up to date now", v.ID, r.Node)
 	}

@@ -208,11 +208,11 @@ func TestAReplicatedVolumeIsCutWhereItIsUpToDate(t *testing.T) {
 
 func TestReplicationConditionSaysWhatIsWrong(t *testing.T) {
 	for says, seen := range map[string]ReplicaSeen{
-		"I/O of primary n1 is frozen: it waits for a verdict on its peer": frozenAlone(7),
-		"the disk of the replica on node n1 is diskless":                  {Primary: true, Disk: diskless, PeerDisk: upToDate, Connection: connected},
-		"the replica on node n1 is being synchronised, 60 %":              {Primary: true, Disk: inconsistent, PeerDisk: upToDate, Connection: syncTarget, Percent: 60},
-		"node n1 found 4096 bytes out of sync with the other replica":     {Primary: true, Disk: upToDate, PeerDisk: upToDate, Connection: connected, UUID: 7, OutOfSync: 4096},
-		"the replica on node n1 is not attached":                          {Down: true},
+		"I/O of primary n1 is frozen: it waits for a verdict on its peer":                          frozenAlone(7),
+		"the disk of the replica on node n1 was given up by its kernel: all of it is copied again": {Primary: true, Disk: diskless, PeerDisk: upToDate, Connection: connected},
+		"the replica on node n1 is being synchronised, 60 %":                                       {Primary: true, Disk: inconsistent, PeerDisk: upToDate, Connection: syncTarget, Percent: 60},
+		"node n1 found 4096 bytes out of sync with the other replica":                              {Primary: true, Disk: upToDate, PeerDisk: upToDate, Connection: connected, UUID: 7, OutOfSync: 4096},
+		"the replica on node n1 is not attached":                                                   {Down: true},
 	} {
 		w := newReplicated(t, protocolC)
 		w.primary(1, "n1", 7)

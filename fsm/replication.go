@@ -52,6 +52,10 @@ type Leg struct {
 	Attach   uint64 // how often it was attached since it was made
 	// Seen is the last that its own host reported.
 	Seen ReplicaSeen
+	// DiskFailed is the attachment whose disk its kernel gave up under a live host, as its
+	// peer saw, 0 when none: that content may miss what bitmaps do not name, and counts for
+	// nothing until it was copied wholly (S67).
+	DiskFailed uint64
 	// Settled is the content that both hosts had at birth or at a clean demotion;
 	// Alone that of a primary that went on without its peer. Each counts for a
 	// promotion only while no grant is newer (S5).
@@ -141,6 +145,7 @@ type ReplicaWish struct {
 	PrimaryDone bool
 	Force       bool        // a decision to force is recorded for this host
 	Attach      uint64      // the last attachment that the log heard of
+	DiskFailed  uint64      // the attachment whose disk the peer saw given up; 0: none
 	Seen        ReplicaSeen // the last that was recorded of this host
 	Backing     int64       // bytes that every replica's device below has room for
 	SettledUUID uint64      // of the content both had at birth or at a clean demotion

@@ -1205,6 +1205,7 @@ type LegRecord struct {
 	Seen          *ReplicaSeen           `protobuf:"bytes,6,opt,name=seen,proto3" json:"seen,omitempty"`
 	Settled       *KnownUUIDRecord       `protobuf:"bytes,7,opt,name=settled,proto3" json:"settled,omitempty"`
 	Alone         *KnownUUIDRecord       `protobuf:"bytes,8,opt,name=alone,proto3" json:"alone,omitempty"`
+	DiskFailed    uint64                 `protobuf:"varint,9,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"` // level 2
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1293,6 +1294,13 @@ func (x *LegRecord) GetAlone() *KnownUUIDRecord {
 		return x.Alone
 	}
 	return nil
+}
+
+func (x *LegRecord) GetDiskFailed() uint64 {
+	if x != nil {
+		return x.DiskFailed
+	}
+	return 0
 }
 
 type KnownUUIDRecord struct {
@@ -2766,7 +2774,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12,\n" +
 	"\x05epoch\x18\x04 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04done\x18\x06 \x01(\bR\x04done\"\xb5\x02\n" +
+	"\x04done\x18\x06 \x01(\bR\x04done\"\xd6\x02\n" +
 	"\tLegRecord\x12\x17\n" +
 	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1c\n" +
 	"\n" +
@@ -2776,7 +2784,9 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x06attach\x18\x05 \x01(\x04R\x06attach\x120\n" +
 	"\x04seen\x18\x06 \x01(\v2\x1c.holdfast.fsm.v1.ReplicaSeenR\x04seen\x12:\n" +
 	"\asettled\x18\a \x01(\v2 .holdfast.fsm.v1.KnownUUIDRecordR\asettled\x126\n" +
-	"\x05alone\x18\b \x01(\v2 .holdfast.fsm.v1.KnownUUIDRecordR\x05alone\";\n" +
+	"\x05alone\x18\b \x01(\v2 .holdfast.fsm.v1.KnownUUIDRecordR\x05alone\x12\x1f\n" +
+	"\vdisk_failed\x18\t \x01(\x04R\n" +
+	"diskFailed\";\n" +
 	"\x0fKnownUUIDRecord\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\x04R\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"\xa2\x01\n" +

@@ -1,0 +1,169 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// withoutPeersDisk is what a host sees of a peer whose kernel gave its disk up.
+func withoutPeersDisk(uuid uint64, primary bool) ReplicaSeen {
+	return ReplicaSeen{Primary: primary, Disk: upToDate, PeerDisk: diskless, Connection: connected, UUID: uuid}
+}
+
+// S67: that a disk was given up is known by the peer's word, until both saw both whole; at
+// level 1 nobody keeps it.
+func TestS67_ADiskThatWasGivenUpIsKnownByThePeersWord(t *testing.T) {
+	for level, attach := range map[uint32]uint64{Level1: 0, Level2: 1} {
+		w := pairAt(t, level)
+		w.bornVolume(1, createReplicated(1, protocolC))
+		w.primary(1, "n1", 7)
+		w.sees(1, "n1", withoutPeersDisk(9, true))
+		require.Equal(t, attach, w.leg(1, "n2").DiskFailed, "level %d", level)
+		require.Zero(t, w.leg(1, "n1").DiskFailed)
+		wish, _ := w.s.Wish("n2", VolumeID(volumeID(1)))
+		require.Equal(t, attach, wish.Replication.DiskFailed)
+		w.reboot("n2")
+		w.attach(1, "n2", 2)
+		require.Equal(t, attach, w.leg(1, "n2").DiskFailed, "a boot mends nothing")
+		whole := together(9)
+		whole.Primary = true
+		w.sees(1, "n1", whole)
+		require.Equal(t, attach, w.leg(1, "n2").DiskFailed, "one host's word is not enough")
+		w.sees(1, "n2", together(9))
+		require.Zero(t, w.leg(1, "n2").DiskFailed)
+		require.NoError(t, w.s.Check())
+	}
+}
+
+// S67: the same under the primary; its own last word, of before, does not mend it.
+func TestS67_APrimarysDiskThatWasGivenUpIsKnown(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.sees(1, "n2", withoutPeersDisk(9, false))
+	require.EqualValues(t, 1, w.leg(1, "n1").DiskFailed)
+	seen := together(7)
+	seen.Primary = true
+	w.sees(1, "n1", seen)
+	require.EqualValues(t, 1, w.leg(1, "n1").DiskFailed)
+}
+
+// S67, S5 (a): a content that both had counts for nothing on a disk that was given up
+// since; a decision takes it as it is.
+func TestS67_AFailedDiskGoesOnByADecisionOnly(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	require.NotZero(t, w.leg(1, "n2").Settled)
+	w.sees(1, "n1", withoutPeersDisk(7, false))
+	w.away("n1", true)
+	w.reboot("n2")
+	w.attach(1, "n2", 2)
+	w.ok(controller, publish(1, "n2"))
+	alone := ReplicaSeen{Disk: consistent, Connection: connecting, UUID: 7}
+	w.no(Precondition, "node/n2", w.setPrimary(1, "n2", alone))
+	w.ok("admin/a", &fsmpb.ForcePrimary{VolumeId: volumeID(1), NodeId: "n2", Reason: "n1 burned", PeerDead: true})
+	w.ok("node/n2", w.setPrimary(1, "n2", alone))
+	require.Zero(t, w.leg(1, "n2").DiskFailed)
+}
+
+// S67: what a host saw in an earlier generation does not make a disk fail that was copied since.
+func TestS67_ALateWordOfAFailedDiskDoesNotCount(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	late := w.now(1, "n1", withoutPeersDisk(9, true))
+	epoch := w.volume(1).Publication("n1").Epoch
+	w.sees(1, "n1", together(7))
+	w.unstaged(1, "n1", epoch) // a new generation begins
+	w.sees(1, "n1", together(7))
+	w.sees(1, "n2", together(7))
+	w.says(1, "n1", late)
+	require.Zero(t, w.leg(1, "n2").DiskFailed)
+}
+
+// Two hosts that connect before their disks could be attached have not lost them: else both
+// would wait for an operator.
+func TestS67_ADiskThatWasNotAttachedYetDidNotFail(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	for _, node := range []string{"n1", "n2"} {
+		w.reboot(node)
+		w.attach(1, node, 2)
+	}
+	for _, node := range []string{"n1", "n2"} {
+		w.sees(1, node, ReplicaSeen{Disk: diskless, PeerDisk: diskless, Connection: connected})
+	}
+	for _, node := range []string{"n1", "n2"} {
+		require.Zero(t, w.leg(1, node).DiskFailed)
+	}
+}
+
+// S67, S71: that a disk was given up is not forgotten while its replica is leaving: what
+// bitmaps do not name is still missing when it comes back.
+func TestS67_AReplicaThatIsTakenBackHasTheDiskThatFailed(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.sees(1, "n1", withoutPeersDisk(9, true))
+	require.EqualValues(t, 1, w.leg(1, "n2").DiskFailed)
+	w.ok(controller, remove("n2"))
+	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Fact: &fsmpb.Observation_DeviceMissing{DeviceMissing: &fsmpb.DeviceMissing{}}})
+	require.EqualValues(t, 1, w.leg(1, "n2").DiskFailed)
+}
+
+// S67: a copy of a disk that was given up would make that disk count again, without a decision.
+func TestS67_NoReplicaIsAddedBesideADiskThatFailed(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.ok("node/n3", replicating("n3"))
+	w.primary(1, "n1", 7)
+	w.sees(1, "n1", withoutPeersDisk(9, true))
+	w.lose("n1")
+	w.no(Precondition, controller, &fsmpb.AddReplica{VolumeId: volumeID(1)})
+}
+
+// S6, S67: what a primary asked before its disk was given up does not outdate the only good copy.
+func TestS67_APrimaryWhoseDiskFailedDoesNotOutdateItsPeer(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	question := w.outdate(1, "n1", frozenAlone(7))
+	w.sees(1, "n2", withoutPeersDisk(7, false))
+	require.EqualValues(t, 1, w.leg(1, "n1").DiskFailed)
+	require.Equal(t, refused, w.ok("node/n1", question).GetVerdict())
+}
+
+// S67: which of the two hosts says it first makes no difference.
+func TestS67_AGivenUpDiskIsKnownByItsOwnHostsWord(t *testing.T) {
+	for level, attach := range map[uint32]uint64{Level1: 0, Level2: 1} {
+		w := pairAt(t, level)
+		w.bornVolume(1, createReplicated(1, protocolC))
+		w.primary(1, "n1", 7)
+		own := ReplicaSeen{Primary: true, Disk: diskless, PeerDisk: upToDate, Connection: connected, UUID: 7}
+		for range 2 {
+			w.sees(1, "n1", own)
+			require.Equal(t, attach, w.leg(1, "n1").DiskFailed, "level %d", level)
+		}
+		w.sees(1, "n2", withoutPeersDisk(9, false))
+		require.Equal(t, attach, w.leg(1, "n1").DiskFailed)
+		require.Zero(t, w.leg(1, "n2").DiskFailed)
+		require.NoError(t, w.s.Check())
+	}
+}
+
+// S67, S71: the peer of a disk that was given up may have the only good copy, whatever that
+// disk's own host said last.
+func TestS71_AReplicaIsNotGivenUpForOneWhoseDiskFailed(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.sees(1, "n1", withoutPeersDisk(7, false))
+	require.NotZero(t, w.leg(1, "n2").DiskFailed)
+	w.no(Precondition, controller, remove("n1"))
+}
+
+// S67, S71: a disk that was given up is no copy for whose sake another one is removed.
+func TestS71_ALeavingReplicaStaysBesideADiskThatFailed(t *testing.T) {
+	w := replaced(t)
+	w.attach(1, "n3", 1)
+	w.report("n3", observed(1, &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: w.volume(1).Size}}))
+	require.Equal(t, WishRemove, w.volumeVerb(1, "n2"))
+	w.sees(1, "n3", ReplicaSeen{Disk: inconsistent, PeerDisk: diskless, Connection: connected})
+	require.NotZero(t, w.leg(1, "n1").DiskFailed)
+	require.Equal(t, WishKeep, w.volumeVerb(1, "n2"))
+	require.NoError(t, w.s.Check())
+}
