@@ -65,6 +65,8 @@ func TestS67_AFailedDiskGoesOnByADecisionOnly(t *testing.T) {
 	w.ok("admin/a", &fsmpb.ForcePrimary{VolumeId: volumeID(1), NodeId: "n2", Reason: "n1 burned", PeerDead: true})
 	w.ok("node/n2", w.setPrimary(1, "n2", alone))
 	require.Zero(t, w.leg(1, "n2").DiskFailed)
+	wish, _ := w.s.Wish("n2", VolumeID(volumeID(1)))
+	require.True(t, wish.Replication.Peer.Lost)
 }
 
 // S67: what a host saw in an earlier generation does not make a disk fail that was copied since.
@@ -129,6 +131,28 @@ func TestS67_APrimaryWhoseDiskFailedDoesNotOutdateItsPeer(t *testing.T) {
 	require.Equal(t, refused, w.ok("node/n1", question).GetVerdict())
 }
 
+// S67: a host that has its failed disk copied wholly gives up what it has. It is not told so
+// for the sake of a peer whose device is missing, or whose own host has no whole disk: both
+// copies would be gone.
+func TestS67_NoDiskIsGivenUpForAPeerThatHasNone(t *testing.T) {
+	for name, lose := range map[string]func(*world){
+		"its device is missing": func(w *world) {
+			w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Fact: &fsmpb.Observation_DeviceMissing{DeviceMissing: &fsmpb.DeviceMissing{}}})
+		},
+		"its kernel gave the disk up": func(w *world) { w.sees(1, "n1", ReplicaSeen{Disk: diskless, Connection: connecting}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReplicated(t, protocolC)
+			w.sees(1, "n1", withoutPeersDisk(7, false))
+			wish, _ := w.s.Wish("n2", VolumeID(volumeID(1)))
+			require.True(t, wish.Replication.Peer.UpToDate && !wish.Replication.Peer.Lost)
+			lose(w)
+			wish, _ = w.s.Wish("n2", VolumeID(volumeID(1)))
+			require.True(t, !wish.Replication.Peer.UpToDate && wish.Replication.Peer.Lost)
+		})
+	}
+}
+
 // S67: which of the two hosts says it first makes no difference.
 func TestS67_AGivenUpDiskIsKnownByItsOwnHostsWord(t *testing.T) {
 	for level, attach := range map[uint32]uint64{Level1: 0, Level2: 1} {
@@ -145,6 +169,30 @@ func TestS67_AGivenUpDiskIsKnownByItsOwnHostsWord(t *testing.T) {
 		require.Zero(t, w.leg(1, "n2").DiskFailed)
 		require.NoError(t, w.s.Check())
 	}
+}
+
+// S67: a peer is there while its host can be asked and its kernel has the disk, by what it
+// said under the current generation.
+func TestS67_APeerIsThereByItsOwnWordOfNow(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	peer := func() *ReplicaPeer {
+		wish, ok := w.s.Wish("n1", w.volume(1).ID)
+		require.True(t, ok)
+		return wish.Replication.Peer
+	}
+	require.True(t, peer().Attached)
+	w.away("n2", true)
+	require.Equal(t, []bool{true, false}, []bool{peer().UpToDate, peer().Attached}, "it may have burnt")
+	w.away("n2", false)
+	w.sees(1, "n2", together(7))
+	require.True(t, peer().Attached)
+	w.reboot("n2")
+	require.False(t, peer().Attached)
+	w.attach(1, "n2", 2)
+	w.sees(1, "n2", ReplicaSeen{Disk: fsmpb.DiskState_DISK_STATE_CONSISTENT, Connection: connecting})
+	require.True(t, peer().Attached)
+	w.sees(1, "n2", ReplicaSeen{Disk: inconsistent, Connection: connecting})
+	require.False(t, peer().Attached)
 }
 
 // S67, S71: the peer of a disk that was given up may have the only good copy, whatever that

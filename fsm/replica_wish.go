@@ -40,7 +40,18 @@ func (s *State) replicaPeer(v *Volume, l *Leg) *ReplicaPeer {
 	if !ok {
 		return nil
 	}
-	return &ReplicaPeer{Node: n.ID, Host: n.Host, Address: n.Replication.Address, PublicKey: []byte(n.Replication.PublicKey)}
+	lost := l.Outdated || l.DiskFailed != 0 || l.Seen.gaveUp() || v.Replica(l.Host).State == ReplicaMissing
+	return &ReplicaPeer{
+		Node: n.ID, Host: n.Host, Address: n.Replication.Address, PublicKey: []byte(n.Replication.PublicKey),
+		UpToDate: l.UpToDate && !lost, Lost: lost, Attached: !lost && v.attachedNow(n, l),
+	}
+}
+
+// attachedNow tells whether the leg's host can be asked, and its kernel has the disk.
+func (v *Volume) attachedNow(n *Node, l *Leg) bool {
+	x := &l.Seen
+	return n.State == NodeReachable && l.matches(n, *x) && x.Generation == v.Replication.Generation && !x.Down &&
+		x.Disk >= fsmpb.DiskState_DISK_STATE_CONSISTENT
 }
 
 // shouldConnect: a replica stays away from a peer that may still be primary without a
