@@ -131,8 +131,8 @@ func (s *State) checkSource(v *Volume) error {
 	return broken("I16", "volume %s is being made from %v, which is not there", v.ID, v.Source)
 }
 
-// checkGrowth is I17: a size that is not reached has an operation, and limits are in
-// force only where the volume is staged.
+// checkGrowth is I17: a size that is not reached has an operation, nobody uses a replica that
+// was taken back before it has it, and limits are in force only where the volume is staged.
 func checkGrowth(v *Volume) error {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
@@ -140,6 +140,9 @@ func checkGrowth(v *Volume) error {
 			return broken("I17", "volume %s has %d bytes, its device %d", v.ID, v.Size, r.Size)
 		}
 		p := v.Publication(r.Node)
+		if r.Short && (r.Size >= v.Size || r.State == ReplicaPresent && v.running(OpExpand) == nil || p != nil && p.Host == r.Host) {
+			return broken("I17", "volume %s has %d bytes on node %s, not %d, and nobody is asked to grow it before it is used", v.ID, r.Size, r.Node, v.Size)
+		}
 		if r.Limits != (Limits{}) && r.State != ReplicaGone && (p == nil || p.Staging == nil) {
 			return broken("I17", "volume %s has limits in force on node %s, where it is not staged", v.ID, r.Node)
 		}

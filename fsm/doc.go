@@ -55,7 +55,9 @@
 //	    when it is, none counts when it was given up.
 //	I16 What a volume is being made from is there, in the same pool, until it is made.
 //	I17 A size that its hosts have not reached has an operation that asks for it; no
-//	    device is larger than its volume; limits are in force only where it is staged.
+//	    device is larger than its volume; limits are in force only where it is staged. A
+//	    replica that was taken back smaller than its volume is grown before it is used,
+//	    and no failure takes back the size.
 //
 // # Replicated volumes
 //

@@ -44,6 +44,7 @@ const (
 	fieldClaim
 	fieldEnding
 	fieldBeside
+	fieldShort
 )
 
 func (e *encoder) volumeLevel2(v *Volume) {
@@ -67,6 +68,12 @@ func (e *encoder) volumeLevel2(v *Volume) {
 	for i := range v.Beside {
 		e.u64(fieldBeside)
 		e.operation(&v.Beside[i])
+	}
+	for i := range v.Replicas {
+		if v.Replicas[i].Short {
+			e.u64(fieldShort)
+			e.str(string(v.Replicas[i].Host))
+		}
 	}
 }
 

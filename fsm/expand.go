@@ -51,7 +51,9 @@ func (v *Volume) sizeToGrowTo(required, limit int64) (int64, *Rejection) {
 	return size, nil
 }
 
-// mayGrow checks everything that a larger size needs.
+// mayGrow checks everything that a larger size needs. From feature level 2 on a replica that
+// was given up has no part in it: its host may be away for long. It keeps the size that it
+// has, and is grown if it is ever taken back.
 func (s *State) mayGrow(v *Volume, size int64, facts []*fsmpb.PoolFact) *Rejection {
 	if op := s.keepsFromGrowing(v); op != nil {
 		return Reject(Busy, "expand volume %s: %s is under way on it", v.ID, op.ID)
@@ -61,6 +63,9 @@ func (s *State) mayGrow(v *Volume, size int64, facts []*fsmpb.PoolFact) *Rejecti
 	}
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
+		if s.level2() && r.State == ReplicaLeaving {
+			continue
+		}
 		n, rej := s.keeper("volume "+string(v.ID), r.Node, r.Host)
 		if rej != nil {
 			return rej
@@ -121,17 +126,20 @@ func (x observation) grown(v *Volume, f *fsmpb.DeviceGrown) (Volume, bool) {
 	if !v.growing() || f.GetSizeBytes() < v.Size || x.replica.Size == v.Size {
 		return *v, false
 	}
-	x.replica.Size = v.Size
+	x.replica.Size, x.replica.Short = v.Size, false
 	now := v.withReplica(x.replica)
 	x.state.settle(&now)
 	return now, true
 }
 
 // shrinkBack forgets a larger size that a host could not make, so that the volume has
-// what its device has.
+// what its device has. One that had it, and lost it with a host, keeps it: it was promised.
 func (v *Volume) shrinkBack() {
 	var largest int64
 	for i := range v.Replicas {
+		if v.Replicas[i].Short {
+			return
+		}
 		largest = max(largest, v.Replicas[i].Size)
 	}
 	v.Size = largest

@@ -51,7 +51,8 @@ func (v *Volume) withoutLeft(host HostID) Volume {
 // it again, as no other side has its content: a host that was lost had it, or a device
 // that is missing (S71). Writes may have passed it by, so it is outdated, and goes on only
 // by a recorded decision (S8). Its host is asked no more to remove it; one that just did
-// reports the device missing.
+// reports the device missing. Where the volume grew without it, it is grown before anybody
+// uses it: nobody is given less than what was promised (I17).
 func (v *Volume) takenBack(index uint64) Volume {
 	if _, ready := v.Phase.(Ready); !ready || v.Replication == nil || v.hasCopy() || len(v.Replication.Legs) >= int(v.Replication.Wanted) {
 		return *v
@@ -61,8 +62,11 @@ func (v *Volume) takenBack(index uint64) Volume {
 		return *v
 	}
 	r := *v.Replica(l.Host)
-	r.State = ReplicaPresent
+	r.State, r.Short = ReplicaPresent, r.Size < v.Size
 	now := v.withReplica(r)
+	if r.Short && v.running(OpExpand) == nil {
+		now.putOperation(v.regrowth())
+	}
 	now = now.withoutLeft(l.Host)
 	now = now.withReplication()
 	l.Outdated = true
@@ -70,6 +74,13 @@ func (v *Volume) takenBack(index uint64) Volume {
 	slices.SortFunc(now.Replication.Legs, compareLegs)
 	now.Replication.Generation = index
 	return now
+}
+
+// regrowth is the operation that brings a replica that was taken back to the volume's size.
+// It has the number of the volume's making, which is over, and no time: one entry may begin
+// it for many, and it is read before it is written (I18).
+func (v *Volume) regrowth() *Operation {
+	return &Operation{ID: OperationID(v.Created.Index), Kind: OpExpand, State: OpRunning}
 }
 
 // leftLast is the side that the replica was that was given up last; one whose peer had

@@ -44,6 +44,30 @@ func TestS73_LimitsHaveAnOperationBesideATeardown(t *testing.T) {
 	require.Equal(t, []OperationKind{OpTeardown}, kindsOf(w.volume(1)))
 }
 
+// A growth, new limits and the removal of a replica go on beside each other.
+func TestOperationsOfSeveralKindsGoOnBesideEachOther(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.ok("node/n1", w.stage(1, "n1", 1))
+	c := &fsmpb.ModifyVolume{VolumeId: volumeID(1), Limits: &fsmpb.Limits{ReadIops: 100}}
+	w.twice(controller, remove("n2"))
+	w.away("n2", true)
+	w.twice(controller, c)
+	w.twice(controller, expand(1, 2*gib, 0))
+	require.Equal(t, []OperationKind{OpExpand, OpModify, OpReplicate}, kindsOf(w.volume(1)))
+	w.no(Busy, controller, expand(1, 3*gib, 0))
+	w.no(Busy, controller, &fsmpb.AddReplica{VolumeId: volumeID(1)})
+	wish, _ := w.s.Wish("n1", w.volume(1).ID)
+	require.Equal(t, w.volume(1).OperationOf(OpExpand).ID, wish.Operation)
+	w.report("n1", grown(1, 2*gib))
+	require.Equal(t, []OperationKind{OpModify, OpReplicate}, kindsOf(w.volume(1)))
+	w.report("n1", limited(1, c.Limits))
+	w.away("n2", false)
+	w.report("n2", deviceGone(1))
+	require.Empty(t, w.volume(1).Operations())
+	require.Nil(t, w.volume(1).Operation)
+}
+
 // What level 1 put off while a teardown had the only place goes on at level 2.
 func TestWhatLevel1PutOffGoesOnAtLevel2(t *testing.T) {
 	w := newWorldAt(t, Level1)
@@ -57,4 +81,93 @@ func TestWhatLevel1PutOffGoesOnAtLevel2(t *testing.T) {
 	w.ok("node/n1", register("n1"))
 	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Epoch: p.Epoch.proto(), Sequence: 2, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
 	require.Equal(t, []any{OpExpand, op}, []any{w.volume(1).Operation.Kind, uint64(w.volume(1).Operation.ID)})
+}
+
+// shortCopy is a volume that was grown while n2, which is away, was being removed, and whose
+// other host is lost.
+func shortCopy(t *testing.T) *world {
+	w := newReplicated(t, protocolC)
+	w.twice(controller, remove("n2"))
+	w.away("n2", true)
+	w.twice(controller, expand(1, 2*gib, 0))
+	w.report("n1", grown(1, 2*gib))
+	require.Equal(t, []OperationKind{OpReplicate}, kindsOf(w.volume(1)))
+	require.Equal(t, gib, w.volume(1).Replica("host-n2").Size)
+	w.lose("n1")
+	w.away("n2", false)
+	return w
+}
+
+// I17, S71: a volume grows although a host that is away owes the removal of a replica; where
+// that becomes the last copy, nobody is given less than was promised.
+func TestI17_ACopyThatIsTakenBackShortIsGrownBeforeItIsUsed(t *testing.T) {
+	w := shortCopy(t)
+	v := w.volume(1)
+	require.Equal(t, []any{ReplicaPresent, true, 2 * gib}, []any{v.Replica("host-n2").State, v.Replica("host-n2").Short, v.Size})
+	require.Equal(t, w.contents(), (&world{s: restored(t, w.s)}).contents())
+	require.Equal(t, []OperationKind{OpExpand}, kindsOf(v))
+	w.twice(admin, &fsmpb.ForcePrimary{VolumeId: volumeID(1), NodeId: "n2", Reason: "n1 burnt"})
+	w.no(Busy, controller, publish(1, "n2"))
+	op := w.volume(1).Operation
+	w.report("n2", stepFailedOf(1, &fsmpb.StepFailed{Step: "change", Error: "the pool is full", Final: true, NoSpace: true, OperationId: uint64(op.ID)}))
+	require.Equal(t, []any{2 * gib, OpRunning, "the pool is full"}, []any{w.volume(1).Size, w.volume(1).Operation.State, w.volume(1).Operation.LastError}, "what was promised is not taken back")
+	wish, _ := w.s.Wish("n2", v.ID)
+	require.Equal(t, []any{WishKeep, 2 * gib, op.ID}, []any{wish.Verb, wish.Size, wish.Operation})
+	w.report("n2", grown(1, 2*gib))
+	require.Empty(t, w.volume(1).Operations())
+	require.False(t, w.volume(1).Replica("host-n2").Short)
+	w.ok(controller, publish(1, "n2"))
+}
+
+// I17: the fault that breaks it: a replica that is taken back without being grown.
+func TestI17_CheckFindsAShortReplicaThatNobodyGrows(t *testing.T) {
+	for name, plant := range map[string]func(*Volume){
+		"nobody is asked":      func(v *Volume) { v.endOperation(OpExpand) },
+		"it failed":            func(v *Volume) { v.Operation = &Operation{ID: v.Operation.ID, Kind: OpExpand, State: OpFailed} },
+		"it is used":           func(v *Volume) { *v = v.withPublication(Publication{Node: "n2", Host: "host-n2", Epoch: Epoch{1, 5}}) },
+		"it is not short more": func(v *Volume) { v.Size = gib },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := shortCopy(t)
+			require.NoError(t, w.s.Check())
+			v := *w.volume(1)
+			plant(&v)
+			require.ErrorContains(t, checkGrowth(&v), "I17")
+		})
+	}
+}
+
+// What many volumes begin in one entry has numbers of its own (I10).
+func TestI10_OneLostHostMakesManyVolumesGrow(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.bornVolume(2, createReplicated(2, protocolC))
+	for n := 1; n <= 2; n++ {
+		c := remove("n2")
+		c.VolumeId = volumeID(n)
+		w.twice(controller, c)
+		w.twice(controller, expand(n, 2*gib, 0))
+		w.report("n1", grown(n, 2*gib))
+	}
+	w.lose("n1")
+	require.NoError(t, w.s.Check())
+	require.NotEqual(t, w.volume(1).OperationOf(OpExpand).ID, w.volume(2).OperationOf(OpExpand).ID)
+}
+
+// At feature level 1 a replica that is being removed keeps its volume from growing.
+func TestAtLevel1ALeavingReplicaKeepsAVolumeFromGrowing(t *testing.T) {
+	w := newReplicatedAt(t, Level1, protocolC)
+	w.twice(controller, remove("n2"))
+	w.no(Busy, controller, expand(1, 2*gib, 0))
+}
+
+// A side that is being made keeps the volume from growing, so does the end of a publication
+// that a side owes.
+func TestWhatKeepsAVolumeFromGrowing(t *testing.T) {
+	w := replaced(t)
+	w.no(Busy, controller, expand(1, 2*gib, 0))
+	synchronised(w, "n3", "n1")
+	require.Equal(t, ReplicaLeaving, w.volume(1).Replica("host-n2").State)
+	w.twice(controller, expand(1, 2*gib, 0))
+	w = lostHolder(t)
+	w.no(Busy, controller, expand(1, 2*gib, 0))
 }

@@ -21,7 +21,7 @@ func (x *reader) volume(r *fsmpb.VolumeRecord) (err error) {
 		v.Replicas = append(v.Replicas, Replica{
 			Node: NodeID(x.at(p.GetNodeRef(), &err)), Host: HostID(x.at(p.GetHostRef(), &err)), Pool: PoolID(x.at(p.GetPoolRef(), &err)),
 			State: ReplicaState(narrow(p.GetState(), uint32(ReplicaLeaving), &err)), Sequence: p.GetSequence(),
-			Size: p.GetSize(), Limits: LimitsFrom(p.GetLimits()),
+			Size: p.GetSize(), Limits: LimitsFrom(p.GetLimits()), Short: p.GetShort(),
 		})
 	}
 	for _, o := range r.GetBeside() {

@@ -121,7 +121,7 @@ func (d *dictionary) capability(r *fsmpb.CapabilityRecord, c *Capability) *fsmpb
 
 func (d *dictionary) replica(r *fsmpb.ReplicaRecord, x *Replica) {
 	r.NodeRef, r.HostRef, r.PoolRef = d.ref(string(x.Node)), d.ref(string(x.Host)), d.ref(string(x.Pool))
-	r.State, r.Sequence, r.Size, r.Limits = uint32(x.State), x.Sequence, x.Size, x.Limits.Proto()
+	r.State, r.Sequence, r.Size, r.Limits, r.Short = uint32(x.State), x.Sequence, x.Size, x.Limits.Proto(), x.Short
 }
 
 func (d *dictionary) format(r *fsmpb.FormatRecord, f *Format) {

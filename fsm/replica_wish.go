@@ -129,6 +129,8 @@ func (v *Volume) mayLead(n *Node) *Rejection {
 	switch l := v.Leg(n.Host); {
 	case l == nil:
 		return Reject(Precondition, "publish volume %s: the replica on node %s was given up", v.ID, n.ID)
+	case v.Replica(n.Host).Short:
+		return Reject(Busy, "publish volume %s: the replica on node %s has %d of its %d bytes, and is grown first", v.ID, n.ID, v.Replica(n.Host).Size, v.Size)
 	case v.Replica(n.Host).State == ReplicaPlanned:
 		return Reject(Precondition, "publish volume %s: the replica on node %s is still being made", v.ID, n.ID)
 	case l.Outdated && (v.Replication.Forced == nil || v.Replication.Forced.Host != n.Host):

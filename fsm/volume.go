@@ -85,6 +85,9 @@ type Replica struct {
 	Size int64
 	// Limits are those the host last reported in force.
 	Limits Limits
+	// Short is set while a replica that was taken back is smaller than its volume, which
+	// grew without it: it is grown before anybody uses it (I17).
+	Short bool
 }
 
 // ReplicaState is what the host last said of a replica's device.

@@ -1889,6 +1889,7 @@ type ReplicaRecord struct {
 	Sequence      uint64                 `protobuf:"varint,5,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Size          int64                  `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`
 	Limits        *Limits                `protobuf:"bytes,7,opt,name=limits,proto3" json:"limits,omitempty"`
+	Short         bool                   `protobuf:"varint,8,opt,name=short,proto3" json:"short,omitempty"` // level 2
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1970,6 +1971,13 @@ func (x *ReplicaRecord) GetLimits() *Limits {
 		return x.Limits
 	}
 	return nil
+}
+
+func (x *ReplicaRecord) GetShort() bool {
+	if x != nil {
+		return x.Short
+	}
+	return false
 }
 
 type FormatRecord struct {
@@ -2840,7 +2848,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x04mode\x18\x01 \x01(\x0e2\x1b.holdfast.fsm.v1.AccessModeR\x04mode\x12\x14\n" +
 	"\x05block\x18\x02 \x01(\bR\x05block\x12\x1e\n" +
 	"\vfs_type_ref\x18\x03 \x01(\rR\tfsTypeRef\x12\x1b\n" +
-	"\tflags_ref\x18\x04 \x01(\rR\bflagsRef\"\xd7\x01\n" +
+	"\tflags_ref\x18\x04 \x01(\rR\bflagsRef\"\xed\x01\n" +
 	"\rReplicaRecord\x12\x19\n" +
 	"\bnode_ref\x18\x01 \x01(\rR\anodeRef\x12\x19\n" +
 	"\bhost_ref\x18\x02 \x01(\rR\ahostRef\x12\x19\n" +
@@ -2848,7 +2856,8 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\rR\x05state\x12\x1a\n" +
 	"\bsequence\x18\x05 \x01(\x04R\bsequence\x12\x12\n" +
 	"\x04size\x18\x06 \x01(\x03R\x04size\x12/\n" +
-	"\x06limits\x18\a \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\"\xe3\x01\n" +
+	"\x06limits\x18\a \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x12\x14\n" +
+	"\x05short\x18\b \x01(\bR\x05short\"\xe3\x01\n" +
 	"\fFormatRecord\x122\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x1c.holdfast.fsm.v1.FormatPhaseR\x05phase\x12\x1e\n" +
 	"\vfs_type_ref\x18\x02 \x01(\rR\tfsTypeRef\x12\x17\n" +
