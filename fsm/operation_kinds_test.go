@@ -83,6 +83,41 @@ func TestWhatLevel1PutOffGoesOnAtLevel2(t *testing.T) {
 	require.Equal(t, []any{OpExpand, op}, []any{w.volume(1).Operation.Kind, uint64(w.volume(1).Operation.ID)})
 }
 
+// S74: a replica that cannot be added leaves neither a record nor a reservation; until its
+// host cleaned up, the operation says why.
+func TestS74_AReplicaThatCannotBeAddedLeavesNothing(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.lose("n2")
+	w.ok("node/n3", replicating("n3"))
+	id := w.twice(controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: "n3"}).GetOperationId()
+	f := final("create", "the pool is full")
+	f.OperationId = id
+	w.report("n3", stepFailedOf(1, f), stepFailedOf(1, f))
+	op := w.volume(1).Operation
+	require.Equal(t, []any{OpReplicate, OpRunning, uint32(1), NoCapacity, "the pool is full", id},
+		[]any{op.Kind, op.State, op.Attempts, op.Reason, op.LastError, uint64(op.ID)})
+	require.Equal(t, WishRemove, w.volumeVerb(1, "n3"))
+	require.Nil(t, w.volume(1).Leg("host-n3"))
+	w.twice(controller, expand(1, 2*gib, 0))
+	w.report("n1", grown(1, 2*gib))
+	w.report("n3", deviceGone(1))
+	require.Empty(t, w.volume(1).Operations())
+	require.Len(t, w.volume(1).Replicas, 1)
+	reserved, volumes := w.s.PoolUse("pool-n3")
+	require.Zero(t, reserved+int64(volumes))
+	w.twice(controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: "n3"})
+}
+
+// At feature level 1 the replica stays planned, and an operator retries it.
+func TestAtLevel1AReplicaThatCannotBeAddedStaysPlanned(t *testing.T) {
+	w := newReplicatedAt(t, Level1, protocolC)
+	w.lose("n2")
+	w.ok("node/n3", replicating("n3"))
+	w.twice(controller, &fsmpb.AddReplica{VolumeId: volumeID(1), NodeId: "n3"})
+	w.report("n3", stepFailedOf(1, final("create", "the pool is full")))
+	require.Equal(t, []any{OpFailed, ReplicaPlanned}, []any{w.volume(1).Operation.State, w.volume(1).Replica("host-n3").State})
+}
+
 // shortCopy is a volume that was grown while n2, which is away, was being removed, and whose
 // other host is lost.
 func shortCopy(t *testing.T) *world {

@@ -147,8 +147,24 @@ func (x observation) failing(v *Volume, was *Operation, f *fsmpb.StepFailed) (Vo
 		return now.givenUp(x.state.epoch(), op.Reason, op.LastError), true
 	case creating:
 		now.Phase = Failed{Reason: op.LastError, NoSpace: f.GetNoSpace()}
+	case x.state.level2() && op.Kind == OpReplicate && x.replica.State == ReplicaPlanned:
+		return x.notAdded(&now, op), true
 	}
 	return now, true
+}
+
+// notAdded: the replica that the volume was to be given cannot be made. It is given up at
+// once: its host removes what was made of it, and then there is neither a record nor a
+// reservation of it (S74). The operation says why until then.
+func (x observation) notAdded(v *Volume, op *Operation) Volume {
+	now := v.withoutLeg(x.host.Host, x.state.cluster.Index)
+	x.replica.State = ReplicaLeaving
+	now = now.withReplica(x.replica)
+	removal := op.turned(OpReplicate)
+	removal.Retries++ // what is said late of the making is not the removal's
+	removal.Step, removal.Attempts, removal.Reason, removal.LastError = op.Step, op.Attempts, op.Reason, op.LastError
+	now.putOperation(removal)
+	return now
 }
 
 // copied: how far the making of a volume from its source has come.
