@@ -38,7 +38,7 @@ func (s *State) checkCuts() error {
 // checkSnapshotForm is I12 of snapshots.
 func (s *State) checkSnapshotForm(n *Snapshot) error {
 	switch {
-	case !n.ID.Valid() || !n.Source.Valid() || (n.Name == "") != (n.Group != ""):
+	case !n.ID.Valid() || !n.Source.Valid() || (n.Name == "") != (n.Group != "" || n.Kept != nil) || n.Kept != nil && n.Group != "":
 		return broken("I12", "snapshot %s of %s has no id, source or name", n.ID, n.Source)
 	case n.Size <= 0 || n.Size%VolumeSizeUnit != 0:
 		return broken("I12", "snapshot %s has %d bytes", n.ID, n.Size)
@@ -74,6 +74,9 @@ func (s *State) checkSnapshotPhase(n *Snapshot) error {
 		kind = n.Operation.Kind
 	}
 	ended := n.Operation != nil && n.Operation.State != OpRunning
+	if n.Kept != nil {
+		return checkKeptPhase(n, kind)
+	}
 	right := map[SnapshotPhase]bool{
 		SnapshotCutting:  kind == OpSnapshot && !ended && n.Cut.IsZero(),
 		SnapshotReady:    kind == 0 && !n.Cut.IsZero(),
@@ -82,6 +85,19 @@ func (s *State) checkSnapshotPhase(n *Snapshot) error {
 	}
 	if !right[n.Phase] || n.Frozen {
 		return broken("I10", "snapshot %s is in phase %d, cut at %v, and has an operation of kind %d", n.ID, n.Phase, n.Cut, kind)
+	}
+	return nil
+}
+
+// checkKeptPhase: only a removal that somebody asked for is an operation.
+func checkKeptPhase(n *Snapshot, kind OperationKind) error {
+	right := map[SnapshotPhase]bool{
+		SnapshotCutting:  kind == 0 && n.Cut.IsZero(),
+		SnapshotReady:    kind == 0 && !n.Cut.IsZero(),
+		SnapshotDeleting: kind == 0 || kind == OpDelete,
+	}
+	if !right[n.Phase] || n.Frozen || n.Gone {
+		return broken("I10", "kept copy %s is in phase %d, cut at %v, and has an operation of kind %d", n.ID, n.Phase, n.Cut, kind)
 	}
 	return nil
 }
@@ -172,7 +188,8 @@ func (s *State) checkCutIndexes() error {
 		slices.Equal(x.bySource.Items(), y.bySource.Items()) && slices.Equal(x.byNode.Items(), y.byNode.Items()) &&
 		slices.Equal(x.operations.Keys(), y.operations.Keys()) && slices.Equal(x.operations.Values(), y.operations.Values()) &&
 		slices.Equal(x.groupOperations.Keys(), y.groupOperations.Keys()) && slices.Equal(x.groupOperations.Values(), y.groupOperations.Values()) &&
-		slices.Equal(x.making.Items(), y.making.Items()) && slices.Equal(x.cutting.Items(), y.cutting.Items())
+		slices.Equal(x.making.Items(), y.making.Items()) && slices.Equal(x.cutting.Items(), y.cutting.Items()) &&
+		slices.Equal(x.kept.Items(), y.kept.Items())
 	if !equal {
 		return broken("I13", "an index of snapshots is not what the records make it")
 	}

@@ -51,6 +51,7 @@ var commands = table(
 	on(applyAddReplica, byController),
 	on(applyRemoveReplica, byController),
 	on(applyScheduleNode, byAdmin),
+	on(applyKeepReplica, byNodeItself),
 )
 
 // row is a command's name, who may propose it, and what it does.

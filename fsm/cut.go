@@ -106,7 +106,9 @@ func applyDeleteSnapshot(s *State, m Meta, c *fsmpb.DeleteSnapshot) (*fsmpb.Outc
 		return nil, Reject(Invalid, "delete snapshot %s: it is part of group snapshot %s; delete that", n.ID, n.Group)
 	case n.Phase == SnapshotDeleting:
 		return n.outcome(), nil
-	case n.Phase == SnapshotCutting:
+	case c.GetSuperseded() && !s.superseded(n):
+		return nil, Reject(Precondition, "delete snapshot %s: it is no kept copy, or not all replicas of its volume are up to date", n.ID)
+	case n.Phase == SnapshotCutting && n.Kept == nil:
 		return nil, Reject(Busy, "delete snapshot %s: it is still being cut", n.ID)
 	}
 	if rej := s.unsourced(InUse, "delete snapshot", string(n.ID)); rej != nil {

@@ -5,7 +5,8 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // applyDeleteVolume frees the name at once (S18). The record stays as the
 // obligation of its hosts, until they report the devices gone (I5). What is
 // unknown is gone; again changes nothing. Its snapshots stay: they are devices of
-// their own.
+// their own. What replicas of it had that lost ends with it: nobody asked for that but the
+// volume (S49).
 func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome, *Rejection) {
 	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
 	if !ok {
@@ -20,6 +21,13 @@ func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome,
 	if rej := s.unsourced(Busy, "delete volume", string(v.ID)); rej != nil {
 		return nil, rej
 	}
+	kept := s.keptOf(v.ID)
+	for _, n := range kept {
+		if rej := s.unsourced(Busy, "delete volume "+string(v.ID)+" with its kept copy", string(n.ID)); rej != nil {
+			return nil, rej
+		}
+	}
+	s.endKept(kept...)
 	return s.beginDelete(m, v, OperationID(m.Index)), nil
 }
 

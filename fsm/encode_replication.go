@@ -11,6 +11,7 @@ const (
 	// Of a volume.
 	fieldLeft       = 1
 	fieldDiskFailed = 2
+	fieldNotKept    = 3
 	// Of a node.
 	fieldNoNewReplicas = 1
 )
@@ -42,6 +43,7 @@ func (e *encoder) replication(r *Replication) {
 	}
 	e.diskFailures(r.Legs)
 	e.diskFailures(r.Left)
+	e.notKept(r.Legs)
 }
 
 func (e *encoder) diskFailures(legs []Leg) {
@@ -50,6 +52,16 @@ func (e *encoder) diskFailures(legs []Leg) {
 			e.u64(fieldDiskFailed)
 			e.str(string(l.Host))
 			e.u64(l.DiskFailed)
+		}
+	}
+}
+
+func (e *encoder) notKept(legs []Leg) {
+	for i := range legs {
+		if l := &legs[i]; l.NotKept != "" {
+			e.u64(fieldNotKept)
+			e.str(string(l.Host))
+			e.str(l.NotKept)
 		}
 	}
 }

@@ -26,7 +26,19 @@ func (e *encoder) snapshot(n *Snapshot) sum256 {
 	e.operation(n.Operation)
 	e.epoch(n.Created)
 	e.u64(n.Modified)
+	e.kept(n.Kept)
 	return e.sum()
+}
+
+// kept stands at the record's end, and only where it is set.
+func (e *encoder) kept(k *Kept) {
+	if k == nil {
+		return
+	}
+	e.str(k.Reason)
+	e.u64(k.Generation)
+	e.u64(k.Attach)
+	e.i64(nanosOf(k.Superseded))
 }
 
 func (e *encoder) group(g *GroupSnapshot) sum256 {

@@ -109,7 +109,7 @@ func (s *State) loseSnapshot(n *Snapshot, reason string) {
 // lostSnapshot is the snapshot after its host was lost; false when nothing is left of it.
 func (s *State) lostSnapshot(n *Snapshot, reason string) (Snapshot, bool) {
 	never := s.level2() && n.Group == "" && (n.Phase == SnapshotCutting || n.Phase == SnapshotFailed && n.Cut.IsZero())
-	if n.Phase == SnapshotDeleting || never {
+	if n.Phase == SnapshotDeleting || never || n.Kept != nil {
 		return *n, false
 	}
 	now := *n

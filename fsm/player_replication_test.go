@@ -40,7 +40,7 @@ func (p *player) chooseReplica() (string, proto.Message) {
 	if v.creating() && p.roll(3) > 0 {
 		return host, p.replicaReport(&v, &l, &n)
 	}
-	switch p.roll(16) {
+	switch p.roll(18) {
 	case 0:
 		return host, &fsmpb.AttachReplica{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Attach: l.Attach + uint64(p.roll(3))}
 	case 1, 2, 3:
@@ -70,6 +70,19 @@ func (p *player) chooseReplica() (string, proto.Message) {
 		return controller, &fsmpb.RemoveReplica{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), Reason: "drained"}
 	case 9:
 		return admin, &fsmpb.ScheduleNode{NodeId: string(n.ID), HostId: string(n.Host), Cordoned: p.roll(4) == 0}
+	case 10:
+		c := &fsmpb.KeepReplica{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Attach: l.Attach, SnapshotId: p.keptID()}
+		if p.roll(6) == 0 {
+			c.Trouble = "no space"
+		}
+		return host, c
+	case 11:
+		kept := &fsmpb.SnapshotKept{Attach: l.Attach + uint64(p.roll(2)), PoolId: string(p.poolOf(&v, &n)), CutUnixNano: int64(p.at)}
+		return host, &fsmpb.Report{NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Observations: []*fsmpb.Observation{
+			{VolumeId: string(v.ID), SnapshotId: p.keptID(), Fact: &fsmpb.Observation_SnapshotKept{SnapshotKept: kept}},
+		}}
+	case 12:
+		return controller, &fsmpb.DeleteSnapshot{SnapshotId: p.keptID(), Superseded: p.roll(2) == 0}
 	}
 	return host, p.replicaReport(&v, &l, &n)
 }
@@ -131,4 +144,22 @@ func (p *player) sight(v *Volume, l *Leg, n *Node) ReplicaSeen {
 		seen.Backing, seen.OutOfSync, seen.Percent = v.Size, int64(p.roll(2)), uint32(p.roll(10)*10)
 	}
 	return seen
+}
+
+// keptID is a kept copy, or the name of one that there is not yet.
+func (p *player) keptID() string {
+	for n := range p.w.s.Snapshots("") {
+		if n.Kept != nil && p.roll(2) == 0 {
+			return string(n.ID)
+		}
+	}
+	p.created++
+	return snapshotID(p.created)
+}
+
+func (p *player) poolOf(v *Volume, n *Node) PoolID {
+	if r := v.Replica(n.Host); r != nil {
+		return r.Pool
+	}
+	return "none"
 }

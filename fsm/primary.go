@@ -175,7 +175,7 @@ func (a *asking) grant(m Meta, alone, forced bool, epoch Epoch) {
 	if a.other != nil {
 		a.other.Settled, a.other.Alone = KnownUUID{}, KnownUUID{}
 	}
-	a.own.UpToDate, a.own.Outdated = true, false
+	a.own.UpToDate, a.own.Outdated, a.own.NotKept = true, false, ""
 	if forced {
 		a.own.DiskFailed = 0 // it goes on as it is, by a decision
 	}

@@ -28,7 +28,7 @@ func (r *Replication) record() *fsmpb.ReplicationRecord {
 func (l *Leg) record() *fsmpb.LegRecord {
 	return &fsmpb.LegRecord{
 		HostId: string(l.Host), UpToDate: l.UpToDate, Outdated: l.Outdated, BootId: l.Boot, Attach: l.Attach, Seen: l.Seen.Proto(),
-		Settled: l.Settled.record(), Alone: l.Alone.record(), DiskFailed: l.DiskFailed,
+		Settled: l.Settled.record(), Alone: l.Alone.record(), DiskFailed: l.DiskFailed, NotKept: l.NotKept,
 	}
 }
 
@@ -68,8 +68,8 @@ func legFromRecord(l *fsmpb.LegRecord) Leg {
 	return Leg{
 		Host: HostID(l.GetHostId()), UpToDate: l.GetUpToDate(), Outdated: l.GetOutdated(), Boot: l.GetBootId(), Attach: l.GetAttach(),
 		Seen:       ReplicaSeenFrom(l.GetSeen()),
-		DiskFailed: l.GetDiskFailed(),
-		Settled:    KnownUUID{l.GetSettled().GetUuid(), l.GetSettled().GetIndex()}, Alone: KnownUUID{l.GetAlone().GetUuid(), l.GetAlone().GetIndex()},
+		DiskFailed: l.GetDiskFailed(), NotKept: l.GetNotKept(),
+		Settled: KnownUUID{l.GetSettled().GetUuid(), l.GetSettled().GetIndex()}, Alone: KnownUUID{l.GetAlone().GetUuid(), l.GetAlone().GetIndex()},
 	}
 }
 

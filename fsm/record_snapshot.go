@@ -19,6 +19,7 @@ func recordOfSnapshot(n *Snapshot) *fsmpb.SnapshotRecord {
 		NodeId: string(n.Node), HostId: string(n.Host), PoolId: string(n.Pool), Size: n.Size, Format: n.Format.proto(),
 		Phase: uint32(n.Phase), Cut: nanosOf(n.Cut), Frozen: n.Frozen, Missing: n.Missing, Gone: n.Gone, FailedReason: n.Error,
 		Sequence: n.Sequence, Operation: operationRecord(n.Operation), Created: n.Created.proto(), ModifiedAfter: n.Modified - n.Created.Index,
+		Kept: n.Kept.record(),
 	}
 	for i := range n.Capabilities {
 		r.Capabilities = append(r.Capabilities, n.Capabilities[i].proto())
@@ -58,6 +59,7 @@ func (x *reader) snapshot(r *fsmpb.SnapshotRecord) (err error) {
 		Phase: SnapshotPhase(narrow(r.GetPhase(), uint32(SnapshotFailed), &err)), Cut: timeOf(r.GetCut()), Frozen: r.GetFrozen(),
 		Missing: r.GetMissing(), Gone: r.GetGone(), Error: r.GetFailedReason(), Sequence: r.GetSequence(),
 		Operation: operationFrom(r.GetOperation(), &err), Created: epochFrom(r.GetCreated()), Modified: r.GetCreated().GetIndex() + r.GetModifiedAfter(),
+		Kept: keptFrom(r.GetKept()),
 	}
 	for _, c := range r.GetCapabilities() {
 		n.Capabilities = append(n.Capabilities, CapabilityFrom(c))

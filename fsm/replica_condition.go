@@ -56,6 +56,8 @@ func (s *State) legTrouble(v *Volume, l *Leg) string {
 		return fmt.Sprintf("the replica on node %s is being synchronised, %d %%", v.on(l), x.Percent)
 	case v.Replica(l.Host) != nil && v.Replica(l.Host).State == ReplicaPlanned:
 		return fmt.Sprintf("the replica on node %s is being made", v.on(l))
+	case l.Outdated && l.NotKept != "":
+		return fmt.Sprintf("the replica on node %s is outdated and waits: %s", v.on(l), l.NotKept)
 	case l.Outdated:
 		return fmt.Sprintf("the replica on node %s is outdated: its peer went on without it", v.on(l))
 	case l.DiskFailed != 0:

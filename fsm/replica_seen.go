@@ -116,7 +116,7 @@ func (r *Replication) catchUp(holder HostID, index uint64) {
 		if !whole[i] || l.UpToDate {
 			continue
 		}
-		l.UpToDate, l.Outdated = true, false
+		l.UpToDate, l.Outdated, l.NotKept = true, false, ""
 		if l.Host == holder {
 			continue
 		}

@@ -56,6 +56,8 @@ type Leg struct {
 	// peer saw, 0 when none: that content may miss what bitmaps do not name, and counts for
 	// nothing until it was copied wholly (S67).
 	DiskFailed uint64
+	// NotKept is why what it has is not kept yet, so that it cannot be discarded (S9).
+	NotKept string
 	// Settled is the content that both hosts had at birth or at a clean demotion;
 	// Alone that of a primary that went on without its peer. Each counts for a
 	// promotion only while no grant is newer (S5).

@@ -26,10 +26,12 @@ func applyReport(s *State, _ Meta, c *fsmpb.Report) (*fsmpb.Outcome, *Rejection)
 	return out, nil
 }
 
-// overtaken tells whether the observation says staged or bound, and the state does not.
+// overtaken tells whether the observation says staged, bound or kept, and the state does not.
 func (s *State) overtaken(n *Node, o *fsmpb.Observation) bool {
 	var path string
 	switch f := o.GetFact().(type) {
+	case *fsmpb.Observation_SnapshotKept:
+		return !s.keeps(n, SnapshotID(o.GetSnapshotId()))
 	case *fsmpb.Observation_Staged:
 		path = f.Staged.GetStagingPath()
 	case *fsmpb.Observation_TargetBound:

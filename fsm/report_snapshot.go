@@ -8,6 +8,10 @@ import (
 
 // observeSnapshot takes in what a host observed of a snapshot that it keeps.
 func (s *State) observeSnapshot(host *Node, o *fsmpb.Observation) {
+	if f := o.GetSnapshotKept(); f != nil {
+		s.snapshotKept(host, o, f)
+		return
+	}
 	n, ok := s.Snapshot(SnapshotID(o.GetSnapshotId()))
 	if !ok || n.Host != host.Host || n.Gone || o.GetSequence() != 0 && o.GetSequence() <= n.Sequence {
 		return
@@ -30,7 +34,7 @@ func (s *State) observeSnapshot(host *Node, o *fsmpb.Observation) {
 func (s *State) foldSnapshot(n Snapshot, o *fsmpb.Observation) {
 	switch f := o.GetFact().(type) {
 	case *fsmpb.Observation_SnapshotCut:
-		if n.Phase == SnapshotCutting && f.SnapshotCut.GetAttempt() == n.Operation.Retries {
+		if n.Phase == SnapshotCutting && n.Kept == nil && f.SnapshotCut.GetAttempt() == n.Operation.Retries {
 			s.putSnapshot(s.cut(n, f.SnapshotCut))
 			return
 		}
@@ -87,7 +91,7 @@ func (s *State) missed(n Snapshot) {
 
 // foundAgain: a file that was missing is there again, a pool mounted late perhaps.
 func (s *State) foundAgain(n Snapshot, f *fsmpb.SnapshotCut) {
-	if n.Phase == SnapshotReady && n.Missing && f.GetSizeBytes() == n.Size {
+	if n.Phase == SnapshotReady && n.Missing && (n.Kept != nil || f.GetSizeBytes() == n.Size) {
 		n.Missing = false
 		s.putSnapshot(n)
 	}

@@ -36,6 +36,7 @@ type cutIndex struct {
 	groupOperations *btree.Map[uint64, GroupSnapshotID]
 	making          *btree.BTreeG[pair] // source, volume that is Creating from it (I16)
 	cutting         *btree.BTreeG[pair] // volume, snapshot of it that is Cutting
+	kept            *btree.BTreeG[pair] // volume, copy that is kept of it
 }
 
 // pair relates two ids, in order of the first.
@@ -63,6 +64,7 @@ func newCutIndex() cutIndex {
 		groupOperations: new(btree.Map[uint64, GroupSnapshotID]),
 		making:          ordered(pair.before),
 		cutting:         ordered(pair.before),
+		kept:            ordered(pair.before),
 	}
 }
 
@@ -73,7 +75,7 @@ func (c *cuts) copy() cuts {
 		groups:    c.groups.Copy(),
 		index: cutIndex{
 			names: x.names.Copy(), groupNames: x.groupNames.Copy(), bySource: x.bySource.Copy(), byNode: x.byNode.Copy(),
-			operations: x.operations.Copy(), groupOperations: x.groupOperations.Copy(), making: x.making.Copy(), cutting: x.cutting.Copy(),
+			operations: x.operations.Copy(), groupOperations: x.groupOperations.Copy(), making: x.making.Copy(), cutting: x.cutting.Copy(), kept: x.kept.Copy(),
 		},
 	}
 }
@@ -167,8 +169,11 @@ func (x *cutIndex) enter(n *Snapshot) {
 	if !n.Gone {
 		x.byNode.Set(pair{string(n.Node), string(n.ID)})
 	}
-	if n.Phase == SnapshotCutting {
+	if n.Phase == SnapshotCutting && n.Kept == nil {
 		x.cutting.Set(pair{string(n.Source), string(n.ID)})
+	}
+	if n.Kept != nil {
+		x.kept.Set(pair{string(n.Source), string(n.ID)})
 	}
 	if n.Operation != nil {
 		x.operations.Set(uint64(n.Operation.ID), n.ID)
@@ -182,6 +187,7 @@ func (x *cutIndex) leave(n *Snapshot) {
 	x.bySource.Delete(pair{string(n.Source), string(n.ID)})
 	x.byNode.Delete(pair{string(n.Node), string(n.ID)})
 	x.cutting.Delete(pair{string(n.Source), string(n.ID)})
+	x.kept.Delete(pair{string(n.Source), string(n.ID)})
 	if n.Operation != nil {
 		x.operations.Delete(uint64(n.Operation.ID))
 	}

@@ -30,9 +30,10 @@ func (s *State) SnapshotWishes(node NodeID) iter.Seq[SnapshotWish] {
 	}
 }
 
-// snapshotWish is addressed to the host, not to its name (S17).
+// snapshotWish is addressed to the host, not to its name (S17). What a replica is to keep
+// before it is discarded belongs to that: there is no wish for it until it is there.
 func (s *State) snapshotWish(at *Node, n *Snapshot) (SnapshotWish, bool) {
-	if n.Host != at.Host || n.Gone {
+	if n.Host != at.Host || n.Gone || n.Kept != nil && n.Phase == SnapshotCutting {
 		return SnapshotWish{}, false
 	}
 	w := SnapshotWish{

@@ -42,6 +42,8 @@ type Snapshot struct {
 	Operation *Operation // of the cut or the delete, with the copy's progress; a member has its group's
 	Created   Epoch
 	Modified  uint64
+	// Kept is set of a copy of what a replica had that lost. It has no name.
+	Kept *Kept
 }
 
 // SnapshotPhase is a snapshot's life.

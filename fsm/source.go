@@ -149,6 +149,15 @@ func (f Format) cloned() Format {
 	return f
 }
 
+// made is the format without what was just being made: what a copy has of that is no
+// filesystem yet, and nobody goes on making it there.
+func (f Format) made() Format {
+	if f.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING {
+		return Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED}
+	}
+	return f
+}
+
 // usualFSType is what a mount capability without a filesystem means for a volume
 // of this name and source: that of the volume that is there already, or of the source.
 func (s *State) usualFSType(name string, from Source) string {

@@ -29,6 +29,21 @@ type nodeRecord struct {
 // putVolume is the only way a volume enters the state or changes.
 func (s *State) putVolume(v Volume) {
 	v.Modified = s.cluster.Index
+	again := s.level2() && v.whole() && !s.knownWhole(v.ID)
+	s.writeVolume(v)
+	if again {
+		s.supersedeKept(v.ID)
+	}
+}
+
+// knownWhole tells whether all replicas of the volume were up to date until now.
+func (s *State) knownWhole(id VolumeID) bool {
+	v, ok := s.Volume(id)
+	return ok && v.whole()
+}
+
+// writeVolume puts the volume into its table as it is.
+func (s *State) writeVolume(v Volume) {
 	var nodes [2][4]NodeID
 	c := change{was: nodes[0][:0], is: nodes[1][:0]}
 	s.storeVolume(&c, v)

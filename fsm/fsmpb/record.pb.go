@@ -1206,6 +1206,7 @@ type LegRecord struct {
 	Settled       *KnownUUIDRecord       `protobuf:"bytes,7,opt,name=settled,proto3" json:"settled,omitempty"`
 	Alone         *KnownUUIDRecord       `protobuf:"bytes,8,opt,name=alone,proto3" json:"alone,omitempty"`
 	DiskFailed    uint64                 `protobuf:"varint,9,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"` // level 2
+	NotKept       string                 `protobuf:"bytes,10,opt,name=not_kept,json=notKept,proto3" json:"not_kept,omitempty"`          // level 2
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1301,6 +1302,13 @@ func (x *LegRecord) GetDiskFailed() uint64 {
 		return x.DiskFailed
 	}
 	return 0
+}
+
+func (x *LegRecord) GetNotKept() string {
+	if x != nil {
+		return x.NotKept
+	}
+	return ""
 }
 
 type KnownUUIDRecord struct {
@@ -1507,6 +1515,7 @@ type SnapshotRecord struct {
 	Operation     *OperationRecord       `protobuf:"bytes,19,opt,name=operation,proto3" json:"operation,omitempty"`
 	Created       *Epoch                 `protobuf:"bytes,20,opt,name=created,proto3" json:"created,omitempty"`
 	ModifiedAfter uint64                 `protobuf:"varint,21,opt,name=modified_after,json=modifiedAfter,proto3" json:"modified_after,omitempty"` // entries after created
+	Kept          *KeptRecord            `protobuf:"bytes,22,opt,name=kept,proto3" json:"kept,omitempty"`                                         // level 2
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1688,6 +1697,82 @@ func (x *SnapshotRecord) GetModifiedAfter() uint64 {
 	return 0
 }
 
+func (x *SnapshotRecord) GetKept() *KeptRecord {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+// KeptRecord says of what a replica had that lost.
+type KeptRecord struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Attach        uint64                 `protobuf:"varint,3,opt,name=attach,proto3" json:"attach,omitempty"`
+	Superseded    int64                  `protobuf:"zigzag64,4,opt,name=superseded,proto3" json:"superseded,omitempty"` // Unix nanoseconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptRecord) Reset() {
+	*x = KeptRecord{}
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptRecord) ProtoMessage() {}
+
+func (x *KeptRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptRecord.ProtoReflect.Descriptor instead.
+func (*KeptRecord) Descriptor() ([]byte, []int) {
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *KeptRecord) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *KeptRecord) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *KeptRecord) GetAttach() uint64 {
+	if x != nil {
+		return x.Attach
+	}
+	return 0
+}
+
+func (x *KeptRecord) GetSuperseded() int64 {
+	if x != nil {
+		return x.Superseded
+	}
+	return 0
+}
+
 type GroupRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	GroupId       []byte                 `protobuf:"bytes,1,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"` // the 16 bytes of its UUID
@@ -1707,7 +1792,7 @@ type GroupRecord struct {
 
 func (x *GroupRecord) Reset() {
 	*x = GroupRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1719,7 +1804,7 @@ func (x *GroupRecord) String() string {
 func (*GroupRecord) ProtoMessage() {}
 
 func (x *GroupRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[16]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1732,7 +1817,7 @@ func (x *GroupRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupRecord.ProtoReflect.Descriptor instead.
 func (*GroupRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{16}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GroupRecord) GetGroupId() []byte {
@@ -1824,7 +1909,7 @@ type CapabilityRecord struct {
 
 func (x *CapabilityRecord) Reset() {
 	*x = CapabilityRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1836,7 +1921,7 @@ func (x *CapabilityRecord) String() string {
 func (*CapabilityRecord) ProtoMessage() {}
 
 func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[17]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1849,7 +1934,7 @@ func (x *CapabilityRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapabilityRecord.ProtoReflect.Descriptor instead.
 func (*CapabilityRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{17}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CapabilityRecord) GetMode() AccessMode {
@@ -1896,7 +1981,7 @@ type ReplicaRecord struct {
 
 func (x *ReplicaRecord) Reset() {
 	*x = ReplicaRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +1993,7 @@ func (x *ReplicaRecord) String() string {
 func (*ReplicaRecord) ProtoMessage() {}
 
 func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[18]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2006,7 @@ func (x *ReplicaRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplicaRecord.ProtoReflect.Descriptor instead.
 func (*ReplicaRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{18}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReplicaRecord) GetNodeRef() uint32 {
@@ -1994,7 +2079,7 @@ type FormatRecord struct {
 
 func (x *FormatRecord) Reset() {
 	*x = FormatRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2091,7 @@ func (x *FormatRecord) String() string {
 func (*FormatRecord) ProtoMessage() {}
 
 func (x *FormatRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[19]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2104,7 @@ func (x *FormatRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormatRecord.ProtoReflect.Descriptor instead.
 func (*FormatRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{19}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FormatRecord) GetPhase() FormatPhase {
@@ -2081,7 +2166,7 @@ type PublicationRecord struct {
 
 func (x *PublicationRecord) Reset() {
 	*x = PublicationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2178,7 @@ func (x *PublicationRecord) String() string {
 func (*PublicationRecord) ProtoMessage() {}
 
 func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[20]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2191,7 @@ func (x *PublicationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PublicationRecord.ProtoReflect.Descriptor instead.
 func (*PublicationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{20}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PublicationRecord) GetNodeRef() uint32 {
@@ -2184,7 +2269,7 @@ type StagingRecord struct {
 
 func (x *StagingRecord) Reset() {
 	*x = StagingRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2281,7 @@ func (x *StagingRecord) String() string {
 func (*StagingRecord) ProtoMessage() {}
 
 func (x *StagingRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[21]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2294,7 @@ func (x *StagingRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StagingRecord.ProtoReflect.Descriptor instead.
 func (*StagingRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{21}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StagingRecord) GetPath() string {
@@ -2253,7 +2338,7 @@ type TargetRecord struct {
 
 func (x *TargetRecord) Reset() {
 	*x = TargetRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +2350,7 @@ func (x *TargetRecord) String() string {
 func (*TargetRecord) ProtoMessage() {}
 
 func (x *TargetRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[22]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +2363,7 @@ func (x *TargetRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetRecord.ProtoReflect.Descriptor instead.
 func (*TargetRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{22}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TargetRecord) GetPath() string {
@@ -2327,7 +2412,7 @@ type TeardownRecord struct {
 
 func (x *TeardownRecord) Reset() {
 	*x = TeardownRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2339,7 +2424,7 @@ func (x *TeardownRecord) String() string {
 func (*TeardownRecord) ProtoMessage() {}
 
 func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[23]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2352,7 +2437,7 @@ func (x *TeardownRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TeardownRecord.ProtoReflect.Descriptor instead.
 func (*TeardownRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{23}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TeardownRecord) GetNodeRef() uint32 {
@@ -2396,7 +2481,7 @@ type OperationRecord struct {
 
 func (x *OperationRecord) Reset() {
 	*x = OperationRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2408,7 +2493,7 @@ func (x *OperationRecord) String() string {
 func (*OperationRecord) ProtoMessage() {}
 
 func (x *OperationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[24]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2421,7 +2506,7 @@ func (x *OperationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRecord.ProtoReflect.Descriptor instead.
 func (*OperationRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{24}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OperationRecord) GetId() uint64 {
@@ -2531,7 +2616,7 @@ type AnswerRecord struct {
 
 func (x *AnswerRecord) Reset() {
 	*x = AnswerRecord{}
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2543,7 +2628,7 @@ func (x *AnswerRecord) String() string {
 func (*AnswerRecord) ProtoMessage() {}
 
 func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_fsm_fsmpb_record_proto_msgTypes[25]
+	mi := &file_fsm_fsmpb_record_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2556,7 +2641,7 @@ func (x *AnswerRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AnswerRecord.ProtoReflect.Descriptor instead.
 func (*AnswerRecord) Descriptor() ([]byte, []int) {
-	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{25}
+	return file_fsm_fsmpb_record_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AnswerRecord) GetRequestId() []byte {
@@ -2782,7 +2867,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\aboot_id\x18\x03 \x01(\tR\x06bootId\x12,\n" +
 	"\x05epoch\x18\x04 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12\x14\n" +
 	"\x05index\x18\x05 \x01(\x04R\x05index\x12\x12\n" +
-	"\x04done\x18\x06 \x01(\bR\x04done\"\xd6\x02\n" +
+	"\x04done\x18\x06 \x01(\bR\x04done\"\xf1\x02\n" +
 	"\tLegRecord\x12\x17\n" +
 	"\ahost_id\x18\x01 \x01(\tR\x06hostId\x12\x1c\n" +
 	"\n" +
@@ -2794,7 +2879,9 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\asettled\x18\a \x01(\v2 .holdfast.fsm.v1.KnownUUIDRecordR\asettled\x126\n" +
 	"\x05alone\x18\b \x01(\v2 .holdfast.fsm.v1.KnownUUIDRecordR\x05alone\x12\x1f\n" +
 	"\vdisk_failed\x18\t \x01(\x04R\n" +
-	"diskFailed\";\n" +
+	"diskFailed\x12\x19\n" +
+	"\bnot_kept\x18\n" +
+	" \x01(\tR\anotKept\";\n" +
 	"\x0fKnownUUIDRecord\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\x04R\x04uuid\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\"\xa2\x01\n" +
@@ -2806,7 +2893,7 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\tpeer_dead\x18\x05 \x01(\bR\bpeerDead\":\n" +
 	"\fSourceRecord\x12\x1a\n" +
 	"\bsnapshot\x18\x01 \x01(\bR\bsnapshot\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\fR\x02id\"\xae\x05\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\"\xdf\x05\n" +
 	"\x0eSnapshotRecord\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\fR\n" +
 	"snapshotId\x12\x12\n" +
@@ -2830,7 +2917,18 @@ const file_fsm_fsmpb_record_proto_rawDesc = "" +
 	"\bsequence\x18\x12 \x01(\x04R\bsequence\x12>\n" +
 	"\toperation\x18\x13 \x01(\v2 .holdfast.fsm.v1.OperationRecordR\toperation\x120\n" +
 	"\acreated\x18\x14 \x01(\v2\x16.holdfast.fsm.v1.EpochR\acreated\x12%\n" +
-	"\x0emodified_after\x18\x15 \x01(\x04R\rmodifiedAfter\"\xe9\x02\n" +
+	"\x0emodified_after\x18\x15 \x01(\x04R\rmodifiedAfter\x12/\n" +
+	"\x04kept\x18\x16 \x01(\v2\x1b.holdfast.fsm.v1.KeptRecordR\x04kept\"|\n" +
+	"\n" +
+	"KeptRecord\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x16\n" +
+	"\x06attach\x18\x03 \x01(\x04R\x06attach\x12\x1e\n" +
+	"\n" +
+	"superseded\x18\x04 \x01(\x12R\n" +
+	"superseded\"\xe9\x02\n" +
 	"\vGroupRecord\x12\x19\n" +
 	"\bgroup_id\x18\x01 \x01(\fR\agroupId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
@@ -2946,7 +3044,7 @@ func file_fsm_fsmpb_record_proto_rawDescGZIP() []byte {
 	return file_fsm_fsmpb_record_proto_rawDescData
 }
 
-var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_fsm_fsmpb_record_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*Header)(nil),            // 0: holdfast.fsm.v1.Header
 	(*Record)(nil),            // 1: holdfast.fsm.v1.Record
@@ -2964,33 +3062,34 @@ var file_fsm_fsmpb_record_proto_goTypes = []any{
 	(*ForcedRecord)(nil),      // 13: holdfast.fsm.v1.ForcedRecord
 	(*SourceRecord)(nil),      // 14: holdfast.fsm.v1.SourceRecord
 	(*SnapshotRecord)(nil),    // 15: holdfast.fsm.v1.SnapshotRecord
-	(*GroupRecord)(nil),       // 16: holdfast.fsm.v1.GroupRecord
-	(*CapabilityRecord)(nil),  // 17: holdfast.fsm.v1.CapabilityRecord
-	(*ReplicaRecord)(nil),     // 18: holdfast.fsm.v1.ReplicaRecord
-	(*FormatRecord)(nil),      // 19: holdfast.fsm.v1.FormatRecord
-	(*PublicationRecord)(nil), // 20: holdfast.fsm.v1.PublicationRecord
-	(*StagingRecord)(nil),     // 21: holdfast.fsm.v1.StagingRecord
-	(*TargetRecord)(nil),      // 22: holdfast.fsm.v1.TargetRecord
-	(*TeardownRecord)(nil),    // 23: holdfast.fsm.v1.TeardownRecord
-	(*OperationRecord)(nil),   // 24: holdfast.fsm.v1.OperationRecord
-	(*AnswerRecord)(nil),      // 25: holdfast.fsm.v1.AnswerRecord
-	(*Checkpoint)(nil),        // 26: holdfast.fsm.v1.Checkpoint
-	(*Pool)(nil),              // 27: holdfast.fsm.v1.Pool
-	(*Label)(nil),             // 28: holdfast.fsm.v1.Label
-	(*Epoch)(nil),             // 29: holdfast.fsm.v1.Epoch
-	(*Replication)(nil),       // 30: holdfast.fsm.v1.Replication
-	(*Condition)(nil),         // 31: holdfast.fsm.v1.Condition
-	(*Limits)(nil),            // 32: holdfast.fsm.v1.Limits
-	(*Claim)(nil),             // 33: holdfast.fsm.v1.Claim
-	(Protocol)(0),             // 34: holdfast.fsm.v1.Protocol
-	(*ReplicaSeen)(nil),       // 35: holdfast.fsm.v1.ReplicaSeen
-	(*Format)(nil),            // 36: holdfast.fsm.v1.Format
-	(*Capability)(nil),        // 37: holdfast.fsm.v1.Capability
-	(AccessMode)(0),           // 38: holdfast.fsm.v1.AccessMode
-	(FormatPhase)(0),          // 39: holdfast.fsm.v1.FormatPhase
-	(*Rejection)(nil),         // 40: holdfast.fsm.v1.Rejection
-	(*Grant)(nil),             // 41: holdfast.fsm.v1.Grant
-	(Verdict)(0),              // 42: holdfast.fsm.v1.Verdict
+	(*KeptRecord)(nil),        // 16: holdfast.fsm.v1.KeptRecord
+	(*GroupRecord)(nil),       // 17: holdfast.fsm.v1.GroupRecord
+	(*CapabilityRecord)(nil),  // 18: holdfast.fsm.v1.CapabilityRecord
+	(*ReplicaRecord)(nil),     // 19: holdfast.fsm.v1.ReplicaRecord
+	(*FormatRecord)(nil),      // 20: holdfast.fsm.v1.FormatRecord
+	(*PublicationRecord)(nil), // 21: holdfast.fsm.v1.PublicationRecord
+	(*StagingRecord)(nil),     // 22: holdfast.fsm.v1.StagingRecord
+	(*TargetRecord)(nil),      // 23: holdfast.fsm.v1.TargetRecord
+	(*TeardownRecord)(nil),    // 24: holdfast.fsm.v1.TeardownRecord
+	(*OperationRecord)(nil),   // 25: holdfast.fsm.v1.OperationRecord
+	(*AnswerRecord)(nil),      // 26: holdfast.fsm.v1.AnswerRecord
+	(*Checkpoint)(nil),        // 27: holdfast.fsm.v1.Checkpoint
+	(*Pool)(nil),              // 28: holdfast.fsm.v1.Pool
+	(*Label)(nil),             // 29: holdfast.fsm.v1.Label
+	(*Epoch)(nil),             // 30: holdfast.fsm.v1.Epoch
+	(*Replication)(nil),       // 31: holdfast.fsm.v1.Replication
+	(*Condition)(nil),         // 32: holdfast.fsm.v1.Condition
+	(*Limits)(nil),            // 33: holdfast.fsm.v1.Limits
+	(*Claim)(nil),             // 34: holdfast.fsm.v1.Claim
+	(Protocol)(0),             // 35: holdfast.fsm.v1.Protocol
+	(*ReplicaSeen)(nil),       // 36: holdfast.fsm.v1.ReplicaSeen
+	(*Format)(nil),            // 37: holdfast.fsm.v1.Format
+	(*Capability)(nil),        // 38: holdfast.fsm.v1.Capability
+	(AccessMode)(0),           // 39: holdfast.fsm.v1.AccessMode
+	(FormatPhase)(0),          // 40: holdfast.fsm.v1.FormatPhase
+	(*Rejection)(nil),         // 41: holdfast.fsm.v1.Rejection
+	(*Grant)(nil),             // 42: holdfast.fsm.v1.Grant
+	(Verdict)(0),              // 43: holdfast.fsm.v1.Verdict
 }
 var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	2,  // 0: holdfast.fsm.v1.Record.text:type_name -> holdfast.fsm.v1.Text
@@ -2998,65 +3097,66 @@ var file_fsm_fsmpb_record_proto_depIdxs = []int32{
 	5,  // 2: holdfast.fsm.v1.Record.cluster:type_name -> holdfast.fsm.v1.ClusterRecord
 	7,  // 3: holdfast.fsm.v1.Record.node:type_name -> holdfast.fsm.v1.NodeRecord
 	8,  // 4: holdfast.fsm.v1.Record.volume:type_name -> holdfast.fsm.v1.VolumeRecord
-	25, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
+	26, // 5: holdfast.fsm.v1.Record.answer:type_name -> holdfast.fsm.v1.AnswerRecord
 	15, // 6: holdfast.fsm.v1.Record.snapshot:type_name -> holdfast.fsm.v1.SnapshotRecord
-	16, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
+	17, // 7: holdfast.fsm.v1.Record.group:type_name -> holdfast.fsm.v1.GroupRecord
 	4,  // 8: holdfast.fsm.v1.RequisiteRecord.terms:type_name -> holdfast.fsm.v1.TermRecord
-	26, // 9: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
+	27, // 9: holdfast.fsm.v1.ClusterRecord.checkpoint:type_name -> holdfast.fsm.v1.Checkpoint
 	6,  // 10: holdfast.fsm.v1.ClusterRecord.skipped:type_name -> holdfast.fsm.v1.SkippedRecord
-	27, // 11: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
-	28, // 12: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
-	29, // 13: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
-	30, // 14: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
-	17, // 15: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
-	18, // 16: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
-	19, // 17: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
-	20, // 18: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
-	29, // 19: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
-	23, // 20: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
-	24, // 21: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	31, // 22: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
+	28, // 11: holdfast.fsm.v1.NodeRecord.pools:type_name -> holdfast.fsm.v1.Pool
+	29, // 12: holdfast.fsm.v1.NodeRecord.labels:type_name -> holdfast.fsm.v1.Label
+	30, // 13: holdfast.fsm.v1.NodeRecord.registered:type_name -> holdfast.fsm.v1.Epoch
+	31, // 14: holdfast.fsm.v1.NodeRecord.replication:type_name -> holdfast.fsm.v1.Replication
+	18, // 15: holdfast.fsm.v1.VolumeRecord.capabilities:type_name -> holdfast.fsm.v1.CapabilityRecord
+	19, // 16: holdfast.fsm.v1.VolumeRecord.replicas:type_name -> holdfast.fsm.v1.ReplicaRecord
+	20, // 17: holdfast.fsm.v1.VolumeRecord.format:type_name -> holdfast.fsm.v1.FormatRecord
+	21, // 18: holdfast.fsm.v1.VolumeRecord.publications:type_name -> holdfast.fsm.v1.PublicationRecord
+	30, // 19: holdfast.fsm.v1.VolumeRecord.deleting_since:type_name -> holdfast.fsm.v1.Epoch
+	24, // 20: holdfast.fsm.v1.VolumeRecord.teardowns:type_name -> holdfast.fsm.v1.TeardownRecord
+	25, // 21: holdfast.fsm.v1.VolumeRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	32, // 22: holdfast.fsm.v1.VolumeRecord.condition:type_name -> holdfast.fsm.v1.Condition
 	14, // 23: holdfast.fsm.v1.VolumeRecord.source:type_name -> holdfast.fsm.v1.SourceRecord
-	32, // 24: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	33, // 24: holdfast.fsm.v1.VolumeRecord.limits:type_name -> holdfast.fsm.v1.Limits
 	9,  // 25: holdfast.fsm.v1.VolumeRecord.replication:type_name -> holdfast.fsm.v1.ReplicationRecord
-	32, // 26: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
-	33, // 27: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
-	24, // 28: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
-	34, // 29: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
+	33, // 26: holdfast.fsm.v1.VolumeRecord.limits_asked:type_name -> holdfast.fsm.v1.Limits
+	34, // 27: holdfast.fsm.v1.VolumeRecord.claim:type_name -> holdfast.fsm.v1.Claim
+	25, // 28: holdfast.fsm.v1.VolumeRecord.beside:type_name -> holdfast.fsm.v1.OperationRecord
+	35, // 29: holdfast.fsm.v1.ReplicationRecord.protocol:type_name -> holdfast.fsm.v1.Protocol
 	10, // 30: holdfast.fsm.v1.ReplicationRecord.primary:type_name -> holdfast.fsm.v1.PrimaryRecord
 	11, // 31: holdfast.fsm.v1.ReplicationRecord.legs:type_name -> holdfast.fsm.v1.LegRecord
 	13, // 32: holdfast.fsm.v1.ReplicationRecord.forced:type_name -> holdfast.fsm.v1.ForcedRecord
 	11, // 33: holdfast.fsm.v1.ReplicationRecord.left:type_name -> holdfast.fsm.v1.LegRecord
-	29, // 34: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	35, // 35: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
+	30, // 34: holdfast.fsm.v1.PrimaryRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	36, // 35: holdfast.fsm.v1.LegRecord.seen:type_name -> holdfast.fsm.v1.ReplicaSeen
 	12, // 36: holdfast.fsm.v1.LegRecord.settled:type_name -> holdfast.fsm.v1.KnownUUIDRecord
 	12, // 37: holdfast.fsm.v1.LegRecord.alone:type_name -> holdfast.fsm.v1.KnownUUIDRecord
-	36, // 38: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
-	37, // 39: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
-	24, // 40: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	29, // 41: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	24, // 42: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
-	29, // 43: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
-	38, // 44: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
-	32, // 45: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
-	39, // 46: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
-	29, // 47: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	17, // 48: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	29, // 49: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	21, // 50: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
-	22, // 51: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
-	17, // 52: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	17, // 53: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
-	29, // 54: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	40, // 55: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
-	29, // 56: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
-	41, // 57: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
-	42, // 58: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
-	59, // [59:59] is the sub-list for method output_type
-	59, // [59:59] is the sub-list for method input_type
-	59, // [59:59] is the sub-list for extension type_name
-	59, // [59:59] is the sub-list for extension extendee
-	0,  // [0:59] is the sub-list for field type_name
+	37, // 38: holdfast.fsm.v1.SnapshotRecord.format:type_name -> holdfast.fsm.v1.Format
+	38, // 39: holdfast.fsm.v1.SnapshotRecord.capabilities:type_name -> holdfast.fsm.v1.Capability
+	25, // 40: holdfast.fsm.v1.SnapshotRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	30, // 41: holdfast.fsm.v1.SnapshotRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	16, // 42: holdfast.fsm.v1.SnapshotRecord.kept:type_name -> holdfast.fsm.v1.KeptRecord
+	25, // 43: holdfast.fsm.v1.GroupRecord.operation:type_name -> holdfast.fsm.v1.OperationRecord
+	30, // 44: holdfast.fsm.v1.GroupRecord.created:type_name -> holdfast.fsm.v1.Epoch
+	39, // 45: holdfast.fsm.v1.CapabilityRecord.mode:type_name -> holdfast.fsm.v1.AccessMode
+	33, // 46: holdfast.fsm.v1.ReplicaRecord.limits:type_name -> holdfast.fsm.v1.Limits
+	40, // 47: holdfast.fsm.v1.FormatRecord.phase:type_name -> holdfast.fsm.v1.FormatPhase
+	30, // 48: holdfast.fsm.v1.FormatRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	18, // 49: holdfast.fsm.v1.PublicationRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	30, // 50: holdfast.fsm.v1.PublicationRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	22, // 51: holdfast.fsm.v1.PublicationRecord.staging:type_name -> holdfast.fsm.v1.StagingRecord
+	23, // 52: holdfast.fsm.v1.PublicationRecord.targets:type_name -> holdfast.fsm.v1.TargetRecord
+	18, // 53: holdfast.fsm.v1.StagingRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	18, // 54: holdfast.fsm.v1.TargetRecord.capability:type_name -> holdfast.fsm.v1.CapabilityRecord
+	30, // 55: holdfast.fsm.v1.TeardownRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	41, // 56: holdfast.fsm.v1.AnswerRecord.rejection:type_name -> holdfast.fsm.v1.Rejection
+	30, // 57: holdfast.fsm.v1.AnswerRecord.epoch:type_name -> holdfast.fsm.v1.Epoch
+	42, // 58: holdfast.fsm.v1.AnswerRecord.grant:type_name -> holdfast.fsm.v1.Grant
+	43, // 59: holdfast.fsm.v1.AnswerRecord.verdict:type_name -> holdfast.fsm.v1.Verdict
+	60, // [60:60] is the sub-list for method output_type
+	60, // [60:60] is the sub-list for method input_type
+	60, // [60:60] is the sub-list for extension type_name
+	60, // [60:60] is the sub-list for extension extendee
+	0,  // [0:60] is the sub-list for field type_name
 }
 
 func init() { file_fsm_fsmpb_record_proto_init() }
@@ -3081,7 +3181,7 @@ func file_fsm_fsmpb_record_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fsm_fsmpb_record_proto_rawDesc), len(file_fsm_fsmpb_record_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
