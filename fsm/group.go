@@ -146,7 +146,7 @@ func (s *State) planMembers(m Meta, members []Snapshot) *Rejection {
 		if v, _ := s.Volume(n.Source); v.writtenRaw() {
 			return Reject(Precondition, "volume %s is published raw for writing: it cannot be frozen for a group snapshot", n.Source)
 		}
-		if other := first(s.cuts.index.cutting, string(n.Source)); other != "" {
+		if other := s.cutOf(string(n.Source)); other != "" {
 			return Reject(Busy, "volume %s is just being cut for snapshot %s", n.Source, other)
 		}
 		room[from.pool] += from.size
@@ -171,7 +171,7 @@ func (v *Volume) writtenRaw() bool {
 
 // groupCutting is the group snapshot that the volume is being cut for, empty when there is none.
 func (s *State) groupCutting(v VolumeID) GroupSnapshotID {
-	n, ok := s.Snapshot(SnapshotID(first(s.cuts.index.cutting, string(v))))
+	n, ok := s.Snapshot(SnapshotID(s.cutOf(string(v))))
 	if !ok {
 		return ""
 	}

@@ -88,7 +88,10 @@ func (s *State) mayRetry(v *Volume, op *Operation) *Rejection {
 	case op.Kind == OpCreate && v.Replicated() && len(v.Replication.Legs) < int(v.Replication.Wanted):
 		return Reject(Precondition, "volume %s lost a host while it was made: delete it and create it again", v.ID)
 	case op.Kind == OpCreate && !v.Source.IsZero():
-		_, rej := s.origin(v.Source)
+		from, rej := s.origin(v.Source)
+		if rej == nil && s.level2() && v.failed() && !s.servedBy(v, &from) {
+			return Reject(Precondition, "volume %s cannot be made of its source any more, which is larger now or kept by another host: delete it and create it again", v.ID)
+		}
 		return rej
 	case op.Kind == OpExpand && op.State == OpFailed:
 		return Reject(Precondition, "volume %s could not grow and has %d bytes: expand it again", v.ID, v.Size)

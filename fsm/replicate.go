@@ -160,6 +160,8 @@ func (s *State) mayLeave(v *Volume, r *Replica) *Rejection {
 		return Reject(InUse, "remove a replica of volume %s: node %s has not ended its use of it, nor was it outdated", v.ID, r.Node)
 	case other == nil:
 		return Reject(Precondition, "remove a replica of volume %s: the one on node %s is the only one", v.ID, r.Node)
+	case s.level2() && s.copiedOn(v.ID, r.Node) != "":
+		return Reject(Busy, "remove a replica of volume %s: %s is being made from the one on node %s", v.ID, s.copiedOn(v.ID, r.Node), r.Node)
 	case r.State == ReplicaPlanned:
 		return nil // nothing was ever in it
 	case s.level2() && !v.has(other.Host):

@@ -241,15 +241,32 @@ func (s Source) key() string {
 	return cmp.Or(string(s.Snapshot), string(s.Volume))
 }
 
-// first is the first id that the index relates to another, empty when there is none.
-func first(x *btree.BTreeG[pair], of string) (id string) {
+// first is the first id that the index relates to another and that is still, empty when
+// there is none.
+func first(x *btree.BTreeG[pair], of string, still func(id string) bool) (id string) {
 	x.Ascend(pair{of: of}, func(p pair) bool {
-		if p.of == of {
+		if p.of == of && still(p.id) {
 			id = p.id
 		}
-		return false
+		return p.of == of && id == ""
 	})
 	return id
+}
+
+// madeFrom is a volume that is being made from a volume or a snapshot.
+func (s *State) madeFrom(source string) string {
+	return first(s.cuts.index.making, source, func(id string) bool {
+		v, ok := s.Volume(VolumeID(id))
+		return ok && v.creating()
+	})
+}
+
+// cutOf is a snapshot that is being cut of a volume.
+func (s *State) cutOf(volume string) string {
+	return first(s.cuts.index.cutting, volume, func(id string) bool {
+		n, ok := s.Snapshot(SnapshotID(id))
+		return ok && n.Phase == SnapshotCutting
+	})
 }
 
 // liveName is the name the snapshot holds, empty when it holds none (S18).

@@ -186,11 +186,31 @@ func fsTypeOf(all []Capability) string {
 
 // unsourced refuses to take away what is being copied from.
 func (s *State) unsourced(reason Reason, what, id string) *Rejection {
-	if volume := first(s.cuts.index.making, id); volume != "" {
+	if volume := s.madeFrom(id); volume != "" {
 		return Reject(reason, "%s %s: volume %s is being made from it", what, id, volume)
 	}
-	if snapshot := first(s.cuts.index.cutting, id); snapshot != "" {
+	if snapshot := s.cutOf(id); snapshot != "" {
 		return Reject(reason, "%s %s: snapshot %s of it is being cut", what, id, snapshot)
 	}
 	return nil
+}
+
+// copiedOn is the volume or the snapshot that the node makes from its replica of a volume
+// now, empty when there is none. It needs that replica until then (I16).
+func (s *State) copiedOn(id VolumeID, node NodeID) string {
+	volume := first(s.cuts.index.making, string(id), func(made string) bool {
+		v, ok := s.Volume(VolumeID(made))
+		return ok && v.creating() && v.Replicas[0].Node == node
+	})
+	if volume != "" {
+		return "volume " + volume
+	}
+	snapshot := first(s.cuts.index.cutting, string(id), func(cut string) bool {
+		n, ok := s.Snapshot(SnapshotID(cut))
+		return ok && n.Phase == SnapshotCutting && n.Node == node
+	})
+	if snapshot != "" {
+		return "snapshot " + snapshot
+	}
+	return ""
 }

@@ -84,3 +84,10 @@ func keptElsewhere(all []origin) *Rejection {
 	return Reject(NoCapacity, "%s is kept by node %s, outside of the topology that is required, and is not copied to other hosts: let the workload run there, or use a class with volumeBindingMode Immediate",
 		all[0].what, strings.Join(nodes, " and by node "))
 }
+
+// servedBy tells whether the volume can be made of its source where its first replica is (I16).
+func (s *State) servedBy(v *Volume, first *origin) bool {
+	return first.size <= v.Size && slices.ContainsFunc(s.keepers(v.Source, first), func(o origin) bool {
+		return o.node.Host == v.Replicas[0].Host && o.pool == v.Replicas[0].Pool
+	})
+}
