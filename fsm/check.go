@@ -23,6 +23,9 @@ func broken(invariant, format string, args ...any) error {
 }
 
 func (s *State) checkRecords() error {
+	if err := s.checkSweeps(); err != nil {
+		return err
+	}
 	for n := range s.Nodes() {
 		if err := s.checkNode(n); err != nil {
 			return err
@@ -193,7 +196,7 @@ func (s *State) checkIndexes() error {
 		fresh.replace(&change{key: e.key, now: e.record, is: e.record.Holders()})
 		return true
 	})
-	for n := range s.Snapshots("") {
+	for n := range s.snapshotRecords() {
 		fresh.reserveSnapshot(n, 1)
 	}
 	if err := s.index.differs(&fresh); err != nil || s.find == nil {
@@ -250,10 +253,10 @@ func (s *State) checkHash() error {
 		sum = sum.plus(e.answer(a))
 		return true
 	})
-	for n := range s.Snapshots("") {
+	for n := range s.snapshotRecords() {
 		sum = sum.plus(e.snapshot(n))
 	}
-	for g := range s.GroupSnapshots("") {
+	for g := range s.groupRecords() {
 		sum = sum.plus(e.group(g))
 	}
 	if sum != s.sum {

@@ -172,10 +172,10 @@ func checkGrowth(v *Volume) error {
 // checkCutIndexes builds every index of snapshots and groups anew (I13) and compares.
 func (s *State) checkCutIndexes() error {
 	fresh := newCutIndex()
-	for n := range s.Snapshots("") {
+	for n := range s.snapshotRecords() {
 		fresh.enter(n)
 	}
-	for g := range s.GroupSnapshots("") {
+	for g := range s.groupRecords() {
 		fresh.enterGroup(g)
 	}
 	s.volumes.Scan(func(e volumeEntry) bool {

@@ -52,6 +52,7 @@ var commands = table(
 	on(applyRemoveReplica, byController),
 	on(applyScheduleNode, byAdmin),
 	on(applyKeepReplica, byNodeItself),
+	on(applyContinueSweep, byController),
 )
 
 // row is a command's name, who may propose it, and what it does.

@@ -58,6 +58,17 @@
 //	    device is larger than its volume; limits are in force only where it is staged. A
 //	    replica that was taken back smaller than its volume is grown before it is used,
 //	    and no failure takes back the size.
+//	I18 A sweep that is under way is in force: what is read has it, whether it is in the
+//	    records or not. Names, ids and pools are given again only once it is written
+//	    into the records that had them.
+//
+// # Sweeps
+//
+// Nothing that Apply does for one entry takes longer the more there is, from feature level
+// 2 on: what an entry changes of every volume of a host (its loss, its new boot, that it
+// replicates otherwise) or of all (a restore) is recorded as a Sweep, which every read
+// applies to the records that do not have it yet. The leader proposes ContinueSweep until
+// all have it. So safety waits for no batch; only who is to be told waits for its own.
 //
 // # Replicated volumes
 //

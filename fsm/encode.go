@@ -71,6 +71,7 @@ func (e *encoder) cluster(c *Cluster) sum256 {
 		e.u64(k.Index)
 		e.bytes(k.Hash)
 	}
+	e.sweeps(c)
 	return e.sum()
 }
 

@@ -35,7 +35,7 @@ func (f *finder) rename(was, is string, key uuid) {
 	if was == is {
 		return
 	}
-	if was != "" {
+	if was != "" && f.names[was] == key {
 		delete(f.names, was)
 	}
 	if is != "" {

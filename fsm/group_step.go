@@ -6,10 +6,11 @@ import "slices"
 // are frozen, and Ready only once all were cut under that freeze (S19). From feature level
 // 2 on one that was given up is forgotten when no host has anything of it (S74).
 func (s *State) advance(id GroupSnapshotID) {
-	g, ok := s.GroupSnapshot(id)
+	r, ok := s.cuts.groups.Get(id)
 	if !ok {
 		return
 	}
+	g := &r.GroupSnapshot
 	members := s.members(g)
 	all := func(has func(*Snapshot) bool) bool {
 		return !slices.ContainsFunc(members, func(n *Snapshot) bool { return !has(n) })
@@ -69,9 +70,9 @@ func (s *State) giveUp(g *GroupSnapshot, reason Reason, why string) {
 // giveUpOn gives up the groups that the host is just freezing or cutting for.
 func (s *State) giveUpOn(node NodeID, reason Reason, why string) {
 	var ids []GroupSnapshotID
-	for n := range s.SnapshotsOn(node) {
-		if n.Group != "" && !slices.Contains(ids, n.Group) {
-			ids = append(ids, n.Group)
+	for _, id := range s.cuts.index.groupOperations.Values() { // each that is under way has one
+		if g, ok := s.GroupSnapshot(id); ok && slices.ContainsFunc(s.members(g), func(n *Snapshot) bool { return n.Node == node && !n.Gone }) {
+			ids = append(ids, id)
 		}
 	}
 	for _, id := range ids {
@@ -103,6 +104,22 @@ func (s *State) loseSnapshot(n *Snapshot, reason string) {
 	s.putSnapshot(now)
 	if s.level2() {
 		s.advance(n.Group)
+	}
+}
+
+// loseGivenUp ends what a lost host had of the groups that were given up, which are
+// forgotten as wholes.
+func (s *State) loseGivenUp(n *Node, reason string) {
+	for _, id := range s.cuts.index.groupOperations.Values() {
+		g, ok := s.GroupSnapshot(id)
+		if !ok || g.Phase != GroupAborting {
+			continue
+		}
+		for _, member := range s.members(g) {
+			if member.Host == n.Host && !member.Gone {
+				s.loseSnapshot(member, reason)
+			}
+		}
 	}
 }
 

@@ -45,7 +45,8 @@ func applySetNodeReachable(s *State, _ Meta, c *fsmpb.SetNodeReachable) (*fsmpb.
 	now := *n
 	now.State = state
 	s.putNode(now)
-	s.newSight(n.ID, n.Host)
+	s.newSight(n)
+	s.sweep()
 	if state == NodeUnreachable {
 		s.giveUpOn(n.ID, Unreachable, "node "+string(n.ID)+" cannot be reached")
 	}
@@ -101,6 +102,15 @@ func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Reject
 	reason := clip("host " + string(n.Host) + " of node " + string(n.ID) + " was recorded as lost: " + c.GetReason())
 	now := *n
 	now.State = NodeLost
+	if s.level2() {
+		s.giveUpOn(n.ID, Precondition, reason)
+		s.loseGivenUp(n, reason)
+		s.putNode(now)
+		s.beginSweep(SweepLost, n, reason)
+		s.touchWide(n.ID) // who waits for a volume that it held is not told of each at once
+		s.sweep()
+		return &fsmpb.Outcome{}, nil
+	}
 	s.loseVolumes(n, reason)
 	s.loseSnapshots(n, reason)
 	s.putNode(now)

@@ -22,7 +22,7 @@ func (s *State) volume(key uuid) (*Volume, bool) {
 	if !ok {
 		return nil, false
 	}
-	return &e.record.Volume, true
+	return s.current(&e.record.Volume)
 }
 
 // VolumeByName is the live volume (not Deleting) of that name.
@@ -31,7 +31,11 @@ func (s *State) VolumeByName(name string) (*Volume, bool) {
 	if !ok {
 		return nil, false
 	}
-	return s.volume(key)
+	v, ok := s.volume(key)
+	if !ok || v.liveName() != name {
+		return nil, false
+	}
+	return v, true
 }
 
 // Volumes yields all volumes with an id above after, in order, in all phases.
@@ -39,7 +43,11 @@ func (s *State) Volumes(after VolumeID) iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
 		from, _ := after.uuid() // from the beginning, where it is no id
 		s.volumes.Ascend(volumeEntry{key: from}, func(e volumeEntry) bool {
-			return e.record.ID <= after || yield(&e.record.Volume)
+			if e.record.ID <= after {
+				return true
+			}
+			v, ok := s.current(&e.record.Volume)
+			return !ok || yield(v)
 		})
 	}
 }
@@ -50,7 +58,9 @@ func (s *State) VolumeCount() int { return s.volumes.Len() }
 // VolumesOn yields the volumes of which the host keeps or owes something, in order of id.
 func (s *State) VolumesOn(node NodeID) iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
-		s.inOrder(placedOn(s.index.byNode, node), yield)
+		s.inOrder(placedOn(s.index.byNode, node), func(v *Volume) bool {
+			return len(s.cluster.Sweeps) > 0 && !slices.Contains(v.Holders(), node) || yield(v)
+		})
 	}
 }
 

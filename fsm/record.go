@@ -22,7 +22,7 @@ type dictionary struct {
 // collect reads the whole state once for what its records have in common.
 func collect(s *State) *dictionary {
 	d := &dictionary{texts: map[string]uint32{}, requisites: map[string]uint32{}}
-	for v := range s.Volumes("") {
+	for v := range s.volumeRecords() {
 		d.addVolume(v)
 	}
 	s.answers.Scan(func(_ uint64, a *answer) bool {

@@ -134,7 +134,10 @@ func (x *reader) clusterRecord(r *fsmpb.ClusterRecord) error {
 	for _, k := range r.GetSkipped() {
 		x.s.cluster.Skipped = append(x.s.cluster.Skipped, Skipped{Index: k.GetIndex(), Hash: k.GetHash()})
 	}
-	return nil
+	for _, k := range r.GetSweeps() {
+		x.s.cluster.Sweeps = append(x.s.cluster.Sweeps, sweepFrom(k))
+	}
+	return x.s.checkSweeps()
 }
 
 func (x *reader) node(r *fsmpb.NodeRecord) error {

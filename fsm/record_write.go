@@ -21,6 +21,9 @@ func clusterRecord(c *Cluster) *fsmpb.ClusterRecord {
 	for _, k := range c.Skipped {
 		r.Skipped = append(r.Skipped, &fsmpb.SkippedRecord{Index: k.Index, Hash: k.Hash})
 	}
+	for i := range c.Sweeps {
+		r.Sweeps = append(r.Sweeps, c.Sweeps[i].record())
+	}
 	return r
 }
 

@@ -26,12 +26,14 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 	if rej := s.belongsToNobodyElse(&n); rej != nil {
 		return nil, rej
 	}
+	if rej := s.beingTakenOver(old, &n); rej != nil {
+		return nil, rej
+	}
 	n.Registered = m.Epoch
 	n.Incarnation = s.adopted(old, &n, c.GetIncarnation())
 	n.Cordoned = known && old.Host == n.Host && old.Cordoned
 	if known && old.Host == n.Host && old.Boot != n.Boot {
-		s.forgetBoot(n.ID, n.Host)
-		s.forgetAttachments(n.ID, n.Host)
+		s.forgetBoot(&n)
 		s.giveUpOn(n.ID, Busy, "node "+string(n.ID)+" was booted again: no freeze outlives that")
 	}
 	if s.level2() && known && old.Host == n.Host {
@@ -39,11 +41,12 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 	}
 	s.putNode(n)
 	if known && old.Host == n.Host && old.State == NodeUnreachable {
-		s.newSight(n.ID, n.Host)
+		s.newSight(&n)
 	}
 	if !known || old.Replication != n.Replication {
-		s.touchPeers(n.ID)
+		s.touchPeers(&n)
 	}
+	s.sweep()
 	if !known || old.Host != n.Host || old.State != n.State || old.Incarnation != n.Incarnation {
 		s.touchWide(n.ID) // a new session gets all that is wanted of it anyway
 	}
@@ -155,6 +158,26 @@ func (s *State) belongsToNobodyElse(n *Node) *Rejection {
 	return nil
 }
 
+// beingTakenOver refuses a name or a pool of a lost host while what that one held is still
+// counted there (I8, I18).
+func (s *State) beingTakenOver(old, n *Node) *Rejection {
+	if old != nil && s.beingLost(old.Host) {
+		return Reject(Busy, "register node %s: the loss of its host %s is still being recorded: try again in a few seconds", n.ID, old.Host)
+	}
+	for i := range s.cluster.Sweeps {
+		lost, ok := s.Node(s.cluster.Sweeps[i].Node)
+		if !ok || s.cluster.Sweeps[i].Kind != SweepLost {
+			continue
+		}
+		for j := range n.Pools {
+			if lost.pool(n.Pools[j].ID) != nil {
+				return Reject(Busy, "register node %s: the loss of host %s, which had its pool %s, is still being recorded: try again in a few seconds", n.ID, lost.Host, n.Pools[j].ID)
+			}
+		}
+	}
+	return nil
+}
+
 // adopted is the incarnation a host may act for (S1). A new host takes the
 // cluster's, unless it acted for another. A known one is never adopted by
 // registering again: that takes an operator; once adopted, it may still name the
@@ -174,19 +197,31 @@ func (s *State) adopted(old, n *Node, said uint64) uint64 {
 
 // forgetBoot marks what a host brought up in an earlier boot as not known to be
 // done; the intents stay until the host reports what it observes (S16).
-func (s *State) forgetBoot(node NodeID, host HostID) {
+func (s *State) forgetBoot(n *Node) {
+	if s.level2() {
+		s.beginSweep(SweepBoot, n, "")
+		return
+	}
 	var changed []Volume
-	for v := range s.VolumesOn(node) {
-		p := v.Publication(node)
-		if p == nil || p.Host != host || p.Staging == nil {
-			continue
+	for v := range s.VolumesOn(n.ID) {
+		if now, undone := v.rebooted(n.ID, n.Host); undone {
+			changed = append(changed, now)
 		}
-		now := v.withPublication(p.undone())
-		changed = append(changed, now.withoutLimits(host))
 	}
 	for _, v := range changed {
 		s.putVolume(v)
 	}
+}
+
+// rebooted is the volume after its host was booted again.
+func (v *Volume) rebooted(node NodeID, host HostID) (now Volume, changed bool) {
+	now = *v
+	if p := v.Publication(node); p != nil && p.Host == host && p.Staging != nil {
+		now = v.withPublication(p.undone())
+		now, changed = now.withoutLimits(host), true
+	}
+	now, forgot := now.forgotAttachment(host)
+	return now, changed || forgot
 }
 
 // undone is the publication with everything intended and nothing reported done.

@@ -109,7 +109,7 @@ func (o *snapshotWriter) records(s *State, d *dictionary) {
 	}
 	volumes := volumeWriter{d: d}
 	record := &fsmpb.Record{Kind: &fsmpb.Record_Volume{Volume: &volumes.r}}
-	for v := range s.Volumes("") {
+	for v := range s.volumeRecords() {
 		volumes.fill(v)
 		o.message(record)
 	}
@@ -120,10 +120,10 @@ func (o *snapshotWriter) records(s *State, d *dictionary) {
 		o.message(record)
 		return o.err == nil
 	})
-	for n := range s.Snapshots("") {
+	for n := range s.snapshotRecords() {
 		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Snapshot{Snapshot: recordOfSnapshot(n)}})
 	}
-	for g := range s.GroupSnapshots("") {
+	for g := range s.groupRecords() {
 		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Group{Group: recordOfGroup(g)}})
 	}
 }

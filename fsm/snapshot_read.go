@@ -8,7 +8,7 @@ func (s *State) Snapshot(id SnapshotID) (*Snapshot, bool) {
 	if !ok {
 		return nil, false
 	}
-	return &r.Snapshot, true
+	return s.currentSnapshot(&r.Snapshot)
 }
 
 // SnapshotByName is the live snapshot (not deleting) of that name. Members of a
@@ -18,14 +18,22 @@ func (s *State) SnapshotByName(name string) (*Snapshot, bool) {
 	if !ok {
 		return nil, false
 	}
-	return s.Snapshot(id)
+	n, ok := s.Snapshot(id)
+	if !ok || n.liveName() != name {
+		return nil, false
+	}
+	return n, true
 }
 
 // Snapshots yields all snapshots with an id above after, in order, in all phases.
 func (s *State) Snapshots(after SnapshotID) iter.Seq[*Snapshot] {
 	return func(yield func(*Snapshot) bool) {
 		s.cuts.snapshots.Ascend(after, func(id SnapshotID, r *snapshotRecord) bool {
-			return id == after || yield(&r.Snapshot)
+			if id == after {
+				return true
+			}
+			n, ok := s.currentSnapshot(&r.Snapshot)
+			return !ok || yield(n)
 		})
 	}
 }
@@ -54,7 +62,7 @@ func (s *State) SnapshotsOn(node NodeID) iter.Seq[*Snapshot] {
 				return false
 			}
 			n, ok := s.Snapshot(SnapshotID(p.id))
-			return !ok || yield(n)
+			return !ok || n.Gone || yield(n)
 		})
 	}
 }
@@ -63,6 +71,9 @@ func (s *State) SnapshotsOn(node NodeID) iter.Seq[*Snapshot] {
 func (s *State) GroupSnapshot(id GroupSnapshotID) (*GroupSnapshot, bool) {
 	r, ok := s.cuts.groups.Get(id)
 	if !ok {
+		return nil, false
+	}
+	if !s.currentGroup(&r.GroupSnapshot) {
 		return nil, false
 	}
 	return &r.GroupSnapshot, true
@@ -81,7 +92,7 @@ func (s *State) GroupSnapshotByName(name string) (*GroupSnapshot, bool) {
 func (s *State) GroupSnapshots(after GroupSnapshotID) iter.Seq[*GroupSnapshot] {
 	return func(yield func(*GroupSnapshot) bool) {
 		s.cuts.groups.Ascend(after, func(id GroupSnapshotID, r *groupRecord) bool {
-			return id == after || yield(&r.GroupSnapshot)
+			return id == after || !s.currentGroup(&r.GroupSnapshot) || yield(&r.GroupSnapshot)
 		})
 	}
 }
@@ -92,7 +103,7 @@ func (s *State) SnapshotOperations() iter.Seq[*Snapshot] {
 	return func(yield func(*Snapshot) bool) {
 		s.cuts.index.operations.Scan(func(_ uint64, id SnapshotID) bool {
 			n, ok := s.Snapshot(id)
-			return !ok || yield(n)
+			return !ok || n.Operation == nil || yield(n)
 		})
 	}
 }
@@ -103,7 +114,11 @@ func (s *State) SnapshotOperation(id OperationID) (*Snapshot, bool) {
 	if !ok {
 		return nil, false
 	}
-	return s.Snapshot(snapshot)
+	n, ok := s.Snapshot(snapshot)
+	if !ok || n.Operation == nil || uint64(n.Operation.ID) != uint64(id) {
+		return nil, false
+	}
+	return n, true
 }
 
 // GroupOperation finds the group snapshot that has this operation.

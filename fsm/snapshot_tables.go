@@ -82,7 +82,13 @@ func (c *cuts) copy() cuts {
 
 // putSnapshot is the only way a snapshot enters the state or changes.
 func (s *State) putSnapshot(n Snapshot) {
+	s.settleSnapshot(&n)
 	n.Modified = s.cluster.Index
+	s.writeSnapshot(n)
+}
+
+// writeSnapshot is putSnapshot of what was decided at an earlier index.
+func (s *State) writeSnapshot(n Snapshot) {
 	s.storeSnapshot(n)
 	s.touchSnapshot(&n)
 	s.writes++

@@ -28,6 +28,7 @@ type State struct {
 	touched []Touch // of the Apply that is running
 	scratch encoder // of the record that is being hashed
 	givenUp givenUpLately
+	batch   batch // of a sweep, where it is not the usual one
 }
 
 // Cluster is what the state knows of itself.
@@ -40,6 +41,7 @@ type Cluster struct {
 	Time          time.Time
 	Checkpoint    Checkpoint
 	Skipped       []Skipped // in the order of their indexes
+	Sweeps        []Sweep   // in the order of their entries
 }
 
 // Checkpoint is the last hash that a majority agreed on (S23).
@@ -130,6 +132,7 @@ func (s *State) Fork() *State {
 		sum:     s.sum,
 		index:   s.index.copy(),
 		share:   s.share,
+		batch:   s.batch,
 	}
 }
 

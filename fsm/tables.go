@@ -28,6 +28,7 @@ type nodeRecord struct {
 
 // putVolume is the only way a volume enters the state or changes.
 func (s *State) putVolume(v Volume) {
+	s.settleVolume(&v)
 	v.Modified = s.cluster.Index
 	again := s.level2() && v.whole() && !s.knownWhole(v.ID)
 	s.writeVolume(v)
@@ -42,7 +43,7 @@ func (s *State) knownWhole(id VolumeID) bool {
 	return ok && v.whole()
 }
 
-// writeVolume puts the volume into its table as it is.
+// writeVolume is putVolume of what was decided at an earlier index.
 func (s *State) writeVolume(v Volume) {
 	var nodes [2][4]NodeID
 	c := change{was: nodes[0][:0], is: nodes[1][:0]}
