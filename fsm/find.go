@@ -6,9 +6,13 @@ import "fmt"
 // looked up, never iterated over. It belongs to one state alone: a fork has none,
 // so that Fork is O(1), and makes its own when it applies something itself.
 type finder struct {
-	names   map[string]uuid // of live volumes (I1)
+	names   map[string]uuid // of live volumes (I1); nil until a plan asks for one
 	answers map[answerKey]*answer
+	plan    bool // the fork is only a plan: it knows no answers but its own
 }
+
+// newPlanFinder is of a fork that is only a plan.
+func newPlanFinder() *finder { return &finder{answers: map[answerKey]*answer{}, plan: true} }
 
 func newFinder(volumes, answers int) *finder {
 	return &finder{names: make(map[string]uuid, volumes), answers: make(map[answerKey]*answer, answers)}
@@ -20,19 +24,25 @@ func (s *State) ownFinder() {
 		return
 	}
 	s.find = newFinder(s.volumes.Len(), s.answers.Len())
-	s.volumes.Scan(func(e volumeEntry) bool {
-		s.find.rename("", e.record.liveName(), e.key)
-		return true
-	})
+	s.findNames()
 	s.answers.Scan(func(_ uint64, a *answer) bool {
 		s.find.answers[a.key] = a
 		return true
 	})
 }
 
+// findNames looks through all volumes.
+func (s *State) findNames() {
+	s.find.names = make(map[string]uuid, s.volumes.Len())
+	s.volumes.Scan(func(e volumeEntry) bool {
+		s.find.rename("", e.record.liveName(), e.key)
+		return true
+	})
+}
+
 // rename moves a volume from the live name it had to the one it has; empty is none.
 func (f *finder) rename(was, is string, key uuid) {
-	if was == is {
+	if was == is || f.names == nil {
 		return
 	}
 	if was != "" && f.names[was] == key {
@@ -46,6 +56,9 @@ func (f *finder) rename(was, is string, key uuid) {
 // named finds the live volume of a name. A fork without a finder looks through all.
 func (s *State) named(name string) (key uuid, ok bool) {
 	if s.find != nil {
+		if s.find.names == nil {
+			s.findNames()
+		}
 		key, ok = s.find.names[name]
 		return key, ok
 	}
@@ -60,6 +73,9 @@ func (s *State) named(name string) (key uuid, ok bool) {
 
 // check is I1 and I2: everything is found, and nothing else.
 func (f *finder) check(s *State) error {
+	if f.plan {
+		return nil
+	}
 	var err error
 	live := 0
 	s.volumes.Scan(func(e volumeEntry) bool {
