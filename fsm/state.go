@@ -83,6 +83,7 @@ func New() *State {
 // unknown command, field or fact, or an index that does not grow.
 func (s *State) Apply(index uint64, cmd *fsmpb.Command) Result {
 	row, body := rowOf(index, cmd)
+	plantedFault(cmd)
 	m := s.begin(index, cmd)
 	outcome := s.answer(m, row, cmd, body)
 	touched := s.touched
