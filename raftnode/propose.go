@@ -113,7 +113,7 @@ func (m *Member) append(ctx context.Context, cmd *fsmpb.Command) (answer, error)
 // stamp marshals the command, once.
 func (m *Member) stamp(cmd *fsmpb.Command) ([]byte, error) {
 	cmd.ProposedAt = m.cfg.now().UnixNano()
-	cmd.SchemaVersion = fsm.SchemaVersion
+	cmd.SchemaVersion = max(cmd.GetSchemaVersion(), fsm.LeastLevel(cmd))
 	return marshal(cmd)
 }
 
