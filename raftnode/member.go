@@ -36,6 +36,7 @@ type Member struct {
 
 	lead          *leadership
 	gate          *termGate
+	verifies      verifies
 	leaderReads   *rounds
 	followerReads *rounds
 
@@ -109,13 +110,14 @@ func (m *Member) end(transfer bool) {
 	})
 }
 
-// stopPatience bounds how long calls of peers are waited for.
+// stopPatience bounds how long calls of peers are waited for, and the answers of raft.
 const stopPatience = time.Second
 
 // shutdown stops what asks before what answers, and closes the files last.
 func (m *Member) shutdown() error {
 	m.stop()
 	m.stopServer()
+	m.verifies.end(stopPatience)
 	err := m.raft.Shutdown().Error()
 	m.transport.CloseStreams()
 	errs := []error{err, m.peers.close(), m.mux.Close()}

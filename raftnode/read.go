@@ -138,7 +138,7 @@ func (m *Member) confirmed(ctx context.Context, term, tick uint64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		if err := m.raft.VerifyLeader().Error(); err != nil {
+		if err := m.verifyLeader(); err != nil {
 			cancel(err)
 		}
 	}()

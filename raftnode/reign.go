@@ -110,7 +110,7 @@ func (m *Member) checkSelf(ctx context.Context) {
 		defer cancel()
 		stop := context.AfterFunc(ctx, cancel)
 		defer stop()
-		if err := await(limited, m.raft.VerifyLeader().Error); err == nil || limited.Err() == nil || ctx.Err() != nil {
+		if err := await(limited, m.verifyLeader); err == nil || limited.Err() == nil || ctx.Err() != nil {
 			misses = 0
 		}
 		if misses >= verifyMisses {
