@@ -11,6 +11,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/raftnode/journal"
+	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
 // Snapshot takes a copy in O(1), so that Apply goes on while it is written (C7).
@@ -111,6 +112,9 @@ type decoded struct {
 func (d *decoded) verify(meta *raft.SnapshotMeta, content io.Reader) (err error) {
 	*d = decoded{id: meta.ID, index: meta.Index} // one state at a time
 	d.state, d.header, err = fsm.ReadSnapshot(content)
+	if errors.Is(err, fsm.ErrNewer) {
+		err = fmt.Errorf("%w: %w", store.ErrNewer, err)
+	}
 	return err
 }
 

@@ -11,6 +11,8 @@ var (
 	ErrRefused = errors.New("data folder refused")
 	// ErrInUse: another process holds the folder.
 	ErrInUse = errors.New("data folder is in use by another process")
+	// ErrNewer: a Raft snapshot is whole, and of a newer build. Options.Verify answers it.
+	ErrNewer = errors.New("written by a newer build")
 	// ErrQuarantined: this member diverged and keeps its files for study (S23).
 	ErrQuarantined = errors.New("member is quarantined")
 )
@@ -18,6 +20,9 @@ var (
 // rejoin is the remedy for whatever a single member cannot repair by itself. The
 // others hold the same data; a member with doubtful files must not vote on it.
 const rejoin = "remove this member from the cluster and join it again with an empty folder"
+
+// rebuild is the remedy for what a newer build wrote: nothing is wrong with the files.
+const rebuild = "start the build that wrote it, or a newer one, on this folder"
 
 // refuse makes a refusal out of what is wrong with which file, and what to do about it.
 func refuse(file, remedy, format string, args ...any) error {

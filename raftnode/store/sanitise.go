@@ -2,6 +2,7 @@ package store
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -67,6 +68,9 @@ func (s *sanitiser) choose() error {
 		if err == nil {
 			s.base = *meta
 			return nil
+		}
+		if errors.Is(err, ErrNewer) {
+			return refuse(s.snaps.path(c.id), rebuild, "the Raft snapshot at index %d is not for this build: %w", c.index, err)
 		}
 		c.err = err
 		s.bad = append(s.bad, c)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -140,6 +141,32 @@ func TestC5_ASnapshotThatDoesNotDecodeIsDamaged(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	require.Equal(t, []uint64{10}, listed(t, s))
 	require.DirExists(t, filepath.Join(s.dir.corrupt(), id))
+}
+
+// S72: what a newer build wrote is not damaged: it is left where it is, though an older
+// one and the log could take its place, and the remedy is the newer build.
+func TestS72_ASnapshotOfANewerBuildIsLeftAlone(t *testing.T) {
+	s := open(t, fastDir(t), WAL)
+	fill(t, s, 1, 30, 2)
+	snapshotAt(t, s, 10, 2)
+	id := snapshotAt(t, s, 20, 2)
+	require.NoError(t, s.Close())
+	o := options(string(s.dir), WAL)
+	o.Verify = func(meta *raft.SnapshotMeta, r io.Reader) error {
+		if meta.Index == 20 {
+			return fmt.Errorf("read the header: %w", ErrNewer)
+		}
+		return verifyText(meta, r)
+	}
+	for range 2 {
+		_, err := Open(o)
+		require.ErrorIs(t, err, ErrRefused)
+		require.ErrorContains(t, err, "remedy: start the build that wrote it")
+		require.DirExists(t, filepath.Join(s.dir.snapshots(), id))
+	}
+	s = reopen(t, s, WAL) // as the newer build
+	require.Equal(t, []uint64{20}, listed(t, s))
+	require.NoError(t, s.Close())
 }
 
 func TestASnapshotThatGoesBadLaterIsNotOfferedAgain(t *testing.T) {
