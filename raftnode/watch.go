@@ -76,7 +76,7 @@ func (w *Watch) Close() { w.hub.forget(w) }
 
 // note adds a touch, or everything, and wakes the watcher. Its memory is bounded.
 func (w *Watch) note(t fsm.Touch, all bool) {
-	t.Node = "" // the watcher reads the state
+	t.Node, t.Wide = "", false // the watcher reads the state
 	w.mu.Lock()
 	if w.touched == nil {
 		w.touched = make(map[fsm.Touch]struct{})
@@ -148,6 +148,11 @@ func (h *hub) publish(touches []fsm.Touch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range touches {
+		if t.Wide {
+			everyone(h.byVolume)
+			everyone(h.bySnapshot)
+			everyone(h.byGroup)
+		}
 		notify(h.all, t)
 		notify(h.byNode[t.Node], t)
 		notify(h.byVolume[t.Volume], t)
