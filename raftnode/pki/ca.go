@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -68,8 +69,9 @@ func selfSigned(cluster string) (cert, key []byte, err error) {
 	return sign(template, nil)
 }
 
-// Issue makes a key pair for an identity and writes it with a copy of the CA's
-// certificate into a 0700 folder, under the names of FilesIn. An empty cluster is
+// Issue makes a key pair for an identity and writes it with the CA's certificate into a
+// 0700 folder, under the names of FilesIn. Other CAs that the folder's CA file names
+// stay trusted: it is a bundle while a CA is replaced. An empty cluster is
 // the CA's. Issuing again renews: running processes take up the new files by themselves.
 func Issue(caDir, outDir string, id Identity, validity time.Duration) (Files, error) {
 	ca, cluster, err := loadCA(caDir)
@@ -91,10 +93,25 @@ func Issue(caDir, outDir string, id Identity, validity time.Duration) (Files, er
 	}
 	files := FilesIn(outDir, id.Role, id.Name)
 	return files, errors.Join(
-		writePEM(files.CA, "CERTIFICATE", ca.Leaf.Raw),
+		trust(files.CA, ca.Leaf),
 		writePEM(files.Key, "PRIVATE KEY", key),
 		writePEM(files.Cert, "CERTIFICATE", cert),
 	)
+}
+
+// trust has the bundle name the CA, beside those that it names already.
+func trust(bundle string, ca *x509.Certificate) error {
+	content, err := os.ReadFile(bundle)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the CA bundle %s: %w", bundle, err)
+	}
+	all := [][]byte{ca.Raw}
+	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" && !bytes.Equal(block.Bytes, ca.Raw) {
+			all = append(all, block.Bytes)
+		}
+	}
+	return writePEM(bundle, "CERTIFICATE", all...)
 }
 
 func checkIssue(id Identity, cluster string, validity time.Duration) error {
@@ -174,7 +191,7 @@ func makeFolder(dir string) error {
 }
 
 // writePEM replaces a file at once, so that no reader sees half of it.
-func writePEM(path, kind string, der []byte) (err error) {
+func writePEM(path, kind string, blocks ...[]byte) (err error) {
 	temp, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
@@ -184,8 +201,10 @@ func writePEM(path, kind string, der []byte) (err error) {
 			err = fmt.Errorf("write %s: %w", path, errors.Join(err, os.Remove(temp.Name())))
 		}
 	}()
-	err = errors.Join(pem.Encode(temp, &pem.Block{Type: kind, Bytes: der}), temp.Sync(), temp.Close())
-	if err != nil {
+	for _, der := range blocks {
+		err = errors.Join(err, pem.Encode(temp, &pem.Block{Type: kind, Bytes: der}))
+	}
+	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(temp.Name(), path)

@@ -3,6 +3,7 @@ package pki
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,20 @@ func TestIssue(t *testing.T) {
 			require.Equal(t, "node/host-1.example", loaded.Identity().Actor())
 		}
 		requirePrivate(t, out)
+	})
+	t.Run("a bundle of CAs stays one while a CA is replaced", func(t *testing.T) {
+		next := newCA(t, "one")
+		for range 2 {
+			files, err := Issue(next, out, Identity{Role: Node, Name: "n2"}, time.Hour)
+			require.NoError(t, err)
+			content, err := os.ReadFile(files.CA)
+			require.NoError(t, err)
+			require.Equal(t, 2, strings.Count(string(content), "BEGIN CERTIFICATE"))
+			for _, name := range []string{"n2", "host-1.example"} {
+				_, err = Load(FilesIn(out, Node, name))
+				require.NoError(t, err, "certificates of both CAs are good")
+			}
+		}
 	})
 	t.Run("the CA's key stays where it is", func(t *testing.T) {
 		require.NoFileExists(t, filepath.Join(out, caKey))
