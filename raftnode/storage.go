@@ -20,6 +20,9 @@ type storage struct {
 	hasState     func() (bool, error)
 	quarantine   func(reason string) error
 	close        func() error
+
+	skips       func() ([]store.Skip, error)
+	recordFault func(store.Fault) error
 }
 
 func openStorage(o store.Options) (*storage, error) {
@@ -30,7 +33,7 @@ func openStorage(o store.Options) (*storage, error) {
 	return &storage{
 		logs: s.Logs, stable: s.Stable, snapshots: s.Snapshots, memberID: s.MemberID,
 		clusterID: s.ClusterID, setClusterID: s.SetClusterID, hasState: s.HasExistingState,
-		quarantine: s.Quarantine, close: s.Close,
+		quarantine: s.Quarantine, close: s.Close, skips: s.Skips, recordFault: s.RecordFault,
 	}, nil
 }
 
