@@ -59,6 +59,7 @@ type Config struct {
 
 	// What tests replace.
 	openStorage func(store.Options) (*storage, error)
+	apply       folding
 	statfs      func(dir string) (free, total int64, err error)
 	now         func() time.Time
 	dial        func(ctx context.Context, addr string) (net.Conn, error)
@@ -102,6 +103,9 @@ func (c *Config) hooks() {
 	}
 	if c.openStorage == nil {
 		c.openStorage = openStorage
+	}
+	if c.apply == nil {
+		c.apply = applyCommand
 	}
 	if c.statfs == nil {
 		c.statfs = statfs

@@ -38,6 +38,10 @@ type machine struct {
 	decoded decoded // before raft has started
 	journal *journal.Journal
 	on      machineEvents
+
+	apply    folding
+	skips    skips
+	applying *raft.Log // the entry that is being folded; of the raft goroutine only
 }
 
 // machineEvents is who the machine tells. All must return quickly.
@@ -49,12 +53,14 @@ type machineEvents struct {
 	cluster   func(id string) error // the first command named the cluster
 	diverged  func(index uint64, own, agreed []byte)
 	fault     func(what string)
-	batch     func(entries int, took time.Duration)
-	snapshot  func(kind string)
+	// poisoned is told before fault: the state faulted on this entry.
+	poisoned func(l *raft.Log, cause any)
+	batch    func(entries int, took time.Duration)
+	snapshot func(kind string)
 }
 
 func newMachine(j *journal.Journal, on machineEvents) *machine {
-	return &machine{state: fsm.New(), ring: newHashRing(hashesKept), journal: j, on: on}
+	return &machine{state: fsm.New(), ring: newHashRing(hashesKept), journal: j, on: on, apply: applyCommand}
 }
 
 // Apply is raft.FSM's.
@@ -94,11 +100,10 @@ func (m *machine) decode(logs []*raft.Log) []*fsmpb.Command {
 		if l.Type != raft.LogCommand || l.Index <= m.applied.reached.Load() {
 			continue
 		}
-		commands[i] = new(fsmpb.Command)
-		if err := proto.Unmarshal(l.Data, commands[i]); err != nil {
-			panic(fmt.Sprintf("log index %d: not a command: %v", l.Index, err))
-		}
+		m.applying = l
+		commands[i] = m.skips.commandOf(l)
 	}
+	m.applying = nil
 	return commands
 }
 
@@ -109,7 +114,9 @@ func (m *machine) fold(logs []*raft.Log, commands []*fsmpb.Command, outcomes []*
 		if cmd == nil {
 			continue
 		}
-		r := m.state.Apply(logs[i].Index, cmd)
+		m.applying = logs[i]
+		r := m.skips.take(m.state, logs[i], cmd, m.apply)
+		m.applying = nil
 		outcomes[i] = r.Outcome
 		touched = append(touched, r.Touched...)
 		m.ring.put(logs[i].Index, m.state.Hash())
@@ -166,6 +173,9 @@ func (m *machine) passed(index uint64) { m.applied.advance(index) }
 func (m *machine) stopOnFault(doing string) {
 	if p := recover(); p != nil {
 		m.halted.Store(true)
+		if m.applying != nil {
+			m.on.poisoned(m.applying, p)
+		}
 		m.on.fault(fmt.Sprintf("%s: %v\n%s", doing, p, debug.Stack()))
 		runtime.Goexit()
 	}

@@ -62,7 +62,11 @@ func (m *Member) openFiles() (err error) {
 	}
 	m.disk = newDiskGuard(&m.cfg, m.log, func() { m.resign("the disk is full") })
 	m.machine = newMachine(m.journal, m.events())
-	m.machine.decoded = snapshot
+	m.machine.decoded, m.machine.apply = snapshot, m.cfg.apply
+	m.machine.skips, err = skipsOf(m.storage)
+	if err != nil {
+		return errors.Join(err, m.journal.Close(), m.storage.close())
+	}
 	return nil
 }
 
@@ -75,6 +79,7 @@ func (m *Member) events() machineEvents {
 		cluster:    m.belong,
 		diverged:   func(index uint64, own, agreed []byte) { go m.quarantine(index, own, agreed) },
 		fault:      func(what string) { m.fatal(ExitRestart, what) },
+		poisoned:   m.poisoned,
 		batch:      m.metrics.applied,
 		snapshot:   m.metrics.snapshot,
 	}

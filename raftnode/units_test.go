@@ -237,7 +237,7 @@ func machineFor(t *testing.T, faults *atomic.Pointer[string]) *machine {
 	return newMachine(j, machineEvents{
 		touched: func([]fsm.Touch) {}, everything: func() {}, committed: func(uint64, uint64) {},
 		cluster: func(string) error { return nil }, diverged: func(uint64, []byte, []byte) {},
-		fault: func(what string) { faults.Store(&what) },
+		fault: func(what string) { faults.Store(&what) }, poisoned: func(*raft.Log, any) {},
 		batch: func(int, time.Duration) {}, snapshot: func(string) {},
 	})
 }

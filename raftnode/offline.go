@@ -1,0 +1,163 @@
+package raftnode
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/store"
+)
+
+// ErrSkipRefused: the entry is not one that may be passed over.
+var ErrSkipRefused = errors.New("the entry is not skipped")
+
+// Offline is the log of a member that does not run. It holds the folder's lock, and
+// what Open checks at a start was checked.
+type Offline struct {
+	*store.Store
+	dir      string
+	snapshot decoded // of the newest Raft snapshot; its state is nil without one
+	apply    folding
+}
+
+// OpenOffline opens a stopped member's data folder. It makes no new member.
+func OpenOffline(dir string) (*Offline, error) {
+	kind, err := store.KindOf(dir)
+	if err != nil {
+		return nil, err
+	}
+	o := &Offline{dir: dir, apply: applyCommand}
+	if o.Store, err = store.Open(store.Options{Dir: dir, Kind: kind, Verify: o.snapshot.verify}); err != nil {
+		return nil, fmt.Errorf("open the log in %s: %w", dir, err)
+	}
+	return o, nil
+}
+
+// Bounds are the log's first and last index, and that of the newest Raft snapshot.
+func (o *Offline) Bounds() (first, last, snapshot uint64, err error) {
+	first, err1 := o.Logs.FirstIndex()
+	last, err2 := o.Logs.LastIndex()
+	return first, last, o.snapshot.index, errors.Join(err1, err2)
+}
+
+// Entry is the entry at index, with the command in it; the command is nil when it is
+// one of Raft's own, or nothing that this build can read.
+func (o *Offline) Entry(index uint64) (name store.EntryName, cmd *fsmpb.Command, err error) {
+	l, err := o.entry(index)
+	if err != nil {
+		return name, nil, err
+	}
+	defer func() { _ = recover() }() // what is no command is shown by its hash
+	if l.Type == raft.LogCommand {
+		cmd = skips{}.commandOf(l)
+	}
+	return nameOf(l), cmd, nil
+}
+
+func (o *Offline) entry(index uint64) (*raft.Log, error) {
+	first, last, snapshot, err := o.Bounds()
+	switch {
+	case err != nil:
+		return nil, err
+	case index <= snapshot:
+		return nil, fmt.Errorf("%w: index %d is in the Raft snapshot at index %d: the state took it", ErrSkipRefused, index, snapshot)
+	case index < first || index > last || last == 0:
+		return nil, fmt.Errorf("%w: index %d is not in the log, which holds %d to %d", ErrSkipRefused, index, first, last)
+	}
+	l := new(raft.Log)
+	return l, o.Logs.GetLog(index, l)
+}
+
+// Skip has the state of this member pass an entry over from the next start on. The
+// entry must be named by its index and its hash; be known as committed, as this member
+// ended at it; and be what the state cannot take, which is tried on a copy. The same
+// again is done already.
+func (o *Offline) Skip(index uint64, hash, reason string, now time.Time) (store.Skip, error) {
+	known, err := o.Skips()
+	if err != nil {
+		return store.Skip{}, err
+	}
+	for _, k := range known {
+		if k.Index == index && strings.EqualFold(k.Hash, hash) {
+			return k, nil
+		}
+	}
+	l, err := o.entry(index)
+	if err != nil {
+		return store.Skip{}, err
+	}
+	name := nameOf(l)
+	if !strings.EqualFold(name.Hash, hash) {
+		return store.Skip{}, fmt.Errorf("%w: index %d has hash %s, not %s; `holdfast log inspect` shows it", ErrSkipRefused, index, name.Hash, hash)
+	}
+	if err := o.committed(name); err != nil {
+		return store.Skip{}, err
+	}
+	if err := o.faults(l, known); err != nil {
+		return store.Skip{}, err
+	}
+	k := store.Skip{EntryName: name, Reason: reason, At: now}
+	return k, o.AddSkip(k)
+}
+
+// committed: Raft gave the entry to this member's state, which ended the member.
+func (o *Offline) committed(name store.EntryName) error {
+	f, err := o.Fault()
+	switch {
+	case err != nil:
+		return err
+	case f == nil:
+		return fmt.Errorf("%w: this member has not ended at any entry, so nothing says that index %d is committed; start it first", ErrSkipRefused, name.Index)
+	case f.EntryName != name:
+		return fmt.Errorf("%w: this member ended at index %d with hash %s, not at index %d; start it again if that was long ago", ErrSkipRefused, f.Index, f.Hash, name.Index)
+	}
+	return nil
+}
+
+// faults tells whether the state of this build faults on the entry, and on none before it.
+func (o *Offline) faults(at *raft.Log, known []store.Skip) error {
+	if at.Type != raft.LogCommand {
+		return fmt.Errorf("%w: index %d is one of Raft's own", ErrSkipRefused, at.Index)
+	}
+	state := fsm.New()
+	if o.snapshot.state != nil {
+		state = o.snapshot.state.Fork()
+	}
+	passed := skips{}
+	for _, k := range known {
+		passed[k.Index] = k
+	}
+	for i := state.Cluster().Index + 1; i < at.Index; i++ {
+		if i <= o.snapshot.index {
+			continue
+		}
+		l, err := o.entry(i)
+		if err != nil {
+			return err
+		}
+		if cause := o.try(state, l, passed); cause != nil {
+			return fmt.Errorf("%w: the state cannot take index %d before it: %v", ErrSkipRefused, i, cause)
+		}
+	}
+	if cause := o.try(state, at, passed); cause == nil {
+		return fmt.Errorf("%w: the state of this build takes index %d: start the member with it, and every other one", ErrSkipRefused, at.Index)
+	} else if _, newer := cause.(fsm.NewerCommand); newer {
+		return fmt.Errorf("%w: index %d is of a newer build: %v; start that build", ErrSkipRefused, at.Index, cause)
+	}
+	return nil
+}
+
+// try answers what the state faults on the entry with, nil when it takes it.
+func (o *Offline) try(state *fsm.State, l *raft.Log, passed skips) (cause any) {
+	if l.Type != raft.LogCommand {
+		return nil
+	}
+	defer func() { cause = recover() }()
+	passed.take(state, l, passed.commandOf(l), o.apply)
+	return nil
+}
