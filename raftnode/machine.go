@@ -32,6 +32,8 @@ type machine struct {
 	applied waiters
 	index   atomic.Uint64
 	running atomic.Bool // raft has started
+	// sweeping: what an entry changed is not in all records yet.
+	sweeping atomic.Bool
 	// halted is set when nothing may be applied, snapshotted or served any more.
 	halted atomic.Bool
 
@@ -122,6 +124,7 @@ func (m *machine) fold(logs []*raft.Log, commands []*fsmpb.Command, outcomes []*
 		m.ring.put(logs[i].Index, m.state.Hash())
 		m.index.Store(logs[i].Index)
 		m.afterwards(cmd, r.Outcome)
+		m.sweeping.Store(len(m.state.Cluster().Sweeps) > 0)
 		if m.halted.Load() {
 			break
 		}

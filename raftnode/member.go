@@ -44,6 +44,7 @@ type Member struct {
 	clock      clockCheck
 	dispute    dispute
 	due        chan struct{} // a checkpoint
+	swept      chan struct{} // a sweep is under way
 	stretch    atomic.Uint64 // of CheckpointEvery entries, the last one begun
 	caughtUp   atomic.Bool   // with what was committed when it started
 	membership sync.Mutex    // one change at a time (C11)

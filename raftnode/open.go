@@ -29,7 +29,7 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	m := &Member{cfg: cfg, hub: newHub(), gate: newTermGate(), due: make(chan struct{}, 1), started: make(chan struct{})}
+	m := &Member{cfg: cfg, hub: newHub(), gate: newTermGate(), due: make(chan struct{}, 1), swept: make(chan struct{}, 1), started: make(chan struct{})}
 	m.log = cfg.Logger.With("member", cfg.Name)
 	m.closing, m.stop = context.WithCancel(context.Background())
 	if err := m.openFiles(); err != nil {
@@ -102,6 +102,7 @@ func (m *Member) committed(index, term uint64) {
 		default:
 		}
 	}
+	m.sweepStarted()
 }
 
 func (m *Member) openRaft() error {

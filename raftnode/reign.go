@@ -41,6 +41,7 @@ func (m *Member) term(v *view) {
 		return
 	}
 	m.begin(ctx)
+	wg.Go(func() { m.sweep(ctx) })
 	r := &regency{member: m, calm: make(map[string]int)}
 	wg.Go(func() { every(ctx, m.cfg.pace(), func() { r.tend(ctx) }) })
 	for {
