@@ -40,7 +40,7 @@ type Config struct {
 	// Services registers further controller-to-controller services on the Raft listener.
 	Services func(grpc.ServiceRegistrar)
 
-	HeartbeatTimeout, ElectionTimeout, LeaseTimeout time.Duration // 500 ms, 500 ms, 250 ms
+	HeartbeatTimeout, ElectionTimeout, LeaseTimeout time.Duration // 500 ms each
 	SnapshotThreshold, TrailingLogs                 uint64        // 8192, 2x the threshold, which is the least
 	SnapshotInterval                                time.Duration // 30 s: how often the threshold is looked at
 	CheckpointEvery                                 uint64        // 256 entries (S23)
@@ -89,7 +89,7 @@ func (c Config) withDefaults() (Config, error) {
 func (c *Config) timeouts() {
 	c.HeartbeatTimeout = cmp.Or(c.HeartbeatTimeout, 500*time.Millisecond)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, c.HeartbeatTimeout)
-	c.LeaseTimeout = cmp.Or(c.LeaseTimeout, c.HeartbeatTimeout/2)
+	c.LeaseTimeout = cmp.Or(c.LeaseTimeout, c.HeartbeatTimeout)
 	c.SnapshotInterval = cmp.Or(c.SnapshotInterval, 30*time.Second)
 	c.DiskHang = cmp.Or(c.DiskHang, 5*time.Second)
 }
