@@ -186,7 +186,7 @@ func register(name string) *fsmpb.Command {
 	return &fsmpb.Command{
 		Actor: "node/" + name,
 		Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-			NodeId: name, HostId: "host-" + name, BootId: "boot", FeatureLevel: 1,
+			NodeId: name, HostId: "host-" + name, BootId: "boot", FeatureLevel: fsm.MaxFeatureLevel,
 			Pools: []*fsmpb.Pool{{PoolId: "pool-" + name, Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 2000}},
 		}},
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 	"github.com/holdfast-storage/holdfast/raftnode/store"
@@ -58,9 +59,11 @@ type Config struct {
 	Exit func(code int)
 
 	// What tests replace.
+	level       uint32 // of a new cluster
 	openStorage func(store.Options) (*storage, error)
 	apply       folding
 	statfs      func(dir string) (free, total int64, err error)
+	understands uint32 // the highest feature level that this build says it understands
 	now         func() time.Time
 	dial        func(ctx context.Context, addr string) (net.Conn, error)
 }
@@ -110,6 +113,8 @@ func (c *Config) hooks() {
 	if c.statfs == nil {
 		c.statfs = statfs
 	}
+	c.understands = cmp.Or(c.understands, fsm.MaxFeatureLevel)
+	c.level = cmp.Or(c.level, c.understands)
 	if c.now == nil {
 		c.now = time.Now
 	}

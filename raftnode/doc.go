@@ -32,6 +32,15 @@
 // to 100 ms later when there is nothing more to send. The leader's lines send that
 // message at once, so that who waits or watches on a follower waits no longer.
 //
+// # Feature levels (S72)
+//
+// Members of several builds share a log at the cluster's feature level (fsm/doc.go). A
+// command is stamped with the least level that it needs, and refused where it is above
+// the cluster's: before it is forwarded, for the leader may be of a build that would not
+// see all of it, and by the leader, before it is in the log (level.go). Such a refusal is
+// a rejection that no entry holds. The leader raises the level only when every member of
+// the configuration says that it understands it, and takes nobody in meanwhile.
+//
 // # The end of a member
 //
 // fatal ends the process with ExitRestart when the store fails or hangs, the main

@@ -111,7 +111,7 @@ func (m *Member) join(ctx context.Context, addr string) error {
 	}
 	resp, err := raftpb.NewMemberClient(conn).Join(ctx, &raftpb.JoinRequest{
 		MemberId: m.id, Name: m.cfg.Name, RaftAddr: m.cfg.Advertise,
-		ClusterId: m.storage.clusterID(), FeatureLevel: fsm.MaxFeatureLevel,
+		ClusterId: m.storage.clusterID(), FeatureLevel: m.cfg.understands,
 	})
 	if err != nil {
 		return err
@@ -123,6 +123,9 @@ func (m *Member) join(ctx context.Context, addr string) error {
 func (m *Member) admit(ctx context.Context, req *raftpb.JoinRequest) error {
 	m.membership.Lock()
 	defer m.membership.Unlock()
+	if at := m.machine.cluster().FeatureLevel; req.GetFeatureLevel() < at { // looked at under the lock: it is held while the level rises
+		return fmt.Errorf("the cluster runs at feature level %d, the member understands %d: upgrade it", at, max(fsm.Level1, req.GetFeatureLevel()))
+	}
 	for _, s := range m.servers() {
 		switch same := string(s.ID) == req.GetMemberId(); {
 		case same && string(s.Address) == req.GetRaftAddr():

@@ -135,7 +135,7 @@ func TestForwardedCommandsMustBeWhole(t *testing.T) {
 	s := &service{member: n.Member}
 	for range 2 {
 		for _, cmd := range []*fsmpb.Command{nil, {}, {RequestId: []byte("0123456789abcdef")}, register("no-request-id")} {
-			_, err := s.begin(cmd)
+			_, _, err := s.begin(t.Context(), cmd)
 			require.ErrorIs(t, err, ErrNotLeader)
 		}
 	}

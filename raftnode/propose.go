@@ -62,6 +62,9 @@ func (m *Member) attempt(ctx context.Context, v *view, cmd *fsmpb.Command) (answ
 	if v.leading {
 		return m.proposeHere(ctx, cmd)
 	}
+	if refused, err := m.tooNewFor(ctx, cmd, m.followerReads.join); refused != nil || err != nil {
+		return answer{outcome: refused}, err
+	}
 	return m.forward(ctx, cmd)
 }
 
@@ -78,6 +81,9 @@ func (m *Member) refuses() error {
 
 // proposeHere appends a command on this leader and waits until it is applied here.
 func (m *Member) proposeHere(ctx context.Context, cmd *fsmpb.Command) (answer, error) {
+	if decided, err := m.gated(ctx, cmd); decided != nil || err != nil {
+		return answer{outcome: decided, index: decided.GetIndex()}, err
+	}
 	data, err := m.prepare(cmd)
 	if err != nil {
 		return answer{}, err

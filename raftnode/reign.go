@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/hashicorp/raft"
 
-	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
@@ -78,7 +77,7 @@ func (m *Member) begin(ctx context.Context) {
 		incarnation := make([]byte, 16)
 		_, _ = rand.Read(incarnation) // it never fails
 		_, err := m.append(ctx, m.own(&fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
-			ClusterId: uuid.NewString(), IncarnationId: incarnation, FeatureLevel: fsm.MaxFeatureLevel,
+			ClusterId: uuid.NewString(), IncarnationId: incarnation, FeatureLevel: m.cfg.level,
 		}}}))
 		if err != nil {
 			m.log.Warn("propose the first command of the cluster", "error", err)

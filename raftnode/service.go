@@ -65,8 +65,12 @@ func (s *service) propose(ctx context.Context, commands []*fsmpb.Command) []*raf
 	answers := make([]*raftpb.ProposeResponse, len(commands))
 	for i, cmd := range commands {
 		var err error
-		if begun[i], err = s.begin(cmd); err != nil {
+		var decided *fsmpb.Outcome
+		switch begun[i], decided, err = s.begin(ctx, cmd); {
+		case err != nil:
 			answers[i] = failed(err)
+		case decided != nil:
+			answers[i] = &raftpb.ProposeResponse{Outcome: decided, Index: decided.GetIndex()}
 		}
 	}
 	for i, p := range begun {
@@ -83,19 +87,24 @@ func (s *service) propose(ctx context.Context, commands []*fsmpb.Command) []*raf
 	return answers
 }
 
-func (s *service) begin(cmd *fsmpb.Command) (*proposal, error) {
+// begin queues a command, or answers at once what the gate decided.
+func (s *service) begin(ctx context.Context, cmd *fsmpb.Command) (*proposal, *fsmpb.Outcome, error) {
 	m := s.member
-	if len(cmd.GetRequestId()) == 0 || cmd.GetBody() == nil {
-		return nil, fmt.Errorf("%w: a forwarded command needs a body and a request id", ErrNotLeader)
+	if len(cmd.GetRequestId()) == 0 || cmd.GetBody() == nil && len(cmd.ProtoReflect().GetUnknown()) == 0 {
+		return nil, nil, fmt.Errorf("%w: a forwarded command needs a body and a request id", ErrNotLeader)
 	}
 	if !m.lead.now().leading {
-		return nil, fmt.Errorf("%w: this member does not lead", ErrNotLeader)
+		return nil, nil, fmt.Errorf("%w: this member does not lead", ErrNotLeader)
+	}
+	if decided, err := m.gated(ctx, cmd); decided != nil || err != nil {
+		return nil, decided, err
 	}
 	data, err := m.prepare(cmd)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return m.groups.enter(data)
+	p, err := m.groups.enter(data)
+	return p, nil, err
 }
 
 func failed(err error) *raftpb.ProposeResponse {
@@ -164,8 +173,6 @@ func (s *service) Join(ctx context.Context, req *raftpb.JoinRequest) (resp *raft
 		return nil, status.Error(codes.Unavailable, "the cluster is not made yet")
 	case req.GetClusterId() != "" && req.GetClusterId() != cluster.ID:
 		return nil, status.Errorf(codes.FailedPrecondition, "the member belongs to cluster %s, not %s: give it an empty data folder", req.GetClusterId(), cluster.ID)
-	case req.GetFeatureLevel() < cluster.FeatureLevel:
-		return nil, status.Errorf(codes.FailedPrecondition, "the cluster runs at feature level %d, the member understands %d: upgrade it", cluster.FeatureLevel, req.GetFeatureLevel())
 	}
 	if err := s.member.admit(ctx, req); err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())

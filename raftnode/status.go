@@ -7,7 +7,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
@@ -28,7 +27,7 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 		MemberId: m.id, Name: m.cfg.Name, Role: m.role(),
 		Term: m.raft.CurrentTerm(), AppliedIndex: m.appliedIndex(), CommitIndex: m.raft.CommitIndex(),
 		StateHash: hash, HashIndex: index, LeaderId: v.id,
-		FeatureLevel: fsm.MaxFeatureLevel, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr,
+		FeatureLevel: m.cfg.understands, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr,
 		ClockUnixNano: m.cfg.now().UnixNano(),
 	}
 	for _, server := range m.servers() {
