@@ -16,6 +16,9 @@ var (
 	// ErrDiverged: this member's state is not the majority's, or there is no
 	// majority for one (S23). Nothing happened.
 	ErrDiverged = errors.New("the members do not agree on the state")
+	// ErrRefused: the change of the membership could do harm. Nothing happened, and
+	// trying again does not help.
+	ErrRefused = errors.New("refused")
 )
 
 // IsUnavailable tells whether an error of this package means that the caller

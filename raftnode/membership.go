@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
@@ -124,19 +126,22 @@ func (m *Member) admit(ctx context.Context, req *raftpb.JoinRequest) error {
 	m.membership.Lock()
 	defer m.membership.Unlock()
 	if at := m.machine.cluster().FeatureLevel; req.GetFeatureLevel() < at { // looked at under the lock: it is held while the level rises
-		return fmt.Errorf("the cluster runs at feature level %d, the member understands %d: upgrade it", at, max(fsm.Level1, req.GetFeatureLevel()))
+		return fmt.Errorf("%w: the cluster runs at feature level %d, the member understands %d: upgrade it", ErrRefused, at, max(fsm.Level1, req.GetFeatureLevel()))
 	}
 	for _, s := range m.servers() {
 		switch same := string(s.ID) == req.GetMemberId(); {
 		case same && string(s.Address) == req.GetRaftAddr():
 			return nil
 		case !same && string(s.Address) == req.GetRaftAddr():
-			return fmt.Errorf("member %s has the address %s: remove it first if it is gone", s.ID, s.Address)
+			return fmt.Errorf("%w: member %s has the address %s: remove it first if it is gone", ErrRefused, s.ID, s.Address)
 		}
 	}
 	m.log.Info("taking a member in", "id", req.GetMemberId(), "name", req.GetName(), "addr", req.GetRaftAddr())
 	future := m.raft.AddNonvoter(raft.ServerID(req.GetMemberId()), raft.ServerAddress(req.GetRaftAddr()), 0, changeTime)
-	return await(ctx, future.Error)
+	if err := await(ctx, future.Error); err != nil {
+		return classify(err)
+	}
+	return nil
 }
 
 // promote gives a vote to one non-voter that has been close behind for a while (C11).
@@ -180,10 +185,15 @@ func (m *Member) RemovePeer(ctx context.Context, id string) error {
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrNotLeader, err)
 		}
-		if _, err = raftpb.NewMemberClient(conn).Remove(ctx, &raftpb.RemoveRequest{MemberId: id}); err != nil {
+		_, err = raftpb.NewMemberClient(conn).Remove(ctx, &raftpb.RemoveRequest{MemberId: id})
+		switch status.Code(err) {
+		case codes.OK:
+			return nil
+		case codes.FailedPrecondition:
+			return fmt.Errorf("%w: %s", ErrRefused, reason(err))
+		default:
 			return fmt.Errorf("%w: ask the leader at %s: %w", ErrNotLeader, v.addr, err)
 		}
-		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("remove member %s: %w", id, err)
@@ -225,3 +235,6 @@ func (m *Member) removed() {
 		m.fatal(ExitRemoved, "the cluster removed this member: to bring it back, move "+m.cfg.Dir+" away and join again")
 	}
 }
+
+// reason is an error without what gRPC says around it.
+func reason(err error) string { return status.Convert(err).Message() }

@@ -23,7 +23,7 @@ func (m *Member) retry(ctx context.Context, ask func(context.Context, *view) err
 			return fmt.Errorf("%w: %w", ErrShutdown, err)
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
-		case errors.Is(err, ErrDiskFull), errors.Is(err, ErrDiverged):
+		case errors.Is(err, ErrDiskFull), errors.Is(err, ErrDiverged), errors.Is(err, ErrRefused):
 			return err
 		}
 		if failing.IsZero() {

@@ -165,17 +165,34 @@ func (s *service) Join(ctx context.Context, req *raftpb.JoinRequest) (resp *raft
 	if passed {
 		return resp, err
 	}
-	cluster := s.member.machine.cluster()
+	resp, err = s.member.takeIn(ctx, req)
+	return resp, refusal(err)
+}
+
+// refusal is FAILED_PRECONDITION for what trying again does not mend, else UNAVAILABLE.
+func refusal(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrRefused):
+		return status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return status.Error(codes.Unavailable, err.Error())
+}
+
+// takeIn decides on the leader whether a member may join.
+func (m *Member) takeIn(ctx context.Context, req *raftpb.JoinRequest) (*raftpb.JoinResponse, error) {
+	cluster := m.machine.cluster()
 	switch {
 	case req.GetMemberId() == "" || req.GetRaftAddr() == "":
-		return nil, status.Error(codes.InvalidArgument, "a member joins with an id and an address")
+		return nil, fmt.Errorf("%w: a member joins with an id and an address", ErrRefused)
 	case cluster.ID == "":
-		return nil, status.Error(codes.Unavailable, "the cluster is not made yet")
+		return nil, fmt.Errorf("%w: the cluster is not made yet", ErrNotLeader)
 	case req.GetClusterId() != "" && req.GetClusterId() != cluster.ID:
-		return nil, status.Errorf(codes.FailedPrecondition, "the member belongs to cluster %s, not %s: give it an empty data folder", req.GetClusterId(), cluster.ID)
+		return nil, fmt.Errorf("%w: the member belongs to cluster %s, not %s: give it an empty data folder", ErrRefused, req.GetClusterId(), cluster.ID)
 	}
-	if err := s.member.admit(ctx, req); err != nil {
-		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	if err := m.admit(ctx, req); err != nil {
+		return nil, err
 	}
 	return &raftpb.JoinResponse{ClusterId: cluster.ID}, nil
 }
@@ -186,10 +203,10 @@ func (s *service) Remove(ctx context.Context, req *raftpb.RemoveRequest) (*raftp
 		return nil, err
 	}
 	if !s.member.lead.now().leading {
-		return nil, status.Error(codes.FailedPrecondition, "this member does not lead")
+		return nil, status.Error(codes.Unavailable, "this member does not lead")
 	}
 	if err := s.member.dismiss(ctx, req.GetMemberId()); err != nil {
-		return nil, status.Error(codes.FailedPrecondition, err.Error())
+		return nil, refusal(err)
 	}
 	return &raftpb.RemoveResponse{}, nil
 }
