@@ -100,7 +100,7 @@ func (m *mux) handshake(conn net.Conn) {
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		if m.closed.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
-			m.log.Warn("refuse a connection on the Raft listener", "from", conn.RemoteAddr().String(), "error", err)
+			m.log.Warn("refuse a connection on the Raft listener", "from", hostOf(conn.RemoteAddr()), "error", err)
 		}
 		return
 	}
@@ -251,4 +251,14 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+}
+
+// hostOf is an address without its port: a peer that tries again comes from another one,
+// and says nothing new.
+func hostOf(addr net.Addr) string {
+	host, _, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	return host
 }
