@@ -1,8 +1,10 @@
 package raftnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -10,48 +12,74 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
-
-	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
 // dialer keeps one connection to each peer.
 type dialer struct {
-	cfg *Config
+	member *Member
 
 	mu     sync.Mutex
-	conns  map[string]*grpc.ClientConn
+	conns  map[peerKey]*grpc.ClientConn
 	closed bool
 }
 
-func newDialer(cfg *Config) *dialer {
-	return &dialer{cfg: cfg, conns: make(map[string]*grpc.ClientConn)}
+// peerKey is a member at an address; without an id it is whoever is there.
+type peerKey struct{ id, addr string }
+
+func newDialer(m *Member) *dialer {
+	return &dialer{member: m, conns: make(map[peerKey]*grpc.ClientConn)}
 }
 
-func (d *dialer) dial(addr string) (*grpc.ClientConn, error) {
+// dial connects to a member. Without an id it is whoever is at the address, who may be
+// asked for Join and Status only.
+func (d *dialer) dial(id, addr string) (*grpc.ClientConn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	key := peerKey{id, addr}
 	if d.closed {
 		return nil, ErrShutdown
 	}
-	if conn := d.conns[addr]; conn != nil {
+	if conn := d.conns[key]; conn != nil {
 		return conn, nil
 	}
+	conn, err := d.connect(id, addr)
+	if err != nil {
+		return nil, err
+	}
+	d.conns[key] = conn
+	return conn, nil
+}
+
+// connect makes a connection that the caller closes.
+func (d *dialer) connect(id, addr string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(credentials.NewTLS(d.cfg.Credentials.Client(pki.Controller))),
+		grpc.WithTransportCredentials(toMember{d.member, id}),
 		// Soon: a member that restarts is wanted at once.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: 2 * time.Second,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
-		grpc.WithContextDialer(d.cfg.dial),
+		grpc.WithContextDialer(d.member.cfg.dial),
 		grpc.WithDisableServiceConfig(),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("dial the member at %s: %w", addr, err)
 	}
-	d.conns[addr] = conn
 	return conn, nil
+}
+
+// keep closes the connections to all others: gRPC would try for ever to reach those
+// that are gone.
+func (d *dialer) keep(wanted func(peerKey) bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, conn := range d.conns {
+		if !wanted(key) {
+			_ = conn.Close() // who waits on it hears that
+			delete(d.conns, key)
+		}
+	}
 }
 
 func (d *dialer) close() error {
@@ -65,3 +93,42 @@ func (d *dialer) close() error {
 	d.conns = nil
 	return errors.Join(errs...)
 }
+
+// toMember is gRPC's credentials for connections to one member, or to whoever is at
+// the address when the id is empty.
+type toMember struct {
+	member *Member
+	id     string
+}
+
+// ClientHandshake names the target.
+func (t toMember) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	protocols := []string{protoMember}
+	if t.id == "" {
+		protocols = []string{protoJoin}
+	}
+	if t.member.dialsUnnamed() {
+		protocols = append(protocols, protoMember1)
+	}
+	conn, err := secure(ctx, raw, t.member.cfg.Credentials, t.member.target(t.id), protocols...)
+	if err != nil {
+		return nil, nil, err
+	}
+	return conn, tlsInfo(conn), nil
+}
+
+// ServerHandshake is never used.
+func (t toMember) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are a client's")
+}
+
+// Info is credentials.TransportCredentials'.
+func (t toMember) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
+}
+
+// Clone is credentials.TransportCredentials'.
+func (t toMember) Clone() credentials.TransportCredentials { return t }
+
+// OverrideServerName is credentials.TransportCredentials'.
+func (t toMember) OverrideServerName(string) error { return nil }

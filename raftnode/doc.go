@@ -4,8 +4,8 @@
 // # Who does what
 //
 // machine folds the log into an fsm.State and tells who waits for an index.
-// transport carries Raft's messages and the Member service over one TLS
-// listener, told apart by ALPN. leadership knows who leads; while this member
+// transport carries Raft's messages and mux takes them and the Member service on one
+// TLS listener, told apart by ALPN. leadership knows who leads; while this member
 // does, leaderTerm runs its duties: the first command, promotions, checkpoints,
 // the watch on its own clock and on its own main loop. folder guard, quarantine
 // and fatal end the process when going on could do harm: a supervisor restarts it.
@@ -31,6 +31,29 @@
 // A follower learns that something is committed with the next message of Raft, up
 // to 100 ms later when there is nothing more to send. The leader's lines send that
 // message at once, so that who waits or watches on a follower waits no longer.
+//
+// # Whom a connection is for (S68)
+//
+// An address is not a member: another process may have taken it, with another disk. So
+// each connection says in its first message, a raftpb.Target, for which member of which
+// cluster it is, and the acceptor answers a refusal and closes when that is not itself.
+// The protocols are told apart by ALPN:
+//
+//	holdfast-raft/2    Raft's messages; names its target
+//	holdfast-member/2  the Member service and those of Config.Services; names its target
+//	holdfast-join/2    Join and Status only: who joins knows an address, not a member
+//	holdfast-raft/1    Raft's messages of a build of feature level 1; names nobody
+//	h2                 gRPC of a build of feature level 1; names nobody
+//
+// A dialer asks for the first and, while the cluster's level is 1, offers the old one
+// beside it: a build of level 1 picks that. An acceptor serves the old ones while the
+// level is 1, and only once the cluster said that this process is a member under its own
+// id: its configuration has it, or the leader answered its Join. So a wiped controller
+// answers nobody in the name of the one that it was, whichever build dials. What level 1
+// does not protect is a wiped controller that runs the old build: it takes any
+// connection. From level 2 on neither end speaks the old protocols, connections that
+// were open are closed, and Join and Status are all that h2 is answered. Nothing of
+// this is durable, so a member may go back to the old build until the level is raised.
 //
 // # Feature levels (S72)
 //

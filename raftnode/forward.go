@@ -92,7 +92,7 @@ func (m *Member) proposeAll(ctx context.Context, v *view, group []*forwarded) ([
 	if v.addr == "" || v.leading {
 		return nil, fmt.Errorf("%w: the leader has changed", ErrNotLeader)
 	}
-	conn, err := m.peers.dial(v.addr)
+	conn, err := m.peers.dial(v.id, v.addr)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}

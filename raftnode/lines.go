@@ -43,7 +43,7 @@ type entryID struct{ index, term uint64 }
 
 // AppendEntriesPipeline opens a line.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
-	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, target)
+	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, addressed(id, target))
 	if err != nil {
 		return nil, err
 	}

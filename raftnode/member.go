@@ -47,6 +47,7 @@ type Member struct {
 	swept      chan struct{} // a sweep is under way
 	stretch    atomic.Uint64 // of CheckpointEvery entries, the last one begun
 	caughtUp   atomic.Bool   // with what was committed when it started
+	joined     atomic.Bool   // the leader said so in this life of the process
 	membership sync.Mutex    // one change at a time (C11)
 
 	started chan struct{} // closed when all of the above is there

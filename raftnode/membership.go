@@ -59,12 +59,14 @@ func (m *Member) serverOf(id string) (raft.Server, bool) {
 	return raft.Server{}, false
 }
 
-// Dial is a connection to a peer's Raft listener, by its id or address, shared and kept open.
-func (m *Member) Dial(peer string) (*grpc.ClientConn, error) {
-	if s, ok := m.serverOf(peer); ok {
-		peer = string(s.Address)
+// Dial is a connection to a peer's Raft listener, by its id, shared and kept open. It
+// reaches that member, or nobody.
+func (m *Member) Dial(id string) (*grpc.ClientConn, error) {
+	s, ok := m.serverOf(id)
+	if !ok {
+		return nil, fmt.Errorf("dial member %s: it is not in the configuration", id)
 	}
-	return m.peers.dial(peer)
+	return m.peers.dial(id, string(s.Address))
 }
 
 // belongLoop joins when the folder is new, corrects the own address when it
@@ -84,6 +86,24 @@ func (m *Member) belongNow(ctx context.Context) {
 	case m.lead.now().lost() > 2*m.cfg.patience():
 		m.askWhetherRemoved(ctx)
 	}
+	if !m.dialsUnnamed() {
+		m.mux.closeUnnamed()
+	}
+	m.forgetOthers()
+}
+
+// forgetOthers closes the connections to those that are not in the configuration any more.
+func (m *Member) forgetOthers() {
+	wanted := map[peerKey]bool{}
+	for _, s := range m.servers() {
+		wanted[peerKey{string(s.ID), string(s.Address)}] = true
+	}
+	if len(wanted) == 0 {
+		return // it is still to join
+	}
+	leader := m.lead.now()
+	wanted[peerKey{leader.id, leader.addr}] = true
+	m.peers.keep(func(key peerKey) bool { return wanted[key] })
 }
 
 // joinAny asks each known member until one takes this member in.
@@ -107,7 +127,7 @@ func (m *Member) joinAny(ctx context.Context) {
 func (m *Member) join(ctx context.Context, addr string) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTime+m.cfg.patience())
 	defer cancel()
-	conn, err := m.peers.dial(addr)
+	conn, err := m.peers.dial("", addr)
 	if err != nil {
 		return err
 	}
@@ -118,7 +138,11 @@ func (m *Member) join(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
-	return m.belong(resp.GetClusterId())
+	if err := m.belong(resp.GetClusterId()); err != nil {
+		return err
+	}
+	m.joined.Store(true)
+	return nil
 }
 
 // admit is Join on the leader.
@@ -181,7 +205,7 @@ func (m *Member) RemovePeer(ctx context.Context, id string) error {
 		if v.leading {
 			return m.dismiss(ctx, id)
 		}
-		conn, err := m.peers.dial(v.addr)
+		conn, err := m.peers.dial(v.id, v.addr)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrNotLeader, err)
 		}

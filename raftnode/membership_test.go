@@ -24,7 +24,7 @@ func TestTheRaftListenerRefusesAllRolesButControllers(t *testing.T) {
 		require.NoError(t, err)
 		creds, err := pki.Load(files)
 		require.NoError(t, err)
-		for _, proto := range []string{protoRaft, protoGRPC} {
+		for _, proto := range []string{protoRaft, protoMember, protoJoin} {
 			err := greet(t, n.addr, creds, proto)
 			if role == pki.Controller {
 				require.NoError(t, err, proto)

@@ -106,6 +106,9 @@ func (x *metrics) gauges(m *Member) []prometheus.Collector {
 		gauge("last_contact_seconds", "Since the leader was heard; zero on the leader.", nil, m.lastContact),
 		gauge("inflight_proposals", "Commands that wait in this leader.", nil, func() float64 { return float64(m.groups.inflight.Load()) }),
 		gauge("disk_free_bytes", "Free space of the Raft folder's disk.", nil, func() float64 { return float64(m.disk.free.Load()) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "holdfast_raft_misdirected_connections_total", Help: "Connections refused because they were meant for another member or cluster.",
+		}, func() float64 { return float64(m.mux.refused.Load()) }),
 	}
 	for _, role := range []string{roleLeader, roleFollower, roleCandidate, roleNonvoter} {
 		all = append(all, gauge("state", "1 for the role that this member has.", prometheus.Labels{"state": role}, func() float64 {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -16,40 +18,37 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// What the two protocols of the Raft listener are called in the handshake (ALPN).
-const (
-	protoRaft = "holdfast-raft/1"
-	protoGRPC = "h2"
-)
-
 const (
 	handshakeTimeout = 10 * time.Second
 	// handshakesAtOnce bounds what strangers can make a member hold.
 	handshakesAtOnce = 128
 )
 
-// mux is the Raft listener: TLS 1.3, controllers only, two protocols.
+// mux is the Raft listener: TLS 1.3, controllers only, Raft's protocol and gRPC.
 type mux struct {
 	listener  net.Listener
 	advertise string
 	creds     *pki.Credentials
 	dial      func(ctx context.Context, addr string) (net.Conn, error)
 	log       *slog.Logger
+	member    *Member
 
 	raft, grpc *branch
 	places     chan struct{}
 	closed     context.Context
 	close      context.CancelFunc
 	wg         sync.WaitGroup
+	refused    atomic.Uint64 // connections that were meant for another member
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // of Raft; raft does not close those it accepted
+	conns map[net.Conn]bool // of Raft; raft does not close those it accepted. True: it names nobody
 }
 
-func newMux(cfg *Config, log *slog.Logger) *mux {
+func newMux(member *Member) *mux {
+	cfg := &member.cfg
 	m := &mux{
-		listener: cfg.Listener, advertise: cfg.Advertise, creds: cfg.Credentials, dial: cfg.dial, log: log,
-		places: make(chan struct{}, handshakesAtOnce), conns: make(map[net.Conn]struct{}),
+		listener: cfg.Listener, advertise: cfg.Advertise, creds: cfg.Credentials, dial: cfg.dial, log: member.log,
+		places: make(chan struct{}, handshakesAtOnce), conns: make(map[net.Conn]bool), member: member,
 	}
 	m.closed, m.close = context.WithCancel(context.Background())
 	m.raft, m.grpc = newBranch(m), newBranch(m)
@@ -89,28 +88,60 @@ func (m *mux) accept() error {
 	return nil
 }
 
-// handshake refuses every certificate but a controller's of this cluster, and
-// hands the connection to whom it asked for.
+// handshake refuses every certificate but a controller's of this cluster, and every
+// connection that is meant for another member (S68), and hands the rest to whom it asked for.
 func (m *mux) handshake(conn net.Conn) {
 	ctx, cancel := context.WithTimeout(m.closed, handshakeTimeout)
 	defer cancel()
 	config := m.creds.Server(pki.Controller)
-	config.NextProtos = []string{protoRaft, protoGRPC}
+	config.NextProtos = []string{protoRaft, protoMember, protoJoin, protoRaft1, protoMember1}
 	secure := tls.Server(conn, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
+	err := secure.HandshakeContext(ctx)
+	if err == nil {
+		err = under(ctx, secure, func() error { return m.meant(secure) })
+	}
+	if err != nil {
+		_ = secure.Close()
 		if m.closed.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 			m.log.Warn("refuse a connection on the Raft listener", "from", hostOf(conn.RemoteAddr()), "error", err)
 		}
 		return
 	}
-	switch secure.ConnectionState().NegotiatedProtocol {
-	case protoRaft:
-		m.raft.offer(m.track(secure))
-	case protoGRPC:
-		m.grpc.offer(secure)
+	switch protocol := secure.ConnectionState().NegotiatedProtocol; protocol {
+	case protoRaft, protoRaft1:
+		m.raft.offer(m.track(secure, protocol == protoRaft1))
 	default:
-		_ = secure.Close()
+		m.grpc.offer(secure)
+	}
+}
+
+// meant is nil when a connection may go on. What gRPC may be asked on one that names
+// nobody is decided at each call.
+func (m *mux) meant(conn *tls.Conn) error {
+	switch protocol := conn.ConnectionState().NegotiatedProtocol; protocol {
+	case protoRaft, protoMember:
+		err := takeTarget(conn, m.member)
+		if err != nil {
+			m.refused.Add(1)
+		}
+		return err
+	case protoRaft1:
+		return m.member.acceptsUnnamed()
+	case protoJoin, protoMember1:
+		return nil
+	default:
+		return errors.New("the connection names no protocol")
+	}
+}
+
+// closeUnnamed ends the connections of Raft that name nobody.
+func (m *mux) closeUnnamed() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for conn, unnamed := range m.conns {
+		if unnamed {
+			_ = conn.Close()
+		}
 	}
 }
 
@@ -133,10 +164,10 @@ type tracked struct {
 	mux *mux
 }
 
-func (m *mux) track(conn net.Conn) net.Conn {
+func (m *mux) track(conn net.Conn, unnamed bool) net.Conn {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.conns[conn] = struct{}{}
+	m.conns[conn] = unnamed
 	return tracked{Conn: conn, mux: m}
 }
 
@@ -194,22 +225,30 @@ type advertised string
 func (advertised) Network() string  { return "tcp" }
 func (a advertised) String() string { return string(a) }
 
-// Dial is raft.StreamLayer's.
+// Dial is raft.StreamLayer's. The address is one that addressed made: the pool of
+// raft's transport is by address, and must not mix members up that have the same one.
 func (b *branch) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(b.mux.closed, min(timeout, handshakeTimeout))
 	defer cancel()
-	conn, err := b.mux.dial(ctx, string(address))
+	id, addr, _ := strings.Cut(string(address), "@")
+	conn, err := b.mux.dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	config := b.mux.creds.Client(pki.Controller)
-	config.NextProtos = []string{protoRaft}
-	secure := tls.Client(conn, config)
-	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("greet %s: %w", address, err)
+	protocols := []string{protoRaft}
+	if b.mux.member.dialsUnnamed() {
+		protocols = append(protocols, protoRaft1)
 	}
-	return secure, nil
+	secured, err := secure(ctx, conn, b.mux.creds, b.mux.member.target(id), protocols...)
+	if err != nil {
+		return nil, fmt.Errorf("greet %s: %w", addr, err)
+	}
+	return secured, nil
+}
+
+// addressed is a member's address with its id.
+func addressed(id raft.ServerID, address raft.ServerAddress) raft.ServerAddress {
+	return raft.ServerAddress(string(id) + "@" + string(address))
 }
 
 // greeted is grpc's credentials for connections whose handshake the mux did.
@@ -221,10 +260,14 @@ func (greeted) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, e
 	if !ok {
 		return nil, nil, errors.New("not a connection of the Raft listener")
 	}
-	return conn, credentials.TLSInfo{
-		State:          secure.ConnectionState(),
+	return conn, tlsInfo(secure), nil
+}
+
+func tlsInfo(conn *tls.Conn) credentials.TLSInfo {
+	return credentials.TLSInfo{
+		State:          conn.ConnectionState(),
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-	}, nil
+	}
 }
 
 // ClientHandshake is never used.

@@ -106,8 +106,8 @@ func (m *Member) committed(index, term uint64) {
 }
 
 func (m *Member) openRaft() error {
-	m.peers = newDialer(&m.cfg)
-	m.mux = newMux(&m.cfg, m.log)
+	m.peers = newDialer(m)
+	m.mux = newMux(m)
 	m.transport = newTransport(m.mux.raft, rpcTimeout, &m.cfg)
 	m.groups = newGroups()
 	m.transport.lines.busy = func() bool { return m.groups.inflight.Load() > 0 }
@@ -170,6 +170,7 @@ func (m *Member) run() {
 	m.followerReads = &rounds{ask: m.followerIndex}
 	m.server = grpc.NewServer(append(serverLimits(),
 		grpc.Creds(greeted{}),
+		grpc.UnaryInterceptor(m.unaryMeant), grpc.StreamInterceptor(m.streamMeant),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))...,
 	)

@@ -159,7 +159,7 @@ func (m *Member) followerIndex() (uint64, error) {
 	if v.addr == "" || v.leading {
 		return 0, fmt.Errorf("%w: no other leader is known", ErrNotLeader)
 	}
-	conn, err := m.peers.dial(v.addr)
+	conn, err := m.peers.dial(v.id, v.addr)
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}

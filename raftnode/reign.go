@@ -3,6 +3,7 @@ package raftnode
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"sync"
 	"time"
 
@@ -167,7 +168,7 @@ func (m *Member) askAll(ctx context.Context, limit time.Duration, req *raftpb.St
 			continue
 		}
 		wg.Go(func() {
-			if a, err := m.askOne(ctx, string(s.Address), req); err == nil {
+			if a, err := m.askOne(ctx, s, req); err == nil {
 				mu.Lock()
 				answers[s.ID] = a
 				mu.Unlock()
@@ -178,13 +179,17 @@ func (m *Member) askAll(ctx context.Context, limit time.Duration, req *raftpb.St
 	return answers
 }
 
-func (m *Member) askOne(ctx context.Context, addr string, req *raftpb.StatusRequest) (seen, error) {
-	conn, err := m.peers.dial(addr)
+// askOne asks one member; an answer in another one's name is none.
+func (m *Member) askOne(ctx context.Context, s raft.Server, req *raftpb.StatusRequest) (seen, error) {
+	conn, err := m.peers.dial(string(s.ID), string(s.Address))
 	if err != nil {
 		return seen{}, err
 	}
 	sent, mono := m.cfg.now(), time.Now()
 	resp, err := raftpb.NewMemberClient(conn).Status(ctx, req)
+	if err == nil && resp.GetMemberId() != string(s.ID) {
+		err = fmt.Errorf("member %s answered for member %s", resp.GetMemberId(), s.ID)
+	}
 	if err != nil {
 		return seen{}, err
 	}

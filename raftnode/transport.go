@@ -3,6 +3,7 @@ package raftnode
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,8 +11,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// transport is raft.NetworkTransport that also sees who confirmed this leader and
-// when, and tells followers at once what was committed.
+// transport is raft.NetworkTransport whose connections name their target (S68), that
+// also sees who confirmed this leader and when, and tells followers at once what was
+// committed.
 type transport struct {
 	*raft.NetworkTransport
 
@@ -45,13 +47,33 @@ func newTransport(stream raft.StreamLayer, timeout time.Duration, cfg *Config) *
 // AppendEntries is raft's heartbeat, and replication to a member that lags.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	sent := t.ticks.Add(1)
-	if err := t.NetworkTransport.AppendEntries(id, target, args, resp); err != nil {
+	if err := t.NetworkTransport.AppendEntries(id, addressed(id, target), args, resp); err != nil {
 		return err
 	}
 	if resp.Success && resp.Term <= args.Term {
 		t.confirmed(id, ack{term: args.Term, sent: sent})
 	}
 	return nil
+}
+
+// RequestVote asks the member that is named.
+func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	return t.NetworkTransport.RequestVote(id, addressed(id, target), args, resp)
+}
+
+// RequestPreVote asks the member that is named.
+func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	return t.NetworkTransport.RequestPreVote(id, addressed(id, target), args, resp)
+}
+
+// InstallSnapshot sends to the member that is named.
+func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+	return t.NetworkTransport.InstallSnapshot(id, addressed(id, target), args, resp, data)
+}
+
+// TimeoutNow asks the member that is named.
+func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
+	return t.NetworkTransport.TimeoutNow(id, addressed(id, target), args, resp)
 }
 
 func (t *transport) confirmed(id raft.ServerID, a ack) {

@@ -364,6 +364,104 @@ func (x *ReadIndexResponse) GetIndex() uint64 {
 	return 0
 }
 
+// Target is the first message on a connection of Raft or of members: who is meant.
+// It and its answer stand behind their length, two bytes with the highest first.
+type Target struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ClusterId     string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
+	MemberId      string                 `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Target) Reset() {
+	*x = Target{}
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Target) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Target) ProtoMessage() {}
+
+func (x *Target) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Target.ProtoReflect.Descriptor instead.
+func (*Target) Descriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Target) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *Target) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+type TargetAnswer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Refusal       string                 `protobuf:"bytes,1,opt,name=refusal,proto3" json:"refusal,omitempty"` // empty: it is the target, and the protocol follows; else the connection ends
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TargetAnswer) Reset() {
+	*x = TargetAnswer{}
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TargetAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TargetAnswer) ProtoMessage() {}
+
+func (x *TargetAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TargetAnswer.ProtoReflect.Descriptor instead.
+func (*TargetAnswer) Descriptor() ([]byte, []int) {
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *TargetAnswer) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
 type JoinRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	MemberId      string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"` // fresh and random
@@ -371,13 +469,14 @@ type JoinRequest struct {
 	RaftAddr      string                 `protobuf:"bytes,3,opt,name=raft_addr,json=raftAddr,proto3" json:"raft_addr,omitempty"`
 	ClusterId     string                 `protobuf:"bytes,4,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"` // empty for a new member
 	FeatureLevel  uint32                 `protobuf:"varint,5,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
+	ProcessId     string                 `protobuf:"bytes,6,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"` // random, of the process that joins
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JoinRequest) Reset() {
 	*x = JoinRequest{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -389,7 +488,7 @@ func (x *JoinRequest) String() string {
 func (*JoinRequest) ProtoMessage() {}
 
 func (x *JoinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[6]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -402,7 +501,7 @@ func (x *JoinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinRequest.ProtoReflect.Descriptor instead.
 func (*JoinRequest) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{6}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *JoinRequest) GetMemberId() string {
@@ -440,6 +539,13 @@ func (x *JoinRequest) GetFeatureLevel() uint32 {
 	return 0
 }
 
+func (x *JoinRequest) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
 type JoinResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ClusterId     string                 `protobuf:"bytes,1,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`
@@ -449,7 +555,7 @@ type JoinResponse struct {
 
 func (x *JoinResponse) Reset() {
 	*x = JoinResponse{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -461,7 +567,7 @@ func (x *JoinResponse) String() string {
 func (*JoinResponse) ProtoMessage() {}
 
 func (x *JoinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[7]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -474,7 +580,7 @@ func (x *JoinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinResponse.ProtoReflect.Descriptor instead.
 func (*JoinResponse) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{7}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *JoinResponse) GetClusterId() string {
@@ -493,7 +599,7 @@ type RemoveRequest struct {
 
 func (x *RemoveRequest) Reset() {
 	*x = RemoveRequest{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[8]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -505,7 +611,7 @@ func (x *RemoveRequest) String() string {
 func (*RemoveRequest) ProtoMessage() {}
 
 func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[8]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -518,7 +624,7 @@ func (x *RemoveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveRequest.ProtoReflect.Descriptor instead.
 func (*RemoveRequest) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{8}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *RemoveRequest) GetMemberId() string {
@@ -536,7 +642,7 @@ type RemoveResponse struct {
 
 func (x *RemoveResponse) Reset() {
 	*x = RemoveResponse{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[9]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -548,7 +654,7 @@ func (x *RemoveResponse) String() string {
 func (*RemoveResponse) ProtoMessage() {}
 
 func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[9]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -561,7 +667,7 @@ func (x *RemoveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveResponse.ProtoReflect.Descriptor instead.
 func (*RemoveResponse) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{9}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{11}
 }
 
 type StatusRequest struct {
@@ -578,7 +684,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[10]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +696,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[10]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +709,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{10}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StatusRequest) GetHashAt() uint64 {
@@ -638,13 +744,16 @@ type StatusResponse struct {
 	ClockUnixNano int64                  `protobuf:"varint,14,opt,name=clock_unix_nano,json=clockUnixNano,proto3" json:"clock_unix_nano,omitempty"` // the member's clock when it answered (S27)
 	MemberIds     []string               `protobuf:"bytes,15,rep,name=member_ids,json=memberIds,proto3" json:"member_ids,omitempty"`                // of the latest configuration that it knows
 	Trouble       string                 `protobuf:"bytes,16,opt,name=trouble,proto3" json:"trouble,omitempty"`                                     // why it is not ready; empty when it is
+	ClusterId     string                 `protobuf:"bytes,17,opt,name=cluster_id,json=clusterId,proto3" json:"cluster_id,omitempty"`                // that its folder belongs to; empty for a new member
+	Founding      bool                   `protobuf:"varint,18,opt,name=founding,proto3" json:"founding,omitempty"`                                  // its folder is empty and it is to make a new cluster
+	ProcessId     string                 `protobuf:"bytes,19,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`                // random, of the process that answers
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[11]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -656,7 +765,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_raftnode_raftpb_member_proto_msgTypes[11]
+	mi := &file_raftnode_raftpb_member_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -669,7 +778,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{11}
+	return file_raftnode_raftpb_member_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StatusResponse) GetMemberId() string {
@@ -784,6 +893,27 @@ func (x *StatusResponse) GetTrouble() string {
 	return ""
 }
 
+func (x *StatusResponse) GetClusterId() string {
+	if x != nil {
+		return x.ClusterId
+	}
+	return ""
+}
+
+func (x *StatusResponse) GetFounding() bool {
+	if x != nil {
+		return x.Founding
+	}
+	return false
+}
+
+func (x *StatusResponse) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
 var File_raftnode_raftpb_member_proto protoreflect.FileDescriptor
 
 const file_raftnode_raftpb_member_proto_rawDesc = "" +
@@ -802,14 +932,22 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\aanswers\x18\x01 \x03(\v2%.holdfast.raftnode.v1.ProposeResponseR\aanswers\"\x12\n" +
 	"\x10ReadIndexRequest\")\n" +
 	"\x11ReadIndexResponse\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\"\x9f\x01\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\"D\n" +
+	"\x06Target\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12\x1b\n" +
+	"\tmember_id\x18\x02 \x01(\tR\bmemberId\"(\n" +
+	"\fTargetAnswer\x12\x18\n" +
+	"\arefusal\x18\x01 \x01(\tR\arefusal\"\xbe\x01\n" +
 	"\vJoinRequest\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
 	"\traft_addr\x18\x03 \x01(\tR\braftAddr\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x04 \x01(\tR\tclusterId\x12#\n" +
-	"\rfeature_level\x18\x05 \x01(\rR\ffeatureLevel\"-\n" +
+	"\rfeature_level\x18\x05 \x01(\rR\ffeatureLevel\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x06 \x01(\tR\tprocessId\"-\n" +
 	"\fJoinResponse\x12\x1d\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\",\n" +
@@ -818,7 +956,7 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\x0eRemoveResponse\"Q\n" +
 	"\rStatusRequest\x12\x17\n" +
 	"\ahash_at\x18\x01 \x01(\x04R\x06hashAt\x12'\n" +
-	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xe4\x03\n" +
+	"\x0fdisagreement_at\x18\x02 \x01(\x04R\x0edisagreementAt\"\xbe\x04\n" +
 	"\x0eStatusResponse\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\tR\bmemberId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
@@ -839,7 +977,12 @@ const file_raftnode_raftpb_member_proto_rawDesc = "" +
 	"\x0fclock_unix_nano\x18\x0e \x01(\x03R\rclockUnixNano\x12\x1d\n" +
 	"\n" +
 	"member_ids\x18\x0f \x03(\tR\tmemberIds\x12\x18\n" +
-	"\atrouble\x18\x10 \x01(\tR\atrouble*u\n" +
+	"\atrouble\x18\x10 \x01(\tR\atrouble\x12\x1d\n" +
+	"\n" +
+	"cluster_id\x18\x11 \x01(\tR\tclusterId\x12\x1a\n" +
+	"\bfounding\x18\x12 \x01(\bR\bfounding\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x13 \x01(\tR\tprocessId*u\n" +
 	"\aFailure\x12\x10\n" +
 	"\fFAILURE_NONE\x10\x00\x12\x16\n" +
 	"\x12FAILURE_NOT_LEADER\x10\x01\x12\x13\n" +
@@ -868,7 +1011,7 @@ func file_raftnode_raftpb_member_proto_rawDescGZIP() []byte {
 }
 
 var file_raftnode_raftpb_member_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_raftnode_raftpb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_raftnode_raftpb_member_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_raftnode_raftpb_member_proto_goTypes = []any{
 	(Failure)(0),               // 0: holdfast.raftnode.v1.Failure
 	(*ProposeRequest)(nil),     // 1: holdfast.raftnode.v1.ProposeRequest
@@ -877,32 +1020,34 @@ var file_raftnode_raftpb_member_proto_goTypes = []any{
 	(*ProposeAllResponse)(nil), // 4: holdfast.raftnode.v1.ProposeAllResponse
 	(*ReadIndexRequest)(nil),   // 5: holdfast.raftnode.v1.ReadIndexRequest
 	(*ReadIndexResponse)(nil),  // 6: holdfast.raftnode.v1.ReadIndexResponse
-	(*JoinRequest)(nil),        // 7: holdfast.raftnode.v1.JoinRequest
-	(*JoinResponse)(nil),       // 8: holdfast.raftnode.v1.JoinResponse
-	(*RemoveRequest)(nil),      // 9: holdfast.raftnode.v1.RemoveRequest
-	(*RemoveResponse)(nil),     // 10: holdfast.raftnode.v1.RemoveResponse
-	(*StatusRequest)(nil),      // 11: holdfast.raftnode.v1.StatusRequest
-	(*StatusResponse)(nil),     // 12: holdfast.raftnode.v1.StatusResponse
-	(*fsmpb.Command)(nil),      // 13: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),      // 14: holdfast.fsm.v1.Outcome
+	(*Target)(nil),             // 7: holdfast.raftnode.v1.Target
+	(*TargetAnswer)(nil),       // 8: holdfast.raftnode.v1.TargetAnswer
+	(*JoinRequest)(nil),        // 9: holdfast.raftnode.v1.JoinRequest
+	(*JoinResponse)(nil),       // 10: holdfast.raftnode.v1.JoinResponse
+	(*RemoveRequest)(nil),      // 11: holdfast.raftnode.v1.RemoveRequest
+	(*RemoveResponse)(nil),     // 12: holdfast.raftnode.v1.RemoveResponse
+	(*StatusRequest)(nil),      // 13: holdfast.raftnode.v1.StatusRequest
+	(*StatusResponse)(nil),     // 14: holdfast.raftnode.v1.StatusResponse
+	(*fsmpb.Command)(nil),      // 15: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),      // 16: holdfast.fsm.v1.Outcome
 }
 var file_raftnode_raftpb_member_proto_depIdxs = []int32{
-	13, // 0: holdfast.raftnode.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
-	14, // 1: holdfast.raftnode.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
+	15, // 0: holdfast.raftnode.v1.ProposeRequest.command:type_name -> holdfast.fsm.v1.Command
+	16, // 1: holdfast.raftnode.v1.ProposeResponse.outcome:type_name -> holdfast.fsm.v1.Outcome
 	0,  // 2: holdfast.raftnode.v1.ProposeResponse.failure:type_name -> holdfast.raftnode.v1.Failure
 	2,  // 3: holdfast.raftnode.v1.ProposeAllResponse.answers:type_name -> holdfast.raftnode.v1.ProposeResponse
 	1,  // 4: holdfast.raftnode.v1.Member.Propose:input_type -> holdfast.raftnode.v1.ProposeRequest
 	3,  // 5: holdfast.raftnode.v1.Member.ProposeAll:input_type -> holdfast.raftnode.v1.ProposeAllRequest
 	5,  // 6: holdfast.raftnode.v1.Member.ReadIndex:input_type -> holdfast.raftnode.v1.ReadIndexRequest
-	7,  // 7: holdfast.raftnode.v1.Member.Join:input_type -> holdfast.raftnode.v1.JoinRequest
-	9,  // 8: holdfast.raftnode.v1.Member.Remove:input_type -> holdfast.raftnode.v1.RemoveRequest
-	11, // 9: holdfast.raftnode.v1.Member.Status:input_type -> holdfast.raftnode.v1.StatusRequest
+	9,  // 7: holdfast.raftnode.v1.Member.Join:input_type -> holdfast.raftnode.v1.JoinRequest
+	11, // 8: holdfast.raftnode.v1.Member.Remove:input_type -> holdfast.raftnode.v1.RemoveRequest
+	13, // 9: holdfast.raftnode.v1.Member.Status:input_type -> holdfast.raftnode.v1.StatusRequest
 	2,  // 10: holdfast.raftnode.v1.Member.Propose:output_type -> holdfast.raftnode.v1.ProposeResponse
 	4,  // 11: holdfast.raftnode.v1.Member.ProposeAll:output_type -> holdfast.raftnode.v1.ProposeAllResponse
 	6,  // 12: holdfast.raftnode.v1.Member.ReadIndex:output_type -> holdfast.raftnode.v1.ReadIndexResponse
-	8,  // 13: holdfast.raftnode.v1.Member.Join:output_type -> holdfast.raftnode.v1.JoinResponse
-	10, // 14: holdfast.raftnode.v1.Member.Remove:output_type -> holdfast.raftnode.v1.RemoveResponse
-	12, // 15: holdfast.raftnode.v1.Member.Status:output_type -> holdfast.raftnode.v1.StatusResponse
+	10, // 13: holdfast.raftnode.v1.Member.Join:output_type -> holdfast.raftnode.v1.JoinResponse
+	12, // 14: holdfast.raftnode.v1.Member.Remove:output_type -> holdfast.raftnode.v1.RemoveResponse
+	14, // 15: holdfast.raftnode.v1.Member.Status:output_type -> holdfast.raftnode.v1.StatusResponse
 	10, // [10:16] is the sub-list for method output_type
 	4,  // [4:10] is the sub-list for method input_type
 	4,  // [4:4] is the sub-list for extension type_name
@@ -921,7 +1066,7 @@ func file_raftnode_raftpb_member_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_raftnode_raftpb_member_proto_rawDesc), len(file_raftnode_raftpb_member_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

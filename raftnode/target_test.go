@@ -1,0 +1,163 @@
+package raftnode
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
+)
+
+// wipe ends a member, takes its disk away and starts it again at its address, as a
+// controller that is to join through the others.
+func (c *cluster) wipe(t *testing.T, n *node) {
+	t.Helper()
+	n.crash(t)
+	require.NoError(t, os.RemoveAll(n.cfg.Dir))
+	n.cfg.Bootstrap, n.cfg.Join = false, nil
+	for _, o := range c.but(n) {
+		n.cfg.Join = append(n.cfg.Join, o.addr)
+	}
+	old := n.id
+	require.NoError(t, c.start(n))
+	require.NotEqual(t, old, n.id)
+}
+
+// refusesOften waits until the member told so many dialers that it is another one.
+func (n *node) refusesOften(t *testing.T, times uint64) {
+	t.Helper()
+	from := n.mux.refused.Load()
+	eventually(t, func() error {
+		if got := n.mux.refused.Load(); got < from+times {
+			return fmt.Errorf("%d connections were refused", got-from)
+		}
+		return nil
+	})
+}
+
+func eachStore(t *testing.T, test func(t *testing.T, kind string)) {
+	for _, kind := range []string{"wal", "boltdb"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, kind)
+		})
+	}
+}
+
+func TestS68_AWipedMemberElectsNobody(t *testing.T) {
+	eachStore(t, func(t *testing.T, kind string) {
+		c := three(t, func(cfg *Config) { cfg.LogStore = kind })
+		leader := c.leader()
+		behind, wiped := c.but(leader)[0], c.but(leader)[1]
+		behind.crash(t)
+		leader.proposes(t, "acknowledged")
+		c.wipeWhileDown(t, wiped, leader)
+		require.NoError(t, c.start(behind))
+		wiped.refusesOften(t, 5)
+		for _, n := range []*node{behind, wiped} {
+			leading, _, _ := n.Leadership()
+			require.False(t, leading, "%s leads by the vote of an empty log", n.cfg.Name)
+			require.Error(t, n.Ready())
+		}
+		require.NoError(t, c.start(leader))
+		for _, n := range []*node{leader, behind} {
+			require.True(t, n.knows(t, "acknowledged"), "%s lost an acknowledged command", n.cfg.Name)
+		}
+	})
+}
+
+// wipeWhileDown wipes a member after another one went down.
+func (c *cluster) wipeWhileDown(t *testing.T, wiped, down *node) {
+	t.Helper()
+	down.crash(t)
+	c.wipe(t, wiped)
+}
+
+func TestS68_ConnectionsAreForTheTargetOnly(t *testing.T) {
+	t.Parallel()
+	c := three(t, nil)
+	leader, other := c.leader(), c.followers()[0]
+	cluster := leader.storage.clusterID()
+	raw := func(protocol string, target *raftpb.Target) error {
+		conn, err := leader.Member.cfg.dial(within(t), other.addr)
+		require.NoError(t, err)
+		secured, err := secure(within(t), conn, leader.Member.cfg.Credentials, target, protocol)
+		if err == nil {
+			require.NoError(t, secured.Close())
+		}
+		return err
+	}
+	for name, tc := range map[string]struct {
+		target *raftpb.Target
+		want   string
+	}{
+		"the member itself":        {&raftpb.Target{ClusterId: cluster, MemberId: other.id}, ""},
+		"another member":           {&raftpb.Target{ClusterId: cluster, MemberId: leader.id}, "this is member " + other.id},
+		"another cluster":          {&raftpb.Target{ClusterId: "another", MemberId: other.id}, "belongs to cluster " + cluster},
+		"no cluster":               {&raftpb.Target{MemberId: other.id}, "belongs to cluster " + cluster},
+		"nobody":                   {&raftpb.Target{}, "this is member " + other.id},
+		"a name that is too large": {&raftpb.Target{MemberId: string(make([]byte, 2000))}, "too large"},
+	} {
+		for _, protocol := range []string{protoRaft, protoMember} {
+			t.Run(name+" over "+protocol, func(t *testing.T) {
+				for range 2 {
+					err := raw(protocol, tc.target)
+					if tc.want == "" {
+						require.NoError(t, err)
+						continue
+					}
+					require.ErrorContains(t, err, tc.want)
+				}
+			})
+		}
+	}
+}
+
+func TestS68_WhoeverIsThereIsAskedForJoinAndStatusOnly(t *testing.T) {
+	t.Parallel()
+	c := three(t, nil)
+	leader, other := c.leader(), c.followers()[0]
+	peers := newDialer(other.Member)
+	defer func() { require.NoError(t, peers.close()) }()
+	conn, err := peers.dial("", leader.addr)
+	require.NoError(t, err)
+	client := raftpb.NewMemberClient(conn)
+	for range 2 {
+		s, err := client.Status(within(t), &raftpb.StatusRequest{})
+		require.NoError(t, err)
+		require.Equal(t, leader.id, s.GetMemberId())
+		require.Equal(t, leader.storage.clusterID(), s.GetClusterId())
+		_, err = client.ReadIndex(within(t), &raftpb.ReadIndexRequest{})
+		require.Equal(t, codes.PermissionDenied, status.Code(err))
+		_, err = client.Remove(within(t), &raftpb.RemoveRequest{MemberId: other.id})
+		require.Equal(t, codes.PermissionDenied, status.Code(err))
+	}
+}
+
+func TestS68_OpenConnectionsThatNameNobodyEndWithLevel1(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, func(cfg *Config) { cfg.level = fsm.Level1 })
+	n := c.add("c1", nil)
+	c.settle(1)
+	config := n.Member.cfg.Credentials.Client("controller")
+	config.NextProtos = []string{protoRaft1}
+	conn, err := tls.Dial("tcp", n.addr, config)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	persist(t, func() error {
+		_, err := n.Propose(within(t), &fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_SetFeatureLevel{SetFeatureLevel: &fsmpb.SetFeatureLevel{Level: fsm.Level2}}})
+		return err
+	})
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(patient)))
+	_, err = conn.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+}
