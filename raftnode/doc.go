@@ -55,6 +55,9 @@
 // were open are closed, and Join and Status are all that h2 is answered. Nothing of
 // this is durable, so a member may go back to the old build until the level is raised.
 //
+// Beside that, a process serves nothing (no read, no proposal, not ready) before a
+// configuration that has its own id was committed and received.
+//
 // # Feature levels (S72)
 //
 // Members of several builds share a log at the cluster's feature level (fsm/doc.go). A

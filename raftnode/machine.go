@@ -53,8 +53,10 @@ type machineEvents struct {
 	// committed is told of the last entry of each batch.
 	committed func(index, term uint64)
 	cluster   func(id string) error // the first command named the cluster
-	diverged  func(index uint64, own, agreed []byte)
-	fault     func(what string)
+	// configuration is told of each that was committed.
+	configuration func(raft.Configuration)
+	diverged      func(index uint64, own, agreed []byte)
+	fault         func(what string)
 	// poisoned is told before fault: the state faulted on this entry.
 	poisoned func(l *raft.Log, cause any)
 	batch    func(entries int, took time.Duration)
@@ -82,6 +84,11 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 		if o != nil {
 			answers[i] = o
 			m.record(logs[i], o)
+		}
+	}
+	for _, l := range logs {
+		if l.Type == raft.LogConfiguration {
+			m.on.configuration(raft.DecodeConfiguration(l.Data))
 		}
 	}
 	last := logs[len(logs)-1]

@@ -43,12 +43,14 @@ type Member struct {
 	disk       *diskGuard
 	clock      clockCheck
 	dispute    dispute
-	due        chan struct{} // a checkpoint
-	swept      chan struct{} // a sweep is under way
-	stretch    atomic.Uint64 // of CheckpointEvery entries, the last one begun
-	caughtUp   atomic.Bool   // with what was committed when it started
-	joined     atomic.Bool   // the leader said so in this life of the process
-	membership sync.Mutex    // one change at a time (C11)
+	due        chan struct{}          // a checkpoint
+	swept      chan struct{}          // a sweep is under way
+	stretch    atomic.Uint64          // of CheckpointEvery entries, the last one begun
+	caughtUp   atomic.Bool            // with what was committed when it started
+	admitted   atomic.Bool            // the newest configuration that was committed and received has this member (S68)
+	joined     atomic.Bool            // the leader said so in this life of the process
+	apart      atomic.Pointer[string] // why it is in no cluster yet
+	membership sync.Mutex             // one change at a time (C11)
 
 	started chan struct{} // closed when all of the above is there
 	closing context.Context

@@ -69,82 +69,6 @@ func (m *Member) Dial(id string) (*grpc.ClientConn, error) {
 	return m.peers.dial(id, string(s.Address))
 }
 
-// belongLoop joins when the folder is new, corrects the own address when it
-// changed, and ends the process when the cluster removed this member.
-func (m *Member) belongLoop(ctx context.Context) {
-	m.belongNow(ctx)
-	every(ctx, m.cfg.pace(), func() { m.belongNow(ctx) })
-}
-
-func (m *Member) belongNow(ctx context.Context) {
-	self, in := m.serverOf(m.id)
-	switch {
-	case m.raft.State() == raft.Shutdown:
-		m.removed()
-	case len(m.servers()) == 0, in && string(self.Address) != m.cfg.Advertise:
-		m.joinAny(ctx)
-	case m.lead.now().lost() > 2*m.cfg.patience():
-		m.askWhetherRemoved(ctx)
-	}
-	if !m.dialsUnnamed() {
-		m.mux.closeUnnamed()
-	}
-	m.forgetOthers()
-}
-
-// forgetOthers closes the connections to those that are not in the configuration any more.
-func (m *Member) forgetOthers() {
-	wanted := map[peerKey]bool{}
-	for _, s := range m.servers() {
-		wanted[peerKey{string(s.ID), string(s.Address)}] = true
-	}
-	if len(wanted) == 0 {
-		return // it is still to join
-	}
-	leader := m.lead.now()
-	wanted[peerKey{leader.id, leader.addr}] = true
-	m.peers.keep(func(key peerKey) bool { return wanted[key] })
-}
-
-// joinAny asks each known member until one takes this member in.
-func (m *Member) joinAny(ctx context.Context) {
-	addrs := slices.Clone(m.cfg.Join)
-	for _, s := range m.servers() {
-		addrs = append(addrs, string(s.Address))
-	}
-	for _, addr := range addrs {
-		if addr == m.cfg.Advertise {
-			continue
-		}
-		if err := m.join(ctx, addr); err == nil {
-			return
-		} else if ctx.Err() == nil {
-			m.log.Warn("join the cluster", "through", addr, "error", err)
-		}
-	}
-}
-
-func (m *Member) join(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, changeTime+m.cfg.patience())
-	defer cancel()
-	conn, err := m.peers.dial("", addr)
-	if err != nil {
-		return err
-	}
-	resp, err := raftpb.NewMemberClient(conn).Join(ctx, &raftpb.JoinRequest{
-		MemberId: m.id, Name: m.cfg.Name, RaftAddr: m.cfg.Advertise,
-		ClusterId: m.storage.clusterID(), FeatureLevel: m.cfg.understands,
-	})
-	if err != nil {
-		return err
-	}
-	if err := m.belong(resp.GetClusterId()); err != nil {
-		return err
-	}
-	m.joined.Store(true)
-	return nil
-}
-
 // admit is Join on the leader.
 func (m *Member) admit(ctx context.Context, req *raftpb.JoinRequest) error {
 	m.membership.Lock()
@@ -244,21 +168,3 @@ func (m *Member) dismiss(ctx context.Context, id string) error {
 	}
 	return nil
 }
-
-// askWhetherRemoved believes the leader only: another member's configuration may be old.
-func (m *Member) askWhetherRemoved(ctx context.Context) {
-	for _, a := range m.askAll(ctx, m.cfg.pace(), &raftpb.StatusRequest{}) {
-		if a.GetRole() == roleLeader && !slices.Contains(a.GetMemberIds(), m.id) {
-			m.removed()
-		}
-	}
-}
-
-func (m *Member) removed() {
-	if m.closing.Err() == nil {
-		m.fatal(ExitRemoved, "the cluster removed this member: to bring it back, move "+m.cfg.Dir+" away and join again")
-	}
-}
-
-// reason is an error without what gRPC says around it.
-func reason(err error) string { return status.Convert(err).Message() }

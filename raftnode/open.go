@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -77,11 +78,14 @@ func (m *Member) events() machineEvents {
 		everything: m.hub.everything,
 		committed:  m.committed,
 		cluster:    m.belong,
-		diverged:   func(index uint64, own, agreed []byte) { go m.quarantine(index, own, agreed) },
-		fault:      func(what string) { m.fatal(ExitRestart, what) },
-		poisoned:   m.poisoned,
-		batch:      m.metrics.applied,
-		snapshot:   m.metrics.snapshot,
+		configuration: func(c raft.Configuration) {
+			m.admitted.Store(slices.ContainsFunc(c.Servers, func(s raft.Server) bool { return string(s.ID) == m.id }))
+		},
+		diverged: func(index uint64, own, agreed []byte) { go m.quarantine(index, own, agreed) },
+		fault:    func(what string) { m.fatal(ExitRestart, what) },
+		poisoned: m.poisoned,
+		batch:    m.metrics.applied,
+		snapshot: m.metrics.snapshot,
 	}
 }
 

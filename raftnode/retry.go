@@ -41,6 +41,9 @@ func (m *Member) ask(ctx context.Context, v *view, ask func(context.Context, *vi
 	if m.closing.Err() != nil {
 		return ErrShutdown
 	}
+	if err := m.inCluster(); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotLeader, err)
+	}
 	if v.addr == "" {
 		return fmt.Errorf("%w: no leader is known", ErrNotLeader)
 	}

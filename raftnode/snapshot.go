@@ -92,6 +92,9 @@ func (m *machine) restore(r io.ReadCloser) error {
 	if err := m.swap(state); err != nil {
 		return err
 	}
+	if content.configuration != nil {
+		m.on.configuration(*content.configuration)
+	}
 	m.applied.advance(cmp.Or(at, header.Index))
 	m.on.snapshot("restored")
 	m.on.everything()

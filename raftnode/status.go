@@ -76,7 +76,7 @@ func (m *Member) role() string {
 
 var errStopped = errors.New("this member has stopped")
 
-// Ready is nil when this member serves: it knows a leader, it has applied what
+// Ready is nil when this member serves: it is in the cluster, it knows a leader, it has applied what
 // was committed when it started, its disk is not full, it is not quarantined.
 func (m *Member) Ready() error {
 	if why := m.why.Load(); why != nil {
@@ -86,6 +86,9 @@ func (m *Member) Ready() error {
 		return ErrShutdown
 	}
 	if err := m.refuses(); err != nil {
+		return err
+	}
+	if err := m.inCluster(); err != nil {
 		return err
 	}
 	if m.lead.now().addr == "" {

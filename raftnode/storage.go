@@ -62,8 +62,8 @@ func (g guardedLogs) StoreLogs(logs []*raft.Log) error {
 	return g.LogStore.StoreLogs(logs)
 }
 
-// countedSnapshots tells the restorer which Raft index a snapshot is of: its
-// content knows only the state's (S24).
+// countedSnapshots tells the restorer which Raft index and configuration a snapshot
+// is of: its content knows only the state's index (S24).
 type countedSnapshots struct {
 	raft.SnapshotStore
 }
@@ -74,13 +74,15 @@ func (c countedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 	if err != nil {
 		return nil, nil, err
 	}
-	return meta, &snapshotContent{ReadCloser: content, id: meta.ID, index: meta.Index}, nil
+	return meta, &snapshotContent{ReadCloser: content, id: meta.ID, index: meta.Index, configuration: &meta.Configuration}, nil
 }
 
 type snapshotContent struct {
 	io.ReadCloser
 	id    string
 	index uint64
+	// configuration was committed at the index, or before; nil when it is not known.
+	configuration *raft.Configuration
 }
 
 // contentOf finds a snapshot's content behind raft's own wrappers; without its
@@ -89,7 +91,7 @@ func contentOf(r io.ReadCloser) *snapshotContent {
 	for from := r; ; {
 		switch inner := from.(type) {
 		case *snapshotContent:
-			return &snapshotContent{ReadCloser: r, id: inner.id, index: inner.index}
+			return &snapshotContent{ReadCloser: r, id: inner.id, index: inner.index, configuration: inner.configuration}
 		case raft.ReadCloserWrapper:
 			from = inner.WrappedReadCloser()
 		default:

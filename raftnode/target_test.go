@@ -2,9 +2,11 @@ package raftnode
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +41,16 @@ func (n *node) refusesOften(t *testing.T, times uint64) {
 	eventually(t, func() error {
 		if got := n.mux.refused.Load(); got < from+times {
 			return fmt.Errorf("%d connections were refused", got-from)
+		}
+		return nil
+	})
+}
+
+func (n *node) says(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, func() error {
+		if err := n.Ready(); err == nil || !strings.Contains(err.Error(), text) {
+			return fmt.Errorf("it says %v", err)
 		}
 		return nil
 	})
@@ -80,6 +92,34 @@ func (c *cluster) wipeWhileDown(t *testing.T, wiped, down *node) {
 	t.Helper()
 	down.crash(t)
 	c.wipe(t, wiped)
+}
+
+func TestS68_AWipedMemberServesAndAcknowledgesNothing(t *testing.T) {
+	eachStore(t, func(t *testing.T, kind string) {
+		c := three(t, func(cfg *Config) { cfg.LogStore = kind })
+		leader := c.leader()
+		wiped, other := c.but(leader)[0], c.but(leader)[1]
+		c.wipe(t, wiped)
+		leader.proposes(t, "by-the-two-that-are-left")
+		wiped.refusesOften(t, 3)
+		wiped.says(t, "not in the cluster yet")
+		_, err := wiped.Read(within(t), func(*fsm.State) error { return errors.New("must not be called") })
+		require.ErrorIs(t, err, ErrNotLeader)
+		_, err = wiped.Propose(within(t), register("through-a-stranger"))
+		require.ErrorIs(t, err, ErrNotLeader)
+		other.crash(t)
+		leader.cannotPropose(t)
+		require.NoError(t, c.start(other))
+		leader.proposes(t, "with-a-quorum-of-members")
+	})
+}
+
+// cannotPropose asserts that no command is committed: the member gives up after its
+// patience, or as soon as it steps down.
+func (n *node) cannotPropose(t *testing.T) {
+	t.Helper()
+	_, err := n.Propose(within(t), register("without-a-quorum"))
+	require.True(t, IsUnavailable(err), "%v", err)
 }
 
 func TestS68_ConnectionsAreForTheTargetOnly(t *testing.T) {
@@ -140,6 +180,30 @@ func TestS68_WhoeverIsThereIsAskedForJoinAndStatusOnly(t *testing.T) {
 		require.Equal(t, codes.PermissionDenied, status.Code(err))
 		_, err = client.Remove(within(t), &raftpb.RemoveRequest{MemberId: other.id})
 		require.Equal(t, codes.PermissionDenied, status.Code(err))
+	}
+}
+
+// unnamed dials as a build of level 1 does.
+func unnamed(t *testing.T, from, to *node, protocol string) error {
+	t.Helper()
+	return greet(t, to.addr, from.Member.cfg.Credentials, protocol)
+}
+
+func TestS68_ConnectionsThatNameNobodyAreOfLevel1(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[uint32]bool{fsm.Level1: true, fsm.Level2: false} {
+		t.Run(fmt.Sprintf("level %d", level), func(t *testing.T) {
+			t.Parallel()
+			c := three(t, func(cfg *Config) { cfg.level = level })
+			leader := c.leader()
+			member, wiped := c.but(leader)[0], c.but(leader)[1]
+			c.wipe(t, wiped)
+			wiped.says(t, "not in the cluster yet")
+			for range 2 {
+				require.Equal(t, want, unnamed(t, leader, member, protoRaft1) == nil)
+				require.Error(t, unnamed(t, leader, wiped, protoRaft1), "a wiped member takes no connection that is meant for what it was")
+			}
+		})
 	}
 }
 
