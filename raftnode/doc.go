@@ -56,7 +56,8 @@
 // this is durable, so a member may go back to the old build until the level is raised.
 //
 // Beside that, a process serves nothing (no read, no proposal, not ready) before a
-// configuration that has its own id was committed and received.
+// configuration that has its own id was committed and received, and gives no vote before
+// it received one at all.
 //
 // # Feature levels (S72)
 //

@@ -113,6 +113,7 @@ func (m *Member) openRaft() error {
 	m.peers = newDialer(m)
 	m.mux = newMux(m)
 	m.transport = newTransport(m.mux.raft, rpcTimeout, &m.cfg)
+	m.transport.votes = m.configured
 	m.groups = newGroups()
 	m.transport.lines.busy = func() bool { return m.groups.inflight.Load() > 0 }
 	logs := guardedLogs{LogStore: m.storage.logs, refuse: m.disk.refuseWrites}

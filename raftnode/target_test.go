@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -180,6 +181,22 @@ func TestS68_WhoeverIsThereIsAskedForJoinAndStatusOnly(t *testing.T) {
 		require.Equal(t, codes.PermissionDenied, status.Code(err))
 		_, err = client.Remove(within(t), &raftpb.RemoveRequest{MemberId: other.id})
 		require.Equal(t, codes.PermissionDenied, status.Code(err))
+	}
+}
+
+func TestS68_AMemberWithoutAConfigurationGivesNoVote(t *testing.T) {
+	t.Parallel()
+	c := three(t, nil)
+	leader := c.leader()
+	wiped := c.but(leader)[0]
+	c.wipe(t, wiped)
+	// Even under its own new id, as a member that was given a vote before it heard of it.
+	require.NoError(t, wiped.belong(leader.storage.clusterID()))
+	inner := newTransport(leader.mux.raft, time.Second, &leader.Member.cfg)
+	defer func() { require.NoError(t, inner.NetworkTransport.Close()) }()
+	for range 2 {
+		err := inner.RequestVote(raft.ServerID(wiped.id), raft.ServerAddress(wiped.addr), &raft.RequestVoteRequest{Term: 1 << 20}, new(raft.RequestVoteResponse))
+		require.ErrorContains(t, err, "it gives no vote")
 	}
 }
 

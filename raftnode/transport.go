@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -24,6 +25,13 @@ type transport struct {
 	acked chan struct{} // closed at the next ack
 
 	lines lines
+
+	// votes tells whether this member's own configuration has it.
+	votes   func() bool
+	once    sync.Once
+	calls   chan raft.RPC
+	closing sync.Once
+	done    chan struct{}
 }
 
 // ack is the newest heartbeat that a voter answered with success.
@@ -40,8 +48,53 @@ func newTransport(stream raft.StreamLayer, timeout time.Duration, cfg *Config) *
 		NetworkTransport: inner,
 		acks:             make(map[raft.ServerID]ack),
 		acked:            make(chan struct{}),
+		calls:            make(chan raft.RPC),
+		done:             make(chan struct{}),
 		lines:            lines{open: make(map[*line]struct{})},
 	}
+}
+
+// Consumer hands raft its calls. A member whose own configuration does not have it yet
+// answers only those that may bring it one: it gives no vote (S68).
+func (t *transport) Consumer() <-chan raft.RPC {
+	t.once.Do(func() { go t.filter() })
+	return t.calls
+}
+
+func (t *transport) filter() {
+	in := t.NetworkTransport.Consumer()
+	for {
+		select {
+		case rpc := <-in:
+			if isElection(rpc) && !t.votes() {
+				rpc.Respond(&raft.RequestVoteResponse{}, errNoVote)
+				continue
+			}
+			select {
+			case t.calls <- rpc:
+			case <-t.done:
+				return
+			}
+		case <-t.done:
+			return
+		}
+	}
+}
+
+// Close is raft's.
+func (t *transport) Close() error {
+	t.closing.Do(func() { close(t.done) })
+	return t.NetworkTransport.Close()
+}
+
+var errNoVote = errors.New("this member is in no configuration that it knows: it gives no vote")
+
+func isElection(rpc raft.RPC) bool {
+	switch rpc.Command.(type) {
+	case *raft.RequestVoteRequest, *raft.RequestPreVoteRequest, *raft.TimeoutNowRequest:
+		return true
+	}
+	return false
 }
 
 // AppendEntries is raft's heartbeat, and replication to a member that lags.
