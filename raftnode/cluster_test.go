@@ -42,6 +42,7 @@ type node struct {
 	cfg    Config
 	files  pki.Files
 	addr   string
+	held   net.Listener // of the address, for the first start
 	exited atomic.Int64
 }
 
@@ -70,6 +71,14 @@ func three(t testing.TB, adjust func(*Config)) *cluster {
 // add makes a member: the first begins the cluster, the others join it.
 func (c *cluster) add(name string, adjust func(*Config)) *node {
 	c.t.Helper()
+	n := c.prepare(name, adjust)
+	require.NoError(c.t, c.start(n))
+	return n
+}
+
+// prepare is add without the start.
+func (c *cluster) prepare(name string, adjust func(*Config)) *node {
+	c.t.Helper()
 	files, err := pki.Issue(c.ca, filepath.Join(c.root, name+"-pki"), pki.Identity{Role: pki.Controller, Name: name}, time.Hour)
 	require.NoError(c.t, err)
 	n := &node{files: files, addr: "127.0.0.1:0", cfg: Config{
@@ -86,7 +95,6 @@ func (c *cluster) add(name string, adjust func(*Config)) *node {
 		}
 	}
 	c.members = append(c.members, n)
-	require.NoError(c.t, c.start(n))
 	c.t.Cleanup(func() { require.NoError(c.t, n.stop()) })
 	return n
 }
@@ -94,14 +102,19 @@ func (c *cluster) add(name string, adjust func(*Config)) *node {
 // start opens the member's folder again, on the port that it had.
 func (c *cluster) start(n *node) error {
 	c.t.Helper()
-	listener, err := net.Listen("tcp", n.addr)
-	require.NoError(c.t, err)
+	listener := n.held
+	if n.held = nil; listener == nil {
+		var err error
+		listener, err = net.Listen("tcp", n.addr)
+		require.NoError(c.t, err)
+	}
 	n.addr = listener.Addr().String()
 	cfg := n.cfg
 	cfg.Listener = listener
 	cfg.Logger = c.log.With("test", c.t.Name())
-	cfg.Credentials, err = pki.Load(n.files)
+	creds, err := pki.Load(n.files)
 	require.NoError(c.t, err)
+	cfg.Credentials = creds
 	n.exited.Store(-1)
 	cfg.Exit = func(code int) { n.exited.Store(int64(code)) }
 	n.Member, err = Open(c.t.Context(), cfg)

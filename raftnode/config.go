@@ -32,8 +32,13 @@ type Config struct {
 	Advertise   string       // the address that peers dial; the listener's when empty
 	Credentials *pki.Credentials
 
-	Bootstrap bool     // make a new cluster when the folder is empty
+	// Bootstrap makes a new cluster when the folder is empty: at once without Join; with
+	// it when all those addresses said that they know no cluster, and else it joins (S69).
+	Bootstrap bool
 	Join      []string // Raft addresses of members to join through when the folder is empty
+	// Founded is a file outside of Dir that remembers that a cluster was founded from
+	// it; Dir with the ending ".founded" when empty.
+	Founded string
 
 	// Facts attaches what was measured to a command, on the leader, before it is
 	// appended (S25). It replaces facts that are there already. It must not block.
@@ -58,6 +63,8 @@ type Config struct {
 	// Exit ends the process with a code; os.Exit by default. Tests replace it.
 	Exit func(code int)
 
+	foundedByDefault bool // nobody chose Founded
+
 	// What tests replace.
 	level       uint32 // of a new cluster
 	openStorage func(store.Options) (*storage, error)
@@ -76,6 +83,8 @@ func (c Config) withDefaults() (Config, error) {
 	c.Name = cmp.Or(c.Name, c.Credentials.Identity().Name)
 	c.LogStore = cmp.Or(c.LogStore, store.WAL)
 	c.Advertise = cmp.Or(c.Advertise, c.Listener.Addr().String())
+	c.foundedByDefault = c.Founded == ""
+	c.Founded = cmp.Or(c.Founded, filepath.Clean(c.Dir)+".founded")
 	c.timeouts()
 	c.SnapshotThreshold = cmp.Or(c.SnapshotThreshold, 8192)
 	c.TrailingLogs = cmp.Or(c.TrailingLogs, 2*c.SnapshotThreshold)

@@ -59,6 +59,14 @@
 // configuration that has its own id was committed and received, and gives no vote before
 // it received one at all.
 //
+// # Founding (S69)
+//
+// A cluster is made once. In an empty folder Bootstrap alone makes it at once, unless the
+// marker outside of the folder says that this was done from another folder. With Join the
+// member asks all those addresses first: a cluster that one of them knows is joined, under
+// a new id; one is made only when every one of them said that it knows none. A peer that
+// cannot be asked is waited for: it may be the only one that remembers.
+//
 // # Feature levels (S72)
 //
 // Members of several builds share a log at the cluster's feature level (fsm/doc.go). A

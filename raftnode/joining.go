@@ -33,7 +33,7 @@ func (m *Member) outside(err error) {
 	}
 }
 
-// belongLoop joins when the folder is new, corrects the own address when it
+// belongLoop joins, or founds, when the folder is new, corrects the own address when it
 // changed, and ends the process when the cluster removed this member.
 func (m *Member) belongLoop(ctx context.Context) {
 	m.belongNow(ctx)
@@ -45,7 +45,11 @@ func (m *Member) belongNow(ctx context.Context) {
 	switch {
 	case m.raft.State() == raft.Shutdown:
 		m.removed()
-	case len(m.servers()) == 0, in && string(self.Address) != m.cfg.Advertise:
+	case len(m.servers()) == 0 && m.founding.Load():
+		m.foundOrJoin(ctx)
+	case len(m.servers()) == 0:
+		m.joinAny(ctx)
+	case in && string(self.Address) != m.cfg.Advertise:
 		m.joinAny(ctx)
 	case m.lead.now().lost() > 2*m.cfg.patience():
 		m.askWhetherRemoved(ctx)

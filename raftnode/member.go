@@ -49,6 +49,7 @@ type Member struct {
 	caughtUp   atomic.Bool            // with what was committed when it started
 	admitted   atomic.Bool            // the newest configuration that was committed and received has this member (S68)
 	joined     atomic.Bool            // the leader said so in this life of the process
+	founding   atomic.Bool            // it is to make a new cluster
 	apart      atomic.Pointer[string] // why it is in no cluster yet
 	membership sync.Mutex             // one change at a time (C11)
 

@@ -81,7 +81,8 @@ func (m *Member) admit(ctx context.Context, req *raftpb.JoinRequest) error {
 		case same && string(s.Address) == req.GetRaftAddr():
 			return nil
 		case !same && string(s.Address) == req.GetRaftAddr():
-			return fmt.Errorf("%w: member %s has the address %s: remove it first if it is gone", ErrRefused, s.ID, s.Address)
+			return fmt.Errorf("%w: member %s has the address %s: if its data folder is gone, `holdfast members replace %s` takes this one in instead",
+				ErrRefused, s.ID, s.Address, s.ID)
 		}
 	}
 	m.log.Info("taking a member in", "id", req.GetMemberId(), "name", req.GetName(), "addr", req.GetRaftAddr())

@@ -21,7 +21,8 @@ const rpcTimeout = 10 * time.Second
 
 // Open checks the data folder, sanitises the log and starts the member. It
 // refuses to start on any doubt, with an error that names the file and the remedy.
-// A member whose folder is empty joins in the background; Ready tells when it serves.
+// A member whose folder is empty joins, or founds, in the background; Ready tells when
+// it serves.
 func Open(ctx context.Context, cfg Config) (*Member, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -155,13 +156,16 @@ func (m *Member) raftConfig(notify chan<- bool) *raft.Config {
 // a data folder (C12). An empty folder that is to join nobody is refused.
 func (m *Member) bootstrap(config *raft.Config, logs raft.LogStore, snapshots raft.SnapshotStore) error {
 	known, err := m.storage.hasState()
-	if err != nil || known {
-		return err
-	}
 	switch {
+	case err != nil:
+		return err
+	case known && m.cfg.Bootstrap:
+		return m.markFounded()
+	case known:
+		return nil
 	case m.cfg.Bootstrap:
-		return raft.BootstrapCluster(config, logs, m.storage.stable, snapshots, m.transport, raft.Configuration{
-			Servers: []raft.Server{{Suffrage: raft.Voter, ID: config.LocalID, Address: raft.ServerAddress(m.cfg.Advertise)}},
+		return m.prepareFounding(func() error {
+			return raft.BootstrapCluster(config, logs, m.storage.stable, snapshots, m.transport, m.alone())
 		})
 	case len(m.cfg.Join) == 0:
 		return errors.New("the data folder is empty: name members to join through, or make a new cluster")

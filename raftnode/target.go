@@ -51,6 +51,8 @@ func (m *Member) acceptsTarget(t *raftpb.Target) error {
 		return fmt.Errorf("this is member %s, not %s", m.id, t.GetMemberId())
 	case cluster == "" && t.GetClusterId() == "":
 		return errors.New("the connection names no cluster")
+	case cluster == "" && m.founding.Load():
+		return errors.New("this member is to make a cluster of its own")
 	case cluster == "" && !m.configured():
 		return m.belong(t.GetClusterId())
 	case cluster != "" && t.GetClusterId() != cluster:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -42,16 +41,6 @@ func (n *node) refusesOften(t *testing.T, times uint64) {
 	eventually(t, func() error {
 		if got := n.mux.refused.Load(); got < from+times {
 			return fmt.Errorf("%d connections were refused", got-from)
-		}
-		return nil
-	})
-}
-
-func (n *node) says(t *testing.T, text string) {
-	t.Helper()
-	eventually(t, func() error {
-		if err := n.Ready(); err == nil || !strings.Contains(err.Error(), text) {
-			return fmt.Errorf("it says %v", err)
 		}
 		return nil
 	})
