@@ -8,11 +8,6 @@ import (
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
-	"github.com/holdfast-storage/holdfast/fsm"
-	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
 const (
@@ -69,30 +64,6 @@ func (m *Member) Dial(id string) (*grpc.ClientConn, error) {
 	return m.peers.dial(id, string(s.Address))
 }
 
-// admit is Join on the leader.
-func (m *Member) admit(ctx context.Context, req *raftpb.JoinRequest) error {
-	m.membership.Lock()
-	defer m.membership.Unlock()
-	if at := m.machine.cluster().FeatureLevel; req.GetFeatureLevel() < at { // looked at under the lock: it is held while the level rises
-		return fmt.Errorf("%w: the cluster runs at feature level %d, the member understands %d: upgrade it", ErrRefused, at, max(fsm.Level1, req.GetFeatureLevel()))
-	}
-	for _, s := range m.servers() {
-		switch same := string(s.ID) == req.GetMemberId(); {
-		case same && string(s.Address) == req.GetRaftAddr():
-			return nil
-		case !same && string(s.Address) == req.GetRaftAddr():
-			return fmt.Errorf("%w: member %s has the address %s: if its data folder is gone, `holdfast members replace %s` takes this one in instead",
-				ErrRefused, s.ID, s.Address, s.ID)
-		}
-	}
-	m.log.Info("taking a member in", "id", req.GetMemberId(), "name", req.GetName(), "addr", req.GetRaftAddr())
-	future := m.raft.AddNonvoter(raft.ServerID(req.GetMemberId()), raft.ServerAddress(req.GetRaftAddr()), 0, changeTime)
-	if err := await(ctx, future.Error); err != nil {
-		return classify(err)
-	}
-	return nil
-}
-
 // promote gives a vote to one non-voter that has been close behind for a while (C11).
 func (r *regency) promote(ctx context.Context, answers map[raft.ServerID]seen) {
 	m := r.member
@@ -122,50 +93,4 @@ func (m *Member) vote(ctx context.Context, s raft.Server) {
 	if err := await(ctx, m.raft.AddVoter(s.ID, s.Address, 0, changeTime).Error); err != nil && ctx.Err() == nil {
 		m.log.Warn("give a member its vote", "id", string(s.ID), "error", err)
 	}
-}
-
-// RemovePeer removes a member from the configuration, by Raft's id.
-func (m *Member) RemovePeer(ctx context.Context, id string) error {
-	err := m.retry(ctx, func(ctx context.Context, v *view) error {
-		if v.leading {
-			return m.dismiss(ctx, id)
-		}
-		conn, err := m.peers.dial(v.id, v.addr)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrNotLeader, err)
-		}
-		_, err = raftpb.NewMemberClient(conn).Remove(ctx, &raftpb.RemoveRequest{MemberId: id})
-		switch status.Code(err) {
-		case codes.OK:
-			return nil
-		case codes.FailedPrecondition:
-			return fmt.Errorf("%w: %s", ErrRefused, reason(err))
-		default:
-			return fmt.Errorf("%w: ask the leader at %s: %w", ErrNotLeader, v.addr, err)
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("remove member %s: %w", id, err)
-	}
-	return nil
-}
-
-// dismiss is Remove on the leader. A leader that is to go lets another one do it.
-func (m *Member) dismiss(ctx context.Context, id string) error {
-	m.membership.Lock()
-	defer m.membership.Unlock()
-	if _, ok := m.serverOf(id); !ok {
-		return nil
-	}
-	if id == m.id && len(m.voters()) > 1 {
-		if err := m.TransferLeadership(ctx); err != nil {
-			return err
-		}
-		return fmt.Errorf("%w: it is the one to be removed", ErrNotLeader)
-	}
-	m.log.Info("removing a member", "id", id)
-	if err := await(ctx, m.raft.RemoveServer(raft.ServerID(id), 0, changeTime).Error); err != nil {
-		return classify(err)
-	}
-	return nil
 }

@@ -65,7 +65,7 @@ func TestMembersThatAreRemovedEnd(t *testing.T) {
 			gone := pick(c)
 			rest := c.but(gone)
 			for range 2 {
-				require.NoError(t, rest[0].RemovePeer(within(t), gone.id))
+				persist(t, func() error { return rest[0].RemovePeer(within(t), gone.id) })
 			}
 			eventually(t, func() error { return left(gone) })
 			require.EqualValues(t, ExitRemoved, gone.exited.Load())

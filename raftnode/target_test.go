@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,6 +111,25 @@ func (n *node) cannotPropose(t *testing.T) {
 	t.Helper()
 	_, err := n.Propose(within(t), register("without-a-quorum"))
 	require.True(t, IsUnavailable(err), "%v", err)
+}
+
+func TestS68_ARemovedMembersIDIsNobody(t *testing.T) {
+	t.Parallel()
+	c := three(t, nil)
+	leader := c.leader()
+	wiped := c.but(leader)[0]
+	old := wiped.id
+	c.wipe(t, wiped)
+	eventually(t, func() error {
+		if err := wiped.Ready(); err == nil || !strings.Contains(err.Error(), "holdfast members replace "+old) {
+			return fmt.Errorf("it does not say what to do: %w", err)
+		}
+		return nil
+	})
+	persist(t, func() error { return leader.RemovePeer(within(t), old) })
+	c.settle(3)
+	wiped.proposes(t, "by-the-new-one")
+	sameHash(t, c.members...)
 }
 
 func TestS68_ConnectionsAreForTheTargetOnly(t *testing.T) {
