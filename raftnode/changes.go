@@ -33,7 +33,7 @@ func (m *Member) AddPeer(ctx context.Context, id, addr string) error {
 	}
 	req := &raftpb.JoinRequest{
 		MemberId: id, Name: s.GetName(), RaftAddr: addr, ClusterId: s.GetClusterId(),
-		FeatureLevel: s.GetFeatureLevel(),
+		FeatureLevel: s.GetFeatureLevel(), ProcessId: s.GetProcessId(),
 	}
 	err = m.atLeader(ctx,
 		func(ctx context.Context) error { _, err := m.takeIn(ctx, req); return err },
@@ -96,7 +96,11 @@ func (m *Member) admit(ctx context.Context, req *raftpb.JoinRequest) error {
 		switch same := string(s.ID) == req.GetMemberId(); {
 		case same && string(s.Address) == req.GetRaftAddr():
 			return nil
-		case !same && string(s.Address) == req.GetRaftAddr():
+		case same:
+			if err := m.moved(ctx, s, req); err != nil {
+				return err
+			}
+		case string(s.Address) == req.GetRaftAddr():
 			return fmt.Errorf("%w: member %s has the address %s: if its data folder is gone, `holdfast members replace %s` takes this one in instead",
 				ErrRefused, s.ID, s.Address, s.ID)
 		}
@@ -105,6 +109,18 @@ func (m *Member) admit(ctx context.Context, req *raftpb.JoinRequest) error {
 	future := m.raft.AddNonvoter(raft.ServerID(req.GetMemberId()), raft.ServerAddress(req.GetRaftAddr()), 0, changeTime)
 	if err := await(ctx, future.Error); err != nil {
 		return classify(err)
+	}
+	return nil
+}
+
+// moved refuses another address while another process answers at the old one: two that
+// run on copies of one data folder would vote twice.
+func (m *Member) moved(ctx context.Context, s raft.Server, req *raftpb.JoinRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.patience())
+	defer cancel()
+	old, err := m.askOne(ctx, s, &raftpb.StatusRequest{})
+	if err == nil && old.GetProcessId() != "" && old.GetProcessId() != req.GetProcessId() {
+		return fmt.Errorf("%w: member %s runs at %s too, on a copy of the data folder: stop one of the two, for ever", ErrRefused, s.ID, s.Address)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -65,6 +66,23 @@ func TestAMemberIsTakenInUnderTheIDThatIsThere(t *testing.T) {
 	}
 	c.settle(4)
 	require.True(t, waits.knows(t, "nobody") == false)
+	sameHash(t, c.members...)
+}
+
+func TestS68_ACopyOfADataFolderIsNoMember(t *testing.T) {
+	t.Parallel()
+	c := three(t, nil)
+	original := c.followers()[0]
+	original.crash(t)
+	copied := c.prepare("copy", nil)
+	copied.files, copied.cfg.Name = original.files, original.cfg.Name
+	require.NoError(t, exec.Command("cp", "-a", original.cfg.Dir, copied.cfg.Dir).Run())
+	require.NoError(t, c.start(original))
+	c.members = c.but(copied)
+	c.settle(3)
+	require.NoError(t, c.start(copied))
+	copied.says(t, "member "+original.id+" runs at "+original.addr+" too")
+	original.proposes(t, "by-the-original")
 	sameHash(t, c.members...)
 }
 

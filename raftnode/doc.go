@@ -57,7 +57,10 @@
 //
 // Beside that, a process serves nothing (no read, no proposal, not ready) before a
 // configuration that has its own id was committed and received, and gives no vote before
-// it received one at all.
+// it received one at all. One whose configuration has it at another address asks there
+// first, several times: when a process answers under its id, one of the two runs on a copy
+// of the other's data folder, and it neither votes nor stands nor serves until the leader
+// took its address into the configuration.
 //
 // # Founding (S69)
 //

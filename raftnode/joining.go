@@ -16,6 +16,9 @@ import (
 // inCluster is nil once a configuration that has this member was committed and received.
 // Before, it serves nothing: it may be a stranger at a member's old address (S68).
 func (m *Member) inCluster() error {
+	if at := m.twin.at.Load(); at != nil {
+		return fmt.Errorf("member %s runs at %s too, on a copy of the data folder: stop one of the two, for ever", m.id, *at)
+	}
 	if m.admitted.Load() {
 		return nil
 	}
@@ -42,6 +45,9 @@ func (m *Member) belongLoop(ctx context.Context) {
 
 func (m *Member) belongNow(ctx context.Context) {
 	self, in := m.serverOf(m.id)
+	if m.inPlace() {
+		m.twin.forget()
+	}
 	switch {
 	case m.raft.State() == raft.Shutdown:
 		m.removed()
@@ -50,6 +56,7 @@ func (m *Member) belongNow(ctx context.Context) {
 	case len(m.servers()) == 0:
 		m.joinAny(ctx)
 	case in && string(self.Address) != m.cfg.Advertise:
+		m.lookForTwin(ctx, self)
 		m.joinAny(ctx)
 	case m.lead.now().lost() > 2*m.cfg.patience():
 		m.askWhetherRemoved(ctx)
@@ -106,7 +113,7 @@ func (m *Member) join(ctx context.Context, addr string) error {
 	}
 	resp, err := raftpb.NewMemberClient(conn).Join(ctx, &raftpb.JoinRequest{
 		MemberId: m.id, Name: m.cfg.Name, RaftAddr: m.cfg.Advertise,
-		ClusterId: m.storage.clusterID(), FeatureLevel: m.cfg.understands,
+		ClusterId: m.storage.clusterID(), FeatureLevel: m.cfg.understands, ProcessId: m.process,
 	})
 	if err != nil {
 		return err

@@ -20,6 +20,9 @@ type Member struct {
 	cfg Config
 	log *slog.Logger
 	id  string // Raft's
+	// process is random, of this life of the process: it tells it from one that runs on
+	// a copy of the data folder.
+	process string
 
 	storage   *storage
 	journal   *journal.Journal
@@ -50,6 +53,7 @@ type Member struct {
 	admitted   atomic.Bool            // the newest configuration that was committed and received has this member (S68)
 	joined     atomic.Bool            // the leader said so in this life of the process
 	founding   atomic.Bool            // it is to make a new cluster
+	twin       twin                   // at the address that the configuration has for this member
 	apart      atomic.Pointer[string] // why it is in no cluster yet
 	membership sync.Mutex             // one change at a time (C11)
 

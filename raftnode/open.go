@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -31,7 +32,7 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	m := &Member{cfg: cfg, hub: newHub(), gate: newTermGate(), due: make(chan struct{}, 1), swept: make(chan struct{}, 1), started: make(chan struct{})}
+	m := &Member{cfg: cfg, process: uuid.NewString(), hub: newHub(), gate: newTermGate(), due: make(chan struct{}, 1), swept: make(chan struct{}, 1), started: make(chan struct{})}
 	m.log = cfg.Logger.With("member", cfg.Name)
 	m.closing, m.stop = context.WithCancel(context.Background())
 	if err := m.openFiles(); err != nil {
@@ -114,7 +115,8 @@ func (m *Member) openRaft() error {
 	m.peers = newDialer(m)
 	m.mux = newMux(m)
 	m.transport = newTransport(m.mux.raft, rpcTimeout, &m.cfg)
-	m.transport.votes = m.configured
+	m.transport.stands = m.stands
+	m.transport.votes = func() bool { return m.configured() && m.stands() }
 	m.groups = newGroups()
 	m.transport.lines.busy = func() bool { return m.groups.inflight.Load() > 0 }
 	logs := guardedLogs{LogStore: m.storage.logs, refuse: m.disk.refuseWrites}

@@ -28,7 +28,7 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 		Term: m.raft.CurrentTerm(), AppliedIndex: m.appliedIndex(), CommitIndex: m.raft.CommitIndex(),
 		StateHash: hash, HashIndex: index, LeaderId: v.id,
 		FeatureLevel: m.cfg.understands, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr,
-		ClockUnixNano: m.cfg.now().UnixNano(), ClusterId: m.storage.clusterID(), Founding: m.founding.Load() && !m.configured(),
+		ClockUnixNano: m.cfg.now().UnixNano(), ClusterId: m.storage.clusterID(), ProcessId: m.process, Founding: m.founding.Load() && !m.configured(),
 	}
 	for _, server := range m.servers() {
 		s.MemberIds = append(s.MemberIds, string(server.ID))

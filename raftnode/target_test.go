@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -207,6 +208,39 @@ func TestS68_AMemberWithoutAConfigurationGivesNoVote(t *testing.T) {
 		err := inner.RequestVote(raft.ServerID(wiped.id), raft.ServerAddress(wiped.addr), &raft.RequestVoteRequest{Term: 1 << 20}, new(raft.RequestVoteResponse))
 		require.ErrorContains(t, err, "it gives no vote")
 	}
+}
+
+// S68: a process on a copy of a data folder gives no vote beside the one that it is a copy
+// of, nor is it elected, nor does it serve. When that one is gone it is the member.
+func TestS68_ACopyOfADataFolderGivesNoVote(t *testing.T) {
+	t.Parallel()
+	c := three(t, nil)
+	leader := c.leader()
+	original := c.but(leader)[0]
+	require.NoError(t, original.Close())
+	twin := c.prepare("copy", nil)
+	require.NoError(t, exec.Command("cp", "-a", original.cfg.Dir, twin.cfg.Dir).Run())
+	require.NoError(t, c.start(original))
+	require.NoError(t, c.start(twin))
+	require.Equal(t, original.id, twin.id)
+	twin.says(t, "on a copy of the data folder")
+	inner := newTransport(leader.mux.raft, time.Second, &leader.Member.cfg)
+	defer func() { require.NoError(t, inner.NetworkTransport.Close()) }()
+	ask := &raft.RequestVoteRequest{
+		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader.id), Addr: []byte(leader.addr)},
+		Term:      1 << 20, LastLogTerm: 1 << 20, LastLogIndex: 1 << 20, LeadershipTransfer: true,
+	}
+	for range 2 {
+		resp := new(raft.RequestVoteResponse)
+		err := inner.RequestVote(raft.ServerID(twin.id), raft.ServerAddress(twin.addr), ask, resp)
+		require.ErrorContains(t, err, "it gives no vote", "granted: %v", resp.Granted)
+		err = twin.transport.RequestVote(raft.ServerID(leader.id), raft.ServerAddress(leader.addr), &raft.RequestVoteRequest{Term: 1}, new(raft.RequestVoteResponse))
+		require.ErrorContains(t, err, "it gives no vote")
+		require.Error(t, twin.inCluster())
+	}
+	require.NoError(t, original.stop())
+	eventually(t, twin.Ready)
+	twin.proposes(t, "from-the-copy")
 }
 
 // unnamed dials as a build of level 1 does.

@@ -26,8 +26,10 @@ type transport struct {
 
 	lines lines
 
-	// votes tells whether this member's own configuration has it.
+	// votes tells whether this member's own configuration has it, and no other process
+	// is that member; stands, whether it may be elected.
 	votes   func() bool
+	stands  func() bool
 	once    sync.Once
 	calls   chan raft.RPC
 	closing sync.Once
@@ -50,6 +52,7 @@ func newTransport(stream raft.StreamLayer, timeout time.Duration, cfg *Config) *
 		acked:            make(chan struct{}),
 		calls:            make(chan raft.RPC),
 		done:             make(chan struct{}),
+		stands:           func() bool { return true },
 		lines:            lines{open: make(map[*line]struct{})},
 	}
 }
@@ -87,7 +90,7 @@ func (t *transport) Close() error {
 	return t.NetworkTransport.Close()
 }
 
-var errNoVote = errors.New("this member is in no configuration that it knows: it gives no vote")
+var errNoVote = errors.New("this member is in no configuration that it knows, or runs on a copy of a data folder: it gives no vote")
 
 func isElection(rpc raft.RPC) bool {
 	switch rpc.Command.(type) {
@@ -111,11 +114,17 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 
 // RequestVote asks the member that is named.
 func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if !t.stands() {
+		return errNoVote
+	}
 	return t.NetworkTransport.RequestVote(id, addressed(id, target), args, resp)
 }
 
 // RequestPreVote asks the member that is named.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if !t.stands() {
+		return errNoVote
+	}
 	return t.NetworkTransport.RequestPreVote(id, addressed(id, target), args, resp)
 }
 
