@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,13 +39,17 @@ func (b *bounded) bytes() []byte {
 	return append([]byte(nil), b.buf...)
 }
 
-// line is the end of the output in one line, fit for an error.
+// line is the end of the output in one line, fit for an error: what a tool writes need
+// not be UTF-8, and what goes into the log must be.
 func (b *bounded) line() string {
 	text := strings.Join(strings.Fields(string(b.bytes())), " ")
 	if over := len(text) - lineLimit; over > 0 {
-		text = strings.ToValidUTF8(text[over:], "")
+		text = text[over:]
+		for len(text) > 0 && !utf8.RuneStart(text[0]) {
+			text = text[1:] // the rest of a character that was cut
+		}
 	}
-	return text
+	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
 // kept is a stream of a child that may outlive this process. A pipe would end with its

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -131,6 +132,13 @@ func TestOutputIsBounded(t *testing.T) {
 	out, err := r.Run(t.Context(), Command{Tool: "tool"})
 	require.Len(t, out, outputLimit)
 	require.Less(t, len(err.Error()), 2*lineLimit)
+}
+
+func TestAnErrorIsUTF8WhateverAToolSays(t *testing.T) {
+	r := withTool(t, "tool", "printf 'no such file: \\377\\376name' >&2; exit 1")
+	_, err := r.Run(t.Context(), Command{Tool: "tool"})
+	require.ErrorContains(t, err, "no such file: \uFFFDname")
+	require.True(t, utf8.ValidString(err.Error()))
 }
 
 func TestAllOutputGoesToAWriterThatIsGiven(t *testing.T) {
