@@ -77,6 +77,7 @@ func (e *Executor) proposeReport(letters []letter) (fsm.Epoch, error) {
 	for _, l := range letters {
 		report.Observations = append(report.Observations, l.observations...)
 	}
+	validTexts(report.Observations)
 	e.hit("report.before")
 	answer, err := e.propose(e.ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_Report{Report: report}})
 	e.hit("report.after")
