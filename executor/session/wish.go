@@ -24,6 +24,9 @@ func wishToProto(w fsm.Wish) *sessionpb.Wish {
 
 		SourceSizeBytes: w.SourceSize,
 		Replication:     replicaWishToProto(w.Replication),
+
+		ModifyOperationId: uint64(w.Modify),
+		ModifyAttempt:     w.ModifyAttempt,
 	}
 	if t := w.Teardown; t != nil {
 		p.TeardownEpoch, p.TeardownNode, p.TeardownHost = epochToProto(t.Epoch), string(t.Node), string(t.Host)
@@ -47,6 +50,9 @@ func wishFromProto(p *sessionpb.Wish) fsm.Wish {
 		SourceSize:  p.GetSourceSizeBytes(),
 		Limits:      limitsFromProto(p.GetLimits()),
 		Replication: replicaWishFromProto(p.GetReplication()),
+
+		Modify:        fsm.OperationID(p.GetModifyOperationId()),
+		ModifyAttempt: p.GetModifyAttempt(),
 	}
 	if p.TeardownEpoch != nil {
 		w.Teardown = &fsm.Teardown{
@@ -75,6 +81,8 @@ func publicationToProto(p *fsm.Publication) *sessionpb.Publication {
 		Capability: capabilityToProto(p.Capability),
 		ReadOnly:   p.ReadOnly,
 		Epoch:      epochToProto(p.Epoch),
+		Ending:     p.Ending,
+		UsedBy:     p.UsedBy,
 	}
 	if s := p.Staging; s != nil {
 		out.Staging = &sessionpb.Staging{Path: s.Path, Boot: s.Boot, Capability: capabilityToProto(s.Capability), Done: s.Done}
@@ -98,6 +106,8 @@ func publicationFromProto(p *sessionpb.Publication) *fsm.Publication {
 		Capability: capabilityFromProto(p.GetCapability()),
 		ReadOnly:   p.GetReadOnly(),
 		Epoch:      epochFromProto(p.GetEpoch()),
+		Ending:     p.GetEnding(),
+		UsedBy:     p.GetUsedBy(),
 	}
 	if s := p.GetStaging(); s != nil {
 		out.Staging = &fsm.Staging{Path: s.GetPath(), Boot: s.GetBoot(), Capability: capabilityFromProto(s.GetCapability()), Done: s.GetDone()}

@@ -34,6 +34,7 @@ func replicaWishToProto(w *fsm.ReplicaWish) *sessionpb.ReplicaWish {
 		Seen:         w.Seen.Proto(),
 		BackingBytes: w.Backing,
 		SettledUuid:  w.SettledUUID,
+		DiskFailed:   w.DiskFailed,
 	}
 }
 
@@ -61,6 +62,7 @@ func replicaWishFromProto(p *sessionpb.ReplicaWish) *fsm.ReplicaWish {
 		Seen:        fsm.ReplicaSeenFrom(p.GetSeen()),
 		Backing:     p.GetBackingBytes(),
 		SettledUUID: p.GetSettledUuid(),
+		DiskFailed:  p.GetDiskFailed(),
 	}
 }
 
@@ -70,6 +72,7 @@ func replicaPeerToProto(p *fsm.ReplicaPeer) *sessionpb.ReplicaPeer {
 	}
 	return &sessionpb.ReplicaPeer{
 		NodeId: string(p.Node), HostId: string(p.Host), Address: p.Address, PublicKey: bytes.Clone(p.PublicKey),
+		UpToDate: p.UpToDate, Lost: p.Lost, Attached: p.Attached,
 	}
 }
 
@@ -77,7 +80,7 @@ func replicaPeerFromProto(p *sessionpb.ReplicaPeer) *fsm.ReplicaPeer {
 	if p == nil {
 		return nil
 	}
-	peer := &fsm.ReplicaPeer{Node: fsm.NodeID(p.GetNodeId()), Host: fsm.HostID(p.GetHostId()), Address: p.GetAddress()}
+	peer := &fsm.ReplicaPeer{Node: fsm.NodeID(p.GetNodeId()), Host: fsm.HostID(p.GetHostId()), Address: p.GetAddress(), UpToDate: p.GetUpToDate(), Lost: p.GetLost(), Attached: p.GetAttached()}
 	if len(p.GetPublicKey()) > 0 {
 		peer.PublicKey = p.GetPublicKey()
 	}

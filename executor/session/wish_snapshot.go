@@ -18,6 +18,8 @@ func snapshotWishToProto(w fsm.SnapshotWish) *sessionpb.SnapshotWish {
 		Attempt:         w.Attempt,
 		Sequence:        w.Sequence,
 		Frozen:          w.Frozen,
+		OperationId:     uint64(w.Operation),
+		Retry:           w.Retry,
 	}
 }
 
@@ -32,6 +34,9 @@ func snapshotWishFromProto(p *sessionpb.SnapshotWish) fsm.SnapshotWish {
 		Attempt:  p.GetAttempt(),
 		Sequence: p.GetSequence(),
 		Frozen:   p.GetFrozen(),
+
+		Operation: fsm.OperationID(p.GetOperationId()),
+		Retry:     p.GetRetry(),
 	}
 }
 

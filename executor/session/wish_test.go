@@ -126,12 +126,12 @@ func FuzzWishCrossesTheWire(f *testing.F) {
 			w.Teardown = &fsm.Teardown{Node: fsm.NodeID(text), Host: fsm.HostID(volume), Epoch: fsm.Epoch{Index: index}}
 			w.Publication = &fsm.Publication{
 				Node: fsm.NodeID(pool), Capability: capability, Staging: &fsm.Staging{Path: text, Boot: pool, Capability: capability},
-				Targets: []fsm.Target{{Path: text, Fingerprint: string(print), Done: flag}},
+				Targets: []fsm.Target{{Path: text, Fingerprint: string(print), Done: flag}}, Ending: flag, UsedBy: text,
 			}
 			w.Replication = &fsm.ReplicaWish{
-				Minor: small, Generation: index, Born: flag, Address: text, Attach: incarnation, Backing: size, SettledUUID: index,
+				Minor: small, Generation: index, Born: flag, Address: text, Attach: incarnation, Backing: size, SettledUUID: index, DiskFailed: index,
 				Seen: fsm.ReplicaSeen{Boot: pool, Attach: index, UUID: incarnation, Generation: index, Percent: small, Backing: size},
-				Peer: &fsm.ReplicaPeer{Node: fsm.NodeID(text), PublicKey: append([]byte(nil), print...)},
+				Peer: &fsm.ReplicaPeer{Node: fsm.NodeID(text), PublicKey: append([]byte(nil), print...), UpToDate: flag, Lost: !flag},
 			}
 		}
 		require.Equal(t, w, wire(t, w))

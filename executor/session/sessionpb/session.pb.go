@@ -244,6 +244,7 @@ type PoolTelemetry struct {
 	CapacityBytes int64                  `protobuf:"varint,3,opt,name=capacity_bytes,json=capacityBytes,proto3" json:"capacity_bytes,omitempty"`
 	Absent        bool                   `protobuf:"varint,4,opt,name=absent,proto3" json:"absent,omitempty"` // not mounted or without its id file (S12)
 	Detail        string                 `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	Copies        bool                   `protobuf:"varint,6,opt,name=copies,proto3" json:"copies,omitempty"` // a snapshot or a clone is a whole copy: the pool shares no blocks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -311,6 +312,13 @@ func (x *PoolTelemetry) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *PoolTelemetry) GetCopies() bool {
+	if x != nil {
+		return x.Copies
+	}
+	return false
 }
 
 type ToNode struct {
@@ -511,7 +519,10 @@ type Wishes struct {
 	Adopted bool `protobuf:"varint,5,opt,name=adopted,proto3" json:"adopted,omitempty"`
 	// more says that the next message goes on with this one: they are one update,
 	// cut to keep messages small.
-	More          bool `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`
+	// feature_level is the cluster's at that index. A controller that does not say it
+	// is of level 1.
+	FeatureLevel  uint32 `protobuf:"varint,7,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -602,27 +613,36 @@ func (x *Wishes) GetMore() bool {
 	return false
 }
 
+func (x *Wishes) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
 type Wish struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	VolumeId        string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
-	PoolId          string                 `protobuf:"bytes,2,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
-	SizeBytes       int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
-	Verb            uint32                 `protobuf:"varint,4,opt,name=verb,proto3" json:"verb,omitempty"`
-	Format          *fsmpb.Format          `protobuf:"bytes,5,opt,name=format,proto3" json:"format,omitempty"`
-	Publication     *Publication           `protobuf:"bytes,6,opt,name=publication,proto3" json:"publication,omitempty"`
-	TeardownEpoch   *fsmpb.Epoch           `protobuf:"bytes,7,opt,name=teardown_epoch,json=teardownEpoch,proto3" json:"teardown_epoch,omitempty"`
-	Sequence        uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	OperationId     uint64                 `protobuf:"varint,9,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
-	Attempt         uint32                 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Replica         uint32                 `protobuf:"varint,11,opt,name=replica,proto3" json:"replica,omitempty"`
-	TeardownNode    string                 `protobuf:"bytes,12,opt,name=teardown_node,json=teardownNode,proto3" json:"teardown_node,omitempty"`
-	Source          *fsmpb.Source          `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
-	SourceSizeBytes int64                  `protobuf:"varint,15,opt,name=source_size_bytes,json=sourceSizeBytes,proto3" json:"source_size_bytes,omitempty"`
-	Limits          *fsmpb.Limits          `protobuf:"bytes,16,opt,name=limits,proto3" json:"limits,omitempty"`
-	TeardownHost    string                 `protobuf:"bytes,13,opt,name=teardown_host,json=teardownHost,proto3" json:"teardown_host,omitempty"`
-	Replication     *ReplicaWish           `protobuf:"bytes,17,opt,name=replication,proto3" json:"replication,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	VolumeId          string                 `protobuf:"bytes,1,opt,name=volume_id,json=volumeId,proto3" json:"volume_id,omitempty"`
+	PoolId            string                 `protobuf:"bytes,2,opt,name=pool_id,json=poolId,proto3" json:"pool_id,omitempty"`
+	SizeBytes         int64                  `protobuf:"varint,3,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
+	Verb              uint32                 `protobuf:"varint,4,opt,name=verb,proto3" json:"verb,omitempty"`
+	Format            *fsmpb.Format          `protobuf:"bytes,5,opt,name=format,proto3" json:"format,omitempty"`
+	Publication       *Publication           `protobuf:"bytes,6,opt,name=publication,proto3" json:"publication,omitempty"`
+	TeardownEpoch     *fsmpb.Epoch           `protobuf:"bytes,7,opt,name=teardown_epoch,json=teardownEpoch,proto3" json:"teardown_epoch,omitempty"`
+	Sequence          uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	OperationId       uint64                 `protobuf:"varint,9,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"`
+	Attempt           uint32                 `protobuf:"varint,10,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Replica           uint32                 `protobuf:"varint,11,opt,name=replica,proto3" json:"replica,omitempty"`
+	TeardownNode      string                 `protobuf:"bytes,12,opt,name=teardown_node,json=teardownNode,proto3" json:"teardown_node,omitempty"`
+	Source            *fsmpb.Source          `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
+	SourceSizeBytes   int64                  `protobuf:"varint,15,opt,name=source_size_bytes,json=sourceSizeBytes,proto3" json:"source_size_bytes,omitempty"`
+	Limits            *fsmpb.Limits          `protobuf:"bytes,16,opt,name=limits,proto3" json:"limits,omitempty"`
+	TeardownHost      string                 `protobuf:"bytes,13,opt,name=teardown_host,json=teardownHost,proto3" json:"teardown_host,omitempty"`
+	Replication       *ReplicaWish           `protobuf:"bytes,17,opt,name=replication,proto3" json:"replication,omitempty"`
+	ModifyOperationId uint64                 `protobuf:"varint,18,opt,name=modify_operation_id,json=modifyOperationId,proto3" json:"modify_operation_id,omitempty"` // of new limits
+	ModifyAttempt     uint32                 `protobuf:"varint,19,opt,name=modify_attempt,json=modifyAttempt,proto3" json:"modify_attempt,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Wish) Reset() {
@@ -774,6 +794,20 @@ func (x *Wish) GetReplication() *ReplicaWish {
 	return nil
 }
 
+func (x *Wish) GetModifyOperationId() uint64 {
+	if x != nil {
+		return x.ModifyOperationId
+	}
+	return 0
+}
+
+func (x *Wish) GetModifyAttempt() uint32 {
+	if x != nil {
+		return x.ModifyAttempt
+	}
+	return 0
+}
+
 // ReplicaWish is what the log wants of a host's replica of a replicated volume.
 type ReplicaWish struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -796,6 +830,7 @@ type ReplicaWish struct {
 	BackingBytes  int64                  `protobuf:"varint,17,opt,name=backing_bytes,json=backingBytes,proto3" json:"backing_bytes,omitempty"` // that every replica's device below has room for
 	SettledUuid   uint64                 `protobuf:"varint,18,opt,name=settled_uuid,json=settledUuid,proto3" json:"settled_uuid,omitempty"`
 	CopySeed      bool                   `protobuf:"varint,19,opt,name=copy_seed,json=copySeed,proto3" json:"copy_seed,omitempty"`
+	DiskFailed    uint64                 `protobuf:"varint,20,opt,name=disk_failed,json=diskFailed,proto3" json:"disk_failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -963,12 +998,22 @@ func (x *ReplicaWish) GetCopySeed() bool {
 	return false
 }
 
+func (x *ReplicaWish) GetDiskFailed() uint64 {
+	if x != nil {
+		return x.DiskFailed
+	}
+	return 0
+}
+
 type ReplicaPeer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	NodeId        string                 `protobuf:"bytes,1,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
 	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
 	PublicKey     []byte                 `protobuf:"bytes,4,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
+	UpToDate      bool                   `protobuf:"varint,5,opt,name=up_to_date,json=upToDate,proto3" json:"up_to_date,omitempty"`
+	Lost          bool                   `protobuf:"varint,6,opt,name=lost,proto3" json:"lost,omitempty"`
+	Attached      bool                   `protobuf:"varint,7,opt,name=attached,proto3" json:"attached,omitempty"` // it is there now, by its own host's word
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1031,6 +1076,27 @@ func (x *ReplicaPeer) GetPublicKey() []byte {
 	return nil
 }
 
+func (x *ReplicaPeer) GetUpToDate() bool {
+	if x != nil {
+		return x.UpToDate
+	}
+	return false
+}
+
+func (x *ReplicaPeer) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+func (x *ReplicaPeer) GetAttached() bool {
+	if x != nil {
+		return x.Attached
+	}
+	return false
+}
+
 type Publication struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         *fsmpb.Epoch           `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1040,6 +1106,8 @@ type Publication struct {
 	Targets       []*Target              `protobuf:"bytes,5,rep,name=targets,proto3" json:"targets,omitempty"`
 	NodeId        string                 `protobuf:"bytes,6,opt,name=node_id,json=nodeId,proto3" json:"node_id,omitempty"`
 	HostId        string                 `protobuf:"bytes,7,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Ending        bool                   `protobuf:"varint,8,opt,name=ending,proto3" json:"ending,omitempty"`
+	UsedBy        string                 `protobuf:"bytes,9,opt,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1119,6 +1187,20 @@ func (x *Publication) GetNodeId() string {
 func (x *Publication) GetHostId() string {
 	if x != nil {
 		return x.HostId
+	}
+	return ""
+}
+
+func (x *Publication) GetEnding() bool {
+	if x != nil {
+		return x.Ending
+	}
+	return false
+}
+
+func (x *Publication) GetUsedBy() string {
+	if x != nil {
+		return x.UsedBy
 	}
 	return ""
 }
@@ -1808,6 +1890,8 @@ type SnapshotWish struct {
 	Attempt         uint32                 `protobuf:"varint,7,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Sequence        uint64                 `protobuf:"varint,8,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	Frozen          bool                   `protobuf:"varint,9,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	OperationId     uint64                 `protobuf:"varint,10,opt,name=operation_id,json=operationId,proto3" json:"operation_id,omitempty"` // of the snapshot or its group
+	Retry           uint32                 `protobuf:"varint,11,opt,name=retry,proto3" json:"retry,omitempty"`                                // how often an operator had asked for that again
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -1903,6 +1987,20 @@ func (x *SnapshotWish) GetFrozen() bool {
 		return x.Frozen
 	}
 	return false
+}
+
+func (x *SnapshotWish) GetOperationId() uint64 {
+	if x != nil {
+		return x.OperationId
+	}
+	return 0
+}
+
+func (x *SnapshotWish) GetRetry() uint32 {
+	if x != nil {
+		return x.Retry
+	}
+	return 0
 }
 
 // MapQuestion asks for what a snapshot allocates, or with a base for what differs
@@ -2036,12 +2134,15 @@ func (x *MapExtent) GetLength() int64 {
 }
 
 type MapAnswer struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Question      uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
-	Extents       []*MapExtent           `protobuf:"bytes,2,rep,name=extents,proto3" json:"extents,omitempty"`
-	More          bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"` // there are extents behind the last
-	Error         string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
-	Reason        uint32                 `protobuf:"varint,5,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason of the error, 0: none
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Question uint64                 `protobuf:"varint,1,opt,name=question,proto3" json:"question,omitempty"`
+	Extents  []*MapExtent           `protobuf:"bytes,2,rep,name=extents,proto3" json:"extents,omitempty"`
+	More     bool                   `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"` // this is not all
+	Error    string                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	Reason   uint32                 `protobuf:"varint,5,opt,name=reason,proto3" json:"reason,omitempty"` // fsm.Reason of the error, 0: none
+	// reached is the byte before which all was told, where there is more; 0, of a host
+	// that does not say: the end of the last extent.
+	Reached       int64 `protobuf:"varint,6,opt,name=reached,proto3" json:"reached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2107,6 +2208,13 @@ func (x *MapAnswer) GetError() string {
 func (x *MapAnswer) GetReason() uint32 {
 	if x != nil {
 		return x.Reason
+	}
+	return 0
+}
+
+func (x *MapAnswer) GetReached() int64 {
+	if x != nil {
+		return x.Reached
 	}
 	return 0
 }
@@ -2230,14 +2338,15 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\bregister\x18\x01 \x01(\v2\x1d.holdfast.fsm.v1.RegisterNodeR\bregister\x12*\n" +
 	"\x04seen\x18\x02 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x04seen\"E\n" +
 	"\tTelemetry\x128\n" +
-	"\x05pools\x18\x01 \x03(\v2\".holdfast.session.v1.PoolTelemetryR\x05pools\"\x9e\x01\n" +
+	"\x05pools\x18\x01 \x03(\v2\".holdfast.session.v1.PoolTelemetryR\x05pools\"\xb6\x01\n" +
 	"\rPoolTelemetry\x12\x17\n" +
 	"\apool_id\x18\x01 \x01(\tR\x06poolId\x12\x1d\n" +
 	"\n" +
 	"free_bytes\x18\x02 \x01(\x03R\tfreeBytes\x12%\n" +
 	"\x0ecapacity_bytes\x18\x03 \x01(\x03R\rcapacityBytes\x12\x16\n" +
 	"\x06absent\x18\x04 \x01(\bR\x06absent\x12\x16\n" +
-	"\x06detail\x18\x05 \x01(\tR\x06detail\"\xff\x01\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\x12\x16\n" +
+	"\x06copies\x18\x06 \x01(\bR\x06copies\"\xff\x01\n" +
 	"\x06ToNode\x128\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1c.holdfast.session.v1.WelcomeH\x00R\awelcome\x125\n" +
 	"\x06wishes\x18\x02 \x01(\v2\x1b.holdfast.session.v1.WishesH\x00R\x06wishes\x12F\n" +
@@ -2249,7 +2358,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"cluster_id\x18\x01 \x01(\tR\tclusterId\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12%\n" +
 	"\x0eincarnation_id\x18\x03 \x01(\fR\rincarnationId\x12\x18\n" +
-	"\aadopted\x18\x04 \x01(\bR\aadopted\"\xa1\x02\n" +
+	"\aadopted\x18\x04 \x01(\bR\aadopted\"\xc6\x02\n" +
 	"\x06Wishes\x12&\n" +
 	"\x02at\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x02at\x12\x12\n" +
 	"\x04full\x18\x02 \x01(\bR\x04full\x121\n" +
@@ -2258,7 +2367,8 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\tsnapshots\x18\b \x03(\v2!.holdfast.session.v1.SnapshotWishR\tsnapshots\x12%\n" +
 	"\x0esnapshots_gone\x18\t \x03(\tR\rsnapshotsGone\x12\x18\n" +
 	"\aadopted\x18\x05 \x01(\bR\aadopted\x12\x12\n" +
-	"\x04more\x18\x06 \x01(\bR\x04more\"\xb2\x05\n" +
+	"\x04more\x18\x06 \x01(\bR\x04more\x12#\n" +
+	"\rfeature_level\x18\a \x01(\rR\ffeatureLevel\"\x89\x06\n" +
 	"\x04Wish\x12\x1b\n" +
 	"\tvolume_id\x18\x01 \x01(\tR\bvolumeId\x12\x17\n" +
 	"\apool_id\x18\x02 \x01(\tR\x06poolId\x12\x1d\n" +
@@ -2278,7 +2388,9 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x11source_size_bytes\x18\x0f \x01(\x03R\x0fsourceSizeBytes\x12/\n" +
 	"\x06limits\x18\x10 \x01(\v2\x17.holdfast.fsm.v1.LimitsR\x06limits\x12#\n" +
 	"\rteardown_host\x18\r \x01(\tR\fteardownHost\x12B\n" +
-	"\vreplication\x18\x11 \x01(\v2 .holdfast.session.v1.ReplicaWishR\vreplication\"\xdc\x04\n" +
+	"\vreplication\x18\x11 \x01(\v2 .holdfast.session.v1.ReplicaWishR\vreplication\x12.\n" +
+	"\x13modify_operation_id\x18\x12 \x01(\x04R\x11modifyOperationId\x12%\n" +
+	"\x0emodify_attempt\x18\x13 \x01(\rR\rmodifyAttempt\"\xfd\x04\n" +
 	"\vReplicaWish\x125\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x19.holdfast.fsm.v1.ProtocolR\bprotocol\x12\x14\n" +
 	"\x05minor\x18\x02 \x01(\rR\x05minor\x12\x12\n" +
@@ -2302,13 +2414,19 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x05force\x18\x10 \x01(\bR\x05force\x12#\n" +
 	"\rbacking_bytes\x18\x11 \x01(\x03R\fbackingBytes\x12!\n" +
 	"\fsettled_uuid\x18\x12 \x01(\x04R\vsettledUuid\x12\x1b\n" +
-	"\tcopy_seed\x18\x13 \x01(\bR\bcopySeed\"x\n" +
+	"\tcopy_seed\x18\x13 \x01(\bR\bcopySeed\x12\x1f\n" +
+	"\vdisk_failed\x18\x14 \x01(\x04R\n" +
+	"diskFailed\"\xc6\x01\n" +
 	"\vReplicaPeer\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x1d\n" +
 	"\n" +
-	"public_key\x18\x04 \x01(\fR\tpublicKey\"\xb6\x02\n" +
+	"public_key\x18\x04 \x01(\fR\tpublicKey\x12\x1c\n" +
+	"\n" +
+	"up_to_date\x18\x05 \x01(\bR\bupToDate\x12\x12\n" +
+	"\x04lost\x18\x06 \x01(\bR\x04lost\x12\x1a\n" +
+	"\battached\x18\a \x01(\bR\battached\"\xe7\x02\n" +
 	"\vPublication\x12,\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x16.holdfast.fsm.v1.EpochR\x05epoch\x12;\n" +
 	"\n" +
@@ -2318,7 +2436,9 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\astaging\x18\x04 \x01(\v2\x1c.holdfast.session.v1.StagingR\astaging\x125\n" +
 	"\atargets\x18\x05 \x03(\v2\x1b.holdfast.session.v1.TargetR\atargets\x12\x17\n" +
 	"\anode_id\x18\x06 \x01(\tR\x06nodeId\x12\x17\n" +
-	"\ahost_id\x18\a \x01(\tR\x06hostId\"\x82\x01\n" +
+	"\ahost_id\x18\a \x01(\tR\x06hostId\x12\x16\n" +
+	"\x06ending\x18\b \x01(\bR\x06ending\x12\x17\n" +
+	"\aused_by\x18\t \x01(\tR\x06usedBy\"\x82\x01\n" +
 	"\aStaging\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04boot\x18\x02 \x01(\tR\x04boot\x12;\n" +
@@ -2365,7 +2485,7 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\"a\n" +
 	"\x11InventoryResponse\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x128\n" +
-	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\"\x9f\x02\n" +
+	"\x05items\x18\x02 \x03(\v2\".holdfast.session.v1.InventoryItemR\x05items\"\xd8\x02\n" +
 	"\fSnapshotWish\x12\x1f\n" +
 	"\vsnapshot_id\x18\x01 \x01(\tR\n" +
 	"snapshotId\x12(\n" +
@@ -2377,7 +2497,10 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"\x11group_snapshot_id\x18\x06 \x01(\tR\x0fgroupSnapshotId\x12\x18\n" +
 	"\aattempt\x18\a \x01(\rR\aattempt\x12\x1a\n" +
 	"\bsequence\x18\b \x01(\x04R\bsequence\x12\x16\n" +
-	"\x06frozen\x18\t \x01(\bR\x06frozen\"\xb6\x01\n" +
+	"\x06frozen\x18\t \x01(\bR\x06frozen\x12!\n" +
+	"\foperation_id\x18\n" +
+	" \x01(\x04R\voperationId\x12\x14\n" +
+	"\x05retry\x18\v \x01(\rR\x05retry\"\xb6\x01\n" +
 	"\vMapQuestion\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x12(\n" +
 	"\x10base_snapshot_id\x18\x02 \x01(\tR\x0ebaseSnapshotId\x12,\n" +
@@ -2387,13 +2510,14 @@ const file_executor_session_sessionpb_session_proto_rawDesc = "" +
 	"maxExtents\";\n" +
 	"\tMapExtent\x12\x16\n" +
 	"\x06offset\x18\x01 \x01(\x03R\x06offset\x12\x16\n" +
-	"\x06length\x18\x02 \x01(\x03R\x06length\"\xa3\x01\n" +
+	"\x06length\x18\x02 \x01(\x03R\x06length\"\xbd\x01\n" +
 	"\tMapAnswer\x12\x1a\n" +
 	"\bquestion\x18\x01 \x01(\x04R\bquestion\x128\n" +
 	"\aextents\x18\x02 \x03(\v2\x1e.holdfast.session.v1.MapExtentR\aextents\x12\x12\n" +
 	"\x04more\x18\x03 \x01(\bR\x04more\x12\x14\n" +
 	"\x05error\x18\x04 \x01(\tR\x05error\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\rR\x06reason\"c\n" +
+	"\x06reason\x18\x05 \x01(\rR\x06reason\x12\x18\n" +
+	"\areached\x18\x06 \x01(\x03R\areached\"c\n" +
 	"\n" +
 	"MapRequest\x12\x17\n" +
 	"\anode_id\x18\x01 \x01(\tR\x06nodeId\x12<\n" +
