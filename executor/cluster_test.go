@@ -35,7 +35,7 @@ type cluster struct {
 func newCluster(t testing.TB) *cluster {
 	c := &cluster{t: t, state: fsm.New()}
 	c.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
-		ClusterId: "test", IncarnationId: []byte("0123456789abcdef"), FeatureLevel: 1,
+		ClusterId: "test", IncarnationId: []byte("0123456789abcdef"), FeatureLevel: fsm.MaxFeatureLevel,
 	}}})
 	return c
 }
@@ -58,7 +58,7 @@ func (c *cluster) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome
 
 // apply applies a command and sends what it touched. The caller holds mu.
 func (c *cluster) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
-	cmd.Actor, cmd.SchemaVersion, cmd.ProposedIndex = actor, 1, c.index
+	cmd.Actor, cmd.SchemaVersion, cmd.ProposedIndex = actor, fsm.LeastLevel(cmd), c.index
 	cmd.ProposedAt = time.Now().UnixNano()
 	cmd.RequestId = make([]byte, 16)
 	_, _ = rand.Read(cmd.RequestId)
@@ -73,7 +73,7 @@ func (c *cluster) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 }
 
 func (c *cluster) publish(touched []fsm.Touch) {
-	u := executor.Update{At: c.at(), Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
+	u := executor.Update{At: c.at(), Level: c.state.Cluster().FeatureLevel, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
 	for _, touch := range touched {
 		if touch.Snapshot != "" && touch.Node == "n1" {
 			if w, ok := c.state.SnapshotWish("n1", touch.Snapshot); ok {
@@ -117,7 +117,7 @@ func (c *cluster) adopted() bool {
 
 // full is what a new session begins with. The caller holds mu.
 func (c *cluster) full() executor.Update {
-	u := executor.Update{At: c.at(), Full: true, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
+	u := executor.Update{At: c.at(), Full: true, Level: c.state.Cluster().FeatureLevel, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
 	for w := range c.state.Wishes("n1") {
 		u.Wishes = append(u.Wishes, w)
 	}

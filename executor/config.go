@@ -108,6 +108,7 @@ type session struct {
 	number        uint64 // 0: there was none yet
 	at            fsm.Epoch
 	adopted       bool
+	level         uint32 // the cluster's feature level
 	incarnationID []byte
 }
 

@@ -27,6 +27,9 @@ type Update struct {
 	SnapshotsGone []fsm.SnapshotID
 	// Adopted is false while this host is in adoption mode (S1).
 	Adopted bool
+	// Level is the cluster's feature level: what needs a higher one must not be
+	// proposed, and what the host does instead is what that level knows (S72).
+	Level uint32
 	// IncarnationID is the random id that tells apart two incarnations with the
 	// same counter (S1); kept beside the highest epoch that was acted on.
 	IncarnationID []byte

@@ -70,10 +70,12 @@ func newPair(t testing.TB) *pair {
 	return p
 }
 
-func newStoppedPair(t testing.TB) *pair {
+func newStoppedPair(t testing.TB) *pair { return newStoppedPairAt(t, fsm.MaxFeatureLevel) }
+
+func newStoppedPairAt(t testing.TB, level uint32) *pair {
 	p := &pair{t: t, link: backendtest.NewFakeLink(), state: fsm.New(), answers: map[string]*fsmpb.Outcome{}}
 	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
-		ClusterId: "test", IncarnationId: []byte("0123456789abcdef"), FeatureLevel: fsm.MaxFeatureLevel,
+		ClusterId: "test", IncarnationId: []byte("0123456789abcdef"), FeatureLevel: level,
 	}}})
 	for i := range p.hosts {
 		pool := backendtest.NewFake()
@@ -108,7 +110,7 @@ func (p *pair) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 	if out, again := p.answers[string(cmd.RequestId)]; again {
 		return out
 	}
-	cmd.Actor, cmd.SchemaVersion, cmd.ProposedIndex, cmd.ProposedAt = actor, fsm.SchemaVersion, p.index, time.Now().UnixNano()
+	cmd.Actor, cmd.SchemaVersion, cmd.ProposedIndex, cmd.ProposedAt = actor, fsm.LeastLevel(cmd), p.index, time.Now().UnixNano()
 	p.index++
 	p.applied = append(p.applied, cmd)
 	result := p.state.Apply(p.index, cmd)
@@ -127,7 +129,7 @@ func (p *pair) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 func (m *member) update() executor.Update {
 	n, _ := m.state.Node(m.node)
 	c := m.state.Cluster()
-	return executor.Update{At: fsm.Epoch{Incarnation: c.Incarnation, Index: m.index}, Adopted: n.Incarnation == c.Incarnation, IncarnationID: c.IncarnationID}
+	return executor.Update{At: fsm.Epoch{Incarnation: c.Incarnation, Index: m.index}, Level: c.FeatureLevel, Adopted: n.Incarnation == c.Incarnation, IncarnationID: c.IncarnationID}
 }
 
 func (m *member) tell(touched []fsm.Touch) {

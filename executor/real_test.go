@@ -87,7 +87,7 @@ func (h *realHost) build(faults executor.Faults, log executor.Log) *executor.Exe
 	e, err := executor.New(executor.Config{
 		Node: "n1", Host: host, Pools: []executor.Backend{pool}, Mounter: mounter, Log: log, Faults: faults,
 		Freezer: ice, Grower: mounter,
-		FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(h.t),
+		FeatureLevel: fsm.MaxFeatureLevel, OvercommitPercent: 2000, Logger: testLogger(h.t),
 	})
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() {

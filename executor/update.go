@@ -19,6 +19,7 @@ func (e *Executor) Update(u Update) {
 		e.forgetGenerations()
 	}
 	e.session.at, e.session.adopted, e.session.incarnationID = u.At, u.Adopted, u.IncarnationID
+	e.session.level = u.Level
 	for i := range u.Wishes {
 		e.wished(u.Wishes[i].Volume, &u.Wishes[i], u.At)
 	}
@@ -135,6 +136,14 @@ func (e *Executor) mayAct() (uint64, error) {
 		return 0, fsm.Reject(fsm.Precondition, "node %s is in adoption mode until an operator adopts it", e.Node)
 	}
 	return e.session.number, nil
+}
+
+// level2 tells whether the cluster runs at feature level 2 or above, as the session
+// said last. Where it does not, this host proposes and reports what level 1 knows (S72).
+func (e *Executor) level2() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.session.level >= fsm.Level2
 }
 
 // incarnation is the highest that the host acted for.

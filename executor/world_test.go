@@ -63,7 +63,7 @@ func (w *world) build(faults executor.Faults, log executor.Log) {
 	cfg := executor.Config{
 		Node: "n1", Host: host, Pools: []executor.Backend{w.pool}, Mounter: w.mount, Log: log, Faults: faults,
 		Freezer: w.ice, Grower: w.mount, Throttle: w.limit, FreezeMax: w.freezeMax, HealthEvery: w.health,
-		RecheckEvery: w.recheck, Patience: 300 * time.Millisecond, FeatureLevel: 1, OvercommitPercent: 2000, Logger: testLogger(w.t),
+		RecheckEvery: w.recheck, Patience: 300 * time.Millisecond, FeatureLevel: fsm.MaxFeatureLevel, OvercommitPercent: 2000, Logger: testLogger(w.t),
 	}
 	if w.change != nil {
 		w.change(&cfg)
