@@ -20,6 +20,7 @@ type assembler struct {
 	at      fsm.Epoch // of the last message
 	began   bool      // an update was made
 	adopted bool      // as the last update said
+	level   uint32    // as the last update said
 	pending *executor.Update
 }
 
@@ -47,10 +48,10 @@ func (a *assembler) wishes(w *sessionpb.Wishes) (*executor.Update, error) {
 	}
 	u := a.pending
 	a.pending = nil
-	if a.began && !u.Full && empty(u) && u.Adopted == a.adopted {
+	if a.began && !u.Full && empty(u) && u.Adopted == a.adopted && u.Level == a.level {
 		return nil, nil // a heartbeat
 	}
-	a.began, a.adopted = true, u.Adopted
+	a.began, a.adopted, a.level = true, u.Adopted, u.Level
 	return u, nil
 }
 
@@ -84,6 +85,7 @@ func (a *assembler) merge(w *sessionpb.Wishes) {
 	u := a.pending
 	u.At, u.Full = a.at, u.Full || w.GetFull()
 	u.Adopted = w.GetAdopted() && !a.stranger()
+	u.Level = max(fsm.Level1, w.GetFeatureLevel())
 	for _, p := range w.GetWishes() {
 		u.Wishes = append(u.Wishes, wishFromProto(p))
 	}

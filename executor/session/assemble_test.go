@@ -69,15 +69,17 @@ func TestUpdatesAreWhatChanged(t *testing.T) {
 		said(&sessionpb.Wishes{At: at(1, 8), Gone: []string{"v1"}, Adopted: true}),
 		said(&sessionpb.Wishes{At: at(1, 8), Snapshots: []*sessionpb.SnapshotWish{{SnapshotId: "s1"}}, Adopted: true}),
 		said(&sessionpb.Wishes{At: at(1, 8), SnapshotsGone: []string{"s1"}, Adopted: true}),
-		said(&sessionpb.Wishes{At: at(1, 9)}), // not adopted any more
+		said(&sessionpb.Wishes{At: at(1, 9)}),                   // not adopted any more
+		said(&sessionpb.Wishes{At: at(1, 10), FeatureLevel: 2}), // the level rose
 	)
 	require.NoError(t, err)
 	require.Equal(t, []executor.Update{
-		{At: fsm.Epoch{Incarnation: 1, Index: 5}, Full: true, Wishes: []fsm.Wish{{Volume: "v1"}}, Adopted: true, IncarnationID: []byte("id")},
-		{At: fsm.Epoch{Incarnation: 1, Index: 8}, Gone: []fsm.VolumeID{"v1"}, Adopted: true, IncarnationID: []byte("id")},
-		{At: fsm.Epoch{Incarnation: 1, Index: 8}, Snapshots: []fsm.SnapshotWish{{Snapshot: "s1"}}, Adopted: true, IncarnationID: []byte("id")},
-		{At: fsm.Epoch{Incarnation: 1, Index: 8}, SnapshotsGone: []fsm.SnapshotID{"s1"}, Adopted: true, IncarnationID: []byte("id")},
-		{At: fsm.Epoch{Incarnation: 1, Index: 9}, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 5}, Full: true, Wishes: []fsm.Wish{{Volume: "v1"}}, Adopted: true, Level: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, Gone: []fsm.VolumeID{"v1"}, Adopted: true, Level: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, Snapshots: []fsm.SnapshotWish{{Snapshot: "s1"}}, Adopted: true, Level: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, SnapshotsGone: []fsm.SnapshotID{"s1"}, Adopted: true, Level: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 9}, Level: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 10}, Level: 2, IncarnationID: []byte("id")},
 	}, updates)
 }
 
@@ -108,7 +110,7 @@ func TestS1_AHostIsAdoptedByTheIncarnationItKnowsOrThatAnOperatorNamed(t *testin
 
 func TestALargeUpdateIsCutAndPutTogether(t *testing.T) {
 	n := &news{cluster: fsm.Cluster{Incarnation: 1, Index: 7}, full: true, adopted: true}
-	want := executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 7}, Full: true, Adopted: true, IncarnationID: []byte("id")}
+	want := executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 7}, Full: true, Level: 1, Adopted: true, IncarnationID: []byte("id")}
 	for i := range 2*batch + 1 {
 		w := fsm.Wish{Volume: fsm.VolumeID(fmt.Sprintf("v%d", i)), Verb: fsm.WishKeep}
 		n.wishes, want.Wishes = append(n.wishes, w), append(want.Wishes, w)

@@ -20,7 +20,7 @@ func (s *Server) Attach(stream sessionpb.Session_AttachServer) error {
 		return err
 	}
 	// The header tells the host at once that this process is alive; what follows may take a while.
-	if err := stream.SendHeader(nil); err != nil {
+	if err := stream.SendHeader(s.levelHeader()); err != nil {
 		return err
 	}
 	in := incoming(stream)
@@ -149,7 +149,7 @@ func (s *Server) register(ctx context.Context, node fsm.NodeID, c *fsmpb.Registe
 	ctx, cancel := context.WithTimeout(ctx, s.pace.register)
 	defer cancel()
 	outcome, err := s.propose(ctx, node, &fsmpb.Command{
-		SchemaVersion: fsm.SchemaVersion, Body: &fsmpb.Command_RegisterNode{RegisterNode: c},
+		Body: &fsmpb.Command_RegisterNode{RegisterNode: c},
 	})
 	if err != nil {
 		return err
@@ -167,6 +167,8 @@ func registrationError(node fsm.NodeID, err error) error {
 		return status.Error(codes.Unavailable, rejection.Message)
 	case fsm.Forbidden:
 		return status.Error(codes.PermissionDenied, rejection.Message)
+	case fsm.Unsupported:
+		return status.Error(codes.FailedPrecondition, rejection.Message)
 	case fsm.Invalid, fsm.OutOfRange:
 		return status.Errorf(codes.FailedPrecondition, "%s; correct the configuration of node %s", rejection.Message, node)
 	default:

@@ -19,9 +19,13 @@ import (
 // errSilent: nothing came for too long.
 var errSilent = errors.New("the controller is silent")
 
+// errLevelRose: the host was registered for a lower level than the cluster runs at now.
+var errLevelRose = errors.New("the cluster's feature level rose")
+
 // attachment is one session at the host's end.
 type attachment struct {
 	*Client
+	level    uint32 // that the host was registered for
 	stream   grpc.BidiStreamingClient[sessionpb.FromNode, sessionpb.ToNode]
 	out      chan *sessionpb.FromNode
 	watchdog *time.Timer
@@ -74,10 +78,12 @@ func connect(ctx context.Context, conn *grpc.ClientConn, patience time.Duration)
 // the controller, not while the host handles what came.
 func (a *attachment) run(ctx context.Context) (began bool, err error) {
 	seen, seenID := a.Seen()
-	if err := a.hello(seen); err != nil {
+	header, err := a.stream.Header()
+	if err != nil {
 		return false, err
 	}
-	if _, err := a.stream.Header(); err != nil {
+	a.level = a.told(header)
+	if err := a.hello(seen); err != nil {
 		return false, err
 	}
 	go a.send(ctx)
@@ -103,8 +109,10 @@ func (a *attachment) patience(beforeWelcome bool) time.Duration {
 	return a.pace.silence
 }
 
+// hello says what the cluster's level knows of what the host says of itself (S72).
 func (a *attachment) hello(seen fsm.Epoch) error {
 	register := a.Register()
+	fsm.Trim(register, a.level)
 	register.Incarnation = seen.Incarnation
 	return a.stream.Send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Hello{Hello: &sessionpb.Hello{
 		Register: register, Seen: epochToProto(seen),
@@ -127,7 +135,11 @@ func (a *attachment) take(ctx context.Context, assembler *assembler, m *sessionp
 	}
 	a.heard(assembler.at)
 	if update != nil {
+		a.runsAt(update.Level)
 		a.handle(update)
+		if update.Level > a.level {
+			return errLevelRose // the host registers anew, with all that this level knows
+		}
 	}
 	return nil
 }

@@ -69,6 +69,7 @@ type Client struct {
 	current  int // the endpoint of the session, or of the last one
 	up       bool
 	index    uint64 // the last that the session's controller said
+	level    uint32 // the cluster's feature level, as a controller said last
 	lastFail error
 	// questions are the proposals with a caller's request id that were not answered
 	// yet, and the index at which each was proposed first.

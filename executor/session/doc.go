@@ -9,6 +9,10 @@
 // answers questions about what it holds, and proposes its own commands: StageVolume,
 // PublishTarget, Report, and of replicas AttachReplica, SetPrimary, Outdate.
 //
+// A controller says the cluster's feature level in the session's header, before the host
+// says who it is, and with every update. A host says and proposes only what that level
+// knows, and registers anew when it rises (S72).
+//
 // Block maps of snapshots are asked of hosts in pages, through whichever member has
 // the host's session, so that every controller serves them.
 //

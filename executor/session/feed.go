@@ -161,7 +161,7 @@ func (f *feed) welcome(n *news) error {
 func (n *news) messages() []*sessionpb.Wishes {
 	var all []*sessionpb.Wishes
 	next := func() *sessionpb.Wishes {
-		m := &sessionpb.Wishes{At: epochToProto(epochOf(n.cluster)), Full: n.full, Adopted: n.adopted, More: true}
+		m := &sessionpb.Wishes{At: epochToProto(epochOf(n.cluster)), Full: n.full, Adopted: n.adopted, More: true, FeatureLevel: n.cluster.FeatureLevel}
 		all = append(all, m)
 		return m
 	}

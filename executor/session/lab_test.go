@@ -80,6 +80,12 @@ type listener struct {
 
 func newLab(t *testing.T, members int) *lab {
 	t.Helper()
+	return newLabAt(t, members, fsm.MaxFeatureLevel)
+}
+
+// newLabAt is a lab whose cluster runs at a feature level.
+func newLabAt(t *testing.T, members int, level uint32) *lab {
+	t.Helper()
 	l := &lab{t: t, reference: fsm.New(), ca: filepath.Join(t.TempDir(), "ca")}
 	require.NoError(t, pki.MakeCA(l.ca, "one"))
 	l.quorum.Store(true)
@@ -91,7 +97,7 @@ func newLab(t *testing.T, members int) *lab {
 		m.serve()
 	}
 	l.must("controller/a", &fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
-		ClusterId: "one", IncarnationId: []byte("0123456789abcdef"), FeatureLevel: 1,
+		ClusterId: "one", IncarnationId: []byte("0123456789abcdef"), FeatureLevel: level,
 	}}})
 	return l
 }
@@ -160,7 +166,7 @@ func complete(cmd *fsmpb.Command) {
 		cmd.RequestId = make([]byte, requestIDLen)
 		_, _ = rand.Read(cmd.RequestId)
 	}
-	cmd.SchemaVersion = fsm.SchemaVersion
+	cmd.SchemaVersion = fsm.LeastLevel(cmd)
 }
 
 // catchUp applies what the member has not applied yet, unless it lags.
@@ -311,7 +317,7 @@ func (m *member) requests() [][]byte {
 // register is what a host of that name says of itself.
 func register(node string) *fsmpb.RegisterNode {
 	return &fsmpb.RegisterNode{
-		NodeId: node, HostId: "host-" + node, BootId: "boot-1", FeatureLevel: 1, Version: "test",
+		NodeId: node, HostId: "host-" + node, BootId: "boot-1", FeatureLevel: fsm.MaxFeatureLevel, Version: "test",
 		Pools: []*fsmpb.Pool{{PoolId: "pool-" + node, Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 2000}},
 	}
 }

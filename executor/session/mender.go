@@ -44,7 +44,7 @@ func (m *Monitor) mend(ctx context.Context, x exchange) {
 func (m *Monitor) wouldTake(state *fsm.State, commands []*fsmpb.Command) error {
 	for _, cmd := range commands {
 		cmd := proto.CloneOf(cmd)
-		cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.SchemaVersion
+		cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.LeastLevel(cmd)
 		cmd.RequestId = make([]byte, requestIDLen)
 		_, _ = rand.Read(cmd.RequestId) // never fails
 		cmd.ProposedIndex = state.Cluster().Index
@@ -58,7 +58,7 @@ func (m *Monitor) wouldTake(state *fsm.State, commands []*fsmpb.Command) error {
 }
 
 func (m *Monitor) proposeMending(ctx context.Context, cmd *fsmpb.Command) {
-	cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.SchemaVersion
+	cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.LeastLevel(cmd)
 	_, err := m.member.Propose(ctx, cmd)
 	log := m.Logger.With("volume", cmd.GetRemoveReplica().GetVolumeId()+cmd.GetAddReplica().GetVolumeId(),
 		"gives_up", cmd.GetRemoveReplica().GetNodeId())

@@ -197,7 +197,7 @@ func (m *Monitor) propose(ctx context.Context, edges []edge) {
 
 func (m *Monitor) proposeOne(ctx context.Context, e edge) {
 	_, err := m.member.Propose(ctx, &fsmpb.Command{
-		Actor: "controller/" + m.Name, SchemaVersion: fsm.SchemaVersion,
+		Actor: "controller/" + m.Name,
 		Body: &fsmpb.Command_SetNodeReachable{SetNodeReachable: &fsmpb.SetNodeReachable{
 			NodeId: string(e.node), HostId: string(e.host), Reachable: e.reachable,
 		}},

@@ -30,12 +30,16 @@ func (u *unavailable) Unwrap() error { return u.err }
 func (u *unavailable) Unavailable() bool { return true }
 
 // Propose has one of this host's commands applied, through whichever controller
-// can. A rejection is an error of type *fsm.Rejection beside the outcome. Without
+// can. A rejection is an error of type *fsm.Rejection beside the outcome; there is no
+// outcome where the cluster's feature level does not know the command. Without
 // a quorum it gives up after GiveUp with an error that has Unavailable() bool.
 //
 // A caller that sets the command's request id asks one question: it may propose the
 // same again after such an error, and gets the first answer that there was (S4, S7).
 func (c *Client) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	if err := c.beyond(cmd); err != nil {
+		return nil, err
+	}
 	cmd = c.prepare(cmd)
 	ctx, cancel := context.WithTimeout(ctx, c.GiveUp)
 	defer cancel()
@@ -52,7 +56,7 @@ func (c *Client) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcom
 func (c *Client) prepare(cmd *fsmpb.Command) *fsmpb.Command {
 	cmd = proto.CloneOf(cmd)
 	if cmd.GetSchemaVersion() == 0 {
-		cmd.SchemaVersion = fsm.SchemaVersion
+		cmd.SchemaVersion = fsm.LeastLevel(cmd)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

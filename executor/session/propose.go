@@ -43,8 +43,8 @@ func proposable(node fsm.NodeID, cmd *fsmpb.Command) error {
 		return status.Errorf(codes.PermissionDenied, "node %s may not speak for node %q (S20)", node, about)
 	case len(cmd.GetRequestId()) != 0 && len(cmd.GetRequestId()) != requestIDLen:
 		return status.Errorf(codes.InvalidArgument, "a request id has %d bytes, not %d", requestIDLen, len(cmd.GetRequestId()))
-	case cmd.GetSchemaVersion() > fsm.SchemaVersion:
-		return status.Errorf(codes.FailedPrecondition, "the command's schema version %d is above this controller's %d; update the controllers first", cmd.GetSchemaVersion(), fsm.SchemaVersion)
+	case cmd.GetSchemaVersion() > fsm.MaxFeatureLevel:
+		return status.Errorf(codes.FailedPrecondition, "the command needs feature level %d, this controller understands %d; update the controllers first", cmd.GetSchemaVersion(), fsm.MaxFeatureLevel)
 	}
 	return nil
 }

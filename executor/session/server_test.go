@@ -282,10 +282,10 @@ func TestCommandsThatWouldStopTheMembersAreRefused(t *testing.T) {
 		cmd  *fsmpb.Command
 		want codes.Code
 	}{
-		"a schema version of a newer build": {own(&fsmpb.Command{SchemaVersion: fsm.SchemaVersion + 1}), codes.FailedPrecondition},
+		"a schema version of a newer build": {own(&fsmpb.Command{SchemaVersion: fsm.MaxFeatureLevel + 1}), codes.FailedPrecondition},
 		"a request id that is too short":    {own(&fsmpb.Command{RequestId: []byte("short")}), codes.InvalidArgument},
 		"no command":                        {nil, codes.PermissionDenied},
-		"its own report":                    {own(&fsmpb.Command{SchemaVersion: fsm.SchemaVersion, RequestId: make([]byte, 16)}), codes.OK},
+		"its own report":                    {own(&fsmpb.Command{SchemaVersion: fsm.Level1, RequestId: make([]byte, 16)}), codes.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
