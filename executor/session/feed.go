@@ -16,6 +16,10 @@ import (
 // far below gRPC's limit of 4 MiB.
 const batch = 2000
 
+// pickedUnderLock is how many wishes are read under the lock that Apply needs; more are
+// read from a copy.
+const pickedUnderLock = 500
+
 // feed tells one host what this member's applied state wants of it.
 type feed struct {
 	member Member
@@ -73,16 +77,39 @@ func (f *feed) read(touched []fsm.Touch, all bool) (*news, error) {
 		}
 		if n.full || f.isNew(n.cluster) || n.adopted != f.adopted {
 			n.full = true
-			n.wishes, n.snapshots = slices.Collect(state.Wishes(f.node)), slices.Collect(state.SnapshotWishes(f.node))
-			return nil
+			return nil // a copy is read: all that is wanted of a host may take long
 		}
-		f.pick(state, n, touched)
+		if len(touched) <= pickedUnderLock {
+			f.pick(state, n, touched)
+		}
 		return nil
 	})
+	if err == nil && (n.full || len(touched) > pickedUnderLock) {
+		err = f.readCopy(n, touched)
+	}
 	if _, ok := status.FromError(err); err != nil && !ok {
 		return nil, status.Errorf(codes.Unavailable, "read this controller's state: %v", err)
 	}
 	return n, err
+}
+
+// readCopy reads what was touched, or all that is wanted of the host, at one index,
+// without the lock that Apply needs.
+func (f *feed) readCopy(n *news, touched []fsm.Touch) error {
+	state, err := f.member.Fork()
+	if err != nil {
+		return err
+	}
+	n.cluster = state.Cluster()
+	if err := f.own(state, n); err != nil {
+		return err
+	}
+	if n.full = n.full || f.isNew(n.cluster) || n.adopted != f.adopted; !n.full {
+		f.pick(state, n, touched)
+		return nil
+	}
+	n.wishes, n.snapshots = slices.Collect(state.Wishes(f.node)), slices.Collect(state.SnapshotWishes(f.node))
+	return nil
 }
 
 // own checks that the record is still this host's: wishes are for a host, not for a name (S17).

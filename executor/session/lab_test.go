@@ -254,6 +254,13 @@ func (m *member) WaitIndex(ctx context.Context, index uint64) error {
 	}
 }
 
+// Fork copies the state.
+func (m *member) Fork() (state *fsm.State, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.state.Fork(), nil
+}
+
 func (m *member) WatchNode(node fsm.NodeID) (<-chan struct{}, func() ([]fsm.Touch, bool), func()) {
 	w := &watch{node: node, wake: make(chan struct{}, 1)}
 	m.mu.Lock()

@@ -17,6 +17,8 @@ type Member interface {
 	Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error)
 	// View calls fn with this member's applied state, which may lag.
 	View(fn func(*fsm.State) error) error
+	// Fork is a copy of this member's applied state, for long work: no lock is held.
+	Fork() (*fsm.State, error)
 	// WaitIndex returns when this member has applied the index.
 	WaitIndex(ctx context.Context, index uint64) error
 	// WatchNode begins a watch of a node's volumes, its snapshots and its own record.

@@ -20,11 +20,7 @@ func (m *Monitor) mend(ctx context.Context, x exchange) {
 	if m.rounds++; m.ReplaceAfter == 0 || m.rounds%mendEvery != 0 {
 		return
 	}
-	var state *fsm.State
-	err := m.member.View(func(s *fsm.State) error {
-		state = s.Fork() // long work holds no lock
-		return nil
-	})
+	state, err := m.member.Fork() // long work holds no lock
 	if err != nil {
 		m.Logger.Warn("cannot read the replicated volumes", "error", err)
 		return
