@@ -45,7 +45,12 @@ func (m *Monitor) wouldTake(state *fsm.State, commands []*fsmpb.Command) error {
 		_, _ = rand.Read(cmd.RequestId) // never fails
 		cmd.ProposedIndex = state.Cluster().Index
 		m.Attach(cmd)
-		if err := fsm.Err(state.Apply(state.Cluster().Index+1, cmd).Outcome); err != nil {
+		out, err := state.Try(cmd)
+		if errors.Is(err, fsm.ErrFault) {
+			m.Logger.Error("a plan met a bug; nothing is proposed", "command", cmd.String(), "error", err)
+			return err
+		}
+		if err := fsm.Err(out); err != nil {
 			m.Logger.Info("a replicated volume cannot be given another replica now", "error", err)
 			return err
 		}
