@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -12,7 +13,7 @@ import (
 // being synchronised onto a new one. A volume without a replica that is up to date
 // and can be asked is not among them: only an operator helps there.
 func impairedVolumes(state *fsm.State) (all []impaired, busy int) {
-	for v := range state.Volumes("") {
+	for v := range mayLack(state) {
 		if v.Replication == nil {
 			continue
 		}
@@ -27,6 +28,36 @@ func impairedVolumes(state *fsm.State) (all []impaired, busy int) {
 		}
 	}
 	return all, busy
+}
+
+// mayLack yields each volume once that may lack a replica: those that are not settled,
+// and those of hosts that cannot be asked. The others are not looked at.
+func mayLack(state *fsm.State) iter.Seq[*fsm.Volume] {
+	return func(yield func(*fsm.Volume) bool) {
+		seen := map[fsm.VolumeID]bool{}
+		once := func(v *fsm.Volume) bool {
+			if seen[v.ID] {
+				return true
+			}
+			seen[v.ID] = true
+			return yield(v)
+		}
+		for v := range state.Unsettled() {
+			if !once(v) {
+				return
+			}
+		}
+		for n := range state.Nodes() {
+			if n.State == fsm.NodeReachable {
+				continue
+			}
+			for v := range state.VolumesOn(n.ID) {
+				if !once(v) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // mendingNow: a replica of it is being made or synchronised.
