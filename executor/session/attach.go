@@ -148,6 +148,9 @@ func epochOf(c fsm.Cluster) fsm.Epoch { return fsm.Epoch{Incarnation: c.Incarnat
 func (s *Server) register(ctx context.Context, node fsm.NodeID, c *fsmpb.RegisterNode) error {
 	ctx, cancel := context.WithTimeout(ctx, s.pace.register)
 	defer cancel()
+	if err := s.begins.wait(ctx, node); err != nil { // each session is an entry too
+		return err
+	}
 	outcome, err := s.propose(ctx, node, &fsmpb.Command{
 		Body: &fsmpb.Command_RegisterNode{RegisterNode: c},
 	})

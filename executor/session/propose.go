@@ -25,6 +25,9 @@ func (s *Server) Propose(ctx context.Context, req *sessionpb.ProposeRequest) (*s
 	if err := proposable(node, req.GetCommand()); err != nil {
 		return nil, err
 	}
+	if err := s.limits.wait(ctx, node); err != nil {
+		return nil, err
+	}
 	outcome, err := s.propose(ctx, node, req.GetCommand())
 	if err != nil {
 		return nil, err

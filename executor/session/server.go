@@ -20,6 +20,8 @@ type Server struct {
 	member Member
 	log    *slog.Logger
 	pace   pace
+	limits *limits // of proposals
+	begins *limits // of registrations
 
 	mu     sync.Mutex
 	held   map[fsm.NodeID]*held
@@ -31,7 +33,7 @@ func NewServer(member Member, log *slog.Logger) *Server {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Server{member: member, log: log, pace: usual, held: map[fsm.NodeID]*held{}}
+	return &Server{member: member, log: log, pace: usual, limits: newLimits(proposalsPerSecond, proposalsAtOnce), begins: newLimits(sessionsPerSecond, sessionsAtOnce), held: map[fsm.NodeID]*held{}}
 }
 
 // Sessions is how many hosts have their session here.
