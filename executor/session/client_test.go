@@ -208,19 +208,21 @@ func TestAClientLeavesAControllerThatIsSilentOrWrong(t *testing.T) {
 		say  []*sessionpb.ToNode
 		want string
 		told int
+		// How long the first word may take, and each later one.
+		first, later time.Duration
 	}{
-		"that says nothing": {nil, errSilent.Error(), 0},
-		"that goes silent":  {[]*sessionpb.ToNode{greeting(1, "id"), said(&sessionpb.Wishes{Full: true, At: at(1, 9), Adopted: true})}, errSilent.Error(), 1},
+		"that says nothing": {nil, errSilent.Error(), 0, soonSilent, soonSilent},
+		"that goes silent":  {[]*sessionpb.ToNode{greeting(1, "id"), said(&sessionpb.Wishes{Full: true, At: at(1, 9), Adopted: true})}, errSilent.Error(), 1, time.Minute, 5 * time.Second},
 		"S14: whose state is older than what was acted on, and that does not say so": {
-			[]*sessionpb.ToNode{greeting(1, "id"), said(&sessionpb.Wishes{Full: true, At: at(1, 4)})}, "S14", 0},
+			[]*sessionpb.ToNode{greeting(1, "id"), said(&sessionpb.Wishes{Full: true, At: at(1, 4)})}, "S14", 0, time.Minute, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t, 0)
 			n := l.nodeAt("n1", (&careless{say: tc.say}).serve(l))
 			n.seen = fsm.Epoch{Incarnation: 1, Index: 5}
-			n.client.pace.seen, n.client.pace.register = 50*time.Millisecond, 50*time.Millisecond
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			n.client.pace.seen, n.client.pace.register, n.client.pace.silence = tc.first, 0, tc.later
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			began, err := n.client.attach(ctx, 0)
 			require.ErrorContains(t, err, tc.want)

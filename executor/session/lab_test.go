@@ -25,11 +25,14 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// quick is a pace for tests.
+// quick is a pace for tests: what happens often does at once, and nobody is given up for
+// being slow on a busy machine. What is about silence sets soonSilent.
 var quick = pace{
-	beat: 20 * time.Millisecond, silence: 200 * time.Millisecond, hello: time.Second,
-	seen: 100 * time.Millisecond, register: time.Second, connect: time.Second, hedge: 100 * time.Millisecond,
+	beat: 20 * time.Millisecond, silence: time.Minute, hello: 10 * time.Second,
+	seen: 100 * time.Millisecond, register: 10 * time.Second, connect: 10 * time.Second, hedge: 100 * time.Millisecond,
 }
+
+const soonSilent = 200 * time.Millisecond
 
 // lab is a cluster of controllers around one log, with real listeners, real
 // certificates and the real state; only Raft is pretended.

@@ -321,6 +321,7 @@ func TestSessionsEndWhenTheControllerDoesNotServe(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, 1)
+			l.members[0].server.pace.silence = soonSilent
 			node := l.credentials(pki.Node, "n1")
 			w := l.attach(l.members[0], node, &sessionpb.Hello{Register: register("n1")})
 			w.wishes()
