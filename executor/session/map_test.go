@@ -183,3 +183,17 @@ func (w *wires) snapshots() *sessionpb.Wishes {
 		}
 	}
 }
+
+// GetCapacity is answered by any member.
+func TestWhatIsMeasuredIsKnownOnEveryMember(t *testing.T) {
+	l := newLab(t, 3)
+	monitors := l.monitor(nil)
+	n := l.node("n1", l.members[1])
+	eventually(t, "the session is up", n.client.Connected)
+	for _, m := range monitors {
+		eventually(t, "the pool is measured", func() bool {
+			facts := m.Measured(t.Context())
+			return len(facts) == 1 && facts[0].GetPoolId() == "pool-n1" && facts[0].GetFreeBytes() == 5
+		})
+	}
+}

@@ -240,6 +240,44 @@ func (m *Monitor) Attach(cmd *fsmpb.Command) {
 	if add := cmd.GetAddReplica(); add != nil {
 		add.Facts = factsFor(onNode(add.GetNodeId()), nil, all)
 	}
+	if expand := cmd.GetExpandVolume(); expand != nil {
+		expand.Facts = m.factsOf(fsm.VolumeID(expand.GetVolumeId()), all)
+	}
+}
+
+// factsOf are those of the pools that a volume is in; none at a level that has no word for them.
+func (m *Monitor) factsOf(id fsm.VolumeID, all []candidate) (facts []*fsmpb.PoolFact) {
+	_ = m.member.View(func(state *fsm.State) error { // without a state nothing is known
+		v, ok := state.Volume(id)
+		if !ok || state.Cluster().FeatureLevel < fsm.Level2 {
+			return nil
+		}
+		for i := range v.Replicas {
+			at := slices.IndexFunc(all, func(c candidate) bool { return c.fact.GetPoolId() == string(v.Replicas[i].Pool) })
+			if at >= 0 {
+				facts = append(facts, all[at].fact)
+			}
+		}
+		return nil
+	})
+	return facts
+}
+
+// Measured is what was measured of all pools, by asking all members now; it works on
+// every member. What cannot be asked is not known.
+func (m *Monitor) Measured(ctx context.Context) []*fsmpb.PoolFact {
+	r, err := m.ask(ctx, true)
+	if err != nil {
+		return nil
+	}
+	var facts []*fsmpb.PoolFact
+	_ = m.member.View(func(state *fsm.State) error { // without a state there are no pools
+		for _, c := range candidates(state, r.sessions) {
+			facts = append(facts, c.fact)
+		}
+		return nil
+	})
+	return facts
 }
 
 // Facts is what was measured of all pools, on the leader; else nothing.

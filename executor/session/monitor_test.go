@@ -60,6 +60,12 @@ func TestS25_TheLeaderKnowsASessionThatAnotherMemberHolds(t *testing.T) {
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{}}}
 	monitors[0].Attach(cmd)
 	require.Len(t, cmd.GetCreateVolume().GetFacts(), 1)
+	l.create("hf-00000000-0000-4000-8000-000000000001", "one")
+	grow := &fsmpb.Command{Body: &fsmpb.Command_ExpandVolume{ExpandVolume: &fsmpb.ExpandVolume{VolumeId: "hf-00000000-0000-4000-8000-000000000001"}}}
+	for range 2 {
+		monitors[0].Attach(grow)
+		require.Len(t, grow.GetExpandVolume().GetFacts(), 1, "of the pool that it is in")
+	}
 	require.Equal(t, fsm.NodeReachable, l.nodeState("n1"))
 
 	w.end()
