@@ -227,7 +227,10 @@ func (e *Executor) capacity(facts PoolFacts) int64 {
 func (e *Executor) PoolFacts(ctx context.Context) []PoolFacts {
 	var all []PoolFacts
 	for _, pool := range e.Pools {
-		all = append(all, pool.Facts(ctx))
+		facts := pool.Facts(ctx)
+		b, snapshots := pool.(SnapshotBackend)
+		facts.Copies = snapshots && !facts.Absent && !b.Shares()
+		all = append(all, facts)
 	}
 	return all
 }

@@ -64,5 +64,6 @@ type PoolFacts struct {
 	Free     int64 // bytes
 	Capacity int64 // bytes
 	Absent   bool  // not mounted, or without its id file (S12)
+	Copies   bool  // a snapshot or a clone is a whole copy: it shares no blocks
 	Detail   string
 }

@@ -64,6 +64,11 @@ func (m *metrics) watch(e *Executor) {
 		gauge("holdfast_pool_free_bytes", "Free bytes of the filesystem under the pool.", func(f PoolFacts) float64 { return float64(f.Free) })
 		gauge("holdfast_pool_capacity_bytes", "Size of the filesystem under the pool.", func(f PoolFacts) float64 { return float64(f.Capacity) })
 		gauge("holdfast_pool_present", "1 when the pool is mounted and has its id.", func(f PoolFacts) float64 { return float64(one(!f.Absent)) })
+		if b, ok := pool.(SnapshotBackend); ok {
+			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+				Name: "holdfast_pool_shares_blocks", Help: "1 when the pool cuts and clones without copying.", ConstLabels: labels,
+			}, func() float64 { return float64(one(b.Shares())) }))
+		}
 	}
 }
 

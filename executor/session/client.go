@@ -217,7 +217,7 @@ func telemetryToProto(pools []executor.PoolFacts) *sessionpb.Telemetry {
 	t := &sessionpb.Telemetry{}
 	for _, p := range pools {
 		t.Pools = append(t.Pools, &sessionpb.PoolTelemetry{
-			PoolId: string(p.ID), FreeBytes: p.Free, CapacityBytes: p.Capacity, Absent: p.Absent, Detail: p.Detail,
+			PoolId: string(p.ID), FreeBytes: p.Free, CapacityBytes: p.Capacity, Absent: p.Absent, Copies: p.Copies, Detail: p.Detail,
 		})
 	}
 	return t

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -278,6 +279,36 @@ func (m *Monitor) Measured(ctx context.Context) []*fsmpb.PoolFact {
 		return nil
 	})
 	return facts
+}
+
+// Pools is what was measured of each pool that the state knows, by asking all members
+// now. A pool whose host cannot be asked is not in it.
+func (m *Monitor) Pools(ctx context.Context) map[fsm.PoolID]executor.PoolFacts {
+	r, err := m.ask(ctx, true)
+	if err != nil {
+		return nil
+	}
+	pools := map[fsm.PoolID]executor.PoolFacts{}
+	_ = m.member.View(func(state *fsm.State) error { // without a state there are no pools
+		for _, s := range r.sessions {
+			node, ok := state.Node(fsm.NodeID(s.GetNodeId()))
+			if !ok || string(node.Host) != s.GetHostId() {
+				continue // a host speaks for its own record only (S17, S20)
+			}
+			for _, p := range s.GetTelemetry().GetPools() {
+				pools[fsm.PoolID(p.GetPoolId())] = poolFacts(p)
+			}
+		}
+		return nil
+	})
+	return pools
+}
+
+func poolFacts(p *sessionpb.PoolTelemetry) executor.PoolFacts {
+	return executor.PoolFacts{
+		ID: fsm.PoolID(p.GetPoolId()), Free: p.GetFreeBytes(), Capacity: p.GetCapacityBytes(),
+		Absent: p.GetAbsent(), Copies: p.GetCopies(), Detail: p.GetDetail(),
+	}
 }
 
 // Facts is what was measured of all pools, on the leader; else nothing.
