@@ -21,6 +21,7 @@ type vitals struct {
 	mounted  bool  // or attached, for a raw volume
 	measured fsm.Condition
 	failure  error // of measuring what is mounted
+	warned   bool  // the condition was that of a pool that is nearly full
 }
 
 // condition is the volume's health. It is pure, and the only judge of it: for the log
@@ -45,8 +46,47 @@ func (x *vitals) condition() fsm.Condition {
 		return x.measured
 	case !x.pool.Absent && x.pool.Capacity > 0 && x.pool.Free < max(x.minFree, leastFree):
 		return ill("the pool of the volume is full")
+	case x.pool.nearlyFull(x.warned):
+		return ill(poolNearlyFull)
 	}
 	return x.measured
+}
+
+// poolNearlyFull is the condition of a pool's volumes before it is full.
+const poolNearlyFull = "the pool of the volume is nearly full"
+
+// How much of a pool may be used before its host's log warns, before its volumes'
+// condition does, and until that is over, in percent.
+const (
+	usedToLog   = 80
+	usedToWarn  = 90
+	usedToCease = 85
+)
+
+// usedAbove tells whether more than a share of the pool is used.
+func (f PoolFacts) usedAbove(percent int64) bool {
+	return !f.Absent && f.Capacity > 0 && f.Free < f.Capacity/100*(100-percent)
+}
+
+// nearlyFull is whether volumes warn of their pool. It does not change with every block
+// that is written at the threshold.
+func (f PoolFacts) nearlyFull(already bool) bool {
+	if already {
+		return f.usedAbove(usedToCease)
+	}
+	return f.usedAbove(usedToWarn)
+}
+
+// warnOfPools says once of each pool that much of it is used.
+func (e *Executor) warnOfPools(said map[fsm.PoolID]bool) {
+	for _, pool := range e.Pools {
+		f := pool.Facts(e.ctx)
+		high := f.usedAbove(usedToLog)
+		if high && !said[f.ID] {
+			e.Logger.Warn("much of the pool is used", "pool", string(f.ID), "free", f.Free, "capacity", f.Capacity)
+		}
+		said[f.ID] = high
+	}
 }
 
 // leastFree is below what a pool counts as full, in bytes, whatever is configured.
@@ -65,6 +105,7 @@ func (e *Executor) examined(ctx context.Context, v *volume, x *vitals) fsm.Condi
 	if w := v.wish; w != nil && w.Operation == 0 && w.Verb == fsm.WishKeep {
 		x.size = max(x.size, w.Size)
 	}
+	x.warned = v.health != nil && v.health.Message == poolNearlyFull
 	now := x.condition()
 	v.health = &now
 	if ailing(now) != v.shown.Ailing {
@@ -85,12 +126,14 @@ func ailing(c fsm.Condition) string {
 func (e *Executor) examineAll() {
 	ticker := time.NewTicker(e.HealthEvery)
 	defer ticker.Stop()
+	said := map[fsm.PoolID]bool{}
 	for {
 		select {
 		case <-e.ctx.Done():
 			return
 		case <-ticker.C:
 		}
+		e.warnOfPools(said)
 		for _, v := range e.patients() {
 			e.examine(v)
 		}

@@ -187,6 +187,10 @@ func TestConditions(t *testing.T) {
 		"read-only":                      {vitals{device: whole, measured: fsm.Condition{Abnormal: true, Message: "ro"}}, "ro"},
 		"the pool is full":               {vitals{device: whole, measured: well, minFree: 2, pool: PoolFacts{Capacity: testGib, Free: 1}}, "the pool of the volume is full"},
 		"the pool has room":              {vitals{device: whole, measured: well, minFree: 2, pool: PoolFacts{Capacity: testGib, Free: testGib}}, ""},
+		"the pool is used to 90 %":       {vitals{device: whole, measured: well, pool: PoolFacts{Capacity: 100 * testGib, Free: 10 * testGib}}, ""},
+		"to more than that":              {vitals{device: whole, measured: well, pool: PoolFacts{Capacity: 100 * testGib, Free: 10*testGib - 1}}, poolNearlyFull},
+		"still to more than 85 %":        {vitals{device: whole, measured: well, warned: true, pool: PoolFacts{Capacity: 100 * testGib, Free: 15*testGib - 1}}, poolNearlyFull},
+		"to less again":                  {vitals{device: whole, measured: well, warned: true, pool: PoolFacts{Capacity: 100 * testGib, Free: 15 * testGib}}, ""},
 		"the pool could not be measured": {vitals{device: whole, measured: well, minFree: 2}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
