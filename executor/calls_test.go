@@ -202,10 +202,10 @@ func TestAFailedCreateSaysWhyAndWhetherSpaceWasShort(t *testing.T) {
 			id := backendtest.NewID()
 			w.startCreate(id, mountCap)
 			w.eventually(func() bool {
-				v, _ := w.volume(id)
-				failed, ok := v.Phase.(fsm.Failed)
-				return ok && failed.NoSpace
+				why := w.gaveUp(string(id))
+				return why != nil && why.Reason == fsm.NoCapacity
 			}, "it failed for good, for want of space")
+			w.eventually(func() bool { _, known := w.volume(id); return !known }, "S74: nothing is left of it")
 		})
 	}
 }

@@ -192,6 +192,13 @@ func (c *cluster) volume(id fsm.VolumeID) (fsm.Volume, bool) {
 	return *v, true
 }
 
+// gaveUp is why a volume or a snapshot could not be made, nil when it was not given up.
+func (c *cluster) gaveUp(id string) *fsm.Operation {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state.WhyGivenUp(id)
+}
+
 func (c *cluster) publication(id fsm.VolumeID) *fsm.Publication {
 	v, _ := c.volume(id)
 	return v.Publication("n1")

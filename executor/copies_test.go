@@ -111,7 +111,8 @@ func TestACloneWithoutItsSourceFailsForGood(t *testing.T) {
 	w.pool.LoseSnapshot(snapshot)
 	clone := backendtest.NewID()
 	require.NoError(t, w.startClone(clone, fsm.Source{Snapshot: snapshot}, testSize, mountCap))
-	w.eventually(func() bool { v, _ := w.volume(clone); _, failed := v.Phase.(fsm.Failed); return failed }, "it failed")
+	w.eventually(func() bool { return w.gaveUp(string(clone)) != nil }, "it failed")
+	w.eventually(func() bool { _, known := w.volume(clone); return !known }, "S74: nothing is left of it")
 }
 
 func TestAVolumeGrowsWhileItIsStagedAndWhileItIsNot(t *testing.T) {
@@ -251,7 +252,7 @@ func TestAHostWithoutToolsRefuses(t *testing.T) {
 	w.start(nil)
 	id, _ := w.staged(mountCap)
 	snapshot := w.startSnapshot(id)
-	w.eventually(func() bool { return w.snapshot(snapshot).Phase == fsm.SnapshotFailed }, "it cannot freeze")
+	w.eventually(func() bool { return w.gaveUp(string(snapshot)) != nil }, "it cannot freeze")
 	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
 	snapshot = w.cut(id)
 	clone := w.clone(fsm.Source{Snapshot: snapshot}, id, testSize, mountCap)
