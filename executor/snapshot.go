@@ -21,6 +21,7 @@ type cutting struct {
 	behind bool // it is to be looked at when the session got on
 	flying map[fact]struct{}
 	told   map[fact]telling
+	unsaid bool // a fact was not reported again, as it was under way
 
 	// Of the worker that has it.
 	slots    *slots

@@ -62,6 +62,7 @@ func (e *Executor) sendSnapshot(c *cutting, f fact, ob *fsmpb.Observation) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, flying := c.flying[f]; flying {
+		c.unsaid = true // it may be passed over, and then nobody would say it again
 		return
 	}
 	c.flying[f] = struct{}{}
@@ -73,6 +74,10 @@ func (e *Executor) sentSnapshot(c *cutting, f fact, at fsm.Epoch, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(c.flying, f)
+	if c.unsaid {
+		c.unsaid = false
+		e.cuts.add(c.id)
+	}
 	switch {
 	case c.wish == nil:
 		e.cuts.add(c.id) // it may be dropped now

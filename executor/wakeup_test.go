@@ -76,6 +76,28 @@ func TestAFactThatWasPassedOverIsSaidAgain(t *testing.T) {
 	log.answers <- 10
 }
 
+// The same of a snapshot: a wish that came while its end was reported found nothing to say.
+func TestASnapshotsFactThatWasPassedOverIsSaidAgain(t *testing.T) {
+	w, log := newSlowWorld(t)
+	id, source := backendtest.NewSnapshotID(), backendtest.NewID()
+	want := func(index uint64) executor.Update {
+		return executor.Update{
+			At: fsm.Epoch{Incarnation: 1, Index: index}, Full: true, Adopted: true, IncarnationID: []byte("i"),
+			Snapshots: []fsm.SnapshotWish{{Snapshot: id, Source: source, Pool: "hp-fake", Verb: fsm.SnapshotRemove}},
+		}
+	}
+	w.e.Update(want(3))
+	require.NotNil(t, log.next(t).GetObservations()[0].GetSnapshotGone())
+	for index := range uint64(2) { // who looks for the second time is done with the first
+		looks := w.pool.Effects("observe-snapshot", fsm.VolumeID(id))
+		w.e.Update(want(8 + index))
+		require.Eventually(t, func() bool { return w.pool.Effects("observe-snapshot", fsm.VolumeID(id)) > looks }, 5*time.Second, time.Millisecond)
+	}
+	log.answers <- 5
+	require.NotNil(t, log.next(t).GetObservations()[0].GetSnapshotGone())
+	log.answers <- 10
+}
+
 // S1: what a host in adoption mode was told is done as soon as it is adopted.
 func TestS1_AnAdoptedHostLooksAtWhatItWasTold(t *testing.T) {
 	w, log := newSlowWorld(t)

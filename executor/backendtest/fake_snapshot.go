@@ -116,6 +116,7 @@ func (f *Fake) ObserveSnapshot(_ context.Context, id fsm.SnapshotID) (executor.D
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.effects["observe-snapshot"+string(id)]++
 	if f.absent {
 		return executor.Device{Absent: true}, nil
 	}
