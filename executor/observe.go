@@ -132,6 +132,9 @@ func (e *Executor) situation(ctx context.Context, v *volume) (s *situation, at f
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if v.wish != nil {
+		v.tried = v.wish
+	}
 	return &situation{
 		volume: v.id, boot: e.Host.Boot, wish: v.wish, fresh: e.fresh(v), record: &v.journal.record, have: have,
 		toldLimits: v.limits,

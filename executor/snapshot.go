@@ -28,7 +28,8 @@ type cutting struct {
 	record   snapshotRecord
 	held     *hold
 	failures int
-	failed   uint32 // which attempt they belong to
+	failed   attempt           // which of the operator's attempts they belong to
+	tried    *fsm.SnapshotWish // what was looked at last, for whoever says why that failed
 }
 
 // snapshot finds or makes the entry of a snapshot. The caller holds mu, or is alone.
@@ -121,6 +122,9 @@ func (e *Executor) leaveSnapshot(c *cutting) {
 // reconcileSnapshot looks at the snapshot once; a failure is tried again later, and
 // told where an operation waits for it.
 func (e *Executor) reconcileSnapshot(c *cutting) {
+	e.mu.Lock()
+	c.tried = c.wish
+	e.mu.Unlock()
 	err := e.openSnapshot(c)
 	if err == nil {
 		err = e.driveSnapshot(e.ctx, c)
@@ -167,10 +171,11 @@ func (e *Executor) lookAtSnapshot(ctx context.Context, c *cutting) (*cutSituatio
 	s.fresh = e.session.number != 0 && e.session.adopted && at.Compare(e.seen.onDisk()) >= 0
 	c.behind = !s.fresh
 	e.mu.Unlock()
+	c.tried = s.wish
 	if s.wish == nil {
 		return s, at, nil
 	}
-	if now := s.wish.Attempt; now != c.failed {
+	if now := (attempt{s.wish.Operation, s.wish.Retry}); now != c.failed {
 		c.failed, c.failures = now, 0
 	}
 	backend, err := e.cuttingBackend(s.wish)

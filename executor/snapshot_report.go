@@ -106,15 +106,16 @@ const lastingPatience = time.Hour
 // ever more seldom.
 func (e *Executor) failedSnapshot(c *cutting, err error) {
 	e.Logger.Warn("the snapshot is not as the log wants it", "snapshot", c.id, "error", err, "failures", c.failures+1)
-	e.mu.Lock()
-	w := c.wish
-	e.mu.Unlock()
+	w := c.tried
 	if w == nil || w.Verb == fsm.SnapshotKeep || isUnavailable(err) || c.failures > 3 && c.failures&(c.failures-1) != 0 {
 		return
 	}
 	ob := observationOf(c.id, w.Source)
 	failure := failureOf(snapshotStepOf(w), err)
 	failure.Final = failure.Final && (w.Verb == fsm.SnapshotCut || w.Verb == fsm.SnapshotFreeze)
+	if e.level2() {
+		failure.OperationId, failure.Attempt = uint64(w.Operation), w.Retry
+	}
 	ob.Fact = &fsmpb.Observation_StepFailed{StepFailed: failure}
 	e.sendSnapshot(c, fact{name: factFailed}, ob)
 }

@@ -40,6 +40,7 @@ func (j *job) drive(ctx context.Context) error {
 			return err
 		}
 		s := next(j.want, &have)
+		j.v.limiting = j.aboutLimits(s, &have)
 		switch {
 		case s.kind == stepNone:
 			return nil
@@ -51,6 +52,12 @@ func (j *job) drive(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("volume %s is not as it should be after %d steps", j.v.id, stepLimit)
+}
+
+// aboutLimits tells whether the step, or the refusal of one, is about new limits.
+func (j *job) aboutLimits(s step, have *observed) bool {
+	return s.kind == stepThrottle ||
+		s.kind == stepRefuse && j.want.grant == nil && have.Size >= j.want.size && limit(j.want, have).kind == stepRefuse
 }
 
 // do does one step between two fault points, and measures it.

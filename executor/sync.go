@@ -85,9 +85,11 @@ func (e *Executor) reconcile(v *volume) {
 func (e *Executor) reconsider(v *volume) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	v.limiting = false
 	if v.wish == nil {
 		return
 	}
+	v.tried = v.wish
 	if now := (attempt{v.wish.Operation, v.wish.Attempt}); now != v.failed {
 		v.failed, v.failures = now, 0
 	}
@@ -264,8 +266,21 @@ func (e *Executor) failed(v *volume, err error) {
 	}
 	failure := failureOf(stepOf(w), err)
 	failure.Final = endsOperation(w, err, failure.Final)
+	if e.level2() {
+		id, number := v.worksOn()
+		failure.OperationId, failure.Attempt = uint64(id), number
+	}
 	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_StepFailed{StepFailed: failure}}
 	e.send(v, fact{name: factFailed}, ob, 0)
+}
+
+// worksOn is the operation that the last look at the volume worked on.
+func (v *volume) worksOn() (fsm.OperationID, uint32) {
+	w := v.tried
+	if v.limiting && w.Modify != 0 {
+		return w.Modify, w.ModifyAttempt
+	}
+	return w.Operation, w.Attempt
 }
 
 // endsOperation: obligations never end by a failure. An empty volume's create ends

@@ -46,6 +46,8 @@ type volume struct {
 	applied   *fsm.Limits // in force on the attached device; nil: not known
 	failures  int         // of the background in a row
 	failed    attempt     // which of the operator's attempts they belong to
+	tried     *fsm.Wish   // what was looked at last, for whoever says why that failed
+	limiting  bool        // and that it was new limits
 }
 
 // telling is a report that the log took.
