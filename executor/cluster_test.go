@@ -20,14 +20,18 @@ import (
 type cluster struct {
 	t testing.TB
 
-	mu       sync.Mutex
-	state    *fsm.State
-	index    uint64
-	down     bool
-	deaf     bool // reports do not come through
-	lag      bool // updates are held back
-	host     *executor.Executor
-	held     []executor.Update
+	mu    sync.Mutex
+	state *fsm.State
+	index uint64
+	down  bool
+	deaf  bool // reports do not come through
+	lag   bool // updates are held back
+	host  *executor.Executor
+	held  []executor.Update
+	// withhold tells of which volumes a session has not read yet that they were touched,
+	// as it does when it reads the state for others.
+	withhold func(fsm.VolumeID) bool
+	pending  map[fsm.VolumeID]bool
 	reports  int
 	commands []*fsmpb.Command
 }
@@ -85,6 +89,11 @@ func (c *cluster) publish(touched []fsm.Touch) {
 		if touch.Volume == "" || touch.Node != "n1" {
 			continue
 		}
+		if c.withhold != nil && c.withhold(touch.Volume) {
+			c.pending[touch.Volume] = true
+			continue
+		}
+		delete(c.pending, touch.Volume)
 		if w, ok := c.state.Wish("n1", touch.Volume); ok {
 			u.Wishes = append(u.Wishes, w)
 		} else {
@@ -94,6 +103,28 @@ func (c *cluster) publish(touched []fsm.Touch) {
 	if len(u.Wishes)+len(u.Gone)+len(u.Snapshots)+len(u.SnapshotsGone) > 0 {
 		c.send(u)
 	}
+}
+
+// withholding begins to keep touches back.
+func (c *cluster) withholding(these func(fsm.VolumeID) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.withhold = these
+	if c.pending == nil {
+		c.pending = map[fsm.VolumeID]bool{}
+	}
+}
+
+// passOn tells of what was kept back, as it is now.
+func (c *cluster) passOn() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.withhold = nil
+	var touched []fsm.Touch
+	for id := range c.pending {
+		touched = append(touched, fsm.Touch{Volume: id, Node: "n1"})
+	}
+	c.publish(touched)
 }
 
 func (c *cluster) send(u executor.Update) {

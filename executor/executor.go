@@ -17,6 +17,8 @@ type Log interface {
 
 // Update is news from a session: wishes as of an index of the log.
 type Update struct {
+	// At is when what it names was read. What it does not name may have changed before
+	// that as well, unless it is Full.
 	At     fsm.Epoch
 	Full   bool // volumes that are not listed are unknown to the state
 	Wishes []fsm.Wish

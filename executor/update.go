@@ -50,8 +50,12 @@ func (e *Executor) forget(u *Update) {
 		listed[u.Wishes[i].Volume] = true
 	}
 	for id, v := range e.volumes {
-		if !listed[id] && (v.wish != nil || e.session.number == 1) {
+		switch {
+		case listed[id]:
+		case v.wish != nil || e.session.number == 1:
 			e.wished(id, nil, u.At)
+		default:
+			v.wishAt = u.At
 		}
 	}
 	e.forgetSnapshots(u)
@@ -95,16 +99,18 @@ func (e *Executor) queueWaiting() {
 }
 
 // fresh tells whether the volume's wish may be acted on: this session's controller
-// has applied what this host acted on, and the volume's last grant (S14), and the
-// host is adopted (S1). If not, the volume is looked at again with the next update.
-// The caller holds mu and the volume's lock.
+// has applied what this host acted on (S14), the wish was read after the volume's last
+// grant, and the host is adopted (S1). That the session is as far as the grant is not
+// enough: an update speaks of the volumes that it names only, and another's may be on its
+// way. If not, the volume is looked at again with the next update. The caller holds mu
+// and the volume's lock.
 func (e *Executor) fresh(v *volume) bool {
 	s := &e.session
 	if s.number == 0 || !s.adopted {
 		e.behind[v.id] = struct{}{}
 		return false
 	}
-	if s.at.Compare(e.seen.onDisk()) < 0 || s.at.Compare(v.journal.Floor) < 0 {
+	if s.at.Compare(e.seen.onDisk()) < 0 || v.wishAt.Compare(v.journal.Floor) < 0 {
 		e.behind[v.id] = struct{}{}
 		return false
 	}
