@@ -96,6 +96,8 @@ type Executor struct {
 
 	mu      sync.Mutex
 	volumes map[fsm.VolumeID]*volume
+	// targets are the target paths, as the kernel names them, in the volumes' records.
+	targets map[string]fsm.VolumeID
 	// snapshots are those that the log wants something of, or that have a record.
 	snapshots map[fsm.SnapshotID]*cutting
 	behind    map[fsm.VolumeID]struct{} // to be looked at when the session got on
@@ -132,7 +134,7 @@ func New(cfg Config) (*Executor, error) {
 	cfg.FreezeMax = cmp.Or(cfg.FreezeMax, defaultFreeze)
 	cfg.HealthEvery = cmp.Or(cfg.HealthEvery, defaultHealth)
 	cfg.HandlerGrace = cmp.Or(cfg.HandlerGrace, defaultGrace)
-	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{},
+	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{}, targets: map[string]fsm.VolumeID{},
 		behind: map[fsm.VolumeID]struct{}{}, queue: newQueue[fsm.VolumeID](), cuts: newQueue[fsm.SnapshotID](),
 		snapshots: map[fsm.SnapshotID]*cutting{}, metrics: newMetrics(cfg.Metrics)}
 	for _, pool := range cfg.Pools {
@@ -170,7 +172,7 @@ func (e *Executor) loadVolumes() error {
 		}
 		v := e.volume(id)
 		v.journal = j
-		v.show()
+		e.show(v)
 		e.seen.raise(j.Floor, nil)
 	}
 	return nil

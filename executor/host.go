@@ -66,6 +66,9 @@ func (d Device) Attached() bool { return d.Path != "" }
 type Mounter interface {
 	// Check tells whether a path may be used at all, and the flags with the filesystem.
 	Check(path, fsType string, flags []string) error
+	// CheckTarget tells whether something may be bound to the path: nothing is there, or
+	// what RemoveTarget would remove, and no mount. It changes nothing.
+	CheckTarget(path string, node bool) error
 	// Probe reads the whole first and last MiB of a device that must have size
 	// bytes and says what is on it. An unreadable device is an error, never empty.
 	Probe(ctx context.Context, device string, size int64) (Content, error)
@@ -84,7 +87,8 @@ type Mounter interface {
 	// it to be synced gets an error, whatever the device says later. The device may be
 	// frozen. Not mounted, or done already: done.
 	Shutdown(ctx context.Context, device Device) error
-	// RemoveTarget removes an empty folder or an empty file that is no mount. Not there: done.
+	// RemoveTarget removes an empty folder or an empty file that is no mount. Not there:
+	// done. Anything else is Precondition or Invalid, and is left as it is.
 	RemoveTarget(ctx context.Context, path string) error
 	// Stats measures what is at a path where the device is staged or bound.
 	Stats(ctx context.Context, device Device, path string, block bool) (Stats, error)

@@ -25,6 +25,7 @@ type fakeMounter struct {
 	sizes    map[fsm.VolumeID]int64 // of filesystems
 	mounts   []fakeMount
 	made     map[string]bool // target paths that exist
+	foreign  map[string]bool // paths that hold what is not the executor's
 	busy     map[string]bool
 	ill      fsm.Condition // what Stats says
 	illness  error
@@ -39,7 +40,7 @@ type fakeMount struct {
 var _ executor.Mounter = (*fakeMounter)(nil)
 
 func newFakeMounter(pool *backendtest.Fake) *fakeMounter {
-	return &fakeMounter{pool: pool, contents: map[fsm.VolumeID]executor.Content{}, sizes: map[fsm.VolumeID]int64{}, made: map[string]bool{}, busy: map[string]bool{}, effects: map[string]int{}}
+	return &fakeMounter{pool: pool, contents: map[fsm.VolumeID]executor.Content{}, sizes: map[fsm.VolumeID]int64{}, made: map[string]bool{}, foreign: map[string]bool{}, busy: map[string]bool{}, effects: map[string]int{}}
 }
 
 func (m *fakeMounter) setFail(fail func(effect, path string) error) {
@@ -217,8 +218,40 @@ func (m *fakeMounter) Mount(_ context.Context, device executor.Device, o executo
 	return m.add("mount", device, executor.Mount{Path: o.Path, ReadOnly: o.ReadOnly})
 }
 
-func (m *fakeMounter) Bind(_ context.Context, device executor.Device, b executor.BindOptions) error {
+// setForeign puts something at a path that is not the executor's.
+func (m *fakeMounter) setForeign(path string, there bool) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.foreign[path] = there
+}
+
+// isMounted tells whether the volume is mounted at the path.
+func (m *fakeMounter) isMounted(id fsm.VolumeID, path string) bool {
+	real, _ := m.Real(path)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.ContainsFunc(m.mounts, func(l fakeMount) bool { return l.id == id && l.Path == real })
+}
+
+func (m *fakeMounter) CheckTarget(path string, _ bool) error {
+	real, _ := m.Real(path)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.foreign[path] || slices.ContainsFunc(m.mounts, func(l fakeMount) bool { return l.Path == real }) {
+		return fsm.Reject(fsm.Precondition, "the path %s holds something else", path)
+	}
+	return nil
+}
+
+func (m *fakeMounter) Bind(_ context.Context, device executor.Device, b executor.BindOptions) error {
+	if err := m.effect("check", b.Path); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	if m.foreign[b.Path] {
+		m.mu.Unlock()
+		return fsm.Reject(fsm.Precondition, "the path %s holds something else", b.Path)
+	}
 	m.made[b.Path] = true
 	m.mu.Unlock()
 	return m.add("bind", device, executor.Mount{Path: b.Path, Node: b.Node, ReadOnly: b.ReadOnly})
@@ -252,6 +285,9 @@ func (m *fakeMounter) RemoveTarget(_ context.Context, path string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.foreign[path] {
+		return fsm.Reject(fsm.Precondition, "the path %s holds something else", path)
+	}
 	delete(m.made, path)
 	return nil
 }

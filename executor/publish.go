@@ -55,7 +55,19 @@ func (e *Executor) publish(ctx context.Context, v *volume, c *call, req *Publish
 	return fsm.Reject(fsm.Busy, "volume %s: the session with the controllers keeps changing", v.id)
 }
 
+// publishOnce has one grant, and does what it is for. What is known to be refused is
+// refused before anything is recorded.
 func (e *Executor) publishOnce(ctx context.Context, v *volume, c *call, req *PublishRequest) error {
+	release, err := e.claim(v, req.TargetPath)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if v.journal.target(req.TargetPath) == nil {
+		if err := e.Mounter.CheckTarget(req.TargetPath, req.Capability.Block); err != nil {
+			return err
+		}
+	}
 	g, err := e.proposeTarget(ctx, v, c, req)
 	if err != nil {
 		return err
@@ -65,7 +77,12 @@ func (e *Executor) publishOnce(ctx context.Context, v *volume, c *call, req *Pub
 	}
 	want := &desired{volume: v.id, grant: g, bind: &target{Path: req.TargetPath, ReadOnly: req.ReadOnly || g.readOnly}}
 	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags}
-	return j.drive(ctx)
+	err = j.drive(ctx)
+	var rej *fsm.Rejection
+	if errors.As(err, &rej) {
+		e.withdraw(ctx, v, c, g, req.TargetPath)
+	}
+	return err
 }
 
 // proposeTarget records the intent and reads the grant.

@@ -28,6 +28,8 @@ type job struct {
 	steps int      // that were done
 	// at is the epoch of the wish that is acted on; zero for calls.
 	at fsm.Epoch
+	// epoch is that of the publication whose intent a call withdraws; else zero.
+	epoch fsm.Epoch
 }
 
 // drive does step after step until next has none: what a step achieved is learned
@@ -228,31 +230,11 @@ func (j *job) reportFormatted(ctx context.Context) error {
 	return err
 }
 
-// unbind ends one target: its mounts, then the path, then the record of it.
-func (j *job) unbind(ctx context.Context, path string, have *observed) error {
-	if contains(have.bound, path) {
-		if err := j.Mounter.Unmount(ctx, have.Device, path); err != nil {
-			return err
-		}
-	}
-	j.hit("unbind.unmounted")
-	if err := j.Mounter.RemoveTarget(ctx, path); err != nil {
-		return err
-	}
-	j.hit("unbind.removed")
-	if len(j.want.drop) > 0 && j.want.drop[0] == path {
-		j.want.drop = j.want.drop[1:]
-	}
-	epoch := j.publishedAt()
-	j.v.journal.Targets = j.v.journal.withoutTarget(path)
-	if epoch.IsZero() {
-		return j.save(j.v, true)
-	}
-	return j.owe(j.v, owed{Epoch: epoch, Target: path})
-}
-
 // publishedAt is the epoch that what is up here belongs to.
 func (j *job) publishedAt() fsm.Epoch {
+	if !j.epoch.IsZero() {
+		return j.epoch
+	}
 	if held := j.v.journal.Staging; held != nil {
 		return held.Epoch
 	}

@@ -139,12 +139,9 @@ func (e *Executor) save(v *volume, sync bool) error {
 	e.hit("save-record.after")
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	v.show()
+	e.show(v)
 	return err
 }
-
-// show copies the record for readers. The caller holds mu, or is alone.
-func (v *volume) show() { v.shown = v.journal.record }
 
 // park sets the volume aside until a child that cannot be killed is gone: its
 // device must not be touched meanwhile.

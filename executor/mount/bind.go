@@ -151,14 +151,9 @@ func (p place) make(node bool) (int, error) {
 	if err != nil {
 		return -1, p.refuse(err)
 	}
-	var st unix.Stat_t
-	want := uint32(unix.S_IFDIR)
-	if node {
-		want = unix.S_IFREG
-	}
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != want {
+	if err := p.bindable(fd, node); err != nil {
 		closeFD(fd)
-		return -1, fsm.Reject(fsm.Precondition, "the path %s is there, but is not what this volume is bound to: a folder for a filesystem, a file for a raw volume", p)
+		return -1, err
 	}
 	return fd, nil
 }

@@ -182,3 +182,38 @@ func BenchmarkProbe(b *testing.B) {
 		require.NoError(b, err)
 	}
 }
+
+// S73: what a bind would hide, or an unbind would have to leave, is refused, and stays.
+func TestS73_WhatIsThereIsNotBoundOver(t *testing.T) {
+	h := newHost(t)
+	pod := h.mkdir("pod")
+	d, staging := h.staged("ext4")
+	raw := h.device(testSize)
+	require.NoError(t, os.MkdirAll(pod+"/full/inside", 0o700))
+	require.NoError(t, os.Mkdir(pod+"/empty", 0o700))
+	require.NoError(t, os.WriteFile(pod+"/file", []byte("data"), 0o600))
+	require.NoError(t, os.WriteFile(pod+"/none", nil, 0o600))
+	require.NoError(t, os.Symlink(pod+"/empty", pod+"/link"))
+	for path, reasons := range map[string][2]fsm.Reason{ // of a filesystem and of a node
+		"/full": {fsm.Precondition, fsm.Precondition}, "/empty": {0, fsm.Precondition}, "/file": {fsm.Precondition, fsm.Precondition},
+		"/none": {fsm.Precondition, 0}, "/link": {fsm.Invalid, fsm.Invalid}, "/missing": {0, 0}, "/no/parent": {fsm.Precondition, fsm.Precondition},
+	} {
+		for i, node := range []bool{false, true} {
+			err := h.CheckTarget(pod+path, node)
+			if reasons[i] == 0 {
+				require.NoError(t, err, path)
+				continue
+			}
+			refused(t, reasons[i], err)
+			if node {
+				refused(t, reasons[i], h.Bind(t.Context(), raw, executor.BindOptions{Path: pod + path, Node: true}))
+			} else {
+				refused(t, reasons[i], h.Bind(t.Context(), d, executor.BindOptions{Staging: staging, Path: pod + path, FSType: "ext4"}))
+			}
+		}
+	}
+	refused(t, fsm.Precondition, h.CheckTarget(staging, false))
+	require.DirExists(t, pod+"/full/inside")
+	require.Len(t, h.mounts(d), 1)
+	require.Empty(t, h.mounts(raw))
+}

@@ -1,0 +1,77 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// CheckTarget tells whether something may be bound to the path: nothing is there, or an
+// empty folder for a filesystem, an empty file for a node, and no mount. What is bound to
+// anything else would be left there when it is unbound.
+func (m *Mounter) CheckTarget(path string, node bool) error {
+	p, err := m.locate(path)
+	if err != nil {
+		return err
+	}
+	lines, err := readTable()
+	if err != nil {
+		return err
+	}
+	if _, mounted := lines.top(p.real()); mounted {
+		return fsm.Reject(fsm.Precondition, "something else is mounted on %s", p)
+	}
+	parent, base, err := p.parent()
+	if err != nil {
+		return p.refuse(err)
+	}
+	defer closeFD(parent)
+	fd, err := openBelow(parent, base, unix.O_PATH)
+	if errors.Is(err, unix.ENOENT) {
+		return nil // Bind makes it
+	}
+	if err != nil {
+		return p.refuse(err)
+	}
+	defer closeFD(fd)
+	return p.bindable(fd, node)
+}
+
+// bindable looks at the opened path itself: it holds nothing that a bind would hide.
+func (p place) bindable(fd int, node bool) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("look at %s: %w", p, err)
+	}
+	kind := st.Mode & unix.S_IFMT
+	switch {
+	case node && kind != unix.S_IFREG, !node && kind != unix.S_IFDIR:
+		return fsm.Reject(fsm.Precondition, "the path %s is there, but is not what this volume is bound to: a folder for a filesystem, a file for a raw volume", p)
+	case node && st.Size != 0:
+		return fsm.Reject(fsm.Precondition, "the file %s is not empty: remove it, or name another target path", p)
+	case node:
+		return nil
+	}
+	return p.emptyFolder(fd)
+}
+
+func (p place) emptyFolder(fd int) error {
+	dir, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return fmt.Errorf("look into %s: %w", p, err)
+	}
+	defer dir.Close()
+	switch _, err := dir.Readdirnames(1); {
+	case err == nil:
+		return fsm.Reject(fsm.Precondition, "the folder %s is not empty: empty it, or name another target path", p)
+	case errors.Is(err, io.EOF):
+		return nil
+	default:
+		return fmt.Errorf("look into %s: %w", p, err)
+	}
+}
