@@ -23,7 +23,7 @@ func faultPoints() []string {
 		stepBind, stepUnbind, stepUnmount, stepDetach, stepRemove,
 		stepCopy, stepGrow, stepIdentity, stepGrowFS, stepThrottle,
 		stepFreeze, stepCut, stepThaw, stepRemoveSnapshot, stepForget, "save-snapshot",
-		"save-record", "propose-stage", "propose-target", "report", "report-staged", "drain",
+		"save-record", "propose-stage", "propose-target", "report", "report-staged", "report-bound", "drain",
 	} {
 		points = append(points, string(kind)+".before", string(kind)+".after")
 	}

@@ -264,6 +264,6 @@ func (e *Executor) tellHealth(v *volume) error {
 	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_Condition{
 		Condition: &fsmpb.Condition{Abnormal: health.Abnormal, Message: now},
 	}}
-	e.send(v, fact{name: factHealth, path: now}, ob, 0)
+	e.send(v, fact{name: factHealth, path: now}, ob)
 	return nil
 }

@@ -23,7 +23,8 @@ type PublishRequest struct {
 }
 
 // Publish records the intent in the log, which decides whether there may be this
-// target, and binds the volume. Asked again, it observes that nothing is to be done.
+// target, binds the volume, and returns when the log knows that it is. Asked again, it
+// observes that nothing is to be done. A refusal leaves no target behind.
 func (e *Executor) Publish(ctx context.Context, req PublishRequest) error {
 	key := fmt.Sprintf("publish %s %s %s", req.Epoch, req.Fingerprint, req.TargetPath)
 	return e.serve(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
@@ -78,11 +79,42 @@ func (e *Executor) publishOnce(ctx context.Context, v *volume, c *call, req *Pub
 	want := &desired{volume: v.id, grant: g, bind: &target{Path: req.TargetPath, ReadOnly: req.ReadOnly || g.readOnly}}
 	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags}
 	err = j.drive(ctx)
+	if err == nil {
+		return e.reportBound(ctx, v, c, g, req.TargetPath)
+	}
 	var rej *fsm.Rejection
 	if errors.As(err, &rej) {
 		e.withdraw(ctx, v, c, g, req.TargetPath)
 	}
 	return err
+}
+
+// reportBound has it committed that the target is bound, once.
+func (e *Executor) reportBound(ctx context.Context, v *volume, c *call, g *grant, path string) error {
+	f := fact{name: factBound, path: path, epoch: g.epoch}
+	if e.knownBound(v, g, f) {
+		return nil
+	}
+	e.hit("report-bound.before")
+	err := e.reportFact(ctx, v, c, f, &fsmpb.Observation{Fact: &fsmpb.Observation_TargetBound{TargetBound: &fsmpb.TargetBound{TargetPath: path}}})
+	e.hit("report-bound.after")
+	return err
+}
+
+// knownBound: the log took it from this process, or a wish from after the grant says so.
+func (e *Executor) knownBound(v *volume, g *grant, f fact) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, known := v.known[f]; known {
+		return true
+	}
+	p := v.publicationSince(g)
+	for i := 0; p != nil && i < len(p.Targets); i++ {
+		if t := &p.Targets[i]; t.Path == f.path && t.Done {
+			return true
+		}
+	}
+	return false
 }
 
 // proposeTarget records the intent and reads the grant.

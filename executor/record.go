@@ -72,6 +72,11 @@ func (r *record) empty() bool {
 	return r.Staging == nil && len(r.Targets) == 0 && len(r.Owed) == 0 && r.Replica == nil
 }
 
+// owes tells whether the outbox has a record of it already.
+func (r *record) owes(o owed) bool {
+	return slices.ContainsFunc(r.Owed, func(debt owed) bool { return debt.fact() == o.fact() })
+}
+
 func (r *record) target(path string) *target {
 	for i := range r.Targets {
 		if r.Targets[i].Path == path {

@@ -26,7 +26,7 @@ func (e *Executor) tellReplica(ctx context.Context, v *volume, s *situation) err
 		return nil
 	}
 	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: seen.Proto()}}
-	e.send(v, f, ob, 0)
+	e.send(v, f, ob)
 	return nil
 }
 

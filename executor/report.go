@@ -2,8 +2,9 @@ package executor
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync"
-	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -18,7 +19,7 @@ const (
 )
 
 // letter is observations and who waits for them to be in the log. done is called
-// once, with where they were applied.
+// once, with where they were applied; errOvertaken when one did not count.
 type letter struct {
 	observations []*fsmpb.Observation
 	done         func(at fsm.Epoch, err error)
@@ -49,11 +50,26 @@ func (r *reporter) run() {
 		if len(letters) == 0 {
 			return
 		}
-		at, err := r.executor.proposeReport(letters)
+		outcome, at, err := r.executor.proposeReport(letters)
+		first := 0
 		for _, l := range letters {
-			l.done(at, err)
+			after := first + len(l.observations)
+			if err == nil && overtaken(outcome, first, after) {
+				l.done(at, errOvertaken)
+			} else {
+				l.done(at, err)
+			}
+			first = after
 		}
 	}
+}
+
+// errOvertaken says that the log passed a fact over, as it wants it so no more.
+var errOvertaken = errors.New("the log does not want it any more")
+
+// overtaken tells whether one of the report's observations from first up to after was.
+func overtaken(outcome *fsmpb.Outcome, first, after int) bool {
+	return slices.ContainsFunc(outcome.GetOvertaken(), func(number uint32) bool { return first <= int(number) && int(number) < after })
 }
 
 func (r *reporter) take() []letter {
@@ -72,7 +88,7 @@ func (r *reporter) take() []letter {
 	return letters
 }
 
-func (e *Executor) proposeReport(letters []letter) (fsm.Epoch, error) {
+func (e *Executor) proposeReport(letters []letter) (*fsmpb.Outcome, fsm.Epoch, error) {
 	report := &fsmpb.Report{NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.Boot}
 	for _, l := range letters {
 		report.Observations = append(report.Observations, l.observations...)
@@ -84,74 +100,49 @@ func (e *Executor) proposeReport(letters []letter) (fsm.Epoch, error) {
 	e.metrics.reports.WithLabelValues(outcome(err)).Inc()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return fsm.Epoch{Incarnation: e.session.at.Incarnation, Index: answer.GetIndex()}, err
+	return answer, fsm.Epoch{Incarnation: e.session.at.Incarnation, Index: answer.GetIndex()}, err
 }
 
 // report says something and waits until it is in the log, or ctx ends.
-func (e *Executor) report(ctx context.Context, c *call, observations ...*fsmpb.Observation) error {
+func (e *Executor) report(ctx context.Context, c *call, observations ...*fsmpb.Observation) (fsm.Epoch, error) {
 	if c != nil {
 		c.asking.Add(1)
 		defer c.asking.Add(-1)
 	}
-	answered := make(chan error, 1)
-	e.reports.send(letter{observations, func(_ fsm.Epoch, err error) { answered <- err }})
+	type answer struct {
+		at  fsm.Epoch
+		err error
+	}
+	answered := make(chan answer, 1)
+	e.reports.send(letter{observations, func(at fsm.Epoch, err error) { answered <- answer{at, err} }})
 	select {
-	case err := <-answered:
-		return err
+	case a := <-answered:
+		return a.at, a.err
 	case <-ctx.Done():
-		return &unavailable{ctx.Err()}
+		return fsm.Epoch{}, &unavailable{ctx.Err()}
 	}
 }
 
-// owe writes records of tear-downs into the volume's outbox, synced: what was taken
-// down is said, whatever happens to this process (S16). The caller holds the lock.
-func (e *Executor) owe(v *volume, debts ...owed) error {
-	for _, debt := range debts {
-		number, err := e.sequence(v)
-		if err != nil {
-			return err
-		}
-		debt.Sequence = number
-		v.journal.Owed = append(v.journal.Owed, debt)
-	}
-	return e.save(v, true)
-}
-
-func (o owed) observation(id fsm.VolumeID) *fsmpb.Observation {
-	ob := &fsmpb.Observation{VolumeId: string(id), Epoch: epochProto(o.Epoch), Sequence: o.Sequence}
-	if o.Target == "" {
-		ob.Fact = &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}
-	} else {
-		ob.Fact = &fsmpb.Observation_TargetGone{TargetGone: &fsmpb.TargetGone{TargetPath: o.Target}}
-	}
-	return ob
-}
-
-// drain empties the volume's outbox, waiting no longer than limit. The caller holds
-// the lock.
-func (e *Executor) drain(ctx context.Context, v *volume, c *call, limit time.Duration) error {
-	if len(v.journal.Owed) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	var all []*fsmpb.Observation
-	for _, o := range v.journal.Owed {
-		all = append(all, o.observation(v.id))
-	}
-	last := v.journal.Owed[len(v.journal.Owed)-1].Sequence
-	e.hit("drain.before")
-	if err := e.report(ctx, c, all...); err != nil {
+// reportFact says what a call achieved, and waits until it is in the log: only then is
+// the next call valid (S73). The fact is not told again (taken). The caller holds the lock.
+func (e *Executor) reportFact(ctx context.Context, v *volume, c *call, f fact, ob *fsmpb.Observation) error {
+	number, err := e.sequence(v)
+	if err != nil {
 		return err
 	}
-	e.hit("drain.after")
-	e.heard(v, last)
-	return e.prune(v)
-}
-
-// heard notes that the log took the volume's records up to a number.
-func (e *Executor) heard(v *volume, sequence uint64) {
+	ob.VolumeId, ob.Epoch, ob.Sequence = string(v.id), epochProto(f.epoch), number
+	at, err := e.report(ctx, c, ob)
+	if errors.Is(err, errOvertaken) {
+		return fsm.Reject(fsm.StaleEpoch, "volume %s: its publication to this host at epoch %s was ended meanwhile", v.id, f.epoch)
+	}
+	if err != nil {
+		return err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	v.heard = max(v.heard, sequence)
+	v.known[f] = struct{}{}
+	if v.wishAt.Compare(at) < 0 {
+		e.taken(v, f, at)
+	}
+	return nil
 }

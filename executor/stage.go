@@ -166,29 +166,32 @@ func (e *Executor) wishOf(ctx context.Context, v *volume) (*fsm.Wish, error) {
 
 // reportStaged has it committed that the volume is up, once.
 func (e *Executor) reportStaged(ctx context.Context, v *volume, c *call, g *grant) error {
-	if e.knownStaged(v, g) {
+	f := fact{name: factStaged, path: g.path, epoch: g.epoch}
+	if e.knownStaged(v, g, f) {
 		return nil
 	}
-	number, err := e.sequence(v)
-	if err != nil {
-		return err
-	}
 	e.hit("report-staged.before")
-	err = e.report(ctx, c, &fsmpb.Observation{
-		VolumeId: string(v.id), Epoch: epochProto(g.epoch), Sequence: number,
-		Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: g.path}},
-	})
+	err := e.reportFact(ctx, v, c, f, &fsmpb.Observation{Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: g.path}}})
 	e.hit("report-staged.after")
 	return err
 }
 
-// knownStaged: a wish from after the grant says that the log knows.
-func (e *Executor) knownStaged(v *volume, g *grant) bool {
+// knownStaged: the log took it from this process, or a wish from after the grant says so.
+func (e *Executor) knownStaged(v *volume, g *grant, f fact) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if v.wish == nil || v.wish.Publication == nil || v.wish.Publication.Staging == nil {
-		return false
+	if _, known := v.known[f]; known {
+		return true
 	}
-	p := v.wish.Publication
-	return p.Epoch == g.epoch && p.Staging.Done && p.Staging.Path == g.path && p.Staging.Boot == e.Host.Boot
+	p := v.publicationSince(g)
+	return p != nil && p.Staging != nil && p.Staging.Done && p.Staging.Path == g.path && p.Staging.Boot == e.Host.Boot
+}
+
+// publicationSince is the grant's, as a wish from after the grant says; nil when there is
+// none. The caller holds mu and the lock.
+func (v *volume) publicationSince(g *grant) *fsm.Publication {
+	if v.wish == nil || v.wish.Publication == nil || v.wishAt.Compare(v.journal.Floor) < 0 || v.wish.Publication.Epoch != g.epoch {
+		return nil
+	}
+	return v.wish.Publication
 }

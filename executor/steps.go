@@ -220,7 +220,7 @@ func (j *job) reportFormatted(ctx context.Context) error {
 		return err
 	}
 	g := j.want.grant
-	err = j.report(ctx, j.call, &fsmpb.Observation{
+	_, err = j.report(ctx, j.call, &fsmpb.Observation{
 		VolumeId: string(j.v.id), Epoch: epochProto(g.epoch), Sequence: number,
 		Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: g.fs.Type, FsUuid: g.fs.UUID}},
 	})

@@ -121,7 +121,7 @@ func (e *Executor) settle(ctx context.Context, v *volume) error {
 
 // settled says what the log does not know of a volume of which nothing is to be done.
 func (e *Executor) settled(ctx context.Context, v *volume, s *situation) error {
-	if debts := missed(s); len(debts) > 0 {
+	if debts := e.untold(v, missed(s)); len(debts) > 0 {
 		if err := e.owe(v, debts...); err != nil {
 			return err
 		}
@@ -148,9 +148,7 @@ func (e *Executor) act(ctx context.Context, v *volume, want *desired, at fsm.Epo
 // tell sends what is owed and what is new, and does not wait for the log: tearing
 // down must find the volume unlocked (S28).
 func (e *Executor) tell(v *volume, s *situation) error {
-	for _, o := range v.journal.Owed {
-		e.send(v, fact{name: "owed", path: o.Target, epoch: fsm.Epoch{Index: o.Sequence}}, o.observation(v.id), o.Sequence)
-	}
+	e.deliver(e.ctx, v)
 	for _, f := range news(s) {
 		if e.isTold(v, f) {
 			continue
@@ -164,7 +162,7 @@ func (e *Executor) tell(v *volume, s *situation) error {
 			}
 			ob.Sequence = number
 		}
-		e.send(v, f, ob, 0)
+		e.send(v, f, ob)
 	}
 	return nil
 }
@@ -206,13 +204,16 @@ func (e *Executor) isTold(v *volume, f fact) bool {
 // seldom. The caller holds mu.
 func (e *Executor) taken(v *volume, f fact, at fsm.Epoch) {
 	times := v.told[f].times
+	if f.name == factDown {
+		times = 0 // somebody may wait for the end
+	}
 	patience := tellAgain << min(times, 8)
 	v.told[f] = telling{at: at, until: time.Now().Add(patience), times: times + 1}
 	e.queue.addAfter(v.id, patience)
 }
 
 // send has one observation reported, unless it is under way.
-func (e *Executor) send(v *volume, f fact, ob *fsmpb.Observation, sequence uint64) {
+func (e *Executor) send(v *volume, f fact, ob *fsmpb.Observation) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if _, flying := v.flying[f]; flying {
@@ -220,11 +221,11 @@ func (e *Executor) send(v *volume, f fact, ob *fsmpb.Observation, sequence uint6
 		return
 	}
 	v.flying[f] = struct{}{}
-	e.reports.send(letter{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { e.sent(v, f, sequence, at, err) }})
+	e.reports.send(letter{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { e.sent(v, f, at, err) }})
 }
 
 // sent is the answer to send: what was not taken is looked at again.
-func (e *Executor) sent(v *volume, f fact, sequence uint64, at fsm.Epoch, err error) {
+func (e *Executor) sent(v *volume, f fact, at fsm.Epoch, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(v.flying, f)
@@ -236,16 +237,13 @@ func (e *Executor) sent(v *volume, f fact, sequence uint64, at fsm.Epoch, err er
 		e.queue.add(v.id)
 	}
 	switch {
-	case err != nil:
+	case err != nil && !errors.Is(err, errOvertaken):
 		e.queue.addAfter(v.id, retryReport)
 	case f.name == factHealth:
 		v.heardHealth = &f.path
 		e.queue.add(v.id)
 	case f.name == factLimited && v.wish != nil && f.path == fmt.Sprint(v.wish.Limits):
 		v.limits = &v.wish.Limits
-	case sequence != 0:
-		v.heard = max(v.heard, sequence)
-		e.queue.add(v.id)
 	case v.wishAt.Compare(at) < 0:
 		e.taken(v, f, at)
 	}
@@ -271,7 +269,7 @@ func (e *Executor) failed(v *volume, err error) {
 		failure.OperationId, failure.Attempt = uint64(id), number
 	}
 	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_StepFailed{StepFailed: failure}}
-	e.send(v, fact{name: factFailed}, ob, 0)
+	e.send(v, fact{name: factFailed}, ob)
 }
 
 // worksOn is the operation that the last look at the volume worked on.
@@ -325,7 +323,7 @@ func isFinal(err error) bool {
 func (e *Executor) drop(v *volume) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.session.number == 0 || v.wish != nil || v.call != nil || len(v.flying) > 0 || !v.journal.empty() {
+	if e.session.number == 0 || v.wish != nil || v.call != nil || v.delivery != nil || len(v.flying) > 0 || !v.journal.empty() {
 		return
 	}
 	if err := v.journal.slots.remove(); err != nil {

@@ -36,10 +36,11 @@ func (e *Executor) Update(u Update) {
 }
 
 // forgetGenerations: a generation is of one incarnation, whose indexes another one
-// gives again (S1). The caller holds mu.
+// gives again (S1); what one log took another may not know. The caller holds mu.
 func (e *Executor) forgetGenerations() {
 	for _, v := range e.volumes {
 		v.replica.generation, v.replica.sawConnected = 0, 0
+		clear(v.known)
 	}
 }
 

@@ -23,7 +23,9 @@ type volume struct {
 	again       bool              // somebody found it locked and wants it looked at
 	parked      <-chan struct{}   // a child that cannot be killed has its device
 	flying      map[fact]struct{} // reports under way
+	delivery    *delivery         // the report of its outbox that is under way
 	told        map[fact]telling  // reports made, until a wish shows them
+	known       map[fact]struct{} // facts that the log took from calls of this process and that hold since
 	unsaid      bool              // a fact was not reported again, as it was under way
 	heard       uint64            // the last record of a tear-down that the log took
 	health      *fsm.Condition    // as it was measured last
@@ -67,7 +69,7 @@ type attempt struct {
 func (e *Executor) volume(id fsm.VolumeID) *volume {
 	v, ok := e.volumes[id]
 	if !ok {
-		v = &volume{id: id, lock: make(chan struct{}, 1), news: make(chan struct{}), flying: map[fact]struct{}{}, told: map[fact]telling{}}
+		v = &volume{id: id, lock: make(chan struct{}, 1), news: make(chan struct{}), flying: map[fact]struct{}{}, told: map[fact]telling{}, known: map[fact]struct{}{}}
 		e.volumes[id] = v
 	}
 	return v
