@@ -76,8 +76,9 @@ func (e *Executor) ended(v *volume, debt owed) {
 }
 
 // deliver has the outbox reported, and is the delivery that is under way; nil when
-// nothing is in it that the log has not heard. The caller holds the lock.
-func (e *Executor) deliver(_ context.Context, v *volume) *delivery {
+// nothing is in it that the log has not heard. What was seen of a replica is said before
+// that nothing of it is up. The caller holds the lock.
+func (e *Executor) deliver(ctx context.Context, v *volume) *delivery {
 	e.mu.Lock()
 	underWay, heard := v.delivery, v.heard
 	e.mu.Unlock()
@@ -89,6 +90,9 @@ func (e *Executor) deliver(_ context.Context, v *volume) *delivery {
 	for _, o := range v.journal.Owed {
 		if o.Sequence <= heard {
 			continue
+		}
+		if o.Target == "" {
+			all = append(all, e.sawReplica(ctx, v)...)
 		}
 		d.debts, all = append(d.debts, o), append(all, o.observation(v.id))
 	}

@@ -30,6 +30,23 @@ func (e *Executor) tellReplica(ctx context.Context, v *volume, s *situation) err
 	return nil
 }
 
+// sawReplica is what is to be heard before the word that nothing of the volume is up:
+// that this replica is not primary. Without it the log takes no obligation and no grant
+// for ended by that word. Nothing, where the log knows it already.
+func (e *Executor) sawReplica(ctx context.Context, v *volume) []*fsmpb.Observation {
+	e.mu.Lock()
+	replicated := v.wish != nil && v.wish.Replication != nil
+	e.mu.Unlock()
+	if !replicated {
+		return nil
+	}
+	seen, _, err := e.seenNow(ctx, v)
+	if err != nil || !e.toldOtherwise(v, seen) {
+		return nil
+	}
+	return []*fsmpb.Observation{{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: seen.Proto()}}}
+}
+
 // toldOtherwise: the log's last word of it is another. Nothing is said of an attachment
 // that the log has not heard of.
 func (e *Executor) toldOtherwise(v *volume, seen fsm.ReplicaSeen) bool {

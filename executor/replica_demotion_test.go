@@ -1,0 +1,68 @@
+package executor_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// isSettled tells whether the log knows the content that both replicas had when nobody
+// could write to them any more.
+func (p *pair) isSettled(id fsm.VolumeID) bool {
+	r := p.volume(id).Replication
+	return len(r.Legs) == 2 && r.Legs[0].Settled.UUID != 0 && r.Legs[0].Settled.UUID == r.Legs[1].Settled.UUID
+}
+
+// S5, S10: every clean demotion is recorded, whether NodeUnstage was called or the host
+// ended the publication by itself.
+func TestS10_EveryCleanDemotionIsRecorded(t *testing.T) {
+	for name, unstaged := range map[string]bool{"after NodeUnstage": true, "of what was never staged": false} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			id := p.create(protocolC)
+			for i := range 5 {
+				m := p.hosts[i%2]
+				epoch := m.publish(id)
+				require.False(t, p.isSettled(id), "a grant ends what is known")
+				if unstaged {
+					m.stage(id, epoch)
+					m.write(id, fmt.Sprint("round ", i))
+					m.unstage(id)
+				}
+				m.unpublish(id)
+				p.eventually(fmt.Sprint("demotion ", i, " is recorded"), func() bool { return p.isSettled(id) })
+			}
+			p.remove(id)
+		})
+	}
+}
+
+// S5 (a): after both hosts lost power, the one that returns first may use a volume that
+// nobody used, without its peer and without an operator's decision. One that was in use
+// waits.
+func TestS5_AnUnusedVolumeIsUsedWithoutItsPeerAfterBothLostPower(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "acknowledged")
+	a.unstage(id)
+	a.unpublish(id)
+	p.eventually("the demotion is recorded", func() bool { return p.isSettled(id) })
+	a.crash()
+	b.crash()
+	b.start(nil)
+	b.stage(id, b.publish(id))
+	require.True(t, has(b.replica.Content(id), "acknowledged"))
+	b.write(id, "alone")
+	a.start(nil)
+	p.together(id)
+	require.True(t, has(a.replica.Content(id), "alone"))
+	require.Zero(t, p.link.SplitBrains)
+	b.unstage(id)
+	b.unpublish(id)
+	p.remove(id)
+}
