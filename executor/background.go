@@ -52,6 +52,8 @@ func (s *situation) mustGoDown() bool {
 		return s.have.up() // nothing was given out, so nothing may be up
 	case p == nil || p.Staging == nil || held.Epoch != p.Epoch:
 		return true // ended, perhaps revoked while this host was away (S31)
+	case p.Ending:
+		return true // its end was asked for (S31)
 	}
 	return !s.complete() && len(s.have.bound) == 0 && !s.wasComplete()
 }
@@ -148,6 +150,7 @@ const (
 	factLimited = "limited"
 	factHealth  = "condition"
 	factFailed  = "failed"
+	factInUse   = "in-use"
 )
 
 // news lists what was observed and is not what the log believes. A report that

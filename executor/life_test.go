@@ -34,8 +34,6 @@ func TestAVolumesWholeLife(t *testing.T) {
 			require.Equal(t, want, mounts)
 			require.Equal(t, 1, w.pool.Effects("attach", id))
 			w.eventually(func() bool { return w.publication(id).Targets[0].Done }, "the log knows of the target")
-			require.Equal(t, fsm.InUse, reasonOf(w.unpublishVolume(id)), "S31")
-
 			require.Equal(t, fsm.Precondition, reasonOf(w.e.Unstage(t.Context(), id, stagingPath)), "CSI-NODE-NodeUnstageVolume-09")
 			for range 2 {
 				require.NoError(t, w.e.Unpublish(t.Context(), id, targetPath))

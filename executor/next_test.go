@@ -207,6 +207,11 @@ func TestBackground(t *testing.T) {
 	published := func(epoch fsm.Epoch, staging *fsm.Staging, targets ...fsm.Target) *fsm.Publication {
 		return &fsm.Publication{Node: "n1", Epoch: epoch, Staging: staging, Targets: targets}
 	}
+	ending := func(epoch fsm.Epoch, staging *fsm.Staging) *fsm.Publication {
+		p := published(epoch, staging)
+		p.Ending = true
+		return p
+	}
 	at := &fsm.Staging{Path: "/staging", Boot: "boot", Done: true}
 	held := func(epoch fsm.Epoch, targets ...target) *record {
 		return &record{Staging: &staging{Epoch: epoch, Path: "/staging"}, Targets: targets}
@@ -250,6 +255,10 @@ func TestBackground(t *testing.T) {
 		"S31 a newer one is not ended by it": {
 			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e9, at), Teardown: &fsm.Teardown{Epoch: e5}}, record: held(e9), have: up},
 			verb: fsm.WishKeep, missed: []owed{{Epoch: e5}},
+		},
+		"S31 one whose end was asked for goes down": {
+			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: ending(e5, at)}, record: held(e5), have: up},
+			verb: fsm.WishKeep, down: true,
 		},
 		"S2 an interrupted bring-up goes down": {
 			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e5, at)}, record: held(e5), have: observed{Device: attached}},

@@ -94,13 +94,20 @@ func (m *member) again(what string, call func(context.Context) error) {
 	})
 }
 
+func (m *member) publication(id fsm.VolumeID) *fsm.Publication {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, _ := m.state.Volume(id)
+	return v.Publication(m.node)
+}
+
 func (m *member) unpublish(id fsm.VolumeID) {
 	m.t.Helper()
 	m.eventually("the volume is unpublished from "+string(m.node), func() bool {
 		_, err := m.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{
 			VolumeId: string(id), NodeId: string(m.node),
 		}}})
-		return err == nil
+		return err == nil && m.publication(id) == nil // a host that can be asked takes it down first (S31)
 	})
 	m.eventually("the volume is severed", func() bool {
 		m.mu.Lock()

@@ -351,3 +351,26 @@ func TestAHostSaysOnceThatItsDeviceIsMade(t *testing.T) {
 	p.eventually("the volume is ready", func() bool { return p.isReady(id) })
 	p.remove(id)
 }
+
+// S31: the host of a replicated volume is asked to take it down; what uses it is named.
+func TestS31_AReplicatedVolumeIsTakenDownWhenItsEndIsAskedFor(t *testing.T) {
+	p := newPair(t)
+	a := p.hosts[0]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	unpublish := func() error {
+		_, err := p.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: string(a.node)}}})
+		return err
+	}
+	a.mount.setBusy(stagingPath, true)
+	require.NoError(t, unpublish(), "its host is asked")
+	publication := func() *fsm.Publication { return p.volume(id).Publication(a.node) }
+	p.eventually("the host says what uses it", func() bool { return publication().UsedBy != "" })
+	require.ErrorContains(t, unpublish(), "in use")
+	require.True(t, a.mount.isMounted(id, stagingPath), "nothing is taken down by force")
+	a.mount.setBusy(stagingPath, false)
+	p.eventually("it is taken down", func() bool { return publication().Staging == nil })
+	require.NoError(t, unpublish())
+	p.together(id)
+	p.remove(id)
+}

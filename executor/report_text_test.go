@@ -1,11 +1,15 @@
 package executor
 
 import (
+	"errors"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
@@ -24,4 +28,16 @@ func TestTextsOfReportsAreUTF8(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "mkfs said \uFFFD!", said[1].GetStepFailed().GetError())
 	}
+}
+
+// S31, S73: what the log has already is not said again, however long the host's text is.
+func TestS73_ALongReasonIsSaidOnce(t *testing.T) {
+	said := errors.New("unmount: in use by " + strings.Repeat("é\xff", 1000))
+	e, v := &Executor{}, &volume{}
+	for _, known := range []string{recordText(said.Error()), fsm.Clip(recordText(said.Error()))} {
+		wish := &fsm.Wish{Publication: &fsm.Publication{Ending: true, UsedBy: known}}
+		e.tellInUse(v, wish, said) // it has nothing to send with
+	}
+	require.Less(t, len(recordText(said.Error())), len(said.Error()))
+	require.True(t, utf8.ValidString(recordText(said.Error())))
 }

@@ -133,6 +133,23 @@ func TestS31_ARevokedPublicationIsEndedByItsHost(t *testing.T) {
 	require.Zero(t, w.pool.Attached())
 }
 
+// S31: unpublished while its host can be asked, a single replica is taken down at once, or
+// as soon as nothing uses it, and never by force.
+func TestS31_WhatIsUnpublishedWhileItIsStagedIsTakenDown(t *testing.T) {
+	w := newWorld(t)
+	id, epoch := w.staged(mountCap)
+	require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap)))
+	w.mount.setBusy(stagingPath, true)
+	require.NoError(t, w.unpublishVolume(id))
+	w.eventually(func() bool { v, _ := w.volume(id); return v.Operation != nil && v.Operation.LastError != "" }, "the host says what keeps it")
+	require.True(t, w.mount.isMounted(id, stagingPath), "what is in use stays")
+	w.mount.setBusy(stagingPath, false)
+	w.eventually(func() bool { v, _ := w.volume(id); return len(v.Teardowns) == 0 }, "the host ended it")
+	mounts, _ := w.mount.left()
+	require.Empty(t, mounts)
+	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
+}
+
 func TestS3_AMountOfAnOlderEpochIsTakenDownFirst(t *testing.T) {
 	w := newWorld(t)
 	id, _ := w.staged(mountCap)

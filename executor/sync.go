@@ -259,6 +259,9 @@ func (e *Executor) failed(v *volume, err error) {
 	e.mu.Lock()
 	w, fresh := v.wish, e.fresh(v)
 	e.mu.Unlock()
+	if fresh {
+		e.tellInUse(v, w, err)
+	}
 	if w == nil || w.Operation == 0 || !fresh || isUnavailable(err) || isWaiting(w, err) || v.failures > 3 && v.failures&(v.failures-1) != 0 {
 		return
 	}
@@ -279,6 +282,19 @@ func (v *volume) worksOn() (fsm.OperationID, uint32) {
 		return w.Modify, w.ModifyAttempt
 	}
 	return w.Operation, w.Attempt
+}
+
+// tellInUse says what keeps a publication from ending whose end was asked for (S31), until
+// the log has it.
+func (e *Executor) tellInUse(v *volume, w *fsm.Wish, err error) {
+	if w == nil || w.Publication == nil || !w.Publication.Ending {
+		return
+	}
+	f := fact{name: factInUse, path: recordText(err.Error()), epoch: w.Publication.Epoch}
+	if f.path != w.Publication.UsedBy && !e.isTold(v, f) {
+		e.send(v, f, &fsmpb.Observation{VolumeId: string(v.id), Epoch: epochProto(f.epoch),
+			Fact: &fsmpb.Observation_StagingInUse{StagingInUse: &fsmpb.StagingInUse{Detail: f.path}}})
+	}
 }
 
 // endsOperation: obligations never end by a failure. An empty volume's create ends
