@@ -38,6 +38,7 @@ type Mounter struct {
 	runner  *run.Runner
 	program []string
 	formats chan struct{}
+	seen    *tableCache
 
 	ending sync.Mutex
 	asked  map[uint64]<-chan string // by device: what was asked to shut down, and has not answered
@@ -46,7 +47,7 @@ type Mounter struct {
 // New opens the roots. Close it to let them be unmounted.
 func New(cfg Config) (*Mounter, error) {
 	m := &Mounter{
-		runner: cfg.Runner, program: slices.Clip(cfg.Program), formats: make(chan struct{}, formatsAtOnce), asked: map[uint64]<-chan string{},
+		runner: cfg.Runner, program: slices.Clip(cfg.Program), formats: make(chan struct{}, formatsAtOnce), asked: map[uint64]<-chan string{}, seen: newTableCache(),
 	}
 	for _, dir := range cfg.Roots {
 		r, err := openRoot(dir)
@@ -63,7 +64,7 @@ func New(cfg Config) (*Mounter, error) {
 
 // Close closes the roots.
 func (m *Mounter) Close() error {
-	var err error
+	err := m.seen.close()
 	for _, r := range m.roots {
 		err = errors.Join(err, unix.Close(r.fd))
 	}

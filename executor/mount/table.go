@@ -59,8 +59,11 @@ func (l line) of(device executor.Device) (executor.Mount, bool) {
 		return m, true
 	}
 	m.Node = true
-	return m, l.Root == "/"+filepath.Base(device.Path) && (l.FSType == "devtmpfs" || isNode(l.Mountpoint, device.Number))
+	return m, l.Root == nodeRoot(device) && (l.FSType == "devtmpfs" || isNode(l.Mountpoint, device.Number))
 }
+
+// nodeRoot is what the root of a mount of the device's node is called.
+func nodeRoot(device executor.Device) string { return "/" + filepath.Base(device.Path) }
 
 func (l line) has(option string) bool {
 	return slices.Contains(strings.Split(l.Options, ","), option)
@@ -77,17 +80,11 @@ func (m *Mounter) Mounts(_ context.Context, device executor.Device) ([]executor.
 	if !device.Attached() {
 		return nil, nil
 	}
-	lines, err := readTable()
+	index, err := m.seen.get()
 	if err != nil {
 		return nil, err
 	}
-	var found []executor.Mount
-	for _, l := range lines {
-		if have, ours := l.of(device); ours {
-			found = append(found, have)
-		}
-	}
-	return found, nil
+	return index.of(device), nil
 }
 
 // SelfTest tells whether mounts made below the roots are seen by the rest of
