@@ -18,7 +18,7 @@ const atimeMask = 0x70
 // Bind binds the staged filesystem, or the device's node, to a path. The bind is
 // made read-only before it is attached anywhere, so nobody ever sees it writable.
 func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.BindOptions) error {
-	opts, err := parseFlags(b.FSType, b.Flags)
+	opts, err := parseFlags(m.mounts, b.FSType, b.Flags)
 	if err != nil {
 		return err
 	}
@@ -45,18 +45,16 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 		return fmt.Errorf("bind %s to %s: %w", device.Path, p, err)
 	}
 	defer closeFD(tree)
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, opts.bindAttributes()); err != nil {
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, opts.bindAttributes(b.Node)); err != nil {
 		return fmt.Errorf("bind %s to %s: set its attributes: %w", device.Path, p, err)
 	}
 	return m.attach(device, tree, onto, p, b.Node, opts.readOnly)
 }
 
-// bindAttributes add to those of what is bound.
-func (o options) bindAttributes() *unix.MountAttr {
-	attr := &unix.MountAttr{Attr_set: o.perMount}
-	if o.readOnly {
-		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
-	}
+// bindAttributes add to those of what is bound. The node of a raw volume is a device.
+func (o options) bindAttributes(node bool) *unix.MountAttr {
+	o.dev = o.dev || node
+	attr := &unix.MountAttr{Attr_set: o.always()}
 	if o.perMount&unix.MOUNT_ATTR_NOATIME != 0 {
 		attr.Attr_clr = atimeMask
 	}

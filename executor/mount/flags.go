@@ -9,9 +9,13 @@ import (
 // options are mount flags that were allowed.
 type options struct {
 	readOnly   bool
-	perMount   uint64   // MOUNT_ATTR_* beside nosuid and nodev
-	superblock []string // for fsconfig
+	perMount   uint64 // MOUNT_ATTR_* that are set
+	suid, dev  bool
+	superblock []setting // for fsconfig
 }
+
+// setting is an option of a filesystem; without a value it is a flag.
+type setting struct{ key, value string }
 
 // perMount are the flags of one mount.
 var perMount = map[string]uint64{
@@ -19,44 +23,52 @@ var perMount = map[string]uint64{
 	"relatime":   unix.MOUNT_ATTR_RELATIME,
 	"nodiratime": unix.MOUNT_ATTR_NODIRATIME,
 	"noexec":     unix.MOUNT_ATTR_NOEXEC,
-	"nosuid":     0, // always
-	"nodev":      0, // always
+	"nosuid":     unix.MOUNT_ATTR_NOSUID,
+	"nodev":      unix.MOUNT_ATTR_NODEV,
 	"rw":         0, // unless the publication is read-only
 	"defaults":   0,
 	"async":      0,
 }
 
-// superblock are the flags of the whole filesystem, by type; "" is every type.
-var superblock = map[string]map[string]bool{
-	"":     {"sync": true, "dirsync": true, "lazytime": true, "discard": true},
-	"ext4": {"nodiscard": true, "errors=remount-ro": true},
-	"xfs":  {"nodiscard": true, "inode64": true, "largeio": true},
-}
-
-// parseFlags allows the flags that can do no harm to the host; without a type,
-// those of any. One that it does
-// not know is not repeated in the error: a flag may hold a secret.
-func parseFlags(fsType string, flags []string) (options, error) {
+// parseFlags allows the flags that the policy serves; without a type, those of any.
+func parseFlags(policy fsm.MountPolicy, fsType string, flags []string) (options, error) {
 	var o options
+	if rej := policy.Check(fsType, flags); rej != nil {
+		return o, rej
+	}
 	for _, flag := range flags {
 		attribute, known := perMount[flag]
+		label, labelled := fsm.MountContext(flag)
 		switch {
 		case known:
 			o.perMount |= attribute
 		case flag == "ro":
 			o.readOnly = true
-		case superblock[""][flag], superblock[fsType][flag], fsType == "" && (superblock["ext4"][flag] || superblock["xfs"][flag]):
-			o.superblock = append(o.superblock, flag)
+		case flag == "suid":
+			o.suid = true
+		case flag == "dev":
+			o.dev = true
+		case labelled:
+			o.superblock = append(o.superblock, setting{"context", label})
+		case flag == "errors=remount-ro":
+			o.superblock = append(o.superblock, setting{"errors", "remount-ro"})
 		default:
-			return options{}, fsm.Reject(fsm.Invalid, "a mount flag is not one that is allowed for %q", fsType)
+			o.superblock = append(o.superblock, setting{key: flag})
 		}
 	}
 	return o, nil
 }
 
-// attributes are those of a staging mount.
-func (o options) attributes() uint64 {
-	attributes := o.perMount | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
+// always are the attributes of every mount whose flags do not ask for the contrary:
+// what is on a volume is not ours to trust.
+func (o options) always() uint64 {
+	attributes := o.perMount
+	if !o.suid {
+		attributes |= unix.MOUNT_ATTR_NOSUID
+	}
+	if !o.dev {
+		attributes |= unix.MOUNT_ATTR_NODEV
+	}
 	if o.readOnly {
 		attributes |= unix.MOUNT_ATTR_RDONLY
 	}

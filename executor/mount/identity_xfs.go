@@ -29,7 +29,7 @@ func (m *Mounter) identifyXFS(ctx context.Context, device string, want uuid.UUID
 			return err
 		}
 		if !clean {
-			if err := unseen(device, "xfs", []string{"nouuid"}, func(*os.File) error { return nil }); err != nil {
+			if err := unseen(device, "xfs", []setting{{key: "nouuid"}}, func(*os.File) error { return nil }); err != nil {
 				return err
 			}
 		}

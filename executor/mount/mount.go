@@ -27,6 +27,8 @@ type Config struct {
 	Roots []string
 	// Runner runs mkfs.
 	Runner *run.Runner
+	// Mounts is which mount flags are served beside the usual ones.
+	Mounts fsm.MountPolicy
 	// Program does the work of EndFilesystem with a path and a device's number behind
 	// its own arguments.
 	Program []string
@@ -35,6 +37,7 @@ type Config struct {
 // Mounter implements executor.Mounter with the kernel's calls.
 type Mounter struct {
 	roots   []root
+	mounts  fsm.MountPolicy
 	runner  *run.Runner
 	program []string
 	formats chan struct{}
@@ -47,7 +50,7 @@ type Mounter struct {
 // New opens the roots. Close it to let them be unmounted.
 func New(cfg Config) (*Mounter, error) {
 	m := &Mounter{
-		runner: cfg.Runner, program: slices.Clip(cfg.Program), formats: make(chan struct{}, formatsAtOnce), asked: map[uint64]<-chan string{}, seen: newTableCache(),
+		runner: cfg.Runner, mounts: cfg.Mounts, program: slices.Clip(cfg.Program), formats: make(chan struct{}, formatsAtOnce), asked: map[uint64]<-chan string{}, seen: newTableCache(),
 	}
 	for _, dir := range cfg.Roots {
 		r, err := openRoot(dir)
@@ -72,10 +75,10 @@ func (m *Mounter) Close() error {
 	return err
 }
 
-// Mount mounts the device's filesystem on a folder that exists, without set-uid
-// programs and device nodes: what is on a volume is not ours to trust.
+// Mount mounts the device's filesystem on a folder that exists. Set-user-id programs and
+// device nodes count for nothing there, unless flags that were allowed ask for them.
 func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.MountOptions) error {
-	opts, err := parseFlags(o.FSType, o.Flags)
+	opts, err := parseFlags(m.mounts, o.FSType, o.Flags)
 	if err != nil {
 		return err
 	}
@@ -153,19 +156,17 @@ func newMount(device, fsType string, o options) (int, error) {
 	}
 	defer closeFD(fs)
 	err = unix.FsconfigSetString(fs, "source", device)
-	flags := o.superblock
+	settings := slices.Clip(o.superblock)
 	if o.readOnly {
-		flags = append(flags[:len(flags):len(flags)], "ro")
+		settings = append(settings, setting{key: "ro"})
 	}
-	for _, flag := range flags {
-		if err != nil {
-			break
-		}
-		key, value, valued := strings.Cut(flag, "=")
-		if valued {
-			err = unix.FsconfigSetString(fs, key, value)
-		} else {
-			err = unix.FsconfigSetFlag(fs, key)
+	for _, s := range settings {
+		switch {
+		case err != nil:
+		case s.value != "":
+			err = unix.FsconfigSetString(fs, s.key, s.value)
+		default:
+			err = unix.FsconfigSetFlag(fs, s.key)
 		}
 	}
 	if err == nil {
@@ -174,7 +175,7 @@ func newMount(device, fsType string, o options) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("mount %s as %s: %w%s", device, fsType, err, complaints(fs))
 	}
-	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(o.attributes()))
+	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(o.always()))
 	if err != nil {
 		return -1, fmt.Errorf("mount %s as %s: %w%s", device, fsType, err, complaints(fs))
 	}

@@ -100,12 +100,66 @@ func TestFlags(t *testing.T) {
 			require.NoError(t, h.Unmount(t.Context(), d, dir))
 		})
 	}
+	for served := range perMount {
+		require.Nil(t, fsm.MountPolicy{}.Check("ext4", []string{served}))
+	}
 	for _, flag := range []string{"suid", "dev", "exec", "password=hunter2", "noatime,password=hunter2", "inode64", "nouuid", ""} {
 		err := h.Check(dir, "ext4", []string{"noatime", flag})
 		refused(t, fsm.Invalid, err)
 		require.NotContains(t, err.Error(), "hunter2", "a flag may hold a secret")
 		refused(t, fsm.Invalid, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "ext4", Flags: []string{flag}}))
 	}
+}
+
+// S73: nosuid and nodev are always there, but where they are allowed and asked for.
+func TestSetUserIDAndDevicesAreAskedFor(t *testing.T) {
+	h := newHost(t)
+	d, dir := h.staged("ext4")
+	target := h.mkdir("pod") + "/target"
+	seen := func(path string) string {
+		lines, err := readTable()
+		require.NoError(t, err)
+		top, _ := lines.top(path)
+		return "," + top.Options + ","
+	}
+	for name, tc := range map[string]struct {
+		flags        []string
+		nosuid, node bool
+	}{
+		"nothing":                  {nil, true, true},
+		"both":                     {[]string{"suid", "dev"}, false, false},
+		"one":                      {[]string{"suid"}, false, true},
+		"one, and what forbids it": {[]string{"suid", "nosuid", "dev"}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h.Mounter.mounts = fsm.MountPolicy{Suid: true, Dev: true}
+			require.NoError(t, h.Unmount(t.Context(), d, dir))
+			require.NoError(t, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "ext4", Flags: tc.flags}))
+			require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{Staging: dir, Path: target, FSType: "ext4", Flags: tc.flags}))
+			for _, path := range []string{dir, target} {
+				require.Equal(t, tc.nosuid, strings.Contains(seen(path), ",nosuid,"), path)
+				require.Equal(t, tc.node, strings.Contains(seen(path), ",nodev,"), path)
+			}
+			require.NoError(t, h.Unmount(t.Context(), d, target))
+			h.Mounter.mounts = fsm.MountPolicy{}
+			if tc.flags != nil {
+				refused(t, fsm.Invalid, h.Check(dir, "ext4", tc.flags))
+			}
+		})
+	}
+}
+
+func TestQuotasOfProjectsOnXFS(t *testing.T) {
+	h := newHost(t)
+	d, dir := h.staged("xfs")
+	require.NoError(t, h.Unmount(t.Context(), d, dir))
+	if err := h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "xfs", Flags: []string{"prjquota"}}); err != nil {
+		t.Skipf("this kernel's xfs has no quotas: %v", err)
+	}
+	lines, err := readTable()
+	require.NoError(t, err)
+	top, _ := lines.top(dir)
+	require.Contains(t, top.VFSOptions, "prjquota")
 }
 
 // CSI-NODE-NodeStageVolume-05, 06, 07.

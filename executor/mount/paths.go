@@ -87,7 +87,7 @@ func (m *Mounter) Check(path, fsType string, flags []string) error {
 	if _, err := m.locate(path); err != nil {
 		return err
 	}
-	_, err := parseFlags(fsType, flags)
+	_, err := parseFlags(m.mounts, fsType, flags)
 	return err
 }
 

@@ -18,8 +18,8 @@ const (
 // unseen mounts a filesystem without attaching it anywhere, has something done to
 // its root, and ends the mount. Afterwards the kernel has let go of the device,
 // and the filesystem's journal is clean.
-func unseen(device, fsType string, flags []string, do func(root *os.File) error) error {
-	tree, err := newMount(device, fsType, options{superblock: flags})
+func unseen(device, fsType string, settings []setting, do func(root *os.File) error) error {
+	tree, err := newMount(device, fsType, options{superblock: settings})
 	if err != nil {
 		return err
 	}
