@@ -124,9 +124,6 @@ type MountOptions struct {
 	FSType   string
 	ReadOnly bool
 	Flags    []string // of the volume's capability; never logged
-	// Group is the group id, in decimal, to which the filesystem's root is given;
-	// empty: it is left as it is.
-	Group string
 }
 
 // BindOptions say what to bind where.
@@ -137,6 +134,9 @@ type BindOptions struct {
 	ReadOnly bool
 	FSType   string
 	Flags    []string // of the volume's capability; never logged
+	// Group is the group id, in decimal, that may read and write everything on the
+	// filesystem before it is bound for writing; empty: all is left as it is.
+	Group string
 }
 
 // Usage is how much of something is used.

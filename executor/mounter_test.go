@@ -30,6 +30,7 @@ type fakeMounter struct {
 	ill      fsm.Condition // what Stats says
 	illness  error
 	effects  map[string]int
+	given    []string // the group of each bind
 }
 
 type fakeMount struct {
@@ -214,6 +215,13 @@ func (m *fakeMounter) add(effect string, device executor.Device, mount executor.
 	return nil
 }
 
+// groups are those that were given everything, bind by bind.
+func (m *fakeMounter) groups() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.given)
+}
+
 func (m *fakeMounter) Mount(_ context.Context, device executor.Device, o executor.MountOptions) error {
 	return m.add("mount", device, executor.Mount{Path: o.Path, ReadOnly: o.ReadOnly})
 }
@@ -253,6 +261,9 @@ func (m *fakeMounter) Bind(_ context.Context, device executor.Device, b executor
 		return fsm.Reject(fsm.Precondition, "the path %s holds something else", b.Path)
 	}
 	m.made[b.Path] = true
+	if !slices.ContainsFunc(m.mounts, func(l fakeMount) bool { return l.Path == b.Path }) {
+		m.given = append(m.given, b.Group)
+	}
 	m.mu.Unlock()
 	return m.add("bind", device, executor.Mount{Path: b.Path, Node: b.Node, ReadOnly: b.ReadOnly})
 }

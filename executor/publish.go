@@ -18,6 +18,9 @@ type PublishRequest struct {
 	ReadOnly    bool
 	Capability  fsm.Capability
 	Flags       []string // mount flags in clear: never logged nor stored
+	// Group is the group id, in decimal, that may read and write everything on the
+	// filesystem; empty: all is left as it is. It says nothing where nothing is written.
+	Group string
 	// Fingerprint is equal when all arguments are that must be when the call is repeated.
 	Fingerprint string
 }
@@ -26,7 +29,10 @@ type PublishRequest struct {
 // target, binds the volume, and returns when the log knows that it is. Asked again, it
 // observes that nothing is to be done. A refusal leaves no target behind.
 func (e *Executor) Publish(ctx context.Context, req PublishRequest) error {
-	key := fmt.Sprintf("publish %s %s %s", req.Epoch, req.Fingerprint, req.TargetPath)
+	if req.ReadOnly || req.Capability.Block {
+		req.Group = ""
+	}
+	key := fmt.Sprintf("publish %s %s %s %s", req.Epoch, req.Fingerprint, req.Group, req.TargetPath)
 	return e.serve(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
 		return e.publish(ctx, v, c, &req)
 	})
@@ -44,6 +50,9 @@ func (e *Executor) publish(ctx context.Context, v *volume, c *call, req *Publish
 	case held != nil && e.real(held.Path) != e.real(req.StagingPath):
 		return fsm.Reject(fsm.Precondition, "volume %s is staged at %s, not at %s", v.id, held.Path, req.StagingPath)
 	}
+	if err := e.ofOneGroup(v, req); err != nil {
+		return err
+	}
 	if err := e.drain(ctx, v, c, drainLimit); err != nil {
 		return err
 	}
@@ -54,6 +63,21 @@ func (e *Executor) publish(ctx context.Context, v *volume, c *call, req *Publish
 		}
 	}
 	return fsm.Reject(fsm.Busy, "volume %s: the session with the controllers keeps changing", v.id)
+}
+
+// ofOneGroup: a file has one group, so all that is written through on this host at a
+// time is one group's. A target without a group asks for none.
+func (e *Executor) ofOneGroup(v *volume, req *PublishRequest) error {
+	for _, held := range v.journal.Targets {
+		switch same := e.real(held.Path) == e.real(req.TargetPath); {
+		case held.Group == req.Group:
+		case same:
+			return fsm.Reject(fsm.Incompatible, "volume %s is published at %s with another volume_mount_group", v.id, held.Path)
+		case held.Group != "" && req.Group != "":
+			return fsm.Reject(fsm.Precondition, "volume %s is published at %s for group %s, and its files cannot be another group's at the same time: unpublish it there first, or use the same group", v.id, held.Path, held.Group)
+		}
+	}
+	return nil
 }
 
 // publishOnce has one grant, and does what it is for. What is known to be refused is
@@ -76,7 +100,7 @@ func (e *Executor) publishOnce(ctx context.Context, v *volume, c *call, req *Pub
 	if held := v.journal.Staging; held != nil {
 		g.path, g.block = held.Path, held.Block
 	}
-	want := &desired{volume: v.id, grant: g, bind: &target{Path: req.TargetPath, ReadOnly: req.ReadOnly || g.readOnly}}
+	want := &desired{volume: v.id, grant: g, bind: &target{Path: req.TargetPath, ReadOnly: req.ReadOnly || g.readOnly, Group: req.Group}}
 	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags}
 	err = j.drive(ctx)
 	if err == nil {

@@ -58,6 +58,8 @@ type staging struct {
 type target struct {
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"read_only"`
+	// Group is the group id that everything on the filesystem was given to for it.
+	Group string `json:"group,omitempty"`
 }
 
 // owed is one record of a tear-down: of a target, or of everything when Target is empty.

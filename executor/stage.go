@@ -26,15 +26,13 @@ type StageRequest struct {
 	Path       string    // absolute
 	Capability fsm.Capability
 	Flags      []string // mount flags in clear: never logged nor stored
-	// Group is the group id, in decimal, that the filesystem's root is given to; empty: none.
-	Group string
 }
 
 // Stage records the intent in the log, which grants it, brings the volume up, and
 // returns when the log knows that it is. Asked again, it observes that nothing is
 // to be done. A mount of an older publication is taken down first (S3).
 func (e *Executor) Stage(ctx context.Context, req StageRequest) error {
-	key := fmt.Sprintf("stage %s %v %s %s", req.Epoch, req.Capability, req.Group, req.Path)
+	key := fmt.Sprintf("stage %s %v %s", req.Epoch, req.Capability, req.Path)
 	return e.serve(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
 		return e.stage(ctx, v, c, &req)
 	})
@@ -116,7 +114,7 @@ func (e *Executor) stageOnce(ctx context.Context, v *volume, c *call, req *Stage
 		return err
 	}
 	want := &desired{volume: v.id, size: w.Size, grant: g, limits: &w.Limits, growing: w.Operation != 0}
-	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags, group: req.Group}
+	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags}
 	if err := j.drive(ctx); err != nil {
 		return err
 	}

@@ -24,7 +24,6 @@ type job struct {
 	want  *desired
 	call  *call    // nil in the background
 	flags []string // mount flags of the call; never written anywhere
-	group string   // of the filesystem's root, when it is mounted
 	steps int      // that were done
 	// at is the epoch of the wish that is acted on; zero for calls.
 	at fsm.Epoch
@@ -164,10 +163,10 @@ func (j *job) give(ctx context.Context, s step, have *observed) error {
 	case stepReportFormatted:
 		return j.reportFormatted(ctx)
 	case stepMount:
-		return j.Mounter.Mount(ctx, have.Device, MountOptions{Path: g.path, FSType: g.fs.Type, ReadOnly: g.readOnly, Flags: j.flags, Group: j.group})
+		return j.Mounter.Mount(ctx, have.Device, MountOptions{Path: g.path, FSType: g.fs.Type, ReadOnly: g.readOnly, Flags: j.flags})
 	case stepBind:
 		return j.Mounter.Bind(ctx, have.Device, BindOptions{
-			Staging: g.path, Path: s.path, Node: g.block, ReadOnly: j.want.bind.ReadOnly, FSType: g.fs.Type, Flags: j.flags,
+			Staging: g.path, Path: s.path, Node: g.block, ReadOnly: j.want.bind.ReadOnly, FSType: g.fs.Type, Flags: j.flags, Group: j.want.bind.Group,
 		})
 	}
 	return fmt.Errorf("there is no step %q", s.kind)

@@ -23,6 +23,10 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 		return err
 	}
 	opts.readOnly = opts.readOnly || b.ReadOnly
+	group, err := parseGroup(b.Group)
+	if err != nil {
+		return err
+	}
 	p, err := m.locate(b.Path)
 	if err != nil {
 		return err
@@ -45,6 +49,11 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 		return fmt.Errorf("bind %s to %s: %w", device.Path, p, err)
 	}
 	defer closeFD(tree)
+	if !b.Node && !opts.readOnly {
+		if err := group.own(ctx, tree); err != nil {
+			return fmt.Errorf("give the filesystem on %s to group %s: %w", device.Path, b.Group, err)
+		}
+	}
 	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, opts.bindAttributes(b.Node)); err != nil {
 		return fmt.Errorf("bind %s to %s: set its attributes: %w", device.Path, p, err)
 	}

@@ -1,8 +1,10 @@
 package mount
 
 import (
-	"encoding/binary"
+	"context"
 	"errors"
+	"fmt"
+	"io"
 	"math"
 	"os"
 	"strconv"
@@ -14,11 +16,13 @@ import (
 
 // group is CSI's volume_mount_group; none is -1.
 //
-// ext4 and xfs have no group for all of a mount, so the filesystem's root is given
-// to the group, with the bits by which its members may write there and by which
-// what is made below belongs to the group as well. A default ACL makes new files
-// writable for the group whatever the writer's umask is; folders hand both on.
-// Files that are there already are left as they are: a volume may hold millions.
+// ext4 and xfs have no group for all of a mount, so every file of the filesystem is
+// given to the group, which may read and write it, and every folder hands the group
+// on to what is made in it. A default ACL has what is made there be the group's to
+// read and write whatever the writer's umask is, and gives nothing to others, whose
+// rights the umask no longer takes away. Nobody else gains anything: entries of an
+// ACL that its mask held down stay down, programs lose their set-user-id bit, and
+// device nodes are left alone.
 type group int64
 
 const noGroup group = -1
@@ -35,52 +39,140 @@ func parseGroup(text string) (group, error) {
 }
 
 const (
-	groupBits  = unix.S_ISGID | 0o070
-	aclName    = "system.posix_acl_default"
-	aclVersion = 2
-	aclOwner   = 0x01 // ACL_USER_OBJ
-	aclGroup   = 0x04 // ACL_GROUP_OBJ
-	aclOther   = 0x20
-	aclNobody  = math.MaxUint32 // the id of entries that have none
+	fileBits   = 0o060
+	folderBits = unix.S_ISGID | 0o070
+	// maxDepth bounds the folders that are open at once.
+	maxDepth = 1000
+	// namesAtOnce are read of a folder.
+	namesAtOnce = 1024
 )
 
-// own does it through a mount that is attached nowhere yet, so nobody sees it half done.
-func (g group) own(tree int) error {
+// own gives all of a filesystem to the group, through a mount that is attached
+// nowhere, so that no other filesystem is below it. It may be repeated, and touches
+// only what is not as it should be. A filesystem that is read-only stays as it is.
+func (g group) own(ctx context.Context, tree int) error {
 	if g == noGroup {
 		return nil
 	}
-	fd, err := unix.Openat(tree, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	root, err := openFolder(tree, ".")
 	if err != nil {
 		return err
 	}
-	root := os.NewFile(uintptr(fd), ".")
-	defer root.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return err
-	}
-	if st.Gid != uint32(g) {
-		if err := unix.Fchown(fd, -1, int(g)); err != nil {
-			return err
-		}
-	}
-	if err := unix.Fchmod(fd, st.Mode&0o7777|groupBits); err != nil {
-		return err
-	}
-	err = unix.Fsetxattr(fd, aclName, defaultACL(st.Mode), 0)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return nil // the filesystem was made without ACLs: the umask decides
+	if err = g.folder(ctx, root, 0); errors.Is(err, unix.EROFS) {
+		return nil // nothing new can be made there either
 	}
 	return err
 }
 
-// defaultACL is the mode of what is made below, before the writer's own mode is applied.
-func defaultACL(mode uint32) []byte {
-	acl := binary.LittleEndian.AppendUint32(nil, aclVersion)
-	for _, e := range []struct{ tag, bits uint16 }{{aclOwner, 7}, {aclGroup, 7}, {aclOther, uint16(mode & 7)}} {
-		acl = binary.LittleEndian.AppendUint16(acl, e.tag)
-		acl = binary.LittleEndian.AppendUint16(acl, e.bits)
-		acl = binary.LittleEndian.AppendUint32(acl, aclNobody)
+func openFolder(at int, name string) (*os.File, error) {
+	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
 	}
-	return acl
+	return os.NewFile(uintptr(fd), "folder"), nil
+}
+
+// folder labels a folder, then what is in it: what is made there meanwhile is the
+// group's already. It closes the folder.
+func (g group) folder(ctx context.Context, dir *os.File, depth int) error {
+	defer dir.Close()
+	if depth > maxDepth {
+		return fsm.Reject(fsm.Precondition, "folders of the volume are nested deeper than %d: they cannot be given to a group", maxDepth)
+	}
+	if err := g.label(int(dir.Fd())); err != nil {
+		return err
+	}
+	for {
+		names, err := dir.Readdirnames(namesAtOnce)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if err := g.entry(ctx, dir, name, depth); err != nil && !errors.Is(err, unix.ENOENT) {
+				return err
+			}
+		}
+	}
+}
+
+// entry labels what is in a folder. Links are not followed.
+func (g group) entry(ctx context.Context, dir *os.File, name string, depth int) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	below, err := openFolder(int(dir.Fd()), name)
+	if err == nil {
+		return g.folder(ctx, below, depth+1)
+	}
+	if !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
+		return err
+	}
+	fd, err := unix.Openat(int(dir.Fd()), name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer closeFD(fd)
+	return g.label(fd)
+}
+
+// label gives one file to the group. The file is open, so nobody can put another in
+// its place between the look at it and the change.
+func (g group) label(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	kind := st.Mode & unix.S_IFMT
+	if kind == unix.S_IFBLK || kind == unix.S_IFCHR {
+		return nil // it stands for something outside of the volume
+	}
+	if st.Gid != uint32(g) {
+		if err := unix.Fchownat(fd, "", -1, int(g), unix.AT_EMPTY_PATH); err != nil {
+			return err
+		}
+	}
+	if kind == unix.S_IFLNK {
+		return nil
+	}
+	path := fmt.Sprintf("/proc/self/fd/%d", fd)
+	if kind != unix.S_IFDIR {
+		return allow(path, fileBits)
+	}
+	return errors.Join(allow(path, folderBits), handOn(path))
+}
+
+// allow adds bits of the group to a file's mode, also where its ACL says more.
+func allow(path string, bits uint32) error {
+	acl, err := readACL(path, accessACL)
+	if err != nil {
+		return err
+	}
+	if acl != nil {
+		if err := acl.write(path, accessACL, acl.allowing(uint16(bits>>3&7))); err != nil {
+			return err
+		}
+	}
+	var st unix.Stat_t // after the change of the group, which took set-user-id away
+	if err := unix.Stat(path, &st); err != nil || st.Mode&bits == bits {
+		return err
+	}
+	return unix.Chmod(path, st.Mode&0o7777|bits)
+}
+
+// handOn has what is made in a folder be the group's to read and write.
+func handOn(path string) error {
+	acl, err := readACL(path, defaultACL)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return nil // the filesystem was made without ACLs: the umask decides
+	}
+	if err != nil {
+		return err
+	}
+	if acl.minimal() {
+		return acl.write(path, defaultACL, groupOnly)
+	}
+	return acl.write(path, defaultACL, acl.allowing(7))
 }

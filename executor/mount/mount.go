@@ -83,10 +83,6 @@ func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.Mo
 		return err
 	}
 	opts.readOnly = opts.readOnly || o.ReadOnly
-	group, err := parseGroup(o.Group)
-	if err != nil {
-		return err
-	}
 	p, err := m.locate(o.Path)
 	if err != nil {
 		return err
@@ -104,11 +100,6 @@ func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.Mo
 		return err
 	}
 	defer closeFD(tree)
-	if !opts.readOnly {
-		if err := group.own(tree); err != nil {
-			return fmt.Errorf("give the filesystem on %s to group %s: %w", device.Path, o.Group, err)
-		}
-	}
 	return m.attach(device, tree, dir, p, false, opts.readOnly)
 }
 
