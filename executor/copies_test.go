@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -235,15 +236,57 @@ func TestLimitsAreInForceWhileAVolumeIsStaged(t *testing.T) {
 	}
 }
 
+// S73: a limit that cannot be put in force is a condition of the volume, and keeps no
+// workload from its data.
 func TestAHostThatCannotLimitSaysSo(t *testing.T) {
+	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
+		for why, able := range map[string]bool{"no control groups": false, "none of the pods": true} {
+			t.Run(name+", "+why, func(t *testing.T) {
+				w := newStoppedWorld(t)
+				w.health = 10 * time.Millisecond
+				w.limit.fail = fsm.Reject(fsm.Precondition, "there is no group")
+				w.change = func(c *executor.Config) {
+					if !able {
+						c.Throttle = nil
+					}
+				}
+				w.start(nil)
+				id := backendtest.NewID()
+				w.create(id, capability)
+				w.modifyVolume(id, fsm.Limits{ReadIOPS: 1})
+				epoch := w.publishVolume(id, capability)
+				for range 2 {
+					require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, capability)))
+					require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, capability)))
+				}
+				ill := func() bool {
+					v, _ := w.volume(id)
+					return strings.Contains(v.Condition.Message, "limits are not in force")
+				}
+				w.eventually(ill, "the condition says so")
+				w.modifyVolume(id, fsm.Limits{})
+				w.eventually(func() bool { return !ill() }, "there are none")
+			})
+		}
+	}
+}
+
+// What could not be put in force is, when the group is there.
+func TestLimitsComeIntoForceLater(t *testing.T) {
 	w := newStoppedWorld(t)
-	w.change = func(c *executor.Config) { c.Throttle = nil }
+	w.recheck, w.limit.fail = 20*time.Millisecond, fsm.Reject(fsm.Precondition, "there is no group")
 	w.start(nil)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	w.modifyVolume(id, fsm.Limits{ReadIOPS: 1})
 	epoch := w.publishVolume(id, mountCap)
-	require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
+	require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)))
+	require.Empty(t, w.limit.all())
+	w.limit.mu.Lock()
+	w.limit.fail = nil
+	w.limit.mu.Unlock()
+	w.eventually(func() bool { return len(w.limit.all()) == 1 }, "looked at again")
+	w.eventually(func() bool { v, _ := w.volume(id); return v.Replicas[0].Limits.ReadIOPS == 1 }, "told")
 }
 
 func TestAHostWithoutToolsRefuses(t *testing.T) {

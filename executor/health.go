@@ -12,16 +12,18 @@ import (
 
 // vitals is what a volume's condition is judged by.
 type vitals struct {
-	device   Device
-	pool     PoolFacts
-	minFree  int64
-	parked   bool
-	size     int64 // bytes that the image had, or must have
-	staged   bool  // by the host's record
-	mounted  bool  // or attached, for a raw volume
-	measured fsm.Condition
-	failure  error // of measuring what is mounted
-	warned   bool  // the condition was that of a pool that is nearly full
+	device  Device
+	pool    PoolFacts
+	minFree int64
+	parked  bool
+	size    int64 // bytes that the image had, or must have
+	staged  bool  // by the host's record
+	// unbounded is why its limits are not in force, empty when they are.
+	unbounded string
+	mounted   bool // or attached, for a raw volume
+	measured  fsm.Condition
+	failure   error // of measuring what is mounted
+	warned    bool  // the condition was that of a pool that is nearly full
 }
 
 // condition is the volume's health. It is pure, and the only judge of it: for the log
@@ -48,6 +50,8 @@ func (x *vitals) condition() fsm.Condition {
 		return ill("the pool of the volume is full")
 	case x.pool.nearlyFull(x.warned):
 		return ill(poolNearlyFull)
+	case x.staged && x.unbounded != "":
+		return ill("the volume's I/O limits are not in force: " + x.unbounded)
 	}
 	return x.measured
 }
@@ -102,6 +106,9 @@ func (e *Executor) examined(ctx context.Context, v *volume, x *vitals) fsm.Condi
 	defer e.mu.Unlock()
 	x.minFree, x.parked = e.MinFree, v.parked != nil
 	x.size = v.shown.Size
+	if w := v.wish; w != nil && w.Limits != (fsm.Limits{}) {
+		x.unbounded = v.unbounded
+	}
 	if w := v.wish; w != nil && w.Operation == 0 && w.Verb == fsm.WishKeep {
 		x.size = max(x.size, w.Size)
 	}

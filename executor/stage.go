@@ -115,6 +115,12 @@ func (e *Executor) stageOnce(ctx context.Context, v *volume, c *call, req *Stage
 	}
 	want := &desired{volume: v.id, size: w.Size, grant: g, limits: &w.Limits, growing: w.Operation != 0}
 	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags}
+	if e.Throttle == nil && w.Limits != (fsm.Limits{}) {
+		err := j.unbounded(fsm.Reject(fsm.Precondition, "this host has no control groups that bound I/O"))
+		if err != nil {
+			return err
+		}
+	}
 	if err := j.drive(ctx); err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ type volume struct {
 	waiters   map[string]func()
 	limits    *fsm.Limits // that the log took for those in force
 	examining bool        // somebody measures its health
+	unbounded string      // why its limits are not in force although it is staged
 	shown     record      // a copy of the journal's record, for readers
 	watched   bool        // somebody looks after its frozen I/O
 	replica   replica     // of a replicated volume; parts of it are guarded by lock
