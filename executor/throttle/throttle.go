@@ -2,11 +2,11 @@
 // it writes them, for the volume's block device, into the control group in which
 // the writers run.
 //
-// With cgroup v2 that is io.max of one group, by default kubepods.slice: pods are
-// below it, and a limit of a group bounds all groups below it together. With
-// cgroup v1 it is blkio.throttle.*_device of one group, and bounds the processes of
-// that very group only, not of those below it: there the group must be the one that
-// the writers themselves are in.
+// With cgroup v2 that is io.max of one group: pods are below it, and a limit of a group
+// bounds all groups below it together. A group that is not named is found, wherever the
+// kubelet keeps its pods. With cgroup v1 it is blkio.throttle.*_device of one group, and
+// bounds the processes of that very group only, not of those below it: there the group
+// that the writers themselves are in must be named.
 //
 // A limit is kept by the kernel with the device's number, not with what is
 // attached to it: it outlives a loop device's image and would bound the next one.
@@ -33,36 +33,31 @@ import (
 
 var _ executor.Throttle = (*Throttle)(nil)
 
-// DefaultGroup is where Kubernetes puts pods with the systemd driver.
-const DefaultGroup = "kubepods.slice"
-
 // Config says where limits are written.
 type Config struct {
-	// Group is the control group, relative to the hierarchy's root; empty: DefaultGroup.
+	// Group is the control group, relative to the hierarchy's root; empty: those of the
+	// kubelets' pods.
 	Group string
 }
 
 // Throttle implements executor.Throttle.
 type Throttle struct {
-	dir     string // of the group
+	root    string // of the hierarchy
+	group   string // below it; empty: to be found
 	version int    // of the hierarchy: 1 or 2
 }
 
 // New finds the hierarchy that bounds I/O: v2 where it has the controller, else
 // v1's blkio. That the group is there is looked at by Apply: pods may come later.
 func New(cfg Config) (*Throttle, error) {
-	group := cfg.Group
-	if group == "" {
-		group = DefaultGroup
-	}
-	if !filepath.IsLocal(group) {
-		return nil, fmt.Errorf("the control group %q is not a path below the hierarchy's root", group)
+	if cfg.Group != "" && !filepath.IsLocal(cfg.Group) {
+		return nil, fmt.Errorf("the control group %q is not a path below the hierarchy's root", cfg.Group)
 	}
 	root, version, err := hierarchy()
 	if err != nil {
 		return nil, err
 	}
-	return &Throttle{dir: filepath.Join(root, group), version: version}, nil
+	return &Throttle{root: root, group: cfg.Group, version: version}, nil
 }
 
 func hierarchy() (root string, version int, err error) {
@@ -96,14 +91,20 @@ func hasWord(path, word string) bool {
 	return false
 }
 
-// Group is the group's folder.
-func (t *Throttle) Group() string { return t.dir }
+// NeedsGroup tells whether limits are put in force only where a group is named.
+func (t *Throttle) NeedsGroup() bool { return t.version == 1 && t.group == "" }
 
 // Check tells whether limits can be put in force now.
 func (t *Throttle) Check() error {
-	for _, s := range t.settings(fsm.Limits{}) {
-		if _, err := os.Stat(s.file); err != nil {
-			return t.refuse(err)
+	groups, err := t.groups()
+	if err != nil {
+		return err
+	}
+	for _, dir := range groups {
+		for _, s := range t.settings(dir, fsm.Limits{}) {
+			if _, err := os.Stat(s.file); err != nil {
+				return refuse(dir, err)
+			}
 		}
 	}
 	return nil
@@ -115,27 +116,36 @@ func (t *Throttle) Apply(ctx context.Context, device executor.Device, limits fsm
 	if !device.Attached() {
 		return fsm.Reject(fsm.Precondition, "limits need an attached device")
 	}
-	for _, s := range t.settings(limits) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		err := s.put(number(device))
-		if errors.Is(err, fs.ErrNotExist) && limits == (fsm.Limits{}) {
-			continue
-		}
-		if err != nil {
-			return t.refuse(err)
+	groups, err := t.groups()
+	if err != nil && limits == (fsm.Limits{}) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, dir := range groups {
+		for _, s := range t.settings(dir, limits) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			err := s.put(number(device))
+			if errors.Is(err, fs.ErrNotExist) && limits == (fsm.Limits{}) {
+				continue
+			}
+			if err != nil {
+				return refuse(dir, err)
+			}
 		}
 	}
 	return nil
 }
 
 // refuse says what is missing on the host.
-func (t *Throttle) refuse(err error) error {
+func refuse(dir string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return fsm.Reject(fsm.Precondition, "the control group %s is missing, or does not bound I/O: name the writers' group with --io-cgroup, and enable the io controller in the groups above it", t.dir)
+		return fsm.Reject(fsm.Precondition, "the control group %s is missing, or does not bound I/O: name the writers' group with --io-cgroup, and enable the io controller in the groups above it", dir)
 	}
-	return fmt.Errorf("limit I/O in %s: %w", t.dir, err)
+	return fmt.Errorf("limit I/O in %s: %w", dir, err)
 }
 
 // number is the device as control groups name it.
@@ -152,13 +162,13 @@ type setting struct {
 	want string
 }
 
-func (t *Throttle) settings(l fsm.Limits) []setting {
+func (t *Throttle) settings(dir string, l fsm.Limits) []setting {
 	if t.version == 2 {
-		return []setting{unified(filepath.Join(t.dir, "io.max"), l)}
+		return []setting{unified(filepath.Join(dir, "io.max"), l)}
 	}
 	return []setting{
-		throttled(t.dir, "read_bps", l.ReadBPS), throttled(t.dir, "write_bps", l.WriteBPS),
-		throttled(t.dir, "read_iops", iops(l.ReadIOPS)), throttled(t.dir, "write_iops", iops(l.WriteIOPS)),
+		throttled(dir, "read_bps", l.ReadBPS), throttled(dir, "write_bps", l.WriteBPS),
+		throttled(dir, "read_iops", iops(l.ReadIOPS)), throttled(dir, "write_iops", iops(l.WriteIOPS)),
 	}
 }
 

@@ -67,11 +67,11 @@ func newGroup(t *testing.T) (*Throttle, string) {
 	if err != nil {
 		t.Skipf("nothing bounds I/O on this machine: %v", err)
 	}
-	if err := os.Mkdir(th.Group(), 0o755); err != nil {
+	if err := os.Mkdir(filepath.Join(th.root, th.group), 0o755); err != nil {
 		t.Skipf("no control group can be made on this machine: %v", err)
 	}
 	t.Cleanup(func() {
-		require.Eventually(t, func() bool { return os.Remove(th.Group()) == nil }, 5*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return os.Remove(filepath.Join(th.root, th.group)) == nil }, 5*time.Second, 10*time.Millisecond)
 	})
 	if err := th.Check(); err != nil {
 		t.Skipf("the control groups of this machine do not bound I/O: %v", err)
@@ -108,7 +108,7 @@ func TestApplyIsReadBackAndEndsWithZero(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
 				require.NoError(t, th.Apply(t.Context(), d, limits))
-				for _, s := range th.settings(limits) {
+				for _, s := range th.settings(filepath.Join(th.root, th.group), limits) {
 					got, err := s.line(number(d))
 					require.NoError(t, err)
 					require.Equal(t, s.want, got)
@@ -118,7 +118,7 @@ func TestApplyIsReadBackAndEndsWithZero(t *testing.T) {
 	}
 	for range 2 {
 		require.NoError(t, th.Apply(t.Context(), d, fsm.Limits{}))
-		for _, s := range th.settings(fsm.Limits{}) {
+		for _, s := range th.settings(filepath.Join(th.root, th.group), fsm.Limits{}) {
 			text, err := os.ReadFile(s.file)
 			require.NoError(t, err)
 			require.NotContains(t, string(text), number(d)+" ")
@@ -128,7 +128,7 @@ func TestApplyIsReadBackAndEndsWithZero(t *testing.T) {
 
 func TestAGroupThatIsMissingRefusesLimitsAndHasNoneToEnd(t *testing.T) {
 	th, name := newGroup(t)
-	none := &Throttle{dir: th.dir + "-none", version: th.version}
+	none := &Throttle{root: th.root, group: th.group + "-none", version: th.version}
 	d := executor.Device{Path: "/dev/loop0", Number: unix.Mkdev(7, 0)}
 	require.NoError(t, none.Apply(t.Context(), d, fsm.Limits{}))
 	var rej *fsm.Rejection
@@ -146,11 +146,11 @@ func TestAGroupThatIsMissingRefusesLimitsAndHasNoneToEnd(t *testing.T) {
 // obeys is measured only where v2 bounds I/O.
 func TestTheLinesOfBothVersions(t *testing.T) {
 	all := fsm.Limits{ReadIOPS: 1, WriteIOPS: 2, ReadBPS: 3, WriteBPS: 4}
-	v2 := (&Throttle{dir: "/g", version: 2}).settings
+	v2 := func(l fsm.Limits) []setting { return (&Throttle{version: 2}).settings("/g", l) }
 	require.Equal(t, []setting{{"/g/io.max", "rbps=3 wbps=4 riops=1 wiops=2", "rbps=3 wbps=4 riops=1 wiops=2"}}, v2(all))
 	require.Equal(t, []setting{{"/g/io.max", "rbps=max wbps=4 riops=max wiops=max", "rbps=max wbps=4 riops=max wiops=max"}}, v2(fsm.Limits{WriteBPS: 4}))
 	require.Equal(t, []setting{{"/g/io.max", "rbps=max wbps=max riops=max wiops=max", ""}}, v2(fsm.Limits{}))
-	v1 := (&Throttle{dir: "/g", version: 1}).settings
+	v1 := func(l fsm.Limits) []setting { return (&Throttle{version: 1}).settings("/g", l) }
 	require.Equal(t, []setting{
 		{"/g/blkio.throttle.read_bps_device", "3", "3"}, {"/g/blkio.throttle.write_bps_device", "4", "4"},
 		{"/g/blkio.throttle.read_iops_device", "1", "1"}, {"/g/blkio.throttle.write_iops_device", "0", ""},
@@ -167,7 +167,7 @@ func rate(t *testing.T, th *Throttle, d executor.Device, measured time.Duration)
 	writer.Stdout = &out
 	require.NoError(t, writer.Start())
 	t.Cleanup(func() { _ = writer.Process.Kill() })
-	require.NoError(t, os.WriteFile(filepath.Join(th.Group(), "cgroup.procs"), []byte(strconv.Itoa(writer.Process.Pid)), 0))
+	require.NoError(t, os.WriteFile(filepath.Join(filepath.Join(th.root, th.group), "cgroup.procs"), []byte(strconv.Itoa(writer.Process.Pid)), 0))
 	began := time.Now()
 	timer := time.AfterFunc(measured, func() { _ = writer.Process.Kill() })
 	defer timer.Stop()
