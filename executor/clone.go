@@ -1,8 +1,10 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -75,28 +77,38 @@ func (e *Executor) thawLeft() {
 	}
 }
 
+// mapPatience is how long a page of a block map is looked for: who asks waits a minute.
+const mapPatience = 20 * time.Second
+
 // Map lists what a snapshot allocates, or what differs from a base of the same volume
-// when one is named: at most limit extents from an offset on, in ascending order, and
-// whether there are more. NotFound: this host has no such snapshot.
-func (e *Executor) Map(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (extents []Extent, more bool, err error) {
+// when one is named: at most limit extents from an offset on, and as many as are found
+// in some seconds. NotFound: this host has no such snapshot.
+func (e *Executor) Map(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (MapPage, error) {
 	backend, err := e.keeps(ctx, target)
 	if err != nil {
-		return nil, false, err
+		return MapPage{}, err
 	}
+	page := MapPage{Reached: from}
 	yield := func(x Extent) bool {
-		if len(extents) == limit {
-			more = true
+		if page.More = len(page.Extents) == limit; page.More {
 			return false
 		}
-		extents = append(extents, x)
+		page.Extents, page.Reached = append(page.Extents, x), x.Offset+x.Length
 		return true
 	}
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(e.MapPatience, mapPatience))
+	defer cancel()
 	if base == "" {
-		err = backend.Map(ctx, target, from, yield)
+		err = backend.Map(bounded, target, from, yield)
 	} else {
-		err = backend.Delta(ctx, base, target, from, yield)
+		err = backend.Delta(bounded, base, target, from, yield)
 	}
-	return extents, more, err
+	var part *Interrupted
+	if errors.As(err, &part) && ctx.Err() == nil {
+		page.More, page.Reached = true, max(page.Reached, part.At)
+		return page, nil
+	}
+	return page, err
 }
 
 // keeps is the pool that has the snapshot.

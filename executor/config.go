@@ -65,6 +65,8 @@ type Config struct {
 	Workers int
 	// Patience is how long a call waits for the session to catch up with the log; 0: 5 s.
 	Patience time.Duration
+	// MapPatience is how long one page of a block map is looked for; 0: 20 s.
+	MapPatience time.Duration
 	// RecheckEvery is how often volumes are looked at that nothing happened to; 0: 30 s.
 	RecheckEvery time.Duration
 

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -31,10 +32,11 @@ type SnapshotBackend interface {
 	// Grow makes the image, and the block device if there is one, larger. One that
 	// is as large already is left; it never shrinks.
 	Grow(ctx context.Context, id fsm.VolumeID, size int64) error
-	// Map yields what a snapshot allocates, in ascending order, from an offset on.
+	// Map yields what a snapshot allocates, in ascending order, from an offset on. Its
+	// error is an *Interrupted when the context ended it: what was yielded stays true.
 	Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(Extent) bool) error
 	// Delta yields what differs between two snapshots of one volume. It never leaves
-	// out a difference; it may name a block that is equal.
+	// out a difference; it may name a block that is equal. It is interrupted as Map is.
 	Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(Extent) bool) error
 }
 
@@ -43,6 +45,29 @@ type Progress func(done, total int64)
 
 // Extent is a range of a device, in bytes.
 type Extent struct{ Offset, Length int64 }
+
+// Interrupted says that a map or a comparison was ended by its context, when all before
+// byte At had been yielded: whoever wants the rest goes on from there.
+type Interrupted struct {
+	At    int64
+	Cause error
+}
+
+func (e *Interrupted) Error() string {
+	return fmt.Sprintf("interrupted at byte %d: %v", e.At, e.Cause)
+}
+
+// Unwrap is the context's error.
+func (e *Interrupted) Unwrap() error { return e.Cause }
+
+// MapPage is a part of a block map.
+type MapPage struct {
+	Extents []Extent // ascending, not overlapping
+	// More tells that this is not all: what is before Reached was told, and whoever
+	// wants the rest goes on from there.
+	More    bool
+	Reached int64
+}
 
 // Freezer stops a mounted filesystem's writes for a cut (S19): under a record that
 // is synced outside that filesystem, and a process of its own that thaws at the

@@ -368,35 +368,3 @@ func TestS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum(t *testing.T) {
 	w.setDown(false)
 	w.eventually(func() bool { return w.gaveUp(string(g.id)) != nil }, "given up")
 }
-
-func TestAMapOfASnapshotComesInPages(t *testing.T) {
-	w := newWorld(t)
-	id := backendtest.NewID()
-	w.create(id, mountCap)
-	for i := range int64(5) {
-		w.pool.Write(id, i*3*backendtest.BlockSize, []byte("x"))
-	}
-	base := w.cut(id)
-	w.pool.Write(id, 0, []byte("y"))
-	target := w.cut(id)
-	var all []executor.Extent
-	from := int64(0)
-	for more := true; more; {
-		var page []executor.Extent
-		var err error
-		page, more, err = w.e.Map(t.Context(), "", base, from, 2)
-		require.NoError(t, err)
-		require.LessOrEqual(t, len(page), 2)
-		all = append(all, page...)
-		from = all[len(all)-1].Offset + all[len(all)-1].Length
-	}
-	require.Len(t, all, 5)
-	delta, more, err := w.e.Map(t.Context(), base, target, 0, 10)
-	require.NoError(t, err)
-	require.False(t, more)
-	require.Equal(t, []executor.Extent{{Offset: 0, Length: backendtest.BlockSize}}, delta)
-	_, _, err = w.e.Map(t.Context(), "", backendtest.NewSnapshotID(), 0, 10)
-	require.Equal(t, fsm.NotFound, reasonOf(err))
-	_, _, err = w.e.Map(t.Context(), "", "hs-../x", 0, 10)
-	require.Equal(t, fsm.NotFound, reasonOf(err))
-}

@@ -303,8 +303,11 @@ func (f *Fake) walk(ctx context.Context, base, target fsm.SnapshotID, from int64
 		if start >= end || !want(old.content[number], now.content[number]) {
 			continue
 		}
-		if ctx.Err() != nil || !yield(executor.Extent{Offset: start, Length: end - start}) {
-			return ctx.Err()
+		if err := ctx.Err(); err != nil {
+			return &executor.Interrupted{At: start, Cause: err}
+		}
+		if !yield(executor.Extent{Offset: start, Length: end - start}) {
+			return nil
 		}
 	}
 	return nil

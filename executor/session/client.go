@@ -48,9 +48,8 @@ type ClientConfig struct {
 	// Inventory says what the host holds.
 	Inventory func(context.Context) ([]executor.InventoryItem, error)
 	// Map says what a snapshot allocates, or with a base what differs between the
-	// two, from an offset on: at most max extents, ascending, and whether there are
-	// more. Its error may be a *fsm.Rejection. Nil: this host cannot say.
-	Map func(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) ([]executor.Extent, bool, error)
+	// two, from an offset on: at most max extents. Its error may be a *fsm.Rejection. Nil: this host cannot say.
+	Map func(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error)
 	// GiveUp is how long Propose looks for a controller with a quorum: 3 s.
 	GiveUp time.Duration
 	Logger *slog.Logger

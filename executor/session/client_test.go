@@ -27,7 +27,7 @@ type node struct {
 	mu        sync.Mutex
 	updates   []executor.Update
 	inventory func() ([]executor.InventoryItem, error)
-	maps      func(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) ([]executor.Extent, bool, error)
+	maps      mapper
 	seen      fsm.Epoch
 	seenID    []byte
 }
@@ -66,7 +66,7 @@ func (n *node) look(context.Context) ([]executor.InventoryItem, error) {
 	return inventory()
 }
 
-func (n *node) lookUp(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) ([]executor.Extent, bool, error) {
+func (n *node) lookUp(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error) {
 	n.mu.Lock()
 	maps := n.maps
 	n.mu.Unlock()

@@ -23,10 +23,10 @@ const (
 )
 
 // Map asks a host what a snapshot allocates, or with a base what differs between
-// the two, from an offset on: at most max extents (0: as many as one answer carries),
-// ascending, and whether there are more behind the last. It works on every member,
+// the two, from an offset on: at most max extents (0: as many as one answer carries). A
+// host that looks for long answers with what it has by then. It works on every member,
 // through whichever has the host's session. A *fsm.Rejection is the host's refusal.
-func (m *Monitor) Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) ([]executor.Extent, bool, error) {
+func (m *Monitor) Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error) {
 	q := &sessionpb.MapQuestion{
 		BaseSnapshotId: string(base), TargetSnapshotId: string(target), From: from, MaxExtents: boundExtents(max),
 	}
@@ -38,7 +38,7 @@ func (m *Monitor) Map(ctx context.Context, node fsm.NodeID, base, target fsm.Sna
 	defer cancel()
 	members, err := m.member.Peers(ctx)
 	if err != nil {
-		return nil, false, fmt.Errorf("ask the members for the session of %s: %w", node, err)
+		return executor.MapPage{}, fmt.Errorf("ask the members for the session of %s: %w", node, err)
 	}
 	replies := make(chan mapReply, len(members))
 	for _, peer := range members {
@@ -53,7 +53,7 @@ func (m *Monitor) Map(ctx context.Context, node fsm.NodeID, base, target fsm.Sna
 			failures = r.err
 		}
 	}
-	return nil, false, failures
+	return executor.MapPage{}, failures
 }
 
 func boundExtents(max int) uint32 {
@@ -64,18 +64,19 @@ func boundExtents(max int) uint32 {
 }
 
 // read makes a host's answer a result.
-func read(node fsm.NodeID, a *sessionpb.MapAnswer, err error) ([]executor.Extent, bool, error) {
+func read(node fsm.NodeID, a *sessionpb.MapAnswer, err error) (executor.MapPage, error) {
 	switch {
 	case err != nil:
-		return nil, false, err
+		return executor.MapPage{}, err
 	case a.GetReason() != 0:
-		return nil, false, fsm.Reject(fsm.Reason(narrow(a.GetReason())), "%s", a.GetError())
+		return executor.MapPage{}, fsm.Reject(fsm.Reason(narrow(a.GetReason())), "%s", a.GetError())
 	case a.GetError() != "":
-		return nil, false, status.Errorf(codes.Unavailable, "%s could not map its blocks: %s", node, a.GetError())
+		return executor.MapPage{}, status.Errorf(codes.Unavailable, "%s could not map its blocks: %s", node, a.GetError())
 	}
-	return mapped(a.GetExtents(), func(x *sessionpb.MapExtent) executor.Extent {
+	extents := mapped(a.GetExtents(), func(x *sessionpb.MapExtent) executor.Extent {
 		return executor.Extent{Offset: x.GetOffset(), Length: x.GetLength()}
-	}), a.GetMore(), nil
+	})
+	return executor.MapPage{Extents: extents, More: a.GetMore(), Reached: a.GetReached()}, nil
 }
 
 type mapReply struct {
@@ -154,21 +155,21 @@ func (a *attachment) answerMap(ctx context.Context, q *sessionpb.MapQuestion) {
 
 func (a *attachment) lookUp(ctx context.Context, q *sessionpb.MapQuestion) *sessionpb.MapAnswer {
 	answer := &sessionpb.MapAnswer{Question: q.GetQuestion()}
-	extents, more, err := a.mapped(ctx, q)
+	page, err := a.mapped(ctx, q)
 	if err != nil {
 		answer.Error, answer.Reason = err.Error(), reasonOf(err)
 		return answer
 	}
-	answer.More = more
-	answer.Extents = mapped(extents, func(x executor.Extent) *sessionpb.MapExtent {
+	answer.More, answer.Reached = page.More, page.Reached
+	answer.Extents = mapped(page.Extents, func(x executor.Extent) *sessionpb.MapExtent {
 		return &sessionpb.MapExtent{Offset: x.Offset, Length: x.Length}
 	})
 	return answer
 }
 
-func (a *attachment) mapped(ctx context.Context, q *sessionpb.MapQuestion) ([]executor.Extent, bool, error) {
+func (a *attachment) mapped(ctx context.Context, q *sessionpb.MapQuestion) (executor.MapPage, error) {
 	if a.Map == nil {
-		return nil, false, fsm.Reject(fsm.Unsupported, "this host has no block maps")
+		return executor.MapPage{}, fsm.Reject(fsm.Unsupported, "this host has no block maps")
 	}
 	limit := int(boundExtents(int(q.GetMaxExtents())))
 	return a.Map(ctx, fsm.SnapshotID(q.GetBaseSnapshotId()), fsm.SnapshotID(q.GetTargetSnapshotId()), q.GetFrom(), limit)

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-type mapper func(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) ([]executor.Extent, bool, error)
+type mapper func(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error)
 
 func (n *node) mapsWith(m mapper) {
 	n.mu.Lock()
@@ -31,41 +31,52 @@ func TestMapsAreAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 	n := l.node("n1", l.members[1])
 	eventually(t, "the session is up", n.client.Connected)
 	whole := []executor.Extent{{Offset: 0, Length: 4096}, {Offset: 8192, Length: 4096}, {Offset: 1 << 40, Length: 1 << 30}}
-	n.mapsWith(func(_ context.Context, base, target fsm.SnapshotID, from int64, max int) ([]executor.Extent, bool, error) {
+	n.mapsWith(func(_ context.Context, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error) {
 		if base != "hs-base" || target != "hs-target" {
-			return nil, false, errors.New("other snapshots were asked for")
+			return executor.MapPage{}, errors.New("other snapshots were asked for")
 		}
 		rest := whole
 		for len(rest) > 0 && rest[0].Offset < from {
 			rest = rest[1:]
 		}
-		return rest[:min(max, len(rest))], len(rest) > max, nil
+		return executor.MapPage{Extents: rest[:min(max, len(rest))], More: len(rest) > max}, nil
 	})
 	for _, m := range monitors {
 		for range 2 {
-			got, more, err := m.Map(t.Context(), "n1", "hs-base", "hs-target", 0, 2)
+			got, err := m.Map(t.Context(), "n1", "hs-base", "hs-target", 0, 2)
 			require.NoError(t, err)
-			require.Equal(t, whole[:2], got)
-			require.True(t, more)
-			got, more, err = m.Map(t.Context(), "n1", "hs-base", "hs-target", 8193, 2)
+			require.Equal(t, whole[:2], got.Extents)
+			require.True(t, got.More)
+			got, err = m.Map(t.Context(), "n1", "hs-base", "hs-target", 8193, 2)
 			require.NoError(t, err)
-			require.Equal(t, whole[2:], got)
-			require.False(t, more)
+			require.Equal(t, whole[2:], got.Extents)
+			require.False(t, got.More)
 		}
 	}
+	t.Run("a host that compares for long says how far it is", func(t *testing.T) {
+		n.mapsWith(func(_ context.Context, _, _ fsm.SnapshotID, from int64, _ int) (executor.MapPage, error) {
+			return executor.MapPage{More: true, Reached: from + 1<<40}, nil
+		})
+		for _, m := range monitors {
+			got, err := m.Map(t.Context(), "n1", "hs-base", "hs-target", 5, 2)
+			require.NoError(t, err)
+			require.Equal(t, executor.MapPage{Extents: got.Extents, More: true, Reached: 5 + 1<<40}, got)
+			require.Empty(t, got.Extents)
+		}
+	})
 	t.Run("a page is never larger than a message", func(t *testing.T) {
 		for _, asked := range []int{0, -1, maxExtents + 1} {
-			n.mapsWith(func(_ context.Context, _, _ fsm.SnapshotID, _ int64, max int) ([]executor.Extent, bool, error) {
+			n.mapsWith(func(_ context.Context, _, _ fsm.SnapshotID, _ int64, max int) (executor.MapPage, error) {
 				all := make([]executor.Extent, max)
 				for i := range all {
 					all[i] = executor.Extent{Offset: 1 << 62, Length: 1 << 61}
 				}
-				return all, true, nil
+				return executor.MapPage{Extents: all, More: true}, nil
 			})
-			got, more, err := monitors[0].Map(t.Context(), "n1", "", "hs-target", 0, asked)
+			got, err := monitors[0].Map(t.Context(), "n1", "", "hs-target", 0, asked)
 			require.NoError(t, err)
-			require.Len(t, got, maxExtents)
-			require.True(t, more)
+			require.Len(t, got.Extents, maxExtents)
+			require.True(t, got.More)
 		}
 	})
 }
@@ -78,7 +89,7 @@ func TestWhyAMapFailsIsTold(t *testing.T) {
 	ask := func(ctx context.Context, node fsm.NodeID) error {
 		for range 2 {
 			for _, m := range monitors {
-				if _, _, err := m.Map(ctx, node, "", "hs-target", 0, 1); err != nil {
+				if _, err := m.Map(ctx, node, "", "hs-target", 0, 1); err != nil {
 					return err
 				}
 			}
@@ -86,8 +97,8 @@ func TestWhyAMapFailsIsTold(t *testing.T) {
 		return nil
 	}
 	t.Run("a refusal keeps its reason", func(t *testing.T) {
-		n.mapsWith(func(context.Context, fsm.SnapshotID, fsm.SnapshotID, int64, int) ([]executor.Extent, bool, error) {
-			return nil, false, fsm.Reject(fsm.Precondition, "the two are of different volumes")
+		n.mapsWith(func(context.Context, fsm.SnapshotID, fsm.SnapshotID, int64, int) (executor.MapPage, error) {
+			return executor.MapPage{}, fsm.Reject(fsm.Precondition, "the two are of different volumes")
 		})
 		var rejection *fsm.Rejection
 		require.ErrorAs(t, ask(t.Context(), "n1"), &rejection)
@@ -95,8 +106,8 @@ func TestWhyAMapFailsIsTold(t *testing.T) {
 		require.ErrorContains(t, rejection, "of different volumes")
 	})
 	t.Run("a failure of the host", func(t *testing.T) {
-		n.mapsWith(func(context.Context, fsm.SnapshotID, fsm.SnapshotID, int64, int) ([]executor.Extent, bool, error) {
-			return nil, false, errors.New("the disk is on fire")
+		n.mapsWith(func(context.Context, fsm.SnapshotID, fsm.SnapshotID, int64, int) (executor.MapPage, error) {
+			return executor.MapPage{}, errors.New("the disk is on fire")
 		})
 		err := ask(t.Context(), "n1")
 		require.Equal(t, codes.Unavailable, status.Code(err))
@@ -114,9 +125,9 @@ func TestWhyAMapFailsIsTold(t *testing.T) {
 	t.Run("a host that does not answer in time", func(t *testing.T) {
 		block := make(chan struct{})
 		defer close(block)
-		n.mapsWith(func(context.Context, fsm.SnapshotID, fsm.SnapshotID, int64, int) ([]executor.Extent, bool, error) {
+		n.mapsWith(func(context.Context, fsm.SnapshotID, fsm.SnapshotID, int64, int) (executor.MapPage, error) {
 			<-block
-			return nil, false, nil
+			return executor.MapPage{}, nil
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()

@@ -1,0 +1,108 @@
+package executor_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+func TestAMapOfASnapshotComesInPages(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	for i := range int64(5) {
+		w.pool.Write(id, i*3*backendtest.BlockSize, []byte("x"))
+	}
+	base := w.cut(id)
+	w.pool.Write(id, 0, []byte("y"))
+	target := w.cut(id)
+	var all []executor.Extent
+	from := int64(0)
+	for more := true; more; {
+		page, err := w.e.Map(t.Context(), "", base, from, 2)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(page.Extents), 2)
+		all = append(all, page.Extents...)
+		from, more = page.Reached, page.More
+	}
+	require.Len(t, all, 5)
+	delta, err := w.e.Map(t.Context(), base, target, 0, 10)
+	require.NoError(t, err)
+	require.False(t, delta.More)
+	require.Equal(t, []executor.Extent{{Offset: 0, Length: backendtest.BlockSize}}, delta.Extents)
+	_, err = w.e.Map(t.Context(), "", backendtest.NewSnapshotID(), 0, 10)
+	require.Equal(t, fsm.NotFound, reasonOf(err))
+	_, err = w.e.Map(t.Context(), "", "hs-../x", 0, 10)
+	require.Equal(t, fsm.NotFound, reasonOf(err))
+}
+
+// A host whose time for a page is over says how far it is, and not that it failed.
+func TestAMapThatTakesLongSaysHowFarItIs(t *testing.T) {
+	w := newWorld(t)
+	id := backendtest.NewID()
+	w.create(id, mountCap)
+	w.pool.Write(id, 3*backendtest.BlockSize, []byte("x"))
+	snapshot := w.cut(id)
+	w.e.MapPatience = time.Nanosecond
+	page, err := w.e.Map(t.Context(), "", snapshot, backendtest.BlockSize, 10)
+	require.NoError(t, err)
+	require.True(t, page.More)
+	require.GreaterOrEqual(t, page.Reached, int64(backendtest.BlockSize))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = w.e.Map(gone, "", snapshot, 0, 10)
+	require.ErrorIs(t, err, context.Canceled, "whoever asked is gone")
+}
+
+// slowDisk compares 25 MB a second, and finds one block at the end of 1 GiB.
+type slowDisk struct{ *backendtest.Fake }
+
+var atTheEnd = executor.Extent{Offset: 1<<30 - backendtest.BlockSize, Length: backendtest.BlockSize}
+
+func (slowDisk) Delta(ctx context.Context, _, _ fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
+	const step = 1 << 20
+	for at := from; at < 1<<30; at += step {
+		select {
+		case <-time.After(step * time.Second / 25e6):
+		case <-ctx.Done():
+			return &executor.Interrupted{At: at, Cause: ctx.Err()}
+		}
+	}
+	yield(atTheEnd)
+	return nil
+}
+
+// Each page of a long comparison comes within the minute that who asks waits for it, and
+// none is begun twice, however little was found.
+func TestALongComparisonComesInPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newStoppedWorld(t)
+		w.change = func(cfg *executor.Config) { cfg.Pools = []executor.Backend{slowDisk{w.pool}} }
+		w.build(nil, w.cluster)
+		id, base, target := backendtest.NewID(), backendtest.NewSnapshotID(), backendtest.NewSnapshotID()
+		require.NoError(t, w.pool.Create(t.Context(), id, 1<<30))
+		for _, snapshot := range []fsm.SnapshotID{base, target} {
+			require.NoError(t, w.pool.Cut(t.Context(), id, snapshot, nil))
+		}
+		began, pages := time.Now(), 0
+		page := executor.MapPage{More: true}
+		for ; page.More; pages++ {
+			from, asked := page.Reached, time.Now()
+			var err error
+			page, err = w.e.Map(t.Context(), base, target, from, 10)
+			require.NoError(t, err)
+			require.Less(t, time.Since(asked), 30*time.Second)
+			require.Greater(t, page.Reached, from)
+		}
+		require.Equal(t, []executor.Extent{atTheEnd}, page.Extents)
+		require.Equal(t, 3, pages)
+		require.Less(t, time.Since(began), 45*time.Second, "1 GiB was read once")
+	})
+}
