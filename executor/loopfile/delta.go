@@ -21,10 +21,11 @@ func (p *Pool) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield
 	}
 	defer f.Close()
 	joined := merger{yield: yield, from: from}
-	if err := extents(ctx, f, max(from, 0), size, func(e extent) bool { return joined.add(e.Extent) }); err != nil {
+	err = extents(ctx, f, max(from, 0), size, func(e extent) bool { return joined.add(e.Extent) })
+	joined.flush()
+	if err != nil {
 		return fmt.Errorf("map %s: %w", target, err)
 	}
-	joined.flush()
 	return nil
 }
 
@@ -63,10 +64,10 @@ func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int6
 	} else {
 		err = deltaByContent(ctx, old, now, max(from, 0), size, joined.add)
 	}
+	joined.flush()
 	if err != nil {
 		return fmt.Errorf("compare %s with %s: %w", target, base, err)
 	}
-	joined.flush()
 	return nil
 }
 
@@ -78,7 +79,7 @@ func deltaByPlace(ctx context.Context, base, target *os.File, from, size int64, 
 	defer stopNow()
 	a, b := cursor{next: old}, cursor{next: now}
 	for at := from; at < size; {
-		if err := errors.Join(a.advance(at), b.advance(at)); err != nil {
+		if err := errors.Join(interrupted(ctx, at), a.advance(at), b.advance(at)); err != nil {
 			return err
 		}
 		end := min(a.until(at, size), b.until(at, size))
@@ -90,10 +91,19 @@ func deltaByPlace(ctx context.Context, base, target *os.File, from, size int64, 
 	return nil
 }
 
+// interrupted is an *executor.Interrupted at a byte when the context is done.
+func interrupted(ctx context.Context, at int64) error {
+	if err := ctx.Err(); err != nil {
+		return &executor.Interrupted{At: at, Cause: err}
+	}
+	return nil
+}
+
 // pull turns the mapping of a file into a cursor's source.
 func pull(ctx context.Context, f *os.File, from, size int64) (next func() (extent, error, bool), stop func()) {
 	return iter.Pull2(func(yield func(extent, error) bool) {
-		if err := extents(ctx, f, from, size, func(e extent) bool { return yield(e, nil) }); err != nil {
+		// Whoever pulls looks at the context: he knows how far he is.
+		if err := extents(context.WithoutCancel(ctx), f, from, size, func(e extent) bool { return yield(e, nil) }); err != nil {
 			yield(extent{}, err)
 		}
 	})
@@ -149,7 +159,7 @@ func deltaByContent(ctx context.Context, base, target *os.File, from, size int64
 	from -= from % compareBlock
 	a, b := make([]byte, compareStep), make([]byte, compareStep)
 	for at := from; at < size; {
-		if err := ctx.Err(); err != nil {
+		if err := interrupted(ctx, at); err != nil {
 			return err
 		}
 		start, err := firstData(base, target, at, size)

@@ -65,7 +65,7 @@ func (e extent) end() int64 { return e.Offset + e.Length }
 func extents(ctx context.Context, f *os.File, from, size int64, yield func(extent) bool) error {
 	request := &fiemapRequest{}
 	for at := from; at < size; {
-		if err := ctx.Err(); err != nil {
+		if err := interrupted(ctx, at); err != nil {
 			return err
 		}
 		request.Start, request.Length = uint64(at), uint64(size-at)
