@@ -2,13 +2,8 @@ package lvm
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"math"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -16,171 +11,173 @@ import (
 
 // Map yields where the snapshot has blocks of the pool.
 func (p *Pool) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
-	v, lv, size, err := p.compared(ctx, target)
-	if err != nil {
+	_, size, err := p.compared(ctx, target)
+	if err != nil || from >= size {
 		return err
 	}
-	ask := asked{tool: "thin_dump", args: []string{"-m", "--dev-id", strconv.FormatUint(lv.thin, 10)},
-		parse: mappings, begins: fmt.Sprintf("<device dev_id=\"%d\" ", lv.thin)}
-	if err := p.pages(ctx, v.chunk, from, size, ask, yield); err != nil {
+	if err := p.walks.read(ctx, pair{target: target}, from, p.walk, yield); err != nil {
 		return fmt.Errorf("map %s: %w", target, err)
 	}
 	return nil
 }
 
 // Delta yields where two snapshots do not have the same block of the pool.
+//
+// It compares what thin_dump says of each, and does not ask thin_delta: its versions
+// 1.0.0 to 1.0.4 join ranges that touch in the volume though not in the pool, and then
+// call blocks the same that are not, and which of its versions a host's package is made
+// of cannot be told from outside for sure.
 func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
-	_, old, oldSize, err := p.compared(ctx, base)
+	_, oldSize, err := p.compared(ctx, base)
 	if err != nil {
 		return err
 	}
-	v, now, nowSize, err := p.compared(ctx, target)
-	if err != nil || base == target {
+	_, size, err := p.compared(ctx, target)
+	if err != nil || base == target || from >= max(oldSize, size) {
 		return err
 	}
-	ask := asked{tool: "thin_delta", parse: differences, begins: fmt.Sprintf("<diff left=\"%d\" right=\"%d\"", old.thin, now.thin),
-		args: []string{"-m", "--snap1", strconv.FormatUint(old.thin, 10), "--snap2", strconv.FormatUint(now.thin, 10)}}
-	if err := p.pages(ctx, v.chunk, from, max(oldSize, nowSize), ask, yield); err != nil {
+	if err := p.walks.read(ctx, pair{base, target}, from, p.walk, yield); err != nil {
 		return fmt.Errorf("compare %s with %s: %w", target, base, err)
 	}
 	return nil
 }
 
-// compared is a snapshot whose blocks are asked for.
-func (p *Pool) compared(ctx context.Context, id fsm.SnapshotID) (*view, *volume, int64, error) {
+// compared is a snapshot whose blocks are asked for, and the bytes in it.
+func (p *Pool) compared(ctx context.Context, id fsm.SnapshotID) (*volume, int64, error) {
 	if err := checkSnapshotID(id); err != nil {
-		return nil, nil, 0, err
+		return nil, 0, err
 	}
 	v, err := p.recent(ctx)
 	if err != nil {
-		return nil, nil, 0, err
+		return nil, 0, err
 	}
+	return p.snapshotIn(v, id)
+}
+
+func (p *Pool) snapshotIn(v *view, id fsm.SnapshotID) (*volume, int64, error) {
 	lv, size, err := v.ready(string(id))
 	if err == nil && lv == nil {
 		err = fsm.Reject(fsm.Precondition, "there is no snapshot %s in pool %s", id, p.name())
 	}
-	return v, lv, size, err
+	return lv, size, err
 }
 
-// asked is one of the thin tools, and how its lines are read.
-type asked struct {
-	tool  string
-	args  []string
-	parse func(line string) (blocks, bool)
-	// begins is how the line begins without which the tool said nothing of what was
-	// asked: thin_dump is silent about a device that is not there.
-	begins string
-}
+// pair is what is mapped or compared; without a base, what the target has.
+type pair struct{ base, target fsm.SnapshotID }
 
-// blocks is a range of the pool's blocks, by their places in a volume.
-type blocks struct{ begin, length int64 }
-
-// pageLength is how many extents are kept at once: the metadata snapshot is not held
-// while a reader takes his time. Snapshots do not change between two pages.
-const pageLength = 64 << 10
-
-var errPageFull = errors.New("the page is full")
-
-// pages asks the tool, page by page, and yields what it says as bytes.
-func (p *Pool) pages(ctx context.Context, chunk, from, size int64, ask asked, yield func(executor.Extent) bool) error {
-	for from = max(from, 0); from < size; {
-		page := &page{asked: ask, chunk: chunk, from: from, size: size, limit: pageLength}
-		if err := p.fill(ctx, page); err != nil {
-			return err
-		}
-		for _, e := range page.extents {
-			if !yield(e) {
-				return nil
-			}
-		}
-		from = page.next()
+func (r pair) all() []fsm.SnapshotID {
+	if r.base == "" {
+		return []fsm.SnapshotID{r.target}
 	}
-	return nil
+	return []fsm.SnapshotID{r.base, r.target}
 }
 
-// fill asks the tool for one page.
-func (p *Pool) fill(ctx context.Context, page *page) error {
+// walk finds all of a pair's extents from an offset on, with one run of the tools.
+func (p *Pool) walk(ctx context.Context, r pair, from int64, yield func(executor.Extent) error) error {
+	before, err := p.thinIDs(ctx, r, p.views.recent)
+	if err != nil {
+		return err
+	}
 	pool, _, err := p.poolDevice()
 	if err != nil {
 		return err
 	}
 	return p.withMetadata(ctx, pool, func(device string) error {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		out := &lines{each: page.take, stop: cancel}
-		err := p.tools.thin(ctx, out, page.tool, append(slices.Clone(page.args), device)...)
-		switch {
-		case page.full:
-			return nil // the tool was stopped, or did not notice
-		case out.err != nil:
-			return out.err
-		case err == nil && !(page.began && page.whole):
-			return fmt.Errorf("%s says less than everything", page.tool)
+		// A thin id is given again once its device is gone. What had it before the
+		// metadata was reserved and has it now had it then.
+		now, err := p.thinIDs(ctx, r, p.views.fresh)
+		if err != nil {
+			return err
 		}
-		return err
+		if !now.same(before) {
+			return fsm.Reject(fsm.Busy, "a snapshot of pool %s changed while its metadata was reserved", p.name())
+		}
+		return p.compare(ctx, device, now, from, yield)
 	})
 }
 
-// page is a part of a map or a delta.
-type page struct {
-	asked
-	chunk, from, size int64 // bytes
-	limit             int
-	extents           []executor.Extent
-	full              bool
-	began, whole      bool // the tool said what this is about, and that it was all
+// thins are the thin devices of a pair, and what is needed to read their blocks as bytes.
+type thins struct {
+	ids         []uint64
+	uuids       []string
+	chunk, size int64
 }
 
-// take reads one line of what a tool prints.
-func (g *page) take(line string) error {
-	switch b, ok := g.parse(line); {
-	case g.full:
-		return errPageFull
-	case ok && (b.begin < 0 || b.length <= 0 || b.begin > math.MaxInt64/g.chunk-b.length):
-		return fmt.Errorf("the range of %d blocks at %d cannot be", b.length, b.begin)
-	case ok:
-		return g.add(b.begin*g.chunk, (b.begin+b.length)*g.chunk)
-	case line == "</superblock>":
-		g.whole = true
-	case !holdsNothing(line):
-		return fmt.Errorf("%s says %q, which is not understood", g.tool, line)
+func (a *thins) same(b *thins) bool {
+	for i := range a.ids {
+		if a.ids[i] != b.ids[i] || a.uuids[i] != b.uuids[i] {
+			return false
+		}
 	}
-	g.began = g.began || strings.HasPrefix(line, g.begins)
+	return len(a.ids) == len(b.ids)
+}
+
+func (p *Pool) thinIDs(ctx context.Context, r pair, look func(context.Context) (*view, error)) (*thins, error) {
+	v, err := p.verified(look(ctx))
+	if err != nil {
+		return nil, err
+	}
+	found := &thins{chunk: v.chunk}
+	for _, id := range r.all() {
+		lv, size, err := p.snapshotIn(v, id)
+		if err != nil {
+			return nil, err
+		}
+		found.ids, found.uuids = append(found.ids, lv.thin), append(found.uuids, lv.uuid)
+		found.size = max(found.size, size)
+	}
+	return found, nil
+}
+
+// compare reads the dumps side by side and yields, as bytes, where they do not name the
+// same block of the pool; of one alone, where it names any.
+func (p *Pool) compare(ctx context.Context, device string, t *thins, from int64, yield func(executor.Extent) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var dumps []*dump
+	for _, id := range t.ids {
+		dumps = append(dumps, p.tools.dump(ctx, device, id))
+	}
+	defer func() {
+		cancel()
+		for _, d := range dumps {
+			d.wait() // the metadata is not given back while they read it
+		}
+	}()
+	return walkDumps(dumps, t.chunk, max(from, 0), t.size, yield)
+}
+
+// walkDumps is compare, of dumps that are under way.
+func walkDumps(dumps []*dump, chunk, from, size int64, yield func(executor.Extent) error) error {
+	last := (size + chunk - 1) / chunk // the volume may end within a block
+	for at := from / chunk; at < last; {
+		end := last
+		for _, d := range dumps {
+			if err := d.advance(at); err != nil {
+				return err
+			}
+			end = min(end, d.until(at))
+		}
+		if begin := max(at*chunk, from); differ(dumps, at) && begin < size {
+			if err := yield(executor.Extent{Offset: begin, Length: min(end*chunk, size) - begin}); err != nil {
+				return err
+			}
+		}
+		at = end
+	}
+	for _, d := range dumps { // all that they say must be understood, and they must say that it was all
+		if err := d.advance(math.MaxInt64); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// add takes a range from the page's beginning on and within the volume, joined with
-// the one before it.
-func (g *page) add(begin, end int64) error {
-	begin, end = max(begin, g.from), min(end, g.size)
-	if begin >= end {
-		return nil
+// differ tells whether the dumps name other blocks of the pool at one of the volume.
+func differ(dumps []*dump, at int64) bool {
+	first, mapped := dumps[0].block(at)
+	if len(dumps) == 1 {
+		return mapped
 	}
-	if n := len(g.extents); n > 0 {
-		last := &g.extents[n-1]
-		if begin < last.Offset+last.Length {
-			return fmt.Errorf("the range at %d comes after one that ends at %d", begin, last.Offset+last.Length)
-		}
-		if begin == last.Offset+last.Length {
-			last.Length = end - last.Offset
-			return nil
-		}
-		if n == g.limit {
-			g.full = true
-			return errPageFull
-		}
-	}
-	g.extents = append(g.extents, executor.Extent{Offset: begin, Length: end - begin})
-	return nil
+	second, both := dumps[1].block(at)
+	return mapped != both || first != second
 }
-
-// next is where the page after this one begins.
-func (g *page) next() int64 {
-	if !g.full {
-		return g.size
-	}
-	last := g.extents[len(g.extents)-1]
-	return last.Offset + last.Length
-}
-
-var _ io.Writer = (*lines)(nil)

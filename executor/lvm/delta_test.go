@@ -1,107 +1,270 @@
 package lvm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 const testChunk = 64 << 10
 
-// feed gives a page what a tool printed, in pieces of a length.
-func feed(g *page, text string, piece int) error {
-	var stopped error
-	out := &lines{each: g.take, stop: func(cause error) { stopped = cause }}
-	for len(text) > 0 {
-		n := min(piece, len(text))
-		if wrote, err := out.Write([]byte(text[:n])); wrote != n || err != nil {
-			return fmt.Errorf("wrote %d of %d: %w", wrote, n, err)
+// The second snapshot of fakeSnapshots; the first one is someSnapshot.
+const laterSnapshot = fsm.SnapshotID("hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c13")
+
+// touchingSize is the volume's size in thin_dump-touching-*.xml: it ends within a block.
+const touchingSize = 2000*testChunk + 4096
+
+// withSnapshots makes two snapshots of one volume of a captured report with one, as
+// thin devices 7 and 9.
+func withSnapshots(t *testing.T, f *fakeHost) {
+	t.Helper()
+	line := ""
+	for one := range strings.Lines(string(captured(t, "lvs.json"))) {
+		if strings.Contains(one, string(someSnapshot)) {
+			line = one
 		}
-		text = text[n:]
 	}
-	return errors.Join(out.err, stopped)
+	one := strings.NewReplacer(`"thin_id":"3"`, `"thin_id":"7"`, "holdfast-size=16781312", fmt.Sprintf("holdfast-size=%d", touchingSize), `"20971520"`, `"134217728"`).Replace(line)
+	two := strings.NewReplacer(`"thin_id":"7"`, `"thin_id":"9"`, string(someSnapshot), string(laterSnapshot), "2GyyAL", "2GyyAM").Replace(one)
+	f.lvs = []byte(strings.Replace(string(captured(t, "lvs.json")), line, one+two, 1))
+	f.dumps = map[string]string{"7": string(captured(t, "thin_dump-touching-base.xml")), "9": string(captured(t, "thin_dump-touching-target.xml"))}
 }
 
-func TestWhatTheThinToolsPrintIsRead(t *testing.T) {
-	delta := asked{parse: differences, begins: `<diff left="3" right="2"`}
-	dump := asked{parse: mappings, begins: `<device dev_id="2" `}
-	for name, tc := range map[string]struct {
-		asked
-		file       string
-		from, size int64
-		want       []executor.Extent
-		silent     bool
-	}{
-		"what differs": {asked: delta, file: "thin_delta.xml", size: 16781312,
-			want: []executor.Extent{{Offset: 0, Length: testChunk}, {Offset: 3 * testChunk, Length: 4 * testChunk}, {Offset: 40 * testChunk, Length: testChunk}}},
-		"from the middle of a range": {asked: delta, file: "thin_delta.xml", from: 4*testChunk + 4096, size: 16781312,
-			want: []executor.Extent{{Offset: 4*testChunk + 4096, Length: 3*testChunk - 4096}, {Offset: 40 * testChunk, Length: testChunk}}},
-		"not beyond the volume's end": {asked: delta, file: "thin_delta.xml", size: 40*testChunk + 512,
-			want: []executor.Extent{{Offset: 0, Length: testChunk}, {Offset: 3 * testChunk, Length: 4 * testChunk}, {Offset: 40 * testChunk, Length: 512}}},
-		"what is there": {asked: dump, file: "thin_dump.xml", size: 16781312,
-			want: []executor.Extent{{Offset: testChunk, Length: 6 * testChunk}, {Offset: 40 * testChunk, Length: testChunk}}},
-		"a device that is not there": {asked: dump, file: "thin_dump-none.xml", size: 16781312, silent: true},
+func newCompared(t *testing.T) (*Pool, *fakeHost) {
+	t.Helper()
+	p, f := newFake(t)
+	withSnapshots(t, f)
+	return p, f
+}
+
+func blocks(begin, length int64) executor.Extent {
+	return executor.Extent{Offset: begin * testChunk, Length: length * testChunk}
+}
+
+// touching is what differs, as thin_delta 0.9.0 says it of the same metadata in
+// thin_delta-touching.xml, joined and cut to the volume.
+var touching = []executor.Extent{blocks(3, 2), blocks(7, 4), blocks(1128, 1), {Offset: 2000 * testChunk, Length: 4096}}
+
+func collected(t *testing.T, p *Pool, from int64) []executor.Extent {
+	t.Helper()
+	var all []executor.Extent
+	require.NoError(t, p.Delta(t.Context(), someSnapshot, laterSnapshot, from, func(e executor.Extent) bool { all = append(all, e); return true }))
+	return all
+}
+
+// Blocks 3 and 4 were written together: they touch in the volume, but in the base lie
+// apart in the pool, which thin_delta 1.0.0 to 1.0.4 takes for no difference.
+func TestRangesThatTouchInTheVolumeButNotInThePoolAreCompared(t *testing.T) {
+	p, f := newCompared(t)
+	require.Equal(t, touching, collected(t, p, 0))
+	require.Equal(t, differences(t, "thin_delta-touching.xml"), collected(t, p, 0))
+	require.Equal(t, append([]executor.Extent{{Offset: 3*testChunk + 512, Length: 2*testChunk - 512}}, touching[1:]...), collected(t, p, 3*testChunk+512))
+	require.Empty(t, collected(t, p, touchingSize))
+	require.Zero(t, f.ran("thin_delta"), "no version of it is believed")
+	var back []executor.Extent
+	require.NoError(t, p.Delta(t.Context(), laterSnapshot, someSnapshot, 0, func(e executor.Extent) bool { back = append(back, e); return true }))
+	require.Equal(t, touching, back)
+}
+
+// differences is what a captured answer of thin_delta says.
+func differences(t *testing.T, name string) (all []executor.Extent) {
+	t.Helper()
+	for line := range strings.Lines(string(captured(t, name))) {
+		kind, attributes, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if kind != "<different" && kind != "<left_only" && kind != "<right_only" {
+			continue
+		}
+		e := blocks(number(attribute(attributes, "begin")), number(attribute(attributes, "length")))
+		e.Length = min(e.Length, touchingSize-e.Offset)
+		if n := len(all); n > 0 && all[n-1].Offset+all[n-1].Length == e.Offset {
+			all[n-1].Length += e.Length
+			continue
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+func TestAMapIsWhatThinDumpSays(t *testing.T) {
+	p, f := newCompared(t)
+	f.dumps["7"] = strings.ReplaceAll(string(captured(t, "thin_dump.xml")), `dev_id="2"`, `dev_id="7"`)
+	ask := func(from int64) (all []executor.Extent) {
+		require.NoError(t, p.Map(t.Context(), someSnapshot, from, func(e executor.Extent) bool { all = append(all, e); return true }))
+		return all
+	}
+	require.Equal(t, []executor.Extent{blocks(1, 6), blocks(40, 1)}, ask(0))
+	require.Equal(t, []executor.Extent{{Offset: 6*testChunk + 1, Length: testChunk - 1}, blocks(40, 1)}, ask(6*testChunk+1))
+	require.Equal(t, []executor.Extent{blocks(40, 1)}, ask(7*testChunk))
+	require.Empty(t, ask(41*testChunk))
+}
+
+func TestADumpThatIsNotUnderstoodIsAnError(t *testing.T) {
+	const head, tail = "<superblock uuid=\"\">\n<device dev_id=\"7\" mapped_blocks=\"1\">\n", "</device>\n</superblock>\n"
+	for name, text := range map[string]string{
+		"no number":              head + `<single_mapping origin_block="x" data_block="1" time="0"/>` + "\n" + tail,
+		"no place in the pool":   head + `<single_mapping origin_block="1" time="0"/>` + "\n" + tail,
+		"no length":              head + `<range_mapping origin_begin="1" data_begin="1" time="0"/>` + "\n" + tail,
+		"nothing long":           head + `<range_mapping origin_begin="1" data_begin="1" length="0" time="0"/>` + "\n" + tail,
+		"below zero":             head + `<range_mapping origin_begin="-1" data_begin="1" length="1" time="0"/>` + "\n" + tail,
+		"beyond all":             head + `<range_mapping origin_begin="9223372036854775807" data_begin="1" length="1" time="0"/>` + "\n" + tail,
+		"backwards":              head + "<single_mapping origin_block=\"5\" data_block=\"5\"/>\n<single_mapping origin_block=\"4\" data_block=\"4\"/>\n" + tail,
+		"what is shared apart":   head + `<ref name="3"/>` + "\n" + tail,
+		"a line without an end":  head + strings.Repeat("x", 2*lineLimit),
+		"of another device":      "<superblock uuid=\"\">\n<device dev_id=\"8\" mapped_blocks=\"1\">\n<single_mapping origin_block=\"1\" data_block=\"1\"/>\n" + tail,
+		"of no device":           string(captured(t, "thin_dump-none.xml")),
+		"less than all":          head + `<single_mapping origin_block="1" data_block="1" time="0"/>` + "\n</device>\n",
+		"nothing, though it ran": "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, piece := range []int{1, 7, 4096} {
-				g := &page{asked: tc.asked, chunk: testChunk, from: tc.from, size: tc.size, limit: 10}
-				require.NoError(t, feed(g, string(captured(t, tc.file)), piece))
-				require.Equal(t, tc.want, g.extents)
-				require.True(t, g.whole)
-				require.Equal(t, !tc.silent, g.began)
-				require.Equal(t, tc.size, g.next())
+			p, f := newCompared(t)
+			f.dumps["7"] = text
+			for range 2 {
+				require.Error(t, p.Delta(t.Context(), someSnapshot, laterSnapshot, 0, func(executor.Extent) bool { return true }))
+				require.Error(t, p.Map(t.Context(), someSnapshot, 0, func(executor.Extent) bool { return true }))
 			}
+			require.Equal(t, f.ran("dmsetup message vg--a-pool-tpool 0 reserve"), f.ran("dmsetup message vg--a-pool-tpool 0 release"))
 		})
 	}
 }
 
-func TestALongAnswerIsReadInPages(t *testing.T) {
-	var text strings.Builder
-	text.WriteString("<superblock uuid=\"\">\n<diff left=\"1\" right=\"2\">\n")
-	for n := range 10 {
-		fmt.Fprintf(&text, "    <different begin=\"%d\" length=\"1\"/>\n", 2*n)
-	}
-	text.WriteString("  </diff>\n</superblock>\n")
-	var all []executor.Extent
-	rounds := 0
-	for from := int64(0); from < 100*testChunk; rounds++ {
-		g := &page{asked: asked{parse: differences, begins: "<diff "}, chunk: testChunk, from: from, size: 100 * testChunk, limit: 3}
-		if err := feed(g, text.String(), 100); g.full {
-			require.ErrorIs(t, err, errPageFull, "the tool is stopped")
-		} else {
-			require.NoError(t, err)
-		}
-		require.LessOrEqual(t, len(g.extents), 3)
-		all = append(all, g.extents...)
-		from = g.next()
-	}
-	require.Equal(t, 4, rounds)
-	require.Len(t, all, 10)
-	for n, e := range all {
-		require.Equal(t, executor.Extent{Offset: int64(2*n) * testChunk, Length: testChunk}, e)
+// A snapshot that is removed while a comparison waits for the pool's metadata leaves its
+// thin id to the next volume.
+func TestThinIDsAreLookedUpAgainWhileTheMetadataIsReserved(t *testing.T) {
+	for name, change := range map[string]func(lvs string) string{
+		"another has its id": func(lvs string) string {
+			return strings.NewReplacer(`"thin_id":"9"`, `"thin_id":"10"`, `"thin_id":"4"`, `"thin_id":"9"`).Replace(lvs)
+		},
+		"it is gone":                func(lvs string) string { return strings.ReplaceAll(lvs, string(laterSnapshot), "other") },
+		"it was made a second time": func(lvs string) string { return strings.ReplaceAll(lvs, "2GyyAM", "3GyyAM") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, f := newCompared(t)
+			before := string(f.lvs)
+			f.after = func(command string) {
+				if command == "dmsetup message" {
+					f.lvs = []byte(change(before))
+				}
+			}
+			err := p.Delta(t.Context(), someSnapshot, laterSnapshot, 0, func(executor.Extent) bool { return true })
+			require.Contains(t, []fsm.Reason{fsm.Busy, fsm.Precondition}, reason(err), err)
+			require.Zero(t, f.ran("thin_dump"), "nothing was compared by an id that is another's")
+			require.Equal(t, 1, f.ran("dmsetup message vg--a-pool-tpool 0 release"))
+		})
 	}
 }
 
-func TestRangesThatCannotBeAreErrors(t *testing.T) {
-	for name, text := range map[string]string{
-		"no number":             `<different begin="x" length="1"/>`,
-		"no length":             `<different begin="1"/>`,
-		"nothing long":          `<different begin="1" length="0"/>`,
-		"below zero":            `<different begin="-1" length="1"/>`,
-		"beyond all":            `<different begin="9223372036854775807" length="1"/>`,
-		"beyond all in bytes":   `<different begin="140737488355328" length="9223231299366420479"/>`,
-		"what is not known":     `<ref name="3"/>`,
-		"backwards":             "<different begin=\"5\" length=\"5\"/>\n<different begin=\"7\" length=\"1\"/>",
-		"a line without an end": strings.Repeat("x", 2*lineLimit),
+func TestThePagesOfAStreamShareOneRunOfTheTools(t *testing.T) {
+	p, f := newCompared(t)
+	var all []executor.Extent
+	for from := int64(0); ; from = all[len(all)-1].Offset + all[len(all)-1].Length {
+		before := len(all)
+		require.NoError(t, p.Delta(t.Context(), someSnapshot, laterSnapshot, from, func(e executor.Extent) bool { all = append(all, e); return false }))
+		if len(all) == before {
+			break
+		}
+	}
+	require.Equal(t, touching, all)
+	require.Equal(t, 2, f.ran("thin_dump"), "one of each snapshot")
+	require.Equal(t, 1, f.ran("dmsetup message vg--a-pool-tpool 0 reserve"))
+}
+
+func TestARunFindsNoMoreThanIsKept(t *testing.T) {
+	p, f := newCompared(t)
+	for limit, runs := range map[int]int{1: 4, 2: 2, 3: 2, 4: 1} {
+		p.walks, f.done = newWalks(), nil
+		p.walks.limit = limit
+		require.Equal(t, touching, collected(t, p, 0), limit)
+		require.Equal(t, 2*runs, f.ran("thin_dump"), limit)
+	}
+}
+
+// What was found is told, and how far the run is; it goes on.
+func TestAComparisonThatTakesLongIsGoneOnWith(t *testing.T) {
+	p, f := newCompared(t)
+	f.hold = make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	require.NoError(t, p.Delta(ctx, someSnapshot, someSnapshot, 0, nil), "nothing is run for it")
+	cancel()
+	err := p.walks.read(ctx, pair{someSnapshot, laterSnapshot}, 0, p.walk, func(executor.Extent) bool { return true })
+	var part *executor.Interrupted
+	require.ErrorAs(t, err, &part)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Less(t, part.At, int64(touchingSize))
+	close(f.hold)
+	require.Equal(t, touching, collected(t, p, 0))
+	require.Equal(t, 2, f.ran("thin_dump"), "the run went on for whoever asks next")
+}
+
+func TestARunThatFailedIsBegunAgain(t *testing.T) {
+	p, f := newCompared(t)
+	f.fail["thin_dump -m"] = errors.New("out of memory")
+	require.ErrorContains(t, p.Delta(t.Context(), someSnapshot, laterSnapshot, 0, func(executor.Extent) bool { return true }), "out of memory")
+	delete(f.fail, "thin_dump -m")
+	require.Equal(t, touching, collected(t, p, 0))
+}
+
+func TestOnlyTheLatestRunsAreKept(t *testing.T) {
+	w := newWalks()
+	find := func(_ context.Context, _ pair, _ int64, yield func(executor.Extent) error) error {
+		return yield(blocks(0, 1))
+	}
+	for n := range 3 * walksKept {
+		r := pair{target: fsm.SnapshotID(fmt.Sprint(n))}
+		require.NoError(t, w.read(t.Context(), r, 0, find, func(executor.Extent) bool { return true }))
+		require.LessOrEqual(t, len(w.all), walksKept)
+		require.Contains(t, w.all, r)
+	}
+	r := pair{target: "kept"}
+	w.life = 0
+	require.NoError(t, w.read(t.Context(), r, 0, find, func(executor.Extent) bool { return true }))
+	require.Eventually(t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.all[r] == nil
+	}, time.Minute, time.Millisecond, "what nobody asks for is dropped")
+}
+
+// A dump hands its last mappings over when it ends, which may be none.
+func TestADumpMayEndWithAnEmptyBatch(t *testing.T) {
+	full := make([]mapping, mappingBatch)
+	for i := range full {
+		full[i] = mapping{begin: int64(i), data: int64(i), length: 1}
+	}
+	for name, batches := range map[string][][]mapping{
+		"nothing is mapped":      {nil},
+		"the last batch is full": {full, nil},
+		"there is none":          nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &page{asked: asked{parse: differences}, chunk: testChunk, size: 1 << 40, limit: 10}
-			require.Error(t, feed(g, text+"\n", 4096))
+			d := &dump{batches: make(chan []mapping, len(batches))}
+			var want []executor.Extent
+			for _, b := range batches {
+				d.batches <- b
+				if len(b) > 0 {
+					want = []executor.Extent{blocks(0, mappingBatch)}
+				}
+			}
+			close(d.batches)
+			var got []executor.Extent
+			for range 2 { // the second look finds the dump at its end
+				require.NoError(t, walkDumps([]*dump{d}, testChunk, 0, 4*mappingBatch*testChunk, func(e executor.Extent) error {
+					if n := len(got); n > 0 && got[n-1].Offset+got[n-1].Length == e.Offset {
+						got[n-1].Length += e.Length
+					} else {
+						got = append(got, e)
+					}
+					return nil
+				}))
+			}
+			require.Equal(t, want, got)
 		})
 	}
 }

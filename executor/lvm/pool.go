@@ -50,6 +50,7 @@ type Pool struct {
 	tools  *tools
 	kernel kernel
 	views  *views
+	walks  *walks
 
 	// change is held by whoever changes the pool; LVM's own lock is per group.
 	change chan struct{}
@@ -77,7 +78,7 @@ func newPool(ctx context.Context, cfg Config) (*Pool, error) {
 	if cfg.MaxMetadata == 0 {
 		cfg.MaxMetadata = defaultMaxMetadata
 	}
-	p := &Pool{Config: cfg, id: cfg.Known, kernel: deviceMapper{}, change: make(chan struct{}, 1), reserved: make(chan struct{}, 1)}
+	p := &Pool{Config: cfg, id: cfg.Known, kernel: deviceMapper{}, change: make(chan struct{}, 1), walks: newWalks(), reserved: make(chan struct{}, 1)}
 	p.tools = newTools(ctx, cfg.Runner, cfg.VG, !cfg.NoUdev && udevAnswers())
 	p.views = newViews(p.report)
 	return p, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,11 @@ type fakeHost struct {
 	devices map[string]*device
 	fail    map[string]error // by a command's first two words
 	after   func(command string)
-	done    []string
+	dumps   map[string]string // of thin_dump, by the device's id
+	hold    chan struct{}     // thin_dump says its last line when this is closed; nil: at once
+
+	mu   sync.Mutex
+	done []string
 }
 
 func (f *fakeHost) Run(ctx context.Context, c run.Command) ([]byte, error) {
@@ -30,7 +35,9 @@ func (f *fakeHost) Run(ctx context.Context, c run.Command) ([]byte, error) {
 	}
 	words := append([]string{c.Tool}, c.Args...)
 	key := strings.Join(words[:2], " ")
+	f.mu.Lock()
 	f.done = append(f.done, strings.Join(words, " "))
+	f.mu.Unlock()
 	if f.after != nil {
 		defer f.after(key)
 	}
@@ -42,8 +49,39 @@ func (f *fakeHost) Run(ctx context.Context, c run.Command) ([]byte, error) {
 		_, _ = c.Stdout.Write(f.lvs)
 	case "thin_ls -m":
 		_, _ = c.Stdout.Write([]byte(f.lists))
+	case "thin_dump -m":
+		return nil, f.dump(ctx, c)
 	}
 	return nil, nil
+}
+
+// dump prints what was captured of a device; the last two lines once they are let go.
+func (f *fakeHost) dump(ctx context.Context, c run.Command) error {
+	text := f.dumps[c.Args[2]]
+	end := strings.Index(text, "  </device>")
+	if f.hold != nil && end >= 0 {
+		_, _ = c.Stdout.Write([]byte(text[:end]))
+		text = text[end:]
+		select {
+		case <-f.hold:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	_, _ = c.Stdout.Write([]byte(text))
+	return nil
+}
+
+// ran counts the commands that begin like this.
+func (f *fakeHost) ran(begin string) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, line := range f.done {
+		if strings.HasPrefix(line, begin) {
+			n++
+		}
+	}
+	return n
 }
 
 func (f *fakeHost) device(name string) (*device, error) { return f.devices[name], nil }

@@ -210,11 +210,13 @@ func TestWhatAKilledProcessLeftIsMadeGood(t *testing.T) {
 	cancel()
 	for _, ctx := range []context.Context{t.Context(), ctx} {
 		_ = p.Map(ctx, snapshot, 0, func(executor.Extent) bool { return false })
-		_, u, err = p.poolDevice()
-		require.NoError(t, err)
-		require.False(t, u.held, "always released")
+		require.Eventually(t, func() bool {
+			_, u, err := p.poolDevice()
+			return err == nil && !u.held
+		}, time.Minute, 10*time.Millisecond, "always released")
 	}
 	command(t, "dmsetup", "message", pool, "0", "reserve_metadata_snap")
+	p.walks = newWalks()
 	require.ErrorContains(t, p.Map(t.Context(), snapshot, 0, nil), "somebody else has reserved")
 	command(t, "dmsetup", "message", pool, "0", "release_metadata_snap")
 }

@@ -40,48 +40,29 @@ func (l *lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// holdsNothing tells whether a line is one of those that say nothing of any block, or
-// that two are equal. What is not understood could be a difference.
+// holdsNothing tells whether a line is one of those that say nothing of any block. What
+// is not understood could be a mapping.
 func holdsNothing(line string) bool {
 	name, _, _ := strings.Cut(line, " ")
 	switch name {
-	case "", "<superblock", "<diff", "</diff>", "<same", "<device", "</device>":
+	case "", "<superblock", "<device", "</device>":
 		return true
 	}
 	return false
 }
 
-// differences reads a line of thin_delta. Its elements are ranges in ascending order;
-// what is "same" lies in one place in both.
-func differences(line string) (blocks, bool) {
+// readMapping reads a line of thin_dump that says where blocks lie. A number that
+// cannot be read makes a mapping that cannot be.
+func readMapping(line string) (mapping, bool) {
 	name, attributes, _ := strings.Cut(strings.TrimPrefix(line, "<"), " ")
-	switch name {
-	case "different", "left_only", "right_only":
-		return blockRange(attributes, "begin", "length")
-	}
-	return blocks{}, false
-}
-
-// mappings reads a line of thin_dump, which was asked for one device.
-func mappings(line string) (blocks, bool) {
-	name, attributes, _ := strings.Cut(strings.TrimPrefix(line, "<"), " ")
+	read := func(name string) int64 { return number(attribute(attributes, name)) }
 	switch name {
 	case "range_mapping":
-		return blockRange(attributes, "origin_begin", "length")
+		return mapping{read("origin_begin"), read("data_begin"), read("length")}, true
 	case "single_mapping":
-		return blockRange(attributes, "origin_block", "")
+		return mapping{read("origin_block"), read("data_block"), 1}, true
 	}
-	return blocks{}, false
-}
-
-// blockRange reads where a range begins and how long it is; one block without a length. A
-// number that cannot be read makes a range that cannot be.
-func blockRange(attributes, begin, length string) (blocks, bool) {
-	b := blocks{begin: number(attribute(attributes, begin)), length: 1}
-	if length != "" {
-		b.length = number(attribute(attributes, length))
-	}
-	return b, true
+	return mapping{}, false
 }
 
 func number(text string) int64 {

@@ -24,7 +24,6 @@ var packages = map[string]string{
 	"dmsetup":    "dmsetup",
 	"lvm":        "lvm2",
 	"thin_check": "thin-provisioning-tools",
-	"thin_delta": "thin-provisioning-tools",
 	"thin_dump":  "thin-provisioning-tools",
 	"thin_ls":    "thin-provisioning-tools",
 
