@@ -13,7 +13,7 @@ import (
 )
 
 // Inventory lists the files below volumes/, snapshots/ and tmp/ and the loop devices over
-// files below the pool. An absent pool is an error: nothing can be said of it.
+// files below the pool, without that of the pool's own filesystem. An absent pool is an error: nothing can be said of it.
 func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 	root, err := p.open()
 	if err != nil {
@@ -33,7 +33,7 @@ func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 		return nil, fmt.Errorf("list loop devices: %w", err)
 	}
 	for _, b := range all {
-		if strings.HasPrefix(b.file, p.dir+"/") {
+		if strings.HasPrefix(b.file, p.dir+"/") && b.file != p.dir+"/"+FilesystemImage {
 			id, _ := b.volumeIn(p.dir)
 			items = append(items, executor.InventoryItem{Kind: "loop", ID: id, Path: devicePath(b.number)})
 		}

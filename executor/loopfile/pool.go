@@ -28,6 +28,8 @@ type Config struct {
 	// Known is the id that the host remembers of this folder, empty when it never
 	// saw it. Then the folder must have an id by now: see Init.
 	Known fsm.PoolID
+	// Own is the filesystem that is mounted over the folder, if it has one of its own.
+	Own *Filesystem
 }
 
 // Pool is one folder of images. It keeps no file open between calls, so it
@@ -35,6 +37,7 @@ type Config struct {
 type Pool struct {
 	dir   string // as the kernel names it
 	id    fsm.PoolID
+	own   *Filesystem
 	loops loops
 	able  ability
 
@@ -55,7 +58,7 @@ func Open(cfg Config) (*Pool, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	p := &Pool{dir: dir, id: cfg.Known}
+	p := &Pool{dir: dir, id: cfg.Known, own: cfg.Own}
 	if p.id != "" {
 		return p, nil
 	}
@@ -156,6 +159,14 @@ func (p *Pool) Facts(context.Context) executor.PoolFacts {
 	}
 	facts.Free = int64(st.Bavail) * st.Bsize
 	facts.Capacity = int64(st.Blocks) * st.Bsize
+	if p.own != nil { // it grows into what is free below
+		more, err := p.own.below()
+		if err != nil {
+			facts.Absent, facts.Detail = true, err.Error()
+			return facts
+		}
+		facts.Free, facts.Capacity = facts.Free+more, facts.Capacity+more
+	}
 	return facts
 }
 

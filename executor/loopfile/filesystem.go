@@ -1,0 +1,225 @@
+package loopfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor/run"
+)
+
+// FilesystemImage is the file, in a pool's folder, of a filesystem that is mounted over
+// that folder: an xfs that shares blocks, where the filesystem below does not.
+const FilesystemImage = ".holdfast-pool.xfs"
+
+// Runner runs host commands; a *run.Runner does.
+type Runner interface {
+	Run(ctx context.Context, c run.Command) ([]byte, error)
+}
+
+// Filesystem is a pool's own. Its image is allocated, not sparse: what the filesystem
+// calls free is there, so that no write through it fails for want of space below. It
+// grows (see Grow) while the filesystem below has room, and never shrinks.
+type Filesystem struct {
+	dir   string
+	image *os.File
+	loop  loop
+}
+
+// OpenFilesystem mounts the filesystem that a pool's folder has of its own, or finds it
+// mounted; nil when the folder has none. A folder that is to become a pool is given one
+// when make is set, it is empty, and what it lies on shares no blocks; one that holds
+// anything is never mounted over.
+func OpenFilesystem(ctx context.Context, dir string, runner Runner, make bool) (*Filesystem, error) {
+	real, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) && make {
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			real, err = filepath.EvalSymlinks(dir)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open pool folder %s: %w", dir, err)
+	}
+	f := &Filesystem{dir: real}
+	var notMade *NotMadeError
+	switch err = f.open(ctx, runner, make); {
+	case errors.As(err, &notMade):
+		return nil, errors.Join(notMade, f.Close())
+	case err != nil:
+		return nil, errors.Join(fmt.Errorf("give pool %s a filesystem of its own: %w", dir, err), f.Close())
+	case f.image == nil:
+		return nil, nil
+	}
+	return f, nil
+}
+
+// NotMadeError says why a new pool has no filesystem of its own after all: it copies.
+// Nothing is left of the attempt.
+type NotMadeError struct{ Cause error }
+
+func (e *NotMadeError) Error() string {
+	return fmt.Sprintf("make a filesystem that shares blocks: %v", e.Cause)
+}
+
+// Unwrap is the cause.
+func (e *NotMadeError) Unwrap() error { return e.Cause }
+
+// Close lets the image go. The filesystem stays mounted.
+func (f *Filesystem) Close() error {
+	if f.image == nil {
+		return nil
+	}
+	return f.image.Close()
+}
+
+func (f *Filesystem) open(ctx context.Context, runner Runner, make bool) error {
+	mounted, err := f.mounted()
+	if err != nil {
+		return err
+	}
+	if mounted {
+		return f.adopt()
+	}
+	path := filepath.Join(f.dir, FilesystemImage)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if !make {
+			return nil
+		}
+		made, err := f.make(ctx, path, runner)
+		switch {
+		case err != nil:
+			return &NotMadeError{err}
+		case !made:
+			return nil
+		}
+		if err := f.openAndMount(path); err != nil { // as on a kernel without xfs
+			return &NotMadeError{errors.Join(err, os.Remove(path))}
+		}
+		return nil
+	}
+	return f.openAndMount(path)
+}
+
+func (f *Filesystem) openAndMount(path string) (err error) {
+	if f.image, err = openImage(unix.AT_FDCWD, path); err != nil {
+		return err
+	}
+	return f.mount()
+}
+
+// mounted tells whether the image is mounted over its folder.
+func (f *Filesystem) mounted() (bool, error) {
+	mounts, err := mountinfo.GetMounts(mountinfo.SingleEntryFilter(f.dir))
+	if err != nil {
+		return false, fmt.Errorf("read what is mounted: %w", err)
+	}
+	const loopMajor = 7
+	if len(mounts) == 0 || mounts[0].Major != loopMajor {
+		return false, nil
+	}
+	number := mounts[0].Minor
+	file, ok := backing(number)
+	if !ok || !strings.HasSuffix(file, "/"+FilesystemImage) {
+		return false, nil
+	}
+	f.loop, err = status(number)
+	return err == nil, err
+}
+
+// adopt finds the image below its own mount: a copy of the mount that the folder's
+// parent is on, without what is mounted on that, shows it.
+func (f *Filesystem) adopt() error {
+	tree, err := unix.OpenTree(unix.AT_FDCWD, filepath.Dir(f.dir), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("look below what is mounted at %s: %w", f.dir, err)
+	}
+	defer closeFD(tree)
+	if f.image, err = openImage(tree, filepath.Join(filepath.Base(f.dir), FilesystemImage)); err != nil {
+		return err
+	}
+	return f.isLoops()
+}
+
+func openImage(at int, path string) (*os.File, error) {
+	fd, err := unix.Openat(at, path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// isLoops refuses another file than the one that the device has.
+func (f *Filesystem) isLoops() error {
+	info, err := f.image.Stat()
+	if err != nil {
+		return err
+	}
+	if inodeOf(info) != f.loop.file {
+		return fmt.Errorf("%s is mounted there and is not on %s", f.loop.path(), f.image.Name())
+	}
+	return nil
+}
+
+// mount mounts the image over its folder, through the loop device that it has already,
+// of an earlier process, or a new one, which goes when it is unmounted.
+func (f *Filesystem) mount() (err error) {
+	if f.loop, err = f.device(); err != nil {
+		return err
+	}
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME
+	if err := unix.Mount(f.loop.path(), f.dir, "xfs", flags, ""); err != nil {
+		return errors.Join(fmt.Errorf("mount %s at %s: %w", f.image.Name(), f.dir, err), tearDown(f.loop))
+	}
+	if err := clearWhenUnused(f.loop); err != nil {
+		return errors.Join(err, unix.Unmount(f.dir, 0), tearDown(f.loop))
+	}
+	return nil
+}
+
+func (f *Filesystem) device() (loop, error) {
+	info, err := f.image.Stat()
+	if err != nil {
+		return loop{}, err
+	}
+	all, err := list()
+	if err != nil {
+		return loop{}, err
+	}
+	for _, b := range all {
+		if !strings.HasSuffix(b.file, "/"+FilesystemImage) {
+			continue
+		}
+		if have, err := status(b.number); err == nil && have.file == inodeOf(info) {
+			return have, nil
+		}
+	}
+	return (&loops{}).setUp(f.image, false)
+}
+
+// clearWhenUnused has the kernel take the device down when it is unmounted.
+func clearWhenUnused(l loop) error {
+	fd, err := openLoop(l.number, unix.O_RDONLY)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", l.path(), err)
+	}
+	defer closeFD(fd)
+	info, err := unix.IoctlLoopGetStatus64(fd)
+	if err == nil && info.Flags&flagAutoclear == 0 {
+		info.Flags |= flagAutoclear
+		err = unix.IoctlLoopSetStatus64(fd, info)
+	}
+	if err != nil {
+		return fmt.Errorf("have %s end with its mount: %w", l.path(), err)
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package loopfile
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// roomKept is how much is kept free in a pool's own filesystem while there is room
+	// below: more than writers fill between two looks.
+	roomKept = 2 << 30
+	// growEvery is how often it is looked at: it costs two calls of the kernel.
+	growEvery = 200 * time.Millisecond
+	// growStep is the least that it grows by, and growPart of its size.
+	growStep = 1 << 30
+	growPart = 4
+
+	ioctlXFSGrow = 0x4010586E // XFS_IOC_FSGROWFSDATA
+	// xfsInodePercent is how much of it inodes may take, as mkfs.xfs sets it.
+	xfsInodePercent = 25
+)
+
+// xfsGrow is struct xfs_growfs_data.
+type xfsGrow struct {
+	Blocks     uint64
+	MaxPercent uint32
+	_          uint32
+}
+
+// Keep grows the filesystem whenever it has little room, until ctx ends. What it tells
+// failed is tried again.
+func (f *Filesystem) Keep(ctx context.Context, failed func(error)) {
+	ticker := time.NewTicker(growEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if err := f.Grow(); err != nil {
+			failed(err)
+		}
+	}
+}
+
+// Grow makes the filesystem larger when it has little room, by blocks that are allocated
+// before it is told of them. Where there is none below, it stays.
+func (f *Filesystem) Grow() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(f.dir, &st); err != nil {
+		return fmt.Errorf("measure %s: %w", f.dir, err)
+	}
+	if int64(st.Bavail)*st.Bsize >= roomKept {
+		return nil
+	}
+	info, err := f.image.Stat()
+	if err != nil {
+		return err
+	}
+	room, err := f.below()
+	if err != nil {
+		return err
+	}
+	step := min(max(growStep, info.Size()/growPart), room)
+	if step -= step % (1 << 20); step < 64<<20 {
+		return f.growTo(info.Size()) // what an earlier process did not finish
+	}
+	if err := unix.Fallocate(int(f.image.Fd()), 0, info.Size(), step); err != nil {
+		return fmt.Errorf("allocate %d bytes more for %s: %w", step, f.image.Name(), err)
+	}
+	return f.growTo(info.Size() + step)
+}
+
+// growTo has the device and the filesystem take the image's size.
+func (f *Filesystem) growTo(size int64) error {
+	fd, err := openLoop(f.loop.number, unix.O_RDONLY)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", f.loop.path(), err)
+	}
+	defer closeFD(fd)
+	if now, err := statusOf(fd, f.loop.number); err != nil || now.file != f.loop.file {
+		return fmt.Errorf("grow %s: %s is not its device any more", f.dir, f.loop.path())
+	}
+	if err := unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0); err != nil {
+		return fmt.Errorf("grow %s: %w", f.loop.path(), err)
+	}
+	var st unix.Statfs_t
+	dir, err := unix.Open(f.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", f.dir, err)
+	}
+	defer closeFD(dir)
+	if err := unix.Fstatfs(dir, &st); err != nil || st.Type != unix.XFS_SUPER_MAGIC {
+		return fmt.Errorf("grow %s: it is not mounted", f.dir)
+	}
+	g := xfsGrow{Blocks: uint64(size / st.Bsize), MaxPercent: xfsInodePercent}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(dir), ioctlXFSGrow, uintptr(unsafe.Pointer(&g))); errno != 0 { // #nosec G103
+		return fmt.Errorf("grow the xfs at %s to %d bytes: %w", f.dir, size, errno)
+	}
+	return nil
+}

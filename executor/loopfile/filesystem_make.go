@@ -1,0 +1,145 @@
+package loopfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/moby/sys/mountinfo"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor/run"
+)
+
+const (
+	// firstSize is what a pool's own filesystem begins with, and leastSize the least
+	// that it is made with: half of what is free, if that is less.
+	firstSize = 4 << 30
+	leastSize = 512 << 20
+	// leftBelow is left to the filesystem below for whatever else is on it.
+	leftBelow = 1 << 30
+	// groupSize is that of xfs's allocation groups, of which it will have many when it
+	// has grown; one is never larger than the first size.
+	groupSize = 2 << 30
+
+	mkfsTimeout = 5 * time.Minute
+)
+
+// make makes the image, if the folder may have one. It has its name when it is whole.
+func (f *Filesystem) make(ctx context.Context, path string, runner Runner) (bool, error) {
+	size, err := f.mayHave()
+	if err != nil || size == 0 {
+		return false, err
+	}
+	unfinished := path + ".new"
+	if err := os.Remove(unfinished); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return false, err
+	}
+	if err := allocate(unfinished, size); err != nil {
+		return false, errors.Join(err, os.Remove(unfinished))
+	}
+	args := []string{"-q", "-K", "-m", "reflink=1", "-d", fmt.Sprintf("agsize=%d", min(groupSize, size/2)), unfinished}
+	if _, err := runner.Run(ctx, run.Command{Tool: "mkfs.xfs", Args: args, Timeout: mkfsTimeout}); err != nil {
+		return false, errors.Join(err, os.Remove(unfinished))
+	}
+	return true, nameWhole(unfinished, path)
+}
+
+// mayHave is how large the folder's filesystem is to be; 0: it needs none, or there is no
+// room, or it cannot be found again below its mount, as that of a folder that is itself
+// where something is mounted could not.
+func (f *Filesystem) mayHave() (int64, error) {
+	root, err := os.OpenRoot(f.dir)
+	if err != nil {
+		return 0, err
+	}
+	defer closeRoot(root)
+	if err := root.Remove(FilesystemImage + ".new"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, err
+	}
+	if mounted, err := mountinfo.Mounted(f.dir); err != nil || mounted || checkEmpty(root) != nil {
+		return 0, err
+	}
+	if shares, err := shareable(root); err != nil || shares {
+		return 0, err
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(f.dir, &st); err != nil || st.Type == unix.TMPFS_MAGIC { // a file in memory is for no pool
+		return 0, err
+	}
+	free, err := f.below()
+	if size := min(firstSize, free/2); err == nil && size >= leastSize {
+		return size - size%(1<<20), nil
+	}
+	return 0, err
+}
+
+// shareable tries to share one block in a folder.
+func shareable(root *os.Root) (bool, error) {
+	from, err := nameless(root, ".holdfast-try-from")
+	if err != nil {
+		return false, err
+	}
+	defer from.Close()
+	to, err := nameless(root, ".holdfast-try-to")
+	if err != nil {
+		return false, err
+	}
+	defer to.Close()
+	if _, err := from.Write(make([]byte, 4096)); err != nil {
+		return false, err
+	}
+	err = errors.Join(from.Sync(), unix.IoctlFileClone(int(to.Fd()), int(from.Fd())))
+	if cannotClone(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// allocate makes a file whose blocks are all there.
+func allocate(path string, size int64) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err = unix.Fallocate(int(file.Fd()), 0, 0, size); err != nil {
+		err = fmt.Errorf("allocate %d bytes for %s: %w", size, path, err)
+	}
+	return errors.Join(err, file.Close())
+}
+
+func nameWhole(unfinished, path string) error {
+	file, err := os.Open(unfinished)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(unfinished, path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// below is how many bytes more the image may take of the filesystem that it lies on.
+func (f *Filesystem) below() (int64, error) {
+	var st unix.Statfs_t
+	var err error
+	if f.image != nil {
+		err = unix.Fstatfs(int(f.image.Fd()), &st)
+	} else {
+		err = unix.Statfs(f.dir, &st)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("measure what %s lies on: %w", f.dir, err)
+	}
+	return max(0, int64(st.Bavail)*st.Bsize-leftBelow), nil
+}
