@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 func TestNextCut(t *testing.T) {
@@ -90,6 +91,11 @@ func TestNextCut(t *testing.T) {
 	}
 }
 
+// beside is a replica in the kernel whose peer has a role.
+func beside(role string, connection fsmpb.ConnectionState) observed {
+	return observed{replica: &replicaHave{Mirror: Mirror{InKernel: true, PeerRole: role, Connection: connection}}}
+}
+
 func TestS19_WhichSourcesCanBeCut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		source source
@@ -104,6 +110,10 @@ func TestS19_WhichSourcesCanBeCut(t *testing.T) {
 		"raw and written to, copying":           {source{raw: true, fits: true}, fsm.Precondition},
 		"raw and written to, in a group":        {source{raw: true, shares: true, group: true}, fsm.Precondition},
 		"nothing is mounted, in a group":        {source{group: true}, 0},
+		"used on the other's host, sharing":     {source{observed: beside("Primary", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED), shares: true}, 0},
+		"used on the other's host, copying":     {source{observed: beside("Primary", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED)}, fsm.Precondition},
+		"being synchronised, copying":           {source{observed: beside("Secondary", fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET)}, fsm.Precondition},
+		"a replica that nobody uses, copying":   {source{observed: beside("Secondary", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED)}, 0},
 		"missing":                               {source{observed: observed{Device: Device{}}, shares: true}, fsm.Precondition},
 		"S12 in an absent pool":                 {source{observed: observed{Device: Device{Absent: true}}}, fsm.Unreachable},
 	} {

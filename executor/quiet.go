@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // source is what was observed of a volume that is to be cut or cloned.
@@ -18,6 +19,8 @@ type source struct {
 	fits    bool   // a copy of what is allocated fits into the longest freeze
 	freezes bool   // the host can freeze
 	group   bool   // it is to be held quiet, not only cut
+	// generation of a replicated volume was known when it was observed.
+	generation uint64
 }
 
 // refusal says why the volume cannot be cut as it is (S19), nil when it can. It is
@@ -32,13 +35,39 @@ func (s *source) refusal(id fsm.VolumeID) *fsm.Rejection {
 	case s.raw && s.group:
 		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing: it cannot be held quiet for a group snapshot", id)
 	case s.raw && !s.shares:
-		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing, and its pool cannot cut it without copying", id)
+		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing, and its pool copies to cut: unpublish it first, or keep it in a pool that shares blocks (xfs with reflink=1, or LVM thin)", id)
+	case s.moves() && !s.shares:
+		return fsm.Reject(fsm.Precondition, "volume %s is used on the host of its other replica, or is synchronised from there, and its pool copies to cut: it is cut there, or when it is unpublished", id)
 	case s.mounted != "" && !s.freezes:
 		return fsm.Reject(fsm.Precondition, "volume %s is staged, and this host cannot freeze filesystems", id)
 	case s.mounted != "" && !s.shares && !s.fits:
-		return fsm.Reject(fsm.Precondition, "volume %s is staged and holds more than can be copied during the longest freeze: unstage it first", id)
+		return fsm.Reject(fsm.Precondition, "volume %s is staged and holds more than its pool can copy during the longest freeze: unstage it first, or keep it in a pool that shares blocks (xfs with reflink=1, or LVM thin)", id)
 	}
 	return nil
+}
+
+// moves tells whether the other replica's host changes what this host has.
+func (s *source) moves() bool {
+	r := s.replica
+	return r != nil && r.InKernel && (r.PeerRole == "Primary" || r.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET)
+}
+
+// moved says why what was copied of a replica may be torn, as the other one's host came to
+// use the volume meanwhile: nobody there waits for this host's lock. A pool that shares
+// cuts at one instant.
+func (e *Executor) moved(ctx context.Context, v *volume, before *source) error {
+	if before.replica == nil || before.shares {
+		return nil
+	}
+	have, err := e.observe(ctx, v, nil)
+	if err != nil {
+		return err
+	}
+	after := source{observed: have}
+	if r := have.replica; r != nil && !after.moves() && r.UUID == before.replica.UUID && e.generationOf(v) == before.generation {
+		return nil
+	}
+	return fsm.Reject(fsm.Busy, "volume %s may have been used on the host of its other replica while it was copied", v.id)
 }
 
 // lookAtSource observes the volume. The caller holds its lock.
@@ -57,11 +86,12 @@ func (e *Executor) lookAtSource(ctx context.Context, v *volume, group bool) (*so
 	if !ok {
 		return nil, nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot cut snapshots", v.id)
 	}
+	generation := e.generationOf(v)
 	have, err := e.observe(ctx, v, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &source{observed: have, shares: backend.Shares(), freezes: e.Freezer != nil, group: group}
+	s := &source{observed: have, shares: backend.Shares(), freezes: e.Freezer != nil, group: group, generation: generation}
 	held := v.journal.Staging
 	s.raw = held != nil && held.Block && have.Attached() && !have.ReadOnly
 	s.mounted = mountedAt(&have, held)
@@ -106,7 +136,10 @@ func (e *Executor) fitsFreeze(ctx context.Context, backend SnapshotBackend, id f
 // of its own when it is mounted. The caller holds the volume's lock.
 func (e *Executor) quietly(ctx context.Context, v *volume, s *source, cut func(context.Context) error) error {
 	if s.mounted == "" {
-		return cut(ctx)
+		if err := cut(ctx); err != nil {
+			return err
+		}
+		return e.moved(ctx, v, s)
 	}
 	frozen, err := e.freeze(ctx, v, s)
 	if err != nil {

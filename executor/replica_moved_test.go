@@ -1,0 +1,91 @@
+package executor_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// usedMeanwhile has the other host come to use the volume while this one's pool does
+// something for the first time.
+func (m *member) usedMeanwhile(effect string, id fsm.VolumeID, by *member) {
+	var once sync.Once
+	m.pool.Copies = true
+	m.pool.Fail = func(what string, _ fsm.VolumeID) error {
+		if what == effect {
+			once.Do(func() {
+				by.publish(id)
+				by.stage(id, by.publication(id).Epoch)
+				by.write(id, "written while it was copied")
+			})
+		}
+		return nil
+	}
+}
+
+// S19: what a pool copies of a replica while the other one's host comes to use the volume is
+// torn: it is never reported, and the next snapshot is cut where the volume is used.
+func TestS19_ASnapshotIsTornThatIsCopiedBesideTheOthersWrites(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.usedMeanwhile("cut", id, b)
+	torn := p.snap(id, "torn")
+	p.eventually("the cut is given up", func() bool { return p.cutOn(torn) == "" && a.pool.Snapshots() == 0 })
+	require.Zero(t, b.ice.freezes)
+	next := p.snap(id, "next")
+	p.eventually("the next is cut", func() bool { return p.cutOn(next) == b.host() })
+	require.Equal(t, 1, b.ice.freezes)
+	require.Nil(t, a.pool.ReadSnapshot(torn))
+}
+
+// S19: nor is a clone made so.
+func TestS19_ACloneIsTornThatIsCopiedBesideTheOthersWrites(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.usedMeanwhile("create-from", id, b)
+	torn := p.clone(id)
+	p.eventually("the clone is given up", func() bool { return p.volume(torn) == nil && a.pool.Images() == 1 })
+	next := p.clone(id)
+	p.eventually("the next is made", func() bool { return p.isReady(next) })
+	require.Equal(t, fsm.NodeID("n2"), p.volume(next).Replicas[0].Node)
+	require.Equal(t, 1, b.ice.freezes)
+}
+
+func (p *pair) clone(id fsm.VolumeID) fsm.VolumeID {
+	clone := backendtest.NewID()
+	p.hosts[1].mount.copied(id, clone)
+	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+		VolumeId: string(clone), Name: "clone", RequiredBytes: testSize, Capabilities: []*fsmpb.Capability{proto(mountCap)},
+		Source: &fsmpb.Source{VolumeId: string(id)}, Replicas: 2,
+	}}})
+	return clone
+}
+
+func (p *pair) snap(id fsm.VolumeID, name string) fsm.SnapshotID {
+	cut := backendtest.NewSnapshotID()
+	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{
+		SnapshotId: string(cut), Name: name, SourceVolumeId: string(id),
+	}}})
+	return cut
+}
+
+// cutOn is the host that has the snapshot; empty: there is none that is Ready or may be.
+func (p *pair) cutOn(cut fsm.SnapshotID) fsm.HostID {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, ok := p.state.Snapshot(cut)
+	if !ok {
+		return ""
+	}
+	if n.Phase != fsm.SnapshotReady {
+		return "being cut"
+	}
+	return n.Host
+}
