@@ -51,6 +51,9 @@ type Replicator interface {
 	// CreateMetadata makes the metadata on the device below. Only for a volume that
 	// is being made; metadata of this resource that were made already stay.
 	CreateMetadata(ctx context.Context, id fsm.VolumeID) error
+	// RemakeMetadata makes those of a disk that the kernel does not have anew: the next
+	// connection synchronises it wholly from its peer, whatever it holds.
+	RemakeMetadata(ctx context.Context, id fsm.VolumeID) error
 	// Attach makes the resource and its device known and attaches the disk. It does
 	// not connect.
 	Attach(ctx context.Context, id fsm.VolumeID) error

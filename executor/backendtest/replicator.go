@@ -15,6 +15,7 @@ import (
 
 const (
 	diskless     = fsmpb.DiskState_DISK_STATE_DISKLESS
+	failed       = fsmpb.DiskState_DISK_STATE_FAILED
 	inconsistent = fsmpb.DiskState_DISK_STATE_INCONSISTENT
 	outdated     = fsmpb.DiskState_DISK_STATE_OUTDATED
 	consistent   = fsmpb.DiskState_DISK_STATE_CONSISTENT
@@ -60,6 +61,7 @@ type FakeReplicator struct {
 	files   map[fsm.VolumeID]executor.Resource
 	steps   map[string]int
 	changed func(fsm.VolumeID)
+	helpers int // that run pri-on-incon-degr and are held back
 }
 
 // fakeDisk survives the host.
@@ -72,6 +74,8 @@ type fakeDisk struct {
 	// torn: it was the target of a synchronisation before the power went, and lost a block
 	// that neither bitmap names. Marked: its bitmap names all.
 	torn, marked bool
+	// forgotten: its file was removed, so the device below may have been as well.
+	forgotten bool
 }
 
 // fakeResource does not.
@@ -138,11 +142,38 @@ func (r *FakeReplicator) PowerLoss() {
 	clear(r.kernel)
 }
 
-// FailDisk makes the kernel give up a disk that has errors.
+// FailDisk makes the kernel give up a disk that has errors, and that lost a block it took
+// before, which neither bitmap names.
 func (r *FakeReplicator) FailDisk(id fsm.VolumeID) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
+	if k, p := r.kernel[id], r.peer().kernel[id]; k.link >= connected && p != nil && p.disk == upToDate && (k.primary || p.primary) {
+		r.link.next += 2 // the other one goes on in a generation of its own
+		d := r.peer().disks[id]
+		d.history, d.uuid = append(d.history, d.uuid), r.link.next
+	}
+	if d := r.disks[id]; d != nil && len(d.content) > 0 {
+		d.content, d.torn, d.marked = d.content[1:], true, false
+	}
 	r.detach(id)
+}
+
+// HoldHelper has the kernel's helper for a disk that is given up run until release is
+// called: until then that disk is Failed, and not yet Diskless.
+func (r *FakeReplicator) HoldHelper() (release func()) {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	r.helpers++
+	return func() {
+		r.link.mu.Lock()
+		defer r.link.mu.Unlock()
+		r.helpers--
+		for id, k := range r.kernel {
+			if k.disk == failed {
+				r.detached(id, k)
+			}
+		}
+	}
 }
 
 // Steps counts how often a step was done.
@@ -169,12 +200,12 @@ func (r *FakeReplicator) Write(id fsm.VolumeID, text string) (acknowledged bool,
 	if k.link < connected && k.peerDisk != outdated {
 		r.goOn(id, k) // what it writes alone is of a generation of its own
 	}
-	if k.disk > diskless {
+	if k.disk > failed {
 		r.disks[id].content = append(r.disks[id].content, text)
 	}
 	if k.link >= connected {
 		p := r.peer()
-		if p.kernel[id].disk > diskless {
+		if p.kernel[id].disk > failed {
 			p.disks[id].content = append(p.disks[id].content, text)
 		}
 	}

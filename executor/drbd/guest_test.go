@@ -58,7 +58,7 @@ func guestStep(ctx context.Context, r *Replicator, res executor.Resource, words 
 	simple := map[string]func(context.Context, fsm.VolumeID) error{
 		"adjust": r.Adjust, "forget": r.Forget, "create-md": r.CreateMetadata, "attach": r.Attach, "disconnect": r.Disconnect,
 		"new-uuid": r.NewUUID, "secondary": r.SetSecondary, "resume": r.ResumeIO, "invalidate": r.Invalidate, "verify": r.Verify,
-		"down": r.Down, "wipe": r.WipeMetadata,
+		"down": r.Down, "wipe": r.WipeMetadata, "remake-md": r.RemakeMetadata,
 	}
 	if do, ok := simple[words[0]]; ok {
 		return "", do(ctx, id)
@@ -100,7 +100,7 @@ func guestStep(ctx context.Context, r *Replicator, res executor.Resource, words 
 // changes between the two is looked at again.
 func observeTwice(ctx context.Context, r *Replicator, res executor.Resource) (m executor.Mirror, err error) {
 	for range 5 {
-		if m, err = r.Observe(ctx, res.Volume, res.Minor, res.Backing); err != nil || m.Disk <= fsmpb.DiskState_DISK_STATE_DISKLESS {
+		if m, err = r.Observe(ctx, res.Volume, res.Minor, res.Backing); err != nil || m.Disk <= fsmpb.DiskState_DISK_STATE_FAILED {
 			return m, err
 		}
 		is, failed := r.askTool(ctx, res.Minor)

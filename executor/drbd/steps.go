@@ -31,6 +31,17 @@ func (r *Replicator) CreateMetadata(ctx context.Context, id fsm.VolumeID) error 
 	})
 }
 
+// RemakeMetadata makes the metadata of a disk that the kernel does not have anew, over
+// those that are there.
+func (r *Replicator) RemakeMetadata(ctx context.Context, id fsm.VolumeID) error {
+	return r.with(ctx, id, "make the metadata anew of", func(s *step, d device, known bool) error {
+		if known && d.attached() {
+			return s.reject(fsm.InUse, "its disk is attached")
+		}
+		return s.do(ctx, "create-md", "--force")
+	})
+}
+
 // Attach makes the resource and its device known and attaches the disk. drbdadm
 // replays the activity log first, and finds metadata that a grown device left behind.
 func (r *Replicator) Attach(ctx context.Context, id fsm.VolumeID) error {

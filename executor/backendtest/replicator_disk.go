@@ -1,0 +1,141 @@
+package backendtest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// CreateMetadata leaves those that are there.
+func (r *FakeReplicator) CreateMetadata(_ context.Context, id fsm.VolumeID) error {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	r.steps["create-metadata"]++
+	if d := r.disks[id]; d == nil || d.forgotten {
+		r.disks[id] = &fakeDisk{}
+	}
+	return nil
+}
+
+// RemakeMetadata has nothing that the disk holds count.
+func (r *FakeReplicator) RemakeMetadata(_ context.Context, id fsm.VolumeID) error {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	r.steps["remake-metadata"]++
+	if k := r.kernel[id]; r.disks[id] == nil || k != nil && k.disk > diskless {
+		return errors.New("make the metadata anew: there are none, or the disk is attached")
+	}
+	r.disks[id] = &fakeDisk{content: r.disks[id].content}
+	return nil
+}
+
+// WipeMetadata removes what a copy has of its source.
+func (r *FakeReplicator) WipeMetadata(_ context.Context, id fsm.VolumeID) error {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	r.steps["wipe-metadata"]++
+	if r.kernel[id] == nil {
+		delete(r.disks, id)
+	}
+	return nil
+}
+
+// Attach gives the kernel the disk.
+func (r *FakeReplicator) Attach(_ context.Context, id fsm.VolumeID) error {
+	_, err := r.begin("attach", id)
+	defer r.link.mu.Unlock()
+	d := r.disks[id]
+	switch {
+	case d == nil || r.files[id].Volume == "":
+		return errors.New("attach: no metadata or no file")
+	case r.kernel[id] == nil && err != nil && r.Fail != nil && r.Fail("attach", id) != nil:
+		return err
+	case r.kernel[id] == nil:
+		r.kernel[id] = &fakeResource{disk: diskless, link: standAlone}
+	}
+	k := r.kernel[id]
+	d.forgotten = false
+	switch {
+	case k.disk > diskless:
+		return nil
+	case !d.whole || d.uuid == 0:
+		k.disk = inconsistent
+	case d.outdated:
+		k.disk = outdated
+	default:
+		k.disk = consistent
+	}
+	if k.link >= connected { // it meets its peer anew
+		p := r.peer().kernel[id]
+		k.link, p.link = connecting, connecting
+		if p.primary && p.disk == upToDate {
+			d.whole = false
+		} else if k.primary {
+			r.peer().disks[id].history = append(r.peer().disks[id].history, d.uuid)
+			d.whole, k.disk = false, inconsistent
+			r.link.synchronise(id, r.peer(), r)
+			return nil
+		}
+		r.link.meet(id)
+	}
+	return nil
+}
+
+// Detach takes it away.
+func (r *FakeReplicator) Detach(_ context.Context, id fsm.VolumeID, _ bool) error {
+	_, err := r.begin("detach", id)
+	defer r.link.mu.Unlock()
+	if err == nil {
+		r.detach(id)
+	}
+	return err
+}
+
+func (r *FakeReplicator) detach(id fsm.VolumeID) {
+	k := r.kernel[id]
+	if k.disk > diskless && r.helpers > 0 {
+		k.disk = failed
+		r.notify(id)
+		return
+	}
+	r.detached(id, k)
+}
+
+func (r *FakeReplicator) detached(id fsm.VolumeID, k *fakeResource) {
+	k.disk = diskless
+	if p := r.peer().kernel[id]; k.link >= connected && p != nil {
+		p.peerDisk = diskless
+		r.peer().notify(id)
+	}
+	r.notify(id)
+}
+
+// Invalidate has this replica copied from its peer.
+func (r *FakeReplicator) Invalidate(_ context.Context, id fsm.VolumeID) error {
+	k, err := r.begin("invalidate", id)
+	defer r.link.mu.Unlock()
+	switch {
+	case err != nil:
+		return err
+	case k.link == connected:
+		r.link.synchronise(id, r.peer(), r)
+	case k.link == standAlone && k.disk == inconsistent:
+		r.disks[id].marked = true
+	}
+	return nil
+}
+
+// Resize has nothing to do.
+func (r *FakeReplicator) Resize(_ context.Context, id fsm.VolumeID, _ int64) error {
+	_, err := r.begin("resize", id)
+	r.link.mu.Unlock()
+	return err
+}
+
+// Verify finds nothing.
+func (r *FakeReplicator) Verify(_ context.Context, id fsm.VolumeID) error {
+	_, err := r.begin("verify", id)
+	r.link.mu.Unlock()
+	return err
+}
