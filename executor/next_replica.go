@@ -30,16 +30,18 @@ const (
 	stepForgetReplica  stepKind = "forget-resource"
 	stepInSync         stepKind = "note-in-sync"
 	stepForgetRecord   stepKind = "forget-replica"
+	stepRemakeMetadata stepKind = "remake-metadata"
 )
 
 var replicaSteps = []stepKind{
 	stepOpenBelow, stepCloseBelow, stepConfigure, stepAdjust, stepCreateMetadata, stepAskAttach, stepAttachDisk, stepDetachDisk,
 	stepConnect, stepDiscard, stepDisconnect, stepNewUUID, stepInvalidate, stepSetPrimary, stepResumeIO, stepEndLoser, stepKeepLoser,
-	stepResize, stepVerify, stepDownReplica, stepForgetReplica, stepInSync, stepForgetRecord,
+	stepResize, stepVerify, stepDownReplica, stepForgetReplica, stepInSync, stepForgetRecord, stepRemakeMetadata,
 }
 
 const (
 	diskDiskless     = fsmpb.DiskState_DISK_STATE_DISKLESS
+	diskFailed       = fsmpb.DiskState_DISK_STATE_FAILED
 	diskInconsistent = fsmpb.DiskState_DISK_STATE_INCONSISTENT
 	diskUpToDate     = fsmpb.DiskState_DISK_STATE_UP_TO_DATE
 	linkStandAlone   = fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE
@@ -73,10 +75,13 @@ type replicaHave struct {
 	// mayTry and mayLink: it is not too soon to attach, or to connect, again.
 	mayTry, mayLink bool
 	wrote, kept     bool // as in the record
-	discarding      bool
-	busy            bool // it is mounted somewhere
-	first           bool // of two secondaries, this one does what one of them must
-	verifyDue       bool
+	// failed: the kernel gave its disk up, and it was not copied wholly since (S67);
+	// peerWhole: its peer was whole then, by this kernel's word.
+	failed, peerWhole bool
+	discarding        bool
+	busy              bool // it is mounted somewhere
+	first             bool // of two secondaries, this one does what one of them must
+	verifyDue         bool
 }
 
 // nextReplica picks the one step that brings a replica closer to what the log wants.
@@ -161,10 +166,26 @@ func bringIn(w *replicaWanted, h *replicaHave) step {
 		return step{kind: stepKeepLoser}
 	case !h.mayTry:
 		return step{}
+	case h.failed && !w.Force: // else it goes on as it is
+		return mend(w, h)
 	case !h.mayAttach:
 		return step{kind: stepAskAttach}
 	}
 	return step{kind: stepAttachDisk}
+}
+
+// mend has a disk that the kernel gave up copied wholly, before anything takes it for what
+// it was: neither the bitmaps nor the activity log name what a failing pool lost (S67). What
+// may be the only good copy is left, and waits for its peer or for a decision. The log's word
+// of a peer is not enough, as that may have burnt since: this kernel sees its disk, or its own
+// kernel has it, as its host says now.
+func mend(w *replicaWanted, h *replicaHave) step {
+	behind := h.Connection >= linkConnected && h.PeerDisk == diskUpToDate
+	there := w.Peer != nil && !w.Peer.Lost && w.Peer.Attached
+	if behind || there && (w.Peer.UpToDate || h.peerWhole) {
+		return step{kind: stepRemakeMetadata}
+	}
+	return step{}
 }
 
 // link makes the connection what the log says. It is never ended but by force, so that

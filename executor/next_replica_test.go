@@ -82,6 +82,12 @@ func first(h *replicaHave)         { h.first = true }
 func missingBelow(h *replicaHave)  { h.below = Device{} }
 func absentBelow(h *replicaHave)   { h.below = Device{Absent: true} }
 func synchronising(h *replicaHave) { h.Connection, h.PeerDisk = testSource, diskInconsistent }
+func failed(h *replicaHave)        { h.failed = true }
+func wholePeer(h *replicaHave)     { h.peerWhole = true }
+func goodPeer(w *replicaWanted)    { w.Peer.UpToDate, w.Peer.Attached = true, true }
+func peerAway(w *replicaWanted)    { w.Peer.UpToDate = true }
+func peerThere(w *replicaWanted)   { w.Peer.Attached = true }
+func lostPeer(w *replicaWanted)    { w.Peer.Lost = true }
 func notInKernel(h *replicaHave) {
 	h.Mirror, h.own, h.adjusted = Mirror{Configured: true, Metadata: true, Done: -1}, false, false
 }
@@ -114,6 +120,21 @@ func TestNextReplica(t *testing.T) {
 		"and what is connected stays so meanwhile": {nil, h{noDisk, standingAlone, tooSoon}, stepConnect},
 		"a new file is written":                    {nil, h{otherFile}, stepConfigure},
 		"and the kernel learns of it":              {nil, h{notAdjusted}, stepAdjust},
+
+		"S67 what failed has nothing that counts":              {nil, h{noDisk, failed}, stepRemakeMetadata},
+		"S67 also under a primary":                             {nil, h{noDisk, failed, primary}, stepRemakeMetadata},
+		"S67 also after a boot, by the log's word of its peer": {w{goodPeer}, h{notInKernel, failed}, stepRemakeMetadata},
+		"S67 or by the kernel's of then":                       {w{peerThere}, h{notInKernel, failed, wholePeer}, stepRemakeMetadata},
+		"S67 not by the word of one that is away":              {w{peerAway}, h{notInKernel, failed, wholePeer}, stepNone},
+		"S67 nor while it only connects to it":                 {w{peerAway}, h{noDisk, connecting, failed, wholePeer}, stepNone},
+		"S67 not what may be the only good copy":               {nil, h{notInKernel, failed}, stepNone},
+		"S67 nor with a peer that lost":                        {w{lostPeer}, h{notInKernel, failed, wholePeer}, stepNone},
+		"S67 nor without one":                                  {w{alone}, h{notInKernel, failed, wholePeer}, stepNone},
+		"S67 nor while both failed":                            {nil, h{noDisk, failed, func(x *replicaHave) { x.PeerDisk = diskDiskless }}, stepNone},
+		"S67 not all the time":                                 {nil, h{noDisk, failed, tooSoon}, stepNone},
+		"S67 what it had is kept before, if it lost":           {w{lost, goodPeer}, h{notInKernel, failed, wrote}, stepKeepLoser},
+		"S67 by a decision it goes on as it is":                {w{forced}, h{notInKernel, failed}, stepAskAttach},
+		"S67 it is not attached as it was":                     {nil, h{notInKernel, failed, committed}, stepNone},
 
 		"it connects":                                  {nil, h{standingAlone}, stepConnect},
 		"but not all the time, either":                 {nil, h{standingAlone, func(x *replicaHave) { x.mayLink = false }}, stepNone},
@@ -218,10 +239,18 @@ func FuzzNextReplica(f *testing.F) {
 		have.Configured, have.InKernel, have.Primary, have.Suspended = bit(10), bit(11), bit(12), bit(13)
 		have.configured, have.made, have.own, have.mayAttach, have.wrote, have.kept = bit(14), bit(15), bit(16), bit(17), bit(18), bit(19)
 		have.busy, have.Fresh, have.Metadata = bit(20), bit(21), bit(22)
+		have.failed, have.peerWhole, want.Peer.UpToDate, want.Peer.Lost = bit(23), bit(24), bit(25), bit(26)
+		have.PeerDisk = fsmpb.DiskState(bits >> 27 % 9)
 		have.Disk, have.Connection = fsmpb.DiskState(disk%9), fsmpb.ConnectionState(link%7)
 		switch kind := nextReplica(want, have).kind; kind {
 		case stepAttachDisk:
 			require.True(t, have.mayAttach && !have.attached(), "S5")
+			require.False(t, want.Outdated && have.wrote && !have.kept, "S9")
+			require.False(t, have.failed && !want.Force, "S67")
+		case stepRemakeMetadata:
+			require.True(t, have.failed && !have.attached() && !want.Force, "S67")
+			behind := have.Connection >= linkConnected && have.PeerDisk == diskUpToDate
+			require.True(t, behind || !want.Peer.Lost && (want.Peer.UpToDate || have.peerWhole), "never what nobody else has")
 			require.False(t, want.Outdated && have.wrote && !have.kept, "S9")
 		case stepSetPrimary:
 			require.True(t, want.Primary && want.published && !want.owes && have.own, "S2")

@@ -24,6 +24,14 @@ type replicaRecord struct {
 	// Linked is the attachment under which it connected last: what it misses since then is
 	// in the bitmaps.
 	Linked uint64 `json:"linked,omitempty"`
+	// Held is the attachment that the kernel was given the disk in. DiskFailed: it gave that
+	// up by itself, so the disk may miss what no bitmap names; nothing of it counts until it
+	// was copied wholly (S67). PeerWhole: the peer was whole then. Remade is the attachment
+	// after which the metadata were made anew for that.
+	Held       uint64 `json:"held,omitempty"`
+	DiskFailed uint64 `json:"disk_failed,omitempty"`
+	PeerWhole  bool   `json:"peer_whole,omitempty"`
+	Remade     uint64 `json:"remade,omitempty"`
 	// Wrote: it may have been primary since it was last seen together with its peer.
 	// Then what it has is kept in a snapshot before it is discarded: Kept (S9).
 	Wrote bool `json:"wrote,omitempty"`
@@ -41,6 +49,7 @@ type replica struct {
 	question     *question
 	lostSince    time.Time // it lost, and is still primary
 	frozenSince  time.Time // zero: it is not frozen
+	detached     uint64    // the attachment that this process ended by taking the disk away
 
 	// Guarded by the volume's lock.
 	configured *Resource

@@ -32,6 +32,9 @@ func (e *Executor) driveReplica(ctx context.Context, v *volume) error {
 func (e *Executor) stepReplica(ctx context.Context, v *volume) error {
 	for range stepLimit {
 		s, at, err := e.situation(ctx, v)
+		if err == nil && s.have.replica != nil {
+			err = e.noteDisk(v, s.have.replica)
+		}
 		if err != nil || s.have.replica == nil || s.wish == nil || s.wish.Replication == nil || !s.fresh {
 			return err
 		}
@@ -62,6 +65,7 @@ func (e *Executor) replicaSituation(v *volume, s *situation) (*replicaWanted, *r
 		h.recorded, h.made, h.wrote, h.kept = true, r.Made, r.Wrote, r.Kept
 		h.own = h.attached() && r.Attach != 0 && r.Boot == e.Host.Boot
 		h.linked = h.own && r.Linked == r.Attach
+		h.failed, h.peerWhole = r.DiskFailed != 0 || w.Replication.DiskFailed > r.Remade, r.PeerWhole
 		h.verifyDue = e.VerifyEvery > 0 && time.Since(r.Verified) >= e.VerifyEvery
 	}
 	now := time.Now()

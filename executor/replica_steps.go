@@ -22,6 +22,8 @@ func (e *Executor) performReplica(ctx context.Context, v *volume, s *situation, 
 		return err
 	case stepCreateMetadata:
 		return e.createMetadata(ctx, v, w)
+	case stepRemakeMetadata:
+		return e.remakeMetadata(ctx, v, h)
 	case stepAskAttach:
 		return e.proposeAttach(ctx, v, w)
 	case stepAttachDisk:
@@ -178,14 +180,29 @@ func (e *Executor) attachDisk(ctx context.Context, v *volume, h *replicaHave) er
 		return errOtherSession
 	}
 	v.replica.attaching.tried(time.Now())
-	if h.InKernel {
-		if _, err := e.Mounter.Probe(ctx, h.below.Path, h.below.Size); err != nil {
-			return fmt.Errorf("read the device below again: %w", err)
-		}
+	if err := e.probeBelow(ctx, h); err != nil {
+		return err
 	}
+	if err := e.saveReplica(v, func(r *replicaRecord) { r.Held = r.Attach }); err != nil {
+		return err
+	}
+	e.hit("attach-disk.recorded")
 	err := e.Replicator.Attach(ctx, v.id)
 	v.replica.adjusted = err == nil // it read the file just now
-	return err
+	if err != nil {
+		return errors.Join(err, e.saveReplica(v, func(r *replicaRecord) { r.Held = 0 }))
+	}
+	return nil
+}
+
+func (e *Executor) probeBelow(ctx context.Context, h *replicaHave) error {
+	if !h.InKernel {
+		return nil
+	}
+	if _, err := e.Mounter.Probe(ctx, h.below.Path, h.below.Size); err != nil {
+		return fmt.Errorf("read the device below again: %w", err)
+	}
+	return nil
 }
 
 // promote asks for the right to be primary and uses it at once: in this session, after
@@ -207,7 +224,12 @@ func (e *Executor) promote(ctx context.Context, v *volume, c *call, epoch fsm.Ep
 		return err
 	}
 	e.hit("set-primary.granted")
-	if err := e.saveReplica(v, func(r *replicaRecord) { r.Wrote, r.Kept = true, false }); err != nil {
+	err = e.saveReplica(v, func(r *replicaRecord) {
+		if r.Wrote, r.Kept = true, false; outcome.GetForce() {
+			r.acceptDisk() // it goes on as it is, by a decision
+		}
+	})
+	if err != nil {
 		return err
 	}
 	if !e.inSession(session) {
