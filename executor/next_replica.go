@@ -112,8 +112,8 @@ func (w *replicaWanted) mustLose(h *replicaHave) bool {
 	return h.InKernel && (w.Outdated && (h.Primary || h.Suspended) || h.Suspended && over)
 }
 
-// loseReplica ends in errors what is blocked, none in success (S9): so the disk goes
-// before the freeze does.
+// loseReplica ends in errors what is blocked, none in success (S9): so the disk goes, and
+// is gone, before the freeze does.
 func loseReplica(h *replicaHave) step {
 	switch {
 	case h.attached():

@@ -50,12 +50,45 @@ func (e *Executor) endFreeze(ctx context.Context, v *volume) error {
 	}
 	if have.Disk > diskDiskless {
 		e.hit("end-freeze.before")
-		if err := e.Replicator.Detach(ctx, v.id, true); err != nil {
+		if err := e.giveUpDisk(ctx, v); err != nil {
 			return err
 		}
 		e.hit("end-freeze.after")
 	}
 	return e.failFrozen(ctx, v, &have)
+}
+
+// giveUpPatience is how long the kernel may take to give a disk up: it runs a helper first.
+const giveUpPatience = 5 * time.Second
+
+// giveUpDisk has the kernel give the disk up, and waits until it has: while the disk is
+// still Failed, to resume would begin a generation of its own on it, and its next
+// handshake with the peer would find a split brain (S9).
+func (e *Executor) giveUpDisk(ctx context.Context, v *volume) error {
+	before, err := e.mirror(ctx, v)
+	if err != nil {
+		return err
+	}
+	e.tookDisk(v, &before)
+	if err := e.Replicator.Detach(ctx, v.id, true); err != nil {
+		return err
+	}
+	for began := time.Now(); ; {
+		m, err := e.mirror(ctx, v)
+		switch {
+		case err != nil || !m.InKernel || m.Disk <= diskDiskless:
+			return err
+		case time.Since(began) > giveUpPatience:
+			return stillFailing(v, &m)
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func stillFailing(v *volume, m *Mirror) error {
+	return fsm.Reject(fsm.Busy, "volume %s: the kernel has not given up its disk yet: it is in state %s", v.id, m.Disk)
 }
 
 // failFrozen ends the frozen I/O of a replica whose disk was detached. The kernel fails
@@ -68,6 +101,13 @@ func (e *Executor) failFrozen(ctx context.Context, v *volume, m *Mirror) error {
 		return fmt.Errorf("end the frozen I/O of volume %s: %w", v.id, err)
 	}
 	e.hit("end-freeze.shut-down")
+	now, err := e.mirror(ctx, v)
+	switch {
+	case err != nil:
+		return err
+	case now.InKernel && now.Disk > diskDiskless:
+		return stillFailing(v, &now)
+	}
 	return e.Replicator.ResumeIO(ctx, v.id)
 }
 

@@ -56,7 +56,7 @@ func (e *Executor) kernelStep(ctx context.Context, v *volume, kind stepKind, siz
 	switch kind {
 	case stepDetachDisk:
 		v.replica.attaching.tried(time.Now())
-		return e.Replicator.Detach(ctx, v.id, true)
+		return e.giveUpDisk(ctx, v)
 	case stepDisconnect:
 		v.replica.discarding = false
 		return e.Replicator.Disconnect(ctx, v.id)
