@@ -58,6 +58,7 @@ type replicaWanted struct {
 	// published: there is a publication for this host; owes: it is to end a revoked one.
 	published, owes bool
 	copied          bool // its content was made from a source
+	leaving         bool // it was given up, and is not to be removed now
 }
 
 // replicaHave is what was observed of a replica.
@@ -94,6 +95,9 @@ func nextReplica(w *replicaWanted, h *replicaHave) step {
 	if w.verb == fsm.WishRemove {
 		return removeReplica(h)
 	}
+	if w.leaving {
+		return step{} // no side of the volume, but perhaps the last that has its content (S71)
+	}
 	if h.below.Absent || !h.below.Exists || w.verb == fsm.WishKeep && !w.Born {
 		return step{} // made by next, missing (S14), or failed before its birth
 	}
@@ -124,7 +128,9 @@ func loseReplica(h *replicaHave) step {
 	return step{kind: stepEndLoser}
 }
 
-// removeReplica is said by the log (S14). What is up is taken down by next before.
+// removeReplica is said by the log (S14). What is up is taken down by next before. The
+// record is there as long as the device below: without it the replica could not be
+// attached again, if the log takes back that it was given up (S71).
 func removeReplica(h *replicaHave) step {
 	switch {
 	case h.busy || h.Primary:
@@ -134,7 +140,7 @@ func removeReplica(h *replicaHave) step {
 		return step{kind: stepForgetReplica}
 	case h.below.Attached():
 		return step{kind: stepCloseBelow}
-	case h.recorded && !h.below.Absent:
+	case h.recorded && !h.below.Absent && !h.below.Exists && !h.below.Unfinished:
 		return step{kind: stepForgetRecord}
 	}
 	return step{}
@@ -148,6 +154,8 @@ func bringIn(w *replicaWanted, h *replicaHave) step {
 		return step{kind: stepOpenBelow}
 	case w.Peer != nil && !h.configured:
 		return step{kind: stepConfigure}
+	case w.Peer == nil && w.Born && w.verb == fsm.WishKeep && !h.Configured && !h.InKernel:
+		return step{kind: stepConfigure} // it was being removed, and is the last one now (S71)
 	case !h.Configured:
 		return step{} // its peer is not known yet
 	case h.InKernel && !h.adjusted:

@@ -44,6 +44,7 @@ func haveReplica(change ...func(*replicaHave)) *replicaHave {
 func creating(w *replicaWanted)    { w.verb, w.Born = fsm.WishCreate, false }
 func removing(w *replicaWanted)    { w.verb = fsm.WishRemove }
 func lost(w *replicaWanted)        { w.Outdated, w.UpToDate = true, false }
+func leaving(w *replicaWanted)     { w.leaving = true }
 func owing(w *replicaWanted)       { w.owes = true }
 func apart(w *replicaWanted)       { w.Connect = false }
 func published(w *replicaWanted)   { w.published, w.Primary = true, true }
@@ -212,8 +213,16 @@ func TestNextReplica(t *testing.T) {
 		"remove: out of the kernel":                  {w{removing}, h{}, stepDownReplica},
 		"remove: then the file":                      {w{removing}, h{notInKernel}, stepForgetReplica},
 		"remove: then the device below is let go":    {w{removing}, h{notInKernel, notConfigured}, stepCloseBelow},
-		"remove: then the record":                    {w{removing}, h{notInKernel, notConfigured, closed}, stepForgetRecord},
-		"remove: then it is the pool's":              {w{removing}, h{notInKernel, notConfigured, closed, func(x *replicaHave) { x.recorded = false }}, stepNone},
+		"remove: then it is the pool's":              {w{removing}, h{notInKernel, notConfigured, closed}, stepNone},
+		"remove: then the record":                    {w{removing}, h{notInKernel, notConfigured, missingBelow}, stepForgetRecord},
+		"remove: once":                               {w{removing}, h{notInKernel, notConfigured, missingBelow, func(x *replicaHave) { x.recorded = false }}, stepNone},
+		"S71 what left and is not to go now stays":   {w{leaving, alone}, h{}, stepNone},
+		"S71 nothing is brought up of it":            {w{leaving, alone}, h{notInKernel, notConfigured, closed}, stepNone},
+		"S71 it comes back: the device below":        {w{lost, alone}, h{notInKernel, notConfigured, closed}, stepOpenBelow},
+		"S71 then a file without a peer":             {w{lost, alone}, h{notInKernel, notConfigured}, stepConfigure},
+		"S71 then the log hears of it":               {w{lost, alone}, h{notInKernel}, stepAskAttach},
+		"S71 it goes on by a decision only":          {w{lost, alone, published}, h{standingAlone}, stepNone},
+		"S71 by that":                                {w{lost, alone, published, forced}, h{standingAlone}, stepSetPrimary},
 		"S12 remove: not from an absent pool's sake": {w{removing}, h{notInKernel, notConfigured, absentBelow}, stepNone},
 	} {
 		t.Run(name, func(t *testing.T) {

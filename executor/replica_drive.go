@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -59,6 +60,7 @@ func (e *Executor) replicaSituation(v *volume, s *situation) (*replicaWanted, *r
 	want := &replicaWanted{
 		ReplicaWish: w.Replication, volume: v.id, verb: w.Verb, size: w.Size,
 		published: w.Publication != nil, owes: w.Teardown != nil, copied: !w.Source.IsZero(),
+		leaving: w.Verb == fsm.WishKeep && w.Replica == fsm.ReplicaLeaving,
 	}
 	h.busy = s.have.staged || len(s.have.bound) > 0 || len(s.have.strange) > 0
 	if r := v.journal.Replica; r != nil {
@@ -96,12 +98,26 @@ func (e *Executor) paceReplica(v *volume, h *replicaHave, now time.Time) {
 	}
 }
 
-// resource is the volume's, as its file is to say it.
+// resource is the volume's, as its file is to say it. A replica without a peer is never
+// told to connect, but its file must name one.
 func (e *Executor) resource(id fsm.VolumeID, w *fsm.ReplicaWish, h *replicaHave, secret string) Resource {
+	peer := w.Peer
+	if peer == nil {
+		peer = nobody(w.Address)
+	}
 	return Resource{
 		Volume: id, Protocol: w.Protocol, Minor: w.Minor, Port: w.Port, Backing: backingPath(h.below),
-		Node: e.Node, Address: w.Address, PeerNode: w.Peer.Node, PeerAddress: w.Peer.Address, Secret: secret,
+		Node: e.Node, Address: w.Address, PeerNode: peer.Node, PeerAddress: peer.Address, Secret: secret,
 	}
+}
+
+// nobody stands for the peer of a replica that has none, at an address that is kept free
+// for documentation, of the same family as the host's own.
+func nobody(own string) *fsm.ReplicaPeer {
+	if a, err := netip.ParseAddr(own); err == nil && a.Is6() {
+		return &fsm.ReplicaPeer{Node: "nobody", Address: "2001:db8::1"}
+	}
+	return &fsm.ReplicaPeer{Node: "nobody", Address: "192.0.2.1"}
 }
 
 // doReplica does one step between two fault points, after the wish is recorded as acted

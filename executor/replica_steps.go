@@ -2,6 +2,8 @@ package executor
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -109,7 +111,7 @@ func (e *Executor) configure(ctx context.Context, v *volume, w *replicaWanted, h
 	if e.Secret == nil {
 		return fsm.Reject(fsm.Precondition, "this host has no key for the replicas of its volumes")
 	}
-	secret, err := e.Secret(w.Peer.PublicKey, v.id)
+	secret, key, err := e.secretOf(v.id, w.Peer)
 	if err != nil {
 		return fmt.Errorf("derive the secret of volume %s: %w", v.id, err)
 	}
@@ -123,8 +125,20 @@ func (e *Executor) configure(ctx context.Context, v *volume, w *replicaWanted, h
 	if err := e.Replicator.Configure(ctx, r); err != nil {
 		return err
 	}
-	v.replica.configured, v.replica.peerKey = &r, string(w.Peer.PublicKey)
+	v.replica.configured, v.replica.peerKey = &r, key
 	return nil
+}
+
+// secretOf is what the peers know each other by, and the key that it was derived from. A
+// replica without a peer has one that nobody knows.
+func (e *Executor) secretOf(id fsm.VolumeID, peer *fsm.ReplicaPeer) (secret, key string, err error) {
+	if peer != nil {
+		secret, err = e.Secret(peer.PublicKey, id)
+		return secret, string(peer.PublicKey), err
+	}
+	random := make([]byte, 16)
+	_, err = rand.Read(random)
+	return hex.EncodeToString(random), "", err
 }
 
 // createMetadata belongs to the making of the replica. A copy of another volume's
