@@ -49,6 +49,8 @@ const (
 	KindMount = "mount"
 	// KindSnapshot is a finished snapshot.
 	KindSnapshot = "snapshot"
+	// KindResource is a replicated volume's resource, in the kernel or in files.
+	KindResource = "resource"
 )
 
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.

@@ -2,6 +2,8 @@ package executor
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -76,8 +78,8 @@ func (e *Executor) whereIs(ctx context.Context, device Device, path string, held
 	return false, false, err
 }
 
-// Inventory lists what is below the pools, the kernel's devices of it, and their
-// mounts: what an audit compares with the state. It is an error when a pool is
+// Inventory lists what is below the pools, the kernel's devices of it and of replicas,
+// and their mounts: what an audit compares with the state. It is an error when a pool is
 // absent: then nothing can be said (S12).
 func (e *Executor) Inventory(ctx context.Context) ([]InventoryItem, error) {
 	var all []InventoryItem
@@ -100,7 +102,59 @@ func (e *Executor) Inventory(ctx context.Context) ([]InventoryItem, error) {
 			}
 		}
 	}
+	replicas, err := e.replicaItems(ctx)
+	return once(append(all, replicas...)), err
+}
+
+// once leaves out what is listed twice.
+func once(all []InventoryItem) []InventoryItem {
+	listed := make(map[InventoryItem]bool, len(all))
+	return slices.DeleteFunc(all, func(item InventoryItem) bool {
+		again := listed[item]
+		listed[item] = true
+		return again
+	})
+}
+
+// replicaItems are the resources of replicated volumes, and the mounts of those that are
+// primary: the device that is mounted is not the one below.
+func (e *Executor) replicaItems(ctx context.Context) (all []InventoryItem, err error) {
+	if e.Replicator == nil {
+		return nil, nil
+	}
+	known, err := e.Replicator.Known(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the replicated volumes: %w", err)
+	}
+	for _, id := range known {
+		all = append(all, InventoryItem{Kind: KindResource, ID: id})
+		mounts, err := e.replicaMounts(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range mounts {
+			all = append(all, InventoryItem{Kind: KindMount, ID: id, Path: m.Path})
+		}
+	}
 	return all, nil
+}
+
+func (e *Executor) replicaMounts(ctx context.Context, id fsm.VolumeID) ([]Mount, error) {
+	e.mu.Lock()
+	v := e.volumes[id]
+	e.mu.Unlock()
+	if v == nil {
+		return nil, nil // nobody knows its device
+	}
+	view, _ := e.view(v)
+	if view == nil {
+		return nil, nil // its pool is none of this host's: what is left of it is the resource
+	}
+	have, err := view.look(ctx)
+	if err != nil || !have.Primary {
+		return nil, err
+	}
+	return e.Mounter.Mounts(ctx, have.device())
 }
 
 func (e *Executor) mountsOf(ctx context.Context, pool Backend, id fsm.VolumeID) ([]Mount, error) {
