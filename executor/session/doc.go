@@ -7,7 +7,7 @@
 // what changed, for volumes and for snapshots. Wishes only come from applied
 // entries and carry the epoch they hold at. The host sends measures of its pools,
 // answers questions about what it holds, and proposes its own commands: StageVolume,
-// PublishTarget, Report, and of replicas AttachReplica, SetPrimary, Outdate.
+// PublishTarget, Report, and of replicas AttachReplica, SetPrimary, Outdate, KeepReplica.
 //
 // A controller says the cluster's feature level in the session's header, before the host
 // says who it is, and with every update. A host says and proposes only what that level

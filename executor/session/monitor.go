@@ -33,6 +33,9 @@ type MonitorConfig struct {
 	// ReplaceAfter is how long a replicated volume may lack a replica before it gets
 	// another one; 0: for ever.
 	ReplaceAfter time.Duration
+	// KeptRetention is how long a copy of what a replica had that lost is kept after all
+	// replicas of its volume were up to date; 0: for ever.
+	KeptRetention time.Duration
 	// Skewed is called on a leader whose clock is over MaxSkew from the members'
 	// median (S27), at every exchange while it is. Nil: only logged.
 	Skewed func(ctx context.Context, ahead time.Duration)
@@ -99,6 +102,7 @@ func (m *Monitor) round(ctx context.Context) {
 	}
 	m.propose(ctx, edges)
 	m.mend(ctx, x)
+	m.endKept(ctx)
 	m.checkClock(ctx, r)
 }
 
@@ -243,6 +247,9 @@ func (m *Monitor) Attach(cmd *fsmpb.Command) {
 	}
 	if expand := cmd.GetExpandVolume(); expand != nil {
 		expand.Facts = m.factsOf(fsm.VolumeID(expand.GetVolumeId()), all)
+	}
+	if keep := cmd.GetKeepReplica(); keep != nil {
+		keep.Facts = m.factsOf(fsm.VolumeID(keep.GetVolumeId()), all)
 	}
 }
 

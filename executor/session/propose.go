@@ -41,7 +41,7 @@ func proposable(node fsm.NodeID, cmd *fsmpb.Command) error {
 	about, ok := about(cmd)
 	switch {
 	case !ok:
-		return status.Errorf(codes.PermissionDenied, "node %s may propose what it does itself only: StageVolume, PublishTarget, Report, AttachReplica, SetPrimary and Outdate (S20)", node)
+		return status.Errorf(codes.PermissionDenied, "node %s may propose what it does itself only: StageVolume, PublishTarget, Report, AttachReplica, SetPrimary, Outdate and KeepReplica (S20)", node)
 	case about != string(node):
 		return status.Errorf(codes.PermissionDenied, "node %s may not speak for node %q (S20)", node, about)
 	case len(cmd.GetRequestId()) != 0 && len(cmd.GetRequestId()) != requestIDLen:
@@ -67,6 +67,8 @@ func about(cmd *fsmpb.Command) (string, bool) {
 		return body.SetPrimary.GetNodeId(), true
 	case *fsmpb.Command_Outdate:
 		return body.Outdate.GetNodeId(), true
+	case *fsmpb.Command_KeepReplica:
+		return body.KeepReplica.GetNodeId(), true
 	}
 	return "", false
 }

@@ -1,0 +1,57 @@
+package session
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// S49: the leader ends a kept copy when it was superseded for as long as it is kept, and
+// not while another replica is behind.
+func TestS49_AKeptCopyEndsAfterItsRetention(t *testing.T) {
+	const id = fsm.SnapshotID("hs-00000000-0000-4000-8000-0000000000aa")
+	l := newLab(t, 1)
+	l.registers("n1")
+	l.registers("n2")
+	l.replicates()
+	l.reports("n1", &fsmpb.Observation{SnapshotId: string(id), Fact: &fsmpb.Observation_SnapshotKept{
+		SnapshotKept: &fsmpb.SnapshotKept{Attach: 1, PoolId: "pool-n1", CutUnixNano: 1},
+	}})
+	phase := func() (n *fsm.Snapshot) {
+		n, _ = l.reference.Snapshot(id)
+		return n
+	}
+	since := phase().Kept.Superseded
+	require.False(t, since.IsZero())
+	m := NewMonitor(MonitorConfig{Server: l.members[0].server, Name: "a", Interval: 30 * time.Second, KeptRetention: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	at := func(now time.Time) fsm.SnapshotPhase {
+		m.now = func() time.Time { return now }
+		m.endKept(t.Context())
+		return phase().Phase
+	}
+	require.Equal(t, fsm.SnapshotReady, at(since.Add(time.Hour-1)))
+	l.says("n2", &fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
+		VolumeId: volumeID, NodeId: "n2", HostId: "host-n2", BootId: "boot-1", Attach: 2}}})
+	require.Equal(t, fsm.SnapshotReady, at(since.Add(time.Hour)), "the other replica is behind")
+	require.Empty(t, keptLongEnough(l.reference, since.Add(time.Hour), time.Hour))
+
+	seen := together(l)
+	seen.Attach = 2
+	l.reports("n2", &fsmpb.Observation{Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: seen.Proto()}})
+	l.sees("n1", connectedNow)
+	require.Equal(t, fsm.SnapshotDeleting, at(since.Add(time.Hour)))
+
+	m.KeptRetention = 0
+	require.Equal(t, fsm.SnapshotDeleting, at(since.Add(time.Hour)))
+}
+
+// together is what a host sees of two whole replicas.
+func together(l *lab) fsm.ReplicaSeen {
+	return fsm.ReplicaSeen{Boot: "boot-1", Attach: 1, Connection: connectedNow, Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE,
+		PeerDisk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, UUID: 0x10, Generation: l.volume().Replication.Generation}
+}
