@@ -104,6 +104,7 @@ type Executor struct {
 	snapshots map[fsm.SnapshotID]*cutting
 	behind    map[fsm.VolumeID]struct{} // to be looked at when the session got on
 	session   session
+	unknown   chan struct{} // copies that the log may not know are to be looked for
 	closed    bool
 }
 
@@ -138,7 +139,7 @@ func New(cfg Config) (*Executor, error) {
 	cfg.HandlerGrace = cmp.Or(cfg.HandlerGrace, defaultGrace)
 	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{}, targets: map[string]fsm.VolumeID{},
 		behind: map[fsm.VolumeID]struct{}{}, queue: newQueue[fsm.VolumeID](), cuts: newQueue[fsm.SnapshotID](),
-		snapshots: map[fsm.SnapshotID]*cutting{}, metrics: newMetrics(cfg.Metrics)}
+		snapshots: map[fsm.SnapshotID]*cutting{}, unknown: make(chan struct{}, 1), metrics: newMetrics(cfg.Metrics)}
 	for _, pool := range cfg.Pools {
 		e.pools[pool.ID()] = pool
 	}
@@ -193,6 +194,7 @@ func (e *Executor) Start() {
 	if e.Replicator != nil {
 		e.work.Go(e.watchFrozen)
 		e.work.Go(e.watchReplicas)
+		e.work.Go(e.watchCopies)
 	}
 }
 

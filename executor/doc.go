@@ -26,9 +26,9 @@
 // kernel's question whether a primary may go on without its peer (S6); a watcher asks it
 // too, each second, for what is frozen, and holds no lock: whoever has the volume's may
 // be frozen himself. A replica that lost ends its writers in errors, is taken down, kept
-// as a snapshot of its pool, and comes back by giving up what it has (S9). Such a
-// snapshot belongs to no volume: an audit lists it as one that the state does not know,
-// the log of the host names it, and an operator who has what he needs removes it.
+// as a snapshot of its pool, and comes back by giving up what it has (S9). The log makes a
+// record of that copy before it is cut, and has heard that it is there before anything is
+// given up; copies that it does not know are told when a session begins (S49).
 //
 // On disk a host keeps who it is, which wishes it acted on (S14), and one small
 // record per volume, and one per snapshot that is being cut: each written and synced before what it announces. Everything

@@ -35,7 +35,7 @@ func faultPoints() []string {
 var ReplicaFaultPoints = replicaFaultPoints()
 
 func replicaFaultPoints() []string {
-	points := []string{"set-primary.granted", "end-loser.down", "keep-loser.cut", "attach-disk.recorded", "remake-metadata.made", "outdate.before", "outdate.after", "end-freeze.before", "end-freeze.after", "end-freeze.shut-down"}
+	points := []string{"set-primary.granted", "end-loser.down", "keep-loser.asked", "keep-loser.cut", "keep-loser.reported", "attach-disk.recorded", "remake-metadata.made", "outdate.before", "outdate.after", "end-freeze.before", "end-freeze.after", "end-freeze.shut-down"}
 	for _, kind := range replicaSteps {
 		points = append(points, string(kind)+".before", string(kind)+".after")
 	}

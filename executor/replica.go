@@ -3,10 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -58,6 +55,7 @@ type replica struct {
 	committed  attachment // that may be made now
 	attaching  pace
 	linking    pace
+	keeping    pace // of what it lost, while that waits
 	discarding bool // it was told to connect by giving up its own data
 }
 
@@ -162,14 +160,6 @@ func (e *Executor) seenAs(v *volume, h *replicaHave, generation uint64) fsm.Repl
 		v.replica.sawConnected = max(v.replica.sawConnected, generation)
 	}
 	return seen
-}
-
-// keptAs is the snapshot that keeps what a replica had in an attachment when it lost.
-// It belongs to no volume of the state: an audit lists it, and who has taken from it
-// what he needs removes it from the pool.
-func keptAs(id fsm.VolumeID, attach uint64) fsm.SnapshotID {
-	name := fmt.Sprintf("holdfast: what %s had in attachment %d", id, attach)
-	return fsm.SnapshotID("hs-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(name)).String())
 }
 
 // ErrReplicatorBusy says that an earlier command on the resource hangs in the kernel.

@@ -22,25 +22,6 @@ func (e *Executor) endLoser(ctx context.Context, v *volume, h *replicaHave) erro
 	return e.Replicator.Down(ctx, v.id)
 }
 
-// keepLoser cuts what the replica has before it is discarded (S9). If it cannot be cut,
-// the replica stays torn down.
-func (e *Executor) keepLoser(ctx context.Context, v *volume) error {
-	view, err := e.view(v)
-	if err != nil {
-		return err
-	}
-	if view.canCopy() != nil {
-		return fmt.Errorf("keep what volume %s lost: %w", v.id, errNoKeeping)
-	}
-	id := keptAs(v.id, v.journal.Replica.Attach)
-	if err := view.Cut(ctx, v.id, id, func(int64, int64) {}); err != nil {
-		return fmt.Errorf("keep what volume %s lost as snapshot %s: %w", v.id, id, err)
-	}
-	e.logger(v).Warn("this replica lost: what it had is kept in a snapshot of the pool, until an operator removes that", "snapshot", id)
-	e.hit("keep-loser.cut")
-	return e.saveReplica(v, func(r *replicaRecord) { r.Kept = true })
-}
-
 // endFreeze ends the frozen I/O of a replica that lost, or that nobody may write to any
 // more, in errors (S9). It waits for no lock: whoever has the volume's may be frozen.
 func (e *Executor) endFreeze(ctx context.Context, v *volume) error {

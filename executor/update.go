@@ -18,6 +18,9 @@ func (e *Executor) Update(u Update) {
 	if u.At.Incarnation != e.session.at.Incarnation {
 		e.forgetGenerations()
 	}
+	if u.Full || u.Adopted != e.session.adopted || u.Level != e.session.level {
+		e.lookForCopies()
+	}
 	e.session.at, e.session.adopted, e.session.incarnationID = u.At, u.Adopted, u.IncarnationID
 	e.session.level = u.Level
 	for i := range u.Wishes {
