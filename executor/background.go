@@ -29,7 +29,8 @@ func background(s *situation) desired {
 	if !s.fresh || s.wish == nil {
 		return want
 	}
-	want.verb, want.size, want.source = s.wish.Verb, s.wish.Size, s.wish.Source
+	want.verb, want.size = s.wish.Verb, s.wish.Size
+	want.source, want.sourceSize = s.wish.Source, s.wish.SourceSize
 	want.growing = s.wish.Verb == fsm.WishKeep && s.wish.Operation != 0
 	if s.staysUp() {
 		want.limits = &s.wish.Limits

@@ -19,7 +19,7 @@ func (j *job) copySource(ctx context.Context) error {
 	}
 	progress := j.progress(j.v.id, "", "")
 	if j.want.source.Volume == "" {
-		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, progress)
+		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, j.want.sourceSize, progress)
 	}
 	from, ok := j.lockSource(j.want.source.Volume, string(j.v.id), func() { j.queue.add(j.v.id) })
 	if !ok {
@@ -36,8 +36,11 @@ func (j *job) copySource(ctx context.Context) error {
 	if err := j.markCopying(true); err != nil {
 		return err
 	}
+	// What is observed is of now; the wish may be older. A replica's device below may
+	// have room for more than the kernel gave out of it.
+	content := min(s.Size, s.deviceSize())
 	err = j.quietly(ctx, from, s, func(ctx context.Context) error {
-		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, progress)
+		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, content, progress)
 	})
 	if err != nil {
 		return errors.Join(err, j.undoCopy(ctx))

@@ -74,6 +74,8 @@ type desired struct {
 	drop   []string // targets that may not be bound
 	grant  *grant   // bring it up
 	source fsm.Source
+	// sourceSize is how many bytes of content a source that is a snapshot has; 0: not known.
+	sourceSize int64
 	// growing: an operation may be an expansion, so a device below size is to grow.
 	growing bool
 	// limits are to be in force on the device; nil: not said.

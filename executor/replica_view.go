@@ -198,12 +198,12 @@ func (r *replicaView) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) err
 }
 
 // CreateFrom makes the device below from a source.
-func (r *replicaView) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, progress Progress) error {
+func (r *replicaView) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress Progress) error {
 	b, err := r.pool()
 	if err != nil {
 		return err
 	}
-	return b.CreateFrom(ctx, id, r.replicator.Backing(size), source, progress)
+	return b.CreateFrom(ctx, id, r.replicator.Backing(size), source, content, progress)
 }
 
 // Grow makes the device below larger. The volume follows when its peer's has grown too.

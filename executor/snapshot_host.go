@@ -27,8 +27,11 @@ type SnapshotBackend interface {
 	// RemoveSnapshot makes a snapshot and what an interrupted cut left go away.
 	RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error
 	// CreateFrom makes a volume's image of size bytes from a source in the same
-	// pool; what is beyond the source's end reads as zero.
-	CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, progress Progress) error
+	// pool. Of the source only the first content bytes are taken, 0: all that it has;
+	// what is behind those is DRBD's metadata. Whatever the image has beyond what was
+	// taken reads as zero, also when it has grown. OutOfRange: more is to be taken than
+	// size bytes.
+	CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress Progress) error
 	// Grow makes the image, and the block device if there is one, larger. One that
 	// is as large already is left; it never shrinks.
 	Grow(ctx context.Context, id fsm.VolumeID, size int64) error

@@ -193,7 +193,7 @@ func (f *Fake) RemoveSnapshot(_ context.Context, id fsm.SnapshotID) error {
 }
 
 // CreateFrom makes an image with a source's content.
-func (f *Fake) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, progress executor.Progress) error {
+func (f *Fake) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress executor.Progress) error {
 	if err := f.effect("create-from", id); err != nil {
 		return err
 	}
@@ -203,6 +203,9 @@ func (f *Fake) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, sour
 		return sameSize(id, have, size)
 	}
 	from, err := f.source(source)
+	if content > 0 && content < from.size {
+		from = snapshot{content, from.content.first(content)}
+	}
 	switch {
 	case err != nil:
 		return err
@@ -216,6 +219,22 @@ func (f *Fake) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, sour
 	f.images[id], f.content[id] = size, maps.Clone(from.content)
 	f.effects["create-from"+string(id)]++
 	return nil
+}
+
+// first is the content without what is at an offset or behind it.
+func (b blocks) first(size int64) blocks {
+	kept := blocks{}
+	for number, block := range b {
+		switch at := number * BlockSize; {
+		case at+BlockSize <= size:
+			kept[number] = block
+		case at < size:
+			part := &[BlockSize]byte{}
+			copy(part[:], block[:size-at])
+			kept[number] = part
+		}
+	}
+	return kept
 }
 
 func (f *Fake) source(source fsm.Source) (snapshot, error) {

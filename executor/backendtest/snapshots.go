@@ -49,6 +49,7 @@ func RunSnapshots(t *testing.T, start func(t *testing.T) SnapshotHarness) {
 		"a volume from a snapshot has its bytes, and is its own":        testFromSnapshot,
 		"a volume from a volume has its bytes, larger too":              testFromVolume,
 		"a source that is not there, or is larger, makes no volume":     testFromNothing,
+		"what is behind a source's content is never in a volume of it":  testFromContent,
 		"growing grows the image and the device, and never shrinks":     testGrow,
 		"the map names all data, in order, from any offset":             testMap,
 		"a target is rebuilt from its base and the delta byte for byte": testDelta,
@@ -173,7 +174,7 @@ func testCutCancelled(t *testing.T, h SnapshotHarness) {
 	cancel()
 	require.Equal(t, err == nil, observeSnapshot(t, h.Snapshots, id).Exists, "whole or not at all")
 	clone := NewID()
-	require.ErrorIs(t, h.Snapshots.CreateFrom(ctx, clone, Size, fsm.Source{Volume: source}, nil), context.Canceled)
+	require.ErrorIs(t, h.Snapshots.CreateFrom(ctx, clone, Size, fsm.Source{Volume: source}, 0, nil), context.Canceled)
 	require.False(t, observe(t, h.Backend, clone).Exists)
 }
 
@@ -244,7 +245,7 @@ func testAbsentSnapshots(t *testing.T, h SnapshotHarness) {
 		require.Equal(t, executor.Device{Absent: true}, observeSnapshot(t, b, id))
 		require.Error(t, b.Cut(t.Context(), source, NewSnapshotID(), nil))
 		require.Error(t, b.RemoveSnapshot(t.Context(), id))
-		require.Error(t, b.CreateFrom(t.Context(), NewID(), Size, fsm.Source{Snapshot: id}, nil))
+		require.Error(t, b.CreateFrom(t.Context(), NewID(), Size, fsm.Source{Snapshot: id}, 0, nil))
 		require.Error(t, b.Grow(t.Context(), source, 2*Size))
 		require.Error(t, b.Map(t.Context(), id, 0, func(executor.Extent) bool { return true }))
 		require.Error(t, b.Delta(t.Context(), id, id, 0, func(executor.Extent) bool { return true }))
@@ -261,6 +262,6 @@ func testBadSnapshotID(t *testing.T, h SnapshotHarness) {
 		require.Equal(t, fsm.NotFound, reason(err))
 		require.Equal(t, fsm.NotFound, reason(h.Snapshots.Cut(t.Context(), source, id, nil)))
 		require.Equal(t, fsm.NotFound, reason(h.Snapshots.RemoveSnapshot(t.Context(), id)))
-		require.Equal(t, fsm.NotFound, reason(h.Snapshots.CreateFrom(t.Context(), NewID(), Size, fsm.Source{Snapshot: id}, nil)))
+		require.Equal(t, fsm.NotFound, reason(h.Snapshots.CreateFrom(t.Context(), NewID(), Size, fsm.Source{Snapshot: id}, 0, nil)))
 	}
 }

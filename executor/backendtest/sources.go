@@ -1,6 +1,7 @@
 package backendtest
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
@@ -17,13 +18,13 @@ func testFromSnapshot(t *testing.T, h SnapshotHarness) {
 	h.Write(t, source, 0, pattern(8, 1<<20))
 	id := NewID()
 	for range 2 {
-		require.NoError(t, h.Snapshots.CreateFrom(t.Context(), id, Size, fsm.Source{Snapshot: snapshot}, nil))
+		require.NoError(t, h.Snapshots.CreateFrom(t.Context(), id, Size, fsm.Source{Snapshot: snapshot}, 0, nil))
 		requireSame(t, want, h.Read(t, id), "the volume is as the snapshot")
 	}
 	_, err := h.Backend.Attach(t.Context(), id, false)
 	require.NoError(t, err)
 	h.Write(t, id, 0, pattern(5, 1<<20))
-	require.NoError(t, h.Snapshots.CreateFrom(t.Context(), id, Size, fsm.Source{Snapshot: snapshot}, nil), "asked after it was written to")
+	require.NoError(t, h.Snapshots.CreateFrom(t.Context(), id, Size, fsm.Source{Snapshot: snapshot}, 0, nil), "asked after it was written to")
 	require.Equal(t, pattern(5, 1<<20), h.Read(t, id)[:1<<20], "what is there is adopted, not made again")
 	require.NoError(t, h.Backend.Detach(t.Context(), id))
 	requireSame(t, want, h.ReadSnapshot(t, snapshot), "the snapshot is not written to through the volume")
@@ -34,24 +35,54 @@ func testFromVolume(t *testing.T, h SnapshotHarness) {
 	want := h.Read(t, source)
 	same, larger := NewID(), NewID()
 	from := fsm.Source{Volume: source}
-	require.NoError(t, h.Snapshots.CreateFrom(t.Context(), same, Size, from, nil))
-	require.NoError(t, h.Snapshots.CreateFrom(t.Context(), larger, 2*Size, from, nil))
+	require.NoError(t, h.Snapshots.CreateFrom(t.Context(), same, Size, from, 0, nil))
+	require.NoError(t, h.Snapshots.CreateFrom(t.Context(), larger, 2*Size, from, 0, nil))
 	h.Write(t, source, 0, pattern(8, 1<<20))
 	requireSame(t, want, h.Read(t, same), "the clone is what the source was")
 	requireSame(t, append(want, make([]byte, Size)...), h.Read(t, larger), "zero beyond the source's end")
-	require.Equal(t, fsm.Incompatible, reason(h.Snapshots.CreateFrom(t.Context(), same, 2*Size, from, nil)))
+	require.Equal(t, fsm.Incompatible, reason(h.Snapshots.CreateFrom(t.Context(), same, 2*Size, from, 0, nil)))
 	for _, id := range []fsm.VolumeID{same, larger} {
 		require.NoError(t, h.Backend.Remove(t.Context(), id))
 	}
+}
+
+// A replica's device has DRBD's metadata behind the content.
+func testFromContent(t *testing.T, h SnapshotHarness) {
+	source := written(t, h)
+	all := h.Read(t, source)
+	for _, from := range []fsm.Source{{Snapshot: cut(t, h, source)}, {Volume: source}} {
+		for _, content := range []int64{100 << 10, Size - 4096} { // both amid data
+			for _, size := range []int64{content, content + 8192, Size, 2 * Size} {
+				id := NewID()
+				for range 2 {
+					require.NoError(t, h.Snapshots.CreateFrom(t.Context(), id, size, from, content, nil))
+					require.EqualValues(t, size, observe(t, h.Backend, id).Size)
+				}
+				want := append(bytes.Clone(all[:content]), make([]byte, 3*Size-content)...)
+				requireSame(t, want[:size], h.Read(t, id), "the content, and zero behind it")
+				require.NoError(t, h.Snapshots.Grow(t.Context(), id, 3*Size))
+				requireSame(t, want, h.Read(t, id), "also when it has grown")
+				require.NoError(t, h.Backend.Remove(t.Context(), id))
+			}
+			refused := NewID()
+			require.Equal(t, fsm.OutOfRange, reason(h.Snapshots.CreateFrom(t.Context(), refused, content-4096, from, content, nil)), "no content is cut off")
+			require.Equal(t, executor.Device{}, observe(t, h.Backend, refused))
+		}
+		id := NewID()
+		require.NoError(t, h.Snapshots.CreateFrom(t.Context(), id, Size, from, 2*Size, nil))
+		requireSame(t, all, h.Read(t, id), "no more is taken than there is")
+		require.NoError(t, h.Backend.Remove(t.Context(), id))
+	}
+	requireSame(t, all, h.Read(t, source), "the source keeps it")
 }
 
 func testFromNothing(t *testing.T, h SnapshotHarness) {
 	source := written(t, h)
 	id := NewID()
 	for range 2 {
-		require.Equal(t, fsm.Precondition, reason(h.Snapshots.CreateFrom(t.Context(), id, Size, fsm.Source{Volume: NewID()}, nil)))
-		require.Equal(t, fsm.Precondition, reason(h.Snapshots.CreateFrom(t.Context(), id, Size, fsm.Source{Snapshot: NewSnapshotID()}, nil)))
-		require.Equal(t, fsm.OutOfRange, reason(h.Snapshots.CreateFrom(t.Context(), id, Size/2, fsm.Source{Volume: source}, nil)))
+		require.Equal(t, fsm.Precondition, reason(h.Snapshots.CreateFrom(t.Context(), id, Size, fsm.Source{Volume: NewID()}, 0, nil)))
+		require.Equal(t, fsm.Precondition, reason(h.Snapshots.CreateFrom(t.Context(), id, Size, fsm.Source{Snapshot: NewSnapshotID()}, 0, nil)))
+		require.Equal(t, fsm.OutOfRange, reason(h.Snapshots.CreateFrom(t.Context(), id, Size/2, fsm.Source{Volume: source}, 0, nil)))
 		require.Equal(t, executor.Device{}, observe(t, h.Backend, id))
 	}
 }

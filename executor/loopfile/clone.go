@@ -18,12 +18,13 @@ import (
 type made struct {
 	folder, name string
 	mode         fs.FileMode
+	content      int64 // so many bytes of the source are taken; zero: all
 	size         int64 // zero: as the source
 }
 
 // CreateFrom makes the image out of a source's content. A source that is a volume
 // is taken as it is now: the caller has frozen what must be frozen (S19).
-func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, progress executor.Progress) error {
+func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress executor.Progress) error {
 	have, err := p.Observe(ctx, id)
 	switch {
 	case err != nil:
@@ -38,10 +39,11 @@ func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, sour
 		return err
 	}
 	defer from.Close()
-	if err := checkFits(from, size); err != nil {
+	if err := checkFits(from, content, size); err != nil {
 		return err
 	}
-	if err := p.makeFrom(ctx, from, made{folder: volumesDir, name: string(id) + ".img", mode: 0o600, size: size}, progress); err != nil {
+	m := made{folder: volumesDir, name: string(id) + ".img", mode: 0o600, content: content, size: size}
+	if err := p.makeFrom(ctx, from, m, progress); err != nil {
 		return fmt.Errorf("make the image of %s: %w", id, err)
 	}
 	return nil
@@ -61,15 +63,28 @@ func (p *Pool) openSource(source fsm.Source) (*os.File, error) {
 	return from, nil
 }
 
-func checkFits(from *os.File, size int64) error {
-	info, err := from.Stat()
+// checkFits refuses a source of which more is to be taken than the volume has.
+func checkFits(from *os.File, content, size int64) error {
+	taken, err := takenOf(from, content)
 	if err != nil {
 		return fmt.Errorf("measure the source: %w", err)
 	}
-	if info.Size() > size {
-		return fsm.Reject(fsm.OutOfRange, "the source has %d bytes, more than the %d of the volume", info.Size(), size)
+	if taken > size {
+		return fsm.Reject(fsm.OutOfRange, "the source has %d bytes, more than the %d of the volume", taken, size)
 	}
 	return nil
+}
+
+// takenOf is how many bytes of a file are taken: content, or all that it has.
+func takenOf(from *os.File, content int64) (int64, error) {
+	info, err := from.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if content > 0 {
+		return min(content, info.Size()), nil
+	}
+	return info.Size(), nil
 }
 
 // makeFrom makes a file with the content of another: whole and synced in tmp/,
@@ -102,7 +117,7 @@ func (p *Pool) makeFrom(ctx context.Context, from *os.File, m made, progress exe
 }
 
 func fill(ctx context.Context, from, to *os.File, m made, progress executor.Progress) error {
-	if err := share(ctx, from, to, progress); err != nil {
+	if err := share(ctx, from, to, m.content, progress); err != nil {
 		return err
 	}
 	if m.size != 0 {
@@ -113,20 +128,25 @@ func fill(ctx context.Context, from, to *os.File, m made, progress executor.Prog
 	return errors.Join(to.Chmod(m.mode), to.Sync())
 }
 
-// share lets the new file share the other's blocks, or copies where the
-// filesystem cannot.
-func share(ctx context.Context, from, to *os.File, progress executor.Progress) error {
+// share lets the new file share the blocks of the other's first content bytes (0: all),
+// or copies where the filesystem cannot. The file ends there: what is put behind by
+// making it longer reads as zero.
+func share(ctx context.Context, from, to *os.File, content int64, progress executor.Progress) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := unix.IoctlFileClone(int(to.Fd()), int(from.Fd()))
+	taken, err := takenOf(from, content)
+	if err != nil {
+		return err
+	}
+	err = unix.IoctlFileClone(int(to.Fd()), int(from.Fd()))
 	if cannotClone(err) {
-		return copySparse(ctx, from, to, progress)
+		return copySparse(ctx, from, to, taken, progress)
 	}
 	if err != nil {
 		return fmt.Errorf("share the blocks of %s: %w", from.Name(), err)
 	}
-	return nil
+	return to.Truncate(taken)
 }
 
 func cannotClone(err error) bool {

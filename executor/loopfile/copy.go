@@ -19,16 +19,12 @@ import (
 // copyStep is how much is copied between two looks at the context.
 const copyStep = 8 << 20
 
-// copySparse copies the data of a file and leaves its holes out.
-func copySparse(ctx context.Context, from, to *os.File, progress executor.Progress) error {
-	info, err := from.Stat()
-	if err != nil {
+// copySparse copies the data of a file's first size bytes and leaves its holes out.
+func copySparse(ctx context.Context, from, to *os.File, size int64, progress executor.Progress) error {
+	if err := to.Truncate(size); err != nil {
 		return err
 	}
-	if err := to.Truncate(info.Size()); err != nil {
-		return err
-	}
-	segments, total, err := data(from, 0, info.Size())
+	segments, total, err := data(from, 0, size)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func cutUnderWriter(t *testing.T, p *Pool, fsType string) {
 	}
 	close(stop)
 	require.NoError(t, <-result)
-	require.NoError(t, p.CreateFrom(t.Context(), clone, 2*fsm.MinXFSSize, fsm.Source{Snapshot: snapshot}, nil))
+	require.NoError(t, p.CreateFrom(t.Context(), clone, 2*fsm.MinXFSSize, fsm.Source{Snapshot: snapshot}, 0, nil))
 	c, err := p.Attach(t.Context(), clone, false)
 	require.NoError(t, err)
 	options := map[string][]string{"ext4": nil, "xfs": {"-o", "nouuid"}}

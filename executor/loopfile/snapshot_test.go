@@ -202,7 +202,7 @@ func TestASymbolicLinkIsNoSnapshot(t *testing.T) {
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, snapshotFile(snapshotsDir, id))))
 	_, err := p.ObserveSnapshot(t.Context(), id)
 	require.ErrorContains(t, err, "not a regular file")
-	require.Error(t, p.CreateFrom(t.Context(), backendtest.NewID(), 4096, fsm.Source{Snapshot: id}, nil))
+	require.Error(t, p.CreateFrom(t.Context(), backendtest.NewID(), 4096, fsm.Source{Snapshot: id}, 0, nil))
 	require.Error(t, p.RemoveSnapshot(t.Context(), id))
 	require.FileExists(t, outside)
 }

@@ -10,7 +10,7 @@ import (
 
 // CreateFrom makes the volume share the source's blocks. A source that is a volume is
 // taken as it is now: the caller has frozen what must be frozen (S19).
-func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, _ executor.Progress) error {
+func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, _ executor.Progress) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, sour
 	if there, err := v.sameVolume(id, size); there || err != nil {
 		return err
 	}
-	from, err := v.fitting(name, size)
+	from, tail, err := v.fitting(name, content, size)
 	if err != nil {
 		return err
 	}
@@ -41,11 +41,11 @@ func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, sour
 			return err
 		}
 	}
-	var room int64
+	made := copied{name: string(id), from: name, permission: "-prw", size: size, tail: tail, chunk: v.chunk}
 	if from.size < size {
-		room = size
+		made.room = size
 	}
-	return p.share(ctx, string(id), name, "-prw", size, room)
+	return p.share(ctx, &made)
 }
 
 func sourceName(source fsm.Source) (string, error) {
@@ -55,19 +55,26 @@ func sourceName(source fsm.Source) (string, error) {
 	return string(source.Snapshot), checkSnapshotID(source.Snapshot)
 }
 
-// fitting is the source, when a volume of so many bytes can hold it. Beyond a volume's
-// bytes nothing can be written, so that a larger volume reads as zero there.
-func (v *view) fitting(name string, size int64) (*volume, error) {
+// fitting is the source, when a volume of so many bytes can hold what is taken of it,
+// and what of it is not taken. Beyond a volume's bytes nothing can be written, so that a
+// larger volume reads as zero there.
+func (v *view) fitting(name string, content, size int64) (from *volume, tail executor.Extent, err error) {
 	from, have, err := v.ready(name)
+	taken := have
+	if content > 0 {
+		taken = min(content, have)
+	}
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, tail, err
 	case from == nil:
-		return nil, fsm.Reject(fsm.Precondition, "there is no %s in the pool", name)
-	case have > size:
-		return nil, fsm.Reject(fsm.OutOfRange, "the source %s has %d bytes, more than the %d of the volume", name, have, size)
+		return nil, tail, fsm.Reject(fsm.Precondition, "there is no %s in the pool", name)
+	case taken > size:
+		return nil, tail, fsm.Reject(fsm.OutOfRange, "the source %s has %d bytes, more than the %d of the volume", name, taken, size)
+	case taken < have:
+		tail = executor.Extent{Offset: taken, Length: from.size - taken}
 	}
-	return from, nil
+	return from, tail, nil
 }
 
 // Grow makes the volume larger, then its tag, then its block device if it has one.

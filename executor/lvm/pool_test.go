@@ -184,7 +184,7 @@ func TestS12_NothingIsMadeInAPoolThatIsNotTheOne(t *testing.T) {
 			for range 2 {
 				require.True(t, p.Facts(t.Context()).Absent)
 				require.True(t, isAbsent(p.Create(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20)))
-				require.True(t, isAbsent(p.CreateFrom(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<30, fsm.Source{Snapshot: someSnapshot}, nil)))
+				require.True(t, isAbsent(p.CreateFrom(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<30, fsm.Source{Snapshot: someSnapshot}, 0, nil)))
 				require.True(t, isAbsent(p.Cut(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil)))
 				require.True(t, isAbsent(p.Remove(t.Context(), someVolume)))
 				require.True(t, isAbsent(p.Grow(t.Context(), someVolume, 1<<30)))

@@ -28,7 +28,7 @@ func BenchmarkSteps(b *testing.B) {
 		took("attach", func() error { _, err := p.Attach(ctx, id, false); return err })
 		took("observe", func() error { _, err := p.Observe(ctx, id); return err })
 		took("cut", func() error { return p.Cut(ctx, id, snapshot, nil) })
-		took("clone", func() error { return p.CreateFrom(ctx, clone, 16<<20, fsm.Source{Snapshot: snapshot}, nil) })
+		took("clone", func() error { return p.CreateFrom(ctx, clone, 16<<20, fsm.Source{Snapshot: snapshot}, 0, nil) })
 		took("grow", func() error { return p.Grow(ctx, id, 32<<20) })
 		took("map", func() error { return p.Map(ctx, snapshot, 0, func(executor.Extent) bool { return true }) })
 		took("detach", func() error { return p.Detach(ctx, id) })

@@ -80,7 +80,7 @@ func refused(t *testing.T, p *Pool, source fsm.VolumeID) {
 		require.Equal(t, fsm.NoCapacity, rej.Reason, rej.Error())
 		require.ErrorAs(t, p.Cut(t.Context(), source, backendtest.NewSnapshotID(), nil), &rej)
 		require.Equal(t, fsm.NoCapacity, rej.Reason, rej.Error())
-		require.ErrorAs(t, p.CreateFrom(t.Context(), id, 256<<20, fsm.Source{Volume: source}, nil), &rej)
+		require.ErrorAs(t, p.CreateFrom(t.Context(), id, 256<<20, fsm.Source{Volume: source}, 0, nil), &rej)
 		require.Equal(t, fsm.NoCapacity, rej.Reason, rej.Error())
 	}
 	facts := p.Facts(t.Context())

@@ -1,7 +1,9 @@
 package lvm
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -100,9 +102,49 @@ func TestAVolumeIsExactlyAsLargeAsAsked(t *testing.T) {
 		require.Len(t, read(t, p, id), int(grown), "while it is attached")
 	}
 	require.NoError(t, p.Cut(t.Context(), id, snapshot, nil))
-	require.NoError(t, p.CreateFrom(t.Context(), clone, 17<<20+512, fsm.Source{Snapshot: snapshot}, nil))
+	require.NoError(t, p.CreateFrom(t.Context(), clone, 17<<20+512, fsm.Source{Snapshot: snapshot}, 0, nil))
 	require.Len(t, read(t, p, clone), 17<<20+512)
 	require.Equal(t, fsm.Invalid, reason(p.Create(t.Context(), backendtest.NewID(), 1000)))
+}
+
+// A replica's metadata in a copy of its device are in no volume of that content, whether
+// the pool takes discards or not.
+func TestNothingBehindASourcesContentIsLeftInACopy(t *testing.T) {
+	for _, discards := range []string{"passdown", "ignore"} {
+		t.Run(discards, func(t *testing.T) {
+			cfg := thinPool(t, "-L", "128M", "--poolmetadatasize", "4M", "--discards", discards)
+			_, err := Init(t.Context(), cfg)
+			require.NoError(t, err)
+			p, err := Open(t.Context(), cfg)
+			require.NoError(t, err)
+			const size = 8<<20 + 4096
+			id, clone, snapshot := backendtest.NewID(), backendtest.NewID(), backendtest.NewSnapshotID()
+			require.NoError(t, p.Create(t.Context(), id, size+36<<10+4096))
+			d, err := p.Attach(t.Context(), id, false)
+			require.NoError(t, err)
+			overwrite(t, d.Path, int(d.Size))
+			require.NoError(t, p.Cut(t.Context(), id, snapshot, nil))
+			want := read(t, p, id)
+			require.NoError(t, p.CreateFrom(t.Context(), clone, size, fsm.Source{Snapshot: snapshot}, size, nil))
+			require.Equal(t, fsm.OutOfRange, reason(p.CreateFrom(t.Context(), backendtest.NewID(), size-4096, fsm.Source{Snapshot: snapshot}, size, nil)))
+			again := reopen(t, p)
+			require.True(t, bytes.Equal(want[:size], read(t, again, clone)))
+			require.NoError(t, again.Grow(t.Context(), clone, 16<<20))
+			grown := read(t, again, clone)
+			require.True(t, bytes.Equal(append(want[:size:size], make([]byte, 16<<20-size)...), grown))
+			require.True(t, bytes.Equal(want, readSnapshot(t, p, snapshot)), "the snapshot keeps it")
+		})
+	}
+}
+
+// overwrite leaves no byte of a device zero. It is done by this process: when that is
+// killed, nobody has the device open any more.
+func overwrite(t *testing.T, path string, size int) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteAt(bytes.Repeat([]byte{0xa5}, size), 0)
+	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
 }
 
 // A process that was killed between the steps of a growth is finished by the next.
@@ -316,11 +358,12 @@ func TestAProcessKilledAtAnyMomentLeavesNothingHalfDone(t *testing.T) {
 		_ = victim.Wait()
 		next := reopen(t, p)
 		require.NoError(t, next.Create(t.Context(), id, 16<<20))
-		_, err := next.Attach(t.Context(), id, false)
+		d, err := next.Attach(t.Context(), id, false)
 		require.NoError(t, err)
+		overwrite(t, d.Path, 16<<20)
 		require.NoError(t, next.Cut(t.Context(), id, snapshot, nil))
-		require.NoError(t, next.CreateFrom(t.Context(), clone, 32<<20, fsm.Source{Snapshot: snapshot}, nil))
-		require.Len(t, read(t, next, clone), 32<<20)
+		require.NoError(t, next.CreateFrom(t.Context(), clone, 32<<20, fsm.Source{Snapshot: snapshot}, 12<<20, nil))
+		require.True(t, bytes.Equal(make([]byte, 20<<20), read(t, next, clone)[12<<20:]), "made again, or made whole")
 		for _, volume := range []fsm.VolumeID{id, clone} {
 			require.NoError(t, next.Detach(t.Context(), volume))
 			require.NoError(t, next.Remove(t.Context(), volume))
@@ -338,10 +381,11 @@ func work(t *testing.T, victim string) {
 	id, clone, snapshot := fsm.VolumeID(names[1]), fsm.VolumeID(names[2]), fsm.SnapshotID(names[3])
 	for {
 		require.NoError(t, p.Create(t.Context(), id, 16<<20))
-		_, err := p.Attach(t.Context(), id, false)
+		d, err := p.Attach(t.Context(), id, false)
 		require.NoError(t, err)
+		overwrite(t, d.Path, 16<<20)
 		require.NoError(t, p.Cut(t.Context(), id, snapshot, nil))
-		require.NoError(t, p.CreateFrom(t.Context(), clone, 32<<20, fsm.Source{Snapshot: snapshot}, nil))
+		require.NoError(t, p.CreateFrom(t.Context(), clone, 32<<20, fsm.Source{Snapshot: snapshot}, 12<<20, nil))
 		require.NoError(t, p.Detach(t.Context(), id))
 		require.NoError(t, p.Remove(t.Context(), clone))
 		require.NoError(t, p.RemoveSnapshot(t.Context(), snapshot))

@@ -89,28 +89,39 @@ func (p *Pool) Cut(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, 
 	if err := p.flush(source); err != nil {
 		return err
 	}
-	return p.share(ctx, string(id), from.name, "-pr", size, 0)
+	return p.share(ctx, &copied{name: string(id), from: from.name, permission: "-pr", size: size})
 }
 
-// share makes a thin snapshot of a volume or snapshot, as a volume or snapshot of so
-// many bytes; room is how many it must be able to hold, 0 for as many as the source. A
-// caller that is gone meanwhile gets nothing.
-func (p *Pool) share(ctx context.Context, name, from, permission string, size, room int64) error {
-	err := p.changed(ctx, "lvcreate", "-s", "-n", name, "-ky", permission,
-		"--addtag", tagOurs, "--addtag", tagFrom+from, "--addtag", sizeTag(size), p.VG+"/"+from)
+// copied is a volume or snapshot that is made as a thin snapshot of another.
+type copied struct {
+	name, from, permission string
+	size                   int64           // bytes
+	room                   int64           // it must be able to hold; 0: as many as the source
+	tail                   executor.Extent // of the source, which reads as zero in this one
+	chunk                  int64           // the pool's, in bytes
+}
+
+// share makes a thin snapshot of a volume or snapshot. A caller that is gone meanwhile
+// gets nothing.
+func (p *Pool) share(ctx context.Context, c *copied) error {
+	err := p.changed(ctx, "lvcreate", "-s", "-n", c.name, "-ky", c.permission,
+		"--addtag", tagOurs, "--addtag", tagFrom+c.from, "--addtag", sizeTag(c.size), p.VG+"/"+c.from)
 	if err != nil {
-		return p.failure("make", name, err)
+		return p.failure("make", c.name, err)
 	}
-	if room > 0 {
-		err = p.lengthen(ctx, name, room)
+	if c.room > 0 {
+		err = p.lengthen(ctx, c.name, c.room)
+	}
+	if err == nil && c.tail.Length > 0 {
+		err = p.blank(ctx, c)
 	}
 	if err == nil {
 		err = ctx.Err() // a cut that was given up must not appear after all
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("make %s of %s: %w", name, from, err), p.lvremove(ctx, name))
+		return errors.Join(fmt.Errorf("make %s of %s: %w", c.name, c.from, err), p.lvremove(ctx, c.name))
 	}
-	return p.finish(ctx, name)
+	return p.finish(ctx, c.name)
 }
 
 // lengthen makes a logical volume at least so large. What is added reads as zero.
