@@ -200,6 +200,7 @@ func TestEveryFaultPointIsPassed(t *testing.T) {
 func newStoppedWorld(t testing.TB) *world {
 	pool := backendtest.NewFake()
 	return &world{
+		recheck: time.Hour, // whatever is to happen is woken up by what made it necessary
 		cluster: newCluster(t), dir: t.TempDir() + "/data", pool: pool, mount: newFakeMounter(pool),
 		ice: newFakeFreezer(), limit: newFakeThrottle(),
 	}

@@ -74,9 +74,12 @@ func TestAReplicaIsGivenUpAndAnotherIsMade(t *testing.T) {
 	a.stage(id, a.publish(id))
 	for i := range 2 {
 		text := "while there is one " + string(rune('0'+i))
-		p.must("admin/a", &fsmpb.Command{Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
-			VolumeId: string(id), NodeId: "n2", HostId: string(b.host()), Reason: "test",
-		}}})
+		p.eventually("the replica is given up", func() bool { // refused until both saw each other since the last grant
+			_, err := p.try("admin/a", &fsmpb.Command{Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
+				VolumeId: string(id), NodeId: "n2", HostId: string(b.host()), Reason: "test",
+			}}})
+			return err == nil
+		})
 		p.eventually("the replica is gone", func() bool { return len(p.volume(id).Replicas) == 1 && b.pool.Images() == 0 })
 		a.write(id, text)
 		p.must("admin/a", &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: string(id), NodeId: "n2", Reason: "test"}}})
