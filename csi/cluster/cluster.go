@@ -45,7 +45,7 @@ func New(c Cluster) *Client { return &Client{Cluster: c, LookAgain: lookAgain} }
 
 // Apply has one command applied. Without an answer in time it is UNAVAILABLE.
 func (c *Client) Apply(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
-	cmd.SchemaVersion = fsm.SchemaVersion
+	cmd.SchemaVersion = fsm.LeastLevel(cmd)
 	out, err := c.Propose(ctx, cmd)
 	return out, unanswered(err, "the log did not take the command in time")
 }
