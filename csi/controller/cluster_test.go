@@ -35,7 +35,7 @@ func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	c := &cluster{state: fsm.New(), watchers: map[any]map[chan struct{}]bool{}}
 	_, err := c.apply("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
-		ClusterId: "cluster", IncarnationId: []byte(incarnation), FeatureLevel: 1,
+		ClusterId: "cluster", IncarnationId: []byte(incarnation), FeatureLevel: fsm.MaxFeatureLevel,
 	}}})
 	require.NoError(t, err)
 	return c
@@ -52,7 +52,7 @@ func (c *cluster) apply(actor string, cmd *fsmpb.Command) (*fsmpb.Outcome, error
 		_, _ = rand.Read(cmd.RequestId)
 		cmd.ProposedIndex = c.index - 1
 	}
-	cmd.Actor, cmd.ProposedAt = actor, time.Now().UnixNano()
+	cmd.Actor, cmd.ProposedAt, cmd.SchemaVersion = actor, time.Now().UnixNano(), fsm.LeastLevel(cmd)
 	result := c.state.Apply(c.index, cmd)
 	for _, touch := range result.Touched {
 		for _, id := range []any{touch.Volume, touch.Snapshot, touch.Group} {

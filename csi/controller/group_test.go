@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -98,38 +99,39 @@ func TestCreateGroupArguments(t *testing.T) {
 // CSI-GRP-CreateVolumeGroupSnapshot-06, -21..25, S19: what stands in the way, and
 // that nothing of it stays.
 func TestCreateGroupTroubles(t *testing.T) {
-	t.Parallel() // it waits for deadlines
-	w := newWorld(t)
-	one, two, raw := w.create(t, "one"), w.create(t, "two"), w.create(t, "raw", forUse(block(writer)))
-	create := func(name string, sources ...string) error {
-		ctx, cancel := soon(t)
-		defer cancel()
-		_, err := w.CreateVolumeGroupSnapshot(ctx, &groupReq{Name: name, SourceVolumeIds: sources})
-		return err
-	}
-	w.group(t, "g", one)
-	requireCode(t, codes.AlreadyExists, create("g", two))      // -21
-	requireCode(t, codes.AlreadyExists, create("g", one, two)) // -21
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		one, two, raw := w.create(t, "one"), w.create(t, "two"), w.create(t, "raw", forUse(block(writer)))
+		create := func(name string, sources ...string) error {
+			ctx, cancel := soon(t)
+			defer cancel()
+			_, err := w.CreateVolumeGroupSnapshot(ctx, &groupReq{Name: name, SourceVolumeIds: sources})
+			return err
+		}
+		w.group(t, "g", one)
+		requireCode(t, codes.AlreadyExists, create("g", two))      // -21
+		requireCode(t, codes.AlreadyExists, create("g", one, two)) // -21
 
-	w.publish(t, raw, block(writer))
-	requireCode(t, codes.FailedPrecondition, create("raw", one, raw)) // -22
+		w.publish(t, raw, block(writer))
+		requireCode(t, codes.FailedPrecondition, create("raw", one, raw)) // -22
 
-	w.host.set(func(h *host) { h.slow = true })
-	requireCode(t, codes.Aborted, create("slow", one, two))
-	w.host.set(func(h *host) { h.slow = false })
-	require.NoError(t, create("slow", one, two), "the retry joins")
+		w.host.set(func(h *host) { h.slow = true })
+		requireCode(t, codes.Aborted, create("slow", one, two))
+		w.host.set(func(h *host) { h.slow = false })
+		require.NoError(t, create("slow", one, two), "the retry joins")
 
-	w.host.set(func(h *host) { h.thawed = true })
-	requireCode(t, codes.Aborted, create("thawed", one, two)) // -25: the freeze did not hold
-	require.Len(t, w.snapshots(t), 3, "-06: nothing of it is kept")
-	w.host.set(func(h *host) { h.thawed, h.failCut = false, failure("the pool is full", fsm.NoCapacity) })
-	requireCode(t, codes.ResourceExhausted, create("thawed", one, two)) // -23, -24
-	w.host.set(func(h *host) { h.failCut = failure("the filesystem cannot be frozen", fsm.Precondition) })
-	requireCode(t, codes.FailedPrecondition, create("thawed", one, two)) // -22
-	require.Len(t, w.snapshots(t), 3, "-06")
-	w.host.set(func(h *host) { h.failCut = nil })
-	require.NoError(t, create("thawed", one, two), "the retry begins another attempt")
-	require.Len(t, w.snapshots(t), 5)
+		w.host.set(func(h *host) { h.thawed = true })
+		requireCode(t, codes.Aborted, create("thawed", one, two)) // -25: the freeze did not hold
+		require.Len(t, w.snapshots(t), 3, "-06: nothing of it is kept")
+		w.host.set(func(h *host) { h.thawed, h.failCut = false, failure("the pool is full", fsm.NoCapacity) })
+		requireCode(t, codes.ResourceExhausted, create("thawed", one, two)) // -23, -24
+		w.host.set(func(h *host) { h.failCut = failure("the filesystem cannot be frozen", fsm.Precondition) })
+		requireCode(t, codes.FailedPrecondition, create("thawed", one, two)) // -22
+		require.Len(t, w.snapshots(t), 3, "-06")
+		w.host.set(func(h *host) { h.failCut = nil })
+		require.NoError(t, create("thawed", one, two), "the retry begins another attempt")
+		require.Len(t, w.snapshots(t), 5)
+	})
 }
 
 // CSI-GRP-CreateVolumeGroupSnapshot-08, CSI-EXT-GetSnapshot-02,
@@ -183,49 +185,50 @@ func TestGetGroup(t *testing.T) {
 
 // CSI-GRP-DeleteVolumeGroupSnapshot-02..11, S18.
 func TestDeleteGroup(t *testing.T) {
-	t.Parallel() // it waits for deadlines
-	w := newWorld(t)
-	one, two := w.create(t, "one"), w.create(t, "two")
-	g := w.group(t, "g", one, two)
-	members := membersOf(g)
-	remove := func(id string, snapshots ...string) error {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		one, two := w.create(t, "one"), w.create(t, "two")
+		g := w.group(t, "g", one, two)
+		members := membersOf(g)
+		remove := func(id string, snapshots ...string) error {
+			ctx, cancel := soon(t)
+			defer cancel()
+			_, err := w.DeleteVolumeGroupSnapshot(ctx, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: id, SnapshotIds: snapshots, Secrets: pairsOf("a", "b")})
+			return err
+		}
+		for range 2 {
+			requireCode(t, codes.InvalidArgument, remove(""))                                                              // -04
+			requireCode(t, codes.InvalidArgument, remove(g.GetGroupSnapshotId()))                                          // -05
+			requireCode(t, codes.InvalidArgument, remove(g.GetGroupSnapshotId(), members[0]))                              // -06, -09, -11
+			requireCode(t, codes.InvalidArgument, remove(g.GetGroupSnapshotId(), members[0], members[1], unknownSnapshot)) // -06
+			require.NoError(t, remove(unknownGroup))                                                                       // -03
+			require.NoError(t, remove("fake"))                                                                             // -03
+		}
+		require.ElementsMatch(t, members, w.snapshots(t), "-06: nothing was deleted")
+
+		w.host.set(func(h *host) { h.idle = true })
 		ctx, cancel := soon(t)
 		defer cancel()
-		_, err := w.DeleteVolumeGroupSnapshot(ctx, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: id, SnapshotIds: snapshots, Secrets: pairsOf("a", "b")})
-		return err
-	}
-	for range 2 {
-		requireCode(t, codes.InvalidArgument, remove(""))                                                              // -04
-		requireCode(t, codes.InvalidArgument, remove(g.GetGroupSnapshotId()))                                          // -05
-		requireCode(t, codes.InvalidArgument, remove(g.GetGroupSnapshotId(), members[0]))                              // -06, -09, -11
-		requireCode(t, codes.InvalidArgument, remove(g.GetGroupSnapshotId(), members[0], members[1], unknownSnapshot)) // -06
-		require.NoError(t, remove(unknownGroup))                                                                       // -03
-		require.NoError(t, remove("fake"))                                                                             // -03
-	}
-	require.ElementsMatch(t, members, w.snapshots(t), "-06: nothing was deleted")
+		_, err := w.CreateVolume(ctx, named("restored", from(fromSnapshot(members[0]))))
+		requireCode(t, codes.Aborted, err)
+		requireCode(t, codes.FailedPrecondition, remove(g.GetGroupSnapshotId(), members...)) // -07
+		w.host.set(func(h *host) { h.idle = false })
+		w.create(t, "restored", from(fromSnapshot(members[0])))
 
-	w.host.set(func(h *host) { h.idle = true })
-	ctx, cancel := soon(t)
-	defer cancel()
-	_, err := w.CreateVolume(ctx, named("restored", from(fromSnapshot(members[0]))))
-	requireCode(t, codes.Aborted, err)
-	requireCode(t, codes.FailedPrecondition, remove(g.GetGroupSnapshotId(), members...)) // -07
-	w.host.set(func(h *host) { h.idle = false })
-	w.create(t, "restored", from(fromSnapshot(members[0])))
+		w.host.set(func(h *host) { h.idle = true })
+		requireCode(t, codes.Aborted, remove(g.GetGroupSnapshotId(), members...)) // -08
+		require.Empty(t, w.snapshots(t))
+		w.host.set(func(h *host) { h.idle = false })
+		for range 2 {
+			require.NoError(t, remove(g.GetGroupSnapshotId(), members...)) // -08: the retry completes
+		}
+		require.Zero(t, w.snapshotRecords())
 
-	w.host.set(func(h *host) { h.idle = true })
-	requireCode(t, codes.Aborted, remove(g.GetGroupSnapshotId(), members...)) // -08
-	require.Empty(t, w.snapshots(t))
-	w.host.set(func(h *host) { h.idle = false })
-	for range 2 {
-		require.NoError(t, remove(g.GetGroupSnapshotId(), members...)) // -08: the retry completes
-	}
-	require.Zero(t, w.snapshotRecords())
-
-	again := w.group(t, "g", one, two)
-	w.host.set(func(h *host) { h.idle = true })
-	w.host.reachable(t, false)
-	require.NoError(t, remove(again.GetGroupSnapshotId(), membersOf(again)...), "S18: an unreachable host keeps the obligation")
+		again := w.group(t, "g", one, two)
+		w.host.set(func(h *host) { h.idle = true })
+		w.host.reachable(t, false)
+		require.NoError(t, remove(again.GetGroupSnapshotId(), membersOf(again)...), "S18: an unreachable host keeps the obligation")
+	})
 }
 
 // snapshotRecords is how many snapshots are in the state, in any phase.

@@ -58,7 +58,7 @@ func (h *host) register(t testing.TB) *host {
 	t.Helper()
 	_, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
 		NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Pools: []*fsmpb.Pool{h.pool}, Labels: h.labels,
-		MaxVolumes: h.max, Version: "v0", FeatureLevel: 1, Replication: h.replication(),
+		MaxVolumes: h.max, Version: "v0", FeatureLevel: fsm.MaxFeatureLevel, Replication: h.replication(),
 	}}})
 	require.NoError(t, err)
 	h.cluster.hosts = append(h.cluster.hosts, h)

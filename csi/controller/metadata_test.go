@@ -186,7 +186,7 @@ func TestMetadataFailsMidStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tc.maps.bases = nil
 			s := metadata.New(w.cluster, tc.maps)
-			conn := dial(t, serve(t, func(g *grpc.Server) { csi.RegisterSnapshotMetadataServer(g, s) }))
+			conn := overMemory(t, func(g *grpc.Server) { csi.RegisterSnapshotMetadataServer(g, s) })
 			most := int32(1)
 			if tc.want == codes.Internal {
 				most = 0

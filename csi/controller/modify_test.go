@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -73,38 +74,39 @@ func TestModifyVolume(t *testing.T) {
 
 // CSI-EXT-Modify-02: where the volume is staged, its host has put the limits in force.
 func TestModifyVolumeWhereItIsStaged(t *testing.T) {
-	t.Parallel() // it waits for deadlines
-	w := newWorld(t)
-	id := w.create(t, "v", mutable("iopsLimit", "5"))
-	w.stage(t, id, t.TempDir(), w.publish(t, id, mount(writer, "")))
-	modify := func(value string) error {
-		ctx, cancel := soon(t)
-		defer cancel()
-		_, err := w.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: pairsOf("iopsLimit", value)})
-		return err
-	}
-	inForce := func() uint64 {
-		w.host.mu.Lock()
-		defer w.host.mu.Unlock()
-		return w.host.limited[fsm.VolumeID(id)].ReadIOPS
-	}
-	require.EqualValues(t, 5, inForce())
-	for range 2 {
-		require.NoError(t, modify("6"))
-		require.EqualValues(t, 6, inForce())
-	}
-	w.host.set(func(h *host) { h.slow = true })
-	for range 2 {
-		requireCode(t, codes.Aborted, modify("7"))
-		require.EqualValues(t, 6, inForce())
-	}
-	w.host.set(func(h *host) { h.slow = false })
-	require.NoError(t, modify("7"))
-	w.host.set(func(h *host) { h.fail = failure("no such control group", fsm.Precondition) })
-	requireCode(t, codes.FailedPrecondition, modify("8"))
-	w.host.set(func(h *host) { h.fail = nil })
-	require.NoError(t, modify("8"))
-	require.EqualValues(t, 8, inForce())
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.create(t, "v", mutable("iopsLimit", "5"))
+		w.stage(t, id, t.TempDir(), w.publish(t, id, mount(writer, "")))
+		modify := func(value string) error {
+			ctx, cancel := soon(t)
+			defer cancel()
+			_, err := w.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: pairsOf("iopsLimit", value)})
+			return err
+		}
+		inForce := func() uint64 {
+			w.host.mu.Lock()
+			defer w.host.mu.Unlock()
+			return w.host.limited[fsm.VolumeID(id)].ReadIOPS
+		}
+		require.EqualValues(t, 5, inForce())
+		for range 2 {
+			require.NoError(t, modify("6"))
+			require.EqualValues(t, 6, inForce())
+		}
+		w.host.set(func(h *host) { h.slow = true })
+		for range 2 {
+			requireCode(t, codes.Aborted, modify("7"))
+			require.EqualValues(t, 6, inForce())
+		}
+		w.host.set(func(h *host) { h.slow = false })
+		require.NoError(t, modify("7"))
+		w.host.set(func(h *host) { h.fail = failure("no such control group", fsm.Precondition) })
+		requireCode(t, codes.FailedPrecondition, modify("8"))
+		w.host.set(func(h *host) { h.fail = nil })
+		require.NoError(t, modify("8"))
+		require.EqualValues(t, 8, inForce())
+	})
 }
 
 // CSI-EXT-Modify-09: mutable parameters are part of what makes two requests equal.

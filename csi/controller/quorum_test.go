@@ -6,6 +6,7 @@ import (
 	"maps"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -86,13 +87,42 @@ func (w *world) lateChanges(t *testing.T, id string) {
 	requireCode(t, codes.Aborted, modify("1"))
 }
 
-// TestS28_WithoutAQuorum: mutations and reads are UNAVAILABLE at once, and also
-// where only the caller's deadline ended the wait.
+// S28: mutations and reads are UNAVAILABLE at once.
 func TestS28_WithoutAQuorum(t *testing.T) {
 	w := newWorld(t)
+	calls := w.calls(t)
+	w.cluster.set(func(c *cluster) { c.down = true })
+	for name, call := range calls {
+		t.Run(name, func(t *testing.T) { requireCode(t, codes.Unavailable, call(t.Context())) })
+	}
+}
+
+// S28: they are so, too, where only the caller's deadline ended the wait.
+func TestS28_WithoutAQuorumNearTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		calls := w.calls(t)
+		w.cluster.set(func(c *cluster) { c.stuck = true })
+		delete(calls, "NodeStageVolume")      // the executor says Unavailable() itself; see csi/node
+		delete(calls, "GetMetadataAllocated") // a stream has the caller's own deadline
+		var waiting sync.WaitGroup            // each waits for all of its time
+		for name, call := range calls {
+			waiting.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				assert.Equal(t, codes.Unavailable, status.Code(call(ctx)), "%s near its deadline", name)
+			})
+		}
+		waiting.Wait()
+	})
+}
+
+// calls are one of each kind, about a volume that is published.
+func (w *world) calls(t *testing.T) map[string]func(context.Context) error {
+	t.Helper()
 	id := w.create(t, "v")
 	context1 := w.publish(t, id, mount(writer, ""))
-	calls := map[string]func(context.Context) error{
+	return map[string]func(context.Context) error{
 		"CreateVolume": func(ctx context.Context) error { _, err := w.CreateVolume(ctx, named("new")); return err },
 		"DeleteVolume": func(ctx context.Context) error {
 			_, err := w.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
@@ -164,22 +194,6 @@ func TestS28_WithoutAQuorum(t *testing.T) {
 			return err
 		},
 	}
-	w.cluster.set(func(c *cluster) { c.down = true })
-	for name, call := range calls {
-		t.Run(name, func(t *testing.T) { requireCode(t, codes.Unavailable, call(t.Context())) })
-	}
-	w.cluster.set(func(c *cluster) { c.down, c.stuck = false, true })
-	delete(calls, "NodeStageVolume")      // the executor says Unavailable() itself; see csi/node
-	delete(calls, "GetMetadataAllocated") // a stream has the caller's own deadline
-	var waiting sync.WaitGroup            // each waits for all of its time
-	for name, call := range calls {
-		waiting.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			assert.Equal(t, codes.Unavailable, status.Code(call(ctx)), "%s near its deadline", name)
-		})
-	}
-	waiting.Wait()
 }
 
 func staging(id, path string, publishContext map[string]string, c *csi.VolumeCapability) *csi.NodeStageVolumeRequest {

@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -132,80 +133,86 @@ func TestAReplicatedVolumeGrowsOnBothHosts(t *testing.T) {
 }
 
 func TestS8_PublishAnswersWhenTheReplicaIsPrimary(t *testing.T) {
-	w := pair(t)
-	id := w.create(t, "v", with("replicas", "2"))
-	w.hostOf("n1").set(func(h *host) { h.slow = true })
-	for range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		_, err := w.ControllerPublishVolume(ctx, publishing(id, "n1"))
-		requireCode(t, codes.Aborted, err)
-		require.Contains(t, said(err), "on node n1 is not primary yet")
-		require.NoError(t, ctx.Err(), "the answer came before the deadline")
-		cancel()
-	}
-	w.hostOf("n1").set(func(h *host) { h.slow = false })
-	first := w.publish(t, id, mount(writer, ""))
-	require.True(t, w.hostOf("n1").sides[fsm.VolumeID(id)].primary)
-	require.Equal(t, first, w.publish(t, id, mount(writer, "")), "S3: the retry joins")
+	synctest.Test(t, func(t *testing.T) {
+		w := pair(t)
+		id := w.create(t, "v", with("replicas", "2"))
+		w.hostOf("n1").set(func(h *host) { h.slow = true })
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			_, err := w.ControllerPublishVolume(ctx, publishing(id, "n1"))
+			requireCode(t, codes.Aborted, err)
+			require.Contains(t, said(err), "on node n1 is not primary yet")
+			require.NoError(t, ctx.Err(), "the answer came before the deadline")
+			cancel()
+		}
+		w.hostOf("n1").set(func(h *host) { h.slow = false })
+		first := w.publish(t, id, mount(writer, ""))
+		require.True(t, w.hostOf("n1").sides[fsm.VolumeID(id)].primary)
+		require.Equal(t, first, w.publish(t, id, mount(writer, "")), "S3: the retry joins")
 
-	err := w.publishTo(id, "n2")
-	requireCode(t, codes.FailedPrecondition, err)
-	require.Contains(t, said(err), "n1", "-18: it names where it is published")
-	for range 2 {
-		require.NoError(t, w.unpublish(t, id, "n1"))
-	}
-	err = w.publishTo(id, "n3")
-	requireCode(t, codes.FailedPrecondition, err)
-	require.Contains(t, said(err), "n3", "-08: a node without a replica")
-	require.NoError(t, w.publishTo(id, "n2"), "it moves when the first host gave it up")
-	require.True(t, w.hostOf("n2").sides[fsm.VolumeID(id)].primary)
-	require.False(t, w.hostOf("n1").sides[fsm.VolumeID(id)].primary)
+		err := w.publishTo(id, "n2")
+		requireCode(t, codes.FailedPrecondition, err)
+		require.Contains(t, said(err), "n1", "-18: it names where it is published")
+		for range 2 {
+			require.NoError(t, w.unpublish(t, id, "n1"))
+		}
+		err = w.publishTo(id, "n3")
+		requireCode(t, codes.FailedPrecondition, err)
+		require.Contains(t, said(err), "n3", "-08: a node without a replica")
+		require.NoError(t, w.publishTo(id, "n2"), "it moves when the first host gave it up")
+		require.True(t, w.hostOf("n2").sides[fsm.VolumeID(id)].primary)
+		require.False(t, w.hostOf("n1").sides[fsm.VolumeID(id)].primary)
+	})
 }
 
 func TestS8_UnpublishFromAnUnreachableHostEndsWhenItsPeerTookOver(t *testing.T) {
-	w := pair(t)
-	id := w.create(t, "v", with("replicas", "2"))
-	require.NoError(t, w.publishTo(id, "n1"))
-	w.hostOf("n2").set(func(h *host) { h.idle = true }) // it does not hear of it yet
-	w.dies(t, "n1")
-	for range 2 { // the retry finds no publication, and waits all the same
-		begun := time.Now()
-		err := w.unpublish(t, id, "n1")
-		requireCode(t, codes.Unavailable, err)
-		require.Contains(t, said(err), "the publication is revoked")
-		require.Less(t, time.Since(begun), 5*time.Second)
-	}
-	_ = w.cluster.View(func(s *fsm.State) error {
-		v, _ := s.Volume(fsm.VolumeID(id))
-		require.Empty(t, v.Publications(), "step 1")
-		require.NotNil(t, v.Teardown("host-n1"))
-		return nil
-	})
-	w.hostOf("n2").set(func(h *host) { h.idle = false })
-	w.cluster.work()
-	for range 2 {
-		require.NoError(t, w.unpublish(t, id, "n1"), "step 2: the other is disconnected and up to date")
-	}
-	require.NoError(t, w.publishTo(id, "n2"), "steps 3 and 4")
-	require.NoError(t, w.unpublish(t, id, "n1"), "it lost")
-	requireCode(t, codes.FailedPrecondition, w.publishTo(id, "n1"))
+	synctest.Test(t, func(t *testing.T) {
+		w := pair(t)
+		id := w.create(t, "v", with("replicas", "2"))
+		require.NoError(t, w.publishTo(id, "n1"))
+		w.hostOf("n2").set(func(h *host) { h.idle = true }) // it does not hear of it yet
+		w.dies(t, "n1")
+		for range 2 { // the retry finds no publication, and waits all the same
+			begun := time.Now()
+			err := w.unpublish(t, id, "n1")
+			requireCode(t, codes.Unavailable, err)
+			require.Contains(t, said(err), "the publication is revoked")
+			require.Less(t, time.Since(begun), 5*time.Second)
+		}
+		_ = w.cluster.View(func(s *fsm.State) error {
+			v, _ := s.Volume(fsm.VolumeID(id))
+			require.Empty(t, v.Publications(), "step 1")
+			require.NotNil(t, v.Teardown("host-n1"))
+			return nil
+		})
+		w.hostOf("n2").set(func(h *host) { h.idle = false })
+		w.cluster.work()
+		for range 2 {
+			require.NoError(t, w.unpublish(t, id, "n1"), "step 2: the other is disconnected and up to date")
+		}
+		require.NoError(t, w.publishTo(id, "n2"), "steps 3 and 4")
+		require.NoError(t, w.unpublish(t, id, "n1"), "it lost")
+		requireCode(t, codes.FailedPrecondition, w.publishTo(id, "n1"))
 
-	w.hostOf("n1").set(func(h *host) { h.idle = false })
-	w.hostOf("n1").reachable(t, true)
-	w.cluster.work()
-	require.NoError(t, w.unpublish(t, id, "n1"), "a host that can be asked ends it by itself")
+		w.hostOf("n1").set(func(h *host) { h.idle = false })
+		w.hostOf("n1").reachable(t, true)
+		w.cluster.work()
+		require.NoError(t, w.unpublish(t, id, "n1"), "a host that can be asked ends it by itself")
+	})
 }
 
 func TestS8_UnpublishFromAllNodesWaitsToo(t *testing.T) {
-	w := pair(t)
-	id := w.create(t, "v", with("replicas", "2"))
-	require.NoError(t, w.publishTo(id, "n1"))
-	w.hostOf("n2").set(func(h *host) { h.idle = true })
-	w.dies(t, "n1")
-	requireCode(t, codes.Unavailable, w.unpublish(t, id, ""))
-	w.hostOf("n2").set(func(h *host) { h.idle = false })
-	w.cluster.work()
-	require.NoError(t, w.unpublish(t, id, ""))
+	synctest.Test(t, func(t *testing.T) {
+		w := pair(t)
+		id := w.create(t, "v", with("replicas", "2"))
+		require.NoError(t, w.publishTo(id, "n1"))
+		w.hostOf("n2").set(func(h *host) { h.idle = true })
+		w.dies(t, "n1")
+		requireCode(t, codes.Unavailable, w.unpublish(t, id, ""))
+		w.hostOf("n2").set(func(h *host) { h.idle = false })
+		w.cluster.work()
+		require.NoError(t, w.unpublish(t, id, ""))
+	})
 }
 
 func TestS11_ProtocolAIsNotTakenOver(t *testing.T) {

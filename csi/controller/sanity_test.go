@@ -10,13 +10,14 @@ import (
 // TestSanity runs csi-sanity with the node's socket as address and the
 // controller's as controller address.
 func TestSanity(t *testing.T) {
-	w := newWorld(t, func(c *cluster) *host {
+	controllers, nodes := onSocket(t), onSocket(t)
+	newWorldOver(t, controllers, nodes, func(c *cluster) *host {
 		h := at("n1", "z1")(c)
 		h.max = 8
 		return h
 	})
 	config := sanity.NewTestConfig()
-	config.Address, config.ControllerAddress = w.nodeSock, w.controllerSock
+	config.Address, config.ControllerAddress = nodes.socket, controllers.socket
 	config.TargetPath = filepath.Join(t.TempDir(), "target")
 	config.StagingPath = filepath.Join(t.TempDir(), "staging")
 	config.TestNodeVolumeAttachLimit = true

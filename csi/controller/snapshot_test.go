@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -91,41 +92,41 @@ func TestCreateSnapshotArguments(t *testing.T) {
 // CSI-CTRL-CreateSnapshot-16..18, -26, -28, CSI-CTRL-ListSnapshots-03,
 // CSI-EXT-GetSnapshot-03: what stands in the way of a cut.
 func TestCreateSnapshotTroubles(t *testing.T) {
-	t.Parallel() // it waits for deadlines
-	w := newWorld(t)
-	source, other := w.create(t, "v"), w.create(t, "other")
-	w.snap(t, "s", source)
-	for range 2 {
-		_, err := w.CreateSnapshot(t.Context(), &snapshotReq{Name: "s", SourceVolumeId: other})
-		requireCode(t, codes.AlreadyExists, err) // -16
-	}
-	w.host.set(func(h *host) { h.slow = true })
-	for range 2 {
-		ctx, cancel := soon(t)
-		_, err := w.CreateSnapshot(ctx, &snapshotReq{Name: "slow", SourceVolumeId: source})
-		cancel()
-		requireCode(t, codes.Aborted, err) // -17
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		source, other := w.create(t, "v"), w.create(t, "other")
+		w.snap(t, "s", source)
+		for range 2 {
+			_, err := w.CreateSnapshot(t.Context(), &snapshotReq{Name: "s", SourceVolumeId: other})
+			requireCode(t, codes.AlreadyExists, err) // -16
+		}
+		w.host.set(func(h *host) { h.slow = true })
+		for range 2 {
+			ctx, cancel := soon(t)
+			_, err := w.CreateSnapshot(ctx, &snapshotReq{Name: "slow", SourceVolumeId: source})
+			cancel()
+			requireCode(t, codes.Aborted, err) // -17
+			require.Len(t, w.snapshots(t), 1)
+		}
+		w.host.set(func(h *host) {
+			h.slow, h.failCut = false, &fsmpb.StepFailed{Step: "cut", Error: "the pool is full", Final: true, NoSpace: true, Reason: uint32(fsm.NoCapacity)}
+		})
+		_, err := w.CreateSnapshot(t.Context(), &snapshotReq{Name: "full", SourceVolumeId: source})
+		requireCode(t, codes.ResourceExhausted, err) // -18
+		require.Contains(t, err.Error(), "the pool is full")
+		w.host.set(func(h *host) { h.failCut.NoSpace, h.failCut.Reason = false, 0 })
+		_, err = w.CreateSnapshot(t.Context(), &snapshotReq{Name: "broken", SourceVolumeId: source})
+		requireCode(t, codes.Internal, err) // -26
 		require.Len(t, w.snapshots(t), 1)
-	}
-	w.host.set(func(h *host) {
-		h.slow, h.failCut = false, &fsmpb.StepFailed{Step: "cut", Error: "the pool is full", Final: true, NoSpace: true, Reason: uint32(fsm.NoCapacity)}
+		w.host.set(func(h *host) { h.failCut = nil })
+		w.snap(t, "broken", source) // the next call with the name cuts anew
+		w.snap(t, "slow", source)
+		require.Len(t, w.snapshots(t), 3)
 	})
-	_, err := w.CreateSnapshot(t.Context(), &snapshotReq{Name: "full", SourceVolumeId: source})
-	requireCode(t, codes.ResourceExhausted, err) // -18
-	require.Contains(t, err.Error(), "the pool is full")
-	w.host.set(func(h *host) { h.failCut.NoSpace, h.failCut.Reason = false, 0 })
-	_, err = w.CreateSnapshot(t.Context(), &snapshotReq{Name: "broken", SourceVolumeId: source})
-	requireCode(t, codes.Internal, err) // -26
-	require.Len(t, w.snapshots(t), 1)
-	w.host.set(func(h *host) { h.failCut = nil })
-	w.snap(t, "broken", source) // the next call with the name cuts anew
-	w.snap(t, "slow", source)
-	require.Len(t, w.snapshots(t), 3)
 }
 
-// CSI-CTRL-DeleteSnapshot-01..07, -09, CSI-CTRL-CreateSnapshot-25, S18.
+// CSI-CTRL-DeleteSnapshot-01..07, -09, CSI-CTRL-CreateSnapshot-25.
 func TestDeleteSnapshot(t *testing.T) {
-	t.Parallel() // it waits for deadlines
 	w := newWorld(t)
 	source := w.create(t, "v")
 	s := w.snap(t, "s", source)
@@ -149,17 +150,21 @@ func TestDeleteSnapshot(t *testing.T) {
 	require.Empty(t, w.snapshots(t))
 	again := w.snap(t, "s", source)
 	require.NotEqual(t, s.GetSnapshotId(), again.GetSnapshotId())
+}
 
-	t.Run("an idle host makes it wait", func(t *testing.T) {
+// S18: an idle host makes it wait; one that cannot be reached keeps the obligation.
+func TestDeleteSnapshotOfAHostThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		id := w.snap(t, "s", w.create(t, "v")).GetSnapshotId()
 		w.host.set(func(h *host) { h.idle = true })
 		ctx, cancel := soon(t)
 		defer cancel()
-		_, err := w.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: again.GetSnapshotId()})
+		_, err := w.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: id})
 		requireCode(t, codes.Aborted, err)
-	})
-	t.Run("S18: an unreachable one keeps the obligation", func(t *testing.T) {
+		require.NoError(t, ctx.Err(), "the answer came before the deadline")
 		w.host.reachable(t, false)
-		_, err := w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: again.GetSnapshotId()})
+		_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: id})
 		require.NoError(t, err)
 	})
 }

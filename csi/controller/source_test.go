@@ -3,6 +3,7 @@ package controller_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -13,7 +14,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// soon is a context that ends after a while: time for an answer, and not for a wait.
+// soon is a context that ends after a while: time for an answer, and not for a wait. The
+// clock must be the test's own (synctest), which stands still while anybody works.
 func soon(t testing.TB) (context.Context, context.CancelFunc) {
 	t.Helper()
 	return context.WithTimeout(t.Context(), 700*time.Millisecond)
@@ -95,23 +97,24 @@ func (w *world) stage(t testing.TB, id, path string, epoch map[string]string) {
 
 // S19, CSI-GRP-DeleteVolumeGroupSnapshot-07: what is just copied from stays.
 func TestASourceInUseStays(t *testing.T) {
-	t.Parallel() // it waits for deadlines
-	w := newWorld(t)
-	source := w.create(t, "source")
-	snapshot := w.snap(t, "s", source).GetSnapshotId()
-	w.host.set(func(h *host) { h.idle = true })
-	ctx, cancel := soon(t)
-	defer cancel()
-	_, err := w.CreateVolume(ctx, named("v", from(fromSnapshot(snapshot))))
-	requireCode(t, codes.Aborted, err)
-	for range 2 {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		source := w.create(t, "source")
+		snapshot := w.snap(t, "s", source).GetSnapshotId()
+		w.host.set(func(h *host) { h.idle = true })
+		ctx, cancel := soon(t)
+		defer cancel()
+		_, err := w.CreateVolume(ctx, named("v", from(fromSnapshot(snapshot))))
+		requireCode(t, codes.Aborted, err)
+		for range 2 {
+			_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot})
+			requireCode(t, codes.FailedPrecondition, err)
+		}
+		w.host.set(func(h *host) { h.idle = false })
+		w.create(t, "v", from(fromSnapshot(snapshot)))
 		_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot})
-		requireCode(t, codes.FailedPrecondition, err)
-	}
-	w.host.set(func(h *host) { h.idle = false })
-	w.create(t, "v", from(fromSnapshot(snapshot)))
-	_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot})
-	require.NoError(t, err)
+		require.NoError(t, err)
+	})
 }
 
 // CSI-CTRL-ControllerExpandVolume-.
@@ -169,59 +172,60 @@ func TestExpandArguments(t *testing.T) {
 // CSI-CTRL-ControllerExpandVolume-05, -08, -13, CSI-NODE-NodeExpandVolume-02, -04,
 // -08, -16: at any time, to the end or not at all.
 func TestExpandThroughItsLife(t *testing.T) {
-	t.Parallel() // it waits for deadlines
-	w := newWorld(t)
-	grow := func(id string, size int64) (*csi.ControllerExpandVolumeResponse, error) {
-		ctx, cancel := soon(t)
-		defer cancel()
-		return w.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: size}})
-	}
-	raw, err := grow(w.create(t, "raw", forUse(block(writer))), 2*gib)
-	require.NoError(t, err)
-	require.False(t, raw.GetNodeExpansionRequired(), "-05")
-
-	id, path := w.create(t, "v"), t.TempDir()
-	_, err = grow(id, 2*gib)
-	require.NoError(t, err, "-08: created")
-	epoch := w.publish(t, id, mount(writer, ""))
-	_, err = grow(id, 3*gib)
-	require.NoError(t, err, "-08: published")
-	node := func(size int64) (*csi.NodeExpandVolumeResponse, error) {
-		req := &csi.NodeExpandVolumeRequest{VolumeId: id, VolumePath: path}
-		if size != 0 {
-			req.CapacityRange = &csi.CapacityRange{RequiredBytes: size}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		grow := func(id string, size int64) (*csi.ControllerExpandVolumeResponse, error) {
+			ctx, cancel := soon(t)
+			defer cancel()
+			return w.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: size}})
 		}
-		return w.node.NodeExpandVolume(t.Context(), req)
-	}
-	_, err = node(3 * gib)
-	requireCode(t, codes.NotFound, err) // NodeExpandVolume-17: not before it is staged
-	w.stage(t, id, path, epoch)
-	_, err = grow(id, 4*gib)
-	require.NoError(t, err, "-08: staged")
-	for range 2 {
-		resp, err := node(0)
+		raw, err := grow(w.create(t, "raw", forUse(block(writer))), 2*gib)
 		require.NoError(t, err)
-		require.Equal(t, 4*gib, resp.GetCapacityBytes())
-	}
-	_, err = node(5 * gib)
-	requireCode(t, codes.OutOfRange, err)
+		require.False(t, raw.GetNodeExpansionRequired(), "-05")
 
-	w.host.set(func(h *host) { h.slow = true })
-	_, err = grow(id, 5*gib)
-	requireCode(t, codes.Aborted, err)
-	w.host.set(func(h *host) { h.slow = false })
-	w.host.work()
-	resp, err := grow(id, 5*gib)
-	require.NoError(t, err, "the retry joins")
-	require.Equal(t, 5*gib, resp.GetCapacityBytes())
+		id, path := w.create(t, "v"), t.TempDir()
+		_, err = grow(id, 2*gib)
+		require.NoError(t, err, "-08: created")
+		epoch := w.publish(t, id, mount(writer, ""))
+		_, err = grow(id, 3*gib)
+		require.NoError(t, err, "-08: published")
+		node := func(size int64) (*csi.NodeExpandVolumeResponse, error) {
+			req := &csi.NodeExpandVolumeRequest{VolumeId: id, VolumePath: path}
+			if size != 0 {
+				req.CapacityRange = &csi.CapacityRange{RequiredBytes: size}
+			}
+			return w.node.NodeExpandVolume(t.Context(), req)
+		}
+		_, err = node(3 * gib)
+		requireCode(t, codes.NotFound, err) // NodeExpandVolume-17: not before it is staged
+		w.stage(t, id, path, epoch)
+		_, err = grow(id, 4*gib)
+		require.NoError(t, err, "-08: staged")
+		for range 2 {
+			resp, err := node(0)
+			require.NoError(t, err)
+			require.Equal(t, 4*gib, resp.GetCapacityBytes())
+		}
+		_, err = node(5 * gib)
+		requireCode(t, codes.OutOfRange, err)
 
-	w.host.set(func(h *host) { h.fail = failure("the pool is full", fsm.NoCapacity) })
-	for range 2 {
+		w.host.set(func(h *host) { h.slow = true })
+		_, err = grow(id, 5*gib)
+		requireCode(t, codes.Aborted, err)
+		w.host.set(func(h *host) { h.slow = false })
+		w.host.work()
+		resp, err := grow(id, 5*gib)
+		require.NoError(t, err, "the retry joins")
+		require.Equal(t, 5*gib, resp.GetCapacityBytes())
+
+		w.host.set(func(h *host) { h.fail = failure("the pool is full", fsm.NoCapacity) })
+		for range 2 {
+			_, err = grow(id, 6*gib)
+			requireCode(t, codes.ResourceExhausted, err)
+			require.Equal(t, 5*gib, w.volume(t, id).GetCapacityBytes(), "-13")
+		}
+		w.host.set(func(h *host) { h.fail = nil })
 		_, err = grow(id, 6*gib)
-		requireCode(t, codes.ResourceExhausted, err)
-		require.Equal(t, 5*gib, w.volume(t, id).GetCapacityBytes(), "-13")
-	}
-	w.host.set(func(h *host) { h.fail = nil })
-	_, err = grow(id, 6*gib)
-	require.NoError(t, err)
+		require.NoError(t, err)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -43,20 +44,22 @@ func TestCreateVolumeConcurrently(t *testing.T) {
 // CSI-GEN-Conc-02..04: a call that cannot finish says ABORTED before its deadline,
 // the work goes on, and the retry joins it.
 func TestCreateVolumeNearItsDeadline(t *testing.T) {
-	w := newWorld(t)
-	w.host.set(func(h *host) { h.idle = true })
-	for range 2 {
-		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-		_, err := w.CreateVolume(ctx, named("v"))
-		requireCode(t, codes.Aborted, err)
-		require.NoError(t, ctx.Err(), "the answer came before the deadline")
-		cancel()
-	}
-	ids := w.cluster.volumes()
-	require.Len(t, ids, 1)
-	w.host.set(func(h *host) { h.idle = false })
-	require.Equal(t, string(ids[0]), w.create(t, "v"))
-	require.Equal(t, ids, w.cluster.volumes())
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.host.set(func(h *host) { h.idle = true })
+		for range 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			_, err := w.CreateVolume(ctx, named("v"))
+			requireCode(t, codes.Aborted, err)
+			require.NoError(t, ctx.Err(), "the answer came before the deadline")
+			cancel()
+		}
+		ids := w.cluster.volumes()
+		require.Len(t, ids, 1)
+		w.host.set(func(h *host) { h.idle = false })
+		require.Equal(t, string(ids[0]), w.create(t, "v"))
+		require.Equal(t, ids, w.cluster.volumes())
+	})
 }
 
 // CSI-CTRL-CreateVolume-40: what the host could not make is told, and the next call

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/csi/controller"
@@ -32,18 +33,21 @@ type world struct {
 	csi.ControllerClient
 	csi.GroupControllerClient
 	csi.SnapshotMetadataClient
-	node           csi.NodeClient
-	cluster        *cluster
-	host           *host
-	maps           *blockMaps
-	controllerSock string
-	nodeSock       string
-	controllers    *grpc.ClientConn
-	nodes          *grpc.ClientConn
+	node        csi.NodeClient
+	cluster     *cluster
+	host        *host
+	maps        *blockMaps
+	controllers *grpc.ClientConn
+	nodes       *grpc.ClientConn
 }
 
 // newWorld has one host, n1 in zone z1, unless others are given.
 func newWorld(t testing.TB, hosts ...func(*cluster) *host) *world {
+	t.Helper()
+	return newWorldOver(t, inMemory(t), inMemory(t), hosts...)
+}
+
+func newWorldOver(t testing.TB, controllers, nodes channel, hosts ...func(*cluster) *host) *world {
 	t.Helper()
 	w := &world{cluster: newCluster(t), maps: &blockMaps{}}
 	if len(hosts) == 0 {
@@ -60,13 +64,13 @@ func newWorld(t testing.TB, hosts ...func(*cluster) *host) *world {
 	nodeService, err := node.New(w.host, node.Config{ID: w.host.id, Labels: labelsOf(w.host), MaxVolumes: w.host.max})
 	require.NoError(t, err)
 
-	w.controllerSock = serve(t, func(g *grpc.Server) {
+	serve(t, controllers, func(g *grpc.Server) {
 		csi.RegisterControllerServer(g, service)
 		csi.RegisterGroupControllerServer(g, group.New(w.cluster))
 		csi.RegisterSnapshotMetadataServer(g, metadata.New(w.cluster, w.maps))
 	})
-	w.nodeSock = serve(t, func(g *grpc.Server) { csi.RegisterNodeServer(g, nodeService) })
-	w.controllers, w.nodes = dial(t, w.controllerSock), dial(t, w.nodeSock)
+	serve(t, nodes, func(g *grpc.Server) { csi.RegisterNodeServer(g, nodeService) })
+	w.controllers, w.nodes = dial(t, controllers), dial(t, nodes)
 	w.GroupControllerClient, w.SnapshotMetadataClient = csi.NewGroupControllerClient(w.controllers), csi.NewSnapshotMetadataClient(w.controllers)
 	w.ControllerClient, w.node = csi.NewControllerClient(w.controllers), csi.NewNodeClient(w.nodes)
 	return w
@@ -86,14 +90,41 @@ func labelsOf(h *host) (labels []fsm.Label) {
 	return labels
 }
 
-// serve runs a CSI server on a socket of its own until the test ends.
-func serve(t testing.TB, register func(*grpc.Server)) string {
+// channel is a listener and a way to it.
+type channel struct {
+	net.Listener
+	dial   func(context.Context) (net.Conn, error)
+	socket string // empty: it is in memory
+}
+
+// inMemory needs no kernel, so that a test may run under a clock of its own.
+func inMemory(testing.TB) channel {
+	l := bufconn.Listen(64 << 10)
+	return channel{Listener: l, dial: l.DialContext}
+}
+
+// onSocket is as a container orchestrator has it.
+func onSocket(t testing.TB) channel {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hf") // short: a socket's path is bounded
 	require.NoError(t, err)
 	socket := filepath.Join(dir, "csi.sock")
-	listener, err := server.Listen("unix://" + socket)
+	l, err := server.Listen("unix://" + socket)
 	require.NoError(t, err)
+	t.Cleanup(func() {
+		entries, err := os.ReadDir(dir) // CSI-OPS-FS-02: nothing was left beside the socket
+		require.NoError(t, err)
+		require.Empty(t, entries)
+		require.NoError(t, os.Remove(dir))
+	})
+	return channel{Listener: l, socket: socket, dial: func(ctx context.Context) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}
+}
+
+// serve runs a CSI server until the test ends.
+func serve(t testing.TB, on channel, register func(*grpc.Server)) {
+	t.Helper()
 	g, err := server.New(server.Config{})
 	require.NoError(t, err)
 	about, err := identity.New(identity.Config{Version: "v0", Ready: func() error { return nil }})
@@ -102,21 +133,24 @@ func serve(t testing.TB, register func(*grpc.Server)) string {
 	register(g)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx, g, listener) }()
+	go func() { ended <- server.Run(ctx, g, on) }()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-ended)
-		entries, err := os.ReadDir(dir) // CSI-OPS-FS-02: nothing was left beside the socket
-		require.NoError(t, err)
-		require.Empty(t, entries)
-		require.NoError(t, os.Remove(dir))
 	})
-	return socket
+}
+
+// overMemory serves and dials.
+func overMemory(t testing.TB, register func(*grpc.Server)) *grpc.ClientConn {
+	t.Helper()
+	on := inMemory(t)
+	serve(t, on, register)
+	return dial(t, on)
 }
 
 // dial connects a client that holds every answer to the rules for all answers:
 // CSI-GEN-Error-01..04, CSI-GEN-Size-05, -06.
-func dial(t testing.TB, socket string) *grpc.ClientConn {
+func dial(t testing.TB, to channel) *grpc.ClientConn {
 	t.Helper()
 	judge := func(ctx context.Context, method string, req, resp any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		err := call(ctx, method, req, resp, cc, opts...)
@@ -127,11 +161,9 @@ func dial(t testing.TB, socket string) *grpc.ClientConn {
 		assert.NoError(t, wellFormed(err), method)
 		return err
 	}
-	conn, err := grpc.NewClient("passthrough:///"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///csi", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), grpc.WithUnaryInterceptor(judge),
-		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return to.dial(ctx) }))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	return conn
