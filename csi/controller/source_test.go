@@ -96,6 +96,37 @@ func (w *world) stage(t testing.TB, id, path string, epoch map[string]string) {
 }
 
 // S19, CSI-GRP-DeleteVolumeGroupSnapshot-07: what is just copied from stays.
+// CSI-CTRL-CreateVolume-38, CSI-CTRL-Topology-10: what the provisioner asks for under late binding, with strict topology
+// and without: never a volume outside of what is requisite, and then a code at which
+// the scheduler chooses again.
+func TestACloneIsWhereItsSourceIsOrNowhere(t *testing.T) {
+	w := newWorld(t, at("n1", "z1"), at("n2", "z2"))
+	host := func(id string) *csi.Topology { return term(fsm.TopologyKey, id) }
+	source := w.create(t, "source", where([]*csi.Topology{host("n2")}, nil))
+	for name, tc := range map[string]struct {
+		requisite, preferred []*csi.Topology
+		want                 codes.Code
+	}{
+		"strict, another host":              {[]*csi.Topology{host("n1")}, []*csi.Topology{host("n1")}, codes.ResourceExhausted},
+		"strict, the source's host":         {[]*csi.Topology{host("n2")}, []*csi.Topology{host("n2")}, codes.OK},
+		"not strict, another is preferred":  {[]*csi.Topology{host("n1"), host("n2")}, []*csi.Topology{host("n1"), host("n2")}, codes.OK},
+		"immediate, no host was chosen yet": {[]*csi.Topology{host("n1"), host("n2")}, nil, codes.OK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				resp, err := w.CreateVolume(t.Context(), named(name, from(fromVolume(source)), where(tc.requisite, tc.preferred)))
+				requireCode(t, tc.want, err)
+				if tc.want != codes.OK {
+					require.Contains(t, err.Error(), "n2")
+					require.Contains(t, err.Error(), "Immediate")
+					continue
+				}
+				require.Equal(t, "n2", resp.GetVolume().GetAccessibleTopology()[0].GetSegments()[fsm.TopologyKey])
+			}
+		})
+	}
+}
+
 func TestASourceInUseStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
