@@ -26,23 +26,24 @@ type blockMaps struct {
 	bases   []fsm.SnapshotID
 }
 
-func (m *blockMaps) Map(_ context.Context, _ fsm.NodeID, base, _ fsm.SnapshotID, from int64, most int) (page []metadata.Extent, more bool, err error) {
+func (m *blockMaps) Map(_ context.Context, _ fsm.NodeID, base, _ fsm.SnapshotID, from int64, most int) (page metadata.Page, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.bases = append(m.bases, base)
 	if m.failAt > 0 && from >= m.failAt {
-		return nil, false, fsm.Reject(fsm.Unreachable, "node n1 has no session")
+		return page, fsm.Reject(fsm.Unreachable, "node n1 has no session")
 	}
 	for _, x := range m.extents {
 		if x.Offset+x.Length <= from {
 			continue
 		}
-		if len(page) == most {
-			return page, true, nil
+		if page.More = len(page.Extents) == most; page.More {
+			return page, nil
 		}
-		page = append(page, x)
+		page.Extents = append(page.Extents, x)
 	}
-	return page, m.stuck, nil
+	page.More = m.stuck
+	return page, nil
 }
 
 // page is one message of either stream.
@@ -201,4 +202,67 @@ func TestMetadataFailsMidStream(t *testing.T) {
 			}
 		})
 	}
+}
+
+// pacedMaps plays a host that looks through so many bytes for a page.
+type pacedMaps struct {
+	extents []metadata.Extent
+	pace    int64
+	asked   []int64
+}
+
+func (m *pacedMaps) Map(_ context.Context, _ fsm.NodeID, _, _ fsm.SnapshotID, from int64, most int) (page metadata.Page, err error) {
+	m.asked = append(m.asked, from)
+	page = metadata.Page{More: true, Reached: from + m.pace}
+	for _, x := range m.extents {
+		if x.Offset >= page.Reached || x.Offset+x.Length <= from {
+			continue
+		}
+		if len(page.Extents) == most {
+			return page, nil
+		}
+		page.Extents = append(page.Extents, x)
+	}
+	return page, nil
+}
+
+func overMaps(t *testing.T, w *world, maps metadata.Maps, req *csi.GetMetadataAllocatedRequest) ([]page, error) {
+	t.Helper()
+	s := metadata.New(w.cluster, maps)
+	conn := overMemory(t, func(g *grpc.Server) { csi.RegisterSnapshotMetadataServer(g, s) })
+	stream, err := csi.NewSnapshotMetadataClient(conn).GetMetadataAllocated(t.Context(), req)
+	require.NoError(t, err)
+	return drain(stream.Recv)
+}
+
+// A page that ends behind the volume's end is clipped to nothing, while the host has more.
+func TestAStreamOfNothingTellsTheSize(t *testing.T) {
+	w := newWorld(t)
+	id := w.snap(t, "s", w.create(t, "one")).GetSnapshotId()
+	beyond := &blockMaps{extents: []metadata.Extent{{Offset: gib, Length: 4096}, {Offset: gib + 8192, Length: 4096}}}
+	for _, most := range []int32{0, 1} {
+		pages, err := overMaps(t, w, beyond, &csi.GetMetadataAllocatedRequest{SnapshotId: id, MaxResults: most})
+		require.NoError(t, err)
+		require.Len(t, pages, 1)
+		require.Equal(t, gib, pages[0].GetVolumeCapacityBytes())
+		require.Empty(t, pages[0].GetBlockMetadata())
+	}
+}
+
+// A host that found nothing in its time says how far it is, and the next page goes on there.
+func TestAStreamGoesOnWhereTheHostIs(t *testing.T) {
+	w := newWorld(t)
+	id := w.snap(t, "s", w.create(t, "one")).GetSnapshotId()
+	last := metadata.Extent{Offset: gib - 4096, Length: 4096}
+	host := &pacedMaps{extents: []metadata.Extent{last}, pace: 100 << 20}
+	pages, err := overMaps(t, w, host, &csi.GetMetadataAllocatedRequest{SnapshotId: id})
+	require.NoError(t, err)
+	require.Len(t, pages, 1)
+	requirePages(t, pages, 0, 0, host.extents)
+	require.Len(t, host.asked, 11)
+	require.Equal(t, int64(100<<20), host.asked[1])
+	host = &pacedMaps{pace: 400 << 20}
+	pages, err = overMaps(t, w, host, &csi.GetMetadataAllocatedRequest{SnapshotId: id})
+	require.NoError(t, err)
+	require.Len(t, pages, 1, "nothing anywhere: the size all the same")
 }

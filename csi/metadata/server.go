@@ -29,10 +29,23 @@ type Extent struct{ Offset, Length int64 }
 type Maps interface {
 	// Map is what the target snapshot on a node allocates, or, with a base, what
 	// differs between the two: at most max extents that end behind from, in ascending
-	// order and not overlapping, and whether there are more behind the last. Its
-	// errors are a *fsm.Rejection where the host refuses.
-	Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) (extents []Extent, more bool, err error)
+	// order and not overlapping. Its errors are a *fsm.Rejection where the host refuses.
+	Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) (Page, error)
 }
+
+// Page is a part of a block map.
+type Page struct {
+	Extents []Extent
+	// More tells that this is not all. Then all before Reached was told; a host that
+	// compares for long says how far it is though it found nothing. Zero: all before
+	// the end of the last extent was.
+	More    bool
+	Reached int64
+}
+
+// silentPages is how many pages in a row may say nothing, each after the host looked
+// for as long as it does for one.
+const silentPages = 100
 
 // Server serves csi.v1.SnapshotMetadata.
 type Server struct {
@@ -145,25 +158,30 @@ func (s *Server) stream(ctx context.Context, q *question, send func([]*csi.Block
 	if q.max > 0 {
 		most = min(most, int(q.max))
 	}
-	for sent, from := false, q.from; ; {
-		extents, more, err := s.maps.Map(ctx, q.node, q.base, q.target, from, most)
+	for sent, from, silent := false, q.from, 0; ; {
+		found, err := s.maps.Map(ctx, q.node, q.base, q.target, from, most)
 		if err != nil {
 			return fmt.Errorf("map snapshot %s on node %s from byte %d on: %w", q.target, q.node, from, err)
 		}
-		page, end, err := q.page(extents, from, most)
+		page, end, err := q.page(found.Extents, from, most)
 		if err != nil {
 			return err
 		}
-		if len(page) > 0 || !more && !sent {
+		end = max(end, min(found.Reached, q.size))
+		last := !found.More || end >= q.size
+		if len(page) > 0 || last && !sent {
 			if err := send(page); err != nil {
 				return err
 			}
 			sent = true
 		}
-		if !more || end >= q.size {
+		if last {
 			return nil
 		}
-		if end == from {
+		if silent++; end > from {
+			silent = 0
+		}
+		if silent > silentPages {
 			return fmt.Errorf("map snapshot %s: node %s has more behind byte %d and does not say what", q.target, q.node, from)
 		}
 		from = end
