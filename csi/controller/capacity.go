@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// GetCapacity is what new volumes could still reserve, in all pools of the
-// topology together, and the sizes that one volume could have; with two replicas, what
-// two hosts can hold. Where no volume
-// with the capabilities can be made at all, the capacity is 0.
+// GetCapacity is what new volumes could still reserve, in all pools of the topology
+// together, and the sizes that one volume could have, by the reservations and by what is
+// free now; with two replicas, what two hosts can hold. Where no volume with the
+// capabilities can be made at all, the capacity is 0.
 func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
 	if err := s.serves(csi.ControllerServiceCapability_RPC_GET_CAPACITY); err != nil {
 		return nil, err
@@ -31,9 +31,13 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
+	var facts fsm.Facts
+	if s.measured != nil {
+		facts = fsm.FactsOf(s.measured(ctx))
+	}
 	var largest, total int64
 	err = s.read(ctx, func(state *fsm.State) error {
-		largest, total = state.AvailableTo(where, p.replicas)
+		largest, total = state.AvailableTo(where, p.replicas, facts)
 		return nil
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -375,4 +376,22 @@ func TestS20_EachSocketServesItsOwn(t *testing.T) {
 	requireMethods(t, w.controllers, csi.GroupController_ServiceDesc, all)
 	requireMethods(t, w.controllers, csi.Identity_ServiceDesc, all)
 	requireMethods(t, w.nodes, csi.Identity_ServiceDesc, all)
+}
+
+// CSI-CTRL-GetCapacity-06, -07, S25: no volume may be larger than what is free, less the
+// reserve, in a pool that is not overcommitted more than twice; this one is ten times.
+func TestGetCapacityIsBoundedByWhatIsFree(t *testing.T) {
+	w := newWorld(t)
+	free := int64(0)
+	s := controller.New(w.cluster).Measure(func(context.Context) []*fsmpb.PoolFact {
+		return []*fsmpb.PoolFact{{PoolId: "pool-n1", FreeBytes: free}}
+	})
+	for _, free = range []int64{0, 7 * gib, 1 << 60} {
+		for range 2 {
+			resp, err := s.GetCapacity(t.Context(), &csi.GetCapacityRequest{})
+			require.NoError(t, err)
+			require.Equal(t, 10*min(free, 100*gib), resp.GetAvailableCapacity())
+			require.Equal(t, min(5*min(free, 1000*gib), 1000*gib), resp.GetMaximumVolumeSize().GetValue())
+		}
+	}
 }

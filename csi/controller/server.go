@@ -38,6 +38,7 @@ type Server struct {
 	off             map[csi.ControllerServiceCapability_RPC_Type]bool
 	unstagePatience time.Duration
 	severPatience   time.Duration
+	measured        func(context.Context) []*fsmpb.PoolFact
 }
 
 var _ csi.ControllerServer = (*Server)(nil)
@@ -49,6 +50,13 @@ func New(c Cluster, off ...csi.ControllerServiceCapability_RPC_Type) *Server {
 	for _, capability := range off {
 		s.off[capability] = true
 	}
+	return s
+}
+
+// Measure has GetCapacity ask what is measured of the pools now. Without it the
+// reservations alone say what there is. Call it before the server serves.
+func (s *Server) Measure(measured func(context.Context) []*fsmpb.PoolFact) *Server {
+	s.measured = measured
 	return s
 }
 
