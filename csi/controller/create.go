@@ -22,6 +22,9 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 		return nil, rpcerr.From(err)
 	}
 	cmd, err := createCommand(req)
+	if err == nil {
+		err = s.mountable(cmd.GetCapabilities()[0].GetFsType(), req.GetVolumeCapabilities()...)
+	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}

@@ -70,6 +70,9 @@ func (s *Server) usable(req *csi.ControllerPublishVolumeRequest) error {
 	if req.GetReadonly() && s.off[csi.ControllerServiceCapability_RPC_PUBLISH_READONLY] {
 		return fsm.Reject(fsm.Invalid, "readonly: publishing for reading only is turned off here")
 	}
+	if err := s.mountable("", req.GetVolumeCapability()); err != nil {
+		return err
+	}
 	return s.modes(req.GetVolumeCapability())
 }
 

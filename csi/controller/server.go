@@ -36,6 +36,7 @@ type Server struct {
 	csi.UnimplementedControllerServer
 	log             *cluster.Client
 	off             map[csi.ControllerServiceCapability_RPC_Type]bool
+	mounts          fsm.MountPolicy
 	unstagePatience time.Duration
 	severPatience   time.Duration
 	measured        func(context.Context) []*fsmpb.PoolFact
@@ -58,6 +59,27 @@ func New(c Cluster, off ...csi.ControllerServiceCapability_RPC_Type) *Server {
 func (s *Server) Measure(measured func(context.Context) []*fsmpb.PoolFact) *Server {
 	s.measured = measured
 	return s
+}
+
+// AllowMounts serves further mount flags, those that the nodes serve.
+func (s *Server) AllowMounts(policy fsm.MountPolicy) *Server {
+	s.mounts = policy
+	return s
+}
+
+// mountable refuses mount flags that no node would take; fsType is for capabilities
+// that leave it open.
+func (s *Server) mountable(fsType string, asked ...*csi.VolumeCapability) error {
+	for _, c := range asked {
+		own := c.GetMount().GetFsType()
+		if own == "" {
+			own = fsType
+		}
+		if rej := s.mounts.Check(own, c.GetMount().GetMountFlags()); rej != nil {
+			return rej
+		}
+	}
+	return nil
 }
 
 // propose has one command applied.

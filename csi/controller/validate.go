@@ -25,7 +25,11 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	if why := unconfirmed(v, req, asked); why != nil {
+	why := unconfirmed(v, req, asked)
+	if why == nil {
+		why = s.mountable(v.FSType(), req.GetVolumeCapabilities()...)
+	}
+	if why != nil {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: server.Message(why.Error())}, nil
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{

@@ -7,6 +7,8 @@ import (
 	"github.com/kubernetes-csi/csi-lib-utils/protosanitizer"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // stripped stands where something was taken out.
@@ -107,6 +109,11 @@ func scrub(text string, request any) string {
 	return text
 }
 
+// plain: the name of a mount option is nobody's secret, and refusals list such names.
+func plain(field protoreflect.FieldDescriptor, item string) bool {
+	return field.Name() == "mount_flags" && fsm.PlainMountFlag(item)
+}
+
 func sensitiveValues(field protoreflect.FieldDescriptor, value protoreflect.Value) []string {
 	var values []string
 	keep := func(text string) {
@@ -116,8 +123,8 @@ func sensitiveValues(field protoreflect.FieldDescriptor, value protoreflect.Valu
 	}
 	if field.IsList() {
 		for i := range value.List().Len() {
-			if slices.Contains(sensitiveFields, field.Name()) {
-				keep(value.List().Get(i).String())
+			if item := value.List().Get(i).String(); slices.Contains(sensitiveFields, field.Name()) && !plain(field, item) {
+				keep(item)
 			}
 		}
 		return values
