@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -49,7 +50,7 @@ func validated(req *csi.ValidateVolumeCapabilitiesRequest) ([]fsm.Capability, er
 	}
 	var asked []fsm.Capability
 	for _, given := range req.GetVolumeCapabilities() {
-		c, err := server.ParseCapability(given)
+		c, err := server.ReadCapability(given)
 		if err != nil {
 			return nil, err
 		}
@@ -74,7 +75,7 @@ func unconfirmed(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, aske
 		return err
 	}
 	for _, c := range asked {
-		if err := server.Served(c.Mode, fsm.Invalid); err != nil {
+		if err := errors.Join(server.ServedFSType(c.FSType), server.Served(c.Mode, fsm.Invalid)); err != nil {
 			return err
 		}
 		if p.fsType != "" && !c.Block && c.FSType == "" {

@@ -21,10 +21,27 @@ var fsTypes = []string{"ext4", "xfs"}
 func KnownFSType(fsType string) bool { return slices.Contains(fsTypes, fsType) }
 
 // ParseCapability reads a capability. The rejection is fsm.Invalid when it is
-// missing or malformed, and when a filesystem or a mount group is none that is
-// served. FSType stays empty where the caller left it open. Whether the
-// mode is served is for Served to say.
+// missing or malformed, and when its filesystem is none that is served. FSType stays
+// empty where the caller left it open. Whether the mode is served is for Served to say.
 func ParseCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
+	parsed, err := ReadCapability(c)
+	if err != nil {
+		return parsed, err
+	}
+	return parsed, ServedFSType(parsed.FSType)
+}
+
+// ServedFSType is fsm.Invalid for a filesystem that hosts cannot make.
+func ServedFSType(fsType string) error {
+	if fsType == "" || KnownFSType(fsType) {
+		return nil
+	}
+	return fsm.Reject(fsm.Invalid, "fs_type %q is not served, only %s", Message(fsType), strings.Join(fsTypes, " and "))
+}
+
+// ReadCapability reads a capability that may be none that is served. The rejection is
+// fsm.Invalid when it is missing or malformed.
+func ReadCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
 	if c == nil {
 		return fsm.Capability{}, fsm.Reject(fsm.Invalid, "volume_capability is required")
 	}
@@ -46,9 +63,6 @@ func ParseCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
 
 func parseMount(parsed fsm.Capability, mount *csi.VolumeCapability_MountVolume) (fsm.Capability, error) {
 	parsed.FSType = mount.GetFsType()
-	if parsed.FSType != "" && !KnownFSType(parsed.FSType) {
-		return parsed, fsm.Reject(fsm.Invalid, "fs_type %q is not served, only %s", parsed.FSType, strings.Join(fsTypes, " and "))
-	}
 	if err := checkGroup(mount.GetVolumeMountGroup()); err != nil {
 		return parsed, err
 	}
