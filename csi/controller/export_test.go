@@ -15,3 +15,6 @@ func Hasten(s *Server, look, unstage time.Duration) {
 func Token(id fsm.VolumeID, incarnation uint64) string {
 	return volumeList.token(string(id), incarnation)
 }
+
+// ParameterKeys and MutableKeys are what classes can say.
+var ParameterKeys, MutableKeys = parameterKeys, mutableKeys

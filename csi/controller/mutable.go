@@ -41,7 +41,7 @@ func (l *limits) override(given map[string]string) error {
 			return err
 		}
 		if !known {
-			return fsm.Reject(fsm.Invalid, "mutable parameter %q is not known: there are %s and %s", server.Message(key), iopsKey, bandwidthKey)
+			return fsm.Reject(fsm.Invalid, "mutable parameter %q is not known: there are %s", server.Message(key), strings.Join(mutableKeys, " and "))
 		}
 	}
 	return nil

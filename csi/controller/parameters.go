@@ -18,6 +18,13 @@ const (
 	coFSTypeKey = server.COPrefix + "fstype"
 )
 
+// parameterKeys are all that a StorageClass can say; mutableKeys are all that a
+// VolumeAttributesClass can.
+var (
+	parameterKeys = []string{fsTypeKey, replicasKey, protocolKey, iopsKey, bandwidthKey}
+	mutableKeys   = []string{iopsKey, bandwidthKey}
+)
+
 // parameters are CreateVolume's, read.
 type parameters struct {
 	fsType   string
@@ -80,7 +87,7 @@ func (p *parameters) set(key, value string) error {
 	case strings.HasPrefix(key, server.COPrefix):
 		return nil
 	}
-	return fsm.Reject(fsm.Invalid, "parameter %q is not known: there are %s, %s, %s, %s and %s", server.Message(key), fsTypeKey, replicasKey, protocolKey, iopsKey, bandwidthKey)
+	return fsm.Reject(fsm.Invalid, "parameter %q is not known: there are %s", server.Message(key), strings.Join(parameterKeys, ", "))
 }
 
 func (p *parameters) setFSType(value string) error {
