@@ -50,6 +50,17 @@ func (c *Client) Apply(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome,
 	return out, unanswered(err, "the log did not take the command in time")
 }
 
+// AtLevel tells whether this member knows that the cluster runs at a feature level,
+// which only rises: what came with it may be proposed then.
+func (c *Client) AtLevel(level uint32) bool {
+	var runs uint32
+	err := c.View(func(state *fsm.State) error {
+		runs = state.Cluster().FeatureLevel
+		return nil
+	})
+	return err == nil && runs >= level
+}
+
 // Look reads a state that is not stale.
 func (c *Client) Look(ctx context.Context, fn func(*fsm.State) error) error {
 	_, err := c.Read(ctx, fn)

@@ -41,6 +41,9 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 
 // create is the id of the volume that has the name from now on.
 func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateVolume) (fsm.VolumeID, error) {
+	if !s.log.AtLevel(fsm.Level2) {
+		cmd.Claim = nil
+	}
 	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: cmd}})
 	if expired(err) {
 		return s.created(ctx, cmd)

@@ -7,6 +7,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -45,7 +46,7 @@ func modifyCommand(req *csi.ControllerModifyVolumeRequest) (*fsmpb.ModifyVolume,
 	if err := asked.override(req.GetMutableParameters()); err != nil {
 		return nil, err
 	}
-	return &fsmpb.ModifyVolume{VolumeId: string(id), Limits: asked.values.Proto(), Set: asked.set}, nil
+	return &fsmpb.ModifyVolume{VolumeId: string(id), Limits: asked.values.Proto(), Set: asked.set, Claim: server.Claim(req.GetMutableParameters())}, nil
 }
 
 func (s *Server) modify(ctx context.Context, cmd *fsmpb.ModifyVolume) error {
@@ -56,6 +57,9 @@ func (s *Server) modify(ctx context.Context, cmd *fsmpb.ModifyVolume) error {
 			return err == nil, err
 		}
 		return false, ended(v, fsm.OpModify, "modify volume "+string(id))
+	}
+	if !s.log.AtLevel(fsm.Level2) {
+		cmd.Claim = nil
 	}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ModifyVolume{ModifyVolume: cmd}})
 	if err == nil {

@@ -158,3 +158,26 @@ func TestWhatIsTurnedOff(t *testing.T) {
 		requireCode(t, codes.InvalidArgument, err)
 	}
 }
+
+// CSI-EXT-Modify-02: the resizer's extra metadata are no parameters; the claim that they name is kept.
+func TestModifyVolumeKeepsTheClaim(t *testing.T) {
+	const pre = "csi.storage.k8s.io/"
+	w := newWorld(t)
+	id := w.create(t, "v", with(pre+"pvc/name", "data", pre+"pvc/namespace", "shop", pre+"pv/name", "pv-1"))
+	claim := func() (c fsm.Claim) {
+		require.NoError(t, w.cluster.View(func(s *fsm.State) error {
+			v, _ := s.Volume(fsm.VolumeID(id))
+			c = *v.Claim
+			return nil
+		}))
+		return c
+	}
+	require.Equal(t, fsm.Claim{Name: "data", Namespace: "shop", Volume: "pv-1"}, claim())
+	for range 2 {
+		_, err := w.ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: pairsOf(
+			"iopsLimit", "7", pre+"pvc/name", "moved", pre+"pvc/namespace", "shop", pre+"pv/name", "pv-1")})
+		require.NoError(t, err)
+		require.Equal(t, fsm.Claim{Name: "moved", Namespace: "shop", Volume: "pv-1"}, claim())
+		require.EqualValues(t, 7, w.limits(t, id).ReadIOPS)
+	}
+}

@@ -40,7 +40,7 @@ func (l *limits) override(given map[string]string) error {
 		if err != nil {
 			return err
 		}
-		if !known {
+		if !known && !strings.HasPrefix(key, server.COPrefix) {
 			return fsm.Reject(fsm.Invalid, "mutable parameter %q is not known: there are %s", server.Message(key), strings.Join(mutableKeys, " and "))
 		}
 	}

@@ -38,7 +38,7 @@ func createCommand(req *csi.CreateVolumeRequest) (*fsmpb.CreateVolume, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd.Source = source
+	cmd.Source, cmd.Claim = source, server.Claim(req.GetParameters(), req.GetMutableParameters())
 	return cmd, knownSource(source)
 }
 

@@ -1,16 +1,43 @@
 package server
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // COPrefix is that of keys that Kubernetes' sidecars add: names of claims and
 // references to secrets. They are tolerated and are no part of what is made.
 const COPrefix = "csi.storage.k8s.io/"
+
+// The keys under which sidecars say what a volume is called there.
+const (
+	claimNameKey      = COPrefix + "pvc/name"
+	claimNamespaceKey = COPrefix + "pvc/namespace"
+	volumeNameKey     = COPrefix + "pv/name"
+)
+
+// maxClaimName is the longest name that is kept; Kubernetes' have up to 253 bytes.
+const maxClaimName = 256
+
+// Claim is what the sidecars say that the volume is called, nil when they say nothing.
+func Claim(parameters ...map[string]string) *fsmpb.Claim {
+	c := &fsmpb.Claim{}
+	for _, given := range parameters {
+		c.Name = cmp.Or(rpcerr.Truncate(given[claimNameKey], maxClaimName), c.GetName())
+		c.Namespace = cmp.Or(rpcerr.Truncate(given[claimNamespaceKey], maxClaimName), c.GetNamespace())
+		c.Volume = cmp.Or(rpcerr.Truncate(given[volumeNameKey], maxClaimName), c.GetVolume())
+	}
+	if c.GetName() == "" && c.GetNamespace() == "" && c.GetVolume() == "" {
+		return nil
+	}
+	return c
+}
 
 // NoParameters refuses every parameter but those that sidecars add.
 func NoParameters(given map[string]string) error {
