@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
@@ -62,22 +61,13 @@ func (s *Server) created(ctx context.Context, cmd *fsmpb.CreateVolume) (id fsm.V
 		if !ok {
 			return fsm.Reject(fsm.Busy, "create volume %q: the command came too late and was not applied; retry", cmd.GetName())
 		}
-		if !compatible(v, cmd) {
-			return fsm.Reject(fsm.Incompatible, "volume %q exists with other arguments", cmd.GetName())
+		if differs := state.CreatedAs(v, cmd); differs != nil {
+			return differs
 		}
 		id = v.ID
 		return nil
 	})
 	return id, err
-}
-
-// compatible compares what can be compared without applying the command.
-func compatible(v *fsm.Volume, cmd *fsmpb.CreateVolume) bool {
-	limit := cmd.GetLimitBytes()
-	return slices.Equal(v.Fingerprint, cmd.GetFingerprint()) &&
-		v.Source == fsm.SourceFrom(cmd.GetSource()) && v.Limits == fsm.LimitsFrom(cmd.GetLimits()) &&
-		v.Size >= cmd.GetRequiredBytes() && (limit == 0 || v.Size <= limit) &&
-		!slices.ContainsFunc(cmd.GetCapabilities(), func(c *fsmpb.Capability) bool { return !v.Supports(fsm.CapabilityFrom(c)) })
 }
 
 // awaitReady waits until the volume's device is there.
