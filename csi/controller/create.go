@@ -6,6 +6,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/cluster"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -73,6 +74,9 @@ func (s *Server) created(ctx context.Context, cmd *fsmpb.CreateVolume) (id fsm.V
 // awaitReady waits until the volume's device is there.
 func (s *Server) awaitReady(ctx context.Context, id fsm.VolumeID) (made *csi.Volume, err error) {
 	err = s.await(ctx, id, "create", func(state *fsm.State) (bool, error) {
+		if op := state.WhyGivenUp(string(id)); op != nil {
+			return false, cluster.Failed("create volume "+string(id), op)
+		}
 		v, ok := state.Volume(id)
 		if !ok {
 			return false, deletedMeanwhile(id)
