@@ -47,9 +47,21 @@ func matching(state *fsm.State, req *csi.ListSnapshotsRequest, after fsm.Snapsho
 			}
 		}
 	case source != "":
-		return state.SnapshotsOf(source, after)
+		return asked(state.SnapshotsOf(source, after))
 	}
-	return state.Snapshots(after)
+	return asked(state.Snapshots(after))
+}
+
+// asked leaves out copies that hosts keep of what replicas had that lost: nobody created
+// them. Who knows the id of one finds it.
+func asked(all iter.Seq[*fsm.Snapshot]) iter.Seq[*fsm.Snapshot] {
+	return func(yield func(*fsm.Snapshot) bool) {
+		for n := range all {
+			if n.Kept == nil && !yield(n) {
+				return
+			}
+		}
+	}
 }
 
 // snapshotPage is one answer being put together: collected under the state's lock
