@@ -99,9 +99,9 @@ func large(v *fsm.Volume, required int64) bool {
 
 // ended says why the volume's operation of this kind does not go on, if it does not.
 func ended(v *fsm.Volume, kind fsm.OperationKind, what string) error {
-	op := v.Operation
+	op := v.OperationOf(kind)
 	switch {
-	case op == nil || op.Kind != kind || op.State == fsm.OpRunning:
+	case op == nil || op.State == fsm.OpRunning:
 		return nil
 	case op.State == fsm.OpCancelled:
 		return fsm.Reject(fsm.Busy, "%s: it was cancelled; retry", what)

@@ -64,7 +64,7 @@ func waitsFor(state *fsm.State, v *fsm.Volume) string {
 	if c := state.ReplicationCondition(v); c.Abnormal {
 		return c.Message
 	}
-	if op := v.Operation; op != nil && op.LastError != "" {
+	if op := v.OperationOf(fsm.OpTeardown); op != nil && op.LastError != "" {
 		return op.LastError
 	}
 	for _, t := range v.Teardowns {
