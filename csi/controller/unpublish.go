@@ -13,8 +13,10 @@ import (
 
 // ControllerUnpublishVolume ends a node's publication, or all of them without a
 // node id. What is not known or not published is unpublished. A host that can be
-// asked must have unstaged it; from one that cannot, a replicated volume is taken
-// away first (S31, S8).
+// asked takes down within the call what it has staged, and never by force what is in
+// use: a single replica is unpublished then and its host keeps the obligation, a
+// replicated volume stays published. From a host that cannot be asked a replicated volume
+// is taken away first (S31, S8).
 func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
 	if err := s.serves(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
 		return nil, err
@@ -45,18 +47,44 @@ func (s *Server) unpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID
 		return s.awaitSevered(ctx, id, node)
 	}
 	s.awaitUnstaged(ctx, id, node)
+	if err := s.end(ctx, id, node, held); err != nil {
+		return err
+	}
+	asked, err := s.asked(ctx, id, node)
+	if err != nil {
+		return err
+	}
+	if asked { // its host was asked to take it down
+		s.awaitEnded(ctx, id, node)
+		if err := s.end(ctx, id, node, held); err != nil {
+			return err
+		}
+	}
+	s.awaitTornDown(ctx, id, node)
+	return s.awaitSevered(ctx, id, node)
+}
+
+// end has the publications ended, or their hosts asked to take them down.
+func (s *Server) end(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, held []fsm.Publication) error {
 	cmd := &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: string(node)}
 	if len(held) == 1 { // names what it ends: a later publication is not meant (S4)
 		cmd.NodeId, cmd.Epoch = string(held[0].Node), held[0].Epoch.Proto()
 	}
-	_, err = s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: cmd}})
+	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: cmd}})
 	if expired(err) {
-		err = s.unpublished(ctx, id, node, held)
+		return s.unpublished(ctx, id, node, held)
 	}
-	if err != nil {
-		return err
-	}
-	return s.awaitSevered(ctx, id, node)
+	return err
+}
+
+// asked tells whether a host was asked to take the volume down, which stays published
+// until it did.
+func (s *Server) asked(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) (asked bool, err error) {
+	err = s.read(ctx, func(state *fsm.State) error {
+		asked = len(publicationsOn(state, id, node)) > 0
+		return nil
+	})
+	return asked, err
 }
 
 // publicationsOn are the volume's on that node, or all when node is empty.
@@ -77,21 +105,58 @@ func publicationsOn(state *fsm.State, id fsm.VolumeID, node fsm.NodeID) []fsm.Pu
 // awaitUnstaged gives a report that is still on its way a little time; whether it
 // came is for the state to judge.
 func (s *Server) awaitUnstaged(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
+	s.giveTime(ctx, id, func(state *fsm.State) bool {
+		for _, p := range publicationsOn(state, id, node) {
+			if p.Staging != nil && !p.Ending && reachable(state, p.Node, p.Host) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// awaitEnded gives the host that was asked time to take the volume down, or to say what
+// keeps it from that.
+func (s *Server) awaitEnded(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
+	s.giveTime(ctx, id, func(state *fsm.State) bool {
+		for _, p := range publicationsOn(state, id, node) {
+			if p.Staging != nil && p.UsedBy == "" && reachable(state, p.Node, p.Host) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// awaitTornDown gives a host time to end what it owes of a single replica: it is
+// unpublished already, and in use it stays the host's obligation (S31).
+func (s *Server) awaitTornDown(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
+	s.giveTime(ctx, id, func(state *fsm.State) bool {
+		v, ok := state.Volume(id)
+		if !ok || v.Replicated() {
+			return true
+		}
+		for _, t := range v.Teardowns {
+			if (node == "" || t.Node == node) && reachable(state, t.Node, t.Host) && !failing(v.OperationOf(fsm.OpTeardown)) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// failing tells whether a step of the operation failed.
+func failing(op *fsm.Operation) bool { return op != nil && op.LastError != "" }
+
+// giveTime waits until something is so, no longer than the caller can spare.
+func (s *Server) giveTime(ctx context.Context, id fsm.VolumeID, so func(*fsm.State) bool) {
 	patience := s.unstagePatience
 	if end, limited := ctx.Deadline(); limited {
-		patience = min(patience, time.Until(end)*3/4) // the proposal needs the rest
+		patience = min(patience, time.Until(end)/2) // the proposal needs the rest
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_ = s.await(ctx, id, "unpublish", func(state *fsm.State) (bool, error) {
-		for _, p := range publicationsOn(state, id, node) {
-			n, ok := state.Node(p.Node)
-			if p.Staging != nil && ok && n.Host == p.Host && n.State == fsm.NodeReachable {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
+	_ = s.await(ctx, id, "unpublish", func(state *fsm.State) (bool, error) { return so(state), nil })
 }
 
 // unpublished answers from the state for a command that came too late (S4).
