@@ -6,6 +6,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/csi/node"
@@ -21,6 +22,39 @@ func TestNodeGetCapabilities(t *testing.T) {
 		names = append(names, c.GetRpc().GetType().String())
 	}
 	require.Equal(t, []string{"STAGE_UNSTAGE_VOLUME", "GET_VOLUME_STATS", "VOLUME_CONDITION", "SINGLE_NODE_MULTI_WRITER", "EXPAND_VOLUME", "VOLUME_MOUNT_GROUP"}, names)
+}
+
+// CSI-NODE-NodeGetCapabilities-03, CSI-CTRL-VolumeCapability-06: VOLUME_MOUNT_GROUP is
+// served where it was asked for and is not turned off. Elsewhere a group is refused,
+// not taken and forgotten (S73).
+func TestTheMountGroupIsServedOnlyWhenAskedFor(t *testing.T) {
+	const group = csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP
+	for name, cfg := range map[string]node.Config{
+		"by default":     {ID: "n1"},
+		"when it is off": {ID: "n1", MountGroup: true, Off: []csi.NodeServiceCapability_RPC_Type{group}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &host{}
+			s, err := node.New(h, cfg)
+			require.NoError(t, err)
+			resp, err := s.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+			require.NoError(t, err)
+			for _, c := range resp.GetCapabilities() {
+				require.NotEqual(t, group, c.GetRpc().GetType())
+			}
+			asked := capability()
+			asked.GetMount().VolumeMountGroup = "1000"
+			_, err = s.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
+				VolumeId: id, StagingTargetPath: "/s", VolumeCapability: asked, PublishContext: epochContext("2.77"),
+			})
+			requireCode(t, codes.InvalidArgument, err)
+			_, err = s.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{
+				VolumeId: id, StagingTargetPath: "/s", TargetPath: "/t", VolumeCapability: asked, PublishContext: epochContext("2.77"),
+			})
+			requireCode(t, codes.InvalidArgument, err)
+			require.Empty(t, h.calls)
+		})
+	}
 }
 
 // CSI-NODE-NodeGetInfo-01..03, -05..07, CSI-CTRL-Topology-13, -21.

@@ -65,7 +65,7 @@ const id = "hf-00000000-0000-4000-8000-000000000001"
 
 func newServer(t *testing.T, h *host) *node.Server {
 	t.Helper()
-	s, err := node.New(h, node.Config{ID: "n1", MaxVolumes: 7, Labels: []fsm.Label{{Key: fsm.ZoneKey, Value: "z1"}}})
+	s, err := node.New(h, node.Config{ID: "n1", MaxVolumes: 7, MountGroup: true, Labels: []fsm.Label{{Key: fsm.ZoneKey, Value: "z1"}}})
 	require.NoError(t, err)
 	return s
 }

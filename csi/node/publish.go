@@ -15,6 +15,9 @@ import (
 // is the same, other arguments or one target too many is for the state to say.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	publish, err := publishRequest(req)
+	if err == nil {
+		err = s.grouped(req.GetVolumeCapability())
+	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -27,7 +30,7 @@ func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolu
 func publishRequest(req *csi.NodePublishVolumeRequest) (PublishRequest, error) {
 	publish := PublishRequest{
 		Volume: fsm.VolumeID(req.GetVolumeId()), TargetPath: req.GetTargetPath(), StagingPath: req.GetStagingTargetPath(),
-		Flags: flags(req.GetVolumeCapability()),
+		Flags: flags(req.GetVolumeCapability()), Group: req.GetVolumeCapability().GetMount().GetVolumeMountGroup(),
 	}
 	if err := required(publish.Volume, "target_path", publish.TargetPath); err != nil {
 		return publish, err

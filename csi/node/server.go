@@ -64,7 +64,6 @@ type StageRequest struct {
 	// Capability's FSType is empty when the caller left it open: the volume's own is meant.
 	Capability fsm.Capability
 	Flags      []string // mount flags in clear: never to be logged nor stored
-	Group      string   // CSI's volume_mount_group; empty: none
 }
 
 // PublishRequest is a NodePublishVolume call.
@@ -76,6 +75,9 @@ type PublishRequest struct {
 	ReadOnly    bool   // asked for, or implied by the access mode
 	Capability  fsm.Capability
 	Flags       []string
+	// Group is CSI's volume_mount_group, which may read and write all that is on the
+	// filesystem; empty: none.
+	Group string
 	// Fingerprint is equal when all arguments are that must be equal when the call
 	// is repeated; it holds none of them in clear.
 	Fingerprint string
@@ -99,8 +101,12 @@ type Config struct {
 	Labels []fsm.Label
 	// MaxVolumes is how many publications the host takes; 0: as many as the CO likes.
 	MaxVolumes uint32
+	// MountGroup serves VOLUME_MOUNT_GROUP: COs then leave it to the host to give
+	// volumes to the group that their workloads run as.
+	MountGroup bool
 	// Off are the capabilities that are turned off by configuration: GET_VOLUME_STATS,
-	// VOLUME_CONDITION or EXPAND_VOLUME. RPCs that nothing is left for are UNIMPLEMENTED.
+	// VOLUME_CONDITION, EXPAND_VOLUME or VOLUME_MOUNT_GROUP. RPCs that nothing is left
+	// for are UNIMPLEMENTED.
 	Off []csi.NodeServiceCapability_RPC_Type
 }
 
@@ -134,6 +140,9 @@ func New(host Host, cfg Config) (*Server, error) {
 	off := slices.Clone(cfg.Off)
 	if _, can := host.(Expander); !can {
 		off = append(off, csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
+	}
+	if !cfg.MountGroup {
+		off = append(off, csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
 	}
 	return &Server{host: host, off: off, info: &csi.NodeGetInfoResponse{
 		NodeId: string(cfg.ID), MaxVolumesPerNode: int64(cfg.MaxVolumes), AccessibleTopology: server.Topology(segments),
@@ -177,6 +186,16 @@ var switchable = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 	csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
 	csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
+	csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP,
+}
+
+// grouped refuses a volume_mount_group where it is not served: taken and forgotten it
+// would look as if it were in force.
+func (s *Server) grouped(c *csi.VolumeCapability) error {
+	if c.GetMount().GetVolumeMountGroup() != "" && s.serves(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP) != nil {
+		return fsm.Reject(fsm.Invalid, "volume_mount_group is not served here: leave it to the CO, or start the node with --volume-mount-group")
+	}
+	return nil
 }
 
 // serves is UNIMPLEMENTED for what is turned off.

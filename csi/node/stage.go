@@ -13,9 +13,13 @@ import (
 )
 
 // NodeStageVolume brings a volume up on this host, under the epoch that the
-// publish context carries (S3).
+// publish context carries (S3). A volume_mount_group is the publications': two of them
+// may follow each other with different ones while the volume stays staged.
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	stage, err := stageRequest(req)
+	if err == nil {
+		err = s.grouped(req.GetVolumeCapability())
+	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -26,8 +30,7 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 }
 
 func stageRequest(req *csi.NodeStageVolumeRequest) (StageRequest, error) {
-	stage := StageRequest{Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetStagingTargetPath(), Flags: flags(req.GetVolumeCapability()),
-		Group: req.GetVolumeCapability().GetMount().GetVolumeMountGroup()}
+	stage := StageRequest{Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetStagingTargetPath(), Flags: flags(req.GetVolumeCapability())}
 	if err := required(stage.Volume, "staging_target_path", stage.Path); err != nil {
 		return stage, err
 	}
