@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -35,16 +36,14 @@ func newRequestID() string {
 func logged(logger *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		id := newRequestID()
-		log := logger.With("request_id", id, "method", method(info))
-		if volume := volumeOf(req); volume != "" {
-			log = log.With("volume_id", volume)
-		}
+		log := logger.With("request_id", id, "method", method(info)).With(about(req, req)...)
 		if log.Enabled(ctx, slog.LevelDebug) {
 			log.DebugContext(ctx, "call starts", "request", Redacted{req}.String())
 		}
 		start := time.Now()
 		resp, err := next(context.WithValue(ctx, contextKey{}, id), req)
 		attrs := []any{"code", status.Code(err).String(), "duration", time.Since(start)}
+		attrs = append(attrs, made(resp, req)...)
 		if err != nil {
 			attrs = append(attrs, "error", status.Convert(err).Message())
 		}
@@ -72,13 +71,44 @@ func method(info *grpc.UnaryServerInfo) string {
 	return info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:]
 }
 
-// volumeOf is the volume that a request is about, bounded: it is the caller's text.
-func volumeOf(req any) string {
-	about, ok := req.(interface{ GetVolumeId() string })
-	if !ok {
-		return ""
+// about names what a message is about, for the log: bounded and without what the
+// request holds of secrets, as it is the caller's text.
+func about(msg, req any) []any {
+	var attrs []any
+	name := func(key, text string) {
+		if text != "" {
+			attrs = append(attrs, key, rpcerr.Truncate(scrub(text, req), MaxString))
+		}
 	}
-	return rpcerr.Truncate(about.GetVolumeId(), MaxString)
+	if m, ok := msg.(interface{ GetName() string }); ok {
+		name("name", m.GetName())
+	}
+	if m, ok := msg.(interface{ GetVolumeId() string }); ok {
+		name("volume_id", m.GetVolumeId())
+	}
+	if m, ok := msg.(interface{ GetSnapshotId() string }); ok {
+		name("snapshot_id", m.GetSnapshotId())
+	}
+	if m, ok := msg.(interface{ GetGroupSnapshotId() string }); ok {
+		name("group_snapshot_id", m.GetGroupSnapshotId())
+	}
+	if m, ok := msg.(interface{ GetSourceVolumeId() string }); ok {
+		name("source_volume_id", m.GetSourceVolumeId())
+	}
+	return attrs
+}
+
+// made names what the answer of a create speaks of.
+func made(resp, req any) []any {
+	switch r := resp.(type) {
+	case *csi.CreateVolumeResponse:
+		return about(r.GetVolume(), req)
+	case *csi.CreateSnapshotResponse:
+		return []any{"snapshot_id", r.GetSnapshot().GetSnapshotId()}
+	case *csi.CreateVolumeGroupSnapshotResponse:
+		return about(r.GetGroupSnapshot(), req)
+	}
+	return nil
 }
 
 // plainErrors makes each error a status with a code, a message and no details,

@@ -220,6 +220,33 @@ func TestAnswerComesBeforeTheDeadline(t *testing.T) {
 	require.NoError(t, ctx.Err())
 }
 
+// A line of the log names what a call is about and what it made, and no secret.
+func TestTheLogNamesWhatACallIsAbout(t *testing.T) {
+	var log bytes.Buffer
+	intercept := logged(slog.New(slog.NewTextHandler(&log, nil)))
+	for _, c := range []struct {
+		req, resp any
+		want      []string
+	}{
+		{&csi.CreateVolumeRequest{Name: "pvc-1"}, &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "hf-1"}}, []string{"name=pvc-1", "volume_id=hf-1"}},
+		{&csi.CreateVolumeRequest{Name: "pvc-1"}, (*csi.CreateVolumeResponse)(nil), []string{"name=pvc-1"}},
+		{&csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: "hf-2"}, &csi.CreateSnapshotResponse{Snapshot: &csi.Snapshot{SnapshotId: "hs-1"}}, []string{"name=s", "source_volume_id=hf-2", "snapshot_id=hs-1"}},
+		{&csi.DeleteSnapshotRequest{SnapshotId: "hs-1"}, &csi.DeleteSnapshotResponse{}, []string{"snapshot_id=hs-1"}},
+		{&csi.CreateVolumeGroupSnapshotRequest{Name: "g"}, &csi.CreateVolumeGroupSnapshotResponse{GroupSnapshot: &csi.VolumeGroupSnapshot{GroupSnapshotId: "hgs-1"}}, []string{"name=g", "group_snapshot_id=hgs-1"}},
+		{&csi.CreateVolumeRequest{Name: "is-hunter2", Secrets: map[string]string{"key": "hunter2"}}, &csi.CreateVolumeResponse{}, []string{"name=is-" + stripped}},
+		{&csi.CreateVolumeRequest{Name: strings.Repeat("n", 200)}, &csi.CreateVolumeResponse{}, []string{strings.Repeat("n", 100)}},
+	} {
+		log.Reset()
+		_, err := intercept(t.Context(), c.req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/Create"}, func(context.Context, any) (any, error) { return c.resp, nil })
+		require.NoError(t, err)
+		for _, want := range c.want {
+			require.Contains(t, log.String(), want)
+		}
+		require.NotContains(t, log.String(), "hunter2")
+		require.NotContains(t, log.String(), strings.Repeat("n", 129))
+	}
+}
+
 // CSI-GEN-Secrets-06, -07, CSI-OPS-Sec-03, CSI-OPS-Oper-04: no canary gets into the log, a
 // status or a metric, not even when a handler quotes it.
 func TestNothingSensitiveIsShown(t *testing.T) {
