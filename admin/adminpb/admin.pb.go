@@ -252,6 +252,7 @@ type Member struct {
 	LogStore      string                 `protobuf:"bytes,9,opt,name=log_store,json=logStore,proto3" json:"log_store,omitempty"`
 	Detail        string                 `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`   // why it is not reachable
 	Address       string                 `protobuf:"bytes,11,opt,name=address,proto3" json:"address,omitempty"` // of its Raft listener
+	Voter         bool                   `protobuf:"varint,12,opt,name=voter,proto3" json:"voter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -361,6 +362,13 @@ func (x *Member) GetAddress() string {
 		return x.Address
 	}
 	return ""
+}
+
+func (x *Member) GetVoter() bool {
+	if x != nil {
+		return x.Voter
+	}
+	return false
 }
 
 type Checkpoint struct {
@@ -575,6 +583,7 @@ type Volume struct {
 	Source        *Source                `protobuf:"bytes,18,opt,name=source,proto3" json:"source,omitempty"`           // what it was made from; unset: empty
 	Limits        *Limits                `protobuf:"bytes,19,opt,name=limits,proto3" json:"limits,omitempty"`           // unset: none
 	Replication   *Replication           `protobuf:"bytes,20,opt,name=replication,proto3" json:"replication,omitempty"` // unset: it has one replica
+	Claim         *Claim                 `protobuf:"bytes,21,opt,name=claim,proto3" json:"claim,omitempty"`             // unset: the orchestrator did not say what it calls it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -749,6 +758,74 @@ func (x *Volume) GetReplication() *Replication {
 	return nil
 }
 
+func (x *Volume) GetClaim() *Claim {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
+}
+
+// Claim is what an orchestrator calls a volume.
+type Claim struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Volume        string                 `protobuf:"bytes,3,opt,name=volume,proto3" json:"volume,omitempty"` // of the orchestrator's own record of the volume
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Claim) Reset() {
+	*x = Claim{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Claim) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Claim) ProtoMessage() {}
+
+func (x *Claim) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Claim.ProtoReflect.Descriptor instead.
+func (*Claim) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Claim) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Claim) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Claim) GetVolume() string {
+	if x != nil {
+		return x.Volume
+	}
+	return ""
+}
+
 // Replication is what a volume with more than one replica has beside them.
 type Replication struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -768,7 +845,7 @@ type Replication struct {
 
 func (x *Replication) Reset() {
 	*x = Replication{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +857,7 @@ func (x *Replication) String() string {
 func (*Replication) ProtoMessage() {}
 
 func (x *Replication) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[8]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +870,7 @@ func (x *Replication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replication.ProtoReflect.Descriptor instead.
 func (*Replication) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{8}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Replication) GetProtocol() string {
@@ -881,7 +958,7 @@ type Primary struct {
 
 func (x *Primary) Reset() {
 	*x = Primary{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -893,7 +970,7 @@ func (x *Primary) String() string {
 func (*Primary) ProtoMessage() {}
 
 func (x *Primary) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[9]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -906,7 +983,7 @@ func (x *Primary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Primary.ProtoReflect.Descriptor instead.
 func (*Primary) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{9}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Primary) GetNode() string {
@@ -966,7 +1043,7 @@ type Forced struct {
 
 func (x *Forced) Reset() {
 	*x = Forced{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1055,7 @@ func (x *Forced) String() string {
 func (*Forced) ProtoMessage() {}
 
 func (x *Forced) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[10]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1068,7 @@ func (x *Forced) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forced.ProtoReflect.Descriptor instead.
 func (*Forced) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{10}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Forced) GetHostId() string {
@@ -1040,7 +1117,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1129,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[11]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1142,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{11}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Source) GetSnapshot() string {
@@ -1095,7 +1172,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1184,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[12]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1197,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{12}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Limits) GetReadIops() uint64 {
@@ -1159,13 +1236,14 @@ type SnapshotsRequest struct {
 	Snapshot      string                 `protobuf:"bytes,4,opt,name=snapshot,proto3" json:"snapshot,omitempty"`                  // an id or a name: that snapshot only
 	Source        string                 `protobuf:"bytes,5,opt,name=source,proto3" json:"source,omitempty"`                      // only snapshots of this volume, by id
 	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`                          // only snapshots that this node keeps
+	Kept          bool                   `protobuf:"varint,7,opt,name=kept,proto3" json:"kept,omitempty"`                         // only copies of what replicas had that lost; without it, none of them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotsRequest) Reset() {
 	*x = SnapshotsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1255,7 @@ func (x *SnapshotsRequest) String() string {
 func (*SnapshotsRequest) ProtoMessage() {}
 
 func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[13]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1268,7 @@ func (x *SnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{13}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SnapshotsRequest) GetStale() bool {
@@ -1235,6 +1313,13 @@ func (x *SnapshotsRequest) GetNode() string {
 	return ""
 }
 
+func (x *SnapshotsRequest) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
 type SnapshotsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
@@ -1246,7 +1331,7 @@ type SnapshotsResponse struct {
 
 func (x *SnapshotsResponse) Reset() {
 	*x = SnapshotsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1343,7 @@ func (x *SnapshotsResponse) String() string {
 func (*SnapshotsResponse) ProtoMessage() {}
 
 func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[14]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1356,7 @@ func (x *SnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{14}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SnapshotsResponse) GetIndex() uint64 {
@@ -1313,13 +1398,14 @@ type Snapshot struct {
 	Operation     *Operation             `protobuf:"bytes,14,opt,name=operation,proto3" json:"operation,omitempty"`
 	Created       string                 `protobuf:"bytes,15,opt,name=created,proto3" json:"created,omitempty"` // epoch
 	Modified      uint64                 `protobuf:"varint,16,opt,name=modified,proto3" json:"modified,omitempty"`
+	Kept          *Kept                  `protobuf:"bytes,17,opt,name=kept,proto3" json:"kept,omitempty"` // of a copy of what a replica had that lost
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1417,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[15]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1430,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{15}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Snapshot) GetId() string {
@@ -1459,6 +1545,81 @@ func (x *Snapshot) GetModified() uint64 {
 	return 0
 }
 
+func (x *Snapshot) GetKept() *Kept {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+type Kept struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	Generation    uint64                 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"` // in which the replica lost; 0: not known
+	Attach        uint64                 `protobuf:"varint,3,opt,name=attach,proto3" json:"attach,omitempty"`         // the attachment in which it had that
+	Superseded    string                 `protobuf:"bytes,4,opt,name=superseded,proto3" json:"superseded,omitempty"`  // since when all replicas of the volume were up to date once; empty: not yet
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Kept) Reset() {
+	*x = Kept{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Kept) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Kept) ProtoMessage() {}
+
+func (x *Kept) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Kept.ProtoReflect.Descriptor instead.
+func (*Kept) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Kept) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Kept) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *Kept) GetAttach() uint64 {
+	if x != nil {
+		return x.Attach
+	}
+	return 0
+}
+
+func (x *Kept) GetSuperseded() string {
+	if x != nil {
+		return x.Superseded
+	}
+	return ""
+}
+
 type GroupSnapshotsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
@@ -1471,7 +1632,7 @@ type GroupSnapshotsRequest struct {
 
 func (x *GroupSnapshotsRequest) Reset() {
 	*x = GroupSnapshotsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1644,7 @@ func (x *GroupSnapshotsRequest) String() string {
 func (*GroupSnapshotsRequest) ProtoMessage() {}
 
 func (x *GroupSnapshotsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[16]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1657,7 @@ func (x *GroupSnapshotsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshotsRequest.ProtoReflect.Descriptor instead.
 func (*GroupSnapshotsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{16}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GroupSnapshotsRequest) GetStale() bool {
@@ -1538,7 +1699,7 @@ type GroupSnapshotsResponse struct {
 
 func (x *GroupSnapshotsResponse) Reset() {
 	*x = GroupSnapshotsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1711,7 @@ func (x *GroupSnapshotsResponse) String() string {
 func (*GroupSnapshotsResponse) ProtoMessage() {}
 
 func (x *GroupSnapshotsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[17]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1724,7 @@ func (x *GroupSnapshotsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshotsResponse.ProtoReflect.Descriptor instead.
 func (*GroupSnapshotsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{17}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GroupSnapshotsResponse) GetIndex() uint64 {
@@ -1605,7 +1766,7 @@ type GroupSnapshot struct {
 
 func (x *GroupSnapshot) Reset() {
 	*x = GroupSnapshot{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1778,7 @@ func (x *GroupSnapshot) String() string {
 func (*GroupSnapshot) ProtoMessage() {}
 
 func (x *GroupSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[18]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1791,7 @@ func (x *GroupSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupSnapshot.ProtoReflect.Descriptor instead.
 func (*GroupSnapshot) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{18}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GroupSnapshot) GetId() string {
@@ -1729,7 +1890,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1902,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[19]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +1915,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{19}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Replica) GetNode() string {
@@ -1893,7 +2054,7 @@ type Publication struct {
 
 func (x *Publication) Reset() {
 	*x = Publication{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +2066,7 @@ func (x *Publication) String() string {
 func (*Publication) ProtoMessage() {}
 
 func (x *Publication) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[20]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2079,7 @@ func (x *Publication) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Publication.ProtoReflect.Descriptor instead.
 func (*Publication) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{20}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Publication) GetNode() string {
@@ -1995,7 +2156,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2168,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[21]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2181,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{21}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Target) GetPath() string {
@@ -2056,7 +2217,7 @@ type Teardown struct {
 
 func (x *Teardown) Reset() {
 	*x = Teardown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2229,7 @@ func (x *Teardown) String() string {
 func (*Teardown) ProtoMessage() {}
 
 func (x *Teardown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[22]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2242,7 @@ func (x *Teardown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Teardown.ProtoReflect.Descriptor instead.
 func (*Teardown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{22}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Teardown) GetNode() string {
@@ -2114,7 +2275,7 @@ type NodesRequest struct {
 
 func (x *NodesRequest) Reset() {
 	*x = NodesRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2287,7 @@ func (x *NodesRequest) String() string {
 func (*NodesRequest) ProtoMessage() {}
 
 func (x *NodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[23]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2300,7 @@ func (x *NodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesRequest.ProtoReflect.Descriptor instead.
 func (*NodesRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{23}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *NodesRequest) GetStale() bool {
@@ -2159,7 +2320,7 @@ type NodesResponse struct {
 
 func (x *NodesResponse) Reset() {
 	*x = NodesResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2171,7 +2332,7 @@ func (x *NodesResponse) String() string {
 func (*NodesResponse) ProtoMessage() {}
 
 func (x *NodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[24]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2184,7 +2345,7 @@ func (x *NodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodesResponse.ProtoReflect.Descriptor instead.
 func (*NodesResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{24}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *NodesResponse) GetIndex() uint64 {
@@ -2219,13 +2380,14 @@ type Node struct {
 	ReplicationAddress string                 `protobuf:"bytes,14,opt,name=replication_address,json=replicationAddress,proto3" json:"replication_address,omitempty"` // empty: it holds no replicas of replicated volumes
 	ReplicationVersion string                 `protobuf:"bytes,15,opt,name=replication_version,json=replicationVersion,proto3" json:"replication_version,omitempty"` // of the kernel's module
 	MaxReplicas        uint32                 `protobuf:"varint,16,opt,name=max_replicas,json=maxReplicas,proto3" json:"max_replicas,omitempty"`                     // that the module holds of one volume
+	NoNewReplicas      bool                   `protobuf:"varint,17,opt,name=no_new_replicas,json=noNewReplicas,proto3" json:"no_new_replicas,omitempty"`             // it registered without replication: it gets no new replicas of replicated volumes
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2237,7 +2399,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[25]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2250,7 +2412,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{25}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Node) GetId() string {
@@ -2365,6 +2527,13 @@ func (x *Node) GetMaxReplicas() uint32 {
 	return 0
 }
 
+func (x *Node) GetNoNewReplicas() bool {
+	if x != nil {
+		return x.NoNewReplicas
+	}
+	return false
+}
+
 type Pool struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Id                string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2374,13 +2543,18 @@ type Pool struct {
 	Volumes           uint64                 `protobuf:"varint,5,opt,name=volumes,proto3" json:"volumes,omitempty"`
 	OvercommitPercent uint32                 `protobuf:"varint,6,opt,name=overcommit_percent,json=overcommitPercent,proto3" json:"overcommit_percent,omitempty"`
 	MinFreeBytes      int64                  `protobuf:"varint,7,opt,name=min_free_bytes,json=minFreeBytes,proto3" json:"min_free_bytes,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// measured: its host answered. Then free_bytes is what is free in it now, and
+	// condition says what it cannot do or is about to run out of.
+	Measured      bool   `protobuf:"varint,8,opt,name=measured,proto3" json:"measured,omitempty"`
+	FreeBytes     int64  `protobuf:"varint,9,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	Condition     string `protobuf:"bytes,10,opt,name=condition,proto3" json:"condition,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Pool) Reset() {
 	*x = Pool{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2392,7 +2566,7 @@ func (x *Pool) String() string {
 func (*Pool) ProtoMessage() {}
 
 func (x *Pool) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[26]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2579,7 @@ func (x *Pool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pool.ProtoReflect.Descriptor instead.
 func (*Pool) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{26}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Pool) GetId() string {
@@ -2457,6 +2631,27 @@ func (x *Pool) GetMinFreeBytes() int64 {
 	return 0
 }
 
+func (x *Pool) GetMeasured() bool {
+	if x != nil {
+		return x.Measured
+	}
+	return false
+}
+
+func (x *Pool) GetFreeBytes() int64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *Pool) GetCondition() string {
+	if x != nil {
+		return x.Condition
+	}
+	return ""
+}
+
 type OperationsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
@@ -2467,7 +2662,7 @@ type OperationsRequest struct {
 
 func (x *OperationsRequest) Reset() {
 	*x = OperationsRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2479,7 +2674,7 @@ func (x *OperationsRequest) String() string {
 func (*OperationsRequest) ProtoMessage() {}
 
 func (x *OperationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[27]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2492,7 +2687,7 @@ func (x *OperationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationsRequest.ProtoReflect.Descriptor instead.
 func (*OperationsRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{27}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *OperationsRequest) GetStale() bool {
@@ -2519,7 +2714,7 @@ type OperationsResponse struct {
 
 func (x *OperationsResponse) Reset() {
 	*x = OperationsResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2726,7 @@ func (x *OperationsResponse) String() string {
 func (*OperationsResponse) ProtoMessage() {}
 
 func (x *OperationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[28]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +2739,7 @@ func (x *OperationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationsResponse.ProtoReflect.Descriptor instead.
 func (*OperationsResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{28}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *OperationsResponse) GetIndex() uint64 {
@@ -2579,13 +2774,14 @@ type Operation struct {
 	Name          string                 `protobuf:"bytes,14,opt,name=name,proto3" json:"name,omitempty"`                             // of the volume, the snapshot or the group
 	DoneBytes     int64                  `protobuf:"varint,15,opt,name=done_bytes,json=doneBytes,proto3" json:"done_bytes,omitempty"` // copied so far
 	TotalBytes    int64                  `protobuf:"varint,16,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
+	Claim         *Claim                 `protobuf:"bytes,17,opt,name=claim,proto3" json:"claim,omitempty"` // of the volume; empty: none is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Operation) Reset() {
 	*x = Operation{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2793,7 @@ func (x *Operation) String() string {
 func (*Operation) ProtoMessage() {}
 
 func (x *Operation) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[29]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2806,7 @@ func (x *Operation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operation.ProtoReflect.Descriptor instead.
 func (*Operation) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{29}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Operation) GetId() string {
@@ -2725,6 +2921,13 @@ func (x *Operation) GetTotalBytes() int64 {
 	return 0
 }
 
+func (x *Operation) GetClaim() *Claim {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
+}
+
 type OperationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2734,7 +2937,7 @@ type OperationRequest struct {
 
 func (x *OperationRequest) Reset() {
 	*x = OperationRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2746,7 +2949,7 @@ func (x *OperationRequest) String() string {
 func (*OperationRequest) ProtoMessage() {}
 
 func (x *OperationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[30]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2759,7 +2962,7 @@ func (x *OperationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperationRequest.ProtoReflect.Descriptor instead.
 func (*OperationRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{30}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *OperationRequest) GetId() uint64 {
@@ -2770,17 +2973,18 @@ func (x *OperationRequest) GetId() uint64 {
 }
 
 type LoseNodeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // empty: the host that has the name now
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Node            string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	HostId          string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // the host that is meant; required, as another may take the name
+	Reason          string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	EvenIfReachable bool                   `protobuf:"varint,4,opt,name=even_if_reachable,json=evenIfReachable,proto3" json:"even_if_reachable,omitempty"` // without it, a host that can be reached now is not lost
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *LoseNodeRequest) Reset() {
 	*x = LoseNodeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2792,7 +2996,7 @@ func (x *LoseNodeRequest) String() string {
 func (*LoseNodeRequest) ProtoMessage() {}
 
 func (x *LoseNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[31]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2805,7 +3009,7 @@ func (x *LoseNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoseNodeRequest.ProtoReflect.Descriptor instead.
 func (*LoseNodeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{31}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LoseNodeRequest) GetNode() string {
@@ -2829,17 +3033,24 @@ func (x *LoseNodeRequest) GetReason() string {
 	return ""
 }
 
+func (x *LoseNodeRequest) GetEvenIfReachable() bool {
+	if x != nil {
+		return x.EvenIfReachable
+	}
+	return false
+}
+
 type AdoptNodeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // empty: the host that has the name now
+	HostId        string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // the host that is meant; required, as another may take the name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AdoptNodeRequest) Reset() {
 	*x = AdoptNodeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +3062,7 @@ func (x *AdoptNodeRequest) String() string {
 func (*AdoptNodeRequest) ProtoMessage() {}
 
 func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[32]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +3075,7 @@ func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptNodeRequest.ProtoReflect.Descriptor instead.
 func (*AdoptNodeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{32}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *AdoptNodeRequest) GetNode() string {
@@ -2882,20 +3093,21 @@ func (x *AdoptNodeRequest) GetHostId() string {
 }
 
 type PlanRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // drain, undrain, evict, lost, replace, force-primary
-	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
-	HostId        string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // empty: the host that has the name now
-	Volume        string                 `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`               // of force-primary: an id or a name
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	PeerDead      bool                   `protobuf:"varint,6,opt,name=peer_dead,json=peerDead,proto3" json:"peer_dead,omitempty"` // of force-primary: the other replica's host does not run any more
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Verb            string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"` // drain, undrain, evict, lost, replace, adopt, force-primary, remove-kept
+	Node            string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	HostId          string                 `protobuf:"bytes,3,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // CarryOut: required, as the plan named it; Plan: empty is the host that has the name now
+	Volume          string                 `protobuf:"bytes,4,opt,name=volume,proto3" json:"volume,omitempty"`               // of force-primary and remove-kept: an id or a name; of remove-kept, also a kept copy's id
+	Reason          string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	PeerDead        bool                   `protobuf:"varint,6,opt,name=peer_dead,json=peerDead,proto3" json:"peer_dead,omitempty"`                        // of force-primary: the other replica's host does not run any more
+	EvenIfReachable bool                   `protobuf:"varint,7,opt,name=even_if_reachable,json=evenIfReachable,proto3" json:"even_if_reachable,omitempty"` // of lost and replace: without it, a host that can be reached now is not lost
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3119,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3132,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{33}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PlanRequest) GetVerb() string {
@@ -2965,23 +3177,37 @@ func (x *PlanRequest) GetPeerDead() bool {
 	return false
 }
 
+func (x *PlanRequest) GetEvenIfReachable() bool {
+	if x != nil {
+		return x.EvenIfReachable
+	}
+	return false
+}
+
 type PlanResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // the state that the plan is of
-	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
-	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
-	HostId        string                 `protobuf:"bytes,4,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
-	Volume        string                 `protobuf:"bytes,5,opt,name=volume,proto3" json:"volume,omitempty"`
-	Steps         []*PlanStep            `protobuf:"bytes,6,rep,name=steps,proto3" json:"steps,omitempty"`
-	Summary       string                 `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
-	Done          bool                   `protobuf:"varint,8,opt,name=done,proto3" json:"done,omitempty"` // nothing is left
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Index   uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // the state that the plan is of
+	Verb    string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	Node    string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	HostId  string                 `protobuf:"bytes,4,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"`
+	Volume  string                 `protobuf:"bytes,5,opt,name=volume,proto3" json:"volume,omitempty"`
+	Steps   []*PlanStep            `protobuf:"bytes,6,rep,name=steps,proto3" json:"steps,omitempty"`
+	Summary string                 `protobuf:"bytes,7,opt,name=summary,proto3" json:"summary,omitempty"`
+	Done    bool                   `protobuf:"varint,8,opt,name=done,proto3" json:"done,omitempty"` // nothing is left
+	// A plan of many volumes lists some of its steps, and of those to do the first ones, which
+	// are what one call carries out.
+	More uint64 `protobuf:"varint,9,opt,name=more,proto3" json:"more,omitempty"` // steps that are not listed
+	// How many steps are in these states, listed or not.
+	Todo          uint64 `protobuf:"varint,10,opt,name=todo,proto3" json:"todo,omitempty"`
+	Waiting       uint64 `protobuf:"varint,11,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	Blocked       uint64 `protobuf:"varint,12,opt,name=blocked,proto3" json:"blocked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2993,7 +3219,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3006,7 +3232,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{34}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PlanResponse) GetIndex() uint64 {
@@ -3065,6 +3291,34 @@ func (x *PlanResponse) GetDone() bool {
 	return false
 }
 
+func (x *PlanResponse) GetMore() uint64 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+func (x *PlanResponse) GetTodo() uint64 {
+	if x != nil {
+		return x.Todo
+	}
+	return 0
+}
+
+func (x *PlanResponse) GetWaiting() uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *PlanResponse) GetBlocked() uint64 {
+	if x != nil {
+		return x.Blocked
+	}
+	return 0
+}
+
 type PlanStep struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Action string                 `protobuf:"bytes,1,opt,name=action,proto3" json:"action,omitempty"` // cordon, lose, remove-replica, add-replica, move, ...
@@ -3082,7 +3336,7 @@ type PlanStep struct {
 
 func (x *PlanStep) Reset() {
 	*x = PlanStep{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3094,7 +3348,7 @@ func (x *PlanStep) String() string {
 func (*PlanStep) ProtoMessage() {}
 
 func (x *PlanStep) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3107,7 +3361,7 @@ func (x *PlanStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
 func (*PlanStep) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{35}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PlanStep) GetAction() string {
@@ -3152,6 +3406,262 @@ func (x *PlanStep) GetDetail() string {
 	return ""
 }
 
+type MembersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MembersRequest) Reset() {
+	*x = MembersRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MembersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MembersRequest) ProtoMessage() {}
+
+func (x *MembersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
+func (*MembersRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{38}
+}
+
+type MembersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Leader        string                 `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"` // a member's id, empty when unknown
+	Members       []*Member              `protobuf:"bytes,3,rep,name=members,proto3" json:"members,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MembersResponse) Reset() {
+	*x = MembersResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MembersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MembersResponse) ProtoMessage() {}
+
+func (x *MembersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
+func (*MembersResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *MembersResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *MembersResponse) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
+func (x *MembersResponse) GetMembers() []*Member {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+type MemberPlanRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Verb          string                 `protobuf:"bytes,1,opt,name=verb,proto3" json:"verb,omitempty"`                         // add, remove, replace
+	Member        string                 `protobuf:"bytes,2,opt,name=member,proto3" json:"member,omitempty"`                     // an id, a name or an address of the configuration; of add: an address
+	MemberId      string                 `protobuf:"bytes,3,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"` // of ChangeMember: Raft's id, as the plan showed it
+	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`                   // of replace: where the new controller is; empty: where the old one was
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberPlanRequest) Reset() {
+	*x = MemberPlanRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberPlanRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberPlanRequest) ProtoMessage() {}
+
+func (x *MemberPlanRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberPlanRequest.ProtoReflect.Descriptor instead.
+func (*MemberPlanRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *MemberPlanRequest) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *MemberPlanRequest) GetMember() string {
+	if x != nil {
+		return x.Member
+	}
+	return ""
+}
+
+func (x *MemberPlanRequest) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+func (x *MemberPlanRequest) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+type MemberPlanResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // the configuration that the plan is of is no older
+	Verb          string                 `protobuf:"bytes,2,opt,name=verb,proto3" json:"verb,omitempty"`
+	MemberId      string                 `protobuf:"bytes,3,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	Address       string                 `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	Steps         []*PlanStep            `protobuf:"bytes,5,rep,name=steps,proto3" json:"steps,omitempty"` // node is the controller's name
+	Summary       string                 `protobuf:"bytes,6,opt,name=summary,proto3" json:"summary,omitempty"`
+	Done          bool                   `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"` // nothing is left
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemberPlanResponse) Reset() {
+	*x = MemberPlanResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemberPlanResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemberPlanResponse) ProtoMessage() {}
+
+func (x *MemberPlanResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemberPlanResponse.ProtoReflect.Descriptor instead.
+func (*MemberPlanResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *MemberPlanResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *MemberPlanResponse) GetVerb() string {
+	if x != nil {
+		return x.Verb
+	}
+	return ""
+}
+
+func (x *MemberPlanResponse) GetMemberId() string {
+	if x != nil {
+		return x.MemberId
+	}
+	return ""
+}
+
+func (x *MemberPlanResponse) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *MemberPlanResponse) GetSteps() []*PlanStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *MemberPlanResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *MemberPlanResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
 type HistoryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Volume        string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"` // an id or a name
@@ -3165,7 +3675,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3177,7 +3687,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3190,7 +3700,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{36}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -3241,7 +3751,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3763,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3776,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{37}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -3321,7 +3831,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3333,7 +3843,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3346,7 +3856,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{38}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -3371,28 +3881,31 @@ func (x *HistoryHeader) GetMember() string {
 }
 
 type HistoryEntry struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
-	Gap           bool                   `protobuf:"varint,3,opt,name=gap,proto3" json:"gap,omitempty"` // what was applied from here to gap_to is not known to this member
-	At            string                 `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
-	Actor         string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
-	Kind          string                 `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"` // of the command, e.g. create_volume
-	Volumes       []string               `protobuf:"bytes,7,rep,name=volumes,proto3" json:"volumes,omitempty"`
-	Node          string                 `protobuf:"bytes,8,opt,name=node,proto3" json:"node,omitempty"`
-	Command       *fsmpb.Command         `protobuf:"bytes,9,opt,name=command,proto3" json:"command,omitempty"`
-	Outcome       *fsmpb.Outcome         `protobuf:"bytes,10,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	GapTo         uint64                 `protobuf:"varint,11,opt,name=gap_to,json=gapTo,proto3" json:"gap_to,omitempty"`
-	Why           string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"` // there is a gap
-	Snapshots     []string               `protobuf:"bytes,13,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
-	Groups        []string               `protobuf:"bytes,14,rep,name=groups,proto3" json:"groups,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Index     uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Term      uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	Gap       bool                   `protobuf:"varint,3,opt,name=gap,proto3" json:"gap,omitempty"` // what was applied from here to gap_to is not known to this member
+	At        string                 `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	Actor     string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
+	Kind      string                 `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"` // of the command, e.g. create_volume
+	Volumes   []string               `protobuf:"bytes,7,rep,name=volumes,proto3" json:"volumes,omitempty"`
+	Node      string                 `protobuf:"bytes,8,opt,name=node,proto3" json:"node,omitempty"`
+	Command   *fsmpb.Command         `protobuf:"bytes,9,opt,name=command,proto3" json:"command,omitempty"`
+	Outcome   *fsmpb.Outcome         `protobuf:"bytes,10,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	GapTo     uint64                 `protobuf:"varint,11,opt,name=gap_to,json=gapTo,proto3" json:"gap_to,omitempty"`
+	Why       string                 `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"` // there is a gap
+	Snapshots []string               `protobuf:"bytes,13,rep,name=snapshots,proto3" json:"snapshots,omitempty"`
+	Groups    []string               `protobuf:"bytes,14,rep,name=groups,proto3" json:"groups,omitempty"`
+	// The claims of the volumes, in their order; an empty one where none is known: of a volume
+	// that is gone, from the first entry on that is shown and says it.
+	Claims        []*Claim `protobuf:"bytes,15,rep,name=claims,proto3" json:"claims,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3404,7 +3917,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3417,7 +3930,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{39}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -3518,6 +4031,13 @@ func (x *HistoryEntry) GetGroups() []string {
 	return nil
 }
 
+func (x *HistoryEntry) GetClaims() []*Claim {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
 type AuditRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3526,7 +4046,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +4058,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +4071,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{40}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{46}
 }
 
 type AuditResponse struct {
@@ -3568,7 +4088,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3580,7 +4100,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3593,7 +4113,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{41}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -3650,7 +4170,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3662,7 +4182,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3675,7 +4195,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{42}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Finding) GetNode() string {
@@ -3716,7 +4236,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3728,7 +4248,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3741,7 +4261,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{43}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Unknown) GetNode() string {
@@ -3767,7 +4287,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3779,7 +4299,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3792,7 +4312,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{44}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -3818,7 +4338,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3830,7 +4350,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3843,7 +4363,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{45}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -3948,7 +4468,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3960,7 +4480,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4493,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{46}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -4032,6 +4552,219 @@ func (x *StateHeader) GetHash() []byte {
 	return nil
 }
 
+type UpgradeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"` // to raise to; 0: the highest that the controller understands
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeRequest) Reset() {
+	*x = UpgradeRequest{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeRequest) ProtoMessage() {}
+
+func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *UpgradeRequest) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+type UpgradeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`                                   // the state that was read, or of the change
+	FeatureLevel  uint32                 `protobuf:"varint,2,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // that the cluster runs at
+	Target        uint32                 `protobuf:"varint,3,opt,name=target,proto3" json:"target,omitempty"`                                 // that the request asks for
+	Members       []*Understanding       `protobuf:"bytes,4,rep,name=members,proto3" json:"members,omitempty"`
+	Nodes         []*Understanding       `protobuf:"bytes,5,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	Ready         bool                   `protobuf:"varint,6,opt,name=ready,proto3" json:"ready,omitempty"` // all understand the target
+	Done          bool                   `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`   // the cluster runs at the target or above
+	Summary       string                 `protobuf:"bytes,8,opt,name=summary,proto3" json:"summary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeResponse) Reset() {
+	*x = UpgradeResponse{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeResponse) ProtoMessage() {}
+
+func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
+func (*UpgradeResponse) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *UpgradeResponse) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *UpgradeResponse) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *UpgradeResponse) GetTarget() uint32 {
+	if x != nil {
+		return x.Target
+	}
+	return 0
+}
+
+func (x *UpgradeResponse) GetMembers() []*Understanding {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *UpgradeResponse) GetNodes() []*Understanding {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *UpgradeResponse) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *UpgradeResponse) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *UpgradeResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+// Understanding is what one member or node says that it understands.
+type Understanding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Version       string                 `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	FeatureLevel  uint32                 `protobuf:"varint,3,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"` // 0: not known
+	Missing       string                 `protobuf:"bytes,4,opt,name=missing,proto3" json:"missing,omitempty"`                                // what is to be done before the target can be reached; empty: nothing
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Understanding) Reset() {
+	*x = Understanding{}
+	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Understanding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Understanding) ProtoMessage() {}
+
+func (x *Understanding) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
+func (*Understanding) Descriptor() ([]byte, []int) {
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *Understanding) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Understanding) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Understanding) GetFeatureLevel() uint32 {
+	if x != nil {
+		return x.FeatureLevel
+	}
+	return 0
+}
+
+func (x *Understanding) GetMissing() string {
+	if x != nil {
+		return x.Missing
+	}
+	return ""
+}
+
 var File_admin_adminpb_admin_proto protoreflect.FileDescriptor
 
 const file_admin_adminpb_admin_proto_rawDesc = "" +
@@ -4058,7 +4791,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"checkpoint\x18\n" +
 	" \x01(\v2\x1d.holdfast.admin.v1.CheckpointR\n" +
 	"checkpoint\x12\x1c\n" +
-	"\tsnapshots\x18\v \x01(\x04R\tsnapshots\"\xb3\x02\n" +
+	"\tsnapshots\x18\v \x01(\x04R\tsnapshots\"\xc9\x02\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tmember_id\x18\x02 \x01(\tR\bmemberId\x12\x12\n" +
@@ -4073,7 +4806,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\tlog_store\x18\t \x01(\tR\blogStore\x12\x16\n" +
 	"\x06detail\x18\n" +
 	" \x01(\tR\x06detail\x12\x18\n" +
-	"\aaddress\x18\v \x01(\tR\aaddress\"6\n" +
+	"\aaddress\x18\v \x01(\tR\aaddress\x12\x14\n" +
+	"\x05voter\x18\f \x01(\bR\x05voter\"6\n" +
 	"\n" +
 	"Checkpoint\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
@@ -4087,7 +4821,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0fVolumesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x123\n" +
 	"\avolumes\x18\x02 \x03(\v2\x19.holdfast.admin.v1.VolumeR\avolumes\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\"\xf1\x05\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xa1\x06\n" +
 	"\x06Volume\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -4110,7 +4844,12 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\faccess_modes\x18\x11 \x03(\tR\vaccessModes\x121\n" +
 	"\x06source\x18\x12 \x01(\v2\x19.holdfast.admin.v1.SourceR\x06source\x121\n" +
 	"\x06limits\x18\x13 \x01(\v2\x19.holdfast.admin.v1.LimitsR\x06limits\x12@\n" +
-	"\vreplication\x18\x14 \x01(\v2\x1e.holdfast.admin.v1.ReplicationR\vreplication\"\xc4\x02\n" +
+	"\vreplication\x18\x14 \x01(\v2\x1e.holdfast.admin.v1.ReplicationR\vreplication\x12.\n" +
+	"\x05claim\x18\x15 \x01(\v2\x18.holdfast.admin.v1.ClaimR\x05claim\"Q\n" +
+	"\x05Claim\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
+	"\x06volume\x18\x03 \x01(\tR\x06volume\"\xc4\x02\n" +
 	"\vReplication\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\tR\bprotocol\x12\x16\n" +
 	"\x06wanted\x18\x02 \x01(\rR\x06wanted\x12\x14\n" +
@@ -4147,18 +4886,19 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"write_iops\x18\x02 \x01(\x04R\twriteIops\x121\n" +
 	"\x15read_bytes_per_second\x18\x03 \x01(\x04R\x12readBytesPerSecond\x123\n" +
-	"\x16write_bytes_per_second\x18\x04 \x01(\x04R\x13writeBytesPerSecond\"\xa3\x01\n" +
+	"\x16write_bytes_per_second\x18\x04 \x01(\x04R\x13writeBytesPerSecond\"\xb7\x01\n" +
 	"\x10SnapshotsRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\rR\bpageSize\x12\x1a\n" +
 	"\bsnapshot\x18\x04 \x01(\tR\bsnapshot\x12\x16\n" +
 	"\x06source\x18\x05 \x01(\tR\x06source\x12\x12\n" +
-	"\x04node\x18\x06 \x01(\tR\x04node\"x\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\x12\x12\n" +
+	"\x04kept\x18\a \x01(\bR\x04kept\"x\n" +
 	"\x11SnapshotsResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x129\n" +
 	"\tsnapshots\x18\x02 \x03(\v2\x1b.holdfast.admin.v1.SnapshotR\tsnapshots\x12\x12\n" +
-	"\x04next\x18\x03 \x01(\tR\x04next\"\xa6\x03\n" +
+	"\x04next\x18\x03 \x01(\tR\x04next\"\xd3\x03\n" +
 	"\bSnapshot\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -4177,7 +4917,17 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\afs_type\x18\r \x01(\tR\x06fsType\x12:\n" +
 	"\toperation\x18\x0e \x01(\v2\x1c.holdfast.admin.v1.OperationR\toperation\x12\x18\n" +
 	"\acreated\x18\x0f \x01(\tR\acreated\x12\x1a\n" +
-	"\bmodified\x18\x10 \x01(\x04R\bmodified\"v\n" +
+	"\bmodified\x18\x10 \x01(\x04R\bmodified\x12+\n" +
+	"\x04kept\x18\x11 \x01(\v2\x17.holdfast.admin.v1.KeptR\x04kept\"v\n" +
+	"\x04Kept\x12\x16\n" +
+	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x16\n" +
+	"\x06attach\x18\x03 \x01(\x04R\x06attach\x12\x1e\n" +
+	"\n" +
+	"superseded\x18\x04 \x01(\tR\n" +
+	"superseded\"v\n" +
 	"\x15GroupSnapshotsRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\tR\x05after\x12\x1b\n" +
@@ -4245,7 +4995,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"T\n" +
 	"\rNodesResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12-\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\x85\x04\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x17.holdfast.admin.v1.NodeR\x05nodes\"\xad\x04\n" +
 	"\x04Node\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x17\n" +
@@ -4264,7 +5014,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\bcordoned\x18\r \x01(\bR\bcordoned\x12/\n" +
 	"\x13replication_address\x18\x0e \x01(\tR\x12replicationAddress\x12/\n" +
 	"\x13replication_version\x18\x0f \x01(\tR\x12replicationVersion\x12!\n" +
-	"\fmax_replicas\x18\x10 \x01(\rR\vmaxReplicas\"\xed\x01\n" +
+	"\fmax_replicas\x18\x10 \x01(\rR\vmaxReplicas\x12&\n" +
+	"\x0fno_new_replicas\x18\x11 \x01(\bR\rnoNewReplicas\"\xc6\x02\n" +
 	"\x04Pool\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12%\n" +
@@ -4272,7 +5023,12 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x0ereserved_bytes\x18\x04 \x01(\x03R\rreservedBytes\x12\x18\n" +
 	"\avolumes\x18\x05 \x01(\x04R\avolumes\x12-\n" +
 	"\x12overcommit_percent\x18\x06 \x01(\rR\x11overcommitPercent\x12$\n" +
-	"\x0emin_free_bytes\x18\a \x01(\x03R\fminFreeBytes\"9\n" +
+	"\x0emin_free_bytes\x18\a \x01(\x03R\fminFreeBytes\x12\x1a\n" +
+	"\bmeasured\x18\b \x01(\bR\bmeasured\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\t \x01(\x03R\tfreeBytes\x12\x1c\n" +
+	"\tcondition\x18\n" +
+	" \x01(\tR\tcondition\"9\n" +
 	"\x11OperationsRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x04R\x02id\"h\n" +
@@ -4280,7 +5036,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12<\n" +
 	"\n" +
 	"operations\x18\x02 \x03(\v2\x1c.holdfast.admin.v1.OperationR\n" +
-	"operations\"\x9f\x03\n" +
+	"operations\"\xcf\x03\n" +
 	"\tOperation\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -4302,23 +5058,26 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"done_bytes\x18\x0f \x01(\x03R\tdoneBytes\x12\x1f\n" +
 	"\vtotal_bytes\x18\x10 \x01(\x03R\n" +
-	"totalBytes\"\"\n" +
+	"totalBytes\x12.\n" +
+	"\x05claim\x18\x11 \x01(\v2\x18.holdfast.admin.v1.ClaimR\x05claim\"\"\n" +
 	"\x10OperationRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\"V\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\"\x82\x01\n" +
 	"\x0fLoseNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"?\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12*\n" +
+	"\x11even_if_reachable\x18\x04 \x01(\bR\x0fevenIfReachable\"?\n" +
 	"\x10AdoptNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
-	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\x9b\x01\n" +
+	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xc7\x01\n" +
 	"\vPlanRequest\x12\x12\n" +
 	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x17\n" +
 	"\ahost_id\x18\x03 \x01(\tR\x06hostId\x12\x16\n" +
 	"\x06volume\x18\x04 \x01(\tR\x06volume\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1b\n" +
-	"\tpeer_dead\x18\x06 \x01(\bR\bpeerDead\"\xde\x01\n" +
+	"\tpeer_dead\x18\x06 \x01(\bR\bpeerDead\x12*\n" +
+	"\x11even_if_reachable\x18\a \x01(\bR\x0fevenIfReachable\"\xba\x02\n" +
 	"\fPlanResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x12\n" +
@@ -4327,7 +5086,12 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x06volume\x18\x05 \x01(\tR\x06volume\x121\n" +
 	"\x05steps\x18\x06 \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
 	"\asummary\x18\a \x01(\tR\asummary\x12\x12\n" +
-	"\x04done\x18\b \x01(\bR\x04done\"\x9d\x01\n" +
+	"\x04done\x18\b \x01(\bR\x04done\x12\x12\n" +
+	"\x04more\x18\t \x01(\x04R\x04more\x12\x12\n" +
+	"\x04todo\x18\n" +
+	" \x01(\x04R\x04todo\x12\x18\n" +
+	"\awaiting\x18\v \x01(\x04R\awaiting\x12\x18\n" +
+	"\ablocked\x18\f \x01(\x04R\ablocked\"\x9d\x01\n" +
 	"\bPlanStep\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -4335,7 +5099,25 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\vvolume_name\x18\x04 \x01(\tR\n" +
 	"volumeName\x12\x12\n" +
 	"\x04node\x18\x05 \x01(\tR\x04node\x12\x16\n" +
-	"\x06detail\x18\x06 \x01(\tR\x06detail\"|\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\"\x10\n" +
+	"\x0eMembersRequest\"t\n" +
+	"\x0fMembersResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x16\n" +
+	"\x06leader\x18\x02 \x01(\tR\x06leader\x123\n" +
+	"\amembers\x18\x03 \x03(\v2\x19.holdfast.admin.v1.MemberR\amembers\"v\n" +
+	"\x11MemberPlanRequest\x12\x12\n" +
+	"\x04verb\x18\x01 \x01(\tR\x04verb\x12\x16\n" +
+	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1b\n" +
+	"\tmember_id\x18\x03 \x01(\tR\bmemberId\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\"\xd6\x01\n" +
+	"\x12MemberPlanResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04verb\x18\x02 \x01(\tR\x04verb\x12\x1b\n" +
+	"\tmember_id\x18\x03 \x01(\tR\bmemberId\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x121\n" +
+	"\x05steps\x18\x05 \x03(\v2\x1b.holdfast.admin.v1.PlanStepR\x05steps\x12\x18\n" +
+	"\asummary\x18\x06 \x01(\tR\asummary\x12\x12\n" +
+	"\x04done\x18\a \x01(\bR\x04done\"|\n" +
 	"\x0eHistoryRequest\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\tR\x06volume\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12\x12\n" +
@@ -4350,7 +5132,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x1d\n" +
 	"\n" +
 	"known_from\x18\x02 \x01(\x04R\tknownFrom\x12\x16\n" +
-	"\x06member\x18\x03 \x01(\tR\x06member\"\xf9\x02\n" +
+	"\x06member\x18\x03 \x01(\tR\x06member\"\xab\x03\n" +
 	"\fHistoryEntry\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x10\n" +
@@ -4366,7 +5148,8 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x06gap_to\x18\v \x01(\x04R\x05gapTo\x12\x10\n" +
 	"\x03why\x18\f \x01(\tR\x03why\x12\x1c\n" +
 	"\tsnapshots\x18\r \x03(\tR\tsnapshots\x12\x16\n" +
-	"\x06groups\x18\x0e \x03(\tR\x06groups\"\x0e\n" +
+	"\x06groups\x18\x0e \x03(\tR\x06groups\x120\n" +
+	"\x06claims\x18\x0f \x03(\v2\x18.holdfast.admin.v1.ClaimR\x06claims\"\x0e\n" +
 	"\fAuditRequest\"\x97\x02\n" +
 	"\rAuditResponse\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x124\n" +
@@ -4403,8 +5186,23 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\a \x01(\v2\x1d.holdfast.admin.v1.CheckpointR\n" +
 	"checkpoint\x12\x12\n" +
-	"\x04hash\x18\b \x01(\fR\x04hash2\xc5\n" +
-	"\n" +
+	"\x04hash\x18\b \x01(\fR\x04hash\"&\n" +
+	"\x0eUpgradeRequest\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\"\x9c\x02\n" +
+	"\x0fUpgradeResponse\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12#\n" +
+	"\rfeature_level\x18\x02 \x01(\rR\ffeatureLevel\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\rR\x06target\x12:\n" +
+	"\amembers\x18\x04 \x03(\v2 .holdfast.admin.v1.UnderstandingR\amembers\x126\n" +
+	"\x05nodes\x18\x05 \x03(\v2 .holdfast.admin.v1.UnderstandingR\x05nodes\x12\x14\n" +
+	"\x05ready\x18\x06 \x01(\bR\x05ready\x12\x12\n" +
+	"\x04done\x18\a \x01(\bR\x04done\x12\x18\n" +
+	"\asummary\x18\b \x01(\tR\asummary\"x\n" +
+	"\rUnderstanding\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12#\n" +
+	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\x12\x18\n" +
+	"\amissing\x18\x04 \x01(\tR\amissing2\xff\r\n" +
 	"\x05Admin\x12M\n" +
 	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\x12P\n" +
 	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\x12V\n" +
@@ -4422,7 +5220,13 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\vReplaceNode\x12\".holdfast.admin.v1.LoseNodeRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12S\n" +
 	"\tAdoptNode\x12#.holdfast.admin.v1.AdoptNodeRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12G\n" +
 	"\x04Plan\x12\x1e.holdfast.admin.v1.PlanRequest\x1a\x1f.holdfast.admin.v1.PlanResponse\x12K\n" +
-	"\bCarryOut\x12\x1e.holdfast.admin.v1.PlanRequest\x1a\x1f.holdfast.admin.v1.PlanResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
+	"\bCarryOut\x12\x1e.holdfast.admin.v1.PlanRequest\x1a\x1f.holdfast.admin.v1.PlanResponse\x12V\n" +
+	"\rUpgradeStatus\x12!.holdfast.admin.v1.UpgradeRequest\x1a\".holdfast.admin.v1.UpgradeResponse\x12V\n" +
+	"\rFinishUpgrade\x12!.holdfast.admin.v1.UpgradeRequest\x1a\".holdfast.admin.v1.UpgradeResponse\x12P\n" +
+	"\aMembers\x12!.holdfast.admin.v1.MembersRequest\x1a\".holdfast.admin.v1.MembersResponse\x12Y\n" +
+	"\n" +
+	"PlanMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponse\x12[\n" +
+	"\fChangeMember\x12$.holdfast.admin.v1.MemberPlanRequest\x1a%.holdfast.admin.v1.MemberPlanResponseB4Z2github.com/holdfast-storage/holdfast/admin/adminpbb\x06proto3"
 
 var (
 	file_admin_adminpb_admin_proto_rawDescOnce sync.Once
@@ -4436,7 +5240,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -4446,123 +5250,150 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*VolumesRequest)(nil),         // 5: holdfast.admin.v1.VolumesRequest
 	(*VolumesResponse)(nil),        // 6: holdfast.admin.v1.VolumesResponse
 	(*Volume)(nil),                 // 7: holdfast.admin.v1.Volume
-	(*Replication)(nil),            // 8: holdfast.admin.v1.Replication
-	(*Primary)(nil),                // 9: holdfast.admin.v1.Primary
-	(*Forced)(nil),                 // 10: holdfast.admin.v1.Forced
-	(*Source)(nil),                 // 11: holdfast.admin.v1.Source
-	(*Limits)(nil),                 // 12: holdfast.admin.v1.Limits
-	(*SnapshotsRequest)(nil),       // 13: holdfast.admin.v1.SnapshotsRequest
-	(*SnapshotsResponse)(nil),      // 14: holdfast.admin.v1.SnapshotsResponse
-	(*Snapshot)(nil),               // 15: holdfast.admin.v1.Snapshot
-	(*GroupSnapshotsRequest)(nil),  // 16: holdfast.admin.v1.GroupSnapshotsRequest
-	(*GroupSnapshotsResponse)(nil), // 17: holdfast.admin.v1.GroupSnapshotsResponse
-	(*GroupSnapshot)(nil),          // 18: holdfast.admin.v1.GroupSnapshot
-	(*Replica)(nil),                // 19: holdfast.admin.v1.Replica
-	(*Publication)(nil),            // 20: holdfast.admin.v1.Publication
-	(*Target)(nil),                 // 21: holdfast.admin.v1.Target
-	(*Teardown)(nil),               // 22: holdfast.admin.v1.Teardown
-	(*NodesRequest)(nil),           // 23: holdfast.admin.v1.NodesRequest
-	(*NodesResponse)(nil),          // 24: holdfast.admin.v1.NodesResponse
-	(*Node)(nil),                   // 25: holdfast.admin.v1.Node
-	(*Pool)(nil),                   // 26: holdfast.admin.v1.Pool
-	(*OperationsRequest)(nil),      // 27: holdfast.admin.v1.OperationsRequest
-	(*OperationsResponse)(nil),     // 28: holdfast.admin.v1.OperationsResponse
-	(*Operation)(nil),              // 29: holdfast.admin.v1.Operation
-	(*OperationRequest)(nil),       // 30: holdfast.admin.v1.OperationRequest
-	(*LoseNodeRequest)(nil),        // 31: holdfast.admin.v1.LoseNodeRequest
-	(*AdoptNodeRequest)(nil),       // 32: holdfast.admin.v1.AdoptNodeRequest
-	(*PlanRequest)(nil),            // 33: holdfast.admin.v1.PlanRequest
-	(*PlanResponse)(nil),           // 34: holdfast.admin.v1.PlanResponse
-	(*PlanStep)(nil),               // 35: holdfast.admin.v1.PlanStep
-	(*HistoryRequest)(nil),         // 36: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),        // 37: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),          // 38: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),           // 39: holdfast.admin.v1.HistoryEntry
-	(*AuditRequest)(nil),           // 40: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),          // 41: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),                // 42: holdfast.admin.v1.Finding
-	(*Unknown)(nil),                // 43: holdfast.admin.v1.Unknown
-	(*StateRequest)(nil),           // 44: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 45: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 46: holdfast.admin.v1.StateHeader
-	(*fsmpb.Label)(nil),            // 47: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 48: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 49: holdfast.fsm.v1.Outcome
+	(*Claim)(nil),                  // 8: holdfast.admin.v1.Claim
+	(*Replication)(nil),            // 9: holdfast.admin.v1.Replication
+	(*Primary)(nil),                // 10: holdfast.admin.v1.Primary
+	(*Forced)(nil),                 // 11: holdfast.admin.v1.Forced
+	(*Source)(nil),                 // 12: holdfast.admin.v1.Source
+	(*Limits)(nil),                 // 13: holdfast.admin.v1.Limits
+	(*SnapshotsRequest)(nil),       // 14: holdfast.admin.v1.SnapshotsRequest
+	(*SnapshotsResponse)(nil),      // 15: holdfast.admin.v1.SnapshotsResponse
+	(*Snapshot)(nil),               // 16: holdfast.admin.v1.Snapshot
+	(*Kept)(nil),                   // 17: holdfast.admin.v1.Kept
+	(*GroupSnapshotsRequest)(nil),  // 18: holdfast.admin.v1.GroupSnapshotsRequest
+	(*GroupSnapshotsResponse)(nil), // 19: holdfast.admin.v1.GroupSnapshotsResponse
+	(*GroupSnapshot)(nil),          // 20: holdfast.admin.v1.GroupSnapshot
+	(*Replica)(nil),                // 21: holdfast.admin.v1.Replica
+	(*Publication)(nil),            // 22: holdfast.admin.v1.Publication
+	(*Target)(nil),                 // 23: holdfast.admin.v1.Target
+	(*Teardown)(nil),               // 24: holdfast.admin.v1.Teardown
+	(*NodesRequest)(nil),           // 25: holdfast.admin.v1.NodesRequest
+	(*NodesResponse)(nil),          // 26: holdfast.admin.v1.NodesResponse
+	(*Node)(nil),                   // 27: holdfast.admin.v1.Node
+	(*Pool)(nil),                   // 28: holdfast.admin.v1.Pool
+	(*OperationsRequest)(nil),      // 29: holdfast.admin.v1.OperationsRequest
+	(*OperationsResponse)(nil),     // 30: holdfast.admin.v1.OperationsResponse
+	(*Operation)(nil),              // 31: holdfast.admin.v1.Operation
+	(*OperationRequest)(nil),       // 32: holdfast.admin.v1.OperationRequest
+	(*LoseNodeRequest)(nil),        // 33: holdfast.admin.v1.LoseNodeRequest
+	(*AdoptNodeRequest)(nil),       // 34: holdfast.admin.v1.AdoptNodeRequest
+	(*PlanRequest)(nil),            // 35: holdfast.admin.v1.PlanRequest
+	(*PlanResponse)(nil),           // 36: holdfast.admin.v1.PlanResponse
+	(*PlanStep)(nil),               // 37: holdfast.admin.v1.PlanStep
+	(*MembersRequest)(nil),         // 38: holdfast.admin.v1.MembersRequest
+	(*MembersResponse)(nil),        // 39: holdfast.admin.v1.MembersResponse
+	(*MemberPlanRequest)(nil),      // 40: holdfast.admin.v1.MemberPlanRequest
+	(*MemberPlanResponse)(nil),     // 41: holdfast.admin.v1.MemberPlanResponse
+	(*HistoryRequest)(nil),         // 42: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 43: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 44: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 45: holdfast.admin.v1.HistoryEntry
+	(*AuditRequest)(nil),           // 46: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 47: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 48: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 49: holdfast.admin.v1.Unknown
+	(*StateRequest)(nil),           // 50: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 51: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 52: holdfast.admin.v1.StateHeader
+	(*UpgradeRequest)(nil),         // 53: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 54: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 55: holdfast.admin.v1.Understanding
+	(*fsmpb.Label)(nil),            // 56: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 57: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 58: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,  // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
 	4,  // 1: holdfast.admin.v1.StatusResponse.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
 	7,  // 2: holdfast.admin.v1.VolumesResponse.volumes:type_name -> holdfast.admin.v1.Volume
-	19, // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
-	20, // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
-	22, // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
-	29, // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
-	11, // 7: holdfast.admin.v1.Volume.source:type_name -> holdfast.admin.v1.Source
-	12, // 8: holdfast.admin.v1.Volume.limits:type_name -> holdfast.admin.v1.Limits
-	8,  // 9: holdfast.admin.v1.Volume.replication:type_name -> holdfast.admin.v1.Replication
-	9,  // 10: holdfast.admin.v1.Replication.primary:type_name -> holdfast.admin.v1.Primary
-	10, // 11: holdfast.admin.v1.Replication.forced:type_name -> holdfast.admin.v1.Forced
-	15, // 12: holdfast.admin.v1.SnapshotsResponse.snapshots:type_name -> holdfast.admin.v1.Snapshot
-	29, // 13: holdfast.admin.v1.Snapshot.operation:type_name -> holdfast.admin.v1.Operation
-	18, // 14: holdfast.admin.v1.GroupSnapshotsResponse.groups:type_name -> holdfast.admin.v1.GroupSnapshot
-	29, // 15: holdfast.admin.v1.GroupSnapshot.operation:type_name -> holdfast.admin.v1.Operation
-	21, // 16: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
-	25, // 17: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
-	26, // 18: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	47, // 19: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
-	29, // 20: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
-	35, // 21: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	38, // 22: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	39, // 23: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	48, // 24: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	49, // 25: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
-	42, // 26: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	42, // 27: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	42, // 28: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	43, // 29: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	46, // 30: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
-	25, // 31: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
-	7,  // 32: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
-	15, // 33: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
-	18, // 34: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
-	4,  // 35: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	1,  // 36: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
-	5,  // 37: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
-	13, // 38: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
-	16, // 39: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
-	23, // 40: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
-	27, // 41: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	36, // 42: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	40, // 43: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	44, // 44: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
-	30, // 45: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
-	30, // 46: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	31, // 47: holdfast.admin.v1.Admin.LoseNode:input_type -> holdfast.admin.v1.LoseNodeRequest
-	31, // 48: holdfast.admin.v1.Admin.ReplaceNode:input_type -> holdfast.admin.v1.LoseNodeRequest
-	32, // 49: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	33, // 50: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	33, // 51: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	2,  // 52: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,  // 53: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	14, // 54: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	17, // 55: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	24, // 56: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	28, // 57: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	37, // 58: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	41, // 59: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	45, // 60: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	0,  // 61: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 62: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 63: holdfast.admin.v1.Admin.LoseNode:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 64: holdfast.admin.v1.Admin.ReplaceNode:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 65: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	34, // 66: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	34, // 67: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	52, // [52:68] is the sub-list for method output_type
-	36, // [36:52] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	21, // 3: holdfast.admin.v1.Volume.replicas:type_name -> holdfast.admin.v1.Replica
+	22, // 4: holdfast.admin.v1.Volume.publications:type_name -> holdfast.admin.v1.Publication
+	24, // 5: holdfast.admin.v1.Volume.teardowns:type_name -> holdfast.admin.v1.Teardown
+	31, // 6: holdfast.admin.v1.Volume.operation:type_name -> holdfast.admin.v1.Operation
+	12, // 7: holdfast.admin.v1.Volume.source:type_name -> holdfast.admin.v1.Source
+	13, // 8: holdfast.admin.v1.Volume.limits:type_name -> holdfast.admin.v1.Limits
+	9,  // 9: holdfast.admin.v1.Volume.replication:type_name -> holdfast.admin.v1.Replication
+	8,  // 10: holdfast.admin.v1.Volume.claim:type_name -> holdfast.admin.v1.Claim
+	10, // 11: holdfast.admin.v1.Replication.primary:type_name -> holdfast.admin.v1.Primary
+	11, // 12: holdfast.admin.v1.Replication.forced:type_name -> holdfast.admin.v1.Forced
+	16, // 13: holdfast.admin.v1.SnapshotsResponse.snapshots:type_name -> holdfast.admin.v1.Snapshot
+	31, // 14: holdfast.admin.v1.Snapshot.operation:type_name -> holdfast.admin.v1.Operation
+	17, // 15: holdfast.admin.v1.Snapshot.kept:type_name -> holdfast.admin.v1.Kept
+	20, // 16: holdfast.admin.v1.GroupSnapshotsResponse.groups:type_name -> holdfast.admin.v1.GroupSnapshot
+	31, // 17: holdfast.admin.v1.GroupSnapshot.operation:type_name -> holdfast.admin.v1.Operation
+	23, // 18: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
+	27, // 19: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
+	28, // 20: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
+	56, // 21: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	31, // 22: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
+	8,  // 23: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
+	37, // 24: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	3,  // 25: holdfast.admin.v1.MembersResponse.members:type_name -> holdfast.admin.v1.Member
+	37, // 26: holdfast.admin.v1.MemberPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	44, // 27: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	45, // 28: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	57, // 29: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	58, // 30: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	8,  // 31: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
+	48, // 32: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	48, // 33: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	48, // 34: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	49, // 35: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	52, // 36: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	27, // 37: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
+	7,  // 38: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
+	16, // 39: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
+	20, // 40: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
+	4,  // 41: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
+	55, // 42: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	55, // 43: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	1,  // 44: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
+	5,  // 45: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
+	14, // 46: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
+	18, // 47: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
+	25, // 48: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
+	29, // 49: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
+	42, // 50: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	46, // 51: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	50, // 52: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	32, // 53: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
+	32, // 54: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
+	33, // 55: holdfast.admin.v1.Admin.LoseNode:input_type -> holdfast.admin.v1.LoseNodeRequest
+	33, // 56: holdfast.admin.v1.Admin.ReplaceNode:input_type -> holdfast.admin.v1.LoseNodeRequest
+	34, // 57: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	35, // 58: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	35, // 59: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	53, // 60: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	53, // 61: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	38, // 62: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	40, // 63: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	40, // 64: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	2,  // 65: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,  // 66: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	15, // 67: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	19, // 68: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	26, // 69: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	30, // 70: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	43, // 71: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	47, // 72: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	51, // 73: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	0,  // 74: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 75: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 76: holdfast.admin.v1.Admin.LoseNode:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 77: holdfast.admin.v1.Admin.ReplaceNode:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 78: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	36, // 79: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	36, // 80: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	54, // 81: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	54, // 82: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	39, // 83: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	41, // 84: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	41, // 85: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	65, // [65:86] is the sub-list for method output_type
+	44, // [44:65] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminpb_admin_proto_init() }
@@ -4570,11 +5401,11 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[37].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[43].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[45].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[51].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
@@ -4587,7 +5418,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   47,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -39,6 +39,11 @@ const (
 	Admin_AdoptNode_FullMethodName       = "/holdfast.admin.v1.Admin/AdoptNode"
 	Admin_Plan_FullMethodName            = "/holdfast.admin.v1.Admin/Plan"
 	Admin_CarryOut_FullMethodName        = "/holdfast.admin.v1.Admin/CarryOut"
+	Admin_UpgradeStatus_FullMethodName   = "/holdfast.admin.v1.Admin/UpgradeStatus"
+	Admin_FinishUpgrade_FullMethodName   = "/holdfast.admin.v1.Admin/FinishUpgrade"
+	Admin_Members_FullMethodName         = "/holdfast.admin.v1.Admin/Members"
+	Admin_PlanMember_FullMethodName      = "/holdfast.admin.v1.Admin/PlanMember"
+	Admin_ChangeMember_FullMethodName    = "/holdfast.admin.v1.Admin/ChangeMember"
 )
 
 // AdminClient is the client API for Admin service.
@@ -77,6 +82,19 @@ type AdminClient interface {
 	// CarryOut does what can be done of the plan now, and answers what is left. What is
 	// done is in the state, so to call it again goes on, also after an interruption.
 	CarryOut(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
+	// UpgradeStatus says which feature level the cluster runs at, and who understands
+	// which (S72).
+	UpgradeStatus(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error)
+	// FinishUpgrade raises the cluster's feature level when every member and every node
+	// understands it. It cannot be lowered again. Repeated, it changes nothing.
+	FinishUpgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error)
+	// Members lists the controllers that are in the configuration, voters or not.
+	Members(ctx context.Context, in *MembersRequest, opts ...grpc.CallOption) (*MembersResponse, error)
+	// PlanMember says what a change of the members would come to now, and changes nothing.
+	PlanMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error)
+	// ChangeMember does what can be done of it now, to the member id that the plan showed.
+	// What is done is in the configuration, so to call it again goes on.
+	ChangeMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error)
 }
 
 type adminClient struct {
@@ -265,6 +283,56 @@ func (c *adminClient) CarryOut(ctx context.Context, in *PlanRequest, opts ...grp
 	return out, nil
 }
 
+func (c *adminClient) UpgradeStatus(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradeResponse)
+	err := c.cc.Invoke(ctx, Admin_UpgradeStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) FinishUpgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradeResponse)
+	err := c.cc.Invoke(ctx, Admin_FinishUpgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Members(ctx context.Context, in *MembersRequest, opts ...grpc.CallOption) (*MembersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MembersResponse)
+	err := c.cc.Invoke(ctx, Admin_Members_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) PlanMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MemberPlanResponse)
+	err := c.cc.Invoke(ctx, Admin_PlanMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) ChangeMember(ctx context.Context, in *MemberPlanRequest, opts ...grpc.CallOption) (*MemberPlanResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MemberPlanResponse)
+	err := c.cc.Invoke(ctx, Admin_ChangeMember_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -301,6 +369,19 @@ type AdminServer interface {
 	// CarryOut does what can be done of the plan now, and answers what is left. What is
 	// done is in the state, so to call it again goes on, also after an interruption.
 	CarryOut(context.Context, *PlanRequest) (*PlanResponse, error)
+	// UpgradeStatus says which feature level the cluster runs at, and who understands
+	// which (S72).
+	UpgradeStatus(context.Context, *UpgradeRequest) (*UpgradeResponse, error)
+	// FinishUpgrade raises the cluster's feature level when every member and every node
+	// understands it. It cannot be lowered again. Repeated, it changes nothing.
+	FinishUpgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error)
+	// Members lists the controllers that are in the configuration, voters or not.
+	Members(context.Context, *MembersRequest) (*MembersResponse, error)
+	// PlanMember says what a change of the members would come to now, and changes nothing.
+	PlanMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error)
+	// ChangeMember does what can be done of it now, to the member id that the plan showed.
+	// What is done is in the configuration, so to call it again goes on.
+	ChangeMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -358,6 +439,21 @@ func (UnimplementedAdminServer) Plan(context.Context, *PlanRequest) (*PlanRespon
 }
 func (UnimplementedAdminServer) CarryOut(context.Context, *PlanRequest) (*PlanResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CarryOut not implemented")
+}
+func (UnimplementedAdminServer) UpgradeStatus(context.Context, *UpgradeRequest) (*UpgradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpgradeStatus not implemented")
+}
+func (UnimplementedAdminServer) FinishUpgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FinishUpgrade not implemented")
+}
+func (UnimplementedAdminServer) Members(context.Context, *MembersRequest) (*MembersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Members not implemented")
+}
+func (UnimplementedAdminServer) PlanMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PlanMember not implemented")
+}
+func (UnimplementedAdminServer) ChangeMember(context.Context, *MemberPlanRequest) (*MemberPlanResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ChangeMember not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -654,6 +750,96 @@ func _Admin_CarryOut_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_UpgradeStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).UpgradeStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_UpgradeStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).UpgradeStatus(ctx, req.(*UpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_FinishUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).FinishUpgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_FinishUpgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).FinishUpgrade(ctx, req.(*UpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Members_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MembersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Members(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Members_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Members(ctx, req.(*MembersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_PlanMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MemberPlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).PlanMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_PlanMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).PlanMember(ctx, req.(*MemberPlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_ChangeMember_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MemberPlanRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ChangeMember(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ChangeMember_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ChangeMember(ctx, req.(*MemberPlanRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -716,6 +902,26 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CarryOut",
 			Handler:    _Admin_CarryOut_Handler,
+		},
+		{
+			MethodName: "UpgradeStatus",
+			Handler:    _Admin_UpgradeStatus_Handler,
+		},
+		{
+			MethodName: "FinishUpgrade",
+			Handler:    _Admin_FinishUpgrade_Handler,
+		},
+		{
+			MethodName: "Members",
+			Handler:    _Admin_Members_Handler,
+		},
+		{
+			MethodName: "PlanMember",
+			Handler:    _Admin_PlanMember_Handler,
+		},
+		{
+			MethodName: "ChangeMember",
+			Handler:    _Admin_ChangeMember_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
