@@ -128,7 +128,7 @@ func (s *Server) carryOut(ctx context.Context, actor string, t *step, index *uin
 // would tries a command on the copy; the error is what the log would say.
 func (p *planner) would(cmd *fsmpb.Command) error {
 	cmd = proto.CloneOf(cmd)
-	cmd.Actor, cmd.SchemaVersion = "admin/plan", fsm.SchemaVersion
+	cmd.Actor, cmd.SchemaVersion = "admin/plan", fsm.LeastLevel(cmd)
 	cmd.RequestId = make([]byte, 16)
 	_, _ = rand.Read(cmd.RequestId) // never fails
 	at := p.state.Cluster()

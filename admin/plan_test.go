@@ -138,7 +138,7 @@ func TestReplaceMakesNewReplicasAndNeverLosesTheNewHost(t *testing.T) {
 	require.Equal(t, []string{"todo lose @n1", "follows volume pvc-1@n1", "blocked add-replica pvc-1@-"}, inWords(w.plan(req)))
 	w.carryOut(req)
 	w.do(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-		NodeId: "n1", HostId: "host-new", BootId: "boot", FeatureLevel: 1,
+		NodeId: "n1", HostId: "host-new", BootId: "boot", FeatureLevel: fsm.MaxFeatureLevel,
 		Pools:       []*fsmpb.Pool{{PoolId: "pool-new", Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 100}},
 		Replication: &fsmpb.Replication{Address: "192.0.2.1", PublicKey: make([]byte, 32), Version: "8.4.11", MaxReplicas: 2}}}})
 	require.Equal(t, []string{"done lose @n1", "todo add-replica pvc-1@n1"}, inWords(w.plan(req)))

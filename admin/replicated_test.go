@@ -23,10 +23,15 @@ func newPair(t *testing.T, nodes ...string) *world {
 
 func (w *world) register(n string) {
 	w.t.Helper()
-	w.do(&fsmpb.Command{Actor: "node/" + n, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-		NodeId: n, HostId: "host-" + n, BootId: "boot", FeatureLevel: 1,
+	w.do(&fsmpb.Command{Actor: "node/" + n, Body: &fsmpb.Command_RegisterNode{RegisterNode: w.registration(n)}})
+}
+
+// registration is what a host says that holds replicas.
+func (w *world) registration(n string) *fsmpb.RegisterNode {
+	return &fsmpb.RegisterNode{
+		NodeId: n, HostId: "host-" + n, BootId: "boot", FeatureLevel: fsm.MaxFeatureLevel,
 		Pools:       []*fsmpb.Pool{{PoolId: "pool-" + n, Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 100}},
-		Replication: &fsmpb.Replication{Address: "192.0.2.1", PublicKey: make([]byte, 32), Version: "8.4.11", MaxReplicas: 2}}}})
+		Replication: &fsmpb.Replication{Address: "192.0.2.1", PublicKey: make([]byte, 32), Version: "8.4.11", MaxReplicas: 2}}
 }
 
 // seenBy has a host report what it saw.

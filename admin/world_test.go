@@ -35,10 +35,10 @@ func newWorld(t *testing.T, nodes ...string) *world {
 	w.server = NewServer(Options{Cluster: w, Hosts: w, Name: "c1", Settle: time.Millisecond,
 		Actor: func(context.Context) (string, error) { return "admin/alice", nil }, Error: grpcError})
 	w.apply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
-		ClusterId: "cluster-1", IncarnationId: make([]byte, 16), FeatureLevel: 1}}})
+		ClusterId: "cluster-1", IncarnationId: make([]byte, 16), FeatureLevel: fsm.MaxFeatureLevel}}})
 	for _, n := range nodes {
 		w.apply(&fsmpb.Command{Actor: "node/" + n, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-			NodeId: n, HostId: "host-" + n, BootId: "boot", FeatureLevel: 1,
+			NodeId: n, HostId: "host-" + n, BootId: "boot", FeatureLevel: fsm.MaxFeatureLevel,
 			Pools: []*fsmpb.Pool{{PoolId: "pool-" + n, Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 100}}}}})
 	}
 	return w
@@ -63,7 +63,7 @@ var errNoQuorum = errors.New("no quorum")
 func (w *world) apply(cmd *fsmpb.Command) *fsmpb.Outcome {
 	w.index++
 	cmd.RequestId = fmt.Appendf(nil, "request %8d", w.index)
-	cmd.ProposedAt, cmd.SchemaVersion = int64(w.index)*int64(time.Second), fsm.SchemaVersion
+	cmd.ProposedAt, cmd.SchemaVersion = int64(w.index)*int64(time.Second), fsm.LeastLevel(cmd)
 	out := w.state.Apply(w.index, cmd).Outcome
 	w.log = append(w.log, Entry{Index: w.index, Term: 1, Command: cmd, Outcome: out})
 	return out
