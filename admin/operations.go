@@ -36,7 +36,11 @@ func (s *Server) Operations(ctx context.Context, req *adminpb.OperationsRequest)
 // findOperation is nil when there is none with the id.
 func findOperation(st *fsm.State, id fsm.OperationID) *adminpb.Operation {
 	if v, ok := st.Operation(id); ok {
-		return volumeOperation(v)
+		for _, op := range v.Operations() {
+			if op.ID == id {
+				return volumeOperation(v, &op)
+			}
+		}
 	}
 	if n, ok := st.SnapshotOperation(id); ok {
 		return snapshotOperation(n)
@@ -50,7 +54,9 @@ func findOperation(st *fsm.State, id fsm.OperationID) *adminpb.Operation {
 func allOperations(st *fsm.State) []*adminpb.Operation {
 	byID := map[fsm.OperationID]*adminpb.Operation{}
 	for v := range st.Operations() {
-		byID[v.Operation.ID] = volumeOperation(v)
+		for _, op := range v.Operations() {
+			byID[op.ID] = volumeOperation(v, &op)
+		}
 	}
 	for n := range st.SnapshotOperations() {
 		byID[n.Operation.ID] = snapshotOperation(n)
@@ -72,9 +78,9 @@ func inOrder[K cmp.Ordered, V any](all map[K]V) []V {
 	return each(keys, func(k K) V { return all[k] })
 }
 
-// volumeOperation is nil for a volume without an operation; so are the two below.
-func volumeOperation(v *fsm.Volume) *adminpb.Operation {
-	view := operationView(v.Operation)
+// volumeOperation is nil where there is no operation; so are the two below.
+func volumeOperation(v *fsm.Volume, op *fsm.Operation) *adminpb.Operation {
+	view := operationView(op)
 	if view != nil {
 		view.Volume, view.VolumeName, view.Name = string(v.ID), v.Name, v.Name
 		view.Nodes = each(v.Replicas, func(r fsm.Replica) string { return string(r.Node) })

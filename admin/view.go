@@ -23,7 +23,7 @@ func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
 		Replicas:     replicaViews(v),
 		Publications: each(publications(v), publicationView),
 		Teardowns:    each(v.Teardowns, teardownView),
-		Operation:    volumeOperation(v),
+		Operation:    volumeOperation(v, v.Operation),
 		Abnormal:     condition.Abnormal, Condition: condition.Message,
 		Created: v.Created.String(), Modified: v.Modified,
 		AccessModes: each(v.Capabilities, func(c fsm.Capability) string { return modeView(c.Mode) }),
