@@ -130,12 +130,12 @@ func TestAudit(t *testing.T) {
 				w.items["n1"] = []Item{image(id), {Kind: "unfinished", Snapshot: snapshotOne, Path: "/pool/tmp/x"}}
 			},
 			pending: []string{"unfinished /pool/tmp/x"}},
-		"a snapshot that failed and left nothing is clean": {checked: 2, arrange: func(w *world) {
+		"S74: a snapshot that was given up is to be removed": {checked: 2, arrange: func(w *world) {
 			id := w.create(1, true)
 			w.snapshot(id, false)
 			w.items["n1"] = []Item{image(id)}
 			w.do(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_CancelOperation{CancelOperation: &fsmpb.CancelOperation{OperationId: w.index}}})
-		}},
+		}, pending: []string{"snapshot snapshots/" + snapshotOne + ".img"}},
 		"TestS18: a snapshot that an unreachable host must remove is pending": {
 			arrange: func(w *world) {
 				w.deleteSnapshot(w.snapshot(w.create(1, true), true))

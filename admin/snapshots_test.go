@@ -93,7 +93,8 @@ func TestOperationsOfSnapshotsAndGroupsAreShownAndCancelled(t *testing.T) {
 	require.NoError(t, err)
 	one, err := w.server.Operations(ctx, &adminpb.OperationsRequest{Id: id + 1})
 	require.NoError(t, err)
-	require.Equal(t, "cancelled", one.GetOperations()[0].GetState())
+	require.Equal(t, "delete", one.GetOperations()[0].GetKind(), "S74: what was cut of it is removed")
+	require.Equal(t, "cancelled by an operator", one.GetOperations()[0].GetLastError())
 	_, err = w.server.RetryOperation(ctx, &adminpb.OperationRequest{Id: id + 1})
 	require.NoError(t, err)
 }
