@@ -83,6 +83,7 @@ func volumeOperation(v *fsm.Volume, op *fsm.Operation) *adminpb.Operation {
 	view := operationView(op)
 	if view != nil {
 		view.Volume, view.VolumeName, view.Name = string(v.ID), v.Name, v.Name
+		view.Claim = claimView(v.Claim)
 		view.Nodes = each(v.Replicas, func(r fsm.Replica) string { return string(r.Node) })
 	}
 	return view

@@ -75,15 +75,22 @@ func statusTable(w io.Writer, a *adminpb.StatusResponse) {
 }
 
 func volumesTable(w io.Writer, a *adminpb.VolumesResponse) {
-	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "PUBLISHED", "SOURCE", "LIMITS", "CONDITION")
+	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "PUBLISHED", "SOURCE", "LIMITS", "CLAIM", "CONDITION")
 	for _, v := range a.GetVolumes() {
 		nodes := each(v.GetReplicas(), func(r *adminpb.Replica) string { return r.GetNode() })
 		row(w, v.GetId(), v.GetName(), size(v.GetSizeBytes()), v.GetPhase(), cmp.Or(v.GetFsType(), v.GetFormat()),
 			strings.Join(nodes, ","), strings.Join(each(v.GetPublications(), publicationCell), ","),
 			cmp.Or(v.GetSource().GetSnapshot(), v.GetSource().GetVolume()), limitsCell(v.GetLimits()),
-			cmp.Or(v.GetReason(), v.GetCondition()))
+			claimCell(v.GetClaim()), cmp.Or(v.GetReason(), v.GetCondition()))
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+func claimCell(c *adminpb.Claim) string {
+	if c.GetNamespace() == "" {
+		return c.GetName()
+	}
+	return c.GetNamespace() + "/" + c.GetName()
 }
 
 func publicationCell(p *adminpb.Publication) string {
@@ -119,10 +126,10 @@ func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
 }
 
 func operationsTable(w io.Writer, a *adminpb.OperationsResponse) {
-	row(w, "ID", "KIND", "STATE", "SUBJECT", "NAME", "NODES", "STEP", "COPIED", "ATTEMPTS", "STARTED", "LAST ERROR")
+	row(w, "ID", "KIND", "STATE", "SUBJECT", "NAME", "CLAIM", "NODES", "STEP", "COPIED", "ATTEMPTS", "STARTED", "LAST ERROR")
 	for _, o := range a.GetOperations() {
 		row(w, o.GetId(), o.GetKind(), o.GetState(), cmp.Or(o.GetSnapshot(), o.GetGroup(), o.GetVolume()),
-			cmp.Or(o.GetName(), o.GetVolumeName()), strings.Join(o.GetNodes(), ","), o.GetStep(), copiedCell(o), o.GetAttempts(), o.GetStarted(), o.GetLastError())
+			cmp.Or(o.GetName(), o.GetVolumeName()), claimCell(o.GetClaim()), strings.Join(o.GetNodes(), ","), o.GetStep(), copiedCell(o), o.GetAttempts(), o.GetStarted(), o.GetLastError())
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }

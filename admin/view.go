@@ -28,8 +28,15 @@ func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
 		Created: v.Created.String(), Modified: v.Modified,
 		AccessModes: each(v.Capabilities, func(c fsm.Capability) string { return modeView(c.Mode) }),
 		Source:      sourceView(v.Source), Limits: limitsView(v.Limits),
-		Replication: replicationView(v.Replication),
+		Replication: replicationView(v.Replication), Claim: claimView(v.Claim),
 	}
+}
+
+func claimView(c *fsm.Claim) *adminpb.Claim {
+	if c == nil {
+		return nil
+	}
+	return &adminpb.Claim{Name: c.Name, Namespace: c.Namespace, Volume: c.Volume}
 }
 
 // sourceView is nil for an empty volume.
