@@ -25,13 +25,14 @@ func (s *Server) History(req *adminpb.HistoryRequest, out adminpb.Admin_HistoryS
 	if err := out.Send(&adminpb.HistoryResponse{Body: &adminpb.HistoryResponse_Header{Header: header}}); err != nil {
 		return err
 	}
-	return s.sendEntries(req, &filter, out)
+	return s.sendEntries(req, &filter, &claims{state: state, gone: map[string]*adminpb.Claim{}}, out)
 }
 
-func (s *Server) sendEntries(req *adminpb.HistoryRequest, filter *historyFilter, out adminpb.Admin_HistoryServer) error {
+func (s *Server) sendEntries(req *adminpb.HistoryRequest, filter *historyFilter, known *claims, out adminpb.Admin_HistoryServer) error {
 	var failed error
 	_, err := s.Cluster.History(req.GetFrom(), req.GetTo(), func(e Entry) bool {
 		view := entryView(e)
+		view.Claims = known.of(view)
 		if failed = out.Context().Err(); failed == nil && filter.wants(view) {
 			failed = out.Send(&adminpb.HistoryResponse{Body: &adminpb.HistoryResponse_Entry{Entry: view}})
 		}

@@ -163,12 +163,23 @@ func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
 	} else if answer := e.GetOutcome().GetVerdict(); answer != 0 {
 		verdict = enumView(answer.String(), "VERDICT_")
 	}
-	about := strings.Join(slices.Concat(e.GetGroups(), e.GetSnapshots(), e.GetVolumes()), ",")
+	about := strings.Join(slices.Concat(e.GetGroups(), e.GetSnapshots(), volumesCell(e)), ",")
 	if e.GetNode() != "" {
 		about = strings.TrimSpace(about + " @" + e.GetNode())
 	}
 	fmt.Fprintf(w, "%-8d %s  %-20s %-20s %s  %s%s\n", e.GetIndex(), e.GetAt(), e.GetActor(), e.GetKind(),
 		cmp.Or(about, "-"), facts(e), verdict)
+}
+
+// volumesCell are the entry's volumes, with what the orchestrator calls them.
+func volumesCell(e *adminpb.HistoryEntry) []string {
+	cells := slices.Clone(e.GetVolumes())
+	for i, claim := range e.GetClaims() {
+		if name := claimCell(claim); name != "" && i < len(cells) {
+			cells[i] += " (" + name + ")"
+		}
+	}
+	return cells
 }
 
 // facts is what a report says, one word for each observation.
