@@ -4,10 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"runtime/debug"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -42,6 +45,8 @@ type planner struct {
 	host  fsm.HostID // of the node, the one given or the one that has the name
 	index uint64     // of the state before anything was tried
 	steps []step
+	fault error  // the state could not take what was tried: the copy is worth nothing
+	stack string // of the fault, where it was not within the state
 	// refused are the volumes that cannot have a replica elsewhere.
 	refused map[fsm.VolumeID]bool
 }
@@ -80,10 +85,26 @@ func (s *Server) planned(ctx context.Context, req *adminpb.PlanRequest) (*planne
 	if req.GetHostId() != "" {
 		p.host = fsm.HostID(req.GetHostId())
 	}
-	if err := verb(p); err != nil {
+	switch err := p.make(verb); {
+	case p.fault != nil:
+		s.Logger.ErrorContext(ctx, "a plan met a bug; nothing was proposed", "error", p.fault, "stack", p.stack)
+		return nil, status.Error(codes.Internal, p.fault.Error())
+	case err != nil:
 		return nil, s.Error(err)
 	}
+	p.state = nil // what was tried is worth nothing from here on
 	return p, nil
+}
+
+// make makes the plan. A bug ends the plan, not the controller that was asked for it (S70).
+func (p *planner) make(verb func(*planner) error) error {
+	defer func() {
+		if cause := recover(); cause != nil {
+			p.fault = fmt.Errorf("plan %s of node %s: %w: %v", p.req.GetVerb(), p.req.GetNode(), fsm.ErrFault, cause)
+			p.stack = string(debug.Stack())
+		}
+	}()
+	return verb(p)
 }
 
 // CarryOut does what is to do of the plan, in its order. What the log refuses
@@ -127,13 +148,26 @@ func (s *Server) carryOut(ctx context.Context, actor string, t *step, index *uin
 
 // would tries a command on the copy; the error is what the log would say.
 func (p *planner) would(cmd *fsmpb.Command) error {
+	if p.fault != nil {
+		return p.fault
+	}
 	cmd = proto.CloneOf(cmd)
 	cmd.Actor, cmd.SchemaVersion = "admin/plan", fsm.LeastLevel(cmd)
 	cmd.RequestId = make([]byte, 16)
 	_, _ = rand.Read(cmd.RequestId) // never fails
 	at := p.state.Cluster()
 	cmd.ProposedIndex = at.Index
-	return fsm.Err(p.state.Apply(at.Index+1, cmd).Outcome)
+	out, err := p.state.Try(cmd)
+	if err != nil {
+		p.fault = fmt.Errorf("plan %s of node %s: try %s: %w", p.req.GetVerb(), p.req.GetNode(), whatOf(cmd), err)
+		return p.fault
+	}
+	return fsm.Err(out)
+}
+
+// whatOf names the command and its subject.
+func whatOf(cmd *fsmpb.Command) string {
+	return strings.Join(strings.Fields(prototext.MarshalOptions{}.Format(&fsmpb.Command{Body: cmd.GetBody()})), " ")
 }
 
 // add adds a step as it is.

@@ -1,7 +1,9 @@
 package admin
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -201,4 +203,38 @@ func TestPlansAreRefusedForWhatIsNotThere(t *testing.T) {
 		_, err := w.server.Plan(context.Background(), &adminpb.PlanRequest{Verb: "drain", Node: "n1"})
 		require.Equal(t, codes.Unavailable, status.Code(err))
 	})
+}
+
+// S70: what a viewer may ask ends no controller: a plan that meets a bug is an error.
+func TestAPlanThatFaultsIsAnErrorForTheCallerOnly(t *testing.T) {
+	w := newPair(t, "n1", "n2")
+	var lines bytes.Buffer
+	w.server.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+	for verb, plan := range map[string]func(*planner) error{
+		"fault": func(p *planner) error { return p.would(&fsmpb.Command{}) }, // the state knows no such command
+		"panic": func(*planner) error { panic("planted") },
+	} {
+		verbs[verb] = plan
+		defer delete(verbs, verb)
+		before := w.state.Hash()
+		for _, call := range []func(context.Context, *adminpb.PlanRequest) (*adminpb.PlanResponse, error){w.server.Plan, w.server.CarryOut} {
+			_, err := call(context.Background(), &adminpb.PlanRequest{Verb: verb, Node: "n1"})
+			require.Equal(t, codes.Internal, status.Code(err))
+			require.NotContains(t, err.Error(), "\n")
+		}
+		require.Equal(t, before, w.state.Hash())
+		require.Contains(t, lines.String(), "plan "+verb+" of node n1")
+	}
+}
+
+// S70: a volume that has no replica left is no reason to fault, in a plan or in the log.
+func TestReplaceOfTheHostOfAVolumeWithoutReplicas(t *testing.T) {
+	w := newPair(t, "n1", "n2")
+	id := w.replicate(1)
+	w.do(&fsmpb.Command{Actor: "admin/alice", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
+		VolumeId: string(id), NodeId: "n1", HostId: "host-n1"}}})
+	w.do(&fsmpb.Command{Actor: "admin/alice", Body: &fsmpb.Command_SetNodeReachable{SetNodeReachable: &fsmpb.SetNodeReachable{
+		NodeId: "n2", HostId: "host-n2"}}})
+	w.plan(&adminpb.PlanRequest{Verb: "replace", Node: "n2"})
+	w.carryOut(&adminpb.PlanRequest{Verb: "replace", Node: "n2"})
 }

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
@@ -77,6 +78,8 @@ type Options struct {
 	Error func(error) error
 	// Settle is how long an audit waits before it looks again; 0 means 250 ms.
 	Settle time.Duration
+	// Logger gets what operators should hear of; nil means nobody does.
+	Logger *slog.Logger
 }
 
 // Server serves the operators' API.
@@ -89,6 +92,9 @@ type Server struct {
 func NewServer(o Options) *Server {
 	if o.Settle == 0 {
 		o.Settle = 250 * time.Millisecond
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Server{Options: o}
 }
