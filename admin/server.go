@@ -28,6 +28,23 @@ type Cluster interface {
 	History(from, to uint64, fn func(Entry) bool) (first uint64, err error)
 }
 
+// Membership changes the configuration of the Raft members.
+type Membership interface {
+	// Visit asks whoever listens at an address who it is.
+	Visit(ctx context.Context, addr string) (Visited, error)
+	// Add takes in the member that waits at an address, under this id.
+	Add(ctx context.Context, memberID, addr string) error
+	// Remove takes a member out. What could do harm is a *fsm.Rejection.
+	Remove(ctx context.Context, memberID string) error
+}
+
+// Visited is who listens at an address.
+type Visited struct {
+	Name, MemberID, ClusterID string
+	FeatureLevel              uint32
+	Detail                    string // why it is not ready
+}
+
 // Hosts asks hosts, whichever member has their session.
 type Hosts interface {
 	// Inventory is what a host found below its pools and in its kernel. The error
@@ -39,6 +56,7 @@ type Hosts interface {
 type Member struct {
 	Name, MemberID, Role string
 	Address              string // of its Raft listener
+	Voter                bool
 	Term, Applied        uint64
 	Commit               uint64
 	Hash                 []byte
@@ -68,8 +86,9 @@ type Item struct {
 
 // Options is what a server is made of.
 type Options struct {
-	Cluster Cluster
-	Hosts   Hosts
+	Cluster    Cluster
+	Membership Membership
+	Hosts      Hosts
 	// Name is this controller's.
 	Name string
 	// Actor is the verified identity of a call's peer, as commands carry it.
@@ -111,6 +130,7 @@ func ReadMethods() []string {
 		adminpb.Admin_State_FullMethodName,
 		adminpb.Admin_Snapshots_FullMethodName, adminpb.Admin_GroupSnapshots_FullMethodName,
 		adminpb.Admin_Plan_FullMethodName,
+		adminpb.Admin_Members_FullMethodName, adminpb.Admin_PlanMember_FullMethodName,
 	}
 }
 

@@ -68,7 +68,7 @@ func leader(members []Member, term uint64) string {
 }
 
 func memberView(m Member) *adminpb.Member {
-	out := &adminpb.Member{Id: m.Name, MemberId: m.MemberID, Address: m.Address}
+	out := &adminpb.Member{Id: m.Name, MemberId: m.MemberID, Address: m.Address, Voter: m.Voter}
 	if m.Err != nil {
 		out.Detail = m.Err.Error()
 		return out

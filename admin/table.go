@@ -33,6 +33,10 @@ func printTable(w io.Writer, answer proto.Message) error {
 		auditTable(out, a)
 	case *adminpb.PlanResponse:
 		planTable(out, a)
+	case *adminpb.MembersResponse:
+		membersTable(out, a)
+	case *adminpb.MemberPlanResponse:
+		memberPlanTable(out, a)
 	case *adminpb.ChangeResponse:
 		row(out, fmt.Sprintf("%s (index %d)", a.GetMessage(), a.GetIndex()))
 	case *adminpb.HistoryHeader:

@@ -1,0 +1,372 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Members lists the configuration.
+func (s *Server) Members(ctx context.Context, _ *adminpb.MembersRequest) (*adminpb.MembersResponse, error) {
+	at, members, err := s.members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	resp := &adminpb.MembersResponse{Index: at, Members: each(members, memberView)}
+	resp.Leader = leader(members, slices.Max(append(each(members, func(m Member) uint64 { return m.Term }), 0)))
+	return resp, nil
+}
+
+// members asks all members after a linearizable read: the configuration is then no older.
+func (s *Server) members(ctx context.Context) (uint64, []Member, error) {
+	at, err := s.Cluster.Read(ctx, func(*fsm.State) error { return nil })
+	if err != nil {
+		return 0, nil, s.Error(err)
+	}
+	members := s.Cluster.Members(ctx, 0)
+	slices.SortFunc(members, func(a, b Member) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.MemberID, b.MemberID))
+	})
+	return at, members, nil
+}
+
+// memberPlanner makes the plan of a change of the members.
+type memberPlanner struct {
+	server  *Server
+	req     *adminpb.MemberPlanRequest
+	index   uint64
+	members []Member
+	mayAsk  bool   // who listens at an address that the request gives
+	id      string // Raft's, of the member that the change is about
+	address string // of the one that joins, or leaves
+	steps   []memberStep
+}
+
+// memberStep is one thing that a change comes to; do is set when it is to do.
+type memberStep struct {
+	action, state, name, detail string
+	do                          func(context.Context) error
+}
+
+var memberVerbs = map[string]func(*memberPlanner, context.Context) error{
+	"add": (*memberPlanner).addVerb, "remove": (*memberPlanner).removeVerb, "replace": (*memberPlanner).replaceVerb,
+}
+
+// PlanMember says what a change would come to now.
+func (s *Server) PlanMember(ctx context.Context, req *adminpb.MemberPlanRequest) (*adminpb.MemberPlanResponse, error) {
+	p, err := s.planMember(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return p.response(), nil
+}
+
+// ChangeMember carries a change out, on the member that the plan showed: a name or an
+// address may have gone to another one since.
+func (s *Server) ChangeMember(ctx context.Context, req *adminpb.MemberPlanRequest) (*adminpb.MemberPlanResponse, error) {
+	if _, err := uuid.Parse(req.GetMemberId()); err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "%s a member: a change names the member id that its plan shows, not %q", req.GetVerb(), req.GetMemberId())
+	}
+	p, err := s.planMember(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if p.id != "" && p.id != req.GetMemberId() {
+		return nil, status.Errorf(codes.FailedPrecondition, "%s member %s: it is member %s that is meant now: look at the plan again", req.GetVerb(), req.GetMemberId(), p.id)
+	}
+	if changed, err := p.carryOut(ctx); err != nil {
+		return nil, s.Error(err)
+	} else if changed {
+		again := proto.CloneOf(req)
+		again.Address = cmp.Or(req.GetAddress(), p.address) // of a member that is out now
+		if p, err = s.planMember(ctx, again); err != nil {
+			return nil, err
+		}
+	}
+	return p.response(), nil
+}
+
+// carryOut does what is to do; what is refused is blocked. changed: something was done
+// and nothing refused, so that the plan is another one now.
+func (p *memberPlanner) carryOut(ctx context.Context) (changed bool, err error) {
+	var refused *fsm.Rejection
+	for i := range p.steps {
+		t := &p.steps[i]
+		if t.state != stepTodo {
+			continue
+		}
+		switch err := t.do(ctx); {
+		case errors.As(err, &refused):
+			t.state, t.detail = stepBlocked, refused.Message
+			return false, nil
+		case err != nil:
+			return false, err
+		}
+		changed = true
+	}
+	return changed, nil
+}
+
+func (s *Server) planMember(ctx context.Context, req *adminpb.MemberPlanRequest) (*memberPlanner, error) {
+	verb, known := memberVerbs[req.GetVerb()]
+	if !known {
+		return nil, status.Errorf(codes.InvalidArgument, "there is no plan for %q of a member", req.GetVerb())
+	}
+	at, members, err := s.members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &memberPlanner{server: s, req: req, index: at, members: members, mayAsk: s.isAdmin(ctx)}
+	return p, verb(p, ctx)
+}
+
+// isAdmin tells whether an admin asks, and no viewer.
+func (s *Server) isAdmin(ctx context.Context) bool {
+	actor, err := s.Actor(ctx)
+	return err == nil && strings.HasPrefix(actor, "admin/")
+}
+
+// visit asks who waits at the address of the plan. A controller connects nowhere on a
+// viewer's word.
+func (p *memberPlanner) visit(ctx context.Context) (Visited, error) {
+	if !p.mayAsk {
+		return Visited{}, errNotAsked
+	}
+	return p.server.Membership.Visit(ctx, p.address)
+}
+
+var errNotAsked = errors.New("an admin is shown who waits there, a viewer is not")
+
+// noAnswer says why it is not known who waits at an address, and what to do.
+func noAnswer(err error) string {
+	if errors.Is(err, errNotAsked) {
+		return err.Error()
+	}
+	return err.Error() + ": start a controller there, with an empty data folder and --join"
+}
+
+// find is the member that an id, a name or an address means; nil when there is none.
+func (p *memberPlanner) find() (*Member, error) {
+	meant := cmp.Or(p.req.GetMemberId(), p.req.GetMember())
+	var found *Member
+	for i := range p.members {
+		m := &p.members[i]
+		if m.MemberID == meant {
+			return m, nil
+		}
+		if meant == "" || m.Name != meant && m.Address != meant {
+			continue
+		}
+		if found != nil {
+			return nil, status.Errorf(codes.InvalidArgument, "members %s and %s are both called %s: name one by its id", found.MemberID, m.MemberID, meant)
+		}
+		found = m
+	}
+	return found, nil
+}
+
+// at is the member with an address; nil when there is none.
+func (p *memberPlanner) at(addr string) *Member {
+	for i := range p.members {
+		if p.members[i].Address == addr {
+			return &p.members[i]
+		}
+	}
+	return nil
+}
+
+func (p *memberPlanner) add(t memberStep) { p.steps = append(p.steps, t) }
+
+func (p *memberPlanner) removeVerb(context.Context) error {
+	m, err := p.mustFind()
+	if err == nil {
+		p.removal(m, "")
+	}
+	return err
+}
+
+// mustFind is the member that is meant; nil when it was meant by its id and is gone.
+func (p *memberPlanner) mustFind() (*Member, error) {
+	m, err := p.find()
+	if err != nil {
+		return nil, err
+	}
+	if m != nil {
+		p.id, p.address = m.MemberID, m.Address
+		return m, nil
+	}
+	meant := cmp.Or(p.req.GetMemberId(), p.req.GetMember())
+	if _, err := uuid.Parse(meant); err != nil {
+		return nil, status.Errorf(codes.NotFound, "no member has the id, name or address %q; `holdfast members list` shows them", meant)
+	}
+	p.id = meant
+	return nil, nil
+}
+
+// removal adds the step that takes a member out, unless something is in its way.
+func (p *memberPlanner) removal(m *Member, blocked string) {
+	if m == nil {
+		p.add(memberStep{action: "remove", state: stepDone, detail: "member " + p.id + " is not in the configuration"})
+		return
+	}
+	t := memberStep{action: "remove", state: stepTodo, name: m.Name,
+		detail: fmt.Sprintf("member %s at %s", m.MemberID, m.Address),
+		do:     func(ctx context.Context) error { return p.server.Membership.Remove(ctx, m.MemberID) }}
+	if blocked = cmp.Or(blocked, p.inTheWay(m)); blocked != "" {
+		t.state, t.detail = stepBlocked, t.detail+": "+blocked
+	}
+	p.add(t)
+}
+
+// inTheWay says why a voter may not be removed now. The leader decides it again.
+func (p *memberPlanner) inTheWay(gone *Member) string {
+	left, answer := 0, 0
+	for i := range p.members {
+		m := &p.members[i]
+		switch {
+		case !gone.Voter || m.MemberID == gone.MemberID:
+			continue
+		case !m.Voter:
+			return fmt.Sprintf("member %s (%s) is catching up: wait until it votes, or remove it first", m.MemberID, m.Name)
+		}
+		left++
+		if m.Err == nil {
+			answer++
+		}
+	}
+	switch {
+	case !gone.Voter:
+		return ""
+	case left == 0:
+		return "it is the last voter"
+	case answer <= left/2:
+		return fmt.Sprintf("of the %d voters that were left only %d answer, and they would be no quorum", left, answer)
+	}
+	return ""
+}
+
+// addVerb takes in the controller that waits at an address, and shows how far it is.
+func (p *memberPlanner) addVerb(ctx context.Context) error {
+	p.address = cmp.Or(p.req.GetAddress(), p.req.GetMember())
+	if m := p.at(p.address); m != nil {
+		p.joined(m)
+		return nil
+	}
+	who, err := p.visit(ctx)
+	if err != nil {
+		p.add(memberStep{action: "start", state: stepWaiting, detail: noAnswer(err)})
+		return nil
+	}
+	p.id = who.MemberID
+	p.join(ctx, who)
+	return nil
+}
+
+// join adds the step that takes in who waits at the address.
+func (p *memberPlanner) join(ctx context.Context, who Visited) {
+	own := ""
+	_ = p.server.Cluster.View(func(st *fsm.State) error { own = st.Cluster().ID; return nil })
+	t := memberStep{action: "join", state: stepTodo, name: who.Name, detail: fmt.Sprintf("member %s at %s", who.MemberID, p.address),
+		do: func(ctx context.Context) error { return p.server.Membership.Add(ctx, who.MemberID, p.address) }}
+	if who.ClusterID != "" && who.ClusterID != own {
+		t.state, t.detail = stepBlocked, t.detail+" belongs to cluster "+who.ClusterID+": give it an empty data folder"
+	}
+	p.add(t)
+	p.add(memberStep{action: "vote", state: stepFollows, name: who.Name, detail: "when it has caught up"})
+}
+
+// joined shows how far a member is.
+func (p *memberPlanner) joined(m *Member) {
+	p.id = cmp.Or(p.id, m.MemberID)
+	p.add(memberStep{action: "join", state: stepDone, name: m.Name, detail: fmt.Sprintf("member %s at %s", m.MemberID, m.Address)})
+	t := memberStep{action: "vote", state: stepDone, name: m.Name}
+	switch {
+	case m.Voter:
+	case m.Err != nil:
+		t.state, t.detail = stepWaiting, m.Err.Error()
+	default:
+		t.state, t.detail = stepWaiting, fmt.Sprintf("it has applied index %d of %d", m.Applied, p.index)
+	}
+	p.add(t)
+}
+
+// replaceVerb removes a member that is gone, and waits for the one that takes its place.
+func (p *memberPlanner) replaceVerb(ctx context.Context) error {
+	m, err := p.mustFind()
+	if err != nil {
+		return err
+	}
+	p.address = cmp.Or(p.req.GetAddress(), p.address)
+	blocked := ""
+	if m != nil && m.Err == nil {
+		blocked = "it answers: replace is for one that is gone; `holdfast members remove` takes out one that works"
+	}
+	p.removal(m, blocked)
+	switch next := p.at(p.address); {
+	case next != nil && next.MemberID != p.id:
+		p.joined(next)
+	case p.address == "":
+		p.add(memberStep{action: "join", state: stepFollows, detail: "name the new controller's Raft address with --address to see how far it is"})
+	case blocked != "":
+	default:
+		p.successor(ctx, m == nil)
+	}
+	return nil
+}
+
+// successor shows who waits at the address. It joins by itself once the old one is out.
+func (p *memberPlanner) successor(ctx context.Context, out bool) {
+	state := stepFollows
+	if out {
+		state = stepWaiting
+	}
+	who, err := p.visit(ctx)
+	switch {
+	case err != nil:
+		p.add(memberStep{action: "join", state: state, detail: noAnswer(err)})
+	default:
+		p.add(memberStep{action: "join", state: state, name: who.Name, detail: fmt.Sprintf("member %s at %s; it asks by itself: %s", who.MemberID, p.address, cmp.Or(who.Detail, "ready"))})
+	}
+	p.add(memberStep{action: "vote", state: stepFollows, name: who.Name, detail: "when it has caught up"})
+}
+
+func (p *memberPlanner) response() *adminpb.MemberPlanResponse {
+	out := &adminpb.MemberPlanResponse{Index: p.index, Verb: p.req.GetVerb(), MemberId: p.id, Address: p.address}
+	count := map[string]int{}
+	for _, t := range p.steps {
+		count[t.state]++
+		out.Steps = append(out.Steps, &adminpb.PlanStep{Action: t.action, State: t.state, Node: t.name, Detail: t.detail})
+	}
+	out.Done = count[stepTodo]+count[stepWaiting]+count[stepBlocked] == 0
+	out.Summary = fmt.Sprintf("%s member %s: %d to do, %d waiting for others, %d blocked, %d done",
+		out.GetVerb(), cmp.Or(p.id, "unknown"), count[stepTodo], count[stepWaiting], count[stepBlocked], count[stepDone])
+	return out
+}
+
+func membersTable(w io.Writer, a *adminpb.MembersResponse) {
+	row(w, "ID", "MEMBER", "ADDRESS", "ROLE", "VOTES", "APPLIED", "REACHABLE", "VERSION", "DETAIL")
+	for _, m := range a.GetMembers() {
+		row(w, m.GetId(), m.GetMemberId(), m.GetAddress(), m.GetRole(), m.GetVoter(), m.GetAppliedIndex(), m.GetReachable(), m.GetVersion(), m.GetDetail())
+	}
+	fmt.Fprintf(w, "leader %s (at index %d)\n", cmp.Or(a.GetLeader(), "unknown"), a.GetIndex())
+}
+
+func memberPlanTable(w io.Writer, a *adminpb.MemberPlanResponse) {
+	row(w, "STATE", "ACTION", "CONTROLLER", "DETAIL")
+	for _, s := range a.GetSteps() {
+		row(w, s.GetState(), s.GetAction(), s.GetNode(), s.GetDetail())
+	}
+	fmt.Fprintf(w, "%s (at index %d)\n", a.GetSummary(), a.GetIndex())
+}
