@@ -15,4 +15,7 @@
 // It is made by applying the commands to a copy of the state, so it says what the log
 // would refuse, and why. To carry it out proposes those commands; what is done is in
 // the state, so the same call goes on where another ended.
+//
+// An upgrade is finished here: the feature level rises when every member answers, and
+// every node registered, that it understands it (S72).
 package admin

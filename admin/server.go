@@ -62,6 +62,7 @@ type Member struct {
 	Hash                 []byte
 	HashIndex            uint64
 	Version, LogStore    string
+	Level                uint32 // the highest feature level that it understands
 	Err                  error
 }
 
@@ -129,7 +130,7 @@ func ReadMethods() []string {
 		adminpb.Admin_History_FullMethodName, adminpb.Admin_Audit_FullMethodName,
 		adminpb.Admin_State_FullMethodName,
 		adminpb.Admin_Snapshots_FullMethodName, adminpb.Admin_GroupSnapshots_FullMethodName,
-		adminpb.Admin_Plan_FullMethodName,
+		adminpb.Admin_Plan_FullMethodName, adminpb.Admin_UpgradeStatus_FullMethodName,
 		adminpb.Admin_Members_FullMethodName, adminpb.Admin_PlanMember_FullMethodName,
 	}
 }

@@ -33,6 +33,8 @@ func printTable(w io.Writer, answer proto.Message) error {
 		auditTable(out, a)
 	case *adminpb.PlanResponse:
 		planTable(out, a)
+	case *adminpb.UpgradeResponse:
+		upgradeTable(out, a)
 	case *adminpb.MembersResponse:
 		membersTable(out, a)
 	case *adminpb.MemberPlanResponse:

@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// UpgradeStatus asks every member of the configuration, and reads what the nodes
+// registered with. Nodes that were recorded as lost do not count.
+func (s *Server) UpgradeStatus(ctx context.Context, req *adminpb.UpgradeRequest) (*adminpb.UpgradeResponse, error) {
+	resp := &adminpb.UpgradeResponse{Target: cmp.Or(req.GetLevel(), fsm.MaxFeatureLevel)}
+	index, err := s.Cluster.Read(ctx, func(st *fsm.State) error {
+		resp.FeatureLevel = st.Cluster().FeatureLevel
+		for n := range st.Nodes() {
+			if n.State != fsm.NodeLost {
+				resp.Nodes = append(resp.Nodes, nodeUnderstands(n, resp.GetTarget()))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, s.Error(err)
+	}
+	asking, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	resp.Members = each(s.Cluster.Members(asking, index), func(m Member) *adminpb.Understanding { return memberUnderstands(m, resp.GetTarget()) })
+	slices.SortFunc(resp.GetMembers(), func(a, b *adminpb.Understanding) int { return cmp.Compare(a.GetId(), b.GetId()) })
+	resp.Index = index
+	conclude(resp)
+	return resp, nil
+}
+
+// FinishUpgrade proposes the level where nobody is missing. The leader asks the members
+// again, and Apply the nodes: what changed meanwhile is refused there.
+func (s *Server) FinishUpgrade(ctx context.Context, req *adminpb.UpgradeRequest) (*adminpb.UpgradeResponse, error) {
+	actor, err := s.Actor(ctx)
+	if err != nil {
+		return nil, status.Error(codes.Unauthenticated, err.Error())
+	}
+	resp, err := s.UpgradeStatus(ctx, req)
+	if err != nil || resp.GetDone() || !resp.GetReady() {
+		return resp, err
+	}
+	out, err := s.Cluster.Propose(ctx, &fsmpb.Command{Actor: actor, Body: &fsmpb.Command_SetFeatureLevel{
+		SetFeatureLevel: &fsmpb.SetFeatureLevel{Level: resp.GetTarget()}}})
+	if err != nil {
+		return nil, s.Error(err)
+	}
+	resp.Index, resp.FeatureLevel = out.GetIndex(), resp.GetTarget()
+	conclude(resp)
+	return resp, nil
+}
+
+func nodeUnderstands(n *fsm.Node, target uint32) *adminpb.Understanding {
+	u := &adminpb.Understanding{Id: string(n.ID), Version: n.Version, FeatureLevel: n.FeatureLevel}
+	if n.FeatureLevel < target {
+		u.Missing = "upgrade it, or record it as lost when it is gone for good"
+	}
+	return u
+}
+
+func memberUnderstands(m Member, target uint32) *adminpb.Understanding {
+	u := &adminpb.Understanding{Id: cmp.Or(m.Name, m.Address), Version: m.Version, FeatureLevel: m.Level}
+	switch {
+	case m.Err != nil:
+		u.FeatureLevel, u.Missing = 0, "it does not answer: start it, or remove it ("+m.Err.Error()+")"
+	case m.Level < target:
+		u.Missing = "upgrade it"
+	}
+	return u
+}
+
+// conclude says what the levels come to.
+func conclude(resp *adminpb.UpgradeResponse) {
+	missing := len(lacking(resp.GetMembers())) + len(lacking(resp.GetNodes()))
+	resp.Done, resp.Ready = resp.GetFeatureLevel() >= resp.GetTarget(), missing == 0
+	switch {
+	case resp.GetDone():
+		resp.Summary = fmt.Sprintf("the cluster runs at feature level %d: nothing is to be raised", resp.GetFeatureLevel())
+	case resp.GetReady():
+		resp.Summary = fmt.Sprintf("all understand feature level %d, the cluster runs at %d: after the raise no older build can take part, and there is no way back",
+			resp.GetTarget(), resp.GetFeatureLevel())
+	default:
+		resp.Summary = fmt.Sprintf("feature level %d waits for %d of %d members and nodes; the cluster runs at %d, and a way back is open",
+			resp.GetTarget(), missing, len(resp.GetMembers())+len(resp.GetNodes()), resp.GetFeatureLevel())
+	}
+}
+
+func lacking(all []*adminpb.Understanding) []*adminpb.Understanding {
+	return slices.DeleteFunc(slices.Clone(all), func(u *adminpb.Understanding) bool { return u.GetMissing() == "" })
+}
+
+func upgradeTable(w io.Writer, a *adminpb.UpgradeResponse) {
+	row(w, "WHO", "ID", "VERSION", "LEVEL", "MISSING")
+	for _, m := range a.GetMembers() {
+		row(w, "controller", m.GetId(), m.GetVersion(), levelCell(m), m.GetMissing())
+	}
+	for _, n := range a.GetNodes() {
+		row(w, "node", n.GetId(), n.GetVersion(), levelCell(n), n.GetMissing())
+	}
+	fmt.Fprintf(w, "%s (index %d)\n", a.GetSummary(), a.GetIndex())
+}
+
+func levelCell(u *adminpb.Understanding) string {
+	if u.GetFeatureLevel() == 0 {
+		return "unknown"
+	}
+	return fmt.Sprint(u.GetFeatureLevel())
+}
