@@ -39,40 +39,43 @@ func (s *Server) ReplaceNode(ctx context.Context, req *adminpb.LoseNodeRequest) 
 }
 
 func (s *Server) lose(ctx context.Context, req *adminpb.LoseNodeRequest, done string) (*adminpb.ChangeResponse, error) {
-	host, _, err := s.host(ctx, req.GetNode(), req.GetHostId())
+	n, _, err := s.host(ctx, req.GetNode(), req.GetHostId())
 	if err != nil {
 		return nil, err
 	}
+	if string(n.Host) == req.GetHostId() && n.State == fsm.NodeReachable && !req.GetEvenIfReachable() {
+		return nil, s.Error(fsm.Reject(fsm.Precondition, "host %s of node %s can be reached now: stop it first, or say that it is lost all the same", n.Host, n.ID))
+	}
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{
-		NodeId: req.GetNode(), HostId: host, Reason: req.GetReason()}}}
-	return s.change(ctx, cmd, fmt.Sprintf("node %s (host %s) %s", req.GetNode(), host, done))
+		NodeId: req.GetNode(), HostId: req.GetHostId(), Reason: req.GetReason()}}}
+	return s.change(ctx, cmd, fmt.Sprintf("node %s (host %s) %s", req.GetNode(), req.GetHostId(), done))
 }
 
 // AdoptNode lets a host in adoption mode act for the cluster's incarnation (S1).
 func (s *Server) AdoptNode(ctx context.Context, req *adminpb.AdoptNodeRequest) (*adminpb.ChangeResponse, error) {
-	host, incarnation, err := s.host(ctx, req.GetNode(), req.GetHostId())
+	_, incarnation, err := s.host(ctx, req.GetNode(), req.GetHostId())
 	if err != nil {
 		return nil, err
 	}
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_AdoptNode{AdoptNode: &fsmpb.AdoptNode{
-		NodeId: req.GetNode(), HostId: host, Incarnation: incarnation}}}
-	return s.change(ctx, cmd, fmt.Sprintf("node %s (host %s) may act for incarnation %d", req.GetNode(), host, incarnation))
+		NodeId: req.GetNode(), HostId: req.GetHostId(), Incarnation: incarnation}}}
+	return s.change(ctx, cmd, fmt.Sprintf("node %s (host %s) may act for incarnation %d", req.GetNode(), req.GetHostId(), incarnation))
 }
 
-// host is the host id that a change of a node names: the one given, else the
-// one that has the name now, so that a retry cannot hit the host's successor.
-func (s *Server) host(ctx context.Context, node, given string) (host string, incarnation uint64, err error) {
+// host is the node that a change is about. The change names the host that is meant, so
+// that a retry cannot hit the host's successor (S71).
+func (s *Server) host(ctx context.Context, node, given string) (host fsm.Node, incarnation uint64, err error) {
 	err = s.read(ctx, func(st *fsm.State) error {
 		incarnation = st.Cluster().Incarnation
 		n, ok := st.Node(fsm.NodeID(node))
 		if !ok {
 			return fsm.Reject(fsm.NotFound, "no node is registered as %q", node)
 		}
-		host = string(n.Host)
+		host = *n
 		return nil
 	})
-	if given != "" {
-		host = given
+	if err == nil && given == "" {
+		err = status.Errorf(codes.InvalidArgument, "change node %s: name the host that is meant by its host id; %s has the name now", node, host.Host)
 	}
 	return host, incarnation, err
 }

@@ -54,7 +54,7 @@ type planner struct {
 // verbs make the plans.
 var verbs = map[string]func(*planner) error{
 	"drain": (*planner).drain, "undrain": (*planner).undrain, "evict": (*planner).evict, "lost": (*planner).lost,
-	"replace": (*planner).replace, "force-primary": (*planner).forcePrimary,
+	"replace": (*planner).replace, "adopt": (*planner).adopt, "force-primary": (*planner).forcePrimary,
 }
 
 // Plan says what a verb would come to now.
@@ -108,15 +108,20 @@ func (p *planner) make(verb func(*planner) error) error {
 }
 
 // CarryOut does what is to do of the plan, in its order. What the log refuses
-// meanwhile is blocked, and the others go on; what is left is for the next call.
+// meanwhile is blocked, and the others go on; what is left is for the next call. The
+// request names the host that the plan showed: repeated after another host took the
+// name, it does nothing to that one (S71).
 func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
 	actor, err := s.Actor(ctx)
 	if err != nil {
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
 	p, err := s.planned(ctx, req)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case req.GetHostId() == "":
+		return nil, status.Errorf(codes.InvalidArgument, "carry out %s %s: name the host that the plan shows, %s, by its host id", req.GetVerb(), req.GetNode(), p.host)
 	}
 	for i := range p.steps {
 		if err := s.carryOut(ctx, actor, &p.steps[i], &p.index); err != nil {

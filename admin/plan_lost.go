@@ -11,27 +11,47 @@ import (
 // lost: an operator attests that a host and its data are gone for good.
 func (p *planner) lost() error {
 	n, _ := p.state.Node(p.node())
-	if n.Host == p.host && n.State == fsm.NodeLost {
-		p.add(step{action: "lose", state: stepDone, detail: "the host is recorded as lost"})
-		return nil
+	switch done := p.lostAlready(n); {
+	case done != "":
+		p.add(step{action: "lose", state: stepDone, detail: done})
+	case p.spared(n):
+		p.add(step{action: "lose", state: stepBlocked, detail: p.spare(n)})
+	default:
+		p.lose(n)
 	}
-	p.lose(n)
 	return nil
+}
+
+// lostAlready says why there is nothing to lose any more; empty when there is.
+func (p *planner) lostAlready(n *fsm.Node) string {
+	switch {
+	case n.Host != p.host:
+		return fmt.Sprintf("the node is host %s, not %s any more", n.Host, p.host)
+	case n.State == fsm.NodeLost:
+		return "the host is recorded as lost"
+	}
+	return ""
+}
+
+// spared: a host that can be reached is the one that was to replace another, or one that
+// nobody meant. It is lost only where that is said (S71).
+func (p *planner) spared(n *fsm.Node) bool {
+	return n.State == fsm.NodeReachable && !p.req.GetEvenIfReachable()
+}
+
+func (p *planner) spare(n *fsm.Node) string {
+	return fmt.Sprintf("host %s can be reached now: nothing is lost; stop it first, or say --even-if-reachable", n.Host)
 }
 
 // replace: lost, and replicated volumes get replicas elsewhere, or on the host that
 // takes the name.
 func (p *planner) replace() error {
 	n, _ := p.state.Node(p.node())
-	switch {
-	case n.Host == p.host && n.State == fsm.NodeLost:
-		p.add(step{action: "lose", state: stepDone, detail: "the host is recorded as lost"})
-	case n.Host != p.host:
-		p.add(step{action: "lose", state: stepDone, detail: fmt.Sprintf("the node is host %s, not %s any more", n.Host, p.host)})
-	case n.State == fsm.NodeReachable && p.req.GetHostId() == "":
-		// The name has a host that answers: the one that was to replace another, or one
-		// that nobody meant. It is lost only where it is named.
-		p.add(step{action: "lose", state: stepDone, detail: fmt.Sprintf("host %s has the name now and can be reached: nothing is lost; to lose this one, name it with --host-id", n.Host)})
+	switch done := p.lostAlready(n); {
+	case done != "":
+		p.add(step{action: "lose", state: stepDone, detail: done})
+	case p.spared(n):
+		p.add(step{action: "lose", state: stepDone, detail: p.spare(n)})
 	default:
 		if !p.lose(n) {
 			return nil
@@ -101,6 +121,9 @@ func (p *planner) forcePrimary() error {
 		return fsm.Reject(fsm.NotFound, "no volume has the id or name %q", p.req.GetVolume())
 	case v.Replication == nil:
 		return fsm.Reject(fsm.Precondition, "volume %s is not replicated: there is nothing to force", v.ID)
+	}
+	if n, _ := p.state.Node(p.node()); n.Host != p.host {
+		return p.otherHost(n)
 	}
 	leg := v.Leg(p.host)
 	if v.Replica(p.host) == nil || leg == nil {

@@ -37,6 +37,9 @@ func (p *planner) evict() error {
 // undrain: the node gets new volumes and replicas again.
 func (p *planner) undrain() error {
 	n, _ := p.state.Node(p.node())
+	if n.Host != p.host {
+		return p.otherHost(n)
+	}
 	if !n.Cordoned {
 		p.add(step{action: "uncordon", state: stepDone, detail: "it gets new volumes and replicas"})
 		return nil
@@ -52,7 +55,7 @@ func (p *planner) cordon() error {
 	n, _ := p.state.Node(p.node())
 	switch {
 	case n.Host != p.host:
-		return fsm.Reject(fsm.StaleEpoch, "node %s is host %s, not %s", n.ID, n.Host, p.host)
+		return p.otherHost(n)
 	case n.State == fsm.NodeLost:
 		return fsm.Reject(fsm.Precondition, "node %s was recorded as lost: it has nothing to give up", n.ID)
 	case n.Cordoned:
@@ -60,6 +63,27 @@ func (p *planner) cordon() error {
 		return nil
 	}
 	p.try(step{action: "cordon", detail: "it gets no new volumes or replicas"}, schedule(n, true))
+	return nil
+}
+
+// otherHost: the one that is meant does not have the name any more (S17, S71).
+func (p *planner) otherHost(n *fsm.Node) error {
+	return fsm.Reject(fsm.StaleEpoch, "node %s is host %s, not %s: look at the plan again", n.ID, n.Host, p.host)
+}
+
+// adopt: a host that met another incarnation acts for this one (S1).
+func (p *planner) adopt() error {
+	n, _ := p.state.Node(p.node())
+	at := p.state.Cluster().Incarnation
+	switch {
+	case n.Host != p.host:
+		return p.otherHost(n)
+	case n.Incarnation == at:
+		p.add(step{action: "adopt", state: stepDone, detail: fmt.Sprintf("it acts for incarnation %d", at)})
+		return nil
+	}
+	p.try(step{action: "adopt", detail: fmt.Sprintf("it met incarnation %d and acts for %d from then on: it does what this log says", n.Incarnation, at)},
+		&fsmpb.Command{Body: &fsmpb.Command_AdoptNode{AdoptNode: &fsmpb.AdoptNode{NodeId: string(n.ID), HostId: string(n.Host), Incarnation: at}}})
 	return nil
 }
 

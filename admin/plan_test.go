@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -40,6 +41,10 @@ func (w *world) plan(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 
 func (w *world) carryOut(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 	w.t.Helper()
+	if req.GetHostId() == "" { // as the plan shows it
+		req = proto.CloneOf(req)
+		req.HostId = w.plan(req).GetHostId()
+	}
 	resp, err := w.server.CarryOut(context.Background(), req)
 	require.NoError(w.t, err)
 	require.NoError(w.t, w.state.Check())
@@ -118,7 +123,7 @@ func TestLostSaysWhatIsLostBeforeItIs(t *testing.T) {
 	w := newPair(t, "n1", "n2", "n3")
 	w.snapshot(w.create(2, true), true)
 	w.publish(w.replicate(1))
-	req := &adminpb.PlanRequest{Verb: "lost", Node: "n1", Reason: "burnt"}
+	req := &adminpb.PlanRequest{Verb: "lost", Node: "n1", Reason: "burnt", EvenIfReachable: true}
 	plan := w.plan(req)
 	require.Equal(t, []string{"todo lose @n1", "follows volume pvc-1@n1", "follows volume pvc-2@n1", "follows snapshots @n1"}, inWords(plan))
 	require.Contains(t, plan.GetSteps()[0].GetDetail(), "IT CAN BE REACHED NOW")
@@ -150,6 +155,55 @@ func TestReplaceMakesNewReplicasAndNeverLosesTheNewHost(t *testing.T) {
 		require.Equal(t, fsm.NodeReachable, n.State, "the new host stays")
 	}
 	require.NotNil(t, w.volume(id).Replica("host-new"))
+}
+
+// S17, S71: said again after another host took the name, no verb does anything to that one.
+func TestS71_AVerbSaidAgainSparesTheHostThatTookTheName(t *testing.T) {
+	for verb, want := range map[string]string{
+		"lost": "done lose @n1", "replace": "done lose @n1", "drain": "", "undrain": "", "evict": "", "adopt": "",
+	} {
+		t.Run(verb, func(t *testing.T) {
+			w := newPair(t, "n1", "n2")
+			w.replicate(1)
+			w.leaves("n1")
+			lost := &adminpb.PlanRequest{Verb: "lost", Node: "n1", HostId: "host-n1"}
+			require.Equal(t, "done lose @n1", inWords(w.carryOut(lost))[0])
+			again := w.registration("n1")
+			again.HostId, again.Pools[0].PoolId = "host-new", "pool-new"
+			w.do(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_RegisterNode{RegisterNode: again}})
+			before, _ := w.state.Node("n1")
+			req := &adminpb.PlanRequest{Verb: verb, Node: "n1", HostId: "host-n1"}
+			for range 2 {
+				resp, err := w.server.CarryOut(context.Background(), req)
+				if want == "" {
+					require.Equal(t, codes.FailedPrecondition, status.Code(err))
+				} else {
+					require.Equal(t, want, inWords(resp)[0])
+				}
+			}
+			after, _ := w.state.Node("n1")
+			require.Equal(t, *before, *after)
+		})
+	}
+}
+
+// S71: a host that can be reached is lost by a word of its own, whoever is named.
+func TestS71_AHostThatIsReachedIsNotLostByTheWay(t *testing.T) {
+	w := newPair(t, "n1", "n2")
+	for _, verb := range []string{"lost", "replace"} {
+		req := &adminpb.PlanRequest{Verb: verb, Node: "n1", HostId: "host-n1"}
+		plan := w.plan(req)
+		require.Contains(t, plan.GetSteps()[0].GetDetail(), "can be reached now: nothing is lost")
+		w.carryOut(req)
+		n, _ := w.state.Node("n1")
+		require.Equal(t, fsm.NodeReachable, n.State)
+	}
+	_, err := w.server.CarryOut(context.Background(), &adminpb.PlanRequest{Verb: "lost", Node: "n1", EvenIfReachable: true})
+	require.Equal(t, codes.InvalidArgument, status.Code(err))
+	require.ErrorContains(t, err, "host-n1")
+	w.carryOut(&adminpb.PlanRequest{Verb: "replace", Node: "n1", EvenIfReachable: true})
+	n, _ := w.state.Node("n1")
+	require.Equal(t, fsm.NodeLost, n.State)
 }
 
 func TestS8_ForcePrimarySaysWhatMayBeLost(t *testing.T) {

@@ -137,7 +137,9 @@ func TestReadsWithoutAQuorumAnswerOnlyWhenStaleIsAccepted(t *testing.T) {
 
 func TestChangesAreProposedInTheCallersNameForTheHostThatHasTheName(t *testing.T) {
 	w := newWorld(t, "n1")
-	resp, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n1", Reason: "burnt"})
+	_, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n1", HostId: "host-n1", Reason: "burnt"})
+	require.Equal(t, codes.FailedPrecondition, status.Code(err), "S71: it can be reached")
+	resp, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n1", HostId: "host-n1", Reason: "burnt", EvenIfReachable: true})
 	require.NoError(t, err)
 	require.Equal(t, w.index, resp.GetIndex())
 	last := w.log[len(w.log)-1].Command
@@ -153,6 +155,14 @@ func TestChangesThatAreRefused(t *testing.T) {
 	}{
 		"losing a node that is not known": {code: codes.NotFound, call: func(w *world) error {
 			_, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n9"})
+			return err
+		}},
+		"S71: losing a node without its host": {code: codes.InvalidArgument, call: func(w *world) error {
+			_, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n1"})
+			return err
+		}},
+		"S71: adopting a node without its host": {code: codes.InvalidArgument, call: func(w *world) error {
+			_, err := w.server.AdoptNode(ctx, &adminpb.AdoptNodeRequest{Node: "n1"})
 			return err
 		}},
 		"adopting a node that is not known": {code: codes.NotFound, call: func(w *world) error {
