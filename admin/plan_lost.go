@@ -2,6 +2,7 @@ package admin
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -91,15 +92,37 @@ func (p *planner) without(v *fsm.Volume) string {
 		what = "its publication here ends; "
 	}
 	other, leg := p.other(v)
+	back := p.takenBack(v)
 	switch {
 	case v.Replica(p.host) == nil:
 		return what + "the host owes nothing of it any more"
+	case other == nil && back != "":
+		return fmt.Sprintf("%sits last replica that is up to date is here; the one on %s, which was given up and is not reported removed, "+
+			"stays and is outdated: it goes on by `holdfast volumes force-primary` only, without the writes since it was given up", what, back)
 	case other == nil:
 		return what + "its last replica is here: ITS DATA ARE LOST"
 	case leg.UpToDate:
 		return fmt.Sprintf("%sit goes on with its replica on %s, which is up to date", what, other.Node)
 	}
 	return fmt.Sprintf("%sits replica on %s is not up to date by the log (%s): it may need `holdfast volumes force-primary`", what, other.Node, diskView(leg.Seen.Disk))
+}
+
+// takenBack is the node whose replica was given up, and is a side of the volume again
+// now that the host is lost; empty when there is none.
+func (p *planner) takenBack(v *fsm.Volume) fsm.NodeID {
+	if !slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.State == fsm.ReplicaLeaving }) {
+		return ""
+	}
+	now, ok := p.state.Volume(v.ID)
+	if !ok {
+		return ""
+	}
+	for _, r := range v.Replicas {
+		if r.State == fsm.ReplicaLeaving && now.Leg(r.Host) != nil {
+			return r.Node
+		}
+	}
+	return ""
 }
 
 // snapshotsKept is how many snapshots the host keeps.
@@ -125,8 +148,11 @@ func (p *planner) forcePrimary() error {
 	if n, _ := p.state.Node(p.node()); n.Host != p.host {
 		return p.otherHost(n)
 	}
-	leg := v.Leg(p.host)
-	if v.Replica(p.host) == nil || leg == nil {
+	leg, r := v.Leg(p.host), v.Replica(p.host)
+	if r != nil && r.State == fsm.ReplicaLeaving && len(v.Replication.Legs) == 0 {
+		leg = &fsm.Leg{Host: p.host, Outdated: true} // given up, and the only one that is left
+	}
+	if r == nil || leg == nil {
 		return fsm.Reject(fsm.Precondition, "volume %s has no replica on node %s", v.ID, p.node())
 	}
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_ForcePrimary{ForcePrimary: &fsmpb.ForcePrimary{

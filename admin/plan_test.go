@@ -137,6 +137,18 @@ func TestLostSaysWhatIsLostBeforeItIs(t *testing.T) {
 	require.True(t, w.carryOut(req).GetDone())
 }
 
+// S71: the replica that was given up is all that is left.
+func TestLostSaysWhichReplicaComesBack(t *testing.T) {
+	w := newPair(t, "n1", "n2")
+	id := w.replicate(1)
+	w.do(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
+		VolumeId: string(id), NodeId: "n2", HostId: "host-n2"}}})
+	plan := w.plan(&adminpb.PlanRequest{Verb: "lost", Node: "n1", EvenIfReachable: true})
+	require.Contains(t, plan.GetSteps()[1].GetDetail(), "the one on n2, which was given up")
+	w.carryOut(&adminpb.PlanRequest{Verb: "lost", Node: "n1", EvenIfReachable: true})
+	require.Equal(t, fsm.ReplicaPresent, w.volume(id).Replica("host-n2").State)
+}
+
 func TestReplaceMakesNewReplicasAndNeverLosesTheNewHost(t *testing.T) {
 	w := newPair(t, "n1", "n2")
 	id := w.replicate(1)
