@@ -55,6 +55,7 @@ type planner struct {
 var verbs = map[string]func(*planner) error{
 	"drain": (*planner).drain, "undrain": (*planner).undrain, "evict": (*planner).evict, "lost": (*planner).lost,
 	"replace": (*planner).replace, "adopt": (*planner).adopt, "force-primary": (*planner).forcePrimary,
+	"remove-kept": (*planner).removeKept,
 }
 
 // Plan says what a verb would come to now.

@@ -135,6 +135,16 @@ func (p *planner) snapshotsKept() (n int) {
 	return n
 }
 
+// copiesKept is how many of them are copies of what replicas had that lost.
+func (p *planner) copiesKept() (n int) {
+	for s := range p.state.SnapshotsOn(p.node()) {
+		if s.Host == p.host && s.Kept != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // forcePrimary: an operator's decision that a replica goes on although the log cannot
 // know that it has every acknowledged write (S8, S11).
 func (p *planner) forcePrimary() error {

@@ -230,7 +230,11 @@ func kept(v *fsm.Volume) (n uint32) {
 
 // snapshots stay: they are of one host.
 func (p *planner) snapshots() {
-	if n := p.snapshotsKept(); n > 0 {
+	copies := p.copiesKept()
+	if copies > 0 {
+		p.add(step{action: "keep", state: stepBlocked, detail: "what replicas lost is kept here and cannot move: look at `holdfast volumes kept`, and remove what is not needed"})
+	}
+	if n := p.snapshotsKept() - copies; n > 0 {
 		p.add(step{action: "keep", state: stepBlocked, detail: fmt.Sprintf("%d snapshots are kept here and cannot move: delete them, or make volumes of them first", n)})
 	}
 }

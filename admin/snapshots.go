@@ -31,11 +31,14 @@ func (s *Server) Snapshots(ctx context.Context, req *adminpb.SnapshotsRequest) (
 
 func fillSnapshots(st *fsm.State, req *adminpb.SnapshotsRequest, resp *adminpb.SnapshotsResponse) {
 	all, size := st.Snapshots(fsm.SnapshotID(req.GetAfter())), pageSize(req.GetPageSize())
-	if req.GetSource() != "" {
-		all = st.SnapshotsOf(fsm.VolumeID(req.GetSource()), fsm.SnapshotID(req.GetAfter()))
+	if source := req.GetSource(); source != "" {
+		if v := findVolume(st, source); v != nil {
+			source = string(v.ID)
+		}
+		all = st.SnapshotsOf(fsm.VolumeID(source), fsm.SnapshotID(req.GetAfter()))
 	}
 	for n := range all {
-		if req.GetNode() != "" && (n.Gone || string(n.Node) != req.GetNode()) {
+		if (n.Kept != nil) != req.GetKept() || req.GetNode() != "" && (n.Gone || string(n.Node) != req.GetNode()) {
 			continue
 		}
 		if len(resp.GetSnapshots()) == size {
@@ -114,8 +117,15 @@ func snapshotView(n *fsm.Snapshot) *adminpb.Snapshot {
 		Id: string(n.ID), Name: n.Name, Source: string(n.Source), Group: string(n.Group),
 		Node: string(n.Node), HostId: string(n.Host), PoolId: string(n.Pool), SizeBytes: n.Size,
 		Phase: snapshotPhases[n.Phase], Reason: n.Error, Cut: timeView(n.Cut), Missing: n.Missing, FsType: n.Format.FSType,
-		Operation: snapshotOperation(n), Created: n.Created.String(), Modified: n.Modified,
+		Operation: snapshotOperation(n), Created: n.Created.String(), Modified: n.Modified, Kept: keptView(n.Kept),
 	}
+}
+
+func keptView(k *fsm.Kept) *adminpb.Kept {
+	if k == nil {
+		return nil
+	}
+	return &adminpb.Kept{Reason: k.Reason, Generation: k.Generation, Attach: k.Attach, Superseded: timeView(k.Superseded)}
 }
 
 var groupPhases = map[fsm.GroupPhase]string{

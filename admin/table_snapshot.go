@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 )
 
@@ -52,4 +54,26 @@ func copiedCell(o *adminpb.Operation) string {
 		return ""
 	}
 	return size(o.GetDoneBytes()) + " of " + size(o.GetTotalBytes())
+}
+
+// PrintKept writes copies of what replicas had that lost: as a table, as JSON or YAML.
+func PrintKept(w io.Writer, format string, answer *adminpb.SnapshotsResponse) error {
+	if format == "table" {
+		return tabulate(w, func(out io.Writer) { keptTable(out, answer) })
+	}
+	return Print(w, format, proto.Message(answer))
+}
+
+func keptTable(w io.Writer, a *adminpb.SnapshotsResponse) {
+	row(w, "ID", "VOLUME", "NODE", "POOL", "SIZE", "PHASE", "CUT", "GENERATION", "SUPERSEDED", "REASON", "CONDITION")
+	for _, s := range a.GetSnapshots() {
+		condition := ""
+		if s.GetMissing() {
+			condition = "its host reports the file missing"
+		}
+		k := s.GetKept()
+		row(w, s.GetId(), s.GetSource(), s.GetNode(), s.GetPoolId(), size(s.GetSizeBytes()), s.GetPhase(), s.GetCut(), k.GetGeneration(),
+			cmp.Or(k.GetSuperseded(), "no"), k.GetReason(), cmp.Or(condition, s.GetOperation().GetLastError()))
+	}
+	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
 }
