@@ -45,8 +45,13 @@ type planner struct {
 	host  fsm.HostID // of the node, the one given or the one that has the name
 	index uint64     // of the state before anything was tried
 	steps []step
-	fault error  // the state could not take what was tried: the copy is worth nothing
-	stack string // of the fault, where it was not within the state
+	// listed and unlisted are how many steps of each state are among steps, and are not.
+	listed, unlisted map[string]int
+	tried            int    // commands
+	fault            error  // the state could not take what was tried: the copy is worth nothing
+	stack            string // of the fault, where it was not within the state
+	// bereft are the volumes of a host that the plan loses, as they were before.
+	bereft []*fsm.Volume
 	// refused are the volumes that cannot have a replica elsewhere.
 	refused map[fsm.VolumeID]bool
 }
@@ -73,11 +78,16 @@ func (s *Server) planned(ctx context.Context, req *adminpb.PlanRequest) (*planne
 	if !known {
 		return nil, status.Errorf(codes.InvalidArgument, "there is no plan for %q", req.GetVerb())
 	}
+	end, err := s.beginPlan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	st, err := s.fork(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{state: st, req: req, index: st.Cluster().Index, refused: map[fsm.VolumeID]bool{}}
+	p := &planner{state: st, req: req, index: st.Cluster().Index, refused: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
 	n, ok := st.Node(fsm.NodeID(req.GetNode()))
 	if !ok {
 		return nil, s.Error(fsm.Reject(fsm.NotFound, "no node is registered as %q", req.GetNode()))
@@ -157,6 +167,7 @@ func (p *planner) would(cmd *fsmpb.Command) error {
 	if p.fault != nil {
 		return p.fault
 	}
+	p.tried++
 	cmd = proto.CloneOf(cmd)
 	cmd.Actor, cmd.SchemaVersion = "admin/plan", fsm.LeastLevel(cmd)
 	cmd.RequestId = make([]byte, 16)
@@ -176,11 +187,15 @@ func whatOf(cmd *fsmpb.Command) string {
 	return strings.Join(strings.Fields(prototext.MarshalOptions{}.Format(&fsmpb.Command{Body: cmd.GetBody()})), " ")
 }
 
-// add adds a step as it is.
+// add adds a step as it is, or counts it where enough of its state are listed.
 func (p *planner) add(t step) {
 	if t.node == "" {
 		t.node = fsm.NodeID(p.req.GetNode())
 	}
+	if t.state != stepTodo && p.enough(t.state) {
+		return
+	}
+	p.listed[t.state]++
 	p.steps = append(p.steps, t)
 }
 
@@ -194,28 +209,6 @@ func (p *planner) try(t step, cmd *fsmpb.Command) bool {
 	}
 	p.add(t)
 	return err == nil
-}
-
-// response is the plan as the API shows it.
-func (p *planner) response() *adminpb.PlanResponse {
-	out := &adminpb.PlanResponse{
-		Index: p.index, Verb: p.req.GetVerb(), Node: p.req.GetNode(), HostId: string(p.host), Volume: p.req.GetVolume(),
-	}
-	count := map[string]int{}
-	for i := range p.steps {
-		t := &p.steps[i]
-		count[t.state]++
-		view := &adminpb.PlanStep{Action: t.action, State: t.state, Node: string(t.node), Detail: t.detail}
-		if t.volume != nil {
-			view.Volume, view.VolumeName = string(t.volume.ID), t.volume.Name
-		}
-		out.Steps = append(out.Steps, view)
-	}
-	left := count[stepTodo] + count[stepWaiting] + count[stepBlocked]
-	out.Done = left == 0
-	out.Summary = fmt.Sprintf("%s %s: %d to do, %d waiting for others, %d blocked, %d done",
-		p.req.GetVerb(), p.req.GetNode(), count[stepTodo], count[stepWaiting], count[stepBlocked], count[stepDone])
-	return out
 }
 
 // volumes are those of which the node keeps or owes something, as they are now. They

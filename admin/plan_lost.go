@@ -76,8 +76,11 @@ func (p *planner) lose(n *fsm.Node) bool {
 	if !p.try(step{action: "lose", detail: detail}, cmd) {
 		return false
 	}
+	p.bereft = volumes
 	for _, v := range volumes {
-		p.add(step{action: "volume", state: stepFollows, volume: v, detail: p.without(v)})
+		if !p.enough(stepFollows) {
+			p.add(step{action: "volume", state: stepFollows, volume: v, detail: p.without(v)})
+		}
 	}
 	if snapshots > 0 {
 		p.add(step{action: "snapshots", state: stepFollows, detail: fmt.Sprintf("%d snapshots that it kept are lost", snapshots)})

@@ -2,6 +2,9 @@ package admin
 
 import (
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -164,34 +167,56 @@ func (p *planner) progress(v *fsm.Volume, r *fsm.Replica, leg *fsm.Leg) string {
 // removeReplica and the addition that follows. Where the log would not take the
 // addition, nothing is removed: a volume is not left with one replica for long.
 func (p *planner) removeReplica(v *fsm.Volume, r *fsm.Replica) {
+	if p.full() {
+		return
+	}
 	removal := &fsmpb.Command{Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
 		VolumeId: string(v.ID), NodeId: string(r.Node), HostId: string(r.Host), Reason: p.reason(),
 	}}}
-	if !p.try(step{action: "remove-replica", volume: v, node: r.Node}, removal) {
+	t := step{action: "remove-replica", state: stepTodo, volume: v, node: r.Node, command: removal}
+	blocked := func(why string) {
+		t.state, t.detail, t.command = stepBlocked, why, nil
+		p.add(t)
+	}
+	if err := p.would(removal); err != nil {
+		blocked(err.Error())
 		return
 	}
-	removed := len(p.steps) - 1
-	if !p.addReplica(v) {
+	addition, err := p.another(v)
+	if err != nil {
 		p.refused[v.ID] = true
-		why := p.steps[len(p.steps)-1].detail
-		p.steps = append(p.steps[:removed], step{action: "remove-replica", state: stepBlocked, volume: v, node: r.Node,
-			detail: "there is no place for another replica: " + why})
+		blocked("there is no place for another replica: " + err.Error())
+		return
 	}
+	p.add(t)
+	p.add(addition)
 }
 
 // addReplica adds a replica on a node that the log chooses.
-func (p *planner) addReplica(v *fsm.Volume) bool {
+func (p *planner) addReplica(v *fsm.Volume) {
+	if p.full() {
+		return
+	}
+	t, err := p.another(v)
+	if err != nil {
+		t.state, t.detail, t.command = stepBlocked, err.Error(), nil
+	}
+	p.add(t)
+}
+
+// another is the step that adds a replica; the error is why the log would not take it.
+func (p *planner) another(v *fsm.Volume) (step, error) {
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: string(v.ID), Reason: p.reason()}}}
-	ok := p.try(step{action: "add-replica", volume: v, node: "-"}, cmd)
-	if now, found := p.state.Volume(v.ID); ok && found {
-		t := &p.steps[len(p.steps)-1]
+	t := step{action: "add-replica", state: stepTodo, volume: v, node: "-", command: cmd}
+	err := p.would(cmd)
+	if now, found := p.state.Volume(v.ID); err == nil && found {
 		for _, r := range now.Replicas {
 			if r.State == fsm.ReplicaPlanned {
 				t.node, t.detail = r.Node, "it is synchronised wholly from the replica that stays"
 			}
 		}
 	}
-	return ok
+	return t, err
 }
 
 func (p *planner) reason() string {
@@ -205,16 +230,37 @@ func (p *planner) reason() string {
 // was interrupted or found no room, or this one loses them.
 func (p *planner) addLacking() {
 	var lacking []*fsm.Volume
-	for v := range p.state.Volumes("") {
-		if _, ready := v.Phase.(fsm.Ready); !ready || v.Replication == nil || p.refused[v.ID] {
-			continue
-		}
-		if kept(v) < v.Replication.Wanted {
+	for v := range p.unsettled() {
+		if _, ready := v.Phase.(fsm.Ready); ready && v.Replication != nil && !p.refused[v.ID] && kept(v) < v.Replication.Wanted {
 			lacking = append(lacking, v)
 		}
 	}
 	for _, v := range lacking {
 		p.addReplica(v)
+	}
+}
+
+// unsettled yields the volumes that may have too few replicas, in order of id. The index
+// of them does not have what a sweep has yet to write.
+func (p *planner) unsettled() iter.Seq[*fsm.Volume] {
+	if len(p.state.Cluster().Sweeps) > 0 && p.bereft == nil {
+		return p.state.Volumes("")
+	}
+	ids := map[fsm.VolumeID]bool{}
+	for v := range p.state.Unsettled() {
+		ids[v.ID] = true
+	}
+	for _, v := range p.bereft {
+		if v.Replication != nil {
+			ids[v.ID] = true
+		}
+	}
+	return func(yield func(*fsm.Volume) bool) {
+		for _, id := range slices.Sorted(maps.Keys(ids)) {
+			if v, ok := p.state.Volume(id); ok && !yield(v) {
+				return
+			}
+		}
 	}
 }
 

@@ -106,6 +106,7 @@ type Options struct {
 type Server struct {
 	adminpb.UnimplementedAdminServer
 	Options
+	plans, adminPlans chan struct{} // one is in it for each plan that is being made
 }
 
 // NewServer makes a server.
@@ -116,7 +117,7 @@ func NewServer(o Options) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{Options: o}
+	return &Server{Options: o, plans: make(chan struct{}, maxPlans), adminPlans: make(chan struct{}, maxPlans)}
 }
 
 // Service is the prefix of the full names of the API's methods.
