@@ -120,6 +120,9 @@ func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
 		if n.GetCordoned() {
 			state += ", cordoned"
 		}
+		if n.GetNoNewReplicas() {
+			state += ", no new replicas"
+		}
 		for _, p := range n.GetPools() {
 			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), p.GetId(),
 				size(p.GetCapacityBytes()), size(p.GetReservedBytes()), n.GetHostId(), n.GetVersion(), n.GetReplicationVersion())

@@ -133,7 +133,7 @@ func nodeView(st *fsm.State, n *fsm.Node) *adminpb.Node {
 		Labels: each(n.Labels, func(l fsm.Label) *fsmpb.Label {
 			return &fsmpb.Label{Key: l.Key, Value: l.Value}
 		}),
-		Cordoned: n.Cordoned, ReplicationAddress: n.Replication.Address,
+		Cordoned: n.Cordoned, NoNewReplicas: n.NoNewReplicas, ReplicationAddress: n.Replication.Address,
 		ReplicationVersion: n.Replication.Version, MaxReplicas: n.Replication.MaxReplicas,
 	}
 }
