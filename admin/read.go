@@ -74,7 +74,9 @@ func (s *Server) Nodes(ctx context.Context, req *adminpb.NodesRequest) (*adminpb
 	if err != nil {
 		return nil, err
 	}
-	return &adminpb.NodesResponse{Index: st.Cluster().Index, Nodes: nodeViews(st)}, nil
+	nodes := nodeViews(st)
+	s.measure(ctx, nodes)
+	return &adminpb.NodesResponse{Index: st.Cluster().Index, Nodes: nodes}, nil
 }
 
 func nodeViews(st *fsm.State) []*adminpb.Node {

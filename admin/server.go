@@ -85,11 +85,21 @@ type Item struct {
 	Path     string
 }
 
+// PoolState is what a host measured of one of its pools.
+type PoolState struct {
+	Free, Capacity int64 // bytes
+	Absent         bool  // not mounted, or without its id (S12)
+	Copies         bool  // a snapshot or a clone is a whole copy
+	Detail         string
+}
+
 // Options is what a server is made of.
 type Options struct {
 	Cluster    Cluster
 	Membership Membership
 	Hosts      Hosts
+	// Pools is what was measured of each pool, as far as hosts can be asked; nil: nothing.
+	Pools func(context.Context) map[fsm.PoolID]PoolState
 	// Name is this controller's.
 	Name string
 	// Actor is the verified identity of a call's peer, as commands carry it.

@@ -111,7 +111,7 @@ func publicationCell(p *adminpb.Publication) string {
 }
 
 func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
-	row(w, "NODE", "STATE", "SITE", "VOLUMES", "PUBLISHED", "POOL", "CAPACITY", "RESERVED", "HOST", "VERSION", "DRBD")
+	row(w, "NODE", "STATE", "SITE", "VOLUMES", "PUBLISHED", "POOL", "CAPACITY", "FREE", "RESERVED", "HOST", "VERSION", "DRBD", "POOL CONDITION")
 	for _, n := range a.GetNodes() {
 		state := n.GetState()
 		if !n.GetAdopted() && state != "lost" {
@@ -125,13 +125,21 @@ func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
 		}
 		for _, p := range n.GetPools() {
 			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), p.GetId(),
-				size(p.GetCapacityBytes()), size(p.GetReservedBytes()), n.GetHostId(), n.GetVersion(), n.GetReplicationVersion())
+				size(p.GetCapacityBytes()), freeCell(p), size(p.GetReservedBytes()), n.GetHostId(), n.GetVersion(), n.GetReplicationVersion(), p.GetCondition())
 		}
 		if len(n.GetPools()) == 0 {
-			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), "", "", "", n.GetHostId(), n.GetVersion(), n.GetReplicationVersion())
+			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), "", "", "", "", n.GetHostId(), n.GetVersion(), n.GetReplicationVersion(), "")
 		}
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
+}
+
+// freeCell is what is free in a pool, empty when its host did not say.
+func freeCell(p *adminpb.Pool) string {
+	if !p.GetMeasured() {
+		return ""
+	}
+	return size(p.GetFreeBytes())
 }
 
 func operationsTable(w io.Writer, a *adminpb.OperationsResponse) {
