@@ -70,8 +70,8 @@ func row(w io.Writer, cells ...any) {
 
 func statusTable(w io.Writer, a *adminpb.StatusResponse) {
 	fmt.Fprintf(w, "cluster %s, incarnation %d, feature level %d\n", cmp.Or(a.GetClusterId(), "unknown"), a.GetIncarnation(), a.GetFeatureLevel())
-	fmt.Fprintf(w, "leader %s, term %d, index %d; %d volumes, %d snapshots, %d operations\n\n",
-		cmp.Or(a.GetLeader(), "unknown"), a.GetTerm(), a.GetIndex(), a.GetVolumes(), a.GetSnapshots(), a.GetOperations())
+	fmt.Fprintf(w, "leader %s, term %d, index %d; %s, %s, %s\n\n", cmp.Or(a.GetLeader(), "unknown"), a.GetTerm(), a.GetIndex(),
+		Counted(a.GetVolumes(), "volume"), Counted(a.GetSnapshots(), "snapshot"), Counted(a.GetOperations(), "operation"))
 	row(w, "ID", "ROLE", "APPLIED", "HASH", "AT", "REACHABLE", "MEMBER", "DETAIL")
 	for _, m := range a.GetMembers() {
 		hash := fmt.Sprintf("%x", m.GetStateHash())
@@ -103,7 +103,7 @@ func publicationCell(p *adminpb.Publication) string {
 	use := "published"
 	switch {
 	case len(p.GetTargets()) > 0:
-		use = fmt.Sprintf("%d targets", len(p.GetTargets()))
+		use = Counted(len(p.GetTargets()), "target")
 	case p.GetStaged():
 		use = "staged"
 	}
@@ -164,8 +164,8 @@ func auditTable(w io.Writer, a *adminpb.AuditResponse) {
 	for _, u := range a.GetUnknown() {
 		row(w, "unknown", u.GetNode(), "", "", u.GetDetail())
 	}
-	fmt.Fprintf(w, "%d replicas and snapshots checked at index %d: %d orphans, %d missing, %d pending, %d hosts not asked\n", a.GetChecked(),
-		a.GetIndex(), len(a.GetOrphans()), len(a.GetMissing()), len(a.GetPending()), len(a.GetUnknown()))
+	fmt.Fprintf(w, "%d replicas and snapshots checked at index %d: %s, %d missing, %d pending, %s not asked\n", a.GetChecked(), a.GetIndex(),
+		Counted(len(a.GetOrphans()), "orphan"), len(a.GetMissing()), len(a.GetPending()), Counted(len(a.GetUnknown()), "host"))
 }
 
 // historyLine is one entry in one line; the tabs of a stream are fixed widths.
@@ -209,6 +209,14 @@ func facts(e *adminpb.HistoryEntry) string {
 		}
 	}
 	return out.String()
+}
+
+// Counted is a number of things for people: "1 node", "2 nodes".
+func Counted[N int | uint32 | uint64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // size is a number of bytes for people.
