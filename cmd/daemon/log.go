@@ -17,7 +17,8 @@ func (l *LogFlags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&l.Format, "log-format", "text", "`format` of the log on standard error: text or json")
 }
 
-// Logger makes the logger that the flags ask for.
+// Logger makes the logger that the flags ask for. A warning that repeats itself is
+// there once a minute.
 func (l *LogFlags) Logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
@@ -26,9 +27,9 @@ func (l *LogFlags) Logger(w io.Writer) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level}
 	switch l.Format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, options)), nil
+		return slog.New(newRepeats(slog.NewTextHandler(w, options))), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, options)), nil
+		return slog.New(newRepeats(slog.NewJSONHandler(w, options))), nil
 	}
 	return nil, fmt.Errorf("--log-format %q is neither text nor json", l.Format)
 }
