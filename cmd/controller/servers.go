@@ -31,9 +31,10 @@ func (c *controller) openServers() error {
 		return err
 	}
 	unary, stream := pki.Allow(apiRules())
+	recovered, recoveredStream := daemon.RecoverCalls(c.log)
 	options := append(session.ServerOptions(),
 		grpc.Creds(credentials.NewTLS(c.creds.Server(pki.Controller, pki.Node, pki.Admin, pki.Viewer))),
-		grpc.ChainUnaryInterceptor(counted, unary), grpc.StreamInterceptor(stream))
+		grpc.ChainUnaryInterceptor(counted, recovered, unary), grpc.ChainStreamInterceptor(recoveredStream, stream))
 	c.api = grpc.NewServer(options...)
 	sessionpb.RegisterSessionServer(c.api, c.sessions)
 	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
