@@ -1,0 +1,27 @@
+package daemon
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+)
+
+// Liveness restarts nobody because a quorum is missing: only readiness asks whether
+// the process serves.
+func TestAProcessThatDoesNotServeIsAlive(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	h := ServeHealth(listener, prometheus.NewRegistry(), func() error { return errors.New("no leader is known") }, false, slog.New(slog.DiscardHandler))
+	defer h.Close()
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable} {
+		resp, err := http.Get("http://" + h.Addr() + path)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, want, resp.StatusCode, path)
+	}
+}
