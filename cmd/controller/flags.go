@@ -69,7 +69,7 @@ func (o *options) raftFlags(cmd *cobra.Command) {
 	flags.StringVar(&o.logStore, "log-store", "wal", "Raft log `store`: wal or boltdb; settled when the data folder is made")
 	flags.DurationVar(&o.heartbeat, "heartbeat-timeout", 500*time.Millisecond, "how long a follower waits for the leader before it stands for election")
 	flags.DurationVar(&o.election, "election-timeout", 500*time.Millisecond, "how long an election may take before the next")
-	flags.DurationVar(&o.lease, "lease-timeout", 250*time.Millisecond, "how long a leader goes on without hearing a majority")
+	flags.DurationVar(&o.lease, "lease-timeout", 0, "how long a leader goes on without hearing a majority; at most and by default --heartbeat-timeout")
 	flags.Uint64Var(&o.snapshotThreshold, "snapshot-threshold", 8192, "log `entries` after which a Raft snapshot is taken")
 	flags.Uint64Var(&o.trailingLogs, "trailing-logs", 0, "log `entries` kept after a snapshot; at least and by default twice the threshold")
 	flags.DurationVar(&o.snapshotInterval, "snapshot-interval", 30*time.Second, "how often the threshold is looked at")
@@ -94,7 +94,7 @@ func (o *options) check() error {
 		return exit.Usagef("--trailing-logs %d is less than twice --snapshot-threshold %d", o.trailingLogs, o.snapshotThreshold)
 	case o.lease > o.heartbeat:
 		return exit.Usagef("--lease-timeout %s is above --heartbeat-timeout %s", o.lease, o.heartbeat)
-	case o.nodeTimeout <= 0 || o.drainTimeout <= 0 || o.heartbeat <= 0 || o.election <= 0 || o.lease <= 0:
+	case o.nodeTimeout <= 0 || o.drainTimeout <= 0 || o.heartbeat <= 0 || o.election <= 0 || o.lease < 0:
 		return exit.Usagef("time-outs must be above zero")
 	case o.replaceAfter < 0:
 		return exit.Usagef("--replace-after %s is below zero", o.replaceAfter)
