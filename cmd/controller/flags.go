@@ -21,6 +21,7 @@ type options struct {
 	join                                    []string
 	logStore                                string
 	heartbeat, election, lease              time.Duration
+	nice                                    int
 	snapshotThreshold, trailingLogs         uint64
 	snapshotInterval, diskHang, nodeTimeout time.Duration
 	replaceAfter                            time.Duration
@@ -70,6 +71,7 @@ func (o *options) raftFlags(cmd *cobra.Command) {
 	flags.DurationVar(&o.heartbeat, "heartbeat-timeout", 500*time.Millisecond, "how long a follower waits for the leader before it stands for election")
 	flags.DurationVar(&o.election, "election-timeout", 500*time.Millisecond, "how long an election may take before the next")
 	flags.DurationVar(&o.lease, "lease-timeout", 0, "how long a leader goes on without hearing a majority; at most and by default --heartbeat-timeout")
+	flags.IntVar(&o.nice, "nice", -10, "nice `value` of this process where it may choose one (CAP_SYS_NICE): a starved leader loses its office; 0: leave it")
 	flags.Uint64Var(&o.snapshotThreshold, "snapshot-threshold", 8192, "log `entries` after which a Raft snapshot is taken")
 	flags.Uint64Var(&o.trailingLogs, "trailing-logs", 0, "log `entries` kept after a snapshot; at least and by default twice the threshold")
 	flags.DurationVar(&o.snapshotInterval, "snapshot-interval", 30*time.Second, "how often the threshold is looked at")
@@ -96,6 +98,8 @@ func (o *options) check() error {
 		return exit.Usagef("--lease-timeout %s is above --heartbeat-timeout %s", o.lease, o.heartbeat)
 	case o.nodeTimeout <= 0 || o.drainTimeout <= 0 || o.heartbeat <= 0 || o.election <= 0 || o.lease < 0:
 		return exit.Usagef("time-outs must be above zero")
+	case o.nice < -20 || o.nice > 19:
+		return exit.Usagef("--nice %d: choose -20 to 19", o.nice)
 	case o.replaceAfter < 0:
 		return exit.Usagef("--replace-after %s is below zero", o.replaceAfter)
 	}

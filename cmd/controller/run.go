@@ -49,6 +49,7 @@ func run(ctx context.Context, o *options, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	c.raisePriority()
 	if err := c.open(ctx); err != nil {
 		return c.finish(err)
 	}
@@ -63,6 +64,17 @@ func run(ctx context.Context, o *options, stderr io.Writer) error {
 func tradeMemoryForTime() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300)
+	}
+}
+
+// raisePriority lets a leader be heard in time on a busy machine. Without the right to
+// it the controller runs all the same.
+func (c *controller) raisePriority() {
+	if c.nice == 0 {
+		return
+	}
+	if err := daemon.SetPriority(c.nice); err != nil {
+		c.log.Info("the controller runs at the priority that it was given", "why", err)
 	}
 }
 
