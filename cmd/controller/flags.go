@@ -2,6 +2,8 @@ package controller
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +20,7 @@ type options struct {
 	raftListen, raftAdvertise               string
 	apiListen, apiAdvertise                 string
 	bootstrap                               bool
+	bootstrapMarker                         string
 	join                                    []string
 	logStore                                string
 	heartbeat, election, lease              time.Duration
@@ -36,7 +39,9 @@ func Command() *cobra.Command {
 	o := &options{}
 	cmd := &cobra.Command{Use: "controller", Short: "Run a controller: a Raft member that serves CSI",
 		Long: "Runs one controller until SIGINT or SIGTERM, which hands leadership over, ends the calls under way and stops.\n" +
-			"The first controller of a new cluster is started with --bootstrap, the others with --join.",
+			"The first controller of a new cluster is started with --bootstrap, the others with --join. With --join and the\n" +
+			"addresses of all controllers beside it, --bootstrap may stay in the unit file: a controller that lost its disk then\n" +
+			"never makes a second cluster, and waits to be taken in by `holdfast members replace`.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return exit.Usagef("unexpected argument %q; see `holdfast controller --help`", args[0])
@@ -55,8 +60,9 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.raftAdvertise, "raft-advertise", "", "`address` that the other controllers dial; --raft-listen by default")
 	flags.StringVar(&o.apiListen, "api-listen", "127.0.0.1:9802", "`address` of the API listener, for nodes and operators")
 	flags.StringVar(&o.apiAdvertise, "api-advertise", "", "`address` of the API that status tells; --api-listen by default")
-	flags.BoolVar(&o.bootstrap, "bootstrap", false, "make a new cluster when the data folder is empty; only for the first controller, once")
-	flags.StringSliceVar(&o.join, "join", nil, "Raft `addresses` of controllers to join through when the data folder is empty")
+	flags.BoolVar(&o.bootstrap, "bootstrap", false, "make a new cluster when the data folder is empty; for one controller only. With --join: only when all of them answered that they know no cluster, else it joins")
+	flags.StringVar(&o.bootstrapMarker, "bootstrap-marker", "", "`file` that remembers that --bootstrap was done when the data folder is lost; by default --data-dir with the ending .founded")
+	flags.StringSliceVar(&o.join, "join", nil, "Raft `addresses` of controllers to join through when the data folder is empty; the own one among them is passed over")
 	flags.DurationVar(&o.nodeTimeout, "node-timeout", 10*time.Second, "how long no controller may hear a node before it is recorded as unreachable")
 	flags.DurationVar(&o.replaceAfter, "replace-after", time.Hour, "how long a replicated volume may lack a replica, its host being away, before it gets another one elsewhere; 0: never by itself")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "how long calls under way may take to end when this process stops")
@@ -90,8 +96,8 @@ func (o *options) check() error {
 		return exit.Usagef("--log-store %q is neither wal nor boltdb", o.logStore)
 	case o.dataDir == "":
 		return exit.Usagef("--data-dir is not set")
-	case o.bootstrap && len(o.join) > 0:
-		return exit.Usagef("--bootstrap makes a new cluster and --join enters one: choose one of them")
+	case o.bootstrapMarker != "" && inside(o.dataDir, o.bootstrapMarker):
+		return exit.Usagef("--bootstrap-marker %s is inside of --data-dir, and is lost with it: choose a file elsewhere", o.bootstrapMarker)
 	case o.trailingLogs != 0 && o.trailingLogs < 2*o.snapshotThreshold:
 		return exit.Usagef("--trailing-logs %d is less than twice --snapshot-threshold %d", o.trailingLogs, o.snapshotThreshold)
 	case o.lease > o.heartbeat:
@@ -107,4 +113,10 @@ func (o *options) check() error {
 		return err
 	}
 	return o.Flags.Check()
+}
+
+// inside tells whether a file lies in a folder.
+func inside(dir, file string) bool {
+	rel, err := filepath.Rel(dir, file)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }

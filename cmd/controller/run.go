@@ -154,7 +154,7 @@ func (c *controller) memberConfig() raftnode.Config {
 		Dir: c.dataDir, Name: c.name, LogStore: c.logStore, Version: daemon.Version(),
 		APIAddr:  firstOf(c.apiAdvertise, c.apiListener.Addr().String()),
 		Listener: c.raftListener, Advertise: c.raftAdvertise, Credentials: c.creds,
-		Bootstrap: c.bootstrap, Join: c.join,
+		Bootstrap: c.bootstrap, Join: c.join, Founded: c.bootstrapMarker,
 		Facts: c.monitor.Attach, Services: c.sessions.RegisterPeers,
 		HeartbeatTimeout: c.heartbeat, ElectionTimeout: c.election, LeaseTimeout: c.lease,
 		SnapshotThreshold: c.snapshotThreshold, TrailingLogs: c.trailingLogs, SnapshotInterval: c.snapshotInterval,
