@@ -27,7 +27,7 @@ type options struct {
 	nice                                    int
 	snapshotThreshold, trailingLogs         uint64
 	snapshotInterval, diskHang, nodeTimeout time.Duration
-	replaceAfter                            time.Duration
+	replaceAfter, keptRetention             time.Duration
 	checkpointEvery                         uint64
 	segmentSize                             int
 	diskReserve, diskGuard, journalRetain   int64
@@ -65,6 +65,7 @@ func Command() *cobra.Command {
 	flags.StringSliceVar(&o.join, "join", nil, "Raft `addresses` of controllers to join through when the data folder is empty; the own one among them is passed over")
 	flags.DurationVar(&o.nodeTimeout, "node-timeout", 10*time.Second, "how long no controller may hear a node before it is recorded as unreachable")
 	flags.DurationVar(&o.replaceAfter, "replace-after", time.Hour, "how long a replicated volume may lack a replica, its host being away, before it gets another one elsewhere; 0: never by itself")
+	flags.DurationVar(&o.keptRetention, "kept-retention", 7*24*time.Hour, "how long a copy of what a replica had that lost is kept after all replicas were up to date; 0: until an operator removes it")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "how long calls under way may take to end when this process stops")
 	o.off.Add(flags)
 	o.raftFlags(cmd)
@@ -108,6 +109,8 @@ func (o *options) check() error {
 		return exit.Usagef("--nice %d: choose -20 to 19", o.nice)
 	case o.replaceAfter < 0:
 		return exit.Usagef("--replace-after %s is below zero", o.replaceAfter)
+	case o.keptRetention < 0:
+		return exit.Usagef("--kept-retention %s is below zero", o.keptRetention)
 	}
 	if _, err := o.off.Off(); err != nil {
 		return err

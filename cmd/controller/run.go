@@ -115,7 +115,7 @@ func (c *controller) open(ctx context.Context) error {
 	}
 	c.sessions = session.NewServer(c.cluster, c.log)
 	c.monitor = session.NewMonitor(session.MonitorConfig{
-		Server: c.sessions, Name: c.name, NodeTimeout: c.nodeTimeout, ReplaceAfter: c.replaceAfter, Logger: c.log, Skewed: c.skewed,
+		Server: c.sessions, Name: c.name, NodeTimeout: c.nodeTimeout, ReplaceAfter: c.replaceAfter, KeptRetention: c.keptRetention, Logger: c.log, Skewed: c.skewed,
 	})
 	if err := c.openServers(); err != nil {
 		return err

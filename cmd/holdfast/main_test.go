@@ -82,7 +82,7 @@ func TestEveryCommandAndEveryFlagIsExplained(t *testing.T) {
 func TestTheContractsCommandsAreThere(t *testing.T) {
 	for _, path := range []string{
 		"controller", "node", "dev", "dev start", "dev clean", "ca make", "ca issue", "status", "volumes", "nodes list", "nodes lost",
-		"nodes replace", "nodes adopt", "nodes drain", "nodes undrain", "nodes evict", "volumes list", "volumes replicas", "volumes force-primary", "operations list", "operations show", "operations cancel", "operations retry",
+		"nodes replace", "nodes adopt", "nodes drain", "nodes undrain", "nodes evict", "volumes list", "volumes replicas", "volumes force-primary", "volumes kept list", "volumes kept remove", "operations list", "operations show", "operations cancel", "operations retry",
 		"history", "audit", "state", "version",
 	} {
 		cmd, rest, err := cli.Root().Find(strings.Fields(path))

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+)
+
+// keptCommand is about copies of what replicas had that lost.
+func keptCommand() *cobra.Command {
+	cmd := keptList("kept [VOLUME]")
+	cmd.AddCommand(keptList("list [VOLUME]"), removeKeptCommand())
+	return cmd
+}
+
+func keptList(use string) *cobra.Command {
+	req := &adminpb.SnapshotsRequest{Kept: true}
+	cmd := command(use, "List the copies that hosts keep of what a replica had that lost", atMostOne, readPatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				req.Source = args[0]
+			}
+			resp, err := client.Snapshots(ctx, req)
+			if err != nil {
+				return doing("list the kept copies", err)
+			}
+			return admin.PrintKept(cmd.OutOrStdout(), c.output, resp)
+		})
+	cmd.Long = "Lists what hosts keep of replicas that lost: before such a replica is synchronised from the other one, its host keeps\n" +
+		"what it had, in a snapshot of its pool. It ends by `remove`, with its volume, or by itself: --kept-retention after all\n" +
+		"replicas of the volume were up to date (SUPERSEDED), or when its host loses again. A volume can be made of it, as of\n" +
+		"a snapshot, by its id."
+	cmd.Flags().StringVar(&req.Node, "node", "", "only copies that `node` keeps")
+	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
+	return cmd
+}
+
+func removeKeptCommand() *cobra.Command {
+	p := &planned{req: &adminpb.PlanRequest{Verb: "remove-kept"}}
+	cmd := command("remove VOLUME|ID NODE", "Remove what a host keeps of a replica that lost", want("a volume's or a kept copy's id", "a node's id"), changePatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
+			p.req.Volume, p.req.Node = args[0], args[1]
+			return p.run(ctx, c, client, cmd)
+		})
+	cmd.Long = "Removes the copies that a host keeps of what its replica of a volume had when it lost, or one of them by its id. What is\n" +
+		"in it and not in the other replica is lost then: take what you need first. Its host removes it as soon as it can be asked."
+	p.planFlags(cmd)
+	p.waitFlag(cmd)
+	return cmd
+}
