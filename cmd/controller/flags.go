@@ -16,6 +16,7 @@ import (
 type options struct {
 	daemon.Flags
 	off                                     daemon.OffFlags
+	mounts                                  daemon.MountFlags
 	name, dataDir, site                     string
 	raftListen, raftAdvertise               string
 	apiListen, apiAdvertise                 string
@@ -68,6 +69,7 @@ func Command() *cobra.Command {
 	flags.DurationVar(&o.keptRetention, "kept-retention", 7*24*time.Hour, "how long a copy of what a replica had that lost is kept after all replicas were up to date; 0: until an operator removes it")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "how long calls under way may take to end when this process stops")
 	o.off.Add(flags)
+	o.mounts.Add(flags)
 	o.raftFlags(cmd)
 	return cmd
 }
@@ -113,6 +115,9 @@ func (o *options) check() error {
 		return exit.Usagef("--kept-retention %s is below zero", o.keptRetention)
 	}
 	if _, err := o.off.Off(); err != nil {
+		return err
+	}
+	if err := o.mounts.Check(); err != nil {
 		return err
 	}
 	return o.Flags.Check()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // Clean takes down everything that a stopped node left up: mounts, targets and
@@ -18,7 +19,7 @@ func Clean(ctx context.Context, dataDir, poolDir string) error {
 		return nil
 	}
 	p := &parts{}
-	err := errors.Join(p.openIdentity(dataDir), p.openMounter([]string{"/"}, run.New()), p.openFreezer(dataDir))
+	err := errors.Join(p.openIdentity(dataDir), p.openMounter([]string{"/"}, fsm.MountPolicy{}, run.New()), p.openFreezer(dataDir))
 	if err == nil {
 		err = p.openFolder(poolDir)
 	}

@@ -23,6 +23,7 @@ import (
 type options struct {
 	daemon.Flags
 	off                        daemon.OffFlags
+	mounts                     daemon.MountFlags
 	id, dataDir, poolDir, site string
 	endpoints, allowRoots      []string
 	labels, pools              []string
@@ -77,6 +78,7 @@ func Command() *cobra.Command {
 	flags.DurationVar(&o.verifyInterval, "verify-interval", 7*24*time.Hour, "how often the replicas of a volume are compared; 0: never")
 	flags.StringVar(&o.selfFence, "self-fence", "", "`reboot`: this host reboots itself when a replica that lost cannot be taken down within a minute; else that stays frozen")
 	o.off.Add(flags)
+	o.mounts.Add(flags)
 	flags.BoolVar(&o.faultPoints, "enable-fault-points", false, "let this process be made to fail on purpose, for tests")
 	return cmd
 }
@@ -104,6 +106,9 @@ func (o *options) check() error {
 		return err
 	}
 	if _, err := o.off.Off(); err != nil {
+		return err
+	}
+	if err := o.mounts.Check(); err != nil {
 		return err
 	}
 	if err := o.checkReplication(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/mount"
 	"github.com/holdfast-storage/holdfast/executor/run"
 	"github.com/holdfast-storage/holdfast/executor/throttle"
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
@@ -43,7 +44,7 @@ func openParts(o *options, log *slog.Logger) (*parts, error) {
 	for _, step := range []func() error{
 		func() error { return p.openIdentity(o.dataDir) },
 		func() error { return p.openPools(o, runner) },
-		func() error { return p.openMounter(o.allowRoots, runner) },
+		func() error { return p.openMounter(o.allowRoots, o.mounts.Policy(), runner) },
 		func() error { return p.openFreezer(o.dataDir) },
 		func() error { return p.openReplication(o, log) },
 	} {
@@ -70,13 +71,13 @@ func (p *parts) openIdentity(dir string) (err error) {
 	return exit.With(exit.No, err)
 }
 
-func (p *parts) openMounter(roots []string, runner *run.Runner) (err error) {
+func (p *parts) openMounter(roots []string, policy fsm.MountPolicy, runner *run.Runner) (err error) {
 	for _, root := range roots {
 		if !filepath.IsAbs(root) {
 			return exit.Usagef("--allow-root %q is not an absolute path", root)
 		}
 	}
-	if p.mounter, err = mount.New(mount.Config{Roots: roots, Runner: runner, Program: []string{"/proc/self/exe", "end-filesystem"}}); err != nil {
+	if p.mounter, err = mount.New(mount.Config{Roots: roots, Runner: runner, Mounts: policy, Program: []string{"/proc/self/exe", "end-filesystem"}}); err != nil {
 		return exit.With(exit.Usage, fmt.Errorf("allow mounts: %w", err))
 	}
 	return nil
