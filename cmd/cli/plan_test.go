@@ -53,6 +53,12 @@ func (a *api) answer(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 // serve serves it with certificates, and is the flags that reach it.
 func (a *api) serve(t *testing.T) []string {
 	t.Helper()
+	return serveAdmin(t, a)
+}
+
+// serveAdmin serves an API with certificates, and is the flags that reach it.
+func serveAdmin(t *testing.T, a adminpb.AdminServer) []string {
+	t.Helper()
 	ca, dir := filepath.Join(t.TempDir(), "ca"), t.TempDir()
 	require.NoError(t, pki.MakeCA(ca, "one"))
 	issue := func(role pki.Role) pki.Files {

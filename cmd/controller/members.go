@@ -65,11 +65,11 @@ func (c *adminCluster) one(ctx context.Context, m *raftnode.Member, p raftnode.P
 	if err != nil {
 		name, _ := c.names.Load(p.ID)
 		known, _ := name.(string)
-		return admin.Member{MemberID: p.ID, Name: known, Address: p.Addr, Err: err}
+		return admin.Member{MemberID: p.ID, Name: known, Address: p.Addr, Voter: p.Voter, Err: err}
 	}
 	c.names.Store(p.ID, resp.GetName())
 	return admin.Member{
-		Name: resp.GetName(), MemberID: p.ID, Address: p.Addr, Role: resp.GetRole(), Term: resp.GetTerm(),
+		Name: resp.GetName(), MemberID: p.ID, Address: p.Addr, Voter: p.Voter, Role: resp.GetRole(), Term: resp.GetTerm(),
 		Applied: resp.GetAppliedIndex(), Commit: resp.GetCommitIndex(),
 		Hash: resp.GetStateHash(), HashIndex: resp.GetHashIndex(),
 		Version: resp.GetVersion(), LogStore: resp.GetLogStore(),

@@ -38,7 +38,7 @@ func (c *controller) openServers() error {
 	c.api = grpc.NewServer(options...)
 	sessionpb.RegisterSessionServer(c.api, c.sessions)
 	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
-		Cluster: &adminCluster{cluster: c.cluster}, Hosts: hosts{c.monitor},
+		Cluster: &adminCluster{cluster: c.cluster}, Membership: membership{c.cluster}, Hosts: hosts{c.monitor},
 		Name: c.name, Actor: actor, Error: rpcerr.From,
 	}))
 	return nil

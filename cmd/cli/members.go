@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+	"github.com/holdfast-storage/holdfast/cmd/dev"
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+)
+
+func membersCommand() *cobra.Command {
+	cmd := membersList("members")
+	cmd.AddCommand(membersList("list"), addMemberCommand(), removeMemberCommand(), replaceMemberCommand())
+	return cmd
+}
+
+func membersList(use string) *cobra.Command {
+	return command(use, "List the controllers of the configuration, or change which they are", noMore, readPatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
+			var resp *adminpb.MembersResponse
+			err := client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+				resp, err = api.Members(ctx, &adminpb.MembersRequest{})
+				return err
+			})
+			if err != nil {
+				return doing("list the members", err)
+			}
+			names := dev.Names(c.dir)
+			for _, m := range resp.GetMembers() {
+				if m.GetId() == "" {
+					m.Id = names[m.GetAddress()]
+				}
+			}
+			return admin.Print(cmd.OutOrStdout(), c.output, resp)
+		})
+}
+
+// memberVerb is a change of the members: it shows its plan first, and does it with
+// --yes. What is done is in the configuration, so the same command goes on.
+type memberVerb struct {
+	req       *adminpb.MemberPlanRequest
+	yes, wait bool
+}
+
+func (v *memberVerb) command(use, short, long, what string) *cobra.Command {
+	cmd := command(use, short, want(what), changePatience,
+		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
+			v.req.Member = address(c.dir, args[0])
+			if err := v.meant(args[0]); err != nil {
+				return err
+			}
+			return v.run(ctx, c, client, cmd)
+		})
+	cmd.Long = long
+	cmd.Flags().BoolVar(&v.yes, "yes", false, "carry the plan out, on the member id that it shows; without it, it is only shown")
+	cmd.Flags().BoolVar(&v.wait, "wait", false, "with --yes: go on until nothing is left but what is blocked; to interrupt it is safe")
+	return cmd
+}
+
+// address is the Raft address of a controller of a developer's cluster, by which it is
+// known also while it is away; else what was given.
+func address(dir, given string) string {
+	for addr, id := range dev.Names(dir) {
+		if id == given {
+			return addr
+		}
+	}
+	return given
+}
+
+// meant has --yes carry a member id: a name may be another member's by now.
+func (v *memberVerb) meant(given string) error {
+	if !v.yes {
+		return nil
+	}
+	if v.req.GetMemberId() == "" {
+		v.req.MemberId = given
+	}
+	if _, err := uuid.Parse(v.req.GetMemberId()); err != nil && v.req.GetVerb() == "add" {
+		return exit.Usagef("add %s: with --yes, name with --member-id the id that the plan shows", given)
+	} else if err != nil {
+		return exit.Usagef("%s %s: with --yes, name the member by the id that the plan shows", v.req.GetVerb(), given)
+	}
+	return nil
+}
+
+func (v *memberVerb) run(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command) error {
+	resp, err := v.ask(ctx, client)
+	for said := ""; err == nil && v.yes && v.wait && !resp.GetDone() && stuck(resp) == 0; {
+		if said != resp.GetSummary() {
+			said = resp.GetSummary()
+			fmt.Fprintln(cmd.ErrOrStderr(), said)
+		}
+		v.req.Address = resp.GetAddress()
+		if err = pause(ctx, goOn); err == nil {
+			resp, err = v.ask(ctx, client)
+		}
+	}
+	if err != nil {
+		return doing(v.req.GetVerb()+" member "+v.req.GetMember(), err)
+	}
+	if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
+		return err
+	}
+	return v.conclude(cmd, resp)
+}
+
+func (v *memberVerb) ask(ctx context.Context, client *admin.Client) (resp *adminpb.MemberPlanResponse, err error) {
+	err = client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+		if v.yes {
+			resp, err = api.ChangeMember(ctx, v.req)
+		} else {
+			resp, err = api.PlanMember(ctx, v.req)
+		}
+		return err
+	})
+	return resp, err
+}
+
+func stuck(resp *adminpb.MemberPlanResponse) int { return in(resp, "blocked") }
+
+// in is how many steps are in a state.
+func in(resp *adminpb.MemberPlanResponse, state string) (n int) {
+	for _, s := range resp.GetSteps() {
+		if s.GetState() == state {
+			n++
+		}
+	}
+	return n
+}
+
+// conclude says what may be done next.
+func (v *memberVerb) conclude(cmd *cobra.Command, resp *adminpb.MemberPlanResponse) error {
+	switch {
+	case v.yes && stuck(resp) > 0:
+		return exit.Nof("%s member %s: %d steps are blocked", v.req.GetVerb(), resp.GetMemberId(), stuck(resp))
+	case !v.yes && in(resp, "todo") == 0: // nothing that --yes would do now
+	case !v.yes && resp.GetVerb() == "add":
+		fmt.Fprintf(cmd.ErrOrStderr(), "nothing was changed: `holdfast members add %s --member-id %s --yes` carries this out\n", resp.GetAddress(), resp.GetMemberId())
+	case !v.yes:
+		fmt.Fprintf(cmd.ErrOrStderr(), "nothing was changed: `holdfast members %s %s --yes` carries this out\n", resp.GetVerb(), resp.GetMemberId())
+	case v.yes && !resp.GetDone():
+		fmt.Fprintln(cmd.ErrOrStderr(), "what is left waits for others: the same command goes on later")
+	}
+	return nil
+}
+
+func addMemberCommand() *cobra.Command {
+	v := &memberVerb{req: &adminpb.MemberPlanRequest{Verb: "add"}}
+	cmd := v.command("add ADDRESS", "Take in the controller that waits at a Raft address, and show how far it is",
+		"A controller that is started with an empty data folder and --join asks by itself to be taken in: its certificate\n"+
+			"authorises it. This shows whether it was, how far it has caught up and whether it votes, and with --yes has the\n"+
+			"leader take in one that could not ask. It votes when it has caught up.", "the Raft address of a controller")
+	cmd.Flags().StringVar(&v.req.MemberId, "member-id", "", "the `id` that the plan shows; with --yes")
+	return cmd
+}
+
+func removeMemberCommand() *cobra.Command {
+	v := &memberVerb{req: &adminpb.MemberPlanRequest{Verb: "remove"}}
+	return v.command("remove MEMBER", "Take a controller out of the configuration",
+		"Takes a controller out for good: its process ends, and its data folder is of no more use. It is refused when the\n"+
+			"voters that are left would be no quorum, or while another one is catching up. MEMBER is an id, a name or an\n"+
+			"address; with --yes the id that the plan shows, so that said twice it never meets the one that took the name.",
+		"a member's id, name or address")
+}
+
+func replaceMemberCommand() *cobra.Command {
+	v := &memberVerb{req: &adminpb.MemberPlanRequest{Verb: "replace"}}
+	cmd := v.command("replace MEMBER", "Have an empty controller take the place of one that is gone",
+		"Takes out a controller that does not answer, and shows how the one that takes its place joins, catches up and votes.\n"+
+			"Start that one with an empty data folder and --join, at the old address or at another one (--address). MEMBER is an\n"+
+			"id, a name or an address; with --yes the id that the plan shows. The same command goes on where it ended.",
+		"a member's id, name or address")
+	cmd.Flags().StringVar(&v.req.Address, "address", "", "Raft `address` of the new controller; the old one's by default")
+	return cmd
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/admin/adminpb"
+)
+
+func TestS71_ChangesOfMembersCarryAnID(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"remove by a name":         {[]string{"members", "remove", "c2", "--yes"}, "name the member by the id that the plan shows"},
+		"replace by an address":    {[]string{"members", "replace", "c2:9800", "--yes"}, "name the member by the id that the plan shows"},
+		"add without an id":        {[]string{"members", "add", "c4:9800", "--yes"}, "--member-id"},
+		"remove without a member":  {[]string{"members", "remove", "--yes"}, "a member's id, name or address"},
+		"a verb that there is not": {[]string{"members", "bury", "c2"}, `no command "bury"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			args := append(tc.args, (&api{}).serve(t)...)
+			var stdout, stderr bytes.Buffer
+			for range 2 {
+				stderr.Reset()
+				require.Equal(t, 2, Main(args, &stdout, &stderr), stderr.String())
+				require.Contains(t, stderr.String(), tc.want)
+			}
+		})
+	}
+}
+
+// memberPlans answers each plan of a change of the members with one step in a state.
+type memberPlans struct {
+	adminpb.UnimplementedAdminServer
+	state string
+}
+
+func (m memberPlans) PlanMember(_ context.Context, req *adminpb.MemberPlanRequest) (*adminpb.MemberPlanResponse, error) {
+	return &adminpb.MemberPlanResponse{Verb: req.GetVerb(), MemberId: "the-id", Address: "c4:9800", Summary: "the summary", Done: m.state == "done",
+		Steps: []*adminpb.PlanStep{{Action: "step", State: m.state}}}, nil
+}
+
+// What a plan says can be carried out is what there is to do.
+func TestAMemberPlanWithNothingToDoOffersNothing(t *testing.T) {
+	for state, offers := range map[string]bool{"todo": true, "blocked": false, "waiting": false, "done": false} {
+		t.Run(state, func(t *testing.T) {
+			flags := serveAdmin(t, memberPlans{state: state})
+			for _, verb := range []string{"add", "remove", "replace"} {
+				var stdout, stderr bytes.Buffer
+				require.Zero(t, Main(append([]string{"members", verb, "c4:9800"}, flags...), &stdout, &stderr), stderr.String())
+				require.Contains(t, stdout.String(), "the summary")
+				require.Equal(t, offers, strings.Contains(stderr.String(), "--yes` carries this out"), "%s: %s", verb, stderr.String())
+			}
+		})
+	}
+}
