@@ -29,7 +29,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	ran, err := root.ExecuteContextC(ctx)
+	ran, err := execute(ctx, root, args)
 	if line := exit.Line(err); line != "" {
 		fmt.Fprintf(stderr, "%s: %s\n", ran.CommandPath(), line)
 	}
@@ -37,6 +37,54 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return fenceExit(exit.Code(err))
 	}
 	return exit.Code(err)
+}
+
+// execute runs the command that the arguments name. A name that there is none of is
+// told before the flags are read: they belong to the command that was meant.
+func execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Command, error) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	refuseAsOthers(root)
+	parent, rest, err := root.Find(args)
+	if err == nil && parent.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
+		if err := parent.ValidateArgs(rest[:1]); err != nil {
+			return parent, err
+		}
+	}
+	return root.ExecuteContextC(ctx)
+}
+
+// refuseAsOthers has the commands that cobra adds refuse wrong arguments as ours do.
+func refuseAsOthers(root *cobra.Command) {
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "help":
+			cmd.Args = topic
+		case "completion":
+			cmd.Args = noMore
+			for _, shell := range cmd.Commands() {
+				shell.Args = noMore
+			}
+		}
+	}
+}
+
+// topic takes the names of a command, for help about it.
+func topic(cmd *cobra.Command, args []string) error {
+	about, rest, err := cmd.Root().Find(args)
+	if err != nil || len(rest) > 0 {
+		return noCommand(about, args[len(args)-max(1, len(rest))])
+	}
+	return nil
+}
+
+// noCommand names the commands that were perhaps meant.
+func noCommand(parent *cobra.Command, name string) error {
+	parent.SuggestionsMinimumDistance = 2
+	if like := parent.SuggestionsFor(name); len(like) > 0 {
+		return exit.Usagef("there is no command %q; did you mean %s? See `%s --help`", name, strings.Join(like, " or "), parent.CommandPath())
+	}
+	return exit.Usagef("there is no command %q; see `%s --help`", name, parent.CommandPath())
 }
 
 // Root is the whole command.
@@ -73,7 +121,7 @@ func noMore(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	if cmd.HasSubCommands() {
-		return exit.Usagef("there is no command %q; see `%s --help`", args[0], cmd.CommandPath())
+		return noCommand(cmd, args[0])
 	}
 	return exit.Usagef("unexpected argument %q; see `%s --help`", args[0], cmd.CommandPath())
 }
