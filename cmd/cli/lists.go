@@ -40,21 +40,6 @@ func nodesList(use string) *cobra.Command {
 	return cmd
 }
 
-func adoptCommand() *cobra.Command {
-	req := &adminpb.AdoptNodeRequest{}
-	cmd := command("adopt NODE", "End a host's adoption mode", want("a node's id"), changePatience,
-		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
-			req.Node = args[0]
-			return ask(ctx, c, client, cmd, "adopt node "+args[0], func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
-				return api.AdoptNode(ctx, req)
-			})
-		})
-	cmd.Long = "Lets a host that met another incarnation of the cluster (after a restore, say) act for this one. Look at\n" +
-		"`holdfast audit` first: from then on the host does what this log says."
-	cmd.Flags().StringVar(&req.HostId, "host-id", "", "the host's random `id`; by default the one that has the name now")
-	return cmd
-}
-
 func operationsCommand() *cobra.Command {
 	cmd := operationsList("operations")
 	cmd.AddCommand(operationsList("list"), showCommand(),

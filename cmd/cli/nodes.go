@@ -26,15 +26,23 @@ func drainCommand() *cobra.Command {
 	cmd, p := nodeVerb("drain", "Give a host nothing new, and say what must move away",
 		"Cordons a host: it gets no new volumes and no new replicas. Then it shows what is published there; the orchestrator\n"+
 			"moves it, for example by draining its node there. No data move, and no publication is ended.")
-	p.nodeFlags(cmd)
+	p.planFlags(cmd)
 	p.waitFlag(cmd)
 	return cmd
 }
 
 func undrainCommand() *cobra.Command {
 	cmd, p := nodeVerb("undrain", "Give a host new volumes and replicas again", "Ends what drain or evict began. What was moved away stays where it is.")
-	p.yes = true
-	cmd.Flags().StringVar(&p.req.HostId, "host-id", "", "the host's random `id`; by default the one that has the name now")
+	p.planFlags(cmd)
+	return cmd
+}
+
+// adoptCommand ends a host's adoption mode.
+func adoptCommand() *cobra.Command {
+	cmd, p := nodeVerb("adopt", "End a host's adoption mode",
+		"Lets a host that met another incarnation of the cluster (after a restore, say) act for this one. Look at\n"+
+			"`holdfast audit` first: from then on the host does what this log says.")
+	p.planFlags(cmd)
 	return cmd
 }
 
@@ -44,7 +52,7 @@ func evictCommand() *cobra.Command {
 			"this one is given up and a new one is made elsewhere, which is synchronised wholly. DRBD 8.4 holds two replicas, so\n"+
 			"until then there is one. Volumes that are published here wait until the orchestrator moved them; volumes with\n"+
 			"one replica, and snapshots, cannot move. The same command goes on where it ended; --wait goes on by itself.")
-	p.nodeFlags(cmd)
+	p.planFlags(cmd)
 	p.waitFlag(cmd)
 	return cmd
 }
@@ -53,8 +61,9 @@ func loseCommand() *cobra.Command {
 	cmd, p := nodeVerb("lost", "Attest that a host and its data are gone for good",
 		"Records in the log that a host and its data are gone for good. Its publications and its obligations end, and its\n"+
 			"name is free for another host. Say it only of a host that cannot come back: nothing asks the host.\n"+
-			"Without --yes it shows what that means for each volume.")
-	p.nodeFlags(cmd)
+			"Without --yes it shows what that means for each volume. A host that a controller reaches is not lost unless\n"+
+			"--even-if-reachable says so.")
+	p.lostFlags(cmd)
 	return cmd
 }
 
@@ -63,7 +72,7 @@ func replaceCommand() *cobra.Command {
 		"Records in the log that a host and its data are gone for good, because another host takes its name or its work: a\n"+
 			"reinstalled host, or one with a new pool. Until then such a host is refused. Then replicated volumes that lost a\n"+
 			"replica get another, where there is room; the same command goes on when the new host has registered.")
-	p.nodeFlags(cmd)
+	p.lostFlags(cmd)
 	p.waitFlag(cmd)
 	return cmd
 }

@@ -15,8 +15,10 @@ import (
 // goOn is how often a verb that waits looks again; tests do not wait so long.
 var goOn = 2 * time.Second
 
-// planned is a verb that shows its plan first, and does it with --yes. What is done
-// is in the log's state, so the same command goes on where an earlier one ended.
+// planned is a verb that shows its plan first, and does it with --yes and the host id
+// that the plan shows: the same command, said again after another host took the name,
+// does nothing to that one. What is done is in the log's state, so the same command goes
+// on where an earlier one ended.
 type planned struct {
 	req  *adminpb.PlanRequest
 	yes  bool
@@ -25,14 +27,15 @@ type planned struct {
 
 // planFlags adds the flags that all verbs with a plan have.
 func (p *planned) planFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&p.yes, "yes", false, "carry the plan out; without it, it is only shown")
+	cmd.Flags().BoolVar(&p.yes, "yes", false, "carry the plan out, for the host that --host-id names; without it, the plan is only shown")
+	cmd.Flags().StringVar(&p.req.HostId, "host-id", "", "the host's random `id`, as the plan shows it; without it, the host that has the name now")
 	cmd.Flags().StringVar(&p.req.Reason, "reason", "", "why, for the history")
 }
 
-// nodeFlags adds those of verbs about a node.
-func (p *planned) nodeFlags(cmd *cobra.Command) {
+// lostFlags adds those of verbs that lose a host.
+func (p *planned) lostFlags(cmd *cobra.Command) {
 	p.planFlags(cmd)
-	cmd.Flags().StringVar(&p.req.HostId, "host-id", "", "the host's random `id`; by default the one that has the name now")
+	cmd.Flags().BoolVar(&p.req.EvenIfReachable, "even-if-reachable", false, "lose the host although a controller reaches it now")
 }
 
 func (p *planned) waitFlag(cmd *cobra.Command) {
@@ -41,6 +44,8 @@ func (p *planned) waitFlag(cmd *cobra.Command) {
 
 // run shows the plan, or carries it out.
 func (p *planned) run(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command) error {
+	unnamed := p.yes && p.req.GetHostId() == ""
+	p.yes = p.yes && !unnamed
 	resp, err := p.ask(ctx, client)
 	for err == nil && p.yes && p.wait && busy(resp) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", resp.GetSummary())
@@ -53,6 +58,9 @@ func (p *planned) run(ctx context.Context, c *connection, client *admin.Client, 
 	}
 	if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
 		return err
+	}
+	if unnamed {
+		return exit.Usagef("nothing was changed: --yes needs the host that the plan is for: the same command with --host-id %s carries it out", resp.GetHostId())
 	}
 	return p.conclude(cmd, resp)
 }
@@ -73,7 +81,7 @@ func (p *planned) ask(ctx context.Context, client *admin.Client) (resp *adminpb.
 func (p *planned) conclude(cmd *cobra.Command, resp *adminpb.PlanResponse) error {
 	switch {
 	case !p.yes && count(resp, "todo") > 0:
-		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed: the same command with --yes carries this out")
+		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed: the same command with --host-id "+resp.GetHostId()+" --yes carries this out")
 	case p.yes && count(resp, "blocked") > 0:
 		return exit.Nof("%s %s: %d steps are blocked", p.req.GetVerb(), p.req.GetNode(), count(resp, "blocked"))
 	case p.yes && busy(resp):

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"net"
 	"path/filepath"
@@ -46,7 +47,7 @@ func (a *api) answer(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 	if len(a.answers) > 1 {
 		a.answers = a.answers[1:]
 	}
-	return &adminpb.PlanResponse{Index: 9, Verb: req.GetVerb(), Node: req.GetNode(), Summary: "the summary",
+	return &adminpb.PlanResponse{Index: 9, Verb: req.GetVerb(), Node: req.GetNode(), HostId: cmp.Or(req.GetHostId(), "h"), Summary: "the summary",
 		Steps: []*adminpb.PlanStep{{Action: "step", State: state, VolumeName: "pvc-1"}}}
 }
 
@@ -88,25 +89,33 @@ func TestVerbsShowTheirPlanAndDoNothingWithoutYes(t *testing.T) {
 		stdout, stderr string
 	}{
 		"drain shows": {args: []string{"nodes", "drain", "n1"}, answers: []string{"todo"},
-			want: &adminpb.PlanRequest{Verb: "drain", Node: "n1"}, stdout: "the summary", stderr: "with --yes carries this out"},
+			want: &adminpb.PlanRequest{Verb: "drain", Node: "n1"}, stdout: "the summary", stderr: "with --host-id h --yes carries this out"},
 		"as JSON, which stays clean": {args: []string{"nodes", "evict", "n1", "-o", "json"}, answers: []string{"todo"},
 			want: &adminpb.PlanRequest{Verb: "evict", Node: "n1"}, stdout: `"state": "todo"`, stderr: "nothing was changed"},
 		"nothing is to do": {args: []string{"nodes", "drain", "n1"}, answers: []string{"done"},
 			want: &adminpb.PlanRequest{Verb: "drain", Node: "n1"}, stdout: "done"},
 		"lost with a host and a reason": {args: []string{"nodes", "lost", "n1", "--host-id", "h", "--reason", "burnt"}, answers: []string{"todo"},
 			want: &adminpb.PlanRequest{Verb: "lost", Node: "n1", HostId: "h", Reason: "burnt"}, stdout: "todo"},
-		"replace, carried out": {args: []string{"nodes", "replace", "n1", "--yes"}, answers: []string{"done"}, carried: 1,
-			want: &adminpb.PlanRequest{Verb: "replace", Node: "n1"}, stdout: "done"},
-		"undrain needs no word": {args: []string{"nodes", "undrain", "n1"}, answers: []string{"done"}, carried: 1,
-			want: &adminpb.PlanRequest{Verb: "undrain", Node: "n1"}, stdout: "done"},
-		"what waits goes on later": {args: []string{"nodes", "evict", "n1", "--yes"}, answers: []string{"waiting"}, carried: 1,
-			want: &adminpb.PlanRequest{Verb: "evict", Node: "n1"}, stdout: "waiting", stderr: "goes on later"},
-		"or at once, until it is done": {args: []string{"nodes", "evict", "n1", "--yes", "--wait"}, answers: []string{"waiting", "todo", "done"}, carried: 3,
-			want: &adminpb.PlanRequest{Verb: "evict", Node: "n1"}, stdout: "done", stderr: "the summary"},
-		"what is blocked is a no": {args: []string{"nodes", "evict", "n1", "--yes", "--wait"}, answers: []string{"blocked"}, carried: 1, code: exit.No,
-			want: &adminpb.PlanRequest{Verb: "evict", Node: "n1"}, stdout: "blocked", stderr: "1 steps are blocked"},
-		"a forced decision": {args: []string{"volumes", "force-primary", "pvc-1", "n2", "--reason", "n1 burnt", "--peer-dead", "--yes"}, answers: []string{"done"}, carried: 1,
-			want: &adminpb.PlanRequest{Verb: "force-primary", Volume: "pvc-1", Node: "n2", Reason: "n1 burnt", PeerDead: true}, stdout: "done"},
+		"replace, carried out": {args: []string{"nodes", "replace", "n1", "--host-id", "h", "--yes"}, answers: []string{"done"}, carried: 1,
+			want: &adminpb.PlanRequest{Verb: "replace", Node: "n1", HostId: "h"}, stdout: "done"},
+		"undrain shows": {args: []string{"nodes", "undrain", "n1"}, answers: []string{"todo"},
+			want: &adminpb.PlanRequest{Verb: "undrain", Node: "n1"}, stdout: "todo", stderr: "--host-id h --yes"},
+		"adopt, carried out": {args: []string{"nodes", "adopt", "n1", "--host-id", "h", "--yes"}, answers: []string{"done"}, carried: 1,
+			want: &adminpb.PlanRequest{Verb: "adopt", Node: "n1", HostId: "h"}, stdout: "done"},
+		"S71 not without the host that the plan shows": {args: []string{"nodes", "lost", "n1", "--yes"}, answers: []string{"todo"}, code: exit.Usage,
+			want: &adminpb.PlanRequest{Verb: "lost", Node: "n1"}, stdout: "todo", stderr: "the same command with --host-id h carries it out"},
+		"S71 nor any other verb": {args: []string{"nodes", "evict", "n1", "--yes", "--wait"}, answers: []string{"todo"}, code: exit.Usage,
+			want: &adminpb.PlanRequest{Verb: "evict", Node: "n1"}, stdout: "todo", stderr: "--host-id h"},
+		"a host that is reached is lost by a word of its own": {args: []string{"nodes", "replace", "n1", "--host-id", "h", "--even-if-reachable", "--yes"}, answers: []string{"done"}, carried: 1,
+			want: &adminpb.PlanRequest{Verb: "replace", Node: "n1", HostId: "h", EvenIfReachable: true}, stdout: "done"},
+		"what waits goes on later": {args: []string{"nodes", "evict", "n1", "--host-id", "h", "--yes"}, answers: []string{"waiting"}, carried: 1,
+			want: &adminpb.PlanRequest{Verb: "evict", Node: "n1", HostId: "h"}, stdout: "waiting", stderr: "goes on later"},
+		"or at once, until it is done": {args: []string{"nodes", "evict", "n1", "--host-id", "h", "--yes", "--wait"}, answers: []string{"waiting", "todo", "done"}, carried: 3,
+			want: &adminpb.PlanRequest{Verb: "evict", Node: "n1", HostId: "h"}, stdout: "done", stderr: "the summary"},
+		"what is blocked is a no": {args: []string{"nodes", "evict", "n1", "--host-id", "h", "--yes", "--wait"}, answers: []string{"blocked"}, carried: 1, code: exit.No,
+			want: &adminpb.PlanRequest{Verb: "evict", Node: "n1", HostId: "h"}, stdout: "blocked", stderr: "1 steps are blocked"},
+		"a forced decision": {args: []string{"volumes", "force-primary", "pvc-1", "n2", "--reason", "n1 burnt", "--peer-dead", "--host-id", "h", "--yes"}, answers: []string{"done"}, carried: 1,
+			want: &adminpb.PlanRequest{Verb: "force-primary", Volume: "pvc-1", Node: "n2", HostId: "h", Reason: "n1 burnt", PeerDead: true}, stdout: "done"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			goOn = time.Millisecond
