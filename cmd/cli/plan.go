@@ -93,13 +93,16 @@ func (p *planned) conclude(cmd *cobra.Command, resp *adminpb.PlanResponse) error
 // busy: something goes on, or can be done at the next call.
 func busy(resp *adminpb.PlanResponse) bool { return count(resp, "waiting")+count(resp, "todo") > 0 }
 
-func count(resp *adminpb.PlanResponse, state string) (n int) {
+// count is how many steps are in a state, those too that a long plan does not list.
+func count(resp *adminpb.PlanResponse, state string) int {
+	n := 0
 	for _, s := range resp.GetSteps() {
 		if s.GetState() == state {
 			n++
 		}
 	}
-	return n
+	all := map[string]uint64{"todo": resp.GetTodo(), "waiting": resp.GetWaiting(), "blocked": resp.GetBlocked()}
+	return max(n, int(all[state]))
 }
 
 func pause(ctx context.Context, d time.Duration) error {
