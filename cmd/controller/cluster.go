@@ -56,6 +56,15 @@ func (c *cluster) View(fn func(*fsm.State) error) error {
 	return m.View(fn)
 }
 
+// Fork copies the member's own state.
+func (c *cluster) Fork() (*fsm.State, error) {
+	m, err := c.member()
+	if err != nil {
+		return nil, err
+	}
+	return m.Fork(), nil
+}
+
 // WaitIndex returns when the member has applied the index.
 func (c *cluster) WaitIndex(ctx context.Context, index uint64) error {
 	m, err := c.member()
