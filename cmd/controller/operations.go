@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -13,7 +14,7 @@ import (
 
 // operations counts how the work of hosts ended, as this member applied it.
 type operations struct {
-	known map[fsm.Touch]fsm.Operation // by what each is about
+	known map[fsm.Touch][]fsm.Operation // by what they are about
 	ended *prometheus.CounterVec
 	open  *prometheus.GaugeVec
 }
@@ -21,7 +22,7 @@ type operations struct {
 // countOperations registers the metrics of the state and keeps them until ctx ends.
 func countOperations(ctx context.Context, s source, registerer prometheus.Registerer) error {
 	o := &operations{
-		known: map[fsm.Touch]fsm.Operation{},
+		known: map[fsm.Touch][]fsm.Operation{},
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_operations_ended_total",
 			Help: "Operations that ended while this controller watched, by kind and outcome.",
@@ -46,14 +47,30 @@ func countOperations(ctx context.Context, s source, registerer prometheus.Regist
 				o.all(s, true)
 				continue
 			}
-			_ = s.View(func(st *fsm.State) error { // the member is open
-				for _, t := range touched {
-					o.look(st, subjectOf(t))
-				}
-				return nil
+			some(s, touched, func(st *fsm.State, t fsm.Touch) {
+				o.look(st, subjectOf(t))
 			})
 		}
 	}
+}
+
+// lookedAtUnderLock is how much is looked at under the lock that the log's next entry
+// needs; more is looked at in a copy.
+const lookedAtUnderLock = 500
+
+// some looks at what was touched.
+func some(s source, touched []fsm.Touch, look func(*fsm.State, fsm.Touch)) {
+	all := func(st *fsm.State) error {
+		for _, t := range touched {
+			look(st, t)
+		}
+		return nil
+	}
+	if len(touched) > lookedAtUnderLock {
+		_ = all(s.Fork())
+		return
+	}
+	_ = s.View(all) // the member is open
 }
 
 // subjectOf names one thing in one way: a member is told with its group.
@@ -68,65 +85,74 @@ func subjectOf(t fsm.Touch) fsm.Touch {
 // all looks at everything that has or had an operation. What ended unseen, in
 // a restored snapshot, is counted too.
 func (o *operations) all(s source, count bool) {
-	_ = s.View(func(st *fsm.State) error { // the member is open
-		for id := range o.known {
-			o.look(st, id)
-		}
-		for v := range st.Operations() {
-			o.look(st, fsm.Touch{Volume: v.ID})
-		}
-		for n := range st.SnapshotOperations() {
-			o.look(st, fsm.Touch{Snapshot: n.ID})
-		}
-		for g := range st.GroupSnapshots("") {
-			o.look(st, fsm.Touch{Group: g.ID})
-		}
-		return nil
-	})
+	st := s.Fork() // no lock is held meanwhile
+	for id := range o.known {
+		o.look(st, id)
+	}
+	for v := range st.Operations() {
+		o.look(st, fsm.Touch{Volume: v.ID})
+	}
+	for n := range st.SnapshotOperations() {
+		o.look(st, fsm.Touch{Snapshot: n.ID})
+	}
+	for g := range st.GroupSnapshots("") {
+		o.look(st, fsm.Touch{Group: g.ID})
+	}
 	if !count {
 		o.ended.Reset()
 	}
 }
 
-// look compares the operation of one thing with what was known of it.
+// look compares the operations of one thing with what was known of them.
 func (o *operations) look(st *fsm.State, id fsm.Touch) {
-	before, had := o.known[id]
-	var now fsm.Operation
-	if op := operationOf(st, id); op != nil {
-		now = *op
+	before, now := o.known[id], operationsOf(st, id)
+	for i := range before {
+		was := &before[i]
+		if !slices.ContainsFunc(now, same(was)) {
+			o.open.WithLabelValues(kinds[was.Kind], states[was.State]).Dec()
+		}
+		goesOn := slices.ContainsFunc(now, func(op fsm.Operation) bool { return op.ID == was.ID })
+		if was.State == fsm.OpRunning && !goesOn {
+			o.ended.WithLabelValues(kinds[was.Kind], "done").Inc()
+		}
 	}
-	if had && before.ID == now.ID && before.State == now.State {
-		return
-	}
-	if had {
-		o.open.WithLabelValues(kinds[before.Kind], states[before.State]).Dec()
-	}
-	if had && before.State == fsm.OpRunning && before.ID != now.ID {
-		o.ended.WithLabelValues(kinds[before.Kind], "done").Inc()
+	for i := range now {
+		is := &now[i]
+		if slices.ContainsFunc(before, same(is)) {
+			continue
+		}
+		o.open.WithLabelValues(kinds[is.Kind], states[is.State]).Inc()
+		if is.State != fsm.OpRunning {
+			o.ended.WithLabelValues(kinds[is.Kind], states[is.State]).Inc()
+		}
 	}
 	delete(o.known, id)
-	if now.ID == 0 {
-		return
-	}
-	o.known[id] = now
-	o.open.WithLabelValues(kinds[now.Kind], states[now.State]).Inc()
-	if now.State != fsm.OpRunning {
-		o.ended.WithLabelValues(kinds[now.Kind], states[now.State]).Inc()
+	if len(now) > 0 {
+		o.known[id] = now
 	}
 }
 
-// operationOf is nil when the thing has none, or is gone.
-func operationOf(st *fsm.State, id fsm.Touch) *fsm.Operation {
+// same tells whether two counts would be of the same label.
+func same(a *fsm.Operation) func(fsm.Operation) bool {
+	return func(b fsm.Operation) bool { return a.ID == b.ID && a.Kind == b.Kind && a.State == b.State }
+}
+
+// operationsOf is empty when the thing has none, or is gone.
+func operationsOf(st *fsm.State, id fsm.Touch) []fsm.Operation {
+	var op *fsm.Operation
 	if v, ok := st.Volume(id.Volume); ok {
-		return v.Operation
+		return v.Operations()
 	}
 	if n, ok := st.Snapshot(id.Snapshot); ok {
-		return n.Operation
+		op = n.Operation
 	}
 	if g, ok := st.GroupSnapshot(id.Group); ok {
-		return g.Operation
+		op = g.Operation
 	}
-	return nil
+	if op == nil {
+		return nil
+	}
+	return []fsm.Operation{*op}
 }
 
 var kinds = map[fsm.OperationKind]string{
