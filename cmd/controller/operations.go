@@ -31,12 +31,14 @@ func countOperations(ctx context.Context, s source, registerer prometheus.Regist
 			Name: "holdfast_operations", Help: "Operations in the state, by kind and state.",
 		}, []string{"kind", "state"}),
 	}
-	if err := errors.Join(registerer.Register(o.ended), registerer.Register(o.open), registerer.Register(newPools(s))); err != nil {
+	info := newVolumeInfo(s)
+	if err := errors.Join(registerer.Register(o.ended), registerer.Register(o.open), registerer.Register(newPools(s)), registerer.Register(info)); err != nil {
 		return fmt.Errorf("register the metrics of the state: %w", err)
 	}
 	watch := s.Watch(raftnode.Interest{All: true})
 	defer watch.Close()
 	o.all(s, false)
+	info.all(s.Fork())
 	for {
 		select {
 		case <-ctx.Done():
@@ -45,10 +47,12 @@ func countOperations(ctx context.Context, s source, registerer prometheus.Regist
 			touched, all := watch.Touched()
 			if all {
 				o.all(s, true)
+				info.all(s.Fork())
 				continue
 			}
 			some(s, touched, func(st *fsm.State, t fsm.Touch) {
 				o.look(st, subjectOf(t))
+				info.look(st, t.Volume)
 			})
 		}
 	}
