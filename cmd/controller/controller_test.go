@@ -22,6 +22,7 @@ import (
 	"github.com/holdfast-storage/holdfast/admin/adminpb"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
@@ -216,14 +217,14 @@ func TestOperationsAreCountedByKindAndOutcome(t *testing.T) {
 		require.NoError(t, err)
 	}
 	const id = "hf-00000000-0000-4000-8000-000000000001"
-	nodeSays(&fsmpb.Command{SchemaVersion: 1, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-		NodeId: "n1", HostId: "h", BootId: "b", FeatureLevel: 1, Pools: []*fsmpb.Pool{{PoolId: "p", Backend: "loopfile", CapacityBytes: 1 << 40}}}}})
-	propose(&fsmpb.Command{SchemaVersion: 1, Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+	nodeSays(&fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+		NodeId: "n1", HostId: "h", BootId: "b", FeatureLevel: fsm.MaxFeatureLevel, Pools: []*fsmpb.Pool{{PoolId: "p", Backend: "loopfile", CapacityBytes: 1 << 40}}}}})
+	propose(&fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: id, Name: "v", Fingerprint: []byte("f"), Capabilities: []*fsmpb.Capability{{Mode: 1, FsType: "ext4"}}}}})
 	require.Eventually(t, func() bool {
 		return strings.Contains(b.get(c, "/metrics"), `holdfast_operations{kind="create",state="running"} 1`)
 	}, 10*time.Second, 10*time.Millisecond)
-	nodeSays(&fsmpb.Command{SchemaVersion: 1, Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "h", BootId: "b",
+	nodeSays(&fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "h", BootId: "b",
 		Observations: []*fsmpb.Observation{{VolumeId: id, Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}}}}}})
 	require.Eventually(t, func() bool {
 		text := b.get(c, "/metrics")

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
@@ -69,7 +70,7 @@ func TestSnapshotsAreMeasured(t *testing.T) {
 	defer b.end()
 	says := func(actor string, cmd *fsmpb.Command) {
 		t.Helper()
-		cmd.Actor, cmd.SchemaVersion = actor, 1
+		cmd.Actor, cmd.SchemaVersion = actor, fsm.LeastLevel(cmd)
 		_, err := c.cluster.Propose(t.Context(), cmd)
 		require.NoError(t, err)
 	}
@@ -78,7 +79,7 @@ func TestSnapshotsAreMeasured(t *testing.T) {
 		return &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "h", BootId: "b", Observations: []*fsmpb.Observation{o}}}}
 	}
 	says("node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-		NodeId: "n1", HostId: "h", BootId: "b", FeatureLevel: 1, Pools: []*fsmpb.Pool{{PoolId: "p", Backend: "loopfile", CapacityBytes: 1 << 40}}}}})
+		NodeId: "n1", HostId: "h", BootId: "b", FeatureLevel: fsm.MaxFeatureLevel, Pools: []*fsmpb.Pool{{PoolId: "p", Backend: "loopfile", CapacityBytes: 1 << 40}}}}})
 	says("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: volume, Name: "v", Fingerprint: []byte("f"), Capabilities: []*fsmpb.Capability{{Mode: 1, FsType: "ext4"}}}}})
 	says("node/n1", report(&fsmpb.Observation{VolumeId: volume, Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}}))
