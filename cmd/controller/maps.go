@@ -12,14 +12,14 @@ import (
 type maps struct{ monitor *session.Monitor }
 
 // Map is metadata.Maps'.
-func (m maps) Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, limit int) ([]metadata.Extent, bool, error) {
-	found, more, err := m.monitor.Map(ctx, node, base, target, from, limit)
+func (m maps) Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, limit int) (metadata.Page, error) {
+	found, err := m.monitor.Map(ctx, node, base, target, from, limit)
 	if err != nil {
-		return nil, false, err
+		return metadata.Page{}, err
 	}
-	extents := make([]metadata.Extent, 0, len(found))
-	for _, x := range found {
-		extents = append(extents, metadata.Extent{Offset: x.Offset, Length: x.Length})
+	page := metadata.Page{More: found.More, Reached: found.Reached}
+	for _, x := range found.Extents {
+		page.Extents = append(page.Extents, metadata.Extent{Offset: x.Offset, Length: x.Length})
 	}
-	return extents, more, nil
+	return page, nil
 }
