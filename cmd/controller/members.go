@@ -94,6 +94,15 @@ func askStatus(ctx context.Context, m *raftnode.Member, p raftnode.Peer, hashAt 
 // hosts asks hosts for what they hold.
 type hosts struct{ monitor *session.Monitor }
 
+// Pools is what hosts measured of their pools.
+func (h hosts) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
+	pools := map[fsm.PoolID]admin.PoolState{}
+	for id, p := range h.monitor.Pools(ctx) {
+		pools[id] = admin.PoolState{Free: p.Free, Capacity: p.Capacity, Absent: p.Absent, Copies: p.Copies, Detail: p.Detail}
+	}
+	return pools
+}
+
 // Inventory asks one host, through whichever member has its session.
 func (h hosts) Inventory(ctx context.Context, node fsm.NodeID) ([]admin.Item, error) {
 	found, err := h.monitor.Inventory(ctx, node)

@@ -38,8 +38,8 @@ func (c *controller) openServers() error {
 	c.api = grpc.NewServer(options...)
 	sessionpb.RegisterSessionServer(c.api, c.sessions)
 	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
-		Cluster: &adminCluster{cluster: c.cluster}, Membership: membership{c.cluster}, Hosts: hosts{c.monitor},
-		Name: c.name, Actor: actor, Error: rpcerr.From,
+		Cluster: &adminCluster{cluster: c.cluster}, Membership: membership{c.cluster}, Hosts: hosts{c.monitor}, Pools: hosts{c.monitor}.Pools,
+		Name: c.name, Actor: actor, Error: rpcerr.From, Logger: c.log,
 	}))
 	return nil
 }
@@ -62,7 +62,7 @@ func (c *controller) openCSI() (err error) {
 	}
 	state := csiCluster{c.cluster, "controller/" + c.name}
 	csispec.RegisterIdentityServer(c.csi, who)
-	csispec.RegisterControllerServer(c.csi, csicontroller.New(state, off.Controller...).AllowMounts(c.mounts.Policy()))
+	csispec.RegisterControllerServer(c.csi, csicontroller.New(state, off.Controller...).Measure(c.monitor.Measured).AllowMounts(c.mounts.Policy()))
 	if !off.Service(csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE) {
 		csispec.RegisterGroupControllerServer(c.csi, group.New(state, off.Group...))
 	}
