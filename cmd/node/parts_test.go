@@ -48,7 +48,7 @@ func TestAHostNeedsWhatItsPoolsNeed(t *testing.T) {
 	asked := map[string]bool{}
 	look := func(tool string) (string, error) { asked[tool] = true; return "/sbin/" + tool, nil }
 	require.NoError(t, checkHost(&options{pools: []string{"lvm:vg/pool"}}, look), "without loop devices")
-	require.True(t, asked["thin_delta"])
+	require.True(t, asked["thin_dump"])
 	clear(asked)
 	if err := checkHost(&options{poolDir: "/p"}, look); err != nil {
 		require.ErrorContains(t, err, "modprobe loop")

@@ -77,7 +77,7 @@ var geteuid = os.Geteuid
 // itself runs thin_check.
 var (
 	tools     = []string{"mkfs.ext4", "mkfs.xfs"}
-	thinTools = []string{"lvm", "dmsetup", "thin_check", "thin_delta", "thin_dump", "thin_ls"}
+	thinTools = []string{"lvm", "dmsetup", "thin_check", "thin_dump", "thin_ls"}
 )
 
 // checkHost tells what is missing for the node and its pools.
