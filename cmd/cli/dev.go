@@ -42,7 +42,7 @@ func devFlags(cmd *cobra.Command, o *dev.Options) {
 	flags.StringArrayVar(&o.AllowRoots, "allow-root", []string{"/"}, "`folder` below which nodes may mount; repeatable")
 	flags.StringVar(&o.LogStore, "log-store", "", "Raft log `store` of the controllers: wal or boltdb; theirs by default")
 	flags.StringVar(&o.LogLevel, "log-level", "info", "least `level` that is logged: debug, info, warn or error")
-	flags.Float64Var(&o.Overcommit, "overcommit", 0, "how many times their capacity the nodes' pools may reserve; theirs by default")
+	flags.Float64Var(&o.Overcommit, "overcommit", 20, "how many times their capacity the nodes' pools may reserve; more than a node's own default, as what is tried is seldom filled")
 	flags.BoolVar(&o.FaultPoints, "enable-fault-points", false, "let the nodes be made to fail on purpose, for tests")
 	flags.StringArrayVar(&o.ControllerArgs, "controller-arg", nil, "further `flag` of every controller, like --controller-arg=--snapshot-threshold=64; repeatable")
 	flags.StringArrayVar(&o.NodeArgs, "node-arg", nil, "further `flag` of every node; repeatable")

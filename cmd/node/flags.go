@@ -65,7 +65,7 @@ func Command() *cobra.Command {
 	flags.StringSliceVar(&o.endpoints, "endpoints", nil, "API `addresses` of the controllers, host:port")
 	flags.StringArrayVar(&o.allowRoots, "allow-root", []string{"/var/lib/kubelet"}, "`folder` below which volumes may be mounted; repeatable")
 	flags.StringArrayVar(&o.labels, "label", nil, "topology `key=value` of this host, such as topology.holdfast.storage/zone=a; repeatable")
-	flags.Float64Var(&o.overcommit, "overcommit", 0, "how many times its capacity a pool may reserve; 20 for files and 1 for LVM by default")
+	flags.Float64Var(&o.overcommit, "overcommit", 0, "how many times its capacity a pool may reserve for volumes and snapshots, which count with their whole size; 2 by default. Up to 2 no volume is made larger than what is free, above that than half as many times")
 	flags.Var(&o.minFree, "min-free", "free `bytes` below which a pool gets no new volume; KiB, MiB, GiB and TiB are understood")
 	flags.Uint32Var(&o.maxVolumes, "max-volumes", 0, "how many volumes may be published here at once; 0: no limit")
 	flags.StringVar(&o.ioCgroup, "io-cgroup", throttle.DefaultGroup, "control `group` of the workloads, in which volumes' I/O limits are put in force")

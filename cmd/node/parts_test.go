@@ -88,8 +88,8 @@ func TestAPoolOfFilesIsThereUnlessAnotherIsGiven(t *testing.T) {
 }
 
 // S25.
-func TestS25_ThinPoolsAreNotOvercommittedUnlessAsked(t *testing.T) {
-	require.Equal(t, map[string]uint32{"loopfile": 2000, "lvm": 100}, (&options{}).overcommitPercents())
+func TestS25_PoolsOfEachKindAreOvercommittedAlike(t *testing.T) {
+	require.Equal(t, map[string]uint32{"loopfile": 200, "lvm": 200}, (&options{}).overcommitPercents())
 	require.Equal(t, map[string]uint32{"loopfile": 150, "lvm": 150}, (&options{overcommit: 1.5}).overcommitPercents())
 }
 

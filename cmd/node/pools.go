@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -15,12 +16,9 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
-// The over-commit ratios that pools have when none is asked for (S25). A file is
-// seldom full; a thin pool that is full fails all its writers.
-const (
-	loopfileOvercommit = 20
-	lvmOvercommit      = 1
-)
+// usualOvercommit is how many times its capacity a pool may reserve when nothing else is
+// asked for (S25), of whatever kind it is.
+const usualOvercommit = 2
 
 // pool is one of the host's pools.
 type pool struct {
@@ -43,14 +41,8 @@ func (o *options) choosePools(folder bool) {
 }
 
 func (o *options) overcommitPercents() map[string]uint32 {
-	percents := map[string]uint32{}
-	for kind, usual := range map[string]float64{loopfile.Kind: loopfileOvercommit, lvm.Kind: lvmOvercommit} {
-		if o.overcommit != 0 {
-			usual = o.overcommit
-		}
-		percents[kind] = uint32(math.Round(usual * 100))
-	}
-	return percents
+	percent := uint32(math.Round(cmp.Or(o.overcommit, usualOvercommit) * 100))
+	return map[string]uint32{loopfile.Kind: percent, lvm.Kind: percent}
 }
 
 // thinPools reads --pool.
