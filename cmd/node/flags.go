@@ -15,7 +15,6 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/executor/fence"
-	"github.com/holdfast-storage/holdfast/executor/throttle"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -68,7 +67,7 @@ func Command() *cobra.Command {
 	flags.Float64Var(&o.overcommit, "overcommit", 0, "how many times its capacity a pool may reserve for volumes and snapshots, which count with their whole size; 2 by default. Up to 2 no volume is made larger than what is free, above that than half as many times")
 	flags.Var(&o.minFree, "min-free", "free `bytes` below which a pool gets no new volume; KiB, MiB, GiB and TiB are understood")
 	flags.Uint32Var(&o.maxVolumes, "max-volumes", 0, "how many volumes may be published here at once; 0: no limit")
-	flags.StringVar(&o.ioCgroup, "io-cgroup", throttle.DefaultGroup, "control `group` of the workloads, in which volumes' I/O limits are put in force")
+	flags.StringVar(&o.ioCgroup, "io-cgroup", "", "control `group` of the workloads, in which volumes' I/O limits are put in force; the kubelets' pods are found by default, but with cgroup v1 it must be given")
 	flags.DurationVar(&o.freezeMax, "freeze-max", 10*time.Second, "how long a filesystem may be frozen for a snapshot at most")
 	flags.DurationVar(&o.healthInterval, "health-interval", 10*time.Second, "how often the volumes are examined")
 	flags.StringVar(&o.replicationAddress, "replication-address", "", "`IP` address that other hosts replicate to; empty: this host holds no replicas of replicated volumes")

@@ -92,15 +92,20 @@ func (p *parts) openFreezer(dir string) (err error) {
 	return exit.With(exit.No, err)
 }
 
-// openThrottle is no reason not to start: limits are refused then.
+// openThrottle is no reason not to start: a volume's condition says that its limits are
+// not in force.
 func (p *parts) openThrottle(group string, log *slog.Logger) {
 	limits, err := throttle.New(throttle.Config{Group: group})
 	if err != nil {
 		log.Warn("volumes' I/O limits cannot be put in force on this host", "error", err)
 		return
 	}
-	if err := limits.Check(); err != nil {
-		log.Info("volumes' I/O limits are refused until their control group is there", "error", err)
+	switch err := limits.Check(); {
+	case err == nil:
+	case limits.NeedsGroup():
+		log.Warn("volumes' I/O limits cannot be put in force on this host without --io-cgroup", "error", err)
+	default:
+		log.Info("volumes' I/O limits cannot be put in force until their control group is there", "error", err)
 	}
 	p.limits = limits
 }
