@@ -30,6 +30,7 @@ type options struct {
 	minFree                    bytesFlag
 	maxVolumes                 uint32
 	faultPoints                bool
+	mountGroup                 bool
 	ioCgroup                   string
 	freezeMax, healthInterval  time.Duration
 	replicationAddress         string
@@ -76,6 +77,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.drbdDir, "drbd-dir", "/etc/drbd.d", "`folder` of DRBD's resource files, which drbdadm reads")
 	flags.DurationVar(&o.verifyInterval, "verify-interval", 7*24*time.Hour, "how often the replicas of a volume are compared; 0: never")
 	flags.StringVar(&o.selfFence, "self-fence", "", "`reboot`: this host reboots itself when a replica that lost cannot be taken down within a minute; else that stays frozen")
+	flags.BoolVar(&o.mountGroup, "volume-mount-group", false, "serve VOLUME_MOUNT_GROUP: this host, not the kubelet, gives every file of a volume to the pod's fsGroup")
 	o.off.Add(flags)
 	o.mounts.Add(flags)
 	flags.BoolVar(&o.faultPoints, "enable-fault-points", false, "let this process be made to fail on purpose, for tests")

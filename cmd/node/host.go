@@ -19,7 +19,7 @@ var (
 // Stage brings a volume up.
 func (h host) Stage(ctx context.Context, r csinode.StageRequest) error {
 	return h.executor.Stage(ctx, executor.StageRequest{
-		Volume: r.Volume, Epoch: r.Epoch, Path: r.Path, Capability: r.Capability, Flags: r.Flags, Group: r.Group,
+		Volume: r.Volume, Epoch: r.Epoch, Path: r.Path, Capability: r.Capability, Flags: r.Flags,
 	})
 }
 
@@ -32,7 +32,7 @@ func (h host) Unstage(ctx context.Context, volume fsm.VolumeID, path string) err
 func (h host) Publish(ctx context.Context, r csinode.PublishRequest) error {
 	return h.executor.Publish(ctx, executor.PublishRequest{
 		Volume: r.Volume, Epoch: r.Epoch, StagingPath: r.StagingPath, TargetPath: r.TargetPath,
-		ReadOnly: r.ReadOnly, Capability: r.Capability, Flags: r.Flags, Fingerprint: r.Fingerprint,
+		ReadOnly: r.ReadOnly, Capability: r.Capability, Flags: r.Flags, Group: r.Group, Fingerprint: r.Fingerprint,
 	})
 }
 

@@ -163,7 +163,7 @@ func (n *node) openCSI() (err error) {
 	if err != nil {
 		return err
 	}
-	service, err := csinode.New(host{n.executor}, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes, Off: off.Node})
+	service, err := csinode.New(host{n.executor}, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes, MountGroup: n.mountGroup, Off: off.Node})
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
