@@ -21,7 +21,7 @@ func Clean(ctx context.Context, dataDir, poolDir string) error {
 	p := &parts{}
 	err := errors.Join(p.openIdentity(dataDir), p.openMounter([]string{"/"}, fsm.MountPolicy{}, run.New()), p.openFreezer(dataDir))
 	if err == nil {
-		err = p.openFolder(poolDir)
+		err = p.openFolder(poolDir, run.New(), false)
 	}
 	if err == nil {
 		var e *executor.Executor

@@ -18,6 +18,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
+// The values of --pool-image.
+const (
+	imageAuto  = "auto"
+	imageNever = "never"
+)
+
 // options are the flags.
 type options struct {
 	daemon.Flags
@@ -27,6 +33,7 @@ type options struct {
 	endpoints, allowRoots      []string
 	labels, pools              []string
 	overcommit                 float64
+	poolImage                  string
 	minFree                    bytesFlag
 	maxVolumes                 uint32
 	faultPoints                bool
@@ -60,6 +67,7 @@ func Command() *cobra.Command {
 	flags.StringVar(&o.id, "node-id", "", "this host's `name`: CSI's node id and the value of its topology key; the one in its certificate by default, and it must be the same")
 	flags.StringVar(&o.dataDir, "data-dir", "/var/lib/holdfast/node", "`folder` of what this host must remember, mode 0700")
 	flags.StringVar(&o.poolDir, "pool-dir", "/var/lib/holdfast/pool", "`folder` of a pool of files; an empty one becomes a new pool; with --pool there is one only if this is given too")
+	flags.StringVar(&o.poolImage, "pool-image", imageAuto, "`auto`: a new pool of files on a filesystem that shares no blocks (no reflink) gets an xfs of its own, in a file that grows; `never`: it copies for snapshots and clones")
 	flags.StringArrayVar(&o.pools, "pool", nil, "a pool as `lvm:VG/POOL`: the thin pool POOL of the volume group VG, made of 90 % of what is free there if it is missing; repeatable")
 	flags.StringVar(&o.site, "site", "default", "`name` of the site that this host is at")
 	flags.StringSliceVar(&o.endpoints, "endpoints", nil, "API `addresses` of the controllers, host:port")
@@ -93,6 +101,8 @@ func (o *options) check() error {
 		return exit.Usagef("--data-dir and --pool-dir may not be empty")
 	case o.overcommit != 0 && !(o.overcommit >= 0.01 && o.overcommit <= 1000):
 		return exit.Usagef("--overcommit %v: choose 0.01 to 1000", o.overcommit)
+	case o.poolImage != imageAuto && o.poolImage != imageNever:
+		return exit.Usagef("--pool-image %q: choose auto or never", o.poolImage)
 	case o.minFree < 0:
 		return exit.Usagef("--min-free is below zero")
 	case o.freezeMax < 100*time.Millisecond || o.freezeMax > time.Minute:

@@ -12,6 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/freeze"
+	"github.com/holdfast-storage/holdfast/executor/loopfile"
 	"github.com/holdfast-storage/holdfast/executor/mount"
 	"github.com/holdfast-storage/holdfast/executor/run"
 	"github.com/holdfast-storage/holdfast/executor/throttle"
@@ -26,6 +27,8 @@ type parts struct {
 	lock    *os.File
 	host    *executor.Host
 	pools   []pool
+	own     *loopfile.Filesystem   // of the pool of files, if it has one
+	notMade *loopfile.NotMadeError // why a new pool has none
 	mounter *mount.Mounter
 	freezer *freeze.Freezer
 	// replication is nil on a host that holds no replicas of replicated volumes.
@@ -112,6 +115,9 @@ func (p *parts) openThrottle(group string, log *slog.Logger) {
 
 func (p *parts) close() error {
 	var errs []error
+	if p.own != nil {
+		errs = append(errs, p.own.Close())
+	}
 	if p.mounter != nil {
 		errs = append(errs, p.mounter.Close())
 	}

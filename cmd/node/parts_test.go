@@ -117,7 +117,7 @@ func open(t *testing.T, data, pool string) *parts {
 	t.Helper()
 	p := &parts{}
 	require.NoError(t, p.openIdentity(data))
-	require.NoError(t, p.openFolder(pool))
+	require.NoError(t, p.openFolder(pool, run.New(), false))
 	return p
 }
 

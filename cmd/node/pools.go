@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -98,7 +99,7 @@ func checkHost(o *options, look func(tool string) (string, error)) error {
 // openPools opens all that are asked for.
 func (p *parts) openPools(o *options, runner *run.Runner) error {
 	if o.poolDir != "" {
-		if err := p.openFolder(o.poolDir); err != nil {
+		if err := p.openFolder(o.poolDir, runner, o.poolImage == imageAuto); err != nil {
 			return err
 		}
 	}
@@ -115,9 +116,15 @@ func (p *parts) openPools(o *options, runner *run.Runner) error {
 }
 
 // openFolder opens the pool that the host knows in the folder. Only a folder that it
-// never knew may become a new pool: an unmounted pool is an empty folder too (S12).
-func (p *parts) openFolder(dir string) (err error) {
+// never knew may become a new pool: an unmounted pool is an empty folder too (S12). A new
+// one may be given a filesystem of its own.
+func (p *parts) openFolder(dir string, runner *run.Runner, image bool) error {
 	known := p.host.Pool(dir)
+	own, err := loopfile.OpenFilesystem(context.Background(), dir, runner, image && known == "")
+	if !errors.As(err, &p.notMade) && err != nil {
+		return exit.Nof("open the pool: %w", err)
+	}
+	p.own = own
 	if known == "" {
 		if known, err = loopfile.Init(dir); err != nil {
 			return exit.Nof("make the pool: %w", err)
@@ -126,7 +133,7 @@ func (p *parts) openFolder(dir string) (err error) {
 			return exit.Nof("make the pool: %w", err)
 		}
 	}
-	opened, err := loopfile.Open(loopfile.Config{Dir: dir, Known: known})
+	opened, err := loopfile.Open(loopfile.Config{Dir: dir, Known: known, Own: own})
 	if err != nil {
 		return exit.Nof("open the pool: %w", err)
 	}

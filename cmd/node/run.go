@@ -181,6 +181,7 @@ func (n *node) serve(ctx context.Context) error {
 	n.executor.Start()
 	group.Go(func() error { return n.client.Run(connected) })
 	group.Go(func() error { return n.serveFence(connected) })
+	group.Go(func() error { n.keepPools(connected); return nil })
 	err := server.Run(ctx, n.csi, n.csiListener)
 	if err != nil {
 		err = fmt.Errorf("serve CSI: %w", err)
