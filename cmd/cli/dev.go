@@ -17,7 +17,8 @@ func devCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "dev", Short: "Run a whole cluster on this host", Args: noMore,
 		Long: "Runs controllers and nodes as processes of this host, with everything in one folder, until SIGINT or SIGTERM.\n" +
 			"The same command resumes the cluster. It prints a line that starts with `ready` when there is a leader and all\n" +
-			"nodes have registered. Mounts of staged volumes outlive it; `holdfast dev clean` removes everything.",
+			"nodes have registered. Where DIR's filesystem shares no blocks, each node's pool is an xfs in a file that can, so that\n" +
+			"snapshots and clones do not copy. Mounts of staged volumes outlive it; `holdfast dev clean` removes everything.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			binary, err := os.Executable()
 			if err != nil {

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/executor/loopfile"
+	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
 func TestCleanRemovesOnlyWhatAClusterMade(t *testing.T) {
@@ -103,4 +105,25 @@ func attach(t *testing.T, path string) loop {
 	}
 	t.Fatal("no loop device is free")
 	return loop{}
+}
+
+// A pool's own filesystem is unmounted behind what lies in it, whatever the kernel's order of devices.
+func TestCleanUnmountsAPoolsOwnFilesystem(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("it needs root for loop devices and mounts")
+	}
+	l := layout{filepath.Join(t.TempDir(), "d")}
+	require.NoError(t, os.MkdirAll(l.pool("n1"), 0o700))
+	require.NoError(t, (&settings{Version: 1, Nodes: 1, Ports: map[string]map[string]int{}}).save(l))
+	f, err := loopfile.OpenFilesystem(t.Context(), l.pool("n1"), run.New(), true)
+	require.NoError(t, err)
+	if f == nil {
+		t.Skip("the tests' folder shares blocks")
+	}
+	require.NoError(t, f.Close())
+	attach(t, filepath.Join(l.pool("n1"), "x.img"))
+	for range 2 {
+		require.NoError(t, Clean(t.Context(), l.dir))
+		require.NoDirExists(t, l.dir)
+	}
 }

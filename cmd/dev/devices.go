@@ -13,6 +13,8 @@ import (
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor/loopfile"
 )
 
 // detachPatience is how long the kernel may take to let a loop device go.
@@ -22,6 +24,14 @@ const detachPatience = 5 * time.Second
 type loop struct {
 	name         string // loop3
 	major, minor int
+	pool         bool // it is the filesystem of a pool
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // releaseDevices unmounts and detaches every loop device whose file lies, or lay,
@@ -70,8 +80,11 @@ func loopsBelow(folder string) ([]loop, error) {
 		if err != nil {
 			return nil, err
 		}
+		l.pool = filepath.Base(string(text)) == loopfile.FilesystemImage+"\n"
 		loops = append(loops, l)
 	}
+	// What a pool's own filesystem holds goes before that.
+	slices.SortStableFunc(loops, func(a, b loop) int { return cmp.Compare(btoi(a.pool), btoi(b.pool)) })
 	return loops, nil
 }
 
