@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/holdfast-storage/holdfast/admin"
 )
 
 const (
@@ -99,8 +101,8 @@ func (s *supervisor) becomeReady() error {
 			return err
 		}
 	}
-	fmt.Fprintf(s.opts.Stdout, "ready: %d controllers and %d nodes serve; see %s\n",
-		s.settings.Controllers, s.settings.Nodes, s.layout.clusterFile())
+	fmt.Fprintf(s.opts.Stdout, "ready: %s and %s serve; see %s\n", admin.Counted(s.settings.Controllers, "controller"),
+		admin.Counted(s.settings.Nodes, "node"), s.layout.clusterFile())
 	return nil
 }
 
