@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
@@ -57,7 +58,7 @@ func dial(creds *pki.Credentials, address string) (raftpb.MemberClient, func(), 
 func envelope(actor string) *fsmpb.Command {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
-	return &fsmpb.Command{RequestId: id, Actor: actor, SchemaVersion: 1, ProposedIndex: seen.Load()}
+	return &fsmpb.Command{RequestId: id, Actor: actor, ProposedIndex: seen.Load()}
 }
 
 // seen is the newest log index that this program was told of: what is proposed with
@@ -73,7 +74,7 @@ func registerHost(ctx context.Context, m raftpb.MemberClient) error {
 
 func hostRegistration() *fsmpb.Command_RegisterNode {
 	return &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
-		NodeId: benchHost, HostId: "host-of-bench", BootId: "boot-of-bench", FeatureLevel: 1,
+		NodeId: benchHost, HostId: "host-of-bench", BootId: "boot-of-bench", FeatureLevel: fsm.MaxFeatureLevel,
 		Pools: []*fsmpb.Pool{{PoolId: "pool-of-bench", Backend: "loopfile", CapacityBytes: 1 << 58, OvercommitPercent: 2000}},
 	}}
 }
