@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -44,14 +43,9 @@ func credentialsOf(dir, id string) (*pki.Credentials, pki.Files, error) {
 	return creds, files, err
 }
 
-// dial connects to a Member service.
+// dial connects to a Member service whose connections name nobody.
 func dial(creds *pki.Credentials, address string) (raftpb.MemberClient, func(), error) {
-	tls := credentials.NewTLS(creds.Client(pki.Controller))
-	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(tls))
-	if err != nil {
-		return nil, nil, err
-	}
-	return raftpb.NewMemberClient(conn), func() { _ = conn.Close() }, nil
+	return dialWith(credentials.NewTLS(creds.Client(pki.Controller)), address)
 }
 
 // envelope is a fresh command by an actor.

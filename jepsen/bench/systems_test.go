@@ -58,7 +58,7 @@ func members(b *testing.B, c *harness.Cluster) []raftpb.MemberClient {
 	require.NoError(b, err)
 	var all []raftpb.MemberClient
 	for _, id := range []string{"c1", "c2", "c3"} {
-		m, stop, err := dial(creds, fmt.Sprintf("127.0.0.1:%d", at[id]["raft"]))
+		m, stop, err := dialMember(b.Context(), creds, fmt.Sprintf("127.0.0.1:%d", at[id]["raft"]))
 		require.NoError(b, err)
 		b.Cleanup(stop)
 		all = append(all, m)

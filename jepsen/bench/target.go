@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
+)
+
+// What the Raft listener's protocols are called; package raftnode says what they are for.
+const (
+	protoMember = "holdfast-member/2"
+	protoJoin   = "holdfast-join/2"
+)
+
+// dialMember connects to the Member service of the controller at an address, and names it
+// as its peers do (S68).
+func dialMember(ctx context.Context, creds *pki.Credentials, address string) (raftpb.MemberClient, func(), error) {
+	visit, leave, err := dialWith(toMember{creds: creds}, address)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
+	who, err := visit.Status(ctx, &raftpb.StatusRequest{}, grpc.WaitForReady(true))
+	if err != nil {
+		return nil, nil, fmt.Errorf("ask the controller at %s who it is: %w", address, err)
+	}
+	return dialWith(toMember{creds: creds, target: &raftpb.Target{ClusterId: who.GetClusterId(), MemberId: who.GetMemberId()}}, address)
+}
+
+func dialWith(creds credentials.TransportCredentials, address string) (raftpb.MemberClient, func(), error) {
+	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(creds))
+	if err != nil {
+		return nil, nil, err
+	}
+	return raftpb.NewMemberClient(conn), func() { _ = conn.Close() }, nil
+}
+
+// toMember is gRPC's credentials for connections to one member; without a target to
+// whoever is there, who answers Status.
+type toMember struct {
+	creds  *pki.Credentials
+	target *raftpb.Target
+}
+
+func (m toMember) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	config := m.creds.Client(pki.Controller)
+	config.NextProtos = []string{protoJoin}
+	if m.target != nil {
+		config.NextProtos = []string{protoMember}
+	}
+	conn := tls.Client(raw, config)
+	err := conn.HandshakeContext(ctx)
+	if err == nil && m.target != nil {
+		err = m.name(conn)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	info := credentials.TLSInfo{State: conn.ConnectionState(), CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
+	return conn, info, nil
+}
+
+// name says who is meant, behind the length of that, and reads whether it is there.
+func (m toMember) name(conn io.ReadWriter) error {
+	frame, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 2), m.target)
+	if err != nil {
+		return err
+	}
+	binary.BigEndian.PutUint16(frame, uint16(len(frame)-2)) //nolint:gosec // two ids
+	if _, err := conn.Write(frame); err != nil {
+		return err
+	}
+	var size [2]byte
+	if _, err := io.ReadFull(conn, size[:]); err != nil {
+		return err
+	}
+	text := make([]byte, binary.BigEndian.Uint16(size[:]))
+	if _, err := io.ReadFull(conn, text); err != nil {
+		return err
+	}
+	answer := &raftpb.TargetAnswer{}
+	if err := proto.Unmarshal(text, answer); err != nil {
+		return err
+	}
+	if why := answer.GetRefusal(); why != "" {
+		return errors.New(why)
+	}
+	return nil
+}
+
+func (m toMember) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("these credentials are a client's")
+}
+
+func (m toMember) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
+}
+
+func (m toMember) Clone() credentials.TransportCredentials { return m }
+
+func (m toMember) OverrideServerName(string) error { return nil }
