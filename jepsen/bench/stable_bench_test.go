@@ -3,8 +3,6 @@
 package bench
 
 import (
-	"os/exec"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,10 +17,7 @@ func BenchmarkStable(b *testing.B) {
 	c := startHoldfast(b, patientWithHosts)
 	all := members(b, c)
 	require.NoError(b, registerHost(b.Context(), all[0]))
-	hog := exec.Command("sh", "-c", "while :; do :; done")
-	hog.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(b, hog.Start())
-	b.Cleanup(func() { _ = hog.Process.Kill(); _ = hog.Wait() })
+	starve(b, 1)
 	for range b.N {
 		before := termOf(b, all)
 		w := Rounds(b.Context(), 1, 256, 0, time.Minute, variant(b, "holdfast", all, pidsOf(b, c)))["holdfast"][0]
