@@ -16,7 +16,8 @@ import (
 var ErrDead = errors.New("the process is not running")
 
 // Signal sends a signal to a child, and answers which process it was. Before, it
-// looks that the process is one of this binary: a pid may have been given anew.
+// looks that the process is one of this binary: a pid may have been given anew. After
+// SIGSTOP it waits until the process stands still.
 func (c *Cluster) Signal(id string, sig syscall.Signal) (int, error) {
 	l, err := c.Layout()
 	if err != nil {
@@ -26,7 +27,32 @@ func (c *Cluster) Signal(id string, sig syscall.Signal) (int, error) {
 	if pid == 0 || !c.ours(pid) {
 		return 0, fmt.Errorf("signal %s: %w", id, ErrDead)
 	}
-	return pid, syscall.Kill(pid, sig)
+	if err := syscall.Kill(pid, sig); err != nil || sig != syscall.SIGSTOP {
+		return pid, err
+	}
+	return pid, Poll(context.Background(), stopPatience, id+" to stand still", func() (bool, error) { return standsStill(pid), nil })
+}
+
+// stopPatience is for what takes less than a millisecond on an idle machine.
+const stopPatience = 20 * time.Second
+
+// standsStill tells whether no thread of a process executes any code of its own. The
+// signal is pending for one thread at first, and the others go on until that one runs:
+// on a busy machine they answer calls meanwhile. One that waits for a disk (D) stops
+// before it returns from the kernel. A process that is gone stands still.
+func standsStill(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it ended
+		}
+		// The state is behind the name, which is in brackets and may hold anything.
+		if at := strings.LastIndex(string(text), ") "); at < 0 || !strings.ContainsAny(string(text[at+2:at+3]), "TtDZX") {
+			return false
+		}
+	}
+	return true
 }
 
 // ours tells whether a process runs the binary under test on this cluster's folder.
