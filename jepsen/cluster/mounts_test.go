@@ -182,7 +182,7 @@ func TestS28_WithoutAQuorumOnlyTearingDownWorks(t *testing.T) {
 	require.NoError(t, co.Unbind(t.Context(), v.up))
 	require.NoError(t, co.Unstage(t.Context(), v.up))
 	require.NoError(t, co.Unstage(t.Context(), v.staged))
-	at, err := harness.Mounts(c.Base)
+	at, err := harness.Mounts(c.Mounts())
 	require.NoError(t, err)
 	require.Empty(t, at, "NodeUnstage answered OK, but something is mounted")
 	require.NoError(t, co.Unbind(t.Context(), v.up), "the same again")

@@ -164,7 +164,10 @@ func (c *Cluster) volumesLeft() error {
 	}
 	folders := []string{c.Mounts()}
 	for _, n := range l.Nodes {
-		folders = append(folders, n.PoolDir)
+		// A pool's own filesystem stays mounted; nothing of a volume is below it.
+		for _, folder := range []string{"volumes", "snapshots", "tmp"} {
+			folders = append(folders, filepath.Join(n.PoolDir, folder))
+		}
 	}
 	var errs []error
 	for _, folder := range folders {

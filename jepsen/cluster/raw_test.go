@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// What is tried first can do everything: a raw volume that is published for writing is cut
+// and cloned, whatever filesystem the cluster's folder is on.
+func TestARawVolumeInUseIsCutAndCloned(t *testing.T) {
+	c := start(t, harness.Options{Supervise: true})
+	co := c.NewCO()
+	v, err := co.Create(t.Context(), harness.Spec{Name: "raw", Size: 64 * harness.Mi, Block: true})
+	require.NoError(t, err)
+	require.NoError(t, co.Up(t.Context(), v, "n1"))
+	leader, err := c.Leader(t.Context())
+	require.NoError(t, err)
+	controller, err := c.Controller(leader)
+	require.NoError(t, err)
+
+	var snapshot string
+	for range 2 {
+		cut, err := controller.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{SourceVolumeId: v.ID, Name: "of-raw"})
+		require.NoError(t, err)
+		require.True(t, cut.GetSnapshot().GetReadyToUse())
+		snapshot = cut.GetSnapshot().GetSnapshotId()
+	}
+	req := harness.Spec{Name: "clone", Size: 64 * harness.Mi, Block: true}.CreateRequest()
+	req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
+		Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: v.ID}}}
+	clone, err := controller.CreateVolume(t.Context(), req)
+	require.NoError(t, err)
+
+	_, err = controller.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: clone.GetVolume().GetVolumeId()})
+	require.NoError(t, err)
+	_, err = controller.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot})
+	require.NoError(t, err)
+	require.NoError(t, co.Down(t.Context(), v))
+	removeAll(t, c)
+}
+
+// On a pool that copies it is refused, and the refusal says which pools could.
+func TestARawVolumeInUseIsNotCutWhereThePoolCopies(t *testing.T) {
+	c := start(t, harness.Options{Supervise: true, Flags: []string{"--node-arg=--pool-image=never"}})
+	co := c.NewCO()
+	v, err := co.Create(t.Context(), harness.Spec{Name: "raw", Size: 64 * harness.Mi, Block: true})
+	require.NoError(t, err)
+	require.NoError(t, co.Up(t.Context(), v, "n1"))
+	leader, err := c.Leader(t.Context())
+	require.NoError(t, err)
+	controller, err := c.Controller(leader)
+	require.NoError(t, err)
+	for range 2 {
+		_, err = controller.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{SourceVolumeId: v.ID, Name: "of-raw"})
+		if err == nil {
+			t.Skip("the tests' folder shares blocks")
+		}
+		require.Equal(t, codes.FailedPrecondition, status.Code(err))
+		require.ErrorContains(t, err, "xfs with reflink=1, or LVM thin")
+	}
+	require.NoError(t, co.Down(t.Context(), v))
+	removeAll(t, c)
+}
