@@ -46,6 +46,11 @@ type Status struct {
 	Leader  string   `json:"leader"` // empty when unknown
 	Term    uint64   `json:"term"`
 	Members []Member `json:"members"`
+	// Checkpoint is the last that the log holds.
+	Checkpoint struct {
+		Index uint64 `json:"index"`
+	} `json:"checkpoint"`
+	FeatureLevel uint32 `json:"feature_level"`
 }
 
 // Member is one member as status sees it.

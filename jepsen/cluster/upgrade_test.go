@@ -1,0 +1,321 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+	"github.com/holdfast-storage/holdfast/jepsen/traffic"
+)
+
+// level1 is the last commit of the repository whose build understands feature level 1
+// only. It is built from the history, so that it is what was released.
+const level1 = "b895048"
+
+// builds are the two builds that a cluster is made of, and the path that its processes
+// are started from: what is installed there is what a process that starts next is.
+type builds struct{ level1, this, path string }
+
+// bothBuilds builds the previous build, or skips the test where its source is not there.
+func bothBuilds(t *testing.T) builds {
+	t.Helper()
+	this := binary(t)
+	dir, begin := t.TempDir(), time.Now()
+	previous, err := harness.BuildCommit(t.Context(), level1, dir)
+	if errors.Is(err, harness.ErrNoHistory) {
+		t.Skipf("skipped: %v; fetch the whole history, or name a binary of that commit with %s", err, harness.PreviousVariable)
+	}
+	require.NoError(t, err)
+	t.Logf("built %s in %s", level1, time.Since(begin).Round(time.Second))
+	return builds{level1: previous, this: this, path: filepath.Join(dir, "holdfast")}
+}
+
+// mixed is a cluster whose processes are of two builds.
+type mixed struct {
+	*harness.Cluster
+	t *testing.T
+	builds
+	lives map[string]*atomic.Int64 // of volumes, by node, that were lived to their end
+}
+
+// startLevel1 starts a cluster of the previous build that compares its members' states
+// often, and whose members often read each other's dumps.
+func startLevel1(t *testing.T, b builds) *mixed {
+	t.Helper()
+	require.NoError(t, harness.Install(b.level1, b.path))
+	c, err := harness.Start(t.Context(), harness.Options{Binary: b.path, Nodes: 2, Flags: []string{
+		"--controller-arg=--checkpoint-every=16", "--controller-arg=--snapshot-threshold=128", "--controller-arg=--snapshot-interval=1s"}})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, harness.Install(b.this, b.path)) // it knows what either build left
+		finish(t, c)
+	})
+	return &mixed{Cluster: c, t: t, builds: b, lives: map[string]*atomic.Int64{"n1": {}, "n2": {}}}
+}
+
+// roll stops one process after the other and starts it as another build. The load goes
+// on; before the next step volumes have lived on every node with this mix of builds,
+// and all members hold one state, as the log's checkpoints say too.
+func (m *mixed) roll(build string, ids ...string) {
+	m.t.Helper()
+	for _, id := range ids {
+		begin := time.Now()
+		m.change(id, build)
+		m.liveOn()
+		m.agrees()
+		m.t.Logf("%s is %s after %s", id, filepath.Base(build), time.Since(begin).Round(time.Millisecond))
+	}
+}
+
+// change starts a process as another build.
+func (m *mixed) change(id, build string) {
+	m.t.Helper()
+	m.stop(id)
+	require.NoError(m.t, harness.Install(build, m.path))
+	require.NoError(m.t, m.StartChild(m.t.Context(), id))
+}
+
+func (m *mixed) stop(id string) {
+	m.t.Helper()
+	_, err := m.Signal(id, syscall.SIGTERM)
+	require.NoError(m.t, err)
+	require.NoError(m.t, m.AwaitDead(m.t.Context(), id))
+}
+
+// liveOn waits until a volume's life that began now has ended on every node.
+func (m *mixed) liveOn() {
+	m.t.Helper()
+	for node, lives := range m.lives {
+		begun := lives.Load()
+		require.NoError(m.t, harness.Poll(m.t.Context(), 2*time.Minute, "a life on "+node, func() (bool, error) {
+			if m.t.Failed() {
+				return false, harness.Final(errors.New("an earlier one failed"))
+			}
+			return lives.Load() >= begun+2, nil // the first of them may have begun before
+		}))
+	}
+}
+
+// agrees: all members have one hash at one index, and a checkpoint of an entry after
+// that was found to be a majority's, without a member that left over it (S23, S72).
+func (m *mixed) agrees() {
+	m.t.Helper()
+	require.NoError(m.t, m.AwaitAgreement(m.t.Context()))
+	s, err := m.Status(m.t.Context())
+	require.NoError(m.t, err)
+	at := s.Members[0].HashIndex
+	require.NoError(m.t, harness.Poll(m.t.Context(), poll, fmt.Sprintf("a checkpoint after %d", at), func() (bool, error) {
+		s, err := m.Status(m.t.Context())
+		return s.Checkpoint.Index > at, err
+	}))
+	m.undisputed()
+}
+
+// undisputed: nobody found states that differ, nor an entry that it does not know.
+func (m *mixed) undisputed() {
+	m.t.Helper()
+	l, err := m.Layout()
+	require.NoError(m.t, err)
+	for _, id := range l.ControllerIDs() {
+		for _, word := range []string{"diverge", "no majority of the members agrees", "apply committed entries:"} {
+			require.NotContains(m.t, m.ChildLog(id), word, "the log of %s", id)
+		}
+	}
+}
+
+// load keeps a cluster at work until it is told to stop: calls that meet, of which many
+// are refused, and on each node volumes that live whole lives.
+func (m *mixed) load() (stop func()) {
+	ctx, cancel := context.WithCancel(m.t.Context())
+	var work sync.WaitGroup
+	var traffics traffic.Result
+	calls := mix(m.t, m.Cluster)
+	calls.Clients, calls.Nodes = 3, []string{"n1", "n2"}
+	work.Go(func() { traffics = traffic.Run(ctx, calls) })
+	errs := make(chan error, len(m.lives))
+	for node := range m.lives {
+		work.Go(func() { errs <- m.livesOn(ctx, node) })
+	}
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			work.Wait()
+			for range m.lives {
+				require.NoError(m.t, <-errs)
+			}
+			require.Empty(m.t, traffics.Surprises, "codes that no CO expects")
+			m.t.Logf("lives: %d on n1, %d on n2; answers: %v", m.lives["n1"].Load(), m.lives["n2"].Load(), traffics.History.Count())
+		})
+	}
+	m.t.Cleanup(func() { cancel(); work.Wait() })
+	return stop
+}
+
+// livesOn has volumes with a snapshot and a copy live on a node until ctx ends; the
+// last life is lived to its end.
+func (m *mixed) livesOn(ctx context.Context, node string) error {
+	co := m.NewCO()
+	for n := 0; ctx.Err() == nil; n++ {
+		spec := harness.Spec{Name: fmt.Sprintf("life-%s-%d", node, n), Node: node, Size: 16 * harness.Mi, Block: n%3 == 2}
+		if err := m.life(m.t.Context(), co, spec); err != nil {
+			m.t.Errorf("life %d on %s: %v", n, node, err)
+			return err
+		}
+		m.lives[node].Add(1)
+	}
+	return nil
+}
+
+func (m *mixed) life(ctx context.Context, co *harness.CO, spec harness.Spec) error {
+	var v, w *harness.Volume
+	var data []byte
+	var snapshot string
+	for _, part := range []func() error{
+		func() (err error) { v, err = co.Create(ctx, spec); return err },
+		func() error { return co.Up(ctx, v, spec.Node) },
+		func() (err error) { data, err = writeTo(v); return err },
+		func() error { return co.Down(ctx, v) },
+		func() (err error) { snapshot, err = co.Snapshot(ctx, spec.Name, v); return err },
+		func() (err error) {
+			w, err = co.Restore(ctx, harness.Spec{Name: spec.Name + "-w", Size: spec.Size, Node: spec.Node, Block: spec.Block}, snapshot)
+			return err
+		},
+		func() error { return co.Expand(ctx, v, spec.Size+16*harness.Mi) },
+		func() error { return co.Up(ctx, w, spec.Node) },
+		func() error { return sameData(w, data) },
+		func() error { return co.Down(ctx, w) },
+		func() error { return co.DeleteSnapshot(ctx, snapshot) },
+		func() error { return co.Delete(ctx, w) },
+		func() error { return co.Delete(ctx, v) },
+	} {
+		if err := part(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestTwoBuildsHoldOneState (S72): a cluster of the previous build is rolled forward to
+// this one and back, under load, and forward again; then the level is raised. At every
+// step its members hold one state, and volumes live on every node.
+func TestTwoBuildsHoldOneState(t *testing.T) {
+	m := startLevel1(t, bothBuilds(t))
+	stop := m.load()
+	children := []string{"c1", "n1", "c2", "n2", "c3"}
+	m.roll(m.this, children...)
+	m.roll(m.level1, children...)
+	m.roll(m.this, "c1", "n1", "c2", "n2")
+	m.cannotFinish("c3")
+	m.roll(m.this, "c3")
+	m.finishUpgrade()
+	m.refusesOldController("c2")
+	m.refusesOldNode("n1")
+	m.liveOn()
+	stop()
+	removeAll(t, m.Cluster)
+	require.NoError(t, m.AwaitCleanAudit(t.Context()))
+	require.NoError(t, m.AwaitAgreement(t.Context()))
+}
+
+// cannotFinish: a process that was not upgraded is named, and the level stays.
+func (m *mixed) cannotFinish(missing string) {
+	m.t.Helper()
+	for range 2 {
+		res := m.Run(m.t.Context(), "upgrade", "finish", "--yes", "--dir", m.Dir)
+		require.Equal(m.t, 1, res.Code, "%s %s", res.Stdout, res.Stderr)
+		require.Regexp(m.t, missing+" .*upgrade it", res.Stdout)
+	}
+	require.EqualValues(m.t, 1, m.level())
+}
+
+// finishUpgrade raises the level; until --yes, and the second time, nothing changes.
+func (m *mixed) finishUpgrade() {
+	m.t.Helper()
+	for _, step := range []struct {
+		args  []string
+		level uint32
+	}{{nil, 1}, {[]string{"--yes"}, 2}, {[]string{"--yes"}, 2}} {
+		res := m.Run(m.t.Context(), append([]string{"upgrade", "finish", "--dir", m.Dir}, step.args...)...)
+		require.Zero(m.t, res.Code, "%s %s", res.Stdout, res.Stderr)
+		require.Equal(m.t, step.level, m.level())
+	}
+	m.liveOn()
+	m.agrees()
+}
+
+// level is the feature level that the cluster runs at.
+func (m *mixed) level() (level uint32) {
+	m.t.Helper()
+	require.NoError(m.t, harness.Poll(m.t.Context(), poll, "the status", func() (bool, error) {
+		s, err := m.Status(m.t.Context())
+		level = s.FeatureLevel
+		return s.Leader != "", err
+	}))
+	return level
+}
+
+// refusesOldController: a controller of the previous build that starts after the raise
+// has no part in the cluster. It ends and says why when what it has on disk is of the new
+// level; what it does not have yet, nobody tells it. It comes back as this build.
+func (m *mixed) refusesOldController(id string) {
+	m.t.Helper()
+	before, others := len(m.ChildLog(id)), m.otherLogs(id)
+	m.stop(id)
+	require.NoError(m.t, harness.Install(m.level1, m.path))
+	require.Zero(m.t, m.Run(m.t.Context(), "dev", "start", "--dir", m.Dir, id).Code)
+	var dead bool
+	require.NoError(m.t, harness.Poll(m.t.Context(), time.Minute, id+" to be refused", func() (bool, error) {
+		l, err := m.Layout()
+		dead = err == nil && l.PID(id) == 0
+		return dead || strings.Contains(m.otherLogs(id)[len(others):], "names its member: upgrade the controller that dials"), err
+	}))
+	if dead {
+		said := m.ChildLog(id)[before:]
+		m.t.Logf("%s: %s", id, lastLine(said))
+		require.Regexp(m.t, "schema version 2 of .* is above this build's 1|its feature level is 2, this build understands 1 at most", said)
+	} else {
+		m.stop(id)
+	}
+	require.NoError(m.t, harness.Install(m.this, m.path))
+	m.liveOn()
+	require.NoError(m.t, m.StartChild(m.t.Context(), id))
+	require.NoError(m.t, m.AwaitAgreement(m.t.Context()))
+}
+
+// otherLogs is the log of another controller, which the one that is refused dials.
+func (m *mixed) otherLogs(id string) string {
+	for _, other := range []string{"c1", "c2", "c3"} {
+		if other != id {
+			return m.ChildLog(other)
+		}
+	}
+	return ""
+}
+
+// refusesOldNode: a node of the previous build has no session after the raise, and is
+// told why.
+func (m *mixed) refusesOldNode(id string) {
+	m.t.Helper()
+	before := len(m.ChildLog(id))
+	m.change(id, m.level1)
+	require.NoError(m.t, harness.Poll(m.t.Context(), poll, id+" to be refused", func() (bool, error) {
+		return strings.Contains(m.ChildLog(id)[before:], "the cluster runs at 2: upgrade it"), nil
+	}))
+	m.change(id, m.this)
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
+}
