@@ -56,6 +56,19 @@ func (b *Builder) build(ctx context.Context) (string, error) {
 	return path, nil
 }
 
+// BuildTagged builds the binary with a build tag in a folder.
+func BuildTagged(ctx context.Context, tag, dir string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "holdfast")
+	if out, err := inFolder(ctx, root, "go", "build", "-tags", tag, "-o", path, "./cmd/holdfast"); err != nil {
+		return "", fmt.Errorf("build cmd/holdfast with tag %s: %w: %s", tag, err, out)
+	}
+	return path, nil
+}
+
 // moduleRoot is the nearest folder above the working directory with a go.mod.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
