@@ -1,0 +1,270 @@
+package cluster
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// wiped is a cluster of which controllers lose their disks.
+type wiped struct {
+	*harness.Cluster
+	t *testing.T
+}
+
+func (w *wiped) kill(id string) { require.NoError(w.t, w.Kill(w.t.Context(), id)) }
+
+func (w *wiped) begin(id string) {
+	w.t.Helper()
+	res := w.Run(w.t.Context(), "dev", "start", "--dir", w.Dir, id)
+	require.Contains(w.t, []int{0, 3}, res.Code, res.Stderr)
+}
+
+// wipe kills a controller, takes its disk away and starts it again.
+func (w *wiped) wipe(id string) {
+	w.t.Helper()
+	w.kill(id)
+	l, err := w.Layout()
+	require.NoError(w.t, err)
+	require.NoError(w.t, os.RemoveAll(l.DataDir(id)))
+	w.begin(id)
+}
+
+// turnsAway waits until a controller refused so many connections that were meant for another member.
+func (w *wiped) turnsAway(id string, times int) {
+	w.t.Helper()
+	counted := regexp.MustCompile(`(?m)^holdfast_raft_misdirected_connections_total (\d+)$`)
+	w.answers(id, "/metrics", fmt.Sprintf("%d connections turned away", times), func(text string) bool {
+		found := counted.FindStringSubmatch(text)
+		if found == nil {
+			return false
+		}
+		n, err := strconv.Atoi(found[1])
+		return err == nil && n >= times
+	})
+}
+
+// servesNothing asserts that a controller is not ready and answers no CSI call.
+func (w *wiped) servesNothing(id string) {
+	w.t.Helper()
+	identity, err := w.Identity(id)
+	require.NoError(w.t, err)
+	probe, err := identity.Probe(within(w.t, 10*time.Second), &csi.ProbeRequest{})
+	require.NoError(w.t, err)
+	require.False(w.t, probe.GetReady().GetValue(), "%s says that it is ready", id)
+	client, err := w.Controller(id)
+	require.NoError(w.t, err)
+	_, err = client.ListVolumes(within(w.t, 10*time.Second), &csi.ListVolumesRequest{})
+	require.Equal(w.t, codes.Unavailable, status.Code(err), "%s lists volumes: %v", id, err)
+	_, err = client.CreateVolume(within(w.t, 10*time.Second), harness.Spec{Name: "of-a-stranger"}.CreateRequest())
+	require.Equal(w.t, codes.Unavailable, status.Code(err), "%s makes volumes: %v", id, err)
+}
+
+// says waits until a controller's readiness tells a text.
+func (w *wiped) says(id, text string) {
+	w.t.Helper()
+	w.answers(id, "/readyz", text, func(said string) bool { return strings.Contains(said, text) })
+}
+
+// answers waits until what a controller answers over HTTP is as wanted.
+func (w *wiped) answers(id, path, wanted string, is func(text string) bool) {
+	w.t.Helper()
+	l, err := w.Layout()
+	require.NoError(w.t, err)
+	at := slices.IndexFunc(l.Controllers, func(c harness.Controller) bool { return c.ID == id })
+	require.NoError(w.t, harness.Poll(w.t.Context(), poll, id+" to say: "+wanted, func() (bool, error) {
+		resp, err := http.Get("http://" + l.Controllers[at].Metrics + path)
+		if err != nil {
+			return false, nil // it is still starting
+		}
+		defer func() { _ = resp.Body.Close() }()
+		said, err := io.ReadAll(resp.Body)
+		if err != nil || !is(string(said)) {
+			return false, fmt.Errorf("%s says %.500s", path, said)
+		}
+		return true, nil
+	}))
+}
+
+func (w *wiped) memberID(id string) string {
+	w.t.Helper()
+	s, err := w.Status(w.t.Context())
+	require.NoError(w.t, err)
+	for _, m := range s.Members {
+		if m.ID == id {
+			return m.MemberID
+		}
+	}
+	require.Fail(w.t, "no member "+id)
+	return ""
+}
+
+func (w *wiped) noLeader() {
+	w.t.Helper()
+	s, err := w.Status(w.t.Context())
+	require.NoError(w.t, err)
+	require.Empty(w.t, s.Leader)
+}
+
+// roles are the controllers of a cluster of three by what they do now.
+func (w *wiped) roles() (leader string, followers []string) {
+	w.t.Helper()
+	leader, err := w.Leader(w.t.Context())
+	require.NoError(w.t, err)
+	ids := []string{"c1", "c2", "c3"}
+	return leader, slices.DeleteFunc(ids, func(id string) bool { return id == leader })
+}
+
+// TestWipedControllers: a controller that lost its disk is not the member that it was.
+func TestWipedControllers(t *testing.T) {
+	for _, store := range []string{"wal", "boltdb"} {
+		t.Run(store, func(t *testing.T) {
+			w := &wiped{start(t, harness.Options{Supervise: false, Flags: []string{"--log-store=" + store}}), t}
+			t.Run("S68 it elects nobody, so no acknowledged volume is lost", func(t *testing.T) { w.in(t).electsNobody() })
+			t.Run("S68 it serves and acknowledges nothing", func(t *testing.T) { w.in(t).acknowledgesNothing() })
+			t.Run("S69 the founder founds nothing again", func(t *testing.T) { w.in(t).foundsNothing() })
+		})
+	}
+}
+
+func (w *wiped) in(t *testing.T) *wiped { return &wiped{w.Cluster, t} }
+
+func (w *wiped) electsNobody() {
+	leader, followers := w.roles()
+	behind, lost := followers[0], followers[1]
+	w.kill(behind)
+	co := w.NewCO()
+	co.Controllers = []string{leader}
+	acknowledged, err := co.Create(w.t.Context(), harness.Spec{Name: "acknowledged"})
+	require.NoError(w.t, err)
+	old := w.memberID(lost)
+	w.kill(leader)
+	w.wipe(lost)
+	w.begin(behind)
+	w.turnsAway(lost, 5)
+	w.noLeader()
+	w.servesNothing(lost)
+	w.begin(leader)
+	_, err = w.Leader(w.t.Context())
+	require.NoError(w.t, err)
+	for _, id := range []string{leader, behind} {
+		co.Controllers = []string{id}
+		listed, err := co.List(w.t.Context())
+		require.NoError(w.t, err)
+		require.Contains(w.t, listed, acknowledged.ID)
+	}
+	w.replace(lost, old)
+}
+
+func (w *wiped) acknowledgesNothing() {
+	leader, followers := w.roles()
+	lost, other := followers[0], followers[1]
+	old := w.memberID(lost)
+	w.wipe(lost)
+	w.turnsAway(lost, 3)
+	w.kill(other)
+	w.servesNothing(lost)
+	client, err := w.Controller(leader)
+	require.NoError(w.t, err)
+	_, err = client.CreateVolume(within(w.t, 10*time.Second), harness.Spec{Name: "by-one-alone"}.CreateRequest())
+	require.Equal(w.t, codes.Unavailable, status.Code(err), "one member of three acknowledged it: %v", err)
+	w.begin(other)
+	w.replace(lost, old)
+}
+
+// replace has the cluster take in the one that stands where a member was.
+func (w *wiped) replace(id, old string) {
+	w.t.Helper()
+	w.says(id, "holdfast members replace "+old)
+	res := w.Run(w.t.Context(), "members", "replace", old, "--dir", w.Dir, "--yes", "--wait")
+	require.Zero(w.t, res.Code, res.Stderr)
+	require.NoError(w.t, w.AwaitAgreement(w.t.Context()))
+	require.NotEqual(w.t, old, w.memberID(id))
+}
+
+// foundsNothing starts the first controller as its unit file does for ever, with
+// --bootstrap, after its disk is lost and while the others are down.
+func (w *wiped) foundsNothing() {
+	argv := w.commandLine("c1")
+	old := w.memberID("c1")
+	for _, id := range []string{"c1", "c2", "c3"} {
+		w.kill(id)
+	}
+	l, err := w.Layout()
+	require.NoError(w.t, err)
+	require.NoError(w.t, os.RemoveAll(l.DataDir("c1")))
+	marker := l.DataDir("c1") + ".founded"
+	w.t.Run("without addresses its marker refuses", func(t *testing.T) {
+		res := w.Run(t.Context(), slices.Concat(withoutJoin(argv), []string{"--bootstrap"})...)
+		require.Equal(t, 1, res.Code, res.Stderr)
+		require.Contains(t, res.Stderr, "--join")
+		require.Contains(t, res.Stderr, marker)
+	})
+	require.NoError(w.t, os.Remove(marker))
+	require.NoError(w.t, os.RemoveAll(l.DataDir("c1")))
+	stop := w.runs(slices.Concat(argv, []string{"--bootstrap"}))
+	w.says("c1", "a new cluster is made when all other controllers said that they know none")
+	w.servesNothing("c1")
+	w.begin("c2")
+	w.begin("c3")
+	w.says("c1", "holdfast members replace "+old)
+	stop()
+	w.begin("c1")
+	w.replace("c1", old)
+}
+
+// commandLine is how a controller was started, without the program.
+func (w *wiped) commandLine(id string) []string {
+	w.t.Helper()
+	l, err := w.Layout()
+	require.NoError(w.t, err)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", l.PID(id)))
+	require.NoError(w.t, err)
+	return strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")[1:]
+}
+
+func withoutJoin(argv []string) (rest []string) {
+	for i := 0; i < len(argv); i++ {
+		if argv[i] == "--join" {
+			i++
+			continue
+		}
+		rest = append(rest, argv[i])
+	}
+	return rest
+}
+
+// runs starts a controller beside the supervisor, until stop.
+func (w *wiped) runs(argv []string) (stop func()) {
+	w.t.Helper()
+	cmd := exec.Command(binary(w.t), argv...)
+	log, err := os.Create(filepath.Join(w.t.TempDir(), "controller.log"))
+	require.NoError(w.t, err)
+	cmd.Stderr = log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(w.t, cmd.Start())
+	stop = func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+		_ = log.Close()
+	}
+	w.t.Cleanup(stop)
+	return stop
+}
