@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// TestADeadControllerIsReplacedUnderLoad: an empty controller takes the place of a dead
+// leader while volumes are made. Every call is answered in the end, each volume is there
+// once, and the longest time without an acknowledgement is told.
+func TestADeadControllerIsReplacedUnderLoad(t *testing.T) {
+	w := &wiped{start(t, harness.Options{Supervise: false}), t}
+	leader, _ := w.roles()
+	old := w.memberID(leader)
+	load := begin(w)
+	w.wipe(leader)
+	w.says(leader, "holdfast members replace "+old)
+	load.await(t, 20)
+	w.replace(leader, old)
+	load.await(t, 20)
+	volumes := load.end(t)
+	t.Logf("%d volumes, at most %s without an acknowledgement", len(volumes), load.longest)
+	require.NoError(t, w.AwaitAgreement(t.Context()))
+	eachOnce(t, w.Cluster, volumes)
+	deleteAll(t, w.Cluster, w.NewCO(), volumes)
+}
+
+// load makes volumes, several at once, until it is ended.
+type load struct {
+	mu      sync.Mutex
+	volumes map[string]*harness.Volume
+	failed  error
+	last    time.Time
+	longest time.Duration // between two acknowledgements
+	stop    chan struct{}
+	workers sync.WaitGroup
+}
+
+func begin(w *wiped) *load {
+	l := &load{volumes: map[string]*harness.Volume{}, stop: make(chan struct{}), last: time.Now()}
+	co := w.NewCO()
+	co.CallTimeout = 5 * time.Second
+	for worker := range 4 {
+		l.workers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-l.stop:
+					return
+				default:
+				}
+				v, err := co.Create(w.t.Context(), harness.Spec{Name: fmt.Sprintf("load-%d-%d", worker, n)})
+				l.note(v, err)
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) note(v *harness.Volume, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.failed = err
+		return
+	}
+	l.volumes[v.Name] = v
+	l.longest = max(l.longest, time.Since(l.last))
+	l.last = time.Now()
+}
+
+// await waits until so many more volumes were made.
+func (l *load) await(t *testing.T, more int) {
+	t.Helper()
+	count := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.volumes)
+	}
+	from := count()
+	require.NoError(t, harness.Poll(t.Context(), time.Minute, "volumes to be made", func() (bool, error) {
+		return count() >= from+more, nil
+	}))
+}
+
+func (l *load) end(t *testing.T) map[string]*harness.Volume {
+	t.Helper()
+	close(l.stop)
+	l.workers.Wait()
+	require.NoError(t, l.failed)
+	return l.volumes
+}
