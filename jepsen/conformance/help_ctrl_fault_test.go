@@ -131,21 +131,33 @@ func (k *kit) hidden(id string, during func()) {
 }
 
 // full reserves all that is left of n2, and gives it back with the row.
-func (k *kit) full() {
+func (k *kit) full() { k.fullAt("n2") }
+
+// fullAt is full, of any node. What was just placed counts against what was measured
+// before it: a node is full only when nothing more fits once it was measured again.
+func (k *kit) fullAt(node string) {
 	k.t.Helper()
-	for range 16 {
-		c, err := k.ctl.GetCapacity(k.ctx, &csi.GetCapacityRequest{AccessibleTopology: places("n2")[0]})
-		require.NoError(k.t, err)
+	const least, measured, looks = 64 * harness.Mi, 3 * time.Second, 2
+	seen := 0
+	require.NoError(k.t, harness.Poll(k.ctx, 2*time.Minute, node+" to be full", func() (bool, error) {
+		c, err := k.ctl.GetCapacity(k.ctx, &csi.GetCapacityRequest{AccessibleTopology: places(node)[0]})
+		if err != nil {
+			return false, err
+		}
 		most := c.GetMaximumVolumeSize().GetValue()
-		if most < 64*harness.Mi {
-			return
+		if most < least {
+			seen++
+			time.Sleep(measured)
+			return seen >= looks, nil
 		}
-		res, err := k.ctl.CreateVolume(k.ctx, k.asked(sized(most, 0), capable(raw(writer)), at(places("n2"), nil)))
+		seen = 0
+		res, err := k.ctl.CreateVolume(k.ctx, k.asked(sized(most, 0), capable(raw(writer)), at(places(node), nil)))
 		if status.Code(err) == codes.ResourceExhausted {
-			return
+			return false, nil // less is free by now
 		}
-		require.NoError(k.t, err)
-		k.dropVolume(res.GetVolume().GetVolumeId())
-	}
-	require.Fail(k.t, "n2 is never full")
+		if err == nil {
+			k.dropVolume(res.GetVolume().GetVolumeId())
+		}
+		return false, err
+	}))
 }

@@ -66,8 +66,9 @@ var lateRows = map[string]rowTest{
 		here := &csi.Topology{Segments: map[string]string{harness.TopologyKey: "n1"}}
 		left, err := k.ctl.GetCapacity(k.ctx, &csi.GetCapacityRequest{AccessibleTopology: here})
 		require.NoError(k.t, err)
-		most := left.GetAvailableCapacity() / 10 * 6 / harness.Mi * harness.Mi
+		most := left.GetMaximumVolumeSize().GetValue() / 2 / harness.Mi * harness.Mi
 		one := k.create(harness.Spec{Node: "n1", Size: most, Block: true})
+		k.fullAt("n1")
 		err = k.createGroup(&csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: []string{one.ID, two.ID}})
 		refused(k.t, err, codes.ResourceExhausted)
 		require.Empty(k.t, k.cutsOf([]string{one.ID, two.ID}))
