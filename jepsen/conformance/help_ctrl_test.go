@@ -257,3 +257,12 @@ func (k *kit) lessPublished(id string) {
 		return err
 	})
 }
+
+// longFlags are flags that are served, of 4 KiB together: as many as there may be.
+func longFlags() []string {
+	flags := []string{"relatime"}
+	for size := len(flags[0]); size < 4096; size += len("noatime") {
+		flags = append(flags, "noatime")
+	}
+	return flags
+}

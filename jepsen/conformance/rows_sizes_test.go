@@ -84,14 +84,15 @@ var sizeRows = map[string]rowTest{
 		long := k.w.Path("long") + strings.Repeat("/"+strings.Repeat("d", 99), 10)
 		_, err = k.w.Node(k.t).NodeUnpublishVolume(k.ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: unknownVolumeID, TargetPath: long})
 		require.NoError(k.t, but(err, codes.NotFound))
-		flags := func(n int) error {
+		flags := func(flags ...string) error {
 			req := publishTo(k, "nobody")
-			req.VolumeCapability.GetMount().MountFlags = []string{strings.Repeat("f", n)}
+			req.VolumeCapability.GetMount().MountFlags = flags
 			_, err := k.ctl.ControllerPublishVolume(k.ctx, req)
 			return err
 		}
-		refused(k.t, flags(4096), codes.NotFound)
-		refused(k.t, flags(4097), codes.InvalidArgument)
+		refused(k.t, flags(longFlags()...), codes.NotFound)
+		refused(k.t, flags(append(longFlags(), "ro")...), codes.InvalidArgument)
+		refused(k.t, flags(strings.Repeat("f", 4097)), codes.InvalidArgument)
 	}),
 	"CSI-GEN-Size-05": watched(func(t *testing.T, method string, m protoreflect.Message) {
 		walk(m, func(f protoreflect.FieldDescriptor, v protoreflect.Value) {
