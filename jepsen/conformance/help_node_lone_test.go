@@ -23,7 +23,7 @@ func (k *kit) loneArgs(further ...string) []string {
 	k.t.Helper()
 	dir := k.t.TempDir()
 	pki := filepath.Join(k.w.Cluster.Dir, "pki", "node-n1", "node-n1")
-	args := []string{"node", "--node-id=n1", "--data-dir=" + filepath.Join(dir, "data"), "--pool-dir=" + filepath.Join(dir, "pool"),
+	args := []string{"node", "--node-id=n1", "--data-dir=" + filepath.Join(dir, "data"), "--pool-dir=" + filepath.Join(dir, "pool"), "--pool-image=never",
 		"--metrics-listen=127.0.0.1:0", "--csi-endpoint=unix://" + filepath.Join(dir, "n.sock"), "--allow-root=" + dir,
 		"--cert=" + pki + ".crt", "--key=" + pki + ".key", "--ca=" + filepath.Join(filepath.Dir(pki), "ca.crt"), "--endpoints=127.0.0.1:9"}
 	return append(args, further...)

@@ -67,7 +67,7 @@ func world(t *testing.T) *World {
 			shared.err = err
 			return
 		}
-		c, err := harness.Start(context.Background(), harness.Options{Binary: path, Controllers: 3, Nodes: 2, Supervise: true, Flags: []string{"--log-level=debug"}})
+		c, err := harness.Start(context.Background(), harness.Options{Binary: path, Controllers: 3, Nodes: 2, Supervise: true, Flags: []string{"--log-level=debug", "--node-arg=--volume-mount-group"}})
 		if err != nil {
 			shared.err = err
 			return
