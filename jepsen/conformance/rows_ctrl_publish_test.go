@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"os"
 	"strings"
 	"syscall"
 
@@ -225,10 +226,19 @@ var unpublishRows = map[string]rowTest{
 	"CSI-CTRL-ControllerUnpublishVolume-12": with(func(k *kit) {
 		v := k.made()
 		u := k.inUse(v, mounted(writer, "ext4"), false)
-		refused(k.t, k.unpublish(v.GetVolumeId(), "n1"), codes.FailedPrecondition)
-		require.Equal(k.t, []string{"n1"}, k.get(v.GetVolumeId()).GetStatus().GetPublishedNodeIds())
-		onOneNode(k, v.GetVolumeId(), writer)
-		require.NoError(k.t, u.write("goes on"))
+		busy, err := os.Create(u.file())
+		require.NoError(k.t, err)
+		defer busy.Close()
+		for range 2 { // no other host reaches the data of a single replica (S31)
+			require.NoError(k.t, k.unpublish(v.GetVolumeId(), "n1"))
+		}
+		require.Empty(k.t, k.get(v.GetVolumeId()).GetStatus().GetPublishedNodeIds())
+		_, err = busy.WriteString("what is in use goes on")
+		require.NoError(k.t, err)
+		require.NoError(k.t, busy.Sync())
+		pub := publication(v.GetVolumeId())
+		pub.NodeId = "n2"
+		refused(k.t, k.publish(pub), codes.FailedPrecondition)
 	}),
 	"CSI-CTRL-ControllerUnpublishVolume-13": with(func(k *kit) {
 		id := k.made().GetVolumeId()
