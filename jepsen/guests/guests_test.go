@@ -58,13 +58,15 @@ func shortDir(t *testing.T) string {
 }
 
 // boot runs a guest to its end. It sees the host's files through a mount namespace in
-// which all but its own folder is read-only, and ends with this process.
+// which all but its own folder is read-only, and ends with this process. It holds no mount
+// of a loop device, whose owner could not detach it meanwhile.
 func boot(t *testing.T, lab, run string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", "-m", "--propagation", "private", "sh", "-c",
-		`mount --bind "$1" "$1" && mount -o remount,bind,ro / && exec linux.uml mem=1200M umid=guest uml_dir="$1/uml" \
+		`while read -r device where rest; do case $device in /dev/loop*) umount -l "$where";; esac; done </proc/self/mounts
+mount --bind "$1" "$1" && mount -o remount,bind,ro / && exec linux.uml mem=1200M umid=guest uml_dir="$1/uml" \
 root=/dev/root rootfstype=hostfs rootflags=/ ro init="$1/init.sh" lab="$1" run="$2" panic=1 noreboot con=null con0=null,fd:1 ssl=null`,
 		"sh", lab, run)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=/dev/shm"}

@@ -5,8 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strings"
 	"syscall"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 )
 
@@ -38,6 +41,9 @@ func restrict(writable ...string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make all mounts private: %w", err)
 	}
+	if err := letGo(writable); err != nil {
+		return err
+	}
 	for _, dir := range writable {
 		if err := unix.Mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("bind %s: %w", dir, err)
@@ -53,4 +59,26 @@ func restrict(writable ...string) error {
 		}
 	}
 	return nil
+}
+
+// letGo unmounts in this namespace what others mounted of loop devices: a copy of such a
+// mount would keep their device in use for as long as the guest runs.
+func letGo(needed []string) error {
+	loops, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
+		return !strings.HasPrefix(m.Source, "/dev/loop") || holds(m.Mountpoint, needed), false
+	})
+	if err != nil {
+		return fmt.Errorf("read the table of mounts: %w", err)
+	}
+	for _, m := range loops {
+		_ = unix.Unmount(m.Mountpoint, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW) // its owner may have unmounted it
+	}
+	return nil
+}
+
+// holds tells whether a mount is, or has below it, one of the folders.
+func holds(mount string, folders []string) bool {
+	return mount == "/" || slices.ContainsFunc(folders, func(dir string) bool {
+		return dir == mount || strings.HasPrefix(dir, mount+"/")
+	})
 }
