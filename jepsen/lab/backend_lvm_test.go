@@ -17,7 +17,8 @@ import (
 
 // TestLVM runs the LVM backend's own tests, which need thin pools, in guests: the suite
 // of all backends with its snapshots in one, all else in another. It is not parallel to
-// other tests: its guests alone keep two processors busy for minutes.
+// other tests: its guests alone keep two processors busy for minutes. The comparison of
+// files of metadata runs on the machine itself: a guest's files have no direct I/O.
 func TestLVM(t *testing.T) {
 	lab.Need(t)
 	program := filepath.Join(t.TempDir(), "lvm.test")
@@ -28,7 +29,7 @@ func TestLVM(t *testing.T) {
 	l := lab.New(t, lab.Config{Guests: 2, NoHoldfast: true, Disks: []int64{1200 << 20}})
 	l.MustBoot(t)
 	var group errgroup.Group
-	for i, tests := range []string{"-test.run '^TestSnapshots$'", "-test.skip '^TestSnapshots$'"} {
+	for i, tests := range []string{"-test.run '^TestSnapshots$'", "-test.skip '^(TestSnapshots|TestNoChangedBlockIsCalledTheSame)$'"} {
 		g := l.Guest(i + 1)
 		group.Go(func() error { return runInGuest(t, g, program, "HOLDFAST_LVM_TEST_DISK=/dev/ubdc", tests) })
 	}
