@@ -129,8 +129,23 @@ type status struct {
 type nodes struct {
 	Nodes []struct {
 		ID    string `json:"id"`
+		Host  string `json:"host_id"`
 		State string `json:"state"`
 	} `json:"nodes"`
+}
+
+// Host is the id of the host that has the node's name, as verbs about it name it.
+func (c *Cluster) Host(ctx context.Context, node string) (string, error) {
+	var nodes nodes
+	if err := c.Ask(ctx, &nodes, "nodes"); err != nil {
+		return "", err
+	}
+	for _, n := range nodes.Nodes {
+		if n.ID == node {
+			return n.Host, nil
+		}
+	}
+	return "", fmt.Errorf("node %s is not known", node)
 }
 
 // missing says what keeps the cluster from being ready.

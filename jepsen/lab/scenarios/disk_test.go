@@ -166,7 +166,9 @@ func TestS2_ARebootedPrimaryAsksFirst(t *testing.T) {
 // force has an operator decide that a node goes on, and publishes there.
 func (w *world) force(t *testing.T, v *volume, from, to string) {
 	t.Helper()
-	out, code, err := w.cluster.Admin(t.Context(), "volumes", "force-primary", v.id, to, "--reason", "n1 is dead", "--peer-dead", "--yes")
+	host, err := w.cluster.Host(t.Context(), to)
+	require.NoError(t, err)
+	out, code, err := w.cluster.Admin(t.Context(), "volumes", "force-primary", v.id, to, "--reason", "n1 is dead", "--peer-dead", "--host-id", host, "--yes")
 	require.NoError(t, err)
 	require.Zero(t, code, out)
 	w.takeAway(t, v, from)

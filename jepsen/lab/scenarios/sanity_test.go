@@ -43,11 +43,13 @@ func TestCSISanityFromAGuest(t *testing.T) {
 func (w *world) cordon(t *testing.T, nodes ...string) {
 	t.Helper()
 	for _, n := range nodes {
-		out, code, err := w.cluster.Admin(t.Context(), "nodes", "drain", n, "--yes")
+		host, err := w.cluster.Host(t.Context(), n)
+		require.NoError(t, err)
+		out, code, err := w.cluster.Admin(t.Context(), "nodes", "drain", n, "--host-id", host, "--yes")
 		require.NoError(t, err)
 		require.Zero(t, code, out)
 		t.Cleanup(func() {
-			out, code, err := w.cluster.Admin(context.WithoutCancel(t.Context()), "nodes", "undrain", n)
+			out, code, err := w.cluster.Admin(context.WithoutCancel(t.Context()), "nodes", "undrain", n, "--host-id", host, "--yes")
 			require.NoError(t, err)
 			require.Zero(t, code, out)
 		})
