@@ -27,25 +27,50 @@ func (w *world) mendDisk(t *testing.T, v *volume, node string) {
 	w.must(t, node, fmt.Sprintf(`set -e; d=%s; dmsetup suspend --noflush $d; dmsetup load $d </lab/table-$d; dmsetup resume $d`, v.device()))
 }
 
+// loseWrites has the device below a disk that failed hold zeros, as if nothing of what it
+// took had reached the medium; DRBD's own metadata behind them go on to call it up to date.
+func (w *world) loseWrites(t *testing.T, v *volume, node string) {
+	t.Helper()
+	w.must(t, node, fmt.Sprintf(`set -e; dmsetup create lost </lab/table-%s; dmsetup mknodes
+dd if=/dev/zero of=/dev/mapper/lost bs=1M count=%d oflag=direct 2>/dev/null; dmsetup remove lost`, v.device(), v.size/mi))
+}
+
 // A disk that fails under the primary, or under its peer: the volume goes on with the
-// other replica, the condition says so, and the disk is synchronised when it is back.
-func TestAFailingDiskIsServedAround(t *testing.T) {
-	for name, broken := range map[string]string{"under the primary": "n1", "under the secondary": "n2"} {
+// other replica, and the condition says so. When it is back, nothing that it holds is
+// believed: all is copied again, meanwhile nothing stale is read, and what was
+// acknowledged is on both hosts (S67).
+func TestS67_AFailedDiskIsCopiedWholly(t *testing.T) {
+	for name, tc := range map[string]struct {
+		broken string
+		block  bool
+	}{
+		"under the primary":   {broken: "n1", block: true},
+		"under the secondary": {broken: "n2"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := inWorld(t)
-			v := w.replicated(t, "eio", false)
+			v := w.replicated(t, "eio", tc.block)
 			w.up(t, v, "n1")
 			x := w.write(t, v, "n1", 1)
-			w.breakDisk(t, v, broken)
-			w.awaitKernel(t, v, broken, 30*time.Second, "its disk is gone", func(d drbd) bool { return d.disk == "Diskless" })
+			w.breakDisk(t, v, tc.broken)
+			w.awaitKernel(t, v, tc.broken, 30*time.Second, "its disk is gone", func(d drbd) bool { return d.disk == "Diskless" })
 			x.awaitMore(t, 50)
 			w.awaitAbnormal(t, v)
-			w.mendDisk(t, v, broken)
-			w.awaitKernel(t, v, broken, resyncPatience, "it is synchronised", whole)
+			w.loseWrites(t, v, tc.broken)
+			w.must(t, tc.broken, "dmesg -C")
+			w.mendDisk(t, v, tc.broken)
+			w.awaitKernel(t, v, tc.broken, resyncPatience, "it is synchronised", func(d drbd) bool {
+				w.mustHold(t, v, "n1", x.acked().Number)
+				return whole(d)
+			})
+			w.mustCopyAll(t, v, tc.broken)
 			last := x.stop(t)
 			require.Empty(t, last.Error)
 			w.mustHold(t, v, "n1", last.Number)
 			w.down(t, v, "n1")
+			w.up(t, v, "n2")
+			w.mustHold(t, v, "n2", last.Number)
+			w.down(t, v, "n2")
 			w.noSplitBrain(t)
 		})
 	}
