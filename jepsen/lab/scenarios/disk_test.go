@@ -180,6 +180,8 @@ func TestS2_ARebootedPrimaryAsksFirst(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, "Primary", d.role)
 	w.mustRefuse(t, v, "n2", "n1")
+	// To publish it again takes back that n2 was asked to take it down once nobody uses it (S31).
+	require.NoError(t, w.co.publish(t.Context(), v, "n2"))
 	require.NoError(t, w.lab.HealAll(t.Context()))
 	w.awaitKernel(t, v, "n2", resyncPatience, "what n1 has is discarded", whole)
 	y.awaitBeyond(t, 1_000_001+1024) // a whole turn of the ring, which had the other's numbers
