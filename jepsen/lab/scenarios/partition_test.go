@@ -75,6 +75,7 @@ func takeOver(t *testing.T, cut []lab.Network) {
 		w.down(t, v, "n2")
 	}
 	w.noSplitBrain(t)
+	w.awaitKept(t, "n1", volumes...)
 	for _, v := range volumes { // the loser's copy is as good as the other
 		w.up(t, v, "n1")
 		w.down(t, v, "n1")

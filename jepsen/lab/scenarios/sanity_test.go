@@ -169,8 +169,8 @@ func countSpecs(t *testing.T, report string) (passed int, skipped map[string]int
 	return passed, skipped, repeated
 }
 
-// everything is what there is, in the log and on the hosts: what losers had is kept on
-// them, until an operator removes it.
+// everything is what there is, in the log and on the hosts: what losers had may be kept on
+// them.
 func (w *world) everything(ctx context.Context) (all []string, err error) {
 	var said struct {
 		Volumes []struct {
