@@ -2,6 +2,8 @@
 GO       ?= go
 BIN      := bin
 PACKAGES := ./...
+VERSION  := $(shell git describe --tags --always --dirty=-modified 2>/dev/null)
+LDFLAGS  := -X github.com/holdfast-storage/holdfast/cmd/daemon.version=$(VERSION)
 LAB      := HOLDFAST_REQUIRE_LAB=1 HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast
 
 .PHONY: all build deps check generate lint test unit race system rows conformance lab lab-bench demo dev bench clean help
@@ -12,7 +14,7 @@ help: ## say what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 build: ## build bin/holdfast
-	$(GO) build -o $(BIN)/holdfast ./cmd/holdfast
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/holdfast ./cmd/holdfast
 
 deps: ## install the Debian packages that are missing
 	@sh deploy/packages.sh
