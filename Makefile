@@ -5,6 +5,11 @@ PACKAGES := ./...
 VERSION  := $(shell git describe --tags --always --dirty=-modified 2>/dev/null)
 LDFLAGS  := -X github.com/holdfast-storage/holdfast/cmd/daemon.version=$(VERSION)
 LAB      := HOLDFAST_REQUIRE_LAB=1 HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast
+LOGS     := .cache/test
+# Guests wait more than they compute, so labs that share nothing run side by side.
+TOGETHER := deploy/side-by-side.sh $(LOGS)
+# One half of the scenarios; what is not named here is the other half.
+HALF     := ^(TestCSISanityFromAGuest|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume)$$
 
 .PHONY: all build deps check generate lint test unit race system rows conformance lab lab-bench demo dev bench clean help
 
@@ -43,19 +48,26 @@ unit: ## unit tests of every package
 race: ## the packages with goroutines, under the race detector
 	$(GO) test -race -short ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
 
+SYSTEM    = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long)
+GUESTS    = $(GO) test -timeout 10m -v ./jepsen/guests
+ROWS      = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
+
 system: deps build ## real clusters: csi-sanity, crashes, full disks, corrupted files (LONG=1: the long form)
-	HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long)
-	$(GO) test -timeout 10m -v ./jepsen/guests
+	$(SYSTEM)
+	$(GUESTS)
 
 rows: deps build ## every row of CSI against a real cluster; fails when one passes no longer
-	HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
+	$(ROWS)
 
 conformance: deps build ## the same, and write jepsen/conformance/CONFORMANCE.md
-	HOLDFAST_CONFORMANCE_OUT=$(CURDIR)/jepsen/conformance/CONFORMANCE.md HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
+	HOLDFAST_CONFORMANCE_OUT=$(CURDIR)/jepsen/conformance/CONFORMANCE.md $(ROWS)
+
+BACKENDS  = $(LAB) $(GO) test -count=1 -p 1 -timeout 60m -v ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer
+SCENARIOS = $(LAB) $(GO) test -count=1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios
+LONGER    = $(if $(LONG),-args -long)
 
 lab: deps build ## guests with kernels, disks and networks of their own: replication, power loss, partitions (LONG=1: the long form)
-	$(LAB) $(GO) test -count=1 -p 1 -timeout 30m -v $$($(GO) list ./jepsen/lab/... | grep -v /scenarios)
-	$(LAB) $(GO) test -count=1 -p 1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios/... $(if $(LONG),-args -long)
+	$(TOGETHER) backends '$(BACKENDS)' scenarios-1 "$(SCENARIOS) -run '$(HALF)' $(LONGER)" scenarios-2 "$(SCENARIOS) -skip '$(HALF)' $(LONGER)"
 
 lab-bench: deps build ## the table of figures of replicated volumes, measured in the lab
 	$(LAB) $(GO) test -count=1 -timeout 60m -v -run '^TestFigures$$' ./jepsen/lab/scenarios -args -figures
