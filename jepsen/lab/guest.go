@@ -36,10 +36,10 @@ type Guest struct {
 
 // running is one run of a guest, from boot to its end.
 type running struct {
-	pid   int
-	ended chan struct{} // closed when its first process ended
-	err   error         // how, once ended is closed
-	lines *lines        // the connections to its agent
+	kernel *os.Process   // its first process
+	ended  chan struct{} // closed when that ended
+	err    error         // how, once ended is closed
+	lines  *lines        // the connections to its agent
 }
 
 func newGuest(l *Lab, i int) *Guest {
@@ -91,6 +91,9 @@ func (g *Guest) Boot(ctx context.Context) error {
 	if err := g.awaitAgent(ctx); err != nil {
 		return errors.Join(fmt.Errorf("boot %s: %w\n%s", g.Name(), err, tail(g.console(), 15)), g.Crash())
 	}
+	if run := g.current(); run != nil {
+		go run.keepClock()
+	}
 	return nil
 }
 
@@ -109,7 +112,7 @@ func (g *Guest) launch() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	run := &running{pid: cmd.Process.Pid, ended: make(chan struct{}), lines: newLines()}
+	run := &running{kernel: cmd.Process, ended: make(chan struct{}), lines: newLines()}
 	g.mu.Lock()
 	g.run = run
 	g.mu.Unlock()
@@ -170,7 +173,7 @@ func (g *Guest) hangUp() {
 func (g *Guest) Crash() error {
 	run := g.current()
 	if run != nil {
-		_ = syscall.Kill(-run.pid, syscall.SIGKILL) // all at once; below the rest is looked for
+		_ = syscall.Kill(-run.kernel.Pid, syscall.SIGKILL) // all at once; below the rest is looked for
 	}
 	if err := place.Kill(g.Dir()); err != nil {
 		return fmt.Errorf("crash %s: %w", g.Name(), err)
@@ -216,7 +219,7 @@ func (g *Guest) signal(sig syscall.Signal) error {
 	if run == nil {
 		return fmt.Errorf("signal %s: %w", g.Name(), ErrDown)
 	}
-	return syscall.Kill(run.pid, sig)
+	return run.kernel.Signal(sig)
 }
 
 // Console is all that the guest's kernels said, in every boot.

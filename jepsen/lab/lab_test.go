@@ -35,6 +35,7 @@ func TestGuests(t *testing.T) {
 		{"one direction between two guests is blocked", blocks},
 		{"a network is split between two sides", splits},
 		{"a paused guest answers again when it goes on", pauses},
+		{"a guest whose kernel lost an alarm goes on", clocks},
 		{"a disk is added while a guest runs, and stays", disks},
 		{"a guest cannot write to the host", readOnly},
 		{"a loss of power keeps what was synced and loses the rest", crash},
