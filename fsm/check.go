@@ -216,6 +216,7 @@ func (x *index) differs(y *index) error {
 		{"I12", "creations", slices.Equal(x.byCreation.Keys(), y.byCreation.Keys()) && slices.Equal(x.byCreation.Values(), y.byCreation.Values())},
 		{"I8", "reservations", slices.Equal(x.pools.Keys(), y.pools.Keys()) && slices.Equal(x.pools.Values(), y.pools.Values())},
 		{"I5", "obligations", slices.Equal(x.owing.Items(), y.owing.Items())},
+		{"S67", "waiting replicas", slices.Equal(x.waiting.Items(), y.waiting.Items())},
 		{"R6", "unsettled volumes", slices.Equal(x.unsettled.Values(), y.unsettled.Values())},
 		{"R2", "free minors", x.lowestMinor() == y.lowestMinor()},
 		{"R2", "ports", slices.Equal(x.ports.Items(), y.ports.Items())},

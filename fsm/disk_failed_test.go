@@ -180,6 +180,8 @@ func TestS67_APeerIsThereByItsOwnWordOfNow(t *testing.T) {
 		require.True(t, ok)
 		return wish.Replication.Peer
 	}
+	require.False(t, peer().Attached, "what has its disk does not ask")
+	w.sees(1, "n1", ReplicaSeen{Disk: diskless, PeerDisk: upToDate, Connection: connected})
 	require.True(t, peer().Attached)
 	w.away("n2", true)
 	require.Equal(t, []bool{true, false}, []bool{peer().UpToDate, peer().Attached}, "it may have burnt")

@@ -61,6 +61,8 @@
 //	I18 A sweep that is under way is in force: what is read has it, whether it is in the
 //	    records or not. Names, ids and pools are given again only once it is written
 //	    into the records that had them.
+//	I19 Whose wish an entry changes is told (Touch), where the entry began a sweep when
+//	    that is written: no host waits for a word that was said before it asked.
 //
 // # Sweeps
 //

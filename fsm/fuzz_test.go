@@ -20,6 +20,7 @@ func play(t testing.TB, d dice) *world {
 		p.w = newReplicated(t, fsmpb.Protocol(1+d.roll(2)))
 		p.at, p.created = p.w.index, 1
 	}
+	hosts := newTold(p.w.s)
 	for p.more() {
 		e := p.next()
 		before := p.w.s.Fork()
@@ -30,6 +31,8 @@ func play(t testing.TB, d dice) *world {
 		if first.Outcome.GetRejection() != nil {
 			require.Empty(t, first.Touched, "a rejection touches nothing")
 		}
+		hosts.hear(p.w.s, e, first.Touched)
+		hosts.check(t, p.w.s, e)
 		applyAgain(t, p, e, first)
 		require.NoError(t, before.Check())
 	}

@@ -12,6 +12,7 @@ import (
 type index struct {
 	byNode       *btree.BTreeG[placed]
 	owing        *btree.BTreeG[placed]    // per node that owes the end of a publication
+	waiting      *btree.BTreeG[placed]    // per holder: volumes with a replica that waits for its peer
 	unsettled    *btree.Map[uint64, uuid] // by the index that created it
 	byOperation  *btree.Map[uint64, uuid]
 	byCreation   *btree.Map[uint64, *volumeRecord] // by the index that created it
@@ -54,6 +55,7 @@ func newIndex() index {
 	return index{
 		byNode:       ordered(placed.before),
 		owing:        ordered(placed.before),
+		waiting:      ordered(placed.before),
 		unsettled:    new(btree.Map[uint64, uuid]),
 		byOperation:  new(btree.Map[uint64, uuid]),
 		byCreation:   new(btree.Map[uint64, *volumeRecord]),
@@ -70,6 +72,7 @@ func (x *index) copy() index {
 	return index{
 		byNode:       x.byNode.Copy(),
 		owing:        x.owing.Copy(),
+		waiting:      x.waiting.Copy(),
 		unsettled:    x.unsettled.Copy(),
 		byOperation:  x.byOperation.Copy(),
 		byCreation:   x.byCreation.Copy(),
@@ -99,6 +102,7 @@ func (x *index) replace(c *change) {
 	x.replaceMinor(c)
 	x.replacePorts(c)
 	x.replaceOwing(c)
+	x.replaceWaiting(c)
 	x.replaceUnsettled(c)
 	if c.now != nil {
 		x.byCreation.Set(c.now.Created.Index, c.now)
@@ -198,6 +202,19 @@ func (x *index) replaceOwing(c *change) {
 	}
 	for _, t := range c.now.teardowns() {
 		x.owing.Set(placed{node: t.Node, created: c.now.Created.Index, volume: c.key})
+	}
+}
+
+func (x *index) replaceWaiting(c *change) {
+	if c.old.waiting() {
+		for _, node := range c.was {
+			x.waiting.Delete(placed{node: node, created: c.old.Created.Index})
+		}
+	}
+	if c.now.waiting() {
+		for _, node := range c.is {
+			x.waiting.Set(placed{node: node, created: c.now.Created.Index, volume: c.key})
+		}
 	}
 }
 

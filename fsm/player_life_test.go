@@ -227,6 +227,7 @@ func TestRandomLivesOfReplicasKeepEveryInvariant(t *testing.T) {
 
 // live plays, mostly by what keeps volumes alive, beside a member that is restored.
 func (p *player) live(other *State) {
+	hosts := newTold(p.w.s)
 	for p.more() {
 		e := p.next()
 		if p.roll(5) > 0 {
@@ -237,6 +238,8 @@ func (p *player) live(other *State) {
 			continue // the first is never proposed
 		}
 		one, two := p.w.s.Apply(e.index, e.cmd), other.Apply(e.index, e.cmd)
+		hosts.hear(p.w.s, e, one.Touched)
+		hosts.check(p.w.t, p.w.s, e)
 		require.True(p.w.t, proto.Equal(one.Outcome, two.Outcome), "%v\n%v\nto %v", one.Outcome, two.Outcome, e.cmd)
 		require.NoError(p.w.t, p.w.s.Check(), "after index %d: %v", e.index, e.cmd)
 		require.Equal(p.w.t, p.w.s.Hash(), other.Hash(), "after index %d: %v", e.index, e.cmd)

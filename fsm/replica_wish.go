@@ -23,6 +23,9 @@ func (s *State) replicaWish(n *Node, v *Volume) *ReplicaWish {
 	w.Connect = w.Peer != nil && s.shouldConnect(v, own, other)
 	w.Outdated, w.UpToDate, w.Attach, w.Seen, w.SettledUUID = own.Outdated, own.UpToDate, own.Attach, own.Seen, own.Settled.UUID
 	w.DiskFailed = own.DiskFailed
+	if w.Peer != nil {
+		w.Peer.Attached = own.waits() && !w.Peer.Lost && s.attachedNow(v, other)
+	}
 	if p := v.Publication(n.ID); p != nil && p.Host == n.Host && n.Incarnation == s.cluster.Incarnation {
 		w.Primary = !own.Outdated || w.Force
 		w.PrimaryDone = r.Primary != nil && r.Primary.Host == n.Host && r.Primary.Epoch == p.Epoch && r.Primary.Done
@@ -43,14 +46,21 @@ func (s *State) replicaPeer(v *Volume, l *Leg) *ReplicaPeer {
 	lost := l.Outdated || l.DiskFailed != 0 || l.Seen.gaveUp() || v.Replica(l.Host).State == ReplicaMissing
 	return &ReplicaPeer{
 		Node: n.ID, Host: n.Host, Address: n.Replication.Address, PublicKey: []byte(n.Replication.PublicKey),
-		UpToDate: l.UpToDate && !lost, Lost: lost, Attached: !lost && v.attachedNow(n, l),
+		UpToDate: l.UpToDate && !lost, Lost: lost,
 	}
 }
 
+// waits: its disk failed, or its kernel does not have it. What it may do then can depend on
+// whether its peer is there (S67).
+func (l Leg) waits() bool {
+	return l.DiskFailed != 0 || l.Seen.Down || l.Seen.Disk <= fsmpb.DiskState_DISK_STATE_FAILED
+}
+
 // attachedNow tells whether the leg's host can be asked, and its kernel has the disk.
-func (v *Volume) attachedNow(n *Node, l *Leg) bool {
+func (s *State) attachedNow(v *Volume, l *Leg) bool {
+	n, ok := s.replicaNode(v, l.Host)
 	x := &l.Seen
-	return n.State == NodeReachable && l.matches(n, *x) && x.Generation == v.Replication.Generation && !x.Down &&
+	return ok && n.State == NodeReachable && l.matches(n, *x) && x.Generation == v.Replication.Generation && !x.Down &&
 		x.Disk >= fsmpb.DiskState_DISK_STATE_CONSISTENT
 }
 

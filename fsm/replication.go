@@ -162,7 +162,8 @@ type ReplicaPeer struct {
 	// UpToDate: it has every acknowledged write, by the log's word. Lost: it has not, as its
 	// peer went on without it, its kernel gave its disk up or its device is missing.
 	UpToDate, Lost bool
-	// Attached: it is there now. Its host can be asked, and said under the current
-	// generation that its kernel has the disk and does not call it outdated.
+	// Attached, for a replica whose disk failed or is not attached: it is there now. Its
+	// host can be asked, and said under the current generation that its kernel has the disk
+	// and does not call it outdated.
 	Attached bool
 }

@@ -2,10 +2,12 @@ package fsm
 
 // newSight begins a new generation of each volume whose former primary, on this host,
 // cannot be asked or can be asked again: what its peer sees from here on is seen
-// knowing whether to stay disconnected (S8).
+// knowing whether to stay disconnected (S8). A replica that waits for its peer is told
+// whether that can be asked.
 func (s *State) newSight(n *Node) {
 	if s.level2() {
 		s.beginSweep(SweepSight, n, "")
+		s.beginSweep(SweepWaiting, n, "")
 		return
 	}
 	var changed []Volume
@@ -17,6 +19,17 @@ func (s *State) newSight(n *Node) {
 	for _, v := range changed {
 		s.putVolume(v)
 	}
+	s.tellWaiting(n)
+}
+
+// tellWaiting tells the replicas that wait for their peer on the host.
+func (s *State) tellWaiting(n *Node) {
+	s.index.waiting.Ascend(placed{node: n.ID}, func(p placed) bool {
+		if p.node == n.ID {
+			s.touchPeersOf(p.volume, n.ID)
+		}
+		return p.node == n.ID
+	})
 }
 
 // sightedAnew is the volume in a new generation, where the host was its primary and owes

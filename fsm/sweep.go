@@ -40,6 +40,11 @@ const (
 	SweepPeers
 	// SweepReplicas: the log went on from a restored one.
 	SweepReplicas
+	// SweepWaiting: the host cannot be asked any more, or can be asked again; replicas that
+	// wait for their peer on it (waits) are told.
+	SweepWaiting
+
+	lastSweepKind = SweepWaiting
 )
 
 // batch is how much of a sweep one entry does.
@@ -120,7 +125,7 @@ func (s *State) sweepVolumes(w *Sweep, left *batch) bool {
 		}
 		w.Cursor = p.created
 		left.looks--
-		if w.Kind == SweepPeers {
+		if w.Kind == SweepPeers || w.Kind == SweepWaiting {
 			s.touchPeersOf(p.volume, w.Node)
 		} else if s.writeSwept(p.volume) {
 			left.writes--
@@ -145,6 +150,8 @@ func (s *State) behindCursor(w *Sweep, most int) (next []placed) {
 		return next
 	case SweepSight:
 		index = s.index.owing
+	case SweepWaiting:
+		index = s.index.waiting
 	}
 	index.Ascend(placed{node: w.Node, created: w.Cursor + 1}, func(p placed) bool {
 		if p.node != w.Node || p.created > w.Epoch.Index || len(next) == most {

@@ -30,7 +30,7 @@ func (w *Sweep) record() *fsmpb.SweepRecord {
 
 func sweepFrom(r *fsmpb.SweepRecord) Sweep {
 	w := Sweep{Epoch: epochFrom(r.GetEpoch()), Node: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Reason: r.GetReason(), Cursor: r.GetCursor()}
-	if k := r.GetKind(); k <= uint32(SweepReplicas) {
+	if k := r.GetKind(); k <= uint32(lastSweepKind) {
 		w.Kind = SweepKind(k)
 	}
 	return w
@@ -41,7 +41,7 @@ func (s *State) checkSweeps() error {
 	last := uint64(0)
 	for i := range s.cluster.Sweeps {
 		w := &s.cluster.Sweeps[i]
-		if w.Kind == 0 || w.Kind > SweepReplicas || (w.Kind == SweepReplicas) != (w.Host == "") || (w.Node == "") != (w.Host == "") {
+		if w.Kind == 0 || w.Kind > lastSweepKind || (w.Kind == SweepReplicas) != (w.Host == "") || (w.Node == "") != (w.Host == "") {
 			return broken("I18", "the sweep of index %d is malformed", w.Epoch.Index)
 		}
 		if !s.level2() || w.Epoch.Index < last || w.Epoch.Index > s.cluster.Index || w.Cursor > w.Epoch.Index {

@@ -16,7 +16,8 @@ import (
 // as it can with each entry.
 type twins struct {
 	*player
-	slow *world
+	slow  *world
+	hosts *told // by the slow one
 }
 
 func newTwins(t testing.TB, d dice) *twins {
@@ -26,6 +27,7 @@ func newTwins(t testing.TB, d dice) *twins {
 	p.at, p.created = p.w.index, 12
 	x := &twins{player: p, slow: &world{t: t, s: restored(t, p.w.s)}}
 	x.slow.s.batch = batch{looks: 1, writes: 1}
+	x.hosts = newTold(x.slow.s)
 	return x
 }
 
@@ -69,6 +71,8 @@ func (x *twins) step(e entry) {
 	one, other := x.w.s.Apply(e.index, e.cmd), x.slow.s.Apply(e.index, e.cmd)
 	require.True(x.w.t, proto.Equal(one.Outcome, other.Outcome), "at once: %v\nby batches: %v\n%v", one.Outcome, other.Outcome, e.cmd)
 	require.NoError(x.w.t, x.slow.s.Check(), "after %v", e.cmd)
+	x.hosts.hear(x.slow.s, e, other.Touched)
+	x.hosts.check(x.w.t, x.slow.s, e)
 	require.Empty(x.w.t, x.w.s.cluster.Sweeps)
 	require.Equal(x.w.t, withoutMinors(x.w), withoutMinors(x.slow), "after %v", e.cmd)
 }

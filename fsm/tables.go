@@ -177,6 +177,12 @@ func (r *volumeRecord) teardowns() []Teardown {
 	return r.Teardowns
 }
 
+// waiting tells whether one of the volume's replicas may have to know of its peer's host
+// whether it can be asked.
+func (r *volumeRecord) waiting() bool {
+	return r != nil && r.Replication != nil && slices.ContainsFunc(r.Replication.Legs, Leg.waits)
+}
+
 // unsettled tells whether a replicated volume that is Ready lacks a replica, or one of
 // them is being made, removed or synchronised.
 func (r *volumeRecord) unsettled() bool {
