@@ -100,7 +100,7 @@ func TestS7_HandlersThatAskAboutOneLossShareTheQuestion(t *testing.T) {
 			require.Equal(t, goOn, verdict)
 		})
 	}
-	time.Sleep(50 * time.Millisecond) // all of them are asking
+	p.eventually("all of them ask", func() bool { return a.e.Handlers(id) == 3 })
 	p.setDown(false)
 	all.Wait()
 	require.Equal(t, 1, p.questions())

@@ -1,0 +1,13 @@
+package executor
+
+import "github.com/holdfast-storage/holdfast/fsm"
+
+// Handlers counts the kernel's handlers that wait for the answer to the volume's question.
+func (e *Executor) Handlers(id fsm.VolumeID) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if v := e.volumes[id]; v != nil && v.replica.question != nil {
+		return v.replica.question.handlers
+	}
+	return 0
+}
