@@ -68,7 +68,13 @@ type fsSize struct {
 	// interrupted: resize2fs sets the state "with errors" while it works. The kernel
 	// counts the errors for which it does so, so without any it was resize2fs.
 	interrupted bool
+	// torn: resize2fs was killed while it wrote the superblock, which it does word by word.
+	// What is mounted is never torn: the kernel changes its copy before it sums it up.
+	torn bool
 }
+
+// unfinished: a growth was killed.
+func (s fsSize) unfinished() bool { return s.interrupted || s.torn }
 
 func (s fsSize) bytes() int64 { return s.block * s.blocks }
 
@@ -84,15 +90,29 @@ func (s fsSize) fills(device string) bool {
 func (m *Mounter) FilesystemSize(ctx context.Context, device executor.Device, fsType string) (int64, error) {
 	switch fsType {
 	case "ext4":
-		size, err := extSize(device.Path)
-		if size.interrupted {
-			size.blocks--
-		}
-		return size.bytes(), err
+		return m.extBytes(ctx, device)
 	case "xfs":
 		return m.xfsBytes(ctx, device)
 	}
 	return 0, fsm.Reject(fsm.Invalid, "the filesystem %q is not one of ext4 and xfs", fsType)
+}
+
+func (m *Mounter) extBytes(ctx context.Context, device executor.Device) (int64, error) {
+	size, err := extSize(device.Path)
+	if err != nil {
+		return 0, err
+	}
+	if size.torn {
+		mounts, err := m.Mounts(ctx, device)
+		if err != nil {
+			return 0, err
+		}
+		size.torn = len(mounts) == 0
+	}
+	if size.unfinished() {
+		size.blocks--
+	}
+	return size.bytes(), nil
 }
 
 func (m *Mounter) xfsBytes(ctx context.Context, device executor.Device) (int64, error) {
@@ -148,7 +168,7 @@ func extSize(device string) (fsSize, error) {
 	}
 	errors := binary.LittleEndian.Uint16(head[extStateAt:])&extHasErrors != 0
 	counted := binary.LittleEndian.Uint32(head[extErrorsAt:]) != 0
-	return fsSize{block: 1024 << logSize, blocks: blocks, interrupted: errors && !counted}, nil
+	return fsSize{block: 1024 << logSize, blocks: blocks, interrupted: errors && !counted, torn: tornGrowth(device, head)}, nil
 }
 
 func superblockOf(device string) ([]byte, error) {

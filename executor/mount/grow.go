@@ -36,10 +36,10 @@ func (m *Mounter) GrowFilesystem(ctx context.Context, device executor.Device, fs
 	}
 	if fsType == "ext4" {
 		have, err := extSize(device.Path)
-		if err != nil || have.fills(device.Path) && !have.interrupted {
+		if err != nil || have.fills(device.Path) && !have.unfinished() {
 			return err
 		}
-		if have.interrupted || !mayGrowExt4() {
+		if have.unfinished() || !mayGrowExt4() {
 			return m.growUnmounted(ctx, device, have)
 		}
 	}
@@ -145,6 +145,7 @@ func mayGrowExt4() bool {
 const (
 	fsckCorrected   = 1
 	fsckUncorrected = 4
+	fsckNotOpened   = 8 // for a superblock that is not valid, among other reasons
 )
 
 // growUnmounted checks, then grows. What a check will not correct by itself is for
@@ -152,7 +153,7 @@ const (
 // resize2fs had written by then is what it can write again.
 func (m *Mounter) growUnmounted(ctx context.Context, device executor.Device, have fsSize) error {
 	err := m.check(ctx, device.Path, "-p")
-	if unhealed(err) && have.interrupted {
+	if unhealed(err) && have.interrupted || notOpened(err) && have.torn {
 		err = m.check(ctx, device.Path, "-y")
 	}
 	if unhealed(err) {
@@ -181,6 +182,12 @@ func (m *Mounter) check(ctx context.Context, device, how string) error {
 func unhealed(err error) bool {
 	var failed *run.Error
 	return errors.As(err, &failed) && failed.Code > 0 && failed.Code&fsckUncorrected != 0
+}
+
+// notOpened: e2fsck did not take the superblock, or could not work at all.
+func notOpened(err error) bool {
+	var failed *run.Error
+	return errors.As(err, &failed) && failed.Code > 0 && failed.Code&fsckNotOpened != 0
 }
 
 func sizeOf(path string) (int64, error) {

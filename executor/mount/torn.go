@@ -1,0 +1,71 @@
+package mount
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Of the superblock of an ext4, from its beginning (the kernel's fs/ext4/ext4.h).
+const (
+	extLength         = 1024
+	extFirstBlockAt   = 0x14
+	extLogBlockAt     = 0x18
+	extPerGroupAt     = 0x20
+	extFeaturesRoAt   = 0x64
+	extSumAt          = 0x3fc
+	extMetadataSummed = 0x400
+)
+
+// extGrown are the fields that a growth changes, and those in which a copy of the
+// superblock differs: counts of inodes and blocks, times, counts of mounts, the state, the
+// number of the group, reserved descriptors, what was written in all, the overhead, the sum.
+var extGrown = []struct{ at, length int }{
+	{0x00, 20}, {0x2c, 8}, {0x34, 2}, {0x3a, 2}, {0x40, 4}, {0x5a, 2}, {0xce, 2}, {0x150, 12}, {0x178, 8}, {0x248, 4}, {extSumAt, 4},
+}
+
+// tornGrowth tells whether resize2fs was killed while it wrote the superblock: its sum is
+// wrong, and it is the second group's copy, which is written before and is whole, in all
+// that a growth does not change. Anything else that is wrong with it is not for us to mend.
+func tornGrowth(device string, head []byte) bool {
+	super := head[extSuperblock:][:extLength]
+	if !isSummed(super) || hasSum(super) {
+		return false
+	}
+	second, err := secondSuperblock(device, super)
+	return err == nil && hasSum(second) && sameButGrown(super, second)
+}
+
+func isSummed(super []byte) bool {
+	return binary.LittleEndian.Uint32(super[extFeaturesRoAt:])&extMetadataSummed != 0
+}
+
+func hasSum(super []byte) bool {
+	sum := ^crc32.Checksum(super[:extSumAt], crc32.MakeTable(crc32.Castagnoli))
+	return binary.LittleEndian.Uint32(super[extSumAt:]) == sum
+}
+
+// secondSuperblock is the copy at the beginning of the second group.
+func secondSuperblock(device string, super []byte) ([]byte, error) {
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	block := int64(1024) << binary.LittleEndian.Uint32(super[extLogBlockAt:])
+	group := int64(binary.LittleEndian.Uint32(super[extFirstBlockAt:])) + int64(binary.LittleEndian.Uint32(super[extPerGroupAt:]))
+	second := make([]byte, extLength)
+	_, err = f.ReadAt(second, group*block)
+	return second, err
+}
+
+func sameButGrown(super, second []byte) bool {
+	a, b := [extLength]byte(super), [extLength]byte(second)
+	for _, field := range extGrown {
+		clear(a[field.at:][:field.length])
+		clear(b[field.at:][:field.length])
+	}
+	return a == b
+}

@@ -1,0 +1,93 @@
+package mount
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// superblockIn reads the first superblock, or replaces it.
+func superblockIn(t *testing.T, d executor.Device, replacement []byte) []byte {
+	t.Helper()
+	f, err := os.OpenFile(d.Path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	if replacement != nil {
+		_, err = f.WriteAt(replacement, extSuperblock)
+		require.NoError(t, err)
+		require.NoError(t, f.Sync())
+	}
+	b := make([]byte, extLength)
+	_, err = f.ReadAt(b, extSuperblock)
+	require.NoError(t, err)
+	return b
+}
+
+// torn are all superblocks of which resize2fs wrote some words and not yet the others.
+func torn(before, after []byte) (all [][]byte) {
+	for at := 0; at < extLength; at += 2 {
+		if bytes.Equal(before[at:at+2], after[at:at+2]) {
+			continue
+		}
+		mixed := append(bytes.Clone(after[:at]), before[at:]...)
+		if !bytes.Equal(mixed, before) {
+			all = append(all, mixed)
+		}
+	}
+	return all
+}
+
+// resize2fs is killed between two words of the superblock, which it writes last: with all of
+// them there but the sum, the filesystem has its new size and cannot be mounted.
+func TestAGrowthThatWasKilledInTheSuperblockIsDoneAgain(t *testing.T) {
+	h := newHost(t)
+	d := h.formatted("ext4")
+	content := filled(t, h.mountAt(d, "ext4", "before"))
+	h.unmountAll()
+	enlarge(t, &d, grownSize)
+	require.NoError(t, h.check(t.Context(), d.Path, "-p"))
+	before := superblockIn(t, d, nil)
+	require.NoError(t, exec.Command("resize2fs", d.Path).Run())
+	mixed := torn(before, superblockIn(t, d, nil))
+	require.Greater(t, len(mixed), 4)
+	for _, super := range mixed {
+		superblockIn(t, d, super)
+		require.Less(t, h.size(d, "ext4"), int64(grownSize))
+		for range 2 {
+			require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+			require.EqualValues(t, grownSize, h.size(d, "ext4"))
+		}
+		sound(t, d, "ext4")
+	}
+	got, err := os.ReadFile(h.mountAt(d, "ext4", "after") + "/data")
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(content, got))
+}
+
+// A superblock that is wrong otherwise is left to an operator, as it is.
+func TestADamagedSuperblockIsNotTakenForATornOne(t *testing.T) {
+	h := newHost(t)
+	d := h.formatted("ext4")
+	whole := superblockIn(t, d, nil)
+	for name, at := range map[string]int{"the sum": 0, "the block size": extLogBlockAt + 3, "the blocks of a group": extPerGroupAt, "the name": 0x78} {
+		super := bytes.Clone(whole)
+		super[extSumAt] ^= 1
+		if at != 0 {
+			super[at] ^= 1
+		}
+		head := make([]byte, superblockLen)
+		copy(head[extSuperblock:], super)
+		require.Equal(t, at == 0, tornGrowth(d.Path, head), name)
+	}
+	super := bytes.Clone(whole)
+	super[0x78] ^= 1
+	superblockIn(t, d, super)
+	enlarge(t, &d, grownSize)
+	require.Error(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+	require.Equal(t, super, superblockIn(t, d, nil))
+}
