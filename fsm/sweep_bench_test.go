@@ -31,8 +31,8 @@ func (w *world) stagedOn(b *testing.B, n *Node) {
 	}
 }
 
-// BenchmarkHostChanges: the longest that Apply takes for the loss or the new boot of a
-// host that holds a third of all volumes, and for a new incarnation: split into batches,
+// BenchmarkHostChanges: the longest that Apply takes for the loss, the new boot or
+// the silence of a host that holds a third of all volumes, and for a new incarnation: split into batches,
 // and in one entry.
 func BenchmarkHostChanges(b *testing.B) {
 	for _, volumes := range []int{200_000, 1_000_000} {
@@ -52,6 +52,7 @@ func hostChanges(b *testing.B, volumes int) {
 	}{
 		"boot":        {"node/node-1", boot},
 		"lost":        {admin, &fsmpb.LoseNode{NodeId: "node-1", HostId: string(n.Host)}},
+		"unreachable": {controller, &fsmpb.SetNodeReachable{NodeId: "node-1", HostId: string(n.Host)}},
 		"incarnation": {controller, &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: bytesOf("2", 16)}},
 	} {
 		for how, size := range map[string]batch{"batches": {}, "one entry": {looks: 1 << 30, writes: 1 << 30}} {
