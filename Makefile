@@ -43,10 +43,10 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm, sealed choices
 test: deps check unit race system rows lab ## all tests; needs root for devices, mounts and guests
 
 unit: ## unit tests of every package
-	$(GO) test $$($(GO) list ./... | grep -v -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/guests -e /jepsen/lab)
+	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/guests -e /jepsen/lab)
 
 race: ## the packages with goroutines, under the race detector
-	$(GO) test -race -short ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
+	$(GO) test -race -short -timeout 30m ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
 
 SYSTEM    = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long)
 GUESTS    = $(GO) test -timeout 10m -v ./jepsen/guests
