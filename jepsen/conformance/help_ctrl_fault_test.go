@@ -41,7 +41,7 @@ func (k *kit) soon(call func(ctx context.Context) error) error {
 // settled waits until all controllers answer again.
 func (k *kit) settled() {
 	k.t.Helper()
-	err := harness.Poll(k.ctx, 25*time.Second, "all controllers to serve", func() (bool, error) {
+	err := harness.Poll(k.ctx, patience, "all controllers to serve", func() (bool, error) {
 		for _, id := range []string{"c1", "c2", "c3"} {
 			c, err := k.w.Cluster.Controller(id)
 			if err == nil {
@@ -76,7 +76,7 @@ func withoutQuorum(prepare func(k *kit) func(ctx context.Context) error) rowTest
 // until its lease ends.
 func (k *kit) leaderless() {
 	k.t.Helper()
-	err := harness.Poll(k.ctx, 10*time.Second, "c1 to answer no more", func() (bool, error) {
+	err := harness.Poll(k.ctx, patience, "c1 to answer no more", func() (bool, error) {
 		return k.soon(func(ctx context.Context) error {
 			_, err := k.ctl.ListVolumes(ctx, &csi.ListVolumesRequest{MaxEntries: 1})
 			return err

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -49,7 +48,7 @@ func refuses(want codes.Code, call func(k *kit) error) rowTest {
 // after runs something when the row is over, with a context of its own.
 func (k *kit) after(what func(ctx context.Context) error) {
 	k.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), rowTime)
 		defer cancel()
 		if err := what(ctx); err != nil {
 			k.t.Errorf("clean up: %v", err)

@@ -40,7 +40,7 @@ func (k *kit) loneNode(further ...string) *grpc.ClientConn {
 	require.NoError(k.t, cmd.Start())
 	k.t.Cleanup(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		timer := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
+		timer := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 		defer timer.Stop()
 		_ = cmd.Wait()
 	})
@@ -55,7 +55,7 @@ func (k *kit) dialLone(args []string) *grpc.ClientConn {
 			endpoint = socket
 		}
 	}
-	require.NoError(k.t, harness.Poll(k.ctx, 10*time.Second, "the node's socket", func() (bool, error) {
+	require.NoError(k.t, harness.Poll(k.ctx, patience, "the node's socket", func() (bool, error) {
 		_, err := os.Stat(strings.TrimPrefix(endpoint, "unix://"))
 		return err == nil, err
 	}))

@@ -244,7 +244,7 @@ func (u *use) image() string {
 // gone: nothing of the volume is mounted nor attached. The kernel may take a moment.
 func (u *use) gone() {
 	u.t.Helper()
-	require.NoError(u.t, harness.Poll(u.ctx, 5*time.Second, "no device of "+u.id, func() (bool, error) {
+	require.NoError(u.t, harness.Poll(u.ctx, patience, "no device of "+u.id, func() (bool, error) {
 		loops, err := u.w.Cluster.LoopsOf(u.id)
 		return err == nil && len(loops) == 0, err
 	}))

@@ -137,11 +137,11 @@ func (p *process) kill() {
 }
 
 // exits waits until it ended by itself, and answers how.
-func (p *process) exits(within time.Duration) int {
+func (p *process) exits() int {
 	p.k.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(within):
+	case <-time.After(patience):
 		require.Fail(p.k.t, "the process still runs", p.said())
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -160,7 +160,7 @@ func (p *process) answers(ready bool) *csi.ProbeResponse {
 	p.k.t.Helper()
 	conn := p.conn()
 	var res *csi.ProbeResponse
-	err := harness.Poll(p.k.ctx, 15*time.Second, "the process to answer", func() (bool, error) {
+	err := harness.Poll(p.k.ctx, patience, "the process to answer", func() (bool, error) {
 		select {
 		case <-p.ended:
 			return false, harness.Final(fmt.Errorf("it ended: %s", p.said()))

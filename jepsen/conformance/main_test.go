@@ -135,7 +135,7 @@ func runRow(t *testing.T, w *World, id string, test rowTest) string {
 
 // inventory is every volume and snapshot that the cluster knows.
 func (w *World) inventory(t *testing.T) map[string]bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), rowTime)
 	defer cancel()
 	all := map[string]bool{}
 	listed, err := w.CO.List(ctx)

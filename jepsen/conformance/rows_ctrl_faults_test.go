@@ -291,7 +291,7 @@ func conditionOfLostNode(k *kit) {
 	k.conditionIsTold(k.get(id).GetStatus().GetVolumeCondition())
 	until := func(abnormal bool) {
 		k.t.Helper()
-		err := harness.Poll(k.ctx, 25*time.Second, "the condition to change", func() (bool, error) {
+		err := harness.Poll(k.ctx, patience, "the condition to change", func() (bool, error) {
 			c := k.get(id).GetStatus().GetVolumeCondition()
 			require.NotEmpty(k.t, c.GetMessage())
 			require.LessOrEqual(k.t, len(c.GetMessage()), 128)

@@ -3,7 +3,6 @@ package conformance
 import (
 	"math"
 	"strings"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -272,7 +271,7 @@ var listSnapshotsRows = map[string]rowTest{
 	}),
 	"CSI-CTRL-ListSnapshots-14": with(func(k *kit) {
 		id := k.cut(k.cutting(k.written("whole").GetVolumeId())).GetSnapshotId()
-		err := harness.Poll(k.ctx, 10*time.Second, "the snapshot to be ready", func() (bool, error) {
+		err := harness.Poll(k.ctx, patience, "the snapshot to be ready", func() (bool, error) {
 			return k.listedSnapshots(&csi.ListSnapshotsRequest{SnapshotId: id})[0].GetReadyToUse(), nil
 		})
 		require.NoError(k.t, err)

@@ -251,7 +251,7 @@ var generalRows = map[string]rowTest{
 				_ = call(brief)
 				cancel()
 			}
-			require.NoError(k.t, harness.Poll(k.ctx, 10*time.Second, what, func() (bool, error) {
+			require.NoError(k.t, harness.Poll(k.ctx, patience, what, func() (bool, error) {
 				err := call(k.ctx)
 				if err != nil && !harness.Retriable(err) {
 					err = harness.Final(err)

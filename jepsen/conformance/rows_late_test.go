@@ -43,7 +43,7 @@ var lateRows = map[string]rowTest{
 	"CSI-GRP-CreateVolumeGroupSnapshot-03": with(func(k *kit) { k.cutsUnderWrites(3) }),
 	"CSI-GRP-CreateVolumeGroupSnapshot-06": with(failedCut(func(k *kit, sources []string, err error) {
 		require.Error(k.t, err)
-		require.NoError(k.t, harness.Poll(k.ctx, 15*time.Second, "what was cut to be removed", func() (bool, error) {
+		require.NoError(k.t, harness.Poll(k.ctx, patience, "what was cut to be removed", func() (bool, error) {
 			return len(k.cutsOf(sources)) == 0, nil
 		}))
 	})),
@@ -178,7 +178,7 @@ func failedCut(see func(k *kit, sources []string, err error)) func(*kit) {
 		}
 		see(k, sources, err)
 		require.NoError(k.t, back())
-		require.NoError(k.t, harness.Poll(k.ctx, 15*time.Second, "nothing of the group to be left", func() (bool, error) {
+		require.NoError(k.t, harness.Poll(k.ctx, patience, "nothing of the group to be left", func() (bool, error) {
 			return len(k.cutsOf(sources)) == 0, nil
 		}))
 	}
@@ -201,7 +201,7 @@ func (k *kit) cutsUnderWrites(writers int) {
 	for i := range writers {
 		go func() { done <- writeRounds(ctx, volumes, i, &rounds[i]) }()
 	}
-	require.NoError(k.t, harness.Poll(k.ctx, 10*time.Second, "every writer to have written", func() (bool, error) {
+	require.NoError(k.t, harness.Poll(k.ctx, patience, "every writer to have written", func() (bool, error) {
 		for i := range rounds {
 			if rounds[i].Load() < 3 {
 				return false, nil

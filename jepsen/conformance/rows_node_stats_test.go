@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"os"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -197,7 +196,7 @@ func conditionFollowsTheVolume(k *kit) {
 
 func (k *kit) awaitCondition(u *use, path string, abnormal bool) {
 	k.t.Helper()
-	require.NoError(k.t, harness.Poll(k.ctx, 5*time.Second, "the condition", func() (bool, error) {
+	require.NoError(k.t, harness.Poll(k.ctx, patience, "the condition", func() (bool, error) {
 		c := k.stats(u, path).GetVolumeCondition()
 		require.NotNil(k.t, c)
 		require.NotEmpty(k.t, c.GetMessage())

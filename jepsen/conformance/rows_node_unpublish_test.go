@@ -3,7 +3,6 @@ package conformance
 import (
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -124,7 +123,7 @@ func unpublishKeepsData(k *kit) {
 
 	target = u.bound() // behind the host's back its folder is filled
 	require.NoError(k.t, unix.Unmount(target, 0))
-	require.NoError(k.t, harness.Poll(k.ctx, 5*time.Second, "a file below the target", func() (bool, error) {
+	require.NoError(k.t, harness.Poll(k.ctx, patience, "a file below the target", func() (bool, error) {
 		if err := os.MkdirAll(target, 0o750); err != nil { // the host may have removed it
 			return false, err
 		}

@@ -72,7 +72,7 @@ var processRows = map[string]rowTest{
 			p.cmd.Args = append(p.cmd.Args, "node", "--endpoints", "127.0.0.1:1")
 			p.cmd.Env = p.cmd.Env[1:]
 			p.start()
-			require.NotZero(k.t, p.exits(5*time.Second))
+			require.NotZero(k.t, p.exits())
 			require.Contains(k.t, p.said(), "CSI_ENDPOINT")
 		})(t, w)
 	},
@@ -149,7 +149,7 @@ var processRows = map[string]rowTest{
 	"CSI-OPS-Oper-05": with(func(k *kit) {
 		p := k.prepared()
 		p.start() // without a mode
-		p.exits(5 * time.Second)
+		p.exits()
 		require.NoFileExists(k.t, strings.TrimPrefix(p.endpoint, "unix://"))
 		for at, others := range map[string][]string{"c1": {"Node"}, "n1": {"Controller", "GroupController", "SnapshotMetadata"}} {
 			for method, req := range methodsOf(k.t, others...) {
@@ -168,7 +168,7 @@ var processRows = map[string]rowTest{
 			p := k.prepared()
 			p.cmd.Args = append(p.cmd.Args, args...)
 			p.start()
-			require.NotZero(k.t, p.exits(5*time.Second), what)
+			require.NotZero(k.t, p.exits(), what)
 			require.NotEmpty(k.t, p.said(), what)
 		}
 	}),
@@ -241,13 +241,13 @@ var processRows = map[string]rowTest{
 				return // plain HTTP by design, and no member's link
 			}
 			n++
-			raw, err := tls.DialWithDialer(&net.Dialer{Timeout: time.Second}, "tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+			raw, err := tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 			if err == nil {
 				_, err = raw.Read(make([]byte, 64)) // TLS 1.3 tells of the missing certificate here
 				_ = raw.Close()
 			}
 			require.ErrorContains(k.t, err, "tls", "%s takes a caller without a certificate", address)
-			plain, err := net.DialTimeout("tcp", address, time.Second)
+			plain, err := net.DialTimeout("tcp", address, patience)
 			require.NoError(k.t, err)
 			defer plain.Close()
 			_, _ = plain.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
@@ -322,7 +322,7 @@ func badEndpoint(endpoint, says string) rowTest {
 			p.cmd.Env = p.cmd.Env[1:]
 		}
 		p.start()
-		require.NotZero(k.t, p.exits(5*time.Second))
+		require.NotZero(k.t, p.exits())
 		require.Contains(k.t, p.said(), says)
 	})
 }
@@ -372,7 +372,7 @@ func everyFlagHasAVariable(k *kit) {
 			p.cmd.Args = append(p.cmd.Args, command)
 			p.cmd.Env = append(p.cmd.Env, name+"=nonsense")
 			p.start()
-			require.NotZero(k.t, p.exits(5*time.Second), name)
+			require.NotZero(k.t, p.exits(), name)
 			require.Contains(k.t, p.said(), name)
 		}
 	}
