@@ -38,6 +38,18 @@ func (k *kit) soon(call func(ctx context.Context) error) error {
 	return call(ctx)
 }
 
+// pending asserts that a call that cannot be carried out is ABORTED before its deadline.
+// Where others use the processors the answer may come too late for one attempt.
+func (k *kit) pending(call func(ctx context.Context) error) {
+	k.t.Helper()
+	var err error
+	require.NoError(k.t, harness.Poll(k.ctx, patience, "an answer before the deadline", func() (bool, error) {
+		err = k.soon(call)
+		return status.Code(err) != codes.DeadlineExceeded, err
+	}))
+	refused(k.t, err, codes.Aborted)
+}
+
 // settled waits until all controllers answer again.
 func (k *kit) settled() {
 	k.t.Helper()
