@@ -13,6 +13,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
@@ -79,16 +80,14 @@ var lateRows = map[string]rowTest{
 		req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: memberIDs(g)[0]}}}
 		goOn := k.pause("n1")
-		brief, cancel := context.WithTimeout(k.ctx, time.Second)
-		defer cancel()
-		_, err := k.ctl.CreateVolume(brief, req)
-		require.Error(k.t, err, "it is made by a host that stands still")
-		err = k.deleteGroup(g.GetGroupSnapshotId(), memberIDs(g)...)
+		k.pending(func(ctx context.Context) error { // it is decided, and made by a host that stands still
+			_, err := k.ctl.CreateVolume(ctx, req)
+			return err
+		})
+		err := k.deleteGroup(g.GetGroupSnapshotId(), memberIDs(g)...)
 		goOn()
 		refused(k.t, err, codes.FailedPrecondition)
-		v, err := k.ctl.CreateVolume(k.ctx, req)
-		require.NoError(k.t, err)
-		k.dropVolume(v.GetVolume().GetVolumeId())
+		k.answered(req)
 		require.NoError(k.t, k.deleteGroup(g.GetGroupSnapshotId(), memberIDs(g)...))
 	}),
 	"CSI-GRP-GetVolumeGroupSnapshot-07": with(func(k *kit) {
@@ -102,8 +101,10 @@ var lateRows = map[string]rowTest{
 		k.requireCode("a group without a majority", err, codes.Unavailable, codes.DeadlineExceeded, codes.Aborted)
 		require.Nil(k.t, res)
 		require.NoError(k.t, k.awaitWell(k.ctx))
-		_, err = k.getGroup(g.GetGroupSnapshotId(), memberIDs(g))
-		require.NoError(k.t, err)
+		k.done(func() error {
+			_, err := k.getGroup(g.GetGroupSnapshotId(), memberIDs(g))
+			return err
+		})
 	}),
 }
 
@@ -170,9 +171,14 @@ func failedCut(see func(k *kit, sources []string, err error)) func(*kit) {
 		require.NoError(k.t, os.Rename(image, image+".away"))
 		back := func() error { return ignoreMissing(os.Rename(image+".away", image)) }
 		k.after(func(context.Context) error { return back() })
-		brief, cancel := context.WithTimeout(k.ctx, 5*time.Second)
-		defer cancel()
-		res, err := k.groups.CreateVolumeGroupSnapshot(brief, &csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: sources})
+		req := &csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: sources}
+		var res *csi.CreateVolumeGroupSnapshotResponse
+		require.NoError(k.t, harness.Poll(k.ctx, patience, "an answer before the deadline", func() (bool, error) {
+			brief, cancel := context.WithTimeout(k.ctx, 5*time.Second)
+			defer cancel()
+			res, err = k.groups.CreateVolumeGroupSnapshot(brief, req)
+			return status.Code(err) != codes.DeadlineExceeded, err
+		}))
 		if err == nil {
 			k.dropGroup(res.GetGroupSnapshot())
 		}
