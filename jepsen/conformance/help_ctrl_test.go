@@ -44,8 +44,11 @@ func (k *kit) answered(req *createRequest) *csi.Volume {
 // again is CreateVolume of what is deleted already with the row.
 func (k *kit) again(req *createRequest) *csi.Volume {
 	k.t.Helper()
-	res, err := k.ctl.CreateVolume(k.ctx, req)
-	require.NoError(k.t, err)
+	var res *csi.CreateVolumeResponse
+	k.done(func() (err error) {
+		res, err = k.ctl.CreateVolume(k.ctx, req)
+		return err
+	})
 	require.NotNil(k.t, res.GetVolume())
 	require.NotEmpty(k.t, res.GetVolume().GetVolumeId())
 	return res.GetVolume()
@@ -212,16 +215,22 @@ func switched(of csi.ControllerServiceCapability_RPC_Type, call func(k *kit, c c
 
 func (k *kit) get(id string) *csi.ControllerGetVolumeResponse {
 	k.t.Helper()
-	res, err := k.ctl.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
-	require.NoError(k.t, err)
+	var res *csi.ControllerGetVolumeResponse
+	k.done(func() (err error) {
+		res, err = k.ctl.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
+		return err
+	})
 	return res
 }
 
 // listed is the entry of a volume in ListVolumes, nil when there is none.
 func (k *kit) listed(id string) *csi.ListVolumesResponse_Entry {
 	k.t.Helper()
-	res, err := k.ctl.ListVolumes(k.ctx, &csi.ListVolumesRequest{})
-	require.NoError(k.t, err)
+	var res *csi.ListVolumesResponse
+	k.done(func() (err error) {
+		res, err = k.ctl.ListVolumes(k.ctx, &csi.ListVolumesRequest{})
+		return err
+	})
 	for _, e := range res.GetEntries() {
 		if e.GetVolume().GetVolumeId() == id {
 			return e

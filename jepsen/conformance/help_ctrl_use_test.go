@@ -23,8 +23,11 @@ func (k *kit) publish(req *csi.ControllerPublishVolumeRequest) error {
 // published publishes until the row is over.
 func (k *kit) published(req *csi.ControllerPublishVolumeRequest) map[string]string {
 	k.t.Helper()
-	res, err := k.ctl.ControllerPublishVolume(k.ctx, req)
-	require.NoError(k.t, err)
+	var res *csi.ControllerPublishVolumeResponse
+	k.done(func() (err error) {
+		res, err = k.ctl.ControllerPublishVolume(k.ctx, req)
+		return err
+	})
 	k.after(func(ctx context.Context) error {
 		_, err := k.ctl.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: req.GetVolumeId()})
 		return err

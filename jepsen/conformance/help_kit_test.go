@@ -45,12 +45,13 @@ func refuses(want codes.Code, call func(k *kit) error) rowTest {
 	})
 }
 
-// after runs something when the row is over, with a context of its own.
+// after runs something when the row is over, with a context of its own, and again when
+// that is what its answer asks for.
 func (k *kit) after(what func(ctx context.Context) error) {
 	k.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), rowTime)
 		defer cancel()
-		if err := what(ctx); err != nil {
+		if err := retried(ctx, what); err != nil {
 			k.t.Errorf("clean up: %v", err)
 		}
 	})
@@ -94,8 +95,12 @@ func (k *kit) up(v *harness.Volume) {
 // snapshot cuts a volume; the snapshot is deleted with the row.
 func (k *kit) snapshot(volume string) *csi.Snapshot {
 	k.t.Helper()
-	res, err := k.ctl.CreateSnapshot(k.ctx, &csi.CreateSnapshotRequest{Name: k.w.Name("snap"), SourceVolumeId: volume})
-	require.NoError(k.t, err)
+	req := &csi.CreateSnapshotRequest{Name: k.w.Name("snap"), SourceVolumeId: volume}
+	var res *csi.CreateSnapshotResponse
+	k.done(func() (err error) {
+		res, err = k.ctl.CreateSnapshot(k.ctx, req)
+		return err
+	})
 	k.dropSnapshot(res.GetSnapshot().GetSnapshotId())
 	return res.GetSnapshot()
 }
@@ -113,18 +118,18 @@ func (k *kit) restore(snapshot string) *harness.Volume {
 	req := harness.Spec{Name: k.w.Name("restored"), Node: "n1"}.CreateRequest()
 	req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshot}}}
-	res, err := k.ctl.CreateVolume(k.ctx, req)
-	require.NoError(k.t, err)
-	k.dropVolume(res.GetVolume().GetVolumeId())
-	return &harness.Volume{Name: req.Name, ID: res.GetVolume().GetVolumeId(), FSType: "ext4",
-		Size: res.GetVolume().GetCapacityBytes(), Context: res.GetVolume().GetVolumeContext()}
+	v := k.answered(req)
+	return &harness.Volume{Name: req.Name, ID: v.GetVolumeId(), FSType: "ext4", Size: v.GetCapacityBytes(), Context: v.GetVolumeContext()}
 }
 
 // cutGroup cuts volumes together; the group is deleted with the row.
 func (k *kit) cutGroup(name string, volumes []string) *csi.VolumeGroupSnapshot {
 	k.t.Helper()
-	res, err := k.groups.CreateVolumeGroupSnapshot(k.ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: name, SourceVolumeIds: volumes})
-	require.NoError(k.t, err)
+	var res *csi.CreateVolumeGroupSnapshotResponse
+	k.done(func() (err error) {
+		res, err = k.groups.CreateVolumeGroupSnapshot(k.ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: name, SourceVolumeIds: volumes})
+		return err
+	})
 	k.dropGroup(res.GetGroupSnapshot())
 	return res.GetGroupSnapshot()
 }

@@ -25,8 +25,11 @@ func (k *kit) cutting(source string, changes ...func(r *snapshotRequest)) *snaps
 // cut is the snapshot of a request; it is deleted with the row.
 func (k *kit) cut(req *snapshotRequest) *csi.Snapshot {
 	k.t.Helper()
-	res, err := k.ctl.CreateSnapshot(k.ctx, req)
-	require.NoError(k.t, err)
+	var res *csi.CreateSnapshotResponse
+	k.done(func() (err error) {
+		res, err = k.ctl.CreateSnapshot(k.ctx, req)
+		return err
+	})
 	require.NotNil(k.t, res.GetSnapshot())
 	k.dropSnapshot(res.GetSnapshot().GetSnapshotId())
 	return res.GetSnapshot()
