@@ -20,11 +20,16 @@ import (
 // I1, I2, I4, I5, I7, I10 of the harness's invariants.
 func TestRegistryIsLinearizableWhileLeadersDie(t *testing.T) {
 	c := start(t, harness.Options{Supervise: true})
-	ctx, cancel := context.WithTimeout(t.Context(), pick(15*time.Second, 3*time.Minute))
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	harm := nemesis.Start(ctx,
 		nemesis.Fault{Name: "leader killed", Every: 3 * time.Second, Do: killLeader(c)},
 		nemesis.Fault{Name: "leader paused", Every: 4 * time.Second, Do: pauseLeader(c)})
+	go func() {
+		defer cancel()
+		<-time.After(pick(15*time.Second, 3*time.Minute))
+		awaitHarm(ctx, harm, map[string]int{"leader killed": 3, "leader paused": 1})
+	}()
 	res := traffic.Run(ctx, mix(t, c))
 	done, err := harm.Stop()
 	require.NoError(t, err)

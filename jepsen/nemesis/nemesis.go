@@ -60,6 +60,13 @@ func (n *Nemesis) note(name string, err error, over bool) {
 	}
 }
 
+// Done is how often a fault was done so far.
+func (n *Nemesis) Done(name string) int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.done[name]
+}
+
 // Stop ends the harm and answers how often each fault was done, and what could not be done.
 func (n *Nemesis) Stop() (map[string]int, error) {
 	n.cancel()
