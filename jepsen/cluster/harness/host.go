@@ -199,7 +199,7 @@ func left(folder string) error {
 // Leftovers answers an error that names every process, loop device and mount of
 // this cluster. The kernel may take a moment to let a loop device go.
 func (c *Cluster) Leftovers(ctx context.Context) error {
-	return Poll(ctx, 5*time.Second, "nothing of the cluster to be left", func() (bool, error) {
+	return Poll(ctx, 30*time.Second, "nothing of the cluster to be left", func() (bool, error) {
 		err := left(c.Base)
 		if pids := c.processes(); len(pids) != 0 {
 			err = errors.Join(err, fmt.Errorf("processes are left: %v", pids))
