@@ -66,8 +66,11 @@ func (w *wiped) servesNothing(id string) {
 	w.t.Helper()
 	identity, err := w.Identity(id)
 	require.NoError(w.t, err)
-	probe, err := identity.Probe(within(w.t, 10*time.Second), &csi.ProbeRequest{})
-	require.NoError(w.t, err)
+	var probe *csi.ProbeResponse
+	require.NoError(w.t, harness.Poll(w.t.Context(), poll, id+" to answer", func() (bool, error) {
+		probe, err = identity.Probe(within(w.t, 10*time.Second), &csi.ProbeRequest{})
+		return err == nil, err
+	}))
 	require.False(w.t, probe.GetReady().GetValue(), "%s says that it is ready", id)
 	client, err := w.Controller(id)
 	require.NoError(w.t, err)
@@ -206,8 +209,12 @@ func (w *wiped) replace(id, old string) {
 		}
 		return false, err
 	}))
+	require.NoError(w.t, harness.Poll(w.t.Context(), poll, id+" to be another member", func() (bool, error) {
+		s, err := w.Status(w.t.Context()) // of whoever answers first: it may learn of it a moment later
+		at := slices.IndexFunc(s.Members, func(m harness.Member) bool { return m.ID == id })
+		return at >= 0 && s.Members[at].MemberID != old, err
+	}))
 	require.NoError(w.t, w.AwaitAgreement(w.t.Context()))
-	require.NotEqual(w.t, old, w.memberID(id))
 }
 
 // foundsNothing starts the first controller as its unit file does for ever, with
