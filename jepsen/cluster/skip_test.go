@@ -41,6 +41,10 @@ func TestACommandThatEndsEveryControllerIsPassedOver(t *testing.T) {
 	co := c.NewCO()
 	before, err := co.Create(t.Context(), harness.Spec{Name: "before"})
 	require.NoError(t, err)
+	first := c.NewCO()
+	first.Controllers = []string{"c1"} // it has reached the leader when it lists
+	_, err = first.List(t.Context())
+	require.NoError(t, err)
 	client, err := c.Controller("c1")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -50,7 +54,7 @@ func TestACommandThatEndsEveryControllerIsPassedOver(t *testing.T) {
 
 	layout, err := c.Layout()
 	require.NoError(t, err)
-	require.NoError(t, harness.Poll(t.Context(), time.Minute, "every controller to end at the entry", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), 3*time.Minute, "every controller to end at the entry", func() (bool, error) {
 		for _, m := range layout.Controllers {
 			if _, err := os.Stat(filepath.Join(m.DataDir, "fault.json")); errors.Is(err, os.ErrNotExist) {
 				return false, nil
