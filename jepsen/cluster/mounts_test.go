@@ -200,15 +200,26 @@ func TestS28_WithoutAQuorumOnlyTearingDownWorks(t *testing.T) {
 
 // loseQuorum kills both followers.
 func loseQuorum(t *testing.T, c *harness.Cluster) (leader string, dead []string) {
-	require.NoError(t, c.AwaitAgreement(t.Context()))
-	now, err := c.Status(t.Context())
-	require.NoError(t, err)
+	now := allWell(t, c)
 	dead = now.Followers()
 	require.Len(t, dead, 2)
 	for _, id := range dead {
 		require.NoError(t, c.Kill(t.Context(), id))
 	}
 	return now.Leader, dead
+}
+
+// allWell waits until all members agree, one of them leads and the others follow it.
+func allWell(t *testing.T, c *harness.Cluster) (now harness.Status) {
+	t.Helper()
+	require.NoError(t, harness.Poll(t.Context(), time.Minute, "a leader and its followers to agree", func() (bool, error) {
+		var err error
+		if now, err = c.Status(t.Context()); err == nil {
+			err = now.Agree()
+		}
+		return err == nil && now.Leader != "" && len(now.Followers()) == len(now.Members)-1, err
+	}))
+	return now
 }
 
 // drained unpublishes as soon as the records of a host's tear-down have reached the log.

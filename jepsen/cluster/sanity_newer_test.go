@@ -25,8 +25,7 @@ func TestCSISanityOfV1_13(t *testing.T) {
 	build.Dir = filepath.Join("..", "sanity")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
-	status, err := c.Status(t.Context())
-	require.NoError(t, err)
+	status := allWell(t, c)
 	for access, controller := range map[string]string{"mount": status.Leader, "block": status.Followers()[0]} {
 		t.Run(access, func(t *testing.T) {
 			passed, skipped := sanityBinary(t, c, program, access, controller)

@@ -25,9 +25,7 @@ const attachLimit = 24
 // volumes, and skips nothing. Ginkgo allows one run per process, so all are in one suite.
 func TestCSISanity(t *testing.T) {
 	c := start(t, harness.Options{Supervise: true, Flags: []string{fmt.Sprintf("--node-arg=--max-volumes=%d", attachLimit)}})
-	status, err := c.Status(t.Context())
-	require.NoError(t, err)
-	require.NotEmpty(t, status.Followers())
+	status := allWell(t, c)
 
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	for _, access := range []string{"mount", "block"} {
