@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -89,18 +90,26 @@ func nodeSecrets(t *testing.T, c *harness.Cluster, co *harness.CO, v *harness.Vo
 	require.NoError(t, err)
 }
 
-// found fails the test when the canary is in any file below a folder.
+// found fails the test when the canary is in any file below a folder. The cluster goes
+// on meanwhile, and gives files other names: it is looked through until none went away
+// before it was read.
 func found(t *testing.T, folder string) {
 	files := 0
-	require.NoError(t, filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || filepath.Ext(path) == ".img" {
+	require.NoError(t, harness.Poll(t.Context(), time.Minute, "all files to stay where they are", func() (bool, error) {
+		files = 0
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() || filepath.Ext(path) == ".img" {
+				return err
+			}
+			raw, err := os.ReadFile(path)
+			require.False(t, bytes.Contains(raw, []byte(canary)), "%s holds a secret", path)
+			files++
 			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			err = harness.Final(err)
 		}
-		raw, err := os.ReadFile(path)
-		require.NoError(t, err)
-		require.False(t, bytes.Contains(raw, []byte(canary)), "%s holds a secret", path)
-		files++
-		return nil
+		return err == nil, err
 	}))
 	require.Greater(t, files, 20, "hardly a file was looked at")
 }
