@@ -54,9 +54,7 @@ func unmounted(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.V
 	made, err := filepath.Glob(filepath.Join(node.PoolDir, "*", "*"))
 	require.NoError(t, err)
 	require.Empty(t, made, "something was made below the mount point of an absent pool")
-	if alive(t, c, node.ID) {
-		require.NoError(t, c.Kill(t.Context(), node.ID))
-	}
+	end(t, c, node.ID)
 	require.NoError(t, unix.Unmount(node.PoolDir, 0))
 	require.NoError(t, c.StartChild(t.Context(), node.ID))
 }
@@ -74,12 +72,17 @@ func reinstalled(t *testing.T, c *harness.Cluster, node harness.Node, v *harness
 	images, err := c.Images(node.ID)
 	require.NoError(t, err)
 	require.Equal(t, []string{v.ID}, images)
-	if alive(t, c, node.ID) {
-		require.NoError(t, c.Kill(t.Context(), node.ID))
-	}
+	end(t, c, node.ID)
 	require.NoError(t, os.RemoveAll(node.DataDir))
 	require.NoError(t, os.Rename(node.DataDir+".old", node.DataDir))
 	require.NoError(t, c.StartChild(t.Context(), node.ID))
+}
+
+// end kills a child, unless it ends by itself.
+func end(t *testing.T, c *harness.Cluster, id string) {
+	t.Helper()
+	require.NoError(t, kill(c, id))
+	require.NoError(t, c.AwaitDead(t.Context(), id))
 }
 
 // nothingIsDone asserts that no volume is made and none is deleted while the only
@@ -93,6 +96,8 @@ func nothingIsDone(t *testing.T, c *harness.Cluster, v *harness.Volume) {
 	_, err = client.CreateVolume(within(t, 4*time.Second), harness.Spec{Name: "waiting"}.CreateRequest())
 	require.NotEqual(t, codes.OK, code(t, "create", err))
 	require.NotEqual(t, codes.Internal, status.Code(err))
-	_, err = client.ControllerGetVolume(within(t, 4*time.Second), &csi.ControllerGetVolumeRequest{VolumeId: v.ID})
-	require.NoError(t, err, "the volume was forgotten")
+	require.NoError(t, definite(t, "the volume", func() error {
+		_, err := client.ControllerGetVolume(within(t, 4*time.Second), &csi.ControllerGetVolumeRequest{VolumeId: v.ID})
+		return err
+	}), "the volume was forgotten")
 }

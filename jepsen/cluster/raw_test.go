@@ -26,21 +26,25 @@ func TestARawVolumeInUseIsCutAndCloned(t *testing.T) {
 
 	var snapshot string
 	for range 2 {
-		cut, err := controller.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{SourceVolumeId: v.ID, Name: "of-raw"})
-		require.NoError(t, err)
+		var cut *csi.CreateSnapshotResponse
+		require.NoError(t, definite(t, "the snapshot", func() (err error) {
+			cut, err = controller.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{SourceVolumeId: v.ID, Name: "of-raw"})
+			return err
+		}))
 		require.True(t, cut.GetSnapshot().GetReadyToUse())
 		snapshot = cut.GetSnapshot().GetSnapshotId()
 	}
 	req := harness.Spec{Name: "clone", Size: 64 * harness.Mi, Block: true}.CreateRequest()
 	req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Volume{
 		Volume: &csi.VolumeContentSource_VolumeSource{VolumeId: v.ID}}}
-	clone, err := controller.CreateVolume(t.Context(), req)
-	require.NoError(t, err)
+	var clone *csi.CreateVolumeResponse
+	require.NoError(t, definite(t, "the clone", func() (err error) {
+		clone, err = controller.CreateVolume(t.Context(), req)
+		return err
+	}))
 
-	_, err = controller.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: clone.GetVolume().GetVolumeId()})
-	require.NoError(t, err)
-	_, err = controller.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot})
-	require.NoError(t, err)
+	require.NoError(t, co.Delete(t.Context(), &harness.Volume{ID: clone.GetVolume().GetVolumeId()}))
+	require.NoError(t, co.DeleteSnapshot(t.Context(), snapshot))
 	require.NoError(t, co.Down(t.Context(), v))
 	removeAll(t, c)
 }
@@ -57,7 +61,10 @@ func TestARawVolumeInUseIsNotCutWhereThePoolCopies(t *testing.T) {
 	controller, err := c.Controller(leader)
 	require.NoError(t, err)
 	for range 2 {
-		_, err = controller.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{SourceVolumeId: v.ID, Name: "of-raw"})
+		err := definite(t, "the snapshot", func() error {
+			_, err := controller.CreateSnapshot(t.Context(), &csi.CreateSnapshotRequest{SourceVolumeId: v.ID, Name: "of-raw"})
+			return err
+		})
 		if err == nil {
 			t.Skip("the tests' folder shares blocks")
 		}

@@ -53,8 +53,10 @@ func stopAndGoOn(t *testing.T, c *harness.Cluster, gone *harness.Volume, round i
 	require.NoError(t, err)
 	client, err := c.Controller(former)
 	require.NoError(t, err)
-	_, err = harness.ListAt(t.Context(), client) // connects
-	require.NoError(t, err)
+	require.NoError(t, definite(t, "the list", func() error { // connects
+		_, err := harness.ListAt(t.Context(), client)
+		return err
+	}))
 
 	_, err = c.Signal(former, syscall.SIGSTOP)
 	require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
@@ -20,6 +21,16 @@ func inParallel(t *testing.T, workers, n int, work func(i int) error) {
 		g.Go(func() error { return work(i) })
 	}
 	require.NoError(t, g.Wait())
+}
+
+// definite repeats a call as a CO does, and answers what it came to.
+func definite(t *testing.T, what string, call func() error) (err error) {
+	t.Helper()
+	require.NoError(t, harness.Poll(t.Context(), time.Minute, what+" to have a definite answer", func() (bool, error) {
+		err = call()
+		return !harness.Retriable(err), err
+	}))
+	return err
 }
 
 // createMany makes n volumes by name with several workers over all controllers.
