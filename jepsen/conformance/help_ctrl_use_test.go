@@ -57,14 +57,18 @@ func (k *kit) inUse(v *csi.Volume, as *csi.VolumeCapability, readOnly bool) *usa
 	k.t.Helper()
 	u := &usage{k: k, v: v, as: as, readOnly: readOnly, staging: k.w.Path("staging")}
 	k.after(u.down)
-	res, err := k.ctl.ControllerPublishVolume(k.ctx, &csi.ControllerPublishVolumeRequest{
-		VolumeId: v.GetVolumeId(), NodeId: "n1", VolumeCapability: as, Readonly: readOnly})
-	require.NoError(k.t, err)
-	u.context = res.GetPublishContext()
+	k.done(func() error {
+		res, err := k.ctl.ControllerPublishVolume(k.ctx, &csi.ControllerPublishVolumeRequest{
+			VolumeId: v.GetVolumeId(), NodeId: "n1", VolumeCapability: as, Readonly: readOnly})
+		u.context = res.GetPublishContext()
+		return err
+	})
 	require.NoError(k.t, os.MkdirAll(u.staging, 0o750))
-	_, err = k.w.Node(k.t).NodeStageVolume(k.ctx, &csi.NodeStageVolumeRequest{VolumeId: v.GetVolumeId(),
-		PublishContext: u.context, StagingTargetPath: u.staging, VolumeCapability: as})
-	require.NoError(k.t, err)
+	k.done(func() error {
+		_, err := k.w.Node(k.t).NodeStageVolume(k.ctx, &csi.NodeStageVolumeRequest{VolumeId: v.GetVolumeId(),
+			PublishContext: u.context, StagingTargetPath: u.staging, VolumeCapability: as})
+		return err
+	})
 	u.staged = true
 	require.NoError(k.t, u.bind())
 	return u

@@ -121,11 +121,8 @@ var generalRows = map[string]rowTest{
 				k.t.Errorf("call %d beside others: %v", i, err)
 			}
 		})
-		_, err := k.ctl.ControllerUnpublishVolume(k.ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.ID, NodeId: "n1"})
-		require.NoError(k.t, err)
-		res, err := k.ctl.CreateSnapshot(k.ctx, &csi.CreateSnapshotRequest{Name: "held-" + v.ID, SourceVolumeId: v.ID})
-		require.NoError(k.t, err)
-		k.dropSnapshot(res.GetSnapshot().GetSnapshotId())
+		k.done(func() error { return k.unpublish(v.ID, "n1") })
+		k.cut(&csi.CreateSnapshotRequest{Name: "held-" + v.ID, SourceVolumeId: v.ID})
 	}),
 	"CSI-GEN-Error-09": with(func(k *kit) {
 		for at, services := range map[string][]string{"c1": {"Node"}, "n1": ofControllers[1:]} {

@@ -155,7 +155,7 @@ var groupRows = map[string]rowTest{
 		brief, cancel := context.WithTimeout(k.ctx, 2*time.Millisecond)
 		defer cancel()
 		_, _ = k.groups.DeleteVolumeGroupSnapshot(brief, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: g.GetGroupSnapshotId(), SnapshotIds: memberIDs(g)}) // whatever it answered
-		require.NoError(k.t, k.deleteGroup(g.GetGroupSnapshotId(), memberIDs(g)...))
+		k.done(func() error { return k.deleteGroup(g.GetGroupSnapshotId(), memberIDs(g)...) })
 		for _, s := range g.GetSnapshots() {
 			require.Empty(k.t, k.cutsOf([]string{s.GetSourceVolumeId()}))
 		}

@@ -181,8 +181,10 @@ var sizeRows = map[string]rowTest{
 		} else {
 			require.NotContains(k.t, err.Error(), canary)
 		}
-		_, err = k.w.Node(k.t).NodeUnstageVolume(k.ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.ID, StagingTargetPath: stage.GetStagingTargetPath()})
-		require.NoError(k.t, err)
+		k.done(func() error {
+			_, err := k.w.Node(k.t).NodeUnstageVolume(k.ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.ID, StagingTargetPath: stage.GetStagingTargetPath()})
+			return err
+		})
 		require.NoError(k.t, but(ignoreMissing(os.Remove(stage.GetStagingTargetPath())), codes.OK))
 		k.requireNowhere(canary)
 	}),
