@@ -57,6 +57,9 @@ func applySetFeatureLevel(s *State, m Meta, c *fsmpb.SetFeatureLevel) (*fsmpb.Ou
 	}
 	s.cluster.FeatureLevel = level
 	s.writes++
+	for n := range s.Nodes() {
+		s.touched = append(s.touched, Touch{Node: n.ID}) // what is wanted of it may be another at this level
+	}
 	return &fsmpb.Outcome{}, nil
 }
 

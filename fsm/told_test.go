@@ -4,10 +4,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
 // told is what hosts know of the log's wishes: all of them when they register, are adopted,
-// or the incarnation is another, and from then on what was touched.
+// or are told that the incarnation or the feature level is another, and from then on what
+// was touched.
 type told struct {
 	volumes   map[NodeID]map[VolumeID]Wish
 	snapshots map[NodeID]map[SnapshotID]SnapshotWish
@@ -38,13 +41,11 @@ func wishesOf(s *State, node NodeID) (map[VolumeID]Wish, map[SnapshotID]Snapshot
 
 // hear has the hosts read what an entry touched.
 func (h *told) hear(s *State, e entry, touched []Touch) {
-	if e.cmd.GetReplaceIncarnation() != nil {
-		*h = *newTold(s)
-	}
-	for _, node := range []string{e.cmd.GetRegisterNode().GetNodeId(), e.cmd.GetAdoptNode().GetNodeId()} {
-		h.all(s, NodeID(node))
-	}
+	all := e.cmd.GetRegisterNode() != nil || e.cmd.GetAdoptNode() != nil || e.cmd.GetReplaceIncarnation() != nil || e.cmd.GetSetFeatureLevel() != nil
 	for _, t := range touched {
+		if all && t.Volume == "" && t.Snapshot == "" && t.Node != "" {
+			h.all(s, t.Node)
+		}
 		if h.volumes[t.Node] == nil {
 			continue
 		}
@@ -72,4 +73,18 @@ func (h *told) check(t testing.TB, s *State, e entry) {
 		require.Equal(t, volumes, h.volumes[n.ID], "node %s was not told what changed with index %d: %v", n.ID, e.index, e.cmd)
 		require.Equal(t, snapshots, h.snapshots[n.ID], "node %s was not told what changed with index %d: %v", n.ID, e.index, e.cmd)
 	}
+}
+
+// I19, S71: at a higher level a host may be asked for something else, as to keep the last
+// copy that it was to remove: it does not go on with what it was asked for before.
+func TestI19_AHigherLevelIsTold(t *testing.T) {
+	w := newReplicatedAt(t, Level1, protocolC)
+	w.twice(controller, remove("n2"))
+	w.lose("n1")
+	require.Equal(t, WishRemove, w.volumeVerb(1, "n2"))
+	hosts := newTold(w.s)
+	e := entry{w.index + 1, envelope(admin, "raise", w.index, &fsmpb.SetFeatureLevel{Level: Level2})}
+	hosts.hear(w.s, e, w.s.Apply(e.index, e.cmd).Touched)
+	require.Equal(t, WishKeep, w.volumeVerb(1, "n2"))
+	hosts.check(t, w.s, e)
 }
