@@ -21,9 +21,10 @@ const (
 
 // extGrown are the fields that a growth changes, and those in which a copy of the
 // superblock differs: counts of inodes and blocks, times, counts of mounts, the state, the
-// number of the group, reserved descriptors, what was written in all, the overhead, the sum.
+// number of the group, where it was mounted last, reserved descriptors, what was written in
+// all, the overhead, the sum.
 var extGrown = []struct{ at, length int }{
-	{0x00, 20}, {0x2c, 8}, {0x34, 2}, {0x3a, 2}, {0x40, 4}, {0x5a, 2}, {0xce, 2}, {0x150, 12}, {0x178, 8}, {0x248, 4}, {extSumAt, 4},
+	{0x00, 20}, {0x2c, 8}, {0x34, 2}, {0x3a, 2}, {0x40, 4}, {0x5a, 2}, {0x88, 64}, {0xce, 2}, {0x150, 12}, {0x178, 8}, {0x248, 4}, {extSumAt, 4},
 }
 
 // tornGrowth tells whether resize2fs was killed while it wrote the superblock: its sum is
@@ -43,8 +44,11 @@ func isSummed(super []byte) bool {
 }
 
 func hasSum(super []byte) bool {
-	sum := ^crc32.Checksum(super[:extSumAt], crc32.MakeTable(crc32.Castagnoli))
-	return binary.LittleEndian.Uint32(super[extSumAt:]) == sum
+	return binary.LittleEndian.Uint32(super[extSumAt:]) == sumOf(super)
+}
+
+func sumOf(super []byte) uint32 {
+	return ^crc32.Checksum(super[:extSumAt], crc32.MakeTable(crc32.Castagnoli))
 }
 
 // secondSuperblock is the copy at the beginning of the second group.

@@ -2,6 +2,7 @@ package mount
 
 import (
 	"bytes"
+	"encoding/binary"
 	"os"
 	"os/exec"
 	"testing"
@@ -67,6 +68,27 @@ func TestAGrowthThatWasKilledInTheSuperblockIsDoneAgain(t *testing.T) {
 	got, err := os.ReadFile(h.mountAt(d, "ext4", "after") + "/data")
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(content, got))
+}
+
+// resize2fs sets the state "with errors" first of all, when no copy is written yet: the copy
+// does not say where the filesystem was mounted.
+func TestAGrowthThatWasKilledAsItBeganIsDoneAgain(t *testing.T) {
+	h := newHost(t)
+	d := h.formatted("ext4")
+	filled(t, h.mountAt(d, "ext4", "before"))
+	h.unmountAll()
+	super := superblockIn(t, d, nil)
+	copy(super[0x88:], "/staging") // the kernel notes it when a file is opened
+	binary.LittleEndian.PutUint32(super[extSumAt:], sumOf(super))
+	superblockIn(t, d, super)
+	super[extStateAt-extSuperblock] |= extHasErrors
+	superblockIn(t, d, super)
+	enlarge(t, &d, grownSize)
+	for range 2 {
+		require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+	}
+	require.EqualValues(t, grownSize, h.size(d, "ext4"))
+	sound(t, d, "ext4")
 }
 
 // A superblock that is wrong otherwise is left to an operator, as it is.
