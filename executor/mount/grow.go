@@ -152,11 +152,19 @@ const (
 // an operator, unless it was this very growth that was killed in the middle: what
 // resize2fs had written by then is what it can write again.
 func (m *Mounter) growUnmounted(ctx context.Context, device executor.Device, have fsSize) error {
+	if !have.unfinished() { // what a check finds is no growth that was killed, now or the next time
+		if err := countError(device.Path); err != nil {
+			return fmt.Errorf("check the filesystem on %s: %w", device.Path, err)
+		}
+	}
 	err := m.check(ctx, device.Path, "-p")
 	if unhealed(err) && have.interrupted || notOpened(err) && have.torn {
 		err = m.check(ctx, device.Path, "-y")
 	}
 	if unhealed(err) {
+		if err := countError(device.Path); err != nil { // a journal may have taken the count back
+			return fmt.Errorf("check the filesystem on %s: %w", device.Path, err)
+		}
 		return fsm.Reject(fsm.Precondition, "the filesystem on %s has errors that e2fsck does not correct by itself: run `e2fsck -f %s` by hand", device.Path, device.Path)
 	}
 	if err != nil {

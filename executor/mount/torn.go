@@ -15,6 +15,7 @@ const (
 	extLogBlockAt     = 0x18
 	extPerGroupAt     = 0x20
 	extFeaturesRoAt   = 0x64
+	extErrorCountAt   = 0x194
 	extSumAt          = 0x3fc
 	extMetadataSummed = 0x400
 )
@@ -49,6 +50,32 @@ func hasSum(super []byte) bool {
 
 func sumOf(super []byte) uint32 {
 	return ^crc32.Checksum(super[:extSumAt], crc32.MakeTable(crc32.Castagnoli))
+}
+
+// countError has the superblock count an error where it counts none. e2fsck sets the state
+// "with errors" as resize2fs does, where it does not correct what it found, and counts none;
+// where it finds or leaves all well it forgets the count.
+func countError(device string) error {
+	f, err := os.OpenFile(device, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	super := make([]byte, extLength)
+	if _, err := f.ReadAt(super, extSuperblock); err != nil {
+		return err
+	}
+	if binary.LittleEndian.Uint32(super[extErrorCountAt:]) != 0 || isSummed(super) && !hasSum(super) {
+		return nil
+	}
+	binary.LittleEndian.PutUint32(super[extErrorCountAt:], 1)
+	if isSummed(super) {
+		binary.LittleEndian.PutUint32(super[extSumAt:], sumOf(super))
+	}
+	if _, err := f.WriteAt(super, extSuperblock); err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 // secondSuperblock is the copy at the beginning of the second group.

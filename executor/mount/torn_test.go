@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // superblockIn reads the first superblock, or replaces it.
@@ -89,6 +90,29 @@ func TestAGrowthThatWasKilledAsItBeganIsDoneAgain(t *testing.T) {
 	}
 	require.EqualValues(t, grownSize, h.size(d, "ext4"))
 	sound(t, d, "ext4")
+}
+
+// e2fsck sets the state "with errors", too, where it leaves what it found to an operator: the
+// next try is not to take that for a growth that was killed, and clear the file away.
+func TestDamageIsLeftToAnOperatorHoweverOften(t *testing.T) {
+	h := newHost(t)
+	d := h.formatted("ext4")
+	filled(t, h.mountAt(d, "ext4", "before"))
+	h.unmountAll()
+	require.NoError(t, exec.Command("debugfs", "-w", "-R", "sif /data block[0] 0", d.Path).Run())
+	enlarge(t, &d, grownSize)
+	for range 3 {
+		refused(t, fsm.Precondition, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+		require.EqualValues(t, fsm.MinXFSSize, h.size(d, "ext4"))
+		out, err := exec.Command("debugfs", "-R", "stat /data", d.Path).Output()
+		require.NoError(t, err)
+		require.Contains(t, string(out), "Type: regular")
+	}
+	_ = exec.Command("e2fsck", "-f", "-y", d.Path).Run()
+	require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+	require.EqualValues(t, grownSize, h.size(d, "ext4"))
+	sound(t, d, "ext4")
+	require.Zero(t, superblockIn(t, d, nil)[extErrorCountAt])
 }
 
 // A superblock that is wrong otherwise is left to an operator, as it is.
