@@ -91,13 +91,12 @@ func (g *Guest) Boot(ctx context.Context) error {
 	if err := g.awaitAgent(ctx); err != nil {
 		return errors.Join(fmt.Errorf("boot %s: %w\n%s", g.Name(), err, tail(g.console(), 15)), g.Crash())
 	}
-	if run := g.current(); run != nil {
-		go run.keepClock()
-	}
 	return nil
 }
 
 func (g *Guest) console() string { return filepath.Join(g.Dir(), "console.log") }
+
+func (g *Guest) booted() string { return filepath.Join(g.Shared(), bootedNote) }
 
 func (g *Guest) launch() error {
 	console, err := os.OpenFile(g.console(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -105,6 +104,9 @@ func (g *Guest) launch() error {
 		return err
 	}
 	defer func() { _ = console.Close() }() // the guest has its own
+	if err := os.Remove(g.booted()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err // the last boot's
+	}
 	cmd := exec.Command(g.lab.agent(), append([]string{"launch", g.Dir()}, g.commandLine()...)...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "TMPDIR=/dev/shm"}
 	cmd.Stdout, cmd.Stderr, cmd.Dir = console, console, "/"
@@ -116,6 +118,7 @@ func (g *Guest) launch() error {
 	g.mu.Lock()
 	g.run = run
 	g.mu.Unlock()
+	go run.keepClock(g.booted())
 	go func() {
 		run.err = cmd.Wait()
 		close(run.ended)

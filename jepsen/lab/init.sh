@@ -24,6 +24,7 @@ if [ "${1:-}" != stage2 ]; then
   mount -t tmpfs tmpfs $R/dev/shm
   [ -e "$R/lib/modules/$(uname -r)" ] || ln -s "$modules" "$R/lib/modules/$(uname -r)"
   mount -t hostfs -o "$lab/lab" none $R/lab
+  : >$R/lab/booted # the host may send alarms from now on
   mount -t hostfs -o "$top/bin" none $R/run/lab
   mount -o remount,ro $R/run/lab
   mount -t configfs configfs $R/sys/kernel/config 2>/dev/null
