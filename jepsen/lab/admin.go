@@ -78,10 +78,10 @@ func (c *Cluster) Leader(ctx context.Context) (int, error) {
 	return 0, errors.New("no controller leads")
 }
 
-// AwaitReady waits until all controllers vote and all nodes are reachable, for two
+// AwaitReady waits until all controllers vote and all nodes are reachable, for five
 // minutes at most. It gives up at once when a process that was started has ended.
 func (c *Cluster) AwaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	last := errors.New("nothing was asked")
 	for {

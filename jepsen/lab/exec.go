@@ -19,9 +19,9 @@ import (
 
 const (
 	// execPatience bounds a script whose context has no deadline.
-	execPatience = 2 * time.Minute
+	execPatience = 5 * time.Minute
 	// answerPatience is what the answer of a script that was killed may take.
-	answerPatience = 2 * time.Second
+	answerPatience = 15 * time.Second
 )
 
 // ErrStuck: a script was killed for its time, and one of its processes did not die: it is
@@ -30,9 +30,9 @@ var ErrStuck = errors.New("a process of the script cannot be killed")
 
 // Exec runs a script with bash in the guest and answers what it printed on both outputs
 // and its exit code: 128 and the signal's number when it was killed. It never takes longer
-// than the context's deadline, or two minutes, and a little: then it is an error, with what
-// had been printed until then. A script that was not finished in time is killed, with what
-// it started in its process group.
+// than the context's deadline, or five minutes, and a quarter of a minute: then it is an
+// error, with what had been printed until then. A script that was not finished in time is
+// killed, with what it started in its process group.
 func (g *Guest) Exec(ctx context.Context, script string) (out string, code int, err error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -161,7 +161,7 @@ func (g *Guest) awaitAgent(ctx context.Context) error {
 }
 
 func (g *Guest) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	resp, err := g.call(ctx, http.MethodGet, "/ping", nil)
 	if err != nil {

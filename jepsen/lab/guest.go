@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	bootPatience = 60 * time.Second
-	stopPatience = 30 * time.Second
+	// A guest boots in 3 to 5 seconds, and in many times that where others have the processors.
+	bootPatience = 3 * time.Minute
+	stopPatience = 2 * time.Minute
 )
 
 // ErrDown: the guest is not running.
@@ -188,7 +189,7 @@ func (g *Guest) Crash() error {
 }
 
 // Stop powers the guest off in good order: data is synced, processes are not asked to end.
-// A guest that does not end within half a minute is killed, and that is an error.
+// A guest that does not end within two minutes is killed, and that is an error.
 func (g *Guest) Stop(ctx context.Context) error {
 	run := g.current()
 	if run == nil {

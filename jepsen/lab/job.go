@@ -50,7 +50,7 @@ func number(resp *http.Response) (int, error) {
 }
 
 // Wait waits for the program's end and answers its exit code: 128 and the signal's number
-// when it was killed. It waits as long as the context, or two minutes.
+// when it was killed. It waits as long as the context, or five minutes.
 func (j *Job) Wait(ctx context.Context) (int, error) {
 	within := execPatience
 	if deadline, ok := ctx.Deadline(); ok {

@@ -183,7 +183,7 @@ func (l *Lab) close() error {
 		}
 		said, _ := os.ReadFile(l.place.GuardLog()) // err says enough without it
 		return fmt.Errorf("remove lab %d: %w: %s", l.Number, err, said)
-	case <-time.After(time.Minute):
-		return fmt.Errorf("remove lab %d: its guard has not ended within a minute", l.Number)
+	case <-time.After(3 * time.Minute):
+		return fmt.Errorf("remove lab %d: its guard has not ended within three minutes", l.Number)
 	}
 }

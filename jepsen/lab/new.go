@@ -16,7 +16,7 @@ import (
 func New(tb testing.TB, config Config) *Lab {
 	tb.Helper()
 	Need(tb)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), 15*time.Minute)
 	defer cancel()
 	l, err := Start(ctx, config)
 	if err != nil {

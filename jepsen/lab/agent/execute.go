@@ -13,8 +13,13 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab/wire"
 )
 
-// patience is how long a script that was killed may take to be dead.
-const patience = time.Second
+const (
+	// patience is how long a script that was killed may take to be dead.
+	patience = 5 * time.Second
+	// lastWords is how long what a program printed may take to be read after its end, when
+	// what it started holds its output open. A guest stands still for a second at times.
+	lastWords = 2 * time.Second
+)
 
 // execute runs a script and answers what it prints while it does. The script is killed
 // with its group when its time is over or the caller is gone; the answer never waits for
@@ -57,7 +62,7 @@ func bash(ctx context.Context, script string, out io.Writer) string {
 	cmd := exec.CommandContext(ctx, "/bin/bash", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 200 * time.Millisecond // what kept the output open must not hold the answer
+	cmd.WaitDelay = lastWords // what kept the output open must not hold the answer
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
 	switch {

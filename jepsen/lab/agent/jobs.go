@@ -58,7 +58,7 @@ func begin(asked wire.Job) (*job, error) {
 	cmd := exec.Command(asked.Argv[0], asked.Argv[1:]...)
 	cmd.Env = append(os.Environ(), asked.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = 200 * time.Millisecond
+	cmd.WaitDelay = lastWords
 	out := logFile(asked.Log)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {

@@ -45,7 +45,7 @@ func below(path, dir string) bool {
 // Kill kills all processes of the guests in or below a folder, and returns when none is
 // left. Killing only the kernel's first process would leave the others with the disks and taps.
 func Kill(dir string) error {
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(time.Minute)
 	for {
 		left := Processes(dir)
 		if len(left) == 0 {
