@@ -227,6 +227,18 @@ func (n *node) proposes(t testing.TB, name string) {
 	})
 }
 
+// answers proposes a command until it has an answer of the log, which may be a rejection.
+func (n *node) answers(t testing.TB, cmd *fsmpb.Command) (outcome *fsmpb.Outcome, err error) {
+	t.Helper()
+	eventually(t, func() error {
+		if outcome, err = n.Propose(within(t), cmd); IsUnavailable(err) {
+			return err
+		}
+		return nil
+	})
+	return outcome, err
+}
+
 // persist tries again while there is no leader, which may be for longer than a
 // member's patience on a loaded machine.
 func persist(t testing.TB, try func() error) {
@@ -239,6 +251,19 @@ func persist(t testing.TB, try func() error) {
 		}
 		return err
 	})
+}
+
+// refuses asks for a change of the members until it is answered: by a refusal.
+func refuses(t testing.TB, try func() error) {
+	t.Helper()
+	var err error
+	eventually(t, func() error {
+		if err = try(); IsUnavailable(err) {
+			return err
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, ErrRefused)
 }
 
 // sameHash waits until all have the same hash at the same index.

@@ -64,19 +64,24 @@ func TestS72_TheLeaderProposesNothingAboveTheClustersLevel(t *testing.T) {
 		for range 2 {
 			for _, cmd := range []*fsmpb.Command{newer(fsm.Level2), newer(fsm.Level2 + 1), unknown} {
 				before := time.Now()
-				_, err := n.Propose(within(t), cmd)
+				_, err := n.answers(t, cmd)
 				require.Equal(t, fsm.Unsupported, refusedFor(err), "%v", err)
 				require.False(t, IsUnavailable(err), "it would be repeated for ever")
 				require.Less(t, time.Since(before), patient)
 			}
 		}
 	}
-	s := &service{member: c.leader().Member}
 	cmd := newer(fsm.Level2)
 	cmd.RequestId = make([]byte, requestIDLen)
-	resp := s.propose(t.Context(), []*fsmpb.Command{cmd})[0]
-	require.EqualValues(t, fsm.Unsupported, resp.GetOutcome().GetRejection().GetReason())
-	require.Equal(t, raftpb.Failure_FAILURE_NONE, resp.GetFailure())
+	eventually(t, func() error {
+		s := &service{member: c.leader().Member}
+		resp := s.propose(t.Context(), []*fsmpb.Command{cmd})[0]
+		if f := resp.GetFailure(); f != raftpb.Failure_FAILURE_NONE { // it leads no more
+			return errors.New(f.String())
+		}
+		require.EqualValues(t, fsm.Unsupported, resp.GetOutcome().GetRejection().GetReason())
+		return nil
+	})
 	for _, n := range c.members {
 		require.False(t, n.knows(t, "newer"))
 		require.False(t, n.knows(t, "odd"))
@@ -105,9 +110,9 @@ func TestS72_TheLevelRisesWhenAllMembersUnderstandIt(t *testing.T) {
 	eventually(t, func() error { return c.members[1].rises(t, fsm.Level2) }) // it may not answer at once
 	for range 2 {
 		for _, n := range c.members {
-			require.NoError(t, n.rises(t, fsm.Level2))
+			eventually(t, func() error { return n.rises(t, fsm.Level2) })
 			require.Equal(t, fsm.Level2, n.machine.cluster().FeatureLevel)
-			_, err := n.Propose(within(t), newer(fsm.Level2))
+			_, err := n.answers(t, newer(fsm.Level2))
 			require.NoError(t, err)
 		}
 	}

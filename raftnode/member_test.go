@@ -51,7 +51,7 @@ func rejections(t *testing.T, c *cluster) {
 		for range 2 {
 			cmd := register("refused")
 			cmd.Actor = "node/somebody-else"
-			outcome, err := n.Propose(within(t), cmd)
+			outcome, err := n.answers(t, cmd)
 			var rej *fsm.Rejection
 			require.ErrorAs(t, err, &rej)
 			require.Equal(t, fsm.Forbidden, rej.Reason)
@@ -134,9 +134,7 @@ func history(t *testing.T, c *cluster) {
 
 func transfer(t *testing.T, c *cluster) {
 	old := c.leader()
-	_, _, changed := old.Leadership()
 	require.NoError(t, old.TransferLeadership(within(t)))
-	<-changed
 	eventually(t, func() error {
 		for _, n := range c.but(old) {
 			if leading, _, _ := n.Leadership(); leading {
