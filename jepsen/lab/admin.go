@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// unavailable is the exit code of a command of holdfast that found no leader, or nobody.
-const unavailable = 3
+// Unavailable is the exit code of a command of holdfast that found no leader, or nobody.
+const Unavailable = 3
 
 // AdminIn runs an operator's command of holdfast in a guest, such as "volumes", "-o",
 // "json", and answers its standard output, and with an exit code other than 0 also what it
@@ -33,7 +33,7 @@ func (c *Cluster) Admin(ctx context.Context, args ...string) (out string, code i
 			continue
 		}
 		out, code, err = c.AdminIn(ctx, g.Index, args...)
-		if err == nil && code != unavailable || ctx.Err() != nil {
+		if err == nil && code != Unavailable || ctx.Err() != nil {
 			break
 		}
 	}
@@ -64,18 +64,25 @@ func (c *Cluster) Ask(ctx context.Context, into any, args ...string) error {
 	return nil
 }
 
-// Leader is the guest whose controller leads.
+// Leader is the guest whose controller leads. While none does it asks again, for a minute
+// at most: a guest that stood still is replaced.
 func (c *Cluster) Leader(ctx context.Context) (int, error) {
-	var status status
-	if err := c.Ask(ctx, &status, "status"); err != nil {
-		return 0, err
-	}
-	for i := 1; i <= c.config.Controllers; i++ {
-		if controllerName(i) == status.Leader {
-			return i, nil
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		var status status
+		err := c.Ask(ctx, &status, "status")
+		for i := 1; err == nil && i <= c.config.Controllers; i++ {
+			if controllerName(i) == status.Leader {
+				return i, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return 0, errors.Join(errors.New("no controller leads"), err)
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
-	return 0, errors.New("no controller leads")
 }
 
 // AwaitReady waits until all controllers vote and all nodes are reachable, for five

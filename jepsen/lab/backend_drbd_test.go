@@ -90,7 +90,7 @@ func (r replicas) fenceVerdicts() {
 }
 
 func (r replicas) waitLog(n int, text string) {
-	r.on(n, "for i in $(seq 100); do dmesg | grep -q '"+text+"' && exit 0; sleep .1; done; exit 1")
+	r.on(n, "for i in $(seq 600); do dmesg | grep -q '"+text+"' && exit 0; sleep .1; done; exit 1")
 }
 
 // takeover: S8 on the second guest, S9 on the first.
@@ -110,7 +110,7 @@ sleep .5; [ ! -e /run/fs ] && [ ! -e /run/raw ]`)
 	r.done(1, "detach force", "detach force")
 	r.until(1, "without its disk", func(m mirror) bool { return m.Disk == diskless })
 	r.done(1, "resume", "resume")
-	r.on(1, `for i in $(seq 100); do [ -s /run/fs ] && [ -s /run/raw ] && break; sleep .1; done; [ "$(cat /run/fs)" = 1 ] && [ "$(cat /run/raw)" = 1 ]`)
+	r.on(1, `for i in $(seq 600); do [ -s /run/fs ] && [ -s /run/raw ] && break; sleep .1; done; [ "$(cat /run/fs)" = 1 ] && [ "$(cat /run/raw)" = 1 ]`)
 	r.on(1, "umount /m")
 	r.done(1, "secondary", "down", "down")
 	require.False(r.t, r.see(1).InKernel)

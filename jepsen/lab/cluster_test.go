@@ -9,6 +9,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
@@ -52,7 +54,7 @@ func theKernelsHelpersFindHoldfast(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	g.MustExec(t, `echo '|/usr/sbin/holdfast ca make --ca-dir /run/by-the-kernel --cluster helper' >/proc/sys/kernel/core_pattern
 bash -c 'kill -SEGV $$' || true`)
-	lab.Await(t, 10*time.Second, "the kernel's helper to run holdfast", func() (bool, string) {
+	lab.Await(t, time.Minute, "the kernel's helper to run holdfast", func() (bool, string) {
 		out := g.MustExec(t, "ls /run/by-the-kernel 2>&1 || true")
 		return strings.Contains(out, "ca.crt"), out
 	})
@@ -69,13 +71,13 @@ func provision(t *testing.T, c *lab.Cluster) *csi.Volume {
 	t.Helper()
 	conn, err := c.ControllerCSI(2)
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	made, err := csi.NewControllerClient(conn).CreateVolume(ctx, &csi.CreateVolumeRequest{
-		Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: 64 << 20}, VolumeCapabilities: []*csi.VolumeCapability{capability},
-		AccessibilityRequirements: &csi.TopologyRequirement{Preferred: []*csi.Topology{{Segments: map[string]string{nodeTopology(t, c): "n1"}}}},
+	key := nodeTopology(t, c)
+	made := again(t, "create", func(ctx context.Context) (*csi.CreateVolumeResponse, error) {
+		return csi.NewControllerClient(conn).CreateVolume(ctx, &csi.CreateVolumeRequest{
+			Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: 64 << 20}, VolumeCapabilities: []*csi.VolumeCapability{capability},
+			AccessibilityRequirements: &csi.TopologyRequirement{Preferred: []*csi.Topology{{Segments: map[string]string{key: "n1"}}}},
+		})
 	})
-	require.NoError(t, err)
 	stage(t, c, made.GetVolume(), "echo kept >")
 	return made.GetVolume()
 }
@@ -85,8 +87,9 @@ func nodeTopology(t *testing.T, c *lab.Cluster) string {
 	t.Helper()
 	conn, err := c.NodeCSI(1)
 	require.NoError(t, err)
-	info, err := csi.NewNodeClient(conn).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
-	require.NoError(t, err)
+	info := again(t, "get info", func(ctx context.Context) (*csi.NodeGetInfoResponse, error) {
+		return csi.NewNodeClient(conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
+	})
 	require.Equal(t, "n1", info.GetNodeId())
 	for key, value := range info.GetAccessibleTopology().GetSegments() {
 		if value == "n1" {
@@ -96,23 +99,38 @@ func nodeTopology(t *testing.T, c *lab.Cluster) string {
 	return ""
 }
 
+// again makes a call as a container orchestrator does: until it has a definite answer. A
+// node that was just started has no session yet, and a guest that stood still no leader.
+func again[T any](t testing.TB, what string, call func(context.Context) (T, error)) (answer T) {
+	t.Helper()
+	lab.Await(t, 3*time.Minute, what, func() (bool, string) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var err error
+		answer, err = call(ctx)
+		require.Contains(t, []codes.Code{codes.OK, codes.Unavailable, codes.Aborted, codes.DeadlineExceeded}, status.Code(err), "%s: %v", what, err)
+		return err == nil, status.Convert(err).Message()
+	})
+	return answer
+}
+
 // stage publishes and stages a volume at n1, and does something with a file in it.
 func stage(t *testing.T, c *lab.Cluster, v *csi.Volume, do string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	controller, err := c.ControllerCSI(3)
 	require.NoError(t, err)
-	published, err := csi.NewControllerClient(controller).ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
-		VolumeId: v.GetVolumeId(), NodeId: "n1", VolumeCapability: capability, VolumeContext: v.GetVolumeContext()})
-	require.NoError(t, err)
+	published := again(t, "publish", func(ctx context.Context) (*csi.ControllerPublishVolumeResponse, error) {
+		return csi.NewControllerClient(controller).ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+			VolumeId: v.GetVolumeId(), NodeId: "n1", VolumeCapability: capability, VolumeContext: v.GetVolumeContext()})
+	})
 	node, err := c.NodeCSI(1)
 	require.NoError(t, err)
 	path := "/var/lib/kubelet/" + v.GetVolumeId()
 	g := c.Lab.Guest(1)
 	g.MustExec(t, "mkdir -p "+path)
-	_, err = csi.NewNodeClient(node).NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: path,
-		VolumeCapability: capability, PublishContext: published.GetPublishContext(), VolumeContext: v.GetVolumeContext()})
-	require.NoError(t, err)
+	again(t, "stage", func(ctx context.Context) (*csi.NodeStageVolumeResponse, error) {
+		return csi.NewNodeClient(node).NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: path,
+			VolumeCapability: capability, PublishContext: published.GetPublishContext(), VolumeContext: v.GetVolumeContext()})
+	})
 	return g.MustExec(t, fmt.Sprintf("findmnt -n %s >/dev/null && %s %s/file && sync -f %s", path, do, path, path))
 }

@@ -73,14 +73,14 @@ func (r replicas) remadeApart() {
 func (r replicas) helperHeldBack() {
 	r.on(1, `own=$(cat /sys/module/drbd/parameters/usermode_helper); cat >/run/slow-helper <<END
 #!/bin/sh
-if [ "\$1" = pri-on-incon-degr ]; then touch /run/helper; for i in \$(seq 600); do [ -e /run/go ] && break; sleep .1; done; fi
+if [ "\$1" = pri-on-incon-degr ]; then touch /run/helper; for i in \$(seq 2000); do [ -e /run/go ] && break; sleep .1; done; fi
 exec $own "\$@"
 END
 chmod +x /run/slow-helper; printf /run/slow-helper >/sys/module/drbd/parameters/usermode_helper`)
 	r.done(2, "disconnect")
 	before := r.until(1, "frozen", frozen)
 	r.done(1, "detach force")
-	r.on(1, "for i in $(seq 100); do [ -e /run/helper ] && exit 0; sleep .1; done; exit 1")
+	r.on(1, "for i in $(seq 600); do [ -e /run/helper ] && exit 0; sleep .1; done; exit 1")
 	m := r.see(1)
 	require.Equal(r.t, diskFailing, m.Disk)
 	require.True(r.t, m.Suspended)

@@ -35,7 +35,7 @@ func newScribe(t *testing.T, g *lab.Guest) *scribe {
 func (s *scribe) start(path string) {
 	s.t.Helper()
 	s.guest.MustExec(s.t, fmt.Sprintf("rm -f /lab/acks; setsid /lab/writer write --path %s --acks /lab/acks --from %d --blocks 1000000 >/dev/null 2>&1 </dev/null &", path, s.from))
-	require.Eventually(s.t, func() bool { return s.acked().Number > s.from+20 }, 30*time.Second, 10*time.Millisecond, "it writes")
+	require.Eventually(s.t, func() bool { return s.acked().Number > s.from+20 }, 2*time.Minute, 10*time.Millisecond, "it writes")
 }
 
 type acked struct {
@@ -51,16 +51,26 @@ func (s *scribe) acked() (a acked) {
 	return a
 }
 
-// stopped waits until nothing was acknowledged for a while, and says what was.
+// stopped waits until it waits for a device that answers nothing, and says what was
+// acknowledged until then. A guest that stands still itself is none: its kernel says that
+// the writer sleeps in it before and after half a second.
 func (s *scribe) stopped() uint64 {
 	s.t.Helper()
+	sleeps := func() bool {
+		_, code, err := s.guest.Exec(s.t.Context(), "grep -q '^State:.D' /proc/$(pgrep -x writer)/task/*/status")
+		require.NoError(s.t, err)
+		return code == 0
+	}
 	var last uint64
-	require.Eventually(s.t, func() bool {
-		before := last
+	lab.Await(s.t, 2*time.Minute, "the writer to stand still", func() (bool, string) {
 		last = s.acked().Number
-		return last == before
-	}, 30*time.Second, 500*time.Millisecond, "it stands still")
-	require.Empty(s.t, s.acked().Error)
+		asleep := sleeps()
+		s.guest.MustExec(s.t, "sleep .5")
+		asleep = sleeps() && asleep
+		now := s.acked()
+		require.Empty(s.t, now.Error)
+		return asleep && now.Number == last, fmt.Sprintf("asleep: %t, block %d and then %d", asleep, last, now.Number)
+	})
 	s.from = last + 1
 	return last
 }
@@ -68,7 +78,7 @@ func (s *scribe) stopped() uint64 {
 // failed waits until it ended in an error.
 func (s *scribe) failed() acked {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool { return s.acked().Error != "" }, 30*time.Second, 10*time.Millisecond, "it gets an error")
+	require.Eventually(s.t, func() bool { return s.acked().Error != "" }, 2*time.Minute, 10*time.Millisecond, "it gets an error")
 	require.Regexp(s.t, "input/output error|read-only file system", s.acked().Error)
 	return s.acked()
 }
@@ -108,5 +118,5 @@ func TestS9_AFilesystemThatIsShutDownSyncsNoMore(t *testing.T) {
 // endFilesystem starts what a node starts, which may have to wait for the device, and
 // prints what it says.
 func endFilesystem(device string) string {
-	return "rm -f /run/said; setsid /usr/sbin/holdfast end-filesystem /m " + device + " >/run/said 2>/dev/null </dev/null & for i in $(seq 100); do [ -s /run/said ] && break; sleep .05; done; cat /run/said"
+	return "rm -f /run/said; setsid /usr/sbin/holdfast end-filesystem /m " + device + " >/run/said 2>/dev/null </dev/null & for i in $(seq 1200); do [ -s /run/said ] && break; sleep .05; done; cat /run/said"
 }

@@ -97,7 +97,7 @@ func awaitFree(t *testing.T, p place.Place) {
 		require.NoError(t, err)
 		defer func() { _ = lock.Close() }() // lets go of the lock, too
 		return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
-	}, 30*time.Second, 20*time.Millisecond, "the guard removes the lab")
+	}, 2*time.Minute, 20*time.Millisecond, "the guard removes the lab")
 }
 
 // TestLeftoversAreRemoved: what even a guard left is removed by the next lab of the number.

@@ -7,8 +7,6 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
@@ -28,8 +26,9 @@ func TestClusterOnAThinPool(t *testing.T) {
 
 	volume := w.create("one", 64<<20+4096, nil)
 	w.stage(volume, "echo old >")
-	snapshot, err := w.controller.CreateSnapshot(w.ctx(), &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: volume.GetVolumeId()})
-	require.NoError(t, err)
+	snapshot := again(t, "cut", func(ctx context.Context) (*csi.CreateSnapshotResponse, error) {
+		return w.controller.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: volume.GetVolumeId()})
+	})
 	w.stage(volume, "echo new >")
 	clone := w.create("two", 96<<20, &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: snapshot.GetSnapshot().GetSnapshotId()}}})
@@ -46,9 +45,13 @@ func TestClusterOnAThinPool(t *testing.T) {
 	for _, v := range []*csi.Volume{volume, clone} {
 		w.remove(v)
 	}
-	_, err = w.controller.DeleteSnapshot(w.ctx(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot.GetSnapshot().GetSnapshotId()})
-	require.NoError(t, err)
-	require.Equal(t, "pool\n", w.g.MustExec(t, "lvs --noheadings -o lv_name vg | tr -d ' '"))
+	again(t, "delete the snapshot", func(ctx context.Context) (*csi.DeleteSnapshotResponse, error) {
+		return w.controller.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: snapshot.GetSnapshot().GetSnapshotId()})
+	})
+	lab.Await(t, time.Minute, "the pool to be empty", func() (bool, string) {
+		left := w.g.MustExec(t, "lvs --noheadings -o lv_name vg | tr -d ' '")
+		return left == "pool\n", left
+	})
 }
 
 // thin is a node with a thin pool.
@@ -59,17 +62,12 @@ type thin struct {
 	controller csi.ControllerClient
 }
 
-func (w *thin) ctx() context.Context {
-	ctx, cancel := context.WithTimeout(w.T.Context(), time.Minute)
-	w.Cleanup(cancel)
-	return ctx
-}
-
 func (w *thin) create(name string, size int64, source *csi.VolumeContentSource) *csi.Volume {
 	w.Helper()
-	made, err := w.controller.CreateVolume(w.ctx(), &csi.CreateVolumeRequest{Name: name, VolumeContentSource: source,
-		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{capability}})
-	require.NoError(w, err)
+	made := again(w, "create "+name, func(ctx context.Context) (*csi.CreateVolumeResponse, error) {
+		return w.controller.CreateVolume(ctx, &csi.CreateVolumeRequest{Name: name, VolumeContentSource: source,
+			CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{capability}})
+	})
 	require.Equal(w, size, made.GetVolume().GetCapacityBytes())
 	return made.GetVolume()
 }
@@ -85,15 +83,14 @@ func path(v *csi.Volume) string { return "/var/lib/kubelet/" + v.GetVolumeId() }
 // stage publishes and stages the volume, and does something with a file in it.
 func (w *thin) stage(v *csi.Volume, do string) string {
 	w.Helper()
-	published, err := w.controller.ControllerPublishVolume(w.ctx(), &csi.ControllerPublishVolumeRequest{
-		VolumeId: v.GetVolumeId(), NodeId: "n1", VolumeCapability: capability, VolumeContext: v.GetVolumeContext()})
-	require.NoError(w, err)
+	published := again(w, "publish", func(ctx context.Context) (*csi.ControllerPublishVolumeResponse, error) {
+		return w.controller.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
+			VolumeId: v.GetVolumeId(), NodeId: "n1", VolumeCapability: capability, VolumeContext: v.GetVolumeContext()})
+	})
 	w.g.MustExec(w, "mkdir -p "+path(v))
-	lab.Await(w, time.Minute, "n1 to stage "+v.GetVolumeId(), func() (bool, string) { // a node just booted has no session yet
-		_, err = w.node().NodeStageVolume(w.ctx(), &csi.NodeStageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: path(v),
+	again(w, "stage "+v.GetVolumeId(), func(ctx context.Context) (*csi.NodeStageVolumeResponse, error) {
+		return w.node().NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: path(v),
 			VolumeCapability: capability, PublishContext: published.GetPublishContext(), VolumeContext: v.GetVolumeContext()})
-		require.Contains(w, []codes.Code{codes.OK, codes.Unavailable, codes.Aborted}, status.Code(err), err)
-		return err == nil, status.Convert(err).Message()
 	})
 	return w.g.MustExec(w, "findmnt -n "+path(v)+" >/dev/null && "+do+" "+path(v)+"/file && sync -f "+path(v))
 }
@@ -101,23 +98,28 @@ func (w *thin) stage(v *csi.Volume, do string) string {
 // grow makes the volume larger while it is staged.
 func (w *thin) grow(v *csi.Volume, size int64) {
 	w.Helper()
-	grown, err := w.controller.ControllerExpandVolume(w.ctx(), &csi.ControllerExpandVolumeRequest{
-		VolumeId: v.GetVolumeId(), CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: capability})
-	require.NoError(w, err)
+	grown := again(w, "grow", func(ctx context.Context) (*csi.ControllerExpandVolumeResponse, error) {
+		return w.controller.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
+			VolumeId: v.GetVolumeId(), CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: capability})
+	})
 	require.Equal(w, size, grown.GetCapacityBytes())
-	_, err = w.node().NodeExpandVolume(w.ctx(), &csi.NodeExpandVolumeRequest{VolumeId: v.GetVolumeId(), VolumePath: path(v), StagingTargetPath: path(v),
-		CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: capability})
-	require.NoError(w, err)
+	again(w, "grow on n1", func(ctx context.Context) (*csi.NodeExpandVolumeResponse, error) {
+		return w.node().NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{VolumeId: v.GetVolumeId(), VolumePath: path(v), StagingTargetPath: path(v),
+			CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: capability})
+	})
 	kib := w.g.MustExec(w, "df -k --output=size "+path(v)+" | tail -1 | tr -d ' '")
 	require.Greater(w, len(kib), len("99999\n"), "more than 100 MB: %s", kib)
 }
 
 func (w *thin) remove(v *csi.Volume) {
 	w.Helper()
-	_, err := w.node().NodeUnstageVolume(w.ctx(), &csi.NodeUnstageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: path(v)})
-	require.NoError(w, err)
-	_, err = w.controller.ControllerUnpublishVolume(w.ctx(), &csi.ControllerUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), NodeId: "n1"})
-	require.NoError(w, err)
-	_, err = w.controller.DeleteVolume(w.ctx(), &csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()})
-	require.NoError(w, err)
+	again(w, "unstage", func(ctx context.Context) (*csi.NodeUnstageVolumeResponse, error) {
+		return w.node().NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: path(v)})
+	})
+	again(w, "unpublish", func(ctx context.Context) (*csi.ControllerUnpublishVolumeResponse, error) {
+		return w.controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), NodeId: "n1"})
+	})
+	again(w, "delete", func(ctx context.Context) (*csi.DeleteVolumeResponse, error) {
+		return w.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()})
+	})
 }

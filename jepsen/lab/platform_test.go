@@ -62,7 +62,7 @@ func resource(l *lab.Lab) string {
 func awaitDrbd(t *testing.T, g *lab.Guest, pattern string) {
 	t.Helper()
 	want, begun := regexp.MustCompile(pattern), time.Now()
-	lab.Await(t, time.Minute, g.Name()+": "+pattern, func() (bool, string) {
+	lab.Await(t, 4*time.Minute, g.Name()+": "+pattern, func() (bool, string) {
 		line := g.MustExec(t, "grep '^ *10:' /proc/drbd || true")
 		return want.MatchString(line), line
 	})

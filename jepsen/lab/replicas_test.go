@@ -81,7 +81,7 @@ func (r replicas) prepare(n int, backing int64) {
 	r.on(n, fmt.Sprintf(`modprobe -a drbd dm-mod; mkdir -p /m
 dmsetup create below --table "0 %d linear /dev/ubdc 0" && dmsetup mknodes
 setsid env HOLDFAST_DRBD_STEPS=answer HOLDFAST_DRBD_RESOURCE='{}' /lab/drbd.test -test.run TestStepsInAGuest -test.timeout 0 >/lab/answer.log 2>&1 </dev/null &
-for i in $(seq 100); do /usr/sbin/holdfast fence-peer --self-test 2>/dev/null && exit 0; sleep .1; done; exit 1`, backing/512))
+for i in $(seq 600); do /usr/sbin/holdfast fence-peer --self-test 2>/dev/null && exit 0; sleep .1; done; exit 1`, backing/512))
 }
 
 func (r replicas) on(n int, script string) string { return r.l.Guest(n).MustExec(r.t, script) }
@@ -127,7 +127,7 @@ func (r replicas) see(n int) mirror {
 // until waits until a guest's replica is seen so.
 func (r replicas) until(n int, what string, ok func(mirror) bool) mirror {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 4*time.Minute)
 	defer cancel()
 	for {
 		if m := r.see(n); ok(m) {
