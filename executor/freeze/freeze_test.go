@@ -29,7 +29,7 @@ func TestS19_AFreezeBlocksWritersUntilItIsThawed(t *testing.T) {
 		f, id := newFreezer(t), newID()
 		require.False(t, f.Frozen(id))
 		for range 2 {
-			h := freeze(t, f, id, d, 20*time.Second)
+			h := freeze(t, f, id, d, lasting)
 			require.True(t, f.Frozen(id))
 			require.FileExists(t, recordPath(f.dir, id))
 			writer := d.write("data")
@@ -67,7 +67,7 @@ func remount(t *testing.T, d disk) {
 func TestS19_TheDeadlineThawsByItself(t *testing.T) {
 	each(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		h := freeze(t, f, id, d, time.Second)
+		h := briefly(t, f, id, d)
 		writer := d.write("data")
 		passes(t, writer)
 		require.LessOrEqual(t, h.lease.left(), time.Duration(0), "not before the deadline")
@@ -82,21 +82,21 @@ func TestS19_TheDeadlineThawsByItself(t *testing.T) {
 func TestS19_TheDeadlineThawsAlthoughTheStarterWasKilledInItsCut(t *testing.T) {
 	each(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		node := starter(t, f, id, d, 2*time.Second)
+		node := starter(t, f, id, d, 6*time.Second)
 		writer := d.write("data")
 		blocked(t, writer)
 		require.NoError(t, node.Process.Signal(syscall.SIGKILL))
 		_ = node.Wait()
 		require.True(t, f.Frozen(id))
 		passes(t, writer)
-		require.Eventually(t, func() bool { return !f.Frozen(id) }, 5*time.Second, 5*time.Millisecond, "its record is removed")
+		require.Eventually(t, func() bool { return !f.Frozen(id) }, patience, 5*time.Millisecond, "its record is removed")
 	})
 }
 
 func TestS19_ACutThatHangsDoesNotKeepTheFilesystemFrozen(t *testing.T) {
 	d := newDisk(t, "ext4")
 	f, id := newFreezer(t), newID()
-	h := freeze(t, f, id, d, time.Second)
+	h := briefly(t, f, id, d)
 	writer := d.write("data")
 	err := h.Cut(t.Context(), func(ctx context.Context) error {
 		<-ctx.Done()
@@ -113,7 +113,7 @@ func TestS19_ACutUnderAFreezeThatSomebodyEndedFails(t *testing.T) {
 		for name, during := range map[string]bool{"before it": false, "meanwhile": true} {
 			t.Run(name, func(t *testing.T) {
 				f := newFreezer(t)
-				h := freeze(t, f, newID(), d, 20*time.Second)
+				h := freeze(t, f, newID(), d, lasting)
 				if !during {
 					require.NoError(t, thawNow(h.target))
 				}
@@ -132,7 +132,7 @@ func TestS19_ACutUnderAFreezeThatSomebodyEndedFails(t *testing.T) {
 
 func TestACutThatFailsSaysWhy(t *testing.T) {
 	d := newDisk(t, "ext4")
-	h := freeze(t, newFreezer(t), newID(), d, 20*time.Second)
+	h := freeze(t, newFreezer(t), newID(), d, lasting)
 	broken := errors.New("the disk is full")
 	require.ErrorIs(t, h.Cut(t.Context(), func(context.Context) error { return broken }), broken)
 	require.True(t, d.frozen(), "the freeze goes on; it is for the caller to end it")
@@ -141,7 +141,7 @@ func TestACutThatFailsSaysWhy(t *testing.T) {
 func TestS19_WithoutItsProcessAFreezeEndsAtOnce(t *testing.T) {
 	d := newDisk(t, "ext4")
 	f, id := newFreezer(t), newID()
-	h := freeze(t, f, id, d, 20*time.Second)
+	h := freeze(t, f, id, d, lasting)
 	writer := d.write("data")
 	require.NoError(t, h.child.Process.Kill())
 	passes(t, writer)
@@ -153,7 +153,7 @@ func TestS19_WithoutItsProcessAFreezeEndsAtOnce(t *testing.T) {
 func TestS19_RecoverThawsWhatWasLeftFrozen(t *testing.T) {
 	each(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		node := starter(t, f, id, d, 60*time.Second)
+		node := starter(t, f, id, d, lasting)
 		thaws := thawer(t, f, id)
 		writer := d.write("data")
 		require.NoError(t, node.Process.Kill())
@@ -165,20 +165,20 @@ func TestS19_RecoverThawsWhatWasLeftFrozen(t *testing.T) {
 			require.False(t, f.Frozen(id))
 		}
 		passes(t, writer)
-		require.NoError(t, freeze(t, f, id, d, 20*time.Second).Thaw(t.Context()))
+		require.NoError(t, freeze(t, f, id, d, lasting).Thaw(t.Context()))
 	})
 }
 
 func TestS19_RecoverThawsWhatIsMountedNowhere(t *testing.T) {
 	each(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		node := starter(t, f, id, d, 60*time.Second)
+		node := starter(t, f, id, d, lasting)
 		thaws := thawer(t, f, id)
 		require.ErrorIs(t, unix.Unmount(d.path, 0), unix.EBUSY, "the process that thaws holds the mount")
 		require.NoError(t, node.Process.Kill())
 		_ = node.Wait()
 		require.NoError(t, thaws.Kill())
-		require.Eventually(t, func() bool { return unix.Unmount(d.path, 0) == nil }, 5*time.Second, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return unix.Unmount(d.path, 0) == nil }, patience, 5*time.Millisecond)
 		require.NoError(t, f.Recover(t.Context()))
 		require.False(t, f.Frozen(id))
 		remount(t, d)
@@ -221,7 +221,7 @@ func TestRecoverOfAnEarlierBootOrAnotherDiskOnlyRemovesTheRecord(t *testing.T) {
 func TestADamagedRecordIsAnErrorAndKeepsNobodyFromBeingThawed(t *testing.T) {
 	d := newDisk(t, "ext4")
 	f, id := newFreezer(t), newID()
-	node := starter(t, f, id, d, 60*time.Second)
+	node := starter(t, f, id, d, lasting)
 	thaws := thawer(t, f, id)
 	require.NoError(t, node.Process.Kill())
 	require.NoError(t, thaws.Kill())
@@ -242,7 +242,7 @@ func TestFreezeRefuses(t *testing.T) {
 	require.NoError(t, err)
 	mute, err := New(Config{Dir: f.dir, Program: []string{"/bin/false"}})
 	require.NoError(t, err)
-	soon := time.Now().Add(10 * time.Second)
+	soon := time.Now().Add(lasting)
 	for name, tc := range map[string]struct {
 		freezer *Freezer
 		id      fsm.VolumeID
@@ -292,7 +292,7 @@ func TestS19_SeveralAreFrozenAtOnce(t *testing.T) {
 	}
 	freezes := make([]executor.Freeze, members)
 	together(members, func(i int) {
-		h, err := f.Freeze(t.Context(), newID(), disks[i].path, time.Now().Add(20*time.Second))
+		h, err := f.Freeze(t.Context(), newID(), disks[i].path, time.Now().Add(lasting))
 		if err != nil {
 			t.Error(err)
 			return

@@ -105,7 +105,7 @@ func (d disk) clean() {
 	require.Eventually(d.t, func() bool {
 		err := unix.Unmount(d.path, 0)
 		return err == nil || err == unix.EINVAL
-	}, 10*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 }
 
 func (d disk) frozen() bool {
@@ -141,8 +141,29 @@ func passes(t *testing.T, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("a writer is still blocked")
+	}
+}
+
+const (
+	// patience is for what takes milliseconds where nobody else uses the machine.
+	patience = time.Minute
+	// lasting is a freeze that does not end by its deadline in a test.
+	lasting = 5 * time.Minute
+)
+
+// briefly freezes until a deadline that is soon, but is not over before all is frozen.
+func briefly(t *testing.T, f *Freezer, id fsm.VolumeID, d disk) *held {
+	t.Helper()
+	for lasts := time.Second; ; lasts *= 2 {
+		got, err := f.Freeze(t.Context(), id, d.path, time.Now().Add(lasts))
+		if err != nil && lasts < patience {
+			continue
+		}
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = got.Thaw(context.Background()) })
+		return got.(*held)
 	}
 }
 
