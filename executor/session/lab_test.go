@@ -346,5 +346,5 @@ func (l *lab) create(id, name string) {
 // eventually polls, within a deadline that is far beyond what is expected.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	require.Eventually(t, condition, 10*time.Second, 2*time.Millisecond, what)
+	require.Eventually(t, condition, time.Minute, 2*time.Millisecond, what)
 }

@@ -66,13 +66,13 @@ func TestS25_TheLeaderKnowsASessionThatAnotherMemberHolds(t *testing.T) {
 		monitors[0].Attach(grow)
 		require.Len(t, grow.GetExpandVolume().GetFacts(), 1, "of the pool that it is in")
 	}
-	require.Equal(t, fsm.NodeReachable, l.nodeState("n1"))
+	eventually(t, "the node is recorded as reachable", func() bool { return l.nodeState("n1") == fsm.NodeReachable })
 
 	w.end()
 	eventually(t, "the node is recorded as unreachable", func() bool { return l.nodeState("n1") == fsm.NodeUnreachable })
 	again := l.attach(l.members[1], l.credentials(pki.Node, "n1"), &sessionpb.Hello{Register: register("n1")})
 	again.wishes()
-	require.Equal(t, fsm.NodeReachable, l.nodeState("n1"), "the registration says it too")
+	eventually(t, "the registration says it too", func() bool { return l.nodeState("n1") == fsm.NodeReachable })
 }
 
 func TestS25_ANodeThatIsBackIsRecordedAsReachable(t *testing.T) {

@@ -335,9 +335,11 @@ func TestSessionsEndWhenTheControllerDoesNotServe(t *testing.T) {
 
 func TestSessionsThatDoNotBeginRight(t *testing.T) {
 	l := newLab(t, 1)
-	l.members[0].server.pace.hello = 50 * time.Millisecond
 	node := l.credentials(pki.Node, "n1")
 	t.Run("without a hello", func(t *testing.T) {
+		patient := l.members[0].server.pace.hello
+		l.members[0].server.pace.hello = 50 * time.Millisecond
+		defer func() { l.members[0].server.pace.hello = patient }()
 		require.Equal(t, codes.DeadlineExceeded, status.Code(l.attach(l.members[0], node, nil).refusal()))
 	})
 	t.Run("with telemetry", func(t *testing.T) {
