@@ -307,7 +307,7 @@ func (c *cluster) reachable(host fsm.HostID, yes bool) {
 
 func (c *cluster) eventually(ok func() bool, what string) {
 	c.t.Helper()
-	require.Eventually(c.t, ok, 10*time.Second, time.Millisecond, what)
+	require.Eventually(c.t, ok, time.Minute, time.Millisecond, what)
 }
 
 func reasonOf(err error) fsm.Reason {

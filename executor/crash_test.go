@@ -85,7 +85,7 @@ type orchestrator struct {
 // again calls until the host answers well. A host that died is started anew.
 func (o *orchestrator) again(what string, call func(ctx context.Context, e *executor.Executor) error) {
 	o.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		ctx, cancel := context.WithTimeout(o.t.Context(), 10*time.Second)
 		answer := make(chan error, 1)
@@ -117,7 +117,7 @@ func (o *orchestrator) revive() {
 // await waits for what the host does in the background.
 func (o *orchestrator) await(what string, done func() bool) {
 	o.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !done() {
 		if o.f.isDead() {
 			o.revive()

@@ -55,7 +55,7 @@ func TestS6_Fence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p, a, id := staged(t)
 			tc.before(p, a, id)
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), pairPatience)
 			defer cancel()
 			verdict, err := a.e.Fence(ctx, id)
 			require.NoError(t, err)
@@ -169,7 +169,7 @@ func TestS9_AFreezeEndsOnlyBehindAFilesystemThatIsShutDown(t *testing.T) {
 	require.Eventually(t, func() bool { // it is tried again ever more seldom
 		primary, frozen := a.replica.Primary(id)
 		return !primary && !frozen && len(p.volume(id).Teardowns) == 0
-	}, 3*pairPatience, 10*time.Millisecond, "it is torn down")
+	}, pairPatience, 10*time.Millisecond, "it is torn down")
 	require.NotZero(t, a.mount.count("shutdown"))
 	p.link.SetCut(false)
 	p.together(id)

@@ -19,7 +19,7 @@ import (
 )
 
 // pairPatience is how long a pair may take to get anywhere.
-const pairPatience = 10 * time.Second
+const pairPatience = time.Minute
 
 // pair is two hosts that replicate to each other, and the real state behind an
 // in-memory log.

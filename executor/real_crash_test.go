@@ -82,7 +82,7 @@ func put(t testing.TB, path, text string) {
 	select {
 	case err := <-done:
 		require.NoError(t, err)
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		require.Fail(t, "the filesystem at "+path+" hangs")
 	}
 }

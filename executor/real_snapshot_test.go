@@ -36,7 +36,7 @@ func sharing(t testing.TB) string {
 	require.NoError(t, exec.Command("mkfs.xfs", "-q", "-m", "reflink=1", disk).Run())
 	require.NoError(t, exec.Command("mount", "-o", "loop", disk, at).Run())
 	t.Cleanup(func() {
-		require.Eventually(t, func() bool { return exec.Command("umount", at).Run() == nil }, 10*time.Second, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return exec.Command("umount", at).Run() == nil }, time.Minute, 10*time.Millisecond)
 	})
 	return filepath.Join(at, "pool")
 }
@@ -128,7 +128,7 @@ func (s *scene) unstage(at executor.StageRequest) {
 	require.Eventually(s.t, func() bool {
 		err = s.e.Unstage(s.t.Context(), at.Volume, at.Path)
 		return reasonOf(err) != fsm.Busy
-	}, 20*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	require.NoError(s.t, err)
 	require.NoError(s.t, s.unpublishVolume(at.Volume))
 }

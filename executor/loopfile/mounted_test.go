@@ -26,7 +26,7 @@ func mountOf(t *testing.T, device string, options ...string) string {
 		_ = exec.Command("fsfreeze", "--unfreeze", at).Run()
 		require.Eventually(t, func() bool {
 			return exec.Command("umount", at).Run() == nil || exec.Command("mountpoint", "-q", at).Run() != nil
-		}, 10*time.Second, 20*time.Millisecond)
+		}, time.Minute, 20*time.Millisecond)
 	})
 	return at
 }

@@ -19,8 +19,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// notHanging is how long a writer on a full pool may take to be told.
-const notHanging = 15 * time.Second
+// notHanging is how long a writer on a full pool may take to be told, or to write some more:
+// less than the minute for which the kernel keeps one waiting by itself.
+const notHanging = 45 * time.Second
 
 // fillData writes random blocks from a place on, past the page cache, until it is told
 // no or reaches the end. It says how far it came.
@@ -32,20 +33,28 @@ func fillData(t *testing.T, path string, from, to int64) (at int64, err error) {
 	require.NoError(t, err)
 	_, err = rand.Read(block)
 	require.NoError(t, err)
-	done := make(chan error, 1)
+	done, goesOn := make(chan error, 1), make(chan struct{}, 1)
 	go func() {
 		for at = from; at < to; at += int64(len(block)) {
 			if _, err := f.WriteAt(block, at); err != nil {
 				done <- err
 				return
 			}
+			select {
+			case goesOn <- struct{}{}:
+			default: // nobody looked since the last block
+			}
 		}
 		done <- nil
 	}()
-	select {
-	case err = <-done:
-	case <-time.After(notHanging):
-		t.Fatal("a writer on a full pool hangs")
+	for ended := false; !ended; {
+		select {
+		case err = <-done:
+			ended = true
+		case <-goesOn:
+		case <-time.After(notHanging):
+			t.Fatal("a writer on a full pool hangs")
+		}
 	}
 	require.NoError(t, errors.Join(f.Close(), unix.Munmap(block)))
 	return at, err
@@ -228,7 +237,7 @@ func TestAFilesystemOnAFullPoolIsToldSo(t *testing.T) {
 	case err := <-done:
 		t.Logf("the filesystem's writer: %v", err)
 		require.Error(t, err)
-	case <-time.After(2 * notHanging):
+	case <-time.After(notHanging):
 		t.Fatal("a filesystem's writer on a full pool hangs")
 	}
 	require.Equal(t, fsm.Busy, reason(p.Detach(context.WithoutCancel(t.Context()), id)))
