@@ -69,7 +69,7 @@ func (b *lab) begin() *controller {
 	b.stop = stop
 	go func() { b.done <- c.finish(c.serve(ctx)) }()
 	b.t.Cleanup(stop)
-	require.Eventually(b.t, func() bool { return c.cluster.Ready() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(b.t, func() bool { return c.cluster.Ready() == nil }, time.Minute, 10*time.Millisecond)
 	return c
 }
 
@@ -79,7 +79,7 @@ func (b *lab) end() {
 	select {
 	case err := <-b.done:
 		require.NoError(b.t, err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		b.t.Fatal("the controller did not stop")
 	}
 }
@@ -223,14 +223,14 @@ func TestOperationsAreCountedByKindAndOutcome(t *testing.T) {
 		VolumeId: id, Name: "v", Fingerprint: []byte("f"), Capabilities: []*fsmpb.Capability{{Mode: 1, FsType: "ext4"}}}}})
 	require.Eventually(t, func() bool {
 		return strings.Contains(b.get(c, "/metrics"), `holdfast_operations{kind="create",state="running"} 1`)
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	nodeSays(&fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "h", BootId: "b",
 		Observations: []*fsmpb.Observation{{VolumeId: id, Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}}}}}})
 	require.Eventually(t, func() bool {
 		text := b.get(c, "/metrics")
 		return strings.Contains(text, `holdfast_operations_ended_total{kind="create",outcome="done"} 1`) &&
 			strings.Contains(text, `holdfast_operations{kind="create",state="running"} 0`)
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	require.Contains(t, b.get(c, "/metrics"), `holdfast_cluster_pool_volumes{node="n1",pool="p"} 1`)
 }
 

@@ -95,7 +95,7 @@ func TestSnapshotsAreMeasured(t *testing.T) {
 				}
 			}
 			return true
-		}, 10*time.Second, 10*time.Millisecond, lines)
+		}, time.Minute, 10*time.Millisecond, lines)
 	}
 	has(`holdfast_operations{kind="snapshot",state="running"} 1`, "holdfast_cluster_snapshots 1", "holdfast_cluster_group_snapshots 0")
 	says("node/n1", report(&fsmpb.Observation{VolumeId: volume, SnapshotId: snapshot, Sequence: 1, Fact: &fsmpb.Observation_SnapshotCut{

@@ -109,7 +109,7 @@ func (b *lab) pids() map[string]int {
 
 func (b *lab) until(what string, ok func() bool) {
 	b.t.Helper()
-	require.Eventually(b.t, ok, 10*time.Second, 5*time.Millisecond, "%s; stderr: %s", what, b.err)
+	require.Eventually(b.t, ok, time.Minute, 5*time.Millisecond, "%s; stderr: %s", what, b.err)
 }
 
 func (b *lab) ends() error {
@@ -117,7 +117,7 @@ func (b *lab) ends() error {
 	select {
 	case err := <-b.done:
 		return err
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		b.t.Fatal("the supervisor did not end")
 		return nil
 	}

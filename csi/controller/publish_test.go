@@ -261,7 +261,7 @@ func TestS31_Unpublish(t *testing.T) {
 			_, err := w.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: "n1"})
 			done <- err
 		}()
-		require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, time.Minute, time.Millisecond)
 		w.host.reportUnstaged(fsm.VolumeID(id), epoch)
 		require.NoError(t, <-done)
 	})
@@ -328,7 +328,7 @@ func TestS18_DeleteWithAHostAway(t *testing.T) {
 		_, err := w.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id})
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, time.Minute, time.Millisecond)
 	w.host.reachable(t, false)
 	require.NoError(t, <-done, "the host keeps the obligation")
 	require.Equal(t, []fsm.VolumeID{fsm.VolumeID(id)}, w.cluster.volumes(), "I5: nothing is forgotten")

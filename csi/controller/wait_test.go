@@ -30,7 +30,7 @@ func TestCreateVolumeConcurrently(t *testing.T) {
 			ids[i] = resp.GetVolume().GetVolumeId()
 		})
 	}
-	require.Eventually(t, func() bool { return w.cluster.watching() == len(ids) }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.cluster.watching() == len(ids) }, time.Minute, time.Millisecond)
 	w.host.set(func(h *host) { h.idle = false })
 	w.host.work()
 	group.Wait()
@@ -98,7 +98,7 @@ func TestCreateVolumeCancelled(t *testing.T) {
 		_, err := w.CreateVolume(t.Context(), named("v"))
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, time.Minute, time.Millisecond)
 	_, err := w.cluster.apply("admin/a", &fsmpb.Command{Body: &fsmpb.Command_CancelOperation{CancelOperation: &fsmpb.CancelOperation{OperationId: w.operation(t)}}})
 	require.NoError(t, err)
 	requireCode(t, codes.Aborted, <-done)
@@ -126,7 +126,7 @@ func TestCreateVolumeDeletedMeanwhile(t *testing.T) {
 		_, err := w.CreateVolume(t.Context(), named("v"))
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, time.Minute, time.Millisecond)
 	_, err := w.cluster.apply("controller/c2", &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(w.cluster.volumes()[0])}}})
 	require.NoError(t, err)
 	requireCode(t, codes.Aborted, <-done)

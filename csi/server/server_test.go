@@ -81,7 +81,7 @@ type harness struct {
 }
 
 const (
-	waitLimit = 5 * time.Second
+	waitLimit = time.Minute
 	waitStep  = time.Millisecond
 )
 

@@ -114,7 +114,7 @@ func killed(t *testing.T, dir, kind string, lines int) (term, last uint64) {
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
-	late := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
+	late := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer late.Stop()
 	said := bufio.NewReader(out)
 	for n := 0; ; n++ {

@@ -66,10 +66,10 @@ func TestRaftRunsOnTheStoreThroughRestarts(t *testing.T) {
 		require.NoError(t, m.BootstrapCluster(conf).Error())
 		var want uint64
 		for range 3 {
-			require.Eventually(t, func() bool { return m.State() == raft.Leader }, 10*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return m.State() == raft.Leader }, time.Minute, time.Millisecond)
 			for i := range 60 {
 				want++
-				f := m.Apply(fmt.Appendf(nil, "command %d", i), time.Second)
+				f := m.Apply(fmt.Appendf(nil, "command %d", i), time.Minute)
 				require.NoError(t, f.Error())
 				require.Equal(t, want, f.Response())
 			}

@@ -24,7 +24,7 @@ func unrotated(t *testing.T) (s *Store, full string, last uint64) {
 		var err error
 		state, err = meta.Load("")
 		return err == nil && len(state.Segments) > 2
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	n := len(state.Segments) - 1
 	require.NoError(t, os.Remove(filepath.Join(s.dir.wal(), segment.FileName(state.Segments[n]))))
 	state.Segments = state.Segments[:n]
