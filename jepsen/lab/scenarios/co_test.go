@@ -14,9 +14,10 @@ import (
 
 const (
 	mi = int64(1) << 20
-	// callTimeout is for one attempt, patience for a call with its repetitions.
+	// callTimeout is for one attempt, patience for a call with its repetitions, and for all
+	// else that takes seconds where nobody else uses the machine.
 	callTimeout = 10 * time.Second
-	patience    = 90 * time.Second
+	patience    = 3 * time.Minute
 )
 
 // co calls CSI as a container orchestrator does: it repeats what answered ABORTED,

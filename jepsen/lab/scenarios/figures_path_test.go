@@ -87,7 +87,7 @@ func (w *world) bare(t *testing.T, v *volume) string {
 
 func (w *world) awaitBare(t *testing.T, connection, disks string) {
 	t.Helper()
-	eventually(t, 30*time.Second, "bare DRBD is "+connection+" "+disks, func(ctx context.Context) error {
+	eventually(t, patience, "bare DRBD is "+connection+" "+disks, func(ctx context.Context) error {
 		out, _, err := w.guest("n1").Exec(ctx, "grep '^ *900: ' /proc/drbd")
 		if err == nil && !(strings.Contains(out, "cs:"+connection) && strings.Contains(out, "ds:"+disks)) {
 			err = fmt.Errorf("it is %s", strings.TrimSpace(out))

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
 // awaitKept waits until the log has a record of what each volume's replica on a host had
@@ -13,7 +12,7 @@ import (
 func (w *world) awaitKept(t *testing.T, node string, volumes ...*volume) {
 	t.Helper()
 	for _, v := range volumes {
-		eventually(t, 60*time.Second, "what "+v.name+" lost is on record", func(ctx context.Context) error {
+		eventually(t, patience, "what "+v.name+" lost is on record", func(ctx context.Context) error {
 			var said struct {
 				Snapshots []struct {
 					Node  string `json:"node"`
@@ -29,7 +28,7 @@ func (w *world) awaitKept(t *testing.T, node string, volumes ...*volume) {
 			return nil
 		})
 	}
-	eventually(t, 60*time.Second, "an audit finds nothing", func(ctx context.Context) error {
+	eventually(t, patience, "an audit finds nothing", func(ctx context.Context) error {
 		out, code, err := w.cluster.Admin(ctx, "audit")
 		if err != nil || code != 0 {
 			return fmt.Errorf("audit: exit code %d: %s: %w", code, strings.TrimSpace(out), err)

@@ -86,7 +86,7 @@ func takeOver(t *testing.T, cut []lab.Network) {
 // blocked and what was on its way end in EIO, nothing in success (S9).
 func (w *world) awaitLoser(t *testing.T, x *writer, frozenAt uint64) {
 	t.Helper()
-	eventually(t, 90*time.Second, x.name+" ends with an error", func(context.Context) error {
+	eventually(t, patience, x.name+" ends with an error", func(context.Context) error {
 		if a := x.acked(); a.Error == "" {
 			return fmt.Errorf("it is at %+v", a)
 		}
@@ -105,7 +105,7 @@ func TestAnOutdatedPeerIsNeverPromoted(t *testing.T) {
 	x := w.write(t, v, "n1", 1)
 	x.awaitMore(t, 30)
 	require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
-	w.awaitKernel(t, v, "n1", 60*time.Second, "it noticed, and goes on alone", func(d drbd) bool {
+	w.awaitKernel(t, v, "n1", patience, "it noticed, and goes on alone", func(d drbd) bool {
 		return d.connection != "Connected" && !d.suspended
 	})
 	x.awaitMore(t, 50)

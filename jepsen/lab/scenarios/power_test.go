@@ -71,7 +71,7 @@ func (w *world) failOver(t *testing.T, v *volume, from, to string, number uint64
 // that the answer is that the host has the volume staged (S31).
 func (w *world) takeAway(t *testing.T, v *volume, node string) {
 	t.Helper()
-	eventually(t, 60*time.Second, "the volume is taken from "+node, func(ctx context.Context) error {
+	eventually(t, patience, "the volume is taken from "+node, func(ctx context.Context) error {
 		return w.co.unpublish(ctx, v, node)
 	})
 }

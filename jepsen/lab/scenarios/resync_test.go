@@ -22,7 +22,7 @@ func TestAnInconsistentReplicaIsNeverPromoted(t *testing.T) {
 			v := w.replicated(t, "resync", false)
 			w.up(t, v, "n1")
 			require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
-			w.awaitKernel(t, v, "n1", 60*time.Second, "it goes on alone", func(d drbd) bool { return d.connection != "Connected" && !d.suspended })
+			w.awaitKernel(t, v, "n1", patience, "it goes on alone", func(d drbd) bool { return d.connection != "Connected" && !d.suspended })
 			w.must(t, "n1", fmt.Sprintf("dd if=/dev/urandom of=%s/fill bs=1M count=12 conv=fsync 2>/dev/null", v.target()))
 			x := w.write(t, v, "n1", 1)
 			x.awaitMore(t, 20)
@@ -30,7 +30,7 @@ func TestAnInconsistentReplicaIsNeverPromoted(t *testing.T) {
 			w.slow(t, v, "n1")
 			w.slow(t, v, "n2")
 			require.NoError(t, w.lab.HealAll(t.Context()))
-			w.awaitKernel(t, v, "n2", 30*time.Second, "it is being synchronised", func(d drbd) bool { return d.connection == "SyncTarget" })
+			w.awaitKernel(t, v, "n2", patience, "it is being synchronised", func(d drbd) bool { return d.connection == "SyncTarget" })
 			time.Sleep(time.Second) // what was copied by then is on stable storage, or not
 			require.NoError(t, w.guest(dies).Crash())
 			if dies == "n1" {
@@ -111,7 +111,7 @@ func TestS7_S10_AFlappingLink(t *testing.T) {
 	for i := range 4 {
 		require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
 		if i%2 == 0 {
-			w.awaitKernel(t, v, "n1", 30*time.Second, "it noticed", func(d drbd) bool { return d.connection != "Connected" })
+			w.awaitKernel(t, v, "n1", patience, "it noticed", func(d drbd) bool { return d.connection != "Connected" })
 		} else {
 			x.awaitFrozen(t)
 		}
@@ -136,7 +136,7 @@ func TestS7_S10_AFlappingLink(t *testing.T) {
 // awaitWell waits until CSI tells that the volume is well: both replicas are up to date.
 func (w *world) awaitWell(t *testing.T, v *volume) {
 	t.Helper()
-	eventually(t, 30*time.Second, "the volume is well", func(ctx context.Context) error {
+	eventually(t, patience, "the volume is well", func(ctx context.Context) error {
 		abnormal, message, err := w.condition(ctx, v)
 		if err == nil && abnormal {
 			err = fmt.Errorf("it says %q", message)

@@ -199,7 +199,7 @@ func (w *world) everything(ctx context.Context) (all []string, err error) {
 // made.
 func (w *world) awaitOnly(t *testing.T, before []string) {
 	t.Helper()
-	eventually(t, 60*time.Second, "nothing more is left", func(ctx context.Context) error {
+	eventually(t, patience, "nothing more is left", func(ctx context.Context) error {
 		now, err := w.everything(ctx)
 		if err != nil {
 			return err

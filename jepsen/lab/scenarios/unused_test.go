@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -51,7 +50,7 @@ func (w *world) used(t *testing.T, v *volume, node string, from uint64) (acked u
 // replicas have one content since: what was seen under an older generation is of before.
 func (w *world) awaitUnused(t *testing.T, v *volume) {
 	t.Helper()
-	eventually(t, 30*time.Second, "its clean demotion is on record", func(ctx context.Context) error {
+	eventually(t, patience, "its clean demotion is on record", func(ctx context.Context) error {
 		var all struct {
 			Volumes []struct {
 				Publications, Teardowns []struct{}

@@ -92,7 +92,7 @@ func inWorld(t *testing.T) *world {
 }
 
 func open(ctx context.Context) (_ *world, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
 	defer cancel()
 	l, err := lab.Start(ctx, lab.Config{Disks: []int64{2 << 30}})
 	if err != nil {
@@ -168,7 +168,7 @@ func (w *world) connect() error {
 
 // restore heals all networks, boots what is down, starts what does not run.
 func (w *world) restore(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	if err := w.lab.HealAll(ctx); err != nil {
 		return err
@@ -226,7 +226,7 @@ func run(ctx context.Context, g *lab.Guest, script string) error {
 // must runs a script that must succeed and answers what it printed.
 func (w *world) must(t *testing.T, node, script string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	out, code, err := w.guest(node).Exec(ctx, script)
 	if err != nil || code != 0 {
@@ -317,7 +317,7 @@ func (w *world) nodeState(ctx context.Context, node string) (string, error) {
 
 func (w *world) awaitState(t *testing.T, node, state string) {
 	t.Helper()
-	eventually(t, 60*time.Second, node+" is "+state, func(ctx context.Context) error {
+	eventually(t, patience, node+" is "+state, func(ctx context.Context) error {
 		is, err := w.nodeState(ctx, node)
 		if err == nil && is != state {
 			err = fmt.Errorf("it is %s", is)

@@ -61,7 +61,7 @@ func (x *writer) acked() acks {
 // awaitBeyond waits until the writer got beyond a number.
 func (x *writer) awaitBeyond(t *testing.T, number uint64) {
 	t.Helper()
-	eventually(t, 60*time.Second, fmt.Sprintf("%s writes beyond block %d on %s", x.name, number, x.node), func(context.Context) error {
+	eventually(t, patience, fmt.Sprintf("%s writes beyond block %d on %s", x.name, number, x.node), func(context.Context) error {
 		a := x.acked()
 		if a.Error != "" || a.Number <= number {
 			return fmt.Errorf("it is at %+v", a)
@@ -97,7 +97,7 @@ func (x *writer) isFrozen() error {
 
 func (x *writer) awaitFrozen(t *testing.T) {
 	t.Helper()
-	eventually(t, 30*time.Second, x.name+" is frozen on "+x.node, func(context.Context) error { return x.isFrozen() })
+	eventually(t, patience, x.name+" is frozen on "+x.node, func(context.Context) error { return x.isFrozen() })
 }
 
 // mustHold checks that every acknowledged block is in the volume on a node.
