@@ -27,8 +27,8 @@ func TestAnInconsistentReplicaIsNeverPromoted(t *testing.T) {
 			x := w.write(t, v, "n1", 1)
 			x.awaitMore(t, 20)
 			acked := x.stop(t).Number
-			w.slow(t, v, "n1")
-			w.slow(t, v, "n2")
+			w.paced(t, v, "n1", "256K")
+			w.paced(t, v, "n2", "256K")
 			require.NoError(t, w.lab.HealAll(t.Context()))
 			w.awaitKernel(t, v, "n2", patience, "it is being synchronised", func(d drbd) bool { return d.connection == "SyncTarget" })
 			time.Sleep(time.Second) // what was copied by then is on stable storage, or not
@@ -36,7 +36,9 @@ func TestAnInconsistentReplicaIsNeverPromoted(t *testing.T) {
 			if dies == "n1" {
 				w.awaitState(t, "n1", "unreachable")
 				w.mustRefuse(t, v, "n1", "n2")
+				w.paced(t, v, "n2", "100M")
 			} else {
+				w.paced(t, v, "n1", "100M")
 				w.must(t, "n1", fmt.Sprintf("touch %s/alive && sync -f %s/alive", v.target(), v.target()))
 			}
 			require.NoError(t, w.boot(t.Context(), w.guest(dies)))
@@ -57,10 +59,11 @@ func (w *world) mustCopyAll(t *testing.T, v *volume, node string) {
 	require.Contains(t, w.must(t, node, "dmesg"), fmt.Sprintf("Began resync as SyncTarget (will sync %d KB", v.size>>10))
 }
 
-// slow lets a synchronisation take its time.
-func (w *world) slow(t *testing.T, v *volume, node string) {
+// paced gives a synchronisation so many bytes a second: at 256K it is far from its end
+// whatever else the machine has to do.
+func (w *world) paced(t *testing.T, v *volume, node, rate string) {
 	t.Helper()
-	w.must(t, node, fmt.Sprintf("drbdadm disk-options --c-plan-ahead=0 --resync-rate=1M %s", v.id))
+	w.must(t, node, fmt.Sprintf("drbdadm disk-options --c-plan-ahead=0 --resync-rate=%s %s", rate, v.id))
 }
 
 // A name that is created, deleted and created again: no old data, no split brain at
