@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -148,38 +149,69 @@ const (
 	fsckNotOpened   = 8 // for a superblock that is not valid, among other reasons
 )
 
-// growUnmounted checks, then grows. What a check will not correct by itself is for
-// an operator, unless it was this very growth that was killed in the middle: what
-// resize2fs had written by then is what it can write again.
+// growUnmounted checks, then grows.
 func (m *Mounter) growUnmounted(ctx context.Context, device executor.Device, have fsSize) error {
-	if !have.unfinished() { // what a check finds is no growth that was killed, now or the next time
-		if err := countError(device.Path); err != nil {
-			return fmt.Errorf("check the filesystem on %s: %w", device.Path, err)
+	if err := m.heal(ctx, device.Path, have); err != nil {
+		var refused *fsm.Rejection
+		if errors.As(err, &refused) {
+			return err
 		}
-	}
-	err := m.check(ctx, device.Path, "-p")
-	if unhealed(err) && have.interrupted || notOpened(err) && have.torn {
-		err = m.check(ctx, device.Path, "-y")
-	}
-	if unhealed(err) {
-		if err := countError(device.Path); err != nil { // a journal may have taken the count back
-			return fmt.Errorf("check the filesystem on %s: %w", device.Path, err)
-		}
-		return fsm.Reject(fsm.Precondition, "the filesystem on %s has errors that e2fsck does not correct by itself: run `e2fsck -f %s` by hand", device.Path, device.Path)
-	}
-	if err != nil {
 		return fmt.Errorf("check the filesystem on %s: %w", device.Path, err)
 	}
-	_, err = m.runner.Run(ctx, run.Command{Tool: "resize2fs", Args: []string{"--", device.Path}, Timeout: growTimeout})
+	_, err := m.runner.Run(ctx, run.Command{Tool: "resize2fs", Args: []string{"--", device.Path}, Timeout: growTimeout})
 	if err != nil {
 		return fmt.Errorf("grow the filesystem on %s: %w", device.Path, err)
 	}
 	return nil
 }
 
+// heal checks. What a check will not correct by itself is for an operator, unless it is no
+// more than what this very growth left when it was killed in the middle. Where that and
+// damage come together the mark of the growth stays: without it the filesystem would pass
+// for one that has its new size.
+func (m *Mounter) heal(ctx context.Context, device string, have fsSize) error {
+	if !have.unfinished() { // what a check finds is no growth that was killed, now or the next time
+		if err := countError(device); err != nil {
+			return err
+		}
+	}
+	err := m.check(ctx, device, "-p")
+	if unhealed(err) && have.interrupted {
+		err = m.healRemains(ctx, device, err)
+	} else if notOpened(err) && have.torn {
+		err = m.check(ctx, device, "-y")
+	}
+	if !unhealed(err) {
+		return err
+	}
+	if !have.unfinished() {
+		if err := countError(device); err != nil { // a journal may have taken the count back
+			return err
+		}
+	}
+	return fsm.Reject(fsm.Precondition, "the filesystem on %s has errors that e2fsck does not correct by itself: run `e2fsck -f %s` by hand", device, device)
+}
+
+// healRemains corrects what a killed growth left, where nothing else is wrong; why is what a
+// check said that corrects only what it is sure of.
+func (m *Mounter) healRemains(ctx context.Context, device string, why error) error {
+	only, err := m.onlyRemains(ctx, device)
+	if err != nil {
+		return err
+	}
+	if !only {
+		return why
+	}
+	return m.check(ctx, device, "-y")
+}
+
 // check is a full one, whatever the superblock says; nil when all is well by now.
 func (m *Mounter) check(ctx context.Context, device, how string) error {
-	_, err := m.runner.Run(ctx, run.Command{Tool: "e2fsck", Args: []string{"-f", how, "--", device}, Timeout: growTimeout})
+	return m.checkTo(ctx, device, how, nil)
+}
+
+func (m *Mounter) checkTo(ctx context.Context, device, how string, said io.Writer) error {
+	_, err := m.runner.Run(ctx, run.Command{Tool: "e2fsck", Args: []string{"-f", how, "--", device}, Timeout: growTimeout, Stdout: said})
 	var failed *run.Error
 	if errors.As(err, &failed) && failed.Code == fsckCorrected {
 		return nil

@@ -99,20 +99,60 @@ func TestDamageIsLeftToAnOperatorHoweverOften(t *testing.T) {
 	d := h.formatted("ext4")
 	filled(t, h.mountAt(d, "ext4", "before"))
 	h.unmountAll()
-	require.NoError(t, exec.Command("debugfs", "-w", "-R", "sif /data block[0] 0", d.Path).Run())
+	damaged(t, d)
 	enlarge(t, &d, grownSize)
+	leftToAnOperator(t, h, d)
+	require.Zero(t, superblockIn(t, d, nil)[extErrorCountAt])
+}
+
+// A file is damaged, too, where a growth was killed: the one is no reason to clear the other
+// away, however often it is tried, and whatever size the superblock claims.
+func TestDamageIsLeftToAnOperatorWhereAGrowthWasKilled(t *testing.T) {
+	for name, size := range map[string]int64{"in the middle": grownSize, "with nothing to grow": fsm.MinXFSSize} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			d := h.formatted("ext4")
+			filled(t, h.mountAt(d, "ext4", "before"))
+			h.unmountAll()
+			enlarge(t, &d, size)
+			require.NoError(t, h.check(t.Context(), d.Path, "-p"))
+			super := superblockIn(t, d, nil)
+			require.NoError(t, exec.Command("resize2fs", d.Path).Run())
+			damaged(t, d)
+			super[extStateAt-extSuperblock] |= extHasErrors
+			superblockIn(t, d, summed(super))
+			leftToAnOperator(t, h, d)
+		})
+	}
+}
+
+// damaged has a file's extents damaged.
+func damaged(t *testing.T, d executor.Device) {
+	t.Helper()
+	require.NoError(t, exec.Command("debugfs", "-w", "-R", "sif /data block[0] 0", d.Path).Run())
+}
+
+func summed(super []byte) []byte {
+	binary.LittleEndian.PutUint32(super[extSumAt:], sumOf(super))
+	return super
+}
+
+// leftToAnOperator tries to grow a filesystem whose file is damaged, until somebody mends it.
+func leftToAnOperator(t *testing.T, h *host, d executor.Device) {
+	t.Helper()
 	for range 3 {
-		refused(t, fsm.Precondition, h.GrowFilesystem(t.Context(), d, "ext4", ""))
-		require.EqualValues(t, fsm.MinXFSSize, h.size(d, "ext4"))
+		err := h.GrowFilesystem(t.Context(), d, "ext4", "")
+		refused(t, fsm.Precondition, err)
+		require.ErrorContains(t, err, "`e2fsck -f "+d.Path+"`")
+		require.Less(t, h.size(d, "ext4"), d.Size)
 		out, err := exec.Command("debugfs", "-R", "stat /data", d.Path).Output()
 		require.NoError(t, err)
 		require.Contains(t, string(out), "Type: regular")
 	}
 	_ = exec.Command("e2fsck", "-f", "-y", d.Path).Run()
 	require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
-	require.EqualValues(t, grownSize, h.size(d, "ext4"))
+	require.Equal(t, d.Size, h.size(d, "ext4"))
 	sound(t, d, "ext4")
-	require.Zero(t, superblockIn(t, d, nil)[extErrorCountAt])
 }
 
 // A superblock that is wrong otherwise is left to an operator, as it is.
