@@ -146,7 +146,6 @@ func mayGrowExt4() bool {
 const (
 	fsckCorrected   = 1
 	fsckUncorrected = 4
-	fsckNotOpened   = 8 // for a superblock that is not valid, among other reasons
 )
 
 // growUnmounted checks, then grows.
@@ -170,16 +169,12 @@ func (m *Mounter) growUnmounted(ctx context.Context, device executor.Device, hav
 // damage come together the mark of the growth stays: without it the filesystem would pass
 // for one that has its new size.
 func (m *Mounter) heal(ctx context.Context, device string, have fsSize) error {
-	if !have.unfinished() { // what a check finds is no growth that was killed, now or the next time
-		if err := countError(device); err != nil {
-			return err
-		}
+	if err := prepare(device, have); err != nil {
+		return err
 	}
 	err := m.check(ctx, device, "-p")
-	if unhealed(err) && have.interrupted {
+	if unhealed(err) && have.unfinished() {
 		err = m.healRemains(ctx, device, err)
-	} else if notOpened(err) && have.torn {
-		err = m.check(ctx, device, "-y")
 	}
 	if !unhealed(err) {
 		return err
@@ -190,6 +185,18 @@ func (m *Mounter) heal(ctx context.Context, device string, have fsSize) error {
 		}
 	}
 	return fsm.Reject(fsm.Precondition, "the filesystem on %s has errors that e2fsck does not correct by itself: run `e2fsck -f %s` by hand", device, device)
+}
+
+// prepare makes of a superblock what e2fsck takes, and of what e2fsck will find nothing that
+// passes for a growth that was killed, unless one was.
+func prepare(device string, have fsSize) error {
+	if have.torn {
+		return mendTorn(device)
+	}
+	if have.interrupted {
+		return nil
+	}
+	return countError(device)
 }
 
 // healRemains corrects what a killed growth left, where nothing else is wrong; why is what a
@@ -222,12 +229,6 @@ func (m *Mounter) checkTo(ctx context.Context, device, how string, said io.Write
 func unhealed(err error) bool {
 	var failed *run.Error
 	return errors.As(err, &failed) && failed.Code > 0 && failed.Code&fsckUncorrected != 0
-}
-
-// notOpened: e2fsck did not take the superblock, or could not work at all.
-func notOpened(err error) bool {
-	var failed *run.Error
-	return errors.As(err, &failed) && failed.Code > 0 && failed.Code&fsckNotOpened != 0
 }
 
 func sizeOf(path string) (int64, error) {

@@ -1,7 +1,9 @@
 package mount
 
 import (
+	"bytes"
 	"encoding/binary"
+	"fmt"
 	"hash/crc32"
 	"os"
 
@@ -11,9 +13,11 @@ import (
 // Of the superblock of an ext4, from its beginning (the kernel's fs/ext4/ext4.h).
 const (
 	extLength         = 1024
+	extCountsLength   = 8 // how many inodes and blocks
 	extFirstBlockAt   = 0x14
 	extLogBlockAt     = 0x18
 	extPerGroupAt     = 0x20
+	extGroupAt        = 0x5a
 	extFeaturesRoAt   = 0x64
 	extErrorCountAt   = 0x194
 	extSumAt          = 0x3fc
@@ -28,16 +32,64 @@ var extGrown = []struct{ at, length int }{
 	{0x00, 20}, {0x2c, 8}, {0x34, 2}, {0x3a, 2}, {0x40, 4}, {0x5a, 2}, {0x88, 64}, {0xce, 2}, {0x150, 12}, {0x178, 8}, {0x248, 4}, {extSumAt, 4},
 }
 
-// tornGrowth tells whether resize2fs was killed while it wrote the superblock: its sum is
-// wrong, and it is the second group's copy, which is written before and is whole, in all
-// that a growth does not change. Anything else that is wrong with it is not for us to mend.
+// tornGrowth tells whether resize2fs was killed while it wrote the superblock. Anything else
+// that is wrong with it is not for us to mend.
 func tornGrowth(device string, head []byte) bool {
-	super := head[extSuperblock:][:extLength]
+	return untorn(device, head[extSuperblock:][:extLength]) != nil
+}
+
+// untorn is what a superblock is to be that resize2fs was killed over: the second group's
+// copy, nil where that does not explain the superblock. Its sum is wrong, and it is the copy,
+// which is whole, in all that a growth does not change. The counts of inodes and blocks
+// differ only under the mark "with errors", which is set before them and cleared after them.
+// The mark is set in what is returned, so that a check is due until one ended well.
+func untorn(device string, super []byte) []byte {
 	if !isSummed(super) || hasSum(super) {
-		return false
+		return nil
 	}
 	second, err := secondSuperblock(device, super)
-	return err == nil && hasSum(second) && sameButGrown(super, second)
+	if err != nil || !hasSum(second) || !sameButGrown(super, second) {
+		return nil
+	}
+	if !bytes.Equal(super[:extCountsLength], second[:extCountsLength]) && !isMarked(super) {
+		return nil
+	}
+	binary.LittleEndian.PutUint16(second[extGroupAt:], 0)
+	return marked(second)
+}
+
+// mendTorn writes the superblock that resize2fs was killed over. Nothing is lost with what
+// was there: no tool took it, and what it was torn from is in the copy. Killed over this, it
+// is as torn as before.
+func mendTorn(device string) error {
+	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_NOFOLLOW, 0) // not what is mounted
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	super := make([]byte, extLength)
+	if _, err := f.ReadAt(super, extSuperblock); err != nil {
+		return err
+	}
+	whole := untorn(device, super)
+	if whole == nil {
+		return fmt.Errorf("the superblock changed meanwhile")
+	}
+	if _, err := f.WriteAt(whole, extSuperblock); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// isMarked tells whether the state is "with errors".
+func isMarked(super []byte) bool {
+	return binary.LittleEndian.Uint16(super[extStateAt-extSuperblock:])&extHasErrors != 0
+}
+
+func marked(super []byte) []byte {
+	super[extStateAt-extSuperblock] |= extHasErrors
+	binary.LittleEndian.PutUint32(super[extSumAt:], sumOf(super))
+	return super
 }
 
 func isSummed(super []byte) bool {

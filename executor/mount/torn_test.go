@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -53,7 +54,7 @@ func TestAGrowthThatWasKilledInTheSuperblockIsDoneAgain(t *testing.T) {
 	h.unmountAll()
 	enlarge(t, &d, grownSize)
 	require.NoError(t, h.check(t.Context(), d.Path, "-p"))
-	before := superblockIn(t, d, nil)
+	before := marked(superblockIn(t, d, nil)) // it sets the mark long before
 	require.NoError(t, exec.Command("resize2fs", d.Path).Run())
 	mixed := torn(before, superblockIn(t, d, nil))
 	require.Greater(t, len(mixed), 4)
@@ -119,22 +120,66 @@ func TestDamageIsLeftToAnOperatorWhereAGrowthWasKilled(t *testing.T) {
 			super := superblockIn(t, d, nil)
 			require.NoError(t, exec.Command("resize2fs", d.Path).Run())
 			damaged(t, d)
-			super[extStateAt-extSuperblock] |= extHasErrors
-			superblockIn(t, d, summed(super))
+			superblockIn(t, d, marked(super))
 			leftToAnOperator(t, h, d)
 		})
 	}
 }
 
+// One rotten field of the superblock is mended, as a torn one is, but that is no reason to
+// clear a damaged file away: with its copy in its place e2fsck takes it, and decides nothing.
+func TestDamageIsLeftToAnOperatorWhereTheSuperblockIsTorn(t *testing.T) {
+	for name, size := range map[string]int64{"to be grown": grownSize, "with nothing to grow": fsm.MinXFSSize} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t)
+			d := h.formatted("ext4")
+			filled(t, h.mountAt(d, "ext4", "before"))
+			h.unmountAll()
+			damaged(t, d)
+			super := superblockIn(t, d, nil)
+			super[extMountsAt] ^= 1
+			superblockIn(t, d, super)
+			enlarge(t, &d, size)
+			leftToAnOperator(t, h, d)
+		})
+	}
+}
+
+func TestARottenFieldIsMendedFromTheCopy(t *testing.T) {
+	h := newHost(t)
+	d := h.formatted("ext4")
+	content := filled(t, h.mountAt(d, "ext4", "before"))
+	h.unmountAll()
+	super := superblockIn(t, d, nil)
+	super[extMountsAt] ^= 1
+	superblockIn(t, d, super)
+	for range 2 {
+		require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+	}
+	require.EqualValues(t, fsm.MinXFSSize, h.size(d, "ext4"))
+	sound(t, d, "ext4")
+	got, err := os.ReadFile(h.mountAt(d, "ext4", "after") + "/data")
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(content, got))
+}
+
+func TestAMountedSuperblockIsNotMended(t *testing.T) {
+	h := newHost(t)
+	d := h.formatted("ext4")
+	require.NoError(t, h.Mount(t.Context(), d, executor.MountOptions{Path: h.mkdir("ro"), FSType: "ext4", ReadOnly: true}))
+	super := superblockIn(t, d, nil)
+	super[extMountsAt] ^= 1
+	superblockIn(t, d, super)
+	require.ErrorIs(t, h.GrowFilesystem(t.Context(), d, "ext4", ""), unix.EBUSY)
+	require.Equal(t, super, superblockIn(t, d, nil))
+}
+
+const extMountsAt = 0x34
+
 // damaged has a file's extents damaged.
 func damaged(t *testing.T, d executor.Device) {
 	t.Helper()
 	require.NoError(t, exec.Command("debugfs", "-w", "-R", "sif /data block[0] 0", d.Path).Run())
-}
-
-func summed(super []byte) []byte {
-	binary.LittleEndian.PutUint32(super[extSumAt:], sumOf(super))
-	return super
 }
 
 // leftToAnOperator tries to grow a filesystem whose file is damaged, until somebody mends it.
@@ -160,7 +205,7 @@ func TestADamagedSuperblockIsNotTakenForATornOne(t *testing.T) {
 	h := newHost(t)
 	d := h.formatted("ext4")
 	whole := superblockIn(t, d, nil)
-	for name, at := range map[string]int{"the sum": 0, "the block size": extLogBlockAt + 3, "the blocks of a group": extPerGroupAt, "the name": 0x78} {
+	for name, at := range map[string]int{"the sum": 0, "the block size": extLogBlockAt + 3, "the blocks of a group": extPerGroupAt, "the name": 0x78, "how many blocks": 0x04, "how many inodes": 0x01} {
 		super := bytes.Clone(whole)
 		super[extSumAt] ^= 1
 		if at != 0 {
