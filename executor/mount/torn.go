@@ -17,6 +17,8 @@ const (
 	extFirstBlockAt   = 0x14
 	extLogBlockAt     = 0x18
 	extPerGroupAt     = 0x20
+	extWrittenAt      = 0x30
+	extCheckedAt      = 0x40
 	extGroupAt        = 0x5a
 	extFeaturesRoAt   = 0x64
 	extErrorCountAt   = 0x194
@@ -38,14 +40,17 @@ func tornGrowth(device string, head []byte) bool {
 	return untorn(device, head[extSuperblock:][:extLength]) != nil
 }
 
-// untorn is what a superblock is to be that resize2fs was killed over: the second group's
-// copy, nil where that does not explain the superblock. Its sum is wrong, and it is the copy,
-// which is whole, in all that a growth does not change. The counts of inodes and blocks
+// untorn is what a superblock is to be that resize2fs was killed over: itself if that had
+// only begun, or the second group's copy; nil where neither explains it. Its sum is wrong, and
+// it is the copy, which is whole, in all that a growth does not change. The counts of inodes and blocks
 // differ only under the mark "with errors", which is set before them and cleared after them.
 // The mark is set in what is returned, so that a check is due until one ended well.
 func untorn(device string, super []byte) []byte {
 	if !isSummed(super) || hasSum(super) {
 		return nil
+	}
+	if begun(super) {
+		return marked(bytes.Clone(super))
 	}
 	second, err := secondSuperblock(device, super)
 	if err != nil || !hasSum(second) || !sameButGrown(super, second) {
@@ -58,8 +63,28 @@ func untorn(device string, super []byte) []byte {
 	return marked(second)
 }
 
+// longestBegin is within how many seconds of the check a growth begins, of which resize2fs
+// first reads the bitmaps.
+const longestBegin = 3600
+
+// begun tells whether the wrong sum is that of the superblock without what resize2fs writes
+// first: the time of the writing, and the mark. No copy is needed to know that, and a
+// filesystem of one group has none.
+func begun(super []byte) bool {
+	was := bytes.Clone(super)
+	was[extStateAt-extSuperblock] &^= extHasErrors
+	checked, written := binary.LittleEndian.Uint32(was[extCheckedAt:]), binary.LittleEndian.Uint32(was[extWrittenAt:])
+	for at := written; at >= checked && written-at <= longestBegin; at-- {
+		binary.LittleEndian.PutUint32(was[extWrittenAt:], at)
+		if hasSum(was) {
+			return true
+		}
+	}
+	return false
+}
+
 // mendTorn writes the superblock that resize2fs was killed over. Nothing is lost with what
-// was there: no tool took it, and what it was torn from is in the copy. Killed over this, it
+// was there: no tool took it, and what it was torn from is in it or in the copy. Killed over this, it
 // is as torn as before.
 func mendTorn(device string) error {
 	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_NOFOLLOW, 0) // not what is mounted

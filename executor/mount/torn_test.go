@@ -93,6 +93,55 @@ func TestAGrowthThatWasKilledAsItBeganIsDoneAgain(t *testing.T) {
 	sound(t, d, "ext4")
 }
 
+// A filesystem of one group has no copy. What resize2fs writes first is so little that the
+// sum tells what was there before.
+func TestAGrowthOfOneGroupThatWasKilledAsItBeganIsDoneAgain(t *testing.T) {
+	h := newHost(t)
+	d := h.device(testSize)
+	require.NoError(t, exec.Command("mkfs.ext4", "-q", "-b", "4096", d.Path).Run())
+	content := filled(t, h.mountAt(d, "ext4", "before"))
+	h.unmountAll()
+	enlarge(t, &d, 5*testSize)
+	for name, tc := range map[string]struct {
+		later  uint32
+		marked byte
+		rotten int
+		want   bool
+	}{
+		"the mark":                  {marked: extHasErrors, want: true},
+		"the time":                  {later: 60, want: true},
+		"the time and the mark":     {later: 60, marked: extHasErrors, want: true},
+		"the time, long after":      {later: 2 * longestBegin, marked: extHasErrors},
+		"the mark, and a wrong bit": {marked: extHasErrors, rotten: extMountsAt},
+		"a wrong bit":               {rotten: extMountsAt},
+	} {
+		d := h.crashed(d)
+		require.NoError(t, h.check(t.Context(), d.Path, "-p"))
+		super := superblockIn(t, d, nil)
+		written := binary.LittleEndian.Uint32(super[extWrittenAt:])
+		binary.LittleEndian.PutUint32(super[extWrittenAt:], written+tc.later)
+		super[extStateAt-extSuperblock] |= tc.marked
+		if tc.rotten != 0 {
+			super[tc.rotten] ^= 1
+		}
+		superblockIn(t, d, super)
+		for range 2 {
+			err := h.GrowFilesystem(t.Context(), d, "ext4", "")
+			require.Equal(t, tc.want, err == nil, "%s: %v", name, err)
+		}
+		if !tc.want {
+			require.Equal(t, super, superblockIn(t, d, nil), name)
+			continue
+		}
+		require.Equal(t, d.Size, h.size(d, "ext4"), name)
+		sound(t, d, "ext4")
+		got, err := os.ReadFile(h.mountAt(d, "ext4", "after") + "/data")
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(content, got))
+		h.unmountAll()
+	}
+}
+
 // e2fsck sets the state "with errors", too, where it leaves what it found to an operator: the
 // next try is not to take that for a growth that was killed, and clear the file away.
 func TestDamageIsLeftToAnOperatorHoweverOften(t *testing.T) {
