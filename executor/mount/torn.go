@@ -41,10 +41,11 @@ func tornGrowth(device string, head []byte) bool {
 }
 
 // untorn is what a superblock is to be that resize2fs was killed over: itself if that had
-// only begun, or the second group's copy; nil where neither explains it. Its sum is wrong, and
-// it is the copy, which is whole, in all that a growth does not change. The counts of inodes and blocks
-// differ only under the mark "with errors", which is set before them and cleared after them.
-// The mark is set in what is returned, so that a check is due until one ended well.
+// only begun, or the second group's copy; nil where neither explains it. Its sum is wrong,
+// and it equals the copy, which is whole, in all that a growth does not change. The counts
+// of inodes and blocks differ only under the mark "with errors", which is set before them
+// and cleared after them. The mark is set in what is returned, so that a check is due until
+// one ended well.
 func untorn(device string, super []byte) []byte {
 	if !isSummed(super) || hasSum(super) {
 		return nil
@@ -84,8 +85,8 @@ func begun(super []byte) bool {
 }
 
 // mendTorn writes the superblock that resize2fs was killed over. Nothing is lost with what
-// was there: no tool took it, and what it was torn from is in it or in the copy. Killed over this, it
-// is as torn as before.
+// was there: no tool took it, and what it was torn from is in it or in the copy. Killed
+// over this, it is as torn as before.
 func mendTorn(device string) error {
 	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_NOFOLLOW, 0) // not what is mounted
 	if err != nil {
