@@ -56,6 +56,15 @@ func filled(t testing.TB, dir string) []byte {
 	return content
 }
 
+// holds mounts a filesystem that was filled, and looks for the content.
+func (h *host) holds(d executor.Device, content []byte) {
+	h.t.Helper()
+	got, err := os.ReadFile(h.mountAt(d, "ext4", "after") + "/data")
+	require.NoError(h.t, err)
+	require.True(h.t, bytes.Equal(content, got))
+	h.unmountAll()
+}
+
 func (h *host) formatted(fsType string) executor.Device {
 	h.t.Helper()
 	d := h.device(fsm.MinXFSSize)
@@ -337,10 +346,7 @@ func TestAGrowthThatWasKilledIsDoneAgain(t *testing.T) {
 			require.EqualValues(t, grownSize, h.size(d, "ext4"))
 		}
 		sound(t, d, "ext4")
-		got, err := os.ReadFile(h.mountAt(d, "ext4", "after") + "/data")
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(content, got))
-		h.unmountAll()
+		h.holds(d, content)
 	}
 	t.Logf("%d of them were in the middle", interrupted)
 }

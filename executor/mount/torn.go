@@ -3,7 +3,7 @@ package mount
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
+	"errors"
 	"hash/crc32"
 	"os"
 
@@ -37,20 +37,20 @@ var extGrown = []struct{ at, length int }{
 // tornGrowth tells whether resize2fs was killed while it wrote the superblock. Anything else
 // that is wrong with it is not for us to mend.
 func tornGrowth(device string, head []byte) bool {
-	return untorn(device, head[extSuperblock:][:extLength]) != nil
+	return repairedSuperblock(device, head[extSuperblock:][:extLength]) != nil
 }
 
-// untorn is what a superblock is to be that resize2fs was killed over: itself if that had
-// only begun, or the second group's copy; nil where neither explains it. Its sum is wrong,
-// and it equals the copy, which is whole, in all that a growth does not change. The counts
-// of inodes and blocks differ only under the mark "with errors", which is set before them
-// and cleared after them. The mark is set in what is returned, so that a check is due until
-// one ended well.
-func untorn(device string, super []byte) []byte {
+// repairedSuperblock is what to write over a superblock that resize2fs was killed over:
+// itself with a right sum if resize2fs had only begun, or the second group's copy. It is nil
+// where neither explains what is there: the sum is wrong, and all that a growth does not
+// change equals the copy, which is whole. The counts of inodes and blocks differ only under
+// the mark "with errors", which is set before them and cleared after them. The mark is set
+// in what is returned, so that a check is due until one ended well.
+func repairedSuperblock(device string, super []byte) []byte {
 	if !isSummed(super) || hasSum(super) {
 		return nil
 	}
-	if begun(super) {
+	if onlyBegun(super) {
 		return marked(bytes.Clone(super))
 	}
 	second, err := secondSuperblock(device, super)
@@ -64,14 +64,14 @@ func untorn(device string, super []byte) []byte {
 	return marked(second)
 }
 
-// longestBegin is within how many seconds of the check a growth begins, of which resize2fs
-// first reads the bitmaps.
+// longestBegin is how many seconds resize2fs may take at most, from the time that the
+// superblock names before it writes, to read the bitmaps and begin.
 const longestBegin = 3600
 
-// begun tells whether the wrong sum is that of the superblock without what resize2fs writes
-// first: the time of the writing, and the mark. No copy is needed to know that, and a
-// filesystem of one group has none.
-func begun(super []byte) bool {
+// onlyBegun tells whether the wrong sum is that of the superblock without what resize2fs
+// writes first: the time of the writing, and the mark. No copy is needed to know that, and
+// a filesystem of one group has none.
+func onlyBegun(super []byte) bool {
 	was := bytes.Clone(super)
 	was[extStateAt-extSuperblock] &^= extHasErrors
 	checked, written := binary.LittleEndian.Uint32(was[extCheckedAt:]), binary.LittleEndian.Uint32(was[extWrittenAt:])
@@ -88,7 +88,18 @@ func begun(super []byte) bool {
 // was there: no tool took it, and what it was torn from is in it or in the copy. Killed
 // over this, it is as torn as before.
 func mendTorn(device string) error {
-	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_NOFOLLOW, 0) // not what is mounted
+	return rewriteSuperblock(device, func(super []byte) ([]byte, error) {
+		if whole := repairedSuperblock(device, super); whole != nil {
+			return whole, nil
+		}
+		return nil, errors.New("the superblock changed meanwhile")
+	})
+}
+
+// rewriteSuperblock has the primary superblock be what change makes of it, and leaves it
+// where that is nil. A mounted one is the kernel's, and is EBUSY.
+func rewriteSuperblock(device string, change func(super []byte) ([]byte, error)) error {
+	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
@@ -97,11 +108,11 @@ func mendTorn(device string) error {
 	if _, err := f.ReadAt(super, extSuperblock); err != nil {
 		return err
 	}
-	whole := untorn(device, super)
-	if whole == nil {
-		return fmt.Errorf("the superblock changed meanwhile")
+	next, err := change(super)
+	if err != nil || next == nil {
+		return err
 	}
-	if _, err := f.WriteAt(whole, extSuperblock); err != nil {
+	if _, err := f.WriteAt(next, extSuperblock); err != nil {
 		return err
 	}
 	return f.Sync()
@@ -134,26 +145,16 @@ func sumOf(super []byte) uint32 {
 // "with errors" as resize2fs does, where it does not correct what it found, and counts none;
 // where it finds or leaves all well it forgets the count.
 func countError(device string) error {
-	f, err := os.OpenFile(device, os.O_RDWR|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	super := make([]byte, extLength)
-	if _, err := f.ReadAt(super, extSuperblock); err != nil {
-		return err
-	}
-	if binary.LittleEndian.Uint32(super[extErrorCountAt:]) != 0 || isSummed(super) && !hasSum(super) {
-		return nil
-	}
-	binary.LittleEndian.PutUint32(super[extErrorCountAt:], 1)
-	if isSummed(super) {
-		binary.LittleEndian.PutUint32(super[extSumAt:], sumOf(super))
-	}
-	if _, err := f.WriteAt(super, extSuperblock); err != nil {
-		return err
-	}
-	return f.Sync()
+	return rewriteSuperblock(device, func(super []byte) ([]byte, error) {
+		if binary.LittleEndian.Uint32(super[extErrorCountAt:]) != 0 || isSummed(super) && !hasSum(super) {
+			return nil, nil
+		}
+		binary.LittleEndian.PutUint32(super[extErrorCountAt:], 1)
+		if isSummed(super) {
+			binary.LittleEndian.PutUint32(super[extSumAt:], sumOf(super))
+		}
+		return super, nil
+	})
 }
 
 // secondSuperblock is the copy at the beginning of the second group.
