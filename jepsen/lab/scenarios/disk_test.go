@@ -187,6 +187,9 @@ func TestS2_ARebootedPrimaryAsksFirst(t *testing.T) {
 	y.awaitBeyond(t, 1_000_001+1024) // a whole turn of the ring, which had the other's numbers
 	last := y.stop(t)
 	w.mustHold(t, v, "n2", last.Number)
+	const promoted = "role( Secondary -> Primary )"
+	require.Contains(t, w.must(t, "n2", "dmesg"), promoted)
+	require.NotContains(t, w.must(t, "n1", "dmesg"), promoted, "in all the time since it started")
 	w.down(t, v, "n2")
 }
 
