@@ -70,22 +70,17 @@ func (j *job) attachPrimary(ctx context.Context) error {
 }
 
 // replicatedSource is the view of a snapshot's source when that is replicated, else nil.
-func (e *Executor) replicatedSource(w *fsm.SnapshotWish, pool Backend) (SnapshotBackend, error) {
+func (e *Executor) replicatedSource(w *fsm.SnapshotWish, pool Backend) (*replicaView, error) {
 	e.mu.Lock()
 	v := e.volumes[w.Source]
-	replicated := false
-	if v != nil {
-		_, replicated = v.replicated()
-	}
 	e.mu.Unlock()
-	if !replicated {
+	if v == nil {
 		return nil, nil
 	}
-	b, err := e.asReplica(v, pool)
-	if err != nil {
+	view, err := e.viewOf(v, pool)
+	if view == nil || err != nil {
 		return nil, err
 	}
-	view := b.(*replicaView)
 	return view, view.canCopy()
 }
 

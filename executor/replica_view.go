@@ -36,11 +36,24 @@ func (e *Executor) view(v *volume) (*replicaView, error) {
 
 // asReplica is the pool's backend, or a view of it for a replicated volume.
 func (e *Executor) asReplica(v *volume, pool Backend) (Backend, error) {
+	view, err := e.viewOf(v, pool)
+	if err != nil {
+		return nil, err
+	}
+	if view != nil {
+		return view, nil
+	}
+	return pool, nil
+}
+
+// viewOf is the view of a replicated volume, else nil. Whether it is replicated is asked
+// once: a wish may take the replica away at any moment.
+func (e *Executor) viewOf(v *volume, pool Backend) (*replicaView, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	minor, ok := v.replicated()
 	if !ok {
-		return pool, nil
+		return nil, nil
 	}
 	if e.Replicator == nil {
 		return nil, fsm.Reject(fsm.Precondition, "volume %s is replicated, and this host holds no replicas", v.id)

@@ -194,8 +194,12 @@ func (e *Executor) cuttingBackend(w *fsm.SnapshotWish) (SnapshotBackend, error) 
 	if !ok {
 		return nil, fsm.Reject(fsm.Precondition, "snapshot %s is in pool %q, which this host does not have", w.Snapshot, w.Pool)
 	}
-	if view, err := e.replicatedSource(w, b); view != nil || err != nil {
-		return view, err
+	view, err := e.replicatedSource(w, b)
+	if err != nil {
+		return nil, err
+	}
+	if view != nil {
+		return view, nil
 	}
 	backend, ok := b.(SnapshotBackend)
 	if !ok {

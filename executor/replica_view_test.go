@@ -1,0 +1,47 @@
+package executor
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// A wish may take a source's replica away while its snapshot is looked at. The snapshot
+// then belongs to the view or to the pool, whichever was asked for first.
+func TestASourceThatCeasesToBeReplicatedHasItsSnapshotInThePool(t *testing.T) {
+	type snapshotPool struct {
+		Backend
+		SnapshotBackend
+	}
+	pool := snapshotPool{}
+	source := &volume{id: "vol"}
+	e := &Executor{pools: map[fsm.PoolID]Backend{"p": pool}, volumes: map[fsm.VolumeID]*volume{"vol": source}}
+	e.Replicator = struct{ Replicator }{}
+	replicated := &fsm.Wish{Replication: &fsm.ReplicaWish{}}
+	done := make(chan struct{})
+	var flips sync.WaitGroup
+	flips.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			e.mu.Lock()
+			source.wish = map[bool]*fsm.Wish{true: replicated}[source.wish == nil]
+			e.mu.Unlock()
+		}
+	})
+	defer flips.Wait()
+	defer close(done)
+	for range 100_000 {
+		backend, err := e.cuttingBackend(&fsm.SnapshotWish{Source: "vol", Pool: "p"})
+		require.NoError(t, err)
+		if _, view := backend.(*replicaView); !view {
+			require.Equal(t, pool, backend)
+		}
+	}
+}
