@@ -160,12 +160,15 @@ func (e *Executor) proposeStage(ctx context.Context, v *volume, c *call, req *St
 func (e *Executor) wishOf(ctx context.Context, v *volume) (*fsm.Wish, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Patience)
 	defer cancel()
-	if err := e.awaitWish(ctx, v, func(w *fsm.Wish) bool { return w != nil }); err != nil {
+	var said *fsm.Wish // by now it may be taken back again
+	err := e.awaitWish(ctx, v, func(w *fsm.Wish) bool {
+		said = w
+		return w != nil
+	})
+	if err != nil {
 		return nil, fsm.Reject(fsm.Busy, "volume %s: the controllers have not said yet what it is", v.id)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return v.wish, nil
+	return said, nil
 }
 
 // reportStaged has it committed that the volume is up, once.
