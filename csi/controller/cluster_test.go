@@ -127,7 +127,9 @@ func (c *cluster) Read(ctx context.Context, fn func(*fsm.State) error) (uint64, 
 	if err := c.reach(ctx); err != nil {
 		return 0, err
 	}
-	return c.index, c.View(fn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.index, fn(c.state)
 }
 
 func (c *cluster) View(fn func(*fsm.State) error) error {

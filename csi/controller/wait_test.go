@@ -131,3 +131,24 @@ func TestCreateVolumeDeletedMeanwhile(t *testing.T) {
 	require.NoError(t, err)
 	requireCode(t, codes.Aborted, <-done)
 }
+
+// The state in memory is read and changed at once, as a member's is.
+func TestAReadTellsItsIndexWhileOthersPropose(t *testing.T) {
+	c := newCluster(t)
+	var proposing sync.WaitGroup
+	defer proposing.Wait()
+	proposing.Go(func() {
+		for range 200 {
+			_, _ = c.apply("admin/a", &fsmpb.Command{Body: &fsmpb.Command_CancelOperation{CancelOperation: &fsmpb.CancelOperation{OperationId: 1}}})
+		}
+	})
+	for range 200 {
+		var seen uint64
+		index, err := c.Read(t.Context(), func(s *fsm.State) error {
+			seen = s.Cluster().Index
+			return nil
+		})
+		require.NoError(t, err)
+		require.Equal(t, seen, index)
+	}
+}
