@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,13 +48,28 @@ func (l *loops) of(id fsm.VolumeID, file *inode, dir string) ([]loop, error) {
 		}
 		still = append(still, now)
 	}
-	l.remember(id, still)
+	l.renew(id, known, still)
 	return still, nil
+}
+
+// renew remembers what became of what was known, unless somebody set up or took down a
+// device meanwhile: who only looks waits for nobody.
+func (l *loops) renew(id fsm.VolumeID, known, still []loop) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if slices.Equal(l.known[id], known) {
+		l.set(id, still)
+	}
 }
 
 func (l *loops) remember(id fsm.VolumeID, found []loop) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.set(id, found)
+}
+
+// set is for whoever holds mu.
+func (l *loops) set(id fsm.VolumeID, found []loop) {
 	if l.known == nil {
 		l.known = map[fsm.VolumeID][]loop{}
 	}

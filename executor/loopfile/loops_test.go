@@ -1,0 +1,23 @@
+package loopfile
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// A look that began before a device was set up does not make it forgotten: it would be
+// set up a second time, and two devices on one image do not see each other's writes.
+func TestADeviceThatIsSetUpDuringALookIsNotForgotten(t *testing.T) {
+	const id = fsm.VolumeID("hv-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
+	l := &loops{primed: true}
+	made := []loop{{number: 7, file: inode{dev: 1, ino: 2}}}
+	before := l.known[id]
+	l.remember(id, made)
+	l.renew(id, before, nil)
+	require.Equal(t, made, l.known[id])
+	l.renew(id, made, nil)
+	require.Empty(t, l.known, "one that is gone is forgotten")
+}
