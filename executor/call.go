@@ -52,10 +52,7 @@ func (e *Executor) begin(ctx context.Context, id fsm.VolumeID, key string, work 
 		return nil, &unavailable{errors.New("this node is stopping")}
 	}
 	v := e.volume(id)
-	if v.parked != nil {
-		return nil, fsm.Reject(fsm.Busy, "volume %s: a command on its device cannot be killed; wait until it ends", id)
-	}
-	if err := v.isCut(); err != nil {
+	if err := v.isSetAside(); err != nil {
 		return nil, err
 	}
 	if c := v.call; c != nil {
@@ -84,7 +81,7 @@ func (e *Executor) run(v *volume, c *call, work func(context.Context, *volume, *
 		return
 	}
 	e.mu.Lock()
-	err := v.isCut()
+	err := v.isSetAside() // by whoever had the lock before
 	e.mu.Unlock()
 	if err == nil {
 		err = e.open(v)
@@ -100,6 +97,14 @@ func (e *Executor) run(v *volume, c *call, work func(context.Context, *volume, *
 	e.mu.Unlock()
 	e.finish(v, c, err)
 	e.unlock(v)
+}
+
+// isSetAside refuses what must not be done to a volume now. The caller holds mu.
+func (v *volume) isSetAside() error {
+	if v.parked != nil {
+		return fsm.Reject(fsm.Busy, "volume %s: a command on its device cannot be killed; wait until it ends", v.id)
+	}
+	return v.isCut()
 }
 
 func (e *Executor) finish(v *volume, c *call, err error) {

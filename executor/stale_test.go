@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -18,6 +19,35 @@ func bare(t *testing.T) *Executor {
 	require.NoError(t, err)
 	return e
 }
+
+// A call that waits for a volume's lock may get it from somebody who leaves a child on the
+// device that cannot be killed.
+func TestACallThatWaitedForTheLockLeavesAParkedVolumeAlone(t *testing.T) {
+	e := bare(t)
+	e.mu.Lock()
+	v := e.volume(staleVolume)
+	e.mu.Unlock()
+	require.True(t, e.tryLock(v))
+	worked := false
+	c, err := e.begin(t.Context(), v.id, "stage", func(context.Context, *volume, *call) error {
+		worked = true
+		return nil
+	})
+	require.NoError(t, err)
+	gone := make(chan struct{})
+	e.park(v, stuckChild(gone))
+	e.unlock(v)
+	<-c.done
+	require.False(t, worked)
+	require.ErrorContains(t, c.err, "cannot be killed")
+	close(gone)
+	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
+}
+
+type stuckChild chan struct{}
+
+func (s stuckChild) Error() string           { return "a command cannot be killed" }
+func (s stuckChild) Parked() <-chan struct{} { return s }
 
 const staleVolume = fsm.VolumeID("hv-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
 
