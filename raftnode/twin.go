@@ -41,8 +41,16 @@ func (m *Member) inPlace() bool {
 }
 
 // stands tells whether this member may be elected, and vote: one that the configuration
-// has at another address may only when no other process is there.
-func (m *Member) stands() bool { return m.inPlace() || m.twin.gone() }
+// has at another address may only when no other process is there. Raft asks by itself,
+// maybe before Open has it: until all is there nobody stands.
+func (m *Member) stands() bool {
+	select {
+	case <-m.started:
+		return m.inPlace() || m.twin.gone()
+	default:
+		return false
+	}
+}
 
 // lookForTwin asks at the address that the configuration has for this member.
 func (m *Member) lookForTwin(ctx context.Context, self raft.Server) {
