@@ -44,6 +44,27 @@ func TestACallThatWaitedForTheLockLeavesAParkedVolumeAlone(t *testing.T) {
 	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
 }
 
+// The log may begin to want something of a volume after a look at it has failed: what the
+// look met is nothing of the operation's.
+func TestAFailureBeforeTheFirstWishIsNotToldAsTheOperations(t *testing.T) {
+	e := bare(t)
+	e.mu.Lock()
+	v := e.volume(staleVolume)
+	e.mu.Unlock()
+	require.True(t, e.tryLock(v))
+	e.reconsider(v)
+	require.NoError(t, e.open(v))
+	err := e.settle(t.Context(), v)
+	require.ErrorContains(t, err, "which this host does not have")
+	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Level: fsm.MaxFeatureLevel, Wishes: []fsm.Wish{
+		{Volume: v.id, Verb: fsm.WishCreate, Operation: 7},
+	}})
+	e.failed(v, err)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	require.Empty(t, v.flying)
+}
+
 type stuckChild chan struct{}
 
 func (s stuckChild) Error() string           { return "a command cannot be killed" }

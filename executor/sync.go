@@ -59,9 +59,9 @@ func (e *Executor) recheck() {
 // reconcile looks at the volume once; a failure is tried again later, and told
 // where an operation waits for it. The caller holds the lock.
 func (e *Executor) reconcile(v *volume) {
+	e.reconsider(v)
 	err := e.open(v)
 	if err == nil {
-		e.reconsider(v)
 		err = e.settle(e.ctx, v)
 	}
 	if err == nil {
@@ -261,6 +261,9 @@ func (e *Executor) failed(v *volume, err error) {
 	e.mu.Unlock()
 	if fresh {
 		e.tellInUse(v, w, err)
+	}
+	if v.tried == nil { // the log began to want something of it only after it was looked at
+		return
 	}
 	if w == nil || w.Operation == 0 || !fresh || isUnavailable(err) || isWaiting(w, err) || v.failures > 3 && v.failures&(v.failures-1) != 0 {
 		return
