@@ -57,7 +57,7 @@ type Member struct {
 	apart      atomic.Pointer[string] // why it is in no cluster yet
 	membership sync.Mutex             // one change at a time (C11)
 
-	started chan struct{} // closed when all of the above is there
+	started chan struct{} // closed when all of the above is there, and runs
 	closing context.Context
 	stop    context.CancelFunc
 	wg      sync.WaitGroup

@@ -190,13 +190,13 @@ func (m *Member) run() {
 		m.cfg.Services(m.server)
 	}
 	m.metrics.register(m.cfg.Metrics, m)
-	close(m.started)
 	m.mux.serve()
 	m.start(func(context.Context) { _ = m.server.Serve(m.mux.grpc) })
 	m.start(m.reign)
 	m.start(m.belongLoop)
 	m.start(m.firstRead)
 	m.start(func(ctx context.Context) { every(ctx, time.Second, m.disk.look) })
+	close(m.started) // last: who waited may end the member at once
 }
 
 // firstRead tells when this member has applied what was committed when it started.
