@@ -65,6 +65,36 @@ func TestAFailureBeforeTheFirstWishIsNotToldAsTheOperations(t *testing.T) {
 	require.Empty(t, v.flying)
 }
 
+// A worker may have found a volume's entry just before another one dropped it. By now a
+// call may have made a new one, whose record has the same file.
+func TestADroppedVolumeIsNotLookedAtAgain(t *testing.T) {
+	e := bare(t)
+	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true})
+	e.mu.Lock()
+	dropped := e.volume(staleVolume)
+	e.mu.Unlock()
+	require.True(t, e.tryLock(dropped))
+	require.NoError(t, e.open(dropped))
+	e.drop(dropped)
+	e.unlock(dropped)
+	e.mu.Lock()
+	v := e.volume(staleVolume)
+	e.mu.Unlock()
+	require.True(t, e.tryLock(v))
+	require.NoError(t, e.open(v))
+	v.journal.Staging = &staging{Path: "/staging"}
+	require.NoError(t, e.save(v, true))
+	if e.tryLock(dropped) { // as a worker does, who finds nothing of it
+		e.drop(dropped)
+	}
+	e.mu.Lock()
+	require.Same(t, v, e.volumes[v.id])
+	e.mu.Unlock()
+	j, err := openJournal(e.Host.dir, v.id)
+	require.NoError(t, err)
+	require.Equal(t, v.journal.Staging, j.Staging)
+}
+
 type stuckChild chan struct{}
 
 func (s stuckChild) Error() string           { return "a command cannot be killed" }

@@ -83,6 +83,9 @@ func (e *Executor) tryLock(v *volume) bool {
 	if v.parked != nil || v.held != nil {
 		return false // queued again when the child is gone, or the hold
 	}
+	if e.volumes[v.id] != v {
+		return false // it was dropped since it was found
+	}
 	select {
 	case v.lock <- struct{}{}:
 		return true
