@@ -143,11 +143,16 @@ func (r *FakeReplicator) PowerLoss() {
 }
 
 // FailDisk makes the kernel give up a disk that has errors, and that lost a block it took
-// before, which neither bitmap names.
+// before, which neither bitmap names. It gives up none of a resource that it does not have:
+// the host may take it down meanwhile.
 func (r *FakeReplicator) FailDisk(id fsm.VolumeID) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
-	if k, p := r.kernel[id], r.peer().kernel[id]; k.link >= connected && p != nil && p.disk == upToDate && (k.primary || p.primary) {
+	k, p := r.kernel[id], r.peer().kernel[id]
+	if k == nil {
+		return
+	}
+	if k.link >= connected && p != nil && p.disk == upToDate && (k.primary || p.primary) {
 		r.link.next += 2 // the other one goes on in a generation of its own
 		d := r.peer().disks[id]
 		d.history, d.uuid = append(d.history, d.uuid), r.link.next
