@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -143,26 +144,25 @@ func TestADeadMemberIsReplacedUnderLoad(t *testing.T) {
 		for _, o := range c.but(dead) {
 			dead.cfg.Join = append(dead.cfg.Join, o.addr)
 		}
-		rest, stop := c.but(dead), make(chan struct{})
-		done := make(chan int)
-		go func() {
-			n := 0
+		rest, stop, n := c.but(dead), make(chan struct{}), 0
+		var load sync.WaitGroup
+		load.Go(func() {
 			for ; ; n++ {
 				select {
 				case <-stop:
-					done <- n
 					return
 				default:
 					rest[n%2].proposes(t, fmt.Sprintf("load-%d", n))
 				}
 			}
-		}()
+		})
+		end := sync.OnceFunc(func() { close(stop); load.Wait() })
+		t.Cleanup(end) // what may fail the test must not outlive it
 		require.NoError(t, c.start(dead))
 		dead.says(t, "holdfast members replace "+old)
 		persist(t, func() error { return rest[0].RemovePeer(within(t), old) })
 		c.settle(3)
-		close(stop)
-		n := <-done
+		end()
 		for i := range n {
 			require.True(t, dead.knows(t, fmt.Sprintf("load-%d", i)))
 		}

@@ -117,6 +117,8 @@ func readUntil(t *testing.T, n *node, name string, stop <-chan struct{}, acknowl
 		select {
 		case <-stop:
 			return nil
+		case <-t.Context().Done():
+			return nil
 		default:
 		}
 	}
@@ -200,6 +202,7 @@ func TestI6_CommandsAcrossALeadersDeathHaveOneEffect(t *testing.T) {
 			}
 		})
 	}
+	t.Cleanup(wg.Wait) // what may fail the test must not outlive it
 	rest[0].proposes(t, "burst-began")
 	old.crash(t)
 	wg.Wait()
