@@ -152,11 +152,14 @@ func (e *Executor) suspects(ctx context.Context) ([]*volume, error) {
 		}
 	}
 	for id, v := range e.volumes {
-		if !listed[id] {
-			v.replica.frozenSince = time.Time{}
+		if listed[id] {
+			continue
 		}
-		if _, ok := v.replicated(); ok && !listed[id] && v.wish != nil && v.wish.Replication != nil && v.wish.Replication.Outdated {
+		v.replica.frozenSince = time.Time{}
+		if v.wish != nil && v.wish.Replication != nil && v.wish.Replication.Outdated {
 			all = append(all, v)
+		} else {
+			v.replica.lostSince = time.Time{} // it lost no more, and nobody looks at it
 		}
 	}
 	return all, nil

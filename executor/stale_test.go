@@ -95,6 +95,38 @@ func TestADroppedVolumeIsNotLookedAtAgain(t *testing.T) {
 	require.Equal(t, v.journal.Staging, j.Staging)
 }
 
+// A replica that lost is watched while the log says so. How long it has not been torn down
+// is counted anew when it loses again.
+func TestALossThatIsOverDoesNotCountForTheNext(t *testing.T) {
+	e := bare(t)
+	reboots := 0
+	e.Replicator, e.SelfFence = noneFrozen{}, func() { reboots++ }
+	e.mu.Lock()
+	v := e.volume(staleVolume)
+	v.wish = &fsm.Wish{Replication: &fsm.ReplicaWish{Outdated: true}}
+	e.mu.Unlock()
+	primary := &Mirror{Primary: true}
+	began := time.Now()
+	e.watchLoser(v, primary, began)
+	e.mu.Lock()
+	v.wish = &fsm.Wish{Replication: &fsm.ReplicaWish{}} // before anybody looked again
+	e.mu.Unlock()
+	suspects, err := e.suspects(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, suspects)
+	e.mu.Lock()
+	v.wish = &fsm.Wish{Replication: &fsm.ReplicaWish{Outdated: true}}
+	e.mu.Unlock()
+	e.watchLoser(v, primary, began.Add(time.Hour))
+	require.Zero(t, reboots)
+	e.watchLoser(v, primary, began.Add(2*time.Hour))
+	require.Equal(t, 1, reboots)
+}
+
+type noneFrozen struct{ Replicator }
+
+func (noneFrozen) Suspended(context.Context) ([]fsm.VolumeID, error) { return nil, nil }
+
 type stuckChild chan struct{}
 
 func (s stuckChild) Error() string           { return "a command cannot be killed" }
