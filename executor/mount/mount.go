@@ -44,13 +44,14 @@ type Mounter struct {
 	seen    *tableCache
 
 	ending sync.Mutex
-	asked  map[uint64]<-chan string // by device: what was asked to shut down, and has not answered
+	asked  map[uint64]asking // by device: what was asked to shut down, and has not answered
+	made   mountCount
 }
 
 // New opens the roots. Close it to let them be unmounted.
 func New(cfg Config) (*Mounter, error) {
 	m := &Mounter{
-		runner: cfg.Runner, mounts: cfg.Mounts, program: slices.Clip(cfg.Program), formats: make(chan struct{}, formatsAtOnce), asked: map[uint64]<-chan string{}, seen: newTableCache(),
+		runner: cfg.Runner, mounts: cfg.Mounts, program: slices.Clip(cfg.Program), formats: make(chan struct{}, formatsAtOnce), asked: map[uint64]asking{}, seen: newTableCache(),
 	}
 	for _, dir := range cfg.Roots {
 		r, err := openRoot(dir)
@@ -100,6 +101,7 @@ func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.Mo
 		return err
 	}
 	defer closeFD(tree)
+	m.made.add(device.Number)
 	return m.attach(device, tree, dir, p, false, opts.readOnly)
 }
 

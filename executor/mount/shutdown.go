@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -45,21 +46,51 @@ func (m *Mounter) Shutdown(ctx context.Context, device executor.Device) error {
 	return errors.Join(failed...)
 }
 
+// asking is a shutdown that was asked for. Its answer is of what was mounted then: a
+// filesystem that was mounted since, perhaps another volume's, goes on.
+type asking struct {
+	said <-chan string
+	made uint64 // how often the device had been mounted
+}
+
+// mountCount is how often each device was mounted.
+type mountCount struct {
+	mu  sync.Mutex
+	all map[uint64]uint64
+}
+
+func (c *mountCount) add(device uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil {
+		c.all = map[uint64]uint64{}
+	}
+	c.all[device]++
+}
+
+func (c *mountCount) of(device uint64) uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.all[device]
+}
+
 func (m *Mounter) shutDownAt(ctx context.Context, path string, device uint64) error {
 	m.ending.Lock()
 	defer m.ending.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
-	said, started := m.asked[device]
-	if !started { // one that was too slow is waited for again: it may hang until the freeze ends
-		var err error
-		if said, err = m.startShutdown(path, device); err != nil {
+	made := m.made.of(device)
+	a, started := m.asked[device]
+	if !started || a.made != made { // one that was too slow is waited for again: it may hang until the freeze ends
+		said, err := m.startShutdown(path, device)
+		if err != nil {
 			return fmt.Errorf("shut down the filesystem on %s: %w", path, err)
 		}
-		m.asked[device] = said
+		a = asking{said: said, made: made}
+		m.asked[device] = a
 	}
 	select {
-	case answer := <-said:
+	case answer := <-a.said:
 		delete(m.asked, device)
 		if answer != shutDown {
 			return fmt.Errorf("shut down the filesystem on %s: %s", path, answer)

@@ -61,7 +61,7 @@ func TestS9_AFilesystemIsShutDown(t *testing.T) {
 func TestAShutdownThatIsSlowIsJoined(t *testing.T) {
 	h := newHost(t)
 	said := make(chan string, 1)
-	h.asked[7] = said
+	h.asked[7] = asking{said: said}
 	h.program = []string{"/bin/false"}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -72,4 +72,18 @@ func TestAShutdownThatIsSlowIsJoined(t *testing.T) {
 	require.Empty(t, h.asked)
 	h.program = nil
 	require.ErrorContains(t, h.shutDownAt(t.Context(), "/", 7), "no program is configured")
+}
+
+// An answer that nobody waited for is of what was mounted then. What was mounted since on
+// a device of that number is not shut down by it.
+func TestAShutdownOfAnEarlierMountIsNotJoined(t *testing.T) {
+	m, err := New(Config{Roots: []string{t.TempDir()}, Program: []string{"/bin/false"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	said := make(chan string, 1)
+	said <- shutDown
+	m.asked[7] = asking{said: said}
+	m.made.add(7) // as Mount does
+	require.ErrorContains(t, m.shutDownAt(t.Context(), "/", 7), "shut down the filesystem on /: ")
+	require.Empty(t, m.asked)
 }
