@@ -105,12 +105,8 @@ func (e *Executor) examined(ctx context.Context, v *volume, x *vitals) fsm.Condi
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x.minFree, x.parked = e.MinFree, v.parked != nil
-	x.size = v.shown.Size
 	if w := v.wish; w != nil && w.Limits != (fsm.Limits{}) {
 		x.unbounded = v.unbounded
-	}
-	if w := v.wish; w != nil && w.Operation == 0 && w.Verb == fsm.WishKeep {
-		x.size = max(x.size, w.Size)
 	}
 	x.warned = v.health != nil && v.health.Message == poolNearlyFull
 	now := x.condition()
@@ -119,6 +115,17 @@ func (e *Executor) examined(ctx context.Context, v *volume, x *vitals) fsm.Condi
 		e.queue.add(v.id)
 	}
 	return now
+}
+
+// leastSize is how many bytes the volume's image must have, of one that is looked at from
+// now on: it may grow at any moment.
+func (e *Executor) leastSize(v *volume) int64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w := v.wish; w != nil && w.Operation == 0 && w.Verb == fsm.WishKeep {
+		return max(v.shown.Size, w.Size)
+	}
+	return v.shown.Size
 }
 
 // ailing is what is wrong, empty when nothing is.
@@ -227,7 +234,7 @@ func (e *Executor) look(ctx context.Context, v *volume, held *staging) (*vitals,
 	if err != nil {
 		return nil, err
 	}
-	x := &vitals{staged: held != nil, measured: fsm.Condition{Message: "not staged"}}
+	x := &vitals{staged: held != nil, size: e.leastSize(v), measured: fsm.Condition{Message: "not staged"}}
 	if x.device, err = backend.Observe(ctx, v.id); err != nil {
 		return nil, fmt.Errorf("look at volume %s: %w", v.id, err)
 	}

@@ -127,6 +127,45 @@ type noneFrozen struct{ Replicator }
 
 func (noneFrozen) Suspended(context.Context) ([]fsm.VolumeID, error) { return nil, nil }
 
+// What was measured is judged by what was wanted before: a volume may grow meanwhile.
+func TestAVolumeThatGrowsWhileItIsLookedAtIsNotTooShort(t *testing.T) {
+	e := bare(t)
+	e.mu.Lock()
+	v := e.volume(staleVolume)
+	e.mu.Unlock()
+	wanted := func(size int64) {
+		e.Update(Update{Wishes: []fsm.Wish{{Volume: v.id, Verb: fsm.WishKeep, Replica: fsm.ReplicaPresent, Size: size}}})
+	}
+	pool := &growingPool{size: 1 << 20}
+	e.Pools = []Backend{pool}
+	wanted(pool.size)
+	pool.observed = func() {
+		pool.size *= 2
+		wanted(pool.size)
+	}
+	x, err := e.look(t.Context(), v, nil)
+	require.NoError(t, err)
+	require.Equal(t, fsm.Condition{Message: "not staged"}, e.examined(t.Context(), v, x))
+	wanted(4 * pool.size)
+	pool.observed = func() {}
+	x, err = e.look(t.Context(), v, nil)
+	require.NoError(t, err)
+	require.True(t, e.examined(t.Context(), v, x).Abnormal)
+}
+
+type growingPool struct {
+	Backend
+	size     int64
+	observed func() // after it was measured
+}
+
+func (p *growingPool) Facts(context.Context) PoolFacts { return PoolFacts{} }
+
+func (p *growingPool) Observe(context.Context, fsm.VolumeID) (Device, error) {
+	defer p.observed()
+	return Device{Exists: true, Size: p.size}, nil
+}
+
 type stuckChild chan struct{}
 
 func (s stuckChild) Error() string           { return "a command cannot be killed" }

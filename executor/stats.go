@@ -48,6 +48,7 @@ func (e *Executor) measure(ctx context.Context, id fsm.VolumeID, path string, no
 	if err != nil {
 		return Stats{}, err
 	}
+	size := e.leastSize(v)
 	device, err := backend.Observe(ctx, id)
 	if err != nil || !device.Attached() {
 		return Stats{}, none
@@ -58,7 +59,7 @@ func (e *Executor) measure(ctx context.Context, id fsm.VolumeID, path string, no
 	}
 	stats, err := e.Mounter.Stats(ctx, device, path, block)
 	if err == nil {
-		stats.Condition = e.examined(ctx, v, &vitals{device: device, mounted: true, measured: stats.Condition})
+		stats.Condition = e.examined(ctx, v, &vitals{device: device, size: size, mounted: true, measured: stats.Condition})
 	}
 	return stats, err
 }
