@@ -38,19 +38,20 @@ type load struct {
 	failed  error
 	last    time.Time
 	longest time.Duration // between two acknowledgements
-	stop    chan struct{}
-	workers sync.WaitGroup
+	stop    func()        // and wait for the workers
 }
 
 func begin(w *wiped) *load {
-	l := &load{volumes: map[string]*harness.Volume{}, stop: make(chan struct{}), last: time.Now()}
+	l := &load{volumes: map[string]*harness.Volume{}, last: time.Now()}
+	stop := make(chan struct{})
+	var workers sync.WaitGroup
 	co := w.NewCO()
 	co.CallTimeout = 5 * time.Second
 	for worker := range 4 {
-		l.workers.Go(func() {
+		workers.Go(func() {
 			for n := 0; ; n++ {
 				select {
-				case <-l.stop:
+				case <-stop:
 					return
 				default:
 				}
@@ -59,6 +60,8 @@ func begin(w *wiped) *load {
 			}
 		})
 	}
+	l.stop = sync.OnceFunc(func() { close(stop); workers.Wait() })
+	w.t.Cleanup(l.stop)
 	return l
 }
 
@@ -90,8 +93,7 @@ func (l *load) await(t *testing.T, more int) {
 
 func (l *load) end(t *testing.T) map[string]*harness.Volume {
 	t.Helper()
-	close(l.stop)
-	l.workers.Wait()
+	l.stop()
 	require.NoError(t, l.failed)
 	return l.volumes
 }
