@@ -126,10 +126,12 @@ func (b *lab) ends() error {
 func TestClusterFileIsThereBeforeReadyAndNamesEveryProcess(t *testing.T) {
 	b := newLab(t, true, forever)
 	seen := make(chan map[string]int, 1)
-	b.begin(func(context.Context) error {
-		b.until("three processes", func() bool { return len(b.pids()) == 3 })
+	b.begin(func(ctx context.Context) error { // it may outlive the test
+		for ctx.Err() == nil && len(b.pids()) != 3 {
+			time.Sleep(5 * time.Millisecond)
+		}
 		seen <- b.pids()
-		return nil
+		return ctx.Err()
 	})
 	b.until("ready", func() bool { return strings.HasPrefix(b.out.String(), "ready") })
 	require.Len(t, <-seen, 3)
