@@ -201,7 +201,10 @@ func (e *Executor) attachDisk(ctx context.Context, v *volume, h *replicaHave) er
 		return err
 	}
 	e.hit("attach-disk.recorded")
-	err := e.Replicator.Attach(ctx, v.id)
+	err := errOtherSession // it may have ended while the disk was read
+	if e.inSession(committed.session) {
+		err = e.Replicator.Attach(ctx, v.id)
+	}
 	v.replica.adjusted = err == nil // it read the file just now
 	if err != nil {
 		return errors.Join(err, e.saveReplica(v, func(r *replicaRecord) { r.Held = 0 }))

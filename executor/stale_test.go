@@ -166,6 +166,53 @@ func (p *growingPool) Observe(context.Context, fsm.VolumeID) (Device, error) {
 	return Device{Exists: true, Size: p.size}, nil
 }
 
+// S2: an attachment that one session's log heard of is nothing in the next session, which
+// may begin while the device below is read.
+func TestS2_ASessionThatEndsWhileTheDiskIsReadAttachesNothing(t *testing.T) {
+	e := bare(t)
+	session := func() { e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true}) }
+	session()
+	e.mu.Lock()
+	v := e.volume(staleVolume)
+	e.mu.Unlock()
+	require.NoError(t, e.open(v))
+	require.NoError(t, e.saveReplica(v, func(r *replicaRecord) { r.Attach = 1 }))
+	attached := &attachments{}
+	e.Replicator, e.Mounter = attached, probing(session)
+	h := &replicaHave{Mirror: Mirror{InKernel: true}}
+	v.replica.committed = attachment{number: 1, session: 1}
+	require.ErrorIs(t, e.attachDisk(t.Context(), v, h), errOtherSession)
+	require.Zero(t, attached.count)
+	require.Zero(t, v.journal.Replica.Held)
+	e.Mounter = probing(func() {})
+	v.replica.committed = attachment{number: 1, session: 2}
+	require.NoError(t, e.attachDisk(t.Context(), v, h))
+	require.Equal(t, 1, attached.count)
+}
+
+type attachments struct {
+	Replicator
+	count int
+}
+
+func (a *attachments) Attach(context.Context, fsm.VolumeID) error {
+	a.count++
+	return nil
+}
+
+// prober is a Mounter that only reads devices.
+type prober struct {
+	Mounter
+	read func()
+}
+
+func probing(read func()) prober { return prober{read: read} }
+
+func (p prober) Probe(context.Context, string, int64) (Content, error) {
+	p.read()
+	return Content{Read: true}, nil
+}
+
 type stuckChild chan struct{}
 
 func (s stuckChild) Error() string           { return "a command cannot be killed" }
