@@ -41,6 +41,9 @@ func (e *Executor) remakeMetadata(ctx context.Context, v *volume, h *replicaHave
 	if err := e.probeBelow(ctx, h); err != nil {
 		return err
 	}
+	if still, err := e.stillRemakes(ctx, v); !still || err != nil {
+		return err
+	}
 	if err := e.Replicator.RemakeMetadata(ctx, v.id); err != nil {
 		return err
 	}
@@ -50,6 +53,18 @@ func (e *Executor) remakeMetadata(ctx context.Context, v *volume, h *replicaHave
 		r.acceptDisk()
 		r.Held = 0 // the kernel has it only after the next attachment
 	})
+}
+
+// stillRemakes looks again: to read a failing disk may take long, and the peer that it was to
+// be copied from may have failed meanwhile.
+func (e *Executor) stillRemakes(ctx context.Context, v *volume) (bool, error) {
+	s, _, err := e.situation(ctx, v)
+	if err != nil || s.have.replica == nil || s.wish == nil || s.wish.Replication == nil || !s.fresh {
+		return false, err
+	}
+	want, have := e.replicaSituation(v, s)
+	have.mayTry = true // this is the try
+	return nextReplica(want, have).kind == stepRemakeMetadata, nil
 }
 
 // tookDisk notes that this process takes the disk away, where the kernel still has it whole.

@@ -2,6 +2,7 @@ package executor_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -203,4 +204,36 @@ func TestS67_NothingIsGivenUpForAPeerThatIsAway(t *testing.T) {
 	p.together(id)
 	require.Equal(t, 1, b.replica.Steps("remake-metadata"))
 	b.holdsAll(id, "acknowledged")
+}
+
+// S67: the peer's disk fails while the device below is read again, which may take long. What
+// was to be copied from there is then the only copy, and is not given up.
+func TestS67_APeerThatFailsWhileTheDiskIsReadEndsTheRemaking(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "acknowledged")
+	b.mount.setFail(func(effect, _ string) error {
+		if effect == "probe" {
+			return errUnreadable
+		}
+		return nil
+	})
+	read := make(chan struct{})
+	var once sync.Once
+	a.mount.setFail(func(effect, _ string) error {
+		if effect == "probe" {
+			once.Do(func() {
+				b.replica.FailDisk(id)
+				p.eventually("the log knows", func() bool { return p.volume(id).Leg(b.host()).DiskFailed != 0 })
+				close(read)
+			})
+		}
+		return nil
+	})
+	a.replica.FailDisk(id)
+	<-read
+	a.stop()
+	require.Zero(t, a.replica.Steps("remake-metadata"))
 }
