@@ -14,9 +14,11 @@ type situation struct {
 	wish *fsm.Wish
 	// fresh: the wish may be acted on. It was read in this session, from a controller
 	// that applied all that this host acted on (S14), and the host is adopted (S1).
-	fresh  bool
-	record *record
-	have   observed
+	fresh bool
+	// incarnationID is of whoever said the wish (S1).
+	incarnationID []byte
+	record        *record
+	have          observed
 	// toldLimits are those that the log took for those in force, from this process.
 	toldLimits *fsm.Limits
 }

@@ -8,12 +8,14 @@ import (
 
 // cutSituation is all that is known of a snapshot.
 type cutSituation struct {
-	wish   *fsm.SnapshotWish // nil when the log wants nothing of it
-	fresh  bool              // the wish may be acted on (S1, S14)
-	have   Device
-	record snapshotRecord
-	held   *hold
-	now    time.Time
+	wish  *fsm.SnapshotWish // nil when the log wants nothing of it
+	fresh bool              // the wish may be acted on (S1, S14)
+	// incarnationID is of whoever said the wish (S1).
+	incarnationID []byte
+	have          Device
+	record        snapshotRecord
+	held          *hold
+	now           time.Time
 }
 
 // nextCut picks the one step that brings a snapshot closer to what the log wants. It

@@ -137,6 +137,6 @@ func (e *Executor) situation(ctx context.Context, v *volume) (s *situation, at f
 	}
 	return &situation{
 		volume: v.id, boot: e.Host.Boot, wish: v.wish, fresh: e.fresh(v), record: &v.journal.record, have: have,
-		toldLimits: v.limits,
+		toldLimits: v.limits, incarnationID: e.session.incarnationID,
 	}, e.session.at, nil
 }

@@ -126,10 +126,7 @@ func (e *Executor) doReplica(ctx context.Context, v *volume, s *situation, kind 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e.mu.Lock()
-	id := e.session.incarnationID
-	e.mu.Unlock()
-	if err := e.seen.reach(at, id); err != nil {
+	if err := e.seen.reach(at, s.incarnationID); err != nil {
 		return err
 	}
 	began := time.Now()

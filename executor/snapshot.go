@@ -166,7 +166,7 @@ func (e *Executor) driveSnapshot(ctx context.Context, c *cutting) error {
 // record says, which is all that has to go.
 func (e *Executor) lookAtSnapshot(ctx context.Context, c *cutting) (*cutSituation, fsm.Epoch, error) {
 	e.mu.Lock()
-	s := &cutSituation{wish: c.wish, record: c.record, held: c.held, now: time.Now()}
+	s := &cutSituation{wish: c.wish, record: c.record, held: c.held, now: time.Now(), incarnationID: e.session.incarnationID}
 	at := e.session.at
 	s.fresh = e.session.number != 0 && e.session.adopted && at.Compare(e.seen.onDisk()) >= 0
 	c.behind = !s.fresh

@@ -28,10 +28,7 @@ func (e *Executor) doSnapshot(ctx context.Context, c *cutting, s *cutSituation, 
 	case stepForget, stepMiss:
 		return e.recordOnly(c, kind)
 	}
-	e.mu.Lock()
-	id := e.session.incarnationID
-	e.mu.Unlock()
-	if err := e.seen.reach(at, id); err != nil {
+	if err := e.seen.reach(at, s.incarnationID); err != nil {
 		return err
 	}
 	began := time.Now()

@@ -153,6 +153,37 @@ func TestAVolumeThatGrowsWhileItIsLookedAtIsNotTooShort(t *testing.T) {
 	require.True(t, e.examined(t.Context(), v, x).Abnormal)
 }
 
+// S1: what is recorded as acted on names the incarnation that said it, also when a session
+// of another one with the same counter begins meanwhile.
+func TestS1_WhatWasActedOnIsOfTheIncarnationThatSaidIt(t *testing.T) {
+	e := bare(t)
+	e.Mounter = probing(nil)
+	looks := 0
+	pool := &growingPool{}
+	e.Pools = []Backend{pool}
+	say := func(id string) {
+		e.Update(Update{
+			At: fsm.Epoch{Incarnation: 1, Index: 5}, Full: true, Adopted: true, IncarnationID: []byte(id),
+			Wishes: []fsm.Wish{{Volume: staleVolume, Verb: fsm.WishRemove}},
+		})
+	}
+	e.mu.Lock()
+	v := e.volume(staleVolume)
+	e.mu.Unlock()
+	say("one")
+	pool.observed = func() {
+		if looks++; looks == 3 { // one for the replica, one for what is to be done, and the step's own
+			say("two")
+		}
+	}
+	require.True(t, e.tryLock(v))
+	require.NoError(t, e.open(v))
+	require.ErrorContains(t, e.settle(t.Context(), v), "is not as it should be")
+	at, id := e.Seen()
+	require.Equal(t, fsm.Epoch{Incarnation: 1, Index: 5}, at)
+	require.Equal(t, "one", string(id))
+}
+
 type growingPool struct {
 	Backend
 	size     int64
@@ -160,6 +191,8 @@ type growingPool struct {
 }
 
 func (p *growingPool) Facts(context.Context) PoolFacts { return PoolFacts{} }
+
+func (p *growingPool) Remove(context.Context, fsm.VolumeID) error { return nil }
 
 func (p *growingPool) Observe(context.Context, fsm.VolumeID) (Device, error) {
 	defer p.observed()
@@ -208,6 +241,9 @@ type prober struct {
 
 func probing(read func()) prober { return prober{read: read} }
 
+func (prober) Mounts(context.Context, Device) ([]Mount, error) { return nil, nil }
+func (prober) Real(path string) (string, error)                { return path, nil }
+
 func (p prober) Probe(context.Context, string, int64) (Content, error) {
 	p.read()
 	return Content{Read: true}, nil
@@ -218,7 +254,7 @@ type stuckChild chan struct{}
 func (s stuckChild) Error() string           { return "a command cannot be killed" }
 func (s stuckChild) Parked() <-chan struct{} { return s }
 
-const staleVolume = fsm.VolumeID("hv-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
+const staleVolume = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
 
 // A volume may cease to be wanted as soon as a call has waited for what it must be.
 func TestAWishThatIsTakenBackIsNotWhatACallWaitedFor(t *testing.T) {

@@ -25,8 +25,9 @@ type job struct {
 	call  *call    // nil in the background
 	flags []string // mount flags of the call; never written anywhere
 	steps int      // that were done
-	// at is the epoch of the wish that is acted on; zero for calls.
-	at fsm.Epoch
+	// at is the epoch of the wish that is acted on, with the incarnation's id; zero for calls.
+	at            fsm.Epoch
+	incarnationID []byte
 	// epoch is that of the publication whose intent a call withdraws; else zero.
 	epoch fsm.Epoch
 }
@@ -92,10 +93,7 @@ func (j *job) mayDo(s step) error {
 	if j.call != nil || j.at.IsZero() {
 		return nil
 	}
-	j.mu.Lock()
-	id := j.session.incarnationID
-	j.mu.Unlock()
-	return j.seen.reach(j.at, id)
+	return j.seen.reach(j.at, j.incarnationID)
 }
 
 func (j *job) perform(ctx context.Context, s step, have *observed) error {

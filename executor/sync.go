@@ -108,7 +108,7 @@ func (e *Executor) settle(ctx context.Context, v *volume) error {
 			return errors.Join(err, refused)
 		}
 		want := background(s)
-		acted, err := e.act(ctx, v, &want, at)
+		acted, err := e.act(ctx, v, &want, at, s.incarnationID)
 		if err != nil {
 			return errors.Join(err, e.tellReplica(ctx, v, s), refused)
 		}
@@ -133,8 +133,8 @@ func (e *Executor) settled(ctx context.Context, v *volume, s *situation) error {
 }
 
 // act does what background found, and says whether there was anything to do.
-func (e *Executor) act(ctx context.Context, v *volume, want *desired, at fsm.Epoch) (bool, error) {
-	j := &job{Executor: e, v: v, want: want, at: at}
+func (e *Executor) act(ctx context.Context, v *volume, want *desired, at fsm.Epoch, incarnationID []byte) (bool, error) {
+	j := &job{Executor: e, v: v, want: want, at: at, incarnationID: incarnationID}
 	switch {
 	case want.down, want.verb == fsm.WishRemove && v.journal.Staging != nil:
 		return true, j.down(ctx)

@@ -11,7 +11,7 @@ import (
 // A look that began before a device was set up does not make it forgotten: it would be
 // set up a second time, and two devices on one image do not see each other's writes.
 func TestADeviceThatIsSetUpDuringALookIsNotForgotten(t *testing.T) {
-	const id = fsm.VolumeID("hv-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
+	const id = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
 	l := &loops{primed: true}
 	made := []loop{{number: 7, file: inode{dev: 1, ino: 2}}}
 	before := l.known[id]
