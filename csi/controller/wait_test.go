@@ -30,6 +30,7 @@ func TestCreateVolumeConcurrently(t *testing.T) {
 			ids[i] = resp.GetVolume().GetVolumeId()
 		})
 	}
+	t.Cleanup(group.Wait) // what may fail the test must not outlive it
 	require.Eventually(t, func() bool { return w.cluster.watching() == len(ids) }, time.Minute, time.Millisecond)
 	w.host.set(func(h *host) { h.idle = false })
 	w.host.work()
