@@ -76,6 +76,8 @@ func (e *Executor) finishFrozen(ctx context.Context, v *volume) error {
 	case q.verdict != verdictGoOn || q.promoting || e.isHandled(q):
 		return nil
 	}
+	e.resuming(v, true) // from before it is seen that the verdict is of use
+	defer e.resuming(v, false)
 	if verdict, err := e.stillOfUse(ctx, v, q); verdict != verdictGoOn || err != nil {
 		return err
 	}
@@ -83,6 +85,18 @@ func (e *Executor) finishFrozen(ctx context.Context, v *volume) error {
 	err = e.Replicator.ResumeIO(ctx, v.id)
 	e.hit("resume-io.after")
 	return err
+}
+
+// resuming notes that this process ends a freeze. The peer may return and be lost again
+// after the last look, and the kernel would go on under the old verdict all the same. That
+// harms nobody as long as the log calls the peer Outdated: so it hears nothing else (S7).
+func (e *Executor) resuming(v *volume, begins bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v.replica.resuming = begins
+	if !begins {
+		v.replica.resumed++
+	}
 }
 
 // frozenFor is since when the volume is seen frozen. The kernel's handler, which is on

@@ -44,6 +44,8 @@ type replica struct {
 	sawConnected uint64 // under which it saw its peer last
 	promoting    *fsm.ReplicaSeen
 	question     *question
+	resuming     bool      // this process ends a freeze by itself now
+	resumed      uint64    // how often it did
 	lostSince    time.Time // it lost, and is still primary
 	frozenSince  time.Time // zero: it is not frozen
 	detached     uint64    // the attachment that this process ended by taking the disk away
@@ -125,12 +127,14 @@ func (e *Executor) seenNow(ctx context.Context, v *volume) (fsm.ReplicaSeen, *re
 	if err != nil {
 		return fsm.ReplicaSeen{}, nil, err
 	}
-	generation := e.generationOf(v)
+	e.mu.Lock()
+	generation, resumed := v.replica.generation, v.replica.resumed
+	e.mu.Unlock()
 	have, err := view.look(ctx)
 	if err != nil {
 		return fsm.ReplicaSeen{}, nil, err
 	}
-	return e.seenAs(v, have, generation), have, nil
+	return e.seenAs(v, have, generation, resumed), have, nil
 }
 
 func (e *Executor) generationOf(v *volume) uint64 {
@@ -140,8 +144,9 @@ func (e *Executor) generationOf(v *volume) uint64 {
 }
 
 // seenAs is the observation under a generation. That the peer was met is noted before
-// anybody is told: a verdict of before that is of no use (S7).
-func (e *Executor) seenAs(v *volume, h *replicaHave, generation uint64) fsm.ReplicaSeen {
+// anybody is told: a verdict of before that is of no use (S7). While such a verdict is used,
+// nothing is told under its generation: the peer may be lost again, and this host go on.
+func (e *Executor) seenAs(v *volume, h *replicaHave, generation, resumed uint64) fsm.ReplicaSeen {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	seen := fsm.ReplicaSeen{
@@ -158,6 +163,9 @@ func (e *Executor) seenAs(v *volume, h *replicaHave, generation uint64) fsm.Repl
 	}
 	if seen.Connected() {
 		v.replica.sawConnected = max(v.replica.sawConnected, generation)
+	}
+	if v.replica.resuming || v.replica.resumed != resumed {
+		seen.Generation = 0 // no log counts it
 	}
 	return seen
 }
