@@ -36,12 +36,16 @@ func (e *Executor) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*f
 	return outcome, err
 }
 
-// granted is what the log gave, as of where.
-func (e *Executor) granted(session uint64, outcome *fsmpb.Outcome) (*grant, fsm.Epoch) {
+// granted is what the log gave, as of where. An index says nothing in a session that began
+// since: it may be of another incarnation, whose log never gets there (S1).
+func (e *Executor) granted(session uint64, outcome *fsmpb.Outcome) (*grant, fsm.Epoch, error) {
 	g := outcome.GetGrant()
 	format := g.GetFormat()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.session.number != session {
+		return nil, fsm.Epoch{}, errOtherSession
+	}
 	return &grant{
 		session:    session,
 		epoch:      epochFrom(g.GetEpoch()),
@@ -50,7 +54,7 @@ func (e *Executor) granted(session uint64, outcome *fsmpb.Outcome) (*grant, fsm.
 		formatting: format.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING,
 		cloned:     format.GetCloned(),
 		fs:         Filesystem{Type: format.GetFsType(), UUID: format.GetFsUuid()},
-	}, fsm.Epoch{Incarnation: e.session.at.Incarnation, Index: outcome.GetIndex()}
+	}, fsm.Epoch{Incarnation: e.session.at.Incarnation, Index: outcome.GetIndex()}, nil
 }
 
 func epochFrom(e *fsmpb.Epoch) fsm.Epoch {

@@ -165,7 +165,10 @@ func (e *Executor) proposeTarget(ctx context.Context, v *volume, c *call, req *P
 	if err != nil {
 		return nil, err
 	}
-	g, at := e.granted(session, outcome)
+	g, at, err := e.granted(session, outcome)
+	if err != nil {
+		return nil, err
+	}
 	v.journal.Floor = at
 	return g, nil
 }

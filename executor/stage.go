@@ -151,7 +151,10 @@ func (e *Executor) proposeStage(ctx context.Context, v *volume, c *call, req *St
 	if err != nil {
 		return nil, err
 	}
-	g, at := e.granted(session, outcome)
+	g, at, err := e.granted(session, outcome)
+	if err != nil {
+		return nil, err
+	}
 	g.path, v.journal.Floor = req.Path, at
 	return g, nil
 }

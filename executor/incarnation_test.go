@@ -1,0 +1,50 @@
+package executor
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// answering is a Log whose answer is on its way while something else happens.
+type answering struct{ meanwhile func() }
+
+func (a answering) Propose(context.Context, *fsmpb.Command) (*fsmpb.Outcome, error) {
+	a.meanwhile()
+	return &fsmpb.Outcome{Index: 1000, Grant: &fsmpb.Grant{}}, nil
+}
+
+// restoring is an executor whose log is replaced by a restored one, with lower indexes,
+// while an answer is on its way.
+func restoring(t *testing.T) (*Executor, *volume) {
+	e := bare(t)
+	session := func(incarnation, index uint64) {
+		e.Update(Update{At: fsm.Epoch{Incarnation: incarnation, Index: index}, Full: true, Adopted: true})
+	}
+	session(1, 1000)
+	e.Log = answering{func() { session(2, 5) }}
+	e.mu.Lock()
+	v := e.volume(staleVolume)
+	e.mu.Unlock()
+	require.True(t, e.tryLock(v))
+	require.NoError(t, e.open(v))
+	return e, v
+}
+
+// S1: a grant that the log gave before it was restored is of no index of the restored one,
+// which might be long in getting there: until then nothing of the volume would be done.
+func TestS1_AGrantOfBeforeARestoreIsWaitedForNoMore(t *testing.T) {
+	e, v := restoring(t)
+	g, err := e.proposeStage(t.Context(), v, nil, &StageRequest{Volume: v.id})
+	require.ErrorIs(t, err, errOtherSession)
+	require.Nil(t, g)
+	require.Zero(t, v.journal.Floor)
+	e.Log = answering{func() { e.Update(Update{At: fsm.Epoch{Incarnation: 3, Index: 6}, Full: true, Adopted: true}) }}
+	_, err = e.proposeTarget(t.Context(), v, nil, &PublishRequest{Volume: v.id})
+	require.ErrorIs(t, err, errOtherSession)
+	require.Zero(t, v.journal.Floor)
+}
