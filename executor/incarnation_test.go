@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -47,4 +48,20 @@ func TestS1_AGrantOfBeforeARestoreIsWaitedForNoMore(t *testing.T) {
 	_, err = e.proposeTarget(t.Context(), v, nil, &PublishRequest{Volume: v.id})
 	require.ErrorIs(t, err, errOtherSession)
 	require.Zero(t, v.journal.Floor)
+}
+
+// S1: what was told to the log before it was restored is not known to the restored one, and
+// nothing that a later call finds is to say so.
+func TestS1_AFactToldBeforeARestoreIsNotKnownToTheRestoredLog(t *testing.T) {
+	e, v := restoring(t)
+	err := e.reportFact(t.Context(), v, nil, fact{name: factStaged}, &fsmpb.Observation{})
+	require.Empty(t, v.known)
+	require.Empty(t, v.told)
+	require.ErrorIs(t, err, errOtherSession)
+	v.wish = &fsm.Wish{} // nothing else runs
+	before := fsm.Epoch{Incarnation: 1, Index: 1000}
+	e.sent(v, fact{name: factHealth, path: "ill"}, before, nil)
+	e.sent(v, fact{name: factLimited, path: fmt.Sprint(v.wish.Limits)}, before, nil)
+	require.Nil(t, v.heardHealth)
+	require.Nil(t, v.limits)
 }

@@ -94,13 +94,14 @@ func (e *Executor) proposeReport(letters []letter) (*fsmpb.Outcome, fsm.Epoch, e
 		report.Observations = append(report.Observations, l.observations...)
 	}
 	validTexts(report.Observations)
+	e.mu.Lock()
+	incarnation := e.session.at.Incarnation // an index is not of a later one (S1)
+	e.mu.Unlock()
 	e.hit("report.before")
 	answer, err := e.propose(e.ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_Report{Report: report}})
 	e.hit("report.after")
 	e.metrics.reports.WithLabelValues(outcome(err)).Inc()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return answer, fsm.Epoch{Incarnation: e.session.at.Incarnation, Index: answer.GetIndex()}, err
+	return answer, fsm.Epoch{Incarnation: incarnation, Index: answer.GetIndex()}, err
 }
 
 // report says something and waits until it is in the log, or ctx ends.
@@ -124,7 +125,8 @@ func (e *Executor) report(ctx context.Context, c *call, observations ...*fsmpb.O
 }
 
 // reportFact says what a call achieved, and waits until it is in the log: only then is
-// the next call valid (S73). The fact is not told again (taken). The caller holds the lock.
+// the next call valid (S73). The fact is not told again (taken), unless another incarnation
+// began meanwhile, whose log may not have it. The caller holds the lock.
 func (e *Executor) reportFact(ctx context.Context, v *volume, c *call, f fact, ob *fsmpb.Observation) error {
 	number, err := e.sequence(v)
 	if err != nil {
@@ -140,6 +142,9 @@ func (e *Executor) reportFact(ctx context.Context, v *volume, c *call, f fact, o
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if at.Incarnation != e.session.at.Incarnation {
+		return errOtherSession
+	}
 	v.known[f] = struct{}{}
 	if v.wishAt.Compare(at) < 0 {
 		e.taken(v, f, at)

@@ -239,6 +239,8 @@ func (e *Executor) sent(v *volume, f fact, at fsm.Epoch, err error) {
 	switch {
 	case err != nil && !errors.Is(err, errOvertaken):
 		e.queue.addAfter(v.id, retryReport)
+	case at.Incarnation != e.session.at.Incarnation:
+		e.queue.add(v.id) // a restored log may not have it (S1)
 	case f.name == factHealth:
 		v.heardHealth = &f.path
 		e.queue.add(v.id)

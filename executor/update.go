@@ -44,6 +44,7 @@ func (e *Executor) forgetGenerations() {
 	for _, v := range e.volumes {
 		v.replica.generation, v.replica.sawConnected = 0, 0
 		clear(v.known)
+		v.heardHealth, v.limits = nil, nil
 	}
 }
 
