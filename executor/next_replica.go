@@ -206,6 +206,8 @@ func link(w *replicaWanted, h *replicaHave) step {
 	case !h.InKernel:
 	case !w.Connect && h.Connection > linkStandAlone:
 		return step{kind: stepDisconnect}
+	case w.Outdated && w.Force && !h.Primary && h.Connection == linkConnecting:
+		return step{kind: stepDisconnect} // it may have been told to give up what it has, before the decision
 	case !w.Connect, !h.mayLink:
 	case h.Connection == linkConnecting && lost && !h.discarding:
 		return step{kind: stepDisconnect}

@@ -72,6 +72,7 @@ func connecting(h *replicaHave)    { h.Connection, h.PeerDisk = linkConnecting, 
 func wrote(h *replicaHave)         { h.wrote = true }
 func kept(h *replicaHave)          { h.wrote, h.kept = true, true }
 func discards(h *replicaHave)      { h.discarding = true }
+func linkedSoon(h *replicaHave)    { h.mayLink = false }
 func mounted(h *replicaHave)       { h.busy = true }
 func fresh(h *replicaHave)         { h.Fresh, h.Disk, h.PeerDisk = true, diskInconsistent, diskInconsistent }
 func inconsistent(h *replicaHave)  { h.Disk = diskInconsistent }
@@ -155,6 +156,10 @@ func TestNextReplica(t *testing.T) {
 		"S9 after that was kept if it wrote":           {w{lost}, h{standingAlone, wrote}, stepKeepLoser},
 		"S9 once":                                      {w{lost}, h{standingAlone, kept}, stepDiscard},
 		"S9 it never waits for a peer as it is":        {w{lost}, h{connecting, wrote}, stepDisconnect},
+		"S8 one that is to go on discards nothing":     {w{lost, forced}, h{connecting, discards}, stepDisconnect},
+		"S8 however soon after it was told to":         {w{lost, forced}, h{connecting, discards, linkedSoon}, stepDisconnect},
+		"S8 also when nobody remembers":                {w{lost, forced}, h{connecting}, stepDisconnect},
+		"S8 and stays apart":                           {w{lost, forced}, h{standingAlone}, stepNone},
 		"S9 but by giving up what it has":              {w{lost}, h{connecting, kept, discards}, stepNone},
 		"S9 one that never wrote may wait":             {w{lost}, h{connecting, outdatedDisk}, stepNone},
 		"S8 not when it is to go on by force":          {w{lost, forced}, h{standingAlone, kept}, stepNone},
@@ -270,6 +275,7 @@ func FuzzNextReplica(f *testing.F) {
 			require.True(t, !have.Primary && (have.Disk == diskInconsistent || have.PeerDisk == diskUpToDate && have.Connection == linkConnected), "never what nobody else has")
 		case stepDiscard:
 			require.False(t, have.doubtful())
+			require.False(t, want.Force, "S8")
 			require.True(t, want.Outdated && !have.Primary && (!have.wrote || have.kept), "S9")
 		case stepResumeIO:
 			require.False(t, have.attached(), "S9")
