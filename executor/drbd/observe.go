@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -100,30 +101,44 @@ func (r *Replicator) deviceOf(ctx context.Context, t table, id fsm.VolumeID, min
 }
 
 // owner is whose a minor is. The kernel is asked once: a minor keeps its owner
-// until it is gone.
+// until it is gone. What was gone while the kernel answered is asked again, as it
+// may be another's by now.
 func (r *Replicator) owner(ctx context.Context, minor uint32) (fsm.VolumeID, error) {
-	r.mu.Lock()
-	id, known := r.owners[minor]
-	r.mu.Unlock()
-	if known {
-		return id, nil
+	for {
+		r.mu.Lock()
+		id, known := r.owners[minor]
+		before := maps.Clone(r.freed)
+		r.mu.Unlock()
+		if known {
+			return id, nil
+		}
+		out, err := r.look(ctx, "drbdsetup", "events2", "--now")
+		if err != nil {
+			return "", fmt.Errorf("ask the kernel whose minor %d is: %w", minor, err)
+		}
+		if id, current := r.noteOwners(minorsIn(string(out)), before, minor); current {
+			return id, nil
+		}
 	}
-	out, err := r.look(ctx, "drbdsetup", "events2", "--now")
-	if err != nil {
-		return "", fmt.Errorf("ask the kernel whose minor %d is: %w", minor, err)
-	}
+}
+
+// noteOwners takes in what the kernel listed, and tells whether it still holds of one minor.
+func (r *Replicator) noteOwners(listed map[uint32]fsm.VolumeID, before map[uint32]uint64, minor uint32) (id fsm.VolumeID, current bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for n, of := range minorsIn(string(out)) {
-		r.owners[n] = of
+	for n, of := range listed {
+		if r.freed[n] == before[n] {
+			r.owners[n] = of
+		}
 	}
-	return r.owners[minor], nil
+	return r.owners[minor], r.freed[minor] == before[minor]
 }
 
 func (r *Replicator) forgetOwner(minor uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.owners, minor)
+	r.freed[minor]++
 }
 
 var (

@@ -80,6 +80,7 @@ type Replicator struct {
 
 	mu     sync.Mutex
 	owners map[uint32]fsm.VolumeID          // whose each minor was seen to be
+	freed  map[uint32]uint64                // how often each minor was seen to be nobody's
 	busy   map[fsm.VolumeID]struct{}        // a command of ours runs
 	parked map[fsm.VolumeID]<-chan struct{} // a killed command waits in the kernel
 }
@@ -101,5 +102,5 @@ func New(c Config) *Replicator {
 	if c.run == nil {
 		c.run, c.ask = run.New(), askKernel
 	}
-	return &Replicator{config: c, growTimeout: growTimeout, owners: map[uint32]fsm.VolumeID{}, busy: map[fsm.VolumeID]struct{}{}, parked: map[fsm.VolumeID]<-chan struct{}{}}
+	return &Replicator{config: c, growTimeout: growTimeout, owners: map[uint32]fsm.VolumeID{}, freed: map[uint32]uint64{}, busy: map[fsm.VolumeID]struct{}{}, parked: map[fsm.VolumeID]<-chan struct{}{}}
 }

@@ -19,8 +19,9 @@ import (
 type tools struct {
 	t      *testing.T
 	called []string
-	answer map[string]error // by the beginning of a call
-	gi     string           // what get-gi says
+	answer map[string]error           // by the beginning of a call
+	gi     string                     // what get-gi says
+	listed func(events string) string // before what all resources are is told
 }
 
 func (f *tools) Look(tool string) (string, error) { return "/usr/sbin/" + tool, nil }
@@ -31,6 +32,8 @@ func (f *tools) Run(_ context.Context, c run.Command) ([]byte, error) {
 	case call == "drbdsetup events2":
 		_, err := c.Stdout.Write([]byte(captured(f.t, "connected_primary.events")))
 		return nil, err // the stream ends
+	case call == "drbdsetup events2 --now" && f.listed != nil:
+		return []byte(f.listed(captured(f.t, "connected_primary.events"))), nil
 	case strings.HasPrefix(call, "drbdsetup events2 --now"):
 		return []byte(captured(f.t, "connected_primary.events")), nil
 	case strings.Contains(call, "get-gi"):
@@ -250,6 +253,29 @@ func TestAMinorOfAnotherVolumeIsNotTouched(t *testing.T) {
 	_, err := r.Observe(t.Context(), other.Volume, 107, "")
 	require.ErrorAs(t, err, &refused)
 	require.Empty(t, fake.called)
+}
+
+// While the kernel lists its resources, a minor may be taken down and made again for another
+// volume. The list of before must not say whose it is for good.
+func TestAMinorThatIsTakenDownWhileItsOwnerIsAskedHasAnother(t *testing.T) {
+	r, fake := inState(t, "connected_primary")
+	other := aResource()
+	other.Volume = "hf-0190a0e2-7b1c-7e39-8d55-6f3b2a1c0d02"
+	require.NoError(t, r.Configure(t.Context(), other))
+	lists := 0
+	fake.listed = func(events string) string {
+		if lists++; lists == 1 {
+			r.forgetOwner(107) // as Down does
+			return events
+		}
+		return strings.ReplaceAll(events, string(testVolume), string(other.Volume))
+	}
+	for range 2 {
+		m, err := r.Observe(t.Context(), other.Volume, 107, "")
+		require.NoError(t, err)
+		require.True(t, m.InKernel)
+	}
+	require.Equal(t, 2, lists)
 }
 
 func TestAStreamThatEndsIsStartedAgainAndTellsOfAll(t *testing.T) {
