@@ -108,20 +108,13 @@ func (e *Executor) ExpandNode(ctx context.Context, req ExpandRequest) (int64, er
 	if err != nil {
 		return 0, err
 	}
-	return e.sizeOf(ctx, req.Volume)
-}
-
-// sizeOf is the volume's size in bytes as it is now.
-func (e *Executor) sizeOf(ctx context.Context, id fsm.VolumeID) (int64, error) {
 	e.mu.Lock()
-	v := e.volume(id)
-	e.mu.Unlock()
-	backend, err := e.backend(v)
-	if err != nil {
-		return 0, err
+	defer e.mu.Unlock()
+	v, known := e.volumes[req.Volume]
+	if !known || v.expanded == 0 { // it was taken down and forgotten since
+		return 0, fsm.Reject(fsm.NotFound, "volume %s is not on this node", req.Volume)
 	}
-	have, err := backend.Observe(ctx, id)
-	return have.Size, err
+	return v.expanded, nil
 }
 
 func (e *Executor) expand(ctx context.Context, v *volume, req *ExpandRequest) error {
@@ -146,10 +139,15 @@ func (e *Executor) expand(ctx context.Context, v *volume, req *ExpandRequest) er
 		return fsm.Reject(fsm.OutOfRange, "volume %s has %d bytes, and no controller has decided to make them %d", v.id, w.Size, req.Size)
 	case have.deviceSize() < w.Size:
 		return fsm.Reject(fsm.Busy, "volume %s has %d bytes, and is just being grown to %d", v.id, have.deviceSize(), w.Size)
-	case held.Block:
-		return nil
+	case !held.Block:
+		err = j.expandFilesystem(ctx, &have, w.Format.FSType, held.Path)
 	}
-	return j.expandFilesystem(ctx, &have, w.Format.FSType, held.Path)
+	if err == nil {
+		e.mu.Lock()
+		v.expanded = have.deviceSize()
+		e.mu.Unlock()
+	}
+	return err
 }
 
 // isAt tells whether the volume is staged or bound at the path.

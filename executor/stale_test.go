@@ -285,3 +285,37 @@ func TestAWishThatIsTakenBackIsNotWhatACallWaitedFor(t *testing.T) {
 		require.NotNil(t, w)
 	}
 }
+
+// The answer to an expansion is the size that the filesystem has. The volume may grow again,
+// or its pool be absent, before anybody looks another time.
+func TestAnExpansionAnswersWithTheSizeThatItMade(t *testing.T) {
+	for name, after := range map[string]int64{"grown again": 4 << 20, "absent": 0} {
+		t.Run(name, func(t *testing.T) {
+			e := bare(t)
+			pool := &growingPool{size: 2 << 20}
+			pool.observed = func() { pool.size = after }
+			e.Pools, e.Mounter = []Backend{stagedPool{pool}}, probing(nil)
+			e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Wishes: []fsm.Wish{
+				{Volume: staleVolume, Verb: fsm.WishKeep, Size: 2 << 20},
+			}})
+			e.mu.Lock()
+			v := e.volume(staleVolume)
+			e.mu.Unlock()
+			require.NoError(t, e.open(v))
+			v.journal.Staging = &staging{Path: "/staging", Block: true}
+			require.NoError(t, e.save(v, true))
+			size, err := e.ExpandNode(t.Context(), ExpandRequest{Volume: v.id, Path: "/staging"})
+			require.NoError(t, err)
+			require.EqualValues(t, 2<<20, size)
+		})
+	}
+}
+
+// stagedPool has a device of the volume.
+type stagedPool struct{ *growingPool }
+
+func (p stagedPool) Observe(ctx context.Context, id fsm.VolumeID) (Device, error) {
+	d, err := p.growingPool.Observe(ctx, id)
+	d.Path = "/dev/fake"
+	return d, err
+}

@@ -36,6 +36,7 @@ type volume struct {
 	held      *hold
 	waiters   map[string]func()
 	limits    *fsm.Limits // that the log took for those in force
+	expanded  int64       // bytes that the device had when all of it was last made use of
 	examining bool        // somebody measures its health
 	unbounded string      // why its limits are not in force although it is staged
 	shown     record      // a copy of the journal's record, for readers
