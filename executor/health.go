@@ -176,7 +176,7 @@ var errNoAnswer = errors.New("it hangs")
 // examine judges one volume. One that hangs keeps its examination waiting, and nobody
 // else; one that is being worked on is left for the next time.
 func (e *Executor) examine(v *volume) {
-	before, quiet := e.quiet(v)
+	before, stagings, quiet := e.quiet(v)
 	if !quiet {
 		return
 	}
@@ -202,26 +202,28 @@ func (e *Executor) examine(v *volume) {
 	case <-e.ctx.Done():
 		return
 	}
-	if after, quiet := e.still(v); x != nil && quiet && sameStaging(before.Staging, after.Staging) {
+	if x != nil && e.still(v, stagings) {
 		e.examined(e.ctx, v, x)
 	}
 }
 
-// quiet begins an examination, unless somebody works on the volume.
-func (e *Executor) quiet(v *volume) (record, bool) {
+// quiet begins an examination, unless somebody works on the volume. With the record it says
+// how often the volume was staged or unstaged.
+func (e *Executor) quiet(v *volume) (r record, stagings uint64, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if v.call != nil || v.cut || len(v.lock) > 0 || v.examining {
-		return record{}, false
+		return record{}, 0, false
 	}
 	v.examining = true
-	return v.shown, true
+	return v.shown, v.stagings, true
 }
 
-func (e *Executor) still(v *volume) (record, bool) {
+// still tells whether nobody took the volume down, nor brought it up again, since then.
+func (e *Executor) still(v *volume, stagings uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return v.shown, v.call == nil && len(v.lock) == 0
+	return v.call == nil && len(v.lock) == 0 && v.stagings == stagings
 }
 
 func sameStaging(a, b *staging) bool {

@@ -319,3 +319,32 @@ func (p stagedPool) Observe(ctx context.Context, id fsm.VolumeID) (Device, error
 	d.Path = "/dev/fake"
 	return d, err
 }
+
+// A volume that was unstaged and staged again at the same path, while it was looked at, has
+// not lost its mount.
+func TestAVolumeThatIsStagedAgainWhileItIsLookedAtIsNotIll(t *testing.T) {
+	e := bare(t)
+	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Wishes: []fsm.Wish{
+		{Volume: staleVolume, Verb: fsm.WishKeep, Replica: fsm.ReplicaPresent},
+	}})
+	e.mu.Lock()
+	v := e.volume(staleVolume)
+	e.mu.Unlock()
+	pool := &growingPool{size: 1 << 20, observed: func() {}}
+	e.Pools, e.Mounter = []Backend{stagedPool{pool}}, probing(nil) // which knows of no mount
+	require.NoError(t, e.open(v))
+	stage := func(s *staging) {
+		v.journal.Staging = s
+		require.NoError(t, e.save(v, true))
+	}
+	stage(&staging{Path: "/staging"})
+	pool.observed = func() {
+		stage(nil)
+		stage(&staging{Path: "/staging"})
+	}
+	e.examine(v)
+	require.Nil(t, v.health)
+	pool.observed = func() {}
+	e.examine(v)
+	require.Equal(t, "the volume is staged, but its mount is gone", v.health.Message)
+}

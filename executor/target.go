@@ -36,6 +36,9 @@ func (e *Executor) show(v *volume) {
 			delete(e.targets, real)
 		}
 	}
+	if !sameStaging(v.shown.Staging, v.journal.Staging) {
+		v.stagings++
+	}
 	v.shown = v.journal.record
 	for i := range v.shown.Targets {
 		e.targets[e.real(v.shown.Targets[i].Path)] = v.id

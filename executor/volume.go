@@ -40,6 +40,7 @@ type volume struct {
 	examining bool        // somebody measures its health
 	unbounded string      // why its limits are not in force although it is staged
 	shown     record      // a copy of the journal's record, for readers
+	stagings  uint64      // how often it was staged or unstaged by that
 	watched   bool        // somebody looks after its frozen I/O
 	replica   replica     // of a replicated volume; parts of it are guarded by lock
 
