@@ -42,6 +42,10 @@ func (j *job) copySource(ctx context.Context) error {
 	err = j.quietly(ctx, from, s, func(ctx context.Context) error {
 		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, content, progress)
 	})
+	if stuckIn(err) != nil {
+		j.park(from, err) // the child has both; what it makes is removed when it is gone
+		return err
+	}
 	if err != nil {
 		return errors.Join(err, j.undoCopy(ctx))
 	}

@@ -145,8 +145,21 @@ func (e *Executor) quietly(ctx context.Context, v *volume, s *source, cut func(c
 	if err != nil {
 		return err
 	}
-	err = frozen.Cut(ctx, cut)
+	err = cutUnder(ctx, frozen, cut)
 	return errors.Join(err, e.thaw(ctx, frozen))
+}
+
+// cutUnder cuts under a freeze. That it ended meanwhile hides no child that cannot be killed.
+func cutUnder(ctx context.Context, frozen Freeze, cut func(context.Context) error) error {
+	var own error
+	err := frozen.Cut(ctx, func(ctx context.Context) error {
+		own = cut(ctx)
+		return own
+	})
+	if stuckIn(own) != nil && stuckIn(err) == nil {
+		err = errors.Join(err, own)
+	}
+	return err
 }
 
 // freeze freezes the volume's filesystem for the longest time at most.

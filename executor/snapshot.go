@@ -27,6 +27,7 @@ type cutting struct {
 	slots    *slots
 	record   snapshotRecord
 	held     *hold
+	stuck    <-chan struct{} // a child that cannot be killed makes it; nil: none
 	failures int
 	failed   attempt           // which of the operator's attempts they belong to
 	tried    *fsm.SnapshotWish // what was looked at last, for whoever says why that failed
@@ -148,6 +149,9 @@ func (e *Executor) driveSnapshot(ctx context.Context, c *cutting) error {
 			return err
 		}
 		next := nextCut(s)
+		if c.isStuck(s, next.kind) {
+			return errLater
+		}
 		switch next.kind {
 		case stepNone:
 			e.tellSnapshot(c, s)

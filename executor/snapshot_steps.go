@@ -99,7 +99,7 @@ func (e *Executor) cutQuietly(ctx context.Context, c *cutting, w *fsm.SnapshotWi
 	}
 	done := snapshotRecord{Phase: cutDone, Attempt: w.Attempt}
 	if err := e.quietly(ctx, v, s, func(ctx context.Context) error { return e.cutNow(ctx, c, w, backend, &done) }); err != nil {
-		return errors.Join(err, e.undoCut(ctx, c, backend))
+		return e.failedCut(ctx, c, v, backend, err)
 	}
 	return e.saveSnapshot(c, done)
 }
@@ -111,6 +111,34 @@ func (e *Executor) cutNow(ctx context.Context, c *cutting, w *fsm.SnapshotWish, 
 	err := backend.Cut(ctx, w.Source, c.id, e.progress("", c.id, w.Source))
 	e.hit("cut.after")
 	return err
+}
+
+// failedCut undoes a cut that failed. Where a child is left that cannot be killed, the source
+// is set aside until it is gone, and what it makes is removed then.
+func (e *Executor) failedCut(ctx context.Context, c *cutting, source *volume, backend SnapshotBackend, err error) error {
+	stuck := stuckIn(err)
+	if stuck == nil {
+		return errors.Join(err, e.undoCut(ctx, c, backend))
+	}
+	e.park(source, err)
+	c.stuck = stuck
+	go func() {
+		<-stuck
+		e.cuts.add(c.id)
+	}()
+	return err
+}
+
+// isStuck: a child that cannot be killed may still make the snapshot. It is neither cut nor
+// removed, nor told to be gone, before that has ended. A thaw waits for nothing.
+func (c *cutting) isStuck(s *cutSituation, kind stepKind) bool {
+	select {
+	case <-c.stuck:
+		c.stuck = nil
+	default:
+	}
+	goes := s.wish != nil && (s.wish.Verb == fsm.SnapshotRemove || s.wish.Verb == fsm.SnapshotThaw)
+	return c.stuck != nil && kind != stepThaw && (kind != stepNone || goes)
 }
 
 // undoCut removes what a cut left whose freeze did not hold: it was never reported.
@@ -167,12 +195,12 @@ func (e *Executor) cutHeld(ctx context.Context, c *cutting, w *fsm.SnapshotWish,
 	cut := func(ctx context.Context) error { return e.cutNow(ctx, c, w, backend, &done) }
 	var err error
 	if h.freeze != nil {
-		err = h.freeze.Cut(ctx, cut)
+		err = cutUnder(ctx, h.freeze, cut)
 	} else {
 		err = cut(ctx)
 	}
 	if err != nil {
-		return errors.Join(err, e.undoCut(ctx, c, backend))
+		return e.failedCut(ctx, c, h.volume, backend, err)
 	}
 	return e.saveSnapshot(c, done)
 }

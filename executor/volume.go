@@ -154,22 +154,32 @@ func (e *Executor) save(v *volume, sync bool) error {
 // park sets the volume aside until a child that cannot be killed is gone: its
 // device must not be touched meanwhile.
 func (e *Executor) park(v *volume, err error) {
-	var stuck interface{ Parked() <-chan struct{} }
-	if !errors.As(err, &stuck) || stuck.Parked() == nil {
+	stuck := stuckIn(err)
+	if stuck == nil {
 		return
 	}
 	e.mu.Lock()
-	v.parked = stuck.Parked()
+	v.parked = stuck
 	e.mu.Unlock()
 	e.Logger.Error("the volume is set aside until a stuck command ends", "volume", v.id, "error", err)
 	go func() {
-		<-stuck.Parked()
+		<-stuck
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		v.parked = nil
 		v.wake()
 		e.queue.add(v.id)
 	}()
+}
+
+// stuckIn is closed when the child is gone that an error tells of and that cannot be killed;
+// nil when it tells of none.
+func stuckIn(err error) <-chan struct{} {
+	var stuck interface{ Parked() <-chan struct{} }
+	if !errors.As(err, &stuck) {
+		return nil
+	}
+	return stuck.Parked()
 }
 
 // backend is that of the volume's pool.

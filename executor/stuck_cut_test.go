@@ -1,0 +1,114 @@
+package executor
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// stuckPool leaves a child behind that cannot be killed, when it copies.
+type stuckPool struct {
+	Backend
+	SnapshotBackend
+	child   stuckChild
+	removed int
+}
+
+func (p *stuckPool) Shares() bool { return true }
+
+func (p *stuckPool) Observe(context.Context, fsm.VolumeID) (Device, error) {
+	return Device{Exists: true, Size: 1 << 20}, nil
+}
+
+func (p *stuckPool) ObserveSnapshot(context.Context, fsm.SnapshotID) (Device, error) {
+	return Device{Unfinished: true}, nil
+}
+
+func (p *stuckPool) Cut(context.Context, fsm.VolumeID, fsm.SnapshotID, Progress) error {
+	return p.child
+}
+
+func (p *stuckPool) CreateFrom(context.Context, fsm.VolumeID, int64, fsm.Source, int64, Progress) error {
+	return p.child
+}
+
+func (p *stuckPool) Remove(context.Context, fsm.VolumeID) error {
+	p.removed++
+	return nil
+}
+
+func (p *stuckPool) RemoveSnapshot(context.Context, fsm.SnapshotID) error {
+	p.removed++
+	return nil
+}
+
+// endedFreeze ends while it is cut under.
+type endedFreeze struct{ Freeze }
+
+func (endedFreeze) Cut(ctx context.Context, cut func(context.Context) error) error {
+	_ = cut(ctx)
+	return fsm.Reject(fsm.Busy, "the freeze has ended")
+}
+
+const stuckSnapshot = fsm.SnapshotID("hfs-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d7")
+
+// A child that cannot be killed has the devices of what is copied and of the copy: neither
+// is touched before it is gone.
+func TestWhatIsCopiedByAChildThatCannotBeKilledIsSetAside(t *testing.T) {
+	const clone = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d8")
+	for name, work := range map[string]func(e *Executor, p *stuckPool) error{
+		"a cut": func(e *Executor, _ *stuckPool) error {
+			c := &cutting{id: stuckSnapshot}
+			if err := e.openSnapshot(c); err != nil {
+				return err
+			}
+			return e.cutQuietly(e.ctx, c, &fsm.SnapshotWish{Snapshot: c.id, Source: staleVolume, Attempt: 1})
+		},
+		"a group's cut": func(e *Executor, p *stuckPool) error {
+			c := &cutting{id: stuckSnapshot, held: &hold{volume: e.volume(staleVolume), freeze: endedFreeze{}}}
+			if err := e.openSnapshot(c); err != nil {
+				return err
+			}
+			return e.cutHeld(e.ctx, c, &fsm.SnapshotWish{Snapshot: c.id, Source: staleVolume, Attempt: 1}, p)
+		},
+		"a clone": func(e *Executor, _ *stuckPool) error {
+			v := e.volume(clone)
+			if err := e.open(v); err != nil {
+				return err
+			}
+			j := &job{Executor: e, v: v, want: &desired{volume: clone, source: fsm.Source{Volume: staleVolume}}}
+			return j.copySource(e.ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := bare(t)
+			pool := &stuckPool{child: make(stuckChild)}
+			e.Pools, e.Mounter = []Backend{pool}, probing(nil)
+			source := e.volume(staleVolume)
+			require.NotNil(t, stuckIn(work(e, pool)))
+			require.False(t, e.tryLock(source), "the source is free")
+			require.Zero(t, pool.removed)
+			close(pool.child)
+			require.Eventually(t, func() bool { return e.tryLock(source) }, time.Minute, time.Millisecond)
+		})
+	}
+}
+
+// Nor is the snapshot said to be gone that the child may still make.
+func TestASnapshotThatAStuckChildMayStillMakeIsNotGone(t *testing.T) {
+	child := make(chan struct{})
+	c := &cutting{stuck: child}
+	for verb, waits := range map[fsm.SnapshotVerb]bool{fsm.SnapshotRemove: true, fsm.SnapshotThaw: true, fsm.SnapshotCut: false} {
+		s := &cutSituation{wish: &fsm.SnapshotWish{Verb: verb}}
+		require.Equal(t, waits, c.isStuck(s, stepNone))
+		require.True(t, c.isStuck(s, stepRemoveSnapshot))
+		require.True(t, c.isStuck(s, stepCut))
+		require.False(t, c.isStuck(s, stepThaw))
+	}
+	close(child)
+	require.False(t, c.isStuck(&cutSituation{}, stepCut))
+}
