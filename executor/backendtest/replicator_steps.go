@@ -116,11 +116,12 @@ func (r *FakeReplicator) SetPrimary(_ context.Context, id fsm.VolumeID, force bo
 	if r.kernel[id] != k || verdict != fsmpb.Verdict_VERDICT_PEER_OUTDATED && !force {
 		return fmt.Errorf("state change failed: the handler said %v", verdict)
 	}
-	if k.link < connected {
-		k.primary = true
-		r.goOn(id, k)
-		r.notify(id)
+	if k.link >= connected {
+		return errors.New("state change failed: its peer connected meanwhile")
 	}
+	k.primary = true
+	r.goOn(id, k)
+	r.notify(id)
 	return nil
 }
 
