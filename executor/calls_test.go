@@ -193,12 +193,12 @@ func TestAFailedCreateSaysWhyAndWhetherSpaceWasShort(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.pool.Fail = func(effect string, _ fsm.VolumeID) error {
+			w.pool.SetFail(func(effect string, _ fsm.VolumeID) error {
 				if effect == "create" {
 					return failure
 				}
 				return nil
-			}
+			})
 			id := backendtest.NewID()
 			w.startCreate(id, mountCap)
 			w.eventually(func() bool {
@@ -213,12 +213,12 @@ func TestAFailedCreateSaysWhyAndWhetherSpaceWasShort(t *testing.T) {
 func TestAFailureIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	left := 2
-	w.pool.Fail = func(effect string, _ fsm.VolumeID) error {
+	w.pool.SetFail(func(effect string, _ fsm.VolumeID) error {
 		if left--; effect == "create" && left >= 0 {
 			return errors.New("not now")
 		}
 		return nil
-	}
+	})
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	v, _ := w.volume(id)

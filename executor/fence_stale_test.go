@@ -56,5 +56,5 @@ func TestS7_AVerdictThatIsBeingUsedIsNotOvertakenByAReturn(t *testing.T) {
 	p.link.SetCut(false)
 	p.together(id)
 	b.holdsAll(id, "alone")
-	require.Zero(t, p.link.SplitBrains)
+	require.Zero(t, p.link.SplitBrains())
 }

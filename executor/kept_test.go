@@ -135,12 +135,12 @@ func TestS49_WithoutRoomNothingIsDiscarded(t *testing.T) {
 	p.loses(id, a, b, "first")
 	var full atomic.Bool
 	full.Store(true)
-	a.pool.Fail = func(effect string, _ fsm.VolumeID) error {
+	a.pool.SetFail(func(effect string, _ fsm.VolumeID) error {
 		if effect == "cut" && full.Load() {
 			return syscall.ENOSPC
 		}
 		return nil
-	}
+	})
 	a.start(nil)
 	condition := func() string {
 		p.mu.Lock()

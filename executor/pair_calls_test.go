@@ -149,7 +149,7 @@ func (p *pair) remove(id fsm.VolumeID) {
 			return m.pool.Images() == 0 && m.pool.Attached() == 0 && len((&world{dir: m.dir, cluster: &cluster{t: p.t}}).records()) == 0
 		})
 	}
-	require.Zero(p.t, p.link.SplitBrains)
+	require.Zero(p.t, p.link.SplitBrains())
 }
 
 func has(content []string, text string) bool { return slices.Contains(content, text) }

@@ -61,7 +61,7 @@ func TestS5_AnUnusedVolumeIsUsedWithoutItsPeerAfterBothLostPower(t *testing.T) {
 	a.start(nil)
 	p.together(id)
 	require.True(t, has(a.replica.Content(id), "alone"))
-	require.Zero(t, p.link.SplitBrains)
+	require.Zero(t, p.link.SplitBrains())
 	b.unstage(id)
 	b.unpublish(id)
 	p.remove(id)

@@ -31,7 +31,7 @@ func TestS9_ALoserResumesOnlyWithoutItsDisk(t *testing.T) {
 			release()
 			p.together(id)
 			require.Zero(t, a.replica.Steps("resume-failed"))
-			require.Zero(t, p.link.SplitBrains)
+			require.Zero(t, p.link.SplitBrains())
 			require.True(t, has(a.replica.Content(id), "after the takeover"))
 			b.unstage(id)
 			b.unpublish(id)

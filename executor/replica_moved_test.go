@@ -3,6 +3,7 @@ package executor_test
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -12,19 +13,30 @@ import (
 )
 
 // usedMeanwhile has the other host come to use the volume while this one's pool does
-// something for the first time.
-func (m *member) usedMeanwhile(effect string, id fsm.VolumeID, by *member) {
+// something for the first time: when use is called, which waits for that.
+func (m *member) usedMeanwhile(effect string, id fsm.VolumeID, by *member) (use func()) {
 	var once sync.Once
-	m.pool.Copies = true
-	m.pool.Fail = func(what string, _ fsm.VolumeID) error {
+	begun, used := make(chan struct{}), make(chan struct{})
+	m.pool.SetCopies(true)
+	m.pool.SetFail(func(what string, _ fsm.VolumeID) error {
 		if what == effect {
 			once.Do(func() {
-				by.publish(id)
-				by.stage(id, by.publication(id).Epoch)
-				by.write(id, "written while it was copied")
+				close(begun)
+				<-used
 			})
 		}
 		return nil
+	})
+	return func() {
+		defer close(used)
+		select {
+		case <-begun:
+		case <-time.After(pairPatience):
+			require.Fail(m.t, "the pool does nothing", effect)
+		}
+		by.publish(id)
+		by.stage(id, by.publication(id).Epoch)
+		by.write(id, "written while it was copied")
 	}
 }
 
@@ -34,8 +46,9 @@ func TestS19_ASnapshotIsTornThatIsCopiedBesideTheOthersWrites(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
-	a.usedMeanwhile("cut", id, b)
+	use := a.usedMeanwhile("cut", id, b)
 	torn := p.snap(id, "torn")
+	use()
 	p.eventually("the cut is given up", func() bool { return p.cutOn(torn) == "" && a.pool.Snapshots() == 0 })
 	require.Zero(t, b.ice.freezes)
 	next := p.snap(id, "next")
@@ -49,8 +62,9 @@ func TestS19_ACloneIsTornThatIsCopiedBesideTheOthersWrites(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
-	a.usedMeanwhile("create-from", id, b)
+	use := a.usedMeanwhile("create-from", id, b)
 	torn := p.clone(id)
+	use()
 	p.eventually("the clone is given up", func() bool { return p.volume(torn) == nil && a.pool.Images() == 1 })
 	next := p.clone(id)
 	p.eventually("the next is made", func() bool { return p.isReady(next) })

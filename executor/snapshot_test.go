@@ -106,21 +106,21 @@ func (c *cluster) deleteGroup(g *group) error {
 // onEffect calls back when the pool is asked for an effect, one at a time.
 func (w *world) onEffect(name string, do func()) {
 	var mu sync.Mutex
-	w.pool.Fail = func(effect string, _ fsm.VolumeID) error {
+	w.pool.SetFail(func(effect string, _ fsm.VolumeID) error {
 		if effect == name {
 			mu.Lock()
 			defer mu.Unlock()
 			do()
 		}
 		return nil
-	}
+	})
 }
 
 func TestS19_AStagedFilesystemIsFrozenForTheCut(t *testing.T) {
 	for name, copies := range map[string]bool{"a pool that shares blocks": false, "a pool that copies": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.pool.Copies = copies
+			w.pool.SetCopies(copies)
 			id, _ := w.staged(mountCap)
 			w.pool.Write(id, 4096, []byte("before"))
 			frozen := false
@@ -151,10 +151,10 @@ func TestS19_WhatCannotBeCutIsRefusedForGood(t *testing.T) {
 		prepare    func(*world)
 		want       string
 	}{
-		"a staged filesystem that is too much to copy": {capability: mountCap, prepare: func(w *world) { w.pool.Copies, w.pool.Rate = true, 1 }, want: "unstage it first"},
-		"a raw volume on a pool that copies":           {capability: blockCap, prepare: func(w *world) { w.pool.Copies = true }, want: "raw for writing"},
+		"a staged filesystem that is too much to copy": {capability: mountCap, prepare: func(w *world) { w.pool.SetCopies(true); w.pool.SetRate(1) }, want: "unstage it first"},
+		"a raw volume on a pool that copies":           {capability: blockCap, prepare: func(w *world) { w.pool.SetCopies(true) }, want: "raw for writing"},
 		"a raw volume on a pool that shares":           {capability: blockCap, prepare: func(*world) {}},
-		"an unstaged one that is too much to freeze":   {capability: mountCap, unstaged: true, prepare: func(w *world) { w.pool.Copies, w.pool.Rate = true, 1 }},
+		"an unstaged one that is too much to freeze":   {capability: mountCap, unstaged: true, prepare: func(w *world) { w.pool.SetCopies(true); w.pool.SetRate(1) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -264,13 +264,13 @@ func TestAFailureToCutIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	id, _ := w.staged(mountCap)
 	left := 2
-	w.pool.Fail = func(effect string, _ fsm.VolumeID) error {
+	w.pool.SetFail(func(effect string, _ fsm.VolumeID) error {
 		if effect == "cut" && left > 0 {
 			left--
 			return errors.New("not now")
 		}
 		return nil
-	}
+	})
 	snapshot := w.cut(id)
 	require.Equal(t, 1, w.pool.Effects("cut", fsm.VolumeID(snapshot)))
 	require.Zero(t, w.ice.count())

@@ -12,16 +12,10 @@ import (
 
 // Fake is a pool in memory. It outlives the executors that use it, as a disk does.
 type Fake struct {
-	// Fail, when set, is asked before each effect ("create", "remove", "attach",
-	// "detach", "create-from", "grow"; by the snapshot's id "cut" and
-	// "remove-snapshot") and may fail it.
-	Fail func(effect string, id fsm.VolumeID) error
-	// Copies makes it a pool that cannot share blocks.
-	Copies bool
-	// Rate is what CopyRate says, in bytes a second; 0: 1 GiB.
-	Rate int64
-
 	mu       sync.Mutex
+	fail     func(effect string, id fsm.VolumeID) error
+	wholly   bool  // it cannot share blocks
+	rate     int64 // bytes a second; 0: 1 GiB
 	absent   bool
 	images   map[fsm.VolumeID]int64
 	tmp      map[fsm.VolumeID]bool
@@ -51,6 +45,28 @@ func (f *Fake) ID() fsm.PoolID { return "hp-fake" }
 
 // Kind is "loopfile", for which it stands in.
 func (f *Fake) Kind() string { return "loopfile" }
+
+// SetFail has fail asked before each effect ("create", "remove", "attach", "detach",
+// "create-from", "grow"; by the snapshot's id "cut" and "remove-snapshot"), which it may fail.
+func (f *Fake) SetFail(fail func(effect string, id fsm.VolumeID) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fail = fail
+}
+
+// SetCopies makes it a pool that cannot share blocks, or one that can.
+func (f *Fake) SetCopies(copies bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.wholly = copies
+}
+
+// SetRate is for what CopyRate says, in bytes a second.
+func (f *Fake) SetRate(rate int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rate = rate
+}
 
 // SetAbsent takes the pool away or brings it back.
 func (f *Fake) SetAbsent(absent bool) {
@@ -120,7 +136,7 @@ func (f *Fake) observe(id fsm.VolumeID) executor.Device {
 	return d
 }
 
-// effect counts, after asking Fail. Called without the lock.
+// effect counts, after asking whether it fails. Called without the lock.
 func (f *Fake) effect(name string, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -129,8 +145,11 @@ func (f *Fake) effect(name string, id fsm.VolumeID) error {
 }
 
 func (f *Fake) mayFail(name string, id fsm.VolumeID) error {
-	if f.Fail != nil {
-		if err := f.Fail(name, id); err != nil {
+	f.mu.Lock()
+	fail := f.fail
+	f.mu.Unlock()
+	if fail != nil {
+		if err := fail(name, id); err != nil {
 			return err
 		}
 	}

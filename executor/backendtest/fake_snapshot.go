@@ -93,18 +93,22 @@ func (f *Fake) LoseSnapshot(id fsm.SnapshotID) {
 	delete(f.snapshots, id)
 }
 
-// Shares is true unless Copies is set.
-func (f *Fake) Shares() bool { return !f.Copies }
+// Shares is true unless SetCopies said otherwise.
+func (f *Fake) Shares() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !f.wholly
+}
 
-// CopyRate is Rate, or 1 GiB a second.
+// CopyRate is what SetRate said, or 1 GiB a second.
 func (f *Fake) CopyRate(context.Context) (int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.absent:
 		return 0, errAbsent
-	case f.Rate > 0:
-		return f.Rate, nil
+	case f.rate > 0:
+		return f.rate, nil
 	}
 	return 1 << 30, nil
 }
@@ -166,7 +170,7 @@ func (f *Fake) Cut(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, 
 // copies tells of a copy's progress where the pool copies. Called with the lock.
 func (f *Fake) copies(ctx context.Context, content blocks, progress executor.Progress) error {
 	total := int64(len(content)) * BlockSize
-	for done := int64(0); f.Copies && done < total; {
+	for done := int64(0); f.wholly && done < total; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -341,7 +345,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// snapshotEffect asks Fail, by the snapshot's id.
+// snapshotEffect asks whether it fails, by the snapshot's id.
 func (f *Fake) snapshotEffect(name string, id fsm.SnapshotID) error {
 	if err := checkSnapshotID(id); err != nil {
 		return err

@@ -26,7 +26,7 @@ func TestTheSnapshotsInMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			backendtest.RunSnapshots(t, func(*testing.T) backendtest.SnapshotHarness {
 				f := backendtest.NewFake()
-				f.Copies = copies
+				f.SetCopies(copies)
 				return harness(f)
 			})
 		})

@@ -38,10 +38,8 @@ const (
 // disks keep. It outlives the executors that use it. It is DRBD as far as order and
 // safety go: a primary that loses its peer freezes and asks its handler.
 type FakeLink struct {
-	// SplitBrains counts the contents that met and did not know of each other.
-	SplitBrains int
-
 	mu    sync.Mutex
+	split int // contents that met and did not know of each other
 	cut   bool
 	takes time.Duration // a synchronisation
 	next  uint64
@@ -52,8 +50,6 @@ type FakeLink struct {
 type FakeReplicator struct {
 	// Handler is asked as the kernel's fence-peer handler is; nil: it dies each time.
 	Handler func(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error)
-	// Fail, when set, may fail a step by its name, such as "attach".
-	Fail func(step string, id fsm.VolumeID) error
 
 	link    *FakeLink
 	disks   map[fsm.VolumeID]*fakeDisk
@@ -120,6 +116,13 @@ func (l *FakeLink) SetCut(cut bool) {
 			l.meet(id)
 		}
 	}
+}
+
+// SplitBrains counts the contents that met and did not know of each other.
+func (l *FakeLink) SplitBrains() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.split
 }
 
 // SetSyncTime says how long the synchronisations take that begin from now on.
@@ -321,7 +324,7 @@ func (l *FakeLink) meet(id fsm.VolumeID) {
 	case ka.discard || !ka.primary && !da.whole, !ka.primary && slices.Contains(db.history, da.uuid):
 		l.synchronise(id, b, a)
 	default:
-		l.SplitBrains++
+		l.split++
 		ka.link, kb.link = standAlone, standAlone
 	}
 	a.notify(id)
@@ -379,12 +382,6 @@ func (r *FakeReplicator) notify(id fsm.VolumeID) {
 // begin counts a step and finds the resource, which must be in the kernel. The caller
 // unlocks.
 func (r *FakeReplicator) begin(step string, id fsm.VolumeID) (*fakeResource, error) {
-	if r.Fail != nil {
-		if err := r.Fail(step, id); err != nil {
-			r.link.mu.Lock()
-			return nil, err
-		}
-	}
 	r.link.mu.Lock()
 	r.steps[step]++
 	k := r.kernel[id]
