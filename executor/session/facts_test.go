@@ -125,3 +125,35 @@ func TestS12_NothingIsPlacedInAPoolThatIsAbsent(t *testing.T) {
 		})
 	}
 }
+
+// A placement that is proposed while an exchange ends has the facts of that or of the
+// one before: without any it would not know that a pool is absent or full.
+func TestS25_ALeaderHasFactsAlsoWhileTheyAreReplaced(t *testing.T) {
+	l := newLab(t, 1)
+	l.must("node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: register("n1")}})
+	m := NewMonitor(MonitorConfig{Server: l.members[0].server, Name: "a"})
+	r := &replies{voters: 1, answered: 1, sessions: []*sessionpb.SessionFacts{{NodeId: "n1", HostId: "host-n1", Index: 2,
+		Telemetry: &sessionpb.Telemetry{Pools: []*sessionpb.PoolTelemetry{{PoolId: "pool-n1", FreeBytes: 1}}}}}}
+	take := func(leading bool) error {
+		_, err := m.take(r, m.exchange(r, 1, leading))
+		return err
+	}
+	require.NoError(t, take(true))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 20_000 {
+			_ = take(true)
+		}
+	}()
+	for looking := true; looking; {
+		select {
+		case <-ended:
+			looking = false
+		default:
+		}
+		require.Len(t, m.Facts(), 1)
+	}
+	require.NoError(t, take(false))
+	require.Empty(t, m.Facts(), "one that does not lead has none")
+}

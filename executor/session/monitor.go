@@ -178,9 +178,10 @@ func (m *Monitor) take(r *replies, x exchange) ([]edge, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.table.Store(nil)
 	if x.leading {
-		m.table.Store(&table)
+		m.table.Store(&table) // in one step: a placement without facts would not know of absent pools
+	} else {
+		m.table.Store(nil)
 	}
 	return m.tally.decide(x, nodes), nil
 }
