@@ -37,7 +37,7 @@ func (p *Pool) withMetadata(ctx context.Context, pool string, read func(device s
 	}
 	defer func() { <-p.reserved }()
 	if err := p.tools.message(ctx, pool, "reserve_metadata_snap"); err != nil {
-		if ctx.Err() != nil { // it may have been reserved when its command was killed
+		if wasKilled(err) { // it may have been reserved all the same
 			err = errors.Join(err, p.release(ctx, pool))
 		}
 		if errors.Is(err, errDMInUse) {
@@ -47,6 +47,13 @@ func (p *Pool) withMetadata(ctx context.Context, pool string, read func(device s
 	}
 	defer func() { err = errors.Join(err, p.release(ctx, pool)) }()
 	return read("/dev/mapper/" + mapped(p.VG, p.Pool+"_tmeta"))
+}
+
+// wasKilled tells whether a command ran and was killed, be it for its caller or at its
+// own deadline. One that ended by itself says what it did.
+func wasKilled(err error) bool {
+	var failed *run.Error
+	return errors.As(err, &failed) && (failed.TimedOut || failed.Unwrap() != nil)
 }
 
 // release gives the metadata snapshot back. None held: done.

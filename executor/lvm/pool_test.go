@@ -22,8 +22,9 @@ type fakeHost struct {
 	devices map[string]*device
 	fail    map[string]error // by a command's first two words
 	after   func(command string)
-	dumps   map[string]string // of thin_dump, by the device's id
-	hold    chan struct{}     // thin_dump says its last line when this is closed; nil: at once
+	message func(text string) error // of dmsetup; nil: each is taken
+	dumps   map[string]string       // of thin_dump, by the device's id
+	hold    chan struct{}           // thin_dump says its last line when this is closed; nil: at once
 
 	mu   sync.Mutex
 	done []string
@@ -45,6 +46,10 @@ func (f *fakeHost) Run(ctx context.Context, c run.Command) ([]byte, error) {
 		return nil, err
 	}
 	switch key {
+	case "dmsetup message":
+		if f.message != nil {
+			return nil, f.message(c.Args[len(c.Args)-1])
+		}
 	case "lvm lvs":
 		_, _ = c.Stdout.Write(f.lvs)
 	case "thin_ls -m":
@@ -226,6 +231,29 @@ func TestNothingIsMadeInAPoolWhoseMetadataIsNotLVMs(t *testing.T) {
 			require.Equal(t, reserved(f, "reserve_metadata_snap"), reserved(f, "release_metadata_snap"), "what is reserved is released")
 		})
 	}
+}
+
+// A command that was killed may have done its work: nobody else would give that back.
+func TestWhatAKilledCommandReservedIsReleased(t *testing.T) {
+	p, f := newFake(t)
+	killed := true
+	f.message = func(text string) error {
+		if text == "reserve_metadata_snap" && killed {
+			return &run.Error{Tool: "dmsetup", Code: -1, TimedOut: true}
+		}
+		return nil
+	}
+	read := func(string) error { return nil }
+	require.Error(t, p.withMetadata(t.Context(), "vg--a-pool-tpool", read))
+	require.Equal(t, 1, reserved(f, "release_metadata_snap"))
+	killed = false
+	require.NoError(t, p.withMetadata(t.Context(), "vg--a-pool-tpool", read))
+	f.message = func(string) error { return &run.Error{Tool: "dmsetup", Code: 1, Output: "Device or resource busy"} }
+	require.Error(t, p.withMetadata(t.Context(), "vg--a-pool-tpool", read))
+	ctx, cancel := context.WithCancel(t.Context())
+	f.after = func(string) { cancel() }
+	require.Error(t, p.withMetadata(ctx, "vg--a-pool-tpool", read))
+	require.Equal(t, 2, reserved(f, "release_metadata_snap"), "what somebody else reserved is his")
 }
 
 func reserved(f *fakeHost, message string) (n int) {
