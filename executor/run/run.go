@@ -70,12 +70,21 @@ func (r *Runner) Run(ctx context.Context, c Command) ([]byte, error) {
 	if err := <-child.started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
+	return r.await(ctx, child, c.Tool)
+}
+
+// await is what the child printed once it has ended, and kills it when the context does.
+func (r *Runner) await(ctx context.Context, child *child, tool string) ([]byte, error) {
 	select {
 	case <-child.done:
-		return child.stdout.bytes(), child.failure(c.Tool, nil)
 	case <-ctx.Done():
-		return nil, r.kill(child, c.Tool, ctx.Err())
+		select {
+		case <-child.done: // it was faster, and its pid may be another's by now
+		default:
+			return nil, r.kill(child, tool, ctx.Err())
+		}
 	}
+	return child.stdout.bytes(), child.failure(tool, nil)
 }
 
 // kill ends the child's process group and says whether it was gone in time.

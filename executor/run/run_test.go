@@ -92,6 +92,29 @@ func TestTheWholeGroupIsKilledAtTheDeadline(t *testing.T) {
 		time.Minute, 5*time.Millisecond, "the grandchild is gone too")
 }
 
+// A command that has ended is not called killed because its time was over just then. Its
+// pid may be that of another process by now, which is left alone.
+func TestACommandThatHasEndedIsNotKilled(t *testing.T) {
+	other := exec.Command("sleep", "1000")
+	other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	require.NoError(t, other.Start())
+	ended := newChild("/bin/true", Command{})
+	ended.cmd.Process = other.Process // whose pid it had
+	_, _ = ended.stdout.Write([]byte("done"))
+	close(ended.done)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 {
+		out, err := New().await(ctx, ended, "tool")
+		require.NoError(t, err)
+		require.Equal(t, "done", string(out))
+	}
+	require.NoError(t, syscall.Kill(other.Process.Pid, syscall.SIGTERM))
+	var exit *exec.ExitError
+	require.ErrorAs(t, other.Wait(), &exit)
+	require.Equal(t, syscall.SIGTERM, exit.Sys().(syscall.WaitStatus).Signal(), "nobody else ended it")
+}
+
 func zombie(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(stat), ") Z ")
