@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -112,6 +113,18 @@ func TestAControllerServesEveryListenerAndComesBack(t *testing.T) {
 }
 
 // checkCSI looks at the socket: Identity and Controller, never Node (S20).
+// One that is told to stop before its listeners are served has stopped in good order.
+func TestAControllerThatIsStoppedAtOnceEndsWell(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what was started last runs first
+	b := newLab(t)
+	ctx, stop := context.WithCancel(t.Context())
+	c, err := prepare(b.opts, io.Discard)
+	require.NoError(t, err)
+	require.NoError(t, c.open(ctx))
+	stop()
+	require.NoError(t, c.finish(c.serve(ctx)))
+}
+
 func (b *lab) checkCSI() {
 	b.t.Helper()
 	conn, err := grpc.NewClient(b.opts.CSIEndpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))

@@ -198,7 +198,12 @@ func (c *controller) serve(ctx context.Context) error {
 			return nil
 		})
 	}
-	run("serve the API", func() error { return c.api.Serve(c.apiListener) })
+	run("serve the API", func() error {
+		if err := c.api.Serve(c.apiListener); !errors.Is(err, grpc.ErrServerStopped) {
+			return err
+		}
+		return nil // it was stopped before it began
+	})
 	run("serve CSI", func() error { return server.Run(working, c.csi, c.csiListener) })
 	run("watch the hosts", func() error { return c.monitor.Run(working) })
 	run("count operations", func() error { return countOperations(working, c.member, c.registry) })
