@@ -200,7 +200,10 @@ func (r *Replicator) Down(ctx context.Context, id fsm.VolumeID) error {
 	if err != nil {
 		return fmt.Errorf("take down %s: %w", id, err)
 	}
-	d := t.devices[minor]
+	var d device
+	if minor != 0 { // else it has none: no volume's is 0, but somebody else's may be
+		d = t.devices[minor]
+	}
 	if d.primary() {
 		return s.reject(fsm.Busy, "it is primary")
 	}

@@ -278,6 +278,20 @@ func TestAMinorThatIsTakenDownWhileItsOwnerIsAskedHasAnother(t *testing.T) {
 	require.Equal(t, 2, lists)
 }
 
+// What an attachment that was interrupted left has no minor. Minor 0 is somebody else's.
+func TestAResourceWithoutAMinorIsTakenDown(t *testing.T) {
+	r, fake := inState(t, "primary_alone")
+	proc := filepath.Join(r.config.proc, "drbd")
+	text, err := os.ReadFile(proc)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(proc, []byte(strings.Replace(string(text), "107: cs:", "0: cs:", 1)), 0o600))
+	fake.listed = func(string) string {
+		return "exists resource name:" + string(testVolume) + " role:Secondary suspended:no write-ordering:flush\nexists -\n"
+	}
+	require.NoError(t, r.Down(t.Context(), testVolume))
+	require.Equal(t, []string{"drbdsetup down"}, fake.called)
+}
+
 func TestAStreamThatEndsIsStartedAgainAndTellsOfAll(t *testing.T) {
 	r, _ := inState(t, "connected_primary")
 	ctx, cancel := context.WithCancel(t.Context())
