@@ -69,7 +69,11 @@ func (p *Pool) release(ctx context.Context, pool string) error {
 // releaseLeft gives back what an earlier process reserved: the pool is ours, and while
 // a snapshot is held, blocks that are freed are not free.
 func (p *Pool) releaseLeft(ctx context.Context, pool string) error {
-	p.reserved <- struct{}{}
+	select {
+	case p.reserved <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the metadata snapshot: %w", ctx.Err())
+	}
 	defer func() { <-p.reserved }()
 	if _, u, err := p.poolDevice(); err != nil || !u.held {
 		return err

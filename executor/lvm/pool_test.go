@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -254,6 +255,25 @@ func TestWhatAKilledCommandReservedIsReleased(t *testing.T) {
 	f.after = func(string) { cancel() }
 	require.Error(t, p.withMetadata(ctx, "vg--a-pool-tpool", read))
 	require.Equal(t, 2, reserved(f, "release_metadata_snap"), "what somebody else reserved is his")
+}
+
+// The metadata may be read for minutes; who cannot wait for that does not keep everybody
+// else from the pool meanwhile.
+func TestAPoolIsNotMetForLongerThanItsCallerWaits(t *testing.T) {
+	p, _ := newFake(t)
+	p.reserved <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- p.Grow(ctx, someVolume, 1<<30) }()
+	require.Eventually(t, func() bool { return len(p.change) == 1 }, time.Minute, time.Millisecond)
+	cancel()
+	select {
+	case err := <-ended:
+		require.ErrorIs(t, err, context.Canceled)
+	case <-time.After(10 * time.Second):
+		t.Fatal("it waits for the metadata although its caller is gone")
+	}
+	require.Empty(t, p.change)
 }
 
 func reserved(f *fakeHost, message string) (n int) {
