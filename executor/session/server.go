@@ -61,6 +61,9 @@ func (s *Server) hold(h *held) error {
 	if s.closed {
 		return status.Error(codes.Unavailable, "this controller is shutting down")
 	}
+	if h.ctx.Err() != nil { // the host left while it was registered, and may be back
+		return ended(h.ctx)
+	}
 	if old := s.held[h.node]; old != nil {
 		old.end(status.Errorf(codes.Aborted, "the session of %s was replaced by a newer one", h.node))
 	}

@@ -367,3 +367,16 @@ func TestSessionsThatDoNotBeginRight(t *testing.T) {
 		require.Equal(t, codes.PermissionDenied, status.Code(err))
 	})
 }
+
+// A host that gave a controller up while that registered it may be back by then.
+func TestASessionThatEndedBeforeItBeganReplacesNone(t *testing.T) {
+	s := NewServer(newLab(t, 1).members[0], nil)
+	newer := newHeld(t.Context(), register("n1"))
+	require.NoError(t, s.hold(newer))
+	gone, cancel := context.WithCancel(t.Context())
+	older := newHeld(gone, register("n1"))
+	cancel()
+	require.Error(t, s.hold(older))
+	require.NoError(t, newer.ctx.Err())
+	require.Same(t, newer, s.of("n1"))
+}
