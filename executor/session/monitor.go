@@ -202,6 +202,9 @@ func (m *Monitor) propose(ctx context.Context, edges []edge) {
 }
 
 func (m *Monitor) proposeOne(ctx context.Context, e edge) {
+	if !e.reachable && m.registeredSince(e) {
+		return // the next exchange shows it
+	}
 	_, err := m.member.Propose(ctx, &fsmpb.Command{
 		Actor: "controller/" + m.Name,
 		Body: &fsmpb.Command_SetNodeReachable{SetNodeReachable: &fsmpb.SetNodeReachable{
@@ -218,6 +221,17 @@ func (m *Monitor) proposeOne(ctx context.Context, e edge) {
 	default:
 		log.Warn("cannot record whether a node can be reached", "error", err)
 	}
+}
+
+// registeredSince tells whether a host that was found to be away was heard since: its
+// turn comes after those of others.
+func (m *Monitor) registeredSince(e edge) (is bool) {
+	_ = m.member.View(func(state *fsm.State) error { // without a state nothing is proposed either
+		n, ok := state.Node(e.node)
+		is = ok && n.Registered != m.tally.missing[e.node].registered
+		return nil
+	})
+	return is
 }
 
 // checkClock compares this leader's clock with the members' (S27).

@@ -145,3 +145,28 @@ func TestInventoryIsAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 		require.Equal(t, codes.Unavailable, status.Code(err), err)
 	})
 }
+
+// Many hosts that are away at once are recorded one after the other: one that registered
+// meanwhile is not.
+func TestS25_ANodeThatRegistersBeforeItsTurnIsNotRecordedAsUnreachable(t *testing.T) {
+	l := newLab(t, 1)
+	l.must("node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: register("n1")}})
+	m := NewMonitor(MonitorConfig{Server: l.members[0].server, Name: "a", NodeTimeout: time.Second, Interval: time.Second, Logger: slog.New(slog.DiscardHandler)})
+	later := func(d time.Duration) (edges []edge) {
+		x := m.exchange(&replies{voters: 1, answered: 1}, 1, true)
+		x.at = x.at.Add(d)
+		edges, err := m.take(&replies{}, x)
+		require.NoError(t, err)
+		return edges
+	}
+	require.Empty(t, later(0))
+	edges := later(2 * time.Second)
+	require.Len(t, edges, 1)
+	l.must("node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: register("n1")}})
+	m.propose(t.Context(), edges)
+	require.Equal(t, fsm.NodeReachable, l.nodeState("n1"))
+
+	require.Empty(t, later(6*time.Second), "it was seen since")
+	m.propose(t.Context(), later(8*time.Second))
+	require.Equal(t, fsm.NodeUnreachable, l.nodeState("n1"), "it is away for as long again")
+}
