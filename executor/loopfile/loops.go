@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,13 +22,14 @@ type loops struct {
 	mu     sync.Mutex
 	primed bool // the kernel's whole list was read once
 	known  map[fsm.VolumeID][]loop
+	noted  uint64 // how often somebody said what a volume has
 }
 
 // of is the volume's loop devices, the one to keep first. The whole list is
 // read once per process; after that this process made every other one.
 func (l *loops) of(id fsm.VolumeID, file *inode, dir string) ([]loop, error) {
 	l.mu.Lock()
-	primed, known := l.primed, l.known[id]
+	primed, known, noted := l.primed, l.known[id], l.noted
 	l.mu.Unlock()
 	if !primed {
 		if err := l.prime(dir); err != nil {
@@ -48,16 +48,17 @@ func (l *loops) of(id fsm.VolumeID, file *inode, dir string) ([]loop, error) {
 		}
 		still = append(still, now)
 	}
-	l.renew(id, known, still)
+	l.renew(id, noted, still)
 	return still, nil
 }
 
 // renew remembers what became of what was known, unless somebody set up or took down a
-// device meanwhile: who only looks waits for nobody.
-func (l *loops) renew(id fsm.VolumeID, known, still []loop) {
+// device meanwhile: who only looks waits for nobody. What is known then may be the same as
+// before, as the kernel gives the lowest free number.
+func (l *loops) renew(id fsm.VolumeID, noted uint64, still []loop) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if slices.Equal(l.known[id], known) {
+	if l.noted == noted {
 		l.set(id, still)
 	}
 }
@@ -65,6 +66,7 @@ func (l *loops) renew(id fsm.VolumeID, known, still []loop) {
 func (l *loops) remember(id fsm.VolumeID, found []loop) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.noted++
 	l.set(id, found)
 }
 

@@ -14,10 +14,24 @@ func TestADeviceThatIsSetUpDuringALookIsNotForgotten(t *testing.T) {
 	const id = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
 	l := &loops{primed: true}
 	made := []loop{{number: 7, file: inode{dev: 1, ino: 2}}}
-	before := l.known[id]
+	before := l.noted
 	l.remember(id, made)
 	l.renew(id, before, nil)
 	require.Equal(t, made, l.known[id])
-	l.renew(id, made, nil)
+	l.renew(id, l.noted, nil)
 	require.Empty(t, l.known, "one that is gone is forgotten")
+}
+
+// Nor one that was taken down and set up again during the look: the kernel gives it the
+// number that has just become free.
+func TestADeviceThatIsSetUpAgainDuringALookIsNotForgotten(t *testing.T) {
+	const id = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
+	l := &loops{primed: true}
+	made := []loop{{number: 7, file: inode{dev: 1, ino: 2}}}
+	l.remember(id, made)
+	before := l.noted
+	l.remember(id, nil)
+	l.remember(id, made)
+	l.renew(id, before, nil) // it was free when it was looked at
+	require.Equal(t, made, l.known[id])
 }
