@@ -2,6 +2,8 @@ package executor
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -111,4 +113,26 @@ func TestASnapshotThatAStuckChildMayStillMakeIsNotGone(t *testing.T) {
 	}
 	close(child)
 	require.False(t, c.isStuck(&cutSituation{}, stepCut))
+}
+
+// goneChild was killed, and is gone.
+type goneChild struct{ error }
+
+func (goneChild) Parked() <-chan struct{} { return nil }
+
+// What is undone after a command that was killed may leave a child that cannot be: the first
+// one's end does not hide it, and of several each is waited for.
+func TestAStuckChildIsFoundBehindOneThatIsGone(t *testing.T) {
+	e := bare(t)
+	e.mu.Lock()
+	v := e.volume(staleVolume)
+	e.mu.Unlock()
+	killed, first, last := goneChild{errors.New("killed")}, make(stuckChild), make(stuckChild)
+	require.Nil(t, stuckIn(errors.Join(killed, errors.New("and not undone"))))
+	e.park(v, fmt.Errorf("copy: %w", errors.Join(killed, fmt.Errorf("undo: %w", first), last)))
+	require.False(t, e.tryLock(v))
+	close(first)
+	require.Never(t, func() bool { return e.tryLock(v) }, 20*time.Millisecond, time.Millisecond)
+	close(last)
+	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
 }

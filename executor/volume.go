@@ -172,14 +172,42 @@ func (e *Executor) park(v *volume, err error) {
 	}()
 }
 
-// stuckIn is closed when the child is gone that an error tells of and that cannot be killed;
-// nil when it tells of none.
-func stuckIn(err error) <-chan struct{} {
-	var stuck interface{ Parked() <-chan struct{} }
-	if !errors.As(err, &stuck) {
-		return nil
+// stuckIn is closed when the children are gone that an error tells of and that cannot be
+// killed; nil when it tells of none.
+func stuckIn(err error) <-chan struct{} { return allGone(childrenIn(err)) }
+
+// childrenIn looks at all that was joined: errors.As would stop at a child that is gone.
+func childrenIn(err error) (stuck []<-chan struct{}) {
+	if c, ok := any(err).(interface{ Parked() <-chan struct{} }); ok && c.Parked() != nil {
+		stuck = append(stuck, c.Parked())
 	}
-	return stuck.Parked()
+	switch wrapping := any(err).(type) {
+	case interface{ Unwrap() error }:
+		stuck = append(stuck, childrenIn(wrapping.Unwrap())...)
+	case interface{ Unwrap() []error }:
+		for _, part := range wrapping.Unwrap() {
+			stuck = append(stuck, childrenIn(part)...)
+		}
+	}
+	return stuck
+}
+
+// allGone is closed when all of them are; nil for none.
+func allGone(children []<-chan struct{}) <-chan struct{} {
+	switch len(children) {
+	case 0:
+		return nil
+	case 1:
+		return children[0]
+	}
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		for _, child := range children {
+			<-child
+		}
+	}()
+	return gone
 }
 
 // backend is that of the volume's pool.
