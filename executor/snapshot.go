@@ -27,7 +27,7 @@ type cutting struct {
 	slots    *slots
 	record   snapshotRecord
 	held     *hold
-	stuck    <-chan struct{} // a child that cannot be killed makes it; nil: none
+	stuck    <-chan struct{} // a child that cannot be killed works on it; nil: none
 	failures int
 	failed   attempt           // which of the operator's attempts they belong to
 	tried    *fsm.SnapshotWish // what was looked at last, for whoever says why that failed
@@ -115,7 +115,7 @@ func (e *Executor) leaveSnapshot(c *cutting) {
 	case c.again:
 		c.again = false
 		e.cuts.add(c.id)
-	case e.session.number != 0 && c.wish == nil && c.held == nil && c.slots != nil && c.record.Phase == cutNone && len(c.flying) == 0:
+	case e.session.number != 0 && c.wish == nil && c.held == nil && c.stuck == nil && c.slots != nil && c.record.Phase == cutNone && len(c.flying) == 0:
 		delete(e.snapshots, c.id)
 	}
 }
@@ -135,6 +135,7 @@ func (e *Executor) reconcileSnapshot(c *cutting) {
 		c.failures = 0
 	case e.ctx.Err() != nil, errors.Is(err, errLater):
 	default:
+		e.setAside(c, err)
 		e.failedSnapshot(c, err)
 		c.failures++
 		e.cuts.addAfter(c.id, backoff(c.failures))

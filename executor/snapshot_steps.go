@@ -116,21 +116,32 @@ func (e *Executor) cutNow(ctx context.Context, c *cutting, w *fsm.SnapshotWish, 
 // failedCut undoes a cut that failed. Where a child is left that cannot be killed, the source
 // is set aside until it is gone, and what it makes is removed then.
 func (e *Executor) failedCut(ctx context.Context, c *cutting, source *volume, backend SnapshotBackend, err error) error {
-	stuck := stuckIn(err)
-	if stuck == nil {
+	if stuckIn(err) == nil {
 		return errors.Join(err, e.undoCut(ctx, c, backend))
 	}
 	e.park(source, err)
+	return err
+}
+
+// setAside leaves the snapshot alone until a child is gone that works on it and that cannot
+// be killed.
+func (e *Executor) setAside(c *cutting, err error) {
+	stuck := stuckIn(err)
+	if stuck == nil {
+		return
+	}
+	if c.stuck != nil {
+		stuck = allGone([]<-chan struct{}{c.stuck, stuck})
+	}
 	c.stuck = stuck
 	go func() {
 		<-stuck
 		e.cuts.add(c.id)
 	}()
-	return err
 }
 
-// isStuck: a child that cannot be killed may still make the snapshot. It is neither cut nor
-// removed, nor told to be gone, before that has ended. A thaw waits for nothing.
+// isStuck: a child that cannot be killed may still make the snapshot, or remove it. It is
+// neither cut nor removed, nor told to be gone, before that has ended. A thaw waits for nothing.
 func (c *cutting) isStuck(s *cutSituation, kind stepKind) bool {
 	select {
 	case <-c.stuck:

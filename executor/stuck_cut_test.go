@@ -56,7 +56,7 @@ func (endedFreeze) Cut(ctx context.Context, cut func(context.Context) error) err
 	return fsm.Reject(fsm.Busy, "the freeze has ended")
 }
 
-const stuckSnapshot = fsm.SnapshotID("hfs-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d7")
+const stuckSnapshot = fsm.SnapshotID("hs-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d7")
 
 // A child that cannot be killed has the devices of what is copied and of the copy: neither
 // is touched before it is gone.
@@ -135,4 +135,45 @@ func TestAStuckChildIsFoundBehindOneThatIsGone(t *testing.T) {
 	require.Never(t, func() bool { return e.tryLock(v) }, 20*time.Millisecond, time.Millisecond)
 	close(last)
 	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
+}
+
+// stuckRemoval leaves a child behind that cannot be killed, when it removes.
+type stuckRemoval struct{ *stuckPool }
+
+func (p stuckRemoval) RemoveSnapshot(context.Context, fsm.SnapshotID) error {
+	p.removed++
+	return p.child
+}
+
+// Nor is another removal begun beside the child of the first, nor a cut.
+func TestASnapshotIsRemovedByOneChildAtATime(t *testing.T) {
+	e := bare(t)
+	pool := stuckRemoval{&stuckPool{child: make(stuckChild)}}
+	e.pools = map[fsm.PoolID]Backend{"p": pool}
+	wished := func(verb fsm.SnapshotVerb) {
+		e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Snapshots: []fsm.SnapshotWish{
+			{Snapshot: stuckSnapshot, Source: staleVolume, Pool: "p", Verb: verb, Attempt: 1},
+		}})
+	}
+	look := func() *cutting {
+		c := e.takeSnapshot(stuckSnapshot)
+		e.reconcileSnapshot(c)
+		e.leaveSnapshot(c)
+		return c
+	}
+	wished(fsm.SnapshotRemove)
+	c := look()
+	wished(fsm.SnapshotCut)
+	look()
+	wished(fsm.SnapshotRemove)
+	look()
+	require.Equal(t, 1, pool.removed)
+	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 2}, Full: true, Adopted: true})
+	look()
+	wished(fsm.SnapshotRemove)
+	require.Same(t, c, look(), "the child is not forgotten with the wish")
+	require.Equal(t, 1, pool.removed)
+	close(pool.child)
+	look()
+	require.Equal(t, 2, pool.removed)
 }
