@@ -65,3 +65,29 @@ func TestS1_AFactToldBeforeARestoreIsNotKnownToTheRestoredLog(t *testing.T) {
 	require.Nil(t, v.heardHealth)
 	require.Nil(t, v.limits)
 }
+
+// S1: so it is with snapshots: that one is missing changes no wish, so that nothing else would
+// have it said to the restored log.
+func TestS1_ASnapshotThatIsMissingIsSaidToTheRestoredLogToo(t *testing.T) {
+	e, _ := restoring(t)
+	session := func(incarnation uint64) {
+		e.Update(Update{At: fsm.Epoch{Incarnation: incarnation, Index: 7}, Full: true, Adopted: true, Snapshots: []fsm.SnapshotWish{
+			{Snapshot: stuckSnapshot, Source: staleVolume, Verb: fsm.SnapshotKeep},
+		}})
+	}
+	session(1)
+	c, missed := e.snapshots[stuckSnapshot], fact{name: factMissed}
+	told := func(incarnation uint64) {
+		e.sentSnapshot(c, missed, fsm.Epoch{Incarnation: incarnation, Index: 7}, nil)
+	}
+	told(1)
+	require.Contains(t, c.told, missed)
+	session(1)
+	require.Contains(t, c.told, missed, "the same log knows it in each session")
+	session(2)
+	require.Empty(t, c.told)
+	told(1)
+	require.Empty(t, c.told, "the answer was on its way")
+	told(2)
+	require.Contains(t, c.told, missed)
+}

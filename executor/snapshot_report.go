@@ -84,6 +84,8 @@ func (e *Executor) sentSnapshot(c *cutting, f fact, at fsm.Epoch, err error) {
 	case f.name == factFailed: // it is tried again whatever the log says
 	case err != nil:
 		e.cuts.addAfter(c.id, retryReport)
+	case at.Incarnation != e.session.at.Incarnation:
+		e.cuts.add(c.id) // a restored log may not have it (S1)
 	case lasting(f.name), c.wishAt.Compare(at) < 0:
 		times := c.told[f].times
 		patience := tellAgain << min(times, 8)

@@ -46,6 +46,9 @@ func (e *Executor) forgetGenerations() {
 		clear(v.known)
 		v.heardHealth, v.limits = nil, nil
 	}
+	for _, c := range e.snapshots {
+		clear(c.told) // also what lasts: no wish would show that it is not known
+	}
 }
 
 // forget drops the wishes for volumes that a full update does not list.
