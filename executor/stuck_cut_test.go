@@ -177,3 +177,39 @@ func TestASnapshotIsRemovedByOneChildAtATime(t *testing.T) {
 	look()
 	require.Equal(t, 2, pool.removed)
 }
+
+// stuckClose leaves a child behind that cannot be killed, when it takes the device down.
+type stuckClose struct{ *stuckPool }
+
+func (stuckClose) Observe(context.Context, fsm.VolumeID) (Device, error) {
+	return Device{Exists: true, Size: 1 << 20, Path: "/dev/below"}, nil
+}
+
+func (p stuckClose) Detach(context.Context, fsm.VolumeID) error { return p.child }
+
+// noResource is a host that has no resource.
+type noResource struct{ Replicator }
+
+func (noResource) Room(size int64) int64 { return size }
+
+func (noResource) Observe(context.Context, fsm.VolumeID, uint32, string) (Mirror, error) {
+	return Mirror{}, nil
+}
+
+// What a step of a replica left behind has the device below, too.
+func TestAReplicasDeviceIsNotRemovedBesideAStuckChild(t *testing.T) {
+	e := bare(t)
+	pool := stuckClose{&stuckPool{child: make(stuckChild)}}
+	e.Pools, e.Mounter, e.Replicator = []Backend{pool}, probing(nil), noResource{}
+	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Wishes: []fsm.Wish{
+		{Volume: staleVolume, Verb: fsm.WishRemove, Replication: &fsm.ReplicaWish{}},
+	}})
+	v := e.volumes[staleVolume]
+	require.True(t, e.tryLock(v))
+	e.reconcile(v)
+	e.unlock(v)
+	require.Zero(t, pool.removed)
+	require.False(t, e.tryLock(v))
+	close(pool.child)
+	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
+}

@@ -107,6 +107,9 @@ func (e *Executor) settle(ctx context.Context, v *volume) error {
 		if err != nil {
 			return errors.Join(err, refused)
 		}
+		if stuckIn(refused) != nil { // a child that cannot be killed has the device
+			return errors.Join(refused, e.tellReplica(ctx, v, s))
+		}
 		want := background(s)
 		acted, err := e.act(ctx, v, &want, at, s.incarnationID)
 		if err != nil {
