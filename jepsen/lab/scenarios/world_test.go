@@ -265,6 +265,14 @@ func eventually(t *testing.T, within time.Duration, what string, ask func(contex
 	}
 }
 
+// blocked prints what replication and the kernel say, and the threads that wait for a device:
+// a program's first thread is seldom the one.
+const blocked = `cat /proc/drbd; dmesg | tail -120
+ps -eL -o pid,lwp,stat,wchan:24,args | awk '$3 ~ /^D/'
+for t in /proc/[0-9]*/task/*; do
+	grep -q '^State:.D' $t/status 2>/dev/null && { echo "$t:"; cat $t/stack; }
+done 2>/dev/null`
+
 // tell prints what a reader of a failure wants to know.
 func (w *world) tell(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
@@ -274,7 +282,7 @@ func (w *world) tell(t *testing.T) {
 		t.Logf("holdfast %s:\n%s", args[0], out)
 	}
 	for _, g := range w.lab.Guests() {
-		out, _, _ := g.Exec(ctx, "cat /proc/drbd; dmesg | tail -40; ps ax -o pid,stat,wchan:20,args | grep ' D' | head")
+		out, _, _ := g.Exec(ctx, blocked)
 		t.Logf("%s:\n%s", g.Name(), out)
 	}
 	t.Log(w.logs(60))
