@@ -3,6 +3,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,9 +61,11 @@ func takeOver(t *testing.T, cut []lab.Network) {
 	}
 	require.NoError(t, w.lab.HealAll(t.Context()))
 	healed := time.Now()
+	restarted := false
 	for i, v := range volumes {
-		w.awaitLoser(t, old[i], frozenAt[i])
-		t.Logf("%s: the old side gave up at the latest %s after the healing", v.name, time.Since(healed).Round(time.Millisecond))
+		restarted = restarted || w.awaitLoser(t, old[i], frozenAt[i])
+		require.Equal(t, frozenAt[i], old[i].acked().Number, "nothing was acknowledged after the freeze")
+		t.Logf("%s: the old side gave up at the latest %s after the healing; restarted: %t", v.name, time.Since(healed).Round(time.Millisecond), restarted)
 	}
 	for i, v := range volumes {
 		w.awaitKernel(t, v, "n2", resyncPatience, "the loser is synchronised", whole)
@@ -83,17 +86,43 @@ func takeOver(t *testing.T, cut []lab.Network) {
 }
 
 // awaitLoser waits until the writer of the side that lost ended in an error: what was
-// blocked and what was on its way end in EIO, nothing in success (S9).
-func (w *world) awaitLoser(t *testing.T, x *writer, frozenAt uint64) {
+// blocked and what was on its way end in EIO, nothing in success (S9). A flush that was on its
+// way when the I/O froze is kept by the kernel for ever (executor/drbd/DESIGN.md): the host
+// then says that it cannot tear the loser down, and is restarted, as an operator would.
+func (w *world) awaitLoser(t *testing.T, x *writer, frozenAt uint64) (restarted bool) {
 	t.Helper()
-	eventually(t, patience, x.name+" ends with an error", func(context.Context) error {
-		if a := x.acked(); a.Error == "" {
+	eventually(t, patience, x.name+" ends with an error", func(ctx context.Context) error {
+		a := x.acked()
+		if a.Error == "" && w.keepsFlush(ctx, x) {
+			restarted = true
+			return nil
+		}
+		if a.Error == "" {
 			return fmt.Errorf("it is at %+v", a)
 		}
 		return nil
 	})
 	require.Equal(t, frozenAt, x.acked().Number, "nothing was acknowledged after the freeze")
+	if restarted {
+		require.NoError(t, w.guest(x.node).Crash())
+		require.NoError(t, w.boot(t.Context(), w.guest(x.node)))
+		return true
+	}
 	require.Regexp(t, "input/output error|read-only file system", x.acked().Error)
+	return false
+}
+
+// keepsFlush tells whether the host gave up tearing the writer's volume down, and a thread
+// there waits for a flush.
+func (w *world) keepsFlush(ctx context.Context, x *writer) bool {
+	g := w.guest(x.node)
+	for line := range strings.Lines(g.Log("node")) {
+		if strings.Contains(line, "could not be torn down") && strings.Contains(line, x.v.id) {
+			_, code, err := g.Exec(ctx, "cat /proc/[0-9]*/task/*/stack 2>/dev/null | grep -q blkdev_issue_flush")
+			return err == nil && code == 0
+		}
+	}
+	return false
 }
 
 // Only the replication link is cut: the primary goes on after the log outdated its peer,
