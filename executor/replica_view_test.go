@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,22 +20,11 @@ func TestASourceThatCeasesToBeReplicatedHasItsSnapshotInThePool(t *testing.T) {
 	e := &Executor{pools: map[fsm.PoolID]Backend{"p": pool}, volumes: map[fsm.VolumeID]*volume{"vol": source}}
 	e.Replicator = struct{ Replicator }{}
 	replicated := &fsm.Wish{Replication: &fsm.ReplicaWish{}}
-	done := make(chan struct{})
-	var flips sync.WaitGroup
-	flips.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			e.mu.Lock()
-			source.wish = map[bool]*fsm.Wish{true: replicated}[source.wish == nil]
-			e.mu.Unlock()
-		}
+	meanwhile(t, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		source.wish = map[bool]*fsm.Wish{true: replicated}[source.wish == nil]
 	})
-	defer flips.Wait()
-	defer close(done)
 	for range 100_000 {
 		backend, err := e.cuttingBackend(&fsm.SnapshotWish{Source: "vol", Pool: "p"})
 		require.NoError(t, err)

@@ -256,6 +256,19 @@ func (s stuckChild) Parked() <-chan struct{} { return s }
 
 const staleVolume = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
 
+// meanwhile does something over and over until the test ends.
+func meanwhile(t *testing.T, do func()) {
+	t.Helper()
+	ctx, end := context.WithCancel(context.Background())
+	var doing sync.WaitGroup
+	doing.Go(func() {
+		for ctx.Err() == nil {
+			do()
+		}
+	})
+	t.Cleanup(func() { end(); doing.Wait() })
+}
+
 // A volume may cease to be wanted as soon as a call has waited for what it must be.
 func TestAWishThatIsTakenBackIsNotWhatACallWaitedFor(t *testing.T) {
 	e := bare(t)
@@ -263,22 +276,11 @@ func TestAWishThatIsTakenBackIsNotWhatACallWaitedFor(t *testing.T) {
 	e.mu.Lock()
 	v := e.volume(staleVolume)
 	e.mu.Unlock()
-	done := make(chan struct{})
-	var flips sync.WaitGroup
-	flips.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			e.mu.Lock()
-			e.wished(v.id, map[bool]*fsm.Wish{true: {Volume: v.id}}[v.wish == nil], fsm.Epoch{})
-			e.mu.Unlock()
-		}
+	meanwhile(t, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.wished(v.id, map[bool]*fsm.Wish{true: {Volume: v.id}}[v.wish == nil], fsm.Epoch{})
 	})
-	defer flips.Wait()
-	defer close(done)
 	for range 20_000 {
 		w, err := e.wishOf(t.Context(), v)
 		require.NoError(t, err)
