@@ -53,7 +53,8 @@ type asking struct {
 	made uint64 // how often the device had been mounted
 }
 
-// mountCount is how often each device was mounted.
+// mountCount is how often each device was mounted. It has a lock of its own: Mount must not
+// wait for a shutdown, which may take seconds.
 type mountCount struct {
 	mu  sync.Mutex
 	all map[uint64]uint64
