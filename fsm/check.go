@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Check says which invariant of doc.go is broken, nil when all hold. O(state).
+// Check says which invariant of SAFETY.md is broken, nil when all hold. O(state).
 func (s *State) Check() error {
 	if err := s.checkRecords(); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *State) checkRecords() error {
 		}
 		for _, op := range v.Operations() {
 			if other, twice := operations[op.ID]; twice {
-				return broken("I10", "volumes %s and %s both have %s", other, v.ID, op.ID)
+				return broken("S110", "volumes %s and %s both have %s", other, v.ID, op.ID)
 			}
 			operations[op.ID] = v.ID
 		}
@@ -54,55 +54,55 @@ func (s *State) checkRecords() error {
 func (s *State) checkNode(n *Node) error {
 	byID := func(a, b Pool) int { return cmp.Compare(a.ID, b.ID) }
 	if n.State == 0 || n.Host == "" || !slices.IsSortedFunc(n.Pools, byID) || !slices.IsSortedFunc(n.Labels, compareLabels) {
-		return broken("I12", "node %s is malformed", n.ID)
+		return broken("S112", "node %s is malformed", n.ID)
 	}
 	if n.State == NodeLost {
 		for v := range s.VolumesOn(n.ID) {
-			return broken("I5", "lost node %s still holds or owes volume %s", n.ID, v.ID)
+			return broken("S105", "lost node %s still holds or owes volume %s", n.ID, v.ID)
 		}
 	}
 	return nil
 }
 
-// checkForm is I12, and that a volume is somewhere (I5).
+// checkForm is S112, and that a volume is somewhere (S105).
 func (s *State) checkForm(v *Volume) error {
 	byNode := func(a, b Publication) int { return cmp.Compare(a.Node, b.Node) }
 	switch {
 	case v.Phase == nil || !v.ID.Valid() || v.Name == "":
-		return broken("I12", "volume %s has no phase, id or name", v.ID)
+		return broken("S112", "volume %s has no phase, id or name", v.ID)
 	case v.Size <= 0 || v.Size%VolumeSizeUnit != 0:
-		return broken("I12", "volume %s has %d bytes", v.ID, v.Size)
+		return broken("S112", "volume %s has %d bytes", v.ID, v.Size)
 	case v.Created.Index > v.Modified || v.Modified > s.cluster.Index:
-		return broken("I12", "volume %s was created at %d, changed at %d, in a state at %d", v.ID, v.Created.Index, v.Modified, s.cluster.Index)
+		return broken("S112", "volume %s was created at %d, changed at %d, in a state at %d", v.ID, v.Created.Index, v.Modified, s.cluster.Index)
 	case !slices.IsSortedFunc(v.Capabilities, Capability.compare) || !slices.IsSortedFunc(v.Publications(), byNode):
-		return broken("I12", "volume %s has a list that is not sorted", v.ID)
+		return broken("S112", "volume %s has a list that is not sorted", v.ID)
 	case len(v.Replicas) == 0 || v.allGone() && !v.failed():
-		return broken("I5", "volume %s is kept by no host and not forgotten", v.ID)
+		return broken("S105", "volume %s is kept by no host and not forgotten", v.ID)
 	}
 	return nil
 }
 
-// checkPublications is I3 and I4.
+// checkPublications is S103 and S104.
 func (s *State) checkPublications(v *Volume) error {
 	if len(v.Publications()) > 1 {
-		return broken("I3", "volume %s has %d publications", v.ID, len(v.Publications()))
+		return broken("S103", "volume %s has %d publications", v.ID, len(v.Publications()))
 	}
 	for _, p := range v.Publications() {
 		switch {
 		case v.Replica(p.Host) == nil:
-			return broken("I3", "volume %s is published to node %s, which has no replica of it", v.ID, p.Node)
+			return broken("S103", "volume %s is published to node %s, which has no replica of it", v.ID, p.Node)
 		case p.Epoch.IsZero() || p.Epoch.Compare(Epoch{s.cluster.Incarnation, s.cluster.Index}) > 0:
-			return broken("I3", "volume %s is published at epoch %s in a state at %d.%d", v.ID, p.Epoch, s.cluster.Incarnation, s.cluster.Index)
+			return broken("S103", "volume %s is published at epoch %s in a state at %d.%d", v.ID, p.Epoch, s.cluster.Incarnation, s.cluster.Index)
 		case p.Staging == nil && len(p.Targets) > 0:
-			return broken("I4", "volume %s is bound to %s and not staged", v.ID, p.Targets[0].Path)
+			return broken("S104", "volume %s is bound to %s and not staged", v.ID, p.Targets[0].Path)
 		case (p.Ending || p.UsedBy != "") && !s.level2(), p.UsedBy != "" && (!p.Ending || p.Staging == nil):
-			return broken("I4", "volume %s is used on node %s by %q under a publication that does not end", v.ID, p.Node, p.UsedBy)
+			return broken("S104", "volume %s is used on node %s by %q under a publication that does not end", v.ID, p.Node, p.UsedBy)
 		}
 	}
 	return nil
 }
 
-// checkHosts is I5: whoever keeps or owes something can be asked for it.
+// checkHosts is S105: whoever keeps or owes something can be asked for it.
 func (s *State) checkHosts(v *Volume) error {
 	for _, r := range v.Replicas {
 		n, ok := s.Node(r.Node)
@@ -110,18 +110,18 @@ func (s *State) checkHosts(v *Volume) error {
 			continue
 		}
 		if !ok || n.Host != r.Host || n.pool(r.Pool) == nil {
-			return broken("I5", "volume %s has a replica on host %s of node %s, which is not there", v.ID, r.Host, r.Node)
+			return broken("S105", "volume %s has a replica on host %s of node %s, which is not there", v.ID, r.Host, r.Node)
 		}
 	}
 	for _, t := range v.Teardowns {
 		if n, ok := s.Node(t.Node); !ok || n.Host != t.Host {
-			return broken("I5", "volume %s has an obligation of host %s of node %s, which is not there", v.ID, t.Host, t.Node)
+			return broken("S105", "volume %s has an obligation of host %s of node %s, which is not there", v.ID, t.Host, t.Node)
 		}
 	}
 	return nil
 }
 
-// checkOperation is I10.
+// checkOperation is S110.
 func (s *State) checkOperation(v *Volume) error {
 	var kind OperationKind
 	if v.Operation != nil {
@@ -129,11 +129,11 @@ func (s *State) checkOperation(v *Volume) error {
 	}
 	_, ready := v.Phase.(Ready)
 	if len(v.Beside) > 0 && (!ready || !s.level2()) {
-		return broken("I10", "volume %s is %T and has the operations %v", v.ID, v.Phase, v.Operations())
+		return broken("S110", "volume %s is %T and has the operations %v", v.ID, v.Phase, v.Operations())
 	}
 	for i, op := range v.Operations() {
 		if op.State == 0 || uint64(op.ID) > s.cluster.Index || i > 0 && (op.Kind <= v.Operations()[i-1].Kind || !op.Kind.ofReady()) {
-			return broken("I10", "volume %s has a malformed operation %s", v.ID, op.ID)
+			return broken("S110", "volume %s has a malformed operation %s", v.ID, op.ID)
 		}
 	}
 	switch v.Phase.(type) {
@@ -154,7 +154,7 @@ func (s *State) checkOperation(v *Volume) error {
 			return nil
 		}
 	}
-	return broken("I10", "volume %s is %T, owes %d teardowns, and has an operation of kind %d", v.ID, v.Phase, len(v.Teardowns), kind)
+	return broken("S110", "volume %s is %T, owes %d teardowns, and has an operation of kind %d", v.ID, v.Phase, len(v.Teardowns), kind)
 }
 
 // ofReady tells whether a Ready volume may have an operation of the kind.
@@ -162,7 +162,7 @@ func (k OperationKind) ofReady() bool {
 	return k == OpTeardown || k == OpExpand || k == OpModify || k == OpReplicate
 }
 
-// checkFormat is I9.
+// checkFormat is S109.
 func checkFormat(v *Volume) error {
 	var wrong bool
 	switch f := v.Format; f.Phase {
@@ -184,12 +184,12 @@ func checkFormat(v *Volume) error {
 		wrong = true
 	}
 	if wrong {
-		return broken("I9", "volume %s has format %v", v.ID, v.Format)
+		return broken("S109", "volume %s has format %v", v.ID, v.Format)
 	}
 	return nil
 }
 
-// checkIndexes builds every index anew (I8) and compares.
+// checkIndexes builds every index anew (S108) and compares.
 func (s *State) checkIndexes() error {
 	fresh := newIndex()
 	s.volumes.Scan(func(e volumeEntry) bool {
@@ -211,17 +211,17 @@ func (x *index) differs(y *index) error {
 		invariant, what string
 		equal           bool
 	}{
-		{"I5", "hosts", slices.Equal(x.byNode.Items(), y.byNode.Items())},
-		{"I10", "operations", slices.Equal(x.byOperation.Keys(), y.byOperation.Keys()) && slices.Equal(x.byOperation.Values(), y.byOperation.Values())},
-		{"I12", "creations", slices.Equal(x.byCreation.Keys(), y.byCreation.Keys()) && slices.Equal(x.byCreation.Values(), y.byCreation.Values())},
-		{"I8", "reservations", slices.Equal(x.pools.Keys(), y.pools.Keys()) && slices.Equal(x.pools.Values(), y.pools.Values())},
-		{"I5", "obligations", slices.Equal(x.owing.Items(), y.owing.Items())},
+		{"S105", "hosts", slices.Equal(x.byNode.Items(), y.byNode.Items())},
+		{"S110", "operations", slices.Equal(x.byOperation.Keys(), y.byOperation.Keys()) && slices.Equal(x.byOperation.Values(), y.byOperation.Values())},
+		{"S112", "creations", slices.Equal(x.byCreation.Keys(), y.byCreation.Keys()) && slices.Equal(x.byCreation.Values(), y.byCreation.Values())},
+		{"S108", "reservations", slices.Equal(x.pools.Keys(), y.pools.Keys()) && slices.Equal(x.pools.Values(), y.pools.Values())},
+		{"S105", "obligations", slices.Equal(x.owing.Items(), y.owing.Items())},
 		{"S67", "waiting replicas", slices.Equal(x.waiting.Items(), y.waiting.Items())},
-		{"R6", "unsettled volumes", slices.Equal(x.unsettled.Values(), y.unsettled.Values())},
-		{"R2", "free minors", x.lowestMinor() == y.lowestMinor()},
-		{"R2", "ports", slices.Equal(x.ports.Items(), y.ports.Items())},
-		{"R2", "minors", slices.Equal(x.minors.Keys(), y.minors.Keys()) && slices.Equal(x.minors.Values(), y.minors.Values())},
-		{"I3", "publications per node", slices.Equal(x.publications.Keys(), y.publications.Keys()) && slices.Equal(x.publications.Values(), y.publications.Values())},
+		{"S156", "unsettled volumes", slices.Equal(x.unsettled.Values(), y.unsettled.Values())},
+		{"S152", "free minors", x.lowestMinor() == y.lowestMinor()},
+		{"S152", "ports", slices.Equal(x.ports.Items(), y.ports.Items())},
+		{"S152", "minors", slices.Equal(x.minors.Keys(), y.minors.Keys()) && slices.Equal(x.minors.Values(), y.minors.Values())},
+		{"S103", "publications per node", slices.Equal(x.publications.Keys(), y.publications.Keys()) && slices.Equal(x.publications.Values(), y.publications.Values())},
 	} {
 		if !i.equal {
 			return broken(i.invariant, "the index of %s is not what the records make it", i.what)
@@ -230,15 +230,15 @@ func (x *index) differs(y *index) error {
 	return nil
 }
 
-// checkAnswers is I2: what is remembered is within the window.
+// checkAnswers is S102: what is remembered is within the window.
 func (s *State) checkAnswers() error {
 	if oldest, _, ok := s.answers.Min(); ok && oldest+DedupeWindow < s.cluster.Index {
-		return broken("I2", "the answer of index %d is remembered at %d", oldest, s.cluster.Index)
+		return broken("S102", "the answer of index %d is remembered at %d", oldest, s.cluster.Index)
 	}
 	return nil
 }
 
-// checkHash is I11.
+// checkHash is S111.
 func (s *State) checkHash() error {
 	var sum sum256
 	var e encoder
@@ -261,7 +261,7 @@ func (s *State) checkHash() error {
 		sum = sum.plus(e.group(g))
 	}
 	if sum != s.sum {
-		return errors.New("invariant I11: the hash is not the sum over the records")
+		return errors.New("invariant S111: the hash is not the sum over the records")
 	}
 	return nil
 }

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// checkCuts verifies I13 to I17.
+// checkCuts verifies S113 to S117.
 func (s *State) checkCuts() error {
 	var err error
 	names, groupNames := map[string]bool{}, map[string]bool{}
 	for n := range s.Snapshots("") {
 		if name := n.liveName(); name != "" && names[name] {
-			err = broken("I13", "two snapshots have the name %q", name)
+			err = broken("S113", "two snapshots have the name %q", name)
 		}
 		names[n.liveName()] = true
 		if err = cmp.Or(err, s.checkSnapshotForm(n), s.checkKept(n), s.checkSnapshotPhase(n)); err != nil {
@@ -20,7 +20,7 @@ func (s *State) checkCuts() error {
 	}
 	for g := range s.GroupSnapshots("") {
 		if g.Phase != GroupDeleting && groupNames[g.Name] {
-			err = broken("I13", "two group snapshots have the name %q", g.Name)
+			err = broken("S113", "two group snapshots have the name %q", g.Name)
 		}
 		groupNames[g.Name] = groupNames[g.Name] || g.Phase != GroupDeleting
 		if err = cmp.Or(err, s.checkGroup(g)); err != nil {
@@ -35,37 +35,37 @@ func (s *State) checkCuts() error {
 	return cmp.Or(s.checkCutIndexes(), s.checkOperationsDiffer())
 }
 
-// checkSnapshotForm is I12 of snapshots.
+// checkSnapshotForm is S112 of snapshots.
 func (s *State) checkSnapshotForm(n *Snapshot) error {
 	switch {
 	case !n.ID.Valid() || !n.Source.Valid() || (n.Name == "") != (n.Group != "" || n.Kept != nil) || n.Kept != nil && n.Group != "":
-		return broken("I12", "snapshot %s of %s has no id, source or name", n.ID, n.Source)
+		return broken("S112", "snapshot %s of %s has no id, source or name", n.ID, n.Source)
 	case n.Size <= 0 || n.Size%VolumeSizeUnit != 0:
-		return broken("I12", "snapshot %s has %d bytes", n.ID, n.Size)
+		return broken("S112", "snapshot %s has %d bytes", n.ID, n.Size)
 	case n.Created.Index > n.Modified || n.Modified > s.cluster.Index:
-		return broken("I12", "snapshot %s was created at %d, changed at %d, in a state at %d", n.ID, n.Created.Index, n.Modified, s.cluster.Index)
+		return broken("S112", "snapshot %s was created at %d, changed at %d, in a state at %d", n.ID, n.Created.Index, n.Modified, s.cluster.Index)
 	}
 	return nil
 }
 
-// checkKept is I5 of snapshots: whoever keeps or owes something can be asked for it.
+// checkKept is S105 of snapshots: whoever keeps or owes something can be asked for it.
 func (s *State) checkKept(n *Snapshot) error {
 	at, ok := s.Node(n.Node)
 	switch {
 	case n.Gone && n.Phase != SnapshotFailed:
-		return broken("I5", "snapshot %s is kept by no host and not forgotten", n.ID)
+		return broken("S105", "snapshot %s is kept by no host and not forgotten", n.ID)
 	case n.Gone:
 		return nil
 	case !ok || at.Host != n.Host || at.State == NodeLost || at.pool(n.Pool) == nil:
-		return broken("I5", "snapshot %s is kept by host %s of node %s, which is not there", n.ID, n.Host, n.Node)
+		return broken("S105", "snapshot %s is kept by host %s of node %s, which is not there", n.ID, n.Host, n.Node)
 	}
 	return nil
 }
 
-// checkSnapshotPhase is I10 and I14: its phase says what is known of it.
+// checkSnapshotPhase is S110 and S114: its phase says what is known of it.
 func (s *State) checkSnapshotPhase(n *Snapshot) error {
 	if g, ok := s.GroupSnapshot(n.Group); n.Group != "" && (!ok || n.Operation != nil || !slices.Contains(g.Members, n.ID)) {
-		return broken("I14", "snapshot %s is not a member of group %s, or has an operation of its own", n.ID, n.Group)
+		return broken("S114", "snapshot %s is not a member of group %s, or has an operation of its own", n.ID, n.Group)
 	} else if ok {
 		return nil // checkGroup looks at members
 	}
@@ -84,7 +84,7 @@ func (s *State) checkSnapshotPhase(n *Snapshot) error {
 		SnapshotFailed:   kind == OpSnapshot && ended || kind == 0 && n.Gone,
 	}
 	if !right[n.Phase] || n.Frozen {
-		return broken("I10", "snapshot %s is in phase %d, cut at %v, and has an operation of kind %d", n.ID, n.Phase, n.Cut, kind)
+		return broken("S110", "snapshot %s is in phase %d, cut at %v, and has an operation of kind %d", n.ID, n.Phase, n.Cut, kind)
 	}
 	return nil
 }
@@ -97,22 +97,22 @@ func checkKeptPhase(n *Snapshot, kind OperationKind) error {
 		SnapshotDeleting: kind == 0 || kind == OpDelete,
 	}
 	if !right[n.Phase] || n.Frozen || n.Gone {
-		return broken("I10", "kept copy %s is in phase %d, cut at %v, and has an operation of kind %d", n.ID, n.Phase, n.Cut, kind)
+		return broken("S110", "kept copy %s is in phase %d, cut at %v, and has an operation of kind %d", n.ID, n.Phase, n.Cut, kind)
 	}
 	return nil
 }
 
-// checkGroup is I15: a group is cut under one freeze, or not at all.
+// checkGroup is S115: a group is cut under one freeze, or not at all.
 func (s *State) checkGroup(g *GroupSnapshot) error {
 	members := s.members(g)
 	if !g.ID.Valid() || g.Name == "" || len(g.Members) == 0 || g.Attempt == 0 || g.Phase == GroupDeleting && len(members) == 0 {
-		return broken("I12", "group snapshot %s is malformed", g.ID)
+		return broken("S112", "group snapshot %s is malformed", g.ID)
 	}
 	if len(members) != len(g.Members) && g.Phase != GroupDeleting {
-		return broken("I15", "group snapshot %s lacks members", g.ID)
+		return broken("S115", "group snapshot %s lacks members", g.ID)
 	}
 	if (g.Operation == nil) != (g.Phase == GroupReady) {
-		return broken("I10", "group snapshot %s is in phase %d and has the operation %v", g.ID, g.Phase, g.Operation)
+		return broken("S110", "group snapshot %s is in phase %d and has the operation %v", g.ID, g.Phase, g.Operation)
 	}
 	for _, n := range members {
 		cut, lost := !n.Cut.IsZero(), n.Phase == SnapshotFailed && n.Gone
@@ -124,13 +124,13 @@ func (s *State) checkGroup(g *GroupSnapshot) error {
 			GroupDeleting: n.Phase == SnapshotDeleting,
 		}
 		if n.Group != g.ID || !right[g.Phase] {
-			return broken("I15", "group snapshot %s in phase %d has member %s in phase %d, frozen %t, cut %t", g.ID, g.Phase, n.ID, n.Phase, n.Frozen, cut)
+			return broken("S115", "group snapshot %s in phase %d has member %s in phase %d, frozen %t, cut %t", g.ID, g.Phase, n.ID, n.Phase, n.Frozen, cut)
 		}
 	}
 	return nil
 }
 
-// checkSource is I16: what a volume is being made from is there until it is made.
+// checkSource is S116: what a volume is being made from is there until it is made.
 func (s *State) checkSource(v *Volume) error {
 	if _, creating := v.Phase.(Creating); !creating || v.Source.IsZero() {
 		return nil
@@ -144,32 +144,32 @@ func (s *State) checkSource(v *Volume) error {
 			return nil
 		}
 	}
-	return broken("I16", "volume %s is being made from %v, which is not there", v.ID, v.Source)
+	return broken("S116", "volume %s is being made from %v, which is not there", v.ID, v.Source)
 }
 
-// checkGrowth is I17: a size that is not reached has an operation, nobody uses a replica that
+// checkGrowth is S117: a size that is not reached has an operation, nobody uses a replica that
 // was taken back before it has it, and limits are in force only where the volume is staged.
 func checkGrowth(v *Volume) error {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
 		if r.Size > v.Size {
-			return broken("I17", "volume %s has %d bytes, its device %d", v.ID, v.Size, r.Size)
+			return broken("S117", "volume %s has %d bytes, its device %d", v.ID, v.Size, r.Size)
 		}
 		p := v.Publication(r.Node)
 		if r.Short && (r.Size >= v.Size || r.State == ReplicaPresent && v.running(OpExpand) == nil || p != nil && p.Host == r.Host) {
-			return broken("I17", "volume %s has %d bytes on node %s, not %d, and nobody is asked to grow it before it is used", v.ID, r.Size, r.Node, v.Size)
+			return broken("S117", "volume %s has %d bytes on node %s, not %d, and nobody is asked to grow it before it is used", v.ID, r.Size, r.Node, v.Size)
 		}
 		if r.Limits != (Limits{}) && r.State != ReplicaGone && (p == nil || p.Staging == nil) {
-			return broken("I17", "volume %s has limits in force on node %s, where it is not staged", v.ID, r.Node)
+			return broken("S117", "volume %s has limits in force on node %s, where it is not staged", v.ID, r.Node)
 		}
 	}
 	if op := v.OperationOf(OpExpand); v.growing() && (v.Operation == nil || op != nil && op.State != OpRunning) {
-		return broken("I17", "volume %s is not as large as decided, and nobody is asked to grow it", v.ID)
+		return broken("S117", "volume %s is not as large as decided, and nobody is asked to grow it", v.ID)
 	}
 	return nil
 }
 
-// checkCutIndexes builds every index of snapshots and groups anew (I13) and compares.
+// checkCutIndexes builds every index of snapshots and groups anew (S113) and compares.
 func (s *State) checkCutIndexes() error {
 	fresh := newCutIndex()
 	for n := range s.snapshotRecords() {
@@ -191,24 +191,24 @@ func (s *State) checkCutIndexes() error {
 		slices.Equal(x.making.Items(), y.making.Items()) && slices.Equal(x.cutting.Items(), y.cutting.Items()) &&
 		slices.Equal(x.kept.Items(), y.kept.Items())
 	if !equal {
-		return broken("I13", "an index of snapshots is not what the records make it")
+		return broken("S113", "an index of snapshots is not what the records make it")
 	}
 	return nil
 }
 
-// checkOperationsDiffer is I10 across volumes, snapshots and groups.
+// checkOperationsDiffer is S110 across volumes, snapshots and groups.
 func (s *State) checkOperationsDiffer() error {
 	var err error
 	s.cuts.index.operations.Scan(func(id uint64, snapshot SnapshotID) bool {
 		if v, ok := s.Operation(OperationID(id)); ok {
-			err = broken("I10", "snapshot %s and volume %s both have operation %d", snapshot, v.ID, id)
+			err = broken("S110", "snapshot %s and volume %s both have operation %d", snapshot, v.ID, id)
 		}
 		return err == nil
 	})
 	s.cuts.index.groupOperations.Scan(func(id uint64, group GroupSnapshotID) bool {
 		_, volume := s.Operation(OperationID(id))
 		if _, snapshot := s.SnapshotOperation(OperationID(id)); volume || snapshot {
-			err = broken("I10", "group snapshot %s and another record both have operation %d", group, id)
+			err = broken("S110", "group snapshot %s and another record both have operation %d", group, id)
 		}
 		return err == nil
 	})

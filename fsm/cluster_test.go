@@ -57,7 +57,7 @@ func TestAFlippedBitIsFoundByCheck(t *testing.T) {
 	w := newWorld(t)
 	w.ready(1, create(1))
 	w.volume(1).Replicas[0].Sequence ^= 1
-	require.ErrorContains(t, w.s.Check(), "I11")
+	require.ErrorContains(t, w.s.Check(), "S111")
 }
 
 func TestOperations(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// applyCreateVolume makes a volume of a name, or joins the one that exists (I1). It
+// applyCreateVolume makes a volume of a name, or joins the one that exists (S101). It
 // is placed and reserved here; its host makes the device.
 func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
 	asked, rej := s.requested(c)

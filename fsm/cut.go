@@ -7,7 +7,7 @@ import (
 )
 
 // applyCreateSnapshot decides to cut a snapshot of a name, or joins the one that
-// exists (I13). Room is reserved as for a volume; its host cuts (S19). Whether a raw
+// exists (S113). Room is reserved as for a volume; its host cuts (S19). Whether a raw
 // volume can be cut while it is written to is known to its host only, which says so
 // by a failed step.
 func applyCreateSnapshot(s *State, m Meta, c *fsmpb.CreateSnapshot) (*fsmpb.Outcome, *Rejection) {
@@ -96,7 +96,7 @@ func (n *Snapshot) outcome() *fsmpb.Outcome {
 }
 
 // applyDeleteSnapshot frees the name at once; the record stays as the obligation of
-// its host (S18, I5). What is unknown is gone; again changes nothing.
+// its host (S18, S105). What is unknown is gone; again changes nothing.
 func applyDeleteSnapshot(s *State, m Meta, c *fsmpb.DeleteSnapshot) (*fsmpb.Outcome, *Rejection) {
 	n, ok := s.Snapshot(SnapshotID(c.GetSnapshotId()))
 	switch {

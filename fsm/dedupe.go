@@ -29,7 +29,7 @@ type answerKey struct {
 }
 
 // answer decides a command once: a repeated one gets its first answer, one that
-// is too old to be known is not applied (S4, I2).
+// is too old to be known is not applied (S4, S102).
 func (s *State) answer(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *fsmpb.Outcome {
 	if rej := s.admit(cmd, body); rej != nil {
 		return rejected(m, rej)

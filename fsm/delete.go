@@ -3,7 +3,7 @@ package fsm
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
 // applyDeleteVolume frees the name at once (S18). The record stays as the
-// obligation of its hosts, until they report the devices gone (I5). What is
+// obligation of its hosts, until they report the devices gone (S105). What is
 // unknown is gone; again changes nothing. Its snapshots stay: they are devices of
 // their own. What replicas of it had that lost ends with it: nobody asked for that but the
 // volume (S49).

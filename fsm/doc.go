@@ -21,48 +21,9 @@
 //
 // # Invariants
 //
-// State.Check verifies them: after every Apply in tests and fuzzing, and in any
-// program built with the tag `invariants`:
-//
-//	I1  One name, one live volume: the name index and the volumes agree.
-//	I2  A command applied twice leaves what it left once: within the dedupe window
-//	    every answer is remembered, under its request id and its index (S4).
-//	I3  A volume has at most one publication, as all modes served here are of one
-//	    node, on a host that has its replica; its epoch is not above the state's.
-//	I4  A report counts only under the epoch it names: staging and targets exist
-//	    only inside a publication.
-//	I5  Nothing is forgotten until its hosts report it gone, or an operator recorded
-//	    the host as lost: every volume but a Failed one has a replica somewhere, a
-//	    lost host holds and owes nothing.
-//	I6  A volume is in at most one group. There are no groups at feature level 1.
-//	I7  A fenced node holds no publication. There is no fencing at feature level 1;
-//	    a lost node holds none.
-//	I8  Reservations: what the pools' index says is the sum over the replicas and the
-//	    snapshots.
-//	I9  Format is monotone (S15), and whoever staged a volume has been given a format:
-//	    staged and done means formatted or raw.
-//	I10 Obligations are named: a volume that is Creating or Deleting, or owes a
-//	    teardown, has an operation of that kind, and no two have the same id. From feature
-//	    level 2 on a Ready volume has one of each kind at most, before that one at most.
-//	I11 The hash is the sum over the records.
-//	I12 Values are well formed: ids valid, lists sorted and without duplicates, sizes
-//	    multiples of the unit, indexes not above the state's.
-//	I13 One name, one live snapshot, one live group snapshot: their indexes and the
-//	    records agree.
-//	I14 A member of a group is listed by it and has the group's operation only.
-//	I15 A group is cut under one freeze or not at all (S19): none of its members is
-//	    cut while it is freezing, all are frozen while it is cutting, all are Ready
-//	    when it is, none counts when it was given up.
-//	I16 What a volume is being made from is there, in the same pool, until it is made.
-//	I17 A size that its hosts have not reached has an operation that asks for it; no
-//	    device is larger than its volume; limits are in force only where it is staged. A
-//	    replica that was taken back smaller than its volume is grown before it is used,
-//	    and no failure takes back the size.
-//	I18 A sweep that is under way is in force: what is read has it, whether it is in the
-//	    records or not. Names, ids and pools are given again only once it is written
-//	    into the records that had them.
-//	I19 Whose wish an entry changes is told (Touch), where the entry began a sweep when
-//	    that is written: no host waits for a word that was said before it asked.
+// State.Check verifies S101 to S118, and S151 to S160 of replicated volumes: after every
+// Apply in tests and fuzzing, and in any program built with the tag `invariants`. What they
+// say, and what each prevents, is in SAFETY.md.
 //
 // # Sweeps
 //
@@ -75,26 +36,7 @@
 // # Replicated volumes
 //
 // DESIGN.md says what the log decides about the replicas of a volume (S5 to S11), and
-// why that is safe. Its invariants, beside those above:
-//
-//	R1  There is one grant to be primary at most, the last one made, under the one
-//	    publication; a decision to force names a host that has a replica.
-//	R2  A minor belongs to one volume, until its last host reported it gone; a port on a
-//	    host to one replica, until its record is gone.
-//	R3  No replica is up to date and outdated; the peer of one that went on alone is
-//	    outdated, until both were seen together.
-//	R4  Who may be primary is not outdated.
-//	R5  Generations only grow, with every grant; what is known of contents is of the
-//	    past, and what both had is of no earlier grant than the last.
-//	R6  Legs and replicas that are neither gone nor leaving are of the same hosts, each
-//	    once, two at most.
-//	R7  Ready is born, Creating is not.
-//	R8  A replica is up to date in its host's current boot and in the attachment that
-//	    the log knows; what was seen is of that attachment.
-//	R9  Local volumes have one replica, which does not leave.
-//	R10 From feature level 2 on: the last copy of a Ready volume is never asked to be
-//	    removed; while a replica that was given up is not gone, a side of the volume
-//	    has its content, or lost it after no other could come back (S71).
+// why that is safe.
 //
 // # Feature levels (S72)
 //

@@ -6,7 +6,7 @@ import "fmt"
 // looked up, never iterated over. It belongs to one state alone: a fork has none,
 // so that Fork is O(1), and makes its own when it applies something itself.
 type finder struct {
-	names   map[string]uuid // of live volumes (I1); nil until a plan asks for one
+	names   map[string]uuid // of live volumes (S101); nil until a plan asks for one
 	answers map[answerKey]*answer
 	plan    bool // the fork is only a plan: it knows no answers but its own
 }
@@ -71,7 +71,7 @@ func (s *State) named(name string) (key uuid, ok bool) {
 	return key, ok
 }
 
-// check is I1 and I2: everything is found, and nothing else.
+// check is S101 and S102: everything is found, and nothing else.
 func (f *finder) check(s *State) error {
 	if f.plan {
 		return nil
@@ -85,18 +85,18 @@ func (f *finder) check(s *State) error {
 		}
 		live++
 		if f.names[name] != e.key {
-			err = broken("I1", "volumes %s and %s both have the name %q", volumeIDOf(f.names[name]), e.record.ID, name)
+			err = broken("S101", "volumes %s and %s both have the name %q", volumeIDOf(f.names[name]), e.record.ID, name)
 		}
 		return err == nil
 	})
 	s.answers.Scan(func(index uint64, a *answer) bool {
 		if err == nil && (f.answers[a.key] != a || a.index != index) {
-			err = broken("I2", "the answer of index %d is not found by its request", index)
+			err = broken("S102", "the answer of index %d is not found by its request", index)
 		}
 		return err == nil
 	})
 	if err == nil && (live != len(f.names) || len(f.answers) != s.answers.Len()) {
-		err = fmt.Errorf("invariants I1, I2: %d names of %d and %d requests of %d are known", len(f.names), live, len(f.answers), s.answers.Len())
+		err = fmt.Errorf("invariants S101, S102: %d names of %d and %d requests of %d are known", len(f.names), live, len(f.answers), s.answers.Len())
 	}
 	return err
 }

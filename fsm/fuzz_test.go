@@ -13,7 +13,7 @@ import (
 )
 
 // play applies what a player proposes. After each entry every invariant holds, the
-// same entry again leaves what it left once (I2), and a fork taken before is as it was.
+// same entry again leaves what it left once (S102), and a fork taken before is as it was.
 func play(t testing.TB, d dice) *world {
 	p := newPlayer(t, d)
 	if d.roll(2) == 0 { // a replicated volume is seldom born by chance
@@ -53,6 +53,7 @@ func applyAgain(t testing.TB, p *player, e entry, first Result) {
 	require.NoError(t, again.Check())
 }
 
+// S101 to S119: whatever is proposed, State.Check finds nothing, and hosts are told.
 func TestRandomCommandsKeepEveryInvariant(t *testing.T) {
 	for seed := range 12 {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

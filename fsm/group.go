@@ -9,7 +9,7 @@ import (
 )
 
 // applyCreateGroupSnapshot begins to cut volumes at one instant, or joins the group
-// of that name (I13). One that was given up begins another attempt, once nothing is
+// of that name (S113). One that was given up begins another attempt, once nothing is
 // left of the last.
 func applyCreateGroupSnapshot(s *State, m Meta, c *fsmpb.CreateGroupSnapshot) (*fsmpb.Outcome, *Rejection) {
 	asked, members, rej := requestedGroup(c)
@@ -187,7 +187,7 @@ func (g *GroupSnapshot) outcome() *fsmpb.Outcome {
 }
 
 // applyDeleteGroupSnapshot deletes the group with all its snapshots. The name is
-// free at once; the records stay as obligations (S18, I5).
+// free at once; the records stay as obligations (S18, S105).
 func applyDeleteGroupSnapshot(s *State, m Meta, c *fsmpb.DeleteGroupSnapshot) (*fsmpb.Outcome, *Rejection) {
 	g, ok := s.GroupSnapshot(GroupSnapshotID(c.GetGroupSnapshotId()))
 	if !ok {

@@ -82,7 +82,7 @@ func (s *State) giveUpOn(node NodeID, reason Reason, why string) {
 	}
 }
 
-// loseSnapshots ends what a lost host kept and owed of snapshots (I5).
+// loseSnapshots ends what a lost host kept and owed of snapshots (S105).
 func (s *State) loseSnapshots(n *Node, reason string) {
 	s.giveUpOn(n.ID, Precondition, reason)
 	var held []*Snapshot

@@ -88,7 +88,7 @@ func applyAdoptNode(s *State, _ Meta, c *fsmpb.AdoptNode) (*fsmpb.Outcome, *Reje
 }
 
 // applyLoseNode records that a host and its data are gone for good: whatever it
-// held or owed ends with it (I5).
+// held or owed ends with it (S105).
 func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Rejection) {
 	n, ok := s.Node(NodeID(c.GetNodeId()))
 	switch {

@@ -52,7 +52,7 @@ func (v *Volume) withoutLeft(host HostID) Volume {
 // that is missing (S71). Writes may have passed it by, so it is outdated, and goes on only
 // by a recorded decision (S8). Its host is asked no more to remove it; one that just did
 // reports the device missing. Where the volume grew without it, it is grown before anybody
-// uses it: nobody is given less than what was promised (I17).
+// uses it: nobody is given less than what was promised (S117).
 func (v *Volume) takenBack(index uint64) Volume {
 	if _, ready := v.Phase.(Ready); !ready || v.Replication == nil || v.hasCopy() || len(v.Replication.Legs) >= int(v.Replication.Wanted) {
 		return *v
@@ -78,7 +78,7 @@ func (v *Volume) takenBack(index uint64) Volume {
 
 // regrowth is the operation that brings a replica that was taken back to the volume's size.
 // It has the number of the volume's making, which is over, and no time: one entry may begin
-// it for many, and it is read before it is written (I18).
+// it for many, and it is read before it is written (S118).
 func (v *Volume) regrowth() *Operation {
 	return &Operation{ID: OperationID(v.Created.Index), Kind: OpExpand, State: OpRunning}
 }

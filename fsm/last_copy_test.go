@@ -208,7 +208,7 @@ func TestS71_ALastCopyOfLevel1ComesBackByADecision(t *testing.T) {
 
 // S71: in every order of giving up, losing, adding, being away and coming back, hosts
 // that do what they are asked keep a copy of the volume as long as not all that had one
-// were lost; and what is left of it is never given out smaller than it was promised (I17).
+// were lost; and what is left of it is never given out smaller than it was promised (S117).
 func TestS71_NoOrderRemovesTheLastCopy(t *testing.T) {
 	for seed := range 150 {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { playCopies(t, rand.New(rand.NewSource(int64(seed)))) })
@@ -297,7 +297,7 @@ func (c *copies) grow(n *Node) {
 	c.ok("node/"+string(n.ID), &fsmpb.Report{NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Observations: []*fsmpb.Observation{o}})
 }
 
-// checkSize is I17: nobody is given less than what an expansion ended with.
+// checkSize is S117: nobody is given less than what an expansion ended with.
 func (c *copies) checkSize(v *Volume) {
 	c.t.Helper()
 	if !v.growing() && v.running(OpExpand) == nil {

@@ -133,9 +133,9 @@ func shortCopy(t *testing.T) *world {
 	return w
 }
 
-// I17, S71: a volume grows although a host that is away owes the removal of a replica; where
+// S117, S71: a volume grows although a host that is away owes the removal of a replica; where
 // that becomes the last copy, nobody is given less than was promised.
-func TestI17_ACopyThatIsTakenBackShortIsGrownBeforeItIsUsed(t *testing.T) {
+func TestS117_ACopyThatIsTakenBackShortIsGrownBeforeItIsUsed(t *testing.T) {
 	w := shortCopy(t)
 	v := w.volume(1)
 	require.Equal(t, []any{ReplicaPresent, true, 2 * gib}, []any{v.Replica("host-n2").State, v.Replica("host-n2").Short, v.Size})
@@ -154,8 +154,8 @@ func TestI17_ACopyThatIsTakenBackShortIsGrownBeforeItIsUsed(t *testing.T) {
 	w.ok(controller, publish(1, "n2"))
 }
 
-// I17: the fault that breaks it: a replica that is taken back without being grown.
-func TestI17_CheckFindsAShortReplicaThatNobodyGrows(t *testing.T) {
+// S117: the fault that breaks it: a replica that is taken back without being grown.
+func TestS117_CheckFindsAShortReplicaThatNobodyGrows(t *testing.T) {
 	for name, plant := range map[string]func(*Volume){
 		"nobody is asked":      func(v *Volume) { v.endOperation(OpExpand) },
 		"it failed":            func(v *Volume) { v.Operation = &Operation{ID: v.Operation.ID, Kind: OpExpand, State: OpFailed} },
@@ -167,13 +167,13 @@ func TestI17_CheckFindsAShortReplicaThatNobodyGrows(t *testing.T) {
 			require.NoError(t, w.s.Check())
 			v := *w.volume(1)
 			plant(&v)
-			require.ErrorContains(t, checkGrowth(&v), "I17")
+			require.ErrorContains(t, checkGrowth(&v), "S117")
 		})
 	}
 }
 
-// What many volumes begin in one entry has numbers of its own (I10).
-func TestI10_OneLostHostMakesManyVolumesGrow(t *testing.T) {
+// What many volumes begin in one entry has numbers of its own (S110).
+func TestS110_OneLostHostMakesManyVolumesGrow(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.bornVolume(2, createReplicated(2, protocolC))
 	for n := 1; n <= 2; n++ {

@@ -19,7 +19,7 @@ func (o *Operation) id(m Meta) OperationID {
 
 // applyCancelOperation gives up making a volume. It is then Failed: the next create
 // of its name, or its delete, turns what was made into an obligation. What removes
-// or ends something is owed and cannot be cancelled (I5).
+// or ends something is owed and cannot be cancelled (S105).
 func applyCancelOperation(s *State, _ Meta, c *fsmpb.CancelOperation) (*fsmpb.Outcome, *Rejection) {
 	id := OperationID(c.GetOperationId())
 	if n, ok := s.SnapshotOperation(id); ok {

@@ -205,8 +205,8 @@ func (p *player) meet(v *Volume) (string, proto.Message) {
 	return p.says(n, v, &fsmpb.Observation_ReplicaSeen{ReplicaSeen: p.current(v, n).Proto()})
 }
 
-// R2, I8, I16, S49: replicas live, with few ports and little room, and every invariant
-// holds; a member that starts from a dump now and then holds the same state.
+// S101 to S119, S151 to S160, S49: replicas live, with few ports and little room, and every
+// invariant holds; a member that starts from a dump now and then holds the same state.
 func TestRandomLivesOfReplicasKeepEveryInvariant(t *testing.T) {
 	few := lastPort
 	lastPort = firstPort + 3

@@ -65,9 +65,9 @@ func (w *world) nodesOf(n int) (nodes []string) {
 
 func (w *world) port(n int) uint32 { return w.volume(n).Replication.Port }
 
-// R2, S18: a port is one replica's on its host; pairs of other hosts have it too. When none is
+// S152, S18: a port is one replica's on its host; pairs of other hosts have it too. When none is
 // left the answer names the range, the hosts and what helps.
-func TestR2_APortIsOneReplicasOnItsHost(t *testing.T) {
+func TestS152_APortIsOneReplicasOnItsHost(t *testing.T) {
 	fewPorts(t, 3)
 	w := hostsOf(t, Level2, 5)
 	for n, pair := range [][]string{{"n1", "n2"}, {"n1", "n3"}, {"n1", "n2"}, {"n3", "n4"}, {"n2", "n4"}} {
@@ -103,9 +103,9 @@ func TestS72_AtLevel1APortIsTheClusters(t *testing.T) {
 	require.EqualValues(t, 7800, w.port(3))
 }
 
-// R2: a host that joins a pair has another volume on its port: the pair takes another one,
+// S152: a host that joins a pair has another volume on its port: the pair takes another one,
 // or, while a host has yet to remove its replica, another host.
-func TestR2_AHostThatJoinsAPairDoesNotCollide(t *testing.T) {
+func TestS152_AHostThatJoinsAPairDoesNotCollide(t *testing.T) {
 	given := func(t *testing.T) *world {
 		fewPorts(t, 2)
 		w := hostsOf(t, Level2, 4)
@@ -143,9 +143,9 @@ func TestR2_AHostThatJoinsAPairDoesNotCollide(t *testing.T) {
 	})
 }
 
-// R2: whatever happens to hosts and replicas, no host has two replicas with one port: it
+// S152: whatever happens to hosts and replicas, no host has two replicas with one port: it
 // is looked at after each entry.
-func TestR2_PortsUnderRandomCommands(t *testing.T) {
+func TestS152_PortsUnderRandomCommands(t *testing.T) {
 	fewPorts(t, 3)
 	var all portFlood
 	for seed := range 12 {

@@ -7,7 +7,7 @@ import (
 )
 
 // applyPublishVolume makes one node the only one that may use the volume. The same
-// node asking again gets the same epoch; another node waits for the unpublish (S3, I3).
+// node asking again gets the same epoch; another node waits for the unpublish (S3, S103).
 func applyPublishVolume(s *State, m Meta, c *fsmpb.PublishVolume) (*fsmpb.Outcome, *Rejection) {
 	v, rej := s.publishable(c.GetVolumeId())
 	if rej != nil {

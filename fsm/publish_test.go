@@ -199,7 +199,7 @@ func TestS31_AnUnreachableHostKeepsTheObligation(t *testing.T) {
 	other := v.Teardowns[0].Epoch
 	other.Index++
 	w.report("n1", unstaged(1, other, 2))
-	require.Len(t, w.volume(1).Teardowns, 1, "a report of another epoch ends nothing (I4)")
+	require.Len(t, w.volume(1).Teardowns, 1, "a report of another epoch ends nothing (S104)")
 	w.report("n1", unstaged(1, v.Teardowns[0].Epoch, 2))
 	require.Empty(t, w.volume(1).Teardowns)
 	require.Nil(t, w.volume(1).Operation)

@@ -159,7 +159,7 @@ func (s *State) belongsToNobodyElse(n *Node) *Rejection {
 }
 
 // beingTakenOver refuses a name or a pool of a lost host while what that one held is still
-// counted there (I8, I18).
+// counted there (S108, S118).
 func (s *State) beingTakenOver(old, n *Node) *Rejection {
 	if old != nil && s.beingLost(old.Host) {
 		return Reject(Busy, "register node %s: the loss of its host %s is still being recorded: try again in a few seconds", n.ID, old.Host)

@@ -7,7 +7,7 @@ import (
 )
 
 // applyReport takes in what a host observed. The report counts for the host and
-// boot it names only; each observation counts under the epoch it names (I4), and a
+// boot it names only; each observation counts under the epoch it names (S104), and a
 // record of the host above the last one only (S16). What does not count is
 // passed over: the host said something that was overtaken. A call that waits for its
 // fact is told so, as it must not be answered well (S73).
@@ -130,7 +130,7 @@ func (x observation) fold(v *Volume, o *fsmpb.Observation) (Volume, bool) {
 	return *v, false
 }
 
-// publication is the host's, when the observation names its epoch (I4).
+// publication is the host's, when the observation names its epoch (S104).
 func (x observation) publication(v *Volume) *Publication {
 	p := v.Publication(x.host.ID)
 	if p == nil || p.Host != x.host.Host || p.Epoch != x.epoch {

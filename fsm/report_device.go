@@ -48,7 +48,7 @@ func (v *Volume) allPresent() bool {
 
 // gone: the device was removed. Only a Deleting volume loses a replica by it, or one
 // that gave this replica up, and not before its host ended the publication that was
-// revoked (S14, I5).
+// revoked (S14, S105).
 func (x observation) gone(v *Volume) (Volume, bool) {
 	if _, ready := v.Phase.(Ready); ready && x.replica.State == ReplicaLeaving && v.Teardown(x.host.Host) == nil {
 		return x.left(v), true

@@ -28,13 +28,13 @@ type cuts struct {
 // cutIndex is what can be derived from snapshots and groups, and which volumes are
 // being made from what. It is neither hashed nor written.
 type cutIndex struct {
-	names           *btree.Map[string, SnapshotID]      // live snapshots (I13)
-	groupNames      *btree.Map[string, GroupSnapshotID] // live groups (I13)
+	names           *btree.Map[string, SnapshotID]      // live snapshots (S113)
+	groupNames      *btree.Map[string, GroupSnapshotID] // live groups (S113)
 	bySource        *btree.BTreeG[pair]                 // volume, snapshot
 	byNode          *btree.BTreeG[pair]                 // node, snapshot that it keeps or owes
 	operations      *btree.Map[uint64, SnapshotID]
 	groupOperations *btree.Map[uint64, GroupSnapshotID]
-	making          *btree.BTreeG[pair] // source, volume that is Creating from it (I16)
+	making          *btree.BTreeG[pair] // source, volume that is Creating from it (S116)
 	cutting         *btree.BTreeG[pair] // volume, snapshot of it that is Cutting
 	kept            *btree.BTreeG[pair] // volume, copy that is kept of it
 }
@@ -109,7 +109,7 @@ func (s *State) storeSnapshot(n Snapshot) {
 	s.index.reserveSnapshot(&r.Snapshot, 1)
 }
 
-// removeSnapshot forgets a snapshot that no host keeps anything of (I5).
+// removeSnapshot forgets a snapshot that no host keeps anything of (S105).
 func (s *State) removeSnapshot(id SnapshotID) {
 	old, ok := s.cuts.snapshots.Delete(id)
 	if !ok {

@@ -65,7 +65,7 @@ func TestAForkIsWrittenWhileApplyGoesOn(t *testing.T) {
 
 func (w *world) next() uint64 { w.index++; return w.index }
 
-// S24 and C5: what is damaged is refused, whole or not at all, and says what is wrong.
+// S24 and S135: what is damaged is refused, whole or not at all, and says what is wrong.
 func TestADamagedSnapshotIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.ready(1, create(1))

@@ -196,7 +196,7 @@ func (s *State) unsourced(reason Reason, what, id string) *Rejection {
 }
 
 // copiedOn is the volume or the snapshot that the node makes from its replica of a volume
-// now, empty when there is none. It needs that replica until then (I16).
+// now, empty when there is none. It needs that replica until then (S116).
 func (s *State) copiedOn(id VolumeID, node NodeID) string {
 	volume := first(s.cuts.index.making, string(id), func(made string) bool {
 		v, ok := s.Volume(VolumeID(made))

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// I16: a replica stays while its host makes a clone, a snapshot or a member of a group from
+// S116: a replica stays while its host makes a clone, a snapshot or a member of a group from
 // it; one that serves for none of them may leave meanwhile.
 func TestAReplicaStaysWhileItIsCopiedFrom(t *testing.T) {
 	leave := func(node string) *fsmpb.RemoveReplica {
@@ -52,7 +52,7 @@ func TestS72_AtLevel1AReplicaLeavesThatIsCopiedFrom(t *testing.T) {
 	w.ok(admin, &fsmpb.RemoveReplica{VolumeId: volumeID(1), NodeId: "n1", HostId: "host-n1", Reason: "drained"})
 }
 
-// I16, S72: what failed at level 1 is made again at level 2 only where its source is.
+// S116, S72: what failed at level 1 is made again at level 2 only where its source is.
 func TestAFailedCloneIsRetriedWhereItsSourceIs(t *testing.T) {
 	w := newReplicatedAt(t, Level1, protocolC)
 	w.ok("node/n3", replicating("n3"))

@@ -85,7 +85,7 @@ func keptElsewhere(all []origin) *Rejection {
 		all[0].what, strings.Join(nodes, " and by node "))
 }
 
-// servedBy tells whether the volume can be made of its source where its first replica is (I16).
+// servedBy tells whether the volume can be made of its source where its first replica is (S116).
 func (s *State) servedBy(v *Volume, first *origin) bool {
 	return first.size <= v.Size && slices.ContainsFunc(s.keepers(v.Source, first), func(o origin) bool {
 		return o.node.Host == v.Replicas[0].Host && o.pool == v.Replicas[0].Pool

@@ -303,7 +303,7 @@ func TestS2_ANewBootHasNothingStaged(t *testing.T) {
 	require.False(t, w.volume(1).Publication("n1").Staging.Done)
 }
 
-// I4, S3: what a host reports under another epoch than the publication's is overtaken.
+// S104, S3: what a host reports under another epoch than the publication's is overtaken.
 func TestS3_AReportCountsUnderItsEpochOnly(t *testing.T) {
 	w := published1(t, mount(multi))
 	c := w.stage(1, "n1", 1)

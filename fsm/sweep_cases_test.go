@@ -29,7 +29,7 @@ func (w *world) carryOn() (entries int) {
 	return entries
 }
 
-// S18, S71: the name of what a lost host was to make is free at once, and stays with who
+// S18, S118: the name of what a lost host was to make is free at once, and stays with who
 // took it when the loss is written.
 func TestS18_ANameIsFreeBeforeTheLossIsWritten(t *testing.T) {
 	w := losingN1(t, func(w *world) { w.ok(controller, create(2)) })
@@ -78,8 +78,8 @@ func (w *world) ready3(t *testing.T) {
 	require.Equal(t, NodeID("n2"), w.volume(3).Replicas[0].Node)
 }
 
-// I10: an operation that ended with its host is found by nobody.
-func TestS71_AnOperationEndsWithItsHostAtOnce(t *testing.T) {
+// S110: an operation that ended with its host is found by nobody.
+func TestS110_AnOperationEndsWithItsHostAtOnce(t *testing.T) {
 	var id, cut OperationID
 	w := losingN1(t, func(w *world) {
 		w.ready(2, create(2))
@@ -95,8 +95,8 @@ func TestS71_AnOperationEndsWithItsHostAtOnce(t *testing.T) {
 	}
 }
 
-// I16: what was being made on a lost host keeps nobody from deleting its source.
-func TestS71_ASourceIsFreeBeforeTheLossIsWritten(t *testing.T) {
+// S116: what was being made on a lost host keeps nobody from deleting its source.
+func TestS116_ASourceIsFreeBeforeTheLossIsWritten(t *testing.T) {
 	w := losingN1(t, func(w *world) {
 		w.ready(2, create(2))
 		w.formatted()
@@ -107,7 +107,7 @@ func TestS71_ASourceIsFreeBeforeTheLossIsWritten(t *testing.T) {
 	w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(2)})
 }
 
-// S17, I8: a lost host's name and pools are given again once nothing of it is counted
+// S17, S108: a lost host's name and pools are given again once nothing of it is counted
 // there; its successor is told to try again.
 func TestS17_ANameIsGivenAgainOnceTheLossIsWritten(t *testing.T) {
 	w := losingN1(t, func(w *world) { w.ready(2, create(2)) })

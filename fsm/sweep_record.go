@@ -36,16 +36,16 @@ func sweepFrom(r *fsmpb.SweepRecord) Sweep {
 	return w
 }
 
-// checkSweeps is I18 of the sweeps themselves.
+// checkSweeps is S118 of the sweeps themselves.
 func (s *State) checkSweeps() error {
 	last := uint64(0)
 	for i := range s.cluster.Sweeps {
 		w := &s.cluster.Sweeps[i]
 		if w.Kind == 0 || w.Kind > lastSweepKind || (w.Kind == SweepReplicas) != (w.Host == "") || (w.Node == "") != (w.Host == "") {
-			return broken("I18", "the sweep of index %d is malformed", w.Epoch.Index)
+			return broken("S118", "the sweep of index %d is malformed", w.Epoch.Index)
 		}
 		if !s.level2() || w.Epoch.Index < last || w.Epoch.Index > s.cluster.Index || w.Cursor > w.Epoch.Index {
-			return broken("I18", "the sweep of index %d stands behind that of %d, in a state at %d", w.Epoch.Index, last, s.cluster.Index)
+			return broken("S118", "the sweep of index %d stands behind that of %d, in a state at %d", w.Epoch.Index, last, s.cluster.Index)
 		}
 		last = w.Epoch.Index
 	}

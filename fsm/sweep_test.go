@@ -180,10 +180,10 @@ func (x *twins) play() {
 	require.Equal(x.w.t, withoutMinors(x.w), withoutMinors(x.slow))
 }
 
-// S5, S8, S71: what a host's loss or new boot, or a restore, means for its volumes is in
+// S118, S5, S8: what a host's loss or new boot, or a restore, means for its volumes is in
 // force from its entry on, however much of it is in their records: every decision that
 // follows, and in the end every record, is what it is when all are written at once.
-func TestS71_ASweepByBatchesDecidesAsOneAtOnce(t *testing.T) {
+func TestS118_ASweepByBatchesDecidesAsOneAtOnce(t *testing.T) {
 	for seed := range 24 {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()

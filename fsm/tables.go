@@ -68,7 +68,7 @@ func (s *State) storeVolume(c *change, v Volume) {
 	s.index.replace(c)
 }
 
-// removeVolume forgets a volume: its hosts reported it gone, or were lost (I5).
+// removeVolume forgets a volume: its hosts reported it gone, or were lost (S105).
 func (s *State) removeVolume(id VolumeID) {
 	key, _ := id.uuid()
 	if v, ok := s.volume(key); ok {

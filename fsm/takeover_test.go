@@ -270,7 +270,7 @@ func TestS1_AfterARestoreNoReplicaIsUpToDateByTheOldWord(t *testing.T) {
 	require.Equal(t, HostID("host-n1"), w.s.Holder(w.volume(1)))
 }
 
-// S17, I5: a lost host owes nothing, and what is left may go on if it has everything.
+// S17, S105: a lost host owes nothing, and what is left may go on if it has everything.
 func TestS17_WhatIsLeftOfALostHostGoesOnIfItHasEverything(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	w.primary(1, "n1", 7)

@@ -62,7 +62,7 @@ func (h *told) hear(s *State, e entry, touched []Touch) {
 	}
 }
 
-// check holds that every host was told what changed (I19), once the sweeps under way are
+// check holds that every host was told what changed (S119), once the sweeps under way are
 // written.
 func (h *told) check(t testing.TB, s *State, e entry) {
 	if len(s.cluster.Sweeps) > 0 {
@@ -75,9 +75,9 @@ func (h *told) check(t testing.TB, s *State, e entry) {
 	}
 }
 
-// I19, S71: at a higher level a host may be asked for something else, as to keep the last
+// S119, S71: at a higher level a host may be asked for something else, as to keep the last
 // copy that it was to remove: it does not go on with what it was asked for before.
-func TestI19_AHigherLevelIsTold(t *testing.T) {
+func TestS119_AHigherLevelIsTold(t *testing.T) {
 	w := newReplicatedAt(t, Level1, protocolC)
 	w.twice(controller, remove("n2"))
 	w.lose("n1")

@@ -86,7 +86,7 @@ type Replica struct {
 	// Limits are those the host last reported in force.
 	Limits Limits
 	// Short is set while a replica that was taken back is smaller than its volume, which
-	// grew without it: it is grown before anybody uses it (I17).
+	// grew without it: it is grown before anybody uses it (S117).
 	Short bool
 }
 

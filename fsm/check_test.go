@@ -1,0 +1,106 @@
+package fsm
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCheckFindsWhatIsPlanted: an invariant that cannot fail proves nothing.
+func TestCheckFindsWhatIsPlanted(t *testing.T) {
+	for invariant, plant := range map[string]func(*world){
+		"S101": func(w *world) { w.s.find.names["pvc-1"] = uuid{} },
+		"S102": func(w *world) {
+			for key := range w.s.find.answers {
+				w.s.find.answers[key] = &answer{}
+			}
+		},
+		"S103": withVolume(func(v *Volume) {
+			*v = v.withPublication(Publication{Node: "n1", Host: "host-n1", Epoch: Epoch{1, 1 << 40}})
+		}),
+		"S104": withVolume(func(v *Volume) {
+			*v = v.withPublication(Publication{Node: "n1", Host: "host-n1", Epoch: Epoch{1, 1}, Targets: []Target{{Path: "/target"}}})
+		}),
+		"S105": func(w *world) {
+			n := *w.snapshot(1)
+			n.Host = "another"
+			w.s.storeSnapshot(n)
+		},
+		"S108": func(w *world) { w.s.index.reserve("pool-n1", 1, poolUse{}) },
+		"S109": withVolume(func(v *Volume) { v.Format.FSType = ext4 }),
+		"S110": func(w *world) {
+			n := *w.snapshot(1)
+			n.Operation = &Operation{ID: 3, Kind: OpSnapshot, State: OpRunning}
+			w.s.storeSnapshot(n)
+		},
+		"S111": func(w *world) { w.s.sum[0]++ },
+		"S112": withVolume(func(v *Volume) { v.Size++ }),
+		"S113": func(w *world) { w.s.cuts.index.names.Delete("snap-1") },
+		"S114": func(w *world) {
+			n := *w.snapshot(100)
+			n.Operation = &Operation{ID: 3, Kind: OpSnapshot, State: OpRunning}
+			w.s.storeSnapshot(n)
+		},
+		"S115": func(w *world) {
+			n := *w.snapshot(100)
+			n.Phase = SnapshotCutting
+			w.s.storeSnapshot(n)
+		},
+		"S116": func(w *world) {
+			w.s.Apply(w.index+1, envelope(controller, "clone", w.index, of(9, ofSnapshot(1))))
+			n := *w.snapshot(1)
+			n.Phase, n.Operation = SnapshotDeleting, &Operation{ID: 3, Kind: OpDelete, State: OpRunning}
+			w.s.storeSnapshot(n)
+		},
+		"S117": withVolume(func(v *Volume) { v.Size += VolumeSizeUnit }),
+		"S118": func(w *world) { w.s.cluster.Sweeps = []Sweep{{}} },
+	} {
+		t.Run(invariant, func(t *testing.T) {
+			w := twoHosts(t)
+			w.cut(1, 1)
+			w.grouped(1, 1, 2)
+			require.NoError(t, w.s.Check())
+			plant(w)
+			require.ErrorContains(t, w.s.Check(), "invariant "+invariant+":")
+		})
+	}
+}
+
+// TestCheckFindsWhatIsPlantedInAReplicatedVolume does the same for replicas.
+func TestCheckFindsWhatIsPlantedInAReplicatedVolume(t *testing.T) {
+	for invariant, plant := range map[string]func(*Volume){
+		"S151": func(v *Volume) { v.Replication.Forced = &Forced{Host: "host-n3"} },
+		"S152": func(v *Volume) { v.Replication.Port = lastPort + 1 },
+		"S153": func(v *Volume) { v.Replication.Legs[1].Outdated = true },
+		"S154": func(v *Volume) { v.Replication.Legs[0].Outdated, v.Replication.Legs[0].UpToDate = true, false },
+		"S155": func(v *Volume) { v.Replication.Legs[0].Settled = KnownUUID{UUID: 7, Index: 1} },
+		"S156": func(v *Volume) { v.Replication.Legs = v.Replication.Legs[:1] },
+		"S157": func(v *Volume) { v.Replication.Born = 0 },
+		"S158": func(v *Volume) { v.Replication.Legs[1].Boot = "boot-0" },
+		"S159": func(v *Volume) { v.Replication = nil },
+		"S160": func(v *Volume) { v.Replication.Left = []Leg{{Host: "host-n1"}} },
+	} {
+		t.Run(invariant, func(t *testing.T) {
+			w := newReplicated(t, protocolC)
+			w.primary(1, "n1", 7)
+			require.NoError(t, w.s.Check())
+			withVolume(plant)(w)
+			require.ErrorContains(t, w.s.Check(), "invariant "+invariant+":")
+		})
+	}
+}
+
+// withVolume plants a change of volume 1 past every rule.
+func withVolume(plant func(*Volume)) func(*world) {
+	return func(w *world) {
+		v := *w.volume(1)
+		if v.Replication != nil {
+			r := *v.Replication
+			r.Legs = slices.Clone(r.Legs)
+			v.Replication = &r
+		}
+		plant(&v)
+		w.s.storeVolume(&change{}, v)
+	}
+}
