@@ -12,7 +12,7 @@ import (
 // callLimit bounds one call's work, which goes on when its caller is gone.
 const callLimit = 10 * time.Minute
 
-// call is the work of one CSI call on a volume. There is one at a time (I17).
+// call is the work of one CSI call on a volume. There is one at a time (S121).
 type call struct {
 	key     string // what was asked: a retry of the same may join
 	done    chan struct{}
@@ -24,7 +24,7 @@ type call struct {
 
 // serve runs work on a volume under its lock and waits for it. When ctx is about to
 // end the caller is told Busy, while the work goes on; a caller who asks the same
-// again waits for it. Anybody else is Busy (I17).
+// again waits for it. Anybody else is Busy (S121).
 func (e *Executor) serve(ctx context.Context, id fsm.VolumeID, key string, work func(context.Context, *volume, *call) error) error {
 	if !id.Valid() {
 		return fsm.Reject(fsm.NotFound, "volume %q is not known", string(id))

@@ -35,7 +35,7 @@ func (w *world) slowly(effect string) (reached <-chan struct{}, letGo func()) {
 	return at, func() { close(release) }
 }
 
-// I17.
+// S121: also the same call again.
 func TestASecondCallForAVolumeIsBusy(t *testing.T) {
 	w := newWorld(t)
 	id := backendtest.NewID()
@@ -55,6 +55,7 @@ func TestASecondCallForAVolumeIsBusy(t *testing.T) {
 	require.Equal(t, 1, w.mount.count("mkfs"))
 }
 
+// S121: but the work of a call whose caller gave up goes on, and its retry joins it.
 func TestWorkOutlivesItsCallerAndARetryJoinsIt(t *testing.T) {
 	w := newWorld(t)
 	id := backendtest.NewID()
@@ -78,7 +79,7 @@ func TestWorkOutlivesItsCallerAndARetryJoinsIt(t *testing.T) {
 	require.Equal(t, 1, w.mount.count("mount"))
 }
 
-// I22: the CO believes it staged, the host was restarted.
+// S126: the CO believes it staged, the host was restarted.
 func TestARebootEndsWhatWasUp(t *testing.T) {
 	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
 		t.Run(name, func(t *testing.T) {

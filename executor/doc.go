@@ -10,7 +10,7 @@
 // bring-up of the volume is proposed (S16).
 //
 // One lock per volume orders it all. A second call for a volume is Busy, unless it
-// repeats one whose caller gave up: then it joins the work, which went on (I17).
+// repeats one whose caller gave up: then it joins the work, which went on (S121).
 //
 // Snapshots have wishes and workers of their own. A cut, and a clone of a volume, takes
 // the lock of its source, freezes what is mounted for no longer than a lease, and counts

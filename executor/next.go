@@ -266,7 +266,7 @@ func bringUpRaw(want *desired, have *observed) step {
 
 // format makes the filesystem once in the volume's life, and again only over what
 // is known to be this host's own beginning of it: the device was never mounted nor
-// given out while the state is `formatting` (S15, I16).
+// given out while the state is `formatting` (S15).
 func format(want *desired, have *observed) step {
 	ours := have.content.Found == want.grant.fs
 	switch {

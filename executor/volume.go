@@ -12,7 +12,7 @@ import (
 // volume is what the executor knows of one volume between two looks at the host.
 type volume struct {
 	id fsm.VolumeID
-	// lock is held by whoever works on the volume, a call or the background (I17).
+	// lock is held by whoever works on the volume, a call or the background (S121).
 	lock chan struct{}
 
 	// Guarded by Executor.mu.

@@ -40,6 +40,7 @@ func hostWith(t *testing.T, version string) *Replicator {
 	return r
 }
 
+// S127: with no policy of DRBD that discards by itself.
 func TestTheFilesOfBothVersionsAreAsWritten(t *testing.T) {
 	for version, golden := range map[string]string{"8.4.11": "resource84.res", "9.2.11": "resource9.res"} {
 		t.Run(version, func(t *testing.T) {

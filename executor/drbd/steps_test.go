@@ -104,7 +104,7 @@ func TestEachStepIsTheCommandItSays(t *testing.T) {
 		"it does already":                             {"marked_target", invalidate, nil, 0},
 		"one that was whole doubts nothing alone":     {"consistent_standalone", invalidate, nil, fsm.Precondition},
 		"the only content is not given up":            {"wfc_secondary", invalidate, nil, fsm.Precondition},
-		"TestI27: not while the peer has less":        {"sync_source", invalidate, nil, fsm.Precondition},
+		"S127: not while the peer has less":           {"sync_source", invalidate, nil, fsm.Precondition},
 		"verify":                                      {"connected_secondary", verify, []string{"drbdadm verify"}, 0},
 		"verify waits for a resync":                   {"sync_source", verify, nil, fsm.Busy},
 		"a second birth is refused":                   {"primary_alone", newUUID, nil, 0},

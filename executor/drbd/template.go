@@ -7,7 +7,7 @@ import (
 )
 
 // net is what both versions call alike. All policies after a split brain are
-// "disconnect": none discards acknowledged writes by itself (I27).
+// "disconnect": none discards acknowledged writes by itself (S127).
 func (f resource) net(b *strings.Builder, indent string) {
 	o := f.options
 	for _, line := range []string{

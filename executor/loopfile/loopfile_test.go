@@ -209,6 +209,7 @@ func TestADeviceIsWritableWhateverItsNumberWasBefore(t *testing.T) {
 	}
 }
 
+// S124: the one in use is kept, the others are detached.
 func TestOfTwoDevicesOnOneImageOneIsKept(t *testing.T) {
 	p, dir := newPool(t)
 	id := backendtest.NewID()
@@ -236,6 +237,7 @@ func TestOfTwoDevicesOnOneImageOneIsKept(t *testing.T) {
 	require.NoError(t, again.Detach(t.Context(), id))
 }
 
+// S124: a device outlives its image, and is found and detached all the same.
 func TestADeviceOfAnImageThatIsGoneIsFound(t *testing.T) {
 	p, dir := newPool(t)
 	id := backendtest.NewID()

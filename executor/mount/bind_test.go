@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// CSI-NODE-NodePublishVolume-02, CSI-NODE-NodeUnpublishVolume-03.
+// S122, CSI-NODE-NodePublishVolume-02, CSI-NODE-NodeUnpublishVolume-03.
 func TestBindAFilesystemTenTimesIsOneMount(t *testing.T) {
 	h := newHost(t)
 	d, staging := h.staged("ext4")
@@ -105,7 +105,7 @@ func TestBindDoesNotTakeWhatIsThereForATarget(t *testing.T) {
 	require.Empty(t, h.mounts(d))
 }
 
-// I19, CSI-NODE-NodeUnpublishVolume-11.
+// S123, CSI-NODE-NodeUnpublishVolume-11.
 func TestRemoveTargetNeverRemovesData(t *testing.T) {
 	h := newHost(t)
 	full := h.mkdir("full")

@@ -5,11 +5,11 @@
 //     zero, or where this host began to make the same one before (S15). An
 //     unreadable device is an error, never an empty one.
 //   - What is mounted where is read from the kernel's table before and after
-//     every step (I18); that a folder exists says nothing.
+//     every step (S122); that a folder exists says nothing.
 //   - Paths are resolved below the allowed roots without following symbolic
 //     links, and mounts are moved onto the opened file, not onto its name.
 //   - Nothing is removed but an empty folder or an empty file that is no mount
-//     (I19), and nothing is unmounted lazily: a busy mount is Busy.
+//     (S123), and nothing is unmounted lazily: a busy mount is Busy.
 //
 // It uses the kernel's own calls (fsopen, open_tree, mount_setattr, move_mount:
 // Linux 5.12) and runs no program but mkfs, and for filesystems that are not

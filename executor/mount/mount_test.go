@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// CSI-NODE-NodeStageVolume-02: ten times, one mount.
+// S122, CSI-NODE-NodeStageVolume-02: ten times, one mount.
 func TestMountTenTimesIsOneMount(t *testing.T) {
 	for _, fsType := range []string{"ext4", "xfs"} {
 		t.Run(fsType, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestADamagedFilesystemIsAnErrorThatSaysSo(t *testing.T) {
 	require.Empty(t, h.mounts(d))
 }
 
-// I21.
+// S125.
 func TestSelfTestNamesAFolderWhoseMountsNobodySees(t *testing.T) {
 	h := newHost(t)
 	dir := h.mkdir("kubelet")

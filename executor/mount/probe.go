@@ -18,7 +18,7 @@ import (
 const probeLength = 1 << 20
 
 // Probe reads the ends of a device. Its own reading of superblocks is used
-// rather than blkid, whose exit code 2 means "empty" and "unreadable" alike (I16).
+// rather than blkid, whose exit code 2 means "empty" and "unreadable" alike (S15).
 func (m *Mounter) Probe(_ context.Context, device string, size int64) (executor.Content, error) {
 	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {

@@ -88,7 +88,7 @@ func (m *Mounter) Mounts(_ context.Context, device executor.Device) ([]executor.
 }
 
 // SelfTest tells whether mounts made below the roots are seen by the rest of
-// the host: the roots must lie on mounts with shared propagation (I21).
+// the host: the roots must lie on mounts with shared propagation (S125).
 func (m *Mounter) SelfTest() error {
 	lines, err := readTable()
 	if err != nil {

@@ -100,7 +100,7 @@ func (p place) unmountTop() error {
 }
 
 // RemoveTarget removes what Bind made: only an empty folder, or an empty file,
-// that is no mount and lies on its folder's own filesystem (I19).
+// that is no mount and lies on its folder's own filesystem (S123).
 func (m *Mounter) RemoveTarget(_ context.Context, path string) error {
 	p, err := m.locate(path)
 	if err != nil {
