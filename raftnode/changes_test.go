@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
+// S141: a voter leaves only while the others are a quorum without it.
 func TestAVoterIsRemovedOnlyWhereTheOthersGoOn(t *testing.T) {
 	t.Parallel()
 	c := three(t, nil)
@@ -32,6 +33,7 @@ func TestAVoterIsRemovedOnlyWhereTheOthersGoOn(t *testing.T) {
 	leader.proposes(t, "by-two")
 }
 
+// S141: one change at a time.
 func TestNoVoterIsRemovedWhileAMemberCatchesUp(t *testing.T) {
 	t.Parallel()
 	c := three(t, nil)

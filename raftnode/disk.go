@@ -18,7 +18,7 @@ const reserveName = "reserve"
 // maxGuard is the default guard on large disks, in bytes.
 const maxGuard = 256 << 20
 
-// diskGuard refuses commands while the data folder's disk is nearly full (S28, C4):
+// diskGuard refuses commands while the data folder's disk is nearly full (S28, S134):
 // before a write fails, because a failed write ends the process.
 type diskGuard struct {
 	dir            string

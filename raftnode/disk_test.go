@@ -78,6 +78,7 @@ func TestS28_AFullDiskAtStartIsNoReasonNotToStart(t *testing.T) {
 	require.Error(t, err)
 }
 
+// S28, S134: it leaves leadership to a member that can still write.
 func TestS28_ALeaderWithAFullDiskGivesLeadershipAway(t *testing.T) {
 	t.Parallel()
 	full := make(map[string]*atomic.Bool)

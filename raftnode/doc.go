@@ -10,7 +10,7 @@
 // the watch on its own clock and on its own main loop. folder guard, quarantine
 // and fatal end the process when going on could do harm: a supervisor restarts it.
 //
-// # Linearizable reads (C9)
+// # Linearizable reads (S139)
 //
 // The leader takes its commit index, then has a quorum of voters confirm, by
 // heartbeats that were sent after the read began, that none knows a higher term;
@@ -20,7 +20,7 @@
 // that was stopped for a minute. Followers ask the leader for the index. Reads that
 // begin while a round is under way share the next one.
 //
-// # Commands (C8, S4)
+// # Commands (S138, S4)
 //
 // A command is marshalled once, on the leader. A failure after it may have been
 // appended is an unknown outcome: the same command goes to the next leader with
@@ -83,6 +83,6 @@
 //
 // fatal ends the process with ExitRestart when the store fails or hangs, the main
 // loop is blocked, a fault happened in Apply, a Raft snapshot is installed over and
-// over (C1), or the state is not the majority's (S23); with ExitRemoved when the
+// over (S131), or the state is not the majority's (S23); with ExitRemoved when the
 // cluster removed it. A leader asks for the transfer first where it can wait.
 package raftnode

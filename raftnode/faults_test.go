@@ -124,9 +124,9 @@ func readUntil(t *testing.T, n *node, name string, stop <-chan struct{}, acknowl
 	}
 }
 
-// TestI7_AHeartbeatFromBeforeTheReadConfirmsNothing: the answer may have waited in
+// TestS139_AHeartbeatFromBeforeTheReadConfirmsNothing: the answer may have waited in
 // the socket of a process that was stopped, while others elected a new leader.
-func TestI7_AHeartbeatFromBeforeTheReadConfirmsNothing(t *testing.T) {
+func TestS139_AHeartbeatFromBeforeTheReadConfirmsNothing(t *testing.T) {
 	servers := []raft.Server{{ID: "a"}, {ID: "b"}, {ID: "c"}, {ID: "watcher", Suffrage: raft.Nonvoter}}
 	for name, tc := range map[string]struct {
 		acks map[raft.ServerID]ack
@@ -189,7 +189,7 @@ func TestS4_AnUnknownOutcomeProposedAgainHasOneEffect(t *testing.T) {
 	})
 }
 
-func TestI6_CommandsAcrossALeadersDeathHaveOneEffect(t *testing.T) {
+func TestS4_CommandsAcrossALeadersDeathHaveOneEffect(t *testing.T) {
 	t.Parallel()
 	c := three(t, nil)
 	old := c.leader()

@@ -143,6 +143,7 @@ func TestS69_AnInterruptedFoundingGoesOn(t *testing.T) {
 	c.settle(1)
 }
 
+// S69, S142: told to found once more, a folder that holds a cluster goes on with it.
 func TestS69_AFounderOfAnOlderBuildGetsItsMarker(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -76,7 +76,7 @@ func (l *leadership) refresh() *view {
 }
 
 // follow refreshes on raft's notices, and often enough to make up for those that
-// raft does not give. notify must be drained: raft blocks on it (C10).
+// raft does not give. notify must be drained: raft blocks on it (S140).
 func (l *leadership) follow(ctx context.Context, notify <-chan bool) {
 	notices := make(chan raft.Observation, 64)
 	observer := raft.NewObserver(notices, false, func(o *raft.Observation) bool {

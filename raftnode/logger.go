@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// raftLogger is raft's hclog.Logger on slog, at INFO and above (C17). Raft never
+// raftLogger is raft's hclog.Logger on slog, at INFO and above (S147). Raft never
 // logs an entry's data, except in "command" of a message that it does not know.
 type raftLogger struct {
 	log  *slog.Logger

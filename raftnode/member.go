@@ -55,7 +55,7 @@ type Member struct {
 	founding   atomic.Bool            // it is to make a new cluster
 	twin       twin                   // at the address that the configuration has for this member
 	apart      atomic.Pointer[string] // why it is in no cluster yet
-	membership sync.Mutex             // one change at a time (C11)
+	membership sync.Mutex             // one change at a time (S141)
 
 	started chan struct{} // closed when all of the above is there, and runs
 	closing context.Context

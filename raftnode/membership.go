@@ -64,7 +64,7 @@ func (m *Member) Dial(id string) (*grpc.ClientConn, error) {
 	return m.peers.dial(id, string(s.Address))
 }
 
-// promote gives a vote to one non-voter that has been close behind for a while (C11).
+// promote gives a vote to one non-voter that has been close behind for a while (S141).
 func (r *regency) promote(ctx context.Context, answers map[raft.ServerID]seen) {
 	m := r.member
 	for _, s := range m.servers() {

@@ -155,7 +155,7 @@ func (m *Member) raftConfig(notify chan<- bool) *raft.Config {
 }
 
 // bootstrap makes this member the only one of a new cluster, once in the life of
-// a data folder (C12). An empty folder that is to join nobody is refused.
+// a data folder (S142). An empty folder that is to join nobody is refused.
 func (m *Member) bootstrap(config *raft.Config, logs raft.LogStore, snapshots raft.SnapshotStore) error {
 	known, err := m.storage.hasState()
 	switch {

@@ -107,7 +107,7 @@ func (m *Member) prepare(cmd *fsmpb.Command) ([]byte, error) {
 
 // append has raft commit one of the member's own commands, whatever it refuses to
 // others. It ends at the latest when leadership does: a leader that is stuck ends
-// itself (C2).
+// itself (S132).
 func (m *Member) append(ctx context.Context, cmd *fsmpb.Command) (answer, error) {
 	data, err := m.stamp(cmd)
 	if err != nil {
@@ -131,7 +131,7 @@ func marshal(cmd *fsmpb.Command) ([]byte, error) {
 	return data, nil
 }
 
-// classify tells what certainly did not happen from what may have (C8).
+// classify tells what certainly did not happen from what may have (S138).
 func classify(err error) error {
 	for _, not := range []error{
 		raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress, raft.ErrAbortedByRestore,

@@ -108,7 +108,7 @@ func (r *rounds) run() {
 	}
 }
 
-// leaderIndex is the recipe C9. The order matters: the tick and the commit index
+// leaderIndex is the recipe S139. The order matters: the tick and the commit index
 // are taken before a quorum is asked, anew in every round. The answer is the last
 // command's index, since followers do not apply Raft's own entries.
 func (m *Member) leaderIndex() (uint64, error) {

@@ -55,7 +55,7 @@ func (m *Member) term(v *view) {
 }
 
 // barrier waits until everything that was committed before this term is applied
-// here, and opens the gate for reads (C9).
+// here, and opens the gate for reads (S139).
 func (m *Member) barrier(ctx context.Context, term uint64) bool {
 	for ctx.Err() == nil {
 		future := m.raft.Barrier(time.Second)
@@ -102,7 +102,7 @@ const (
 )
 
 // checkSelf ends the process when raft's main loop no longer answers: its
-// heartbeats would keep it leader for ever (C2).
+// heartbeats would keep it leader for ever (S132).
 func (m *Member) checkSelf(ctx context.Context) {
 	misses := 0
 	every(ctx, time.Second, func() {

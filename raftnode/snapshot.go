@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
-// Snapshot takes a copy in O(1), so that Apply goes on while it is written (C7).
+// Snapshot takes a copy in O(1), so that Apply goes on while it is written (S137).
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	if m.halted.Load() {
 		return nil, errors.New("take a Raft snapshot: this member has stopped")
@@ -58,7 +58,7 @@ func (f *frozen) write(sink io.Writer) error {
 // Release is raft.FSMSnapshot's.
 func (f *frozen) Release() { f.state = nil }
 
-// Restore decodes and verifies the whole snapshot before it swaps the state (C6).
+// Restore decodes and verifies the whole snapshot before it swaps the state (S136).
 // A snapshot that is older than the state brings nothing: the entries that Raft
 // delivers again afterwards were applied, and are passed over, so the state's
 // index never goes back (S24).
@@ -87,7 +87,7 @@ func (m *machine) restore(r io.ReadCloser) error {
 		}
 	}
 	if m.restores.again(at, time.Now()) {
-		return fmt.Errorf("the Raft snapshot at index %d is installed over and over: the log must be sanitised by a restart (C1)", at)
+		return fmt.Errorf("the Raft snapshot at index %d is installed over and over: the log must be sanitised by a restart (S131)", at)
 	}
 	if err := m.swap(state); err != nil {
 		return err
@@ -147,7 +147,7 @@ func (m *machine) swap(state *fsm.State) error {
 	return nil
 }
 
-// livelock notices that the same snapshot is installed again and again (C1): a
+// livelock notices that the same snapshot is installed again and again (S131): a
 // follower that holds an uncommitted entry at its index rejects what follows, and
 // is sent it again. A restart sanitises the log (S22).
 type livelock struct {

@@ -38,7 +38,7 @@ func openStorage(o store.Options) (*storage, error) {
 }
 
 // guardedLogs refuses to append when the disk is so full that the write would
-// fail: a failed write ends the process (C3), a refusal only ends leadership (C4).
+// fail: a failed write ends the process (S133), a refusal only ends leadership (S134).
 type guardedLogs struct {
 	raft.LogStore
 	refuse func() error

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// S71, S23: a leader has the loss of a host written into all records, batch by batch, and
+// S118, S23: a leader has the loss of a host written into all records, batch by batch, and
 // when it dies the next one goes on where it was.
-func TestS71_ASweepOutlivesItsLeader(t *testing.T) {
+func TestS118_ASweepOutlivesItsLeader(t *testing.T) {
 	c := three(t, nil)
 	c.leader().proposes(t, "n1")
 	for i := range 400 {

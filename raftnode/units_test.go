@@ -203,6 +203,7 @@ func TestWatchesOfSnapshotsAndGroups(t *testing.T) {
 	require.Empty(t, h.byGroup)
 }
 
+// S131: an installed Raft snapshot that brings nothing new, again and again.
 func TestTheLivelockIsNoticed(t *testing.T) {
 	now := time.Now()
 	for name, tc := range map[string]struct {
@@ -294,6 +295,7 @@ func TestS24_ApplyGoesOnAboveARestoredState(t *testing.T) {
 	require.Nil(t, fault.Load())
 }
 
+// S136: the state is swapped only for one that was decoded and verified wholly.
 func TestARestoreThatFailsKeepsTheStateAndStops(t *testing.T) {
 	var fault atomic.Pointer[string]
 	m := machineFor(t, &fault)
@@ -315,6 +317,7 @@ func TestARestoreThatFailsKeepsTheStateAndStops(t *testing.T) {
 	require.Error(t, err)
 }
 
+// S147: at INFO and above, and never what an entry holds.
 func TestRaftsLogs(t *testing.T) {
 	var b bytes.Buffer
 	l := newRaftLogger(slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug})))
@@ -332,6 +335,7 @@ func TestRaftsLogs(t *testing.T) {
 	require.Equal(t, hclog.Info, l.GetLevel())
 }
 
+// S134: a full disk is refused before anything is written, without an error of the store.
 func TestTheGuardedLogKeepsItsKind(t *testing.T) {
 	plain := guardedLogs{LogStore: raft.NewInmemStore(), refuse: func() error { return nil }}
 	require.False(t, plain.IsMonotonic())
@@ -352,6 +356,7 @@ type monotonic struct{ *raft.InmemStore }
 
 func (monotonic) IsMonotonic() bool { return true }
 
+// S138: what certainly did not happen is told from what may have.
 func TestErrorsThatMeanTryAgain(t *testing.T) {
 	for err, want := range map[error]bool{
 		ErrNotLeader: true, ErrOutcomeUnknown: true, ErrShutdown: true, ErrDiskFull: true, ErrDiverged: true,

@@ -32,7 +32,7 @@ func TestRaftIsShutDownBehindItsLastAnswer(t *testing.T) {
 	})
 }
 
-// S27: a main loop that is blocked does not keep the member from ending.
+// S27, S132: a main loop that is blocked does not keep the member from ending.
 func TestS27_AnAnswerThatDoesNotComeIsNotWaitedForForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var v verifies

@@ -13,7 +13,7 @@ import (
 // is noticed (S21).
 var memberKey = []byte("HoldfastMember")
 
-// openBolt checks raft.db and opens it (C14). bbolt trusts what its pages say: it
+// openBolt checks raft.db and opens it (S144). bbolt trusts what its pages say: it
 // may panic, fault or loop on a damaged one, so the structure is walked before.
 func openBolt(path, member string) (*raftboltdb.BoltStore, error) {
 	if err := checkBolt(path); err != nil {

@@ -69,7 +69,7 @@ func checkBolt(path string) error {
 }
 
 // checkFree fails when a page in use is on the list of free ones, if the file has
-// a list. This program writes none (C14), but tools for bbolt files do.
+// a list. This program writes none (S144), but tools for bbolt files do.
 func (b *boltFile) checkFree(id uint64) error {
 	if id == noFreelist {
 		return nil

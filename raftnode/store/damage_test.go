@@ -101,7 +101,7 @@ func agrees(t *testing.T, want, got sound) {
 	require.Equal(t, want, got)
 }
 
-// Either the folder is refused, or nothing that Raft reads is different.
+// S22, S144: either the folder is refused, or nothing that Raft reads is different.
 func TestS22_NoDamageGoesUnnoticed(t *testing.T) {
 	for name, spoil := range map[string]func(r *rand.Rand, data []byte) []byte{
 		"a flipped bit": func(r *rand.Rand, data []byte) []byte {

@@ -13,7 +13,7 @@
 //
 // Three kinds of doubt end in a refusal that names the file and the remedy: the
 // folder is not what it says (S21), what is read is not what was written (S22),
-// and the disk fails or hangs while the member runs (C2, C3). Neither bbolt nor
+// and the disk fails or hangs while the member runs (S132, S133). Neither bbolt nor
 // raft-wal notices every flipped bit: bbolt has no checksum on data pages and
 // steps back one transaction when its newest meta page is broken, and raft-wal
 // takes the first damaged frame of its last segment for the end of the log. So

@@ -11,7 +11,7 @@ import (
 var errClosed = errors.New("the store is closed")
 
 // guard stands around every call on the disk. The first failure is final: after
-// an fsync failed, what a later one says is worth nothing (C3). Full disks are no
+// an fsync failed, what a later one says is worth nothing (S133). Full disks are no
 // exception; the disk guard of the member keeps them from being reached (S28).
 type guard struct {
 	failed  atomic.Pointer[error]
@@ -83,7 +83,7 @@ func (g *guard) close() {
 }
 
 // protect turns a panic of a storage library, and a fault on a page that it has
-// mapped, into an error: both mean that the file is damaged (C14).
+// mapped, into an error: both mean that the file is damaged (S144).
 func protect(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -91,6 +91,7 @@ func newHarness(t *testing.T, hang time.Duration) *harness {
 	return h
 }
 
+// S133: what an fsync says after one that failed is worth nothing.
 func TestTheFirstFailureIsFinal(t *testing.T) {
 	var got raft.Log
 	calls := map[string]func(h *harness) error{
@@ -139,6 +140,7 @@ func TestAnEntryThatIsNotThereIsNoFailure(t *testing.T) {
 	require.NoError(t, h.logs.StoreLog(entry(11, 1)))
 }
 
+// S133: a write that ends after another failed is not acknowledged.
 func TestACallUnderWayDoesNotSucceedAfterAFailure(t *testing.T) {
 	h := newHarness(t, time.Minute)
 	entered, leave := make(chan struct{}), make(chan struct{})
@@ -165,6 +167,7 @@ func TestADamagedEntryIsFinalAndNamesTheRemedy(t *testing.T) {
 	require.Len(t, h.fatal, 1)
 }
 
+// S27, S132: heartbeats do not touch the disk, so the store tells by itself.
 func TestS27_ACallThatHangsIsTold(t *testing.T) {
 	for call, run := range map[string]func(h *harness) error{
 		"StoreLogs": func(h *harness) error { return h.logs.StoreLog(entry(11, 1)) },

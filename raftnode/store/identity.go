@@ -23,7 +23,7 @@ type identity struct {
 }
 
 // load reads who the folder belongs to, or makes a new member in an empty one.
-// Ids are random and never used again (C11).
+// Ids are random and never used again (S141).
 func (d folder) load(kind string) (identity, error) {
 	var id identity
 	err := readSealed(d.identity(), "", &id)

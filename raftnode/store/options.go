@@ -19,7 +19,7 @@ const (
 	defaultHang         = 5 * time.Second
 	defaultSegmentSize  = 64 << 20
 	defaultCacheEntries = 4096
-	// retainSnapshots leaves two Raft snapshots to fall back to (C5).
+	// retainSnapshots leaves two Raft snapshots to fall back to (S135).
 	retainSnapshots = 3
 )
 
@@ -42,10 +42,10 @@ type Options struct {
 	Verify func(meta *raft.SnapshotMeta, content io.Reader) error
 
 	// OnFatal is called once, with the first failure of the store. Nothing succeeds
-	// afterwards: the process has to end (C3).
+	// afterwards: the process has to end (S133).
 	OnFatal func(what string, err error)
 	// OnHang is called once, from a goroutine of its own, when a call on the log or
-	// the vote is outstanding for longer than Hang (C2, S27).
+	// the vote is outstanding for longer than Hang (S132, S27).
 	OnHang func(what string)
 	// OnSync is called with the time that each append to the log or to the vote
 	// took; it must not block.

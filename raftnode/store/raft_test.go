@@ -86,7 +86,7 @@ func TestRaftRunsOnTheStoreThroughRestarts(t *testing.T) {
 
 // A follower that crashed inside InstallSnapshot, or that kept uncommitted entries
 // of an older leader behind a snapshot, must take entries again after a restart.
-func TestC1_AFollowerGoesOnAfterAnInterruptedInstallSnapshot(t *testing.T) {
+func TestS131_AFollowerGoesOnAfterAnInterruptedInstallSnapshot(t *testing.T) {
 	for name, log := range map[string]func(t *testing.T, s *Store){
 		"the log ends below the snapshot":                   func(t *testing.T, s *Store) { fill(t, s, 1, 12, 2) },
 		"uncommitted entries of another term are behind it": func(t *testing.T, s *Store) { fill(t, s, 1, 20, 2) },

@@ -57,7 +57,7 @@ func (s *sanitiser) readBounds() (err error) {
 	return nil
 }
 
-// choose takes the newest snapshot that decodes wholly (S22, C5).
+// choose takes the newest snapshot that decodes wholly (S22, S135).
 func (s *sanitiser) choose() error {
 	found, err := s.candidates()
 	if err != nil {

@@ -70,7 +70,7 @@ func damage(t *testing.T, path string) {
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
-func TestC5_ADamagedSnapshotIsNeverOffered(t *testing.T) {
+func TestS135_ADamagedSnapshotIsNeverOffered(t *testing.T) {
 	for _, file := range []string{"state.bin", "meta.json", "seal"} {
 		t.Run(file, func(t *testing.T) {
 			eachKind(t, func(t *testing.T, kind string) {
@@ -122,7 +122,7 @@ func TestC5_ADamagedSnapshotIsNeverOffered(t *testing.T) {
 	}
 }
 
-func TestC5_ASnapshotThatDoesNotDecodeIsDamaged(t *testing.T) {
+func TestS135_ASnapshotThatDoesNotDecodeIsDamaged(t *testing.T) {
 	s := open(t, fastDir(t), WAL)
 	fill(t, s, 1, 30, 2)
 	snapshotAt(t, s, 10, 2)
@@ -211,6 +211,7 @@ func TestACancelledSnapshotIsGone(t *testing.T) {
 	}
 }
 
+// S135: two older Raft snapshots are there to fall back to.
 func TestSnapshotsAreKeptThreeDeep(t *testing.T) {
 	s := open(t, fastDir(t), WAL)
 	for i := uint64(10); i <= 60; i += 10 {

@@ -16,7 +16,7 @@ type Store struct {
 	Logs      raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
-	// MemberID is this member's id, random, unique across all time (C11).
+	// MemberID is this member's id, random, unique across all time (S141).
 	MemberID string
 
 	dir     folder
