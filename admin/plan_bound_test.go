@@ -115,7 +115,7 @@ func TestS70_ALongPlanIsCarriedOutInParts(t *testing.T) {
 	}
 }
 
-// S70, S71: losing a host of many volumes is written by batches; a plan sees all of it at
+// S70, S118: losing a host of many volumes is written by batches; a plan sees all of it at
 // once, its own loss and one that is not written to the end.
 func TestS70_APlanOfAReplacementSeesEveryVolume(t *testing.T) {
 	const volumes = 400

@@ -92,7 +92,7 @@ func TestS3_PublishContextIsTheEpoch(t *testing.T) {
 	require.NoError(t, w.unpublish(t, id, "n1"))
 	second, err := fsm.ParseEpoch(w.publish(t, id, mount(writer, ""))[server.EpochKey])
 	require.NoError(t, err)
-	require.Positive(t, second.Compare(epoch), "I3: epochs only grow")
+	require.Positive(t, second.Compare(epoch), "S3: epochs only grow")
 }
 
 func keys(m map[string]string) (all []string) {
@@ -331,7 +331,7 @@ func TestS18_DeleteWithAHostAway(t *testing.T) {
 	require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, time.Minute, time.Millisecond)
 	w.host.reachable(t, false)
 	require.NoError(t, <-done, "the host keeps the obligation")
-	require.Equal(t, []fsm.VolumeID{fsm.VolumeID(id)}, w.cluster.volumes(), "I5: nothing is forgotten")
+	require.Equal(t, []fsm.VolumeID{fsm.VolumeID(id)}, w.cluster.volumes(), "S105: nothing is forgotten")
 	require.NoError(t, w.delete(t, id))
 	list, err := w.ListVolumes(t.Context(), &csi.ListVolumesRequest{})
 	require.NoError(t, err)
