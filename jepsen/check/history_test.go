@@ -26,6 +26,7 @@ func answer(o model.Outcome) model.Output { return model.Output{Outcome: o} }
 
 func seenOn(node string) model.Output { return model.Output{Outcome: model.OK, Node: node} }
 
+// TestLinearizable plants what S103, S139, S161, S162, S164, S165 and S166 forbid.
 func TestLinearizable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		calls []Call
@@ -33,9 +34,9 @@ func TestLinearizable(t *testing.T) {
 	}{
 		"a repeated create answers the same volume": {right: true, calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, create(1), made("x"))}},
-		"a name never has two volumes (I1)": {calls: []Call{
+		"a name never has two volumes (S161)": {calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, create(1), made("y"))}},
-		"a deleted id never comes back (I4)": {calls: []Call{
+		"a deleted id never comes back (S164)": {calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, on(model.Delete, "x", ""), answer(model.OK)),
 			call(5, 6, create(1), made("x"))}},
 		"a name may be used again with a new id": {right: true, calls: []Call{
@@ -43,7 +44,7 @@ func TestLinearizable(t *testing.T) {
 			call(5, 6, create(2), made("y"))}},
 		"the volume that is there meets a smaller need": {right: true, calls: []Call{
 			call(1, 2, create(2), made("x")), call(3, 4, create(1), made("x"))}},
-		"a larger need is refused (I2)": {right: true, calls: []Call{
+		"a larger need is refused (S162)": {right: true, calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, create(2), answer(model.Exists))}},
 		"a larger need is not answered with the old volume": {calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, create(2), made("x"))}},
@@ -55,22 +56,22 @@ func TestLinearizable(t *testing.T) {
 		"an acknowledged delete is not forgotten": {calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, on(model.Delete, "x", ""), answer(model.OK)),
 			call(5, 6, on(model.Get, "x", ""), seenOn(""))}},
-		"a stale read is found (I7)": {calls: []Call{
+		"a stale read is found (S139)": {calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, on(model.Publish, "x", "n1"), answer(model.OK)),
 			call(5, 6, on(model.Get, "x", ""), seenOn(""))}},
 		"a read beside a publish may see either": {right: true, calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 9, on(model.Publish, "x", "n1"), answer(model.OK)),
 			call(4, 5, on(model.Get, "x", ""), seenOn("")), call(6, 7, on(model.Get, "x", ""), seenOn("n1"))}},
-		"two nodes never hold one volume (I3)": {calls: []Call{
+		"two nodes never hold one volume (S103)": {calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, on(model.Publish, "x", "n1"), answer(model.OK)),
 			call(5, 6, on(model.Publish, "x", "n2"), answer(model.OK))}},
 		"the second node is refused": {right: true, calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, on(model.Publish, "x", "n1"), answer(model.OK)),
 			call(5, 6, on(model.Publish, "x", "n2"), answer(model.Precondition))}},
-		"a published volume is not deleted (I5)": {calls: []Call{
+		"a published volume is not deleted (S165)": {calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, on(model.Publish, "x", "n1"), answer(model.OK)),
 			call(5, 6, on(model.Delete, "x", ""), answer(model.OK))}},
-		"an acknowledged create is not lost (I10)": {calls: []Call{
+		"an acknowledged create is not lost (S166)": {calls: []Call{
 			call(1, 2, create(1), made("x")), call(3, 4, on(model.Get, "x", ""), answer(model.NotFound))}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -117,8 +117,8 @@ func withOpenKey(t *testing.T, path string) {
 	oneLine(t, harness.Run(t.Context(), path, args...), 2, key, "chmod")
 }
 
-// TestCommandLineAgainstACluster: the exit codes of design.md section 8, and the
-// errors of item 10 that need a cluster.
+// TestCommandLineAgainstACluster: exit codes, and the errors that need a
+// cluster.
 func TestCommandLineAgainstACluster(t *testing.T) {
 	c := start(t, harness.Options{Supervise: false})
 	l, err := c.Layout()

@@ -56,7 +56,7 @@ func ignoreDead(err error) error {
 }
 
 // TestCrash_EveryNameHasOneVolumeAndOneFile: item 2 of what must hold.
-// CSI-CTRL-CreateVolume-03, -04; I1, I3, I8.
+// CSI-CTRL-CreateVolume-03, -04; S161, S163, S23.
 func TestCrash_EveryNameHasOneVolumeAndOneFile(t *testing.T) {
 	c := start(t, harness.Options{Supervise: true})
 	co := c.NewCO()
@@ -118,7 +118,7 @@ func ids(volumes map[string]*harness.Volume) map[string]string {
 	return of
 }
 
-// TestBurst_AllControllersKilledAtOnceLoseNothing: item 3 of what must hold (I10).
+// TestBurst_AllControllersKilledAtOnceLoseNothing: item 3 of what must hold (S166).
 func TestBurst_AllControllersKilledAtOnceLoseNothing(t *testing.T) {
 	c := start(t, harness.Options{Supervise: true})
 	co := c.NewCO()

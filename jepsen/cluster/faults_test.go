@@ -37,7 +37,7 @@ func faultPoints() []string {
 
 // TestNodeKilledBetweenEveryTwoSteps: item 4 of what must hold. Several nodes
 // each get a share of the points; on each, volumes live whole lives until every
-// point has killed the node once (I1, I16, I18, I20).
+// point has killed the node once (S161, S163, S15, S122, S124).
 func TestNodeKilledBetweenEveryTwoSteps(t *testing.T) {
 	const nodes = 3
 	c := start(t, harness.Options{Supervise: true, Nodes: nodes, Flags: []string{"--enable-fault-points"}})

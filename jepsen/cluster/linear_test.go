@@ -17,7 +17,7 @@ import (
 )
 
 // TestRegistryIsLinearizableWhileLeadersDie judges a live history with porcupine:
-// I1, I2, I4, I5, I7, I10 of the harness's invariants.
+// S161, S162, S164, S165, S139 and S166.
 func TestRegistryIsLinearizableWhileLeadersDie(t *testing.T) {
 	c := start(t, harness.Options{Supervise: true})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -28,7 +28,7 @@ var kinds = map[string]harness.Spec{
 }
 
 // oneMountEach asserts that a volume that is up has one loop device, one mount
-// at its target, and one staging mount unless it is raw (I18, I20).
+// at its target, and one staging mount unless it is raw (S122, S124).
 func oneMountEach(t *testing.T, c *harness.Cluster, v *harness.Volume) {
 	t.Helper()
 	loops, err := c.LoopsOf(v.ID)
@@ -46,7 +46,7 @@ func oneMountEach(t *testing.T, c *harness.Cluster, v *harness.Volume) {
 }
 
 // TestStageAndPublishTenTimesOver: the first half of item 5 (CSI-NODE-NodeStageVolume,
-// -NodePublishVolume idempotency; I18).
+// -NodePublishVolume idempotency; S122).
 func TestStageAndPublishTenTimesOver(t *testing.T) {
 	c := start(t, harness.Options{Supervise: true})
 	co := c.NewCO()
@@ -83,7 +83,7 @@ func TestStageAndPublishTenTimesOver(t *testing.T) {
 
 // TestMountsOutliveTheCluster: what is staged stays when the cluster stops, by
 // SIGTERM or SIGKILL, and is adopted when it goes on; what is not staged holds no
-// device (design.md section 8; I20).
+// device (S124).
 func TestMountsOutliveTheCluster(t *testing.T) {
 	c := start(t, harness.Options{Supervise: true})
 	co := c.NewCO()

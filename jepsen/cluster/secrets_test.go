@@ -22,8 +22,8 @@ const canary = "canary-7f3a91d2"
 
 func secret() map[string]string { return map[string]string{"token": canary} }
 
-// TestSecretsAreNowhere: reliability.md section E. The log, its snapshots, the
-// journal, the hosts' records and all logs lie below one folder.
+// TestSecretsAreNowhere looks for a secret in the log, its snapshots, the journal, the
+// hosts' records and all logs: they lie below one folder.
 func TestSecretsAreNowhere(t *testing.T) {
 	c := start(t, harness.Options{Supervise: true, Flags: append([]string{"--log-level=debug"}, eager...)})
 	co := c.NewCO()
