@@ -54,7 +54,7 @@ func TestAuditKnowsReplicatedVolumes(t *testing.T) {
 		"a resource that its host took down is not missed": {checked: 2,
 			arrange: func(w *world, id fsm.VolumeID) {
 				w.items["n1"], w.items["n2"] = holds(id), []Item{image(id)}
-				down := fsm.ReplicaSeen{Boot: "boot", Attach: 1, Down: true, Generation: w.volume(id).Replication.Generation}
+				down := fsm.ReplicaObservation{Boot: "boot", Attachment: 1, Unconfigured: true, Generation: w.volume(id).Replication.Generation}
 				w.seenBy("n2", id, &fsmpb.Observation{Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: down.Proto()}})
 			}},
 		"a replica that is given up is pending until it is removed": {checked: 3,

@@ -16,11 +16,11 @@ func moving(r *fsm.Replica) bool {
 // not published; others have none.
 func (c *comparison) resource() {
 	have := c.paths(kindResource)
-	leg := c.volume.Leg(c.node.Host)
+	leg := c.volume.ReplicaSync(c.node.Host)
 	switch {
 	case c.volume.Replication == nil || leg == nil:
 		c.each(&c.orphans, kindResource, have)
-	case len(have) == 0 && leg.Boot == c.node.Boot && leg.Attach > 0 && !leg.Seen.Down:
+	case len(have) == 0 && leg.Boot == c.node.Boot && leg.Attachment > 0 && !leg.Observed.Unconfigured:
 		c.add(&c.missing, kindResource, "")
 	}
 }

@@ -119,7 +119,7 @@ func memberNodes(st *fsm.State, g *fsm.GroupSnapshot) iter.Seq[string] {
 
 var operationKinds = map[fsm.OperationKind]string{
 	fsm.OpCreate: "create", fsm.OpDelete: "delete", fsm.OpTeardown: "teardown",
-	fsm.OpSnapshot: "snapshot", fsm.OpExpand: "expand", fsm.OpModify: "modify", fsm.OpReplicate: "replicate",
+	fsm.OpSnapshot: "snapshot", fsm.OpExpand: "expand", fsm.OpModify: "modify", fsm.OpReplicaChange: "replicate",
 }
 
 var operationStates = map[fsm.OperationState]string{
@@ -132,7 +132,7 @@ func operationView(op *fsm.Operation) *adminpb.Operation {
 	}
 	return &adminpb.Operation{
 		Id: op.ID.String(), Kind: operationKinds[op.Kind], State: operationStates[op.State],
-		Step: op.Step, Attempts: op.Attempts, LastError: op.LastError, DoneBytes: op.Done, TotalBytes: op.Total,
+		Step: op.Step, Attempts: op.Attempts, LastError: op.LastError, DoneBytes: op.DoneBytes, TotalBytes: op.TotalBytes,
 		Started: timeView(op.Started), Deadline: timeView(op.Deadline),
 	}
 }

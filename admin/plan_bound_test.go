@@ -66,8 +66,8 @@ func crowd(t testing.TB, local, lacking int) *world {
 		for range 2 {
 			for _, r := range v.Replicas {
 				v, _ = w.state.Volume(v.ID)
-				seen := fsm.ReplicaSeen{Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, PeerDisk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, Connection: connected, UUID: 7}
-				seen.Boot, seen.Attach, seen.Generation = "boot", 1, v.Replication.Generation
+				seen := fsm.ReplicaObservation{Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, PeerDisk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, Connection: connected, UUID: 7}
+				seen.Boot, seen.Attachment, seen.Generation = "boot", 1, v.Replication.Generation
 				says(string(r.Node), id, &fsmpb.Observation{Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: seen.Proto()}})
 			}
 		}
@@ -110,8 +110,8 @@ func TestS70_ALongPlanIsCarriedOutInParts(t *testing.T) {
 		left = resp.GetTodo()
 	}
 	for v := range w.state.Volumes("") {
-		require.Nil(t, v.Leg("host-n1"))
-		require.Len(t, v.Replication.Legs, 2)
+		require.Nil(t, v.ReplicaSync("host-n1"))
+		require.Len(t, v.Replication.Syncs, 2)
 	}
 }
 

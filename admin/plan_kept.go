@@ -20,7 +20,7 @@ func (p *planner) removeKept() error {
 	}
 	var found []*fsm.Snapshot
 	for n := range p.state.SnapshotsOn(p.node()) {
-		if n.Kept != nil && n.Host == p.host && (n.Source == id || n.ID == named) {
+		if n.KeptCopy != nil && n.Host == p.host && (n.Source == id || n.ID == named) {
 			found = append(found, n)
 		}
 	}
@@ -48,8 +48,8 @@ func (p *planner) removeCopy(n *fsm.Snapshot) {
 
 // copyDetail says what is lost with a copy.
 func copyDetail(n *fsm.Snapshot) string {
-	what := fmt.Sprintf("%s, %s, of generation %d: what its replica had that the other one may not have IS LOST", n.ID, size(n.Size), n.Kept.Generation)
-	if n.Kept.Superseded.IsZero() {
+	what := fmt.Sprintf("%s, %s, of generation %d: what its replica had that the other one may not have IS LOST", n.ID, size(n.Size), n.KeptCopy.Generation)
+	if n.KeptCopy.Superseded.IsZero() {
 		return what + "; not all replicas of the volume were up to date since: it may be the best copy there is"
 	}
 	return what

@@ -107,7 +107,7 @@ func (p *planner) without(v *fsm.Volume) string {
 	case leg.UpToDate:
 		return fmt.Sprintf("%sit goes on with its replica on %s, which is up to date", what, other.Node)
 	}
-	return fmt.Sprintf("%sits replica on %s is not up to date by the log (%s): it may need `holdfast volumes force-primary`", what, other.Node, diskView(leg.Seen.Disk))
+	return fmt.Sprintf("%sits replica on %s is not up to date by the log (%s): it may need `holdfast volumes force-primary`", what, other.Node, diskView(leg.Observed.Disk))
 }
 
 // takenBack is the node whose replica was given up, and is a side of the volume again
@@ -121,7 +121,7 @@ func (p *planner) takenBack(v *fsm.Volume) fsm.NodeID {
 		return ""
 	}
 	for _, r := range v.Replicas {
-		if r.State == fsm.ReplicaLeaving && now.Leg(r.Host) != nil {
+		if r.State == fsm.ReplicaLeaving && now.ReplicaSync(r.Host) != nil {
 			return r.Node
 		}
 	}
@@ -141,7 +141,7 @@ func (p *planner) snapshotsKept() (n int) {
 // copiesKept is how many of them are copies of what replicas had that lost.
 func (p *planner) copiesKept() (n int) {
 	for s := range p.state.SnapshotsOn(p.node()) {
-		if s.Host == p.host && s.Kept != nil {
+		if s.Host == p.host && s.KeptCopy != nil {
 			n++
 		}
 	}
@@ -161,9 +161,9 @@ func (p *planner) forcePrimary() error {
 	if n, _ := p.state.Node(p.node()); n.Host != p.host {
 		return p.otherHost(n)
 	}
-	leg, r := v.Leg(p.host), v.Replica(p.host)
-	if r != nil && r.State == fsm.ReplicaLeaving && len(v.Replication.Legs) == 0 {
-		leg = &fsm.Leg{Host: p.host, Outdated: true} // given up, and the only one that is left
+	leg, r := v.ReplicaSync(p.host), v.Replica(p.host)
+	if r != nil && r.State == fsm.ReplicaLeaving && len(v.Replication.Syncs) == 0 {
+		leg = &fsm.ReplicaSync{Host: p.host, Outdated: true} // given up, and the only one that is left
 	}
 	if r == nil || leg == nil {
 		return fsm.Reject(fsm.Precondition, "volume %s has no replica on node %s", v.ID, p.node())
@@ -183,12 +183,12 @@ func (p *planner) forcePrimary() error {
 }
 
 // stake says what may be lost.
-func (p *planner) stake(v *fsm.Volume, leg *fsm.Leg) string {
+func (p *planner) stake(v *fsm.Volume, leg *fsm.ReplicaSync) string {
 	if leg.UpToDate && !leg.Outdated {
 		return fmt.Sprintf("the log has this replica as up to date in generation %d: nothing may need to be forced; try to publish it first", v.Replication.Generation)
 	}
 	return fmt.Sprintf("WRITES ACKNOWLEDGED IN GENERATION %d MAY BE LOST: this replica is %s by the log, %s as its host last said; what it has becomes the volume's content",
-		v.Replication.Generation, logCell(&adminpb.Replica{Outdated: leg.Outdated, UpToDate: leg.UpToDate}), diskView(leg.Seen.Disk))
+		v.Replication.Generation, logCell(&adminpb.Replica{Outdated: leg.Outdated, UpToDate: leg.UpToDate}), diskView(leg.Observed.Disk))
 }
 
 func (p *planner) afterForce(v *fsm.Volume) {

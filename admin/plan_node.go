@@ -117,10 +117,10 @@ func (p *planner) whereTo(v *fsm.Volume) string {
 }
 
 // other is the volume's replica on another node and its leg; nil when there is none.
-func (p *planner) other(v *fsm.Volume) (*fsm.Replica, *fsm.Leg) {
+func (p *planner) other(v *fsm.Volume) (*fsm.Replica, *fsm.ReplicaSync) {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
-		if leg := v.Leg(r.Host); leg != nil && r.Host != p.host && r.State != fsm.ReplicaGone && r.State != fsm.ReplicaLeaving {
+		if leg := v.ReplicaSync(r.Host); leg != nil && r.Host != p.host && r.State != fsm.ReplicaGone && r.State != fsm.ReplicaLeaving {
 			return r, leg
 		}
 	}
@@ -157,11 +157,11 @@ func (p *planner) evictFrom(v *fsm.Volume) {
 	}
 }
 
-func (p *planner) progress(v *fsm.Volume, r *fsm.Replica, leg *fsm.Leg) string {
-	if own := v.Leg(p.host); own != nil && own.Seen.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE {
-		return fmt.Sprintf("the replica on %s is synchronised from here: %d %%", r.Node, own.Seen.Percent)
+func (p *planner) progress(v *fsm.Volume, r *fsm.Replica, leg *fsm.ReplicaSync) string {
+	if own := v.ReplicaSync(p.host); own != nil && own.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE {
+		return fmt.Sprintf("the replica on %s is synchronised from here: %d %%", r.Node, own.Observed.SyncPercent)
 	}
-	return fmt.Sprintf("the replica on %s is not up to date: %s", r.Node, diskView(leg.Seen.Disk))
+	return fmt.Sprintf("the replica on %s is not up to date: %s", r.Node, diskView(leg.Observed.Disk))
 }
 
 // removeReplica and the addition that follows. Where the log would not take the
@@ -231,7 +231,7 @@ func (p *planner) reason() string {
 func (p *planner) addLacking() {
 	var lacking []*fsm.Volume
 	for v := range p.unsettled() {
-		if _, ready := v.Phase.(fsm.Ready); ready && v.Replication != nil && !p.refused[v.ID] && kept(v) < v.Replication.Wanted {
+		if _, ready := v.Phase.(fsm.Ready); ready && v.Replication != nil && !p.refused[v.ID] && kept(v) < v.Replication.ReplicaCount {
 			lacking = append(lacking, v)
 		}
 	}
@@ -247,7 +247,7 @@ func (p *planner) unsettled() iter.Seq[*fsm.Volume] {
 		return p.state.Volumes("")
 	}
 	ids := map[fsm.VolumeID]bool{}
-	for v := range p.state.Unsettled() {
+	for v := range p.state.VolumesInRepair() {
 		ids[v.ID] = true
 	}
 	for _, v := range p.bereft {

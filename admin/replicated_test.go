@@ -51,7 +51,7 @@ func (w *world) volume(id fsm.VolumeID) *fsm.Volume {
 
 func (w *world) sees(node string, id fsm.VolumeID, connection fsmpb.ConnectionState) {
 	w.t.Helper()
-	seen := fsm.ReplicaSeen{Boot: "boot", Attach: 1, Connection: connection, Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, UUID: 0x10,
+	seen := fsm.ReplicaObservation{Boot: "boot", Attachment: 1, Connection: connection, Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, UUID: 0x10,
 		Generation: w.volume(id).Replication.Generation}
 	if seen.Connected() {
 		seen.PeerDisk = fsmpb.DiskState_DISK_STATE_UP_TO_DATE

@@ -38,7 +38,7 @@ func fillSnapshots(st *fsm.State, req *adminpb.SnapshotsRequest, resp *adminpb.S
 		all = st.SnapshotsOf(fsm.VolumeID(source), fsm.SnapshotID(req.GetAfter()))
 	}
 	for n := range all {
-		if (n.Kept != nil) != req.GetKept() || req.GetNode() != "" && (n.Gone || string(n.Node) != req.GetNode()) {
+		if (n.KeptCopy != nil) != req.GetKept() || req.GetNode() != "" && (n.Gone || string(n.Node) != req.GetNode()) {
 			continue
 		}
 		if len(resp.GetSnapshots()) == size {
@@ -109,34 +109,34 @@ func findGroup(st *fsm.State, idOrName string) *fsm.GroupSnapshot {
 }
 
 var snapshotPhases = map[fsm.SnapshotPhase]string{
-	fsm.SnapshotCutting: "cutting", fsm.SnapshotReady: "ready", fsm.SnapshotDeleting: "deleting", fsm.SnapshotFailed: "failed",
+	fsm.SnapshotTaking: "cutting", fsm.SnapshotReady: "ready", fsm.SnapshotDeleting: "deleting", fsm.SnapshotFailed: "failed",
 }
 
 func snapshotView(n *fsm.Snapshot) *adminpb.Snapshot {
 	return &adminpb.Snapshot{
 		Id: string(n.ID), Name: n.Name, Source: string(n.Source), Group: string(n.Group),
 		Node: string(n.Node), HostId: string(n.Host), PoolId: string(n.Pool), SizeBytes: n.Size,
-		Phase: snapshotPhases[n.Phase], Reason: n.Error, Cut: timeView(n.Cut), Missing: n.Missing, FsType: n.Format.FSType,
-		Operation: snapshotOperation(n), Created: n.Created.String(), Modified: n.Modified, Kept: keptView(n.Kept),
+		Phase: snapshotPhases[n.Phase], Reason: n.Error, Cut: timeView(n.TakenAt), Missing: n.Missing, FsType: n.Format.FSType,
+		Operation: snapshotOperation(n), Created: n.Created.String(), Modified: n.Modified, Kept: keptView(n.KeptCopy),
 	}
 }
 
-func keptView(k *fsm.Kept) *adminpb.Kept {
+func keptView(k *fsm.KeptCopy) *adminpb.Kept {
 	if k == nil {
 		return nil
 	}
-	return &adminpb.Kept{Reason: k.Reason, Generation: k.Generation, Attach: k.Attach, Superseded: timeView(k.Superseded)}
+	return &adminpb.Kept{Reason: k.Reason, Generation: k.Generation, Attach: k.Attachment, Superseded: timeView(k.Superseded)}
 }
 
 var groupPhases = map[fsm.GroupPhase]string{
-	fsm.GroupFreezing: "freezing", fsm.GroupCutting: "cutting", fsm.GroupReady: "ready",
+	fsm.GroupFreezing: "freezing", fsm.GroupTaking: "cutting", fsm.GroupReady: "ready",
 	fsm.GroupAborting: "aborting", fsm.GroupDeleting: "deleting",
 }
 
 func groupView(st *fsm.State, g *fsm.GroupSnapshot) *adminpb.GroupSnapshot {
 	return &adminpb.GroupSnapshot{
 		Id: string(g.ID), Name: g.Name, Members: each(g.Members, func(id fsm.SnapshotID) string { return string(id) }),
-		Phase: groupPhases[g.Phase], Attempt: g.Attempt, Cut: timeView(g.Cut), Reason: g.Error,
+		Phase: groupPhases[g.Phase], Attempt: g.Attempt, Cut: timeView(g.TakenAt), Reason: g.Error,
 		Operation: groupOperation(st, g), Created: g.Created.String(), Modified: g.Modified,
 	}
 }

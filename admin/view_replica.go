@@ -15,8 +15,8 @@ func replicationView(r *fsm.Replication) *adminpb.Replication {
 		return nil
 	}
 	out := &adminpb.Replication{
-		Protocol: protocolView(r.Protocol), Wanted: r.Wanted, Minor: r.Minor, Port: r.Port, SeedHostId: string(r.Seed),
-		Born: r.Born, Generation: r.Generation, Granted: r.Granted,
+		Protocol: protocolView(r.Protocol), Wanted: r.ReplicaCount, Minor: r.Minor, Port: r.Port, SeedHostId: string(r.Seed),
+		Born: r.InitialSyncIndex, Generation: r.Generation, Granted: r.LastGrantIndex,
 	}
 	if p := r.Primary; p != nil {
 		out.Primary = &adminpb.Primary{
@@ -25,7 +25,7 @@ func replicationView(r *fsm.Replication) *adminpb.Replication {
 	}
 	if f := r.Forced; f != nil {
 		out.Forced = &adminpb.Forced{
-			HostId: string(f.Host), Index: f.Index, GivenUp: f.GivenUp, Reason: f.Reason, PeerDead: f.PeerDead,
+			HostId: string(f.Host), Index: f.Index, GivenUp: f.GivenUpGeneration, Reason: f.Reason, PeerDead: f.PeerDead,
 		}
 	}
 	return out
@@ -35,20 +35,20 @@ func replicationView(r *fsm.Replication) *adminpb.Replication {
 func replicaViews(v *fsm.Volume) []*adminpb.Replica {
 	return each(v.Replicas, func(r fsm.Replica) *adminpb.Replica {
 		view := replicaView(r)
-		if leg := v.Leg(r.Host); leg != nil && r.State != fsm.ReplicaGone {
+		if leg := v.ReplicaSync(r.Host); leg != nil && r.State != fsm.ReplicaGone {
 			addLeg(view, leg)
 		}
 		return view
 	})
 }
 
-func addLeg(view *adminpb.Replica, leg *fsm.Leg) {
-	seen := &leg.Seen
+func addLeg(view *adminpb.Replica, leg *fsm.ReplicaSync) {
+	seen := &leg.Observed
 	view.Disk, view.PeerDisk = diskView(seen.Disk), diskView(seen.PeerDisk)
 	view.Connection, view.Role = connectionView(seen), roleView(seen)
-	view.Percent, view.OutOfSyncBytes = seen.Percent, uint64(max(0, seen.OutOfSync))
+	view.Percent, view.OutOfSyncBytes = seen.SyncPercent, uint64(max(0, seen.OutOfSync))
 	view.UpToDate, view.Outdated, view.Suspended = leg.UpToDate, leg.Outdated, seen.Suspended
-	view.Attach, view.BootId, view.Generation = leg.Attach, leg.Boot, seen.Generation
+	view.Attach, view.BootId, view.Generation = leg.Attachment, leg.Boot, seen.Generation
 	if seen.UUID != 0 {
 		view.CurrentUuid = fmt.Sprintf("%016x", seen.UUID)
 	}
@@ -56,8 +56,8 @@ func addLeg(view *adminpb.Replica, leg *fsm.Leg) {
 
 func diskView(d fsmpb.DiskState) string { return enumView(d.String(), "DISK_STATE_") }
 
-func connectionView(seen *fsm.ReplicaSeen) string {
-	if seen.Down {
+func connectionView(seen *fsm.ReplicaObservation) string {
+	if seen.Unconfigured {
 		return "down"
 	}
 	return enumView(seen.Connection.String(), "CONNECTION_STATE_")
@@ -67,7 +67,7 @@ func protocolView(p fsmpb.Protocol) string {
 	return strings.TrimPrefix(p.String(), "PROTOCOL_")
 }
 
-func roleView(seen *fsm.ReplicaSeen) string {
+func roleView(seen *fsm.ReplicaObservation) string {
 	if seen.Primary {
 		return "primary"
 	}

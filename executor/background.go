@@ -11,7 +11,7 @@ type situation struct {
 	volume fsm.VolumeID
 	boot   string
 	// wish is the log's, nil when it is not known.
-	wish *fsm.Wish
+	wish *fsm.DesiredVolume
 	// fresh: the wish may be acted on. It was read in this session, from a controller
 	// that applied all that this host acted on (S14), and the host is adopted (S1).
 	fresh bool
@@ -31,13 +31,13 @@ func background(s *situation) desired {
 	if !s.fresh || s.wish == nil {
 		return want
 	}
-	want.verb, want.size = s.wish.Verb, s.wish.Size
+	want.verb, want.size = s.wish.Goal, s.wish.Size
 	want.source, want.sourceSize = s.wish.Source, s.wish.SourceSize
-	want.growing = s.wish.Verb == fsm.WishKeep && s.wish.Operation != 0
+	want.growing = s.wish.Goal == fsm.GoalKeep && s.wish.Operation != 0
 	if s.staysUp() {
 		want.limits = &s.wish.Limits
 	}
-	if want.verb != fsm.WishRemove {
+	if want.verb != fsm.GoalRemove {
 		want.down = s.mustGoDown()
 		want.drop = s.mustDrop()
 	}
@@ -93,7 +93,7 @@ func (s *situation) mustDrop() []string {
 	return drop
 }
 
-func wishedTarget(w *fsm.Wish, path string) *fsm.Target {
+func wishedTarget(w *fsm.DesiredVolume, path string) *fsm.Target {
 	if w == nil || w.Publication == nil {
 		return nil
 	}
@@ -207,18 +207,18 @@ func (s *situation) deviceNews() string {
 	whole := have.Exists && have.Size == w.Size && !have.copying && (have.replica == nil || s.record.Replica != nil && s.record.Replica.Made)
 	switch {
 	case have.Absent:
-	case w.Verb == fsm.WishCreate && whole && s.fresh:
-		if w.Replica == fsm.ReplicaPresent {
+	case w.Goal == fsm.GoalCreate && whole && s.fresh:
+		if w.ReplicaState == fsm.ReplicaPresent {
 			return "" // the log knows, and waits for the other replica
 		}
 		return factCreated
-	case w.Verb == fsm.WishRemove && s.fresh && !have.Exists && !have.Unfinished && !have.up():
+	case w.Goal == fsm.GoalRemove && s.fresh && !have.Exists && !have.Unfinished && !have.up():
 		return factGone
-	case w.Verb == fsm.WishKeep && w.Replica == fsm.ReplicaPresent && !have.Exists:
+	case w.Goal == fsm.GoalKeep && w.ReplicaState == fsm.ReplicaPresent && !have.Exists:
 		return factMissing
-	case w.Verb == fsm.WishKeep && w.Replica == fsm.ReplicaMissing && have.Exists && have.Size >= w.Size:
+	case w.Goal == fsm.GoalKeep && w.ReplicaState == fsm.ReplicaMissing && have.Exists && have.Size >= w.Size:
 		return factPresent
-	case w.Verb == fsm.WishKeep && w.Operation != 0 && have.Exists && have.Size >= w.Size && s.fresh:
+	case w.Goal == fsm.GoalKeep && w.Operation != 0 && have.Exists && have.Size >= w.Size && s.fresh:
 		return factGrown
 	}
 	return ""

@@ -72,15 +72,15 @@ func (c *cluster) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 	if err := c.state.Check(); err != nil {
 		c.t.Errorf("after %v: %v", cmd, err)
 	}
-	c.publish(result.Touched)
+	c.publish(result.Changes)
 	return result.Outcome
 }
 
-func (c *cluster) publish(touched []fsm.Touch) {
+func (c *cluster) publish(touched []fsm.Change) {
 	u := executor.Update{At: c.at(), Level: c.state.Cluster().FeatureLevel, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
 	for _, touch := range touched {
 		if touch.Snapshot != "" && touch.Node == "n1" {
-			if w, ok := c.state.SnapshotWish("n1", touch.Snapshot); ok {
+			if w, ok := c.state.DesiredSnapshot("n1", touch.Snapshot); ok {
 				u.Snapshots = append(u.Snapshots, w)
 			} else {
 				u.SnapshotsGone = append(u.SnapshotsGone, touch.Snapshot)
@@ -94,7 +94,7 @@ func (c *cluster) publish(touched []fsm.Touch) {
 			continue
 		}
 		delete(c.pending, touch.Volume)
-		if w, ok := c.state.Wish("n1", touch.Volume); ok {
+		if w, ok := c.state.DesiredVolume("n1", touch.Volume); ok {
 			u.Wishes = append(u.Wishes, w)
 		} else {
 			u.Gone = append(u.Gone, touch.Volume)
@@ -120,9 +120,9 @@ func (c *cluster) passOn() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.withhold = nil
-	var touched []fsm.Touch
+	var touched []fsm.Change
 	for id := range c.pending {
-		touched = append(touched, fsm.Touch{Volume: id, Node: "n1"})
+		touched = append(touched, fsm.Change{Volume: id, Node: "n1"})
 	}
 	c.publish(touched)
 }
@@ -149,10 +149,10 @@ func (c *cluster) adopted() bool {
 // full is what a new session begins with. The caller holds mu.
 func (c *cluster) full() executor.Update {
 	u := executor.Update{At: c.at(), Full: true, Level: c.state.Cluster().FeatureLevel, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
-	for w := range c.state.Wishes("n1") {
+	for w := range c.state.DesiredVolumes("n1") {
 		u.Wishes = append(u.Wishes, w)
 	}
-	for w := range c.state.SnapshotWishes("n1") {
+	for w := range c.state.DesiredSnapshots("n1") {
 		u.Snapshots = append(u.Snapshots, w)
 	}
 	return u
@@ -227,7 +227,7 @@ func (c *cluster) volume(id fsm.VolumeID) (fsm.Volume, bool) {
 func (c *cluster) gaveUp(id string) *fsm.Operation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state.WhyGivenUp(id)
+	return c.state.CreateFailure(id)
 }
 
 func (c *cluster) publication(id fsm.VolumeID) *fsm.Publication {

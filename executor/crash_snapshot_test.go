@@ -48,7 +48,7 @@ func (o *orchestrator) copiesLife(w *world, capability fsm.Capability) {
 
 	snapshot := w.startSnapshot(id)
 	o.await("the snapshot is ready", func() bool { return w.isCut(snapshot) })
-	cut := w.snapshot(snapshot).Cut
+	cut := w.snapshot(snapshot).TakenAt
 	w.pool.Write(id, 4096, []byte("after  the cut"))
 	w.modifyVolume(id, fsm.Limits{ReadIOPS: 100})
 	o.await("the limits are in force", func() bool { return w.settled(id) })
@@ -82,7 +82,7 @@ func (o *orchestrator) copiesLife(w *world, capability fsm.Capability) {
 	})
 	w.onlyWholeGroups(g)
 	o.await("nothing is frozen", func() bool { return w.ice.count() == 0 })
-	require.Equal(t, cut, w.snapshot(snapshot).Cut, "the cut's time is constant")
+	require.Equal(t, cut, w.snapshot(snapshot).TakenAt, "the cut's time is constant")
 	require.True(t, bytes.Contains(w.pool.ReadSnapshot(snapshot), []byte("before the cut")), "and so is its content")
 	if !capability.Block {
 		o.unstageAt(w, id, stagingPath)

@@ -21,11 +21,11 @@ type Update struct {
 	// that as well, unless it is Full.
 	At     fsm.Epoch
 	Full   bool // volumes that are not listed are unknown to the state
-	Wishes []fsm.Wish
+	Wishes []fsm.DesiredVolume
 	Gone   []fsm.VolumeID
 	// Snapshots are the wishes for snapshots, SnapshotsGone those that nothing is
 	// wanted of any more. Full means them too.
-	Snapshots     []fsm.SnapshotWish
+	Snapshots     []fsm.DesiredSnapshot
 	SnapshotsGone []fsm.SnapshotID
 	// Adopted is false while this host is in adoption mode (S1).
 	Adopted bool

@@ -111,7 +111,7 @@ func (e *Executor) stillOfUse(ctx context.Context, v *volume, q *question) (fsmp
 
 // waitsForVerdict tells whether the kernel may ask about the peer. With protocol A it does
 // so without a freeze, and goes on whatever it hears (S11). The caller holds mu.
-func (v *volume) waitsForVerdict(seen *fsm.ReplicaSeen) bool {
+func (v *volume) waitsForVerdict(seen *fsm.ReplicaObservation) bool {
 	if seen.Connected() {
 		return false
 	}
@@ -132,7 +132,7 @@ func (e *Executor) ask(ctx context.Context, v *volume, handler bool) (*question,
 		return q, nil
 	}
 	e.mu.Unlock()
-	var seen fsm.ReplicaSeen
+	var seen fsm.ReplicaObservation
 	if promoting != nil {
 		seen = *promoting
 		seen.Generation = e.generationOf(v)
@@ -152,7 +152,7 @@ func (e *Executor) ask(ctx context.Context, v *volume, handler bool) (*question,
 }
 
 // putQuestion makes the question and has it asked.
-func (e *Executor) putQuestion(v *volume, seen fsm.ReplicaSeen, promoting, handler bool) (*question, error) {
+func (e *Executor) putQuestion(v *volume, seen fsm.ReplicaObservation, promoting, handler bool) (*question, error) {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	q := &question{promoting: promoting, done: make(chan struct{}), cmd: &fsmpb.Command{

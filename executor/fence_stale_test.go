@@ -38,7 +38,7 @@ func TestS7_AVerdictThatIsBeingUsedIsNotOvertakenByAReturn(t *testing.T) {
 			defer close(ended)
 			p.link.SetCut(false)
 			for end := time.Now().Add(500 * time.Millisecond); !backUpToDate && time.Now().Before(end); time.Sleep(time.Millisecond) {
-				backUpToDate = p.volume(id).Leg(b.host()).UpToDate
+				backUpToDate = p.volume(id).ReplicaSync(b.host()).UpToDate
 			}
 			p.link.SetCut(true)
 		}}
@@ -52,7 +52,7 @@ func TestS7_AVerdictThatIsBeingUsedIsNotOvertakenByAReturn(t *testing.T) {
 	<-ended
 	require.False(t, backUpToDate)
 	a.write(id, "alone")
-	require.False(t, p.volume(id).Leg(b.host()).UpToDate)
+	require.False(t, p.volume(id).ReplicaSync(b.host()).UpToDate)
 	p.link.SetCut(false)
 	p.together(id)
 	b.holdsAll(id, "alone")

@@ -127,5 +127,5 @@ func (e *Executor) isOver(v *volume) bool {
 	if e.session.number == 0 || !e.session.adopted || w == nil {
 		return false
 	}
-	return w.Verb == fsm.WishRemove || w.Teardown != nil && w.Publication == nil
+	return w.Goal == fsm.GoalRemove || w.Teardown != nil && w.Publication == nil
 }

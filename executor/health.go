@@ -122,7 +122,7 @@ func (e *Executor) examined(ctx context.Context, v *volume, x *vitals) fsm.Condi
 func (e *Executor) leastSize(v *volume) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if w := v.wish; w != nil && w.Operation == 0 && w.Verb == fsm.WishKeep {
+	if w := v.wish; w != nil && w.Operation == 0 && w.Goal == fsm.GoalKeep {
 		return max(v.shown.Size, w.Size)
 	}
 	return v.shown.Size
@@ -160,7 +160,7 @@ func (e *Executor) patients() []*volume {
 	defer e.mu.Unlock()
 	var all []*volume
 	for _, v := range e.volumes {
-		if v.wish != nil && v.wish.Verb == fsm.WishKeep && v.wish.Replica != 0 && !v.examining {
+		if v.wish != nil && v.wish.Goal == fsm.GoalKeep && v.wish.ReplicaState != 0 && !v.examining {
 			all = append(all, v)
 		}
 	}
@@ -264,7 +264,7 @@ func (e *Executor) tellHealth(v *volume) error {
 	e.mu.Lock()
 	health, wish, heard := v.health, v.wish, v.heardHealth
 	e.mu.Unlock()
-	if health == nil || wish == nil || wish.Verb != fsm.WishKeep {
+	if health == nil || wish == nil || wish.Goal != fsm.GoalKeep {
 		return nil
 	}
 	now, known := ailing(*health), heard != nil && *heard == ailing(*health)

@@ -58,7 +58,7 @@ func TestS1_AFactToldBeforeARestoreIsNotKnownToTheRestoredLog(t *testing.T) {
 	require.Empty(t, v.known)
 	require.Empty(t, v.told)
 	require.ErrorIs(t, err, errOtherSession)
-	v.wish = &fsm.Wish{} // nothing else runs
+	v.wish = &fsm.DesiredVolume{} // nothing else runs
 	before := fsm.Epoch{Incarnation: 1, Index: 1000}
 	e.sent(v, fact{name: factHealth, path: "ill"}, before, nil)
 	e.sent(v, fact{name: factLimited, path: fmt.Sprint(v.wish.Limits)}, before, nil)
@@ -71,8 +71,8 @@ func TestS1_AFactToldBeforeARestoreIsNotKnownToTheRestoredLog(t *testing.T) {
 func TestS1_ASnapshotThatIsMissingIsSaidToTheRestoredLogToo(t *testing.T) {
 	e, _ := restoring(t)
 	session := func(incarnation uint64) {
-		e.Update(Update{At: fsm.Epoch{Incarnation: incarnation, Index: 7}, Full: true, Adopted: true, Snapshots: []fsm.SnapshotWish{
-			{Snapshot: stuckSnapshot, Source: staleVolume, Verb: fsm.SnapshotKeep},
+		e.Update(Update{At: fsm.Epoch{Incarnation: incarnation, Index: 7}, Full: true, Adopted: true, Snapshots: []fsm.DesiredSnapshot{
+			{Snapshot: stuckSnapshot, Source: staleVolume, Goal: fsm.SnapshotGoalKeep},
 		}})
 	}
 	session(1)

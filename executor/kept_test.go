@@ -38,7 +38,7 @@ func (p *pair) kept() (all []fsm.Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for n := range p.state.Snapshots("") {
-		if n.Kept != nil {
+		if n.KeptCopy != nil {
 			all = append(all, *n)
 		}
 	}
@@ -199,7 +199,7 @@ func TestS49_CopiesOfAnEarlierLevelAreTold(t *testing.T) {
 	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_SetFeatureLevel{SetFeatureLevel: &fsmpb.SetFeatureLevel{Level: fsm.Level2}}})
 	a.connect()
 	p.eventually("the log knows of it", func() bool { return len(p.kept()) == 1 && p.isKnown(a) })
-	require.False(t, p.kept()[0].Kept.Superseded.IsZero())
+	require.False(t, p.kept()[0].KeptCopy.Superseded.IsZero())
 	p.releases(id, b)
 	p.remove(id)
 	p.eventually("it goes with the volume", func() bool { return a.pool.Snapshots() == 0 && len(p.kept()) == 0 })

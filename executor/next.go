@@ -68,7 +68,7 @@ type grant struct {
 // a time: a call brings up or takes down, the background creates and removes.
 type desired struct {
 	volume fsm.VolumeID
-	verb   fsm.Verb // zero: make and remove nothing
+	verb   fsm.Goal // zero: make and remove nothing
 	size   int64    // bytes
 	down   bool     // nothing of it may be up
 	drop   []string // targets that may not be bound
@@ -143,9 +143,9 @@ func next(want *desired, have *observed) step {
 		return bindTarget(want, have)
 	case want.grant != nil:
 		return bringUp(want, have)
-	case want.verb == fsm.WishRemove:
+	case want.verb == fsm.GoalRemove:
 		return remove(want, have)
-	case want.verb == fsm.WishCreate:
+	case want.verb == fsm.GoalCreate:
 		return create(want, have)
 	case have.Absent || !have.Exists:
 	case want.mayGrow(have):

@@ -51,9 +51,9 @@ const (
 
 // replicaWanted is what the log wants of a replica, read in this session.
 type replicaWanted struct {
-	*fsm.ReplicaWish
+	*fsm.DesiredReplica
 	volume fsm.VolumeID
-	verb   fsm.Verb
+	verb   fsm.Goal
 	size   int64 // bytes
 	// published: there is a publication for this host; owes: it is to end a revoked one.
 	published, owes bool
@@ -92,13 +92,13 @@ func nextReplica(w *replicaWanted, h *replicaHave) step {
 	if w.mustLose(h) {
 		return loseReplica(h)
 	}
-	if w.verb == fsm.WishRemove {
+	if w.verb == fsm.GoalRemove {
 		return removeReplica(h)
 	}
 	if w.leaving {
 		return step{} // no side of the volume, but perhaps the last that has its content (S71)
 	}
-	if h.below.Absent || !h.below.Exists || w.verb == fsm.WishKeep && !w.Born {
+	if h.below.Absent || !h.below.Exists || w.verb == fsm.GoalKeep && !w.InitialSyncDone {
 		return step{} // made by next, missing (S14), or failed before its birth
 	}
 	for _, rule := range []func(*replicaWanted, *replicaHave) step{bringIn, link, bear, resize, promote, inSync, verify} {
@@ -112,7 +112,7 @@ func nextReplica(w *replicaWanted, h *replicaHave) step {
 // mustLose: its peer went on without it, by the log's word; or its I/O is frozen, and
 // nobody may write to it here any more (S9).
 func (w *replicaWanted) mustLose(h *replicaHave) bool {
-	over := w.verb == fsm.WishRemove || w.owes && !w.published
+	over := w.verb == fsm.GoalRemove || w.owes && !w.published
 	return h.InKernel && (w.Outdated && (h.Primary || h.Suspended) || h.Suspended && over)
 }
 
@@ -154,7 +154,7 @@ func bringIn(w *replicaWanted, h *replicaHave) step {
 		return step{kind: stepOpenBelow}
 	case w.Peer != nil && !h.configured:
 		return step{kind: stepConfigure}
-	case w.Peer == nil && w.Born && w.verb == fsm.WishKeep && !h.Configured && !h.InKernel:
+	case w.Peer == nil && w.InitialSyncDone && w.verb == fsm.GoalKeep && !h.Configured && !h.InKernel:
 		return step{kind: stepConfigure} // it was being removed, and is the last one now (S71)
 	case !h.Configured:
 		return step{} // its peer is not known yet
@@ -164,7 +164,7 @@ func bringIn(w *replicaWanted, h *replicaHave) step {
 		return step{kind: stepDownReplica} // nobody counted this attachment (S5)
 	case h.attached():
 		return step{}
-	case w.verb == fsm.WishCreate && (!h.made || !h.InKernel && !h.Metadata):
+	case w.verb == fsm.GoalCreate && (!h.made || !h.InKernel && !h.Metadata):
 		return step{kind: stepCreateMetadata}
 	case !h.made || !h.InKernel && !h.Metadata:
 		return refuse(fsm.Precondition, "the metadata of the replica of volume %s are missing", w.volume)
@@ -189,7 +189,7 @@ func bringIn(w *replicaWanted, h *replicaHave) step {
 // kernel has it, as its host says now.
 func mend(w *replicaWanted, h *replicaHave) step {
 	behind := h.Connection >= linkConnected && h.PeerDisk == diskUpToDate
-	there := w.Peer != nil && !w.Peer.Lost && w.Peer.Attached
+	there := w.Peer != nil && !w.Peer.Incomplete && w.Peer.DiskAttached
 	if behind || there && (w.Peer.UpToDate || h.peerWhole) {
 		return step{kind: stepRemakeMetadata}
 	}
@@ -238,10 +238,10 @@ func (h *replicaHave) doubtful() bool {
 // just made. A source's content is then copied to the other replica.
 func bear(w *replicaWanted, h *replicaHave) step {
 	switch {
-	case w.Born || w.verb != fsm.WishCreate || h.Connection != linkConnected || h.Primary:
+	case w.InitialSyncDone || w.verb != fsm.GoalCreate || h.Connection != linkConnected || h.Primary:
 	case w.Seed && h.Fresh && h.Disk == diskInconsistent && h.PeerDisk == diskInconsistent:
 		return step{kind: stepNewUUID}
-	case !w.Seed && w.CopySeed && h.whole():
+	case !w.Seed && w.SyncFromSeed && h.whole():
 		return step{kind: stepInvalidate}
 	}
 	return step{}
@@ -254,7 +254,7 @@ func (h *replicaHave) whole() bool {
 
 // resize lets the volume grow when the devices below both replicas have.
 func resize(w *replicaWanted, h *replicaHave) step {
-	if h.Primary && h.Connection == linkConnected && h.whole() && h.Size > 0 && h.Size < w.size && w.Backing >= w.size {
+	if h.Primary && h.Connection == linkConnected && h.whole() && h.Size > 0 && h.Size < w.size && w.BackingCapacity >= w.size {
 		return step{kind: stepResize}
 	}
 	return step{}
@@ -264,7 +264,7 @@ func resize(w *replicaWanted, h *replicaHave) step {
 // of this boot and session, after it was observed (S2): the step asks for it.
 func promote(w *replicaWanted, h *replicaHave) step {
 	switch {
-	case !w.Primary || w.PrimaryDone || !w.published || w.owes || h.Primary || h.Suspended:
+	case !w.Primary || w.PromotionDone || !w.published || w.owes || h.Primary || h.Suspended:
 	case w.Outdated && !w.Force:
 	case !h.attached() || !h.own || h.Disk <= diskInconsistent:
 	case h.Connection >= linkConnected && h.Disk != diskUpToDate:
@@ -285,7 +285,7 @@ func inSync(w *replicaWanted, h *replicaHave) step {
 // verify compares the replicas from time to time, from one of the two sides.
 func verify(w *replicaWanted, h *replicaHave) step {
 	leads := h.Primary || h.first && h.PeerRole == "Secondary"
-	if h.verifyDue && leads && w.Born && h.Connection == linkConnected && h.whole() {
+	if h.verifyDue && leads && w.InitialSyncDone && h.Connection == linkConnected && h.whole() {
 		return step{kind: stepVerify}
 	}
 	return step{}

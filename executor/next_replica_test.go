@@ -17,8 +17,8 @@ const (
 
 // wantedReplica is one of a born volume that is to be connected, changed as said.
 func wantedReplica(change ...func(*replicaWanted)) *replicaWanted {
-	w := &replicaWanted{verb: fsm.WishKeep, size: testGib, ReplicaWish: &fsm.ReplicaWish{
-		Born: true, Connect: true, UpToDate: true, Peer: &fsm.ReplicaPeer{Node: "n2"}, Backing: testGib,
+	w := &replicaWanted{verb: fsm.GoalKeep, size: testGib, DesiredReplica: &fsm.DesiredReplica{
+		InitialSyncDone: true, Connect: true, UpToDate: true, Peer: &fsm.ReplicaPeer{Node: "n2"}, BackingCapacity: testGib,
 	}}
 	for _, c := range change {
 		c(w)
@@ -41,20 +41,20 @@ func haveReplica(change ...func(*replicaHave)) *replicaHave {
 	return h
 }
 
-func creating(w *replicaWanted)    { w.verb, w.Born = fsm.WishCreate, false }
-func removing(w *replicaWanted)    { w.verb = fsm.WishRemove }
+func creating(w *replicaWanted)    { w.verb, w.InitialSyncDone = fsm.GoalCreate, false }
+func removing(w *replicaWanted)    { w.verb = fsm.GoalRemove }
 func lost(w *replicaWanted)        { w.Outdated, w.UpToDate = true, false }
 func leaving(w *replicaWanted)     { w.leaving = true }
 func owing(w *replicaWanted)       { w.owes = true }
 func apart(w *replicaWanted)       { w.Connect = false }
 func published(w *replicaWanted)   { w.published, w.Primary = true, true }
-func heard(w *replicaWanted)       { w.PrimaryDone = true }
+func heard(w *replicaWanted)       { w.PromotionDone = true }
 func seed(w *replicaWanted)        { w.Seed = true }
-func copying(w *replicaWanted)     { w.CopySeed = true }
+func copying(w *replicaWanted)     { w.SyncFromSeed = true }
 func forced(w *replicaWanted)      { w.Force = true }
 func alone(w *replicaWanted)       { w.Peer, w.Connect = nil, false }
 func larger(w *replicaWanted)      { w.size = 2 * testGib }
-func roomy(w *replicaWanted)       { w.Backing = 2 * testGib }
+func roomy(w *replicaWanted)       { w.BackingCapacity = 2 * testGib }
 func primary(h *replicaHave)       { h.Primary = true }
 func frozen(h *replicaHave)        { h.Suspended = true }
 func noDisk(h *replicaHave)        { h.Disk, h.own = diskDiskless, false }
@@ -86,10 +86,10 @@ func absentBelow(h *replicaHave)   { h.below = Device{Absent: true} }
 func synchronising(h *replicaHave) { h.Connection, h.PeerDisk = testSource, diskInconsistent }
 func failed(h *replicaHave)        { h.failed = true }
 func wholePeer(h *replicaHave)     { h.peerWhole = true }
-func goodPeer(w *replicaWanted)    { w.Peer.UpToDate, w.Peer.Attached = true, true }
+func goodPeer(w *replicaWanted)    { w.Peer.UpToDate, w.Peer.DiskAttached = true, true }
 func peerAway(w *replicaWanted)    { w.Peer.UpToDate = true }
-func peerThere(w *replicaWanted)   { w.Peer.Attached = true }
-func lostPeer(w *replicaWanted)    { w.Peer.Lost = true }
+func peerThere(w *replicaWanted)   { w.Peer.DiskAttached = true }
+func lostPeer(w *replicaWanted)    { w.Peer.Incomplete = true }
 func notInKernel(h *replicaHave) {
 	h.Mirror, h.own, h.adjusted = Mirror{Configured: true, Metadata: true, Done: -1}, false, false
 }
@@ -105,7 +105,7 @@ func TestNextReplica(t *testing.T) {
 		"what is as it should be is left":          {nil, nil, stepNone},
 		"S14 a missing device is not made":         {nil, h{missingBelow}, stepNone},
 		"S12 nothing is done in an absent pool":    {nil, h{notInKernel, absentBelow}, stepNone},
-		"what failed before its birth is left":     {w{func(x *replicaWanted) { x.Born = false }}, h{notInKernel}, stepNone},
+		"what failed before its birth is left":     {w{func(x *replicaWanted) { x.InitialSyncDone = false }}, h{notInKernel}, stepNone},
 		"the device below comes first":             {w{creating}, h{notInKernel, notConfigured, notMade, closed}, stepOpenBelow},
 		"then the file":                            {w{creating}, h{notInKernel, notConfigured, notMade}, stepConfigure},
 		"not without a peer":                       {w{creating, alone}, h{notInKernel, notConfigured, notMade}, stepNone},
@@ -246,14 +246,14 @@ func FuzzNextReplica(f *testing.F) {
 	f.Fuzz(func(t *testing.T, bits uint64, disk, link uint8) {
 		bit := func(n int) bool { return bits>>n&1 == 1 }
 		want := wantedReplica()
-		want.Born, want.Connect, want.Outdated, want.Primary, want.PrimaryDone = bit(0), bit(1), bit(2), bit(3), bit(4)
-		want.Seed, want.Force, want.published, want.owes, want.CopySeed = bit(5), bit(6), bit(7), bit(8), bit(9)
-		want.verb = fsm.Verb(bits>>60%3 + 1)
+		want.InitialSyncDone, want.Connect, want.Outdated, want.Primary, want.PromotionDone = bit(0), bit(1), bit(2), bit(3), bit(4)
+		want.Seed, want.Force, want.published, want.owes, want.SyncFromSeed = bit(5), bit(6), bit(7), bit(8), bit(9)
+		want.verb = fsm.Goal(bits>>60%3 + 1)
 		have := haveReplica()
 		have.Configured, have.InKernel, have.Primary, have.Suspended = bit(10), bit(11), bit(12), bit(13)
 		have.configured, have.made, have.own, have.mayAttach, have.wrote, have.kept = bit(14), bit(15), bit(16), bit(17), bit(18), bit(19)
 		have.busy, have.Fresh, have.Metadata = bit(20), bit(21), bit(22)
-		have.failed, have.peerWhole, want.Peer.UpToDate, want.Peer.Lost = bit(23), bit(24), bit(25), bit(26)
+		have.failed, have.peerWhole, want.Peer.UpToDate, want.Peer.Incomplete = bit(23), bit(24), bit(25), bit(26)
 		have.PeerDisk = fsmpb.DiskState(bits >> 27 % 9)
 		have.Disk, have.Connection = fsmpb.DiskState(disk%9), fsmpb.ConnectionState(link%7)
 		switch kind := nextReplica(want, have).kind; kind {
@@ -264,7 +264,7 @@ func FuzzNextReplica(f *testing.F) {
 		case stepRemakeMetadata:
 			require.True(t, have.failed && !have.attached() && !want.Force, "S67")
 			behind := have.Connection >= linkConnected && have.PeerDisk == diskUpToDate
-			require.True(t, behind || !want.Peer.Lost && (want.Peer.UpToDate || have.peerWhole), "never what nobody else has")
+			require.True(t, behind || !want.Peer.Incomplete && (want.Peer.UpToDate || have.peerWhole), "never what nobody else has")
 			require.False(t, want.Outdated && have.wrote && !have.kept, "S9")
 		case stepSetPrimary:
 			require.True(t, want.Primary && want.published && !want.owes && have.own, "S2")
@@ -282,12 +282,12 @@ func FuzzNextReplica(f *testing.F) {
 		case stepDownReplica:
 			require.False(t, have.Primary || have.Suspended)
 		case stepCreateMetadata:
-			require.Equal(t, fsm.WishCreate, want.verb, "S14")
+			require.Equal(t, fsm.GoalCreate, want.verb, "S14")
 		case stepForgetReplica, stepCloseBelow, stepForgetRecord:
-			require.Equal(t, fsm.WishRemove, want.verb, "S14")
+			require.Equal(t, fsm.GoalRemove, want.verb, "S14")
 			require.False(t, have.InKernel)
 		case stepNewUUID:
-			require.True(t, want.Seed && have.Fresh && !want.Born)
+			require.True(t, want.Seed && have.Fresh && !want.InitialSyncDone)
 		}
 	})
 }

@@ -8,8 +8,8 @@ import (
 
 // cutSituation is all that is known of a snapshot.
 type cutSituation struct {
-	wish  *fsm.SnapshotWish // nil when the log wants nothing of it
-	fresh bool              // the wish may be acted on (S1, S14)
+	wish  *fsm.DesiredSnapshot // nil when the log wants nothing of it
+	fresh bool                 // the wish may be acted on (S1, S14)
 	// incarnationID is of whoever said the wish (S1).
 	incarnationID []byte
 	have          Device
@@ -34,22 +34,22 @@ func nextCut(s *cutSituation) step {
 		return step{}
 	case s.held != nil && !s.keepsHold():
 		return step{kind: stepThaw}
-	case s.have.Absent && w.Verb == fsm.SnapshotKeep:
+	case s.have.Absent && w.Goal == fsm.SnapshotGoalKeep:
 		return step{} // an absent pool says nothing of its files (S12)
 	case s.have.Absent:
 		return refuse(fsm.Unreachable, "the pool of snapshot %s is absent", w.Snapshot)
 	}
-	switch w.Verb {
-	case fsm.SnapshotFreeze:
+	switch w.Goal {
+	case fsm.SnapshotGoalFreeze:
 		return freezeMember(s)
-	case fsm.SnapshotCut:
+	case fsm.SnapshotGoalTake:
 		if w.Group != "" {
 			return cutMember(s)
 		}
 		return cutAlone(s)
-	case fsm.SnapshotKeep:
+	case fsm.SnapshotGoalKeep:
 		return keepSnapshot(s)
-	case fsm.SnapshotThaw, fsm.SnapshotRemove:
+	case fsm.SnapshotGoalThaw, fsm.SnapshotGoalRemove:
 		return removeSnapshot(s)
 	}
 	return step{}
@@ -60,12 +60,12 @@ func (s *cutSituation) keepsHold() bool {
 	if s.held.attempt != s.wish.Attempt || s.wish.Group == "" {
 		return false
 	}
-	switch s.wish.Verb {
-	case fsm.SnapshotFreeze:
+	switch s.wish.Goal {
+	case fsm.SnapshotGoalFreeze:
 		return true
-	case fsm.SnapshotCut:
+	case fsm.SnapshotGoalTake:
 		return !s.isCut()
-	case fsm.SnapshotKeep, fsm.SnapshotThaw, fsm.SnapshotRemove:
+	case fsm.SnapshotGoalKeep, fsm.SnapshotGoalThaw, fsm.SnapshotGoalRemove:
 	}
 	return false
 }
@@ -144,24 +144,24 @@ func cutNews(s *cutSituation) string {
 	if w == nil || !s.fresh || s.have.Absent {
 		return ""
 	}
-	switch w.Verb {
-	case fsm.SnapshotFreeze:
+	switch w.Goal {
+	case fsm.SnapshotGoalFreeze:
 		return s.frozenNews()
-	case fsm.SnapshotCut:
+	case fsm.SnapshotGoalTake:
 		switch {
 		case w.Group == "" && s.have.Exists, s.isCut():
 			return factCut
 		case w.Group != "" && s.held == nil:
 			return factThawed
 		}
-	case fsm.SnapshotKeep:
+	case fsm.SnapshotGoalKeep:
 		switch {
 		case !s.have.Exists:
 			return factMissed
 		case s.record.Phase == cutMissing:
 			return factFound
 		}
-	case fsm.SnapshotThaw, fsm.SnapshotRemove:
+	case fsm.SnapshotGoalThaw, fsm.SnapshotGoalRemove:
 		return factRemoved
 	}
 	return ""

@@ -13,61 +13,61 @@ import (
 
 func TestNextCut(t *testing.T) {
 	now := time.Now()
-	wish := func(verb fsm.SnapshotVerb) *fsm.SnapshotWish { return &fsm.SnapshotWish{Verb: verb, Attempt: 1} }
-	member := func(verb fsm.SnapshotVerb) *fsm.SnapshotWish {
-		return &fsm.SnapshotWish{Verb: verb, Attempt: 1, Group: "hgs-1"}
+	wish := func(verb fsm.SnapshotGoal) *fsm.DesiredSnapshot { return &fsm.DesiredSnapshot{Goal: verb, Attempt: 1} }
+	member := func(verb fsm.SnapshotGoal) *fsm.DesiredSnapshot {
+		return &fsm.DesiredSnapshot{Goal: verb, Attempt: 1, Group: "hgs-1"}
 	}
-	reported := member(fsm.SnapshotFreeze)
+	reported := member(fsm.SnapshotGoalFreeze)
 	reported.Frozen = true
 	file, left, absent := Device{Exists: true}, Device{Unfinished: true}, Device{Absent: true}
 	begun, done := snapshotRecord{Phase: cutBegun, Attempt: 1}, snapshotRecord{Phase: cutDone, Attempt: 1}
 	held, lasting := &hold{attempt: 1, until: now.Add(time.Second)}, &hold{attempt: 1}
 	older, ended := &hold{attempt: 0, until: now.Add(time.Second)}, &hold{attempt: 1, until: now}
 	for name, tc := range map[string]struct {
-		wish   *fsm.SnapshotWish
+		wish   *fsm.DesiredSnapshot
 		have   Device
 		record snapshotRecord
 		held   *hold
 		kind   stepKind
 		news   string
 	}{
-		"cut what is to be cut":        {wish: wish(fsm.SnapshotCut), kind: stepCut},
-		"once":                         {wish: wish(fsm.SnapshotCut), have: file, record: done, news: factCut},
-		"adopt what nobody began here": {wish: wish(fsm.SnapshotCut), have: file, news: factCut},
-		"S19 not what a dead process may have torn":        {wish: wish(fsm.SnapshotCut), have: file, record: begun, kind: stepRemoveSnapshot},
-		"what was left unfinished is cut anew":             {wish: wish(fsm.SnapshotCut), have: left, record: begun, kind: stepCut},
-		"S12 nothing is cut into an absent pool":           {wish: wish(fsm.SnapshotCut), have: absent, kind: stepRefuse},
-		"freeze a member":                                  {wish: member(fsm.SnapshotFreeze), kind: stepFreeze},
-		"tell that it is frozen":                           {wish: member(fsm.SnapshotFreeze), held: held, record: begun, news: factFrozen},
-		"tell that it is held":                             {wish: member(fsm.SnapshotFreeze), held: lasting, record: begun, news: factFrozen},
+		"cut what is to be cut":        {wish: wish(fsm.SnapshotGoalTake), kind: stepCut},
+		"once":                         {wish: wish(fsm.SnapshotGoalTake), have: file, record: done, news: factCut},
+		"adopt what nobody began here": {wish: wish(fsm.SnapshotGoalTake), have: file, news: factCut},
+		"S19 not what a dead process may have torn":        {wish: wish(fsm.SnapshotGoalTake), have: file, record: begun, kind: stepRemoveSnapshot},
+		"what was left unfinished is cut anew":             {wish: wish(fsm.SnapshotGoalTake), have: left, record: begun, kind: stepCut},
+		"S12 nothing is cut into an absent pool":           {wish: wish(fsm.SnapshotGoalTake), have: absent, kind: stepRefuse},
+		"freeze a member":                                  {wish: member(fsm.SnapshotGoalFreeze), kind: stepFreeze},
+		"tell that it is frozen":                           {wish: member(fsm.SnapshotGoalFreeze), held: held, record: begun, news: factFrozen},
+		"tell that it is held":                             {wish: member(fsm.SnapshotGoalFreeze), held: lasting, record: begun, news: factFrozen},
 		"once heard, wait":                                 {wish: reported, held: held, record: begun},
-		"S19 a freeze of another process is no freeze":     {wish: member(fsm.SnapshotFreeze), record: begun, news: factThawed},
+		"S19 a freeze of another process is no freeze":     {wish: member(fsm.SnapshotGoalFreeze), record: begun, news: factThawed},
 		"S19 also without a record of it":                  {wish: reported, news: factThawed},
-		"what an earlier attempt left goes before":         {wish: member(fsm.SnapshotFreeze), have: file, kind: stepRemoveSnapshot},
-		"a hold of an earlier attempt goes before":         {wish: member(fsm.SnapshotFreeze), held: older, kind: stepThaw},
-		"an ended freeze is given back":                    {wish: member(fsm.SnapshotFreeze), held: ended, record: begun, kind: stepThaw},
-		"cut a member under its freeze":                    {wish: member(fsm.SnapshotCut), held: held, record: begun, kind: stepCut},
-		"cut a member that is only held":                   {wish: member(fsm.SnapshotCut), held: lasting, record: begun, kind: stepCut},
-		"S19 not under an ended one":                       {wish: member(fsm.SnapshotCut), held: ended, record: begun, kind: stepThaw},
-		"S19 not under none":                               {wish: member(fsm.SnapshotCut), record: begun, news: factThawed},
-		"S19 not under none, with a file that may be torn": {wish: member(fsm.SnapshotCut), have: file, record: begun, news: factThawed},
-		"thaw after the cut":                               {wish: member(fsm.SnapshotCut), have: file, held: held, record: done, kind: stepThaw},
-		"then tell it, also from another process":          {wish: member(fsm.SnapshotCut), have: file, record: done, news: factCut},
-		"kept: thaw":                                   {wish: member(fsm.SnapshotKeep), have: file, held: held, record: done, kind: stepThaw},
-		"kept: forget how it was made":                 {wish: wish(fsm.SnapshotKeep), have: file, record: done, kind: stepForget},
-		"kept: what failed stays known as torn":        {wish: wish(fsm.SnapshotKeep), have: file, record: begun},
-		"kept: then nothing":                           {wish: wish(fsm.SnapshotKeep), have: file},
-		"S14 a missing one is noted, never made again": {wish: wish(fsm.SnapshotKeep), kind: stepMiss},
-		"and told":                              {wish: wish(fsm.SnapshotKeep), record: snapshotRecord{Phase: cutMissing}, news: factMissed},
-		"found again":                           {wish: wish(fsm.SnapshotKeep), have: file, record: snapshotRecord{Phase: cutMissing}, news: factFound},
-		"S12 an absent pool says nothing":       {wish: wish(fsm.SnapshotKeep), have: absent},
-		"given up: thaw first":                  {wish: member(fsm.SnapshotThaw), have: file, held: held, record: done, kind: stepThaw},
-		"given up: remove what was cut":         {wish: member(fsm.SnapshotThaw), have: file, record: done, kind: stepRemoveSnapshot},
-		"given up: and the record":              {wish: member(fsm.SnapshotThaw), record: done, kind: stepForget},
-		"given up: then tell it":                {wish: member(fsm.SnapshotThaw), news: factRemoved},
-		"removed, with what was left":           {wish: wish(fsm.SnapshotRemove), have: left, kind: stepRemoveSnapshot},
-		"removed: then tell it":                 {wish: wish(fsm.SnapshotRemove), news: factRemoved},
-		"S12 not from an absent pool":           {wish: wish(fsm.SnapshotRemove), have: absent, kind: stepRefuse},
+		"what an earlier attempt left goes before":         {wish: member(fsm.SnapshotGoalFreeze), have: file, kind: stepRemoveSnapshot},
+		"a hold of an earlier attempt goes before":         {wish: member(fsm.SnapshotGoalFreeze), held: older, kind: stepThaw},
+		"an ended freeze is given back":                    {wish: member(fsm.SnapshotGoalFreeze), held: ended, record: begun, kind: stepThaw},
+		"cut a member under its freeze":                    {wish: member(fsm.SnapshotGoalTake), held: held, record: begun, kind: stepCut},
+		"cut a member that is only held":                   {wish: member(fsm.SnapshotGoalTake), held: lasting, record: begun, kind: stepCut},
+		"S19 not under an ended one":                       {wish: member(fsm.SnapshotGoalTake), held: ended, record: begun, kind: stepThaw},
+		"S19 not under none":                               {wish: member(fsm.SnapshotGoalTake), record: begun, news: factThawed},
+		"S19 not under none, with a file that may be torn": {wish: member(fsm.SnapshotGoalTake), have: file, record: begun, news: factThawed},
+		"thaw after the cut":                               {wish: member(fsm.SnapshotGoalTake), have: file, held: held, record: done, kind: stepThaw},
+		"then tell it, also from another process":          {wish: member(fsm.SnapshotGoalTake), have: file, record: done, news: factCut},
+		"kept: thaw":                                   {wish: member(fsm.SnapshotGoalKeep), have: file, held: held, record: done, kind: stepThaw},
+		"kept: forget how it was made":                 {wish: wish(fsm.SnapshotGoalKeep), have: file, record: done, kind: stepForget},
+		"kept: what failed stays known as torn":        {wish: wish(fsm.SnapshotGoalKeep), have: file, record: begun},
+		"kept: then nothing":                           {wish: wish(fsm.SnapshotGoalKeep), have: file},
+		"S14 a missing one is noted, never made again": {wish: wish(fsm.SnapshotGoalKeep), kind: stepMiss},
+		"and told":                              {wish: wish(fsm.SnapshotGoalKeep), record: snapshotRecord{Phase: cutMissing}, news: factMissed},
+		"found again":                           {wish: wish(fsm.SnapshotGoalKeep), have: file, record: snapshotRecord{Phase: cutMissing}, news: factFound},
+		"S12 an absent pool says nothing":       {wish: wish(fsm.SnapshotGoalKeep), have: absent},
+		"given up: thaw first":                  {wish: member(fsm.SnapshotGoalThaw), have: file, held: held, record: done, kind: stepThaw},
+		"given up: remove what was cut":         {wish: member(fsm.SnapshotGoalThaw), have: file, record: done, kind: stepRemoveSnapshot},
+		"given up: and the record":              {wish: member(fsm.SnapshotGoalThaw), record: done, kind: stepForget},
+		"given up: then tell it":                {wish: member(fsm.SnapshotGoalThaw), news: factRemoved},
+		"removed, with what was left":           {wish: wish(fsm.SnapshotGoalRemove), have: left, kind: stepRemoveSnapshot},
+		"removed: then tell it":                 {wish: wish(fsm.SnapshotGoalRemove), news: factRemoved},
+		"S12 not from an absent pool":           {wish: wish(fsm.SnapshotGoalRemove), have: absent, kind: stepRefuse},
 		"nothing is wanted: thaw":               {held: held, record: begun, kind: stepThaw},
 		"nothing is wanted: forget":             {record: begun, kind: stepForget},
 		"S14 nothing is wanted: the file stays": {have: file},
@@ -144,14 +144,14 @@ func TestNextOfCopies(t *testing.T) {
 		have observed
 		kind stepKind
 	}{
-		"a volume with a source is copied":    {desired{verb: fsm.WishCreate, size: testGib, source: source}, observed{}, stepCopy},
-		"once":                                {desired{verb: fsm.WishCreate, size: testGib, source: source}, observed{Device: image}, stepNone},
-		"S19 what may be torn is made anew":   {desired{verb: fsm.WishCreate, size: testGib, source: source}, observed{Device: image, copying: true}, stepRemove},
-		"a device grows":                      {desired{verb: fsm.WishKeep, size: testGib, growing: true}, observed{Device: smaller}, stepGrow},
-		"not without an operation":            {desired{verb: fsm.WishKeep, size: testGib}, observed{Device: smaller}, stepNone},
-		"not one that lost its end":           {desired{verb: fsm.WishKeep, size: testGib, growing: true}, observed{Device: smaller, known: testGib}, stepRefuse},
-		"not a missing one":                   {desired{verb: fsm.WishKeep, size: testGib, growing: true}, observed{}, stepNone},
-		"never smaller":                       {desired{verb: fsm.WishKeep, size: testGib / 4, growing: true}, observed{Device: smaller}, stepNone},
+		"a volume with a source is copied":    {desired{verb: fsm.GoalCreate, size: testGib, source: source}, observed{}, stepCopy},
+		"once":                                {desired{verb: fsm.GoalCreate, size: testGib, source: source}, observed{Device: image}, stepNone},
+		"S19 what may be torn is made anew":   {desired{verb: fsm.GoalCreate, size: testGib, source: source}, observed{Device: image, copying: true}, stepRemove},
+		"a device grows":                      {desired{verb: fsm.GoalKeep, size: testGib, growing: true}, observed{Device: smaller}, stepGrow},
+		"not without an operation":            {desired{verb: fsm.GoalKeep, size: testGib}, observed{Device: smaller}, stepNone},
+		"not one that lost its end":           {desired{verb: fsm.GoalKeep, size: testGib, growing: true}, observed{Device: smaller, known: testGib}, stepRefuse},
+		"not a missing one":                   {desired{verb: fsm.GoalKeep, size: testGib, growing: true}, observed{}, stepNone},
+		"never smaller":                       {desired{verb: fsm.GoalKeep, size: testGib / 4, growing: true}, observed{Device: smaller}, stepNone},
 		"before it is staged":                 {desired{size: testGib, growing: true, grant: formattedGrant()}, observed{Device: smaller}, stepGrow},
 		"a clone gets an identity":            {desired{size: testGib, grant: cloned(), grows: true}, observed{Device: attached, content: Content{Read: true, Found: otherFS}}, stepIdentity},
 		"which is reported":                   {desired{size: testGib, grant: cloned(), grows: true}, observed{Device: attached, content: ours}, stepReportFormatted},
@@ -166,11 +166,11 @@ func TestNextOfCopies(t *testing.T) {
 		"then the mount":                      {desired{size: testGib, grant: formattedGrant(), limits: limits, throttles: true}, observed{Device: attached, content: ours, recorded: true, limits: limits}, stepMount},
 		"limits before a raw device is bound": {desired{size: testGib, grant: rawGrant(), limits: limits, throttles: true}, observed{Device: attached, recorded: true}, stepThrottle},
 		"S73: limits that cannot be put in force keep nobody out": {desired{size: testGib, grant: rawGrant(), limits: limits}, observed{Device: attached, recorded: true}, stepNone},
-		"but who asks for them is told":                           {desired{verb: fsm.WishKeep, size: testGib, growing: true, limits: limits}, observed{Device: attached}, stepRefuse},
+		"but who asks for them is told":                           {desired{verb: fsm.GoalKeep, size: testGib, growing: true, limits: limits}, observed{Device: attached}, stepRefuse},
 		"no limits where there never were any":                    {desired{size: testGib, grant: rawGrant(), limits: none}, observed{Device: attached, recorded: true}, stepNone},
 		"limits that may be left are taken off":                   {desired{size: testGib, grant: rawGrant(), limits: none, throttles: true}, observed{Device: attached, recorded: true, limited: true}, stepThrottle},
-		"limits change while it is up":                            {desired{verb: fsm.WishKeep, limits: limits, throttles: true}, observed{Device: attached, limits: none}, stepThrottle},
-		"and stay":                                                {desired{verb: fsm.WishKeep, limits: limits, throttles: true}, observed{Device: attached, limits: limits}, stepNone},
+		"limits change while it is up":                            {desired{verb: fsm.GoalKeep, limits: limits, throttles: true}, observed{Device: attached, limits: none}, stepThrottle},
+		"and stay":                                                {desired{verb: fsm.GoalKeep, limits: limits, throttles: true}, observed{Device: attached, limits: limits}, stepNone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {

@@ -32,27 +32,27 @@ func TestNext(t *testing.T) {
 		kind   stepKind
 		reason fsm.Reason
 	}{
-		"a creating volume is made":              {desired{verb: fsm.WishCreate, size: testGib}, observed{Device: missing}, stepCreate, 0},
-		"once":                                   {desired{verb: fsm.WishCreate, size: testGib}, observed{Device: image}, stepNone, 0},
-		"not over an image of another size":      {desired{verb: fsm.WishCreate, size: 2 * testGib}, observed{Device: image}, stepRefuse, fsm.Incompatible},
-		"S12 not in an absent pool":              {desired{verb: fsm.WishCreate, size: testGib}, observed{Device: absent}, stepRefuse, fsm.Unreachable},
-		"S14 a ready volume is never made again": {desired{verb: fsm.WishKeep, size: testGib}, observed{Device: missing}, stepNone, 0},
-		"S14 a ready volume is never removed":    {desired{verb: fsm.WishKeep, size: testGib}, observed{Device: image}, stepNone, 0},
+		"a creating volume is made":              {desired{verb: fsm.GoalCreate, size: testGib}, observed{Device: missing}, stepCreate, 0},
+		"once":                                   {desired{verb: fsm.GoalCreate, size: testGib}, observed{Device: image}, stepNone, 0},
+		"not over an image of another size":      {desired{verb: fsm.GoalCreate, size: 2 * testGib}, observed{Device: image}, stepRefuse, fsm.Incompatible},
+		"S12 not in an absent pool":              {desired{verb: fsm.GoalCreate, size: testGib}, observed{Device: absent}, stepRefuse, fsm.Unreachable},
+		"S14 a ready volume is never made again": {desired{verb: fsm.GoalKeep, size: testGib}, observed{Device: missing}, stepNone, 0},
+		"S14 a ready volume is never removed":    {desired{verb: fsm.GoalKeep, size: testGib}, observed{Device: image}, stepNone, 0},
 		"S14 nothing is done without a wish":     {desired{}, observed{Device: attached, staged: true}, stepNone, 0},
 
-		"a deleting volume is removed":              {desired{verb: fsm.WishRemove}, observed{Device: image}, stepRemove, 0},
-		"and what an interrupted create left":       {desired{verb: fsm.WishRemove}, observed{Device: Device{Unfinished: true}}, stepRemove, 0},
-		"then it is done":                           {desired{verb: fsm.WishRemove}, observed{Device: missing}, stepNone, 0},
-		"not while it is attached":                  {desired{verb: fsm.WishRemove}, observed{Device: attached}, stepDetach, 0},
-		"not while it is mounted":                   {desired{verb: fsm.WishRemove}, observed{Device: attached, staged: true}, stepUnmount, 0},
-		"not while it is bound":                     {desired{verb: fsm.WishRemove}, observed{Device: attached, staged: true, bound: []string{"/t"}}, stepUnbind, 0},
-		"not while it is mounted where nobody said": {desired{verb: fsm.WishRemove}, observed{Device: attached, strange: []string{"/x"}}, stepRefuse, fsm.Busy},
-		"S12 nor from an absent pool":               {desired{verb: fsm.WishRemove}, observed{Device: absent}, stepRefuse, fsm.Unreachable},
+		"a deleting volume is removed":              {desired{verb: fsm.GoalRemove}, observed{Device: image}, stepRemove, 0},
+		"and what an interrupted create left":       {desired{verb: fsm.GoalRemove}, observed{Device: Device{Unfinished: true}}, stepRemove, 0},
+		"then it is done":                           {desired{verb: fsm.GoalRemove}, observed{Device: missing}, stepNone, 0},
+		"not while it is attached":                  {desired{verb: fsm.GoalRemove}, observed{Device: attached}, stepDetach, 0},
+		"not while it is mounted":                   {desired{verb: fsm.GoalRemove}, observed{Device: attached, staged: true}, stepUnmount, 0},
+		"not while it is bound":                     {desired{verb: fsm.GoalRemove}, observed{Device: attached, staged: true, bound: []string{"/t"}}, stepUnbind, 0},
+		"not while it is mounted where nobody said": {desired{verb: fsm.GoalRemove}, observed{Device: attached, strange: []string{"/x"}}, stepRefuse, fsm.Busy},
+		"S12 nor from an absent pool":               {desired{verb: fsm.GoalRemove}, observed{Device: absent}, stepRefuse, fsm.Unreachable},
 
 		"down: targets first":             {desired{down: true}, observed{Device: attached, staged: true, bound: []string{"/t"}}, stepUnbind, 0},
 		"down: then the staging mount":    {desired{down: true}, observed{Device: attached, staged: true}, stepUnmount, 0},
 		"down: then the device":           {desired{down: true}, observed{Device: attached}, stepDetach, 0},
-		"down: the image stays":           {desired{down: true, verb: fsm.WishRemove}, observed{Device: image}, stepNone, 0},
+		"down: the image stays":           {desired{down: true, verb: fsm.GoalRemove}, observed{Device: image}, stepNone, 0},
 		"down: also with the pool absent": {desired{down: true}, observed{Device: Device{Absent: true, Path: "/dev/loop0"}}, stepDetach, 0},
 		"down: before any bring-up":       {desired{down: true, grant: formattedGrant()}, observed{Device: attached}, stepDetach, 0},
 		"a target that is to go goes":     {desired{drop: []string{"/t"}}, observed{Device: attached, staged: true}, stepUnbind, 0},
@@ -127,7 +127,7 @@ func FuzzNext(f *testing.F) {
 		if bit(13) && have.Path != "" {
 			have.strange = []string{"/x"}
 		}
-		want := desired{size: testGib, verb: fsm.Verb(kind & 3), down: bit(14)}
+		want := desired{size: testGib, verb: fsm.Goal(kind & 3), down: bit(14)}
 		if kind&4 != 0 {
 			want.grant = []*grant{formattedGrant(), formattingGrant(), rawGrant()}[int(bits>>15&3)%3]
 		}
@@ -151,9 +151,9 @@ func allowed(t *testing.T, want *desired, have *observed, s step) {
 	t.Helper()
 	switch s.kind {
 	case stepCreate:
-		require.True(t, want.verb == fsm.WishCreate && !have.Exists && !have.Absent)
+		require.True(t, want.verb == fsm.GoalCreate && !have.Exists && !have.Absent)
 	case stepRemove:
-		require.True(t, want.verb == fsm.WishRemove && !have.Absent && !have.up())
+		require.True(t, want.verb == fsm.GoalRemove && !have.Absent && !have.up())
 	case stepFormat:
 		require.True(t, want.grant.formatting && have.recorded && have.content.Read && !have.staged)
 		require.True(t, have.content.Empty || have.marked || have.content.Found == want.grant.fs)
@@ -220,105 +220,105 @@ func TestBackground(t *testing.T) {
 	bound := observed{Device: attached, staged: true, bound: []string{"/t"}}
 	for name, tc := range map[string]struct {
 		s      situation
-		verb   fsm.Verb
+		verb   fsm.Goal
 		down   bool
 		drop   []string
 		missed []owed
 		news   []string
 	}{
 		"a wish that is not fresh is not acted on": {
-			s: situation{wish: &fsm.Wish{Verb: fsm.WishRemove}, record: held(e5), have: up},
+			s: situation{wish: &fsm.DesiredVolume{Goal: fsm.GoalRemove}, record: held(e5), have: up},
 		},
 		"S14 nothing is done for a volume that the log does not know": {
 			s: situation{fresh: true, record: held(e5), have: up},
 		},
 		"what is up as it should be stays": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e5, at)}, record: held(e5), have: up},
-			verb: fsm.WishKeep,
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, at)}, record: held(e5), have: up},
+			verb: fsm.GoalKeep,
 		},
 		"S3 what is up from an older publication goes down": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e9, nil)}, record: held(e5), have: up},
-			verb: fsm.WishKeep, down: true,
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e9, nil)}, record: held(e5), have: up},
+			verb: fsm.GoalKeep, down: true,
 		},
 		"what is up without a publication goes down": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep}, record: held(e5), have: up},
-			verb: fsm.WishKeep, down: true,
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep}, record: held(e5), have: up},
+			verb: fsm.GoalKeep, down: true,
 		},
 		"S31 a revoked publication goes down": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Teardown: &fsm.Teardown{Epoch: e5}}, record: held(e5), have: up},
-			verb: fsm.WishKeep, down: true,
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Teardown: &fsm.Teardown{Epoch: e5}}, record: held(e5), have: up},
+			verb: fsm.GoalKeep, down: true,
 		},
 		"S31 one that was never up is told to be down": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Teardown: &fsm.Teardown{Epoch: e5}}, record: &record{}, have: observed{Device: image}},
-			verb: fsm.WishKeep, missed: []owed{{Epoch: e5}},
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Teardown: &fsm.Teardown{Epoch: e5}}, record: &record{}, have: observed{Device: image}},
+			verb: fsm.GoalKeep, missed: []owed{{Epoch: e5}},
 		},
 		"S31 a newer one is not ended by it": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e9, at), Teardown: &fsm.Teardown{Epoch: e5}}, record: held(e9), have: up},
-			verb: fsm.WishKeep, missed: []owed{{Epoch: e5}},
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e9, at), Teardown: &fsm.Teardown{Epoch: e5}}, record: held(e9), have: up},
+			verb: fsm.GoalKeep, missed: []owed{{Epoch: e5}},
 		},
 		"S31 one whose end was asked for goes down": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: ending(e5, at)}, record: held(e5), have: up},
-			verb: fsm.WishKeep, down: true,
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: ending(e5, at)}, record: held(e5), have: up},
+			verb: fsm.GoalKeep, down: true,
 		},
 		"S2 an interrupted bring-up goes down": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e5, at)}, record: held(e5), have: observed{Device: attached}},
-			verb: fsm.WishKeep, down: true,
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, at)}, record: held(e5), have: observed{Device: attached}},
+			verb: fsm.GoalKeep, down: true,
 		},
 		"a staging that never came up is told to be down": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e5, at)}, record: &record{}, have: observed{Device: image}},
-			verb: fsm.WishKeep, missed: []owed{{Epoch: e5}},
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, at)}, record: &record{}, have: observed{Device: image}},
+			verb: fsm.GoalKeep, missed: []owed{{Epoch: e5}},
 		},
 		"S16 not while something of it is up": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e5, at)}, record: &record{}, have: observed{Device: attached}},
-			verb: fsm.WishKeep, down: true,
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, at)}, record: &record{}, have: observed{Device: attached}},
+			verb: fsm.GoalKeep, down: true,
 		},
 		"a staging mount that vanished under its targets is left to people": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e5, at, fsm.Target{Path: "/t", Done: true})}, record: held(e5, target{Path: "/t"}), have: observed{Device: attached, bound: []string{"/t"}}},
-			verb: fsm.WishKeep,
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, at, fsm.Target{Path: "/t", Done: true})}, record: held(e5, target{Path: "/t"}), have: observed{Device: attached, bound: []string{"/t"}}},
+			verb: fsm.GoalKeep,
 		},
 		"a target whose binding was interrupted goes": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e5, at, fsm.Target{Path: "/t"})}, record: held(e5, target{Path: "/t"}), have: up},
-			verb: fsm.WishKeep, drop: []string{"/t"},
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, at, fsm.Target{Path: "/t"})}, record: held(e5, target{Path: "/t"}), have: up},
+			verb: fsm.GoalKeep, drop: []string{"/t"},
 		},
 		"a target that the log does not want goes": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e5, at)}, record: held(e5, target{Path: "/t"}), have: bound},
-			verb: fsm.WishKeep, drop: []string{"/t"},
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, at)}, record: held(e5, target{Path: "/t"}), have: bound},
+			verb: fsm.GoalKeep, drop: []string{"/t"},
 		},
 		"a target that was never bound is told to be gone": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e5, at, fsm.Target{Path: "/t"})}, record: held(e5), have: up},
-			verb: fsm.WishKeep, missed: []owed{{Epoch: e5, Target: "/t"}},
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, at, fsm.Target{Path: "/t"})}, record: held(e5), have: up},
+			verb: fsm.GoalKeep, missed: []owed{{Epoch: e5, Target: "/t"}},
 		},
 		"what is up and not known to be is told": {
-			s:    situation{fresh: true, boot: "boot", wish: &fsm.Wish{Verb: fsm.WishKeep, Publication: published(e5, &fsm.Staging{Path: "/staging", Boot: "boot"}, fsm.Target{Path: "/t"})}, record: held(e5, target{Path: "/t"}), have: bound},
-			verb: fsm.WishKeep, news: []string{factStaged, factBound},
+			s:    situation{fresh: true, boot: "boot", wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, Publication: published(e5, &fsm.Staging{Path: "/staging", Boot: "boot"}, fsm.Target{Path: "/t"})}, record: held(e5, target{Path: "/t"}), have: bound},
+			verb: fsm.GoalKeep, news: []string{factStaged, factBound},
 		},
 		"a deleting volume's staging goes with it": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishRemove}, record: held(e5), have: up},
-			verb: fsm.WishRemove,
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalRemove}, record: held(e5), have: up},
+			verb: fsm.GoalRemove,
 		},
 		"a made volume is told": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishCreate, Size: testGib}, record: &record{}, have: observed{Device: image}},
-			verb: fsm.WishCreate, news: []string{factCreated},
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalCreate, Size: testGib}, record: &record{}, have: observed{Device: image}},
+			verb: fsm.GoalCreate, news: []string{factCreated},
 		},
 		"a removed volume is told": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishRemove}, record: &record{}, have: observed{}},
-			verb: fsm.WishRemove, news: []string{factGone},
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalRemove}, record: &record{}, have: observed{}},
+			verb: fsm.GoalRemove, news: []string{factGone},
 		},
 		"S12 nothing is gone from an absent pool": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishRemove}, record: &record{}, have: observed{Device: Device{Absent: true}}},
-			verb: fsm.WishRemove,
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalRemove}, record: &record{}, have: observed{Device: Device{Absent: true}}},
+			verb: fsm.GoalRemove,
 		},
 		"S12 nothing is missing from an absent pool": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Replica: fsm.ReplicaPresent}, record: &record{}, have: observed{Device: Device{Absent: true}}},
-			verb: fsm.WishKeep,
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, ReplicaState: fsm.ReplicaPresent}, record: &record{}, have: observed{Device: Device{Absent: true}}},
+			verb: fsm.GoalKeep,
 		},
 		"S14 a ready volume's missing device is told": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Replica: fsm.ReplicaPresent, Size: testGib}, record: &record{}, have: observed{}},
-			verb: fsm.WishKeep, news: []string{factMissing},
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, ReplicaState: fsm.ReplicaPresent, Size: testGib}, record: &record{}, have: observed{}},
+			verb: fsm.GoalKeep, news: []string{factMissing},
 		},
 		"a device that is there again is told": {
-			s:    situation{fresh: true, wish: &fsm.Wish{Verb: fsm.WishKeep, Replica: fsm.ReplicaMissing, Size: testGib}, record: &record{}, have: observed{Device: image}},
-			verb: fsm.WishKeep, news: []string{factPresent},
+			s:    situation{fresh: true, wish: &fsm.DesiredVolume{Goal: fsm.GoalKeep, ReplicaState: fsm.ReplicaMissing, Size: testGib}, record: &record{}, have: observed{Device: image}},
+			verb: fsm.GoalKeep, news: []string{factPresent},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -55,7 +55,7 @@ func (m *member) publish(id fsm.VolumeID) fsm.Epoch {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		v, _ := m.state.Volume(id)
-		return m.state.PrimaryDone(v, m.node)
+		return m.state.PromotionDone(v, m.node)
 	})
 	return epoch
 }
@@ -112,7 +112,7 @@ func (m *member) unpublish(id fsm.VolumeID) {
 	m.eventually("the volume is severed", func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		return m.state.Severed(id)
+		return m.state.FormerPrimaryIsolated(id)
 	})
 }
 
@@ -130,7 +130,7 @@ func (p *pair) together(id fsm.VolumeID) {
 	p.t.Helper()
 	p.eventually("both replicas are up to date", func() bool {
 		r := p.volume(id).Replication
-		return len(r.Legs) == 2 && r.Legs[0].UpToDate && r.Legs[1].UpToDate && len(p.volume(id).Teardowns) == 0
+		return len(r.Syncs) == 2 && r.Syncs[0].UpToDate && r.Syncs[1].UpToDate && len(p.volume(id).Teardowns) == 0
 	})
 	require.Equal(p.t, p.hosts[0].replica.Content(id), p.hosts[1].replica.Content(id))
 }

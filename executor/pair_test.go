@@ -120,7 +120,7 @@ func (p *pair) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 	p.answers[string(cmd.RequestId)] = result.Outcome
 	for _, m := range p.hosts {
 		if m != nil && m.e != nil && m.session {
-			m.tell(result.Touched)
+			m.tell(result.Changes)
 		}
 	}
 	return result.Outcome
@@ -132,14 +132,14 @@ func (m *member) update() executor.Update {
 	return executor.Update{At: fsm.Epoch{Incarnation: c.Incarnation, Index: m.index}, Level: c.FeatureLevel, Adopted: n.Incarnation == c.Incarnation, IncarnationID: c.IncarnationID}
 }
 
-func (m *member) tell(touched []fsm.Touch) {
+func (m *member) tell(touched []fsm.Change) {
 	u := m.update()
 	for _, touch := range touched {
 		switch {
 		case touch.Node != m.node:
 			continue
 		case touch.Snapshot != "":
-			if w, ok := m.state.SnapshotWish(m.node, touch.Snapshot); ok {
+			if w, ok := m.state.DesiredSnapshot(m.node, touch.Snapshot); ok {
 				u.Snapshots = append(u.Snapshots, w)
 			} else {
 				u.SnapshotsGone = append(u.SnapshotsGone, touch.Snapshot)
@@ -148,7 +148,7 @@ func (m *member) tell(touched []fsm.Touch) {
 		if touch.Volume == "" {
 			continue
 		}
-		if w, ok := m.state.Wish(m.node, touch.Volume); ok {
+		if w, ok := m.state.DesiredVolume(m.node, touch.Volume); ok {
 			u.Wishes = append(u.Wishes, w)
 		} else {
 			u.Gone = append(u.Gone, touch.Volume)
@@ -217,10 +217,10 @@ func (m *member) connect() {
 	m.reach(true)
 	u := m.update()
 	u.Full = true
-	for w := range m.state.Wishes(m.node) {
+	for w := range m.state.DesiredVolumes(m.node) {
 		u.Wishes = append(u.Wishes, w)
 	}
-	for w := range m.state.SnapshotWishes(m.node) {
+	for w := range m.state.DesiredSnapshots(m.node) {
 		u.Snapshots = append(u.Snapshots, w)
 	}
 	m.e.Update(u)
@@ -293,7 +293,7 @@ func (p *pair) eventually(what string, ok func() bool) {
 			for _, m := range p.hosts {
 				p.t.Logf("%s was answered: %v", m.node, m.last)
 				p.mu.Lock()
-				for w := range p.state.Wishes(m.node) {
+				for w := range p.state.DesiredVolumes(m.node) {
 					p.t.Logf("%s: %+v\n  publication %+v teardown %+v replication %+v", m.node, w, w.Publication, w.Teardown, w.Replication)
 				}
 				p.mu.Unlock()

@@ -230,9 +230,9 @@ func (l *lateness) is(fsm.VolumeID) bool {
 func (w *world) shuffle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var touched []fsm.Touch
+	var touched []fsm.Change
 	for id := range w.pending {
-		touched = append(touched, fsm.Touch{Volume: id, Node: "n1"})
+		touched = append(touched, fsm.Change{Volume: id, Node: "n1"})
 	}
 	w.publish(touched)
 }

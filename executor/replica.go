@@ -42,7 +42,7 @@ type replica struct {
 	// Guarded by Executor.mu.
 	generation   uint64 // the highest that this process heard of (S7)
 	sawConnected uint64 // under which it saw its peer last
-	promoting    *fsm.ReplicaSeen
+	promoting    *fsm.ReplicaObservation
 	question     *question
 	resuming     bool      // this process ends a freeze by itself now
 	resumed      uint64    // how often it did
@@ -82,7 +82,7 @@ func (p *pace) tried(now time.Time) {
 	p.tries++
 }
 
-// replicaOf is the volume's record as a replica, nil when it is local. The caller
+// replicaForCommand is the volume's record as a replica, nil when it is local. The caller
 // holds mu.
 func (v *volume) replicated() (minor uint32, ok bool) {
 	switch {
@@ -95,7 +95,7 @@ func (v *volume) replicated() (minor uint32, ok bool) {
 }
 
 // noteReplica takes in what a wish says of a replica. The caller holds mu.
-func (v *volume) noteReplica(w *fsm.Wish) {
+func (v *volume) noteReplica(w *fsm.DesiredVolume) {
 	if w != nil && w.Replication != nil {
 		v.replica.generation = max(v.replica.generation, w.Replication.Generation)
 	}
@@ -122,17 +122,17 @@ func (e *Executor) saveReplica(v *volume, change func(*replicaRecord)) error {
 
 // seenNow observes the replica as the log is to hear it. The generation that is known
 // is read before the kernel is: what is seen is never older than what it names (S7).
-func (e *Executor) seenNow(ctx context.Context, v *volume) (fsm.ReplicaSeen, *replicaHave, error) {
+func (e *Executor) seenNow(ctx context.Context, v *volume) (fsm.ReplicaObservation, *replicaHave, error) {
 	view, err := e.view(v)
 	if err != nil {
-		return fsm.ReplicaSeen{}, nil, err
+		return fsm.ReplicaObservation{}, nil, err
 	}
 	e.mu.Lock()
 	generation, resumed := v.replica.generation, v.replica.resumed
 	e.mu.Unlock()
 	have, err := view.look(ctx)
 	if err != nil {
-		return fsm.ReplicaSeen{}, nil, err
+		return fsm.ReplicaObservation{}, nil, err
 	}
 	return e.seenAs(v, have, generation, resumed), have, nil
 }
@@ -146,18 +146,18 @@ func (e *Executor) generationOf(v *volume) uint64 {
 // seenAs is the observation under a generation. That the peer was met is noted before
 // anybody is told: a verdict of before that is of no use (S7). While such a verdict is used,
 // nothing is told under its generation: the peer may be lost again, and this host go on.
-func (e *Executor) seenAs(v *volume, h *replicaHave, generation, resumed uint64) fsm.ReplicaSeen {
+func (e *Executor) seenAs(v *volume, h *replicaHave, generation, resumed uint64) fsm.ReplicaObservation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	seen := fsm.ReplicaSeen{
+	seen := fsm.ReplicaObservation{
 		Boot: e.Host.Boot, Primary: h.Primary, Disk: h.Disk, Connection: h.Connection, PeerDisk: h.PeerDisk,
-		UUID: h.UUID, Suspended: h.Suspended, Generation: generation, Backing: h.room, Down: !h.InKernel,
+		UUID: h.UUID, Suspended: h.Suspended, Generation: generation, BackingCapacity: h.room, Unconfigured: !h.InKernel,
 	}
 	if r := v.shown.Replica; r != nil && r.Boot == e.Host.Boot {
-		seen.Attach = r.Attach
+		seen.Attachment = r.Attach
 	}
 	if h.Done >= 0 {
-		seen.Percent = uint32(h.Done) / 10 * 10
+		seen.SyncPercent = uint32(h.Done) / 10 * 10
 	} else if h.Connection == fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED {
 		seen.OutOfSync = h.OutOfSync
 	}

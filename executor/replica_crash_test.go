@@ -24,10 +24,10 @@ func (p *pair) replicatedLife() {
 	p.link.SetCut(false)
 	p.together(id)
 
-	attach := p.volume(id).Leg(b.host()).Attach
+	attach := p.volume(id).ReplicaSync(b.host()).Attachment
 	b.replica.FailDisk(id)
 	a.write(id, "without the other disk")
-	p.eventually("it is attached again", func() bool { return p.volume(id).Leg(b.host()).Attach > attach })
+	p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(b.host()).Attachment > attach })
 	p.together(id)
 
 	a.disconnect() // the primary loses the controllers and its peer

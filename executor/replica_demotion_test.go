@@ -13,7 +13,7 @@ import (
 // could write to them any more.
 func (p *pair) isSettled(id fsm.VolumeID) bool {
 	r := p.volume(id).Replication
-	return len(r.Legs) == 2 && r.Legs[0].Settled.UUID != 0 && r.Legs[0].Settled.UUID == r.Legs[1].Settled.UUID
+	return len(r.Syncs) == 2 && r.Syncs[0].InSyncUUID.Value != 0 && r.Syncs[0].InSyncUUID.Value == r.Syncs[1].InSyncUUID.Value
 }
 
 // S5, S10: every clean demotion is recorded, whether NodeUnstage was called or the host

@@ -41,14 +41,14 @@ func TestS67_ADiskThatTheKernelGaveUpIsCopiedWholly(t *testing.T) {
 			id := p.create(protocolC)
 			a.stage(id, a.publish(id))
 			a.write(id, "acknowledged")
-			attach := p.volume(id).Leg(broken.host()).Attach
+			attach := p.volume(id).ReplicaSync(broken.host()).Attachment
 			broken.replica.FailDisk(id)
 			a.write(id, "meanwhile")
-			p.eventually("it is attached again", func() bool { return p.volume(id).Leg(broken.host()).Attach > attach })
+			p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(broken.host()).Attachment > attach })
 			p.together(id)
 			broken.holdsAll(id, "acknowledged", "meanwhile")
 			require.Equal(t, 1, broken.replica.Steps("remake-metadata"))
-			p.eventually("the log takes it for whole", func() bool { return p.volume(id).Leg(broken.host()).DiskFailed == 0 })
+			p.eventually("the log takes it for whole", func() bool { return p.volume(id).ReplicaSync(broken.host()).DiskFailed == 0 })
 			a.unstage(id)
 			a.unpublish(id)
 			p.remove(id)
@@ -73,7 +73,7 @@ func TestS67_AFailedDiskIsRememberedOverALossOfPower(t *testing.T) {
 	})
 	b.replica.FailDisk(id)
 	a.write(id, "meanwhile")
-	p.eventually("the host has seen it", func() bool { return b.mount.count("probe") > 0 || p.volume(id).Leg(b.host()).DiskFailed != 0 })
+	p.eventually("the host has seen it", func() bool { return b.mount.count("probe") > 0 || p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
 	b.crash()
 	b.mount.setFail(nil)
 	b.start(nil)
@@ -91,14 +91,14 @@ func TestS67_AFailedDiskIsRememberedByThePeersWord(t *testing.T) {
 	a.write(id, "acknowledged")
 	b.stop()
 	b.replica.FailDisk(id)
-	p.eventually("the peer said so", func() bool { return p.volume(id).Leg(b.host()).DiskFailed != 0 })
+	p.eventually("the peer said so", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
 	b.crash()
 	a.write(id, "meanwhile")
 	b.start(nil)
 	p.together(id)
 	b.holdsAll(id, "acknowledged", "meanwhile")
 	require.Equal(t, 1, b.replica.Steps("remake-metadata"))
-	require.Zero(t, p.volume(id).Leg(b.host()).DiskFailed)
+	require.Zero(t, p.volume(id).ReplicaSync(b.host()).DiskFailed)
 }
 
 // S67: both lose their power after the secondary's disk failed. The primary's is the good
@@ -118,7 +118,9 @@ func TestS67_BothLosePowerAfterADiskFailed(t *testing.T) {
 	})
 	b.replica.FailDisk(id)
 	a.write(id, "meanwhile")
-	p.eventually("the host has seen it", func() bool { return p.volume(id).Leg(b.host()).Seen.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS })
+	p.eventually("the host has seen it", func() bool {
+		return p.volume(id).ReplicaSync(b.host()).Observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS
+	})
 	a.crash()
 	b.crash()
 	b.mount.setFail(nil)
@@ -150,9 +152,9 @@ func TestS67_TheOnlyGoodCopyIsNeverGivenUp(t *testing.T) {
 	a.mount.setFail(unreadable)
 	b.mount.setFail(unreadable)
 	a.replica.FailDisk(id)
-	p.eventually("the first failure is known", func() bool { return p.volume(id).Leg(a.host()).DiskFailed != 0 })
+	p.eventually("the first failure is known", func() bool { return p.volume(id).ReplicaSync(a.host()).DiskFailed != 0 })
 	b.replica.FailDisk(id)
-	p.eventually("and the second", func() bool { return p.volume(id).Leg(b.host()).DiskFailed != 0 })
+	p.eventually("and the second", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
 	_, err := a.replica.Write(id, "nowhere")
 	require.Error(t, err)
 	a.mount.setFail(nil)
@@ -190,14 +192,14 @@ func TestS67_NothingIsGivenUpForAPeerThatIsAway(t *testing.T) {
 	a.write(id, "acknowledged")
 	b.stop()
 	b.replica.FailDisk(id)
-	p.eventually("the peer said so", func() bool { return p.volume(id).Leg(b.host()).DiskFailed != 0 })
+	p.eventually("the peer said so", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
 	b.crash()
 	a.disconnect()
-	require.True(t, p.volume(id).Leg(a.host()).UpToDate, "by the log's word")
+	require.True(t, p.volume(id).ReplicaSync(a.host()).UpToDate, "by the log's word")
 	b.start(nil)
 	p.eventually("the host looked at it", func() bool {
-		seen := p.volume(id).Leg(b.host()).Seen
-		return seen.Boot == b.e.Host.Boot && seen.Down
+		seen := p.volume(id).ReplicaSync(b.host()).Observed
+		return seen.Boot == b.e.Host.Boot && seen.Unconfigured
 	})
 	require.Zero(t, b.replica.Steps("remake-metadata"))
 	a.connect()
@@ -226,7 +228,7 @@ func TestS67_APeerThatFailsWhileTheDiskIsReadEndsTheRemaking(t *testing.T) {
 		if effect == "probe" {
 			once.Do(func() {
 				b.replica.FailDisk(id)
-				p.eventually("the log knows", func() bool { return p.volume(id).Leg(b.host()).DiskFailed != 0 })
+				p.eventually("the log knows", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
 				close(read)
 			})
 		}

@@ -17,9 +17,9 @@ type replicaError struct{ error }
 func (r *replicaError) Unwrap() error { return r.error }
 
 // isWaiting tells whether the failure is a replica's only, of a volume that is made.
-func isWaiting(w *fsm.Wish, err error) bool {
+func isWaiting(w *fsm.DesiredVolume, err error) bool {
 	var r *replicaError
-	return w.Verb != fsm.WishCreate && errors.As(err, &r)
+	return w.Goal != fsm.GoalCreate && errors.As(err, &r)
 }
 
 // driveReplica does step after step until nextReplica has none.
@@ -58,9 +58,9 @@ func (e *Executor) stepReplica(ctx context.Context, v *volume) error {
 func (e *Executor) replicaSituation(v *volume, s *situation) (*replicaWanted, *replicaHave) {
 	w, h := s.wish, s.have.replica
 	want := &replicaWanted{
-		ReplicaWish: w.Replication, volume: v.id, verb: w.Verb, size: w.Size,
+		DesiredReplica: w.Replication, volume: v.id, verb: w.Goal, size: w.Size,
 		published: w.Publication != nil, owes: w.Teardown != nil, copied: !w.Source.IsZero(),
-		leaving: w.Verb == fsm.WishKeep && w.Replica == fsm.ReplicaLeaving,
+		leaving: w.Goal == fsm.GoalKeep && w.ReplicaState == fsm.ReplicaLeaving,
 	}
 	h.busy = s.have.staged || len(s.have.bound) > 0 || len(s.have.strange) > 0
 	if r := v.journal.Replica; r != nil {
@@ -100,7 +100,7 @@ func (e *Executor) paceReplica(v *volume, h *replicaHave, now time.Time) {
 
 // resource is the volume's, as its file is to say it. A replica without a peer is never
 // told to connect, but its file must name one.
-func (e *Executor) resource(id fsm.VolumeID, w *fsm.ReplicaWish, h *replicaHave, secret string) Resource {
+func (e *Executor) resource(id fsm.VolumeID, w *fsm.DesiredReplica, h *replicaHave, secret string) Resource {
 	peer := w.Peer
 	if peer == nil {
 		peer = nobody(w.Address)

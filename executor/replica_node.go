@@ -62,7 +62,7 @@ func (j *job) attachPrimary(ctx context.Context) error {
 	if w == nil || w.Replication == nil {
 		return nil
 	}
-	want := &replicaWanted{ReplicaWish: w.Replication, size: w.Size}
+	want := &replicaWanted{DesiredReplica: w.Replication, size: w.Size}
 	if resize(want, have.replica).kind == stepNone {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (j *job) attachPrimary(ctx context.Context) error {
 }
 
 // replicatedSource is the view of a snapshot's source when that is replicated, else nil.
-func (e *Executor) replicatedSource(w *fsm.SnapshotWish, pool Backend) (*replicaView, error) {
+func (e *Executor) replicatedSource(w *fsm.DesiredSnapshot, pool Backend) (*replicaView, error) {
 	e.mu.Lock()
 	v := e.volumes[w.Source]
 	e.mu.Unlock()

@@ -49,13 +49,13 @@ func (e *Executor) sawReplica(ctx context.Context, v *volume) []*fsmpb.Observati
 
 // toldOtherwise: the log's last word of it is another. Nothing is said of an attachment
 // that the log has not heard of.
-func (e *Executor) toldOtherwise(v *volume, seen fsm.ReplicaSeen) bool {
+func (e *Executor) toldOtherwise(v *volume, seen fsm.ReplicaObservation) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if v.wish == nil || v.wish.Replication == nil {
 		return false
 	}
-	return seen != v.wish.Replication.Seen && (seen.Down || seen.Attach == v.wish.Replication.Attach)
+	return seen != v.wish.Replication.Observed && (seen.Unconfigured || seen.Attachment == v.wish.Replication.Attachment)
 }
 
 // isTelling: an earlier observation of it is on its way.

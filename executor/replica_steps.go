@@ -115,7 +115,7 @@ func (e *Executor) configure(ctx context.Context, v *volume, w *replicaWanted, h
 	if err != nil {
 		return fmt.Errorf("derive the secret of volume %s: %w", v.id, err)
 	}
-	r, before := e.resource(v.id, w.ReplicaWish, h, secret), v.replica.configured
+	r, before := e.resource(v.id, w.DesiredReplica, h, secret), v.replica.configured
 	if before != nil && before.PeerAddress != r.PeerAddress && h.Connection == linkConnecting {
 		if err := e.Replicator.Disconnect(ctx, v.id); err != nil { // the kernel waits for another host
 			return err
@@ -163,7 +163,7 @@ func (e *Executor) proposeAttach(ctx context.Context, v *volume, w *replicaWante
 		return err
 	}
 	err = e.saveReplica(v, func(r *replicaRecord) {
-		r.Attach, r.Boot = max(r.Attach, w.Attach)+1, e.Host.Boot
+		r.Attach, r.Boot = max(r.Attach, w.Attachment)+1, e.Host.Boot
 	})
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (e *Executor) promote(ctx context.Context, v *volume, c *call, epoch fsm.Ep
 
 // promoting notes what the kernel's handler is to be answered with while it asks about
 // a promotion of ours (S13).
-func (e *Executor) promoting(v *volume, seen *fsm.ReplicaSeen) {
+func (e *Executor) promoting(v *volume, seen *fsm.ReplicaObservation) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v.replica.promoting = seen

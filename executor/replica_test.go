@@ -69,7 +69,7 @@ func TestS6_AnUnreachablePeerIsOutdatedAndTheWriterGoesOn(t *testing.T) {
 			for i := range 2 {
 				p.link.SetCut(true)
 				a.write(id, "alone "+string(rune('0'+i)))
-				require.True(t, p.volume(id).Leg(b.e.Host.ID).Outdated)
+				require.True(t, p.volume(id).ReplicaSync(b.e.Host.ID).Outdated)
 				p.link.SetCut(false)
 				p.together(id)
 			}
@@ -179,10 +179,10 @@ func TestS5_ADisklessPrimaryGoesOnAndIsAttachedAgain(t *testing.T) {
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
 	for _, m := range []*member{a, b} {
-		attach := p.volume(id).Leg(m.e.Host.ID).Attach
+		attach := p.volume(id).ReplicaSync(m.e.Host.ID).Attachment
 		m.replica.FailDisk(id)
 		a.write(id, "while "+string(m.node)+" had no disk")
-		p.eventually("it is attached again", func() bool { return p.volume(id).Leg(m.e.Host.ID).Attach > attach })
+		p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(m.e.Host.ID).Attachment > attach })
 		p.together(id)
 	}
 }
@@ -309,7 +309,7 @@ func TestS11_WithProtocolATheWriterGoesOnAndTheLogIsAskedNevertheless(t *testing
 		acknowledged, err := a.replica.Write(id, "alone")
 		require.NoError(t, err)
 		require.True(t, acknowledged, "it does not freeze")
-		p.eventually("the log knows that the peer misses something", func() bool { return p.volume(id).Leg(b.host()).Outdated })
+		p.eventually("the log knows that the peer misses something", func() bool { return p.volume(id).ReplicaSync(b.host()).Outdated })
 		p.link.SetCut(false)
 		p.together(id)
 	}

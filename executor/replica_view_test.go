@@ -19,14 +19,14 @@ func TestASourceThatCeasesToBeReplicatedHasItsSnapshotInThePool(t *testing.T) {
 	source := &volume{id: "vol"}
 	e := &Executor{pools: map[fsm.PoolID]Backend{"p": pool}, volumes: map[fsm.VolumeID]*volume{"vol": source}}
 	e.Replicator = struct{ Replicator }{}
-	replicated := &fsm.Wish{Replication: &fsm.ReplicaWish{}}
+	replicated := &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{}}
 	meanwhile(t, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		source.wish = map[bool]*fsm.Wish{true: replicated}[source.wish == nil]
+		source.wish = map[bool]*fsm.DesiredVolume{true: replicated}[source.wish == nil]
 	})
 	for range 100_000 {
-		backend, err := e.cuttingBackend(&fsm.SnapshotWish{Source: "vol", Pool: "p"})
+		backend, err := e.cuttingBackend(&fsm.DesiredSnapshot{Source: "vol", Pool: "p"})
 		require.NoError(t, err)
 		if _, view := backend.(*replicaView); !view {
 			require.Equal(t, pool, backend)

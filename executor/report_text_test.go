@@ -35,7 +35,7 @@ func TestS73_ALongReasonIsSaidOnce(t *testing.T) {
 	said := errors.New("unmount: in use by " + strings.Repeat("é\xff", 1000))
 	e, v := &Executor{}, &volume{}
 	for _, known := range []string{recordText(said.Error()), fsm.Clip(recordText(said.Error()))} {
-		wish := &fsm.Wish{Publication: &fsm.Publication{Ending: true, UsedBy: known}}
+		wish := &fsm.DesiredVolume{Publication: &fsm.Publication{Ending: true, UsedBy: known}}
 		e.tellInUse(v, wish, said) // it has nothing to send with
 	}
 	require.Less(t, len(recordText(said.Error())), len(said.Error()))

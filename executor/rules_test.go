@@ -215,7 +215,7 @@ func TestS14_ALaggingControllersWishesDeleteNothing(t *testing.T) {
 	w.create(id, mountCap)
 	w.mu.Lock()
 	old := w.full()
-	old.Wishes[0].Verb = fsm.WishRemove // what a log that took another course would say
+	old.Wishes[0].Goal = fsm.GoalRemove // what a log that took another course would say
 	w.mu.Unlock()
 	w.create(backendtest.NewID(), mountCap) // the host acts on later wishes
 	seen, incarnation := w.e.Seen()
@@ -228,7 +228,7 @@ func TestS14_ALaggingControllersWishesDeleteNothing(t *testing.T) {
 		require.GreaterOrEqual(t, again.Compare(seen), 0, "kept on disk")
 		w.e.Start()
 		unknown := backendtest.NewID()
-		old.Wishes = append(old.Wishes[:1], fsm.Wish{Volume: unknown, Pool: w.pool.ID(), Size: testSize, Verb: fsm.WishCreate})
+		old.Wishes = append(old.Wishes[:1], fsm.DesiredVolume{Volume: unknown, Pool: w.pool.ID(), Size: testSize, Goal: fsm.GoalCreate})
 		w.considers(func() { w.e.Update(old) }, id, unknown)
 		require.Equal(t, 2, w.pool.Images())
 	}
@@ -261,8 +261,8 @@ func TestS1_AHostInAdoptionModeTrustsNoWish(t *testing.T) {
 	w.mu.Unlock()
 	unknown := backendtest.NewID()
 	u.Adopted, u.At.Index = false, u.At.Index+10
-	u.Wishes[0].Verb = fsm.WishRemove
-	u.Wishes = append(u.Wishes, fsm.Wish{Volume: unknown, Pool: w.pool.ID(), Size: testSize, Verb: fsm.WishCreate})
+	u.Wishes[0].Goal = fsm.GoalRemove
+	u.Wishes = append(u.Wishes, fsm.DesiredVolume{Volume: unknown, Pool: w.pool.ID(), Size: testSize, Goal: fsm.GoalCreate})
 	for range 2 {
 		w.considers(func() { w.e.Update(u) }, id, unknown)
 		require.Equal(t, 1, w.pool.Images())

@@ -14,7 +14,7 @@ type cutting struct {
 	id fsm.SnapshotID
 
 	// Guarded by Executor.mu.
-	wish   *fsm.SnapshotWish
+	wish   *fsm.DesiredSnapshot
 	wishAt fsm.Epoch
 	busy   bool // a worker has it
 	again  bool // it is to be looked at when he is done
@@ -29,8 +29,8 @@ type cutting struct {
 	held     *hold
 	stuck    <-chan struct{} // a child that cannot be killed works on it; nil: none
 	failures int
-	failed   attempt           // which of the operator's attempts they belong to
-	tried    *fsm.SnapshotWish // what was looked at last, for whoever says why that failed
+	failed   attempt              // which of the operator's attempts they belong to
+	tried    *fsm.DesiredSnapshot // what was looked at last, for whoever says why that failed
 }
 
 // snapshot finds or makes the entry of a snapshot. The caller holds mu, or is alone.
@@ -59,7 +59,7 @@ func (e *Executor) forgetSnapshots(u *Update) {
 
 // wishedSnapshot notes what the log wants of a snapshot, nil when it wants nothing.
 // The caller holds mu.
-func (e *Executor) wishedSnapshot(id fsm.SnapshotID, w *fsm.SnapshotWish, at fsm.Epoch) {
+func (e *Executor) wishedSnapshot(id fsm.SnapshotID, w *fsm.DesiredSnapshot, at fsm.Epoch) {
 	c, known := e.snapshots[id]
 	if !known {
 		if w == nil || !id.Valid() {
@@ -194,7 +194,7 @@ func (e *Executor) lookAtSnapshot(ctx context.Context, c *cutting) (*cutSituatio
 }
 
 // cuttingBackend is that of the snapshot's pool.
-func (e *Executor) cuttingBackend(w *fsm.SnapshotWish) (SnapshotBackend, error) {
+func (e *Executor) cuttingBackend(w *fsm.DesiredSnapshot) (SnapshotBackend, error) {
 	b, ok := e.pools[w.Pool]
 	if !ok {
 		return nil, fsm.Reject(fsm.Precondition, "snapshot %s is in pool %q, which this host does not have", w.Snapshot, w.Pool)

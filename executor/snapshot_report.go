@@ -109,12 +109,12 @@ const lastingPatience = time.Hour
 func (e *Executor) failedSnapshot(c *cutting, err error) {
 	e.Logger.Warn("the snapshot is not as the log wants it", "snapshot", c.id, "error", err, "failures", c.failures+1)
 	w := c.tried
-	if w == nil || w.Verb == fsm.SnapshotKeep || isUnavailable(err) || c.failures > 3 && c.failures&(c.failures-1) != 0 {
+	if w == nil || w.Goal == fsm.SnapshotGoalKeep || isUnavailable(err) || c.failures > 3 && c.failures&(c.failures-1) != 0 {
 		return
 	}
 	ob := observationOf(c.id, w.Source)
 	failure := failureOf(snapshotStepOf(w), err)
-	failure.Final = failure.Final && (w.Verb == fsm.SnapshotCut || w.Verb == fsm.SnapshotFreeze)
+	failure.Final = failure.Final && (w.Goal == fsm.SnapshotGoalTake || w.Goal == fsm.SnapshotGoalFreeze)
 	if e.level2() {
 		failure.OperationId, failure.Attempt = uint64(w.Operation), w.Retry
 	}
@@ -122,13 +122,13 @@ func (e *Executor) failedSnapshot(c *cutting, err error) {
 	e.sendSnapshot(c, fact{name: factFailed}, ob)
 }
 
-func snapshotStepOf(w *fsm.SnapshotWish) string {
-	switch w.Verb {
-	case fsm.SnapshotFreeze:
+func snapshotStepOf(w *fsm.DesiredSnapshot) string {
+	switch w.Goal {
+	case fsm.SnapshotGoalFreeze:
 		return "freeze"
-	case fsm.SnapshotCut:
+	case fsm.SnapshotGoalTake:
 		return "cut"
-	case fsm.SnapshotThaw, fsm.SnapshotRemove, fsm.SnapshotKeep:
+	case fsm.SnapshotGoalThaw, fsm.SnapshotGoalRemove, fsm.SnapshotGoalKeep:
 	}
 	return "remove"
 }

@@ -72,7 +72,7 @@ func (e *Executor) performSnapshot(ctx context.Context, c *cutting, s *cutSituat
 }
 
 // sourceOf locks the snapshot's source, or is errLater.
-func (e *Executor) sourceOf(c *cutting, w *fsm.SnapshotWish) (*volume, error) {
+func (e *Executor) sourceOf(c *cutting, w *fsm.DesiredSnapshot) (*volume, error) {
 	v, ok := e.lockSource(w.Source, string(c.id), func() { e.cuts.add(c.id) })
 	if !ok {
 		return nil, errLater
@@ -81,7 +81,7 @@ func (e *Executor) sourceOf(c *cutting, w *fsm.SnapshotWish) (*volume, error) {
 }
 
 // cutQuietly is a cut by itself: what must be frozen is frozen for it (S19).
-func (e *Executor) cutQuietly(ctx context.Context, c *cutting, w *fsm.SnapshotWish) error {
+func (e *Executor) cutQuietly(ctx context.Context, c *cutting, w *fsm.DesiredSnapshot) error {
 	v, err := e.sourceOf(c, w)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (e *Executor) cutQuietly(ctx context.Context, c *cutting, w *fsm.SnapshotWi
 }
 
 // cutNow cuts, and notes when.
-func (e *Executor) cutNow(ctx context.Context, c *cutting, w *fsm.SnapshotWish, backend SnapshotBackend, done *snapshotRecord) error {
+func (e *Executor) cutNow(ctx context.Context, c *cutting, w *fsm.DesiredSnapshot, backend SnapshotBackend, done *snapshotRecord) error {
 	e.hit("cut.before")
 	done.Cut = time.Now()
 	err := backend.Cut(ctx, w.Source, c.id, e.progress("", c.id, w.Source))
@@ -148,7 +148,7 @@ func (c *cutting) isStuck(s *cutSituation, kind stepKind) bool {
 		c.stuck = nil
 	default:
 	}
-	goes := s.wish != nil && (s.wish.Verb == fsm.SnapshotRemove || s.wish.Verb == fsm.SnapshotThaw)
+	goes := s.wish != nil && (s.wish.Goal == fsm.SnapshotGoalRemove || s.wish.Goal == fsm.SnapshotGoalThaw)
 	return c.stuck != nil && kind != stepThaw && (kind != stepNone || goes)
 }
 
@@ -163,7 +163,7 @@ func (e *Executor) undoCut(ctx context.Context, c *cutting, backend SnapshotBack
 
 // holdMember makes a group's member quiet, and leaves it so. The record comes first:
 // another process that finds it knows that this attempt was frozen before.
-func (e *Executor) holdMember(ctx context.Context, c *cutting, w *fsm.SnapshotWish) error {
+func (e *Executor) holdMember(ctx context.Context, c *cutting, w *fsm.DesiredSnapshot) error {
 	v, err := e.sourceOf(c, w)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (e *Executor) holdMember(ctx context.Context, c *cutting, w *fsm.SnapshotWi
 	return err
 }
 
-func (e *Executor) holdSource(ctx context.Context, c *cutting, v *volume, w *fsm.SnapshotWish) (*hold, error) {
+func (e *Executor) holdSource(ctx context.Context, c *cutting, v *volume, w *fsm.DesiredSnapshot) (*hold, error) {
 	s, _, err := e.lookAtSource(ctx, v, true)
 	if err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (e *Executor) holdSource(ctx context.Context, c *cutting, v *volume, w *fsm
 }
 
 // cutHeld cuts a group's member under the freeze that was reported, and no other.
-func (e *Executor) cutHeld(ctx context.Context, c *cutting, w *fsm.SnapshotWish, backend SnapshotBackend) error {
+func (e *Executor) cutHeld(ctx context.Context, c *cutting, w *fsm.DesiredSnapshot, backend SnapshotBackend) error {
 	h := c.held
 	done := snapshotRecord{Phase: cutDone, Attempt: w.Attempt}
 	cut := func(ctx context.Context) error { return e.cutNow(ctx, c, w, backend, &done) }

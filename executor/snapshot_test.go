@@ -133,12 +133,12 @@ func TestS19_AStagedFilesystemIsFrozenForTheCut(t *testing.T) {
 			require.Zero(t, w.ice.count(), "thawed")
 			n := w.snapshot(snapshot)
 			require.EqualValues(t, testSize, n.Size)
-			require.False(t, n.Cut.Before(began), "the time of the cut")
+			require.False(t, n.TakenAt.Before(began), "the time of the cut")
 			for range 2 {
 				w.restart()
 				require.Equal(t, 1, w.pool.Effects("cut", fsm.VolumeID(snapshot)))
 			}
-			require.Equal(t, n.Cut, w.snapshot(snapshot).Cut, "constant")
+			require.Equal(t, n.TakenAt, w.snapshot(snapshot).TakenAt, "constant")
 			w.eventually(func() bool { return len(w.records()) == 1 }, "only the volume has a record")
 		})
 	}
@@ -165,7 +165,7 @@ func TestS19_WhatCannotBeCutIsRefusedForGood(t *testing.T) {
 			}
 			tc.prepare(w)
 			snapshot := w.startSnapshot(id)
-			w.eventually(func() bool { return w.snapshot(snapshot).Phase != fsm.SnapshotCutting }, "it is decided")
+			w.eventually(func() bool { return w.snapshot(snapshot).Phase != fsm.SnapshotTaking }, "it is decided")
 			n := w.snapshot(snapshot)
 			if tc.want == "" {
 				require.Equal(t, fsm.SnapshotReady, n.Phase, n.Error)

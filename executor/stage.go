@@ -82,7 +82,7 @@ func (e *Executor) clear(ctx context.Context, v *volume, c *call, epoch fsm.Epoc
 func (e *Executor) endOlder(ctx context.Context, v *volume, epoch fsm.Epoch) error {
 	ctx, cancel := context.WithTimeout(ctx, e.Patience)
 	defer cancel()
-	err := e.awaitWish(ctx, v, func(w *fsm.Wish) bool {
+	err := e.awaitWish(ctx, v, func(w *fsm.DesiredVolume) bool {
 		return w != nil && w.Publication != nil && w.Publication.Epoch.Compare(epoch) >= 0
 	})
 	if err != nil {
@@ -160,11 +160,11 @@ func (e *Executor) proposeStage(ctx context.Context, v *volume, c *call, req *St
 }
 
 // wishOf is what the volume must be, as soon as the session says it.
-func (e *Executor) wishOf(ctx context.Context, v *volume) (*fsm.Wish, error) {
+func (e *Executor) wishOf(ctx context.Context, v *volume) (*fsm.DesiredVolume, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Patience)
 	defer cancel()
-	var said *fsm.Wish // by now it may be taken back again
-	err := e.awaitWish(ctx, v, func(w *fsm.Wish) bool {
+	var said *fsm.DesiredVolume // by now it may be taken back again
+	err := e.awaitWish(ctx, v, func(w *fsm.DesiredVolume) bool {
 		said = w
 		return w != nil
 	})

@@ -56,8 +56,8 @@ func TestAFailureBeforeTheFirstWishIsNotToldAsTheOperations(t *testing.T) {
 	require.NoError(t, e.open(v))
 	err := e.settle(t.Context(), v)
 	require.ErrorContains(t, err, "which this host does not have")
-	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Level: fsm.MaxFeatureLevel, Wishes: []fsm.Wish{
-		{Volume: v.id, Verb: fsm.WishCreate, Operation: 7},
+	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Level: fsm.MaxFeatureLevel, Wishes: []fsm.DesiredVolume{
+		{Volume: v.id, Goal: fsm.GoalCreate, Operation: 7},
 	}})
 	e.failed(v, err)
 	e.mu.Lock()
@@ -103,19 +103,19 @@ func TestALossThatIsOverDoesNotCountForTheNext(t *testing.T) {
 	e.Replicator, e.SelfFence = noneFrozen{}, func() { reboots++ }
 	e.mu.Lock()
 	v := e.volume(staleVolume)
-	v.wish = &fsm.Wish{Replication: &fsm.ReplicaWish{Outdated: true}}
+	v.wish = &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{Outdated: true}}
 	e.mu.Unlock()
 	primary := &Mirror{Primary: true}
 	began := time.Now()
 	e.watchLoser(v, primary, began)
 	e.mu.Lock()
-	v.wish = &fsm.Wish{Replication: &fsm.ReplicaWish{}} // before anybody looked again
+	v.wish = &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{}} // before anybody looked again
 	e.mu.Unlock()
 	suspects, err := e.suspects(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, suspects)
 	e.mu.Lock()
-	v.wish = &fsm.Wish{Replication: &fsm.ReplicaWish{Outdated: true}}
+	v.wish = &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{Outdated: true}}
 	e.mu.Unlock()
 	e.watchLoser(v, primary, began.Add(time.Hour))
 	require.Zero(t, reboots)
@@ -134,7 +134,7 @@ func TestAVolumeThatGrowsWhileItIsLookedAtIsNotTooShort(t *testing.T) {
 	v := e.volume(staleVolume)
 	e.mu.Unlock()
 	wanted := func(size int64) {
-		e.Update(Update{Wishes: []fsm.Wish{{Volume: v.id, Verb: fsm.WishKeep, Replica: fsm.ReplicaPresent, Size: size}}})
+		e.Update(Update{Wishes: []fsm.DesiredVolume{{Volume: v.id, Goal: fsm.GoalKeep, ReplicaState: fsm.ReplicaPresent, Size: size}}})
 	}
 	pool := &growingPool{size: 1 << 20}
 	e.Pools = []Backend{pool}
@@ -164,7 +164,7 @@ func TestS1_WhatWasActedOnIsOfTheIncarnationThatSaidIt(t *testing.T) {
 	say := func(id string) {
 		e.Update(Update{
 			At: fsm.Epoch{Incarnation: 1, Index: 5}, Full: true, Adopted: true, IncarnationID: []byte(id),
-			Wishes: []fsm.Wish{{Volume: staleVolume, Verb: fsm.WishRemove}},
+			Wishes: []fsm.DesiredVolume{{Volume: staleVolume, Goal: fsm.GoalRemove}},
 		})
 	}
 	e.mu.Lock()
@@ -279,7 +279,7 @@ func TestAWishThatIsTakenBackIsNotWhatACallWaitedFor(t *testing.T) {
 	meanwhile(t, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.wished(v.id, map[bool]*fsm.Wish{true: {Volume: v.id}}[v.wish == nil], fsm.Epoch{})
+		e.wished(v.id, map[bool]*fsm.DesiredVolume{true: {Volume: v.id}}[v.wish == nil], fsm.Epoch{})
 	})
 	for range 20_000 {
 		w, err := e.wishOf(t.Context(), v)
@@ -297,8 +297,8 @@ func TestAnExpansionAnswersWithTheSizeThatItMade(t *testing.T) {
 			pool := &growingPool{size: 2 << 20}
 			pool.observed = func() { pool.size = after }
 			e.Pools, e.Mounter = []Backend{stagedPool{pool}}, probing(nil)
-			e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Wishes: []fsm.Wish{
-				{Volume: staleVolume, Verb: fsm.WishKeep, Size: 2 << 20},
+			e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Wishes: []fsm.DesiredVolume{
+				{Volume: staleVolume, Goal: fsm.GoalKeep, Size: 2 << 20},
 			}})
 			e.mu.Lock()
 			v := e.volume(staleVolume)
@@ -326,8 +326,8 @@ func (p stagedPool) Observe(ctx context.Context, id fsm.VolumeID) (Device, error
 // not lost its mount.
 func TestAVolumeThatIsStagedAgainWhileItIsLookedAtIsNotIll(t *testing.T) {
 	e := bare(t)
-	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Wishes: []fsm.Wish{
-		{Volume: staleVolume, Verb: fsm.WishKeep, Replica: fsm.ReplicaPresent},
+	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Wishes: []fsm.DesiredVolume{
+		{Volume: staleVolume, Goal: fsm.GoalKeep, ReplicaState: fsm.ReplicaPresent},
 	}})
 	e.mu.Lock()
 	v := e.volume(staleVolume)

@@ -68,14 +68,14 @@ func TestWhatIsCopiedByAChildThatCannotBeKilledIsSetAside(t *testing.T) {
 			if err := e.openSnapshot(c); err != nil {
 				return err
 			}
-			return e.cutQuietly(e.ctx, c, &fsm.SnapshotWish{Snapshot: c.id, Source: staleVolume, Attempt: 1})
+			return e.cutQuietly(e.ctx, c, &fsm.DesiredSnapshot{Snapshot: c.id, Source: staleVolume, Attempt: 1})
 		},
 		"a group's cut": func(e *Executor, p *stuckPool) error {
 			c := &cutting{id: stuckSnapshot, held: &hold{volume: e.volume(staleVolume), freeze: endedFreeze{}}}
 			if err := e.openSnapshot(c); err != nil {
 				return err
 			}
-			return e.cutHeld(e.ctx, c, &fsm.SnapshotWish{Snapshot: c.id, Source: staleVolume, Attempt: 1}, p)
+			return e.cutHeld(e.ctx, c, &fsm.DesiredSnapshot{Snapshot: c.id, Source: staleVolume, Attempt: 1}, p)
 		},
 		"a clone": func(e *Executor, _ *stuckPool) error {
 			v := e.volume(clone)
@@ -104,8 +104,8 @@ func TestWhatIsCopiedByAChildThatCannotBeKilledIsSetAside(t *testing.T) {
 func TestASnapshotThatAStuckChildMayStillMakeIsNotGone(t *testing.T) {
 	child := make(chan struct{})
 	c := &cutting{stuck: child}
-	for verb, waits := range map[fsm.SnapshotVerb]bool{fsm.SnapshotRemove: true, fsm.SnapshotThaw: true, fsm.SnapshotCut: false} {
-		s := &cutSituation{wish: &fsm.SnapshotWish{Verb: verb}}
+	for verb, waits := range map[fsm.SnapshotGoal]bool{fsm.SnapshotGoalRemove: true, fsm.SnapshotGoalThaw: true, fsm.SnapshotGoalTake: false} {
+		s := &cutSituation{wish: &fsm.DesiredSnapshot{Goal: verb}}
 		require.Equal(t, waits, c.isStuck(s, stepNone))
 		require.True(t, c.isStuck(s, stepRemoveSnapshot))
 		require.True(t, c.isStuck(s, stepCut))
@@ -150,9 +150,9 @@ func TestASnapshotIsRemovedByOneChildAtATime(t *testing.T) {
 	e := bare(t)
 	pool := stuckRemoval{&stuckPool{child: make(stuckChild)}}
 	e.pools = map[fsm.PoolID]Backend{"p": pool}
-	wished := func(verb fsm.SnapshotVerb) {
-		e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Snapshots: []fsm.SnapshotWish{
-			{Snapshot: stuckSnapshot, Source: staleVolume, Pool: "p", Verb: verb, Attempt: 1},
+	wished := func(verb fsm.SnapshotGoal) {
+		e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Snapshots: []fsm.DesiredSnapshot{
+			{Snapshot: stuckSnapshot, Source: staleVolume, Pool: "p", Goal: verb, Attempt: 1},
 		}})
 	}
 	look := func() *cutting {
@@ -161,16 +161,16 @@ func TestASnapshotIsRemovedByOneChildAtATime(t *testing.T) {
 		e.leaveSnapshot(c)
 		return c
 	}
-	wished(fsm.SnapshotRemove)
+	wished(fsm.SnapshotGoalRemove)
 	c := look()
-	wished(fsm.SnapshotCut)
+	wished(fsm.SnapshotGoalTake)
 	look()
-	wished(fsm.SnapshotRemove)
+	wished(fsm.SnapshotGoalRemove)
 	look()
 	require.Equal(t, 1, pool.removed)
 	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 2}, Full: true, Adopted: true})
 	look()
-	wished(fsm.SnapshotRemove)
+	wished(fsm.SnapshotGoalRemove)
 	require.Same(t, c, look(), "the child is not forgotten with the wish")
 	require.Equal(t, 1, pool.removed)
 	close(pool.child)
@@ -201,8 +201,8 @@ func TestAReplicasDeviceIsNotRemovedBesideAStuckChild(t *testing.T) {
 	e := bare(t)
 	pool := stuckClose{&stuckPool{child: make(stuckChild)}}
 	e.Pools, e.Mounter, e.Replicator = []Backend{pool}, probing(nil), noResource{}
-	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Wishes: []fsm.Wish{
-		{Volume: staleVolume, Verb: fsm.WishRemove, Replication: &fsm.ReplicaWish{}},
+	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Wishes: []fsm.DesiredVolume{
+		{Volume: staleVolume, Goal: fsm.GoalRemove, Replication: &fsm.DesiredReplica{}},
 	}})
 	v := e.volumes[staleVolume]
 	require.True(t, e.tryLock(v))

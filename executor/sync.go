@@ -139,7 +139,7 @@ func (e *Executor) settled(ctx context.Context, v *volume, s *situation) error {
 func (e *Executor) act(ctx context.Context, v *volume, want *desired, at fsm.Epoch, incarnationID []byte) (bool, error) {
 	j := &job{Executor: e, v: v, want: want, at: at, incarnationID: incarnationID}
 	switch {
-	case want.down, want.verb == fsm.WishRemove && v.journal.Staging != nil:
+	case want.down, want.verb == fsm.GoalRemove && v.journal.Staging != nil:
 		return true, j.down(ctx)
 	case len(want.drop) > 0:
 		return true, j.dropTargets(ctx)
@@ -286,15 +286,15 @@ func (e *Executor) failed(v *volume, err error) {
 // worksOn is the operation that the last look at the volume worked on.
 func (v *volume) worksOn() (fsm.OperationID, uint32) {
 	w := v.tried
-	if v.limiting && w.Modify != 0 {
-		return w.Modify, w.ModifyAttempt
+	if v.limiting && w.ModifyOperation != 0 {
+		return w.ModifyOperation, w.ModifyAttempt
 	}
 	return w.Operation, w.Attempt
 }
 
 // tellInUse says what keeps a publication from ending whose end was asked for (S31), until
 // the log has it.
-func (e *Executor) tellInUse(v *volume, w *fsm.Wish, err error) {
+func (e *Executor) tellInUse(v *volume, w *fsm.DesiredVolume, err error) {
 	if w == nil || w.Publication == nil || !w.Publication.Ending {
 		return
 	}
@@ -308,22 +308,22 @@ func (e *Executor) tellInUse(v *volume, w *fsm.Wish, err error) {
 // endsOperation: obligations never end by a failure. An empty volume's create ends
 // only where trying again makes no difference; a copy, a growth or new limits also
 // where the host refused for good.
-func endsOperation(w *fsm.Wish, err error, refused bool) bool {
-	switch w.Verb {
-	case fsm.WishCreate:
+func endsOperation(w *fsm.DesiredVolume, err error, refused bool) bool {
+	switch w.Goal {
+	case fsm.GoalCreate:
 		return noSpace(err) || isFinal(err) || refused && !w.Source.IsZero()
-	case fsm.WishKeep:
+	case fsm.GoalKeep:
 		return refused && w.Teardown == nil
-	case fsm.WishRemove:
+	case fsm.GoalRemove:
 	}
 	return false
 }
 
-func stepOf(w *fsm.Wish) string {
+func stepOf(w *fsm.DesiredVolume) string {
 	switch {
-	case w.Verb == fsm.WishCreate:
+	case w.Goal == fsm.GoalCreate:
 		return "create"
-	case w.Verb == fsm.WishRemove:
+	case w.Goal == fsm.GoalRemove:
 		return "remove"
 	case w.Teardown != nil:
 		return "teardown"

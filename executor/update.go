@@ -71,7 +71,7 @@ func (e *Executor) forget(u *Update) {
 
 // wished notes what the log wants of a volume, nil when it wants nothing. The
 // caller holds mu.
-func (e *Executor) wished(id fsm.VolumeID, w *fsm.Wish, at fsm.Epoch) {
+func (e *Executor) wished(id fsm.VolumeID, w *fsm.DesiredVolume, at fsm.Epoch) {
 	v, known := e.volumes[id]
 	if !known {
 		if w == nil || !id.Valid() {
@@ -174,7 +174,7 @@ func (e *Executor) inSession(number uint64) bool {
 }
 
 // awaitWish waits until the volume's wish is as asked. It gives up with ctx.
-func (e *Executor) awaitWish(ctx context.Context, v *volume, enough func(*fsm.Wish) bool) error {
+func (e *Executor) awaitWish(ctx context.Context, v *volume, enough func(*fsm.DesiredVolume) bool) error {
 	for {
 		e.mu.Lock()
 		w, news := v.wish, v.news

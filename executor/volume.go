@@ -16,7 +16,7 @@ type volume struct {
 	lock chan struct{}
 
 	// Guarded by Executor.mu.
-	wish        *fsm.Wish
+	wish        *fsm.DesiredVolume
 	wishAt      fsm.Epoch
 	news        chan struct{} // closed and replaced when the wish changes
 	call        *call
@@ -46,13 +46,13 @@ type volume struct {
 
 	// Guarded by lock.
 	journal   *journal
-	content   Content     // of the attached device, as far as it was read
-	formatted bool        // mkfs ended on it and the log has not heard
-	applied   *fsm.Limits // in force on the attached device; nil: not known
-	failures  int         // of the background in a row
-	failed    attempt     // which of the operator's attempts they belong to
-	tried     *fsm.Wish   // what was looked at last, for whoever says why that failed
-	limiting  bool        // and that it was new limits
+	content   Content            // of the attached device, as far as it was read
+	formatted bool               // mkfs ended on it and the log has not heard
+	applied   *fsm.Limits        // in force on the attached device; nil: not known
+	failures  int                // of the background in a row
+	failed    attempt            // which of the operator's attempts they belong to
+	tried     *fsm.DesiredVolume // what was looked at last, for whoever says why that failed
+	limiting  bool               // and that it was new limits
 }
 
 // telling is a report that the log took.

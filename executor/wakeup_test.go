@@ -45,7 +45,7 @@ func newSlowWorld(t *testing.T) (*world, *slowLog) {
 func removing(id fsm.VolumeID, index uint64, adopted bool) executor.Update {
 	return executor.Update{
 		At: fsm.Epoch{Incarnation: 1, Index: index}, Full: true, Adopted: adopted, IncarnationID: []byte("i"),
-		Wishes: []fsm.Wish{{Volume: id, Pool: "hp-fake", Size: testSize, Verb: fsm.WishRemove, Replica: fsm.ReplicaPresent}},
+		Wishes: []fsm.DesiredVolume{{Volume: id, Pool: "hp-fake", Size: testSize, Goal: fsm.GoalRemove, ReplicaState: fsm.ReplicaPresent}},
 	}
 }
 
@@ -83,7 +83,7 @@ func TestASnapshotsFactThatWasPassedOverIsSaidAgain(t *testing.T) {
 	want := func(index uint64) executor.Update {
 		return executor.Update{
 			At: fsm.Epoch{Incarnation: 1, Index: index}, Full: true, Adopted: true, IncarnationID: []byte("i"),
-			Snapshots: []fsm.SnapshotWish{{Snapshot: id, Source: source, Pool: "hp-fake", Verb: fsm.SnapshotRemove}},
+			Snapshots: []fsm.DesiredSnapshot{{Snapshot: id, Source: source, Pool: "hp-fake", Goal: fsm.SnapshotGoalRemove}},
 		}
 	}
 	w.e.Update(want(3))

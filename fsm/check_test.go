@@ -10,10 +10,10 @@ import (
 // TestCheckFindsWhatIsPlanted: an invariant that cannot fail proves nothing.
 func TestCheckFindsWhatIsPlanted(t *testing.T) {
 	for invariant, plant := range map[string]func(*world){
-		"S101": func(w *world) { w.s.find.names["pvc-1"] = uuid{} },
+		"S101": func(w *world) { w.s.lookups.names["pvc-1"] = uuid{} },
 		"S102": func(w *world) {
-			for key := range w.s.find.answers {
-				w.s.find.answers[key] = &answer{}
+			for key := range w.s.lookups.answers {
+				w.s.lookups.answers[key] = &answer{}
 			}
 		},
 		"S103": withVolume(func(v *Volume) {
@@ -36,7 +36,7 @@ func TestCheckFindsWhatIsPlanted(t *testing.T) {
 		},
 		"S111": func(w *world) { w.s.sum[0]++ },
 		"S112": withVolume(func(v *Volume) { v.Size++ }),
-		"S113": func(w *world) { w.s.cuts.index.names.Delete("snap-1") },
+		"S113": func(w *world) { w.s.snapshots.index.names.Delete("snap-1") },
 		"S114": func(w *world) {
 			n := *w.snapshot(100)
 			n.Operation = &Operation{ID: 3, Kind: OpSnapshot, State: OpRunning}
@@ -44,11 +44,11 @@ func TestCheckFindsWhatIsPlanted(t *testing.T) {
 		},
 		"S115": func(w *world) {
 			n := *w.snapshot(100)
-			n.Phase = SnapshotCutting
+			n.Phase = SnapshotTaking
 			w.s.storeSnapshot(n)
 		},
 		"S116": func(w *world) {
-			w.s.Apply(w.index+1, envelope(controller, "clone", w.index, of(9, ofSnapshot(1))))
+			w.s.Apply(w.index+1, envelope(controller, "clone", w.index, createFrom(9, fromSnapshot(1))))
 			n := *w.snapshot(1)
 			n.Phase, n.Operation = SnapshotDeleting, &Operation{ID: 3, Kind: OpDelete, State: OpRunning}
 			w.s.storeSnapshot(n)
@@ -58,8 +58,8 @@ func TestCheckFindsWhatIsPlanted(t *testing.T) {
 	} {
 		t.Run(invariant, func(t *testing.T) {
 			w := twoHosts(t)
-			w.cut(1, 1)
-			w.grouped(1, 1, 2)
+			w.takeSnapshot(1, 1)
+			w.takeGroup(1, 1, 2)
 			require.NoError(t, w.s.Check())
 			plant(w)
 			require.ErrorContains(t, w.s.Check(), "invariant "+invariant+":")
@@ -70,16 +70,16 @@ func TestCheckFindsWhatIsPlanted(t *testing.T) {
 // TestCheckFindsWhatIsPlantedInAReplicatedVolume does the same for replicas.
 func TestCheckFindsWhatIsPlantedInAReplicatedVolume(t *testing.T) {
 	for invariant, plant := range map[string]func(*Volume){
-		"S151": func(v *Volume) { v.Replication.Forced = &Forced{Host: "host-n3"} },
+		"S151": func(v *Volume) { v.Replication.Forced = &ForcedPrimary{Host: "host-n3"} },
 		"S152": func(v *Volume) { v.Replication.Port = lastPort + 1 },
-		"S153": func(v *Volume) { v.Replication.Legs[1].Outdated = true },
-		"S154": func(v *Volume) { v.Replication.Legs[0].Outdated, v.Replication.Legs[0].UpToDate = true, false },
-		"S155": func(v *Volume) { v.Replication.Legs[0].Settled = KnownUUID{UUID: 7, Index: 1} },
-		"S156": func(v *Volume) { v.Replication.Legs = v.Replication.Legs[:1] },
-		"S157": func(v *Volume) { v.Replication.Born = 0 },
-		"S158": func(v *Volume) { v.Replication.Legs[1].Boot = "boot-0" },
+		"S153": func(v *Volume) { v.Replication.Syncs[1].Outdated = true },
+		"S154": func(v *Volume) { v.Replication.Syncs[0].Outdated, v.Replication.Syncs[0].UpToDate = true, false },
+		"S155": func(v *Volume) { v.Replication.Syncs[0].InSyncUUID = RecordedUUID{Value: 7, Index: 1} },
+		"S156": func(v *Volume) { v.Replication.Syncs = v.Replication.Syncs[:1] },
+		"S157": func(v *Volume) { v.Replication.InitialSyncIndex = 0 },
+		"S158": func(v *Volume) { v.Replication.Syncs[1].Boot = "boot-0" },
 		"S159": func(v *Volume) { v.Replication = nil },
-		"S160": func(v *Volume) { v.Replication.Left = []Leg{{Host: "host-n1"}} },
+		"S160": func(v *Volume) { v.Replication.Leaving = []ReplicaSync{{Host: "host-n1"}} },
 	} {
 		t.Run(invariant, func(t *testing.T) {
 			w := newReplicated(t, protocolC)
@@ -97,10 +97,10 @@ func withVolume(plant func(*Volume)) func(*world) {
 		v := *w.volume(1)
 		if v.Replication != nil {
 			r := *v.Replication
-			r.Legs = slices.Clone(r.Legs)
+			r.Syncs = slices.Clone(r.Syncs)
 			v.Replication = &r
 		}
 		plant(&v)
-		w.s.storeVolume(&change{}, v)
+		w.s.storeVolume(&volumeChange{}, v)
 	}
 }

@@ -58,7 +58,7 @@ func applySetFeatureLevel(s *State, m Meta, c *fsmpb.SetFeatureLevel) (*fsmpb.Ou
 	s.cluster.FeatureLevel = level
 	s.writes++
 	for n := range s.Nodes() {
-		s.touched = append(s.touched, Touch{Node: n.ID}) // what is wanted of it may be another at this level
+		s.changes = append(s.changes, Change{Node: n.ID}) // what is wanted of it may be another at this level
 	}
 	return &fsmpb.Outcome{}, nil
 }
@@ -101,10 +101,10 @@ func applyReplaceIncarnation(s *State, _ Meta, c *fsmpb.ReplaceIncarnation) (*fs
 	}
 	s.cluster.Incarnation, s.cluster.IncarnationID = c.GetCounter(), c.GetIncarnationId()
 	s.writes++
-	s.forgetReplicas()
+	s.resetReplicaObservations()
 	for n := range s.Nodes() {
-		s.touched = append(s.touched, Touch{Node: n.ID})
-		s.giveUpOn(n.ID, Busy, "the cluster was restored: its hosts must be adopted first")
+		s.changes = append(s.changes, Change{Node: n.ID})
+		s.abortGroupsOn(n.ID, Busy, "the cluster was restored: its hosts must be adopted first")
 	}
 	return &fsmpb.Outcome{}, nil
 }

@@ -11,28 +11,28 @@ import (
 func TestTheFeatureLevelOnlyRises(t *testing.T) {
 	w := newWorldAt(t, Level1)
 	w.twice(admin, &fsmpb.SetFeatureLevel{Level: Level1})
-	w.no(Precondition, admin, &fsmpb.SetFeatureLevel{Level: 0})
+	w.rejected(Precondition, admin, &fsmpb.SetFeatureLevel{Level: 0})
 	w.twice(admin, &fsmpb.SetFeatureLevel{Level: Level2})
-	w.no(Precondition, admin, &fsmpb.SetFeatureLevel{Level: Level1})
+	w.rejected(Precondition, admin, &fsmpb.SetFeatureLevel{Level: Level1})
 }
 
 // S23: the checkpoint is the majority's word, and it moves forward only.
 func TestS23_ACheckpointIsRecordedOnce(t *testing.T) {
 	w := newWorld(t)
 	a, b := bytesOf("a", 32), bytesOf("b", 32)
-	w.no(Invalid, controller, &fsmpb.Checkpoint{Index: 1, Hash: a[:31]})
-	w.no(Invalid, controller, &fsmpb.Checkpoint{Index: 0, Hash: a})
-	w.no(Invalid, controller, &fsmpb.Checkpoint{Index: 99, Hash: a})
+	w.rejected(Invalid, controller, &fsmpb.Checkpoint{Index: 1, Hash: a[:31]})
+	w.rejected(Invalid, controller, &fsmpb.Checkpoint{Index: 0, Hash: a})
+	w.rejected(Invalid, controller, &fsmpb.Checkpoint{Index: 99, Hash: a})
 	w.twice(controller, &fsmpb.Checkpoint{Index: 4, Hash: a})
-	w.no(Incompatible, controller, &fsmpb.Checkpoint{Index: 4, Hash: b})
-	w.no(Precondition, controller, &fsmpb.Checkpoint{Index: 3, Hash: a})
+	w.rejected(Incompatible, controller, &fsmpb.Checkpoint{Index: 4, Hash: b})
+	w.rejected(Precondition, controller, &fsmpb.Checkpoint{Index: 3, Hash: a})
 	require.Equal(t, Checkpoint{Index: 4, Hash: a}, w.s.Cluster().Checkpoint)
 }
 
 // S23: whatever differs between two states differs in their hash.
 func TestS23_TheHashTellsStatesApart(t *testing.T) {
 	base := func() *world { w := newWorld(t); w.ready(1, create(1)); return w }
-	seen := map[[32]byte]string{}
+	observed := map[[32]byte]string{}
 	for name, change := range map[string]func(*world){
 		"as it is":    func(*world) {},
 		"published":   func(w *world) { w.ok(controller, publish(1, "n1")) },
@@ -44,9 +44,9 @@ func TestS23_TheHashTellsStatesApart(t *testing.T) {
 	} {
 		w := base()
 		change(w)
-		other, twice := seen[w.s.Hash()]
+		other, twice := observed[w.s.Hash()]
 		require.False(t, twice, "%s and %s", name, other)
-		seen[w.s.Hash()] = name
+		observed[w.s.Hash()] = name
 		again := base()
 		change(again)
 		require.Equal(t, w.s.Hash(), again.s.Hash(), "one log, one hash")
@@ -84,9 +84,9 @@ func TestOperations(t *testing.T) {
 	require.IsType(t, Creating{}, w.volume(1).Phase)
 	fails(true)
 	require.Equal(t, Failed{Reason: "I/O error"}, w.volume(1).Phase)
-	w.no(Precondition, admin, &fsmpb.CancelOperation{OperationId: uint64(op.ID)})
-	wish, _ := w.s.Wish("n1", VolumeID(volumeID(1)))
-	require.Equal(t, WishKeep, wish.Verb, "a failed volume is not made")
+	w.rejected(Precondition, admin, &fsmpb.CancelOperation{OperationId: uint64(op.ID)})
+	wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
+	require.Equal(t, GoalKeep, wish.Goal, "a failed volume is not made")
 	fails(true) // nothing runs that could fail
 	require.EqualValues(t, 3, w.volume(1).Operation.Attempts)
 	w.ok(admin, &fsmpb.RetryOperation{OperationId: uint64(op.ID)})
@@ -94,8 +94,8 @@ func TestOperations(t *testing.T) {
 	require.Equal(t, []uint32{0, 1}, []uint32{w.volume(1).Operation.Attempts, w.volume(1).Operation.Retries})
 	w.report("n1", deviceCreated(1, gib))
 	require.Nil(t, w.volume(1).Operation, "work that is done leaves no record")
-	w.no(NotFound, admin, &fsmpb.RetryOperation{OperationId: uint64(op.ID)})
-	w.no(NotFound, admin, &fsmpb.CancelOperation{OperationId: 99})
+	w.rejected(NotFound, admin, &fsmpb.RetryOperation{OperationId: uint64(op.ID)})
+	w.rejected(NotFound, admin, &fsmpb.CancelOperation{OperationId: 99})
 }
 
 func TestACancelledVolumeMayBeRetried(t *testing.T) {
@@ -104,13 +104,13 @@ func TestACancelledVolumeMayBeRetried(t *testing.T) {
 	w.twice(admin, &fsmpb.CancelOperation{OperationId: id})
 	w.report("n1", deviceCreated(1, gib))
 	require.IsType(t, Failed{}, w.volume(1).Phase, "created counts while Creating only")
-	w.no(Precondition, controller, publish(1, "n1"))
+	w.rejected(Precondition, controller, publish(1, "n1"))
 	w.ok(admin, &fsmpb.RetryOperation{OperationId: id})
 	w.report("n1", deviceCreated(1, gib))
 	require.Equal(t, Ready{}, w.volume(1).Phase)
 }
 
-func TestAConditionIsWhatTheHostSays(t *testing.T) {
+func TestAConditionIsWhatTheHostReported(t *testing.T) {
 	w := newWorld(t)
 	w.ready(1, create(1))
 	say := func(abnormal bool, message string) {
@@ -125,19 +125,19 @@ func TestAConditionIsWhatTheHostSays(t *testing.T) {
 	require.Zero(t, w.volume(1).Condition)
 }
 
-func TestWhatIsTouched(t *testing.T) {
+func TestChangesNameWhatChanged(t *testing.T) {
 	w := newWorld(t)
-	touched := func(actor string, cmd *fsmpb.Command) []Touch {
+	touched := func(actor string, cmd *fsmpb.Command) []Change {
 		w.index++
-		return w.s.Apply(w.index, cmd).Touched
+		return w.s.Apply(w.index, cmd).Changes
 	}
 	id := VolumeID(volumeID(1))
 	c := envelope(controller, "create", w.index, create(1))
-	require.Equal(t, []Touch{{Volume: id, Node: "n1"}}, touched(controller, c))
+	require.Equal(t, []Change{{Volume: id, Node: "n1"}}, touched(controller, c))
 	require.Empty(t, touched(controller, c), "a retry touches nothing")
 	require.Empty(t, touched(controller, envelope(controller, "refused", w.index, publish(1, "n1"))))
-	require.Equal(t, []Touch{{Node: "n1"}}, touched("", envelope("node/n1", "again", w.index, register("n1"))), "its wishes read as before")
+	require.Equal(t, []Change{{Node: "n1"}}, touched("", envelope("node/n1", "again", w.index, register("n1"))), "its wishes read as before")
 	w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
 	gone := envelope("node/n1", "gone", w.index, &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Observations: []*fsmpb.Observation{deviceGone(1)}})
-	require.Equal(t, []Touch{{Volume: id, Node: "n1"}, {Volume: id}}, touched("node/n1", gone))
+	require.Equal(t, []Change{{Volume: id, Node: "n1"}, {Volume: id}}, touched("node/n1", gone))
 }

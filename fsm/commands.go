@@ -120,17 +120,19 @@ func rowOf(index uint64, cmd *fsmpb.Command) (row, proto.Message) {
 
 // byController: what controllers decide for callers, and operators may.
 func byController(actor string, _ proto.Message) bool {
-	return named(actor, "controller/") || named(actor, "admin/")
+	return hasRole(actor, "controller/") || hasRole(actor, "admin/")
 }
 
 // byAdmin: what only an operator may attest.
-func byAdmin(actor string, _ proto.Message) bool { return named(actor, "admin/") }
+func byAdmin(actor string, _ proto.Message) bool { return hasRole(actor, "admin/") }
 
 // byNodeItself: what counts only under the certificate of the host concerned (S20).
 func byNodeItself(actor string, cmd proto.Message) bool {
 	about, ok := cmd.(interface{ GetNodeId() string })
-	return ok && named(actor, "node/") && actor[len("node/"):] == about.GetNodeId()
+	return ok && hasRole(actor, "node/") && actor[len("node/"):] == about.GetNodeId()
 }
 
 // named tells whether the actor is somebody of that role.
-func named(actor, role string) bool { return strings.HasPrefix(actor, role) && len(actor) > len(role) }
+func hasRole(actor, role string) bool {
+	return strings.HasPrefix(actor, role) && len(actor) > len(role)
+}

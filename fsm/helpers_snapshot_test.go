@@ -9,12 +9,12 @@ import (
 )
 
 // cutOf asks for snapshot n, named after it, of a volume.
-func cutOf(n, volume int) *fsmpb.CreateSnapshot {
+func createSnapshot(n, volume int) *fsmpb.CreateSnapshot {
 	return &fsmpb.CreateSnapshot{SnapshotId: snapshotID(n), Name: fmt.Sprintf("snap-%d", n), SourceVolumeId: volumeID(volume), Fingerprint: bytesOf("class", 32)}
 }
 
-// groupOf asks for group n of volumes; member i is snapshot 100n+i.
-func groupOf(n int, volumes ...int) *fsmpb.CreateGroupSnapshot {
+// createGroup asks for group n of volumes; member i is snapshot 100n+i.
+func createGroup(n int, volumes ...int) *fsmpb.CreateGroupSnapshot {
 	c := &fsmpb.CreateGroupSnapshot{GroupSnapshotId: groupID(n), Name: fmt.Sprintf("group-%d", n), Fingerprint: bytesOf("class", 32)}
 	for i, v := range volumes {
 		c.Members = append(c.Members, &fsmpb.GroupMember{SourceVolumeId: volumeID(v), SnapshotId: snapshotID(100*n + i)})
@@ -37,7 +37,7 @@ func (w *world) groupSnapshot(n int) *GroupSnapshot {
 }
 
 // seen is an observation of snapshot n.
-func seen(n int, fact any) *fsmpb.Observation {
+func snapshotObservation(n int, fact any) *fsmpb.Observation {
 	o := &fsmpb.Observation{SnapshotId: snapshotID(n)}
 	switch f := fact.(type) {
 	case *fsmpb.SnapshotCut:
@@ -59,54 +59,54 @@ func seen(n int, fact any) *fsmpb.Observation {
 }
 
 // was is the report that snapshot n was cut, at so many nanoseconds, in an attempt.
-func was(n int, at int64, attempt uint32) *fsmpb.Observation {
-	return seen(n, &fsmpb.SnapshotCut{SizeBytes: gib, CutUnixNano: at, Attempt: attempt})
+func takenReport(n int, at int64, attempt uint32) *fsmpb.Observation {
+	return snapshotObservation(n, &fsmpb.SnapshotCut{SizeBytes: gib, CutUnixNano: at, Attempt: attempt})
 }
 
-func frozen(n int, attempt uint32) *fsmpb.Observation {
-	return seen(n, &fsmpb.Frozen{Attempt: attempt})
+func frozenReport(n int, attempt uint32) *fsmpb.Observation {
+	return snapshotObservation(n, &fsmpb.Frozen{Attempt: attempt})
 }
 
-func goneFrom(n int, attempt uint32) *fsmpb.Observation {
-	return seen(n, &fsmpb.SnapshotGone{Attempt: attempt})
+func goneReport(n int, attempt uint32) *fsmpb.Observation {
+	return snapshotObservation(n, &fsmpb.SnapshotGone{Attempt: attempt})
 }
 
 // cut makes snapshot n of a volume of 1 GiB on node n1.
-func (w *world) cut(n, volume int) *Snapshot {
+func (w *world) takeSnapshot(n, volume int) *Snapshot {
 	w.t.Helper()
-	w.ok("controller/c1", cutOf(n, volume))
-	w.report("n1", was(n, int64(n), 0))
+	w.ok("controller/c1", createSnapshot(n, volume))
+	w.report("n1", takenReport(n, int64(n), 0))
 	require.Equal(w.t, SnapshotReady, w.snapshot(n).Phase)
 	return w.snapshot(n)
 }
 
-// grouped makes group n of volumes on node n1.
-func (w *world) grouped(n int, volumes ...int) *GroupSnapshot {
+// takeGroup makes group n of volumes on node n1.
+func (w *world) takeGroup(n int, volumes ...int) *GroupSnapshot {
 	w.t.Helper()
-	w.ok("controller/c1", groupOf(n, volumes...))
+	w.ok("controller/c1", createGroup(n, volumes...))
 	attempt := w.groupSnapshot(n).Attempt
 	for i := range volumes {
-		w.report("n1", frozen(100*n+i, attempt))
+		w.report("n1", frozenReport(100*n+i, attempt))
 	}
 	for i := range volumes {
-		w.report("n1", was(100*n+i, int64(50-i), attempt))
+		w.report("n1", takenReport(100*n+i, int64(50-i), attempt))
 	}
 	require.Equal(w.t, GroupReady, w.groupSnapshot(n).Phase)
 	return w.groupSnapshot(n)
 }
 
 // of asks for volume n from a source, without a size.
-func of(n int, source *fsmpb.Source) *fsmpb.CreateVolume {
+func createFrom(n int, source *fsmpb.Source) *fsmpb.CreateVolume {
 	c := create(n)
 	c.RequiredBytes, c.Source = 0, source
 	return c
 }
 
-func ofSnapshot(n int) *fsmpb.Source { return &fsmpb.Source{SnapshotId: snapshotID(n)} }
-func ofVolume(n int) *fsmpb.Source   { return &fsmpb.Source{VolumeId: volumeID(n)} }
+func fromSnapshot(n int) *fsmpb.Source { return &fsmpb.Source{SnapshotId: snapshotID(n)} }
+func fromVolume(n int) *fsmpb.Source   { return &fsmpb.Source{VolumeId: volumeID(n)} }
 
 // verb is what node n1 is told about snapshot n; zero for nothing.
-func (w *world) verb(n int) SnapshotVerb {
-	wish, _ := w.s.SnapshotWish("n1", SnapshotID(snapshotID(n)))
-	return wish.Verb
+func (w *world) snapshotGoal(n int) SnapshotGoal {
+	wish, _ := w.s.DesiredSnapshot("n1", SnapshotID(snapshotID(n)))
+	return wish.Goal
 }

@@ -112,11 +112,11 @@ func envelope(actor, request string, index uint64, body proto.Message) *fsmpb.Co
 func (w *world) apply(actor string, body proto.Message) *fsmpb.Outcome {
 	w.t.Helper()
 	w.calls++
-	return w.raw(envelope(actor, fmt.Sprintf("request %d", w.calls), w.index, body))
+	return w.applyEnvelope(envelope(actor, fmt.Sprintf("request %d", w.calls), w.index, body))
 }
 
 // raw applies an envelope at the next index.
-func (w *world) raw(cmd *fsmpb.Command) *fsmpb.Outcome {
+func (w *world) applyEnvelope(cmd *fsmpb.Command) *fsmpb.Outcome {
 	w.t.Helper()
 	w.index++
 	w.log = append(w.log, entry{w.index, cmd})
@@ -133,9 +133,9 @@ func (w *world) ok(actor string, body proto.Message) *fsmpb.Outcome {
 	return out
 }
 
-// no applies a command that must be rejected for the reason, twice: the second
+// rejected applies a command that must be rejected for the reason, twice: the second
 // is a new request, later in the log.
-func (w *world) no(reason Reason, actor string, body proto.Message) *fsmpb.Outcome {
+func (w *world) rejected(reason Reason, actor string, body proto.Message) *fsmpb.Outcome {
 	w.t.Helper()
 	before := w.contents()
 	first, second := w.apply(actor, body), w.apply(actor, body)

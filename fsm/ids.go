@@ -27,7 +27,7 @@ func (id VolumeID) uuid() (uuid, bool) {
 	return parseUUID(string(id[len(volumePrefix):]))
 }
 
-func volumeIDOf(u uuid) VolumeID { return VolumeID(volumePrefix + u.text()) }
+func volumeIDFromUUID(u uuid) VolumeID { return VolumeID(volumePrefix + u.text()) }
 
 // snapshotPrefix and groupSnapshotPrefix begin their ids.
 const (

@@ -51,7 +51,7 @@ func TestS17_AHostIsItsNameItsIDAndItsPools(t *testing.T) {
 			}
 			r := changedNode("n1", tc.change)
 			if tc.want != 0 {
-				w.no(tc.want, "node/"+r.NodeId, r)
+				w.rejected(tc.want, "node/"+r.NodeId, r)
 				return
 			}
 			for range 2 {
@@ -88,24 +88,24 @@ func TestS17_ANewHostOwesNothingOfTheOld(t *testing.T) {
 	require.Zero(t, w.s.PublicationCount("n1"))
 
 	w.ok("node/n1", changedNode("n1", func(r *fsmpb.RegisterNode) { r.HostId, r.Pools[0].PoolId = "host-new", "pool-new" }))
-	for wish := range w.s.Wishes("n1") {
+	for wish := range w.s.DesiredVolumes("n1") {
 		t.Errorf("the new host is asked for %v", wish)
 	}
-	w.no(Precondition, controller, publish(1, "n1"))
+	w.rejected(Precondition, controller, publish(1, "n1"))
 	w.ok(controller, &fsmpb.DeleteVolume{VolumeId: volumeID(1)})
 	require.Equal(t, volumeID(4), w.ok(controller, changed(4, func(c *fsmpb.CreateVolume) { c.Name = "pvc-3" })).GetVolumeId())
 	require.Equal(t, 1, w.s.VolumeCount())
 }
 
 func TestLosingAHostEndsItsTeardowns(t *testing.T) {
-	w := revokedWhileAway(t)
+	w := newRevokedWhileUnreachable(t)
 	w.ok(admin, &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1"})
 	require.Empty(t, w.volume(1).Teardowns)
 	require.IsType(t, Failed{}, w.volume(1).Phase)
-	w.no(StaleEpoch, controller, &fsmpb.SetNodeReachable{NodeId: "n1", HostId: "host-n1", Reachable: true})
-	w.no(StaleEpoch, admin, &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 1})
-	w.no(StaleEpoch, admin, &fsmpb.LoseNode{NodeId: "n1", HostId: "another"})
-	w.no(NotFound, admin, &fsmpb.LoseNode{NodeId: "n9", HostId: "host-n9"})
+	w.rejected(StaleEpoch, controller, &fsmpb.SetNodeReachable{NodeId: "n1", HostId: "host-n1", Reachable: true})
+	w.rejected(StaleEpoch, admin, &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 1})
+	w.rejected(StaleEpoch, admin, &fsmpb.LoseNode{NodeId: "n1", HostId: "another"})
+	w.rejected(NotFound, admin, &fsmpb.LoseNode{NodeId: "n9", HostId: "host-n9"})
 }
 
 // S1: after the incarnation was replaced a host enables nothing and deletes nothing
@@ -120,13 +120,13 @@ func TestS1_AdoptionModeEndsByAnOperatorOnly(t *testing.T) {
 	w.ok(admin, &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: bytesOf("second", 16)})
 	stage := w.stage(1, "n1", 1)
 	adoption := func() {
-		w.no(Precondition, "node/n1", stage)
-		w.no(Precondition, controller, publish(3, "n1"))
-		w.no(NoCapacity, controller, create(4))
-		wish, ok := w.s.Wish("n1", VolumeID(volumeID(2)))
+		w.rejected(Precondition, "node/n1", stage)
+		w.rejected(Precondition, controller, publish(3, "n1"))
+		w.rejected(NoCapacity, controller, create(4))
+		wish, ok := w.s.DesiredVolume("n1", VolumeID(volumeID(2)))
 		require.True(t, ok)
-		require.Equal(t, WishKeep, wish.Verb)
-		wish, _ = w.s.Wish("n1", VolumeID(volumeID(1)))
+		require.Equal(t, GoalKeep, wish.Goal)
+		wish, _ = w.s.DesiredVolume("n1", VolumeID(volumeID(1)))
 		require.NotNil(t, wish.Publication, "what is published is not taken away")
 	}
 	adoption()
@@ -134,14 +134,14 @@ func TestS1_AdoptionModeEndsByAnOperatorOnly(t *testing.T) {
 		w.ok("node/n1", changedNode("n1", func(r *fsmpb.RegisterNode) { r.Incarnation = said }))
 		adoption()
 	}
-	w.no(Forbidden, controller, &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 2})
-	w.no(Precondition, admin, &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 1})
+	w.rejected(Forbidden, controller, &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 2})
+	w.rejected(Precondition, admin, &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 1})
 	w.twice(admin, &fsmpb.AdoptNode{NodeId: "n1", HostId: "host-n1", Incarnation: 2})
 	w.ok("node/n1", changedNode("n1", func(r *fsmpb.RegisterNode) { r.Incarnation = 1 })) // it has not heard of it yet
 	w.ok("node/n1", stage)
 	require.Equal(t, uint64(2), epochFrom(w.ok(controller, publish(3, "n1")).GetEpoch()).Incarnation)
-	wish, _ := w.s.Wish("n1", VolumeID(volumeID(2)))
-	require.Equal(t, WishRemove, wish.Verb)
+	wish, _ := w.s.DesiredVolume("n1", VolumeID(volumeID(2)))
+	require.Equal(t, GoalRemove, wish.Goal)
 }
 
 // S1: a host that acted for a later incarnation than a restored state's is in adoption mode.
@@ -150,10 +150,10 @@ func TestS1_AHostOfAnotherIncarnationIsInAdoptionMode(t *testing.T) {
 	w.ok("node/n2", changedNode("n2", func(r *fsmpb.RegisterNode) { r.Incarnation = 7 }))
 	n, _ := w.s.Node("n2")
 	require.EqualValues(t, 7, n.Incarnation)
-	w.no(Precondition, admin, &fsmpb.ReplaceIncarnation{Counter: 7, IncarnationId: bytesOf("x", 16)})
+	w.rejected(Precondition, admin, &fsmpb.ReplaceIncarnation{Counter: 7, IncarnationId: bytesOf("x", 16)})
 	w.twice(admin, &fsmpb.ReplaceIncarnation{Counter: 8, IncarnationId: bytesOf("x", 16)})
-	w.no(Precondition, admin, &fsmpb.ReplaceIncarnation{Counter: 8, IncarnationId: bytesOf("y", 16)})
-	w.no(Invalid, admin, &fsmpb.ReplaceIncarnation{Counter: 9})
+	w.rejected(Precondition, admin, &fsmpb.ReplaceIncarnation{Counter: 8, IncarnationId: bytesOf("y", 16)})
+	w.rejected(Invalid, admin, &fsmpb.ReplaceIncarnation{Counter: 9})
 	w.ok("node/n1", changedNode("n1", func(r *fsmpb.RegisterNode) { r.Incarnation = 9 }))
 	n, _ = w.s.Node("n1")
 	require.NotEqual(t, w.s.Cluster().Incarnation, n.Incarnation)
@@ -170,7 +170,7 @@ func TestS20_CommandsCountFromTheActorConcerned(t *testing.T) {
 	for name, cmd := range about {
 		for _, actor := range []string{"node/n2", "node/", "node/n1x", "n1", "controller/n1", "admin/n1", "controller/c1", "", "viewer/n1"} {
 			t.Run(name+" from "+actor, func(t *testing.T) {
-				newWorld(t).no(Forbidden, actor, cmd)
+				newWorld(t).rejected(Forbidden, actor, cmd)
 			})
 		}
 		t.Run(name+" from the host", func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestS20_CommandsCountFromTheActorConcerned(t *testing.T) {
 		"RetryOperation":  &fsmpb.RetryOperation{},
 	} {
 		for _, actor := range []string{"controller/c1", "node/n1", "admin/", "viewer/x"} {
-			t.Run(name+" from "+actor, func(t *testing.T) { newWorld(t).no(Forbidden, actor, cmd) })
+			t.Run(name+" from "+actor, func(t *testing.T) { newWorld(t).rejected(Forbidden, actor, cmd) })
 		}
 	}
 	for name, cmd := range map[string]proto.Message{
@@ -193,7 +193,7 @@ func TestS20_CommandsCountFromTheActorConcerned(t *testing.T) {
 		"SetFeatureLevel": &fsmpb.SetFeatureLevel{}, "ReplaceIncarnation": &fsmpb.ReplaceIncarnation{}, "Bootstrap": bootstrap(),
 	} {
 		for _, actor := range []string{"node/n1", "viewer/x", "controller/"} {
-			t.Run(name+" from "+actor, func(t *testing.T) { newWorld(t).no(Forbidden, actor, cmd) })
+			t.Run(name+" from "+actor, func(t *testing.T) { newWorld(t).rejected(Forbidden, actor, cmd) })
 		}
 	}
 }
@@ -205,9 +205,9 @@ func TestS20_AReportIsAboutItsOwnReplica(t *testing.T) {
 	w.ok(controller, changed(1, func(c *fsmpb.CreateVolume) { c.Requisite = []*fsmpb.Topology{onNode("n1")} }))
 	w.report("n2", deviceCreated(1, gib))
 	require.IsType(t, Creating{}, w.volume(1).Phase)
-	w.no(StaleEpoch, "node/n1", &fsmpb.Report{NodeId: "n1", HostId: "host-n2", BootId: "boot-1", Observations: []*fsmpb.Observation{deviceCreated(1, gib)}})
-	w.no(StaleEpoch, "node/n1", &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-0", Observations: []*fsmpb.Observation{deviceCreated(1, gib)}})
-	w.no(NotFound, "node/n9", &fsmpb.Report{NodeId: "n9"})
+	w.rejected(StaleEpoch, "node/n1", &fsmpb.Report{NodeId: "n1", HostId: "host-n2", BootId: "boot-1", Observations: []*fsmpb.Observation{deviceCreated(1, gib)}})
+	w.rejected(StaleEpoch, "node/n1", &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-0", Observations: []*fsmpb.Observation{deviceCreated(1, gib)}})
+	w.rejected(NotFound, "node/n9", &fsmpb.Report{NodeId: "n9"})
 	w.report("n1", deviceCreated(1, gib))
 	require.Equal(t, Ready{}, w.volume(1).Phase)
 }
@@ -219,25 +219,25 @@ func TestANodesTopologyIsItsNameItsZoneAndItsLabels(t *testing.T) {
 	require.Equal(t, Topology{{TopologyKey, "n1"}}, n.Topology(), "the key is the node's, whatever its labels say")
 }
 
-func TestWishesComeInOrderAndSayWhatToDo(t *testing.T) {
+func TestDesiredVolumesComeInOrderWithTheirGoals(t *testing.T) {
 	w := newWorld(t)
 	w.ok("node/n2", register("n2"))
 	for n := 4; n > 0; n-- {
 		w.ok(controller, changed(n, func(c *fsmpb.CreateVolume) { c.Requisite = []*fsmpb.Topology{onNode([]string{"n2", "n1"}[n%2])} }))
 	}
-	var got []Wish
-	for wish := range w.s.Wishes("n1") {
+	var got []DesiredVolume
+	for wish := range w.s.DesiredVolumes("n1") {
 		got = append(got, wish)
 	}
 	require.Equal(t, []VolumeID{VolumeID(volumeID(1)), VolumeID(volumeID(3))}, []VolumeID{got[0].Volume, got[1].Volume})
-	require.Equal(t, Wish{
-		Volume: VolumeID(volumeID(1)), Pool: "pool-n1", Size: gib, Verb: WishCreate, Operation: w.volume(1).Operation.ID,
-		Format: Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED}, Replica: ReplicaPlanned,
+	require.Equal(t, DesiredVolume{
+		Volume: VolumeID(volumeID(1)), Pool: "pool-n1", Size: gib, Goal: GoalCreate, Operation: w.volume(1).Operation.ID,
+		Format: Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED}, ReplicaState: ReplicaPlanned,
 	}, got[0])
-	_, ok := w.s.Wish("n2", VolumeID(volumeID(1)))
+	_, ok := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
 	require.False(t, ok)
-	_, ok = w.s.Wish("n9", VolumeID(volumeID(1)))
+	_, ok = w.s.DesiredVolume("n9", VolumeID(volumeID(1)))
 	require.False(t, ok)
-	_, ok = w.s.Wish("n1", VolumeID(volumeID(9)))
+	_, ok = w.s.DesiredVolume("n1", VolumeID(volumeID(9)))
 	require.False(t, ok)
 }

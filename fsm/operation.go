@@ -18,8 +18,8 @@ const (
 	OpExpand
 	// OpModify puts a staged volume's limits in force.
 	OpModify
-	// OpReplicate gives a replicated volume another replica, or takes one away.
-	OpReplicate
+	// OpReplicaChange gives a replicated volume another replica, or takes one away.
+	OpReplicaChange
 )
 
 // OperationState is where an operation stands.
@@ -38,16 +38,16 @@ const (
 // volume, snapshot or group it is about and goes when the work is done; history
 // remembers it.
 type Operation struct {
-	ID        OperationID
-	Kind      OperationKind
-	State     OperationState
-	Step      string
-	Attempts  uint32 // steps that failed since it began or was retried
-	Retries   uint32 // how often an operator retried it
-	LastError string
-	Reason    Reason // of the last error, where its host named one
-	Done      int64  // bytes copied, as its host last said
-	Total     int64  // bytes to copy
-	Started   time.Time
-	Deadline  time.Time // when an operator should look; nothing is decided by it
+	ID         OperationID
+	Kind       OperationKind
+	State      OperationState
+	Step       string
+	Attempts   uint32 // steps that failed since it began or was retried
+	Retries    uint32 // how often an operator retried it
+	LastError  string
+	Reason     Reason // of the last error, where its host named one
+	DoneBytes  int64  // bytes copied, as its host last said
+	TotalBytes int64  // bytes to copy
+	Started    time.Time
+	Deadline   time.Time // when an operator should look; nothing is decided by it
 }

@@ -8,34 +8,34 @@ const (
 	lvmBackend      = "lvm"
 )
 
-// recentPlacements bounds how many of the newest placements are counted against a
+// maxCountedPlacements bounds how many of the newest placements are counted against a
 // measured fact, so that a placement costs the same however old its facts are.
 // More are placed between two measurements only in a burst of empty volumes.
-const recentPlacements = 128
+const maxCountedPlacements = 128
 
-// wanted is what a volume needs of a pool.
-type wanted struct {
+// placementRequest is what a volume needs of a pool.
+type placementRequest struct {
 	size      int64
 	requisite []Topology
 	preferred []*fsmpb.Topology
 	facts     []*fsmpb.PoolFact
 	// replicated: only a host that holds replicas of replicated volumes will do.
 	replicated bool
-	except     []NodeID // hosts that have a replica already
-	zone       string   // to be avoided, empty: none
+	excluded   []NodeID // hosts that have a replica already
+	avoidZone  string   // to be avoided, empty: none
 	port       uint32   // to be free on the host; 0: any port will do
 }
 
 // place chooses one pool, as a pure function of the state and the wanted (S25):
 // a reachable host within the requisite topology, in the first preferred term that
 // has room, there the pool with the most unreserved bytes, ties by ids.
-func (s *State) place(w *wanted) (Replica, *Rejection) {
+func (s *State) placeReplica(w *placementRequest) (Replica, *Rejection) {
 	for _, term := range w.preferred {
-		if best, _ := s.best(w, term); best.Pool != "" {
+		if best, _ := s.bestPool(w, term); best.Pool != "" {
 			return best, nil
 		}
 	}
-	best, hosts := s.best(w, nil)
+	best, hosts := s.bestPool(w, nil)
 	switch {
 	case best.Pool != "":
 		return best, nil
@@ -52,20 +52,20 @@ func (s *State) place(w *wanted) (Replica, *Rejection) {
 	return Replica{}, Reject(NoCapacity, "no pool has room for %d bytes: of the matching hosts' pools each is reserved to its limit or nearly full", w.size)
 }
 
-// best is the pool with the most unreserved bytes within the term, zero when none
+// bestPool is the pool with the most unreserved bytes within the term, zero when none
 // admits the volume, and how many hosts were in question.
-func (s *State) best(w *wanted, term *fsmpb.Topology) (best Replica, hosts int) {
-	most := int64(-1)
-	s.nodes.Scan(func(_ NodeID, r *nodeRecord) bool {
+func (s *State) bestPool(w *placementRequest, term *fsmpb.Topology) (best Replica, hosts int) {
+	highest := int64(-1)
+	s.nodes.Scan(func(_ NodeID, r *storedNode) bool {
 		n := &r.Node
-		if !s.placeable(n) || !n.within(w.requisite) || !n.holdsAll(term.GetSegments()) || w.replicated && !w.admits(n) || w.port != 0 && s.index.hasPort(hostPort{n.Host, w.port}) {
+		if !s.schedulable(n) || !n.matchesAnyTerm(w.requisite) || !n.matchesSegments(term.GetSegments()) || w.replicated && !w.admits(n) || w.port != 0 && s.index.hasPort(hostPort{n.Host, w.port}) {
 			return true
 		}
 		hosts++
 		for i := range n.Pools {
 			p := &n.Pools[i]
-			if free := s.unreserved(p); free >= w.size && free > most && s.roomy(p, w.facts) && s.fits(p, w) {
-				most = free
+			if free := s.unreserved(p); free >= w.size && free > highest && s.keepsMinFree(p, w.facts) && s.poolFits(p, w) {
+				highest = free
 				best = Replica{Node: n.ID, Host: n.Host, Pool: p.ID, State: ReplicaPlanned}
 			}
 		}
@@ -74,9 +74,9 @@ func (s *State) best(w *wanted, term *fsmpb.Topology) (best Replica, hosts int) 
 	return best, hosts
 }
 
-// placeable: new volumes go to hosts that can be asked, act for this incarnation (S1)
+// schedulable: new volumes go to hosts that can be asked, act for this incarnation (S1)
 // and are not cordoned.
-func (s *State) placeable(n *Node) bool {
+func (s *State) schedulable(n *Node) bool {
 	return n.State == NodeReachable && n.Incarnation == s.cluster.Incarnation && len(n.Pools) > 0 && !n.Cordoned
 }
 
@@ -90,10 +90,10 @@ func (s *State) unreserved(p *Pool) int64 {
 	return percentOf(p.Capacity, p.OvercommitPercent) - reserved
 }
 
-// roomy is false when a measured fact says that the pool is nearly full. A fact
+// keepsMinFree is false when a measured fact says that the pool is nearly full. A fact
 // only excludes. What was placed after it was measured is counted with its share:
 // a thin volume is expected to fill its size divided by the over-commit ratio.
-func (s *State) roomy(p *Pool, facts []*fsmpb.PoolFact) bool {
+func (s *State) keepsMinFree(p *Pool, facts []*fsmpb.PoolFact) bool {
 	f := factOf(p, facts)
 	if f == nil {
 		return true
@@ -117,17 +117,17 @@ func factOf(p *Pool, facts []*fsmpb.PoolFact) *fsmpb.PoolFact {
 
 // fits is false when a measured fact says that less is free than one volume of that size
 // may be made with.
-func (s *State) fits(p *Pool, w *wanted) bool { return s.free(p, w.size, w.facts) }
+func (s *State) poolFits(p *Pool, w *placementRequest) bool { return s.hasFree(p, w.size, w.facts) }
 
 // free is false when a measured fact says that a pool has no room for so many bytes more
 // of one volume. It was not asked at feature level 1.
-func (s *State) free(p *Pool, bytes int64, facts []*fsmpb.PoolFact) bool {
+func (s *State) hasFree(p *Pool, bytes int64, facts []*fsmpb.PoolFact) bool {
 	f := factOf(p, facts)
-	return f == nil || !s.level2() || bytes <= p.largest(s.spare(p, f))
+	return f == nil || !s.level2() || bytes <= p.largest(s.spareBytes(p, f))
 }
 
-// spare is how many bytes are free by a fact, less the reserve and what was placed since.
-func (s *State) spare(p *Pool, f *fsmpb.PoolFact) int64 {
+// spareBytes is how many bytes are free by a fact, less the reserve and what was placed since.
+func (s *State) spareBytes(p *Pool, f *fsmpb.PoolFact) int64 {
 	free := f.GetFreeBytes() - p.MinFree
 	if free <= 0 {
 		return 0
@@ -147,19 +147,19 @@ func (p *Pool) share(bytes int64) int64 {
 
 // placedSince is how many bytes were placed in the pool after the index.
 func (s *State) placedSince(p *Pool, index uint64) int64 {
-	var placed, seen int64
-	s.index.byCreation.Reverse(func(created uint64, r *volumeRecord) bool {
-		if seen++; created <= index || seen > recentPlacements {
+	var bytes, looked int64
+	s.index.byCreation.Reverse(func(created uint64, r *storedVolume) bool {
+		if looked++; created <= index || looked > maxCountedPlacements {
 			return false
 		}
 		r.eachReservation(func(pool PoolID, size int64) {
 			if pool == p.ID {
-				placed += size
+				bytes += size
 			}
 		})
 		return true
 	})
-	return placed
+	return bytes
 }
 
 // Available is how many bytes a new volume of one of the terms' topologies could
@@ -167,11 +167,11 @@ func (s *State) placedSince(p *Pool, index uint64) int64 {
 // are what was measured of the pools; without one the state alone says it.
 func (s *State) Available(terms []Topology, facts Facts) (largest, total int64) {
 	for n := range s.Nodes() {
-		if !s.placeable(n) || !n.within(terms) {
+		if !s.schedulable(n) || !n.matchesAnyTerm(terms) {
 			continue
 		}
 		for i := range n.Pools {
-			one, free := s.room(&n.Pools[i], facts)
+			one, free := s.poolRoom(&n.Pools[i], facts)
 			largest = max(largest, one)
 			if total += free; total < 0 {
 				total = 1<<63 - 1 - (1<<63-1)%VolumeSizeUnit
@@ -195,15 +195,15 @@ func FactsOf(list []*fsmpb.PoolFact) Facts {
 	return facts
 }
 
-// room is how many bytes one new volume, and all together, could reserve in a pool.
-func (s *State) room(p *Pool, facts Facts) (largest, total int64) {
+// poolRoom is how many bytes one new volume, and all together, could reserve in a pool.
+func (s *State) poolRoom(p *Pool, facts Facts) (largest, total int64) {
 	total = max(0, s.unreserved(p))
 	largest = total
 	if f := facts[p.ID]; f != nil && total > 0 {
-		spare := s.spare(p, f)
+		spare := s.spareBytes(p, f)
 		total = min(total, percentOf(spare, p.OvercommitPercent))
 		largest = min(largest, p.largest(spare))
 	}
-	whole := func(bytes int64) int64 { return bytes - bytes%VolumeSizeUnit }
-	return whole(min(largest, total, MaxVolumeSize)), whole(total)
+	roundDown := func(bytes int64) int64 { return bytes - bytes%VolumeSizeUnit }
+	return roundDown(min(largest, total, MaxVolumeSize)), roundDown(total)
 }

@@ -78,7 +78,7 @@ func TestPlacement(t *testing.T) {
 				tc.change(c)
 			}
 			if tc.says != "" {
-				require.Contains(t, w.no(NoCapacity, controller, c).GetRejection().GetMessage(), tc.says)
+				require.Contains(t, w.rejected(NoCapacity, controller, c).GetRejection().GetMessage(), tc.says)
 				return
 			}
 			w.twice(controller, c)
@@ -130,7 +130,7 @@ func TestS25_AFactExcludesAndNeverAdmits(t *testing.T) {
 				c := create(1)
 				c.Facts = []*fsmpb.PoolFact{{PoolId: "other"}, {PoolId: "pool-a", FreeBytes: tc.free, Index: index}}
 				if tc.want != 0 {
-					w.no(tc.want, controller, c)
+					w.rejected(tc.want, controller, c)
 					return
 				}
 				w.twice(controller, c)
@@ -161,7 +161,7 @@ func TestS25_AVolumeIsNoLargerThanWhatIsFree(t *testing.T) {
 		ask := func(n int, size int64) *fsmpb.CreateVolume {
 			return changed(n, func(c *fsmpb.CreateVolume) { c.RequiredBytes, c.Facts = size, facts })
 		}
-		w.no(NoCapacity, controller, ask(1, largest+VolumeSizeUnit))
+		w.rejected(NoCapacity, controller, ask(1, largest+VolumeSizeUnit))
 		if largest > 0 {
 			w.ok(controller, ask(2, largest))
 		}
@@ -177,7 +177,7 @@ func TestVolumesArePlacedOnBackendsThatAreKnown(t *testing.T) {
 			r.Pools[0].Backend = backend
 			w.ok("node/a", r)
 			if want != 0 {
-				w.no(want, controller, create(1))
+				w.rejected(want, controller, create(1))
 				return
 			}
 			w.twice(controller, create(1))
@@ -189,7 +189,7 @@ func TestVolumesArePlacedOnBackendsThatAreKnown(t *testing.T) {
 func TestS25_OnlyReachableHostsAreCandidates(t *testing.T) {
 	w := newWorld(t)
 	w.twice(controller, &fsmpb.SetNodeReachable{NodeId: "n1", HostId: "host-n1"})
-	w.no(NoCapacity, controller, create(1))
+	w.rejected(NoCapacity, controller, create(1))
 	w.twice(controller, &fsmpb.SetNodeReachable{NodeId: "n1", HostId: "host-n1", Reachable: true})
 	w.ok(controller, create(1))
 }

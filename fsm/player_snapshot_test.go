@@ -13,8 +13,8 @@ import (
 func snapshotID(n int) string { return fmt.Sprintf("hs-00000000-0000-4000-8000-%012x", n) }
 func groupID(n int) string    { return fmt.Sprintf("hgs-00000000-0000-4000-8000-%012x", n) }
 
-// chooseCut proposes something about snapshots, sources, sizes or limits.
-func (p *player) chooseCut() (string, proto.Message) {
+// chooseSnapshot proposes something about snapshots, sources, sizes or limits.
+func (p *player) chooseSnapshot() (string, proto.Message) {
 	const controller = "controller/c1"
 	p.created++
 	switch p.roll(12) {
@@ -80,10 +80,10 @@ func (p *player) source(c *fsmpb.CreateVolume) {
 }
 
 // obey is a report of a host about its snapshots, mostly that it did as it was told.
-func (p *player) obey() *fsmpb.Report {
+func (p *player) doDesiredSnapshots() *fsmpb.Report {
 	n := p.node()
 	r := &fsmpb.Report{NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot}
-	for w := range p.w.s.SnapshotWishes(n.ID) {
+	for w := range p.w.s.DesiredSnapshots(n.ID) {
 		if p.roll(4) > 0 {
 			r.Observations = append(r.Observations, p.obeyed(w))
 		}
@@ -91,7 +91,7 @@ func (p *player) obey() *fsmpb.Report {
 	return r
 }
 
-func (p *player) obeyed(w SnapshotWish) *fsmpb.Observation {
+func (p *player) obeyed(w DesiredSnapshot) *fsmpb.Observation {
 	o := &fsmpb.Observation{SnapshotId: string(w.Snapshot), VolumeId: string(w.Source)}
 	if p.roll(8) == 0 {
 		o.Sequence = w.Sequence + uint64(p.roll(2))
@@ -116,12 +116,12 @@ func (p *player) obeyed(w SnapshotWish) *fsmpb.Observation {
 		o.Fact = cut
 		return o
 	}
-	switch w.Verb {
-	case SnapshotCut, SnapshotKeep:
+	switch w.Goal {
+	case SnapshotGoalTake, SnapshotGoalKeep:
 		o.Fact = cut
-	case SnapshotFreeze:
+	case SnapshotGoalFreeze:
 		o.Fact = &fsmpb.Observation_Frozen{Frozen: &fsmpb.Frozen{Attempt: attempt}}
-	case SnapshotThaw, SnapshotRemove:
+	case SnapshotGoalThaw, SnapshotGoalRemove:
 		o.Fact = gone
 	}
 	return o

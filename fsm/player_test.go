@@ -16,19 +16,19 @@ type dice interface {
 	more() bool
 }
 
-// seeded are dice that a seed and a number of rolls describe.
-type seeded struct {
+// seededDice are dice that a seed and a number of rolls describe.
+type seededDice struct {
 	r    *rand.Rand
 	left int
 }
 
-func (d *seeded) roll(n int) int { return d.r.Intn(n) }
-func (d *seeded) more() bool     { d.left--; return d.left >= 0 }
+func (d *seededDice) roll(n int) int { return d.r.Intn(n) }
+func (d *seededDice) more() bool     { d.left--; return d.left >= 0 }
 
-// tape are dice that a fuzzer writes.
-type tape struct{ b []byte }
+// fuzzDice are dice that a fuzzer writes.
+type fuzzDice struct{ b []byte }
 
-func (d *tape) roll(n int) int {
+func (d *fuzzDice) roll(n int) int {
 	if len(d.b) == 0 {
 		return 0
 	}
@@ -36,7 +36,7 @@ func (d *tape) roll(n int) int {
 	d.b = d.b[1:]
 	return int(v) % n
 }
-func (d *tape) more() bool { return len(d.b) > 0 }
+func (d *fuzzDice) more() bool { return len(d.b) > 0 }
 
 // player proposes commands that are often, not always, what the state wants next.
 type player struct {
@@ -107,16 +107,16 @@ func (p *player) choose() (string, proto.Message) {
 		s := p.stage()
 		return "node/" + s.NodeId, s
 	case 17, 18, 19:
-		t := p.bind()
+		t := p.publishTarget()
 		return "node/" + t.NodeId, t
 	case 20:
 		return admin, &fsmpb.CancelOperation{OperationId: p.operation()}
 	case 21:
 		return admin, &fsmpb.RetryOperation{OperationId: p.operation()}
 	case 22, 23, 24, 25, 26, 27, 28:
-		return p.chooseCut()
+		return p.chooseSnapshot()
 	case 29, 30, 31, 32, 33, 34, 35:
-		r := p.obey()
+		r := p.doDesiredSnapshots()
 		return "node/" + r.NodeId, r
 	}
 	if p.roll(2) == 0 {
@@ -280,7 +280,7 @@ func (p *player) stage() *fsmpb.StageVolume {
 	}
 }
 
-func (p *player) bind() *fsmpb.PublishTarget {
+func (p *player) publishTarget() *fsmpb.PublishTarget {
 	v, pub, n := p.held()
 	return &fsmpb.PublishTarget{
 		VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: pub.Epoch.proto(),
@@ -328,7 +328,7 @@ func (p *player) observe(o *fsmpb.Observation, v *Volume, pub *Publication) {
 			return
 		}
 	}
-	if v.growing() && p.roll(2) == 0 || p.roll(10) == 0 {
+	if v.isExpanding() && p.roll(2) == 0 || p.roll(10) == 0 {
 		p.observeGrowth(o, v)
 		return
 	}

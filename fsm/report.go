@@ -12,26 +12,26 @@ import (
 // passed over: the host said something that was overtaken. A call that waits for its
 // fact is told so, as it must not be answered well (S73).
 func applyReport(s *State, _ Meta, c *fsmpb.Report) (*fsmpb.Outcome, *Rejection) {
-	n, rej := s.bootOf(c.GetNodeId(), c.GetHostId(), c.GetBootId())
+	n, rej := s.nodeOfBoot(c.GetNodeId(), c.GetHostId(), c.GetBootId())
 	if rej != nil {
 		return nil, rej
 	}
 	out := &fsmpb.Outcome{}
 	for i, o := range c.GetObservations() {
-		s.observe(n, o)
-		if s.level2() && s.overtaken(n, o) {
+		s.applyObservation(n, o)
+		if s.level2() && s.isOvertaken(n, o) {
 			out.Overtaken = append(out.Overtaken, uint32(i))
 		}
 	}
 	return out, nil
 }
 
-// overtaken tells whether the observation says staged, bound or kept, and the state does not.
-func (s *State) overtaken(n *Node, o *fsmpb.Observation) bool {
+// isOvertaken tells whether the observation says staged, bound or kept, and the state does not.
+func (s *State) isOvertaken(n *Node, o *fsmpb.Observation) bool {
 	var path string
 	switch f := o.GetFact().(type) {
 	case *fsmpb.Observation_SnapshotKept:
-		return !s.keeps(n, SnapshotID(o.GetSnapshotId()))
+		return !s.hasKeptCopy(n, SnapshotID(o.GetSnapshotId()))
 	case *fsmpb.Observation_Staged:
 		path = f.Staged.GetStagingPath()
 	case *fsmpb.Observation_TargetBound:
@@ -43,7 +43,7 @@ func (s *State) overtaken(n *Node, o *fsmpb.Observation) bool {
 	if !ok {
 		return true
 	}
-	p := observation{host: n, epoch: epochFrom(o.GetEpoch())}.publication(v)
+	p := reportContext{host: n, epoch: epochFrom(o.GetEpoch())}.publication(v)
 	if p == nil || p.Staging == nil {
 		return true
 	}
@@ -54,9 +54,9 @@ func (s *State) overtaken(n *Node, o *fsmpb.Observation) bool {
 }
 
 // observe takes in one observation.
-func (s *State) observe(n *Node, o *fsmpb.Observation) {
+func (s *State) applyObservation(n *Node, o *fsmpb.Observation) {
 	if o.GetSnapshotId() != "" {
-		s.observeSnapshot(n, o)
+		s.applySnapshotObservation(n, o)
 		return
 	}
 	v, ok := s.Volume(VolumeID(o.GetVolumeId()))
@@ -67,23 +67,23 @@ func (s *State) observe(n *Node, o *fsmpb.Observation) {
 	if replica == nil || o.GetSequence() != 0 && o.GetSequence() <= replica.Sequence {
 		return
 	}
-	seen := observation{state: s, host: n, replica: *replica, epoch: epochFrom(o.GetEpoch()), sequence: o.GetSequence()}
-	now, changed := seen.fold(v, o)
+	ctx := reportContext{state: s, host: n, replica: *replica, epoch: epochFrom(o.GetEpoch()), sequence: o.GetSequence()}
+	updated, changed := ctx.applyFact(v, o)
 	if !changed {
 		return
 	}
-	if now.allGone() && !now.failed() {
+	if updated.allGone() && !updated.isFailed() {
 		s.removeVolume(v.ID)
 		return
 	}
-	if seen.sequence != 0 && now.Replica(n.Host) != nil {
-		now = now.withSequence(n.Host, seen.sequence)
+	if ctx.sequence != 0 && updated.Replica(n.Host) != nil {
+		updated = updated.withSequence(n.Host, ctx.sequence)
 	}
-	s.putVolume(now)
+	s.putVolume(updated)
 }
 
-// observation is one fact's context: who saw it, of which replica, under what.
-type observation struct {
+// reportContext is one fact's context: who saw it, of which replica, under what.
+type reportContext struct {
 	state    *State
 	host     *Node
 	replica  Replica
@@ -91,17 +91,17 @@ type observation struct {
 	sequence uint64
 }
 
-// fold is the volume after the fact, and whether the fact changed anything.
-func (x observation) fold(v *Volume, o *fsmpb.Observation) (Volume, bool) {
+// applyFact is the volume after the fact, and whether the fact changed anything.
+func (x reportContext) applyFact(v *Volume, o *fsmpb.Observation) (Volume, bool) {
 	switch f := o.GetFact().(type) {
 	case *fsmpb.Observation_DeviceCreated:
-		return x.created(v, f.DeviceCreated)
+		return x.deviceCreated(v, f.DeviceCreated)
 	case *fsmpb.Observation_DeviceGone:
-		return x.gone(v)
+		return x.deviceGone(v)
 	case *fsmpb.Observation_DeviceMissing:
-		return x.missing(v, f.DeviceMissing)
+		return x.deviceMissing(v, f.DeviceMissing)
 	case *fsmpb.Observation_DevicePresent:
-		return x.present(v)
+		return x.devicePresent(v)
 	case *fsmpb.Observation_Formatted:
 		return x.formatted(v, f.Formatted)
 	case *fsmpb.Observation_Staged:
@@ -109,7 +109,7 @@ func (x observation) fold(v *Volume, o *fsmpb.Observation) (Volume, bool) {
 	case *fsmpb.Observation_Unstaged:
 		return x.unstaged(v)
 	case *fsmpb.Observation_StagingInUse:
-		return x.inUse(v, f.StagingInUse)
+		return x.stagingInUse(v, f.StagingInUse)
 	case *fsmpb.Observation_TargetBound:
 		return x.targetBound(v, f.TargetBound)
 	case *fsmpb.Observation_TargetGone:
@@ -117,21 +117,21 @@ func (x observation) fold(v *Volume, o *fsmpb.Observation) (Volume, bool) {
 	case *fsmpb.Observation_StepFailed:
 		return x.stepFailed(v, f.StepFailed)
 	case *fsmpb.Observation_Condition:
-		return condition(v, f.Condition)
+		return conditionReported(v, f.Condition)
 	case *fsmpb.Observation_DeviceGrown:
-		return x.grown(v, f.DeviceGrown)
+		return x.deviceGrown(v, f.DeviceGrown)
 	case *fsmpb.Observation_LimitsApplied:
-		return x.limited(v, f.LimitsApplied)
+		return x.limitsApplied(v, f.LimitsApplied)
 	case *fsmpb.Observation_Progress:
-		return copied(v, f.Progress)
+		return copyProgress(v, f.Progress)
 	case *fsmpb.Observation_ReplicaSeen:
-		return x.replicaSeen(v, f.ReplicaSeen)
+		return x.replicaObserved(v, f.ReplicaSeen)
 	}
 	return *v, false
 }
 
 // publication is the host's, when the observation names its epoch (S104).
-func (x observation) publication(v *Volume) *Publication {
+func (x reportContext) publication(v *Volume) *Publication {
 	p := v.Publication(x.host.ID)
 	if p == nil || p.Host != x.host.Host || p.Epoch != x.epoch {
 		return nil
@@ -141,7 +141,7 @@ func (x observation) publication(v *Volume) *Publication {
 
 // staged: the host brought the volume up as it said. A mount is of a filesystem
 // that is recorded as made before (S15).
-func (x observation) staged(v *Volume, f *fsmpb.Staged) (Volume, bool) {
+func (x reportContext) staged(v *Volume, f *fsmpb.Staged) (Volume, bool) {
 	p := x.publication(v)
 	if p == nil || p.Staging == nil || p.Staging.Done || p.Staging.Path != f.GetStagingPath() || p.Staging.Boot != x.host.Boot {
 		return *v, false
@@ -149,89 +149,89 @@ func (x observation) staged(v *Volume, f *fsmpb.Staged) (Volume, bool) {
 	if v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_FORMATTED && v.Format.Phase != fsmpb.FormatPhase_FORMAT_PHASE_RAW {
 		return *v, false
 	}
-	now, staging := *p, *p.Staging
+	updated, staging := *p, *p.Staging
 	staging.Done = true
-	now.Staging = &staging
-	return v.withPublication(now), true
+	updated.Staging = &staging
+	return v.withPublication(updated), true
 }
 
 // unstaged: the host observed no mount and no open device. It is a record in the
 // host's order, so that it ends no staging that was begun after it (S16).
-func (x observation) unstaged(v *Volume) (Volume, bool) {
+func (x reportContext) unstaged(v *Volume) (Volume, bool) {
 	if x.sequence == 0 {
 		return *v, false
 	}
-	now, changed := *v, false
-	secondary := x.secondary(v)
+	updated, changed := *v, false
+	secondary := x.isSecondary(v)
 	if t := v.Teardown(x.host.Host); t != nil && t.Epoch == x.epoch && secondary {
-		now.Teardowns = v.teardownsWithout(x.host.Host)
-		x.state.settle(&now)
+		updated.Teardowns = v.teardownsWithout(x.host.Host)
+		x.state.finishOperations(&updated)
 		changed = true
 	}
 	if p := x.publication(v); p != nil && p.Staging != nil {
 		down := *p
 		down.Staging, down.Targets, down.UsedBy = nil, nil, ""
-		now, changed = now.withPublication(down), true
+		updated, changed = updated.withPublication(down), true
 	}
-	if p := x.publication(v); p != nil && secondary && x.state.Holder(v) == x.host.Host {
-		now, changed = now.withReplication(), true
-		now.Replication.giveBack(x.state.cluster.Index)
+	if p := x.publication(v); p != nil && secondary && x.state.PrimaryHost(v) == x.host.Host {
+		updated, changed = updated.withReplication(), true
+		updated.Replication.relinquishPrimary(x.state.cluster.Index)
 	}
 	if changed && v.Replicated() && x.state.level2() {
-		now = now.withReplication()
-		x.state.conclude(&now) // what was seen before may mean more now that nobody uses it
+		updated = updated.withReplication()
+		x.state.updateReplicaStates(&updated) // what was seen before may mean more now that nobody uses it
 	}
 	if changed {
-		now = now.withoutLimits(x.host.Host)
-		now.settleLimits()
+		updated = updated.withoutLimits(x.host.Host)
+		updated.finishModify()
 	}
-	return now, changed
+	return updated, changed
 }
 
 // inUse: something uses the volume, whose end was asked for (S31).
-func (x observation) inUse(v *Volume, f *fsmpb.StagingInUse) (Volume, bool) {
+func (x reportContext) stagingInUse(v *Volume, f *fsmpb.StagingInUse) (Volume, bool) {
 	p := x.publication(v)
 	if p == nil || !p.Ending || p.Staging == nil || p.UsedBy == clip(f.GetDetail()) {
 		return *v, false
 	}
-	now := *p
-	now.UsedBy = clip(f.GetDetail())
-	return v.withPublication(now), true
+	updated := *p
+	updated.UsedBy = clip(f.GetDetail())
+	return v.withPublication(updated), true
 }
 
-// secondary tells whether the host said, knowing of the last grant and of its end, that
+// isSecondary tells whether the host said, knowing of the last grant and of its end, that
 // its replica is not primary: before that it ends no obligation and gives no grant back.
 // One that has attached nothing since it booted is not primary.
-func (x observation) secondary(v *Volume) bool {
-	l := v.Leg(x.host.Host)
-	if l == nil || l.Boot != x.host.Boot && l.Seen == (ReplicaSeen{}) {
+func (x reportContext) isSecondary(v *Volume) bool {
+	l := v.ReplicaSync(x.host.Host)
+	if l == nil || l.Boot != x.host.Boot && l.Observed == (ReplicaObservation{}) {
 		return true
 	}
-	return !l.Seen.Primary && l.Seen.Boot == x.host.Boot && l.Seen.Generation == v.Replication.Generation
+	return !l.Observed.Primary && l.Observed.Boot == x.host.Boot && l.Observed.Generation == v.Replication.Generation
 }
 
 // targetBound: the host bound the staged volume to the path.
-func (x observation) targetBound(v *Volume, f *fsmpb.TargetBound) (Volume, bool) {
+func (x reportContext) targetBound(v *Volume, f *fsmpb.TargetBound) (Volume, bool) {
 	p := x.publication(v)
 	if p == nil || p.target(f.GetTargetPath()) == nil || p.target(f.GetTargetPath()).Done {
 		return *v, false
 	}
-	now := *p
-	now.Targets = slices.Clone(p.Targets)
-	now.target(f.GetTargetPath()).Done = true
-	return v.withPublication(now), true
+	updated := *p
+	updated.Targets = slices.Clone(p.Targets)
+	updated.target(f.GetTargetPath()).Done = true
+	return v.withPublication(updated), true
 }
 
 // targetGone: the host observed nothing at the path; in its order, as unstaged (S16).
-func (x observation) targetGone(v *Volume, f *fsmpb.TargetGone) (Volume, bool) {
+func (x reportContext) targetGone(v *Volume, f *fsmpb.TargetGone) (Volume, bool) {
 	p := x.publication(v)
 	if x.sequence == 0 || p == nil || p.target(f.GetTargetPath()) == nil {
 		return *v, false
 	}
-	now := *p
-	now.Targets = slices.DeleteFunc(slices.Clone(p.Targets), func(t Target) bool { return t.Path == f.GetTargetPath() })
-	if len(now.Targets) == 0 {
-		now.Targets = nil
+	updated := *p
+	updated.Targets = slices.DeleteFunc(slices.Clone(p.Targets), func(t Target) bool { return t.Path == f.GetTargetPath() })
+	if len(updated.Targets) == 0 {
+		updated.Targets = nil
 	}
-	return v.withPublication(now), true
+	return v.withPublication(updated), true
 }

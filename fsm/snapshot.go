@@ -1,277 +1,146 @@
 package fsm
 
-import (
-	"bufio"
-	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"hash"
-	"io"
+import "time"
 
-	"google.golang.org/protobuf/proto"
+// SnapshotID is `hs-` plus a UUID: CSI's snapshot_id.
+type SnapshotID string
 
-	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
-)
+// GroupSnapshotID is `hgs-` plus a UUID.
+type GroupSnapshotID string
+
+// Snapshot is one cut of a volume, kept in the pool of its source's replica. It
+// outlives its source. A *Snapshot that came out of a State is immutable.
+type Snapshot struct {
+	ID          SnapshotID
+	Name        string
+	Fingerprint []byte
+	Source      VolumeID
+	Group       GroupSnapshotID // empty: none
+	// Node, Host and Pool are where it is kept.
+	Node NodeID
+	Host HostID
+	Pool PoolID
+	// Size is the source's when it was cut, in bytes.
+	Size int64
+	// Format and Capabilities are the source's when it was cut: what is made from
+	// it has this format and is never formatted (S15).
+	Format       Format
+	Capabilities []Capability
+	Phase        SnapshotPhase
+	// TakenAt is when it was cut; constant from then on.
+	TakenAt time.Time
+	// Frozen and Cut of a group's member are of the group's current attempt; it is
+	// Ready when its group is.
+	Frozen  bool
+	Missing bool // its host reported the file missing
+	// Gone: no host keeps anything of it, as it was removed or its host was lost.
+	// It reserves nothing then.
+	Gone bool
+	// Error is why it is Failed.
+	Error     string
+	Sequence  uint64
+	Operation *Operation // of the cut or the delete, with the copy's progress; a member has its group's
+	Created   Epoch
+	Modified  uint64
+	// KeptCopy is set of a copy of what a replica had that lost. It has no name.
+	KeptCopy *KeptCopy
+}
+
+// SnapshotPhase is a snapshot's life.
+type SnapshotPhase uint8
 
 const (
-	// snapshotMagic begins every snapshot.
-	snapshotMagic = "holdfst\n"
-	// snapshotFormat is what this build writes and the only one it reads.
-	snapshotFormat = 1
-	// maxRecordBytes bounds what a damaged length can make a reader allocate.
-	maxRecordBytes = 16 << 20
+	// SnapshotTaking: decided; its host has not reported the cut.
+	SnapshotTaking SnapshotPhase = iota + 1
+	// SnapshotReady: cut, complete, and its group too.
+	SnapshotReady
+	// SnapshotDeleting: the name is free; the record is the obligation to remove it.
+	SnapshotDeleting
+	// SnapshotFailed: the cut failed, its group was given up, or its host was lost;
+	// the next create with the name begins anew.
+	SnapshotFailed
 )
 
-// SnapshotHeader is how a Raft snapshot begins.
-type SnapshotHeader struct {
-	ClusterID    string
-	Index        uint64 // of the state, not of Raft (S24)
-	Term         uint64
-	FeatureLevel uint32
+// GroupSnapshot is snapshots that were cut at one instant.
+type GroupSnapshot struct {
+	ID          GroupSnapshotID
+	Name        string
+	Fingerprint []byte
+	Members     []SnapshotID // in order of their sources
+	Phase       GroupPhase
+	// Attempt numbers the freezes; reports of another attempt do not count.
+	Attempt uint32
+	TakenAt time.Time // of the first member's cut
+	Error   string    // why the last attempt was given up
+	// Operation is of the freeze and the cuts, or of the delete; nil when Ready.
+	Operation *Operation
+	Created   Epoch
+	Modified  uint64
 }
 
-// WriteSnapshot writes header, sorted length-delimited records and a sha256 trailer.
-// It reads the state only: call it on a Fork while Apply goes on.
-func (s *State) WriteSnapshot(w io.Writer, term uint64) error {
-	out := &snapshotWriter{w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New()}
-	out.raw([]byte(snapshotMagic))
-	d := collect(s)
-	stateHash := s.Hash()
-	out.message(&fsmpb.Header{
-		Format: snapshotFormat, ClusterId: s.cluster.ID, Index: s.cluster.Index, Term: term, FeatureLevel: s.cluster.FeatureLevel,
-		StateHash: stateHash[:],
-		Records:   uint64(len(d.sorted) + len(d.sets) + 1 + s.nodes.Len() + s.volumes.Len() + s.answers.Len() + s.cuts.snapshots.Len() + s.cuts.groups.Len()),
-	})
-	out.records(s, d)
-	out.raw(out.sum.Sum(nil))
-	if out.err == nil {
-		out.err = out.w.Flush()
-	}
-	if out.err != nil {
-		return fmt.Errorf("write the snapshot of index %d: %w", s.cluster.Index, out.err)
-	}
-	return nil
+// GroupPhase is a group snapshot's life.
+type GroupPhase uint8
+
+const (
+	// GroupFreezing: hosts freeze the members; none is cut.
+	GroupFreezing GroupPhase = iota + 1
+	// GroupTaking: all were frozen at once; hosts cut.
+	GroupTaking
+	// GroupReady: all are cut, under one freeze.
+	GroupReady
+	// GroupAborting: an attempt was given up, for Error; what was cut is being
+	// removed. The next create with the name begins another when all members are Gone;
+	// from feature level 2 on there is no record of it then.
+	GroupAborting
+	// GroupDeleting: members are being removed.
+	GroupDeleting
+)
+
+// Source is what a volume's content is made from; at most one is set.
+type Source struct {
+	Snapshot SnapshotID
+	Volume   VolumeID
 }
 
-// snapshotWriter keeps the first error, and the sum of what it wrote.
-type snapshotWriter struct {
-	w   *bufio.Writer
-	sum hash.Hash
-	buf []byte
-	err error
+// IsZero tells an empty volume's source.
+func (s Source) IsZero() bool { return s == Source{} }
+
+// Limits bound a volume's I/O on the host where it is staged; 0: none.
+type Limits struct {
+	ReadIOPS, WriteIOPS uint64
+	ReadBPS, WriteBPS   uint64 // bytes a second
 }
 
-func (o *snapshotWriter) raw(b []byte) {
-	if o.err != nil {
-		return
-	}
-	o.sum.Write(b)
-	_, o.err = o.w.Write(b)
+// DesiredSnapshot is what the log wants of one host for one snapshot.
+type DesiredSnapshot struct {
+	Snapshot SnapshotID
+	Source   VolumeID
+	Pool     PoolID
+	Size     int64 // bytes; of the source when the cut was decided
+	Goal     SnapshotGoal
+	Group    GroupSnapshotID
+	Attempt  uint32 // of the group, or of the operation's retries
+	Sequence uint64
+	// Frozen, in a group: this host reported this attempt's freeze.
+	Frozen bool
+	// Operation is the snapshot's or its group's; Retry changes when an operator retries it.
+	Operation OperationID
+	Retry     uint32
 }
 
-func (o *snapshotWriter) message(m proto.Message) {
-	if o.err != nil {
-		return
-	}
-	const room = binary.MaxVarintLen32
-	if cap(o.buf) < room {
-		o.buf = make([]byte, room, 4096)
-	}
-	var err error
-	o.buf, err = proto.MarshalOptions{}.MarshalAppend(o.buf[:room], m)
-	if err != nil {
-		o.err = err
-		return
-	}
-	var prefix [room]byte
-	size := len(o.buf) - room
-	if size > maxRecordBytes {
-		o.err = fmt.Errorf("a record has %d bytes, more than %d", size, maxRecordBytes)
-		return
-	}
-	n := binary.PutUvarint(prefix[:], uint64(size))
-	copy(o.buf[room-n:], prefix[:n])
-	o.raw(o.buf[room-n:])
-}
+// SnapshotGoal is the one thing a host may do for a snapshot.
+type SnapshotGoal uint8
 
-func (o *snapshotWriter) records(s *State, d *dictionary) {
-	for _, text := range d.sorted {
-		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Text{Text: &fsmpb.Text{Value: []byte(text)}}})
-	}
-	for _, set := range d.sets {
-		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Requisite{Requisite: d.set(set)}})
-	}
-	o.message(&fsmpb.Record{Kind: &fsmpb.Record_Cluster{Cluster: clusterRecord(&s.cluster)}})
-	for n := range s.Nodes() {
-		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Node{Node: recordOfNode(n)}})
-	}
-	volumes := volumeWriter{d: d}
-	record := &fsmpb.Record{Kind: &fsmpb.Record_Volume{Volume: &volumes.r}}
-	for v := range s.volumeRecords() {
-		volumes.fill(v)
-		o.message(record)
-	}
-	var a fsmpb.AnswerRecord
-	record = &fsmpb.Record{Kind: &fsmpb.Record_Answer{Answer: &a}}
-	s.answers.Scan(func(_ uint64, known *answer) bool {
-		d.answer(&a, known)
-		o.message(record)
-		return o.err == nil
-	})
-	for n := range s.snapshotRecords() {
-		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Snapshot{Snapshot: recordOfSnapshot(n)}})
-	}
-	for g := range s.groupRecords() {
-		o.message(&fsmpb.Record{Kind: &fsmpb.Record_Group{Group: recordOfGroup(g)}})
-	}
-}
-
-// ReadSnapshot decodes and verifies a whole snapshot before it returns a state.
-// The error says what is wrong with it.
-func ReadSnapshot(r io.Reader) (*State, SnapshotHeader, error) {
-	in := &snapshotReader{r: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}
-	header, err := in.header()
-	if err != nil {
-		return nil, SnapshotHeader{}, fmt.Errorf("read the snapshot's header: %w", err)
-	}
-	known := SnapshotHeader{ClusterID: header.GetClusterId(), Index: header.GetIndex(), Term: header.GetTerm(), FeatureLevel: header.GetFeatureLevel()}
-	s, err := in.state(header)
-	if err != nil {
-		return nil, known, fmt.Errorf("read the snapshot of index %d: %w", header.GetIndex(), err)
-	}
-	return s, known, nil
-}
-
-// snapshotReader sums what it read.
-type snapshotReader struct {
-	r      *bufio.Reader
-	sum    hash.Hash
-	prefix [binary.MaxVarintLen64]byte
-	buf    []byte // of the last message
-}
-
-func (in *snapshotReader) header() (*fsmpb.Header, error) {
-	magic := make([]byte, len(snapshotMagic))
-	if _, err := io.ReadFull(in.r, magic); err != nil {
-		return nil, whole(err)
-	}
-	if string(magic) != snapshotMagic {
-		return nil, errors.New("it does not begin as a snapshot of Holdfast does")
-	}
-	in.sum.Write(magic)
-	h := &fsmpb.Header{}
-	if err := in.message(h); err != nil {
-		return nil, err
-	}
-	if h.GetFormat() != snapshotFormat {
-		return nil, fmt.Errorf("its format is %d, this build reads %d only", h.GetFormat(), snapshotFormat)
-	}
-	if h.GetFeatureLevel() > MaxFeatureLevel {
-		return nil, fmt.Errorf("%w: its feature level is %d, this build understands %d at most", ErrNewer, h.GetFeatureLevel(), MaxFeatureLevel)
-	}
-	return h, nil
-}
-
-// message reads one length-delimited message into m.
-func (in *snapshotReader) message(m proto.Message) error {
-	if err := in.next(); err != nil {
-		return err
-	}
-	return proto.Unmarshal(in.buf, m)
-}
-
-// record reads one record over the last one. Where there are many of a kind, their
-// message is used again; an empty one of these kinds is malformed.
-func (in *snapshotReader) record(rec *fsmpb.Record) error {
-	if err := in.next(); err != nil {
-		return err
-	}
-	switch last := rec.GetKind().(type) {
-	case *fsmpb.Record_Volume:
-		last.Volume.Reset()
-	case *fsmpb.Record_Answer:
-		last.Answer.Reset()
-	default:
-		rec.Reset()
-	}
-	return proto.UnmarshalOptions{Merge: true, DiscardUnknown: true}.Unmarshal(in.buf, rec)
-}
-
-// next reads the bytes of one message.
-func (in *snapshotReader) next() error {
-	size, err := in.length()
-	if err != nil {
-		return err
-	}
-	if uint64(cap(in.buf)) < size {
-		in.buf = make([]byte, size)
-	}
-	in.buf = in.buf[:size]
-	if _, err := io.ReadFull(in.r, in.buf); err != nil {
-		return whole(err)
-	}
-	in.sum.Write(in.buf)
-	return nil
-}
-
-func (in *snapshotReader) length() (uint64, error) {
-	size, err := binary.ReadUvarint(in.r)
-	if err != nil {
-		return 0, whole(err)
-	}
-	if size > maxRecordBytes {
-		return 0, fmt.Errorf("a record of %d bytes is announced, more than %d", size, maxRecordBytes)
-	}
-	in.sum.Write(in.prefix[:binary.PutUvarint(in.prefix[:], size)])
-	return size, nil
-}
-
-// state reads the records, then compares everything that the header and the
-// trailer say with what came.
-func (in *snapshotReader) state(h *fsmpb.Header) (*State, error) {
-	x, rec := &reader{s: New()}, &fsmpb.Record{}
-	for n := range h.GetRecords() {
-		if err := in.record(rec); err != nil {
-			return nil, fmt.Errorf("record %d of %d: %w", n+1, h.GetRecords(), err)
-		}
-		if err := x.add(rec); err != nil {
-			return nil, fmt.Errorf("record %d of %d: %w", n+1, h.GetRecords(), err)
-		}
-	}
-	if err := in.trailer(); err != nil {
-		return nil, err
-	}
-	c := &x.s.cluster
-	if c.ID != h.GetClusterId() || c.Index != h.GetIndex() || c.FeatureLevel != h.GetFeatureLevel() {
-		return nil, errors.New("its header names another cluster, index or feature level than its records")
-	}
-	if got := x.s.Hash(); !bytes.Equal(got[:], h.GetStateHash()) {
-		return nil, fmt.Errorf("its records hash to %x, the state that wrote it had %x", got, h.GetStateHash())
-	}
-	return x.s, nil
-}
-
-func (in *snapshotReader) trailer() error {
-	want := in.sum.Sum(nil)
-	got := make([]byte, len(want))
-	if _, err := io.ReadFull(in.r, got); err != nil {
-		return fmt.Errorf("its checksum: %w", whole(err))
-	}
-	if !bytes.Equal(got, want) {
-		return errors.New("its checksum is wrong: the file is damaged")
-	}
-	if _, err := in.r.ReadByte(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows its checksum")
-	}
-	return nil
-}
-
-// whole says of an early end what it is.
-func whole(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("it ends too early: the file is truncated")
-	}
-	return err
-}
+const (
+	// SnapshotGoalTake: cut it: freeze, cut and thaw by itself when it is in no group.
+	SnapshotGoalTake SnapshotGoal = iota + 1
+	// SnapshotGoalFreeze: freeze the source for a group's attempt, and report.
+	SnapshotGoalFreeze
+	// SnapshotGoalKeep: it should be there; thaw what was frozen for it.
+	SnapshotGoalKeep
+	// SnapshotGoalThaw: the group was given up: thaw, remove what was cut, and report
+	// SnapshotGone with the wish's attempt.
+	SnapshotGoalThaw
+	// SnapshotGoalRemove: thaw what was frozen for it, remove it, and report SnapshotGone.
+	SnapshotGoalRemove
+)

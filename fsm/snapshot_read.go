@@ -4,17 +4,17 @@ import "iter"
 
 // Snapshot is a snapshot in any phase.
 func (s *State) Snapshot(id SnapshotID) (*Snapshot, bool) {
-	r, ok := s.cuts.snapshots.Get(id)
+	r, ok := s.snapshots.byID.Get(id)
 	if !ok {
 		return nil, false
 	}
-	return s.currentSnapshot(&r.Snapshot)
+	return s.snapshotWithSweeps(&r.Snapshot)
 }
 
 // SnapshotByName is the live snapshot (not deleting) of that name. Members of a
 // group have no name of their own.
 func (s *State) SnapshotByName(name string) (*Snapshot, bool) {
-	id, ok := s.cuts.index.names.Get(name)
+	id, ok := s.snapshots.index.names.Get(name)
 	if !ok {
 		return nil, false
 	}
@@ -28,24 +28,24 @@ func (s *State) SnapshotByName(name string) (*Snapshot, bool) {
 // Snapshots yields all snapshots with an id above after, in order, in all phases.
 func (s *State) Snapshots(after SnapshotID) iter.Seq[*Snapshot] {
 	return func(yield func(*Snapshot) bool) {
-		s.cuts.snapshots.Ascend(after, func(id SnapshotID, r *snapshotRecord) bool {
+		s.snapshots.byID.Ascend(after, func(id SnapshotID, r *storedSnapshot) bool {
 			if id == after {
 				return true
 			}
-			n, ok := s.currentSnapshot(&r.Snapshot)
+			n, ok := s.snapshotWithSweeps(&r.Snapshot)
 			return !ok || yield(n)
 		})
 	}
 }
 
 // SnapshotCount is the number of snapshots in all phases.
-func (s *State) SnapshotCount() int { return s.cuts.snapshots.Len() }
+func (s *State) SnapshotCount() int { return s.snapshots.byID.Len() }
 
 // SnapshotsOf yields a volume's snapshots with an id above after, in order.
 func (s *State) SnapshotsOf(source VolumeID, after SnapshotID) iter.Seq[*Snapshot] {
 	return func(yield func(*Snapshot) bool) {
-		s.cuts.index.bySource.Ascend(pair{string(source), string(after)}, func(p pair) bool {
-			if p.of != string(source) {
+		s.snapshots.index.bySource.Ascend(idPair{string(source), string(after)}, func(p idPair) bool {
+			if p.subject != string(source) {
 				return false
 			}
 			n, ok := s.Snapshot(SnapshotID(p.id))
@@ -57,8 +57,8 @@ func (s *State) SnapshotsOf(source VolumeID, after SnapshotID) iter.Seq[*Snapsho
 // SnapshotsOn yields the snapshots of which the host keeps or owes something, in order of id.
 func (s *State) SnapshotsOn(node NodeID) iter.Seq[*Snapshot] {
 	return func(yield func(*Snapshot) bool) {
-		s.cuts.index.byNode.Ascend(pair{of: string(node)}, func(p pair) bool {
-			if p.of != string(node) {
+		s.snapshots.index.byNode.Ascend(idPair{subject: string(node)}, func(p idPair) bool {
+			if p.subject != string(node) {
 				return false
 			}
 			n, ok := s.Snapshot(SnapshotID(p.id))
@@ -69,11 +69,11 @@ func (s *State) SnapshotsOn(node NodeID) iter.Seq[*Snapshot] {
 
 // GroupSnapshot is a group snapshot in any phase.
 func (s *State) GroupSnapshot(id GroupSnapshotID) (*GroupSnapshot, bool) {
-	r, ok := s.cuts.groups.Get(id)
+	r, ok := s.snapshots.groups.Get(id)
 	if !ok {
 		return nil, false
 	}
-	if !s.currentGroup(&r.GroupSnapshot) {
+	if !s.groupRemains(&r.GroupSnapshot) {
 		return nil, false
 	}
 	return &r.GroupSnapshot, true
@@ -81,7 +81,7 @@ func (s *State) GroupSnapshot(id GroupSnapshotID) (*GroupSnapshot, bool) {
 
 // GroupSnapshotByName is the live group snapshot (not deleting) of that name.
 func (s *State) GroupSnapshotByName(name string) (*GroupSnapshot, bool) {
-	id, ok := s.cuts.index.groupNames.Get(name)
+	id, ok := s.snapshots.index.groupNames.Get(name)
 	if !ok {
 		return nil, false
 	}
@@ -91,8 +91,8 @@ func (s *State) GroupSnapshotByName(name string) (*GroupSnapshot, bool) {
 // GroupSnapshots yields all group snapshots with an id above after, in order of id.
 func (s *State) GroupSnapshots(after GroupSnapshotID) iter.Seq[*GroupSnapshot] {
 	return func(yield func(*GroupSnapshot) bool) {
-		s.cuts.groups.Ascend(after, func(id GroupSnapshotID, r *groupRecord) bool {
-			return id == after || !s.currentGroup(&r.GroupSnapshot) || yield(&r.GroupSnapshot)
+		s.snapshots.groups.Ascend(after, func(id GroupSnapshotID, r *storedGroup) bool {
+			return id == after || !s.groupRemains(&r.GroupSnapshot) || yield(&r.GroupSnapshot)
 		})
 	}
 }
@@ -101,7 +101,7 @@ func (s *State) GroupSnapshots(after GroupSnapshotID) iter.Seq[*GroupSnapshot] {
 // order of operation id.
 func (s *State) SnapshotOperations() iter.Seq[*Snapshot] {
 	return func(yield func(*Snapshot) bool) {
-		s.cuts.index.operations.Scan(func(_ uint64, id SnapshotID) bool {
+		s.snapshots.index.operations.Scan(func(_ uint64, id SnapshotID) bool {
 			n, ok := s.Snapshot(id)
 			return !ok || n.Operation == nil || yield(n)
 		})
@@ -110,7 +110,7 @@ func (s *State) SnapshotOperations() iter.Seq[*Snapshot] {
 
 // SnapshotOperation finds the snapshot that has this operation.
 func (s *State) SnapshotOperation(id OperationID) (*Snapshot, bool) {
-	snapshot, ok := s.cuts.index.operations.Get(uint64(id))
+	snapshot, ok := s.snapshots.index.operations.Get(uint64(id))
 	if !ok {
 		return nil, false
 	}
@@ -123,7 +123,7 @@ func (s *State) SnapshotOperation(id OperationID) (*Snapshot, bool) {
 
 // GroupOperation finds the group snapshot that has this operation.
 func (s *State) GroupOperation(id OperationID) (*GroupSnapshot, bool) {
-	group, ok := s.cuts.index.groupOperations.Get(uint64(id))
+	group, ok := s.snapshots.index.groupOperations.Get(uint64(id))
 	if !ok {
 		return nil, false
 	}

@@ -6,83 +6,83 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// snapshotRecord is a snapshot in its table, with the hash of what it holds.
-type snapshotRecord struct {
+// storedSnapshot is a snapshot in its table, with the hash of what it holds.
+type storedSnapshot struct {
 	Snapshot
-	own sum256
+	hash sum256
 }
 
-// groupRecord is a group snapshot in its table, with the hash of what it holds.
-type groupRecord struct {
+// storedGroup is a group snapshot in its table, with the hash of what it holds.
+type storedGroup struct {
 	GroupSnapshot
-	own sum256
+	hash sum256
 }
 
 // cuts are the tables of snapshots and of groups of them, and what is derived.
-type cuts struct {
-	snapshots *btree.Map[SnapshotID, *snapshotRecord]
-	groups    *btree.Map[GroupSnapshotID, *groupRecord]
-	index     cutIndex
+type snapshotTables struct {
+	byID   *btree.Map[SnapshotID, *storedSnapshot]
+	groups *btree.Map[GroupSnapshotID, *storedGroup]
+	index  snapshotIndex
 }
 
-// cutIndex is what can be derived from snapshots and groups, and which volumes are
+// snapshotIndex is what can be derived from snapshots and groups, and which volumes are
 // being made from what. It is neither hashed nor written.
-type cutIndex struct {
+type snapshotIndex struct {
 	names           *btree.Map[string, SnapshotID]      // live snapshots (S113)
 	groupNames      *btree.Map[string, GroupSnapshotID] // live groups (S113)
-	bySource        *btree.BTreeG[pair]                 // volume, snapshot
-	byNode          *btree.BTreeG[pair]                 // node, snapshot that it keeps or owes
+	bySource        *btree.BTreeG[idPair]               // volume, snapshot
+	byNode          *btree.BTreeG[idPair]               // node, snapshot that it keeps or owes
 	operations      *btree.Map[uint64, SnapshotID]
 	groupOperations *btree.Map[uint64, GroupSnapshotID]
-	making          *btree.BTreeG[pair] // source, volume that is Creating from it (S116)
-	cutting         *btree.BTreeG[pair] // volume, snapshot of it that is Cutting
-	kept            *btree.BTreeG[pair] // volume, copy that is kept of it
+	creatingFrom    *btree.BTreeG[idPair] // source, volume that is Creating from it (S116)
+	taking          *btree.BTreeG[idPair] // volume, snapshot of it that is Cutting
+	keptCopies      *btree.BTreeG[idPair] // volume, copy that is kept of it
 }
 
-// pair relates two ids, in order of the first.
-type pair struct{ of, id string }
+// idPair relates two ids, in order of the first.
+type idPair struct{ subject, id string }
 
-func (p pair) before(o pair) bool {
-	return cmp.Or(cmp.Compare(p.of, o.of), cmp.Compare(p.id, o.id)) < 0
+func (p idPair) before(o idPair) bool {
+	return cmp.Or(cmp.Compare(p.subject, o.subject), cmp.Compare(p.id, o.id)) < 0
 }
 
-func newCuts() cuts {
-	return cuts{
-		snapshots: new(btree.Map[SnapshotID, *snapshotRecord]),
-		groups:    new(btree.Map[GroupSnapshotID, *groupRecord]),
-		index:     newCutIndex(),
+func newSnapshotTables() snapshotTables {
+	return snapshotTables{
+		byID:   new(btree.Map[SnapshotID, *storedSnapshot]),
+		groups: new(btree.Map[GroupSnapshotID, *storedGroup]),
+		index:  newSnapshotIndex(),
 	}
 }
 
-func newCutIndex() cutIndex {
-	return cutIndex{
+func newSnapshotIndex() snapshotIndex {
+	return snapshotIndex{
 		names:           new(btree.Map[string, SnapshotID]),
 		groupNames:      new(btree.Map[string, GroupSnapshotID]),
-		bySource:        ordered(pair.before),
-		byNode:          ordered(pair.before),
+		bySource:        ordered(idPair.before),
+		byNode:          ordered(idPair.before),
 		operations:      new(btree.Map[uint64, SnapshotID]),
 		groupOperations: new(btree.Map[uint64, GroupSnapshotID]),
-		making:          ordered(pair.before),
-		cutting:         ordered(pair.before),
-		kept:            ordered(pair.before),
+		creatingFrom:    ordered(idPair.before),
+		taking:          ordered(idPair.before),
+		keptCopies:      ordered(idPair.before),
 	}
 }
 
-func (c *cuts) copy() cuts {
+func (c *snapshotTables) copy() snapshotTables {
 	x := &c.index
-	return cuts{
-		snapshots: c.snapshots.Copy(),
-		groups:    c.groups.Copy(),
-		index: cutIndex{
+	return snapshotTables{
+		byID:   c.byID.Copy(),
+		groups: c.groups.Copy(),
+		index: snapshotIndex{
 			names: x.names.Copy(), groupNames: x.groupNames.Copy(), bySource: x.bySource.Copy(), byNode: x.byNode.Copy(),
-			operations: x.operations.Copy(), groupOperations: x.groupOperations.Copy(), making: x.making.Copy(), cutting: x.cutting.Copy(), kept: x.kept.Copy(),
+			operations: x.operations.Copy(), groupOperations: x.groupOperations.Copy(), creatingFrom: x.creatingFrom.Copy(), taking: x.taking.Copy(), keptCopies: x.keptCopies.Copy(),
 		},
 	}
 }
 
 // putSnapshot is the only way a snapshot enters the state or changes.
 func (s *State) putSnapshot(n Snapshot) {
-	s.settleSnapshot(&n)
+	s.sweepSnapshotPredecessors(&n)
 	n.Modified = s.cluster.Index
 	s.writeSnapshot(n)
 }
@@ -90,36 +90,36 @@ func (s *State) putSnapshot(n Snapshot) {
 // writeSnapshot is putSnapshot of what was decided at an earlier index.
 func (s *State) writeSnapshot(n Snapshot) {
 	s.storeSnapshot(n)
-	s.touchSnapshot(&n)
+	s.announceSnapshot(&n)
 	s.writes++
 }
 
 // storeSnapshot keeps table, indexes, reservations and hash together.
 func (s *State) storeSnapshot(n Snapshot) {
-	r := &snapshotRecord{Snapshot: n}
-	r.own = s.scratch.snapshot(&r.Snapshot)
-	old, replaced := s.cuts.snapshots.Set(n.ID, r)
+	r := &storedSnapshot{Snapshot: n}
+	r.hash = s.scratch.snapshot(&r.Snapshot)
+	old, replaced := s.snapshots.byID.Set(n.ID, r)
 	if replaced {
-		s.sum = s.sum.minus(old.own)
-		s.cuts.index.leave(&old.Snapshot)
+		s.sum = s.sum.minus(old.hash)
+		s.snapshots.index.remove(&old.Snapshot)
 		s.index.reserveSnapshot(&old.Snapshot, -1)
 	}
-	s.sum = s.sum.plus(r.own)
-	s.cuts.index.enter(&r.Snapshot)
+	s.sum = s.sum.plus(r.hash)
+	s.snapshots.index.add(&r.Snapshot)
 	s.index.reserveSnapshot(&r.Snapshot, 1)
 }
 
 // removeSnapshot forgets a snapshot that no host keeps anything of (S105).
 func (s *State) removeSnapshot(id SnapshotID) {
-	old, ok := s.cuts.snapshots.Delete(id)
+	old, ok := s.snapshots.byID.Delete(id)
 	if !ok {
 		return
 	}
-	s.givenUp.add(string(id), old.GaveUp())
-	s.sum = s.sum.minus(old.own)
-	s.cuts.index.leave(&old.Snapshot)
+	s.recentFailures.add(string(id), old.CreateFailure())
+	s.sum = s.sum.minus(old.hash)
+	s.snapshots.index.remove(&old.Snapshot)
 	s.index.reserveSnapshot(&old.Snapshot, -1)
-	s.touchSnapshot(&old.Snapshot)
+	s.announceSnapshot(&old.Snapshot)
 	s.writes++
 }
 
@@ -128,10 +128,10 @@ func (s *State) removeSnapshot(id SnapshotID) {
 func (s *State) putGroup(g GroupSnapshot) {
 	g.Modified = s.cluster.Index
 	s.storeGroup(g)
-	s.touched = append(s.touched, Touch{Group: g.ID})
+	s.changes = append(s.changes, Change{Group: g.ID})
 	for _, id := range g.Members {
 		if n, ok := s.Snapshot(id); ok {
-			s.touchSnapshot(n)
+			s.announceSnapshot(n)
 		}
 	}
 	s.writes++
@@ -139,67 +139,67 @@ func (s *State) putGroup(g GroupSnapshot) {
 
 // storeGroup keeps table, indexes and hash together.
 func (s *State) storeGroup(g GroupSnapshot) {
-	r := &groupRecord{GroupSnapshot: g}
-	r.own = s.scratch.group(&r.GroupSnapshot)
-	if old, replaced := s.cuts.groups.Set(g.ID, r); replaced {
-		s.sum = s.sum.minus(old.own)
-		s.cuts.index.leaveGroup(&old.GroupSnapshot)
+	r := &storedGroup{GroupSnapshot: g}
+	r.hash = s.scratch.group(&r.GroupSnapshot)
+	if old, replaced := s.snapshots.groups.Set(g.ID, r); replaced {
+		s.sum = s.sum.minus(old.hash)
+		s.snapshots.index.removeGroup(&old.GroupSnapshot)
 	}
-	s.sum = s.sum.plus(r.own)
-	s.cuts.index.enterGroup(&r.GroupSnapshot)
+	s.sum = s.sum.plus(r.hash)
+	s.snapshots.index.addGroup(&r.GroupSnapshot)
 }
 
 // removeGroup forgets a group of which no member is left.
 func (s *State) removeGroup(id GroupSnapshotID) {
-	old, ok := s.cuts.groups.Delete(id)
+	old, ok := s.snapshots.groups.Delete(id)
 	if !ok {
 		return
 	}
-	s.givenUp.add(string(id), old.GaveUp())
-	s.sum = s.sum.minus(old.own)
-	s.cuts.index.leaveGroup(&old.GroupSnapshot)
-	s.touched = append(s.touched, Touch{Group: id})
+	s.recentFailures.add(string(id), old.CreateFailure())
+	s.sum = s.sum.minus(old.hash)
+	s.snapshots.index.removeGroup(&old.GroupSnapshot)
+	s.changes = append(s.changes, Change{Group: id})
 	s.writes++
 }
 
-// touchSnapshot tells the host that keeps or owes something of it, and watchers.
-func (s *State) touchSnapshot(n *Snapshot) {
-	s.touched = append(s.touched, Touch{Snapshot: n.ID, Group: n.Group, Node: n.Node})
+// announceSnapshot tells the host that keeps or owes something of it, and watchers.
+func (s *State) announceSnapshot(n *Snapshot) {
+	s.changes = append(s.changes, Change{Snapshot: n.ID, Group: n.Group, Node: n.Node})
 }
 
-func (x *cutIndex) enter(n *Snapshot) {
+func (x *snapshotIndex) add(n *Snapshot) {
 	if name := n.liveName(); name != "" {
 		x.names.Set(name, n.ID)
 	}
-	x.bySource.Set(pair{string(n.Source), string(n.ID)})
+	x.bySource.Set(idPair{string(n.Source), string(n.ID)})
 	if !n.Gone {
-		x.byNode.Set(pair{string(n.Node), string(n.ID)})
+		x.byNode.Set(idPair{string(n.Node), string(n.ID)})
 	}
-	if n.Phase == SnapshotCutting && n.Kept == nil {
-		x.cutting.Set(pair{string(n.Source), string(n.ID)})
+	if n.Phase == SnapshotTaking && n.KeptCopy == nil {
+		x.taking.Set(idPair{string(n.Source), string(n.ID)})
 	}
-	if n.Kept != nil {
-		x.kept.Set(pair{string(n.Source), string(n.ID)})
+	if n.KeptCopy != nil {
+		x.keptCopies.Set(idPair{string(n.Source), string(n.ID)})
 	}
 	if n.Operation != nil {
 		x.operations.Set(uint64(n.Operation.ID), n.ID)
 	}
 }
 
-func (x *cutIndex) leave(n *Snapshot) {
+func (x *snapshotIndex) remove(n *Snapshot) {
 	if name := n.liveName(); name != "" {
 		x.names.Delete(name)
 	}
-	x.bySource.Delete(pair{string(n.Source), string(n.ID)})
-	x.byNode.Delete(pair{string(n.Node), string(n.ID)})
-	x.cutting.Delete(pair{string(n.Source), string(n.ID)})
-	x.kept.Delete(pair{string(n.Source), string(n.ID)})
+	x.bySource.Delete(idPair{string(n.Source), string(n.ID)})
+	x.byNode.Delete(idPair{string(n.Node), string(n.ID)})
+	x.taking.Delete(idPair{string(n.Source), string(n.ID)})
+	x.keptCopies.Delete(idPair{string(n.Source), string(n.ID)})
 	if n.Operation != nil {
 		x.operations.Delete(uint64(n.Operation.ID))
 	}
 }
 
-func (x *cutIndex) enterGroup(g *GroupSnapshot) {
+func (x *snapshotIndex) addGroup(g *GroupSnapshot) {
 	if g.Phase != GroupDeleting {
 		x.groupNames.Set(g.Name, g.ID)
 	}
@@ -208,7 +208,7 @@ func (x *cutIndex) enterGroup(g *GroupSnapshot) {
 	}
 }
 
-func (x *cutIndex) leaveGroup(g *GroupSnapshot) {
+func (x *snapshotIndex) removeGroup(g *GroupSnapshot) {
 	if g.Phase != GroupDeleting {
 		x.groupNames.Delete(g.Name)
 	}
@@ -217,29 +217,29 @@ func (x *cutIndex) leaveGroup(g *GroupSnapshot) {
 	}
 }
 
-// remake follows a volume that is, or is no longer, being made from a source.
-func (x *cutIndex) remake(old, now *volumeRecord) {
-	was, is := old.making(), now.making()
-	if was == is {
+// replaceCreatingFrom follows a volume that is, or is no longer, being made from a source.
+func (x *snapshotIndex) replaceCreatingFrom(old, updated *storedVolume) {
+	before, after := old.creatingFrom(), updated.creatingFrom()
+	if before == after {
 		return
 	}
-	if was != (pair{}) {
-		x.making.Delete(was)
+	if before != (idPair{}) {
+		x.creatingFrom.Delete(before)
 	}
-	if is != (pair{}) {
-		x.making.Set(is)
+	if after != (idPair{}) {
+		x.creatingFrom.Set(after)
 	}
 }
 
-// making relates a volume that is Creating to its source; zero for all others.
-func (r *volumeRecord) making() pair {
+// creatingFrom relates a volume that is Creating to its source; zero for all others.
+func (r *storedVolume) creatingFrom() idPair {
 	if r == nil || r.Source.IsZero() {
-		return pair{}
+		return idPair{}
 	}
 	if _, creating := r.Phase.(Creating); !creating {
-		return pair{}
+		return idPair{}
 	}
-	return pair{of: r.Source.key(), id: string(r.ID)}
+	return idPair{subject: r.Source.key(), id: string(r.ID)}
 }
 
 // key is the id of what the source is; ids of volumes and snapshots differ.
@@ -247,31 +247,31 @@ func (s Source) key() string {
 	return cmp.Or(string(s.Snapshot), string(s.Volume))
 }
 
-// first is the first id that the index relates to another and that is still, empty when
+// firstRelated is the first id that the index relates to another and that is still, empty when
 // there is none.
-func first(x *btree.BTreeG[pair], of string, still func(id string) bool) (id string) {
-	x.Ascend(pair{of: of}, func(p pair) bool {
-		if p.of == of && still(p.id) {
+func firstRelated(x *btree.BTreeG[idPair], of string, still func(id string) bool) (id string) {
+	x.Ascend(idPair{subject: of}, func(p idPair) bool {
+		if p.subject == of && still(p.id) {
 			id = p.id
 		}
-		return p.of == of && id == ""
+		return p.subject == of && id == ""
 	})
 	return id
 }
 
-// madeFrom is a volume that is being made from a volume or a snapshot.
-func (s *State) madeFrom(source string) string {
-	return first(s.cuts.index.making, source, func(id string) bool {
+// volumeCreatingFrom is a volume that is being made from a volume or a snapshot.
+func (s *State) volumeCreatingFrom(source string) string {
+	return firstRelated(s.snapshots.index.creatingFrom, source, func(id string) bool {
 		v, ok := s.Volume(VolumeID(id))
-		return ok && v.creating()
+		return ok && v.isCreating()
 	})
 }
 
 // cutOf is a snapshot that is being cut of a volume.
-func (s *State) cutOf(volume string) string {
-	return first(s.cuts.index.cutting, volume, func(id string) bool {
+func (s *State) snapshotBeingTaken(volume string) string {
+	return firstRelated(s.snapshots.index.taking, volume, func(id string) bool {
 		n, ok := s.Snapshot(SnapshotID(id))
-		return ok && n.Phase == SnapshotCutting
+		return ok && n.Phase == SnapshotTaking
 	})
 }
 

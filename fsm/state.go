@@ -12,23 +12,23 @@ import (
 // State is the fold of the log. It is owned by one goroutine at a time: Apply
 // and Fork change it; the reading methods may run side by side under a read lock.
 type State struct {
-	cluster Cluster
-	nodes   *btree.Map[NodeID, *nodeRecord]
-	volumes *btree.BTreeG[volumeEntry]
-	answers *btree.Map[uint64, *answer] // by the index they were given at (S4)
-	cuts    cuts                        // snapshots, and groups of them
+	cluster   Cluster
+	nodes     *btree.Map[NodeID, *storedNode]
+	volumes   *btree.BTreeG[volumeItem]
+	answers   *btree.Map[uint64, *answer] // by the index they were given at (S4)
+	snapshots snapshotTables              // snapshots, and groups of them
 	// sum is the multiset hash of all records but the cluster's own.
 	sum sum256
 	// index is derived from the records and rebuilt when a snapshot is read.
-	index index
-	find  *finder
+	index   index
+	lookups *lookups
 
-	share   sharing // saves memory only
-	writes  uint64  // counts puts and removals: a rejection that wrote is a fault
-	touched []Touch // of the Apply that is running
-	scratch encoder // of the record that is being hashed
-	givenUp givenUpLately
-	batch   batch // of a sweep, where it is not the usual one
+	intern         interner // saves memory only
+	writes         uint64   // counts puts and removals: a rejection that wrote is a fault
+	changes        []Change // of the Apply that is running
+	scratch        encoder  // of the record that is being hashed
+	recentFailures recentFailures
+	sweepBudget    sweepBudget // of a sweep, where it is not the usual one
 }
 
 // Cluster is what the state knows of itself.
@@ -55,8 +55,8 @@ type Result struct {
 	// Outcome is to be told to whoever proposed the command. It is shared with
 	// the state's memory of answers: read it, never write to it.
 	Outcome *fsmpb.Outcome
-	// Touched is what watchers should look at again.
-	Touched []Touch
+	// Changes is what watchers should look at again.
+	Changes []Change
 }
 
 // Err is the outcome's rejection as an error, nil when there is none.
@@ -70,12 +70,12 @@ func Err(o *fsmpb.Outcome) error {
 // New is the state before the first entry.
 func New() *State {
 	return &State{
-		nodes:   new(btree.Map[NodeID, *nodeRecord]),
-		volumes: ordered(volumeEntry.before),
-		answers: new(btree.Map[uint64, *answer]),
-		cuts:    newCuts(),
-		index:   newIndex(),
-		find:    newFinder(0, 0),
+		nodes:     new(btree.Map[NodeID, *storedNode]),
+		volumes:   ordered(volumeItem.before),
+		answers:   new(btree.Map[uint64, *answer]),
+		snapshots: newSnapshotTables(),
+		index:     newIndex(),
+		lookups:   newLookups(0, 0),
 	}
 }
 
@@ -85,15 +85,15 @@ func (s *State) Apply(index uint64, cmd *fsmpb.Command) Result {
 	row, body := rowOf(index, cmd)
 	plantedFault(cmd)
 	m := s.begin(index, cmd)
-	outcome := s.answer(m, row, cmd, body)
-	touched := s.touched
-	s.touched = nil
+	outcome := s.answerOnce(m, row, cmd, body)
+	touched := s.changes
+	s.changes = nil
 	if checkAlways {
 		if err := s.Check(); err != nil {
 			panic(fmt.Sprintf("log index %d: %s: %v", index, row.command, err))
 		}
 	}
-	return Result{Outcome: outcome, Touched: touched}
+	return Result{Outcome: outcome, Changes: touched}
 }
 
 // begin moves index and clock. The clock is clamped to be monotonic: a leader
@@ -106,8 +106,8 @@ func (s *State) begin(index uint64, cmd *fsmpb.Command) Meta {
 	if now := timeOf(cmd.GetProposedAt()); now.After(s.cluster.Time) {
 		s.cluster.Time = now
 	}
-	s.ownFinder()
-	s.forget(index)
+	s.ensureLookups()
+	s.forgetOldAnswers(index)
 	return Meta{
 		Index: index,
 		Now:   s.cluster.Time,
@@ -125,15 +125,15 @@ func (s *State) epoch() Epoch {
 // Apply on it costs O(state), and until then VolumeByName does.
 func (s *State) Fork() *State {
 	return &State{
-		cluster: s.cluster,
-		nodes:   s.nodes.Copy(),
-		volumes: s.volumes.Copy(),
-		answers: s.answers.Copy(),
-		cuts:    s.cuts.copy(),
-		sum:     s.sum,
-		index:   s.index.copy(),
-		share:   s.share,
-		batch:   s.batch,
+		cluster:     s.cluster,
+		nodes:       s.nodes.Copy(),
+		volumes:     s.volumes.Copy(),
+		answers:     s.answers.Copy(),
+		snapshots:   s.snapshots.copy(),
+		sum:         s.sum,
+		index:       s.index.copy(),
+		intern:      s.intern,
+		sweepBudget: s.sweepBudget,
 	}
 }
 
@@ -141,8 +141,8 @@ func (s *State) Fork() *State {
 // by every write, so it costs one small record to read.
 func (s *State) Hash() [32]byte {
 	var e encoder
-	own := e.cluster(&s.cluster)
-	return s.sum.plus(own).bytes()
+	clusterSum := e.cluster(&s.cluster)
+	return s.sum.plus(clusterSum).bytes()
 }
 
 // Cluster is what the state knows of itself.

@@ -34,12 +34,12 @@ const (
 	SweepBoot SweepKind = iota + 1
 	// SweepLost: the host was recorded as lost.
 	SweepLost
-	// SweepSight: the host cannot be asked any more, or can be asked again.
-	SweepSight
+	// SweepGenerations: the host cannot be asked any more, or can be asked again.
+	SweepGenerations
 	// SweepPeers: the host replicates otherwise; those that replicate with it are told.
 	SweepPeers
-	// SweepReplicas: the log went on from a restored one.
-	SweepReplicas
+	// SweepRestore: the log went on from a restored one.
+	SweepRestore
 	// SweepWaiting: the host cannot be asked any more, or can be asked again; replicas that
 	// wait for their peer on it (waits) are told.
 	SweepWaiting
@@ -47,19 +47,19 @@ const (
 	lastSweepKind = SweepWaiting
 )
 
-// batch is how much of a sweep one entry does.
-type batch struct {
-	looks  int // at volumes
+// sweepBudget is how much of a sweep one entry does.
+type sweepBudget struct {
+	reads  int // at volumes
 	writes int // of volumes and snapshots
 }
 
-// usualBatch takes a few milliseconds at most.
-var usualBatch = batch{looks: 512, writes: 128}
+// defaultSweepBudget takes a few milliseconds at most.
+var defaultSweepBudget = sweepBudget{reads: 512, writes: 128}
 
 // applyContinueSweep writes the next batch of the sweeps under way.
 func applyContinueSweep(s *State, _ Meta, c *fsmpb.ContinueSweep) (*fsmpb.Outcome, *Rejection) {
 	if len(s.cluster.Sweeps) > 0 && s.cluster.Sweeps[0].Epoch.Index == c.GetIndex() {
-		s.sweep()
+		s.runSweeps()
 	}
 	return &fsmpb.Outcome{}, nil
 }
@@ -71,38 +71,38 @@ func (s *State) beginSweep(kind SweepKind, n *Node, reason string) {
 	if n != nil {
 		w.Node, w.Host = n.ID, n.Host
 	}
-	if !s.concerns(&w) {
+	if !s.sweepHasWork(&w) {
 		return
 	}
 	s.cluster.Sweeps = append(slices.Clip(s.cluster.Sweeps), w)
 	s.writes++
 }
 
-// concerns tells whether the sweep has anything to look at.
-func (s *State) concerns(w *Sweep) bool {
-	if len(s.behindCursor(w, 1)) > 0 {
+// sweepHasWork tells whether the sweep has anything to look at.
+func (s *State) sweepHasWork(w *Sweep) bool {
+	if len(s.nextToSweep(w, 1)) > 0 {
 		return true
 	}
-	kept := false
+	found := false
 	if w.Kind == SweepLost {
 		for range s.SnapshotsOn(w.Node) {
-			kept = true
+			found = true
 			break
 		}
 	}
-	return kept
+	return found
 }
 
-// sweep writes one batch, the oldest sweep first: those that began later are applied
+// runSweeps writes one batch, the oldest sweep first: those that began later are applied
 // after it.
-func (s *State) sweep() {
-	left := s.batch
-	if left == (batch{}) {
-		left = usualBatch
+func (s *State) runSweeps() {
+	budget := s.sweepBudget
+	if budget == (sweepBudget{}) {
+		budget = defaultSweepBudget
 	}
 	for len(s.cluster.Sweeps) > 0 {
 		w := s.cluster.Sweeps[0]
-		done := s.sweepVolumes(&w, &left) && s.sweepSnapshots(&w, &left)
+		done := s.sweepVolumes(&w, &budget) && s.sweepSnapshots(&w, &budget)
 		s.writes++
 		if !done {
 			s.cluster.Sweeps = slices.Clone(s.cluster.Sweeps)
@@ -117,44 +117,44 @@ func (s *State) sweep() {
 }
 
 // sweepVolumes goes on behind the cursor; true at the end.
-func (s *State) sweepVolumes(w *Sweep, left *batch) bool {
-	next := s.behindCursor(w, left.looks)
+func (s *State) sweepVolumes(w *Sweep, budget *sweepBudget) bool {
+	next := s.nextToSweep(w, budget.reads)
 	for _, p := range next {
-		if left.writes <= 0 {
+		if budget.writes <= 0 {
 			return false
 		}
 		w.Cursor = p.created
-		left.looks--
+		budget.reads--
 		if w.Kind == SweepPeers || w.Kind == SweepWaiting {
-			s.touchPeersOf(p.volume, w.Node)
-		} else if s.writeSwept(p.volume) {
-			left.writes--
+			s.announcePeersOf(p.volume, w.Node)
+		} else if s.writeSweepsInto(p.volume) {
+			budget.writes--
 		}
 	}
-	return len(next) == 0 || left.looks > 0
+	return len(next) == 0 || budget.reads > 0
 }
 
-// behindCursor are the next volumes that the sweep is about, as they were created.
-func (s *State) behindCursor(w *Sweep, most int) (next []placed) {
+// nextToSweep are the next volumes that the sweep is about, as they were created.
+func (s *State) nextToSweep(w *Sweep, limit int) (next []nodeVolume) {
 	index := s.index.byNode
 	switch w.Kind {
-	case SweepReplicas:
-		s.index.byCreation.Ascend(w.Cursor+1, func(created uint64, r *volumeRecord) bool {
-			if created > w.Epoch.Index || len(next) == most {
+	case SweepRestore:
+		s.index.byCreation.Ascend(w.Cursor+1, func(created uint64, r *storedVolume) bool {
+			if created > w.Epoch.Index || len(next) == limit {
 				return false
 			}
 			key, _ := r.ID.uuid()
-			next = append(next, placed{created: created, volume: key})
+			next = append(next, nodeVolume{created: created, volume: key})
 			return true
 		})
 		return next
-	case SweepSight:
-		index = s.index.owing
+	case SweepGenerations:
+		index = s.index.teardowns
 	case SweepWaiting:
-		index = s.index.waiting
+		index = s.index.waitingForPeer
 	}
-	index.Ascend(placed{node: w.Node, created: w.Cursor + 1}, func(p placed) bool {
-		if p.node != w.Node || p.created > w.Epoch.Index || len(next) == most {
+	index.Ascend(nodeVolume{node: w.Node, created: w.Cursor + 1}, func(p nodeVolume) bool {
+		if p.node != w.Node || p.created > w.Epoch.Index || len(next) == limit {
 			return false
 		}
 		next = append(next, p)
@@ -163,57 +163,57 @@ func (s *State) behindCursor(w *Sweep, most int) (next []placed) {
 	return next
 }
 
-// writeSwept writes the sweeps into a volume's record; false when none changes it.
-func (s *State) writeSwept(key uuid) bool {
-	e, ok := s.volumes.Get(volumeEntry{key: key})
+// writeSweepsInto writes the sweeps into a volume's record; false when none changes it.
+func (s *State) writeSweepsInto(key uuid) bool {
+	e, ok := s.volumes.Get(volumeItem{key: key})
 	if !ok {
 		return false
 	}
-	stored := &e.record.Volume
-	now, kept := s.current(stored)
+	stored := &e.stored.Volume
+	updated, remains := s.withSweeps(stored)
 	switch {
-	case !kept:
+	case !remains:
 		s.removeVolume(stored.ID)
-	case now != stored:
-		s.writeVolume(*now)
+	case updated != stored:
+		s.writeVolume(*updated)
 	}
-	return now != stored
+	return updated != stored
 }
 
 // sweepSnapshots: of snapshots a lost host keeps nothing; true at the end.
-func (s *State) sweepSnapshots(w *Sweep, left *batch) bool {
+func (s *State) sweepSnapshots(w *Sweep, budget *sweepBudget) bool {
 	if w.Kind != SweepLost {
 		return true
 	}
 	var next []SnapshotID
-	s.cuts.index.byNode.Ascend(pair{of: string(w.Node)}, func(p pair) bool {
-		if p.of != string(w.Node) || len(next) == left.writes {
+	s.snapshots.index.byNode.Ascend(idPair{subject: string(w.Node)}, func(p idPair) bool {
+		if p.subject != string(w.Node) || len(next) == budget.writes {
 			return false
 		}
 		next = append(next, SnapshotID(p.id))
 		return true
 	})
 	for _, id := range next {
-		s.writeSweptSnapshot(id)
+		s.writeSweepsIntoSnapshot(id)
 	}
-	left.writes -= len(next)
-	return left.writes > 0
+	budget.writes -= len(next)
+	return budget.writes > 0
 }
 
-// writeSweptSnapshot writes the sweeps into a snapshot's record.
-func (s *State) writeSweptSnapshot(id SnapshotID) {
-	r, ok := s.cuts.snapshots.Get(id)
+// writeSweepsIntoSnapshot writes the sweeps into a snapshot's record.
+func (s *State) writeSweepsIntoSnapshot(id SnapshotID) {
+	r, ok := s.snapshots.byID.Get(id)
 	if !ok {
 		return
 	}
 	stored := &r.Snapshot
-	now, kept := s.currentSnapshot(stored)
+	updated, remains := s.snapshotWithSweeps(stored)
 	switch {
-	case !kept:
+	case !remains:
 		s.removeSnapshot(id)
-		s.advance(stored.Group)
-	case now != stored:
-		s.writeSnapshot(*now)
+		s.advanceGroup(stored.Group)
+	case updated != stored:
+		s.writeSnapshot(*updated)
 	}
 }
 

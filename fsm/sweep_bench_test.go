@@ -20,9 +20,9 @@ func (w *world) stagedOn(b *testing.B, n *Node) {
 	}
 	for i, v := range all {
 		w.s.Apply(w.next(), envelope(controller, fmt.Sprint("publish ", i), w.index, &fsmpb.PublishVolume{VolumeId: string(v.ID), NodeId: string(n.ID), Capability: mount(writer)}))
-		now, _ := w.s.Volume(v.ID)
+		updated, _ := w.s.Volume(v.ID)
 		out := w.s.Apply(w.next(), envelope("node/"+string(n.ID), fmt.Sprint("stage ", i), w.index, &fsmpb.StageVolume{
-			VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: now.Publication(n.ID).Epoch.proto(),
+			VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Epoch: updated.Publication(n.ID).Epoch.proto(),
 			StagingPath: "/staging/" + string(v.ID), Capability: mount(writer), FsUuid: uuidOf(i), Sequence: 1,
 		})).Outcome
 		if err := Err(out); err != nil {
@@ -55,11 +55,11 @@ func hostChanges(b *testing.B, volumes int) {
 		"unreachable": {controller, &fsmpb.SetNodeReachable{NodeId: "node-1", HostId: string(n.Host)}},
 		"incarnation": {controller, &fsmpb.ReplaceIncarnation{Counter: 2, IncarnationId: bytesOf("2", 16)}},
 	} {
-		for how, size := range map[string]batch{"batches": {}, "one entry": {looks: 1 << 30, writes: 1 << 30}} {
+		for how, size := range map[string]sweepBudget{"batches": {}, "one entry": {reads: 1 << 30, writes: 1 << 30}} {
 			b.Run(name+"/"+how, func(b *testing.B) {
 				for b.Loop() {
 					x := &world{t: b, s: w.s.Fork(), index: w.index}
-					x.s.batch = size
+					x.s.sweepBudget = size
 					longest, cpu, entries := x.longestOf(c.actor, c.body)
 					b.ReportMetric(float64(longest.Microseconds())/1000, "longest-apply-ms")
 					b.ReportMetric(float64(cpu.Microseconds())/1000, "longest-apply-cpu-ms")

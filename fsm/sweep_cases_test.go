@@ -15,14 +15,14 @@ func losingN1(t *testing.T, before func(w *world)) *world {
 	w.ready(1, create(1))
 	before(w)
 	w.ok("node/n2", register("n2"))
-	w.s.batch = batch{looks: 1, writes: 1}
+	w.s.sweepBudget = sweepBudget{reads: 1, writes: 1}
 	w.ok(admin, &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1", Reason: "burnt"})
 	require.NotEmpty(t, w.s.Cluster().Sweeps)
 	return w
 }
 
 // carryOn is the leader's part; it returns how many entries it took.
-func (w *world) carryOn() (entries int) {
+func (w *world) continueSweeps() (entries int) {
 	for ; len(w.s.Cluster().Sweeps) > 0; entries++ {
 		w.ok(controller, &fsmpb.ContinueSweep{Index: w.s.Cluster().Sweeps[0].Epoch.Index})
 	}
@@ -38,7 +38,7 @@ func TestS18_ANameIsFreeBeforeTheLossIsWritten(t *testing.T) {
 	again := create(3)
 	again.Name = "pvc-2"
 	require.Equal(t, volumeID(3), w.ok(controller, again).GetVolumeId())
-	w.carryOn()
+	w.continueSweeps()
 	v, _ := w.s.VolumeByName("pvc-2")
 	require.Equal(t, VolumeID(volumeID(3)), v.ID)
 	restored(t, w.s)
@@ -49,7 +49,7 @@ func TestS18_AnIDIsFreeBeforeTheLossIsWritten(t *testing.T) {
 	w := losingN1(t, func(w *world) { w.ok(controller, create(2)) })
 	require.Equal(t, volumeID(2), w.ok(controller, create(2)).GetVolumeId())
 	require.Equal(t, NodeID("n2"), w.volume(2).Replicas[0].Node)
-	w.carryOn()
+	w.continueSweeps()
 	require.Equal(t, NodeID("n2"), w.volume(2).Replicas[0].Node)
 }
 
@@ -57,16 +57,16 @@ func TestS18_AnIDIsFreeBeforeTheLossIsWritten(t *testing.T) {
 func TestS18_ASnapshotsNameIsFreeBeforeTheLossIsWritten(t *testing.T) {
 	w := losingN1(t, func(w *world) {
 		w.ready(2, create(2))
-		w.ok(controller, cutOf(1, 2))
+		w.ok(controller, createSnapshot(1, 2))
 	})
-	name := cutOf(1, 2).Name
+	name := createSnapshot(1, 2).Name
 	_, taken := w.s.SnapshotByName(name)
 	require.False(t, taken)
 	w.ready3(t)
-	again := cutOf(2, 3)
+	again := createSnapshot(2, 3)
 	again.Name = name
 	w.ok(controller, again)
-	w.carryOn()
+	w.continueSweeps()
 	n, ok := w.s.SnapshotByName(name)
 	require.True(t, ok)
 	require.Equal(t, SnapshotID(snapshotID(2)), n.ID)
@@ -86,12 +86,12 @@ func TestS110_AnOperationEndsWithItsHostAtOnce(t *testing.T) {
 		w.staged(2, "n1", 1)
 		w.ok(controller, &fsmpb.ModifyVolume{VolumeId: volumeID(2), Limits: &fsmpb.Limits{ReadIops: 100}})
 		id = w.volume(2).Operation.ID
-		w.ok(controller, cutOf(1, 2))
+		w.ok(controller, createSnapshot(1, 2))
 		cut = w.snapshot(1).Operation.ID
 	})
 	for _, body := range []uint64{uint64(id), uint64(cut)} {
-		w.no(NotFound, admin, &fsmpb.CancelOperation{OperationId: body})
-		w.no(NotFound, admin, &fsmpb.RetryOperation{OperationId: body})
+		w.rejected(NotFound, admin, &fsmpb.CancelOperation{OperationId: body})
+		w.rejected(NotFound, admin, &fsmpb.RetryOperation{OperationId: body})
 	}
 }
 
@@ -113,11 +113,11 @@ func TestS17_ANameIsGivenAgainOnceTheLossIsWritten(t *testing.T) {
 	w := losingN1(t, func(w *world) { w.ready(2, create(2)) })
 	next := register("n1")
 	next.HostId = "host-next"
-	w.no(Busy, "node/n1", next)
+	w.rejected(Busy, "node/n1", next)
 	elsewhere := register("n3")
 	elsewhere.Pools[0].PoolId = "pool-n1"
-	w.no(Busy, "node/n3", elsewhere)
-	w.carryOn()
+	w.rejected(Busy, "node/n3", elsewhere)
+	w.continueSweeps()
 	w.ok("node/n1", next)
 	reserved, volumes := w.s.PoolUse("pool-n1")
 	require.Zero(t, reserved+int64(volumes))
@@ -126,20 +126,20 @@ func TestS17_ANameIsGivenAgainOnceTheLossIsWritten(t *testing.T) {
 // S5, S2: a host that was booted again holds no grant and no replica that is up to date
 // from its entry on, however much of that is written.
 func TestS5_ANewBootCountsBeforeItIsWritten(t *testing.T) {
-	w := pairOf(t)
+	w := newPair(t)
 	for n := 1; n <= 3; n++ {
-		w.bornVolume(n, createReplicated(n, protocolC))
+		w.readyReplicated(n, createReplicated(n, protocolC))
 	}
-	w.s.batch = batch{looks: 1, writes: 1}
+	w.s.sweepBudget = sweepBudget{reads: 1, writes: 1}
 	w.reboot("n1")
 	require.NotEmpty(t, w.s.Cluster().Sweeps)
 	for n := 1; n <= 3; n++ {
-		require.False(t, w.leg(n, "n1").UpToDate)
-		require.Zero(t, w.leg(n, "n1").Seen)
+		require.False(t, w.replicaSync(n, "n1").UpToDate)
+		require.Zero(t, w.replicaSync(n, "n1").Observed)
 	}
 	w.attach(3, "n1", 2) // and what it says under the new boot stays
 	attached := *w.volume(3)
-	w.carryOn()
+	w.continueSweeps()
 	require.Equal(t, attached, *w.volume(3))
 }
 
@@ -147,7 +147,7 @@ func TestS5_ANewBootCountsBeforeItIsWritten(t *testing.T) {
 func TestS4_ALateBatchChangesNothing(t *testing.T) {
 	w := losingN1(t, func(w *world) { w.ready(2, create(2)) })
 	lost := w.s.Cluster().Sweeps[0].Epoch.Index
-	w.carryOn()
+	w.continueSweeps()
 	w.ok("node/n1", func() *fsmpb.RegisterNode { r := register("n1"); r.HostId = "host-next"; return r }())
 	c := create(3)
 	c.Requisite = []*fsmpb.Topology{{Segments: []*fsmpb.Label{{Key: TopologyKey, Value: "n1"}}}}
@@ -174,11 +174,11 @@ func TestASweepCostsAnEntryNoMoreThanABatch(t *testing.T) {
 	} {
 		before := w.s.writes
 		w.ok(c.actor, c.body)
-		require.LessOrEqual(t, w.s.writes-before, uint64(usualBatch.writes)+8)
+		require.LessOrEqual(t, w.s.writes-before, uint64(defaultSweepBudget.writes)+8)
 		for len(w.s.Cluster().Sweeps) > 0 {
 			before = w.s.writes
 			w.ok(controller, &fsmpb.ContinueSweep{Index: w.s.Cluster().Sweeps[0].Epoch.Index})
-			require.LessOrEqual(t, w.s.writes-before, uint64(usualBatch.writes)+8)
+			require.LessOrEqual(t, w.s.writes-before, uint64(defaultSweepBudget.writes)+8)
 		}
 	}
 }

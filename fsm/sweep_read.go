@@ -7,18 +7,18 @@ import (
 
 // current is the volume with what the sweeps that its record does not have make of it;
 // false when nothing is left of it.
-func (s *State) current(v *Volume) (*Volume, bool) {
+func (s *State) withSweeps(v *Volume) (*Volume, bool) {
 	written := v.Modified
 	for i := range s.cluster.Sweeps {
 		w := &s.cluster.Sweeps[i]
 		if w.Epoch.Index <= written {
 			continue
 		}
-		now, is := s.swept(v, w)
-		switch is {
+		updated, effect := s.withSweep(v, w)
+		switch effect {
 		case sweepChanged:
-			now.Modified = w.Epoch.Index
-			v = &now
+			updated.Modified = w.Epoch.Index
+			v = &updated
 		case sweepRemoved:
 			return nil, false
 		}
@@ -26,45 +26,45 @@ func (s *State) current(v *Volume) (*Volume, bool) {
 	return v, true
 }
 
-// sweepVerdict is what a sweep makes of a record.
-type sweepVerdict uint8
+// sweepEffect is what a sweep makes of a record.
+type sweepEffect uint8
 
 const (
-	sweepUnchanged sweepVerdict = iota
+	sweepUnchanged sweepEffect = iota
 	sweepChanged
 	sweepRemoved
 )
 
-// swept is what a sweep makes of a volume. It looks at nothing but the two.
-func (s *State) swept(v *Volume, w *Sweep) (Volume, sweepVerdict) {
+// withSweep is what a sweep makes of a volume. It looks at nothing but the two.
+func (s *State) withSweep(v *Volume, w *Sweep) (Volume, sweepEffect) {
 	changed := false
-	now := *v
-	if w.Node != "" && !slices.Contains(v.Holders(), w.Node) {
-		return now, sweepUnchanged
+	updated := *v
+	if w.Node != "" && !slices.Contains(v.InvolvedNodes(), w.Node) {
+		return updated, sweepUnchanged
 	}
 	switch w.Kind {
 	case SweepBoot:
-		now, changed = v.rebooted(w.Node, w.Host)
-	case SweepSight:
-		now, changed = v.sightedAnew(w.Host, w.Epoch.Index)
-	case SweepReplicas:
-		now, changed = v.withReplicasForgotten(w.Epoch.Index)
+		updated, changed = v.withBootReset(w.Node, w.Host)
+	case SweepGenerations:
+		updated, changed = v.withBumpedGeneration(w.Host, w.Epoch.Index)
+	case SweepRestore:
+		updated, changed = v.withReplicationReset(w.Epoch.Index)
 	case SweepLost:
-		var kept bool
-		if now, kept = s.withoutHost(v, w.Node, w.Host, w.Epoch, w.Reason); !kept {
-			return now, sweepRemoved
+		var remains bool
+		if updated, remains = s.withoutLostHost(v, w.Node, w.Host, w.Epoch, w.Reason); !remains {
+			return updated, sweepRemoved
 		}
 		changed = true
 	}
 	if changed {
-		return now, sweepChanged
+		return updated, sweepChanged
 	}
-	return now, sweepUnchanged
+	return updated, sweepUnchanged
 }
 
-// currentSnapshot is current of a snapshot: only the loss of its host changes it, and no
+// snapshotWithSweeps is current of a snapshot: only the loss of its host changes it, and no
 // lost host keeps one anew.
-func (s *State) currentSnapshot(n *Snapshot) (*Snapshot, bool) {
+func (s *State) snapshotWithSweeps(n *Snapshot) (*Snapshot, bool) {
 	if n.Gone {
 		return n, true
 	}
@@ -73,73 +73,73 @@ func (s *State) currentSnapshot(n *Snapshot) (*Snapshot, bool) {
 		if w.Kind != SweepLost || w.Host != n.Host {
 			continue
 		}
-		now, kept := s.lostSnapshot(n, w.Reason)
-		if !kept {
+		updated, remains := s.withoutLostSnapshotHost(n, w.Reason)
+		if !remains {
 			return nil, false
 		}
-		now.Modified = w.Epoch.Index
-		return &now, true
+		updated.Modified = w.Epoch.Index
+		return &updated, true
 	}
 	return n, true
 }
 
-// currentGroup tells whether anything is left of a group: when the last member of one
+// groupRemains tells whether anything is left of a group: when the last member of one
 // that is being deleted is gone, so is it.
-func (s *State) currentGroup(g *GroupSnapshot) bool {
+func (s *State) groupRemains(g *GroupSnapshot) bool {
 	return len(s.cluster.Sweeps) == 0 || g.Phase != GroupDeleting || len(s.members(g)) > 0
 }
 
-// settleVolume writes the sweeps into the records that a new one would take the place of:
+// sweepPredecessors writes the sweeps into the records that a new one would take the place of:
 // a volume of the same id of which nothing is left, and one that holds the same name no more.
-func (s *State) settleVolume(v *Volume) {
+func (s *State) sweepPredecessors(v *Volume) {
 	if len(s.cluster.Sweeps) == 0 {
 		return
 	}
 	key, _ := v.ID.uuid()
-	if e, ok := s.volumes.Get(volumeEntry{key: key}); ok {
-		if _, kept := s.current(&e.record.Volume); !kept {
+	if e, ok := s.volumes.Get(volumeItem{key: key}); ok {
+		if _, remains := s.withSweeps(&e.stored.Volume); !remains {
 			s.removeVolume(v.ID)
 		}
 	}
 	if name := v.liveName(); name != "" {
-		if other, taken := s.named(name); taken && other != key {
-			s.writeSwept(other)
+		if other, taken := s.volumeKeyByName(name); taken && other != key {
+			s.writeSweepsInto(other)
 		}
 	}
 }
 
-// settleSnapshot is settleVolume of a snapshot.
-func (s *State) settleSnapshot(n *Snapshot) {
+// sweepSnapshotPredecessors is sweepPredecessors of a snapshot.
+func (s *State) sweepSnapshotPredecessors(n *Snapshot) {
 	if len(s.cluster.Sweeps) == 0 {
 		return
 	}
-	if r, ok := s.cuts.snapshots.Get(n.ID); ok {
-		if _, kept := s.currentSnapshot(&r.Snapshot); !kept {
-			s.writeSweptSnapshot(n.ID)
+	if r, ok := s.snapshots.byID.Get(n.ID); ok {
+		if _, remains := s.snapshotWithSweeps(&r.Snapshot); !remains {
+			s.writeSweepsIntoSnapshot(n.ID)
 		}
 	}
 	if name := n.liveName(); name != "" {
-		if other, taken := s.cuts.index.names.Get(name); taken && other != n.ID {
-			s.writeSweptSnapshot(other)
+		if other, taken := s.snapshots.index.names.Get(name); taken && other != n.ID {
+			s.writeSweepsIntoSnapshot(other)
 		}
 	}
 }
 
-// volumeRecords yields the volumes as they are recorded: for what is written and hashed.
-func (s *State) volumeRecords() iter.Seq[*Volume] {
+// storedVolumes yields the volumes as they are recorded: for what is written and hashed.
+func (s *State) storedVolumes() iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
-		s.volumes.Scan(func(e volumeEntry) bool { return yield(&e.record.Volume) })
+		s.volumes.Scan(func(e volumeItem) bool { return yield(&e.stored.Volume) })
 	}
 }
 
-func (s *State) snapshotRecords() iter.Seq[*Snapshot] {
+func (s *State) storedSnapshots() iter.Seq[*Snapshot] {
 	return func(yield func(*Snapshot) bool) {
-		s.cuts.snapshots.Scan(func(_ SnapshotID, r *snapshotRecord) bool { return yield(&r.Snapshot) })
+		s.snapshots.byID.Scan(func(_ SnapshotID, r *storedSnapshot) bool { return yield(&r.Snapshot) })
 	}
 }
 
-func (s *State) groupRecords() iter.Seq[*GroupSnapshot] {
+func (s *State) storedGroups() iter.Seq[*GroupSnapshot] {
 	return func(yield func(*GroupSnapshot) bool) {
-		s.cuts.groups.Scan(func(_ GroupSnapshotID, r *groupRecord) bool { return yield(&r.GroupSnapshot) })
+		s.snapshots.groups.Scan(func(_ GroupSnapshotID, r *storedGroup) bool { return yield(&r.GroupSnapshot) })
 	}
 }

@@ -17,27 +17,27 @@ import (
 type twins struct {
 	*player
 	slow  *world
-	hosts *told // by the slow one
+	hosts *hostViews // by the slow one
 }
 
 func newTwins(t testing.TB, d dice) *twins {
 	p := newPlayer(t, d)
-	p.w = inUse(t, fsmpb.Protocol(1+d.roll(2)))
-	p.w.s.batch = batch{looks: 1 << 30, writes: 1 << 30}
+	p.w = worldInUse(t, fsmpb.Protocol(1+d.roll(2)))
+	p.w.s.sweepBudget = sweepBudget{reads: 1 << 30, writes: 1 << 30}
 	p.at, p.created = p.w.index, 12
 	x := &twins{player: p, slow: &world{t: t, s: restored(t, p.w.s)}}
-	x.slow.s.batch = batch{looks: 1, writes: 1}
-	x.hosts = newTold(x.slow.s)
+	x.slow.s.sweepBudget = sweepBudget{reads: 1, writes: 1}
+	x.hosts = newHostViews(x.slow.s)
 	return x
 }
 
 // inUse has replicated volumes 1 to 4, of which n1 owes the end
 // of two and n2 is to remove one, local ones 5 to 10
 // that are staged, made or being made, and snapshots of some.
-func inUse(t testing.TB, protocol fsmpb.Protocol) *world {
+func worldInUse(t testing.TB, protocol fsmpb.Protocol) *world {
 	w := newReplicated(t, protocol)
 	for n := 2; n <= 4; n++ {
-		w.bornVolume(n, createReplicated(n, protocol))
+		w.readyReplicated(n, createReplicated(n, protocol))
 	}
 	w.ok("controller/c1", &fsmpb.RemoveReplica{VolumeId: volumeID(3), NodeId: "n2", HostId: "host-n2"})
 	named := func(n int, name string) *fsmpb.CreateVolume {
@@ -48,7 +48,7 @@ func inUse(t testing.TB, protocol fsmpb.Protocol) *world {
 	for n := 5; n <= 8; n++ {
 		w.ready(n, named(n, fmt.Sprint("kept-", n)))
 		w.staged(n, string(w.volume(n).Replicas[0].Node), 1)
-		w.ok("controller/c1", cutOf(n, n))
+		w.ok("controller/c1", createSnapshot(n, n))
 	}
 	for n, name := range []string{"pvc-0", "pvc-5", "pvc-6", "pvc-7"} { // others will want these
 		w.ok("controller/c1", named(9+n, name))
@@ -71,14 +71,14 @@ func (x *twins) step(e entry) {
 	one, other := x.w.s.Apply(e.index, e.cmd), x.slow.s.Apply(e.index, e.cmd)
 	require.True(x.w.t, proto.Equal(one.Outcome, other.Outcome), "at once: %v\nby batches: %v\n%v", one.Outcome, other.Outcome, e.cmd)
 	require.NoError(x.w.t, x.slow.s.Check(), "after %v", e.cmd)
-	x.hosts.hear(x.slow.s, e, other.Touched)
+	x.hosts.applyChanges(x.slow.s, e, other.Changes)
 	x.hosts.check(x.w.t, x.slow.s, e)
 	require.Empty(x.w.t, x.w.s.cluster.Sweeps)
 	require.Equal(x.w.t, withoutMinors(x.w), withoutMinors(x.slow), "after %v", e.cmd)
 }
 
 // carryOn is the leader's part.
-func (x *twins) carryOn() {
+func (x *twins) continueSweep() {
 	x.at++
 	c := &fsmpb.ContinueSweep{}
 	if left := x.slow.s.Cluster().Sweeps; len(left) > 0 {
@@ -89,7 +89,7 @@ func (x *twins) carryOn() {
 
 func (x *twins) finish() {
 	for len(x.slow.s.cluster.Sweeps) > 0 {
-		x.carryOn()
+		x.continueSweep()
 	}
 }
 
@@ -152,7 +152,7 @@ func losing(w *world) bool {
 func (x *twins) play() {
 	for x.more() {
 		if x.roll(8) == 0 {
-			x.carryOn()
+			x.continueSweep()
 		}
 		e := x.next()
 		if x.roll(12) == 0 {
@@ -173,7 +173,7 @@ func (x *twins) play() {
 		if x.roll(20) == 0 {
 			again := restored(x.w.t, x.slow.s)
 			require.Equal(x.w.t, x.slow.s.Hash(), again.Hash())
-			again.batch, x.slow.s = x.slow.s.batch, again
+			again.sweepBudget, x.slow.s = x.slow.s.sweepBudget, again
 		}
 	}
 	x.finish()
@@ -183,11 +183,11 @@ func (x *twins) play() {
 // S118, S5, S8: what a host's loss or new boot, or a restore, means for its volumes is in
 // force from its entry on, however much of it is in their records: every decision that
 // follows, and in the end every record, is what it is when all are written at once.
-func TestS118_ASweepByBatchesDecidesAsOneAtOnce(t *testing.T) {
+func TestS118_ASweepInBatchesEqualsOneAtOnce(t *testing.T) {
 	for seed := range 24 {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			newTwins(t, &seeded{r: rand.New(rand.NewSource(int64(seed))), left: 300}).play()
+			newTwins(t, &seededDice{r: rand.New(rand.NewSource(int64(seed))), left: 300}).play()
 		})
 	}
 }
@@ -199,5 +199,5 @@ func FuzzSweeps(f *testing.F) {
 		r.Read(b)
 		f.Add(b)
 	}
-	f.Fuzz(func(t *testing.T, b []byte) { newTwins(t, &tape{b: b[:min(len(b), 2000)]}).play() })
+	f.Fuzz(func(t *testing.T, b []byte) { newTwins(t, &fuzzDice{b: b[:min(len(b), 2000)]}).play() })
 }

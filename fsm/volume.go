@@ -22,16 +22,16 @@ type Volume struct {
 	Teardowns []Teardown
 	// Operation is the host work under way or failed; nil when there is none.
 	Operation *Operation
-	// Beside are operations of other kinds, from feature level 2 on; see Operations.
-	Beside    []Operation
-	Condition Condition
+	// OtherOperations are operations of other kinds, from feature level 2 on; see Operations.
+	OtherOperations []Operation
+	Condition       Condition
 	// Source is what it was made from, for ever (zero: empty).
 	Source Source
 	// Limits are wanted of every host where it is staged.
 	Limits Limits
-	// LimitsAsked are those that it was created with, once others were put in their
+	// InitialLimits are those that it was created with, once others were put in their
 	// place; nil: Limits are.
-	LimitsAsked *Limits
+	InitialLimits *Limits
 	// Claim is what the orchestrator calls it; nil: it did not say.
 	Claim *Claim
 	// Replication is set for a volume that was created with more than one replica.
@@ -85,9 +85,9 @@ type Replica struct {
 	Size int64
 	// Limits are those the host last reported in force.
 	Limits Limits
-	// Short is set while a replica that was taken back is smaller than its volume, which
+	// Undersized is set while a replica that was taken back is smaller than its volume, which
 	// grew without it: it is grown before anybody uses it (S117).
-	Short bool
+	Undersized bool
 }
 
 // ReplicaState is what the host last said of a replica's device.

@@ -16,10 +16,10 @@ func (v *Volume) Publications() []Publication {
 
 // Publication is a node's, nil when it has none.
 func (v *Volume) Publication(node NodeID) *Publication {
-	held := v.Publications()
-	for i := range held {
-		if held[i].Node == node {
-			return &held[i]
+	publications := v.Publications()
+	for i := range publications {
+		if publications[i].Node == node {
+			return &publications[i]
 		}
 	}
 	return nil
@@ -45,18 +45,18 @@ func (v *Volume) Teardown(host HostID) *Teardown {
 	return nil
 }
 
-// Holders are the nodes that keep or owe something of the volume, each once.
-func (v *Volume) Holders() []NodeID { return v.appendHolders(nil) }
+// InvolvedNodes are the nodes that keep or owe something of the volume, each once.
+func (v *Volume) InvolvedNodes() []NodeID { return v.appendInvolvedNodes(nil) }
 
-func (v *Volume) appendHolders(nodes []NodeID) []NodeID {
+func (v *Volume) appendInvolvedNodes(nodes []NodeID) []NodeID {
 	for i := range v.Replicas {
 		if v.Replicas[i].State != ReplicaGone {
 			nodes = appendNew(nodes, v.Replicas[i].Node)
 		}
 	}
-	held := v.Publications()
-	for i := range held {
-		nodes = appendNew(nodes, held[i].Node)
+	publications := v.Publications()
+	for i := range publications {
+		nodes = appendNew(nodes, publications[i].Node)
 	}
 	for i := range v.Teardowns {
 		nodes = appendNew(nodes, v.Teardowns[i].Node)
@@ -80,14 +80,14 @@ func (v *Volume) allGone() bool {
 // never written to.
 
 func (v *Volume) withReplica(r Replica) Volume {
-	now := *v
-	now.Replicas = slices.Clone(v.Replicas)
-	for i := range now.Replicas {
-		if now.Replicas[i].Host == r.Host {
-			now.Replicas[i] = r
+	updated := *v
+	updated.Replicas = slices.Clone(v.Replicas)
+	for i := range updated.Replicas {
+		if updated.Replicas[i].Host == r.Host {
+			updated.Replicas[i] = r
 		}
 	}
-	return now
+	return updated
 }
 
 func (v *Volume) replicasWithout(host HostID) []Replica {
@@ -101,37 +101,37 @@ func (v *Volume) replicasWithout(host HostID) []Replica {
 }
 
 func (v *Volume) withPublication(p Publication) Volume {
-	now := *v
-	held := slices.DeleteFunc(slices.Clone(v.Publications()), func(o Publication) bool { return o.Node == p.Node })
-	held = append(held, p)
-	slices.SortFunc(held, func(a, b Publication) int { return cmp.Compare(a.Node, b.Node) })
-	now.Phase = Ready{Publications: held}
-	return now
+	updated := *v
+	publications := slices.DeleteFunc(slices.Clone(v.Publications()), func(o Publication) bool { return o.Node == p.Node })
+	publications = append(publications, p)
+	slices.SortFunc(publications, func(a, b Publication) int { return cmp.Compare(a.Node, b.Node) })
+	updated.Phase = Ready{Publications: publications}
+	return updated
 }
 
 func (v *Volume) withoutPublication(node NodeID) Volume {
-	now := *v
-	held := slices.DeleteFunc(slices.Clone(v.Publications()), func(o Publication) bool { return o.Node == node })
-	now.Phase = unpublished
-	if len(held) > 0 {
-		now.Phase = Ready{Publications: held}
+	updated := *v
+	publications := slices.DeleteFunc(slices.Clone(v.Publications()), func(o Publication) bool { return o.Node == node })
+	updated.Phase = unpublished
+	if len(publications) > 0 {
+		updated.Phase = Ready{Publications: publications}
 	}
-	return now
+	return updated
 }
 
 // withTeardown records an obligation; a host owes one at most, and the newest
 // epoch stands for all before it, as the host reports what it observes.
 func (v *Volume) withTeardown(t Teardown) Volume {
-	now := *v
-	now.Teardowns = append(v.teardownsWithout(t.Host), t)
-	slices.SortFunc(now.Teardowns, func(a, b Teardown) int { return cmp.Compare(a.Node, b.Node) })
-	return now
+	updated := *v
+	updated.Teardowns = append(v.teardownsWithout(t.Host), t)
+	slices.SortFunc(updated.Teardowns, func(a, b Teardown) int { return cmp.Compare(a.Node, b.Node) })
+	return updated
 }
 
 func (v *Volume) teardownsWithout(host HostID) []Teardown {
-	kept := slices.DeleteFunc(slices.Clone(v.Teardowns), func(t Teardown) bool { return t.Host == host })
-	if len(kept) == 0 {
+	remaining := slices.DeleteFunc(slices.Clone(v.Teardowns), func(t Teardown) bool { return t.Host == host })
+	if len(remaining) == 0 {
 		return nil
 	}
-	return kept
+	return remaining
 }

@@ -18,7 +18,7 @@ func TestS22_TheStateThatWasVerifiedIsRestoredOnce(t *testing.T) {
 	from := machineFor(t, &fault)
 	from.Apply(logOf(t, 3, register("a")))
 	var snapshot bytes.Buffer
-	require.NoError(t, from.fork().WriteSnapshot(&snapshot, 1))
+	require.NoError(t, from.fork().WriteDump(&snapshot, 1))
 	meta := &raft.SnapshotMeta{ID: "1-9-5", Index: 9}
 	unread := errors.New("the content was read")
 	content := func(id string, index uint64, r io.Reader) io.ReadCloser {

@@ -48,7 +48,7 @@ type machine struct {
 
 // machineEvents is who the machine tells. All must return quickly.
 type machineEvents struct {
-	touched    func([]fsm.Touch)
+	touched    func([]fsm.Change)
 	everything func()
 	// committed is told of the last entry of each batch.
 	committed func(index, term uint64)
@@ -116,7 +116,7 @@ func (m *machine) decode(logs []*raft.Log) []*fsmpb.Command {
 	return commands
 }
 
-func (m *machine) fold(logs []*raft.Log, commands []*fsmpb.Command, outcomes []*fsmpb.Outcome) (touched []fsm.Touch) {
+func (m *machine) fold(logs []*raft.Log, commands []*fsmpb.Command, outcomes []*fsmpb.Outcome) (touched []fsm.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, cmd := range commands {
@@ -127,7 +127,7 @@ func (m *machine) fold(logs []*raft.Log, commands []*fsmpb.Command, outcomes []*
 		r := m.skips.take(m.state, logs[i], cmd, m.apply)
 		m.applying = nil
 		outcomes[i] = r.Outcome
-		touched = append(touched, r.Touched...)
+		touched = append(touched, r.Changes...)
 		m.ring.put(logs[i].Index, m.state.Hash())
 		m.index.Store(logs[i].Index)
 		m.afterwards(cmd, r.Outcome)

@@ -52,7 +52,7 @@ func (f *frozen) write(sink io.Writer) error {
 	if f.machine.halted.Load() {
 		return errors.New("this member has stopped")
 	}
-	return f.state.WriteSnapshot(sink, f.term)
+	return f.state.WriteDump(sink, f.term)
 }
 
 // Release is raft.FSMSnapshot's.
@@ -108,13 +108,13 @@ type decoded struct {
 	id     string
 	index  uint64 // of Raft
 	state  *fsm.State
-	header fsm.SnapshotHeader
+	header fsm.DumpHeader
 }
 
 // verify decodes a whole snapshot and keeps the state.
 func (d *decoded) verify(meta *raft.SnapshotMeta, content io.Reader) (err error) {
 	*d = decoded{id: meta.ID, index: meta.Index} // one state at a time
-	d.state, d.header, err = fsm.ReadSnapshot(content)
+	d.state, d.header, err = fsm.ReadDump(content)
 	if errors.Is(err, fsm.ErrNewer) {
 		err = fmt.Errorf("%w: %w", store.ErrNewer, err)
 	}
@@ -122,13 +122,13 @@ func (d *decoded) verify(meta *raft.SnapshotMeta, content io.Reader) (err error)
 }
 
 // read hands the kept state out when it is of this snapshot, and decodes it otherwise.
-func (d *decoded) read(content *snapshotContent) (*fsm.State, fsm.SnapshotHeader, error) {
+func (d *decoded) read(content *snapshotContent) (*fsm.State, fsm.DumpHeader, error) {
 	kept := *d
 	*d = decoded{}
 	if kept.state != nil && kept.id == content.id && kept.index == content.index {
 		return kept.state, kept.header, nil
 	}
-	return fsm.ReadSnapshot(content)
+	return fsm.ReadDump(content)
 }
 
 func (m *machine) swap(state *fsm.State) error {

@@ -135,7 +135,7 @@ func TestWaiters(t *testing.T) {
 func TestWatches(t *testing.T) {
 	h := newHub()
 	v, n, all := h.watch(Interest{Volume: "v1"}), h.watch(Interest{Node: "n1"}), h.watch(Interest{All: true})
-	h.publish([]fsm.Touch{{Volume: "v1", Node: "n2"}, {Volume: "v2", Node: "n1"}, {Node: "n3"}})
+	h.publish([]fsm.Change{{Volume: "v1", Node: "n2"}, {Volume: "v2", Node: "n1"}, {Node: "n3"}})
 	for _, tc := range []struct {
 		w    *Watch
 		want []fsm.VolumeID
@@ -155,7 +155,7 @@ func TestWatches(t *testing.T) {
 		require.True(t, everything, "after a restore")
 	}
 	for i := range maxListed + 1 {
-		h.publish([]fsm.Touch{{Volume: fsm.VolumeID(fmt.Sprint(i))}})
+		h.publish([]fsm.Change{{Volume: fsm.VolumeID(fmt.Sprint(i))}})
 	}
 	got, everything := all.Take()
 	require.Empty(t, got)
@@ -173,23 +173,23 @@ func TestWatchesOfSnapshotsAndGroups(t *testing.T) {
 	h := newHub()
 	snapshot, group := h.watch(Interest{Snapshot: "s1"}), h.watch(Interest{Group: "g1"})
 	node, volume, all := h.watch(Interest{Node: "n1"}), h.watch(Interest{Volume: "v1"}), h.watch(Interest{All: true})
-	s1, s2, s3 := fsm.Touch{Snapshot: "s1"}, fsm.Touch{Snapshot: "s2", Group: "g1"}, fsm.Touch{Snapshot: "s3"}
-	g1, v1 := fsm.Touch{Group: "g1"}, fsm.Touch{Volume: "v1"}
+	s1, s2, s3 := fsm.Change{Snapshot: "s1"}, fsm.Change{Snapshot: "s2", Group: "g1"}, fsm.Change{Snapshot: "s3"}
+	g1, v1 := fsm.Change{Group: "g1"}, fsm.Change{Volume: "v1"}
 	for range 2 {
-		h.publish([]fsm.Touch{
+		h.publish([]fsm.Change{
 			{Snapshot: "s1", Node: "n1"}, {Snapshot: "s2", Group: "g1", Node: "n2"}, {Snapshot: "s3", Node: "n1"},
 			{Group: "g1"}, {Volume: "v1", Node: "n1"}, {Snapshot: "s1", Node: "n3"},
 		})
 		for _, tc := range []struct {
 			w    *Watch
-			want []fsm.Touch
-		}{{snapshot, []fsm.Touch{s1}}, {group, []fsm.Touch{g1, s2}}, {node, []fsm.Touch{s1, s3, v1}}, {volume, []fsm.Touch{v1}}, {all, []fsm.Touch{g1, s1, s2, s3, v1}}} {
+			want []fsm.Change
+		}{{snapshot, []fsm.Change{s1}}, {group, []fsm.Change{g1, s2}}, {node, []fsm.Change{s1, s3, v1}}, {volume, []fsm.Change{v1}}, {all, []fsm.Change{g1, s1, s2, s3, v1}}} {
 			got, everything := tc.w.Touched()
 			require.Equal(t, tc.want, got)
 			require.False(t, everything)
 		}
 	}
-	h.publish([]fsm.Touch{{Snapshot: "s1", Node: "n1"}, {Node: "n1"}})
+	h.publish([]fsm.Change{{Snapshot: "s1", Node: "n1"}, {Node: "n1"}})
 	volumes, _ := node.Take()
 	require.Equal(t, []fsm.VolumeID{""}, volumes, "a snapshot is not the node's own record")
 	h.everything()
@@ -236,7 +236,7 @@ func machineFor(t *testing.T, faults *atomic.Pointer[string]) *machine {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	return newMachine(j, machineEvents{
-		touched: func([]fsm.Touch) {}, everything: func() {}, committed: func(uint64, uint64) {},
+		touched: func([]fsm.Change) {}, everything: func() {}, committed: func(uint64, uint64) {},
 		cluster: func(string) error { return nil }, diverged: func(uint64, []byte, []byte) {},
 		fault: func(what string) { faults.Store(&what) }, poisoned: func(*raft.Log, any) {},
 		batch: func(int, time.Duration) {}, snapshot: func(string) {},
@@ -259,7 +259,7 @@ type content struct {
 func frozenAt(t *testing.T, m *machine, index uint64) io.ReadCloser {
 	t.Helper()
 	var b bytes.Buffer
-	require.NoError(t, m.fork().WriteSnapshot(&b, 1))
+	require.NoError(t, m.fork().WriteDump(&b, 1))
 	return &snapshotContent{ReadCloser: content{&b, io.NopCloser(nil)}, index: index}
 }
 

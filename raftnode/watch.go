@@ -30,7 +30,7 @@ type Watch struct {
 	wake     chan struct{}
 
 	mu      sync.Mutex
-	touched map[fsm.Touch]struct{}
+	touched map[fsm.Change]struct{}
 	all     bool
 }
 
@@ -54,10 +54,10 @@ func (w *Watch) Take() (volumes []fsm.VolumeID, all bool) {
 
 // Touched is Take with all that was touched, sorted by volume, snapshot and group;
 // it does not say by which nodes. An empty touch stands for a node's own record.
-func (w *Watch) Touched() (touched []fsm.Touch, all bool) {
+func (w *Watch) Touched() (touched []fsm.Change, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	touched = make([]fsm.Touch, 0, len(w.touched))
+	touched = make([]fsm.Change, 0, len(w.touched))
 	for t := range w.touched {
 		touched = append(touched, t)
 	}
@@ -67,7 +67,7 @@ func (w *Watch) Touched() (touched []fsm.Touch, all bool) {
 	return touched, all
 }
 
-func compareTouches(a, b fsm.Touch) int {
+func compareTouches(a, b fsm.Change) int {
 	return cmp.Or(cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.Snapshot, b.Snapshot), cmp.Compare(a.Group, b.Group))
 }
 
@@ -75,11 +75,11 @@ func compareTouches(a, b fsm.Touch) int {
 func (w *Watch) Close() { w.hub.forget(w) }
 
 // note adds a touch, or everything, and wakes the watcher. Its memory is bounded.
-func (w *Watch) note(t fsm.Touch, all bool) {
-	t.Node, t.Wide = "", false // the watcher reads the state
+func (w *Watch) note(t fsm.Change, all bool) {
+	t.Node, t.WakeWaiters = "", false // the watcher reads the state
 	w.mu.Lock()
 	if w.touched == nil {
-		w.touched = make(map[fsm.Touch]struct{})
+		w.touched = make(map[fsm.Change]struct{})
 	}
 	if !w.all {
 		w.touched[t] = struct{}{}
@@ -141,14 +141,14 @@ func (h *hub) forget(w *Watch) {
 }
 
 // publish tells the watchers of each touch. The touched state is applied already.
-func (h *hub) publish(touches []fsm.Touch) {
+func (h *hub) publish(touches []fsm.Change) {
 	if len(touches) == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, t := range touches {
-		if t.Wide {
+		if t.WakeWaiters {
 			everyone(h.byVolume)
 			everyone(h.bySnapshot)
 			everyone(h.byGroup)
@@ -172,7 +172,7 @@ func (h *hub) everything() {
 	everyone(h.byGroup)
 }
 
-func notify(set map[*Watch]struct{}, t fsm.Touch) {
+func notify(set map[*Watch]struct{}, t fsm.Change) {
 	for w := range set {
 		w.note(t, false)
 	}
@@ -186,7 +186,7 @@ func everyone[K comparable](sets map[K]map[*Watch]struct{}) {
 
 func notifyAll(set map[*Watch]struct{}) {
 	for w := range set {
-		w.note(fsm.Touch{}, true)
+		w.note(fsm.Change{}, true)
 	}
 }
 

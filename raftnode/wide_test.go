@@ -24,11 +24,11 @@ func TestAWideTouchWakesWhoeverWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := h.watch(tc.interest)
 			defer w.Close()
-			h.publish([]fsm.Touch{{Node: "n1", Wide: true}})
+			h.publish([]fsm.Change{{Node: "n1", WakeWaiters: true}})
 			require.Len(t, w.C, map[bool]int{true: 1}[tc.woken])
 			touched, all := w.Touched()
 			if tc.interest.Node == "n1" {
-				require.Equal(t, []fsm.Touch{{}}, touched, "its own record")
+				require.Equal(t, []fsm.Change{{}}, touched, "its own record")
 				require.False(t, all)
 			}
 		})

@@ -97,10 +97,10 @@ func (c *cluster) Leading() (term uint64, leading bool) {
 }
 
 // WatchNode watches a node's volumes, its snapshots and its own record.
-func (c *cluster) WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() ([]fsm.Touch, bool), stop func()) {
+func (c *cluster) WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() ([]fsm.Change, bool), stop func()) {
 	m, err := c.member()
 	if err != nil {
-		return nil, func() ([]fsm.Touch, bool) { return nil, true }, func() {}
+		return nil, func() ([]fsm.Change, bool) { return nil, true }, func() {}
 	}
 	w := m.Watch(raftnode.Interest{Node: node})
 	return w.C, w.Touched, w.Close

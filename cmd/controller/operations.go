@@ -14,7 +14,7 @@ import (
 
 // operations counts how the work of hosts ended, as this member applied it.
 type operations struct {
-	known map[fsm.Touch][]fsm.Operation // by what they are about
+	known map[fsm.Change][]fsm.Operation // by what they are about
 	ended *prometheus.CounterVec
 	open  *prometheus.GaugeVec
 }
@@ -22,7 +22,7 @@ type operations struct {
 // countOperations registers the metrics of the state and keeps them until ctx ends.
 func countOperations(ctx context.Context, s source, registerer prometheus.Registerer) error {
 	o := &operations{
-		known: map[fsm.Touch][]fsm.Operation{},
+		known: map[fsm.Change][]fsm.Operation{},
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_operations_ended_total",
 			Help: "Operations that ended while this controller watched, by kind and outcome.",
@@ -50,7 +50,7 @@ func countOperations(ctx context.Context, s source, registerer prometheus.Regist
 				info.all(s.Fork())
 				continue
 			}
-			some(s, touched, func(st *fsm.State, t fsm.Touch) {
+			some(s, touched, func(st *fsm.State, t fsm.Change) {
 				o.look(st, subjectOf(t))
 				info.look(st, t.Volume)
 			})
@@ -63,7 +63,7 @@ func countOperations(ctx context.Context, s source, registerer prometheus.Regist
 const lookedAtUnderLock = 500
 
 // some looks at what was touched.
-func some(s source, touched []fsm.Touch, look func(*fsm.State, fsm.Touch)) {
+func some(s source, touched []fsm.Change, look func(*fsm.State, fsm.Change)) {
 	all := func(st *fsm.State) error {
 		for _, t := range touched {
 			look(st, t)
@@ -78,7 +78,7 @@ func some(s source, touched []fsm.Touch, look func(*fsm.State, fsm.Touch)) {
 }
 
 // subjectOf names one thing in one way: a member is told with its group.
-func subjectOf(t fsm.Touch) fsm.Touch {
+func subjectOf(t fsm.Change) fsm.Change {
 	if t.Snapshot != "" {
 		t.Group = ""
 	}
@@ -94,13 +94,13 @@ func (o *operations) all(s source, count bool) {
 		o.look(st, id)
 	}
 	for v := range st.Operations() {
-		o.look(st, fsm.Touch{Volume: v.ID})
+		o.look(st, fsm.Change{Volume: v.ID})
 	}
 	for n := range st.SnapshotOperations() {
-		o.look(st, fsm.Touch{Snapshot: n.ID})
+		o.look(st, fsm.Change{Snapshot: n.ID})
 	}
 	for g := range st.GroupSnapshots("") {
-		o.look(st, fsm.Touch{Group: g.ID})
+		o.look(st, fsm.Change{Group: g.ID})
 	}
 	if !count {
 		o.ended.Reset()
@@ -108,7 +108,7 @@ func (o *operations) all(s source, count bool) {
 }
 
 // look compares the operations of one thing with what was known of them.
-func (o *operations) look(st *fsm.State, id fsm.Touch) {
+func (o *operations) look(st *fsm.State, id fsm.Change) {
 	before, now := o.known[id], operationsOf(st, id)
 	for i := range before {
 		was := &before[i]
@@ -142,7 +142,7 @@ func same(a *fsm.Operation) func(fsm.Operation) bool {
 }
 
 // operationsOf is empty when the thing has none, or is gone.
-func operationsOf(st *fsm.State, id fsm.Touch) []fsm.Operation {
+func operationsOf(st *fsm.State, id fsm.Change) []fsm.Operation {
 	var op *fsm.Operation
 	if v, ok := st.Volume(id.Volume); ok {
 		return v.Operations()
@@ -161,7 +161,7 @@ func operationsOf(st *fsm.State, id fsm.Touch) []fsm.Operation {
 
 var kinds = map[fsm.OperationKind]string{
 	fsm.OpCreate: "create", fsm.OpDelete: "delete", fsm.OpTeardown: "teardown",
-	fsm.OpSnapshot: "snapshot", fsm.OpExpand: "expand", fsm.OpModify: "modify", fsm.OpReplicate: "replicate",
+	fsm.OpSnapshot: "snapshot", fsm.OpExpand: "expand", fsm.OpModify: "modify", fsm.OpReplicaChange: "replicate",
 }
 
 var states = map[fsm.OperationState]string{fsm.OpRunning: "running", fsm.OpFailed: "failed", fsm.OpCancelled: "cancelled"}

@@ -37,7 +37,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	}
 	var largest, total int64
 	err = s.read(ctx, func(state *fsm.State) error {
-		largest, total = state.AvailableTo(where, p.replicas, facts)
+		largest, total = state.AvailableReplicated(where, p.replicas, facts)
 		return nil
 	})
 	if err != nil {

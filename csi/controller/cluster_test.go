@@ -54,7 +54,7 @@ func (c *cluster) apply(actor string, cmd *fsmpb.Command) (*fsmpb.Outcome, error
 	}
 	cmd.Actor, cmd.ProposedAt, cmd.SchemaVersion = actor, time.Now().UnixNano(), fsm.LeastLevel(cmd)
 	result := c.state.Apply(c.index, cmd)
-	for _, touch := range result.Touched {
+	for _, touch := range result.Changes {
 		for _, id := range []any{touch.Volume, touch.Snapshot, touch.Group} {
 			for watcher := range c.watchers[id] {
 				select {

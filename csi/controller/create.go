@@ -62,7 +62,7 @@ func (s *Server) created(ctx context.Context, cmd *fsmpb.CreateVolume) (id fsm.V
 		if !ok {
 			return fsm.Reject(fsm.Busy, "create volume %q: the command came too late and was not applied; retry", cmd.GetName())
 		}
-		if differs := state.CreatedAs(v, cmd); differs != nil {
+		if differs := state.CheckCompatible(v, cmd); differs != nil {
 			return differs
 		}
 		id = v.ID
@@ -74,7 +74,7 @@ func (s *Server) created(ctx context.Context, cmd *fsmpb.CreateVolume) (id fsm.V
 // awaitReady waits until the volume's device is there.
 func (s *Server) awaitReady(ctx context.Context, id fsm.VolumeID) (made *csi.Volume, err error) {
 	err = s.await(ctx, id, "create", func(state *fsm.State) (bool, error) {
-		if op := state.WhyGivenUp(string(id)); op != nil {
+		if op := state.CreateFailure(string(id)); op != nil {
 			return false, cluster.Failed("create volume "+string(id), op)
 		}
 		v, ok := state.Volume(id)

@@ -44,8 +44,8 @@ func (c *cluster) peer(id fsm.NodeID) *host {
 }
 
 // replicate does what the log wishes of one side, and reports what is seen then.
-func (h *host) replicate(w *fsm.Wish) {
-	if w.Verb == fsm.WishRemove || w.Replica == fsm.ReplicaLeaving {
+func (h *host) replicate(w *fsm.DesiredVolume) {
+	if w.Goal == fsm.GoalRemove || w.ReplicaState == fsm.ReplicaLeaving {
 		return
 	}
 	own := h.side(w)
@@ -55,10 +55,10 @@ func (h *host) replicate(w *fsm.Wish) {
 	if w.Teardown != nil {
 		own.primary = false
 	}
-	if w.Replication.Primary && !w.Replication.PrimaryDone && !slow {
+	if w.Replication.Primary && !w.Replication.PromotionDone && !slow {
 		own.primary = h.askForPrimary(w, own)
 	}
-	if seen := h.observe(w, own); seen != w.Replication.Seen {
+	if seen := h.observe(w, own); seen != w.Replication.Observed {
 		h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: seen.Proto()}})
 	}
 	if w.Teardown != nil {
@@ -67,15 +67,15 @@ func (h *host) replicate(w *fsm.Wish) {
 }
 
 // side is this host's of the volume; it is attached when it is first looked at.
-func (h *host) side(w *fsm.Wish) *side {
+func (h *host) side(w *fsm.DesiredVolume) *side {
 	h.mu.Lock()
 	own := h.sides[w.Volume]
 	if own == nil {
-		own = &side{attach: w.Replication.Attach + 1, uuid: 0x10}
+		own = &side{attach: w.Replication.Attachment + 1, uuid: 0x10}
 		h.sides[w.Volume] = own
 	}
 	h.mu.Unlock()
-	if own.attach != w.Replication.Attach {
+	if own.attach != w.Replication.Attachment {
 		_, _ = h.propose(&fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
 			VolumeId: string(w.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Attach: own.attach,
 		}}})
@@ -84,11 +84,11 @@ func (h *host) side(w *fsm.Wish) *side {
 }
 
 // observe is what the kernel would say.
-func (h *host) observe(w *fsm.Wish, own *side) fsm.ReplicaSeen {
-	seen := fsm.ReplicaSeen{
-		Boot: "boot", Attach: own.attach, Primary: own.primary, UUID: own.uuid, Generation: w.Replication.Generation,
+func (h *host) observe(w *fsm.DesiredVolume, own *side) fsm.ReplicaObservation {
+	seen := fsm.ReplicaObservation{
+		Boot: "boot", Attachment: own.attach, Primary: own.primary, UUID: own.uuid, Generation: w.Replication.Generation,
 		Connection: fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE, Disk: fsmpb.DiskState_DISK_STATE_INCONSISTENT,
-		Backing: w.Size,
+		BackingCapacity: w.Size,
 	}
 	if w.Replication.Connect {
 		seen.Connection = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING
@@ -107,7 +107,7 @@ func (h *host) observe(w *fsm.Wish, own *side) fsm.ReplicaSeen {
 }
 
 // connected is the peer's side when both hosts run and both are to be connected.
-func (h *host) connected(w *fsm.Wish) (other *side) {
+func (h *host) connected(w *fsm.DesiredVolume) (other *side) {
 	if !w.Replication.Connect || w.Replication.Peer == nil {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (h *host) connected(w *fsm.Wish) (other *side) {
 	}
 	connect := false
 	_ = h.cluster.View(func(s *fsm.State) error {
-		if theirs, ok := s.Wish(peer.id, w.Volume); ok && theirs.Replication != nil {
+		if theirs, ok := s.DesiredVolume(peer.id, w.Volume); ok && theirs.Replication != nil {
 			connect = theirs.Replication.Connect
 		}
 		return nil
@@ -131,7 +131,7 @@ func (h *host) connected(w *fsm.Wish) (other *side) {
 }
 
 // askForPrimary is the grant that a host needs before it sets its replica primary (S2).
-func (h *host) askForPrimary(w *fsm.Wish, own *side) bool {
+func (h *host) askForPrimary(w *fsm.DesiredVolume, own *side) bool {
 	if own.primary {
 		return true
 	}

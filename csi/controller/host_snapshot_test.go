@@ -10,7 +10,7 @@ import (
 )
 
 // keep grows a device and puts limits in force, or fails as it was told to.
-func (h *host) keep(w *fsm.Wish, fail *fsmpb.StepFailed) {
+func (h *host) keep(w *fsm.DesiredVolume, fail *fsmpb.StepFailed) {
 	h.mu.Lock()
 	slow, grown, limited := h.slow, h.grown[w.Volume], h.limited[w.Volume]
 	_, staged := h.staged[w.Volume]
@@ -51,25 +51,25 @@ func (h *host) workOnSnapshots() {
 	if idle {
 		return
 	}
-	var wishes []fsm.SnapshotWish
+	var wishes []fsm.DesiredSnapshot
 	_ = h.cluster.View(func(s *fsm.State) error {
-		for w := range s.SnapshotWishes(h.id) {
+		for w := range s.DesiredSnapshots(h.id) {
 			wishes = append(wishes, w)
 		}
 		return nil
 	})
 	for _, w := range wishes {
 		o := &fsmpb.Observation{SnapshotId: string(w.Snapshot), VolumeId: string(w.Source)}
-		switch cutting := w.Verb == fsm.SnapshotCut || w.Verb == fsm.SnapshotFreeze; {
-		case cutting && slow, w.Verb == fsm.SnapshotKeep, w.Verb == fsm.SnapshotFreeze && w.Frozen:
+		switch cutting := w.Goal == fsm.SnapshotGoalTake || w.Goal == fsm.SnapshotGoalFreeze; {
+		case cutting && slow, w.Goal == fsm.SnapshotGoalKeep, w.Goal == fsm.SnapshotGoalFreeze && w.Frozen:
 			continue
 		case cutting && fail != nil:
 			o.Fact = &fsmpb.Observation_StepFailed{StepFailed: fail}
-		case w.Verb == fsm.SnapshotFreeze:
+		case w.Goal == fsm.SnapshotGoalFreeze:
 			o.Fact = &fsmpb.Observation_Frozen{Frozen: &fsmpb.Frozen{Attempt: w.Attempt, UntilUnixNano: time.Now().Add(time.Second).UnixNano()}}
-		case w.Verb == fsm.SnapshotCut && w.Group != "" && thawed:
+		case w.Goal == fsm.SnapshotGoalTake && w.Group != "" && thawed:
 			o.Fact = &fsmpb.Observation_Thawed{Thawed: &fsmpb.Thawed{Attempt: w.Attempt}}
-		case w.Verb == fsm.SnapshotCut:
+		case w.Goal == fsm.SnapshotGoalTake:
 			o.Fact = &fsmpb.Observation_SnapshotCut{SnapshotCut: &fsmpb.SnapshotCut{SizeBytes: w.Size, CutUnixNano: time.Now().UnixNano(), Attempt: w.Attempt}}
 		default:
 			o.Fact = &fsmpb.Observation_SnapshotGone{SnapshotGone: &fsmpb.SnapshotGone{Attempt: w.Attempt}}

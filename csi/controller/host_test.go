@@ -91,9 +91,9 @@ func (h *host) work() {
 	if idle {
 		return
 	}
-	var wishes []fsm.Wish
+	var wishes []fsm.DesiredVolume
 	_ = h.cluster.View(func(s *fsm.State) error {
-		for w := range s.Wishes(h.id) {
+		for w := range s.DesiredVolumes(h.id) {
 			wishes = append(wishes, w)
 		}
 		return nil
@@ -103,13 +103,13 @@ func (h *host) work() {
 			h.replicate(&w)
 		}
 		switch {
-		case fail != nil && w.Verb != fsm.WishKeep:
+		case fail != nil && w.Goal != fsm.GoalKeep:
 			h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_StepFailed{StepFailed: fail}})
-		case w.Verb == fsm.WishCreate && w.Replica == fsm.ReplicaPlanned:
+		case w.Goal == fsm.GoalCreate && w.ReplicaState == fsm.ReplicaPlanned:
 			h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: w.Size}}})
-		case w.Verb == fsm.WishRemove:
+		case w.Goal == fsm.GoalRemove:
 			h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
-		case w.Verb == fsm.WishKeep:
+		case w.Goal == fsm.GoalKeep:
 			h.keep(&w, fail)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // S49: what a host keeps of a replica that lost is no snapshot that a caller asked for.
 func TestS49_KeptCopiesAreNoCallersSnapshots(t *testing.T) {
-	cut, kept := &fsm.Snapshot{ID: "hs-1"}, &fsm.Snapshot{ID: "hs-2", Kept: &fsm.Kept{Attach: 1}}
+	cut, kept := &fsm.Snapshot{ID: "hs-1"}, &fsm.Snapshot{ID: "hs-2", KeptCopy: &fsm.KeptCopy{Attachment: 1}}
 	require.Equal(t, []*fsm.Snapshot{cut}, slices.Collect(asked(slices.Values([]*fsm.Snapshot{kept, cut, kept}))))
 	require.Empty(t, slices.Collect(matching(fsm.New(), &csi.ListSnapshotsRequest{}, "")))
 }

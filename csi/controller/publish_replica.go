@@ -38,7 +38,7 @@ func primaryAt(state *fsm.State, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epo
 	if p == nil || p.Epoch != epoch {
 		return false, "", fsm.Reject(fsm.Busy, "publish volume %s: its publication to node %s was ended meanwhile; retry", id, node)
 	}
-	if state.PrimaryDone(v, node) {
+	if state.PromotionDone(v, node) {
 		return true, "", nil
 	}
 	if n, known := state.Node(node); !known || n.Host != p.Host || n.State != fsm.NodeReachable {

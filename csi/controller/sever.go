@@ -47,7 +47,7 @@ func severed(state *fsm.State, id fsm.VolumeID, node fsm.NodeID) (done bool, why
 		if node != "" && t.Node != node || reachable(state, t.Node, t.Host) {
 			continue // a host that can be asked ends it by itself
 		}
-		if !state.Severed(v.ID) {
+		if !state.FormerPrimaryIsolated(v.ID) {
 			return false, waitsFor(state, v)
 		}
 	}

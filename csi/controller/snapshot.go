@@ -86,7 +86,7 @@ func (s *Server) cutBefore(ctx context.Context, cmd *fsmpb.CreateSnapshot) (id f
 func (s *Server) awaitCut(ctx context.Context, id fsm.SnapshotID) (made *csi.Snapshot, err error) {
 	err = s.awaitSnapshot(ctx, id, "create", func(state *fsm.State) (bool, error) {
 		n, ok := state.Snapshot(id)
-		switch why := state.WhyGivenUp(string(id)); {
+		switch why := state.CreateFailure(string(id)); {
 		case why != nil:
 			return false, cluster.Failed("create snapshot "+string(id), why)
 		case !ok || n.Phase == fsm.SnapshotDeleting:

@@ -57,7 +57,7 @@ func matching(state *fsm.State, req *csi.ListSnapshotsRequest, after fsm.Snapsho
 func asked(all iter.Seq[*fsm.Snapshot]) iter.Seq[*fsm.Snapshot] {
 	return func(yield func(*fsm.Snapshot) bool) {
 		for n := range all {
-			if n.Kept == nil && !yield(n) {
+			if n.KeptCopy == nil && !yield(n) {
 				return
 			}
 		}

@@ -93,7 +93,7 @@ func unconfirmed(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, aske
 func replicatedAs(v *fsm.Volume, given map[string]string, p *parameters) error {
 	replicas, protocol := uint32(1), fsmpb.Protocol_PROTOCOL_UNKNOWN
 	if v.Replication != nil {
-		replicas, protocol = v.Replication.Wanted, v.Replication.Protocol
+		replicas, protocol = v.Replication.ReplicaCount, v.Replication.Protocol
 	}
 	switch {
 	case given[replicasKey] != "" && p.replicas != replicas:

@@ -103,7 +103,7 @@ func sameSources(state *fsm.State, g *fsm.GroupSnapshot, asked []*fsmpb.GroupMem
 func (s *Server) awaitReady(ctx context.Context, id fsm.GroupSnapshotID) (made *csi.VolumeGroupSnapshot, err error) {
 	err = s.await(ctx, id, "create", func(state *fsm.State) (bool, error) {
 		g, ok := state.GroupSnapshot(id)
-		why := state.WhyGivenUp(string(id))
+		why := state.CreateFailure(string(id))
 		switch {
 		case !ok && why != nil:
 			return false, cluster.Failed("create group snapshot "+string(id), &fsm.Operation{Reason: cmp.Or(why.Reason, fsm.Busy), LastError: why.LastError})

@@ -60,7 +60,7 @@ func (s *Server) await(ctx context.Context, id fsm.GroupSnapshotID, what string,
 
 // describe is a group as CSI describes it: it is ready to use when all members are.
 func describe(state *fsm.State, g *fsm.GroupSnapshot) *csi.VolumeGroupSnapshot {
-	told := &csi.VolumeGroupSnapshot{GroupSnapshotId: string(g.ID), CreationTime: server.Time(g.Cut), ReadyToUse: true}
+	told := &csi.VolumeGroupSnapshot{GroupSnapshotId: string(g.ID), CreationTime: server.Time(g.TakenAt), ReadyToUse: true}
 	for _, id := range g.Members {
 		n, ok := state.Snapshot(id)
 		if !ok {

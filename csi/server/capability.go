@@ -88,7 +88,7 @@ func checkGroup(group string) error {
 // rejection's when it cannot: INVALID_ARGUMENT to who describes a volume,
 // FAILED_PRECONDITION to who uses one.
 func Served(mode fsmpb.AccessMode, reason fsm.Reason) error {
-	if fsm.Served(mode) {
+	if fsm.AccessModeServed(mode) {
 		return nil
 	}
 	return fsm.Reject(reason, "access mode %s is not served: the data of a volume is on one host",

@@ -18,7 +18,7 @@ func CutSnapshot(n *fsm.Snapshot) bool { return n.Phase == fsm.SnapshotReady }
 func Snapshot(n *fsm.Snapshot) *csi.Snapshot {
 	return &csi.Snapshot{
 		SnapshotId: string(n.ID), SourceVolumeId: string(n.Source), SizeBytes: n.Size,
-		CreationTime: Time(n.Cut), ReadyToUse: !n.Missing, GroupSnapshotId: string(n.Group),
+		CreationTime: Time(n.TakenAt), ReadyToUse: !n.Missing, GroupSnapshotId: string(n.Group),
 	}
 }
 

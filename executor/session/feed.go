@@ -42,16 +42,16 @@ type news struct {
 	cluster fsm.Cluster
 	adopted bool
 	full    bool
-	wishes  []fsm.Wish
+	wishes  []fsm.DesiredVolume
 	gone    []fsm.VolumeID
 
-	snapshots     []fsm.SnapshotWish
+	snapshots     []fsm.DesiredSnapshot
 	snapshotsGone []fsm.SnapshotID
 }
 
 // send tells what is wanted now for what was touched, or for all. Without
 // either it is a heartbeat, which still says the epoch and the adoption.
-func (f *feed) send(touched []fsm.Touch, all bool) error {
+func (f *feed) send(touched []fsm.Change, all bool) error {
 	n, err := f.read(touched, all)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (f *feed) send(touched []fsm.Touch, all bool) error {
 }
 
 // read looks at the applied state once, so that all it finds holds at one index.
-func (f *feed) read(touched []fsm.Touch, all bool) (*news, error) {
+func (f *feed) read(touched []fsm.Change, all bool) (*news, error) {
 	n := &news{full: all}
 	err := f.member.View(func(state *fsm.State) error {
 		n.cluster = state.Cluster()
@@ -95,7 +95,7 @@ func (f *feed) read(touched []fsm.Touch, all bool) (*news, error) {
 
 // readCopy reads what was touched, or all that is wanted of the host, at one index,
 // without the lock that Apply needs.
-func (f *feed) readCopy(n *news, touched []fsm.Touch) error {
+func (f *feed) readCopy(n *news, touched []fsm.Change) error {
 	state, err := f.member.Fork()
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (f *feed) readCopy(n *news, touched []fsm.Touch) error {
 		f.pick(state, n, touched)
 		return nil
 	}
-	n.wishes, n.snapshots = slices.Collect(state.Wishes(f.node)), slices.Collect(state.SnapshotWishes(f.node))
+	n.wishes, n.snapshots = slices.Collect(state.DesiredVolumes(f.node)), slices.Collect(state.DesiredSnapshots(f.node))
 	return nil
 }
 
@@ -133,7 +133,7 @@ func (f *feed) isNew(c fsm.Cluster) bool {
 }
 
 // pick reads what is wanted of each thing that was touched.
-func (f *feed) pick(state *fsm.State, n *news, touched []fsm.Touch) {
+func (f *feed) pick(state *fsm.State, n *news, touched []fsm.Change) {
 	for _, t := range once(touched) {
 		switch {
 		case t.Volume != "":
@@ -145,19 +145,19 @@ func (f *feed) pick(state *fsm.State, n *news, touched []fsm.Touch) {
 }
 
 // once is each volume and snapshot in a fixed order, named once.
-func once(touched []fsm.Touch) []fsm.Touch {
-	all := make([]fsm.Touch, 0, len(touched))
+func once(touched []fsm.Change) []fsm.Change {
+	all := make([]fsm.Change, 0, len(touched))
 	for _, t := range touched {
-		all = append(all, fsm.Touch{Volume: t.Volume, Snapshot: t.Snapshot})
+		all = append(all, fsm.Change{Volume: t.Volume, Snapshot: t.Snapshot})
 	}
-	slices.SortFunc(all, func(a, b fsm.Touch) int {
+	slices.SortFunc(all, func(a, b fsm.Change) int {
 		return cmp.Or(cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.Snapshot, b.Snapshot))
 	})
 	return slices.Compact(all)
 }
 
 func (f *feed) pickVolume(state *fsm.State, n *news, id fsm.VolumeID) {
-	if w, ok := state.Wish(f.node, id); ok {
+	if w, ok := state.DesiredVolume(f.node, id); ok {
 		n.wishes = append(n.wishes, w)
 	} else {
 		n.gone = append(n.gone, id)
@@ -165,7 +165,7 @@ func (f *feed) pickVolume(state *fsm.State, n *news, id fsm.VolumeID) {
 }
 
 func (f *feed) pickSnapshot(state *fsm.State, n *news, id fsm.SnapshotID) {
-	if w, ok := state.SnapshotWish(f.node, id); ok {
+	if w, ok := state.DesiredSnapshot(f.node, id); ok {
 		n.snapshots = append(n.snapshots, w)
 	} else {
 		n.snapshotsGone = append(n.snapshotsGone, id)

@@ -38,9 +38,9 @@ func TestManyWishesAreReadFromACopy(t *testing.T) {
 	apply(2, "node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{NodeId: "n1", HostId: "h1", BootId: "b1", FeatureLevel: 1}}})
 	for _, many := range []int{3, pickedUnderLock, pickedUnderLock + 1} {
 		f := &feed{member: m, node: "n1", host: "h1", welcomed: true, adopted: true, incarnation: 1, incarnationID: make([]byte, 16)}
-		touched := make([]fsm.Touch, 0, many)
+		touched := make([]fsm.Change, 0, many)
 		for i := range many {
-			touched = append(touched, fsm.Touch{Volume: fsm.VolumeID(fmt.Sprintf("hf-00000000-0000-4000-8000-%012x", i))})
+			touched = append(touched, fsm.Change{Volume: fsm.VolumeID(fmt.Sprintf("hf-00000000-0000-4000-8000-%012x", i))})
 		}
 		m.copies = 0
 		n, err := f.read(touched, false)

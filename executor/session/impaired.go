@@ -42,7 +42,7 @@ func mayLack(state *fsm.State) iter.Seq[*fsm.Volume] {
 			seen[v.ID] = true
 			return yield(v)
 		}
-		for v := range state.Unsettled() {
+		for v := range state.VolumesInRepair() {
 			if !once(v) {
 				return
 			}
@@ -63,17 +63,17 @@ func mayLack(state *fsm.State) iter.Seq[*fsm.Volume] {
 // mendingNow: a replica of it is being made or synchronised.
 func mendingNow(v *fsm.Volume) bool {
 	return slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.State == fsm.ReplicaPlanned }) ||
-		slices.ContainsFunc(v.Replication.Legs, func(l fsm.Leg) bool {
-			return l.Seen.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET
+		slices.ContainsFunc(v.Replication.Syncs, func(l fsm.ReplicaSync) bool {
+			return l.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET
 		})
 }
 
 // impairedBy looks at one volume.
 func impairedBy(state *fsm.State, v *fsm.Volume) (impaired, bool) {
-	var away, good *fsm.Leg
+	var away, good *fsm.ReplicaSync
 	kept := 0
-	for i := range v.Replication.Legs {
-		leg := &v.Replication.Legs[i]
+	for i := range v.Replication.Syncs {
+		leg := &v.Replication.Syncs[i]
 		r := v.Replica(leg.Host)
 		if r == nil || r.State == fsm.ReplicaLeaving {
 			continue
@@ -86,7 +86,7 @@ func impairedBy(state *fsm.State, v *fsm.Volume) (impaired, bool) {
 			good = leg
 		}
 	}
-	switch short := kept < int(v.Replication.Wanted); {
+	switch short := kept < int(v.Replication.ReplicaCount); {
 	case good == nil || away == nil && !short:
 		return impaired{}, false
 	case away == nil:
@@ -105,10 +105,10 @@ func canBeAsked(state *fsm.State, node fsm.NodeID, host fsm.HostID) bool {
 // doubt says why the host that is away may still write, empty when nothing suggests
 // it: the replication network may work where the controllers' does not (S8), and
 // what was granted is ended by its own word, or by the mark that it lost.
-func doubt(v *fsm.Volume, node fsm.NodeID, away, good *fsm.Leg) string {
+func doubt(v *fsm.Volume, node fsm.NodeID, away, good *fsm.ReplicaSync) string {
 	grant := v.Replication.Primary
 	switch {
-	case good.Seen.Connected():
+	case good.Observed.Connected():
 		return fmt.Sprintf("the replica on %s is connected to it", good.Host)
 	case v.Publication(node) != nil:
 		return "the volume is published there"
@@ -116,7 +116,7 @@ func doubt(v *fsm.Volume, node fsm.NodeID, away, good *fsm.Leg) string {
 		return "it holds the grant to be primary"
 	case !away.Outdated && v.Teardown(away.Host) != nil:
 		return "it did not say that it stopped, and is not recorded as outdated"
-	case !away.Outdated && away.Seen.Primary:
+	case !away.Outdated && away.Observed.Primary:
 		return "it was primary when it was last heard, and is not recorded as outdated"
 	}
 	return ""

@@ -38,8 +38,8 @@ func (l *lab) reports(node string, facts ...*fsmpb.Observation) {
 // sees has a host report its replica; both are up to date when it is connected.
 func (l *lab) sees(node string, connection fsmpb.ConnectionState) {
 	l.t.Helper()
-	seen := fsm.ReplicaSeen{
-		Boot: "boot-1", Attach: 1, Connection: connection, Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, UUID: 0x10,
+	seen := fsm.ReplicaObservation{
+		Boot: "boot-1", Attachment: 1, Connection: connection, Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, UUID: 0x10,
 		Generation: l.volume().Replication.Generation,
 	}
 	if seen.Connected() {
@@ -162,7 +162,7 @@ func TestAHostThatStaysAwayIsReplacedByAnother(t *testing.T) {
 	l.reachable("n2", false)
 	l.sees("n1", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING)
 	passes(200)
-	require.Len(t, l.volume().Replication.Legs, 2, "there is no room elsewhere, so nothing is given up")
+	require.Len(t, l.volume().Replication.Syncs, 2, "there is no room elsewhere, so nothing is given up")
 
 	l.registers("n3")
 	passes(71)
@@ -175,12 +175,12 @@ func TestAHostThatStaysAwayIsReplacedByAnother(t *testing.T) {
 	passes(100)
 
 	l.reachable("n2", true)
-	w, ok := l.reference.Wish("n2", volumeID)
+	w, ok := l.reference.DesiredVolume("n2", volumeID)
 	require.True(t, ok)
-	require.Equal(t, fsm.WishRemove, w.Verb)
+	require.Equal(t, fsm.GoalRemove, w.Goal)
 	l.reports("n2", &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
 	require.Nil(t, l.volume().Replica("host-n2"))
-	require.Len(t, l.volume().Replication.Legs, 2)
+	require.Len(t, l.volume().Replication.Syncs, 2)
 	require.NoError(t, l.reference.Check())
 }
 
@@ -204,7 +204,7 @@ func TestS20_ANodeProposesWhatItsOwnReplicaDoes(t *testing.T) {
 	eventually(t, "its wish says what it is", func() bool {
 		for _, u := range n.got() {
 			for _, w := range u.Wishes {
-				if w.Replication != nil && w.Replication.Attach == 2 {
+				if w.Replication != nil && w.Replication.Attachment == 2 {
 					return w.Replication.Peer.Node == "n2"
 				}
 			}

@@ -43,7 +43,7 @@ func (m *Monitor) endKept(ctx context.Context) {
 // keptLongEnough are copies that may end by themselves, and whose time is over.
 func keptLongEnough(state *fsm.State, now time.Time, retention time.Duration) (due []fsm.SnapshotID) {
 	for n := range state.KeptCopies() {
-		if state.MayEnd(n) && now.Sub(n.Kept.Superseded) >= retention && len(due) < endingAtOnce {
+		if state.MayExpire(n) && now.Sub(n.KeptCopy.Superseded) >= retention && len(due) < endingAtOnce {
 			due = append(due, n.ID)
 		}
 	}

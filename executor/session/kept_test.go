@@ -26,7 +26,7 @@ func TestS49_AKeptCopyEndsAfterItsRetention(t *testing.T) {
 		n, _ = l.reference.Snapshot(id)
 		return n
 	}
-	since := phase().Kept.Superseded
+	since := phase().KeptCopy.Superseded
 	require.False(t, since.IsZero())
 	m := NewMonitor(MonitorConfig{Server: l.members[0].server, Name: "a", Interval: 30 * time.Second, KeptRetention: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	at := func(now time.Time) fsm.SnapshotPhase {
@@ -41,7 +41,7 @@ func TestS49_AKeptCopyEndsAfterItsRetention(t *testing.T) {
 	require.Empty(t, keptLongEnough(l.reference, since.Add(time.Hour), time.Hour))
 
 	seen := together(l)
-	seen.Attach = 2
+	seen.Attachment = 2
 	l.reports("n2", &fsmpb.Observation{Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: seen.Proto()}})
 	l.sees("n1", connectedNow)
 	require.Equal(t, fsm.SnapshotDeleting, at(since.Add(time.Hour)))
@@ -51,7 +51,7 @@ func TestS49_AKeptCopyEndsAfterItsRetention(t *testing.T) {
 }
 
 // together is what a host sees of two whole replicas.
-func together(l *lab) fsm.ReplicaSeen {
-	return fsm.ReplicaSeen{Boot: "boot-1", Attach: 1, Connection: connectedNow, Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE,
+func together(l *lab) fsm.ReplicaObservation {
+	return fsm.ReplicaObservation{Boot: "boot-1", Attachment: 1, Connection: connectedNow, Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE,
 		PeerDisk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, UUID: 0x10, Generation: l.volume().Replication.Generation}
 }

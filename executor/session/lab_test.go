@@ -72,7 +72,7 @@ type member struct {
 type watch struct {
 	node    fsm.NodeID
 	wake    chan struct{}
-	touched []fsm.Touch
+	touched []fsm.Change
 	all     bool
 }
 
@@ -180,13 +180,13 @@ func (m *member) catchUp(log []*fsmpb.Command) {
 		return
 	}
 	for i := int(m.state.Cluster().Index); i < len(log); i++ {
-		m.touch(m.state.Apply(uint64(i+1), log[i]).Touched)
+		m.touch(m.state.Apply(uint64(i+1), log[i]).Changes)
 	}
 	close(m.applied)
 	m.applied = make(chan struct{})
 }
 
-func (m *member) touch(touched []fsm.Touch) {
+func (m *member) touch(touched []fsm.Change) {
 	for w := range m.watches {
 		for _, t := range touched {
 			if t.Node == w.node {
@@ -264,12 +264,12 @@ func (m *member) Fork() (state *fsm.State, err error) {
 	return m.state.Fork(), nil
 }
 
-func (m *member) WatchNode(node fsm.NodeID) (<-chan struct{}, func() ([]fsm.Touch, bool), func()) {
+func (m *member) WatchNode(node fsm.NodeID) (<-chan struct{}, func() ([]fsm.Change, bool), func()) {
 	w := &watch{node: node, wake: make(chan struct{}, 1)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.watches[w] = true
-	take := func() ([]fsm.Touch, bool) {
+	take := func() ([]fsm.Change, bool) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		touched, all := w.touched, w.all

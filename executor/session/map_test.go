@@ -159,7 +159,7 @@ func TestASessionSaysWhatIsWantedOfSnapshots(t *testing.T) {
 	require.False(t, asked.GetFull())
 	require.Equal(t, snapshotID, asked.GetSnapshots()[0].GetSnapshotId())
 	require.Equal(t, volumeID, asked.GetSnapshots()[0].GetSourceVolumeId())
-	require.Equal(t, uint32(fsm.SnapshotCut), asked.GetSnapshots()[0].GetVerb())
+	require.Equal(t, uint32(fsm.SnapshotGoalTake), asked.GetSnapshots()[0].GetVerb())
 
 	m.restored()
 	again := w.snapshots()
@@ -169,9 +169,9 @@ func TestASessionSaysWhatIsWantedOfSnapshots(t *testing.T) {
 	l.report(&fsmpb.Observation{SnapshotId: snapshotID, VolumeId: volumeID, Sequence: 1, Fact: &fsmpb.Observation_SnapshotCut{
 		SnapshotCut: &fsmpb.SnapshotCut{SizeBytes: 1 << 30, CutUnixNano: 1},
 	}})
-	require.Equal(t, uint32(fsm.SnapshotKeep), w.snapshots().GetSnapshots()[0].GetVerb())
+	require.Equal(t, uint32(fsm.SnapshotGoalKeep), w.snapshots().GetSnapshots()[0].GetVerb())
 	l.must("controller/a", &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: snapshotID}}})
-	require.Equal(t, uint32(fsm.SnapshotRemove), w.snapshots().GetSnapshots()[0].GetVerb())
+	require.Equal(t, uint32(fsm.SnapshotGoalRemove), w.snapshots().GetSnapshots()[0].GetVerb())
 	l.report(&fsmpb.Observation{SnapshotId: snapshotID, VolumeId: volumeID, Sequence: 2, Fact: &fsmpb.Observation_SnapshotGone{SnapshotGone: &fsmpb.SnapshotGone{}}})
 	require.Equal(t, []string{snapshotID}, w.snapshots().GetSnapshotsGone())
 }

@@ -113,38 +113,38 @@ func TestAReplicaIsReplacedWhenItsHostWasAwayForTheTime(t *testing.T) {
 // work where the controllers' does not.
 func TestWhatSuggestsThatANodeStillWrites(t *testing.T) {
 	const n1, n2 = fsm.NodeID("n1"), fsm.NodeID("n2")
-	connected := fsm.ReplicaSeen{Connection: fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED}
+	connected := fsm.ReplicaObservation{Connection: fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED}
 	for name, tc := range map[string]struct {
-		change func(v *fsm.Volume, away, good *fsm.Leg)
+		change func(v *fsm.Volume, away, good *fsm.ReplicaSync)
 		want   string
 	}{
-		"nothing: it was idle": {change: func(*fsm.Volume, *fsm.Leg, *fsm.Leg) {}},
-		"nothing: the log outdated it": {change: func(v *fsm.Volume, away, _ *fsm.Leg) {
-			v.Teardowns, away.Outdated, away.Seen.Primary = []fsm.Teardown{{Node: n2, Host: "h2"}}, true, true
+		"nothing: it was idle": {change: func(*fsm.Volume, *fsm.ReplicaSync, *fsm.ReplicaSync) {}},
+		"nothing: the log outdated it": {change: func(v *fsm.Volume, away, _ *fsm.ReplicaSync) {
+			v.Teardowns, away.Outdated, away.Observed.Primary = []fsm.Teardown{{Node: n2, Host: "h2"}}, true, true
 		}},
-		"the other replica is connected to it": {want: "connected", change: func(_ *fsm.Volume, away, good *fsm.Leg) {
-			good.Seen, away.Outdated = connected, true
+		"the other replica is connected to it": {want: "connected", change: func(_ *fsm.Volume, away, good *fsm.ReplicaSync) {
+			good.Observed, away.Outdated = connected, true
 		}},
-		"the volume is published there": {want: "published", change: func(v *fsm.Volume, away, _ *fsm.Leg) {
+		"the volume is published there": {want: "published", change: func(v *fsm.Volume, away, _ *fsm.ReplicaSync) {
 			v.Phase, away.Outdated = fsm.Ready{Publications: []fsm.Publication{{Node: n2, Host: "h2"}}}, true
 		}},
-		"it holds the grant": {want: "grant", change: func(v *fsm.Volume, _, _ *fsm.Leg) {
-			v.Replication.Primary = &fsm.Primary{Node: n2, Host: "h2"}
+		"it holds the grant": {want: "grant", change: func(v *fsm.Volume, _, _ *fsm.ReplicaSync) {
+			v.Replication.Primary = &fsm.PrimaryGrant{Node: n2, Host: "h2"}
 		}},
-		"it owes the end of a publication": {want: "did not say", change: func(v *fsm.Volume, _, _ *fsm.Leg) {
+		"it owes the end of a publication": {want: "did not say", change: func(v *fsm.Volume, _, _ *fsm.ReplicaSync) {
 			v.Teardowns = []fsm.Teardown{{Node: n2, Host: "h2"}}
 		}},
-		"it was primary when it was last heard": {want: "last heard", change: func(_ *fsm.Volume, away, _ *fsm.Leg) {
-			away.Seen.Primary = true
+		"it was primary when it was last heard": {want: "last heard", change: func(_ *fsm.Volume, away, _ *fsm.ReplicaSync) {
+			away.Observed.Primary = true
 		}},
-		"not that the other one writes": {change: func(v *fsm.Volume, _, _ *fsm.Leg) {
+		"not that the other one writes": {change: func(v *fsm.Volume, _, _ *fsm.ReplicaSync) {
 			v.Phase = fsm.Ready{Publications: []fsm.Publication{{Node: n1, Host: "h1"}}}
-			v.Replication.Primary = &fsm.Primary{Node: n1, Host: "h1"}
+			v.Replication.Primary = &fsm.PrimaryGrant{Node: n1, Host: "h1"}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			away, good := fsm.Leg{Host: "h2"}, fsm.Leg{Host: "h1", UpToDate: true}
-			v := &fsm.Volume{Phase: fsm.Ready{}, Replication: &fsm.Replication{Wanted: 2}}
+			away, good := fsm.ReplicaSync{Host: "h2"}, fsm.ReplicaSync{Host: "h1", UpToDate: true}
+			v := &fsm.Volume{Phase: fsm.Ready{}, Replication: &fsm.Replication{ReplicaCount: 2}}
 			tc.change(v, &away, &good)
 			for range 2 {
 				got := doubt(v, n2, &away, &good)

@@ -93,14 +93,14 @@ func TestASessionSaysAllThenWhatChanged(t *testing.T) {
 	next := w.wishes()
 	require.False(t, next.GetFull())
 	require.Equal(t, volumeID, next.GetWishes()[0].GetVolumeId())
-	require.Equal(t, uint32(fsm.WishCreate), next.GetWishes()[0].GetVerb())
+	require.Equal(t, uint32(fsm.GoalCreate), next.GetWishes()[0].GetVerb())
 	require.Equal(t, uint64(3), next.GetAt().GetIndex())
 
 	m.restored()
 	require.True(t, w.wishes().GetFull(), "after a restore all is said again")
 
 	l.must("controller/a", &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: volumeID}}})
-	require.Equal(t, uint32(fsm.WishRemove), w.wishes().GetWishes()[0].GetVerb())
+	require.Equal(t, uint32(fsm.GoalRemove), w.wishes().GetWishes()[0].GetVerb())
 	l.must("node/n1", &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{
 		NodeId: "n1", HostId: "host-n1", BootId: "boot-1",
 		Observations: []*fsmpb.Observation{{VolumeId: volumeID, Sequence: 1, Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}}},

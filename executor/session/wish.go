@@ -7,25 +7,25 @@ import (
 )
 
 // wishToProto and wishFromProto lose nothing: a host decides on what the state says.
-func wishToProto(w fsm.Wish) *sessionpb.Wish {
+func wishToProto(w fsm.DesiredVolume) *sessionpb.Wish {
 	p := &sessionpb.Wish{
 		VolumeId:    string(w.Volume),
 		PoolId:      string(w.Pool),
 		SizeBytes:   w.Size,
-		Verb:        uint32(w.Verb),
+		Verb:        uint32(w.Goal),
 		Format:      formatToProto(w.Format),
 		Publication: publicationToProto(w.Publication),
 		Sequence:    w.Sequence,
 		OperationId: uint64(w.Operation),
 		Attempt:     w.Attempt,
-		Replica:     uint32(w.Replica),
+		Replica:     uint32(w.ReplicaState),
 		Source:      sourceToProto(w.Source),
 		Limits:      limitsToProto(w.Limits),
 
 		SourceSizeBytes: w.SourceSize,
 		Replication:     replicaWishToProto(w.Replication),
 
-		ModifyOperationId: uint64(w.Modify),
+		ModifyOperationId: uint64(w.ModifyOperation),
 		ModifyAttempt:     w.ModifyAttempt,
 	}
 	if t := w.Teardown; t != nil {
@@ -34,25 +34,25 @@ func wishToProto(w fsm.Wish) *sessionpb.Wish {
 	return p
 }
 
-func wishFromProto(p *sessionpb.Wish) fsm.Wish {
-	w := fsm.Wish{
-		Volume:      fsm.VolumeID(p.GetVolumeId()),
-		Pool:        fsm.PoolID(p.GetPoolId()),
-		Size:        p.GetSizeBytes(),
-		Verb:        fsm.Verb(narrow(p.GetVerb())),
-		Format:      formatFromProto(p.GetFormat()),
-		Publication: publicationFromProto(p.GetPublication()),
-		Sequence:    p.GetSequence(),
-		Operation:   fsm.OperationID(p.GetOperationId()),
-		Attempt:     p.GetAttempt(),
-		Replica:     fsm.ReplicaState(narrow(p.GetReplica())),
-		Source:      sourceFromProto(p.GetSource()),
-		SourceSize:  p.GetSourceSizeBytes(),
-		Limits:      limitsFromProto(p.GetLimits()),
-		Replication: replicaWishFromProto(p.GetReplication()),
+func wishFromProto(p *sessionpb.Wish) fsm.DesiredVolume {
+	w := fsm.DesiredVolume{
+		Volume:       fsm.VolumeID(p.GetVolumeId()),
+		Pool:         fsm.PoolID(p.GetPoolId()),
+		Size:         p.GetSizeBytes(),
+		Goal:         fsm.Goal(narrow(p.GetVerb())),
+		Format:       formatFromProto(p.GetFormat()),
+		Publication:  publicationFromProto(p.GetPublication()),
+		Sequence:     p.GetSequence(),
+		Operation:    fsm.OperationID(p.GetOperationId()),
+		Attempt:      p.GetAttempt(),
+		ReplicaState: fsm.ReplicaState(narrow(p.GetReplica())),
+		Source:       sourceFromProto(p.GetSource()),
+		SourceSize:   p.GetSourceSizeBytes(),
+		Limits:       limitsFromProto(p.GetLimits()),
+		Replication:  replicaWishFromProto(p.GetReplication()),
 
-		Modify:        fsm.OperationID(p.GetModifyOperationId()),
-		ModifyAttempt: p.GetModifyAttempt(),
+		ModifyOperation: fsm.OperationID(p.GetModifyOperationId()),
+		ModifyAttempt:   p.GetModifyAttempt(),
 	}
 	if p.TeardownEpoch != nil {
 		w.Teardown = &fsm.Teardown{

@@ -10,7 +10,7 @@ import (
 // replicaWishToProto and replicaWishFromProto lose nothing either: on a generation, a
 // UUID or a mark that was lost on the way a host would decide wrongly (S5, S7). Nil is
 // a volume that is not replicated.
-func replicaWishToProto(w *fsm.ReplicaWish) *sessionpb.ReplicaWish {
+func replicaWishToProto(w *fsm.DesiredReplica) *sessionpb.ReplicaWish {
 	if w == nil {
 		return nil
 	}
@@ -19,8 +19,8 @@ func replicaWishToProto(w *fsm.ReplicaWish) *sessionpb.ReplicaWish {
 		Minor:        w.Minor,
 		Port:         w.Port,
 		Seed:         w.Seed,
-		CopySeed:     w.CopySeed,
-		Born:         w.Born,
+		CopySeed:     w.SyncFromSeed,
+		Born:         w.InitialSyncDone,
 		Generation:   w.Generation,
 		Address:      w.Address,
 		Peer:         replicaPeerToProto(w.Peer),
@@ -28,41 +28,41 @@ func replicaWishToProto(w *fsm.ReplicaWish) *sessionpb.ReplicaWish {
 		Outdated:     w.Outdated,
 		UpToDate:     w.UpToDate,
 		Primary:      w.Primary,
-		PrimaryDone:  w.PrimaryDone,
+		PrimaryDone:  w.PromotionDone,
 		Force:        w.Force,
-		Attach:       w.Attach,
-		Seen:         w.Seen.Proto(),
-		BackingBytes: w.Backing,
-		SettledUuid:  w.SettledUUID,
+		Attach:       w.Attachment,
+		Seen:         w.Observed.Proto(),
+		BackingBytes: w.BackingCapacity,
+		SettledUuid:  w.InSyncUUID,
 		DiskFailed:   w.DiskFailed,
 	}
 }
 
-func replicaWishFromProto(p *sessionpb.ReplicaWish) *fsm.ReplicaWish {
+func replicaWishFromProto(p *sessionpb.ReplicaWish) *fsm.DesiredReplica {
 	if p == nil {
 		return nil
 	}
-	return &fsm.ReplicaWish{
-		Protocol:    p.GetProtocol(),
-		Minor:       p.GetMinor(),
-		Port:        p.GetPort(),
-		Seed:        p.GetSeed(),
-		CopySeed:    p.GetCopySeed(),
-		Born:        p.GetBorn(),
-		Generation:  p.GetGeneration(),
-		Address:     p.GetAddress(),
-		Peer:        replicaPeerFromProto(p.GetPeer()),
-		Connect:     p.GetConnect(),
-		Outdated:    p.GetOutdated(),
-		UpToDate:    p.GetUpToDate(),
-		Primary:     p.GetPrimary(),
-		PrimaryDone: p.GetPrimaryDone(),
-		Force:       p.GetForce(),
-		Attach:      p.GetAttach(),
-		Seen:        fsm.ReplicaSeenFrom(p.GetSeen()),
-		Backing:     p.GetBackingBytes(),
-		SettledUUID: p.GetSettledUuid(),
-		DiskFailed:  p.GetDiskFailed(),
+	return &fsm.DesiredReplica{
+		Protocol:        p.GetProtocol(),
+		Minor:           p.GetMinor(),
+		Port:            p.GetPort(),
+		Seed:            p.GetSeed(),
+		SyncFromSeed:    p.GetCopySeed(),
+		InitialSyncDone: p.GetBorn(),
+		Generation:      p.GetGeneration(),
+		Address:         p.GetAddress(),
+		Peer:            replicaPeerFromProto(p.GetPeer()),
+		Connect:         p.GetConnect(),
+		Outdated:        p.GetOutdated(),
+		UpToDate:        p.GetUpToDate(),
+		Primary:         p.GetPrimary(),
+		PromotionDone:   p.GetPrimaryDone(),
+		Force:           p.GetForce(),
+		Attachment:      p.GetAttach(),
+		Observed:        fsm.ReplicaObservationFrom(p.GetSeen()),
+		BackingCapacity: p.GetBackingBytes(),
+		InSyncUUID:      p.GetSettledUuid(),
+		DiskFailed:      p.GetDiskFailed(),
 	}
 }
 
@@ -72,7 +72,7 @@ func replicaPeerToProto(p *fsm.ReplicaPeer) *sessionpb.ReplicaPeer {
 	}
 	return &sessionpb.ReplicaPeer{
 		NodeId: string(p.Node), HostId: string(p.Host), Address: p.Address, PublicKey: bytes.Clone(p.PublicKey),
-		UpToDate: p.UpToDate, Lost: p.Lost, Attached: p.Attached,
+		UpToDate: p.UpToDate, Lost: p.Incomplete, Attached: p.DiskAttached,
 	}
 }
 
@@ -80,7 +80,7 @@ func replicaPeerFromProto(p *sessionpb.ReplicaPeer) *fsm.ReplicaPeer {
 	if p == nil {
 		return nil
 	}
-	peer := &fsm.ReplicaPeer{Node: fsm.NodeID(p.GetNodeId()), Host: fsm.HostID(p.GetHostId()), Address: p.GetAddress(), UpToDate: p.GetUpToDate(), Lost: p.GetLost(), Attached: p.GetAttached()}
+	peer := &fsm.ReplicaPeer{Node: fsm.NodeID(p.GetNodeId()), Host: fsm.HostID(p.GetHostId()), Address: p.GetAddress(), UpToDate: p.GetUpToDate(), Incomplete: p.GetLost(), DiskAttached: p.GetAttached()}
 	if len(p.GetPublicKey()) > 0 {
 		peer.PublicKey = p.GetPublicKey()
 	}

@@ -7,13 +7,13 @@ import (
 )
 
 // snapshotWishToProto and snapshotWishFromProto lose nothing, as those of volumes.
-func snapshotWishToProto(w fsm.SnapshotWish) *sessionpb.SnapshotWish {
+func snapshotWishToProto(w fsm.DesiredSnapshot) *sessionpb.SnapshotWish {
 	return &sessionpb.SnapshotWish{
 		SnapshotId:      string(w.Snapshot),
 		SourceVolumeId:  string(w.Source),
 		PoolId:          string(w.Pool),
 		SizeBytes:       w.Size,
-		Verb:            uint32(w.Verb),
+		Verb:            uint32(w.Goal),
 		GroupSnapshotId: string(w.Group),
 		Attempt:         w.Attempt,
 		Sequence:        w.Sequence,
@@ -23,13 +23,13 @@ func snapshotWishToProto(w fsm.SnapshotWish) *sessionpb.SnapshotWish {
 	}
 }
 
-func snapshotWishFromProto(p *sessionpb.SnapshotWish) fsm.SnapshotWish {
-	return fsm.SnapshotWish{
+func snapshotWishFromProto(p *sessionpb.SnapshotWish) fsm.DesiredSnapshot {
+	return fsm.DesiredSnapshot{
 		Snapshot: fsm.SnapshotID(p.GetSnapshotId()),
 		Source:   fsm.VolumeID(p.GetSourceVolumeId()),
 		Pool:     fsm.PoolID(p.GetPoolId()),
 		Size:     p.GetSizeBytes(),
-		Verb:     fsm.SnapshotVerb(narrow(p.GetVerb())),
+		Goal:     fsm.SnapshotGoal(narrow(p.GetVerb())),
 		Group:    fsm.GroupSnapshotID(p.GetGroupSnapshotId()),
 		Attempt:  p.GetAttempt(),
 		Sequence: p.GetSequence(),

@@ -13,7 +13,7 @@ import (
 )
 
 // wire takes a wish over the wire and back.
-func wire(t *testing.T, w fsm.Wish) fsm.Wish {
+func wire(t *testing.T, w fsm.DesiredVolume) fsm.DesiredVolume {
 	t.Helper()
 	raw, err := proto.Marshal(wishToProto(w))
 	require.NoError(t, err)
@@ -23,23 +23,23 @@ func wire(t *testing.T, w fsm.Wish) fsm.Wish {
 }
 
 func TestEveryFieldOfAWishCrossesTheWire(t *testing.T) {
-	var full fsm.Wish
+	var full fsm.DesiredVolume
 	var n int64
 	fill(reflect.ValueOf(&full).Elem(), &n)
 	require.NotNil(t, full.Publication.Staging)
 	require.NotEqual(t, full.Publication.Capability, full.Publication.Targets[1].Capability)
-	require.NotEqual(t, full.Replication.Seen.Generation, full.Replication.Generation)
+	require.NotEqual(t, full.Replication.Observed.Generation, full.Replication.Generation)
 	require.Len(t, full.Replication.Peer.PublicKey, 2)
 	for range 2 {
 		require.Equal(t, full, wire(t, full))
 	}
-	for name, w := range map[string]fsm.Wish{
+	for name, w := range map[string]fsm.DesiredVolume{
 		"nothing is wanted":               {},
 		"a publication without a staging": {Publication: &fsm.Publication{}},
 		"a staging without targets":       {Publication: &fsm.Publication{Staging: &fsm.Staging{}}},
 		"a teardown of the zero epoch":    {Teardown: &fsm.Teardown{}},
-		"a replica without a peer":        {Replication: &fsm.ReplicaWish{}},
-		"a peer that has no key yet":      {Replication: &fsm.ReplicaWish{Peer: &fsm.ReplicaPeer{}}},
+		"a replica without a peer":        {Replication: &fsm.DesiredReplica{}},
+		"a peer that has no key yet":      {Replication: &fsm.DesiredReplica{Peer: &fsm.ReplicaPeer{}}},
 		"a fingerprint that is no text":   {Publication: &fsm.Publication{Capability: fsm.Capability{Flags: "\xff\x00"}, Targets: []fsm.Target{{Fingerprint: "\xfe"}}}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, w, wire(t, w)) })
@@ -47,7 +47,7 @@ func TestEveryFieldOfAWishCrossesTheWire(t *testing.T) {
 }
 
 // wireSnapshot takes a snapshot's wish over the wire and back.
-func wireSnapshot(t *testing.T, w fsm.SnapshotWish) fsm.SnapshotWish {
+func wireSnapshot(t *testing.T, w fsm.DesiredSnapshot) fsm.DesiredSnapshot {
 	t.Helper()
 	raw, err := proto.Marshal(snapshotWishToProto(w))
 	require.NoError(t, err)
@@ -57,12 +57,12 @@ func wireSnapshot(t *testing.T, w fsm.SnapshotWish) fsm.SnapshotWish {
 }
 
 func TestEveryFieldOfASnapshotsWishCrossesTheWire(t *testing.T) {
-	var full fsm.SnapshotWish
+	var full fsm.DesiredSnapshot
 	var n int64
 	fill(reflect.ValueOf(&full).Elem(), &n)
 	for range 2 {
 		require.Equal(t, full, wireSnapshot(t, full))
-		require.Equal(t, fsm.SnapshotWish{}, wireSnapshot(t, fsm.SnapshotWish{}))
+		require.Equal(t, fsm.DesiredSnapshot{}, wireSnapshot(t, fsm.DesiredSnapshot{}))
 	}
 }
 
@@ -72,9 +72,9 @@ func FuzzSnapshotWishCrossesTheWire(f *testing.F) {
 		if !utf8.ValidString(id + source + pool + group) {
 			t.Skip("ids came in as protobuf text, so they are valid UTF-8")
 		}
-		w := fsm.SnapshotWish{
+		w := fsm.DesiredSnapshot{
 			Snapshot: fsm.SnapshotID(id), Source: fsm.VolumeID(source), Pool: fsm.PoolID(pool), Size: size,
-			Verb: fsm.SnapshotVerb(uint8(small)), Group: fsm.GroupSnapshotID(group), Attempt: small, Sequence: sequence, Frozen: flag,
+			Goal: fsm.SnapshotGoal(uint8(small)), Group: fsm.GroupSnapshotID(group), Attempt: small, Sequence: sequence, Frozen: flag,
 		}
 		require.Equal(t, w, wireSnapshot(t, w))
 	})
@@ -115,12 +115,12 @@ func FuzzWishCrossesTheWire(f *testing.F) {
 			t.Skip("ids and paths came in as protobuf text, so they are valid UTF-8")
 		}
 		capability := fsm.Capability{Block: flag, FSType: text, Flags: string(print)}
-		w := fsm.Wish{
-			Volume: fsm.VolumeID(volume), Pool: fsm.PoolID(pool), Size: size, Verb: fsm.Verb(uint8(small)),
+		w := fsm.DesiredVolume{
+			Volume: fsm.VolumeID(volume), Pool: fsm.PoolID(pool), Size: size, Goal: fsm.Goal(uint8(small)),
 			Format: fsm.Format{FSType: text, FSUUID: pool, Epoch: fsm.Epoch{Incarnation: incarnation, Index: index}, Cloned: flag},
 			Source: fsm.Source{Snapshot: fsm.SnapshotID(text), Volume: fsm.VolumeID(pool)}, SourceSize: size,
 			Limits:   fsm.Limits{ReadIOPS: index, WriteIOPS: incarnation, ReadBPS: uint64(small), WriteBPS: index},
-			Sequence: index, Operation: fsm.OperationID(incarnation), Attempt: small, Replica: fsm.ReplicaState(uint8(small >> 8)),
+			Sequence: index, Operation: fsm.OperationID(incarnation), Attempt: small, ReplicaState: fsm.ReplicaState(uint8(small >> 8)),
 		}
 		if flag {
 			w.Teardown = &fsm.Teardown{Node: fsm.NodeID(text), Host: fsm.HostID(volume), Epoch: fsm.Epoch{Index: index}}
@@ -128,10 +128,10 @@ func FuzzWishCrossesTheWire(f *testing.F) {
 				Node: fsm.NodeID(pool), Capability: capability, Staging: &fsm.Staging{Path: text, Boot: pool, Capability: capability},
 				Targets: []fsm.Target{{Path: text, Fingerprint: string(print), Done: flag}}, Ending: flag, UsedBy: text,
 			}
-			w.Replication = &fsm.ReplicaWish{
-				Minor: small, Generation: index, Born: flag, Address: text, Attach: incarnation, Backing: size, SettledUUID: index, DiskFailed: index,
-				Seen: fsm.ReplicaSeen{Boot: pool, Attach: index, UUID: incarnation, Generation: index, Percent: small, Backing: size},
-				Peer: &fsm.ReplicaPeer{Node: fsm.NodeID(text), PublicKey: append([]byte(nil), print...), UpToDate: flag, Lost: !flag},
+			w.Replication = &fsm.DesiredReplica{
+				Minor: small, Generation: index, InitialSyncDone: flag, Address: text, Attachment: incarnation, BackingCapacity: size, InSyncUUID: index, DiskFailed: index,
+				Observed: fsm.ReplicaObservation{Boot: pool, Attachment: index, UUID: incarnation, Generation: index, SyncPercent: small, BackingCapacity: size},
+				Peer:     &fsm.ReplicaPeer{Node: fsm.NodeID(text), PublicKey: append([]byte(nil), print...), UpToDate: flag, Incomplete: !flag},
 			}
 		}
 		require.Equal(t, w, wire(t, w))

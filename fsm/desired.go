@@ -1,0 +1,59 @@
+package fsm
+
+// DesiredVolume is what the log wants of one host for one volume: the input of the
+// executor's decisions. It is read from applied entries only.
+type DesiredVolume struct {
+	Volume VolumeID
+	Pool   PoolID
+	Size   int64 // bytes
+	Goal   Goal
+	Format Format
+	// Publication is this host's, nil when nothing may be staged here.
+	Publication *Publication
+	// Teardown is set when this host owes the end of a revoked publication.
+	Teardown *Teardown
+	// Sequence is the last of the host's records of this volume that was applied.
+	Sequence uint64
+	// Operation and Attempt change when an operator retries.
+	Operation OperationID
+	Attempt   uint32
+	// ModifyOperation and ModifyAttempt are of the operation that new limits have, where there is one.
+	ModifyOperation OperationID
+	ModifyAttempt   uint32
+	// Replica is what the log believes of the device: a Ready volume's device is
+	// reported missing only when this is ReplicaPresent.
+	ReplicaState ReplicaState
+	// Source is what the device is made from while Creating.
+	Source Source
+	// SourceSize is the size in bytes of that source.
+	SourceSize int64
+	// Limits are to hold while it is staged here.
+	Limits Limits
+	// Replication is set for a replicated volume.
+	Replication *DesiredReplica
+}
+
+// Goal is the one thing a host may do to a device, by the volume's phase (S14).
+type Goal uint8
+
+const (
+	// GoalCreate: make the device if it is not there. Only while Creating.
+	GoalCreate Goal = iota + 1
+	// GoalKeep: it should be there; never make or remove it.
+	GoalKeep
+	// GoalRemove: remove it. Only while Deleting, for this host id and replica.
+	GoalRemove
+)
+
+// Change says that something about a volume or a node changed. Watchers read the state again.
+type Change struct {
+	Volume VolumeID // empty: the node's own record, or a snapshot
+	// Snapshot and Group are set when a snapshot, or a group of them, changed.
+	Snapshot SnapshotID
+	Group    GroupSnapshotID
+	Node     NodeID // empty: of interest to no host
+	// WakeWaiters is set beside a node's own record when whoever waits for a volume or a
+	// snapshot should look again: what they wait for may depend on the node. It stands
+	// for all of them, so that a node's change costs the same whatever it holds.
+	WakeWaiters bool
+}

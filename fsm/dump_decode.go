@@ -1,0 +1,198 @@
+package fsm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// dumpDecoder turns records back into a state.
+type dumpDecoder struct {
+	s         *State
+	texts     []string
+	bytes     [][]byte // the texts again, where they were read as bytes
+	sets      [][]Topology
+	kind      int
+	lastID    string
+	lastIndex uint64
+	cluster   bool
+}
+
+// errRef is a number that no text or requisite before it has.
+var errRef = errors.New("it refers to a value that is not in the snapshot")
+
+// errOrder is a record that is not above the one before it.
+var errOrder = errors.New("it is out of order")
+
+// errForm is a record that no state could have written.
+var errForm = errors.New("it is malformed")
+
+// add takes in one record; records come in the order of their kinds.
+func (x *dumpDecoder) add(rec *fsmpb.Record) error {
+	switch k := rec.GetKind().(type) {
+	case *fsmpb.Record_Text:
+		return x.section(1, "text", x.text(k.Text))
+	case *fsmpb.Record_Requisite:
+		return x.section(2, "requisite", x.requisite(k.Requisite))
+	case *fsmpb.Record_Cluster:
+		return x.section(3, "cluster", x.clusterRecord(k.Cluster))
+	case *fsmpb.Record_Node:
+		return x.section(4, "node", x.node(k.Node))
+	case *fsmpb.Record_Volume:
+		return x.section(5, "volume", x.volume(k.Volume))
+	case *fsmpb.Record_Answer:
+		return x.section(6, "answer", x.answer(k.Answer))
+	case *fsmpb.Record_Snapshot:
+		return x.section(7, "snapshot", x.snapshot(k.Snapshot))
+	case *fsmpb.Record_Group:
+		return x.section(8, "group", x.group(k.Group))
+	}
+	return errors.New("a record of a kind that this build does not know")
+}
+
+func (x *dumpDecoder) section(kind int, name string, err error) error {
+	if err == nil && kind < x.kind {
+		err = errOrder
+	}
+	if err != nil {
+		return fmt.Errorf("%s record: %w", name, err)
+	}
+	x.kind = kind
+	return nil
+}
+
+// checkOrder refuses a key that is not above the last one of its kind.
+func (x *dumpDecoder) checkOrder(kind int, id string) error {
+	if x.kind == kind && id <= x.lastID {
+		return errOrder
+	}
+	x.lastID = id
+	return nil
+}
+
+func (x *dumpDecoder) text(t *fsmpb.Text) error {
+	text := string(t.GetValue())
+	if text == "" {
+		return errForm
+	}
+	x.texts, x.bytes = append(x.texts, sharedFSType(text)), append(x.bytes, nil)
+	return x.checkOrder(1, text)
+}
+
+// at is the text that a ref stands for.
+func (x *dumpDecoder) textAt(ref uint32, err *error) string {
+	if ref == 0 {
+		return ""
+	}
+	if int64(ref) > int64(len(x.texts)) {
+		*err = errRef
+		return ""
+	}
+	return x.texts[ref-1]
+}
+
+// bytesAt is the same as bytes, shared by all that refer to it.
+func (x *dumpDecoder) bytesAt(ref uint32, err *error) []byte {
+	text := x.textAt(ref, err)
+	if text == "" {
+		return nil
+	}
+	if x.bytes[ref-1] == nil {
+		x.bytes[ref-1] = []byte(text)
+	}
+	return x.bytes[ref-1]
+}
+
+func (x *dumpDecoder) requisite(r *fsmpb.RequisiteRecord) (err error) {
+	set := make([]Topology, 0, len(r.GetTerms()))
+	for _, t := range r.GetTerms() {
+		refs := t.GetLabels()
+		if len(refs)%2 != 0 {
+			return errForm
+		}
+		var term Topology
+		for i := 0; i < len(refs); i += 2 {
+			term = append(term, Label{Key: x.textAt(refs[i], &err), Value: x.textAt(refs[i+1], &err)})
+		}
+		set = append(set, term)
+	}
+	x.sets = append(x.sets, set)
+	return err
+}
+
+func (x *dumpDecoder) clusterRecord(r *fsmpb.ClusterRecord) error {
+	if x.cluster {
+		return errOrder
+	}
+	x.cluster = true
+	x.s.cluster = Cluster{
+		ID: r.GetClusterId(), Incarnation: r.GetIncarnation(), IncarnationID: r.GetIncarnationId(),
+		FeatureLevel: r.GetFeatureLevel(), Index: r.GetIndex(), Time: timeOf(r.GetTime()),
+		Checkpoint: Checkpoint{Index: r.GetCheckpoint().GetIndex(), Hash: r.GetCheckpoint().GetHash()},
+	}
+	for _, k := range r.GetSkipped() {
+		x.s.cluster.Skipped = append(x.s.cluster.Skipped, Skipped{Index: k.GetIndex(), Hash: k.GetHash()})
+	}
+	for _, k := range r.GetSweeps() {
+		x.s.cluster.Sweeps = append(x.s.cluster.Sweeps, sweepFrom(k))
+	}
+	return x.s.checkSweeps()
+}
+
+func (x *dumpDecoder) node(r *fsmpb.NodeRecord) error {
+	n := Node{
+		ID: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Boot: r.GetBootId(), Site: r.GetSite(), MaxVolumes: r.GetMaxVolumes(),
+		Version: r.GetVersion(), FeatureLevel: r.GetFeatureLevel(), Incarnation: r.GetIncarnation(), Registered: epochFrom(r.GetRegistered()),
+		Replication: nodeReplicationFrom(r.GetReplication()), Cordoned: r.GetCordoned(),
+		NoNewReplicas: r.GetNoNewReplicas(),
+	}
+	if r.GetState() < uint32(NodeReachable) || r.GetState() > uint32(NodeLost) {
+		return errForm
+	}
+	n.State = NodeState(r.GetState())
+	for _, p := range r.GetPools() {
+		n.Pools = append(n.Pools, Pool{
+			ID: PoolID(p.GetPoolId()), Backend: p.GetBackend(), Capacity: p.GetCapacityBytes(),
+			OvercommitPercent: p.GetOvercommitPercent(), MinFree: p.GetMinFreeBytes(),
+		})
+	}
+	for _, l := range r.GetLabels() {
+		n.Labels = append(n.Labels, Label{Key: l.GetKey(), Value: l.GetValue()})
+	}
+	x.s.storeNode(n)
+	return x.checkOrder(4, string(n.ID))
+}
+
+func (x *dumpDecoder) answer(r *fsmpb.AnswerRecord) (err error) {
+	if len(r.GetRequestId()) != requestIDLen {
+		return errForm
+	}
+	if x.kind == 6 && r.GetIndex() <= x.lastIndex {
+		return errOrder
+	}
+	x.lastIndex = r.GetIndex()
+	key := answerKey{request: [requestIDLen]byte(r.GetRequestId()), actor: x.textAt(r.GetActorRef(), &err)}
+	if _, twice := x.s.lookups.answers[key]; twice {
+		return errOrder
+	}
+	o := &fsmpb.Outcome{
+		Index: r.GetIndex(), Rejection: r.GetRejection(), Epoch: r.GetEpoch(), Grant: r.GetGrant(), OperationId: r.GetOperationId(),
+		SnapshotId: r.GetSnapshotId(), GroupSnapshotId: r.GetGroupSnapshotId(),
+		Verdict: r.GetVerdict(), Generation: r.GetGeneration(), Force: r.GetForce(), Overtaken: r.GetOvertaken(),
+	}
+	if len(r.GetVolumeId()) != 0 {
+		o.VolumeId = string(volumeIDFrom(r.GetVolumeId(), &err))
+	}
+	x.s.putAnswer(&answer{key: key, index: r.GetIndex(), outcome: o, textUnhashed: r.GetTextUnhashed()})
+	return err
+}
+
+func volumeIDFrom(packed []byte, err *error) VolumeID {
+	u, ok := unpackUUID(packed)
+	if !ok {
+		*err = errForm
+		return ""
+	}
+	return volumeIDFromUUID(u)
+}

@@ -1,0 +1,197 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// replicating registers a node that holds replicas of replicated volumes.
+func replicating(node string) *fsmpb.RegisterNode {
+	r := register(node)
+	r.Replication = &fsmpb.Replication{Address: "10.0.0." + node[1:], PublicKey: bytesOf("key of "+node, 32), Version: "8.4.11", MaxReplicas: 2}
+	return r
+}
+
+// createReplicated asks for volume n with two replicas.
+func createReplicated(n int, protocol fsmpb.Protocol) *fsmpb.CreateVolume {
+	c := create(n)
+	c.Replicas, c.Protocol = 2, protocol
+	return c
+}
+
+// newPair is a world of the nodes n1 and n2, both of which hold replicas.
+func newPair(t testing.TB) *world { return newPairAt(t, MaxFeatureLevel) }
+
+// newPairAt is newPair at a feature level.
+func newPairAt(t testing.TB, level uint32) *world {
+	w := &world{t: t, s: New()}
+	first := bootstrap()
+	first.FeatureLevel = level
+	w.ok("controller/c1", first)
+	w.ok("node/n1", replicating("n1"))
+	w.ok("node/n2", replicating("n2"))
+	return w
+}
+
+// newReplicated is such a world with volume 1, born: both replicas have the content 7.
+func newReplicated(t testing.TB, protocol fsmpb.Protocol) *world {
+	return newReplicatedAt(t, MaxFeatureLevel, protocol)
+}
+
+// newReplicatedAt is newReplicated at a feature level.
+func newReplicatedAt(t testing.TB, level uint32, protocol fsmpb.Protocol) *world {
+	w := newPairAt(t, level)
+	w.readyReplicated(1, createReplicated(1, protocol))
+	return w
+}
+
+// readyReplicated makes volume n and reports its birth.
+func (w *world) readyReplicated(n int, c *fsmpb.CreateVolume) *Volume {
+	w.t.Helper()
+	w.ok("controller/c1", c)
+	for _, node := range []string{"n1", "n2"} {
+		w.attach(n, node, 1)
+		w.report(node, volumeObservation(n, &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: w.volume(n).Size}}))
+	}
+	for _, node := range []string{"n1", "n2"} {
+		w.reportCurrent(n, node, inSyncObservation(7))
+	}
+	require.Equal(w.t, Ready{}, w.volume(n).Phase)
+	for _, node := range []string{"n1", "n2"} {
+		w.reportCurrent(n, node, inSyncObservation(7)) // again, of the generation that began with the birth
+	}
+	return w.volume(n)
+}
+
+// volumeObservation is a fact about volume n.
+func volumeObservation(n int, fact any) *fsmpb.Observation {
+	o := &fsmpb.Observation{VolumeId: volumeID(n)}
+	switch f := fact.(type) {
+	case *fsmpb.Observation_DeviceCreated:
+		o.Fact = f
+	case *fsmpb.Observation_DeviceGone:
+		o.Fact = f
+	case *fsmpb.Observation_ReplicaSeen:
+		o.Fact = f
+	case *fsmpb.Observation_DeviceGrown:
+		o.Fact = f
+	case *fsmpb.Observation_StepFailed:
+		o.Fact = f
+	}
+	return o
+}
+
+// together, secondary, is what a host sees of two whole replicas.
+func inSyncObservation(uuid uint64) ReplicaObservation {
+	return ReplicaObservation{Disk: upToDate, PeerDisk: upToDate, Connection: connected, UUID: uuid}
+}
+
+// disconnectedObservation is what a host sees of a whole replica without its peer.
+func disconnectedObservation(uuid uint64, connection fsmpb.ConnectionState) ReplicaObservation {
+	return ReplicaObservation{Disk: upToDate, Connection: connection, UUID: uuid}
+}
+
+// bootOf is the node's current boot.
+func (w *world) bootOf(node string) string {
+	n, ok := w.s.Node(NodeID(node))
+	require.True(w.t, ok)
+	return n.Boot
+}
+
+// leg is the node's side of volume n.
+func (w *world) replicaSync(n int, node string) *ReplicaSync {
+	w.t.Helper()
+	l := w.volume(n).ReplicaSync(HostID("host-" + node))
+	require.NotNil(w.t, l)
+	return l
+}
+
+// now is the observation in the attachment and the generation that are current.
+func (w *world) currentObservation(n int, node string, observed ReplicaObservation) ReplicaObservation {
+	w.t.Helper()
+	observed.Boot, observed.Attachment, observed.Generation = w.bootOf(node), w.replicaSync(n, node).Attachment, w.volume(n).Replication.Generation
+	return observed
+}
+
+// says reports an observation as it is, twice.
+func (w *world) reportObservation(n int, node string, observed ReplicaObservation) {
+	w.t.Helper()
+	r := &fsmpb.Report{NodeId: node, HostId: "host-" + node, BootId: w.bootOf(node), Observations: []*fsmpb.Observation{
+		volumeObservation(n, &fsmpb.Observation_ReplicaSeen{ReplicaSeen: observed.Proto()}),
+	}}
+	w.twice("node/"+node, r)
+}
+
+// reportCurrent reports an observation of now, twice.
+func (w *world) reportCurrent(n int, node string, observed ReplicaObservation) {
+	w.t.Helper()
+	w.reportObservation(n, node, w.currentObservation(n, node, observed))
+}
+
+func (w *world) attach(n int, node string, attach uint64) {
+	w.t.Helper()
+	w.twice("node/"+node, &fsmpb.AttachReplica{VolumeId: volumeID(n), NodeId: node, HostId: "host-" + node, BootId: w.bootOf(node), Attach: attach})
+}
+
+// setPrimary asks for volume n on the node, with what it sees now.
+func (w *world) setPrimary(n int, node string, observed ReplicaObservation) *fsmpb.SetPrimary {
+	w.t.Helper()
+	c := &fsmpb.SetPrimary{
+		VolumeId: volumeID(n), NodeId: node, HostId: "host-" + node, BootId: w.bootOf(node), Seen: w.currentObservation(n, node, observed).Proto(),
+	}
+	if p := w.volume(n).Publication(NodeID(node)); p != nil {
+		c.Epoch = p.Epoch.proto()
+	}
+	return c
+}
+
+// outdate is the node's question of now.
+func (w *world) outdate(n int, node string, observed ReplicaObservation) *fsmpb.Outdate {
+	w.t.Helper()
+	return &fsmpb.Outdate{
+		VolumeId: volumeID(n), NodeId: node, HostId: "host-" + node, BootId: w.bootOf(node),
+		Generation: w.volume(n).Replication.Generation, Seen: w.currentObservation(n, node, observed).Proto(),
+	}
+}
+
+// primary publishes volume n to the node, and has it primary and connected.
+func (w *world) primary(n int, node string, uuid uint64) {
+	w.t.Helper()
+	w.ok("controller/c1", publish(n, node))
+	w.ok("node/"+node, w.setPrimary(n, node, inSyncObservation(uuid)))
+	observed := inSyncObservation(uuid)
+	observed.Primary = true
+	w.reportCurrent(n, node, observed)
+	for _, r := range w.volume(n).Replicas {
+		if string(r.Node) != node {
+			w.reportCurrent(n, string(r.Node), inSyncObservation(uuid))
+		}
+	}
+	require.True(w.t, w.s.PromotionDone(w.volume(n), NodeID(node)))
+}
+
+// reboot registers the node's next boot.
+func (w *world) reboot(node string) {
+	w.t.Helper()
+	r := replicating(node)
+	r.BootId = w.bootOf(node) + "+"
+	w.ok("node/"+node, r)
+}
+
+// setReachable says that the node cannot be reached.
+func (w *world) setReachable(node string, unreachable bool) {
+	w.t.Helper()
+	w.twice("controller/c1", &fsmpb.SetNodeReachable{NodeId: node, HostId: "host-" + node, Reachable: !unreachable})
+}
+
+// unstaged is the node's word that nothing of volume n is open, under the epoch.
+func (w *world) unstaged(n int, node string, epoch Epoch) {
+	w.t.Helper()
+	sequence := w.volume(n).Replica(HostID("host-"+node)).Sequence + 1
+	w.ok("node/"+node, &fsmpb.Report{NodeId: node, HostId: "host-" + node, BootId: w.bootOf(node), Observations: []*fsmpb.Observation{
+		{VolumeId: volumeID(n), Epoch: epoch.proto(), Sequence: sequence, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}},
+	}})
+}

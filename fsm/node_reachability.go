@@ -1,0 +1,156 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// nodeOfHost finds a node that is the host named, and was not lost.
+func (s *State) nodeOfHost(node, host string) (*Node, *Rejection) {
+	n, ok := s.Node(NodeID(node))
+	switch {
+	case !ok:
+		return nil, Reject(NotFound, "node %s is not known", node)
+	case n.Host != HostID(host):
+		return nil, Reject(StaleEpoch, "node %s is host %s, not %s", node, n.Host, host)
+	case n.State == NodeLost:
+		return nil, Reject(StaleEpoch, "host %s of node %s was recorded as lost", host, node)
+	}
+	return n, nil
+}
+
+// bootOf finds a node that is the host and the boot named.
+func (s *State) nodeOfBoot(node, host, boot string) (*Node, *Rejection) {
+	n, rej := s.nodeOfHost(node, host)
+	if rej == nil && n.Boot != boot {
+		rej = Reject(StaleEpoch, "node %s was booted again: %s is not its current boot", node, boot)
+	}
+	return n, rej
+}
+
+// applySetNodeReachable records that a host's session was lost or came back (S25).
+func applySetNodeReachable(s *State, _ Meta, c *fsmpb.SetNodeReachable) (*fsmpb.Outcome, *Rejection) {
+	n, rej := s.nodeOfHost(c.GetNodeId(), c.GetHostId())
+	if rej != nil {
+		return nil, rej
+	}
+	state := NodeUnreachable
+	if c.GetReachable() {
+		state = NodeReachable
+	}
+	if n.State == state {
+		return &fsmpb.Outcome{}, nil
+	}
+	updated := *n
+	updated.State = state
+	s.putNode(updated)
+	s.bumpGenerations(n)
+	s.runSweeps()
+	if state == NodeUnreachable {
+		s.abortGroupsOn(n.ID, Unreachable, "node "+string(n.ID)+" cannot be reached")
+	}
+	s.wakeWaiters(n.ID)
+	return &fsmpb.Outcome{}, nil
+}
+
+// applyScheduleNode records whether an operator wants new volumes and replicas here.
+func applyScheduleNode(s *State, _ Meta, c *fsmpb.ScheduleNode) (*fsmpb.Outcome, *Rejection) {
+	n, rej := s.nodeOfHost(c.GetNodeId(), c.GetHostId())
+	if rej != nil {
+		return nil, rej
+	}
+	if n.Cordoned != c.GetCordoned() {
+		updated := *n
+		updated.Cordoned = c.GetCordoned()
+		s.putNode(updated)
+	}
+	return &fsmpb.Outcome{}, nil
+}
+
+// applyAdoptNode ends a host's adoption mode (S1).
+func applyAdoptNode(s *State, _ Meta, c *fsmpb.AdoptNode) (*fsmpb.Outcome, *Rejection) {
+	n, rej := s.nodeOfHost(c.GetNodeId(), c.GetHostId())
+	if rej != nil {
+		return nil, rej
+	}
+	if at := s.cluster.Incarnation; c.GetIncarnation() != at {
+		return nil, Reject(Precondition, "adopt node %s for incarnation %d: the cluster is at %d", n.ID, c.GetIncarnation(), at)
+	}
+	if n.Incarnation == c.GetIncarnation() {
+		return &fsmpb.Outcome{}, nil
+	}
+	updated := *n
+	updated.Incarnation = c.GetIncarnation()
+	s.putNode(updated)
+	s.wakeWaiters(n.ID)
+	return &fsmpb.Outcome{}, nil
+}
+
+// applyLoseNode records that a host and its data are gone for good: whatever it
+// held or owed ends with it (S105).
+func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Rejection) {
+	n, ok := s.Node(NodeID(c.GetNodeId()))
+	switch {
+	case !ok:
+		return nil, Reject(NotFound, "node %s is not known", c.GetNodeId())
+	case n.Host != HostID(c.GetHostId()):
+		return nil, Reject(StaleEpoch, "node %s is host %s, not %s", n.ID, n.Host, c.GetHostId())
+	case n.State == NodeLost:
+		return &fsmpb.Outcome{}, nil
+	}
+	reason := clip("host " + string(n.Host) + " of node " + string(n.ID) + " was recorded as lost: " + c.GetReason())
+	updated := *n
+	updated.State = NodeLost
+	if s.level2() {
+		s.abortGroupsOn(n.ID, Precondition, reason)
+		s.loseAbortedGroups(n, reason)
+		s.putNode(updated)
+		s.beginSweep(SweepLost, n, reason)
+		s.wakeWaiters(n.ID) // who waits for a volume that it held is not told of each at once
+		s.runSweeps()
+		return &fsmpb.Outcome{}, nil
+	}
+	s.loseVolumes(n, reason)
+	s.loseSnapshots(n, reason)
+	s.putNode(updated)
+	return &fsmpb.Outcome{}, nil
+}
+
+// loseVolumes ends at once what a lost host held and owed of volumes.
+func (s *State) loseVolumes(n *Node, reason string) {
+	for _, v := range slices.Collect(s.VolumesOn(n.ID)) {
+		if updated, remains := s.withoutLostHost(v, n.ID, n.Host, s.epoch(), reason); remains {
+			s.putVolume(updated)
+		} else {
+			s.removeVolume(v.ID)
+		}
+	}
+}
+
+// withoutLostHost is the volume without what a lost host held and owed of it; false when
+// nothing is left of it.
+func (s *State) withoutLostHost(v *Volume, node NodeID, host HostID, at Epoch, reason string) (Volume, bool) {
+	updated := v.withoutReplicaSync(host, at.Index)
+	updated.Replicas = v.replicasWithout(host)
+	updated.Teardowns = v.teardownsWithout(host)
+	if v.Publication(node) != nil {
+		updated = updated.withoutPublication(node)
+	}
+	if updated.allGone() {
+		if _, deleting := v.Phase.(Deleting); deleting || s.level2() && (v.isCreating() || v.isFailed() && v.Operation != nil) {
+			return updated, false
+		}
+		updated.Phase, updated.Operation, updated.OtherOperations = Failed{Reason: reason}, nil, nil
+		updated.Condition = Condition{Abnormal: true, Message: reason}
+	} else if v.Replicated() {
+		s.loseOneReplica(&updated, host, at, reason)
+	}
+	if s.level2() {
+		updated = updated.withoutLeaving(host)
+		updated = updated.withLeavingRestored(at.Index)
+		updated.finishModify() // whoever was to put them in force is gone
+	}
+	s.finishOperations(&updated)
+	return updated, true
+}

@@ -1,0 +1,258 @@
+package fsm
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+func compareReplicaSyncs(a, b ReplicaSync) int { return cmp.Compare(a.Host, b.Host) }
+
+// applyAddReplica gives a Ready volume that has fewer replicas than it was created
+// with another one: on the node that is named, or placed as for a new volume. It is
+// done when the new replica is up to date.
+func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.replicatedReady(c.GetVolumeId(), "add a replica")
+	if rej != nil {
+		return nil, rej
+	}
+	if v.isAddingReplica() || len(v.Replication.Syncs) >= int(v.Replication.ReplicaCount) {
+		return v.addReplicaAgain(c)
+	}
+	if len(v.Replication.Syncs) == 0 { // every build rejects this, at every feature level: one that did not panicked
+		return nil, Reject(Precondition, "add a replica of volume %s: no replica is left to copy from", v.ID)
+	}
+	remaining := &v.Replication.Syncs[0]
+	switch {
+	case s.operationBlockingReplicaChange(v) != nil:
+		return nil, Reject(Busy, "add a replica of volume %s: %s is under way on it", v.ID, s.operationBlockingReplicaChange(v).ID)
+	case remaining.Outdated:
+		return nil, Reject(Precondition, "add a replica of volume %s: the one that is left, on host %s, is outdated", v.ID, remaining.Host)
+	case remaining.DiskFailed != 0:
+		return nil, Reject(Precondition, "add a replica of volume %s: the kernel of host %s gave up the disk of the one that is left; force it to go on first, if what it has is good enough", v.ID, remaining.Host)
+	}
+	r, rej := s.placeAddedReplica(v, c)
+	if rej != nil {
+		return nil, rej
+	}
+	port, rej := s.portForAdded(v, &r)
+	if rej != nil {
+		return nil, rej
+	}
+	updated := v.withReplication()
+	updated.Replication.Port = port
+	updated.Replicas = append(slices.Clone(v.Replicas), r)
+	updated.Replication.Syncs = append(updated.Replication.Syncs, ReplicaSync{Host: r.Host, Outdated: true}) // until it was synchronised
+	slices.SortFunc(updated.Replication.Syncs, compareReplicaSyncs)
+	updated.Replication.Generation = m.Index // what was seen of the former peer says nothing of this one
+	s.beginReplicaChange(&updated, m)
+	s.putVolume(updated)
+	return s.operationOutcomeOf(&updated, OpReplicaChange), nil
+}
+
+// operationBlockingReplicaChange is the operation that must end before the volume's replicas change, nil when
+// none must: from feature level 2 on a growth only.
+func (s *State) operationBlockingReplicaChange(v *Volume) *Operation {
+	op := v.Operation
+	switch {
+	case s.level2():
+		return v.running(OpExpand)
+	case op != nil && op.State == OpRunning && op.Kind != OpReplicaChange && op.Kind != OpTeardown:
+		return op
+	}
+	return nil
+}
+
+// beginReplicaChange: at level 1 a teardown keeps its place, and the operation begins after it.
+func (s *State) beginReplicaChange(v *Volume, m Meta) {
+	if op := v.Operation; s.level2() || op == nil || op.Kind != OpTeardown {
+		s.beginOperation(v, m.operation(OpReplicaChange))
+	}
+}
+
+// addReplicaAgain answers for a volume that has, or is being given, all its replicas.
+func (v *Volume) addReplicaAgain(c *fsmpb.AddReplica) (*fsmpb.Outcome, *Rejection) {
+	exists := slices.ContainsFunc(v.Replicas, func(r Replica) bool {
+		return r.State != ReplicaLeaving && r.State != ReplicaGone && r.Node == NodeID(c.GetNodeId())
+	})
+	if c.GetNodeId() != "" && !exists {
+		return nil, Reject(Busy, "add a replica of volume %s on node %s: it has %d, or is being given them", v.ID, clip(c.GetNodeId()), v.Replication.ReplicaCount)
+	}
+	return operationOutcome(v), nil
+}
+
+// placeAddedReplica places a replica beside the one that is left.
+func (s *State) placeAddedReplica(v *Volume, c *fsmpb.AddReplica) (Replica, *Rejection) {
+	w := &placementRequest{size: v.Size, requisite: v.Requisite, facts: c.GetFacts(), replicated: true, port: s.fixedPort(v)}
+	var remaining NodeID
+	for i := range v.Replicas {
+		w.excluded = append(w.excluded, v.Replicas[i].Node)
+		if v.Replicas[i].Host == v.Replication.Syncs[0].Host {
+			remaining = v.Replicas[i].Node
+		}
+	}
+	if c.GetNodeId() == "" {
+		return s.placePeerReplica(w, remaining)
+	}
+	n, ok := s.Node(NodeID(c.GetNodeId()))
+	if !ok {
+		return Replica{}, Reject(NotFound, "add a replica of volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))
+	}
+	w.requisite = []Topology{{{Key: TopologyKey, Value: string(n.ID)}}}
+	r, rej := s.placeReplica(w)
+	if rej != nil {
+		return r, Reject(rej.Reason, "add a replica of volume %s on node %s: it cannot be asked, is cordoned, holds no replicas, has one or something of one already, or has no room for %d bytes", v.ID, n.ID, v.Size)
+	}
+	return r, nil
+}
+
+// replicatedReady finds a replicated volume that is Ready.
+func (s *State) replicatedReady(id, action string) (*Volume, *Rejection) {
+	v, rej := s.readyVolume(id)
+	if rej == nil && v.Replication == nil {
+		rej = Reject(Precondition, "%s: volume %s is not replicated", action, v.ID)
+	}
+	return v, rej
+}
+
+// applyRemoveReplica gives up a replica: it is no side of the volume from here on, and
+// its host owes the removal of the device. The one that is used stays, and the last
+// one that is up to date.
+func applyRemoveReplica(s *State, m Meta, c *fsmpb.RemoveReplica) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.replicatedReady(c.GetVolumeId(), "remove a replica")
+	if rej != nil {
+		return nil, rej
+	}
+	r := v.Replica(HostID(c.GetHostId()))
+	if r == nil || r.Node != NodeID(c.GetNodeId()) {
+		return &fsmpb.Outcome{VolumeId: string(v.ID)}, nil
+	}
+	if r.State == ReplicaLeaving {
+		return operationOutcome(v), nil
+	}
+	if rej := s.checkRemovable(v, r); rej != nil {
+		return nil, rej
+	}
+	updated := v.withoutReplicaSync(r.Host, m.Index)
+	if s.level2() {
+		updated = updated.withLeaving(r, v.ReplicaSync(r.Host))
+	}
+	leaving := *r
+	leaving.State = ReplicaLeaving
+	updated = updated.withReplica(leaving)
+	s.beginReplicaChange(&updated, m)
+	s.putVolume(updated)
+	return s.operationOutcomeOf(&updated, OpReplicaChange), nil
+}
+
+// checkRemovable: nothing uses the replica, and the other one has everything, by the log's
+// word and by what its host saw since the last grant.
+func (s *State) checkRemovable(v *Volume, r *Replica) *Rejection {
+	sync, peer := v.ReplicaSync(r.Host), v.PeerSync(r.Host)
+	if op := s.operationBlockingReplicaChange(v); op != nil {
+		return Reject(Busy, "remove a replica of volume %s: %s is under way on it", v.ID, op.ID)
+	}
+	switch {
+	case v.Publication(r.Node) != nil || s.mayBePrimary(v, r.Host) && !sync.Outdated:
+		return Reject(InUse, "remove a replica of volume %s: node %s uses it", v.ID, r.Node)
+	case v.Teardown(r.Host) != nil && !sync.Outdated:
+		return Reject(InUse, "remove a replica of volume %s: node %s has not ended its use of it, nor was it outdated", v.ID, r.Node)
+	case peer == nil:
+		return Reject(Precondition, "remove a replica of volume %s: the one on node %s is the only one", v.ID, r.Node)
+	case s.level2() && s.copyMadeFrom(v.ID, r.Node) != "":
+		return Reject(Busy, "remove a replica of volume %s: %s is being made from the one on node %s", v.ID, s.copyMadeFrom(v.ID, r.Node), r.Node)
+	case r.State == ReplicaPlanned:
+		return nil // nothing was ever in it
+	case s.level2() && !v.devicePresent(peer.Host):
+		return Reject(Precondition, "remove a replica of volume %s on node %s: the device of the other one is missing", v.ID, r.Node)
+	case peer.DiskFailed != 0:
+		return Reject(Precondition, "remove a replica of volume %s on node %s: its kernel gave up the disk of the other one, which may miss writes", v.ID, r.Node)
+	case !peer.UpToDate || peer.Observed.Disk != fsmpb.DiskState_DISK_STATE_UP_TO_DATE || peer.Observed.Generation != v.Replication.Generation || !s.replicaReachable(v, peer):
+		return Reject(Precondition, "remove a replica of volume %s on node %s: the other one is not known to be up to date now", v.ID, r.Node)
+	}
+	return nil
+}
+
+// has tells whether the host reported its device made, and not missing since.
+func (v *Volume) devicePresent(host HostID) bool {
+	r := v.Replica(host)
+	return r != nil && r.State == ReplicaPresent
+}
+
+// withoutReplicaSync is the volume without that side, and without what rested on it.
+func (v *Volume) withoutReplicaSync(host HostID, index uint64) Volume {
+	if v.ReplicaSync(host) == nil {
+		return *v
+	}
+	updated := v.withReplication()
+	r := updated.Replication
+	r.Syncs = slices.DeleteFunc(r.Syncs, func(l ReplicaSync) bool { return l.Host == host })
+	if len(r.Syncs) == 0 {
+		r.Syncs = nil
+	}
+	r.Generation = index
+	if r.Primary != nil && r.Primary.Host == host {
+		r.Primary = nil
+	}
+	if r.Forced != nil && r.Forced.Host == host {
+		r.Forced = nil
+	}
+	return updated
+}
+
+// withoutReplica forgets a replica that is gone from a volume that stays.
+func (v *Volume) withoutReplica(host HostID) Volume {
+	updated := *v
+	updated.Replicas = slices.DeleteFunc(slices.Clone(v.Replicas), func(r Replica) bool { return r.Host == host })
+	return updated
+}
+
+// loseOneReplica: one host of a replicated volume is gone for good. The volume stays with the
+// other; one that was not born yet has failed, or is removed from feature level 2 on.
+func (s *State) loseOneReplica(v *Volume, host HostID, at Epoch, reason string) {
+	if v.isCreating() && s.level2() {
+		*v = v.asFailedCreate(at, Busy, reason)
+		return
+	}
+	if v.isCreating() {
+		op := *v.Operation
+		op.State, op.LastError = OpFailed, reason
+		v.Operation, v.Phase = &op, Failed{Reason: reason}
+		return
+	}
+	if _, ready := v.Phase.(Ready); ready {
+		*v = v.withoutReplica(host)
+	}
+}
+
+// isChangingReplicas tells whether a replica is being added to the volume or taken from it.
+func (v *Volume) isChangingReplicas() bool {
+	if _, ready := v.Phase.(Ready); !ready || v.Replication == nil {
+		return false
+	}
+	return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaPlanned || r.State == ReplicaLeaving })
+}
+
+// isAddingReplica tells whether a replica is planned that its host did not report made yet.
+func (v *Volume) isAddingReplica() bool {
+	_, ready := v.Phase.(Ready)
+	return ready && slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaPlanned })
+}
+
+// replicated tells whether what was begun with the replicas is done. A host that is
+// away may owe the removal of its replica for long; that is no reason to wait once
+// the volume has all that it should have.
+func (v *Volume) replicaChangeDone() bool {
+	whole := len(v.Replication.Syncs) >= int(v.Replication.ReplicaCount)
+	if whole {
+		return !v.isAddingReplica() && !slices.ContainsFunc(v.Replication.Syncs, func(l ReplicaSync) bool { return !l.UpToDate })
+	}
+	return !v.isChangingReplicas()
+}
+
+// isMadeFromSource tells whether the host's device is made from the volume's source; the
+// other one of a replicated volume is made empty, and synchronised.
+func (v *Volume) isMadeFromSource(host HostID) bool {
+	return v.Replication == nil || v.isCreating() && v.Replication.Seed == host
+}

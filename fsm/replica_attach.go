@@ -1,0 +1,60 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// applyAttachReplica records that a host is about to attach its disk. From here on
+// the replica is not up to date, until it was seen together with its peer (S5): the
+// kernel asks nobody when a disk fails, so it may miss what was written meanwhile.
+func applyAttachReplica(s *State, _ Meta, c *fsmpb.AttachReplica) (*fsmpb.Outcome, *Rejection) {
+	v, n, rej := s.replicaForCommand(c, "attach")
+	if rej != nil {
+		return nil, rej
+	}
+	l := v.ReplicaSync(n.Host)
+	switch {
+	case c.GetAttach() == l.Attachment && l.Boot == n.Boot && l.Attachment != 0:
+		return &fsmpb.Outcome{VolumeId: string(v.ID), Generation: v.Replication.Generation}, nil
+	case c.GetAttach() <= l.Attachment:
+		return nil, Reject(StaleEpoch, "attach volume %s on node %s: attachment %d is not above %d", v.ID, n.ID, c.GetAttach(), l.Attachment)
+	}
+	updated := v.withReplication()
+	l = updated.Replication.sync(n.Host)
+	l.UpToDate, l.Boot, l.Attachment, l.Observed = false, n.Boot, c.GetAttach(), ReplicaObservation{}
+	s.putVolume(updated)
+	return &fsmpb.Outcome{VolumeId: string(v.ID), Generation: v.Replication.Generation}, nil
+}
+
+// replicaCommand is what the commands of a replica's host have in common.
+type replicaCommand interface {
+	GetVolumeId() string
+	GetNodeId() string
+	GetHostId() string
+	GetBootId() string
+}
+
+// replicaForCommand finds a replicated volume and the host, in its current boot, that has a
+// leg of it and acts for this incarnation (S1, S2).
+func (s *State) replicaForCommand(c replicaCommand, action string) (*Volume, *Node, *Rejection) {
+	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
+	if !ok {
+		return nil, nil, Reject(NotFound, "%s a replica: volume %s is not known", action, clip(c.GetVolumeId()))
+	}
+	n, rej := s.nodeOfBoot(c.GetNodeId(), c.GetHostId(), c.GetBootId())
+	if rej != nil {
+		return nil, nil, rej
+	}
+	switch v.Phase.(type) {
+	case Deleting:
+		return nil, nil, Reject(NotFound, "%s a replica: volume %s is being deleted", action, v.ID)
+	case Failed:
+		return nil, nil, Reject(Precondition, "%s a replica: volume %s failed", action, v.ID)
+	case Creating, Ready:
+	}
+	switch {
+	case v.ReplicaSync(n.Host) == nil:
+		return nil, nil, Reject(Precondition, "%s volume %s: node %s has no replica of it", action, v.ID, n.ID)
+	case n.Incarnation != s.cluster.Incarnation:
+		return nil, nil, Reject(Precondition, "%s volume %s: node %s is in adoption mode until an operator adopts it", action, v.ID, n.ID)
+	}
+	return v, n, nil
+}

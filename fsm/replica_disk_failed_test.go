@@ -1,0 +1,219 @@
+package fsm
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// withoutPeersDisk is what a host sees of a peer whose kernel gave its disk up.
+func withoutPeersDisk(uuid uint64, primary bool) ReplicaObservation {
+	return ReplicaObservation{Primary: primary, Disk: upToDate, PeerDisk: diskless, Connection: connected, UUID: uuid}
+}
+
+// S67: that a disk was given up is known by the peer's word, until both saw both whole; at
+// level 1 nobody keeps it.
+func TestS67_AFailedDiskIsRecordedByThePeersObservation(t *testing.T) {
+	for level, attach := range map[uint32]uint64{Level1: 0, Level2: 1} {
+		w := newPairAt(t, level)
+		w.readyReplicated(1, createReplicated(1, protocolC))
+		w.primary(1, "n1", 7)
+		w.reportCurrent(1, "n1", withoutPeersDisk(9, true))
+		require.Equal(t, attach, w.replicaSync(1, "n2").DiskFailed, "level %d", level)
+		require.Zero(t, w.replicaSync(1, "n1").DiskFailed)
+		wish, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+		require.Equal(t, attach, wish.Replication.DiskFailed)
+		w.reboot("n2")
+		w.attach(1, "n2", 2)
+		require.Equal(t, attach, w.replicaSync(1, "n2").DiskFailed, "a boot mends nothing")
+		whole := inSyncObservation(9)
+		whole.Primary = true
+		w.reportCurrent(1, "n1", whole)
+		require.Equal(t, attach, w.replicaSync(1, "n2").DiskFailed, "one host's word is not enough")
+		w.reportCurrent(1, "n2", inSyncObservation(9))
+		require.Zero(t, w.replicaSync(1, "n2").DiskFailed)
+		require.NoError(t, w.s.Check())
+	}
+}
+
+// S67: the same under the primary; its own last word, of before, does not mend it.
+func TestS67_APrimarysFailedDiskIsRecorded(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.reportCurrent(1, "n2", withoutPeersDisk(9, false))
+	require.EqualValues(t, 1, w.replicaSync(1, "n1").DiskFailed)
+	observed := inSyncObservation(7)
+	observed.Primary = true
+	w.reportCurrent(1, "n1", observed)
+	require.EqualValues(t, 1, w.replicaSync(1, "n1").DiskFailed)
+}
+
+// S67, S5 (a): a content that both had counts for nothing on a disk that was given up
+// since; a decision takes it as it is.
+func TestS67_AFailedDiskIsPromotedByADecisionOnly(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	require.NotZero(t, w.replicaSync(1, "n2").InSyncUUID)
+	w.reportCurrent(1, "n1", withoutPeersDisk(7, false))
+	w.setReachable("n1", true)
+	w.reboot("n2")
+	w.attach(1, "n2", 2)
+	w.ok(controller, publish(1, "n2"))
+	solo := ReplicaObservation{Disk: consistent, Connection: connecting, UUID: 7}
+	w.rejected(Precondition, "node/n2", w.setPrimary(1, "n2", solo))
+	w.ok("admin/a", &fsmpb.ForcePrimary{VolumeId: volumeID(1), NodeId: "n2", Reason: "n1 burned", PeerDead: true})
+	w.ok("node/n2", w.setPrimary(1, "n2", solo))
+	require.Zero(t, w.replicaSync(1, "n2").DiskFailed)
+	wish, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+	require.True(t, wish.Replication.Peer.Incomplete)
+}
+
+// S67: what a host saw in an earlier generation does not make a disk fail that was copied since.
+func TestS67_ALateObservationOfAFailedDiskDoesNotCount(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	late := w.currentObservation(1, "n1", withoutPeersDisk(9, true))
+	epoch := w.volume(1).Publication("n1").Epoch
+	w.reportCurrent(1, "n1", inSyncObservation(7))
+	w.unstaged(1, "n1", epoch) // a new generation begins
+	w.reportCurrent(1, "n1", inSyncObservation(7))
+	w.reportCurrent(1, "n2", inSyncObservation(7))
+	w.reportObservation(1, "n1", late)
+	require.Zero(t, w.replicaSync(1, "n2").DiskFailed)
+}
+
+// Two hosts that connect before their disks could be attached have not lost them: else both
+// would wait for an operator.
+func TestS67_ADiskThatWasNotAttachedYetDidNotFail(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	for _, node := range []string{"n1", "n2"} {
+		w.reboot(node)
+		w.attach(1, node, 2)
+	}
+	for _, node := range []string{"n1", "n2"} {
+		w.reportCurrent(1, node, ReplicaObservation{Disk: diskless, PeerDisk: diskless, Connection: connected})
+	}
+	for _, node := range []string{"n1", "n2"} {
+		require.Zero(t, w.replicaSync(1, node).DiskFailed)
+	}
+}
+
+// S67, S71: that a disk was given up is not forgotten while its replica is leaving: what
+// bitmaps do not name is still missing when it comes back.
+func TestS67_ARestoredLeavingReplicaKeepsItsDiskFailure(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	w.reportCurrent(1, "n1", withoutPeersDisk(9, true))
+	require.EqualValues(t, 1, w.replicaSync(1, "n2").DiskFailed)
+	w.ok(controller, removeReplica("n2"))
+	w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Fact: &fsmpb.Observation_DeviceMissing{DeviceMissing: &fsmpb.DeviceMissing{}}})
+	require.EqualValues(t, 1, w.replicaSync(1, "n2").DiskFailed)
+}
+
+// S67: a copy of a disk that was given up would make that disk count again, without a decision.
+func TestS67_NoReplicaIsAddedToAFailedDisk(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.ok("node/n3", replicating("n3"))
+	w.primary(1, "n1", 7)
+	w.reportCurrent(1, "n1", withoutPeersDisk(9, true))
+	w.loseNode("n1")
+	w.rejected(Precondition, controller, &fsmpb.AddReplica{VolumeId: volumeID(1)})
+}
+
+// S6, S67: what a primary asked before its disk was given up does not outdate the only good copy.
+func TestS67_APrimaryWhoseDiskFailedDoesNotOutdateItsPeer(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.primary(1, "n1", 7)
+	question := w.outdate(1, "n1", disconnectedPrimary(7))
+	w.reportCurrent(1, "n2", withoutPeersDisk(7, false))
+	require.EqualValues(t, 1, w.replicaSync(1, "n1").DiskFailed)
+	require.Equal(t, refused, w.ok("node/n1", question).GetVerdict())
+}
+
+// S67: a host that has its failed disk copied wholly gives up what it has. It is not told so
+// for the sake of a peer whose device is missing, or whose own host has no whole disk: both
+// copies would be gone.
+func TestS67_NoDiskIsDiscardedForAPeerWithoutOne(t *testing.T) {
+	for name, lose := range map[string]func(*world){
+		"its device is missing": func(w *world) {
+			w.report("n1", &fsmpb.Observation{VolumeId: volumeID(1), Fact: &fsmpb.Observation_DeviceMissing{DeviceMissing: &fsmpb.DeviceMissing{}}})
+		},
+		"its kernel gave the disk up": func(w *world) { w.reportCurrent(1, "n1", ReplicaObservation{Disk: diskless, Connection: connecting}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReplicated(t, protocolC)
+			w.reportCurrent(1, "n1", withoutPeersDisk(7, false))
+			wish, _ := w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+			require.True(t, wish.Replication.Peer.UpToDate && !wish.Replication.Peer.Incomplete)
+			lose(w)
+			wish, _ = w.s.DesiredVolume("n2", VolumeID(volumeID(1)))
+			require.True(t, !wish.Replication.Peer.UpToDate && wish.Replication.Peer.Incomplete)
+		})
+	}
+}
+
+// S67: which of the two hosts says it first makes no difference.
+func TestS67_AFailedDiskIsRecordedByItsOwnHostsObservation(t *testing.T) {
+	for level, attach := range map[uint32]uint64{Level1: 0, Level2: 1} {
+		w := newPairAt(t, level)
+		w.readyReplicated(1, createReplicated(1, protocolC))
+		w.primary(1, "n1", 7)
+		own := ReplicaObservation{Primary: true, Disk: diskless, PeerDisk: upToDate, Connection: connected, UUID: 7}
+		for range 2 {
+			w.reportCurrent(1, "n1", own)
+			require.Equal(t, attach, w.replicaSync(1, "n1").DiskFailed, "level %d", level)
+		}
+		w.reportCurrent(1, "n2", withoutPeersDisk(9, false))
+		require.Equal(t, attach, w.replicaSync(1, "n1").DiskFailed)
+		require.Zero(t, w.replicaSync(1, "n2").DiskFailed)
+		require.NoError(t, w.s.Check())
+	}
+}
+
+// S67: a peer is there while its host can be asked and its kernel has the disk, by what it
+// said under the current generation.
+func TestS67_APeersDiskIsAttachedByItsCurrentObservationOnly(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	peer := func() *ReplicaPeer {
+		wish, ok := w.s.DesiredVolume("n1", w.volume(1).ID)
+		require.True(t, ok)
+		return wish.Replication.Peer
+	}
+	require.False(t, peer().DiskAttached, "what has its disk does not ask")
+	w.reportCurrent(1, "n1", ReplicaObservation{Disk: diskless, PeerDisk: upToDate, Connection: connected})
+	require.True(t, peer().DiskAttached)
+	w.setReachable("n2", true)
+	require.Equal(t, []bool{true, false}, []bool{peer().UpToDate, peer().DiskAttached}, "it may have burnt")
+	w.setReachable("n2", false)
+	w.reportCurrent(1, "n2", inSyncObservation(7))
+	require.True(t, peer().DiskAttached)
+	w.reboot("n2")
+	require.False(t, peer().DiskAttached)
+	w.attach(1, "n2", 2)
+	w.reportCurrent(1, "n2", ReplicaObservation{Disk: fsmpb.DiskState_DISK_STATE_CONSISTENT, Connection: connecting})
+	require.True(t, peer().DiskAttached)
+	w.reportCurrent(1, "n2", ReplicaObservation{Disk: inconsistent, Connection: connecting})
+	require.False(t, peer().DiskAttached)
+}
+
+// S67, S71: the peer of a disk that was given up may have the only good copy, whatever that
+// disk's own host said last.
+func TestS71_AReplicaIsNotRemovedForOneWhoseDiskFailed(t *testing.T) {
+	w := newReplicated(t, protocolC)
+	w.reportCurrent(1, "n1", withoutPeersDisk(7, false))
+	require.NotZero(t, w.replicaSync(1, "n2").DiskFailed)
+	w.rejected(Precondition, controller, removeReplica("n1"))
+}
+
+// S67, S71: a disk that was given up is no copy for whose sake another one is removed.
+func TestS71_ALeavingReplicaStaysWhileTheOtherDiskFailed(t *testing.T) {
+	w := replaced(t)
+	w.attach(1, "n3", 1)
+	w.report("n3", volumeObservation(1, &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: w.volume(1).Size}}))
+	require.Equal(t, GoalRemove, w.volumeGoal(1, "n2"))
+	w.reportCurrent(1, "n3", ReplicaObservation{Disk: inconsistent, PeerDisk: diskless, Connection: connected})
+	require.NotZero(t, w.replicaSync(1, "n1").DiskFailed)
+	require.Equal(t, GoalKeep, w.volumeGoal(1, "n2"))
+	require.NoError(t, w.s.Check())
+}

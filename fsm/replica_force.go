@@ -1,0 +1,69 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// applyForcePrimary records the decision that a replica goes on although the log
+// cannot know that it has every acknowledged write, and what is given up by it (S8,
+// S11). It is carried out by the next grant to its host, and is over when that host
+// reported that it is primary.
+func applyForcePrimary(s *State, m Meta, c *fsmpb.ForcePrimary) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.readyVolume(c.GetVolumeId())
+	if rej != nil {
+		return nil, rej
+	}
+	n, ok := s.Node(NodeID(c.GetNodeId()))
+	if ok && s.level2() && v.ReplicaSync(n.Host) == nil { // the last copy, given up and lost sight of at level 1 (S71)
+		if restored := v.withLeavingRestored(m.Index); restored.ReplicaSync(n.Host) != nil {
+			v = &restored
+		}
+	}
+	switch {
+	case !ok:
+		return nil, Reject(NotFound, "force volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))
+	case v.ReplicaSync(n.Host) == nil:
+		return nil, Reject(Precondition, "force volume %s: node %s has no replica of it", v.ID, n.ID)
+	}
+	out := &fsmpb.Outcome{VolumeId: string(v.ID), Generation: v.Replication.Generation}
+	requested := ForcedPrimary{Host: n.Host, Index: m.Index, GivenUpGeneration: v.Replication.Generation, Reason: clip(c.GetReason()), PeerDead: c.GetPeerDead()}
+	if s.PrimaryHost(v) == n.Host || v.Replication.Forced.sameDecision(&requested) {
+		return out, nil
+	}
+	if o := v.PeerSync(n.Host); o != nil {
+		if rej := s.checkPeerStopped(v, o, requested.PeerDead); rej != nil {
+			return nil, rej
+		}
+	}
+	updated := v.withReplication()
+	updated.Replication.Forced = &requested
+	s.putVolume(updated)
+	return out, nil
+}
+
+// covers tells whether the decision is recorded already.
+func (f *ForcedPrimary) sameDecision(requested *ForcedPrimary) bool {
+	return f != nil && f.Host == requested.Host && f.GivenUpGeneration == requested.GivenUpGeneration && f.Reason == requested.Reason && f.PeerDead == requested.PeerDead
+}
+
+// checkPeerStopped: the other host does not write: it ended what it was granted, or it is
+// away and somebody attested that it does not run (S8).
+func (s *State) checkPeerStopped(v *Volume, peer *ReplicaSync, attested bool) *Rejection {
+	n, ok := s.nodeOfReplica(v, peer.Host)
+	unreachable := !ok || n.State != NodeReachable
+	published := ok && v.Publication(n.ID) != nil
+	switch {
+	case !published && v.Teardown(peer.Host) == nil && !s.mayBePrimary(v, peer.Host):
+		return nil
+	case unreachable && attested:
+		return nil
+	case unreachable:
+		return Reject(Precondition, "force volume %s: host %s may still write to it: attest that it does not run", v.ID, peer.Host)
+	}
+	return Reject(Precondition, "force volume %s: host %s can be reached and has not ended its use of it", v.ID, peer.Host)
+}
+
+// forcedElsewhere tells whether somebody decided that another replica goes on, and
+// attested that this host does not run.
+func (v *Volume) forcedElsewhere(host HostID) bool {
+	r := v.Replication
+	return r != nil && r.Forced != nil && r.Forced.Host != host && r.Forced.PeerDead
+}

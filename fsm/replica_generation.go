@@ -1,0 +1,118 @@
+package fsm
+
+// bumpGenerations begins a new generation of each volume whose former primary, on this host,
+// cannot be asked or can be asked again: what its peer sees from here on is seen
+// knowing whether to stay disconnected (S8). A replica that waits for its peer is told
+// whether that can be asked.
+func (s *State) bumpGenerations(n *Node) {
+	if s.level2() {
+		s.beginSweep(SweepGenerations, n, "")
+		s.beginSweep(SweepWaiting, n, "")
+		return
+	}
+	var changed []Volume
+	for v := range s.volumesWithTeardownOn(n.ID) {
+		if updated, bumped := v.withBumpedGeneration(n.Host, s.cluster.Index); bumped {
+			changed = append(changed, updated)
+		}
+	}
+	for _, v := range changed {
+		s.putVolume(v)
+	}
+	s.announceWaiting(n)
+}
+
+// announceWaiting tells the replicas that wait for their peer on the host.
+func (s *State) announceWaiting(n *Node) {
+	s.index.waitingForPeer.Ascend(nodeVolume{node: n.ID}, func(p nodeVolume) bool {
+		if p.node == n.ID {
+			s.announcePeersOf(p.volume, n.ID)
+		}
+		return p.node == n.ID
+	})
+}
+
+// withBumpedGeneration is the volume in a new generation, where the host was its primary and owes
+// the end of that.
+func (v *Volume) withBumpedGeneration(host HostID, index uint64) (Volume, bool) {
+	if l := v.ReplicaSync(host); l == nil || l.Outdated || v.Teardown(host) == nil {
+		return *v, false
+	}
+	updated := v.withReplication()
+	updated.Replication.Generation = index
+	return updated, true
+}
+
+// withObservationReset: what was attached or primary in an earlier boot is not any more (S5).
+func (v *Volume) withObservationReset(host HostID) (Volume, bool) {
+	l := v.ReplicaSync(host)
+	if l == nil || !l.UpToDate && l.Observed == (ReplicaObservation{}) {
+		return *v, false
+	}
+	updated := v.withReplication()
+	l = updated.Replication.sync(host)
+	l.UpToDate, l.Observed = false, ReplicaObservation{}
+	return updated, true
+}
+
+// announcePeers tells the hosts that replicate with this one to look at it again.
+func (s *State) announcePeers(n *Node) {
+	if s.level2() {
+		s.beginSweep(SweepPeers, n, "")
+		return
+	}
+	for v := range s.VolumesOn(n.ID) {
+		s.announceOtherNodes(v, n.ID)
+	}
+}
+
+func (s *State) announcePeersOf(key uuid, node NodeID) {
+	if v, ok := s.volume(key); ok {
+		s.announceOtherNodes(v, node)
+	}
+}
+
+func (s *State) announceOtherNodes(v *Volume, node NodeID) {
+	if v.Replication == nil {
+		return
+	}
+	for _, involved := range v.InvolvedNodes() {
+		if involved != node {
+			s.changes = append(s.changes, Change{Volume: v.ID, Node: involved})
+		}
+	}
+}
+
+// resetReplicaObservations takes back every word that a replica is up to date, and every grant:
+// the log went on, and may have outdated what it calls up to date here. Each host is
+// seen anew. That a replica lost stays.
+func (s *State) resetReplicaObservations() {
+	if s.level2() {
+		s.beginSweep(SweepRestore, nil, "")
+		s.runSweeps()
+		return
+	}
+	var changed []Volume
+	for v := range s.Volumes("") {
+		if updated, replicated := v.withReplicationReset(s.cluster.Index); replicated {
+			changed = append(changed, updated)
+		}
+	}
+	for _, v := range changed {
+		s.putVolume(v)
+	}
+}
+
+func (v *Volume) withReplicationReset(index uint64) (Volume, bool) {
+	if v.Replication == nil {
+		return *v, false
+	}
+	updated := v.withReplication()
+	r := updated.Replication
+	r.Generation, r.Primary, r.Forced = index, nil, nil
+	for i := range r.Syncs {
+		l := &r.Syncs[i]
+		l.UpToDate, l.Observed, l.InSyncUUID, l.SoloPrimaryUUID = false, ReplicaObservation{}, RecordedUUID{}, RecordedUUID{}
+	}
+	return updated, true
+}

@@ -1,0 +1,73 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// applyOutdate answers a primary that lost its peer, or is about to become primary
+// without it. Only the holder of the grant may go on, and only with a disk that has
+// everything (S8); each yes is a new entry and a new generation, also when the peer
+// is outdated already (S7). A replica that was outdated itself is told so: it lost (S6).
+func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.readyVolume(c.GetVolumeId())
+	if rej != nil {
+		return nil, rej
+	}
+	n, rej := s.nodeOfBoot(c.GetNodeId(), c.GetHostId(), c.GetBootId())
+	if rej != nil {
+		return nil, rej
+	}
+	if v.Replication == nil {
+		return nil, Reject(Precondition, "outdate the peer of volume %s: it is not replicated", v.ID)
+	}
+	observed := ReplicaObservationFrom(c.GetSeen())
+	out := &fsmpb.Outcome{VolumeId: string(v.ID), Verdict: s.verdict(v, n, c.GetGeneration(), observed), Generation: v.Replication.Generation}
+	if out.Verdict != fsmpb.Verdict_VERDICT_PEER_OUTDATED {
+		return out, nil
+	}
+	updated, counts := s.withObservation(v, n, observed)
+	if !counts {
+		updated = v.withReplication()
+	}
+	updated.Replication.Generation = m.Index
+	updated.Replication.sync(n.Host).UpToDate = true
+	if o := updated.Replication.peerSync(n.Host); o != nil {
+		o.markOutdated()
+		o.SoloPrimaryUUID = RecordedUUID{}
+	}
+	s.putVolume(updated)
+	out.Generation = m.Index
+	return out, nil
+}
+
+// verdict is the answer of S6. A host in adoption mode stays as it is (S1).
+func (s *State) verdict(v *Volume, n *Node, generation uint64, observed ReplicaObservation) fsmpb.Verdict {
+	own := v.ReplicaSync(n.Host)
+	switch {
+	case own == nil || own.Outdated:
+		return fsmpb.Verdict_VERDICT_SELF_OUTDATED
+	case s.PrimaryHost(v) != n.Host || n.Incarnation != s.cluster.Incarnation:
+		return fsmpb.Verdict_VERDICT_REFUSED
+	case generation != v.Replication.Generation || !own.isOfAttachment(n, observed):
+		return fsmpb.Verdict_VERDICT_STALE
+	case !v.Replication.hasEveryWrite(own, observed):
+		return fsmpb.Verdict_VERDICT_REFUSED
+	}
+	return fsmpb.Verdict_VERDICT_PEER_OUTDATED
+}
+
+// whole tells whether the holder's own disk has everything. A diskless primary must
+// not outdate the only good copy. A primary whose disk its kernel calls up to date
+// has everything, whether the log heard of the end of its resynchronisation or not;
+// one that is just being promoted has what its grant says.
+func (r *Replication) hasEveryWrite(own *ReplicaSync, observed ReplicaObservation) bool {
+	failed := own.Observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS || own.Observed.Disk == fsmpb.DiskState_DISK_STATE_FAILED
+	if failed || own.DiskFailed != 0 && own.DiskFailed == own.Attachment {
+		return false // it failed in this attachment: what was asked is older
+	}
+	switch observed.Disk {
+	case fsmpb.DiskState_DISK_STATE_UP_TO_DATE:
+		return own.UpToDate || observed.Primary
+	case fsmpb.DiskState_DISK_STATE_CONSISTENT, fsmpb.DiskState_DISK_STATE_OUTDATED:
+		return own.UpToDate && !observed.Primary
+	}
+	return false
+}

@@ -1,0 +1,194 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// applySetPrimary grants a host the right to make its replica primary, under its
+// publication and in this boot (S2, S3). A replica that is not connected goes on
+// without its peer: only when S5 says that it has every acknowledged write, or under
+// a recorded decision to force; the peer is outdated in the same entry (S8).
+func applySetPrimary(s *State, m Meta, c *fsmpb.SetPrimary) (*fsmpb.Outcome, *Rejection) {
+	v, n, rej := s.replicaForCommand(c, "set primary")
+	if rej != nil {
+		return nil, rej
+	}
+	observed := ReplicaObservationFrom(c.GetSeen())
+	if rej := s.checkPromotionRequest(v, n, epochFrom(c.GetEpoch()), observed); rej != nil {
+		return nil, rej
+	}
+	updated, counts := s.withObservation(v, n, observed)
+	if !counts {
+		updated = v.withReplication()
+	}
+	a := &promotionCheck{s: s, priorGeneration: v.Replication.Generation, v: &updated, n: n, r: updated.Replication, own: updated.ReplicaSync(n.Host), peer: updated.PeerSync(n.Host), observed: observed}
+	solo, forced, rej := a.decide()
+	if rej != nil {
+		return nil, rej
+	}
+	if !a.alreadyGranted(solo) {
+		a.grant(m, solo, forced, epochFrom(c.GetEpoch()))
+	}
+	if !updated.Replication.equal(v.Replication) {
+		s.putVolume(updated)
+	}
+	return &fsmpb.Outcome{VolumeId: string(v.ID), Epoch: c.GetEpoch(), Generation: updated.Replication.Generation, Force: forced}, nil
+}
+
+// checkPromotionRequest checks what does not depend on the disks.
+func (s *State) checkPromotionRequest(v *Volume, n *Node, epoch Epoch, observed ReplicaObservation) *Rejection {
+	p, replica := v.Publication(n.ID), v.Replica(n.Host)
+	switch {
+	case v.isCreating():
+		return Reject(Busy, "set primary: volume %s is still being created", v.ID)
+	case p == nil || p.Host != n.Host || p.Epoch != epoch:
+		return Reject(StaleEpoch, "set primary: volume %s is not published to node %s at epoch %s", v.ID, n.ID, epoch)
+	case replica.State != ReplicaPresent:
+		return Reject(Precondition, "set primary: the device of volume %s is missing on node %s", v.ID, n.ID)
+	case v.Teardown(n.Host) != nil:
+		return Reject(Busy, "volume %s: node %s must end the publication of epoch %s first", v.ID, n.ID, v.Teardown(n.Host).Epoch)
+	case v.ReplicaSync(n.Host).Observed.Primary && !observed.Primary:
+		return Reject(Busy, "set primary: node %s said that volume %s is primary there, and not yet that it is no more", n.ID, v.ID)
+	case !v.ReplicaSync(n.Host).isOfAttachment(n, observed) || observed.Unconfigured:
+		return Reject(StaleEpoch, "set primary: node %s attached volume %s for the time %d, this was seen in attachment %d", n.ID, v.ID, v.ReplicaSync(n.Host).Attachment, observed.Attachment)
+	}
+	return nil
+}
+
+// promotionCheck is one host's question to be primary, with what the log knows.
+type promotionCheck struct {
+	s               *State
+	v               *Volume // with what was seen
+	n               *Node
+	priorGeneration uint64 // the generation before that was taken in
+	r               *Replication
+	own, peer       *ReplicaSync
+	observed        ReplicaObservation
+}
+
+// decide says whether the host may be primary, whether without its peer, and whether
+// that rests on a decision to force.
+func (a *promotionCheck) decide() (solo, forced bool, rej *Rejection) {
+	if a.s.PrimaryHost(a.v) == a.n.Host && a.observed.Primary && a.observed.Connected() {
+		return false, false, nil // it is, and asks again
+	}
+	if a.observed.Generation != a.priorGeneration {
+		return false, false, Reject(Busy, "set primary: volume %s was observed under generation %d, %d is current: look again", a.v.ID, a.observed.Generation, a.priorGeneration)
+	}
+	if rej := a.checkPeerStoodDown(); rej != nil {
+		return false, false, rej
+	}
+	if a.observed.Connected() {
+		return false, false, a.checkConnected()
+	}
+	isPrimary := a.s.PrimaryHost(a.v) == a.n.Host // what was forced is forced until it was carried out
+	if rej := a.checkSolo(); rej == nil && !isPrimary || !a.mayForce() {
+		return rej == nil, false, rej
+	}
+	return true, true, nil
+}
+
+// checkPeerStoodDown: a peer that may still be primary has ended that, or cannot write any
+// more: it was outdated, or this host has cut the connection for good (S8).
+func (a *promotionCheck) checkPeerStoodDown() *Rejection {
+	if a.peer == nil || a.v.Teardown(a.peer.Host) == nil {
+		return nil
+	}
+	reachable := a.s.replicaReachable(a.v, a.peer)
+	switch {
+	case !a.peer.Outdated && reachable:
+		return Reject(Busy, "set primary: volume %s waits for host %s to end its publication", a.v.ID, a.peer.Host)
+	case a.observed.Connection != fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE:
+		return Reject(Busy, "set primary: volume %s must be disconnected from host %s first", a.v.ID, a.peer.Host)
+	}
+	return nil
+}
+
+// connected: its peer shares every write from here on, so it must be up to date itself,
+// by the log's word. One from which its kernel synchronises the other has everything as
+// well: the two kernels compared their contents, and what was acknowledged is on one of
+// them.
+func (a *promotionCheck) checkConnected() *Rejection {
+	switch {
+	case a.own.Outdated:
+		return a.rejectOutdated()
+	case a.observed.Disk != fsmpb.DiskState_DISK_STATE_UP_TO_DATE:
+		return Reject(Busy, "set primary: the replica of volume %s on node %s is %s", a.v.ID, a.n.ID, diskName(a.observed.Disk))
+	case !a.own.UpToDate && a.observed.Connection != fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE:
+		return Reject(Busy, "set primary: volume %s waits for its replicas to be seen together", a.v.ID)
+	}
+	return nil
+}
+
+// alone is S5: which replica has every acknowledged write although it does not meet
+// its peer.
+func (a *promotionCheck) checkSolo() *Rejection {
+	const upToDate, consistent = fsmpb.DiskState_DISK_STATE_UP_TO_DATE, fsmpb.DiskState_DISK_STATE_CONSISTENT
+	diskUpToDate := a.observed.Disk == upToDate
+	switch {
+	case a.own.Outdated:
+		return a.rejectOutdated()
+	case a.own.DiskFailed != 0:
+		return Reject(Precondition, "set primary: volume %s on node %s waits for its peer: its kernel gave its disk up, which may miss writes that were acknowledged", a.v.ID, a.n.ID)
+	case diskUpToDate && a.own.UpToDate && (a.r.Protocol != fsmpb.Protocol_PROTOCOL_A || a.peer != nil && a.peer.Outdated):
+		return nil // (i) in this attachment
+	case diskUpToDate && a.own.SoloPrimaryUUID.Value != 0 && a.own.SoloPrimaryUUID.Value == a.observed.UUID && (a.peer == nil || a.peer.Outdated):
+		return nil // (ii) it went on alone, and its kernel knows that too
+	case (diskUpToDate || a.observed.Disk == consistent) && a.own.InSyncUUID.Value != 0 && a.own.InSyncUUID.Value == a.observed.UUID:
+		return nil // (iii) nobody wrote since both had this content
+	case a.observed.Disk == consistent && a.own.UpToDate && a.s.PrimaryHost(a.v) == a.n.Host:
+		return nil // (iii) again: it was granted so, and was not primary yet
+	}
+	return Reject(Precondition, "set primary: volume %s on node %s waits for its peer: its disk is %s and may miss writes that were acknowledged",
+		a.v.ID, a.n.ID, diskName(a.observed.Disk))
+}
+
+func (a *promotionCheck) rejectOutdated() *Rejection {
+	return Reject(Precondition, "set primary: the replica of volume %s on node %s is outdated: its peer went on without it", a.v.ID, a.n.ID)
+}
+
+// mayForce: an operator recorded that this replica goes on, and its content is of one
+// instant at least. A peer that came back meanwhile is not dead (S8).
+func (a *promotionCheck) mayForce() bool {
+	f := a.r.Forced
+	return f != nil && f.Host == a.n.Host && a.observed.Disk >= fsmpb.DiskState_DISK_STATE_OUTDATED &&
+		(a.peer == nil || a.s.checkPeerStopped(a.v, a.peer, f.PeerDead) == nil)
+}
+
+// granted tells whether the host is primary by a grant that says all that would be
+// granted now. One that is not primary yet gets a new grant each time that it asks: so
+// that its word of an earlier end cannot give a later grant back, however late it comes.
+func (a *promotionCheck) alreadyGranted(solo bool) bool {
+	if a.s.PrimaryHost(a.v) != a.n.Host || !a.observed.Primary {
+		return false
+	}
+	return !solo || a.own.UpToDate && (a.peer == nil || a.peer.Outdated)
+}
+
+// grant makes the host the only one that may be primary. Every grant begins a new
+// generation, so that what was seen before it proves nothing after it (S7), and no
+// content that was known counts any more but what this host itself went on with.
+func (a *promotionCheck) grant(m Meta, solo, forced bool, epoch Epoch) {
+	r := a.r
+	done := r.Primary != nil && r.Primary.Epoch == epoch && r.Primary.Done
+	r.Primary = &PrimaryGrant{Node: a.n.ID, Host: a.n.Host, Boot: a.n.Boot, Epoch: epoch, Index: m.Index, Done: done}
+	r.Generation, r.LastGrantIndex = m.Index, m.Index
+	a.own.InSyncUUID = RecordedUUID{}
+	if a.peer != nil {
+		a.peer.InSyncUUID, a.peer.SoloPrimaryUUID = RecordedUUID{}, RecordedUUID{}
+	}
+	a.own.UpToDate, a.own.Outdated, a.own.NotKeptReason = true, false, ""
+	if forced {
+		a.own.DiskFailed = 0 // it goes on as it is, by a decision
+	}
+	if solo && a.peer != nil {
+		a.peer.markOutdated()
+	}
+}
+
+// diskName is the state as DRBD writes it, for people.
+func diskName(d fsmpb.DiskState) string {
+	names := [...]string{"unknown", "diskless", "attaching", "failed", "negotiating", "inconsistent", "outdated", "consistent", "up to date"}
+	if d < 0 || int(d) >= len(names) {
+		return "unknown"
+	}
+	return names[d]
+}

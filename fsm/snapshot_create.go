@@ -1,0 +1,133 @@
+package fsm
+
+import (
+	"bytes"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// applyCreateSnapshot decides to cut a snapshot of a name, or joins the one that
+// exists (S113). Room is reserved as for a volume; its host cuts (S19). Whether a raw
+// volume can be cut while it is written to is known to its host only, which says so
+// by a failed step.
+func applyCreateSnapshot(s *State, m Meta, c *fsmpb.CreateSnapshot) (*fsmpb.Outcome, *Rejection) {
+	requested, rej := requestedSnapshot(c)
+	if rej != nil {
+		return nil, rej
+	}
+	existing, exists := s.SnapshotByName(requested.Name)
+	if exists && existing.Phase != SnapshotFailed {
+		return joinExistingSnapshot(existing, &requested)
+	}
+	if _, taken := s.Snapshot(requested.ID); taken {
+		return nil, Reject(Incompatible, "create snapshot %q: id %s belongs to another one already", requested.Name, requested.ID)
+	}
+	from, rej := s.volumeOrigin(c.GetSourceVolumeId())
+	if rej != nil {
+		return nil, rej
+	}
+	if other := s.groupTakingSnapshotOf(requested.Source); other != "" {
+		return nil, Reject(Busy, "create snapshot %q: volume %s is just being cut for group snapshot %s", requested.Name, requested.Source, other)
+	}
+	if _, rej := s.replicaInOriginPool(&from, from.size, nil); rej != nil {
+		return nil, rej
+	}
+	if exists {
+		s.beginDeleteSnapshot(m, existing, existing.Operation.idOrNew(m)) // what the failed cut left becomes an obligation
+	}
+	requested.Created, requested.Operation = m.Epoch, m.operation(OpSnapshot)
+	s.putSnapshot(requested.ofOrigin(&from))
+	return &fsmpb.Outcome{SnapshotId: string(requested.ID), OperationId: m.Index}, nil
+}
+
+// requestedSnapshot reads and checks what is asked for.
+func requestedSnapshot(c *fsmpb.CreateSnapshot) (Snapshot, *Rejection) {
+	n := Snapshot{ID: SnapshotID(c.GetSnapshotId()), Name: c.GetName(), Source: VolumeID(c.GetSourceVolumeId()), Fingerprint: emptyAsNil(c.GetFingerprint())}
+	if !n.ID.Valid() {
+		return n, Reject(Invalid, "create a snapshot: %q is not a snapshot id", clip(c.GetSnapshotId()))
+	}
+	return n, checkNameAndFingerprint("create a snapshot", n.Name, n.Fingerprint)
+}
+
+// checkNameAndFingerprint refuses a name or fingerprint that no record can have.
+func checkNameAndFingerprint(action, name string, fingerprint []byte) *Rejection {
+	if n := len(name); n == 0 || n > maxNameBytes {
+		return Reject(Invalid, "%s: the name must have 1 to %d bytes, it has %d", action, maxNameBytes, n)
+	}
+	if len(fingerprint) > maxFingerprintBytes {
+		return Reject(Invalid, "%s %q: the fingerprint has more than %d bytes", action, name, maxFingerprintBytes)
+	}
+	return nil
+}
+
+// emptyAsNil reads an empty list as none.
+func emptyAsNil(b []byte) []byte {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// from is the snapshot, to be cut of the origin as it is now.
+func (n Snapshot) ofOrigin(o *origin) Snapshot {
+	n.Node, n.Host, n.Pool = o.node.ID, o.node.Host, o.pool
+	n.Size, n.Format, n.Capabilities = o.size, o.format.cloned(), o.capabilities
+	n.Phase = SnapshotTaking
+	return n
+}
+
+// joinExistingSnapshot answers with the snapshot that has the name, when it is what is asked for.
+func joinExistingSnapshot(existing, requested *Snapshot) (*fsmpb.Outcome, *Rejection) {
+	switch {
+	case existing.Source != requested.Source:
+		return nil, Reject(Incompatible, "snapshot %q exists of volume %s", existing.Name, existing.Source)
+	case !bytes.Equal(existing.Fingerprint, requested.Fingerprint):
+		return nil, Reject(Incompatible, "snapshot %q exists with other parameters", existing.Name)
+	}
+	return existing.outcome(), nil
+}
+
+func (n *Snapshot) outcome() *fsmpb.Outcome {
+	out := &fsmpb.Outcome{SnapshotId: string(n.ID)}
+	if n.Operation != nil {
+		out.OperationId = uint64(n.Operation.ID)
+	}
+	return out
+}
+
+// applyDeleteSnapshot frees the name at once; the record stays as the obligation of
+// its host (S18, S105). What is unknown is gone; again changes nothing.
+func applyDeleteSnapshot(s *State, m Meta, c *fsmpb.DeleteSnapshot) (*fsmpb.Outcome, *Rejection) {
+	n, ok := s.Snapshot(SnapshotID(c.GetSnapshotId()))
+	switch {
+	case !ok:
+		return &fsmpb.Outcome{}, nil
+	case n.Group != "":
+		return nil, Reject(Invalid, "delete snapshot %s: it is part of group snapshot %s; delete that", n.ID, n.Group)
+	case n.Phase == SnapshotDeleting:
+		return n.outcome(), nil
+	case c.GetSuperseded() && !s.isSuperseded(n):
+		return nil, Reject(Precondition, "delete snapshot %s: it is no kept copy, or not all replicas of its volume are up to date", n.ID)
+	case n.Phase == SnapshotTaking && n.KeptCopy == nil:
+		return nil, Reject(Busy, "delete snapshot %s: it is still being cut", n.ID)
+	}
+	if rej := s.checkNotSource(InUse, "delete snapshot", string(n.ID)); rej != nil {
+		return nil, rej
+	}
+	return s.beginDeleteSnapshot(m, n, OperationID(m.Index)), nil
+}
+
+// beginDeleteSnapshot turns the snapshot into an obligation, or forgets it when no
+// host keeps anything of it.
+func (s *State) beginDeleteSnapshot(m Meta, n *Snapshot, id OperationID) *fsmpb.Outcome {
+	if n.Gone {
+		s.removeSnapshot(n.ID)
+		return &fsmpb.Outcome{SnapshotId: string(n.ID)}
+	}
+	updated := *n
+	updated.Phase = SnapshotDeleting
+	updated.Operation = m.operation(OpDelete)
+	updated.Operation.ID = id
+	s.putSnapshot(updated)
+	return updated.outcome()
+}

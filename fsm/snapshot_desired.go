@@ -1,0 +1,72 @@
+package fsm
+
+import "iter"
+
+// DesiredSnapshot is what the log wants of a host for a snapshot; false when nothing.
+func (s *State) DesiredSnapshot(node NodeID, id SnapshotID) (DesiredSnapshot, bool) {
+	host, ok := s.Node(node)
+	if !ok || host.State == NodeLost {
+		return DesiredSnapshot{}, false
+	}
+	n, ok := s.Snapshot(id)
+	if !ok {
+		return DesiredSnapshot{}, false
+	}
+	return s.desiredSnapshot(host, n)
+}
+
+// DesiredSnapshots yields all snapshot wishes for a host in order of id.
+func (s *State) DesiredSnapshots(node NodeID) iter.Seq[DesiredSnapshot] {
+	return func(yield func(DesiredSnapshot) bool) {
+		host, ok := s.Node(node)
+		if !ok || host.State == NodeLost {
+			return
+		}
+		for n := range s.SnapshotsOn(node) {
+			if d, ok := s.desiredSnapshot(host, n); ok && !yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// desiredSnapshot is addressed to the host, not to its name (S17). What a replica is to keep
+// before it is discarded belongs to that: there is no wish for it until it is there.
+func (s *State) desiredSnapshot(host *Node, n *Snapshot) (DesiredSnapshot, bool) {
+	if n.Host != host.Host || n.Gone || n.KeptCopy != nil && n.Phase == SnapshotTaking {
+		return DesiredSnapshot{}, false
+	}
+	d := DesiredSnapshot{
+		Snapshot: n.ID, Source: n.Source, Pool: n.Pool, Size: n.Size, Goal: s.snapshotGoal(host, n),
+		Group: n.Group, Sequence: n.Sequence, Frozen: n.Frozen,
+	}
+	if g, ok := s.GroupSnapshot(n.Group); ok {
+		d.Attempt = g.Attempt
+		d.Operation, d.Retry = g.Operation.ref()
+	} else if n.Operation != nil {
+		d.Attempt = n.Operation.Retries
+		d.Operation, d.Retry = n.Operation.ref()
+	}
+	return d, true
+}
+
+// snapshotGoal is what may be done: a cut belongs to Cutting, removal is said by
+// Deleting or by a group that was given up (S14), and neither is asked of a host in
+// adoption mode (S1).
+func (s *State) snapshotGoal(host *Node, n *Snapshot) SnapshotGoal {
+	if host.Incarnation != s.cluster.Incarnation {
+		return SnapshotGoalKeep
+	}
+	g, inGroup := s.GroupSnapshot(n.Group)
+	switch {
+	case n.Phase == SnapshotDeleting:
+		return SnapshotGoalRemove
+	case inGroup && g.Phase == GroupAborting:
+		return SnapshotGoalThaw
+	case n.Phase != SnapshotTaking || !n.TakenAt.IsZero():
+		return SnapshotGoalKeep
+	case inGroup && g.Phase == GroupFreezing:
+		return SnapshotGoalFreeze
+	}
+	return SnapshotGoalTake
+}

@@ -1,0 +1,293 @@
+package fsm
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// KeptCopy says of a snapshot that it is what a replica had that lost (S9, S49): its host
+// makes it of the device below before it discards that.
+type KeptCopy struct {
+	Reason     string // why the replica lost
+	Generation uint64 // in which it did; 0: not known
+	Attachment uint64 // the attachment in which it had that
+	// Superseded is when all replicas of the volume were first up to date since; zero: they
+	// were not yet. Only then may it end by itself.
+	Superseded time.Time
+}
+
+// maxKeptCopies is how many copies of one volume a host keeps, of as many losses.
+const maxKeptCopies = 2
+
+// applyKeepReplica takes a kept copy into the log before its host makes it, so that it has
+// room and is known whatever becomes of the host. It is one for each loss: asked again, the
+// answer is the same. Without room, or with as many copies as are kept, one that was
+// superseded ends for it; where there is none, nothing is discarded, and the volume's
+// condition says what to do.
+func applyKeepReplica(s *State, m Meta, c *fsmpb.KeepReplica) (*fsmpb.Outcome, *Rejection) {
+	v, n, rej := s.replicaForCommand(c, "keep")
+	if rej != nil {
+		return nil, rej
+	}
+	existing, rej := s.checkKeepable(v, n, c)
+	switch {
+	case rej != nil:
+		return nil, rej
+	case c.GetTrouble() != "":
+		return s.answerNotKept(v, n.Host, "what it has cannot be kept: "+c.GetTrouble()), nil
+	case existing != nil:
+		return s.answerKept(v, n.Host, existing.ID), nil
+	}
+	copies := s.liveKeptCopiesOn(v.ID, n.Host)
+	if i := slices.IndexFunc(copies, func(k *Snapshot) bool { return k.KeptCopy.Generation == v.Replication.Generation }); i >= 0 {
+		return s.answerKept(v, n.Host, copies[i].ID), nil
+	}
+	if wait := s.makeRoomToKeep(v, n, copies, c.GetFacts()); wait != "" {
+		return s.answerNotKept(v, n.Host, wait), nil
+	}
+	copied := newKeptCopy(v, n, SnapshotID(c.GetSnapshotId()), v.Replica(n.Host).Pool)
+	copied.Phase, copied.Created = SnapshotTaking, m.Epoch
+	copied.KeptCopy = &KeptCopy{Reason: "its peer went on without it", Generation: v.Replication.Generation, Attachment: c.GetAttach()}
+	s.putSnapshot(copied)
+	return s.answerKept(v, n.Host, copied.ID), nil
+}
+
+// checkKeepable refuses what is no loss of this replica. The snapshot is the copy that has the
+// name already, nil when there is none.
+func (s *State) checkKeepable(v *Volume, n *Node, c *fsmpb.KeepReplica) (*Snapshot, *Rejection) {
+	refused := func(reason Reason, why string) (*Snapshot, *Rejection) {
+		return nil, Reject(reason, "keep what volume %s lost on node %s: %s", v.ID, n.ID, why)
+	}
+	id := SnapshotID(c.GetSnapshotId())
+	switch existing, known := s.Snapshot(id); {
+	case !id.Valid() || c.GetAttach() == 0:
+		return refused(Invalid, "it needs a snapshot id and an attachment")
+	case !v.ReplicaSync(n.Host).Outdated:
+		return refused(Precondition, "that replica is not outdated")
+	case known && (existing.KeptCopy == nil || existing.Source != v.ID || existing.Host != n.Host):
+		return refused(Incompatible, "the id "+string(id)+" belongs to another snapshot")
+	case known && existing.Phase == SnapshotDeleting:
+		return refused(Busy, "an earlier copy is just being removed")
+	case known:
+		return existing, nil
+	}
+	return nil, nil
+}
+
+// newKeptCopy is a copy of what a host has of a volume.
+func newKeptCopy(v *Volume, n *Node, id SnapshotID, pool PoolID) Snapshot {
+	size := v.Size
+	if r := v.Replica(n.Host); r != nil && r.Size > 0 {
+		size = r.Size
+	}
+	return Snapshot{
+		ID: id, Source: v.ID, Node: n.ID, Host: n.Host, Pool: pool, Size: size,
+		Format: v.Format.withoutFormatting().cloned(), Capabilities: v.Capabilities,
+	}
+}
+
+// makeRoomToKeep is what the host waits for before it may keep another copy, empty for
+// nothing. At most one copy ends for it, the oldest that was superseded.
+func (s *State) makeRoomToKeep(v *Volume, n *Node, copies []*Snapshot, facts []*fsmpb.PoolFact) string {
+	const remedy = "remove one with `holdfast volumes kept remove`"
+	p := n.pool(v.Replica(n.Host).Pool)
+	full := p == nil || s.unreserved(p) < v.Size || !s.keepsMinFree(p, facts)
+	if !full && len(copies) < maxKeptCopies {
+		return ""
+	}
+	i := slices.IndexFunc(copies, func(k *Snapshot) bool {
+		return !k.KeptCopy.Superseded.IsZero() && s.checkNotSource(Busy, "", string(k.ID)) == nil
+	})
+	if i >= 0 {
+		s.removeKeptCopies(copies[i])
+	}
+	switch {
+	case !full && i >= 0:
+		return ""
+	case !full:
+		return "what it has cannot be kept: its host keeps as many copies of the volume as may be: " + remedy
+	case i >= 0 || s.isRemovingKeptCopy(v.ID, n.Host):
+		return "what it has is kept when an older copy is removed"
+	}
+	return "what it has cannot be kept: its pool has no room for that: make room there, or, where the host keeps copies, " + remedy
+}
+
+// answerKept answers with the copy. Nothing waits any more.
+func (s *State) answerKept(v *Volume, host HostID, id SnapshotID) *fsmpb.Outcome {
+	out := s.answerNotKept(v, host, "")
+	out.SnapshotId = string(id)
+	return out
+}
+
+// notKept records why what a replica has is not kept; empty when it is.
+func (s *State) answerNotKept(v *Volume, host HostID, why string) *fsmpb.Outcome {
+	if why = clip(why); v.ReplicaSync(host).NotKeptReason != why {
+		updated := v.withReplication()
+		updated.Replication.sync(host).NotKeptReason = why
+		s.putVolume(updated)
+	}
+	return &fsmpb.Outcome{VolumeId: string(v.ID)}
+}
+
+// snapshotKept: the copy is in the host's pool. One that the log does not know is taken
+// into it, never removed; said again, it is no news. Of a volume that is being deleted it
+// is an obligation at once.
+func (s *State) snapshotKept(n *Node, o *fsmpb.Observation, f *fsmpb.SnapshotKept) {
+	id := SnapshotID(o.GetSnapshotId())
+	known, ok := s.Snapshot(id)
+	var updated Snapshot
+	if ok {
+		if known.KeptCopy == nil || known.Host != n.Host || known.Phase != SnapshotTaking {
+			return
+		}
+		updated = *known
+	} else {
+		v, exists := s.Volume(VolumeID(o.GetVolumeId()))
+		if !exists || v.Replication == nil || !id.Valid() || f.GetAttach() == 0 || n.pool(PoolID(f.GetPoolId())) == nil {
+			return
+		}
+		updated = newKeptCopy(v, n, id, PoolID(f.GetPoolId()))
+		updated.Created, updated.KeptCopy = s.epoch(), &KeptCopy{Reason: "found on its host", Attachment: f.GetAttach()}
+	}
+	updated.Phase, updated.TakenAt = SnapshotReady, timeOf(max(1, f.GetCutUnixNano()))
+	v, exists := s.Volume(updated.Source)
+	if exists && v.allInSync() {
+		updated.KeptCopy = updated.KeptCopy.withSuperseded(s.cluster.Time)
+	}
+	if exists && v.isDeleting() {
+		updated.Phase = SnapshotDeleting
+	}
+	s.putSnapshot(updated)
+}
+
+// hasKeptCopy tells whether the log has the copy as one that the host keeps.
+func (s *State) hasKeptCopy(n *Node, id SnapshotID) bool {
+	existing, ok := s.Snapshot(id)
+	return ok && existing.KeptCopy != nil && existing.Host == n.Host && existing.Phase == SnapshotReady
+}
+
+// KeptCopies yields the copies that hosts keep of what replicas had that lost, in order of
+// their volumes.
+func (s *State) KeptCopies() iter.Seq[*Snapshot] {
+	return func(yield func(*Snapshot) bool) {
+		s.snapshots.index.keptCopies.Scan(func(p idPair) bool {
+			n, ok := s.Snapshot(SnapshotID(p.id))
+			return !ok || yield(n)
+		})
+	}
+}
+
+// keptCopiesOf yields those of one volume, in order of id.
+func (s *State) keptCopiesOf(id VolumeID) iter.Seq[*Snapshot] {
+	return func(yield func(*Snapshot) bool) {
+		s.snapshots.index.keptCopies.Ascend(idPair{subject: string(id)}, func(p idPair) bool {
+			n, ok := s.Snapshot(SnapshotID(p.id))
+			return p.subject == string(id) && (!ok || yield(n))
+		})
+	}
+}
+
+// MayExpire tells whether a kept copy may end by itself now: nothing that is under way needs it.
+func (s *State) MayExpire(n *Snapshot) bool {
+	return n.Phase == SnapshotReady && s.isSuperseded(n) && s.checkNotSource(Busy, "", string(n.ID)) == nil
+}
+
+// liveKeptCopiesOf are the copies that hosts keep of a volume, the oldest first, but for those that
+// are being removed.
+func (s *State) liveKeptCopiesOf(id VolumeID) []*Snapshot {
+	var all []*Snapshot
+	for n := range s.keptCopiesOf(id) {
+		if n.Phase != SnapshotDeleting {
+			all = append(all, n)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *Snapshot) int { return cmp.Compare(a.Created.Index, b.Created.Index) })
+	return all
+}
+
+// liveKeptCopiesOn are those of one host.
+func (s *State) liveKeptCopiesOn(id VolumeID, host HostID) []*Snapshot {
+	return slices.DeleteFunc(s.liveKeptCopiesOf(id), func(n *Snapshot) bool { return n.Host != host })
+}
+
+// isRemovingKeptCopy tells whether the host is asked to remove a copy of the volume.
+func (s *State) isRemovingKeptCopy(id VolumeID, host HostID) bool {
+	for n := range s.keptCopiesOf(id) {
+		if n.Phase == SnapshotDeleting && n.Host == host {
+			return true
+		}
+	}
+	return false
+}
+
+// removeKeptCopies makes the removal of copies obligations of their hosts. That of one that may
+// not have been made yet is one, too.
+func (s *State) removeKeptCopies(copies ...*Snapshot) {
+	for _, n := range copies {
+		updated := *n
+		updated.Phase = SnapshotDeleting
+		s.putSnapshot(updated)
+	}
+}
+
+// supersedeKeptCopies: all replicas of the volume are up to date. What was not made until now is
+// not needed, and what was may end by itself from here on.
+func (s *State) supersedeKeptCopies(id VolumeID) {
+	for _, n := range s.liveKeptCopiesOf(id) {
+		updated := *n
+		switch {
+		case n.Phase == SnapshotTaking:
+			updated.Phase = SnapshotDeleting
+		case n.KeptCopy.Superseded.IsZero():
+			updated.KeptCopy = n.KeptCopy.withSuperseded(s.cluster.Time)
+		default:
+			continue
+		}
+		s.putSnapshot(updated)
+	}
+}
+
+func (k *KeptCopy) withSuperseded(at time.Time) *KeptCopy {
+	updated := *k
+	updated.Superseded = timeOf(max(1, nanosOf(at)))
+	return &updated
+}
+
+// superseded tells whether a kept copy may end by itself now: its volume has been whole
+// since it was made, and is.
+func (s *State) isSuperseded(n *Snapshot) bool {
+	if n.KeptCopy == nil || n.KeptCopy.Superseded.IsZero() {
+		return false
+	}
+	v, ok := s.Volume(n.Source)
+	return !ok || v.allInSync() || v.isDeleting()
+}
+
+// whole tells whether a replicated volume has all its replicas, each up to date.
+func (v *Volume) allInSync() bool {
+	r := v.Replication
+	return r != nil && r.InitialSyncIndex != 0 && len(r.Syncs) >= int(r.ReplicaCount) && !slices.ContainsFunc(r.Syncs, func(l ReplicaSync) bool { return !l.UpToDate })
+}
+
+func (v *Volume) isDeleting() bool {
+	_, deleting := v.Phase.(Deleting)
+	return deleting
+}
+
+func (k *KeptCopy) record() *fsmpb.KeptRecord {
+	if k == nil {
+		return nil
+	}
+	return &fsmpb.KeptRecord{Reason: k.Reason, Generation: k.Generation, Attach: k.Attachment, Superseded: nanosOf(k.Superseded)}
+}
+
+func keptCopyFrom(r *fsmpb.KeptRecord) *KeptCopy {
+	if r == nil {
+		return nil
+	}
+	return &KeptCopy{Reason: r.GetReason(), Generation: r.GetGeneration(), Attachment: r.GetAttach(), Superseded: timeOf(r.GetSuperseded())}
+}

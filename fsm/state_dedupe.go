@@ -1,0 +1,117 @@
+package fsm
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// requestIDLen is the length of a request id in bytes.
+const requestIDLen = 16
+
+// answer is what a command was told when it was applied (S4).
+type answer struct {
+	key     answerKey
+	index   uint64 // where it was applied
+	outcome *fsmpb.Outcome
+	// textUnhashed: the rejection's text is for people and not in the hash, so that
+	// two builds may word it differently. It is from level 2 on.
+	textUnhashed bool
+	hash         sum256
+}
+
+// answerKey is a request id, scoped to whoever made it.
+type answerKey struct {
+	request [requestIDLen]byte
+	actor   string
+}
+
+// answer decides a command once: a repeated one gets its first answer, one that
+// is too old to be known is not applied (S4, S102).
+func (s *State) answerOnce(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *fsmpb.Outcome {
+	if rej := s.checkEnvelope(cmd, body); rej != nil {
+		return rejected(m, rej)
+	}
+	key := answerKey{request: [requestIDLen]byte(cmd.GetRequestId()), actor: s.intern.actor(cmd.GetActor())}
+	if a, ok := s.lookups.answers[key]; ok {
+		return a.outcome
+	}
+	if p := cmd.GetProposedIndex(); m.Index > DedupeWindow && p < m.Index-DedupeWindow {
+		return rejected(m, Reject(Expired, "the command was first proposed at log index %d, more than %d entries ago", p, DedupeWindow))
+	}
+	outcome := s.decide(m, r, cmd, body)
+	s.putAnswer(&answer{key: key, index: m.Index, outcome: outcome, textUnhashed: s.level2()})
+	return outcome
+}
+
+// checkEnvelope refuses what cannot be remembered.
+func (s *State) checkEnvelope(cmd *fsmpb.Command, body proto.Message) *Rejection {
+	if n := len(cmd.GetRequestId()); n != requestIDLen {
+		return Reject(Invalid, "the request id has %d bytes, not %d", n, requestIDLen)
+	}
+	if n := len(cmd.GetActor()); n > maxIDBytes {
+		return Reject(Invalid, "the actor has %d bytes, more than %d", n, maxIDBytes)
+	}
+	if _, first := body.(*fsmpb.Bootstrap); s.cluster.ID == "" && !first {
+		return Reject(Precondition, "the cluster has no first entry yet: bootstrap it")
+	}
+	return nil
+}
+
+// atClusterLevel is what the cluster's level understands of a command. A leader of this
+// build proposes nothing else; what another one put on the log changes nothing. A leader
+// of level 1 did not see fields of later levels that others gave it, and its members
+// passed them over: here they are as if they had not been set, so that states are equal.
+func (s *State) atClusterLevel(m Meta, cmd *fsmpb.Command, body proto.Message) (proto.Message, *Rejection) {
+	if s.cluster.ID == "" {
+		return body, nil // the first command says the level
+	}
+	rej := TooNew(s.cluster.FeatureLevel, cmd)
+	if rej == nil || m.Level > Level1 || sinceOf(cmd.ProtoReflect().WhichOneof(oneof)) > Level1 {
+		return body, rej
+	}
+	body = proto.Clone(body)
+	Trim(body, Level1)
+	return body, nil
+}
+
+func (s *State) decide(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *fsmpb.Outcome {
+	if actor := cmd.GetActor(); !r.allowed(actor, body) {
+		return rejected(m, Reject(Forbidden, "%q may not propose %s", actor, r.command.Name()))
+	}
+	body, rej := s.atClusterLevel(m, cmd, body)
+	if rej != nil {
+		return rejected(m, rej)
+	}
+	before := s.writes
+	outcome, rej := r.apply(s, m, body)
+	if rej == nil {
+		outcome.Index = m.Index
+		return outcome
+	}
+	if s.writes != before {
+		panic(fmt.Sprintf("log index %d: %s was rejected after it changed the state: %v", m.Index, r.command, rej))
+	}
+	return rejected(m, rej)
+}
+
+func rejected(m Meta, rej *Rejection) *fsmpb.Outcome {
+	return &fsmpb.Outcome{
+		Index:     m.Index,
+		Rejection: &fsmpb.Rejection{Reason: uint32(rej.Reason), Message: clip(rej.Message)},
+	}
+}
+
+// forgetOldAnswers drops the answers that no command within the window can ask for: what
+// was first proposed within it was applied within it.
+func (s *State) forgetOldAnswers(index uint64) {
+	for {
+		oldest, a, ok := s.answers.Min()
+		if !ok || oldest+DedupeWindow >= index {
+			return
+		}
+		s.removeAnswer(a)
+	}
+}

@@ -1,0 +1,102 @@
+package fsm
+
+import "fmt"
+
+// lookups finds records by what their tables are not ordered by. Its maps are only
+// looked up, never iterated over. It belongs to one state alone: a fork has none,
+// so that Fork is O(1), and makes its own when it applies something itself.
+type lookups struct {
+	names   map[string]uuid // of live volumes (S101); nil until a plan asks for one
+	answers map[answerKey]*answer
+	trial   bool // the fork is only a plan: it knows no answers but its own
+}
+
+// newTrialLookups is of a fork that is only a plan.
+func newTrialLookups() *lookups { return &lookups{answers: map[answerKey]*answer{}, trial: true} }
+
+func newLookups(volumes, answers int) *lookups {
+	return &lookups{names: make(map[string]uuid, volumes), answers: make(map[answerKey]*answer, answers)}
+}
+
+// ensureLookups makes a fork's finder.
+func (s *State) ensureLookups() {
+	if s.lookups != nil {
+		return
+	}
+	s.lookups = newLookups(s.volumes.Len(), s.answers.Len())
+	s.indexNames()
+	s.answers.Scan(func(_ uint64, a *answer) bool {
+		s.lookups.answers[a.key] = a
+		return true
+	})
+}
+
+// indexNames looks through all volumes.
+func (s *State) indexNames() {
+	s.lookups.names = make(map[string]uuid, s.volumes.Len())
+	s.volumes.Scan(func(e volumeItem) bool {
+		s.lookups.rename("", e.stored.liveName(), e.key)
+		return true
+	})
+}
+
+// rename moves a volume from the live name it had to the one it has; empty is none.
+func (f *lookups) rename(before, after string, key uuid) {
+	if before == after || f.names == nil {
+		return
+	}
+	if before != "" && f.names[before] == key {
+		delete(f.names, before)
+	}
+	if after != "" {
+		f.names[after] = key
+	}
+}
+
+// named finds the live volume of a name. A fork without a finder looks through all.
+func (s *State) volumeKeyByName(name string) (key uuid, ok bool) {
+	if s.lookups != nil {
+		if s.lookups.names == nil {
+			s.indexNames()
+		}
+		key, ok = s.lookups.names[name]
+		return key, ok
+	}
+	s.volumes.Scan(func(e volumeItem) bool {
+		if ok = e.stored.liveName() == name; ok {
+			key = e.key
+		}
+		return !ok
+	})
+	return key, ok
+}
+
+// check is S101 and S102: everything is found, and nothing else.
+func (f *lookups) check(s *State) error {
+	if f.trial {
+		return nil
+	}
+	var err error
+	live := 0
+	s.volumes.Scan(func(e volumeItem) bool {
+		name := e.stored.liveName()
+		if name == "" {
+			return true
+		}
+		live++
+		if f.names[name] != e.key {
+			err = violated("S101", "volumes %s and %s both have the name %q", volumeIDFromUUID(f.names[name]), e.stored.ID, name)
+		}
+		return err == nil
+	})
+	s.answers.Scan(func(index uint64, a *answer) bool {
+		if err == nil && (f.answers[a.key] != a || a.index != index) {
+			err = violated("S102", "the answer of index %d is not found by its request", index)
+		}
+		return err == nil
+	})
+	if err == nil && (live != len(f.names) || len(f.answers) != s.answers.Len()) {
+		err = fmt.Errorf("invariants S101, S102: %d names of %d and %d requests of %d are known", len(f.names), live, len(f.answers), s.answers.Len())
+	}
+	return err
+}

@@ -1,0 +1,32 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// Skipped is an entry that the members passed over by their operators' decision, as
+// Apply faulted on it. It is part of the state and of its hash for ever: a member that
+// applied the entry holds another state than one that passed it over, and the next
+// checkpoint tells (S70, S23).
+type Skipped struct {
+	Index uint64
+	Hash  []byte // sha256 of the entry's content
+}
+
+// Skip takes an entry in without deciding it. Whoever proposed it, and asks again under
+// the same request id, is told so. cmd is nil where the content is no command.
+func (s *State) Skip(index uint64, hash []byte, cmd *fsmpb.Command) Result {
+	m := s.begin(index, cmd)
+	s.cluster.Skipped = append(slices.Clip(s.cluster.Skipped), Skipped{Index: index, Hash: slices.Clone(hash)})
+	s.writes++
+	outcome := rejected(m, Reject(Unsupported, "operators had every member pass over log index %d, as the state could not take it", index))
+	if len(cmd.GetRequestId()) == requestIDLen && len(cmd.GetActor()) <= maxIDBytes {
+		key := answerKey{request: [requestIDLen]byte(cmd.GetRequestId()), actor: cmd.GetActor()}
+		if _, known := s.lookups.answers[key]; !known {
+			s.putAnswer(&answer{key: key, index: index, outcome: outcome, textUnhashed: s.level2()})
+		}
+	}
+	return Result{Outcome: outcome}
+}

@@ -1,0 +1,229 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// storedVolume is a volume in its table, with the hash of what it holds.
+type storedVolume struct {
+	Volume
+	hash sum256
+}
+
+// volumeItem is a row of the table of volumes.
+type volumeItem struct {
+	key    uuid
+	stored *storedVolume
+}
+
+func (e volumeItem) before(o volumeItem) bool { return e.key.before(o.key) }
+
+// storedNode is a node in its table, with the hash of what it holds.
+type storedNode struct {
+	Node
+	hash sum256
+}
+
+// putVolume is the only way a volume enters the state or changes.
+func (s *State) putVolume(v Volume) {
+	s.sweepPredecessors(&v)
+	v.Modified = s.cluster.Index
+	again := s.level2() && v.allInSync() && !s.wasAllInSync(v.ID)
+	s.writeVolume(v)
+	if again {
+		s.supersedeKeptCopies(v.ID)
+	}
+}
+
+// wasAllInSync tells whether all replicas of the volume were up to date until now.
+func (s *State) wasAllInSync(id VolumeID) bool {
+	v, ok := s.Volume(id)
+	return ok && v.allInSync()
+}
+
+// writeVolume is putVolume of what was decided at an earlier index.
+func (s *State) writeVolume(v Volume) {
+	var nodes [2][4]NodeID
+	c := volumeChange{nodesBefore: nodes[0][:0], nodesAfter: nodes[1][:0]}
+	s.storeVolume(&c, v)
+	s.announceVolume(&c)
+	s.writes++
+}
+
+// storeVolume keeps table, index and hash together.
+func (s *State) storeVolume(c *volumeChange, v Volume) {
+	c.key, _ = v.ID.uuid()
+	c.after = &storedVolume{Volume: v}
+	c.after.hash = s.scratch.volume(&c.after.Volume)
+	c.nodesAfter = c.after.appendInvolvedNodes(c.nodesAfter)
+	if old, replaced := s.volumes.Set(volumeItem{c.key, c.after}); replaced {
+		c.before, c.nodesBefore = old.stored, old.stored.appendInvolvedNodes(c.nodesBefore)
+		s.sum = s.sum.minus(c.before.hash)
+	}
+	s.sum = s.sum.plus(c.after.hash)
+	s.lookups.rename(c.before.liveName(), c.after.liveName(), c.key)
+	s.snapshots.index.replaceCreatingFrom(c.before, c.after)
+	s.index.replace(c)
+}
+
+// removeVolume forgets a volume: its hosts reported it gone, or were lost (S105).
+func (s *State) removeVolume(id VolumeID) {
+	key, _ := id.uuid()
+	if v, ok := s.volume(key); ok {
+		s.recentFailures.add(string(id), v.CreateFailure())
+	}
+	old, ok := s.volumes.Delete(volumeItem{key: key})
+	if !ok {
+		return
+	}
+	c := volumeChange{key: key, before: old.stored, nodesBefore: old.stored.appendInvolvedNodes(nil)}
+	s.sum = s.sum.minus(c.before.hash)
+	s.lookups.rename(c.before.liveName(), "", key)
+	s.snapshots.index.replaceCreatingFrom(c.before, nil)
+	s.index.replace(&c)
+	s.announceVolume(&c)
+	s.writes++
+}
+
+// putNode is the only way a node enters the state or changes.
+func (s *State) putNode(n Node) {
+	s.storeNode(n)
+	s.changes = append(s.changes, Change{Node: n.ID})
+	s.writes++
+}
+
+// storeNode keeps table and hash together.
+func (s *State) storeNode(n Node) {
+	r := &storedNode{Node: n}
+	r.hash = s.scratch.node(&r.Node)
+	if old, replaced := s.nodes.Set(n.ID, r); replaced {
+		s.sum = s.sum.minus(old.hash)
+	}
+	s.sum = s.sum.plus(r.hash)
+}
+
+// putAnswer remembers what a command answered.
+func (s *State) putAnswer(a *answer) {
+	a.hash = s.scratch.answer(a)
+	s.answers.Set(a.index, a)
+	s.lookups.answers[a.key] = a
+	s.sum = s.sum.plus(a.hash)
+}
+
+// removeAnswer forgets what a command answered.
+func (s *State) removeAnswer(a *answer) {
+	s.answers.Delete(a.index)
+	delete(s.lookups.answers, a.key)
+	s.sum = s.sum.minus(a.hash)
+}
+
+// announceVolume tells every host that held or holds something of the volume.
+func (s *State) announceVolume(c *volumeChange) {
+	id := c.id()
+	for _, node := range c.nodesAfter {
+		s.changes = append(s.changes, Change{Volume: id, Node: node})
+	}
+	for _, node := range c.nodesBefore {
+		if !slices.Contains(c.nodesAfter, node) {
+			s.changes = append(s.changes, Change{Volume: id, Node: node})
+		}
+	}
+	if len(c.nodesAfter) == 0 {
+		s.changes = append(s.changes, Change{Volume: id})
+	}
+}
+
+// wakeWaiters tells whoever waits for a volume or a snapshot that what the log knows of
+// the node is another. The node itself reads its own record again.
+func (s *State) wakeWaiters(node NodeID) {
+	s.changes = append(s.changes, Change{Node: node, WakeWaiters: true})
+}
+
+func (c *volumeChange) id() VolumeID {
+	if c.after != nil {
+		return c.after.ID
+	}
+	return c.before.ID
+}
+
+// liveName is the name the volume holds, empty when it holds none (S18).
+func (r *storedVolume) liveName() string {
+	if r == nil {
+		return ""
+	}
+	return r.Volume.liveName()
+}
+
+func (v *Volume) liveName() string {
+	if _, deleting := v.Phase.(Deleting); deleting {
+		return ""
+	}
+	return v.Name
+}
+
+func (r *storedVolume) publications() []Publication {
+	if r == nil {
+		return nil
+	}
+	return r.Publications()
+}
+
+func (r *storedVolume) teardowns() []Teardown {
+	if r == nil {
+		return nil
+	}
+	return r.Teardowns
+}
+
+// waitingForPeer tells whether one of the volume's replicas may have to know of its peer's host
+// whether it can be asked.
+func (r *storedVolume) waitingForPeer() bool {
+	return r != nil && r.Replication != nil && slices.ContainsFunc(r.Replication.Syncs, ReplicaSync.waitsForPeer)
+}
+
+// inRepair tells whether a replicated volume that is Ready lacks a replica, or one of
+// them is being made, removed or synchronised.
+func (r *storedVolume) inRepair() bool {
+	if r == nil || r.Replication == nil {
+		return false
+	}
+	if _, ready := r.Phase.(Ready); !ready {
+		return false
+	}
+	staying := 0
+	for i := range r.Replication.Syncs {
+		sync := &r.Replication.Syncs[i]
+		if sync.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET {
+			return true
+		}
+		if replica := r.Replica(sync.Host); replica != nil && replica.State != ReplicaLeaving {
+			staying++
+		}
+	}
+	return staying < int(r.Replication.ReplicaCount) || r.isChangingReplicas()
+}
+
+func (r *storedVolume) appendOperationIDs(ids []OperationID) []OperationID {
+	if r == nil || r.Operation == nil {
+		return ids
+	}
+	ids = append(ids, r.Operation.ID)
+	for i := range r.OtherOperations {
+		ids = append(ids, r.OtherOperations[i].ID)
+	}
+	return ids
+}
+
+// eachReservation visits the pools that keep room for the volume.
+func (r *storedVolume) eachReservation(visit func(PoolID, int64)) {
+	if r == nil {
+		return
+	}
+	for i := range r.Replicas {
+		if r.Replicas[i].State != ReplicaGone {
+			visit(r.Replicas[i].Pool, r.Size)
+		}
+	}
+}

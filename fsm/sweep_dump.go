@@ -1,0 +1,53 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// sweeps stands at the end of the cluster's record, where there are any.
+func (e *encoder) sweeps(c *Cluster) {
+	if len(c.Sweeps) == 0 {
+		return
+	}
+	if len(c.Skipped) == 0 {
+		e.u64(0) // entries that were passed over
+	}
+	e.u64(uint64(len(c.Sweeps)))
+	for i := range c.Sweeps {
+		w := &c.Sweeps[i]
+		e.u64(uint64(w.Kind))
+		e.epoch(w.Epoch)
+		e.str(string(w.Node))
+		e.str(string(w.Host))
+		e.str(w.Reason)
+		e.u64(w.Cursor)
+	}
+}
+
+func (w *Sweep) record() *fsmpb.SweepRecord {
+	return &fsmpb.SweepRecord{
+		Kind: uint32(w.Kind), Epoch: w.Epoch.proto(), NodeId: string(w.Node), HostId: string(w.Host), Reason: w.Reason, Cursor: w.Cursor,
+	}
+}
+
+func sweepFrom(r *fsmpb.SweepRecord) Sweep {
+	w := Sweep{Epoch: epochFrom(r.GetEpoch()), Node: NodeID(r.GetNodeId()), Host: HostID(r.GetHostId()), Reason: r.GetReason(), Cursor: r.GetCursor()}
+	if k := r.GetKind(); k <= uint32(lastSweepKind) {
+		w.Kind = SweepKind(k)
+	}
+	return w
+}
+
+// checkSweeps is S118 of the sweeps themselves.
+func (s *State) checkSweeps() error {
+	last := uint64(0)
+	for i := range s.cluster.Sweeps {
+		w := &s.cluster.Sweeps[i]
+		if w.Kind == 0 || w.Kind > lastSweepKind || (w.Kind == SweepRestore) != (w.Host == "") || (w.Node == "") != (w.Host == "") {
+			return violated("S118", "the sweep of index %d is malformed", w.Epoch.Index)
+		}
+		if !s.level2() || w.Epoch.Index < last || w.Epoch.Index > s.cluster.Index || w.Cursor > w.Epoch.Index {
+			return violated("S118", "the sweep of index %d stands behind that of %d, in a state at %d", w.Epoch.Index, last, s.cluster.Index)
+		}
+		last = w.Epoch.Index
+	}
+	return nil
+}

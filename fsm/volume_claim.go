@@ -1,0 +1,59 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+func claimFrom(p *fsmpb.Claim) *Claim {
+	if p == nil {
+		return nil
+	}
+	return &Claim{Name: p.GetName(), Namespace: p.GetNamespace(), Volume: p.GetVolume()}
+}
+
+func (c *Claim) proto() *fsmpb.Claim {
+	if c == nil {
+		return nil
+	}
+	return &fsmpb.Claim{Name: c.Name, Namespace: c.Namespace, Volume: c.Volume}
+}
+
+// check bounds what enters the state.
+func (c *Claim) check() *Rejection {
+	if c != nil && max(len(c.Name), len(c.Namespace), len(c.Volume)) > maxIDBytes {
+		return Reject(Invalid, "a name of the volume's claim is longer than %d bytes", maxIDBytes)
+	}
+	return nil
+}
+
+// updateClaim takes in what the orchestrator calls the volume now; unset, or equal: as it is.
+func (v *Volume) updateClaim(p *fsmpb.Claim) *Rejection {
+	updated := claimFrom(p)
+	if updated == nil || v.Claim != nil && *v.Claim == *updated {
+		return nil
+	}
+	v.Claim = updated
+	return updated.check()
+}
+
+// initialLimits are the limits that the volume was created with.
+func (v *Volume) initialLimits() Limits {
+	if v.InitialLimits != nil {
+		return *v.InitialLimits
+	}
+	return v.Limits
+}
+
+// initialLimitsRecord is not nil for limits that are none: they were asked for.
+func initialLimitsRecord(l *Limits) *fsmpb.Limits {
+	if l == nil {
+		return nil
+	}
+	return &fsmpb.Limits{ReadIops: l.ReadIOPS, WriteIops: l.WriteIOPS, ReadBytesPerSecond: l.ReadBPS, WriteBytesPerSecond: l.WriteBPS}
+}
+
+func initialLimitsFrom(p *fsmpb.Limits) *Limits {
+	if p == nil {
+		return nil
+	}
+	requested := LimitsFrom(p)
+	return &requested
+}

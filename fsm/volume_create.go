@@ -1,0 +1,152 @@
+package fsm
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// applyCreateVolume makes a volume of a name, or joins the one that exists (S101). It
+// is placed and reserved here; its host makes the device.
+func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
+	requested, rej := s.requestedVolume(c)
+	if rej != nil {
+		return nil, rej
+	}
+	existing, exists := s.VolumeByName(requested.Name)
+	if exists && !existing.isFailed() {
+		return s.joinExisting(existing, &requested, c)
+	}
+	if other, taken := s.Volume(requested.ID); taken {
+		return nil, Reject(Incompatible, "create volume %q: id %s belongs to volume %q already", requested.Name, requested.ID, other.Name)
+	}
+	if rej := s.placeVolume(m, &requested, c); rej != nil {
+		return nil, rej
+	}
+	if exists {
+		s.beginDelete(m, existing, existing.Operation.idOrNew(m)) // the failed device becomes an obligation
+	}
+	requested.Phase, requested.Created = Creating{}, m.Epoch
+	requested.Operation = m.operation(OpCreate)
+	s.putVolume(requested)
+	return &fsmpb.Outcome{VolumeId: c.GetVolumeId(), OperationId: m.Index}, nil
+}
+
+// placeVolume decides where the volume will be: with its source, or where there is room;
+// the other replica of a replicated one on another host.
+func (s *State) placeVolume(m Meta, requested *Volume, c *fsmpb.CreateVolume) *Rejection {
+	w := &placementRequest{requisite: requested.Requisite, preferred: c.GetPreferred(), facts: c.GetFacts(), replicated: c.GetReplicas() > 1}
+	first, rej := s.placeFirstReplica(requested, c, w)
+	if rej != nil {
+		return rej
+	}
+	requested.Replicas = []Replica{first}
+	if !w.replicated {
+		return nil
+	}
+	return s.addSecondReplica(m, requested, c, w)
+}
+
+func (s *State) placeFirstReplica(requested *Volume, c *fsmpb.CreateVolume, w *placementRequest) (Replica, *Rejection) {
+	if !requested.Source.IsZero() {
+		return s.placeFromSource(requested, c, w)
+	}
+	w.size = requested.Size
+	return s.placeReplica(w)
+}
+
+// requestedVolume reads and checks everything about the volume but where it will be.
+func (s *State) requestedVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
+	v, rej := s.readCreateVolume(c)
+	s.intern.volume(&v)
+	return v, rej
+}
+
+// readCreateVolume is requested, and leaves the state alone.
+func (s *State) readCreateVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
+	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint(), Limits: LimitsFrom(c.GetLimits()), Claim: claimFrom(c.GetClaim())}
+	if !v.ID.Valid() {
+		return v, Reject(Invalid, "create a volume: %q is not a volume id", clip(c.GetVolumeId()))
+	}
+	if n := len(v.Name); n == 0 || n > maxNameBytes {
+		return v, Reject(Invalid, "create a volume: the name must have 1 to %d bytes, it has %d", maxNameBytes, n)
+	}
+	if rej := v.Claim.check(); rej != nil {
+		return v, rej
+	}
+	if len(v.Fingerprint) > maxFingerprintBytes {
+		return v, Reject(Invalid, "create volume %q: the fingerprint has more than %d bytes", v.Name, maxFingerprintBytes)
+	}
+	rej := requestedReplicas(c)
+	if rej != nil {
+		return v, rej
+	}
+	if v.Source, rej = requestedSource(c.GetSource()); rej != nil {
+		return v, rej
+	}
+	if v.Capabilities, rej = requestedCapabilities(c.GetCapabilities(), s.defaultFSTypeFor(v.Name, v.Source)); rej != nil {
+		return v, rej
+	}
+	if v.Requisite, rej = s.intern.requisite(c.GetRequisite()); rej != nil {
+		return v, rej
+	}
+	v.Format = Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED}
+	v.Size, rej = SizeFor(c.GetRequiredBytes(), c.GetLimitBytes(), v.Capabilities)
+	return v, rej
+}
+
+// CheckCompatible says why a volume is not what the command asks for, nil when it is: the
+// compatibility check of CreateVolume.
+func (s *State) CheckCompatible(existing *Volume, c *fsmpb.CreateVolume) *Rejection {
+	requested, rej := s.readCreateVolume(c)
+	if rej != nil {
+		return rej
+	}
+	return s.incompatibility(existing, &requested, c)
+}
+
+// join answers with the volume that has the name, when it is what is asked for.
+func (s *State) joinExisting(existing, requested *Volume, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
+	if rej := s.incompatibility(existing, requested, c); rej != nil {
+		return nil, rej
+	}
+	out := &fsmpb.Outcome{VolumeId: string(existing.ID)}
+	if existing.Operation != nil {
+		out.OperationId = uint64(existing.Operation.ID)
+	}
+	return out, nil
+}
+
+// differs compares with what was asked for when the volume was made: what became of
+// it since, as mutable parameters, is no difference.
+func (s *State) incompatibility(existing, requested *Volume, c *fsmpb.CreateVolume) *Rejection {
+	switch limit := c.GetLimitBytes(); {
+	case !bytes.Equal(existing.Fingerprint, requested.Fingerprint) || existing.Source != requested.Source:
+		return Reject(Incompatible, "volume %q exists with other parameters or another source", existing.Name)
+	case !existing.hasReplicasOf(c):
+		return Reject(Incompatible, "volume %q exists with other replicas", existing.Name)
+	case existing.initialLimits() != requested.Limits:
+		return Reject(Incompatible, "volume %q exists with other mutable parameters", existing.Name)
+	case !slices.Equal(existing.Capabilities, requested.Capabilities):
+		return Reject(Incompatible, "volume %q exists with other capabilities", existing.Name)
+	case existing.Size < c.GetRequiredBytes() || limit != 0 && existing.Size > limit:
+		return Reject(Incompatible, "volume %q exists with %d bytes, not within %d to %d", existing.Name, existing.Size, c.GetRequiredBytes(), limit)
+	case !s.reachableWithin(existing, requested.Requisite):
+		return Reject(Incompatible, "volume %q exists and is not accessible from the topology that is required", existing.Name)
+	}
+	return nil
+}
+
+// reachableWithin tells whether a replica's host is in one of the terms.
+func (s *State) reachableWithin(v *Volume, terms []Topology) bool {
+	return slices.ContainsFunc(v.Replicas, func(r Replica) bool {
+		n, ok := s.Node(r.Node)
+		return ok && n.Host == r.Host && n.matchesAnyTerm(terms)
+	})
+}
+
+func (v *Volume) isFailed() bool {
+	_, failed := v.Phase.(Failed)
+	return failed
+}

@@ -1,0 +1,48 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// applyDeleteVolume frees the name at once (S18). The record stays as the
+// obligation of its hosts, until they report the devices gone (S105). What is
+// unknown is gone; again changes nothing. Its snapshots stay: they are devices of
+// their own. What replicas of it had that lost ends with it: nobody asked for that but the
+// volume (S49).
+func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome, *Rejection) {
+	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
+	if !ok {
+		return &fsmpb.Outcome{}, nil
+	}
+	if _, deleting := v.Phase.(Deleting); deleting {
+		return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(v.Operation.ID)}, nil
+	}
+	if publications := v.Publications(); len(publications) > 0 {
+		return nil, Reject(InUse, "delete volume %s: it is published to node %s", v.ID, publications[0].Node)
+	}
+	if rej := s.checkNotSource(Busy, "delete volume", string(v.ID)); rej != nil {
+		return nil, rej
+	}
+	copies := s.liveKeptCopiesOf(v.ID)
+	for _, n := range copies {
+		if rej := s.checkNotSource(Busy, "delete volume "+string(v.ID)+" with its kept copy", string(n.ID)); rej != nil {
+			return nil, rej
+		}
+	}
+	s.removeKeptCopies(copies...)
+	return s.beginDelete(m, v, OperationID(m.Index)), nil
+}
+
+// beginDelete turns the volume into an obligation, or forgets it when no host
+// keeps anything of it. A publication that was revoked while its host was away
+// stays to be ended before the device is removed.
+func (s *State) beginDelete(m Meta, v *Volume, id OperationID) *fsmpb.Outcome {
+	if v.allGone() {
+		s.removeVolume(v.ID)
+		return &fsmpb.Outcome{VolumeId: string(v.ID)}
+	}
+	updated := *v
+	updated.Phase = Deleting{Since: m.Epoch}
+	updated.Operation, updated.OtherOperations = m.operation(OpDelete), nil
+	updated.Operation.ID = id
+	s.putVolume(updated)
+	return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(id)}
+}

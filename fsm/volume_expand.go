@@ -1,0 +1,190 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// applyExpandVolume decides a larger size (S25); it is reached when the host reported
+// the device grown. A volume never shrinks, and one that is as large already stays as
+// it is. While its content is being copied it keeps its size, as the copies' sizes
+// were decided.
+func applyExpandVolume(s *State, m Meta, c *fsmpb.ExpandVolume) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.readyVolume(c.GetVolumeId())
+	if rej != nil {
+		return nil, rej
+	}
+	if c.Capability != nil && !v.Supports(v.asUsed(c.GetCapability())) {
+		return nil, Reject(Invalid, "expand volume %s: it was not created for %s", v.ID, v.asUsed(c.GetCapability()))
+	}
+	size, rej := v.expandedSize(c.GetRequiredBytes(), c.GetLimitBytes())
+	if rej != nil {
+		return nil, rej
+	}
+	if size == v.Size {
+		return s.operationOutcomeOf(v, OpExpand), nil
+	}
+	if rej := s.checkExpand(v, size, c.GetFacts()); rej != nil {
+		return nil, rej
+	}
+	updated := *v
+	updated.Size = size
+	s.beginOperation(&updated, m.operation(OpExpand))
+	s.putVolume(updated)
+	return s.operationOutcomeOf(&updated, OpExpand), nil
+}
+
+// expandedSize is the size in bytes within the range, the volume's own when that is
+// in it. OutOfRange: only a smaller one is, or none of ours.
+func (v *Volume) expandedSize(required, limit int64) (int64, *Rejection) {
+	switch {
+	case required < 0 || limit < 0 || required == 0 && limit == 0:
+		return 0, Reject(Invalid, "expand volume %s: the capacity range %d to %d is empty or has a negative bound", v.ID, required, limit)
+	case limit != 0 && limit < required:
+		return 0, Reject(Invalid, "expand volume %s: the limit of %d bytes is below the %d bytes required", v.ID, limit, required)
+	case limit != 0 && limit < v.Size:
+		return 0, Reject(OutOfRange, "expand volume %s: it has %d bytes, more than the limit of %d, and never shrinks", v.ID, v.Size, limit)
+	case required > MaxVolumeSize:
+		return 0, Reject(OutOfRange, "expand volume %s to %d bytes: the largest volume has %d", v.ID, required, int64(MaxVolumeSize))
+	}
+	size := max(roundUp(required), v.Size)
+	if limit != 0 && size > limit {
+		return 0, Reject(OutOfRange, "expand volume %s: no size between %d and %d bytes is a multiple of %d", v.ID, required, limit, VolumeSizeUnit)
+	}
+	return size, nil
+}
+
+// checkExpand checks everything that a larger size needs. From feature level 2 on a replica that
+// was given up has no part in it: its host may be away for long. It keeps the size that it
+// has, and is grown if it is ever taken back.
+func (s *State) checkExpand(v *Volume, size int64, facts []*fsmpb.PoolFact) *Rejection {
+	if op := s.operationBlockingExpand(v); op != nil {
+		return Reject(Busy, "expand volume %s: %s is under way on it", v.ID, op.ID)
+	}
+	if rej := s.checkNotSource(Busy, "expand volume", string(v.ID)); rej != nil {
+		return rej
+	}
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		if s.level2() && r.State == ReplicaLeaving {
+			continue
+		}
+		n, rej := s.askableHost("volume "+string(v.ID), r.Node, r.Host)
+		if rej != nil {
+			return rej
+		}
+		if r.State != ReplicaPresent || n.pool(r.Pool) == nil {
+			return Reject(Precondition, "expand volume %s: its device is missing on node %s", v.ID, r.Node)
+		}
+		if by := size - v.Size; s.unreserved(n.pool(r.Pool)) < by || !s.hasFree(n.pool(r.Pool), by, facts) {
+			return Reject(NoCapacity, "expand volume %s: pool %s of node %s has no room for %d bytes more", v.ID, r.Pool, r.Node, by)
+		}
+	}
+	return nil
+}
+
+// operationBlockingExpand is the operation that must end before the volume can grow, nil when none
+// must. From feature level 2 on that is another growth, the end of a publication that a side
+// of the volume owes, and the making of a side.
+func (s *State) operationBlockingExpand(v *Volume) *Operation {
+	if !s.level2() {
+		if op := v.Operation; op != nil && op.State == OpRunning {
+			return op
+		}
+		return nil
+	}
+	if op := v.running(OpExpand); op != nil {
+		return op
+	}
+	for _, t := range v.Teardowns {
+		if r := v.Replica(t.Host); r == nil || r.State != ReplicaLeaving {
+			return v.OperationOf(OpTeardown)
+		}
+	}
+	if op := v.running(OpReplicaChange); op != nil && (v.isAddingReplica() || len(v.Replication.Syncs) >= int(v.Replication.ReplicaCount)) {
+		return op
+	}
+	return nil
+}
+
+// isExpanding tells whether a host has not reported the volume's size yet.
+func (v *Volume) isExpanding() bool {
+	if _, ready := v.Phase.(Ready); !ready {
+		return false
+	}
+	for i := range v.Replicas {
+		switch r := &v.Replicas[i]; r.State {
+		case ReplicaPresent, ReplicaMissing:
+			if r.Size < v.Size {
+				return true
+			}
+		case ReplicaPlanned, ReplicaGone, ReplicaLeaving:
+		}
+	}
+	return false
+}
+
+// grown: the device has the size. Less is no news, more is not the log's.
+func (x reportContext) deviceGrown(v *Volume, f *fsmpb.DeviceGrown) (Volume, bool) {
+	if !v.isExpanding() || f.GetSizeBytes() < v.Size || x.replica.Size == v.Size {
+		return *v, false
+	}
+	x.replica.Size, x.replica.Undersized = v.Size, false
+	updated := v.withReplica(x.replica)
+	x.state.finishOperations(&updated)
+	return updated, true
+}
+
+// revertSize forgets a larger size that a host could not make, so that the volume has
+// what its device has. One that had it, and lost it with a host, keeps it: it was promised.
+func (v *Volume) revertSize() {
+	var largest int64
+	for i := range v.Replicas {
+		if v.Replicas[i].Undersized {
+			return
+		}
+		largest = max(largest, v.Replicas[i].Size)
+	}
+	v.Size = largest
+}
+
+// settle ends the operations of a Ready volume when what they were about is done. At level
+// 1 it goes on with what was put off while a teardown had the only place.
+func (s *State) finishOperations(v *Volume) {
+	op := v.Operation
+	if s.level2() {
+		v.finishDoneKinds()
+		return
+	}
+	if op == nil {
+		return
+	}
+	switch growing := v.isExpanding(); {
+	case op.Kind == OpTeardown && len(v.Teardowns) > 0:
+	case op.Kind == OpTeardown && growing:
+		v.Operation = op.withKind(OpExpand)
+	case op.Kind == OpTeardown && v.isChangingReplicas():
+		v.Operation = op.withKind(OpReplicaChange)
+	case op.Kind == OpTeardown, op.Kind == OpExpand && op.State == OpRunning && !growing,
+		op.Kind == OpReplicaChange && v.replicaChangeDone():
+		v.Operation = nil
+	}
+}
+
+// finishDoneKinds ends each operation that is done. What level 1 put off while a teardown had
+// the only place goes on in the teardown's.
+func (v *Volume) finishDoneKinds() {
+	op := v.OperationOf(OpTeardown)
+	if op != nil && len(v.Teardowns) == 0 {
+		v.endOperation(OpTeardown)
+		switch {
+		case v.isExpanding() && v.OperationOf(OpExpand) == nil:
+			v.putOperation(op.withKind(OpExpand))
+		case v.isChangingReplicas() && !v.replicaChangeDone() && v.OperationOf(OpReplicaChange) == nil:
+			v.putOperation(op.withKind(OpReplicaChange))
+		}
+	}
+	if v.running(OpExpand) != nil && !v.isExpanding() {
+		v.endOperation(OpExpand)
+	}
+	if v.OperationOf(OpReplicaChange) != nil && v.replicaChangeDone() {
+		v.endOperation(OpReplicaChange)
+	}
+}

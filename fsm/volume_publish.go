@@ -1,0 +1,103 @@
+package fsm
+
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// applyPublishVolume makes one node the only one that may use the volume. The same
+// node asking again gets the same epoch; another node waits for the unpublish (S3, S103).
+func applyPublishVolume(s *State, m Meta, c *fsmpb.PublishVolume) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.readyVolume(c.GetVolumeId())
+	if rej != nil {
+		return nil, rej
+	}
+	n, ok := s.Node(NodeID(c.GetNodeId()))
+	if !ok {
+		return nil, Reject(NotFound, "publish volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))
+	}
+	requested := Publication{Node: n.ID, Host: n.Host, Capability: v.asUsed(c.GetCapability()), ReadOnly: c.GetReadOnly(), Epoch: m.Epoch}
+	if existing := v.Publications(); len(existing) > 0 {
+		outcome, rej := rejoinPublication(v, existing, requested)
+		if rej == nil && v.Publication(n.ID).Ending { // the last word counts
+			updated := *v.Publication(n.ID)
+			updated.Ending, updated.UsedBy = false, ""
+			s.putVolume(v.withPublication(updated))
+		}
+		return outcome, rej
+	}
+	if rej := s.checkPublish(v, n, requested.Capability); rej != nil {
+		return nil, rej
+	}
+	s.putVolume(v.withPublication(requested))
+	return publishOutcome(v, requested), nil
+}
+
+// readyVolume finds a volume that is Ready.
+func (s *State) readyVolume(id string) (*Volume, *Rejection) {
+	v, ok := s.Volume(VolumeID(id))
+	if !ok {
+		return nil, Reject(NotFound, "volume %s is not known", clip(id))
+	}
+	switch p := v.Phase.(type) {
+	case Creating:
+		return nil, Reject(Busy, "volume %s is still being created", v.ID)
+	case Deleting:
+		return nil, Reject(NotFound, "volume %s is being deleted", v.ID)
+	case Failed:
+		return nil, Reject(Precondition, "volume %s failed: %s", v.ID, p.Reason)
+	case Ready:
+	}
+	return v, nil
+}
+
+// again answers for a volume that is published already. The modes served here let
+// one node use it at a time.
+func rejoinPublication(v *Volume, publications []Publication, requested Publication) (*fsmpb.Outcome, *Rejection) {
+	i := slices.IndexFunc(publications, func(p Publication) bool { return p.Node == requested.Node })
+	switch {
+	case i < 0:
+		return nil, Reject(InUse, "volume %s is published to node %s", v.ID, publications[0].Node)
+	case publications[i].ReadOnly != requested.ReadOnly:
+		return nil, Reject(Incompatible, "volume %s is published to node %s with read-only %t", v.ID, publications[i].Node, publications[i].ReadOnly)
+	case publications[i].Capability != requested.Capability:
+		return nil, Reject(Incompatible, "volume %s is published to node %s with another capability", v.ID, publications[i].Node)
+	}
+	return publishOutcome(v, publications[i]), nil
+}
+
+// checkPublish checks everything that a new publication needs of the node.
+func (s *State) checkPublish(v *Volume, n *Node, requested Capability) *Rejection {
+	switch {
+	case requested.check() != nil:
+		return requested.check()
+	case !v.Supports(requested):
+		return Reject(Precondition, "volume %s was not created for %s", v.ID, requested)
+	case n.State == NodeLost:
+		return Reject(Precondition, "publish volume %s: node %s was recorded as lost", v.ID, n.ID)
+	case v.Replica(n.Host) == nil:
+		return Reject(Precondition, "publish volume %s: node %s cannot reach its replica on node %s", v.ID, n.ID, v.Replicas[0].Node)
+	case v.checkReplicaPublishable(n) != nil:
+		return v.checkReplicaPublishable(n)
+	case n.Incarnation != s.cluster.Incarnation:
+		return Reject(Precondition, "publish volume %s: node %s is in adoption mode until an operator adopts it", v.ID, n.ID)
+	case n.State == NodeUnreachable:
+		return Reject(Unreachable, "publish volume %s: node %s cannot be reached now", v.ID, n.ID)
+	case n.MaxVolumes != 0 && s.PublicationCount(n.ID) >= int(n.MaxVolumes):
+		return Reject(NoCapacity, "publish volume %s: node %s holds %d volumes, its maximum", v.ID, n.ID, n.MaxVolumes)
+	}
+	return nil
+}
+
+func publishOutcome(v *Volume, p Publication) *fsmpb.Outcome {
+	return &fsmpb.Outcome{VolumeId: string(v.ID), Epoch: p.Epoch.proto()}
+}
+
+// String names what an operator would recognise of it.
+func (c Capability) String() string {
+	if c.Block {
+		return "block " + c.Mode.String()
+	}
+	return "mount " + c.FSType + " " + c.Mode.String()
+}

@@ -1,0 +1,109 @@
+package fsm
+
+import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
+
+// applyUnpublishVolume ends a node's publication, or all of them. What is not
+// published is unpublished. No other host can reach the data of a single replica: its
+// host keeps the obligation to end what it may have brought up, whether it can be asked
+// now or not (S31). A replicated volume that is staged on a host that can be asked is not
+// taken away: the host is asked to take it down, and the command is to be proposed again
+// when it did; until then it is still published. From one that cannot be asked, this is the
+// first step of a takeover (S8): from here on the host's questions are refused. With
+// protocol A that would lose writes, so it takes a recorded decision first (S11).
+func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Outcome, *Rejection) {
+	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
+	if !ok {
+		return &fsmpb.Outcome{}, nil
+	}
+	out := &fsmpb.Outcome{VolumeId: string(v.ID)}
+	ending := v.publicationsToEnd(NodeID(c.GetNodeId()), epochFrom(c.GetEpoch()))
+	for i := range ending {
+		if s.hostReachable(&ending[i]) && ending[i].Staging != nil && (v.Replicated() || !s.level2()) {
+			return s.requestEnd(v, &ending[i], out)
+		}
+		if s.needsForceFirst(v, &ending[i]) {
+			return nil, Reject(Unreachable, "unpublish volume %s: node %s cannot be reached, and with protocol A the other replica may miss its last writes", v.ID, ending[i].Node)
+		}
+	}
+	if len(ending) == 0 {
+		return out, nil
+	}
+	updated := *v
+	for i := range ending {
+		updated = s.withRevoked(m, &updated, &ending[i])
+	}
+	s.putVolume(updated)
+	if updated.Operation != nil {
+		out.OperationId = uint64(updated.Operation.ID)
+	}
+	return out, nil
+}
+
+// requestEnd asks a host that can be asked to take the volume down, once; it stays
+// published until the host did. At level 1 the host is not asked.
+func (s *State) requestEnd(v *Volume, p *Publication, out *fsmpb.Outcome) (*fsmpb.Outcome, *Rejection) {
+	if !s.level2() || p.Ending {
+		used := ""
+		if p.UsedBy != "" {
+			used = ": " + p.UsedBy
+		}
+		return nil, Reject(InUse, "unpublish volume %s: node %s has it staged at %s%s", v.ID, p.Node, p.Staging.Path, used)
+	}
+	updated := *p
+	updated.Ending = true
+	s.putVolume(v.withPublication(updated))
+	return out, nil
+}
+
+// publicationsToEnd are the publications that are meant: the node's, or all when it is
+// empty, and only the one of the epoch when that is set (S4).
+func (v *Volume) publicationsToEnd(node NodeID, epoch Epoch) []Publication {
+	var matching []Publication
+	for _, p := range v.Publications() {
+		if (node == "" || p.Node == node) && (epoch.IsZero() || p.Epoch == epoch) {
+			matching = append(matching, p)
+		}
+	}
+	return matching
+}
+
+// hostReachable tells whether the publication's host can be asked to unstage.
+func (s *State) hostReachable(p *Publication) bool {
+	n, ok := s.Node(p.Node)
+	return ok && n.Host == p.Host && n.State == NodeReachable
+}
+
+// needsForceFirst is S11.
+func (s *State) needsForceFirst(v *Volume, p *Publication) bool {
+	return v.Replicated() && v.Replication.Protocol == fsmpb.Protocol_PROTOCOL_A && !s.hostReachable(p) && !v.forcedElsewhere(p.Host)
+}
+
+// withRevoked is the volume without the publication; a host that cannot be asked, that has
+// it staged or that may still be primary, keeps the obligation to end what it may have
+// brought up.
+func (s *State) withRevoked(m Meta, v *Volume, p *Publication) Volume {
+	updated := v.withoutPublication(p.Node)
+	updated = updated.withoutLimits(p.Host)
+	needsTeardown := !s.hostReachable(p) || s.mayBePrimary(v, p.Host) || s.level2() && p.Staging != nil
+	if v.Replicated() {
+		updated = updated.withReplication()
+		updated.Replication.endGrant(m.Index)
+	}
+	if !needsTeardown {
+		return updated
+	}
+	if v.Replicated() {
+		updated.Replication.Generation = m.Index // what is seen from here on is seen after it
+	}
+	updated = updated.withTeardown(Teardown{Node: p.Node, Host: p.Host, Epoch: p.Epoch})
+	switch {
+	case s.level2() && updated.OperationOf(OpTeardown) == nil:
+		updated.putOperation(m.operation(OpTeardown))
+	case s.level2():
+	case updated.Operation == nil:
+		updated.Operation = m.operation(OpTeardown)
+	case updated.Operation.Kind != OpTeardown: // it goes on with what is left of that afterwards
+		updated.Operation = updated.Operation.withKind(OpTeardown)
+	}
+	return updated
+}
