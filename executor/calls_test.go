@@ -22,10 +22,10 @@ func withTimeout(t testing.TB, ms int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), time.Duration(ms)*time.Millisecond)
 }
 
-// slowly makes one effect wait until it is let go.
-func (w *world) slowly(effect string) (reached <-chan struct{}, letGo func()) {
+// blockEffect makes one effect wait until it is let go.
+func (w *testHost) blockEffect(effect string) (reached <-chan struct{}, resume func()) {
 	at, release := make(chan struct{}, 16), make(chan struct{})
-	w.mount.fail = func(name, _ string) error {
+	w.mounter.fail = func(name, _ string) error {
 		if name == effect {
 			at <- struct{}{}
 			<-release
@@ -37,31 +37,31 @@ func (w *world) slowly(effect string) (reached <-chan struct{}, letGo func()) {
 
 // S121: also the same call again.
 func TestASecondCallForAVolumeIsBusy(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	epoch := w.publishVolume(id, mountCap)
-	reached, letGo := w.slowly("mkfs")
+	reached, resume := w.blockEffect("mkfs")
 	first := make(chan error, 1)
 	go func() { first <- w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)) }()
 	<-reached
 	for range 2 {
 		require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))), "also the same call")
 		require.Equal(t, fsm.Busy, reasonOf(w.e.Unstage(t.Context(), id, stagingPath)))
-		require.Equal(t, fsm.Busy, reasonOf(w.e.Unpublish(t.Context(), id, targetPath)))
+		require.Equal(t, fsm.Busy, reasonOf(w.e.UnpublishTarget(t.Context(), id, targetPath)))
 	}
-	letGo()
+	resume()
 	require.NoError(t, <-first)
-	require.Equal(t, 1, w.mount.count("mkfs"))
+	require.Equal(t, 1, w.mounter.count("mkfs"))
 }
 
 // S121: but the work of a call whose caller gave up goes on, and its retry joins it.
 func TestWorkOutlivesItsCallerAndARetryJoinsIt(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	epoch := w.publishVolume(id, mountCap)
-	reached, letGo := w.slowly("mkfs")
+	reached, resume := w.blockEffect("mkfs")
 	ctx, cancel := withTimeout(t, 1000)
 	defer cancel()
 	require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(ctx, w.stageRequest(id, epoch, mountCap))))
@@ -73,28 +73,28 @@ func TestWorkOutlivesItsCallerAndARetryJoinsIt(t *testing.T) {
 	require.Error(t, w.e.Stage(gone, w.stageRequest(id, epoch, mountCap)))
 	joined := make(chan error, 1)
 	go func() { joined <- w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)) }()
-	letGo()
+	resume()
 	require.NoError(t, <-joined)
-	require.Equal(t, 1, w.mount.count("mkfs"))
-	require.Equal(t, 1, w.mount.count("mount"))
+	require.Equal(t, 1, w.mounter.count("mkfs"))
+	require.Equal(t, 1, w.mounter.count("mount"))
 }
 
 // S126: the CO believes it staged, the host was restarted.
 func TestARebootEndsWhatWasUp(t *testing.T) {
 	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestHost(t)
 			id, epoch := w.staged(capability)
-			require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, capability)))
+			require.NoError(t, w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, capability)))
 			w.stop()
 			w.pool.Reboot()
-			w.mount.reboot()
+			w.mounter.reboot()
 			w.boot = "another-boot"
 			w.start(nil)
 			w.eventually(func() bool { return w.publication(id).Staging == nil }, "the host says what it observes")
-			require.Equal(t, fsm.Precondition, reasonOf(w.e.Publish(t.Context(), w.publishRequest(id, epoch, capability))))
+			require.Equal(t, fsm.Precondition, reasonOf(w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, capability))))
 			require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, capability)))
-			require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, capability)))
+			require.NoError(t, w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, capability)))
 		})
 	}
 }
@@ -102,16 +102,16 @@ func TestARebootEndsWhatWasUp(t *testing.T) {
 func TestARestartAdoptsWhatIsUp(t *testing.T) {
 	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestHost(t)
 			id, epoch := w.staged(capability)
-			require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, capability)))
-			before, _ := w.mount.left()
+			require.NoError(t, w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, capability)))
+			before, _ := w.mounter.leftovers()
 			for range 2 {
 				w.restart()
 				require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, capability)))
-				require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, capability)))
+				require.NoError(t, w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, capability)))
 			}
-			after, _ := w.mount.left()
+			after, _ := w.mounter.leftovers()
 			require.Equal(t, before, after)
 			require.Equal(t, 1, w.pool.Effects("attach", id))
 			require.Equal(t, 1, w.pool.Attached(), "what is staged stays attached when the node stops")
@@ -119,23 +119,23 @@ func TestARestartAdoptsWhatIsUp(t *testing.T) {
 	}
 }
 
-func TestADeviceThatNobodyAskedForIsDetached(t *testing.T) {
-	w := newWorld(t)
+func TestAnUnusedDeviceIsDeactivated(t *testing.T) {
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
-	_, err := w.pool.Attach(t.Context(), id, false)
+	_, err := w.pool.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	w.restart()
 	w.eventually(func() bool { return w.pool.Attached() == 0 }, "each staged volume has one device, the others none")
 }
 
-func TestShutdownDetachesWhatIsNotStaged(t *testing.T) {
-	w := newWorld(t)
+func TestShutdownDeactivatesWhatIsNotStaged(t *testing.T) {
+	w := newTestHost(t)
 	w.staged(mountCap)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
-	w.detach()
-	_, err := w.pool.Attach(t.Context(), id, false)
+	w.disconnectHost()
+	_, err := w.pool.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.NoError(t, w.e.Shutdown(t.Context()))
 	require.Equal(t, 1, w.pool.Attached())
@@ -143,14 +143,14 @@ func TestShutdownDetachesWhatIsNotStaged(t *testing.T) {
 }
 
 func TestCleanTakesEverythingDownWithoutALog(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
-	require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap)))
+	require.NoError(t, w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, mountCap)))
 	w.stop()
 	w.build(nil, nil)
 	for range 2 {
 		require.NoError(t, w.e.Clean(t.Context()))
-		mounts, paths := w.mount.left()
+		mounts, paths := w.mounter.leftovers()
 		require.Empty(t, mounts)
 		require.Empty(t, paths)
 		require.Zero(t, w.pool.Attached())
@@ -160,30 +160,30 @@ func TestCleanTakesEverythingDownWithoutALog(t *testing.T) {
 	w.eventually(func() bool { return w.publication(id).Staging == nil }, "and says so when it can")
 }
 
-type stuck struct{ gone chan struct{} }
+type unkillable struct{ ended chan struct{} }
 
-func (s stuck) Error() string           { return "mkfs does not end although it was killed" }
-func (s stuck) Parked() <-chan struct{} { return s.gone }
+func (s unkillable) Error() string           { return "mkfs does not end although it was killed" }
+func (s unkillable) Parked() <-chan struct{} { return s.ended }
 
-func TestAVolumeWhoseCommandCannotBeKilledIsSetAside(t *testing.T) {
-	w := newWorld(t)
+func TestAVolumeWithAnUnkillableCommandIsParked(t *testing.T) {
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	epoch := w.publishVolume(id, mountCap)
-	child := stuck{make(chan struct{})}
-	w.mount.fail = func(effect, _ string) error {
+	child := unkillable{make(chan struct{})}
+	w.mounter.fail = func(effect, _ string) error {
 		if effect == "mkfs" {
 			return child
 		}
 		return nil
 	}
 	require.ErrorAs(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)), &child)
-	w.mount.fail = nil
+	w.mounter.fail = nil
 	for range 2 {
 		require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
 	}
 	require.Equal(t, 1, w.pool.Attached(), "its device is not touched")
-	close(child.gone)
+	close(child.ended)
 	w.eventually(func() bool { return w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)) == nil }, "it goes on")
 }
 
@@ -193,7 +193,7 @@ func TestAFailedCreateSaysWhyAndWhetherSpaceWasShort(t *testing.T) {
 		"the pool takes nothing more": fsm.Reject(fsm.NoCapacity, "its metadata is nearly full"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestHost(t)
 			w.pool.SetFail(func(effect string, _ fsm.VolumeID) error {
 				if effect == "create" {
 					return failure
@@ -203,7 +203,7 @@ func TestAFailedCreateSaysWhyAndWhetherSpaceWasShort(t *testing.T) {
 			id := backendtest.NewID()
 			w.startCreate(id, mountCap)
 			w.eventually(func() bool {
-				why := w.gaveUp(string(id))
+				why := w.failedOperation(string(id))
 				return why != nil && why.Reason == fsm.NoCapacity
 			}, "it failed for good, for want of space")
 			w.eventually(func() bool { _, known := w.volume(id); return !known }, "S74: nothing is left of it")
@@ -211,8 +211,8 @@ func TestAFailedCreateSaysWhyAndWhetherSpaceWasShort(t *testing.T) {
 	}
 }
 
-func TestAFailureIsTriedAgain(t *testing.T) {
-	w := newWorld(t)
+func TestAFailedStepIsRetried(t *testing.T) {
+	w := newTestHost(t)
 	left := 2
 	w.pool.SetFail(func(effect string, _ fsm.VolumeID) error {
 		if left--; effect == "create" && left >= 0 {
@@ -227,23 +227,23 @@ func TestAFailureIsTriedAgain(t *testing.T) {
 	require.Equal(t, 1, w.pool.Effects("create", id))
 }
 
-func TestReportsSayOnlyNews(t *testing.T) {
-	w := newWorld(t)
+func TestOnlyChangesAreReported(t *testing.T) {
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
-	require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap)))
+	require.NoError(t, w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, mountCap)))
 	w.eventually(func() bool { return w.publication(id).Targets[0].Done }, "all is told")
-	before := w.proposed()
+	before := w.proposals()
 	for range 3 {
 		w.mu.Lock()
 		w.e.Update(w.full())
 		w.mu.Unlock()
 		require.NoError(t, w.e.Unstage(t.Context(), id, "/elsewhere"))
 	}
-	require.Equal(t, before, w.proposed())
+	require.Equal(t, before, w.proposals())
 }
 
 func TestManyVolumesShareReports(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	const n = 100
 	var ids []fsm.VolumeID
 	for range n {
@@ -284,7 +284,7 @@ func TestFaultsFromEnvKillOnce(t *testing.T) {
 }
 
 func TestNoFlagIsEverWritten(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	epoch := w.publishVolume(id, mountCap)

@@ -11,14 +11,14 @@ import (
 // Clean unmounts and detaches everything of the host's pools, images stay. It
 // needs no log and no Start. What is busy is an error; the rest is done.
 func (e *Executor) Clean(ctx context.Context) error {
-	e.thawLeft()
+	e.thawLeftovers()
 	errs := []error{e.cleanReplicas(ctx)}
 	for _, pool := range e.Pools {
 		items, err := pool.Inventory(ctx)
 		errs = append(errs, err)
 		for _, item := range items {
-			if item.Kind == KindLoop && item.ID.Valid() {
-				errs = append(errs, e.cleanVolume(ctx, pool, item.ID))
+			if item.Kind == KindDevice && item.Volume.Valid() {
+				errs = append(errs, e.cleanVolume(ctx, pool, item.Volume))
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func (e *Executor) cleanVolume(ctx context.Context, pool Backend, id fsm.VolumeI
 			return err
 		}
 	}
-	return pool.Detach(ctx, id)
+	return pool.Deactivate(ctx, id)
 }
 
 // cleanRecord removes the targets that the host made, and notes that nothing is up.
@@ -60,12 +60,12 @@ func (e *Executor) cleanRecord(ctx context.Context, v *volume) error {
 		return ctx.Err()
 	}
 	defer e.unlock(v)
-	if err := e.open(v); err != nil {
+	if err := e.openRecord(v); err != nil {
 		return err
 	}
-	if v.journal.Staging == nil && len(v.journal.Targets) == 0 {
+	if v.record.Staging == nil && len(v.record.Targets) == 0 {
 		return nil
 	}
-	j := &job{Executor: e, v: v, want: &desired{volume: v.id}}
-	return j.down(ctx)
+	j := &job{Executor: e, v: v, want: &volumeSpec{volume: v.id}}
+	return j.takeDown(ctx)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// copySource makes the image from the volume's source. A snapshot does not change. A
+// createFromSource makes the image from the volume's source. A snapshot does not change. A
 // volume is made quiet as for a cut (S19), and until the freeze is known to have held
 // the image counts as torn.
-func (j *job) copySource(ctx context.Context) error {
+func (j *job) createFromSource(ctx context.Context) error {
 	backend, err := j.snapshotBackend(j.v)
 	if err != nil {
 		return err
@@ -21,39 +21,39 @@ func (j *job) copySource(ctx context.Context) error {
 	if j.want.source.Volume == "" {
 		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, j.want.sourceSize, progress)
 	}
-	from, ok := j.lockSource(j.want.source.Volume, string(j.v.id), func() { j.queue.add(j.v.id) })
+	source, ok := j.lockSource(j.want.source.Volume, string(j.v.id), func() { j.volumeQueue.add(j.v.id) })
 	if !ok {
-		return errLater
+		return errRequeued
 	}
-	defer j.unlockSource(from, nil)
-	s, _, err := j.lookAtSource(ctx, from, false)
+	defer j.unlockSource(source, nil)
+	s, _, err := j.observeSource(ctx, source, false)
 	if err != nil {
 		return err
 	}
-	if rej := s.refusal(from.id); rej != nil {
+	if rej := s.refusal(source.id); rej != nil {
 		return rej
 	}
-	if err := j.markCopying(true); err != nil {
+	if err := j.markTorn(true); err != nil {
 		return err
 	}
 	// What is observed is of now; the wish may be older. A replica's device below may
 	// have room for more than the kernel gave out of it.
-	content := min(s.Size, s.deviceSize())
-	err = j.quietly(ctx, from, s, func(ctx context.Context) error {
-		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, content, progress)
+	contentSize := min(s.Size, s.deviceSize())
+	err = j.runFrozen(ctx, source, s, func(ctx context.Context) error {
+		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, contentSize, progress)
 	})
-	if stuckIn(err) != nil {
-		j.park(from, err) // the child has both; what it makes is removed when it is gone
+	if unkillableDone(err) != nil {
+		j.parkVolume(source, err) // the child has both; what it makes is removed when it is gone
 		return err
 	}
 	if err != nil {
-		return errors.Join(err, j.undoCopy(ctx))
+		return errors.Join(err, j.removeCopy(ctx))
 	}
-	return j.markCopying(false)
+	return j.markTorn(false)
 }
 
-// undoCopy removes what a copy left whose freeze did not hold: it was never reported.
-func (j *job) undoCopy(ctx context.Context) error {
+// removeCopy removes what a copy left whose freeze did not hold: it was never reported.
+func (j *job) removeCopy(ctx context.Context) error {
 	backend, err := j.backend(j.v)
 	if err != nil {
 		return err
@@ -65,17 +65,17 @@ func (j *job) undoCopy(ctx context.Context) error {
 	return backend.Remove(ctx, j.v.id)
 }
 
-func (j *job) markCopying(on bool) error {
-	if j.v.journal.Copying == on {
+func (j *job) markTorn(on bool) error {
+	if j.v.record.MayBeTorn == on {
 		return nil
 	}
-	j.v.journal.Copying = on
-	return j.save(j.v, true)
+	j.v.record.MayBeTorn = on
+	return j.saveRecord(j.v, true)
 }
 
-// thawLeft thaws what earlier processes left frozen, before anything else (S19). What
+// thawLeftovers thaws what earlier processes left frozen, before anything else (S19). What
 // cannot be thawed now is thawed by its own process at the deadline.
-func (e *Executor) thawLeft() {
+func (e *Executor) thawLeftovers() {
 	if e.Freezer == nil {
 		return
 	}
@@ -84,42 +84,42 @@ func (e *Executor) thawLeft() {
 	}
 }
 
-// mapPatience is how long a page of a block map is looked for: who asks waits a minute.
-const mapPatience = 20 * time.Second
+// mapTimeout is how long a page of a block map is looked for: who asks waits a minute.
+const mapTimeout = 20 * time.Second
 
 // Map lists what a snapshot allocates, or what differs from a base of the same volume
 // when one is named: at most limit extents from an offset on, and as many as are found
 // in some seconds. NotFound: this host has no such snapshot.
 func (e *Executor) Map(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (MapPage, error) {
-	backend, err := e.keeps(ctx, target)
+	backend, err := e.poolHolding(ctx, target)
 	if err != nil {
 		return MapPage{}, err
 	}
-	page := MapPage{Reached: from}
+	page := MapPage{NextOffset: from}
 	yield := func(x Extent) bool {
 		if page.More = len(page.Extents) == limit; page.More {
 			return false
 		}
-		page.Extents, page.Reached = append(page.Extents, x), x.Offset+x.Length
+		page.Extents, page.NextOffset = append(page.Extents, x), x.Offset+x.Length
 		return true
 	}
-	bounded, cancel := context.WithTimeout(ctx, cmp.Or(e.MapPatience, mapPatience))
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(e.MapTimeout, mapTimeout))
 	defer cancel()
 	if base == "" {
 		err = backend.Map(bounded, target, from, yield)
 	} else {
 		err = backend.Delta(bounded, base, target, from, yield)
 	}
-	var part *Interrupted
+	var part *InterruptedError
 	if errors.As(err, &part) && ctx.Err() == nil {
-		page.More, page.Reached = true, max(page.Reached, part.At)
+		page.More, page.NextOffset = true, max(page.NextOffset, part.Offset)
 		return page, nil
 	}
 	return page, err
 }
 
-// keeps is the pool that has the snapshot.
-func (e *Executor) keeps(ctx context.Context, id fsm.SnapshotID) (SnapshotBackend, error) {
+// poolHolding is the pool that has the snapshot.
+func (e *Executor) poolHolding(ctx context.Context, id fsm.SnapshotID) (SnapshotBackend, error) {
 	if !id.Valid() {
 		return nil, fsm.Reject(fsm.NotFound, "snapshot %q is not known", string(id))
 	}

@@ -15,19 +15,19 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// cluster is the real state behind an in-memory log: what an executor's Log and
+// testCluster is the real state behind an in-memory log: what an executor's Log and
 // session stand for.
-type cluster struct {
+type testCluster struct {
 	t testing.TB
 
-	mu    sync.Mutex
-	state *fsm.State
-	index uint64
-	down  bool
-	deaf  bool // reports do not come through
-	lag   bool // updates are held back
-	host  *executor.Executor
-	held  []executor.Update
+	mu          sync.Mutex
+	state       *fsm.State
+	index       uint64
+	down        bool
+	dropReports bool // reports do not come through
+	holdUpdates bool // updates are held back
+	host        *executor.Executor
+	heldUpdates []executor.Update
 	// withhold tells of which volumes a session has not read yet that they were touched,
 	// as it does when it reads the state for others.
 	withhold func(fsm.VolumeID) bool
@@ -36,8 +36,8 @@ type cluster struct {
 	commands []*fsmpb.Command
 }
 
-func newCluster(t testing.TB) *cluster {
-	c := &cluster{t: t, state: fsm.New()}
+func newTestCluster(t testing.TB) *testCluster {
+	c := &testCluster{t: t, state: fsm.New()}
 	c.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
 		ClusterId: "test", IncarnationId: []byte("0123456789abcdef"), FeatureLevel: fsm.MaxFeatureLevel,
 	}}})
@@ -50,10 +50,10 @@ func (noQuorum) Error() string     { return "there is no quorum" }
 func (noQuorum) Unavailable() bool { return true }
 
 // Propose is the executor's Log.
-func (c *cluster) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+func (c *testCluster) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.down || c.deaf && cmd.GetReport() != nil {
+	if c.down || c.dropReports && cmd.GetReport() != nil {
 		return nil, noQuorum{}
 	}
 	out := c.apply("node/n1", cmd)
@@ -61,7 +61,7 @@ func (c *cluster) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome
 }
 
 // apply applies a command and sends what it touched. The caller holds mu.
-func (c *cluster) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
+func (c *testCluster) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 	cmd.Actor, cmd.SchemaVersion, cmd.ProposedIndex = actor, fsm.LeastLevel(cmd), c.index
 	cmd.ProposedAt = time.Now().UnixNano()
 	cmd.RequestId = make([]byte, 16)
@@ -72,12 +72,12 @@ func (c *cluster) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 	if err := c.state.Check(); err != nil {
 		c.t.Errorf("after %v: %v", cmd, err)
 	}
-	c.publish(result.Changes)
+	c.sendTouched(result.Changes)
 	return result.Outcome
 }
 
-func (c *cluster) publish(touched []fsm.Change) {
-	u := executor.Update{At: c.at(), Level: c.state.Cluster().FeatureLevel, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
+func (c *testCluster) sendTouched(touched []fsm.Change) {
+	u := executor.Update{At: c.at(), FeatureLevel: c.state.Cluster().FeatureLevel, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
 	for _, touch := range touched {
 		if touch.Snapshot != "" && touch.Node == "n1" {
 			if w, ok := c.state.DesiredSnapshot("n1", touch.Snapshot); ok {
@@ -95,18 +95,18 @@ func (c *cluster) publish(touched []fsm.Change) {
 		}
 		delete(c.pending, touch.Volume)
 		if w, ok := c.state.DesiredVolume("n1", touch.Volume); ok {
-			u.Wishes = append(u.Wishes, w)
+			u.Volumes = append(u.Volumes, w)
 		} else {
-			u.Gone = append(u.Gone, touch.Volume)
+			u.VolumesGone = append(u.VolumesGone, touch.Volume)
 		}
 	}
-	if len(u.Wishes)+len(u.Gone)+len(u.Snapshots)+len(u.SnapshotsGone) > 0 {
+	if len(u.Volumes)+len(u.VolumesGone)+len(u.Snapshots)+len(u.SnapshotsGone) > 0 {
 		c.send(u)
 	}
 }
 
-// withholding begins to keep touches back.
-func (c *cluster) withholding(these func(fsm.VolumeID) bool) {
+// withholdTouched begins to keep touches back.
+func (c *testCluster) withholdTouched(these func(fsm.VolumeID) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.withhold = these
@@ -115,8 +115,8 @@ func (c *cluster) withholding(these func(fsm.VolumeID) bool) {
 	}
 }
 
-// passOn tells of what was kept back, as it is now.
-func (c *cluster) passOn() {
+// releaseWithheld tells of what was kept back, as it is now.
+func (c *testCluster) releaseWithheld() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.withhold = nil
@@ -124,33 +124,33 @@ func (c *cluster) passOn() {
 	for id := range c.pending {
 		touched = append(touched, fsm.Change{Volume: id, Node: "n1"})
 	}
-	c.publish(touched)
+	c.sendTouched(touched)
 }
 
-func (c *cluster) send(u executor.Update) {
+func (c *testCluster) send(u executor.Update) {
 	switch {
 	case c.host == nil:
-	case c.lag:
-		c.held = append(c.held, u)
+	case c.holdUpdates:
+		c.heldUpdates = append(c.heldUpdates, u)
 	default:
 		c.host.Update(u)
 	}
 }
 
-func (c *cluster) at() fsm.Epoch {
+func (c *testCluster) at() fsm.Epoch {
 	return fsm.Epoch{Incarnation: c.state.Cluster().Incarnation, Index: c.index}
 }
 
-func (c *cluster) adopted() bool {
+func (c *testCluster) adopted() bool {
 	n, ok := c.state.Node("n1")
 	return ok && n.Incarnation == c.state.Cluster().Incarnation
 }
 
 // full is what a new session begins with. The caller holds mu.
-func (c *cluster) full() executor.Update {
-	u := executor.Update{At: c.at(), Full: true, Level: c.state.Cluster().FeatureLevel, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
+func (c *testCluster) full() executor.Update {
+	u := executor.Update{At: c.at(), Full: true, FeatureLevel: c.state.Cluster().FeatureLevel, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
 	for w := range c.state.DesiredVolumes("n1") {
-		u.Wishes = append(u.Wishes, w)
+		u.Volumes = append(u.Volumes, w)
 	}
 	for w := range c.state.DesiredSnapshots("n1") {
 		u.Snapshots = append(u.Snapshots, w)
@@ -158,8 +158,8 @@ func (c *cluster) full() executor.Update {
 	return u
 }
 
-// attach begins a session with a host.
-func (c *cluster) attach(e *executor.Executor) {
+// connectHost begins a session with a host.
+func (c *testCluster) connectHost(e *executor.Executor) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := c.apply("node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: e.Register()}})
@@ -168,52 +168,52 @@ func (c *cluster) attach(e *executor.Executor) {
 	c.send(c.full())
 }
 
-func (c *cluster) detach() {
+func (c *testCluster) disconnectHost() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.host = nil
 }
 
-func (c *cluster) setDown(down bool) {
+func (c *testCluster) setDown(down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.down = down
 }
 
-func (c *cluster) setDeaf(deaf bool) {
+func (c *testCluster) setDropReports(drop bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.deaf = deaf
+	c.dropReports = drop
 }
 
-func (c *cluster) setLag(lag bool) {
+func (c *testCluster) setHoldUpdates(hold bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lag = lag
-	if lag {
+	c.holdUpdates = hold
+	if hold {
 		return
 	}
-	for _, u := range c.held {
+	for _, u := range c.heldUpdates {
 		c.send(u)
 	}
-	c.held = nil
+	c.heldUpdates = nil
 }
 
-func (c *cluster) try(actor string, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+func (c *testCluster) try(actor string, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := c.apply(actor, cmd)
 	return out, fsm.Err(out)
 }
 
-func (c *cluster) must(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
+func (c *testCluster) must(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 	c.t.Helper()
 	out, err := c.try(actor, cmd)
 	require.NoError(c.t, err)
 	return out
 }
 
-func (c *cluster) volume(id fsm.VolumeID) (fsm.Volume, bool) {
+func (c *testCluster) volume(id fsm.VolumeID) (fsm.Volume, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v, ok := c.state.Volume(id)
@@ -223,19 +223,19 @@ func (c *cluster) volume(id fsm.VolumeID) (fsm.Volume, bool) {
 	return *v, true
 }
 
-// gaveUp is why a volume or a snapshot could not be made, nil when it was not given up.
-func (c *cluster) gaveUp(id string) *fsm.Operation {
+// failedOperation is why a volume or a snapshot could not be made, nil when it was not given up.
+func (c *testCluster) failedOperation(id string) *fsm.Operation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state.CreateFailure(id)
 }
 
-func (c *cluster) publication(id fsm.VolumeID) *fsm.Publication {
+func (c *testCluster) publication(id fsm.VolumeID) *fsm.Publication {
 	v, _ := c.volume(id)
 	return v.Publication("n1")
 }
 
-func (c *cluster) proposed() int {
+func (c *testCluster) proposals() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.commands)
@@ -253,13 +253,13 @@ func proto(c fsm.Capability) *fsmpb.Capability {
 }
 
 // create makes a volume of the capability, and waits until its host has made it.
-func (c *cluster) create(id fsm.VolumeID, capability fsm.Capability) {
+func (c *testCluster) create(id fsm.VolumeID, capability fsm.Capability) {
 	c.t.Helper()
 	c.startCreate(id, capability)
 	c.eventually(func() bool { return c.isReady(id) }, "the volume is ready")
 }
 
-func (c *cluster) startCreate(id fsm.VolumeID, capability fsm.Capability) {
+func (c *testCluster) startCreate(id fsm.VolumeID, capability fsm.Capability) {
 	c.t.Helper()
 	size := int64(testSize)
 	if capability.FSType == "xfs" {
@@ -271,14 +271,14 @@ func (c *cluster) startCreate(id fsm.VolumeID, capability fsm.Capability) {
 	}}})
 }
 
-func (c *cluster) isReady(id fsm.VolumeID) bool {
+func (c *testCluster) isReady(id fsm.VolumeID) bool {
 	v, _ := c.volume(id)
 	_, ready := v.Phase.(fsm.Ready)
 	return ready
 }
 
 // publishVolume is ControllerPublishVolume.
-func (c *cluster) publishVolume(id fsm.VolumeID, capability fsm.Capability) fsm.Epoch {
+func (c *testCluster) publishVolume(id fsm.VolumeID, capability fsm.Capability) fsm.Epoch {
 	c.t.Helper()
 	out := c.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_PublishVolume{PublishVolume: &fsmpb.PublishVolume{
 		VolumeId: string(id), NodeId: "n1", Capability: proto(capability),
@@ -286,26 +286,26 @@ func (c *cluster) publishVolume(id fsm.VolumeID, capability fsm.Capability) fsm.
 	return fsm.Epoch{Incarnation: out.GetEpoch().GetIncarnation(), Index: out.GetEpoch().GetIndex()}
 }
 
-func (c *cluster) unpublishVolume(id fsm.VolumeID) error {
+func (c *testCluster) unpublishVolume(id fsm.VolumeID) error {
 	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{
 		VolumeId: string(id), NodeId: "n1",
 	}}})
 	return err
 }
 
-func (c *cluster) deleteVolume(id fsm.VolumeID) error {
+func (c *testCluster) deleteVolume(id fsm.VolumeID) error {
 	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(id)}}})
 	return err
 }
 
-func (c *cluster) reachable(host fsm.HostID, yes bool) {
+func (c *testCluster) setReachable(host fsm.HostID, yes bool) {
 	c.t.Helper()
 	c.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_SetNodeReachable{SetNodeReachable: &fsmpb.SetNodeReachable{
 		NodeId: "n1", HostId: string(host), Reachable: yes,
 	}}})
 }
 
-func (c *cluster) eventually(ok func() bool, what string) {
+func (c *testCluster) eventually(ok func() bool, what string) {
 	c.t.Helper()
 	require.Eventually(c.t, ok, time.Minute, time.Millisecond, what)
 }

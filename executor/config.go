@@ -31,22 +31,22 @@ type Config struct {
 	// Freezer, Grower and Throttle may be nil: then nothing that is mounted is cut,
 	// filesystems keep their sizes and identities, and limits are refused. Snapshots
 	// are offered by pools that are a SnapshotBackend.
-	Freezer  Freezer
-	Grower   Grower
-	Throttle Throttle
-	// FreezeMax bounds how long a filesystem is frozen for a cut (S19); 0: 10 s.
-	FreezeMax time.Duration
-	// HealthEvery is how often volumes are examined; 0: 10 s.
-	HealthEvery time.Duration
+	Freezer         Freezer
+	FilesystemTools FilesystemTools
+	Throttle        Throttle
+	// MaxFreeze bounds how long a filesystem is frozen for a cut (S19); 0: 10 s.
+	MaxFreeze time.Duration
+	// HealthInterval is how often volumes are examined; 0: 10 s.
+	HealthInterval time.Duration
 	// Replicator keeps replicated volumes; nil: this host holds none. With it go the
 	// address that peers replicate to, the public key that they know this host by, and
 	// what derives a resource's secret from a peer's key.
 	Replicator         Replicator
 	ReplicationAddress string
 	PublicKey          []byte
-	Secret             func(peerPublic []byte, id fsm.VolumeID) (string, error)
-	// VerifyEvery is how often a volume's replicas are compared; 0: never.
-	VerifyEvery time.Duration
+	DeriveSecret       func(peerPublic []byte, id fsm.VolumeID) (string, error)
+	// VerifyInterval is how often a volume's replicas are compared; 0: never.
+	VerifyInterval time.Duration
 	// SelfFence restarts the host when a replica that lost could not be torn down for
 	// SelfFenceAfter (0: a minute); nil: it stays frozen, and says so (S9).
 	SelfFence func()
@@ -54,8 +54,8 @@ type Config struct {
 	// ends it; 0: 3 s.
 	HandlerGrace   time.Duration
 	SelfFenceAfter time.Duration
-	// Log proposes commands; nil for an executor that only cleans.
-	Log Log
+	// Proposer proposes commands; nil for an executor that only cleans.
+	Proposer Proposer
 	// Faults is told of every point in FaultPoints; nil in production.
 	Faults Faults
 	// Logger and Metrics may be nil.
@@ -63,12 +63,12 @@ type Config struct {
 	Metrics prometheus.Registerer
 	// Workers bounds how many volumes are worked on at once in the background; 0: 16.
 	Workers int
-	// Patience is how long a call waits for the session to catch up with the log; 0: 5 s.
-	Patience time.Duration
-	// MapPatience is how long one page of a block map is looked for; 0: 20 s.
-	MapPatience time.Duration
-	// RecheckEvery is how often volumes are looked at that nothing happened to; 0: 30 s.
-	RecheckEvery time.Duration
+	// CatchUpTimeout is how long a call waits for the session to catch up with the log; 0: 5 s.
+	CatchUpTimeout time.Duration
+	// MapTimeout is how long one page of a block map is looked for; 0: 20 s.
+	MapTimeout time.Duration
+	// ResyncInterval is how often volumes are looked at that nothing happened to; 0: 30 s.
+	ResyncInterval time.Duration
 
 	// What the host registers with beside its identity.
 	Labels       []fsm.Label // without the topology key itself
@@ -85,27 +85,27 @@ type Config struct {
 // Executor makes a host what the log says. All methods may be called at once.
 type Executor struct {
 	Config
-	pools   map[fsm.PoolID]Backend
-	seen    *seen
-	reports *reporter
-	queue   *queue[fsm.VolumeID]
-	cuts    *queue[fsm.SnapshotID]
-	metrics *metrics
+	pools         map[fsm.PoolID]Backend
+	acted         *actedEpoch
+	reporter      *reporter
+	volumeQueue   *workQueue[fsm.VolumeID]
+	snapshotQueue *workQueue[fsm.SnapshotID]
+	metrics       *metrics
 
 	ctx    context.Context // ends with Shutdown
 	cancel context.CancelFunc
-	work   sync.WaitGroup
+	wg     sync.WaitGroup
 
 	mu      sync.Mutex
 	volumes map[fsm.VolumeID]*volume
 	// targets are the target paths, as the kernel names them, in the volumes' records.
-	targets map[string]fsm.VolumeID
+	targetOwners map[string]fsm.VolumeID
 	// snapshots are those that the log wants something of, or that have a record.
-	snapshots map[fsm.SnapshotID]*cutting
-	behind    map[fsm.VolumeID]struct{} // to be looked at when the session got on
-	session   session
-	unknown   chan struct{} // copies that the log may not know are to be looked for
-	closed    bool
+	snapshots       map[fsm.SnapshotID]*snapshotState
+	awaitingSession map[fsm.VolumeID]struct{} // to be looked at when the session got on
+	session         session
+	keptScan        chan struct{} // copies that the log may not know are to be looked for
+	closed          bool
 }
 
 // session is what the current session said last.
@@ -118,12 +118,12 @@ type session struct {
 }
 
 const (
-	defaultWorkers  = 16
-	defaultRecheck  = 30 * time.Second
-	defaultPatience = 5 * time.Second
-	defaultFreeze   = 10 * time.Second
-	defaultHealth   = 10 * time.Second
-	defaultGrace    = 3 * time.Second
+	defaultWorkers   = 16
+	defaultResync    = 30 * time.Second
+	defaultCatchUp   = 5 * time.Second
+	defaultMaxFreeze = 10 * time.Second
+	defaultHealth    = 10 * time.Second
+	defaultGrace     = 3 * time.Second
 )
 
 // New reads the host's records. Nothing is done to the host before Start or Clean.
@@ -132,27 +132,27 @@ func New(cfg Config) (*Executor, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.Workers = cmp.Or(cfg.Workers, defaultWorkers)
-	cfg.Patience = cmp.Or(cfg.Patience, defaultPatience)
-	cfg.RecheckEvery = cmp.Or(cfg.RecheckEvery, defaultRecheck)
-	cfg.FreezeMax = cmp.Or(cfg.FreezeMax, defaultFreeze)
-	cfg.HealthEvery = cmp.Or(cfg.HealthEvery, defaultHealth)
+	cfg.CatchUpTimeout = cmp.Or(cfg.CatchUpTimeout, defaultCatchUp)
+	cfg.ResyncInterval = cmp.Or(cfg.ResyncInterval, defaultResync)
+	cfg.MaxFreeze = cmp.Or(cfg.MaxFreeze, defaultMaxFreeze)
+	cfg.HealthInterval = cmp.Or(cfg.HealthInterval, defaultHealth)
 	cfg.HandlerGrace = cmp.Or(cfg.HandlerGrace, defaultGrace)
-	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{}, targets: map[string]fsm.VolumeID{},
-		behind: map[fsm.VolumeID]struct{}{}, queue: newQueue[fsm.VolumeID](), cuts: newQueue[fsm.SnapshotID](),
-		snapshots: map[fsm.SnapshotID]*cutting{}, unknown: make(chan struct{}, 1), metrics: newMetrics(cfg.Metrics)}
+	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{}, targetOwners: map[string]fsm.VolumeID{},
+		awaitingSession: map[fsm.VolumeID]struct{}{}, volumeQueue: newWorkQueue[fsm.VolumeID](), snapshotQueue: newWorkQueue[fsm.SnapshotID](),
+		snapshots: map[fsm.SnapshotID]*snapshotState{}, keptScan: make(chan struct{}, 1), metrics: newMetrics(cfg.Metrics)}
 	for _, pool := range cfg.Pools {
 		e.pools[pool.ID()] = pool
 	}
-	e.reports = &reporter{executor: e}
+	e.reporter = &reporter{executor: e}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	var err error
-	if e.seen, err = openSeen(cfg.Host.dir); err != nil {
+	if e.acted, err = openActedEpoch(cfg.Host.dir); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(e.loadVolumes(), e.loadSnapshots()); err != nil {
 		return nil, err
 	}
-	e.metrics.watch(e)
+	e.metrics.exportGauges(e)
 	return e, nil
 }
 
@@ -169,14 +169,14 @@ func (e *Executor) loadVolumes() error {
 		if !ok || !id.Valid() {
 			continue
 		}
-		j, err := openJournal(e.Host.dir, id)
+		j, err := openRecordFile(e.Host.dir, id)
 		if err != nil {
 			return err
 		}
-		v := e.volume(id)
-		v.journal = j
-		e.show(v)
-		e.seen.raise(j.Floor, nil)
+		v := e.volumeEntry(id)
+		v.record = j
+		e.refreshRecordCopy(v)
+		e.acted.advance(j.Floor, nil)
 	}
 	return nil
 }
@@ -184,32 +184,32 @@ func (e *Executor) loadVolumes() error {
 // Start thaws what an earlier process left frozen (S19), then begins to work in the
 // background, on what Update brings.
 func (e *Executor) Start() {
-	e.thawLeft()
+	e.thawLeftovers()
 	for range e.Workers {
-		e.work.Go(e.worker)
-		e.work.Go(e.cutter)
+		e.wg.Go(e.volumeWorker)
+		e.wg.Go(e.snapshotWorker)
 	}
-	e.work.Go(e.recheck)
-	e.work.Go(e.examineAll)
+	e.wg.Go(e.resync)
+	e.wg.Go(e.checkHealthLoop)
 	if e.Replicator != nil {
-		e.work.Go(e.watchFrozen)
-		e.work.Go(e.watchReplicas)
-		e.work.Go(e.watchCopies)
+		e.wg.Go(e.watchSuspended)
+		e.wg.Go(e.watchReplicas)
+		e.wg.Go(e.keptScanLoop)
 	}
 }
 
-// Seen is the highest epoch of wishes that this host acted on, with the id of its
+// ActedEpoch is the highest epoch of wishes that this host acted on, with the id of its
 // incarnation: a controller that has not applied as much must wait (S14).
-func (e *Executor) Seen() (fsm.Epoch, []byte) { return e.seen.get() }
+func (e *Executor) ActedEpoch() (fsm.Epoch, []byte) { return e.acted.current() }
 
 // Register is what the host says of itself to a controller. It measures the pools.
 func (e *Executor) Register() *fsmpb.RegisterNode {
-	at, _ := e.Seen()
+	at, _ := e.ActedEpoch()
 	r := &fsmpb.RegisterNode{
-		NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.Boot,
+		NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.BootID,
 		Site: e.Site, MaxVolumes: e.MaxVolumes, Version: e.Version, FeatureLevel: e.FeatureLevel, Incarnation: at.Incarnation,
 	}
-	r.Replication = e.replication()
+	r.Replication = e.replicationOffer()
 	for _, l := range e.Labels {
 		r.Labels = append(r.Labels, &fsmpb.Label{Key: l.Key, Value: l.Value})
 	}
@@ -235,7 +235,7 @@ func (e *Executor) PoolFacts(ctx context.Context) []PoolFacts {
 	for _, pool := range e.Pools {
 		facts := pool.Facts(ctx)
 		b, snapshots := pool.(SnapshotBackend)
-		facts.Copies = snapshots && !facts.Absent && !b.Shares()
+		facts.FullCopies = snapshots && !facts.Absent && !b.SharesBlocks()
 		all = append(all, facts)
 	}
 	return all
@@ -248,11 +248,11 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 	e.closed = true
 	e.mu.Unlock()
 	e.cancel()
-	e.queue.close()
-	e.cuts.close()
+	e.volumeQueue.close()
+	e.snapshotQueue.close()
 	done := make(chan struct{})
 	go func() {
-		e.work.Wait()
+		e.wg.Wait()
 		close(done)
 	}()
 	select {
@@ -260,7 +260,7 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("stop the executor: work is still under way: %w", ctx.Err())
 	}
-	return errors.Join(e.releaseAll(ctx), e.detachUnstaged(ctx))
+	return errors.Join(e.releaseHolds(ctx), e.detachUnstaged(ctx))
 }
 
 // detachUnstaged takes down the devices that nothing is staged on.
@@ -272,10 +272,10 @@ func (e *Executor) detachUnstaged(ctx context.Context) error {
 			continue // an absent pool has no device that could be told from another's
 		}
 		for _, item := range items {
-			if item.Kind != KindLoop || !item.ID.Valid() || e.isStaged(item.ID) {
+			if item.Kind != KindDevice || !item.Volume.Valid() || e.isStaged(item.Volume) {
 				continue
 			}
-			if err := pool.Detach(ctx, item.ID); err != nil {
+			if err := pool.Deactivate(ctx, item.Volume); err != nil {
 				errs = append(errs, err)
 			}
 		}
@@ -287,5 +287,5 @@ func (e *Executor) isStaged(id fsm.VolumeID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v := e.volumes[id]
-	return v != nil && (v.shown.Staging != nil || v.shown.Replica != nil)
+	return v != nil && (v.recordCopy.Staging != nil || v.recordCopy.Replica != nil)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // copyPoints are those that only snapshots, clones, growth and limits pass.
-func copyPoint(point string) bool {
+func isSnapshotPoint(point string) bool {
 	step := point[:strings.LastIndex(point, ".")]
 	switch step {
 	case "create-from", "grow", "identity", "grow-filesystem", "throttle", "freeze", "cut", "thaw", "remove-snapshot", "forget-snapshot", "save-snapshot":
@@ -26,7 +26,7 @@ func copyPoint(point string) bool {
 // volumePoints are those on the way of a volume's life by itself.
 func volumePoints() (points []string) {
 	for _, point := range executor.FaultPoints {
-		if !copyPoint(point) {
+		if !isSnapshotPoint(point) {
 			points = append(points, point)
 		}
 	}
@@ -35,9 +35,9 @@ func volumePoints() (points []string) {
 
 const clonePath = "/kubelet/clone"
 
-// copiesLife takes a staged volume through a snapshot, limits, an expansion, clones and
+// snapshotLife takes a staged volume through a snapshot, limits, an expansion, clones and
 // a group snapshot, and removes all of it.
-func (o *orchestrator) copiesLife(w *world, capability fsm.Capability) {
+func (o *orchestrator) snapshotLife(w *testHost, capability fsm.Capability) {
 	t := o.t
 	id := backendtest.NewID()
 	w.startCreate(id, capability)
@@ -47,15 +47,15 @@ func (o *orchestrator) copiesLife(w *world, capability fsm.Capability) {
 	w.pool.Write(id, 4096, []byte("before the cut"))
 
 	snapshot := w.startSnapshot(id)
-	o.await("the snapshot is ready", func() bool { return w.isCut(snapshot) })
-	cut := w.snapshot(snapshot).TakenAt
+	o.await("the snapshot is ready", func() bool { return w.isSnapshotReady(snapshot) })
+	taken := w.snapshot(snapshot).TakenAt
 	w.pool.Write(id, 4096, []byte("after  the cut"))
 	w.modifyVolume(id, fsm.Limits{ReadIOPS: 100})
-	o.await("the limits are in force", func() bool { return w.settled(id) })
+	o.await("the limits are in force", func() bool { return w.noOperation(id) })
 	w.expandVolume(id, 2*testSize)
-	o.await("the volume is grown", func() bool { return w.settled(id) })
-	o.again("expand", func(ctx context.Context, e *executor.Executor) error {
-		size, err := e.ExpandNode(ctx, executor.ExpandRequest{Volume: id, Path: stagingPath, Size: 2 * testSize})
+	o.await("the volume is grown", func() bool { return w.noOperation(id) })
+	o.retry("expand", func(ctx context.Context, e *executor.Executor) error {
+		size, err := e.Expand(ctx, executor.ExpandRequest{Volume: id, Path: stagingPath, Size: 2 * testSize})
 		if err == nil {
 			require.EqualValues(t, 2*testSize, size)
 		}
@@ -80,9 +80,9 @@ func (o *orchestrator) copiesLife(w *world, capability fsm.Capability) {
 		_ = w.tryGroup(g) // given up and begun again, as often as it takes
 		return w.groupSnapshot(g).Phase == fsm.GroupReady
 	})
-	w.onlyWholeGroups(g)
-	o.await("nothing is frozen", func() bool { return w.ice.count() == 0 })
-	require.Equal(t, cut, w.snapshot(snapshot).TakenAt, "the cut's time is constant")
+	w.requireWholeGroup(g)
+	o.await("nothing is frozen", func() bool { return w.freezer.count() == 0 })
+	require.Equal(t, taken, w.snapshot(snapshot).TakenAt, "the cut's time is constant")
 	require.True(t, bytes.Contains(w.pool.ReadSnapshot(snapshot), []byte("before the cut")), "and so is its content")
 	if !capability.Block {
 		o.unstageAt(w, id, stagingPath)
@@ -103,31 +103,31 @@ func (o *orchestrator) copiesLife(w *world, capability fsm.Capability) {
 		}
 		return w.snapshot(snapshot).ID == "" && w.groupSnapshot(g).ID == ""
 	})
-	w.nothingIsLeft()
+	w.requireNothingLeft()
 }
 
 func (o *orchestrator) stageAt(id fsm.VolumeID, epoch fsm.Epoch, path string, capability fsm.Capability) {
-	o.again("stage", func(ctx context.Context, e *executor.Executor) error {
+	o.retry("stage", func(ctx context.Context, e *executor.Executor) error {
 		return e.Stage(ctx, executor.StageRequest{Volume: id, Epoch: epoch, Path: path, Capability: capability})
 	})
 }
 
-func (o *orchestrator) unstageAt(w *world, id fsm.VolumeID, path string) {
-	o.again("unstage", func(ctx context.Context, e *executor.Executor) error { return e.Unstage(ctx, id, path) })
+func (o *orchestrator) unstageAt(w *testHost, id fsm.VolumeID, path string) {
+	o.retry("unstage", func(ctx context.Context, e *executor.Executor) error { return e.Unstage(ctx, id, path) })
 	o.await("the log knows", func() bool { return w.publication(id).Staging == nil })
 }
 
 // clone asks for a larger volume of a source's content, and waits for it.
-func (o *orchestrator) clone(w *world, source fsm.Source, content fsm.VolumeID, capability fsm.Capability) fsm.VolumeID {
+func (o *orchestrator) clone(w *testHost, source fsm.Source, content fsm.VolumeID, capability fsm.Capability) fsm.VolumeID {
 	id := backendtest.NewID()
-	w.mount.copied(content, id)
+	w.mounter.copyContent(content, id)
 	require.NoError(o.t, w.startClone(id, source, 3*testSize, capability))
 	o.await("the clone is ready", func() bool { return w.isReady(id) })
 	return id
 }
 
-// onlyWholeGroups: all members were cut, and exactly they are there.
-func (w *world) onlyWholeGroups(g *group) {
+// requireWholeGroup: all members were cut, and exactly they are there.
+func (w *testHost) requireWholeGroup(g *group) {
 	w.t.Helper()
 	for source, id := range g.members {
 		require.NotNil(w.t, w.pool.ReadSnapshot(id), "the snapshot of %s", source)
@@ -137,8 +137,8 @@ func (w *world) onlyWholeGroups(g *group) {
 
 // times is how often a point is passed by before the kill, at most: each of the copies'
 // own points, and the others once, which have a test of their own.
-func times(point string) int {
-	if copyPoint(point) {
+func maxSkips(point string) int {
+	if isSnapshotPoint(point) {
 		return 6
 	}
 	return 1
@@ -146,7 +146,7 @@ func times(point string) int {
 
 // Killed between every two steps of a snapshot, a clone, an expansion, a group snapshot
 // and a change of limits: it converges, nothing stays frozen and nothing leaks.
-func TestACrashAtEveryPointOfACopy(t *testing.T) {
+func TestACrashAtEverySnapshotPoint(t *testing.T) {
 	if testing.Short() {
 		t.Skip("killing a host at every point takes most of a minute")
 	}
@@ -154,13 +154,13 @@ func TestACrashAtEveryPointOfACopy(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			for _, capability := range []fsm.Capability{mountCap, blockCap} {
-				for skip := range times(point) {
-					w := newStoppedWorld(t)
-					f := freezeAt(point, skip)
-					o := &orchestrator{machine: w, t: t, f: f}
+				for skip := range maxSkips(point) {
+					w := newStoppedHost(t)
+					f := stopAt(point, skip)
+					o := &orchestrator{crashHost: w, t: t, f: f}
 					o.e = w.start(f)
-					o.copiesLife(w, capability)
-					if !f.isDead() {
+					o.snapshotLife(w, capability)
+					if !f.isStopped() {
 						break // it is not passed that often
 					}
 				}
@@ -169,23 +169,23 @@ func TestACrashAtEveryPointOfACopy(t *testing.T) {
 	}
 }
 
-func TestEveryFaultPointOfACopyIsPassed(t *testing.T) {
-	w := newStoppedWorld(t)
-	f := freezeAt("", 0)
-	o := &orchestrator{machine: w, t: t, f: f}
+func TestEverySnapshotFaultPointIsHit(t *testing.T) {
+	w := newStoppedHost(t)
+	f := stopAt("", 0)
+	o := &orchestrator{crashHost: w, t: t, f: f}
 	o.e = w.start(f)
-	o.copiesLife(w, mountCap)
+	o.snapshotLife(w, mountCap)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, point := range executor.FaultPoints {
-		if copyPoint(point) {
-			require.True(t, f.seen[point], point)
+		if isSnapshotPoint(point) {
+			require.True(t, f.hits[point], point)
 		}
 	}
-	for point := range f.seen {
+	for point := range f.hits {
 		require.Contains(t, executor.FaultPoints, point)
 	}
-	require.Equal(t, 1, w.mount.count("mkfs"))
-	require.Equal(t, 1, w.mount.count("identity"))
-	require.Equal(t, 2, w.mount.count("grow-filesystem"))
+	require.Equal(t, 1, w.mounter.count("mkfs"))
+	require.Equal(t, 1, w.mounter.count("identity"))
+	require.Equal(t, 2, w.mounter.count("grow-filesystem"))
 }

@@ -18,8 +18,8 @@
 // held quiet between two wishes, from its report until its cut; calls for it are Busy.
 // What an earlier process froze is thawed before anything else, and never cut.
 //
-// A replicated volume is seen as one of a pool (replicaView): its image is the device
-// below DRBD, and it is attached where it is primary. Beside next, nextReplica orders what
+// A replicated volume is seen as one of a pool (replicaBackend): its image is the device
+// below DRBD, and it is attached where it is primary. Beside next, nextReplicaStep orders what
 // is done to the replica itself. A host is primary only under a grant that it asked for in
 // this boot and session, after it looked (S2); each attachment is told to the log first
 // (S5); what is observed is told whenever the log knows otherwise (S10). Fence answers the
@@ -34,6 +34,6 @@
 // record per volume, and one per snapshot that is being cut: each written and synced before what it announces. Everything
 // else is learned by observing.
 //
-// What must not be done is in next, nextReplica and background, pure functions with
+// What must not be done is in next, nextReplicaStep and background, pure functions with
 // tables of tests; backends and mounters are reached through interfaces.
 package executor

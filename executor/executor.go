@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Log is all that an executor may ask of the cluster.
-type Log interface {
+// Proposer is all that an executor may ask of the cluster.
+type Proposer interface {
 	// Propose has one of this host's commands applied: StageVolume, PublishTarget
 	// or Report. It needs the quorum. The error is a *fsm.Rejection when it was
 	// rejected; it has a method Unavailable() bool when there was no quorum.
@@ -19,19 +19,19 @@ type Log interface {
 type Update struct {
 	// At is when what it names was read. What it does not name may have changed before
 	// that as well, unless it is Full.
-	At     fsm.Epoch
-	Full   bool // volumes that are not listed are unknown to the state
-	Wishes []fsm.DesiredVolume
-	Gone   []fsm.VolumeID
+	At          fsm.Epoch
+	Full        bool // volumes that are not listed are unknown to the state
+	Volumes     []fsm.DesiredVolume
+	VolumesGone []fsm.VolumeID
 	// Snapshots are the wishes for snapshots, SnapshotsGone those that nothing is
 	// wanted of any more. Full means them too.
 	Snapshots     []fsm.DesiredSnapshot
 	SnapshotsGone []fsm.SnapshotID
 	// Adopted is false while this host is in adoption mode (S1).
 	Adopted bool
-	// Level is the cluster's feature level: what needs a higher one must not be
+	// FeatureLevel is the cluster's feature level: what needs a higher one must not be
 	// proposed, and what the host does instead is what that level knows (S72).
-	Level uint32
+	FeatureLevel uint32
 	// IncarnationID is the random id that tells apart two incarnations with the
 	// same counter (S1); kept beside the highest epoch that was acted on.
 	IncarnationID []byte
@@ -43,8 +43,8 @@ const (
 	KindImage = "image"
 	// KindUnfinished is what an interrupted create left.
 	KindUnfinished = "unfinished"
-	// KindLoop is a block device of an image.
-	KindLoop = "loop"
+	// KindDevice is a block device of an image.
+	KindDevice = "loop"
 	// KindMount is a mount of such a device.
 	KindMount = "mount"
 	// KindSnapshot is a finished snapshot.
@@ -55,8 +55,8 @@ const (
 
 // InventoryItem is one thing found below a pool, or in the kernel for a device of it.
 type InventoryItem struct {
-	Kind string // one of the kinds above
-	ID   fsm.VolumeID
+	Kind   string // one of the kinds above
+	Volume fsm.VolumeID
 	// Snapshot is set instead of ID for a snapshot, finished or not.
 	Snapshot fsm.SnapshotID
 	Path     string
@@ -64,10 +64,10 @@ type InventoryItem struct {
 
 // PoolFacts is what was measured of a pool.
 type PoolFacts struct {
-	ID       fsm.PoolID
-	Free     int64 // bytes
-	Capacity int64 // bytes
-	Absent   bool  // not mounted, or without its id file (S12)
-	Copies   bool  // a snapshot or a clone is a whole copy: it shares no blocks
-	Detail   string
+	ID         fsm.PoolID
+	Free       int64 // bytes
+	Capacity   int64 // bytes
+	Absent     bool  // not mounted, or without its id file (S12)
+	FullCopies bool  // a snapshot or a clone is a whole copy: it shares no blocks
+	Detail     string
 }

@@ -6,8 +6,8 @@ import "github.com/holdfast-storage/holdfast/fsm"
 func (e *Executor) Handlers(id fsm.VolumeID) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if v := e.volumes[id]; v != nil && v.replica.question != nil {
-		return v.replica.question.handlers
+	if v := e.volumes[id]; v != nil && v.replica.fencePeerRequest != nil {
+		return v.replica.fencePeerRequest.handlers
 	}
 	return 0
 }

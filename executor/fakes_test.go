@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	_ executor.Grower   = (*fakeMounter)(nil)
-	_ executor.Freezer  = (*fakeFreezer)(nil)
-	_ executor.Throttle = (*fakeThrottle)(nil)
+	_ executor.FilesystemTools = (*fakeMounter)(nil)
+	_ executor.Freezer         = (*fakeFreezer)(nil)
+	_ executor.Throttle        = (*fakeThrottle)(nil)
 )
 
 // fakeFreezer is a kernel's frozen filesystems. It outlives executors.
@@ -74,11 +74,11 @@ func (z *fakeFreeze) holds() bool {
 	return z.freezer.frozen[z.path] == z && time.Now().Before(z.until)
 }
 
-func (z *fakeFreeze) Cut(ctx context.Context, cut func(context.Context) error) error {
+func (z *fakeFreeze) Run(ctx context.Context, taken func(context.Context) error) error {
 	if !z.holds() {
 		return errors.New("the freeze has ended")
 	}
-	if err := cut(ctx); err != nil {
+	if err := taken(ctx); err != nil {
 		return err
 	}
 	if !z.holds() {
@@ -96,7 +96,7 @@ func (z *fakeFreeze) Thaw(context.Context) error {
 	return nil
 }
 
-func (z *fakeFreeze) Held() time.Duration { return time.Since(z.began) }
+func (z *fakeFreeze) Elapsed() time.Duration { return time.Since(z.began) }
 
 // fakeThrottle is a host's limits by device.
 type fakeThrottle struct {
@@ -134,13 +134,13 @@ func (f *fakeThrottle) all() []fsm.Limits {
 }
 
 // copied makes a clone's device hold what its source's did.
-func (m *fakeMounter) copied(from, to fsm.VolumeID) {
+func (m *fakeMounter) copyContent(from, to fsm.VolumeID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.contents[to], m.sizes[to] = m.contents[from], m.sizes[from]
 }
 
-func (m *fakeMounter) GrowFilesystem(_ context.Context, device executor.Device, _, path string) error {
+func (m *fakeMounter) ExpandFilesystem(_ context.Context, device executor.Device, _, path string) error {
 	if err := m.effect("grow-filesystem", path); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (m *fakeMounter) GrowFilesystem(_ context.Context, device executor.Device, 
 	return nil
 }
 
-func (m *fakeMounter) NewIdentity(_ context.Context, device executor.Device, format executor.Filesystem) error {
+func (m *fakeMounter) ChangeUUID(_ context.Context, device executor.Device, format executor.Filesystem) error {
 	if err := m.effect("identity", device.Path); err != nil {
 		return err
 	}

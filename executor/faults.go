@@ -19,10 +19,10 @@ var FaultPoints = faultPoints()
 func faultPoints() []string {
 	points := []string{"unbind.unmounted", "unbind.removed", "down.done"}
 	for _, kind := range []stepKind{
-		stepCreate, stepAttach, stepProbe, stepRecord, stepFormat, stepReportFormatted, stepMount,
-		stepBind, stepUnbind, stepUnmount, stepDetach, stepRemove,
-		stepCopy, stepGrow, stepIdentity, stepGrowFS, stepThrottle,
-		stepFreeze, stepCut, stepThaw, stepRemoveSnapshot, stepForget, "save-snapshot",
+		stepCreate, stepActivate, stepProbe, stepWriteRecord, stepFormat, stepReportFormatted, stepMount,
+		stepBind, stepUnbind, stepUnmount, stepDeactivate, stepRemove,
+		stepCreateFrom, stepExpand, stepChangeUUID, stepExpandFilesystem, stepThrottle,
+		stepFreeze, stepTakeSnapshot, stepThaw, stepRemoveSnapshot, stepForgetSnapshotRecord, "save-snapshot",
 		"save-record", "propose-stage", "propose-target", "report", "report-staged", "report-bound", "drain",
 	} {
 		points = append(points, string(kind)+".before", string(kind)+".after")
@@ -43,7 +43,7 @@ func replicaFaultPoints() []string {
 	return points
 }
 
-func (e *Executor) hit(point string) {
+func (e *Executor) hitFaultPoint(point string) {
 	if e.Faults != nil {
 		e.Faults.Hit(point)
 	}
@@ -58,18 +58,18 @@ const (
 // FaultsFromEnv kills this process, once, when it reaches the point that is named
 // in $HOLDFAST_FAULT or in the file "fault" in the data folder. It is for tests:
 // pass it only where fault points were asked for.
-func FaultsFromEnv(dir string) Faults { return &killer{dir: dir} }
+func FaultsFromEnv(dir string) Faults { return &envFaults{dir: dir} }
 
-type killer struct{ dir string }
+type envFaults struct{ dir string }
 
-func (k *killer) Hit(point string) {
+func (k *envFaults) Hit(point string) {
 	if k.armed(point) && k.disarm(point) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {} // nothing more is done while the signal is on its way
 	}
 }
 
-func (k *killer) armed(point string) bool {
+func (k *envFaults) armed(point string) bool {
 	if text, err := os.ReadFile(filepath.Join(k.dir, faultFile)); err == nil && strings.TrimSpace(string(text)) == point {
 		return true
 	}
@@ -82,7 +82,7 @@ func (k *killer) armed(point string) bool {
 
 // disarm comes before the kill: the process that is started again must get past
 // the point. Whoever fails to disarm must not kill.
-func (k *killer) disarm(point string) bool {
+func (k *envFaults) disarm(point string) bool {
 	path := filepath.Join(k.dir, faultFile)
 	if text, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(text)) == point && os.Remove(path) != nil {
 		return false

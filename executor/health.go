@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// vitals is what a volume's condition is judged by.
-type vitals struct {
+// healthInputs is what a volume's condition is judged by.
+type healthInputs struct {
 	device  Device
 	pool    PoolFacts
 	minFree int64
@@ -19,41 +19,41 @@ type vitals struct {
 	size    int64 // bytes that the image had, or must have
 	staged  bool  // by the host's record
 	// unbounded is why its limits are not in force, empty when they are.
-	unbounded string
-	mounted   bool // or attached, for a raw volume
-	measured  fsm.Condition
-	failure   error // of measuring what is mounted
-	warned    bool  // the condition was that of a pool that is nearly full
+	limitsError       string
+	mounted           bool // or attached, for a raw volume
+	measuredCondition fsm.Condition
+	statsErr          error // isOfAttempt measuring what is mounted
+	wasNearlyFull     bool  // the condition was that of a pool that is nearly full
 }
 
 // condition is the volume's health. It is pure, and the only judge of it: for the log
 // and for NodeGetVolumeStats. Its messages have no figures, so that they change only
 // when the cause does.
-func (x *vitals) condition() fsm.Condition {
-	ill := func(message string) fsm.Condition { return fsm.Condition{Abnormal: true, Message: message} }
+func (x *healthInputs) condition() fsm.Condition {
+	abnormal := func(message string) fsm.Condition { return fsm.Condition{Abnormal: true, Message: message} }
 	switch {
 	case x.device.Absent:
-		return ill("the pool of the volume is absent")
+		return abnormal("the pool of the volume is absent")
 	case !x.device.Exists:
-		return ill("the image of the volume is missing")
+		return abnormal("the image of the volume is missing")
 	case x.device.Size < x.size:
-		return ill("the image of the volume is shorter than it was made")
+		return abnormal("the image of the volume is shorter than it was made")
 	case x.parked:
-		return ill("a command on the device cannot be killed")
+		return abnormal("a command on the device cannot be killed")
 	case x.staged && !x.mounted:
-		return ill("the volume is staged, but its mount is gone")
-	case x.failure != nil:
-		return ill("the volume does not answer: " + x.failure.Error())
-	case x.measured.Abnormal:
-		return x.measured
-	case !x.pool.Absent && x.pool.Capacity > 0 && x.pool.Free < max(x.minFree, leastFree):
-		return ill("the pool of the volume is full")
-	case x.pool.nearlyFull(x.warned):
-		return ill(poolNearlyFull)
-	case x.staged && x.unbounded != "":
-		return ill("the volume's I/O limits are not in force: " + x.unbounded)
+		return abnormal("the volume is staged, but its mount is gone")
+	case x.statsErr != nil:
+		return abnormal("the volume does not answer: " + x.statsErr.Error())
+	case x.measuredCondition.Abnormal:
+		return x.measuredCondition
+	case !x.pool.Absent && x.pool.Capacity > 0 && x.pool.Free < max(x.minFree, minPoolFree):
+		return abnormal("the pool of the volume is full")
+	case x.pool.nearlyFull(x.wasNearlyFull):
+		return abnormal(poolNearlyFull)
+	case x.staged && x.limitsError != "":
+		return abnormal("the volume's I/O limits are not in force: " + x.limitsError)
 	}
-	return x.measured
+	return x.measuredCondition
 }
 
 // poolNearlyFull is the condition of a pool's volumes before it is full.
@@ -62,9 +62,9 @@ const poolNearlyFull = "the pool of the volume is nearly full"
 // How much of a pool may be used before its host's log warns, before its volumes'
 // condition does, and until that is over, in percent.
 const (
-	usedToLog   = 80
-	usedToWarn  = 90
-	usedToCease = 85
+	logAbovePercent   = 80
+	warnAbovePercent  = 90
+	clearBelowPercent = 85
 )
 
 // usedAbove tells whether more than a share of the pool is used.
@@ -76,115 +76,115 @@ func (f PoolFacts) usedAbove(percent int64) bool {
 // that is written at the threshold.
 func (f PoolFacts) nearlyFull(already bool) bool {
 	if already {
-		return f.usedAbove(usedToCease)
+		return f.usedAbove(clearBelowPercent)
 	}
-	return f.usedAbove(usedToWarn)
+	return f.usedAbove(warnAbovePercent)
 }
 
 // warnOfPools says once of each pool that much of it is used.
-func (e *Executor) warnOfPools(said map[fsm.PoolID]bool) {
+func (e *Executor) warnOfPools(warned map[fsm.PoolID]bool) {
 	for _, pool := range e.Pools {
 		f := pool.Facts(e.ctx)
-		high := f.usedAbove(usedToLog)
-		if high && !said[f.ID] {
+		high := f.usedAbove(logAbovePercent)
+		if high && !warned[f.ID] {
 			e.Logger.Warn("much of the pool is used", "pool", string(f.ID), "free", f.Free, "capacity", f.Capacity)
 		}
-		said[f.ID] = high
+		warned[f.ID] = high
 	}
 }
 
-// leastFree is below what a pool counts as full, in bytes, whatever is configured.
-const leastFree = 1 << 20
+// minPoolFree is below what a pool counts as full, in bytes, whatever is configured.
+const minPoolFree = 1 << 20
 
-// examined completes what was observed with what is known, judges, and has the log
+// recordHealth completes what was observed with what is known, judges, and has the log
 // told when the volume fell ill or recovered.
-func (e *Executor) examined(ctx context.Context, v *volume, x *vitals) fsm.Condition {
+func (e *Executor) recordHealth(ctx context.Context, v *volume, x *healthInputs) fsm.Condition {
 	if b, err := e.backend(v); err == nil {
 		x.pool = b.Facts(ctx)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	x.minFree, x.parked = e.MinFree, v.parked != nil
-	if w := v.wish; w != nil && w.Limits != (fsm.Limits{}) {
-		x.unbounded = v.unbounded
+	if w := v.desired; w != nil && w.Limits != (fsm.Limits{}) {
+		x.limitsError = v.limitsError
 	}
-	x.warned = v.health != nil && v.health.Message == poolNearlyFull
+	x.wasNearlyFull = v.health != nil && v.health.Message == poolNearlyFull
 	now := x.condition()
 	v.health = &now
-	if ailing(now) != v.shown.Ailing {
-		e.queue.add(v.id)
+	if abnormalMessage(now) != v.recordCopy.ReportedCondition {
+		e.volumeQueue.add(v.id)
 	}
 	return now
 }
 
-// leastSize is how many bytes the volume's image must have, of one that is looked at from
+// minImageSize is how many bytes the volume's image must have, of one that is looked at from
 // now on: it may grow at any moment.
-func (e *Executor) leastSize(v *volume) int64 {
+func (e *Executor) minImageSize(v *volume) int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if w := v.wish; w != nil && w.Operation == 0 && w.Goal == fsm.GoalKeep {
-		return max(v.shown.Size, w.Size)
+	if w := v.desired; w != nil && w.Operation == 0 && w.Goal == fsm.GoalKeep {
+		return max(v.recordCopy.Size, w.Size)
 	}
-	return v.shown.Size
+	return v.recordCopy.Size
 }
 
-// ailing is what is wrong, empty when nothing is.
-func ailing(c fsm.Condition) string {
+// abnormalMessage is what is wrong, empty when nothing is.
+func abnormalMessage(c fsm.Condition) string {
 	if c.Abnormal {
 		return c.Message
 	}
 	return ""
 }
 
-// examineAll looks at the health of all volumes from time to time.
-func (e *Executor) examineAll() {
-	ticker := time.NewTicker(e.HealthEvery)
+// checkHealthLoop looks at the health of all volumes from time to time.
+func (e *Executor) checkHealthLoop() {
+	ticker := time.NewTicker(e.HealthInterval)
 	defer ticker.Stop()
-	said := map[fsm.PoolID]bool{}
+	warned := map[fsm.PoolID]bool{}
 	for {
 		select {
 		case <-e.ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		e.warnOfPools(said)
-		for _, v := range e.patients() {
-			e.examine(v)
+		e.warnOfPools(warned)
+		for _, v := range e.volumesToCheck() {
+			e.checkHealth(v)
 		}
 	}
 }
 
-// patients are the volumes that are made and not to be removed.
-func (e *Executor) patients() []*volume {
+// volumesToCheck are the volumes that are made and not to be removed.
+func (e *Executor) volumesToCheck() []*volume {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []*volume
 	for _, v := range e.volumes {
-		if v.wish != nil && v.wish.Goal == fsm.GoalKeep && v.wish.ReplicaState != 0 && !v.examining {
+		if v.desired != nil && v.desired.Goal == fsm.GoalKeep && v.desired.ReplicaState != 0 && !v.checkingHealth {
 			all = append(all, v)
 		}
 	}
 	return all
 }
 
-// examineLimit is how long a volume may take to answer before it is passed by.
-const examineLimit = 2 * time.Second
+// healthTimeout is how long a volume may take to answer before it is passed by.
+const healthTimeout = 2 * time.Second
 
-// errNoAnswer is what is wrong with a filesystem that hangs.
-var errNoAnswer = errors.New("it hangs")
+// errHung is what is wrong with a filesystem that hangs.
+var errHung = errors.New("it hangs")
 
-// examine judges one volume. One that hangs keeps its examination waiting, and nobody
+// checkHealth judges one volume. One that hangs keeps its examination waiting, and nobody
 // else; one that is being worked on is left for the next time.
-func (e *Executor) examine(v *volume) {
-	before, stagings, quiet := e.quiet(v)
-	if !quiet {
+func (e *Executor) checkHealth(v *volume) {
+	before, stagings, idle := e.beginHealthCheck(v)
+	if !idle {
 		return
 	}
-	answered := make(chan *vitals, 1)
+	answered := make(chan *healthInputs, 1)
 	go func() {
-		x, err := e.look(e.ctx, v, before.Staging)
+		x, err := e.observeHealth(e.ctx, v, before.Staging)
 		e.mu.Lock()
-		v.examining = false
+		v.checkingHealth = false
 		e.mu.Unlock()
 		if err != nil {
 			e.logger(v).Warn("the volume's health is not known", "error", err)
@@ -192,94 +192,94 @@ func (e *Executor) examine(v *volume) {
 		}
 		answered <- x
 	}()
-	timer := time.NewTimer(examineLimit)
+	timer := time.NewTimer(healthTimeout)
 	defer timer.Stop()
-	var x *vitals
+	var x *healthInputs
 	select {
 	case x = <-answered:
 	case <-timer.C:
-		x = &vitals{device: Device{Exists: true, Size: before.Size}, failure: errNoAnswer}
+		x = &healthInputs{device: Device{Exists: true, Size: before.Size}, statsErr: errHung}
 	case <-e.ctx.Done():
 		return
 	}
-	if x != nil && e.still(v, stagings) {
-		e.examined(e.ctx, v, x)
+	if x != nil && e.unchangedSince(v, stagings) {
+		e.recordHealth(e.ctx, v, x)
 	}
 }
 
-// quiet begins an examination, unless somebody works on the volume. With the record it says
+// beginHealthCheck begins an examination, unless somebody works on the volume. With the record it says
 // how often the volume was staged or unstaged.
-func (e *Executor) quiet(v *volume) (r record, stagings uint64, ok bool) {
+func (e *Executor) beginHealthCheck(v *volume) (r volumeRecord, stagings uint64, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if v.call != nil || v.cut || len(v.lock) > 0 || v.examining {
-		return record{}, 0, false
+	if v.call != nil || v.snapshotting || len(v.lock) > 0 || v.checkingHealth {
+		return volumeRecord{}, 0, false
 	}
-	v.examining = true
-	return v.shown, v.stagings, true
+	v.checkingHealth = true
+	return v.recordCopy, v.stagingChanges, true
 }
 
-// still tells whether nobody took the volume down, nor brought it up again, since then.
-func (e *Executor) still(v *volume, stagings uint64) bool {
+// unchangedSince tells whether nobody took the volume down, nor brought it up again, since then.
+func (e *Executor) unchangedSince(v *volume, stagings uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return v.call == nil && len(v.lock) == 0 && v.stagings == stagings
+	return v.call == nil && len(v.lock) == 0 && v.stagingChanges == stagings
 }
 
-func sameStaging(a, b *staging) bool {
+func sameStaging(a, b *stagingRecord) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
 // look observes what the volume's health is judged by.
-func (e *Executor) look(ctx context.Context, v *volume, held *staging) (*vitals, error) {
+func (e *Executor) observeHealth(ctx context.Context, v *volume, staged *stagingRecord) (*healthInputs, error) {
 	backend, err := e.backend(v)
 	if err != nil {
 		return nil, err
 	}
-	x := &vitals{staged: held != nil, size: e.leastSize(v), measured: fsm.Condition{Message: "not staged"}}
+	x := &healthInputs{staged: staged != nil, size: e.minImageSize(v), measuredCondition: fsm.Condition{Message: "not staged"}}
 	if x.device, err = backend.Observe(ctx, v.id); err != nil {
 		return nil, fmt.Errorf("look at volume %s: %w", v.id, err)
 	}
-	if held == nil || !x.device.Attached() {
+	if staged == nil || !x.device.Active() {
 		return x, nil
 	}
 	mounts, err := e.Mounter.Mounts(ctx, x.device)
 	if err != nil {
 		return nil, fmt.Errorf("look at the mounts of volume %s: %w", v.id, err)
 	}
-	x.mounted = held.Block
+	x.mounted = staged.Block
 	for _, m := range mounts {
-		x.mounted = x.mounted || !m.Node && m.Path == e.real(held.Path)
+		x.mounted = x.mounted || !m.DeviceNode && m.Path == e.realPath(staged.Path)
 	}
 	if x.mounted {
-		stats, err := e.Mounter.Stats(ctx, x.device, held.Path, held.Block)
-		x.measured, x.failure = stats.Condition, err
+		stats, err := e.Mounter.Stats(ctx, x.device, staged.Path, staged.Block)
+		x.measuredCondition, x.statsErr = stats.Condition, err
 	}
 	return x, nil
 }
 
-// tellHealth tells an abnormal condition once, and once that it is over. It is kept
+// reportHealth tells an abnormal condition once, and once that it is over. It is kept
 // before it is told, so that a restarted host does not forget to take it back.
-func (e *Executor) tellHealth(v *volume) error {
+func (e *Executor) reportHealth(v *volume) error {
 	e.mu.Lock()
-	health, wish, heard := v.health, v.wish, v.heardHealth
+	health, desired, acked := v.health, v.desired, v.ackedHealth
 	e.mu.Unlock()
-	if health == nil || wish == nil || wish.Goal != fsm.GoalKeep {
+	if health == nil || desired == nil || desired.Goal != fsm.GoalKeep {
 		return nil
 	}
-	now, known := ailing(*health), heard != nil && *heard == ailing(*health)
-	if v.journal.Ailing != now && (known || now != "") {
-		v.journal.Ailing = now
-		if err := e.save(v, true); err != nil {
+	now, isAcked := abnormalMessage(*health), acked != nil && *acked == abnormalMessage(*health)
+	if v.record.ReportedCondition != now && (isAcked || now != "") {
+		v.record.ReportedCondition = now
+		if err := e.saveRecord(v, true); err != nil {
 			return err
 		}
 	}
-	if known || heard == nil && now == "" && v.journal.Ailing == "" {
+	if isAcked || acked == nil && now == "" && v.record.ReportedCondition == "" {
 		return nil
 	}
 	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_Condition{
 		Condition: &fsmpb.Condition{Abnormal: health.Abnormal, Message: now},
 	}}
-	e.send(v, fact{name: factHealth, path: now}, ob)
+	e.sendFact(v, fact{name: factCondition, path: now}, ob)
 	return nil
 }

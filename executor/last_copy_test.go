@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// beganToRemove is a pair whose second host was asked to remove its replica, and whose
+// stoppedWhileRemoving is a pair whose second host was asked to remove its replica, and whose
 // process stopped at the point; the first host is lost then.
-func beganToRemove(t *testing.T, point string) (*pair, fsm.VolumeID) {
+func stoppedWhileRemoving(t *testing.T, point string) (*pair, fsm.VolumeID) {
 	p := newStoppedPair(t)
 	a, b := p.hosts[0], p.hosts[1]
-	f := freezeAt(point, 0)
+	f := stopAt(point, 0)
 	a.start(nil)
 	b.start(f)
 	id := p.create(protocolC)
@@ -23,15 +23,15 @@ func beganToRemove(t *testing.T, point string) (*pair, fsm.VolumeID) {
 	a.write(id, "acknowledged")
 	a.unstage(id)
 	a.unpublish(id)
-	p.together(id)
+	p.waitUpToDate(id)
 	p.eventually("the replica may be given up", func() bool {
 		_, err := p.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
 			VolumeId: string(id), NodeId: "n2", HostId: string(b.host())}}})
 		return err == nil
 	})
 	select {
-	case <-f.dead:
-	case <-time.After(pairPatience):
+	case <-f.stopped:
+	case <-time.After(pairTimeout):
 		require.Fail(t, "the point is not passed")
 	}
 	a.crash()
@@ -48,12 +48,12 @@ func TestS71_AHostThatBeganToRemoveTheLastCopyKeepsIt(t *testing.T) {
 	} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			p, id := beganToRemove(t, point)
+			p, id := stoppedWhileRemoving(t, point)
 			b := p.hosts[1]
 			p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_ForcePrimary{ForcePrimary: &fsmpb.ForcePrimary{
 				VolumeId: string(id), NodeId: "n2", Reason: "n1 burnt"}}})
 			b.stage(id, b.publish(id))
-			require.True(t, has(b.replica.Content(id), "acknowledged"))
+			require.True(t, has(b.replicator.Content(id), "acknowledged"))
 			b.write(id, "goes on")
 			b.unstage(id)
 			b.unpublish(id)
@@ -62,12 +62,12 @@ func TestS71_AHostThatBeganToRemoveTheLastCopyKeepsIt(t *testing.T) {
 }
 
 // S71: one that had just removed it says that it is missing.
-func TestS71_AHostThatRemovedTheLastCopySaysSo(t *testing.T) {
+func TestS71_AHostThatRemovedTheLastCopyReportsIt(t *testing.T) {
 	for _, point := range []string{"remove.after", "forget-replica.before", "forget-replica.after"} {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
-			p, id := beganToRemove(t, point)
-			p.eventually("it is missing", func() bool { return p.isIn(id, p.hosts[1], fsm.ReplicaMissing) })
+			p, id := stoppedWhileRemoving(t, point)
+			p.eventually("it is missing", func() bool { return p.isReplicaIn(id, p.hosts[1], fsm.ReplicaMissing) })
 			p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(id)}}})
 			p.eventually("the volume is gone", func() bool { return p.volume(id) == nil })
 		})

@@ -9,16 +9,16 @@ import (
 
 // limit puts the wanted limits in force on the attached device, and takes off those
 // that may be left on it.
-func limit(want *desired, have *observed) step {
+func nextLimits(want *volumeSpec, have *observedVolume) step {
 	if want.limits == nil {
 		return step{}
 	}
 	wanted := *want.limits
 	switch {
 	case have.limits != nil && *have.limits == wanted:
-	case have.limits == nil && wanted == (fsm.Limits{}) && !have.limited:
-	case !want.throttles && (want.grant != nil || !want.growing): // told as a condition
-	case !want.throttles:
+	case have.limits == nil && wanted == (fsm.Limits{}) && !have.mayBeLimited:
+	case !want.canThrottle && (want.grant != nil || !want.expanding): // told as a condition
+	case !want.canThrottle:
 		return refuse(fsm.Precondition, "volume %s has I/O limits, which this host cannot put in force", want.volume)
 	default:
 		return step{kind: stepThrottle}
@@ -28,29 +28,29 @@ func limit(want *desired, have *observed) step {
 
 // throttle records first that there may be limits on the device: its number will be
 // another volume's one day.
-func (j *job) throttle(ctx context.Context, have *observed) error {
-	if !j.v.journal.Limited {
-		j.v.journal.Limited = true
-		if err := j.save(j.v, true); err != nil {
+func (j *job) throttle(ctx context.Context, have *observedVolume) error {
+	if !j.v.record.MayBeLimited {
+		j.v.record.MayBeLimited = true
+		if err := j.saveRecord(j.v, true); err != nil {
 			return err
 		}
 	}
-	return j.unbounded(j.apply(ctx, have, *j.want.limits))
+	return j.tolerateLimitsError(j.applyLimits(ctx, have, *j.want.limits))
 }
 
 // unbounded has a volume be used although its limits cannot be put in force on this
 // host: a limit is no reason to keep a workload from its data. The volume's condition
 // says so. Whoever asks for other limits is told the error.
-func (j *job) unbounded(err error) error {
+func (j *job) tolerateLimitsError(err error) error {
 	var rej *fsm.Rejection
 	missing := errors.As(err, &rej) && rej.Reason == fsm.Precondition
 	if err != nil && !missing {
 		return err
 	}
-	if news := j.sayUnbounded(j.v, rej); news {
+	if changed := j.setLimitsError(j.v, rej); changed {
 		j.logger(j.v).Warn("the volume is used without its I/O limits", "error", err)
 	}
-	if missing && j.want.grant == nil && j.want.growing {
+	if missing && j.want.grant == nil && j.want.expanding {
 		return err
 	}
 	if missing {
@@ -60,36 +60,36 @@ func (j *job) unbounded(err error) error {
 	return nil
 }
 
-// sayUnbounded remembers why there are no limits in force; nil: they are.
-func (e *Executor) sayUnbounded(v *volume, rej *fsm.Rejection) (news bool) {
+// setLimitsError remembers why there are no limits in force; nil: they are.
+func (e *Executor) setLimitsError(v *volume, rej *fsm.Rejection) (changed bool) {
 	why := ""
 	if rej != nil {
 		why = rej.Message
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	news = why != "" && why != v.unbounded
-	v.unbounded = why
-	return news
+	changed = why != "" && why != v.limitsError
+	v.limitsError = why
+	return changed
 }
 
-func (j *job) apply(ctx context.Context, have *observed, limits fsm.Limits) error {
-	j.v.applied = nil // whatever becomes of it
+func (j *job) applyLimits(ctx context.Context, have *observedVolume, limits fsm.Limits) error {
+	j.v.appliedLimits = nil // whatever becomes of it
 	if err := j.Throttle.Apply(ctx, have.Device, limits); err != nil {
 		return err
 	}
-	j.v.applied = &limits
-	if limits != (fsm.Limits{}) || !j.v.journal.Limited {
+	j.v.appliedLimits = &limits
+	if limits != (fsm.Limits{}) || !j.v.record.MayBeLimited {
 		return nil
 	}
-	j.v.journal.Limited = false
-	return j.save(j.v, false)
+	j.v.record.MayBeLimited = false
+	return j.saveRecord(j.v, false)
 }
 
 // unthrottle takes the limits off a device that is about to go.
-func (j *job) unthrottle(ctx context.Context, have *observed) error {
-	if !j.v.journal.Limited || j.Throttle == nil {
+func (j *job) unthrottle(ctx context.Context, have *observedVolume) error {
+	if !j.v.record.MayBeLimited || j.Throttle == nil {
 		return nil
 	}
-	return j.apply(ctx, have, fsm.Limits{})
+	return j.applyLimits(ctx, have, fsm.Limits{})
 }

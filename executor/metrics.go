@@ -35,8 +35,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// watch exports what is read when asked for.
-func (m *metrics) watch(e *Executor) {
+// exportGauges exports what is read when asked for.
+func (m *metrics) exportGauges(e *Executor) {
 	if m.registry == nil {
 		return
 	}
@@ -51,10 +51,10 @@ func (m *metrics) watch(e *Executor) {
 			return float64(total)
 		}))
 	}
-	count("holdfast_executor_outbox_records", "Records of tear-downs that the log has not heard.", func(v *volume) int { return len(v.shown.Owed) })
-	count("holdfast_executor_staged_volumes", "Volumes that are staged on this host.", func(v *volume) int { return one(v.shown.Staging != nil) })
-	count("holdfast_executor_parked_volumes", "Volumes set aside because a command on their device cannot be killed.", func(v *volume) int { return one(v.parked != nil) })
-	count("holdfast_executor_held_volumes", "Volumes that are being cut, or held quiet for a group snapshot.", func(v *volume) int { return one(v.cut || v.held != nil) })
+	count("holdfast_executor_outbox_records", "Records of tear-downs that the log has not heard.", func(v *volume) int { return len(v.recordCopy.PendingTeardowns) })
+	count("holdfast_executor_staged_volumes", "Volumes that are staged on this host.", func(v *volume) int { return boolToInt(v.recordCopy.Staging != nil) })
+	count("holdfast_executor_parked_volumes", "Volumes set aside because a command on their device cannot be killed.", func(v *volume) int { return boolToInt(v.parked != nil) })
+	count("holdfast_executor_held_volumes", "Volumes that are being cut, or held quiet for a group snapshot.", func(v *volume) int { return boolToInt(v.snapshotting || v.freezeHold != nil) })
 	for _, pool := range e.Pools {
 		labels := prometheus.Labels{"pool": string(pool.ID())}
 		gauge := func(name, help string, of func(PoolFacts) float64) {
@@ -63,28 +63,28 @@ func (m *metrics) watch(e *Executor) {
 		}
 		gauge("holdfast_pool_free_bytes", "Free bytes of the filesystem under the pool.", func(f PoolFacts) float64 { return float64(f.Free) })
 		gauge("holdfast_pool_capacity_bytes", "Size of the filesystem under the pool.", func(f PoolFacts) float64 { return float64(f.Capacity) })
-		gauge("holdfast_pool_present", "1 when the pool is mounted and has its id.", func(f PoolFacts) float64 { return float64(one(!f.Absent)) })
+		gauge("holdfast_pool_present", "1 when the pool is mounted and has its id.", func(f PoolFacts) float64 { return float64(boolToInt(!f.Absent)) })
 		if b, ok := pool.(SnapshotBackend); ok {
 			m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "holdfast_pool_shares_blocks", Help: "1 when the pool cuts and clones without copying.", ConstLabels: labels,
-			}, func() float64 { return float64(one(b.Shares())) }))
+			}, func() float64 { return float64(boolToInt(b.SharesBlocks())) }))
 		}
 	}
 }
 
-func one(yes bool) int {
+func boolToInt(yes bool) int {
 	if yes {
 		return 1
 	}
 	return 0
 }
 
-func (m *metrics) step(kind stepKind, began time.Time, err error) {
-	m.steps.WithLabelValues(string(kind), outcome(err)).Inc()
+func (m *metrics) observeStep(kind stepKind, began time.Time, err error) {
+	m.steps.WithLabelValues(string(kind), outcomeLabel(err)).Inc()
 	m.seconds.WithLabelValues(string(kind)).Observe(time.Since(began).Seconds())
 }
 
-func outcome(err error) string {
+func outcomeLabel(err error) string {
 	if err != nil {
 		return "failed"
 	}

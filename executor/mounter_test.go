@@ -20,17 +20,17 @@ type fakeMounter struct {
 	// fail, when set, is asked before each effect and may fail or delay it.
 	fail func(effect, path string) error
 
-	mu       sync.Mutex
-	contents map[fsm.VolumeID]executor.Content
-	sizes    map[fsm.VolumeID]int64 // of filesystems
-	mounts   []fakeMount
-	made     map[string]bool // target paths that exist
-	foreign  map[string]bool // paths that hold what is not the executor's
-	busy     map[string]bool
-	ill      fsm.Condition // what Stats says
-	illness  error
-	effects  map[string]int
-	given    []string // the group of each bind
+	mu          sync.Mutex
+	contents    map[fsm.VolumeID]executor.Content
+	sizes       map[fsm.VolumeID]int64 // of filesystems
+	mounts      []fakeMount
+	targets     map[string]bool // target paths that exist
+	foreign     map[string]bool // paths that hold what is not the executor's
+	busy        map[string]bool
+	condition   fsm.Condition // what Stats says
+	statsErr    error
+	effects     map[string]int
+	mountGroups []string // the group of each bind
 }
 
 type fakeMount struct {
@@ -41,7 +41,7 @@ type fakeMount struct {
 var _ executor.Mounter = (*fakeMounter)(nil)
 
 func newFakeMounter(pool *backendtest.Fake) *fakeMounter {
-	return &fakeMounter{pool: pool, contents: map[fsm.VolumeID]executor.Content{}, sizes: map[fsm.VolumeID]int64{}, made: map[string]bool{}, foreign: map[string]bool{}, busy: map[string]bool{}, effects: map[string]int{}}
+	return &fakeMounter{pool: pool, contents: map[fsm.VolumeID]executor.Content{}, sizes: map[fsm.VolumeID]int64{}, targets: map[string]bool{}, foreign: map[string]bool{}, busy: map[string]bool{}, effects: map[string]int{}}
 }
 
 func (m *fakeMounter) setFail(fail func(effect, path string) error) {
@@ -84,13 +84,13 @@ func (m *fakeMounter) setContent(id fsm.VolumeID, c executor.Content) {
 }
 
 // at lists what is mounted, and left of paths that were made.
-func (m *fakeMounter) left() (mounts, paths []string) {
+func (m *fakeMounter) leftovers() (mounts, paths []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, l := range m.mounts {
 		mounts = append(mounts, l.Path)
 	}
-	for path := range m.made {
+	for path := range m.targets {
 		paths = append(paths, path)
 	}
 	slices.Sort(mounts)
@@ -103,14 +103,14 @@ func (m *fakeMounter) reboot() {
 	m.mounts = nil
 }
 
-func (m *fakeMounter) Check(path, _ string, flags []string) error {
+func (m *fakeMounter) CheckMount(path, _ string, flags []string) error {
 	if !strings.HasPrefix(path, "/") || slices.Contains(flags, "bad") {
 		return fsm.Reject(fsm.Invalid, "the path or a flag is not allowed")
 	}
 	return nil
 }
 
-func (m *fakeMounter) Real(path string) (string, error) {
+func (m *fakeMounter) RealPath(path string) (string, error) {
 	return "/real" + strings.TrimRight(path, "/"), nil
 }
 
@@ -170,7 +170,7 @@ func (m *fakeMounter) Format(_ context.Context, device string, fs executor.Files
 }
 
 func (m *fakeMounter) Mounts(_ context.Context, device executor.Device) ([]executor.Mount, error) {
-	if !device.Attached() {
+	if !device.Active() {
 		return nil, nil
 	}
 	id, err := m.owner(device.Path)
@@ -194,7 +194,7 @@ func (m *fakeMounter) add(effect string, device executor.Device, mount executor.
 		return err
 	}
 	path := mount.Path
-	mount.Path, _ = m.Real(path)
+	mount.Path, _ = m.RealPath(path)
 	m.mu.Lock()
 	for _, l := range m.mounts {
 		if l.Path == mount.Path {
@@ -219,7 +219,7 @@ func (m *fakeMounter) add(effect string, device executor.Device, mount executor.
 func (m *fakeMounter) groups() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.given)
+	return slices.Clone(m.mountGroups)
 }
 
 func (m *fakeMounter) Mount(_ context.Context, device executor.Device, o executor.MountOptions) error {
@@ -235,17 +235,17 @@ func (m *fakeMounter) setForeign(path string, there bool) {
 
 // isMounted tells whether the volume is mounted at the path.
 func (m *fakeMounter) isMounted(id fsm.VolumeID, path string) bool {
-	real, _ := m.Real(path)
+	realPath, _ := m.RealPath(path)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.ContainsFunc(m.mounts, func(l fakeMount) bool { return l.id == id && l.Path == real })
+	return slices.ContainsFunc(m.mounts, func(l fakeMount) bool { return l.id == id && l.Path == realPath })
 }
 
 func (m *fakeMounter) CheckTarget(path string, _ bool) error {
-	real, _ := m.Real(path)
+	realPath, _ := m.RealPath(path)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.foreign[path] || slices.ContainsFunc(m.mounts, func(l fakeMount) bool { return l.Path == real }) {
+	if m.foreign[path] || slices.ContainsFunc(m.mounts, func(l fakeMount) bool { return l.Path == realPath }) {
 		return fsm.Reject(fsm.Precondition, "the path %s holds something else", path)
 	}
 	return nil
@@ -260,12 +260,12 @@ func (m *fakeMounter) Bind(_ context.Context, device executor.Device, b executor
 		m.mu.Unlock()
 		return fsm.Reject(fsm.Precondition, "the path %s holds something else", b.Path)
 	}
-	m.made[b.Path] = true
+	m.targets[b.Path] = true
 	if !slices.ContainsFunc(m.mounts, func(l fakeMount) bool { return l.Path == b.Path }) {
-		m.given = append(m.given, b.Group)
+		m.mountGroups = append(m.mountGroups, b.MountGroup)
 	}
 	m.mu.Unlock()
-	return m.add("bind", device, executor.Mount{Path: b.Path, Node: b.Node, ReadOnly: b.ReadOnly})
+	return m.add("bind", device, executor.Mount{Path: b.Path, DeviceNode: b.DeviceNode, ReadOnly: b.ReadOnly})
 }
 
 func (m *fakeMounter) Unmount(_ context.Context, device executor.Device, path string) error {
@@ -276,13 +276,13 @@ func (m *fakeMounter) Unmount(_ context.Context, device executor.Device, path st
 	if err := m.effect("unmount", path); err != nil {
 		return err
 	}
-	real, _ := m.Real(path)
+	realPath, _ := m.RealPath(path)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.busy[path] {
 		return fsm.Reject(fsm.Busy, "the mount on %s is in use", path)
 	}
-	m.mounts = slices.DeleteFunc(m.mounts, func(l fakeMount) bool { return l.id == id && (l.Path == real || l.Path == path) })
+	m.mounts = slices.DeleteFunc(m.mounts, func(l fakeMount) bool { return l.id == id && (l.Path == realPath || l.Path == path) })
 	return nil
 }
 
@@ -299,15 +299,15 @@ func (m *fakeMounter) RemoveTarget(_ context.Context, path string) error {
 	if m.foreign[path] {
 		return fsm.Reject(fsm.Precondition, "the path %s holds something else", path)
 	}
-	delete(m.made, path)
+	delete(m.targets, path)
 	return nil
 }
 
-func (m *fakeMounter) Stats(_ context.Context, device executor.Device, _ string, block bool) (executor.Stats, error) {
+func (m *fakeMounter) Stats(_ context.Context, device executor.Device, _ string, block bool) (executor.VolumeStats, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ill.Abnormal || m.illness != nil {
-		return executor.Stats{Condition: m.ill}, m.illness
+	if m.condition.Abnormal || m.statsErr != nil {
+		return executor.VolumeStats{Condition: m.condition}, m.statsErr
 	}
-	return executor.Stats{Block: block, Bytes: executor.Usage{Total: device.Size}, Condition: fsm.Condition{Message: "mounted"}}, nil
+	return executor.VolumeStats{Block: block, Bytes: executor.Usage{Total: device.Size}, Condition: fsm.Condition{Message: "mounted"}}, nil
 }

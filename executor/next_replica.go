@@ -7,36 +7,36 @@ import (
 
 // Of replicas.
 const (
-	stepOpenBelow      stepKind = "open-below"
-	stepCloseBelow     stepKind = "close-below"
-	stepConfigure      stepKind = "configure"
-	stepAdjust         stepKind = "adjust"
-	stepCreateMetadata stepKind = "create-metadata"
-	stepAskAttach      stepKind = "propose-attach"
-	stepAttachDisk     stepKind = "attach-disk"
-	stepDetachDisk     stepKind = "detach-disk"
-	stepConnect        stepKind = "connect"
-	stepDiscard        stepKind = "connect-discard"
-	stepDisconnect     stepKind = "disconnect"
-	stepNewUUID        stepKind = "new-uuid"
-	stepInvalidate     stepKind = "invalidate"
-	stepSetPrimary     stepKind = "set-primary"
-	stepResumeIO       stepKind = "resume-io"
-	stepEndLoser       stepKind = "end-loser"
-	stepKeepLoser      stepKind = "keep-loser"
-	stepResize         stepKind = "resize"
-	stepVerify         stepKind = "verify"
-	stepDownReplica    stepKind = "down"
-	stepForgetReplica  stepKind = "forget-resource"
-	stepInSync         stepKind = "note-in-sync"
-	stepForgetRecord   stepKind = "forget-replica"
-	stepRemakeMetadata stepKind = "remake-metadata"
+	stepActivateBacking     stepKind = "open-below"
+	stepDeactivateBacking   stepKind = "close-below"
+	stepConfigure           stepKind = "configure"
+	stepAdjust              stepKind = "adjust"
+	stepCreateMetadata      stepKind = "create-metadata"
+	stepProposeAttach       stepKind = "propose-attach"
+	stepAttachDisk          stepKind = "attach-disk"
+	stepDetachDisk          stepKind = "detach-disk"
+	stepConnect             stepKind = "connect"
+	stepConnectDiscard      stepKind = "connect-discard"
+	stepDisconnect          stepKind = "disconnect"
+	stepNewUUID             stepKind = "new-uuid"
+	stepInvalidate          stepKind = "invalidate"
+	stepSetPrimary          stepKind = "set-primary"
+	stepResumeIO            stepKind = "resume-io"
+	stepTearDownVictim      stepKind = "end-loser"
+	stepKeepVictim          stepKind = "keep-loser"
+	stepResize              stepKind = "resize"
+	stepVerify              stepKind = "verify"
+	stepDownResource        stepKind = "down"
+	stepRemoveConfig        stepKind = "forget-resource"
+	stepNoteInSync          stepKind = "note-in-sync"
+	stepForgetReplicaRecord stepKind = "forget-replica"
+	stepRemakeMetadata      stepKind = "remake-metadata"
 )
 
 var replicaSteps = []stepKind{
-	stepOpenBelow, stepCloseBelow, stepConfigure, stepAdjust, stepCreateMetadata, stepAskAttach, stepAttachDisk, stepDetachDisk,
-	stepConnect, stepDiscard, stepDisconnect, stepNewUUID, stepInvalidate, stepSetPrimary, stepResumeIO, stepEndLoser, stepKeepLoser,
-	stepResize, stepVerify, stepDownReplica, stepForgetReplica, stepInSync, stepForgetRecord, stepRemakeMetadata,
+	stepActivateBacking, stepDeactivateBacking, stepConfigure, stepAdjust, stepCreateMetadata, stepProposeAttach, stepAttachDisk, stepDetachDisk,
+	stepConnect, stepConnectDiscard, stepDisconnect, stepNewUUID, stepInvalidate, stepSetPrimary, stepResumeIO, stepTearDownVictim, stepKeepVictim,
+	stepResize, stepVerify, stepDownResource, stepRemoveConfig, stepNoteInSync, stepForgetReplicaRecord, stepRemakeMetadata,
 }
 
 const (
@@ -44,64 +44,64 @@ const (
 	diskFailed       = fsmpb.DiskState_DISK_STATE_FAILED
 	diskInconsistent = fsmpb.DiskState_DISK_STATE_INCONSISTENT
 	diskUpToDate     = fsmpb.DiskState_DISK_STATE_UP_TO_DATE
-	linkStandAlone   = fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE
-	linkConnecting   = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING
-	linkConnected    = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
+	connStandAlone   = fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE
+	connConnecting   = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING
+	connConnected    = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
 )
 
-// replicaWanted is what the log wants of a replica, read in this session.
-type replicaWanted struct {
+// replicaSpec is what the log wants of a replica, read in this session.
+type replicaSpec struct {
 	*fsm.DesiredReplica
 	volume fsm.VolumeID
-	verb   fsm.Goal
+	goal   fsm.Goal
 	size   int64 // bytes
 	// published: there is a publication for this host; owes: it is to end a revoked one.
-	published, owes bool
-	copied          bool // its content was made from a source
-	leaving         bool // it was given up, and is not to be removed now
+	published, hasTeardown bool
+	fromSource             bool // its content was made from a source
+	leaving                bool // it was given up, and is not to be removed now
 }
 
-// replicaHave is what was observed of a replica.
-type replicaHave struct {
-	Mirror
-	below Device // of the pool
-	room  int64  // bytes of volume for which the device below has room
+// observedReplica is what was observed of a replica.
+type observedReplica struct {
+	ResourceStatus
+	backing         Device // isOfAttempt the pool
+	backingCapacity int64  // bytes of volume for which the device below has room
 	// configured: its file says what the wish does; adjusted: and the kernel knows.
-	configured, adjusted bool
-	recorded             bool // the host's record knows the replica
-	made                 bool // the record says that the metadata were made
-	own                  bool // the record counts the kernel's attachment, in this boot
-	linked               bool // it connected since it was attached
-	mayAttach            bool // the log heard of the next attachment, in this session
-	// mayTry and mayLink: it is not too soon to attach, or to connect, again.
-	mayTry, mayLink bool
-	wrote, kept     bool // as in the record
+	configCurrent, adjusted bool
+	recorded                bool // the host's record knows the replica
+	metadataMade            bool // the record says that the metadata were made
+	attachmentRecorded      bool // the record counts the kernel's attachment, in this boot
+	connectedInAttachment   bool // it connected since it was attached
+	attachmentCommitted     bool // the log heard of the next attachment, in this session
+	// attachDue and connectDue: it is not too soon to attach, or to connect, again.
+	attachDue, connectDue   bool
+	mayHaveWrites, copyKept bool // as in the record
 	// failed: the kernel gave its disk up, and it was not copied wholly since (S67);
-	// peerWhole: its peer was whole then, by this kernel's word.
-	failed, peerWhole bool
-	discarding        bool
-	busy              bool // it is mounted somewhere
-	first             bool // of two secondaries, this one does what one of them must
-	verifyDue         bool
+	// peerWasUpToDate: its peer was whole then, by this kernel's word.
+	diskFailed, peerWasUpToDate bool
+	discarding                  bool
+	mounted                     bool // it is mounted somewhere
+	lowerHostID                 bool // of two secondaries, this one does what one of them must
+	verifyDue                   bool
 }
 
-// nextReplica picks the one step that brings a replica closer to what the log wants.
+// nextReplicaStep picks the one step that brings a replica closer to what the log wants.
 // It is pure: every rule about order and safety of replicas is here, and is tested as a
 // table. Mounts are ended by next, before or between.
-func nextReplica(w *replicaWanted, h *replicaHave) step {
-	if w.mustLose(h) {
-		return loseReplica(h)
+func nextReplicaStep(w *replicaSpec, h *observedReplica) step {
+	if w.isVictim(h) {
+		return nextVictim(h)
 	}
-	if w.verb == fsm.GoalRemove {
-		return removeReplica(h)
+	if w.goal == fsm.GoalRemove {
+		return nextRemoveReplica(h)
 	}
 	if w.leaving {
 		return step{} // no side of the volume, but perhaps the last that has its content (S71)
 	}
-	if h.below.Absent || !h.below.Exists || w.verb == fsm.GoalKeep && !w.InitialSyncDone {
+	if h.backing.Absent || !h.backing.Exists || w.goal == fsm.GoalKeep && !w.InitialSyncDone {
 		return step{} // made by next, missing (S14), or failed before its birth
 	}
-	for _, rule := range []func(*replicaWanted, *replicaHave) step{bringIn, link, bear, resize, promote, inSync, verify} {
+	for _, rule := range []func(*replicaSpec, *observedReplica) step{nextAttach, nextConnection, nextInitialSync, nextResize, nextPromote, nextNoteInSync, nextVerify} {
 		if s := rule(w, h); s.kind != stepNone {
 			return s
 		}
@@ -109,88 +109,88 @@ func nextReplica(w *replicaWanted, h *replicaHave) step {
 	return step{}
 }
 
-// mustLose: its peer went on without it, by the log's word; or its I/O is frozen, and
+// isVictim: its peer went on without it, by the log's word; or its I/O is frozen, and
 // nobody may write to it here any more (S9).
-func (w *replicaWanted) mustLose(h *replicaHave) bool {
-	over := w.verb == fsm.GoalRemove || w.owes && !w.published
-	return h.InKernel && (w.Outdated && (h.Primary || h.Suspended) || h.Suspended && over)
+func (w *replicaSpec) isVictim(h *observedReplica) bool {
+	revoked := w.goal == fsm.GoalRemove || w.hasTeardown && !w.published
+	return h.InKernel && (w.Outdated && (h.Primary || h.Suspended) || h.Suspended && revoked)
 }
 
-// loseReplica ends in errors what is blocked, none in success (S9): so the disk goes, and
+// nextVictim ends in errors what is blocked, none in success (S9): so the disk goes, and
 // is gone, before the freeze does.
-func loseReplica(h *replicaHave) step {
+func nextVictim(h *observedReplica) step {
 	switch {
-	case h.attached():
+	case h.diskAttached():
 		return step{kind: stepDetachDisk}
 	case h.Suspended:
 		return step{kind: stepResumeIO}
 	}
-	return step{kind: stepEndLoser}
+	return step{kind: stepTearDownVictim}
 }
 
-// removeReplica is said by the log (S14). What is up is taken down by next before. The
+// nextRemoveReplica is said by the log (S14). What is up is taken down by next before. The
 // record is there as long as the device below: without it the replica could not be
 // attached again, if the log takes back that it was given up (S71).
-func removeReplica(h *replicaHave) step {
+func nextRemoveReplica(h *observedReplica) step {
 	switch {
-	case h.busy || h.Primary:
+	case h.mounted || h.Primary:
 	case h.InKernel:
-		return step{kind: stepDownReplica}
-	case h.Configured:
-		return step{kind: stepForgetReplica}
-	case h.below.Attached():
-		return step{kind: stepCloseBelow}
-	case h.recorded && !h.below.Absent && !h.below.Exists && !h.below.Unfinished:
-		return step{kind: stepForgetRecord}
+		return step{kind: stepDownResource}
+	case h.HasConfig:
+		return step{kind: stepRemoveConfig}
+	case h.backing.Active():
+		return step{kind: stepDeactivateBacking}
+	case h.recorded && !h.backing.Absent && !h.backing.Exists && !h.backing.Unfinished:
+		return step{kind: stepForgetReplicaRecord}
 	}
 	return step{}
 }
 
-// bringIn keeps the replica attached, also after a boot and without a publication. The
+// nextAttach keeps the replica attached, also after a boot and without a publication. The
 // log hears of each attachment first (S5).
-func bringIn(w *replicaWanted, h *replicaHave) step {
+func nextAttach(w *replicaSpec, h *observedReplica) step {
 	switch {
-	case !h.below.Attached():
-		return step{kind: stepOpenBelow}
-	case w.Peer != nil && !h.configured:
+	case !h.backing.Active():
+		return step{kind: stepActivateBacking}
+	case w.Peer != nil && !h.configCurrent:
 		return step{kind: stepConfigure}
-	case w.Peer == nil && w.InitialSyncDone && w.verb == fsm.GoalKeep && !h.Configured && !h.InKernel:
+	case w.Peer == nil && w.InitialSyncDone && w.goal == fsm.GoalKeep && !h.HasConfig && !h.InKernel:
 		return step{kind: stepConfigure} // it was being removed, and is the last one now (S71)
-	case !h.Configured:
+	case !h.HasConfig:
 		return step{} // its peer is not known yet
 	case h.InKernel && !h.adjusted:
 		return step{kind: stepAdjust}
-	case h.attached() && !h.own && !h.Primary && !h.Suspended:
-		return step{kind: stepDownReplica} // nobody counted this attachment (S5)
-	case h.attached():
+	case h.diskAttached() && !h.attachmentRecorded && !h.Primary && !h.Suspended:
+		return step{kind: stepDownResource} // nobody counted this attachment (S5)
+	case h.diskAttached():
 		return step{}
-	case w.verb == fsm.GoalCreate && (!h.made || !h.InKernel && !h.Metadata):
+	case w.goal == fsm.GoalCreate && (!h.metadataMade || !h.InKernel && !h.HasMetadata):
 		return step{kind: stepCreateMetadata}
-	case !h.made || !h.InKernel && !h.Metadata:
+	case !h.metadataMade || !h.InKernel && !h.HasMetadata:
 		return refuse(fsm.Precondition, "the metadata of the replica of volume %s are missing", w.volume)
-	case w.Outdated && h.wrote && h.InKernel:
-		return step{kind: stepDownReplica}
-	case w.Outdated && h.wrote && !h.kept:
-		return step{kind: stepKeepLoser}
-	case !h.mayTry:
+	case w.Outdated && h.mayHaveWrites && h.InKernel:
+		return step{kind: stepDownResource}
+	case w.Outdated && h.mayHaveWrites && !h.copyKept:
+		return step{kind: stepKeepVictim}
+	case !h.attachDue:
 		return step{}
-	case h.failed && !w.Force: // else it goes on as it is
-		return mend(w, h)
-	case !h.mayAttach:
-		return step{kind: stepAskAttach}
+	case h.diskFailed && !w.Force: // else it goes on as it is
+		return nextRemakeMetadata(w, h)
+	case !h.attachmentCommitted:
+		return step{kind: stepProposeAttach}
 	}
 	return step{kind: stepAttachDisk}
 }
 
-// mend has a disk that the kernel gave up copied wholly, before anything takes it for what
+// nextRemakeMetadata has a disk that the kernel gave up copied wholly, before anything takes it for what
 // it was: neither the bitmaps nor the activity log name what a failing pool lost (S67). What
 // may be the only good copy is left, and waits for its peer or for a decision. The log's word
 // of a peer is not enough, as that may have burnt since: this kernel sees its disk, or its own
 // kernel has it, as its host says now.
-func mend(w *replicaWanted, h *replicaHave) step {
-	behind := h.Connection >= linkConnected && h.PeerDisk == diskUpToDate
-	there := w.Peer != nil && !w.Peer.Incomplete && w.Peer.DiskAttached
-	if behind || there && (w.Peer.UpToDate || h.peerWhole) {
+func nextRemakeMetadata(w *replicaSpec, h *observedReplica) step {
+	kernelSeesPeer := h.Connection >= connConnected && h.PeerDisk == diskUpToDate
+	peerAttached := w.Peer != nil && !w.Peer.Incomplete && w.Peer.DiskAttached
+	if kernelSeesPeer || peerAttached && (w.Peer.UpToDate || h.peerWasUpToDate) {
 		return step{kind: stepRemakeMetadata}
 	}
 	return step{}
@@ -200,61 +200,61 @@ func mend(w *replicaWanted, h *replicaHave) step {
 // the side that is up to date stays so (S8); a replica that lost connects by giving up
 // what it has, after that was kept (S9), and one that doubts what it was given asks for
 // all of it.
-func link(w *replicaWanted, h *replicaHave) step {
-	lost := w.Outdated && h.wrote
+func nextConnection(w *replicaSpec, h *observedReplica) step {
+	victim := w.Outdated && h.mayHaveWrites
 	switch {
 	case !h.InKernel:
-	case !w.Connect && h.Connection > linkStandAlone:
+	case !w.Connect && h.Connection > connStandAlone:
 		return step{kind: stepDisconnect}
-	case w.Outdated && w.Force && !h.Primary && h.Connection == linkConnecting:
+	case w.Outdated && w.Force && !h.Primary && h.Connection == connConnecting:
 		return step{kind: stepDisconnect} // it may have been told to give up what it has, before the decision
-	case !w.Connect, !h.mayLink:
-	case h.Connection == linkConnecting && lost && !h.discarding:
+	case !w.Connect, !h.connectDue:
+	case h.Connection == connConnecting && victim && !h.discarding:
 		return step{kind: stepDisconnect}
-	case h.Connection > linkStandAlone:
+	case h.Connection > connStandAlone:
 	case w.Outdated && w.Force: // it is to go on, not to give up what it has
-	case lost && !h.kept:
-		return step{kind: stepKeepLoser}
-	case h.doubtful():
+	case victim && !h.copyKept:
+		return step{kind: stepKeepVictim}
+	case h.resyncDoubtful():
 		return step{kind: stepInvalidate}
 	case w.Outdated:
-		return step{kind: stepDiscard}
+		return step{kind: stepConnectDiscard}
 	default:
 		return step{kind: stepConnect}
 	}
 	return step{}
 }
 
-// doubtful: the disk was in the middle of a synchronisation when it was attached. DRBD takes
+// resyncDoubtful: the disk was in the middle of a synchronisation when it was attached. DRBD takes
 // a block for synchronised when the target wrote it, not when it is on stable storage: what
 // was written in the last moments before a power loss may be gone, and neither host's bitmap
 // says so. A connection would copy the rest and call the disk UpToDate. One that connected
 // since it was attached has what it took.
-func (h *replicaHave) doubtful() bool {
-	return h.attached() && !h.linked && !h.Primary && !h.Fresh && h.Disk == diskInconsistent && h.OutOfSync < max(h.Size, 1)
+func (h *observedReplica) resyncDoubtful() bool {
+	return h.diskAttached() && !h.connectedInAttachment && !h.Primary && !h.JustCreated && h.Disk == diskInconsistent && h.OutOfSync < max(h.Size, 1)
 }
 
-// bear makes the first generation, once in the volume's life, where both replicas were
+// nextInitialSync makes the first generation, once in the volume's life, where both replicas were
 // just made. A source's content is then copied to the other replica.
-func bear(w *replicaWanted, h *replicaHave) step {
+func nextInitialSync(w *replicaSpec, h *observedReplica) step {
 	switch {
-	case w.InitialSyncDone || w.verb != fsm.GoalCreate || h.Connection != linkConnected || h.Primary:
-	case w.Seed && h.Fresh && h.Disk == diskInconsistent && h.PeerDisk == diskInconsistent:
+	case w.InitialSyncDone || w.goal != fsm.GoalCreate || h.Connection != connConnected || h.Primary:
+	case w.Seed && h.JustCreated && h.Disk == diskInconsistent && h.PeerDisk == diskInconsistent:
 		return step{kind: stepNewUUID}
-	case !w.Seed && w.SyncFromSeed && h.whole():
+	case !w.Seed && w.SyncFromSeed && h.bothUpToDate():
 		return step{kind: stepInvalidate}
 	}
 	return step{}
 }
 
-// whole: both disks are up to date.
-func (h *replicaHave) whole() bool {
+// bothUpToDate: both disks are up to date.
+func (h *observedReplica) bothUpToDate() bool {
 	return h.Disk == diskUpToDate && h.PeerDisk == diskUpToDate
 }
 
-// resize lets the volume grow when the devices below both replicas have.
-func resize(w *replicaWanted, h *replicaHave) step {
-	if h.Primary && h.Connection == linkConnected && h.whole() && h.Size > 0 && h.Size < w.size && w.BackingCapacity >= w.size {
+// nextResize lets the volume grow when the devices below both replicas have.
+func nextResize(w *replicaSpec, h *observedReplica) step {
+	if h.Primary && h.Connection == connConnected && h.bothUpToDate() && h.Size > 0 && h.Size < w.size && w.BackingCapacity >= w.size {
 		return step{kind: stepResize}
 	}
 	return step{}
@@ -262,30 +262,30 @@ func resize(w *replicaWanted, h *replicaHave) step {
 
 // promote is for a publication that was not heard to be primary yet. It takes a grant
 // of this boot and session, after it was observed (S2): the step asks for it.
-func promote(w *replicaWanted, h *replicaHave) step {
+func nextPromote(w *replicaSpec, h *observedReplica) step {
 	switch {
-	case !w.Primary || w.PromotionDone || !w.published || w.owes || h.Primary || h.Suspended:
+	case !w.Primary || w.PromotionDone || !w.published || w.hasTeardown || h.Primary || h.Suspended:
 	case w.Outdated && !w.Force:
-	case !h.attached() || !h.own || h.Disk <= diskInconsistent:
-	case h.Connection >= linkConnected && h.Disk != diskUpToDate:
+	case !h.diskAttached() || !h.attachmentRecorded || h.Disk <= diskInconsistent:
+	case h.Connection >= connConnected && h.Disk != diskUpToDate:
 	default:
 		return step{kind: stepSetPrimary}
 	}
 	return step{}
 }
 
-// inSync notes that the replica holds nothing that its peer does not.
-func inSync(w *replicaWanted, h *replicaHave) step {
-	if h.wrote && !h.Primary && !w.Outdated && h.Connection == linkConnected && h.whole() {
-		return step{kind: stepInSync}
+// nextNoteInSync notes that the replica holds nothing that its peer does not.
+func nextNoteInSync(w *replicaSpec, h *observedReplica) step {
+	if h.mayHaveWrites && !h.Primary && !w.Outdated && h.Connection == connConnected && h.bothUpToDate() {
+		return step{kind: stepNoteInSync}
 	}
 	return step{}
 }
 
-// verify compares the replicas from time to time, from one of the two sides.
-func verify(w *replicaWanted, h *replicaHave) step {
-	leads := h.Primary || h.first && h.PeerRole == "Secondary"
-	if h.verifyDue && leads && w.InitialSyncDone && h.Connection == linkConnected && h.whole() {
+// nextVerify compares the replicas from time to time, from one of the two sides.
+func nextVerify(w *replicaSpec, h *observedReplica) step {
+	initiates := h.Primary || h.lowerHostID && h.PeerRole == "Secondary"
+	if h.verifyDue && initiates && w.InitialSyncDone && h.Connection == connConnected && h.bothUpToDate() {
 		return step{kind: stepVerify}
 	}
 	return step{}

@@ -6,33 +6,33 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// cutSituation is all that is known of a snapshot.
-type cutSituation struct {
-	wish  *fsm.DesiredSnapshot // nil when the log wants nothing of it
-	fresh bool                 // the wish may be acted on (S1, S14)
+// snapshotView is all that is known of a snapshot.
+type snapshotView struct {
+	desired    *fsm.DesiredSnapshot // nil when the log wants nothing of it
+	actionable bool                 // the wish may be acted on (S1, S14)
 	// incarnationID is of whoever said the wish (S1).
 	incarnationID []byte
 	have          Device
 	record        snapshotRecord
-	held          *hold
+	freezeHold    *freezeHold
 	now           time.Time
 }
 
-// nextCut picks the one step that brings a snapshot closer to what the log wants. It
+// nextSnapshotStep picks the one step that brings a snapshot closer to what the log wants. It
 // is pure. A cut in a group counts only under the one freeze that was reported, by
 // this process; what is left of another is thawed, and reported so (S19).
-func nextCut(s *cutSituation) step {
-	w := s.wish
+func nextSnapshotStep(s *snapshotView) step {
+	w := s.desired
 	switch {
-	case w == nil && s.held != nil:
+	case w == nil && s.freezeHold != nil:
 		return step{kind: stepThaw}
-	case w == nil && s.record.Phase != cutNone:
-		return step{kind: stepForget}
-	case s.held != nil && !s.held.alive(s.now):
+	case w == nil && s.record.Phase != phaseNone:
+		return step{kind: stepForgetSnapshotRecord}
+	case s.freezeHold != nil && !s.freezeHold.isUnbroken(s.now):
 		return step{kind: stepThaw} // it is over, whatever the log says: calls may go on (S28)
-	case w == nil, !s.fresh:
+	case w == nil, !s.actionable:
 		return step{}
-	case s.held != nil && !s.keepsHold():
+	case s.freezeHold != nil && !s.keepsFreezeHold():
 		return step{kind: stepThaw}
 	case s.have.Absent && w.Goal == fsm.SnapshotGoalKeep:
 		return step{} // an absent pool says nothing of its files (S12)
@@ -41,44 +41,44 @@ func nextCut(s *cutSituation) step {
 	}
 	switch w.Goal {
 	case fsm.SnapshotGoalFreeze:
-		return freezeMember(s)
+		return nextFreezeMember(s)
 	case fsm.SnapshotGoalTake:
 		if w.Group != "" {
-			return cutMember(s)
+			return nextTakeMember(s)
 		}
-		return cutAlone(s)
+		return nextTakeSingle(s)
 	case fsm.SnapshotGoalKeep:
-		return keepSnapshot(s)
+		return nextKeepSnapshot(s)
 	case fsm.SnapshotGoalThaw, fsm.SnapshotGoalRemove:
-		return removeSnapshot(s)
+		return nextRemoveSnapshot(s)
 	}
 	return step{}
 }
 
-// keepsHold: the hold is of the attempt that is under way, unbroken, and not done with.
-func (s *cutSituation) keepsHold() bool {
-	if s.held.attempt != s.wish.Attempt || s.wish.Group == "" {
+// keepsFreezeHold: the hold is of the attempt that is under way, unbroken, and not done with.
+func (s *snapshotView) keepsFreezeHold() bool {
+	if s.freezeHold.attempt != s.desired.Attempt || s.desired.Group == "" {
 		return false
 	}
-	switch s.wish.Goal {
+	switch s.desired.Goal {
 	case fsm.SnapshotGoalFreeze:
 		return true
 	case fsm.SnapshotGoalTake:
-		return !s.isCut()
+		return !s.isTaken()
 	case fsm.SnapshotGoalKeep, fsm.SnapshotGoalThaw, fsm.SnapshotGoalRemove:
 	}
 	return false
 }
 
 // isCut: this attempt's cut is there, whole.
-func (s *cutSituation) isCut() bool {
-	return s.have.Exists && s.record.Phase == cutDone && s.record.Attempt == s.wish.Attempt
+func (s *snapshotView) isTaken() bool {
+	return s.have.Exists && s.record.Phase == phaseTaken && s.record.Attempt == s.desired.Attempt
 }
 
-// freezeMember: one freeze for each attempt, ever.
-func freezeMember(s *cutSituation) step {
+// nextFreezeMember: one freeze for each attempt, ever.
+func nextFreezeMember(s *snapshotView) step {
 	switch {
-	case s.held != nil, s.wish.Frozen, s.record.of(s.wish.Attempt):
+	case s.freezeHold != nil, s.desired.Frozen, s.record.isOfAttempt(s.desired.Attempt):
 		return step{} // told: frozen, or that it is no more
 	case s.have.Exists || s.have.Unfinished: // an attempt's that was given up
 		return step{kind: stepRemoveSnapshot}
@@ -86,92 +86,92 @@ func freezeMember(s *cutSituation) step {
 	return step{kind: stepFreeze}
 }
 
-func cutMember(s *cutSituation) step {
-	if s.held == nil || s.isCut() {
+func nextTakeMember(s *snapshotView) step {
+	if s.freezeHold == nil || s.isTaken() {
 		return step{} // told: cut, or that the freeze is no more
 	}
-	return step{kind: stepCut}
+	return step{kind: stepTakeSnapshot}
 }
 
-// cutAlone freezes, cuts and thaws. What a process that died left is adopted when it
+// nextTakeSingle freezes, cuts and thaws. What a process that died left is adopted when it
 // is known to be whole, or when nothing is known of its beginning.
-func cutAlone(s *cutSituation) step {
+func nextTakeSingle(s *snapshotView) step {
 	switch {
-	case s.have.Exists && s.record.Phase == cutBegun:
+	case s.have.Exists && s.record.Phase == phaseBegun:
 		return step{kind: stepRemoveSnapshot} // it was never reported, and may be torn
 	case s.have.Exists:
 		return step{}
 	}
-	return step{kind: stepCut}
+	return step{kind: stepTakeSnapshot}
 }
 
-func keepSnapshot(s *cutSituation) step {
+func nextKeepSnapshot(s *snapshotView) step {
 	switch {
-	case s.record.Phase == cutBegun && s.have.Exists:
+	case s.record.Phase == phaseBegun && s.have.Exists:
 		return step{} // it failed, and what is left of it must not be adopted by a retry
-	case s.record.Phase == cutBegun, s.record.Phase == cutDone:
-		return step{kind: stepForget} // the log knows
-	case !s.have.Exists && s.record.Phase == cutNone:
-		return step{kind: stepMiss}
+	case s.record.Phase == phaseBegun, s.record.Phase == phaseTaken:
+		return step{kind: stepForgetSnapshotRecord} // the log knows
+	case !s.have.Exists && s.record.Phase == phaseNone:
+		return step{kind: stepRecordMissing}
 	}
 	return step{}
 }
 
-// removeSnapshot is said by the log (S14).
-func removeSnapshot(s *cutSituation) step {
+// nextRemoveSnapshot is said by the log (S14).
+func nextRemoveSnapshot(s *snapshotView) step {
 	switch {
 	case s.have.Exists || s.have.Unfinished:
 		return step{kind: stepRemoveSnapshot}
-	case s.record.Phase != cutNone:
-		return step{kind: stepForget}
+	case s.record.Phase != phaseNone:
+		return step{kind: stepForgetSnapshotRecord}
 	}
 	return step{}
 }
 
 const (
-	factCut     = "cut"
-	factFrozen  = "frozen"
-	factThawed  = "thawed"
-	factMissed  = "snapshot-missing"
-	factFound   = "snapshot-found"
-	factRemoved = "snapshot-gone"
+	factSnapshotTaken   = "cut"
+	factFrozen          = "frozen"
+	factThawed          = "thawed"
+	factSnapshotMissing = "snapshot-missing"
+	factSnapshotFound   = "snapshot-found"
+	factSnapshotGone    = "snapshot-gone"
 )
 
-// cutNews is what the log does not know of the snapshot, empty for nothing. It is
+// unreportedSnapshotFact is what the log does not know of the snapshot, empty for nothing. It is
 // asked when there is no step to do.
-func cutNews(s *cutSituation) string {
-	w := s.wish
-	if w == nil || !s.fresh || s.have.Absent {
+func unreportedSnapshotFact(s *snapshotView) string {
+	w := s.desired
+	if w == nil || !s.actionable || s.have.Absent {
 		return ""
 	}
 	switch w.Goal {
 	case fsm.SnapshotGoalFreeze:
-		return s.frozenNews()
+		return s.unreportedFreezeFact()
 	case fsm.SnapshotGoalTake:
 		switch {
-		case w.Group == "" && s.have.Exists, s.isCut():
-			return factCut
-		case w.Group != "" && s.held == nil:
+		case w.Group == "" && s.have.Exists, s.isTaken():
+			return factSnapshotTaken
+		case w.Group != "" && s.freezeHold == nil:
 			return factThawed
 		}
 	case fsm.SnapshotGoalKeep:
 		switch {
 		case !s.have.Exists:
-			return factMissed
-		case s.record.Phase == cutMissing:
-			return factFound
+			return factSnapshotMissing
+		case s.record.Phase == phaseMissing:
+			return factSnapshotFound
 		}
 	case fsm.SnapshotGoalThaw, fsm.SnapshotGoalRemove:
-		return factRemoved
+		return factSnapshotGone
 	}
 	return ""
 }
 
-func (s *cutSituation) frozenNews() string {
+func (s *snapshotView) unreportedFreezeFact() string {
 	switch {
-	case s.held == nil:
+	case s.freezeHold == nil:
 		return factThawed
-	case !s.wish.Frozen:
+	case !s.desired.Frozen:
 		return factFrozen
 	}
 	return ""

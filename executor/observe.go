@@ -8,75 +8,75 @@ import (
 )
 
 // paths is which mounts of a volume are meant to be there, by their real names.
-type paths struct {
+type expectedPaths struct {
 	staging string
 	targets map[string]string // real name to the name that is used in records
 }
 
-// observe looks at the host. What was read of the device's content is believed as
+// observeVolume looks at the host. What was read of the device's content is believed as
 // long as the device stays attached. The caller holds the lock.
-func (e *Executor) observe(ctx context.Context, v *volume, want *desired) (observed, error) {
+func (e *Executor) observeVolume(ctx context.Context, v *volume, want *volumeSpec) (observedVolume, error) {
 	backend, err := e.backend(v)
 	if err != nil {
-		return observed{}, err
+		return observedVolume{}, err
 	}
-	device, replica, err := lookAt(ctx, backend, v.id)
+	device, replica, err := observeDevice(ctx, backend, v.id)
 	if err != nil {
-		return observed{}, fmt.Errorf("look at volume %s: %w", v.id, err)
+		return observedVolume{}, fmt.Errorf("look at volume %s: %w", v.id, err)
 	}
 	if replica != nil && want != nil && want.grant != nil { // who binds it makes that read-only
 		device.ReadOnly = want.grant.block && want.grant.readOnly
 	}
 	mounts, err := e.Mounter.Mounts(ctx, device)
 	if err != nil {
-		return observed{}, fmt.Errorf("look at the mounts of volume %s: %w", v.id, err)
+		return observedVolume{}, fmt.Errorf("look at the mounts of volume %s: %w", v.id, err)
 	}
-	if !device.Attached() {
-		v.content, v.formatted, v.applied = Content{}, false, nil
+	if !device.Active() {
+		v.content, v.formatted, v.appliedLimits = Content{}, false, nil
 	}
-	have := observed{Device: device, replica: replica, content: v.content, formatted: v.formatted, limits: v.applied}
-	e.pathsOf(v, want).sort(mounts, &have)
-	have.compare(&v.journal.record, want)
+	have := observedVolume{Device: device, replica: replica, content: v.content, formatted: v.formatted, limits: v.appliedLimits}
+	e.expectedPaths(v, want).sort(mounts, &have)
+	have.compareRecord(&v.record.volumeRecord, want)
 	return have, nil
 }
 
-// lookAt observes a volume, and what is known of it as a replica if it is one.
-func lookAt(ctx context.Context, backend Backend, id fsm.VolumeID) (Device, *replicaHave, error) {
-	view, ok := backend.(*replicaView)
+// observeDevice observes a volume, and what is known of it as a replica if it is one.
+func observeDevice(ctx context.Context, backend Backend, id fsm.VolumeID) (Device, *observedReplica, error) {
+	rb, ok := backend.(*replicaBackend)
 	if !ok {
 		device, err := backend.Observe(ctx, id)
 		return device, nil, err
 	}
-	have, err := view.look(ctx)
+	have, err := rb.observe(ctx)
 	if err != nil {
 		return Device{}, nil, err
 	}
 	return have.device(), have, nil
 }
 
-// pathsOf are those of the record, of the log and of what is wanted now.
-func (e *Executor) pathsOf(v *volume, want *desired) paths {
-	p := paths{targets: map[string]string{}}
-	add := func(path string) { p.targets[e.real(path)] = path }
+// expectedPaths are those of the record, of the log and of what is wanted now.
+func (e *Executor) expectedPaths(v *volume, want *volumeSpec) expectedPaths {
+	p := expectedPaths{targets: map[string]string{}}
+	add := func(path string) { p.targets[e.realPath(path)] = path }
 	e.mu.Lock()
-	w := v.wish
+	w := v.desired
 	e.mu.Unlock()
 	if w != nil && w.Publication != nil {
 		if w.Publication.Staging != nil {
-			p.staging = e.real(w.Publication.Staging.Path)
+			p.staging = e.realPath(w.Publication.Staging.Path)
 		}
 		for i := range w.Publication.Targets {
 			add(w.Publication.Targets[i].Path)
 		}
 	}
-	if v.journal.Staging != nil {
-		p.staging = e.real(v.journal.Staging.Path)
+	if v.record.Staging != nil {
+		p.staging = e.realPath(v.record.Staging.Path)
 	}
-	for i := range v.journal.Targets {
-		add(v.journal.Targets[i].Path)
+	for i := range v.record.Targets {
+		add(v.record.Targets[i].Path)
 	}
-	if want != nil && want.grant != nil && v.journal.Staging == nil {
-		p.staging = e.real(want.grant.path)
+	if want != nil && want.grant != nil && v.record.Staging == nil {
+		p.staging = e.realPath(want.grant.path)
 	}
 	if want != nil && want.bind != nil {
 		add(want.bind.Path)
@@ -84,39 +84,39 @@ func (e *Executor) pathsOf(v *volume, want *desired) paths {
 	return p
 }
 
-// real is the path as the kernel names it; one that is not allowed stays as it is.
-func (e *Executor) real(path string) string {
-	if real, err := e.Mounter.Real(path); err == nil {
-		return real
+// realPath is the path as the kernel names it; one that is not allowed stays as it is.
+func (e *Executor) realPath(path string) string {
+	if realPath, err := e.Mounter.RealPath(path); err == nil {
+		return realPath
 	}
 	return path
 }
 
-func (p paths) sort(mounts []Mount, have *observed) {
+func (p expectedPaths) sort(mounts []Mount, have *observedVolume) {
 	for _, m := range mounts {
 		name, isTarget := p.targets[m.Path]
 		switch {
-		case isTarget && !contains(have.bound, name):
-			have.bound = append(have.bound, name)
+		case isTarget && !containsPath(have.boundTargets, name):
+			have.boundTargets = append(have.boundTargets, name)
 		case isTarget:
-		case m.Path == p.staging && !m.Node:
-			have.staged, have.stagedAt = true, m.Path
+		case m.Path == p.staging && !m.DeviceNode:
+			have.staged, have.stagingPath = true, m.Path
 		default:
-			have.strange = append(have.strange, m.Path)
+			have.foreignMounts = append(have.foreignMounts, m.Path)
 		}
 	}
 }
 
-// compare tells what of the wanted is in the record on disk.
-func (o *observed) compare(r *record, want *desired) {
-	o.known, o.grownTo, o.limited, o.copying = r.Size, r.GrownTo, r.Limited, r.Copying
+// compareRecord tells what of the wanted is in the record on disk.
+func (o *observedVolume) compareRecord(r *volumeRecord, want *volumeSpec) {
+	o.recordedSize, o.filesystemFor, o.mayBeLimited, o.mayBeTorn = r.Size, r.FilesystemFor, r.MayBeLimited, r.MayBeTorn
 	if want == nil || want.grant == nil {
 		return
 	}
 	g := want.grant
-	o.recorded = r.Staging != nil && *r.Staging == staging{Epoch: g.epoch, Path: g.path, Block: g.block}
-	o.older = r.Staging != nil && r.Staging.Epoch.Compare(g.epoch) < 0
-	o.marked = g.fs.UUID != "" && r.Formatting == g.fs.UUID
+	o.recorded = r.Staging != nil && *r.Staging == stagingRecord{Epoch: g.epoch, Path: g.path, Block: g.block}
+	o.olderEpoch = r.Staging != nil && r.Staging.Epoch.Compare(g.epoch) < 0
+	o.formatBegun = g.fs.UUID != "" && r.Formatting == g.fs.UUID
 	if want.bind != nil {
 		t := r.target(want.bind.Path)
 		o.targetRecorded = t != nil && *t == *want.bind
@@ -125,18 +125,18 @@ func (o *observed) compare(r *record, want *desired) {
 
 // situation is what is known of the volume now, between calls. at is as of where
 // the wish holds. The caller holds the lock.
-func (e *Executor) situation(ctx context.Context, v *volume) (s *situation, at fsm.Epoch, err error) {
-	have, err := e.observe(ctx, v, nil)
+func (e *Executor) view(ctx context.Context, v *volume) (s *volumeView, at fsm.Epoch, err error) {
+	have, err := e.observeVolume(ctx, v, nil)
 	if err != nil {
 		return nil, at, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if v.wish != nil {
-		v.tried = v.wish
+	if v.desired != nil {
+		v.lastTried = v.desired
 	}
-	return &situation{
-		volume: v.id, boot: e.Host.Boot, wish: v.wish, fresh: e.fresh(v), record: &v.journal.record, have: have,
-		toldLimits: v.limits, incarnationID: e.session.incarnationID,
+	return &volumeView{
+		volume: v.id, boot: e.Host.BootID, desired: v.desired, actionable: e.isActionable(v), record: &v.record.volumeRecord, have: have,
+		ackedLimits: v.ackedLimits, incarnationID: e.session.incarnationID,
 	}, e.session.at, nil
 }

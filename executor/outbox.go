@@ -8,13 +8,13 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// factDown is the end of a target, or of everything when the path is empty.
-const factDown = "down"
+// factTornDown is the end of a target, or of everything when the path is empty.
+const factTornDown = "down"
 
 // fact is what the record is about, whatever its number is.
-func (o owed) fact() fact { return fact{name: factDown, path: o.Target, epoch: o.Epoch} }
+func (o pendingTeardown) fact() fact { return fact{name: factTornDown, path: o.Target, epoch: o.Epoch} }
 
-func (o owed) observation(id fsm.VolumeID) *fsmpb.Observation {
+func (o pendingTeardown) observation(id fsm.VolumeID) *fsmpb.Observation {
 	ob := &fsmpb.Observation{VolumeId: string(id), Epoch: epochProto(o.Epoch), Sequence: o.Sequence}
 	if o.Target == "" {
 		ob.Fact = &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}
@@ -24,121 +24,121 @@ func (o owed) observation(id fsm.VolumeID) *fsmpb.Observation {
 	return ob
 }
 
-// delivery is one report of a volume's outbox that is under way. There is one at a time,
+// outboxReport is one report of a volume's outbox that is under way. There is one at a time,
 // so that records are heard in their order, and each once.
-type delivery struct {
-	debts []owed
-	done  chan struct{}
-	err   error // valid after done
+type outboxReport struct {
+	teardowns []pendingTeardown
+	done      chan struct{}
+	err       error // valid after done
 }
 
-// owe writes records of tear-downs into the volume's outbox, synced: what was taken
+// queueTeardowns writes records of tear-downs into the volume's outbox, synced: what was taken
 // down is said, whatever happens to this process (S16). What the log has heard since the
 // volume's last grant, or is to hear, is not said again (S73). The caller holds the lock.
-func (e *Executor) owe(v *volume, debts ...owed) error {
-	for _, debt := range e.untold(v, debts) {
-		number, err := e.sequence(v)
+func (e *Executor) queueTeardowns(v *volume, teardowns ...pendingTeardown) error {
+	for _, teardown := range e.unackedTeardowns(v, teardowns) {
+		number, err := e.reserveSequence(v)
 		if err != nil {
 			return err
 		}
-		debt.Sequence = number
-		v.journal.Owed = append(v.journal.Owed, debt)
-		e.ended(v, debt)
+		teardown.Sequence = number
+		v.record.PendingTeardowns = append(v.record.PendingTeardowns, teardown)
+		e.forgetCommitted(v, teardown)
 	}
-	return e.save(v, true)
+	return e.saveRecord(v, true)
 }
 
-// untold are the records of which the log has not heard: a wish may be on its way that
+// unackedTeardowns are the records of which the log has not heard: a wish may be on its way that
 // shows that it did.
-func (e *Executor) untold(v *volume, debts []owed) []owed {
+func (e *Executor) unackedTeardowns(v *volume, teardowns []pendingTeardown) []pendingTeardown {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var left []owed
-	for _, debt := range debts {
-		told, ok := v.told[debt.fact()]
-		heard := ok && time.Now().Before(told.until) && told.at.Compare(v.journal.Floor) > 0
-		if !heard && !v.journal.owes(debt) {
-			left = append(left, debt)
+	var left []pendingTeardown
+	for _, teardown := range teardowns {
+		last, ok := v.acked[teardown.fact()]
+		acked := ok && time.Now().Before(last.resendAt) && last.at.Compare(v.record.Floor) > 0
+		if !acked && !v.record.hasPendingTeardown(teardown) {
+			left = append(left, teardown)
 		}
 	}
 	return left
 }
 
-// ended forgets that the log knows of what is up no more.
-func (e *Executor) ended(v *volume, debt owed) {
+// forgetCommitted forgets that the log knows of what is up no more.
+func (e *Executor) forgetCommitted(v *volume, teardown pendingTeardown) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for f := range v.known {
-		if debt.Target == "" || f.name == factBound && f.path == debt.Target {
-			delete(v.known, f)
+	for f := range v.committed {
+		if teardown.Target == "" || f.name == factTargetBound && f.path == teardown.Target {
+			delete(v.committed, f)
 		}
 	}
 }
 
-// deliver has the outbox reported, and is the delivery that is under way; nil when
+// sendOutbox has the outbox reported, and is the delivery that is under way; nil when
 // nothing is in it that the log has not heard. What was seen of a replica is said before
 // that nothing of it is up. The caller holds the lock.
-func (e *Executor) deliver(ctx context.Context, v *volume) *delivery {
+func (e *Executor) sendOutbox(ctx context.Context, v *volume) *outboxReport {
 	e.mu.Lock()
-	underWay, heard := v.delivery, v.heard
+	underWay, acked := v.outboxReport, v.ackedTeardown
 	e.mu.Unlock()
 	if underWay != nil {
 		return underWay
 	}
-	d := &delivery{done: make(chan struct{})}
+	d := &outboxReport{done: make(chan struct{})}
 	var all []*fsmpb.Observation
-	for _, o := range v.journal.Owed {
-		if o.Sequence <= heard {
+	for _, o := range v.record.PendingTeardowns {
+		if o.Sequence <= acked {
 			continue
 		}
 		if o.Target == "" {
-			all = append(all, e.sawReplica(ctx, v)...)
+			all = append(all, e.unreportedReplica(ctx, v)...)
 		}
-		d.debts, all = append(d.debts, o), append(all, o.observation(v.id))
+		d.teardowns, all = append(d.teardowns, o), append(all, o.observation(v.id))
 	}
 	if len(all) == 0 {
 		return nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	v.delivery = d
-	e.reports.send(letter{all, func(at fsm.Epoch, err error) { e.delivered(v, d, at, err) }})
+	v.outboxReport = d
+	e.reporter.send(reportBatch{all, func(at fsm.Epoch, err error) { e.onOutboxAnswer(v, d, at, err) }})
 	return d
 }
 
-// delivered is the answer to deliver: what was not taken is looked at again.
-func (e *Executor) delivered(v *volume, d *delivery, at fsm.Epoch, err error) {
+// onOutboxAnswer is the answer to deliver: what was not taken is looked at again.
+func (e *Executor) onOutboxAnswer(v *volume, d *outboxReport, at fsm.Epoch, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	v.delivery, d.err = nil, err
+	v.outboxReport, d.err = nil, err
 	close(d.done)
 	if err != nil {
-		e.queue.addAfter(v.id, retryReport)
+		e.volumeQueue.addAfter(v.id, reportRetry)
 		return
 	}
-	for _, o := range d.debts {
-		v.heard = max(v.heard, o.Sequence)
-		if v.wishAt.Compare(at) < 0 {
-			e.taken(v, o.fact(), at)
+	for _, o := range d.teardowns {
+		v.ackedTeardown = max(v.ackedTeardown, o.Sequence)
+		if v.desiredAt.Compare(at) < 0 {
+			e.noteAcked(v, o.fact(), at)
 		}
 	}
-	e.queue.add(v.id)
+	e.volumeQueue.add(v.id)
 }
 
 // drain empties the volume's outbox, waiting no longer than limit. The caller holds
 // the lock.
 func (e *Executor) drain(ctx context.Context, v *volume, c *call, limit time.Duration) error {
-	if len(v.journal.Owed) == 0 {
+	if len(v.record.PendingTeardowns) == 0 {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if c != nil {
-		c.asking.Add(1)
-		defer c.asking.Add(-1)
+		c.proposing.Add(1)
+		defer c.proposing.Add(-1)
 	}
-	e.hit("drain.before")
-	for d := e.deliver(ctx, v); d != nil; d = e.deliver(ctx, v) {
+	e.hitFaultPoint("drain.before")
+	for d := e.sendOutbox(ctx, v); d != nil; d = e.sendOutbox(ctx, v) {
 		select {
 		case <-d.done:
 		case <-ctx.Done():
@@ -148,6 +148,6 @@ func (e *Executor) drain(ctx context.Context, v *volume, c *call, limit time.Dur
 			return d.err
 		}
 	}
-	e.hit("drain.after")
-	return e.prune(v)
+	e.hitFaultPoint("drain.after")
+	return e.pruneOutbox(v)
 }

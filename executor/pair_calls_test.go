@@ -62,18 +62,18 @@ func (m *member) publish(id fsm.VolumeID) fsm.Epoch {
 
 func (m *member) stage(id fsm.VolumeID, epoch fsm.Epoch) {
 	m.t.Helper()
-	m.again("stage", func(ctx context.Context) error {
+	m.retry("stage", func(ctx context.Context) error {
 		return m.e.Stage(ctx, executor.StageRequest{Volume: id, Epoch: epoch, Path: stagingPath, Capability: mountCap})
 	})
 }
 
 func (m *member) unstage(id fsm.VolumeID) {
 	m.t.Helper()
-	m.again("unstage", func(ctx context.Context) error { return m.e.Unstage(ctx, id, stagingPath) })
+	m.retry("unstage", func(ctx context.Context) error { return m.e.Unstage(ctx, id, stagingPath) })
 }
 
 // again calls until it is answered well; a host that died is started again.
-func (m *member) again(what string, call func(context.Context) error) {
+func (m *member) retry(what string, call func(context.Context) error) {
 	m.t.Helper()
 	m.eventually(what, func() bool {
 		ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Second)
@@ -81,12 +81,12 @@ func (m *member) again(what string, call func(context.Context) error) {
 		answer := make(chan error, 1)
 		go func() { answer <- call(ctx) }()
 		dead := make(<-chan struct{})
-		if m.f != nil {
-			dead = m.f.dead
+		if m.faults != nil {
+			dead = m.faults.stopped
 		}
 		select {
 		case err := <-answer:
-			m.last = err
+			m.lastErr = err
 			return err == nil
 		case <-dead:
 			return false
@@ -120,19 +120,19 @@ func (m *member) unpublish(id fsm.VolumeID) {
 func (m *member) write(id fsm.VolumeID, text string) {
 	m.t.Helper()
 	m.eventually("a write is acknowledged", func() bool {
-		ok, _ := m.replica.Write(id, text)
+		ok, _ := m.replicator.Write(id, text)
 		return ok
 	})
 }
 
-// together waits until both replicas are whole, by the log's word.
-func (p *pair) together(id fsm.VolumeID) {
+// waitUpToDate waits until both replicas are whole, by the log's word.
+func (p *pair) waitUpToDate(id fsm.VolumeID) {
 	p.t.Helper()
 	p.eventually("both replicas are up to date", func() bool {
 		r := p.volume(id).Replication
 		return len(r.Syncs) == 2 && r.Syncs[0].UpToDate && r.Syncs[1].UpToDate && len(p.volume(id).Teardowns) == 0
 	})
-	require.Equal(p.t, p.hosts[0].replica.Content(id), p.hosts[1].replica.Content(id))
+	require.Equal(p.t, p.hosts[0].replicator.Content(id), p.hosts[1].replicator.Content(id))
 }
 
 // remove deletes the volume and checks that nothing is left.
@@ -142,11 +142,11 @@ func (p *pair) remove(id fsm.VolumeID) {
 	require.NoError(p.t, err)
 	p.eventually("the volume is gone", func() bool { return p.volume(id) == nil })
 	for _, m := range p.hosts {
-		known, err := m.replica.Known(p.t.Context())
+		known, err := m.replicator.ListResources(p.t.Context())
 		require.NoError(p.t, err)
 		require.Empty(p.t, known)
 		p.eventually("nothing is left on "+string(m.node), func() bool {
-			return m.pool.Images() == 0 && m.pool.Attached() == 0 && len((&world{dir: m.dir, cluster: &cluster{t: p.t}}).records()) == 0
+			return m.pool.Images() == 0 && m.pool.Attached() == 0 && len((&testHost{dir: m.dir, testCluster: &testCluster{t: p.t}}).records()) == 0
 		})
 	}
 	require.Zero(p.t, p.link.SplitBrains())

@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// pairPatience is how long a pair may take to get anywhere.
-const pairPatience = time.Minute
+// pairTimeout is how long a pair may take to get anywhere.
+const pairTimeout = time.Minute
 
 // pair is two hosts that replicate to each other, and the real state behind an
 // in-memory log.
@@ -39,20 +39,20 @@ type pair struct {
 // member is one of the two hosts.
 type member struct {
 	*pair
-	i       int
-	node    fsm.NodeID
-	dir     string
-	pool    *backendtest.Fake
-	mount   *fakeMounter
-	ice     *fakeFreezer
-	replica *backendtest.FakeReplicator
-	boots   int
-	e       *executor.Executor
-	f       *freezer
-	session bool  // it reaches the controllers; guarded by mu
-	late    bool  // proposals are answered, but the host does not hear it; guarded by mu
-	last    error // of a call
-	change  func(*executor.Config)
+	i           int
+	node        fsm.NodeID
+	dir         string
+	pool        *backendtest.Fake
+	mounter     *fakeMounter
+	freezer     *fakeFreezer
+	replicator  *backendtest.FakeReplicator
+	boots       int
+	e           *executor.Executor
+	faults      *stopAtPoint
+	connected   bool  // it reaches the controllers; guarded by mu
+	loseAnswers bool  // proposals are answered, but the host does not hear it; guarded by mu
+	lastErr     error // of a call
+	configure   func(*executor.Config)
 }
 
 type poolOf struct {
@@ -79,11 +79,11 @@ func newStoppedPairAt(t testing.TB, level uint32) *pair {
 	}}})
 	for i := range p.hosts {
 		pool := backendtest.NewFake()
-		m := &member{pair: p, i: i, node: fsm.NodeID(fmt.Sprint("n", i+1)), dir: t.TempDir() + "/data", pool: pool, mount: newFakeMounter(pool), ice: newFakeFreezer(), replica: p.link.Side(i)}
-		m.mount.replicas = m.replica
+		m := &member{pair: p, i: i, node: fsm.NodeID(fmt.Sprint("n", i+1)), dir: t.TempDir() + "/data", pool: pool, mounter: newFakeMounter(pool), freezer: newFakeFreezer(), replicator: p.link.Side(i)}
+		m.mounter.replicas = m.replicator
 		p.hosts[i] = m
 	}
-	p.hosts[0].mount.peer, p.hosts[1].mount.peer = p.hosts[1].mount, p.hosts[0].mount
+	p.hosts[0].mounter.peer, p.hosts[1].mounter.peer = p.hosts[1].mounter, p.hosts[0].mounter
 	return p
 }
 
@@ -91,11 +91,11 @@ func newStoppedPairAt(t testing.TB, level uint32) *pair {
 func (m *member) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.pair.down || !m.session {
+	if m.pair.down || !m.connected {
 		return nil, noQuorum{}
 	}
 	out := m.apply("node/"+string(m.node), cmd)
-	if m.late {
+	if m.loseAnswers {
 		return nil, noQuorum{}
 	}
 	return out, fsm.Err(out)
@@ -119,8 +119,8 @@ func (p *pair) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 	}
 	p.answers[string(cmd.RequestId)] = result.Outcome
 	for _, m := range p.hosts {
-		if m != nil && m.e != nil && m.session {
-			m.tell(result.Changes)
+		if m != nil && m.e != nil && m.connected {
+			m.sendTouched(result.Changes)
 		}
 	}
 	return result.Outcome
@@ -129,10 +129,10 @@ func (p *pair) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 func (m *member) update() executor.Update {
 	n, _ := m.state.Node(m.node)
 	c := m.state.Cluster()
-	return executor.Update{At: fsm.Epoch{Incarnation: c.Incarnation, Index: m.index}, Level: c.FeatureLevel, Adopted: n.Incarnation == c.Incarnation, IncarnationID: c.IncarnationID}
+	return executor.Update{At: fsm.Epoch{Incarnation: c.Incarnation, Index: m.index}, FeatureLevel: c.FeatureLevel, Adopted: n.Incarnation == c.Incarnation, IncarnationID: c.IncarnationID}
 }
 
-func (m *member) tell(touched []fsm.Change) {
+func (m *member) sendTouched(touched []fsm.Change) {
 	u := m.update()
 	for _, touch := range touched {
 		switch {
@@ -149,39 +149,39 @@ func (m *member) tell(touched []fsm.Change) {
 			continue
 		}
 		if w, ok := m.state.DesiredVolume(m.node, touch.Volume); ok {
-			u.Wishes = append(u.Wishes, w)
+			u.Volumes = append(u.Volumes, w)
 		} else {
-			u.Gone = append(u.Gone, touch.Volume)
+			u.VolumesGone = append(u.VolumesGone, touch.Volume)
 		}
 	}
-	if len(u.Wishes)+len(u.Gone)+len(u.Snapshots)+len(u.SnapshotsGone) > 0 {
+	if len(u.Volumes)+len(u.VolumesGone)+len(u.Snapshots)+len(u.SnapshotsGone) > 0 {
 		m.e.Update(u)
 	}
 }
 
 // start is the node process starting, on the same kernel and folder.
-func (m *member) start(faults *freezer) {
+func (m *member) start(faults *stopAtPoint) {
 	m.t.Helper()
 	host, err := executor.OpenHost(m.dir)
 	require.NoError(m.t, err)
-	host.Boot = fmt.Sprint(m.node, "-boot-", m.boots)
+	host.BootID = fmt.Sprint(m.node, "-boot-", m.boots)
 	cfg := executor.Config{HandlerGrace: time.Millisecond,
-		Node: m.node, Host: host, Pools: []executor.Backend{poolOf{m.pool, m.node}}, Mounter: m.mount, Grower: m.mount, Freezer: m.ice, Log: m,
-		Patience: 300 * time.Millisecond, FeatureLevel: fsm.MaxFeatureLevel, OvercommitPercent: 2000, Logger: testLogger(m.t),
-		Replicator: m.replica, ReplicationAddress: fmt.Sprint("10.0.0.", m.i+1), PublicKey: bytes.Repeat([]byte{byte(m.i + 1)}, 32),
-		Secret: func(peer []byte, id fsm.VolumeID) (string, error) { return "secret of " + string(id), nil },
+		Node: m.node, Host: host, Pools: []executor.Backend{poolOf{m.pool, m.node}}, Mounter: m.mounter, FilesystemTools: m.mounter, Freezer: m.freezer, Proposer: m,
+		CatchUpTimeout: 300 * time.Millisecond, FeatureLevel: fsm.MaxFeatureLevel, OvercommitPercent: 2000, Logger: testLogger(m.t),
+		Replicator: m.replicator, ReplicationAddress: fmt.Sprint("10.0.0.", m.i+1), PublicKey: bytes.Repeat([]byte{byte(m.i + 1)}, 32),
+		DeriveSecret: func(peer []byte, id fsm.VolumeID) (string, error) { return "secret of " + string(id), nil },
 	}
 	if faults != nil {
 		cfg.Faults = faults
 	}
-	if m.change != nil {
-		m.change(&cfg)
+	if m.configure != nil {
+		m.configure(&cfg)
 	}
 	e, err := executor.New(cfg)
 	require.NoError(m.t, err)
-	m.f = faults
+	m.faults = faults
 	m.t.Cleanup(func() {
-		if faults != nil && faults.isDead() {
+		if faults != nil && faults.isStopped() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -192,33 +192,33 @@ func (m *member) start(faults *freezer) {
 	m.mu.Lock()
 	m.e = e
 	m.mu.Unlock()
-	m.replica.SetHandler(m.fence)
+	m.replicator.SetHandler(m.fencePeer)
 	m.connect()
 }
 
-// fence is the kernel's handler, which dies with a process that was killed.
-func (m *member) fence(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error) {
+// fencePeer is the kernel's handler, which dies with a process that was killed.
+func (m *member) fencePeer(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error) {
 	m.mu.Lock()
-	e, f := m.e, m.f
+	e, f := m.e, m.faults
 	m.mu.Unlock()
-	if e == nil || f != nil && f.isDead() {
+	if e == nil || f != nil && f.isStopped() {
 		return 0, errors.New("nobody answers")
 	}
-	return e.Fence(ctx, id)
+	return e.FencePeer(ctx, id)
 }
 
 // connect begins a session.
 func (m *member) connect() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.session = true
+	m.connected = true
 	out := m.apply("node/"+string(m.node), &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: m.e.Register()}})
 	require.NoError(m.t, fsm.Err(out))
-	m.reach(true)
+	m.setReachable(true)
 	u := m.update()
 	u.Full = true
 	for w := range m.state.DesiredVolumes(m.node) {
-		u.Wishes = append(u.Wishes, w)
+		u.Volumes = append(u.Volumes, w)
 	}
 	for w := range m.state.DesiredSnapshots(m.node) {
 		u.Snapshots = append(u.Snapshots, w)
@@ -226,7 +226,7 @@ func (m *member) connect() {
 	m.e.Update(u)
 }
 
-func (m *member) reach(yes bool) {
+func (m *member) setReachable(yes bool) {
 	n, _ := m.state.Node(m.node)
 	m.apply("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_SetNodeReachable{SetNodeReachable: &fsmpb.SetNodeReachable{
 		NodeId: string(m.node), HostId: string(n.Host), Reachable: yes,
@@ -237,25 +237,25 @@ func (m *member) reach(yes bool) {
 func (m *member) disconnect() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.session = false
-	m.reach(false)
+	m.connected = false
+	m.setReachable(false)
 }
 
 // crash is the loss of the host's power; the controllers notice.
 func (m *member) crash() {
 	m.mu.Lock()
 	e := m.e
-	m.e, m.session = nil, false
+	m.e, m.connected = nil, false
 	m.mu.Unlock()
-	m.replica.PowerLoss()
+	m.replicator.PowerLoss()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	_ = e.Shutdown(ctx)
 	m.pool.Reboot()
-	m.mount.reboot()
+	m.mounter.reboot()
 	m.boots++
 	m.mu.Lock()
-	m.reach(false)
+	m.setReachable(false)
 	m.mu.Unlock()
 }
 
@@ -282,16 +282,16 @@ func (p *pair) volume(id fsm.VolumeID) *fsm.Volume {
 
 func (p *pair) eventually(what string, ok func() bool) {
 	p.t.Helper()
-	deadline := time.Now().Add(pairPatience)
+	deadline := time.Now().Add(pairTimeout)
 	for !ok() {
 		for _, m := range p.hosts {
-			if m.f != nil && m.f.isDead() { // systemd starts it again
+			if m.faults != nil && m.faults.isStopped() { // systemd starts it again
 				m.start(nil)
 			}
 		}
 		if time.Now().After(deadline) {
 			for _, m := range p.hosts {
-				p.t.Logf("%s was answered: %v", m.node, m.last)
+				p.t.Logf("%s was answered: %v", m.node, m.lastErr)
 				p.mu.Lock()
 				for w := range p.state.DesiredVolumes(m.node) {
 					p.t.Logf("%s: %+v\n  publication %+v teardown %+v replication %+v", m.node, w, w.Publication, w.Teardown, w.Replication)

@@ -11,22 +11,22 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// proposeLimit bounds one proposal, whatever the log's own patience is.
-const proposeLimit = 10 * time.Second
+// proposeTimeout bounds one proposal, whatever the log's own patience is.
+const proposeTimeout = 10 * time.Second
 
 // propose has a command applied. The error is a *fsm.Rejection, or says whether
 // it is Unavailable.
 func (e *Executor) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
-	if e.Log == nil {
+	if e.Proposer == nil {
 		return nil, &unavailable{errors.New("this host has no controllers")}
 	}
 	if c != nil {
-		c.asking.Add(1)
-		defer c.asking.Add(-1)
+		c.proposing.Add(1)
+		defer c.proposing.Add(-1)
 	}
-	ctx, cancel := context.WithTimeout(ctx, proposeLimit)
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
-	outcome, err := e.Log.Propose(ctx, cmd)
+	outcome, err := e.Proposer.Propose(ctx, cmd)
 	if err != nil && ctx.Err() != nil && !isUnavailable(err) {
 		err = &unavailable{err}
 	}
@@ -36,15 +36,15 @@ func (e *Executor) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*f
 	return outcome, err
 }
 
-// granted is what the log gave, as of where. An index says nothing in a session that began
+// grantOf is what the log gave, as of where. An index says nothing in a session that began
 // since: it may be of another incarnation, whose log never gets there (S1).
-func (e *Executor) granted(session uint64, outcome *fsmpb.Outcome) (*grant, fsm.Epoch, error) {
+func (e *Executor) grantOf(session uint64, outcome *fsmpb.Outcome) (*grant, fsm.Epoch, error) {
 	g := outcome.GetGrant()
 	format := g.GetFormat()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.session.number != session {
-		return nil, fsm.Epoch{}, errOtherSession
+		return nil, fsm.Epoch{}, errSessionChanged
 	}
 	return &grant{
 		session:    session,
@@ -86,16 +86,16 @@ func fingerprintBytes(s string) []byte {
 // there is a record on disk, the number is reserved in it before it is used; before
 // that nothing was given out, and the log's last number is enough. The caller holds
 // the lock.
-func (e *Executor) sequence(v *volume) (uint64, error) {
+func (e *Executor) reserveSequence(v *volume) (uint64, error) {
 	e.mu.Lock()
 	var applied uint64
-	if v.wish != nil {
-		applied = v.wish.Sequence
+	if v.desired != nil {
+		applied = v.desired.Sequence
 	}
 	e.mu.Unlock()
-	number := v.journal.nextSequence(applied)
-	if v.journal.exhausted() && v.journal.slots.exists {
-		if err := e.save(v, true); err != nil {
+	number := v.record.nextSequence(applied)
+	if v.record.mustReserve() && v.record.file.exists {
+		if err := e.saveRecord(v, true); err != nil {
 			return 0, fmt.Errorf("reserve record numbers of volume %s: %w", v.id, err)
 		}
 	}

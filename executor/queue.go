@@ -6,7 +6,7 @@ import (
 )
 
 // queue is the volumes, or the snapshots, to look at, each once.
-type queue[K comparable] struct {
+type workQueue[K comparable] struct {
 	mu     sync.Mutex
 	filled *sync.Cond
 	order  []K
@@ -14,13 +14,13 @@ type queue[K comparable] struct {
 	closed bool
 }
 
-func newQueue[K comparable]() *queue[K] {
-	q := &queue[K]{queued: map[K]bool{}}
+func newWorkQueue[K comparable]() *workQueue[K] {
+	q := &workQueue[K]{queued: map[K]bool{}}
 	q.filled = sync.NewCond(&q.mu)
 	return q
 }
 
-func (q *queue[K]) add(id K) {
+func (q *workQueue[K]) add(id K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.queued[id] && !q.closed {
@@ -30,12 +30,12 @@ func (q *queue[K]) add(id K) {
 	}
 }
 
-func (q *queue[K]) addAfter(id K, d time.Duration) {
+func (q *workQueue[K]) addAfter(id K, d time.Duration) {
 	time.AfterFunc(d, func() { q.add(id) })
 }
 
 // get waits for the next; false when the queue was closed.
-func (q *queue[K]) get() (id K, ok bool) {
+func (q *workQueue[K]) get() (id K, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.order) == 0 && !q.closed {
@@ -50,7 +50,7 @@ func (q *queue[K]) get() (id K, ok bool) {
 	return id, true
 }
 
-func (q *queue[K]) close() {
+func (q *workQueue[K]) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true

@@ -25,14 +25,14 @@ func TestS15_NoFilesystemIsMadeOnDoubt(t *testing.T) {
 		"it cannot be read":           {fail: errors.New("input/output error")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestHost(t)
 			id := backendtest.NewID()
 			w.create(id, mountCap)
 			epoch := w.publishVolume(id, mountCap)
 			if tc.fail == nil {
-				w.mount.setContent(id, tc.content)
+				w.mounter.setContent(id, tc.content)
 			}
-			w.mount.fail = func(effect, _ string) error {
+			w.mounter.fail = func(effect, _ string) error {
 				if effect == "probe" {
 					return tc.fail
 				}
@@ -41,19 +41,19 @@ func TestS15_NoFilesystemIsMadeOnDoubt(t *testing.T) {
 			for range 2 {
 				require.Error(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)))
 			}
-			require.Zero(t, w.mount.count("mkfs"))
-			require.Zero(t, w.mount.count("mount"))
+			require.Zero(t, w.mounter.count("mkfs"))
+			require.Zero(t, w.mounter.count("mount"))
 			w.eventually(func() bool { return w.pool.Attached() == 0 }, "what was begun is undone")
 		})
 	}
 }
 
 func TestS15_AnInterruptedFormatIsRepeatedOverItsOwnPieces(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	epoch := w.publishVolume(id, mountCap)
-	w.mount.fail = func(effect, _ string) error {
+	w.mounter.fail = func(effect, _ string) error {
 		if effect == "mkfs" {
 			return errors.New("killed")
 		}
@@ -63,7 +63,7 @@ func TestS15_AnInterruptedFormatIsRepeatedOverItsOwnPieces(t *testing.T) {
 	v, _ := w.volume(id)
 	uuid := v.Format.FSUUID
 	require.NotEmpty(t, uuid)
-	w.mount.fail = nil
+	w.mounter.fail = nil
 	w.restart()
 	require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)))
 	v, _ = w.volume(id)
@@ -72,68 +72,68 @@ func TestS15_AnInterruptedFormatIsRepeatedOverItsOwnPieces(t *testing.T) {
 }
 
 func TestS15_AForeignFilesystemIsNotMountedAsTheVolumes(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
 	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
-	w.mount.setContent(id, executor.Content{Read: true, Found: executor.Filesystem{Type: "xfs", UUID: "x"}})
+	w.mounter.setContent(id, executor.Content{Read: true, Found: executor.Filesystem{Type: "xfs", UUID: "x"}})
 	require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
-	require.Equal(t, 1, w.mount.count("mount"))
+	require.Equal(t, 1, w.mounter.count("mount"))
 }
 
 func TestS28_WithoutAQuorum(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
-	require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap)))
+	require.NoError(t, w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, mountCap)))
 	w.setDown(true)
 	for range 2 {
 		require.True(t, isUnavailable(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
-		require.True(t, isUnavailable(w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap))))
+		require.True(t, isUnavailable(w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, mountCap))))
 	}
 	for range 2 {
-		require.NoError(t, w.e.Unpublish(t.Context(), id, targetPath))
+		require.NoError(t, w.e.UnpublishTarget(t.Context(), id, targetPath))
 		require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
 	}
-	mounts, paths := w.mount.left()
+	mounts, paths := w.mounter.leftovers()
 	require.Empty(t, mounts)
 	require.Empty(t, paths)
 	require.Zero(t, w.pool.Attached())
 	require.NotNil(t, w.publication(id).Staging, "the log has not heard yet")
-	w.restartDown()
+	w.restartWithoutQuorum()
 	w.setDown(false)
-	w.attach(w.e)
+	w.connectHost(w.e)
 	w.eventually(func() bool { return w.publication(id).Staging == nil }, "the outbox outlived the process")
 }
 
-// restartDown starts the host while there is no quorum and no session.
-func (w *world) restartDown() {
+// restartWithoutQuorum starts the host while there is no quorum and no session.
+func (w *testHost) restartWithoutQuorum() {
 	w.t.Helper()
 	w.stop()
-	w.build(nil, w.cluster)
+	w.build(nil, w.testCluster)
 	w.e.Start()
 }
 
 func TestS28_WithoutASessionNothingIsBroughtUp(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
-	w.restartDown()
+	w.restartWithoutQuorum()
 	require.True(t, isUnavailable(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
 	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath), "the host's own record is enough")
 	text, err := os.ReadFile(filepath.Join(w.dir, "volumes", string(id)+".rec"))
 	require.NoError(t, err)
 	require.Contains(t, string(text), `"owed":[{"sequence":`, "it is in the outbox on disk (S16)")
-	mounts, _ := w.mount.left()
+	mounts, _ := w.mounter.leftovers()
 	require.Empty(t, mounts)
 }
 
 func TestS16_TheOutboxIsEmptyBeforeTheNextBringUpIsProposed(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
 	w.setDown(true)
 	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
 	require.True(t, isUnavailable(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
 	w.stop()
 	w.setDown(false)
-	before := w.proposed()
+	before := w.proposals()
 	w.start(nil)
 	w.eventually(func() bool { return w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)) == nil }, "staged again")
 	w.mu.Lock()
@@ -153,17 +153,17 @@ func TestS16_TheOutboxIsEmptyBeforeTheNextBringUpIsProposed(t *testing.T) {
 	require.True(t, v.Publication("n1").Staging.Done, "and ended no later staging")
 }
 
-func TestS16_WithoutTheOutboxHeardNoBringUpIsProposed(t *testing.T) {
-	w := newWorld(t)
+func TestS16_WithAnUnackedOutboxNoBringUpIsProposed(t *testing.T) {
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
-	w.setDeaf(true)
+	w.setDropReports(true)
 	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
-	before := w.proposed()
+	before := w.proposals()
 	for range 2 {
 		require.True(t, isUnavailable(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
 	}
-	require.Equal(t, before, w.proposed())
-	w.setDeaf(false)
+	require.Equal(t, before, w.proposals())
+	w.setDropReports(false)
 	w.eventually(func() bool { return w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)) == nil }, "heard, then staged")
 }
 
@@ -178,13 +178,13 @@ func TestS17_TheHostIDIsMadeOnceAndKept(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
 
-	require.Empty(t, first.Pool("/pool"))
+	require.Empty(t, first.PoolAt("/pool"))
 	for range 2 {
 		require.NoError(t, first.RememberPool("/pool", "hp-1"))
 	}
 	again, err = executor.OpenHost(dir)
 	require.NoError(t, err)
-	require.Equal(t, fsm.PoolID("hp-1"), again.Pool("/pool"))
+	require.Equal(t, fsm.PoolID("hp-1"), again.PoolAt("/pool"))
 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "host.json"), []byte("{"), 0o600))
 	_, err = executor.OpenHost(dir)
@@ -195,7 +195,7 @@ func TestS17_TheHostIDIsMadeOnceAndKept(t *testing.T) {
 }
 
 func TestRegister(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	r := w.e.Register()
 	require.Equal(t, "n1", r.GetNodeId())
 	require.Equal(t, string(w.host.ID), r.GetHostId())

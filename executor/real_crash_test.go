@@ -15,9 +15,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// realCopiesLife takes a real volume through a snapshot, a clone, an expansion and a
+// realSnapshotLife takes a real volume through a snapshot, a clone, an expansion and a
 // group snapshot, and removes all of it.
-func (o *orchestrator) realCopiesLife(h *realHost, capability fsm.Capability) {
+func (o *orchestrator) realSnapshotLife(h *realHost, capability fsm.Capability) {
 	t, id, clone := o.t, backendtest.NewID(), backendtest.NewID()
 	staging, restored := filepath.Join(h.dir, "kubelet/staging"), filepath.Join(h.dir, "kubelet/restored")
 	require.NoError(t, os.MkdirAll(restored, 0o755))
@@ -26,7 +26,7 @@ func (o *orchestrator) realCopiesLife(h *realHost, capability fsm.Capability) {
 	o.stageAt(id, h.publishVolume(id, capability), staging, capability)
 	put(t, staging, "before the cut")
 	snapshot := h.startSnapshot(id)
-	o.await("the snapshot is ready", func() bool { return h.isCut(snapshot) })
+	o.await("the snapshot is ready", func() bool { return h.isSnapshotReady(snapshot) })
 	put(t, staging, "after  the cut")
 
 	size := 2 * o.sizeOf(h, id)
@@ -34,8 +34,8 @@ func (o *orchestrator) realCopiesLife(h *realHost, capability fsm.Capability) {
 	o.await("the clone is ready", func() bool { return h.isReady(clone) })
 	o.stageAt(clone, h.publishVolume(clone, capability), restored, capability)
 	require.Contains(t, read(t, filepath.Join(restored, "data")), "before the cut")
-	(&world{cluster: h.cluster}).expandVolume(id, size)
-	o.await("the volume is grown", func() bool { return h.settled(id) })
+	(&testHost{testCluster: h.testCluster}).expandVolume(id, size)
+	o.await("the volume is grown", func() bool { return h.noOperation(id) })
 
 	g := newGroup(id, clone)
 	o.await("the group is ready", func() bool {
@@ -45,7 +45,7 @@ func (o *orchestrator) realCopiesLife(h *realHost, capability fsm.Capability) {
 	put(t, staging, "and writes go on")
 	put(t, restored, "on both of them")
 	for volume, path := range map[fsm.VolumeID]string{id: staging, clone: restored} {
-		o.again("unstage", func(ctx context.Context, e *executor.Executor) error { return e.Unstage(ctx, volume, path) })
+		o.retry("unstage", func(ctx context.Context, e *executor.Executor) error { return e.Unstage(ctx, volume, path) })
 		o.await("the log knows", func() bool { return h.publication(volume).Staging == nil })
 		require.NoError(t, h.unpublishVolume(volume))
 	}
@@ -58,7 +58,7 @@ func (o *orchestrator) realCopiesLife(h *realHost, capability fsm.Capability) {
 		_, second := h.volume(clone)
 		return !first && !second && h.snapshot(snapshot).ID == "" && h.groupSnapshot(g).ID == ""
 	})
-	h.nothingIsLeft()
+	h.requireNothingLeft()
 }
 
 func (o *orchestrator) sizeOf(h *realHost, id fsm.VolumeID) int64 {
@@ -87,31 +87,31 @@ func put(t testing.TB, path, text string) {
 	}
 }
 
-// elsewhere: limits are not put in force on this host; and who is killed within a cut
+// coveredElsewhere: limits are not put in force on this host; and who is killed within a cut
 // has the freeze's lock, which only the end of a real process gives back: the freezer's
 // own tests kill one there.
-func elsewhere(point string) bool {
+func coveredElsewhere(point string) bool {
 	return strings.HasPrefix(point, "throttle.") || strings.HasPrefix(point, "cut.")
 }
 
 // Killed between every two steps, with a real freezer and its processes: xfs refuses a
 // clone without an identity of its own, ext4 is grown before it is mounted.
-func TestACrashAtEveryPointOfARealCopy(t *testing.T) {
+func TestACrashAtEverySnapshotPointOnARealHost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("killing a host at every point takes most of a minute")
 	}
 	for _, point := range executor.FaultPoints {
-		if !copyPoint(point) || elsewhere(point) {
+		if !isSnapshotPoint(point) || coveredElsewhere(point) {
 			continue
 		}
 		for _, fsType := range []string{"ext4", "xfs"} {
 			t.Run(fsType+" "+point, func(t *testing.T) {
 				t.Parallel()
-				h := newRealHostOn(t, sharing(t))
-				f := freezeAt(point, 0)
-				o := &orchestrator{machine: h, t: t, f: f}
+				h := newRealHostOn(t, reflinkDir(t))
+				f := stopAt(point, 0)
+				o := &orchestrator{crashHost: h, t: t, f: f}
 				o.e = h.start(f)
-				o.realCopiesLife(h, fsm.Capability{Mode: writer, FSType: fsType})
+				o.realSnapshotLife(h, fsm.Capability{Mode: writer, FSType: fsType})
 				require.NotSame(t, f, o.f, "it was killed once")
 			})
 		}

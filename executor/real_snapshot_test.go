@@ -18,8 +18,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// sharing is a folder on an xfs that shares blocks, gone when the test ends.
-func sharing(t testing.TB) string {
+// reflinkDir is a folder on an xfs that shares blocks, gone when the test ends.
+func reflinkDir(t testing.TB) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("loop devices and mounts need root")
@@ -41,8 +41,8 @@ func sharing(t testing.TB) string {
 	return filepath.Join(at, "pool")
 }
 
-// scene is a real host with one volume that is staged, and data in it.
-type scene struct {
+// realVolume is a real host with one volume that is staged, and data in it.
+type realVolume struct {
 	*realHost
 	t          *testing.T
 	capability fsm.Capability
@@ -50,10 +50,10 @@ type scene struct {
 	stage      executor.StageRequest
 }
 
-func newScene(t *testing.T, pool string, capability fsm.Capability) *scene {
+func newRealVolume(t *testing.T, pool string, capability fsm.Capability) *realVolume {
 	h := newRealHostOn(t, pool)
 	h.start(nil)
-	s := &scene{realHost: h, t: t, capability: capability}
+	s := &realVolume{realHost: h, t: t, capability: capability}
 	s.id, s.stage = s.volumeAt("staging")
 	s.put(s.stage, "kept", content("kept before the cut"))
 	return s
@@ -65,14 +65,14 @@ func content(text string) []byte {
 }
 
 // volumeAt is another volume, staged.
-func (s *scene) volumeAt(name string) (fsm.VolumeID, executor.StageRequest) {
+func (s *realVolume) volumeAt(name string) (fsm.VolumeID, executor.StageRequest) {
 	s.t.Helper()
 	id := backendtest.NewID()
 	s.create(id, s.capability)
 	return id, s.stageAt(id, name)
 }
 
-func (s *scene) stageAt(id fsm.VolumeID, name string) executor.StageRequest {
+func (s *realVolume) stageAt(id fsm.VolumeID, name string) executor.StageRequest {
 	s.t.Helper()
 	path := filepath.Join(s.dir, "kubelet", name)
 	require.NoError(s.t, os.MkdirAll(path, 0o755))
@@ -84,7 +84,7 @@ func (s *scene) stageAt(id fsm.VolumeID, name string) executor.StageRequest {
 }
 
 // put writes a file, or the beginning of a raw device, and syncs it.
-func (s *scene) put(at executor.StageRequest, name string, data []byte) {
+func (s *realVolume) put(at executor.StageRequest, name string, data []byte) {
 	s.t.Helper()
 	f, err := os.OpenFile(s.file(at, name), os.O_RDWR|os.O_CREATE, 0o600)
 	require.NoError(s.t, err)
@@ -94,7 +94,7 @@ func (s *scene) put(at executor.StageRequest, name string, data []byte) {
 	require.NoError(s.t, f.Sync())
 }
 
-func (s *scene) get(at executor.StageRequest, name string, n int) []byte {
+func (s *realVolume) get(at executor.StageRequest, name string, n int) []byte {
 	s.t.Helper()
 	f, err := os.Open(s.file(at, name))
 	require.NoError(s.t, err)
@@ -106,14 +106,14 @@ func (s *scene) get(at executor.StageRequest, name string, n int) []byte {
 }
 
 // file is where data of the volume is; a raw device's is its node.
-func (s *scene) file(at executor.StageRequest, name string) string {
+func (s *realVolume) file(at executor.StageRequest, name string) string {
 	if !s.capability.Block {
 		return filepath.Join(at.Path, name)
 	}
 	items, err := s.e.Inventory(s.t.Context())
 	require.NoError(s.t, err)
 	for _, item := range items {
-		if item.Kind == executor.KindLoop && item.ID == at.Volume {
+		if item.Kind == executor.KindDevice && item.Volume == at.Volume {
 			return item.Path
 		}
 	}
@@ -122,7 +122,7 @@ func (s *scene) file(at executor.StageRequest, name string) string {
 }
 
 // unstage asks again where the device is in use in passing, as an orchestrator does.
-func (s *scene) unstage(at executor.StageRequest) {
+func (s *realVolume) unstage(at executor.StageRequest) {
 	s.t.Helper()
 	var err error
 	require.Eventually(s.t, func() bool {
@@ -133,7 +133,7 @@ func (s *scene) unstage(at executor.StageRequest) {
 	require.NoError(s.t, s.unpublishVolume(at.Volume))
 }
 
-func (s *scene) deleteAll(ids ...fsm.VolumeID) {
+func (s *realVolume) deleteAll(ids ...fsm.VolumeID) {
 	s.t.Helper()
 	for _, id := range ids {
 		require.NoError(s.t, s.deleteVolume(id))
@@ -149,7 +149,7 @@ func (s *scene) deleteAll(ids ...fsm.VolumeID) {
 }
 
 // writer writes blocks with rising numbers to a file, each synced, until it is stopped.
-func (s *scene) writer(name string) (written *atomic.Int64, stop func()) {
+func (s *realVolume) writer(name string) (written *atomic.Int64, stop func()) {
 	written, end, done := &atomic.Int64{}, make(chan struct{}), make(chan struct{})
 	f, err := os.OpenFile(s.file(s.stage, name), os.O_RDWR|os.O_CREATE|os.O_SYNC, 0o600)
 	require.NoError(s.t, err)
@@ -179,25 +179,25 @@ var kinds = map[string]fsm.Capability{
 	"raw":  {Mode: writer, Block: true},
 }
 
-// everywhere runs a test on every kind of volume, on pools that share and that copy.
-func everywhere(t *testing.T, test func(t *testing.T, s *scene)) {
+// forEachPoolKind runs a test on every kind of volume, on pools that share and that copy.
+func forEachPoolKind(t *testing.T, test func(t *testing.T, s *realVolume)) {
 	for kind, capability := range kinds {
 		for pool, where := range map[string]func(testing.TB) string{
-			"shared": sharing, "copied": func(testing.TB) string { return "" },
+			"shared": reflinkDir, "copied": func(testing.TB) string { return "" },
 		} {
 			if capability.Block && pool == "copied" {
 				continue // refused while it is published for writing (S19)
 			}
 			t.Run(kind+" "+pool, func(t *testing.T) {
 				t.Parallel()
-				test(t, newScene(t, where(t), capability))
+				test(t, newRealVolume(t, where(t), capability))
 			})
 		}
 	}
 }
 
 func TestS19_RealSnapshotsAndClonesUnderAWriter(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *scene) {
+	forEachPoolKind(t, func(t *testing.T, s *realVolume) {
 		before, after := content("kept before the cut"), content("AFTER the cut, other")
 		if !s.capability.Block {
 			written, stop := s.writer("busy")
@@ -205,7 +205,7 @@ func TestS19_RealSnapshotsAndClonesUnderAWriter(t *testing.T) {
 			defer func() { require.Positive(t, written.Load()) }()
 			defer stop()
 		}
-		snapshot := s.cut(s.id)
+		snapshot := s.takeSnapshot(s.id)
 		s.put(s.stage, "kept", after)
 		size := 2 * s.volumeSize()
 		of := map[fsm.VolumeID][]byte{}
@@ -230,13 +230,13 @@ func TestS19_RealSnapshotsAndClonesUnderAWriter(t *testing.T) {
 	})
 }
 
-func (s *scene) volumeSize() int64 {
+func (s *realVolume) volumeSize() int64 {
 	v, _ := s.volume(s.id)
 	return v.Size
 }
 
 // isAsLargeAs: the filesystem has nine tenths of it at least, a raw device all.
-func (s *scene) isAsLargeAs(at executor.StageRequest, size int64) {
+func (s *realVolume) isAsLargeAs(at executor.StageRequest, size int64) {
 	s.t.Helper()
 	if s.capability.Block {
 		f, err := os.Open(s.file(at, ""))
@@ -252,20 +252,20 @@ func (s *scene) isAsLargeAs(at executor.StageRequest, size int64) {
 	require.Greater(s.t, int64(st.Blocks)*st.Bsize, size/4*3)
 }
 
-func TestRealVolumesGrow(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *scene) {
+func TestRealVolumesExpand(t *testing.T) {
+	forEachPoolKind(t, func(t *testing.T, s *realVolume) {
 		size := 2 * s.volumeSize()
-		w := &world{cluster: s.cluster}
+		w := &testHost{testCluster: s.testCluster}
 		w.expandVolume(s.id, size)
-		s.eventually(func() bool { return s.settled(s.id) }, "the device is grown")
+		s.eventually(func() bool { return s.noOperation(s.id) }, "the device is grown")
 		req := executor.ExpandRequest{Volume: s.id, Path: s.stage.Path, Size: size, Capability: s.capability}
-		now, err := s.e.ExpandNode(t.Context(), req)
+		now, err := s.e.Expand(t.Context(), req)
 		if reasonOf(err) == fsm.Precondition {
 			require.Equal(t, "ext4", s.capability.FSType)
 			require.ErrorContains(t, err, "CAP_SYS_RESOURCE")
 			require.NoError(t, s.e.Unstage(t.Context(), s.id, s.stage.Path))
 			require.NoError(t, s.e.Stage(t.Context(), s.stage))
-			now, err = s.e.ExpandNode(t.Context(), req)
+			now, err = s.e.Expand(t.Context(), req)
 		}
 		require.NoError(t, err)
 		require.Equal(t, size, now)
@@ -278,7 +278,7 @@ func TestS19_RealGroupsAreOfOneInstant(t *testing.T) {
 	for kind, capability := range map[string]fsm.Capability{"ext4": kinds["ext4"], "xfs": kinds["xfs"]} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s := newScene(t, sharing(t), capability)
+			s := newRealVolume(t, reflinkDir(t), capability)
 			other, at := s.volumeAt("other")
 			for _, volume := range []executor.StageRequest{s.stage, at} {
 				s.put(volume, "n", []byte("00000000"))

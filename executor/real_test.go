@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // realHost is a host with loop devices, filesystems and mounts.
 type realHost struct {
-	*cluster
+	*testCluster
 	dir  string // everything of the host lies below it
 	pool string // but the pool
 	e    *executor.Executor
@@ -59,7 +59,7 @@ func newRealHostOn(t testing.TB, pool string) *realHost {
 	}
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
-	h := &realHost{cluster: newCluster(t), dir: dir, pool: pool}
+	h := &realHost{testCluster: newTestCluster(t), dir: dir, pool: pool}
 	if pool == "" {
 		h.pool = filepath.Join(dir, "pool")
 	}
@@ -73,25 +73,25 @@ func newRealHostOn(t testing.TB, pool string) *realHost {
 
 func (h *realHost) poolDir() string { return h.pool }
 
-func (h *realHost) build(faults executor.Faults, log executor.Log) *executor.Executor {
+func (h *realHost) build(faults executor.Faults, log executor.Proposer) *executor.Executor {
 	h.t.Helper()
 	host, err := executor.OpenHost(filepath.Join(h.dir, "data"))
 	require.NoError(h.t, err)
-	pool, err := loopfile.Open(loopfile.Config{Dir: h.poolDir(), Known: host.Pool(h.poolDir())})
+	pool, err := loopfile.Open(loopfile.Config{Dir: h.poolDir(), Known: host.PoolAt(h.poolDir())})
 	require.NoError(h.t, err)
 	require.NoError(h.t, host.RememberPool(h.poolDir(), pool.ID()))
 	mounter, err := mount.New(mount.Config{Roots: []string{h.dir}, Runner: run.New()})
 	require.NoError(h.t, err)
-	ice, err := freeze.New(freeze.Config{Dir: filepath.Join(h.dir, "data", "frozen"), Program: []string{"/proc/self/exe", "thaw"}})
+	freezer, err := freeze.New(freeze.Config{Dir: filepath.Join(h.dir, "data", "frozen"), Program: []string{"/proc/self/exe", "thaw"}})
 	require.NoError(h.t, err)
 	e, err := executor.New(executor.Config{
-		Node: "n1", Host: host, Pools: []executor.Backend{pool}, Mounter: mounter, Log: log, Faults: faults,
-		Freezer: ice, Grower: mounter,
+		Node: "n1", Host: host, Pools: []executor.Backend{pool}, Mounter: mounter, Proposer: log, Faults: faults,
+		Freezer: freezer, FilesystemTools: mounter,
 		FeatureLevel: fsm.MaxFeatureLevel, OvercommitPercent: 2000, Logger: testLogger(h.t),
 	})
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() {
-		if f, ok := faults.(*freezer); ok && f.isDead() {
+		if f, ok := faults.(*stopAtPoint); ok && f.isStopped() {
 			return // whoever was frozen still holds it
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -104,26 +104,26 @@ func (h *realHost) build(faults executor.Faults, log executor.Log) *executor.Exe
 
 func (h *realHost) start(faults executor.Faults) *executor.Executor {
 	h.t.Helper()
-	h.e = h.build(faults, h.cluster)
+	h.e = h.build(faults, h.testCluster)
 	h.e.Start()
-	h.attach(h.e)
+	h.connectHost(h.e)
 	return h.e
 }
 
 // clean takes down whatever a test left, and fails it when that is impossible.
 func (h *realHost) clean() {
-	h.detach()
+	h.disconnectHost()
 	if h.e != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		_ = h.e.Shutdown(ctx)
 		cancel()
 	}
 	require.NoError(h.t, h.build(nil, nil).Clean(context.Background()))
-	require.Empty(h.t, h.kernel())
+	require.Empty(h.t, h.kernelLeftovers())
 }
 
-// kernel lists the devices and mounts of this host that the kernel knows.
-func (h *realHost) kernel() []string {
+// kernelLeftovers lists the devices and mounts of this host that the kernel knows.
+func (h *realHost) kernelLeftovers() []string {
 	var found []string
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	require.NoError(h.t, err)
@@ -142,24 +142,24 @@ func (h *realHost) kernel() []string {
 	return found
 }
 
-func (h *realHost) cl() *cluster { return h.cluster }
+func (h *realHost) controllers() *testCluster { return h.testCluster }
 
 func (h *realHost) paths() (string, string) {
 	return filepath.Join(h.dir, "kubelet/staging"), filepath.Join(h.dir, "kubelet/pod/target")
 }
 
-func (h *realHost) consistent(fsm.VolumeID) {
+func (h *realHost) requireConsistent(fsm.VolumeID) {
 	h.t.Helper()
 	count := map[string]int{}
-	for _, found := range h.kernel() {
+	for _, found := range h.kernelLeftovers() {
 		count[found]++
 		require.Equal(h.t, 1, count[found], found)
 	}
 }
 
-func (h *realHost) nothingIsLeft() {
+func (h *realHost) requireNothingLeft() {
 	h.t.Helper()
-	h.eventually(func() bool { return len(h.kernel()) == 0 }, "no device and no mount is left")
+	h.eventually(func() bool { return len(h.kernelLeftovers()) == 0 }, "no device and no mount is left")
 	for _, dir := range []string{
 		h.pool + "/volumes", h.pool + "/snapshots", h.pool + "/tmp",
 		h.dir + "/kubelet/pod", h.dir + "/data/volumes", h.dir + "/data/snapshots", h.dir + "/data/frozen",
@@ -177,22 +177,22 @@ func TestACrashAtEveryPointOnARealHost(t *testing.T) {
 		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			h := newRealHost(t)
-			f := freezeAt(point, 0)
-			o := &orchestrator{machine: h, t: t, f: f}
+			f := stopAt(point, 0)
+			o := &orchestrator{crashHost: h, t: t, f: f}
 			o.e = h.start(f)
-			o.wholeLife(mountCap)
+			o.volumeLife(mountCap)
 			require.NotSame(t, f, o.f, "it was killed once")
 		})
 	}
 }
 
-func (h *realHost) requests(id fsm.VolumeID, epoch fsm.Epoch, c fsm.Capability) (executor.StageRequest, executor.PublishRequest) {
+func (h *realHost) requests(id fsm.VolumeID, epoch fsm.Epoch, c fsm.Capability) (executor.StageRequest, executor.PublishTargetRequest) {
 	staging, target := h.paths()
 	return executor.StageRequest{Volume: id, Epoch: epoch, Path: staging, Capability: c},
-		executor.PublishRequest{Volume: id, Epoch: epoch, StagingPath: staging, TargetPath: target, Capability: c}
+		executor.PublishTargetRequest{Volume: id, Epoch: epoch, StagingPath: staging, TargetPath: target, Capability: c}
 }
 
-func TestARealVolumesWholeLife(t *testing.T) {
+func TestRealVolumeLifecycle(t *testing.T) {
 	for name, capability := range map[string]fsm.Capability{
 		"ext4": {Mode: writer, FSType: "ext4"},
 		"xfs":  {Mode: writer, FSType: "xfs"},
@@ -209,9 +209,9 @@ func TestARealVolumesWholeLife(t *testing.T) {
 				require.NoError(t, e.Stage(t.Context(), stage))
 			}
 			for range 10 {
-				require.NoError(t, e.Publish(t.Context(), publish))
+				require.NoError(t, e.PublishTarget(t.Context(), publish))
 			}
-			h.consistent(id)
+			h.requireConsistent(id)
 			data := publish.TargetPath
 			if !capability.Block {
 				data = filepath.Join(data, "data")
@@ -219,24 +219,24 @@ func TestARealVolumesWholeLife(t *testing.T) {
 			}
 			write(t, data, "written before the restart")
 
-			h.detach()
+			h.disconnectHost()
 			require.NoError(t, e.Shutdown(t.Context()))
 			e = h.start(nil)
 			require.NoError(t, e.Stage(t.Context(), stage))
 			require.Contains(t, read(t, data), "written before the restart")
 
-			require.NoError(t, e.Unpublish(t.Context(), id, publish.TargetPath))
+			require.NoError(t, e.UnpublishTarget(t.Context(), id, publish.TargetPath))
 			require.NoError(t, e.Unstage(t.Context(), id, stage.Path))
-			require.Empty(t, h.kernel())
+			require.Empty(t, h.kernelLeftovers())
 			require.NoError(t, e.Stage(t.Context(), stage))
-			require.NoError(t, e.Publish(t.Context(), publish))
+			require.NoError(t, e.PublishTarget(t.Context(), publish))
 			require.Contains(t, read(t, data), "written before the restart")
-			require.NoError(t, e.Unpublish(t.Context(), id, publish.TargetPath))
+			require.NoError(t, e.UnpublishTarget(t.Context(), id, publish.TargetPath))
 			require.NoError(t, e.Unstage(t.Context(), id, stage.Path))
 			require.NoError(t, h.unpublishVolume(id))
 			require.NoError(t, h.deleteVolume(id))
 			h.eventually(func() bool { _, known := h.volume(id); return !known }, "it is gone")
-			h.nothingIsLeft()
+			h.requireNothingLeft()
 		})
 	}
 }
@@ -273,7 +273,7 @@ func TestAReadOnlyPublicationCannotBeWritten(t *testing.T) {
 			publish.ReadOnly = true
 			for range 2 {
 				require.NoError(t, e.Stage(t.Context(), stage))
-				require.NoError(t, e.Publish(t.Context(), publish))
+				require.NoError(t, e.PublishTarget(t.Context(), publish))
 			}
 			path := publish.TargetPath
 			if !capability.Block {
@@ -298,20 +298,20 @@ func TestABusyFilesystemStaysStaged(t *testing.T) {
 	h.create(id, mountCap)
 	stage, publish := h.requests(id, h.publishVolume(id, mountCap), mountCap)
 	require.NoError(t, e.Stage(t.Context(), stage))
-	require.NoError(t, e.Publish(t.Context(), publish))
+	require.NoError(t, e.PublishTarget(t.Context(), publish))
 	f, err := os.Create(filepath.Join(publish.TargetPath, "open"))
 	require.NoError(t, err)
 	for range 2 {
-		require.Equal(t, fsm.Busy, reasonOf(e.Unpublish(t.Context(), id, publish.TargetPath)))
+		require.Equal(t, fsm.Busy, reasonOf(e.UnpublishTarget(t.Context(), id, publish.TargetPath)))
 		require.Equal(t, fsm.Precondition, reasonOf(e.Unstage(t.Context(), id, stage.Path)))
 	}
-	s, err := e.Stats(t.Context(), id, publish.TargetPath)
+	s, err := e.VolumeStats(t.Context(), id, publish.TargetPath)
 	require.NoError(t, err)
 	require.Positive(t, s.Bytes.Available)
 	require.NoError(t, f.Close())
-	require.NoError(t, e.Unpublish(t.Context(), id, publish.TargetPath))
+	require.NoError(t, e.UnpublishTarget(t.Context(), id, publish.TargetPath))
 	require.NoError(t, e.Unstage(t.Context(), id, stage.Path))
-	require.Empty(t, h.kernel())
+	require.Empty(t, h.kernelLeftovers())
 }
 
 func TestS12_AnUnmountedPoolCreatesNothing(t *testing.T) {
@@ -340,15 +340,15 @@ func TestInventoryOfARealHost(t *testing.T) {
 	h.create(id, mountCap)
 	stage, publish := h.requests(id, h.publishVolume(id, mountCap), mountCap)
 	require.NoError(t, e.Stage(t.Context(), stage))
-	require.NoError(t, e.Publish(t.Context(), publish))
+	require.NoError(t, e.PublishTarget(t.Context(), publish))
 	items, err := e.Inventory(t.Context())
 	require.NoError(t, err)
 	kinds := map[string]int{}
 	for _, item := range items {
-		require.Equal(t, id, item.ID)
+		require.Equal(t, id, item.Volume)
 		kinds[item.Kind]++
 	}
-	require.Equal(t, map[string]int{executor.KindImage: 1, executor.KindLoop: 1, executor.KindMount: 2}, kinds)
+	require.Equal(t, map[string]int{executor.KindImage: 1, executor.KindDevice: 1, executor.KindMount: 2}, kinds)
 }
 
 // BenchmarkStage is NodeStageVolume of a new volume, mkfs and mount included, over

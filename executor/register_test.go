@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// sized is a pool that only has a kind and a size.
-type sized struct {
+// kindPool is a pool that only has a kind and a size.
+type kindPool struct {
 	executor.Backend
 	kind string
 }
 
-func (s sized) ID() fsm.PoolID { return fsm.PoolID("hp-" + s.kind) }
-func (s sized) Kind() string   { return s.kind }
-func (s sized) Facts(context.Context) executor.PoolFacts {
+func (s kindPool) ID() fsm.PoolID { return fsm.PoolID("hp-" + s.kind) }
+func (s kindPool) Kind() string   { return s.kind }
+func (s kindPool) Facts(context.Context) executor.PoolFacts {
 	return executor.PoolFacts{ID: s.ID(), Free: 1, Capacity: 1 << 30}
 }
 
@@ -27,7 +27,7 @@ func TestS25_PoolsRegisterWithTheOvercommitOfTheirKind(t *testing.T) {
 	host, err := executor.OpenHost(filepath.Join(t.TempDir(), "host"))
 	require.NoError(t, err)
 	e, err := executor.New(executor.Config{
-		Host: host, Pools: []executor.Backend{sized{kind: "loopfile"}, sized{kind: "lvm"}, sized{kind: "other"}},
+		Host: host, Pools: []executor.Backend{kindPool{kind: "loopfile"}, kindPool{kind: "lvm"}, kindPool{kind: "other"}},
 		OvercommitPercent: 150, OvercommitPercents: map[string]uint32{"loopfile": 2000, "lvm": 100},
 	})
 	require.NoError(t, err)

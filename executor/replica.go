@@ -12,129 +12,129 @@ import (
 // replicaRecord is what the host keeps of its replica of a replicated volume.
 type replicaRecord struct {
 	Minor uint32 `json:"minor"`
-	// Made: the metadata were made. Only then is the disk attached.
-	Made bool `json:"made,omitempty"`
+	// MetadataMade: the metadata were made. Only then is the disk attached.
+	MetadataMade bool `json:"made,omitempty"`
 	// Attach is the number of the last attachment that was proposed, and Boot when: an
 	// attached disk has this number, since none is proposed while one is attached (S5).
-	Attach uint64 `json:"attach,omitempty"`
-	Boot   string `json:"boot,omitempty"`
-	// Linked is the attachment under which it connected last: what it misses since then is
+	Attachment uint64 `json:"attach,omitempty"`
+	Boot       string `json:"boot,omitempty"`
+	// ConnectedAttachment is the attachment under which it connected last: what it misses since then is
 	// in the bitmaps.
-	Linked uint64 `json:"linked,omitempty"`
-	// Held is the attachment that the kernel was given the disk in. DiskFailed: it gave that
+	ConnectedAttachment uint64 `json:"linked,omitempty"`
+	// Held is the attachment that the kernel was given the disk in. FailedAttachment: it gave that
 	// up by itself, so the disk may miss what no bitmap names; nothing of it counts until it
-	// was copied wholly (S67). PeerWhole: the peer was whole then. Remade is the attachment
+	// was copied wholly (S67). PeerWasUpToDate: the peer was whole then. Remade is the attachment
 	// after which the metadata were made anew for that.
-	Held       uint64 `json:"held,omitempty"`
-	DiskFailed uint64 `json:"disk_failed,omitempty"`
-	PeerWhole  bool   `json:"peer_whole,omitempty"`
-	Remade     uint64 `json:"remade,omitempty"`
-	// Wrote: it may have been primary since it was last seen together with its peer.
+	GivenAttachment  uint64 `json:"held,omitempty"`
+	FailedAttachment uint64 `json:"disk_failed,omitempty"`
+	PeerWasUpToDate  bool   `json:"peer_whole,omitempty"`
+	RemadeAttachment uint64 `json:"remade,omitempty"`
+	// MayHaveWrites: it may have been primary since it was last seen together with its peer.
 	// Then what it has is kept in a snapshot before it is discarded: Kept (S9).
-	Wrote bool `json:"wrote,omitempty"`
-	Kept  bool `json:"kept,omitempty"`
+	MayHaveWrites bool `json:"wrote,omitempty"`
+	CopyKept      bool `json:"kept,omitempty"`
 	// Verified is when the last comparison with the peer began.
 	Verified time.Time `json:"verified,omitzero"`
 }
 
 // replica is what the executor knows of a replica between two looks at the host.
-type replica struct {
+type replicaState struct {
 	// Guarded by Executor.mu.
-	generation   uint64 // the highest that this process heard of (S7)
-	sawConnected uint64 // under which it saw its peer last
-	promoting    *fsm.ReplicaObservation
-	question     *question
-	resuming     bool      // this process ends a freeze by itself now
-	resumed      uint64    // how often it did
-	lostSince    time.Time // it lost, and is still primary
-	frozenSince  time.Time // zero: it is not frozen
-	detached     uint64    // the attachment that this process ended by taking the disk away
+	generation          uint64 // the highest that this process heard of (S7)
+	connectedGeneration uint64 // under which it saw its peer last
+	promotion           *fsm.ReplicaObservation
+	fencePeerRequest    *fencePeerRequest
+	resuming            bool      // this process ends a freeze by itself now
+	resumeCount         uint64    // how often it did
+	victimSince         time.Time // it lost, and is still primary
+	suspendedSince      time.Time // zero: it is not frozen
+	detachedAttachment  uint64    // the attachment that this process ended by taking the disk away
 
 	// Guarded by the volume's lock.
-	configured *Resource
-	peerKey    string // from which the secret in it was derived
-	adjusted   bool
-	committed  attachment // that may be made now
-	attaching  pace
-	linking    pace
-	keeping    pace // of what it lost, while that waits
-	discarding bool // it was told to connect by giving up its own data
+	config              *ResourceConfig
+	peerKey             string // from which the secret in it was derived
+	adjusted            bool
+	committedAttachment attachment // that may be made now
+	attachBackoff       retryBackoff
+	connectBackoff      retryBackoff
+	keepBackoff         retryBackoff // of what it lost, while that waits
+	discarding          bool         // it was told to connect by giving up its own data
 }
 
 // attachment is one that the log heard of, in this session (S2).
 type attachment struct{ number, session uint64 }
 
-// pace keeps what fails from being tried all the time.
-type pace struct {
-	tries int
-	after time.Time
+// retryBackoff keeps what fails from being tried all the time.
+type retryBackoff struct {
+	tries     int
+	notBefore time.Time
 }
 
 const (
-	firstPace = 500 * time.Millisecond
-	lastPace  = 30 * time.Second
+	minBackoff = 500 * time.Millisecond
+	maxBackoff = 30 * time.Second
 )
 
-func (p *pace) ready(now time.Time) bool { return !now.Before(p.after) }
+func (p *retryBackoff) ready(now time.Time) bool { return !now.Before(p.notBefore) }
 
-func (p *pace) tried(now time.Time) {
-	p.after = now.Add(min(lastPace, firstPace<<min(p.tries, 10)))
+func (p *retryBackoff) noteTry(now time.Time) {
+	p.notBefore = now.Add(min(maxBackoff, minBackoff<<min(p.tries, 10)))
 	p.tries++
 }
 
 // replicaForCommand is the volume's record as a replica, nil when it is local. The caller
 // holds mu.
-func (v *volume) replicated() (minor uint32, ok bool) {
+func (v *volume) replicaMinor() (minor uint32, ok bool) {
 	switch {
-	case v.wish != nil && v.wish.Replication != nil:
-		return v.wish.Replication.Minor, true
-	case v.shown.Replica != nil:
-		return v.shown.Replica.Minor, true
+	case v.desired != nil && v.desired.Replication != nil:
+		return v.desired.Replication.Minor, true
+	case v.recordCopy.Replica != nil:
+		return v.recordCopy.Replica.Minor, true
 	}
 	return 0, false
 }
 
-// noteReplica takes in what a wish says of a replica. The caller holds mu.
-func (v *volume) noteReplica(w *fsm.DesiredVolume) {
+// noteGeneration takes in what a wish says of a replica. The caller holds mu.
+func (v *volume) noteGeneration(w *fsm.DesiredVolume) {
 	if w != nil && w.Replication != nil {
 		v.replica.generation = max(v.replica.generation, w.Replication.Generation)
 	}
 }
 
-// saveReplica changes the replica's part of the record, synced. The caller holds the lock.
-func (e *Executor) saveReplica(v *volume, change func(*replicaRecord)) error {
+// saveReplicaRecord changes the replica's part of the record, synced. The caller holds the lock.
+func (e *Executor) saveReplicaRecord(v *volume, change func(*replicaRecord)) error {
 	now := replicaRecord{}
-	if v.journal.Replica != nil {
-		now = *v.journal.Replica
+	if v.record.Replica != nil {
+		now = *v.record.Replica
 	}
 	e.mu.Lock()
-	if minor, ok := v.replicated(); ok {
+	if minor, ok := v.replicaMinor(); ok {
 		now.Minor = minor
 	}
-	if v.wish != nil && v.wish.Pool != "" {
-		v.journal.Pool = v.wish.Pool
+	if v.desired != nil && v.desired.Pool != "" {
+		v.record.Pool = v.desired.Pool
 	}
 	e.mu.Unlock()
 	change(&now)
-	v.journal.Replica = &now
-	return e.save(v, true)
+	v.record.Replica = &now
+	return e.saveRecord(v, true)
 }
 
-// seenNow observes the replica as the log is to hear it. The generation that is known
+// observeReplica observes the replica as the log is to hear it. The generation that is known
 // is read before the kernel is: what is seen is never older than what it names (S7).
-func (e *Executor) seenNow(ctx context.Context, v *volume) (fsm.ReplicaObservation, *replicaHave, error) {
-	view, err := e.view(v)
+func (e *Executor) observeReplica(ctx context.Context, v *volume) (fsm.ReplicaObservation, *observedReplica, error) {
+	rb, err := e.replicaBackend(v)
 	if err != nil {
 		return fsm.ReplicaObservation{}, nil, err
 	}
 	e.mu.Lock()
-	generation, resumed := v.replica.generation, v.replica.resumed
+	generation, resumed := v.replica.generation, v.replica.resumeCount
 	e.mu.Unlock()
-	have, err := view.look(ctx)
+	have, err := rb.observe(ctx)
 	if err != nil {
 		return fsm.ReplicaObservation{}, nil, err
 	}
-	return e.seenAs(v, have, generation, resumed), have, nil
+	return e.replicaObservation(v, have, generation, resumed), have, nil
 }
 
 func (e *Executor) generationOf(v *volume) uint64 {
@@ -143,31 +143,31 @@ func (e *Executor) generationOf(v *volume) uint64 {
 	return v.replica.generation
 }
 
-// seenAs is the observation under a generation. That the peer was met is noted before
+// replicaObservation is the observation under a generation. That the peer was met is noted before
 // anybody is told: a verdict of before that is of no use (S7). While such a verdict is used,
 // nothing is told under its generation: the peer may be lost again, and this host go on.
-func (e *Executor) seenAs(v *volume, h *replicaHave, generation, resumed uint64) fsm.ReplicaObservation {
+func (e *Executor) replicaObservation(v *volume, h *observedReplica, generation, resumed uint64) fsm.ReplicaObservation {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	seen := fsm.ReplicaObservation{
-		Boot: e.Host.Boot, Primary: h.Primary, Disk: h.Disk, Connection: h.Connection, PeerDisk: h.PeerDisk,
-		UUID: h.UUID, Suspended: h.Suspended, Generation: generation, BackingCapacity: h.room, Unconfigured: !h.InKernel,
+	obs := fsm.ReplicaObservation{
+		Boot: e.Host.BootID, Primary: h.Primary, Disk: h.Disk, Connection: h.Connection, PeerDisk: h.PeerDisk,
+		UUID: h.UUID, Suspended: h.Suspended, Generation: generation, BackingCapacity: h.backingCapacity, Unconfigured: !h.InKernel,
 	}
-	if r := v.shown.Replica; r != nil && r.Boot == e.Host.Boot {
-		seen.Attachment = r.Attach
+	if r := v.recordCopy.Replica; r != nil && r.Boot == e.Host.BootID {
+		obs.Attachment = r.Attachment
 	}
-	if h.Done >= 0 {
-		seen.SyncPercent = uint32(h.Done) / 10 * 10
+	if h.SyncPercent >= 0 {
+		obs.SyncPercent = uint32(h.SyncPercent) / 10 * 10
 	} else if h.Connection == fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED {
-		seen.OutOfSync = h.OutOfSync
+		obs.OutOfSync = h.OutOfSync
 	}
-	if seen.Connected() {
-		v.replica.sawConnected = max(v.replica.sawConnected, generation)
+	if obs.Connected() {
+		v.replica.connectedGeneration = max(v.replica.connectedGeneration, generation)
 	}
-	if v.replica.resuming || v.replica.resumed != resumed {
-		seen.Generation = 0 // no log counts it
+	if v.replica.resuming || v.replica.resumeCount != resumed {
+		obs.Generation = 0 // no log counts it
 	}
-	return seen
+	return obs
 }
 
 // ErrReplicatorBusy says that an earlier command on the resource hangs in the kernel.

@@ -11,39 +11,39 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-func TestAReplicatedVolumeIsCutClonedAndGrown(t *testing.T) {
+func TestAReplicatedVolumeIsSnapshottedClonedAndExpanded(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
-	cut := backendtest.NewSnapshotID()
+	taken := backendtest.NewSnapshotID()
 	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{
-		SnapshotId: string(cut), Name: "snap", SourceVolumeId: string(id),
+		SnapshotId: string(taken), Name: "snap", SourceVolumeId: string(id),
 	}}})
 	p.eventually("the snapshot is cut", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		n, ok := p.state.Snapshot(cut)
+		n, ok := p.state.Snapshot(taken)
 		return ok && n.Phase == fsm.SnapshotReady && n.Size == testSize
 	})
-	require.Equal(t, 1, a.ice.freezes, "S19: what is mounted is frozen for it")
+	require.Equal(t, 1, a.freezer.freezes, "S19: what is mounted is frozen for it")
 	clone := backendtest.NewID()
-	a.mount.copied(id, clone)
+	a.mounter.copyContent(id, clone)
 	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: string(clone), Name: "clone", RequiredBytes: testSize, Capabilities: []*fsmpb.Capability{proto(mountCap)},
-		Source: &fsmpb.Source{SnapshotId: string(cut)}, Replicas: 2,
+		Source: &fsmpb.Source{SnapshotId: string(taken)}, Replicas: 2,
 	}}})
 	p.eventually("the clone is ready", func() bool { return p.isReady(clone) })
-	require.Equal(t, 1, a.replica.Steps("wipe-metadata"), "the source's metadata are not its own")
-	require.Positive(t, b.replica.Steps("invalidate"), "the copy is copied to the other host")
-	require.Zero(t, a.replica.Steps("invalidate"))
+	require.Equal(t, 1, a.replicator.Steps("wipe-metadata"), "the source's metadata are not its own")
+	require.Positive(t, b.replicator.Steps("invalidate"), "the copy is copied to the other host")
+	require.Zero(t, a.replicator.Steps("invalidate"))
 
 	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_ExpandVolume{ExpandVolume: &fsmpb.ExpandVolume{VolumeId: string(id), RequiredBytes: 2 * testSize}}})
 	p.eventually("the volume is grown", func() bool { v := p.volume(id); return v.Operation == nil && v.Size == 2*testSize })
 	for _, m := range p.hosts {
 		below, err := m.pool.Observe(context.Background(), id)
 		require.NoError(t, err)
-		require.Equal(t, m.replica.Backing(2*testSize), below.Size)
+		require.Equal(t, m.replicator.BackingSize(2*testSize), below.Size)
 	}
 }
 
@@ -53,14 +53,14 @@ func TestCleanTakesReplicasDownAndKeepsTheirDevices(t *testing.T) {
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
 	a.mu.Lock()
-	a.session = false
+	a.connected = false
 	a.mu.Unlock()
 	require.NoError(t, a.e.Shutdown(t.Context()))
-	primary, _ := a.replica.Primary(id)
+	primary, _ := a.replicator.Primary(id)
 	require.True(t, primary, "what is staged stays when the process stops")
 	for range 2 {
 		require.NoError(t, a.e.Clean(t.Context()))
-		primary, _ = a.replica.Primary(id)
+		primary, _ = a.replicator.Primary(id)
 		require.False(t, primary)
 		require.Zero(t, a.pool.Attached())
 		require.Equal(t, 1, a.pool.Images())
@@ -83,8 +83,8 @@ func TestAReplicaIsGivenUpAndAnotherIsMade(t *testing.T) {
 		p.eventually("the replica is gone", func() bool { return len(p.volume(id).Replicas) == 1 && b.pool.Images() == 0 })
 		a.write(id, text)
 		p.must("admin/a", &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: string(id), NodeId: "n2", Reason: "test"}}})
-		p.together(id)
-		require.True(t, has(b.replica.Content(id), text))
+		p.waitUpToDate(id)
+		require.True(t, has(b.replicator.Content(id), text))
 	}
 	a.unstage(id)
 	a.unpublish(id)

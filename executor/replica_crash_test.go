@@ -10,9 +10,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// replicatedLife takes a volume through all that can happen to it while processes may
+// replicatedVolumeLife takes a volume through all that can happen to it while processes may
 // die; whoever dies is started again.
-func (p *pair) replicatedLife() {
+func (p *pair) replicatedVolumeLife() {
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.startCreate(protocolC)
 	p.eventually("the volume is ready", func() bool { return p.isReady(id) })
@@ -22,13 +22,13 @@ func (p *pair) replicatedLife() {
 	p.link.SetCut(true)
 	a.write(id, "alone")
 	p.link.SetCut(false)
-	p.together(id)
+	p.waitUpToDate(id)
 
-	attach := p.volume(id).ReplicaSync(b.host()).Attachment
-	b.replica.FailDisk(id)
+	attachment := p.volume(id).ReplicaSync(b.host()).Attachment
+	b.replicator.FailDisk(id)
 	a.write(id, "without the other disk")
-	p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(b.host()).Attachment > attach })
-	p.together(id)
+	p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(b.host()).Attachment > attachment })
+	p.waitUpToDate(id)
 
 	a.disconnect() // the primary loses the controllers and its peer
 	p.link.SetCut(true)
@@ -38,9 +38,9 @@ func (p *pair) replicatedLife() {
 	b.write(id, "after the takeover")
 	a.connect()
 	p.link.SetCut(false)
-	p.together(id)
+	p.waitUpToDate(id)
 	for _, text := range []string{"first", "alone", "without the other disk", "after the takeover"} {
-		require.True(p.t, has(a.replica.Content(id), text), text)
+		require.True(p.t, has(a.replicator.Content(id), text), text)
 	}
 	require.LessOrEqual(p.t, a.pool.Snapshots(), 1)
 	b.unstage(id)
@@ -48,9 +48,9 @@ func (p *pair) replicatedLife() {
 	p.remove(id)
 }
 
-// passed are the points on the way of replicatedLife of a host; the others are of what
+// passed are the points on the way of replicatedVolumeLife of a host; the others are of what
 // happens seldom.
-func seldom(point string) bool {
+func isRarePoint(point string) bool {
 	for _, kind := range []string{"adjust.", "invalidate.", "resize.", "verify.", "keep-loser.", "connect-discard.", "end-loser.", "end-freeze.", "note-in-sync.", "resume-io.", "detach-disk.", "disconnect."} {
 		if len(point) >= len(kind) && point[:len(kind)] == kind {
 			return true
@@ -66,33 +66,33 @@ func TestACrashAtEveryPointOfAReplicatedVolume(t *testing.T) {
 			t.Run(string(host)+" "+point, func(t *testing.T) {
 				t.Parallel()
 				p := newStoppedPair(t)
-				f := freezeAt(point, 0)
-				other := freezeAt("", 0)
-				faults := []*freezer{other, other}
+				f := stopAt(point, 0)
+				other := stopAt("", 0)
+				faults := []*stopAtPoint{other, other}
 				faults[i] = f
 				p.hosts[0].start(faults[0])
 				p.hosts[1].start(faults[1])
-				p.replicatedLife()
+				p.replicatedVolumeLife()
 			})
 		}
 	}
 }
 
 // Every point lies on the way, on one of the hosts, but those of rare steps.
-func TestEveryReplicaFaultPointIsPassed(t *testing.T) {
+func TestEveryReplicaFaultPointIsHit(t *testing.T) {
 	p := newStoppedPair(t)
-	f := freezeAt("", 0)
+	f := stopAt("", 0)
 	for _, m := range p.hosts {
 		m.start(f)
 	}
-	p.replicatedLife()
+	p.replicatedVolumeLife()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, point := range executor.ReplicaFaultPoints {
-		require.True(t, f.seen[point] || seldom(point), point)
+		require.True(t, f.hits[point] || isRarePoint(point), point)
 	}
 	known := slices.Concat(executor.FaultPoints, executor.ReplicaFaultPoints)
-	for point := range f.seen {
+	for point := range f.hits {
 		require.Contains(t, known, point)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// isSettled tells whether the log knows the content that both replicas had when nobody
+// sameInSyncUUID tells whether the log knows the content that both replicas had when nobody
 // could write to them any more.
-func (p *pair) isSettled(id fsm.VolumeID) bool {
+func (p *pair) sameInSyncUUID(id fsm.VolumeID) bool {
 	r := p.volume(id).Replication
 	return len(r.Syncs) == 2 && r.Syncs[0].InSyncUUID.Value != 0 && r.Syncs[0].InSyncUUID.Value == r.Syncs[1].InSyncUUID.Value
 }
@@ -26,14 +26,14 @@ func TestS10_EveryCleanDemotionIsRecorded(t *testing.T) {
 			for i := range 5 {
 				m := p.hosts[i%2]
 				epoch := m.publish(id)
-				require.False(t, p.isSettled(id), "a grant ends what is known")
+				require.False(t, p.sameInSyncUUID(id), "a grant ends what is known")
 				if unstaged {
 					m.stage(id, epoch)
 					m.write(id, fmt.Sprint("round ", i))
 					m.unstage(id)
 				}
 				m.unpublish(id)
-				p.eventually(fmt.Sprint("demotion ", i, " is recorded"), func() bool { return p.isSettled(id) })
+				p.eventually(fmt.Sprint("demotion ", i, " is recorded"), func() bool { return p.sameInSyncUUID(id) })
 			}
 			p.remove(id)
 		})
@@ -51,16 +51,16 @@ func TestS5_AnUnusedVolumeIsUsedWithoutItsPeerAfterBothLostPower(t *testing.T) {
 	a.write(id, "acknowledged")
 	a.unstage(id)
 	a.unpublish(id)
-	p.eventually("the demotion is recorded", func() bool { return p.isSettled(id) })
+	p.eventually("the demotion is recorded", func() bool { return p.sameInSyncUUID(id) })
 	a.crash()
 	b.crash()
 	b.start(nil)
 	b.stage(id, b.publish(id))
-	require.True(t, has(b.replica.Content(id), "acknowledged"))
+	require.True(t, has(b.replicator.Content(id), "acknowledged"))
 	b.write(id, "alone")
 	a.start(nil)
-	p.together(id)
-	require.True(t, has(a.replica.Content(id), "alone"))
+	p.waitUpToDate(id)
+	require.True(t, has(a.replicator.Content(id), "alone"))
 	require.Zero(t, p.link.SplitBrains())
 	b.unstage(id)
 	b.unpublish(id)

@@ -5,73 +5,73 @@ import (
 	"time"
 )
 
-// noteDisk keeps what the kernel made of the disk of the last attachment, on disk before
+// recordDiskState keeps what the kernel made of the disk of the last attachment, on disk before
 // anything follows from it: that it has it, or that it gave it up by itself (S67). A disk
 // that this process took away did not fail. The caller holds the lock.
-func (e *Executor) noteDisk(v *volume, h *replicaHave) error {
-	r := v.journal.Replica
-	if r == nil || r.Attach == 0 || r.Boot != e.Host.Boot || !h.InKernel {
+func (e *Executor) recordDiskState(v *volume, h *observedReplica) error {
+	r := v.record.Replica
+	if r == nil || r.Attachment == 0 || r.Boot != e.Host.BootID || !h.InKernel {
 		return nil
 	}
 	e.mu.Lock()
-	taken := v.replica.detached == r.Attach
+	detachedHere := v.replica.detachedAttachment == r.Attachment
 	e.mu.Unlock()
-	given := h.Disk == diskDiskless || h.Disk == diskFailed
+	gone := h.Disk == diskDiskless || h.Disk == diskFailed
 	switch {
-	case h.Disk > diskFailed && r.Held != r.Attach:
-		return e.saveReplica(v, func(r *replicaRecord) { r.Held = r.Attach })
-	case !given || taken || r.Held != r.Attach || r.DiskFailed == r.Attach:
+	case h.Disk > diskFailed && r.GivenAttachment != r.Attachment:
+		return e.saveReplicaRecord(v, func(r *replicaRecord) { r.GivenAttachment = r.Attachment })
+	case !gone || detachedHere || r.GivenAttachment != r.Attachment || r.FailedAttachment == r.Attachment:
 		return nil
 	}
-	e.logger(v).Error("the kernel gave up the disk of this replica: all of it is to be copied again", "attachment", r.Attach)
-	return e.saveReplica(v, func(r *replicaRecord) {
-		r.DiskFailed, r.PeerWhole = r.Attach, h.Connection >= linkConnected && h.PeerDisk == diskUpToDate
+	e.logger(v).Error("the kernel gave up the disk of this replica: all of it is to be copied again", "attachment", r.Attachment)
+	return e.saveReplicaRecord(v, func(r *replicaRecord) {
+		r.FailedAttachment, r.PeerWasUpToDate = r.Attachment, h.Connection >= connConnected && h.PeerDisk == diskUpToDate
 	})
 }
 
-// acceptDisk takes the disk for what it is.
-func (r *replicaRecord) acceptDisk() {
-	r.DiskFailed, r.PeerWhole, r.Remade = 0, false, r.Attach
+// clearDiskFailure takes the disk for what it is.
+func (r *replicaRecord) clearDiskFailure() {
+	r.FailedAttachment, r.PeerWasUpToDate, r.RemadeAttachment = 0, false, r.Attachment
 }
 
 // remakeMetadata has nothing that the disk holds count any more. That it failed is
 // forgotten only then: its metadata say from here on that it has nothing.
-func (e *Executor) remakeMetadata(ctx context.Context, v *volume, h *replicaHave) error {
-	v.replica.attaching.tried(time.Now())
-	if err := e.probeBelow(ctx, h); err != nil {
+func (e *Executor) remakeMetadata(ctx context.Context, v *volume, h *observedReplica) error {
+	v.replica.attachBackoff.noteTry(time.Now())
+	if err := e.probeBacking(ctx, h); err != nil {
 		return err
 	}
-	if still, err := e.stillRemakes(ctx, v); !still || err != nil {
+	if still, err := e.mustStillRemake(ctx, v); !still || err != nil {
 		return err
 	}
 	if err := e.Replicator.RemakeMetadata(ctx, v.id); err != nil {
 		return err
 	}
-	e.hit("remake-metadata.made")
-	v.replica.attaching.after = time.Time{} // it is attached at once, and what fails again more seldom
-	return e.saveReplica(v, func(r *replicaRecord) {
-		r.acceptDisk()
-		r.Held = 0 // the kernel has it only after the next attachment
+	e.hitFaultPoint("remake-metadata.made")
+	v.replica.attachBackoff.notBefore = time.Time{} // it is attached at once, and what fails again more seldom
+	return e.saveReplicaRecord(v, func(r *replicaRecord) {
+		r.clearDiskFailure()
+		r.GivenAttachment = 0 // the kernel has it only after the next attachment
 	})
 }
 
-// stillRemakes looks again: to read a failing disk may take long, and the peer that it was to
+// mustStillRemake looks again: to read a failing disk may take long, and the peer that it was to
 // be copied from may have failed meanwhile.
-func (e *Executor) stillRemakes(ctx context.Context, v *volume) (bool, error) {
-	s, _, err := e.situation(ctx, v)
-	if err != nil || s.have.replica == nil || s.wish == nil || s.wish.Replication == nil || !s.fresh {
+func (e *Executor) mustStillRemake(ctx context.Context, v *volume) (bool, error) {
+	s, _, err := e.view(ctx, v)
+	if err != nil || s.have.replica == nil || s.desired == nil || s.desired.Replication == nil || !s.actionable {
 		return false, err
 	}
-	want, have := e.replicaSituation(v, s)
-	have.mayTry = true // this is the try
-	return nextReplica(want, have).kind == stepRemakeMetadata, nil
+	want, have := e.replicaInputs(v, s)
+	have.attachDue = true // this is the try
+	return nextReplicaStep(want, have).kind == stepRemakeMetadata, nil
 }
 
-// tookDisk notes that this process takes the disk away, where the kernel still has it whole.
-func (e *Executor) tookDisk(v *volume, m *Mirror) {
+// noteDetach notes that this process takes the disk away, where the kernel still has it whole.
+func (e *Executor) noteDetach(v *volume, m *ResourceStatus) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if r := v.shown.Replica; r != nil && r.Boot == e.Host.Boot && m.Disk > diskFailed {
-		v.replica.detached = r.Attach
+	if r := v.recordCopy.Replica; r != nil && r.Boot == e.Host.BootID && m.Disk > diskFailed {
+		v.replica.detachedAttachment = r.Attachment
 	}
 }

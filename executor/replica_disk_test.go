@@ -17,8 +17,8 @@ var errUnreadable = errors.New("input/output error")
 func (m *member) stop() {
 	m.t.Helper()
 	m.mu.Lock()
-	m.session = false
-	m.reach(false)
+	m.connected = false
+	m.setReachable(false)
 	m.mu.Unlock()
 	require.NoError(m.t, m.e.Shutdown(m.t.Context()))
 }
@@ -27,13 +27,13 @@ func (m *member) stop() {
 func (m *member) holdsAll(id fsm.VolumeID, texts ...string) {
 	m.t.Helper()
 	for _, text := range texts {
-		require.True(m.t, has(m.replica.Content(id), text), "%s on %s", text, m.node)
+		require.True(m.t, has(m.replicator.Content(id), text), "%s on %s", text, m.node)
 	}
 }
 
 // S67: what the kernel gave up is copied wholly, under the primary and under its peer; the
 // bitmaps do not name what it lost.
-func TestS67_ADiskThatTheKernelGaveUpIsCopiedWholly(t *testing.T) {
+func TestS67_AFailedDiskIsResyncedInFull(t *testing.T) {
 	for i, name := range []string{"under the primary", "under the secondary"} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t)
@@ -41,13 +41,13 @@ func TestS67_ADiskThatTheKernelGaveUpIsCopiedWholly(t *testing.T) {
 			id := p.create(protocolC)
 			a.stage(id, a.publish(id))
 			a.write(id, "acknowledged")
-			attach := p.volume(id).ReplicaSync(broken.host()).Attachment
-			broken.replica.FailDisk(id)
+			attachment := p.volume(id).ReplicaSync(broken.host()).Attachment
+			broken.replicator.FailDisk(id)
 			a.write(id, "meanwhile")
-			p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(broken.host()).Attachment > attach })
-			p.together(id)
+			p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(broken.host()).Attachment > attachment })
+			p.waitUpToDate(id)
 			broken.holdsAll(id, "acknowledged", "meanwhile")
-			require.Equal(t, 1, broken.replica.Steps("remake-metadata"))
+			require.Equal(t, 1, broken.replicator.Steps("remake-metadata"))
 			p.eventually("the log takes it for whole", func() bool { return p.volume(id).ReplicaSync(broken.host()).DiskFailed == 0 })
 			a.unstage(id)
 			a.unpublish(id)
@@ -64,22 +64,22 @@ func TestS67_AFailedDiskIsRememberedOverALossOfPower(t *testing.T) {
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
 	a.write(id, "acknowledged")
-	a.mount.setFail(nil)
-	b.mount.setFail(func(effect, _ string) error { // the pool below stays unreadable
+	a.mounter.setFail(nil)
+	b.mounter.setFail(func(effect, _ string) error { // the pool below stays unreadable
 		if effect == "probe" {
 			return errUnreadable
 		}
 		return nil
 	})
-	b.replica.FailDisk(id)
+	b.replicator.FailDisk(id)
 	a.write(id, "meanwhile")
-	p.eventually("the host has seen it", func() bool { return b.mount.count("probe") > 0 || p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
+	p.eventually("the host has seen it", func() bool { return b.mounter.count("probe") > 0 || p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
 	b.crash()
-	b.mount.setFail(nil)
+	b.mounter.setFail(nil)
 	b.start(nil)
-	p.together(id)
+	p.waitUpToDate(id)
 	b.holdsAll(id, "acknowledged", "meanwhile")
-	require.Equal(t, 1, b.replica.Steps("remake-metadata"))
+	require.Equal(t, 1, b.replicator.Steps("remake-metadata"))
 }
 
 // S67: the host loses its power before its process knew of the failure; its peer saw it.
@@ -90,14 +90,14 @@ func TestS67_AFailedDiskIsRememberedByThePeersWord(t *testing.T) {
 	a.stage(id, a.publish(id))
 	a.write(id, "acknowledged")
 	b.stop()
-	b.replica.FailDisk(id)
+	b.replicator.FailDisk(id)
 	p.eventually("the peer said so", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
 	b.crash()
 	a.write(id, "meanwhile")
 	b.start(nil)
-	p.together(id)
+	p.waitUpToDate(id)
 	b.holdsAll(id, "acknowledged", "meanwhile")
-	require.Equal(t, 1, b.replica.Steps("remake-metadata"))
+	require.Equal(t, 1, b.replicator.Steps("remake-metadata"))
 	require.Zero(t, p.volume(id).ReplicaSync(b.host()).DiskFailed)
 }
 
@@ -110,28 +110,28 @@ func TestS67_BothLosePowerAfterADiskFailed(t *testing.T) {
 	epoch := a.publish(id)
 	a.stage(id, epoch)
 	a.write(id, "acknowledged")
-	b.mount.setFail(func(effect, _ string) error {
+	b.mounter.setFail(func(effect, _ string) error {
 		if effect == "probe" {
 			return errUnreadable
 		}
 		return nil
 	})
-	b.replica.FailDisk(id)
+	b.replicator.FailDisk(id)
 	a.write(id, "meanwhile")
 	p.eventually("the host has seen it", func() bool {
 		return p.volume(id).ReplicaSync(b.host()).Observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS
 	})
 	a.crash()
 	b.crash()
-	b.mount.setFail(nil)
+	b.mounter.setFail(nil)
 	b.start(nil)
-	require.Zero(t, b.replica.Steps("remake-metadata"), "not before its peer is there")
+	require.Zero(t, b.replicator.Steps("remake-metadata"), "not before its peer is there")
 	a.start(nil)
-	p.together(id)
+	p.waitUpToDate(id)
 	for _, m := range p.hosts {
 		m.holdsAll(id, "acknowledged", "meanwhile")
 	}
-	require.Zero(t, a.replica.Steps("remake-metadata"))
+	require.Zero(t, a.replicator.Steps("remake-metadata"))
 }
 
 // S67: both disks fail. Either may be the only good copy: neither is given up, and nobody
@@ -149,37 +149,37 @@ func TestS67_TheOnlyGoodCopyIsNeverGivenUp(t *testing.T) {
 		}
 		return nil
 	}
-	a.mount.setFail(unreadable)
-	b.mount.setFail(unreadable)
-	a.replica.FailDisk(id)
+	a.mounter.setFail(unreadable)
+	b.mounter.setFail(unreadable)
+	a.replicator.FailDisk(id)
 	p.eventually("the first failure is known", func() bool { return p.volume(id).ReplicaSync(a.host()).DiskFailed != 0 })
-	b.replica.FailDisk(id)
+	b.replicator.FailDisk(id)
 	p.eventually("and the second", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
-	_, err := a.replica.Write(id, "nowhere")
+	_, err := a.replicator.Write(id, "nowhere")
 	require.Error(t, err)
-	a.mount.setFail(nil)
-	b.mount.setFail(nil)
+	a.mounter.setFail(nil)
+	b.mounter.setFail(nil)
 	a.crash()
 	b.crash()
 	b.start(nil)
 	a.start(nil)
 	a.unpublish(id)
 	for _, m := range p.hosts {
-		require.Zero(t, m.replica.Steps("remake-metadata"))
+		require.Zero(t, m.replicator.Steps("remake-metadata"))
 	}
 	p.must("admin/a", &fsmpb.Command{Body: &fsmpb.Command_ForcePrimary{ForcePrimary: &fsmpb.ForcePrimary{
 		VolumeId: string(id), NodeId: "n2", Reason: "both disks failed", PeerDead: true,
 	}}})
 	b.stage(id, b.publish(id))
 	b.holdsAll(id, "second")
-	require.Zero(t, b.replica.Steps("remake-metadata"))
-	p.together(id)
-	require.Equal(t, 1, a.replica.Steps("remake-metadata"), "that one is copied from the one that was chosen")
+	require.Zero(t, b.replicator.Steps("remake-metadata"))
+	p.waitUpToDate(id)
+	require.Equal(t, 1, a.replicator.Steps("remake-metadata"), "that one is copied from the one that was chosen")
 	a.holdsAll(id, "second")
 	b.crash() // what was decided is not asked again
 	b.start(nil)
-	p.together(id)
-	require.Zero(t, b.replica.Steps("remake-metadata"))
+	p.waitUpToDate(id)
+	require.Zero(t, b.replicator.Steps("remake-metadata"))
 }
 
 // S67: the log calls the peer up to date, and it cannot be asked: it may have burnt, and what
@@ -191,32 +191,32 @@ func TestS67_NothingIsGivenUpForAPeerThatIsAway(t *testing.T) {
 	a.stage(id, a.publish(id))
 	a.write(id, "acknowledged")
 	b.stop()
-	b.replica.FailDisk(id)
+	b.replicator.FailDisk(id)
 	p.eventually("the peer said so", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
 	b.crash()
 	a.disconnect()
 	require.True(t, p.volume(id).ReplicaSync(a.host()).UpToDate, "by the log's word")
 	b.start(nil)
 	p.eventually("the host looked at it", func() bool {
-		seen := p.volume(id).ReplicaSync(b.host()).Observed
-		return seen.Boot == b.e.Host.Boot && seen.Unconfigured
+		obs := p.volume(id).ReplicaSync(b.host()).Observed
+		return obs.Boot == b.e.Host.BootID && obs.Unconfigured
 	})
-	require.Zero(t, b.replica.Steps("remake-metadata"))
+	require.Zero(t, b.replicator.Steps("remake-metadata"))
 	a.connect()
-	p.together(id)
-	require.Equal(t, 1, b.replica.Steps("remake-metadata"))
+	p.waitUpToDate(id)
+	require.Equal(t, 1, b.replicator.Steps("remake-metadata"))
 	b.holdsAll(id, "acknowledged")
 }
 
 // S67: the peer's disk fails while the device below is read again, which may take long. What
 // was to be copied from there is then the only copy, and is not given up.
-func TestS67_APeerThatFailsWhileTheDiskIsReadEndsTheRemaking(t *testing.T) {
+func TestS67_APeerThatFailsDuringTheProbeStopsTheRemake(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
 	a.write(id, "acknowledged")
-	b.mount.setFail(func(effect, _ string) error {
+	b.mounter.setFail(func(effect, _ string) error {
 		if effect == "probe" {
 			return errUnreadable
 		}
@@ -224,18 +224,18 @@ func TestS67_APeerThatFailsWhileTheDiskIsReadEndsTheRemaking(t *testing.T) {
 	})
 	read := make(chan struct{})
 	var once sync.Once
-	a.mount.setFail(func(effect, _ string) error {
+	a.mounter.setFail(func(effect, _ string) error {
 		if effect == "probe" {
 			once.Do(func() {
-				b.replica.FailDisk(id)
+				b.replicator.FailDisk(id)
 				p.eventually("the log knows", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
 				close(read)
 			})
 		}
 		return nil
 	})
-	a.replica.FailDisk(id)
+	a.replicator.FailDisk(id)
 	<-read
 	a.stop()
-	require.Zero(t, a.replica.Steps("remake-metadata"))
+	require.Zero(t, a.replicator.Steps("remake-metadata"))
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// replication is what the host offers for replicated volumes, nil when it cannot hold
+// replicationOffer is what the host offers for replicated volumes, nil when it cannot hold
 // any now: the kernel must be able to ask (S13).
-func (e *Executor) replication() *fsmpb.Replication {
+func (e *Executor) replicationOffer() *fsmpb.Replication {
 	if e.Replicator == nil || e.ReplicationAddress == "" {
 		return nil
 	}
@@ -26,62 +26,62 @@ func (e *Executor) replication() *fsmpb.Replication {
 // watchReplicas looks at each volume of which the kernel says something new.
 func (e *Executor) watchReplicas() {
 	for e.ctx.Err() == nil {
-		err := e.Replicator.Watch(e.ctx, e.changed)
+		err := e.Replicator.Watch(e.ctx, e.replicaChanged)
 		if e.ctx.Err() == nil {
 			e.Logger.Warn("what the kernel says of replicas is not heard", "error", err)
 		}
-		_ = pause(e.ctx, time.Second)
+		_ = sleep(e.ctx, time.Second)
 	}
 }
 
-func (e *Executor) changed(id fsm.VolumeID) {
+func (e *Executor) replicaChanged(id fsm.VolumeID) {
 	e.mu.Lock()
 	_, known := e.volumes[id]
 	e.mu.Unlock()
 	if known {
-		e.queue.add(id)
+		e.volumeQueue.add(id)
 	}
 }
 
 // attachPrimary makes the replica primary for the call's grant, and lets the volume
 // grow to what the devices below have room for.
 func (j *job) attachPrimary(ctx context.Context) error {
-	j.hit("set-primary.before")
+	j.hitFaultPoint("set-primary.before")
 	err := j.promote(ctx, j.v, j.call, j.want.grant.epoch)
-	j.hit("set-primary.after")
+	j.hitFaultPoint("set-primary.after")
 	if err != nil {
 		return err
 	}
-	have, err := j.observe(ctx, j.v, j.want)
+	have, err := j.observeVolume(ctx, j.v, j.want)
 	if err != nil || have.replica == nil {
 		return err
 	}
 	j.mu.Lock()
-	w := j.v.wish
+	w := j.v.desired
 	j.mu.Unlock()
 	if w == nil || w.Replication == nil {
 		return nil
 	}
-	want := &replicaWanted{DesiredReplica: w.Replication, size: w.Size}
-	if resize(want, have.replica).kind == stepNone {
+	want := &replicaSpec{DesiredReplica: w.Replication, size: w.Size}
+	if nextResize(want, have.replica).kind == stepNone {
 		return nil
 	}
 	return j.Replicator.Resize(ctx, j.v.id, w.Size)
 }
 
 // replicatedSource is the view of a snapshot's source when that is replicated, else nil.
-func (e *Executor) replicatedSource(w *fsm.DesiredSnapshot, pool Backend) (*replicaView, error) {
+func (e *Executor) replicatedSource(w *fsm.DesiredSnapshot, pool Backend) (*replicaBackend, error) {
 	e.mu.Lock()
 	v := e.volumes[w.Source]
 	e.mu.Unlock()
 	if v == nil {
 		return nil, nil
 	}
-	view, err := e.viewOf(v, pool)
-	if view == nil || err != nil {
+	rb, err := e.newReplicaBackend(v, pool)
+	if rb == nil || err != nil {
 		return nil, err
 	}
-	return view, view.canCopy()
+	return rb, rb.checkSnapshotPool()
 }
 
 // cleanReplicas takes all replicas out of the kernel, after what is mounted of them.
@@ -93,7 +93,7 @@ func (e *Executor) cleanReplicas(ctx context.Context) error {
 	e.mu.Lock()
 	var all []*volume
 	for _, v := range e.volumes {
-		if v.shown.Replica != nil {
+		if v.recordCopy.Replica != nil {
 			all = append(all, v)
 		}
 	}
@@ -109,7 +109,7 @@ func (e *Executor) cleanReplica(ctx context.Context, v *volume) error {
 	if err := e.cleanRecord(ctx, v); err != nil {
 		return err
 	}
-	have, err := e.mirror(ctx, v)
+	have, err := e.resourceStatus(ctx, v)
 	if err != nil || !have.InKernel {
 		return err
 	}

@@ -8,62 +8,62 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-const factSeen = "replica-seen"
+const factReplicaObserved = "replica-seen"
 
-// tellReplica tells what was observed of the replica when it is not what the log knows
+// reportReplica tells what was observed of the replica when it is not what the log knows
 // (S10): one word at a time, so that they are heard in their order.
-func (e *Executor) tellReplica(ctx context.Context, v *volume, s *situation) error {
-	w := s.wish
+func (e *Executor) reportReplica(ctx context.Context, v *volume, s *volumeView) error {
+	w := s.desired
 	if w == nil || w.Replication == nil {
 		return nil
 	}
-	seen, _, err := e.seenNow(ctx, v)
-	if err != nil || !e.toldOtherwise(v, seen) {
+	obs, _, err := e.observeReplica(ctx, v)
+	if err != nil || !e.differsFromLog(v, obs) {
 		return err
 	}
-	f := fact{name: factSeen, path: fmt.Sprint(seen)}
-	if e.isTold(v, f) || e.isTelling(v) {
+	f := fact{name: factReplicaObserved, path: fmt.Sprint(obs)}
+	if e.isAcked(v, f) || e.replicaReportInFlight(v) {
 		return nil
 	}
-	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: seen.Proto()}}
-	e.send(v, f, ob)
+	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: obs.Proto()}}
+	e.sendFact(v, f, ob)
 	return nil
 }
 
-// sawReplica is what is to be heard before the word that nothing of the volume is up:
+// unreportedReplica is what is to be heard before the word that nothing of the volume is up:
 // that this replica is not primary. Without it the log takes no obligation and no grant
 // for ended by that word. Nothing, where the log knows it already.
-func (e *Executor) sawReplica(ctx context.Context, v *volume) []*fsmpb.Observation {
+func (e *Executor) unreportedReplica(ctx context.Context, v *volume) []*fsmpb.Observation {
 	e.mu.Lock()
-	replicated := v.wish != nil && v.wish.Replication != nil
+	replicated := v.desired != nil && v.desired.Replication != nil
 	e.mu.Unlock()
 	if !replicated {
 		return nil
 	}
-	seen, _, err := e.seenNow(ctx, v)
-	if err != nil || !e.toldOtherwise(v, seen) {
+	obs, _, err := e.observeReplica(ctx, v)
+	if err != nil || !e.differsFromLog(v, obs) {
 		return nil
 	}
-	return []*fsmpb.Observation{{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: seen.Proto()}}}
+	return []*fsmpb.Observation{{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: obs.Proto()}}}
 }
 
-// toldOtherwise: the log's last word of it is another. Nothing is said of an attachment
+// differsFromLog: the log's last word of it is another. Nothing is said of an attachment
 // that the log has not heard of.
-func (e *Executor) toldOtherwise(v *volume, seen fsm.ReplicaObservation) bool {
+func (e *Executor) differsFromLog(v *volume, obs fsm.ReplicaObservation) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if v.wish == nil || v.wish.Replication == nil {
+	if v.desired == nil || v.desired.Replication == nil {
 		return false
 	}
-	return seen != v.wish.Replication.Observed && (seen.Unconfigured || seen.Attachment == v.wish.Replication.Attachment)
+	return obs != v.desired.Replication.Observed && (obs.Unconfigured || obs.Attachment == v.desired.Replication.Attachment)
 }
 
-// isTelling: an earlier observation of it is on its way.
-func (e *Executor) isTelling(v *volume) bool {
+// replicaReportInFlight: an earlier observation of it is on its way.
+func (e *Executor) replicaReportInFlight(v *volume) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for f := range v.flying {
-		if f.name == factSeen {
+	for f := range v.inFlight {
+		if f.name == factReplicaObserved {
 			return true
 		}
 	}

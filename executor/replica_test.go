@@ -12,11 +12,11 @@ import (
 
 const protocolC = fsmpb.Protocol_PROTOCOL_C
 
-func TestAReplicatedVolumesLife(t *testing.T) {
+func TestReplicatedVolumeLifecycle(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
-	p.together(id)
+	p.waitUpToDate(id)
 	for range 2 {
 		for _, m := range []*member{a, b} {
 			epoch := m.publish(id)
@@ -26,12 +26,12 @@ func TestAReplicatedVolumesLife(t *testing.T) {
 			m.unstage(id)
 			m.unstage(id)
 			m.unpublish(id)
-			p.eventually("nobody is primary", func() bool { primary, _ := m.replica.Primary(id); return !primary })
-			p.together(id)
+			p.eventually("nobody is primary", func() bool { primary, _ := m.replicator.Primary(id); return !primary })
+			p.waitUpToDate(id)
 		}
 	}
 	require.Zero(t, a.pool.Snapshots()+b.pool.Snapshots(), "nobody lost")
-	require.Equal(t, 1, a.mount.count("mkfs")+b.mount.count("mkfs"))
+	require.Equal(t, 1, a.mounter.count("mkfs")+b.mounter.count("mkfs"))
 	p.remove(id)
 }
 
@@ -44,11 +44,11 @@ func TestS8_TakeoverAfterALossOfPower(t *testing.T) {
 	a.crash()
 	a.unpublish(id)
 	b.stage(id, b.publish(id))
-	require.True(t, has(b.replica.Content(id), "acknowledged"))
+	require.True(t, has(b.replicator.Content(id), "acknowledged"))
 	b.write(id, "after the takeover")
 	a.start(nil)
-	p.together(id)
-	require.True(t, has(a.replica.Content(id), "after the takeover"))
+	p.waitUpToDate(id)
+	require.True(t, has(a.replicator.Content(id), "after the takeover"))
 	require.Equal(t, 1, a.pool.Snapshots(), "S9: what the loser had is kept")
 	require.Zero(t, p.link.SplitBrains())
 	b.unstage(id)
@@ -64,14 +64,14 @@ func TestS6_AnUnreachablePeerIsOutdatedAndTheWriterGoesOn(t *testing.T) {
 			id := p.create(protocolC)
 			a.stage(id, a.publish(id))
 			if !handled {
-				a.replica.SetHandler(nil)
+				a.replicator.SetHandler(nil)
 			}
 			for i := range 2 {
 				p.link.SetCut(true)
 				a.write(id, "alone "+string(rune('0'+i)))
 				require.True(t, p.volume(id).ReplicaSync(b.e.Host.ID).Outdated)
 				p.link.SetCut(false)
-				p.together(id)
+				p.waitUpToDate(id)
 			}
 			require.Zero(t, b.pool.Snapshots(), "a replica that never wrote has nothing to keep")
 			a.unstage(id)
@@ -82,7 +82,7 @@ func TestS6_AnUnreachablePeerIsOutdatedAndTheWriterGoesOn(t *testing.T) {
 }
 
 // Scenario 2b: only the controllers are cut off from the primary.
-func TestS8_S9_TakeoverFromAHostThatIsCutOffFromTheControllersOnly(t *testing.T) {
+func TestS8_S9_TakeoverFromAHostIsolatedFromTheControllersOnly(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
@@ -92,15 +92,15 @@ func TestS8_S9_TakeoverFromAHostThatIsCutOffFromTheControllersOnly(t *testing.T)
 	a.unpublish(id)
 	b.stage(id, b.publish(id))
 	b.write(id, "after the takeover")
-	primary, frozen := a.replica.Primary(id)
+	primary, frozen := a.replicator.Primary(id)
 	require.True(t, primary && frozen, "the loser is frozen")
 	a.connect()
-	p.together(id)
-	primary, _ = a.replica.Primary(id)
+	p.waitUpToDate(id)
+	primary, _ = a.replicator.Primary(id)
 	require.False(t, primary)
-	require.True(t, has(a.replica.Content(id), "acknowledged"))
+	require.True(t, has(a.replicator.Content(id), "acknowledged"))
 	require.Equal(t, 1, a.pool.Snapshots(), "S9: what the loser had is kept")
-	mounts, _ := a.mount.left()
+	mounts, _ := a.mounter.leftovers()
 	require.Empty(t, mounts)
 	require.Zero(t, p.link.SplitBrains())
 	b.unstage(id)
@@ -109,7 +109,7 @@ func TestS8_S9_TakeoverFromAHostThatIsCutOffFromTheControllersOnly(t *testing.T)
 }
 
 // Scenario 2: cut off from its peer and from the controllers.
-func TestS8_S9_TakeoverFromAHostThatIsCutOffFromAll(t *testing.T) {
+func TestS8_S9_TakeoverFromAHostIsolatedFromAll(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)
@@ -120,13 +120,13 @@ func TestS8_S9_TakeoverFromAHostThatIsCutOffFromAll(t *testing.T) {
 	a.unpublish(id)
 	b.stage(id, b.publish(id))
 	b.write(id, "after the takeover")
-	acknowledged, err := a.replica.Write(id, "of the loser")
+	acknowledged, err := a.replicator.Write(id, "of the loser")
 	require.NoError(t, err)
 	require.False(t, acknowledged, "the loser is frozen")
 	a.connect()
 	p.link.SetCut(false)
-	p.together(id)
-	require.False(t, has(b.replica.Content(id), "of the loser"))
+	p.waitUpToDate(id)
+	require.False(t, has(b.replicator.Content(id), "of the loser"))
 	require.Zero(t, p.link.SplitBrains())
 	b.unstage(id)
 	b.unpublish(id)
@@ -141,7 +141,7 @@ func TestS6_WithoutAQuorumTheWriterStaysFrozenAndGoesOnWhenItIsBack(t *testing.T
 	p.setDown(true)
 	p.link.SetCut(true)
 	for range 20 {
-		acknowledged, err := a.replica.Write(id, "unheard")
+		acknowledged, err := a.replicator.Write(id, "unheard")
 		require.NoError(t, err)
 		require.False(t, acknowledged)
 		time.Sleep(5 * time.Millisecond) // for as long as it is not answered
@@ -149,28 +149,28 @@ func TestS6_WithoutAQuorumTheWriterStaysFrozenAndGoesOnWhenItIsBack(t *testing.T
 	p.setDown(false)
 	a.write(id, "after the quorum is back")
 	p.link.SetCut(false)
-	p.together(id)
+	p.waitUpToDate(id)
 }
 
-func TestS7_ARetryOfOneQuestionGetsItsFirstAnswer(t *testing.T) {
+func TestS7_ARetriedOutdateGetsItsFirstVerdict(t *testing.T) {
 	p := newPair(t)
 	a := p.hosts[0]
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
-	p.together(id)
-	a.setLate(true)
+	p.waitUpToDate(id)
+	a.setLoseAnswers(true)
 	p.link.SetCut(true)
-	p.eventually("the question is in the log", func() bool { return p.questions() == 1 })
+	p.eventually("the question is in the log", func() bool { return p.outdateCommands() == 1 })
 	before := p.volume(id).Replication.Generation
-	a.setLate(false)
+	a.setLoseAnswers(false)
 	a.write(id, "alone")
-	require.Equal(t, 1, p.questions(), "one question is one entry")
+	require.Equal(t, 1, p.outdateCommands(), "one question is one entry")
 	require.Equal(t, before, p.volume(id).Replication.Generation)
 	p.link.SetCut(false)
-	p.together(id)
+	p.waitUpToDate(id)
 	p.link.SetCut(true)
 	a.write(id, "alone again")
-	require.Equal(t, 2, p.questions(), "a new loss is a new question")
+	require.Equal(t, 2, p.outdateCommands(), "a new loss is a new question")
 }
 
 func TestS5_ADisklessPrimaryGoesOnAndIsAttachedAgain(t *testing.T) {
@@ -179,11 +179,11 @@ func TestS5_ADisklessPrimaryGoesOnAndIsAttachedAgain(t *testing.T) {
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
 	for _, m := range []*member{a, b} {
-		attach := p.volume(id).ReplicaSync(m.e.Host.ID).Attachment
-		m.replica.FailDisk(id)
+		attachment := p.volume(id).ReplicaSync(m.e.Host.ID).Attachment
+		m.replicator.FailDisk(id)
 		a.write(id, "while "+string(m.node)+" had no disk")
-		p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(m.e.Host.ID).Attachment > attach })
-		p.together(id)
+		p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(m.e.Host.ID).Attachment > attachment })
+		p.waitUpToDate(id)
 	}
 }
 
@@ -196,14 +196,14 @@ func TestS2_AProcessThatIsStartedAgainAdoptsEverything(t *testing.T) {
 	a.stage(id, epoch)
 	for _, m := range []*member{a, b} {
 		m.mu.Lock()
-		m.session = false
+		m.connected = false
 		m.mu.Unlock()
 		require.NoError(t, m.e.Shutdown(t.Context()))
-		attached := m.replica.Steps("attach")
+		attached := m.replicator.Steps("attach")
 		m.start(nil)
 		a.write(id, "meanwhile")
-		p.together(id)
-		require.Equal(t, attached, m.replica.Steps("attach"), "what is attached stays so")
+		p.waitUpToDate(id)
+		require.Equal(t, attached, m.replicator.Steps("attach"), "what is attached stays so")
 	}
 	a.stage(id, epoch)
 	a.unstage(id)
@@ -212,31 +212,31 @@ func TestS2_AProcessThatIsStartedAgainAdoptsEverything(t *testing.T) {
 }
 
 // A block that a target took and lost with its power is in no bitmap: it comes with all.
-func TestATargetThatLosesPowerIsSynchronisedWholly(t *testing.T) {
-	p, id := interrupted(t, 1)
+func TestASyncTargetThatLosesPowerIsResyncedInFull(t *testing.T) {
+	p, id := interruptedSync(t, 1)
 	a, b := p.hosts[0], p.hosts[1]
 	a.write(id, "while the target is away")
 	b.start(nil)
-	p.together(id)
-	require.Equal(t, a.replica.Content(id), b.replica.Content(id))
-	require.Equal(t, 1, b.replica.Steps("invalidate"))
-	require.Zero(t, a.replica.Steps("invalidate"))
+	p.waitUpToDate(id)
+	require.Equal(t, a.replicator.Content(id), b.replicator.Content(id))
+	require.Equal(t, 1, b.replicator.Steps("invalidate"))
+	require.Zero(t, a.replicator.Steps("invalidate"))
 }
 
 // A target whose source dies doubts nothing: it has what it took, whatever is tried meanwhile.
-func TestATargetThatStoodAloneIsNotSynchronisedWholly(t *testing.T) {
-	p, id := interrupted(t, 0)
+func TestASyncTargetThatStoodAloneIsNotResyncedInFull(t *testing.T) {
+	p, id := interruptedSync(t, 0)
 	a, b := p.hosts[0], p.hosts[1]
 	p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: string(a.node)}}})
-	p.eventually("it is disconnected", func() bool { return b.replica.Steps("disconnect") > 0 })
+	p.eventually("it is disconnected", func() bool { return b.replicator.Steps("disconnect") > 0 })
 	a.start(nil)
-	p.together(id)
-	require.Zero(t, b.replica.Steps("invalidate"))
+	p.waitUpToDate(id)
+	require.Zero(t, b.replicator.Steps("invalidate"))
 }
 
-// interrupted is a volume that the first host wrote alone, and a host of it that lost its
+// interruptedSync is a volume that the first host wrote alone, and a host of it that lost its
 // power while the second one was synchronised.
-func interrupted(t *testing.T, dies int) (*pair, fsm.VolumeID) {
+func interruptedSync(t *testing.T, dies int) (*pair, fsm.VolumeID) {
 	t.Helper()
 	p := newPair(t)
 	a := p.hosts[0]
@@ -263,12 +263,12 @@ func TestBothHostsLosePowerAndGoOn(t *testing.T) {
 	b.crash()
 	b.start(nil)
 	a.start(nil)
-	p.together(id)
+	p.waitUpToDate(id)
 	p.eventually("the log knows that it is not staged", func() bool { return p.volume(id).Publication("n1").Staging == nil })
 	a.stage(id, epoch)
 	a.write(id, "and on")
-	require.True(t, has(b.replica.Content(id), "acknowledged"))
-	require.True(t, has(b.replica.Content(id), "and on"))
+	require.True(t, has(b.replicator.Content(id), "acknowledged"))
+	require.True(t, has(b.replicator.Content(id), "and on"))
 	a.unstage(id)
 	a.unpublish(id)
 	p.remove(id)
@@ -280,14 +280,14 @@ func (p *pair) setDown(down bool) {
 	p.down = down
 }
 
-func (m *member) setLate(late bool) {
+func (m *member) setLoseAnswers(lose bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.late = late
+	m.loseAnswers = lose
 }
 
-// questions counts those that are in the log.
-func (p *pair) questions() int {
+// outdateCommands counts those that are in the log.
+func (p *pair) outdateCommands() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := 0
@@ -299,19 +299,19 @@ func (p *pair) questions() int {
 	return n
 }
 
-func TestS11_WithProtocolATheWriterGoesOnAndTheLogIsAskedNevertheless(t *testing.T) {
+func TestS11_WithProtocolATheWriterGoesOnAndOutdatesThePeer(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(fsmpb.Protocol_PROTOCOL_A)
 	a.stage(id, a.publish(id))
 	for range 2 {
 		p.link.SetCut(true)
-		acknowledged, err := a.replica.Write(id, "alone")
+		acknowledged, err := a.replicator.Write(id, "alone")
 		require.NoError(t, err)
 		require.True(t, acknowledged, "it does not freeze")
 		p.eventually("the log knows that the peer misses something", func() bool { return p.volume(id).ReplicaSync(b.host()).Outdated })
 		p.link.SetCut(false)
-		p.together(id)
+		p.waitUpToDate(id)
 	}
 	a.unstage(id)
 	a.unpublish(id)
@@ -319,14 +319,14 @@ func TestS11_WithProtocolATheWriterGoesOnAndTheLogIsAskedNevertheless(t *testing
 }
 
 // commands is how many the log has.
-func (p *pair) commands() int {
+func (p *pair) logLength() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.applied)
 }
 
-// isIn tells whether a host's replica is in a state.
-func (p *pair) isIn(id fsm.VolumeID, m *member, state fsm.ReplicaState) bool {
+// isReplicaIn tells whether a host's replica is in a state.
+func (p *pair) isReplicaIn(id fsm.VolumeID, m *member, state fsm.ReplicaState) bool {
 	v := p.volume(id)
 	if v == nil {
 		return false
@@ -336,17 +336,17 @@ func (p *pair) isIn(id fsm.VolumeID, m *member, state fsm.ReplicaState) bool {
 }
 
 // A host that waits for its peer does not fill the log with what it said already.
-func TestAHostSaysOnceThatItsDeviceIsMade(t *testing.T) {
+func TestDeviceCreatedIsReportedOnce(t *testing.T) {
 	p := newPair(t)
 	p.link.SetCut(true)
 	id := p.startCreate(protocolC)
 	p.eventually("both devices are made", func() bool {
-		return p.isIn(id, p.hosts[0], fsm.ReplicaPresent) && p.isIn(id, p.hosts[1], fsm.ReplicaPresent)
+		return p.isReplicaIn(id, p.hosts[0], fsm.ReplicaPresent) && p.isReplicaIn(id, p.hosts[1], fsm.ReplicaPresent)
 	})
 	p.eventually("it says little, once what is on its way arrived", func() bool {
-		before := p.commands()
+		before := p.logLength()
 		time.Sleep(300 * time.Millisecond) // the property is about time
-		return p.commands()-before <= 3
+		return p.logLength()-before <= 3
 	})
 	p.link.SetCut(false)
 	p.eventually("the volume is ready", func() bool { return p.isReady(id) })
@@ -363,15 +363,15 @@ func TestS31_AReplicatedVolumeIsTakenDownWhenItsEndIsAskedFor(t *testing.T) {
 		_, err := p.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: string(a.node)}}})
 		return err
 	}
-	a.mount.setBusy(stagingPath, true)
+	a.mounter.setBusy(stagingPath, true)
 	require.NoError(t, unpublish(), "its host is asked")
 	publication := func() *fsm.Publication { return p.volume(id).Publication(a.node) }
 	p.eventually("the host says what uses it", func() bool { return publication().UsedBy != "" })
 	require.ErrorContains(t, unpublish(), "in use")
-	require.True(t, a.mount.isMounted(id, stagingPath), "nothing is taken down by force")
-	a.mount.setBusy(stagingPath, false)
+	require.True(t, a.mounter.isMounted(id, stagingPath), "nothing is taken down by force")
+	a.mounter.setBusy(stagingPath, false)
 	p.eventually("it is taken down", func() bool { return publication().Staging == nil })
 	require.NoError(t, unpublish())
-	p.together(id)
+	p.waitUpToDate(id)
 	p.remove(id)
 }

@@ -10,35 +10,35 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// invalidText stands for bytes that are no UTF-8.
-const invalidText = "\uFFFD"
+// invalidReplacement stands for bytes that are no UTF-8.
+const invalidReplacement = "\uFFFD"
 
-// recordText is the text as it comes back from the log: what is longer, or no UTF-8,
+// clipText is the text as it comes back from the log: what is longer, or no UTF-8,
 // would differ from it for ever, and be said again for ever.
-func recordText(text string) string { return fsm.Clip(strings.ToValidUTF8(text, invalidText)) }
+func clipText(text string) string { return fsm.Clip(strings.ToValidUTF8(text, invalidReplacement)) }
 
-// validTexts makes the texts of observations UTF-8. A text from a device, a path or a
+// sanitizeTexts makes the texts of observations UTF-8. A text from a device, a path or a
 // tool may hold any bytes, and one such text would keep the whole Report, with what
 // other volumes said, from ever being sent.
-func validTexts(observations []*fsmpb.Observation) {
+func sanitizeTexts(observations []*fsmpb.Observation) {
 	for _, o := range observations {
-		validText(o.ProtoReflect())
+		sanitizeText(o.ProtoReflect())
 	}
 }
 
-func validText(m protoreflect.Message) {
+func sanitizeText(m protoreflect.Message) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {
 		case f.IsList():
 			for i := range v.List().Len() {
 				if f.Message() != nil {
-					validText(v.List().Get(i).Message())
+					sanitizeText(v.List().Get(i).Message())
 				}
 			}
 		case f.Message() != nil:
-			validText(v.Message())
+			sanitizeText(v.Message())
 		case f.Kind() == protoreflect.StringKind && !utf8.ValidString(v.String()):
-			m.Set(f, protoreflect.ValueOfString(strings.ToValidUTF8(v.String(), invalidText)))
+			m.Set(f, protoreflect.ValueOfString(strings.ToValidUTF8(v.String(), invalidReplacement)))
 		}
 		return true
 	})

@@ -23,7 +23,7 @@ func TestTextsOfReportsAreUTF8(t *testing.T) {
 	_, err := proto.Marshal(&fsmpb.Report{Observations: said})
 	require.Error(t, err)
 	for range 2 {
-		validTexts(said)
+		sanitizeTexts(said)
 		_, err = proto.Marshal(&fsmpb.Report{Observations: said})
 		require.NoError(t, err)
 		require.Equal(t, "mkfs said \uFFFD!", said[1].GetStepFailed().GetError())
@@ -31,13 +31,13 @@ func TestTextsOfReportsAreUTF8(t *testing.T) {
 }
 
 // S31, S73: what the log has already is not said again, however long the host's text is.
-func TestS73_ALongReasonIsSaidOnce(t *testing.T) {
+func TestS73_ALongReasonIsReportedOnce(t *testing.T) {
 	said := errors.New("unmount: in use by " + strings.Repeat("é\xff", 1000))
 	e, v := &Executor{}, &volume{}
-	for _, known := range []string{recordText(said.Error()), fsm.Clip(recordText(said.Error()))} {
-		wish := &fsm.DesiredVolume{Publication: &fsm.Publication{Ending: true, UsedBy: known}}
-		e.tellInUse(v, wish, said) // it has nothing to send with
+	for _, known := range []string{clipText(said.Error()), fsm.Clip(clipText(said.Error()))} {
+		desired := &fsm.DesiredVolume{Publication: &fsm.Publication{Ending: true, UsedBy: known}}
+		e.reportInUse(v, desired, said) // it has nothing to send with
 	}
-	require.Less(t, len(recordText(said.Error())), len(said.Error()))
-	require.True(t, utf8.ValidString(recordText(said.Error())))
+	require.Less(t, len(clipText(said.Error())), len(said.Error()))
+	require.True(t, utf8.ValidString(clipText(said.Error())))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-func (w *world) replaceIncarnation() uint64 {
+func (w *testHost) replaceIncarnation() uint64 {
 	w.t.Helper()
 	now := w.state.Cluster().Incarnation + 1
 	w.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_ReplaceIncarnation{ReplaceIncarnation: &fsmpb.ReplaceIncarnation{
@@ -21,11 +21,11 @@ func (w *world) replaceIncarnation() uint64 {
 }
 
 func TestS1_InAdoptionModeNothingIsEnabledNorDeleted(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	deleted := backendtest.NewID()
 	w.create(deleted, mountCap)
 	id, epoch := w.staged(mountCap)
-	before, _ := w.e.Seen()
+	before, _ := w.e.ActedEpoch()
 	now := w.replaceIncarnation()
 	require.NoError(t, w.deleteVolume(deleted))
 	wanted := backendtest.NewID()
@@ -35,13 +35,13 @@ func TestS1_InAdoptionModeNothingIsEnabledNorDeleted(t *testing.T) {
 	for range 2 {
 		w.restart()
 		require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
-		require.Equal(t, fsm.Precondition, reasonOf(w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap))))
+		require.Equal(t, fsm.Precondition, reasonOf(w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, mountCap))))
 	}
 	require.Equal(t, 2, w.pool.Images())
 	require.Zero(t, w.pool.Effects("remove", deleted))
-	mounts, _ := w.mount.left()
+	mounts, _ := w.mounter.leftovers()
 	require.Len(t, mounts, 1, "what is up stays up")
-	after, _ := w.e.Seen()
+	after, _ := w.e.ActedEpoch()
 	require.Equal(t, before, after, "what was acted on does not move")
 
 	w.must("admin/a", &fsmpb.Command{Body: &fsmpb.Command_AdoptNode{AdoptNode: &fsmpb.AdoptNode{
@@ -49,39 +49,39 @@ func TestS1_InAdoptionModeNothingIsEnabledNorDeleted(t *testing.T) {
 	}}})
 	w.restart()
 	w.eventually(func() bool { return w.pool.Effects("remove", deleted) == 1 }, "the operator's word counts")
-	w.eventually(func() bool { at, _ := w.e.Seen(); return at.Incarnation == now }, "it acted for the new incarnation")
+	w.eventually(func() bool { at, _ := w.e.ActedEpoch(); return at.Incarnation == now }, "it acted for the new incarnation")
 	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
 }
 
 func TestS2_WhatWasInterruptedIsNotResumedButTakenDown(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	epoch := w.publishVolume(id, mountCap)
-	w.mount.fail = func(effect, _ string) error {
+	w.mounter.fail = func(effect, _ string) error {
 		if effect == "mount" {
 			return errors.New("the disk is on fire")
 		}
 		return nil
 	}
 	require.ErrorContains(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)), "mount volume "+string(id)+": the disk is on fire")
-	w.mount.fail = nil
+	w.mounter.fail = nil
 	w.restart()
 	w.eventually(func() bool { return w.publication(id).Staging == nil }, "no grant: it is taken down and told")
 	require.Zero(t, w.pool.Attached())
-	require.Zero(t, w.mount.count("mount"))
+	require.Zero(t, w.mounter.count("mount"))
 	require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)))
-	require.Equal(t, 1, w.mount.count("mkfs"), "the format was reported")
+	require.Equal(t, 1, w.mounter.count("mkfs"), "the format was reported")
 }
 
 func TestS2_AGrantIsWorthNothingInAnotherSession(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	epoch := w.publishVolume(id, mountCap)
-	w.mount.fail = func(effect, _ string) error {
+	w.mounter.fail = func(effect, _ string) error {
 		if effect == "mkfs" {
-			w.mount.fail = nil
+			w.mounter.fail = nil
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			u := w.full()
@@ -91,7 +91,7 @@ func TestS2_AGrantIsWorthNothingInAnotherSession(t *testing.T) {
 		return nil
 	}
 	require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
-	require.Zero(t, w.mount.count("mount"))
+	require.Zero(t, w.mounter.count("mount"))
 	w.mu.Lock()
 	w.e.Update(w.full())
 	w.mu.Unlock()
@@ -99,35 +99,35 @@ func TestS2_AGrantIsWorthNothingInAnotherSession(t *testing.T) {
 }
 
 func TestS2_APersistedEpochRefuses(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
 	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
 	w.restart()
 	older := fsm.Epoch{Incarnation: epoch.Incarnation, Index: epoch.Index - 1}
-	before := w.proposed()
+	before := w.proposals()
 	require.Equal(t, fsm.StaleEpoch, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, older, mountCap))))
-	require.Equal(t, fsm.StaleEpoch, reasonOf(w.e.Publish(t.Context(), w.publishRequest(id, older, mountCap))))
-	require.Equal(t, before, w.proposed(), "it need not ask")
+	require.Equal(t, fsm.StaleEpoch, reasonOf(w.e.PublishTarget(t.Context(), w.publishRequest(id, older, mountCap))))
+	require.Equal(t, before, w.proposals(), "it need not ask")
 }
 
-// revoked takes the publication away while the host is cut off, and brings it back.
-func (w *world) revoked(id fsm.VolumeID) {
+// revokePublication takes the publication away while the host is cut off, and brings it back.
+func (w *testHost) revokePublication(id fsm.VolumeID) {
 	w.t.Helper()
-	w.detach()
-	w.reachable(w.host.ID, false)
+	w.disconnectHost()
+	w.setReachable(w.host.ID, false)
 	require.NoError(w.t, w.unpublishVolume(id), "S31: the obligation is kept, the answer is OK")
 	v, _ := w.volume(id)
 	require.Len(w.t, v.Teardowns, 1)
 }
 
 func TestS31_ARevokedPublicationIsEndedByItsHost(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
-	require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap)))
-	w.revoked(id)
-	w.attach(w.e)
+	require.NoError(t, w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, mountCap)))
+	w.revokePublication(id)
+	w.connectHost(w.e)
 	w.eventually(func() bool { v, _ := w.volume(id); return len(v.Teardowns) == 0 }, "the host said so")
-	mounts, paths := w.mount.left()
+	mounts, paths := w.mounter.leftovers()
 	require.Empty(t, mounts)
 	require.Empty(t, paths)
 	require.Zero(t, w.pool.Attached())
@@ -136,32 +136,32 @@ func TestS31_ARevokedPublicationIsEndedByItsHost(t *testing.T) {
 // S31: unpublished while its host can be asked, a single replica is taken down at once, or
 // as soon as nothing uses it, and never by force.
 func TestS31_WhatIsUnpublishedWhileItIsStagedIsTakenDown(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
-	require.NoError(t, w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap)))
-	w.mount.setBusy(stagingPath, true)
+	require.NoError(t, w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, mountCap)))
+	w.mounter.setBusy(stagingPath, true)
 	require.NoError(t, w.unpublishVolume(id))
 	w.eventually(func() bool { v, _ := w.volume(id); return v.Operation != nil && v.Operation.LastError != "" }, "the host says what keeps it")
-	require.True(t, w.mount.isMounted(id, stagingPath), "what is in use stays")
-	w.mount.setBusy(stagingPath, false)
+	require.True(t, w.mounter.isMounted(id, stagingPath), "what is in use stays")
+	w.mounter.setBusy(stagingPath, false)
 	w.eventually(func() bool { v, _ := w.volume(id); return len(v.Teardowns) == 0 }, "the host ended it")
-	mounts, _ := w.mount.left()
+	mounts, _ := w.mounter.leftovers()
 	require.Empty(t, mounts)
 	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
 }
 
 func TestS3_AMountOfAnOlderEpochIsTakenDownFirst(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id, _ := w.staged(mountCap)
-	w.mount.setBusy(stagingPath, true)
-	w.revoked(id)
-	w.attach(w.e)
+	w.mounter.setBusy(stagingPath, true)
+	w.revokePublication(id)
+	w.connectHost(w.e)
 	later := w.publishVolume(id, mountCap)
 	require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, later, mountCap))))
-	require.Equal(t, 1, w.mount.count("mount"))
-	w.mount.setBusy(stagingPath, false)
+	require.Equal(t, 1, w.mounter.count("mount"))
+	w.mounter.setBusy(stagingPath, false)
 	w.eventually(func() bool { return w.e.Stage(t.Context(), w.stageRequest(id, later, mountCap)) == nil }, "staged anew")
-	require.Equal(t, 2, w.mount.count("mount"))
+	require.Equal(t, 2, w.mounter.count("mount"))
 	v, _ := w.volume(id)
 	require.Empty(t, v.Teardowns)
 	require.Equal(t, later, w.publication(id).Epoch)
@@ -169,19 +169,19 @@ func TestS3_AMountOfAnOlderEpochIsTakenDownFirst(t *testing.T) {
 }
 
 func TestS3_ACallersWordAloneEndsNoMount(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
 	forged := fsm.Epoch{Incarnation: epoch.Incarnation, Index: epoch.Index + 100}
 	for range 2 {
 		require.Equal(t, fsm.StaleEpoch, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, forged, mountCap))))
-		require.Equal(t, fsm.StaleEpoch, reasonOf(w.e.Publish(t.Context(), w.publishRequest(id, forged, mountCap))))
-		mounts, _ := w.mount.left()
+		require.Equal(t, fsm.StaleEpoch, reasonOf(w.e.PublishTarget(t.Context(), w.publishRequest(id, forged, mountCap))))
+		mounts, _ := w.mounter.leftovers()
 		require.Len(t, mounts, 1)
 	}
 }
 
 func TestS12_AnAbsentPoolCreatesNothingAndLosesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	kept := backendtest.NewID()
 	w.create(kept, mountCap)
 	w.pool.SetAbsent(true)
@@ -194,14 +194,14 @@ func TestS12_AnAbsentPoolCreatesNothingAndLosesNothing(t *testing.T) {
 	require.NoError(t, w.deleteVolume(kept))
 	w.eventually(func() bool { v, _ := w.volume(kept); return v.Operation.Attempts > 0 }, "nor can it remove")
 	require.Equal(t, 1, w.pool.Images())
-	require.Equal(t, fsm.ReplicaPresent, w.replica(kept), "nothing is reported gone, nor missing")
+	require.Equal(t, fsm.ReplicaPresent, w.replicaState(kept), "nothing is reported gone, nor missing")
 
 	w.pool.SetAbsent(false)
 	w.eventually(func() bool { return w.isReady(id) }, "made when the pool is back")
 	w.eventually(func() bool { _, known := w.volume(kept); return !known }, "and removed")
 }
 
-func (w *world) replica(id fsm.VolumeID) fsm.ReplicaState {
+func (w *testHost) replicaState(id fsm.VolumeID) fsm.ReplicaState {
 	v, ok := w.volume(id)
 	if !ok || len(v.Replicas) == 0 {
 		return 0
@@ -209,36 +209,36 @@ func (w *world) replica(id fsm.VolumeID) fsm.ReplicaState {
 	return v.Replicas[0].State
 }
 
-func TestS14_ALaggingControllersWishesDeleteNothing(t *testing.T) {
-	w := newWorld(t)
+func TestS14_ALaggingControllersDesiredStateDeletesNothing(t *testing.T) {
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	w.mu.Lock()
 	old := w.full()
-	old.Wishes[0].Goal = fsm.GoalRemove // what a log that took another course would say
+	old.Volumes[0].Goal = fsm.GoalRemove // what a log that took another course would say
 	w.mu.Unlock()
 	w.create(backendtest.NewID(), mountCap) // the host acts on later wishes
-	seen, incarnation := w.e.Seen()
-	require.Positive(t, seen.Compare(old.At))
+	obs, incarnation := w.e.ActedEpoch()
+	require.Positive(t, obs.Compare(old.At))
 	require.NotEmpty(t, incarnation)
 	for range 2 {
 		w.stop()
-		w.build(nil, w.cluster)
-		again, _ := w.e.Seen()
-		require.GreaterOrEqual(t, again.Compare(seen), 0, "kept on disk")
+		w.build(nil, w.testCluster)
+		again, _ := w.e.ActedEpoch()
+		require.GreaterOrEqual(t, again.Compare(obs), 0, "kept on disk")
 		w.e.Start()
 		unknown := backendtest.NewID()
-		old.Wishes = append(old.Wishes[:1], fsm.DesiredVolume{Volume: unknown, Pool: w.pool.ID(), Size: testSize, Goal: fsm.GoalCreate})
-		w.considers(func() { w.e.Update(old) }, id, unknown)
+		old.Volumes = append(old.Volumes[:1], fsm.DesiredVolume{Volume: unknown, Pool: w.pool.ID(), Size: testSize, Goal: fsm.GoalCreate})
+		w.waitConsidered(func() { w.e.Update(old) }, id, unknown)
 		require.Equal(t, 2, w.pool.Images())
 	}
-	w.attach(w.e)
+	w.connectHost(w.e)
 	require.NoError(t, w.deleteVolume(id))
 	w.eventually(func() bool { _, known := w.volume(id); return !known }, "a controller that caught up is believed")
 }
 
-// considers waits until the background has looked at the volumes after something.
-func (w *world) considers(after func(), ids ...fsm.VolumeID) {
+// waitConsidered waits until the background has looked at the volumes after something.
+func (w *testHost) waitConsidered(after func(), ids ...fsm.VolumeID) {
 	w.t.Helper()
 	before := map[fsm.VolumeID]int{}
 	for _, id := range ids {
@@ -251,44 +251,44 @@ func (w *world) considers(after func(), ids ...fsm.VolumeID) {
 	}
 }
 
-func TestS1_AHostInAdoptionModeTrustsNoWish(t *testing.T) {
-	w := newWorld(t)
+func TestS1_AHostInAdoptionModeActsOnNoDesiredState(t *testing.T) {
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
-	before, _ := w.e.Seen()
+	before, _ := w.e.ActedEpoch()
 	w.mu.Lock()
 	u := w.full()
 	w.mu.Unlock()
 	unknown := backendtest.NewID()
 	u.Adopted, u.At.Index = false, u.At.Index+10
-	u.Wishes[0].Goal = fsm.GoalRemove
-	u.Wishes = append(u.Wishes, fsm.DesiredVolume{Volume: unknown, Pool: w.pool.ID(), Size: testSize, Goal: fsm.GoalCreate})
+	u.Volumes[0].Goal = fsm.GoalRemove
+	u.Volumes = append(u.Volumes, fsm.DesiredVolume{Volume: unknown, Pool: w.pool.ID(), Size: testSize, Goal: fsm.GoalCreate})
 	for range 2 {
-		w.considers(func() { w.e.Update(u) }, id, unknown)
+		w.waitConsidered(func() { w.e.Update(u) }, id, unknown)
 		require.Equal(t, 1, w.pool.Images())
 	}
-	after, _ := w.e.Seen()
+	after, _ := w.e.ActedEpoch()
 	require.Equal(t, before, after)
 }
 
 func TestS14_ADeviceThatVanishedIsMissingAndNeverMadeAgain(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	w.pool.Lose(id)
 	w.restart()
-	w.eventually(func() bool { return w.replica(id) == fsm.ReplicaMissing }, "it is reported")
+	w.eventually(func() bool { return w.replicaState(id) == fsm.ReplicaMissing }, "it is reported")
 	epoch := w.publishVolume(id, mountCap)
 	require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
 	require.Equal(t, 1, w.pool.Effects("create", id))
 	require.Zero(t, w.pool.Images())
 	require.NoError(t, w.pool.Create(t.Context(), id, testSize), "an operator finds it")
 	w.restart()
-	w.eventually(func() bool { return w.replica(id) == fsm.ReplicaPresent }, "it is there again")
+	w.eventually(func() bool { return w.replicaState(id) == fsm.ReplicaPresent }, "it is there again")
 }
 
 func TestS14_WhatTheStateDoesNotKnowIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	orphan := backendtest.NewID()
 	require.NoError(t, w.pool.Create(t.Context(), orphan, testSize))
 	w.restart()

@@ -9,88 +9,88 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// cutting is what the executor knows of one snapshot between two looks at the host.
-type cutting struct {
+// snapshotState is what the executor knows of one snapshot between two looks at the host.
+type snapshotState struct {
 	id fsm.SnapshotID
 
 	// Guarded by Executor.mu.
-	wish   *fsm.DesiredSnapshot
-	wishAt fsm.Epoch
-	busy   bool // a worker has it
-	again  bool // it is to be looked at when he is done
-	behind bool // it is to be looked at when the session got on
-	flying map[fact]struct{}
-	told   map[fact]telling
-	unsaid bool // a fact was not reported again, as it was under way
+	desired         *fsm.DesiredSnapshot
+	desiredAt       fsm.Epoch
+	busy            bool // a worker has it
+	requeue         bool // it is to be looked at when he is done
+	awaitingSession bool // it is to be looked at when the session got on
+	inFlight        map[fact]struct{}
+	acked           map[fact]ackedReport
+	dirty           bool // a fact was not reported again, as it was under way
 
 	// Of the worker that has it.
-	slots    *slots
-	record   snapshotRecord
-	held     *hold
-	stuck    <-chan struct{} // a child that cannot be killed works on it; nil: none
-	failures int
-	failed   attempt              // which of the operator's attempts they belong to
-	tried    *fsm.DesiredSnapshot // what was looked at last, for whoever says why that failed
+	file          *slotFile
+	record        snapshotRecord
+	freezeHold    *freezeHold
+	parked        <-chan struct{} // a child that cannot be killed works on it; nil: none
+	failures      int
+	failedAttempt attempt              // which of the operator's attempts they belong to
+	lastTried     *fsm.DesiredSnapshot // what was looked at last, for whoever says why that failed
 }
 
 // snapshot finds or makes the entry of a snapshot. The caller holds mu, or is alone.
-func (e *Executor) snapshot(id fsm.SnapshotID) *cutting {
+func (e *Executor) snapshotEntry(id fsm.SnapshotID) *snapshotState {
 	c, ok := e.snapshots[id]
 	if !ok {
-		c = &cutting{id: id, flying: map[fact]struct{}{}, told: map[fact]telling{}}
+		c = &snapshotState{id: id, inFlight: map[fact]struct{}{}, acked: map[fact]ackedReport{}}
 		e.snapshots[id] = c
 	}
 	return c
 }
 
-// forgetSnapshots drops the wishes for snapshots that a full update does not list. The
+// dropUnlistedSnapshots drops the wishes for snapshots that a full update does not list. The
 // caller holds mu.
-func (e *Executor) forgetSnapshots(u *Update) {
+func (e *Executor) dropUnlistedSnapshots(u *Update) {
 	listed := map[fsm.SnapshotID]bool{}
 	for i := range u.Snapshots {
 		listed[u.Snapshots[i].Snapshot] = true
 	}
 	for id := range e.snapshots {
 		if !listed[id] {
-			e.wishedSnapshot(id, nil, u.At)
+			e.setDesiredSnapshot(id, nil, u.At)
 		}
 	}
 }
 
-// wishedSnapshot notes what the log wants of a snapshot, nil when it wants nothing.
+// setDesiredSnapshot notes what the log wants of a snapshot, nil when it wants nothing.
 // The caller holds mu.
-func (e *Executor) wishedSnapshot(id fsm.SnapshotID, w *fsm.DesiredSnapshot, at fsm.Epoch) {
+func (e *Executor) setDesiredSnapshot(id fsm.SnapshotID, w *fsm.DesiredSnapshot, at fsm.Epoch) {
 	c, known := e.snapshots[id]
 	if !known {
 		if w == nil || !id.Valid() {
 			return
 		}
-		c = e.snapshot(id)
+		c = e.snapshotEntry(id)
 	}
-	c.wish, c.wishAt = w, at
-	for f, told := range c.told {
-		if at.Compare(told.at) >= 0 {
-			delete(c.told, f)
+	c.desired, c.desiredAt = w, at
+	for f, acked := range c.acked {
+		if at.Compare(acked.at) >= 0 {
+			delete(c.acked, f)
 		}
 	}
-	e.cuts.add(id)
+	e.snapshotQueue.add(id)
 }
 
-// cutter looks at one queued snapshot after the other.
-func (e *Executor) cutter() {
+// snapshotWorker looks at one queued snapshot after the other.
+func (e *Executor) snapshotWorker() {
 	for {
-		id, ok := e.cuts.get()
+		id, ok := e.snapshotQueue.get()
 		if !ok {
 			return
 		}
-		if c := e.takeSnapshot(id); c != nil {
+		if c := e.claimSnapshot(id); c != nil {
 			e.reconcileSnapshot(c)
-			e.leaveSnapshot(c)
+			e.releaseSnapshot(c)
 		}
 	}
 }
 
-func (e *Executor) takeSnapshot(id fsm.SnapshotID) *cutting {
+func (e *Executor) claimSnapshot(id fsm.SnapshotID) *snapshotState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := e.snapshots[id]
@@ -98,92 +98,92 @@ func (e *Executor) takeSnapshot(id fsm.SnapshotID) *cutting {
 		return nil
 	}
 	if c.busy {
-		c.again = true
+		c.requeue = true
 		return nil
 	}
 	c.busy = true
 	return c
 }
 
-// leaveSnapshot lets others have it, and drops what the log does not know and of
+// releaseSnapshot lets others have it, and drops what the log does not know and of
 // which nothing is left.
-func (e *Executor) leaveSnapshot(c *cutting) {
+func (e *Executor) releaseSnapshot(c *snapshotState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c.busy = false
 	switch {
-	case c.again:
-		c.again = false
-		e.cuts.add(c.id)
-	case e.session.number != 0 && c.wish == nil && c.held == nil && c.stuck == nil && c.slots != nil && c.record.Phase == cutNone && len(c.flying) == 0:
+	case c.requeue:
+		c.requeue = false
+		e.snapshotQueue.add(c.id)
+	case e.session.number != 0 && c.desired == nil && c.freezeHold == nil && c.parked == nil && c.file != nil && c.record.Phase == phaseNone && len(c.inFlight) == 0:
 		delete(e.snapshots, c.id)
 	}
 }
 
 // reconcileSnapshot looks at the snapshot once; a failure is tried again later, and
 // told where an operation waits for it.
-func (e *Executor) reconcileSnapshot(c *cutting) {
+func (e *Executor) reconcileSnapshot(c *snapshotState) {
 	e.mu.Lock()
-	c.tried = c.wish
+	c.lastTried = c.desired
 	e.mu.Unlock()
-	err := e.openSnapshot(c)
+	err := e.openSnapshotRecord(c)
 	if err == nil {
 		err = e.driveSnapshot(e.ctx, c)
 	}
 	switch {
 	case err == nil:
 		c.failures = 0
-	case e.ctx.Err() != nil, errors.Is(err, errLater):
+	case e.ctx.Err() != nil, errors.Is(err, errRequeued):
 	default:
-		e.setAside(c, err)
-		e.failedSnapshot(c, err)
+		e.parkSnapshot(c, err)
+		e.reportSnapshotFailure(c, err)
 		c.failures++
-		e.cuts.addAfter(c.id, backoff(c.failures))
+		e.snapshotQueue.addAfter(c.id, retryDelay(c.failures))
 	}
 }
 
-// driveSnapshot does step after step until nextCut has none, then tells what is new.
-func (e *Executor) driveSnapshot(ctx context.Context, c *cutting) error {
-	for range stepLimit {
-		s, at, err := e.lookAtSnapshot(ctx, c)
+// driveSnapshot does step after step until nextSnapshotStep has none, then tells what is new.
+func (e *Executor) driveSnapshot(ctx context.Context, c *snapshotState) error {
+	for range maxSteps {
+		s, at, err := e.observeSnapshot(ctx, c)
 		if err != nil {
 			return err
 		}
-		next := nextCut(s)
-		if c.isStuck(s, next.kind) {
-			return errLater
+		next := nextSnapshotStep(s)
+		if c.isParked(s, next.kind) {
+			return errRequeued
 		}
 		switch next.kind {
 		case stepNone:
-			e.tellSnapshot(c, s)
+			e.reportSnapshot(c, s)
 			return nil
 		case stepRefuse:
 			return next.refusal
 		}
-		if err := e.doSnapshot(ctx, c, s, next.kind, at); err != nil {
+		if err := e.doSnapshotStep(ctx, c, s, next.kind, at); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("snapshot %s is not as it should be after %d steps", c.id, stepLimit)
+	return fmt.Errorf("snapshot %s is not as it should be after %d steps", c.id, maxSteps)
 }
 
-// lookAtSnapshot observes. Nothing is known of a snapshot without a wish but what the
+// observeSnapshot observes. Nothing is known of a snapshot without a wish but what the
 // record says, which is all that has to go.
-func (e *Executor) lookAtSnapshot(ctx context.Context, c *cutting) (*cutSituation, fsm.Epoch, error) {
+func (e *Executor) observeSnapshot(ctx context.Context, c *snapshotState) (*snapshotView, fsm.Epoch, error) {
 	e.mu.Lock()
-	s := &cutSituation{wish: c.wish, record: c.record, held: c.held, now: time.Now(), incarnationID: e.session.incarnationID}
+	s := &snapshotView{desired: c.desired, record: c.record, freezeHold: c.freezeHold, now: time.Now(), incarnationID: e.session.incarnationID}
 	at := e.session.at
-	s.fresh = e.session.number != 0 && e.session.adopted && at.Compare(e.seen.onDisk()) >= 0
-	c.behind = !s.fresh
+	s.actionable = e.session.number != 0 && e.session.adopted && at.Compare(e.acted.onDisk()) >= 0
+	c.awaitingSession = !s.actionable
 	e.mu.Unlock()
-	c.tried = s.wish
-	if s.wish == nil {
+	c.lastTried = s.desired
+	if s.desired == nil {
 		return s, at, nil
 	}
-	if now := (attempt{s.wish.Operation, s.wish.Retry}); now != c.failed {
-		c.failed, c.failures = now, 0
+	if now := (attempt{s.desired.Operation, s.desired.Retry}); now != c.failedAttempt {
+		c.failedAttempt, c.failures = now, 0
 	}
-	backend, err := e.cuttingBackend(s.wish)
+	backend, err := e.snapshotPool(s.desired)
 	if err != nil {
 		return nil, at, err
 	}
@@ -193,18 +193,18 @@ func (e *Executor) lookAtSnapshot(ctx context.Context, c *cutting) (*cutSituatio
 	return s, at, nil
 }
 
-// cuttingBackend is that of the snapshot's pool.
-func (e *Executor) cuttingBackend(w *fsm.DesiredSnapshot) (SnapshotBackend, error) {
+// snapshotPool is that of the snapshot's pool.
+func (e *Executor) snapshotPool(w *fsm.DesiredSnapshot) (SnapshotBackend, error) {
 	b, ok := e.pools[w.Pool]
 	if !ok {
 		return nil, fsm.Reject(fsm.Precondition, "snapshot %s is in pool %q, which this host does not have", w.Snapshot, w.Pool)
 	}
-	view, err := e.replicatedSource(w, b)
+	rb, err := e.replicatedSource(w, b)
 	if err != nil {
 		return nil, err
 	}
-	if view != nil {
-		return view, nil
+	if rb != nil {
+		return rb, nil
 	}
 	backend, ok := b.(SnapshotBackend)
 	if !ok {

@@ -14,15 +14,15 @@ import (
 )
 
 func TestAMapOfASnapshotComesInPages(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	for i := range int64(5) {
 		w.pool.Write(id, i*3*backendtest.BlockSize, []byte("x"))
 	}
-	base := w.cut(id)
+	base := w.takeSnapshot(id)
 	w.pool.Write(id, 0, []byte("y"))
-	target := w.cut(id)
+	target := w.takeSnapshot(id)
 	var all []executor.Extent
 	from := int64(0)
 	for more := true; more; {
@@ -30,7 +30,7 @@ func TestAMapOfASnapshotComesInPages(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, len(page.Extents), 2)
 		all = append(all, page.Extents...)
-		from, more = page.Reached, page.More
+		from, more = page.NextOffset, page.More
 	}
 	require.Len(t, all, 5)
 	delta, err := w.e.Map(t.Context(), base, target, 0, 10)
@@ -44,17 +44,17 @@ func TestAMapOfASnapshotComesInPages(t *testing.T) {
 }
 
 // A host whose time for a page is over says how far it is, and not that it failed.
-func TestAMapThatTakesLongSaysHowFarItIs(t *testing.T) {
-	w := newWorld(t)
+func TestASlowMapReportsItsNextOffset(t *testing.T) {
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	w.pool.Write(id, 3*backendtest.BlockSize, []byte("x"))
-	snapshot := w.cut(id)
-	w.e.MapPatience = time.Nanosecond
+	snapshot := w.takeSnapshot(id)
+	w.e.MapTimeout = time.Nanosecond
 	page, err := w.e.Map(t.Context(), "", snapshot, backendtest.BlockSize, 10)
 	require.NoError(t, err)
 	require.True(t, page.More)
-	require.GreaterOrEqual(t, page.Reached, int64(backendtest.BlockSize))
+	require.GreaterOrEqual(t, page.NextOffset, int64(backendtest.BlockSize))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = w.e.Map(gone, "", snapshot, 0, 10)
@@ -72,7 +72,7 @@ func (slowDisk) Delta(ctx context.Context, _, _ fsm.SnapshotID, from int64, yiel
 		select {
 		case <-time.After(step * time.Second / 25e6):
 		case <-ctx.Done():
-			return &executor.Interrupted{At: at, Cause: ctx.Err()}
+			return &executor.InterruptedError{Offset: at, Cause: ctx.Err()}
 		}
 	}
 	yield(atTheEnd)
@@ -83,23 +83,23 @@ func (slowDisk) Delta(ctx context.Context, _, _ fsm.SnapshotID, from int64, yiel
 // none is begun twice, however little was found.
 func TestALongComparisonComesInPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newStoppedWorld(t)
-		w.change = func(cfg *executor.Config) { cfg.Pools = []executor.Backend{slowDisk{w.pool}} }
-		w.build(nil, w.cluster)
+		w := newStoppedHost(t)
+		w.configure = func(cfg *executor.Config) { cfg.Pools = []executor.Backend{slowDisk{w.pool}} }
+		w.build(nil, w.testCluster)
 		id, base, target := backendtest.NewID(), backendtest.NewSnapshotID(), backendtest.NewSnapshotID()
 		require.NoError(t, w.pool.Create(t.Context(), id, 1<<30))
 		for _, snapshot := range []fsm.SnapshotID{base, target} {
-			require.NoError(t, w.pool.Cut(t.Context(), id, snapshot, nil))
+			require.NoError(t, w.pool.TakeSnapshot(t.Context(), id, snapshot, nil))
 		}
 		began, pages := time.Now(), 0
 		page := executor.MapPage{More: true}
 		for ; page.More; pages++ {
-			from, asked := page.Reached, time.Now()
+			from, asked := page.NextOffset, time.Now()
 			var err error
 			page, err = w.e.Map(t.Context(), base, target, from, 10)
 			require.NoError(t, err)
 			require.Less(t, time.Since(asked), 30*time.Second)
-			require.Greater(t, page.Reached, from)
+			require.Greater(t, page.NextOffset, from)
 		}
 		require.Equal(t, []executor.Extent{atTheEnd}, page.Extents)
 		require.Equal(t, 3, pages)

@@ -13,18 +13,18 @@ import (
 
 const snapshotsDir = "snapshots"
 
-// cutPhase is how far a cut went, on disk.
-type cutPhase string
+// snapshotPhase is how far a cut went, on disk.
+type snapshotPhase string
 
 const (
-	cutNone cutPhase = ""
-	// cutBegun: frozen, or being cut. A file that is there may be torn: it appeared,
+	phaseNone snapshotPhase = ""
+	// phaseBegun: frozen, or being cut. A file that is there may be torn: it appeared,
 	// but nobody has checked yet that the freeze held until then (S19).
-	cutBegun cutPhase = "begun"
-	// cutDone: the file is whole, under its freeze.
-	cutDone cutPhase = "done"
-	// cutMissing: the log was told that the file is missing.
-	cutMissing cutPhase = "missing"
+	phaseBegun snapshotPhase = "begun"
+	// phaseTaken: the file is whole, under its freeze.
+	phaseTaken snapshotPhase = "done"
+	// phaseMissing: the log was told that the file is missing.
+	phaseMissing snapshotPhase = "missing"
 )
 
 // snapshotRecord is what the host keeps of a snapshot that is being cut. It is
@@ -32,14 +32,14 @@ const (
 // process of this host left is never taken for something that it is not.
 type snapshotRecord struct {
 	Snapshot fsm.SnapshotID `json:"snapshot"`
-	Phase    cutPhase       `json:"phase"`
+	Phase    snapshotPhase  `json:"phase"`
 	Attempt  uint32         `json:"attempt"`
-	Cut      time.Time      `json:"cut"` // when it was cut, once it is done
+	TakenAt  time.Time      `json:"cut"` // when it was cut, once it is done
 }
 
-// of tells whether the record is of this attempt.
-func (r *snapshotRecord) of(attempt uint32) bool {
-	return (r.Phase == cutBegun || r.Phase == cutDone) && r.Attempt == attempt
+// isOfAttempt tells whether the record is of this attempt.
+func (r *snapshotRecord) isOfAttempt(attempt uint32) bool {
+	return (r.Phase == phaseBegun || r.Phase == phaseTaken) && r.Attempt == attempt
 }
 
 func snapshotRecordPath(dir string, id fsm.SnapshotID) string {
@@ -59,18 +59,18 @@ func (e *Executor) loadSnapshots() error {
 	}
 	for _, entry := range entries {
 		if name, ok := strings.CutSuffix(entry.Name(), recordSuffix); ok && fsm.SnapshotID(name).Valid() {
-			e.snapshot(fsm.SnapshotID(name))
+			e.snapshotEntry(fsm.SnapshotID(name))
 		}
 	}
 	return nil
 }
 
-// openSnapshot reads the snapshot's record, once.
-func (e *Executor) openSnapshot(c *cutting) error {
-	if c.slots != nil {
+// openSnapshotRecord reads the snapshot's record, once.
+func (e *Executor) openSnapshotRecord(c *snapshotState) error {
+	if c.file != nil {
 		return nil
 	}
-	file, content, err := openSlots(snapshotRecordPath(e.Host.dir, c.id))
+	file, content, err := openSlotFile(snapshotRecordPath(e.Host.dir, c.id))
 	if err != nil {
 		return err
 	}
@@ -79,29 +79,29 @@ func (e *Executor) openSnapshot(c *cutting) error {
 			return fmt.Errorf("read the record of %s: %w", c.id, err)
 		}
 	}
-	c.slots = file
+	c.file = file
 	return nil
 }
 
-// saveSnapshot writes the snapshot's record, synced.
-func (e *Executor) saveSnapshot(c *cutting, r snapshotRecord) error {
+// saveSnapshotRecord writes the snapshot's record, synced.
+func (e *Executor) saveSnapshotRecord(c *snapshotState, r snapshotRecord) error {
 	r.Snapshot = c.id
 	text, err := json.Marshal(&r)
 	if err != nil {
 		return fmt.Errorf("write the record of %s: %w", c.id, err)
 	}
-	e.hit("save-snapshot.before")
-	err = c.slots.write(text, true)
-	e.hit("save-snapshot.after")
+	e.hitFaultPoint("save-snapshot.before")
+	err = c.file.write(text, true)
+	e.hitFaultPoint("save-snapshot.after")
 	if err == nil {
 		c.record = r
 	}
 	return err
 }
 
-// forgetSnapshot removes the record, of what the log knows or does not want.
-func (e *Executor) forgetSnapshot(c *cutting) error {
-	if err := c.slots.remove(); err != nil {
+// forgetSnapshotRecord removes the record, of what the log knows or does not want.
+func (e *Executor) forgetSnapshotRecord(c *snapshotState) error {
+	if err := c.file.remove(); err != nil {
 		return err
 	}
 	c.record = snapshotRecord{}

@@ -8,22 +8,22 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// tellSnapshot sends what is new of a snapshot, and does not wait for the log.
-func (e *Executor) tellSnapshot(c *cutting, s *cutSituation) {
-	name := cutNews(s)
+// reportSnapshot sends what is new of a snapshot, and does not wait for the log.
+func (e *Executor) reportSnapshot(c *snapshotState, s *snapshotView) {
+	name := unreportedSnapshotFact(s)
 	if name == "" {
 		return
 	}
-	f := fact{name: name, epoch: fsm.Epoch{Index: uint64(s.wish.Attempt)}}
+	f := fact{name: name, epoch: fsm.Epoch{Index: uint64(s.desired.Attempt)}}
 	e.mu.Lock()
-	told, ok := c.told[f]
+	acked, ok := c.acked[f]
 	e.mu.Unlock()
-	if ok && time.Now().Before(told.until) {
+	if ok && time.Now().Before(acked.resendAt) {
 		return
 	}
-	ob := observationOf(c.id, s.wish.Source)
-	s.put(name, ob)
-	e.sendSnapshot(c, f, ob)
+	ob := observationOf(c.id, s.desired.Source)
+	s.fillObservation(name, ob)
+	e.sendSnapshotFact(c, f, ob)
 }
 
 func observationOf(id fsm.SnapshotID, source fsm.VolumeID) *fsmpb.Observation {
@@ -31,98 +31,98 @@ func observationOf(id fsm.SnapshotID, source fsm.VolumeID) *fsmpb.Observation {
 }
 
 // put makes the fact the observation's.
-func (s *cutSituation) put(name string, ob *fsmpb.Observation) {
-	attempt := s.wish.Attempt
+func (s *snapshotView) fillObservation(name string, ob *fsmpb.Observation) {
+	attempt := s.desired.Attempt
 	switch name {
-	case factCut, factFound:
-		cut := s.record.Cut
-		if s.record.Phase != cutDone || cut.IsZero() {
-			cut = s.now // nothing is known of the process that cut it
+	case factSnapshotTaken, factSnapshotFound:
+		takenAt := s.record.TakenAt
+		if s.record.Phase != phaseTaken || takenAt.IsZero() {
+			takenAt = s.now // nothing is known of the process that cut it
 		}
 		ob.Fact = &fsmpb.Observation_SnapshotCut{SnapshotCut: &fsmpb.SnapshotCut{
-			SizeBytes: s.have.Size, CutUnixNano: cut.UnixNano(), Attempt: attempt,
+			SizeBytes: s.have.Size, CutUnixNano: takenAt.UnixNano(), Attempt: attempt,
 		}}
 	case factFrozen:
 		frozen := &fsmpb.Frozen{Attempt: attempt}
-		if !s.held.until.IsZero() {
-			frozen.UntilUnixNano = s.held.until.UnixNano()
+		if !s.freezeHold.until.IsZero() {
+			frozen.UntilUnixNano = s.freezeHold.until.UnixNano()
 		}
 		ob.Fact = &fsmpb.Observation_Frozen{Frozen: frozen}
 	case factThawed:
 		ob.Fact = &fsmpb.Observation_Thawed{Thawed: &fsmpb.Thawed{Attempt: attempt}}
-	case factMissed:
+	case factSnapshotMissing:
 		ob.Fact = &fsmpb.Observation_SnapshotMissing{SnapshotMissing: &fsmpb.SnapshotMissing{Detail: "its file is not in the pool"}}
-	case factRemoved:
+	case factSnapshotGone:
 		ob.Fact = &fsmpb.Observation_SnapshotGone{SnapshotGone: &fsmpb.SnapshotGone{Attempt: attempt}}
 	}
 }
 
-// sendSnapshot has one observation reported, unless it is under way.
-func (e *Executor) sendSnapshot(c *cutting, f fact, ob *fsmpb.Observation) {
+// sendSnapshotFact has one observation reported, unless it is under way.
+func (e *Executor) sendSnapshotFact(c *snapshotState, f fact, ob *fsmpb.Observation) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, flying := c.flying[f]; flying {
-		c.unsaid = true // it may be passed over, and then nobody would say it again
+	if _, inFlight := c.inFlight[f]; inFlight {
+		c.dirty = true // it may be passed over, and then nobody would say it again
 		return
 	}
-	c.flying[f] = struct{}{}
-	e.reports.send(letter{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { e.sentSnapshot(c, f, at, err) }})
+	c.inFlight[f] = struct{}{}
+	e.reporter.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { e.onSnapshotFactAnswer(c, f, at, err) }})
 }
 
-// sentSnapshot is the answer: what was not taken is looked at again.
-func (e *Executor) sentSnapshot(c *cutting, f fact, at fsm.Epoch, err error) {
+// onSnapshotFactAnswer is the answer: what was not taken is looked at again.
+func (e *Executor) onSnapshotFactAnswer(c *snapshotState, f fact, at fsm.Epoch, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(c.flying, f)
-	if c.unsaid {
-		c.unsaid = false
-		e.cuts.add(c.id)
+	delete(c.inFlight, f)
+	if c.dirty {
+		c.dirty = false
+		e.snapshotQueue.add(c.id)
 	}
 	switch {
-	case c.wish == nil:
-		e.cuts.add(c.id) // it may be dropped now
-	case f.name == factFailed: // it is tried again whatever the log says
+	case c.desired == nil:
+		e.snapshotQueue.add(c.id) // it may be dropped now
+	case f.name == factStepFailed: // it is tried again whatever the log says
 	case err != nil:
-		e.cuts.addAfter(c.id, retryReport)
+		e.snapshotQueue.addAfter(c.id, reportRetry)
 	case at.Incarnation != e.session.at.Incarnation:
-		e.cuts.add(c.id) // a restored log may not have it (S1)
-	case lasting(f.name), c.wishAt.Compare(at) < 0:
-		times := c.told[f].times
-		patience := tellAgain << min(times, 8)
-		if lasting(f.name) {
-			at, patience = fsm.Epoch{Incarnation: ^uint64(0)}, lastingPatience
+		e.snapshotQueue.add(c.id) // a restored log may not have it (S1)
+	case isLasting(f.name), c.desiredAt.Compare(at) < 0:
+		count := c.acked[f].count
+		delay := resendDelay << min(count, 8)
+		if isLasting(f.name) {
+			at, delay = fsm.Epoch{Incarnation: ^uint64(0)}, lastingResendDelay
 		} else {
-			e.cuts.addAfter(c.id, patience)
+			e.snapshotQueue.addAfter(c.id, delay)
 		}
-		c.told[f] = telling{at: at, until: time.Now().Add(patience), times: times + 1}
+		c.acked[f] = ackedReport{at: at, resendAt: time.Now().Add(delay), count: count + 1}
 	}
 }
 
-// lasting facts change no wish, so that none shows that they were heard.
-func lasting(name string) bool { return name == factMissed || name == factFound }
+// isLasting facts change no wish, so that none shows that they were heard.
+func isLasting(name string) bool { return name == factSnapshotMissing || name == factSnapshotFound }
 
-// lastingPatience is how long such a fact is not told again.
-const lastingPatience = time.Hour
+// lastingResendDelay is how long such a fact is not told again.
+const lastingResendDelay = time.Hour
 
-// failedSnapshot says why a cut or a removal does not get on: at first each time, then
+// reportSnapshotFailure says why a cut or a removal does not get on: at first each time, then
 // ever more seldom.
-func (e *Executor) failedSnapshot(c *cutting, err error) {
+func (e *Executor) reportSnapshotFailure(c *snapshotState, err error) {
 	e.Logger.Warn("the snapshot is not as the log wants it", "snapshot", c.id, "error", err, "failures", c.failures+1)
-	w := c.tried
+	w := c.lastTried
 	if w == nil || w.Goal == fsm.SnapshotGoalKeep || isUnavailable(err) || c.failures > 3 && c.failures&(c.failures-1) != 0 {
 		return
 	}
 	ob := observationOf(c.id, w.Source)
-	failure := failureOf(snapshotStepOf(w), err)
+	failure := failureOf(snapshotOperationStep(w), err)
 	failure.Final = failure.Final && (w.Goal == fsm.SnapshotGoalTake || w.Goal == fsm.SnapshotGoalFreeze)
-	if e.level2() {
+	if e.atLevel2() {
 		failure.OperationId, failure.Attempt = uint64(w.Operation), w.Retry
 	}
 	ob.Fact = &fsmpb.Observation_StepFailed{StepFailed: failure}
-	e.sendSnapshot(c, fact{name: factFailed}, ob)
+	e.sendSnapshotFact(c, fact{name: factStepFailed}, ob)
 }
 
-func snapshotStepOf(w *fsm.DesiredSnapshot) string {
+func snapshotOperationStep(w *fsm.DesiredSnapshot) string {
 	switch w.Goal {
 	case fsm.SnapshotGoalFreeze:
 		return "freeze"
@@ -142,18 +142,18 @@ func failureOf(what string, err error) *fsmpb.StepFailed {
 		f.Reason = uint32(rej.Reason)
 		f.Final = rej.Reason == fsm.Precondition || rej.Reason == fsm.OutOfRange
 	}
-	f.Final = f.Final || f.NoSpace || isFinal(err)
+	f.Final = f.Final || f.NoSpace || isPermanent(err)
 	return f
 }
 
-// progressEvery is how often a copy's progress is told.
-const progressEvery = 2 * time.Second
+// progressInterval is how often a copy's progress is told.
+const progressInterval = 2 * time.Second
 
 // progress tells the log how far a copy is, now and then, and waits for nothing.
 func (e *Executor) progress(volume fsm.VolumeID, snapshot fsm.SnapshotID, source fsm.VolumeID) Progress {
 	last := time.Now()
 	return func(done, total int64) {
-		if time.Since(last) < progressEvery {
+		if time.Since(last) < progressInterval {
 			return
 		}
 		last = time.Now()
@@ -162,6 +162,6 @@ func (e *Executor) progress(volume fsm.VolumeID, snapshot fsm.SnapshotID, source
 			ob.VolumeId = string(volume)
 		}
 		ob.Fact = &fsmpb.Observation_Progress{Progress: &fsmpb.Progress{DoneBytes: done, TotalBytes: total}}
-		e.reports.send(letter{[]*fsmpb.Observation{ob}, func(fsm.Epoch, error) {}})
+		e.reporter.send(reportBatch{[]*fsmpb.Observation{ob}, func(fsm.Epoch, error) {}})
 	}
 }

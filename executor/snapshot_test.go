@@ -19,21 +19,21 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-func (c *cluster) trySnapshot(id fsm.SnapshotID, source fsm.VolumeID) error {
+func (c *testCluster) trySnapshot(id fsm.SnapshotID, source fsm.VolumeID) error {
 	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{
 		SnapshotId: string(id), Name: "snap-" + string(id), SourceVolumeId: string(source),
 	}}})
 	return err
 }
 
-func (c *cluster) startSnapshot(source fsm.VolumeID) fsm.SnapshotID {
+func (c *testCluster) startSnapshot(source fsm.VolumeID) fsm.SnapshotID {
 	c.t.Helper()
 	id := backendtest.NewSnapshotID()
 	require.NoError(c.t, c.trySnapshot(id, source))
 	return id
 }
 
-func (c *cluster) snapshot(id fsm.SnapshotID) fsm.Snapshot {
+func (c *testCluster) snapshot(id fsm.SnapshotID) fsm.Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n, ok := c.state.Snapshot(id); ok {
@@ -42,16 +42,18 @@ func (c *cluster) snapshot(id fsm.SnapshotID) fsm.Snapshot {
 	return fsm.Snapshot{}
 }
 
-func (c *cluster) isCut(id fsm.SnapshotID) bool { return c.snapshot(id).Phase == fsm.SnapshotReady }
+func (c *testCluster) isSnapshotReady(id fsm.SnapshotID) bool {
+	return c.snapshot(id).Phase == fsm.SnapshotReady
+}
 
-func (c *cluster) cut(source fsm.VolumeID) fsm.SnapshotID {
+func (c *testCluster) takeSnapshot(source fsm.VolumeID) fsm.SnapshotID {
 	c.t.Helper()
 	id := c.startSnapshot(source)
-	c.eventually(func() bool { return c.isCut(id) }, "the snapshot is ready")
+	c.eventually(func() bool { return c.isSnapshotReady(id) }, "the snapshot is ready")
 	return id
 }
 
-func (c *cluster) deleteSnapshot(id fsm.SnapshotID) error {
+func (c *testCluster) deleteSnapshot(id fsm.SnapshotID) error {
 	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(id)}}})
 	return err
 }
@@ -73,7 +75,7 @@ func newGroup(sources ...fsm.VolumeID) *group {
 
 // tryGroup asks for the group as a call does: with new ids each time, of which those of the
 // group that has the name win.
-func (c *cluster) tryGroup(g *group) error {
+func (c *testCluster) tryGroup(g *group) error {
 	fresh := newGroup(slices.Collect(maps.Keys(g.members))...)
 	if g.name == "" {
 		fresh, g.name = g, "group-"+string(g.id)
@@ -89,7 +91,7 @@ func (c *cluster) tryGroup(g *group) error {
 	return err
 }
 
-func (c *cluster) groupSnapshot(g *group) fsm.GroupSnapshot {
+func (c *testCluster) groupSnapshot(g *group) fsm.GroupSnapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n, ok := c.state.GroupSnapshot(g.id); ok {
@@ -98,13 +100,13 @@ func (c *cluster) groupSnapshot(g *group) fsm.GroupSnapshot {
 	return fsm.GroupSnapshot{}
 }
 
-func (c *cluster) deleteGroup(g *group) error {
+func (c *testCluster) deleteGroup(g *group) error {
 	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_DeleteGroupSnapshot{DeleteGroupSnapshot: &fsmpb.DeleteGroupSnapshot{GroupSnapshotId: string(g.id)}}})
 	return err
 }
 
 // onEffect calls back when the pool is asked for an effect, one at a time.
-func (w *world) onEffect(name string, do func()) {
+func (w *testHost) onEffect(name string, do func()) {
 	var mu sync.Mutex
 	w.pool.SetFail(func(effect string, _ fsm.VolumeID) error {
 		if effect == name {
@@ -116,21 +118,21 @@ func (w *world) onEffect(name string, do func()) {
 	})
 }
 
-func TestS19_AStagedFilesystemIsFrozenForTheCut(t *testing.T) {
+func TestS19_AStagedFilesystemIsFrozenForASnapshot(t *testing.T) {
 	for name, copies := range map[string]bool{"a pool that shares blocks": false, "a pool that copies": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestHost(t)
 			w.pool.SetCopies(copies)
 			id, _ := w.staged(mountCap)
 			w.pool.Write(id, 4096, []byte("before"))
 			frozen := false
-			w.onEffect("cut", func() { frozen = w.ice.isFrozen(stagingPath) })
+			w.onEffect("cut", func() { frozen = w.freezer.isFrozen(stagingPath) })
 			began := time.Now()
-			snapshot := w.cut(id)
+			snapshot := w.takeSnapshot(id)
 			require.True(t, frozen)
 			w.pool.Write(id, 4096, []byte("after!"))
 			require.True(t, bytes.Contains(w.pool.ReadSnapshot(snapshot), []byte("before")))
-			require.Zero(t, w.ice.count(), "thawed")
+			require.Zero(t, w.freezer.count(), "thawed")
 			n := w.snapshot(snapshot)
 			require.EqualValues(t, testSize, n.Size)
 			require.False(t, n.TakenAt.Before(began), "the time of the cut")
@@ -144,20 +146,20 @@ func TestS19_AStagedFilesystemIsFrozenForTheCut(t *testing.T) {
 	}
 }
 
-func TestS19_WhatCannotBeCutIsRefusedForGood(t *testing.T) {
+func TestS19_AnImpossibleSnapshotIsRefusedForGood(t *testing.T) {
 	for name, tc := range map[string]struct {
 		capability fsm.Capability
 		unstaged   bool
-		prepare    func(*world)
+		prepare    func(*testHost)
 		want       string
 	}{
-		"a staged filesystem that is too much to copy": {capability: mountCap, prepare: func(w *world) { w.pool.SetCopies(true); w.pool.SetRate(1) }, want: "unstage it first"},
-		"a raw volume on a pool that copies":           {capability: blockCap, prepare: func(w *world) { w.pool.SetCopies(true) }, want: "raw for writing"},
-		"a raw volume on a pool that shares":           {capability: blockCap, prepare: func(*world) {}},
-		"an unstaged one that is too much to freeze":   {capability: mountCap, unstaged: true, prepare: func(w *world) { w.pool.SetCopies(true); w.pool.SetRate(1) }},
+		"a staged filesystem that is too much to copy": {capability: mountCap, prepare: func(w *testHost) { w.pool.SetCopies(true); w.pool.SetRate(1) }, want: "unstage it first"},
+		"a raw volume on a pool that copies":           {capability: blockCap, prepare: func(w *testHost) { w.pool.SetCopies(true) }, want: "raw for writing"},
+		"a raw volume on a pool that shares":           {capability: blockCap, prepare: func(*testHost) {}},
+		"an unstaged one that is too much to freeze":   {capability: mountCap, unstaged: true, prepare: func(w *testHost) { w.pool.SetCopies(true); w.pool.SetRate(1) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newTestHost(t)
 			id, _ := w.staged(tc.capability)
 			w.pool.Write(id, 0, bytes.Repeat([]byte("x"), 1<<20))
 			if tc.unstaged {
@@ -171,54 +173,54 @@ func TestS19_WhatCannotBeCutIsRefusedForGood(t *testing.T) {
 				require.Equal(t, fsm.SnapshotReady, n.Phase, n.Error)
 				return
 			}
-			require.Contains(t, w.gaveUp(string(snapshot)).LastError, tc.want)
+			require.Contains(t, w.failedOperation(string(snapshot)).LastError, tc.want)
 			w.eventually(func() bool { return w.snapshot(snapshot).ID == "" }, "S74: nothing is left of it")
 			require.Zero(t, w.pool.Snapshots())
-			require.Zero(t, w.ice.count())
+			require.Zero(t, w.freezer.count())
 			require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath), "nothing is held")
 		})
 	}
 }
 
-func TestS19_CallsAreAbortedDuringACut(t *testing.T) {
-	w := newWorld(t)
+func TestS19_CallsAreBusyDuringASnapshot(t *testing.T) {
+	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
-	inCut, letGo := make(chan struct{}), make(chan struct{})
-	w.onEffect("cut", func() { close(inCut); <-letGo })
+	inCut, resume := make(chan struct{}), make(chan struct{})
+	w.onEffect("cut", func() { close(inCut); <-resume })
 	snapshot := w.startSnapshot(id)
 	<-inCut
 	for range 2 {
 		require.Equal(t, fsm.Busy, reasonOf(w.e.Unstage(t.Context(), id, stagingPath)))
-		require.Equal(t, fsm.Busy, reasonOf(w.e.Unpublish(t.Context(), id, targetPath)))
+		require.Equal(t, fsm.Busy, reasonOf(w.e.UnpublishTarget(t.Context(), id, targetPath)))
 		require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
-		require.Equal(t, fsm.Busy, reasonOf(w.e.Publish(t.Context(), w.publishRequest(id, epoch, mountCap))))
+		require.Equal(t, fsm.Busy, reasonOf(w.e.PublishTarget(t.Context(), w.publishRequest(id, epoch, mountCap))))
 	}
-	close(letGo)
-	w.eventually(func() bool { return w.isCut(snapshot) }, "cut")
+	close(resume)
+	w.eventually(func() bool { return w.isSnapshotReady(snapshot) }, "cut")
 	w.eventually(func() bool { return w.e.Unstage(t.Context(), id, stagingPath) == nil }, "and free again")
 }
 
-func TestS19_ACutUnderAnEndedFreezeIsNotKept(t *testing.T) {
-	w := newWorld(t)
+func TestS19_ASnapshotUnderAnEndedFreezeIsNotKept(t *testing.T) {
+	w := newTestHost(t)
 	id, _ := w.staged(mountCap)
 	once := true
 	w.onEffect("cut", func() {
 		if once {
 			once = false
-			_ = w.ice.Recover(context.Background()) // the lease ends in the middle
+			_ = w.freezer.Recover(context.Background()) // the lease ends in the middle
 		}
 	})
-	snapshot := w.cut(id)
+	snapshot := w.takeSnapshot(id)
 	require.Equal(t, 2, w.pool.Effects("cut", fsm.VolumeID(snapshot)), "cut again under a freeze that held")
 	require.Equal(t, 1, w.pool.Effects("remove-snapshot", fsm.VolumeID(snapshot)))
-	require.Equal(t, 2, w.ice.freezes)
+	require.Equal(t, 2, w.freezer.freezes)
 }
 
 func TestASnapshotOutlivesItsSourceAndIsRemovedWhenTheLogSaysSo(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
-	snapshot := w.cut(id)
+	snapshot := w.takeSnapshot(id)
 	require.NoError(t, w.deleteVolume(id))
 	w.eventually(func() bool { _, known := w.volume(id); return !known }, "the source is gone")
 	require.NotNil(t, w.pool.ReadSnapshot(snapshot), "S14")
@@ -227,27 +229,27 @@ func TestASnapshotOutlivesItsSourceAndIsRemovedWhenTheLogSaysSo(t *testing.T) {
 	w.eventually(func() bool { return w.snapshot(snapshot).Missing }, "it is told that it is missing")
 	require.NoError(t, w.deleteSnapshot(snapshot))
 	w.eventually(func() bool { return w.snapshot(snapshot).ID == "" }, "gone")
-	w.nothingIsLeft()
+	w.requireNothingLeft()
 }
 
-func TestAMissingSnapshotThatIsFoundAgainIsTold(t *testing.T) {
-	w := newWorld(t)
+func TestAMissingSnapshotThatIsFoundAgainIsReported(t *testing.T) {
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
-	snapshot := w.cut(id)
+	snapshot := w.takeSnapshot(id)
 	w.pool.LoseSnapshot(snapshot)
 	w.restart()
 	w.eventually(func() bool { return w.snapshot(snapshot).Missing }, "missing")
-	require.NoError(t, w.pool.Cut(t.Context(), id, snapshot, nil))
+	require.NoError(t, w.pool.TakeSnapshot(t.Context(), id, snapshot, nil))
 	w.restart()
 	w.eventually(func() bool { return !w.snapshot(snapshot).Missing }, "found")
 }
 
 func TestS12_AnAbsentPoolSaysNothingOfItsSnapshots(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
-	snapshot := w.cut(id)
+	snapshot := w.takeSnapshot(id)
 	w.pool.SetAbsent(true)
 	w.restart()
 	require.NoError(t, w.deleteSnapshot(snapshot))
@@ -260,8 +262,8 @@ func TestS12_AnAbsentPoolSaysNothingOfItsSnapshots(t *testing.T) {
 	w.eventually(func() bool { return w.snapshot(snapshot).ID == "" }, "gone")
 }
 
-func TestAFailureToCutIsTriedAgain(t *testing.T) {
-	w := newWorld(t)
+func TestAFailedSnapshotIsRetried(t *testing.T) {
+	w := newTestHost(t)
 	id, _ := w.staged(mountCap)
 	left := 2
 	w.pool.SetFail(func(effect string, _ fsm.VolumeID) error {
@@ -271,13 +273,13 @@ func TestAFailureToCutIsTriedAgain(t *testing.T) {
 		}
 		return nil
 	})
-	snapshot := w.cut(id)
+	snapshot := w.takeSnapshot(id)
 	require.Equal(t, 1, w.pool.Effects("cut", fsm.VolumeID(snapshot)))
-	require.Zero(t, w.ice.count())
+	require.Zero(t, w.freezer.count())
 }
 
-func TestS19_AGroupIsCutUnderOneFreezeOfAll(t *testing.T) {
-	w := newWorld(t)
+func TestS19_AGroupIsTakenUnderOneFreezeOfAll(t *testing.T) {
+	w := newTestHost(t)
 	a, _ := w.staged(mountCap)
 	b := w.stagedAt("/kubelet/b", mountCap)
 	unstaged := backendtest.NewID()
@@ -285,7 +287,7 @@ func TestS19_AGroupIsCutUnderOneFreezeOfAll(t *testing.T) {
 	frozen := 0
 	w.onEffect("cut", func() {
 		if frozen == 0 { // the first cut: all are quiet
-			frozen = w.ice.count()
+			frozen = w.freezer.count()
 			require.Equal(t, fsm.Busy, reasonOf(w.e.Unstage(t.Context(), a, stagingPath)))
 			require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), executor.StageRequest{Volume: unstaged, Path: "/kubelet/c", Capability: mountCap})))
 		}
@@ -294,7 +296,7 @@ func TestS19_AGroupIsCutUnderOneFreezeOfAll(t *testing.T) {
 	require.NoError(t, w.tryGroup(g))
 	w.eventually(func() bool { return w.groupSnapshot(g).Phase == fsm.GroupReady }, "ready")
 	require.Equal(t, 2, frozen)
-	w.eventually(func() bool { return w.ice.count() == 0 }, "all are thawed")
+	w.eventually(func() bool { return w.freezer.count() == 0 }, "all are thawed")
 	require.Equal(t, 3, w.pool.Snapshots())
 	w.eventually(func() bool { return w.e.Unstage(t.Context(), a, stagingPath) == nil }, "and free")
 	require.NoError(t, w.deleteGroup(g))
@@ -302,7 +304,7 @@ func TestS19_AGroupIsCutUnderOneFreezeOfAll(t *testing.T) {
 }
 
 // stagedAt is another volume, staged at another path.
-func (w *world) stagedAt(path string, capability fsm.Capability) fsm.VolumeID {
+func (w *testHost) stagedAt(path string, capability fsm.Capability) fsm.VolumeID {
 	w.t.Helper()
 	id := backendtest.NewID()
 	w.create(id, capability)
@@ -311,8 +313,8 @@ func (w *world) stagedAt(path string, capability fsm.Capability) fsm.VolumeID {
 	return id
 }
 
-func TestS19_AGroupWhoseFreezeEndsIsGivenUpWhole(t *testing.T) {
-	w := newWorld(t)
+func TestS19_AGroupWhoseFreezeEndsIsDiscardedWhole(t *testing.T) {
+	w := newTestHost(t)
 	a, _ := w.staged(mountCap)
 	b := w.stagedAt("/kubelet/b", mountCap)
 	g := newGroup(a, b)
@@ -320,12 +322,12 @@ func TestS19_AGroupWhoseFreezeEndsIsGivenUpWhole(t *testing.T) {
 	w.onEffect("cut", func() {
 		if once {
 			once = false
-			_ = w.ice.Recover(context.Background())
+			_ = w.freezer.Recover(context.Background())
 		}
 	})
 	require.NoError(t, w.tryGroup(g))
-	w.eventually(func() bool { return w.gaveUp(string(g.id)) != nil }, "given up")
-	w.eventually(func() bool { return w.pool.Snapshots() == 0 && w.ice.count() == 0 }, "nothing of it is left")
+	w.eventually(func() bool { return w.failedOperation(string(g.id)) != nil }, "given up")
+	w.eventually(func() bool { return w.pool.Snapshots() == 0 && w.freezer.count() == 0 }, "nothing of it is left")
 	w.eventually(func() bool { return w.groupSnapshot(g).Phase == 0 }, "S74: nor a record")
 	g = newGroup(a, b)
 	require.NoError(t, w.tryGroup(g), "the next attempt begins")
@@ -333,21 +335,21 @@ func TestS19_AGroupWhoseFreezeEndsIsGivenUpWhole(t *testing.T) {
 }
 
 func TestS19_AFreezeOfAnotherProcessDoesNotCount(t *testing.T) {
-	w := newWorld(t)
+	w := newTestHost(t)
 	a, _ := w.staged(mountCap)
 	b := w.stagedAt("/kubelet/b", mountCap)
-	reached, letGo := w.slowly("unmount")
+	reached, resume := w.blockEffect("unmount")
 	go func() { _ = w.e.Unstage(context.Background(), b, "/kubelet/b") }()
 	<-reached
 	g := newGroup(a, b)
 	require.NoError(t, w.tryGroup(g))
 	w.eventually(func() bool { return w.snapshot(g.members[a]).Frozen }, "one is frozen, the other is busy")
-	w.detach()
+	w.disconnectHost()
 	w.start(nil) // another process, while the first still hangs
-	require.Zero(t, w.ice.count(), "thawed before anything else")
-	w.eventually(func() bool { return w.gaveUp(string(g.id)) != nil }, "given up")
-	require.Contains(t, w.gaveUp(string(g.id)).LastError, "freeze")
-	letGo()
+	require.Zero(t, w.freezer.count(), "thawed before anything else")
+	w.eventually(func() bool { return w.failedOperation(string(g.id)) != nil }, "given up")
+	require.Contains(t, w.failedOperation(string(g.id)).LastError, "freeze")
+	resume()
 	w.eventually(func() bool { return w.groupSnapshot(g).Phase == 0 }, "nothing is left of the attempt")
 	g = newGroup(a, b)
 	require.NoError(t, w.tryGroup(g))
@@ -355,16 +357,16 @@ func TestS19_AFreezeOfAnotherProcessDoesNotCount(t *testing.T) {
 }
 
 func TestS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum(t *testing.T) {
-	w := newStoppedWorld(t)
-	w.freezeMax = 300 * time.Millisecond
+	w := newStoppedHost(t)
+	w.maxFreeze = 300 * time.Millisecond
 	w.start(nil)
 	a, _ := w.staged(mountCap)
 	g := newGroup(a)
-	w.ice.onFreeze = func() { w.setDown(true) } // it cannot say so, nor hear that it may cut
+	w.freezer.onFreeze = func() { w.setDown(true) } // it cannot say so, nor hear that it may cut
 	require.NoError(t, w.tryGroup(g))
-	w.eventually(func() bool { return w.ice.count() == 1 }, "frozen")
+	w.eventually(func() bool { return w.freezer.count() == 1 }, "frozen")
 	require.Equal(t, fsm.Busy, reasonOf(w.e.Unstage(t.Context(), a, stagingPath)))
 	w.eventually(func() bool { return w.e.Unstage(t.Context(), a, stagingPath) == nil }, "S28: it can be taken down")
 	w.setDown(false)
-	w.eventually(func() bool { return w.gaveUp(string(g.id)) != nil }, "given up")
+	w.eventually(func() bool { return w.failedOperation(string(g.id)) != nil }, "given up")
 }

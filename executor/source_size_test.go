@@ -49,9 +49,9 @@ func (p *pair) copyOf(source fsm.Source, size int64, replicas uint32) fsm.Volume
 	return id
 }
 
-// hasContentOnly: on each host that has it, the volume has its source's content, and
+// requireContentOnly: on each host that has it, the volume has its source's content, and
 // behind it nothing.
-func (p *pair) hasContentOnly(id fsm.VolumeID, size int) {
+func (p *pair) requireContentOnly(id fsm.VolumeID, size int) {
 	p.t.Helper()
 	found := 0
 	for _, m := range p.hosts {
@@ -67,21 +67,21 @@ func (p *pair) hasContentOnly(id fsm.VolumeID, size int) {
 	require.Positive(p.t, found)
 }
 
-// localCopies makes local volumes, as large as their source, of all that there is of a
+// checkLocalCopies makes local volumes, as large as their source, of all that there is of a
 // replicated volume, and has them grow.
-func (p *pair) localCopies(id fsm.VolumeID, kept fsm.SnapshotID) {
+func (p *pair) checkLocalCopies(id fsm.VolumeID, kept fsm.SnapshotID) {
 	p.t.Helper()
-	var cut fsm.SnapshotID
+	var taken fsm.SnapshotID
 	p.eventually("a snapshot is begun", func() bool {
-		cut = backendtest.NewSnapshotID()
+		taken = backendtest.NewSnapshotID()
 		_, err := p.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{
-			SnapshotId: string(cut), Name: string(cut), SourceVolumeId: string(id),
+			SnapshotId: string(taken), Name: string(taken), SourceVolumeId: string(id),
 		}}})
 		return err == nil
 	})
-	p.eventually("the snapshot is cut", func() bool { on := p.cutOn(cut); return on != "" && on != "being cut" })
+	p.eventually("the snapshot is cut", func() bool { on := p.snapshotHost(taken); return on != "" && on != "being cut" })
 	copies := []fsm.VolumeID{
-		p.copyOf(fsm.Source{Snapshot: cut}, testSize, 1),
+		p.copyOf(fsm.Source{Snapshot: taken}, testSize, 1),
 		p.copyOf(fsm.Source{Snapshot: kept}, testSize, 1),
 		p.copyOf(fsm.Source{Volume: id}, testSize, 1),
 	}
@@ -89,7 +89,7 @@ func (p *pair) localCopies(id fsm.VolumeID, kept fsm.SnapshotID) {
 		v := p.volume(local)
 		require.EqualValues(p.t, testSize, v.Size)
 		require.Len(p.t, v.Replicas, 1)
-		p.hasContentOnly(local, testSize)
+		p.requireContentOnly(local, testSize)
 		p.eventually("it may grow", func() bool {
 			_, err := p.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_ExpandVolume{ExpandVolume: &fsmpb.ExpandVolume{
 				VolumeId: string(local), RequiredBytes: 2 * testSize,
@@ -97,11 +97,11 @@ func (p *pair) localCopies(id fsm.VolumeID, kept fsm.SnapshotID) {
 			return err == nil
 		})
 		p.eventually("it has grown", func() bool { v := p.volume(local); return v.Operation == nil && v.Size == 2*testSize })
-		p.hasContentOnly(local, 2*testSize)
+		p.requireContentOnly(local, 2*testSize)
 	}
 	p.removeCopies(copies...)
-	p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(cut)}}})
-	p.eventually("the snapshot is gone", func() bool { return p.cutOn(cut) == "" })
+	p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(taken)}}})
+	p.eventually("the snapshot is gone", func() bool { return p.snapshotHost(taken) == "" })
 }
 
 // removeCopies deletes volumes beside the one that they were made of.
@@ -113,27 +113,27 @@ func (p *pair) removeCopies(all ...fsm.VolumeID) {
 	}
 }
 
-// withKept is a filled replicated volume of which the first host keeps a lost copy; that
+// withKeptCopy is a filled replicated volume of which the first host keeps a lost copy; that
 // host is down.
-func (p *pair) withKept() (id fsm.VolumeID) {
+func (p *pair) withKeptCopy() (id fsm.VolumeID) {
 	id = p.create(protocolC)
 	p.fill(id)
-	p.loses(id, p.hosts[0], p.hosts[1], "first")
+	p.failOver(id, p.hosts[0], p.hosts[1], "first")
 	return id
 }
 
 func TestALocalVolumeIsAsLargeAsTheReplicatedOneThatItIsMadeOf(t *testing.T) {
 	p := newPair(t)
-	id := p.withKept()
+	id := p.withKeptCopy()
 	p.hosts[0].start(nil)
-	p.together(id)
-	p.releases(id, p.hosts[1])
-	kept := p.kept()[0].ID
-	p.localCopies(id, kept)
+	p.waitUpToDate(id)
+	p.stopUsing(id, p.hosts[1])
+	kept := p.keptCopies()[0].ID
+	p.checkLocalCopies(id, kept)
 	for _, size := range []int{testSize, 2 * testSize} {
 		for _, source := range []fsm.Source{{Snapshot: kept}, {Volume: id}} {
 			replicated := p.copyOf(source, int64(size), 2)
-			p.hasContentOnly(replicated, size)
+			p.requireContentOnly(replicated, size)
 			p.removeCopies(replicated)
 		}
 	}
@@ -143,7 +143,7 @@ func TestALocalVolumeIsAsLargeAsTheReplicatedOneThatItIsMadeOf(t *testing.T) {
 // Killed at every step of it, on either host.
 func TestACrashAtEveryPointOfALocalCopyOfAReplicatedVolume(t *testing.T) {
 	for _, point := range executor.FaultPoints {
-		if !copyPoint(point) && !strings.HasPrefix(point, "remove.") {
+		if !isSnapshotPoint(point) && !strings.HasPrefix(point, "remove.") {
 			continue
 		}
 		for i := range 2 {
@@ -152,17 +152,17 @@ func TestACrashAtEveryPointOfALocalCopyOfAReplicatedVolume(t *testing.T) {
 				for skip := range 3 {
 					p := newStoppedPair(t)
 					p.hosts[0].start(nil)
-					f := freezeAt(point, skip)
-					faults := []*freezer{nil, nil}
+					f := stopAt(point, skip)
+					faults := []*stopAtPoint{nil, nil}
 					faults[i] = f
 					p.hosts[1].start(faults[1])
-					id := p.withKept()
+					id := p.withKeptCopy()
 					p.hosts[0].start(faults[0])
-					p.together(id)
-					p.releases(id, p.hosts[1])
-					p.localCopies(id, p.kept()[0].ID)
+					p.waitUpToDate(id)
+					p.stopUsing(id, p.hosts[1])
+					p.checkLocalCopies(id, p.keptCopies()[0].ID)
 					p.remove(id)
-					if !f.isDead() {
+					if !f.isStopped() {
 						require.True(t, skip > 0 || i > 0 || !strings.HasPrefix(point, "create-from."), "the host that keeps a copy makes a volume of it")
 						break // it is not passed that often
 					}

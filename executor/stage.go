@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// drainLimit is how long a bring-up waits for the outbox before it.
-	drainLimit = 5 * time.Second
-	// grantLimit is how often a call asks anew because its session ended.
-	grantLimit = 5
+	// drainTimeout is how long a bring-up waits for the outbox before it.
+	drainTimeout = 5 * time.Second
+	// maxGrants is how often a call asks anew because its session ended.
+	maxGrants = 5
 )
 
 // StageRequest asks to bring a volume up at a path.
@@ -33,74 +33,74 @@ type StageRequest struct {
 // to be done. A mount of an older publication is taken down first (S3).
 func (e *Executor) Stage(ctx context.Context, req StageRequest) error {
 	key := fmt.Sprintf("stage %s %v %s", req.Epoch, req.Capability, req.Path)
-	return e.serve(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
+	return e.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
 		return e.stage(ctx, v, c, &req)
 	})
 }
 
 func (e *Executor) stage(ctx context.Context, v *volume, c *call, req *StageRequest) error {
-	if err := e.Mounter.Check(req.Path, req.Capability.FSType, req.Flags); err != nil {
+	if err := e.Mounter.CheckMount(req.Path, req.Capability.FSType, req.Flags); err != nil {
 		return err
 	}
-	if _, err := e.mayAct(); err != nil {
+	if _, err := e.actingSession(); err != nil {
 		return err
 	}
-	if err := e.clear(ctx, v, c, req.Epoch); err != nil {
+	if err := e.clearOlder(ctx, v, c, req.Epoch); err != nil {
 		return err
 	}
-	for range grantLimit {
+	for range maxGrants {
 		err := e.stageOnce(ctx, v, c, req)
-		if !errors.Is(err, errOtherSession) {
+		if !errors.Is(err, errSessionChanged) {
 			return err
 		}
 	}
 	return fsm.Reject(fsm.Busy, "volume %s: the session with the controllers keeps changing", v.id)
 }
 
-// clear makes the way free for a bring-up under an epoch: older epochs are refused
+// clearOlder makes the way free for a bring-up under an epoch: older epochs are refused
 // (S2), what is left of one is taken down (S3), and the log has heard of every
 // tear-down (S16).
-func (e *Executor) clear(ctx context.Context, v *volume, c *call, epoch fsm.Epoch) error {
-	held := v.journal.Staging
-	if epoch.Compare(v.journal.Epoch) < 0 {
-		return fsm.Reject(fsm.StaleEpoch, "volume %s was published to this host at epoch %s since epoch %s", v.id, v.journal.Epoch, epoch)
+func (e *Executor) clearOlder(ctx context.Context, v *volume, c *call, epoch fsm.Epoch) error {
+	staged := v.record.Staging
+	if epoch.Compare(v.record.Epoch) < 0 {
+		return fsm.Reject(fsm.StaleEpoch, "volume %s was published to this host at epoch %s since epoch %s", v.id, v.record.Epoch, epoch)
 	}
-	if held != nil && held.Epoch.Compare(epoch) < 0 {
-		if err := e.endOlder(ctx, v, epoch); err != nil {
+	if staged != nil && staged.Epoch.Compare(epoch) < 0 {
+		if err := e.takeDownOlder(ctx, v, epoch); err != nil {
 			return err
 		}
-	} else if e.owesTeardown(v) {
-		if err := e.settle(ctx, v); err != nil {
+	} else if e.hasTeardown(v) {
+		if err := e.converge(ctx, v); err != nil {
 			return err
 		}
 	}
-	return e.drain(ctx, v, c, drainLimit)
+	return e.drain(ctx, v, c, drainTimeout)
 }
 
-// endOlder takes down what an earlier publication left, once the log's wish says
+// takeDownOlder takes down what an earlier publication left, once the log's wish says
 // that it is over: the caller's word alone is not enough.
-func (e *Executor) endOlder(ctx context.Context, v *volume, epoch fsm.Epoch) error {
-	ctx, cancel := context.WithTimeout(ctx, e.Patience)
+func (e *Executor) takeDownOlder(ctx context.Context, v *volume, epoch fsm.Epoch) error {
+	ctx, cancel := context.WithTimeout(ctx, e.CatchUpTimeout)
 	defer cancel()
-	err := e.awaitWish(ctx, v, func(w *fsm.DesiredVolume) bool {
+	err := e.awaitDesired(ctx, v, func(w *fsm.DesiredVolume) bool {
 		return w != nil && w.Publication != nil && w.Publication.Epoch.Compare(epoch) >= 0
 	})
 	if err != nil {
 		return fsm.Reject(fsm.StaleEpoch, "volume %s is not known to be published to this host at epoch %s", v.id, epoch)
 	}
-	if err := e.settle(ctx, v); err != nil {
+	if err := e.converge(ctx, v); err != nil {
 		return err
 	}
-	if v.journal.Staging != nil && v.journal.Staging.Epoch.Compare(epoch) < 0 {
-		return fsm.Reject(fsm.Busy, "volume %s is still staged from the publication of epoch %s", v.id, v.journal.Staging.Epoch)
+	if v.record.Staging != nil && v.record.Staging.Epoch.Compare(epoch) < 0 {
+		return fsm.Reject(fsm.Busy, "volume %s is still staged from the publication of epoch %s", v.id, v.record.Staging.Epoch)
 	}
 	return nil
 }
 
-func (e *Executor) owesTeardown(v *volume) bool {
+func (e *Executor) hasTeardown(v *volume) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return v.wish != nil && v.wish.Teardown != nil
+	return v.desired != nil && v.desired.Teardown != nil
 }
 
 // stageOnce has one grant, and does what it is for.
@@ -109,14 +109,14 @@ func (e *Executor) stageOnce(ctx context.Context, v *volume, c *call, req *Stage
 	if err != nil {
 		return err
 	}
-	w, err := e.wishOf(ctx, v)
+	w, err := e.desiredOf(ctx, v)
 	if err != nil {
 		return err
 	}
-	want := &desired{volume: v.id, size: w.Size, grant: g, limits: &w.Limits, growing: w.Operation != 0}
+	want := &volumeSpec{volume: v.id, size: w.Size, grant: g, limits: &w.Limits, expanding: w.Operation != 0}
 	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags}
 	if e.Throttle == nil && w.Limits != (fsm.Limits{}) {
-		err := j.unbounded(fsm.Reject(fsm.Precondition, "this host has no control groups that bound I/O"))
+		err := j.tolerateLimitsError(fsm.Reject(fsm.Precondition, "this host has no control groups that bound I/O"))
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (e *Executor) stageOnce(ctx context.Context, v *volume, c *call, req *Stage
 
 // proposeStage records the intent and reads the grant.
 func (e *Executor) proposeStage(ctx context.Context, v *volume, c *call, req *StageRequest) (*grant, error) {
-	session, err := e.mayAct()
+	session, err := e.actingSession()
 	if err != nil {
 		return nil, err
 	}
@@ -137,71 +137,71 @@ func (e *Executor) proposeStage(ctx context.Context, v *volume, c *call, req *St
 	if err != nil {
 		return nil, err
 	}
-	number, err := e.sequence(v)
+	number, err := e.reserveSequence(v)
 	if err != nil {
 		return nil, err
 	}
-	e.hit("propose-stage.before")
+	e.hitFaultPoint("propose-stage.before")
 	outcome, err := e.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
-		VolumeId: string(v.id), NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.Boot,
+		VolumeId: string(v.id), NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.BootID,
 		Epoch: epochProto(req.Epoch), StagingPath: req.Path, Capability: capability,
 		FsUuid: uuid.NewString(), Sequence: number,
 	}}})
-	e.hit("propose-stage.after")
+	e.hitFaultPoint("propose-stage.after")
 	if err != nil {
 		return nil, err
 	}
-	g, at, err := e.granted(session, outcome)
+	g, at, err := e.grantOf(session, outcome)
 	if err != nil {
 		return nil, err
 	}
-	g.path, v.journal.Floor = req.Path, at
+	g.path, v.record.Floor = req.Path, at
 	return g, nil
 }
 
-// wishOf is what the volume must be, as soon as the session says it.
-func (e *Executor) wishOf(ctx context.Context, v *volume) (*fsm.DesiredVolume, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.Patience)
+// desiredOf is what the volume must be, as soon as the session says it.
+func (e *Executor) desiredOf(ctx context.Context, v *volume) (*fsm.DesiredVolume, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.CatchUpTimeout)
 	defer cancel()
-	var said *fsm.DesiredVolume // by now it may be taken back again
-	err := e.awaitWish(ctx, v, func(w *fsm.DesiredVolume) bool {
-		said = w
+	var latest *fsm.DesiredVolume // by now it may be taken back again
+	err := e.awaitDesired(ctx, v, func(w *fsm.DesiredVolume) bool {
+		latest = w
 		return w != nil
 	})
 	if err != nil {
 		return nil, fsm.Reject(fsm.Busy, "volume %s: the controllers have not said yet what it is", v.id)
 	}
-	return said, nil
+	return latest, nil
 }
 
 // reportStaged has it committed that the volume is up, once.
 func (e *Executor) reportStaged(ctx context.Context, v *volume, c *call, g *grant) error {
 	f := fact{name: factStaged, path: g.path, epoch: g.epoch}
-	if e.knownStaged(v, g, f) {
+	if e.stagedCommitted(v, g, f) {
 		return nil
 	}
-	e.hit("report-staged.before")
-	err := e.reportFact(ctx, v, c, f, &fsmpb.Observation{Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: g.path}}})
-	e.hit("report-staged.after")
+	e.hitFaultPoint("report-staged.before")
+	err := e.reportFactAndWait(ctx, v, c, f, &fsmpb.Observation{Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: g.path}}})
+	e.hitFaultPoint("report-staged.after")
 	return err
 }
 
-// knownStaged: the log took it from this process, or a wish from after the grant says so.
-func (e *Executor) knownStaged(v *volume, g *grant, f fact) bool {
+// stagedCommitted: the log took it from this process, or a wish from after the grant says so.
+func (e *Executor) stagedCommitted(v *volume, g *grant, f fact) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, known := v.known[f]; known {
+	if _, known := v.committed[f]; known {
 		return true
 	}
-	p := v.publicationSince(g)
-	return p != nil && p.Staging != nil && p.Staging.Done && p.Staging.Path == g.path && p.Staging.Boot == e.Host.Boot
+	p := v.publicationAfterGrant(g)
+	return p != nil && p.Staging != nil && p.Staging.Done && p.Staging.Path == g.path && p.Staging.Boot == e.Host.BootID
 }
 
-// publicationSince is the grant's, as a wish from after the grant says; nil when there is
+// publicationAfterGrant is the grant's, as a wish from after the grant says; nil when there is
 // none. The caller holds mu and the lock.
-func (v *volume) publicationSince(g *grant) *fsm.Publication {
-	if v.wish == nil || v.wish.Publication == nil || v.wishAt.Compare(v.journal.Floor) < 0 || v.wish.Publication.Epoch != g.epoch {
+func (v *volume) publicationAfterGrant(g *grant) *fsm.Publication {
+	if v.desired == nil || v.desired.Publication == nil || v.desiredAt.Compare(v.record.Floor) < 0 || v.desired.Publication.Epoch != g.epoch {
 		return nil
 	}
-	return v.wish.Publication
+	return v.desired.Publication
 }

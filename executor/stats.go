@@ -10,13 +10,13 @@ import (
 
 // Stats measures a volume where it is staged or bound. It is NotFound where the
 // volume is not.
-func (e *Executor) Stats(ctx context.Context, id fsm.VolumeID, path string) (Stats, error) {
+func (e *Executor) VolumeStats(ctx context.Context, id fsm.VolumeID, path string) (VolumeStats, error) {
 	none := fsm.Reject(fsm.NotFound, "volume %s is not at %s", id, path)
-	if !id.Valid() || !e.knows(id) {
-		return Stats{}, none
+	if !id.Valid() || !e.isKnown(id) {
+		return VolumeStats{}, none
 	}
 	type answer struct {
-		stats Stats
+		stats VolumeStats
 		err   error
 	}
 	answered := make(chan answer, 1)
@@ -32,48 +32,48 @@ func (e *Executor) Stats(ctx context.Context, id fsm.VolumeID, path string) (Sta
 	case <-patience:
 	case <-ctx.Done():
 	}
-	return Stats{}, fsm.Reject(fsm.Busy, "volume %s does not answer", id)
+	return VolumeStats{}, fsm.Reject(fsm.Busy, "volume %s does not answer", id)
 }
 
-func (e *Executor) measure(ctx context.Context, id fsm.VolumeID, path string, none error) (Stats, error) {
+func (e *Executor) measure(ctx context.Context, id fsm.VolumeID, path string, none error) (VolumeStats, error) {
 	e.mu.Lock()
 	v, ok := e.volumes[id]
 	if !ok {
 		e.mu.Unlock()
-		return Stats{}, none
+		return VolumeStats{}, none
 	}
-	held := v.shown.Staging
+	staged := v.recordCopy.Staging
 	e.mu.Unlock()
 	backend, err := e.backend(v)
 	if err != nil {
-		return Stats{}, err
+		return VolumeStats{}, err
 	}
-	size := e.leastSize(v)
+	size := e.minImageSize(v)
 	device, err := backend.Observe(ctx, id)
-	if err != nil || !device.Attached() {
-		return Stats{}, none
+	if err != nil || !device.Active() {
+		return VolumeStats{}, none
 	}
-	block, found, err := e.whereIs(ctx, device, path, held)
+	block, found, err := e.whereIs(ctx, device, path, staged)
 	if err != nil || !found {
-		return Stats{}, none
+		return VolumeStats{}, none
 	}
 	stats, err := e.Mounter.Stats(ctx, device, path, block)
 	if err == nil {
-		stats.Condition = e.examined(ctx, v, &vitals{device: device, size: size, mounted: true, measured: stats.Condition})
+		stats.Condition = e.recordHealth(ctx, v, &healthInputs{device: device, size: size, mounted: true, measuredCondition: stats.Condition})
 	}
 	return stats, err
 }
 
 // whereIs tells whether the volume is at the path, and as what.
-func (e *Executor) whereIs(ctx context.Context, device Device, path string, held *staging) (block, found bool, err error) {
-	real := e.real(path)
-	if held != nil && held.Block && e.real(held.Path) == real {
+func (e *Executor) whereIs(ctx context.Context, device Device, path string, staged *stagingRecord) (block, found bool, err error) {
+	realPath := e.realPath(path)
+	if staged != nil && staged.Block && e.realPath(staged.Path) == realPath {
 		return true, true, nil
 	}
 	mounts, err := e.Mounter.Mounts(ctx, device)
 	for _, m := range mounts {
-		if m.Path == real {
-			return m.Node, true, nil
+		if m.Path == realPath {
+			return m.DeviceNode, true, nil
 		}
 	}
 	return false, false, err
@@ -91,29 +91,29 @@ func (e *Executor) Inventory(ctx context.Context) ([]InventoryItem, error) {
 		}
 		for _, item := range items {
 			all = append(all, item)
-			if item.Kind != KindLoop || !item.ID.Valid() {
+			if item.Kind != KindDevice || !item.Volume.Valid() {
 				continue
 			}
-			mounts, err := e.mountsOf(ctx, pool, item.ID)
+			mounts, err := e.mountsOf(ctx, pool, item.Volume)
 			if err != nil {
 				return nil, err
 			}
 			for _, m := range mounts {
-				all = append(all, InventoryItem{Kind: KindMount, ID: item.ID, Path: m.Path})
+				all = append(all, InventoryItem{Kind: KindMount, Volume: item.Volume, Path: m.Path})
 			}
 		}
 	}
 	replicas, err := e.replicaItems(ctx)
-	return once(append(all, replicas...)), err
+	return dedupe(append(all, replicas...)), err
 }
 
 // once leaves out what is listed twice.
-func once(all []InventoryItem) []InventoryItem {
+func dedupe(all []InventoryItem) []InventoryItem {
 	listed := make(map[InventoryItem]bool, len(all))
 	return slices.DeleteFunc(all, func(item InventoryItem) bool {
-		again := listed[item]
+		duplicate := listed[item]
 		listed[item] = true
-		return again
+		return duplicate
 	})
 }
 
@@ -123,18 +123,18 @@ func (e *Executor) replicaItems(ctx context.Context) (all []InventoryItem, err e
 	if e.Replicator == nil {
 		return nil, nil
 	}
-	known, err := e.Replicator.Known(ctx)
+	known, err := e.Replicator.ListResources(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the replicated volumes: %w", err)
 	}
 	for _, id := range known {
-		all = append(all, InventoryItem{Kind: KindResource, ID: id})
+		all = append(all, InventoryItem{Kind: KindResource, Volume: id})
 		mounts, err := e.replicaMounts(ctx, id)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range mounts {
-			all = append(all, InventoryItem{Kind: KindMount, ID: id, Path: m.Path})
+			all = append(all, InventoryItem{Kind: KindMount, Volume: id, Path: m.Path})
 		}
 	}
 	return all, nil
@@ -147,11 +147,11 @@ func (e *Executor) replicaMounts(ctx context.Context, id fsm.VolumeID) ([]Mount,
 	if v == nil {
 		return nil, nil // nobody knows its device
 	}
-	view, _ := e.view(v)
-	if view == nil {
+	rb, _ := e.replicaBackend(v)
+	if rb == nil {
 		return nil, nil // its pool is none of this host's: what is left of it is the resource
 	}
-	have, err := view.look(ctx)
+	have, err := rb.observe(ctx)
 	if err != nil || !have.Primary {
 		return nil, err
 	}

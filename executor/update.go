@@ -13,95 +13,95 @@ func (e *Executor) Update(u Update) {
 	defer e.mu.Unlock()
 	if u.Full {
 		e.session.number++
-		e.forget(&u)
+		e.dropUnlisted(&u)
 	}
 	if u.At.Incarnation != e.session.at.Incarnation {
-		e.forgetGenerations()
+		e.resetForIncarnation()
 	}
-	if u.Full || u.Adopted != e.session.adopted || u.Level != e.session.level {
-		e.lookForCopies()
+	if u.Full || u.Adopted != e.session.adopted || u.FeatureLevel != e.session.level {
+		e.triggerKeptScan()
 	}
 	e.session.at, e.session.adopted, e.session.incarnationID = u.At, u.Adopted, u.IncarnationID
-	e.session.level = u.Level
-	for i := range u.Wishes {
-		e.wished(u.Wishes[i].Volume, &u.Wishes[i], u.At)
+	e.session.level = u.FeatureLevel
+	for i := range u.Volumes {
+		e.setDesired(u.Volumes[i].Volume, &u.Volumes[i], u.At)
 	}
-	for _, id := range u.Gone {
-		e.wished(id, nil, u.At)
+	for _, id := range u.VolumesGone {
+		e.setDesired(id, nil, u.At)
 	}
 	for i := range u.Snapshots {
-		e.wishedSnapshot(u.Snapshots[i].Snapshot, &u.Snapshots[i], u.At)
+		e.setDesiredSnapshot(u.Snapshots[i].Snapshot, &u.Snapshots[i], u.At)
 	}
 	for _, id := range u.SnapshotsGone {
-		e.wishedSnapshot(id, nil, u.At)
+		e.setDesiredSnapshot(id, nil, u.At)
 	}
-	e.queueWaiting()
+	e.requeueAwaiting()
 }
 
-// forgetGenerations: a generation is of one incarnation, whose indexes another one
+// resetForIncarnation: a generation is of one incarnation, whose indexes another one
 // gives again (S1); what one log took another may not know. The caller holds mu.
-func (e *Executor) forgetGenerations() {
+func (e *Executor) resetForIncarnation() {
 	for _, v := range e.volumes {
-		v.replica.generation, v.replica.sawConnected = 0, 0
-		clear(v.known)
-		v.heardHealth, v.limits = nil, nil
+		v.replica.generation, v.replica.connectedGeneration = 0, 0
+		clear(v.committed)
+		v.ackedHealth, v.ackedLimits = nil, nil
 	}
 	for _, c := range e.snapshots {
-		clear(c.told) // also what lasts: no wish would show that it is not known
+		clear(c.acked) // also what lasts: no wish would show that it is not known
 	}
 }
 
-// forget drops the wishes for volumes that a full update does not list.
-func (e *Executor) forget(u *Update) {
+// dropUnlisted drops the wishes for volumes that a full update does not list.
+func (e *Executor) dropUnlisted(u *Update) {
 	listed := map[fsm.VolumeID]bool{}
-	for i := range u.Wishes {
-		listed[u.Wishes[i].Volume] = true
+	for i := range u.Volumes {
+		listed[u.Volumes[i].Volume] = true
 	}
 	for id, v := range e.volumes {
 		switch {
 		case listed[id]:
-		case v.wish != nil || e.session.number == 1:
-			e.wished(id, nil, u.At)
+		case v.desired != nil || e.session.number == 1:
+			e.setDesired(id, nil, u.At)
 		default:
-			v.wishAt = u.At
+			v.desiredAt = u.At
 		}
 	}
-	e.forgetSnapshots(u)
+	e.dropUnlistedSnapshots(u)
 }
 
-// wished notes what the log wants of a volume, nil when it wants nothing. The
+// setDesired notes what the log wants of a volume, nil when it wants nothing. The
 // caller holds mu.
-func (e *Executor) wished(id fsm.VolumeID, w *fsm.DesiredVolume, at fsm.Epoch) {
+func (e *Executor) setDesired(id fsm.VolumeID, w *fsm.DesiredVolume, at fsm.Epoch) {
 	v, known := e.volumes[id]
 	if !known {
 		if w == nil || !id.Valid() {
 			return
 		}
-		v = e.volume(id)
+		v = e.volumeEntry(id)
 	}
-	v.wish, v.wishAt = w, at
-	v.noteReplica(w)
-	for f, told := range v.told {
-		if at.Compare(told.at) >= 0 {
-			delete(v.told, f)
+	v.desired, v.desiredAt = w, at
+	v.noteGeneration(w)
+	for f, acked := range v.acked {
+		if at.Compare(acked.at) >= 0 {
+			delete(v.acked, f)
 		}
 	}
-	close(v.news)
-	v.news = make(chan struct{})
-	e.queue.add(id)
+	close(v.desiredChanged)
+	v.desiredChanged = make(chan struct{})
+	e.volumeQueue.add(id)
 }
 
-// queueWaiting looks again at volumes for which the session was behind. The
+// requeueAwaiting looks again at volumes for which the session was behind. The
 // caller holds mu.
-func (e *Executor) queueWaiting() {
-	for id := range e.behind {
-		delete(e.behind, id)
-		e.queue.add(id)
+func (e *Executor) requeueAwaiting() {
+	for id := range e.awaitingSession {
+		delete(e.awaitingSession, id)
+		e.volumeQueue.add(id)
 	}
 	for _, c := range e.snapshots {
-		if c.behind {
-			c.behind = false
-			e.cuts.add(c.id)
+		if c.awaitingSession {
+			c.awaitingSession = false
+			e.snapshotQueue.add(c.id)
 		}
 	}
 }
@@ -112,14 +112,14 @@ func (e *Executor) queueWaiting() {
 // enough: an update speaks of the volumes that it names only, and another's may be on its
 // way. If not, the volume is looked at again with the next update. The caller holds mu
 // and the volume's lock.
-func (e *Executor) fresh(v *volume) bool {
+func (e *Executor) isActionable(v *volume) bool {
 	s := &e.session
 	if s.number == 0 || !s.adopted {
-		e.behind[v.id] = struct{}{}
+		e.awaitingSession[v.id] = struct{}{}
 		return false
 	}
-	if s.at.Compare(e.seen.onDisk()) < 0 || v.wishAt.Compare(v.journal.Floor) < 0 {
-		e.behind[v.id] = struct{}{}
+	if s.at.Compare(e.acted.onDisk()) < 0 || v.desiredAt.Compare(v.record.Floor) < 0 {
+		e.awaitingSession[v.id] = struct{}{}
 		return false
 	}
 	return true
@@ -138,52 +138,52 @@ func isUnavailable(err error) bool {
 	return errors.As(err, &u) && u.Unavailable()
 }
 
-// mayAct tells whether anything may be brought up in this session at all, and
+// actingSession tells whether anything may be brought up in this session at all, and
 // which session that is.
-func (e *Executor) mayAct() (uint64, error) {
+func (e *Executor) actingSession() (uint64, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
-	case e.session.number == 0 || e.Log == nil:
+	case e.session.number == 0 || e.Proposer == nil:
 		return 0, &unavailable{errors.New("this host has no session with a controller yet")}
-	case !e.session.adopted, e.session.at.Incarnation < e.incarnation():
+	case !e.session.adopted, e.session.at.Incarnation < e.highestIncarnation():
 		return 0, fsm.Reject(fsm.Precondition, "node %s is in adoption mode until an operator adopts it", e.Node)
 	}
 	return e.session.number, nil
 }
 
-// level2 tells whether the cluster runs at feature level 2 or above, as the session
+// atLevel2 tells whether the cluster runs at feature level 2 or above, as the session
 // said last. Where it does not, this host proposes and reports what level 1 knows (S72).
-func (e *Executor) level2() bool {
+func (e *Executor) atLevel2() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.session.level >= fsm.Level2
 }
 
-// incarnation is the highest that the host acted for.
-func (e *Executor) incarnation() uint64 {
-	at, _ := e.seen.get()
+// highestIncarnation is the highest that the host acted for.
+func (e *Executor) highestIncarnation() uint64 {
+	at, _ := e.acted.current()
 	return at.Incarnation
 }
 
-// inSession tells whether a grant of that session is still worth something (S2).
-func (e *Executor) inSession(number uint64) bool {
+// sessionHolds tells whether a grant of that session is still worth something (S2).
+func (e *Executor) sessionHolds(number uint64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.session.number == number && e.session.adopted
 }
 
-// awaitWish waits until the volume's wish is as asked. It gives up with ctx.
-func (e *Executor) awaitWish(ctx context.Context, v *volume, enough func(*fsm.DesiredVolume) bool) error {
+// awaitDesired waits until the volume's wish is as asked. It gives up with ctx.
+func (e *Executor) awaitDesired(ctx context.Context, v *volume, enough func(*fsm.DesiredVolume) bool) error {
 	for {
 		e.mu.Lock()
-		w, news := v.wish, v.news
+		w, changed := v.desired, v.desiredChanged
 		e.mu.Unlock()
 		if enough(w) {
 			return nil
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -16,50 +16,50 @@ type volume struct {
 	lock chan struct{}
 
 	// Guarded by Executor.mu.
-	wish        *fsm.DesiredVolume
-	wishAt      fsm.Epoch
-	news        chan struct{} // closed and replaced when the wish changes
-	call        *call
-	again       bool              // somebody found it locked and wants it looked at
-	parked      <-chan struct{}   // a child that cannot be killed has its device
-	flying      map[fact]struct{} // reports under way
-	delivery    *delivery         // the report of its outbox that is under way
-	told        map[fact]telling  // reports made, until a wish shows them
-	known       map[fact]struct{} // facts that the log took from calls of this process and that hold since
-	unsaid      bool              // a fact was not reported again, as it was under way
-	heard       uint64            // the last record of a tear-down that the log took
-	health      *fsm.Condition    // as it was measured last
-	heardHealth *string           // what is wrong with it as the log knows from this process
+	desired        *fsm.DesiredVolume
+	desiredAt      fsm.Epoch
+	desiredChanged chan struct{} // closed and replaced when the wish changes
+	call           *call
+	requeue        bool                 // somebody found it locked and wants it looked at
+	parked         <-chan struct{}      // a child that cannot be killed has its device
+	inFlight       map[fact]struct{}    // reports under way
+	outboxReport   *outboxReport        // the report of its outbox that is under way
+	acked          map[fact]ackedReport // reports made, until a wish shows them
+	committed      map[fact]struct{}    // facts that the log took from calls of this process and that hold since
+	dirty          bool                 // a fact was not reported again, as it was under way
+	ackedTeardown  uint64               // the last record of a tear-down that the log took
+	health         *fsm.Condition       // as it was measured last
+	ackedHealth    *string              // what is wrong with it as the log knows from this process
 	// cut: it is being cut by whoever has the lock; held: it is quiet for a group.
 	// Calls are Busy meanwhile; waiters are called when the volume is free.
-	cut       bool
-	held      *hold
-	waiters   map[string]func()
-	limits    *fsm.Limits // that the log took for those in force
-	expanded  int64       // bytes that the device had when all of it was last made use of
-	examining bool        // somebody measures its health
-	unbounded string      // why its limits are not in force although it is staged
-	shown     record      // a copy of the journal's record, for readers
-	stagings  uint64      // how often it was staged or unstaged by that
-	watched   bool        // somebody looks after its frozen I/O
-	replica   replica     // of a replicated volume; parts of it are guarded by lock
+	snapshotting       bool
+	freezeHold         *freezeHold
+	waiters            map[string]func()
+	ackedLimits        *fsm.Limits  // that the log took for those in force
+	expandedSize       int64        // bytes that the device had when all of it was last made use of
+	checkingHealth     bool         // somebody measures its health
+	limitsError        string       // why its limits are not in force although it is staged
+	recordCopy         volumeRecord // a copy of the journal's record, for readers
+	stagingChanges     uint64       // how often it was staged or unstaged by that
+	watchingSuspension bool         // somebody looks after its frozen I/O
+	replica            replicaState // of a replicated volume; parts of it are guarded by lock
 
 	// Guarded by lock.
-	journal   *journal
-	content   Content            // of the attached device, as far as it was read
-	formatted bool               // mkfs ended on it and the log has not heard
-	applied   *fsm.Limits        // in force on the attached device; nil: not known
-	failures  int                // of the background in a row
-	failed    attempt            // which of the operator's attempts they belong to
-	tried     *fsm.DesiredVolume // what was looked at last, for whoever says why that failed
-	limiting  bool               // and that it was new limits
+	record        *recordFile
+	content       Content            // of the attached device, as far as it was read
+	formatted     bool               // mkfs ended on it and the log has not heard
+	appliedLimits *fsm.Limits        // in force on the attached device; nil: not known
+	failures      int                // isOfAttempt the background in a row
+	failedAttempt attempt            // which of the operator's attempts they belong to
+	lastTried     *fsm.DesiredVolume // what was looked at last, for whoever says why that failed
+	limitsStep    bool               // and that it was new limits
 }
 
-// telling is a report that the log took.
-type telling struct {
-	at    fsm.Epoch
-	until time.Time // when it is made again if no wish showed it
-	times int
+// ackedReport is a report that the log took.
+type ackedReport struct {
+	at       fsm.Epoch
+	resendAt time.Time // when it is made again if no wish showed it
+	count    int
 }
 
 // attempt tells apart what an operator asked to be tried again.
@@ -69,10 +69,10 @@ type attempt struct {
 }
 
 // volume finds or makes the entry of a volume. The caller holds mu, or is alone.
-func (e *Executor) volume(id fsm.VolumeID) *volume {
+func (e *Executor) volumeEntry(id fsm.VolumeID) *volume {
 	v, ok := e.volumes[id]
 	if !ok {
-		v = &volume{id: id, lock: make(chan struct{}, 1), news: make(chan struct{}), flying: map[fact]struct{}{}, told: map[fact]telling{}, known: map[fact]struct{}{}}
+		v = &volume{id: id, lock: make(chan struct{}, 1), desiredChanged: make(chan struct{}), inFlight: map[fact]struct{}{}, acked: map[fact]ackedReport{}, committed: map[fact]struct{}{}}
 		e.volumes[id] = v
 	}
 	return v
@@ -82,7 +82,7 @@ func (e *Executor) volume(id fsm.VolumeID) *volume {
 func (e *Executor) tryLock(v *volume) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if v.parked != nil || v.held != nil {
+	if v.parked != nil || v.freezeHold != nil {
 		return false // queued again when the child is gone, or the hold
 	}
 	if e.volumes[v.id] != v {
@@ -92,7 +92,7 @@ func (e *Executor) tryLock(v *volume) bool {
 	case v.lock <- struct{}{}:
 		return true
 	default:
-		v.again = true
+		v.requeue = true
 		return false
 	}
 }
@@ -102,98 +102,98 @@ func (e *Executor) unlock(v *volume) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	<-v.lock
-	v.wake()
-	if v.again {
-		v.again = false
-		e.queue.add(v.id)
+	v.wakeWaiters()
+	if v.requeue {
+		v.requeue = false
+		e.volumeQueue.add(v.id)
 	}
 }
 
-// open reads the volume's record, once. The caller holds the lock.
-func (e *Executor) open(v *volume) error {
-	if v.journal == nil {
-		j, err := openJournal(e.Host.dir, v.id)
+// openRecord reads the volume's record, once. The caller holds the lock.
+func (e *Executor) openRecord(v *volume) error {
+	if v.record == nil {
+		j, err := openRecordFile(e.Host.dir, v.id)
 		if err != nil {
 			return err
 		}
-		v.journal = j
+		v.record = j
 	}
-	return e.prune(v)
+	return e.pruneOutbox(v)
 }
 
-// prune drops what the log has taken from the outbox. It need not be synced: what
+// pruneOutbox drops what the log has taken from the outbox. It need not be synced: what
 // is said again is passed over (S16).
-func (e *Executor) prune(v *volume) error {
+func (e *Executor) pruneOutbox(v *volume) error {
 	e.mu.Lock()
-	heard := v.heard
+	acked := v.ackedTeardown
 	e.mu.Unlock()
-	var left []owed
-	for _, o := range v.journal.Owed {
-		if o.Sequence > heard {
+	var left []pendingTeardown
+	for _, o := range v.record.PendingTeardowns {
+		if o.Sequence > acked {
 			left = append(left, o)
 		}
 	}
-	if len(left) == len(v.journal.Owed) {
+	if len(left) == len(v.record.PendingTeardowns) {
 		return nil
 	}
-	v.journal.Owed = left
-	return e.save(v, false)
+	v.record.PendingTeardowns = left
+	return e.saveRecord(v, false)
 }
 
 // save writes the volume's record.
-func (e *Executor) save(v *volume, sync bool) error {
-	e.hit("save-record.before")
-	err := v.journal.save(sync)
-	e.hit("save-record.after")
+func (e *Executor) saveRecord(v *volume, sync bool) error {
+	e.hitFaultPoint("save-record.before")
+	err := v.record.save(sync)
+	e.hitFaultPoint("save-record.after")
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.show(v)
+	e.refreshRecordCopy(v)
 	return err
 }
 
-// park sets the volume aside until a child that cannot be killed is gone: its
+// parkVolume sets the volume aside until a child that cannot be killed is gone: its
 // device must not be touched meanwhile.
-func (e *Executor) park(v *volume, err error) {
-	stuck := stuckIn(err)
-	if stuck == nil {
+func (e *Executor) parkVolume(v *volume, err error) {
+	parked := unkillableDone(err)
+	if parked == nil {
 		return
 	}
 	e.mu.Lock()
-	v.parked = stuck
+	v.parked = parked
 	e.mu.Unlock()
 	e.Logger.Error("the volume is set aside until a stuck command ends", "volume", v.id, "error", err)
 	go func() {
-		<-stuck
+		<-parked
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		v.parked = nil
-		v.wake()
-		e.queue.add(v.id)
+		v.wakeWaiters()
+		e.volumeQueue.add(v.id)
 	}()
 }
 
-// stuckIn is closed when the children are gone that an error tells of and that cannot be
+// unkillableDone is closed when the children are gone that an error tells of and that cannot be
 // killed; nil when it tells of none.
-func stuckIn(err error) <-chan struct{} { return allGone(childrenIn(err)) }
+func unkillableDone(err error) <-chan struct{} { return allClosed(unkillableChildren(err)) }
 
-// childrenIn looks at all that was joined: errors.As would stop at a child that is gone.
-func childrenIn(err error) (stuck []<-chan struct{}) {
+// unkillableChildren looks at all that was joined: errors.As would stop at a child that is gone.
+func unkillableChildren(err error) (children []<-chan struct{}) {
 	if c, ok := any(err).(interface{ Parked() <-chan struct{} }); ok && c.Parked() != nil {
-		stuck = append(stuck, c.Parked())
+		children = append(children, c.Parked())
 	}
 	switch wrapping := any(err).(type) {
 	case interface{ Unwrap() error }:
-		stuck = append(stuck, childrenIn(wrapping.Unwrap())...)
+		children = append(children, unkillableChildren(wrapping.Unwrap())...)
 	case interface{ Unwrap() []error }:
 		for _, part := range wrapping.Unwrap() {
-			stuck = append(stuck, childrenIn(part)...)
+			children = append(children, unkillableChildren(part)...)
 		}
 	}
-	return stuck
+	return children
 }
 
-// allGone is closed when all of them are; nil for none.
-func allGone(children []<-chan struct{}) <-chan struct{} {
+// allClosed is closed when all of them are; nil for none.
+func allClosed(children []<-chan struct{}) <-chan struct{} {
 	switch len(children) {
 	case 0:
 		return nil
@@ -213,30 +213,30 @@ func allGone(children []<-chan struct{}) <-chan struct{} {
 // backend is that of the volume's pool.
 func (e *Executor) backend(v *volume) (Backend, error) {
 	e.mu.Lock()
-	id := v.shown.Pool
-	if v.wish != nil && v.wish.Pool != "" {
-		id = v.wish.Pool
+	id := v.recordCopy.Pool
+	if v.desired != nil && v.desired.Pool != "" {
+		id = v.desired.Pool
 	}
 	e.mu.Unlock()
 	if b, ok := e.pools[id]; ok {
-		return e.asReplica(v, b)
+		return e.backendOn(v, b)
 	}
 	if id == "" && len(e.Pools) == 1 {
-		return e.asReplica(v, e.Pools[0])
+		return e.backendOn(v, e.Pools[0])
 	}
 	return nil, fsm.Reject(fsm.Precondition, "volume %s is in pool %q, which this host does not have", v.id, id)
 }
 
-// backoff says how long to wait before what failed so often is looked at again.
-func backoff(failures int) time.Duration {
+// retryDelay says how long to wait before what failed so often is looked at again.
+func retryDelay(failures int) time.Duration {
 	const first, last = 100 * time.Millisecond, 10 * time.Second
 	return min(last, first<<min(failures, 16))
 }
 
 func (e *Executor) logger(v *volume) *slog.Logger { return e.Logger.With("volume", v.id) }
 
-// wrap says what was being done to which volume; refusals say it themselves.
-func wrap(v *volume, kind stepKind, err error) error {
+// wrapStep says what was being done to which volume; refusals say it themselves.
+func wrapStep(v *volume, kind stepKind, err error) error {
 	var rej *fsm.Rejection
 	if err == nil || errors.As(err, &rej) {
 		return err

@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// slowLog answers reports when it is told to, each with the index that it is told.
-type slowLog struct {
+// gatedLog answers reports when it is told to, each with the index that it is told.
+type gatedLog struct {
 	reports chan *fsmpb.Report
 	answers chan uint64
 }
 
-func (l *slowLog) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+func (l *gatedLog) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	select {
 	case l.reports <- cmd.GetReport():
 	case <-ctx.Done():
@@ -33,10 +33,10 @@ func (l *slowLog) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outco
 	}
 }
 
-func newSlowWorld(t *testing.T) (*world, *slowLog) {
-	w := newStoppedWorld(t)
-	w.recheck = time.Hour
-	log := &slowLog{reports: make(chan *fsmpb.Report), answers: make(chan uint64)}
+func newSlowHost(t *testing.T) (*testHost, *gatedLog) {
+	w := newStoppedHost(t)
+	w.resync = time.Hour
+	log := &gatedLog{reports: make(chan *fsmpb.Report), answers: make(chan uint64)}
 	w.build(nil, log)
 	w.e.Start()
 	return w, log
@@ -45,11 +45,11 @@ func newSlowWorld(t *testing.T) (*world, *slowLog) {
 func removing(id fsm.VolumeID, index uint64, adopted bool) executor.Update {
 	return executor.Update{
 		At: fsm.Epoch{Incarnation: 1, Index: index}, Full: true, Adopted: adopted, IncarnationID: []byte("i"),
-		Wishes: []fsm.DesiredVolume{{Volume: id, Pool: "hp-fake", Size: testSize, Goal: fsm.GoalRemove, ReplicaState: fsm.ReplicaPresent}},
+		Volumes: []fsm.DesiredVolume{{Volume: id, Pool: "hp-fake", Size: testSize, Goal: fsm.GoalRemove, ReplicaState: fsm.ReplicaPresent}},
 	}
 }
 
-func (l *slowLog) next(t *testing.T) *fsmpb.Report {
+func (l *gatedLog) next(t *testing.T) *fsmpb.Report {
 	t.Helper()
 	select {
 	case r := <-l.reports:
@@ -62,23 +62,23 @@ func (l *slowLog) next(t *testing.T) *fsmpb.Report {
 
 // A wish that came while a report was under way found nothing to say; the report was
 // passed over; so it is said again without waiting for the next look at all volumes.
-func TestAFactThatWasPassedOverIsSaidAgain(t *testing.T) {
-	w, log := newSlowWorld(t)
+func TestASupersededFactIsReportedAgain(t *testing.T) {
+	w, log := newSlowHost(t)
 	id := backendtest.NewID()
 	w.e.Update(removing(id, 3, true))
 	require.NotNil(t, log.next(t).GetObservations()[0].GetDeviceGone())
 	looks := w.pool.Effects("observe", id)
 	w.e.Update(removing(id, 9, true))
 	require.Eventually(t, func() bool { return w.pool.Effects("observe", id) > looks }, time.Minute, time.Millisecond)
-	require.NoError(t, w.e.Unpublish(t.Context(), id, "/nowhere")) // whoever looked is done
+	require.NoError(t, w.e.UnpublishTarget(t.Context(), id, "/nowhere")) // whoever looked is done
 	log.answers <- 5
 	require.NotNil(t, log.next(t).GetObservations()[0].GetDeviceGone())
 	log.answers <- 10
 }
 
 // The same of a snapshot: a wish that came while its end was reported found nothing to say.
-func TestASnapshotsFactThatWasPassedOverIsSaidAgain(t *testing.T) {
-	w, log := newSlowWorld(t)
+func TestASupersededSnapshotFactIsReportedAgain(t *testing.T) {
+	w, log := newSlowHost(t)
 	id, source := backendtest.NewSnapshotID(), backendtest.NewID()
 	want := func(index uint64) executor.Update {
 		return executor.Update{
@@ -99,12 +99,12 @@ func TestASnapshotsFactThatWasPassedOverIsSaidAgain(t *testing.T) {
 }
 
 // S1: what a host in adoption mode was told is done as soon as it is adopted.
-func TestS1_AnAdoptedHostLooksAtWhatItWasTold(t *testing.T) {
-	w, log := newSlowWorld(t)
+func TestS1_AnAdoptedHostActsOnEarlierUpdates(t *testing.T) {
+	w, log := newSlowHost(t)
 	id := backendtest.NewID()
 	w.e.Update(removing(id, 3, false))
 	require.Eventually(t, func() bool { return w.pool.Effects("observe", id) > 0 }, time.Minute, time.Millisecond)
-	require.NoError(t, w.e.Unpublish(t.Context(), id, "/nowhere"))
+	require.NoError(t, w.e.UnpublishTarget(t.Context(), id, "/nowhere"))
 	w.e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 4}, Adopted: true, IncarnationID: []byte("i")})
 	require.NotNil(t, log.next(t).GetObservations()[0].GetDeviceGone())
 	log.answers <- 5

@@ -17,7 +17,7 @@ func (m maps) Map(ctx context.Context, node fsm.NodeID, base, target fsm.Snapsho
 	if err != nil {
 		return metadata.Page{}, err
 	}
-	page := metadata.Page{More: found.More, Reached: found.Reached}
+	page := metadata.Page{More: found.More, Reached: found.NextOffset}
 	for _, x := range found.Extents {
 		page.Extents = append(page.Extents, metadata.Extent{Offset: x.Offset, Length: x.Length})
 	}

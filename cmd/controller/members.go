@@ -98,7 +98,7 @@ type hosts struct{ monitor *session.Monitor }
 func (h hosts) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
 	pools := map[fsm.PoolID]admin.PoolState{}
 	for id, p := range h.monitor.Pools(ctx) {
-		pools[id] = admin.PoolState{Free: p.Free, Capacity: p.Capacity, Absent: p.Absent, Copies: p.Copies, Detail: p.Detail}
+		pools[id] = admin.PoolState{Free: p.Free, Capacity: p.Capacity, Absent: p.Absent, Copies: p.FullCopies, Detail: p.Detail}
 	}
 	return pools
 }
@@ -111,7 +111,7 @@ func (h hosts) Inventory(ctx context.Context, node fsm.NodeID) ([]admin.Item, er
 	}
 	items := make([]admin.Item, 0, len(found))
 	for _, i := range found {
-		items = append(items, admin.Item{Kind: i.Kind, ID: i.ID, Snapshot: i.Snapshot, Path: i.Path})
+		items = append(items, admin.Item{Kind: i.Kind, ID: i.Volume, Snapshot: i.Snapshot, Path: i.Path})
 	}
 	return items, nil
 }

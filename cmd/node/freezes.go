@@ -61,7 +61,7 @@ type measuredFreeze struct {
 func (f *measuredFreeze) Thaw(ctx context.Context) error {
 	err := f.Freeze.Thaw(ctx)
 	if err == nil {
-		f.once.Do(func() { f.of.took(f.Held()) })
+		f.once.Do(func() { f.of.took(f.Elapsed()) })
 	}
 	return err
 }

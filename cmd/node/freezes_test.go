@@ -31,9 +31,9 @@ type block struct {
 	err   error
 }
 
-func (b *block) Cut(ctx context.Context, cut func(context.Context) error) error { return cut(ctx) }
+func (b *block) Run(ctx context.Context, cut func(context.Context) error) error { return cut(ctx) }
 func (b *block) Thaw(context.Context) error                                     { return b.err }
-func (b *block) Held() time.Duration                                            { return b.lasts }
+func (b *block) Elapsed() time.Duration                                         { return b.lasts }
 
 func TestTheLongestFreezeIsTold(t *testing.T) {
 	registry := prometheus.NewRegistry()

@@ -30,20 +30,20 @@ func (h host) Unstage(ctx context.Context, volume fsm.VolumeID, path string) err
 
 // Publish binds it to a target.
 func (h host) Publish(ctx context.Context, r csinode.PublishRequest) error {
-	return h.executor.Publish(ctx, executor.PublishRequest{
+	return h.executor.PublishTarget(ctx, executor.PublishTargetRequest{
 		Volume: r.Volume, Epoch: r.Epoch, StagingPath: r.StagingPath, TargetPath: r.TargetPath,
-		ReadOnly: r.ReadOnly, Capability: r.Capability, Flags: r.Flags, Group: r.Group, Fingerprint: r.Fingerprint,
+		ReadOnly: r.ReadOnly, Capability: r.Capability, Flags: r.Flags, MountGroup: r.Group, Fingerprint: r.Fingerprint,
 	})
 }
 
 // Unpublish removes a target, also without the quorum (S28).
 func (h host) Unpublish(ctx context.Context, volume fsm.VolumeID, target string) error {
-	return h.executor.Unpublish(ctx, volume, target)
+	return h.executor.UnpublishTarget(ctx, volume, target)
 }
 
 // Expand makes the filesystem as large as the device.
 func (h host) Expand(ctx context.Context, r csinode.ExpandRequest) (int64, error) {
-	size, err := h.executor.ExpandNode(ctx, executor.ExpandRequest{
+	size, err := h.executor.Expand(ctx, executor.ExpandRequest{
 		Volume: r.Volume, Path: r.Path, Size: r.Required, Capability: r.Capability,
 	})
 	if err == nil && r.Limit > 0 && size > r.Limit {
@@ -54,7 +54,7 @@ func (h host) Expand(ctx context.Context, r csinode.ExpandRequest) (int64, error
 
 // Stats measures a volume where it is staged or bound.
 func (h host) Stats(ctx context.Context, volume fsm.VolumeID, path string) (csinode.Stats, error) {
-	s, err := h.executor.Stats(ctx, volume, path)
+	s, err := h.executor.VolumeStats(ctx, volume, path)
 	if err != nil {
 		return csinode.Stats{}, err
 	}

@@ -35,7 +35,7 @@ func (n *node) keepPools(ctx context.Context) {
 // a mounted volume may stop its writers; empty when it shares blocks.
 func (n *node) limitation(ctx context.Context, p pool) string {
 	backend, ok := p.Backend.(executor.SnapshotBackend)
-	if !ok || backend.Shares() {
+	if !ok || backend.SharesBlocks() {
 		return ""
 	}
 	text := fmt.Sprintf("the pool copies for snapshots and clones, as its filesystem shares no blocks: a mounted volume is stopped for up to --freeze-max (%s), "+

@@ -119,7 +119,7 @@ func (p *parts) openPools(o *options, runner *run.Runner) error {
 // never knew may become a new pool: an unmounted pool is an empty folder too (S12). A new
 // one may be given a filesystem of its own.
 func (p *parts) openFolder(dir string, runner *run.Runner, image bool) error {
-	known := p.host.Pool(dir)
+	known := p.host.PoolAt(dir)
 	own, err := loopfile.OpenFilesystem(context.Background(), dir, runner, image && known == "")
 	if !errors.As(err, &p.notMade) && err != nil {
 		return exit.Nof("open the pool: %w", err)
@@ -144,7 +144,7 @@ func (p *parts) openFolder(dir string, runner *run.Runner, image bool) error {
 // openThin opens the thin pool that the host knows by its name. Only one that it never
 // knew may be made or adopted (S12).
 func (p *parts) openThin(ctx context.Context, t thinPool, runner *run.Runner) (err error) {
-	cfg := lvm.Config{VG: t.vg, Pool: t.pool, Known: p.host.Pool(t.name()), Runner: runner}
+	cfg := lvm.Config{VG: t.vg, Pool: t.pool, Known: p.host.PoolAt(t.name()), Runner: runner}
 	if cfg.Known == "" {
 		if cfg.Known, err = lvm.Init(ctx, cfg); err != nil {
 			return exit.Nof("make the pool: %w", err)

@@ -74,8 +74,8 @@ func (n *node) configureReplication(c *executor.Config) {
 	if r == nil {
 		return
 	}
-	c.Replicator, c.ReplicationAddress, c.PublicKey, c.Secret = r.drbd, n.replicationAddress, r.key.PublicKey().Bytes(), r.secret
-	c.VerifyEvery = n.verifyInterval
+	c.Replicator, c.ReplicationAddress, c.PublicKey, c.DeriveSecret = r.drbd, n.replicationAddress, r.key.PublicKey().Bytes(), r.secret
+	c.VerifyInterval = n.verifyInterval
 	if n.selfFence == "reboot" {
 		c.SelfFence = func() { reboot(n.log) }
 	}
@@ -87,7 +87,7 @@ func (n *node) listenFence() (err error) {
 		return nil
 	}
 	n.fence, err = fence.Listen(n.fenceSocket, func(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error) {
-		return n.executor.Fence(ctx, id)
+		return n.executor.FencePeer(ctx, id)
 	}, n.log)
 	return exit.With(exit.Unavailable, err)
 }

@@ -113,7 +113,7 @@ func (n *node) openExecutor() (err error) {
 	n.client, err = session.NewClient(session.ClientConfig{
 		Endpoints: n.endpoints, Credentials: n.creds, Logger: n.log,
 		Register:  func() *registration { return n.executor.Register() },
-		Seen:      func() (fsm.Epoch, []byte) { return n.executor.Seen() },
+		Seen:      func() (fsm.Epoch, []byte) { return n.executor.ActedEpoch() },
 		Handle:    func(u executor.Update) { n.executor.Update(u) },
 		Telemetry: func() []executor.PoolFacts { return n.executor.PoolFacts(context.Background()) },
 		Inventory: func(ctx context.Context) ([]executor.InventoryItem, error) { return n.executor.Inventory(ctx) },
@@ -131,8 +131,8 @@ func (n *node) openExecutor() (err error) {
 	n.parts.openThrottle(n.ioCgroup, n.log)
 	config := executor.Config{
 		Node: fsm.NodeID(n.id), Host: n.parts.host, Pools: n.parts.backends(), Mounter: n.parts.mounter,
-		Freezer: freezes, Grower: n.parts.mounter, Throttle: n.parts.limits, FreezeMax: n.freezeMax, HealthEvery: n.healthInterval,
-		Log: n.client, Logger: n.log, Metrics: n.registry,
+		Freezer: freezes, FilesystemTools: n.parts.mounter, Throttle: n.parts.limits, MaxFreeze: n.freezeMax, HealthInterval: n.healthInterval,
+		Proposer: n.client, Logger: n.log, Metrics: n.registry,
 		Labels: labels, Site: n.site, MaxVolumes: n.maxVolumes, Version: daemon.Version(), FeatureLevel: fsm.MaxFeatureLevel,
 		OvercommitPercents: n.overcommitPercents(), MinFree: int64(n.minFree),
 	}

@@ -184,7 +184,7 @@ func (f *Fake) Remove(_ context.Context, id fsm.VolumeID) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.attached[id].Attached() {
+	if f.attached[id].Active() {
 		return fsm.Reject(fsm.InUse, "the image of %s is attached", id)
 	}
 	if _, ok := f.images[id]; ok {
@@ -197,7 +197,7 @@ func (f *Fake) Remove(_ context.Context, id fsm.VolumeID) error {
 }
 
 // Attach makes a device.
-func (f *Fake) Attach(_ context.Context, id fsm.VolumeID, readOnly bool) (executor.Device, error) {
+func (f *Fake) Activate(_ context.Context, id fsm.VolumeID, readOnly bool) (executor.Device, error) {
 	if err := f.effect("attach", id); err != nil {
 		return executor.Device{}, err
 	}
@@ -207,7 +207,7 @@ func (f *Fake) Attach(_ context.Context, id fsm.VolumeID, readOnly bool) (execut
 		return executor.Device{}, fsm.Reject(fsm.Precondition, "there is no image of %s", id)
 	}
 	d := f.attached[id]
-	if !d.Attached() {
+	if !d.Active() {
 		f.next++
 		f.effects["attach"+string(id)]++
 		d = executor.Device{Path: fmt.Sprintf("/dev/fake%d", f.next), Number: f.next}
@@ -218,13 +218,13 @@ func (f *Fake) Attach(_ context.Context, id fsm.VolumeID, readOnly bool) (execut
 }
 
 // Detach ends it.
-func (f *Fake) Detach(_ context.Context, id fsm.VolumeID) error {
+func (f *Fake) Deactivate(_ context.Context, id fsm.VolumeID) error {
 	if err := f.effect("detach", id); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.attached[id].Attached() {
+	if f.attached[id].Active() {
 		f.effects["detach"+string(id)]++
 	}
 	delete(f.attached, id)
@@ -240,10 +240,10 @@ func (f *Fake) Inventory(context.Context) ([]executor.InventoryItem, error) {
 	}
 	var items []executor.InventoryItem
 	for id := range f.images {
-		items = append(items, executor.InventoryItem{Kind: "image", ID: id, Path: "/fake/volumes/" + string(id)})
+		items = append(items, executor.InventoryItem{Kind: "image", Volume: id, Path: "/fake/volumes/" + string(id)})
 	}
 	for id := range f.tmp {
-		items = append(items, executor.InventoryItem{Kind: "unfinished", ID: id, Path: "/fake/tmp/" + string(id)})
+		items = append(items, executor.InventoryItem{Kind: "unfinished", Volume: id, Path: "/fake/tmp/" + string(id)})
 	}
 	for id := range f.snapshots {
 		items = append(items, executor.InventoryItem{Kind: "snapshot", Snapshot: id, Path: "/fake/snapshots/" + string(id)})
@@ -252,7 +252,7 @@ func (f *Fake) Inventory(context.Context) ([]executor.InventoryItem, error) {
 		items = append(items, executor.InventoryItem{Kind: "unfinished", Snapshot: id, Path: "/fake/tmp/" + string(id)})
 	}
 	for id, d := range f.attached {
-		items = append(items, executor.InventoryItem{Kind: "loop", ID: id, Path: d.Path})
+		items = append(items, executor.InventoryItem{Kind: "loop", Volume: id, Path: d.Path})
 	}
 	return items, nil
 }

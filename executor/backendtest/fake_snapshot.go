@@ -93,8 +93,8 @@ func (f *Fake) LoseSnapshot(id fsm.SnapshotID) {
 	delete(f.snapshots, id)
 }
 
-// Shares is true unless SetCopies said otherwise.
-func (f *Fake) Shares() bool {
+// SharesBlocks is true unless SetCopies said otherwise.
+func (f *Fake) SharesBlocks() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return !f.wholly
@@ -144,8 +144,8 @@ func (f *Fake) Allocated(_ context.Context, id fsm.VolumeID) (int64, error) {
 	return int64(len(f.content[id])) * BlockSize, nil
 }
 
-// Cut keeps the content as it is now.
-func (f *Fake) Cut(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress executor.Progress) error {
+// TakeSnapshot keeps the content as it is now.
+func (f *Fake) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress executor.Progress) error {
 	if err := f.snapshotEffect("cut", id); err != nil {
 		return err
 	}
@@ -263,8 +263,8 @@ func (f *Fake) kept(id fsm.SnapshotID) (snapshot, error) {
 	return s, nil
 }
 
-// Grow makes an image, and its device, larger.
-func (f *Fake) Grow(_ context.Context, id fsm.VolumeID, size int64) error {
+// Expand makes an image, and its device, larger.
+func (f *Fake) Expand(_ context.Context, id fsm.VolumeID, size int64) error {
 	if err := f.effect("grow", id); err != nil {
 		return err
 	}
@@ -327,7 +327,7 @@ func (f *Fake) walk(ctx context.Context, base, target fsm.SnapshotID, from int64
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			return &executor.Interrupted{At: start, Cause: err}
+			return &executor.InterruptedError{Offset: start, Cause: err}
 		}
 		if !yield(executor.Extent{Offset: start, Length: end - start}) {
 			return nil

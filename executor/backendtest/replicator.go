@@ -54,7 +54,7 @@ type FakeReplicator struct {
 	link    *FakeLink
 	disks   map[fsm.VolumeID]*fakeDisk
 	kernel  map[fsm.VolumeID]*fakeResource
-	files   map[fsm.VolumeID]executor.Resource
+	files   map[fsm.VolumeID]executor.ResourceConfig
 	steps   map[string]int
 	changed func(fsm.VolumeID)
 	helpers int // that run pri-on-incon-degr and are held back
@@ -89,7 +89,7 @@ func NewFakeLink() *FakeLink {
 	l := &FakeLink{takes: syncTime}
 	for i := range l.sides {
 		l.sides[i] = &FakeReplicator{link: l, disks: map[fsm.VolumeID]*fakeDisk{}, kernel: map[fsm.VolumeID]*fakeResource{},
-			files: map[fsm.VolumeID]executor.Resource{}, steps: map[string]int{}}
+			files: map[fsm.VolumeID]executor.ResourceConfig{}, steps: map[string]int{}}
 	}
 	return l
 }

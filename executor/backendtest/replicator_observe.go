@@ -15,21 +15,21 @@ func (r *FakeReplicator) Check(context.Context) error { return nil }
 // Version is that of the kernel it stands in for.
 func (r *FakeReplicator) Version() (version string, replicas uint32) { return "8.4.11", 2 }
 
-// Backing and Room differ by the metadata.
-func (r *FakeReplicator) Backing(size int64) int64 { return size + fakeMetadata }
+// BackingSize and Room differ by the metadata.
+func (r *FakeReplicator) BackingSize(size int64) int64 { return size + fakeMetadata }
 
-// Room is the inverse of Backing.
-func (r *FakeReplicator) Room(backing int64) int64 { return max(0, backing-fakeMetadata) }
+// BackingCapacity is the inverse of Backing.
+func (r *FakeReplicator) BackingCapacity(backing int64) int64 { return max(0, backing-fakeMetadata) }
 
 // Observe looks at the kernel and at the disk.
-func (r *FakeReplicator) Observe(_ context.Context, id fsm.VolumeID, minor uint32, backing string) (executor.Mirror, error) {
+func (r *FakeReplicator) Observe(_ context.Context, id fsm.VolumeID, minor uint32, backing string) (executor.ResourceStatus, error) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
-	m := executor.Mirror{Done: -1, PeerRole: "Unknown"}
-	_, m.Configured = r.files[id]
+	m := executor.ResourceStatus{SyncPercent: -1, PeerRole: "Unknown"}
+	_, m.HasConfig = r.files[id]
 	d := r.disks[id]
 	if d != nil && backing != "" {
-		m.Metadata, m.Fresh, m.UUID = true, d.uuid == 0, d.uuid
+		m.HasMetadata, m.JustCreated, m.UUID = true, d.uuid == 0, d.uuid
 	}
 	k := r.kernel[id]
 	if k == nil {
@@ -50,13 +50,13 @@ func (r *FakeReplicator) Observe(_ context.Context, id fsm.VolumeID, minor uint3
 		}
 	}
 	if k.link >= syncSource {
-		m.Done = 40
+		m.SyncPercent = 40
 	}
 	return m, nil
 }
 
-// Suspended lists what is frozen.
-func (r *FakeReplicator) Suspended(context.Context) ([]fsm.VolumeID, error) {
+// ListSuspended lists what is frozen.
+func (r *FakeReplicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	var all []fsm.VolumeID
@@ -68,8 +68,8 @@ func (r *FakeReplicator) Suspended(context.Context) ([]fsm.VolumeID, error) {
 	return all, nil
 }
 
-// Known lists what is in the kernel or in files.
-func (r *FakeReplicator) Known(context.Context) ([]fsm.VolumeID, error) {
+// ListResources lists what is in the kernel or in files.
+func (r *FakeReplicator) ListResources(context.Context) ([]fsm.VolumeID, error) {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	var all []fsm.VolumeID
@@ -94,7 +94,7 @@ func (r *FakeReplicator) Watch(ctx context.Context, changed func(fsm.VolumeID)) 
 }
 
 // Resource is what the file says.
-func (r *FakeReplicator) Resource(id fsm.VolumeID) executor.Resource {
+func (r *FakeReplicator) Resource(id fsm.VolumeID) executor.ResourceConfig {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	return r.files[id]

@@ -11,7 +11,7 @@ import (
 )
 
 // Configure keeps the file.
-func (r *FakeReplicator) Configure(_ context.Context, f executor.Resource) error {
+func (r *FakeReplicator) Configure(_ context.Context, f executor.ResourceConfig) error {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	r.files[f.Volume] = f
@@ -26,9 +26,9 @@ func (r *FakeReplicator) Adjust(_ context.Context, id fsm.VolumeID) error {
 	return err
 }
 
-// Forget removes the file. The metadata stay as long as the device below: the next one
+// RemoveConfig removes the file. The metadata stay as long as the device below: the next one
 // under the same id is given its own.
-func (r *FakeReplicator) Forget(_ context.Context, id fsm.VolumeID) error {
+func (r *FakeReplicator) RemoveConfig(_ context.Context, id fsm.VolumeID) error {
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	if r.kernel[id] != nil {

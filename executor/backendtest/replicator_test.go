@@ -25,7 +25,7 @@ func TestAPromotionThatItsPeerInterruptsIsAnError(t *testing.T) {
 	link := backendtest.NewFakeLink()
 	for i := range 2 {
 		r := link.Side(i)
-		require.NoError(t, r.Configure(t.Context(), executor.Resource{Volume: id}))
+		require.NoError(t, r.Configure(t.Context(), executor.ResourceConfig{Volume: id}))
 		require.NoError(t, r.CreateMetadata(t.Context(), id))
 		require.NoError(t, r.Attach(t.Context(), id))
 		require.NoError(t, r.Connect(t.Context(), id, false))

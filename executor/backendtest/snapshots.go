@@ -78,9 +78,9 @@ func written(t *testing.T, h SnapshotHarness) fsm.VolumeID {
 	t.Helper()
 	id := NewID()
 	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
-	_, err := h.Backend.Attach(t.Context(), id, false)
+	_, err := h.Backend.Activate(t.Context(), id, false)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = h.Backend.Detach(context.WithoutCancel(t.Context()), id) })
+	t.Cleanup(func() { _ = h.Backend.Deactivate(context.WithoutCancel(t.Context()), id) })
 	h.Write(t, id, 0, pattern(1, 300<<10))
 	h.Write(t, id, Size/2, pattern(2, 64<<10))
 	h.Write(t, id, Size-8192, pattern(3, 8192))
@@ -90,7 +90,7 @@ func written(t *testing.T, h SnapshotHarness) fsm.VolumeID {
 func cut(t *testing.T, h SnapshotHarness, source fsm.VolumeID) fsm.SnapshotID {
 	t.Helper()
 	id := NewSnapshotID()
-	require.NoError(t, h.Snapshots.Cut(t.Context(), source, id, nil))
+	require.NoError(t, h.Snapshots.TakeSnapshot(t.Context(), source, id, nil))
 	return id
 }
 
@@ -113,12 +113,12 @@ func testCut(t *testing.T, h SnapshotHarness) {
 	id := NewSnapshotID()
 	require.False(t, observeSnapshot(t, h.Snapshots, id).Exists)
 	var last int64
-	require.NoError(t, h.Snapshots.Cut(t.Context(), source, id, func(done, total int64) {
+	require.NoError(t, h.Snapshots.TakeSnapshot(t.Context(), source, id, func(done, total int64) {
 		require.LessOrEqual(t, done, total)
 		require.Greater(t, done, last)
 		last = done
 	}))
-	if !h.Snapshots.Shares() {
+	if !h.Snapshots.SharesBlocks() {
 		require.Positive(t, last, "a copy tells how far it is")
 	}
 	require.Equal(t, executor.Device{Exists: true, Size: Size, ReadOnly: true}, observeSnapshot(t, h.Snapshots, id))
@@ -133,7 +133,7 @@ func testCutTwice(t *testing.T, h SnapshotHarness) {
 	want := h.ReadSnapshot(t, id)
 	h.Write(t, source, 0, pattern(7, 1<<20))
 	for _, b := range []executor.SnapshotBackend{h.Snapshots, h.ReopenSnapshots()} {
-		require.NoError(t, b.Cut(t.Context(), source, id, nil))
+		require.NoError(t, b.TakeSnapshot(t.Context(), source, id, nil))
 		requireSame(t, want, h.ReadSnapshot(t, id), "the first cut is adopted")
 	}
 }
@@ -142,10 +142,10 @@ func testOutlives(t *testing.T, h SnapshotHarness) {
 	source := written(t, h)
 	want := h.Read(t, source)
 	id := cut(t, h, source)
-	require.NoError(t, h.Backend.Detach(t.Context(), source))
+	require.NoError(t, h.Backend.Deactivate(t.Context(), source))
 	require.NoError(t, h.Backend.Remove(t.Context(), source))
 	requireSame(t, want, h.ReadSnapshot(t, id), "the source is gone")
-	require.NoError(t, h.Snapshots.Cut(t.Context(), source, id, nil), "asked again, it is there")
+	require.NoError(t, h.Snapshots.TakeSnapshot(t.Context(), source, id, nil), "asked again, it is there")
 }
 
 func testCutInterrupted(t *testing.T, h SnapshotHarness) {
@@ -155,7 +155,7 @@ func testCutInterrupted(t *testing.T, h SnapshotHarness) {
 	h.InterruptCut(t, id)
 	h.InterruptCut(t, never)
 	require.Equal(t, executor.Device{Unfinished: true}, observeSnapshot(t, h.Snapshots, id))
-	require.NoError(t, h.Snapshots.Cut(t.Context(), source, id, nil))
+	require.NoError(t, h.Snapshots.TakeSnapshot(t.Context(), source, id, nil))
 	require.False(t, observeSnapshot(t, h.Snapshots, id).Unfinished)
 	requireSame(t, want, h.ReadSnapshot(t, id), "what was left over is not used")
 	require.NoError(t, h.Snapshots.RemoveSnapshot(t.Context(), never))
@@ -167,10 +167,10 @@ func testCutCancelled(t *testing.T, h SnapshotHarness) {
 	id := NewSnapshotID()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.ErrorIs(t, h.Snapshots.Cut(ctx, source, id, nil), context.Canceled)
+	require.ErrorIs(t, h.Snapshots.TakeSnapshot(ctx, source, id, nil), context.Canceled)
 	require.False(t, observeSnapshot(t, h.Snapshots, id).Exists)
 	ctx, cancel = context.WithCancel(t.Context())
-	err := h.Snapshots.Cut(ctx, source, id, func(int64, int64) { cancel() })
+	err := h.Snapshots.TakeSnapshot(ctx, source, id, func(int64, int64) { cancel() })
 	cancel()
 	require.Equal(t, err == nil, observeSnapshot(t, h.Snapshots, id).Exists, "whole or not at all")
 	clone := NewID()
@@ -193,7 +193,7 @@ func testRemoveSnapshot(t *testing.T, h SnapshotHarness) {
 func testCutNothing(t *testing.T, h SnapshotHarness) {
 	id := NewSnapshotID()
 	for range 2 {
-		require.Equal(t, fsm.Precondition, reason(h.Snapshots.Cut(t.Context(), NewID(), id, nil)))
+		require.Equal(t, fsm.Precondition, reason(h.Snapshots.TakeSnapshot(t.Context(), NewID(), id, nil)))
 		require.Equal(t, executor.Device{}, observeSnapshot(t, h.Snapshots, id))
 	}
 	_, err := h.Snapshots.Allocated(t.Context(), NewID())
@@ -209,7 +209,7 @@ func testSnapshotInventory(t *testing.T, h SnapshotHarness) {
 	for _, item := range items {
 		if item.Snapshot != "" {
 			require.NotEmpty(t, item.Path)
-			require.Empty(t, item.ID)
+			require.Empty(t, item.Volume)
 			found[item.Snapshot] = item.Kind
 		}
 	}
@@ -239,14 +239,14 @@ func testRate(t *testing.T, h SnapshotHarness) {
 func testAbsentSnapshots(t *testing.T, h SnapshotHarness) {
 	source := written(t, h)
 	id := cut(t, h, source)
-	require.NoError(t, h.Backend.Detach(t.Context(), source))
+	require.NoError(t, h.Backend.Deactivate(t.Context(), source))
 	h.SetAbsent(t, true)
 	for _, b := range []executor.SnapshotBackend{h.Snapshots, h.ReopenSnapshots()} {
 		require.Equal(t, executor.Device{Absent: true}, observeSnapshot(t, b, id))
-		require.Error(t, b.Cut(t.Context(), source, NewSnapshotID(), nil))
+		require.Error(t, b.TakeSnapshot(t.Context(), source, NewSnapshotID(), nil))
 		require.Error(t, b.RemoveSnapshot(t.Context(), id))
 		require.Error(t, b.CreateFrom(t.Context(), NewID(), Size, fsm.Source{Snapshot: id}, 0, nil))
-		require.Error(t, b.Grow(t.Context(), source, 2*Size))
+		require.Error(t, b.Expand(t.Context(), source, 2*Size))
 		require.Error(t, b.Map(t.Context(), id, 0, func(executor.Extent) bool { return true }))
 		require.Error(t, b.Delta(t.Context(), id, id, 0, func(executor.Extent) bool { return true }))
 	}
@@ -260,7 +260,7 @@ func testBadSnapshotID(t *testing.T, h SnapshotHarness) {
 	for _, id := range []fsm.SnapshotID{"", "..", "../../etc/passwd", "hs-x", NewSnapshotID() + "/..", fsm.SnapshotID(NewID())} {
 		_, err := h.Snapshots.ObserveSnapshot(t.Context(), id)
 		require.Equal(t, fsm.NotFound, reason(err))
-		require.Equal(t, fsm.NotFound, reason(h.Snapshots.Cut(t.Context(), source, id, nil)))
+		require.Equal(t, fsm.NotFound, reason(h.Snapshots.TakeSnapshot(t.Context(), source, id, nil)))
 		require.Equal(t, fsm.NotFound, reason(h.Snapshots.RemoveSnapshot(t.Context(), id)))
 		require.Equal(t, fsm.NotFound, reason(h.Snapshots.CreateFrom(t.Context(), NewID(), Size, fsm.Source{Snapshot: id}, 0, nil)))
 	}

@@ -21,12 +21,12 @@ func testFromSnapshot(t *testing.T, h SnapshotHarness) {
 		require.NoError(t, h.Snapshots.CreateFrom(t.Context(), id, Size, fsm.Source{Snapshot: snapshot}, 0, nil))
 		requireSame(t, want, h.Read(t, id), "the volume is as the snapshot")
 	}
-	_, err := h.Backend.Attach(t.Context(), id, false)
+	_, err := h.Backend.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	h.Write(t, id, 0, pattern(5, 1<<20))
 	require.NoError(t, h.Snapshots.CreateFrom(t.Context(), id, Size, fsm.Source{Snapshot: snapshot}, 0, nil), "asked after it was written to")
 	require.Equal(t, pattern(5, 1<<20), h.Read(t, id)[:1<<20], "what is there is adopted, not made again")
-	require.NoError(t, h.Backend.Detach(t.Context(), id))
+	require.NoError(t, h.Backend.Deactivate(t.Context(), id))
 	requireSame(t, want, h.ReadSnapshot(t, snapshot), "the snapshot is not written to through the volume")
 }
 
@@ -60,7 +60,7 @@ func testFromContent(t *testing.T, h SnapshotHarness) {
 				}
 				want := append(bytes.Clone(all[:content]), make([]byte, 3*Size-content)...)
 				requireSame(t, want[:size], h.Read(t, id), "the content, and zero behind it")
-				require.NoError(t, h.Snapshots.Grow(t.Context(), id, 3*Size))
+				require.NoError(t, h.Snapshots.Expand(t.Context(), id, 3*Size))
 				requireSame(t, want, h.Read(t, id), "also when it has grown")
 				require.NoError(t, h.Backend.Remove(t.Context(), id))
 			}
@@ -92,18 +92,18 @@ func testGrow(t *testing.T, h SnapshotHarness) {
 	want := h.Read(t, source)
 	snapshot := cut(t, h, source)
 	for range 2 {
-		require.NoError(t, h.Snapshots.Grow(t.Context(), source, 2*Size))
+		require.NoError(t, h.Snapshots.Expand(t.Context(), source, 2*Size))
 		require.EqualValues(t, 2*Size, observe(t, h.Backend, source).Size)
 	}
 	requireSame(t, append(want, make([]byte, Size)...), h.Read(t, source), "the device has the new size while it is attached")
 	h.Write(t, source, 2*Size-4096, pattern(4, 4096))
-	require.NoError(t, h.Backend.Detach(t.Context(), source))
-	require.NoError(t, h.Snapshots.Grow(t.Context(), source, 3*Size))
-	require.NoError(t, h.Snapshots.Grow(t.Context(), source, Size), "asked for less, it stays")
+	require.NoError(t, h.Backend.Deactivate(t.Context(), source))
+	require.NoError(t, h.Snapshots.Expand(t.Context(), source, 3*Size))
+	require.NoError(t, h.Snapshots.Expand(t.Context(), source, Size), "asked for less, it stays")
 	require.EqualValues(t, 3*Size, observe(t, h.Backend, source).Size)
 	require.Equal(t, pattern(4, 4096), h.Read(t, source)[2*Size-4096:2*Size])
 	requireSame(t, want, h.ReadSnapshot(t, snapshot), "the snapshot does not grow")
-	require.Equal(t, fsm.Precondition, reason(h.Snapshots.Grow(t.Context(), NewID(), Size)))
+	require.Equal(t, fsm.Precondition, reason(h.Snapshots.Expand(t.Context(), NewID(), Size)))
 }
 
 // collect takes what a map or a delta yields, and looks that it is in order.
@@ -161,7 +161,7 @@ func changed(t *testing.T, h SnapshotHarness) (base, target fsm.SnapshotID) {
 	h.Write(t, source, Size-4096, pattern(6, 4096))       // at the very end
 	h.Discard(t, source, 64<<10, 64<<10)                  // data that becomes a hole
 	h.Write(t, source, Size/2-16384, pattern(6, 16384+1)) // across a boundary
-	require.NoError(t, h.Snapshots.Grow(t.Context(), source, Size+1<<20))
+	require.NoError(t, h.Snapshots.Expand(t.Context(), source, Size+1<<20))
 	h.Write(t, source, Size+8192, pattern(6, 4096)) // beyond the base's end
 	return base, cut(t, h, source)
 }

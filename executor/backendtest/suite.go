@@ -78,7 +78,7 @@ func testCreate(t *testing.T, h Harness) {
 		d := observe(t, h.Backend, id)
 		require.True(t, d.Exists)
 		require.False(t, d.Unfinished)
-		require.False(t, d.Attached())
+		require.False(t, d.Active())
 		require.EqualValues(t, Size, d.Size)
 	}
 }
@@ -103,19 +103,19 @@ func testReopen(t *testing.T, h Harness) {
 func testAttach(t *testing.T, h Harness) {
 	id := NewID()
 	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
-	first, err := h.Backend.Attach(t.Context(), id, false)
+	first, err := h.Backend.Activate(t.Context(), id, false)
 	require.NoError(t, err)
-	require.True(t, first.Attached())
+	require.True(t, first.Active())
 	require.False(t, first.ReadOnly)
 	for _, b := range []executor.Backend{h.Backend, h.Reopen()} {
-		again, err := b.Attach(t.Context(), id, false)
+		again, err := b.Activate(t.Context(), id, false)
 		require.NoError(t, err)
 		require.Equal(t, first, again)
 		require.Equal(t, first, observe(t, b, id))
 	}
 	for range 2 {
-		require.NoError(t, h.Reopen().Detach(t.Context(), id))
-		require.False(t, observe(t, h.Backend, id).Attached())
+		require.NoError(t, h.Reopen().Deactivate(t.Context(), id))
+		require.False(t, observe(t, h.Backend, id).Active())
 	}
 }
 
@@ -123,23 +123,23 @@ func testReadOnly(t *testing.T, h Harness) {
 	id := NewID()
 	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
 	for _, readOnly := range []bool{true, false, true, true, false} {
-		d, err := h.Backend.Attach(t.Context(), id, readOnly)
+		d, err := h.Backend.Activate(t.Context(), id, readOnly)
 		require.NoError(t, err)
 		require.Equal(t, readOnly, d.ReadOnly)
 	}
-	require.NoError(t, h.Backend.Detach(t.Context(), id))
+	require.NoError(t, h.Backend.Deactivate(t.Context(), id))
 }
 
 func testRemoveAttached(t *testing.T, h Harness) {
 	id := NewID()
 	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
-	_, err := h.Backend.Attach(t.Context(), id, false)
+	_, err := h.Backend.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	for _, b := range []executor.Backend{h.Backend, h.Reopen()} {
 		require.Equal(t, fsm.InUse, reason(b.Remove(t.Context(), id)))
 		require.True(t, observe(t, b, id).Exists)
 	}
-	require.NoError(t, h.Backend.Detach(t.Context(), id))
+	require.NoError(t, h.Backend.Deactivate(t.Context(), id))
 	require.NoError(t, h.Backend.Remove(t.Context(), id))
 	require.False(t, observe(t, h.Backend, id).Exists)
 }
@@ -147,7 +147,7 @@ func testRemoveAttached(t *testing.T, h Harness) {
 func testRemoveNothing(t *testing.T, h Harness) {
 	for range 2 {
 		require.NoError(t, h.Backend.Remove(t.Context(), NewID()))
-		require.NoError(t, h.Backend.Detach(t.Context(), NewID()))
+		require.NoError(t, h.Backend.Deactivate(t.Context(), NewID()))
 	}
 }
 
@@ -165,7 +165,7 @@ func testInterrupted(t *testing.T, h Harness) {
 }
 
 func testAttachNothing(t *testing.T, h Harness) {
-	_, err := h.Backend.Attach(t.Context(), NewID(), false)
+	_, err := h.Backend.Activate(t.Context(), NewID(), false)
 	require.Equal(t, fsm.Precondition, reason(err))
 }
 
@@ -175,19 +175,19 @@ func testInventory(t *testing.T, h Harness) {
 	for _, id := range []fsm.VolumeID{made, attached} {
 		require.NoError(t, h.Backend.Create(t.Context(), id, Size))
 	}
-	_, err := h.Backend.Attach(t.Context(), attached, false)
+	_, err := h.Backend.Activate(t.Context(), attached, false)
 	require.NoError(t, err)
 	items, err := h.Reopen().Inventory(t.Context())
 	require.NoError(t, err)
 	found := map[string][]fsm.VolumeID{}
 	for _, item := range items {
 		require.NotEmpty(t, item.Path)
-		found[item.Kind] = append(found[item.Kind], item.ID)
+		found[item.Kind] = append(found[item.Kind], item.Volume)
 	}
 	require.ElementsMatch(t, []fsm.VolumeID{made, attached}, found["image"])
 	require.ElementsMatch(t, []fsm.VolumeID{attached}, found["loop"])
 	require.ElementsMatch(t, []fsm.VolumeID{unfinished}, found["unfinished"])
-	require.NoError(t, h.Backend.Detach(t.Context(), attached))
+	require.NoError(t, h.Backend.Deactivate(t.Context(), attached))
 }
 
 func testAbsent(t *testing.T, h Harness) {
@@ -204,7 +204,7 @@ func testAbsent(t *testing.T, h Harness) {
 		require.True(t, observe(t, b, made).Absent)
 		require.Error(t, b.Create(t.Context(), wanted, Size))
 		require.Error(t, b.Remove(t.Context(), made))
-		_, err := b.Attach(t.Context(), made, false)
+		_, err := b.Activate(t.Context(), made, false)
 		require.Error(t, err)
 		_, err = b.Inventory(t.Context())
 		require.Error(t, err)
@@ -219,12 +219,12 @@ func testAbsent(t *testing.T, h Harness) {
 func testAbsentDetach(t *testing.T, h Harness) {
 	id := NewID()
 	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
-	_, err := h.Backend.Attach(t.Context(), id, false)
+	_, err := h.Backend.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	h.SetAbsent(t, true)
-	require.True(t, observe(t, h.Backend, id).Attached())
-	require.NoError(t, h.Backend.Detach(t.Context(), id))
-	require.False(t, observe(t, h.Backend, id).Attached())
+	require.True(t, observe(t, h.Backend, id).Active())
+	require.NoError(t, h.Backend.Deactivate(t.Context(), id))
+	require.False(t, observe(t, h.Backend, id).Active())
 	h.SetAbsent(t, false)
 }
 
@@ -234,8 +234,8 @@ func testBadID(t *testing.T, h Harness) {
 		require.Equal(t, fsm.NotFound, reason(err))
 		require.Equal(t, fsm.NotFound, reason(h.Backend.Create(t.Context(), id, Size)))
 		require.Equal(t, fsm.NotFound, reason(h.Backend.Remove(t.Context(), id)))
-		require.Equal(t, fsm.NotFound, reason(h.Backend.Detach(t.Context(), id)))
-		_, err = h.Backend.Attach(t.Context(), id, false)
+		require.Equal(t, fsm.NotFound, reason(h.Backend.Deactivate(t.Context(), id)))
+		_, err = h.Backend.Activate(t.Context(), id, false)
 		require.Equal(t, fsm.NotFound, reason(err))
 	}
 }

@@ -28,7 +28,7 @@ func (r *Replicator) file(id fsm.VolumeID) string {
 }
 
 // Configure writes the resource's file, atomically and for root alone: the secret is in it.
-func (r *Replicator) Configure(_ context.Context, res executor.Resource) error {
+func (r *Replicator) Configure(_ context.Context, res executor.ResourceConfig) error {
 	text, err := r.render(res)
 	if err != nil {
 		return err
@@ -46,9 +46,9 @@ func (r *Replicator) Configure(_ context.Context, res executor.Resource) error {
 	return nil
 }
 
-// Forget removes the resource's file, and what DRBD's tools remember of the device
+// RemoveConfig removes the resource's file, and what DRBD's tools remember of the device
 // below, which they would look for on the minor's next one.
-func (r *Replicator) Forget(ctx context.Context, id fsm.VolumeID) error {
+func (r *Replicator) RemoveConfig(ctx context.Context, id fsm.VolumeID) error {
 	if !id.Valid() {
 		return fsm.Reject(fsm.NotFound, "forget: %q is no volume", id)
 	}
@@ -73,7 +73,7 @@ func (r *Replicator) Forget(ctx context.Context, id fsm.VolumeID) error {
 
 // resource is what the file's template is filled with.
 type resource struct {
-	executor.Resource
+	executor.ResourceConfig
 	host, peer       string // names of the two sections: the tools look for `uname -n`
 	local, remote    string // "ipv4 10.0.0.1:7800"
 	handler          string
@@ -82,7 +82,7 @@ type resource struct {
 	nodeID, peerNode int // DRBD 9
 }
 
-func (r *Replicator) render(res executor.Resource) ([]byte, error) {
+func (r *Replicator) render(res executor.ResourceConfig) ([]byte, error) {
 	filled, err := r.fill(res)
 	if err != nil {
 		return nil, err
@@ -101,12 +101,12 @@ var (
 
 // fill checks everything that goes into the file: a word of it that the parser read
 // in another way would change another option, of any volume.
-func (r *Replicator) fill(res executor.Resource) (resource, error) {
+func (r *Replicator) fill(res executor.ResourceConfig) (resource, error) {
 	host, err := r.config.Hostname()
 	if err != nil {
 		return resource{}, fmt.Errorf("configure %s: %w", res.Volume, err)
 	}
-	f := resource{Resource: res, host: host, peer: peerName(host, res.PeerNode), handler: r.handler(), options: r.config.Options}
+	f := resource{ResourceConfig: res, host: host, peer: peerName(host, res.PeerNode), handler: r.handler(), options: r.config.Options}
 	if res.Node > res.PeerNode {
 		f.nodeID = 1
 	}
@@ -116,8 +116,8 @@ func (r *Replicator) fill(res executor.Resource) (resource, error) {
 		return f, fsm.Reject(fsm.Invalid, "configure %q: it is no volume", res.Volume)
 	case !plainName.MatchString(host):
 		return f, fsm.Reject(fsm.Precondition, "configure %s: this host's name %q cannot be written into DRBD's file", res.Volume, host)
-	case !plainPath.MatchString(res.Backing):
-		return f, fsm.Reject(fsm.Invalid, "configure %s: the device %q below cannot be written into DRBD's file", res.Volume, res.Backing)
+	case !plainPath.MatchString(res.BackingPath):
+		return f, fsm.Reject(fsm.Invalid, "configure %s: the device %q below cannot be written into DRBD's file", res.Volume, res.BackingPath)
 	case !hexSecret.MatchString(res.Secret):
 		return f, fsm.Reject(fsm.Invalid, "configure %s: it has no secret", res.Volume)
 	case res.Minor == 0 || res.Minor >= 1<<20 || res.Port == 0 || res.Port > 65535:
@@ -144,7 +144,7 @@ func peerName(host string, peer fsm.NodeID) string {
 	return "peer"
 }
 
-func protocolName(res executor.Resource) (string, error) {
+func protocolName(res executor.ResourceConfig) (string, error) {
 	switch res.Protocol {
 	case fsmpb.Protocol_PROTOCOL_A:
 		return "A", nil
@@ -155,7 +155,7 @@ func protocolName(res executor.Resource) (string, error) {
 	}
 }
 
-func endpoint(res executor.Resource, address string) (string, error) {
+func endpoint(res executor.ResourceConfig, address string) (string, error) {
 	ip, err := netip.ParseAddr(address)
 	if err != nil || ip.Zone() != "" {
 		return "", fsm.Reject(fsm.Invalid, "configure %s: %q is no address", res.Volume, address)

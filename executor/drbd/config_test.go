@@ -16,9 +16,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-func aResource() executor.Resource {
-	return executor.Resource{
-		Volume: testVolume, Protocol: fsmpb.Protocol_PROTOCOL_C, Minor: 107, Port: 7800, Backing: "/dev/vg/hf-1",
+func aResource() executor.ResourceConfig {
+	return executor.ResourceConfig{
+		Volume: testVolume, Protocol: fsmpb.Protocol_PROTOCOL_C, Minor: 107, Port: 7800, BackingPath: "/dev/vg/hf-1",
 		Node: "a", Address: "10.0.0.1", PeerNode: "b", PeerAddress: "10.0.0.2", Secret: "00112233445566778899aabbccddeeff",
 	}
 }
@@ -117,17 +117,17 @@ func TestConfigureIsAtomicAndForRootAlone(t *testing.T) {
 }
 
 func TestNothingThatTheParserCouldMisreadIsWritten(t *testing.T) {
-	for name, change := range map[string]func(*executor.Resource){
-		"an id that is none":         func(r *executor.Resource) { r.Volume = "../x" },
-		"a device with a quote":      func(r *executor.Resource) { r.Backing = `/dev/a"; fencing dont-care; "` },
-		"a device that is no path":   func(r *executor.Resource) { r.Backing = "dev" },
-		"an address that is none":    func(r *executor.Resource) { r.PeerAddress = "b.example" },
-		"an address of an interface": func(r *executor.Resource) { r.Address = "fe80::1%eth0" },
-		"no secret":                  func(r *executor.Resource) { r.Secret = "" },
-		"a secret with a quote":      func(r *executor.Resource) { r.Secret = `0011223344556677"` },
-		"no minor":                   func(r *executor.Resource) { r.Minor = 0 },
-		"no port":                    func(r *executor.Resource) { r.Port = 1 << 16 },
-		"no protocol":                func(r *executor.Resource) { r.Protocol = 0 },
+	for name, change := range map[string]func(*executor.ResourceConfig){
+		"an id that is none":         func(r *executor.ResourceConfig) { r.Volume = "../x" },
+		"a device with a quote":      func(r *executor.ResourceConfig) { r.BackingPath = `/dev/a"; fencing dont-care; "` },
+		"a device that is no path":   func(r *executor.ResourceConfig) { r.BackingPath = "dev" },
+		"an address that is none":    func(r *executor.ResourceConfig) { r.PeerAddress = "b.example" },
+		"an address of an interface": func(r *executor.ResourceConfig) { r.Address = "fe80::1%eth0" },
+		"no secret":                  func(r *executor.ResourceConfig) { r.Secret = "" },
+		"a secret with a quote":      func(r *executor.ResourceConfig) { r.Secret = `0011223344556677"` },
+		"no minor":                   func(r *executor.ResourceConfig) { r.Minor = 0 },
+		"no port":                    func(r *executor.ResourceConfig) { r.Port = 1 << 16 },
+		"no protocol":                func(r *executor.ResourceConfig) { r.Protocol = 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, res := hostWith(t, "8.4.11"), aResource()
@@ -163,16 +163,16 @@ func TestWhatTheMetadataTake(t *testing.T) {
 	r := New(Config{})
 	// What drbdmeta 9.22 made and drbd 8.4.11 exported in guests: bytes of the device below, and of the volume.
 	for backing, size := range map[int64]int64{67145728: 67104768, 229376 * 512: 229296 * 512} {
-		require.Equal(t, size, r.Room(backing))
-		require.Equal(t, backing, r.Backing(size))
+		require.Equal(t, size, r.BackingCapacity(backing))
+		require.Equal(t, backing, r.BackingSize(size))
 	}
 	for size := int64(fsm.VolumeSizeUnit); size < 20<<40; size = size*3/2/fsm.VolumeSizeUnit*fsm.VolumeSizeUnit + fsm.VolumeSizeUnit {
-		backing := r.Backing(size)
-		require.Equal(t, size, r.Room(backing))
-		require.Less(t, r.Room(backing-1), size)
+		backing := r.BackingSize(size)
+		require.Equal(t, size, r.BackingCapacity(backing))
+		require.Less(t, r.BackingCapacity(backing-1), size)
 	}
-	require.Zero(t, r.Room(4096))
-	require.Zero(t, r.Room(0))
+	require.Zero(t, r.BackingCapacity(4096))
+	require.Zero(t, r.BackingCapacity(0))
 }
 
 func TestTheTwoHostsHaveOneSecretAndNobodyElse(t *testing.T) {

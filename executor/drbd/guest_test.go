@@ -30,7 +30,7 @@ func TestStepsInAGuest(t *testing.T) {
 	if steps == "" {
 		t.Skip("needs a guest with DRBD and a driver: jepsen/lab runs it")
 	}
-	var res executor.Resource
+	var res executor.ResourceConfig
 	require.NoError(t, json.Unmarshal([]byte(os.Getenv("HOLDFAST_DRBD_RESOURCE")), &res))
 	r := New(Config{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	for _, step := range strings.Split(steps, ",") {
@@ -53,10 +53,10 @@ func outcome(err error) string {
 	return "failed " + err.Error()
 }
 
-func guestStep(ctx context.Context, r *Replicator, res executor.Resource, words []string) (out string, err error) {
+func guestStep(ctx context.Context, r *Replicator, res executor.ResourceConfig, words []string) (out string, err error) {
 	id := res.Volume
 	simple := map[string]func(context.Context, fsm.VolumeID) error{
-		"adjust": r.Adjust, "forget": r.Forget, "create-md": r.CreateMetadata, "attach": r.Attach, "disconnect": r.Disconnect,
+		"adjust": r.Adjust, "forget": r.RemoveConfig, "create-md": r.CreateMetadata, "attach": r.Attach, "disconnect": r.Disconnect,
 		"new-uuid": r.NewUUID, "secondary": r.SetSecondary, "resume": r.ResumeIO, "invalidate": r.Invalidate, "verify": r.Verify,
 		"down": r.Down, "wipe": r.WipeMetadata, "remake-md": r.RemakeMetadata,
 	}
@@ -85,10 +85,10 @@ func guestStep(ctx context.Context, r *Replicator, res executor.Resource, words 
 		text, _ := json.Marshal(m)
 		return string(text), err
 	case "suspended":
-		ids, err := r.Suspended(ctx)
+		ids, err := r.ListSuspended(ctx)
 		return fmt.Sprint(ids), err
 	case "known":
-		ids, err := r.Known(ctx)
+		ids, err := r.ListResources(ctx)
 		return fmt.Sprint(ids), err
 	case "answer":
 		return "", answerHandlers(ctx)
@@ -98,16 +98,16 @@ func guestStep(ctx context.Context, r *Replicator, res executor.Resource, words 
 
 // observeTwice looks at the kernel and asks the tool as well, which must say the same. What
 // changes between the two is looked at again.
-func observeTwice(ctx context.Context, r *Replicator, res executor.Resource) (m executor.Mirror, err error) {
+func observeTwice(ctx context.Context, r *Replicator, res executor.ResourceConfig) (m executor.ResourceStatus, err error) {
 	for range 5 {
-		if m, err = r.Observe(ctx, res.Volume, res.Minor, res.Backing); err != nil || m.Disk <= fsmpb.DiskState_DISK_STATE_FAILED {
+		if m, err = r.Observe(ctx, res.Volume, res.Minor, res.BackingPath); err != nil || m.Disk <= fsmpb.DiskState_DISK_STATE_FAILED {
 			return m, err
 		}
 		is, failed := r.askTool(ctx, res.Minor)
-		if failed == nil && is == (identity{m.Metadata, m.UUID, m.Fresh}) {
+		if failed == nil && is == (identity{m.HasMetadata, m.UUID, m.JustCreated}) {
 			return m, nil
 		}
-		err = errors.Join(failed, fmt.Errorf("the kernel says %v %x %v, and drbdsetup %+v", m.Metadata, m.UUID, m.Fresh, is))
+		err = errors.Join(failed, fmt.Errorf("the kernel says %v %x %v, and drbdsetup %+v", m.HasMetadata, m.UUID, m.JustCreated, is))
 	}
 	return m, err
 }

@@ -24,13 +24,13 @@ const drbdMajor = 147
 
 // Observe looks at the kernel, and at the metadata on the device below when the
 // kernel has it not attached. It asks only what answers while another command hangs.
-func (r *Replicator) Observe(ctx context.Context, id fsm.VolumeID, minor uint32, backing string) (executor.Mirror, error) {
-	m := executor.Mirror{Done: -1}
+func (r *Replicator) Observe(ctx context.Context, id fsm.VolumeID, minor uint32, backing string) (executor.ResourceStatus, error) {
+	m := executor.ResourceStatus{SyncPercent: -1}
 	_, configured, err := r.configuredMinor(id)
 	if err != nil {
 		return m, err
 	}
-	m.Configured = configured
+	m.HasConfig = configured
 	t, err := r.readTable()
 	if errors.Is(err, fs.ErrNotExist) { // the module is not loaded: nothing is in the kernel
 		return m, nil
@@ -50,11 +50,11 @@ func (r *Replicator) Observe(ctx context.Context, id fsm.VolumeID, minor uint32,
 	return m, nil
 }
 
-func (r *Replicator) describe(d device, m *executor.Mirror) {
+func (r *Replicator) describe(d device, m *executor.ResourceStatus) {
 	m.InKernel = true
 	m.Primary, m.PeerRole = d.primary(), d.peerRole
 	m.Disk, m.PeerDisk, m.Connection = diskState(d), diskStates[d.peerDisk], connectionState(d)
-	m.Suspended, m.Done, m.OutOfSync = d.suspended, d.percent, d.outOfSync
+	m.Suspended, m.SyncPercent, m.OutOfSync = d.suspended, d.percent, d.outOfSync
 	m.Path, m.Number = devicePath(d.minor), unix.Mkdev(drbdMajor, d.minor)
 	if d.connection != unconfigured {
 		m.Size = r.deviceSize(d.minor)
@@ -63,7 +63,7 @@ func (r *Replicator) describe(d device, m *executor.Mirror) {
 
 // identify tells of the metadata. Those of a device below that cannot be read are
 // not known, which is no error: the rest is.
-func (r *Replicator) identify(ctx context.Context, d device, known bool, backing string, m *executor.Mirror) error {
+func (r *Replicator) identify(ctx context.Context, d device, known bool, backing string, m *executor.ResourceStatus) error {
 	var is identity
 	var err error
 	switch {
@@ -79,7 +79,7 @@ func (r *Replicator) identify(ctx context.Context, d device, known bool, backing
 			return ctx.Err()
 		}
 	}
-	m.Metadata, m.Fresh, m.UUID = is.found, is.fresh, is.uuid
+	m.HasMetadata, m.JustCreated, m.UUID = is.found, is.fresh, is.uuid
 	return nil
 }
 
@@ -161,8 +161,8 @@ func minorsIn(events string) map[uint32]fsm.VolumeID {
 	return minors
 }
 
-// Suspended lists the volumes whose I/O is frozen now. It reads files only.
-func (r *Replicator) Suspended(context.Context) ([]fsm.VolumeID, error) {
+// ListSuspended lists the volumes whose I/O is frozen now. It reads files only.
+func (r *Replicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) {
 	t, err := r.readTable()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -188,8 +188,8 @@ func (r *Replicator) Suspended(context.Context) ([]fsm.VolumeID, error) {
 	return frozen, nil
 }
 
-// Known lists the volumes that are configured in the kernel or in files.
-func (r *Replicator) Known(ctx context.Context) ([]fsm.VolumeID, error) {
+// ListResources lists the volumes that are configured in the kernel or in files.
+func (r *Replicator) ListResources(ctx context.Context) ([]fsm.VolumeID, error) {
 	files, err := r.configured()
 	if err != nil {
 		return nil, err

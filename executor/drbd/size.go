@@ -20,12 +20,12 @@ func metadataBytes(backing int64) int64 {
 	return roundUp(bitmap) + activityLog + superblock
 }
 
-// Room is the largest volume, in whole units, that a device of so many bytes has
+// BackingCapacity is the largest volume, in whole units, that a device of so many bytes has
 // room for; 0 when it is too small for any.
-func (*Replicator) Room(backing int64) int64 { return room(backing) }
+func (*Replicator) BackingCapacity(backing int64) int64 { return room(backing) }
 
-// Backing is how many bytes the device below needs for a volume of size bytes.
-func (*Replicator) Backing(size int64) int64 {
+// BackingSize is how many bytes the device below needs for a volume of size bytes.
+func (*Replicator) BackingSize(size int64) int64 {
 	backing := roundUp(size) + metadataBytes(size)
 	for room(backing) < size {
 		backing += block

@@ -144,7 +144,7 @@ func resume(r *Replicator, ctx context.Context) error     { return r.ResumeIO(ct
 func invalidate(r *Replicator, ctx context.Context) error { return r.Invalidate(ctx, testVolume) }
 func verify(r *Replicator, ctx context.Context) error     { return r.Verify(ctx, testVolume) }
 func newUUID(r *Replicator, ctx context.Context) error    { return r.NewUUID(ctx, testVolume) }
-func forget(r *Replicator, ctx context.Context) error     { return r.Forget(ctx, testVolume) }
+func forget(r *Replicator, ctx context.Context) error     { return r.RemoveConfig(ctx, testVolume) }
 func adjust(r *Replicator, ctx context.Context) error     { return r.Adjust(ctx, testVolume) }
 func resize(r *Replicator, ctx context.Context) error     { return r.Resize(ctx, testVolume, 1<<30) }
 func createMetadata(r *Replicator, ctx context.Context) error {
@@ -226,18 +226,18 @@ func TestObserveSaysWhatWasCaptured(t *testing.T) {
 	for range 2 {
 		m, err := r.Observe(t.Context(), testVolume, 107, "/dev/vg/hf-1")
 		require.NoError(t, err)
-		require.Equal(t, executor.Mirror{
-			Configured: true, InKernel: true, PeerRole: "Primary", Disk: dUpToDate, Connection: cConnected, PeerDisk: dUpToDate,
-			Metadata: true, UUID: 0x82CB38916AD3EDA2, Size: 48 << 20, Path: "/dev/drbd107", Number: 147<<8 | 107, Done: -1,
+		require.Equal(t, executor.ResourceStatus{
+			HasConfig: true, InKernel: true, PeerRole: "Primary", Disk: dUpToDate, Connection: cConnected, PeerDisk: dUpToDate,
+			HasMetadata: true, UUID: 0x82CB38916AD3EDA2, Size: 48 << 20, Path: "/dev/drbd107", Number: 147<<8 | 107, SyncPercent: -1,
 		}, m)
 	}
 	r, fake := inState(t, "")
 	fake.gi = freshGI
 	m, err := r.Observe(t.Context(), testVolume, 107, "/dev/vg/hf-1")
 	require.NoError(t, err)
-	require.Equal(t, executor.Mirror{Configured: true, Metadata: true, Fresh: true, Done: -1}, m)
+	require.Equal(t, executor.ResourceStatus{HasConfig: true, HasMetadata: true, JustCreated: true, SyncPercent: -1}, m)
 	frozen, _ := inState(t, "suspended")
-	ids, err := frozen.Suspended(t.Context())
+	ids, err := frozen.ListSuspended(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []fsm.VolumeID{testVolume}, ids)
 }

@@ -90,7 +90,7 @@ func (f resource) version9() []byte {
 }
 
 func (f resource) volume(b *strings.Builder, indent string) {
-	fmt.Fprintf(b, "%[1]sdevice minor %[2]d;\n%[1]sdisk \"%[3]s\";\n%[1]smeta-disk internal;\n", indent, f.Minor, f.Backing)
+	fmt.Fprintf(b, "%[1]sdevice minor %[2]d;\n%[1]sdisk \"%[3]s\";\n%[1]smeta-disk internal;\n", indent, f.Minor, f.BackingPath)
 }
 
 // on is one host's section. Names have a meaning on this host only: 8.4 does not

@@ -38,7 +38,7 @@ func TestS19_AFreezeBlocksWritersUntilItIsThawed(t *testing.T) {
 			refused(t, fsm.Busy, err)
 			ran := 0
 			for range 2 {
-				require.NoError(t, h.Cut(t.Context(), func(context.Context) error { ran++; return nil }))
+				require.NoError(t, h.Run(t.Context(), func(context.Context) error { ran++; return nil }))
 			}
 			require.Equal(t, 2, ran)
 			for range 2 {
@@ -46,9 +46,9 @@ func TestS19_AFreezeBlocksWritersUntilItIsThawed(t *testing.T) {
 			}
 			passes(t, writer)
 			require.False(t, f.Frozen(id))
-			require.Positive(t, h.Held())
-			require.Equal(t, h.Held(), h.Held(), "it lasts no longer")
-			refused(t, fsm.Busy, h.Cut(t.Context(), func(context.Context) error { ran++; return nil }))
+			require.Positive(t, h.Elapsed())
+			require.Equal(t, h.Elapsed(), h.Elapsed(), "it lasts no longer")
+			refused(t, fsm.Busy, h.Run(t.Context(), func(context.Context) error { ran++; return nil }))
 			require.Equal(t, 2, ran, "no cut under a freeze that has ended")
 			require.NoError(t, unix.Unmount(d.path, 0), "nobody holds the mount any more")
 			remount(t, d)
@@ -72,9 +72,9 @@ func TestS19_TheDeadlineThawsByItself(t *testing.T) {
 		passes(t, writer)
 		require.LessOrEqual(t, h.lease.left(), time.Duration(0), "not before the deadline")
 		<-h.done
-		require.Positive(t, h.Held())
+		require.Positive(t, h.Elapsed())
 		require.False(t, f.Frozen(id))
-		refused(t, fsm.Busy, h.Cut(t.Context(), func(context.Context) error { return errors.New("must not run") }))
+		refused(t, fsm.Busy, h.Run(t.Context(), func(context.Context) error { return errors.New("must not run") }))
 		require.NoError(t, h.Thaw(t.Context()))
 	})
 }
@@ -98,7 +98,7 @@ func TestS19_ACutThatHangsDoesNotKeepTheFilesystemFrozen(t *testing.T) {
 	f, id := newFreezer(t), newID()
 	h := briefly(t, f, id, d)
 	writer := d.write("data")
-	err := h.Cut(t.Context(), func(ctx context.Context) error {
+	err := h.Run(t.Context(), func(ctx context.Context) error {
 		<-ctx.Done()
 		passes(t, writer) // thawed without the lock, after the grace
 		return nil        // and the cut believes that it was done
@@ -118,7 +118,7 @@ func TestS19_ACutUnderAFreezeThatSomebodyEndedFails(t *testing.T) {
 					require.NoError(t, thawNow(h.target))
 				}
 				ran := false
-				err := h.Cut(t.Context(), func(context.Context) error {
+				err := h.Run(t.Context(), func(context.Context) error {
 					ran = true
 					return thawNow(h.target) // as fsfreeze --unfreeze does
 				})
@@ -134,7 +134,7 @@ func TestACutThatFailsSaysWhy(t *testing.T) {
 	d := newDisk(t, "ext4")
 	h := freeze(t, newFreezer(t), newID(), d, lasting)
 	broken := errors.New("the disk is full")
-	require.ErrorIs(t, h.Cut(t.Context(), func(context.Context) error { return broken }), broken)
+	require.ErrorIs(t, h.Run(t.Context(), func(context.Context) error { return broken }), broken)
 	require.True(t, d.frozen(), "the freeze goes on; it is for the caller to end it")
 }
 
@@ -147,7 +147,7 @@ func TestS19_WithoutItsProcessAFreezeEndsAtOnce(t *testing.T) {
 	passes(t, writer)
 	<-h.done
 	require.False(t, f.Frozen(id))
-	refused(t, fsm.Busy, h.Cut(t.Context(), func(context.Context) error { return nil }))
+	refused(t, fsm.Busy, h.Run(t.Context(), func(context.Context) error { return nil }))
 }
 
 func TestS19_RecoverThawsWhatWasLeftFrozen(t *testing.T) {
@@ -304,7 +304,7 @@ func TestS19_SeveralAreFrozenAtOnce(t *testing.T) {
 		t.Cleanup(func() { _ = h.Thaw(context.Background()) })
 	}
 	together(members, func(i int) {
-		if err := freezes[i].Cut(t.Context(), func(context.Context) error { return nil }); err != nil {
+		if err := freezes[i].Run(t.Context(), func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
 		}
 	})

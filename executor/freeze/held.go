@@ -74,9 +74,9 @@ func (h *held) over() error {
 	return fsm.Reject(fsm.Busy, "the freeze of %s has ended", h.lease.Volume)
 }
 
-// Cut runs cut under the lock. What cut made counts only when this returns nil:
+// Run runs cut under the lock. What cut made counts only when this returns nil:
 // the caller removes it otherwise.
-func (h *held) Cut(ctx context.Context, cut func(context.Context) error) error {
+func (h *held) Run(ctx context.Context, cut func(context.Context) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ended {
@@ -158,8 +158,8 @@ func (h *held) end() {
 // stopClock notes how long it lasted.
 func (h *held) stopClock() { h.held.CompareAndSwap(0, int64(max(sinceBoot()-h.began, 1))) }
 
-// Held is how long it has been frozen, or was.
-func (h *held) Held() time.Duration {
+// Elapsed is how long it has been frozen, or was.
+func (h *held) Elapsed() time.Duration {
 	if d := h.held.Load(); d != 0 {
 		return time.Duration(d)
 	}

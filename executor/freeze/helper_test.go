@@ -56,7 +56,7 @@ func freezeAndHang(dir string, id fsm.VolumeID, path, lasts string) error {
 	if err != nil {
 		return err
 	}
-	return h.Cut(context.Background(), func(context.Context) error {
+	return h.Run(context.Background(), func(context.Context) error {
 		fmt.Println("frozen")
 		select {}
 	})

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Attach makes the image a loop device, or adopts the one it is; afterwards
+// Activate makes the image a loop device, or adopts the one it is; afterwards
 // there is exactly one.
-func (p *Pool) Attach(_ context.Context, id fsm.VolumeID, readOnly bool) (executor.Device, error) {
+func (p *Pool) Activate(_ context.Context, id fsm.VolumeID, readOnly bool) (executor.Device, error) {
 	var d executor.Device
 	if err := checkID(id); err != nil {
 		return d, err
@@ -82,8 +82,8 @@ func (p *Pool) adopt(id fsm.VolumeID, file *inode, readOnly bool) (loop, bool, e
 	return kept, true, err
 }
 
-// Detach ends the volume's loop device and every duplicate.
-func (p *Pool) Detach(_ context.Context, id fsm.VolumeID) error {
+// Deactivate ends the volume's loop device and every duplicate.
+func (p *Pool) Deactivate(_ context.Context, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func cannotClone(err error) bool {
 }
 
 // Grow makes the file larger, and tells its loop device.
-func (p *Pool) Grow(ctx context.Context, id fsm.VolumeID, size int64) error {
+func (p *Pool) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
 	have, err := p.Observe(ctx, id)
 	switch {
 	case err != nil:
@@ -167,7 +167,7 @@ func (p *Pool) Grow(ctx context.Context, id fsm.VolumeID, size int64) error {
 			return fmt.Errorf("grow the image of %s: %w", id, err)
 		}
 	}
-	if !have.Attached() {
+	if !have.Active() {
 		return nil
 	}
 	if err := setCapacity(have.Path, max(size, have.Size)); err != nil {

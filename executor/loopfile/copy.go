@@ -139,8 +139,8 @@ type ability struct {
 	at     time.Time
 }
 
-// Shares tries to share one block. An absent pool does not share, for now.
-func (p *Pool) Shares() bool {
+// SharesBlocks tries to share one block. An absent pool does not share, for now.
+func (p *Pool) SharesBlocks() bool {
 	p.able.mu.Lock()
 	defer p.able.mu.Unlock()
 	if !p.able.asked {

@@ -59,7 +59,7 @@ func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int6
 	defer now.Close()
 	joined := merger{yield: yield, from: from}
 	size := max(oldSize, nowSize)
-	if p.Shares() {
+	if p.SharesBlocks() {
 		err = deltaByPlace(ctx, old, now, max(from, 0), size, joined.add)
 	} else {
 		err = deltaByContent(ctx, old, now, max(from, 0), size, joined.add)
@@ -91,10 +91,10 @@ func deltaByPlace(ctx context.Context, base, target *os.File, from, size int64, 
 	return nil
 }
 
-// interrupted is an *executor.Interrupted at a byte when the context is done.
+// interrupted is an *executor.InterruptedError at a byte when the context is done.
 func interrupted(ctx context.Context, at int64) error {
 	if err := ctx.Err(); err != nil {
-		return &executor.Interrupted{At: at, Cause: err}
+		return &executor.InterruptedError{Offset: at, Cause: err}
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ func TestANewPoolGetsAFilesystemThatShares(t *testing.T) {
 	require.NoError(t, err)
 	p, err := Open(Config{Dir: dir, Own: f})
 	require.NoError(t, err)
-	require.True(t, p.Shares())
+	require.True(t, p.SharesBlocks())
 	info, err := f.image.Stat()
 	require.NoError(t, err)
 	var st unix.Stat_t

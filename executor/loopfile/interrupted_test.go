@@ -39,9 +39,9 @@ func TestAMapThatTakesLongIsGoneOnWith(t *testing.T) {
 				h.Write(t, id, at, []byte("before"))
 			}
 			base, target := backendtest.NewSnapshotID(), backendtest.NewSnapshotID()
-			require.NoError(t, p.Cut(t.Context(), id, base, nil))
+			require.NoError(t, p.TakeSnapshot(t.Context(), id, base, nil))
 			h.Write(t, id, 63<<20, []byte("changed"))
-			require.NoError(t, p.Cut(t.Context(), id, target, nil))
+			require.NoError(t, p.TakeSnapshot(t.Context(), id, target, nil))
 			pieces(t, func(ctx context.Context, from int64, yield func(executor.Extent) bool) error {
 				return p.Delta(ctx, base, target, from, yield)
 			})
@@ -68,10 +68,10 @@ func pieces(t *testing.T, ask func(ctx context.Context, from int64, yield func(e
 		if err == nil {
 			break
 		}
-		var part *executor.Interrupted
+		var part *executor.InterruptedError
 		require.ErrorAs(t, err, &part)
-		require.GreaterOrEqual(t, part.At, from)
-		from, interruptions = part.At, interruptions+1
+		require.GreaterOrEqual(t, part.Offset, from)
+		from, interruptions = part.Offset, interruptions+1
 		require.Less(t, interruptions, 1000)
 	}
 	require.Equal(t, want, got)

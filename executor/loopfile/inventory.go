@@ -35,7 +35,7 @@ func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 	for _, b := range all {
 		if strings.HasPrefix(b.file, p.dir+"/") && b.file != p.dir+"/"+FilesystemImage {
 			id, _ := b.volumeIn(p.dir)
-			items = append(items, executor.InventoryItem{Kind: "loop", ID: id, Path: devicePath(b.number)})
+			items = append(items, executor.InventoryItem{Kind: "loop", Volume: id, Path: devicePath(b.number)})
 		}
 	}
 	return items, nil
@@ -50,7 +50,7 @@ func (p *Pool) files(root *os.Root, folder, kind string) ([]executor.InventoryIt
 	for _, e := range entries {
 		item := executor.InventoryItem{Kind: kind, Path: filepath.Join(p.dir, folder, e.Name())}
 		if id, ok := strings.CutSuffix(e.Name(), ".img"); ok && fsm.VolumeID(id).Valid() {
-			item.ID = fsm.VolumeID(id)
+			item.Volume = fsm.VolumeID(id)
 		} else if ok && fsm.SnapshotID(id).Valid() {
 			item.Snapshot = fsm.SnapshotID(id)
 		}

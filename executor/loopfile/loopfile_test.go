@@ -132,7 +132,7 @@ func TestDirectIOIsUsedWhereTheFilesystemAllowsIt(t *testing.T) {
 	if direct {
 		f.Close()
 	}
-	_, err = p.Attach(t.Context(), id, false)
+	_, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	found, err := p.loops.of(id, nil, p.dir)
 	require.NoError(t, err)
@@ -144,14 +144,14 @@ func TestWhatIsWrittenToTheDeviceIsInTheImage(t *testing.T) {
 	p, dir := newPool(t)
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 1<<20))
-	d, err := p.Attach(t.Context(), id, false)
+	d, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	dev, err := os.OpenFile(d.Path, os.O_RDWR, 0)
 	require.NoError(t, err)
 	_, err = dev.WriteAt([]byte("holdfast"), 4096)
 	require.NoError(t, err)
 	require.NoError(t, errors.Join(dev.Sync(), dev.Close()))
-	require.NoError(t, p.Detach(t.Context(), id))
+	require.NoError(t, p.Deactivate(t.Context(), id))
 	file, err := os.Open(filepath.Join(dir, image(volumesDir, id)))
 	require.NoError(t, err)
 	defer file.Close()
@@ -165,23 +165,23 @@ func TestADeviceThatIsOpenIsBusyAndGoesWithItsLastUser(t *testing.T) {
 	p, _ := newPool(t)
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 1<<20))
-	d, err := p.Attach(t.Context(), id, false)
+	d, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	for _, exclusive := range []int{0, unix.O_EXCL} {
 		user, err := os.OpenFile(d.Path, os.O_RDONLY|exclusive, 0)
 		require.NoError(t, err)
 		var rej *fsm.Rejection
-		require.ErrorAs(t, p.Detach(t.Context(), id), &rej)
+		require.ErrorAs(t, p.Deactivate(t.Context(), id), &rej)
 		require.Equal(t, fsm.Busy, rej.Reason)
-		again, err := p.Attach(t.Context(), id, false)
+		again, err := p.Activate(t.Context(), id, false)
 		require.NoError(t, err)
 		require.Equal(t, d.Path, again.Path, "staged again while somebody has it open")
 		require.NoError(t, user.Close())
 		now, err := p.Observe(t.Context(), id)
 		require.NoError(t, err)
-		require.True(t, now.Attached(), "it does not vanish with its last user after it was adopted")
+		require.True(t, now.Active(), "it does not vanish with its last user after it was adopted")
 	}
-	require.NoError(t, p.Detach(t.Context(), id))
+	require.NoError(t, p.Deactivate(t.Context(), id))
 }
 
 // The kernel keeps what BLKROSET said of a number when its device is taken down.
@@ -191,21 +191,21 @@ func TestADeviceIsWritableWhateverItsNumberWasBefore(t *testing.T) {
 	require.NoError(t, p.Create(t.Context(), before, 1<<20))
 	require.NoError(t, p.Create(t.Context(), after, 1<<20))
 	for range 2 {
-		d, err := p.Attach(t.Context(), before, false)
+		d, err := p.Activate(t.Context(), before, false)
 		require.NoError(t, err)
 		fd, err := unix.Open(d.Path, unix.O_RDONLY, 0)
 		require.NoError(t, err)
 		require.NoError(t, unix.IoctlSetPointerInt(fd, unix.BLKROSET, 1))
 		require.NoError(t, unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0), "taken down by somebody else")
 		require.NoError(t, unix.Close(fd))
-		d, err = p.Attach(t.Context(), after, false)
+		d, err = p.Activate(t.Context(), after, false)
 		require.NoError(t, err)
 		require.False(t, d.ReadOnly)
 		dev, err := os.OpenFile(d.Path, os.O_RDWR, 0)
 		require.NoError(t, err)
 		_, err = dev.WriteAt([]byte("x"), 0)
 		require.NoError(t, errors.Join(err, dev.Close()))
-		require.NoError(t, p.Detach(t.Context(), after))
+		require.NoError(t, p.Deactivate(t.Context(), after))
 	}
 }
 
@@ -227,14 +227,14 @@ func TestOfTwoDevicesOnOneImageOneIsKept(t *testing.T) {
 	require.NoError(t, err)
 	again, err := Open(Config{Dir: dir})
 	require.NoError(t, err)
-	d, err := again.Attach(t.Context(), id, false)
+	d, err := again.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.Equal(t, made[1].path(), d.Path, "the one in use")
 	found, err := again.loops.scan(id, nil, again.dir)
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	require.NoError(t, used.Close())
-	require.NoError(t, again.Detach(t.Context(), id))
+	require.NoError(t, again.Deactivate(t.Context(), id))
 }
 
 // S124: a device outlives its image, and is found and detached all the same.
@@ -242,7 +242,7 @@ func TestADeviceOfAnImageThatIsGoneIsFound(t *testing.T) {
 	p, dir := newPool(t)
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 1<<20))
-	_, err := p.Attach(t.Context(), id, false)
+	_, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.NoError(t, os.Remove(filepath.Join(dir, image(volumesDir, id))))
 	again, err := Open(Config{Dir: dir})
@@ -250,11 +250,11 @@ func TestADeviceOfAnImageThatIsGoneIsFound(t *testing.T) {
 	d, err := again.Observe(t.Context(), id)
 	require.NoError(t, err)
 	require.False(t, d.Exists)
-	require.True(t, d.Attached())
+	require.True(t, d.Active())
 	items, err := again.Inventory(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []executor.InventoryItem{{Kind: "loop", ID: id, Path: d.Path}}, items)
-	require.NoError(t, again.Detach(t.Context(), id))
+	require.Equal(t, []executor.InventoryItem{{Kind: "loop", Volume: id, Path: d.Path}}, items)
+	require.NoError(t, again.Deactivate(t.Context(), id))
 }
 
 func TestManyAtOnceGetDevicesOfTheirOwn(t *testing.T) {
@@ -269,7 +269,7 @@ func TestManyAtOnceGetDevicesOfTheirOwn(t *testing.T) {
 			if err := p.Create(t.Context(), ids[i], 1<<20); err != nil {
 				t.Error(err)
 			}
-			d, err := p.Attach(t.Context(), ids[i], false)
+			d, err := p.Activate(t.Context(), ids[i], false)
 			if err != nil {
 				t.Error(err)
 			}
@@ -281,7 +281,7 @@ func TestManyAtOnceGetDevicesOfTheirOwn(t *testing.T) {
 	for i := range n {
 		distinct[paths[i]] = true
 		wg.Go(func() {
-			if err := errors.Join(p.Detach(t.Context(), ids[i]), p.Remove(t.Context(), ids[i])); err != nil {
+			if err := errors.Join(p.Deactivate(t.Context(), ids[i]), p.Remove(t.Context(), ids[i])); err != nil {
 				t.Error(err)
 			}
 		})
@@ -301,7 +301,7 @@ func TestASymbolicLinkIsNoImage(t *testing.T) {
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, image(volumesDir, id))))
 	_, err := p.Observe(t.Context(), id)
 	require.ErrorContains(t, err, "not a regular file")
-	_, err = p.Attach(t.Context(), id, false)
+	_, err = p.Activate(t.Context(), id, false)
 	require.ErrorContains(t, err, "not a regular file")
 	require.ErrorContains(t, p.Remove(t.Context(), id), "not a regular file")
 	require.FileExists(t, outside)
@@ -312,9 +312,9 @@ func BenchmarkAttachDetach(b *testing.B) {
 	id := backendtest.NewID()
 	require.NoError(b, p.Create(b.Context(), id, 1<<30))
 	for b.Loop() {
-		_, err := p.Attach(b.Context(), id, false)
+		_, err := p.Activate(b.Context(), id, false)
 		require.NoError(b, err)
-		require.NoError(b, p.Detach(b.Context(), id))
+		require.NoError(b, p.Deactivate(b.Context(), id))
 	}
 }
 

@@ -73,7 +73,7 @@ func TestS19_AFrozenCutUnderAWriterIsWhole(t *testing.T) {
 func cutUnderWriter(t *testing.T, p *Pool, fsType string) {
 	source, snapshot, clone := backendtest.NewID(), backendtest.NewSnapshotID(), backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), source, fsm.MinXFSSize))
-	d, err := p.Attach(t.Context(), source, false)
+	d, err := p.Activate(t.Context(), source, false)
 	require.NoError(t, err)
 	require.NoError(t, exec.Command("mkfs."+fsType, "-q", d.Path).Run())
 	at := mountOf(t, d.Path)
@@ -86,7 +86,7 @@ func cutUnderWriter(t *testing.T, p *Pool, fsType string) {
 	for len(done) > 0 {
 		synced = <-done
 	}
-	cut := p.Cut(t.Context(), source, snapshot, nil)
+	cut := p.TakeSnapshot(t.Context(), source, snapshot, nil)
 	require.NoError(t, exec.Command("fsfreeze", "--unfreeze", at).Run())
 	require.NoError(t, cut)
 	for n := range done { // it goes on after the cut
@@ -97,7 +97,7 @@ func cutUnderWriter(t *testing.T, p *Pool, fsType string) {
 	close(stop)
 	require.NoError(t, <-result)
 	require.NoError(t, p.CreateFrom(t.Context(), clone, 2*fsm.MinXFSSize, fsm.Source{Snapshot: snapshot}, 0, nil))
-	c, err := p.Attach(t.Context(), clone, false)
+	c, err := p.Activate(t.Context(), clone, false)
 	require.NoError(t, err)
 	options := map[string][]string{"ext4": nil, "xfs": {"-o", "nouuid"}}
 	requireWhole(t, mountOf(t, c.Path, options[fsType]...), synced)

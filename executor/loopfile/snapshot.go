@@ -119,9 +119,9 @@ func (p *Pool) openFile(name, what string) (*os.File, error) {
 	return f, nil
 }
 
-// Cut makes the snapshot whole in tmp/ and then gives it its name. What the block
+// TakeSnapshot makes the snapshot whole in tmp/ and then gives it its name. What the block
 // device still holds back is written to the image first.
-func (p *Pool) Cut(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress executor.Progress) error {
+func (p *Pool) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress executor.Progress) error {
 	have, err := p.ObserveSnapshot(ctx, id)
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func TestSnapshotsByCopying(t *testing.T) {
 	backendtest.RunSnapshots(t, func(t *testing.T) backendtest.SnapshotHarness {
 		dir := filepath.Join(t.TempDir(), "pool")
 		p := poolIn(t, dir)
-		require.False(t, p.Shares(), "the tests' folder is expected on a filesystem that does not share blocks")
+		require.False(t, p.SharesBlocks(), "the tests' folder is expected on a filesystem that does not share blocks")
 		return snapshotHarness(p, dir)
 	})
 }
@@ -62,7 +62,7 @@ func TestSnapshotsBySharing(t *testing.T) {
 		require.NoError(t, err)
 		dir = filepath.Join(dir, "pool")
 		p := poolIn(t, dir)
-		require.True(t, p.Shares())
+		require.True(t, p.SharesBlocks())
 		return snapshotHarness(p, dir)
 	})
 }
@@ -87,7 +87,7 @@ func TestASectorWrittenDirectlyAfterACutIsInTheNextOne(t *testing.T) {
 	p := poolIn(t, filepath.Join(reflinks(t), "pool"))
 	source := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), source, 1<<20))
-	d, err := p.Attach(t.Context(), source, false)
+	d, err := p.Activate(t.Context(), source, false)
 	require.NoError(t, err)
 	fd, err := unix.Open(d.Path, unix.O_WRONLY|unix.O_DIRECT, 0)
 	require.NoError(t, err)
@@ -99,7 +99,7 @@ func TestASectorWrittenDirectlyAfterACutIsInTheNextOne(t *testing.T) {
 		_, err = unix.Pwrite(fd, page[:512], int64(n)*512)
 		require.NoError(t, err)
 		id := backendtest.NewSnapshotID()
-		require.NoError(t, p.Cut(t.Context(), source, id, nil))
+		require.NoError(t, p.TakeSnapshot(t.Context(), source, id, nil))
 		cuts = append(cuts, id)
 	}
 	require.NoError(t, unix.Close(fd))
@@ -122,7 +122,7 @@ func snapshotHarness(p *Pool, dir string) backendtest.SnapshotHarness {
 		d, err := p.Observe(t.Context(), id)
 		require.NoError(t, err)
 		path := d.Path
-		if !d.Attached() {
+		if !d.Active() {
 			path = filepath.Join(dir, image(volumesDir, id))
 		}
 		f, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -168,7 +168,7 @@ func TestASnapshotIsOneReadOnlyFileInItsFolder(t *testing.T) {
 	p, dir := newPool(t)
 	source, id := backendtest.NewID(), backendtest.NewSnapshotID()
 	require.NoError(t, p.Create(t.Context(), source, 8<<20))
-	require.NoError(t, p.Cut(t.Context(), source, id, nil))
+	require.NoError(t, p.TakeSnapshot(t.Context(), source, id, nil))
 	info, err := os.Lstat(filepath.Join(dir, "snapshots", string(id)+".img"))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o400), info.Mode())
@@ -189,7 +189,7 @@ func TestACutOnASharingPoolTakesNoSpace(t *testing.T) {
 	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
 	before := p.Facts(t.Context()).Free
 	for range 16 { // 16 copies would not fit
-		require.NoError(t, p.Cut(t.Context(), source, backendtest.NewSnapshotID(), nil))
+		require.NoError(t, p.TakeSnapshot(t.Context(), source, backendtest.NewSnapshotID(), nil))
 	}
 	require.Less(t, before-p.Facts(t.Context()).Free, int64(16<<20))
 }
@@ -237,7 +237,7 @@ func BenchmarkCutSharing(b *testing.B) {
 	require.NoError(b, p.Create(b.Context(), source, 20<<30))
 	for b.Loop() {
 		id := backendtest.NewSnapshotID()
-		require.NoError(b, p.Cut(b.Context(), source, id, nil))
+		require.NoError(b, p.TakeSnapshot(b.Context(), source, id, nil))
 		require.NoError(b, p.RemoveSnapshot(b.Context(), id))
 	}
 }

@@ -20,12 +20,12 @@ func (p *Pool) describeLayer(id fsm.VolumeID, d *executor.Device) error {
 		return err
 	}
 	d.Path, d.Number, d.ReadOnly = on.path(), on.number(), on.readOnly
-	d.Named = "/dev/mapper/" + p.layerName(id)
+	d.StablePath = "/dev/mapper/" + p.layerName(id)
 	return nil
 }
 
-// Attach puts the block device on top of the volume, or adopts the one that is there.
-func (p *Pool) Attach(ctx context.Context, id fsm.VolumeID, readOnly bool) (executor.Device, error) {
+// Activate puts the block device on top of the volume, or adopts the one that is there.
+func (p *Pool) Activate(ctx context.Context, id fsm.VolumeID, readOnly bool) (executor.Device, error) {
 	var d executor.Device
 	if err := checkID(id); err != nil {
 		return d, err
@@ -49,7 +49,7 @@ func (p *Pool) Attach(ctx context.Context, id fsm.VolumeID, readOnly bool) (exec
 	if err := p.describeLayer(id, &d); err != nil {
 		return d, err
 	}
-	if !d.Attached() || d.ReadOnly != readOnly {
+	if !d.Active() || d.ReadOnly != readOnly {
 		return d, fmt.Errorf("attach volume %s: the kernel does not show its device as asked", id)
 	}
 	return d, nil
@@ -134,8 +134,8 @@ func length(d *device) (int64, error) {
 	return sectors * sectorSize, n.err
 }
 
-// Detach ends the volume's block device, also while the pool is absent.
-func (p *Pool) Detach(ctx context.Context, id fsm.VolumeID) error {
+// Deactivate ends the volume's block device, also while the pool is absent.
+func (p *Pool) Deactivate(ctx context.Context, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}

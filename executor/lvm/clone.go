@@ -77,8 +77,8 @@ func (v *view) fitting(name string, content, size int64) (from *volume, tail exe
 	return from, tail, nil
 }
 
-// Grow makes the volume larger, then its tag, then its block device if it has one.
-func (p *Pool) Grow(ctx context.Context, id fsm.VolumeID, size int64) error {
+// Expand makes the volume larger, then its tag, then its block device if it has one.
+func (p *Pool) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
 	if err := checkID(id); err != nil {
 		return err
 	}

@@ -194,10 +194,10 @@ func TestAComparisonThatTakesLongIsGoneOnWith(t *testing.T) {
 	require.NoError(t, p.Delta(ctx, someSnapshot, someSnapshot, 0, nil), "nothing is run for it")
 	cancel()
 	err := p.walks.read(ctx, pair{someSnapshot, laterSnapshot}, 0, p.walk, func(executor.Extent) bool { return true })
-	var part *executor.Interrupted
+	var part *executor.InterruptedError
 	require.ErrorAs(t, err, &part)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Less(t, part.At, int64(touchingSize))
+	require.Less(t, part.Offset, int64(touchingSize))
 	close(f.hold)
 	require.Equal(t, touching, collected(t, p, 0))
 	require.Equal(t, 2, f.ran("thin_dump"), "the run went on for whoever asks next")

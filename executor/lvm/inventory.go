@@ -31,7 +31,7 @@ func (p *Pool) Inventory(ctx context.Context) ([]executor.InventoryItem, error) 
 			return nil, err
 		}
 		if on != nil {
-			items = append(items, executor.InventoryItem{Kind: executor.KindLoop, ID: fsm.VolumeID(name), Path: on.path()})
+			items = append(items, executor.InventoryItem{Kind: executor.KindDevice, Volume: fsm.VolumeID(name), Path: on.path()})
 		}
 	}
 	return items, nil
@@ -48,7 +48,7 @@ func (p *Pool) item(lv *volume) executor.InventoryItem {
 			item.Kind = executor.KindSnapshot
 		}
 	} else {
-		item.ID = fsm.VolumeID(lv.name)
+		item.Volume = fsm.VolumeID(lv.name)
 	}
 	return item
 }

@@ -191,12 +191,12 @@ func TestS12_NothingIsMadeInAPoolThatIsNotTheOne(t *testing.T) {
 				require.True(t, p.Facts(t.Context()).Absent)
 				require.True(t, isAbsent(p.Create(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20)))
 				require.True(t, isAbsent(p.CreateFrom(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<30, fsm.Source{Snapshot: someSnapshot}, 0, nil)))
-				require.True(t, isAbsent(p.Cut(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil)))
+				require.True(t, isAbsent(p.TakeSnapshot(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil)))
 				require.True(t, isAbsent(p.Remove(t.Context(), someVolume)))
-				require.True(t, isAbsent(p.Grow(t.Context(), someVolume, 1<<30)))
+				require.True(t, isAbsent(p.Expand(t.Context(), someVolume, 1<<30)))
 				d, err := p.Observe(t.Context(), someVolume)
 				require.NoError(t, err)
-				require.True(t, d.Attached(), "its device is seen all the same")
+				require.True(t, d.Active(), "its device is seen all the same")
 			}
 			for _, change := range f.changes() {
 				require.Equal(t, "lvchange", change, "nothing but the attempt to activate it")
@@ -226,7 +226,7 @@ func TestNothingIsMadeInAPoolWhoseMetadataIsNotLVMs(t *testing.T) {
 			tc.spoil(f)
 			for range 2 {
 				require.ErrorContains(t, p.Create(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20), tc.says)
-				require.ErrorContains(t, p.Cut(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil), tc.says)
+				require.ErrorContains(t, p.TakeSnapshot(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil), tc.says)
 			}
 			require.Empty(t, f.changes())
 			require.Equal(t, reserved(f, "reserve_metadata_snap"), reserved(f, "release_metadata_snap"), "what is reserved is released")
@@ -264,7 +264,7 @@ func TestAPoolIsNotMetForLongerThanItsCallerWaits(t *testing.T) {
 	p.reserved <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- p.Grow(ctx, someVolume, 1<<30) }()
+	go func() { ended <- p.Expand(ctx, someVolume, 1<<30) }()
 	require.Eventually(t, func() bool { return len(p.change) == 1 }, time.Minute, time.Millisecond)
 	cancel()
 	select {
@@ -306,7 +306,7 @@ func TestS19_ACutThatIsGivenUpIsRemovedAndNeverReady(t *testing.T) {
 			cancel() // the freeze ends while LVM works
 		}
 	}
-	err := p.Cut(ctx, someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil)
+	err := p.TakeSnapshot(ctx, someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, []string{"lvcreate", "lvremove"}, f.changes())
 }
@@ -316,9 +316,9 @@ func TestWhatIsThereAlreadyIsAdoptedWithoutACommand(t *testing.T) {
 	for range 2 {
 		require.NoError(t, p.Create(t.Context(), someVolume, 16781312))
 		require.Equal(t, fsm.Incompatible, reason(p.Create(t.Context(), someVolume, 16<<20)))
-		require.NoError(t, p.Cut(t.Context(), someVolume, someSnapshot, nil))
-		require.NoError(t, p.Cut(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", someSnapshot, nil), "also when its source is gone")
-		require.NoError(t, p.Grow(t.Context(), someVolume, 1<<20))
+		require.NoError(t, p.TakeSnapshot(t.Context(), someVolume, someSnapshot, nil))
+		require.NoError(t, p.TakeSnapshot(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", someSnapshot, nil), "also when its source is gone")
+		require.NoError(t, p.Expand(t.Context(), someVolume, 1<<20))
 	}
 	require.Empty(t, f.changes())
 }
@@ -328,7 +328,7 @@ func TestAnAttachedVolumeIsNotRemoved(t *testing.T) {
 	f.devices[p.layerName(someVolume)] = &device{major: 254, minor: 7, open: 1}
 	for range 2 {
 		require.Equal(t, fsm.InUse, reason(p.Remove(t.Context(), someVolume)))
-		require.Equal(t, fsm.Busy, reason(p.Detach(t.Context(), someVolume)))
+		require.Equal(t, fsm.Busy, reason(p.Deactivate(t.Context(), someVolume)))
 	}
 	require.Empty(t, f.changes())
 }
@@ -349,12 +349,12 @@ func TestWhatAKilledCommandLeftSuspendedIsResumed(t *testing.T) {
 	p, f := newFake(t)
 	f.fail["lvm lvcreate"] = &run.Error{Tool: "lvm", Code: -1, TimedOut: true}
 	volume, above := mapped("vg-a", string(someVolume)), p.layerName(someVolume)
-	require.Error(t, p.Cut(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil))
+	require.Error(t, p.TakeSnapshot(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil))
 	for _, name := range []string{above, volume} {
 		f.devices[name] = &device{suspended: true}
 	}
 	f.done = nil
-	require.NoError(t, p.Cut(t.Context(), someVolume, someSnapshot, nil))
+	require.NoError(t, p.TakeSnapshot(t.Context(), someVolume, someSnapshot, nil))
 	var resumed []string
 	for _, line := range f.done {
 		if strings.HasPrefix(line, "dmsetup resume ") {

@@ -25,13 +25,13 @@ func BenchmarkSteps(b *testing.B) {
 	for b.Loop() {
 		id, clone, snapshot := backendtest.NewID(), backendtest.NewID(), backendtest.NewSnapshotID()
 		took("create", func() error { return p.Create(ctx, id, 16<<20) })
-		took("attach", func() error { _, err := p.Attach(ctx, id, false); return err })
+		took("attach", func() error { _, err := p.Activate(ctx, id, false); return err })
 		took("observe", func() error { _, err := p.Observe(ctx, id); return err })
-		took("cut", func() error { return p.Cut(ctx, id, snapshot, nil) })
+		took("cut", func() error { return p.TakeSnapshot(ctx, id, snapshot, nil) })
 		took("clone", func() error { return p.CreateFrom(ctx, clone, 16<<20, fsm.Source{Snapshot: snapshot}, 0, nil) })
-		took("grow", func() error { return p.Grow(ctx, id, 32<<20) })
+		took("grow", func() error { return p.Expand(ctx, id, 32<<20) })
 		took("map", func() error { return p.Map(ctx, snapshot, 0, func(executor.Extent) bool { return true }) })
-		took("detach", func() error { return p.Detach(ctx, id) })
+		took("detach", func() error { return p.Deactivate(ctx, id) })
 		took("remove", func() error { return p.Remove(ctx, id) })
 	}
 	for what, sum := range all {

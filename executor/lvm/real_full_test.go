@@ -87,7 +87,7 @@ func refused(t *testing.T, p *Pool, source fsm.VolumeID) {
 		var rej *fsm.Rejection
 		require.ErrorAs(t, p.Create(t.Context(), id, 16<<20), &rej)
 		require.Equal(t, fsm.NoCapacity, rej.Reason, rej.Error())
-		require.ErrorAs(t, p.Cut(t.Context(), source, backendtest.NewSnapshotID(), nil), &rej)
+		require.ErrorAs(t, p.TakeSnapshot(t.Context(), source, backendtest.NewSnapshotID(), nil), &rej)
 		require.Equal(t, fsm.NoCapacity, rej.Reason, rej.Error())
 		require.ErrorAs(t, p.CreateFrom(t.Context(), id, 256<<20, fsm.Source{Volume: source}, 0, nil), &rej)
 		require.Equal(t, fsm.NoCapacity, rej.Reason, rej.Error())
@@ -102,7 +102,7 @@ func refused(t *testing.T, p *Pool, source fsm.VolumeID) {
 // checked takes the pool down, has its metadata checked, and brings it back.
 func checked(t *testing.T, p *Pool, id fsm.VolumeID) {
 	t.Helper()
-	require.NoError(t, p.Detach(t.Context(), id))
+	require.NoError(t, p.Deactivate(t.Context(), id))
 	v, err := p.views.fresh(t.Context())
 	require.NoError(t, err)
 	for name := range v.volumes {
@@ -125,7 +125,7 @@ func TestAPoolThatRunsFullOfData(t *testing.T) {
 	id, small := backendtest.NewID(), backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 256<<20))
 	require.NoError(t, p.Create(t.Context(), small, 16<<20))
-	d, err := p.Attach(t.Context(), id, false)
+	d, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	_, err = fillData(t, d.Path, 0, 62<<20) // 96.9 %
 	require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestAPoolThatRunsFullOfData(t *testing.T) {
 	require.Positive(t, p.Facts(t.Context()).Free)
 	require.NoError(t, p.Create(t.Context(), small, 16<<20))
 	checked(t, p, id)
-	d, err = p.Attach(t.Context(), id, false)
+	d, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.NoError(t, syncWrite(t, d.Path, 64<<20, 1<<20))
 }
@@ -179,7 +179,7 @@ func TestAPoolThatRunsFullOfMetadata(t *testing.T) {
 	p := newTestPool(t, "-L", "128M", "--poolmetadatasize", "4M")
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 256<<20))
-	d, err := p.Attach(t.Context(), id, false)
+	d, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.NoError(t, syncWrite(t, d.Path, 0, 1<<20))
 	pool, u, err := p.poolDevice()
@@ -213,7 +213,7 @@ func TestAPoolThatRunsFullOfMetadata(t *testing.T) {
 	for unknown := uint64(1000); unknown < next; unknown++ {
 		_ = tell(pool, fmt.Sprintf("delete %d", unknown)) // those that the last transaction made are gone
 	}
-	d, err = p.Attach(t.Context(), id, false)
+	d, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.NoError(t, syncWrite(t, d.Path, 100<<20, 1<<20))
 	require.NoError(t, p.Create(t.Context(), backendtest.NewID(), 16<<20))
@@ -225,7 +225,7 @@ func TestAFilesystemOnAFullPoolIsToldSo(t *testing.T) {
 	p := newTestPool(t, "-L", "64M", "--poolmetadatasize", "4M")
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 256<<20))
-	d, err := p.Attach(t.Context(), id, false)
+	d, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	command(t, "mkfs.ext4", "-q", d.Path)
 	at := t.TempDir()
@@ -240,7 +240,7 @@ func TestAFilesystemOnAFullPoolIsToldSo(t *testing.T) {
 	case <-time.After(notHanging):
 		t.Fatal("a filesystem's writer on a full pool hangs")
 	}
-	require.Equal(t, fsm.Busy, reason(p.Detach(context.WithoutCancel(t.Context()), id)))
+	require.Equal(t, fsm.Busy, reason(p.Deactivate(context.WithoutCancel(t.Context()), id)))
 }
 
 // writeFiles writes and syncs files until it is told no.

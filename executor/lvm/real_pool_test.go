@@ -62,7 +62,7 @@ func TestS12_APoolThatDoesNotZeroTakesNoNewVolumes(t *testing.T) {
 	for setting, way := range map[string][2]string{"--zero": {"n", "y"}, "--errorwhenfull": {"n", "y"}} {
 		command(t, "lvm", "lvchange", setting, way[0], p.name())
 		require.Equal(t, fsm.Precondition, reason(p.Create(t.Context(), backendtest.NewID(), 16<<20)), setting)
-		require.Equal(t, fsm.Precondition, reason(p.Cut(t.Context(), source, backendtest.NewSnapshotID(), nil)), setting)
+		require.Equal(t, fsm.Precondition, reason(p.TakeSnapshot(t.Context(), source, backendtest.NewSnapshotID(), nil)), setting)
 		command(t, "lvm", "lvchange", setting, way[1], p.name())
 		require.NoError(t, p.Create(t.Context(), backendtest.NewID(), 16<<20))
 	}
@@ -94,14 +94,14 @@ func TestAVolumeIsExactlyAsLargeAsAsked(t *testing.T) {
 	id, clone, snapshot := backendtest.NewID(), backendtest.NewID(), backendtest.NewSnapshotID()
 	size := int64(5<<20 + 4096)
 	require.NoError(t, p.Create(t.Context(), id, size))
-	_, err := p.Attach(t.Context(), id, false)
+	_, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.Len(t, read(t, p, id), int(size))
 	for _, grown := range []int64{5<<20 + 8192, 9<<20 + 512} {
-		require.NoError(t, p.Grow(t.Context(), id, grown))
+		require.NoError(t, p.Expand(t.Context(), id, grown))
 		require.Len(t, read(t, p, id), int(grown), "while it is attached")
 	}
-	require.NoError(t, p.Cut(t.Context(), id, snapshot, nil))
+	require.NoError(t, p.TakeSnapshot(t.Context(), id, snapshot, nil))
 	require.NoError(t, p.CreateFrom(t.Context(), clone, 17<<20+512, fsm.Source{Snapshot: snapshot}, 0, nil))
 	require.Len(t, read(t, p, clone), 17<<20+512)
 	require.Equal(t, fsm.Invalid, reason(p.Create(t.Context(), backendtest.NewID(), 1000)))
@@ -120,16 +120,16 @@ func TestNothingBehindASourcesContentIsLeftInACopy(t *testing.T) {
 			const size = 8<<20 + 4096
 			id, clone, snapshot := backendtest.NewID(), backendtest.NewID(), backendtest.NewSnapshotID()
 			require.NoError(t, p.Create(t.Context(), id, size+36<<10+4096))
-			d, err := p.Attach(t.Context(), id, false)
+			d, err := p.Activate(t.Context(), id, false)
 			require.NoError(t, err)
 			overwrite(t, d.Path, int(d.Size))
-			require.NoError(t, p.Cut(t.Context(), id, snapshot, nil))
+			require.NoError(t, p.TakeSnapshot(t.Context(), id, snapshot, nil))
 			want := read(t, p, id)
 			require.NoError(t, p.CreateFrom(t.Context(), clone, size, fsm.Source{Snapshot: snapshot}, size, nil))
 			require.Equal(t, fsm.OutOfRange, reason(p.CreateFrom(t.Context(), backendtest.NewID(), size-4096, fsm.Source{Snapshot: snapshot}, size, nil)))
 			again := reopen(t, p)
 			require.True(t, bytes.Equal(want[:size], read(t, again, clone)))
-			require.NoError(t, again.Grow(t.Context(), clone, 16<<20))
+			require.NoError(t, again.Expand(t.Context(), clone, 16<<20))
 			grown := read(t, again, clone)
 			require.True(t, bytes.Equal(append(want[:size:size], make([]byte, 16<<20-size)...), grown))
 			require.True(t, bytes.Equal(want, readSnapshot(t, p, snapshot)), "the snapshot keeps it")
@@ -152,16 +152,16 @@ func TestAnInterruptedGrowthIsFinished(t *testing.T) {
 	p := newTestPool(t)
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 8<<20))
-	_, err := p.Attach(t.Context(), id, false)
+	_, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.NoError(t, p.lengthen(t.Context(), string(id), 16<<20))
 	require.Len(t, read(t, p, id), 8<<20, "its tag says what it is")
-	require.NoError(t, p.Grow(t.Context(), id, 16<<20))
+	require.NoError(t, p.Expand(t.Context(), id, 16<<20))
 	require.Len(t, read(t, p, id), 16<<20)
 	require.NoError(t, p.changed(t.Context(), "lvchange", "--deltag", sizeTag(16<<20), "--addtag", sizeTag(12<<20), testVG+"/"+string(id)))
 	require.NoError(t, p.changed(t.Context(), "lvchange", "--deltag", sizeTag(12<<20), "--addtag", sizeTag(16<<20), testVG+"/"+string(id)))
-	require.NoError(t, p.Detach(t.Context(), id))
-	_, err = p.Attach(t.Context(), id, false)
+	require.NoError(t, p.Deactivate(t.Context(), id))
+	_, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.Len(t, read(t, p, id), 16<<20)
 }
@@ -186,7 +186,7 @@ func TestAThinDeviceThatLVMLostIsNotTakenForANewVolume(t *testing.T) {
 	p = reopen(t, p)
 	for range 2 {
 		require.ErrorContains(t, p.Create(t.Context(), id, 16<<20), "devices 2;")
-		require.ErrorContains(t, p.Cut(t.Context(), first, backendtest.NewSnapshotID(), nil), "devices 2;")
+		require.ErrorContains(t, p.TakeSnapshot(t.Context(), first, backendtest.NewSnapshotID(), nil), "devices 2;")
 		d, err := p.Observe(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, executor.Device{}, d, "nothing was made")
@@ -219,7 +219,7 @@ func TestOthersVolumesAreNotTouched(t *testing.T) {
 		require.Equal(t, fsm.Precondition, reason(err))
 		require.Equal(t, fsm.Precondition, reason(p.Create(t.Context(), id, 16<<20)))
 		require.Equal(t, fsm.Precondition, reason(p.Remove(t.Context(), id)))
-		_, err = p.Attach(t.Context(), id, false)
+		_, err = p.Activate(t.Context(), id, false)
 		require.Equal(t, fsm.Precondition, reason(err))
 	}
 	items, err := p.Inventory(t.Context())
@@ -234,7 +234,7 @@ func TestWhatAKilledProcessLeftIsMadeGood(t *testing.T) {
 	p := newTestPool(t)
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 16<<20))
-	d, err := p.Attach(t.Context(), id, false)
+	d, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	pool, _, err := p.poolDevice()
 	require.NoError(t, err)
@@ -247,7 +247,7 @@ func TestWhatAKilledProcessLeftIsMadeGood(t *testing.T) {
 	require.NoError(t, syncWrite(t, d.Path, 0, 1<<20))
 
 	snapshot := backendtest.NewSnapshotID()
-	require.NoError(t, p.Cut(t.Context(), id, snapshot, nil))
+	require.NoError(t, p.TakeSnapshot(t.Context(), id, snapshot, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, ctx := range []context.Context{t.Context(), ctx} {
@@ -275,7 +275,7 @@ func TestS2_AnActiveVolumeIsNotAttached(t *testing.T) {
 	d, err := p.Observe(t.Context(), id)
 	require.NoError(t, err)
 	require.True(t, d.Exists)
-	require.False(t, d.Attached())
+	require.False(t, d.Active())
 	require.NoError(t, p.Remove(t.Context(), id))
 }
 
@@ -283,7 +283,7 @@ func TestAnOperatorsCommandsLeaveTheDeviceOnTop(t *testing.T) {
 	p := newTestPool(t)
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 16<<20))
-	want, err := p.Attach(t.Context(), id, false)
+	want, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	for _, args := range [][]string{
 		{"vgchange", "-ay", testVG}, {"lvchange", "--refresh", p.name()}, {"lvchange", "--refresh", testVG + "/" + string(id)},
@@ -298,7 +298,7 @@ func TestAnOperatorsCommandsLeaveTheDeviceOnTop(t *testing.T) {
 		require.Error(t, exec.Command("lvm", args...).Run(), args)
 		require.NoError(t, syncWrite(t, want.Path, 0, 1<<20), args)
 	}
-	require.NoError(t, p.Detach(t.Context(), id))
+	require.NoError(t, p.Deactivate(t.Context(), id))
 }
 
 // A volume's content is hostile: a volume group on it must not become the host's.
@@ -310,7 +310,7 @@ func TestAGuestsVolumeGroupIsNotScanned(t *testing.T) {
 	command(t, "lvm", "vgcreate", "--config", open, "guest", "/dev/mapper/"+mapped(testVG, string(id)))
 	for _, attached := range []bool{false, true} {
 		if attached {
-			_, err := p.Attach(t.Context(), id, false)
+			_, err := p.Activate(t.Context(), id, false)
 			require.NoError(t, err)
 		}
 		require.Contains(t, command(t, "lvm", "vgs", "--config", open), "guest", "who looks everywhere finds it")
@@ -318,7 +318,7 @@ func TestAGuestsVolumeGroupIsNotScanned(t *testing.T) {
 		require.NotContains(t, command(t, "lvm", "vgs", "--config", `devices/global_filter=["a|.*|"]`), "guest", "nor do the host's")
 		require.NotContains(t, command(t, "lvm", "vgs", "--config", p.tools.config+" devices/scan_lvs=1"), "guest", "nor would ours if they looked into volumes")
 	}
-	require.NoError(t, p.Detach(t.Context(), id))
+	require.NoError(t, p.Deactivate(t.Context(), id))
 	require.NoError(t, p.Remove(t.Context(), id))
 }
 
@@ -358,14 +358,14 @@ func TestAProcessKilledAtAnyMomentLeavesNothingHalfDone(t *testing.T) {
 		_ = victim.Wait()
 		next := reopen(t, p)
 		require.NoError(t, next.Create(t.Context(), id, 16<<20))
-		d, err := next.Attach(t.Context(), id, false)
+		d, err := next.Activate(t.Context(), id, false)
 		require.NoError(t, err)
 		overwrite(t, d.Path, 16<<20)
-		require.NoError(t, next.Cut(t.Context(), id, snapshot, nil))
+		require.NoError(t, next.TakeSnapshot(t.Context(), id, snapshot, nil))
 		require.NoError(t, next.CreateFrom(t.Context(), clone, 32<<20, fsm.Source{Snapshot: snapshot}, 12<<20, nil))
 		require.True(t, bytes.Equal(make([]byte, 20<<20), read(t, next, clone)[12<<20:]), "made again, or made whole")
 		for _, volume := range []fsm.VolumeID{id, clone} {
-			require.NoError(t, next.Detach(t.Context(), volume))
+			require.NoError(t, next.Deactivate(t.Context(), volume))
 			require.NoError(t, next.Remove(t.Context(), volume))
 		}
 		require.NoError(t, next.RemoveSnapshot(t.Context(), snapshot))
@@ -381,12 +381,12 @@ func work(t *testing.T, victim string) {
 	id, clone, snapshot := fsm.VolumeID(names[1]), fsm.VolumeID(names[2]), fsm.SnapshotID(names[3])
 	for {
 		require.NoError(t, p.Create(t.Context(), id, 16<<20))
-		d, err := p.Attach(t.Context(), id, false)
+		d, err := p.Activate(t.Context(), id, false)
 		require.NoError(t, err)
 		overwrite(t, d.Path, 16<<20)
-		require.NoError(t, p.Cut(t.Context(), id, snapshot, nil))
+		require.NoError(t, p.TakeSnapshot(t.Context(), id, snapshot, nil))
 		require.NoError(t, p.CreateFrom(t.Context(), clone, 32<<20, fsm.Source{Snapshot: snapshot}, 12<<20, nil))
-		require.NoError(t, p.Detach(t.Context(), id))
+		require.NoError(t, p.Deactivate(t.Context(), id))
 		require.NoError(t, p.Remove(t.Context(), clone))
 		require.NoError(t, p.RemoveSnapshot(t.Context(), snapshot))
 		require.NoError(t, p.Remove(t.Context(), id))

@@ -177,7 +177,7 @@ func attached(t *testing.T, p *Pool, id fsm.VolumeID) executor.Device {
 	t.Helper()
 	d, err := p.Observe(t.Context(), id)
 	require.NoError(t, err)
-	require.True(t, d.Attached())
+	require.True(t, d.Active())
 	return d
 }
 
@@ -195,10 +195,10 @@ func read(t *testing.T, p *Pool, id fsm.VolumeID) []byte {
 	t.Helper()
 	d, err := p.Observe(t.Context(), id)
 	require.NoError(t, err)
-	if !d.Attached() {
-		d, err = p.Attach(t.Context(), id, true)
+	if !d.Active() {
+		d, err = p.Activate(t.Context(), id, true)
 		require.NoError(t, err)
-		defer func() { require.NoError(t, p.Detach(t.Context(), id)) }()
+		defer func() { require.NoError(t, p.Deactivate(t.Context(), id)) }()
 	}
 	f, err := os.Open(d.Path)
 	require.NoError(t, err)

@@ -16,8 +16,8 @@ import (
 
 var _ executor.SnapshotBackend = (*Pool)(nil)
 
-// Shares is true: thin snapshots share blocks.
-func (p *Pool) Shares() bool { return true }
+// SharesBlocks is true: thin snapshots share blocks.
+func (p *Pool) SharesBlocks() bool { return true }
 
 // ObserveSnapshot looks at the snapshot.
 func (p *Pool) ObserveSnapshot(ctx context.Context, id fsm.SnapshotID) (executor.Device, error) {
@@ -62,9 +62,9 @@ func (p *Pool) Allocated(ctx context.Context, id fsm.VolumeID) (int64, error) {
 	return min(bytes, size), err
 }
 
-// Cut makes the snapshot and calls it ready only when it is known to be made: LVM
+// TakeSnapshot makes the snapshot and calls it ready only when it is known to be made: LVM
 // makes one that a crash interrupted after the next boot, of what the volume is then.
-func (p *Pool) Cut(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, _ executor.Progress) error {
+func (p *Pool) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, _ executor.Progress) error {
 	if err := errors.Join(checkID(source), checkSnapshotID(id)); err != nil {
 		return err
 	}

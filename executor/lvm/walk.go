@@ -57,7 +57,7 @@ type walk struct {
 }
 
 // read yields a pair's extents from an offset on. When the context is done before all is
-// found, the error is an *executor.Interrupted and the run goes on for whoever asks next.
+// found, the error is an *executor.InterruptedError and the run goes on for whoever asks next.
 func (w *walks) read(ctx context.Context, r pair, from int64, find finder, yield func(executor.Extent) bool) error {
 	for at := max(from, 0); ; {
 		one := w.take(ctx, r, at, find)
@@ -222,7 +222,7 @@ func (o *walk) read(ctx context.Context, at int64, yield func(executor.Extent) b
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return at, false, &executor.Interrupted{At: at, Cause: ctx.Err()}
+			return at, false, &executor.InterruptedError{Offset: at, Cause: ctx.Err()}
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 		return err
 	}
 	opts.readOnly = opts.readOnly || b.ReadOnly
-	group, err := parseGroup(b.Group)
+	group, err := parseGroup(b.MountGroup)
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 	if err != nil {
 		return err
 	}
-	if done, err := m.mounted(device, p, b.Node, opts.readOnly); done || err != nil {
+	if done, err := m.mounted(device, p, b.DeviceNode, opts.readOnly); done || err != nil {
 		return err
 	}
 	source, err := m.source(ctx, device, b, opts.readOnly)
@@ -39,7 +39,7 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 		return err
 	}
 	defer closeFD(source)
-	onto, err := p.make(b.Node)
+	onto, err := p.make(b.DeviceNode)
 	if err != nil {
 		return err
 	}
@@ -49,15 +49,15 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 		return fmt.Errorf("bind %s to %s: %w", device.Path, p, err)
 	}
 	defer closeFD(tree)
-	if !b.Node && !opts.readOnly {
+	if !b.DeviceNode && !opts.readOnly {
 		if err := group.own(ctx, tree); err != nil {
-			return fmt.Errorf("give the filesystem on %s to group %s: %w", device.Path, b.Group, err)
+			return fmt.Errorf("give the filesystem on %s to group %s: %w", device.Path, b.MountGroup, err)
 		}
 	}
-	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, opts.bindAttributes(b.Node)); err != nil {
+	if err := unix.MountSetattr(tree, "", unix.AT_EMPTY_PATH, opts.bindAttributes(b.DeviceNode)); err != nil {
 		return fmt.Errorf("bind %s to %s: set its attributes: %w", device.Path, p, err)
 	}
-	return m.attach(device, tree, onto, p, b.Node, opts.readOnly)
+	return m.attach(device, tree, onto, p, b.DeviceNode, opts.readOnly)
 }
 
 // bindAttributes add to those of what is bound. The node of a raw volume is a device.
@@ -72,10 +72,10 @@ func (o options) bindAttributes(node bool) *unix.MountAttr {
 
 // source opens what is bound and looks that it is the device's.
 func (m *Mounter) source(ctx context.Context, device executor.Device, b executor.BindOptions, readOnly bool) (int, error) {
-	if b.Node {
+	if b.DeviceNode {
 		return m.nodeSource(ctx, device, readOnly)
 	}
-	staging, err := m.locate(b.Staging)
+	staging, err := m.locate(b.StagingPath)
 	if err != nil {
 		return -1, err
 	}
@@ -100,7 +100,7 @@ func (m *Mounter) nodeSource(ctx context.Context, device executor.Device, readOn
 		return -1, err
 	}
 	for _, other := range mounts {
-		if other.Node && other.ReadOnly != readOnly {
+		if other.DeviceNode && other.ReadOnly != readOnly {
 			return -1, fsm.Reject(fsm.Precondition, "a raw volume is read-only at all of its targets or at none, and is bound to %s with read-only %v", other.Path, other.ReadOnly)
 		}
 	}

@@ -18,7 +18,7 @@ func TestBindAFilesystemTenTimesIsOneMount(t *testing.T) {
 	d, staging := h.staged("ext4")
 	target := filepath.Join(h.mkdir("pod"), "target")
 	for range 10 {
-		require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{Staging: staging, Path: target, FSType: "ext4"}))
+		require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{StagingPath: staging, Path: target, FSType: "ext4"}))
 	}
 	require.ElementsMatch(t, []executor.Mount{{Path: staging}, {Path: target}}, h.mounts(d))
 	require.NoError(t, os.WriteFile(filepath.Join(target, "data"), []byte("kept"), 0o600))
@@ -36,8 +36,8 @@ func TestAReadOnlyTargetBesideAWritableOne(t *testing.T) {
 	h := newHost(t)
 	d, staging := h.staged("ext4")
 	pod := h.mkdir("pod")
-	ro := executor.BindOptions{Staging: staging, Path: pod + "/ro", ReadOnly: true, FSType: "ext4"}
-	rw := executor.BindOptions{Staging: staging, Path: pod + "/rw", FSType: "ext4", Flags: []string{"noatime"}}
+	ro := executor.BindOptions{StagingPath: staging, Path: pod + "/ro", ReadOnly: true, FSType: "ext4"}
+	rw := executor.BindOptions{StagingPath: staging, Path: pod + "/rw", FSType: "ext4", Flags: []string{"noatime"}}
 	for range 2 {
 		require.NoError(t, h.Bind(t.Context(), d, ro))
 		require.NoError(t, h.Bind(t.Context(), d, rw))
@@ -55,10 +55,10 @@ func TestBindNeedsTheVolumeStagedThere(t *testing.T) {
 	d, staging := h.staged("ext4")
 	pod := h.mkdir("pod")
 	for _, elsewhere := range []string{h.mkdir("other"), h.dir + "/none", ""} {
-		require.Error(t, h.Bind(t.Context(), d, executor.BindOptions{Staging: elsewhere, Path: pod + "/target", FSType: "ext4"}))
+		require.Error(t, h.Bind(t.Context(), d, executor.BindOptions{StagingPath: elsewhere, Path: pod + "/target", FSType: "ext4"}))
 	}
 	require.NoDirExists(t, pod+"/target")
-	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Staging: staging, Path: h.dir + "/no/parent", FSType: "ext4"}))
+	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{StagingPath: staging, Path: h.dir + "/no/parent", FSType: "ext4"}))
 }
 
 func TestBindARawDevice(t *testing.T) {
@@ -66,9 +66,9 @@ func TestBindARawDevice(t *testing.T) {
 	d := h.device(testSize)
 	target := filepath.Join(h.mkdir("pod"), "disk")
 	for range 10 {
-		require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{Path: target, Node: true}))
+		require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{Path: target, DeviceNode: true}))
 	}
-	require.Equal(t, []executor.Mount{{Path: target, Node: true}}, h.mounts(d))
+	require.Equal(t, []executor.Mount{{Path: target, DeviceNode: true}}, h.mounts(d))
 	write(t, target, 0, []byte("raw"))
 	require.NoError(t, h.Unmount(t.Context(), d, target))
 	for range 2 {
@@ -81,27 +81,27 @@ func TestARawDeviceIsReadOnlyAtAllTargetsOrAtNone(t *testing.T) {
 	h := newHost(t)
 	d := h.device(testSize)
 	pod := h.mkdir("pod")
-	require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/ro", Node: true, ReadOnly: true}))
+	require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/ro", DeviceNode: true, ReadOnly: true}))
 	f, err := os.OpenFile(pod+"/ro", os.O_RDWR, 0)
 	if err == nil {
 		_, err = f.Write([]byte("x"))
 		f.Close()
 	}
 	require.ErrorIs(t, err, os.ErrPermission, "the device itself refuses writes")
-	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/rw", Node: true}))
+	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/rw", DeviceNode: true}))
 	require.NoError(t, h.Unmount(t.Context(), d, pod+"/ro"))
-	require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/rw", Node: true}))
+	require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/rw", DeviceNode: true}))
 	write(t, pod+"/rw", 0, []byte("x"))
-	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/ro", Node: true, ReadOnly: true}))
+	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/ro", DeviceNode: true, ReadOnly: true}))
 }
 
 func TestBindDoesNotTakeWhatIsThereForATarget(t *testing.T) {
 	h := newHost(t)
 	d := h.device(testSize)
 	dir := h.mkdir("pod/dir")
-	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: dir, Node: true}))
+	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: dir, DeviceNode: true}))
 	require.NoError(t, os.Symlink("/etc/passwd", h.dir+"/pod/link"))
-	require.Error(t, h.Bind(t.Context(), d, executor.BindOptions{Path: h.dir + "/pod/link", Node: true}))
+	require.Error(t, h.Bind(t.Context(), d, executor.BindOptions{Path: h.dir + "/pod/link", DeviceNode: true}))
 	require.Empty(t, h.mounts(d))
 }
 
@@ -206,9 +206,9 @@ func TestS73_WhatIsThereIsNotBoundOver(t *testing.T) {
 			}
 			refused(t, reasons[i], err)
 			if node {
-				refused(t, reasons[i], h.Bind(t.Context(), raw, executor.BindOptions{Path: pod + path, Node: true}))
+				refused(t, reasons[i], h.Bind(t.Context(), raw, executor.BindOptions{Path: pod + path, DeviceNode: true}))
 			} else {
-				refused(t, reasons[i], h.Bind(t.Context(), d, executor.BindOptions{Staging: staging, Path: pod + path, FSType: "ext4"}))
+				refused(t, reasons[i], h.Bind(t.Context(), d, executor.BindOptions{StagingPath: staging, Path: pod + path, FSType: "ext4"}))
 			}
 		}
 	}

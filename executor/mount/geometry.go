@@ -137,7 +137,7 @@ func (m *Mounter) xfsBytes(ctx context.Context, device executor.Device) (int64, 
 
 // mountedXFS asks the kernel; false when the path leads elsewhere by now.
 func mountedXFS(at executor.Mount, device executor.Device) (int64, bool) {
-	if at.Node {
+	if at.DeviceNode {
 		return 0, false
 	}
 	f, err := os.OpenFile(at.Path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)

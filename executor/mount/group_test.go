@@ -24,13 +24,13 @@ func stat(t testing.TB, path string) unix.Stat_t {
 func groupHost(t *testing.T, fsType string) (h *host, d executor.Device, staging string, b executor.BindOptions) {
 	h = newHost(t)
 	d, staging = h.staged(fsType)
-	return h, d, staging, executor.BindOptions{Staging: staging, Path: h.mkdir("pod") + "/target", FSType: fsType}
+	return h, d, staging, executor.BindOptions{StagingPath: staging, Path: h.mkdir("pod") + "/target", FSType: fsType}
 }
 
 func (h *host) boundFor(d executor.Device, b executor.BindOptions, group string) {
 	h.t.Helper()
 	require.NoError(h.t, h.Unmount(h.t.Context(), d, b.Path))
-	b.Group = group
+	b.MountGroup = group
 	for range 2 {
 		require.NoError(h.t, h.Bind(h.t.Context(), d, b))
 	}
@@ -118,7 +118,7 @@ func TestNobodyElseGainsByTheGroup(t *testing.T) {
 
 func TestAReadOnlyTargetLeavesTheGroupsAlone(t *testing.T) {
 	h, d, staging, b := groupHost(t, "ext4")
-	b.Group, b.ReadOnly = "4711", true
+	b.MountGroup, b.ReadOnly = "4711", true
 	require.NoError(t, h.Bind(t.Context(), d, b))
 	require.Zero(t, stat(t, staging).Gid)
 }
@@ -127,7 +127,7 @@ func TestAReadOnlyTargetLeavesTheGroupsAlone(t *testing.T) {
 func TestTheGroupIsGivenAgainAfterAnInterruption(t *testing.T) {
 	h, d, staging, b := groupHost(t, "ext4")
 	require.NoError(t, os.WriteFile(staging+"/file", nil, 0o600))
-	b.Group = "4711"
+	b.MountGroup = "4711"
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, h.Bind(gone, d, b), context.Canceled)
@@ -143,14 +143,14 @@ func TestFoldersThatAreTooDeepAreRefused(t *testing.T) {
 		deep = filepath.Join(deep, "d")
 	}
 	require.NoError(t, os.MkdirAll(deep, 0o700))
-	b.Group = "4711"
+	b.MountGroup = "4711"
 	refused(t, fsm.Precondition, h.Bind(t.Context(), d, b))
 }
 
 func TestAGroupThatIsNoNumberIsRefused(t *testing.T) {
 	h, d, _, b := groupHost(t, "ext4")
 	for _, bad := range []string{"wheel", "-1", "4294967295", "4294967296", "1;2"} {
-		b.Group = bad
+		b.MountGroup = bad
 		refused(t, fsm.Invalid, h.Bind(t.Context(), d, b))
 		require.Len(t, h.mounts(d), 1)
 	}

@@ -15,12 +15,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-var _ executor.Grower = (*Mounter)(nil)
+var _ executor.FilesystemTools = (*Mounter)(nil)
 
 // growTimeout bounds one e2fsck or resize2fs.
 const growTimeout = 10 * time.Minute
 
-// GrowFilesystem grows the filesystem to the device's size; one that is as large
+// ExpandFilesystem grows the filesystem to the device's size; one that is as large
 // already is left. With a path it is mounted there; with none it is mounted
 // nowhere, and is mounted unseen for as long as it takes, since the kernel grows
 // within its journal: whoever is killed meanwhile leaves a whole filesystem.
@@ -28,7 +28,7 @@ const growTimeout = 10 * time.Minute
 // The kernel grows ext4 for a process with CAP_SYS_RESOURCE only. Without it a
 // mounted ext4 is refused with Precondition, and an unmounted one is checked and
 // grown with e2fsck and resize2fs.
-func (m *Mounter) GrowFilesystem(ctx context.Context, device executor.Device, fsType, path string) error {
+func (m *Mounter) ExpandFilesystem(ctx context.Context, device executor.Device, fsType, path string) error {
 	if fsType != "ext4" && fsType != "xfs" {
 		return fsm.Reject(fsm.Invalid, "the filesystem %q is not one of ext4 and xfs", fsType)
 	}

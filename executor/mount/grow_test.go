@@ -96,11 +96,11 @@ func TestGrowAnUnmountedFilesystem(t *testing.T) {
 			want := filled(t, dir)
 			require.NoError(t, h.Unmount(t.Context(), d, dir))
 			require.EqualValues(t, fsm.MinXFSSize, h.size(d, fsType))
-			require.NoError(t, h.GrowFilesystem(t.Context(), d, fsType, ""), "there is nothing to grow")
+			require.NoError(t, h.ExpandFilesystem(t.Context(), d, fsType, ""), "there is nothing to grow")
 			enlarge(t, &d, grownSize)
 			require.EqualValues(t, fsm.MinXFSSize, h.size(d, fsType))
 			for range 2 {
-				require.NoError(t, h.GrowFilesystem(t.Context(), d, fsType, ""))
+				require.NoError(t, h.ExpandFilesystem(t.Context(), d, fsType, ""))
 				require.EqualValues(t, grownSize, h.size(d, fsType))
 				require.Empty(t, h.mounts(d))
 			}
@@ -127,7 +127,7 @@ func TestGrowAMountedXFS(t *testing.T) {
 	defer open.Close()
 	enlarge(t, &d, grownSize)
 	for range 2 {
-		require.NoError(t, h.GrowFilesystem(t.Context(), d, "xfs", dir))
+		require.NoError(t, h.ExpandFilesystem(t.Context(), d, "xfs", dir))
 		require.EqualValues(t, grownSize, h.size(d, "xfs"), "as the kernel says, not as the device")
 	}
 	require.NoError(t, errors.Join(unix.Fallocate(int(open.Fd()), 0, 0, 400<<20), open.Close()))
@@ -143,10 +143,10 @@ func TestGrowAMountedExt4NeedsACapability(t *testing.T) {
 	h := newHost(t)
 	d := h.formatted("ext4")
 	dir := h.mountAt(d, "ext4", "staging")
-	require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", dir), "there is nothing to grow")
+	require.NoError(t, h.ExpandFilesystem(t.Context(), d, "ext4", dir), "there is nothing to grow")
 	enlarge(t, &d, grownSize)
 	for range 2 {
-		err := h.GrowFilesystem(t.Context(), d, "ext4", dir)
+		err := h.ExpandFilesystem(t.Context(), d, "ext4", dir)
 		if mayGrowExt4() {
 			require.NoError(t, err)
 			require.EqualValues(t, grownSize, h.size(d, "ext4"))
@@ -157,7 +157,7 @@ func TestGrowAMountedExt4NeedsACapability(t *testing.T) {
 		require.EqualValues(t, fsm.MinXFSSize, h.size(d, "ext4"))
 	}
 	require.NoError(t, h.Unmount(t.Context(), d, dir))
-	require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+	require.NoError(t, h.ExpandFilesystem(t.Context(), d, "ext4", ""))
 	require.EqualValues(t, grownSize, h.size(d, "ext4"))
 	sound(t, d, "ext4")
 }
@@ -165,16 +165,16 @@ func TestGrowAMountedExt4NeedsACapability(t *testing.T) {
 func TestGrowTellsWhatIsWrong(t *testing.T) {
 	h := newHost(t)
 	d := h.formatted("xfs")
-	refused(t, fsm.Invalid, h.GrowFilesystem(t.Context(), d, "btrfs", ""))
-	refused(t, fsm.Precondition, h.GrowFilesystem(t.Context(), d, "xfs", h.mkdir("elsewhere")))
-	refused(t, fsm.Precondition, h.GrowFilesystem(t.Context(), d, "ext4", ""))
-	refused(t, fsm.Invalid, h.GrowFilesystem(t.Context(), d, "xfs", "/etc"))
+	refused(t, fsm.Invalid, h.ExpandFilesystem(t.Context(), d, "btrfs", ""))
+	refused(t, fsm.Precondition, h.ExpandFilesystem(t.Context(), d, "xfs", h.mkdir("elsewhere")))
+	refused(t, fsm.Precondition, h.ExpandFilesystem(t.Context(), d, "ext4", ""))
+	refused(t, fsm.Invalid, h.ExpandFilesystem(t.Context(), d, "xfs", "/etc"))
 	_, err := h.FilesystemSize(t.Context(), d, "ext4")
 	refused(t, fsm.Precondition, err)
 	dir := h.mkdir("ro")
 	require.NoError(t, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "xfs", ReadOnly: true}))
 	enlarge(t, &d, grownSize)
-	refused(t, fsm.Precondition, h.GrowFilesystem(t.Context(), d, "xfs", dir))
+	refused(t, fsm.Precondition, h.ExpandFilesystem(t.Context(), d, "xfs", dir))
 }
 
 // crashed is a copy of a synced device as it is now, with a dirty journal when it is mounted.
@@ -205,7 +205,7 @@ func TestACloneGetsAnIdentityOfItsOwn(t *testing.T) {
 				}
 				id := uuid.NewString()
 				for range 2 {
-					require.NoError(t, h.NewIdentity(t.Context(), clone, executor.Filesystem{Type: fsType, UUID: id}))
+					require.NoError(t, h.ChangeUUID(t.Context(), clone, executor.Filesystem{Type: fsType, UUID: id}))
 					got, err := h.Probe(t.Context(), clone.Path, clone.Size)
 					require.NoError(t, err)
 					require.Equal(t, executor.Filesystem{Type: fsType, UUID: id}, got.Found)
@@ -216,10 +216,10 @@ func TestACloneGetsAnIdentityOfItsOwn(t *testing.T) {
 				got, err := os.ReadFile(beside + "/data")
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(want, got))
-				refused(t, fsm.Busy, h.NewIdentity(t.Context(), clone, executor.Filesystem{Type: fsType, UUID: uuid.NewString()}))
+				refused(t, fsm.Busy, h.ChangeUUID(t.Context(), clone, executor.Filesystem{Type: fsType, UUID: uuid.NewString()}))
 				require.NoError(t, h.Unmount(t.Context(), clone, beside))
 				enlarge(t, &clone, grownSize)
-				require.NoError(t, h.GrowFilesystem(t.Context(), clone, fsType, ""))
+				require.NoError(t, h.ExpandFilesystem(t.Context(), clone, fsType, ""))
 				sound(t, clone, fsType)
 			})
 		}
@@ -248,14 +248,14 @@ func TestAnIdentityThatWasHalfWrittenIsWrittenAgain(t *testing.T) {
 			group := d.Size / groups
 			before := superblocks(t, d, groups)
 			want := executor.Filesystem{Type: "xfs", UUID: uuid.NewString()}
-			require.NoError(t, h.NewIdentity(t.Context(), d, want))
+			require.NoError(t, h.ChangeUUID(t.Context(), d, want))
 			for _, n := range old {
 				write(t, d.Path, n*group, before[n])
 			}
 			done, err := xfsIdentified(d.Path, uuid.MustParse(want.UUID))
 			require.NoError(t, err)
 			require.False(t, done)
-			require.NoError(t, h.NewIdentity(t.Context(), d, want))
+			require.NoError(t, h.ChangeUUID(t.Context(), d, want))
 			sound(t, d, "xfs")
 			h.mountAt(d, "xfs", "staging")
 		})
@@ -275,7 +275,7 @@ func TestAnIdentityWhoseLogWasHalfMadeAnewIsWrittenAgain(t *testing.T) {
 			require.NoError(t, h.Unmount(t.Context(), d, dir))
 			before := superblocks(t, d, groups)
 			want := executor.Filesystem{Type: "xfs", UUID: uuid.NewString()}
-			require.NoError(t, h.NewIdentity(t.Context(), d, want))
+			require.NoError(t, h.ChangeUUID(t.Context(), d, want))
 			for n, b := range before {
 				write(t, d.Path, int64(n)*d.Size/groups, b)
 			}
@@ -284,7 +284,7 @@ func TestAnIdentityWhoseLogWasHalfMadeAnewIsWrittenAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, begun)
 			for range 2 {
-				require.NoError(t, h.NewIdentity(t.Context(), d, want))
+				require.NoError(t, h.ChangeUUID(t.Context(), d, want))
 				sound(t, d, "xfs")
 			}
 			got, err := os.ReadFile(h.mountAt(d, "xfs", "staging") + "/data")
@@ -312,9 +312,9 @@ func superblocks(t testing.TB, d executor.Device, groups int64) (all [][]byte) {
 func TestNewIdentityRefuses(t *testing.T) {
 	h := newHost(t)
 	d := h.formatted("xfs")
-	refused(t, fsm.Invalid, h.NewIdentity(t.Context(), d, executor.Filesystem{Type: "xfs", UUID: "x; rm"}))
-	refused(t, fsm.Invalid, h.NewIdentity(t.Context(), d, executor.Filesystem{Type: "btrfs", UUID: uuid.NewString()}))
-	require.Error(t, h.NewIdentity(t.Context(), d, executor.Filesystem{Type: "ext4", UUID: uuid.NewString()}))
+	refused(t, fsm.Invalid, h.ChangeUUID(t.Context(), d, executor.Filesystem{Type: "xfs", UUID: "x; rm"}))
+	refused(t, fsm.Invalid, h.ChangeUUID(t.Context(), d, executor.Filesystem{Type: "btrfs", UUID: uuid.NewString()}))
+	require.Error(t, h.ChangeUUID(t.Context(), d, executor.Filesystem{Type: "ext4", UUID: uuid.NewString()}))
 	before, err := h.Probe(t.Context(), d.Path, d.Size)
 	require.NoError(t, err)
 	require.Equal(t, "xfs", before.Found.Type)
@@ -342,7 +342,7 @@ func TestAGrowthThatWasKilledIsDoneAgain(t *testing.T) {
 			require.Less(t, h.size(d, "ext4"), int64(grownSize), "whatever the superblock says by now")
 		}
 		for range 2 {
-			require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+			require.NoError(t, h.ExpandFilesystem(t.Context(), d, "ext4", ""))
 			require.EqualValues(t, grownSize, h.size(d, "ext4"))
 		}
 		sound(t, d, "ext4")

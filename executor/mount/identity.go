@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// NewIdentity writes the UUID into an unmounted filesystem that has another. It
+// ChangeUUID writes the UUID into an unmounted filesystem that has another. It
 // may be repeated after a crash at any moment, and does nothing where it is done.
 // xfs refuses to be mounted beside a filesystem with the same UUID; ext4 does not,
 // but what looks for filesystems by UUID would find two.
-func (m *Mounter) NewIdentity(ctx context.Context, device executor.Device, format executor.Filesystem) error {
+func (m *Mounter) ChangeUUID(ctx context.Context, device executor.Device, format executor.Filesystem) error {
 	want, err := uuid.Parse(format.UUID)
 	if err != nil {
 		return fsm.Reject(fsm.Invalid, "%q is not a filesystem's UUID", format.UUID)

@@ -133,7 +133,7 @@ func (m *Mounter) mounted(device executor.Device, p place, node, readOnly bool) 
 	}
 	have, ours := top.of(device)
 	switch {
-	case !ours || have.Node != node:
+	case !ours || have.DeviceNode != node:
 		return false, fsm.Reject(fsm.Precondition, "something else is mounted on %s", p)
 	case have.ReadOnly != readOnly:
 		return false, fsm.Reject(fsm.Incompatible, "%s is mounted with read-only %v, not %v", p, have.ReadOnly, readOnly)

@@ -104,7 +104,7 @@ func TestFlags(t *testing.T) {
 		require.Nil(t, fsm.MountPolicy{}.Check("ext4", []string{served}))
 	}
 	for _, flag := range []string{"suid", "dev", "exec", "password=hunter2", "noatime,password=hunter2", "inode64", "nouuid", ""} {
-		err := h.Check(dir, "ext4", []string{"noatime", flag})
+		err := h.CheckMount(dir, "ext4", []string{"noatime", flag})
 		refused(t, fsm.Invalid, err)
 		require.NotContains(t, err.Error(), "hunter2", "a flag may hold a secret")
 		refused(t, fsm.Invalid, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "ext4", Flags: []string{flag}}))
@@ -135,7 +135,7 @@ func TestSetUserIDAndDevicesAreAskedFor(t *testing.T) {
 			h.Mounter.mounts = fsm.MountPolicy{Suid: true, Dev: true}
 			require.NoError(t, h.Unmount(t.Context(), d, dir))
 			require.NoError(t, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "ext4", Flags: tc.flags}))
-			require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{Staging: dir, Path: target, FSType: "ext4", Flags: tc.flags}))
+			require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{StagingPath: dir, Path: target, FSType: "ext4", Flags: tc.flags}))
 			for _, path := range []string{dir, target} {
 				require.Equal(t, tc.nosuid, strings.Contains(seen(path), ",nosuid,"), path)
 				require.Equal(t, tc.node, strings.Contains(seen(path), ",nodev,"), path)
@@ -143,7 +143,7 @@ func TestSetUserIDAndDevicesAreAskedFor(t *testing.T) {
 			require.NoError(t, h.Unmount(t.Context(), d, target))
 			h.Mounter.mounts = fsm.MountPolicy{}
 			if tc.flags != nil {
-				refused(t, fsm.Invalid, h.Check(dir, "ext4", tc.flags))
+				refused(t, fsm.Invalid, h.CheckMount(dir, "ext4", tc.flags))
 			}
 		})
 	}

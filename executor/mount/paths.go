@@ -82,8 +82,8 @@ func (m *Mounter) locate(path string) (place, error) {
 	return best, nil
 }
 
-// Check tells whether a path, and flags for a filesystem, may be used at all.
-func (m *Mounter) Check(path, fsType string, flags []string) error {
+// CheckMount tells whether a path, and flags for a filesystem, may be used at all.
+func (m *Mounter) CheckMount(path, fsType string, flags []string) error {
 	if _, err := m.locate(path); err != nil {
 		return err
 	}
@@ -91,8 +91,8 @@ func (m *Mounter) Check(path, fsType string, flags []string) error {
 	return err
 }
 
-// Real is the path as the kernel's table names it.
-func (m *Mounter) Real(path string) (string, error) {
+// RealPath is the path as the kernel's table names it.
+func (m *Mounter) RealPath(path string) (string, error) {
 	p, err := m.locate(path)
 	if err != nil {
 		return "", err

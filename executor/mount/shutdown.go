@@ -35,7 +35,7 @@ func (m *Mounter) Shutdown(ctx context.Context, device executor.Device) error {
 	}
 	var failed []error
 	for _, l := range lines {
-		if have, ours := l.of(device); !ours || have.Node {
+		if have, ours := l.of(device); !ours || have.DeviceNode {
 			continue
 		}
 		if err = m.shutDownAt(ctx, l.Mountpoint, device.Number); err == nil {

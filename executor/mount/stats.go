@@ -14,33 +14,33 @@ import (
 )
 
 // Stats measures a filesystem at a path where it is mounted, or a raw device.
-func (m *Mounter) Stats(_ context.Context, device executor.Device, path string, block bool) (executor.Stats, error) {
+func (m *Mounter) Stats(_ context.Context, device executor.Device, path string, block bool) (executor.VolumeStats, error) {
 	if block {
 		return blockStats(device)
 	}
 	p, err := m.locate(path)
 	if err != nil {
-		return executor.Stats{}, err
+		return executor.VolumeStats{}, err
 	}
 	fd, err := p.open(unix.O_DIRECTORY)
 	if err != nil {
-		return executor.Stats{}, fsm.Reject(fsm.NotFound, "the volume is not at %s", p)
+		return executor.VolumeStats{}, fsm.Reject(fsm.NotFound, "the volume is not at %s", p)
 	}
 	defer closeFD(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Dev != device.Number {
-		return executor.Stats{}, fsm.Reject(fsm.NotFound, "the volume is not at %s", p)
+		return executor.VolumeStats{}, fsm.Reject(fsm.NotFound, "the volume is not at %s", p)
 	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return executor.Stats{}, fmt.Errorf("measure %s: %w", p, err)
+		return executor.VolumeStats{}, fmt.Errorf("measure %s: %w", p, err)
 	}
 	condition, err := m.condition(p)
 	return fileStats(&fs, condition), err
 }
 
-func fileStats(fs *unix.Statfs_t, condition fsm.Condition) executor.Stats {
-	return executor.Stats{
+func fileStats(fs *unix.Statfs_t, condition fsm.Condition) executor.VolumeStats {
+	return executor.VolumeStats{
 		Bytes: executor.Usage{
 			Total:     int64(fs.Blocks) * fs.Bsize,
 			Used:      int64(fs.Blocks-fs.Bfree) * fs.Bsize,
@@ -64,15 +64,15 @@ func (m *Mounter) condition(p place) (fsm.Condition, error) {
 	return fsm.Condition{Message: "mounted"}, nil
 }
 
-func blockStats(device executor.Device) (executor.Stats, error) {
+func blockStats(device executor.Device) (executor.VolumeStats, error) {
 	f, err := os.OpenFile(device.Path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return executor.Stats{}, fmt.Errorf("measure %s: %w", device.Path, err)
+		return executor.VolumeStats{}, fmt.Errorf("measure %s: %w", device.Path, err)
 	}
 	defer f.Close()
 	size, err := deviceSize(f)
 	if err != nil {
-		return executor.Stats{}, fmt.Errorf("measure %s: %w", device.Path, err)
+		return executor.VolumeStats{}, fmt.Errorf("measure %s: %w", device.Path, err)
 	}
-	return executor.Stats{Block: true, Bytes: executor.Usage{Total: size}, Condition: fsm.Condition{Message: "attached"}}, nil
+	return executor.VolumeStats{Block: true, Bytes: executor.Usage{Total: size}, Condition: fsm.Condition{Message: "attached"}}, nil
 }

@@ -51,14 +51,14 @@ func (t table) top(path string) (line, bool) {
 // of tells whether the line is a mount of the device: of its filesystem, by
 // number, or of its node, by name and number.
 func (l line) of(device executor.Device) (executor.Mount, bool) {
-	if !device.Attached() {
+	if !device.Active() {
 		return executor.Mount{}, false
 	}
 	m := executor.Mount{Path: l.Mountpoint, ReadOnly: l.has("ro")}
 	if uint64(unix.Mkdev(uint32(l.Major), uint32(l.Minor))) == device.Number {
 		return m, true
 	}
-	m.Node = true
+	m.DeviceNode = true
 	return m, l.Root == nodeRoot(device) && (l.FSType == "devtmpfs" || isNode(l.Mountpoint, device.Number))
 }
 
@@ -77,7 +77,7 @@ func isNode(path string, number uint64) bool {
 
 // Mounts lists every mount of the device.
 func (m *Mounter) Mounts(_ context.Context, device executor.Device) ([]executor.Mount, error) {
-	if !device.Attached() {
+	if !device.Active() {
 		return nil, nil
 	}
 	index, err := m.seen.get()

@@ -62,7 +62,7 @@ func TestAGrowthThatWasKilledInTheSuperblockIsDoneAgain(t *testing.T) {
 		superblockIn(t, d, super)
 		require.Less(t, h.size(d, "ext4"), int64(grownSize))
 		for range 2 {
-			require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+			require.NoError(t, h.ExpandFilesystem(t.Context(), d, "ext4", ""))
 			require.EqualValues(t, grownSize, h.size(d, "ext4"))
 		}
 		sound(t, d, "ext4")
@@ -85,7 +85,7 @@ func TestAGrowthThatWasKilledAsItBeganIsDoneAgain(t *testing.T) {
 	superblockIn(t, d, super)
 	enlarge(t, &d, grownSize)
 	for range 2 {
-		require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+		require.NoError(t, h.ExpandFilesystem(t.Context(), d, "ext4", ""))
 	}
 	require.EqualValues(t, grownSize, h.size(d, "ext4"))
 	sound(t, d, "ext4")
@@ -124,7 +124,7 @@ func TestAGrowthOfOneGroupThatWasKilledAsItBeganIsDoneAgain(t *testing.T) {
 		}
 		superblockIn(t, d, super)
 		for range 2 {
-			err := h.GrowFilesystem(t.Context(), d, "ext4", "")
+			err := h.ExpandFilesystem(t.Context(), d, "ext4", "")
 			require.Equal(t, tc.want, err == nil, "%s: %v", name, err)
 		}
 		if !tc.want {
@@ -198,7 +198,7 @@ func TestARottenFieldIsMendedFromTheCopy(t *testing.T) {
 	super[extMountsAt] ^= 1
 	superblockIn(t, d, super)
 	for range 2 {
-		require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+		require.NoError(t, h.ExpandFilesystem(t.Context(), d, "ext4", ""))
 	}
 	require.EqualValues(t, fsm.MinXFSSize, h.size(d, "ext4"))
 	sound(t, d, "ext4")
@@ -212,7 +212,7 @@ func TestAMountedSuperblockIsNotMended(t *testing.T) {
 	super := superblockIn(t, d, nil)
 	super[extMountsAt] ^= 1
 	superblockIn(t, d, super)
-	require.ErrorIs(t, h.GrowFilesystem(t.Context(), d, "ext4", ""), unix.EBUSY)
+	require.ErrorIs(t, h.ExpandFilesystem(t.Context(), d, "ext4", ""), unix.EBUSY)
 	require.Equal(t, super, superblockIn(t, d, nil))
 	require.ErrorIs(t, countError(d.Path), unix.EBUSY)
 	require.Equal(t, super, superblockIn(t, d, nil))
@@ -230,7 +230,7 @@ func damaged(t *testing.T, d executor.Device) {
 func leftToAnOperator(t *testing.T, h *host, d executor.Device) {
 	t.Helper()
 	for range 3 {
-		err := h.GrowFilesystem(t.Context(), d, "ext4", "")
+		err := h.ExpandFilesystem(t.Context(), d, "ext4", "")
 		refused(t, fsm.Precondition, err)
 		require.ErrorContains(t, err, "`e2fsck -f "+d.Path+"`")
 		require.Less(t, h.size(d, "ext4"), d.Size)
@@ -239,7 +239,7 @@ func leftToAnOperator(t *testing.T, h *host, d executor.Device) {
 		require.Contains(t, string(out), "Type: regular")
 	}
 	_ = exec.Command("e2fsck", "-f", "-y", d.Path).Run()
-	require.NoError(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+	require.NoError(t, h.ExpandFilesystem(t.Context(), d, "ext4", ""))
 	require.Equal(t, d.Size, h.size(d, "ext4"))
 	sound(t, d, "ext4")
 }
@@ -263,6 +263,6 @@ func TestADamagedSuperblockIsNotTakenForATornOne(t *testing.T) {
 	super[0x78] ^= 1
 	superblockIn(t, d, super)
 	enlarge(t, &d, grownSize)
-	require.Error(t, h.GrowFilesystem(t.Context(), d, "ext4", ""))
+	require.Error(t, h.ExpandFilesystem(t.Context(), d, "ext4", ""))
 	require.Equal(t, super, superblockIn(t, d, nil))
 }

@@ -48,16 +48,16 @@ func (a *assembler) wishes(w *sessionpb.Wishes) (*executor.Update, error) {
 	}
 	u := a.pending
 	a.pending = nil
-	if a.began && !u.Full && empty(u) && u.Adopted == a.adopted && u.Level == a.level {
+	if a.began && !u.Full && empty(u) && u.Adopted == a.adopted && u.FeatureLevel == a.level {
 		return nil, nil // a heartbeat
 	}
-	a.began, a.adopted, a.level = true, u.Adopted, u.Level
+	a.began, a.adopted, a.level = true, u.Adopted, u.FeatureLevel
 	return u, nil
 }
 
 // empty tells whether the update names nothing.
 func empty(u *executor.Update) bool {
-	return len(u.Wishes)+len(u.Gone)+len(u.Snapshots)+len(u.SnapshotsGone) == 0
+	return len(u.Volumes)+len(u.VolumesGone)+len(u.Snapshots)+len(u.SnapshotsGone) == 0
 }
 
 // check refuses wishes that are older than what was acted on (S14) or that do not
@@ -85,12 +85,12 @@ func (a *assembler) merge(w *sessionpb.Wishes) {
 	u := a.pending
 	u.At, u.Full = a.at, u.Full || w.GetFull()
 	u.Adopted = w.GetAdopted() && !a.stranger()
-	u.Level = max(fsm.Level1, w.GetFeatureLevel())
+	u.FeatureLevel = max(fsm.Level1, w.GetFeatureLevel())
 	for _, p := range w.GetWishes() {
-		u.Wishes = append(u.Wishes, wishFromProto(p))
+		u.Volumes = append(u.Volumes, wishFromProto(p))
 	}
 	for _, id := range w.GetGone() {
-		u.Gone = append(u.Gone, fsm.VolumeID(id))
+		u.VolumesGone = append(u.VolumesGone, fsm.VolumeID(id))
 	}
 	for _, p := range w.GetSnapshots() {
 		u.Snapshots = append(u.Snapshots, snapshotWishFromProto(p))

@@ -74,12 +74,12 @@ func TestUpdatesAreWhatChanged(t *testing.T) {
 	)
 	require.NoError(t, err)
 	require.Equal(t, []executor.Update{
-		{At: fsm.Epoch{Incarnation: 1, Index: 5}, Full: true, Wishes: []fsm.DesiredVolume{{Volume: "v1"}}, Adopted: true, Level: 1, IncarnationID: []byte("id")},
-		{At: fsm.Epoch{Incarnation: 1, Index: 8}, Gone: []fsm.VolumeID{"v1"}, Adopted: true, Level: 1, IncarnationID: []byte("id")},
-		{At: fsm.Epoch{Incarnation: 1, Index: 8}, Snapshots: []fsm.DesiredSnapshot{{Snapshot: "s1"}}, Adopted: true, Level: 1, IncarnationID: []byte("id")},
-		{At: fsm.Epoch{Incarnation: 1, Index: 8}, SnapshotsGone: []fsm.SnapshotID{"s1"}, Adopted: true, Level: 1, IncarnationID: []byte("id")},
-		{At: fsm.Epoch{Incarnation: 1, Index: 9}, Level: 1, IncarnationID: []byte("id")},
-		{At: fsm.Epoch{Incarnation: 1, Index: 10}, Level: 2, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 5}, Full: true, Volumes: []fsm.DesiredVolume{{Volume: "v1"}}, Adopted: true, FeatureLevel: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, VolumesGone: []fsm.VolumeID{"v1"}, Adopted: true, FeatureLevel: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, Snapshots: []fsm.DesiredSnapshot{{Snapshot: "s1"}}, Adopted: true, FeatureLevel: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, SnapshotsGone: []fsm.SnapshotID{"s1"}, Adopted: true, FeatureLevel: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 9}, FeatureLevel: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 10}, FeatureLevel: 2, IncarnationID: []byte("id")},
 	}, updates)
 }
 
@@ -110,12 +110,12 @@ func TestS1_AHostIsAdoptedByTheIncarnationItKnowsOrThatAnOperatorNamed(t *testin
 
 func TestALargeUpdateIsCutAndPutTogether(t *testing.T) {
 	n := &news{cluster: fsm.Cluster{Incarnation: 1, Index: 7}, full: true, adopted: true}
-	want := executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 7}, Full: true, Level: 1, Adopted: true, IncarnationID: []byte("id")}
+	want := executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 7}, Full: true, FeatureLevel: 1, Adopted: true, IncarnationID: []byte("id")}
 	for i := range 2*batch + 1 {
 		w := fsm.DesiredVolume{Volume: fsm.VolumeID(fmt.Sprintf("v%d", i)), Goal: fsm.GoalKeep}
-		n.wishes, want.Wishes = append(n.wishes, w), append(want.Wishes, w)
+		n.wishes, want.Volumes = append(n.wishes, w), append(want.Volumes, w)
 	}
-	n.gone, want.Gone = []fsm.VolumeID{"x"}, []fsm.VolumeID{"x"}
+	n.gone, want.VolumesGone = []fsm.VolumeID{"x"}, []fsm.VolumeID{"x"}
 	for i := range batch + 1 {
 		w := fsm.DesiredSnapshot{Snapshot: fsm.SnapshotID(fmt.Sprintf("s%d", i)), Goal: fsm.SnapshotGoalTake}
 		n.snapshots, want.Snapshots = append(n.snapshots, w), append(want.Snapshots, w)

@@ -135,9 +135,9 @@ func (a *attachment) take(ctx context.Context, assembler *assembler, m *sessionp
 	}
 	a.heard(assembler.at)
 	if update != nil {
-		a.runsAt(update.Level)
+		a.runsAt(update.FeatureLevel)
 		a.handle(update)
-		if update.Level > a.level {
+		if update.FeatureLevel > a.level {
 			return errLevelRose // the host registers anew, with all that this level knows
 		}
 	}
@@ -191,7 +191,7 @@ func (a *attachment) answer(ctx context.Context, question uint64) {
 			answer.Error = err.Error()
 		}
 		for _, item := range part {
-			answer.Items = append(answer.Items, &sessionpb.InventoryItem{Kind: item.Kind, Id: cmp.Or(string(item.ID), string(item.Snapshot)), Path: item.Path})
+			answer.Items = append(answer.Items, &sessionpb.InventoryItem{Kind: item.Kind, Id: cmp.Or(string(item.Volume), string(item.Snapshot)), Path: item.Path})
 		}
 		select {
 		case a.out <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Inventory{Inventory: answer}}:

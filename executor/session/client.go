@@ -75,7 +75,7 @@ type Client struct {
 	questions map[string]uint64
 }
 
-var _ executor.Log = (*Client)(nil)
+var _ executor.Proposer = (*Client)(nil)
 
 // NewClient makes a client; it connects in Run.
 func NewClient(cfg ClientConfig) (*Client, error) {
@@ -216,7 +216,7 @@ func telemetryToProto(pools []executor.PoolFacts) *sessionpb.Telemetry {
 	t := &sessionpb.Telemetry{}
 	for _, p := range pools {
 		t.Pools = append(t.Pools, &sessionpb.PoolTelemetry{
-			PoolId: string(p.ID), FreeBytes: p.Free, CapacityBytes: p.Capacity, Absent: p.Absent, Copies: p.Copies, Detail: p.Detail,
+			PoolId: string(p.ID), FreeBytes: p.Free, CapacityBytes: p.Capacity, Absent: p.Absent, Copies: p.FullCopies, Detail: p.Detail,
 		})
 	}
 	return t

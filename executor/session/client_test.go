@@ -117,7 +117,7 @@ func TestAClientKeepsASessionWithAnyController(t *testing.T) {
 	require.False(t, n.client.Connected() && len(n.got()) == 0)
 	eventually(t, "the session is up", n.client.Connected)
 	l.create(volumeID, "v1")
-	eventually(t, "the wish arrives", func() bool { u := n.got(); return len(u[len(u)-1].Wishes) == 1 })
+	eventually(t, "the wish arrives", func() bool { u := n.got(); return len(u[len(u)-1].Volumes) == 1 })
 	first := n.got()[0]
 	require.True(t, first.Full)
 	require.True(t, first.Adopted)
@@ -133,7 +133,7 @@ func TestAClientKeepsASessionWithAnyController(t *testing.T) {
 		})
 		last := n.got()[len(n.got())-1]
 		require.True(t, last.Full)
-		require.Equal(t, fsm.VolumeID(volumeID), last.Wishes[0].Volume)
+		require.Equal(t, fsm.VolumeID(volumeID), last.Volumes[0].Volume)
 	}
 	l.members[2].api.Stop()
 	eventually(t, "without controllers there is no session", func() bool { return !n.client.Connected() })
@@ -172,7 +172,7 @@ func TestS14_AClientLeavesAControllerThatLags(t *testing.T) {
 	n.run(t)
 	eventually(t, "the other controller has the session", func() bool { return l.members[1].server.Sessions() == 1 && n.client.Connected() })
 	for _, u := range n.got() {
-		require.Len(t, u.Wishes, 1, "a state without the volume was never told")
+		require.Len(t, u.Volumes, 1, "a state without the volume was never told")
 	}
 }
 

@@ -203,7 +203,7 @@ func TestS20_ANodeProposesWhatItsOwnReplicaDoes(t *testing.T) {
 	require.Equal(t, fsmpb.Verdict_VERDICT_REFUSED, outcome.GetVerdict(), "S8: no grant, no Outdate")
 	eventually(t, "its wish says what it is", func() bool {
 		for _, u := range n.got() {
-			for _, w := range u.Wishes {
+			for _, w := range u.Volumes {
 				if w.Replication != nil && w.Replication.Attachment == 2 {
 					return w.Replication.Peer.Node == "n2"
 				}

@@ -83,7 +83,7 @@ func itemOf(i *sessionpb.InventoryItem) executor.InventoryItem {
 	if snapshot := fsm.SnapshotID(i.GetId()); snapshot.Valid() {
 		item.Snapshot = snapshot
 	} else {
-		item.ID = fsm.VolumeID(i.GetId())
+		item.Volume = fsm.VolumeID(i.GetId())
 	}
 	return item
 }

@@ -24,7 +24,7 @@ func (n *node) level() uint32 {
 	if len(got) == 0 {
 		return 0
 	}
-	return got[len(got)-1].Level
+	return got[len(got)-1].FeatureLevel
 }
 
 // S72: a host of a newer build in a cluster of level 1 is refused at once, with an answer

@@ -76,7 +76,7 @@ func read(node fsm.NodeID, a *sessionpb.MapAnswer, err error) (executor.MapPage,
 	extents := mapped(a.GetExtents(), func(x *sessionpb.MapExtent) executor.Extent {
 		return executor.Extent{Offset: x.GetOffset(), Length: x.GetLength()}
 	})
-	return executor.MapPage{Extents: extents, More: a.GetMore(), Reached: a.GetReached()}, nil
+	return executor.MapPage{Extents: extents, More: a.GetMore(), NextOffset: a.GetReached()}, nil
 }
 
 type mapReply struct {
@@ -160,7 +160,7 @@ func (a *attachment) lookUp(ctx context.Context, q *sessionpb.MapQuestion) *sess
 		answer.Error, answer.Reason = err.Error(), reasonOf(err)
 		return answer
 	}
-	answer.More, answer.Reached = page.More, page.Reached
+	answer.More, answer.Reached = page.More, page.NextOffset
 	answer.Extents = mapped(page.Extents, func(x executor.Extent) *sessionpb.MapExtent {
 		return &sessionpb.MapExtent{Offset: x.Offset, Length: x.Length}
 	})

@@ -55,12 +55,12 @@ func TestMapsAreAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 	}
 	t.Run("a host that compares for long says how far it is", func(t *testing.T) {
 		n.mapsWith(func(_ context.Context, _, _ fsm.SnapshotID, from int64, _ int) (executor.MapPage, error) {
-			return executor.MapPage{More: true, Reached: from + 1<<40}, nil
+			return executor.MapPage{More: true, NextOffset: from + 1<<40}, nil
 		})
 		for _, m := range monitors {
 			got, err := m.Map(t.Context(), "n1", "hs-base", "hs-target", 5, 2)
 			require.NoError(t, err)
-			require.Equal(t, executor.MapPage{Extents: got.Extents, More: true, Reached: 5 + 1<<40}, got)
+			require.Equal(t, executor.MapPage{Extents: got.Extents, More: true, NextOffset: 5 + 1<<40}, got)
 			require.Empty(t, got.Extents)
 		}
 	})

@@ -329,7 +329,7 @@ func (m *Monitor) Pools(ctx context.Context) map[fsm.PoolID]executor.PoolFacts {
 func poolFacts(p *sessionpb.PoolTelemetry) executor.PoolFacts {
 	return executor.PoolFacts{
 		ID: fsm.PoolID(p.GetPoolId()), Free: p.GetFreeBytes(), Capacity: p.GetCapacityBytes(),
-		Absent: p.GetAbsent(), Copies: p.GetCopies(), Detail: p.GetDetail(),
+		Absent: p.GetAbsent(), FullCopies: p.GetCopies(), Detail: p.GetDetail(),
 	}
 }
 

@@ -103,7 +103,7 @@ func TestInventoryIsAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 	monitors := l.monitor(nil)
 	n := l.node("n1", l.members[1])
 	eventually(t, "the session is up", n.client.Connected)
-	want := []executor.InventoryItem{{Kind: "image", ID: volumeID, Path: "/pool/volumes/x.img"}, {Kind: "loop", Path: "/dev/loop7"}}
+	want := []executor.InventoryItem{{Kind: "image", Volume: volumeID, Path: "/pool/volumes/x.img"}, {Kind: "loop", Path: "/dev/loop7"}}
 	n.holds(func() ([]executor.InventoryItem, error) { return want, nil })
 	for i, m := range monitors {
 		for range 2 {

@@ -113,7 +113,7 @@ func (t *Throttle) Check() error {
 // Apply writes the limits for the device and reads them back. Where the group is
 // missing there is nothing to end; limits that are not zero are then Precondition.
 func (t *Throttle) Apply(ctx context.Context, device executor.Device, limits fsm.Limits) error {
-	if !device.Attached() {
+	if !device.Active() {
 		return fsm.Reject(fsm.Precondition, "limits need an attached device")
 	}
 	groups, err := t.groups()

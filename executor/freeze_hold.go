@@ -1,0 +1,109 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// errRequeued says that somebody else works on the volume: whoever wants to cut it is
+// told when he is done.
+var errRequeued = errors.New("the volume is being worked on")
+
+// freezeHold keeps a volume as it is for a group's attempt (S19): frozen when it is
+// mounted, and neither brought up nor taken down in any case.
+type freezeHold struct {
+	volume  *volume
+	attempt uint32
+	freeze  Freeze    // nil: nothing of the volume can be written to
+	until   time.Time // when the freeze ends by itself; zero without one
+}
+
+// isUnbroken tells whether the hold was never interrupted until now.
+func (h *freezeHold) isUnbroken(now time.Time) bool {
+	return h != nil && (h.until.IsZero() || now.Before(h.until))
+}
+
+// lockSource takes the lock of a volume that is to be cut, or has again called when it
+// is free. Calls for the volume are Busy meanwhile.
+func (e *Executor) lockSource(id fsm.VolumeID, waiter string, requeue func()) (*volume, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v := e.volumeEntry(id)
+	if v.parked == nil && v.freezeHold == nil {
+		select {
+		case v.lock <- struct{}{}:
+			v.snapshotting = true
+			return v, true
+		default:
+		}
+	}
+	if v.waiters == nil {
+		v.waiters = map[string]func(){}
+	}
+	v.waiters[waiter] = requeue
+	return nil, false
+}
+
+// unlockSource frees the volume, or leaves it held.
+func (e *Executor) unlockSource(v *volume, h *freezeHold) {
+	e.mu.Lock()
+	v.snapshotting, v.freezeHold = false, h
+	v.requeue = true // it may be one that nothing is wanted of
+	e.mu.Unlock()
+	e.unlock(v)
+}
+
+// releaseHold ends a hold; the freeze first.
+func (e *Executor) releaseHold(ctx context.Context, h *freezeHold) error {
+	if h.freeze != nil {
+		if err := h.freeze.Thaw(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if h.volume.freezeHold == h {
+		h.volume.freezeHold = nil
+	}
+	e.volumeQueue.add(h.volume.id)
+	h.volume.wakeWaiters()
+	return nil
+}
+
+// wakeWaiters calls whoever waits for the volume. The caller holds mu.
+func (v *volume) wakeWaiters() {
+	for name, requeue := range v.waiters {
+		delete(v.waiters, name)
+		requeue()
+	}
+}
+
+// isCut refuses what must not be done to a volume that is being cut. The caller
+// holds mu.
+func (v *volume) checkNotSnapshotting() error {
+	if v.snapshotting || v.freezeHold != nil {
+		return fsm.Reject(fsm.Busy, "volume %s is just being cut for a snapshot", v.id)
+	}
+	return nil
+}
+
+// releaseHolds ends all holds, for a process that stops: its leases would end by
+// themselves, but nobody need wait for that.
+func (e *Executor) releaseHolds(ctx context.Context) error {
+	e.mu.Lock()
+	var holds []*freezeHold
+	for _, v := range e.volumes {
+		if v.freezeHold != nil {
+			holds = append(holds, v.freezeHold)
+		}
+	}
+	e.mu.Unlock()
+	var errs []error
+	for _, h := range holds {
+		errs = append(errs, e.releaseHold(ctx, h))
+	}
+	return errors.Join(errs...)
+}

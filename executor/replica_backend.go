@@ -1,0 +1,252 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// replicaBackend is a replicated volume as if it were one of a pool: its image is the
+// device below, which is larger by the metadata, and it is attached where it is
+// primary. So what is mounted, staged and cut is decided as for any volume.
+type replicaBackend struct {
+	Backend    // the pool
+	replicator Replicator
+	volume     fsm.VolumeID
+	minor      uint32
+	size       int64 // bytes that the log wants; 0: not known
+}
+
+// maxRoundUp is by how much a pool may round a device up, in bytes.
+const maxRoundUp = 64 << 20
+
+// replicaBackend is the volume as a replicated one.
+func (e *Executor) replicaBackend(v *volume) (*replicaBackend, error) {
+	b, err := e.backend(v)
+	if err != nil {
+		return nil, err
+	}
+	r, ok := b.(*replicaBackend)
+	if !ok {
+		return nil, fsm.Reject(fsm.Precondition, "volume %s is not replicated", v.id)
+	}
+	return r, nil
+}
+
+// backendOn is the pool's backend, or a view of it for a replicated volume.
+func (e *Executor) backendOn(v *volume, pool Backend) (Backend, error) {
+	rb, err := e.newReplicaBackend(v, pool)
+	if err != nil {
+		return nil, err
+	}
+	if rb != nil {
+		return rb, nil
+	}
+	return pool, nil
+}
+
+// newReplicaBackend is the view of a replicated volume, else nil. Whether it is replicated is asked
+// once: a wish may take the replica away at any moment.
+func (e *Executor) newReplicaBackend(v *volume, pool Backend) (*replicaBackend, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	minor, ok := v.replicaMinor()
+	if !ok {
+		return nil, nil
+	}
+	if e.Replicator == nil {
+		return nil, fsm.Reject(fsm.Precondition, "volume %s is replicated, and this host holds no replicas", v.id)
+	}
+	rb := &replicaBackend{Backend: pool, replicator: e.Replicator, volume: v.id, minor: minor, size: v.recordCopy.Size}
+	if v.desired != nil {
+		rb.size = v.desired.Size
+	}
+	return rb, nil
+}
+
+// look observes the device below and what is above it.
+func (r *replicaBackend) observe(ctx context.Context) (*observedReplica, error) {
+	backing, err := r.Backend.Observe(ctx, r.volume)
+	if err != nil {
+		return nil, fmt.Errorf("look at the device below volume %s: %w", r.volume, err)
+	}
+	status, err := r.replicator.Observe(ctx, r.volume, r.minor, backingPath(backing))
+	if err != nil {
+		return nil, fmt.Errorf("look at the replica of volume %s: %w", r.volume, err)
+	}
+	return &observedReplica{ResourceStatus: status, backing: backing, backingCapacity: r.backingCapacity(backing)}, nil
+}
+
+// backingCapacity is the volume's size that the device below has room for. A pool that rounds up
+// gave no more than was asked for.
+func (r *replicaBackend) backingCapacity(backing Device) int64 {
+	if !backing.Exists {
+		return 0
+	}
+	capacity := r.replicator.BackingCapacity(backing.Size)
+	if r.size > 0 && capacity > r.size && capacity-r.size <= maxRoundUp {
+		return r.size
+	}
+	return capacity
+}
+
+// backingPath is the device's, as it is written down.
+func backingPath(backing Device) string {
+	if backing.StablePath != "" && backing.Active() {
+		return backing.StablePath
+	}
+	return backing.Path
+}
+
+// device is the volume as next sees it: attached where it is primary.
+func (h *observedReplica) device() Device {
+	d := Device{Absent: h.backing.Absent, Exists: h.backing.Exists, Unfinished: h.backing.Unfinished, Size: h.backingCapacity}
+	if h.Primary {
+		d.Path, d.Number, d.StablePath = h.Path, h.Number, h.Path
+	}
+	return d
+}
+
+// Observe looks at the volume.
+func (r *replicaBackend) Observe(ctx context.Context, _ fsm.VolumeID) (Device, error) {
+	have, err := r.observe(ctx)
+	if err != nil {
+		return Device{}, err
+	}
+	return have.device(), nil
+}
+
+// Create makes the device below.
+func (r *replicaBackend) Create(ctx context.Context, id fsm.VolumeID, size int64) error {
+	return r.Backend.Create(ctx, id, r.replicator.BackingSize(size))
+}
+
+// Remove removes it, when nothing is above it any more.
+func (r *replicaBackend) Remove(ctx context.Context, id fsm.VolumeID) error {
+	have, err := r.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if have.InKernel {
+		return fsm.Reject(fsm.InUse, "the replica of volume %s is still in the kernel", id)
+	}
+	return r.Backend.Remove(ctx, id)
+}
+
+// Attach is refused: to become primary takes a grant (S2).
+func (r *replicaBackend) Activate(context.Context, fsm.VolumeID, bool) (Device, error) {
+	return Device{}, fsm.Reject(fsm.Precondition, "volume %s becomes primary under a grant only", r.volume)
+}
+
+// Detach makes the replica secondary; it stays attached and connected.
+func (r *replicaBackend) Deactivate(ctx context.Context, id fsm.VolumeID) error {
+	return r.replicator.SetSecondary(ctx, id)
+}
+
+func (r *replicaBackend) snapshotPool() (SnapshotBackend, error) {
+	if b, ok := r.Backend.(SnapshotBackend); ok {
+		return b, nil
+	}
+	return nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot copy nor grow", r.volume)
+}
+
+// checkSnapshotPool is nil when the pool can.
+func (r *replicaBackend) checkSnapshotPool() error {
+	_, err := r.snapshotPool()
+	return err
+}
+
+// SharesBlocks tells whether the pool cuts without copying.
+func (r *replicaBackend) SharesBlocks() bool {
+	b, err := r.snapshotPool()
+	return err == nil && b.SharesBlocks()
+}
+
+// CopyRate is the pool's.
+func (r *replicaBackend) CopyRate(ctx context.Context) (int64, error) {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return 0, err
+	}
+	return b.CopyRate(ctx)
+}
+
+// ObserveSnapshot says the size that the volume had, without the metadata.
+func (r *replicaBackend) ObserveSnapshot(ctx context.Context, id fsm.SnapshotID) (Device, error) {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return Device{}, err
+	}
+	have, err := b.ObserveSnapshot(ctx, id)
+	have.Size = r.backingCapacity(have)
+	return have, err
+}
+
+// Allocated is of the device below.
+func (r *replicaBackend) Allocated(ctx context.Context, id fsm.VolumeID) (int64, error) {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return 0, err
+	}
+	return b.Allocated(ctx, id)
+}
+
+// Cut cuts the device below.
+func (r *replicaBackend) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress Progress) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.TakeSnapshot(ctx, source, id, progress)
+}
+
+// RemoveSnapshot is the pool's.
+func (r *replicaBackend) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.RemoveSnapshot(ctx, id)
+}
+
+// CreateFrom makes the device below from a source.
+func (r *replicaBackend) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress Progress) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.CreateFrom(ctx, id, r.replicator.BackingSize(size), source, content, progress)
+}
+
+// Expand makes the device below larger. The volume follows when its peer's has grown too.
+func (r *replicaBackend) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.Expand(ctx, id, r.replicator.BackingSize(size))
+}
+
+// Map is the pool's.
+func (r *replicaBackend) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(Extent) bool) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.Map(ctx, target, from, yield)
+}
+
+// Delta is the pool's.
+func (r *replicaBackend) Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(Extent) bool) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.Delta(ctx, base, target, from, yield)
+}
+
+// attached tells whether the kernel has the disk.
+func (h *observedReplica) diskAttached() bool {
+	return h.InKernel && h.Disk > diskDiskless
+}

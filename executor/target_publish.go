@@ -1,0 +1,201 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// PublishTargetRequest asks to bind a staged volume to a target path.
+type PublishTargetRequest struct {
+	Volume      fsm.VolumeID
+	Epoch       fsm.Epoch // of the publication that the caller means (S3)
+	StagingPath string    // absolute
+	TargetPath  string    // absolute; its parent folder exists
+	ReadOnly    bool
+	Capability  fsm.Capability
+	Flags       []string // mount flags in clear: never logged nor stored
+	// MountGroup is the group id, in decimal, that may read and write everything on the
+	// filesystem; empty: all is left as it is. It says nothing where nothing is written.
+	MountGroup string
+	// Fingerprint is equal when all arguments are that must be when the call is repeated.
+	Fingerprint string
+}
+
+// PublishTarget records the intent in the log, which decides whether there may be this
+// target, binds the volume, and returns when the log knows that it is. Asked again, it
+// observes that nothing is to be done. A refusal leaves no target behind.
+func (e *Executor) PublishTarget(ctx context.Context, req PublishTargetRequest) error {
+	if req.ReadOnly || req.Capability.Block {
+		req.MountGroup = ""
+	}
+	key := fmt.Sprintf("publish %s %s %s %s", req.Epoch, req.Fingerprint, req.MountGroup, req.TargetPath)
+	return e.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
+		return e.publishTarget(ctx, v, c, &req)
+	})
+}
+
+func (e *Executor) publishTarget(ctx context.Context, v *volume, c *call, req *PublishTargetRequest) error {
+	if err := e.Mounter.CheckMount(req.TargetPath, req.Capability.FSType, req.Flags); err != nil {
+		return err
+	}
+	switch staged := v.record.Staging; {
+	case req.StagingPath == "":
+		return fsm.Reject(fsm.Precondition, "volume %s: no staging path was given", v.id)
+	case req.Epoch.Compare(v.record.Epoch) < 0:
+		return fsm.Reject(fsm.StaleEpoch, "volume %s was published to this host at epoch %s since epoch %s", v.id, v.record.Epoch, req.Epoch)
+	case staged != nil && e.realPath(staged.Path) != e.realPath(req.StagingPath):
+		return fsm.Reject(fsm.Precondition, "volume %s is staged at %s, not at %s", v.id, staged.Path, req.StagingPath)
+	}
+	if err := e.checkMountGroup(v, req); err != nil {
+		return err
+	}
+	if err := e.drain(ctx, v, c, drainTimeout); err != nil {
+		return err
+	}
+	for range maxGrants {
+		err := e.publishTargetOnce(ctx, v, c, req)
+		if !errors.Is(err, errSessionChanged) {
+			return err
+		}
+	}
+	return fsm.Reject(fsm.Busy, "volume %s: the session with the controllers keeps changing", v.id)
+}
+
+// checkMountGroup: a file has one group, so all that is written through on this host at a
+// time is one group's. A target without a group asks for none.
+func (e *Executor) checkMountGroup(v *volume, req *PublishTargetRequest) error {
+	for _, bound := range v.record.Targets {
+		switch same := e.realPath(bound.Path) == e.realPath(req.TargetPath); {
+		case bound.MountGroup == req.MountGroup:
+		case same:
+			return fsm.Reject(fsm.Incompatible, "volume %s is published at %s with another volume_mount_group", v.id, bound.Path)
+		case bound.MountGroup != "" && req.MountGroup != "":
+			return fsm.Reject(fsm.Precondition, "volume %s is published at %s for group %s, and its files cannot be another group's at the same time: unpublish it there first, or use the same group", v.id, bound.Path, bound.MountGroup)
+		}
+	}
+	return nil
+}
+
+// publishTargetOnce has one grant, and does what it is for. What is known to be refused is
+// refused before anything is recorded.
+func (e *Executor) publishTargetOnce(ctx context.Context, v *volume, c *call, req *PublishTargetRequest) error {
+	release, err := e.claimTarget(v, req.TargetPath)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if v.record.target(req.TargetPath) == nil {
+		if err := e.Mounter.CheckTarget(req.TargetPath, req.Capability.Block); err != nil {
+			return err
+		}
+	}
+	g, err := e.proposeTarget(ctx, v, c, req)
+	if err != nil {
+		return err
+	}
+	if staged := v.record.Staging; staged != nil {
+		g.path, g.block = staged.Path, staged.Block
+	}
+	want := &volumeSpec{volume: v.id, grant: g, bind: &targetRecord{Path: req.TargetPath, ReadOnly: req.ReadOnly || g.readOnly, MountGroup: req.MountGroup}}
+	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags}
+	err = j.drive(ctx)
+	if err == nil {
+		return e.reportBound(ctx, v, c, g, req.TargetPath)
+	}
+	var rej *fsm.Rejection
+	if errors.As(err, &rej) {
+		e.withdrawTarget(ctx, v, c, g, req.TargetPath)
+	}
+	return err
+}
+
+// reportBound has it committed that the target is bound, once.
+func (e *Executor) reportBound(ctx context.Context, v *volume, c *call, g *grant, path string) error {
+	f := fact{name: factTargetBound, path: path, epoch: g.epoch}
+	if e.targetCommitted(v, g, f) {
+		return nil
+	}
+	e.hitFaultPoint("report-bound.before")
+	err := e.reportFactAndWait(ctx, v, c, f, &fsmpb.Observation{Fact: &fsmpb.Observation_TargetBound{TargetBound: &fsmpb.TargetBound{TargetPath: path}}})
+	e.hitFaultPoint("report-bound.after")
+	return err
+}
+
+// targetCommitted: the log took it from this process, or a wish from after the grant says so.
+func (e *Executor) targetCommitted(v *volume, g *grant, f fact) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if _, known := v.committed[f]; known {
+		return true
+	}
+	p := v.publicationAfterGrant(g)
+	for i := 0; p != nil && i < len(p.Targets); i++ {
+		if t := &p.Targets[i]; t.Path == f.path && t.Done {
+			return true
+		}
+	}
+	return false
+}
+
+// proposeTarget records the intent and reads the grant.
+func (e *Executor) proposeTarget(ctx context.Context, v *volume, c *call, req *PublishTargetRequest) (*grant, error) {
+	session, err := e.actingSession()
+	if err != nil {
+		return nil, err
+	}
+	capability, err := capabilityProto(req.Capability)
+	if err != nil {
+		return nil, err
+	}
+	number, err := e.reserveSequence(v)
+	if err != nil {
+		return nil, err
+	}
+	e.hitFaultPoint("propose-target.before")
+	outcome, err := e.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_PublishTarget{PublishTarget: &fsmpb.PublishTarget{
+		VolumeId: string(v.id), NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.BootID,
+		Epoch: epochProto(req.Epoch), TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: capability,
+		Fingerprint: fingerprintBytes(req.Fingerprint), Sequence: number,
+	}}})
+	e.hitFaultPoint("propose-target.after")
+	if err != nil {
+		return nil, err
+	}
+	g, at, err := e.grantOf(session, outcome)
+	if err != nil {
+		return nil, err
+	}
+	v.record.Floor = at
+	return g, nil
+}
+
+// UnpublishTarget ends one target, with or without the quorum (S28), and removes the
+// path. Where the volume is not bound and never was, nothing is touched.
+func (e *Executor) UnpublishTarget(ctx context.Context, id fsm.VolumeID, path string) error {
+	if !id.Valid() || !e.isKnown(id) {
+		return nil
+	}
+	return e.serveCall(ctx, id, "unpublish "+path, func(ctx context.Context, v *volume, c *call) error {
+		return e.unpublishTarget(ctx, v, c, path)
+	})
+}
+
+func (e *Executor) unpublishTarget(ctx context.Context, v *volume, c *call, path string) error {
+	name, ok := e.targetName(v, path)
+	if !ok {
+		return nil
+	}
+	j := &job{Executor: e, v: v, want: &volumeSpec{volume: v.id, dropTargets: []string{name}}, call: c}
+	return j.drive(ctx)
+}
+
+// targetName is the target at the path, by the name that the records use.
+func (e *Executor) targetName(v *volume, path string) (string, bool) {
+	p := e.expectedPaths(v, nil)
+	name, ok := p.targets[e.realPath(path)]
+	return name, ok
+}
