@@ -97,7 +97,7 @@ type hosts struct{ monitor *session.Monitor }
 // Pools is what hosts measured of their pools.
 func (h hosts) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
 	pools := map[fsm.PoolID]admin.PoolState{}
-	for id, p := range h.monitor.Pools(ctx) {
+	for id, p := range h.monitor.PollPools(ctx) {
 		pools[id] = admin.PoolState{Free: p.Free, Capacity: p.Capacity, Absent: p.Absent, Copies: p.FullCopies, Detail: p.Detail}
 	}
 	return pools

@@ -115,7 +115,7 @@ func (c *controller) open(ctx context.Context) error {
 	}
 	c.sessions = session.NewServer(c.cluster, c.log)
 	c.monitor = session.NewMonitor(session.MonitorConfig{
-		Server: c.sessions, Name: c.name, NodeTimeout: c.nodeTimeout, ReplaceAfter: c.replaceAfter, KeptRetention: c.keptRetention, Logger: c.log, Skewed: c.skewed,
+		Server: c.sessions, Name: c.name, NodeTimeout: c.nodeTimeout, ReplaceAfter: c.replaceAfter, KeptRetention: c.keptRetention, Logger: c.log, OnClockSkew: c.skewed,
 	})
 	if err := c.openServers(); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (c *controller) memberConfig() raftnode.Config {
 		APIAddr:  firstOf(c.apiAdvertise, c.apiListener.Addr().String()),
 		Listener: c.raftListener, Advertise: c.raftAdvertise, Credentials: c.creds,
 		Bootstrap: c.bootstrap, Join: c.join, Founded: c.bootstrapMarker,
-		Facts: c.monitor.Attach, Services: c.sessions.RegisterPeers,
+		Facts: c.monitor.AttachFacts, Services: c.sessions.RegisterPeers,
 		HeartbeatTimeout: c.heartbeat, ElectionTimeout: c.election, LeaseTimeout: c.lease,
 		SnapshotThreshold: c.snapshotThreshold, TrailingLogs: c.trailingLogs, SnapshotInterval: c.snapshotInterval,
 		CheckpointEvery: c.checkpointEvery, DiskHang: c.diskHang, SegmentSize: c.segmentSize,

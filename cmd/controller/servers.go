@@ -62,7 +62,7 @@ func (c *controller) openCSI() (err error) {
 	}
 	state := csiCluster{c.cluster, "controller/" + c.name}
 	csispec.RegisterIdentityServer(c.csi, who)
-	csispec.RegisterControllerServer(c.csi, csicontroller.New(state, off.Controller...).Measure(c.monitor.Measured).AllowMounts(c.mounts.Policy()))
+	csispec.RegisterControllerServer(c.csi, csicontroller.New(state, off.Controller...).Measure(c.monitor.PollFacts).AllowMounts(c.mounts.Policy()))
 	if !off.Service(csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE) {
 		csispec.RegisterGroupControllerServer(c.csi, group.New(state, off.Group...))
 	}

@@ -112,11 +112,11 @@ func (n *node) openExecutor() (err error) {
 	}
 	n.client, err = session.NewClient(session.ClientConfig{
 		Endpoints: n.endpoints, Credentials: n.creds, Logger: n.log,
-		Register:  func() *registration { return n.executor.Register() },
-		Seen:      func() (fsm.Epoch, []byte) { return n.executor.ActedEpoch() },
-		Handle:    func(u executor.Update) { n.executor.Update(u) },
-		Telemetry: func() []executor.PoolFacts { return n.executor.PoolFacts(context.Background()) },
-		Inventory: func(ctx context.Context) ([]executor.InventoryItem, error) { return n.executor.Inventory(ctx) },
+		Register:   func() *registration { return n.executor.Register() },
+		ActedEpoch: func() (fsm.Epoch, []byte) { return n.executor.ActedEpoch() },
+		Handle:     func(u executor.Update) { n.executor.Update(u) },
+		Telemetry:  func() []executor.PoolFacts { return n.executor.PoolFacts(context.Background()) },
+		Inventory:  func(ctx context.Context) ([]executor.InventoryItem, error) { return n.executor.Inventory(ctx) },
 		Map: func(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (executor.MapPage, error) {
 			return n.executor.Map(ctx, base, target, from, limit)
 		},

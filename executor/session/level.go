@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// levelKey is the header of a session in which a controller says the cluster's feature
+// levelHeaderKey is the header of a session in which a controller says the cluster's feature
 // level, so that the host's first message holds nothing that this level does not know:
 // a controller of level 1 would put it on the log, where builds differ over it (S72).
-const levelKey = "holdfast-feature-level"
+const levelHeaderKey = "holdfast-feature-level"
 
 // levelHeader is empty while this controller does not know the level.
 func (s *Server) levelHeader() metadata.MD {
@@ -24,49 +24,49 @@ func (s *Server) levelHeader() metadata.MD {
 	if err != nil || level == 0 {
 		return nil
 	}
-	return metadata.Pairs(levelKey, strconv.FormatUint(uint64(level), 10))
+	return metadata.Pairs(levelHeaderKey, strconv.FormatUint(uint64(level), 10))
 }
 
-// levelIn is what the controller said, and level 1 when it is too old to say it.
-func levelIn(header metadata.MD) uint32 {
-	said := header.Get(levelKey)
-	if len(said) == 0 {
+// levelFromHeader is what the controller said, and level 1 when it is too old to say it.
+func levelFromHeader(header metadata.MD) uint32 {
+	values := header.Get(levelHeaderKey)
+	if len(values) == 0 {
 		return fsm.Level1
 	}
-	level, err := strconv.ParseUint(said[0], 10, 32)
+	level, err := strconv.ParseUint(values[0], 10, 32)
 	if err != nil {
 		return fsm.Level1
 	}
 	return max(fsm.Level1, uint32(level))
 }
 
-// told is the level that a session's header says. A controller that says none, or a lower
+// noteHeaderLevel is the level that a session's header says. A controller that says none, or a lower
 // one than is known, has not read its log yet: what the host may propose stays as it was,
 // until an update says better.
-func (c *Client) told(header metadata.MD) uint32 {
-	level := levelIn(header)
+func (c *Client) noteHeaderLevel(header metadata.MD) uint32 {
+	level := levelFromHeader(header)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.level = max(c.level, level)
+	c.clusterLevel = max(c.clusterLevel, level)
 	return level
 }
 
-// runsAt notes the cluster's level.
-func (c *Client) runsAt(level uint32) {
+// setLevel notes the cluster's level.
+func (c *Client) setLevel(level uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.level = level
+	c.clusterLevel = level
 }
 
-// beyond refuses a command that the cluster's level does not know. It is not asked of
+// checkLevel refuses a command that the cluster's level does not know. It is not asked of
 // a controller: one of that level would not see what it does not know (S72).
-func (c *Client) beyond(cmd *fsmpb.Command) error {
+func (c *Client) checkLevel(cmd *fsmpb.Command) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.level == 0 { // no session yet: a controller that knows refuses it
+	if c.clusterLevel == 0 { // no session yet: a controller that knows refuses it
 		return nil
 	}
-	if rej := fsm.TooNew(c.level, cmd); rej != nil {
+	if rej := fsm.TooNew(c.clusterLevel, cmd); rej != nil {
 		return rej
 	}
 	return nil

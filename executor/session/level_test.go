@@ -13,14 +13,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// newer is a report that says that it needs level 2.
-func newer(node string) *fsmpb.Command {
+// level2Report is a report that says that it needs level 2.
+func level2Report(node string) *fsmpb.Command {
 	return &fsmpb.Command{SchemaVersion: fsm.Level2, Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: node, HostId: "host-" + node, BootId: "boot-1"}}}
 }
 
 // level is what the host was told last.
-func (n *node) level() uint32 {
-	got := n.got()
+func (n *testHost) lastLevel() uint32 {
+	got := n.received()
 	if len(got) == 0 {
 		return 0
 	}
@@ -30,53 +30,53 @@ func (n *node) level() uint32 {
 // S72: a host of a newer build in a cluster of level 1 is refused at once, with an answer
 // that it does not repeat, and no controller is asked; when the level rises it is told,
 // registers anew, and is heard.
-func TestS72_AHostSaysWhatTheClustersLevelKnows(t *testing.T) {
-	l := newLabAt(t, 2, fsm.Level1)
-	n := l.node("n1", l.members...)
-	eventually(t, "the host is told the level", func() bool { return n.level() == fsm.Level1 })
+func TestS72_AHostProposesOnlyWhatTheClustersLevelKnows(t *testing.T) {
+	l := newTestClusterAtLevel(t, 2, fsm.Level1)
+	n := l.startHost("n1", l.members...)
+	eventually(t, "the host is told the level", func() bool { return n.lastLevel() == fsm.Level1 })
 	for range 2 {
-		_, err := n.client.Propose(t.Context(), newer("n1"))
+		_, err := n.client.Propose(t.Context(), level2Report("n1"))
 		var rej *fsm.Rejection
 		require.True(t, errors.As(err, &rej), "%v", err)
 		require.Equal(t, fsm.Unsupported, rej.Reason)
 	}
 	registered := len(l.members[0].requests()) + len(l.members[1].requests())
-	l.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_SetFeatureLevel{SetFeatureLevel: &fsmpb.SetFeatureLevel{Level: fsm.Level2}}})
-	eventually(t, "the host is told the new level", func() bool { return n.level() == fsm.Level2 })
+	l.mustApply("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_SetFeatureLevel{SetFeatureLevel: &fsmpb.SetFeatureLevel{Level: fsm.Level2}}})
+	eventually(t, "the host is told the new level", func() bool { return n.lastLevel() == fsm.Level2 })
 	eventually(t, "the host registers again", func() bool {
 		return len(l.members[0].requests())+len(l.members[1].requests()) > registered && n.client.Connected()
 	})
-	_, err := n.client.Propose(t.Context(), newer("n1"))
+	_, err := n.client.Propose(t.Context(), level2Report("n1"))
 	require.NoError(t, err)
 }
 
 // S72: a controller that does not say the level is of the build that knew one only.
-func TestS72_AControllerThatSaysNoLevelIsOfLevel1(t *testing.T) {
-	for said, want := range map[string]uint32{"": 1, "0": 1, "x": 1, "1": 1, "2": 2, "7": 7} {
+func TestS72_AControllerThatSendsNoLevelIsOfLevel1(t *testing.T) {
+	for value, want := range map[string]uint32{"": 1, "0": 1, "x": 1, "1": 1, "2": 2, "7": 7} {
 		header := metadata.MD{}
-		if said != "" {
-			header.Set(levelKey, said)
+		if value != "" {
+			header.Set(levelHeaderKey, value)
 		}
 		for range 2 {
-			require.Equal(t, want, levelIn(header), "%q", said)
+			require.Equal(t, want, levelFromHeader(header), "%q", value)
 		}
 	}
 }
 
 // S72: a controller that restarts says no level until it has read its log. That takes
 // nothing from a host that knows the level, which only rises; an update is believed.
-func TestS72_AControllerThatDoesNotKnowTheLevelYetTakesNothingAway(t *testing.T) {
-	for name, header := range map[string]metadata.MD{"none": {}, "an older one": metadata.Pairs(levelKey, "1")} {
+func TestS72_AControllerThatDoesNotKnowTheLevelYetDoesNotLowerIt(t *testing.T) {
+	for name, header := range map[string]metadata.MD{"none": {}, "an older one": metadata.Pairs(levelHeaderKey, "1")} {
 		t.Run(name, func(t *testing.T) {
 			c := &Client{}
-			require.Equal(t, fsm.Level1, c.told(header))
-			require.Error(t, c.beyond(newer("n1")))
-			c.runsAt(fsm.Level2)
-			require.NoError(t, c.beyond(newer("n1")))
-			require.Equal(t, fsm.Level1, c.told(header), "it registers with what this controller says")
-			require.NoError(t, c.beyond(newer("n1")))
-			c.runsAt(fsm.Level1)
-			require.Error(t, c.beyond(newer("n1")), "another cluster, or one that was restored")
+			require.Equal(t, fsm.Level1, c.noteHeaderLevel(header))
+			require.Error(t, c.checkLevel(level2Report("n1")))
+			c.setLevel(fsm.Level2)
+			require.NoError(t, c.checkLevel(level2Report("n1")))
+			require.Equal(t, fsm.Level1, c.noteHeaderLevel(header), "it registers with what this controller says")
+			require.NoError(t, c.checkLevel(level2Report("n1")))
+			c.setLevel(fsm.Level1)
+			require.Error(t, c.checkLevel(level2Report("n1")), "another cluster, or one that was restored")
 		})
 	}
 }

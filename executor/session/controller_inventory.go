@@ -1,0 +1,97 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// ErrNoSession: no member that could be asked has the host's session.
+var ErrNoSession = errors.New("no controller has a session with the host")
+
+// errNoSessionHere: the member that was asked has no session with the host.
+var errNoSessionHere = errors.New("the member has no session with the host")
+
+// Inventory asks a host what it holds, through whichever member has its session.
+// It works on every member. The error says why the host could not be asked.
+func (m *Monitor) Inventory(ctx context.Context, node fsm.NodeID) ([]executor.InventoryItem, error) {
+	if ls := m.Server.liveSession(node); ls != nil {
+		items, err := ls.askInventory(ctx)
+		return inventoryItemsFromProto(items), err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	members, err := m.member.Peers(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the members for the session of %s: %w", node, err)
+	}
+	answers := make(chan inventoryReply, len(members))
+	for _, peer := range members {
+		go func() { answers <- askPeerForInventory(ctx, peer, node) }()
+	}
+	failures := fmt.Errorf("ask %s what it holds: %w", node, ErrNoSession)
+	for range members {
+		a := <-answers
+		if a.err == nil {
+			return inventoryItemsFromProto(a.items), nil
+		}
+		if !errors.Is(a.err, errNoSessionHere) {
+			failures = errors.Join(failures, a.err)
+		}
+	}
+	return nil, failures
+}
+
+type inventoryReply struct {
+	items []*sessionpb.InventoryItem
+	err   error
+}
+
+func askPeerForInventory(ctx context.Context, peer Peer, node fsm.NodeID) (r inventoryReply) {
+	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
+	defer cancel()
+	if peer.Conn == nil {
+		r.err = fmt.Errorf("member %s cannot be reached", peer.ID)
+		return r
+	}
+	stream, err := sessionpb.NewPeersClient(peer.Conn).Inventory(ctx, &sessionpb.InventoryRequest{NodeId: string(node)})
+	found := false
+	for err == nil {
+		var part *sessionpb.InventoryResponse
+		if part, err = stream.Recv(); err == nil {
+			found = found || part.GetHeld()
+			r.items = append(r.items, part.GetItems()...)
+		}
+	}
+	switch {
+	case !errors.Is(err, io.EOF):
+		r.err = fmt.Errorf("member %s: %w", peer.ID, err)
+	case !found:
+		r.err = errNoSessionHere
+	}
+	return r
+}
+
+// inventoryItemFromProto reads a thing. A volume's id and a snapshot's cannot be taken for each other.
+func inventoryItemFromProto(i *sessionpb.InventoryItem) executor.InventoryItem {
+	item := executor.InventoryItem{Kind: i.GetKind(), Path: i.GetPath()}
+	if snapshot := fsm.SnapshotID(i.GetId()); snapshot.Valid() {
+		item.Snapshot = snapshot
+	} else {
+		item.Volume = fsm.VolumeID(i.GetId())
+	}
+	return item
+}
+
+func inventoryItemsFromProto(items []*sessionpb.InventoryItem) []executor.InventoryItem {
+	all := make([]executor.InventoryItem, 0, len(items))
+	for _, i := range items {
+		all = append(all, inventoryItemFromProto(i))
+	}
+	return all
+}

@@ -1,0 +1,164 @@
+package session
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// inventoryTimeout bounds a question to a host when the asker set no deadline.
+const inventoryTimeout = 10 * time.Second
+
+// maxInventoryItems bounds what one answer may make this process hold.
+const maxInventoryItems = 1 << 20
+
+// held is one session that this member has.
+type liveSession struct {
+	node  fsm.NodeID
+	host  fsm.HostID
+	pools map[string]bool // that the host was registered with
+
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	outgoing chan *sessionpb.ToNode // questions, sent by the session's own goroutine
+
+	mu             sync.Mutex
+	lastHeard      time.Time
+	telemetry      *sessionpb.Telemetry
+	telemetryIndex uint64 // that was applied when the telemetry came in
+	lastQuestionID uint64
+	questions      map[uint64]*question
+}
+
+// question is one that the host has not wholly answered yet.
+type question struct {
+	items     []*sessionpb.InventoryItem
+	mapAnswer *sessionpb.MapAnswer
+	done      chan error
+}
+
+func newLiveSession(ctx context.Context, register *fsmpb.RegisterNode) *liveSession {
+	ls := &liveSession{
+		node:      fsm.NodeID(register.GetNodeId()),
+		host:      fsm.HostID(register.GetHostId()),
+		pools:     map[string]bool{},
+		outgoing:  make(chan *sessionpb.ToNode),
+		lastHeard: time.Now(),
+		questions: map[uint64]*question{},
+	}
+	ls.ctx, ls.cancel = context.WithCancelCause(ctx)
+	for _, pool := range register.GetPools() {
+		ls.pools[pool.GetPoolId()] = true
+	}
+	return ls
+}
+
+// measure takes in telemetry. Pools of other hosts are left out: a host speaks
+// for its own only (S20).
+func (ls *liveSession) setTelemetry(t *sessionpb.Telemetry, index uint64) {
+	own := &sessionpb.Telemetry{}
+	for _, pool := range t.GetPools() {
+		if ls.pools[pool.GetPoolId()] {
+			own.Pools = append(own.Pools, pool)
+		}
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.telemetry, ls.telemetryIndex = own, index
+}
+
+// noteHeard notes that the host was heard.
+func (ls *liveSession) noteHeard() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.lastHeard = time.Now()
+}
+
+func (ls *liveSession) facts() *sessionpb.SessionFacts {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	return &sessionpb.SessionFacts{
+		NodeId: string(ls.node), HostId: string(ls.host), Index: ls.telemetryIndex, Telemetry: ls.telemetry, QuietNanos: int64(time.Since(ls.lastHeard)),
+	}
+}
+
+// inventory asks the host what it holds.
+func (ls *liveSession) askInventory(ctx context.Context) ([]*sessionpb.InventoryItem, error) {
+	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
+	defer cancel()
+	q, err := ls.ask(ctx, "what it holds", func(id uint64) *sessionpb.ToNode {
+		return &sessionpb.ToNode{Body: &sessionpb.ToNode_Inventory{Inventory: &sessionpb.InventoryQuestion{Question: id}}}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return q.items, nil
+}
+
+// ask asks the host a question and waits for its whole answer.
+func (ls *liveSession) ask(ctx context.Context, what string, message func(id uint64) *sessionpb.ToNode) (*question, error) {
+	id, q := ls.newQuestion()
+	defer ls.dropQuestion(id)
+	unanswered := status.Errorf(codes.Unavailable, "%s did not answer %s", ls.node, what)
+	select {
+	case ls.outgoing <- message(id):
+	case <-ctx.Done():
+		return nil, unanswered
+	case <-ls.ctx.Done():
+		return nil, unanswered
+	}
+	select {
+	case err := <-q.done:
+		return q, err
+	case <-ctx.Done():
+		return nil, unanswered
+	case <-ls.ctx.Done():
+		return nil, unanswered
+	}
+}
+
+func (ls *liveSession) newQuestion() (uint64, *question) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.lastQuestionID++
+	q := &question{done: make(chan error, 1)}
+	ls.questions[ls.lastQuestionID] = q
+	return ls.lastQuestionID, q
+}
+
+func (ls *liveSession) dropQuestion(id uint64) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	delete(ls.questions, id)
+}
+
+// answered takes in a part of an answer. One to no open question came too late.
+func (ls *liveSession) addInventoryAnswer(a *sessionpb.InventoryAnswer) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	q := ls.questions[a.GetQuestion()]
+	if q == nil {
+		return
+	}
+	q.items = append(q.items, a.GetItems()...)
+	tooMany := len(q.items) > maxInventoryItems
+	if a.GetMore() && !tooMany && a.GetError() == "" {
+		return
+	}
+	delete(ls.questions, a.GetQuestion())
+	switch {
+	case a.GetError() != "":
+		q.done <- status.Errorf(codes.Unavailable, "%s could not say what it holds: %s", ls.node, a.GetError())
+	case tooMany:
+		q.done <- status.Errorf(codes.ResourceExhausted, "%s holds more than %d things", ls.node, maxInventoryItems)
+	default:
+		q.done <- nil
+	}
+}

@@ -1,0 +1,184 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const (
+	// mapTimeout bounds a question for a block map when the asker set no deadline:
+	// a host may compare large images.
+	mapTimeout = time.Minute
+	// maxMapExtents is the most that one answer carries, far below gRPC's limit of 4 MiB.
+	maxMapExtents = 50_000
+)
+
+// Map asks a host what a snapshot allocates, or with a base what differs between
+// the two, from an offset on: at most max extents (0: as many as one answer carries). A
+// host that looks for long answers with what it has by then. It works on every member,
+// through whichever has the host's session. A *fsm.Rejection is the host's refusal.
+func (m *Monitor) Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error) {
+	q := &sessionpb.MapQuestion{
+		BaseSnapshotId: string(base), TargetSnapshotId: string(target), From: from, MaxExtents: clampExtents(max),
+	}
+	if ls := m.Server.liveSession(node); ls != nil {
+		answer, err := ls.askMap(ctx, q)
+		return mapPageFromProto(node, answer, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	members, err := m.member.Peers(ctx)
+	if err != nil {
+		return executor.MapPage{}, fmt.Errorf("ask the members for the session of %s: %w", node, err)
+	}
+	replies := make(chan mapReply, len(members))
+	for _, peer := range members {
+		go func() { replies <- askPeerForMap(ctx, peer, node, q) }()
+	}
+	failures := status.Errorf(codes.Unavailable, "ask %s for a block map: %v", node, ErrNoSession)
+	for range members {
+		switch r := <-replies; {
+		case r.err == nil:
+			return mapPageFromProto(node, r.answer, nil)
+		case !errors.Is(r.err, errNoSessionHere):
+			failures = r.err
+		}
+	}
+	return executor.MapPage{}, failures
+}
+
+func clampExtents(max int) uint32 {
+	if max <= 0 || max > maxMapExtents {
+		return maxMapExtents
+	}
+	return uint32(max)
+}
+
+// read makes a host's answer a result.
+func mapPageFromProto(node fsm.NodeID, a *sessionpb.MapAnswer, err error) (executor.MapPage, error) {
+	switch {
+	case err != nil:
+		return executor.MapPage{}, err
+	case a.GetReason() != 0:
+		return executor.MapPage{}, fsm.Reject(fsm.Reason(uint8OrZero(a.GetReason())), "%s", a.GetError())
+	case a.GetError() != "":
+		return executor.MapPage{}, status.Errorf(codes.Unavailable, "%s could not map its blocks: %s", node, a.GetError())
+	}
+	extents := convertAll(a.GetExtents(), func(x *sessionpb.MapExtent) executor.Extent {
+		return executor.Extent{Offset: x.GetOffset(), Length: x.GetLength()}
+	})
+	return executor.MapPage{Extents: extents, More: a.GetMore(), NextOffset: a.GetReached()}, nil
+}
+
+type mapReply struct {
+	answer *sessionpb.MapAnswer
+	err    error
+}
+
+func askPeerForMap(ctx context.Context, peer Peer, node fsm.NodeID, q *sessionpb.MapQuestion) mapReply {
+	ctx, cancel := context.WithTimeout(ctx, mapTimeout)
+	defer cancel()
+	if peer.Conn == nil {
+		return mapReply{err: status.Errorf(codes.Unavailable, "member %s cannot be reached", peer.ID)}
+	}
+	resp, err := sessionpb.NewPeersClient(peer.Conn).Map(ctx, &sessionpb.MapRequest{NodeId: string(node), Question: q})
+	switch {
+	case err != nil:
+		return mapReply{err: fmt.Errorf("member %s: %w", peer.ID, err)}
+	case !resp.GetHeld():
+		return mapReply{err: errNoSessionHere}
+	}
+	return mapReply{answer: resp.GetAnswer()}
+}
+
+// Map asks a host whose session this member holds.
+func (p *peerService) Map(ctx context.Context, req *sessionpb.MapRequest) (*sessionpb.MapResponse, error) {
+	if err := onlyControllers(ctx); err != nil {
+		return nil, err
+	}
+	ls := p.server.liveSession(fsm.NodeID(req.GetNodeId()))
+	if ls == nil {
+		return &sessionpb.MapResponse{}, nil
+	}
+	answer, err := ls.askMap(ctx, req.GetQuestion())
+	if err != nil {
+		return nil, err
+	}
+	return &sessionpb.MapResponse{Held: true, Answer: answer}, nil
+}
+
+// askMap asks the host for one page of a block map.
+func (ls *liveSession) askMap(ctx context.Context, query *sessionpb.MapQuestion) (*sessionpb.MapAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, mapTimeout)
+	defer cancel()
+	q, err := ls.ask(ctx, "which blocks "+query.GetTargetSnapshotId()+" has", func(id uint64) *sessionpb.ToNode {
+		return &sessionpb.ToNode{Body: &sessionpb.ToNode_Map{Map: &sessionpb.MapQuestion{
+			Question: id, BaseSnapshotId: query.GetBaseSnapshotId(), TargetSnapshotId: query.GetTargetSnapshotId(),
+			From: query.GetFrom(), MaxExtents: query.GetMaxExtents(),
+		}}}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return q.mapAnswer, nil
+}
+
+// setMapAnswer takes in an answer. One to no open question came too late.
+func (ls *liveSession) setMapAnswer(a *sessionpb.MapAnswer) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if q := ls.questions[a.GetQuestion()]; q != nil {
+		delete(ls.questions, a.GetQuestion())
+		q.mapAnswer = a
+		q.done <- nil
+	}
+}
+
+// answerMap says what the host found, or why it could not.
+func (a *hostSession) answerMap(ctx context.Context, q *sessionpb.MapQuestion) {
+	ctx, cancel := context.WithTimeout(ctx, mapTimeout)
+	defer cancel()
+	select {
+	case a.outgoing <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Map{Map: a.mapAnswer(ctx, q)}}:
+	case <-ctx.Done():
+	}
+}
+
+func (a *hostSession) mapAnswer(ctx context.Context, q *sessionpb.MapQuestion) *sessionpb.MapAnswer {
+	answer := &sessionpb.MapAnswer{Question: q.GetQuestion()}
+	page, err := a.readMap(ctx, q)
+	if err != nil {
+		answer.Error, answer.Reason = err.Error(), rejectionReason(err)
+		return answer
+	}
+	answer.More, answer.Reached = page.More, page.NextOffset
+	answer.Extents = convertAll(page.Extents, func(x executor.Extent) *sessionpb.MapExtent {
+		return &sessionpb.MapExtent{Offset: x.Offset, Length: x.Length}
+	})
+	return answer
+}
+
+func (a *hostSession) readMap(ctx context.Context, q *sessionpb.MapQuestion) (executor.MapPage, error) {
+	if a.Map == nil {
+		return executor.MapPage{}, fsm.Reject(fsm.Unsupported, "this host has no block maps")
+	}
+	maxExtents := int(clampExtents(int(q.GetMaxExtents())))
+	return a.Map(ctx, fsm.SnapshotID(q.GetBaseSnapshotId()), fsm.SnapshotID(q.GetTargetSnapshotId()), q.GetFrom(), maxExtents)
+}
+
+func rejectionReason(err error) uint32 {
+	var rejection *fsm.Rejection
+	if errors.As(err, &rejection) {
+		return uint32(rejection.Reason)
+	}
+	return 0
+}

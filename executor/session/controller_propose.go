@@ -1,0 +1,94 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// requestIDLen is the length of a request id in bytes (S4).
+const requestIDLen = 16
+
+// Propose has one of the host's own commands applied. A rejection is an answer:
+// it travels in the outcome.
+func (s *Server) Propose(ctx context.Context, req *sessionpb.ProposeRequest) (*sessionpb.ProposeResponse, error) {
+	node, err := callingNode(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkProposal(node, req.GetCommand()); err != nil {
+		return nil, err
+	}
+	if err := s.proposalLimits.wait(ctx, node); err != nil {
+		return nil, err
+	}
+	outcome, err := s.propose(ctx, node, req.GetCommand())
+	if err != nil {
+		return nil, err
+	}
+	return &sessionpb.ProposeResponse{Outcome: outcome}, nil
+}
+
+// checkProposal refuses all but the commands of a host about itself (S20), and what
+// would stop the members that apply it.
+func checkProposal(node fsm.NodeID, cmd *fsmpb.Command) error {
+	subject, ok := proposingNode(cmd)
+	switch {
+	case !ok:
+		return status.Errorf(codes.PermissionDenied, "node %s may propose what it does itself only: StageVolume, PublishTarget, Report, AttachReplica, SetPrimary, Outdate and KeepReplica (S20)", node)
+	case subject != string(node):
+		return status.Errorf(codes.PermissionDenied, "node %s may not speak for node %q (S20)", node, subject)
+	case len(cmd.GetRequestId()) != 0 && len(cmd.GetRequestId()) != requestIDLen:
+		return status.Errorf(codes.InvalidArgument, "a request id has %d bytes, not %d", requestIDLen, len(cmd.GetRequestId()))
+	case cmd.GetSchemaVersion() > fsm.MaxFeatureLevel:
+		return status.Errorf(codes.FailedPrecondition, "the command needs feature level %d, this controller understands %d; update the controllers first", cmd.GetSchemaVersion(), fsm.MaxFeatureLevel)
+	}
+	return nil
+}
+
+// proposingNode is the host that a command speaks for, false when hosts may not propose it.
+func proposingNode(cmd *fsmpb.Command) (string, bool) {
+	switch body := cmd.GetBody().(type) {
+	case *fsmpb.Command_StageVolume:
+		return body.StageVolume.GetNodeId(), true
+	case *fsmpb.Command_PublishTarget:
+		return body.PublishTarget.GetNodeId(), true
+	case *fsmpb.Command_Report:
+		return body.Report.GetNodeId(), true
+	case *fsmpb.Command_AttachReplica:
+		return body.AttachReplica.GetNodeId(), true
+	case *fsmpb.Command_SetPrimary:
+		return body.SetPrimary.GetNodeId(), true
+	case *fsmpb.Command_Outdate:
+		return body.Outdate.GetNodeId(), true
+	case *fsmpb.Command_KeepReplica:
+		return body.KeepReplica.GetNodeId(), true
+	}
+	return "", false
+}
+
+// propose speaks for the host that was verified. The error is a status.
+func (s *Server) propose(ctx context.Context, node fsm.NodeID, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	cmd.Actor = "node/" + string(node)
+	cmd.ProposedAt = 0 // the leader's to say
+	outcome, err := s.member.Propose(ctx, cmd)
+	var rejection *fsm.Rejection
+	switch {
+	case err == nil:
+		return outcome, nil
+	case errors.As(err, &rejection):
+		if outcome.GetRejection() == nil {
+			outcome = &fsmpb.Outcome{Rejection: &fsmpb.Rejection{Reason: uint32(rejection.Reason), Message: rejection.Message}}
+		}
+		return outcome, nil
+	case errors.Is(ctx.Err(), context.Canceled):
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+	return nil, status.Errorf(codes.Unavailable, "propose for node %s: %v", node, err)
+}

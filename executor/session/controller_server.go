@@ -1,0 +1,111 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// Server is a controller's end of the sessions. Its listener must use a
+// configuration of package pki, with ServerOptions.
+type Server struct {
+	sessionpb.UnimplementedSessionServer
+	member             Member
+	log                *slog.Logger
+	timing             timing
+	proposalLimits     *nodeRateLimits // liveSession proposals
+	registrationLimits *nodeRateLimits // of registrations
+
+	mu       sync.Mutex
+	sessions map[fsm.NodeID]*liveSession
+	closed   bool
+}
+
+// NewServer makes a server beside a member. A nil logger is the default one.
+func NewServer(member Member, log *slog.Logger) *Server {
+	if log == nil {
+		log = slog.Default()
+	}
+	return &Server{member: member, log: log, timing: defaultTiming, proposalLimits: newNodeRateLimits(proposalsPerSecond, proposalBurst), registrationLimits: newNodeRateLimits(registrationsPerSecond, registrationBurst), sessions: map[fsm.NodeID]*liveSession{}}
+}
+
+// Sessions is how many hosts have their session here.
+func (s *Server) Sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
+}
+
+// Close ends all sessions and takes no new ones: hosts go to another controller.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, ls := range s.sessions {
+		ls.cancel(status.Error(codes.Unavailable, "this controller is shutting down"))
+	}
+}
+
+// addSession makes a session the host's one here. A newer session replaces an older:
+// the host knows best which of its connections is alive.
+func (s *Server) addSession(ls *liveSession) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return status.Error(codes.Unavailable, "this controller is shutting down")
+	}
+	if ls.ctx.Err() != nil { // the host left while it was registered, and may be back
+		return endStatus(ls.ctx)
+	}
+	if old := s.sessions[ls.node]; old != nil {
+		old.cancel(status.Errorf(codes.Aborted, "the session of %s was replaced by a newer one", ls.node))
+	}
+	s.sessions[ls.node] = ls
+	return nil
+}
+
+func (s *Server) removeSession(ls *liveSession) {
+	ls.cancel(status.Error(codes.Unavailable, "the session ended"))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[ls.node] == ls {
+		delete(s.sessions, ls.node)
+	}
+}
+
+// liveSession is the session of a host, nil when this member has none.
+func (s *Server) liveSession(node fsm.NodeID) *liveSession {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sessions[node]
+}
+
+// facts is what this member knows of the hosts whose sessions it holds.
+func (s *Server) sessionFacts() []*sessionpb.SessionFacts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*sessionpb.SessionFacts, 0, len(s.sessions))
+	for _, ls := range s.sessions {
+		all = append(all, ls.facts())
+	}
+	return all
+}
+
+// callingNode is the host that calls: what its certificate says, whatever the message does (S20).
+func callingNode(ctx context.Context) (fsm.NodeID, error) {
+	peer, err := pki.Peer(ctx)
+	if err != nil {
+		return "", err
+	}
+	if peer.Role != pki.Node {
+		return "", status.Errorf(codes.PermissionDenied, "sessions are for hosts, and %s is none", peer.Actor())
+	}
+	return fsm.NodeID(peer.Name), nil
+}

@@ -1,0 +1,268 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// Attach is one session, from its first message to its end.
+func (s *Server) Attach(stream sessionpb.Session_AttachServer) error {
+	node, err := callingNode(stream.Context())
+	if err != nil {
+		return err
+	}
+	// The header tells the host at once that this process is alive; what follows may take a while.
+	if err := stream.SendHeader(s.levelHeader()); err != nil {
+		return err
+	}
+	in := receiveLoop(stream)
+	hello, err := s.receiveHello(stream.Context(), in, node)
+	if err != nil {
+		return err
+	}
+	if err := s.admit(stream.Context(), node, hello); err != nil {
+		s.log.Info("session refused", "node", node, "error", err)
+		return err
+	}
+	ls := newLiveSession(stream.Context(), hello.GetRegister())
+	if err := s.addSession(ls); err != nil {
+		return err
+	}
+	defer s.removeSession(ls)
+	s.log.Info("session began", "node", node, "host", ls.host)
+	err = s.serve(stream, ls, in)
+	s.log.Info("session ended", "node", node, "host", ls.host, "error", err)
+	return err
+}
+
+// receiveLoop is what the host sends; closed when the stream ends.
+func receiveLoop(stream sessionpb.Session_AttachServer) <-chan *sessionpb.FromNode {
+	in := make(chan *sessionpb.FromNode)
+	go func() {
+		defer close(in)
+		for {
+			m, err := stream.Recv()
+			if err != nil {
+				return // the handler sees the closed channel, or has returned
+			}
+			select {
+			case in <- m:
+			case <-stream.Context().Done():
+				return
+			}
+		}
+	}()
+	return in
+}
+
+// receiveHello waits for the first message, which must be the host's own (S20).
+func (s *Server) receiveHello(ctx context.Context, in <-chan *sessionpb.FromNode, node fsm.NodeID) (*sessionpb.Hello, error) {
+	timer := time.NewTimer(s.timing.helloTimeout)
+	defer timer.Stop()
+	select {
+	case m := <-in:
+		hello := m.GetHello()
+		if hello.GetRegister() == nil {
+			return nil, status.Error(codes.InvalidArgument, "a session begins with a hello that registers its host")
+		}
+		if claimed := hello.GetRegister().GetNodeId(); claimed != string(node) {
+			return nil, status.Errorf(codes.PermissionDenied, "the certificate is for node %s and the hello for %q (S20)", node, claimed)
+		}
+		return hello, nil
+	case <-timer.C:
+		return nil, status.Error(codes.DeadlineExceeded, "the session had no hello")
+	case <-ctx.Done():
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
+}
+
+// admit waits until this member may speak to the host, and registers it.
+func (s *Server) admit(ctx context.Context, node fsm.NodeID, hello *sessionpb.Hello) error {
+	if err := s.member.Ready(); err != nil {
+		return status.Errorf(codes.Unavailable, "this controller does not serve now: %v", err)
+	}
+	if err := s.waitCaughtUp(ctx, epochFromProto(hello.GetSeen())); err != nil {
+		return err
+	}
+	return s.register(ctx, node, hello.GetRegister())
+}
+
+// waitCaughtUp waits until this member has applied what the host acted on (S14). A
+// state that lags behind would call volumes unknown, or want what is past.
+func (s *Server) waitCaughtUp(ctx context.Context, acted fsm.Epoch) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timing.catchUpTimeout)
+	defer cancel()
+	for {
+		at, err := s.appliedEpoch()
+		if err != nil {
+			return err
+		}
+		if at.Compare(acted) >= 0 {
+			return nil
+		}
+		if err := s.waitEpoch(ctx, at, acted); err != nil {
+			return status.Errorf(codes.Unavailable, "this controller has applied %s and the host acted on %s (S14)", at, acted)
+		}
+	}
+}
+
+// waitEpoch waits for the index, or a little when the incarnation must change first.
+func (s *Server) waitEpoch(ctx context.Context, at, acted fsm.Epoch) error {
+	if at.Incarnation == acted.Incarnation {
+		return s.member.WaitIndex(ctx, acted.Index)
+	}
+	timer := time.NewTimer(50 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// applied is what this member has applied.
+func (s *Server) appliedEpoch() (at fsm.Epoch, err error) {
+	err = s.member.View(func(state *fsm.State) error {
+		at = clusterEpoch(state.Cluster())
+		return nil
+	})
+	if err != nil {
+		return at, status.Errorf(codes.Unavailable, "read this controller's state: %v", err)
+	}
+	return at, nil
+}
+
+func clusterEpoch(c fsm.Cluster) fsm.Epoch {
+	return fsm.Epoch{Incarnation: c.Incarnation, Index: c.Index}
+}
+
+// register has the host recorded. It is proposed for every session: it also says
+// that the host is reachable, and is refused when another host has the name (S17).
+func (s *Server) register(ctx context.Context, node fsm.NodeID, c *fsmpb.RegisterNode) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timing.registerTimeout)
+	defer cancel()
+	if err := s.registrationLimits.wait(ctx, node); err != nil { // each session is an entry too
+		return err
+	}
+	outcome, err := s.propose(ctx, node, &fsmpb.Command{
+		Body: &fsmpb.Command_RegisterNode{RegisterNode: c},
+	})
+	if err != nil {
+		return err
+	}
+	return registrationError(node, fsm.Err(outcome))
+}
+
+func registrationError(node fsm.NodeID, err error) error {
+	var rejection *fsm.Rejection
+	if !errors.As(err, &rejection) {
+		return nil
+	}
+	switch rejection.Reason {
+	case fsm.Expired, fsm.Busy, fsm.Unreachable:
+		return status.Error(codes.Unavailable, rejection.Message)
+	case fsm.Forbidden:
+		return status.Error(codes.PermissionDenied, rejection.Message)
+	case fsm.Unsupported:
+		return status.Error(codes.FailedPrecondition, rejection.Message)
+	case fsm.Invalid, fsm.OutOfRange:
+		return status.Errorf(codes.FailedPrecondition, "%s; correct the configuration of node %s", rejection.Message, node)
+	default:
+		return status.Errorf(codes.FailedPrecondition,
+			"%s (to give the name to this host, an operator runs `holdfast nodes replace %s` or `holdfast nodes lost %s` once the old one is gone for good)", rejection.Message, node, node)
+	}
+}
+
+// serve speaks to a registered host until either end ends it.
+func (s *Server) serve(stream sessionpb.Session_AttachServer, ls *liveSession, in <-chan *sessionpb.FromNode) error {
+	wake, take, stop := s.member.WatchNode(ls.node)
+	defer stop()
+	f := &feed{member: s.member, node: ls.node, host: ls.host, stream: stream}
+	if err := f.send(nil, true); err != nil {
+		return err
+	}
+	tick := time.NewTicker(s.timing.heartbeat)
+	defer tick.Stop()
+	readiness := readinessCheck{member: s.member, timing: s.timing}
+	for {
+		var err error
+		select {
+		case <-ls.ctx.Done():
+			return endStatus(ls.ctx)
+		case m, ok := <-in:
+			if !ok {
+				return nil
+			}
+			err = s.handleMessage(ls, m)
+		case question := <-ls.outgoing:
+			err = stream.Send(question)
+		case <-wake:
+			err = f.send(take())
+		case <-tick.C:
+			if err = readiness.check(); err == nil {
+				err = f.send(nil, false)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// endStatus is why a session ended, as a status.
+func endStatus(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if _, ok := status.FromError(cause); ok {
+		return cause
+	}
+	return status.FromContextError(cause).Err()
+}
+
+// heard takes in a message of the host.
+func (s *Server) handleMessage(ls *liveSession, m *sessionpb.FromNode) error {
+	ls.noteHeard()
+	switch body := m.GetBody().(type) {
+	case *sessionpb.FromNode_Telemetry:
+		at, err := s.appliedEpoch()
+		if err == nil {
+			ls.setTelemetry(body.Telemetry, at.Index)
+		}
+		return err
+	case *sessionpb.FromNode_Inventory:
+		ls.addInventoryAnswer(body.Inventory)
+	case *sessionpb.FromNode_Map:
+		ls.setMapAnswer(body.Map)
+	case *sessionpb.FromNode_Hello:
+		return status.Error(codes.InvalidArgument, "a session has one hello")
+	}
+	return nil // a beat, or from a newer build
+}
+
+// patience ends the sessions of a member that does not serve any more, so that
+// its hosts look for one that does. An election alone is no reason.
+type readinessCheck struct {
+	member      Member
+	timing      timing
+	notReadyFor time.Duration
+}
+
+func (p *readinessCheck) check() error {
+	err := p.member.Ready()
+	if err == nil {
+		p.notReadyFor = 0
+		return nil
+	}
+	if p.notReadyFor += p.timing.heartbeat; p.notReadyFor < p.timing.peerTimeout {
+		return nil
+	}
+	return status.Errorf(codes.Unavailable, "this controller does not serve any more: %v", err)
+}

@@ -1,0 +1,146 @@
+package session
+
+import (
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// desiredVolumeToProto and desiredVolumeFromProto lose nothing: a host decides on what the state says.
+func desiredVolumeToProto(w fsm.DesiredVolume) *sessionpb.Wish {
+	p := &sessionpb.Wish{
+		VolumeId:    string(w.Volume),
+		PoolId:      string(w.Pool),
+		SizeBytes:   w.Size,
+		Verb:        uint32(w.Goal),
+		Format:      formatToProto(w.Format),
+		Publication: publicationToProto(w.Publication),
+		Sequence:    w.Sequence,
+		OperationId: uint64(w.Operation),
+		Attempt:     w.Attempt,
+		Replica:     uint32(w.ReplicaState),
+		Source:      sourceToProto(w.Source),
+		Limits:      limitsToProto(w.Limits),
+
+		SourceSizeBytes: w.SourceSize,
+		Replication:     desiredReplicaToProto(w.Replication),
+
+		ModifyOperationId: uint64(w.ModifyOperation),
+		ModifyAttempt:     w.ModifyAttempt,
+	}
+	if t := w.Teardown; t != nil {
+		p.TeardownEpoch, p.TeardownNode, p.TeardownHost = epochToProto(t.Epoch), string(t.Node), string(t.Host)
+	}
+	return p
+}
+
+func desiredVolumeFromProto(p *sessionpb.Wish) fsm.DesiredVolume {
+	w := fsm.DesiredVolume{
+		Volume:       fsm.VolumeID(p.GetVolumeId()),
+		Pool:         fsm.PoolID(p.GetPoolId()),
+		Size:         p.GetSizeBytes(),
+		Goal:         fsm.Goal(uint8OrZero(p.GetVerb())),
+		Format:       formatFromProto(p.GetFormat()),
+		Publication:  publicationFromProto(p.GetPublication()),
+		Sequence:     p.GetSequence(),
+		Operation:    fsm.OperationID(p.GetOperationId()),
+		Attempt:      p.GetAttempt(),
+		ReplicaState: fsm.ReplicaState(uint8OrZero(p.GetReplica())),
+		Source:       sourceFromProto(p.GetSource()),
+		SourceSize:   p.GetSourceSizeBytes(),
+		Limits:       limitsFromProto(p.GetLimits()),
+		Replication:  desiredReplicaFromProto(p.GetReplication()),
+
+		ModifyOperation: fsm.OperationID(p.GetModifyOperationId()),
+		ModifyAttempt:   p.GetModifyAttempt(),
+	}
+	if p.TeardownEpoch != nil {
+		w.Teardown = &fsm.Teardown{
+			Node: fsm.NodeID(p.GetTeardownNode()), Host: fsm.HostID(p.GetTeardownHost()), Epoch: epochFromProto(p.GetTeardownEpoch()),
+		}
+	}
+	return w
+}
+
+// uint8OrZero reads a small number of a newer build as zero, which is invalid, rather
+// than as another one that fits.
+func uint8OrZero(n uint32) uint8 {
+	if n > 255 {
+		return 0
+	}
+	return uint8(n)
+}
+
+func publicationToProto(p *fsm.Publication) *sessionpb.Publication {
+	if p == nil {
+		return nil
+	}
+	out := &sessionpb.Publication{
+		NodeId:     string(p.Node),
+		HostId:     string(p.Host),
+		Capability: capabilityToProto(p.Capability),
+		ReadOnly:   p.ReadOnly,
+		Epoch:      epochToProto(p.Epoch),
+		Ending:     p.Ending,
+		UsedBy:     p.UsedBy,
+	}
+	if s := p.Staging; s != nil {
+		out.Staging = &sessionpb.Staging{Path: s.Path, Boot: s.Boot, Capability: capabilityToProto(s.Capability), Done: s.Done}
+	}
+	for _, t := range p.Targets {
+		out.Targets = append(out.Targets, &sessionpb.Target{
+			Path: t.Path, ReadOnly: t.ReadOnly, Capability: capabilityToProto(t.Capability),
+			Fingerprint: []byte(t.Fingerprint), Done: t.Done,
+		})
+	}
+	return out
+}
+
+func publicationFromProto(p *sessionpb.Publication) *fsm.Publication {
+	if p == nil {
+		return nil
+	}
+	out := &fsm.Publication{
+		Node:       fsm.NodeID(p.GetNodeId()),
+		Host:       fsm.HostID(p.GetHostId()),
+		Capability: capabilityFromProto(p.GetCapability()),
+		ReadOnly:   p.GetReadOnly(),
+		Epoch:      epochFromProto(p.GetEpoch()),
+		Ending:     p.GetEnding(),
+		UsedBy:     p.GetUsedBy(),
+	}
+	if s := p.GetStaging(); s != nil {
+		out.Staging = &fsm.Staging{Path: s.GetPath(), Boot: s.GetBoot(), Capability: capabilityFromProto(s.GetCapability()), Done: s.GetDone()}
+	}
+	for _, t := range p.GetTargets() {
+		out.Targets = append(out.Targets, fsm.Target{
+			Path: t.GetPath(), ReadOnly: t.GetReadOnly(), Capability: capabilityFromProto(t.GetCapability()),
+			Fingerprint: string(t.GetFingerprint()), Done: t.GetDone(),
+		})
+	}
+	return out
+}
+
+func capabilityToProto(c fsm.Capability) *fsmpb.Capability {
+	return &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType, FlagsFingerprint: []byte(c.Flags)}
+}
+
+func capabilityFromProto(c *fsmpb.Capability) fsm.Capability {
+	return fsm.Capability{Mode: c.GetMode(), Block: c.GetBlock(), FSType: c.GetFsType(), Flags: string(c.GetFlagsFingerprint())}
+}
+
+func formatToProto(f fsm.Format) *fsmpb.Format {
+	return &fsmpb.Format{Phase: f.Phase, FsType: f.FSType, FsUuid: f.FSUUID, Epoch: epochToProto(f.Epoch), Cloned: f.Cloned}
+}
+
+func formatFromProto(f *fsmpb.Format) fsm.Format {
+	return fsm.Format{Phase: f.GetPhase(), FSType: f.GetFsType(), FSUUID: f.GetFsUuid(), Epoch: epochFromProto(f.GetEpoch()), Cloned: f.GetCloned()}
+}
+
+func epochToProto(e fsm.Epoch) *fsmpb.Epoch {
+	return &fsmpb.Epoch{Incarnation: e.Incarnation, Index: e.Index}
+}
+
+func epochFromProto(e *fsmpb.Epoch) fsm.Epoch {
+	return fsm.Epoch{Incarnation: e.GetIncarnation(), Index: e.GetIndex()}
+}

@@ -1,0 +1,134 @@
+package session
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+func desiredMessage(w *sessionpb.Wishes) *sessionpb.ToNode {
+	return &sessionpb.ToNode{Body: &sessionpb.ToNode_Wishes{Wishes: w}}
+}
+
+func welcomeMessage(incarnation uint64, id string) *sessionpb.ToNode {
+	return &sessionpb.ToNode{Body: &sessionpb.ToNode_Welcome{Welcome: &sessionpb.Welcome{Incarnation: incarnation, IncarnationId: []byte(id)}}}
+}
+
+func protoEpoch(incarnation, index uint64) *fsmpb.Epoch {
+	return &fsmpb.Epoch{Incarnation: incarnation, Index: index}
+}
+
+// assemble gives an assembler messages and answers what came out.
+func assemble(a *updateAssembler, messages ...*sessionpb.ToNode) (updates []executor.Update, err error) {
+	for _, m := range messages {
+		u, err := a.add(m)
+		if err != nil {
+			return updates, err
+		}
+		if u != nil {
+			updates = append(updates, *u)
+		}
+	}
+	return updates, nil
+}
+
+func TestWhatAHostMustNotActOnEndsTheSession(t *testing.T) {
+	for name, tc := range map[string]struct {
+		messages []*sessionpb.ToNode
+		want     string
+	}{
+		"wishes before the welcome":                  {[]*sessionpb.ToNode{desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(2, 9)})}, "before a welcome"},
+		"wishes of another incarnation than said":    {[]*sessionpb.ToNode{welcomeMessage(3, "x"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(4, 9)})}, "not of the incarnation 3"},
+		"S14: wishes older than what was acted on":   {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(2, 4)})}, "older than 2.5"},
+		"S1: an older incarnation with a high index": {[]*sessionpb.ToNode{welcomeMessage(1, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(1, 999)})}, "older than 2.5"},
+		"an index that goes back":                    {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(2, 9)}), desiredMessage(&sessionpb.Wishes{At: protoEpoch(2, 8)})}, "came after"},
+		"a change before all was said":               {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.Wishes{At: protoEpoch(2, 9), Gone: []string{"v"}})}, "not all wishes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				_, err := assemble(&updateAssembler{actedEpoch: fsm.Epoch{Incarnation: 2, Index: 5}, actedIncarnationID: []byte("id")}, tc.messages...)
+				require.ErrorContains(t, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheAssemblerYieldsChangesAndNoHeartbeats(t *testing.T) {
+	a := &updateAssembler{}
+	updates, err := assemble(a,
+		welcomeMessage(1, "id"),
+		desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(1, 5), Wishes: []*sessionpb.Wish{{VolumeId: "v1"}}, Adopted: true}),
+		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 5), Adopted: true}), // a heartbeat
+		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 7), Adopted: true}), // another, later
+		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 8), Gone: []string{"v1"}, Adopted: true}),
+		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 8), Snapshots: []*sessionpb.SnapshotWish{{SnapshotId: "s1"}}, Adopted: true}),
+		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 8), SnapshotsGone: []string{"s1"}, Adopted: true}),
+		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 9)}),                   // not adopted any more
+		desiredMessage(&sessionpb.Wishes{At: protoEpoch(1, 10), FeatureLevel: 2}), // the level rose
+	)
+	require.NoError(t, err)
+	require.Equal(t, []executor.Update{
+		{At: fsm.Epoch{Incarnation: 1, Index: 5}, Full: true, Volumes: []fsm.DesiredVolume{{Volume: "v1"}}, Adopted: true, FeatureLevel: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, VolumesGone: []fsm.VolumeID{"v1"}, Adopted: true, FeatureLevel: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, Snapshots: []fsm.DesiredSnapshot{{Snapshot: "s1"}}, Adopted: true, FeatureLevel: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 8}, SnapshotsGone: []fsm.SnapshotID{"s1"}, Adopted: true, FeatureLevel: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 9}, FeatureLevel: 1, IncarnationID: []byte("id")},
+		{At: fsm.Epoch{Incarnation: 1, Index: 10}, FeatureLevel: 2, IncarnationID: []byte("id")},
+	}, updates)
+}
+
+func TestS1_AHostIsAdoptedByTheIncarnationItKnowsOrThatAnOperatorNamed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		seen   fsm.Epoch
+		seenID string
+		says   bool
+		want   bool
+	}{
+		"a new host":                                   {fsm.Epoch{}, "", true, true},
+		"the same incarnation":                         {fsm.Epoch{Incarnation: 3, Index: 1}, "id", true, true},
+		"a higher one that an operator named":          {fsm.Epoch{Incarnation: 2, Index: 1}, "old", true, true},
+		"a higher one that nobody named":               {fsm.Epoch{Incarnation: 2, Index: 1}, "old", false, false},
+		"another one under the same counter":           {fsm.Epoch{Incarnation: 3, Index: 1}, "other", true, false},
+		"the same counter where the id was never kept": {fsm.Epoch{Incarnation: 3, Index: 1}, "", true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				updates, err := assemble(&updateAssembler{actedEpoch: tc.seen, actedIncarnationID: []byte(tc.seenID)},
+					welcomeMessage(3, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(3, 9), Adopted: tc.says}))
+				require.NoError(t, err)
+				require.Equal(t, tc.want, updates[0].Adopted)
+			}
+		})
+	}
+}
+
+func TestALargeUpdateIsSplitAndReassembled(t *testing.T) {
+	n := &desiredUpdate{cluster: fsm.Cluster{Incarnation: 1, Index: 7}, full: true, adopted: true}
+	want := executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 7}, Full: true, FeatureLevel: 1, Adopted: true, IncarnationID: []byte("id")}
+	for i := range 2*maxPerMessage + 1 {
+		w := fsm.DesiredVolume{Volume: fsm.VolumeID(fmt.Sprintf("v%d", i)), Goal: fsm.GoalKeep}
+		n.volumes, want.Volumes = append(n.volumes, w), append(want.Volumes, w)
+	}
+	n.volumesGone, want.VolumesGone = []fsm.VolumeID{"x"}, []fsm.VolumeID{"x"}
+	for i := range maxPerMessage + 1 {
+		w := fsm.DesiredSnapshot{Snapshot: fsm.SnapshotID(fmt.Sprintf("s%d", i)), Goal: fsm.SnapshotGoalTake}
+		n.snapshots, want.Snapshots = append(n.snapshots, w), append(want.Snapshots, w)
+	}
+	n.snapshotsGone, want.SnapshotsGone = []fsm.SnapshotID{"y"}, []fsm.SnapshotID{"y"}
+	messages := []*sessionpb.ToNode{welcomeMessage(1, "id")}
+	for _, m := range n.messages() {
+		messages = append(messages, desiredMessage(m))
+	}
+	require.Len(t, messages, 1+3+1+2+1)
+	for range 2 {
+		updates, err := assemble(&updateAssembler{}, messages...)
+		require.NoError(t, err)
+		require.Equal(t, []executor.Update{want}, updates)
+	}
+}

@@ -1,0 +1,223 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+const (
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = time.Second
+)
+
+// ClientConfig is what a host's end needs. The functions may be called from
+// several goroutines.
+type ClientConfig struct {
+	// Endpoints are the API addresses of the controllers, host:port.
+	Endpoints   []string
+	Credentials *pki.Credentials
+	// Register is what the host says of itself, asked for each session. Its
+	// incarnation is filled in from Seen.
+	Register func() *fsmpb.RegisterNode
+	// ActedEpoch is the highest epoch of wishes that the host acted on, kept on disk, with
+	// the id of its incarnation. It must not move while the host is not adopted (S1, S14).
+	ActedEpoch func() (fsm.Epoch, []byte)
+	// Handle takes in an update. It is called in order, one call at a time, also
+	// across sessions.
+	Handle func(executor.Update)
+	// Telemetry measures the pools. It may block; a session does not wait for it.
+	Telemetry func() []executor.PoolFacts
+	// TelemetryInterval is how often: 2 s.
+	TelemetryInterval time.Duration
+	// Inventory says what the host holds.
+	Inventory func(context.Context) ([]executor.InventoryItem, error)
+	// Map says what a snapshot allocates, or with a base what differs between the
+	// two, from an offset on: at most max extents. Its error may be a *fsm.Rejection. Nil: this host cannot say.
+	Map func(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error)
+	// ProposeTimeout is how long Propose looks for a controller with a quorum: 3 s.
+	ProposeTimeout time.Duration
+	Logger         *slog.Logger
+}
+
+// Client is a host's end: one session with any controller, and proposals to any.
+type Client struct {
+	ClientConfig
+	conns  []*grpc.ClientConn
+	timing timing
+
+	lastTelemetry  atomic.Pointer[sessionpb.Telemetry]
+	telemetryReady chan struct{} // there is a new measure
+
+	mu              sync.Mutex
+	currentEndpoint int // the endpoint of the session, or of the last one
+	connected       bool
+	controllerIndex uint64 // the last that the session's controller said
+	clusterLevel    uint32 // the cluster's feature level, as a controller said last
+	lastErr         error
+	// questions are the proposals with a caller's request id that were not answered
+	// yet, and the index at which each was proposed first.
+	openProposals map[string]uint64
+}
+
+var _ executor.Proposer = (*Client)(nil)
+
+// NewClient makes a client; it connects in Run.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	if len(cfg.Endpoints) == 0 {
+		return nil, errors.New("a host needs the API address of at least one controller")
+	}
+	cfg.TelemetryInterval = cmp.Or(cfg.TelemetryInterval, 2*time.Second)
+	cfg.ProposeTimeout = cmp.Or(cfg.ProposeTimeout, defaultTiming.peerTimeout)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	c := &Client{ClientConfig: cfg, timing: defaultTiming, telemetryReady: make(chan struct{}, 1), currentEndpoint: rand.IntN(len(cfg.Endpoints)), openProposals: map[string]uint64{}}
+	options := append(DialOptions(), grpc.WithTransportCredentials(credentials.NewTLS(cfg.Credentials.Client(pki.Controller))))
+	for _, endpoint := range cfg.Endpoints {
+		conn, err := grpc.NewClient(endpoint, options...)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("prepare the connection to controller %s: %w", endpoint, err), c.Close())
+		}
+		c.conns = append(c.conns, conn)
+	}
+	return c, nil
+}
+
+// Close ends the connections. Run should have returned.
+func (c *Client) Close() error {
+	var errs []error
+	for _, conn := range c.conns {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Connected tells whether a session is up and its first wishes were handled.
+func (c *Client) Connected() bool { return c.Err() == nil }
+
+// Err says why there is no session, nil when there is one.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.connected:
+		return nil
+	case c.lastErr != nil:
+		return c.lastErr
+	}
+	return errors.New("no controller was reached yet")
+}
+
+// Run keeps a session with any controller until ctx ends.
+func (c *Client) Run(ctx context.Context) error {
+	go c.measureLoop(ctx)
+	failures := 0
+	for ctx.Err() == nil {
+		endpoint := c.endpoint()
+		delivered, err := c.runSession(ctx, endpoint)
+		if ctx.Err() != nil {
+			break
+		}
+		if delivered {
+			failures = 0
+		}
+		c.noteFailure(endpoint, err)
+		sleep(ctx, reconnectBackoff(failures, len(c.conns)))
+		failures++
+	}
+	return nil
+}
+
+// reconnectBackoff is short while there are controllers that were not tried, then
+// grows with each round over them, with jitter.
+func reconnectBackoff(failures, endpoints int) time.Duration {
+	d := maxBackoff
+	if round := failures / endpoints; round < 4 {
+		d = min(d, minBackoff<<round)
+	}
+	return d/2 + rand.N(d/2)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (c *Client) endpoint() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.currentEndpoint
+}
+
+// failed goes on to the next controller, and says why once.
+func (c *Client) noteFailure(endpoint int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err = fmt.Errorf("session with controller %s: %w", c.Endpoints[endpoint], err)
+	if c.connected || c.lastErr == nil || c.lastErr.Error() != err.Error() {
+		c.Logger.Warn("no session", "error", err)
+	}
+	c.currentEndpoint = (endpoint + 1) % len(c.conns)
+	c.connected, c.controllerIndex, c.lastErr = false, 0, err
+}
+
+// heard notes the index that the session's controller has applied.
+func (c *Client) noteIndex(at fsm.Epoch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.controllerIndex = at.Index
+}
+
+// handle gives an update to the host; with the first one the session is up.
+func (c *Client) handleUpdate(u *executor.Update) {
+	c.Handle(*u)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.connected {
+		c.Logger.Info("session is up", "controller", c.Endpoints[c.currentEndpoint], "at", u.At, "adopted", u.Adopted)
+	}
+	c.connected, c.lastErr = true, nil
+}
+
+// measure keeps the latest telemetry. It is one goroutine for all sessions, so
+// that a pool that hangs does not pile up more.
+func (c *Client) measureLoop(ctx context.Context) {
+	for ctx.Err() == nil {
+		c.lastTelemetry.Store(telemetryToProto(c.Telemetry()))
+		select {
+		case c.telemetryReady <- struct{}{}:
+		default:
+		}
+		sleep(ctx, c.TelemetryInterval)
+	}
+}
+
+func telemetryToProto(pools []executor.PoolFacts) *sessionpb.Telemetry {
+	t := &sessionpb.Telemetry{}
+	for _, p := range pools {
+		t.Pools = append(t.Pools, &sessionpb.PoolTelemetry{
+			PoolId: string(p.ID), FreeBytes: p.Free, CapacityBytes: p.Capacity, Absent: p.Absent, Copies: p.FullCopies, Detail: p.Detail,
+		})
+	}
+	return t
+}

@@ -1,0 +1,360 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/pki"
+)
+
+// node is a host's end under test.
+type testHost struct {
+	client *Client
+
+	mu            sync.Mutex
+	updates       []executor.Update
+	inventory     func() ([]executor.InventoryItem, error)
+	readMapFunc   mapFunc
+	epoch         fsm.Epoch
+	incarnationID []byte
+}
+
+func (n *testHost) handle(u executor.Update) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.updates = append(n.updates, u)
+	if u.Adopted {
+		n.epoch, n.incarnationID = u.At, u.IncarnationID
+	}
+}
+
+func (n *testHost) actedEpoch() (fsm.Epoch, []byte) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.epoch, n.incarnationID
+}
+
+func (n *testHost) received() []executor.Update {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]executor.Update(nil), n.updates...)
+}
+
+func (n *testHost) setInventory(inventory func() ([]executor.InventoryItem, error)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.inventory = inventory
+}
+
+func (n *testHost) listInventory(context.Context) ([]executor.InventoryItem, error) {
+	n.mu.Lock()
+	inventory := n.inventory
+	n.mu.Unlock()
+	return inventory()
+}
+
+func (n *testHost) readMap(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error) {
+	n.mu.Lock()
+	fn := n.readMapFunc
+	n.mu.Unlock()
+	return fn(ctx, base, target, from, max)
+}
+
+// node starts a host that knows these controllers, in this order.
+func (l *testCluster) startHost(name string, controllers ...*testMember) *testHost {
+	l.t.Helper()
+	var endpoints []string
+	for _, m := range controllers {
+		endpoints = append(endpoints, m.api.addr)
+	}
+	n := l.newHost(name, endpoints...)
+	n.run(l.t)
+	return n
+}
+
+func (l *testCluster) newHost(name string, endpoints ...string) *testHost {
+	l.t.Helper()
+	n := &testHost{}
+	client, err := NewClient(ClientConfig{
+		Endpoints: endpoints, Credentials: l.credentials(pki.Node, name),
+		Register:   func() *fsmpb.RegisterNode { return register(name) },
+		ActedEpoch: n.actedEpoch, Handle: n.handle,
+		Telemetry:         func() []executor.PoolFacts { return []executor.PoolFacts{{ID: fsm.PoolID("pool-" + name), Free: 5}} },
+		TelemetryInterval: 10 * time.Millisecond,
+		Inventory:         n.listInventory,
+		Map:               n.readMap,
+		ProposeTimeout:    500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(l.t, err)
+	client.timing, client.currentEndpoint = testTiming, 0
+	n.client = client
+	return n
+}
+
+func (n *testHost) run(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = n.client.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done; require.NoError(t, n.client.Close()) })
+}
+
+func TestAClientKeepsASessionWithAnyController(t *testing.T) {
+	l := newTestCluster(t, 3)
+	n := l.startHost("n1", l.members...)
+	require.False(t, n.client.Connected() && len(n.received()) == 0)
+	eventually(t, "the session is up", n.client.Connected)
+	l.create(volumeID, "v1")
+	eventually(t, "the wish arrives", func() bool { u := n.received(); return len(u[len(u)-1].Volumes) == 1 })
+	first := n.received()[0]
+	require.True(t, first.Full)
+	require.True(t, first.Adopted)
+	eventually(t, "the telemetry arrives", func() bool {
+		f := l.members[0].server.sessionFacts()
+		return len(f) == 1 && f[0].GetTelemetry().GetPools()[0].GetFreeBytes() == 5
+	})
+
+	for _, dead := range []int{0, 1} {
+		l.members[dead].api.Stop()
+		eventually(t, "the next controller has the session", func() bool {
+			return n.client.Connected() && l.members[dead+1].server.Sessions() == 1
+		})
+		last := n.received()[len(n.received())-1]
+		require.True(t, last.Full)
+		require.Equal(t, fsm.VolumeID(volumeID), last.Volumes[0].Volume)
+	}
+	l.members[2].api.Stop()
+	eventually(t, "without controllers there is no session", func() bool { return !n.client.Connected() })
+	require.ErrorContains(t, n.client.Err(), "session with controller")
+	for i, u := range n.received()[1:] {
+		require.GreaterOrEqual(t, u.At.Compare(n.received()[i].At), 0, "updates never go back")
+	}
+}
+
+func TestAHostSendsHeartbeatsWhileTelemetryBlocks(t *testing.T) {
+	l := newTestCluster(t, 1)
+	n := l.newHost("n1", l.members[0].api.addr)
+	hangs := make(chan struct{})
+	t.Cleanup(func() { close(hangs) })
+	n.client.Telemetry = func() []executor.PoolFacts { <-hangs; return nil }
+	n.run(t)
+	silentFor := func() time.Duration {
+		facts := l.members[0].server.sessionFacts()
+		if len(facts) == 0 {
+			return time.Hour
+		}
+		return time.Duration(facts[0].GetQuietNanos())
+	}
+	eventually(t, "the session is up", n.client.Connected)
+	eventually(t, "it is silent for a moment", func() bool { return silentFor() > testTiming.heartbeat/2 })
+	eventually(t, "and is heard", func() bool { return silentFor() < testTiming.heartbeat/4 })
+}
+
+func TestS14_AClientLeavesAControllerThatLags(t *testing.T) {
+	l := newTestCluster(t, 2)
+	l.members[0].setLag(true)
+	n := l.newHost("n1", l.members[0].api.addr, l.members[1].api.addr)
+	l.mustApply("node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: register("n1")}})
+	l.create(volumeID, "v1")
+	n.epoch = fsm.Epoch{Incarnation: 1, Index: 3}
+	n.run(t)
+	eventually(t, "the other controller has the session", func() bool { return l.members[1].server.Sessions() == 1 && n.client.Connected() })
+	for _, u := range n.received() {
+		require.Len(t, u.Volumes, 1, "a state without the volume was never told")
+	}
+}
+
+// scriptedController is a controller that says what it is told to, and then nothing.
+type scriptedController struct {
+	sessionpb.UnimplementedSessionServer
+	script []*sessionpb.ToNode
+}
+
+func (c *scriptedController) Attach(stream sessionpb.Session_AttachServer) error {
+	for _, m := range c.script {
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+	}
+	<-stream.Context().Done()
+	return nil
+}
+
+func (c *scriptedController) Propose(ctx context.Context, _ *sessionpb.ProposeRequest) (*sessionpb.ProposeResponse, error) {
+	<-ctx.Done()
+	return nil, status.FromContextError(ctx.Err()).Err()
+}
+
+// serve says where it listens.
+func (c *scriptedController) start(l *testCluster) string {
+	own := l.credentials(pki.Controller, "careless")
+	return l.listen(own.Server(pki.Node), func(s *grpc.Server) { sessionpb.RegisterSessionServer(s, c) }).addr
+}
+
+func TestAClientLeavesAControllerThatIsSilentOrWrong(t *testing.T) {
+	for name, tc := range map[string]struct {
+		say  []*sessionpb.ToNode
+		want string
+		told int
+		// How long the first word may take, and each later one.
+		first, later time.Duration
+	}{
+		"that says nothing": {nil, errSilent.Error(), 0, shortPeerTimeout, shortPeerTimeout},
+		"that goes silent":  {[]*sessionpb.ToNode{welcomeMessage(1, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(1, 9), Adopted: true})}, errSilent.Error(), 1, time.Minute, 5 * time.Second},
+		"S14: whose state is older than what was acted on, and that does not say so": {
+			[]*sessionpb.ToNode{welcomeMessage(1, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(1, 4)})}, "S14", 0, time.Minute, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newTestCluster(t, 0)
+			n := l.newHost("n1", (&scriptedController{script: tc.say}).start(l))
+			n.epoch = fsm.Epoch{Incarnation: 1, Index: 5}
+			n.client.timing.catchUpTimeout, n.client.timing.registerTimeout, n.client.timing.peerTimeout = tc.first, 0, tc.later
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			delivered, err := n.client.runSession(ctx, 0)
+			require.ErrorContains(t, err, tc.want)
+			require.Equal(t, tc.told == 1, delivered)
+			require.Len(t, n.received(), tc.told)
+			require.NoError(t, n.client.Close())
+		})
+	}
+}
+
+func TestS1_AHostRegistersWithTheIncarnationItActedFor(t *testing.T) {
+	l := newTestCluster(t, 1)
+	n := l.newHost("n1", l.members[0].api.addr)
+	n.client.Register = func() *fsmpb.RegisterNode {
+		r := register("n1")
+		r.Incarnation = 7 // heard of, but not adopted for
+		return r
+	}
+	n.run(t)
+	eventually(t, "the session is up", n.client.Connected)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	require.Zero(t, l.log[1].GetRegisterNode().GetIncarnation())
+}
+
+func TestProposeGoesToAnyControllerWithOneRequestID(t *testing.T) {
+	l := newTestCluster(t, 3)
+	report := &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1"}}}
+	n := l.startHost("n1", l.members...)
+	eventually(t, "the session is up", n.client.Connected)
+	l.members[0].failProposals.Store(true)
+	l.members[1].api.Stop()
+	before := len(l.members[0].requests())
+	for range 2 {
+		_, err := n.client.Propose(t.Context(), report)
+		require.NoError(t, err)
+	}
+	first, second := l.members[0].requests()[before:], l.members[2].requests()
+	require.Len(t, first, 2, "the session's controller is asked first")
+	require.Equal(t, first, second, "the request id is the same at the next")
+	require.NotEqual(t, first[0], first[1], "two proposals have two")
+	require.Empty(t, report.GetRequestId(), "the caller's command is left alone")
+	require.NotZero(t, l.log[len(l.log)-1].GetProposedIndex(), "where it was first proposed is the host's to say (S4)")
+}
+
+func TestS4_ARetriedProposalKeepsItsRequestIDAndFirstIndex(t *testing.T) {
+	l := newTestCluster(t, 1)
+	n := l.startHost("n1", l.members[0])
+	eventually(t, "the session is up", n.client.Connected)
+	report := &fsmpb.Command{RequestId: []byte("one question-16b"),
+		Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1"}}}
+	l.members[0].failProposals.Store(true)
+	_, err := n.client.Propose(t.Context(), report)
+	require.Error(t, err)
+	first := n.client.openProposals[string(report.GetRequestId())]
+	require.NotZero(t, first)
+	l.create(volumeID, "v1") // the log goes on meanwhile
+	eventually(t, "the host hears of it", func() bool { n.client.mu.Lock(); defer n.client.mu.Unlock(); return n.client.controllerIndex > first })
+	l.members[0].failProposals.Store(false)
+	var outcomes []*fsmpb.Outcome
+	for range 2 {
+		outcome, err := n.client.Propose(t.Context(), report)
+		require.NoError(t, err)
+		outcomes = append(outcomes, outcome)
+		if len(outcomes) == 1 {
+			require.Equal(t, first, l.log[len(l.log)-1].GetProposedIndex())
+		}
+	}
+	require.Equal(t, outcomes[0].GetIndex(), outcomes[1].GetIndex(), "S7: the first answer")
+}
+
+func TestProposeSaysWhyItFailed(t *testing.T) {
+	l := newTestCluster(t, 2)
+	n := l.newHost("n1", l.members[0].api.addr, l.members[1].api.addr)
+	t.Cleanup(func() { require.NoError(t, n.client.Close()) })
+	own := &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "nobody", BootId: "b"}}}
+	t.Run("a rejection, beside its outcome", func(t *testing.T) {
+		for range 2 {
+			outcome, err := n.client.Propose(t.Context(), own)
+			var rejection *fsm.Rejection
+			require.ErrorAs(t, err, &rejection)
+			require.Equal(t, outcome.GetRejection().GetReason(), uint32(rejection.Reason))
+		}
+	})
+	t.Run("a refusal is final", func(t *testing.T) {
+		_, err := n.client.Propose(t.Context(), &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n2"}}})
+		require.Equal(t, codes.PermissionDenied, status.Code(err))
+		require.False(t, isUnavailable(err))
+	})
+	t.Run("S28: no quorum is unavailable, soon", func(t *testing.T) {
+		l.quorum.Store(false)
+		defer l.quorum.Store(true)
+		begin := time.Now()
+		_, err := n.client.Propose(t.Context(), own)
+		require.True(t, isUnavailable(err), err)
+		require.Less(t, time.Since(begin), 20*time.Second)
+		require.NotContains(t, err.Error(), "\n")
+	})
+	t.Run("no controller is unavailable", func(t *testing.T) {
+		for _, m := range l.members {
+			m.api.Stop()
+		}
+		_, err := n.client.Propose(t.Context(), own)
+		require.True(t, isUnavailable(err), err)
+	})
+}
+
+func isUnavailable(err error) bool {
+	var u interface{ Unavailable() bool }
+	return errors.As(err, &u) && u.Unavailable()
+}
+
+func TestProposeSucceedsBesideAControllerThatHangs(t *testing.T) {
+	l := newTestCluster(t, 1)
+	n := l.newHost("n1", (&scriptedController{}).start(l), l.members[0].api.addr)
+	t.Cleanup(func() { require.NoError(t, n.client.Close()) })
+	l.mustApply("node/n1", &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: register("n1")}})
+	_, err := n.client.Propose(t.Context(), &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: "n1", HostId: "host-n1", BootId: "boot-1"}}})
+	require.NoError(t, err)
+}
+
+func TestBackoffIsShortUntilAllControllersWereTried(t *testing.T) {
+	for failures, longest := range map[int]time.Duration{0: 100, 2: 100, 3: 200, 8: 400, 11: 800, 12: 1000, 1000: 1000} {
+		for range 100 {
+			d := reconnectBackoff(failures, 3)
+			require.LessOrEqual(t, d, longest*time.Millisecond)
+			require.GreaterOrEqual(t, d, longest*time.Millisecond/2)
+		}
+	}
+}
+
+func TestAClientNeedsAController(t *testing.T) {
+	_, err := NewClient(ClientConfig{})
+	require.ErrorContains(t, err, "at least one controller")
+}

@@ -1,0 +1,202 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// errSilent: nothing came for too long.
+var errSilent = errors.New("the controller is silent")
+
+// errLevelRose: the host was registered for a lower level than the cluster runs at now.
+var errLevelRose = errors.New("the cluster's feature level rose")
+
+// hostSession is one session at the host's end.
+type hostSession struct {
+	*Client
+	registeredLevel uint32 // that the host was registered for
+	stream          grpc.BidiStreamingClient[sessionpb.FromNode, sessionpb.ToNode]
+	outgoing        chan *sessionpb.FromNode
+	watchdog        *time.Timer
+}
+
+// attach has one session with a controller, until it ends. began tells whether it came up.
+func (c *Client) runSession(ctx context.Context, endpoint int) (delivered bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := waitConnected(ctx, c.conns[endpoint], c.timing.connectTimeout); err != nil {
+		return false, err
+	}
+	stream, err := sessionpb.NewSessionClient(c.conns[endpoint]).Attach(ctx)
+	if err != nil {
+		return false, err
+	}
+	a := &hostSession{Client: c, stream: stream, outgoing: make(chan *sessionpb.FromNode)}
+	a.watchdog = time.AfterFunc(c.timing.peerTimeout, func() { cancel(errSilent) })
+	defer a.watchdog.Stop()
+	delivered, err = a.run(ctx)
+	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+		err = errSilent
+	}
+	return delivered, err
+}
+
+// connect waits a little for the connection, and asks gRPC not to wait longer
+// with its next attempt because earlier ones failed.
+func waitConnected(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn.ResetConnectBackoff()
+	conn.Connect()
+	for first := true; ; first = false {
+		state := conn.GetState()
+		if state == connectivity.Ready || state == connectivity.TransientFailure && !first {
+			return nil // a call says best why it fails
+		}
+		if conn.WaitForStateChange(ctx, state) {
+			continue
+		}
+		if state == connectivity.TransientFailure {
+			return nil
+		}
+		return fmt.Errorf("no connection within %s", timeout)
+	}
+}
+
+// run speaks until the session ends. The watchdog runs only while this waits for
+// the controller, not while the host handles what came.
+func (a *hostSession) run(ctx context.Context) (delivered bool, err error) {
+	acted, actedID := a.ActedEpoch()
+	header, err := a.stream.Header()
+	if err != nil {
+		return false, err
+	}
+	a.registeredLevel = a.noteHeaderLevel(header)
+	if err := a.sendHello(acted); err != nil {
+		return false, err
+	}
+	go a.sendLoop(ctx)
+	asm := updateAssembler{actedEpoch: acted, actedIncarnationID: actedID}
+	for {
+		a.watchdog.Reset(a.recvTimeout(asm.welcome == nil))
+		m, err := a.stream.Recv()
+		if err != nil {
+			return asm.delivered, err
+		}
+		a.watchdog.Stop()
+		if err := a.handleMessage(ctx, &asm, m); err != nil {
+			return asm.delivered, err
+		}
+	}
+}
+
+// patience is longer with a controller that is alive but must catch up or register the host.
+func (a *hostSession) recvTimeout(beforeWelcome bool) time.Duration {
+	if beforeWelcome {
+		return a.timing.catchUpTimeout + a.timing.registerTimeout
+	}
+	return a.timing.peerTimeout
+}
+
+// hello says what the cluster's level knows of what the host says of itself (S72).
+func (a *hostSession) sendHello(acted fsm.Epoch) error {
+	register := a.Register()
+	fsm.Trim(register, a.registeredLevel)
+	register.Incarnation = acted.Incarnation
+	return a.stream.Send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Hello{Hello: &sessionpb.Hello{
+		Register: register, Seen: epochToProto(acted),
+	}}})
+}
+
+// take handles one message of the controller.
+func (a *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m *sessionpb.ToNode) error {
+	if q := m.GetInventory(); q != nil {
+		go a.answerInventory(ctx, q.GetQuestion())
+		return nil
+	}
+	if q := m.GetMap(); q != nil {
+		go a.answerMap(ctx, q)
+		return nil
+	}
+	update, err := asm.add(m)
+	if err != nil {
+		return err
+	}
+	a.noteIndex(asm.lastEpoch)
+	if update != nil {
+		a.setLevel(update.FeatureLevel)
+		a.handleUpdate(update)
+		if update.FeatureLevel > a.registeredLevel {
+			return errLevelRose // the host registers anew, with all that this level knows
+		}
+	}
+	return nil
+}
+
+// send is the only goroutine that sends after the hello. A failure shows in Recv.
+func (a *hostSession) sendLoop(ctx context.Context) {
+	if a.sendTelemetry(a.lastTelemetry.Load()) != nil {
+		return
+	}
+	heartbeat := time.NewTicker(a.timing.heartbeat)
+	defer heartbeat.Stop()
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case <-heartbeat.C:
+			err = a.stream.Send(&sessionpb.FromNode{})
+		case m := <-a.outgoing:
+			err = a.stream.Send(m)
+		case <-a.telemetryReady:
+			err = a.sendTelemetry(a.lastTelemetry.Load())
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (a *hostSession) sendTelemetry(t *sessionpb.Telemetry) error {
+	if t == nil {
+		return nil
+	}
+	return a.stream.Send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Telemetry{Telemetry: t}})
+}
+
+// answer says what the host holds, in parts.
+func (a *hostSession) answerInventory(ctx context.Context, question uint64) {
+	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
+	defer cancel()
+	items, err := a.Inventory(ctx)
+	parts := slices.Collect(slices.Chunk(items, maxPerMessage))
+	if err != nil || len(parts) == 0 {
+		parts = [][]executor.InventoryItem{nil}
+	}
+	for i, part := range parts {
+		answer := &sessionpb.InventoryAnswer{Question: question, More: i < len(parts)-1}
+		if err != nil {
+			answer.Error = err.Error()
+		}
+		for _, item := range part {
+			answer.Items = append(answer.Items, &sessionpb.InventoryItem{Kind: item.Kind, Id: cmp.Or(string(item.Volume), string(item.Snapshot)), Path: item.Path})
+		}
+		select {
+		case a.outgoing <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Inventory{Inventory: answer}}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package session
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// degradedVolumes are the replicated volumes that lack a replica, and how many are
+// being synchronised onto a new one. A volume without a replica that is up to date
+// and can be asked is not among them: only an operator helps there.
+func degradedVolumes(state *fsm.State) (all []degradedVolume, resyncing int) {
+	for v := range possiblyDegraded(state) {
+		if v.Replication == nil {
+			continue
+		}
+		if _, ready := v.Phase.(fsm.Ready); !ready {
+			continue
+		}
+		if isResyncing(v) {
+			resyncing++
+		}
+		if degraded, ok := assessVolume(state, v); ok {
+			all = append(all, degraded)
+		}
+	}
+	return all, resyncing
+}
+
+// possiblyDegraded yields each volume once that may lack a replica: those that are not settled,
+// and those of hosts that cannot be asked. The others are not looked at.
+func possiblyDegraded(state *fsm.State) iter.Seq[*fsm.Volume] {
+	return func(yield func(*fsm.Volume) bool) {
+		visited := map[fsm.VolumeID]bool{}
+		yieldOnce := func(v *fsm.Volume) bool {
+			if visited[v.ID] {
+				return true
+			}
+			visited[v.ID] = true
+			return yield(v)
+		}
+		for v := range state.VolumesInRepair() {
+			if !yieldOnce(v) {
+				return
+			}
+		}
+		for n := range state.Nodes() {
+			if n.State == fsm.NodeReachable {
+				continue
+			}
+			for v := range state.VolumesOn(n.ID) {
+				if !yieldOnce(v) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// isResyncing: a replica of it is being made or synchronised.
+func isResyncing(v *fsm.Volume) bool {
+	return slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.State == fsm.ReplicaPlanned }) ||
+		slices.ContainsFunc(v.Replication.Syncs, func(l fsm.ReplicaSync) bool {
+			return l.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET
+		})
+}
+
+// assessVolume looks at one volume.
+func assessVolume(state *fsm.State, v *fsm.Volume) (degradedVolume, bool) {
+	var absent, healthy *fsm.ReplicaSync
+	remaining := 0
+	for i := range v.Replication.Syncs {
+		replica := &v.Replication.Syncs[i]
+		r := v.Replica(replica.Host)
+		if r == nil || r.State == fsm.ReplicaLeaving {
+			continue
+		}
+		remaining++
+		switch {
+		case !hostReachable(state, r.Node, replica.Host):
+			absent = replica
+		case replica.UpToDate && r.State == fsm.ReplicaPresent:
+			healthy = replica
+		}
+	}
+	switch tooFew := remaining < int(v.Replication.ReplicaCount); {
+	case healthy == nil || absent == nil && !tooFew:
+		return degradedVolume{}, false
+	case absent == nil:
+		return degradedVolume{volume: v.ID}, !isResyncing(v)
+	}
+	node := v.Replica(absent.Host).Node
+	return degradedVolume{volume: v.ID, node: node, host: absent.Host, writeRisk: writeRisk(v, node, absent, healthy)}, true
+}
+
+// hostReachable tells whether the node is that host, and has a session.
+func hostReachable(state *fsm.State, node fsm.NodeID, host fsm.HostID) bool {
+	n, ok := state.Node(node)
+	return ok && n.Host == host && n.State == fsm.NodeReachable
+}
+
+// writeRisk says why the host that is away may still write, empty when nothing suggests
+// it: the replication network may work where the controllers' does not (S8), and
+// what was granted is ended by its own word, or by the mark that it lost.
+func writeRisk(v *fsm.Volume, node fsm.NodeID, absent, healthy *fsm.ReplicaSync) string {
+	grant := v.Replication.Primary
+	switch {
+	case healthy.Observed.Connected():
+		return fmt.Sprintf("the replica on %s is connected to it", healthy.Host)
+	case v.Publication(node) != nil:
+		return "the volume is published there"
+	case grant != nil && grant.Host == absent.Host:
+		return "it holds the grant to be primary"
+	case !absent.Outdated && v.Teardown(absent.Host) != nil:
+		return "it did not say that it stopped, and is not recorded as outdated"
+	case !absent.Outdated && absent.Observed.Primary:
+		return "it was primary when it was last heard, and is not recorded as outdated"
+	}
+	return ""
+}

@@ -1,0 +1,214 @@
+package session
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// applyFromNode has a node's own command applied.
+func (l *testCluster) applyFromNode(node string, cmd *fsmpb.Command) {
+	l.t.Helper()
+	l.mustApply("node/"+node, cmd)
+}
+
+// registerReplicating a host that holds replicas of replicated volumes.
+func (l *testCluster) registerReplicating(node string) {
+	l.t.Helper()
+	r := register(node)
+	r.Replication = &fsmpb.Replication{Address: "192.0.2.1", PublicKey: make([]byte, 32), Version: "8.4.11", MaxReplicas: 2}
+	l.applyFromNode(node, &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: r}})
+}
+
+// reportFacts what a host saw of the volume.
+func (l *testCluster) reportFacts(node string, facts ...*fsmpb.Observation) {
+	l.t.Helper()
+	for _, o := range facts {
+		o.VolumeId = volumeID
+		l.applyFromNode(node, &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{
+			NodeId: node, HostId: "host-" + node, BootId: "boot-1", Observations: []*fsmpb.Observation{o}}}})
+	}
+}
+
+// reportReplica has a host report its replica; both are up to date when it is connected.
+func (l *testCluster) reportReplica(node string, connection fsmpb.ConnectionState) {
+	l.t.Helper()
+	observed := fsm.ReplicaObservation{
+		Boot: "boot-1", Attachment: 1, Connection: connection, Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, UUID: 0x10,
+		Generation: l.volume().Replication.Generation,
+	}
+	if observed.Connected() {
+		observed.PeerDisk = fsmpb.DiskState_DISK_STATE_UP_TO_DATE
+	}
+	l.reportFacts(node, &fsmpb.Observation{Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: observed.Proto()}})
+}
+
+func (l *testCluster) volume() *fsm.Volume {
+	l.t.Helper()
+	v, ok := l.reference.Volume(volumeID)
+	require.True(l.t, ok)
+	return v
+}
+
+// attachReplica a replica that its host made.
+func (l *testCluster) attachReplica(node string) {
+	l.t.Helper()
+	l.applyFromNode(node, &fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
+		VolumeId: volumeID, NodeId: node, HostId: "host-" + node, BootId: "boot-1", Attach: 1}}})
+	l.reportFacts(node, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}})
+}
+
+const stateConnected = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
+
+// createReplicated makes a replicated volume on n1 and n2 that is ready.
+func (l *testCluster) createReplicated() {
+	l.t.Helper()
+	l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+		VolumeId: volumeID, Name: "v1", RequiredBytes: 1 << 30, Replicas: 2,
+		Capabilities: []*fsmpb.Capability{{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: "ext4"}},
+	}}})
+	for _, node := range []string{"n1", "n2"} {
+		l.attachReplica(node)
+	}
+	l.reportConnected("n1", "n2")
+	require.IsType(l.t, fsm.Ready{}, l.volume().Phase)
+}
+
+// reportConnected twice: what is seen may begin a generation, under which it is seen again.
+func (l *testCluster) reportConnected(a, b string) {
+	l.t.Helper()
+	for range 2 {
+		l.reportReplica(a, stateConnected)
+		l.reportReplica(b, stateConnected)
+	}
+}
+
+func (l *testCluster) setReachable(node string, reachable bool) {
+	l.t.Helper()
+	l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_SetNodeReachable{
+		SetNodeReachable: &fsmpb.SetNodeReachable{NodeId: node, HostId: "host-" + node, Reachable: reachable}}})
+}
+
+func TestDegradedVolumesAreThoseMissingAReplica(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arrange   func(l *testCluster)
+		want      []degradedVolume
+		resyncing int
+	}{
+		"none, with both hosts there": {arrange: func(*testCluster) {}},
+		"its host is away, and the other saw it go": {
+			arrange: func(l *testCluster) {
+				l.setReachable("n2", false)
+				l.reportReplica("n1", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING)
+			},
+			want: []degradedVolume{{volume: volumeID, node: "n2", host: "host-n2"}}},
+		"S8: the other is still connected to it": {
+			arrange: func(l *testCluster) { l.setReachable("n2", false) },
+			want:    []degradedVolume{{volume: volumeID, node: "n2", host: "host-n2", writeRisk: "the replica on host-n1 is connected to it"}}},
+		"both hosts are away: only an operator helps": {arrange: func(l *testCluster) {
+			l.setReachable("n1", false)
+			l.setReachable("n2", false)
+		}},
+		"its host is lost": {
+			arrange: func(l *testCluster) {
+				l.mustApply("admin/a", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n2", HostId: "host-n2"}}})
+			},
+			want: []degradedVolume{{volume: volumeID}}},
+		"it is being synchronised onto another": {
+			arrange: func(l *testCluster) {
+				l.mustApply("admin/a", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n2", HostId: "host-n2"}}})
+				l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: volumeID}}})
+			}, resyncing: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newTestCluster(t, 1)
+			l.registerReplicating("n1")
+			l.registerReplicating("n2")
+			l.createReplicated()
+			l.registerReplicating("n3")
+			tc.arrange(l)
+			for range 2 {
+				got, resyncing := degradedVolumes(l.reference)
+				require.Equal(t, tc.want, got)
+				require.Equal(t, tc.resyncing, resyncing)
+			}
+		})
+	}
+}
+
+// TestTheReplicaOfAnAbsentHostIsReplacedThroughTheLog goes through the log: the replica of the
+// host that is away is given up, then there is a new one, and the old host comes back
+// to remove what it has.
+func TestTheReplicaOfAnAbsentHostIsReplacedThroughTheLog(t *testing.T) {
+	l := newTestCluster(t, 1)
+	l.registerReplicating("n1")
+	l.registerReplicating("n2")
+	l.createReplicated()
+	m := NewMonitor(MonitorConfig{Server: l.members[0].server, Name: "a", Interval: time.Second, ReplaceAfter: time.Minute,
+		Logger: slog.New(slog.DiscardHandler)})
+	second := 0
+	passSeconds := func(seconds int) {
+		for range seconds {
+			x := pollAt(second)
+			second++
+			m.replaceReplicas(t.Context(), x)
+		}
+	}
+	l.setReachable("n2", false)
+	l.reportReplica("n1", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING)
+	passSeconds(200)
+	require.Len(t, l.volume().Replication.Syncs, 2, "there is no room elsewhere, so nothing is given up")
+
+	l.registerReplicating("n3")
+	passSeconds(71)
+	require.Equal(t, fsm.ReplicaLeaving, l.volume().Replica("host-n2").State)
+	passSeconds(10)
+	require.Equal(t, fsm.ReplicaPlanned, l.volume().Replica("host-n3").State, "the host that is away does not keep it waiting")
+	l.attachReplica("n3")
+	l.reportConnected("n1", "n3")
+	require.Nil(t, l.volume().Operation, "it has all that it should have")
+	passSeconds(100)
+
+	l.setReachable("n2", true)
+	w, ok := l.reference.DesiredVolume("n2", volumeID)
+	require.True(t, ok)
+	require.Equal(t, fsm.GoalRemove, w.Goal)
+	l.reportFacts("n2", &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
+	require.Nil(t, l.volume().Replica("host-n2"))
+	require.Len(t, l.volume().Replication.Syncs, 2)
+	require.NoError(t, l.reference.Check())
+}
+
+func TestS20_ANodeProposesWhatItsOwnReplicaDoes(t *testing.T) {
+	l := newTestCluster(t, 3)
+	l.registerReplicating("n1")
+	l.registerReplicating("n2")
+	l.createReplicated()
+	n := l.startHost("n1", l.members[2]) // not the leader: it passes the identity on
+	eventually(t, "the session is up", n.client.Connected)
+	attach := &fsmpb.AttachReplica{VolumeId: volumeID, NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Attach: 2}
+	for range 2 {
+		_, err := n.client.Propose(t.Context(), &fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: attach}})
+		require.NoError(t, err)
+		require.Equal(t, "node/n1", l.log[len(l.log)-1].GetActor())
+	}
+	outdate := &fsmpb.Outdate{VolumeId: volumeID, NodeId: "n1", HostId: "host-n1", BootId: "boot-1"}
+	outcome, err := n.client.Propose(t.Context(), &fsmpb.Command{Body: &fsmpb.Command_Outdate{Outdate: outdate}})
+	require.NoError(t, err)
+	require.Equal(t, fsmpb.Verdict_VERDICT_REFUSED, outcome.GetVerdict(), "S8: no grant, no Outdate")
+	eventually(t, "its wish says what it is", func() bool {
+		for _, u := range n.received() {
+			for _, w := range u.Volumes {
+				if w.Replication != nil && w.Replication.Attachment == 2 {
+					return w.Replication.Peer.Node == "n2"
+				}
+			}
+		}
+		return false
+	})
+}

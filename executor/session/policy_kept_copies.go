@@ -1,0 +1,51 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// maxExpiriesPerScan bounds the copies whose end is proposed at one look.
+const maxExpiriesPerScan = 16
+
+// expireKeptCopies has kept copies end that were kept for long enough. The clock decides nothing
+// about safety (S27): the state refuses the end of what may be needed.
+func (m *Monitor) expireKeptCopies(ctx context.Context) {
+	if m.KeptRetention == 0 || m.leaderPolls%pollsPerScan != 0 {
+		return
+	}
+	var due []fsm.SnapshotID
+	err := m.member.View(func(state *fsm.State) error {
+		due = expiredKeptCopies(state, m.now(), m.KeptRetention)
+		return nil
+	})
+	if err != nil {
+		m.Logger.Warn("cannot read the kept copies", "error", err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*m.Interval)
+	defer cancel()
+	for _, id := range due {
+		cmd := &fsmpb.Command{Actor: "controller/" + m.Name, Body: &fsmpb.Command_DeleteSnapshot{
+			DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(id), Superseded: true}}}
+		cmd.SchemaVersion = fsm.LeastLevel(cmd)
+		if _, err := m.member.Propose(ctx, cmd); err != nil {
+			m.Logger.Warn("a kept copy does not end yet", "snapshot", id, "error", err)
+			continue
+		}
+		m.Logger.Info("what a replica had that lost was kept for long enough: its host removes it", "snapshot", id)
+	}
+}
+
+// expiredKeptCopies are copies that may end by themselves, and whose time is over.
+func expiredKeptCopies(state *fsm.State, now time.Time, retention time.Duration) (due []fsm.SnapshotID) {
+	for n := range state.KeptCopies() {
+		if state.MayExpire(n) && now.Sub(n.KeptCopy.Superseded) >= retention && len(due) < maxExpiriesPerScan {
+			due = append(due, n.ID)
+		}
+	}
+	return due
+}

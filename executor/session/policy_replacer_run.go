@@ -1,0 +1,75 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// pollsPerScan is how many exchanges pass between two looks at all volumes.
+const pollsPerScan = 10
+
+// mend gives replicated volumes new replicas for those whose hosts are away for too
+// long. What fails is decided anew after a while.
+func (m *Monitor) replaceReplicas(ctx context.Context, x pollResult) {
+	if m.leaderPolls++; m.ReplaceAfter == 0 || m.leaderPolls%pollsPerScan != 0 {
+		return
+	}
+	state, err := m.member.Fork() // long work holds no lock
+	if err != nil {
+		m.Logger.Warn("cannot read the replicated volumes", "error", err)
+		return
+	}
+	volumes, resyncing := degradedVolumes(state)
+	commands := m.replacer.decide(x, volumes, resyncing, func(commands ...*fsmpb.Command) error {
+		return m.dryRun(state, commands)
+	})
+	ctx, cancel := context.WithTimeout(ctx, 2*m.Interval)
+	defer cancel()
+	for _, cmd := range commands {
+		m.proposeReplacement(ctx, cmd)
+	}
+}
+
+// dryRun applies commands to a copy of the state, as its leader would have them applied.
+func (m *Monitor) dryRun(state *fsm.State, commands []*fsmpb.Command) error {
+	for _, cmd := range commands {
+		cmd := proto.CloneOf(cmd)
+		cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.LeastLevel(cmd)
+		cmd.RequestId = make([]byte, requestIDLen)
+		_, _ = rand.Read(cmd.RequestId) // never fails
+		cmd.ProposedIndex = state.Cluster().Index
+		m.AttachFacts(cmd)
+		out, err := state.Try(cmd)
+		if errors.Is(err, fsm.ErrFault) {
+			m.Logger.Error("a plan met a bug; nothing is proposed", "command", cmd.String(), "error", err)
+			return err
+		}
+		if err := fsm.Err(out); err != nil {
+			m.Logger.Info("a replicated volume cannot be given another replica now", "error", err)
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Monitor) proposeReplacement(ctx context.Context, cmd *fsmpb.Command) {
+	cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.LeastLevel(cmd)
+	_, err := m.member.Propose(ctx, cmd)
+	log := m.Logger.With("volume", cmd.GetRemoveReplica().GetVolumeId()+cmd.GetAddReplica().GetVolumeId(),
+		"gives_up", cmd.GetRemoveReplica().GetNodeId())
+	var rejection *fsm.Rejection
+	switch {
+	case err == nil:
+		log.Info("a replicated volume gets another replica: a host was away for too long")
+	case errors.As(err, &rejection):
+		log.Info("the log does not give a replicated volume another replica", "error", err)
+	default:
+		log.Warn("cannot give a replicated volume another replica", "error", err)
+	}
+}

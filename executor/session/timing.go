@@ -1,0 +1,63 @@
+package session
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/keepalive"
+)
+
+// timing is how long the ends wait for each other.
+type timing struct {
+	// heartbeat is how often either end sends the other something.
+	heartbeat time.Duration
+	// peerTimeout is how long either end waits for the other before it gives it up.
+	peerTimeout time.Duration
+	// hello is how long a new session has for its first message.
+	helloTimeout time.Duration
+	// seen is how long a session waits for its member to have applied what the host
+	// acted on (S14), before the host is sent to another controller.
+	catchUpTimeout time.Duration
+	// register bounds the proposal that registers a host.
+	registerTimeout time.Duration
+	// connect is how long a connection may take before the next controller is tried.
+	connectTimeout time.Duration
+	// hedgeDelay is how long a controller may take before the same command is proposed
+	// at another one too. The request id keeps its effect to one (S4).
+	hedgeDelay time.Duration
+}
+
+// lateHeartbeat is longer than an end is silent that is well.
+func (p timing) lateHeartbeat() time.Duration { return p.heartbeat + p.heartbeat/2 }
+
+var defaultTiming = timing{
+	heartbeat:       time.Second,
+	peerTimeout:     3 * time.Second,
+	helloTimeout:    5 * time.Second,
+	catchUpTimeout:  3 * time.Second,
+	registerTimeout: 5 * time.Second,
+	connectTimeout:  time.Second,
+	hedgeDelay:      time.Second,
+}
+
+// ServerOptions make the API listener's server notice a dead host within three seconds.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: defaultTiming.heartbeat, Timeout: defaultTiming.peerTimeout - defaultTiming.heartbeat}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: defaultTiming.heartbeat, PermitWithoutStream: true}),
+	}
+}
+
+// DialOptions make a host try again soon when a controller comes back. gRPC does
+// not let a client ping within ten seconds: the session's own heartbeat does the rest.
+func DialOptions() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithNoProxy(), // controllers are reached directly, whatever the environment says
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: defaultTiming.peerTimeout - defaultTiming.heartbeat, PermitWithoutStream: true}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: 2 * time.Second,
+		}),
+	}
+}

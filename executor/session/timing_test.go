@@ -1,0 +1,80 @@
+package session
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pausableProxy is a proxy that can be cut without either end being told.
+type pausableProxy struct {
+	listener net.Listener
+	target   string
+	mu       sync.Mutex // held while it is cut
+	running  sync.WaitGroup
+}
+
+func newPausableProxy(t *testing.T, to string) *pausableProxy {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	c := &pausableProxy{listener: listener, target: to}
+	c.running.Go(c.accept)
+	t.Cleanup(func() { require.NoError(t, listener.Close()); c.running.Wait() })
+	return c
+}
+
+func (c *pausableProxy) accept() {
+	for {
+		here, err := c.listener.Accept()
+		if err != nil {
+			return
+		}
+		there, err := net.Dial("tcp", c.target)
+		if err != nil {
+			_ = here.Close()
+			continue
+		}
+		c.running.Go(func() { c.copyBytes(here, there) })
+		c.running.Go(func() { c.copyBytes(there, here) })
+	}
+}
+
+func (c *pausableProxy) copyBytes(from, to net.Conn) {
+	defer func() { _, _ = from.Close(), to.Close() }()
+	buffer := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buffer)
+		if err != nil {
+			return
+		}
+		c.mu.Lock()
+		_, err = to.Write(buffer[:n])
+		c.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func TestBothEndsNoticeWithinSecondsThatTheOtherIsGone(t *testing.T) {
+	t.Parallel()
+	l := newTestCluster(t, 1)
+	l.members[0].server.timing = defaultTiming
+	proxy := newPausableProxy(t, l.members[0].api.addr)
+	n := l.newHost("n1", proxy.listener.Addr().String())
+	n.client.timing = defaultTiming
+	n.run(t)
+	eventually(t, "the session is up", func() bool { return n.client.Connected() && l.members[0].server.Sessions() == 1 })
+	proxy.mu.Lock()
+	resume := sync.OnceFunc(proxy.mu.Unlock)
+	defer resume()
+	pausedAt := time.Now()
+	eventually(t, "both ends noticed", func() bool { return !n.client.Connected() && l.members[0].server.Sessions() == 0 })
+	require.Less(t, time.Since(pausedAt), defaultTiming.peerTimeout+20*time.Second)
+	resume()
+	eventually(t, "the session is up again", n.client.Connected)
+}
