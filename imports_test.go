@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"executor/loopfile":          {"fsm", "fsm/fsmpb", "executor", "executor/run"},
 	"executor/lvm":               {"fsm", "fsm/fsmpb", "executor", "executor/run"},
 	"executor/drbd":              {"fsm", "fsm/fsmpb", "executor", "executor/run"},
-	"executor/fence":             {"fsm", "fsm/fsmpb"},
+	"executor/fencepeer":         {"fsm", "fsm/fsmpb"},
 	"executor/freeze":            {"fsm", "fsm/fsmpb", "executor"},
 	"executor/throttle":          {"fsm", "fsm/fsmpb", "executor"},
 	"executor/backendtest":       {"fsm", "fsm/fsmpb", "executor", "executor/run"},

@@ -114,7 +114,7 @@ func TestARestartAdoptsWhatIsUp(t *testing.T) {
 			after, _ := w.mounter.leftovers()
 			require.Equal(t, before, after)
 			require.Equal(t, 1, w.pool.Effects("attach", id))
-			require.Equal(t, 1, w.pool.Attached(), "what is staged stays attached when the node stops")
+			require.Equal(t, 1, w.pool.ActiveDevices(), "what is staged stays attached when the node stops")
 		})
 	}
 }
@@ -126,7 +126,7 @@ func TestAnUnusedDeviceIsDeactivated(t *testing.T) {
 	_, err := w.pool.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	w.restart()
-	w.eventually(func() bool { return w.pool.Attached() == 0 }, "each staged volume has one device, the others none")
+	w.eventually(func() bool { return w.pool.ActiveDevices() == 0 }, "each staged volume has one device, the others none")
 }
 
 func TestShutdownDeactivatesWhatIsNotStaged(t *testing.T) {
@@ -138,7 +138,7 @@ func TestShutdownDeactivatesWhatIsNotStaged(t *testing.T) {
 	_, err := w.pool.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.NoError(t, w.e.Shutdown(t.Context()))
-	require.Equal(t, 1, w.pool.Attached())
+	require.Equal(t, 1, w.pool.ActiveDevices())
 	require.True(t, isUnavailable(w.e.Stage(t.Context(), w.stageRequest(id, fsm.Epoch{}, mountCap))), "it is stopping")
 }
 
@@ -153,7 +153,7 @@ func TestCleanTakesEverythingDownWithoutALog(t *testing.T) {
 		mounts, paths := w.mounter.leftovers()
 		require.Empty(t, mounts)
 		require.Empty(t, paths)
-		require.Zero(t, w.pool.Attached())
+		require.Zero(t, w.pool.ActiveDevices())
 		require.Equal(t, 1, w.pool.Images(), "images stay")
 	}
 	w.start(nil)
@@ -162,8 +162,8 @@ func TestCleanTakesEverythingDownWithoutALog(t *testing.T) {
 
 type unkillable struct{ ended chan struct{} }
 
-func (s unkillable) Error() string           { return "mkfs does not end although it was killed" }
-func (s unkillable) Parked() <-chan struct{} { return s.ended }
+func (s unkillable) Error() string          { return "mkfs does not end although it was killed" }
+func (s unkillable) Stuck() <-chan struct{} { return s.ended }
 
 func TestAVolumeWithAnUnkillableCommandIsParked(t *testing.T) {
 	w := newTestHost(t)
@@ -182,7 +182,7 @@ func TestAVolumeWithAnUnkillableCommandIsParked(t *testing.T) {
 	for range 2 {
 		require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
 	}
-	require.Equal(t, 1, w.pool.Attached(), "its device is not touched")
+	require.Equal(t, 1, w.pool.ActiveDevices(), "its device is not touched")
 	close(child.ended)
 	w.eventually(func() bool { return w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)) == nil }, "it goes on")
 }

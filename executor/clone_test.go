@@ -199,7 +199,7 @@ func TestATruncatedImageIsNeverExpanded(t *testing.T) {
 	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
 	require.NoError(t, w.e.Unstage(t.Context(), id, stagingPath))
-	w.pool.Lose(id)
+	w.pool.LoseImage(id)
 	require.NoError(t, w.pool.Create(t.Context(), id, testSize/2))
 	w.expandVolume(id, 2*testSize)
 	require.Equal(t, fsm.Precondition, reasonOf(w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap))))
@@ -311,15 +311,15 @@ func TestHealth(t *testing.T) {
 		want       string
 	}{
 		"the image is missing": {
-			func(w *testHost, id fsm.VolumeID) { w.pool.Lose(id) },
+			func(w *testHost, id fsm.VolumeID) { w.pool.LoseImage(id) },
 			func(w *testHost, id fsm.VolumeID) { _ = w.pool.Create(context.Background(), id, testSize) }, "missing"},
 		"the image is short": {
 			func(w *testHost, id fsm.VolumeID) {
-				w.pool.Lose(id)
+				w.pool.LoseImage(id)
 				_ = w.pool.Create(context.Background(), id, testSize/2)
 			},
 			func(w *testHost, id fsm.VolumeID) {
-				w.pool.Lose(id)
+				w.pool.LoseImage(id)
 				_ = w.pool.Create(context.Background(), id, testSize)
 			}, "shorter"},
 		"the pool is absent": {
@@ -358,12 +358,12 @@ func TestHealth(t *testing.T) {
 
 // fillablePool is a pool whose free space can be set.
 type fillablePool struct {
-	*backendtest.Fake
+	*backendtest.FakeBackend
 	full atomic.Bool
 }
 
 func (f *fillablePool) Facts(ctx context.Context) executor.PoolFacts {
-	facts := f.Fake.Facts(ctx)
+	facts := f.FakeBackend.Facts(ctx)
 	if f.full.Load() {
 		facts.Free = 1 << 20
 	}
@@ -372,7 +372,7 @@ func (f *fillablePool) Facts(ctx context.Context) executor.PoolFacts {
 
 func TestAFullPoolMakesItsVolumesAbnormal(t *testing.T) {
 	w := newStoppedHost(t)
-	pool := &fillablePool{Fake: w.pool}
+	pool := &fillablePool{FakeBackend: w.pool}
 	w.health = 2 * time.Millisecond
 	w.configure = func(c *executor.Config) { c.Pools, c.MinFree = []executor.Backend{pool}, 1<<30 }
 	w.start(nil)

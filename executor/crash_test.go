@@ -69,7 +69,7 @@ func (w *testHost) controllers() *testCluster { return w.testCluster }
 func (w *testHost) paths() (string, string)   { return stagingPath, targetPath }
 func (w *testHost) requireConsistent(id fsm.VolumeID) {
 	require.LessOrEqual(w.t, w.pool.Effects("create", id), 1, "an image is made once")
-	require.LessOrEqual(w.t, w.pool.Attached(), 1)
+	require.LessOrEqual(w.t, w.pool.ActiveDevices(), 1)
 	mounts, _ := w.mounter.leftovers()
 	require.LessOrEqual(w.t, len(mounts), 2)
 }
@@ -198,7 +198,7 @@ func TestEveryVolumeFaultPointIsHit(t *testing.T) {
 }
 
 func newStoppedHost(t testing.TB) *testHost {
-	pool := backendtest.NewFake()
+	pool := backendtest.NewFakeBackend()
 	return &testHost{
 		resync:      time.Hour, // whatever is to happen is woken up by what made it necessary
 		testCluster: newTestCluster(t), dir: t.TempDir() + "/data", pool: pool, mounter: newFakeMounter(pool),

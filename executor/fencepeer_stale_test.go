@@ -36,11 +36,11 @@ func TestS7_AVerdictInUseIsNotInvalidatedByAReconnect(t *testing.T) {
 	a.configure = func(c *executor.Config) {
 		c.Faults = &callAtPoint{point: "resume-io.before", do: func() {
 			defer close(ended)
-			p.link.SetCut(false)
+			p.link.SetDisconnected(false)
 			for end := time.Now().Add(500 * time.Millisecond); !backUpToDate && time.Now().Before(end); time.Sleep(time.Millisecond) {
 				backUpToDate = p.volume(id).ReplicaSync(b.host()).UpToDate
 			}
-			p.link.SetCut(true)
+			p.link.SetDisconnected(true)
 		}}
 	}
 	a.start(nil)
@@ -48,12 +48,12 @@ func TestS7_AVerdictInUseIsNotInvalidatedByAReconnect(t *testing.T) {
 	id = p.create(protocolC)
 	a.stage(id, a.publish(id))
 	a.replicator.SetHandler(nil)
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	<-ended
 	require.False(t, backUpToDate)
 	a.write(id, "alone")
 	require.False(t, p.volume(id).ReplicaSync(b.host()).UpToDate)
-	p.link.SetCut(false)
+	p.link.SetDisconnected(false)
 	p.waitUpToDate(id)
 	b.holdsAll(id, "alone")
 	require.Zero(t, p.link.SplitBrains())

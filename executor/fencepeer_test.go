@@ -36,12 +36,12 @@ func TestS6_FencePeer(t *testing.T) {
 		before func(p *pair, a *member, id fsm.VolumeID)
 		want   fsmpb.Verdict
 	}{
-		"the holder of the grant goes on":       {func(p *pair, _ *member, _ fsm.VolumeID) { p.link.SetCut(true) }, peerOutdated},
+		"the holder of the grant goes on":       {func(p *pair, _ *member, _ fsm.VolumeID) { p.link.SetDisconnected(true) }, peerOutdated},
 		"S13 not a device that is not frozen":   {func(*pair, *member, fsm.VolumeID) {}, refused},
-		"not a device that was frozen, and met": {func(p *pair, _ *member, _ fsm.VolumeID) { p.link.SetCut(true); p.link.SetCut(false) }, refused},
+		"not a device that was frozen, and met": {func(p *pair, _ *member, _ fsm.VolumeID) { p.link.SetDisconnected(true); p.link.SetDisconnected(false) }, refused},
 		"S8 not one whose publication was ended": {func(p *pair, a *member, id fsm.VolumeID) {
 			a.disconnect()
-			p.link.SetCut(true)
+			p.link.SetDisconnected(true)
 			a.endPublication(id)
 			a.reopenDevice()
 		}, refused},
@@ -91,7 +91,7 @@ func TestS6_FencePeerOfAnUnknownVolumeHasNoVerdict(t *testing.T) {
 func TestS7_HandlersOfOneLossShareARequest(t *testing.T) {
 	p, a, id := stagedPair(t)
 	p.setDown(true)
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
@@ -109,7 +109,7 @@ func TestS7_HandlersOfOneLossShareARequest(t *testing.T) {
 func TestS6_FencePeerRetriesAsLongAsItsCallerLives(t *testing.T) {
 	p, a, id := stagedPair(t)
 	p.setDown(true)
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	verdict, err := a.e.FencePeer(ctx, id)
@@ -124,7 +124,7 @@ func TestS9_ASuspendedHostThatWasRevokedFailsItsWrites(t *testing.T) {
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
 	a.disconnect()
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	a.endPublication(id)
 	a.connect()
 	p.eventually("it is torn down", func() bool {
@@ -133,7 +133,7 @@ func TestS9_ASuspendedHostThatWasRevokedFailsItsWrites(t *testing.T) {
 	})
 	_, err := a.replicator.Write(id, "too late")
 	require.Error(t, err)
-	p.link.SetCut(false)
+	p.link.SetDisconnected(false)
 	p.waitUpToDate(id)
 	p.remove(id)
 }
@@ -157,7 +157,7 @@ func TestS9_SuspendedIOEndsOnlyAfterAFilesystemShutdown(t *testing.T) {
 		return errors.New("it hangs")
 	})
 	a.disconnect()
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	a.endPublication(id)
 	a.connect()
 	for range 2 {
@@ -171,7 +171,7 @@ func TestS9_SuspendedIOEndsOnlyAfterAFilesystemShutdown(t *testing.T) {
 		return !primary && !frozen && len(p.volume(id).Teardowns) == 0
 	}, pairTimeout, 10*time.Millisecond, "it is torn down")
 	require.NotZero(t, a.mounter.count("shutdown"))
-	p.link.SetCut(false)
+	p.link.SetDisconnected(false)
 	p.waitUpToDate(id)
 	p.remove(id)
 }

@@ -151,8 +151,8 @@ func TestS49_WithoutRoomNothingIsDiscarded(t *testing.T) {
 	p.eventually("the condition says why it waits", func() bool {
 		return strings.HasPrefix(condition(), "the replica on node n1 is outdated and waits: what it has cannot be kept: ") && strings.HasSuffix(condition(), ": no space left on device")
 	})
-	require.False(t, has(a.replicator.Content(id), "first after the takeover"))
-	require.True(t, has(a.replicator.Content(id), "first acknowledged"))
+	require.False(t, has(a.replicator.DiskContent(id), "first after the takeover"))
+	require.True(t, has(a.replicator.DiskContent(id), "first acknowledged"))
 	full.Store(false)
 	p.waitUpToDate(id)
 	require.True(t, p.keptMatchesLog(a))

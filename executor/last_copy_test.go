@@ -53,7 +53,7 @@ func TestS71_AHostThatBeganToRemoveTheLastCopyKeepsIt(t *testing.T) {
 			p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_ForcePrimary{ForcePrimary: &fsmpb.ForcePrimary{
 				VolumeId: string(id), NodeId: "n2", Reason: "n1 burnt"}}})
 			b.stage(id, b.publish(id))
-			require.True(t, has(b.replicator.Content(id), "acknowledged"))
+			require.True(t, has(b.replicator.DiskContent(id), "acknowledged"))
 			b.write(id, "goes on")
 			b.unstage(id)
 			b.unpublish(id)

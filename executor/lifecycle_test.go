@@ -184,7 +184,7 @@ func TestStats(t *testing.T) {
 		_, err := w.e.VolumeStats(t.Context(), id, path)
 		require.Equal(t, fsm.NotFound, reasonOf(err))
 	}
-	w.pool.Lose(id)
+	w.pool.LoseImage(id)
 	for range 2 {
 		s, err := w.e.VolumeStats(t.Context(), id, stagingPath)
 		require.NoError(t, err)
@@ -205,7 +205,7 @@ func TestResyncFindsManualChangesOnTheHost(t *testing.T) {
 	w.start(nil)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
-	w.pool.Lose(id)
+	w.pool.LoseImage(id)
 	w.eventually(func() bool { return w.replicaState(id) == fsm.ReplicaMissing }, "it is reported")
 }
 

@@ -14,7 +14,7 @@ import (
 
 // fakeMounter is a host's mounts in memory. It outlives executors, as a kernel does.
 type fakeMounter struct {
-	pool     *backendtest.Fake
+	pool     *backendtest.FakeBackend
 	replicas *backendtest.FakeReplicator // nil without replicated volumes
 	peer     *fakeMounter                // of the host that has the same content
 	// fail, when set, is asked before each effect and may fail or delay it.
@@ -40,7 +40,7 @@ type fakeMount struct {
 
 var _ executor.Mounter = (*fakeMounter)(nil)
 
-func newFakeMounter(pool *backendtest.Fake) *fakeMounter {
+func newFakeMounter(pool *backendtest.FakeBackend) *fakeMounter {
 	return &fakeMounter{pool: pool, contents: map[fsm.VolumeID]executor.Content{}, sizes: map[fsm.VolumeID]int64{}, targets: map[string]bool{}, foreign: map[string]bool{}, busy: map[string]bool{}, effects: map[string]int{}}
 }
 

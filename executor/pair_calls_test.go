@@ -132,7 +132,7 @@ func (p *pair) waitUpToDate(id fsm.VolumeID) {
 		r := p.volume(id).Replication
 		return len(r.Syncs) == 2 && r.Syncs[0].UpToDate && r.Syncs[1].UpToDate && len(p.volume(id).Teardowns) == 0
 	})
-	require.Equal(p.t, p.hosts[0].replicator.Content(id), p.hosts[1].replicator.Content(id))
+	require.Equal(p.t, p.hosts[0].replicator.DiskContent(id), p.hosts[1].replicator.DiskContent(id))
 }
 
 // remove deletes the volume and checks that nothing is left.
@@ -146,7 +146,7 @@ func (p *pair) remove(id fsm.VolumeID) {
 		require.NoError(p.t, err)
 		require.Empty(p.t, known)
 		p.eventually("nothing is left on "+string(m.node), func() bool {
-			return m.pool.Images() == 0 && m.pool.Attached() == 0 && len((&testHost{dir: m.dir, testCluster: &testCluster{t: p.t}}).records()) == 0
+			return m.pool.Images() == 0 && m.pool.ActiveDevices() == 0 && len((&testHost{dir: m.dir, testCluster: &testCluster{t: p.t}}).records()) == 0
 		})
 	}
 	require.Zero(p.t, p.link.SplitBrains())

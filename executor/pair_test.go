@@ -42,7 +42,7 @@ type member struct {
 	i           int
 	node        fsm.NodeID
 	dir         string
-	pool        *backendtest.Fake
+	pool        *backendtest.FakeBackend
 	mounter     *fakeMounter
 	freezer     *fakeFreezer
 	replicator  *backendtest.FakeReplicator
@@ -56,7 +56,7 @@ type member struct {
 }
 
 type poolOf struct {
-	*backendtest.Fake
+	*backendtest.FakeBackend
 	node fsm.NodeID
 }
 
@@ -78,7 +78,7 @@ func newStoppedPairAt(t testing.TB, level uint32) *pair {
 		ClusterId: "test", IncarnationId: []byte("0123456789abcdef"), FeatureLevel: level,
 	}}})
 	for i := range p.hosts {
-		pool := backendtest.NewFake()
+		pool := backendtest.NewFakeBackend()
 		m := &member{pair: p, i: i, node: fsm.NodeID(fmt.Sprint("n", i+1)), dir: t.TempDir() + "/data", pool: pool, mounter: newFakeMounter(pool), freezer: newFakeFreezer(), replicator: p.link.Side(i)}
 		m.mounter.replicas = m.replicator
 		p.hosts[i] = m

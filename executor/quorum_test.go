@@ -43,7 +43,7 @@ func TestS15_NoFilesystemIsMadeOnDoubt(t *testing.T) {
 			}
 			require.Zero(t, w.mounter.count("mkfs"))
 			require.Zero(t, w.mounter.count("mount"))
-			w.eventually(func() bool { return w.pool.Attached() == 0 }, "what was begun is undone")
+			w.eventually(func() bool { return w.pool.ActiveDevices() == 0 }, "what was begun is undone")
 		})
 	}
 }
@@ -96,7 +96,7 @@ func TestS28_WithoutAQuorum(t *testing.T) {
 	mounts, paths := w.mounter.leftovers()
 	require.Empty(t, mounts)
 	require.Empty(t, paths)
-	require.Zero(t, w.pool.Attached())
+	require.Zero(t, w.pool.ActiveDevices())
 	require.NotNil(t, w.publication(id).Staging, "the log has not heard yet")
 	w.restartWithoutQuorum()
 	w.setDown(false)

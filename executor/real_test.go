@@ -77,7 +77,7 @@ func (h *realHost) build(faults executor.Faults, log executor.Proposer) *executo
 	h.t.Helper()
 	host, err := executor.OpenHost(filepath.Join(h.dir, "data"))
 	require.NoError(h.t, err)
-	pool, err := loopfile.Open(loopfile.Config{Dir: h.poolDir(), Known: host.PoolAt(h.poolDir())})
+	pool, err := loopfile.Open(loopfile.Config{Dir: h.poolDir(), KnownID: host.PoolAt(h.poolDir())})
 	require.NoError(h.t, err)
 	require.NoError(h.t, host.RememberPool(h.poolDir(), pool.ID()))
 	mounter, err := mount.New(mount.Config{Roots: []string{h.dir}, Runner: run.New()})

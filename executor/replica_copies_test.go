@@ -62,7 +62,7 @@ func TestCleanTakesReplicasDownAndKeepsTheirDevices(t *testing.T) {
 		require.NoError(t, a.e.Clean(t.Context()))
 		primary, _ = a.replicator.Primary(id)
 		require.False(t, primary)
-		require.Zero(t, a.pool.Attached())
+		require.Zero(t, a.pool.ActiveDevices())
 		require.Equal(t, 1, a.pool.Images())
 	}
 }
@@ -84,7 +84,7 @@ func TestAReplicaIsGivenUpAndAnotherIsMade(t *testing.T) {
 		a.write(id, text)
 		p.must("admin/a", &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: string(id), NodeId: "n2", Reason: "test"}}})
 		p.waitUpToDate(id)
-		require.True(t, has(b.replicator.Content(id), text))
+		require.True(t, has(b.replicator.DiskContent(id), text))
 	}
 	a.unstage(id)
 	a.unpublish(id)

@@ -19,9 +19,9 @@ func (p *pair) replicatedVolumeLife() {
 	a.stage(id, a.publish(id))
 	a.write(id, "first")
 
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	a.write(id, "alone")
-	p.link.SetCut(false)
+	p.link.SetDisconnected(false)
 	p.waitUpToDate(id)
 
 	attachment := p.volume(id).ReplicaSync(b.host()).Attachment
@@ -31,16 +31,16 @@ func (p *pair) replicatedVolumeLife() {
 	p.waitUpToDate(id)
 
 	a.disconnect() // the primary loses the controllers and its peer
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	a.unpublish(id)
 	epoch := b.publish(id)
 	b.stage(id, epoch)
 	b.write(id, "after the takeover")
 	a.connect()
-	p.link.SetCut(false)
+	p.link.SetDisconnected(false)
 	p.waitUpToDate(id)
 	for _, text := range []string{"first", "alone", "without the other disk", "after the takeover"} {
-		require.True(p.t, has(a.replicator.Content(id), text), text)
+		require.True(p.t, has(a.replicator.DiskContent(id), text), text)
 	}
 	require.LessOrEqual(p.t, a.pool.Snapshots(), 1)
 	b.unstage(id)

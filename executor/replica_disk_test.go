@@ -27,7 +27,7 @@ func (m *member) stop() {
 func (m *member) holdsAll(id fsm.VolumeID, texts ...string) {
 	m.t.Helper()
 	for _, text := range texts {
-		require.True(m.t, has(m.replicator.Content(id), text), "%s on %s", text, m.node)
+		require.True(m.t, has(m.replicator.DiskContent(id), text), "%s on %s", text, m.node)
 	}
 }
 

@@ -44,11 +44,11 @@ func TestS8_TakeoverAfterALossOfPower(t *testing.T) {
 	a.crash()
 	a.unpublish(id)
 	b.stage(id, b.publish(id))
-	require.True(t, has(b.replicator.Content(id), "acknowledged"))
+	require.True(t, has(b.replicator.DiskContent(id), "acknowledged"))
 	b.write(id, "after the takeover")
 	a.start(nil)
 	p.waitUpToDate(id)
-	require.True(t, has(a.replicator.Content(id), "after the takeover"))
+	require.True(t, has(a.replicator.DiskContent(id), "after the takeover"))
 	require.Equal(t, 1, a.pool.Snapshots(), "S9: what the loser had is kept")
 	require.Zero(t, p.link.SplitBrains())
 	b.unstage(id)
@@ -67,10 +67,10 @@ func TestS6_AnUnreachablePeerIsOutdatedAndTheWriterGoesOn(t *testing.T) {
 				a.replicator.SetHandler(nil)
 			}
 			for i := range 2 {
-				p.link.SetCut(true)
+				p.link.SetDisconnected(true)
 				a.write(id, "alone "+string(rune('0'+i)))
 				require.True(t, p.volume(id).ReplicaSync(b.e.Host.ID).Outdated)
-				p.link.SetCut(false)
+				p.link.SetDisconnected(false)
 				p.waitUpToDate(id)
 			}
 			require.Zero(t, b.pool.Snapshots(), "a replica that never wrote has nothing to keep")
@@ -98,7 +98,7 @@ func TestS8_S9_TakeoverFromAHostIsolatedFromTheControllersOnly(t *testing.T) {
 	p.waitUpToDate(id)
 	primary, _ = a.replicator.Primary(id)
 	require.False(t, primary)
-	require.True(t, has(a.replicator.Content(id), "acknowledged"))
+	require.True(t, has(a.replicator.DiskContent(id), "acknowledged"))
 	require.Equal(t, 1, a.pool.Snapshots(), "S9: what the loser had is kept")
 	mounts, _ := a.mounter.leftovers()
 	require.Empty(t, mounts)
@@ -116,7 +116,7 @@ func TestS8_S9_TakeoverFromAHostIsolatedFromAll(t *testing.T) {
 	a.stage(id, a.publish(id))
 	a.write(id, "acknowledged")
 	a.disconnect()
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	a.unpublish(id)
 	b.stage(id, b.publish(id))
 	b.write(id, "after the takeover")
@@ -124,9 +124,9 @@ func TestS8_S9_TakeoverFromAHostIsolatedFromAll(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, acknowledged, "the loser is frozen")
 	a.connect()
-	p.link.SetCut(false)
+	p.link.SetDisconnected(false)
 	p.waitUpToDate(id)
-	require.False(t, has(b.replicator.Content(id), "of the loser"))
+	require.False(t, has(b.replicator.DiskContent(id), "of the loser"))
 	require.Zero(t, p.link.SplitBrains())
 	b.unstage(id)
 	b.unpublish(id)
@@ -139,7 +139,7 @@ func TestS6_WithoutAQuorumTheWriterStaysFrozenAndGoesOnWhenItIsBack(t *testing.T
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
 	p.setDown(true)
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	for range 20 {
 		acknowledged, err := a.replicator.Write(id, "unheard")
 		require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestS6_WithoutAQuorumTheWriterStaysFrozenAndGoesOnWhenItIsBack(t *testing.T
 	}
 	p.setDown(false)
 	a.write(id, "after the quorum is back")
-	p.link.SetCut(false)
+	p.link.SetDisconnected(false)
 	p.waitUpToDate(id)
 }
 
@@ -159,16 +159,16 @@ func TestS7_ARetriedOutdateGetsItsFirstVerdict(t *testing.T) {
 	a.stage(id, a.publish(id))
 	p.waitUpToDate(id)
 	a.setLoseAnswers(true)
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	p.eventually("the question is in the log", func() bool { return p.outdateCommands() == 1 })
 	before := p.volume(id).Replication.Generation
 	a.setLoseAnswers(false)
 	a.write(id, "alone")
 	require.Equal(t, 1, p.outdateCommands(), "one question is one entry")
 	require.Equal(t, before, p.volume(id).Replication.Generation)
-	p.link.SetCut(false)
+	p.link.SetDisconnected(false)
 	p.waitUpToDate(id)
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	a.write(id, "alone again")
 	require.Equal(t, 2, p.outdateCommands(), "a new loss is a new question")
 }
@@ -218,7 +218,7 @@ func TestASyncTargetThatLosesPowerIsResyncedInFull(t *testing.T) {
 	a.write(id, "while the target is away")
 	b.start(nil)
 	p.waitUpToDate(id)
-	require.Equal(t, a.replicator.Content(id), b.replicator.Content(id))
+	require.Equal(t, a.replicator.DiskContent(id), b.replicator.DiskContent(id))
 	require.Equal(t, 1, b.replicator.Steps("invalidate"))
 	require.Zero(t, a.replicator.Steps("invalidate"))
 }
@@ -243,10 +243,10 @@ func interruptedSync(t *testing.T, dies int) (*pair, fsm.VolumeID) {
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
 	a.write(id, "first")
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	a.write(id, "alone")
 	p.link.SetSyncTime(time.Hour)
-	p.link.SetCut(false)
+	p.link.SetDisconnected(false)
 	p.hosts[dies].crash()
 	p.link.SetSyncTime(time.Millisecond)
 	return p, id
@@ -267,8 +267,8 @@ func TestBothHostsLosePowerAndGoOn(t *testing.T) {
 	p.eventually("the log knows that it is not staged", func() bool { return p.volume(id).Publication("n1").Staging == nil })
 	a.stage(id, epoch)
 	a.write(id, "and on")
-	require.True(t, has(b.replicator.Content(id), "acknowledged"))
-	require.True(t, has(b.replicator.Content(id), "and on"))
+	require.True(t, has(b.replicator.DiskContent(id), "acknowledged"))
+	require.True(t, has(b.replicator.DiskContent(id), "and on"))
 	a.unstage(id)
 	a.unpublish(id)
 	p.remove(id)
@@ -305,12 +305,12 @@ func TestS11_WithProtocolATheWriterGoesOnAndOutdatesThePeer(t *testing.T) {
 	id := p.create(fsmpb.Protocol_PROTOCOL_A)
 	a.stage(id, a.publish(id))
 	for range 2 {
-		p.link.SetCut(true)
+		p.link.SetDisconnected(true)
 		acknowledged, err := a.replicator.Write(id, "alone")
 		require.NoError(t, err)
 		require.True(t, acknowledged, "it does not freeze")
 		p.eventually("the log knows that the peer misses something", func() bool { return p.volume(id).ReplicaSync(b.host()).Outdated })
-		p.link.SetCut(false)
+		p.link.SetDisconnected(false)
 		p.waitUpToDate(id)
 	}
 	a.unstage(id)
@@ -338,7 +338,7 @@ func (p *pair) isReplicaIn(id fsm.VolumeID, m *member, state fsm.ReplicaState) b
 // A host that waits for its peer does not fill the log with what it said already.
 func TestDeviceCreatedIsReportedOnce(t *testing.T) {
 	p := newPair(t)
-	p.link.SetCut(true)
+	p.link.SetDisconnected(true)
 	id := p.startCreate(protocolC)
 	p.eventually("both devices are made", func() bool {
 		return p.isReplicaIn(id, p.hosts[0], fsm.ReplicaPresent) && p.isReplicaIn(id, p.hosts[1], fsm.ReplicaPresent)
@@ -348,7 +348,7 @@ func TestDeviceCreatedIsReportedOnce(t *testing.T) {
 		time.Sleep(300 * time.Millisecond) // the property is about time
 		return p.logLength()-before <= 3
 	})
-	p.link.SetCut(false)
+	p.link.SetDisconnected(false)
 	p.eventually("the volume is ready", func() bool { return p.isReady(id) })
 	p.remove(id)
 }

@@ -68,7 +68,7 @@ func TestS2_WhatWasInterruptedIsNotResumedButTakenDown(t *testing.T) {
 	w.mounter.fail = nil
 	w.restart()
 	w.eventually(func() bool { return w.publication(id).Staging == nil }, "no grant: it is taken down and told")
-	require.Zero(t, w.pool.Attached())
+	require.Zero(t, w.pool.ActiveDevices())
 	require.Zero(t, w.mounter.count("mount"))
 	require.NoError(t, w.e.Stage(t.Context(), w.stageRequest(id, epoch, mountCap)))
 	require.Equal(t, 1, w.mounter.count("mkfs"), "the format was reported")
@@ -130,7 +130,7 @@ func TestS31_ARevokedPublicationIsEndedByItsHost(t *testing.T) {
 	mounts, paths := w.mounter.leftovers()
 	require.Empty(t, mounts)
 	require.Empty(t, paths)
-	require.Zero(t, w.pool.Attached())
+	require.Zero(t, w.pool.ActiveDevices())
 }
 
 // S31: unpublished while its host can be asked, a single replica is taken down at once, or
@@ -275,7 +275,7 @@ func TestS14_ADeviceThatVanishedIsMissingAndNeverMadeAgain(t *testing.T) {
 	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
-	w.pool.Lose(id)
+	w.pool.LoseImage(id)
 	w.restart()
 	w.eventually(func() bool { return w.replicaState(id) == fsm.ReplicaMissing }, "it is reported")
 	epoch := w.publishVolume(id, mountCap)

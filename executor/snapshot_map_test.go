@@ -18,7 +18,7 @@ func TestAMapOfASnapshotComesInPages(t *testing.T) {
 	id := backendtest.NewID()
 	w.create(id, mountCap)
 	for i := range int64(5) {
-		w.pool.Write(id, i*3*backendtest.BlockSize, []byte("x"))
+		w.pool.Write(id, i*3*backendtest.BlockBytes, []byte("x"))
 	}
 	base := w.takeSnapshot(id)
 	w.pool.Write(id, 0, []byte("y"))
@@ -36,7 +36,7 @@ func TestAMapOfASnapshotComesInPages(t *testing.T) {
 	delta, err := w.e.Map(t.Context(), base, target, 0, 10)
 	require.NoError(t, err)
 	require.False(t, delta.More)
-	require.Equal(t, []executor.Extent{{Offset: 0, Length: backendtest.BlockSize}}, delta.Extents)
+	require.Equal(t, []executor.Extent{{Offset: 0, Length: backendtest.BlockBytes}}, delta.Extents)
 	_, err = w.e.Map(t.Context(), "", backendtest.NewSnapshotID(), 0, 10)
 	require.Equal(t, fsm.NotFound, reasonOf(err))
 	_, err = w.e.Map(t.Context(), "", "hs-../x", 0, 10)
@@ -48,13 +48,13 @@ func TestASlowMapReportsItsNextOffset(t *testing.T) {
 	w := newTestHost(t)
 	id := backendtest.NewID()
 	w.create(id, mountCap)
-	w.pool.Write(id, 3*backendtest.BlockSize, []byte("x"))
+	w.pool.Write(id, 3*backendtest.BlockBytes, []byte("x"))
 	snapshot := w.takeSnapshot(id)
 	w.e.MapTimeout = time.Nanosecond
-	page, err := w.e.Map(t.Context(), "", snapshot, backendtest.BlockSize, 10)
+	page, err := w.e.Map(t.Context(), "", snapshot, backendtest.BlockBytes, 10)
 	require.NoError(t, err)
 	require.True(t, page.More)
-	require.GreaterOrEqual(t, page.NextOffset, int64(backendtest.BlockSize))
+	require.GreaterOrEqual(t, page.NextOffset, int64(backendtest.BlockBytes))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = w.e.Map(gone, "", snapshot, 0, 10)
@@ -62,9 +62,9 @@ func TestASlowMapReportsItsNextOffset(t *testing.T) {
 }
 
 // slowDisk compares 25 MB a second, and finds one block at the end of 1 GiB.
-type slowDisk struct{ *backendtest.Fake }
+type slowDisk struct{ *backendtest.FakeBackend }
 
-var atTheEnd = executor.Extent{Offset: 1<<30 - backendtest.BlockSize, Length: backendtest.BlockSize}
+var atTheEnd = executor.Extent{Offset: 1<<30 - backendtest.BlockBytes, Length: backendtest.BlockBytes}
 
 func (slowDisk) Delta(ctx context.Context, _, _ fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
 	const step = 1 << 20

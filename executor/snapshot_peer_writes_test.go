@@ -17,7 +17,7 @@ import (
 func (m *member) useDuring(effect string, id fsm.VolumeID, by *member) (use func()) {
 	var once sync.Once
 	begun, used := make(chan struct{}), make(chan struct{})
-	m.pool.SetCopies(true)
+	m.pool.SetFullCopies(true)
 	m.pool.SetFail(func(what string, _ fsm.VolumeID) error {
 		if what == effect {
 			once.Do(func() {

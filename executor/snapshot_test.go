@@ -122,7 +122,7 @@ func TestS19_AStagedFilesystemIsFrozenForASnapshot(t *testing.T) {
 	for name, copies := range map[string]bool{"a pool that shares blocks": false, "a pool that copies": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newTestHost(t)
-			w.pool.SetCopies(copies)
+			w.pool.SetFullCopies(copies)
 			id, _ := w.staged(mountCap)
 			w.pool.Write(id, 4096, []byte("before"))
 			frozen := false
@@ -153,10 +153,10 @@ func TestS19_AnImpossibleSnapshotIsRefusedForGood(t *testing.T) {
 		prepare    func(*testHost)
 		want       string
 	}{
-		"a staged filesystem that is too much to copy": {capability: mountCap, prepare: func(w *testHost) { w.pool.SetCopies(true); w.pool.SetRate(1) }, want: "unstage it first"},
-		"a raw volume on a pool that copies":           {capability: blockCap, prepare: func(w *testHost) { w.pool.SetCopies(true) }, want: "raw for writing"},
+		"a staged filesystem that is too much to copy": {capability: mountCap, prepare: func(w *testHost) { w.pool.SetFullCopies(true); w.pool.SetRate(1) }, want: "unstage it first"},
+		"a raw volume on a pool that copies":           {capability: blockCap, prepare: func(w *testHost) { w.pool.SetFullCopies(true) }, want: "raw for writing"},
 		"a raw volume on a pool that shares":           {capability: blockCap, prepare: func(*testHost) {}},
-		"an unstaged one that is too much to freeze":   {capability: mountCap, unstaged: true, prepare: func(w *testHost) { w.pool.SetCopies(true); w.pool.SetRate(1) }},
+		"an unstaged one that is too much to freeze":   {capability: mountCap, unstaged: true, prepare: func(w *testHost) { w.pool.SetFullCopies(true); w.pool.SetRate(1) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newTestHost(t)

@@ -251,8 +251,8 @@ func (p probeMounter) Probe(context.Context, string, int64) (Content, error) {
 
 type unkillableChild chan struct{}
 
-func (s unkillableChild) Error() string           { return "a command cannot be killed" }
-func (s unkillableChild) Parked() <-chan struct{} { return s }
+func (s unkillableChild) Error() string          { return "a command cannot be killed" }
+func (s unkillableChild) Stuck() <-chan struct{} { return s }
 
 const testVolume = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
 

@@ -25,7 +25,7 @@ var (
 type testHost struct {
 	*testCluster
 	dir      string
-	pool     *backendtest.Fake
+	pool     *backendtest.FakeBackend
 	mounter  *fakeMounter
 	freezer  *fakeFreezer
 	throttle *fakeThrottle
@@ -129,7 +129,7 @@ func (w *testHost) staged(capability fsm.Capability) (fsm.VolumeID, fsm.Epoch) {
 // requireNothingLeft: no image, no device, no mount, no path that was made, no record.
 func (w *testHost) requireNothingLeft() {
 	w.t.Helper()
-	w.eventually(func() bool { return w.pool.Images() == 0 && w.pool.Attached() == 0 }, "no image and no device is left")
+	w.eventually(func() bool { return w.pool.Images() == 0 && w.pool.ActiveDevices() == 0 }, "no image and no device is left")
 	mounts, paths := w.mounter.leftovers()
 	require.Empty(w.t, mounts)
 	require.Empty(w.t, paths)

@@ -118,7 +118,7 @@ func TestASnapshotThatAnUnkillableChildMayStillMakeIsNotReportedGone(t *testing.
 // endedChild was killed, and is gone.
 type endedChild struct{ error }
 
-func (endedChild) Parked() <-chan struct{} { return nil }
+func (endedChild) Stuck() <-chan struct{} { return nil }
 
 // What is undone after a command that was killed may leave a child that cannot be: the first
 // one's end does not hide it, and of several each is waited for.

@@ -178,8 +178,8 @@ func unkillableDone(err error) <-chan struct{} { return allClosed(unkillableChil
 
 // unkillableChildren looks at all that was joined: errors.As would stop at a child that is gone.
 func unkillableChildren(err error) (children []<-chan struct{}) {
-	if c, ok := any(err).(interface{ Parked() <-chan struct{} }); ok && c.Parked() != nil {
-		children = append(children, c.Parked())
+	if c, ok := any(err).(interface{ Stuck() <-chan struct{} }); ok && c.Stuck() != nil {
+		children = append(children, c.Stuck())
 	}
 	switch wrapping := any(err).(type) {
 	case interface{ Unwrap() error }:

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/holdfast-storage/holdfast/cmd/exit"
-	"github.com/holdfast-storage/holdfast/executor/fence"
+	"github.com/holdfast-storage/holdfast/executor/fencepeer"
 )
 
 // fencePeerName is what drbdadm is configured to call.
@@ -18,7 +18,7 @@ const fencePeerName = "fence-peer"
 // fencePeerCommand is the kernel's handler (S6). Its exit codes are not those of the
 // other commands: see fenceExit.
 func fencePeerCommand() *cobra.Command {
-	var client fence.Client
+	var client fencepeer.Client
 	var selfTest bool
 	var timeout time.Duration
 	cmd := &cobra.Command{Use: fencePeerName, Short: "Ask the log whether a replica goes on without its peer",
@@ -27,7 +27,7 @@ func fencePeerCommand() *cobra.Command {
 			"is, and 1 when the question is refused.",
 		Hidden: true, Args: noMore,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client.Say = cmd.ErrOrStderr()
+			client.Out = cmd.ErrOrStderr()
 			if !selfTest {
 				return exit.Silently(client.FencePeer(os.Getenv))
 			}
@@ -38,7 +38,7 @@ func fencePeerCommand() *cobra.Command {
 			}
 			return nil
 		}}
-	cmd.Flags().StringVar(&client.Socket, "socket", fence.DefaultSocket, "the node process's socket")
+	cmd.Flags().StringVar(&client.Socket, "socket", fencepeer.DefaultSocket, "the node process's socket")
 	cmd.Flags().BoolVar(&selfTest, "self-test", false, "only see whether the node process answers")
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "of the self-test")
 	return cmd
@@ -48,8 +48,8 @@ func fencePeerCommand() *cobra.Command {
 // than the log's: 3, 5 and 7 resume I/O (S6), and a usage error is a refusal.
 func fenceExit(code int) int {
 	switch code {
-	case exit.Done, fence.ExitPeerOutdated, fence.ExitSelfOutdated:
+	case exit.Done, fencepeer.ExitPeerOutdated, fencepeer.ExitSelfOutdated:
 		return code
 	}
-	return fence.ExitRefused
+	return fencepeer.ExitRefused
 }

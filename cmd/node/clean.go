@@ -18,10 +18,10 @@ func Clean(ctx context.Context, dataDir, poolDir string) error {
 	if _, err := os.Stat(filepath.Join(dataDir, "host.json")); errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
-	p := &parts{}
+	p := &components{}
 	err := errors.Join(p.openIdentity(dataDir), p.openMounter([]string{"/"}, fsm.MountPolicy{}, run.New()), p.openFreezer(dataDir))
 	if err == nil {
-		err = p.openFolder(poolDir, run.New(), false)
+		err = p.openFolderPool(poolDir, run.New(), false)
 	}
 	if err == nil {
 		var e *executor.Executor

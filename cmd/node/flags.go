@@ -14,7 +14,7 @@ import (
 
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
-	"github.com/holdfast-storage/holdfast/executor/fence"
+	"github.com/holdfast-storage/holdfast/executor/fencepeer"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -27,8 +27,8 @@ const (
 // options are the flags.
 type options struct {
 	daemon.Flags
-	off                        daemon.OffFlags
-	mounts                     daemon.MountFlags
+	disabled                   daemon.OffFlags
+	mountFlags                 daemon.MountFlags
 	id, dataDir, poolDir, site string
 	endpoints, allowRoots      []string
 	labels, pools              []string
@@ -41,7 +41,7 @@ type options struct {
 	ioCgroup                   string
 	freezeMax, healthInterval  time.Duration
 	replicationAddress         string
-	fenceSocket, handler       string
+	fencePeerSocket, handler   string
 	drbdDir, selfFence         string
 	verifyInterval             time.Duration
 }
@@ -56,7 +56,7 @@ func Command() *cobra.Command {
 			if len(args) > 0 {
 				return exit.Usagef("unexpected argument %q; see `holdfast node --help`", args[0])
 			}
-			o.choosePools(cmd.Flags().Changed("pool-dir"))
+			o.applyPoolDefaults(cmd.Flags().Changed("pool-dir"))
 			if err := o.check(); err != nil {
 				return err
 			}
@@ -80,14 +80,14 @@ func Command() *cobra.Command {
 	flags.DurationVar(&o.freezeMax, "freeze-max", 10*time.Second, "how long a filesystem may be frozen for a snapshot at most")
 	flags.DurationVar(&o.healthInterval, "health-interval", 10*time.Second, "how often the volumes are examined")
 	flags.StringVar(&o.replicationAddress, "replication-address", "", "`IP` address that other hosts replicate to; empty: this host holds no replicas of replicated volumes")
-	flags.StringVar(&o.fenceSocket, "fence-socket", fence.DefaultSocket, "`path` of the socket at which the kernel's handler asks whether a volume may go on without its peer")
+	flags.StringVar(&o.fencePeerSocket, "fence-socket", fencepeer.DefaultSocket, "`path` of the socket at which the kernel's handler asks whether a volume may go on without its peer")
 	flags.StringVar(&o.handler, "handler", "/usr/sbin/holdfast", "`path` of a copy of this program on the host's own root, which the kernel runs as that handler")
 	flags.StringVar(&o.drbdDir, "drbd-dir", "/etc/drbd.d", "`folder` of DRBD's resource files, which drbdadm reads")
 	flags.DurationVar(&o.verifyInterval, "verify-interval", 7*24*time.Hour, "how often the replicas of a volume are compared; 0: never")
 	flags.StringVar(&o.selfFence, "self-fence", "", "`reboot`: this host reboots itself when a replica that lost cannot be taken down within a minute; else that stays frozen")
 	flags.BoolVar(&o.mountGroup, "volume-mount-group", false, "serve VOLUME_MOUNT_GROUP: this host, not the kubelet, gives every file of a volume to the pod's fsGroup")
-	o.off.Add(flags)
-	o.mounts.Add(flags)
+	o.disabled.Add(flags)
+	o.mountFlags.Add(flags)
 	flags.BoolVar(&o.faultPoints, "enable-fault-points", false, "let this process be made to fail on purpose, for tests")
 	return cmd
 }
@@ -116,10 +116,10 @@ func (o *options) check() error {
 	if _, err := o.topology(); err != nil {
 		return err
 	}
-	if _, err := o.off.Off(); err != nil {
+	if _, err := o.disabled.Off(); err != nil {
 		return err
 	}
-	if err := o.mounts.Check(); err != nil {
+	if err := o.mountFlags.Check(); err != nil {
 		return err
 	}
 	if err := o.checkReplication(); err != nil {

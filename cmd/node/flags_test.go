@@ -23,7 +23,7 @@ func TestBytes(t *testing.T) {
 	}
 }
 
-func TestFlagsThatCannotBe(t *testing.T) {
+func TestInvalidFlagsAreRefused(t *testing.T) {
 	good := options{endpoints: []string{"a:1"}, dataDir: "/d", poolDir: "/p", overcommit: 20, poolImage: imageAuto, freezeMax: time.Second, healthInterval: time.Second}
 	good.CSIEndpoint = "unix:///d/n.sock"
 	require.NoError(t, good.check())

@@ -17,15 +17,15 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
-// usualOvercommit is how many times its capacity a pool may reserve when nothing else is
+// defaultOvercommit is how many times its capacity a pool may reserve when nothing else is
 // asked for (S25), of whatever kind it is.
-const usualOvercommit = 2
+const defaultOvercommit = 2
 
 // pool is one of the host's pools.
 type pool struct {
 	executor.Backend
-	name   string
-	usable func() error // why nothing in it can be used now
+	name        string
+	checkUsable func() error // why nothing in it can be used now
 }
 
 // thinPool is what --pool names.
@@ -34,15 +34,15 @@ type thinPool struct{ vg, pool string }
 // name is the pool as the host remembers it, and as it was asked for.
 func (t thinPool) name() string { return lvm.Kind + ":" + t.vg + "/" + t.pool }
 
-// choosePools leaves the folder that is the default out when another pool is given.
-func (o *options) choosePools(folder bool) {
+// applyPoolDefaults leaves the folder that is the default out when another pool is given.
+func (o *options) applyPoolDefaults(folder bool) {
 	if len(o.pools) > 0 && !folder {
 		o.poolDir = ""
 	}
 }
 
 func (o *options) overcommitPercents() map[string]uint32 {
-	percent := uint32(math.Round(cmp.Or(o.overcommit, usualOvercommit) * 100))
+	percent := uint32(math.Round(cmp.Or(o.overcommit, defaultOvercommit) * 100))
 	return map[string]uint32{loopfile.Kind: percent, lvm.Kind: percent}
 }
 
@@ -63,27 +63,27 @@ func (o *options) thinPools() ([]thinPool, error) {
 	return pools, nil
 }
 
-// geteuid is replaced by tests.
-var geteuid = os.Geteuid
+// effectiveUID is replaced by tests.
+var effectiveUID = os.Geteuid
 
 // The host commands that a node cannot do without: any, and one with thin pools. LVM
 // itself runs thin_check.
 var (
-	tools     = []string{"mkfs.ext4", "mkfs.xfs"}
-	thinTools = []string{"lvm", "dmsetup", "thin_check", "thin_dump", "thin_ls"}
+	requiredTools     = []string{"mkfs.ext4", "mkfs.xfs"}
+	requiredThinTools = []string{"lvm", "dmsetup", "thin_check", "thin_dump", "thin_ls"}
 )
 
 // checkHost tells what is missing for the node and its pools.
-func checkHost(o *options, look func(tool string) (string, error)) error {
-	if geteuid() != 0 {
+func checkHost(o *options, lookPath func(tool string) (string, error)) error {
+	if effectiveUID() != 0 {
 		return exit.Nof("start the node: it makes devices and mounts, which needs root; run it as root")
 	}
-	needed := tools
+	needed := requiredTools
 	if len(o.pools) > 0 {
-		needed = slices.Concat(tools, thinTools)
+		needed = slices.Concat(requiredTools, requiredThinTools)
 	}
 	for _, tool := range needed {
-		if _, err := look(tool); err != nil {
+		if _, err := lookPath(tool); err != nil {
 			return exit.Nof("start the node: %w", err)
 		}
 	}
@@ -97,9 +97,9 @@ func checkHost(o *options, look func(tool string) (string, error)) error {
 }
 
 // openPools opens all that are asked for.
-func (p *parts) openPools(o *options, runner *run.Runner) error {
+func (p *components) openPools(o *options, runner *run.Runner) error {
 	if o.poolDir != "" {
-		if err := p.openFolder(o.poolDir, runner, o.poolImage == imageAuto); err != nil {
+		if err := p.openFolderPool(o.poolDir, runner, o.poolImage == imageAuto); err != nil {
 			return err
 		}
 	}
@@ -108,23 +108,23 @@ func (p *parts) openPools(o *options, runner *run.Runner) error {
 		return err
 	}
 	for _, t := range thin {
-		if err := p.openThin(context.Background(), t, runner); err != nil {
+		if err := p.openThinPool(context.Background(), t, runner); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// openFolder opens the pool that the host knows in the folder. Only a folder that it
+// openFolderPool opens the pool that the host knows in the folder. Only a folder that it
 // never knew may become a new pool: an unmounted pool is an empty folder too (S12). A new
 // one may be given a filesystem of its own.
-func (p *parts) openFolder(dir string, runner *run.Runner, image bool) error {
+func (p *components) openFolderPool(dir string, runner *run.Runner, image bool) error {
 	known := p.host.PoolAt(dir)
 	own, err := loopfile.OpenFilesystem(context.Background(), dir, runner, image && known == "")
-	if !errors.As(err, &p.notMade) && err != nil {
+	if !errors.As(err, &p.filesystemErr) && err != nil {
 		return exit.Nof("open the pool: %w", err)
 	}
-	p.own = own
+	p.ownFilesystem = own
 	if known == "" {
 		if known, err = loopfile.Init(dir); err != nil {
 			return exit.Nof("make the pool: %w", err)
@@ -133,23 +133,23 @@ func (p *parts) openFolder(dir string, runner *run.Runner, image bool) error {
 			return exit.Nof("make the pool: %w", err)
 		}
 	}
-	opened, err := loopfile.Open(loopfile.Config{Dir: dir, Known: known, Own: own})
+	opened, err := loopfile.Open(loopfile.Config{Dir: dir, KnownID: known, OwnFilesystem: own})
 	if err != nil {
 		return exit.Nof("open the pool: %w", err)
 	}
-	p.pools = append(p.pools, pool{Backend: opened, name: dir, usable: func() error { return usable(dir) }})
+	p.pools = append(p.pools, pool{Backend: opened, name: dir, checkUsable: func() error { return checkPoolFolder(dir) }})
 	return nil
 }
 
-// openThin opens the thin pool that the host knows by its name. Only one that it never
+// openThinPool opens the thin pool that the host knows by its name. Only one that it never
 // knew may be made or adopted (S12).
-func (p *parts) openThin(ctx context.Context, t thinPool, runner *run.Runner) (err error) {
-	cfg := lvm.Config{VG: t.vg, Pool: t.pool, Known: p.host.PoolAt(t.name()), Runner: runner}
-	if cfg.Known == "" {
-		if cfg.Known, err = lvm.Init(ctx, cfg); err != nil {
+func (p *components) openThinPool(ctx context.Context, t thinPool, runner *run.Runner) (err error) {
+	cfg := lvm.Config{VG: t.vg, ThinPool: t.pool, KnownID: p.host.PoolAt(t.name()), Runner: runner}
+	if cfg.KnownID == "" {
+		if cfg.KnownID, err = lvm.Init(ctx, cfg); err != nil {
 			return exit.Nof("make the pool: %w", err)
 		}
-		if err := p.host.RememberPool(t.name(), cfg.Known); err != nil {
+		if err := p.host.RememberPool(t.name(), cfg.KnownID); err != nil {
 			return exit.Nof("make the pool: %w", err)
 		}
 	}
@@ -157,19 +157,19 @@ func (p *parts) openThin(ctx context.Context, t thinPool, runner *run.Runner) (e
 	if err != nil {
 		return exit.Nof("open the pool: %w", err)
 	}
-	p.pools = append(p.pools, pool{Backend: opened, name: t.name(), usable: func() error { return present(opened) }})
+	p.pools = append(p.pools, pool{Backend: opened, name: t.name(), checkUsable: func() error { return checkPresent(opened) }})
 	return nil
 }
 
-// present tells whether a pool is there.
-func present(b executor.Backend) error {
+// checkPresent tells whether a pool is there.
+func checkPresent(b executor.Backend) error {
 	if facts := b.Facts(context.Background()); facts.Absent {
 		return fmt.Errorf("the pool is missing: %s", facts.Detail)
 	}
 	return nil
 }
 
-func (p *parts) backends() []executor.Backend {
+func (p *components) backends() []executor.Backend {
 	var all []executor.Backend
 	for _, pool := range p.pools {
 		all = append(all, pool.Backend)
@@ -177,7 +177,7 @@ func (p *parts) backends() []executor.Backend {
 	return all
 }
 
-func (p *parts) poolNames() []string {
+func (p *components) poolNames() []string {
 	var names []string
 	for _, pool := range p.pools {
 		names = append(names, pool.name)

@@ -13,19 +13,19 @@ import (
 // however long one waits: the error then wraps identity.ErrUnhealthy.
 func (n *node) ready() error {
 	var missing []error
-	for _, pool := range n.parts.pools {
-		if err := pool.usable(); err != nil {
+	for _, pool := range n.components.pools {
+		if err := pool.checkUsable(); err != nil {
 			missing = append(missing, err)
 		}
 	}
-	if len(missing) == len(n.parts.pools) {
+	if len(missing) == len(n.components.pools) {
 		return fmt.Errorf("%w: %w", identity.ErrUnhealthy, errors.Join(missing...))
 	}
 	return n.client.Err()
 }
 
 // usable tells whether the pool's folder of volumes can be read.
-func usable(pool string) error {
+func checkPoolFolder(pool string) error {
 	path := filepath.Join(pool, "volumes")
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() {

@@ -11,11 +11,11 @@ import (
 // CSI-ID-Probe-02, -07.
 func TestAPoolIsUsableWhileItsFolderIsThere(t *testing.T) {
 	pool := t.TempDir()
-	require.ErrorContains(t, usable(pool), "the pool is missing")
+	require.ErrorContains(t, checkPoolFolder(pool), "the pool is missing")
 	path := filepath.Join(pool, "volumes")
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
-	require.ErrorContains(t, usable(pool), "is no folder")
+	require.ErrorContains(t, checkPoolFolder(pool), "is no folder")
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, os.Mkdir(path, 0o700))
-	require.NoError(t, usable(pool))
+	require.NoError(t, checkPoolFolder(pool))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/executor"
 	"github.com/holdfast-storage/holdfast/executor/drbd"
-	"github.com/holdfast-storage/holdfast/executor/fence"
+	"github.com/holdfast-storage/holdfast/executor/fencepeer"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -37,7 +37,7 @@ func (o *options) checkReplication() error {
 	if _, err := netip.ParseAddr(o.replicationAddress); err != nil {
 		return exit.Usagef("--replication-address %q is no IP address", o.replicationAddress)
 	}
-	for _, path := range []struct{ flag, value string }{{"fence-socket", o.fenceSocket}, {"handler", o.handler}, {"drbd-dir", o.drbdDir}} {
+	for _, path := range []struct{ flag, value string }{{"fence-socket", o.fencePeerSocket}, {"handler", o.handler}, {"drbd-dir", o.drbdDir}} {
 		if !filepath.IsAbs(path.value) {
 			return exit.Usagef("--%s %q is not an absolute path: the kernel runs the handler in a folder of its own", path.flag, path.value)
 		}
@@ -46,7 +46,7 @@ func (o *options) checkReplication() error {
 }
 
 // openReplication makes what is needed where replicated volumes are asked for.
-func (p *parts) openReplication(o *options, log *slog.Logger) error {
+func (p *components) openReplication(o *options, log *slog.Logger) error {
 	if o.replicationAddress == "" {
 		return nil
 	}
@@ -54,8 +54,8 @@ func (p *parts) openReplication(o *options, log *slog.Logger) error {
 	if err != nil {
 		return exit.With(exit.No, err)
 	}
-	socket := o.fenceSocket
-	if socket == fence.DefaultSocket {
+	socket := o.fencePeerSocket
+	if socket == fencepeer.DefaultSocket {
 		socket = "" // the handler knows that one
 	}
 	p.replication = &replication{key: key, drbd: drbd.New(drbd.Config{Dir: o.drbdDir, Handler: o.handler, Socket: socket, Log: log})}
@@ -70,7 +70,7 @@ func (r *replication) secret(peer []byte, id fsm.VolumeID) (string, error) {
 // configureReplication gives an executor its part. Whether the host is fit to hold
 // replicas is looked at with each session: the kernel must be able to ask (S13).
 func (n *node) configureReplication(c *executor.Config) {
-	r := n.parts.replication
+	r := n.components.replication
 	if r == nil {
 		return
 	}
@@ -81,23 +81,23 @@ func (n *node) configureReplication(c *executor.Config) {
 	}
 }
 
-// listenFence listens for the kernel's handler.
-func (n *node) listenFence() (err error) {
-	if n.parts.replication == nil {
+// listenFencePeer listens for the kernel's handler.
+func (n *node) listenFencePeer() (err error) {
+	if n.components.replication == nil {
 		return nil
 	}
-	n.fence, err = fence.Listen(n.fenceSocket, func(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error) {
+	n.fencePeer, err = fencepeer.Listen(n.fencePeerSocket, func(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error) {
 		return n.executor.FencePeer(ctx, id)
 	}, n.log)
 	return exit.With(exit.Unavailable, err)
 }
 
-// serveFence answers the kernel's handler until ctx ends.
-func (n *node) serveFence(ctx context.Context) error {
-	if n.fence == nil {
+// serveFencePeer answers the kernel's handler until ctx ends.
+func (n *node) serveFencePeer(ctx context.Context) error {
+	if n.fencePeer == nil {
 		return nil
 	}
-	return n.fence.Serve(ctx)
+	return n.fencePeer.Serve(ctx)
 }
 
 // reboot is the last resort of a host that lost and cannot let go: nothing is synced,

@@ -22,26 +22,26 @@ import (
 	csinode "github.com/holdfast-storage/holdfast/csi/node"
 	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/executor"
-	"github.com/holdfast-storage/holdfast/executor/fence"
+	"github.com/holdfast-storage/holdfast/executor/fencepeer"
 	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// stopPatience is how long work under way may take when the process stops.
-const stopPatience = 10 * time.Second
+// stopTimeout is how long work under way may take when the process stops.
+const stopTimeout = 10 * time.Second
 
 // node is one running daemon.
 type node struct {
 	*options
-	log      *slog.Logger
-	creds    *pki.Credentials
-	registry *prometheus.Registry
-	parts    *parts
-	client   *session.Client
-	executor *executor.Executor
+	log        *slog.Logger
+	creds      *pki.Credentials
+	registry   *prometheus.Registry
+	components *components
+	client     *session.Client
+	executor   *executor.Executor
 
-	fence       *fence.Server // nil on a host that holds no replicas of replicated volumes
+	fencePeer   *fencepeer.Server // nil on a host that holds no replicas of replicated volumes
 	csiListener net.Listener
 	csi         *grpc.Server
 	health      *daemon.Health
@@ -55,18 +55,18 @@ func serve(ctx context.Context, o *options, stderr io.Writer) error {
 		return exit.With(exit.Usage, err)
 	}
 	n := &node{options: o, log: logger, registry: daemon.Registry(daemon.Version())}
-	if err := n.identify(); err != nil {
+	if err := n.loadIdentity(); err != nil {
 		return err
 	}
 	if err := n.open(ctx); err != nil {
 		return errors.Join(err, n.close())
 	}
-	logger.Info("the node runs", "id", n.id, "host", string(n.parts.host.ID), "pools", n.parts.poolNames(), "csi", o.CSIEndpoint, "version", daemon.Version())
+	logger.Info("the node runs", "id", n.id, "host", string(n.components.host.ID), "pools", n.components.poolNames(), "csi", o.CSIEndpoint, "version", daemon.Version())
 	return errors.Join(n.serve(ctx), n.close())
 }
 
-// identify loads the certificate, which says who this host is.
-func (n *node) identify() (err error) {
+// loadIdentity loads the certificate, which says who this host is.
+func (n *node) loadIdentity() (err error) {
 	if n.creds, err = daemon.Load(n.Files, pki.Node); err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (n *node) open(ctx context.Context) (err error) {
 	if err := n.rootPoolDir(); err != nil {
 		return err
 	}
-	if n.parts, err = openParts(n.options, n.log); err != nil {
+	if n.components, err = openComponents(n.options, n.log); err != nil {
 		return err
 	}
 	if err := n.openExecutor(); err != nil {
@@ -95,7 +95,7 @@ func (n *node) open(ctx context.Context) (err error) {
 		return err
 	}
 	n.health = daemon.ServeHealth(metrics, n.registry, n.client.Err, n.Profile, n.log)
-	if err := n.listenFence(); err != nil {
+	if err := n.listenFencePeer(); err != nil {
 		return err
 	}
 	if n.csiListener, err = server.Listen(n.CSIEndpoint); err != nil {
@@ -124,14 +124,14 @@ func (n *node) openExecutor() (err error) {
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
-	freezes, err := measured(n.parts.freezer, n.registry)
+	freezes, err := newMeteredFreezer(n.components.freezer, n.registry)
 	if err != nil {
 		return err
 	}
-	n.parts.openThrottle(n.ioCgroup, n.log)
+	n.components.openThrottle(n.ioCgroup, n.log)
 	config := executor.Config{
-		Node: fsm.NodeID(n.id), Host: n.parts.host, Pools: n.parts.backends(), Mounter: n.parts.mounter,
-		Freezer: freezes, FilesystemTools: n.parts.mounter, Throttle: n.parts.limits, MaxFreeze: n.freezeMax, HealthInterval: n.healthInterval,
+		Node: fsm.NodeID(n.id), Host: n.components.host, Pools: n.components.backends(), Mounter: n.components.mounter,
+		Freezer: freezes, FilesystemTools: n.components.mounter, Throttle: n.components.throttle, MaxFreeze: n.freezeMax, HealthInterval: n.healthInterval,
 		Proposer: n.client, Logger: n.log, Metrics: n.registry,
 		Labels: labels, Site: n.site, MaxVolumes: n.maxVolumes, Version: daemon.Version(), FeatureLevel: fsm.MaxFeatureLevel,
 		OvercommitPercents: n.overcommitPercents(), MinFree: int64(n.minFree),
@@ -149,7 +149,7 @@ func (n *node) openCSI() (err error) {
 	if n.csi, err = server.New(server.Config{Logger: n.log, Metrics: n.registry}); err != nil {
 		return err
 	}
-	off, err := n.off.Off()
+	off, err := n.disabled.Off()
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (n *node) openCSI() (err error) {
 	if err != nil {
 		return err
 	}
-	service, err := csinode.New(host{n.executor}, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes, MountGroup: n.mountGroup, Off: off.Node})
+	service, err := csinode.New(csiHost{n.executor}, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes, MountGroup: n.mountGroup, Off: off.Node})
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}
@@ -180,14 +180,14 @@ func (n *node) serve(ctx context.Context) error {
 	var group errgroup.Group
 	n.executor.Start()
 	group.Go(func() error { return n.client.Run(connected) })
-	group.Go(func() error { return n.serveFence(connected) })
-	group.Go(func() error { n.keepPools(connected); return nil })
+	group.Go(func() error { return n.serveFencePeer(connected) })
+	group.Go(func() error { n.watchPools(connected); return nil })
 	err := server.Run(ctx, n.csi, n.csiListener)
 	if err != nil {
 		err = fmt.Errorf("serve CSI: %w", err)
 	}
 	n.log.Info("stopping: staged volumes stay mounted")
-	stopping, cancel := context.WithTimeout(context.Background(), stopPatience)
+	stopping, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	stopped := n.executor.Shutdown(stopping)
 	disconnect()
@@ -206,8 +206,8 @@ func (n *node) close() error {
 	if n.client != nil {
 		errs = append(errs, n.client.Close())
 	}
-	if n.parts != nil {
-		errs = append(errs, n.parts.close())
+	if n.components != nil {
+		errs = append(errs, n.components.close())
 	}
 	return errors.Join(errs...)
 }

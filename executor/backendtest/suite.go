@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Size is of the volumes that the suite makes, in bytes.
-const Size = 16 << 20
+// VolumeBytes is of the volumes that the suite makes, in bytes.
+const VolumeBytes = 16 << 20
 
 // Harness is a backend on a new empty pool, and the means to hurt it.
 type Harness struct {
@@ -23,32 +23,32 @@ type Harness struct {
 	Backend executor.Backend
 	// Reopen is the backend as a restarted process finds it.
 	Reopen func() executor.Backend
-	// Interrupt leaves what a crash in the middle of Create leaves.
-	Interrupt func(t *testing.T, id fsm.VolumeID)
+	// InterruptCreate leaves what a crash in the middle of Create leaves.
+	InterruptCreate func(t *testing.T, id fsm.VolumeID)
 	// SetAbsent takes the pool away, as an unmount does, and brings it back.
 	SetAbsent func(t *testing.T, absent bool)
-	// Untouched fails the test when anything was made where an absent pool would be.
-	Untouched func(t *testing.T)
+	// RequireUntouched fails the test when anything was made where an absent pool would be.
+	RequireUntouched func(t *testing.T)
 }
 
 // NewID is a volume id that nobody else uses.
 func NewID() fsm.VolumeID { return fsm.VolumeID("hf-" + uuid.NewString()) }
 
-// Run runs the suite. Each test has a pool of its own.
-func Run(t *testing.T, start func(t *testing.T) Harness) {
+// RunBackendSuite runs the suite. Each test has a pool of its own.
+func RunBackendSuite(t *testing.T, start func(t *testing.T) Harness) {
 	for name, test := range map[string]func(*testing.T, Harness){
 		"an image is made once, asked twice":                       testCreate,
 		"an image of another size is not taken for this volume's":  testOtherSize,
 		"a restarted process finds what its predecessor made":      testReopen,
-		"attached is attached once, and adopted after a restart":   testAttach,
+		"attached is attached once, and adopted after a restart":   testActivate,
 		"read-only is as asked, also when it changes":              testReadOnly,
-		"an image that is attached is not removed":                 testRemoveAttached,
+		"an image that is attached is not removed":                 testRemoveActive,
 		"removing what is not there is done":                       testRemoveNothing,
 		"what a crash in create left is replaced, and removed":     testInterrupted,
-		"there is no device without an image":                      testAttachNothing,
+		"there is no device without an image":                      testActivateNothing,
 		"the inventory is what is there":                           testInventory,
 		"TestS12 an absent pool makes nothing and removes nothing": testAbsent,
-		"an absent pool's devices can be taken down":               testAbsentDetach,
+		"an absent pool's devices can be taken down":               testAbsentDeactivate,
 		"an id that is none reaches no path":                       testBadID,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, start(t)) })
@@ -74,35 +74,35 @@ func testCreate(t *testing.T, h Harness) {
 	id := NewID()
 	require.False(t, observe(t, h.Backend, id).Exists)
 	for range 2 {
-		require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+		require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
 		d := observe(t, h.Backend, id)
 		require.True(t, d.Exists)
 		require.False(t, d.Unfinished)
 		require.False(t, d.Active())
-		require.EqualValues(t, Size, d.Size)
+		require.EqualValues(t, VolumeBytes, d.Size)
 	}
 }
 
 func testOtherSize(t *testing.T, h Harness) {
 	id := NewID()
-	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
 	for range 2 {
-		require.Equal(t, fsm.Incompatible, reason(h.Backend.Create(t.Context(), id, 2*Size)))
-		require.EqualValues(t, Size, observe(t, h.Backend, id).Size)
+		require.Equal(t, fsm.Incompatible, reason(h.Backend.Create(t.Context(), id, 2*VolumeBytes)))
+		require.EqualValues(t, VolumeBytes, observe(t, h.Backend, id).Size)
 	}
 }
 
 func testReopen(t *testing.T, h Harness) {
 	id := NewID()
-	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
 	again := h.Reopen()
 	require.Equal(t, h.Backend.ID(), again.ID())
 	require.True(t, observe(t, again, id).Exists)
 }
 
-func testAttach(t *testing.T, h Harness) {
+func testActivate(t *testing.T, h Harness) {
 	id := NewID()
-	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
 	first, err := h.Backend.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.True(t, first.Active())
@@ -121,7 +121,7 @@ func testAttach(t *testing.T, h Harness) {
 
 func testReadOnly(t *testing.T, h Harness) {
 	id := NewID()
-	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
 	for _, readOnly := range []bool{true, false, true, true, false} {
 		d, err := h.Backend.Activate(t.Context(), id, readOnly)
 		require.NoError(t, err)
@@ -130,9 +130,9 @@ func testReadOnly(t *testing.T, h Harness) {
 	require.NoError(t, h.Backend.Deactivate(t.Context(), id))
 }
 
-func testRemoveAttached(t *testing.T, h Harness) {
+func testRemoveActive(t *testing.T, h Harness) {
 	id := NewID()
-	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
 	_, err := h.Backend.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	for _, b := range []executor.Backend{h.Backend, h.Reopen()} {
@@ -153,27 +153,27 @@ func testRemoveNothing(t *testing.T, h Harness) {
 
 func testInterrupted(t *testing.T, h Harness) {
 	id, never := NewID(), NewID()
-	h.Interrupt(t, id)
-	h.Interrupt(t, never)
+	h.InterruptCreate(t, id)
+	h.InterruptCreate(t, never)
 	d := observe(t, h.Backend, id)
 	require.True(t, d.Unfinished)
 	require.False(t, d.Exists, "unfinished is never taken for a volume")
-	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
 	require.False(t, observe(t, h.Backend, id).Unfinished)
 	require.NoError(t, h.Backend.Remove(t.Context(), never))
 	require.False(t, observe(t, h.Backend, never).Unfinished)
 }
 
-func testAttachNothing(t *testing.T, h Harness) {
+func testActivateNothing(t *testing.T, h Harness) {
 	_, err := h.Backend.Activate(t.Context(), NewID(), false)
 	require.Equal(t, fsm.Precondition, reason(err))
 }
 
 func testInventory(t *testing.T, h Harness) {
 	made, attached, unfinished := NewID(), NewID(), NewID()
-	h.Interrupt(t, unfinished)
+	h.InterruptCreate(t, unfinished)
 	for _, id := range []fsm.VolumeID{made, attached} {
-		require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+		require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
 	}
 	_, err := h.Backend.Activate(t.Context(), attached, false)
 	require.NoError(t, err)
@@ -192,7 +192,7 @@ func testInventory(t *testing.T, h Harness) {
 
 func testAbsent(t *testing.T, h Harness) {
 	made, wanted := NewID(), NewID()
-	require.NoError(t, h.Backend.Create(t.Context(), made, Size))
+	require.NoError(t, h.Backend.Create(t.Context(), made, VolumeBytes))
 	facts := h.Backend.Facts(t.Context())
 	require.False(t, facts.Absent)
 	require.Positive(t, facts.Free)
@@ -202,23 +202,23 @@ func testAbsent(t *testing.T, h Harness) {
 		require.True(t, b.Facts(t.Context()).Absent)
 		require.Equal(t, h.Backend.ID(), b.ID())
 		require.True(t, observe(t, b, made).Absent)
-		require.Error(t, b.Create(t.Context(), wanted, Size))
+		require.Error(t, b.Create(t.Context(), wanted, VolumeBytes))
 		require.Error(t, b.Remove(t.Context(), made))
 		_, err := b.Activate(t.Context(), made, false)
 		require.Error(t, err)
 		_, err = b.Inventory(t.Context())
 		require.Error(t, err)
 	}
-	h.Untouched(t)
+	h.RequireUntouched(t)
 	h.SetAbsent(t, false)
 	require.True(t, observe(t, h.Backend, made).Exists)
 	require.False(t, observe(t, h.Backend, wanted).Exists)
 	require.False(t, h.Backend.Facts(t.Context()).Absent)
 }
 
-func testAbsentDetach(t *testing.T, h Harness) {
+func testAbsentDeactivate(t *testing.T, h Harness) {
 	id := NewID()
-	require.NoError(t, h.Backend.Create(t.Context(), id, Size))
+	require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
 	_, err := h.Backend.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	h.SetAbsent(t, true)
@@ -232,7 +232,7 @@ func testBadID(t *testing.T, h Harness) {
 	for _, id := range []fsm.VolumeID{"", "..", "../../etc/passwd", "hf-x", NewID() + "/..", "hs-" + NewID()[3:]} {
 		_, err := h.Backend.Observe(t.Context(), id)
 		require.Equal(t, fsm.NotFound, reason(err))
-		require.Equal(t, fsm.NotFound, reason(h.Backend.Create(t.Context(), id, Size)))
+		require.Equal(t, fsm.NotFound, reason(h.Backend.Create(t.Context(), id, VolumeBytes)))
 		require.Equal(t, fsm.NotFound, reason(h.Backend.Remove(t.Context(), id)))
 		require.Equal(t, fsm.NotFound, reason(h.Backend.Deactivate(t.Context(), id)))
 		_, err = h.Backend.Activate(t.Context(), id, false)

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/holdfast-storage/holdfast/executor"
-	"github.com/holdfast-storage/holdfast/executor/fence"
+	"github.com/holdfast-storage/holdfast/executor/fencepeer"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -36,11 +36,11 @@ func TestStepsInAGuest(t *testing.T) {
 	for _, step := range strings.Split(steps, ",") {
 		began := time.Now()
 		out, err := guestStep(t.Context(), r, res, strings.Fields(step))
-		fmt.Printf("STEP %s: %s %s (%d ms)\n", step, outcome(err), out, time.Since(began).Milliseconds())
+		fmt.Printf("STEP %s: %s %s (%d ms)\n", step, describeError(err), out, time.Since(began).Milliseconds())
 	}
 }
 
-func outcome(err error) string {
+func describeError(err error) string {
 	var refused *fsm.Rejection
 	switch {
 	case err == nil:
@@ -103,11 +103,11 @@ func observeTwice(ctx context.Context, r *Replicator, res executor.ResourceConfi
 		if m, err = r.Observe(ctx, res.Volume, res.Minor, res.BackingPath); err != nil || m.Disk <= fsmpb.DiskState_DISK_STATE_FAILED {
 			return m, err
 		}
-		is, failed := r.askTool(ctx, res.Minor)
-		if failed == nil && is == (identity{m.HasMetadata, m.UUID, m.JustCreated}) {
+		md, failed := r.queryMetadataByTool(ctx, res.Minor)
+		if failed == nil && md == (diskMetadata{m.HasMetadata, m.UUID, m.JustCreated}) {
 			return m, nil
 		}
-		err = errors.Join(failed, fmt.Errorf("the kernel says %v %x %v, and drbdsetup %+v", m.HasMetadata, m.UUID, m.JustCreated, is))
+		err = errors.Join(failed, fmt.Errorf("the kernel says %v %x %v, and drbdsetup %+v", m.HasMetadata, m.UUID, m.JustCreated, md))
 	}
 	return m, err
 }
@@ -115,7 +115,7 @@ func observeTwice(ctx context.Context, r *Replicator, res executor.ResourceConfi
 // answerHandlers answers the kernel's handlers with what the file /run/verdict says, once
 // it says something.
 func answerHandlers(ctx context.Context) error {
-	s, err := fence.Listen("", func(ctx context.Context, _ fsm.VolumeID) (fsmpb.Verdict, error) {
+	s, err := fencepeer.Listen("", func(ctx context.Context, _ fsm.VolumeID) (fsmpb.Verdict, error) {
 		text, err := os.ReadFile("/run/verdict")
 		if err != nil {
 			return 0, err

@@ -31,114 +31,114 @@ func (r *Replicator) Observe(ctx context.Context, id fsm.VolumeID, minor uint32,
 		return m, err
 	}
 	m.HasConfig = configured
-	t, err := r.readTable()
+	t, err := r.readProc()
 	if errors.Is(err, fs.ErrNotExist) { // the module is not loaded: nothing is in the kernel
 		return m, nil
 	} else if err != nil {
 		return m, err
 	}
-	d, known, err := r.deviceOf(ctx, t, id, minor)
+	d, inKernel, err := r.findDevice(ctx, t, id, minor)
 	if err != nil {
 		return m, fmt.Errorf("observe %s: %w", id, err)
 	}
-	if known {
-		r.describe(d, &m)
+	if inKernel {
+		r.fillStatus(d, &m)
 	}
-	if err := r.identify(ctx, d, known, backing, &m); err != nil {
+	if err := r.fillMetadata(ctx, d, inKernel, backing, &m); err != nil {
 		return m, fmt.Errorf("observe %s: %w", id, err)
 	}
 	return m, nil
 }
 
-func (r *Replicator) describe(d device, m *executor.ResourceStatus) {
+func (r *Replicator) fillStatus(d procDevice, m *executor.ResourceStatus) {
 	m.InKernel = true
 	m.Primary, m.PeerRole = d.primary(), d.peerRole
 	m.Disk, m.PeerDisk, m.Connection = diskState(d), diskStates[d.peerDisk], connectionState(d)
 	m.Suspended, m.SyncPercent, m.OutOfSync = d.suspended, d.percent, d.outOfSync
 	m.Path, m.Number = devicePath(d.minor), unix.Mkdev(drbdMajor, d.minor)
-	if d.connection != unconfigured {
+	if d.connection != csUnconfigured {
 		m.Size = r.deviceSize(d.minor)
 	}
 }
 
-// identify tells of the metadata. Those of a device below that cannot be read are
+// fillMetadata tells of the metadata. Those of a device below that cannot be read are
 // not known, which is no error: the rest is.
-func (r *Replicator) identify(ctx context.Context, d device, known bool, backing string, m *executor.ResourceStatus) error {
-	var is identity
+func (r *Replicator) fillMetadata(ctx context.Context, d procDevice, inKernel bool, backing string, m *executor.ResourceStatus) error {
+	var md diskMetadata
 	var err error
 	switch {
-	case known && d.attached():
-		if is, err = r.attachedIdentity(ctx, d.minor); err != nil {
-			return r.gone(err)
+	case inKernel && d.attached():
+		if md, err = r.attachedMetadata(ctx, d.minor); err != nil {
+			return r.ignoreDetached(err)
 		}
 	case backing == "":
 		return nil
 	default:
-		if is, err = r.storedIdentity(ctx, d.minor, backing); err != nil {
+		if md, err = r.storedMetadata(ctx, d.minor, backing); err != nil {
 			r.config.Log.Debug("the metadata cannot be read", "device", backing, "error", err)
 			return ctx.Err()
 		}
 	}
-	m.HasMetadata, m.JustCreated, m.UUID = is.found, is.fresh, is.uuid
+	m.HasMetadata, m.JustCreated, m.UUID = md.found, md.fresh, md.uuid
 	return nil
 }
 
-// deviceOf is the minor's line, when the kernel has it for this volume.
-func (r *Replicator) deviceOf(ctx context.Context, t table, id fsm.VolumeID, minor uint32) (device, bool, error) {
-	d, there := t.devices[minor]
-	if !there {
+// findDevice is the minor's line, when the kernel has it for this volume.
+func (r *Replicator) findDevice(ctx context.Context, t procTable, id fsm.VolumeID, minor uint32) (procDevice, bool, error) {
+	d, found := t.devices[minor]
+	if !found {
 		r.forgetOwner(minor)
-		return device{minor: minor}, false, nil
+		return procDevice{minor: minor}, false, nil
 	}
-	owner, err := r.owner(ctx, minor)
+	owner, err := r.minorOwner(ctx, minor)
 	switch {
 	case err != nil:
-		return device{}, false, err
+		return procDevice{}, false, err
 	case owner != id:
-		return device{}, false, fsm.Reject(fsm.InUse, "minor %d belongs to %s", minor, owner)
+		return procDevice{}, false, fsm.Reject(fsm.InUse, "minor %d belongs to %s", minor, owner)
 	}
 	return d, true, nil
 }
 
-// owner is whose a minor is. The kernel is asked once: a minor keeps its owner
+// minorOwner is whose a minor is. The kernel is asked once: a minor keeps its owner
 // until it is gone. What was gone while the kernel answered is asked again, as it
 // may be another's by now.
-func (r *Replicator) owner(ctx context.Context, minor uint32) (fsm.VolumeID, error) {
+func (r *Replicator) minorOwner(ctx context.Context, minor uint32) (fsm.VolumeID, error) {
 	for {
 		r.mu.Lock()
-		id, known := r.owners[minor]
-		before := maps.Clone(r.freed)
+		id, found := r.minorOwners[minor]
+		before := maps.Clone(r.freeCounts)
 		r.mu.Unlock()
-		if known {
+		if found {
 			return id, nil
 		}
-		out, err := r.look(ctx, "drbdsetup", "events2", "--now")
+		out, err := r.query(ctx, "drbdsetup", "events2", "--now")
 		if err != nil {
 			return "", fmt.Errorf("ask the kernel whose minor %d is: %w", minor, err)
 		}
-		if id, current := r.noteOwners(minorsIn(string(out)), before, minor); current {
+		if id, current := r.recordOwners(parseMinors(string(out)), before, minor); current {
 			return id, nil
 		}
 	}
 }
 
-// noteOwners takes in what the kernel listed, and tells whether it still holds of one minor.
-func (r *Replicator) noteOwners(listed map[uint32]fsm.VolumeID, before map[uint32]uint64, minor uint32) (id fsm.VolumeID, current bool) {
+// recordOwners takes in what the kernel listed, and tells whether it still holds of one minor.
+func (r *Replicator) recordOwners(listed map[uint32]fsm.VolumeID, before map[uint32]uint64, minor uint32) (id fsm.VolumeID, current bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for n, of := range listed {
-		if r.freed[n] == before[n] {
-			r.owners[n] = of
+	for n, owner := range listed {
+		if r.freeCounts[n] == before[n] {
+			r.minorOwners[n] = owner
 		}
 	}
-	return r.owners[minor], r.freed[minor] == before[minor]
+	return r.minorOwners[minor], r.freeCounts[minor] == before[minor]
 }
 
 func (r *Replicator) forgetOwner(minor uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.owners, minor)
-	r.freed[minor]++
+	delete(r.minorOwners, minor)
+	r.freeCounts[minor]++
 }
 
 var (
@@ -146,8 +146,8 @@ var (
 	eventMinor = regexp.MustCompile(` minor:(\d+)`)
 )
 
-// minorsIn reads which resource has which minor.
-func minorsIn(events string) map[uint32]fsm.VolumeID {
+// parseMinors reads which resource has which minor.
+func parseMinors(events string) map[uint32]fsm.VolumeID {
 	minors := map[uint32]fsm.VolumeID{}
 	for line := range strings.Lines(events) {
 		name, minor := eventName.FindStringSubmatch(line), eventMinor.FindStringSubmatch(line)
@@ -163,24 +163,24 @@ func minorsIn(events string) map[uint32]fsm.VolumeID {
 
 // ListSuspended lists the volumes whose I/O is frozen now. It reads files only.
 func (r *Replicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) {
-	t, err := r.readTable()
+	t, err := r.readProc()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	} else if err != nil {
 		return nil, err
 	}
 	var frozen []fsm.VolumeID
-	var files map[uint32]fsm.VolumeID
+	var configured map[uint32]fsm.VolumeID
 	for minor, d := range t.devices {
 		if !d.suspended {
 			continue
 		}
-		if files == nil {
-			if files, err = r.configured(); err != nil {
+		if configured == nil {
+			if configured, err = r.configuredVolumes(); err != nil {
 				return nil, err
 			}
 		}
-		if id, ours := files[minor]; ours {
+		if id, ours := configured[minor]; ours {
 			frozen = append(frozen, id)
 		}
 	}
@@ -190,36 +190,36 @@ func (r *Replicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) {
 
 // ListResources lists the volumes that are configured in the kernel or in files.
 func (r *Replicator) ListResources(ctx context.Context) ([]fsm.VolumeID, error) {
-	files, err := r.configured()
+	configured, err := r.configuredVolumes()
 	if err != nil {
 		return nil, err
 	}
-	var known []fsm.VolumeID
-	for _, id := range files {
-		known = append(known, id)
+	var volumes []fsm.VolumeID
+	for _, id := range configured {
+		volumes = append(volumes, id)
 	}
-	inKernel, err := r.inKernel(ctx)
+	loaded, err := r.kernelVolumes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known = append(known, inKernel...)
-	slices.Sort(known)
-	return slices.Compact(known), nil
+	volumes = append(volumes, loaded...)
+	slices.Sort(volumes)
+	return slices.Compact(volumes), nil
 }
 
-// inKernel lists the volumes that the kernel has resources of.
-func (r *Replicator) inKernel(ctx context.Context) ([]fsm.VolumeID, error) {
-	if _, err := os.Stat(filepath.Join(r.config.proc, "drbd")); errors.Is(err, fs.ErrNotExist) {
+// kernelVolumes lists the volumes that the kernel has resources of.
+func (r *Replicator) kernelVolumes(ctx context.Context) ([]fsm.VolumeID, error) {
+	if _, err := os.Stat(filepath.Join(r.config.procDir, "drbd")); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	out, err := r.look(ctx, "drbdsetup", "events2", "--now")
+	out, err := r.query(ctx, "drbdsetup", "events2", "--now")
 	if err != nil {
 		return nil, fmt.Errorf("ask the kernel for its resources: %w", err)
 	}
-	return volumesIn(string(out)), nil
+	return parseVolumes(string(out)), nil
 }
 
-func volumesIn(events string) []fsm.VolumeID {
+func parseVolumes(events string) []fsm.VolumeID {
 	var ids []fsm.VolumeID
 	for line := range strings.Lines(events) {
 		if m := eventName.FindStringSubmatch(line); m != nil && fsm.VolumeID(m[1]).Valid() && !slices.Contains(ids, fsm.VolumeID(m[1])) {
@@ -229,11 +229,11 @@ func volumesIn(events string) []fsm.VolumeID {
 	return ids
 }
 
-func devicePath(minor uint32) string { return "/dev/drbd" + number(minor) }
+func devicePath(minor uint32) string { return "/dev/drbd" + minorString(minor) }
 
 // deviceSize is 0 when the kernel does not say it.
 func (r *Replicator) deviceSize(minor uint32) int64 {
-	text, err := os.ReadFile(filepath.Join(r.config.sys, "block", "drbd"+number(minor), "size"))
+	text, err := os.ReadFile(filepath.Join(r.config.sysDir, "block", "drbd"+minorString(minor), "size"))
 	if err != nil {
 		return 0
 	}
@@ -244,8 +244,8 @@ func (r *Replicator) deviceSize(minor uint32) int64 {
 	return sectors * sectorBytes
 }
 
-// gone makes nothing of an error about a disk that went away between two looks.
-func (*Replicator) gone(err error) error {
+// ignoreDetached makes nothing of an error about a disk that went away between two looks.
+func (*Replicator) ignoreDetached(err error) error {
 	var failed *Error
 	if errors.As(err, &failed) && failed.Code == noMetadata { // "Device has no disk"
 		return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // device is what /proc/drbd says of one minor.
-type device struct {
+type procDevice struct {
 	minor          uint32
 	connection     string // as the kernel calls it, "Unconfigured" when there is neither disk nor peer
 	role, peerRole string
@@ -22,14 +22,14 @@ type device struct {
 	percent        int   // -1: nothing is under way
 }
 
-// table is the whole of /proc/drbd.
-type table struct {
+// procTable is the whole of /proc/drbd.
+type procTable struct {
 	version string // such as 8.4.11
-	devices map[uint32]device
+	devices map[uint32]procDevice
 }
 
-// unconfigured is the kernel's word for a minor with neither disk nor peer.
-const unconfigured = "Unconfigured"
+// csUnconfigured is the kernel's word for a minor with neither disk nor peer.
+const csUnconfigured = "Unconfigured"
 
 var (
 	versionLine = regexp.MustCompile(`^version: (\S+)`)
@@ -39,23 +39,23 @@ var (
 	doneField   = regexp.MustCompile(`(?:sync'ed|verified): *(\d+)`)
 )
 
-// readTable reads /proc/drbd. It asks no command, so it answers also while one hangs.
-func (r *Replicator) readTable() (table, error) {
-	text, err := os.ReadFile(filepath.Join(r.config.proc, "drbd"))
+// readProc reads /proc/drbd. It asks no command, so it answers also while one hangs.
+func (r *Replicator) readProc() (procTable, error) {
+	text, err := os.ReadFile(filepath.Join(r.config.procDir, "drbd"))
 	if err != nil {
-		return table{}, fmt.Errorf("read what the kernel says of DRBD: %w", err)
+		return procTable{}, fmt.Errorf("read what the kernel says of DRBD: %w", err)
 	}
-	t, err := parseTable(string(text))
+	t, err := parseProc(string(text))
 	if err != nil {
-		return table{}, fmt.Errorf("read what the kernel says of DRBD: %w", err)
+		return procTable{}, fmt.Errorf("read what the kernel says of DRBD: %w", err)
 	}
 	return t, nil
 }
 
-func parseTable(text string) (table, error) {
-	t := table{devices: map[uint32]device{}}
-	var last *device
-	keep := func() {
+func parseProc(text string) (procTable, error) {
+	t := procTable{devices: map[uint32]procDevice{}}
+	var last *procDevice
+	flush := func() {
 		if last != nil {
 			t.devices[last.minor] = *last
 		}
@@ -68,38 +68,38 @@ func parseTable(text string) (table, error) {
 		}
 		m := deviceLine.FindStringSubmatch(line)
 		if m == nil {
-			last.read(line)
+			last.parseDetails(line)
 			continue
 		}
-		keep()
+		flush()
 		d, err := parseDevice(m[1], m[2], m[3])
 		if err != nil {
-			return table{}, err
+			return procTable{}, err
 		}
 		last = &d
 	}
-	keep()
+	flush()
 	return t, nil
 }
 
-func parseDevice(minor, connection, rest string) (device, error) {
+func parseDevice(minor, connection, details string) (procDevice, error) {
 	n, err := strconv.ParseUint(minor, 10, 32)
 	if err != nil {
-		return device{}, fmt.Errorf("minor %q: %w", minor, err)
+		return procDevice{}, fmt.Errorf("minor %q: %w", minor, err)
 	}
-	d := device{minor: uint32(n), connection: connection, percent: -1}
-	m := stateFields.FindStringSubmatch(rest)
+	d := procDevice{minor: uint32(n), connection: connection, percent: -1}
+	m := stateFields.FindStringSubmatch(details)
 	switch {
 	case m != nil:
 		d.role, d.peerRole, d.disk, d.peerDisk, d.suspended = m[1], m[2], m[3], m[4], m[5] == "s"
-	case connection != unconfigured:
-		return device{}, fmt.Errorf("minor %d: cannot read %q", n, rest)
+	case connection != csUnconfigured:
+		return procDevice{}, fmt.Errorf("minor %d: cannot read %q", n, details)
 	}
 	return d, nil
 }
 
-// read takes what the lines below a device's first say.
-func (d *device) read(line string) {
+// parseDetails takes what the lines below a device's first say.
+func (d *procDevice) parseDetails(line string) {
 	if d == nil {
 		return
 	}
@@ -116,17 +116,17 @@ func (d *device) read(line string) {
 }
 
 // attached tells whether the kernel has the device below open.
-func (d device) attached() bool {
-	return d.connection != unconfigured && d.disk != "" && d.disk != "Diskless"
+func (d procDevice) attached() bool {
+	return d.connection != csUnconfigured && d.disk != "" && d.disk != "Diskless"
 }
 
 // standAlone tells whether the kernel has no peer for it.
-func (d device) standAlone() bool {
-	return d.connection == unconfigured || d.connection == "StandAlone"
+func (d procDevice) standAlone() bool {
+	return d.connection == csUnconfigured || d.connection == "StandAlone"
 }
 
-func (d device) primary() bool { return d.role == "Primary" }
-func (d device) connected() bool {
+func (d procDevice) primary() bool { return d.role == "Primary" }
+func (d procDevice) connected() bool {
 	return connectionState(d) >= fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
 }
 
@@ -145,7 +145,7 @@ var diskStates = map[string]fsmpb.DiskState{
 // connection or from it.
 var connectionStates = map[string]fsmpb.ConnectionState{
 	"StandAlone":    fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE,
-	unconfigured:    fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE,
+	csUnconfigured:  fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE,
 	"Connected":     fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED,
 	"StartingSyncS": fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE,
 	"WFBitMapS":     fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE,
@@ -162,15 +162,15 @@ var connectionStates = map[string]fsmpb.ConnectionState{
 	"VerifyT":       fsmpb.ConnectionState_CONNECTION_STATE_VERIFYING,
 }
 
-func connectionState(d device) fsmpb.ConnectionState {
-	if state, lasting := connectionStates[d.connection]; lasting {
+func connectionState(d procDevice) fsmpb.ConnectionState {
+	if state, stable := connectionStates[d.connection]; stable {
 		return state
 	}
 	return fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING
 }
 
-func diskState(d device) fsmpb.DiskState {
-	if d.connection == unconfigured {
+func diskState(d procDevice) fsmpb.DiskState {
+	if d.connection == csUnconfigured {
 		return fsmpb.DiskState_DISK_STATE_DISKLESS
 	}
 	return diskStates[d.disk]

@@ -20,7 +20,7 @@ var _ executor.Replicator = (*Replicator)(nil)
 type Config struct {
 	// Dir holds the resources' files, /etc/drbd.d. Main is the file that the tools
 	// read when the kernel calls them, /etc/drbd.conf: it must include Dir.
-	Dir, Main string
+	Dir, MainFile string
 	// State is where DRBD's tools remember the sizes of devices, /var/lib/drbd. It
 	// must outlive a reboot.
 	State string
@@ -32,17 +32,17 @@ type Config struct {
 	Hostname func() (string, error)
 	Log      *slog.Logger
 
-	// proc and sys stand for /proc and /sys, run for the host's tools, ask for
-	// askKernel, in tests.
-	proc, sys string
-	run       runner
-	ask       func(ctx context.Context, minor uint32) (identity, error)
+	// procDir and sys stand for /proc and /sys, run for the host's tools, ask for
+	// queryMetadataByNetlink, in tests.
+	procDir, sysDir string
+	runner          runner
+	queryMetadata   func(ctx context.Context, minor uint32) (diskMetadata, error)
 }
 
 // runner runs the host's commands.
 type runner interface {
 	Run(ctx context.Context, c run.Command) ([]byte, error)
-	Look(tool string) (string, error)
+	LookPath(tool string) (string, error)
 }
 
 // Options are DRBD's that an operator may tune. The zero value of each field stands
@@ -61,7 +61,7 @@ type Options struct {
 	Auth, Verify string
 }
 
-func (o Options) filled() Options {
+func (o Options) withDefaults() Options {
 	return Options{
 		PingInterval: cmp.Or(o.PingInterval, 2*time.Second), PingTimeout: cmp.Or(o.PingTimeout, 500*time.Millisecond),
 		WriteTimeout: cmp.Or(o.WriteTimeout, 1900*time.Millisecond), ConnectRetry: cmp.Or(o.ConnectRetry, 2*time.Second),
@@ -71,36 +71,36 @@ func (o Options) filled() Options {
 }
 
 // Handler is where this program lies for the kernel, unless configured otherwise.
-const Handler = "/usr/sbin/holdfast"
+const HandlerPath = "/usr/sbin/holdfast"
 
 // Replicator keeps the replicated volumes of one host. It is safe for concurrent use.
 type Replicator struct {
-	config      Config
-	growTimeout time.Duration
+	config        Config
+	resizeTimeout time.Duration
 
-	mu     sync.Mutex
-	owners map[uint32]fsm.VolumeID          // whose each minor was seen to be
-	freed  map[uint32]uint64                // how often each minor was seen to be nobody's
-	busy   map[fsm.VolumeID]struct{}        // a command of ours runs
-	parked map[fsm.VolumeID]<-chan struct{} // a killed command waits in the kernel
+	mu            sync.Mutex
+	minorOwners   map[uint32]fsm.VolumeID          // whose each minor was seen to be
+	freeCounts    map[uint32]uint64                // how often each minor was seen to be nobody's
+	running       map[fsm.VolumeID]struct{}        // a command of ours runs
+	stuckCommands map[fsm.VolumeID]<-chan struct{} // a killed command waits in the kernel
 }
 
 // New is the replicator of this host. It touches nothing yet.
 func New(c Config) *Replicator {
 	c.Dir = cmp.Or(c.Dir, "/etc/drbd.d")
-	c.Main = cmp.Or(c.Main, "/etc/drbd.conf")
+	c.MainFile = cmp.Or(c.MainFile, "/etc/drbd.conf")
 	c.State = cmp.Or(c.State, "/var/lib/drbd")
-	c.Handler = cmp.Or(c.Handler, Handler)
-	c.proc, c.sys = cmp.Or(c.proc, "/proc"), cmp.Or(c.sys, "/sys")
-	c.Options = c.Options.filled()
+	c.Handler = cmp.Or(c.Handler, HandlerPath)
+	c.procDir, c.sysDir = cmp.Or(c.procDir, "/proc"), cmp.Or(c.sysDir, "/sys")
+	c.Options = c.Options.withDefaults()
 	if c.Hostname == nil {
 		c.Hostname = os.Hostname
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.run == nil {
-		c.run, c.ask = run.New(), askKernel
+	if c.runner == nil {
+		c.runner, c.queryMetadata = run.New(), queryMetadataByNetlink
 	}
-	return &Replicator{config: c, growTimeout: growTimeout, owners: map[uint32]fsm.VolumeID{}, freed: map[uint32]uint64{}, busy: map[fsm.VolumeID]struct{}{}, parked: map[fsm.VolumeID]<-chan struct{}{}}
+	return &Replicator{config: c, resizeTimeout: resizeTimeout, minorOwners: map[uint32]fsm.VolumeID{}, freeCounts: map[uint32]uint64{}, running: map[fsm.VolumeID]struct{}{}, stuckCommands: map[fsm.VolumeID]<-chan struct{}{}}
 }

@@ -11,78 +11,78 @@ import (
 // CreateMetadata makes the metadata on the device below. Those that are there already
 // stay, whoever asks: what they guard would be lost with them.
 func (r *Replicator) CreateMetadata(ctx context.Context, id fsm.VolumeID) error {
-	return r.with(ctx, id, "make the metadata of", func(s *step, d device, known bool) error {
-		if known && d.attached() {
+	return r.withStep(ctx, id, "make the metadata of", func(s *step, d procDevice, inKernel bool) error {
+		if inKernel && d.attached() {
 			return nil
 		}
 		backing, err := r.configuredBacking(id)
 		if err != nil {
 			return err
 		}
-		have, err := r.storedIdentity(ctx, s.minor, backing)
+		current, err := r.storedMetadata(ctx, s.minor, backing)
 		if err != nil {
-			return refusal(s.doing, id, err)
+			return classifyError(s.action, id, err)
 		}
-		if have.found {
+		if current.found {
 			return nil
 		}
 		// Forced: nobody is there to confirm. That nothing is overwritten was looked at above.
-		return s.do(ctx, "create-md", "--force")
+		return s.run(ctx, "create-md", "--force")
 	})
 }
 
 // RemakeMetadata makes the metadata of a disk that the kernel does not have anew, over
 // those that are there.
 func (r *Replicator) RemakeMetadata(ctx context.Context, id fsm.VolumeID) error {
-	return r.with(ctx, id, "make the metadata anew of", func(s *step, d device, known bool) error {
-		if known && d.attached() {
+	return r.withStep(ctx, id, "make the metadata anew of", func(s *step, d procDevice, inKernel bool) error {
+		if inKernel && d.attached() {
 			return s.reject(fsm.InUse, "its disk is attached")
 		}
-		return s.do(ctx, "create-md", "--force")
+		return s.run(ctx, "create-md", "--force")
 	})
 }
 
 // Attach makes the resource and its device known and attaches the disk. drbdadm
 // replays the activity log first, and finds metadata that a grown device left behind.
 func (r *Replicator) Attach(ctx context.Context, id fsm.VolumeID) error {
-	return r.with(ctx, id, "attach", func(s *step, d device, known bool) error {
-		if known && d.attached() {
+	return r.withStep(ctx, id, "attach", func(s *step, d procDevice, inKernel bool) error {
+		if inKernel && d.attached() {
 			return nil
 		}
-		if !known {
-			if err := s.do(ctx, "new-resource"); err != nil {
+		if !inKernel {
+			if err := s.run(ctx, "new-resource"); err != nil {
 				return err
 			}
-			if err := s.do(ctx, "new-minor"); err != nil {
+			if err := s.run(ctx, "new-minor"); err != nil {
 				return err
 			}
 		}
-		return s.do(ctx, "attach")
+		return s.run(ctx, "attach")
 	})
 }
 
 // Detach gives the disk up. With force also while writes to it are stuck (S9).
 func (r *Replicator) Detach(ctx context.Context, id fsm.VolumeID, force bool) error {
-	return r.with(ctx, id, "detach", func(s *step, d device, known bool) error {
+	return r.withStep(ctx, id, "detach", func(s *step, d procDevice, inKernel bool) error {
 		switch {
-		case !known || !d.attached():
+		case !inKernel || !d.attached():
 			return nil
 		case force:
-			return s.do(ctx, "detach", "--force")
+			return s.run(ctx, "detach", "--force")
 		}
-		return s.do(ctx, "detach")
+		return s.run(ctx, "detach")
 	})
 }
 
 // Connect begins to connect to the peer. The kernel takes discard only with a new
 // connection of a secondary, so one that waits for its peer is ended first.
 func (r *Replicator) Connect(ctx context.Context, id fsm.VolumeID, discard bool) error {
-	return r.withKnown(ctx, id, "connect", func(s *step, d device) error {
+	return r.withKernelStep(ctx, id, "connect", func(s *step, d procDevice) error {
 		switch {
 		case d.connected():
 			return nil
 		case discard && d.primary():
-			return s.reject(fsm.Precondition, answers[123].text)
+			return s.reject(fsm.Precondition, kernelRejections[123].text)
 		case !d.standAlone() && !discard:
 			return nil
 		case !d.standAlone():
@@ -91,17 +91,17 @@ func (r *Replicator) Connect(ctx context.Context, id fsm.VolumeID, discard bool)
 			}
 		}
 		if discard {
-			return s.do(ctx, "connect", "--discard-my-data")
+			return s.run(ctx, "connect", "--discard-my-data")
 		}
-		return s.do(ctx, "connect")
+		return s.run(ctx, "connect")
 	})
 }
 
 // Disconnect ends the connection with force: this replica stays UpToDate and its
 // peer, if it is primary, freezes (S8).
 func (r *Replicator) Disconnect(ctx context.Context, id fsm.VolumeID) error {
-	return r.with(ctx, id, "disconnect", func(s *step, d device, known bool) error {
-		if !known || d.standAlone() {
+	return r.withStep(ctx, id, "disconnect", func(s *step, d procDevice, inKernel bool) error {
+		if !inKernel || d.standAlone() {
 			return nil
 		}
 		return s.disconnect(ctx)
@@ -115,69 +115,69 @@ const noConnection = 162
 // file does not name any more.
 func (s *step) disconnect(ctx context.Context) error {
 	err := s.adm(ctx, "disconnect", "--force")
-	if !said(err, noConnection) {
-		return refusal(s.doing, s.id, err)
+	if !hasCode(err, noConnection) {
+		return classifyError(s.action, s.id, err)
 	}
 	local, peer, err := s.r.addresses(ctx, s.id)
 	if err != nil || local == "" {
 		return err
 	}
-	return refusal(s.doing, s.id, s.tool(ctx, "drbdsetup", "disconnect", local, peer, "--force"))
+	return classifyError(s.action, s.id, s.runTool(ctx, "drbdsetup", "disconnect", local, peer, "--force"))
 }
 
 // NewUUID makes the first generation of a volume whose replicas are connected and
 // just created. Never another one (S8: birth needs no force).
 func (r *Replicator) NewUUID(ctx context.Context, id fsm.VolumeID) error {
-	return r.withKnown(ctx, id, "make the first generation of", func(s *step, d device) error {
+	return r.withKernelStep(ctx, id, "make the first generation of", func(s *step, d procDevice) error {
 		if !d.attached() {
-			return s.reject(fsm.Precondition, answers[-11].text)
+			return s.reject(fsm.Precondition, kernelRejections[-11].text)
 		}
-		is, err := r.attachedIdentity(ctx, s.minor)
+		md, err := r.attachedMetadata(ctx, s.minor)
 		switch {
 		case err != nil:
 			return err
-		case !is.fresh && diskState(d) == fsmpb.DiskState_DISK_STATE_UP_TO_DATE:
+		case !md.fresh && diskState(d) == fsmpb.DiskState_DISK_STATE_UP_TO_DATE:
 			return nil
-		case !is.fresh:
+		case !md.fresh:
 			return s.reject(fsm.Precondition, "its disk held another generation before")
 		case d.connection != "Connected" || d.disk != "Inconsistent" || d.peerDisk != "Inconsistent":
 			return s.reject(fsm.Precondition, "its two replicas are not connected and just created")
 		}
-		return s.do(ctx, "--", "--clear-bitmap", "new-current-uuid")
+		return s.run(ctx, "--", "--clear-bitmap", "new-current-uuid")
 	})
 }
 
 // SetPrimary makes the replica primary. When it is not connected the kernel calls
 // the handler first and waits for it.
 func (r *Replicator) SetPrimary(ctx context.Context, id fsm.VolumeID, force bool) error {
-	return r.withKnown(ctx, id, "set primary", func(s *step, d device) error {
+	return r.withKernelStep(ctx, id, "set primary", func(s *step, d procDevice) error {
 		switch {
 		case d.primary():
 			return nil
 		case force:
-			return s.do(ctx, "primary", "--force")
+			return s.run(ctx, "primary", "--force")
 		}
-		return s.do(ctx, "primary")
+		return s.run(ctx, "primary")
 	})
 }
 
 // SetSecondary ends that. Busy while the device is open.
 func (r *Replicator) SetSecondary(ctx context.Context, id fsm.VolumeID) error {
-	return r.with(ctx, id, "set secondary", func(s *step, d device, known bool) error {
-		if !known || !d.primary() {
+	return r.withStep(ctx, id, "set secondary", func(s *step, d procDevice, inKernel bool) error {
+		if !inKernel || !d.primary() {
 			return nil
 		}
-		return s.do(ctx, "secondary")
+		return s.run(ctx, "secondary")
 	})
 }
 
 // ResumeIO ends a freeze (S9).
 func (r *Replicator) ResumeIO(ctx context.Context, id fsm.VolumeID) error {
-	return r.withKnown(ctx, id, "resume the I/O of", func(s *step, d device) error {
+	return r.withKernelStep(ctx, id, "resume the I/O of", func(s *step, d procDevice) error {
 		if !d.suspended {
 			return nil
 		}
-		return s.do(ctx, "resume-io")
+		return s.run(ctx, "resume-io")
 	})
 }
 
@@ -190,17 +190,17 @@ func (r *Replicator) Down(ctx context.Context, id fsm.VolumeID) error {
 	if err := r.claim(id, "take down"); err != nil {
 		return err
 	}
-	s := &step{r: r, id: id, doing: "take down"}
+	s := &step{r: r, id: id, action: "take down"}
 	defer s.end()
-	minor, there, err := r.kernelMinor(ctx, id)
-	if err != nil || !there {
+	minor, found, err := r.kernelMinor(ctx, id)
+	if err != nil || !found {
 		return err
 	}
-	t, err := r.readTable()
+	t, err := r.readProc()
 	if err != nil {
 		return fmt.Errorf("take down %s: %w", id, err)
 	}
-	var d device
+	var d procDevice
 	if minor != 0 { // else it has none: no volume's is 0, but somebody else's may be
 		d = t.devices[minor]
 	}
@@ -208,45 +208,45 @@ func (r *Replicator) Down(ctx context.Context, id fsm.VolumeID) error {
 		return s.reject(fsm.Busy, "it is primary")
 	}
 	if !d.standAlone() && d.connection != "" {
-		if err := s.leave(ctx); err != nil {
+		if err := s.disconnectByAddress(ctx); err != nil {
 			return err
 		}
 	}
-	err = s.tool(ctx, "drbdsetup", "down", string(id))
+	err = s.runTool(ctx, "drbdsetup", "down", string(id))
 	r.forgetOwner(minor)
-	return refusal(s.doing, id, err)
+	return classifyError(s.action, id, err)
 }
 
-// leave disconnects with force by the addresses that the kernel has: there may be
+// disconnectByAddress disconnects with force by the addresses that the kernel has: there may be
 // no file any more.
-func (s *step) leave(ctx context.Context) error {
+func (s *step) disconnectByAddress(ctx context.Context) error {
 	local, peer, err := s.r.addresses(ctx, s.id)
 	if err != nil || local == "" {
 		return err
 	}
-	err = s.tool(ctx, "drbdsetup", "disconnect", local, peer, "--force")
-	if said(err, noConnection) {
+	err = s.runTool(ctx, "drbdsetup", "disconnect", local, peer, "--force")
+	if hasCode(err, noConnection) {
 		return nil
 	}
-	return refusal(s.doing, s.id, err)
+	return classifyError(s.action, s.id, err)
 }
 
 // kernelMinor tells whether the kernel has a resource, and its minor, if it has one.
-func (r *Replicator) kernelMinor(ctx context.Context, id fsm.VolumeID) (minor uint32, there bool, err error) {
-	if _, err := r.readTable(); err != nil {
+func (r *Replicator) kernelMinor(ctx context.Context, id fsm.VolumeID) (minor uint32, found bool, err error) {
+	if _, err := r.readProc(); err != nil {
 		return 0, false, ignoreMissing(err)
 	}
-	out, err := r.look(ctx, "drbdsetup", "events2", "--now", string(id))
+	out, err := r.query(ctx, "drbdsetup", "events2", "--now", string(id))
 	if err != nil {
 		return 0, false, fmt.Errorf("ask the kernel for %s: %w", id, err)
 	}
-	for n, of := range minorsIn(string(out)) {
-		if of == id {
+	for n, owner := range parseMinors(string(out)) {
+		if owner == id {
 			minor = n
 		}
 	}
-	for _, of := range volumesIn(string(out)) {
-		there = there || of == id
+	for _, owner := range parseVolumes(string(out)) {
+		found = found || owner == id
 	}
-	return minor, there, nil
+	return minor, found, nil
 }

@@ -15,33 +15,33 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// tools answers as the tools did in guests and keeps what they were called with.
-type tools struct {
-	t      *testing.T
-	called []string
-	answer map[string]error           // by the beginning of a call
-	gi     string                     // what get-gi says
-	listed func(events string) string // before what all resources are is told
+// fakeTools answers as the tools did in guests and keeps what they were called with.
+type fakeTools struct {
+	t        *testing.T
+	calls    []string
+	failures map[string]error           // by the beginning of a call
+	giOutput string                     // what get-gi says
+	listHook func(events string) string // before what all resources are is told
 }
 
-func (f *tools) Look(tool string) (string, error) { return "/usr/sbin/" + tool, nil }
+func (f *fakeTools) LookPath(tool string) (string, error) { return "/usr/sbin/" + tool, nil }
 
-func (f *tools) Run(_ context.Context, c run.Command) ([]byte, error) {
+func (f *fakeTools) Run(_ context.Context, c run.Command) ([]byte, error) {
 	call := c.Tool + " " + strings.Join(c.Args, " ")
 	switch {
 	case call == "drbdsetup events2":
-		_, err := c.Stdout.Write([]byte(captured(f.t, "connected_primary.events")))
+		_, err := c.Stdout.Write([]byte(readTestdata(f.t, "connected_primary.events")))
 		return nil, err // the stream ends
-	case call == "drbdsetup events2 --now" && f.listed != nil:
-		return []byte(f.listed(captured(f.t, "connected_primary.events"))), nil
+	case call == "drbdsetup events2 --now" && f.listHook != nil:
+		return []byte(f.listHook(readTestdata(f.t, "connected_primary.events"))), nil
 	case strings.HasPrefix(call, "drbdsetup events2 --now"):
-		return []byte(captured(f.t, "connected_primary.events")), nil
+		return []byte(readTestdata(f.t, "connected_primary.events")), nil
 	case strings.Contains(call, "get-gi"):
-		return []byte(f.gi), nil
+		return []byte(f.giOutput), nil
 	}
-	f.called = append(f.called, strings.ReplaceAll(call, " "+string(testVolume), ""))
-	for begin, err := range f.answer {
-		if strings.HasPrefix(call, begin) {
+	f.calls = append(f.calls, strings.ReplaceAll(call, " "+string(testVolume), ""))
+	for prefix, err := range f.failures {
+		if strings.HasPrefix(call, prefix) {
 			return nil, err
 		}
 	}
@@ -49,29 +49,29 @@ func (f *tools) Run(_ context.Context, c run.Command) ([]byte, error) {
 }
 
 const (
-	freshGI = "0000000000000004:0000000000000000:0000000000000000:0000000000000000:0:0:0:0:0:0:0\n"
-	bornGI  = "82CB38916AD3EDA2:0000000000000000:0000000000000000:0000000000000000:1:1:0:1:0:0:0\n"
+	justCreatedGI = "0000000000000004:0000000000000000:0000000000000000:0000000000000000:0:0:0:0:0:0:0\n"
+	initializedGI = "82CB38916AD3EDA2:0000000000000000:0000000000000000:0000000000000000:1:1:0:1:0:0:0\n"
 )
 
-// inState is a host whose kernel says what was captured under a name.
-func inState(t *testing.T, state string) (*Replicator, *tools) {
+// newReplicatorInState is a host whose kernel says what was captured under a name.
+func newReplicatorInState(t *testing.T, state string) (*Replicator, *fakeTools) {
 	t.Helper()
-	r := hostWith(t, "8.4.11")
-	require.NoError(t, r.Configure(t.Context(), aResource()))
-	text := captured(t, "unconfigured.proc")
+	r := newTestReplicator(t, "8.4.11")
+	require.NoError(t, r.Configure(t.Context(), testResource()))
+	text := readTestdata(t, "unconfigured.proc")
 	if state != "" {
-		text = captured(t, state+".proc")
+		text = readTestdata(t, state+".proc")
 	}
-	require.NoError(t, os.WriteFile(filepath.Join(r.config.proc, "drbd"), []byte(text), 0o600))
-	size := filepath.Join(r.config.sys, "block", "drbd107", "size")
+	require.NoError(t, os.WriteFile(filepath.Join(r.config.procDir, "drbd"), []byte(text), 0o600))
+	size := filepath.Join(r.config.sysDir, "block", "drbd107", "size")
 	require.NoError(t, os.MkdirAll(filepath.Dir(size), 0o755))
 	require.NoError(t, os.WriteFile(size, []byte("98304\n"), 0o600))
-	fake := r.config.run.(*tools)
-	fake.gi = bornGI
+	fake := r.config.runner.(*fakeTools)
+	fake.giOutput = initializedGI
 	return r, fake
 }
 
-func TestEachStepIsTheCommandItSays(t *testing.T) {
+func TestEachStepRunsItsCommands(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state string
 		do    func(*Replicator, context.Context) error
@@ -120,7 +120,7 @@ func TestEachStepIsTheCommandItSays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				r, fake := inState(t, tc.state)
+				r, fake := newReplicatorInState(t, tc.state)
 				err := tc.do(r, t.Context())
 				var refused *fsm.Rejection
 				if errors.As(err, &refused) {
@@ -129,7 +129,7 @@ func TestEachStepIsTheCommandItSays(t *testing.T) {
 					require.NoError(t, err)
 					require.Zero(t, tc.why)
 				}
-				require.Equal(t, tc.want, fake.called)
+				require.Equal(t, tc.want, fake.calls)
 			}
 		})
 	}
@@ -164,7 +164,7 @@ func primary(force bool) func(*Replicator, context.Context) error {
 }
 
 // The texts are what the tools said in guests.
-func TestEveryAnswerOfTheKernelHasItsReason(t *testing.T) {
+func TestEveryKernelErrorHasItsReason(t *testing.T) {
 	for text, tc := range map[string]struct {
 		code int
 		want fsm.Reason
@@ -178,8 +178,8 @@ func TestEveryAnswerOfTheKernelHasItsReason(t *testing.T) {
 		"107: Failure: (127) Device minor not allocated additional info from kernel: unknown minor Command 'drbdsetup-84 secondary 107' terminated with exit code 10":                                                         {10, fsm.Precondition},
 		"??: Failure: (162) Invalid configuration request additional info from kernel: unknown connection Command 'drbdsetup-84 disconnect ipv4:10.99.120.2:7800 ipv4:10.99.120.1:7800 --force' terminated with exit code 10": {10, fsm.Precondition},
 	} {
-		r, fake := inState(t, "connected_secondary")
-		fake.answer = map[string]error{"drbdadm": &run.Error{Tool: "drbdadm", Code: tc.code, Output: text}}
+		r, fake := newReplicatorInState(t, "connected_secondary")
+		fake.failures = map[string]error{"drbdadm": &run.Error{Tool: "drbdadm", Code: tc.code, Output: text}}
 		var refused *fsm.Rejection
 		require.ErrorAs(t, r.SetPrimary(t.Context(), testVolume, false), &refused, text)
 		require.Equal(t, tc.want, refused.Reason, text)
@@ -193,8 +193,8 @@ func TestNoErrorHoldsTheSecret(t *testing.T) {
 		secret + " --verify-alg=crc32c --ping-int=2' terminated with exit code 10",
 		`near: shared-secret "` + secret + `";`,
 	} {
-		r, fake := inState(t, "standalone_uptodate")
-		fake.answer = map[string]error{"drbdadm": &run.Error{Tool: "drbdadm", Code: 10, Output: output}}
+		r, fake := newReplicatorInState(t, "standalone_uptodate")
+		fake.failures = map[string]error{"drbdadm": &run.Error{Tool: "drbdadm", Code: 10, Output: output}}
 		err := r.Connect(t.Context(), testVolume, false)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), secret)
@@ -203,26 +203,26 @@ func TestNoErrorHoldsTheSecret(t *testing.T) {
 	}
 }
 
-func TestNothingIsStartedBehindACommandThatRuns(t *testing.T) {
-	r, fake := inState(t, "connected_secondary")
+func TestNoCommandIsStartedWhileAnotherRunsOrHangs(t *testing.T) {
+	r, fake := newReplicatorInState(t, "connected_secondary")
 	require.NoError(t, r.claim(testVolume, "test"))
 	for range 2 {
 		require.ErrorIs(t, r.SetPrimary(t.Context(), testVolume, false), executor.ErrReplicatorBusy)
 		require.ErrorIs(t, r.Down(t.Context(), testVolume), executor.ErrReplicatorBusy)
 	}
-	require.Empty(t, fake.called)
+	require.Empty(t, fake.calls)
 	(&step{r: r, id: testVolume}).end()
-	gone := make(chan struct{})
-	r.parked[testVolume] = gone // a killed command that waits for a handler
+	exited := make(chan struct{})
+	r.stuckCommands[testVolume] = exited // a killed command that waits for a handler
 	require.ErrorIs(t, r.Disconnect(t.Context(), testVolume), executor.ErrReplicatorBusy)
-	close(gone)
+	close(exited)
 	require.NoError(t, r.Disconnect(t.Context(), testVolume))
-	fake.answer = map[string]error{"drbdadm": &run.Error{Tool: "drbdadm", Code: 20, Output: "lock on /var/lock/drbd-147-107 currently held by pid:908"}}
+	fake.failures = map[string]error{"drbdadm": &run.Error{Tool: "drbdadm", Code: 20, Output: "lock on /var/lock/drbd-147-107 currently held by pid:908"}}
 	require.ErrorIs(t, r.SetPrimary(t.Context(), testVolume, false), executor.ErrReplicatorBusy)
 }
 
-func TestObserveSaysWhatWasCaptured(t *testing.T) {
-	r, _ := inState(t, "connected_secondary")
+func TestObserveOfCapturedStates(t *testing.T) {
+	r, _ := newReplicatorInState(t, "connected_secondary")
 	for range 2 {
 		m, err := r.Observe(t.Context(), testVolume, 107, "/dev/vg/hf-1")
 		require.NoError(t, err)
@@ -231,20 +231,20 @@ func TestObserveSaysWhatWasCaptured(t *testing.T) {
 			HasMetadata: true, UUID: 0x82CB38916AD3EDA2, Size: 48 << 20, Path: "/dev/drbd107", Number: 147<<8 | 107, SyncPercent: -1,
 		}, m)
 	}
-	r, fake := inState(t, "")
-	fake.gi = freshGI
+	r, fake := newReplicatorInState(t, "")
+	fake.giOutput = justCreatedGI
 	m, err := r.Observe(t.Context(), testVolume, 107, "/dev/vg/hf-1")
 	require.NoError(t, err)
 	require.Equal(t, executor.ResourceStatus{HasConfig: true, HasMetadata: true, JustCreated: true, SyncPercent: -1}, m)
-	frozen, _ := inState(t, "suspended")
+	frozen, _ := newReplicatorInState(t, "suspended")
 	ids, err := frozen.ListSuspended(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []fsm.VolumeID{testVolume}, ids)
 }
 
 func TestAMinorOfAnotherVolumeIsNotTouched(t *testing.T) {
-	r, fake := inState(t, "connected_secondary")
-	other := aResource()
+	r, fake := newReplicatorInState(t, "connected_secondary")
+	other := testResource()
 	other.Volume = "hf-0190a0e2-7b1c-7e39-8d55-6f3b2a1c0d02"
 	require.NoError(t, r.Configure(t.Context(), other))
 	var refused *fsm.Rejection
@@ -252,18 +252,18 @@ func TestAMinorOfAnotherVolumeIsNotTouched(t *testing.T) {
 	require.Equal(t, fsm.InUse, refused.Reason)
 	_, err := r.Observe(t.Context(), other.Volume, 107, "")
 	require.ErrorAs(t, err, &refused)
-	require.Empty(t, fake.called)
+	require.Empty(t, fake.calls)
 }
 
 // While the kernel lists its resources, a minor may be taken down and made again for another
 // volume. The list of before must not say whose it is for good.
 func TestAMinorThatIsTakenDownWhileItsOwnerIsAskedHasAnother(t *testing.T) {
-	r, fake := inState(t, "connected_primary")
-	other := aResource()
+	r, fake := newReplicatorInState(t, "connected_primary")
+	other := testResource()
 	other.Volume = "hf-0190a0e2-7b1c-7e39-8d55-6f3b2a1c0d02"
 	require.NoError(t, r.Configure(t.Context(), other))
 	lists := 0
-	fake.listed = func(events string) string {
+	fake.listHook = func(events string) string {
 		if lists++; lists == 1 {
 			r.forgetOwner(107) // as Down does
 			return events
@@ -280,29 +280,29 @@ func TestAMinorThatIsTakenDownWhileItsOwnerIsAskedHasAnother(t *testing.T) {
 
 // What an attachment that was interrupted left has no minor. Minor 0 is somebody else's.
 func TestAResourceWithoutAMinorIsTakenDown(t *testing.T) {
-	r, fake := inState(t, "primary_alone")
-	proc := filepath.Join(r.config.proc, "drbd")
+	r, fake := newReplicatorInState(t, "primary_alone")
+	proc := filepath.Join(r.config.procDir, "drbd")
 	text, err := os.ReadFile(proc)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(proc, []byte(strings.Replace(string(text), "107: cs:", "0: cs:", 1)), 0o600))
-	fake.listed = func(string) string {
+	fake.listHook = func(string) string {
 		return "exists resource name:" + string(testVolume) + " role:Secondary suspended:no write-ordering:flush\nexists -\n"
 	}
 	require.NoError(t, r.Down(t.Context(), testVolume))
-	require.Equal(t, []string{"drbdsetup down"}, fake.called)
+	require.Equal(t, []string{"drbdsetup down"}, fake.calls)
 }
 
-func TestAStreamThatEndsIsStartedAgainAndTellsOfAll(t *testing.T) {
-	r, _ := inState(t, "connected_primary")
+func TestAnEndedEventStreamIsRestartedAndReportsEveryVolume(t *testing.T) {
+	r, _ := newReplicatorInState(t, "connected_primary")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	told := 0
+	reported := 0
 	err := r.Watch(ctx, func(id fsm.VolumeID) {
 		require.Equal(t, testVolume, id)
-		if told++; told == 3 {
+		if reported++; reported == 3 {
 			cancel()
 		}
 	})
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, 3, told)
+	require.Equal(t, 3, reported)
 }

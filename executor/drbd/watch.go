@@ -14,7 +14,7 @@ const (
 	watchBackoff    = 100 * time.Millisecond
 	watchBackoffMax = 5 * time.Second
 
-	forever = 100 * 365 * 24 * time.Hour
+	noTimeout = 100 * 365 * 24 * time.Hour
 )
 
 // Watch calls changed for each volume of which the kernel says something new. A
@@ -23,12 +23,12 @@ const (
 func (r *Replicator) Watch(ctx context.Context, changed func(fsm.VolumeID)) error {
 	backoff := watchBackoff
 	for ctx.Err() == nil {
-		lines := &eventLines{changed: changed}
-		_, err := r.config.run.Run(ctx, run.Command{Tool: "drbdsetup", Args: []string{"events2"}, Timeout: forever, Stdout: lines})
+		lines := &eventWriter{changed: changed}
+		_, err := r.config.runner.Run(ctx, run.Command{Tool: "drbdsetup", Args: []string{"events2"}, Timeout: noTimeout, Stdout: lines})
 		if ctx.Err() != nil {
 			break
 		}
-		if lines.seen {
+		if lines.gotEvent {
 			backoff = watchBackoff
 		}
 		r.config.Log.Warn("the kernel's stream about replicas ended, it is started again", "error", err, "after", backoff)
@@ -41,30 +41,30 @@ func (r *Replicator) Watch(ctx context.Context, changed func(fsm.VolumeID)) erro
 	return ctx.Err()
 }
 
-// eventLines takes the stream line by line. A dump tells of one volume in several
+// eventWriter takes the stream line by line. A dump tells of one volume in several
 // lines that arrive together: it is named once for all of them.
-type eventLines struct {
-	changed func(fsm.VolumeID)
-	rest    []byte
-	seen    bool
+type eventWriter struct {
+	changed  func(fsm.VolumeID)
+	partial  []byte
+	gotEvent bool
 }
 
-// longestLine bounds what is kept of a line that does not end.
-const longestLine = 64 << 10
+// maxLineBytes bounds what is kept of a line that does not end.
+const maxLineBytes = 64 << 10
 
-func (l *eventLines) Write(p []byte) (int, error) {
-	l.rest = append(l.rest, p...)
-	end := bytes.LastIndexByte(l.rest, '\n')
+func (l *eventWriter) Write(p []byte) (int, error) {
+	l.partial = append(l.partial, p...)
+	end := bytes.LastIndexByte(l.partial, '\n')
 	if end < 0 {
-		if len(l.rest) > longestLine {
-			l.rest = nil
+		if len(l.partial) > maxLineBytes {
+			l.partial = nil
 		}
 		return len(p), nil
 	}
-	l.seen = true
-	for _, id := range volumesIn(string(l.rest[:end+1])) {
+	l.gotEvent = true
+	for _, id := range parseVolumes(string(l.partial[:end+1])) {
 		l.changed(id)
 	}
-	l.rest = append([]byte(nil), l.rest[end+1:]...)
+	l.partial = append([]byte(nil), l.partial[end+1:]...)
 	return len(p), nil
 }

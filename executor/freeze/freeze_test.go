@@ -17,25 +17,25 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// each runs a test on both filesystems.
-func each(t *testing.T, test func(t *testing.T, d disk)) {
+// onEachFilesystem runs a test on both filesystems.
+func onEachFilesystem(t *testing.T, test func(t *testing.T, d disk)) {
 	for _, fsType := range []string{"ext4", "xfs"} {
 		t.Run(fsType, func(t *testing.T) { test(t, newDisk(t, fsType)) })
 	}
 }
 
 func TestS19_AFreezeBlocksWritersUntilItIsThawed(t *testing.T) {
-	each(t, func(t *testing.T, d disk) {
+	onEachFilesystem(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
 		require.False(t, f.Frozen(id))
 		for range 2 {
-			h := freeze(t, f, id, d, lasting)
+			h := freeze(t, f, id, d, testFreeze)
 			require.True(t, f.Frozen(id))
 			require.FileExists(t, recordPath(f.dir, id))
 			writer := d.write("data")
-			blocked(t, writer)
+			requireBlocked(t, writer)
 			_, err := f.Freeze(t.Context(), id, d.path, time.Now().Add(time.Second))
-			refused(t, fsm.Busy, err)
+			requireRejected(t, fsm.Busy, err)
 			ran := 0
 			for range 2 {
 				require.NoError(t, h.Run(t.Context(), func(context.Context) error { ran++; return nil }))
@@ -44,11 +44,11 @@ func TestS19_AFreezeBlocksWritersUntilItIsThawed(t *testing.T) {
 			for range 2 {
 				require.NoError(t, h.Thaw(t.Context()))
 			}
-			passes(t, writer)
+			requireWritten(t, writer)
 			require.False(t, f.Frozen(id))
 			require.Positive(t, h.Elapsed())
 			require.Equal(t, h.Elapsed(), h.Elapsed(), "it lasts no longer")
-			refused(t, fsm.Busy, h.Run(t.Context(), func(context.Context) error { ran++; return nil }))
+			requireRejected(t, fsm.Busy, h.Run(t.Context(), func(context.Context) error { ran++; return nil }))
 			require.Equal(t, 2, ran, "no cut under a freeze that has ended")
 			require.NoError(t, unix.Unmount(d.path, 0), "nobody holds the mount any more")
 			remount(t, d)
@@ -65,55 +65,55 @@ func remount(t *testing.T, d disk) {
 }
 
 func TestS19_TheDeadlineThawsByItself(t *testing.T) {
-	each(t, func(t *testing.T, d disk) {
+	onEachFilesystem(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		h := briefly(t, f, id, d)
+		h := freezeBriefly(t, f, id, d)
 		writer := d.write("data")
-		passes(t, writer)
-		require.LessOrEqual(t, h.lease.left(), time.Duration(0), "not before the deadline")
-		<-h.done
+		requireWritten(t, writer)
+		require.LessOrEqual(t, h.lease.remaining(), time.Duration(0), "not before the deadline")
+		<-h.exited
 		require.Positive(t, h.Elapsed())
 		require.False(t, f.Frozen(id))
-		refused(t, fsm.Busy, h.Run(t.Context(), func(context.Context) error { return errors.New("must not run") }))
+		requireRejected(t, fsm.Busy, h.Run(t.Context(), func(context.Context) error { return errors.New("must not run") }))
 		require.NoError(t, h.Thaw(t.Context()))
 	})
 }
 
-func TestS19_TheDeadlineThawsAlthoughTheStarterWasKilledInItsCut(t *testing.T) {
-	each(t, func(t *testing.T, d disk) {
+func TestS19_TheDeadlineThawsAlthoughTheStarterWasKilledUnderTheFreeze(t *testing.T) {
+	onEachFilesystem(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		node := starter(t, f, id, d, 6*time.Second)
+		node := startFreezerProcess(t, f, id, d, 6*time.Second)
 		writer := d.write("data")
-		blocked(t, writer)
+		requireBlocked(t, writer)
 		require.NoError(t, node.Process.Signal(syscall.SIGKILL))
 		_ = node.Wait()
 		require.True(t, f.Frozen(id))
-		passes(t, writer)
-		require.Eventually(t, func() bool { return !f.Frozen(id) }, patience, 5*time.Millisecond, "its record is removed")
+		requireWritten(t, writer)
+		require.Eventually(t, func() bool { return !f.Frozen(id) }, testTimeout, 5*time.Millisecond, "its record is removed")
 	})
 }
 
-func TestS19_ACutThatHangsDoesNotKeepTheFilesystemFrozen(t *testing.T) {
+func TestS19_AHangingRunDoesNotKeepTheFilesystemFrozen(t *testing.T) {
 	d := newDisk(t, "ext4")
 	f, id := newFreezer(t), newID()
-	h := briefly(t, f, id, d)
+	h := freezeBriefly(t, f, id, d)
 	writer := d.write("data")
 	err := h.Run(t.Context(), func(ctx context.Context) error {
 		<-ctx.Done()
-		passes(t, writer) // thawed without the lock, after the grace
-		return nil        // and the cut believes that it was done
+		requireWritten(t, writer) // thawed without the lock, after the grace
+		return nil                // and the cut believes that it was done
 	})
-	refused(t, fsm.Busy, err)
-	<-h.done
+	requireRejected(t, fsm.Busy, err)
+	<-h.exited
 	require.False(t, f.Frozen(id))
 }
 
-func TestS19_ACutUnderAFreezeThatSomebodyEndedFails(t *testing.T) {
-	each(t, func(t *testing.T, d disk) {
+func TestS19_ARunFailsWhenSomebodyElseThawed(t *testing.T) {
+	onEachFilesystem(t, func(t *testing.T, d disk) {
 		for name, during := range map[string]bool{"before it": false, "meanwhile": true} {
 			t.Run(name, func(t *testing.T) {
 				f := newFreezer(t)
-				h := freeze(t, f, newID(), d, lasting)
+				h := freeze(t, f, newID(), d, testFreeze)
 				if !during {
 					require.NoError(t, thawNow(h.target))
 				}
@@ -122,7 +122,7 @@ func TestS19_ACutUnderAFreezeThatSomebodyEndedFails(t *testing.T) {
 					ran = true
 					return thawNow(h.target) // as fsfreeze --unfreeze does
 				})
-				refused(t, fsm.Busy, err)
+				requireRejected(t, fsm.Busy, err)
 				require.Equal(t, during, ran)
 				require.NoError(t, h.Thaw(t.Context()))
 			})
@@ -130,9 +130,9 @@ func TestS19_ACutUnderAFreezeThatSomebodyEndedFails(t *testing.T) {
 	})
 }
 
-func TestACutThatFailsSaysWhy(t *testing.T) {
+func TestAFailureUnderAFreezeSaysWhy(t *testing.T) {
 	d := newDisk(t, "ext4")
-	h := freeze(t, newFreezer(t), newID(), d, lasting)
+	h := freeze(t, newFreezer(t), newID(), d, testFreeze)
 	broken := errors.New("the disk is full")
 	require.ErrorIs(t, h.Run(t.Context(), func(context.Context) error { return broken }), broken)
 	require.True(t, d.frozen(), "the freeze goes on; it is for the caller to end it")
@@ -141,66 +141,66 @@ func TestACutThatFailsSaysWhy(t *testing.T) {
 func TestS19_WithoutItsProcessAFreezeEndsAtOnce(t *testing.T) {
 	d := newDisk(t, "ext4")
 	f, id := newFreezer(t), newID()
-	h := freeze(t, f, id, d, lasting)
+	h := freeze(t, f, id, d, testFreeze)
 	writer := d.write("data")
 	require.NoError(t, h.child.Process.Kill())
-	passes(t, writer)
-	<-h.done
+	requireWritten(t, writer)
+	<-h.exited
 	require.False(t, f.Frozen(id))
-	refused(t, fsm.Busy, h.Run(t.Context(), func(context.Context) error { return nil }))
+	requireRejected(t, fsm.Busy, h.Run(t.Context(), func(context.Context) error { return nil }))
 }
 
 func TestS19_RecoverThawsWhatWasLeftFrozen(t *testing.T) {
-	each(t, func(t *testing.T, d disk) {
+	onEachFilesystem(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		node := starter(t, f, id, d, lasting)
-		thaws := thawer(t, f, id)
+		node := startFreezerProcess(t, f, id, d, testFreeze)
+		thaws := thawProcessOf(t, f, id)
 		writer := d.write("data")
 		require.NoError(t, node.Process.Kill())
 		_ = node.Wait()
 		require.NoError(t, thaws.Kill()) // as when a container's processes are all killed
-		blocked(t, writer)
+		requireBlocked(t, writer)
 		for range 2 {
 			require.NoError(t, f.Recover(t.Context()))
 			require.False(t, f.Frozen(id))
 		}
-		passes(t, writer)
-		require.NoError(t, freeze(t, f, id, d, lasting).Thaw(t.Context()))
+		requireWritten(t, writer)
+		require.NoError(t, freeze(t, f, id, d, testFreeze).Thaw(t.Context()))
 	})
 }
 
 func TestS19_RecoverThawsWhatIsMountedNowhere(t *testing.T) {
-	each(t, func(t *testing.T, d disk) {
+	onEachFilesystem(t, func(t *testing.T, d disk) {
 		f, id := newFreezer(t), newID()
-		node := starter(t, f, id, d, lasting)
-		thaws := thawer(t, f, id)
+		node := startFreezerProcess(t, f, id, d, testFreeze)
+		thaws := thawProcessOf(t, f, id)
 		require.ErrorIs(t, unix.Unmount(d.path, 0), unix.EBUSY, "the process that thaws holds the mount")
 		require.NoError(t, node.Process.Kill())
 		_ = node.Wait()
 		require.NoError(t, thaws.Kill())
-		require.Eventually(t, func() bool { return unix.Unmount(d.path, 0) == nil }, patience, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return unix.Unmount(d.path, 0) == nil }, testTimeout, 5*time.Millisecond)
 		require.NoError(t, f.Recover(t.Context()))
 		require.False(t, f.Frozen(id))
 		remount(t, d)
-		passes(t, d.write("data"))
+		requireWritten(t, d.write("data"))
 	})
 }
 
 func TestRecoverOfAnEarlierBootOrAnotherDiskOnlyRemovesTheRecord(t *testing.T) {
 	d := newDisk(t, "ext4")
 	f := newFreezer(t)
-	target, where, err := openRoot(d.path)
+	target, location, err := openRoot(d.path)
 	require.NoError(t, err)
 	defer target.Close()
-	require.NotZero(t, where.DiskSeq)
-	require.Equal(t, d.device, where.DevPath)
+	require.NotZero(t, location.DiskSeq)
+	require.Equal(t, d.device, location.DevPath)
 	boot, err := bootID()
 	require.NoError(t, err)
-	gone := where
-	gone.Device, gone.DiskSeq = unix.Mkdev(7, 1<<19), where.DiskSeq+1<<40
+	gone := location
+	gone.Device, gone.DiskSeq = unix.Mkdev(7, 1<<19), location.DiskSeq+1<<40
 	for name, r := range map[string]record{
-		"an earlier boot": {Boot: "earlier", place: where},
-		"another disk":    {Boot: boot, place: gone},
+		"an earlier boot": {Boot: "earlier", fsLocation: location},
+		"another disk":    {Boot: boot, fsLocation: gone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.Version, r.Volume = recordVersion, newID()
@@ -218,16 +218,16 @@ func TestRecoverOfAnEarlierBootOrAnotherDiskOnlyRemovesTheRecord(t *testing.T) {
 	}
 }
 
-func TestADamagedRecordIsAnErrorAndKeepsNobodyFromBeingThawed(t *testing.T) {
+func TestADamagedRecordIsAnErrorAndDoesNotBlockOtherThaws(t *testing.T) {
 	d := newDisk(t, "ext4")
 	f, id := newFreezer(t), newID()
-	node := starter(t, f, id, d, lasting)
-	thaws := thawer(t, f, id)
+	node := startFreezerProcess(t, f, id, d, testFreeze)
+	thaws := thawProcessOf(t, f, id)
 	require.NoError(t, node.Process.Kill())
 	require.NoError(t, thaws.Kill())
 	damaged := newID()
 	require.NoError(t, os.WriteFile(recordPath(f.dir, damaged), []byte("{"), 0o600))
-	require.NoError(t, os.WriteFile(recordPath(f.dir, newID())+draftSuffix, []byte("{"), 0o600))
+	require.NoError(t, os.WriteFile(recordPath(f.dir, newID())+tempSuffix, []byte("{"), 0o600))
 	require.ErrorContains(t, f.Recover(t.Context()), string(damaged))
 	require.False(t, f.Frozen(id))
 	require.True(t, f.Frozen(damaged), "what is not known is taken for frozen")
@@ -242,7 +242,7 @@ func TestFreezeRefuses(t *testing.T) {
 	require.NoError(t, err)
 	mute, err := New(Config{Dir: f.dir, Program: []string{"/bin/false"}})
 	require.NoError(t, err)
-	soon := time.Now().Add(lasting)
+	soon := time.Now().Add(testFreeze)
 	for name, tc := range map[string]struct {
 		freezer *Freezer
 		id      fsm.VolumeID
@@ -275,7 +275,7 @@ func TestFreezeRefuses(t *testing.T) {
 		require.NoError(t, freezeNow(target))
 		id := newID()
 		_, err = f.Freeze(t.Context(), id, d.path, soon)
-		refused(t, fsm.Busy, err)
+		requireRejected(t, fsm.Busy, err)
 		require.True(t, d.frozen())
 		require.False(t, f.Frozen(id))
 		require.NoError(t, thawNow(target))
@@ -291,8 +291,8 @@ func TestS19_SeveralAreFrozenAtOnce(t *testing.T) {
 		disks[i] = newDisk(t, "ext4")
 	}
 	freezes := make([]executor.Freeze, members)
-	together(members, func(i int) {
-		h, err := f.Freeze(t.Context(), newID(), disks[i].path, time.Now().Add(lasting))
+	parallel(members, func(i int) {
+		h, err := f.Freeze(t.Context(), newID(), disks[i].path, time.Now().Add(testFreeze))
 		if err != nil {
 			t.Error(err)
 			return
@@ -303,7 +303,7 @@ func TestS19_SeveralAreFrozenAtOnce(t *testing.T) {
 		require.NotNil(t, h)
 		t.Cleanup(func() { _ = h.Thaw(context.Background()) })
 	}
-	together(members, func(i int) {
+	parallel(members, func(i int) {
 		if err := freezes[i].Run(t.Context(), func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
 		}
@@ -311,20 +311,20 @@ func TestS19_SeveralAreFrozenAtOnce(t *testing.T) {
 	for _, d := range disks {
 		require.True(t, d.frozen())
 	}
-	together(members, func(i int) {
+	parallel(members, func(i int) {
 		if err := freezes[i].Thaw(t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
 	for _, d := range disks {
-		passes(t, d.write("data"))
+		requireWritten(t, d.write("data"))
 	}
 	left, err := os.ReadDir(f.dir)
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
 
-func together(n int, do func(i int)) {
+func parallel(n int, do func(i int)) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() { do(i) })

@@ -41,8 +41,8 @@ type Freezer struct {
 	dir     string
 	program []string
 
-	mu   sync.Mutex
-	live map[fsm.VolumeID]bool // being frozen by this process
+	mu     sync.Mutex
+	active map[fsm.VolumeID]bool // being frozen by this process
 }
 
 // New makes the folder. Call Recover before anything else is done to any volume.
@@ -57,7 +57,7 @@ func New(cfg Config) (*Freezer, error) {
 	if len(cfg.Program) == 0 {
 		return nil, errors.New("freezing needs a program that thaws")
 	}
-	return &Freezer{dir: dir, program: cfg.Program, live: map[fsm.VolumeID]bool{}}, nil
+	return &Freezer{dir: dir, program: cfg.Program, active: map[fsm.VolumeID]bool{}}, nil
 }
 
 // Frozen tells whether the volume's filesystem is, or may be, frozen now. Nothing
@@ -78,7 +78,7 @@ func (f *Freezer) Recover(ctx context.Context) error {
 	for _, e := range entries {
 		path := filepath.Join(f.dir, e.Name())
 		switch filepath.Ext(e.Name()) {
-		case draftSuffix: // nothing was frozen under it yet
+		case tempSuffix: // nothing was frozen under it yet
 			errs = append(errs, os.Remove(path))
 		case recordSuffix:
 			errs = append(errs, recoverRecord(ctx, path))
@@ -107,33 +107,33 @@ func (f *Freezer) Freeze(ctx context.Context, id fsm.VolumeID, path string, unti
 func (f *Freezer) claim(id fsm.VolumeID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.live[id] {
+	if f.active[id] {
 		return false
 	}
-	f.live[id] = true
+	f.active[id] = true
 	return true
 }
 
 func (f *Freezer) release(id fsm.VolumeID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.live, id)
+	delete(f.active, id)
 }
 
-func (f *Freezer) freeze(ctx context.Context, id fsm.VolumeID, path string, until time.Time) (*held, error) {
+func (f *Freezer) freeze(ctx context.Context, id fsm.VolumeID, path string, until time.Time) (*activeFreeze, error) {
 	if err := recoverRecord(ctx, recordPath(f.dir, id)); err != nil {
 		return nil, err
 	}
-	target, where, err := openRoot(path)
+	target, location, err := openRoot(path)
 	if err != nil {
 		return nil, err
 	}
-	h := &held{freezer: f, target: target, done: make(chan struct{})}
-	if err = f.checkElsewhere(where); err == nil {
-		err = settle(ctx, target)
+	h := &activeFreeze{freezer: f, target: target, exited: make(chan struct{})}
+	if err = f.checkOtherFilesystem(location); err == nil {
+		err = syncDirty(ctx, target)
 	}
 	if err == nil {
-		h.lease, err = f.write(id, where, until)
+		h.lease, err = f.writeRecord(id, location, until)
 	}
 	if err != nil {
 		return nil, errors.Join(err, target.Close())
@@ -145,19 +145,19 @@ func (f *Freezer) freeze(ctx context.Context, id fsm.VolumeID, path string, unti
 	return h, nil
 }
 
-// checkElsewhere refuses to freeze the filesystem that the records are on.
-func (f *Freezer) checkElsewhere(where place) error {
+// checkOtherFilesystem refuses to freeze the filesystem that the records are on.
+func (f *Freezer) checkOtherFilesystem(location fsLocation) error {
 	var st unix.Stat_t
 	if err := unix.Stat(f.dir, &st); err != nil {
 		return fmt.Errorf("look at the folder of freezes: %w", err)
 	}
-	if st.Dev == where.Device {
+	if st.Dev == location.Device {
 		return fsm.Reject(fsm.Precondition, "the host's data folder is on the filesystem that is to be frozen")
 	}
 	return nil
 }
 
-func settle(ctx context.Context, target *os.File) error {
+func syncDirty(ctx context.Context, target *os.File) error {
 	if err := unix.Syncfs(int(target.Fd())); err != nil {
 		return fmt.Errorf("sync the filesystem on %s: %w", target.Name(), err)
 	}
@@ -165,7 +165,7 @@ func settle(ctx context.Context, target *os.File) error {
 }
 
 // write writes the record; it comes back locked.
-func (f *Freezer) write(id fsm.VolumeID, where place, until time.Time) (*lease, error) {
+func (f *Freezer) writeRecord(id fsm.VolumeID, location fsLocation, until time.Time) (*recordFile, error) {
 	boot, err := bootID()
 	if err != nil {
 		return nil, err
@@ -174,12 +174,12 @@ func (f *Freezer) write(id fsm.VolumeID, where place, until time.Time) (*lease, 
 	if left <= 0 {
 		return nil, fsm.Reject(fsm.Busy, "there is no time left to freeze %s", id)
 	}
-	return create(f.dir, record{Version: recordVersion, Volume: id, place: where, Boot: boot, Deadline: sinceBoot() + left, Token: uuid.NewString()})
+	return create(f.dir, record{Version: recordVersion, Volume: id, fsLocation: location, Boot: boot, Deadline: sinceBoot() + left, Token: uuid.NewString()})
 }
 
-// start starts the process that thaws and waits until it says that it is ready.
+// startThawer starts the process that thaws and waits until it says that it is ready.
 // It is in a session of its own and is not ended with this process.
-func (f *Freezer) start(ctx context.Context, l *lease) (*exec.Cmd, error) {
+func (f *Freezer) startThawer(ctx context.Context, l *recordFile) (*exec.Cmd, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start what thaws: %w", err)
@@ -195,7 +195,7 @@ func (f *Freezer) start(ctx context.Context, l *lease) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start what thaws: %w", err)
 	}
-	if err := await(ctx, r, l.record); err != nil {
+	if err := awaitReady(ctx, r, l.record); err != nil {
 		_ = child.Process.Kill()
 		_ = child.Wait()
 		return nil, err
@@ -203,7 +203,7 @@ func (f *Freezer) start(ctx context.Context, l *lease) (*exec.Cmd, error) {
 	return child, nil
 }
 
-func await(ctx context.Context, r *os.File, of record) error {
+func awaitReady(ctx context.Context, r *os.File, of record) error {
 	if err := r.SetReadDeadline(time.Now().Add(startTimeout)); err != nil {
 		return fmt.Errorf("wait for what thaws: %w", err)
 	}

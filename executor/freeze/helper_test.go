@@ -105,7 +105,7 @@ func (d disk) clean() {
 	require.Eventually(d.t, func() bool {
 		err := unix.Unmount(d.path, 0)
 		return err == nil || err == unix.EINVAL
-	}, patience, 10*time.Millisecond)
+	}, testTimeout, 10*time.Millisecond)
 }
 
 func (d disk) frozen() bool {
@@ -128,7 +128,7 @@ func (d disk) write(name string) <-chan struct{} {
 	return done
 }
 
-func blocked(t *testing.T, done <-chan struct{}) {
+func requireBlocked(t *testing.T, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
@@ -137,33 +137,33 @@ func blocked(t *testing.T, done <-chan struct{}) {
 	}
 }
 
-func passes(t *testing.T, done <-chan struct{}) {
+func requireWritten(t *testing.T, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("a writer is still blocked")
 	}
 }
 
 const (
-	// patience is for what takes milliseconds where nobody else uses the machine.
-	patience = time.Minute
-	// lasting is a freeze that does not end by its deadline in a test.
-	lasting = 5 * time.Minute
+	// testTimeout is for what takes milliseconds where nobody else uses the machine.
+	testTimeout = time.Minute
+	// testFreeze is a freeze that does not end by its deadline in a test.
+	testFreeze = 5 * time.Minute
 )
 
-// briefly freezes until a deadline that is soon, but is not over before all is frozen.
-func briefly(t *testing.T, f *Freezer, id fsm.VolumeID, d disk) *held {
+// freezeBriefly freezes until a deadline that is soon, but is not over before all is frozen.
+func freezeBriefly(t *testing.T, f *Freezer, id fsm.VolumeID, d disk) *activeFreeze {
 	t.Helper()
 	for lasts := time.Second; ; lasts *= 2 {
 		got, err := f.Freeze(t.Context(), id, d.path, time.Now().Add(lasts))
-		if err != nil && lasts < patience {
+		if err != nil && lasts < testTimeout {
 			continue
 		}
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = got.Thaw(context.Background()) })
-		return got.(*held)
+		return got.(*activeFreeze)
 	}
 }
 
@@ -176,18 +176,18 @@ func newFreezer(t *testing.T) *Freezer {
 
 func newID() fsm.VolumeID { return fsm.VolumeID("hf-" + uuid.NewString()) }
 
-func freeze(t *testing.T, f *Freezer, id fsm.VolumeID, d disk, lasts time.Duration) *held {
+func freeze(t *testing.T, f *Freezer, id fsm.VolumeID, d disk, lasts time.Duration) *activeFreeze {
 	t.Helper()
 	got, err := f.Freeze(t.Context(), id, d.path, time.Now().Add(lasts))
 	require.NoError(t, err)
-	h, ok := got.(*held)
+	h, ok := got.(*activeFreeze)
 	require.True(t, ok)
 	t.Cleanup(func() { _ = h.Thaw(context.Background()) })
 	return h
 }
 
-// starter is another node process, in the middle of a cut.
-func starter(t *testing.T, f *Freezer, id fsm.VolumeID, d disk, lasts time.Duration) *exec.Cmd {
+// startFreezerProcess is another node process, in the middle of a cut.
+func startFreezerProcess(t *testing.T, f *Freezer, id fsm.VolumeID, d disk, lasts time.Duration) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("/proc/self/exe", "freeze", f.dir, string(id), d.path, lasts.String())
 	out, err := cmd.StdoutPipe()
@@ -200,8 +200,8 @@ func starter(t *testing.T, f *Freezer, id fsm.VolumeID, d disk, lasts time.Durat
 	return cmd
 }
 
-// thawer is the process that thaws for the starter, found by its record.
-func thawer(t *testing.T, f *Freezer, id fsm.VolumeID) *os.Process {
+// thawProcessOf is the process that thaws for the starter, found by its record.
+func thawProcessOf(t *testing.T, f *Freezer, id fsm.VolumeID) *os.Process {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	require.NoError(t, err)
@@ -221,7 +221,7 @@ func thawer(t *testing.T, f *Freezer, id fsm.VolumeID) *os.Process {
 	return nil
 }
 
-func refused(t *testing.T, reason fsm.Reason, err error) {
+func requireRejected(t *testing.T, reason fsm.Reason, err error) {
 	t.Helper()
 	var rej *fsm.Rejection
 	require.ErrorAs(t, err, &rej)

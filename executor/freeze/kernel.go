@@ -20,8 +20,8 @@ const (
 	ioctlDiskSeq = 0x80081280 // BLKGETDISKSEQ
 )
 
-// filesystems that can be frozen here, by statfs's f_type.
-var filesystems = map[int64]string{unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs"}
+// freezableTypes that can be frozen here, by statfs's f_type.
+var freezableTypes = map[int64]string{unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs"}
 
 func ioctl(f *os.File, request uintptr) error {
 	for {
@@ -88,8 +88,8 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 }
 
-// place is where a filesystem is, by all of its names.
-type place struct {
+// fsLocation is where a filesystem is, by all of its names.
+type fsLocation struct {
 	// Path is where it was mounted.
 	Path string `json:"path"`
 	// Device is its number, as in stat's st_dev, and DevPath its node.
@@ -103,41 +103,41 @@ type place struct {
 
 // openRoot opens the root of a mount. Anything else is refused: freezing it would
 // freeze the filesystem that a volume is missing from.
-func openRoot(path string) (*os.File, place, error) {
+func openRoot(path string) (*os.File, fsLocation, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return nil, place{}, fmt.Errorf("open %s to freeze it: %w", path, err)
+		return nil, fsLocation{}, fmt.Errorf("open %s to freeze it: %w", path, err)
 	}
-	p, err := identify(f)
+	p, err := locate(f)
 	if err != nil {
-		return nil, place{}, errors.Join(err, f.Close())
+		return nil, fsLocation{}, errors.Join(err, f.Close())
 	}
 	return f, p, nil
 }
 
-func identify(f *os.File) (place, error) {
+func locate(f *os.File) (fsLocation, error) {
 	var st unix.Statx_t
 	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS, &st); err != nil {
-		return place{}, fmt.Errorf("look at %s: %w", f.Name(), err)
+		return fsLocation{}, fmt.Errorf("look at %s: %w", f.Name(), err)
 	}
 	if st.Attributes&unix.STATX_ATTR_MOUNT_ROOT == 0 {
-		return place{}, fsm.Reject(fsm.Precondition, "nothing is mounted on %s", f.Name())
+		return fsLocation{}, fsm.Reject(fsm.Precondition, "nothing is mounted on %s", f.Name())
 	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(int(f.Fd()), &fs); err != nil {
-		return place{}, fmt.Errorf("look at %s: %w", f.Name(), err)
+		return fsLocation{}, fmt.Errorf("look at %s: %w", f.Name(), err)
 	}
-	kind, ok := filesystems[int64(fs.Type)] //nolint:unconvert // its type differs between architectures
+	kind, ok := freezableTypes[int64(fs.Type)] //nolint:unconvert // its type differs between architectures
 	if !ok {
-		return place{}, fsm.Reject(fsm.Precondition, "the filesystem on %s is neither ext4 nor xfs", f.Name())
+		return fsLocation{}, fsm.Reject(fsm.Precondition, "the filesystem on %s is neither ext4 nor xfs", f.Name())
 	}
-	p := place{Path: f.Name(), Device: unix.Mkdev(st.Dev_major, st.Dev_minor), FSType: kind}
-	p.DevPath, p.DiskSeq = nodeOf(p.Device)
+	p := fsLocation{Path: f.Name(), Device: unix.Mkdev(st.Dev_major, st.Dev_minor), FSType: kind}
+	p.DevPath, p.DiskSeq = blockDeviceOf(p.Device)
 	return p, nil
 }
 
-// nodeOf is a block device's node and sequence, as far as they are known.
-func nodeOf(device uint64) (path string, seq uint64) {
+// blockDeviceOf is a block device's node and sequence, as far as they are known.
+func blockDeviceOf(device uint64) (path string, seq uint64) {
 	text, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/uevent", unix.Major(device), unix.Minor(device)))
 	if err != nil {
 		return "", 0

@@ -17,8 +17,8 @@ import (
 
 const (
 	recordSuffix  = ".rec"
-	draftSuffix   = ".new"
-	pollEvery     = 20 * time.Millisecond
+	tempSuffix    = ".new"
+	pollInterval  = 20 * time.Millisecond
 	recordVersion = 1
 )
 
@@ -26,7 +26,7 @@ const (
 type record struct {
 	Version int          `json:"version"`
 	Volume  fsm.VolumeID `json:"volume"`
-	place
+	fsLocation
 	Boot string `json:"boot"`
 	// Deadline is on CLOCK_BOOTTIME, in nanoseconds.
 	Deadline time.Duration `json:"deadline_ns"`
@@ -34,10 +34,10 @@ type record struct {
 	Token string `json:"token"`
 }
 
-func (r record) left() time.Duration { return r.Deadline - sinceBoot() }
+func (r record) remaining() time.Duration { return r.Deadline - sinceBoot() }
 
 // lease is an open record. The flock of its file is the freeze's one lock.
-type lease struct {
+type recordFile struct {
 	record
 	file *os.File
 }
@@ -47,9 +47,9 @@ func recordPath(dir string, id fsm.VolumeID) string {
 }
 
 // create writes a record, synced with its folder, and returns it locked.
-func create(dir string, r record) (*lease, error) {
+func create(dir string, r record) (*recordFile, error) {
 	path := recordPath(dir, r.Volume)
-	f, err := os.OpenFile(path+draftSuffix, os.O_CREATE|os.O_TRUNC|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(path+tempSuffix, os.O_CREATE|os.O_TRUNC|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("write the record of a freeze: %w", err)
 	}
@@ -61,7 +61,7 @@ func create(dir string, r record) (*lease, error) {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
 	if err == nil {
-		err = unix.Renameat2(unix.AT_FDCWD, path+draftSuffix, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
+		err = unix.Renameat2(unix.AT_FDCWD, path+tempSuffix, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
 	}
 	if err == nil {
 		err = syncDir(dir)
@@ -69,16 +69,16 @@ func create(dir string, r record) (*lease, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("write the record of a freeze: %w", err), f.Close())
 	}
-	return &lease{r, f}, nil
+	return &recordFile{r, f}, nil
 }
 
 // open reads a record that is there; fs.ErrNotExist when it is gone.
-func open(path string) (*lease, error) {
+func open(path string) (*recordFile, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the record of a freeze: %w", err)
 	}
-	l := &lease{file: f}
+	l := &recordFile{file: f}
 	if err := json.NewDecoder(f).Decode(&l.record); err != nil {
 		return nil, errors.Join(fmt.Errorf("read the record of a freeze %s: %w", path, err), f.Close())
 	}
@@ -88,16 +88,16 @@ func open(path string) (*lease, error) {
 	return l, nil
 }
 
-// linked tells whether the record has its name still. Names are never reused
+// isLinked tells whether the record has its name still. Names are never reused
 // while a record has one.
-func (l *lease) linked() bool {
+func (l *recordFile) isLinked() bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(l.file.Fd()), &st) == nil && st.Nlink > 0
 }
 
 // lock waits for the lock until the context ends. Two leases of one process
 // exclude each other too.
-func (l *lease) lock(ctx context.Context) error {
+func (l *recordFile) lock(ctx context.Context) error {
 	for {
 		err := unix.Flock(int(l.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
@@ -106,22 +106,22 @@ func (l *lease) lock(ctx context.Context) error {
 		case errors.Is(err, unix.EINTR):
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return fmt.Errorf("lock the freeze of %s: %w", l.Volume, err)
-		case wait(ctx, pollEvery) != nil:
+		case sleep(ctx, pollInterval) != nil:
 			return fmt.Errorf("wait for the lock of the freeze of %s: %w", l.Volume, ctx.Err())
 		}
 	}
 }
 
-func (l *lease) unlock() { _ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN) }
+func (l *recordFile) unlock() { _ = unix.Flock(int(l.file.Fd()), unix.LOCK_UN) }
 
 // remove ends the record. The caller holds the lock and has thawed.
-func (l *lease) remove() error {
-	if !l.linked() {
+func (l *recordFile) remove() error {
+	if !l.isLinked() {
 		return nil
 	}
 	path := l.file.Name()
-	if filepath.Ext(path) == draftSuffix {
-		path = path[:len(path)-len(draftSuffix)]
+	if filepath.Ext(path) == tempSuffix {
+		path = path[:len(path)-len(tempSuffix)]
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the record of a freeze: %w", err)
@@ -137,8 +137,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// wait returns the context's error when it ends before the time is over.
-func wait(ctx context.Context, d time.Duration) error {
+// sleep returns the context's error when it ends before the time is over.
+func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

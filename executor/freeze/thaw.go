@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// grace is how long after the deadline the lock is waited for.
-const grace = time.Second
+// lockGrace is how long after the deadline the lock is waited for.
+const lockGrace = time.Second
 
-// retryEvery is how often a thaw that failed is tried again.
-const retryEvery = 500 * time.Millisecond
+// thawRetryInterval is how often a thaw that failed is tried again.
+const thawRetryInterval = 500 * time.Millisecond
 
 // Thaw is the work of `holdfast thaw`: it opens what the record names, says so to
 // the one that started it, and thaws at the deadline, or when the context ends.
@@ -22,12 +22,12 @@ const retryEvery = 500 * time.Millisecond
 func Thaw(ctx context.Context, path string, ready io.Writer) error {
 	l, err := open(path)
 	if err != nil {
-		return tell(ready, err)
+		return reportReady(ready, err)
 	}
 	defer l.file.Close()
 	target, err := l.reopen()
 	if err != nil {
-		return tell(ready, err)
+		return reportReady(ready, err)
 	}
 	defer target.Close()
 	// When memory is short this process is the last that should be ended.
@@ -35,20 +35,20 @@ func Thaw(ctx context.Context, path string, ready io.Writer) error {
 	if _, err := fmt.Fprintln(ready, readyLine(l.record)); err != nil {
 		return fmt.Errorf("say that the thaw of %s is ready: %w", l.Volume, err)
 	}
-	for l.linked() && l.left() > 0 && wait(ctx, min(pollEvery, l.left())) == nil {
+	for l.isLinked() && l.remaining() > 0 && sleep(ctx, min(pollInterval, l.remaining())) == nil {
 	}
 	return l.finish(context.WithoutCancel(ctx), target)
 }
 
 func readyLine(r record) string { return "ready " + r.Token }
 
-func tell(ready io.Writer, err error) error {
+func reportReady(ready io.Writer, err error) error {
 	fmt.Fprintln(ready, err)
 	return err
 }
 
 // reopen opens the filesystem that the record names, where it was mounted.
-func (l *lease) reopen() (*os.File, error) {
+func (l *recordFile) reopen() (*os.File, error) {
 	target, found, err := openRoot(l.Path)
 	if err != nil {
 		return nil, err
@@ -62,11 +62,11 @@ func (l *lease) reopen() (*os.File, error) {
 // finish thaws and ends the record. It takes the lock; who holds it for longer
 // than the grace is not waited for, but the record ends under the lock only, so
 // that a freeze which is under way is thawed after all.
-func (l *lease) finish(ctx context.Context, target *os.File) error {
-	patience, cancel := context.WithTimeout(ctx, grace)
+func (l *recordFile) finish(ctx context.Context, target *os.File) error {
+	patience, cancel := context.WithTimeout(ctx, lockGrace)
 	err := l.lock(patience)
 	cancel()
-	if err != nil && l.linked() {
+	if err != nil && l.isLinked() {
 		_ = thawNow(target) // tried again below, under the lock
 		err = l.lock(ctx)
 	}
@@ -74,11 +74,11 @@ func (l *lease) finish(ctx context.Context, target *os.File) error {
 		return err
 	}
 	defer l.unlock()
-	for l.linked() {
+	for l.isLinked() {
 		if err = thawNow(target); err == nil {
 			return l.remove()
 		}
-		if wait(ctx, retryEvery) != nil {
+		if sleep(ctx, thawRetryInterval) != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func recoverRecord(ctx context.Context, path string) error {
 		return err
 	}
 	defer l.unlock()
-	if !l.linked() {
+	if !l.isLinked() {
 		return nil // its own process was faster
 	}
 	boot, err := bootID()
@@ -107,7 +107,7 @@ func recoverRecord(ctx context.Context, path string) error {
 		return err
 	}
 	if l.Boot == boot { // a freeze does not outlive the kernel
-		if err := thawWherever(l.place); err != nil {
+		if err := thawAnywhere(l.fsLocation); err != nil {
 			return fmt.Errorf("thaw %s, which was left frozen: %w", l.Volume, err)
 		}
 	}

@@ -14,25 +14,25 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// made says what a file becomes once it is whole.
-type made struct {
+// fileSpec says what a file becomes once it is whole.
+type fileSpec struct {
 	folder, name string
 	mode         fs.FileMode
-	content      int64 // so many bytes of the source are taken; zero: all
+	sourceBytes  int64 // so many bytes of the source are taken; zero: all
 	size         int64 // zero: as the source
 }
 
 // CreateFrom makes the image out of a source's content. A source that is a volume
 // is taken as it is now: the caller has frozen what must be frozen (S19).
 func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress executor.Progress) error {
-	have, err := p.Observe(ctx, id)
+	current, err := p.Observe(ctx, id)
 	switch {
 	case err != nil:
 		return err
-	case have.Exists && have.Size == size:
+	case current.Exists && current.Size == size:
 		return p.syncFolder(volumesDir)
-	case have.Exists:
-		return fsm.Reject(fsm.Incompatible, "the image of %s has %d bytes, not %d", id, have.Size, size)
+	case current.Exists:
+		return fsm.Reject(fsm.Incompatible, "the image of %s has %d bytes, not %d", id, current.Size, size)
 	}
 	from, err := p.openSource(source)
 	if err != nil {
@@ -42,8 +42,8 @@ func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, sour
 	if err := checkFits(from, content, size); err != nil {
 		return err
 	}
-	m := made{folder: volumesDir, name: string(id) + ".img", mode: 0o600, content: content, size: size}
-	if err := p.makeFrom(ctx, from, m, progress); err != nil {
+	m := fileSpec{folder: volumesDir, name: string(id) + ".img", mode: 0o600, sourceBytes: content, size: size}
+	if err := p.copyFrom(ctx, from, m, progress); err != nil {
 		return fmt.Errorf("make the image of %s: %w", id, err)
 	}
 	return nil
@@ -53,30 +53,30 @@ func (p *Pool) openSource(source fsm.Source) (*os.File, error) {
 	if source.Volume == "" {
 		return p.openSnapshot(source.Snapshot)
 	}
-	from, err := p.openImage(source.Volume)
+	f, err := p.openImage(source.Volume)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.settleImage(source.Volume, from); err != nil {
-		return nil, errors.Join(err, from.Close())
+	if err := p.flushImage(source.Volume, f); err != nil {
+		return nil, errors.Join(err, f.Close())
 	}
-	return from, nil
+	return f, nil
 }
 
 // checkFits refuses a source of which more is to be taken than the volume has.
 func checkFits(from *os.File, content, size int64) error {
-	taken, err := takenOf(from, content)
+	toCopy, err := bytesToCopy(from, content)
 	if err != nil {
 		return fmt.Errorf("measure the source: %w", err)
 	}
-	if taken > size {
-		return fsm.Reject(fsm.OutOfRange, "the source has %d bytes, more than the %d of the volume", taken, size)
+	if toCopy > size {
+		return fsm.Reject(fsm.OutOfRange, "the source has %d bytes, more than the %d of the volume", toCopy, size)
 	}
 	return nil
 }
 
-// takenOf is how many bytes of a file are taken: content, or all that it has.
-func takenOf(from *os.File, content int64) (int64, error) {
+// bytesToCopy is how many bytes of a file are taken: content, or all that it has.
+func bytesToCopy(from *os.File, content int64) (int64, error) {
 	info, err := from.Stat()
 	if err != nil {
 		return 0, err
@@ -87,9 +87,9 @@ func takenOf(from *os.File, content int64) (int64, error) {
 	return info.Size(), nil
 }
 
-// makeFrom makes a file with the content of another: whole and synced in tmp/,
+// copyFrom makes a file with the content of another: whole and synced in tmp/,
 // then renamed. What fails leaves nothing, what crashes leaves a file in tmp/.
-func (p *Pool) makeFrom(ctx context.Context, from *os.File, m made, progress executor.Progress) error {
+func (p *Pool) copyFrom(ctx context.Context, from *os.File, m fileSpec, progress executor.Progress) error {
 	root, err := p.open()
 	if err != nil {
 		return err
@@ -103,21 +103,21 @@ func (p *Pool) makeFrom(ctx context.Context, from *os.File, m made, progress exe
 	if err != nil {
 		return err
 	}
-	err = fill(ctx, from, to, m, progress)
+	err = writeCopy(ctx, from, to, m, progress)
 	if err = errors.Join(err, to.Close()); err == nil {
 		err = ctx.Err() // a cut that was given up must not appear after all
 	}
 	if err != nil {
 		return errors.Join(err, root.Remove(name))
 	}
-	if err := publish(root, m.folder, m.name); err != nil {
+	if err := moveIntoPlace(root, m.folder, m.name); err != nil {
 		return fmt.Errorf("move %s into %s: %w", m.name, m.folder, err)
 	}
 	return nil
 }
 
-func fill(ctx context.Context, from, to *os.File, m made, progress executor.Progress) error {
-	if err := share(ctx, from, to, m.content, progress); err != nil {
+func writeCopy(ctx context.Context, from, to *os.File, m fileSpec, progress executor.Progress) error {
+	if err := cloneOrCopy(ctx, from, to, m.sourceBytes, progress); err != nil {
 		return err
 	}
 	if m.size != 0 {
@@ -128,25 +128,25 @@ func fill(ctx context.Context, from, to *os.File, m made, progress executor.Prog
 	return errors.Join(to.Chmod(m.mode), to.Sync())
 }
 
-// share lets the new file share the blocks of the other's first content bytes (0: all),
+// cloneOrCopy lets the new file share the blocks of the other's first content bytes (0: all),
 // or copies where the filesystem cannot. The file ends there: what is put behind by
 // making it longer reads as zero.
-func share(ctx context.Context, from, to *os.File, content int64, progress executor.Progress) error {
+func cloneOrCopy(ctx context.Context, from, to *os.File, content int64, progress executor.Progress) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	taken, err := takenOf(from, content)
+	toCopy, err := bytesToCopy(from, content)
 	if err != nil {
 		return err
 	}
 	err = unix.IoctlFileClone(int(to.Fd()), int(from.Fd()))
 	if cannotClone(err) {
-		return copySparse(ctx, from, to, taken, progress)
+		return copySparse(ctx, from, to, toCopy, progress)
 	}
 	if err != nil {
 		return fmt.Errorf("share the blocks of %s: %w", from.Name(), err)
 	}
-	return to.Truncate(taken)
+	return to.Truncate(toCopy)
 }
 
 func cannotClone(err error) bool {
@@ -155,28 +155,28 @@ func cannotClone(err error) bool {
 
 // Grow makes the file larger, and tells its loop device.
 func (p *Pool) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
-	have, err := p.Observe(ctx, id)
+	current, err := p.Observe(ctx, id)
 	switch {
 	case err != nil:
 		return err
-	case !have.Exists:
+	case !current.Exists:
 		return fsm.Reject(fsm.Precondition, "there is no image of %s", id)
 	}
-	if have.Size < size {
-		if err := p.lengthen(id, size); err != nil {
+	if current.Size < size {
+		if err := p.extendImage(id, size); err != nil {
 			return fmt.Errorf("grow the image of %s: %w", id, err)
 		}
 	}
-	if !have.Active() {
+	if !current.Active() {
 		return nil
 	}
-	if err := setCapacity(have.Path, max(size, have.Size)); err != nil {
+	if err := setCapacity(current.Path, max(size, current.Size)); err != nil {
 		return fmt.Errorf("grow the device of %s: %w", id, err)
 	}
 	return nil
 }
 
-func (p *Pool) lengthen(id fsm.VolumeID, size int64) error {
+func (p *Pool) extendImage(id fsm.VolumeID, size int64) error {
 	root, err := p.open()
 	if err != nil {
 		return err
@@ -196,15 +196,15 @@ func setCapacity(path string, want int64) error {
 		return err
 	}
 	defer f.Close()
-	have, err := deviceSize(f)
-	if err != nil || have >= want {
+	current, err := deviceSize(f)
+	if err != nil || current >= want {
 		return err
 	}
 	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_CAPACITY, 0); err != nil {
 		return err
 	}
-	if have, err = deviceSize(f); err == nil && have < want {
-		err = fmt.Errorf("%s has %d bytes, not %d", path, have, want)
+	if current, err = deviceSize(f); err == nil && current < want {
+		err = fmt.Errorf("%s has %d bytes, not %d", path, current, want)
 	}
 	return err
 }

@@ -16,26 +16,26 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// copyStep is how much is copied between two looks at the context.
-const copyStep = 8 << 20
+// copyChunk is how much is copied between two looks at the context.
+const copyChunk = 8 << 20
 
 // copySparse copies the data of a file's first size bytes and leaves its holes out.
 func copySparse(ctx context.Context, from, to *os.File, size int64, progress executor.Progress) error {
 	if err := to.Truncate(size); err != nil {
 		return err
 	}
-	segments, total, err := data(from, 0, size)
+	segments, total, err := dataExtents(from, 0, size)
 	if err != nil {
 		return err
 	}
-	var done int64
+	var copied int64
 	for _, s := range segments {
-		err := eachStep(ctx, s, func(step executor.Extent) error {
+		err := inChunks(ctx, s, func(step executor.Extent) error {
 			if err := copyRange(from, to, step); err != nil {
 				return err
 			}
-			if done += step.Length; progress != nil {
-				progress(done, total)
+			if copied += step.Length; progress != nil {
+				progress(copied, total)
 			}
 			return nil
 		})
@@ -46,13 +46,13 @@ func copySparse(ctx context.Context, from, to *os.File, size int64, progress exe
 	return nil
 }
 
-func eachStep(ctx context.Context, e executor.Extent, do func(executor.Extent) error) error {
+func inChunks(ctx context.Context, e executor.Extent, fn func(executor.Extent) error) error {
 	for e.Length > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		step := executor.Extent{Offset: e.Offset, Length: min(e.Length, copyStep)}
-		if err := do(step); err != nil {
+		step := executor.Extent{Offset: e.Offset, Length: min(e.Length, copyChunk)}
+		if err := fn(step); err != nil {
 			return err
 		}
 		e.Offset, e.Length = e.Offset+step.Length, e.Length-step.Length
@@ -60,8 +60,8 @@ func eachStep(ctx context.Context, e executor.Extent, do func(executor.Extent) e
 	return nil
 }
 
-// data lists where a file holds data, from an offset on, and how many bytes.
-func data(f *os.File, from, size int64) (segments []executor.Extent, total int64, err error) {
+// dataExtents lists where a file holds data, from an offset on, and how many bytes.
+func dataExtents(f *os.File, from, size int64) (segments []executor.Extent, total int64, err error) {
 	for at := from; at < size; {
 		start, err := nextData(f, at)
 		if err != nil {
@@ -101,7 +101,7 @@ func copyRange(from, to *os.File, e executor.Extent) error {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case cannotClone(err):
-			return copyByHand(from, to, executor.Extent{Offset: in, Length: end - in})
+			return copyInUserspace(from, to, executor.Extent{Offset: in, Length: end - in})
 		case err != nil:
 			return fmt.Errorf("copy %s: %w", from.Name(), err)
 		case n == 0:
@@ -111,7 +111,7 @@ func copyRange(from, to *os.File, e executor.Extent) error {
 	return nil
 }
 
-func copyByHand(from, to *os.File, e executor.Extent) error {
+func copyInUserspace(from, to *os.File, e executor.Extent) error {
 	section := io.NewSectionReader(from, e.Offset, e.Length)
 	n, err := io.Copy(io.NewOffsetWriter(to, e.Offset), section)
 	if err == nil && n != e.Length {
@@ -130,29 +130,29 @@ const (
 	rateName  = tmpDir + "/rate"
 )
 
-// ability is what the pool was found able to do.
-type ability struct {
-	mu     sync.Mutex
-	asked  bool
-	shares bool
-	rate   int64 // bytes a second
-	at     time.Time
+// abilities is what the pool was found able to do.
+type abilities struct {
+	mu            sync.Mutex
+	sharingTested bool
+	shares        bool
+	copyRate      int64 // bytes a second
+	measuredAt    time.Time
 }
 
 // SharesBlocks tries to share one block. An absent pool does not share, for now.
 func (p *Pool) SharesBlocks() bool {
-	p.able.mu.Lock()
-	defer p.able.mu.Unlock()
-	if !p.able.asked {
-		shares, err := p.trySharing()
-		p.able.asked, p.able.shares = err == nil, shares
+	p.abilities.mu.Lock()
+	defer p.abilities.mu.Unlock()
+	if !p.abilities.sharingTested {
+		shares, err := p.testReflink()
+		p.abilities.sharingTested, p.abilities.shares = err == nil, shares
 	}
-	return p.able.shares
+	return p.abilities.shares
 }
 
-func (p *Pool) trySharing() (bool, error) {
+func (p *Pool) testReflink() (bool, error) {
 	var cloned error
-	err := p.withTwoFiles(make([]byte, fsm.VolumeSizeUnit), func(from, to *os.File) error {
+	err := p.withUnnamedFiles(make([]byte, fsm.VolumeSizeUnit), func(from, to *os.File) error {
 		cloned = unix.IoctlFileClone(int(to.Fd()), int(from.Fd()))
 		if cannotClone(cloned) {
 			return nil
@@ -164,28 +164,28 @@ func (p *Pool) trySharing() (bool, error) {
 
 // CopyRate copies a file within the pool, synced, and remembers how fast that was.
 func (p *Pool) CopyRate(ctx context.Context) (int64, error) {
-	p.able.mu.Lock()
-	defer p.able.mu.Unlock()
-	if p.able.rate > 0 && time.Since(p.able.at) < rateAge {
-		return p.able.rate, nil
+	p.abilities.mu.Lock()
+	defer p.abilities.mu.Unlock()
+	if p.abilities.copyRate > 0 && time.Since(p.abilities.measuredAt) < rateAge {
+		return p.abilities.copyRate, nil
 	}
-	err := p.withTwoFiles(filler(rateBytes), func(from, to *os.File) error {
-		began := time.Now()
-		err := eachStep(ctx, executor.Extent{Length: rateBytes}, func(e executor.Extent) error { return copyByHand(from, to, e) })
+	err := p.withUnnamedFiles(incompressible(rateBytes), func(from, to *os.File) error {
+		start := time.Now()
+		err := inChunks(ctx, executor.Extent{Length: rateBytes}, func(e executor.Extent) error { return copyInUserspace(from, to, e) })
 		if err = errors.Join(err, to.Sync()); err != nil {
 			return err
 		}
-		p.able.rate, p.able.at = int64(rateBytes/max(time.Since(began).Seconds(), 1e-6)), time.Now()
+		p.abilities.copyRate, p.abilities.measuredAt = int64(rateBytes/max(time.Since(start).Seconds(), 1e-6)), time.Now()
 		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("measure how fast pool %s copies: %w", p.dir, err)
 	}
-	return p.able.rate, nil
+	return p.abilities.copyRate, nil
 }
 
-// filler is data that no filesystem takes for a hole or makes small.
-func filler(size int) []byte {
+// incompressible is data that no filesystem takes for a hole or makes small.
+func incompressible(size int) []byte {
 	b := make([]byte, size)
 	state := uint64(0x9E3779B97F4A7C15)
 	for i := range b {
@@ -197,19 +197,19 @@ func filler(size int) []byte {
 	return b
 }
 
-// withTwoFiles gives two files without a lasting name, the first of them filled and synced.
-func (p *Pool) withTwoFiles(content []byte, do func(from, to *os.File) error) error {
+// withUnnamedFiles gives two files without a lasting name, the first of them filled and synced.
+func (p *Pool) withUnnamedFiles(content []byte, do func(from, to *os.File) error) error {
 	root, err := p.open()
 	if err != nil {
 		return err
 	}
 	defer closeRoot(root)
-	from, err := nameless(root, rateName+".from")
+	from, err := openUnnamed(root, rateName+".from")
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	to, err := nameless(root, rateName+".to")
+	to, err := openUnnamed(root, rateName+".to")
 	if err != nil {
 		return err
 	}
@@ -225,7 +225,7 @@ func (p *Pool) withTwoFiles(content []byte, do func(from, to *os.File) error) er
 	return do(from, to)
 }
 
-func nameless(root *os.Root, name string) (*os.File, error) {
+func openUnnamed(root *os.Root, name string) (*os.File, error) {
 	f, err := root.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_RDWR|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err

@@ -15,13 +15,13 @@ import (
 
 // Map yields where the snapshot holds data, as the filesystem under the pool maps it.
 func (p *Pool) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
-	f, size, err := p.sized(target)
+	f, size, err := p.openSized(target)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	joined := merger{yield: yield, from: from}
-	err = extents(ctx, f, max(from, 0), size, func(e extent) bool { return joined.add(e.Extent) })
+	joined := extentMerger{yield: yield, from: from}
+	err = fileExtents(ctx, f, max(from, 0), size, func(e extent) bool { return joined.add(e.Extent) })
 	joined.flush()
 	if err != nil {
 		return fmt.Errorf("map %s: %w", target, err)
@@ -29,7 +29,7 @@ func (p *Pool) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield
 	return nil
 }
 
-func (p *Pool) sized(id fsm.SnapshotID) (*os.File, int64, error) {
+func (p *Pool) openSized(id fsm.SnapshotID) (*os.File, int64, error) {
 	f, err := p.openSnapshot(id)
 	if err != nil {
 		return nil, 0, err
@@ -44,25 +44,25 @@ func (p *Pool) sized(id fsm.SnapshotID) (*os.File, int64, error) {
 // Delta yields where two snapshots differ. Where the pool shares blocks, two
 // ranges are equal when they lie in one place; where it copies, the bytes are compared.
 func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
-	old, oldSize, err := p.sized(base)
+	baseFile, oldSize, err := p.openSized(base)
 	if err != nil {
 		return err
 	}
-	defer old.Close()
+	defer baseFile.Close()
 	if base == target {
 		return nil
 	}
-	now, nowSize, err := p.sized(target)
+	targetFile, nowSize, err := p.openSized(target)
 	if err != nil {
 		return err
 	}
-	defer now.Close()
-	joined := merger{yield: yield, from: from}
+	defer targetFile.Close()
+	joined := extentMerger{yield: yield, from: from}
 	size := max(oldSize, nowSize)
 	if p.SharesBlocks() {
-		err = deltaByPlace(ctx, old, now, max(from, 0), size, joined.add)
+		err = deltaByExtents(ctx, baseFile, targetFile, max(from, 0), size, joined.add)
 	} else {
-		err = deltaByContent(ctx, old, now, max(from, 0), size, joined.add)
+		err = deltaByContent(ctx, baseFile, targetFile, max(from, 0), size, joined.add)
 	}
 	joined.flush()
 	if err != nil {
@@ -71,19 +71,19 @@ func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int6
 	return nil
 }
 
-// deltaByPlace walks both maps at once.
-func deltaByPlace(ctx context.Context, base, target *os.File, from, size int64, yield func(executor.Extent) bool) error {
-	old, stopOld := pull(ctx, base, from, size)
+// deltaByExtents walks both maps at once.
+func deltaByExtents(ctx context.Context, base, target *os.File, from, size int64, yield func(executor.Extent) bool) error {
+	old, stopOld := extentIterator(ctx, base, from, size)
 	defer stopOld()
-	now, stopNow := pull(ctx, target, from, size)
+	now, stopNow := extentIterator(ctx, target, from, size)
 	defer stopNow()
 	a, b := cursor{next: old}, cursor{next: now}
 	for at := from; at < size; {
-		if err := errors.Join(interrupted(ctx, at), a.advance(at), b.advance(at)); err != nil {
+		if err := errors.Join(checkInterrupted(ctx, at), a.advance(at), b.advance(at)); err != nil {
 			return err
 		}
 		end := min(a.until(at, size), b.until(at, size))
-		if !same(a, b, at) && !yield(executor.Extent{Offset: at, Length: end - at}) {
+		if !sameBlocks(a, b, at) && !yield(executor.Extent{Offset: at, Length: end - at}) {
 			return nil
 		}
 		at = end
@@ -91,19 +91,19 @@ func deltaByPlace(ctx context.Context, base, target *os.File, from, size int64, 
 	return nil
 }
 
-// interrupted is an *executor.InterruptedError at a byte when the context is done.
-func interrupted(ctx context.Context, at int64) error {
+// checkInterrupted is an *executor.InterruptedError at a byte when the context is done.
+func checkInterrupted(ctx context.Context, at int64) error {
 	if err := ctx.Err(); err != nil {
 		return &executor.InterruptedError{Offset: at, Cause: err}
 	}
 	return nil
 }
 
-// pull turns the mapping of a file into a cursor's source.
-func pull(ctx context.Context, f *os.File, from, size int64) (next func() (extent, error, bool), stop func()) {
+// extentIterator turns the mapping of a file into a cursor's source.
+func extentIterator(ctx context.Context, f *os.File, from, size int64) (next func() (extent, error, bool), stop func()) {
 	return iter.Pull2(func(yield func(extent, error) bool) {
 		// Whoever pulls looks at the context: he knows how far he is.
-		if err := extents(context.WithoutCancel(ctx), f, from, size, func(e extent) bool { return yield(e, nil) }); err != nil {
+		if err := fileExtents(context.WithoutCancel(ctx), f, from, size, func(e extent) bool { return yield(e, nil) }); err != nil {
 			yield(extent{}, err)
 		}
 	})
@@ -111,24 +111,24 @@ func pull(ctx context.Context, f *os.File, from, size int64) (next func() (exten
 
 // cursor is a place in a file's map.
 type cursor struct {
-	next func() (extent, error, bool)
-	cur  extent
-	done bool
+	next    func() (extent, error, bool)
+	current extent
+	done    bool
 }
 
 // advance drops the extents that end at or before an offset.
 func (c *cursor) advance(at int64) error {
-	for !c.done && c.cur.end() <= at {
+	for !c.done && c.current.end() <= at {
 		e, err, ok := c.next()
 		if err != nil {
 			return err
 		}
-		c.cur, c.done = e, !ok
+		c.current, c.done = e, !ok
 	}
 	return nil
 }
 
-func (c *cursor) holds(at int64) bool { return !c.done && c.cur.Offset <= at }
+func (c *cursor) holds(at int64) bool { return !c.done && c.current.Offset <= at }
 
 // until is where what the file has at an offset ends.
 func (c *cursor) until(at, size int64) int64 {
@@ -136,17 +136,17 @@ func (c *cursor) until(at, size int64) int64 {
 	case c.done:
 		return size
 	case c.holds(at):
-		return min(c.cur.end(), size)
+		return min(c.current.end(), size)
 	}
-	return min(c.cur.Offset, size)
+	return min(c.current.Offset, size)
 }
 
 // same tells whether two files surely have the same bytes from an offset on.
-func same(a, b cursor, at int64) bool {
+func sameBlocks(a, b cursor, at int64) bool {
 	if !a.holds(at) || !b.holds(at) {
 		return a.holds(at) == b.holds(at)
 	}
-	return a.cur.shared && b.cur.shared && a.cur.physical+at-a.cur.Offset == b.cur.physical+at-b.cur.Offset
+	return a.current.shared && b.current.shared && a.current.physical+at-a.current.Offset == b.current.physical+at-b.current.Offset
 }
 
 const (
@@ -159,7 +159,7 @@ func deltaByContent(ctx context.Context, base, target *os.File, from, size int64
 	from -= from % compareBlock
 	a, b := make([]byte, compareStep), make([]byte, compareStep)
 	for at := from; at < size; {
-		if err := interrupted(ctx, at); err != nil {
+		if err := checkInterrupted(ctx, at); err != nil {
 			return err
 		}
 		start, err := firstData(base, target, at, size)
@@ -171,7 +171,7 @@ func deltaByContent(ctx context.Context, base, target *os.File, from, size int64
 		if err := errors.Join(readZeroFilled(base, a[:n], at), readZeroFilled(target, b[:n], at)); err != nil {
 			return err
 		}
-		if !differing(a[:n], b[:n], at, yield) {
+		if !yieldDifferences(a[:n], b[:n], at, yield) {
 			return nil
 		}
 		at += int64(n)
@@ -192,7 +192,7 @@ func firstData(a, b *os.File, at, size int64) (int64, error) {
 	return first, nil
 }
 
-func differing(a, b []byte, at int64, yield func(executor.Extent) bool) bool {
+func yieldDifferences(a, b []byte, at int64, yield func(executor.Extent) bool) bool {
 	for i := 0; i < len(a); i += compareBlock {
 		end := min(i+compareBlock, len(a))
 		if !bytes.Equal(a[i:end], b[i:end]) && !yield(executor.Extent{Offset: at + int64(i), Length: int64(end - i)}) {

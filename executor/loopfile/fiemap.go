@@ -60,12 +60,12 @@ type extent struct {
 
 func (e extent) end() int64 { return e.Offset + e.Length }
 
-// extents yields a file's extents from an offset on, in order, clipped to the
+// fileExtents yields a file's extents from an offset on, in order, clipped to the
 // offset and the size. Yield answers false to end it.
-func extents(ctx context.Context, f *os.File, from, size int64, yield func(extent) bool) error {
+func fileExtents(ctx context.Context, f *os.File, from, size int64, yield func(extent) bool) error {
 	request := &fiemapRequest{}
 	for at := from; at < size; {
-		if err := interrupted(ctx, at); err != nil {
+		if err := checkInterrupted(ctx, at); err != nil {
 			return err
 		}
 		request.Start, request.Length = uint64(at), uint64(size-at)
@@ -73,7 +73,7 @@ func extents(ctx context.Context, f *os.File, from, size int64, yield func(exten
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), ioctlFiemap, uintptr(unsafe.Pointer(request))) // #nosec G103
 		switch {
 		case errno == unix.EOPNOTSUPP || errno == unix.ENOTTY: // tmpfs
-			return segments(f, at, size, yield)
+			return dataSegments(f, at, size, yield)
 		case errno != 0:
 			return fmt.Errorf("map %s: %w", f.Name(), errno)
 		}
@@ -92,9 +92,9 @@ func extents(ctx context.Context, f *os.File, from, size int64, yield func(exten
 	return nil
 }
 
-// segments yields where a file holds data, on a filesystem that does not say in what place.
-func segments(f *os.File, from, size int64, yield func(extent) bool) error {
-	found, _, err := data(f, from, size)
+// dataSegments yields where a file holds data, on a filesystem that does not say in what place.
+func dataSegments(f *os.File, from, size int64, yield func(extent) bool) error {
+	found, _, err := dataExtents(f, from, size)
 	if err != nil {
 		return err
 	}
@@ -110,38 +110,38 @@ func segments(f *os.File, from, size int64, yield func(extent) bool) error {
 func (r fiemapExtent) clip(from, size int64) (extent, bool) {
 	e := extent{physical: int64(r.Physical), shared: r.Flags&extentShared != 0 && r.Flags&extentOpaque == 0}
 	e.Offset, e.Length = int64(r.Logical), int64(r.Length)
-	if cut := from - e.Offset; cut > 0 {
-		e.Offset, e.Length, e.physical = from, e.Length-cut, e.physical+cut
+	if skipped := from - e.Offset; skipped > 0 {
+		e.Offset, e.Length, e.physical = from, e.Length-skipped, e.physical+skipped
 	}
 	e.Length = min(e.Length, size-e.Offset)
 	return e, e.Length > 0 && r.Flags&extentUnwritten == 0
 }
 
-// merger joins ranges that touch before they are passed on, and leaves out what
+// extentMerger joins ranges that touch before they are passed on, and leaves out what
 // lies before an offset.
-type merger struct {
-	yield func(executor.Extent) bool
-	from  int64
-	held  executor.Extent
-	ended bool
+type extentMerger struct {
+	yield   func(executor.Extent) bool
+	from    int64
+	pending executor.Extent
+	ended   bool
 }
 
-func (m *merger) add(e executor.Extent) bool {
-	if cut := m.from - e.Offset; cut > 0 {
-		e.Offset, e.Length = m.from, e.Length-cut
+func (m *extentMerger) add(e executor.Extent) bool {
+	if skipped := m.from - e.Offset; skipped > 0 {
+		e.Offset, e.Length = m.from, e.Length-skipped
 	}
-	if m.held.Length > 0 && m.held.Offset+m.held.Length == e.Offset {
-		m.held.Length += e.Length
+	if m.pending.Length > 0 && m.pending.Offset+m.pending.Length == e.Offset {
+		m.pending.Length += e.Length
 		return !m.ended
 	}
 	m.flush()
-	m.held = e
+	m.pending = e
 	return !m.ended
 }
 
-func (m *merger) flush() {
-	if m.held.Length > 0 && !m.ended {
-		m.ended = !m.yield(m.held)
+func (m *extentMerger) flush() {
+	if m.pending.Length > 0 && !m.ended {
+		m.ended = !m.yield(m.pending)
 	}
-	m.held = executor.Extent{}
+	m.pending = executor.Extent{}
 }

@@ -51,7 +51,7 @@ func OpenFilesystem(ctx context.Context, dir string, runner Runner, make bool) (
 		return nil, fmt.Errorf("open pool folder %s: %w", dir, err)
 	}
 	f := &Filesystem{dir: real}
-	var notMade *NotMadeError
+	var notMade *FilesystemError
 	switch err = f.open(ctx, runner, make); {
 	case errors.As(err, &notMade):
 		return nil, errors.Join(notMade, f.Close())
@@ -63,16 +63,16 @@ func OpenFilesystem(ctx context.Context, dir string, runner Runner, make bool) (
 	return f, nil
 }
 
-// NotMadeError says why a new pool has no filesystem of its own after all: it copies.
+// FilesystemError says why a new pool has no filesystem of its own after all: it copies.
 // Nothing is left of the attempt.
-type NotMadeError struct{ Cause error }
+type FilesystemError struct{ Cause error }
 
-func (e *NotMadeError) Error() string {
+func (e *FilesystemError) Error() string {
 	return fmt.Sprintf("make a filesystem that shares blocks: %v", e.Cause)
 }
 
 // Unwrap is the cause.
-func (e *NotMadeError) Unwrap() error { return e.Cause }
+func (e *FilesystemError) Unwrap() error { return e.Cause }
 
 // Close lets the image go. The filesystem stays mounted.
 func (f *Filesystem) Close() error {
@@ -98,12 +98,12 @@ func (f *Filesystem) open(ctx context.Context, runner Runner, make bool) error {
 		made, err := f.make(ctx, path, runner)
 		switch {
 		case err != nil:
-			return &NotMadeError{err}
+			return &FilesystemError{err}
 		case !made:
 			return nil
 		}
 		if err := f.openAndMount(path); err != nil { // as on a kernel without xfs
-			return &NotMadeError{errors.Join(err, os.Remove(path))}
+			return &FilesystemError{errors.Join(err, os.Remove(path))}
 		}
 		return nil
 	}
@@ -128,11 +128,11 @@ func (f *Filesystem) mounted() (bool, error) {
 		return false, nil
 	}
 	number := mounts[0].Minor
-	file, ok := backing(number)
+	file, ok := backingFile(number)
 	if !ok || !strings.HasSuffix(file, "/"+FilesystemImage) {
 		return false, nil
 	}
-	f.loop, err = status(number)
+	f.loop, err = loopStatus(number)
 	return err == nil, err
 }
 
@@ -147,7 +147,7 @@ func (f *Filesystem) adopt() error {
 	if f.image, err = openImage(tree, filepath.Join(filepath.Base(f.dir), FilesystemImage)); err != nil {
 		return err
 	}
-	return f.isLoops()
+	return f.checkLoopBacking()
 }
 
 func openImage(at int, path string) (*os.File, error) {
@@ -158,8 +158,8 @@ func openImage(at int, path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// isLoops refuses another file than the one that the device has.
-func (f *Filesystem) isLoops() error {
+// checkLoopBacking refuses another file than the one that the device has.
+func (f *Filesystem) checkLoopBacking() error {
 	info, err := f.image.Stat()
 	if err != nil {
 		return err
@@ -178,10 +178,10 @@ func (f *Filesystem) mount() (err error) {
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_NOATIME
 	if err := unix.Mount(f.loop.path(), f.dir, "xfs", flags, ""); err != nil {
-		return errors.Join(fmt.Errorf("mount %s at %s: %w", f.image.Name(), f.dir, err), tearDown(f.loop))
+		return errors.Join(fmt.Errorf("mount %s at %s: %w", f.image.Name(), f.dir, err), detachLoop(f.loop))
 	}
 	if err := clearWhenUnused(f.loop); err != nil {
-		return errors.Join(err, unix.Unmount(f.dir, 0), tearDown(f.loop))
+		return errors.Join(err, unix.Unmount(f.dir, 0), detachLoop(f.loop))
 	}
 	return nil
 }
@@ -191,7 +191,7 @@ func (f *Filesystem) device() (loop, error) {
 	if err != nil {
 		return loop{}, err
 	}
-	all, err := list()
+	all, err := listBound()
 	if err != nil {
 		return loop{}, err
 	}
@@ -199,11 +199,11 @@ func (f *Filesystem) device() (loop, error) {
 		if !strings.HasSuffix(b.file, "/"+FilesystemImage) {
 			continue
 		}
-		if have, err := status(b.number); err == nil && have.file == inodeOf(info) {
-			return have, nil
+		if current, err := loopStatus(b.number); err == nil && current.file == inodeOf(info) {
+			return current, nil
 		}
 	}
-	return (&loops{}).setUp(f.image, false)
+	return (&loopTable{}).setUp(f.image, false)
 }
 
 // clearWhenUnused has the kernel take the device down when it is unmounted.

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// roomKept is how much is kept free in a pool's own filesystem while there is room
+	// minFreeBytes is how much is kept free in a pool's own filesystem while there is room
 	// below: more than writers fill between two looks.
-	roomKept = 2 << 30
-	// growEvery is how often it is looked at: it costs two calls of the kernel.
-	growEvery = 200 * time.Millisecond
-	// growStep is the least that it grows by, and growPart of its size.
-	growStep = 1 << 30
-	growPart = 4
+	minFreeBytes = 2 << 30
+	// growInterval is how often it is looked at: it costs two calls of the kernel.
+	growInterval = 200 * time.Millisecond
+	// growStep is the least that it grows by, and growDivisor of its size.
+	growStep    = 1 << 30
+	growDivisor = 4
 
 	ioctlXFSGrow = 0x4010586E // XFS_IOC_FSGROWFSDATA
 	// xfsInodePercent is how much of it inodes may take, as mkfs.xfs sets it.
@@ -31,10 +31,10 @@ type xfsGrow struct {
 	_          uint32
 }
 
-// Keep grows the filesystem whenever it has little room, until ctx ends. What it tells
+// KeepGrown grows the filesystem whenever it has little room, until ctx ends. What it tells
 // failed is tried again.
-func (f *Filesystem) Keep(ctx context.Context, failed func(error)) {
-	ticker := time.NewTicker(growEvery)
+func (f *Filesystem) KeepGrown(ctx context.Context, failed func(error)) {
+	ticker := time.NewTicker(growInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -55,18 +55,18 @@ func (f *Filesystem) Grow() error {
 	if err := unix.Statfs(f.dir, &st); err != nil {
 		return fmt.Errorf("measure %s: %w", f.dir, err)
 	}
-	if int64(st.Bavail)*st.Bsize >= roomKept {
+	if int64(st.Bavail)*st.Bsize >= minFreeBytes {
 		return nil
 	}
 	info, err := f.image.Stat()
 	if err != nil {
 		return err
 	}
-	room, err := f.below()
+	room, err := f.spaceBelow()
 	if err != nil {
 		return err
 	}
-	step := min(max(growStep, info.Size()/growPart), room)
+	step := min(max(growStep, info.Size()/growDivisor), room)
 	if step -= step % (1 << 20); step < 64<<20 {
 		return f.growTo(info.Size()) // what an earlier process did not finish
 	}
@@ -83,7 +83,7 @@ func (f *Filesystem) growTo(size int64) error {
 		return fmt.Errorf("open %s: %w", f.loop.path(), err)
 	}
 	defer closeFD(fd)
-	if now, err := statusOf(fd, f.loop.number); err != nil || now.file != f.loop.file {
+	if now, err := loopStatusFD(fd, f.loop.number); err != nil || now.file != f.loop.file {
 		return fmt.Errorf("grow %s: %s is not its device any more", f.dir, f.loop.path())
 	}
 	if err := unix.IoctlSetInt(fd, unix.LOOP_SET_CAPACITY, 0); err != nil {

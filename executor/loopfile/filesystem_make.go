@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// firstSize is what a pool's own filesystem begins with, and leastSize the least
+	// initialSize is what a pool's own filesystem begins with, and minSize the least
 	// that it is made with: half of what is free, if that is less.
-	firstSize = 4 << 30
-	leastSize = 512 << 20
-	// leftBelow is left to the filesystem below for whatever else is on it.
-	leftBelow = 1 << 30
+	initialSize = 4 << 30
+	minSize     = 512 << 20
+	// reserveBelow is left to the filesystem below for whatever else is on it.
+	reserveBelow = 1 << 30
 	// groupSize is that of xfs's allocation groups, of which it will have many when it
 	// has grown; one is never larger than the first size.
 	groupSize = 2 << 30
@@ -30,7 +30,7 @@ const (
 
 // make makes the image, if the folder may have one. It has its name when it is whole.
 func (f *Filesystem) make(ctx context.Context, path string, runner Runner) (bool, error) {
-	size, err := f.mayHave()
+	size, err := f.plannedSize()
 	if err != nil || size == 0 {
 		return false, err
 	}
@@ -45,13 +45,13 @@ func (f *Filesystem) make(ctx context.Context, path string, runner Runner) (bool
 	if _, err := runner.Run(ctx, run.Command{Tool: "mkfs.xfs", Args: args, Timeout: mkfsTimeout}); err != nil {
 		return false, errors.Join(err, os.Remove(unfinished))
 	}
-	return true, nameWhole(unfinished, path)
+	return true, renameFinished(unfinished, path)
 }
 
-// mayHave is how large the folder's filesystem is to be; 0: it needs none, or there is no
+// plannedSize is how large the folder's filesystem is to be; 0: it needs none, or there is no
 // room, or it cannot be found again below its mount, as that of a folder that is itself
 // where something is mounted could not.
-func (f *Filesystem) mayHave() (int64, error) {
+func (f *Filesystem) plannedSize() (int64, error) {
 	root, err := os.OpenRoot(f.dir)
 	if err != nil {
 		return 0, err
@@ -63,28 +63,28 @@ func (f *Filesystem) mayHave() (int64, error) {
 	if mounted, err := mountinfo.Mounted(f.dir); err != nil || mounted || checkEmpty(root) != nil {
 		return 0, err
 	}
-	if shares, err := shareable(root); err != nil || shares {
+	if shares, err := testReflink(root); err != nil || shares {
 		return 0, err
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(f.dir, &st); err != nil || st.Type == unix.TMPFS_MAGIC { // a file in memory is for no pool
 		return 0, err
 	}
-	free, err := f.below()
-	if size := min(firstSize, free/2); err == nil && size >= leastSize {
+	free, err := f.spaceBelow()
+	if size := min(initialSize, free/2); err == nil && size >= minSize {
 		return size - size%(1<<20), nil
 	}
 	return 0, err
 }
 
-// shareable tries to share one block in a folder.
-func shareable(root *os.Root) (bool, error) {
-	from, err := nameless(root, ".holdfast-try-from")
+// testReflink tries to share one block in a folder.
+func testReflink(root *os.Root) (bool, error) {
+	from, err := openUnnamed(root, ".holdfast-try-from")
 	if err != nil {
 		return false, err
 	}
 	defer from.Close()
-	to, err := nameless(root, ".holdfast-try-to")
+	to, err := openUnnamed(root, ".holdfast-try-to")
 	if err != nil {
 		return false, err
 	}
@@ -111,7 +111,7 @@ func allocate(path string, size int64) error {
 	return errors.Join(err, file.Close())
 }
 
-func nameWhole(unfinished, path string) error {
+func renameFinished(unfinished, path string) error {
 	file, err := os.Open(unfinished)
 	if err != nil {
 		return err
@@ -129,8 +129,8 @@ func nameWhole(unfinished, path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// below is how many bytes more the image may take of the filesystem that it lies on.
-func (f *Filesystem) below() (int64, error) {
+// spaceBelow is how many bytes more the image may take of the filesystem that it lies on.
+func (f *Filesystem) spaceBelow() (int64, error) {
 	var st unix.Statfs_t
 	var err error
 	if f.image != nil {
@@ -141,5 +141,5 @@ func (f *Filesystem) below() (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("measure what %s lies on: %w", f.dir, err)
 	}
-	return max(0, int64(st.Bavail)*st.Bsize-leftBelow), nil
+	return max(0, int64(st.Bavail)*st.Bsize-reserveBelow), nil
 }

@@ -38,7 +38,7 @@ func TestANewPoolGetsAFilesystemThatShares(t *testing.T) {
 	f := ownFilesystem(t, dir)
 	_, err := Init(dir)
 	require.NoError(t, err)
-	p, err := Open(Config{Dir: dir, Own: f})
+	p, err := Open(Config{Dir: dir, OwnFilesystem: f})
 	require.NoError(t, err)
 	require.True(t, p.SharesBlocks())
 	info, err := f.image.Stat()
@@ -71,7 +71,7 @@ func TestAPoolsOwnFilesystemIsFoundAgain(t *testing.T) {
 	for _, boot := range []bool{false, true, false} {
 		if boot {
 			require.NoError(t, unix.Unmount(dir, 0))
-			p, err := Open(Config{Dir: dir, Known: known})
+			p, err := Open(Config{Dir: dir, KnownID: known})
 			require.NoError(t, err)
 			require.True(t, p.Facts(t.Context()).Absent)
 			require.FileExists(t, filepath.Join(dir, FilesystemImage))
@@ -127,21 +127,21 @@ func TestAPoolsOwnFilesystemGrows(t *testing.T) {
 	full, err := os.Create(filepath.Join(dir, "full"))
 	require.NoError(t, err)
 	defer full.Close()
-	require.NoError(t, unix.Fallocate(int(full.Fd()), 0, 0, before-roomKept))
+	require.NoError(t, unix.Fallocate(int(full.Fd()), 0, 0, before-minFreeBytes))
 	require.NoError(t, f.Grow())
 	require.GreaterOrEqual(t, sizeOfImage(t, f), before+growStep)
 	var st unix.Statfs_t
 	require.NoError(t, unix.Statfs(dir, &st))
-	require.GreaterOrEqual(t, int64(st.Bavail)*st.Bsize, int64(roomKept))
+	require.GreaterOrEqual(t, int64(st.Bavail)*st.Bsize, int64(minFreeBytes))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	f.Keep(ctx, func(err error) { t.Error(err) })
+	f.KeepGrown(ctx, func(err error) { t.Error(err) })
 }
 
-// failing is a host without mkfs.xfs, or one where it makes no filesystem.
-type failing struct{ err error }
+// failingRunner is a host without mkfs.xfs, or one where it makes no filesystem.
+type failingRunner struct{ err error }
 
-func (f failing) Run(context.Context, run.Command) ([]byte, error) { return nil, f.err }
+func (f failingRunner) Run(context.Context, run.Command) ([]byte, error) { return nil, f.err }
 
 // A new pool that cannot be given a filesystem goes on without, and nothing is left of the attempt.
 func TestAPoolWithoutItsOwnFilesystemIsAPoolAllTheSame(t *testing.T) {
@@ -150,11 +150,11 @@ func TestAPoolWithoutItsOwnFilesystemIsAPoolAllTheSame(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "pool")
 			for range 2 {
-				f, err := OpenFilesystem(t.Context(), dir, failing{err}, true)
+				f, err := OpenFilesystem(t.Context(), dir, failingRunner{err}, true)
 				if f == nil && err == nil {
 					t.Skip("the tests' folder shares blocks")
 				}
-				var notMade *NotMadeError
+				var notMade *FilesystemError
 				require.ErrorAs(t, err, &notMade)
 				require.Nil(t, f)
 				left, err := os.ReadDir(dir)

@@ -24,12 +24,12 @@ func (p *Pool) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, err
 	root, err := p.open()
 	if err == nil {
 		defer closeRoot(root)
-		if file, err = lookAt(root, id, &d); err != nil {
+		if file, err = fillImage(root, id, &d); err != nil {
 			return d, err
 		}
 	}
 	d.Absent = err != nil
-	found, err := p.loops.of(id, file, p.dir)
+	found, err := p.loops.devicesOf(id, file, p.dir)
 	if err != nil {
 		return d, fmt.Errorf("look for the loop device of %s: %w", id, err)
 	}
@@ -39,8 +39,8 @@ func (p *Pool) Observe(_ context.Context, id fsm.VolumeID) (executor.Device, err
 	return d, nil
 }
 
-// lookAt fills in what lies in the pool and returns the image's inode, nil without one.
-func lookAt(root *os.Root, id fsm.VolumeID, d *executor.Device) (*inode, error) {
+// fillImage fills in what lies in the pool and returns the image's inode, nil without one.
+func fillImage(root *os.Root, id fsm.VolumeID, d *executor.Device) (*inode, error) {
 	if _, err := root.Lstat(image(tmpDir, id)); err == nil {
 		d.Unfinished = true
 	}
@@ -70,7 +70,7 @@ func (p *Pool) Create(_ context.Context, id fsm.VolumeID, size int64) error {
 	}
 	defer closeRoot(root)
 	var d executor.Device
-	if _, err := lookAt(root, id, &d); err != nil {
+	if _, err := fillImage(root, id, &d); err != nil {
 		return err
 	}
 	switch {
@@ -82,7 +82,7 @@ func (p *Pool) Create(_ context.Context, id fsm.VolumeID, size int64) error {
 	if err := makeFile(root, image(tmpDir, id), size); err != nil {
 		return fmt.Errorf("make the image of %s: %w", id, err)
 	}
-	if err := publish(root, volumesDir, string(id)+".img"); err != nil {
+	if err := moveIntoPlace(root, volumesDir, string(id)+".img"); err != nil {
 		return fmt.Errorf("move the image of %s into %s: %w", id, volumesDir, err)
 	}
 	return nil
@@ -99,8 +99,8 @@ func makeFile(root *os.Root, name string, size int64) error {
 	return nil
 }
 
-// publish moves the finished file out of tmp/. It never replaces one that is there.
-func publish(root *os.Root, folder, name string) error {
+// moveIntoPlace moves the finished file out of tmp/. It never replaces one that is there.
+func moveIntoPlace(root *os.Root, folder, name string) error {
 	from, err := root.Open(tmpDir)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (p *Pool) Remove(_ context.Context, id fsm.VolumeID) error {
 	}
 	defer closeRoot(root)
 	var d executor.Device
-	file, err := lookAt(root, id, &d)
+	file, err := fillImage(root, id, &d)
 	if err != nil {
 		return err
 	}

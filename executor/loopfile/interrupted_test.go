@@ -11,13 +11,13 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/backendtest"
 )
 
-// patience is a context that is over once it was looked at so many times.
-type patience struct {
+// countedContext is a context that is over once it was looked at so many times.
+type countedContext struct {
 	context.Context
 	left int
 }
 
-func (p *patience) Err() error {
+func (p *countedContext) Err() error {
 	if p.left--; p.left < 0 {
 		return context.DeadlineExceeded
 	}
@@ -25,13 +25,13 @@ func (p *patience) Err() error {
 }
 
 // What was found before the time was over is kept, and the next question goes on there.
-func TestAMapThatTakesLongIsGoneOnWith(t *testing.T) {
+func TestAnInterruptedMapIsResumed(t *testing.T) {
 	for name, dir := range map[string]func(t testing.TB) string{
 		"by content": func(t testing.TB) string { needLoops(t); return t.TempDir() },
-		"by place":   reflinks,
+		"by place":   supportsReflink,
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := poolIn(t, filepath.Join(dir(t), "pool"))
+			p := openPoolIn(t, filepath.Join(dir(t), "pool"))
 			h := snapshotHarness(p, p.Dir())
 			id := backendtest.NewID()
 			require.NoError(t, p.Create(t.Context(), id, 64<<20))
@@ -42,18 +42,18 @@ func TestAMapThatTakesLongIsGoneOnWith(t *testing.T) {
 			require.NoError(t, p.TakeSnapshot(t.Context(), id, base, nil))
 			h.Write(t, id, 63<<20, []byte("changed"))
 			require.NoError(t, p.TakeSnapshot(t.Context(), id, target, nil))
-			pieces(t, func(ctx context.Context, from int64, yield func(executor.Extent) bool) error {
+			testExtents(t, func(ctx context.Context, from int64, yield func(executor.Extent) bool) error {
 				return p.Delta(ctx, base, target, from, yield)
 			})
-			pieces(t, func(ctx context.Context, from int64, yield func(executor.Extent) bool) error {
+			testExtents(t, func(ctx context.Context, from int64, yield func(executor.Extent) bool) error {
 				return p.Map(ctx, target, from, yield)
 			})
 		})
 	}
 }
 
-// pieces asks in ever longer pieces, and requires that they are what is said at once.
-func pieces(t *testing.T, ask func(ctx context.Context, from int64, yield func(executor.Extent) bool) error) {
+// testExtents asks in ever longer pieces, and requires that they are what is said at once.
+func testExtents(t *testing.T, ask func(ctx context.Context, from int64, yield func(executor.Extent) bool) error) {
 	t.Helper()
 	collect := func(into *[]executor.Extent) func(executor.Extent) bool {
 		return func(e executor.Extent) bool { *into = append(*into, e); return true }
@@ -63,7 +63,7 @@ func pieces(t *testing.T, ask func(ctx context.Context, from int64, yield func(e
 	require.NotEmpty(t, want)
 	from, interruptions := int64(0), 0
 	for {
-		ctx := &patience{Context: t.Context(), left: 1 + interruptions}
+		ctx := &countedContext{Context: t.Context(), left: 1 + interruptions}
 		err := ask(ctx, from, collect(&got))
 		if err == nil {
 			break

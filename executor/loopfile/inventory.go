@@ -28,7 +28,7 @@ func (p *Pool) Inventory(context.Context) ([]executor.InventoryItem, error) {
 		}
 		items = append(items, found...)
 	}
-	all, err := list()
+	all, err := listBound()
 	if err != nil {
 		return nil, fmt.Errorf("list loop devices: %w", err)
 	}

@@ -38,26 +38,26 @@ func (l loop) describe(d *executor.Device) {
 	d.Path, d.Number, d.ReadOnly = l.path(), l.device, l.readOnly
 }
 
-// errFree says that a loop device is not set up.
-var errFree = errors.New("the loop device is free")
+// errNotBound says that a loop device is not set up.
+var errNotBound = errors.New("the loop device is free")
 
-// status asks the kernel what a loop device is; errFree when it is none.
-func status(number int) (loop, error) {
+// loopStatus asks the kernel what a loop device is; errNotBound when it is none.
+func loopStatus(number int) (loop, error) {
 	fd, err := openLoop(number, unix.O_RDONLY)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENXIO) {
-		return loop{}, errFree
+		return loop{}, errNotBound
 	}
 	if err != nil {
 		return loop{}, fmt.Errorf("open %s: %w", devicePath(number), err)
 	}
 	defer closeFD(fd)
-	return statusOf(fd, number)
+	return loopStatusFD(fd, number)
 }
 
-func statusOf(fd, number int) (loop, error) {
+func loopStatusFD(fd, number int) (loop, error) {
 	info, err := unix.IoctlLoopGetStatus64(fd)
 	if errors.Is(err, unix.ENXIO) {
-		return loop{}, errFree
+		return loop{}, errNotBound
 	}
 	if err != nil {
 		return loop{}, fmt.Errorf("read the state of %s: %w", devicePath(number), err)
@@ -94,19 +94,19 @@ func openLoop(number, mode int) (int, error) {
 	return unix.Open(devicePath(number), mode|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 }
 
-// attachTries bounds the race for a free number with other programs.
-const attachTries = 64
+// loopSetupTries bounds the race for a free number with other programs.
+const loopSetupTries = 64
 
 // setUp makes a loop device of an open image.
-func (l *loops) setUp(image *os.File, readOnly bool) (loop, error) {
+func (l *loopTable) setUp(image *os.File, readOnly bool) (loop, error) {
 	control, err := unix.Open("/dev/loop-control", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return loop{}, fmt.Errorf("open /dev/loop-control: %w", err)
 	}
 	defer closeFD(control)
-	l.setup.Lock() // of this process's own calls one at a time: each would be given the same number
-	defer l.setup.Unlock()
-	for range attachTries {
+	l.setupLock.Lock() // of this process's own calls one at a time: each would be given the same number
+	defer l.setupLock.Unlock()
+	for range loopSetupTries {
 		number, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
 		if err != nil {
 			return loop{}, fmt.Errorf("find a free loop device: %w", err)
@@ -116,7 +116,7 @@ func (l *loops) setUp(image *os.File, readOnly bool) (loop, error) {
 			continue
 		}
 		if err == nil { // BLKROSET outlives the device it was meant for
-			made, err = writable(made, readOnly)
+			made, err = setWritable(made, readOnly)
 		}
 		return made, err
 	}
@@ -147,25 +147,25 @@ func configure(number int, image *os.File, readOnly bool) (loop, error) {
 	if err != nil {
 		return loop{}, fmt.Errorf("set up %s: %w", devicePath(number), err)
 	}
-	made, err := statusOf(fd, number)
+	made, err := loopStatusFD(fd, number)
 	if err != nil {
 		_ = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0) // nobody would know of it
 	}
 	return made, err
 }
 
-// writable sets whether a new device refuses writes; one that cannot be set is taken down.
-func writable(made loop, readOnly bool) (loop, error) {
-	kept, err := keep(made, readOnly)
+// setWritable sets whether a new device refuses writes; one that cannot be set is taken down.
+func setWritable(dev loop, readOnly bool) (loop, error) {
+	ok, err := clearAutoclear(dev, readOnly)
 	if err != nil {
-		return loop{}, errors.Join(err, tearDown(made))
+		return loop{}, errors.Join(err, detachLoop(dev))
 	}
-	return kept, nil
+	return ok, nil
 }
 
-// keep takes the autoclear flag off a device that is adopted: it would vanish
+// clearAutoclear takes the autoclear flag off a device that is adopted: it would vanish
 // with its last user. It also sets whether writes are refused.
-func keep(l loop, readOnly bool) (loop, error) {
+func clearAutoclear(l loop, readOnly bool) (loop, error) {
 	if l.flags&flagAutoclear == 0 && l.readOnly == readOnly {
 		return l, nil
 	}
@@ -185,14 +185,14 @@ func keep(l loop, readOnly bool) (loop, error) {
 		}
 	}
 	if l.readOnly != readOnly {
-		if err := unix.IoctlSetPointerInt(fd, unix.BLKROSET, btoi(readOnly)); err != nil {
+		if err := unix.IoctlSetPointerInt(fd, unix.BLKROSET, boolToInt(readOnly)); err != nil {
 			return l, fmt.Errorf("make %s read-only %v: %w", l.path(), readOnly, err)
 		}
 	}
-	return statusOf(fd, l.number)
+	return loopStatusFD(fd, l.number)
 }
 
-func btoi(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
@@ -203,19 +203,19 @@ func btoi(b bool) int {
 var errInUse = errors.New("the loop device is in use")
 
 const (
-	// busyTries and busyWait are how long a device may be in use in passing: udev
+	// detachTries and detachRetryDelay are how long a device may be in use in passing: udev
 	// looks at devices that changed, and an unmounted filesystem is let go of a
 	// moment later.
-	busyTries = 40
-	busyWait  = 10 * time.Millisecond
+	detachTries      = 40
+	detachRetryDelay = 10 * time.Millisecond
 )
 
-// tearDown clears a device, with a little patience. A child that this process
+// detachLoop clears a device, with a little patience. A child that this process
 // forks holds all of its files until it runs its program: a second try is made
 // when no child is on its way.
-func tearDown(l loop) error {
+func detachLoop(l loop) error {
 	err := clearDevice(l)
-	for range busyTries {
+	for range detachTries {
 		if !errors.Is(err, errInUse) {
 			break
 		}
@@ -223,7 +223,7 @@ func tearDown(l loop) error {
 		err = clearDevice(l)
 		syscall.ForkLock.RUnlock()
 		if errors.Is(err, errInUse) {
-			time.Sleep(busyWait)
+			time.Sleep(detachRetryDelay)
 		}
 	}
 	return err
@@ -241,40 +241,40 @@ func clearDevice(l loop) error {
 	case err != nil:
 		return fmt.Errorf("open %s: %w", l.path(), err)
 	}
-	now, err := statusOf(fd, l.number)
-	if err == nil && now.file == l.file {
+	current, err := loopStatusFD(fd, l.number)
+	if err == nil && current.file == l.file {
 		_ = unix.IoctlSetPointerInt(fd, unix.BLKROSET, 0) // the number's next user finds it writable
 		err = unix.IoctlSetInt(fd, unix.LOOP_CLR_FD, 0)
 	}
 	closeFD(fd)
 	switch {
-	case errors.Is(err, errFree), errors.Is(err, unix.ENXIO):
+	case errors.Is(err, errNotBound), errors.Is(err, unix.ENXIO):
 		return nil
 	case errors.Is(err, unix.EBUSY):
 		return errInUse
 	case err != nil:
 		return fmt.Errorf("take down %s: %w", l.path(), err)
 	}
-	return gone(l)
+	return checkFree(l)
 }
 
-// gone tells whether the device is free now. The clear takes effect with our
+// checkFree tells whether the device is free now. The clear takes effect with our
 // own close; it does not while somebody has the device open.
-func gone(l loop) error {
-	now, err := status(l.number)
+func checkFree(l loop) error {
+	current, err := loopStatus(l.number)
 	switch {
-	case errors.Is(err, errFree):
+	case errors.Is(err, errNotBound):
 		return nil
 	case err != nil:
 		return err
-	case now.file != l.file: // another process was given the number
+	case current.file != l.file: // another process was given the number
 		return nil
 	}
 	return errInUse
 }
 
-// backing is what sysfs calls the backing file of a device; false when it is not set up.
-func backing(number int) (path string, ok bool) {
+// backingFile is what sysfs calls the backing file of a device; false when it is not set up.
+func backingFile(number int) (path string, ok bool) {
 	text, err := os.ReadFile(fmt.Sprintf("/sys/block/loop%d/loop/backing_file", number))
 	return strings.TrimSuffix(string(text), "\n"), err == nil
 }

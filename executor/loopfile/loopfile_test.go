@@ -43,19 +43,19 @@ func newPool(t testing.TB) (*Pool, string) {
 }
 
 func detachBelow(t testing.TB, dir string) {
-	all, err := list()
+	all, err := listBound()
 	require.NoError(t, err)
 	for _, b := range all {
 		if strings.HasPrefix(b.file, dir) {
-			if l, err := status(b.number); err == nil {
-				require.NoError(t, tearDown(l))
+			if l, err := loopStatus(b.number); err == nil {
+				require.NoError(t, detachLoop(l))
 			}
 		}
 	}
 }
 
 func TestTheSuite(t *testing.T) {
-	backendtest.Run(t, func(t *testing.T) backendtest.Harness {
+	backendtest.RunBackendSuite(t, func(t *testing.T) backendtest.Harness {
 		p, dir := newPool(t)
 		return harness(p, dir)
 	})
@@ -66,7 +66,7 @@ func harness(p *Pool, dir string) backendtest.Harness {
 	return backendtest.Harness{
 		Backend: p,
 		Reopen:  func() executor.Backend { return reopen(p, dir) },
-		Interrupt: func(t *testing.T, id fsm.VolumeID) {
+		InterruptCreate: func(t *testing.T, id fsm.VolumeID) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, image(tmpDir, id)), []byte("half"), 0o600))
 		},
 		SetAbsent: func(t *testing.T, absent bool) {
@@ -78,7 +78,7 @@ func harness(p *Pool, dir string) backendtest.Harness {
 			require.NoError(t, os.Remove(dir))
 			require.NoError(t, os.Rename(away, dir))
 		},
-		Untouched: func(t *testing.T) {
+		RequireUntouched: func(t *testing.T) {
 			entries, err := os.ReadDir(dir)
 			require.NoError(t, err)
 			require.Empty(t, entries)
@@ -110,12 +110,12 @@ func TestS12_AnotherPoolAtThePathIsAbsent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "pool")
 	id, err := Init(dir)
 	require.NoError(t, err)
-	p, err := Open(Config{Dir: dir, Known: "hp-" + fsm.PoolID(string(backendtest.NewID()[3:]))})
+	p, err := Open(Config{Dir: dir, KnownID: "hp-" + fsm.PoolID(string(backendtest.NewID()[3:]))})
 	require.NoError(t, err)
 	require.Contains(t, p.Facts(t.Context()).Detail, string(id))
 	require.Error(t, p.Create(t.Context(), backendtest.NewID(), 1<<20))
 
-	p, err = Open(Config{Dir: dir, Known: id})
+	p, err = Open(Config{Dir: dir, KnownID: id})
 	require.NoError(t, err)
 	require.False(t, p.Facts(t.Context()).Absent)
 	require.NoError(t, os.Rename(dir, dir+".away"))
@@ -134,7 +134,7 @@ func TestDirectIOIsUsedWhereTheFilesystemAllowsIt(t *testing.T) {
 	}
 	_, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
-	found, err := p.loops.of(id, nil, p.dir)
+	found, err := p.loops.devicesOf(id, nil, p.dir)
 	require.NoError(t, err)
 	require.Equal(t, direct, found[0].flags&flagDirectIO != 0)
 	require.Zero(t, found[0].flags&flagAutoclear)
@@ -161,7 +161,7 @@ func TestWhatIsWrittenToTheDeviceIsInTheImage(t *testing.T) {
 	require.Equal(t, "holdfast", string(got))
 }
 
-func TestADeviceThatIsOpenIsBusyAndGoesWithItsLastUser(t *testing.T) {
+func TestDeactivateOfAnOpenDeviceIsBusy(t *testing.T) {
 	p, _ := newPool(t)
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 1<<20))
@@ -238,7 +238,7 @@ func TestOfTwoDevicesOnOneImageOneIsKept(t *testing.T) {
 }
 
 // S124: a device outlives its image, and is found and detached all the same.
-func TestADeviceOfAnImageThatIsGoneIsFound(t *testing.T) {
+func TestTheLoopDeviceOfADeletedImageIsFound(t *testing.T) {
 	p, dir := newPool(t)
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 1<<20))
@@ -257,7 +257,7 @@ func TestADeviceOfAnImageThatIsGoneIsFound(t *testing.T) {
 	require.NoError(t, again.Deactivate(t.Context(), id))
 }
 
-func TestManyAtOnceGetDevicesOfTheirOwn(t *testing.T) {
+func TestConcurrentAttachesGetDifferentDevices(t *testing.T) {
 	p, _ := newPool(t)
 	const n = 24
 	paths := make([]string, n)

@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// mountOf mounts an attached volume until the test ends.
-func mountOf(t *testing.T, device string, options ...string) string {
+// mountPointOf mounts an attached volume until the test ends.
+func mountPointOf(t *testing.T, device string, options ...string) string {
 	t.Helper()
 	at := t.TempDir()
 	out, err := exec.Command("mount", append(options, device, at)...).CombinedOutput()
@@ -31,7 +31,7 @@ func mountOf(t *testing.T, device string, options ...string) string {
 	return at
 }
 
-func numbered(n int) []byte { return bytes.Repeat([]byte(fmt.Sprintf("%08d", n)), 2048) }
+func testID(n int) []byte { return bytes.Repeat([]byte(fmt.Sprintf("%08d", n)), 2048) }
 
 // writer writes one numbered file after the other until it is stopped. Done is told
 // of each that was synced.
@@ -47,7 +47,7 @@ func writer(dir string, stop <-chan struct{}, done chan<- int) error {
 		if err != nil {
 			return err
 		}
-		_, err = f.Write(numbered(n))
+		_, err = f.Write(testID(n))
 		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 			return err
 		}
@@ -55,28 +55,28 @@ func writer(dir string, stop <-chan struct{}, done chan<- int) error {
 	}
 }
 
-func TestS19_AFrozenCutUnderAWriterIsWhole(t *testing.T) {
+func TestS19_AFrozenSnapshotUnderAWriterIsConsistent(t *testing.T) {
 	for _, fsType := range []string{"ext4", "xfs"} {
 		for name, sharing := range map[string]bool{"copying": false, "sharing": true} {
 			t.Run(fsType+", "+name, func(t *testing.T) {
 				needLoops(t)
 				dir := t.TempDir()
 				if sharing {
-					dir = reflinks(t)
+					dir = supportsReflink(t)
 				}
-				cutUnderWriter(t, poolIn(t, filepath.Join(dir, "pool")), fsType)
+				snapshotDuringWrites(t, openPoolIn(t, filepath.Join(dir, "pool")), fsType)
 			})
 		}
 	}
 }
 
-func cutUnderWriter(t *testing.T, p *Pool, fsType string) {
+func snapshotDuringWrites(t *testing.T, p *Pool, fsType string) {
 	source, snapshot, clone := backendtest.NewID(), backendtest.NewSnapshotID(), backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), source, fsm.MinXFSSize))
 	d, err := p.Activate(t.Context(), source, false)
 	require.NoError(t, err)
 	require.NoError(t, exec.Command("mkfs."+fsType, "-q", d.Path).Run())
-	at := mountOf(t, d.Path)
+	at := mountPointOf(t, d.Path)
 	stop, done, result := make(chan struct{}), make(chan int, 1<<16), make(chan error, 1)
 	go func() { result <- writer(at, stop, done) }()
 	for <-done < 30 {
@@ -86,9 +86,9 @@ func cutUnderWriter(t *testing.T, p *Pool, fsType string) {
 	for len(done) > 0 {
 		synced = <-done
 	}
-	cut := p.TakeSnapshot(t.Context(), source, snapshot, nil)
+	snapshotErr := p.TakeSnapshot(t.Context(), source, snapshot, nil)
 	require.NoError(t, exec.Command("fsfreeze", "--unfreeze", at).Run())
-	require.NoError(t, cut)
+	require.NoError(t, snapshotErr)
 	for n := range done { // it goes on after the cut
 		if n > synced+20 {
 			break
@@ -100,21 +100,21 @@ func cutUnderWriter(t *testing.T, p *Pool, fsType string) {
 	c, err := p.Activate(t.Context(), clone, false)
 	require.NoError(t, err)
 	options := map[string][]string{"ext4": nil, "xfs": {"-o", "nouuid"}}
-	requireWhole(t, mountOf(t, c.Path, options[fsType]...), synced)
+	requireConsistent(t, mountPointOf(t, c.Path, options[fsType]...), synced)
 }
 
-// requireWhole looks that the files hold all that was synced, and that the newest
+// requireConsistent looks that the files hold all that was synced, and that the newest
 // state of each was written at once.
-func requireWhole(t *testing.T, dir string, synced int) {
+func requireConsistent(t *testing.T, dir string, synced int) {
 	t.Helper()
 	for n := max(0, synced-99); n <= synced; n++ {
 		got, err := os.ReadFile(filepath.Join(dir, fmt.Sprint(n%100)))
 		require.NoError(t, err)
-		next := numbered(n + 100)
-		if n+100 == synced+1 && !bytes.Equal(got, numbered(n)) {
+		next := testID(n + 100)
+		if n+100 == synced+1 && !bytes.Equal(got, testID(n)) {
 			require.True(t, bytes.HasPrefix(next, got), "the one that was being written at the cut")
 			continue
 		}
-		require.True(t, bytes.Equal(got, numbered(n)), "file %d of %d", n, synced)
+		require.True(t, bytes.Equal(got, testID(n)), "file %d of %d", n, synced)
 	}
 }

@@ -25,24 +25,24 @@ const Kind = "loopfile"
 type Config struct {
 	// Dir is the pool's folder.
 	Dir string
-	// Known is the id that the host remembers of this folder, empty when it never
+	// KnownID is the id that the host remembers of this folder, empty when it never
 	// saw it. Then the folder must have an id by now: see Init.
-	Known fsm.PoolID
-	// Own is the filesystem that is mounted over the folder, if it has one of its own.
-	Own *Filesystem
+	KnownID fsm.PoolID
+	// OwnFilesystem is the filesystem that is mounted over the folder, if it has one of its own.
+	OwnFilesystem *Filesystem
 }
 
 // Pool is one folder of images. It keeps no file open between calls, so it
 // never keeps its filesystem from being unmounted.
 type Pool struct {
-	dir   string // as the kernel names it
-	id    fsm.PoolID
-	own   *Filesystem
-	loops loops
-	able  ability
+	dir           string // as the kernel names it
+	id            fsm.PoolID
+	ownFilesystem *Filesystem
+	loops         loopTable
+	abilities     abilities
 
-	mu   sync.Mutex
-	seen *inode // of the pool's folder when it was first opened
+	mu         sync.Mutex
+	firstInode *inode // of the pool's folder when it was first opened
 }
 
 // inode identifies a file on this host.
@@ -58,7 +58,7 @@ func Open(cfg Config) (*Pool, error) {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
 	}
-	p := &Pool{dir: dir, id: cfg.Known, own: cfg.Own}
+	p := &Pool{dir: dir, id: cfg.KnownID, ownFilesystem: cfg.OwnFilesystem}
 	if p.id != "" {
 		return p, nil
 	}
@@ -116,7 +116,7 @@ func (p *Pool) verify(root *os.Root) error {
 		if err != nil || !info.IsDir() {
 			return &absentError{fmt.Sprintf("pool %s is absent: its folder %s is missing", p.dir, dir)}
 		}
-		if dir == "." && !p.same(info) {
+		if dir == "." && !p.isFirstSeen(info) {
 			return &absentError{fmt.Sprintf("pool %s is absent: the folder is another one than at the start; restart the node if that is meant", p.dir)}
 		}
 	}
@@ -125,14 +125,14 @@ func (p *Pool) verify(root *os.Root) error {
 
 // same remembers the folder that was seen first: a copy of a pool that shows up
 // under a mount that went away carries the same id.
-func (p *Pool) same(info fs.FileInfo) bool {
-	now := inodeOf(info)
+func (p *Pool) isFirstSeen(info fs.FileInfo) bool {
+	current := inodeOf(info)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.seen == nil {
-		p.seen = &now
+	if p.firstInode == nil {
+		p.firstInode = &current
 	}
-	return *p.seen == now
+	return *p.firstInode == current
 }
 
 func inodeOf(info fs.FileInfo) inode {
@@ -159,8 +159,8 @@ func (p *Pool) Facts(context.Context) executor.PoolFacts {
 	}
 	facts.Free = int64(st.Bavail) * st.Bsize
 	facts.Capacity = int64(st.Blocks) * st.Bsize
-	if p.own != nil { // it grows into what is free below
-		more, err := p.own.below()
+	if p.ownFilesystem != nil { // it grows into what is free below
+		more, err := p.ownFilesystem.spaceBelow()
 		if err != nil {
 			facts.Absent, facts.Detail = true, err.Error()
 			return facts

@@ -41,10 +41,10 @@ func (p *Pool) ObserveSnapshot(_ context.Context, id fsm.SnapshotID) (executor.D
 		return d, nil //nolint:nilerr // an absent pool is an observation (S12)
 	}
 	defer closeRoot(root)
-	return d, lookAtSnapshot(root, id, &d)
+	return d, fillSnapshot(root, id, &d)
 }
 
-func lookAtSnapshot(root *os.Root, id fsm.SnapshotID, d *executor.Device) error {
+func fillSnapshot(root *os.Root, id fsm.SnapshotID, d *executor.Device) error {
 	if _, err := root.Lstat(snapshotFile(tmpDir, id)); err == nil {
 		d.Unfinished = true
 	}
@@ -72,10 +72,10 @@ func (p *Pool) Allocated(_ context.Context, id fsm.VolumeID) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("measure the image of %s: %w", id, err)
 	}
-	return occupied(info), nil
+	return allocatedBytes(info), nil
 }
 
-func occupied(info fs.FileInfo) int64 {
+func allocatedBytes(info fs.FileInfo) int64 {
 	const sector = 512 // the unit of st_blocks, whatever the filesystem's is
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -122,12 +122,12 @@ func (p *Pool) openFile(name, what string) (*os.File, error) {
 // TakeSnapshot makes the snapshot whole in tmp/ and then gives it its name. What the block
 // device still holds back is written to the image first.
 func (p *Pool) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress executor.Progress) error {
-	have, err := p.ObserveSnapshot(ctx, id)
+	current, err := p.ObserveSnapshot(ctx, id)
 	if err != nil {
 		return err
 	}
 	from, err := p.openImage(source)
-	if have.Exists { // a crash may have come before the folder was synced; the source may be gone
+	if current.Exists { // a crash may have come before the folder was synced; the source may be gone
 		if err == nil {
 			from.Close()
 		}
@@ -137,20 +137,20 @@ func (p *Pool) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.Sna
 		return err
 	}
 	defer from.Close()
-	if err := p.settleImage(source, from); err != nil {
+	if err := p.flushImage(source, from); err != nil {
 		return fmt.Errorf("cut %s of %s: %w", id, source, err)
 	}
-	made := made{folder: snapshotsDir, name: string(id) + ".img", mode: snapshotMode}
-	if err := p.makeFrom(ctx, from, made, progress); err != nil {
+	made := fileSpec{folder: snapshotsDir, name: string(id) + ".img", mode: snapshotMode}
+	if err := p.copyFrom(ctx, from, made, progress); err != nil {
 		return fmt.Errorf("cut %s of %s: %w", id, source, err)
 	}
 	return nil
 }
 
-// settleImage makes the image's file hold all that was written to its device.
+// flushImage makes the image's file hold all that was written to its device.
 // The device has a page cache of its own above the file's.
-func (p *Pool) settleImage(id fsm.VolumeID, file *os.File) error {
-	found, err := p.loops.of(id, nil, p.dir)
+func (p *Pool) flushImage(id fsm.VolumeID, file *os.File) error {
+	found, err := p.loops.devicesOf(id, nil, p.dir)
 	if err != nil {
 		return fmt.Errorf("look for the loop device of %s: %w", id, err)
 	}
@@ -188,7 +188,7 @@ func (p *Pool) RemoveSnapshot(_ context.Context, id fsm.SnapshotID) error {
 	}
 	defer closeRoot(root)
 	var d executor.Device
-	if err := lookAtSnapshot(root, id, &d); err != nil {
+	if err := fillSnapshot(root, id, &d); err != nil {
 		return err
 	}
 	for _, dir := range []string{tmpDir, snapshotsDir} {

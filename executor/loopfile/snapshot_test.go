@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// poolIn is a pool in a folder, whose loop devices are gone when the test ends.
-func poolIn(t testing.TB, dir string) *Pool {
+// openPoolIn is a pool in a folder, whose loop devices are gone when the test ends.
+func openPoolIn(t testing.TB, dir string) *Pool {
 	t.Helper()
 	_, err := Init(dir)
 	require.NoError(t, err)
@@ -27,8 +27,8 @@ func poolIn(t testing.TB, dir string) *Pool {
 	return p
 }
 
-// reflinks is a folder on an xfs that shares blocks, gone when the test ends.
-func reflinks(t testing.TB) string {
+// supportsReflink is a folder on an xfs that shares blocks, gone when the test ends.
+func supportsReflink(t testing.TB) string {
 	t.Helper()
 	needLoops(t)
 	if _, err := exec.LookPath("mkfs.xfs"); err != nil {
@@ -47,21 +47,21 @@ func reflinks(t testing.TB) string {
 
 func TestSnapshotsByCopying(t *testing.T) {
 	needLoops(t)
-	backendtest.RunSnapshots(t, func(t *testing.T) backendtest.SnapshotHarness {
+	backendtest.RunSnapshotSuite(t, func(t *testing.T) backendtest.SnapshotHarness {
 		dir := filepath.Join(t.TempDir(), "pool")
-		p := poolIn(t, dir)
+		p := openPoolIn(t, dir)
 		require.False(t, p.SharesBlocks(), "the tests' folder is expected on a filesystem that does not share blocks")
 		return snapshotHarness(p, dir)
 	})
 }
 
 func TestSnapshotsBySharing(t *testing.T) {
-	at := reflinks(t)
-	backendtest.RunSnapshots(t, func(t *testing.T) backendtest.SnapshotHarness {
+	at := supportsReflink(t)
+	backendtest.RunSnapshotSuite(t, func(t *testing.T) backendtest.SnapshotHarness {
 		dir, err := os.MkdirTemp(at, "test")
 		require.NoError(t, err)
 		dir = filepath.Join(dir, "pool")
-		p := poolIn(t, dir)
+		p := openPoolIn(t, dir)
 		require.True(t, p.SharesBlocks())
 		return snapshotHarness(p, dir)
 	})
@@ -73,18 +73,18 @@ func TestSnapshotsWithoutDirectIO(t *testing.T) {
 	at := t.TempDir()
 	require.NoError(t, unix.Mount("none", at, "tmpfs", 0, "size=1g"))
 	t.Cleanup(func() { require.NoError(t, unix.Unmount(at, 0)) })
-	backendtest.RunSnapshots(t, func(t *testing.T) backendtest.SnapshotHarness {
+	backendtest.RunSnapshotSuite(t, func(t *testing.T) backendtest.SnapshotHarness {
 		dir, err := os.MkdirTemp(at, "test")
 		require.NoError(t, err)
 		dir = filepath.Join(dir, "pool")
 		t.Cleanup(func() { require.NoError(t, os.RemoveAll(filepath.Dir(dir))) })
-		return snapshotHarness(poolIn(t, dir), dir)
+		return snapshotHarness(openPoolIn(t, dir), dir)
 	})
 }
 
 // A sector is less than a block of the filesystem below, which shares whole blocks.
-func TestASectorWrittenDirectlyAfterACutIsInTheNextOne(t *testing.T) {
-	p := poolIn(t, filepath.Join(reflinks(t), "pool"))
+func TestASectorWrittenAfterASnapshotIsInTheNextOne(t *testing.T) {
+	p := openPoolIn(t, filepath.Join(supportsReflink(t), "pool"))
 	source := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), source, 1<<20))
 	d, err := p.Activate(t.Context(), source, false)
@@ -158,7 +158,7 @@ func snapshotHarness(p *Pool, dir string) backendtest.SnapshotHarness {
 			require.NoError(t, err)
 			return b
 		},
-		InterruptCut: func(t *testing.T, id fsm.SnapshotID) {
+		InterruptSnapshot: func(t *testing.T, id fsm.SnapshotID) {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, snapshotFile(tmpDir, id)), []byte("half"), 0o600))
 		},
 	}
@@ -173,19 +173,19 @@ func TestASnapshotIsOneReadOnlyFileInItsFolder(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o400), info.Mode())
 	require.EqualValues(t, 8<<20, info.Size())
-	require.Less(t, occupied(info), int64(1<<20), "holes are kept")
+	require.Less(t, allocatedBytes(info), int64(1<<20), "holes are kept")
 	left, err := os.ReadDir(filepath.Join(dir, "tmp"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
 
-func TestACutOnASharingPoolTakesNoSpace(t *testing.T) {
-	p := poolIn(t, filepath.Join(reflinks(t), "pool"))
+func TestASnapshotOnASharingPoolTakesNoSpace(t *testing.T) {
+	p := openPoolIn(t, filepath.Join(supportsReflink(t), "pool"))
 	source := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), source, 256<<20))
 	f, err := os.OpenFile(filepath.Join(p.dir, image(volumesDir, source)), os.O_RDWR, 0)
 	require.NoError(t, err)
-	_, err = f.Write(filler(128 << 20))
+	_, err = f.Write(incompressible(128 << 20))
 	require.NoError(t, errors.Join(err, f.Sync(), f.Close()))
 	before := p.Facts(t.Context()).Free
 	for range 16 { // 16 copies would not fit
@@ -207,9 +207,9 @@ func TestASymbolicLinkIsNoSnapshot(t *testing.T) {
 	require.FileExists(t, outside)
 }
 
-func TestPlacesAreEqualOnlyWhereBothAreKnownToBeShared(t *testing.T) {
+func TestExtentsAreEqualOnlyWhereBothAreKnownToBeShared(t *testing.T) {
 	at := func(offset, length, physical int64, shared bool) cursor {
-		return cursor{cur: extent{Extent: executor.Extent{Offset: offset, Length: length}, physical: physical, shared: shared}}
+		return cursor{current: extent{Extent: executor.Extent{Offset: offset, Length: length}, physical: physical, shared: shared}}
 	}
 	for name, tc := range map[string]struct {
 		a, b cursor
@@ -225,14 +225,14 @@ func TestPlacesAreEqualOnlyWhereBothAreKnownToBeShared(t *testing.T) {
 		"shifted by a block, in one place": {at(0, 8192, 100<<10, true), at(4096, 8192, 100<<10, true), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, tc.want, same(tc.a, tc.b, 4096))
-			require.Equal(t, tc.want, same(tc.b, tc.a, 4096))
+			require.Equal(t, tc.want, sameBlocks(tc.a, tc.b, 4096))
+			require.Equal(t, tc.want, sameBlocks(tc.b, tc.a, 4096))
 		})
 	}
 }
 
-func BenchmarkCutSharing(b *testing.B) {
-	p := poolIn(b, filepath.Join(reflinks(b), "pool"))
+func BenchmarkSnapshotSharing(b *testing.B) {
+	p := openPoolIn(b, filepath.Join(supportsReflink(b), "pool"))
 	source := backendtest.NewID()
 	require.NoError(b, p.Create(b.Context(), source, 20<<30))
 	for b.Loop() {

@@ -21,19 +21,19 @@ func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, sour
 	if size <= 0 || size%sectorSize != 0 {
 		return fsm.Reject(fsm.Invalid, "volume %s cannot have %d bytes: it takes a multiple of %d", id, size, sectorSize)
 	}
-	done, v, err := p.begin(ctx)
+	done, v, err := p.lockFresh(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if there, err := v.sameVolume(id, size); there || err != nil {
+	if exists, err := v.checkExisting(id, size); exists || err != nil {
 		return err
 	}
-	from, tail, err := v.fitting(name, content, size)
+	from, dropTail, err := v.sourceFor(name, content, size)
 	if err != nil {
 		return err
 	}
-	if err := p.makeRoom(ctx, v, string(id)); err != nil {
+	if err := p.prepareCreate(ctx, v, string(id)); err != nil {
 		return err
 	}
 	if source.Volume != "" {
@@ -41,11 +41,11 @@ func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, sour
 			return err
 		}
 	}
-	made := copied{name: string(id), from: name, permission: "-prw", size: size, tail: tail, chunk: v.chunk}
+	c := thinCopy{name: string(id), from: name, permission: "-prw", size: size, dropTail: dropTail, chunk: v.chunkBytes}
 	if from.size < size {
-		made.room = size
+		c.minSize = size
 	}
-	return p.share(ctx, &made)
+	return p.createThinCopy(ctx, &c)
 }
 
 func sourceName(source fsm.Source) (string, error) {
@@ -55,26 +55,26 @@ func sourceName(source fsm.Source) (string, error) {
 	return string(source.Snapshot), checkSnapshotID(source.Snapshot)
 }
 
-// fitting is the source, when a volume of so many bytes can hold what is taken of it,
+// sourceFor is the source, when a volume of so many bytes can hold what is taken of it,
 // and what of it is not taken. Beyond a volume's bytes nothing can be written, so that a
 // larger volume reads as zero there.
-func (v *view) fitting(name string, content, size int64) (from *volume, tail executor.Extent, err error) {
-	from, have, err := v.ready(name)
-	taken := have
+func (v *poolState) sourceFor(name string, content, size int64) (from *logicalVolume, dropTail executor.Extent, err error) {
+	from, sourceSize, err := v.findReady(name)
+	taken := sourceSize
 	if content > 0 {
-		taken = min(content, have)
+		taken = min(content, sourceSize)
 	}
 	switch {
 	case err != nil:
-		return nil, tail, err
+		return nil, dropTail, err
 	case from == nil:
-		return nil, tail, fsm.Reject(fsm.Precondition, "there is no %s in the pool", name)
+		return nil, dropTail, fsm.Reject(fsm.Precondition, "there is no %s in the pool", name)
 	case taken > size:
-		return nil, tail, fsm.Reject(fsm.OutOfRange, "the source %s has %d bytes, more than the %d of the volume", name, taken, size)
-	case taken < have:
-		tail = executor.Extent{Offset: taken, Length: from.size - taken}
+		return nil, dropTail, fsm.Reject(fsm.OutOfRange, "the source %s has %d bytes, more than the %d of the volume", name, taken, size)
+	case taken < sourceSize:
+		dropTail = executor.Extent{Offset: taken, Length: from.size - taken}
 	}
-	return from, tail, nil
+	return from, dropTail, nil
 }
 
 // Expand makes the volume larger, then its tag, then its block device if it has one.
@@ -85,43 +85,43 @@ func (p *Pool) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
 	if size%sectorSize != 0 {
 		return fsm.Reject(fsm.Invalid, "volume %s cannot have %d bytes: it takes a multiple of %d", id, size, sectorSize)
 	}
-	done, v, err := p.begin(ctx)
+	done, v, err := p.lockFresh(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	lv, have, err := v.ready(string(id))
+	lv, current, err := v.findReady(string(id))
 	if err != nil {
 		return err
 	}
 	if lv == nil {
 		return fsm.Reject(fsm.Precondition, "there is no volume %s in pool %s", id, p.name())
 	}
-	if have < size {
-		if err := p.grow(ctx, lv, have, size); err != nil {
+	if current < size {
+		if err := p.extendVolume(ctx, lv, current, size); err != nil {
 			return err
 		}
 	}
-	return p.growLayer(ctx, v, lv, max(have, size))
+	return p.growLayer(ctx, v, lv, max(current, size))
 }
 
-func (p *Pool) grow(ctx context.Context, lv *volume, have, size int64) error {
+func (p *Pool) extendVolume(ctx context.Context, lv *logicalVolume, current, size int64) error {
 	if lv.size < size {
-		if err := p.lengthen(ctx, lv.name, size); err != nil {
+		if err := p.extend(ctx, lv.name, size); err != nil {
 			return err
 		}
 	}
-	err := p.changed(ctx, "lvchange", "--deltag", sizeTag(have), "--addtag", sizeTag(size), p.VG+"/"+lv.name)
+	err := p.runChange(ctx, "lvchange", "--deltag", sizeTag(current), "--addtag", sizeTag(size), p.VG+"/"+lv.name)
 	if err != nil {
 		return fmt.Errorf("grow volume %s: say its size: %w", lv.name, err)
 	}
 	return nil
 }
 
-func (p *Pool) growLayer(ctx context.Context, v *view, lv *volume, size int64) error {
-	on, err := p.kernel.device(p.layerName(fsm.VolumeID(lv.name)))
-	if err != nil || on == nil {
+func (p *Pool) growLayer(ctx context.Context, v *poolState, lv *logicalVolume, size int64) error {
+	layerDev, err := p.kernel.device(p.layerName(fsm.VolumeID(lv.name)))
+	if err != nil || layerDev == nil {
 		return err
 	}
-	return p.putLayer(ctx, v, lv, size, on.readOnly)
+	return p.ensureLayer(ctx, v, lv, size, layerDev.readOnly)
 }

@@ -11,11 +11,11 @@ import (
 
 // Map yields where the snapshot has blocks of the pool.
 func (p *Pool) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
-	_, size, err := p.compared(ctx, target)
+	_, size, err := p.readySnapshot(ctx, target)
 	if err != nil || from >= size {
 		return err
 	}
-	if err := p.walks.read(ctx, pair{target: target}, from, p.walk, yield); err != nil {
+	if err := p.mapRuns.read(ctx, snapshotPair{target: target}, from, p.findExtents, yield); err != nil {
 		return fmt.Errorf("map %s: %w", target, err)
 	}
 	return nil
@@ -28,44 +28,44 @@ func (p *Pool) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield
 // call blocks the same that are not, and which of its versions a host's package is made
 // of cannot be told from outside for sure.
 func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
-	_, oldSize, err := p.compared(ctx, base)
+	_, oldSize, err := p.readySnapshot(ctx, base)
 	if err != nil {
 		return err
 	}
-	_, size, err := p.compared(ctx, target)
+	_, size, err := p.readySnapshot(ctx, target)
 	if err != nil || base == target || from >= max(oldSize, size) {
 		return err
 	}
-	if err := p.walks.read(ctx, pair{base, target}, from, p.walk, yield); err != nil {
+	if err := p.mapRuns.read(ctx, snapshotPair{base, target}, from, p.findExtents, yield); err != nil {
 		return fmt.Errorf("compare %s with %s: %w", target, base, err)
 	}
 	return nil
 }
 
-// compared is a snapshot whose blocks are asked for, and the bytes in it.
-func (p *Pool) compared(ctx context.Context, id fsm.SnapshotID) (*volume, int64, error) {
+// readySnapshot is a snapshot whose blocks are asked for, and the bytes in it.
+func (p *Pool) readySnapshot(ctx context.Context, id fsm.SnapshotID) (*logicalVolume, int64, error) {
 	if err := checkSnapshotID(id); err != nil {
 		return nil, 0, err
 	}
-	v, err := p.recent(ctx)
+	v, err := p.recentState(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
-	return p.snapshotIn(v, id)
+	return p.findSnapshot(v, id)
 }
 
-func (p *Pool) snapshotIn(v *view, id fsm.SnapshotID) (*volume, int64, error) {
-	lv, size, err := v.ready(string(id))
+func (p *Pool) findSnapshot(v *poolState, id fsm.SnapshotID) (*logicalVolume, int64, error) {
+	lv, size, err := v.findReady(string(id))
 	if err == nil && lv == nil {
 		err = fsm.Reject(fsm.Precondition, "there is no snapshot %s in pool %s", id, p.name())
 	}
 	return lv, size, err
 }
 
-// pair is what is mapped or compared; without a base, what the target has.
-type pair struct{ base, target fsm.SnapshotID }
+// snapshotPair is what is mapped or compared; without a base, what the target has.
+type snapshotPair struct{ base, target fsm.SnapshotID }
 
-func (r pair) all() []fsm.SnapshotID {
+func (r snapshotPair) ids() []fsm.SnapshotID {
 	if r.base == "" {
 		return []fsm.SnapshotID{r.target}
 	}
@@ -73,8 +73,8 @@ func (r pair) all() []fsm.SnapshotID {
 }
 
 // walk finds all of a pair's extents from an offset on, with one run of the tools.
-func (p *Pool) walk(ctx context.Context, r pair, from int64, yield func(executor.Extent) error) error {
-	before, err := p.thinIDs(ctx, r, p.views.recent)
+func (p *Pool) findExtents(ctx context.Context, r snapshotPair, from int64, yield func(executor.Extent) error) error {
+	before, err := p.thinDevicesOf(ctx, r, p.states.get)
 	if err != nil {
 		return err
 	}
@@ -82,28 +82,28 @@ func (p *Pool) walk(ctx context.Context, r pair, from int64, yield func(executor
 	if err != nil {
 		return err
 	}
-	return p.withMetadata(ctx, pool, func(device string) error {
+	return p.withMetadataSnap(ctx, pool, func(device string) error {
 		// A thin id is given again once its device is gone. What had it before the
 		// metadata was reserved and has it now had it then.
-		now, err := p.thinIDs(ctx, r, p.views.fresh)
+		current, err := p.thinDevicesOf(ctx, r, p.states.refresh)
 		if err != nil {
 			return err
 		}
-		if !now.same(before) {
+		if !current.same(before) {
 			return fsm.Reject(fsm.Busy, "a snapshot of pool %s changed while its metadata was reserved", p.name())
 		}
-		return p.compare(ctx, device, now, from, yield)
+		return p.compareDumps(ctx, device, current, from, yield)
 	})
 }
 
-// thins are the thin devices of a pair, and what is needed to read their blocks as bytes.
-type thins struct {
+// thinDevices are the thin devices of a pair, and what is needed to read their blocks as bytes.
+type thinDevices struct {
 	ids         []uint64
 	uuids       []string
 	chunk, size int64
 }
 
-func (a *thins) same(b *thins) bool {
+func (a *thinDevices) same(b *thinDevices) bool {
 	for i := range a.ids {
 		if a.ids[i] != b.ids[i] || a.uuids[i] != b.uuids[i] {
 			return false
@@ -112,30 +112,30 @@ func (a *thins) same(b *thins) bool {
 	return len(a.ids) == len(b.ids)
 }
 
-func (p *Pool) thinIDs(ctx context.Context, r pair, look func(context.Context) (*view, error)) (*thins, error) {
-	v, err := p.verified(look(ctx))
+func (p *Pool) thinDevicesOf(ctx context.Context, r snapshotPair, read func(context.Context) (*poolState, error)) (*thinDevices, error) {
+	v, err := p.verifyIdentity(read(ctx))
 	if err != nil {
 		return nil, err
 	}
-	found := &thins{chunk: v.chunk}
-	for _, id := range r.all() {
-		lv, size, err := p.snapshotIn(v, id)
+	found := &thinDevices{chunk: v.chunkBytes}
+	for _, id := range r.ids() {
+		lv, size, err := p.findSnapshot(v, id)
 		if err != nil {
 			return nil, err
 		}
-		found.ids, found.uuids = append(found.ids, lv.thin), append(found.uuids, lv.uuid)
+		found.ids, found.uuids = append(found.ids, lv.thinID), append(found.uuids, lv.uuid)
 		found.size = max(found.size, size)
 	}
 	return found, nil
 }
 
-// compare reads the dumps side by side and yields, as bytes, where they do not name the
+// compareDumps reads the dumps side by side and yields, as bytes, where they do not name the
 // same block of the pool; of one alone, where it names any.
-func (p *Pool) compare(ctx context.Context, device string, t *thins, from int64, yield func(executor.Extent) error) error {
+func (p *Pool) compareDumps(ctx context.Context, device string, t *thinDevices, from int64, yield func(executor.Extent) error) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var dumps []*dump
+	var dumps []*thinDump
 	for _, id := range t.ids {
-		dumps = append(dumps, p.tools.dump(ctx, device, id))
+		dumps = append(dumps, p.tools.startDump(ctx, device, id))
 	}
 	defer func() {
 		cancel()
@@ -143,11 +143,11 @@ func (p *Pool) compare(ctx context.Context, device string, t *thins, from int64,
 			d.wait() // the metadata is not given back while they read it
 		}
 	}()
-	return walkDumps(dumps, t.chunk, max(from, 0), t.size, yield)
+	return mergeDumps(dumps, t.chunk, max(from, 0), t.size, yield)
 }
 
-// walkDumps is compare, of dumps that are under way.
-func walkDumps(dumps []*dump, chunk, from, size int64, yield func(executor.Extent) error) error {
+// mergeDumps is compare, of dumps that are under way.
+func mergeDumps(dumps []*thinDump, chunk, from, size int64, yield func(executor.Extent) error) error {
 	last := (size + chunk - 1) / chunk // the volume may end within a block
 	for at := from / chunk; at < last; {
 		end := last
@@ -155,10 +155,10 @@ func walkDumps(dumps []*dump, chunk, from, size int64, yield func(executor.Exten
 			if err := d.advance(at); err != nil {
 				return err
 			}
-			end = min(end, d.until(at))
+			end = min(end, d.sameUntil(at))
 		}
-		if begin := max(at*chunk, from); differ(dumps, at) && begin < size {
-			if err := yield(executor.Extent{Offset: begin, Length: min(end*chunk, size) - begin}); err != nil {
+		if start := max(at*chunk, from); blocksDiffer(dumps, at) && start < size {
+			if err := yield(executor.Extent{Offset: start, Length: min(end*chunk, size) - start}); err != nil {
 				return err
 			}
 		}
@@ -172,12 +172,12 @@ func walkDumps(dumps []*dump, chunk, from, size int64, yield func(executor.Exten
 	return nil
 }
 
-// differ tells whether the dumps name other blocks of the pool at one of the volume.
-func differ(dumps []*dump, at int64) bool {
-	first, mapped := dumps[0].block(at)
+// blocksDiffer tells whether the dumps name other blocks of the pool at one of the volume.
+func blocksDiffer(dumps []*thinDump, at int64) bool {
+	first, mapped := dumps[0].poolBlock(at)
 	if len(dumps) == 1 {
 		return mapped
 	}
-	second, both := dumps[1].block(at)
+	second, both := dumps[1].poolBlock(at)
 	return mapped != both || first != second
 }

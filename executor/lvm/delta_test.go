@@ -16,31 +16,31 @@ import (
 
 const testChunk = 64 << 10
 
-// The second snapshot of fakeSnapshots; the first one is someSnapshot.
-const laterSnapshot = fsm.SnapshotID("hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c13")
+// The second snapshot of fakeSnapshots; the first one is testSnapshotID.
+const testLaterSnapshotID = fsm.SnapshotID("hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c13")
 
-// touchingSize is the volume's size in thin_dump-touching-*.xml: it ends within a block.
-const touchingSize = 2000*testChunk + 4096
+// adjacentSize is the volume's size in thin_dump-touching-*.xml: it ends within a block.
+const adjacentSize = 2000*testChunk + 4096
 
 // withSnapshots makes two snapshots of one volume of a captured report with one, as
 // thin devices 7 and 9.
 func withSnapshots(t *testing.T, f *fakeHost) {
 	t.Helper()
 	line := ""
-	for one := range strings.Lines(string(captured(t, "lvs.json"))) {
-		if strings.Contains(one, string(someSnapshot)) {
-			line = one
+	for mr := range strings.Lines(string(readTestdata(t, "lvs.json"))) {
+		if strings.Contains(mr, string(testSnapshotID)) {
+			line = mr
 		}
 	}
-	one := strings.NewReplacer(`"thin_id":"3"`, `"thin_id":"7"`, "holdfast-size=16781312", fmt.Sprintf("holdfast-size=%d", touchingSize), `"20971520"`, `"134217728"`).Replace(line)
-	two := strings.NewReplacer(`"thin_id":"7"`, `"thin_id":"9"`, string(someSnapshot), string(laterSnapshot), "2GyyAL", "2GyyAM").Replace(one)
-	f.lvs = []byte(strings.Replace(string(captured(t, "lvs.json")), line, one+two, 1))
-	f.dumps = map[string]string{"7": string(captured(t, "thin_dump-touching-base.xml")), "9": string(captured(t, "thin_dump-touching-target.xml"))}
+	mr := strings.NewReplacer(`"thin_id":"3"`, `"thin_id":"7"`, "holdfast-size=16781312", fmt.Sprintf("holdfast-size=%d", adjacentSize), `"20971520"`, `"134217728"`).Replace(line)
+	two := strings.NewReplacer(`"thin_id":"7"`, `"thin_id":"9"`, string(testSnapshotID), string(testLaterSnapshotID), "2GyyAL", "2GyyAM").Replace(mr)
+	f.lvs = []byte(strings.Replace(string(readTestdata(t, "lvs.json")), line, mr+two, 1))
+	f.dumps = map[string]string{"7": string(readTestdata(t, "thin_dump-touching-base.xml")), "9": string(readTestdata(t, "thin_dump-touching-target.xml"))}
 }
 
-func newCompared(t *testing.T) (*Pool, *fakeHost) {
+func newFakePoolWithSnapshots(t *testing.T) (*Pool, *fakeHost) {
 	t.Helper()
-	p, f := newFake(t)
+	p, f := newFakePool(t)
 	withSnapshots(t, f)
 	return p, f
 }
@@ -49,41 +49,41 @@ func blocks(begin, length int64) executor.Extent {
 	return executor.Extent{Offset: begin * testChunk, Length: length * testChunk}
 }
 
-// touching is what differs, as thin_delta 0.9.0 says it of the same metadata in
+// adjacentExtents is what differs, as thin_delta 0.9.0 says it of the same metadata in
 // thin_delta-touching.xml, joined and cut to the volume.
-var touching = []executor.Extent{blocks(3, 2), blocks(7, 4), blocks(1128, 1), {Offset: 2000 * testChunk, Length: 4096}}
+var adjacentExtents = []executor.Extent{blocks(3, 2), blocks(7, 4), blocks(1128, 1), {Offset: 2000 * testChunk, Length: 4096}}
 
-func collected(t *testing.T, p *Pool, from int64) []executor.Extent {
+func collectMap(t *testing.T, p *Pool, from int64) []executor.Extent {
 	t.Helper()
 	var all []executor.Extent
-	require.NoError(t, p.Delta(t.Context(), someSnapshot, laterSnapshot, from, func(e executor.Extent) bool { all = append(all, e); return true }))
+	require.NoError(t, p.Delta(t.Context(), testSnapshotID, testLaterSnapshotID, from, func(e executor.Extent) bool { all = append(all, e); return true }))
 	return all
 }
 
 // Blocks 3 and 4 were written together: they touch in the volume, but in the base lie
 // apart in the pool, which thin_delta 1.0.0 to 1.0.4 takes for no difference.
-func TestRangesThatTouchInTheVolumeButNotInThePoolAreCompared(t *testing.T) {
-	p, f := newCompared(t)
-	require.Equal(t, touching, collected(t, p, 0))
-	require.Equal(t, differences(t, "thin_delta-touching.xml"), collected(t, p, 0))
-	require.Equal(t, append([]executor.Extent{{Offset: 3*testChunk + 512, Length: 2*testChunk - 512}}, touching[1:]...), collected(t, p, 3*testChunk+512))
-	require.Empty(t, collected(t, p, touchingSize))
-	require.Zero(t, f.ran("thin_delta"), "no version of it is believed")
+func TestAdjacentRangesApartInThePoolAreCompared(t *testing.T) {
+	p, f := newFakePoolWithSnapshots(t)
+	require.Equal(t, adjacentExtents, collectMap(t, p, 0))
+	require.Equal(t, differences(t, "thin_delta-touching.xml"), collectMap(t, p, 0))
+	require.Equal(t, append([]executor.Extent{{Offset: 3*testChunk + 512, Length: 2*testChunk - 512}}, adjacentExtents[1:]...), collectMap(t, p, 3*testChunk+512))
+	require.Empty(t, collectMap(t, p, adjacentSize))
+	require.Zero(t, f.count("thin_delta"), "no version of it is believed")
 	var back []executor.Extent
-	require.NoError(t, p.Delta(t.Context(), laterSnapshot, someSnapshot, 0, func(e executor.Extent) bool { back = append(back, e); return true }))
-	require.Equal(t, touching, back)
+	require.NoError(t, p.Delta(t.Context(), testLaterSnapshotID, testSnapshotID, 0, func(e executor.Extent) bool { back = append(back, e); return true }))
+	require.Equal(t, adjacentExtents, back)
 }
 
 // differences is what a captured answer of thin_delta says.
 func differences(t *testing.T, name string) (all []executor.Extent) {
 	t.Helper()
-	for line := range strings.Lines(string(captured(t, name))) {
+	for line := range strings.Lines(string(readTestdata(t, name))) {
 		kind, attributes, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if kind != "<different" && kind != "<left_only" && kind != "<right_only" {
 			continue
 		}
-		e := blocks(number(attribute(attributes, "begin")), number(attribute(attributes, "length")))
-		e.Length = min(e.Length, touchingSize-e.Offset)
+		e := blocks(parseNumber(attribute(attributes, "begin")), parseNumber(attribute(attributes, "length")))
+		e.Length = min(e.Length, adjacentSize-e.Offset)
 		if n := len(all); n > 0 && all[n-1].Offset+all[n-1].Length == e.Offset {
 			all[n-1].Length += e.Length
 			continue
@@ -93,11 +93,11 @@ func differences(t *testing.T, name string) (all []executor.Extent) {
 	return all
 }
 
-func TestAMapIsWhatThinDumpSays(t *testing.T) {
-	p, f := newCompared(t)
-	f.dumps["7"] = strings.ReplaceAll(string(captured(t, "thin_dump.xml")), `dev_id="2"`, `dev_id="7"`)
+func TestMapMatchesThinDump(t *testing.T) {
+	p, f := newFakePoolWithSnapshots(t)
+	f.dumps["7"] = strings.ReplaceAll(string(readTestdata(t, "thin_dump.xml")), `dev_id="2"`, `dev_id="7"`)
 	ask := func(from int64) (all []executor.Extent) {
-		require.NoError(t, p.Map(t.Context(), someSnapshot, from, func(e executor.Extent) bool { all = append(all, e); return true }))
+		require.NoError(t, p.Map(t.Context(), testSnapshotID, from, func(e executor.Extent) bool { all = append(all, e); return true }))
 		return all
 	}
 	require.Equal(t, []executor.Extent{blocks(1, 6), blocks(40, 1)}, ask(0))
@@ -117,20 +117,20 @@ func TestADumpThatIsNotUnderstoodIsAnError(t *testing.T) {
 		"beyond all":             head + `<range_mapping origin_begin="9223372036854775807" data_begin="1" length="1" time="0"/>` + "\n" + tail,
 		"backwards":              head + "<single_mapping origin_block=\"5\" data_block=\"5\"/>\n<single_mapping origin_block=\"4\" data_block=\"4\"/>\n" + tail,
 		"what is shared apart":   head + `<ref name="3"/>` + "\n" + tail,
-		"a line without an end":  head + strings.Repeat("x", 2*lineLimit),
+		"a line without an end":  head + strings.Repeat("x", 2*maxLineBytes),
 		"of another device":      "<superblock uuid=\"\">\n<device dev_id=\"8\" mapped_blocks=\"1\">\n<single_mapping origin_block=\"1\" data_block=\"1\"/>\n" + tail,
-		"of no device":           string(captured(t, "thin_dump-none.xml")),
+		"of no device":           string(readTestdata(t, "thin_dump-none.xml")),
 		"less than all":          head + `<single_mapping origin_block="1" data_block="1" time="0"/>` + "\n</device>\n",
 		"nothing, though it ran": "",
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, f := newCompared(t)
+			p, f := newFakePoolWithSnapshots(t)
 			f.dumps["7"] = text
 			for range 2 {
-				require.Error(t, p.Delta(t.Context(), someSnapshot, laterSnapshot, 0, func(executor.Extent) bool { return true }))
-				require.Error(t, p.Map(t.Context(), someSnapshot, 0, func(executor.Extent) bool { return true }))
+				require.Error(t, p.Delta(t.Context(), testSnapshotID, testLaterSnapshotID, 0, func(executor.Extent) bool { return true }))
+				require.Error(t, p.Map(t.Context(), testSnapshotID, 0, func(executor.Extent) bool { return true }))
 			}
-			require.Equal(t, f.ran("dmsetup message vg--a-pool-tpool 0 reserve"), f.ran("dmsetup message vg--a-pool-tpool 0 release"))
+			require.Equal(t, f.count("dmsetup message vg--a-pool-tpool 0 reserve"), f.count("dmsetup message vg--a-pool-tpool 0 release"))
 		})
 	}
 }
@@ -142,93 +142,93 @@ func TestThinIDsAreLookedUpAgainWhileTheMetadataIsReserved(t *testing.T) {
 		"another has its id": func(lvs string) string {
 			return strings.NewReplacer(`"thin_id":"9"`, `"thin_id":"10"`, `"thin_id":"4"`, `"thin_id":"9"`).Replace(lvs)
 		},
-		"it is gone":                func(lvs string) string { return strings.ReplaceAll(lvs, string(laterSnapshot), "other") },
+		"it is gone":                func(lvs string) string { return strings.ReplaceAll(lvs, string(testLaterSnapshotID), "other") },
 		"it was made a second time": func(lvs string) string { return strings.ReplaceAll(lvs, "2GyyAM", "3GyyAM") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, f := newCompared(t)
+			p, f := newFakePoolWithSnapshots(t)
 			before := string(f.lvs)
 			f.after = func(command string) {
 				if command == "dmsetup message" {
 					f.lvs = []byte(change(before))
 				}
 			}
-			err := p.Delta(t.Context(), someSnapshot, laterSnapshot, 0, func(executor.Extent) bool { return true })
+			err := p.Delta(t.Context(), testSnapshotID, testLaterSnapshotID, 0, func(executor.Extent) bool { return true })
 			require.Contains(t, []fsm.Reason{fsm.Busy, fsm.Precondition}, reason(err), err)
-			require.Zero(t, f.ran("thin_dump"), "nothing was compared by an id that is another's")
-			require.Equal(t, 1, f.ran("dmsetup message vg--a-pool-tpool 0 release"))
+			require.Zero(t, f.count("thin_dump"), "nothing was compared by an id that is another's")
+			require.Equal(t, 1, f.count("dmsetup message vg--a-pool-tpool 0 release"))
 		})
 	}
 }
 
-func TestThePagesOfAStreamShareOneRunOfTheTools(t *testing.T) {
-	p, f := newCompared(t)
+func TestThePagesOfAMapShareOneRun(t *testing.T) {
+	p, f := newFakePoolWithSnapshots(t)
 	var all []executor.Extent
 	for from := int64(0); ; from = all[len(all)-1].Offset + all[len(all)-1].Length {
 		before := len(all)
-		require.NoError(t, p.Delta(t.Context(), someSnapshot, laterSnapshot, from, func(e executor.Extent) bool { all = append(all, e); return false }))
+		require.NoError(t, p.Delta(t.Context(), testSnapshotID, testLaterSnapshotID, from, func(e executor.Extent) bool { all = append(all, e); return false }))
 		if len(all) == before {
 			break
 		}
 	}
-	require.Equal(t, touching, all)
-	require.Equal(t, 2, f.ran("thin_dump"), "one of each snapshot")
-	require.Equal(t, 1, f.ran("dmsetup message vg--a-pool-tpool 0 reserve"))
+	require.Equal(t, adjacentExtents, all)
+	require.Equal(t, 2, f.count("thin_dump"), "one of each snapshot")
+	require.Equal(t, 1, f.count("dmsetup message vg--a-pool-tpool 0 reserve"))
 }
 
-func TestARunFindsNoMoreThanIsKept(t *testing.T) {
-	p, f := newCompared(t)
+func TestAMapRunStopsAtTheExtentLimit(t *testing.T) {
+	p, f := newFakePoolWithSnapshots(t)
 	for limit, runs := range map[int]int{1: 4, 2: 2, 3: 2, 4: 1} {
-		p.walks, f.done = newWalks(), nil
-		p.walks.limit = limit
-		require.Equal(t, touching, collected(t, p, 0), limit)
-		require.Equal(t, 2*runs, f.ran("thin_dump"), limit)
+		p.mapRuns, f.changed = newMapRunCache(), nil
+		p.mapRuns.limit = limit
+		require.Equal(t, adjacentExtents, collectMap(t, p, 0), limit)
+		require.Equal(t, 2*runs, f.count("thin_dump"), limit)
 	}
 }
 
 // What was found is told, and how far the run is; it goes on.
-func TestAComparisonThatTakesLongIsGoneOnWith(t *testing.T) {
-	p, f := newCompared(t)
-	f.hold = make(chan struct{})
+func TestAnInterruptedComparisonIsResumed(t *testing.T) {
+	p, f := newFakePoolWithSnapshots(t)
+	f.block = make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
-	require.NoError(t, p.Delta(ctx, someSnapshot, someSnapshot, 0, nil), "nothing is run for it")
+	require.NoError(t, p.Delta(ctx, testSnapshotID, testSnapshotID, 0, nil), "nothing is run for it")
 	cancel()
-	err := p.walks.read(ctx, pair{someSnapshot, laterSnapshot}, 0, p.walk, func(executor.Extent) bool { return true })
+	err := p.mapRuns.read(ctx, snapshotPair{testSnapshotID, testLaterSnapshotID}, 0, p.findExtents, func(executor.Extent) bool { return true })
 	var part *executor.InterruptedError
 	require.ErrorAs(t, err, &part)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Less(t, part.Offset, int64(touchingSize))
-	close(f.hold)
-	require.Equal(t, touching, collected(t, p, 0))
-	require.Equal(t, 2, f.ran("thin_dump"), "the run went on for whoever asks next")
+	require.Less(t, part.Offset, int64(adjacentSize))
+	close(f.block)
+	require.Equal(t, adjacentExtents, collectMap(t, p, 0))
+	require.Equal(t, 2, f.count("thin_dump"), "the run went on for whoever asks next")
 }
 
-func TestARunThatFailedIsBegunAgain(t *testing.T) {
-	p, f := newCompared(t)
-	f.fail["thin_dump -m"] = errors.New("out of memory")
-	require.ErrorContains(t, p.Delta(t.Context(), someSnapshot, laterSnapshot, 0, func(executor.Extent) bool { return true }), "out of memory")
-	delete(f.fail, "thin_dump -m")
-	require.Equal(t, touching, collected(t, p, 0))
+func TestAFailedMapRunIsRestarted(t *testing.T) {
+	p, f := newFakePoolWithSnapshots(t)
+	f.failures["thin_dump -m"] = errors.New("out of memory")
+	require.ErrorContains(t, p.Delta(t.Context(), testSnapshotID, testLaterSnapshotID, 0, func(executor.Extent) bool { return true }), "out of memory")
+	delete(f.failures, "thin_dump -m")
+	require.Equal(t, adjacentExtents, collectMap(t, p, 0))
 }
 
-func TestOnlyTheLatestRunsAreKept(t *testing.T) {
-	w := newWalks()
-	find := func(_ context.Context, _ pair, _ int64, yield func(executor.Extent) error) error {
+func TestOnlyTheLatestMapRunsAreKept(t *testing.T) {
+	w := newMapRunCache()
+	find := func(_ context.Context, _ snapshotPair, _ int64, yield func(executor.Extent) error) error {
 		return yield(blocks(0, 1))
 	}
-	for n := range 3 * walksKept {
-		r := pair{target: fsm.SnapshotID(fmt.Sprint(n))}
+	for n := range 3 * maxIdleRuns {
+		r := snapshotPair{target: fsm.SnapshotID(fmt.Sprint(n))}
 		require.NoError(t, w.read(t.Context(), r, 0, find, func(executor.Extent) bool { return true }))
-		require.LessOrEqual(t, len(w.all), walksKept)
-		require.Contains(t, w.all, r)
+		require.LessOrEqual(t, len(w.runs), maxIdleRuns)
+		require.Contains(t, w.runs, r)
 	}
-	r := pair{target: "kept"}
-	w.life = 0
+	r := snapshotPair{target: "kept"}
+	w.ttl = 0
 	require.NoError(t, w.read(t.Context(), r, 0, find, func(executor.Extent) bool { return true }))
 	require.Eventually(t, func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.all[r] == nil
+		return w.runs[r] == nil
 	}, time.Minute, time.Millisecond, "what nobody asks for is dropped")
 }
 
@@ -236,7 +236,7 @@ func TestOnlyTheLatestRunsAreKept(t *testing.T) {
 func TestADumpMayEndWithAnEmptyBatch(t *testing.T) {
 	full := make([]mapping, mappingBatch)
 	for i := range full {
-		full[i] = mapping{begin: int64(i), data: int64(i), length: 1}
+		full[i] = mapping{volumeBlock: int64(i), poolBlock: int64(i), blocks: 1}
 	}
 	for name, batches := range map[string][][]mapping{
 		"nothing is mapped":      {nil},
@@ -244,7 +244,7 @@ func TestADumpMayEndWithAnEmptyBatch(t *testing.T) {
 		"there is none":          nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := &dump{batches: make(chan []mapping, len(batches))}
+			d := &thinDump{batches: make(chan []mapping, len(batches))}
 			var want []executor.Extent
 			for _, b := range batches {
 				d.batches <- b
@@ -255,7 +255,7 @@ func TestADumpMayEndWithAnEmptyBatch(t *testing.T) {
 			close(d.batches)
 			var got []executor.Extent
 			for range 2 { // the second look finds the dump at its end
-				require.NoError(t, walkDumps([]*dump{d}, testChunk, 0, 4*mappingBatch*testChunk, func(e executor.Extent) error {
+				require.NoError(t, mergeDumps([]*thinDump{d}, testChunk, 0, 4*mappingBatch*testChunk, func(e executor.Extent) error {
 					if n := len(got); n > 0 && got[n-1].Offset+got[n-1].Length == e.Offset {
 						got[n-1].Length += e.Length
 					} else {

@@ -19,14 +19,14 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
-// overFile runs thin_dump on a file that thin_restore made: a pool's metadata without a
+// fileMetadataRunner runs thin_dump on a file that thin_restore made: a pool's metadata without a
 // kernel that uses it, and so without a snapshot of it.
-type overFile struct {
+type fileMetadataRunner struct {
 	runner *run.Runner
 	file   string
 }
 
-func (o overFile) Run(ctx context.Context, c run.Command) ([]byte, error) {
+func (o fileMetadataRunner) Run(ctx context.Context, c run.Command) ([]byte, error) {
 	c.Args = append(slices.DeleteFunc(slices.Clone(c.Args[:len(c.Args)-1]), func(a string) bool { return a == "-m" }), o.file)
 	return o.runner.Run(ctx, c)
 }
@@ -75,7 +75,7 @@ func changedMaps(r *rand.Rand, length int) (base, target volumeMap, next int64) 
 
 // The real thin_dump, of metadata that the real thin_restore made: what is called the
 // same is the same, and nothing else is called changed.
-func TestNoChangedBlockIsCalledTheSame(t *testing.T) {
+func TestDeltaMissesNoChangedBlock(t *testing.T) {
 	restore, err := exec.LookPath("thin_restore")
 	if err != nil {
 		t.Skip("thin_restore is not installed")
@@ -91,13 +91,13 @@ func TestNoChangedBlockIsCalledTheSame(t *testing.T) {
 		needsDirectIO(t, file)
 		out, err := exec.Command(restore, "-i", xml, "-o", file).CombinedOutput()
 		require.NoError(t, err, string(out))
-		p := &Pool{tools: &tools{runner: overFile{run.New(), file}}}
+		p := &Pool{tools: &tools{runner: fileMetadataRunner{run.New(), file}}}
 		for _, way := range []struct {
 			ids      []uint64
 			old, now volumeMap
 		}{{[]uint64{7, 9}, base, target}, {[]uint64{9, 7}, target, base}} {
 			got := make([]bool, len(base))
-			require.NoError(t, p.compare(t.Context(), file, &thins{ids: way.ids, chunk: 1, size: int64(len(base))}, 0, func(e executor.Extent) error {
+			require.NoError(t, p.compareDumps(t.Context(), file, &thinDevices{ids: way.ids, chunk: 1, size: int64(len(base))}, 0, func(e executor.Extent) error {
 				for i := e.Offset; i < e.Offset+e.Length; i++ {
 					got[i] = true
 				}

@@ -17,12 +17,12 @@ import (
 // that is not there is made of 90 % of what its volume group has free. The group must
 // be there. Call it only for a pool that was never known (S12).
 func Init(ctx context.Context, cfg Config) (fsm.PoolID, error) {
-	cfg.Known = ""
+	cfg.KnownID = ""
 	p, err := newPool(ctx, cfg)
 	if err != nil {
 		return "", err
 	}
-	v, err := p.views.fresh(ctx)
+	v, err := p.states.refresh(ctx)
 	if errors.Is(err, errNoGroup) {
 		return "", fmt.Errorf("make %s a pool: there is no volume group %s: make it with `vgcreate`; those on loop, NBD and DRBD devices are not looked at", p.name(), p.VG)
 	}
@@ -36,19 +36,19 @@ func Init(ctx context.Context, cfg Config) (fsm.PoolID, error) {
 }
 
 // adopt gives the pool an id. One that does not zero its blocks is refused (S12).
-func (p *Pool) adopt(ctx context.Context, v *view) (fsm.PoolID, error) {
-	if !v.zero {
+func (p *Pool) adopt(ctx context.Context, v *poolState) (fsm.PoolID, error) {
+	if !v.zeroesBlocks {
 		return "", fmt.Errorf("make %s a pool: it does not zero new blocks, so that a volume would show old data: run `lvchange --zero y %s`", p.name(), p.name())
 	}
-	if v.pool.tagged(tagPool) != "" {
-		id, err := v.identity()
+	if v.pool.tagValue(tagPool) != "" {
+		id, err := v.poolID()
 		if err != nil {
 			return "", fmt.Errorf("make %s a pool: %w", p.name(), err)
 		}
 		return id, nil
 	}
 	id := newID()
-	if err := p.tools.change(ctx, changeTimeout, "lvchange", "--addtag", tagPool+string(id), p.name()); err != nil {
+	if err := p.tools.runChange(ctx, changeTimeout, "lvchange", "--addtag", tagPool+string(id), p.name()); err != nil {
 		return "", fmt.Errorf("make %s a pool: %w", p.name(), err)
 	}
 	return id, nil
@@ -62,12 +62,12 @@ func (p *Pool) makePool(ctx context.Context) (fsm.PoolID, error) {
 	if err != nil {
 		return "", fmt.Errorf("make thin pool %s: %w", p.name(), err)
 	}
-	g := geometryOf(free, extent)
+	g := planGeometry(free, extent)
 	if g.data <= 0 {
 		return "", fmt.Errorf("make thin pool %s: the volume group has %d bytes free, which is too little", p.name(), free)
 	}
 	id := newID()
-	err = p.tools.change(ctx, changeTimeout, "lvcreate", "-T", p.name(), "-L", fmt.Sprintf("%db", g.data),
+	err = p.tools.runChange(ctx, changeTimeout, "lvcreate", "-T", p.name(), "-L", fmt.Sprintf("%db", g.data),
 		"--poolmetadatasize", fmt.Sprintf("%db", g.metadata), "--chunksize", fmt.Sprintf("%db", g.chunk),
 		"--zero", "y", "--errorwhenfull", "y", "--addtag", tagPool+string(id))
 	if err != nil {
@@ -101,8 +101,8 @@ func parseGroup(report []byte) (free, extent int64, err error) {
 	if len(all.Report) != 1 || len(all.Report[0].VG) != 1 {
 		return 0, 0, errors.New("vgs does not say one volume group")
 	}
-	n := numbers{}
-	free, extent = n.read(all.Report[0].VG[0].Free), n.read(all.Report[0].VG[0].Extent)
+	n := numberParser{}
+	free, extent = n.parse(all.Report[0].VG[0].Free), n.parse(all.Report[0].VG[0].Extent)
 	if n.err != nil || extent == 0 {
 		return 0, 0, fmt.Errorf("read what vgs says: %s free, extents of %s", all.Report[0].VG[0].Free, all.Report[0].VG[0].Extent)
 	}
@@ -113,21 +113,21 @@ func parseGroup(report []byte) (free, extent int64, err error) {
 type geometry struct{ data, metadata, chunk int64 }
 
 const (
-	poolShare   = 90       // percent of what is free, for data and metadata
-	leastChunk  = 64 << 10 // a block that is written to after a cut is copied whole
-	leastMeta   = 8 << 20
-	mostMeta    = 15 << 30  // the kernel uses 15.8 GiB
-	dataPerMeta = 400       // 2.5 times what LVM reckons for volumes without snapshots
-	dataLimit   = 240 << 20 // chunks that the largest metadata can map
+	poolSharePercent = 90       // percent of what is free, for data and metadata
+	minChunk         = 64 << 10 // a block that is written to after a cut is copied whole
+	minMetadata      = 8 << 20
+	maxMetadata      = 15 << 30  // the kernel uses 15.8 GiB
+	dataPerMetadata  = 400       // 2.5 times what LVM reckons for volumes without snapshots
+	maxChunks        = 240 << 20 // chunks that the largest metadata can map
 )
 
-// geometryOf divides what is free. LVM keeps a spare as large as the metadata.
-func geometryOf(free, extent int64) geometry {
-	all := free / 100 * poolShare
-	g := geometry{chunk: leastChunk, metadata: min(max(all/dataPerMeta, leastMeta), mostMeta)}
+// planGeometry divides what is free. LVM keeps a spare as large as the metadata.
+func planGeometry(free, extent int64) geometry {
+	all := free / 100 * poolSharePercent
+	g := geometry{chunk: minChunk, metadata: min(max(all/dataPerMetadata, minMetadata), maxMetadata)}
 	g.metadata = (g.metadata + extent - 1) / extent * extent
 	g.data = (all - 2*g.metadata) / extent * extent
-	for g.data/g.chunk > dataLimit {
+	for g.data/g.chunk > maxChunks {
 		g.chunk *= 2
 	}
 	return g

@@ -12,39 +12,39 @@ import (
 // Inventory lists what is ours in the pool, and the block devices on top. An absent
 // pool is an error: nothing can be said of it.
 func (p *Pool) Inventory(ctx context.Context) ([]executor.InventoryItem, error) {
-	v, err := p.verified(p.views.fresh(ctx))
+	v, err := p.verifyIdentity(p.states.refresh(ctx))
 	if err != nil {
 		return nil, err
 	}
 	var items []executor.InventoryItem
 	for _, name := range slices.Sorted(maps.Keys(v.volumes)) {
 		lv := v.volumes[name]
-		if !lv.has(tagOurs) {
+		if !lv.hasTag(tagOurs) {
 			continue
 		}
-		items = append(items, p.item(&lv))
+		items = append(items, p.inventoryItem(&lv))
 		if !fsm.VolumeID(name).Valid() {
 			continue
 		}
-		on, err := p.kernel.device(p.layerName(fsm.VolumeID(name)))
+		layerDev, err := p.kernel.device(p.layerName(fsm.VolumeID(name)))
 		if err != nil {
 			return nil, err
 		}
-		if on != nil {
-			items = append(items, executor.InventoryItem{Kind: executor.KindDevice, Volume: fsm.VolumeID(name), Path: on.path()})
+		if layerDev != nil {
+			items = append(items, executor.InventoryItem{Kind: executor.KindDevice, Volume: fsm.VolumeID(name), Path: layerDev.path()})
 		}
 	}
 	return items, nil
 }
 
-func (p *Pool) item(lv *volume) executor.InventoryItem {
-	item := executor.InventoryItem{Kind: executor.KindUnfinished, Path: p.path(lv.name)}
-	if lv.has(tagReady) {
+func (p *Pool) inventoryItem(lv *logicalVolume) executor.InventoryItem {
+	item := executor.InventoryItem{Kind: executor.KindUnfinished, Path: p.lvPath(lv.name)}
+	if lv.hasTag(tagReady) {
 		item.Kind = executor.KindImage
 	}
 	if id := fsm.SnapshotID(lv.name); id.Valid() {
 		item.Snapshot = id
-		if lv.has(tagReady) {
+		if lv.hasTag(tagReady) {
 			item.Kind = executor.KindSnapshot
 		}
 	} else {

@@ -38,8 +38,8 @@ func checkNames(vg, pool string) error {
 	return nil
 }
 
-// mapped is the name of a logical volume, or of a layer of it, in the device mapper.
-func mapped(parts ...string) string {
+// dmName is the name of a logical volume, or of a layer of it, in the device mapper.
+func dmName(parts ...string) string {
 	doubled := make([]string, len(parts))
 	for i, part := range parts {
 		doubled[i] = strings.ReplaceAll(part, "-", "--")
@@ -47,15 +47,15 @@ func mapped(parts ...string) string {
 	return strings.Join(doubled, "-")
 }
 
-// layer is what distinguishes the device on top of a volume.
-const layer = "holdfast"
+// layerSuffix is what distinguishes the device on top of a volume.
+const layerSuffix = "holdfast"
 
 // layerName is the device on top of a volume, in the device mapper.
-func (p *Pool) layerName(id fsm.VolumeID) string { return mapped(p.VG, string(id), layer) }
+func (p *Pool) layerName(id fsm.VolumeID) string { return dmName(p.VG, string(id), layerSuffix) }
 
 // layerUUID is its UUID, as LVM makes those of its own layers.
 func layerUUID(group, volume string) string {
-	return "LVM-" + strings.ReplaceAll(group+volume, "-", "") + "-" + layer
+	return "LVM-" + strings.ReplaceAll(group+volume, "-", "") + "-" + layerSuffix
 }
 
 // volumeUUID is what LVM gave a volume, without hyphens, by the UUID of its device:
@@ -69,7 +69,7 @@ func volumeUUID(device string) string {
 }
 
 // path is a logical volume as operators call it.
-func (p *Pool) path(lv string) string { return "/dev/" + p.VG + "/" + lv }
+func (p *Pool) lvPath(lv string) string { return "/dev/" + p.VG + "/" + lv }
 
 // sizeTag says how many bytes a volume has.
 func sizeTag(size int64) string { return tagSize + strconv.FormatInt(size, 10) }

@@ -17,18 +17,18 @@ import (
 
 // fakeHost answers commands from what was captured, and the kernel's questions.
 type fakeHost struct {
-	lvs     []byte
-	lists   string // of thin_ls
-	says    map[string]string
-	devices map[string]*device
-	fail    map[string]error // by a command's first two words
-	after   func(command string)
-	message func(text string) error // of dmsetup; nil: each is taken
-	dumps   map[string]string       // of thin_dump, by the device's id
-	hold    chan struct{}           // thin_dump says its last line when this is closed; nil: at once
+	lvs      []byte
+	thinLS   string // of thin_ls
+	outputs  map[string]string
+	devices  map[string]*dmDevice
+	failures map[string]error // by a command's first two words
+	after    func(command string)
+	message  func(text string) error // of dmsetup; nil: each is taken
+	dumps    map[string]string       // of thin_dump, by the device's id
+	block    chan struct{}           // thin_dump says its last line when this is closed; nil: at once
 
-	mu   sync.Mutex
-	done []string
+	mu      sync.Mutex
+	changed []string
 }
 
 func (f *fakeHost) Run(ctx context.Context, c run.Command) ([]byte, error) {
@@ -38,12 +38,12 @@ func (f *fakeHost) Run(ctx context.Context, c run.Command) ([]byte, error) {
 	words := append([]string{c.Tool}, c.Args...)
 	key := strings.Join(words[:2], " ")
 	f.mu.Lock()
-	f.done = append(f.done, strings.Join(words, " "))
+	f.changed = append(f.changed, strings.Join(words, " "))
 	f.mu.Unlock()
 	if f.after != nil {
 		defer f.after(key)
 	}
-	if err := f.fail[key]; err != nil {
+	if err := f.failures[key]; err != nil {
 		return nil, err
 	}
 	switch key {
@@ -54,7 +54,7 @@ func (f *fakeHost) Run(ctx context.Context, c run.Command) ([]byte, error) {
 	case "lvm lvs":
 		_, _ = c.Stdout.Write(f.lvs)
 	case "thin_ls -m":
-		_, _ = c.Stdout.Write([]byte(f.lists))
+		_, _ = c.Stdout.Write([]byte(f.thinLS))
 	case "thin_dump -m":
 		return nil, f.dump(ctx, c)
 	}
@@ -65,11 +65,11 @@ func (f *fakeHost) Run(ctx context.Context, c run.Command) ([]byte, error) {
 func (f *fakeHost) dump(ctx context.Context, c run.Command) error {
 	text := f.dumps[c.Args[2]]
 	end := strings.Index(text, "  </device>")
-	if f.hold != nil && end >= 0 {
+	if f.block != nil && end >= 0 {
 		_, _ = c.Stdout.Write([]byte(text[:end]))
 		text = text[end:]
 		select {
-		case <-f.hold:
+		case <-f.block:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -78,11 +78,11 @@ func (f *fakeHost) dump(ctx context.Context, c run.Command) error {
 	return nil
 }
 
-// ran counts the commands that begin like this.
-func (f *fakeHost) ran(begin string) (n int) {
+// count counts the commands that begin like this.
+func (f *fakeHost) count(begin string) (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, line := range f.done {
+	for _, line := range f.changed {
 		if strings.HasPrefix(line, begin) {
 			n++
 		}
@@ -90,17 +90,17 @@ func (f *fakeHost) ran(begin string) (n int) {
 	return n
 }
 
-func (f *fakeHost) device(name string) (*device, error) { return f.devices[name], nil }
+func (f *fakeHost) device(name string) (*dmDevice, error) { return f.devices[name], nil }
 
 func (f *fakeHost) status(name string) (target, params string, err error) {
-	target, params, _ = strings.Cut(f.says[name], " ")
+	target, params, _ = strings.Cut(f.outputs[name], " ")
 	return target, params, nil
 }
 
 // changes are the commands that change something, without their settings.
 func (f *fakeHost) changes() []string {
 	var all []string
-	for _, line := range f.done {
+	for _, line := range f.changed {
 		words := strings.Fields(line)
 		if words[0] == "dmsetup" && words[1] != "message" || words[0] == "lvm" && words[1] != "lvs" && words[1] != "lvmconfig" {
 			all = append(all, words[1])
@@ -111,17 +111,17 @@ func (f *fakeHost) changes() []string {
 
 const goodStatus = "thin-pool 4 115/1024 10/2048 - rw no_discard_passdown error_if_no_space - 256"
 
-func newFake(t *testing.T) (*Pool, *fakeHost) {
+func newFakePool(t *testing.T) (*Pool, *fakeHost) {
 	t.Helper()
-	f := &fakeHost{lvs: captured(t, "lvs.json"), lists: string(captured(t, "thin_ls.txt")),
-		says: map[string]string{"vg--a-pool-tpool": goodStatus}, devices: map[string]*device{}, fail: map[string]error{}}
-	p, err := newPool(t.Context(), Config{VG: "vg-a", Pool: "pool", Known: somePool, Runner: f})
+	f := &fakeHost{lvs: readTestdata(t, "lvs.json"), thinLS: string(readTestdata(t, "thin_ls.txt")),
+		outputs: map[string]string{"vg--a-pool-tpool": goodStatus}, devices: map[string]*dmDevice{}, failures: map[string]error{}}
+	p, err := newPool(t.Context(), Config{VG: "vg-a", ThinPool: "pool", KnownID: testPoolID, Runner: f})
 	require.NoError(t, err)
 	p.kernel = f
 	return p, f
 }
 
-func TestHowFullAPoolIsDecidesWhatIsMadeInIt(t *testing.T) {
+func TestPoolUsageDecidesWhetherItAcceptsNewVolumes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status string
 		says   string // of the refusal; empty: it takes new volumes
@@ -131,29 +131,29 @@ func TestHowFullAPoolIsDecidesWhatIsMadeInIt(t *testing.T) {
 		"at both thresholds":      {status: "thin-pool 4 819/1024 1945/2048 - rw no_discard_passdown error_if_no_space - 256"},
 		"above that of metadata":  {status: "thin-pool 4 820/1024 10/2048 - rw no_discard_passdown error_if_no_space - 256", says: "its metadata is used to more than 80 %"},
 		"above that of data":      {status: "thin-pool 4 115/1024 1946/2048 - rw no_discard_passdown error_if_no_space - 256", says: "its data space is used to more than 95 %"},
-		"out of data":             {status: string(captured(t, "status-out-of-data.txt")), says: "its data space is full"},
+		"out of data":             {status: string(readTestdata(t, "status-out-of-data.txt")), says: "its data space is full"},
 		"read-only":               {status: "thin-pool 4 1024/1024 10/2048 - ro no_discard_passdown error_if_no_space - 256", says: "it is ro"},
 		"in need of a check":      {status: "thin-pool 4 115/1024 10/2048 - ro no_discard_passdown error_if_no_space needs_check 256", says: "needs a check"},
 		"given up":                {status: "thin-pool Fail", says: "gave it up", absent: true},
 		"not active":              {status: "linear ", says: "not active", absent: true},
-		"somebody reads its maps": {status: string(captured(t, "status-held.txt"))},
+		"somebody reads its maps": {status: string(readTestdata(t, "status-held.txt"))},
 		"a status of nonsense":    {status: "thin-pool 4 x/1024 10/2048 - rw a b c d", says: "read the pool's status", absent: true},
 		"a status cut short":      {status: "thin-pool 4 115/1024", says: "too short", absent: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, f := newFake(t)
+			p, f := newFakePool(t)
 			if _, ours, ok := strings.Cut(tc.status, " thin-pool "); ok {
 				tc.status = "thin-pool " + ours
 			}
-			f.says = map[string]string{"vg--a-pool": tc.status}
+			f.outputs = map[string]string{"vg--a-pool": tc.status}
 			p.prepared = true
 			for range 2 {
 				facts := p.Facts(t.Context())
 				require.Equal(t, tc.absent, facts.Absent)
-				require.Equal(t, somePool, facts.ID)
-				v := someView(t)
+				require.Equal(t, testPoolID, facts.ID)
+				v := testState(t)
 				v.transaction = transactionOf(tc.status)
-				err := p.admit(t.Context(), v)
+				err := p.checkAcceptsNew(t.Context(), v)
 				if tc.says == "" {
 					require.Positive(t, facts.Free)
 					require.Less(t, facts.Free, facts.Capacity)
@@ -174,27 +174,27 @@ func transactionOf(status string) uint64 {
 	return n
 }
 
-func TestS12_NothingIsMadeInAPoolThatIsNotTheOne(t *testing.T) {
+func TestS12_NothingIsCreatedInAnotherPool(t *testing.T) {
 	for name, spoil := range map[string]func(*Pool, *fakeHost){
 		"without the tag":        func(_ *Pool, f *fakeHost) { f.lvs = []byte(strings.ReplaceAll(string(f.lvs), tagPool, "pool=")) },
 		"with another tag":       func(p *Pool, _ *fakeHost) { p.id = newID() },
 		"the pool is gone":       func(_ *Pool, f *fakeHost) { f.lvs = []byte(`{"report":[{"lv":[]}]}`) },
-		"the group is gone":      func(_ *Pool, f *fakeHost) { f.fail["lvm lvs"] = errNoGroup },
-		"a copy with its tag":    func(p *Pool, _ *fakeHost) { p.seen = "another" },
-		"it cannot be activated": func(_ *Pool, f *fakeHost) { f.says = nil; f.fail["lvm lvchange"] = errors.New("check failed") },
+		"the group is gone":      func(_ *Pool, f *fakeHost) { f.failures["lvm lvs"] = errNoGroup },
+		"a copy with its tag":    func(p *Pool, _ *fakeHost) { p.firstUUID = "another" },
+		"it cannot be activated": func(_ *Pool, f *fakeHost) { f.outputs = nil; f.failures["lvm lvchange"] = errors.New("check failed") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, f := newFake(t)
+			p, f := newFakePool(t)
 			spoil(p, f)
-			f.devices[p.layerName(someVolume)] = &device{major: 254, minor: 7}
+			f.devices[p.layerName(testVolumeID)] = &dmDevice{major: 254, minor: 7}
 			for range 2 {
 				require.True(t, p.Facts(t.Context()).Absent)
 				require.True(t, isAbsent(p.Create(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20)))
-				require.True(t, isAbsent(p.CreateFrom(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<30, fsm.Source{Snapshot: someSnapshot}, 0, nil)))
-				require.True(t, isAbsent(p.TakeSnapshot(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil)))
-				require.True(t, isAbsent(p.Remove(t.Context(), someVolume)))
-				require.True(t, isAbsent(p.Expand(t.Context(), someVolume, 1<<30)))
-				d, err := p.Observe(t.Context(), someVolume)
+				require.True(t, isAbsent(p.CreateFrom(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<30, fsm.Source{Snapshot: testSnapshotID}, 0, nil)))
+				require.True(t, isAbsent(p.TakeSnapshot(t.Context(), testVolumeID, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil)))
+				require.True(t, isAbsent(p.Remove(t.Context(), testVolumeID)))
+				require.True(t, isAbsent(p.Expand(t.Context(), testVolumeID, 1<<30)))
+				d, err := p.Observe(t.Context(), testVolumeID)
 				require.NoError(t, err)
 				require.True(t, d.Active(), "its device is seen all the same")
 			}
@@ -205,38 +205,38 @@ func TestS12_NothingIsMadeInAPoolThatIsNotTheOne(t *testing.T) {
 	}
 }
 
-func TestNothingIsMadeInAPoolWhoseMetadataIsNotLVMs(t *testing.T) {
+func TestNothingIsCreatedWhileMetadataAndLVMDiffer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spoil func(*fakeHost)
 		says  string
 	}{
 		"another transaction": {spoil: func(f *fakeHost) {
-			f.says["vg--a-pool-tpool"] = strings.Replace(goodStatus, " 4 ", " 5 ", 1)
+			f.outputs["vg--a-pool-tpool"] = strings.Replace(goodStatus, " 4 ", " 5 ", 1)
 		}, says: "at transaction 5, LVM's is at 4"},
-		"devices that LVM does not know": {spoil: func(f *fakeHost) { f.lists += "77 \n78 \n" }, says: "devices 77, 78;"},
-		"a list that cannot be read":     {spoil: func(f *fakeHost) { f.lists = "all" }, says: `"all" is no device`},
-		"a list that fails":              {spoil: func(f *fakeHost) { f.fail["thin_ls -m"] = errors.New("broken") }, says: "broken"},
+		"devices that LVM does not know": {spoil: func(f *fakeHost) { f.thinLS += "77 \n78 \n" }, says: "devices 77, 78;"},
+		"a list that cannot be read":     {spoil: func(f *fakeHost) { f.thinLS = "all" }, says: `"all" is no device`},
+		"a list that fails":              {spoil: func(f *fakeHost) { f.failures["thin_ls -m"] = errors.New("broken") }, says: "broken"},
 		"it does not zero":               {spoil: func(f *fakeHost) { f.lvs = []byte(strings.ReplaceAll(string(f.lvs), `"zero":"zero"`, `"zero":""`)) }, says: "--zero y"},
 		"it hangs its writers": {spoil: func(f *fakeHost) {
-			f.says["vg--a-pool-tpool"] = strings.Replace(goodStatus, "error_if", "queue_if", 1)
+			f.outputs["vg--a-pool-tpool"] = strings.Replace(goodStatus, "error_if", "queue_if", 1)
 		}, says: "--errorwhenfull y"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, f := newFake(t)
+			p, f := newFakePool(t)
 			tc.spoil(f)
 			for range 2 {
 				require.ErrorContains(t, p.Create(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20), tc.says)
-				require.ErrorContains(t, p.TakeSnapshot(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil), tc.says)
+				require.ErrorContains(t, p.TakeSnapshot(t.Context(), testVolumeID, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil), tc.says)
 			}
 			require.Empty(t, f.changes())
-			require.Equal(t, reserved(f, "reserve_metadata_snap"), reserved(f, "release_metadata_snap"), "what is reserved is released")
+			require.Equal(t, countMessages(f, "reserve_metadata_snap"), countMessages(f, "release_metadata_snap"), "what is reserved is released")
 		})
 	}
 }
 
 // A command that was killed may have done its work: nobody else would give that back.
-func TestWhatAKilledCommandReservedIsReleased(t *testing.T) {
-	p, f := newFake(t)
+func TestAStaleMetadataSnapshotIsReleased(t *testing.T) {
+	p, f := newFakePool(t)
 	killed := true
 	f.message = func(text string) error {
 		if text == "reserve_metadata_snap" && killed {
@@ -245,27 +245,27 @@ func TestWhatAKilledCommandReservedIsReleased(t *testing.T) {
 		return nil
 	}
 	read := func(string) error { return nil }
-	require.Error(t, p.withMetadata(t.Context(), "vg--a-pool-tpool", read))
-	require.Equal(t, 1, reserved(f, "release_metadata_snap"))
+	require.Error(t, p.withMetadataSnap(t.Context(), "vg--a-pool-tpool", read))
+	require.Equal(t, 1, countMessages(f, "release_metadata_snap"))
 	killed = false
-	require.NoError(t, p.withMetadata(t.Context(), "vg--a-pool-tpool", read))
+	require.NoError(t, p.withMetadataSnap(t.Context(), "vg--a-pool-tpool", read))
 	f.message = func(string) error { return &run.Error{Tool: "dmsetup", Code: 1, Output: "Device or resource busy"} }
-	require.Error(t, p.withMetadata(t.Context(), "vg--a-pool-tpool", read))
+	require.Error(t, p.withMetadataSnap(t.Context(), "vg--a-pool-tpool", read))
 	ctx, cancel := context.WithCancel(t.Context())
 	f.after = func(string) { cancel() }
-	require.Error(t, p.withMetadata(ctx, "vg--a-pool-tpool", read))
-	require.Equal(t, 2, reserved(f, "release_metadata_snap"), "what somebody else reserved is his")
+	require.Error(t, p.withMetadataSnap(ctx, "vg--a-pool-tpool", read))
+	require.Equal(t, 2, countMessages(f, "release_metadata_snap"), "what somebody else reserved is his")
 }
 
 // The metadata may be read for minutes; who cannot wait for that does not keep everybody
 // else from the pool meanwhile.
-func TestAPoolIsNotMetForLongerThanItsCallerWaits(t *testing.T) {
-	p, _ := newFake(t)
-	p.reserved <- struct{}{}
+func TestOpenWaitsNoLongerThanItsCaller(t *testing.T) {
+	p, _ := newFakePool(t)
+	p.metadataSnapLock <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- p.Expand(ctx, someVolume, 1<<30) }()
-	require.Eventually(t, func() bool { return len(p.change) == 1 }, time.Minute, time.Millisecond)
+	go func() { ended <- p.Expand(ctx, testVolumeID, 1<<30) }()
+	require.Eventually(t, func() bool { return len(p.changeLock) == 1 }, time.Minute, time.Millisecond)
 	cancel()
 	select {
 	case err := <-ended:
@@ -273,11 +273,11 @@ func TestAPoolIsNotMetForLongerThanItsCallerWaits(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Fatal("it waits for the metadata although its caller is gone")
 	}
-	require.Empty(t, p.change)
+	require.Empty(t, p.changeLock)
 }
 
-func reserved(f *fakeHost, message string) (n int) {
-	for _, line := range f.done {
+func countMessages(f *fakeHost, message string) (n int) {
+	for _, line := range f.changed {
 		if strings.HasSuffix(line, " "+message) {
 			n++
 		}
@@ -286,77 +286,77 @@ func reserved(f *fakeHost, message string) (n int) {
 }
 
 // A new volume that has blocks is one that LVM lost, and stays what it is.
-func TestANewVolumeWithDataIsNotFinished(t *testing.T) {
-	p, f := newFake(t)
+func TestANewVolumeWithDataIsNotMarkedReady(t *testing.T) {
+	p, f := newFakePool(t)
 	id := fsm.VolumeID("hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99")
-	f.says[mapped("vg-a", string(id))] = "thin 384 383"
+	f.outputs[dmName("vg-a", string(id))] = "thin 384 383"
 	require.ErrorIs(t, p.Create(t.Context(), id, 1<<20), errOrphan)
 	require.Equal(t, []string{"lvcreate"}, f.changes(), "neither finished nor removed")
-	f.says[mapped("vg-a", string(someUnfinished))] = "thin 384 383"
-	f.devices[mapped("vg-a", string(someUnfinished))] = &device{}
-	require.ErrorIs(t, p.Remove(t.Context(), someUnfinished), errOrphan)
+	f.outputs[dmName("vg-a", string(testUnfinishedID))] = "thin 384 383"
+	f.devices[dmName("vg-a", string(testUnfinishedID))] = &dmDevice{}
+	require.ErrorIs(t, p.Remove(t.Context(), testUnfinishedID), errOrphan)
 	require.NotContains(t, f.changes(), "lvremove")
 }
 
-func TestS19_ACutThatIsGivenUpIsRemovedAndNeverReady(t *testing.T) {
-	p, f := newFake(t)
+func TestS19_ACancelledSnapshotIsRemovedAndNeverReady(t *testing.T) {
+	p, f := newFakePool(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	f.after = func(command string) {
 		if command == "lvm lvcreate" {
 			cancel() // the freeze ends while LVM works
 		}
 	}
-	err := p.TakeSnapshot(ctx, someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil)
+	err := p.TakeSnapshot(ctx, testVolumeID, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, []string{"lvcreate", "lvremove"}, f.changes())
 }
 
-func TestWhatIsThereAlreadyIsAdoptedWithoutACommand(t *testing.T) {
-	p, f := newFake(t)
+func TestExistingVolumesAreAdoptedWithoutACommand(t *testing.T) {
+	p, f := newFakePool(t)
 	for range 2 {
-		require.NoError(t, p.Create(t.Context(), someVolume, 16781312))
-		require.Equal(t, fsm.Incompatible, reason(p.Create(t.Context(), someVolume, 16<<20)))
-		require.NoError(t, p.TakeSnapshot(t.Context(), someVolume, someSnapshot, nil))
-		require.NoError(t, p.TakeSnapshot(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", someSnapshot, nil), "also when its source is gone")
-		require.NoError(t, p.Expand(t.Context(), someVolume, 1<<20))
+		require.NoError(t, p.Create(t.Context(), testVolumeID, 16781312))
+		require.Equal(t, fsm.Incompatible, reason(p.Create(t.Context(), testVolumeID, 16<<20)))
+		require.NoError(t, p.TakeSnapshot(t.Context(), testVolumeID, testSnapshotID, nil))
+		require.NoError(t, p.TakeSnapshot(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", testSnapshotID, nil), "also when its source is gone")
+		require.NoError(t, p.Expand(t.Context(), testVolumeID, 1<<20))
 	}
 	require.Empty(t, f.changes())
 }
 
 func TestAnAttachedVolumeIsNotRemoved(t *testing.T) {
-	p, f := newFake(t)
-	f.devices[p.layerName(someVolume)] = &device{major: 254, minor: 7, open: 1}
+	p, f := newFakePool(t)
+	f.devices[p.layerName(testVolumeID)] = &dmDevice{major: 254, minor: 7, open: 1}
 	for range 2 {
-		require.Equal(t, fsm.InUse, reason(p.Remove(t.Context(), someVolume)))
-		require.Equal(t, fsm.Busy, reason(p.Deactivate(t.Context(), someVolume)))
+		require.Equal(t, fsm.InUse, reason(p.Remove(t.Context(), testVolumeID)))
+		require.Equal(t, fsm.Busy, reason(p.Deactivate(t.Context(), testVolumeID)))
 	}
 	require.Empty(t, f.changes())
 }
 
-func TestLVMsRefusalsAreTheExecutors(t *testing.T) {
+func TestLVMRefusalsBecomeRejections(t *testing.T) {
 	full := &run.Error{Tool: "lvm", Code: 5, Output: "Cannot create new thin volume, free space in thin pool vg-a/pool reached threshold."}
-	p, f := newFake(t)
-	f.fail["lvm lvcreate"] = full
+	p, f := newFakePool(t)
+	f.failures["lvm lvcreate"] = full
 	require.Equal(t, fsm.NoCapacity, reason(p.Create(t.Context(), "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20)))
-	f.fail["lvm lvremove"] = &run.Error{Tool: "lvm", Code: 5, Output: "Logical volume vg-a/x is used by another device."}
-	require.Equal(t, fsm.InUse, reason(p.Remove(t.Context(), someVolume)))
-	f.fail["lvm lvremove"] = &run.Error{Tool: "lvm", Code: 5, Output: `Failed to find logical volume "vg-a/x"`}
-	require.NoError(t, p.Remove(t.Context(), someVolume), "gone is gone")
+	f.failures["lvm lvremove"] = &run.Error{Tool: "lvm", Code: 5, Output: "Logical volume vg-a/x is used by another device."}
+	require.Equal(t, fsm.InUse, reason(p.Remove(t.Context(), testVolumeID)))
+	f.failures["lvm lvremove"] = &run.Error{Tool: "lvm", Code: 5, Output: `Failed to find logical volume "vg-a/x"`}
+	require.NoError(t, p.Remove(t.Context(), testVolumeID), "gone is gone")
 }
 
 // A command that was killed at its deadline may have had a volume suspended.
-func TestWhatAKilledCommandLeftSuspendedIsResumed(t *testing.T) {
-	p, f := newFake(t)
-	f.fail["lvm lvcreate"] = &run.Error{Tool: "lvm", Code: -1, TimedOut: true}
-	volume, above := mapped("vg-a", string(someVolume)), p.layerName(someVolume)
-	require.Error(t, p.TakeSnapshot(t.Context(), someVolume, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil))
+func TestDevicesLeftSuspendedAreResumed(t *testing.T) {
+	p, f := newFakePool(t)
+	f.failures["lvm lvcreate"] = &run.Error{Tool: "lvm", Code: -1, TimedOut: true}
+	volume, above := dmName("vg-a", string(testVolumeID)), p.layerName(testVolumeID)
+	require.Error(t, p.TakeSnapshot(t.Context(), testVolumeID, "hs-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", nil))
 	for _, name := range []string{above, volume} {
-		f.devices[name] = &device{suspended: true}
+		f.devices[name] = &dmDevice{suspended: true}
 	}
-	f.done = nil
-	require.NoError(t, p.TakeSnapshot(t.Context(), someVolume, someSnapshot, nil))
+	f.changed = nil
+	require.NoError(t, p.TakeSnapshot(t.Context(), testVolumeID, testSnapshotID, nil))
 	var resumed []string
-	for _, line := range f.done {
+	for _, line := range f.changed {
 		if strings.HasPrefix(line, "dmsetup resume ") {
 			resumed = append(resumed, line[strings.LastIndexByte(line, ' ')+1:])
 		}
@@ -364,12 +364,12 @@ func TestWhatAKilledCommandLeftSuspendedIsResumed(t *testing.T) {
 	require.Equal(t, []string{volume, above}, resumed, "the lower one first")
 }
 
-func TestCommandsGoOnWhenTheirCallerIsGone(t *testing.T) {
-	p, f := newFake(t)
+func TestCommandsRunToTheirEndWithoutTheirCaller(t *testing.T) {
+	p, f := newFakePool(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.NoError(t, p.tools.change(ctx, changeTimeout, "lvcreate"))
-	require.NoError(t, p.release(ctx, "pool"), "the metadata snapshot is always given back")
+	require.NoError(t, p.tools.runChange(ctx, changeTimeout, "lvcreate"))
+	require.NoError(t, p.releaseMetadataSnap(ctx, "pool"), "the metadata snapshot is always given back")
 	require.Error(t, p.Create(ctx, "hf-6f1d3a52-7f3b-4c1e-8a44-0e7d9d2b1c99", 1<<20))
 	require.Equal(t, []string{"lvcreate"}, f.changes(), "but none is begun")
 }

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// awaitPredecessor waits until the commands of a process that was killed have ended:
+// waitPredecessors waits until the commands of a process that was killed have ended:
 // they are not killed with it, and one that waits for LVM's lock would do later what
 // nobody wants any more. It tells whether there were any.
-func (t *tools) awaitPredecessor(ctx context.Context) (waited bool, err error) {
+func (t *tools) waitPredecessors(ctx context.Context) (waited bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		left := t.predecessors("/proc", os.Getpid())
-		if len(left) == 0 {
+		pids := t.predecessors("/proc", os.Getpid())
+		if len(pids) == 0 {
 			return waited, nil
 		}
 		waited = true
 		select {
 		case <-ctx.Done():
-			return waited, fmt.Errorf("wait for the lvm commands %v of an earlier process: %w", left, ctx.Err())
+			return waited, fmt.Errorf("wait for the lvm commands %v of an earlier process: %w", pids, ctx.Err())
 		case <-ticker.C:
 		}
 	}
@@ -43,15 +43,15 @@ func (t *tools) predecessors(proc string, self int) []int {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(folder))
-		if err == nil && parent(folder) != self {
+		if err == nil && parentPID(folder) != self {
 			found = append(found, pid)
 		}
 	}
 	return found
 }
 
-// parent is the fourth field of stat, behind the command's name in parentheses.
-func parent(folder string) int {
+// parentPID is the fourth field of stat, behind the command's name in parentheses.
+func parentPID(folder string) int {
 	stat, err := os.ReadFile(folder + "/stat")
 	if err != nil {
 		return 0

@@ -21,11 +21,11 @@ func (p *Pool) isPrepared() bool {
 // prepare makes a pool that this process meets for the first time fit for use: active,
 // failing when it is full, and without what a predecessor that was killed left half
 // done. The caller is alone. It returns the view that holds afterwards.
-func (p *Pool) prepare(ctx context.Context, v *view) (*view, error) {
+func (p *Pool) prepare(ctx context.Context, v *poolState) (*poolState, error) {
 	if p.isPrepared() {
 		return v, nil
 	}
-	waited, err := p.tools.awaitPredecessor(ctx)
+	waited, err := p.tools.waitPredecessors(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -33,20 +33,20 @@ func (p *Pool) prepare(ctx context.Context, v *view) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !v.errors {
-		if err := p.changed(ctx, "lvchange", "--errorwhenfull", "y", p.name()); err != nil {
+	if !v.errorWhenFull {
+		if err := p.runChange(ctx, "lvchange", "--errorwhenfull", "y", p.name()); err != nil {
 			return nil, fmt.Errorf("have pool %s fail when it is full: %w", p.name(), err)
 		}
 	}
-	if waited || !v.errors {
-		if v, err = p.verified(p.views.fresh(ctx)); err != nil {
+	if waited || !v.errorWhenFull {
+		if v, err = p.verifyIdentity(p.states.refresh(ctx)); err != nil {
 			return nil, err
 		}
 	}
-	if v, err = p.resumeLeft(ctx, name, v); err != nil {
+	if v, err = p.resumeSuspended(ctx, name, v); err != nil {
 		return nil, err
 	}
-	if err := p.releaseLeft(ctx, name); err != nil {
+	if err := p.releaseStaleMetadataSnap(ctx, name); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
@@ -61,29 +61,29 @@ func (p *Pool) activePool(ctx context.Context) (name string, err error) {
 	if !isAbsent(err) {
 		return name, err
 	}
-	if err := p.tools.change(ctx, activateTimeout, "lvchange", "-ay", p.name()); err != nil {
+	if err := p.tools.runChange(ctx, activateTimeout, "lvchange", "-ay", p.name()); err != nil {
 		return "", &absentError{fmt.Sprintf("pool %s is absent: it cannot be activated: %v", p.name(), err)}
 	}
 	name, _, err = p.poolDevice()
 	return name, err
 }
 
-// resumeLeft resumes what a killed command left suspended: its writers hang. Between
+// resumeSuspended resumes what a killed command left suspended: its writers hang. Between
 // two looks LVM's lock was free, so that nobody is at work on what is suspended in both.
-func (p *Pool) resumeLeft(ctx context.Context, pool string, v *view) (*view, error) {
-	first, err := p.suspended(pool, v)
-	if err != nil || len(first) == 0 {
+func (p *Pool) resumeSuspended(ctx context.Context, pool string, v *poolState) (*poolState, error) {
+	before, err := p.suspendedDevices(pool, v)
+	if err != nil || len(before) == 0 {
 		return v, err
 	}
-	if v, err = p.verified(p.views.fresh(ctx)); err != nil {
+	if v, err = p.verifyIdentity(p.states.refresh(ctx)); err != nil {
 		return nil, err
 	}
-	again, err := p.suspended(pool, v)
+	after, err := p.suspendedDevices(pool, v)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range again {
-		if !slices.Contains(first, name) {
+	for _, name := range after {
+		if !slices.Contains(before, name) {
 			continue
 		}
 		if err := p.tools.dmsetup(ctx, "resume", name); err != nil {
@@ -94,11 +94,11 @@ func (p *Pool) resumeLeft(ctx context.Context, pool string, v *view) (*view, err
 }
 
 // suspended are our devices that are, the lower ones first.
-func (p *Pool) suspended(pool string, v *view) ([]string, error) {
+func (p *Pool) suspendedDevices(pool string, v *poolState) ([]string, error) {
 	names := []string{pool}
 	for _, lv := range v.volumes {
-		if lv.has(tagOurs) {
-			names = append(names, mapped(p.VG, lv.name), mapped(p.VG, lv.name, layer))
+		if lv.hasTag(tagOurs) {
+			names = append(names, dmName(p.VG, lv.name), dmName(p.VG, lv.name, layerSuffix))
 		}
 	}
 	slices.SortStableFunc(names[1:], func(a, b string) int { return len(a) - len(b) })
@@ -118,21 +118,21 @@ func (p *Pool) suspended(pool string, v *view) ([]string, error) {
 // checkOrphans looks for thin devices in the pool's metadata that LVM does not know:
 // it would take one for a new volume, and show what is on it. They are not removed;
 // nobody knows whose they are. The caller is alone.
-func (p *Pool) checkOrphans(ctx context.Context, pool string, v *view) error {
+func (p *Pool) checkOrphans(ctx context.Context, pool string, v *poolState) error {
 	p.mu.Lock()
-	sound := p.sound
+	sound := p.noOrphans
 	p.mu.Unlock()
 	if sound {
 		return nil
 	}
 	var out bytes.Buffer
-	err := p.withMetadata(ctx, pool, func(device string) error {
-		return p.tools.thin(ctx, &out, "thin_ls", "-m", "--no-headers", "-o", "DEV", device)
+	err := p.withMetadataSnap(ctx, pool, func(device string) error {
+		return p.tools.runThinTool(ctx, &out, "thin_ls", "-m", "--no-headers", "-o", "DEV", device)
 	})
 	if err != nil {
 		return fmt.Errorf("look for thin devices of pool %s that LVM does not know: %w", p.name(), err)
 	}
-	orphans, err := unknown(out.String(), v)
+	orphans, err := unknownThinIDs(out.String(), v)
 	if err != nil {
 		return err
 	}
@@ -140,23 +140,23 @@ func (p *Pool) checkOrphans(ctx context.Context, pool string, v *view) error {
 		return fmt.Errorf("%w: pool %s takes nothing new, for a new volume could show their data: devices %s; see what they are, and remove them with `dmsetup message %s 0 \"delete ID\"`",
 			errOrphan, p.name(), strings.Join(orphans, ", "), pool)
 	}
-	p.setSound(true)
+	p.setNoOrphans(true)
 	return nil
 }
 
-// setSound remembers whether the pool's devices are known to be LVM's. A command that
+// setNoOrphans remembers whether the pool's devices are known to be LVM's. A command that
 // failed may have left one.
-func (p *Pool) setSound(sound bool) {
+func (p *Pool) setNoOrphans(noOrphans bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.sound = sound
+	p.noOrphans = noOrphans
 }
 
-// unknown are the thin devices of a list that are no volume's.
-func unknown(list string, v *view) ([]string, error) {
+// unknownThinIDs are the thin devices of a list that are no volume's.
+func unknownThinIDs(list string, v *poolState) ([]string, error) {
 	known := map[uint64]bool{}
 	for _, lv := range v.volumes {
-		known[lv.thin] = true
+		known[lv.thinID] = true
 	}
 	var orphans []string
 	for _, field := range strings.Fields(list) {
@@ -173,12 +173,12 @@ func unknown(list string, v *view) ([]string, error) {
 
 // changed runs a command that changes what is in the pool. What was seen before holds
 // no longer, also when it fails.
-func (p *Pool) changed(ctx context.Context, command string, args ...string) error {
-	p.views.forget()
-	err := p.tools.change(ctx, changeTimeout, command, args...)
-	p.views.forget()
+func (p *Pool) runChange(ctx context.Context, command string, args ...string) error {
+	p.states.invalidate()
+	err := p.tools.runChange(ctx, changeTimeout, command, args...)
+	p.states.invalidate()
 	if err != nil {
-		p.setSound(false)
+		p.setNoOrphans(false)
 	}
 	var failed *run.Error
 	if errors.As(err, &failed) && failed.TimedOut {

@@ -19,9 +19,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// notHanging is how long a writer on a full pool may take to be told, or to write some more:
+// hangTimeout is how long a writer on a full pool may take to be told, or to write some more:
 // less than the minute for which the kernel keeps one waiting by itself.
-const notHanging = 45 * time.Second
+const hangTimeout = 45 * time.Second
 
 // fillData writes random blocks from a place on, past the page cache, until it is told
 // no or reaches the end. It says how far it came.
@@ -52,7 +52,7 @@ func fillData(t *testing.T, path string, from, to int64) (at int64, err error) {
 		case err = <-done:
 			ended = true
 		case <-goesOn:
-		case <-time.After(notHanging):
+		case <-time.After(hangTimeout):
 			t.Fatal("a writer on a full pool hangs")
 		}
 	}
@@ -73,14 +73,14 @@ func syncWrite(t *testing.T, path string, at, length int64) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(notHanging):
+	case <-time.After(hangTimeout):
 		t.Fatal("a writer on a full pool hangs")
 		return nil
 	}
 }
 
-// refused looks that nothing new is made in the pool, and that placement learns of it.
-func refused(t *testing.T, p *Pool, source fsm.VolumeID) {
+// requireCutRefused looks that nothing new is made in the pool, and that placement learns of it.
+func requireCutRefused(t *testing.T, p *Pool, source fsm.VolumeID) {
 	t.Helper()
 	id := backendtest.NewID()
 	for range 2 {
@@ -99,18 +99,18 @@ func refused(t *testing.T, p *Pool, source fsm.VolumeID) {
 	require.Contains(t, facts.Detail, "takes nothing new")
 }
 
-// checked takes the pool down, has its metadata checked, and brings it back.
-func checked(t *testing.T, p *Pool, id fsm.VolumeID) {
+// checkVolume takes the pool down, has its metadata checked, and brings it back.
+func checkVolume(t *testing.T, p *Pool, id fsm.VolumeID) {
 	t.Helper()
 	require.NoError(t, p.Deactivate(t.Context(), id))
-	v, err := p.views.fresh(t.Context())
+	v, err := p.states.refresh(t.Context())
 	require.NoError(t, err)
 	for name := range v.volumes {
 		command(t, "lvm", "lvchange", "-an", testVG+"/"+name)
 	}
 	command(t, "lvm", "lvchange", "-an", p.name())
 	command(t, "lvm", "lvchange", "-qq", "-y", "-ay", p.name()+"_tmeta")
-	command(t, "thin_check", "--clear-needs-check-flag", "/dev/mapper/"+mapped(testVG, p.Pool+"_tmeta"))
+	command(t, "thin_check", "--clear-needs-check-flag", "/dev/mapper/"+dmName(testVG, p.ThinPool+"_tmeta"))
 	command(t, "lvm", "lvchange", "-an", p.name()+"_tmeta")
 	command(t, "lvm", "lvchange", "-ay", p.name())
 	_, u, err := p.poolDevice()
@@ -129,7 +129,7 @@ func TestAPoolThatRunsFullOfData(t *testing.T) {
 	require.NoError(t, err)
 	_, err = fillData(t, d.Path, 0, 62<<20) // 96.9 %
 	require.NoError(t, err)
-	refused(t, p, id)
+	requireCutRefused(t, p, id)
 	_, err = fillData(t, d.Path, 62<<20, 63<<20)
 	require.NoError(t, err, "whoever writes already has room left")
 
@@ -140,24 +140,24 @@ func TestAPoolThatRunsFullOfData(t *testing.T) {
 	require.Error(t, syncWrite(t, d.Path, 128<<20, 1<<20))
 	t.Logf("the writers were told after %s", time.Since(began))
 	require.NoError(t, syncWrite(t, d.Path, 0, 1<<20), "what has blocks can be written to")
-	refused(t, p, id)
+	requireCutRefused(t, p, id)
 	require.NoError(t, p.Remove(t.Context(), small), "removing works on a full pool")
 
 	command(t, "lvm", "lvextend", "-L", "+64M", p.name())
 	require.NoError(t, syncWrite(t, d.Path, 100<<20, 1<<20), "at once after the pool grew")
 	require.Positive(t, p.Facts(t.Context()).Free)
 	require.NoError(t, p.Create(t.Context(), small, 16<<20))
-	checked(t, p, id)
+	checkVolume(t, p, id)
 	d, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.NoError(t, syncWrite(t, d.Path, 64<<20, 1<<20))
 }
 
 // tell sends the pool's target a message.
-func tell(pool, message string) error {
-	buf := make([]byte, dmRoom)
+func sendPoolMessage(pool, message string) error {
+	buf := make([]byte, dmBufferBytes)
 	binary.NativeEndian.PutUint32(buf, 4)
-	binary.NativeEndian.PutUint32(buf[dmDataSizeAt:], dmRoom)
+	binary.NativeEndian.PutUint32(buf[dmDataSizeAt:], dmBufferBytes)
 	binary.NativeEndian.PutUint32(buf[dmDataStartAt:], dmHeader)
 	copy(buf[dmNameAt:], pool)
 	copy(buf[dmHeader+8:], message) // struct dm_target_msg begins with the sector
@@ -185,16 +185,16 @@ func TestAPoolThatRunsFullOfMetadata(t *testing.T) {
 	pool, u, err := p.poolDevice()
 	require.NoError(t, err)
 	next := uint64(1000)
-	for ; u.metadata() <= 80; next++ {
-		require.NoError(t, tell(pool, fmt.Sprintf("create_thin %d", next)))
+	for ; u.metadataPercent() <= 80; next++ {
+		require.NoError(t, sendPoolMessage(pool, fmt.Sprintf("create_thin %d", next)))
 		_, u, err = p.poolDevice()
 		require.NoError(t, err)
 	}
-	refused(t, p, id)
+	requireCutRefused(t, p, id)
 	require.NoError(t, syncWrite(t, d.Path, 1<<20, 1<<20), "whoever writes already has room left")
 
 	for err == nil {
-		err = tell(pool, fmt.Sprintf("create_thin %d", next))
+		err = sendPoolMessage(pool, fmt.Sprintf("create_thin %d", next))
 		next++
 	}
 	t.Logf("at %d devices: %v", next-1000, err)
@@ -206,22 +206,22 @@ func TestAPoolThatRunsFullOfMetadata(t *testing.T) {
 	require.NoError(t, uerr)
 	t.Logf("after %s and %d bytes: %v; the pool is %+v", time.Since(began), written, err, u)
 	require.Error(t, err, "a writer that needs metadata is told so")
-	refused(t, p, id)
+	requireCutRefused(t, p, id)
 
-	checked(t, p, id)
+	checkVolume(t, p, id)
 	command(t, "lvm", "lvextend", "--poolmetadatasize", "+8M", p.name())
 	for unknown := uint64(1000); unknown < next; unknown++ {
-		_ = tell(pool, fmt.Sprintf("delete %d", unknown)) // those that the last transaction made are gone
+		_ = sendPoolMessage(pool, fmt.Sprintf("delete %d", unknown)) // those that the last transaction made are gone
 	}
 	d, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
 	require.NoError(t, syncWrite(t, d.Path, 100<<20, 1<<20))
 	require.NoError(t, p.Create(t.Context(), backendtest.NewID(), 16<<20))
-	checked(t, p, id)
+	checkVolume(t, p, id)
 }
 
 // A filesystem's writer on a full pool gets an error too.
-func TestAFilesystemOnAFullPoolIsToldSo(t *testing.T) {
+func TestAFilesystemOnAFullPoolGetsErrors(t *testing.T) {
 	p := newTestPool(t, "-L", "64M", "--poolmetadatasize", "4M")
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 256<<20))
@@ -237,7 +237,7 @@ func TestAFilesystemOnAFullPoolIsToldSo(t *testing.T) {
 	case err := <-done:
 		t.Logf("the filesystem's writer: %v", err)
 		require.Error(t, err)
-	case <-time.After(notHanging):
+	case <-time.After(hangTimeout):
 		t.Fatal("a filesystem's writer on a full pool hangs")
 	}
 	require.Equal(t, fsm.Busy, reason(p.Deactivate(context.WithoutCancel(t.Context()), id)))

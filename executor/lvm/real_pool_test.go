@@ -28,13 +28,13 @@ func TestS12_AThinPoolIsAdoptedOnceAndIsAbsentWithoutItsTag(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, id, again, "asked twice")
 
-	cfg.Known = newID()
+	cfg.KnownID = newID()
 	other, err := Open(t.Context(), cfg)
 	require.NoError(t, err, "a pool that the host remembers may be absent")
 	require.Contains(t, other.Facts(t.Context()).Detail, "it is pool "+string(id))
 	require.ErrorContains(t, other.Create(t.Context(), backendtest.NewID(), 16<<20), "it is pool")
 
-	cfg.Known, cfg.VG = id, "no-such-group"
+	cfg.KnownID, cfg.VG = id, "no-such-group"
 	gone, err := Open(t.Context(), cfg)
 	require.NoError(t, err)
 	require.Contains(t, gone.Facts(t.Context()).Detail, "there is no volume group no-such-group")
@@ -49,16 +49,16 @@ func TestS12_APoolThatDoesNotZeroTakesNoNewVolumes(t *testing.T) {
 	cfg := thinPool(t, "-L", "32M", "--poolmetadatasize", "4M", "--zero", "n")
 	_, err := Init(t.Context(), cfg)
 	require.ErrorContains(t, err, "lvchange --zero y")
-	command(t, "lvm", "lvchange", "--zero", "y", testVG+"/"+cfg.Pool)
+	command(t, "lvm", "lvchange", "--zero", "y", testVG+"/"+cfg.ThinPool)
 	_, err = Init(t.Context(), cfg)
 	require.NoError(t, err)
 	p, err := Open(t.Context(), cfg)
 	require.NoError(t, err)
 	source := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), source, 16<<20))
-	v, err := p.views.fresh(t.Context())
+	v, err := p.states.refresh(t.Context())
 	require.NoError(t, err)
-	require.True(t, v.errors, "it fails when it is full from the first use on")
+	require.True(t, v.errorWhenFull, "it fails when it is full from the first use on")
 	for setting, way := range map[string][2]string{"--zero": {"n", "y"}, "--errorwhenfull": {"n", "y"}} {
 		command(t, "lvm", "lvchange", setting, way[0], p.name())
 		require.Equal(t, fsm.Precondition, reason(p.Create(t.Context(), backendtest.NewID(), 16<<20)), setting)
@@ -70,7 +70,7 @@ func TestS12_APoolThatDoesNotZeroTakesNoNewVolumes(t *testing.T) {
 
 func TestAMissingThinPoolIsMade(t *testing.T) {
 	needDisk(t)
-	cfg := Config{VG: testVG, Pool: "made"}
+	cfg := Config{VG: testVG, ThinPool: "made"}
 	unmade, err := newPool(t.Context(), cfg)
 	require.NoError(t, err)
 	before, _, err := unmade.groupFree(t.Context())
@@ -109,7 +109,7 @@ func TestAVolumeIsExactlyAsLargeAsAsked(t *testing.T) {
 
 // A replica's metadata in a copy of its device are in no volume of that content, whether
 // the pool takes discards or not.
-func TestNothingBehindASourcesContentIsLeftInACopy(t *testing.T) {
+func TestACopyReadsZeroBehindTheSourcesContent(t *testing.T) {
 	for _, discards := range []string{"passdown", "ignore"} {
 		t.Run(discards, func(t *testing.T) {
 			cfg := thinPool(t, "-L", "128M", "--poolmetadatasize", "4M", "--discards", discards)
@@ -154,12 +154,12 @@ func TestAnInterruptedGrowthIsFinished(t *testing.T) {
 	require.NoError(t, p.Create(t.Context(), id, 8<<20))
 	_, err := p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
-	require.NoError(t, p.lengthen(t.Context(), string(id), 16<<20))
+	require.NoError(t, p.extend(t.Context(), string(id), 16<<20))
 	require.Len(t, read(t, p, id), 8<<20, "its tag says what it is")
 	require.NoError(t, p.Expand(t.Context(), id, 16<<20))
 	require.Len(t, read(t, p, id), 16<<20)
-	require.NoError(t, p.changed(t.Context(), "lvchange", "--deltag", sizeTag(16<<20), "--addtag", sizeTag(12<<20), testVG+"/"+string(id)))
-	require.NoError(t, p.changed(t.Context(), "lvchange", "--deltag", sizeTag(12<<20), "--addtag", sizeTag(16<<20), testVG+"/"+string(id)))
+	require.NoError(t, p.runChange(t.Context(), "lvchange", "--deltag", sizeTag(16<<20), "--addtag", sizeTag(12<<20), testVG+"/"+string(id)))
+	require.NoError(t, p.runChange(t.Context(), "lvchange", "--deltag", sizeTag(12<<20), "--addtag", sizeTag(16<<20), testVG+"/"+string(id)))
 	require.NoError(t, p.Deactivate(t.Context(), id))
 	_, err = p.Activate(t.Context(), id, false)
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestAThinDeviceThatLVMLostIsNotTakenForANewVolume(t *testing.T) {
 	p := newTestPool(t)
 	first, id := backendtest.NewID(), backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), first, 16<<20))
-	orphan(t, p, 2)
+	makeOrphan(t, p, 2)
 	for range 2 {
 		err := p.Create(t.Context(), id, 16<<20) // this process found the pool sound before
 		require.ErrorIs(t, err, errOrphan)
@@ -182,7 +182,7 @@ func TestAThinDeviceThatLVMLostIsNotTakenForANewVolume(t *testing.T) {
 	}
 	command(t, "lvm", "lvremove", "-f", "-y", testVG+"/"+string(id)) // an operator looked
 
-	orphan(t, p, 2)
+	makeOrphan(t, p, 2)
 	p = reopen(t, p)
 	for range 2 {
 		require.ErrorContains(t, p.Create(t.Context(), id, 16<<20), "devices 2;")
@@ -197,8 +197,8 @@ func TestAThinDeviceThatLVMLostIsNotTakenForANewVolume(t *testing.T) {
 	require.NoError(t, p.Create(t.Context(), id, 16<<20))
 }
 
-// orphan makes a thin device that LVM does not know, with data.
-func orphan(t *testing.T, p *Pool, id int) {
+// makeOrphan makes a thin device that LVM does not know, with data.
+func makeOrphan(t *testing.T, p *Pool, id int) {
 	t.Helper()
 	pool, _, err := p.poolDevice()
 	require.NoError(t, err)
@@ -213,7 +213,7 @@ func TestOthersVolumesAreNotTouched(t *testing.T) {
 	id := backendtest.NewID()
 	command(t, "lvm", "lvcreate", "-qq", "-y", "-V", "16m", "-T", p.name(), "-n", string(id)) // ours by name only
 	command(t, "lvm", "lvcreate", "-qq", "-y", "-V", "16m", "-T", p.name(), "-n", "theirs")
-	p.views.forget()
+	p.states.invalidate()
 	for range 2 {
 		_, err := p.Observe(t.Context(), id)
 		require.Equal(t, fsm.Precondition, reason(err))
@@ -230,7 +230,7 @@ func TestOthersVolumesAreNotTouched(t *testing.T) {
 }
 
 // What an earlier process left: a reserved metadata snapshot, a suspended device.
-func TestWhatAKilledProcessLeftIsMadeGood(t *testing.T) {
+func TestRecoveryAfterAKilledProcess(t *testing.T) {
 	p := newTestPool(t)
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 16<<20))
@@ -239,11 +239,11 @@ func TestWhatAKilledProcessLeftIsMadeGood(t *testing.T) {
 	pool, _, err := p.poolDevice()
 	require.NoError(t, err)
 	command(t, "dmsetup", "message", pool, "0", "reserve_metadata_snap")
-	command(t, "dmsetup", "suspend", "--noudevsync", mapped(testVG, string(id)))
+	command(t, "dmsetup", "suspend", "--noudevsync", dmName(testVG, string(id)))
 	p = reopen(t, p)
 	_, u, err := p.poolDevice()
 	require.NoError(t, err)
-	require.False(t, u.held)
+	require.False(t, u.metadataSnapHeld)
 	require.NoError(t, syncWrite(t, d.Path, 0, 1<<20))
 
 	snapshot := backendtest.NewSnapshotID()
@@ -254,11 +254,11 @@ func TestWhatAKilledProcessLeftIsMadeGood(t *testing.T) {
 		_ = p.Map(ctx, snapshot, 0, func(executor.Extent) bool { return false })
 		require.Eventually(t, func() bool {
 			_, u, err := p.poolDevice()
-			return err == nil && !u.held
+			return err == nil && !u.metadataSnapHeld
 		}, time.Minute, 10*time.Millisecond, "always released")
 	}
 	command(t, "dmsetup", "message", pool, "0", "reserve_metadata_snap")
-	p.walks = newWalks()
+	p.mapRuns = newMapRunCache()
 	require.ErrorContains(t, p.Map(t.Context(), snapshot, 0, nil), "somebody else has reserved")
 	command(t, "dmsetup", "message", pool, "0", "release_metadata_snap")
 }
@@ -270,8 +270,8 @@ func TestS2_AnActiveVolumeIsNotAttached(t *testing.T) {
 	require.NoError(t, p.Create(t.Context(), id, 16<<20))
 	command(t, "lvm", "lvchange", "-an", testVG+"/"+string(id))
 	command(t, "lvm", "vgchange", "-ay", testVG)
-	require.Error(t, exec.Command("dmsetup", "status", mapped(testVG, string(id))).Run(), "it is skipped at boot")
-	require.NoError(t, p.activate(t.Context(), string(id)))
+	require.Error(t, exec.Command("dmsetup", "status", dmName(testVG, string(id))).Run(), "it is skipped at boot")
+	require.NoError(t, p.activateLV(t.Context(), string(id)))
 	d, err := p.Observe(t.Context(), id)
 	require.NoError(t, err)
 	require.True(t, d.Exists)
@@ -307,7 +307,7 @@ func TestAGuestsVolumeGroupIsNotScanned(t *testing.T) {
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 64<<20))
 	open := `devices/global_filter=["a|.*|"] devices/scan_lvs=1`
-	command(t, "lvm", "vgcreate", "--config", open, "guest", "/dev/mapper/"+mapped(testVG, string(id)))
+	command(t, "lvm", "vgcreate", "--config", open, "guest", "/dev/mapper/"+dmName(testVG, string(id)))
 	for _, attached := range []bool{false, true} {
 		if attached {
 			_, err := p.Activate(t.Context(), id, false)
@@ -326,18 +326,18 @@ func TestAGuestsVolumeGroupIsNotScanned(t *testing.T) {
 const killedVariable = "HOLDFAST_LVM_TEST_VICTIM"
 
 // What the pool says it just made is what LVM then says.
-func TestWhatIsKnownOfANewVolumeIsWhatLVMSays(t *testing.T) {
+func TestCachedStateOfANewVolumeMatchesLVM(t *testing.T) {
 	p := newTestPool(t)
 	id := backendtest.NewID()
 	require.NoError(t, p.Create(t.Context(), id, 5<<20+4096))
-	known, err := p.recent(t.Context())
+	known, err := p.recentState(t.Context())
 	require.NoError(t, err)
-	asked, err := p.views.fresh(t.Context())
+	asked, err := p.states.refresh(t.Context())
 	require.NoError(t, err)
 	mine, lvms := known.volumes[string(id)], asked.volumes[string(id)]
 	require.Equal(t, lvms.size, mine.size)
 	require.ElementsMatch(t, lvms.tags, mine.tags)
-	require.Equal(t, layerUUID(asked.group, lvms.uuid), layerUUID(known.group, mine.uuid))
+	require.Equal(t, layerUUID(asked.groupUUID, lvms.uuid), layerUUID(known.groupUUID, mine.uuid))
 }
 
 // S14, S19: whatever was under way, what is there afterwards is whole or unfinished, and
@@ -351,7 +351,7 @@ func TestAProcessKilledAtAnyMomentLeavesNothingHalfDone(t *testing.T) {
 	id, clone, snapshot := backendtest.NewID(), backendtest.NewID(), backendtest.NewSnapshotID()
 	for round := range 3 {
 		victim := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")
-		victim.Env = append(os.Environ(), killedVariable+"="+strings.Join([]string{p.Pool, string(id), string(clone), string(snapshot)}, " "))
+		victim.Env = append(os.Environ(), killedVariable+"="+strings.Join([]string{p.ThinPool, string(id), string(clone), string(snapshot)}, " "))
 		require.NoError(t, victim.Start())
 		time.Sleep(time.Second + time.Duration(round)*900*time.Millisecond) // when it is killed, not for what
 		require.NoError(t, victim.Process.Kill())
@@ -376,7 +376,7 @@ func TestAProcessKilledAtAnyMomentLeavesNothingHalfDone(t *testing.T) {
 // work makes and removes until it is killed.
 func work(t *testing.T, victim string) {
 	names := strings.Fields(victim)
-	p, err := Open(t.Context(), Config{VG: testVG, Pool: names[0]})
+	p, err := Open(t.Context(), Config{VG: testVG, ThinPool: names[0]})
 	require.NoError(t, err)
 	id, clone, snapshot := fsm.VolumeID(names[1]), fsm.VolumeID(names[2]), fsm.SnapshotID(names[3])
 	for {

@@ -60,11 +60,11 @@ func command(t testing.TB, name string, args ...string) string {
 func thinPool(t testing.TB, args ...string) Config {
 	t.Helper()
 	needDisk(t)
-	cfg := Config{VG: testVG, Pool: fmt.Sprintf("pool-%d", pools.Add(1))}
+	cfg := Config{VG: testVG, ThinPool: fmt.Sprintf("pool-%d", pools.Add(1))}
 	if len(args) == 0 {
 		args = []string{"-L", "128M", "--poolmetadatasize", "4M"}
 	}
-	command(t, "lvm", append([]string{"lvcreate", "-qq", "-y", "--chunksize", "64k", "-T", testVG + "/" + cfg.Pool}, args...)...)
+	command(t, "lvm", append([]string{"lvcreate", "-qq", "-y", "--chunksize", "64k", "-T", testVG + "/" + cfg.ThinPool}, args...)...)
 	t.Cleanup(func() { removePool(t, cfg) })
 	return cfg
 }
@@ -73,12 +73,12 @@ func thinPool(t testing.TB, args ...string) Config {
 func removePool(t testing.TB, cfg Config) {
 	p, err := newPool(context.Background(), cfg)
 	require.NoError(t, err)
-	v, err := p.views.fresh(context.Background())
+	v, err := p.states.refresh(context.Background())
 	require.NoError(t, err)
 	for name := range v.volumes {
-		_ = exec.Command("dmsetup", "remove", mapped(testVG, name, layer)).Run()
+		_ = exec.Command("dmsetup", "remove", dmName(testVG, name, layerSuffix)).Run()
 	}
-	command(t, "lvm", "lvremove", "-qq", "-ff", "-y", testVG+"/"+cfg.Pool)
+	command(t, "lvm", "lvremove", "-qq", "-ff", "-y", testVG+"/"+cfg.ThinPool)
 }
 
 // newTestPool is a pool of its own for a test.
@@ -96,7 +96,7 @@ func newTestPool(t testing.TB, args ...string) *Pool {
 func reopen(t testing.TB, p *Pool) *Pool {
 	t.Helper()
 	cfg := p.Config
-	cfg.Known, cfg.Runner = p.ID(), run.New()
+	cfg.KnownID, cfg.Runner = p.ID(), run.New()
 	again, err := Open(context.Background(), cfg)
 	require.NoError(t, err)
 	return again
@@ -104,12 +104,12 @@ func reopen(t testing.TB, p *Pool) *Pool {
 
 func TestTheSuite(t *testing.T) {
 	needDisk(t)
-	backendtest.Run(t, func(t *testing.T) backendtest.Harness { return harness(t, newTestPool(t)) })
+	backendtest.RunBackendSuite(t, func(t *testing.T) backendtest.Harness { return harness(t, newTestPool(t)) })
 }
 
 func TestSnapshots(t *testing.T) {
 	needDisk(t)
-	backendtest.RunSnapshots(t, func(t *testing.T) backendtest.SnapshotHarness { return snapshotHarness(t, newTestPool(t)) })
+	backendtest.RunSnapshotSuite(t, func(t *testing.T) backendtest.SnapshotHarness { return snapshotHarness(t, newTestPool(t)) })
 }
 
 func harness(t *testing.T, p *Pool) backendtest.Harness {
@@ -117,8 +117,8 @@ func harness(t *testing.T, p *Pool) backendtest.Harness {
 	return backendtest.Harness{
 		Backend: p,
 		Reopen:  func() executor.Backend { return reopen(t, p) },
-		Interrupt: func(t *testing.T, id fsm.VolumeID) {
-			interrupted(t, p, string(id))
+		InterruptCreate: func(t *testing.T, id fsm.VolumeID) {
+			leaveUnfinished(t, p, string(id))
 		},
 		SetAbsent: func(t *testing.T, absent bool) {
 			if absent {
@@ -126,29 +126,29 @@ func harness(t *testing.T, p *Pool) backendtest.Harness {
 			}
 			setTag(t, p, !absent)
 		},
-		Untouched: func(t *testing.T) { require.Equal(t, before, content(t, p)) },
+		RequireUntouched: func(t *testing.T) { require.Equal(t, before, content(t, p)) },
 	}
 }
 
-// interrupted leaves what a crash before the last step of a creation leaves.
-func interrupted(t *testing.T, p *Pool, name string) {
-	require.NoError(t, p.tools.change(t.Context(), changeTimeout, "lvcreate", "-T", p.name(), "-n", name, "-V", "16m", "-ky",
+// leaveUnfinished leaves what a crash before the last step of a creation leaves.
+func leaveUnfinished(t *testing.T, p *Pool, name string) {
+	require.NoError(t, p.tools.runChange(t.Context(), changeTimeout, "lvcreate", "-T", p.name(), "-n", name, "-V", "16m", "-ky",
 		"--addtag", tagOurs, "--addtag", sizeTag(16<<20)))
-	p.views.forget()
+	p.states.invalidate()
 }
 
-func setTag(t *testing.T, p *Pool, on bool) {
+func setTag(t *testing.T, p *Pool, layerDev bool) {
 	option := "--deltag"
-	if on {
+	if layerDev {
 		option = "--addtag"
 	}
-	require.NoError(t, p.tools.change(t.Context(), changeTimeout, "lvchange", option, tagPool+string(p.ID()), p.name()))
-	p.views.forget()
+	require.NoError(t, p.tools.runChange(t.Context(), changeTimeout, "lvchange", option, tagPool+string(p.ID()), p.name()))
+	p.states.invalidate()
 }
 
 // content is all that is in the pool.
 func content(t *testing.T, p *Pool) []string {
-	v, err := p.views.fresh(t.Context())
+	v, err := p.states.refresh(t.Context())
 	require.NoError(t, err)
 	return slices.Sorted(maps.Keys(v.volumes))
 }
@@ -159,21 +159,21 @@ func snapshotHarness(t *testing.T, p *Pool) backendtest.SnapshotHarness {
 		Snapshots:       p,
 		ReopenSnapshots: func() executor.SnapshotBackend { return reopen(t, p) },
 		Write: func(t *testing.T, id fsm.VolumeID, at int64, data []byte) {
-			f, err := os.OpenFile(attached(t, p, id).Path, os.O_RDWR, 0)
+			f, err := os.OpenFile(activated(t, p, id).Path, os.O_RDWR, 0)
 			require.NoError(t, err)
 			_, err = f.WriteAt(data, at)
 			require.NoError(t, errors.Join(err, f.Close()))
 		},
 		Discard: func(t *testing.T, id fsm.VolumeID, at, length int64) {
-			discard(t, attached(t, p, id).Path, at, length)
+			discard(t, activated(t, p, id).Path, at, length)
 		},
-		Read:         func(t *testing.T, id fsm.VolumeID) []byte { return read(t, p, id) },
-		ReadSnapshot: func(t *testing.T, id fsm.SnapshotID) []byte { return readSnapshot(t, p, id) },
-		InterruptCut: func(t *testing.T, id fsm.SnapshotID) { interrupted(t, p, string(id)) },
+		Read:              func(t *testing.T, id fsm.VolumeID) []byte { return read(t, p, id) },
+		ReadSnapshot:      func(t *testing.T, id fsm.SnapshotID) []byte { return readSnapshot(t, p, id) },
+		InterruptSnapshot: func(t *testing.T, id fsm.SnapshotID) { leaveUnfinished(t, p, string(id)) },
 	}
 }
 
-func attached(t *testing.T, p *Pool, id fsm.VolumeID) executor.Device {
+func activated(t *testing.T, p *Pool, id fsm.VolumeID) executor.Device {
 	t.Helper()
 	d, err := p.Observe(t.Context(), id)
 	require.NoError(t, err)
@@ -213,14 +213,14 @@ func read(t *testing.T, p *Pool, id fsm.VolumeID) []byte {
 
 func readSnapshot(t *testing.T, p *Pool, id fsm.SnapshotID) []byte {
 	t.Helper()
-	seen, err := p.ObserveSnapshot(t.Context(), id)
+	device, err := p.ObserveSnapshot(t.Context(), id)
 	require.NoError(t, err)
-	require.NoError(t, p.activate(t.Context(), string(id)))
-	d, err := p.kernel.device(mapped(p.VG, string(id)))
+	require.NoError(t, p.activateLV(t.Context(), string(id)))
+	d, err := p.kernel.device(dmName(p.VG, string(id)))
 	require.NoError(t, err)
 	f, err := os.Open(d.path())
 	require.NoError(t, err)
-	all := make([]byte, seen.Size)
+	all := make([]byte, device.Size)
 	_, err = io.ReadFull(f, all)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())

@@ -25,13 +25,13 @@ func (p *Pool) ObserveSnapshot(ctx context.Context, id fsm.SnapshotID) (executor
 	if err := checkSnapshotID(id); err != nil {
 		return d, err
 	}
-	v, err := p.recent(ctx)
+	v, err := p.recentState(ctx)
 	if isAbsent(err) {
 		d.Absent = true
 		return d, nil //nolint:nilerr // an absent pool is an observation (S12)
 	}
 	if err == nil {
-		err = v.describe(string(id), &d)
+		err = v.fillDevice(string(id), &d)
 	}
 	d.ReadOnly = d.Exists
 	return d, err
@@ -43,22 +43,22 @@ func (p *Pool) Allocated(ctx context.Context, id fsm.VolumeID) (int64, error) {
 	if err := checkID(id); err != nil {
 		return 0, err
 	}
-	done, v, err := p.enter(ctx)
+	done, v, err := p.lockRecent(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer done()
-	lv, size, err := v.ready(string(id))
+	lv, size, err := v.findReady(string(id))
 	if err != nil {
 		return 0, err
 	}
 	if lv == nil {
 		return 0, fsm.Reject(fsm.Precondition, "there is no volume %s in pool %s", id, p.name())
 	}
-	if err := p.activate(ctx, lv.name); err != nil {
+	if err := p.activateLV(ctx, lv.name); err != nil {
 		return 0, err
 	}
-	bytes, err := p.mappedBytes(lv.name)
+	bytes, err := p.allocatedBytes(lv.name)
 	return min(bytes, size), err
 }
 
@@ -68,52 +68,52 @@ func (p *Pool) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.Sna
 	if err := errors.Join(checkID(source), checkSnapshotID(id)); err != nil {
 		return err
 	}
-	done, v, err := p.begin(ctx)
+	done, v, err := p.lockFresh(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if have, _, err := v.ready(string(id)); have != nil || err != nil {
+	if current, _, err := v.findReady(string(id)); current != nil || err != nil {
 		return err
 	}
-	from, size, err := v.ready(string(source))
+	from, size, err := v.findReady(string(source))
 	if err != nil {
 		return err
 	}
 	if from == nil {
 		return fsm.Reject(fsm.Precondition, "there is no volume %s in pool %s", source, p.name())
 	}
-	if err := p.makeRoom(ctx, v, string(id)); err != nil {
+	if err := p.prepareCreate(ctx, v, string(id)); err != nil {
 		return err
 	}
 	if err := p.flush(source); err != nil {
 		return err
 	}
-	return p.share(ctx, &copied{name: string(id), from: from.name, permission: "-pr", size: size})
+	return p.createThinCopy(ctx, &thinCopy{name: string(id), from: from.name, permission: "-pr", size: size})
 }
 
-// copied is a volume or snapshot that is made as a thin snapshot of another.
-type copied struct {
+// thinCopy is a volume or snapshot that is made as a thin snapshot of another.
+type thinCopy struct {
 	name, from, permission string
 	size                   int64           // bytes
-	room                   int64           // it must be able to hold; 0: as many as the source
-	tail                   executor.Extent // of the source, which reads as zero in this one
+	minSize                int64           // it must be able to hold; 0: as many as the source
+	dropTail               executor.Extent // of the source, which reads as zero in this one
 	chunk                  int64           // the pool's, in bytes
 }
 
-// share makes a thin snapshot of a volume or snapshot. A caller that is gone meanwhile
+// createThinCopy makes a thin snapshot of a volume or snapshot. A caller that is gone meanwhile
 // gets nothing.
-func (p *Pool) share(ctx context.Context, c *copied) error {
-	err := p.changed(ctx, "lvcreate", "-s", "-n", c.name, "-ky", c.permission,
+func (p *Pool) createThinCopy(ctx context.Context, c *thinCopy) error {
+	err := p.runChange(ctx, "lvcreate", "-s", "-n", c.name, "-ky", c.permission,
 		"--addtag", tagOurs, "--addtag", tagFrom+c.from, "--addtag", sizeTag(c.size), p.VG+"/"+c.from)
 	if err != nil {
-		return p.failure("make", c.name, err)
+		return p.commandError("make", c.name, err)
 	}
-	if c.room > 0 {
-		err = p.lengthen(ctx, c.name, c.room)
+	if c.minSize > 0 {
+		err = p.extend(ctx, c.name, c.minSize)
 	}
-	if err == nil && c.tail.Length > 0 {
-		err = p.blank(ctx, c)
+	if err == nil && c.dropTail.Length > 0 {
+		err = p.zeroTail(ctx, c)
 	}
 	if err == nil {
 		err = ctx.Err() // a cut that was given up must not appear after all
@@ -121,14 +121,14 @@ func (p *Pool) share(ctx context.Context, c *copied) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("make %s of %s: %w", c.name, c.from, err), p.lvremove(ctx, c.name))
 	}
-	return p.finish(ctx, c.name)
+	return p.markReady(ctx, c.name)
 }
 
-// lengthen makes a logical volume at least so large. What is added reads as zero.
-func (p *Pool) lengthen(ctx context.Context, name string, size int64) error {
-	err := p.changed(ctx, "lvextend", "-L", fmt.Sprintf("%db", size), p.VG+"/"+name)
+// extend makes a logical volume at least so large. What is added reads as zero.
+func (p *Pool) extend(ctx context.Context, name string, size int64) error {
+	err := p.runChange(ctx, "lvextend", "-L", fmt.Sprintf("%db", size), p.VG+"/"+name)
 	if err != nil && !errors.Is(err, errSameSize) {
-		return p.failure("lengthen", name, err)
+		return p.commandError("lengthen", name, err)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (p *Pool) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error {
 	if err := checkSnapshotID(id); err != nil {
 		return err
 	}
-	done, v, err := p.begin(ctx)
+	done, v, err := p.lockFresh(ctx)
 	if err != nil {
 		return err
 	}
@@ -146,24 +146,24 @@ func (p *Pool) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error {
 	return p.remove(ctx, v, string(id))
 }
 
-// rateLength is how much is read to measure the pool's rate.
-const rateLength = 16 << 20
+// rateSampleBytes is how much is read to measure the pool's rate.
+const rateSampleBytes = 16 << 20
 
 // CopyRate is half the rate at which the pool's data is read: a copy reads and writes.
 // Nothing is ever copied here, and nothing is written to measure it. It is measured once.
 func (p *Pool) CopyRate(ctx context.Context) (int64, error) {
 	p.mu.Lock()
-	rate := p.rate
+	rate := p.copyRate
 	p.mu.Unlock()
 	if rate > 0 {
 		return rate, nil
 	}
-	done, _, err := p.enter(ctx)
+	done, _, err := p.lockRecent(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer done()
-	d, err := p.kernel.device(mapped(p.VG, p.Pool+"_tdata"))
+	d, err := p.kernel.device(dmName(p.VG, p.ThinPool+"_tdata"))
 	if err != nil || d == nil {
 		return 0, errors.Join(err, fmt.Errorf("measure pool %s: its data is not active", p.name()))
 	}
@@ -172,8 +172,8 @@ func (p *Pool) CopyRate(ctx context.Context) (int64, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.rate = max(rate/2, 1)
-	return p.rate, nil
+	p.copyRate = max(rate/2, 1)
+	return p.copyRate, nil
 }
 
 // readRate reads the beginning of a device past the page cache.
@@ -186,15 +186,15 @@ func readRate(path string) (int64, error) {
 	const aligned = 4096
 	buf := make([]byte, 1<<20+aligned)
 	buf = buf[aligned-int(uintptr(unsafe.Pointer(&buf[0]))%aligned):][:1<<20] // #nosec G103
-	began, done := time.Now(), 0
-	for done < rateLength {
+	start, read := time.Now(), 0
+	for read < rateSampleBytes {
 		n, err := f.Read(buf)
-		if done += n; err != nil {
+		if read += n; err != nil {
 			break // the pool may be smaller
 		}
 	}
-	if done == 0 {
+	if read == 0 {
 		return 0, fmt.Errorf("nothing of %s can be read", path)
 	}
-	return int64(float64(done) / max(time.Since(began).Seconds(), 1e-6)), nil
+	return int64(float64(read) / max(time.Since(start).Seconds(), 1e-6)), nil
 }

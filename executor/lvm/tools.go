@@ -38,13 +38,13 @@ func newTools(ctx context.Context, runner Runner, vg string, udev bool) *tools {
 	t := &tools{runner: runner, udev: udev}
 	// A host whose configuration cannot be read has none of its own.
 	own, _ := runner.Run(ctx, run.Command{Tool: "lvm", Args: []string{"lvmconfig", "--typeconfig", "full", "devices/global_filter"}})
-	t.config = config(vg, string(own), udev)
+	t.config = lvmConfig(vg, string(own), udev)
 	return t
 }
 
-// udevAnswers tells whether device nodes are udev's business here, and LVM can wait
+// udevIsUsable tells whether device nodes are udev's business here, and LVM can wait
 // for it: they talk through semaphores of the host's first IPC namespace.
-func udevAnswers() bool {
+func udevIsUsable() bool {
 	const firstIPC = 0xEFFFFFFF // PROC_IPC_INIT_INO of include/linux/proc_ns.h
 	var st syscall.Stat_t
 	if _, err := os.Stat("/run/udev/control"); err != nil {
@@ -57,7 +57,7 @@ func udevAnswers() bool {
 // guest's volume group inside of volumes, the filter on the devices above them.
 // Nothing grows the pool or ends its mounts behind our back, so nothing monitors it;
 // and how full it may be is for us to say, which LVM would from its threshold on.
-func config(vg, filter string, udev bool) string {
+func lvmConfig(vg, filter string, udev bool) string {
 	settings := []string{
 		"devices/global_filter=" + globalFilter(vg, filter), "devices/scan_lvs=0",
 		"backup/archive=0", "activation/monitoring=0", "activation/thin_pool_autoextend_threshold=100", "global/use_lvmpolld=0", "report/compact_output=0",
@@ -99,31 +99,31 @@ func acceptsAll(pattern string) bool {
 	return false
 }
 
-// report asks LVM for the pool and all that is in it.
-func (p *Pool) report(ctx context.Context) (*view, error) {
+// readState asks LVM for the pool and all that is in it.
+func (p *Pool) readState(ctx context.Context) (*poolState, error) {
 	var out bytes.Buffer
-	selection := fmt.Sprintf(`pool_lv="%s" || lv_name="%s"`, p.Pool, p.Pool)
-	err := p.tools.query(ctx, &out, "lvs", "--reportformat", "json", "--units", "b", "--nosuffix", "-o", fields, "-S", selection, p.VG)
+	selection := fmt.Sprintf(`pool_lv="%s" || lv_name="%s"`, p.ThinPool, p.ThinPool)
+	err := p.tools.query(ctx, &out, "lvs", "--reportformat", "json", "--units", "b", "--nosuffix", "-o", lvsColumns, "-S", selection, p.VG)
 	if err != nil {
 		return nil, fmt.Errorf("look at pool %s: %w", p.name(), err)
 	}
-	return parseView(out.Bytes(), p.Pool)
+	return parsePoolState(out.Bytes(), p.ThinPool)
 }
 
 // query runs an lvm command that changes nothing. It may be killed.
 func (t *tools) query(ctx context.Context, out io.Writer, command string, args ...string) error {
 	args = append([]string{command, "--config", t.config}, args...)
 	_, err := t.runner.Run(ctx, run.Command{Tool: "lvm", Args: args, Stdout: out})
-	return named(err)
+	return classifyError(err)
 }
 
 // change runs an lvm command that changes something, to its end: one that is killed
 // leaves devices suspended. Whoever was asked must look for himself whether he still
 // wants it.
-func (t *tools) change(ctx context.Context, timeout time.Duration, command string, args ...string) error {
+func (t *tools) runChange(ctx context.Context, timeout time.Duration, command string, args ...string) error {
 	args = append([]string{command, "--config", t.config, "-y"}, args...)
-	_, err := t.runner.Run(context.WithoutCancel(ctx), run.Command{Tool: "lvm", Args: args, Timeout: timeout, Outlive: true})
-	return named(err)
+	_, err := t.runner.Run(context.WithoutCancel(ctx), run.Command{Tool: "lvm", Args: args, Timeout: timeout, OutlivesParent: true})
+	return classifyError(err)
 }
 
 // dmsetup changes the device mapper.
@@ -132,8 +132,8 @@ func (t *tools) dmsetup(ctx context.Context, command string, args ...string) err
 	if !t.udev {
 		all = append(all, "--noudevrules", "--noudevsync")
 	}
-	_, err := t.runner.Run(context.WithoutCancel(ctx), run.Command{Tool: "dmsetup", Args: append(all, args...), Outlive: true})
-	return named(err)
+	_, err := t.runner.Run(context.WithoutCancel(ctx), run.Command{Tool: "dmsetup", Args: append(all, args...), OutlivesParent: true})
+	return classifyError(err)
 }
 
 // makeNode makes a device's node below /dev/mapper where there is no udev: dmsetup
@@ -143,28 +143,28 @@ func (t *tools) makeNode(ctx context.Context, name string) error {
 		return nil
 	}
 	if _, err := t.runner.Run(ctx, run.Command{Tool: "dmsetup", Args: []string{"mknodes", name}}); err != nil {
-		return fmt.Errorf("make the node of %s: %w", name, named(err))
+		return fmt.Errorf("make the node of %s: %w", name, classifyError(err))
 	}
 	return nil
 }
 
 // The failures that somebody acts upon.
 var (
-	errNoGroup   = errors.New("there is no such volume group")
-	errMissing   = errors.New("it is not there")
-	errExists    = errors.New("it is there already")
-	errInUse     = errors.New("it is in use")
-	errFull      = errors.New("the pool is full")
-	errSameSize  = errors.New("it has this size already")
-	errOrphan    = errors.New("the pool's metadata has a thin device that LVM does not know")
-	errNotHeld   = errors.New("the pool's metadata has no snapshot")
-	errDMInUse   = errors.New("the device is in use")
-	errNoMapping = errors.New("there is no such device")
+	errNoGroup        = errors.New("there is no such volume group")
+	errMissing        = errors.New("it is not there")
+	errExists         = errors.New("it is there already")
+	errInUse          = errors.New("it is in use")
+	errFull           = errors.New("the pool is full")
+	errSameSize       = errors.New("it has this size already")
+	errOrphan         = errors.New("the pool's metadata has a thin device that LVM does not know")
+	errNoMetadataSnap = errors.New("the pool's metadata has no snapshot")
+	errDMInUse        = errors.New("the device is in use")
+	errNoMapping      = errors.New("there is no such device")
 )
 
-// failures is what the tools' exit codes and messages mean. The messages are those of
+// knownFailures is what the tools' exit codes and messages mean. The messages are those of
 // lvm2 2.03 and thin-provisioning-tools 0.9, in English.
-var failures = []struct {
+var knownFailures = []struct {
 	tool  string
 	code  int
 	says  string
@@ -183,18 +183,18 @@ var failures = []struct {
 	{"dmsetup", 1, "Device or resource busy", errDMInUse},
 	{"dmsetup", 1, "No such device or address", errNoMapping},
 	{"dmsetup", 1, "Device does not exist", errNoMapping},
-	{"dmsetup", 1, "Invalid argument", errNotHeld},
-	{"thin_dump", 1, "no current metadata snap", errNotHeld},
-	{"thin_ls", 1, "no current metadata snap", errNotHeld},
+	{"dmsetup", 1, "Invalid argument", errNoMetadataSnap},
+	{"thin_dump", 1, "no current metadata snap", errNoMetadataSnap},
+	{"thin_ls", 1, "no current metadata snap", errNoMetadataSnap},
 }
 
-// named gives a command's failure its name, if it has one.
-func named(err error) error {
+// classifyError gives a command's failure its name, if it has one.
+func classifyError(err error) error {
 	var failed *run.Error
 	if !errors.As(err, &failed) {
 		return err
 	}
-	for _, f := range failures {
+	for _, f := range knownFailures {
 		if f.tool == failed.Tool && f.code == failed.Code && strings.Contains(failed.Output, f.says) {
 			return fmt.Errorf("%w: %w", f.means, err)
 		}

@@ -14,13 +14,13 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
-func TestEveryFailureThatWasSeenHasItsName(t *testing.T) {
+func TestKnownToolFailuresAreClassified(t *testing.T) {
 	want := map[string]error{
 		"err-lvm-5-no-group": errNoGroup, "err-lvm-5-missing": errMissing, "err-lvm-5-exists": errExists,
 		"err-lvm-5-in-use-above": errInUse, "err-lvm-5-mounted": errInUse, "err-lvm-5-open": errInUse,
 		"err-lvm-5-same-size": errSameSize, "err-lvm-5-orphan": errOrphan, "err-lvm-5-full": errFull,
-		"err-dmsetup-1-busy": errDMInUse, "err-dmsetup-1-held": errDMInUse, "err-dmsetup-1-no-device": errNoMapping, "err-dmsetup-1-not-held": errNotHeld,
-		"err-thin_dump-1-not-held": errNotHeld, "err-thin_ls-1-not-held": errNotHeld,
+		"err-dmsetup-1-busy": errDMInUse, "err-dmsetup-1-held": errDMInUse, "err-dmsetup-1-no-device": errNoMapping, "err-dmsetup-1-not-held": errNoMetadataSnap,
+		"err-thin_dump-1-not-held": errNoMetadataSnap, "err-thin_ls-1-not-held": errNoMetadataSnap,
 	}
 	files, err := fs.Glob(capturedFiles, "testdata/err-*.txt")
 	require.NoError(t, err)
@@ -30,27 +30,27 @@ func TestEveryFailureThatWasSeenHasItsName(t *testing.T) {
 		part := strings.SplitN(name, "-", 4)
 		code, err := strconv.Atoi(part[2])
 		require.NoError(t, err)
-		text := strings.Join(strings.Fields(string(captured(t, name+".txt"))), " ")
+		text := strings.Join(strings.Fields(string(readTestdata(t, name+".txt"))), " ")
 		text = text[max(0, len(text)-512):] // as much as run keeps
 		failed := &run.Error{Tool: part[1], Code: code, Output: text}
-		require.ErrorIs(t, named(failed), want[name], name)
+		require.ErrorIs(t, classifyError(failed), want[name], name)
 		var kept *run.Error
-		require.ErrorAs(t, named(failed), &kept, "what the tool said is kept")
+		require.ErrorAs(t, classifyError(failed), &kept, "what the tool said is kept")
 		failed.Code++
-		require.Equal(t, error(failed), named(failed), "another exit code means something else")
+		require.Equal(t, error(failed), classifyError(failed), "another exit code means something else")
 	}
-	require.NoError(t, named(nil))
-	require.ErrorIs(t, named(os.ErrPermission), os.ErrPermission)
+	require.NoError(t, classifyError(nil))
+	require.ErrorIs(t, classifyError(os.ErrPermission), os.ErrPermission)
 }
 
-func TestDevicesThatVolumesAreOrAreOnAreNotLookedAt(t *testing.T) {
+func TestGlobalFilterExcludesVolumesAndTheirLayers(t *testing.T) {
 	ours := `"r|^/dev/drbd|","r|^/dev/loop|","r|^/dev/nbd|","r|^/dev/vg-a[.]b/h[fs]-|","r|^/dev/mapper/vg--a[.]b-h[fs]--|"`
 	for name, tc := range map[string]struct{ own, want string }{
 		"a host without a filter":               {want: "[" + ours + "]"},
 		"one that could not be read":            {own: "nonsense", want: "[" + ours + "]"},
 		"a filter that accepts everything":      {own: `global_filter=["a|.*|"]`, want: "[" + ours + "]"},
 		"another way to accept everything":      {own: `global_filter=["r|^/dev/sr0|","a/.*/"]`, want: "[" + ours + `,"r|^/dev/sr0|"]`},
-		"a filter that was captured stays":      {own: string(captured(t, "lvmconfig.txt")), want: "[" + ours + `,"a|/dev/ubd.*|","r|.*|"]`},
+		"a filter that was captured stays":      {own: string(readTestdata(t, "lvmconfig.txt")), want: "[" + ours + `,"a|/dev/ubd.*|","r|.*|"]`},
 		"what it accepts in its middle, stays":  {own: `global_filter=["a|.*|","r|^/dev/sr0|"]`, want: "[" + ours + `,"a|.*|","r|^/dev/sr0|"]`},
 		"a quote in a pattern does not end it":  {own: `global_filter=["r|x\"y|"]`, want: "[" + ours + `,"r|x\"y|"]`},
 		"an empty one":                          {own: `global_filter=[]`, want: "[" + ours + "]"},
@@ -65,7 +65,7 @@ func TestDevicesThatVolumesAreOrAreOnAreNotLookedAt(t *testing.T) {
 }
 
 func TestWithoutUdevLVMMakesItsNodesItself(t *testing.T) {
-	with, without := config("vg", "", true), config("vg", "", false)
+	with, without := lvmConfig("vg", "", true), lvmConfig("vg", "", false)
 	require.NotContains(t, with, "udev")
 	for _, setting := range []string{"activation/udev_sync=0", "activation/udev_rules=0", "devices/obtain_device_list_from_udev=0"} {
 		require.Contains(t, strings.Fields(without), setting)
@@ -76,14 +76,14 @@ func TestWithoutUdevLVMMakesItsNodesItself(t *testing.T) {
 }
 
 func TestNamesInTheDeviceMapperAreAsLVMMakesThem(t *testing.T) {
-	require.Equal(t, "vg--a-pool-tpool", mapped("vg-a", "pool", "tpool"))
+	require.Equal(t, "vg--a-pool-tpool", dmName("vg-a", "pool", "tpool"))
 	p := &Pool{Config: Config{VG: "vg-a"}}
-	require.Equal(t, "vg--a-hf--6f1d3a52--7f3b--4c1e--8a44--0e7d9d2b1c10-holdfast", p.layerName(someVolume))
+	require.Equal(t, "vg--a-hf--6f1d3a52--7f3b--4c1e--8a44--0e7d9d2b1c10-holdfast", p.layerName(testVolumeID))
 	require.Equal(t, "LVM-BRTkP5lN02SkLByDpSGQKeHWqW41IaKRJrmSkjJT0bjZkYhgwegAokPrr1aP1hM6-holdfast",
 		layerUUID("BRTkP5-lN02-SkLB-yDpS-GQKe-HWqW-41IaKR", "JrmSkj-JT0b-jZkY-hgwe-gAok-Prr1-aP1hM6"))
 	require.Equal(t, "JrmSkjJT0bjZkYhgwegAokPrr1aP1hM6", volumeUUID("LVM-BRTkP5lN02SkLByDpSGQKeHWqW41IaKRJrmSkjJT0bjZkYhgwegAokPrr1aP1hM6"))
 	require.Empty(t, volumeUUID("CRYPT-x"))
-	require.Less(t, len(mapped(strings.Repeat("-", 20), string(someVolume), layer)), dmNameLength)
+	require.Less(t, len(dmName(strings.Repeat("-", 20), string(testVolumeID), layerSuffix)), dmNameLength)
 }
 
 func TestNamesThatLVMWouldTakeForSomethingElseAreRefused(t *testing.T) {
@@ -92,7 +92,7 @@ func TestNamesThatLVMWouldTakeForSomethingElseAreRefused(t *testing.T) {
 		require.Error(t, checkNames(name, "pool"), name)
 		require.Error(t, checkNames("vg", name), name)
 	}
-	require.ErrorContains(t, checkNames("vg", string(someVolume)), "named like a volume")
+	require.ErrorContains(t, checkNames("vg", string(testVolumeID)), "named like a volume")
 }
 
 func TestANewPoolTakesNineTenthsAndHasMetadataForItsSnapshots(t *testing.T) {
@@ -106,14 +106,14 @@ func TestANewPoolTakesNineTenthsAndHasMetadataForItsSnapshots(t *testing.T) {
 		"40 TiB, larger chunks": {free: 40 << 40, extent: 4 << 20, want: geometry{data: 37_718_012 << 20, metadata: 15 << 30, chunk: 256 << 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := geometryOf(tc.free, tc.extent)
+			g := planGeometry(tc.free, tc.extent)
 			require.Equal(t, tc.want, g)
 			require.LessOrEqual(t, g.data+2*g.metadata, max(tc.free/100*90, 0))
 		})
 	}
 }
 
-func TestTheCommandsOfAPredecessorAreKnown(t *testing.T) {
+func TestPredecessorsCommandsAreFound(t *testing.T) {
 	tools := &tools{config: `devices/global_filter=["r|^/dev/drbd|"] devices/scan_lvs=0`}
 	proc := t.TempDir()
 	process := func(pid, parent int, argv ...string) {
@@ -130,7 +130,7 @@ func TestTheCommandsOfAPredecessorAreKnown(t *testing.T) {
 	require.Empty(t, tools.predecessors(proc, self))
 	process(12, 1, "/sbin/lvm", "lvchange", "--config", tools.config, "-y")
 	require.Equal(t, []int{12}, tools.predecessors(proc, self))
-	waited, err := tools.awaitPredecessor(t.Context())
+	waited, err := tools.waitPredecessors(t.Context())
 	require.NoError(t, err)
 	require.False(t, waited, "there is none on this host")
 }

@@ -24,42 +24,42 @@ func (p *Pool) Observe(ctx context.Context, id fsm.VolumeID) (executor.Device, e
 	if err := checkID(id); err != nil {
 		return d, err
 	}
-	v, err := p.recent(ctx)
+	v, err := p.recentState(ctx)
 	switch {
 	case isAbsent(err):
 		d.Absent = true
 	case err != nil:
 		return d, err
 	default:
-		if err := v.describe(string(id), &d); err != nil {
+		if err := v.fillDevice(string(id), &d); err != nil {
 			return d, err
 		}
 	}
-	return d, p.describeLayer(id, &d)
+	return d, p.fillLayer(id, &d)
 }
 
-// describe fills in what lies in the pool.
-func (v *view) describe(name string, d *executor.Device) error {
-	lv, err := v.find(name)
+// fillDevice fills in what lies in the pool.
+func (v *poolState) fillDevice(name string, d *executor.Device) error {
+	lv, err := v.findOurs(name)
 	switch {
 	case err != nil || lv == nil:
 		return err
-	case !lv.has(tagReady):
+	case !lv.hasTag(tagReady):
 		d.Unfinished = true
 		return nil
 	}
 	d.Exists = true
-	d.Size, err = lv.nominal()
+	d.Size, err = lv.taggedSize()
 	return err
 }
 
-// ready is a whole volume or snapshot, nil without one, with its size.
-func (v *view) ready(name string) (lv *volume, size int64, err error) {
-	lv, err = v.find(name)
-	if err != nil || lv == nil || !lv.has(tagReady) {
+// findReady is a whole volume or snapshot, nil without one, with its size.
+func (v *poolState) findReady(name string) (lv *logicalVolume, size int64, err error) {
+	lv, err = v.findOurs(name)
+	if err != nil || lv == nil || !lv.hasTag(tagReady) {
 		return nil, 0, err
 	}
-	size, err = lv.nominal()
+	size, err = lv.taggedSize()
 	return lv, size, err
 }
 
@@ -71,123 +71,123 @@ func (p *Pool) Create(ctx context.Context, id fsm.VolumeID, size int64) error {
 	if size <= 0 || size%sectorSize != 0 {
 		return fsm.Reject(fsm.Invalid, "volume %s cannot have %d bytes: it takes a multiple of %d", id, size, sectorSize)
 	}
-	done, v, err := p.begin(ctx)
+	done, v, err := p.lockFresh(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if there, err := v.sameVolume(id, size); there || err != nil {
+	if exists, err := v.checkExisting(id, size); exists || err != nil {
 		return err
 	}
-	if err := p.makeRoom(ctx, v, string(id)); err != nil {
+	if err := p.prepareCreate(ctx, v, string(id)); err != nil {
 		return err
 	}
-	err = p.changed(ctx, "lvcreate", "-T", p.name(), "-n", string(id), "-V", fmt.Sprintf("%db", size),
+	err = p.runChange(ctx, "lvcreate", "-T", p.name(), "-n", string(id), "-V", fmt.Sprintf("%db", size),
 		"-ky", "-K", "-W", "n", "--addtag", tagOurs, "--addtag", sizeTag(size))
 	if err != nil {
-		return p.failure("make volume", string(id), err)
+		return p.commandError("make volume", string(id), err)
 	}
-	made, err := p.checkBlank(string(id), size)
+	made, err := p.checkEmpty(string(id), size)
 	if err != nil {
-		p.setSound(false)
+		p.setNoOrphans(false)
 		return err
 	}
-	if err := p.finish(ctx, string(id)); err != nil {
+	if err := p.markReady(ctx, string(id)); err != nil {
 		return err
 	}
 	made.tags = []string{tagOurs, tagReady, sizeTag(size)}
-	p.views.know(v.with(made))
+	p.states.store(v.with(made))
 	return nil
 }
 
-// sameVolume tells whether the volume is there already; one of another size is refused.
-func (v *view) sameVolume(id fsm.VolumeID, size int64) (bool, error) {
-	lv, have, err := v.ready(string(id))
+// checkExisting tells whether the volume is there already; one of another size is refused.
+func (v *poolState) checkExisting(id fsm.VolumeID, size int64) (bool, error) {
+	lv, current, err := v.findReady(string(id))
 	switch {
 	case err != nil || lv == nil:
 		return false, err
-	case have != size:
-		return false, fsm.Reject(fsm.Incompatible, "volume %s has %d bytes, not %d", id, have, size)
+	case current != size:
+		return false, fsm.Reject(fsm.Incompatible, "volume %s has %d bytes, not %d", id, current, size)
 	}
 	return true, nil
 }
 
-// makeRoom looks that the pool takes something new, and removes what an interrupted
+// prepareCreate looks that the pool takes something new, and removes what an interrupted
 // attempt left under the name.
-func (p *Pool) makeRoom(ctx context.Context, v *view, name string) error {
-	if err := p.admit(ctx, v); err != nil {
+func (p *Pool) prepareCreate(ctx context.Context, v *poolState, name string) error {
+	if err := p.checkAcceptsNew(ctx, v); err != nil {
 		return err
 	}
-	left, err := v.find(name)
-	if err != nil || left == nil {
+	unfinished, err := v.findOurs(name)
+	if err != nil || unfinished == nil {
 		return err
 	}
-	return p.removeUnfinished(ctx, left)
+	return p.removeUnfinished(ctx, unfinished)
 }
 
-// finish says that a volume or snapshot is whole.
-func (p *Pool) finish(ctx context.Context, name string) error {
-	if err := p.changed(ctx, "lvchange", "--addtag", tagReady, p.VG+"/"+name); err != nil {
-		return p.failure("finish", name, err)
+// markReady says that a volume or snapshot is whole.
+func (p *Pool) markReady(ctx context.Context, name string) error {
+	if err := p.runChange(ctx, "lvchange", "--addtag", tagReady, p.VG+"/"+name); err != nil {
+		return p.commandError("finish", name, err)
 	}
 	return nil
 }
 
-// failure is an error of a command on a volume; a refusal where the executor knows one.
-func (p *Pool) failure(doing, name string, err error) error {
+// commandError is an error of a command on a volume; a refusal where the executor knows one.
+func (p *Pool) commandError(action, name string, err error) error {
 	switch {
 	case errors.Is(err, errFull):
-		return fsm.Reject(fsm.NoCapacity, "%s %s in pool %s: the pool is full", doing, name, p.name())
+		return fsm.Reject(fsm.NoCapacity, "%s %s in pool %s: the pool is full", action, name, p.name())
 	case errors.Is(err, errInUse):
-		return fsm.Reject(fsm.InUse, "%s %s in pool %s: it is in use", doing, name, p.name())
+		return fsm.Reject(fsm.InUse, "%s %s in pool %s: it is in use", action, name, p.name())
 	case errors.Is(err, errOrphan):
-		p.setSound(false)
+		p.setNoOrphans(false)
 	}
-	return fmt.Errorf("%s %s in pool %s: %w", doing, name, p.name(), err)
+	return fmt.Errorf("%s %s in pool %s: %w", action, name, p.name(), err)
 }
 
-// blankLength is how much is read at each place of a new volume, and blankPlaces how
+// emptyCheckBytes is how much is read at each place of a new volume, and emptyCheckPlaces how
 // many places beside its two ends.
 const (
-	blankLength = 1 << 20
-	blankPlaces = 14
+	emptyCheckBytes  = 1 << 20
+	emptyCheckPlaces = 14
 )
 
-// checkBlank looks that the pool has no block for an active volume that is new, and
+// checkEmpty looks that the pool has no block for an active volume that is new, and
 // that it reads as zero: LVM opens a device that it does not know as if it were new,
 // with another volume's data. It returns what the kernel knows of the volume.
-func (p *Pool) checkBlank(name string, size int64) (volume, error) {
-	bytes, err := p.mappedBytes(name)
+func (p *Pool) checkEmpty(name string, size int64) (logicalVolume, error) {
+	bytes, err := p.allocatedBytes(name)
 	if err != nil {
-		return volume{}, err
+		return logicalVolume{}, err
 	}
 	if bytes != 0 {
-		return volume{}, fmt.Errorf("%w: the new volume %s in pool %s holds %d bytes that nobody wrote; it is not used, and not removed: see whose they are",
+		return logicalVolume{}, fmt.Errorf("%w: the new volume %s in pool %s holds %d bytes that nobody wrote; it is not used, and not removed: see whose they are",
 			errOrphan, name, p.name(), bytes)
 	}
-	d, err := p.kernel.device(mapped(p.VG, name))
+	d, err := p.kernel.device(dmName(p.VG, name))
 	if err != nil || d == nil {
-		return volume{}, errors.Join(err, fmt.Errorf("the new volume %s in pool %s is not active", name, p.name()))
+		return logicalVolume{}, errors.Join(err, fmt.Errorf("the new volume %s in pool %s is not active", name, p.name()))
 	}
-	if err := readsZero(d.path(), size); err != nil {
-		return volume{}, fmt.Errorf("check the new volume %s in pool %s: %w", name, p.name(), err)
+	if err := checkReadsZero(d.path(), size); err != nil {
+		return logicalVolume{}, fmt.Errorf("check the new volume %s in pool %s: %w", name, p.name(), err)
 	}
-	long, err := length(d)
-	return volume{name: name, uuid: volumeUUID(d.uuid), size: long}, err
+	actual, err := deviceBytes(d)
+	return logicalVolume{name: name, uuid: volumeUUID(d.uuid), size: actual}, err
 }
 
-// readsZero reads the two ends of a device and places between them.
-func readsZero(path string, size int64) error {
+// checkReadsZero reads the two ends of a device and places between them.
+func checkReadsZero(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	length := min(blankLength, size)
+	length := min(emptyCheckBytes, size)
 	buf, zero := make([]byte, length), make([]byte, length)
-	for place := range int64(blankPlaces + 2) {
-		at := (size - length) / (blankPlaces + 1) * place
-		if place == blankPlaces+1 {
+	for place := range int64(emptyCheckPlaces + 2) {
+		at := (size - length) / (emptyCheckPlaces + 1) * place
+		if place == emptyCheckPlaces+1 {
 			at = size - length
 		}
 		if _, err := io.ReadFull(io.NewSectionReader(f, at, length), buf); err != nil {
@@ -205,70 +205,70 @@ func (p *Pool) Remove(ctx context.Context, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	done, v, err := p.begin(ctx)
+	done, v, err := p.lockFresh(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	on, err := p.kernel.device(p.layerName(id))
+	layerDev, err := p.kernel.device(p.layerName(id))
 	if err != nil {
 		return err
 	}
-	if on != nil {
-		return fsm.Reject(fsm.InUse, "volume %s is attached to %s", id, on.path())
+	if layerDev != nil {
+		return fsm.Reject(fsm.InUse, "volume %s is attached to %s", id, layerDev.path())
 	}
 	return p.remove(ctx, v, string(id))
 }
 
 // remove removes a volume or snapshot of ours, finished or not. Nothing there: done.
-func (p *Pool) remove(ctx context.Context, v *view, name string) error {
-	lv, err := v.find(name)
+func (p *Pool) remove(ctx context.Context, v *poolState, name string) error {
+	lv, err := v.findOurs(name)
 	switch {
 	case err != nil || lv == nil:
 		return err
-	case !lv.has(tagReady):
+	case !lv.hasTag(tagReady):
 		err = p.removeUnfinished(ctx, lv)
 	default:
 		err = p.lvremove(ctx, name)
 	}
 	if err == nil {
-		p.views.know(v.without(name))
+		p.states.store(v.without(name))
 	}
 	return err
 }
 
 func (p *Pool) lvremove(ctx context.Context, name string) error {
-	if err := p.changed(ctx, "lvremove", "-f", p.VG+"/"+name); err != nil && !errors.Is(err, errMissing) {
-		return p.failure("remove", name, err)
+	if err := p.runChange(ctx, "lvremove", "-f", p.VG+"/"+name); err != nil && !errors.Is(err, errMissing) {
+		return p.commandError("remove", name, err)
 	}
 	return nil
 }
 
 // removeUnfinished removes what an interrupted attempt left. What began empty must be
 // empty still: else it shows the data of a device that LVM had lost.
-func (p *Pool) removeUnfinished(ctx context.Context, lv *volume) error {
-	if lv.tagged(tagFrom) == "" {
-		if err := p.activate(ctx, lv.name); err != nil {
+func (p *Pool) removeUnfinished(ctx context.Context, lv *logicalVolume) error {
+	if lv.tagValue(tagFrom) == "" {
+		if err := p.activateLV(ctx, lv.name); err != nil {
 			return err
 		}
-		size, err := lv.nominal()
+		size, err := lv.taggedSize()
 		if err != nil {
 			return err
 		}
-		if _, err := p.checkBlank(lv.name, size); err != nil {
+		if _, err := p.checkEmpty(lv.name, size); err != nil {
 			return fmt.Errorf("remove what an interrupted attempt left: %w", err)
 		}
 	}
 	return p.lvremove(ctx, lv.name)
 }
 
-// activate makes a volume a device of the kernel's, which alone attaches nothing.
-func (p *Pool) activate(ctx context.Context, name string) error {
-	have, err := p.kernel.device(mapped(p.VG, name))
-	if err != nil || have != nil {
+// activateLV makes a volume a device of the kernel's, which alone attaches nothing.
+func (p *Pool) activateLV(ctx context.Context, name string) error {
+	current, err := p.kernel.device(dmName(p.VG, name))
+	if err != nil || current != nil {
 		return err
 	}
-	if err := p.tools.change(ctx, changeTimeout, "lvchange", "-ay", "-K", p.VG+"/"+name); err != nil {
+	if err := p.tools.runChange(ctx, changeTimeout, "lvchange", "-ay", "-K", p.VG+"/"+name); err != nil {
 		return fmt.Errorf("activate %s in pool %s: %w", name, p.name(), err)
 	}
 	return nil

@@ -39,9 +39,9 @@ type aclEntry struct {
 	id        uint32
 }
 
-// groupOnly is for what is made in a group's folders: as the text wants it for the
+// groupOnlyACL is for what is made in a group's folders: as the text wants it for the
 // group, and for others nothing.
-var groupOnly = acl{{aclOwner, 7, aclNobody}, {aclGroup, 7, aclNobody}, {aclOther, 0, aclNobody}}
+var groupOnlyACL = acl{{aclOwner, 7, aclNobody}, {aclGroup, 7, aclNobody}, {aclOther, 0, aclNobody}}
 
 // readACL is nil where the file has none. A filesystem without ACLs has no access
 // ACL; asked for a default one, it says EOPNOTSUPP.
@@ -86,16 +86,16 @@ func (a acl) write(path, name string, to acl) error {
 	return unix.Setxattr(path, name, text, 0)
 }
 
-// minimal tells whether it names nobody: such a one says no more than a mode.
-func (a acl) minimal() bool {
+// isMinimal tells whether it names nobody: such a one says no more than a mode.
+func (a acl) isMinimal() bool {
 	return !slices.ContainsFunc(a, func(e aclEntry) bool {
 		return e.tag == aclUser || e.tag == aclNamedGroup || e.tag == aclMask
 	})
 }
 
-// allowing is the ACL with more for the owning group and nothing more for anybody
+// withGroupBits is the ACL with more for the owning group and nothing more for anybody
 // else: the mask grows by the bits, so what it held down is taken away first.
-func (a acl) allowing(bits uint16) acl {
+func (a acl) withGroupBits(bits uint16) acl {
 	mask := uint16(7)
 	for _, e := range a {
 		if e.tag == aclMask {

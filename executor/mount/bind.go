@@ -18,7 +18,7 @@ const atimeMask = 0x70
 // Bind binds the staged filesystem, or the device's node, to a path. The bind is
 // made read-only before it is attached anywhere, so nobody ever sees it writable.
 func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.BindOptions) error {
-	opts, err := parseFlags(m.mounts, b.FSType, b.Flags)
+	opts, err := parseFlags(m.policy, b.FSType, b.Flags)
 	if err != nil {
 		return err
 	}
@@ -27,19 +27,19 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 	if err != nil {
 		return err
 	}
-	p, err := m.locate(b.Path)
+	p, err := m.resolveRoot(b.Path)
 	if err != nil {
 		return err
 	}
-	if done, err := m.mounted(device, p, b.DeviceNode, opts.readOnly); done || err != nil {
+	if done, err := m.isMountedAs(device, p, b.DeviceNode, opts.readOnly); done || err != nil {
 		return err
 	}
-	source, err := m.source(ctx, device, b, opts.readOnly)
+	source, err := m.openBindSource(ctx, device, b, opts.readOnly)
 	if err != nil {
 		return err
 	}
 	defer closeFD(source)
-	onto, err := p.make(b.DeviceNode)
+	onto, err := p.openOrCreate(b.DeviceNode)
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 	}
 	defer closeFD(tree)
 	if !b.DeviceNode && !opts.readOnly {
-		if err := group.own(ctx, tree); err != nil {
+		if err := group.chownTree(ctx, tree); err != nil {
 			return fmt.Errorf("give the filesystem on %s to group %s: %w", device.Path, b.MountGroup, err)
 		}
 	}
@@ -63,19 +63,19 @@ func (m *Mounter) Bind(ctx context.Context, device executor.Device, b executor.B
 // bindAttributes add to those of what is bound. The node of a raw volume is a device.
 func (o options) bindAttributes(node bool) *unix.MountAttr {
 	o.dev = o.dev || node
-	attr := &unix.MountAttr{Attr_set: o.always()}
+	attr := &unix.MountAttr{Attr_set: o.mountAttributes()}
 	if o.perMount&unix.MOUNT_ATTR_NOATIME != 0 {
 		attr.Attr_clr = atimeMask
 	}
 	return attr
 }
 
-// source opens what is bound and looks that it is the device's.
-func (m *Mounter) source(ctx context.Context, device executor.Device, b executor.BindOptions, readOnly bool) (int, error) {
+// openBindSource opens what is bound and looks that it is the device's.
+func (m *Mounter) openBindSource(ctx context.Context, device executor.Device, b executor.BindOptions, readOnly bool) (int, error) {
 	if b.DeviceNode {
-		return m.nodeSource(ctx, device, readOnly)
+		return m.openNodeSource(ctx, device, readOnly)
 	}
-	staging, err := m.locate(b.StagingPath)
+	staging, err := m.resolveRoot(b.StagingPath)
 	if err != nil {
 		return -1, err
 	}
@@ -91,10 +91,10 @@ func (m *Mounter) source(ctx context.Context, device executor.Device, b executor
 	return fd, nil
 }
 
-// nodeSource opens the device's node. A bind that is read-only does not keep
+// openNodeSource opens the device's node. A bind that is read-only does not keep
 // anybody from writing to a device, so the device itself is made so; that is
 // one setting for all targets.
-func (m *Mounter) nodeSource(ctx context.Context, device executor.Device, readOnly bool) (int, error) {
+func (m *Mounter) openNodeSource(ctx context.Context, device executor.Device, readOnly bool) (int, error) {
 	mounts, err := m.Mounts(ctx, device)
 	if err != nil {
 		return -1, err
@@ -135,12 +135,12 @@ func setReadOnly(device string, readOnly bool) error {
 	return nil
 }
 
-// make opens the path to bind to, and makes its last part where it is not there:
+// openOrCreate opens the path to bind to, and makes its last part where it is not there:
 // a folder for a filesystem, an empty file for a node.
-func (p place) make(node bool) (int, error) {
+func (p rootedPath) openOrCreate(node bool) (int, error) {
 	parent, base, err := p.parent()
 	if err != nil {
-		return -1, p.refuse(err)
+		return -1, p.pathRejection(err)
 	}
 	defer closeFD(parent)
 	if node {
@@ -152,13 +152,13 @@ func (p place) make(node bool) (int, error) {
 		err = unix.Mkdirat(parent, base, 0o750)
 	}
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return -1, p.refuse(err)
+		return -1, p.pathRejection(err)
 	}
 	fd, err := openBelow(parent, base, unix.O_PATH)
 	if err != nil {
-		return -1, p.refuse(err)
+		return -1, p.pathRejection(err)
 	}
-	if err := p.bindable(fd, node); err != nil {
+	if err := p.checkBindable(fd, node); err != nil {
 		closeFD(fd)
 		return -1, err
 	}

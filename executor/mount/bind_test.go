@@ -15,7 +15,7 @@ import (
 // S122, CSI-NODE-NodePublishVolume-02, CSI-NODE-NodeUnpublishVolume-03.
 func TestBindAFilesystemTenTimesIsOneMount(t *testing.T) {
 	h := newHost(t)
-	d, staging := h.staged("ext4")
+	d, staging := h.stageNew("ext4")
 	target := filepath.Join(h.mkdir("pod"), "target")
 	for range 10 {
 		require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{StagingPath: staging, Path: target, FSType: "ext4"}))
@@ -23,7 +23,7 @@ func TestBindAFilesystemTenTimesIsOneMount(t *testing.T) {
 	require.ElementsMatch(t, []executor.Mount{{Path: staging}, {Path: target}}, h.mounts(d))
 	require.NoError(t, os.WriteFile(filepath.Join(target, "data"), []byte("kept"), 0o600))
 	require.FileExists(t, filepath.Join(staging, "data"))
-	refused(t, fsm.Precondition, h.RemoveTarget(t.Context(), target))
+	requireRejected(t, fsm.Precondition, h.RemoveTarget(t.Context(), target))
 	for range 2 {
 		require.NoError(t, h.Unmount(t.Context(), d, target))
 		require.NoError(t, h.RemoveTarget(t.Context(), target))
@@ -34,7 +34,7 @@ func TestBindAFilesystemTenTimesIsOneMount(t *testing.T) {
 
 func TestAReadOnlyTargetBesideAWritableOne(t *testing.T) {
 	h := newHost(t)
-	d, staging := h.staged("ext4")
+	d, staging := h.stageNew("ext4")
 	pod := h.mkdir("pod")
 	ro := executor.BindOptions{StagingPath: staging, Path: pod + "/ro", ReadOnly: true, FSType: "ext4"}
 	rw := executor.BindOptions{StagingPath: staging, Path: pod + "/rw", FSType: "ext4", Flags: []string{"noatime"}}
@@ -45,20 +45,20 @@ func TestAReadOnlyTargetBesideAWritableOne(t *testing.T) {
 	require.ErrorIs(t, os.WriteFile(pod+"/ro/x", nil, 0o600), unix.EROFS)
 	require.NoError(t, os.WriteFile(pod+"/rw/x", nil, 0o600))
 	ro.ReadOnly = false
-	refused(t, fsm.Incompatible, h.Bind(t.Context(), d, ro))
+	requireRejected(t, fsm.Incompatible, h.Bind(t.Context(), d, ro))
 	require.NoError(t, h.Unmount(t.Context(), d, pod+"/ro"))
 	require.Len(t, h.mounts(d), 2, "the other target is not touched")
 }
 
 func TestBindNeedsTheVolumeStagedThere(t *testing.T) {
 	h := newHost(t)
-	d, staging := h.staged("ext4")
+	d, staging := h.stageNew("ext4")
 	pod := h.mkdir("pod")
 	for _, elsewhere := range []string{h.mkdir("other"), h.dir + "/none", ""} {
 		require.Error(t, h.Bind(t.Context(), d, executor.BindOptions{StagingPath: elsewhere, Path: pod + "/target", FSType: "ext4"}))
 	}
 	require.NoDirExists(t, pod+"/target")
-	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{StagingPath: staging, Path: h.dir + "/no/parent", FSType: "ext4"}))
+	requireRejected(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{StagingPath: staging, Path: h.dir + "/no/parent", FSType: "ext4"}))
 }
 
 func TestBindARawDevice(t *testing.T) {
@@ -88,18 +88,18 @@ func TestARawDeviceIsReadOnlyAtAllTargetsOrAtNone(t *testing.T) {
 		f.Close()
 	}
 	require.ErrorIs(t, err, os.ErrPermission, "the device itself refuses writes")
-	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/rw", DeviceNode: true}))
+	requireRejected(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/rw", DeviceNode: true}))
 	require.NoError(t, h.Unmount(t.Context(), d, pod+"/ro"))
 	require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/rw", DeviceNode: true}))
 	write(t, pod+"/rw", 0, []byte("x"))
-	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/ro", DeviceNode: true, ReadOnly: true}))
+	requireRejected(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: pod + "/ro", DeviceNode: true, ReadOnly: true}))
 }
 
-func TestBindDoesNotTakeWhatIsThereForATarget(t *testing.T) {
+func TestBindRefusesAnOccupiedTarget(t *testing.T) {
 	h := newHost(t)
 	d := h.device(testSize)
 	dir := h.mkdir("pod/dir")
-	refused(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: dir, DeviceNode: true}))
+	requireRejected(t, fsm.Precondition, h.Bind(t.Context(), d, executor.BindOptions{Path: dir, DeviceNode: true}))
 	require.NoError(t, os.Symlink("/etc/passwd", h.dir+"/pod/link"))
 	require.Error(t, h.Bind(t.Context(), d, executor.BindOptions{Path: h.dir + "/pod/link", DeviceNode: true}))
 	require.Empty(t, h.mounts(d))
@@ -123,7 +123,7 @@ func TestRemoveTargetNeverRemovesData(t *testing.T) {
 		"/etc":            fsm.Invalid,
 	} {
 		for range 2 {
-			refused(t, want, h.RemoveTarget(t.Context(), path))
+			requireRejected(t, want, h.RemoveTarget(t.Context(), path))
 		}
 	}
 	require.FileExists(t, full+"/data")
@@ -133,7 +133,7 @@ func TestRemoveTargetNeverRemovesData(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	h := newHost(t)
-	d, staging := h.staged("ext4")
+	d, staging := h.stageNew("ext4")
 	s, err := h.Stats(t.Context(), d, staging, false)
 	require.NoError(t, err)
 	require.Positive(t, s.Bytes.Total)
@@ -142,21 +142,21 @@ func TestStats(t *testing.T) {
 	require.Equal(t, s.Inodes.Total, s.Inodes.Used+s.Inodes.Available)
 	require.False(t, s.Condition.Abnormal)
 	_, err = h.Stats(t.Context(), d, h.mkdir("other"), false)
-	refused(t, fsm.NotFound, err)
+	requireRejected(t, fsm.NotFound, err)
 	_, err = h.Stats(t.Context(), d, h.dir+"/none", false)
-	refused(t, fsm.NotFound, err)
+	requireRejected(t, fsm.NotFound, err)
 	raw, err := h.Stats(t.Context(), d, "", true)
 	require.NoError(t, err)
 	require.True(t, raw.Block)
 	require.EqualValues(t, testSize, raw.Bytes.Total)
 }
 
-func TestUnmountLeavesWhatLiesOver(t *testing.T) {
+func TestUnmountLeavesMountsOnTop(t *testing.T) {
 	h := newHost(t)
-	d, staging := h.staged("ext4")
+	d, staging := h.stageNew("ext4")
 	require.NoError(t, unix.Mount("none", staging, "tmpfs", 0, ""))
 	for range 2 {
-		refused(t, fsm.Busy, h.Unmount(t.Context(), d, staging))
+		requireRejected(t, fsm.Busy, h.Unmount(t.Context(), d, staging))
 	}
 	require.NoError(t, unix.Unmount(staging, 0))
 	require.NoError(t, os.Mkdir(staging+"/sub", 0o755))
@@ -167,7 +167,7 @@ func TestUnmountLeavesWhatLiesOver(t *testing.T) {
 
 func BenchmarkMountUnmount(b *testing.B) {
 	h := newHost(b)
-	d, staging := h.staged("ext4")
+	d, staging := h.stageNew("ext4")
 	for b.Loop() {
 		require.NoError(b, h.Unmount(b.Context(), d, staging))
 		require.NoError(b, h.Mount(b.Context(), d, executor.MountOptions{Path: staging, FSType: "ext4"}))
@@ -184,10 +184,10 @@ func BenchmarkProbe(b *testing.B) {
 }
 
 // S73: what a bind would hide, or an unbind would have to leave, is refused, and stays.
-func TestS73_WhatIsThereIsNotBoundOver(t *testing.T) {
+func TestS73_BindCoversNothingThatExists(t *testing.T) {
 	h := newHost(t)
 	pod := h.mkdir("pod")
-	d, staging := h.staged("ext4")
+	d, staging := h.stageNew("ext4")
 	raw := h.device(testSize)
 	require.NoError(t, os.MkdirAll(pod+"/full/inside", 0o700))
 	require.NoError(t, os.Mkdir(pod+"/empty", 0o700))
@@ -204,15 +204,15 @@ func TestS73_WhatIsThereIsNotBoundOver(t *testing.T) {
 				require.NoError(t, err, path)
 				continue
 			}
-			refused(t, reasons[i], err)
+			requireRejected(t, reasons[i], err)
 			if node {
-				refused(t, reasons[i], h.Bind(t.Context(), raw, executor.BindOptions{Path: pod + path, DeviceNode: true}))
+				requireRejected(t, reasons[i], h.Bind(t.Context(), raw, executor.BindOptions{Path: pod + path, DeviceNode: true}))
 			} else {
-				refused(t, reasons[i], h.Bind(t.Context(), d, executor.BindOptions{StagingPath: staging, Path: pod + path, FSType: "ext4"}))
+				requireRejected(t, reasons[i], h.Bind(t.Context(), d, executor.BindOptions{StagingPath: staging, Path: pod + path, FSType: "ext4"}))
 			}
 		}
 	}
-	refused(t, fsm.Precondition, h.CheckTarget(staging, false))
+	requireRejected(t, fsm.Precondition, h.CheckTarget(staging, false))
 	require.DirExists(t, pod+"/full/inside")
 	require.Len(t, h.mounts(d), 1)
 	require.Empty(t, h.mounts(raw))

@@ -11,11 +11,11 @@ type options struct {
 	readOnly   bool
 	perMount   uint64 // MOUNT_ATTR_* that are set
 	suid, dev  bool
-	superblock []setting // for fsconfig
+	fsSettings []fsSetting // for fsconfig
 }
 
-// setting is an option of a filesystem; without a value it is a flag.
-type setting struct{ key, value string }
+// fsSetting is an option of a filesystem; without a value it is a flag.
+type fsSetting struct{ key, value string }
 
 // perMount are the flags of one mount.
 var perMount = map[string]uint64{
@@ -49,19 +49,19 @@ func parseFlags(policy fsm.MountPolicy, fsType string, flags []string) (options,
 		case flag == "dev":
 			o.dev = true
 		case labelled:
-			o.superblock = append(o.superblock, setting{"context", label})
+			o.fsSettings = append(o.fsSettings, fsSetting{"context", label})
 		case flag == "errors=remount-ro":
-			o.superblock = append(o.superblock, setting{"errors", "remount-ro"})
+			o.fsSettings = append(o.fsSettings, fsSetting{"errors", "remount-ro"})
 		default:
-			o.superblock = append(o.superblock, setting{key: flag})
+			o.fsSettings = append(o.fsSettings, fsSetting{key: flag})
 		}
 	}
 	return o, nil
 }
 
-// always are the attributes of every mount whose flags do not ask for the contrary:
+// mountAttributes are the attributes of every mount whose flags do not ask for the contrary:
 // what is on a volume is not ours to trust.
-func (o options) always() uint64 {
+func (o options) mountAttributes() uint64 {
 	attributes := o.perMount
 	if !o.suid {
 		attributes |= unix.MOUNT_ATTR_NOSUID

@@ -21,8 +21,8 @@ func (m *Mounter) Format(ctx context.Context, device string, format executor.Fil
 		return err
 	}
 	select {
-	case m.formats <- struct{}{}:
-		defer func() { <-m.formats }()
+	case m.formatSlots <- struct{}{}:
+		defer func() { <-m.formatSlots }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

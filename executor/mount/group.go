@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// group is CSI's volume_mount_group; none is -1.
+// mountGroup is CSI's volume_mount_group; none is -1.
 //
 // ext4 and xfs have no group for all of a mount, so every file of the filesystem is
 // given to the group, which may read and write it, and every folder hands the group
@@ -23,11 +23,11 @@ import (
 // rights the umask no longer takes away. Nobody else gains anything: entries of an
 // ACL that its mask held down stay down, programs lose their set-user-id bit, and
 // device nodes are left alone.
-type group int64
+type mountGroup int64
 
-const noGroup group = -1
+const noGroup mountGroup = -1
 
-func parseGroup(text string) (group, error) {
+func parseGroup(text string) (mountGroup, error) {
 	if text == "" {
 		return noGroup, nil
 	}
@@ -35,7 +35,7 @@ func parseGroup(text string) (group, error) {
 	if err != nil || id == math.MaxUint32 { // the last one means "as it is" to the kernel
 		return noGroup, fsm.Reject(fsm.Invalid, "the volume mount group is not a group's number")
 	}
-	return group(id), nil
+	return mountGroup(id), nil
 }
 
 const (
@@ -43,14 +43,14 @@ const (
 	folderBits = unix.S_ISGID | 0o070
 	// maxDepth bounds the folders that are open at once.
 	maxDepth = 1000
-	// namesAtOnce are read of a folder.
-	namesAtOnce = 1024
+	// readdirBatch are read of a folder.
+	readdirBatch = 1024
 )
 
-// own gives all of a filesystem to the group, through a mount that is attached
+// chownTree gives all of a filesystem to the group, through a mount that is attached
 // nowhere, so that no other filesystem is below it. It may be repeated, and touches
 // only what is not as it should be. A filesystem that is read-only stays as it is.
-func (g group) own(ctx context.Context, tree int) error {
+func (g mountGroup) chownTree(ctx context.Context, tree int) error {
 	if g == noGroup {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (g group) own(ctx context.Context, tree int) error {
 	if err != nil {
 		return err
 	}
-	if err = g.folder(ctx, root, 0); errors.Is(err, unix.EROFS) {
+	if err = g.chownFolder(ctx, root, 0); errors.Is(err, unix.EROFS) {
 		return nil // nothing new can be made there either
 	}
 	return err
@@ -72,18 +72,18 @@ func openFolder(at int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "folder"), nil
 }
 
-// folder labels a folder, then what is in it: what is made there meanwhile is the
+// chownFolder labels a folder, then what is in it: what is made there meanwhile is the
 // group's already. It closes the folder.
-func (g group) folder(ctx context.Context, dir *os.File, depth int) error {
+func (g mountGroup) chownFolder(ctx context.Context, dir *os.File, depth int) error {
 	defer dir.Close()
 	if depth > maxDepth {
 		return fsm.Reject(fsm.Precondition, "folders of the volume are nested deeper than %d: they cannot be given to a group", maxDepth)
 	}
-	if err := g.label(int(dir.Fd())); err != nil {
+	if err := g.chownFile(int(dir.Fd())); err != nil {
 		return err
 	}
 	for {
-		names, err := dir.Readdirnames(namesAtOnce)
+		names, err := dir.Readdirnames(readdirBatch)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -91,21 +91,21 @@ func (g group) folder(ctx context.Context, dir *os.File, depth int) error {
 			return err
 		}
 		for _, name := range names {
-			if err := g.entry(ctx, dir, name, depth); err != nil && !errors.Is(err, unix.ENOENT) {
+			if err := g.chownEntry(ctx, dir, name, depth); err != nil && !errors.Is(err, unix.ENOENT) {
 				return err
 			}
 		}
 	}
 }
 
-// entry labels what is in a folder. Links are not followed.
-func (g group) entry(ctx context.Context, dir *os.File, name string, depth int) error {
+// chownEntry labels what is in a folder. Links are not followed.
+func (g mountGroup) chownEntry(ctx context.Context, dir *os.File, name string, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	below, err := openFolder(int(dir.Fd()), name)
 	if err == nil {
-		return g.folder(ctx, below, depth+1)
+		return g.chownFolder(ctx, below, depth+1)
 	}
 	if !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ELOOP) {
 		return err
@@ -115,12 +115,12 @@ func (g group) entry(ctx context.Context, dir *os.File, name string, depth int) 
 		return err
 	}
 	defer closeFD(fd)
-	return g.label(fd)
+	return g.chownFile(fd)
 }
 
-// label gives one file to the group. The file is open, so nobody can put another in
+// chownFile gives one file to the group. The file is open, so nobody can put another in
 // its place between the look at it and the change.
-func (g group) label(fd int) error {
+func (g mountGroup) chownFile(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return err
@@ -139,19 +139,19 @@ func (g group) label(fd int) error {
 	}
 	path := fmt.Sprintf("/proc/self/fd/%d", fd)
 	if kind != unix.S_IFDIR {
-		return allow(path, fileBits)
+		return addGroupBits(path, fileBits)
 	}
-	return errors.Join(allow(path, folderBits), handOn(path))
+	return errors.Join(addGroupBits(path, folderBits), setDefaultACL(path))
 }
 
-// allow adds bits of the group to a file's mode, also where its ACL says more.
-func allow(path string, bits uint32) error {
+// addGroupBits adds bits of the group to a file's mode, also where its ACL says more.
+func addGroupBits(path string, bits uint32) error {
 	acl, err := readACL(path, accessACL)
 	if err != nil {
 		return err
 	}
 	if acl != nil {
-		if err := acl.write(path, accessACL, acl.allowing(uint16(bits>>3&7))); err != nil {
+		if err := acl.write(path, accessACL, acl.withGroupBits(uint16(bits>>3&7))); err != nil {
 			return err
 		}
 	}
@@ -162,8 +162,8 @@ func allow(path string, bits uint32) error {
 	return unix.Chmod(path, st.Mode&0o7777|bits)
 }
 
-// handOn has what is made in a folder be the group's to read and write.
-func handOn(path string) error {
+// setDefaultACL has what is made in a folder be the group's to read and write.
+func setDefaultACL(path string) error {
 	acl, err := readACL(path, defaultACL)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return nil // the filesystem was made without ACLs: the umask decides
@@ -171,8 +171,8 @@ func handOn(path string) error {
 	if err != nil {
 		return err
 	}
-	if acl.minimal() {
-		return acl.write(path, defaultACL, groupOnly)
+	if acl.isMinimal() {
+		return acl.write(path, defaultACL, groupOnlyACL)
 	}
-	return acl.write(path, defaultACL, acl.allowing(7))
+	return acl.write(path, defaultACL, acl.withGroupBits(7))
 }

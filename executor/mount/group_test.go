@@ -21,13 +21,13 @@ func stat(t testing.TB, path string) unix.Stat_t {
 }
 
 // groupHost is a host with a staged filesystem and the options to bind it for a group.
-func groupHost(t *testing.T, fsType string) (h *host, d executor.Device, staging string, b executor.BindOptions) {
+func groupHost(t *testing.T, fsType string) (h *testHost, d executor.Device, staging string, b executor.BindOptions) {
 	h = newHost(t)
-	d, staging = h.staged(fsType)
+	d, staging = h.stageNew(fsType)
 	return h, d, staging, executor.BindOptions{StagingPath: staging, Path: h.mkdir("pod") + "/target", FSType: fsType}
 }
 
-func (h *host) boundFor(d executor.Device, b executor.BindOptions, group string) {
+func (h *testHost) boundFor(d executor.Device, b executor.BindOptions, group string) {
 	h.t.Helper()
 	require.NoError(h.t, h.Unmount(h.t.Context(), d, b.Path))
 	b.MountGroup = group
@@ -64,7 +64,7 @@ func TestEveryFileIsTheGroupsOfThePublication(t *testing.T) {
 
 // S73, CSI-CTRL-VolumeCapability-07: the group has what is made, whatever the umask,
 // and nobody else gains by that the umask does not count.
-func TestNewFilesAreTheGroupsAndNobodyElses(t *testing.T) {
+func TestNewFilesBelongToTheGroupOnly(t *testing.T) {
 	for _, fsType := range []string{"ext4", "xfs"} {
 		t.Run(fsType, func(t *testing.T) {
 			h, d, _, b := groupHost(t, fsType)
@@ -144,14 +144,14 @@ func TestFoldersThatAreTooDeepAreRefused(t *testing.T) {
 	}
 	require.NoError(t, os.MkdirAll(deep, 0o700))
 	b.MountGroup = "4711"
-	refused(t, fsm.Precondition, h.Bind(t.Context(), d, b))
+	requireRejected(t, fsm.Precondition, h.Bind(t.Context(), d, b))
 }
 
 func TestAGroupThatIsNoNumberIsRefused(t *testing.T) {
 	h, d, _, b := groupHost(t, "ext4")
 	for _, bad := range []string{"wheel", "-1", "4294967295", "4294967296", "1;2"} {
 		b.MountGroup = bad
-		refused(t, fsm.Invalid, h.Bind(t.Context(), d, b))
+		requireRejected(t, fsm.Invalid, h.Bind(t.Context(), d, b))
 		require.Len(t, h.mounts(d), 1)
 	}
 }

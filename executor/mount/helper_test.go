@@ -19,14 +19,14 @@ import (
 
 const testSize = 64 << 20
 
-// host is a mounter that may touch one folder, which is a mount of its own.
-type host struct {
+// testHost is a mounter that may touch one folder, which is a mount of its own.
+type testHost struct {
 	*Mounter
 	dir string
 	t   testing.TB
 }
 
-func newHost(t testing.TB) *host {
+func newHost(t testing.TB) *testHost {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("mounts need root")
@@ -37,7 +37,7 @@ func newHost(t testing.TB) *host {
 	dir := t.TempDir()
 	m, err := New(Config{Roots: []string{dir}, Runner: run.New()})
 	require.NoError(t, err)
-	h := &host{Mounter: m, dir: m.roots[0].real, t: t}
+	h := &testHost{Mounter: m, dir: m.roots[0].real, t: t}
 	t.Cleanup(func() {
 		require.NoError(t, m.Close())
 		h.unmountAll()
@@ -46,7 +46,7 @@ func newHost(t testing.TB) *host {
 }
 
 // unmountAll takes everything off the folder, newest first, whatever the test did.
-func (h *host) unmountAll() {
+func (h *testHost) unmountAll() {
 	lines, err := readTable()
 	require.NoError(h.t, err)
 	for _, l := range slices.Backward(lines) {
@@ -57,7 +57,7 @@ func (h *host) unmountAll() {
 }
 
 // device is a loop device on a sparse file, gone when the test ends.
-func (h *host) device(size int64) executor.Device {
+func (h *testHost) device(size int64) executor.Device {
 	h.t.Helper()
 	image := filepath.Join(h.t.TempDir(), "image")
 	require.NoError(h.t, os.WriteFile(image, nil, 0o600))
@@ -74,15 +74,15 @@ func (h *host) device(size int64) executor.Device {
 	return executor.Device{Exists: true, Size: size, Path: path, Number: st.Rdev}
 }
 
-func (h *host) mkdir(name string) string {
+func (h *testHost) mkdir(name string) string {
 	h.t.Helper()
 	dir := filepath.Join(h.dir, name)
 	require.NoError(h.t, os.MkdirAll(dir, 0o755))
 	return dir
 }
 
-// staged is a device with a filesystem that is mounted on the folder.
-func (h *host) staged(fsType string) (executor.Device, string) {
+// stageNew is a device with a filesystem that is mounted on the folder.
+func (h *testHost) stageNew(fsType string) (executor.Device, string) {
 	h.t.Helper()
 	size := int64(testSize)
 	if fsType == "xfs" {
@@ -94,14 +94,14 @@ func (h *host) staged(fsType string) (executor.Device, string) {
 	return d, dir
 }
 
-func (h *host) mounts(d executor.Device) []executor.Mount {
+func (h *testHost) mounts(d executor.Device) []executor.Mount {
 	h.t.Helper()
 	found, err := h.Mounts(h.t.Context(), d)
 	require.NoError(h.t, err)
 	return found
 }
 
-func refused(t testing.TB, reason fsm.Reason, err error) {
+func requireRejected(t testing.TB, reason fsm.Reason, err error) {
 	t.Helper()
 	var rej *fsm.Rejection
 	require.ErrorAs(t, err, &rej)

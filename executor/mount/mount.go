@@ -17,8 +17,8 @@ import (
 
 var _ executor.Mounter = (*Mounter)(nil)
 
-// formatsAtOnce bounds how many mkfs run side by side.
-const formatsAtOnce = 16
+// maxConcurrentFormats bounds how many mkfs run side by side.
+const maxConcurrentFormats = 16
 
 // Config says what a Mounter may touch.
 type Config struct {
@@ -36,25 +36,25 @@ type Config struct {
 
 // Mounter implements executor.Mounter with the kernel's calls.
 type Mounter struct {
-	roots   []root
-	mounts  fsm.MountPolicy
-	runner  *run.Runner
-	program []string
-	formats chan struct{}
-	seen    *tableCache
+	roots       []allowedRoot
+	policy      fsm.MountPolicy
+	runner      *run.Runner
+	program     []string
+	formatSlots chan struct{}
+	tableCache  *tableCache
 
-	ending sync.Mutex
-	asked  map[uint64]asking // by device: what was asked to shut down, and has not answered
-	made   mountCount
+	shutdownMu  sync.Mutex
+	shutdowns   map[uint64]pendingShutdown // by device: what was asked to shut down, and has not answered
+	mountCounts mountCount
 }
 
 // New opens the roots. Close it to let them be unmounted.
 func New(cfg Config) (*Mounter, error) {
 	m := &Mounter{
-		runner: cfg.Runner, mounts: cfg.Mounts, program: slices.Clip(cfg.Program), formats: make(chan struct{}, formatsAtOnce), asked: map[uint64]asking{}, seen: newTableCache(),
+		runner: cfg.Runner, policy: cfg.Mounts, program: slices.Clip(cfg.Program), formatSlots: make(chan struct{}, maxConcurrentFormats), shutdowns: map[uint64]pendingShutdown{}, tableCache: newTableCache(),
 	}
 	for _, dir := range cfg.Roots {
-		r, err := openRoot(dir)
+		r, err := openAllowedRoot(dir)
 		if err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
@@ -68,7 +68,7 @@ func New(cfg Config) (*Mounter, error) {
 
 // Close closes the roots.
 func (m *Mounter) Close() error {
-	err := m.seen.close()
+	err := m.tableCache.close()
 	for _, r := range m.roots {
 		err = errors.Join(err, unix.Close(r.fd))
 	}
@@ -79,16 +79,16 @@ func (m *Mounter) Close() error {
 // Mount mounts the device's filesystem on a folder that exists. Set-user-id programs and
 // device nodes count for nothing there, unless flags that were allowed ask for them.
 func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.MountOptions) error {
-	opts, err := parseFlags(m.mounts, o.FSType, o.Flags)
+	opts, err := parseFlags(m.policy, o.FSType, o.Flags)
 	if err != nil {
 		return err
 	}
 	opts.readOnly = opts.readOnly || o.ReadOnly
-	p, err := m.locate(o.Path)
+	p, err := m.resolveRoot(o.Path)
 	if err != nil {
 		return err
 	}
-	if done, err := m.mounted(device, p, false, opts.readOnly); done || err != nil {
+	if done, err := m.isMountedAs(device, p, false, opts.readOnly); done || err != nil {
 		return err
 	}
 	dir, err := p.open(unix.O_DIRECTORY)
@@ -101,17 +101,17 @@ func (m *Mounter) Mount(_ context.Context, device executor.Device, o executor.Mo
 		return err
 	}
 	defer closeFD(tree)
-	m.made.add(device.Number)
+	m.mountCounts.add(device.Number)
 	return m.attach(device, tree, dir, p, false, opts.readOnly)
 }
 
 // attach moves a mount that is nowhere yet onto an opened file, then looks in
 // the table that it is there.
-func (m *Mounter) attach(device executor.Device, tree, onto int, p place, node, readOnly bool) error {
+func (m *Mounter) attach(device executor.Device, tree, onto int, p rootedPath, node, readOnly bool) error {
 	if err := unix.MoveMount(tree, "", onto, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mount %s on %s: %w", device.Path, p, err)
 	}
-	switch done, err := m.mounted(device, p, node, readOnly); {
+	switch done, err := m.isMountedAs(device, p, node, readOnly); {
 	case err != nil:
 		return err
 	case !done:
@@ -120,9 +120,9 @@ func (m *Mounter) attach(device executor.Device, tree, onto int, p place, node, 
 	return nil
 }
 
-// mounted tells whether the device is mounted on top at the path, as it should
+// isMountedAs tells whether the device is mounted on top at the path, as it should
 // be. Anything else that is mounted there is a refusal: mounts are not stacked.
-func (m *Mounter) mounted(device executor.Device, p place, node, readOnly bool) (bool, error) {
+func (m *Mounter) isMountedAs(device executor.Device, p rootedPath, node, readOnly bool) (bool, error) {
 	lines, err := readTable()
 	if err != nil {
 		return false, err
@@ -131,12 +131,12 @@ func (m *Mounter) mounted(device executor.Device, p place, node, readOnly bool) 
 	if !ok {
 		return false, nil
 	}
-	have, ours := top.of(device)
+	current, ours := top.mountOf(device)
 	switch {
-	case !ours || have.DeviceNode != node:
+	case !ours || current.DeviceNode != node:
 		return false, fsm.Reject(fsm.Precondition, "something else is mounted on %s", p)
-	case have.ReadOnly != readOnly:
-		return false, fsm.Reject(fsm.Incompatible, "%s is mounted with read-only %v, not %v", p, have.ReadOnly, readOnly)
+	case current.ReadOnly != readOnly:
+		return false, fsm.Reject(fsm.Incompatible, "%s is mounted with read-only %v, not %v", p, current.ReadOnly, readOnly)
 	}
 	return true, nil
 }
@@ -149,9 +149,9 @@ func newMount(device, fsType string, o options) (int, error) {
 	}
 	defer closeFD(fs)
 	err = unix.FsconfigSetString(fs, "source", device)
-	settings := slices.Clip(o.superblock)
+	settings := slices.Clip(o.fsSettings)
 	if o.readOnly {
-		settings = append(settings, setting{key: "ro"})
+		settings = append(settings, fsSetting{key: "ro"})
 	}
 	for _, s := range settings {
 		switch {
@@ -166,17 +166,17 @@ func newMount(device, fsType string, o options) (int, error) {
 		err = unix.FsconfigCreate(fs)
 	}
 	if err != nil {
-		return -1, fmt.Errorf("mount %s as %s: %w%s", device, fsType, err, complaints(fs))
+		return -1, fmt.Errorf("mount %s as %s: %w%s", device, fsType, err, fsContextLog(fs))
 	}
-	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(o.always()))
+	tree, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, int(o.mountAttributes()))
 	if err != nil {
-		return -1, fmt.Errorf("mount %s as %s: %w%s", device, fsType, err, complaints(fs))
+		return -1, fmt.Errorf("mount %s as %s: %w%s", device, fsType, err, fsContextLog(fs))
 	}
 	return tree, nil
 }
 
-// complaints is what the filesystem said about a failure.
-func complaints(fs int) string {
+// fsContextLog is what the filesystem said about a failure.
+func fsContextLog(fs int) string {
 	var all strings.Builder
 	buf := make([]byte, 512)
 	for range 8 {

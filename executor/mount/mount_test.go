@@ -19,7 +19,7 @@ func TestMountTenTimesIsOneMount(t *testing.T) {
 	for _, fsType := range []string{"ext4", "xfs"} {
 		t.Run(fsType, func(t *testing.T) {
 			h := newHost(t)
-			d, dir := h.staged(fsType)
+			d, dir := h.stageNew(fsType)
 			for range 10 {
 				require.NoError(t, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: fsType}))
 			}
@@ -27,8 +27,8 @@ func TestMountTenTimesIsOneMount(t *testing.T) {
 			lines, err := readTable()
 			require.NoError(t, err)
 			top, _ := lines.top(dir)
-			require.True(t, top.has("nosuid"))
-			require.True(t, top.has("nodev"))
+			require.True(t, top.hasOption("nosuid"))
+			require.True(t, top.hasOption("nodev"))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "data"), []byte("kept"), 0o600))
 			for range 2 {
 				require.NoError(t, h.Unmount(t.Context(), d, dir))
@@ -43,11 +43,11 @@ func TestMountTenTimesIsOneMount(t *testing.T) {
 
 func TestNothingIsMountedOverSomethingElse(t *testing.T) {
 	h := newHost(t)
-	d, dir := h.staged("ext4")
+	d, dir := h.stageNew("ext4")
 	other := h.device(testSize)
 	require.NoError(t, h.Format(t.Context(), other.Path, executor.Filesystem{Type: "ext4", UUID: uuid.NewString()}, false))
 	for range 2 {
-		refused(t, fsm.Precondition, h.Mount(t.Context(), other, executor.MountOptions{Path: dir, FSType: "ext4"}))
+		requireRejected(t, fsm.Precondition, h.Mount(t.Context(), other, executor.MountOptions{Path: dir, FSType: "ext4"}))
 		require.NoError(t, h.Unmount(t.Context(), other, dir), "what is not mounted is not unmounted")
 		require.Len(t, h.mounts(d), 1)
 	}
@@ -55,11 +55,11 @@ func TestNothingIsMountedOverSomethingElse(t *testing.T) {
 
 func TestABusyMountStays(t *testing.T) {
 	h := newHost(t)
-	d, dir := h.staged("ext4")
+	d, dir := h.stageNew("ext4")
 	f, err := os.Create(filepath.Join(dir, "open"))
 	require.NoError(t, err)
 	for range 2 {
-		refused(t, fsm.Busy, h.Unmount(t.Context(), d, dir))
+		requireRejected(t, fsm.Busy, h.Unmount(t.Context(), d, dir))
 		require.Len(t, h.mounts(d), 1)
 	}
 	require.NoError(t, f.Close())
@@ -68,17 +68,17 @@ func TestABusyMountStays(t *testing.T) {
 
 func TestAReadOnlyMountRefusesWrites(t *testing.T) {
 	h := newHost(t)
-	d, dir := h.staged("ext4")
+	d, dir := h.stageNew("ext4")
 	require.NoError(t, h.Unmount(t.Context(), d, dir))
 	require.NoError(t, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "ext4", ReadOnly: true, Flags: []string{"noatime"}}))
 	require.Equal(t, []executor.Mount{{Path: dir, ReadOnly: true}}, h.mounts(d))
 	require.ErrorIs(t, os.WriteFile(filepath.Join(dir, "x"), nil, 0o600), unix.EROFS)
-	refused(t, fsm.Incompatible, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "ext4"}))
+	requireRejected(t, fsm.Incompatible, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "ext4"}))
 }
 
 func TestFlags(t *testing.T) {
 	h := newHost(t)
-	d, dir := h.staged("ext4")
+	d, dir := h.stageNew("ext4")
 	require.NoError(t, h.Unmount(t.Context(), d, dir))
 	for name, tc := range map[string]struct {
 		flags []string
@@ -105,16 +105,16 @@ func TestFlags(t *testing.T) {
 	}
 	for _, flag := range []string{"suid", "dev", "exec", "password=hunter2", "noatime,password=hunter2", "inode64", "nouuid", ""} {
 		err := h.CheckMount(dir, "ext4", []string{"noatime", flag})
-		refused(t, fsm.Invalid, err)
+		requireRejected(t, fsm.Invalid, err)
 		require.NotContains(t, err.Error(), "hunter2", "a flag may hold a secret")
-		refused(t, fsm.Invalid, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "ext4", Flags: []string{flag}}))
+		requireRejected(t, fsm.Invalid, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "ext4", Flags: []string{flag}}))
 	}
 }
 
 // S73: nosuid and nodev are always there, but where they are allowed and asked for.
 func TestSetUserIDAndDevicesAreAskedFor(t *testing.T) {
 	h := newHost(t)
-	d, dir := h.staged("ext4")
+	d, dir := h.stageNew("ext4")
 	target := h.mkdir("pod") + "/target"
 	seen := func(path string) string {
 		lines, err := readTable()
@@ -132,7 +132,7 @@ func TestSetUserIDAndDevicesAreAskedFor(t *testing.T) {
 		"one, and what forbids it": {[]string{"suid", "nosuid", "dev"}, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h.Mounter.mounts = fsm.MountPolicy{Suid: true, Dev: true}
+			h.Mounter.policy = fsm.MountPolicy{Suid: true, Dev: true}
 			require.NoError(t, h.Unmount(t.Context(), d, dir))
 			require.NoError(t, h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "ext4", Flags: tc.flags}))
 			require.NoError(t, h.Bind(t.Context(), d, executor.BindOptions{StagingPath: dir, Path: target, FSType: "ext4", Flags: tc.flags}))
@@ -141,9 +141,9 @@ func TestSetUserIDAndDevicesAreAskedFor(t *testing.T) {
 				require.Equal(t, tc.node, strings.Contains(seen(path), ",nodev,"), path)
 			}
 			require.NoError(t, h.Unmount(t.Context(), d, target))
-			h.Mounter.mounts = fsm.MountPolicy{}
+			h.Mounter.policy = fsm.MountPolicy{}
 			if tc.flags != nil {
-				refused(t, fsm.Invalid, h.CheckMount(dir, "ext4", tc.flags))
+				requireRejected(t, fsm.Invalid, h.CheckMount(dir, "ext4", tc.flags))
 			}
 		})
 	}
@@ -151,7 +151,7 @@ func TestSetUserIDAndDevicesAreAskedFor(t *testing.T) {
 
 func TestQuotasOfProjectsOnXFS(t *testing.T) {
 	h := newHost(t)
-	d, dir := h.staged("xfs")
+	d, dir := h.stageNew("xfs")
 	require.NoError(t, h.Unmount(t.Context(), d, dir))
 	if err := h.Mount(t.Context(), d, executor.MountOptions{Path: dir, FSType: "xfs", Flags: []string{"prjquota"}}); err != nil {
 		t.Skipf("this kernel's xfs has no quotas: %v", err)
@@ -165,7 +165,7 @@ func TestQuotasOfProjectsOnXFS(t *testing.T) {
 // CSI-NODE-NodeStageVolume-05, 06, 07.
 func TestPaths(t *testing.T) {
 	h := newHost(t)
-	d, dir := h.staged("ext4")
+	d, dir := h.stageNew("ext4")
 	require.NoError(t, h.Unmount(t.Context(), d, dir))
 	outside := t.TempDir()
 	file := filepath.Join(h.dir, "file")
@@ -193,7 +193,7 @@ func TestPaths(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				refused(t, tc.want, h.Mount(t.Context(), d, executor.MountOptions{Path: tc.path, FSType: "ext4"}))
+				requireRejected(t, tc.want, h.Mount(t.Context(), d, executor.MountOptions{Path: tc.path, FSType: "ext4"}))
 			}
 		})
 	}
@@ -205,7 +205,7 @@ func TestPaths(t *testing.T) {
 
 func TestALongPathWorks(t *testing.T) {
 	h := newHost(t)
-	d, dir := h.staged("ext4")
+	d, dir := h.stageNew("ext4")
 	require.NoError(t, h.Unmount(t.Context(), d, dir))
 	long := h.dir
 	for len(long) < 3600 {
@@ -218,9 +218,9 @@ func TestALongPathWorks(t *testing.T) {
 	require.Empty(t, h.mounts(d))
 }
 
-func TestAMountIsSeenWhateverItsPathLooksLike(t *testing.T) {
+func TestMountsAreFoundWhateverTheirPath(t *testing.T) {
 	h := newHost(t)
-	d, dir := h.staged("ext4")
+	d, dir := h.stageNew("ext4")
 	require.NoError(t, h.Unmount(t.Context(), d, dir))
 	odd := h.mkdir("a b\tc\\d#é")
 	require.NoError(t, h.Mount(t.Context(), d, executor.MountOptions{Path: odd, FSType: "ext4"}))
@@ -230,7 +230,7 @@ func TestAMountIsSeenWhateverItsPathLooksLike(t *testing.T) {
 
 func TestADamagedFilesystemIsAnErrorThatSaysSo(t *testing.T) {
 	h := newHost(t)
-	d, dir := h.staged("ext4")
+	d, dir := h.stageNew("ext4")
 	require.NoError(t, h.Unmount(t.Context(), d, dir))
 	f, err := os.OpenFile(d.Path, os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -243,7 +243,7 @@ func TestADamagedFilesystemIsAnErrorThatSaysSo(t *testing.T) {
 }
 
 // S125.
-func TestSelfTestNamesAFolderWhoseMountsNobodySees(t *testing.T) {
+func TestSelfTestNamesARootWithoutSharedPropagation(t *testing.T) {
 	h := newHost(t)
 	dir := h.mkdir("kubelet")
 	require.NoError(t, unix.Mount("none", dir, "tmpfs", 0, ""))

@@ -11,35 +11,35 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// pathLimit is the kernel's own, with the zero at the end.
-const pathLimit = 4096
+// maxPathBytes is the kernel's own, with the zero at the end.
+const maxPathBytes = 4096
 
 // root is one allowed folder.
-type root struct {
-	given string // as configured, cleaned
-	real  string // as the kernel names it
-	fd    int
+type allowedRoot struct {
+	configured string // as configured, cleaned
+	real       string // as the kernel names it
+	fd         int
 }
 
-func openRoot(dir string) (root, error) {
+func openAllowedRoot(dir string) (allowedRoot, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return root{}, fmt.Errorf("allowed folder %s: %w", dir, err)
+		return allowedRoot{}, fmt.Errorf("allowed folder %s: %w", dir, err)
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
-		return root{}, fmt.Errorf("allowed folder %s: %w", dir, err)
+		return allowedRoot{}, fmt.Errorf("allowed folder %s: %w", dir, err)
 	}
 	fd, err := unix.Open(real, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return root{}, fmt.Errorf("open the allowed folder %s: %w", dir, err)
+		return allowedRoot{}, fmt.Errorf("open the allowed folder %s: %w", dir, err)
 	}
-	return root{given: abs, real: real, fd: fd}, nil
+	return allowedRoot{configured: abs, real: real, fd: fd}, nil
 }
 
 // below is the path relative to the root, by either of its names.
-func (r root) below(path string) (string, bool) {
-	for _, name := range []string{r.given, r.real} {
+func (r allowedRoot) below(path string) (string, bool) {
+	for _, name := range []string{r.configured, r.real} {
 		rel, ok := strings.CutPrefix(path, strings.TrimSuffix(name, "/")+"/")
 		if ok && rel != "" {
 			return rel, true
@@ -48,52 +48,52 @@ func (r root) below(path string) (string, bool) {
 	return "", false
 }
 
-// place is a path below an allowed root. It is resolved anew at each use.
-type place struct {
-	root root
+// rootedPath is a path below an allowed root. It is resolved anew at each use.
+type rootedPath struct {
+	root allowedRoot
 	rel  string
 }
 
-func (p place) String() string { return p.real() }
+func (p rootedPath) String() string { return p.real() }
 
 // real is the path as the kernel's table names it.
-func (p place) real() string { return filepath.Join(p.root.real, p.rel) }
+func (p rootedPath) real() string { return filepath.Join(p.root.real, p.rel) }
 
-// locate finds the root that a path is below; Invalid when there is none.
-func (m *Mounter) locate(path string) (place, error) {
+// resolveRoot finds the root that a path is below; Invalid when there is none.
+func (m *Mounter) resolveRoot(path string) (rootedPath, error) {
 	clean := strings.TrimRight(path, "/")
 	switch {
 	case !filepath.IsAbs(path) || strings.ContainsRune(path, 0):
-		return place{}, fsm.Reject(fsm.Invalid, "the path %q is not absolute", path)
-	case len(path) >= pathLimit:
-		return place{}, fsm.Reject(fsm.Invalid, "the path has %d bytes, more than the %d that the system allows", len(path), pathLimit-1)
+		return rootedPath{}, fsm.Reject(fsm.Invalid, "the path %q is not absolute", path)
+	case len(path) >= maxPathBytes:
+		return rootedPath{}, fsm.Reject(fsm.Invalid, "the path has %d bytes, more than the %d that the system allows", len(path), maxPathBytes-1)
 	case filepath.Clean(path) != clean:
-		return place{}, fsm.Reject(fsm.Invalid, "the path %q holds empty, '.' or '..' parts", path)
+		return rootedPath{}, fsm.Reject(fsm.Invalid, "the path %q holds empty, '.' or '..' parts", path)
 	}
-	best := place{}
+	best := rootedPath{}
 	for _, r := range m.roots {
 		if rel, ok := r.below(clean); ok && (best.rel == "" || len(rel) < len(best.rel)) {
-			best = place{root: r, rel: rel}
+			best = rootedPath{root: r, rel: rel}
 		}
 	}
 	if best.rel == "" {
-		return place{}, fsm.Reject(fsm.Invalid, "the path %s is not below a folder that is allowed for mounts", clean)
+		return rootedPath{}, fsm.Reject(fsm.Invalid, "the path %s is not below a folder that is allowed for mounts", clean)
 	}
 	return best, nil
 }
 
 // CheckMount tells whether a path, and flags for a filesystem, may be used at all.
 func (m *Mounter) CheckMount(path, fsType string, flags []string) error {
-	if _, err := m.locate(path); err != nil {
+	if _, err := m.resolveRoot(path); err != nil {
 		return err
 	}
-	_, err := parseFlags(m.mounts, fsType, flags)
+	_, err := parseFlags(m.policy, fsType, flags)
 	return err
 }
 
 // RealPath is the path as the kernel's table names it.
 func (m *Mounter) RealPath(path string) (string, error) {
-	p, err := m.locate(path)
+	p, err := m.resolveRoot(path)
 	if err != nil {
 		return "", err
 	}
@@ -102,13 +102,13 @@ func (m *Mounter) RealPath(path string) (string, error) {
 
 // open opens the file itself, without following a symbolic link anywhere, and
 // without looking inside it.
-func (p place) open(flags uint64) (int, error) {
+func (p rootedPath) open(flags uint64) (int, error) {
 	fd, err := openBelow(p.root.fd, p.rel, flags|unix.O_PATH)
-	return fd, p.refuse(err)
+	return fd, p.pathRejection(err)
 }
 
 // parent opens the folder that the path is in and returns the last part's name.
-func (p place) parent() (int, string, error) {
+func (p rootedPath) parent() (int, string, error) {
 	dir, base := filepath.Split(p.rel)
 	if dir == "" {
 		dir = "."
@@ -124,8 +124,8 @@ func openBelow(dir int, rel string, flags uint64) (int, error) {
 	})
 }
 
-// refuse turns what is wrong with a path into a refusal that says it.
-func (p place) refuse(err error) error {
+// pathRejection turns what is wrong with a path into a refusal that says it.
+func (p rootedPath) pathRejection(err error) error {
 	switch {
 	case err == nil:
 		return nil

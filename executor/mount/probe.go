@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// probeLength is how much of each end is read.
-const probeLength = 1 << 20
+// probeBytes is how much of each end is read.
+const probeBytes = 1 << 20
 
 // Probe reads the ends of a device. Its own reading of superblocks is used
 // rather than blkid, whose exit code 2 means "empty" and "unreadable" alike (S15).
@@ -25,10 +25,10 @@ func (m *Mounter) Probe(_ context.Context, device string, size int64) (executor.
 		return executor.Content{}, fmt.Errorf("probe %s: %w", device, err)
 	}
 	defer f.Close()
-	if have, err := deviceSize(f); err != nil {
+	if current, err := deviceSize(f); err != nil {
 		return executor.Content{}, fmt.Errorf("probe %s: read its size: %w", device, err)
-	} else if have != size {
-		return executor.Content{}, fsm.Reject(fsm.Precondition, "%s has %d bytes, not %d", device, have, size)
+	} else if current != size {
+		return executor.Content{}, fsm.Reject(fsm.Precondition, "%s has %d bytes, not %d", device, current, size)
 	}
 	return readEnds(f, size)
 }
@@ -36,11 +36,11 @@ func (m *Mounter) Probe(_ context.Context, device string, size int64) (executor.
 // readEnds reads the first MiB and the last. Where a superblock is found the rest
 // says nothing more.
 func readEnds(f *os.File, size int64) (executor.Content, error) {
-	buf := make([]byte, min(probeLength, size))
+	buf := make([]byte, min(probeBytes, size))
 	if _, err := f.ReadAt(buf, 0); err != nil {
 		return executor.Content{}, fmt.Errorf("probe %s: read its beginning: %w", f.Name(), err)
 	}
-	content := executor.Content{Read: true, Found: identify(buf)}
+	content := executor.Content{Read: true, Found: detectFilesystem(buf)}
 	if content.Found.Type != "" {
 		return content, nil
 	}
@@ -83,8 +83,8 @@ const (
 	xfsUUIDAt     = 32
 )
 
-// identify reads which filesystem a device begins with; empty when neither is there.
-func identify(head []byte) executor.Filesystem {
+// detectFilesystem reads which filesystem a device begins with; empty when neither is there.
+func detectFilesystem(head []byte) executor.Filesystem {
 	if len(head) < 2*extSuperblock {
 		return executor.Filesystem{}
 	}

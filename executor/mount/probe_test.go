@@ -18,23 +18,23 @@ import (
 func TestProbe(t *testing.T) {
 	id := uuid.NewString()
 	for name, tc := range map[string]struct {
-		prepare func(t *testing.T, h *host, d executor.Device)
+		prepare func(t *testing.T, h *testHost, d executor.Device)
 		want    executor.Content
 	}{
-		"a new device is empty": {func(*testing.T, *host, executor.Device) {}, executor.Content{Read: true, Empty: true}},
-		"ext4 is known by its uuid": {func(t *testing.T, h *host, d executor.Device) {
+		"a new device is empty": {func(*testing.T, *testHost, executor.Device) {}, executor.Content{Read: true, Empty: true}},
+		"ext4 is known by its uuid": {func(t *testing.T, h *testHost, d executor.Device) {
 			require.NoError(t, h.Format(t.Context(), d.Path, executor.Filesystem{Type: "ext4", UUID: id}, false))
 		}, executor.Content{Read: true, Found: executor.Filesystem{Type: "ext4", UUID: id}}},
-		"xfs is known by its uuid": {func(t *testing.T, h *host, d executor.Device) {
+		"xfs is known by its uuid": {func(t *testing.T, h *testHost, d executor.Device) {
 			require.NoError(t, h.Format(t.Context(), d.Path, executor.Filesystem{Type: "xfs", UUID: id}, false))
 		}, executor.Content{Read: true, Found: executor.Filesystem{Type: "xfs", UUID: id}}},
-		"one byte at the end is not empty": {func(t *testing.T, _ *host, d executor.Device) {
+		"one byte at the end is not empty": {func(t *testing.T, _ *testHost, d executor.Device) {
 			write(t, d.Path, d.Size-1, []byte{1})
 		}, executor.Content{Read: true}},
-		"one byte in the first MiB is not empty": {func(t *testing.T, _ *host, d executor.Device) {
+		"one byte in the first MiB is not empty": {func(t *testing.T, _ *testHost, d executor.Device) {
 			write(t, d.Path, 1<<20-1, []byte{1})
 		}, executor.Content{Read: true}},
-		"ext2 is not taken for ext4": {func(t *testing.T, _ *host, d executor.Device) {
+		"ext2 is not taken for ext4": {func(t *testing.T, _ *testHost, d executor.Device) {
 			require.NoError(t, exec.Command("/usr/sbin/mkfs.ext2", "-q", "-U", id, d.Path).Run())
 		}, executor.Content{Read: true, Found: executor.Filesystem{Type: "ext2", UUID: id}}},
 	} {
@@ -67,7 +67,7 @@ func TestS15_ADeviceThatCannotBeReadIsAnErrorNeverEmpty(t *testing.T) {
 	image, err := os.ReadFile("/sys/block/" + filepath.Base(d.Path) + "/loop/backing_file")
 	require.NoError(t, err)
 	_, err = h.Probe(t.Context(), d.Path, 2*testSize)
-	refused(t, fsm.Precondition, err)
+	requireRejected(t, fsm.Precondition, err)
 	require.NoError(t, os.Truncate(strings.TrimSpace(string(image)), testSize/2))
 	_, err = h.Probe(t.Context(), d.Path, testSize)
 	require.ErrorContains(t, err, "read its end", "the device kept its size; its end cannot be read")
@@ -93,7 +93,7 @@ func TestS15_FormatRefusesWhatItKnowsUnlessToldAgain(t *testing.T) {
 	}
 	t.Run("a filesystem that is neither", func(t *testing.T) {
 		h := newHost(t)
-		refused(t, fsm.Invalid, h.Format(t.Context(), "/dev/none", executor.Filesystem{Type: "btrfs"}, false))
+		requireRejected(t, fsm.Invalid, h.Format(t.Context(), "/dev/none", executor.Filesystem{Type: "btrfs"}, false))
 	})
 }
 

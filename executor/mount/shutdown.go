@@ -35,7 +35,7 @@ func (m *Mounter) Shutdown(ctx context.Context, device executor.Device) error {
 	}
 	var failed []error
 	for _, l := range lines {
-		if have, ours := l.of(device); !ours || have.DeviceNode {
+		if current, ours := l.mountOf(device); !ours || current.DeviceNode {
 			continue
 		}
 		if err = m.shutDownAt(ctx, l.Mountpoint, device.Number); err == nil {
@@ -46,54 +46,54 @@ func (m *Mounter) Shutdown(ctx context.Context, device executor.Device) error {
 	return errors.Join(failed...)
 }
 
-// asking is a shutdown that was asked for. Its answer is of what was mounted then: a
+// pendingShutdown is a shutdown that was asked for. Its answer is of what was mounted then: a
 // filesystem that was mounted since, perhaps another volume's, goes on.
-type asking struct {
-	said <-chan string
-	made uint64 // how often the device had been mounted
+type pendingShutdown struct {
+	result     <-chan string
+	mountCount uint64 // how often the device had been mounted
 }
 
 // mountCount is how often each device was mounted. It has a lock of its own: Mount must not
 // wait for a shutdown, which may take seconds.
 type mountCount struct {
-	mu  sync.Mutex
-	all map[uint64]uint64
+	mu     sync.Mutex
+	counts map[uint64]uint64
 }
 
 func (c *mountCount) add(device uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.all == nil {
-		c.all = map[uint64]uint64{}
+	if c.counts == nil {
+		c.counts = map[uint64]uint64{}
 	}
-	c.all[device]++
+	c.counts[device]++
 }
 
-func (c *mountCount) of(device uint64) uint64 {
+func (c *mountCount) get(device uint64) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.all[device]
+	return c.counts[device]
 }
 
 func (m *Mounter) shutDownAt(ctx context.Context, path string, device uint64) error {
-	m.ending.Lock()
-	defer m.ending.Unlock()
+	m.shutdownMu.Lock()
+	defer m.shutdownMu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
-	made := m.made.of(device)
-	a, started := m.asked[device]
-	if !started || a.made != made { // one that was too slow is waited for again: it may hang until the freeze ends
-		said, err := m.startShutdown(path, device)
+	mountCount := m.mountCounts.get(device)
+	pending, started := m.shutdowns[device]
+	if !started || pending.mountCount != mountCount { // one that was too slow is waited for again: it may hang until the freeze ends
+		result, err := m.startShutdown(path, device)
 		if err != nil {
 			return fmt.Errorf("shut down the filesystem on %s: %w", path, err)
 		}
-		a = asking{said: said, made: made}
-		m.asked[device] = a
+		pending = pendingShutdown{result: result, mountCount: mountCount}
+		m.shutdowns[device] = pending
 	}
 	select {
-	case answer := <-a.said:
-		delete(m.asked, device)
-		if answer != shutDown {
+	case answer := <-pending.result:
+		delete(m.shutdowns, device)
+		if answer != shutdownDone {
 			return fmt.Errorf("shut down the filesystem on %s: %s", path, answer)
 		}
 		return nil
@@ -118,13 +118,13 @@ func (m *Mounter) startShutdown(path string, device uint64) (<-chan string, erro
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	said := make(chan string, 1)
+	result := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(out).ReadString('\n') // the line says it, or its lack does
-		said <- strings.TrimSpace(line)
+		result <- strings.TrimSpace(line)
 		_ = cmd.Wait() // as above
 	}()
-	return said, nil
+	return result, nil
 }
 
 const (
@@ -132,9 +132,9 @@ const (
 	ioctlShutdown = 0x8004587D
 	// withoutLog has nothing written before: ..._GOING_FLAGS_NOLOGFLUSH.
 	withoutLog = 2
-	// shutDown is what EndFilesystem says when that is so.
-	shutDown = "shut down"
-	lookWait = 10 * time.Millisecond
+	// shutdownDone is what EndFilesystem says when that is so.
+	shutdownDone     = "shut down"
+	markPollInterval = 10 * time.Millisecond
 )
 
 // EndFilesystem is the work of `holdfast end-filesystem`: it shuts down the filesystem
@@ -143,7 +143,7 @@ const (
 // waits while the device is frozen: so it is looked for the mark as well.
 func EndFilesystem(path string, device uint64, out io.Writer) error {
 	err := endFilesystem(path, device)
-	answer := shutDown
+	answer := shutdownDone
 	if err != nil {
 		answer = err.Error()
 	}
@@ -154,7 +154,7 @@ func EndFilesystem(path string, device uint64, out io.Writer) error {
 }
 
 func endFilesystem(path string, device uint64) error {
-	root, err := openEnding(path, device)
+	root, err := openForShutdown(path, device)
 	if root == nil || err != nil {
 		return err
 	}
@@ -164,21 +164,21 @@ func endFilesystem(path string, device uint64) error {
 		told <- ioctlPointer(root, ioctlShutdown, &flags)
 	}()
 	marked := make(chan struct{}, 1)
-	for wait := lookWait; ; wait *= 2 {
+	for wait := markPollInterval; ; wait *= 2 {
 		select {
 		case err := <-told:
 			return err
 		case <-marked:
 			return nil
 		case <-time.After(wait):
-			go lookForMark(root, marked)
+			go awaitShutdownMark(root, marked)
 		}
 	}
 }
 
-// openEnding opens the root of the device's filesystem. An xfs that is shut down cannot
+// openForShutdown opens the root of the device's filesystem. An xfs that is shut down cannot
 // be opened: nil.
-func openEnding(path string, device uint64) (*os.File, error) {
+func openForShutdown(path string, device uint64) (*os.File, error) {
 	place, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -219,9 +219,9 @@ func deviceAt(fd int) (uint64, error) {
 	return 0, nil
 }
 
-// lookForMark asks the filesystem to sync its root, which one that is shut down refuses
+// awaitShutdownMark asks the filesystem to sync its root, which one that is shut down refuses
 // before it looks at the device. One that is not shut down yet keeps the asker waiting.
-func lookForMark(root *os.File, marked chan<- struct{}) {
+func awaitShutdownMark(root *os.File, marked chan<- struct{}) {
 	if !errors.Is(unix.Fsync(int(root.Fd())), unix.EIO) {
 		return
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// asProgram makes this test binary do the work of `holdfast end-filesystem`.
-const asProgram = "HOLDFAST_TEST_END_FILESYSTEM"
+// envAsProgram makes this test binary do the work of `holdfast end-filesystem`.
+const envAsProgram = "HOLDFAST_TEST_END_FILESYSTEM"
 
-func TestTheProgramThatEndsAFilesystem(t *testing.T) {
-	if os.Getenv(asProgram) == "" {
+func TestEndFilesystemProcess(t *testing.T) {
+	if os.Getenv(envAsProgram) == "" {
 		t.Skip("it runs as a child of the tests of Shutdown only")
 	}
 	device, err := strconv.ParseUint(flag.Arg(1), 10, 64)
@@ -31,13 +31,13 @@ func TestTheProgramThatEndsAFilesystem(t *testing.T) {
 }
 
 func TestS9_AFilesystemIsShutDown(t *testing.T) {
-	t.Setenv(asProgram, "1")
+	t.Setenv(envAsProgram, "1")
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
 			h := newHost(t)
 			h.program = []string{os.Args[0], "-test.run", "^TestTheProgramThatEndsAFilesystem$", "--"}
 			require.NoError(t, h.Shutdown(t.Context(), h.device(testSize)), "not mounted: done")
-			device, dir := h.staged(fs)
+			device, dir := h.stageNew(fs)
 			file, err := os.Create(filepath.Join(dir, "file"))
 			require.NoError(t, err)
 			defer file.Close()
@@ -60,16 +60,16 @@ func TestS9_AFilesystemIsShutDown(t *testing.T) {
 // What is slow is not started a second time, and its answer counts when it comes.
 func TestAShutdownThatIsSlowIsJoined(t *testing.T) {
 	h := newHost(t)
-	said := make(chan string, 1)
-	h.asked[7] = asking{said: said}
+	result := make(chan string, 1)
+	h.shutdowns[7] = pendingShutdown{result: result}
 	h.program = []string{"/bin/false"}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, h.shutDownAt(ctx, "/", 7), context.DeadlineExceeded)
-	said <- shutDown
+	result <- shutdownDone
 	require.NoError(t, h.shutDownAt(t.Context(), "/", 7))
 	require.ErrorContains(t, h.shutDownAt(t.Context(), "/", 7), "shut down the filesystem on /: ")
-	require.Empty(t, h.asked)
+	require.Empty(t, h.shutdowns)
 	h.program = nil
 	require.ErrorContains(t, h.shutDownAt(t.Context(), "/", 7), "no program is configured")
 }
@@ -80,10 +80,10 @@ func TestAShutdownOfAnEarlierMountIsNotJoined(t *testing.T) {
 	m, err := New(Config{Roots: []string{t.TempDir()}, Program: []string{"/bin/false"}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	said := make(chan string, 1)
-	said <- shutDown
-	m.asked[7] = asking{said: said}
-	m.made.add(7) // as Mount does
+	result := make(chan string, 1)
+	result <- shutdownDone
+	m.shutdowns[7] = pendingShutdown{result: result}
+	m.mountCounts.add(7) // as Mount does
 	require.ErrorContains(t, m.shutDownAt(t.Context(), "/", 7), "shut down the filesystem on /: ")
-	require.Empty(t, m.asked)
+	require.Empty(t, m.shutdowns)
 }

@@ -18,7 +18,7 @@ func (m *Mounter) Stats(_ context.Context, device executor.Device, path string, 
 	if block {
 		return blockStats(device)
 	}
-	p, err := m.locate(path)
+	p, err := m.resolveRoot(path)
 	if err != nil {
 		return executor.VolumeStats{}, err
 	}
@@ -52,13 +52,13 @@ func fileStats(fs *unix.Statfs_t, condition fsm.Condition) executor.VolumeStats 
 }
 
 // condition is abnormal when the filesystem gave up writing by itself.
-func (m *Mounter) condition(p place) (fsm.Condition, error) {
+func (m *Mounter) condition(p rootedPath) (fsm.Condition, error) {
 	lines, err := readTable()
 	if err != nil {
 		return fsm.Condition{}, err
 	}
 	top, ok := lines.top(p.real())
-	if ok && !top.has("ro") && slices.Contains(strings.Split(top.VFSOptions, ","), "ro") {
+	if ok && !top.hasOption("ro") && slices.Contains(strings.Split(top.VFSOptions, ","), "ro") {
 		return fsm.Condition{Abnormal: true, Message: "the filesystem went read-only after an error"}, nil
 	}
 	return fsm.Condition{Message: "mounted"}, nil

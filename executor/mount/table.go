@@ -13,26 +13,26 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// table is /proc/self/mountinfo.
-type table []line
+// mountTable is /proc/self/mountinfo.
+type mountTable []mountEntry
 
-type line struct{ *mountinfo.Info }
+type mountEntry struct{ *mountinfo.Info }
 
-func readTable() (table, error) {
+func readTable() (mountTable, error) {
 	infos, err := mountinfo.GetMounts(nil)
 	if err != nil {
 		return nil, fmt.Errorf("read the kernel's table of mounts: %w", err)
 	}
-	lines := make(table, len(infos))
+	lines := make(mountTable, len(infos))
 	for i, info := range infos {
-		lines[i] = line{info}
+		lines[i] = mountEntry{info}
 	}
 	return lines, nil
 }
 
 // top is the mount that a path leads to when it is a mount's root.
-func (t table) top(path string) (line, bool) {
-	var at []line
+func (t mountTable) top(path string) (mountEntry, bool) {
+	var at []mountEntry
 	covered := map[int]bool{}
 	for _, l := range t {
 		if l.Mountpoint == path {
@@ -45,16 +45,16 @@ func (t table) top(path string) (line, bool) {
 			return l, true
 		}
 	}
-	return line{}, false
+	return mountEntry{}, false
 }
 
 // of tells whether the line is a mount of the device: of its filesystem, by
 // number, or of its node, by name and number.
-func (l line) of(device executor.Device) (executor.Mount, bool) {
+func (l mountEntry) mountOf(device executor.Device) (executor.Mount, bool) {
 	if !device.Active() {
 		return executor.Mount{}, false
 	}
-	m := executor.Mount{Path: l.Mountpoint, ReadOnly: l.has("ro")}
+	m := executor.Mount{Path: l.Mountpoint, ReadOnly: l.hasOption("ro")}
 	if uint64(unix.Mkdev(uint32(l.Major), uint32(l.Minor))) == device.Number {
 		return m, true
 	}
@@ -65,7 +65,7 @@ func (l line) of(device executor.Device) (executor.Mount, bool) {
 // nodeRoot is what the root of a mount of the device's node is called.
 func nodeRoot(device executor.Device) string { return "/" + filepath.Base(device.Path) }
 
-func (l line) has(option string) bool {
+func (l mountEntry) hasOption(option string) bool {
 	return slices.Contains(strings.Split(l.Options, ","), option)
 }
 
@@ -80,11 +80,11 @@ func (m *Mounter) Mounts(_ context.Context, device executor.Device) ([]executor.
 	if !device.Active() {
 		return nil, nil
 	}
-	index, err := m.seen.get()
+	index, err := m.tableCache.get()
 	if err != nil {
 		return nil, err
 	}
-	return index.of(device), nil
+	return index.mountsOf(device), nil
 }
 
 // SelfTest tells whether mounts made below the roots are seen by the rest of
@@ -95,21 +95,21 @@ func (m *Mounter) SelfTest() error {
 		return err
 	}
 	for _, r := range m.roots {
-		if on := lines.holding(r.real); !strings.Contains(on.Optional, "shared:") {
-			return fmt.Errorf("mounts below %s would not be seen by containers: %s is not shared: run `mount --make-rshared %s`, or mount it into this container with propagation Bidirectional", r.given, on.Mountpoint, on.Mountpoint)
+		if entry := lines.containingMount(r.real); !strings.Contains(entry.Optional, "shared:") {
+			return fmt.Errorf("mounts below %s would not be seen by containers: %s is not shared: run `mount --make-rshared %s`, or mount it into this container with propagation Bidirectional", r.configured, entry.Mountpoint, entry.Mountpoint)
 		}
 	}
 	return nil
 }
 
-// holding is the mount that a path lies on.
-func (t table) holding(path string) line {
+// containingMount is the mount that a path lies on.
+func (t mountTable) containingMount(path string) mountEntry {
 	for dir := path; ; dir = filepath.Dir(dir) {
 		if l, ok := t.top(dir); ok {
 			return l
 		}
 		if dir == "/" {
-			return line{&mountinfo.Info{Mountpoint: "/"}}
+			return mountEntry{&mountinfo.Info{Mountpoint: "/"}}
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // empty folder for a filesystem, an empty file for a node, and no mount. What is bound to
 // anything else would be left there when it is unbound.
 func (m *Mounter) CheckTarget(path string, node bool) error {
-	p, err := m.locate(path)
+	p, err := m.resolveRoot(path)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func (m *Mounter) CheckTarget(path string, node bool) error {
 	}
 	parent, base, err := p.parent()
 	if err != nil {
-		return p.refuse(err)
+		return p.pathRejection(err)
 	}
 	defer closeFD(parent)
 	fd, err := openBelow(parent, base, unix.O_PATH)
@@ -36,14 +36,14 @@ func (m *Mounter) CheckTarget(path string, node bool) error {
 		return nil // Bind makes it
 	}
 	if err != nil {
-		return p.refuse(err)
+		return p.pathRejection(err)
 	}
 	defer closeFD(fd)
-	return p.bindable(fd, node)
+	return p.checkBindable(fd, node)
 }
 
-// bindable looks at the opened path itself: it holds nothing that a bind would hide.
-func (p place) bindable(fd int, node bool) error {
+// checkBindable looks at the opened path itself: it holds nothing that a bind would hide.
+func (p rootedPath) checkBindable(fd int, node bool) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fmt.Errorf("look at %s: %w", p, err)
@@ -57,10 +57,10 @@ func (p place) bindable(fd int, node bool) error {
 	case node:
 		return nil
 	}
-	return p.emptyFolder(fd)
+	return p.checkEmptyFolder(fd)
 }
 
-func (p place) emptyFolder(fd int) error {
+func (p rootedPath) checkEmptyFolder(fd int) error {
 	dir, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", fd))
 	if err != nil {
 		return fmt.Errorf("look into %s: %w", p, err)

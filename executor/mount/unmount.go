@@ -13,26 +13,26 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// stackLimit bounds how many mounts of one device are taken off one path; more
+// maxStackedMounts bounds how many mounts of one device are taken off one path; more
 // than one is the work of somebody else.
-const stackLimit = 16
+const maxStackedMounts = 16
 
 // Unmount ends the device's mounts at the path, and none of anything else. It
 // is never lazy: a mount that is in use stays, and is Busy.
 func (m *Mounter) Unmount(_ context.Context, device executor.Device, path string) error {
-	p, err := m.locate(path)
+	p, err := m.resolveRoot(path)
 	if err != nil {
 		return err
 	}
-	for range stackLimit {
+	for range maxStackedMounts {
 		lines, err := readTable()
 		if err != nil {
 			return err
 		}
-		if !lines.holds(device, p.real()) {
+		if !lines.isMountedAt(device, p.real()) {
 			return nil
 		}
-		if top, _ := lines.top(p.real()); !isOf(top, device) {
+		if top, _ := lines.top(p.real()); !isMountOf(top, device) {
 			return fsm.Reject(fsm.Busy, "something else is mounted over the volume on %s", p)
 		}
 		if err := p.unmountTop(); err != nil {
@@ -42,14 +42,14 @@ func (m *Mounter) Unmount(_ context.Context, device executor.Device, path string
 	return fmt.Errorf("unmount %s: it is mounted again and again", p)
 }
 
-func isOf(l line, device executor.Device) bool {
-	_, ours := l.of(device)
+func isMountOf(l mountEntry, device executor.Device) bool {
+	_, ours := l.mountOf(device)
 	return ours
 }
 
-func (t table) holds(device executor.Device, path string) bool {
+func (t mountTable) isMountedAt(device executor.Device, path string) bool {
 	for _, l := range t {
-		if l.Mountpoint == path && isOf(l, device) {
+		if l.Mountpoint == path && isMountOf(l, device) {
 			return true
 		}
 	}
@@ -57,9 +57,9 @@ func (t table) holds(device executor.Device, path string) bool {
 }
 
 const (
-	// busyTries and busyWait are how long a mount may be busy in passing.
-	busyTries = 10
-	busyWait  = 10 * time.Millisecond
+	// unmountTries and unmountRetryDelay are how long a mount may be busy in passing.
+	unmountTries      = 10
+	unmountRetryDelay = 10 * time.Millisecond
 )
 
 // unmount is patient with what is busy for no reason. A child that this process
@@ -67,7 +67,7 @@ const (
 // when no child is on its way.
 func unmount(path string) error {
 	err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
-	for range busyTries {
+	for range unmountTries {
 		if !errors.Is(err, unix.EBUSY) {
 			return err
 		}
@@ -75,7 +75,7 @@ func unmount(path string) error {
 		err = unix.Unmount(path, unix.UMOUNT_NOFOLLOW)
 		syscall.ForkLock.RUnlock()
 		if errors.Is(err, unix.EBUSY) {
-			time.Sleep(busyWait)
+			time.Sleep(unmountRetryDelay)
 		}
 	}
 	return err
@@ -83,10 +83,10 @@ func unmount(path string) error {
 
 // unmountTop names the path through its opened folder: holding the mount itself
 // open would keep it busy.
-func (p place) unmountTop() error {
+func (p rootedPath) unmountTop() error {
 	parent, base, err := p.parent()
 	if err != nil {
-		return p.refuse(err)
+		return p.pathRejection(err)
 	}
 	defer closeFD(parent)
 	err = unmount(fmt.Sprintf("/proc/self/fd/%d/%s", parent, base))
@@ -102,7 +102,7 @@ func (p place) unmountTop() error {
 // RemoveTarget removes what Bind made: only an empty folder, or an empty file,
 // that is no mount and lies on its folder's own filesystem (S123).
 func (m *Mounter) RemoveTarget(_ context.Context, path string) error {
-	p, err := m.locate(path)
+	p, err := m.resolveRoot(path)
 	if err != nil {
 		return err
 	}
@@ -111,10 +111,10 @@ func (m *Mounter) RemoveTarget(_ context.Context, path string) error {
 		return nil
 	}
 	if err != nil {
-		return p.refuse(err)
+		return p.pathRejection(err)
 	}
 	defer closeFD(parent)
-	flags, err := p.removable(parent, base)
+	flags, err := p.unlinkFlags(parent, base)
 	if err == nil {
 		err = unix.Unlinkat(parent, base, flags)
 	}
@@ -129,8 +129,8 @@ func (m *Mounter) RemoveTarget(_ context.Context, path string) error {
 	return err
 }
 
-// removable gives the flags to remove the path with.
-func (p place) removable(parent int, base string) (int, error) {
+// unlinkFlags gives the flags to remove the path with.
+func (p rootedPath) unlinkFlags(parent int, base string) (int, error) {
 	var dir, st unix.Stat_t
 	if err := unix.Fstat(parent, &dir); err != nil {
 		return 0, fmt.Errorf("look at the folder of %s: %w", p, err)

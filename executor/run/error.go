@@ -9,13 +9,13 @@ type Error struct {
 	Output   string // the end of stderr on one line
 	TimedOut bool
 
-	gone  <-chan struct{}
-	cause error
+	exited <-chan struct{}
+	cause  error
 }
 
 func (e *Error) Error() string {
 	switch {
-	case e.gone != nil:
+	case e.exited != nil:
 		return fmt.Sprintf("%s does not end although it was killed: it waits for a device", e.Tool)
 	case e.TimedOut:
 		return fmt.Sprintf("%s was killed at its deadline", e.Tool)
@@ -30,9 +30,9 @@ func (e *Error) Error() string {
 // Unwrap is the context's error when the command was killed for it.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Parked is closed when the child is gone; nil when it is gone already. Nothing
+// Stuck is closed when the child is gone; nil when it is gone already. Nothing
 // may be done to the child's device before.
-func (e *Error) Parked() <-chan struct{} { return e.gone }
+func (e *Error) Stuck() <-chan struct{} { return e.exited }
 
 // MissingError is a tool that is not installed.
 type MissingError struct{ Tool, Package string }

@@ -29,10 +29,10 @@ type Command struct {
 	// Stdout takes what is printed, all of it, instead of what Run returns. It is
 	// written to until Run returns, or until the child of an Error is no longer Parked.
 	Stdout io.Writer
-	// Outlive lets the command go on when this process is killed. It is for tools
+	// OutlivesParent lets the command go on when this process is killed. It is for tools
 	// that must not be stopped half way and that keep a lock of their own, on which
 	// their successors wait.
-	Outlive bool
+	OutlivesParent bool
 }
 
 // Runner runs commands. It is safe for concurrent use.
@@ -50,31 +50,31 @@ func New() *Runner {
 // Stuck is how many children survived their SIGKILL and are still there.
 func (r *Runner) Stuck() int { return int(r.stuck.Load()) }
 
-// Look is the absolute path of a tool; the error names the package that has it.
-func (r *Runner) Look(tool string) (string, error) { return r.finder.look(tool) }
+// LookPath is the absolute path of a tool; the error names the package that has it.
+func (r *Runner) LookPath(tool string) (string, error) { return r.finder.lookPath(tool) }
 
 // Run waits for the command and returns what it printed to stdout, at most
-// outputLimit bytes. A failure is an *Error, or a *MissingError before anything ran.
+// maxOutputBytes bytes. A failure is an *Error, or a *MissingError before anything ran.
 func (r *Runner) Run(ctx context.Context, c Command) ([]byte, error) {
-	path, err := r.Look(c.Tool)
+	path, err := r.LookPath(c.Tool)
 	if err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("run %s: %w", c.Tool, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, cmpTimeout(c.Timeout))
+	ctx, cancel := context.WithTimeout(ctx, timeoutOrDefault(c.Timeout))
 	defer cancel()
 	child := newChild(path, c)
 	go child.run()
 	if err := <-child.started; err != nil {
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
-	return r.await(ctx, child, c.Tool)
+	return r.waitChild(ctx, child, c.Tool)
 }
 
-// await is what the child printed once it has ended, and kills it when the context does.
-func (r *Runner) await(ctx context.Context, child *child, tool string) ([]byte, error) {
+// waitChild is what the child printed once it has ended, and kills it when the context does.
+func (r *Runner) waitChild(ctx context.Context, child *child, tool string) ([]byte, error) {
 	select {
 	case <-child.done:
 	case <-ctx.Done():
@@ -84,7 +84,7 @@ func (r *Runner) await(ctx context.Context, child *child, tool string) ([]byte, 
 			return nil, r.kill(child, tool, ctx.Err())
 		}
 	}
-	return child.stdout.bytes(), child.failure(tool, nil)
+	return child.stdout.bytes(), child.exitError(tool, nil)
 }
 
 // kill ends the child's process group and says whether it was gone in time.
@@ -95,7 +95,7 @@ func (r *Runner) kill(child *child, tool string, cause error) error {
 	defer timer.Stop()
 	select {
 	case <-child.done:
-		return child.failure(tool, cause)
+		return child.exitError(tool, cause)
 	case <-timer.C:
 	}
 	r.stuck.Add(1)
@@ -103,10 +103,10 @@ func (r *Runner) kill(child *child, tool string, cause error) error {
 		<-child.done
 		r.stuck.Add(-1)
 	}()
-	return &Error{Tool: tool, Code: -1, Output: child.stderr.line(), TimedOut: true, gone: child.done, cause: cause}
+	return &Error{Tool: tool, Code: -1, Output: child.stderr.lastLine(), TimedOut: true, exited: child.done, cause: cause}
 }
 
-func cmpTimeout(d time.Duration) time.Duration {
+func timeoutOrDefault(d time.Duration) time.Duration {
 	if d <= 0 {
 		return DefaultTimeout
 	}
@@ -116,8 +116,8 @@ func cmpTimeout(d time.Duration) time.Duration {
 // child is one started command.
 type child struct {
 	cmd            *exec.Cmd
-	stdout, stderr bounded
-	files          []kept // of a child that may outlive this process
+	stdout, stderr tailBuffer
+	files          []outputFile // of a child that may outlive this process
 	started        chan error
 	done           chan struct{}
 	err            error // of Wait; valid after done is closed
@@ -132,8 +132,8 @@ func newChild(path string, command Command) *child {
 		c.cmd.Stdout = command.Stdout
 	}
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if command.Outlive {
-		c.keepOutput()
+	if command.OutlivesParent {
+		c.openOutputFiles()
 		return c
 	}
 	// A child must not go on when the node process is killed: its successor may
@@ -150,20 +150,20 @@ func (c *child) run() {
 	err := c.cmd.Start()
 	c.started <- err
 	if err != nil {
-		c.takeOutput()
+		c.readOutputFiles()
 		return
 	}
 	c.err = c.cmd.Wait()
-	c.takeOutput()
+	c.readOutputFiles()
 	close(c.done)
 }
 
-// failure is nil when the child exited with 0 by itself.
-func (c *child) failure(tool string, cause error) error {
+// exitError is nil when the child exited with 0 by itself.
+func (c *child) exitError(tool string, cause error) error {
 	if c.err == nil && cause == nil {
 		return nil
 	}
-	e := &Error{Tool: tool, Code: -1, Output: c.stderr.line(), TimedOut: errors.Is(cause, context.DeadlineExceeded), cause: cause}
+	e := &Error{Tool: tool, Code: -1, Output: c.stderr.lastLine(), TimedOut: errors.Is(cause, context.DeadlineExceeded), cause: cause}
 	var exit *exec.ExitError
 	if errors.As(c.err, &exit) {
 		e.Code = exit.ExitCode()

@@ -67,7 +67,7 @@ func TestAMissingToolNamesItsPackage(t *testing.T) {
 	var missing *MissingError
 	require.ErrorAs(t, err, &missing)
 	require.ErrorContains(t, err, "install the package xfsprogs")
-	_, err = New().Look("../bin/sh")
+	_, err = New().LookPath("../bin/sh")
 	require.ErrorAs(t, err, &missing, "a tool is a bare name")
 }
 
@@ -83,12 +83,12 @@ func TestTheWholeGroupIsKilledAtTheDeadline(t *testing.T) {
 		require.ErrorAs(t, err, &failed)
 		require.True(t, failed.TimedOut)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Nil(t, failed.Parked())
+		require.Nil(t, failed.Stuck())
 		require.Less(t, time.Since(began), time.Minute)
 		text, _ := os.ReadFile(dir + "/pid")
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
 	}
-	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || zombie(pid) },
+	require.Eventually(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || isZombie(pid) },
 		time.Minute, 5*time.Millisecond, "the grandchild is gone too")
 }
 
@@ -105,7 +105,7 @@ func TestACommandThatHasEndedIsNotKilled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 50 {
-		out, err := New().await(ctx, ended, "tool")
+		out, err := New().waitChild(ctx, ended, "tool")
 		require.NoError(t, err)
 		require.Equal(t, "done", string(out))
 	}
@@ -115,7 +115,7 @@ func TestACommandThatHasEndedIsNotKilled(t *testing.T) {
 	require.Equal(t, syscall.SIGTERM, exit.Sys().(syscall.WaitStatus).Signal(), "nobody else ended it")
 }
 
-func zombie(pid int) bool {
+func isZombie(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
@@ -131,7 +131,7 @@ func TestACancelledCallKillsItsCommand(t *testing.T) {
 }
 
 // A child in state D cannot be made at will, so one is pretended that ends when told.
-func TestAChildThatSurvivesItsKillIsCountedAndParksItsVolume(t *testing.T) {
+func TestAChildThatSurvivesSIGKILLIsCountedAsStuck(t *testing.T) {
 	r := withTool(t, "tool", "sleep 100")
 	r.grace = time.Millisecond
 	c := newChild("/bin/true", Command{})
@@ -142,24 +142,24 @@ func TestAChildThatSurvivesItsKillIsCountedAndParksItsVolume(t *testing.T) {
 	require.Equal(t, 1, r.Stuck())
 	require.ErrorContains(t, err, "does not end although it was killed")
 	select {
-	case <-failed.Parked():
+	case <-failed.Stuck():
 		t.Fatal("parked until the child is gone")
 	default:
 	}
 	c.err = c.cmd.Wait()
 	close(c.done)
-	<-failed.Parked()
+	<-failed.Stuck()
 	require.Eventually(t, func() bool { return r.Stuck() == 0 }, time.Minute, time.Millisecond)
 }
 
 func TestOutputIsBounded(t *testing.T) {
 	r := withTool(t, "tool", "head -c 1000000 /dev/zero | tr '\\0' x; head -c 1000000 /dev/zero | tr '\\0' y >&2; exit 1")
 	out, err := r.Run(t.Context(), Command{Tool: "tool"})
-	require.Len(t, out, outputLimit)
-	require.Less(t, len(err.Error()), 2*lineLimit)
+	require.Len(t, out, maxOutputBytes)
+	require.Less(t, len(err.Error()), 2*maxErrorBytes)
 }
 
-func TestAnErrorIsUTF8WhateverAToolSays(t *testing.T) {
+func TestErrorTextsAreValidUTF8(t *testing.T) {
 	r := withTool(t, "tool", "printf 'no such file: \\377\\376name' >&2; exit 1")
 	_, err := r.Run(t.Context(), Command{Tool: "tool"})
 	require.ErrorContains(t, err, "no such file: \uFFFDname")
@@ -170,7 +170,7 @@ func TestAllOutputGoesToAWriterThatIsGiven(t *testing.T) {
 	r := withTool(t, "tool", "head -c 1000000 /dev/zero; echo no >&2; exit 3")
 	for _, outlive := range []bool{false, true} {
 		var all bytes.Buffer
-		out, err := r.Run(t.Context(), Command{Tool: "tool", Stdout: &all, Outlive: outlive})
+		out, err := r.Run(t.Context(), Command{Tool: "tool", Stdout: &all, OutlivesParent: outlive})
 		require.Empty(t, out)
 		require.Equal(t, 1000000, all.Len())
 		require.EqualError(t, err, "tool ended with code 3: no")
@@ -179,7 +179,7 @@ func TestAllOutputGoesToAWriterThatIsGiven(t *testing.T) {
 
 // The process that starts the command is this test's binary itself, killed while the
 // command runs.
-func TestACommandThatMayNotBeStoppedHalfWayOutlivesItsProcess(t *testing.T) {
+func TestACommandThatOutlivesItsParentIsNotStopped(t *testing.T) {
 	for name, tc := range map[string]struct{ outlive, lives bool }{
 		"it goes on, and may speak": {outlive: true, lives: true},
 		"others end":                {},
@@ -188,7 +188,7 @@ func TestACommandThatMayNotBeStoppedHalfWayOutlivesItsProcess(t *testing.T) {
 			dir := t.TempDir()
 			if inner := os.Getenv("RUN_TEST_DIR"); inner != "" {
 				r := withTool(t, "tool", "touch "+inner+"/began; while [ ! -e "+inner+"/go ]; do sleep 0.01; done; echo a; echo b >&2; touch "+inner+"/done")
-				_, _ = r.Run(t.Context(), Command{Tool: "tool", Outlive: tc.outlive})
+				_, _ = r.Run(t.Context(), Command{Tool: "tool", OutlivesParent: tc.outlive})
 				return
 			}
 			outer := exec.Command("/proc/self/exe", "-test.run", "^"+t.Name()+"$")

@@ -13,7 +13,7 @@ import (
 )
 
 // S73: limits reach the pods of every way in which a kubelet keeps them.
-func TestThePodsAreFound(t *testing.T) {
+func TestKubepodsGroupsAreFound(t *testing.T) {
 	d := executor.Device{Path: "/dev/loop7", Number: unix.Mkdev(7, 7)}
 	limits := fsm.Limits{ReadIOPS: 5}
 	for name, groups := range map[string][]string{

@@ -96,14 +96,14 @@ func (t *Throttle) NeedsGroup() bool { return t.version == 1 && t.group == "" }
 
 // Check tells whether limits can be put in force now.
 func (t *Throttle) Check() error {
-	groups, err := t.groups()
+	groups, err := t.groupDirs()
 	if err != nil {
 		return err
 	}
 	for _, dir := range groups {
-		for _, s := range t.settings(dir, fsm.Limits{}) {
+		for _, s := range t.limitLines(dir, fsm.Limits{}) {
 			if _, err := os.Stat(s.file); err != nil {
-				return refuse(dir, err)
+				return missingGroupError(dir, err)
 			}
 		}
 	}
@@ -116,7 +116,7 @@ func (t *Throttle) Apply(ctx context.Context, device executor.Device, limits fsm
 	if !device.Active() {
 		return fsm.Reject(fsm.Precondition, "limits need an attached device")
 	}
-	groups, err := t.groups()
+	groups, err := t.groupDirs()
 	if err != nil && limits == (fsm.Limits{}) {
 		return nil
 	}
@@ -124,51 +124,51 @@ func (t *Throttle) Apply(ctx context.Context, device executor.Device, limits fsm
 		return err
 	}
 	for _, dir := range groups {
-		for _, s := range t.settings(dir, limits) {
+		for _, s := range t.limitLines(dir, limits) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			err := s.put(number(device))
+			err := s.apply(deviceNumber(device))
 			if errors.Is(err, fs.ErrNotExist) && limits == (fsm.Limits{}) {
 				continue
 			}
 			if err != nil {
-				return refuse(dir, err)
+				return missingGroupError(dir, err)
 			}
 		}
 	}
 	return nil
 }
 
-// refuse says what is missing on the host.
-func refuse(dir string, err error) error {
+// missingGroupError says what is missing on the host.
+func missingGroupError(dir string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fsm.Reject(fsm.Precondition, "the control group %s is missing, or does not bound I/O: name the writers' group with --io-cgroup, and enable the io controller in the groups above it", dir)
 	}
 	return fmt.Errorf("limit I/O in %s: %w", dir, err)
 }
 
-// number is the device as control groups name it.
-func number(d executor.Device) string {
+// deviceNumber is the device as control groups name it.
+func deviceNumber(d executor.Device) string {
 	return fmt.Sprintf("%d:%d", unix.Major(d.Number), unix.Minor(d.Number))
 }
 
-// setting is one file and what a device's line in it must be.
-type setting struct {
+// limitLine is one file and what a device's line in it must be.
+type limitLine struct {
 	file string
 	// value is written behind the device's number.
 	value string
-	// want is what the line then says; empty: there is none.
-	want string
+	// expected is what the line then says; empty: there is none.
+	expected string
 }
 
-func (t *Throttle) settings(dir string, l fsm.Limits) []setting {
+func (t *Throttle) limitLines(dir string, l fsm.Limits) []limitLine {
 	if t.version == 2 {
-		return []setting{unified(filepath.Join(dir, "io.max"), l)}
+		return []limitLine{v2Line(filepath.Join(dir, "io.max"), l)}
 	}
-	return []setting{
-		throttled(dir, "read_bps", l.ReadBPS), throttled(dir, "write_bps", l.WriteBPS),
-		throttled(dir, "read_iops", iops(l.ReadIOPS)), throttled(dir, "write_iops", iops(l.WriteIOPS)),
+	return []limitLine{
+		v1Line(dir, "read_bps", l.ReadBPS), v1Line(dir, "write_bps", l.WriteBPS),
+		v1Line(dir, "read_iops", iops(l.ReadIOPS)), v1Line(dir, "write_iops", iops(l.WriteIOPS)),
 	}
 }
 
@@ -180,35 +180,35 @@ func iops(n uint64) uint64 {
 	return n
 }
 
-func throttled(dir, kind string, limit uint64) setting {
-	s := setting{file: filepath.Join(dir, "blkio.throttle."+kind+"_device"), value: fmt.Sprint(limit)}
+func v1Line(dir, kind string, limit uint64) limitLine {
+	s := limitLine{file: filepath.Join(dir, "blkio.throttle."+kind+"_device"), value: fmt.Sprint(limit)}
 	if limit != 0 {
-		s.want = s.value
+		s.expected = s.value
 	}
 	return s
 }
 
-// unified is a line of io.max; a device without limits has none.
-func unified(file string, l fsm.Limits) setting {
-	s := setting{file: file, value: fmt.Sprintf("rbps=%s wbps=%s riops=%s wiops=%s",
-		orMax(l.ReadBPS), orMax(l.WriteBPS), orMax(iops(l.ReadIOPS)), orMax(iops(l.WriteIOPS)))}
+// v2Line is a line of io.max; a device without limits has none.
+func v2Line(file string, l fsm.Limits) limitLine {
+	s := limitLine{file: file, value: fmt.Sprintf("rbps=%s wbps=%s riops=%s wiops=%s",
+		limitOrMax(l.ReadBPS), limitOrMax(l.WriteBPS), limitOrMax(iops(l.ReadIOPS)), limitOrMax(iops(l.WriteIOPS)))}
 	if strings.Count(s.value, "=max") < 4 {
-		s.want = s.value
+		s.expected = s.value
 	}
 	return s
 }
 
-func orMax(limit uint64) string {
+func limitOrMax(limit uint64) string {
 	if limit == 0 {
 		return "max"
 	}
 	return fmt.Sprint(limit)
 }
 
-// put writes the device's line, unless it is as it should be, and reads it back.
-func (s setting) put(device string) error {
-	have, err := s.line(device)
-	if err != nil || have == s.want {
+// apply writes the device's line, unless it is as it should be, and reads it back.
+func (s limitLine) apply(device string) error {
+	have, err := s.current(device)
+	if err != nil || have == s.expected {
 		return err
 	}
 	f, err := os.OpenFile(s.file, os.O_WRONLY, 0)
@@ -219,14 +219,14 @@ func (s setting) put(device string) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if have, err = s.line(device); err == nil && have != s.want {
+	if have, err = s.current(device); err == nil && have != s.expected {
 		err = fmt.Errorf("%s says %q of %s after %q was written", filepath.Base(s.file), have, device, s.value)
 	}
 	return err
 }
 
-// line is what the file says of the device; empty when nothing.
-func (s setting) line(device string) (string, error) {
+// current is what the file says of the device; empty when nothing.
+func (s limitLine) current(device string) (string, error) {
 	text, err := os.ReadFile(s.file)
 	if err != nil {
 		return "", err

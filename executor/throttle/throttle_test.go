@@ -108,25 +108,25 @@ func TestApplyIsReadBackAndEndsWithZero(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
 				require.NoError(t, th.Apply(t.Context(), d, limits))
-				for _, s := range th.settings(filepath.Join(th.root, th.group), limits) {
-					got, err := s.line(number(d))
+				for _, s := range th.limitLines(filepath.Join(th.root, th.group), limits) {
+					got, err := s.current(deviceNumber(d))
 					require.NoError(t, err)
-					require.Equal(t, s.want, got)
+					require.Equal(t, s.expected, got)
 				}
 			}
 		})
 	}
 	for range 2 {
 		require.NoError(t, th.Apply(t.Context(), d, fsm.Limits{}))
-		for _, s := range th.settings(filepath.Join(th.root, th.group), fsm.Limits{}) {
+		for _, s := range th.limitLines(filepath.Join(th.root, th.group), fsm.Limits{}) {
 			text, err := os.ReadFile(s.file)
 			require.NoError(t, err)
-			require.NotContains(t, string(text), number(d)+" ")
+			require.NotContains(t, string(text), deviceNumber(d)+" ")
 		}
 	}
 }
 
-func TestAGroupThatIsMissingRefusesLimitsAndHasNoneToEnd(t *testing.T) {
+func TestAMissingGroupRefusesLimitsAndNeedsNoCleanup(t *testing.T) {
 	th, name := newGroup(t)
 	none := &Throttle{root: th.root, group: th.group + "-none", version: th.version}
 	d := executor.Device{Path: "/dev/loop0", Number: unix.Mkdev(7, 0)}
@@ -144,22 +144,22 @@ func TestAGroupThatIsMissingRefusesLimitsAndHasNoneToEnd(t *testing.T) {
 
 // The files of cgroup v2 are written as its documentation says; whether the kernel
 // obeys is measured only where v2 bounds I/O.
-func TestTheLinesOfBothVersions(t *testing.T) {
+func TestLimitLinesOfBothVersions(t *testing.T) {
 	all := fsm.Limits{ReadIOPS: 1, WriteIOPS: 2, ReadBPS: 3, WriteBPS: 4}
-	v2 := func(l fsm.Limits) []setting { return (&Throttle{version: 2}).settings("/g", l) }
-	require.Equal(t, []setting{{"/g/io.max", "rbps=3 wbps=4 riops=1 wiops=2", "rbps=3 wbps=4 riops=1 wiops=2"}}, v2(all))
-	require.Equal(t, []setting{{"/g/io.max", "rbps=max wbps=4 riops=max wiops=max", "rbps=max wbps=4 riops=max wiops=max"}}, v2(fsm.Limits{WriteBPS: 4}))
-	require.Equal(t, []setting{{"/g/io.max", "rbps=max wbps=max riops=max wiops=max", ""}}, v2(fsm.Limits{}))
-	v1 := func(l fsm.Limits) []setting { return (&Throttle{version: 1}).settings("/g", l) }
-	require.Equal(t, []setting{
+	v2 := func(l fsm.Limits) []limitLine { return (&Throttle{version: 2}).limitLines("/g", l) }
+	require.Equal(t, []limitLine{{"/g/io.max", "rbps=3 wbps=4 riops=1 wiops=2", "rbps=3 wbps=4 riops=1 wiops=2"}}, v2(all))
+	require.Equal(t, []limitLine{{"/g/io.max", "rbps=max wbps=4 riops=max wiops=max", "rbps=max wbps=4 riops=max wiops=max"}}, v2(fsm.Limits{WriteBPS: 4}))
+	require.Equal(t, []limitLine{{"/g/io.max", "rbps=max wbps=max riops=max wiops=max", ""}}, v2(fsm.Limits{}))
+	v1 := func(l fsm.Limits) []limitLine { return (&Throttle{version: 1}).limitLines("/g", l) }
+	require.Equal(t, []limitLine{
 		{"/g/blkio.throttle.read_bps_device", "3", "3"}, {"/g/blkio.throttle.write_bps_device", "4", "4"},
 		{"/g/blkio.throttle.read_iops_device", "1", "1"}, {"/g/blkio.throttle.write_iops_device", "0", ""},
 	}, v1(fsm.Limits{ReadIOPS: 1, ReadBPS: 3, WriteBPS: 4}))
 }
 
-// reaches waits until a writer gets so many bytes a second through, which others on the
+// requireRate waits until a writer gets so many bytes a second through, which others on the
 // machine may keep it from for a while.
-func reaches(t *testing.T, th *Throttle, d executor.Device, least float64) float64 {
+func requireRate(t *testing.T, th *Throttle, d executor.Device, least float64) float64 {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); ; {
 		got := rate(t, th, d, 300*time.Millisecond)
@@ -195,7 +195,7 @@ func TestALimitBoundsAWriter(t *testing.T) {
 	th, _ := newGroup(t)
 	d := newDevice(t)
 	const bytesLimit, operationsLimit = 4 << 20, 32 // the second is 2 MiB a second
-	free := reaches(t, th, d, 2*bytesLimit)         // else this machine is too slow for the measurement
+	free := requireRate(t, th, d, 2*bytesLimit)     // else this machine is too slow for the measurement
 	for name, tc := range map[string]struct {
 		limits fsm.Limits
 		want   float64
@@ -208,9 +208,9 @@ func TestALimitBoundsAWriter(t *testing.T) {
 			got := rate(t, th, d, 2*time.Second)
 			t.Logf("%.1f MiB/s under a limit of %.1f, %.1f without", got/(1<<20), tc.want/(1<<20), free/(1<<20))
 			require.Less(t, got, 1.5*tc.want)
-			reaches(t, th, d, 0.2*tc.want) // it is bounded, not stopped
+			requireRate(t, th, d, 0.2*tc.want) // it is bounded, not stopped
 			require.NoError(t, th.Apply(t.Context(), d, fsm.Limits{}))
-			reaches(t, th, d, 1.5*tc.want) // and free again
+			requireRate(t, th, d, 1.5*tc.want) // and free again
 		})
 	}
 }

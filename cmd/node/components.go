@@ -1,0 +1,128 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/freeze"
+	"github.com/holdfast-storage/holdfast/executor/loopfile"
+	"github.com/holdfast-storage/holdfast/executor/mount"
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/executor/throttle"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+type registration = fsmpb.RegisterNode
+
+// components are what an executor works with on this host.
+type components struct {
+	lock          *os.File
+	host          *executor.Host
+	pools         []pool
+	ownFilesystem *loopfile.Filesystem      // of the pool of files, if it has one
+	filesystemErr *loopfile.FilesystemError // why a new pool has none
+	mounter       *mount.Mounter
+	freezer       *freeze.Freezer
+	// replication is nil on a host that holds no replicas of replicated volumes.
+	replication *replication
+	throttle    executor.Throttle // nil when this host has no control groups that bound I/O
+}
+
+// openComponents checks what the host has, and opens its identity, its pool and the
+// folders below which it may mount.
+func openComponents(o *options, log *slog.Logger) (*components, error) {
+	runner := run.New()
+	if err := checkHost(o, runner.LookPath); err != nil {
+		return nil, err
+	}
+	p := &components{}
+	for _, step := range []func() error{
+		func() error { return p.openIdentity(o.dataDir) },
+		func() error { return p.openPools(o, runner) },
+		func() error { return p.openMounter(o.allowRoots, o.mountFlags.Policy(), runner) },
+		func() error { return p.openFreezer(o.dataDir) },
+		func() error { return p.openReplication(o, log) },
+	} {
+		if err := step(); err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+	}
+	return p, nil
+}
+
+// openIdentity locks the data folder first: two processes on one would each undo
+// the other's work.
+func (p *components) openIdentity(dir string) (err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return exit.Usagef("make the data folder: %w; choose another with --data-dir", err)
+	}
+	if p.lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return exit.Nof("lock the data folder: %w", err)
+	}
+	if err := unix.Flock(int(p.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return exit.Nof("lock the data folder %s: another node process uses it; stop it first", dir)
+	}
+	p.host, err = executor.OpenHost(dir)
+	return exit.With(exit.No, err)
+}
+
+func (p *components) openMounter(roots []string, policy fsm.MountPolicy, runner *run.Runner) (err error) {
+	for _, root := range roots {
+		if !filepath.IsAbs(root) {
+			return exit.Usagef("--allow-root %q is not an absolute path", root)
+		}
+	}
+	if p.mounter, err = mount.New(mount.Config{Roots: roots, Runner: runner, Mounts: policy, Program: []string{"/proc/self/exe", "end-filesystem"}}); err != nil {
+		return exit.With(exit.Usage, fmt.Errorf("allow mounts: %w", err))
+	}
+	return nil
+}
+
+// openFreezer keeps the records of freezes with what the host must remember: never on
+// a volume (S19). What thaws is this very program, also when its file was replaced.
+func (p *components) openFreezer(dir string) (err error) {
+	p.freezer, err = freeze.New(freeze.Config{
+		Dir: filepath.Join(dir, "freezes"), Program: []string{"/proc/self/exe", "thaw"},
+	})
+	return exit.With(exit.No, err)
+}
+
+// openThrottle is no reason not to start: a volume's condition says that its limits are
+// not in force.
+func (p *components) openThrottle(group string, log *slog.Logger) {
+	limits, err := throttle.New(throttle.Config{Group: group})
+	if err != nil {
+		log.Warn("volumes' I/O limits cannot be put in force on this host", "error", err)
+		return
+	}
+	switch err := limits.Check(); {
+	case err == nil:
+	case limits.NeedsGroup():
+		log.Warn("volumes' I/O limits cannot be put in force on this host without --io-cgroup", "error", err)
+	default:
+		log.Info("volumes' I/O limits cannot be put in force until their control group is there", "error", err)
+	}
+	p.throttle = limits
+}
+
+func (p *components) close() error {
+	var errs []error
+	if p.ownFilesystem != nil {
+		errs = append(errs, p.ownFilesystem.Close())
+	}
+	if p.mounter != nil {
+		errs = append(errs, p.mounter.Close())
+	}
+	if p.lock != nil {
+		errs = append(errs, p.lock.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,49 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// watchPools says what the pools cannot do, and grows the filesystem of the pool of files
+// until ctx ends.
+func (n *node) watchPools(ctx context.Context) {
+	for _, p := range n.components.pools {
+		if text := n.copyLimitation(ctx, p); text != "" {
+			n.log.Warn(text, "pool", p.name)
+		}
+	}
+	if n.components.filesystemErr != nil {
+		n.log.Warn("the new pool copies for snapshots and clones", "error", n.components.filesystemErr)
+	}
+	if n.components.ownFilesystem == nil {
+		return
+	}
+	lastErr := ""
+	n.components.ownFilesystem.KeepGrown(ctx, func(err error) {
+		if lastErr != err.Error() { // once for each failure
+			lastErr = err.Error()
+			n.log.Warn("the pool's filesystem cannot grow", "error", err)
+		}
+	})
+}
+
+// copyLimitation is what a pool cannot do because it copies for a cut, and how long a cut of
+// a mounted volume may stop its writers; empty when it shares blocks.
+func (n *node) copyLimitation(ctx context.Context, p pool) string {
+	backend, ok := p.Backend.(executor.SnapshotBackend)
+	if !ok || backend.SharesBlocks() {
+		return ""
+	}
+	text := fmt.Sprintf("the pool copies for snapshots and clones, as its filesystem shares no blocks: a mounted volume is stopped for up to --freeze-max (%s), "+
+		"and a raw volume published for writing cannot be cut; use a pool on xfs with reflink=1 or btrfs, or an LVM thin pool", n.freezeMax)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if rate, err := backend.CopyRate(ctx); err == nil {
+		text += fmt.Sprintf("; at %d MB/s a mounted volume can be cut while it holds up to %d MiB", rate/1e6, int64(float64(rate)*n.freezeMax.Seconds())>>20)
+	}
+	return text
+}

@@ -1,0 +1,118 @@
+package backendtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Check finds nothing wrong.
+func (r *FakeReplicator) Check(context.Context) error { return nil }
+
+// Version is that of the kernel it stands in for.
+func (r *FakeReplicator) Version() (version string, replicas uint32) { return "8.4.11", 2 }
+
+// BackingSize and Room differ by the metadata.
+func (r *FakeReplicator) BackingSize(size int64) int64 { return size + fakeMetadata }
+
+// BackingCapacity is the inverse of Backing.
+func (r *FakeReplicator) BackingCapacity(backing int64) int64 { return max(0, backing-fakeMetadata) }
+
+// Observe looks at the kernel and at the disk.
+func (r *FakeReplicator) Observe(_ context.Context, id fsm.VolumeID, minor uint32, backing string) (executor.ResourceStatus, error) {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	m := executor.ResourceStatus{SyncPercent: -1, PeerRole: "Unknown"}
+	_, m.HasConfig = r.files[id]
+	d := r.disks[id]
+	if d != nil && backing != "" {
+		m.HasMetadata, m.JustCreated, m.UUID = true, d.uuid == 0, d.uuid
+	}
+	k := r.kernel[id]
+	if k == nil {
+		return m, nil
+	}
+	if k.disk == failed {
+		r.steps["observe-failed"]++
+	}
+	if d != nil && d.bitmapFull {
+		m.OutOfSync = 1
+	}
+	m.InKernel, m.Primary, m.Disk, m.Connection, m.PeerDisk, m.Suspended = true, k.primary, k.disk, k.connection, k.peerDisk, k.suspended
+	m.Path, m.Number = fmt.Sprintf("/dev/drbd%d", minor), 147<<8|uint64(minor)
+	if k.connection >= connected {
+		m.PeerRole = "Secondary"
+		if r.peer().kernel[id].primary {
+			m.PeerRole = "Primary"
+		}
+	}
+	if k.connection >= syncSource {
+		m.SyncPercent = 40
+	}
+	return m, nil
+}
+
+// ListSuspended lists what is frozen.
+func (r *FakeReplicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	var all []fsm.VolumeID
+	for id, k := range r.kernel {
+		if k.suspended {
+			all = append(all, id)
+		}
+	}
+	return all, nil
+}
+
+// ListResources lists what is in the kernel or in files.
+func (r *FakeReplicator) ListResources(context.Context) ([]fsm.VolumeID, error) {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	var all []fsm.VolumeID
+	for id := range r.files {
+		all = append(all, id)
+	}
+	for id := range r.kernel {
+		if _, both := r.files[id]; !both {
+			all = append(all, id)
+		}
+	}
+	return all, nil
+}
+
+// Watch calls changed until ctx ends.
+func (r *FakeReplicator) Watch(ctx context.Context, changed func(fsm.VolumeID)) error {
+	r.link.mu.Lock()
+	r.changed = changed
+	r.link.mu.Unlock()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Resource is what the file says.
+func (r *FakeReplicator) Resource(id fsm.VolumeID) executor.ResourceConfig {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	return r.files[id]
+}
+
+// Owner is the volume whose device has the path now.
+func (r *FakeReplicator) Owner(path string) (fsm.VolumeID, bool) {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	ids := make([]fsm.VolumeID, 0, len(r.files))
+	for id, f := range r.files {
+		if fmt.Sprintf("/dev/drbd%d", f.Minor) == path && r.kernel[id] != nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	if len(ids) == 0 {
+		return "", false
+	}
+	return ids[0], true
+}

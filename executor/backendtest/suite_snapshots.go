@@ -1,0 +1,267 @@
+package backendtest
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// SnapshotHarness is a backend that has snapshots, and the means to write to its
+// volumes and to read what it keeps.
+type SnapshotHarness struct {
+	Harness
+	// Snapshots is the same backend.
+	Snapshots executor.SnapshotBackend
+	// ReopenSnapshots is the backend as a restarted process finds it.
+	ReopenSnapshots func() executor.SnapshotBackend
+	// Write writes to an attached volume's device and leaves the data unsynced.
+	Write func(t *testing.T, id fsm.VolumeID, at int64, data []byte)
+	// Discard makes a range of an attached volume's device read as zero.
+	Discard func(t *testing.T, id fsm.VolumeID, at, length int64)
+	// Read is the content of a volume, through its device when it is attached.
+	Read func(t *testing.T, id fsm.VolumeID) []byte
+	// ReadSnapshot is the content of a snapshot.
+	ReadSnapshot func(t *testing.T, id fsm.SnapshotID) []byte
+	// InterruptSnapshot leaves what a crash in the middle of Cut leaves.
+	InterruptSnapshot func(t *testing.T, id fsm.SnapshotID)
+}
+
+// NewSnapshotID is a snapshot id that nobody else uses.
+func NewSnapshotID() fsm.SnapshotID { return fsm.SnapshotID("hs-" + uuid.NewString()) }
+
+// RunSnapshotSuite runs the suite of snapshots, sources, growth and maps.
+func RunSnapshotSuite(t *testing.T, start func(t *testing.T) SnapshotHarness) {
+	for name, test := range map[string]func(*testing.T, SnapshotHarness){
+		"a snapshot is what the volume was, and stays it":               testTakeSnapshot,
+		"a cut asked twice is one cut, also after a restart":            testTakeSnapshotTwice,
+		"a snapshot outlives its source":                                testSnapshotOutlivesSource,
+		"TestS19 what a crash in a cut left is no snapshot":             testTakeSnapshotInterrupted,
+		"TestS19 a cut that is given up leaves no snapshot":             testTakeSnapshotCancelled,
+		"removing a snapshot twice is done, and nothing there is done":  testRemoveSnapshot,
+		"there is no cut without a source":                              testTakeSnapshotOfNothing,
+		"the inventory lists snapshots":                                 testSnapshotInventory,
+		"a volume from a snapshot has its bytes, and is its own":        testFromSnapshot,
+		"a volume from a volume has its bytes, larger too":              testFromVolume,
+		"a source that is not there, or is larger, makes no volume":     testFromNothing,
+		"what is behind a source's content is never in a volume of it":  testFromContent,
+		"growing grows the image and the device, and never shrinks":     testExpand,
+		"the map names all data, in order, from any offset":             testMap,
+		"a target is rebuilt from its base and the delta byte for byte": testDelta,
+		"a delta is resumed at every offset":                            testDeltaResumed,
+		"a snapshot does not differ from itself":                        testDeltaSelf,
+		"the rate of a copy is measured":                                testCopyRate,
+		"TestS12 an absent pool cuts and clones nothing":                testAbsentSnapshots,
+		"an id that is no snapshot's reaches no path":                   testBadSnapshotID,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, start(t)) })
+	}
+}
+
+// pattern is data that says where it was written and when.
+func pattern(seed byte, length int) []byte {
+	b := make([]byte, length)
+	for i := range b {
+		b[i] = seed ^ byte(i) ^ byte(i>>8)*31
+	}
+	b[0] = seed | 1
+	return b
+}
+
+// writtenVolume is an attached volume with data at its beginning, middle and end.
+func writtenVolume(t *testing.T, h SnapshotHarness) fsm.VolumeID {
+	t.Helper()
+	id := NewID()
+	require.NoError(t, h.Backend.Create(t.Context(), id, VolumeBytes))
+	_, err := h.Backend.Activate(t.Context(), id, false)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = h.Backend.Deactivate(context.WithoutCancel(t.Context()), id) })
+	h.Write(t, id, 0, pattern(1, 300<<10))
+	h.Write(t, id, VolumeBytes/2, pattern(2, 64<<10))
+	h.Write(t, id, VolumeBytes-8192, pattern(3, 8192))
+	return id
+}
+
+func takeSnapshot(t *testing.T, h SnapshotHarness, source fsm.VolumeID) fsm.SnapshotID {
+	t.Helper()
+	id := NewSnapshotID()
+	require.NoError(t, h.Snapshots.TakeSnapshot(t.Context(), source, id, nil))
+	return id
+}
+
+func observeSnapshot(t *testing.T, b executor.SnapshotBackend, id fsm.SnapshotID) executor.Device {
+	t.Helper()
+	d, err := b.ObserveSnapshot(t.Context(), id)
+	require.NoError(t, err)
+	return d
+}
+
+func requireSame(t *testing.T, want, got []byte, message string) {
+	t.Helper()
+	require.Len(t, got, len(want), message)
+	require.True(t, bytes.Equal(want, got), message)
+}
+
+func testTakeSnapshot(t *testing.T, h SnapshotHarness) {
+	source := writtenVolume(t, h)
+	want := h.Read(t, source)
+	id := NewSnapshotID()
+	require.False(t, observeSnapshot(t, h.Snapshots, id).Exists)
+	var last int64
+	require.NoError(t, h.Snapshots.TakeSnapshot(t.Context(), source, id, func(done, total int64) {
+		require.LessOrEqual(t, done, total)
+		require.Greater(t, done, last)
+		last = done
+	}))
+	if !h.Snapshots.SharesBlocks() {
+		require.Positive(t, last, "a copy tells how far it is")
+	}
+	require.Equal(t, executor.Device{Exists: true, Size: VolumeBytes, ReadOnly: true}, observeSnapshot(t, h.Snapshots, id))
+	h.Write(t, source, 4096, pattern(9, 1<<20))
+	requireSame(t, want, h.ReadSnapshot(t, id), "the source was written to after the cut")
+	require.NotEqual(t, want[:8192], h.Read(t, source)[:8192])
+}
+
+func testTakeSnapshotTwice(t *testing.T, h SnapshotHarness) {
+	source := writtenVolume(t, h)
+	id := takeSnapshot(t, h, source)
+	want := h.ReadSnapshot(t, id)
+	h.Write(t, source, 0, pattern(7, 1<<20))
+	for _, b := range []executor.SnapshotBackend{h.Snapshots, h.ReopenSnapshots()} {
+		require.NoError(t, b.TakeSnapshot(t.Context(), source, id, nil))
+		requireSame(t, want, h.ReadSnapshot(t, id), "the first cut is adopted")
+	}
+}
+
+func testSnapshotOutlivesSource(t *testing.T, h SnapshotHarness) {
+	source := writtenVolume(t, h)
+	want := h.Read(t, source)
+	id := takeSnapshot(t, h, source)
+	require.NoError(t, h.Backend.Deactivate(t.Context(), source))
+	require.NoError(t, h.Backend.Remove(t.Context(), source))
+	requireSame(t, want, h.ReadSnapshot(t, id), "the source is gone")
+	require.NoError(t, h.Snapshots.TakeSnapshot(t.Context(), source, id, nil), "asked again, it is there")
+}
+
+func testTakeSnapshotInterrupted(t *testing.T, h SnapshotHarness) {
+	source := writtenVolume(t, h)
+	want := h.Read(t, source)
+	id, never := NewSnapshotID(), NewSnapshotID()
+	h.InterruptSnapshot(t, id)
+	h.InterruptSnapshot(t, never)
+	require.Equal(t, executor.Device{Unfinished: true}, observeSnapshot(t, h.Snapshots, id))
+	require.NoError(t, h.Snapshots.TakeSnapshot(t.Context(), source, id, nil))
+	require.False(t, observeSnapshot(t, h.Snapshots, id).Unfinished)
+	requireSame(t, want, h.ReadSnapshot(t, id), "what was left over is not used")
+	require.NoError(t, h.Snapshots.RemoveSnapshot(t.Context(), never))
+	require.Equal(t, executor.Device{}, observeSnapshot(t, h.Snapshots, never))
+}
+
+func testTakeSnapshotCancelled(t *testing.T, h SnapshotHarness) {
+	source := writtenVolume(t, h)
+	id := NewSnapshotID()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, h.Snapshots.TakeSnapshot(ctx, source, id, nil), context.Canceled)
+	require.False(t, observeSnapshot(t, h.Snapshots, id).Exists)
+	ctx, cancel = context.WithCancel(t.Context())
+	err := h.Snapshots.TakeSnapshot(ctx, source, id, func(int64, int64) { cancel() })
+	cancel()
+	require.Equal(t, err == nil, observeSnapshot(t, h.Snapshots, id).Exists, "whole or not at all")
+	clone := NewID()
+	require.ErrorIs(t, h.Snapshots.CreateFrom(ctx, clone, VolumeBytes, fsm.Source{Volume: source}, 0, nil), context.Canceled)
+	require.False(t, observe(t, h.Backend, clone).Exists)
+}
+
+func testRemoveSnapshot(t *testing.T, h SnapshotHarness) {
+	source := writtenVolume(t, h)
+	want := h.Read(t, source)
+	id, other := takeSnapshot(t, h, source), takeSnapshot(t, h, source)
+	for range 2 {
+		require.NoError(t, h.Snapshots.RemoveSnapshot(t.Context(), id))
+		require.Equal(t, executor.Device{}, observeSnapshot(t, h.Snapshots, id))
+	}
+	requireSame(t, want, h.ReadSnapshot(t, other), "the other snapshot is not touched")
+	requireSame(t, want, h.Read(t, source), "the source is not touched")
+}
+
+func testTakeSnapshotOfNothing(t *testing.T, h SnapshotHarness) {
+	id := NewSnapshotID()
+	for range 2 {
+		require.Equal(t, fsm.Precondition, reason(h.Snapshots.TakeSnapshot(t.Context(), NewID(), id, nil)))
+		require.Equal(t, executor.Device{}, observeSnapshot(t, h.Snapshots, id))
+	}
+	_, err := h.Snapshots.Allocated(t.Context(), NewID())
+	require.Equal(t, fsm.Precondition, reason(err))
+}
+
+func testSnapshotInventory(t *testing.T, h SnapshotHarness) {
+	id, unfinished := takeSnapshot(t, h, writtenVolume(t, h)), NewSnapshotID()
+	h.InterruptSnapshot(t, unfinished)
+	items, err := h.Backend.Inventory(t.Context())
+	require.NoError(t, err)
+	found := map[fsm.SnapshotID]string{}
+	for _, item := range items {
+		if item.Snapshot != "" {
+			require.NotEmpty(t, item.Path)
+			require.Empty(t, item.Volume)
+			found[item.Snapshot] = item.Kind
+		}
+	}
+	require.Equal(t, map[fsm.SnapshotID]string{id: executor.KindSnapshot, unfinished: executor.KindUnfinished}, found)
+}
+
+func testCopyRate(t *testing.T, h SnapshotHarness) {
+	first, err := h.Snapshots.CopyRate(t.Context())
+	require.NoError(t, err)
+	require.Positive(t, first)
+	again, err := h.Snapshots.CopyRate(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, first, again, "it is measured once")
+	source := writtenVolume(t, h)
+	takeSnapshot(t, h, source) // by now the data is in the image
+	allocated, err := h.Snapshots.Allocated(t.Context(), source)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, allocated, int64(372<<10))
+	require.Less(t, allocated, int64(VolumeBytes))
+	items, err := h.Backend.Inventory(t.Context())
+	require.NoError(t, err)
+	for _, item := range items {
+		require.NotEqual(t, executor.KindUnfinished, item.Kind, "measuring leaves nothing: %s", item.Path)
+	}
+}
+
+func testAbsentSnapshots(t *testing.T, h SnapshotHarness) {
+	source := writtenVolume(t, h)
+	id := takeSnapshot(t, h, source)
+	require.NoError(t, h.Backend.Deactivate(t.Context(), source))
+	h.SetAbsent(t, true)
+	for _, b := range []executor.SnapshotBackend{h.Snapshots, h.ReopenSnapshots()} {
+		require.Equal(t, executor.Device{Absent: true}, observeSnapshot(t, b, id))
+		require.Error(t, b.TakeSnapshot(t.Context(), source, NewSnapshotID(), nil))
+		require.Error(t, b.RemoveSnapshot(t.Context(), id))
+		require.Error(t, b.CreateFrom(t.Context(), NewID(), VolumeBytes, fsm.Source{Snapshot: id}, 0, nil))
+		require.Error(t, b.Expand(t.Context(), source, 2*VolumeBytes))
+		require.Error(t, b.Map(t.Context(), id, 0, func(executor.Extent) bool { return true }))
+		require.Error(t, b.Delta(t.Context(), id, id, 0, func(executor.Extent) bool { return true }))
+	}
+	h.RequireUntouched(t)
+	h.SetAbsent(t, false)
+	require.True(t, observeSnapshot(t, h.Snapshots, id).Exists)
+}
+
+func testBadSnapshotID(t *testing.T, h SnapshotHarness) {
+	source := writtenVolume(t, h)
+	for _, id := range []fsm.SnapshotID{"", "..", "../../etc/passwd", "hs-x", NewSnapshotID() + "/..", fsm.SnapshotID(NewID())} {
+		_, err := h.Snapshots.ObserveSnapshot(t.Context(), id)
+		require.Equal(t, fsm.NotFound, reason(err))
+		require.Equal(t, fsm.NotFound, reason(h.Snapshots.TakeSnapshot(t.Context(), source, id, nil)))
+		require.Equal(t, fsm.NotFound, reason(h.Snapshots.RemoveSnapshot(t.Context(), id)))
+		require.Equal(t, fsm.NotFound, reason(h.Snapshots.CreateFrom(t.Context(), NewID(), VolumeBytes, fsm.Source{Snapshot: id}, 0, nil)))
+	}
+}

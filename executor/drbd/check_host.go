@@ -1,0 +1,201 @@
+package drbd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor/run"
+)
+
+// maxReplicas is how many a volume can have: DRBD 8.4 knows one peer, and so does
+// executor.Resource, which DRBD 9's file is written from.
+const maxReplicas = 2
+
+// Version is the kernel module's, empty while it is not loaded, and how many replicas
+// of one volume it can hold.
+func (r *Replicator) Version() (version string, count uint32) {
+	t, err := r.readProc()
+	if err != nil || t.version == "" {
+		return "", 0
+	}
+	return t.version, maxReplicas
+}
+
+func major(version string) int {
+	first, _, _ := strings.Cut(version, ".")
+	n, _ := strconv.Atoi(first)
+	return n
+}
+
+// Check tells why this host cannot hold replicated volumes, nil when it can.
+func (r *Replicator) Check(ctx context.Context) error {
+	for _, check := range []func(context.Context) error{r.checkTools, r.checkModule, r.checkDigests, r.checkMainFile, r.checkHelper, r.checkHandler} {
+		if err := check(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Replicator) checkTools(context.Context) error {
+	for _, tool := range []string{"drbdadm", "drbdsetup", "drbdmeta"} {
+		if _, err := r.config.runner.LookPath(tool); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkModule loads the kernel's module when it is not loaded.
+func (r *Replicator) checkModule(ctx context.Context) error {
+	version, _ := r.Version()
+	if version == "" {
+		if err := r.modprobe(ctx, "drbd"); err != nil {
+			return fmt.Errorf("load the kernel's module drbd: %w", err)
+		}
+		version, _ = r.Version()
+	}
+	if !strings.HasPrefix(version, "8.4.") && major(version) < 9 {
+		return fmt.Errorf("the kernel's DRBD is %q; 8.4 or 9 is needed", version)
+	}
+	return nil
+}
+
+func (r *Replicator) modprobe(ctx context.Context, module string) error {
+	_, err := r.config.runner.Run(ctx, run.Command{Tool: "modprobe", Args: []string{module}, Timeout: queryTimeout})
+	return err
+}
+
+// checkDigests looks that this kernel has what the file names: with a digest that one
+// host has not, two hosts would never connect.
+func (r *Replicator) checkDigests(ctx context.Context) error {
+	for _, digest := range []string{r.config.Options.Auth, r.config.Options.Verify} {
+		if r.hasDigest(digest) {
+			continue
+		}
+		if err := r.modprobe(ctx, "crypto-"+digest); err != nil || !r.hasDigest(digest) {
+			return fmt.Errorf("the kernel has no %s, which DRBD is configured with", digest)
+		}
+	}
+	return nil
+}
+
+func (r *Replicator) hasDigest(digest string) bool {
+	text, err := os.ReadFile(filepath.Join(r.config.procDir, "crypto"))
+	return err == nil && regexp.MustCompile(`(?m)^name\s*: `+regexp.QuoteMeta(digest)+`$`).Match(text)
+}
+
+var includeLine = regexp.MustCompile(`(?m)^\s*include\s+"([^"]+)"\s*;`)
+
+// checkMainFile looks that the file which the tools read, also when the kernel calls
+// them, includes ours. It is made only when there is none.
+func (r *Replicator) checkMainFile(context.Context) error {
+	main := r.config.MainFile
+	text, err := os.ReadFile(main)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(r.config.Dir, 0o755); err != nil {
+			return err
+		}
+		content := fmt.Sprintf("%sglobal { usage-count no; }\ninclude %q;\n", fileHeader, filepath.Join(r.config.Dir, "*"+fileSuffix))
+		return writeFile(main, []byte(content), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("read DRBD's configuration: %w", err)
+	}
+	sample := filepath.Join(r.config.Dir, filePrefix+"x"+fileSuffix)
+	for _, m := range includeLine.FindAllSubmatch(text, -1) {
+		pattern := string(m[1])
+		if !filepath.IsAbs(pattern) {
+			pattern = filepath.Join(filepath.Dir(main), pattern)
+		}
+		if matched, err := filepath.Match(pattern, sample); err == nil && matched {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not include %s", main, filepath.Join(r.config.Dir, "*"+fileSuffix))
+}
+
+// checkHelper looks that the kernel calls a drbdadm that is there (S13).
+func (r *Replicator) checkHelper(context.Context) error {
+	text, err := os.ReadFile(filepath.Join(r.config.sysDir, "module/drbd/parameters/usermode_helper"))
+	if err != nil {
+		return fmt.Errorf("ask the kernel for DRBD's helper: %w", err)
+	}
+	helper := strings.TrimSpace(string(text))
+	if filepath.Base(helper) != "drbdadm" || !filepath.IsAbs(helper) {
+		return fmt.Errorf("the kernel's helper for DRBD is %q, not drbdadm: no handler would be called", helper)
+	}
+	if err := checkExecutable(helper); err != nil {
+		return fmt.Errorf("the kernel's helper for DRBD: %w", err)
+	}
+	return r.checkHostRoot(helper)
+}
+
+// checkHandler looks that the kernel will find this program, and calls it as the
+// kernel would: it must reach the node process (S13).
+func (r *Replicator) checkHandler(ctx context.Context) error {
+	handler := r.config.Handler
+	if err := checkExecutable(handler); err != nil {
+		return fmt.Errorf("the handler for the kernel: %w", err)
+	}
+	if err := r.checkHostRoot(handler, r.config.MainFile, r.config.Dir); err != nil {
+		return err
+	}
+	found, err := r.config.runner.LookPath(filepath.Base(handler))
+	if err != nil || !sameFile(found, handler) {
+		return fmt.Errorf("the handler %s must lie in a folder of the system, such as %s", handler, HandlerPath)
+	}
+	args := []string{"fence-peer", "--self-test"}
+	if r.config.Socket != "" {
+		args = append(args, "--socket", r.config.Socket)
+	}
+	if _, err := r.config.runner.Run(ctx, run.Command{Tool: filepath.Base(handler), Args: args, Timeout: 10 * time.Second}); err != nil {
+		return fmt.Errorf("the handler %s does not reach this node: %w", handler, err)
+	}
+	return nil
+}
+
+// checkExecutable refuses what is missing and what others than root could replace.
+func checkExecutable(path string) error {
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	switch {
+	case stat.Mode&unix.S_IFMT != unix.S_IFREG || stat.Mode&0o111 == 0:
+		return fmt.Errorf("%s is no program", path)
+	case stat.Uid != 0 || stat.Mode&0o022 != 0:
+		return fmt.Errorf("%s can be changed by others than root", path)
+	}
+	return nil
+}
+
+// checkHostRoot looks that the files are those of the host's first process: the kernel
+// runs the handler there, not in a container.
+func (r *Replicator) checkHostRoot(paths ...string) error {
+	for _, path := range paths {
+		if outside := filepath.Join(r.config.procDir, "1/root", path); !sameFile(path, outside) {
+			return fmt.Errorf("%s is not the host's own: the kernel would not find it", path)
+		}
+	}
+	return nil
+}
+
+func sameFile(a, b string) bool {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
+}

@@ -1,0 +1,92 @@
+package drbd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/holdfast-storage/holdfast/executor/run"
+)
+
+// diskMetadata is what a disk's metadata say of its content.
+type diskMetadata struct {
+	found bool
+	uuid  uint64 // current, without its lowest bit, which says "primary"; 0 when fresh
+	fresh bool
+}
+
+// justCreated is the current UUID that create-md writes (UUID_JUST_CREATED).
+const justCreated = 4
+
+// noMetadata is how drbdmeta ends when it finds none; it says nothing then.
+const noMetadata = 1
+
+var giLine = regexp.MustCompile(`(?m)^([0-9A-F]{16}):(?:[0-9A-F]{16}:)`)
+
+func parseMetadata(text string) (diskMetadata, error) {
+	m := giLine.FindStringSubmatch(text)
+	if m == nil {
+		return diskMetadata{}, fmt.Errorf("there is no UUID in %q", text)
+	}
+	uuid, err := strconv.ParseUint(m[1], 16, 64)
+	if err != nil {
+		return diskMetadata{}, fmt.Errorf("read the UUID %q: %w", m[1], err)
+	}
+	return metadataFromUUID(uuid), nil
+}
+
+// metadataFromUUID is what a current UUID says.
+func metadataFromUUID(uuid uint64) diskMetadata {
+	if uuid&^1 == justCreated {
+		return diskMetadata{found: true, fresh: true}
+	}
+	return diskMetadata{found: true, uuid: uuid &^ 1}
+}
+
+// attachedMetadata asks the kernel.
+func (r *Replicator) attachedMetadata(ctx context.Context, minor uint32) (diskMetadata, error) {
+	query := r.queryMetadataByTool
+	if version, _ := r.Version(); r.config.queryMetadata != nil && major(version) < 9 {
+		query = r.config.queryMetadata
+	}
+	md, err := query(ctx, minor)
+	if err != nil {
+		return diskMetadata{}, fmt.Errorf("ask the kernel for the UUID of minor %d: %w", minor, err)
+	}
+	return md, nil
+}
+
+// queryMetadataByTool is queryMetadataByNetlink for any version of DRBD.
+func (r *Replicator) queryMetadataByTool(ctx context.Context, minor uint32) (diskMetadata, error) {
+	out, err := r.query(ctx, "drbdsetup", "get-gi", minorString(minor))
+	if err != nil {
+		return diskMetadata{}, err
+	}
+	return parseMetadata(string(out))
+}
+
+// storedMetadata reads the metadata on the device below, which the kernel must not
+// have. Without metadata nothing is found, which is no error.
+func (r *Replicator) storedMetadata(ctx context.Context, minor uint32, backing string) (diskMetadata, error) {
+	out, err := r.config.runner.Run(ctx, run.Command{Tool: "drbdmeta", Args: []string{minorString(minor), r.metadataVersion(), backing, "internal", "get-gi"}, Timeout: queryTimeout})
+	var failed *run.Error
+	switch {
+	case errors.As(err, &failed) && failed.Code == noMetadata:
+		return diskMetadata{}, nil
+	case err != nil:
+		return diskMetadata{}, fmt.Errorf("read the metadata on %s: %w", backing, err)
+	}
+	return parseMetadata(string(out))
+}
+
+// metadataVersion is the format that this kernel's module writes.
+func (r *Replicator) metadataVersion() string {
+	if version, _ := r.Version(); major(version) >= 9 {
+		return "v09"
+	}
+	return "v08"
+}
+
+func minorString(minor uint32) string { return strconv.FormatUint(uint64(minor), 10) }

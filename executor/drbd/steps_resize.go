@@ -1,0 +1,151 @@
+package drbd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// Resize lets a connected primary grow, and looks that it did: the tool ends well
+// also when one of the devices below did not grow.
+func (r *Replicator) Resize(ctx context.Context, id fsm.VolumeID, size int64) error {
+	return r.withKernelStep(ctx, id, "resize", func(s *step, d procDevice) error {
+		switch {
+		case r.deviceSize(s.minor) >= size:
+			return nil
+		case !d.primary():
+			return s.reject(fsm.Precondition, kernelRejections[131].text)
+		case !d.connected():
+			return s.reject(fsm.Precondition, kernelRejections[-15].text)
+		}
+		if err := s.run(ctx, "resize"); err != nil {
+			return err
+		}
+		if current := r.awaitSize(ctx, s.minor, size); current < size {
+			return fsm.Reject(fsm.Precondition, "resize %s: it has %d bytes, not %d: a device below one of the replicas has no room for more", id, current, size)
+		}
+		return nil
+	})
+}
+
+// The kernel asks the peer for its size after the command has ended.
+const (
+	resizeTimeout      = 5 * time.Second
+	resizePollInterval = 20 * time.Millisecond
+)
+
+// awaitSize is the device's size once it has so many bytes, or when it does not get them.
+func (r *Replicator) awaitSize(ctx context.Context, minor uint32, size int64) int64 {
+	ctx, cancel := context.WithTimeout(ctx, r.resizeTimeout)
+	defer cancel()
+	tick := time.NewTicker(resizePollInterval)
+	defer tick.Stop()
+	for r.deviceSize(minor) < size {
+		select {
+		case <-ctx.Done():
+			return r.deviceSize(minor)
+		case <-tick.C:
+		}
+	}
+	return size
+}
+
+// Verify begins to compare the two replicas. What differs counts as out of sync and
+// is copied at the next connection.
+func (r *Replicator) Verify(ctx context.Context, id fsm.VolumeID) error {
+	return r.withKernelStep(ctx, id, "verify", func(s *step, d procDevice) error {
+		switch connectionState(d) {
+		case fsmpb.ConnectionState_CONNECTION_STATE_VERIFYING:
+			return nil
+		case fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE, fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET:
+			return s.reject(fsm.Busy, kernelRejections[-8].text)
+		case fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED:
+			return s.run(ctx, "verify")
+		default:
+			return s.reject(fsm.Precondition, kernelRejections[-15].text)
+		}
+	})
+}
+
+// Invalidate gives this replica's content up: it is synchronised wholly from its peer.
+// One that has no peer yet must be Inconsistent already: then nothing is given up but what
+// the bitmap says of it, and the next connection copies all.
+func (r *Replicator) Invalidate(ctx context.Context, id fsm.VolumeID) error {
+	return r.withKernelStep(ctx, id, "invalidate", func(s *step, d procDevice) error {
+		switch {
+		case connectionState(d) == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET:
+			return nil
+		case d.primary():
+			return s.reject(fsm.Precondition, kernelRejections[123].text)
+		case d.standAlone() && d.disk == "Inconsistent":
+			return s.markAllOutOfSync(ctx, d)
+		case !d.connected():
+			return s.reject(fsm.Precondition, kernelRejections[-15].text)
+		case d.peerDisk != "UpToDate":
+			return s.reject(fsm.Precondition, "its peer's disk is not up to date")
+		}
+		return s.run(ctx, "invalidate")
+	})
+}
+
+// markAllOutOfSync marks every block of a disk that stands alone as out of sync.
+func (s *step) markAllOutOfSync(ctx context.Context, d procDevice) error {
+	if size := s.r.deviceSize(d.minor); size > 0 && d.outOfSync >= size {
+		return nil
+	}
+	return s.run(ctx, "invalidate")
+}
+
+// Adjust makes the kernel's options those of the file. A connection to another
+// address than the file's is ended with force; Connect makes the new one.
+func (r *Replicator) Adjust(ctx context.Context, id fsm.VolumeID) error {
+	return r.withStep(ctx, id, "adjust", func(s *step, d procDevice, inKernel bool) error {
+		if !inKernel {
+			return nil
+		}
+		if d.attached() {
+			if err := s.run(ctx, "disk-options"); err != nil {
+				return err
+			}
+		}
+		if d.standAlone() {
+			return nil
+		}
+		err := s.adm(ctx, "net-options")
+		if hasCode(err, noConnection) {
+			return s.disconnectByAddress(ctx)
+		}
+		return classifyError(s.action, id, err)
+	})
+}
+
+var (
+	peerAddressPattern  = regexp.MustCompile(`(?s)_remote_host\s*\{\s*address\s+(ipv[46]) ([^;\s]+);`)
+	localAddressPattern = regexp.MustCompile(`(?s)_this_host\s*\{\s*address\s+(ipv[46]) ([^;\s]+);`)
+)
+
+// addresses are those of the connection that the kernel has, empty when it has none.
+func (r *Replicator) addresses(ctx context.Context, id fsm.VolumeID) (local, peer string, err error) {
+	out, err := r.query(ctx, "drbdsetup", "show", string(id))
+	if err != nil {
+		return "", "", fmt.Errorf("ask the kernel for the addresses of %s: %w", id, err)
+	}
+	l, p := localAddressPattern.FindStringSubmatch(string(out)), peerAddressPattern.FindStringSubmatch(string(out))
+	if l == nil || p == nil {
+		return "", "", nil
+	}
+	return l[1] + ":" + l[2], p[1] + ":" + p[2], nil
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

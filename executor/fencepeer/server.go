@@ -1,0 +1,159 @@
+package fencepeer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// DecideFunc has the log decide about a replica that lost its peer. It may take as long as
+// the log has no quorum. An error is no verdict: the handler asks again.
+type DecideFunc func(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error)
+
+// requestTimeout bounds how long a peer may take to say what it asks.
+const requestTimeout = 5 * time.Second
+
+// Server answers handlers.
+type Server struct {
+	listener *net.UnixListener
+	decide   DecideFunc
+	log      *slog.Logger
+	peerUID  func(*net.UnixConn) (uint32, error)
+}
+
+// Listen makes the socket at path, DefaultSocket when empty, in a folder that only
+// root may enter. What a process before left there is replaced.
+func Listen(path string, ask DecideFunc, log *slog.Logger) (*Server, error) {
+	path = cmp.Or(path, DefaultSocket)
+	dir := filepath.Dir(path)
+	if err := makeRootOnlyFolder(dir); err != nil {
+		return nil, fmt.Errorf("listen for the kernel's handler: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listen for the kernel's handler: %w", err)
+	}
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen for the kernel's handler: %w", err)
+	}
+	// A successor may have made its own socket there before this one is closed.
+	listener.SetUnlinkOnClose(false)
+	return &Server{listener: listener, decide: ask, log: log, peerUID: peerUID}, nil
+}
+
+// makeRootOnlyFolder makes a folder that only root may enter. One that is there is not
+// changed: it may be others' too.
+func makeRootOnlyFolder(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return fmt.Errorf("others may enter the folder %s: run `chmod 0700 %s`, or choose another with --fence-socket", dir, dir)
+	}
+	return nil
+}
+
+// Serve answers until ctx ends, and then waits for the questions under way, whose
+// handlers will ask the next process.
+func (s *Server) Serve(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = s.listener.Close() }) // it ends Accept
+	defer stop()
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	defer cancel()
+	for {
+		conn, err := s.listener.AcceptUnix()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("listen for the kernel's handler: %w", err)
+		case err != nil:
+			s.log.Warn("a handler's connection failed", "error", err)
+			sleep(ctx, 100*time.Millisecond)
+			continue
+		}
+		answering.Go(func() { s.handle(ctx, conn) })
+	}
+}
+
+// answer takes one question. The answer of a handler that is gone is lost, which is
+// safe: what the log recorded stays, and the node process watches the device itself.
+func (s *Server) handle(ctx context.Context, conn *net.UnixConn) {
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // it ends what waits for the handler
+	defer stop()
+	if err := checkPeer(conn, s.peerUID); err != nil {
+		s.log.Warn("a question about a replica was not taken", "error", err)
+		return
+	}
+	var q request
+	if err := conn.SetReadDeadline(time.Now().Add(requestTimeout)); err != nil {
+		return
+	}
+	if err := readLine(conn, &q); err != nil {
+		s.log.Warn("a question about a replica cannot be read", "error", err)
+		return
+	}
+	go cancelOnHangup(conn, cancel)
+	a := s.respond(ctx, q)
+	if a.Exit != 0 {
+		s.log.Info("the kernel's question about a replica is answered", "volume", q.Resource, "minor", q.Minor, "exit", a.Exit, "reason", a.Reason)
+	}
+	if err := writeLine(conn, a); err != nil {
+		s.log.Warn("the kernel's handler did not take its answer", "volume", q.Resource, "error", err)
+	}
+}
+
+// cancelOnHangup ends a question whose handler is gone: nobody would use its answer, and
+// the node process is to know that no handler waits for it.
+func cancelOnHangup(conn *net.UnixConn, cancel context.CancelFunc) {
+	defer cancel()
+	if conn.SetReadDeadline(time.Time{}) == nil {
+		_, _ = conn.Read(make([]byte, 1)) // a handler says nothing more
+	}
+}
+
+func (s *Server) respond(ctx context.Context, q request) response {
+	id := fsm.VolumeID(q.Resource)
+	switch {
+	case q.SelfTest:
+		return response{Alive: true}
+	case !id.Valid():
+		return response{Exit: ExitRefused, Reason: fmt.Sprintf("%q is no volume", q.Resource)}
+	}
+	verdict, err := s.decide(ctx, id)
+	if err != nil {
+		s.log.Warn("there is no verdict about a replica yet", "volume", id, "error", err)
+		return response{Reason: err.Error()}
+	}
+	return response{Exit: exitCodes[verdict], Reason: verdict.String()}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}

@@ -1,0 +1,201 @@
+package loopfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// deletedSuffix is what the kernel appends to the name of an unlinked file.
+const deletedSuffix = " (deleted)"
+
+// loops knows which loop devices belong to which volume. The kernel is asked
+// before anything that is remembered is believed.
+type loopTable struct {
+	setupLock sync.Mutex
+
+	mu       sync.Mutex
+	scanned  bool // the kernel's whole list was read once
+	byVolume map[fsm.VolumeID][]loop
+	updates  uint64 // how often somebody said what a volume has
+}
+
+// devicesOf is the volume's loop devices, the one to keep first. The whole list is
+// read once per process; after that this process made every other one.
+func (l *loopTable) devicesOf(id fsm.VolumeID, file *inode, dir string) ([]loop, error) {
+	l.mu.Lock()
+	scanned, known, updates := l.scanned, l.byVolume[id], l.updates
+	l.mu.Unlock()
+	if !scanned {
+		if err := l.scanAll(dir); err != nil {
+			return nil, err
+		}
+		return l.devicesOf(id, file, dir)
+	}
+	var current []loop
+	for _, k := range known {
+		dev, err := loopStatus(k.number)
+		if errors.Is(err, errNotBound) || err == nil && dev.file != k.file {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		current = append(current, dev)
+	}
+	l.storeIfUnchanged(id, updates, current)
+	return current, nil
+}
+
+// storeIfUnchanged remembers what became of what was known, unless somebody set up or took down a
+// device meanwhile: who only looks waits for nobody. What is known then may be the same as
+// before, as the kernel gives the lowest free number.
+func (l *loopTable) storeIfUnchanged(id fsm.VolumeID, updates uint64, current []loop) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.updates == updates {
+		l.setLocked(id, current)
+	}
+}
+
+func (l *loopTable) store(id fsm.VolumeID, found []loop) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.updates++
+	l.setLocked(id, found)
+}
+
+// setLocked is for whoever holds mu.
+func (l *loopTable) setLocked(id fsm.VolumeID, found []loop) {
+	if l.byVolume == nil {
+		l.byVolume = map[fsm.VolumeID][]loop{}
+	}
+	if len(found) == 0 {
+		delete(l.byVolume, id)
+		return
+	}
+	l.byVolume[id] = found
+}
+
+// scanAll reads the kernel's list and adopts what belongs to this pool.
+func (l *loopTable) scanAll(dir string) error {
+	all, err := listBound()
+	if err != nil {
+		return err
+	}
+	found := map[fsm.VolumeID][]loop{}
+	for _, b := range all {
+		id, ok := b.volumeIn(dir)
+		if !ok {
+			continue
+		}
+		dev, err := loopStatus(b.number)
+		if errors.Is(err, errNotBound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		found[id] = append(found[id], dev)
+	}
+	for id := range found {
+		found[id] = dropDuplicates(found[id])
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.scanned {
+		l.scanned, l.byVolume = true, found
+	}
+	return nil
+}
+
+// dropDuplicates puts the device to keep first, the one in use or else the first, and
+// takes down the others of the same file that nobody uses: two devices on one
+// file do not see each other's writes. Those in use stay in the list.
+func dropDuplicates(found []loop) []loop {
+	if len(found) < 2 {
+		return found
+	}
+	keep := 0
+	for i := range found {
+		if inUse(found[i]) {
+			keep = i
+			break
+		}
+	}
+	remaining := []loop{found[keep]}
+	for i := range found {
+		if i != keep && (found[i].file != found[keep].file || detachLoop(found[i]) != nil) {
+			remaining = append(remaining, found[i])
+		}
+	}
+	return remaining
+}
+
+// scan reads the kernel's list for one volume, also what others set up.
+func (l *loopTable) scan(id fsm.VolumeID, file *inode, dir string) ([]loop, error) {
+	all, err := listBound()
+	if err != nil {
+		return nil, err
+	}
+	var found []loop
+	for _, b := range all {
+		if !strings.HasPrefix(filepath.Base(b.file), string(id)+".img") {
+			continue
+		}
+		now, err := loopStatus(b.number)
+		if errors.Is(err, errNotBound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if owner, ok := b.volumeIn(dir); ok && owner == id || file != nil && now.file == *file {
+			found = append(found, now)
+		}
+	}
+	l.store(id, found)
+	return found, nil
+}
+
+// boundLoop is one line of the kernel's list.
+type boundLoop struct {
+	number int
+	file   string // as the kernel names it, with its suffix when unlinked
+}
+
+// listBound is every loop device that is set up.
+func listBound() ([]boundLoop, error) {
+	dir, err := os.Open("/sys/block")
+	if err != nil {
+		return nil, err
+	}
+	names, err := dir.Readdirnames(-1)
+	if err = errors.Join(err, dir.Close()); err != nil {
+		return nil, err
+	}
+	var all []boundLoop
+	for _, name := range names {
+		digits, ok := strings.CutPrefix(name, "loop")
+		number, err := strconv.Atoi(digits)
+		if !ok || err != nil {
+			continue
+		}
+		if file, ok := backingFile(number); ok {
+			all = append(all, boundLoop{number, file})
+		}
+	}
+	return all, nil
+}
+
+// volumeIn is the volume whose image in the pool's folder backs the device.
+func (b boundLoop) volumeIn(dir string) (fsm.VolumeID, bool) {
+	name, ok := strings.CutPrefix(strings.TrimSuffix(b.file, deletedSuffix), dir+"/"+volumesDir+"/")
+	id, isImage := strings.CutSuffix(name, ".img")
+	return fsm.VolumeID(id), ok && isImage && fsm.VolumeID(id).Valid()
+}

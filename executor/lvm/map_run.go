@@ -1,0 +1,262 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+const (
+	// mapRunTTL is how long what was found is kept for the next page of a stream, and
+	// how long the tools go on for nobody.
+	mapRunTTL = 2 * time.Minute
+	// maxRunExtents is how many extents are kept of one stream: 16 MiB. A stream with
+	// more runs the tools again, once for as many.
+	maxRunExtents = 1 << 20
+	// maxIdleRuns is how many streams are kept that nobody is just reading.
+	maxIdleRuns = 8
+)
+
+// errExtentLimit stops a run that found as much as is kept.
+var errExtentLimit = errors.New("as much as is kept was found")
+
+// findFunc finds the extents of a pair from an offset on.
+type findFunc func(ctx context.Context, r snapshotPair, from int64, yield func(executor.Extent) error) error
+
+// walks lets the pages of a stream share one run of the tools, which begin at block 0
+// however far the page is. Snapshots do not change, so what was found stays true.
+type mapRunCache struct {
+	mu    sync.Mutex
+	runs  map[snapshotPair]*mapRun
+	limit int // of extents
+	ttl   time.Duration
+}
+
+func newMapRunCache() *mapRunCache {
+	return &mapRunCache{runs: map[snapshotPair]*mapRun{}, limit: maxRunExtents, ttl: mapRunTTL}
+}
+
+// walk is one run of the tools, and what it found.
+type mapRun struct {
+	from     int64
+	cancel   context.CancelFunc
+	users    int // guarded by walks.mu, as are used and timer
+	lastUsed time.Time
+	timer    *time.Timer
+
+	mu      sync.Mutex
+	extents []executor.Extent
+	full    bool // there is more behind the last
+	ended   bool
+	err     error
+	changed chan struct{} // closed when something of the above changes
+}
+
+// read yields a pair's extents from an offset on. When the context is done before all is
+// found, the error is an *executor.InterruptedError and the run goes on for whoever asks next.
+func (w *mapRunCache) read(ctx context.Context, r snapshotPair, from int64, find findFunc, yield func(executor.Extent) bool) error {
+	for at := max(from, 0); ; {
+		mr := w.acquire(ctx, r, at, find)
+		next, restart, err := mr.read(ctx, at, yield)
+		w.release(r, mr, err)
+		if err != nil || !restart {
+			return err
+		}
+		at = next
+	}
+}
+
+// take joins the run that has what is behind an offset, or starts one.
+func (w *mapRunCache) acquire(ctx context.Context, r snapshotPair, from int64, find findFunc) *mapRun {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mr := w.runs[r]
+	if mr == nil || !mr.covers(from) {
+		w.drop(r, mr)
+		w.evictIdle()
+		mr = w.start(ctx, r, from, find)
+		w.runs[r] = mr
+	}
+	mr.users++
+	mr.timer.Stop()
+	return mr
+}
+
+// release keeps the run for a while, unless it failed.
+func (w *mapRunCache) release(r snapshotPair, mr *mapRun, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	mr.users--
+	mr.lastUsed = time.Now()
+	switch {
+	case err != nil && mr.failed(), w.runs[r] != mr:
+		w.drop(r, mr)
+	case mr.users == 0:
+		mr.timer.Reset(w.ttl)
+	}
+}
+
+func (w *mapRunCache) start(ctx context.Context, r snapshotPair, from int64, find findFunc) *mapRun {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	mr := &mapRun{from: from, cancel: cancel, changed: make(chan struct{})}
+	mr.timer = time.AfterFunc(w.ttl, func() { w.expire(r, mr) })
+	go func() { mr.finish(find(ctx, r, from, func(e executor.Extent) error { return mr.add(e, w.limit) })) }()
+	return mr
+}
+
+func (w *mapRunCache) expire(r snapshotPair, mr *mapRun) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if mr.users == 0 {
+		w.drop(r, mr)
+	}
+}
+
+// drop stops a run unless somebody still reads it, and keeps it for nobody else.
+func (w *mapRunCache) drop(r snapshotPair, mr *mapRun) {
+	if mr == nil {
+		return
+	}
+	if w.runs[r] == mr {
+		delete(w.runs, r)
+	}
+	if mr.users == 0 {
+		mr.timer.Stop()
+		mr.cancel()
+	}
+}
+
+// forget makes room for one more by dropping the one that was not used for longest.
+func (w *mapRunCache) evictIdle() {
+	var oldest *mapRun
+	var key snapshotPair
+	idle := 0
+	for r, mr := range w.runs {
+		if mr.users > 0 {
+			continue
+		}
+		if idle++; oldest == nil || mr.lastUsed.Before(oldest.lastUsed) {
+			oldest, key = mr, r
+		}
+	}
+	if idle >= maxIdleRuns {
+		w.drop(key, oldest)
+	}
+}
+
+// covers tells whether what is behind an offset is, or will be, found by this run.
+func (o *mapRun) covers(from int64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return from >= o.from && (!o.full || from < o.last()) && (!o.ended || o.err == nil)
+}
+
+func (o *mapRun) failed() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ended && o.err != nil
+}
+
+// last is where the last extent ends.
+func (o *mapRun) last() int64 {
+	if n := len(o.extents); n > 0 {
+		return o.extents[n-1].Offset + o.extents[n-1].Length
+	}
+	return o.from
+}
+
+// add keeps an extent, joined with the one before it.
+func (o *mapRun) add(e executor.Extent, limit int) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := len(o.extents)
+	switch {
+	case n > 0 && o.last() == e.Offset:
+		o.extents[n-1].Length += e.Length
+		return nil // nobody is told of the last one before it is whole
+	case n == limit:
+		o.full = true
+		return errExtentLimit
+	}
+	o.extents = append(o.extents, e)
+	o.notify()
+	return nil
+}
+
+func (o *mapRun) finish(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.full {
+		o.err = err
+	}
+	o.ended = true
+	o.cancel()
+	o.notify()
+}
+
+func (o *mapRun) notify() {
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// read yields what this run finds behind an offset, until it ends. Again says that
+// another run has to go on, from next on.
+func (o *mapRun) read(ctx context.Context, at int64, yield func(executor.Extent) bool) (next int64, restart bool, err error) {
+	for {
+		found, reached, ended, changed, err := o.extentsFrom(at)
+		for _, e := range found {
+			if e, at = clip(e, at); !yield(e) {
+				return at, false, nil
+			}
+		}
+		if at = max(at, reached); ended && len(found) == 0 {
+			return at, o.full, err
+		}
+		if len(found) > 0 {
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return at, false, &executor.InterruptedError{Offset: at, Cause: ctx.Err()}
+		}
+	}
+}
+
+// clip cuts off what is before an offset, and says where the rest ends.
+func clip(e executor.Extent, at int64) (executor.Extent, int64) {
+	end := e.Offset + e.Length
+	e.Offset = max(e.Offset, at)
+	e.Length = end - e.Offset
+	return e, end
+}
+
+// extentBatch is how many extents are handed out at once.
+const extentBatch = 4096
+
+// extentsFrom is what is known behind an offset: some extents, before which byte all is known,
+// and, after the last of them, how the run ended.
+func (o *mapRun) extentsFrom(at int64) (found []executor.Extent, reached int64, ended bool, changed <-chan struct{}, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	extents := o.extents
+	if n := len(extents); n > 0 && !o.ended {
+		reached, extents = extents[n-1].Offset, extents[:n-1] // the last one may go on
+	}
+	i, _ := slices.BinarySearchFunc(extents, at, func(e executor.Extent, at int64) int {
+		if e.Offset+e.Length <= at {
+			return -1
+		}
+		return 1
+	})
+	behind := extents[i:]
+	found = slices.Clone(behind[:min(len(behind), extentBatch)])
+	if len(found) < len(behind) {
+		reached = 0 // the next look says more
+	}
+	return found, reached, o.ended, o.changed, o.err
+}

@@ -1,0 +1,158 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// mapping says where a range of a volume's blocks lies in the pool.
+type mapping struct{ volumeBlock, poolBlock, blocks int64 }
+
+func (m mapping) end() int64 { return m.volumeBlock + m.blocks }
+
+// mappingBatch is how many mappings are handed over at once.
+const mappingBatch = 1024
+
+// dump is one thin device's mappings, in ascending order, while thin_dump prints them.
+type thinDump struct {
+	batches chan []mapping
+	err     error // valid once batches is closed
+
+	pending []mapping
+	cur     mapping // of no length before the first
+	done    bool
+}
+
+// dump starts thin_dump for one device. One for each: of several at once its newer
+// versions say what they share apart from each.
+func (t *tools) startDump(ctx context.Context, device string, thin uint64) *thinDump {
+	d := &thinDump{batches: make(chan []mapping, 2)}
+	go func() {
+		defer close(d.batches)
+		d.err = t.printDump(ctx, device, thin, d.batches)
+	}()
+	return d
+}
+
+func (t *tools) printDump(ctx context.Context, device string, thin uint64, batches chan<- []mapping) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &dumpParser{ctx: ctx, out: batches, header: fmt.Sprintf("<device dev_id=\"%d\" ", thin)}
+	out := &lineWriter{handle: r.parseLine, stop: cancel}
+	err := t.runThinTool(ctx, out, "thin_dump", "-m", "--dev-id", strconv.FormatUint(thin, 10), device)
+	switch {
+	case out.err != nil:
+		return out.err // the tool was stopped for it
+	case err != nil:
+		return err
+	}
+	return r.finish()
+}
+
+// wait returns when the tool has ended, or is as good as gone.
+func (d *thinDump) wait() {
+	for range d.batches { //nolint:revive // what is left is of no use
+	}
+}
+
+// advance drops the mappings that end at or before a block.
+func (d *thinDump) advance(at int64) error {
+	for !d.done && d.cur.end() <= at {
+		if len(d.pending) == 0 {
+			batch, ok := <-d.batches
+			if !ok {
+				d.done = true
+				return d.err
+			}
+			d.pending = batch
+			continue // which may be empty
+		}
+		d.cur, d.pending = d.pending[0], d.pending[1:]
+	}
+	return nil
+}
+
+// poolBlock is where a block of the volume lies in the pool, if it is there.
+func (d *thinDump) poolBlock(at int64) (int64, bool) {
+	if d.done || at < d.cur.volumeBlock {
+		return 0, false
+	}
+	return d.cur.poolBlock + at - d.cur.volumeBlock, true
+}
+
+// sameUntil is the block before which all are as the one at a place: behind each other in
+// the pool, or not there.
+func (d *thinDump) sameUntil(at int64) int64 {
+	switch {
+	case d.done:
+		return math.MaxInt64
+	case at < d.cur.volumeBlock:
+		return d.cur.volumeBlock
+	}
+	return d.cur.end()
+}
+
+// dumpParser reads what thin_dump prints of one device.
+type dumpParser struct {
+	ctx     context.Context
+	out     chan<- []mapping
+	header  string // how the line begins without which the tool said nothing of the device
+	batch   []mapping
+	lastEnd int64 // the block at which the last mapping ended
+
+	sawHeader, complete bool
+}
+
+// take reads one line.
+func (r *dumpParser) parseLine(line string) error {
+	m, ok := parseMapping(line)
+	switch {
+	case ok:
+		return r.add(m, line)
+	case line == "</superblock>":
+		r.complete = true
+	case !isMetaLine(line):
+		return fmt.Errorf("thin_dump says %q, which is not understood", line)
+	}
+	r.sawHeader = r.sawHeader || strings.HasPrefix(line, r.header)
+	return nil
+}
+
+// maxBlock is more than any volume or pool has.
+const maxBlock = math.MaxInt64 / (1 << 30) / 2
+
+func (r *dumpParser) add(m mapping, line string) error {
+	if m.volumeBlock < r.lastEnd || m.blocks <= 0 || m.poolBlock < 0 || max(m.volumeBlock, m.poolBlock, m.blocks) > maxBlock {
+		return fmt.Errorf("thin_dump says %q, which cannot be behind block %d", line, r.lastEnd)
+	}
+	if !r.sawHeader {
+		return fmt.Errorf("thin_dump says %q of another device", line)
+	}
+	r.lastEnd = m.end()
+	if r.batch = append(r.batch, m); len(r.batch) < mappingBatch {
+		return nil
+	}
+	return r.flush()
+}
+
+func (r *dumpParser) flush() error {
+	select {
+	case r.out <- r.batch:
+		r.batch = nil
+		return nil
+	case <-r.ctx.Done():
+		return context.Cause(r.ctx)
+	}
+}
+
+// end hands over the last mappings. A tool that ends without an error says so of all.
+func (r *dumpParser) finish() error {
+	if !r.sawHeader || !r.complete {
+		return errors.New("thin_dump says less than everything")
+	}
+	return r.flush()
+}

@@ -1,0 +1,82 @@
+package lvm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// zeroTail makes what a copy is not to have of its source read as zero, before the copy is
+// ready: its device on top may be as long one day, or DRBD look there for its metadata.
+func (p *Pool) zeroTail(ctx context.Context, c *thinCopy) error {
+	if err := p.activateLV(ctx, c.name); err != nil {
+		return err
+	}
+	d, err := p.kernel.device(dmName(p.VG, c.name))
+	if err != nil {
+		return err
+	}
+	if d == nil {
+		return fmt.Errorf("%s is not active although LVM activated it", c.name)
+	}
+	err = zeroRange(ctx, d.path(), c.dropTail, c.chunk)
+	if errors.Is(err, unix.ENOSPC) {
+		err = fmt.Errorf("%w: %w", errFull, err)
+	}
+	if err != nil {
+		return p.commandError("remove the source's metadata from", c.name, err)
+	}
+	return nil
+}
+
+// zeroBlock is how much is read and written at once. No chunk of a pool is smaller.
+const zeroBlock = 64 << 10
+
+// zero makes a range of a device read as zero, also after a loss of power. Whole chunks
+// are given back to the pool where it takes them; what still holds something is
+// written over.
+func zeroRange(ctx context.Context, path string, extent executor.Extent, chunk int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	end := extent.Offset + extent.Length
+	discardRange(f, roundUp(extent.Offset, chunk), end)
+	buf, zeroes := make([]byte, zeroBlock), make([]byte, zeroBlock)
+	for at := extent.Offset; at < end; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n := min(zeroBlock-at%zeroBlock, end-at)
+		if _, err := io.ReadFull(io.NewSectionReader(f, at, n), buf[:n]); err != nil {
+			return fmt.Errorf("read %s at %d: %w", path, at, err)
+		}
+		if !bytes.Equal(buf[:n], zeroes[:n]) {
+			if _, err := f.WriteAt(zeroes[:n], at); err != nil {
+				return err
+			}
+		}
+		at += n
+	}
+	return f.Sync()
+}
+
+// discardRange discards a range of a device, where that can be done.
+func discardRange(f *os.File, from, to int64) {
+	if from >= to {
+		return
+	}
+	bounds := [2]uint64{uint64(from), uint64(to - from)}
+	_, _, _ = unix.Syscall(unix.SYS_IOCTL, f.Fd(), unix.BLKDISCARD, uintptr(unsafe.Pointer(&bounds))) // #nosec G103
+}
+
+func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }

@@ -1,0 +1,192 @@
+package mount
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor/run"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// setXFSUUID has xfs_db write the UUID: it makes the log anew, then writes the
+// superblocks of all allocation groups, the first one first. xfs_db refuses a log
+// that is dirty: then the kernel replays it. When xfs_db was killed in the middle, what
+// was begun is ended here.
+func (m *Mounter) setXFSUUID(ctx context.Context, device string, want uuid.UUID) error {
+	for _, clean := range []bool{true, false} {
+		if err := m.repairXFS(ctx, device, want); err != nil {
+			return err
+		}
+		if done, err := xfsHasUUID(device, want); done || err != nil {
+			return err
+		}
+		if !clean {
+			if err := withDetachedMount(device, "xfs", []fsSetting{{key: "nouuid"}}, func(*os.File) error { return nil }); err != nil {
+				return err
+			}
+		}
+		// Its exit code says nothing of its commands, so the superblocks are read again.
+		if err := m.xfsTool(ctx, "xfs_db", "-x", "-c", "uuid "+want.String(), device); err != nil && !clean {
+			return err
+		}
+	}
+	done, err := xfsHasUUID(device, want)
+	if err == nil && !done {
+		err = errors.New("xfs_db did not write the UUID")
+	}
+	return err
+}
+
+func (m *Mounter) xfsTool(ctx context.Context, tool string, args ...string) error {
+	_, err := m.runner.Run(ctx, run.Command{Tool: tool, Args: args, Timeout: growTimeout})
+	return err
+}
+
+// repairXFS ends what a killed xfs_db began. Once the first superblock has the UUID the
+// log is made, and the others become copies of it, as the kernel makes them when it
+// grows a filesystem. Before that, what is left of the log is of no use to anyone and
+// holds nothing, since it was clean: it is thrown away. Only xfs_db leaves such a log,
+// and nobody mounts the filesystem before this is done. It may be killed, too.
+func (m *Mounter) repairXFS(ctx context.Context, device string, want uuid.UUID) error {
+	ids, err := xfsUUIDs(device)
+	switch {
+	case err != nil:
+		return err
+	case ids[0] == want:
+		return xfsCopyFirst(device, len(ids))
+	case slices.Contains(ids, want):
+		return nil // written in another order: xfs_db writes them again
+	}
+	if begun, err := xfsUUIDPartlyWritten(device, want); !begun || err != nil {
+		return err
+	}
+	if err := xfsZeroLog(device); err != nil { // else xfs_repair would take the UUID from it
+		return err
+	}
+	return m.xfsTool(ctx, "xfs_repair", "-L", device)
+}
+
+// xfsZeroLog begins at its start, so that a log of which a part is zero is seen as begun.
+func xfsZeroLog(device string) error {
+	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	head, zero := make([]byte, superblockLen), make([]byte, 1<<20)
+	if _, err = f.ReadAt(head, 0); err != nil {
+		return errors.Join(fmt.Errorf("read the superblock: %w", err), f.Close())
+	}
+	at := xfsLogStart(head)
+	end := at + int64(binary.BigEndian.Uint32(head[xfsLogBlocksAt:]))*int64(binary.BigEndian.Uint32(head[xfsBlockAt:]))
+	for ; at < end && err == nil; at += int64(len(zero)) {
+		_, err = f.WriteAt(zero[:min(int64(len(zero)), end-at)], at)
+	}
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// xfsCopyFirst makes the superblocks of all groups copies of the first.
+func xfsCopyFirst(device string, groups int) error {
+	f, err := os.OpenFile(device, os.O_RDWR|unix.O_EXCL|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	head := make([]byte, superblockLen)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return errors.Join(fmt.Errorf("read the superblock: %w", err), f.Close())
+	}
+	sector := head[:min(superblockLen, int(binary.BigEndian.Uint16(head[xfsSectorAt:])))]
+	for n := 1; n < groups && err == nil; n++ {
+		_, err = f.WriteAt(sector, int64(n)*xfsGroupLen(head))
+	}
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func xfsGroupLen(head []byte) int64 {
+	return int64(binary.BigEndian.Uint32(head[xfsGroupAt:])) * int64(binary.BigEndian.Uint32(head[xfsBlockAt:]))
+}
+
+// Where xfs keeps what, in bytes from the start of the superblock and of a log record.
+const (
+	xfsLogAt       = 48
+	xfsLogBlocksAt = 96
+	xfsSectorAt    = 102
+	xfsFeaturesAt  = 216
+	xfsNeedsRepair = 0x10
+	xfsGroupLogAt  = 124
+	xfsLogUUIDAt   = 304
+	xfsLogMagic    = 0xfeedbabe
+	xfsLogBlockLen = 512
+)
+
+// xfsUUIDPartlyWritten tells whether xfs_db has begun to make the log anew: it zeroes all of it,
+// then writes records that bear the UUID, from the start on. A log in use has neither.
+// A xfs_repair that was killed leaves its mark, with which nothing can be mounted.
+func xfsUUIDPartlyWritten(device string, want uuid.UUID) (bool, error) {
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	head, block := make([]byte, superblockLen), make([]byte, xfsLogBlockLen)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return false, fmt.Errorf("read the superblock: %w", err)
+	}
+	if _, err := f.ReadAt(block, xfsLogStart(head)); err != nil {
+		return false, fmt.Errorf("read the log: %w", err)
+	}
+	zero := bytes.Equal(block, make([]byte, xfsLogBlockLen))
+	anew := binary.BigEndian.Uint32(block) == xfsLogMagic && uuid.UUID(block[xfsLogUUIDAt:xfsLogUUIDAt+16]) == want
+	repairing := binary.BigEndian.Uint32(head[xfsFeaturesAt:])&xfsNeedsRepair != 0
+	return zero || anew || repairing, nil
+}
+
+// xfsLogStart is where the log begins, in bytes. Its place is told as a group and a
+// block within it.
+func xfsLogStart(head []byte) int64 {
+	at, bits := binary.BigEndian.Uint64(head[xfsLogAt:]), head[xfsGroupLogAt]&63
+	group, block := at>>bits, at&(1<<bits-1)
+	blocks := group*uint64(binary.BigEndian.Uint32(head[xfsGroupAt:])) + block
+	return int64(blocks) * int64(binary.BigEndian.Uint32(head[xfsBlockAt:])) //nolint:gosec // below a device's size; else the read fails
+}
+
+// xfsHasUUID tells whether all superblocks have the UUID.
+func xfsHasUUID(device string, want uuid.UUID) (bool, error) {
+	ids, err := xfsUUIDs(device)
+	return err == nil && !slices.ContainsFunc(ids, func(id uuid.UUID) bool { return id != want }), err
+}
+
+// xfsUUIDs are those of the superblocks of all groups.
+func xfsUUIDs(device string) ([]uuid.UUID, error) {
+	f, err := os.OpenFile(device, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head := make([]byte, superblockLen)
+	if _, err := f.ReadAt(head, 0); err != nil {
+		return nil, fmt.Errorf("read the superblock: %w", err)
+	}
+	if string(head[:4]) != xfsMagic {
+		return nil, fsm.Reject(fsm.Precondition, "there is no xfs on %s", device)
+	}
+	var ids []uuid.UUID
+	for n := range int64(binary.BigEndian.Uint32(head[xfsGroupsAt:])) {
+		var id uuid.UUID
+		if _, err := f.ReadAt(id[:], n*xfsGroupLen(head)+xfsUUIDAt); err != nil {
+			return nil, fmt.Errorf("read the superblock of group %d: %w", n, err)
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return nil, fmt.Errorf("the xfs on %s has no group", device)
+	}
+	return ids, nil
+}

@@ -1,0 +1,118 @@
+package mount
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// maxTableAge bounds how long a table of mounts is looked at again. The kernel says when
+// a mount comes, goes or changes its flags, but not when a folder above one is renamed.
+const maxTableAge = time.Second
+
+// tableCache keeps the kernel's table of mounts, indexed by device, until it changes: to
+// read the whole table for each device that is looked at would cost the number of
+// devices times the number of mounts. It is for looking only; who mounts or unmounts
+// reads the table itself.
+type tableCache struct {
+	mu     sync.Mutex
+	fd     int // says when the table changed; -1: nobody does
+	readAt time.Time
+	index  *tableIndex
+}
+
+// newTableCache opens the table without os.File: the runtime's own poller would be told
+// of a change, and the kernel tells each only once.
+func newTableCache() *tableCache {
+	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		fd = -1 // the table is read each time, and says why it cannot be
+	}
+	return &tableCache{fd: fd}
+}
+
+// get is the index of the table as it is.
+func (c *tableCache) get() (*tableIndex, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed, err := c.changed() // before the table is read: what changes then is told next time
+	if err != nil {
+		return nil, err
+	}
+	if c.index != nil && !changed && time.Since(c.readAt) < maxTableAge {
+		return c.index, nil
+	}
+	began := time.Now()
+	lines, err := readTable()
+	if err != nil {
+		return nil, err
+	}
+	c.index, c.readAt = newTableIndex(lines), began
+	return c.index, nil
+}
+
+// changed asks the kernel whether the table is another one than when it was asked last.
+func (c *tableCache) changed() (bool, error) {
+	if c.fd < 0 {
+		return true, nil
+	}
+	fds := []unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLPRI}} //nolint:gosec // a descriptor
+	for {
+		_, err := unix.Poll(fds, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("ask whether the kernel's table of mounts changed: %w", err)
+		}
+		return fds[0].Revents&(unix.POLLPRI|unix.POLLERR) != 0, nil
+	}
+}
+
+func (c *tableCache) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fd < 0 {
+		return nil
+	}
+	fd := c.fd
+	c.fd, c.index = -1, nil
+	return unix.Close(fd)
+}
+
+// tableIndex finds the lines that can be of a device, in the table's order.
+type tableIndex struct {
+	entries  mountTable
+	byDevice map[uint64][]int // of its filesystem
+	byRoot   map[string][]int // of a node: what is mounted is a file of the device's name
+}
+
+func newTableIndex(lines mountTable) *tableIndex {
+	x := &tableIndex{entries: lines, byDevice: map[uint64][]int{}, byRoot: map[string][]int{}}
+	for i, l := range lines {
+		number := unix.Mkdev(uint32(l.Major), uint32(l.Minor))
+		x.byDevice[number] = append(x.byDevice[number], i)
+		if l.Root != "/" {
+			x.byRoot[l.Root] = append(x.byRoot[l.Root], i)
+		}
+	}
+	return x
+}
+
+// of is every mount of the device.
+func (x *tableIndex) mountsOf(device executor.Device) (found []executor.Mount) {
+	at := slices.Concat(x.byDevice[device.Number], x.byRoot[nodeRoot(device)])
+	slices.Sort(at)
+	for _, i := range slices.Compact(at) {
+		if current, ours := x.entries[i].mountOf(device); ours {
+			found = append(found, current)
+		}
+	}
+	return found
+}
