@@ -13,12 +13,12 @@ import (
 )
 
 // benchCluster has the timeouts and sizes of a real one.
-func benchCluster(b *testing.B) *cluster {
+func benchCluster(b *testing.B) *testCluster {
 	b.Helper()
-	c := three(b, func(cfg *Config) {
+	c := newThreeMembers(b, func(cfg *Config) {
 		cfg.HeartbeatTimeout, cfg.SegmentSize, cfg.CheckpointEvery = 500*time.Millisecond, 64<<20, 256
 	})
-	c.members[0].proposes(b, "bench")
+	c.members[0].mustPropose(b, "bench")
 	return c
 }
 
@@ -34,7 +34,7 @@ func BenchmarkPropose(b *testing.B) {
 				}
 				var next atomic.Int64
 				inParallel(b, inflight, func() error {
-					_, err := n.Propose(b.Context(), creation(next.Add(1), b.N))
+					_, err := n.Propose(b.Context(), createVolume(next.Add(1), b.N))
 					return err
 				})
 			})
@@ -83,8 +83,8 @@ func inParallel(b *testing.B, inflight int, do func() error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "op/s")
 }
 
-// creation is a CreateVolume of ordinary size; rejected commands cost as much as others.
-func creation(i int64, run int) *fsmpb.Command {
+// createVolume is a CreateVolume of ordinary size; rejected commands cost as much as others.
+func createVolume(i int64, run int) *fsmpb.Command {
 	return &fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: fmt.Sprintf("hf-00000000-0000-4000-%04x-%012x", run%0x10000, i), Name: fmt.Sprintf("pvc-%d-%d", run, i),
 		Fingerprint: []byte("0123456789abcdef0123456789abcdef"), RequiredBytes: 1 << 20, Replicas: 1,

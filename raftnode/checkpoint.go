@@ -15,10 +15,10 @@ import (
 // checkpointPause spaces checkpoints when entries come faster than they are compared.
 const checkpointPause = 100 * time.Millisecond
 
-// checkpointDue tells whether this index begins another stretch of CheckpointEvery entries.
-func (m *Member) checkpointDue(index uint64) bool {
-	stretch := index / m.cfg.CheckpointEvery
-	return m.stretch.Swap(stretch) != stretch
+// entersCheckpointWindow tells whether this index begins another stretch of CheckpointEvery entries.
+func (m *Member) entersCheckpointWindow(index uint64) bool {
+	window := index / m.cfg.CheckpointEvery
+	return m.checkpointWindow.Swap(window) != window
 }
 
 // checkpoint asks the voters for their hash at this leader's index and proposes
@@ -26,31 +26,31 @@ func (m *Member) checkpointDue(index uint64) bool {
 // this leader that leaves (S23).
 func (m *Member) checkpoint(ctx context.Context) {
 	index := m.machine.index.Load()
-	own, known := m.machine.hashAt(index)
-	if index == 0 || !known || m.disk.full.Load() {
+	ownHash, known := m.machine.hashAt(index)
+	if index == 0 || !known || m.diskGuard.full.Load() {
 		return
 	}
-	votes := map[raft.ServerID][32]byte{raft.ServerID(m.id): own}
-	for id, a := range m.askAll(ctx, m.cfg.patience(), &raftpb.StatusRequest{HashAt: index}) {
-		if a.GetHashIndex() == index && len(a.GetStateHash()) == len(own) {
-			votes[id] = [32]byte(a.GetStateHash())
+	hashes := map[raft.ServerID][32]byte{raft.ServerID(m.id): ownHash}
+	for id, a := range m.queryStatuses(ctx, m.cfg.leaderlessTimeout(), &raftpb.StatusRequest{HashAt: index}) {
+		if a.GetHashIndex() == index && len(a.GetStateHash()) == len(ownHash) {
+			hashes[id] = [32]byte(a.GetStateHash())
 		}
 	}
-	agreed, verdict := tally(votes, m.servers())
+	agreed, verdict := majorityHash(hashes, m.servers())
 	switch verdict {
 	case hashAgreed:
-		m.dispute.clear()
-		m.propose(ctx, index, agreed)
+		m.hashDispute.clear()
+		m.proposeCheckpoint(ctx, index, agreed)
 	case hashDisputed:
 		m.log.Error("no majority of the members agrees on the state", "index", index)
-		m.dispute.set(index, 5*m.cfg.pace())
+		m.hashDispute.set(index, 5*m.cfg.probeInterval())
 	case hashUnknown: // too few have answered; the next one will tell
 	}
-	pause(ctx, checkpointPause)
+	sleep(ctx, checkpointPause)
 }
 
-func (m *Member) propose(ctx context.Context, index uint64, hash [32]byte) {
-	_, err := m.append(ctx, m.own(&fsmpb.Command{Body: &fsmpb.Command_Checkpoint{
+func (m *Member) proposeCheckpoint(ctx context.Context, index uint64, hash [32]byte) {
+	_, err := m.proposeInternal(ctx, m.fillInternalCommand(&fsmpb.Command{Body: &fsmpb.Command_Checkpoint{
 		Checkpoint: &fsmpb.Checkpoint{Index: index, Hash: hash[:]},
 	}}))
 	if err != nil && ctx.Err() == nil {
@@ -70,9 +70,9 @@ const (
 	hashDisputed
 )
 
-// tally counts the voters' hashes. Members without a vote are not counted.
-func tally(hashes map[raft.ServerID][32]byte, servers []raft.Server) ([32]byte, verdict) {
-	count := make(map[[32]byte]int)
+// majorityHash counts the voters' hashes. Members without a vote are not counted.
+func majorityHash(hashes map[raft.ServerID][32]byte, servers []raft.Server) ([32]byte, verdict) {
+	counts := make(map[[32]byte]int)
 	voters := 0
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter {
@@ -80,58 +80,58 @@ func tally(hashes map[raft.ServerID][32]byte, servers []raft.Server) ([32]byte, 
 		}
 		voters++
 		if h, ok := hashes[s.ID]; ok {
-			count[h]++
+			counts[h]++
 		}
 	}
-	for h, n := range count {
+	for h, n := range counts {
 		if n > voters/2 {
 			return h, hashAgreed
 		}
 	}
-	if len(count) > 1 {
+	if len(counts) > 1 {
 		return [32]byte{}, hashDisputed
 	}
 	return [32]byte{}, hashUnknown
 }
 
-// dispute is a disagreement that no majority decides. It is renewed by the leader
+// hashDispute is a disagreement that no majority decides. It is renewed by the leader
 // for as long as it lasts, and ends by itself when no leader renews it.
-type dispute struct {
-	mu    sync.Mutex
-	index uint64
-	until time.Time
+type hashDispute struct {
+	mu      sync.Mutex
+	index   uint64
+	expires time.Time
 }
 
-func (d *dispute) set(index uint64, lasts time.Duration) {
+func (d *hashDispute) set(index uint64, ttl time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.index, d.until = index, time.Now().Add(lasts)
+	d.index, d.expires = index, time.Now().Add(ttl)
 }
 
-func (d *dispute) clear() { d.set(0, 0) }
+func (d *hashDispute) clear() { d.set(0, 0) }
 
 // at is the index of the disagreement; zero when there is none.
-func (d *dispute) at() uint64 {
+func (d *hashDispute) activeIndex() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if time.Now().After(d.until) {
+	if time.Now().After(d.expires) {
 		return 0
 	}
 	return d.index
 }
 
-func (d *dispute) err() error {
-	if at := d.at(); at != 0 {
-		return fmt.Errorf("%w: no majority has one at index %d; an operator must choose", ErrDiverged, at)
+func (d *hashDispute) err() error {
+	if index := d.activeIndex(); index != 0 {
+		return fmt.Errorf("%w: no majority has one at index %d; an operator must choose", ErrDiverged, index)
 	}
 	return nil
 }
 
 // quarantine takes this member out of the cluster: its state is not the majority's
 // at a checkpoint. Its files are kept for study (S23).
-func (m *Member) quarantine(index uint64, own, agreed []byte) {
+func (m *Member) quarantine(index uint64, ownHash, majorityHash []byte) {
 	<-m.started
-	reason := fmt.Sprintf("the state at index %d has hash %x, and the majority's is %x", index, own, agreed)
+	reason := fmt.Sprintf("the state at index %d has hash %x, and the majority's is %x", index, ownHash, majorityHash)
 	m.log.Error("this member diverged", "why", reason)
 	if err := m.storage.quarantine(reason); err != nil {
 		m.log.Error("mark the data folder as quarantined", "error", err)

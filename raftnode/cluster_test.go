@@ -20,35 +20,35 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// patient is for what takes milliseconds on an idle machine.
-const patient = 30 * time.Second
+// testTimeout is for what takes milliseconds on an idle machine.
+const testTimeout = 30 * time.Second
 
-// heartbeat keeps tests short, and is long enough for a loaded machine.
-const heartbeat = 150 * time.Millisecond
+// testHeartbeat keeps tests short, and is long enough for a loaded machine.
+const testHeartbeat = 150 * time.Millisecond
 
 // cluster is some members in this process, each with its own folder, certificate and port.
-type cluster struct {
-	t       testing.TB
-	ca      string
-	root    string
-	log     *slog.Logger
-	members []*node
-	adjust  func(*Config)
+type testCluster struct {
+	t         testing.TB
+	ca        string
+	root      string
+	log       *slog.Logger
+	members   []*testMember
+	configure func(*Config)
 }
 
-// node is one member and what is needed to start it again.
-type node struct {
+// testMember is one member and what is needed to start it again.
+type testMember struct {
 	*Member
-	cfg    Config
-	files  pki.Files
-	addr   string
-	held   net.Listener // of the address, for the first start
-	exited atomic.Int64
+	cfg      Config
+	files    pki.Files
+	addr     string
+	listener net.Listener // of the address, for the first start
+	exitCode atomic.Int64
 }
 
-func newCluster(t testing.TB, adjust func(*Config)) *cluster {
+func newTestCluster(t testing.TB, configure func(*Config)) *testCluster {
 	t.Helper()
-	c := &cluster{t: t, root: t.TempDir(), log: slog.New(slog.DiscardHandler), adjust: adjust}
+	c := &testCluster{t: t, root: t.TempDir(), log: slog.New(slog.DiscardHandler), configure: configure}
 	if os.Getenv("HOLDFAST_TEST_LOG") != "" {
 		c.log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -57,39 +57,39 @@ func newCluster(t testing.TB, adjust func(*Config)) *cluster {
 	return c
 }
 
-// three is a cluster whose three members are voters.
-func three(t testing.TB, adjust func(*Config)) *cluster {
+// newThreeMembers is a cluster whose three members are voters.
+func newThreeMembers(t testing.TB, configure func(*Config)) *testCluster {
 	t.Helper()
-	c := newCluster(t, adjust)
+	c := newTestCluster(t, configure)
 	c.add("c1", nil)
 	c.add("c2", nil)
 	c.add("c3", nil)
-	c.settle(3)
+	c.waitReady(3)
 	return c
 }
 
 // add makes a member: the first begins the cluster, the others join it.
-func (c *cluster) add(name string, adjust func(*Config)) *node {
+func (c *testCluster) add(name string, configure func(*Config)) *testMember {
 	c.t.Helper()
-	n := c.prepare(name, adjust)
+	n := c.prepare(name, configure)
 	require.NoError(c.t, c.start(n))
 	return n
 }
 
 // prepare is add without the start.
-func (c *cluster) prepare(name string, adjust func(*Config)) *node {
+func (c *testCluster) prepare(name string, configure func(*Config)) *testMember {
 	c.t.Helper()
 	files, err := pki.Issue(c.ca, filepath.Join(c.root, name+"-pki"), pki.Identity{Role: pki.Controller, Name: name}, time.Hour)
 	require.NoError(c.t, err)
-	n := &node{files: files, addr: "127.0.0.1:0", cfg: Config{
+	n := &testMember{files: files, addr: "127.0.0.1:0", cfg: Config{
 		Dir: filepath.Join(c.root, name), Name: name, Bootstrap: len(c.members) == 0,
-		HeartbeatTimeout: heartbeat, DiskReserve: 1 << 20, DiskGuard: 1 << 20,
+		HeartbeatTimeout: testHeartbeat, DiskReserve: 1 << 20, DiskGuard: 1 << 20,
 		Metrics: prometheus.NewRegistry(), SegmentSize: 1 << 20, CheckpointEvery: 16,
 	}}
 	if len(c.members) > 0 {
 		n.cfg.Join = []string{c.members[0].addr}
 	}
-	for _, f := range []func(*Config){c.adjust, adjust} {
+	for _, f := range []func(*Config){c.configure, configure} {
 		if f != nil {
 			f(&n.cfg)
 		}
@@ -100,10 +100,10 @@ func (c *cluster) prepare(name string, adjust func(*Config)) *node {
 }
 
 // start opens the member's folder again, on the port that it had.
-func (c *cluster) start(n *node) error {
+func (c *testCluster) start(n *testMember) error {
 	c.t.Helper()
-	listener := n.held
-	if n.held = nil; listener == nil {
+	listener := n.listener
+	if n.listener = nil; listener == nil {
 		var err error
 		listener, err = net.Listen("tcp", n.addr)
 		require.NoError(c.t, err)
@@ -115,13 +115,13 @@ func (c *cluster) start(n *node) error {
 	creds, err := pki.Load(n.files)
 	require.NoError(c.t, err)
 	cfg.Credentials = creds
-	n.exited.Store(-1)
-	cfg.Exit = func(code int) { n.exited.Store(int64(code)) }
+	n.exitCode.Store(-1)
+	cfg.Exit = func(code int) { n.exitCode.Store(int64(code)) }
 	n.Member, err = Open(c.t.Context(), cfg)
 	return err
 }
 
-func (n *node) stop() error {
+func (n *testMember) stop() error {
 	if n.Member == nil {
 		return nil
 	}
@@ -129,14 +129,14 @@ func (n *node) stop() error {
 }
 
 // crash ends a member without giving leadership away.
-func (n *node) crash(t testing.TB) {
+func (n *testMember) crash(t testing.TB) {
 	t.Helper()
-	n.end(false)
-	require.NoError(t, n.ended)
+	n.terminate(false)
+	require.NoError(t, n.terminateErr)
 }
 
-// settle waits until so many members vote and all are ready.
-func (c *cluster) settle(voters int) {
+// waitReady waits until so many members vote and all are ready.
+func (c *testCluster) waitReady(voters int) {
 	c.t.Helper()
 	eventually(c.t, func() error {
 		for _, n := range c.members {
@@ -152,7 +152,7 @@ func (c *cluster) settle(voters int) {
 }
 
 // leader waits for the one of these members that leads.
-func (c *cluster) leader(among ...*node) (leader *node) {
+func (c *testCluster) leader(among ...*testMember) (leader *testMember) {
 	c.t.Helper()
 	if among == nil {
 		among = c.members
@@ -169,17 +169,17 @@ func (c *cluster) leader(among ...*node) (leader *node) {
 	return leader
 }
 
-func (c *cluster) followers() []*node { return c.but(c.leader()) }
+func (c *testCluster) followers() []*testMember { return c.others(c.leader()) }
 
-func (c *cluster) but(n *node) []*node {
-	return slices.DeleteFunc(slices.Clone(c.members), func(o *node) bool { return o == n })
+func (c *testCluster) others(n *testMember) []*testMember {
+	return slices.DeleteFunc(slices.Clone(c.members), func(o *testMember) bool { return o == n })
 }
 
 // eventually polls until there is no error.
 func eventually(t testing.TB, fn func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(patient); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(testTimeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if err = fn(); err == nil {
 			return
 		}
@@ -187,15 +187,15 @@ func eventually(t testing.TB, fn func() error) {
 	require.NoError(t, err)
 }
 
-func within(t testing.TB) context.Context {
+func testContext(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patient)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
 // register is a command that succeeds with any name.
-func register(name string) *fsmpb.Command {
+func registerNode(name string) *fsmpb.Command {
 	return &fsmpb.Command{
 		Actor: "node/" + name,
 		Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
@@ -205,11 +205,11 @@ func register(name string) *fsmpb.Command {
 	}
 }
 
-// knows tells whether a linearizable read on the member finds the node.
-func (n *node) knows(t testing.TB, name string) (found bool) {
+// hasNode tells whether a linearizable read on the member finds the node.
+func (n *testMember) hasNode(t testing.TB, name string) (found bool) {
 	t.Helper()
-	persist(t, func() error {
-		_, err := n.Read(within(t), func(s *fsm.State) error {
+	retryUnavailable(t, func() error {
+		_, err := n.Read(testContext(t), func(s *fsm.State) error {
 			_, found = s.Node(fsm.NodeID(name))
 			return nil
 		})
@@ -218,20 +218,20 @@ func (n *node) knows(t testing.TB, name string) (found bool) {
 	return found
 }
 
-func (n *node) proposes(t testing.TB, name string) {
+func (n *testMember) mustPropose(t testing.TB, name string) {
 	t.Helper()
-	cmd := register(name)
-	persist(t, func() error {
-		_, err := n.Propose(within(t), cmd)
+	cmd := registerNode(name)
+	retryUnavailable(t, func() error {
+		_, err := n.Propose(testContext(t), cmd)
 		return err
 	})
 }
 
-// answers proposes a command until it has an answer of the log, which may be a rejection.
-func (n *node) answers(t testing.TB, cmd *fsmpb.Command) (outcome *fsmpb.Outcome, err error) {
+// proposeUntilAnswered proposes a command until it has an answer of the log, which may be a rejection.
+func (n *testMember) proposeUntilAnswered(t testing.TB, cmd *fsmpb.Command) (outcome *fsmpb.Outcome, err error) {
 	t.Helper()
 	eventually(t, func() error {
-		if outcome, err = n.Propose(within(t), cmd); IsUnavailable(err) {
+		if outcome, err = n.Propose(testContext(t), cmd); IsUnavailable(err) {
 			return err
 		}
 		return nil
@@ -239,9 +239,9 @@ func (n *node) answers(t testing.TB, cmd *fsmpb.Command) (outcome *fsmpb.Outcome
 	return outcome, err
 }
 
-// persist tries again while there is no leader, which may be for longer than a
+// retryUnavailable tries again while there is no leader, which may be for longer than a
 // member's patience on a loaded machine.
-func persist(t testing.TB, try func() error) {
+func retryUnavailable(t testing.TB, try func() error) {
 	t.Helper()
 	eventually(t, func() error {
 		err := try()
@@ -254,7 +254,7 @@ func persist(t testing.TB, try func() error) {
 }
 
 // refuses asks for a change of the members until it is answered: by a refusal.
-func refuses(t testing.TB, try func() error) {
+func requireRefused(t testing.TB, try func() error) {
 	t.Helper()
 	var err error
 	eventually(t, func() error {
@@ -267,12 +267,12 @@ func refuses(t testing.TB, try func() error) {
 }
 
 // sameHash waits until all have the same hash at the same index.
-func sameHash(t testing.TB, members ...*node) {
+func requireSameHash(t testing.TB, members ...*testMember) {
 	t.Helper()
 	at := members[0].machine.index.Load()
 	var first []byte
 	for _, n := range members {
-		s, err := n.Status(within(t), at)
+		s, err := n.Status(testContext(t), at)
 		require.NoError(t, err)
 		require.NotEmpty(t, s.GetStateHash(), n.cfg.Name)
 		if first == nil {

@@ -36,9 +36,9 @@ type Config struct {
 	// it when all those addresses said that they know no cluster, and else it joins (S69).
 	Bootstrap bool
 	Join      []string // Raft addresses of members to join through when the folder is empty
-	// Founded is a file outside of Dir that remembers that a cluster was founded from
+	// BootstrapMarker is a file outside of Dir that remembers that a cluster was founded from
 	// it; Dir with the ending ".founded" when empty.
-	Founded string
+	BootstrapMarker string
 
 	// Facts attaches what was measured to a command, on the leader, before it is
 	// appended (S25). It replaces facts that are there already. It must not block.
@@ -63,16 +63,16 @@ type Config struct {
 	// Exit ends the process with a code; os.Exit by default. Tests replace it.
 	Exit func(code int)
 
-	foundedByDefault bool // nobody chose Founded
+	defaultMarker bool // nobody chose Founded
 
 	// What tests replace.
-	level       uint32 // of a new cluster
-	openStorage func(store.Options) (*storage, error)
-	apply       folding
-	statfs      func(dir string) (free, total int64, err error)
-	understands uint32 // the highest feature level that this build says it understands
-	now         func() time.Time
-	dial        func(ctx context.Context, addr string) (net.Conn, error)
+	bootstrapLevel  uint32 // of a new cluster
+	openStorage     func(store.Options) (*storage, error)
+	apply           applyFunc
+	statfs          func(dir string) (free, total int64, err error)
+	maxFeatureLevel uint32 // the highest feature level that this build says it understands
+	now             func() time.Time
+	dial            func(ctx context.Context, addr string) (net.Conn, error)
 }
 
 // withDefaults fills what is zero and says what cannot be.
@@ -83,9 +83,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.Name = cmp.Or(c.Name, c.Credentials.Identity().Name)
 	c.LogStore = cmp.Or(c.LogStore, store.WAL)
 	c.Advertise = cmp.Or(c.Advertise, c.Listener.Addr().String())
-	c.foundedByDefault = c.Founded == ""
-	c.Founded = cmp.Or(c.Founded, filepath.Clean(c.Dir)+".founded")
-	c.timeouts()
+	c.defaultMarker = c.BootstrapMarker == ""
+	c.BootstrapMarker = cmp.Or(c.BootstrapMarker, filepath.Clean(c.Dir)+".founded")
+	c.defaultTimeouts()
 	c.SnapshotThreshold = cmp.Or(c.SnapshotThreshold, 8192)
 	c.TrailingLogs = cmp.Or(c.TrailingLogs, 2*c.SnapshotThreshold)
 	if c.TrailingLogs < 2*c.SnapshotThreshold {
@@ -94,11 +94,11 @@ func (c Config) withDefaults() (Config, error) {
 	c.CheckpointEvery = cmp.Or(c.CheckpointEvery, 256)
 	c.DiskReserve = cmp.Or(c.DiskReserve, 64<<20)
 	c.JournalRetain = cmp.Or(c.JournalRetain, 1<<30)
-	c.hooks()
+	c.defaultHooks()
 	return c, nil
 }
 
-func (c *Config) timeouts() {
+func (c *Config) defaultTimeouts() {
 	c.HeartbeatTimeout = cmp.Or(c.HeartbeatTimeout, 500*time.Millisecond)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, c.HeartbeatTimeout)
 	c.LeaseTimeout = cmp.Or(c.LeaseTimeout, c.HeartbeatTimeout)
@@ -106,7 +106,7 @@ func (c *Config) timeouts() {
 	c.DiskHang = cmp.Or(c.DiskHang, 5*time.Second)
 }
 
-func (c *Config) hooks() {
+func (c *Config) defaultHooks() {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -122,8 +122,8 @@ func (c *Config) hooks() {
 	if c.statfs == nil {
 		c.statfs = statfs
 	}
-	c.understands = cmp.Or(c.understands, fsm.MaxFeatureLevel)
-	c.level = cmp.Or(c.level, c.understands)
+	c.maxFeatureLevel = cmp.Or(c.maxFeatureLevel, fsm.MaxFeatureLevel)
+	c.bootstrapLevel = cmp.Or(c.bootstrapLevel, c.maxFeatureLevel)
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -135,11 +135,13 @@ func (c *Config) hooks() {
 	}
 }
 
-// patience is how long a caller waits while nobody can answer: two elections
+// leaderlessTimeout is how long a caller waits while nobody can answer: two elections
 // after the leader was last heard (S28). It is 2 s by default.
-func (c *Config) patience() time.Duration { return 2 * (c.HeartbeatTimeout + c.ElectionTimeout) }
+func (c *Config) leaderlessTimeout() time.Duration {
+	return 2 * (c.HeartbeatTimeout + c.ElectionTimeout)
+}
 
-// pace is how often the leader looks at its members, and at itself; 1 s by default.
-func (c *Config) pace() time.Duration { return 2 * c.HeartbeatTimeout }
+// probeInterval is how often the leader looks at its members, and at itself; 1 s by default.
+func (c *Config) probeInterval() time.Duration { return 2 * c.HeartbeatTimeout }
 
 func (c *Config) journalDir() string { return filepath.Join(c.Dir, "journal") }

@@ -42,7 +42,7 @@ func (d *dialer) dial(id, addr string) (*grpc.ClientConn, error) {
 	if conn := d.conns[key]; conn != nil {
 		return conn, nil
 	}
-	conn, err := d.connect(id, addr)
+	conn, err := d.dialNew(id, addr)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +50,10 @@ func (d *dialer) dial(id, addr string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// connect makes a connection that the caller closes.
-func (d *dialer) connect(id, addr string) (*grpc.ClientConn, error) {
+// dialNew makes a connection that the caller closes.
+func (d *dialer) dialNew(id, addr string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(toMember{d.member, id}),
+		grpc.WithTransportCredentials(memberCreds{d.member, id}),
 		// Soon: a member that restarts is wanted at once.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
@@ -69,9 +69,9 @@ func (d *dialer) connect(id, addr string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// keep closes the connections to all others: gRPC would try for ever to reach those
+// closeExcept closes the connections to all others: gRPC would try for ever to reach those
 // that are gone.
-func (d *dialer) keep(wanted func(peerKey) bool) {
+func (d *dialer) closeExcept(wanted func(peerKey) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, conn := range d.conns {
@@ -94,41 +94,41 @@ func (d *dialer) close() error {
 	return errors.Join(errs...)
 }
 
-// toMember is gRPC's credentials for connections to one member, or to whoever is at
+// memberCreds is gRPC's credentials for connections to one member, or to whoever is at
 // the address when the id is empty.
-type toMember struct {
+type memberCreds struct {
 	member *Member
 	id     string
 }
 
 // ClientHandshake names the target.
-func (t toMember) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t memberCreds) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	protocols := []string{protoMember}
 	if t.id == "" {
 		protocols = []string{protoJoin}
 	}
-	if t.member.dialsUnnamed() {
+	if t.member.dialsUntargeted() {
 		protocols = append(protocols, protoMember1)
 	}
-	conn, err := secure(ctx, raw, t.member.cfg.Credentials, t.member.target(t.id), protocols...)
+	tlsConn, err := tlsClient(ctx, conn, t.member.cfg.Credentials, t.member.targetFor(t.id), protocols...)
 	if err != nil {
 		return nil, nil, err
 	}
-	return conn, tlsInfo(conn), nil
+	return tlsConn, tlsInfo(tlsConn), nil
 }
 
 // ServerHandshake is never used.
-func (t toMember) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (t memberCreds) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("these credentials are a client's")
 }
 
 // Info is credentials.TransportCredentials'.
-func (t toMember) Info() credentials.ProtocolInfo {
+func (t memberCreds) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 // Clone is credentials.TransportCredentials'.
-func (t toMember) Clone() credentials.TransportCredentials { return t }
+func (t memberCreds) Clone() credentials.TransportCredentials { return t }
 
 // OverrideServerName is credentials.TransportCredentials'.
-func (t toMember) OverrideServerName(string) error { return nil }
+func (t memberCreds) OverrideServerName(string) error { return nil }

@@ -58,28 +58,28 @@ func (w *network) isolate(addr string, cut bool) {
 	}
 }
 
-// threeOn is three on a network that can be cut.
-func threeOn(t testing.TB, w *network) *cluster {
-	c := newCluster(t, nil)
+// newThreeMembersOn is three on a network that can be cut.
+func newThreeMembersOn(t testing.TB, w *network) *testCluster {
+	c := newTestCluster(t, nil)
 	for i := range 3 {
-		known, addr := make(chan struct{}), ""
+		addrKnown, addr := make(chan struct{}), ""
 		n := c.add(fmt.Sprintf("c%d", i+1), func(cfg *Config) {
-			cfg.dial = w.dialFor(func() string { <-known; return addr })
+			cfg.dial = w.dialFor(func() string { <-addrKnown; return addr })
 		})
 		addr = n.addr
-		close(known)
+		close(addrKnown)
 	}
-	c.settle(3)
+	c.waitReady(3)
 	return c
 }
 
-func TestReadsAreNeverStaleOnALeaderThatWasCutOff(t *testing.T) {
+func TestReadsAreNeverStaleOnAnIsolatedLeader(t *testing.T) {
 	t.Parallel()
 	w := newNetwork()
-	c := threeOn(t, w)
+	c := newThreeMembersOn(t, w)
 	for i := range 2 {
 		old := c.leader()
-		rest := c.but(old)
+		rest := c.others(old)
 		w.isolate(old.addr, true)
 		name := fmt.Sprintf("behind-its-back-%d", i)
 		stop, reads := make(chan struct{}), make(chan error, 1)
@@ -88,21 +88,21 @@ func TestReadsAreNeverStaleOnALeaderThatWasCutOff(t *testing.T) {
 		go func() {
 			reads <- readUntil(t, old, name, stop, func() bool { mu.Lock(); defer mu.Unlock(); return acknowledged })
 		}()
-		rest[0].proposes(t, name)
+		rest[0].mustPropose(t, name)
 		mu.Lock()
 		acknowledged = true
 		mu.Unlock()
-		require.True(t, rest[1].knows(t, name))
+		require.True(t, rest[1].hasNode(t, name))
 		close(stop)
 		require.NoError(t, <-reads)
 		w.isolate(old.addr, false)
-		c.settle(3)
-		require.True(t, old.knows(t, name))
+		c.waitReady(3)
+		require.True(t, old.hasNode(t, name))
 	}
 }
 
 // readUntil fails on a read that began after the acknowledgement and missed what was acknowledged.
-func readUntil(t *testing.T, n *node, name string, stop <-chan struct{}, acknowledged func() bool) error {
+func readUntil(t *testing.T, n *testMember, name string, stop <-chan struct{}, acknowledged func() bool) error {
 	for {
 		must, found := acknowledged(), false
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -133,21 +133,21 @@ func TestS139_AHeartbeatFromBeforeTheReadConfirmsNothing(t *testing.T) {
 		want bool
 	}{
 		"nobody answered":                        {nil, false},
-		"one voter beside the leader":            {map[raft.ServerID]ack{"b": {term: 7, sent: 11}}, true},
-		"an answer to a heartbeat before":        {map[raft.ServerID]ack{"b": {term: 7, sent: 10}, "c": {term: 7, sent: 3}}, false},
-		"an answer in an earlier term":           {map[raft.ServerID]ack{"b": {term: 6, sent: 12}}, false},
-		"a member without a vote":                {map[raft.ServerID]ack{"watcher": {term: 7, sent: 12}}, false},
-		"a stranger":                             {map[raft.ServerID]ack{"z": {term: 7, sent: 12}}, false},
-		"the leader's own does not count double": {map[raft.ServerID]ack{"a": {term: 7, sent: 12}}, false},
+		"one voter beside the leader":            {map[raft.ServerID]ack{"b": {term: 7, sentAt: 11}}, true},
+		"an answer to a heartbeat before":        {map[raft.ServerID]ack{"b": {term: 7, sentAt: 10}, "c": {term: 7, sentAt: 3}}, false},
+		"an answer in an earlier term":           {map[raft.ServerID]ack{"b": {term: 6, sentAt: 12}}, false},
+		"a member without a vote":                {map[raft.ServerID]ack{"watcher": {term: 7, sentAt: 12}}, false},
+		"a stranger":                             {map[raft.ServerID]ack{"z": {term: 7, sentAt: 12}}, false},
+		"the leader's own does not count double": {map[raft.ServerID]ack{"a": {term: 7, sentAt: 12}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tr := &transport{acks: make(map[raft.ServerID]ack), acked: make(chan struct{})}
+			tr := &transport{acks: make(map[raft.ServerID]ack), nextAck: make(chan struct{})}
 			for range 2 {
 				for id, a := range tc.acks {
-					tr.confirmed(id, a)
+					tr.recordAck(id, a)
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				err := tr.confirm(ctx, "a", 7, 10, servers)
+				err := tr.waitForQuorum(ctx, "a", 7, 10, servers)
 				cancel()
 				require.Equal(t, tc.want, err == nil, "%v", err)
 			}
@@ -157,28 +157,28 @@ func TestS139_AHeartbeatFromBeforeTheReadConfirmsNothing(t *testing.T) {
 
 func TestS4_AnUnknownOutcomeProposedAgainHasOneEffect(t *testing.T) {
 	t.Parallel()
-	c := three(t, nil)
-	cmd := register("given-up")
+	c := newThreeMembers(t, nil)
+	cmd := registerNode("given-up")
 	cmd.RequestId, cmd.ProposedIndex = []byte("0123456789abcdef"), c.leader().machine.index.Load()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // the command is on its way and nobody waits for it
 	eventually(t, func() error {
 		leader := c.leader()
-		_, err := leader.append(ctx, cmd)
+		_, err := leader.proposeInternal(ctx, cmd)
 		if !errors.Is(err, ErrOutcomeUnknown) { // who led a moment ago may lead no more
 			require.ErrorIs(t, err, ErrNotLeader)
 			return err
 		}
 		require.True(t, IsUnavailable(err))
-		if !leader.knows(t, "given-up") {
+		if !leader.hasNode(t, "given-up") {
 			return errors.New("not applied yet")
 		}
 		return nil
 	})
 	proposer := c.followers()[0]
-	first, err := proposer.answers(t, cmd)
+	first, err := proposer.proposeUntilAnswered(t, cmd)
 	require.NoError(t, err)
-	again, err := c.but(proposer)[0].answers(t, cmd)
+	again, err := c.others(proposer)[0].proposeUntilAnswered(t, cmd)
 	require.NoError(t, err)
 	require.Equal(t, first.GetIndex(), again.GetIndex())
 	eventually(t, func() error {
@@ -191,19 +191,19 @@ func TestS4_AnUnknownOutcomeProposedAgainHasOneEffect(t *testing.T) {
 
 func TestS4_CommandsAcrossALeadersDeathHaveOneEffect(t *testing.T) {
 	t.Parallel()
-	c := three(t, nil)
+	c := newThreeMembers(t, nil)
 	old := c.leader()
-	rest := c.but(old)
+	rest := c.others(old)
 	var wg sync.WaitGroup
 	for worker := range 6 {
 		wg.Go(func() {
 			for i := range 30 {
-				rest[worker%2].proposes(t, fmt.Sprintf("burst-%d-%d", worker, i))
+				rest[worker%2].mustPropose(t, fmt.Sprintf("burst-%d-%d", worker, i))
 			}
 		})
 	}
 	t.Cleanup(wg.Wait) // what may fail the test must not outlive it
-	rest[0].proposes(t, "burst-began")
+	rest[0].mustPropose(t, "burst-began")
 	old.crash(t)
 	wg.Wait()
 	effects := make(map[string]uint64)
@@ -217,49 +217,49 @@ func TestS4_CommandsAcrossALeadersDeathHaveOneEffect(t *testing.T) {
 	})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(effects), 181)
-	sameHash(t, rest...)
+	requireSameHash(t, rest...)
 }
 
-func TestAMemberThatMissedTooMuchGetsARaftSnapshot(t *testing.T) {
+func TestALaggingMemberCatchesUpByARaftSnapshot(t *testing.T) {
 	for _, kind := range []string{"wal", "boltdb"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			catchUpBySnapshot(t, kind)
+			testCatchUpBySnapshot(t, kind)
 		})
 	}
 }
 
-func catchUpBySnapshot(t *testing.T, kind string) {
-	c := three(t, func(cfg *Config) {
+func testCatchUpBySnapshot(t *testing.T, kind string) {
+	c := newThreeMembers(t, func(cfg *Config) {
 		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.LogStore = 32, 20*time.Millisecond, kind
 		cfg.SegmentSize = 8 << 10 // a wal goes on reading what is deleted from its last segment
 	})
 	behind := c.followers()[0]
-	rest := c.but(behind)
+	rest := c.others(behind)
 	behind.crash(t)
 	for i := range 200 {
-		rest[0].proposes(t, fmt.Sprintf("missed-%d", i))
+		rest[0].mustPropose(t, fmt.Sprintf("missed-%d", i))
 	}
 	for _, n := range rest { // whoever leads when it is back
-		eventually(t, func() error { return compacted(n, behind) })
+		eventually(t, func() error { return checkCompacted(n, behind) })
 	}
 	require.NoError(t, c.start(behind))
-	c.settle(3)
-	require.True(t, behind.knows(t, "missed-199"))
+	c.waitReady(3)
+	require.True(t, behind.hasNode(t, "missed-199"))
 	require.NotZero(t, testutil.ToFloat64(behind.metrics.snapshots.WithLabelValues("restored")))
-	sameHash(t, c.members...)
+	requireSameHash(t, c.members...)
 	newcomer := c.add("c4", nil)
-	c.settle(4)
-	require.True(t, newcomer.knows(t, "missed-199"))
-	newcomer.proposes(t, "from-the-newcomer")
-	sameHash(t, c.members...)
+	c.waitReady(4)
+	require.True(t, newcomer.hasNode(t, "missed-199"))
+	newcomer.mustPropose(t, "from-the-newcomer")
+	requireSameHash(t, c.members...)
 	for _, n := range c.members {
 		require.NoError(t, n.View(func(s *fsm.State) error { return s.Check() }))
 	}
 }
 
-// compacted tells whether a leader no longer has the next entry of a member.
-func compacted(leader, behind *node) error {
+// checkCompacted tells whether a leader no longer has the next entry of a member.
+func checkCompacted(leader, behind *testMember) error {
 	first, err := leader.storage.logs.FirstIndex()
 	if err == nil && first <= behind.raft.LastIndex()+1 {
 		err = fmt.Errorf("the log still begins at %d", first)
@@ -267,13 +267,13 @@ func compacted(leader, behind *node) error {
 	return err
 }
 
-func TestAFaultStopsTheMember(t *testing.T) {
+func TestAPanicInApplyStopsTheMember(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil)
+	c := newTestCluster(t, nil)
 	n := c.add("c1", nil)
-	c.settle(1)
+	c.waitReady(1)
 	n.raft.Apply([]byte("no command"), time.Second) // its future is never answered
-	eventually(t, func() error { return left(n) })
-	require.EqualValues(t, ExitRestart, n.exited.Load())
+	eventually(t, func() error { return checkExited(n) })
+	require.EqualValues(t, ExitRestart, n.exitCode.Load())
 	require.ErrorContains(t, n.Ready(), "not a command")
 }

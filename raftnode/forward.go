@@ -13,82 +13,82 @@ import (
 )
 
 const (
-	// forwardTime bounds one attempt at another member, so that a leader that takes
+	// forwardTimeout bounds one attempt at another member, so that a leader that takes
 	// commands and does not commit them is asked anew.
-	forwardTime = 10 * time.Second
-	// largestForward is how many commands go in one message, and largestMessage
+	forwardTimeout = 10 * time.Second
+	// maxForwardBatch is how many commands go in one message, and maxForwardBytes
 	// how many bytes of them; a member accepts messages of twice that size.
-	largestForward = 256
-	largestMessage = 4 << 20
+	maxForwardBatch = 256
+	maxForwardBytes = 4 << 20
 )
 
-// forwarded is one command on its way to the leader.
-type forwarded struct {
+// forwardedCommand is one command on its way to the leader.
+type forwardedCommand struct {
 	ctx  context.Context
 	data []byte
-	done chan applied // never blocks
+	done chan proposalResult // never blocks
 }
 
 // forward has the leader take a command, in one message with others that wait.
 // Whatever the connection says, the command may have got through.
-func (m *Member) forward(ctx context.Context, cmd *fsmpb.Command) (answer, error) {
+func (m *Member) forward(ctx context.Context, cmd *fsmpb.Command) (commandResult, error) {
 	data, err := marshal(cmd)
 	if err != nil {
-		return answer{}, err
+		return commandResult{}, err
 	}
-	f := &forwarded{ctx: ctx, data: data, done: make(chan applied, 1)}
+	f := &forwardedCommand{ctx: ctx, data: data, done: make(chan proposalResult, 1)}
 	select {
-	case m.forwards.waiting <- f:
+	case m.forwards.pending <- f:
 	default:
-		return answer{}, errTooMany
+		return commandResult{}, errQueueFull
 	}
-	return awaitApplied(ctx, m.closing, f.done)
+	return awaitResult(ctx, m.lifetime, f.done)
 }
 
 // sendForwards takes a group to whoever leads now.
-func (m *Member) sendForwards(group []*forwarded, ended func()) {
+func (m *Member) sendForwards(batch []*forwardedCommand, done func()) {
 	go func() {
-		defer ended()
-		group = slices.DeleteFunc(group, func(f *forwarded) bool { return f.ctx.Err() != nil }) // nobody waits
-		for len(group) > 0 {
-			n := fitting(group)
-			m.forwardAll(group[:n])
-			group = group[n:]
+		defer done()
+		batch = slices.DeleteFunc(batch, func(f *forwardedCommand) bool { return f.ctx.Err() != nil }) // nobody waits
+		for len(batch) > 0 {
+			n := countFitting(batch)
+			m.forwardBatch(batch[:n])
+			batch = batch[n:]
 		}
 	}()
 }
 
-// fitting is how many of the group's first commands fit in one message.
-func fitting(group []*forwarded) int {
+// countFitting is how many of the group's first commands fit in one message.
+func countFitting(batch []*forwardedCommand) int {
 	size := 0
-	for i, f := range group {
-		if size += len(f.data); size > largestMessage && i > 0 {
+	for i, f := range batch {
+		if size += len(f.data); size > maxForwardBytes && i > 0 {
 			return i
 		}
 	}
-	return len(group)
+	return len(batch)
 }
 
-func (m *Member) forwardAll(group []*forwarded) {
-	v := m.lead.now()
-	ctx, cancel := context.WithTimeout(v.over, forwardTime)
+func (m *Member) forwardBatch(batch []*forwardedCommand) {
+	v := m.tracker.current()
+	ctx, cancel := context.WithTimeout(v.ctx, forwardTimeout)
 	defer cancel()
-	stop := context.AfterFunc(m.closing, cancel)
+	stop := context.AfterFunc(m.lifetime, cancel)
 	defer stop()
-	answers, err := m.proposeAll(ctx, v, group)
-	for i, f := range group {
+	answers, err := m.proposeAtLeader(ctx, v, batch)
+	for i, f := range batch {
 		switch {
 		case err != nil:
-			f.done <- applied{err: err}
-		case failureOf(answers[i]) != nil:
-			f.done <- applied{err: fmt.Errorf("%w: the leader at %s: %s", failureOf(answers[i]), v.addr, answers[i].GetMessage())}
+			f.done <- proposalResult{err: err}
+		case errorOfFailure(answers[i]) != nil:
+			f.done <- proposalResult{err: fmt.Errorf("%w: the leader at %s: %s", errorOfFailure(answers[i]), v.addr, answers[i].GetMessage())}
 		default:
-			f.done <- applied{answer: answer{outcome: answers[i].GetOutcome(), index: answers[i].GetIndex()}}
+			f.done <- proposalResult{commandResult: commandResult{outcome: answers[i].GetOutcome(), index: answers[i].GetIndex()}}
 		}
 	}
 }
 
-func (m *Member) proposeAll(ctx context.Context, v *view, group []*forwarded) ([]*raftpb.ProposeResponse, error) {
+func (m *Member) proposeAtLeader(ctx context.Context, v *leaderInfo, batch []*forwardedCommand) ([]*raftpb.ProposeResponse, error) {
 	if v.addr == "" || v.leading {
 		return nil, fmt.Errorf("%w: the leader has changed", ErrNotLeader)
 	}
@@ -96,13 +96,13 @@ func (m *Member) proposeAll(ctx context.Context, v *view, group []*forwarded) ([
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
-	req := &raftpb.ProposeAllRequest{Commands: make([][]byte, len(group))}
-	for i, f := range group {
+	req := &raftpb.ProposeAllRequest{Commands: make([][]byte, len(batch))}
+	for i, f := range batch {
 		req.Commands[i] = f.data
 	}
 	resp, err := raftpb.NewMemberClient(conn).ProposeAll(ctx, req, grpc.WaitForReady(true))
-	if err == nil && len(resp.GetAnswers()) != len(group) {
-		err = fmt.Errorf("%d answers to %d commands", len(resp.GetAnswers()), len(group))
+	if err == nil && len(resp.GetAnswers()) != len(batch) {
+		err = fmt.Errorf("%d answers to %d commands", len(resp.GetAnswers()), len(batch))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: forward to the leader at %s: %w", ErrOutcomeUnknown, v.addr, err)
@@ -110,8 +110,8 @@ func (m *Member) proposeAll(ctx context.Context, v *view, group []*forwarded) ([
 	return resp.GetAnswers(), nil
 }
 
-// failureOf is the error behind a failure on the wire.
-func failureOf(resp *raftpb.ProposeResponse) error {
+// errorOfFailure is the error behind a failure on the wire.
+func errorOfFailure(resp *raftpb.ProposeResponse) error {
 	switch resp.GetFailure() {
 	case raftpb.Failure_FAILURE_NONE:
 		if resp.GetOutcome() == nil {

@@ -17,25 +17,25 @@ type Entry struct {
 	Outcome *fsmpb.Outcome
 
 	// GapTo is set instead of a command: nothing is known from Index to GapTo, and Why.
-	GapTo uint64
-	Why   string
+	GapTo  uint64
+	Reason string
 }
 
 // History yields journalled commands with an index in [from, to] (0: no bound)
 // until fn returns false. first is the lowest index that this member knows, gaps
 // are marked by entries without a command.
 func (m *Member) History(from, to uint64, fn func(Entry) bool) (first uint64, err error) {
-	var broken error
+	var decodeErr error
 	err = m.journal.Range(from, to, func(j journal.Entry) bool {
 		e, err := entryOf(j)
 		if err != nil {
-			broken = err
+			decodeErr = err
 			return false
 		}
 		return fn(e)
 	})
-	if broken != nil {
-		err = broken
+	if decodeErr != nil {
+		err = decodeErr
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the journal: %w", err)
@@ -45,7 +45,7 @@ func (m *Member) History(from, to uint64, fn func(Entry) bool) (first uint64, er
 
 func entryOf(j journal.Entry) (Entry, error) {
 	if j.Gap {
-		return Entry{Index: j.Index, GapTo: j.GapTo, Why: j.Why}, nil
+		return Entry{Index: j.Index, GapTo: j.GapTo, Reason: j.Reason}, nil
 	}
 	e := Entry{Index: j.Index, Term: j.Term, Command: new(fsmpb.Command), Outcome: new(fsmpb.Outcome)}
 	if err := proto.Unmarshal(j.Command, e.Command); err != nil {

@@ -8,16 +8,16 @@ import (
 // S140: raft waits until its notice of leadership is taken, and does nothing meanwhile.
 func TestS140_NoticesOfLeadershipAreTaken(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil)
+	c := newTestCluster(t, nil)
 	n := c.add("c1", nil)
-	c.settle(1)
+	c.waitReady(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	notify, ended := make(chan bool), make(chan struct{})
-	go func() { defer close(ended); n.lead.follow(ctx, notify) }()
+	go func() { defer close(ended); n.tracker.run(ctx, notify) }()
 	for i := range 100 {
 		select {
 		case notify <- i%2 == 0:
-		case <-within(t).Done():
+		case <-testContext(t).Done():
 			t.Fatal("nobody takes the notice")
 		}
 	}

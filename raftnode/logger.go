@@ -24,11 +24,11 @@ func (l *raftLogger) emit(level slog.Level, msg string, args []any) {
 	if level < slog.LevelInfo || !l.log.Enabled(context.Background(), level) {
 		return
 	}
-	l.log.Log(context.Background(), level, msg, plain(args)...)
+	l.log.Log(context.Background(), level, msg, plainArgs(args)...)
 }
 
-// plain turns hclog's lazy formats into text and drops what may hold an entry.
-func plain(args []any) []any {
+// plainArgs turns hclog's lazy formats into text and drops what may hold an entry.
+func plainArgs(args []any) []any {
 	out := make([]any, 0, len(args))
 	for i := 0; i+1 < len(args); i += 2 {
 		key, value := fmt.Sprint(args[i]), args[i+1]
@@ -91,7 +91,7 @@ func (l *raftLogger) ImpliedArgs() []any { return l.args }
 
 // With adds attributes.
 func (l *raftLogger) With(args ...any) hclog.Logger {
-	return &raftLogger{log: l.log.With(plain(args)...), name: l.name, args: append(l.args[:len(l.args):len(l.args)], args...)}
+	return &raftLogger{log: l.log.With(plainArgs(args)...), name: l.name, args: append(l.args[:len(l.args):len(l.args)], args...)}
 }
 
 // Name is the name of a part of raft.

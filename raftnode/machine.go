@@ -19,52 +19,52 @@ import (
 // machine is the raft.FSM around the state. Raft calls its raft methods from one
 // goroutine; readers come under the lock.
 type machine struct {
-	mu    sync.RWMutex
-	state *fsm.State
-	ring  *hashRing
+	mu     sync.RWMutex
+	state  *fsm.State
+	hashes *hashRing
 
 	// Of the raft goroutine only.
-	term     uint64 // of the last entry delivered
-	restores livelock
+	term        uint64 // of the last entry delivered
+	restoreLoop restoreLoop
 
 	// applied counts Raft indexes whose entries were delivered; index is the
 	// state's, of the last command.
-	applied waiters
-	index   atomic.Uint64
-	running atomic.Bool // raft has started
+	applied     indexWaiters
+	index       atomic.Uint64
+	raftStarted atomic.Bool // raft has started
 	// sweeping: what an entry changed is not in all records yet.
 	sweeping atomic.Bool
 	// halted is set when nothing may be applied, snapshotted or served any more.
 	halted atomic.Bool
 
-	decoded decoded // before raft has started
-	journal *journal.Journal
-	on      machineEvents
+	verifiedDump verifiedDump // before raft has started
+	journal      *journal.Journal
+	events       machineEvents
 
-	apply    folding
-	skips    skips
+	apply    applyFunc
+	skips    skipSet
 	applying *raft.Log // the entry that is being folded; of the raft goroutine only
 }
 
 // machineEvents is who the machine tells. All must return quickly.
 type machineEvents struct {
-	touched    func([]fsm.Change)
-	everything func()
+	changed    func([]fsm.Change)
+	allChanged func()
 	// committed is told of the last entry of each batch.
-	committed func(index, term uint64)
-	cluster   func(id string) error // the first command named the cluster
+	committed    func(index, term uint64)
+	clusterNamed func(id string) error // the first command named the cluster
 	// configuration is told of each that was committed.
 	configuration func(raft.Configuration)
 	diverged      func(index uint64, own, agreed []byte)
-	fault         func(what string)
+	failed        func(what string)
 	// poisoned is told before fault: the state faulted on this entry.
-	poisoned func(l *raft.Log, cause any)
-	batch    func(entries int, took time.Duration)
-	snapshot func(kind string)
+	entryFailed  func(l *raft.Log, cause any)
+	batchApplied func(entries int, took time.Duration)
+	dumpDone     func(kind string)
 }
 
 func newMachine(j *journal.Journal, on machineEvents) *machine {
-	return &machine{state: fsm.New(), ring: newHashRing(hashesKept), journal: j, on: on, apply: applyCommand}
+	return &machine{state: fsm.New(), hashes: newHashRing(hashesKept), journal: j, events: on, apply: applyCommand}
 }
 
 // Apply is raft.FSM's.
@@ -73,31 +73,31 @@ func (m *machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0
 // ApplyBatch folds committed entries into the state (raft.BatchingFSM). What it
 // cannot fold is a fault: the process ends before states diverge.
 func (m *machine) ApplyBatch(logs []*raft.Log) []any {
-	defer m.stopOnFault("apply committed entries")
-	m.stopWhenHalted()
+	defer m.exitOnPanic("apply committed entries")
+	m.exitIfHalted()
 	start := time.Now()
 	commands := m.decode(logs)
 	answers := make([]any, len(logs))
 	outcomes := make([]*fsmpb.Outcome, len(logs))
-	touched := m.fold(logs, commands, outcomes)
+	changes := m.applyCommands(logs, commands, outcomes)
 	for i, o := range outcomes {
 		if o != nil {
 			answers[i] = o
-			m.record(logs[i], o)
+			m.appendJournal(logs[i], o)
 		}
 	}
 	for _, l := range logs {
 		if l.Type == raft.LogConfiguration {
-			m.on.configuration(raft.DecodeConfiguration(l.Data))
+			m.events.configuration(raft.DecodeConfiguration(l.Data))
 		}
 	}
 	last := logs[len(logs)-1]
 	m.term = last.Term
 	m.applied.advance(last.Index)
-	m.on.committed(last.Index, last.Term)
-	m.on.touched(touched)
-	m.on.batch(len(logs), time.Since(start))
-	m.stopWhenHalted()
+	m.events.committed(last.Index, last.Term)
+	m.events.changed(changes)
+	m.events.batchApplied(len(logs), time.Since(start))
+	m.exitIfHalted()
 	return answers
 }
 
@@ -110,13 +110,13 @@ func (m *machine) decode(logs []*raft.Log) []*fsmpb.Command {
 			continue
 		}
 		m.applying = l
-		commands[i] = m.skips.commandOf(l)
+		commands[i] = m.skips.decodeCommand(l)
 	}
 	m.applying = nil
 	return commands
 }
 
-func (m *machine) fold(logs []*raft.Log, commands []*fsmpb.Command, outcomes []*fsmpb.Outcome) (touched []fsm.Change) {
+func (m *machine) applyCommands(logs []*raft.Log, commands []*fsmpb.Command, outcomes []*fsmpb.Outcome) (changes []fsm.Change) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i, cmd := range commands {
@@ -124,48 +124,48 @@ func (m *machine) fold(logs []*raft.Log, commands []*fsmpb.Command, outcomes []*
 			continue
 		}
 		m.applying = logs[i]
-		r := m.skips.take(m.state, logs[i], cmd, m.apply)
+		r := m.skips.applyOrSkip(m.state, logs[i], cmd, m.apply)
 		m.applying = nil
 		outcomes[i] = r.Outcome
-		touched = append(touched, r.Changes...)
-		m.ring.put(logs[i].Index, m.state.Hash())
+		changes = append(changes, r.Changes...)
+		m.hashes.put(logs[i].Index, m.state.Hash())
 		m.index.Store(logs[i].Index)
-		m.afterwards(cmd, r.Outcome)
+		m.handleMemberCommands(cmd, r.Outcome)
 		m.sweeping.Store(len(m.state.Cluster().Sweeps) > 0)
 		if m.halted.Load() {
 			break
 		}
 	}
-	return touched
+	return changes
 }
 
-// afterwards looks at the two commands that concern the member itself.
-func (m *machine) afterwards(cmd *fsmpb.Command, o *fsmpb.Outcome) {
+// handleMemberCommands looks at the two commands that concern the member itself.
+func (m *machine) handleMemberCommands(cmd *fsmpb.Command, o *fsmpb.Outcome) {
 	if o.GetRejection() != nil {
 		return
 	}
 	switch c := cmd.GetBody().(type) {
 	case *fsmpb.Command_Checkpoint:
-		m.compare(c.Checkpoint)
+		m.compareHash(c.Checkpoint)
 	case *fsmpb.Command_Bootstrap:
-		if err := m.on.cluster(m.state.Cluster().ID); err != nil {
+		if err := m.events.clusterNamed(m.state.Cluster().ID); err != nil {
 			panic(fmt.Sprintf("record the cluster's id: %v", err))
 		}
 	}
 }
 
-// compare halts this member when its hash is not the majority's (S23).
-func (m *machine) compare(c *fsmpb.Checkpoint) {
-	own, known := m.ring.at(c.GetIndex())
+// compareHash halts this member when its hash is not the majority's (S23).
+func (m *machine) compareHash(c *fsmpb.Checkpoint) {
+	own, known := m.hashes.at(c.GetIndex())
 	if known && string(own[:]) != string(c.GetHash()) {
 		m.halted.Store(true)
-		m.on.diverged(c.GetIndex(), own[:], c.GetHash())
+		m.events.diverged(c.GetIndex(), own[:], c.GetHash())
 	}
 }
 
-// record writes the journal. What the disk does not take becomes a gap there;
+// appendJournal writes the journal. What the disk does not take becomes a gap there;
 // only another history in the same folder is an error (S26).
-func (m *machine) record(l *raft.Log, o *fsmpb.Outcome) {
+func (m *machine) appendJournal(l *raft.Log, o *fsmpb.Outcome) {
 	outcome, err := proto.Marshal(o)
 	if err != nil {
 		panic(fmt.Sprintf("log index %d: marshal the outcome: %v", l.Index, err))
@@ -175,23 +175,23 @@ func (m *machine) record(l *raft.Log, o *fsmpb.Outcome) {
 	}
 }
 
-// passed tells of an index that Raft went through without giving it to the machine.
-func (m *machine) passed(index uint64) { m.applied.advance(index) }
+// advancePast tells of an index that Raft went through without giving it to the machine.
+func (m *machine) advancePast(index uint64) { m.applied.advance(index) }
 
-// stopOnFault turns a panic into the end of the process. Where a test keeps the
+// exitOnPanic turns a panic into the end of the process. Where a test keeps the
 // process alive, the raft goroutine ends and nothing is applied any more.
-func (m *machine) stopOnFault(doing string) {
+func (m *machine) exitOnPanic(activity string) {
 	if p := recover(); p != nil {
 		m.halted.Store(true)
 		if m.applying != nil {
-			m.on.poisoned(m.applying, p)
+			m.events.entryFailed(m.applying, p)
 		}
-		m.on.fault(fmt.Sprintf("%s: %v\n%s", doing, p, debug.Stack()))
+		m.events.failed(fmt.Sprintf("%s: %v\n%s", activity, p, debug.Stack()))
 		runtime.Goexit()
 	}
 }
 
-func (m *machine) stopWhenHalted() {
+func (m *machine) exitIfHalted() {
 	if m.halted.Load() {
 		runtime.Goexit()
 	}
@@ -219,5 +219,5 @@ func (m *machine) cluster() fsm.Cluster {
 func (m *machine) hashAt(index uint64) ([32]byte, bool) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return m.ring.at(index)
+	return m.hashes.at(index)
 }

@@ -20,9 +20,9 @@ type Member struct {
 	cfg Config
 	log *slog.Logger
 	id  string // Raft's
-	// process is random, of this life of the process: it tells it from one that runs on
+	// processID is random, of this life of the process: it tells it from one that runs on
 	// a copy of the data folder.
-	process string
+	processID string
 
 	storage   *storage
 	journal   *journal.Journal
@@ -30,54 +30,54 @@ type Member struct {
 	mux       *mux
 	transport *transport
 	raft      *raft.Raft
-	groups    *groups
-	forwards  *queue[*forwarded]
+	proposals *proposalBatcher
+	forwards  *batchQueue[*forwardedCommand]
 	server    *grpc.Server
 	peers     *dialer
-	hub       *hub
+	watches   *watchHub
 	metrics   *metrics
 
-	lead          *leadership
-	gate          *termGate
-	verifies      verifies
-	leaderReads   *rounds
-	followerReads *rounds
+	tracker       *leaderTracker
+	readGate      *termGate
+	verifyCalls   verifyCalls
+	leaderReads   *readBatcher
+	followerReads *readBatcher
 
-	disk       *diskGuard
-	clock      clockCheck
-	dispute    dispute
-	due        chan struct{}          // a checkpoint
-	swept      chan struct{}          // a sweep is under way
-	stretch    atomic.Uint64          // of CheckpointEvery entries, the last one begun
-	caughtUp   atomic.Bool            // with what was committed when it started
-	admitted   atomic.Bool            // the newest configuration that was committed and received has this member (S68)
-	joined     atomic.Bool            // the leader said so in this life of the process
-	founding   atomic.Bool            // it is to make a new cluster
-	twin       twin                   // at the address that the configuration has for this member
-	apart      atomic.Pointer[string] // why it is in no cluster yet
-	membership sync.Mutex             // one change at a time (S141)
+	diskGuard        *diskGuard
+	clock            clockCheck
+	hashDispute      hashDispute
+	checkpointSignal chan struct{}          // a checkpoint
+	sweepSignal      chan struct{}          // a sweep is under way
+	checkpointWindow atomic.Uint64          // of CheckpointEvery entries, the last one begun
+	caughtUp         atomic.Bool            // with what was committed when it started
+	admitted         atomic.Bool            // the newest configuration that was committed and received has this member (S68)
+	joined           atomic.Bool            // the leader said so in this life of the process
+	bootstrapping    atomic.Bool            // it is to make a new cluster
+	duplicate        duplicateMember        // at the address that the configuration has for this member
+	joinError        atomic.Pointer[string] // why it is in no cluster yet
+	membershipChange sync.Mutex             // one change at a time (S141)
 
-	started chan struct{} // closed when all of the above is there, and runs
-	closing context.Context
-	stop    context.CancelFunc
-	wg      sync.WaitGroup
-	dead    sync.Once
-	ending  sync.Once
-	ended   error
-	why     atomic.Pointer[string] // it ended itself
+	started       chan struct{} // closed when all of the above is there, and runs
+	lifetime      context.Context
+	cancel        context.CancelFunc
+	wg            sync.WaitGroup
+	fatalOnce     sync.Once
+	terminateOnce sync.Once
+	terminateErr  error
+	fatalReason   atomic.Pointer[string] // it ended itself
 }
 
 // start runs something until the member closes.
-func (m *Member) start(run func(context.Context)) {
+func (m *Member) spawn(fn func(context.Context)) {
 	m.wg.Add(1)
 	go func() {
 		defer m.wg.Done()
-		run(m.closing)
+		fn(m.lifetime)
 	}()
 }
 
-// every calls fn at an interval until the context is done.
-func every(ctx context.Context, interval time.Duration, fn func()) {
+// runEvery calls fn at an interval until the context is done.
+func runEvery(ctx context.Context, interval time.Duration, fn func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
@@ -91,42 +91,42 @@ func every(ctx context.Context, interval time.Duration, fn func()) {
 }
 
 // fatal ends the process: going on could do harm. It returns only in tests.
-func (m *Member) fatal(code int, what string) {
-	m.dead.Do(func() {
-		m.why.Store(&what)
-		m.log.Error("this member ends its process", "code", code, "why", what)
+func (m *Member) fatal(code int, reason string) {
+	m.fatalOnce.Do(func() {
+		m.fatalReason.Store(&reason)
+		m.log.Error("this member ends its process", "code", code, "why", reason)
 		m.cfg.Exit(code)
 		go func() {
 			<-m.started
 			m.machine.halted.Store(true)
-			m.end(false)
+			m.terminate(false)
 		}()
 	})
 }
 
 // Close transfers leadership if it has it, and stops.
 func (m *Member) Close() error {
-	m.end(true)
-	return m.ended
+	m.terminate(true)
+	return m.terminateErr
 }
 
-func (m *Member) end(transfer bool) {
-	m.ending.Do(func() {
+func (m *Member) terminate(transfer bool) {
+	m.terminateOnce.Do(func() {
 		if transfer && len(m.voters()) > 1 {
 			m.resign("this member is stopping")
 		}
-		m.ended = m.shutdown()
+		m.terminateErr = m.shutdown()
 	})
 }
 
-// stopPatience bounds how long calls of peers are waited for, and the answers of raft.
-const stopPatience = time.Second
+// shutdownGrace bounds how long calls of peers are waited for, and the answers of raft.
+const shutdownGrace = time.Second
 
 // shutdown stops what asks before what answers, and closes the files last.
 func (m *Member) shutdown() error {
-	m.stop()
+	m.cancel()
 	m.stopServer()
-	m.verifies.end(stopPatience)
+	m.verifyCalls.drain(shutdownGrace)
 	err := m.raft.Shutdown().Error()
 	m.transport.CloseStreams()
 	errs := []error{err, m.peers.close(), m.mux.Close()}
@@ -145,7 +145,7 @@ func (m *Member) stopServer() {
 		defer close(done)
 		m.server.GracefulStop()
 	}()
-	t := time.NewTimer(stopPatience)
+	t := time.NewTimer(shutdownGrace)
 	defer t.Stop()
 	select {
 	case <-done:

@@ -17,41 +17,41 @@ func TestAClusterOfThree(t *testing.T) {
 	for _, kind := range []string{"wal", "boltdb"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			c := three(t, func(cfg *Config) { cfg.LogStore = kind })
-			t.Run("a command proposed on any member is known on any member", func(t *testing.T) { proposeEverywhere(t, c) })
-			t.Run("a rejection comes back beside the outcome", func(t *testing.T) { rejections(t, c) })
-			t.Run("a command proposed again with its request id has one effect (S4)", func(t *testing.T) { dedupe(t, c) })
-			t.Run("a watch wakes on what is of interest", func(t *testing.T) { watches(t, c) })
-			t.Run("any index is waited for, also Raft's own entries", func(t *testing.T) { waitIndex(t, c) })
-			t.Run("the journal tells what was proposed", func(t *testing.T) { history(t, c) })
-			t.Run("leadership is given away at once", func(t *testing.T) { transfer(t, c) })
-			t.Run("a crashed leader is replaced and comes back", func(t *testing.T) { replaceLeader(t, c) })
-			sameHash(t, c.members...)
+			c := newThreeMembers(t, func(cfg *Config) { cfg.LogStore = kind })
+			t.Run("a command proposed on any member is known on any member", func(t *testing.T) { testProposeEverywhere(t, c) })
+			t.Run("a rejection comes back beside the outcome", func(t *testing.T) { testRejections(t, c) })
+			t.Run("a command proposed again with its request id has one effect (S4)", func(t *testing.T) { testDeduplication(t, c) })
+			t.Run("a watch wakes on what is of interest", func(t *testing.T) { testWatches(t, c) })
+			t.Run("any index is waited for, also Raft's own entries", func(t *testing.T) { testWaitIndex(t, c) })
+			t.Run("the journal tells what was proposed", func(t *testing.T) { testHistory(t, c) })
+			t.Run("leadership is given away at once", func(t *testing.T) { testTransfer(t, c) })
+			t.Run("a crashed leader is replaced and comes back", func(t *testing.T) { testReplaceLeader(t, c) })
+			requireSameHash(t, c.members...)
 		})
 	}
 }
 
-func proposeEverywhere(t *testing.T, c *cluster) {
+func testProposeEverywhere(t *testing.T, c *testCluster) {
 	for i, proposer := range c.members {
 		name := fmt.Sprintf("everywhere-%d", i)
-		proposer.proposes(t, name)
+		proposer.mustPropose(t, name)
 		require.NoError(t, proposer.View(func(s *fsm.State) error {
 			_, own := s.Node(fsm.NodeID(name))
 			require.True(t, own, "its own command is applied on %s when Propose returns", proposer.cfg.Name)
 			return nil
 		}))
 		for _, reader := range c.members {
-			require.True(t, reader.knows(t, name), "%s knows what %s proposed", reader.cfg.Name, proposer.cfg.Name)
+			require.True(t, reader.hasNode(t, name), "%s knows what %s proposed", reader.cfg.Name, proposer.cfg.Name)
 		}
 	}
 }
 
-func rejections(t *testing.T, c *cluster) {
+func testRejections(t *testing.T, c *testCluster) {
 	for _, n := range c.members {
 		for range 2 {
-			cmd := register("refused")
+			cmd := registerNode("refused")
 			cmd.Actor = "node/somebody-else"
-			outcome, err := n.answers(t, cmd)
+			outcome, err := n.proposeUntilAnswered(t, cmd)
 			var rej *fsm.Rejection
 			require.ErrorAs(t, err, &rej)
 			require.Equal(t, fsm.Forbidden, rej.Reason)
@@ -61,12 +61,12 @@ func rejections(t *testing.T, c *cluster) {
 	}
 }
 
-func dedupe(t *testing.T, c *cluster) {
+func testDeduplication(t *testing.T, c *testCluster) {
 	for i, n := range c.members {
-		cmd := register(fmt.Sprintf("dedupe-%d", i))
-		propose := func(n *node) (o *fsmpb.Outcome) {
-			persist(t, func() (err error) {
-				o, err = n.Propose(within(t), cmd)
+		cmd := registerNode(fmt.Sprintf("dedupe-%d", i))
+		propose := func(n *testMember) (o *fsmpb.Outcome) {
+			retryUnavailable(t, func() (err error) {
+				o, err = n.Propose(testContext(t), cmd)
 				return err
 			})
 			return o
@@ -78,37 +78,37 @@ func dedupe(t *testing.T, c *cluster) {
 	}
 }
 
-func watches(t *testing.T, c *cluster) {
+func testWatches(t *testing.T, c *testCluster) {
 	for i, n := range c.members {
 		name := fsm.NodeID(fmt.Sprintf("watched-%d", i))
-		own, other, all := n.Watch(Interest{Node: name}), n.Watch(Interest{Node: "nobody"}), n.Watch(Interest{All: true})
-		c.members[(i+1)%3].proposes(t, string(name))
-		for _, w := range []*Watch{own, all} {
+		nodeWatch, other, all := n.Watch(Interest{Node: name}), n.Watch(Interest{Node: "nobody"}), n.Watch(Interest{All: true})
+		c.members[(i+1)%3].mustPropose(t, string(name))
+		for _, w := range []*Watch{nodeWatch, all} {
 			select {
 			case <-w.C:
-			case <-time.After(patient):
+			case <-time.After(testTimeout):
 				require.Fail(t, "the watch did not wake")
 			}
 		}
-		touched, everything := own.Take()
-		require.Equal(t, []fsm.VolumeID{""}, touched)
+		volumes, everything := nodeWatch.TakeVolumes()
+		require.Equal(t, []fsm.VolumeID{""}, volumes)
 		require.False(t, everything)
-		touched, everything = own.Take()
-		require.Empty(t, touched)
+		volumes, everything = nodeWatch.TakeVolumes()
+		require.Empty(t, volumes)
 		require.False(t, everything)
 		require.Empty(t, other.C)
-		for _, w := range []*Watch{own, other, all} {
+		for _, w := range []*Watch{nodeWatch, other, all} {
 			w.Close()
 		}
 	}
 }
 
-func waitIndex(t *testing.T, c *cluster) {
+func testWaitIndex(t *testing.T, c *testCluster) {
 	leader := c.leader()
 	commit := leader.raft.CommitIndex()
 	for _, n := range c.members {
 		for at := uint64(1); at <= commit; at++ {
-			require.NoError(t, n.WaitIndex(within(t), at), "index %d", at)
+			require.NoError(t, n.WaitIndex(testContext(t), at), "index %d", at)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 		err := n.WaitIndex(ctx, commit+1_000_000)
@@ -117,7 +117,7 @@ func waitIndex(t *testing.T, c *cluster) {
 	}
 }
 
-func history(t *testing.T, c *cluster) {
+func testHistory(t *testing.T, c *testCluster) {
 	for _, n := range c.members {
 		var names []string
 		_, err := n.History(0, 0, func(e Entry) bool {
@@ -132,69 +132,69 @@ func history(t *testing.T, c *cluster) {
 	}
 }
 
-func transfer(t *testing.T, c *cluster) {
+func testTransfer(t *testing.T, c *testCluster) {
 	old := c.leader()
-	require.NoError(t, old.TransferLeadership(within(t)))
+	require.NoError(t, old.TransferLeadership(testContext(t)))
 	eventually(t, func() error {
-		for _, n := range c.but(old) {
+		for _, n := range c.others(old) {
 			if leading, _, _ := n.Leadership(); leading {
 				return nil
 			}
 		}
 		// On a busy machine whoever was given it may lose the election that follows.
-		require.NoError(t, old.TransferLeadership(within(t)))
+		require.NoError(t, old.TransferLeadership(testContext(t)))
 		return errors.New("no other member leads")
 	})
-	old.proposes(t, "after-transfer")
+	old.mustPropose(t, "after-transfer")
 	for _, n := range c.members { // a second time, on those that do not lead
 		if leading, _, _ := n.Leadership(); !leading {
-			require.NoError(t, n.TransferLeadership(within(t)))
+			require.NoError(t, n.TransferLeadership(testContext(t)))
 		}
 	}
 }
 
-func replaceLeader(t *testing.T, c *cluster) {
+func testReplaceLeader(t *testing.T, c *testCluster) {
 	for i := range 2 {
 		old := c.leader()
-		rest := c.but(old)
+		rest := c.others(old)
 		old.crash(t)
-		rest[0].proposes(t, fmt.Sprintf("after-crash-%d", i))
-		require.True(t, rest[1].knows(t, fmt.Sprintf("after-crash-%d", i)))
+		rest[0].mustPropose(t, fmt.Sprintf("after-crash-%d", i))
+		require.True(t, rest[1].hasNode(t, fmt.Sprintf("after-crash-%d", i)))
 		require.NoError(t, c.start(old))
-		c.settle(3)
-		require.True(t, old.knows(t, fmt.Sprintf("after-crash-%d", i)))
+		c.waitReady(3)
+		require.True(t, old.hasNode(t, fmt.Sprintf("after-crash-%d", i)))
 	}
 }
 
 func TestS28_WithoutAQuorumCallsFailSoonAndSayUnavailable(t *testing.T) {
 	t.Parallel()
-	c := three(t, nil)
-	alone := c.followers()[0]
-	for _, n := range c.but(alone) {
+	c := newThreeMembers(t, nil)
+	survivor := c.followers()[0]
+	for _, n := range c.others(survivor) {
 		n.crash(t)
 	}
 	for _, round := range []string{"while the leader is missed", "when there is none for long"} {
 		began := time.Now()
-		_, err := alone.Propose(within(t), register("nobody-hears"))
+		_, err := survivor.Propose(testContext(t), registerNode("nobody-hears"))
 		require.Error(t, err, round)
 		require.True(t, IsUnavailable(err), "%s: %v", round, err)
-		_, err = alone.Read(within(t), func(*fsm.State) error { return errors.New("must not be called") })
+		_, err = survivor.Read(testContext(t), func(*fsm.State) error { return errors.New("must not be called") })
 		require.ErrorIs(t, err, ErrNotLeader, round)
-		require.Error(t, alone.Ready())
-		require.Less(t, time.Since(began), patient/2, round)
+		require.Error(t, survivor.Ready())
+		require.Less(t, time.Since(began), testTimeout/2, round)
 	}
 	eventually(t, func() error {
 		began := time.Now()
-		_, err := alone.Propose(within(t), register("nobody-hears"))
+		_, err := survivor.Propose(testContext(t), registerNode("nobody-hears"))
 		require.ErrorIs(t, err, ErrNotLeader)
-		if took := time.Since(began); took > alone.Member.cfg.patience()/2 {
+		if took := time.Since(began); took > survivor.Member.cfg.leaderlessTimeout()/2 {
 			return fmt.Errorf("it took %s", took)
 		}
 		return nil
 	})
-	for _, n := range c.but(alone) {
+	for _, n := range c.others(survivor) {
 		require.NoError(t, c.start(n))
 	}
-	c.settle(3)
-	alone.proposes(t, "heard-again")
+	c.waitReady(3)
+	survivor.mustPropose(t, "heard-again")
 }

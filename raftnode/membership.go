@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// closeBehind is how many entries a non-voter may lag to count as caught up.
-	closeBehind = 256
-	// calmLooks is how often in a row it must be, before it gets its vote.
-	calmLooks = 3
-	// changeTime is how long a change of the membership may wait to be appended.
-	changeTime = 5 * time.Second
+	// maxPromotionLag is how many entries a non-voter may lag to count as caught up.
+	maxPromotionLag = 256
+	// promotionProbes is how often in a row it must be, before it gets its vote.
+	promotionProbes = 3
+	// membershipChangeTimeout is how long a change of the membership may wait to be appended.
+	membershipChangeTimeout = 5 * time.Second
 )
 
 // Peer is one member of the configuration.
@@ -64,33 +64,33 @@ func (m *Member) Dial(id string) (*grpc.ClientConn, error) {
 	return m.peers.dial(id, string(s.Address))
 }
 
-// promote gives a vote to one non-voter that has been close behind for a while (S141).
-func (r *regency) promote(ctx context.Context, answers map[raft.ServerID]seen) {
+// promoteCaughtUp gives a vote to one non-voter that has been close behind for a while (S141).
+func (r *leaderDuties) promoteCaughtUp(ctx context.Context, answers map[raft.ServerID]memberStatus) {
 	m := r.member
 	for _, s := range m.servers() {
 		if s.Suffrage == raft.Voter {
 			continue
 		}
 		a, ok := answers[s.ID]
-		if !ok || a.GetAppliedIndex()+closeBehind < m.machine.index.Load() || a.GetMemberId() != string(s.ID) {
-			r.calm[string(s.ID)] = 0
+		if !ok || a.GetAppliedIndex()+maxPromotionLag < m.machine.index.Load() || a.GetMemberId() != string(s.ID) {
+			r.caughtUpProbes[string(s.ID)] = 0
 			continue
 		}
-		if r.calm[string(s.ID)]++; r.calm[string(s.ID)] >= calmLooks {
-			m.vote(ctx, s)
+		if r.caughtUpProbes[string(s.ID)]++; r.caughtUpProbes[string(s.ID)] >= promotionProbes {
+			m.promoteToVoter(ctx, s)
 			return
 		}
 	}
 }
 
-func (m *Member) vote(ctx context.Context, s raft.Server) {
-	m.membership.Lock()
-	defer m.membership.Unlock()
-	if now, ok := m.serverOf(string(s.ID)); !ok || now != s {
+func (m *Member) promoteToVoter(ctx context.Context, s raft.Server) {
+	m.membershipChange.Lock()
+	defer m.membershipChange.Unlock()
+	if current, ok := m.serverOf(string(s.ID)); !ok || current != s {
 		return
 	}
 	m.log.Info("giving a member its vote", "id", string(s.ID))
-	if err := await(ctx, m.raft.AddVoter(s.ID, s.Address, 0, changeTime).Error); err != nil && ctx.Err() == nil {
+	if err := await(ctx, m.raft.AddVoter(s.ID, s.Address, 0, membershipChangeTimeout).Error); err != nil && ctx.Err() == nil {
 		m.log.Warn("give a member its vote", "id", string(s.ID), "error", err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 func TestTheRaftListenerRefusesAllRolesButControllers(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil)
+	c := newTestCluster(t, nil)
 	n := c.add("c1", nil)
 	for _, role := range []pki.Role{pki.Node, pki.Admin, pki.Viewer, pki.Controller} {
 		files, err := pki.Issue(c.ca, filepath.Join(c.root, "role-"+string(role)), pki.Identity{Role: role, Name: "x"}, time.Hour)
@@ -26,10 +26,10 @@ func TestTheRaftListenerRefusesAllRolesButControllers(t *testing.T) {
 		require.NoError(t, err)
 		for _, proto := range []string{protoRaft, protoMember, protoJoin} {
 			if role == pki.Controller {
-				require.NoError(t, greet(t, n.addr, creds, proto, 200*time.Millisecond), proto)
+				require.NoError(t, handshakeAs(t, n.addr, creds, proto, 200*time.Millisecond), proto)
 				continue
 			}
-			err := greet(t, n.addr, creds, proto, patient)
+			err := handshakeAs(t, n.addr, creds, proto, testTimeout)
 			require.Error(t, err, "%s over %s", role, proto)
 			var timeout net.Error
 			require.False(t, errors.As(err, &timeout) && timeout.Timeout(), "%s over %s is refused, not kept waiting", role, proto)
@@ -37,9 +37,9 @@ func TestTheRaftListenerRefusesAllRolesButControllers(t *testing.T) {
 	}
 }
 
-// greet tells how a listener took a certificate: a client learns it when it reads. One that
+// handshakeAs tells how a listener took a certificate: a client learns it when it reads. One that
 // says nothing for so long took it.
-func greet(t *testing.T, addr string, creds *pki.Credentials, proto string, silent time.Duration) error {
+func handshakeAs(t *testing.T, addr string, creds *pki.Credentials, proto string, quiet time.Duration) error {
 	config := creds.Client(pki.Controller)
 	config.NextProtos = []string{proto}
 	conn, err := tls.Dial("tcp", addr, config)
@@ -48,7 +48,7 @@ func greet(t *testing.T, addr string, creds *pki.Credentials, proto string, sile
 	}
 	defer func() { require.NoError(t, conn.Close()) }()
 	require.Equal(t, proto, conn.ConnectionState().NegotiatedProtocol)
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(silent)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(quiet)))
 	_, err = conn.Read(make([]byte, 1))
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
@@ -57,44 +57,44 @@ func greet(t *testing.T, addr string, creds *pki.Credentials, proto string, sile
 	return err
 }
 
-func TestMembersThatAreRemovedEnd(t *testing.T) {
+func TestRemovedMembersExit(t *testing.T) {
 	t.Parallel()
-	for name, pick := range map[string]func(*cluster) *node{"a follower": pickFollower, "the leader": pickLeader} {
+	for name, pick := range map[string]func(*testCluster) *testMember{"a follower": pickFollower, "the leader": pickLeader} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := three(t, nil)
-			gone := pick(c)
-			rest := c.but(gone)
+			c := newThreeMembers(t, nil)
+			removed := pick(c)
+			rest := c.others(removed)
 			for range 2 {
-				persist(t, func() error { return rest[0].RemovePeer(within(t), gone.id) })
+				retryUnavailable(t, func() error { return rest[0].RemovePeer(testContext(t), removed.id) })
 			}
-			eventually(t, func() error { return left(gone) })
-			require.EqualValues(t, ExitRemoved, gone.exited.Load())
-			rest[1].proposes(t, "we-are-two")
+			eventually(t, func() error { return checkExited(removed) })
+			require.EqualValues(t, ExitRemoved, removed.exitCode.Load())
+			rest[1].mustPropose(t, "we-are-two")
 			require.Len(t, rest[0].Peers(), 2)
 		})
 	}
 }
 
-func TestAMemberOnAnotherPortIsFoundAgain(t *testing.T) {
+func TestAMemberOnAnotherPortUpdatesItsAddress(t *testing.T) {
 	t.Parallel()
-	c := three(t, nil)
+	c := newThreeMembers(t, nil)
 	moved := c.followers()[0]
 	moved.crash(t)
 	moved.addr = "127.0.0.1:0"
 	require.NoError(t, c.start(moved))
-	c.settle(3)
-	moved.proposes(t, "from-the-new-port")
+	c.waitReady(3)
+	moved.mustPropose(t, "from-the-new-port")
 }
 
 func TestNothingIsLeftRunningAfterClose(t *testing.T) {
-	c := three(t, nil)
-	c.members[0].proposes(t, "something")
+	c := newThreeMembers(t, nil)
+	c.members[0].mustPropose(t, "something")
 	for _, n := range c.members {
 		for range 2 {
 			require.NoError(t, n.Close())
 		}
-		_, err := n.Propose(t.Context(), register("too-late"))
+		_, err := n.Propose(t.Context(), registerNode("too-late"))
 		require.ErrorIs(t, err, ErrShutdown)
 	}
 	eventually(t, func() error {

@@ -19,8 +19,8 @@ type metrics struct {
 	entries   prometheus.Counter
 	syncTime  prometheus.Histogram
 
-	registry prometheus.Registerer
-	owned    []prometheus.Collector
+	registry   prometheus.Registerer
+	collectors []prometheus.Collector
 }
 
 func newMetrics() *metrics {
@@ -47,16 +47,16 @@ func newMetrics() *metrics {
 	}
 }
 
-func (x *metrics) synced(took time.Duration) { x.syncTime.Observe(took.Seconds()) }
-func (x *metrics) snapshot(kind string)      { x.snapshots.WithLabelValues(kind).Inc() }
-func (x *metrics) election()                 { x.elections.Inc() }
+func (x *metrics) observeSync(took time.Duration) { x.syncTime.Observe(took.Seconds()) }
+func (x *metrics) countSnapshot(kind string)      { x.snapshots.WithLabelValues(kind).Inc() }
+func (x *metrics) countElection()                 { x.elections.Inc() }
 
-func (x *metrics) applied(entries int, took time.Duration) {
+func (x *metrics) observeApplied(entries int, took time.Duration) {
 	x.entries.Add(float64(entries))
 	x.applyTime.Observe(took.Seconds())
 }
 
-func (x *metrics) proposal(err error, o *fsmpb.Outcome) {
+func (x *metrics) countProposal(err error, o *fsmpb.Outcome) {
 	x.proposals.WithLabelValues(outcomeLabel(err, o)).Inc()
 }
 
@@ -83,14 +83,14 @@ func (x *metrics) register(r prometheus.Registerer, m *Member) {
 		return
 	}
 	x.registry = r
-	x.owned = append(x.gauges(m), x.proposals, x.snapshots, x.elections, x.applyTime, x.entries, x.syncTime)
-	for _, c := range x.owned {
+	x.collectors = append(x.gauges(m), x.proposals, x.snapshots, x.elections, x.applyTime, x.entries, x.syncTime)
+	for _, c := range x.collectors {
 		r.MustRegister(c)
 	}
 }
 
 func (x *metrics) unregister() {
-	for _, c := range x.owned {
+	for _, c := range x.collectors {
 		x.registry.Unregister(c)
 	}
 }
@@ -104,11 +104,11 @@ func (x *metrics) gauges(m *Member) []prometheus.Collector {
 		gauge("applied_index", "The last index applied.", nil, func() float64 { return float64(m.appliedIndex()) }),
 		gauge("commit_index", "The last index known to be committed.", nil, func() float64 { return float64(m.raft.CommitIndex()) }),
 		gauge("last_contact_seconds", "Since the leader was heard; zero on the leader.", nil, m.lastContact),
-		gauge("inflight_proposals", "Commands that wait in this leader.", nil, func() float64 { return float64(m.groups.inflight.Load()) }),
-		gauge("disk_free_bytes", "Free space of the Raft folder's disk.", nil, func() float64 { return float64(m.disk.free.Load()) }),
+		gauge("inflight_proposals", "Commands that wait in this leader.", nil, func() float64 { return float64(m.proposals.inflight.Load()) }),
+		gauge("disk_free_bytes", "Free space of the Raft folder's disk.", nil, func() float64 { return float64(m.diskGuard.free.Load()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "holdfast_raft_misdirected_connections_total", Help: "Connections refused because they were meant for another member or cluster.",
-		}, func() float64 { return float64(m.mux.refused.Load()) }),
+		}, func() float64 { return float64(m.mux.misdirected.Load()) }),
 	}
 	for _, role := range []string{roleLeader, roleFollower, roleCandidate, roleNonvoter} {
 		all = append(all, gauge("state", "1 for the role that this member has.", prometheus.Labels{"state": role}, func() float64 {

@@ -20,8 +20,8 @@ import (
 
 const (
 	handshakeTimeout = 10 * time.Second
-	// handshakesAtOnce bounds what strangers can make a member hold.
-	handshakesAtOnce = 128
+	// maxHandshakes bounds what strangers can make a member hold.
+	maxHandshakes = 128
 )
 
 // mux is the Raft listener: TLS 1.3, controllers only, Raft's protocol and gRPC.
@@ -33,12 +33,12 @@ type mux struct {
 	log       *slog.Logger
 	member    *Member
 
-	raft, grpc *branch
-	places     chan struct{}
-	closed     context.Context
-	close      context.CancelFunc
-	wg         sync.WaitGroup
-	refused    atomic.Uint64 // connections that were meant for another member
+	raftListener, grpcListener *protocolListener
+	handshakeSlots             chan struct{}
+	lifetime                   context.Context
+	cancel                     context.CancelFunc
+	wg                         sync.WaitGroup
+	misdirected                atomic.Uint64 // connections that were meant for another member
 
 	mu    sync.Mutex
 	conns map[net.Conn]bool // of Raft; raft does not close those it accepted. True: it names nobody
@@ -48,10 +48,10 @@ func newMux(member *Member) *mux {
 	cfg := &member.cfg
 	m := &mux{
 		listener: cfg.Listener, advertise: cfg.Advertise, creds: cfg.Credentials, dial: cfg.dial, log: member.log,
-		places: make(chan struct{}, handshakesAtOnce), conns: make(map[net.Conn]bool), member: member,
+		handshakeSlots: make(chan struct{}, maxHandshakes), conns: make(map[net.Conn]bool), member: member,
 	}
-	m.closed, m.close = context.WithCancel(context.Background())
-	m.raft, m.grpc = newBranch(m), newBranch(m)
+	m.lifetime, m.cancel = context.WithCancel(context.Background())
+	m.raftListener, m.grpcListener = newProtocolListener(m), newProtocolListener(m)
 	return m
 }
 
@@ -60,10 +60,10 @@ func (m *mux) serve() {
 	m.wg.Add(1)
 	go func() {
 		defer m.wg.Done()
-		for m.closed.Err() == nil {
-			if err := m.accept(); err != nil && m.closed.Err() == nil {
+		for m.lifetime.Err() == nil {
+			if err := m.accept(); err != nil && m.lifetime.Err() == nil {
 				m.log.Warn("accept a connection on the Raft listener", "error", err)
-				pause(m.closed, 50*time.Millisecond)
+				sleep(m.lifetime, 50*time.Millisecond)
 			}
 		}
 	}()
@@ -75,15 +75,15 @@ func (m *mux) accept() error {
 		return err
 	}
 	select {
-	case m.places <- struct{}{}:
-	case <-m.closed.Done():
+	case m.handshakeSlots <- struct{}{}:
+	case <-m.lifetime.Done():
 		return conn.Close()
 	}
 	m.wg.Add(1)
 	go func() {
 		defer m.wg.Done()
 		m.handshake(conn)
-		<-m.places
+		<-m.handshakeSlots
 	}()
 	return nil
 }
@@ -91,42 +91,42 @@ func (m *mux) accept() error {
 // handshake refuses every certificate but a controller's of this cluster, and every
 // connection that is meant for another member (S68), and hands the rest to whom it asked for.
 func (m *mux) handshake(conn net.Conn) {
-	ctx, cancel := context.WithTimeout(m.closed, handshakeTimeout)
+	ctx, cancel := context.WithTimeout(m.lifetime, handshakeTimeout)
 	defer cancel()
 	config := m.creds.Server(pki.Controller)
 	config.NextProtos = []string{protoRaft, protoMember, protoJoin, protoRaft1, protoMember1}
-	secure := tls.Server(conn, config)
-	err := secure.HandshakeContext(ctx)
+	tlsConn := tls.Server(conn, config)
+	err := tlsConn.HandshakeContext(ctx)
 	if err == nil {
-		err = under(ctx, secure, func() error { return m.meant(secure) })
+		err = withContext(ctx, tlsConn, func() error { return m.checkProtocol(tlsConn) })
 	}
 	if err != nil {
-		_ = secure.Close()
-		if m.closed.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+		_ = tlsConn.Close()
+		if m.lifetime.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 			m.log.Warn("refuse a connection on the Raft listener", "from", hostOf(conn.RemoteAddr()), "error", err)
 		}
 		return
 	}
-	switch protocol := secure.ConnectionState().NegotiatedProtocol; protocol {
+	switch protocol := tlsConn.ConnectionState().NegotiatedProtocol; protocol {
 	case protoRaft, protoRaft1:
-		m.raft.offer(m.track(secure, protocol == protoRaft1))
+		m.raftListener.deliver(m.track(tlsConn, protocol == protoRaft1))
 	default:
-		m.grpc.offer(secure)
+		m.grpcListener.deliver(tlsConn)
 	}
 }
 
 // meant is nil when a connection may go on. What gRPC may be asked on one that names
 // nobody is decided at each call.
-func (m *mux) meant(conn *tls.Conn) error {
+func (m *mux) checkProtocol(conn *tls.Conn) error {
 	switch protocol := conn.ConnectionState().NegotiatedProtocol; protocol {
 	case protoRaft, protoMember:
-		err := takeTarget(conn, m.member)
+		err := answerTarget(conn, m.member)
 		if err != nil {
-			m.refused.Add(1)
+			m.misdirected.Add(1)
 		}
 		return err
 	case protoRaft1:
-		return m.member.acceptsUnnamed()
+		return m.member.checkUntargeted()
 	case protoJoin, protoMember1:
 		return nil
 	default:
@@ -134,12 +134,12 @@ func (m *mux) meant(conn *tls.Conn) error {
 	}
 }
 
-// closeUnnamed ends the connections of Raft that name nobody.
-func (m *mux) closeUnnamed() {
+// closeUntargeted ends the connections of Raft that name nobody.
+func (m *mux) closeUntargeted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for conn, unnamed := range m.conns {
-		if unnamed {
+	for conn, untargeted := range m.conns {
+		if untargeted {
 			_ = conn.Close()
 		}
 	}
@@ -147,7 +147,7 @@ func (m *mux) closeUnnamed() {
 
 // Close ends the listener and every connection of Raft.
 func (m *mux) Close() error {
-	m.close()
+	m.cancel()
 	err := m.listener.Close()
 	m.mu.Lock()
 	for conn := range m.conns {
@@ -158,53 +158,53 @@ func (m *mux) Close() error {
 	return err
 }
 
-// tracked is a connection that is forgotten when it is closed.
-type tracked struct {
+// trackedConn is a connection that is forgotten when it is closed.
+type trackedConn struct {
 	net.Conn
 	mux *mux
 }
 
-func (m *mux) track(conn net.Conn, unnamed bool) net.Conn {
+func (m *mux) track(conn net.Conn, untargeted bool) net.Conn {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.conns[conn] = unnamed
-	return tracked{Conn: conn, mux: m}
+	m.conns[conn] = untargeted
+	return trackedConn{Conn: conn, mux: m}
 }
 
 // Close is net.Conn's.
-func (t tracked) Close() error {
+func (t trackedConn) Close() error {
 	t.mux.mu.Lock()
 	delete(t.mux.conns, t.Conn)
 	t.mux.mu.Unlock()
 	return t.Conn.Close()
 }
 
-// branch is the listener of one protocol, and raft.StreamLayer.
-type branch struct {
-	mux   *mux
-	ready chan net.Conn
-	once  sync.Once
-	done  chan struct{}
+// protocolListener is the listener of one protocol, and raft.StreamLayer.
+type protocolListener struct {
+	mux      *mux
+	accepted chan net.Conn
+	once     sync.Once
+	done     chan struct{}
 }
 
-func newBranch(m *mux) *branch {
-	return &branch{mux: m, ready: make(chan net.Conn), done: make(chan struct{})}
+func newProtocolListener(m *mux) *protocolListener {
+	return &protocolListener{mux: m, accepted: make(chan net.Conn), done: make(chan struct{})}
 }
 
-func (b *branch) offer(conn net.Conn) {
+func (b *protocolListener) deliver(conn net.Conn) {
 	select {
-	case b.ready <- conn:
+	case b.accepted <- conn:
 	case <-b.done:
 		_ = conn.Close()
-	case <-b.mux.closed.Done():
+	case <-b.mux.lifetime.Done():
 		_ = conn.Close()
 	}
 }
 
 // Accept is net.Listener's.
-func (b *branch) Accept() (net.Conn, error) {
+func (b *protocolListener) Accept() (net.Conn, error) {
 	select {
-	case conn := <-b.ready:
+	case conn := <-b.accepted:
 		return conn, nil
 	case <-b.done:
 		return nil, net.ErrClosed
@@ -212,23 +212,23 @@ func (b *branch) Accept() (net.Conn, error) {
 }
 
 // Close is net.Listener's. The mux has its own.
-func (b *branch) Close() error {
+func (b *protocolListener) Close() error {
 	b.once.Do(func() { close(b.done) })
 	return nil
 }
 
 // Addr is what peers dial.
-func (b *branch) Addr() net.Addr { return advertised(b.mux.advertise) }
+func (b *protocolListener) Addr() net.Addr { return advertisedAddr(b.mux.advertise) }
 
-type advertised string
+type advertisedAddr string
 
-func (advertised) Network() string  { return "tcp" }
-func (a advertised) String() string { return string(a) }
+func (advertisedAddr) Network() string  { return "tcp" }
+func (a advertisedAddr) String() string { return string(a) }
 
 // Dial is raft.StreamLayer's. The address is one that addressed made: the pool of
 // raft's transport is by address, and must not mix members up that have the same one.
-func (b *branch) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(b.mux.closed, min(timeout, handshakeTimeout))
+func (b *protocolListener) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(b.mux.lifetime, min(timeout, handshakeTimeout))
 	defer cancel()
 	id, addr, _ := strings.Cut(string(address), "@")
 	conn, err := b.mux.dial(ctx, addr)
@@ -236,31 +236,31 @@ func (b *branch) Dial(address raft.ServerAddress, timeout time.Duration) (net.Co
 		return nil, err
 	}
 	protocols := []string{protoRaft}
-	if b.mux.member.dialsUnnamed() {
+	if b.mux.member.dialsUntargeted() {
 		protocols = append(protocols, protoRaft1)
 	}
-	secured, err := secure(ctx, conn, b.mux.creds, b.mux.member.target(id), protocols...)
+	tlsConn, err := tlsClient(ctx, conn, b.mux.creds, b.mux.member.targetFor(id), protocols...)
 	if err != nil {
 		return nil, fmt.Errorf("greet %s: %w", addr, err)
 	}
-	return secured, nil
+	return tlsConn, nil
 }
 
-// addressed is a member's address with its id.
-func addressed(id raft.ServerID, address raft.ServerAddress) raft.ServerAddress {
+// withMemberID is a member's address with its id.
+func withMemberID(id raft.ServerID, address raft.ServerAddress) raft.ServerAddress {
 	return raft.ServerAddress(string(id) + "@" + string(address))
 }
 
-// greeted is grpc's credentials for connections whose handshake the mux did.
-type greeted struct{}
+// handshakenCreds is grpc's credentials for connections whose handshake the mux did.
+type handshakenCreds struct{}
 
 // ServerHandshake says whom the mux greeted.
-func (greeted) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	secure, ok := conn.(*tls.Conn)
+func (handshakenCreds) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	tlsConn, ok := conn.(*tls.Conn)
 	if !ok {
 		return nil, nil, errors.New("not a connection of the Raft listener")
 	}
-	return conn, tlsInfo(secure), nil
+	return conn, tlsInfo(tlsConn), nil
 }
 
 func tlsInfo(conn *tls.Conn) credentials.TLSInfo {
@@ -271,23 +271,23 @@ func tlsInfo(conn *tls.Conn) credentials.TLSInfo {
 }
 
 // ClientHandshake is never used.
-func (greeted) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (handshakenCreds) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("these credentials are a listener's")
 }
 
 // Info is credentials.TransportCredentials'.
-func (greeted) Info() credentials.ProtocolInfo {
+func (handshakenCreds) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 // Clone is credentials.TransportCredentials'.
-func (g greeted) Clone() credentials.TransportCredentials { return g }
+func (g handshakenCreds) Clone() credentials.TransportCredentials { return g }
 
 // OverrideServerName is credentials.TransportCredentials'.
-func (greeted) OverrideServerName(string) error { return nil }
+func (handshakenCreds) OverrideServerName(string) error { return nil }
 
-// pause waits, or returns at once when the context is done.
-func pause(ctx context.Context, d time.Duration) {
+// sleep waits, or returns at once when the context is done.
+func sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -20,9 +20,9 @@ var ErrSkipRefused = errors.New("the entry is not skipped")
 // what Open checks at a start was checked.
 type Offline struct {
 	*store.Store
-	dir      string
-	snapshot decoded // of the newest Raft snapshot; its state is nil without one
-	apply    folding
+	dir   string
+	dump  verifiedDump // of the newest Raft snapshot; its state is nil without one
+	apply applyFunc
 }
 
 // OpenOffline opens a stopped member's data folder. It makes no new member.
@@ -32,7 +32,7 @@ func OpenOffline(dir string) (*Offline, error) {
 		return nil, err
 	}
 	o := &Offline{dir: dir, apply: applyCommand}
-	if o.Store, err = store.Open(store.Options{Dir: dir, Kind: kind, Verify: o.snapshot.verify}); err != nil {
+	if o.Store, err = store.Open(store.Options{Dir: dir, Kind: kind, Verify: o.dump.decode}); err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", dir, err)
 	}
 	return o, nil
@@ -42,7 +42,7 @@ func OpenOffline(dir string) (*Offline, error) {
 func (o *Offline) Bounds() (first, last, snapshot uint64, err error) {
 	first, err1 := o.Logs.FirstIndex()
 	last, err2 := o.Logs.LastIndex()
-	return first, last, o.snapshot.index, errors.Join(err1, err2)
+	return first, last, o.dump.index, errors.Join(err1, err2)
 }
 
 // Entry is the entry at index, with the command in it; the command is nil when it is
@@ -54,9 +54,9 @@ func (o *Offline) Entry(index uint64) (name store.EntryName, cmd *fsmpb.Command,
 	}
 	defer func() { _ = recover() }() // what is no command is shown by its hash
 	if l.Type == raft.LogCommand {
-		cmd = skips{}.commandOf(l)
+		cmd = skipSet{}.decodeCommand(l)
 	}
-	return nameOf(l), cmd, nil
+	return entryNameOf(l), cmd, nil
 }
 
 func (o *Offline) entry(index uint64) (*raft.Log, error) {
@@ -78,11 +78,11 @@ func (o *Offline) entry(index uint64) (*raft.Log, error) {
 // ended at it; and be what the state cannot take, which is tried on a copy. The same
 // again is done already.
 func (o *Offline) Skip(index uint64, hash, reason string, now time.Time) (store.Skip, error) {
-	known, err := o.Skips()
+	recorded, err := o.Skips()
 	if err != nil {
 		return store.Skip{}, err
 	}
-	for _, k := range known {
+	for _, k := range recorded {
 		if k.Index == index && strings.EqualFold(k.Hash, hash) {
 			return k, nil
 		}
@@ -91,14 +91,14 @@ func (o *Offline) Skip(index uint64, hash, reason string, now time.Time) (store.
 	if err != nil {
 		return store.Skip{}, err
 	}
-	name := nameOf(l)
+	name := entryNameOf(l)
 	if !strings.EqualFold(name.Hash, hash) {
 		return store.Skip{}, fmt.Errorf("%w: index %d has hash %s, not %s; `holdfast log inspect` shows it", ErrSkipRefused, index, name.Hash, hash)
 	}
-	if err := o.committed(name); err != nil {
+	if err := o.checkCommitted(name); err != nil {
 		return store.Skip{}, err
 	}
-	if err := o.faults(l, known); err != nil {
+	if err := o.checkFaults(l, recorded); err != nil {
 		return store.Skip{}, err
 	}
 	k := store.Skip{EntryName: name, Reason: reason, At: now}
@@ -106,7 +106,7 @@ func (o *Offline) Skip(index uint64, hash, reason string, now time.Time) (store.
 }
 
 // committed: Raft gave the entry to this member's state, which ended the member.
-func (o *Offline) committed(name store.EntryName) error {
+func (o *Offline) checkCommitted(name store.EntryName) error {
 	f, err := o.Fault()
 	switch {
 	case err != nil:
@@ -119,45 +119,45 @@ func (o *Offline) committed(name store.EntryName) error {
 	return nil
 }
 
-// faults tells whether the state of this build faults on the entry, and on none before it.
-func (o *Offline) faults(at *raft.Log, known []store.Skip) error {
-	if at.Type != raft.LogCommand {
-		return fmt.Errorf("%w: index %d is one of Raft's own", ErrSkipRefused, at.Index)
+// checkFaults tells whether the state of this build faults on the entry, and on none before it.
+func (o *Offline) checkFaults(entry *raft.Log, recorded []store.Skip) error {
+	if entry.Type != raft.LogCommand {
+		return fmt.Errorf("%w: index %d is one of Raft's own", ErrSkipRefused, entry.Index)
 	}
 	state := fsm.New()
-	if o.snapshot.state != nil {
-		state = o.snapshot.state.Fork()
+	if o.dump.state != nil {
+		state = o.dump.state.Fork()
 	}
-	passed := skips{}
-	for _, k := range known {
-		passed[k.Index] = k
+	skipped := skipSet{}
+	for _, k := range recorded {
+		skipped[k.Index] = k
 	}
-	for i := state.Cluster().Index + 1; i < at.Index; i++ {
-		if i <= o.snapshot.index {
+	for i := state.Cluster().Index + 1; i < entry.Index; i++ {
+		if i <= o.dump.index {
 			continue
 		}
 		l, err := o.entry(i)
 		if err != nil {
 			return err
 		}
-		if cause := o.try(state, l, passed); cause != nil {
+		if cause := o.applyFault(state, l, skipped); cause != nil {
 			return fmt.Errorf("%w: the state cannot take index %d before it: %v", ErrSkipRefused, i, cause)
 		}
 	}
-	if cause := o.try(state, at, passed); cause == nil {
-		return fmt.Errorf("%w: the state of this build takes index %d: start the member with it, and every other one", ErrSkipRefused, at.Index)
+	if cause := o.applyFault(state, entry, skipped); cause == nil {
+		return fmt.Errorf("%w: the state of this build takes index %d: start the member with it, and every other one", ErrSkipRefused, entry.Index)
 	} else if _, newer := cause.(fsm.NewerCommand); newer {
-		return fmt.Errorf("%w: index %d is of a newer build: %v; start that build", ErrSkipRefused, at.Index, cause)
+		return fmt.Errorf("%w: index %d is of a newer build: %v; start that build", ErrSkipRefused, entry.Index, cause)
 	}
 	return nil
 }
 
-// try answers what the state faults on the entry with, nil when it takes it.
-func (o *Offline) try(state *fsm.State, l *raft.Log, passed skips) (cause any) {
+// applyFault answers what the state faults on the entry with, nil when it takes it.
+func (o *Offline) applyFault(state *fsm.State, l *raft.Log, skipped skipSet) (cause any) {
 	if l.Type != raft.LogCommand {
 		return nil
 	}
 	defer func() { cause = recover() }()
-	passed.take(state, l, passed.commandOf(l), o.apply)
+	skipped.applyOrSkip(state, l, skipped.decodeCommand(l), o.apply)
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
-// rpcTimeout is for one message of Raft; InstallSnapshot has more, by its size.
-const rpcTimeout = 10 * time.Second
+// raftRPCTimeout is for one message of Raft; InstallSnapshot has more, by its size.
+const raftRPCTimeout = 10 * time.Second
 
 // Open checks the data folder, sanitises the log and starts the member. It
 // refuses to start on any doubt, with an error that names the file and the remedy.
@@ -32,28 +32,30 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	m := &Member{cfg: cfg, process: uuid.NewString(), hub: newHub(), gate: newTermGate(), due: make(chan struct{}, 1), swept: make(chan struct{}, 1), started: make(chan struct{})}
+	m := &Member{cfg: cfg, processID: uuid.NewString(), watches: newWatchHub(), readGate: newTermGate(), checkpointSignal: make(chan struct{}, 1), sweepSignal: make(chan struct{}, 1), started: make(chan struct{})}
 	m.log = cfg.Logger.With("member", cfg.Name)
-	m.closing, m.stop = context.WithCancel(context.Background())
+	m.lifetime, m.cancel = context.WithCancel(context.Background())
 	if err := m.openFiles(); err != nil {
-		m.stop()
+		m.cancel()
 		return nil, errors.Join(fmt.Errorf("open the member in %s: %w", cfg.Dir, err), cfg.Listener.Close())
 	}
 	if err := m.openRaft(); err != nil {
-		return nil, errors.Join(fmt.Errorf("start the member in %s: %w", cfg.Dir, err), m.abandon())
+		return nil, errors.Join(fmt.Errorf("start the member in %s: %w", cfg.Dir, err), m.closePartial())
 	}
-	m.run()
+	m.serve()
 	return m, nil
 }
 
 func (m *Member) openFiles() (err error) {
 	m.metrics = newMetrics()
-	var snapshot decoded
+	var dump verifiedDump
 	m.storage, err = m.cfg.openStorage(store.Options{
 		Dir: m.cfg.Dir, Kind: m.cfg.LogStore, Hang: m.cfg.DiskHang, SegmentSize: m.cfg.SegmentSize,
-		Verify: snapshot.verify, Logger: m.cfg.Logger, OnSync: m.metrics.synced,
-		OnFatal: func(what string, err error) { m.fatal(ExitRestart, fmt.Sprintf("the store failed: %s: %v", what, err)) },
-		OnHang:  m.hung,
+		Verify: dump.decode, Logger: m.cfg.Logger, OnSync: m.metrics.observeSync,
+		OnFatal: func(operation string, err error) {
+			m.fatal(ExitRestart, fmt.Sprintf("the store failed: %s: %v", operation, err))
+		},
+		OnHang: m.onDiskHang,
 	})
 	if err != nil {
 		return err
@@ -63,10 +65,10 @@ func (m *Member) openFiles() (err error) {
 	if err != nil {
 		return errors.Join(err, m.storage.close())
 	}
-	m.disk = newDiskGuard(&m.cfg, m.log, func() { m.resign("the disk is full") })
+	m.diskGuard = newDiskGuard(&m.cfg, m.log, func() { m.resign("the disk is full") })
 	m.machine = newMachine(m.journal, m.events())
-	m.machine.decoded, m.machine.apply = snapshot, m.cfg.apply
-	m.machine.skips, err = skipsOf(m.storage)
+	m.machine.verifiedDump, m.machine.apply = dump, m.cfg.apply
+	m.machine.skips, err = loadSkips(m.storage)
 	if err != nil {
 		return errors.Join(err, m.journal.Close(), m.storage.close())
 	}
@@ -76,23 +78,23 @@ func (m *Member) openFiles() (err error) {
 // events connects the machine to the rest of the member.
 func (m *Member) events() machineEvents {
 	return machineEvents{
-		touched:    m.hub.publish,
-		everything: m.hub.everything,
-		committed:  m.committed,
-		cluster:    m.belong,
+		changed:      m.watches.publish,
+		allChanged:   m.watches.publishAll,
+		committed:    m.onCommitted,
+		clusterNamed: m.recordClusterID,
 		configuration: func(c raft.Configuration) {
 			m.admitted.Store(slices.ContainsFunc(c.Servers, func(s raft.Server) bool { return string(s.ID) == m.id }))
 		},
-		diverged: func(index uint64, own, agreed []byte) { go m.quarantine(index, own, agreed) },
-		fault:    func(what string) { m.fatal(ExitRestart, what) },
-		poisoned: m.poisoned,
-		batch:    m.metrics.applied,
-		snapshot: m.metrics.snapshot,
+		diverged:     func(index uint64, ownHash, majorityHash []byte) { go m.quarantine(index, ownHash, majorityHash) },
+		failed:       func(reason string) { m.fatal(ExitRestart, reason) },
+		entryFailed:  m.recordEntryFault,
+		batchApplied: m.metrics.observeApplied,
+		dumpDone:     m.metrics.countSnapshot,
 	}
 }
 
-// belong records which cluster the folder belongs to (S21).
-func (m *Member) belong(cluster string) error {
+// recordClusterID records which cluster the folder belongs to (S21).
+func (m *Member) recordClusterID(cluster string) error {
 	if m.storage.clusterID() == cluster {
 		return nil
 	}
@@ -100,43 +102,43 @@ func (m *Member) belong(cluster string) error {
 }
 
 // committed is called after each batch of entries.
-func (m *Member) committed(index, term uint64) {
-	m.transport.lines.commit(index, term)
-	if m.checkpointDue(index) {
+func (m *Member) onCommitted(index, term uint64) {
+	m.transport.commitPipelines.notify(index, term)
+	if m.entersCheckpointWindow(index) {
 		select {
-		case m.due <- struct{}{}:
+		case m.checkpointSignal <- struct{}{}:
 		default:
 		}
 	}
-	m.sweepStarted()
+	m.signalSweep()
 }
 
 func (m *Member) openRaft() error {
 	m.peers = newDialer(m)
 	m.mux = newMux(m)
-	m.transport = newTransport(m.mux.raft, rpcTimeout, &m.cfg)
-	m.transport.stands = m.stands
-	m.transport.votes = func() bool { return m.configured() && m.stands() }
-	m.groups = newGroups()
-	m.transport.lines.busy = func() bool { return m.groups.inflight.Load() > 0 }
-	logs := guardedLogs{LogStore: m.storage.logs, refuse: m.disk.refuseWrites}
-	snapshots := countedSnapshots{m.storage.snapshots}
+	m.transport = newTransport(m.mux.raftListener, raftRPCTimeout, &m.cfg)
+	m.transport.mayCampaign = m.mayCampaign
+	m.transport.mayVote = func() bool { return m.inConfiguration() && m.mayCampaign() }
+	m.proposals = newProposalBatcher()
+	m.transport.commitPipelines.proposalsInFlight = func() bool { return m.proposals.inflight.Load() > 0 }
+	logs := guardedLogs{LogStore: m.storage.logs, checkAppend: m.diskGuard.checkAppend}
+	snapshots := indexedSnapshots{m.storage.snapshots}
 	notify := make(chan bool, 16)
 	config := m.raftConfig(notify)
-	if err := m.bootstrap(config, logs, snapshots); err != nil {
+	if err := m.bootstrapAtOpen(config, logs, snapshots); err != nil {
 		return err
 	}
 	var err error
 	if m.raft, err = raft.NewRaft(config, m.machine, logs, m.storage.stable, snapshots, m.transport); err != nil {
 		return err
 	}
-	m.machine.start()
-	m.groups.raft = m.raft
-	m.forwards = newQueue[*forwarded](proposalsAtOnce, largestForward)
-	m.start(func(ctx context.Context) { m.groups.run(ctx, m.groups.send) })
-	m.start(func(ctx context.Context) { m.forwards.run(ctx, m.sendForwards) })
-	m.lead = newLeadership(m.raft, m.id, m.metrics.election)
-	m.start(func(ctx context.Context) { m.lead.follow(ctx, notify) })
+	m.machine.markStarted()
+	m.proposals.raft = m.raft
+	m.forwards = newBatchQueue[*forwardedCommand](maxPendingProposals, maxForwardBatch)
+	m.spawn(func(ctx context.Context) { m.proposals.run(ctx, m.proposals.send) })
+	m.spawn(func(ctx context.Context) { m.forwards.run(ctx, m.sendForwards) })
+	m.tracker = newLeaderTracker(m.raft, m.id, m.metrics.countElection)
+	m.spawn(func(ctx context.Context) { m.tracker.run(ctx, notify) })
 	return nil
 }
 
@@ -145,7 +147,7 @@ func (m *Member) raftConfig(notify chan<- bool) *raft.Config {
 	c.ProtocolVersion = raft.ProtocolVersionMax
 	c.LocalID = raft.ServerID(m.id)
 	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = m.cfg.HeartbeatTimeout, m.cfg.ElectionTimeout, m.cfg.LeaseTimeout
-	c.MaxAppendEntries, c.BatchApplyCh = largestGroup, true
+	c.MaxAppendEntries, c.BatchApplyCh = maxBatchEntries, true
 	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = m.cfg.SnapshotThreshold, m.cfg.TrailingLogs, m.cfg.SnapshotInterval
 	c.ShutdownOnRemove = true
 	c.NotifyCh = notify
@@ -154,20 +156,20 @@ func (m *Member) raftConfig(notify chan<- bool) *raft.Config {
 	return c
 }
 
-// bootstrap makes this member the only one of a new cluster, once in the life of
+// bootstrapAtOpen makes this member the only one of a new cluster, once in the life of
 // a data folder (S142). An empty folder that is to join nobody is refused.
-func (m *Member) bootstrap(config *raft.Config, logs raft.LogStore, snapshots raft.SnapshotStore) error {
-	known, err := m.storage.hasState()
+func (m *Member) bootstrapAtOpen(config *raft.Config, logs raft.LogStore, snapshots raft.SnapshotStore) error {
+	hasState, err := m.storage.hasState()
 	switch {
 	case err != nil:
 		return err
-	case known && m.cfg.Bootstrap:
-		return m.markFounded()
-	case known:
+	case hasState && m.cfg.Bootstrap:
+		return m.writeBootstrapMarker()
+	case hasState:
 		return nil
 	case m.cfg.Bootstrap:
-		return m.prepareFounding(func() error {
-			return raft.BootstrapCluster(config, logs, m.storage.stable, snapshots, m.transport, m.alone())
+		return m.prepareBootstrap(func() error {
+			return raft.BootstrapCluster(config, logs, m.storage.stable, snapshots, m.transport, m.initialConfiguration())
 		})
 	case len(m.cfg.Join) == 0:
 		return errors.New("the data folder is empty: name members to join through, or make a new cluster")
@@ -176,12 +178,12 @@ func (m *Member) bootstrap(config *raft.Config, logs raft.LogStore, snapshots ra
 }
 
 // run starts what serves and what watches.
-func (m *Member) run() {
-	m.leaderReads = &rounds{ask: m.leaderIndex}
-	m.followerReads = &rounds{ask: m.followerIndex}
+func (m *Member) serve() {
+	m.leaderReads = &readBatcher{fetchIndex: m.leaderReadIndex}
+	m.followerReads = &readBatcher{fetchIndex: m.followerReadIndex}
 	m.server = grpc.NewServer(append(serverLimits(),
-		grpc.Creds(greeted{}),
-		grpc.UnaryInterceptor(m.unaryMeant), grpc.StreamInterceptor(m.streamMeant),
+		grpc.Creds(handshakenCreds{}),
+		grpc.UnaryInterceptor(m.unaryTargetCheck), grpc.StreamInterceptor(m.streamTargetCheck),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))...,
 	)
@@ -191,28 +193,28 @@ func (m *Member) run() {
 	}
 	m.metrics.register(m.cfg.Metrics, m)
 	m.mux.serve()
-	m.start(func(context.Context) { _ = m.server.Serve(m.mux.grpc) })
-	m.start(m.reign)
-	m.start(m.belongLoop)
-	m.start(m.firstRead)
-	m.start(func(ctx context.Context) { every(ctx, time.Second, m.disk.look) })
+	m.spawn(func(context.Context) { _ = m.server.Serve(m.mux.grpcListener) })
+	m.spawn(m.leaderLoop)
+	m.spawn(m.membershipLoop)
+	m.spawn(m.trackCatchUp)
+	m.spawn(func(ctx context.Context) { runEvery(ctx, time.Second, m.diskGuard.check) })
 	close(m.started) // last: who waited may end the member at once
 }
 
-// firstRead tells when this member has applied what was committed when it started.
-func (m *Member) firstRead(ctx context.Context) {
+// trackCatchUp tells when this member has applied what was committed when it started.
+func (m *Member) trackCatchUp(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := m.catchUp(ctx); err == nil {
 			m.caughtUp.Store(true)
 			return
 		}
-		pause(ctx, 50*time.Millisecond)
+		sleep(ctx, 50*time.Millisecond)
 	}
 }
 
-// abandon closes what openRaft had begun.
-func (m *Member) abandon() error {
-	m.stop()
+// closePartial closes what openRaft had begun.
+func (m *Member) closePartial() error {
+	m.cancel()
 	err := errors.Join(m.transport.Close(), m.mux.Close(), m.peers.close())
 	m.wg.Wait()
 	return errors.Join(err, m.journal.Close(), m.storage.close())

@@ -17,7 +17,7 @@ import (
 
 // S142, S135: an empty folder founds nothing unasked; enough logs are kept behind a Raft snapshot.
 func TestOpenRefusesWithTheRemedy(t *testing.T) {
-	c := newCluster(t, nil)
+	c := newTestCluster(t, nil)
 	files, err := pki.Issue(c.ca, filepath.Join(c.root, "pki"), pki.Identity{Role: pki.Controller, Name: "c1"}, time.Hour)
 	require.NoError(t, err)
 	creds, err := pki.Load(files)
@@ -48,10 +48,10 @@ func TestOpenRefusesWithTheRemedy(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil)
+	c := newTestCluster(t, nil)
 	n := c.add("c1", nil)
-	c.settle(1)
-	n.proposes(t, "counted")
+	c.waitReady(1)
+	n.mustPropose(t, "counted")
 	for range 2 {
 		families, err := n.cfg.Metrics.(*prometheus.Registry).Gather()
 		require.NoError(t, err)
@@ -72,57 +72,57 @@ func TestMetrics(t *testing.T) {
 	require.Empty(t, families, "the next member in this process may register again")
 }
 
-func TestAQueueGathersWhileGroupsAreUnderWay(t *testing.T) {
-	q := newQueue[int](100, 10)
-	groups, ends := make(chan []int, 100), make(chan func(), 100)
+func TestABatchQueueCollectsWhileBatchesAreInFlight(t *testing.T) {
+	q := newBatchQueue[int](100, 10)
+	batches, completions := make(chan []int, 100), make(chan func(), 100)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		q.run(ctx, func(group []int, ended func()) { groups <- group; ends <- ended })
+		q.run(ctx, func(batch []int, batchDone func()) { batches <- batch; completions <- batchDone })
 	}()
-	q.waiting <- 1
-	require.Equal(t, []int{1}, <-groups, "the first goes at once")
-	q.waiting <- 2
-	require.Equal(t, []int{2}, <-groups, "so does the second")
+	q.pending <- 1
+	require.Equal(t, []int{1}, <-batches, "the first goes at once")
+	q.pending <- 2
+	require.Equal(t, []int{2}, <-batches, "so does the second")
 	for i := range 5 {
-		q.waiting <- i
+		q.pending <- i
 	}
 	eventually(t, func() error {
-		if len(q.waiting) > 0 {
+		if len(q.pending) > 0 {
 			return errors.New("not gathered yet")
 		}
 		return nil
 	})
-	require.Empty(t, groups, "the third waits for one to end")
-	(<-ends)()
-	require.Equal(t, []int{0, 1, 2, 3, 4}, <-groups)
+	require.Empty(t, batches, "the third waits for one to end")
+	(<-completions)()
+	require.Equal(t, []int{0, 1, 2, 3, 4}, <-batches)
 	for i := range 12 {
-		q.waiting <- i
+		q.pending <- i
 	}
-	require.Len(t, <-groups, 10, "a full group waits for nobody")
+	require.Len(t, <-batches, 10, "a full group waits for nobody")
 	cancel()
 	<-done
 }
 
 func TestMessagesToTheLeaderAreBounded(t *testing.T) {
-	command := func(size int) *forwarded { return &forwarded{data: make([]byte, size)} }
+	command := func(size int) *forwardedCommand { return &forwardedCommand{data: make([]byte, size)} }
 	for name, tc := range map[string]struct {
 		sizes []int
 		want  int
 	}{
 		"all fit":                   {[]int{10, 20, 30}, 3},
-		"the third is too much":     {[]int{largestMessage / 2, largestMessage / 2, 1}, 2},
-		"a large one goes alone":    {[]int{largestMessage + 1, 1}, 1},
-		"a large one waits for its": {[]int{1, largestMessage}, 1},
+		"the third is too much":     {[]int{maxForwardBytes / 2, maxForwardBytes / 2, 1}, 2},
+		"a large one goes alone":    {[]int{maxForwardBytes + 1, 1}, 1},
+		"a large one waits for its": {[]int{1, maxForwardBytes}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var group []*forwarded
+			var batch []*forwardedCommand
 			for _, size := range tc.sizes {
-				group = append(group, command(size))
+				batch = append(batch, command(size))
 			}
 			for range 2 {
-				require.Equal(t, tc.want, fitting(group))
+				require.Equal(t, tc.want, countFitting(batch))
 			}
 		})
 	}
@@ -130,13 +130,13 @@ func TestMessagesToTheLeaderAreBounded(t *testing.T) {
 
 func TestForwardedCommandsMustBeWhole(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, nil)
+	c := newTestCluster(t, nil)
 	n := c.add("c1", nil)
-	c.settle(1)
+	c.waitReady(1)
 	s := &service{member: n.Member}
 	for range 2 {
-		for _, cmd := range []*fsmpb.Command{nil, {}, {RequestId: []byte("0123456789abcdef")}, register("no-request-id")} {
-			_, _, err := s.begin(t.Context(), cmd)
+		for _, cmd := range []*fsmpb.Command{nil, {}, {RequestId: []byte("0123456789abcdef")}, registerNode("no-request-id")} {
+			_, _, err := s.startProposal(t.Context(), cmd)
 			require.ErrorIs(t, err, ErrNotLeader)
 		}
 	}

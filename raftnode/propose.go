@@ -28,20 +28,20 @@ func (m *Member) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcom
 	if cmd.GetProposedIndex() == 0 {
 		cmd.ProposedIndex = m.machine.index.Load()
 	}
-	var a answer
-	unknown := false
-	err := m.retry(ctx, func(ctx context.Context, v *view) error {
-		if err := m.refuses(); err != nil {
+	var a commandResult
+	outcomeUnknown := false
+	err := m.retry(ctx, func(ctx context.Context, v *leaderInfo) error {
+		if err := m.checkWritable(); err != nil {
 			return err
 		}
 		var err error
-		a, err = m.attempt(ctx, v, cmd)
-		unknown = unknown || errors.Is(err, ErrOutcomeUnknown)
+		a, err = m.proposeOnce(ctx, v, cmd)
+		outcomeUnknown = outcomeUnknown || errors.Is(err, ErrOutcomeUnknown)
 		return err
 	})
-	m.metrics.proposal(err, a.outcome)
+	m.metrics.countProposal(err, a.outcome)
 	switch {
-	case err != nil && unknown:
+	case err != nil && outcomeUnknown:
 		return nil, fmt.Errorf("%w: %s", ErrOutcomeUnknown, err.Error())
 	case err != nil:
 		return nil, err
@@ -52,72 +52,72 @@ func (m *Member) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcom
 	return a.outcome, fsm.Err(a.outcome)
 }
 
-// answer is an outcome and the entry that gave it.
-type answer struct {
+// commandResult is an outcome and the entry that gave it.
+type commandResult struct {
 	outcome *fsmpb.Outcome
 	index   uint64
 }
 
-func (m *Member) attempt(ctx context.Context, v *view, cmd *fsmpb.Command) (answer, error) {
+func (m *Member) proposeOnce(ctx context.Context, v *leaderInfo, cmd *fsmpb.Command) (commandResult, error) {
 	if v.leading {
-		return m.proposeHere(ctx, cmd)
+		return m.proposeAsLeader(ctx, cmd)
 	}
-	if refused, err := m.tooNewFor(ctx, cmd, m.followerReads.join); refused != nil || err != nil {
-		return answer{outcome: refused}, err
+	if rejected, err := m.rejectUnsupported(ctx, cmd, m.followerReads.wait); rejected != nil || err != nil {
+		return commandResult{outcome: rejected}, err
 	}
 	return m.forward(ctx, cmd)
 }
 
 // refuses says why this member takes no commands now.
-func (m *Member) refuses() error {
+func (m *Member) checkWritable() error {
 	switch {
 	case m.machine.halted.Load():
 		return fmt.Errorf("%w: this member has stopped", ErrDiverged)
-	case m.disk.full.Load():
+	case m.diskGuard.full.Load():
 		return fmt.Errorf("%w: %s", ErrDiskFull, m.cfg.Dir)
 	}
-	return m.dispute.err()
+	return m.hashDispute.err()
 }
 
-// proposeHere appends a command on this leader and waits until it is applied here.
-func (m *Member) proposeHere(ctx context.Context, cmd *fsmpb.Command) (answer, error) {
-	if decided, err := m.gated(ctx, cmd); decided != nil || err != nil {
-		return answer{outcome: decided, index: decided.GetIndex()}, err
+// proposeAsLeader appends a command on this leader and waits until it is applied here.
+func (m *Member) proposeAsLeader(ctx context.Context, cmd *fsmpb.Command) (commandResult, error) {
+	if immediate, err := m.gateFeatureLevel(ctx, cmd); immediate != nil || err != nil {
+		return commandResult{outcome: immediate, index: immediate.GetIndex()}, err
 	}
-	data, err := m.prepare(cmd)
+	data, err := m.encodeProposal(cmd)
 	if err != nil {
-		return answer{}, err
+		return commandResult{}, err
 	}
-	return m.groups.apply(ctx, m.closing, data)
+	return m.proposals.apply(ctx, m.lifetime, data)
 }
 
 // prepare says whether this leader takes commands, and attaches what it measured.
-func (m *Member) prepare(cmd *fsmpb.Command) ([]byte, error) {
-	if err := m.refuses(); err != nil {
+func (m *Member) encodeProposal(cmd *fsmpb.Command) ([]byte, error) {
+	if err := m.checkWritable(); err != nil {
 		return nil, err
 	}
-	if m.clock.off.Load() {
+	if m.clock.skewed.Load() {
 		return nil, fmt.Errorf("%w: the leader's clock is off (S27)", ErrNotLeader)
 	}
 	if m.cfg.Facts != nil {
 		m.cfg.Facts(cmd)
 	}
-	return m.stamp(cmd)
+	return m.stampAndMarshal(cmd)
 }
 
-// append has raft commit one of the member's own commands, whatever it refuses to
+// proposeInternal has raft commit one of the member's own commands, whatever it refuses to
 // others. It ends at the latest when leadership does: a leader that is stuck ends
 // itself (S132).
-func (m *Member) append(ctx context.Context, cmd *fsmpb.Command) (answer, error) {
-	data, err := m.stamp(cmd)
+func (m *Member) proposeInternal(ctx context.Context, cmd *fsmpb.Command) (commandResult, error) {
+	data, err := m.stampAndMarshal(cmd)
 	if err != nil {
-		return answer{}, err
+		return commandResult{}, err
 	}
-	return m.groups.apply(ctx, m.closing, data)
+	return m.proposals.apply(ctx, m.lifetime, data)
 }
 
-// stamp marshals the command, once.
-func (m *Member) stamp(cmd *fsmpb.Command) ([]byte, error) {
+// stampAndMarshal marshals the command, once.
+func (m *Member) stampAndMarshal(cmd *fsmpb.Command) ([]byte, error) {
 	cmd.ProposedAt = m.cfg.now().UnixNano()
 	cmd.SchemaVersion = max(cmd.GetSchemaVersion(), fsm.LeastLevel(cmd))
 	return marshal(cmd)
@@ -131,12 +131,12 @@ func marshal(cmd *fsmpb.Command) ([]byte, error) {
 	return data, nil
 }
 
-// classify tells what certainly did not happen from what may have (S138).
-func classify(err error) error {
-	for _, not := range []error{
+// classifyError tells what certainly did not happen from what may have (S138).
+func classifyError(err error) error {
+	for _, notApplied := range []error{
 		raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress, raft.ErrAbortedByRestore,
 	} {
-		if errors.Is(err, not) {
+		if errors.Is(err, notApplied) {
 			return fmt.Errorf("%w: %w", ErrNotLeader, err)
 		}
 	}

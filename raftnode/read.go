@@ -28,14 +28,14 @@ func (m *Member) Read(ctx context.Context, fn func(*fsm.State) error) (uint64, e
 // catchUp returns when this member has applied everything acknowledged before.
 func (m *Member) catchUp(ctx context.Context) error {
 	var index uint64
-	err := m.retry(ctx, func(ctx context.Context, v *view) (err error) {
+	err := m.retry(ctx, func(ctx context.Context, v *leaderInfo) (err error) {
 		if m.machine.halted.Load() {
 			return fmt.Errorf("%w: this member has stopped", ErrDiverged)
 		}
 		if v.leading {
-			index, err = m.leaderReads.join(ctx)
+			index, err = m.leaderReads.wait(ctx)
 		} else {
-			index, err = m.followerReads.join(ctx)
+			index, err = m.followerReads.wait(ctx)
 		}
 		return err
 	})
@@ -57,16 +57,16 @@ func (m *Member) View(fn func(*fsm.State) error) error {
 // Fork is a copy of this member's applied state, for long work.
 func (m *Member) Fork() *fsm.State { return m.machine.fork() }
 
-// rounds lets reads that wait together share one question.
-type rounds struct {
-	ask func() (uint64, error)
+// readBatcher lets reads that wait together share one question.
+type readBatcher struct {
+	fetchIndex func() (uint64, error)
 
 	mu      sync.Mutex
-	next    *round
+	next    *readBatch
 	running bool
 }
 
-type round struct {
+type readBatch struct {
 	done  chan struct{}
 	index uint64
 	err   error
@@ -74,56 +74,56 @@ type round struct {
 
 // join waits for the next round to begin and end: the one under way began before
 // this read did.
-func (r *rounds) join(ctx context.Context) (uint64, error) {
+func (r *readBatcher) wait(ctx context.Context) (uint64, error) {
 	r.mu.Lock()
 	if r.next == nil {
-		r.next = &round{done: make(chan struct{})}
+		r.next = &readBatch{done: make(chan struct{})}
 	}
-	mine := r.next
+	batch := r.next
 	if !r.running {
 		r.running = true
 		go r.run()
 	}
 	r.mu.Unlock()
 	select {
-	case <-mine.done:
-		return mine.index, mine.err
+	case <-batch.done:
+		return batch.index, batch.err
 	case <-ctx.Done():
 		return 0, fmt.Errorf("%w: %w", ErrNotLeader, context.Cause(ctx))
 	}
 }
 
-func (r *rounds) run() {
+func (r *readBatcher) run() {
 	for {
 		r.mu.Lock()
-		mine := r.next
+		batch := r.next
 		r.next = nil
-		r.running = mine != nil
+		r.running = batch != nil
 		r.mu.Unlock()
-		if mine == nil {
+		if batch == nil {
 			return
 		}
-		mine.index, mine.err = r.ask()
-		close(mine.done)
+		batch.index, batch.err = r.fetchIndex()
+		close(batch.done)
 	}
 }
 
-// leaderIndex is the recipe S139. The order matters: the tick and the commit index
+// leaderReadIndex is the recipe S139. The order matters: the tick and the commit index
 // are taken before a quorum is asked, anew in every round. The answer is the last
 // command's index, since followers do not apply Raft's own entries.
-func (m *Member) leaderIndex() (uint64, error) {
-	v := m.lead.now()
-	ctx, cancel := context.WithTimeout(v.over, m.cfg.patience())
+func (m *Member) leaderReadIndex() (uint64, error) {
+	v := m.tracker.current()
+	ctx, cancel := context.WithTimeout(v.ctx, m.cfg.leaderlessTimeout())
 	defer cancel()
 	if !v.leading {
 		return 0, fmt.Errorf("%w: this member does not lead", ErrNotLeader)
 	}
-	if err := m.gate.wait(ctx, v.term); err != nil {
+	if err := m.readGate.wait(ctx, v.term); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
-	tick := m.transport.ticks.Load()
+	tick := m.transport.heartbeatClock.Load()
 	commit := m.raft.CommitIndex()
-	if err := m.confirmed(ctx, v.term, tick); err != nil {
+	if err := m.confirmLeadership(ctx, v.term, tick); err != nil {
 		return 0, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
 	if err := m.machine.applied.wait(ctx, commit); err != nil {
@@ -134,7 +134,7 @@ func (m *Member) leaderIndex() (uint64, error) {
 
 // confirmed has raft send heartbeats at once and waits for a quorum's answers to
 // heartbeats that were sent after the tick.
-func (m *Member) confirmed(ctx context.Context, term, tick uint64) error {
+func (m *Member) confirmLeadership(ctx context.Context, term, tick uint64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -142,7 +142,7 @@ func (m *Member) confirmed(ctx context.Context, term, tick uint64) error {
 			cancel(err)
 		}
 	}()
-	if err := m.transport.confirm(ctx, raft.ServerID(m.id), term, tick, m.servers()); err != nil {
+	if err := m.transport.waitForQuorum(ctx, raft.ServerID(m.id), term, tick, m.servers()); err != nil {
 		return err
 	}
 	if m.raft.State() != raft.Leader || m.raft.CurrentTerm() != term {
@@ -151,10 +151,10 @@ func (m *Member) confirmed(ctx context.Context, term, tick uint64) error {
 	return nil
 }
 
-// followerIndex asks the leader.
-func (m *Member) followerIndex() (uint64, error) {
-	v := m.lead.now()
-	ctx, cancel := context.WithTimeout(v.over, m.cfg.patience())
+// followerReadIndex asks the leader.
+func (m *Member) followerReadIndex() (uint64, error) {
+	v := m.tracker.current()
+	ctx, cancel := context.WithTimeout(v.ctx, m.cfg.leaderlessTimeout())
 	defer cancel()
 	if v.addr == "" || v.leading {
 		return 0, fmt.Errorf("%w: no other leader is known", ErrNotLeader)

@@ -11,66 +11,66 @@ import (
 // retry asks, again at each change of the leader and after short pauses, until it
 // is answered, refused for good, or nobody could answer for the member's patience:
 // without a leader it fails at once when there was none for that long (S28).
-func (m *Member) retry(ctx context.Context, ask func(context.Context, *view) error) error {
-	var failing time.Time // since when all attempts failed
-	for try := 0; ; try++ {
-		v := m.lead.now()
-		err := m.ask(ctx, v, ask)
+func (m *Member) retry(ctx context.Context, attempt func(context.Context, *leaderInfo) error) error {
+	var failingSince time.Time // since when all attempts failed
+	for tries := 0; ; tries++ {
+		v := m.tracker.current()
+		err := m.tryOnce(ctx, v, attempt)
 		switch {
 		case err == nil:
 			return nil
-		case m.closing.Err() != nil:
+		case m.lifetime.Err() != nil:
 			return fmt.Errorf("%w: %w", ErrShutdown, err)
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
 		case errors.Is(err, ErrDiskFull), errors.Is(err, ErrDiverged), errors.Is(err, ErrRefused):
 			return err
 		}
-		if failing.IsZero() {
-			failing = time.Now()
+		if failingSince.IsZero() {
+			failingSince = time.Now()
 		}
-		if m.lead.now().lost() > m.cfg.patience() || time.Since(failing) > 2*m.cfg.patience() {
+		if m.tracker.current().leaderlessFor() > m.cfg.leaderlessTimeout() || time.Since(failingSince) > 2*m.cfg.leaderlessTimeout() {
 			return err
 		}
-		m.rest(ctx, v, try)
+		m.backOff(ctx, v, tries)
 	}
 }
 
 // ask gives one attempt a context that ends with the leader's time and the member's.
-func (m *Member) ask(ctx context.Context, v *view, ask func(context.Context, *view) error) error {
-	if m.closing.Err() != nil {
+func (m *Member) tryOnce(ctx context.Context, v *leaderInfo, attempt func(context.Context, *leaderInfo) error) error {
+	if m.lifetime.Err() != nil {
 		return ErrShutdown
 	}
-	if err := m.inCluster(); err != nil {
+	if err := m.checkAdmitted(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
 	if v.addr == "" {
 		return fmt.Errorf("%w: no leader is known", ErrNotLeader)
 	}
 	if v.leading { // what is asked here ends by itself with leadership and with the member
-		return ask(ctx, v)
+		return attempt(ctx, v)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(m.closing, func() { cancel(ErrShutdown) })
+	stop := context.AfterFunc(m.lifetime, func() { cancel(ErrShutdown) })
 	defer stop()
-	changed := context.AfterFunc(v.over, func() { cancel(errLeaderChanged) })
+	changed := context.AfterFunc(v.ctx, func() { cancel(errLeaderChanged) })
 	defer changed()
-	return ask(ctx, v)
+	return attempt(ctx, v)
 }
 
 // rest waits for another leader, or a little: sooner at first, never in step with others.
-func (m *Member) rest(ctx context.Context, v *view, try int) {
-	most := time.Millisecond << min(try+1, 6)
+func (m *Member) backOff(ctx context.Context, v *leaderInfo, tries int) {
+	maxPause := time.Millisecond << min(tries+1, 6)
 	if v.addr == "" {
-		most = 50 * time.Millisecond
+		maxPause = 50 * time.Millisecond
 	}
-	t := time.NewTimer(most/2 + rand.N(most/2+1))
+	t := time.NewTimer(maxPause/2 + rand.N(maxPause/2+1))
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-v.over.Done():
+	case <-v.ctx.Done():
 	case <-ctx.Done():
-	case <-m.closing.Done():
+	case <-m.lifetime.Done():
 	}
 }

@@ -63,25 +63,25 @@ func (s *service) ProposeAll(ctx context.Context, req *raftpb.ProposeAllRequest)
 
 func (s *service) propose(ctx context.Context, commands []*fsmpb.Command) []*raftpb.ProposeResponse {
 	m := s.member
-	begun := make([]*proposal, len(commands))
+	pending := make([]*proposal, len(commands))
 	answers := make([]*raftpb.ProposeResponse, len(commands))
 	for i, cmd := range commands {
 		var err error
-		var decided *fsmpb.Outcome
-		switch begun[i], decided, err = s.begin(ctx, cmd); {
+		var immediate *fsmpb.Outcome
+		switch pending[i], immediate, err = s.startProposal(ctx, cmd); {
 		case err != nil:
-			answers[i] = failed(err)
-		case decided != nil:
-			answers[i] = &raftpb.ProposeResponse{Outcome: decided, Index: decided.GetIndex()}
+			answers[i] = failureResponse(err)
+		case immediate != nil:
+			answers[i] = &raftpb.ProposeResponse{Outcome: immediate, Index: immediate.GetIndex()}
 		}
 	}
-	for i, p := range begun {
+	for i, p := range pending {
 		if p == nil {
 			continue
 		}
-		a, err := awaitApplied(ctx, m.closing, p.done)
+		a, err := awaitResult(ctx, m.lifetime, p.done)
 		if err != nil {
-			answers[i] = failed(err)
+			answers[i] = failureResponse(err)
 		} else {
 			answers[i] = &raftpb.ProposeResponse{Outcome: a.outcome, Index: a.index}
 		}
@@ -90,26 +90,26 @@ func (s *service) propose(ctx context.Context, commands []*fsmpb.Command) []*raf
 }
 
 // begin queues a command, or answers at once what the gate decided.
-func (s *service) begin(ctx context.Context, cmd *fsmpb.Command) (*proposal, *fsmpb.Outcome, error) {
+func (s *service) startProposal(ctx context.Context, cmd *fsmpb.Command) (*proposal, *fsmpb.Outcome, error) {
 	m := s.member
 	if len(cmd.GetRequestId()) == 0 || cmd.GetBody() == nil && len(cmd.ProtoReflect().GetUnknown()) == 0 {
 		return nil, nil, fmt.Errorf("%w: a forwarded command needs a body and a request id", ErrNotLeader)
 	}
-	if !m.lead.now().leading {
+	if !m.tracker.current().leading {
 		return nil, nil, fmt.Errorf("%w: this member does not lead", ErrNotLeader)
 	}
-	if decided, err := m.gated(ctx, cmd); decided != nil || err != nil {
-		return nil, decided, err
+	if immediate, err := m.gateFeatureLevel(ctx, cmd); immediate != nil || err != nil {
+		return nil, immediate, err
 	}
-	data, err := m.prepare(cmd)
+	data, err := m.encodeProposal(cmd)
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := m.groups.enter(data)
+	p, err := m.proposals.enqueue(data)
 	return p, nil, err
 }
 
-func failed(err error) *raftpb.ProposeResponse {
+func failureResponse(err error) *raftpb.ProposeResponse {
 	resp := &raftpb.ProposeResponse{Failure: raftpb.Failure_FAILURE_UNKNOWN, Message: err.Error()}
 	switch {
 	case errors.Is(err, ErrOutcomeUnknown):
@@ -126,33 +126,33 @@ func failed(err error) *raftpb.ProposeResponse {
 // ReadIndex is the leader's index for a follower's read.
 func (s *service) ReadIndex(ctx context.Context, _ *raftpb.ReadIndexRequest) (*raftpb.ReadIndexResponse, error) {
 	m := s.member
-	if !m.lead.now().leading || m.machine.halted.Load() {
+	if !m.tracker.current().leading || m.machine.halted.Load() {
 		return nil, status.Error(codes.FailedPrecondition, "this member does not lead")
 	}
-	index, err := m.leaderReads.join(ctx)
+	index, err := m.leaderReads.wait(ctx)
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}
 	return &raftpb.ReadIndexResponse{Index: index}, nil
 }
 
-// onceKey marks a call that was passed on to the leader already.
-const onceKey = "holdfast-passed-on"
+// forwardedKey marks a call that was passed on to the leader already.
+const forwardedKey = "holdfast-passed-on"
 
-// passOn takes a call to the leader, once. It returns false when this member leads.
-func (s *service) passOn(ctx context.Context, call func(context.Context, raftpb.MemberClient) error) (bool, error) {
-	v := s.member.lead.now()
+// forwardToLeader takes a call to the leader, once. It returns false when this member leads.
+func (s *service) forwardToLeader(ctx context.Context, call func(context.Context, raftpb.MemberClient) error) (bool, error) {
+	v := s.member.tracker.current()
 	if v.leading {
 		return false, nil
 	}
-	if in, _ := metadata.FromIncomingContext(ctx); v.addr == "" || len(in.Get(onceKey)) > 0 {
+	if in, _ := metadata.FromIncomingContext(ctx); v.addr == "" || len(in.Get(forwardedKey)) > 0 {
 		return true, status.Error(codes.Unavailable, "no leader is known here")
 	}
 	conn, err := s.member.peers.dial(v.id, v.addr)
 	if err != nil {
 		return true, status.Error(codes.Unavailable, err.Error())
 	}
-	return true, call(metadata.AppendToOutgoingContext(ctx, onceKey, "1"), raftpb.NewMemberClient(conn))
+	return true, call(metadata.AppendToOutgoingContext(ctx, forwardedKey, "1"), raftpb.NewMemberClient(conn))
 }
 
 // Join takes a member in, or corrects its address.
@@ -160,19 +160,19 @@ func (s *service) Join(ctx context.Context, req *raftpb.JoinRequest) (resp *raft
 	if err := s.authorise(ctx); err != nil {
 		return nil, err
 	}
-	passed, err := s.passOn(ctx, func(ctx context.Context, leader raftpb.MemberClient) (err error) {
+	forwarded, err := s.forwardToLeader(ctx, func(ctx context.Context, leader raftpb.MemberClient) (err error) {
 		resp, err = leader.Join(ctx, req)
 		return err
 	})
-	if passed {
+	if forwarded {
 		return resp, err
 	}
-	resp, err = s.member.takeIn(ctx, req)
-	return resp, refusal(err)
+	resp, err = s.member.acceptJoin(ctx, req)
+	return resp, membershipStatus(err)
 }
 
 // refusal is FAILED_PRECONDITION for what trying again does not mend, else UNAVAILABLE.
-func refusal(err error) error {
+func membershipStatus(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -182,8 +182,8 @@ func refusal(err error) error {
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// takeIn decides on the leader whether a member may join.
-func (m *Member) takeIn(ctx context.Context, req *raftpb.JoinRequest) (*raftpb.JoinResponse, error) {
+// acceptJoin decides on the leader whether a member may join.
+func (m *Member) acceptJoin(ctx context.Context, req *raftpb.JoinRequest) (*raftpb.JoinResponse, error) {
 	cluster := m.machine.cluster()
 	switch {
 	case req.GetMemberId() == "" || req.GetRaftAddr() == "":
@@ -193,7 +193,7 @@ func (m *Member) takeIn(ctx context.Context, req *raftpb.JoinRequest) (*raftpb.J
 	case req.GetClusterId() != "" && req.GetClusterId() != cluster.ID:
 		return nil, fmt.Errorf("%w: the member belongs to cluster %s, not %s: give it an empty data folder", ErrRefused, req.GetClusterId(), cluster.ID)
 	}
-	if err := m.admit(ctx, req); err != nil {
+	if err := m.addMember(ctx, req); err != nil {
 		return nil, err
 	}
 	return &raftpb.JoinResponse{ClusterId: cluster.ID}, nil
@@ -204,28 +204,28 @@ func (s *service) Remove(ctx context.Context, req *raftpb.RemoveRequest) (*raftp
 	if err := s.authorise(ctx); err != nil {
 		return nil, err
 	}
-	if !s.member.lead.now().leading {
+	if !s.member.tracker.current().leading {
 		return nil, status.Error(codes.Unavailable, "this member does not lead")
 	}
-	if err := s.member.dismiss(ctx, req.GetMemberId()); err != nil {
-		return nil, refusal(err)
+	if err := s.member.removeMember(ctx, req.GetMemberId()); err != nil {
+		return nil, membershipStatus(err)
 	}
 	return &raftpb.RemoveResponse{}, nil
 }
 
-// answerMargin is kept of the caller's deadline for the way back.
-const answerMargin = 50 * time.Millisecond
+// responseMargin is kept of the caller's deadline for the way back.
+const responseMargin = 50 * time.Millisecond
 
 // Status waits for the hash that is asked for up to the caller's deadline, and
 // then answers without it.
 func (s *service) Status(ctx context.Context, req *raftpb.StatusRequest) (*raftpb.StatusResponse, error) {
 	m := s.member
 	if at := req.GetDisagreementAt(); at != 0 {
-		m.dispute.set(at, 5*m.cfg.pace())
+		m.hashDispute.set(at, 5*m.cfg.probeInterval())
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-answerMargin))
+		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-responseMargin))
 		defer cancel()
 	}
 	return m.Status(ctx, req.GetHashAt())
@@ -233,7 +233,7 @@ func (s *service) Status(ctx context.Context, req *raftpb.StatusRequest) (*raftp
 
 // meant refuses calls on connections that name nobody, but those by which a member
 // joins (S68). A build of level 1 names nobody.
-func (m *Member) meant(ctx context.Context, method string) error {
+func (m *Member) checkCallTarget(ctx context.Context, method string) error {
 	from, ok := peer.FromContext(ctx)
 	if !ok {
 		return status.Error(codes.Unauthenticated, "the call has no peer")
@@ -249,21 +249,21 @@ func (m *Member) meant(ctx context.Context, method string) error {
 	case info.State.NegotiatedProtocol == protoJoin:
 		return status.Errorf(codes.PermissionDenied, "%s is for connections that name their member", method)
 	}
-	if err := m.acceptsUnnamed(); err != nil {
+	if err := m.checkUntargeted(); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	return nil
 }
 
-func (m *Member) unaryMeant(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if err := m.meant(ctx, info.FullMethod); err != nil {
+func (m *Member) unaryTargetCheck(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+	if err := m.checkCallTarget(ctx, info.FullMethod); err != nil {
 		return nil, err
 	}
 	return next(ctx, req)
 }
 
-func (m *Member) streamMeant(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if err := m.meant(s.Context(), info.FullMethod); err != nil {
+func (m *Member) streamTargetCheck(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	if err := m.checkCallTarget(s.Context(), info.FullMethod); err != nil {
 		return err
 	}
 	return next(srv, s)
@@ -271,5 +271,5 @@ func (m *Member) streamMeant(srv any, s grpc.ServerStream, info *grpc.StreamServ
 
 // limits of the Member service's listener.
 func serverLimits() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.MaxRecvMsgSize(2 * largestMessage), grpc.ConnectionTimeout(handshakeTimeout)}
+	return []grpc.ServerOption{grpc.MaxRecvMsgSize(2 * maxForwardBytes), grpc.ConnectionTimeout(handshakeTimeout)}
 }

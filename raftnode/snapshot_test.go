@@ -22,17 +22,17 @@ var _ raft.SnapshotSink = (*sink)(nil)
 // S137: what is applied while a Raft snapshot is written is not in it.
 func TestS137_ARaftSnapshotIsOfTheIndexAtWhichItWasTaken(t *testing.T) {
 	var fault atomic.Pointer[string]
-	from, to := machineFor(t, &fault), machineFor(t, &fault)
-	from.Apply(logOf(t, 3, register("a")))
+	from, to := newTestMachine(t, &fault), newTestMachine(t, &fault)
+	from.Apply(newLog(t, 3, registerNode("a")))
 	want := from.fork().Hash()
 	taken, err := from.Snapshot()
 	require.NoError(t, err)
-	from.Apply(logOf(t, 4, register("b")))
+	from.Apply(newLog(t, 4, registerNode("b")))
 	require.NotEqual(t, want, from.fork().Hash())
 	var written sink
 	require.NoError(t, taken.Persist(&written))
-	to.start()
-	require.NoError(t, to.Restore(&snapshotContent{ReadCloser: content{&written, io.NopCloser(nil)}, index: 3}))
+	to.markStarted()
+	require.NoError(t, to.Restore(&dumpReader{ReadCloser: readerCloser{&written, io.NopCloser(nil)}, index: 3}))
 	require.EqualValues(t, 3, to.index.Load())
 	require.Equal(t, want, to.fork().Hash())
 	require.Nil(t, fault.Load())

@@ -21,14 +21,14 @@ const (
 // Status is what this member knows of itself; hashAt as in raftpb.StatusRequest:
 // zero is the newest, and a hash that is not known when ctx ends is left out.
 func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusResponse, error) {
-	hash, index := m.hash(ctx, hashAt)
-	v := m.lead.now()
+	hash, index := m.stateHash(ctx, hashAt)
+	v := m.tracker.current()
 	s := &raftpb.StatusResponse{
 		MemberId: m.id, Name: m.cfg.Name, Role: m.role(),
 		Term: m.raft.CurrentTerm(), AppliedIndex: m.appliedIndex(), CommitIndex: m.raft.CommitIndex(),
 		StateHash: hash, HashIndex: index, LeaderId: v.id,
-		FeatureLevel: m.cfg.understands, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr,
-		ClockUnixNano: m.cfg.now().UnixNano(), ClusterId: m.storage.clusterID(), ProcessId: m.process, Founding: m.founding.Load() && !m.configured(),
+		FeatureLevel: m.cfg.maxFeatureLevel, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr,
+		ClockUnixNano: m.cfg.now().UnixNano(), ClusterId: m.storage.clusterID(), ProcessId: m.processID, Founding: m.bootstrapping.Load() && !m.inConfiguration(),
 	}
 	for _, server := range m.servers() {
 		s.MemberIds = append(s.MemberIds, string(server.ID))
@@ -39,7 +39,7 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 	return s, nil
 }
 
-func (m *Member) hash(ctx context.Context, at uint64) ([]byte, uint64) {
+func (m *Member) stateHash(ctx context.Context, at uint64) ([]byte, uint64) {
 	if at == 0 {
 		at = m.machine.index.Load()
 	} else if err := m.WaitIndex(ctx, at); err != nil {
@@ -61,7 +61,7 @@ func (m *Member) appliedIndex() uint64 {
 }
 
 func (m *Member) role() string {
-	if s, in := m.serverOf(m.id); !in || s.Suffrage != raft.Voter {
+	if s, configured := m.serverOf(m.id); !configured || s.Suffrage != raft.Voter {
 		return roleNonvoter
 	}
 	switch m.raft.State() {
@@ -79,19 +79,19 @@ var errStopped = errors.New("this member has stopped")
 // Ready is nil when this member serves: it is in the cluster, it knows a leader, it has applied what
 // was committed when it started, its disk is not full, it is not quarantined.
 func (m *Member) Ready() error {
-	if why := m.why.Load(); why != nil {
-		return fmt.Errorf("%w: %s", errStopped, *why)
+	if reason := m.fatalReason.Load(); reason != nil {
+		return fmt.Errorf("%w: %s", errStopped, *reason)
 	}
-	if m.closing.Err() != nil {
+	if m.lifetime.Err() != nil {
 		return ErrShutdown
 	}
-	if err := m.refuses(); err != nil {
+	if err := m.checkWritable(); err != nil {
 		return err
 	}
-	if err := m.inCluster(); err != nil {
+	if err := m.checkAdmitted(); err != nil {
 		return err
 	}
-	if m.lead.now().addr == "" {
+	if m.tracker.current().addr == "" {
 		return errors.New("no leader is known")
 	}
 	if !m.caughtUp.Load() {

@@ -41,7 +41,7 @@ func openStorage(o store.Options) (*storage, error) {
 // fail: a failed write ends the process (S133), a refusal only ends leadership (S134).
 type guardedLogs struct {
 	raft.LogStore
-	refuse func() error
+	checkAppend func() error
 }
 
 // IsMonotonic is the store's own answer: raft empties a monotonic log otherwise
@@ -56,28 +56,28 @@ func (g guardedLogs) StoreLog(l *raft.Log) error { return g.StoreLogs([]*raft.Lo
 
 // StoreLogs appends, or refuses before anything was written.
 func (g guardedLogs) StoreLogs(logs []*raft.Log) error {
-	if err := g.refuse(); err != nil {
+	if err := g.checkAppend(); err != nil {
 		return err
 	}
 	return g.LogStore.StoreLogs(logs)
 }
 
-// countedSnapshots tells the restorer which Raft index and configuration a snapshot
+// indexedSnapshots tells the restorer which Raft index and configuration a snapshot
 // is of: its content knows only the state's index (S24).
-type countedSnapshots struct {
+type indexedSnapshots struct {
 	raft.SnapshotStore
 }
 
 // Open is the store's, with the metadata kept beside the content.
-func (c countedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+func (c indexedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, content, err := c.SnapshotStore.Open(id)
 	if err != nil {
 		return nil, nil, err
 	}
-	return meta, &snapshotContent{ReadCloser: content, id: meta.ID, index: meta.Index, configuration: &meta.Configuration}, nil
+	return meta, &dumpReader{ReadCloser: content, id: meta.ID, index: meta.Index, configuration: &meta.Configuration}, nil
 }
 
-type snapshotContent struct {
+type dumpReader struct {
 	io.ReadCloser
 	id    string
 	index uint64
@@ -85,17 +85,17 @@ type snapshotContent struct {
 	configuration *raft.Configuration
 }
 
-// contentOf finds a snapshot's content behind raft's own wrappers; without its
+// dumpReaderOf finds a snapshot's content behind raft's own wrappers; without its
 // metadata when it did not come from the store.
-func contentOf(r io.ReadCloser) *snapshotContent {
-	for from := r; ; {
-		switch inner := from.(type) {
-		case *snapshotContent:
-			return &snapshotContent{ReadCloser: r, id: inner.id, index: inner.index, configuration: inner.configuration}
+func dumpReaderOf(r io.ReadCloser) *dumpReader {
+	for inner := r; ; {
+		switch wrapped := inner.(type) {
+		case *dumpReader:
+			return &dumpReader{ReadCloser: r, id: wrapped.id, index: wrapped.index, configuration: wrapped.configuration}
 		case raft.ReadCloserWrapper:
-			from = inner.WrappedReadCloser()
+			inner = wrapped.WrappedReadCloser()
 		default:
-			return &snapshotContent{ReadCloser: r}
+			return &dumpReader{ReadCloser: r}
 		}
 	}
 }

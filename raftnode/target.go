@@ -29,85 +29,85 @@ const (
 	protoMember1 = "h2"
 )
 
-// largestTarget bounds what is read before a connection belongs to anybody, in bytes.
-const largestTarget = 1 << 10
+// maxTargetBytes bounds what is read before a connection belongs to anybody, in bytes.
+const maxTargetBytes = 1 << 10
 
-// acceptor decides for whom the Raft listener takes connections.
-type acceptor interface {
-	// acceptsTarget is nil when this member is the target (S68).
-	acceptsTarget(t *raftpb.Target) error
-	// acceptsUnnamed is nil while connections that name nobody are for this member.
-	acceptsUnnamed() error
+// targetChecker decides for whom the Raft listener takes connections.
+type targetChecker interface {
+	// checkTarget is nil when this member is the target (S68).
+	checkTarget(t *raftpb.Target) error
+	// checkUntargeted is nil while connections that name nobody are for this member.
+	checkUntargeted() error
 }
 
-// acceptsTarget compares the target with this member. One that does not know its cluster
+// checkTarget compares the target with this member. One that does not know its cluster
 // yet is told by the id alone, which is random and never used twice: who knows the id of
 // a new member has it from its Join, or from an operator's visit. The first cluster that
 // names it is its cluster for ever.
-func (m *Member) acceptsTarget(t *raftpb.Target) error {
+func (m *Member) checkTarget(t *raftpb.Target) error {
 	cluster := m.storage.clusterID()
 	switch {
 	case t.GetMemberId() != m.id:
 		return fmt.Errorf("this is member %s, not %s", m.id, t.GetMemberId())
 	case cluster == "" && t.GetClusterId() == "":
 		return errors.New("the connection names no cluster")
-	case cluster == "" && m.founding.Load():
+	case cluster == "" && m.bootstrapping.Load():
 		return errors.New("this member is to make a cluster of its own")
-	case cluster == "" && !m.configured():
-		return m.belong(t.GetClusterId())
+	case cluster == "" && !m.inConfiguration():
+		return m.recordClusterID(t.GetClusterId())
 	case cluster != "" && t.GetClusterId() != cluster:
 		return fmt.Errorf("this member belongs to cluster %s, not %s", cluster, t.GetClusterId())
 	}
 	return nil
 }
 
-// acceptsUnnamed: only while a build that names nobody may be a member, and only
+// checkUntargeted: only while a build that names nobody may be a member, and only
 // after the cluster said that this member is one, under the id that it has.
-func (m *Member) acceptsUnnamed() error {
+func (m *Member) checkUntargeted() error {
 	if level := m.machine.cluster().FeatureLevel; level >= fsm.Level2 {
 		return fmt.Errorf("at feature level %d a connection names its member: upgrade the controller that dials", level)
 	}
-	if !m.joined.Load() && !m.configured() {
+	if !m.joined.Load() && !m.inConfiguration() {
 		return errors.New("this member is in no configuration that it knows")
 	}
 	return nil
 }
 
-// configured tells whether the newest configuration here, committed or not, has this member.
-func (m *Member) configured() bool {
+// inConfiguration tells whether the newest configuration here, committed or not, has this member.
+func (m *Member) inConfiguration() bool {
 	_, in := m.serverOf(m.id)
 	return in
 }
 
-// target is a member of this cluster, as connections to it name it.
-func (m *Member) target(id string) *raftpb.Target {
+// targetFor is a member of this cluster, as connections to it name it.
+func (m *Member) targetFor(id string) *raftpb.Target {
 	return &raftpb.Target{ClusterId: m.storage.clusterID(), MemberId: id}
 }
 
-// dialsUnnamed tells whether a member may still be of a build that knows no targets.
-func (m *Member) dialsUnnamed() bool { return m.machine.cluster().FeatureLevel < fsm.Level2 }
+// dialsUntargeted tells whether a member may still be of a build that knows no targets.
+func (m *Member) dialsUntargeted() bool { return m.machine.cluster().FeatureLevel < fsm.Level2 }
 
-// secure does the handshake of one outgoing connection. A protocol that names its
+// tlsClient does the handshake of one outgoing connection. A protocol that names its
 // target is in use only when the other end said that it is the target.
-func secure(ctx context.Context, raw net.Conn, creds *pki.Credentials, target *raftpb.Target, protocols ...string) (*tls.Conn, error) {
+func tlsClient(ctx context.Context, conn net.Conn, creds *pki.Credentials, target *raftpb.Target, protocols ...string) (*tls.Conn, error) {
 	config := creds.Client(pki.Controller)
 	config.NextProtos = protocols
-	conn := tls.Client(raw, config)
-	err := conn.HandshakeContext(ctx)
-	if err == nil && named(conn.ConnectionState().NegotiatedProtocol) {
-		err = under(ctx, conn, func() error { return nameTarget(conn, target) })
+	tlsConn := tls.Client(conn, config)
+	err := tlsConn.HandshakeContext(ctx)
+	if err == nil && namesTarget(tlsConn.ConnectionState().NegotiatedProtocol) {
+		err = withContext(ctx, tlsConn, func() error { return sendTarget(tlsConn, target) })
 	}
 	if err != nil {
-		_ = conn.Close()
+		_ = tlsConn.Close()
 		return nil, err
 	}
-	return conn, nil
+	return tlsConn, nil
 }
 
-func named(protocol string) bool { return protocol == protoRaft || protocol == protoMember }
+func namesTarget(protocol string) bool { return protocol == protoRaft || protocol == protoMember }
 
-// nameTarget sends the target and reads whether it was met.
-func nameTarget(conn io.ReadWriter, target *raftpb.Target) error {
+// sendTarget sends the target and reads whether it was met.
+func sendTarget(conn io.ReadWriter, target *raftpb.Target) error {
 	if err := writeFrame(conn, target); err != nil {
 		return fmt.Errorf("name the target: %w", err)
 	}
@@ -115,19 +115,19 @@ func nameTarget(conn io.ReadWriter, target *raftpb.Target) error {
 	if err := readFrame(conn, &answer); err != nil {
 		return fmt.Errorf("name the target: %w", err)
 	}
-	if why := answer.GetRefusal(); why != "" {
-		return fmt.Errorf("member %s is not there: %s", target.GetMemberId(), why)
+	if refusal := answer.GetRefusal(); refusal != "" {
+		return fmt.Errorf("member %s is not there: %s", target.GetMemberId(), refusal)
 	}
 	return nil
 }
 
-// takeTarget reads the target and answers whether this is it.
-func takeTarget(conn io.ReadWriter, who acceptor) error {
+// answerTarget reads the target and answers whether this is it.
+func answerTarget(conn io.ReadWriter, checker targetChecker) error {
 	var target raftpb.Target
 	if err := readFrame(conn, &target); err != nil {
 		return fmt.Errorf("read the target: %w", err)
 	}
-	refusal := who.acceptsTarget(&target)
+	refusal := checker.checkTarget(&target)
 	answer := &raftpb.TargetAnswer{}
 	if refusal != nil {
 		answer.Refusal = refusal.Error()
@@ -136,9 +136,9 @@ func takeTarget(conn io.ReadWriter, who acceptor) error {
 }
 
 // under does I/O that ends with the context.
-func under(ctx context.Context, conn net.Conn, do func() error) error {
+func withContext(ctx context.Context, conn net.Conn, fn func() error) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	err := do()
+	err := fn()
 	if !stop() {
 		return errors.Join(context.Cause(ctx), err)
 	}
@@ -151,7 +151,7 @@ func writeFrame(w io.Writer, msg proto.Message) error {
 	if err != nil {
 		return err
 	}
-	if len(frame) > largestTarget {
+	if len(frame) > maxTargetBytes {
 		return fmt.Errorf("a message of %d bytes is too large", len(frame))
 	}
 	binary.BigEndian.PutUint16(frame, uint16(len(frame)-2)) //nolint:gosec // bounded above
@@ -166,7 +166,7 @@ func readFrame(r io.Reader, msg proto.Message) error {
 		return err
 	}
 	size := binary.BigEndian.Uint16(head[:])
-	if size > largestTarget {
+	if size > maxTargetBytes {
 		return fmt.Errorf("a message of %d bytes is too large", size)
 	}
 	body := make([]byte, size)

@@ -23,12 +23,12 @@ import (
 
 // wipe ends a member, takes its disk away and starts it again at its address, as a
 // controller that is to join through the others.
-func (c *cluster) wipe(t *testing.T, n *node) {
+func (c *testCluster) wipe(t *testing.T, n *testMember) {
 	t.Helper()
 	n.crash(t)
 	require.NoError(t, os.RemoveAll(n.cfg.Dir))
 	n.cfg.Bootstrap, n.cfg.Join = false, nil
-	for _, o := range c.but(n) {
+	for _, o := range c.others(n) {
 		n.cfg.Join = append(n.cfg.Join, o.addr)
 	}
 	old := n.id
@@ -36,19 +36,19 @@ func (c *cluster) wipe(t *testing.T, n *node) {
 	require.NotEqual(t, old, n.id)
 }
 
-// refusesOften waits until the member told so many dialers that it is another one.
-func (n *node) refusesOften(t *testing.T, times uint64) {
+// waitMisdirected waits until the member told so many dialers that it is another one.
+func (n *testMember) waitMisdirected(t *testing.T, times uint64) {
 	t.Helper()
-	from := n.mux.refused.Load()
+	from := n.mux.misdirected.Load()
 	eventually(t, func() error {
-		if got := n.mux.refused.Load(); got < from+times {
+		if got := n.mux.misdirected.Load(); got < from+times {
 			return fmt.Errorf("%d connections were refused", got-from)
 		}
 		return nil
 	})
 }
 
-func eachStore(t *testing.T, test func(t *testing.T, kind string)) {
+func forEachLogStore(t *testing.T, test func(t *testing.T, kind string)) {
 	for _, kind := range []string{"wal", "boltdb"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -58,67 +58,67 @@ func eachStore(t *testing.T, test func(t *testing.T, kind string)) {
 }
 
 func TestS68_AWipedMemberElectsNobody(t *testing.T) {
-	eachStore(t, func(t *testing.T, kind string) {
-		c := three(t, func(cfg *Config) { cfg.LogStore = kind })
+	forEachLogStore(t, func(t *testing.T, kind string) {
+		c := newThreeMembers(t, func(cfg *Config) { cfg.LogStore = kind })
 		leader := c.leader()
-		behind, wiped := c.but(leader)[0], c.but(leader)[1]
+		behind, wiped := c.others(leader)[0], c.others(leader)[1]
 		behind.crash(t)
-		leader.proposes(t, "acknowledged")
-		c.wipeWhileDown(t, wiped, leader)
+		leader.mustPropose(t, "acknowledged")
+		c.crashAndWipe(t, wiped, leader)
 		require.NoError(t, c.start(behind))
-		wiped.refusesOften(t, 5)
-		for _, n := range []*node{behind, wiped} {
+		wiped.waitMisdirected(t, 5)
+		for _, n := range []*testMember{behind, wiped} {
 			leading, _, _ := n.Leadership()
 			require.False(t, leading, "%s leads by the vote of an empty log", n.cfg.Name)
 			require.Error(t, n.Ready())
 		}
 		require.NoError(t, c.start(leader))
-		for _, n := range []*node{leader, behind} {
-			require.True(t, n.knows(t, "acknowledged"), "%s lost an acknowledged command", n.cfg.Name)
+		for _, n := range []*testMember{leader, behind} {
+			require.True(t, n.hasNode(t, "acknowledged"), "%s lost an acknowledged command", n.cfg.Name)
 		}
 	})
 }
 
-// wipeWhileDown wipes a member after another one went down.
-func (c *cluster) wipeWhileDown(t *testing.T, wiped, down *node) {
+// crashAndWipe wipes a member after another one went down.
+func (c *testCluster) crashAndWipe(t *testing.T, wiped, down *testMember) {
 	t.Helper()
 	down.crash(t)
 	c.wipe(t, wiped)
 }
 
 func TestS68_AWipedMemberServesAndAcknowledgesNothing(t *testing.T) {
-	eachStore(t, func(t *testing.T, kind string) {
-		c := three(t, func(cfg *Config) { cfg.LogStore = kind })
+	forEachLogStore(t, func(t *testing.T, kind string) {
+		c := newThreeMembers(t, func(cfg *Config) { cfg.LogStore = kind })
 		leader := c.leader()
-		wiped, other := c.but(leader)[0], c.but(leader)[1]
+		wiped, other := c.others(leader)[0], c.others(leader)[1]
 		c.wipe(t, wiped)
-		leader.proposes(t, "by-the-two-that-are-left")
-		wiped.refusesOften(t, 3)
-		wiped.says(t, "not in the cluster yet")
-		_, err := wiped.Read(within(t), func(*fsm.State) error { return errors.New("must not be called") })
+		leader.mustPropose(t, "by-the-two-that-are-left")
+		wiped.waitMisdirected(t, 3)
+		wiped.waitNotReady(t, "not in the cluster yet")
+		_, err := wiped.Read(testContext(t), func(*fsm.State) error { return errors.New("must not be called") })
 		require.ErrorIs(t, err, ErrNotLeader)
-		_, err = wiped.Propose(within(t), register("through-a-stranger"))
+		_, err = wiped.Propose(testContext(t), registerNode("through-a-stranger"))
 		require.ErrorIs(t, err, ErrNotLeader)
 		other.crash(t)
-		leader.cannotPropose(t)
+		leader.requireNoCommit(t)
 		require.NoError(t, c.start(other))
-		leader.proposes(t, "with-a-quorum-of-members")
+		leader.mustPropose(t, "with-a-quorum-of-members")
 	})
 }
 
-// cannotPropose asserts that no command is committed: the member gives up after its
+// requireNoCommit asserts that no command is committed: the member gives up after its
 // patience, or as soon as it steps down.
-func (n *node) cannotPropose(t *testing.T) {
+func (n *testMember) requireNoCommit(t *testing.T) {
 	t.Helper()
-	_, err := n.Propose(within(t), register("without-a-quorum"))
+	_, err := n.Propose(testContext(t), registerNode("without-a-quorum"))
 	require.True(t, IsUnavailable(err), "%v", err)
 }
 
 func TestS68_ARemovedMembersIDIsNobody(t *testing.T) {
 	t.Parallel()
-	c := three(t, nil)
+	c := newThreeMembers(t, nil)
 	leader := c.leader()
-	wiped := c.but(leader)[0]
+	wiped := c.others(leader)[0]
 	old := wiped.id
 	c.wipe(t, wiped)
 	eventually(t, func() error {
@@ -127,21 +127,21 @@ func TestS68_ARemovedMembersIDIsNobody(t *testing.T) {
 		}
 		return nil
 	})
-	persist(t, func() error { return leader.RemovePeer(within(t), old) })
-	c.settle(3)
-	wiped.proposes(t, "by-the-new-one")
-	sameHash(t, c.members...)
+	retryUnavailable(t, func() error { return leader.RemovePeer(testContext(t), old) })
+	c.waitReady(3)
+	wiped.mustPropose(t, "by-the-new-one")
+	requireSameHash(t, c.members...)
 }
 
 func TestS68_ConnectionsAreForTheTargetOnly(t *testing.T) {
 	t.Parallel()
-	c := three(t, nil)
+	c := newThreeMembers(t, nil)
 	leader, other := c.leader(), c.followers()[0]
 	cluster := leader.storage.clusterID()
 	raw := func(protocol string, target *raftpb.Target) error {
-		conn, err := leader.Member.cfg.dial(within(t), other.addr)
+		conn, err := leader.Member.cfg.dial(testContext(t), other.addr)
 		require.NoError(t, err)
-		secured, err := secure(within(t), conn, leader.Member.cfg.Credentials, target, protocol)
+		secured, err := tlsClient(testContext(t), conn, leader.Member.cfg.Credentials, target, protocol)
 		if err == nil {
 			require.NoError(t, secured.Close())
 		}
@@ -173,9 +173,9 @@ func TestS68_ConnectionsAreForTheTargetOnly(t *testing.T) {
 	}
 }
 
-func TestS68_WhoeverIsThereIsAskedForJoinAndStatusOnly(t *testing.T) {
+func TestS68_AnUnknownMemberIsAskedForJoinAndStatusOnly(t *testing.T) {
 	t.Parallel()
-	c := three(t, nil)
+	c := newThreeMembers(t, nil)
 	leader, other := c.leader(), c.followers()[0]
 	peers := newDialer(other.Member)
 	defer func() { require.NoError(t, peers.close()) }()
@@ -183,26 +183,26 @@ func TestS68_WhoeverIsThereIsAskedForJoinAndStatusOnly(t *testing.T) {
 	require.NoError(t, err)
 	client := raftpb.NewMemberClient(conn)
 	for range 2 {
-		s, err := client.Status(within(t), &raftpb.StatusRequest{})
+		s, err := client.Status(testContext(t), &raftpb.StatusRequest{})
 		require.NoError(t, err)
 		require.Equal(t, leader.id, s.GetMemberId())
 		require.Equal(t, leader.storage.clusterID(), s.GetClusterId())
-		_, err = client.ReadIndex(within(t), &raftpb.ReadIndexRequest{})
+		_, err = client.ReadIndex(testContext(t), &raftpb.ReadIndexRequest{})
 		require.Equal(t, codes.PermissionDenied, status.Code(err))
-		_, err = client.Remove(within(t), &raftpb.RemoveRequest{MemberId: other.id})
+		_, err = client.Remove(testContext(t), &raftpb.RemoveRequest{MemberId: other.id})
 		require.Equal(t, codes.PermissionDenied, status.Code(err))
 	}
 }
 
 func TestS68_AMemberWithoutAConfigurationGivesNoVote(t *testing.T) {
 	t.Parallel()
-	c := three(t, nil)
+	c := newThreeMembers(t, nil)
 	leader := c.leader()
-	wiped := c.but(leader)[0]
+	wiped := c.others(leader)[0]
 	c.wipe(t, wiped)
 	// Even under its own new id, as a member that was given a vote before it heard of it.
-	require.NoError(t, wiped.belong(leader.storage.clusterID()))
-	inner := newTransport(leader.mux.raft, patient, &leader.Member.cfg)
+	require.NoError(t, wiped.recordClusterID(leader.storage.clusterID()))
+	inner := newTransport(leader.mux.raftListener, testTimeout, &leader.Member.cfg)
 	defer func() { require.NoError(t, inner.NetworkTransport.Close()) }()
 	for range 2 {
 		err := inner.RequestVote(raft.ServerID(wiped.id), raft.ServerAddress(wiped.addr), &raft.RequestVoteRequest{Term: 1 << 20}, new(raft.RequestVoteResponse))
@@ -214,78 +214,78 @@ func TestS68_AMemberWithoutAConfigurationGivesNoVote(t *testing.T) {
 // of, nor is it elected, nor does it serve. When that one is gone it is the member.
 func TestS68_ACopyOfADataFolderGivesNoVote(t *testing.T) {
 	t.Parallel()
-	c := three(t, nil)
+	c := newThreeMembers(t, nil)
 	leader := c.leader()
-	original := c.but(leader)[0]
+	original := c.others(leader)[0]
 	require.NoError(t, original.Close())
-	twin := c.prepare("copy", nil)
-	require.NoError(t, exec.Command("cp", "-a", original.cfg.Dir, twin.cfg.Dir).Run())
+	duplicate := c.prepare("copy", nil)
+	require.NoError(t, exec.Command("cp", "-a", original.cfg.Dir, duplicate.cfg.Dir).Run())
 	require.NoError(t, c.start(original))
-	require.NoError(t, c.start(twin))
-	require.Equal(t, original.id, twin.id)
-	twin.says(t, "on a copy of the data folder")
-	inner := newTransport(leader.mux.raft, patient, &leader.Member.cfg)
+	require.NoError(t, c.start(duplicate))
+	require.Equal(t, original.id, duplicate.id)
+	duplicate.waitNotReady(t, "on a copy of the data folder")
+	inner := newTransport(leader.mux.raftListener, testTimeout, &leader.Member.cfg)
 	defer func() { require.NoError(t, inner.NetworkTransport.Close()) }()
-	ask := &raft.RequestVoteRequest{
+	request := &raft.RequestVoteRequest{
 		RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(leader.id), Addr: []byte(leader.addr)},
 		Term:      1 << 20, LastLogTerm: 1 << 20, LastLogIndex: 1 << 20, LeadershipTransfer: true,
 	}
 	for range 2 {
 		resp := new(raft.RequestVoteResponse)
-		err := inner.RequestVote(raft.ServerID(twin.id), raft.ServerAddress(twin.addr), ask, resp)
+		err := inner.RequestVote(raft.ServerID(duplicate.id), raft.ServerAddress(duplicate.addr), request, resp)
 		require.ErrorContains(t, err, "it gives no vote", "granted: %v", resp.Granted)
-		err = twin.transport.RequestVote(raft.ServerID(leader.id), raft.ServerAddress(leader.addr), &raft.RequestVoteRequest{Term: 1}, new(raft.RequestVoteResponse))
+		err = duplicate.transport.RequestVote(raft.ServerID(leader.id), raft.ServerAddress(leader.addr), &raft.RequestVoteRequest{Term: 1}, new(raft.RequestVoteResponse))
 		require.ErrorContains(t, err, "it gives no vote")
-		require.Error(t, twin.inCluster())
+		require.Error(t, duplicate.checkAdmitted())
 	}
 	require.NoError(t, original.stop())
-	eventually(t, twin.Ready)
-	twin.proposes(t, "from-the-copy")
+	eventually(t, duplicate.Ready)
+	duplicate.mustPropose(t, "from-the-copy")
 }
 
-// unnamed dials as a build of level 1 does, and tells whether it was taken.
-func unnamed(t *testing.T, from, to *node, silent time.Duration) bool {
+// dialUntargeted dials as a build of level 1 does, and tells whether it was taken.
+func dialUntargeted(t *testing.T, from, to *testMember, quiet time.Duration) bool {
 	t.Helper()
-	return greet(t, to.addr, from.Member.cfg.Credentials, protoRaft1, silent) == nil
+	return handshakeAs(t, to.addr, from.Member.cfg.Credentials, protoRaft1, quiet) == nil
 }
 
-func TestS68_ConnectionsThatNameNobodyAreOfLevel1(t *testing.T) {
+func TestS68_UntargetedConnectionsAreOfLevel1(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[uint32]bool{fsm.Level1: true, fsm.Level2: false} {
 		t.Run(fmt.Sprintf("level %d", level), func(t *testing.T) {
 			t.Parallel()
-			c := three(t, func(cfg *Config) { cfg.level = level })
+			c := newThreeMembers(t, func(cfg *Config) { cfg.bootstrapLevel = level })
 			leader := c.leader()
-			member, wiped := c.but(leader)[0], c.but(leader)[1]
+			member, wiped := c.others(leader)[0], c.others(leader)[1]
 			c.wipe(t, wiped)
-			wiped.says(t, "not in the cluster yet")
+			wiped.waitNotReady(t, "not in the cluster yet")
 			for range 2 {
-				silent := patient // a refusal may be late
+				silent := testTimeout // a refusal may be late
 				if want {
 					silent = 200 * time.Millisecond
 				}
-				require.Equal(t, want, unnamed(t, leader, member, silent))
-				require.False(t, unnamed(t, leader, wiped, patient), "a wiped member takes no connection that is meant for what it was")
+				require.Equal(t, want, dialUntargeted(t, leader, member, silent))
+				require.False(t, dialUntargeted(t, leader, wiped, testTimeout), "a wiped member takes no connection that is meant for what it was")
 			}
 		})
 	}
 }
 
-func TestS68_OpenConnectionsThatNameNobodyEndWithLevel1(t *testing.T) {
+func TestS68_OpenUntargetedConnectionsEndWithLevel1(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, func(cfg *Config) { cfg.level = fsm.Level1 })
+	c := newTestCluster(t, func(cfg *Config) { cfg.bootstrapLevel = fsm.Level1 })
 	n := c.add("c1", nil)
-	c.settle(1)
+	c.waitReady(1)
 	config := n.Member.cfg.Credentials.Client("controller")
 	config.NextProtos = []string{protoRaft1}
 	conn, err := tls.Dial("tcp", n.addr, config)
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	persist(t, func() error {
-		_, err := n.Propose(within(t), &fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_SetFeatureLevel{SetFeatureLevel: &fsmpb.SetFeatureLevel{Level: fsm.Level2}}})
+	retryUnavailable(t, func() error {
+		_, err := n.Propose(testContext(t), &fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_SetFeatureLevel{SetFeatureLevel: &fsmpb.SetFeatureLevel{Level: fsm.Level2}}})
 		return err
 	})
-	require.NoError(t, conn.SetReadDeadline(time.Now().Add(patient)))
+	require.NoError(t, conn.SetReadDeadline(time.Now().Add(testTimeout)))
 	_, err = conn.Read(make([]byte, 1))
 	require.ErrorIs(t, err, io.EOF)
 }

@@ -18,28 +18,28 @@ import (
 type transport struct {
 	*raft.NetworkTransport
 
-	// ticks orders the questions of reads and the heartbeats that answer them.
-	ticks atomic.Uint64
-	mu    sync.Mutex
-	acks  map[raft.ServerID]ack
-	acked chan struct{} // closed at the next ack
+	// heartbeatClock orders the questions of reads and the heartbeats that answer them.
+	heartbeatClock atomic.Uint64
+	mu             sync.Mutex
+	acks           map[raft.ServerID]ack
+	nextAck        chan struct{} // closed at the next ack
 
-	lines lines
+	commitPipelines commitPipelines
 
-	// votes tells whether this member's own configuration has it, and no other process
+	// mayVote tells whether this member's own configuration has it, and no other process
 	// is that member; stands, whether it may be elected.
-	votes   func() bool
-	stands  func() bool
-	once    sync.Once
-	calls   chan raft.RPC
-	closing sync.Once
-	done    chan struct{}
+	mayVote     func() bool
+	mayCampaign func() bool
+	filterOnce  sync.Once
+	rpcs        chan raft.RPC
+	closeOnce   sync.Once
+	done        chan struct{}
 }
 
 // ack is the newest heartbeat that a voter answered with success.
 type ack struct {
-	term uint64
-	sent uint64 // in ticks
+	term   uint64
+	sentAt uint64 // in ticks
 }
 
 func newTransport(stream raft.StreamLayer, timeout time.Duration, cfg *Config) *transport {
@@ -49,32 +49,32 @@ func newTransport(stream raft.StreamLayer, timeout time.Duration, cfg *Config) *
 	return &transport{
 		NetworkTransport: inner,
 		acks:             make(map[raft.ServerID]ack),
-		acked:            make(chan struct{}),
-		calls:            make(chan raft.RPC),
+		nextAck:          make(chan struct{}),
+		rpcs:             make(chan raft.RPC),
 		done:             make(chan struct{}),
-		stands:           func() bool { return true },
-		lines:            lines{open: make(map[*line]struct{})},
+		mayCampaign:      func() bool { return true },
+		commitPipelines:  commitPipelines{active: make(map[*commitPipeline]struct{})},
 	}
 }
 
 // Consumer hands raft its calls. A member whose own configuration does not have it yet
 // answers only those that may bring it one: it gives no vote (S68).
 func (t *transport) Consumer() <-chan raft.RPC {
-	t.once.Do(func() { go t.filter() })
-	return t.calls
+	t.filterOnce.Do(func() { go t.filterVotes() })
+	return t.rpcs
 }
 
-func (t *transport) filter() {
+func (t *transport) filterVotes() {
 	in := t.NetworkTransport.Consumer()
 	for {
 		select {
 		case rpc := <-in:
-			if isElection(rpc) && !t.votes() {
+			if isElectionRPC(rpc) && !t.mayVote() {
 				rpc.Respond(&raft.RequestVoteResponse{}, errNoVote)
 				continue
 			}
 			select {
-			case t.calls <- rpc:
+			case t.rpcs <- rpc:
 			case <-t.done:
 				return
 			}
@@ -86,13 +86,13 @@ func (t *transport) filter() {
 
 // Close is raft's.
 func (t *transport) Close() error {
-	t.closing.Do(func() { close(t.done) })
+	t.closeOnce.Do(func() { close(t.done) })
 	return t.NetworkTransport.Close()
 }
 
 var errNoVote = errors.New("this member is in no configuration that it knows, or runs on a copy of a data folder: it gives no vote")
 
-func isElection(rpc raft.RPC) bool {
+func isElectionRPC(rpc raft.RPC) bool {
 	switch rpc.Command.(type) {
 	case *raft.RequestVoteRequest, *raft.RequestPreVoteRequest, *raft.TimeoutNowRequest:
 		return true
@@ -102,59 +102,59 @@ func isElection(rpc raft.RPC) bool {
 
 // AppendEntries is raft's heartbeat, and replication to a member that lags.
 func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	sent := t.ticks.Add(1)
-	if err := t.NetworkTransport.AppendEntries(id, addressed(id, target), args, resp); err != nil {
+	sent := t.heartbeatClock.Add(1)
+	if err := t.NetworkTransport.AppendEntries(id, withMemberID(id, target), args, resp); err != nil {
 		return err
 	}
 	if resp.Success && resp.Term <= args.Term {
-		t.confirmed(id, ack{term: args.Term, sent: sent})
+		t.recordAck(id, ack{term: args.Term, sentAt: sent})
 	}
 	return nil
 }
 
 // RequestVote asks the member that is named.
 func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	if !t.stands() {
+	if !t.mayCampaign() {
 		return errNoVote
 	}
-	return t.NetworkTransport.RequestVote(id, addressed(id, target), args, resp)
+	return t.NetworkTransport.RequestVote(id, withMemberID(id, target), args, resp)
 }
 
 // RequestPreVote asks the member that is named.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	if !t.stands() {
+	if !t.mayCampaign() {
 		return errNoVote
 	}
-	return t.NetworkTransport.RequestPreVote(id, addressed(id, target), args, resp)
+	return t.NetworkTransport.RequestPreVote(id, withMemberID(id, target), args, resp)
 }
 
 // InstallSnapshot sends to the member that is named.
 func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	return t.NetworkTransport.InstallSnapshot(id, addressed(id, target), args, resp, data)
+	return t.NetworkTransport.InstallSnapshot(id, withMemberID(id, target), args, resp, data)
 }
 
 // TimeoutNow asks the member that is named.
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	return t.NetworkTransport.TimeoutNow(id, addressed(id, target), args, resp)
+	return t.NetworkTransport.TimeoutNow(id, withMemberID(id, target), args, resp)
 }
 
-func (t *transport) confirmed(id raft.ServerID, a ack) {
+func (t *transport) recordAck(id raft.ServerID, a ack) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if old := t.acks[id]; a.term < old.term || a.term == old.term && a.sent <= old.sent {
+	if old := t.acks[id]; a.term < old.term || a.term == old.term && a.sentAt <= old.sentAt {
 		return
 	}
 	t.acks[id] = a
-	close(t.acked)
-	t.acked = make(chan struct{})
+	close(t.nextAck)
+	t.nextAck = make(chan struct{})
 }
 
-// confirm returns when a quorum of the voters, with this member, has answered a
+// waitForQuorum returns when a quorum of the voters, with this member, has answered a
 // heartbeat of the term that was sent after the tick.
-func (t *transport) confirm(ctx context.Context, self raft.ServerID, term, tick uint64, servers []raft.Server) error {
+func (t *transport) waitForQuorum(ctx context.Context, self raft.ServerID, term, tick uint64, servers []raft.Server) error {
 	for {
-		enough, next := t.count(self, term, tick, servers)
-		if enough {
+		quorum, next := t.countAcks(self, term, tick, servers)
+		if quorum {
 			return nil
 		}
 		select {
@@ -165,18 +165,18 @@ func (t *transport) confirm(ctx context.Context, self raft.ServerID, term, tick 
 	}
 }
 
-func (t *transport) count(self raft.ServerID, term, tick uint64, servers []raft.Server) (bool, <-chan struct{}) {
+func (t *transport) countAcks(self raft.ServerID, term, tick uint64, servers []raft.Server) (bool, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	voters, for_ := 0, 0
+	voters, acks := 0, 0
 	for _, s := range servers {
 		if s.Suffrage != raft.Voter {
 			continue
 		}
 		voters++
-		if a := t.acks[s.ID]; s.ID == self || a.term == term && a.sent > tick {
-			for_++
+		if a := t.acks[s.ID]; s.ID == self || a.term == term && a.sentAt > tick {
+			acks++
 		}
 	}
-	return for_ > voters/2, t.acked
+	return acks > voters/2, t.nextAck
 }

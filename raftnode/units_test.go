@@ -42,7 +42,7 @@ func TestMedianOfClocks(t *testing.T) {
 	}
 }
 
-func TestS23_Tally(t *testing.T) {
+func TestS23_MajorityHash(t *testing.T) {
 	a, b, c := [32]byte{1}, [32]byte{2}, [32]byte{3}
 	servers := []raft.Server{{ID: "1"}, {ID: "2"}, {ID: "3"}, {ID: "n", Suffrage: raft.Nonvoter}}
 	for name, tc := range map[string]struct {
@@ -60,7 +60,7 @@ func TestS23_Tally(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				agreed, got := tally(tc.hashes, servers)
+				agreed, got := majorityHash(tc.hashes, servers)
 				require.Equal(t, tc.want, got)
 				require.Equal(t, tc.agreed, agreed)
 			}
@@ -94,7 +94,7 @@ func TestTheHashRing(t *testing.T) {
 }
 
 func TestWaiters(t *testing.T) {
-	var w waiters
+	var w indexWaiters
 	require.NoError(t, w.wait(t.Context(), 0))
 	done := make(chan uint64, 64)
 	for i := range uint64(64) {
@@ -133,7 +133,7 @@ func TestWaiters(t *testing.T) {
 }
 
 func TestWatches(t *testing.T) {
-	h := newHub()
+	h := newWatchHub()
 	v, n, all := h.watch(Interest{Volume: "v1"}), h.watch(Interest{Node: "n1"}), h.watch(Interest{All: true})
 	h.publish([]fsm.Change{{Volume: "v1", Node: "n2"}, {Volume: "v2", Node: "n1"}, {Node: "n3"}})
 	for _, tc := range []struct {
@@ -141,23 +141,23 @@ func TestWatches(t *testing.T) {
 		want []fsm.VolumeID
 	}{{v, []fsm.VolumeID{"v1"}}, {n, []fsm.VolumeID{"v2"}}, {all, []fsm.VolumeID{"", "v1", "v2"}}} {
 		require.Len(t, tc.w.C, 1)
-		got, everything := tc.w.Take()
+		got, everything := tc.w.TakeVolumes()
 		require.Equal(t, tc.want, got)
 		require.False(t, everything)
-		got, everything = tc.w.Take()
+		got, everything = tc.w.TakeVolumes()
 		require.Empty(t, got)
 		require.False(t, everything)
 	}
-	h.everything()
+	h.publishAll()
 	for _, w := range []*Watch{v, n, all} {
-		got, everything := w.Take()
+		got, everything := w.TakeVolumes()
 		require.Empty(t, got)
 		require.True(t, everything, "after a restore")
 	}
-	for i := range maxListed + 1 {
+	for i := range maxListedChanges + 1 {
 		h.publish([]fsm.Change{{Volume: fsm.VolumeID(fmt.Sprint(i))}})
 	}
-	got, everything := all.Take()
+	got, everything := all.TakeVolumes()
 	require.Empty(t, got)
 	require.True(t, everything, "what cannot be listed is everything")
 	for _, w := range []*Watch{v, n, all} {
@@ -170,7 +170,7 @@ func TestWatches(t *testing.T) {
 }
 
 func TestWatchesOfSnapshotsAndGroups(t *testing.T) {
-	h := newHub()
+	h := newWatchHub()
 	snapshot, group := h.watch(Interest{Snapshot: "s1"}), h.watch(Interest{Group: "g1"})
 	node, volume, all := h.watch(Interest{Node: "n1"}), h.watch(Interest{Volume: "v1"}), h.watch(Interest{All: true})
 	s1, s2, s3 := fsm.Change{Snapshot: "s1"}, fsm.Change{Snapshot: "s2", Group: "g1"}, fsm.Change{Snapshot: "s3"}
@@ -184,17 +184,17 @@ func TestWatchesOfSnapshotsAndGroups(t *testing.T) {
 			w    *Watch
 			want []fsm.Change
 		}{{snapshot, []fsm.Change{s1}}, {group, []fsm.Change{g1, s2}}, {node, []fsm.Change{s1, s3, v1}}, {volume, []fsm.Change{v1}}, {all, []fsm.Change{g1, s1, s2, s3, v1}}} {
-			got, everything := tc.w.Touched()
+			got, everything := tc.w.TakeChanges()
 			require.Equal(t, tc.want, got)
 			require.False(t, everything)
 		}
 	}
 	h.publish([]fsm.Change{{Snapshot: "s1", Node: "n1"}, {Node: "n1"}})
-	volumes, _ := node.Take()
+	volumes, _ := node.TakeVolumes()
 	require.Equal(t, []fsm.VolumeID{""}, volumes, "a snapshot is not the node's own record")
-	h.everything()
+	h.publishAll()
 	for _, w := range []*Watch{snapshot, group} {
-		got, everything := w.Touched()
+		got, everything := w.TakeChanges()
 		require.Empty(t, got)
 		require.True(t, everything, "after a restore")
 		w.Close()
@@ -204,7 +204,7 @@ func TestWatchesOfSnapshotsAndGroups(t *testing.T) {
 }
 
 // S131: an installed Raft snapshot that brings nothing new, again and again.
-func TestTheLivelockIsNoticed(t *testing.T) {
+func TestARestoreLoopIsDetected(t *testing.T) {
 	now := time.Now()
 	for name, tc := range map[string]struct {
 		indexes []uint64
@@ -219,57 +219,57 @@ func TestTheLivelockIsNoticed(t *testing.T) {
 		"going on after the second time": {[]uint64{5, 5, 6, 6}, time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var l livelock
+			var l restoreLoop
 			got := false
 			for i, index := range tc.indexes {
-				got = l.again(index, now.Add(time.Duration(i)*tc.apart))
+				got = l.detect(index, now.Add(time.Duration(i)*tc.apart))
 			}
 			require.Equal(t, tc.want, got)
 		})
 	}
 }
 
-// machineFor is a machine without a member.
-func machineFor(t *testing.T, faults *atomic.Pointer[string]) *machine {
+// newTestMachine is a machine without a member.
+func newTestMachine(t *testing.T, fault *atomic.Pointer[string]) *machine {
 	t.Helper()
 	j, err := journal.Open(journal.Options{Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, j.Close()) })
 	return newMachine(j, machineEvents{
-		touched: func([]fsm.Change) {}, everything: func() {}, committed: func(uint64, uint64) {},
-		cluster: func(string) error { return nil }, diverged: func(uint64, []byte, []byte) {},
-		fault: func(what string) { faults.Store(&what) }, poisoned: func(*raft.Log, any) {},
-		batch: func(int, time.Duration) {}, snapshot: func(string) {},
+		changed: func([]fsm.Change) {}, allChanged: func() {}, committed: func(uint64, uint64) {},
+		clusterNamed: func(string) error { return nil }, diverged: func(uint64, []byte, []byte) {},
+		failed: func(what string) { fault.Store(&what) }, entryFailed: func(*raft.Log, any) {},
+		batchApplied: func(int, time.Duration) {}, dumpDone: func(string) {},
 	})
 }
 
-func logOf(t *testing.T, index uint64, cmd *fsmpb.Command) *raft.Log {
+func newLog(t *testing.T, index uint64, cmd *fsmpb.Command) *raft.Log {
 	t.Helper()
 	data, err := marshal(cmd)
 	require.NoError(t, err)
 	return &raft.Log{Index: index, Term: 1, Type: raft.LogCommand, Data: data}
 }
 
-type content struct {
+type readerCloser struct {
 	io.Reader
 	io.Closer
 }
 
-// frozenAt is the machine's snapshot as Raft would open it.
-func frozenAt(t *testing.T, m *machine, index uint64) io.ReadCloser {
+// dumpAt is the machine's snapshot as Raft would open it.
+func dumpAt(t *testing.T, m *machine, index uint64) io.ReadCloser {
 	t.Helper()
 	var b bytes.Buffer
 	require.NoError(t, m.fork().WriteDump(&b, 1))
-	return &snapshotContent{ReadCloser: content{&b, io.NopCloser(nil)}, index: index}
+	return &dumpReader{ReadCloser: readerCloser{&b, io.NopCloser(nil)}, index: index}
 }
 
 func TestS24_AnOlderSnapshotDoesNotTakeTheStateBack(t *testing.T) {
 	var fault atomic.Pointer[string]
-	m := machineFor(t, &fault)
-	m.start()
-	m.Apply(logOf(t, 3, register("a")))
-	old := frozenAt(t, m, 4)
-	b := logOf(t, 6, register("b"))
+	m := newTestMachine(t, &fault)
+	m.markStarted()
+	m.Apply(newLog(t, 3, registerNode("a")))
+	old := dumpAt(t, m, 4)
+	b := newLog(t, 6, registerNode("b"))
 	m.Apply(b)
 	before := m.fork().Hash()
 	require.NoError(t, m.Restore(old))
@@ -277,20 +277,20 @@ func TestS24_AnOlderSnapshotDoesNotTakeTheStateBack(t *testing.T) {
 	require.EqualValues(t, 6, m.applied.reached.Load())
 	require.Nil(t, m.Apply(b), "what was applied is passed over")
 	require.Equal(t, before, m.fork().Hash())
-	m.Apply(logOf(t, 7, register("c")))
+	m.Apply(newLog(t, 7, registerNode("c")))
 	require.EqualValues(t, 7, m.index.Load())
 	require.Nil(t, fault.Load())
 }
 
 func TestS24_ApplyGoesOnAboveARestoredState(t *testing.T) {
 	var fault atomic.Pointer[string]
-	from, to := machineFor(t, &fault), machineFor(t, &fault)
-	from.Apply(logOf(t, 3, register("a")))
-	to.start()
-	require.NoError(t, to.Restore(frozenAt(t, from, 9)))
+	from, to := newTestMachine(t, &fault), newTestMachine(t, &fault)
+	from.Apply(newLog(t, 3, registerNode("a")))
+	to.markStarted()
+	require.NoError(t, to.Restore(dumpAt(t, from, 9)))
 	require.EqualValues(t, 3, to.index.Load(), "the state's index")
 	require.EqualValues(t, 9, to.applied.reached.Load(), "Raft's")
-	require.NotNil(t, to.Apply(logOf(t, 10, register("b"))))
+	require.NotNil(t, to.Apply(newLog(t, 10, registerNode("b"))))
 	require.EqualValues(t, 10, to.index.Load())
 	require.Nil(t, fault.Load())
 }
@@ -298,12 +298,12 @@ func TestS24_ApplyGoesOnAboveARestoredState(t *testing.T) {
 // S136: the state is swapped only for one that was decoded and verified wholly.
 func TestARestoreThatFailsKeepsTheStateAndStops(t *testing.T) {
 	var fault atomic.Pointer[string]
-	m := machineFor(t, &fault)
-	m.Apply(logOf(t, 3, register("a")))
+	m := newTestMachine(t, &fault)
+	m.Apply(newLog(t, 3, registerNode("a")))
 	before := m.fork().Hash()
-	broken := func() io.ReadCloser { return content{bytes.NewReader([]byte("no snapshot")), io.NopCloser(nil)} }
+	broken := func() io.ReadCloser { return readerCloser{bytes.NewReader([]byte("no snapshot")), io.NopCloser(nil)} }
 	require.Error(t, m.Restore(broken()), "while starting, raft tries an older one")
-	m.start()
+	m.markStarted()
 	done := make(chan struct{})
 	go func() { // raft's goroutine, which ends
 		defer close(done)
@@ -336,13 +336,13 @@ func TestRaftsLogs(t *testing.T) {
 }
 
 // S134: a full disk is refused before anything is written, without an error of the store.
-func TestTheGuardedLogKeepsItsKind(t *testing.T) {
-	plain := guardedLogs{LogStore: raft.NewInmemStore(), refuse: func() error { return nil }}
+func TestTheGuardedLogKeepsIsMonotonic(t *testing.T) {
+	plain := guardedLogs{LogStore: raft.NewInmemStore(), checkAppend: func() error { return nil }}
 	require.False(t, plain.IsMonotonic())
 	require.NoError(t, plain.StoreLog(&raft.Log{Index: 1}))
 	cache, err := raft.NewLogCache(4, monotonic{raft.NewInmemStore()})
 	require.NoError(t, err)
-	full := guardedLogs{LogStore: cache, refuse: func() error { return ErrDiskFull }}
+	full := guardedLogs{LogStore: cache, checkAppend: func() error { return ErrDiskFull }}
 	require.True(t, full.IsMonotonic())
 	for range 2 {
 		require.ErrorIs(t, full.StoreLog(&raft.Log{Index: 1}), ErrDiskFull)
@@ -371,7 +371,7 @@ func TestErrorsThatMeanTryAgain(t *testing.T) {
 		raft.ErrLeadershipLost: ErrOutcomeUnknown, raft.ErrRaftShutdown: ErrOutcomeUnknown,
 		ErrDiskFull: ErrDiskFull, io.ErrUnexpectedEOF: ErrOutcomeUnknown,
 	} {
-		require.ErrorIs(t, classify(from), want, "%v", from)
-		require.Equal(t, want, failureOf(failed(classify(from))), "over the wire: %v", from)
+		require.ErrorIs(t, classifyError(from), want, "%v", from)
+		require.Equal(t, want, errorOfFailure(failureResponse(classifyError(from))), "over the wire: %v", from)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// maxListed is how many touches a watch lists before it says "all".
-const maxListed = 65_536
+// maxListedChanges is how many touches a watch lists before it says "all".
+const maxListedChanges = 65_536
 
 // Interest says which touches a watch wants.
 type Interest struct {
@@ -25,26 +25,26 @@ type Watch struct {
 	// C gets a value when there is something to Take; never blocks the member.
 	C <-chan struct{}
 
-	hub      *hub
+	hub      *watchHub
 	interest Interest
 	wake     chan struct{}
 
 	mu      sync.Mutex
-	touched map[fsm.Change]struct{}
+	changes map[fsm.Change]struct{}
 	all     bool
 }
 
 // Watch begins a watch. All that is touched from then on, and everything after a
 // restore, comes out of Take.
-func (m *Member) Watch(i Interest) *Watch { return m.hub.watch(i) }
+func (m *Member) Watch(i Interest) *Watch { return m.watches.watch(i) }
 
-// Take returns and forgets the volumes touched; all is true when everything may
+// TakeVolumes returns and forgets the volumes touched; all is true when everything may
 // have changed (a restore, or too many touches to list). An empty id stands for
 // a node's own record. Touches of snapshots and groups are forgotten with them.
-func (w *Watch) Take() (volumes []fsm.VolumeID, all bool) {
-	touched, all := w.Touched()
-	volumes = make([]fsm.VolumeID, 0, len(touched))
-	for _, t := range touched {
+func (w *Watch) TakeVolumes() (volumes []fsm.VolumeID, all bool) {
+	changes, all := w.TakeChanges()
+	volumes = make([]fsm.VolumeID, 0, len(changes))
+	for _, t := range changes {
 		if t.Snapshot == "" && t.Group == "" {
 			volumes = append(volumes, t.Volume)
 		}
@@ -52,40 +52,40 @@ func (w *Watch) Take() (volumes []fsm.VolumeID, all bool) {
 	return volumes, all
 }
 
-// Touched is Take with all that was touched, sorted by volume, snapshot and group;
+// TakeChanges is Take with all that was touched, sorted by volume, snapshot and group;
 // it does not say by which nodes. An empty touch stands for a node's own record.
-func (w *Watch) Touched() (touched []fsm.Change, all bool) {
+func (w *Watch) TakeChanges() (changes []fsm.Change, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	touched = make([]fsm.Change, 0, len(w.touched))
-	for t := range w.touched {
-		touched = append(touched, t)
+	changes = make([]fsm.Change, 0, len(w.changes))
+	for t := range w.changes {
+		changes = append(changes, t)
 	}
 	all = w.all
-	w.touched, w.all = nil, false
-	slices.SortFunc(touched, compareTouches)
-	return touched, all
+	w.changes, w.all = nil, false
+	slices.SortFunc(changes, compareChanges)
+	return changes, all
 }
 
-func compareTouches(a, b fsm.Change) int {
+func compareChanges(a, b fsm.Change) int {
 	return cmp.Or(cmp.Compare(a.Volume, b.Volume), cmp.Compare(a.Snapshot, b.Snapshot), cmp.Compare(a.Group, b.Group))
 }
 
 // Close ends the watch.
-func (w *Watch) Close() { w.hub.forget(w) }
+func (w *Watch) Close() { w.hub.remove(w) }
 
-// note adds a touch, or everything, and wakes the watcher. Its memory is bounded.
-func (w *Watch) note(t fsm.Change, all bool) {
+// add adds a touch, or everything, and wakes the watcher. Its memory is bounded.
+func (w *Watch) add(t fsm.Change, all bool) {
 	t.Node, t.WakeWaiters = "", false // the watcher reads the state
 	w.mu.Lock()
-	if w.touched == nil {
-		w.touched = make(map[fsm.Change]struct{})
+	if w.changes == nil {
+		w.changes = make(map[fsm.Change]struct{})
 	}
 	if !w.all {
-		w.touched[t] = struct{}{}
+		w.changes[t] = struct{}{}
 	}
-	if all || len(w.touched) > maxListed {
-		w.touched, w.all = nil, true
+	if all || len(w.changes) > maxListedChanges {
+		w.changes, w.all = nil, true
 	}
 	w.mu.Unlock()
 	select {
@@ -95,7 +95,7 @@ func (w *Watch) note(t fsm.Change, all bool) {
 }
 
 // hub knows who watches what.
-type hub struct {
+type watchHub struct {
 	mu         sync.Mutex
 	byVolume   map[fsm.VolumeID]map[*Watch]struct{}
 	byNode     map[fsm.NodeID]map[*Watch]struct{}
@@ -104,8 +104,8 @@ type hub struct {
 	all        map[*Watch]struct{}
 }
 
-func newHub() *hub {
-	return &hub{
+func newWatchHub() *watchHub {
+	return &watchHub{
 		byVolume:   make(map[fsm.VolumeID]map[*Watch]struct{}),
 		byNode:     make(map[fsm.NodeID]map[*Watch]struct{}),
 		bySnapshot: make(map[fsm.SnapshotID]map[*Watch]struct{}),
@@ -114,7 +114,7 @@ func newHub() *hub {
 	}
 }
 
-func (h *hub) watch(i Interest) *Watch {
+func (h *watchHub) watch(i Interest) *Watch {
 	w := &Watch{hub: h, interest: i, wake: make(chan struct{}, 1)}
 	w.C = w.wake
 	h.mu.Lock()
@@ -123,62 +123,62 @@ func (h *hub) watch(i Interest) *Watch {
 		h.all[w] = struct{}{}
 		return w
 	}
-	join(h.byVolume, i.Volume, w)
-	join(h.byNode, i.Node, w)
-	join(h.bySnapshot, i.Snapshot, w)
-	join(h.byGroup, i.Group, w)
+	subscribe(h.byVolume, i.Volume, w)
+	subscribe(h.byNode, i.Node, w)
+	subscribe(h.bySnapshot, i.Snapshot, w)
+	subscribe(h.byGroup, i.Group, w)
 	return w
 }
 
-func (h *hub) forget(w *Watch) {
+func (h *watchHub) remove(w *Watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.all, w)
-	leave(h.byVolume, w.interest.Volume, w)
-	leave(h.byNode, w.interest.Node, w)
-	leave(h.bySnapshot, w.interest.Snapshot, w)
-	leave(h.byGroup, w.interest.Group, w)
+	unsubscribe(h.byVolume, w.interest.Volume, w)
+	unsubscribe(h.byNode, w.interest.Node, w)
+	unsubscribe(h.bySnapshot, w.interest.Snapshot, w)
+	unsubscribe(h.byGroup, w.interest.Group, w)
 }
 
 // publish tells the watchers of each touch. The touched state is applied already.
-func (h *hub) publish(touches []fsm.Change) {
-	if len(touches) == 0 {
+func (h *watchHub) publish(changes []fsm.Change) {
+	if len(changes) == 0 {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, t := range touches {
+	for _, t := range changes {
 		if t.WakeWaiters {
-			everyone(h.byVolume)
-			everyone(h.bySnapshot)
-			everyone(h.byGroup)
+			notifySets(h.byVolume)
+			notifySets(h.bySnapshot)
+			notifySets(h.byGroup)
 		}
-		notify(h.all, t)
-		notify(h.byNode[t.Node], t)
-		notify(h.byVolume[t.Volume], t)
-		notify(h.bySnapshot[t.Snapshot], t)
-		notify(h.byGroup[t.Group], t)
+		notifyEach(h.all, t)
+		notifyEach(h.byNode[t.Node], t)
+		notifyEach(h.byVolume[t.Volume], t)
+		notifyEach(h.bySnapshot[t.Snapshot], t)
+		notifyEach(h.byGroup[t.Group], t)
 	}
 }
 
 // everything tells all watchers that anything may have changed.
-func (h *hub) everything() {
+func (h *watchHub) publishAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	notifyAll(h.all)
-	everyone(h.byNode)
-	everyone(h.byVolume)
-	everyone(h.bySnapshot)
-	everyone(h.byGroup)
+	notifySets(h.byNode)
+	notifySets(h.byVolume)
+	notifySets(h.bySnapshot)
+	notifySets(h.byGroup)
 }
 
-func notify(set map[*Watch]struct{}, t fsm.Change) {
+func notifyEach(set map[*Watch]struct{}, t fsm.Change) {
 	for w := range set {
-		w.note(t, false)
+		w.add(t, false)
 	}
 }
 
-func everyone[K comparable](sets map[K]map[*Watch]struct{}) {
+func notifySets[K comparable](sets map[K]map[*Watch]struct{}) {
 	for _, set := range sets {
 		notifyAll(set)
 	}
@@ -186,12 +186,12 @@ func everyone[K comparable](sets map[K]map[*Watch]struct{}) {
 
 func notifyAll(set map[*Watch]struct{}) {
 	for w := range set {
-		w.note(fsm.Change{}, true)
+		w.add(fsm.Change{}, true)
 	}
 }
 
 // join notes the interest; the empty key is none, so that nobody is ever found under it.
-func join[K ~string](sets map[K]map[*Watch]struct{}, key K, w *Watch) {
+func subscribe[K ~string](sets map[K]map[*Watch]struct{}, key K, w *Watch) {
 	if key == "" {
 		return
 	}
@@ -201,7 +201,7 @@ func join[K ~string](sets map[K]map[*Watch]struct{}, key K, w *Watch) {
 	sets[key][w] = struct{}{}
 }
 
-func leave[K comparable](sets map[K]map[*Watch]struct{}, key K, w *Watch) {
+func unsubscribe[K comparable](sets map[K]map[*Watch]struct{}, key K, w *Watch) {
 	delete(sets[key], w)
 	if len(sets[key]) == 0 {
 		delete(sets, key)

@@ -27,7 +27,7 @@ func (c *connection) add(cmd *cobra.Command, patience time.Duration) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&c.dir, "dir", "", "`folder` of a developer's cluster: its controllers and its certificate are used")
 	flags.StringSliceVar(&c.endpoints, "endpoints", nil, "API `addresses` of the controllers, host:port; the first that answers is used")
-	daemon.AddFiles(flags, &c.files)
+	daemon.AddTLSFlags(flags, &c.files)
 	flags.StringVarP(&c.output, "output", "o", "table", "`format` of the answer: table, json or yaml")
 	flags.DurationVar(&c.timeout, "timeout", patience, "how long one controller may take before the next is asked")
 }

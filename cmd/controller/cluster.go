@@ -15,15 +15,15 @@ import (
 // cluster is the Raft member as the services see it. It exists before the member
 // does, because the member's listener serves the sessions' questions.
 type cluster struct {
-	opened   atomic.Pointer[raftnode.Member]
-	draining atomic.Bool
+	openMember atomic.Pointer[raftnode.Member]
+	draining   atomic.Bool
 }
 
 var errDraining = errors.New("this controller is stopping")
 
 // member is nil-safe: until the member runs, it is as if nobody led.
 func (c *cluster) member() (*raftnode.Member, error) {
-	if m := c.opened.Load(); m != nil {
+	if m := c.openMember.Load(); m != nil {
 		return m, nil
 	}
 	return nil, fmt.Errorf("%w: this member is starting", raftnode.ErrNotLeader)
@@ -103,7 +103,7 @@ func (c *cluster) WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() 
 		return nil, func() ([]fsm.Change, bool) { return nil, true }, func() {}
 	}
 	w := m.Watch(raftnode.Interest{Node: node})
-	return w.C, w.Touched, w.Close
+	return w.C, w.TakeChanges, w.Close
 }
 
 // Peers are the other members. One that cannot be dialled counts as silent.

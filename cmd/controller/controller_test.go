@@ -28,8 +28,8 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// lab is one controller, a cluster of its own.
-type lab struct {
+// testController is one controller, a cluster of its own.
+type testController struct {
 	t    *testing.T
 	dir  string
 	opts *options
@@ -37,8 +37,8 @@ type lab struct {
 	done chan error
 }
 
-func newLab(t *testing.T) *lab {
-	b := &lab{t: t, dir: t.TempDir(), done: make(chan error, 1)}
+func newTestController(t *testing.T) *testController {
+	b := &testController{t: t, dir: t.TempDir(), done: make(chan error, 1)}
 	require.NoError(t, pki.MakeCA(filepath.Join(b.dir, "ca"), "test"))
 	cmd := Command()
 	require.NoError(t, cmd.ParseFlags(nil))
@@ -54,14 +54,14 @@ func newLab(t *testing.T) *lab {
 	return b
 }
 
-func (b *lab) issue(role pki.Role, name string) pki.Files {
+func (b *testController) issue(role pki.Role, name string) pki.Files {
 	files, err := pki.Issue(filepath.Join(b.dir, "ca"), filepath.Join(b.dir, string(role)), pki.Identity{Role: role, Name: name}, time.Hour)
 	require.NoError(b.t, err)
 	return files
 }
 
-// begin runs the controller and waits until it serves.
-func (b *lab) begin() *controller {
+// start runs the controller and waits until it serves.
+func (b *testController) start() *controller {
 	b.t.Helper()
 	c, err := prepare(b.opts, io.Discard)
 	require.NoError(b.t, err)
@@ -74,7 +74,7 @@ func (b *lab) begin() *controller {
 	return c
 }
 
-func (b *lab) end() {
+func (b *testController) stopAndWait() {
 	b.t.Helper()
 	b.stop()
 	select {
@@ -85,17 +85,17 @@ func (b *lab) end() {
 	}
 }
 
-func (b *lab) client(c *controller, role pki.Role, name string) *admin.Client {
+func (b *testController) client(c *controller, role pki.Role, name string) *admin.Client {
 	creds, err := pki.Load(b.issue(role, name))
 	require.NoError(b.t, err)
 	return admin.NewClient([]string{c.apiListener.Addr().String()}, creds.Client(pki.Controller))
 }
 
 func TestAControllerServesEveryListenerAndComesBack(t *testing.T) {
-	b := newLab(t)
+	b := newTestController(t)
 	var cluster string
 	for range 2 { // the second time on the same data
-		c := b.begin()
+		c := b.start()
 		resp, known, err := b.client(c, pki.Viewer, "bob").Status(t.Context())
 		require.NoError(t, err)
 		require.True(t, known)
@@ -108,7 +108,7 @@ func TestAControllerServesEveryListenerAndComesBack(t *testing.T) {
 		cluster = resp.GetClusterId()
 		b.checkCSI()
 		b.checkHealth(c)
-		b.end()
+		b.stopAndWait()
 	}
 }
 
@@ -116,7 +116,7 @@ func TestAControllerServesEveryListenerAndComesBack(t *testing.T) {
 // One that is told to stop before its listeners are served has stopped in good order.
 func TestAControllerThatIsStoppedAtOnceEndsWell(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what was started last runs first
-	b := newLab(t)
+	b := newTestController(t)
 	ctx, stop := context.WithCancel(t.Context())
 	c, err := prepare(b.opts, io.Discard)
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func TestAControllerThatIsStoppedAtOnceEndsWell(t *testing.T) {
 	require.NoError(t, c.finish(c.serve(ctx)))
 }
 
-func (b *lab) checkCSI() {
+func (b *testController) checkCSI() {
 	b.t.Helper()
 	conn, err := grpc.NewClient(b.opts.CSIEndpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(b.t, err)
@@ -139,7 +139,7 @@ func (b *lab) checkCSI() {
 	require.Equal(b.t, codes.Unimplemented, status.Code(err))
 }
 
-func (b *lab) checkHealth(c *controller) {
+func (b *testController) checkHealth(c *controller) {
 	b.t.Helper()
 	for path, want := range map[string]string{"/healthz": "ok", "/readyz": "ok", "/debug/pprof/": "404"} {
 		require.Contains(b.t, b.get(c, path), want, path)
@@ -155,7 +155,7 @@ func (b *lab) checkHealth(c *controller) {
 	}
 }
 
-func (b *lab) get(c *controller, path string) string {
+func (b *testController) get(c *controller, path string) string {
 	b.t.Helper()
 	resp, err := http.Get("http://" + c.health.Addr() + path)
 	require.NoError(b.t, err)
@@ -166,9 +166,9 @@ func (b *lab) get(c *controller, path string) string {
 }
 
 func TestWhatEachRoleMayDoOnTheAPI(t *testing.T) {
-	b := newLab(t)
-	c := b.begin()
-	defer b.end()
+	b := newTestController(t)
+	c := b.start()
+	defer b.stopAndWait()
 	read := func(ctx context.Context, api adminpb.AdminClient) error {
 		_, err := api.Nodes(ctx, &adminpb.NodesRequest{})
 		return err
@@ -209,14 +209,14 @@ func TestWhatEachRoleMayDoOnTheAPI(t *testing.T) {
 }
 
 func TestSessionsAreForNodesOnly(t *testing.T) {
-	require.Equal(t, []pki.Role{pki.Node}, apiRules()["/"+sessionpb.Session_ServiceDesc.ServiceName+"/"])
-	require.Equal(t, []pki.Role{pki.Admin}, apiRules()[admin.Service])
+	require.Equal(t, []pki.Role{pki.Node}, apiRoles()["/"+sessionpb.Session_ServiceDesc.ServiceName+"/"])
+	require.Equal(t, []pki.Role{pki.Admin}, apiRoles()[admin.Service])
 }
 
 func TestOperationsAreCountedByKindAndOutcome(t *testing.T) {
-	b := newLab(t)
-	c := b.begin()
-	defer b.end()
+	b := newTestController(t)
+	c := b.start()
+	defer b.stopAndWait()
 	cluster := csiCluster{c.cluster, "controller/c1"}
 	propose := func(cmd *fsmpb.Command) {
 		t.Helper()
@@ -248,7 +248,7 @@ func TestOperationsAreCountedByKindAndOutcome(t *testing.T) {
 }
 
 func TestAControllerThatCannotStartLeavesNothingOpen(t *testing.T) {
-	b := newLab(t)
+	b := newTestController(t)
 	b.opts.CSIEndpoint = "unix:///nowhere/c.sock"
 	for range 2 {
 		err := run(t.Context(), b.opts, io.Discard)

@@ -15,7 +15,7 @@ import (
 // options are the flags.
 type options struct {
 	daemon.Flags
-	off                                     daemon.OffFlags
+	disabled                                daemon.DisableFlags
 	mounts                                  daemon.MountFlags
 	name, dataDir, site                     string
 	raftListen, raftAdvertise               string
@@ -68,7 +68,7 @@ func Command() *cobra.Command {
 	flags.DurationVar(&o.replaceAfter, "replace-after", time.Hour, "how long a replicated volume may lack a replica, its host being away, before it gets another one elsewhere; 0: never by itself")
 	flags.DurationVar(&o.keptRetention, "kept-retention", 7*24*time.Hour, "how long a copy of what a replica had that lost is kept after all replicas were up to date; 0: until an operator removes it")
 	flags.DurationVar(&o.drainTimeout, "drain-timeout", 10*time.Second, "how long calls under way may take to end when this process stops")
-	o.off.Add(flags)
+	o.disabled.Add(flags)
 	o.mounts.Add(flags)
 	o.raftFlags(cmd)
 	return cmd
@@ -99,7 +99,7 @@ func (o *options) check() error {
 		return exit.Usagef("--log-store %q is neither wal nor boltdb", o.logStore)
 	case o.dataDir == "":
 		return exit.Usagef("--data-dir is not set")
-	case o.bootstrapMarker != "" && inside(o.dataDir, o.bootstrapMarker):
+	case o.bootstrapMarker != "" && isInside(o.dataDir, o.bootstrapMarker):
 		return exit.Usagef("--bootstrap-marker %s is inside of --data-dir, and is lost with it: choose a file elsewhere", o.bootstrapMarker)
 	case o.trailingLogs != 0 && o.trailingLogs < 2*o.snapshotThreshold:
 		return exit.Usagef("--trailing-logs %d is less than twice --snapshot-threshold %d", o.trailingLogs, o.snapshotThreshold)
@@ -114,7 +114,7 @@ func (o *options) check() error {
 	case o.keptRetention < 0:
 		return exit.Usagef("--kept-retention %s is below zero", o.keptRetention)
 	}
-	if _, err := o.off.Off(); err != nil {
+	if _, err := o.disabled.Disabled(); err != nil {
 		return err
 	}
 	if err := o.mounts.Check(); err != nil {
@@ -123,8 +123,8 @@ func (o *options) check() error {
 	return o.Flags.Check()
 }
 
-// inside tells whether a file lies in a folder.
-func inside(dir, file string) bool {
+// isInside tells whether a file lies in a folder.
+func isInside(dir, file string) bool {
 	rel, err := filepath.Rel(dir, file)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
 }

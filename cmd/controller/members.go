@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// memberPatience is how long one member may take to tell its status.
-const memberPatience = 1500 * time.Millisecond
+// statusTimeout is how long one member may take to tell its status.
+const statusTimeout = 1500 * time.Millisecond
 
 // adminCluster is the cluster as the operators' API sees it.
 type adminCluster struct {
 	*cluster
-	names sync.Map // of members by Raft's id, as they once told them
+	lastNames sync.Map // of members by Raft's id, as they once told them
 }
 
 // Fork copies the member's own state. Before the member runs it is empty.
@@ -38,7 +38,7 @@ func (c *adminCluster) History(from, to uint64, fn func(admin.Entry) bool) (uint
 		return 0, err
 	}
 	return m.History(from, to, func(e raftnode.Entry) bool {
-		return fn(admin.Entry{Index: e.Index, Term: e.Term, Command: e.Command, Outcome: e.Outcome, GapTo: e.GapTo, Why: e.Why})
+		return fn(admin.Entry{Index: e.Index, Term: e.Term, Command: e.Command, Outcome: e.Outcome, GapTo: e.GapTo, Why: e.Reason})
 	})
 }
 
@@ -48,26 +48,26 @@ func (c *adminCluster) Members(ctx context.Context, hashAt uint64) []admin.Membe
 	if err != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, memberPatience)
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	peers := m.Peers()
 	out := make([]admin.Member, len(peers))
-	var asking sync.WaitGroup
+	var wg sync.WaitGroup
 	for i, p := range peers {
-		asking.Go(func() { out[i] = c.one(ctx, m, p, hashAt) })
+		wg.Go(func() { out[i] = c.memberStatus(ctx, m, p, hashAt) })
 	}
-	asking.Wait()
+	wg.Wait()
 	return out
 }
 
-func (c *adminCluster) one(ctx context.Context, m *raftnode.Member, p raftnode.Peer, hashAt uint64) admin.Member {
+func (c *adminCluster) memberStatus(ctx context.Context, m *raftnode.Member, p raftnode.Peer, hashAt uint64) admin.Member {
 	resp, err := askStatus(ctx, m, p, hashAt)
 	if err != nil {
-		name, _ := c.names.Load(p.ID)
-		known, _ := name.(string)
-		return admin.Member{MemberID: p.ID, Name: known, Address: p.Addr, Voter: p.Voter, Err: err}
+		name, _ := c.lastNames.Load(p.ID)
+		lastName, _ := name.(string)
+		return admin.Member{MemberID: p.ID, Name: lastName, Address: p.Addr, Voter: p.Voter, Err: err}
 	}
-	c.names.Store(p.ID, resp.GetName())
+	c.lastNames.Store(p.ID, resp.GetName())
 	return admin.Member{
 		Name: resp.GetName(), MemberID: p.ID, Address: p.Addr, Voter: p.Voter, Role: resp.GetRole(), Term: resp.GetTerm(),
 		Applied: resp.GetAppliedIndex(), Commit: resp.GetCommitIndex(),
@@ -91,11 +91,11 @@ func askStatus(ctx context.Context, m *raftnode.Member, p raftnode.Peer, hashAt 
 	return resp, nil
 }
 
-// hosts asks hosts for what they hold.
-type hosts struct{ monitor *session.Monitor }
+// hostQueries asks hosts for what they hold.
+type hostQueries struct{ monitor *session.Monitor }
 
 // Pools is what hosts measured of their pools.
-func (h hosts) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
+func (h hostQueries) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
 	pools := map[fsm.PoolID]admin.PoolState{}
 	for id, p := range h.monitor.PollPools(ctx) {
 		pools[id] = admin.PoolState{Free: p.Free, Capacity: p.Capacity, Absent: p.Absent, Copies: p.FullCopies, Detail: p.Detail}
@@ -104,7 +104,7 @@ func (h hosts) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
 }
 
 // Inventory asks one host, through whichever member has its session.
-func (h hosts) Inventory(ctx context.Context, node fsm.NodeID) ([]admin.Item, error) {
+func (h hostQueries) Inventory(ctx context.Context, node fsm.NodeID) ([]admin.Item, error) {
 	found, err := h.monitor.Inventory(ctx, node)
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ type controller struct {
 // run is the whole life of the daemon.
 func run(ctx context.Context, o *options, stderr io.Writer) error {
 	unix.Umask(0o077)
-	tradeMemoryForTime()
+	relaxGC()
 	c, err := prepare(o, stderr)
 	if err != nil {
 		return err
@@ -58,10 +58,10 @@ func run(ctx context.Context, o *options, stderr io.Writer) error {
 	return c.finish(c.serve(ctx))
 }
 
-// tradeMemoryForTime lets the heap grow to four times what is in use before it is
+// relaxGC lets the heap grow to four times what is in use before it is
 // collected, unless GOGC says otherwise: a state of 100,000 volumes takes about
 // 100 MB, and collecting it is what a commit would wait for.
-func tradeMemoryForTime() {
+func relaxGC() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(300)
 	}
@@ -93,7 +93,7 @@ func (c *controller) finish(err error) error { return errors.Join(err, c.close()
 
 // identify loads the certificate, which says who this controller is.
 func (c *controller) identify() (err error) {
-	if c.creds, err = daemon.Load(c.Files, pki.Controller); err != nil {
+	if c.creds, err = daemon.LoadCredentials(c.Files, pki.Controller); err != nil {
 		return err
 	}
 	certified := c.creds.Identity().Name
@@ -115,7 +115,7 @@ func (c *controller) open(ctx context.Context) error {
 	}
 	c.sessions = session.NewServer(c.cluster, c.log)
 	c.monitor = session.NewMonitor(session.MonitorConfig{
-		Server: c.sessions, Name: c.name, NodeTimeout: c.nodeTimeout, ReplaceAfter: c.replaceAfter, KeptRetention: c.keptRetention, Logger: c.log, OnClockSkew: c.skewed,
+		Server: c.sessions, Name: c.name, NodeTimeout: c.nodeTimeout, ReplaceAfter: c.replaceAfter, KeptRetention: c.keptRetention, Logger: c.log, OnClockSkew: c.onClockSkew,
 	})
 	if err := c.openServers(); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (c *controller) open(ctx context.Context) error {
 		return exit.With(exit.No, fmt.Errorf("start the Raft member of %s: %w", c.name, err))
 	}
 	c.member = member
-	c.cluster.opened.Store(member)
+	c.cluster.openMember.Store(member)
 	return nil
 }
 
@@ -152,9 +152,9 @@ func (c *controller) listen(ctx context.Context) (err error) {
 func (c *controller) memberConfig() raftnode.Config {
 	return raftnode.Config{
 		Dir: c.dataDir, Name: c.name, LogStore: c.logStore, Version: daemon.Version(),
-		APIAddr:  firstOf(c.apiAdvertise, c.apiListener.Addr().String()),
+		APIAddr:  firstNonEmpty(c.apiAdvertise, c.apiListener.Addr().String()),
 		Listener: c.raftListener, Advertise: c.raftAdvertise, Credentials: c.creds,
-		Bootstrap: c.bootstrap, Join: c.join, Founded: c.bootstrapMarker,
+		Bootstrap: c.bootstrap, Join: c.join, BootstrapMarker: c.bootstrapMarker,
 		Facts: c.monitor.AttachFacts, Services: c.sessions.RegisterPeers,
 		HeartbeatTimeout: c.heartbeat, ElectionTimeout: c.election, LeaseTimeout: c.lease,
 		SnapshotThreshold: c.snapshotThreshold, TrailingLogs: c.trailingLogs, SnapshotInterval: c.snapshotInterval,
@@ -164,7 +164,7 @@ func (c *controller) memberConfig() raftnode.Config {
 	}
 }
 
-func firstOf(texts ...string) string {
+func firstNonEmpty(texts ...string) string {
 	for _, t := range texts {
 		if t != "" {
 			return t
@@ -173,8 +173,8 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// skewed gives leadership away: this leader's clock must stamp nothing (S27).
-func (c *controller) skewed(ctx context.Context, ahead time.Duration) {
+// onClockSkew gives leadership away: this leader's clock must stamp nothing (S27).
+func (c *controller) onClockSkew(ctx context.Context, ahead time.Duration) {
 	c.log.Error("this leader's clock is wrong, so leadership goes to another member", "ahead", ahead)
 	if err := c.member.TransferLeadership(ctx); err != nil {
 		c.log.Warn("transfer leadership", "error", err)
@@ -183,7 +183,7 @@ func (c *controller) skewed(ctx context.Context, ahead time.Duration) {
 
 // serve serves until ctx ends or a listener fails, then drains.
 func (c *controller) serve(ctx context.Context) error {
-	working, stop := context.WithCancel(context.WithoutCancel(ctx))
+	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var group errgroup.Group
 	failed := make(chan struct{})
@@ -204,9 +204,9 @@ func (c *controller) serve(ctx context.Context) error {
 		}
 		return nil // it was stopped before it began
 	})
-	run("serve CSI", func() error { return server.Run(working, c.csi, c.csiListener) })
-	run("watch the hosts", func() error { return c.monitor.Run(working) })
-	run("count operations", func() error { return countOperations(working, c.member, c.registry) })
+	run("serve CSI", func() error { return server.Run(serveCtx, c.csi, c.csiListener) })
+	run("watch the hosts", func() error { return c.monitor.Run(serveCtx) })
+	run("count operations", func() error { return countOperations(serveCtx, c.member, c.registry) })
 	select {
 	case <-ctx.Done():
 	case <-failed:

@@ -26,19 +26,19 @@ func (c *controller) openServers() error {
 	if err := c.openCSI(); err != nil {
 		return err
 	}
-	counted, err := daemon.CountCalls(c.registry, "api")
+	countCalls, err := daemon.CountCalls(c.registry, "api")
 	if err != nil {
 		return err
 	}
-	unary, stream := pki.Allow(apiRules())
-	recovered, recoveredStream := daemon.RecoverCalls(c.log)
+	unary, stream := pki.Allow(apiRoles())
+	recoverUnary, recoverStream := daemon.RecoverCalls(c.log)
 	options := append(session.ServerOptions(),
 		grpc.Creds(credentials.NewTLS(c.creds.Server(pki.Controller, pki.Node, pki.Admin, pki.Viewer))),
-		grpc.ChainUnaryInterceptor(counted, recovered, unary), grpc.ChainStreamInterceptor(recoveredStream, stream))
+		grpc.ChainUnaryInterceptor(countCalls, recoverUnary, unary), grpc.ChainStreamInterceptor(recoverStream, stream))
 	c.api = grpc.NewServer(options...)
 	sessionpb.RegisterSessionServer(c.api, c.sessions)
 	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
-		Cluster: &adminCluster{cluster: c.cluster}, Membership: membership{c.cluster}, Hosts: hosts{c.monitor}, Pools: hosts{c.monitor}.Pools,
+		Cluster: &adminCluster{cluster: c.cluster}, Membership: raftMembership{c.cluster}, Hosts: hostQueries{c.monitor}, Pools: hostQueries{c.monitor}.Pools,
 		Name: c.name, Actor: actor, Error: rpcerr.From, Logger: c.log,
 	}))
 	return nil
@@ -50,30 +50,30 @@ func (c *controller) openCSI() (err error) {
 	if c.csi, err = server.New(server.Config{Logger: c.log, Metrics: c.registry}); err != nil {
 		return err
 	}
-	off, err := c.off.Off()
+	disabled, err := c.disabled.Disabled()
 	if err != nil {
 		return err
 	}
-	who, err := identity.New(identity.Config{
-		Version: daemon.Version(), Ready: c.cluster.healthy, Off: off.Services, NoExpansion: off.Expansion(),
+	identityServer, err := identity.New(identity.Config{
+		Version: daemon.Version(), Ready: c.cluster.health, Off: disabled.Services, NoExpansion: disabled.HasExpansion(),
 	})
 	if err != nil {
 		return err
 	}
-	state := csiCluster{c.cluster, "controller/" + c.name}
-	csispec.RegisterIdentityServer(c.csi, who)
-	csispec.RegisterControllerServer(c.csi, csicontroller.New(state, off.Controller...).Measure(c.monitor.PollFacts).AllowMounts(c.mounts.Policy()))
-	if !off.Service(csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE) {
-		csispec.RegisterGroupControllerServer(c.csi, group.New(state, off.Group...))
+	csiState := csiCluster{c.cluster, "controller/" + c.name}
+	csispec.RegisterIdentityServer(c.csi, identityServer)
+	csispec.RegisterControllerServer(c.csi, csicontroller.New(csiState, disabled.Controller...).Measure(c.monitor.PollFacts).AllowMounts(c.mounts.Policy()))
+	if !disabled.HasService(csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE) {
+		csispec.RegisterGroupControllerServer(c.csi, group.New(csiState, disabled.Group...))
 	}
-	if !off.Service(csispec.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE) {
-		csispec.RegisterSnapshotMetadataServer(c.csi, metadata.New(state, maps{c.monitor}))
+	if !disabled.HasService(csispec.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE) {
+		csispec.RegisterSnapshotMetadataServer(c.csi, metadata.New(csiState, blockMaps{c.monitor}))
 	}
 	return nil
 }
 
-// apiRules says which role may call what on the API listener.
-func apiRules() map[string][]pki.Role {
+// apiRoles says which role may call what on the API listener.
+func apiRoles() map[string][]pki.Role {
 	rules := map[string][]pki.Role{
 		"/" + sessionpb.Session_ServiceDesc.ServiceName + "/": {pki.Node},
 		admin.Service: {pki.Admin},

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// calls asks each service of the socket for something that is not there.
-func (b *lab) calls() map[string]error {
+// callEachService asks each service of the socket for something that is not there.
+func (b *testController) callEachService() map[string]error {
 	conn, err := grpc.NewClient(b.opts.CSIEndpoint, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(b.t, err)
 	defer func() { require.NoError(b.t, conn.Close()) }()
@@ -43,16 +43,16 @@ func TestEveryServiceOfTheControllersIsServedUnlessItIsTurnedOff(t *testing.T) {
 		"metadata": {"SNAPSHOT_METADATA_SERVICE"},
 	} {
 		t.Run("without "+strings.Join(off, " "), func(t *testing.T) {
-			b := newLab(t)
+			b := newTestController(t)
 			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-			b.opts.off.Add(flags)
+			b.opts.disabled.Add(flags)
 			for _, capability := range off {
 				require.NoError(t, flags.Set("disable-capability", capability))
 			}
-			b.begin()
-			defer b.end()
+			b.start()
+			defer b.stopAndWait()
 			for range 2 {
-				for call, err := range b.calls() {
+				for call, err := range b.callEachService() {
 					want := codes.NotFound
 					if call == name {
 						want = codes.Unimplemented
@@ -65,9 +65,9 @@ func TestEveryServiceOfTheControllersIsServedUnlessItIsTurnedOff(t *testing.T) {
 }
 
 func TestSnapshotsAreMeasured(t *testing.T) {
-	b := newLab(t)
-	c := b.begin()
-	defer b.end()
+	b := newTestController(t)
+	c := b.start()
+	defer b.stopAndWait()
 	says := func(actor string, cmd *fsmpb.Command) {
 		t.Helper()
 		cmd.Actor, cmd.SchemaVersion = actor, fsm.LeastLevel(cmd)

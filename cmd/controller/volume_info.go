@@ -11,36 +11,36 @@ import (
 )
 
 const (
-	// maxVolumeInfo bounds the series of volume_info, however many volumes are in trouble.
-	maxVolumeInfo = 500
-	// runningLong is when a running operation is worth a series: most end at once.
-	runningLong = time.Minute
+	// maxVolumeInfoSeries bounds the series of volume_info, however many volumes are in trouble.
+	maxVolumeInfoSeries = 500
+	// longRunning is when a running operation is worth a series: most end at once.
+	longRunning = time.Minute
 )
 
 // volumeInfo says what the orchestrator calls the volumes that somebody should look at: a
 // condition, replicas that are not whole, or an operation that failed or does not end. A
 // series for each volume would be no help where there are 100,000.
 type volumeInfo struct {
-	source  source
-	now     func() time.Time
-	mu      sync.Mutex
-	watched map[fsm.VolumeID]bool // those that may be such a volume
-	info    *prometheus.Desc
-	many    *prometheus.Desc
+	state      stateReader
+	now        func() time.Time
+	mu         sync.Mutex
+	candidates map[fsm.VolumeID]bool // those that may be such a volume
+	info       *prometheus.Desc
+	unlisted   *prometheus.Desc
 }
 
-func newVolumeInfo(s source) *volumeInfo {
+func newVolumeInfo(s stateReader) *volumeInfo {
 	return &volumeInfo{
-		source: s, now: time.Now, watched: map[fsm.VolumeID]bool{},
+		state: s, now: time.Now, candidates: map[fsm.VolumeID]bool{},
 		info: prometheus.NewDesc("holdfast_volume_info",
 			"1 for each volume with a condition, replicas that are not whole, or an operation that failed or runs for over a minute; at most 500.",
 			[]string{"volume_id", "namespace", "pvc", "pv", "why"}, nil),
-		many: prometheus.NewDesc("holdfast_volume_info_unlisted", "Volumes that would be in holdfast_volume_info, were it not bounded.", nil, nil),
+		unlisted: prometheus.NewDesc("holdfast_volume_info_unlisted", "Volumes that would be in holdfast_volume_info, were it not bounded.", nil, nil),
 	}
 }
 
-// look notes whether a volume may be one to be told, as it is now.
-func (i *volumeInfo) look(st *fsm.State, id fsm.VolumeID) {
+// update notes whether a volume may be one to be told, as it is now.
+func (i *volumeInfo) update(st *fsm.State, id fsm.VolumeID) {
 	if id == "" {
 		return
 	}
@@ -48,61 +48,61 @@ func (i *volumeInfo) look(st *fsm.State, id fsm.VolumeID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if ok && (v.Operation != nil || troubleOf(st, v) != "") {
-		i.watched[id] = true
+		i.candidates[id] = true
 	} else {
-		delete(i.watched, id)
+		delete(i.candidates, id)
 	}
 }
 
-// all looks at every volume of a copy of the state.
-func (i *volumeInfo) all(st *fsm.State) {
+// rebuild looks at every volume of a copy of the state.
+func (i *volumeInfo) rebuild(st *fsm.State) {
 	i.mu.Lock()
-	clear(i.watched)
+	clear(i.candidates)
 	i.mu.Unlock()
 	for v := range st.Volumes("") {
-		i.look(st, v.ID)
+		i.update(st, v.ID)
 	}
 }
 
 // Describe is prometheus.Collector's.
-func (i *volumeInfo) Describe(out chan<- *prometheus.Desc) { out <- i.info; out <- i.many }
+func (i *volumeInfo) Describe(out chan<- *prometheus.Desc) { out <- i.info; out <- i.unlisted }
 
 // Collect is prometheus.Collector's.
 func (i *volumeInfo) Collect(out chan<- prometheus.Metric) {
 	i.mu.Lock()
-	ids := make([]fsm.VolumeID, 0, len(i.watched))
-	for id := range i.watched {
+	ids := make([]fsm.VolumeID, 0, len(i.candidates))
+	for id := range i.candidates {
 		ids = append(ids, id)
 	}
 	i.mu.Unlock()
 	slices.Sort(ids)
-	listed, more := 0, 0
-	st := i.source.Fork()
+	listed, unlisted := 0, 0
+	st := i.state.Fork()
 	for _, id := range ids {
 		v, ok := st.Volume(id)
-		why := ""
+		reason := ""
 		if ok {
-			why = i.why(st, v)
+			reason = i.reason(st, v)
 		}
 		switch {
-		case why == "":
-		case listed < maxVolumeInfo:
+		case reason == "":
+		case listed < maxVolumeInfoSeries:
 			listed++
-			out <- prometheus.MustNewConstMetric(i.info, prometheus.GaugeValue, 1, append(labelsOf(v), why)...)
+			out <- prometheus.MustNewConstMetric(i.info, prometheus.GaugeValue, 1, append(labelsOf(v), reason)...)
 		default:
-			more++
+			unlisted++
 		}
 	}
-	out <- prometheus.MustNewConstMetric(i.many, prometheus.GaugeValue, float64(more))
+	out <- prometheus.MustNewConstMetric(i.unlisted, prometheus.GaugeValue, float64(unlisted))
 }
 
-// why says why a volume is to be looked at; empty: it is not.
-func (i *volumeInfo) why(st *fsm.State, v *fsm.Volume) string {
+// reason says why a volume is to be looked at; empty: it is not.
+func (i *volumeInfo) reason(st *fsm.State, v *fsm.Volume) string {
 	switch op := v.Operation; {
 	case op == nil:
 	case op.State == fsm.OpFailed:
 		return kinds[op.Kind] + " failed"
-	case op.State == fsm.OpRunning && i.now().Sub(op.Started) > runningLong:
+	case op.State == fsm.OpRunning && i.now().Sub(op.Started) > longRunning:
 		return kinds[op.Kind] + " running"
 	}
 	return troubleOf(st, v)

@@ -25,7 +25,7 @@ type Flags struct {
 func (f *Flags) Add(flags *pflag.FlagSet, metrics, endpoint string) {
 	config.AddFlag(flags)
 	f.Log.Add(flags)
-	AddFiles(flags, &f.Files)
+	AddTLSFlags(flags, &f.Files)
 	flags.StringVar(&f.MetricsListen, "metrics-listen", metrics, "`address` of the plain HTTP listener with /metrics, /healthz and /readyz; keep it on loopback")
 	flags.BoolVar(&f.Profile, "pprof", false, "serve Go's profiles below /debug/pprof/ on the metrics listener")
 	flags.StringVar(&f.CSIEndpoint, "csi-endpoint", endpoint, "unix socket of the CSI services, `unix:///path/name.sock`; CSI_ENDPOINT sets it too")
@@ -37,8 +37,8 @@ func (f *Flags) Check() error {
 	return exit.With(exit.Usage, err)
 }
 
-// AddFiles adds the flags that name a certificate, its key and its CA.
-func AddFiles(flags *pflag.FlagSet, files *pki.Files) {
+// AddTLSFlags adds the flags that name a certificate, its key and its CA.
+func AddTLSFlags(flags *pflag.FlagSet, files *pki.Files) {
 	flags.StringVar(&files.Cert, "cert", files.Cert, "`file` with this process's certificate, PEM, mode 0600 in a 0700 folder")
 	flags.StringVar(&files.Key, "key", files.Key, "`file` with the certificate's key, PEM, mode 0600 in a 0700 folder")
 	flags.StringVar(&files.CA, "ca", files.CA, "`file` with the cluster's CA certificate, PEM, mode 0600 in a 0700 folder")

@@ -13,7 +13,7 @@ import (
 
 // Liveness restarts nobody because a quorum is missing: only readiness asks whether
 // the process serves.
-func TestAProcessThatDoesNotServeIsAlive(t *testing.T) {
+func TestAnUnreadyProcessIsAlive(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	h := ServeHealth(listener, prometheus.NewRegistry(), func() error { return errors.New("no leader is known") }, false, slog.New(slog.DiscardHandler))

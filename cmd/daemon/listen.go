@@ -25,8 +25,8 @@ func Listen(ctx context.Context, what, flag, address string) (net.Listener, erro
 	return nil, exit.Usagef("listen for %s: %w; --%s takes host:port", what, err, flag)
 }
 
-// Load reads the certificate that a command was given and checks its role.
-func Load(files pki.Files, role pki.Role) (*pki.Credentials, error) {
+// LoadCredentials reads the certificate that a command was given and checks its role.
+func LoadCredentials(files pki.Files, role pki.Role) (*pki.Credentials, error) {
 	for _, given := range []struct{ flag, path string }{{"cert", files.Cert}, {"key", files.Key}, {"ca", files.CA}} {
 		if given.path == "" {
 			return nil, exit.Usagef("load the certificate: --%s is not set; `holdfast ca issue` makes the files of a role", given.flag)

@@ -27,9 +27,9 @@ func (l *LogFlags) Logger(w io.Writer) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{Level: level}
 	switch l.Format {
 	case "text":
-		return slog.New(newRepeats(slog.NewTextHandler(w, options))), nil
+		return slog.New(newDedupHandler(slog.NewTextHandler(w, options))), nil
 	case "json":
-		return slog.New(newRepeats(slog.NewJSONHandler(w, options))), nil
+		return slog.New(newDedupHandler(slog.NewJSONHandler(w, options))), nil
 	}
 	return nil, fmt.Errorf("--log-format %q is neither text nor json", l.Format)
 }

@@ -13,14 +13,14 @@ import (
 // RecoverCalls makes a panic in a call INTERNAL for its caller and a line in the log:
 // what somebody asks does not end the process (S70).
 func RecoverCalls(log *slog.Logger) (grpc.UnaryServerInterceptor, grpc.StreamServerInterceptor) {
-	caught := func(method string, cause any) error {
+	internalError := func(method string, cause any) error {
 		log.Error("a call panicked", "method", method, "panic", cause, "stack", string(debug.Stack()))
 		return status.Errorf(codes.Internal, "%s failed by a bug; the controller's log has it", method)
 	}
 	unary := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 		defer func() {
 			if cause := recover(); cause != nil {
-				resp, err = nil, caught(info.FullMethod, cause)
+				resp, err = nil, internalError(info.FullMethod, cause)
 			}
 		}()
 		return next(ctx, req)
@@ -28,7 +28,7 @@ func RecoverCalls(log *slog.Logger) (grpc.UnaryServerInterceptor, grpc.StreamSer
 	stream := func(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		defer func() {
 			if cause := recover(); cause != nil {
-				err = caught(info.FullMethod, cause)
+				err = internalError(info.FullMethod, cause)
 			}
 		}()
 		return next(srv, s)

@@ -13,7 +13,7 @@ import (
 )
 
 // S70: a call that panics is an error for its caller and a line in the log.
-func TestACallThatPanicsDoesNotEndTheProcess(t *testing.T) {
+func TestAPanickingCallDoesNotEndTheProcess(t *testing.T) {
 	var lines bytes.Buffer
 	unary, stream := RecoverCalls(slog.New(slog.NewTextHandler(&lines, nil)))
 	_, err := unary(context.Background(), nil, &grpc.UnaryServerInfo{FullMethod: "/admin/Plan"},

@@ -27,7 +27,7 @@ const (
 // options are the flags.
 type options struct {
 	daemon.Flags
-	disabled                   daemon.OffFlags
+	disabled                   daemon.DisableFlags
 	mountFlags                 daemon.MountFlags
 	id, dataDir, poolDir, site string
 	endpoints, allowRoots      []string
@@ -116,7 +116,7 @@ func (o *options) check() error {
 	if _, err := o.topology(); err != nil {
 		return err
 	}
-	if _, err := o.disabled.Off(); err != nil {
+	if _, err := o.disabled.Disabled(); err != nil {
 		return err
 	}
 	if err := o.mountFlags.Check(); err != nil {

@@ -67,7 +67,7 @@ func serve(ctx context.Context, o *options, stderr io.Writer) error {
 
 // loadIdentity loads the certificate, which says who this host is.
 func (n *node) loadIdentity() (err error) {
-	if n.creds, err = daemon.Load(n.Files, pki.Node); err != nil {
+	if n.creds, err = daemon.LoadCredentials(n.Files, pki.Node); err != nil {
 		return err
 	}
 	certified := n.creds.Identity().Name
@@ -149,12 +149,12 @@ func (n *node) openCSI() (err error) {
 	if n.csi, err = server.New(server.Config{Logger: n.log, Metrics: n.registry}); err != nil {
 		return err
 	}
-	off, err := n.disabled.Off()
+	off, err := n.disabled.Disabled()
 	if err != nil {
 		return err
 	}
 	who, err := identity.New(identity.Config{
-		Version: daemon.Version(), Ready: n.ready, Off: off.Services, NoExpansion: off.Expansion(),
+		Version: daemon.Version(), Ready: n.ready, Off: off.Services, NoExpansion: off.HasExpansion(),
 	})
 	if err != nil {
 		return err

@@ -42,7 +42,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, s := range j.segments {
 		size += s.size
 	}
-	b.ReportMetric(float64(size)/float64(j.told-j.segments[0].first+1), "disk-B/entry")
+	b.ReportMetric(float64(size)/float64(j.covered-j.segments[0].first+1), "disk-B/entry")
 }
 
 // commandLike is bytes as protobuf has them: names that repeat, and ids that do not.

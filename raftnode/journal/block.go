@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	blockMagic = 0x31424648 // "HFB1"
-	headSize   = 40
+	blockMagic      = 0x31424648 // "HFB1"
+	blockHeaderSize = 40
 	// blockBytes is how much is gathered before it is compressed and written.
 	blockBytes = 64 << 10
-	// maxBlock bounds what a head can ask to be read or decoded into.
-	maxBlock = 1 << 30
+	// maxBlockBytes bounds what a head can ask to be read or decoded into.
+	maxBlockBytes = 1 << 30
 
 	recordEntry = 1
 	recordGap   = 2
 	// length u32, CRC32C u32; then kind u8, index u64, term or last index of the gap
 	// u64, length of the command u32, command, outcome or reason
-	recordHead = 8
-	recordBody = 1 + 8 + 8 + 4
+	recordHeaderSize = 8
+	recordMinBody    = 1 + 8 + 8 + 4
 )
 
 var (
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	errDamaged = errors.New("checksum mismatch")
+	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
+	errChecksum = errors.New("checksum mismatch")
 )
 
 // block is a row of records and the indexes that they cover, holes between
@@ -51,14 +51,14 @@ func (b *block) release() {
 	}
 }
 
-// head is what stands before the content of a block on disk.
-type head struct {
+// blockHeader is what stands before the content of a block on disk.
+type blockHeader struct {
 	first, last  uint64
 	raw, encoded uint32
 	sum          uint32
 }
 
-func (h head) append(to []byte) []byte {
+func (h blockHeader) append(to []byte) []byte {
 	at := len(to)
 	to = binary.LittleEndian.AppendUint32(to, blockMagic)
 	to = binary.LittleEndian.AppendUint64(to, h.first)
@@ -70,26 +70,26 @@ func (h head) append(to []byte) []byte {
 	return binary.LittleEndian.AppendUint32(to, crc32.Checksum(to[at:], castagnoli))
 }
 
-// readHead returns the head at the beginning of buf, if there is a whole one.
-func readHead(buf []byte) (h head, ok bool) {
+// parseBlockHeader returns the head at the beginning of buf, if there is a whole one.
+func parseBlockHeader(buf []byte) (h blockHeader, ok bool) {
 	le := binary.LittleEndian
-	if len(buf) < headSize || le.Uint32(buf) != blockMagic ||
-		le.Uint32(buf[headSize-4:]) != crc32.Checksum(buf[:headSize-4], castagnoli) {
-		return head{}, false
+	if len(buf) < blockHeaderSize || le.Uint32(buf) != blockMagic ||
+		le.Uint32(buf[blockHeaderSize-4:]) != crc32.Checksum(buf[:blockHeaderSize-4], castagnoli) {
+		return blockHeader{}, false
 	}
-	h = head{first: le.Uint64(buf[4:]), last: le.Uint64(buf[12:]), raw: le.Uint32(buf[20:]), encoded: le.Uint32(buf[24:]), sum: le.Uint32(buf[28:])}
-	return h, h.first <= h.last+1 && h.raw <= maxBlock && h.encoded <= maxBlock
+	h = blockHeader{first: le.Uint64(buf[4:]), last: le.Uint64(buf[12:]), raw: le.Uint32(buf[20:]), encoded: le.Uint32(buf[24:]), sum: le.Uint32(buf[28:])}
+	return h, h.first <= h.last+1 && h.raw <= maxBlockBytes && h.encoded <= maxBlockBytes
 }
 
 // The codec is shared: EncodeAll and DecodeAll may be called from any goroutine.
 // Frames carry no checksum of their own, blocks do.
 var (
-	encoder = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+	encoder = mustCodec(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(blockBytes), zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true)))
-	decoder = must(zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxBlock)))
+	decoder = mustCodec(zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(maxBlockBytes)))
 )
 
-func must[T any](v T, err error) T {
+func mustCodec[T any](v T, err error) T {
 	if err != nil {
 		panic(err) // the options above are wrong
 	}
@@ -99,23 +99,25 @@ func must[T any](v T, err error) T {
 // encode appends a block as it is on disk.
 func (b *block) encode(to []byte) []byte {
 	at := len(to)
-	to = append(to, make([]byte, headSize)...)
+	to = append(to, make([]byte, blockHeaderSize)...)
 	if len(b.raw) > 0 {
 		to = encoder.EncodeAll(b.raw, to)
 	}
-	content := to[at+headSize:]
-	h := head{first: b.first, last: b.last, raw: uint32(len(b.raw)), encoded: uint32(len(content)), sum: crc32.Checksum(content, castagnoli)}
+	content := to[at+blockHeaderSize:]
+	h := blockHeader{first: b.first, last: b.last, raw: uint32(len(b.raw)), encoded: uint32(len(content)), sum: crc32.Checksum(content, castagnoli)}
 	h.append(to[at:at:len(to)])
 	return to
 }
 
 // matches tells whether the content of a block is what was written.
-func (h head) matches(content []byte) bool { return crc32.Checksum(content, castagnoli) == h.sum }
+func (h blockHeader) matches(content []byte) bool {
+	return crc32.Checksum(content, castagnoli) == h.sum
+}
 
 // decode returns the records of a block.
-func (h head) decode(content []byte) ([]byte, error) {
+func (h blockHeader) decode(content []byte) ([]byte, error) {
 	if !h.matches(content) {
-		return nil, errDamaged
+		return nil, errChecksum
 	}
 	if h.raw == 0 {
 		return nil, nil
@@ -128,61 +130,61 @@ func (h head) decode(content []byte) ([]byte, error) {
 }
 
 // add appends the record of an entry or of a gap.
-func (b *block) add(e Entry) {
-	kind, second, text := byte(recordEntry), e.Term, e.Outcome
+func (b *block) addRecord(e Entry) {
+	kind, termOrGapEnd, text := byte(recordEntry), e.Term, e.Outcome
 	if e.Gap {
-		kind, second, text = recordGap, e.GapTo, []byte(e.Why)
+		kind, termOrGapEnd, text = recordGap, e.GapTo, []byte(e.Reason)
 	}
 	at := len(b.raw)
-	raw := binary.LittleEndian.AppendUint32(b.raw, uint32(recordBody+len(e.Command)+len(text)))
+	raw := binary.LittleEndian.AppendUint32(b.raw, uint32(recordMinBody+len(e.Command)+len(text)))
 	raw = append(raw, 0, 0, 0, 0, kind)
 	raw = binary.LittleEndian.AppendUint64(raw, e.Index)
-	raw = binary.LittleEndian.AppendUint64(raw, second)
+	raw = binary.LittleEndian.AppendUint64(raw, termOrGapEnd)
 	raw = binary.LittleEndian.AppendUint32(raw, uint32(len(e.Command)))
 	raw = append(append(raw, e.Command...), text...)
-	binary.LittleEndian.PutUint32(raw[at+4:], crc32.Checksum(raw[at+recordHead:], castagnoli))
+	binary.LittleEndian.PutUint32(raw[at+4:], crc32.Checksum(raw[at+recordHeaderSize:], castagnoli))
 	b.raw = raw
 }
 
-// records yields the records of a decoded block; ok is false when fn ended it.
-func records(raw []byte, fn func(Entry) bool) (ok bool, err error) {
+// eachRecord yields the records of a decoded block; ok is false when fn ended it.
+func eachRecord(raw []byte, fn func(Entry) bool) (ok bool, err error) {
 	le := binary.LittleEndian
 	for len(raw) > 0 {
-		if len(raw) < recordHead+recordBody {
-			return true, errDamaged
+		if len(raw) < recordHeaderSize+recordMinBody {
+			return true, errChecksum
 		}
 		n := uint64(le.Uint32(raw))
-		if n < recordBody || n > uint64(len(raw)-recordHead) {
-			return true, errDamaged
+		if n < recordMinBody || n > uint64(len(raw)-recordHeaderSize) {
+			return true, errChecksum
 		}
-		body := raw[recordHead : recordHead+n]
+		body := raw[recordHeaderSize : recordHeaderSize+n]
 		if crc32.Checksum(body, castagnoli) != le.Uint32(raw[4:]) {
-			return true, errDamaged
+			return true, errChecksum
 		}
-		e, err := parse(body)
+		e, err := parseRecord(body)
 		if err != nil {
 			return true, err
 		}
 		if !fn(e) {
 			return false, nil
 		}
-		raw = raw[recordHead+n:]
+		raw = raw[recordHeaderSize+n:]
 	}
 	return true, nil
 }
 
-func parse(body []byte) (Entry, error) {
+func parseRecord(body []byte) (Entry, error) {
 	le := binary.LittleEndian
 	e := Entry{Index: le.Uint64(body[1:])}
-	second, size, rest := le.Uint64(body[9:]), uint64(le.Uint32(body[17:])), body[recordBody:]
+	termOrGapEnd, size, rest := le.Uint64(body[9:]), uint64(le.Uint32(body[17:])), body[recordMinBody:]
 	if size > uint64(len(rest)) {
-		return e, errDamaged
+		return e, errChecksum
 	}
 	switch body[0] {
 	case recordEntry:
-		e.Term, e.Command, e.Outcome = second, rest[:size:size], rest[size:]
+		e.Term, e.Command, e.Outcome = termOrGapEnd, rest[:size:size], rest[size:]
 	case recordGap:
-		e.Gap, e.GapTo, e.Why = true, second, string(rest)
+		e.Gap, e.GapTo, e.Reason = true, termOrGapEnd, string(rest)
 	default:
 		return e, fmt.Errorf("record of unknown kind %d", body[0])
 	}

@@ -14,12 +14,12 @@ import (
 )
 
 // written is a closed journal of several segments with many blocks.
-func written(t *testing.T) (dir string, names []string) {
+func newFilledJournal(t *testing.T) (dir string, names []string) {
 	t.Helper()
 	dir = fastDir(t)
 	j := open(t, dir, 4<<10, 1<<30)
 	for i := uint64(1); i <= 2000; i += 20 {
-		fill(t, j, i, i+19)
+		appendEvenEntries(t, j, i, i+19)
 		require.NoError(t, j.Sync(i+19))
 	}
 	require.NoError(t, j.Close())
@@ -31,8 +31,8 @@ func written(t *testing.T) (dir string, names []string) {
 
 // Whatever happens to a segment, what is told is right, and what is not told is a gap.
 func TestS26_DamageBecomesAGap(t *testing.T) {
-	made, names := written(t)
-	for name, spoil := range map[string]func(r *rand.Rand, data []byte) []byte{
+	source, names := newFilledJournal(t)
+	for name, damage := range map[string]func(r *rand.Rand, data []byte) []byte{
 		"a flipped bit": func(r *rand.Rand, data []byte) []byte {
 			data[r.IntN(len(data))] ^= 1 << r.IntN(8)
 			return data
@@ -56,30 +56,30 @@ func TestS26_DamageBecomesAGap(t *testing.T) {
 			}
 			for range rounds {
 				dir, file := fastDir(t), names[r.IntN(len(names))]
-				copyDir(t, made, dir)
+				copyDir(t, source, dir)
 				data, err := os.ReadFile(file)
 				require.NoError(t, err)
-				require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(file)), spoil(r, bytes.Clone(data)), 0o600))
-				requireHonest(t, dir)
+				require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(file)), damage(r, bytes.Clone(data)), 0o600))
+				requireIndexOrGap(t, dir)
 			}
 		})
 	}
 	t.Run("a missing segment", func(t *testing.T) {
 		dir := fastDir(t)
-		copyDir(t, made, dir)
+		copyDir(t, source, dir)
 		require.NoError(t, os.Remove(filepath.Join(dir, filepath.Base(names[1]))))
-		requireHonest(t, dir)
+		requireIndexOrGap(t, dir)
 	})
 }
 
-// requireHonest expects each index to be told or to be in a gap, then has the
+// requireIndexOrGap expects each index to be told or to be in a gap, then has the
 // member go on and expects the same again.
-func requireHonest(t *testing.T, dir string) {
+func requireIndexOrGap(t *testing.T, dir string) {
 	t.Helper()
 	for round := range uint64(2) {
 		j := open(t, dir, 4<<10, 1<<30)
 		require.NoError(t, j.Restored(1990))
-		fill(t, j, 1991, 2010+10*round)
+		appendEvenEntries(t, j, 1991, 2010+10*round)
 		first := j.First()
 		got, next := map[uint64]bool{}, first
 		require.NoError(t, j.Range(first, 0, func(e Entry) bool {
@@ -89,7 +89,7 @@ func requireHonest(t *testing.T, dir string) {
 				}
 			}
 			if next = e.Index + 1; e.Gap {
-				require.NotEmpty(t, e.Why)
+				require.NotEmpty(t, e.Reason)
 				next = e.GapTo + 1
 				return true
 			}
@@ -104,66 +104,66 @@ func requireHonest(t *testing.T, dir string) {
 	}
 }
 
-func TestDamageIsToldByTheNameOfItsSegment(t *testing.T) {
-	dir, names := written(t)
+func TestDamageIsReportedWithItsSegment(t *testing.T) {
+	dir, names := newFilledJournal(t)
 	data, err := os.ReadFile(names[1])
 	require.NoError(t, err)
-	data[headSize+5] ^= 1
+	data[blockHeaderSize+5] ^= 1
 	require.NoError(t, os.WriteFile(names[1], data, 0o600))
 	var why string
-	require.NoError(t, open(t, dir, 0, 0).Range(1, 0, func(e Entry) bool { why += e.Why; return true }))
+	require.NoError(t, open(t, dir, 0, 0).Range(1, 0, func(e Entry) bool { why += e.Reason; return true }))
 	require.Contains(t, why, filepath.Base(names[1]))
 }
 
 func TestATornTailIsCutOff(t *testing.T) {
-	made, names := written(t)
+	source, names := newFilledJournal(t)
 	last := names[len(names)-1]
 	data, err := os.ReadFile(last)
 	require.NoError(t, err)
 	for cut := 1; cut < len(data); cut += 29 {
 		dir := fastDir(t)
-		copyDir(t, made, dir)
+		copyDir(t, source, dir)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(last)), data[:len(data)-cut], 0o600))
 		j := open(t, dir, 4<<10, 1<<30)
 		to := j.Last()
 		require.Less(t, to, uint64(2000))
-		requireTold(t, j, 1, to)
-		fill(t, j, to+1, 2100) // applied again
-		requireTold(t, j, 1, 2100)
+		requireRange(t, j, 1, to)
+		appendEvenEntries(t, j, to+1, 2100) // applied again
+		requireRange(t, j, 1, 2100)
 		require.NoError(t, j.Close())
 	}
 }
 
-// badDisk fails on cue.
-type badDisk struct {
-	osDisk
+// faultyFilesystem fails on cue.
+type faultyFilesystem struct {
+	osFilesystem
 	mu                         sync.Mutex
 	openErr, writeErr, syncErr error
 	short                      bool          // a failing write writes half
-	block, hangs               chan struct{} // a write hangs until block is closed; hangs says that one does
+	block, hung                chan struct{} // a write hangs until block is closed; hangs says that one does
 }
 
-func (d *badDisk) set(fn func()) { d.mu.Lock(); defer d.mu.Unlock(); fn() }
+func (d *faultyFilesystem) setFault(fn func()) { d.mu.Lock(); defer d.mu.Unlock(); fn() }
 
-func (d *badDisk) open(path string) (file, error) {
+func (d *faultyFilesystem) open(path string) (segmentFile, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.openErr != nil {
 		return nil, d.openErr
 	}
-	f, err := d.osDisk.open(path)
-	return badFile{f, d}, err
+	f, err := d.osFilesystem.open(path)
+	return faultyFile{f, d}, err
 }
 
-type badFile struct {
-	file
-	disk *badDisk
+type faultyFile struct {
+	segmentFile
+	fs *faultyFilesystem
 }
 
-func (f badFile) WriteAt(p []byte, off int64) (int, error) {
-	f.disk.mu.Lock()
-	err, short, block, hangs := f.disk.writeErr, f.disk.short, f.disk.block, f.disk.hangs
-	f.disk.mu.Unlock()
+func (f faultyFile) WriteAt(p []byte, off int64) (int, error) {
+	f.fs.mu.Lock()
+	err, short, block, hangs := f.fs.writeErr, f.fs.short, f.fs.block, f.fs.hung
+	f.fs.mu.Unlock()
 	if block != nil {
 		select {
 		case hangs <- struct{}{}:
@@ -173,20 +173,20 @@ func (f badFile) WriteAt(p []byte, off int64) (int, error) {
 	}
 	if err != nil {
 		if short {
-			_, _ = f.file.WriteAt(p[:len(p)/2], off)
+			_, _ = f.segmentFile.WriteAt(p[:len(p)/2], off)
 		}
 		return 0, err
 	}
-	return f.file.WriteAt(p, off)
+	return f.segmentFile.WriteAt(p, off)
 }
 
-func (f badFile) Sync() error {
-	f.disk.mu.Lock()
-	defer f.disk.mu.Unlock()
-	return errors.Join(f.disk.syncErr, f.file.Sync())
+func (f faultyFile) Sync() error {
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
+	return errors.Join(f.fs.syncErr, f.segmentFile.Sync())
 }
 
-func openOn(t *testing.T, dir string, d *badDisk) *Journal {
+func openWith(t *testing.T, dir string, d *faultyFilesystem) *Journal {
 	t.Helper()
 	j, err := start(Options{Dir: dir, SegmentBytes: 8 << 10, RetainBytes: 1 << 30}, d)
 	require.NoError(t, err)
@@ -194,34 +194,34 @@ func openOn(t *testing.T, dir string, d *badDisk) *Journal {
 	return j
 }
 
-func TestS26_AFullDiskLeavesAGapAndStopsNothing(t *testing.T) {
+func TestS26_AFullDiskLeavesAGapAndAppendContinues(t *testing.T) {
 	full := &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}
-	for name, fail := range map[string]func(d *badDisk){
-		"no write succeeds":      func(d *badDisk) { d.writeErr = full },
-		"writes are cut":         func(d *badDisk) { d.writeErr, d.short = full, true },
-		"no segment can be made": func(d *badDisk) { d.openErr, d.writeErr = full, full },
-		"fsync fails":            func(d *badDisk) { d.syncErr = syscall.EIO },
+	for name, fail := range map[string]func(d *faultyFilesystem){
+		"no write succeeds":      func(d *faultyFilesystem) { d.writeErr = full },
+		"writes are cut":         func(d *faultyFilesystem) { d.writeErr, d.short = full, true },
+		"no segment can be made": func(d *faultyFilesystem) { d.openErr, d.writeErr = full, full },
+		"fsync fails":            func(d *faultyFilesystem) { d.syncErr = syscall.EIO },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, d := fastDir(t), &badDisk{}
-			j := openOn(t, dir, d)
+			dir, d := fastDir(t), &faultyFilesystem{}
+			j := openWith(t, dir, d)
 			step := func(from, to uint64) {
-				fill(t, j, from, to)
+				appendEvenEntries(t, j, from, to)
 				require.NoError(t, j.Sync(to))
 			}
 			step(1, 100)
-			d.set(func() { fail(d) })
+			d.setFault(func() { fail(d) })
 			for i := uint64(101); i < 400; i += 100 {
 				step(i, i+99)
-				got, gaps := told(t, j, 1, 0)
-				require.Equal(t, even(1, 100), got)
+				got, gaps := readRange(t, j, 1, 0)
+				require.Equal(t, evenIndexes(1, 100), got)
 				require.Len(t, gaps, 1, "the gap is told while the disk is full too")
 			}
-			d.set(func() { d.openErr, d.writeErr, d.syncErr = nil, nil, nil })
+			d.setFault(func() { d.openErr, d.writeErr, d.syncErr = nil, nil, nil })
 			step(401, 500)
 			for range 2 {
-				got, gaps := told(t, j, 1, 0)
-				require.Equal(t, append(even(1, 100), even(401, 500)...), got)
+				got, gaps := readRange(t, j, 1, 0)
+				require.Equal(t, append(evenIndexes(1, 100), evenIndexes(401, 500)...), got)
 				require.Equal(t, []string{"101-400"}, gaps)
 				require.NoError(t, j.Append(entry(200)), "in the gap, nothing to compare with")
 				require.ErrorIs(t, j.Append(Entry{Index: 450}), ErrConflict)
@@ -233,28 +233,28 @@ func TestS26_AFullDiskLeavesAGapAndStopsNothing(t *testing.T) {
 }
 
 func TestADiskThatWasFullFromTheStartIsAGap(t *testing.T) {
-	d := &badDisk{openErr: syscall.ENOSPC}
-	j := openOn(t, fastDir(t), d)
-	fill(t, j, 1, 50)
+	d := &faultyFilesystem{openErr: syscall.ENOSPC}
+	j := openWith(t, fastDir(t), d)
+	appendEvenEntries(t, j, 1, 50)
 	require.NoError(t, j.Sync(50))
-	_, gaps := told(t, j, 1, 0)
+	_, gaps := readRange(t, j, 1, 0)
 	require.Equal(t, []string{"1-50"}, gaps)
-	d.set(func() { d.openErr = nil })
-	fill(t, j, 51, 60)
-	got, gaps := told(t, j, 1, 0)
-	require.Equal(t, even(51, 60), got)
+	d.setFault(func() { d.openErr = nil })
+	appendEvenEntries(t, j, 51, 60)
+	got, gaps := readRange(t, j, 1, 0)
+	require.Equal(t, evenIndexes(51, 60), got)
 	require.Equal(t, []string{"1-50"}, gaps)
 }
 
-func TestADiskThatHangsDoesNotHoldAppendUp(t *testing.T) {
-	d := &badDisk{block: make(chan struct{}), hangs: make(chan struct{}, 1)}
-	j := openOn(t, fastDir(t), d)
+func TestAHungDiskDoesNotBlockAppend(t *testing.T) {
+	d := &faultyFilesystem{block: make(chan struct{}), hung: make(chan struct{}, 1)}
+	j := openWith(t, fastDir(t), d)
 	big := bytes.Repeat([]byte("x"), 8<<10)
-	last := uint64(queueBlocks * 3 * blockBytes / len(big))
+	last := uint64(maxQueuedBlocks * 3 * blockBytes / len(big))
 	for i := uint64(1); i <= last; i++ {
 		require.NoError(t, j.Append(Entry{Index: i, Term: 1, Command: big}))
 		if i*uint64(len(big)) == blockBytes {
-			<-d.hangs // the writer took the first block, and no other from now on
+			<-d.hung // the writer took the first block, and no other from now on
 		}
 	}
 	close(d.block)
@@ -264,7 +264,7 @@ func TestADiskThatHangsDoesNotHoldAppendUp(t *testing.T) {
 		next = e.Index + 1
 		if e.Gap {
 			next, gaps = e.GapTo+1, gaps+1
-			require.Contains(t, e.Why, "did not keep up")
+			require.Contains(t, e.Reason, "did not keep up")
 		}
 		return true
 	}))

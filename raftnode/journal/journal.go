@@ -18,8 +18,8 @@ var (
 const (
 	defaultSegmentBytes = 16 << 20
 	defaultRetainBytes  = 1 << 30
-	// queueBlocks is how far the disk may fall behind: 4 MiB before compression.
-	queueBlocks = 64
+	// maxQueuedBlocks is how far the disk may fall behind: 4 MiB before compression.
+	maxQueuedBlocks = 64
 )
 
 // Options say where the journal is and how much of it is kept.
@@ -37,31 +37,31 @@ type Entry struct {
 	Command []byte
 	Outcome []byte
 
-	Gap   bool   // nothing is known of the indexes Index to GapTo
-	GapTo uint64 // inclusive
-	Why   string // what made the gap
+	Gap    bool   // nothing is known of the indexes Index to GapTo
+	GapTo  uint64 // inclusive
+	Reason string // what made the gap
 }
 
 // Journal is a folder of segments. All methods may be called at any time from any goroutine.
 type Journal struct {
-	log   *slog.Logger
-	ended chan struct{} // the writer returned
+	log        *slog.Logger
+	writerDone chan struct{} // the writer returned
 
-	mu       sync.Mutex
-	wake     *sync.Cond // queue or closing changed
-	queue    []job
-	current  block     // gathers what is appended
-	base     uint64    // history begins here when no segment says otherwise
-	told     uint64    // everything applied up to here is in the journal, or in a gap
-	known    known     // what is on disk already, while Raft applies it again
-	segments []segment // oldest first; the last is written to
-	closing  bool
+	mu           sync.Mutex
+	wake         *sync.Cond // queue or closing changed
+	queue        []writeJob
+	current      block       // gathers what is appended
+	historyStart uint64      // history begins here when no segment says otherwise
+	covered      uint64      // everything applied up to here is in the journal, or in a gap
+	replay       replayCheck // what is on disk already, while Raft applies it again
+	segments     []segment   // oldest first; the last is written to
+	closing      bool
 }
 
 // Open reads the folder, cuts a torn tail off and goes on behind it.
-func Open(o Options) (*Journal, error) { return start(o, osDisk{}) }
+func Open(o Options) (*Journal, error) { return start(o, osFilesystem{}) }
 
-func start(o Options, d disk) (*Journal, error) {
+func start(o Options, d filesystem) (*Journal, error) {
 	if o.SegmentBytes <= 0 {
 		o.SegmentBytes = defaultSegmentBytes
 	}
@@ -71,16 +71,16 @@ func start(o Options, d disk) (*Journal, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	segments, told, err := openSegments(o)
+	segments, covered, err := openSegments(o)
 	if err != nil {
 		return nil, fmt.Errorf("open the journal in %s: %w", o.Dir, err)
 	}
 	j := &Journal{
-		log: o.Logger, ended: make(chan struct{}), base: 1, told: told,
-		segments: segments, current: block{first: told + 1, last: told},
+		log: o.Logger, writerDone: make(chan struct{}), historyStart: 1, covered: covered,
+		segments: segments, current: block{first: covered + 1, last: covered},
 	}
 	j.wake = sync.NewCond(&j.mu)
-	w := &writer{journal: j, options: o, disk: d, written: told, synced: told}
+	w := &writer{journal: j, options: o, fs: d, written: covered, synced: covered}
 	go w.run()
 	return j, nil
 }
@@ -95,42 +95,42 @@ func (j *Journal) Append(e Entry) error {
 	if j.closing {
 		return ErrClosed
 	}
-	if e.Index <= j.told {
-		return j.compare(e)
+	if e.Index <= j.covered {
+		return j.checkReplay(e)
 	}
-	j.known = known{}
+	j.replay = replayCheck{}
 	e.Gap = false
-	j.add(e, e.Index)
+	j.appendRecord(e, e.Index)
 	return nil
 }
 
 // add puts a record into the current block, which then covers everything up to last.
-func (j *Journal) add(e Entry, last uint64) {
-	j.current.add(e)
-	j.current.last, j.told = last, last
+func (j *Journal) appendRecord(e Entry, last uint64) {
+	j.current.addRecord(e)
+	j.current.last, j.covered = last, last
 	switch {
 	case len(j.current.raw) < blockBytes:
-	case len(j.queue) < queueBlocks:
-		j.handOff(job{})
+	case len(j.queue) < maxQueuedBlocks:
+		j.enqueueBlock(writeJob{})
 	default:
-		j.drop()
+		j.dropBlock()
 	}
 }
 
-// handOff gives the current block to the writer, with what is to be done after it.
-func (j *Journal) handOff(work job) {
-	work.block = j.current
-	j.queue = append(j.queue, work)
-	j.current = block{first: j.told + 1, last: j.told, raw: newBuffer()}
+// enqueueBlock gives the current block to the writer, with what is to be done after it.
+func (j *Journal) enqueueBlock(job writeJob) {
+	job.block = j.current
+	j.queue = append(j.queue, job)
+	j.current = block{first: j.covered + 1, last: j.covered, raw: newBuffer()}
 	j.wake.Signal()
 }
 
-// drop leaves the current block out when the writer is far behind.
-func (j *Journal) drop() {
-	left := j.current
-	j.log.Warn("the journal's disk does not keep up; entries are left out", "from", left.first, "to", left.last)
-	j.current = block{first: left.first, last: left.last}
-	j.current.add(Entry{Index: left.first, Gap: true, GapTo: left.last, Why: "the disk did not keep up"})
+// dropBlock leaves the current block out when the writer is far behind.
+func (j *Journal) dropBlock() {
+	dropped := j.current
+	j.log.Warn("the journal's disk does not keep up; entries are left out", "from", dropped.first, "to", dropped.last)
+	j.current = block{first: dropped.first, last: dropped.last}
+	j.current.addRecord(Entry{Index: dropped.first, Gap: true, GapTo: dropped.last, Reason: "the disk did not keep up"})
 }
 
 // Restored says that the state now is that of a Raft snapshot at index: on start
@@ -141,11 +141,11 @@ func (j *Journal) Restored(index uint64) error {
 	switch {
 	case j.closing:
 		return ErrClosed
-	case index <= j.told:
-	case j.told == 0: // history begins here; nothing is missing from it
-		j.told, j.base, j.current = index, index+1, block{first: index + 1, last: index}
+	case index <= j.covered:
+	case j.covered == 0: // history begins here; nothing is missing from it
+		j.covered, j.historyStart, j.current = index, index+1, block{first: index + 1, last: index}
 	default:
-		j.add(Entry{Index: j.told + 1, Gap: true, GapTo: index, Why: "the state came from a Raft snapshot"}, index)
+		j.appendRecord(Entry{Index: j.covered + 1, Gap: true, GapTo: index, Reason: "the state came from a Raft snapshot"}, index)
 	}
 	return nil
 }
@@ -153,27 +153,27 @@ func (j *Journal) Restored(index uint64) error {
 // Sync returns when everything applied up to index is on disk, or is a marked gap.
 // Call it before a Raft snapshot at index is made (S26). Its only error is ErrClosed.
 func (j *Journal) Sync(index uint64) error {
-	_, err := j.flush(index, job{sync: true})
+	_, err := j.flush(index, writeJob{sync: true})
 	return err
 }
 
 // flush waits until the writer went through everything appended so far, and returns
 // up to where that is. It says that there is nothing else up to index: what is
 // between is of Raft's own and not told here.
-func (j *Journal) flush(index uint64, work job) (told uint64, err error) {
-	work.done = make(chan struct{})
+func (j *Journal) flush(index uint64, job writeJob) (covered uint64, err error) {
+	job.done = make(chan struct{})
 	j.mu.Lock()
-	if index > j.told && !j.closing {
-		j.told, j.current.last = index, index
+	if index > j.covered && !j.closing {
+		j.covered, j.current.last = index, index
 	}
-	if told = j.told; j.closing {
+	if covered = j.covered; j.closing {
 		j.mu.Unlock()
-		return told, ErrClosed
+		return covered, ErrClosed
 	}
-	j.handOff(work)
+	j.enqueueBlock(job)
 	j.mu.Unlock()
-	<-work.done
-	return told, nil
+	<-job.done
+	return covered, nil
 }
 
 // First is the lowest index from which history is kept; zero when nothing is.
@@ -183,8 +183,8 @@ func (j *Journal) First() uint64 {
 	switch {
 	case len(j.segments) > 0:
 		return j.segments[0].first
-	case j.told >= j.base:
-		return j.base
+	case j.covered >= j.historyStart:
+		return j.historyStart
 	}
 	return 0
 }
@@ -193,7 +193,7 @@ func (j *Journal) First() uint64 {
 func (j *Journal) Last() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.told
+	return j.covered
 }
 
 // Close writes and syncs what is buffered.
@@ -203,7 +203,7 @@ func (j *Journal) Close() error {
 	j.closing = true
 	j.wake.Signal()
 	j.mu.Unlock()
-	<-j.ended
+	<-j.writerDone
 	if errors.Is(err, ErrClosed) {
 		return nil
 	}

@@ -37,8 +37,8 @@ func entry(i uint64) Entry {
 	return Entry{Index: i, Term: i/100 + 1, Command: fmt.Appendf(nil, "command %d %s", i, bytes.Repeat([]byte{byte(i)}, int(i%70))), Outcome: fmt.Appendf(nil, "outcome %d", i)}
 }
 
-// fill appends every second index, as if Raft's own entries were between.
-func fill(t testing.TB, j *Journal, from, to uint64) {
+// appendEvenEntries appends every second index, as if Raft's own entries were between.
+func appendEvenEntries(t testing.TB, j *Journal, from, to uint64) {
 	t.Helper()
 	for i := from; i <= to; i++ {
 		if i%2 == 0 {
@@ -48,7 +48,7 @@ func fill(t testing.TB, j *Journal, from, to uint64) {
 }
 
 // told reads a range and checks what it yields; gaps come back as "from-to".
-func told(t testing.TB, j *Journal, from, to uint64) (indexes []uint64, gaps []string) {
+func readRange(t testing.TB, j *Journal, from, to uint64) (indexes []uint64, gaps []string) {
 	t.Helper()
 	var last uint64
 	require.NoError(t, j.Range(from, to, func(e Entry) bool {
@@ -57,7 +57,7 @@ func told(t testing.TB, j *Journal, from, to uint64) (indexes []uint64, gaps []s
 		}
 		last = max(e.Index, e.GapTo)
 		if e.Gap {
-			require.NotEmpty(t, e.Why)
+			require.NotEmpty(t, e.Reason)
 			gaps = append(gaps, fmt.Sprintf("%d-%d", e.Index, e.GapTo))
 			return true
 		}
@@ -77,7 +77,7 @@ func requireSame(t testing.TB, e Entry) {
 	}
 }
 
-func even(from, to uint64) (indexes []uint64) {
+func evenIndexes(from, to uint64) (indexes []uint64) {
 	for i := from; i <= to; i++ {
 		if i%2 == 0 {
 			indexes = append(indexes, i)
@@ -86,41 +86,41 @@ func even(from, to uint64) (indexes []uint64) {
 	return indexes
 }
 
-// requireTold expects every even index of the range, and these gaps.
-func requireTold(t testing.TB, j *Journal, from, to uint64, gaps ...string) {
+// requireRange expects every even index of the range, and these gaps.
+func requireRange(t testing.TB, j *Journal, from, to uint64, gaps ...string) {
 	t.Helper()
 	for range 2 {
-		got, gotGaps := told(t, j, from, to)
-		require.True(t, slices.Equal(even(from, to), got), "told of %d to %d: %d indexes", from, to, len(got))
+		got, gotGaps := readRange(t, j, from, to)
+		require.True(t, slices.Equal(evenIndexes(from, to), got), "told of %d to %d: %d indexes", from, to, len(got))
 		require.Equal(t, gaps, gotGaps)
 	}
 }
 
-func TestWhatWasAppendedIsTold(t *testing.T) {
+func TestAppendedEntriesAreReadBack(t *testing.T) {
 	dir := filepath.Join(fastDir(t), "journal")
 	j := open(t, dir, 4<<10, 1<<30)
 	require.Zero(t, j.First())
 	require.Zero(t, j.Last())
-	requireTold(t, j, 1, 1)
+	requireRange(t, j, 1, 1)
 	for i := uint64(1); i <= 2000; i += 100 {
-		fill(t, j, i, i+99)
+		appendEvenEntries(t, j, i, i+99)
 		require.NoError(t, j.Sync(i+99))
 	}
 	for round := range 3 {
-		requireTold(t, j, 1, 2000)
-		requireTold(t, j, 501, 600)
-		requireTold(t, j, 1999, 1999)
-		got, gaps := told(t, j, 1990, 0)
-		require.Equal(t, even(1990, 2000), got)
+		requireRange(t, j, 1, 2000)
+		requireRange(t, j, 501, 600)
+		requireRange(t, j, 1999, 1999)
+		got, gaps := readRange(t, j, 1990, 0)
+		require.Equal(t, evenIndexes(1990, 2000), got)
 		require.Empty(t, gaps)
-		got, gaps = told(t, j, 3000, 4000)
+		got, gaps = readRange(t, j, 3000, 4000)
 		require.Empty(t, got)
 		require.Empty(t, gaps)
 		require.Equal(t, uint64(1), j.First())
 		require.Equal(t, uint64(2000), j.Last())
 		if round == 1 {
 			require.NoError(t, j.Close())
-			requireTold(t, j, 1, 2000)
+			requireRange(t, j, 1, 2000)
 			j = open(t, dir, 4<<10, 1<<30)
 		}
 	}
@@ -134,15 +134,15 @@ func TestWhatWasAppendedIsTold(t *testing.T) {
 	}
 }
 
-func TestRangeStopsWhenItIsTold(t *testing.T) {
+func TestRangeStopsWhenTheCallbackReturnsFalse(t *testing.T) {
 	j := open(t, fastDir(t), 4<<10, 1<<30)
-	fill(t, j, 1, 1000)
+	appendEvenEntries(t, j, 1, 1000)
 	n := 0
 	require.NoError(t, j.Range(1, 0, func(Entry) bool { n++; return n < 5 }))
 	require.Equal(t, 5, n)
 }
 
-func TestS26_AppendsAreByIndex(t *testing.T) {
+func TestS26_EntriesAreIdentifiedByIndex(t *testing.T) {
 	for name, tc := range map[string]struct {
 		again Entry
 		err   error
@@ -159,7 +159,7 @@ func TestS26_AppendsAreByIndex(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := fastDir(t)
 			j := open(t, dir, 1<<10, 1<<30)
-			fill(t, j, 1, 100)
+			appendEvenEntries(t, j, 1, 100)
 			require.NoError(t, j.Restored(120))
 			for range 2 {
 				require.ErrorIs(t, j.Append(tc.again), tc.err)
@@ -168,27 +168,27 @@ func TestS26_AppendsAreByIndex(t *testing.T) {
 				require.NoError(t, j.Restored(30), "an older snapshot says nothing new")
 			}
 			require.ErrorIs(t, j.Append(tc.again), tc.err)
-			got, gaps := told(t, j, 1, 120)
-			require.Equal(t, even(1, 100), got)
+			got, gaps := readRange(t, j, 1, 120)
+			require.Equal(t, evenIndexes(1, 100), got)
 			require.Equal(t, []string{"101-120"}, gaps)
 		})
 	}
 }
 
-func TestS26_WhatIsAppliedAgainAfterAStartIsStoredOnce(t *testing.T) {
+func TestS26_ReplayedEntriesAreStoredOnce(t *testing.T) {
 	dir := fastDir(t)
 	j := open(t, dir, 2<<10, 1<<30)
-	fill(t, j, 1, 1000)
+	appendEvenEntries(t, j, 1, 1000)
 	for round := range uint64(3) {
 		require.NoError(t, j.Close())
 		j = open(t, dir, 2<<10, 1<<30)
 		require.NoError(t, j.Restored(700))
-		fill(t, j, 701, 1000+round*10) // the log behind the snapshot
-		requireTold(t, j, 1, 1000+round*10)
+		appendEvenEntries(t, j, 701, 1000+round*10) // the log behind the snapshot
+		requireRange(t, j, 1, 1000+round*10)
 	}
 }
 
-func TestARestoredStateLeavesAGap(t *testing.T) {
+func TestARestoredDumpLeavesAGap(t *testing.T) {
 	t.Run("history of a new member begins at the snapshot", func(t *testing.T) {
 		dir := fastDir(t)
 		for range 2 {
@@ -199,24 +199,24 @@ func TestARestoredStateLeavesAGap(t *testing.T) {
 		}
 		j := open(t, dir, 1<<10, 1<<30)
 		require.NoError(t, j.Restored(500))
-		fill(t, j, 501, 600)
-		requireTold(t, j, 501, 600)
+		appendEvenEntries(t, j, 501, 600)
+		requireRange(t, j, 501, 600)
 		require.Equal(t, uint64(501), j.First())
-		got, gaps := told(t, j, 1, 600)
-		require.Equal(t, even(501, 600), got)
+		got, gaps := readRange(t, j, 1, 600)
+		require.Equal(t, evenIndexes(501, 600), got)
 		require.Empty(t, gaps, "before the beginning nothing is missing, it was never known")
 	})
 	t.Run("an installed snapshot is a gap", func(t *testing.T) {
 		dir := fastDir(t)
 		j := open(t, dir, 1<<10, 1<<30)
-		fill(t, j, 1, 100)
+		appendEvenEntries(t, j, 1, 100)
 		require.NoError(t, j.Restored(200))
-		fill(t, j, 201, 300)
+		appendEvenEntries(t, j, 201, 300)
 		for range 2 {
-			got, gaps := told(t, j, 1, 300)
-			require.Equal(t, append(even(1, 100), even(201, 300)...), got)
+			got, gaps := readRange(t, j, 1, 300)
+			require.Equal(t, append(evenIndexes(1, 100), evenIndexes(201, 300)...), got)
 			require.Equal(t, []string{"101-200"}, gaps)
-			_, gaps = told(t, j, 150, 160)
+			_, gaps = readRange(t, j, 150, 160)
 			require.Equal(t, []string{"150-160"}, gaps)
 			require.NoError(t, j.Close())
 			j = open(t, dir, 1<<10, 1<<30)
@@ -225,14 +225,14 @@ func TestARestoredStateLeavesAGap(t *testing.T) {
 	t.Run("Raft's own entries before a snapshot are no gap", func(t *testing.T) {
 		dir := fastDir(t)
 		j := open(t, dir, 1<<10, 1<<30)
-		fill(t, j, 1, 100)
+		appendEvenEntries(t, j, 1, 100)
 		require.NoError(t, j.Sync(105))
 		require.NoError(t, j.Close())
 		j = open(t, dir, 1<<10, 1<<30)
 		require.NoError(t, j.Restored(105))
-		fill(t, j, 106, 110)
-		got, gaps := told(t, j, 1, 110)
-		require.Equal(t, append(even(1, 100), even(106, 110)...), got)
+		appendEvenEntries(t, j, 106, 110)
+		got, gaps := readRange(t, j, 1, 110)
+		require.Equal(t, append(evenIndexes(1, 100), evenIndexes(106, 110)...), got)
 		require.Empty(t, gaps)
 	})
 }
@@ -240,22 +240,22 @@ func TestARestoredStateLeavesAGap(t *testing.T) {
 func TestS26_WhatWasSyncedSurvivesAKill(t *testing.T) {
 	dir, after := fastDir(t), fastDir(t)
 	j := open(t, dir, 8<<10, 1<<30)
-	fill(t, j, 1, 500)
+	appendEvenEntries(t, j, 1, 500)
 	require.NoError(t, j.Sync(500))
-	fill(t, j, 501, 520) // in memory only
+	appendEvenEntries(t, j, 501, 520) // in memory only
 	copyDir(t, dir, after)
 	j = open(t, after, 8<<10, 1<<30)
 	require.NoError(t, j.Restored(500))
-	requireTold(t, j, 1, 500)
-	fill(t, j, 501, 520) // applied again
-	requireTold(t, j, 1, 520)
+	requireRange(t, j, 1, 500)
+	appendEvenEntries(t, j, 501, 520) // applied again
+	requireRange(t, j, 1, 520)
 }
 
 func TestRetentionDeletesWholeOldSegments(t *testing.T) {
 	dir := fastDir(t)
 	j := open(t, dir, 2<<10, 10<<10)
 	for i := uint64(1); i <= 20000; i += 200 {
-		fill(t, j, i, i+199)
+		appendEvenEntries(t, j, i, i+199)
 		require.NoError(t, j.Sync(i+199))
 	}
 	var bytes int64
@@ -269,9 +269,9 @@ func TestRetentionDeletesWholeOldSegments(t *testing.T) {
 	require.LessOrEqual(t, bytes, int64(10<<10)+8<<10)
 	first := j.First()
 	require.Greater(t, first, uint64(1000))
-	requireTold(t, j, first, 20000)
-	got, gaps := told(t, j, 1, 20000)
-	require.Equal(t, even(first, 20000), got)
+	requireRange(t, j, first, 20000)
+	got, gaps := readRange(t, j, 1, 20000)
+	require.Equal(t, evenIndexes(first, 20000), got)
 	require.Empty(t, gaps)
 	require.NoError(t, j.Append(entry(10)), "too old to compare")
 	require.NoError(t, j.Close())
@@ -292,7 +292,7 @@ func TestRangeWorksWhileEntriesAreAppended(t *testing.T) {
 		var last uint64
 		require.NoError(t, j.Range(0, 0, func(e Entry) bool {
 			if e.Gap || last != 0 && e.Index != last+2 {
-				t.Errorf("%d-%d %s after %d", e.Index, e.GapTo, e.Why, last)
+				t.Errorf("%d-%d %s after %d", e.Index, e.GapTo, e.Reason, last)
 			}
 			last = e.Index
 			return true
@@ -301,18 +301,18 @@ func TestRangeWorksWhileEntriesAreAppended(t *testing.T) {
 	wg.Wait()
 	require.NoError(t, j.Sync(0)) // old segments go now, not between First and Range
 	first := j.First()
-	requireTold(t, j, first, 20000)
+	requireRange(t, j, first, 20000)
 }
 
 func TestNothingIsAcceptedAfterClose(t *testing.T) {
 	j := open(t, fastDir(t), 0, 0)
-	fill(t, j, 1, 10)
+	appendEvenEntries(t, j, 1, 10)
 	for range 2 {
 		require.NoError(t, j.Close())
 		require.ErrorIs(t, j.Append(entry(12)), ErrClosed)
 		require.ErrorIs(t, j.Sync(12), ErrClosed)
 		require.ErrorIs(t, j.Restored(12), ErrClosed)
-		requireTold(t, j, 1, 10)
+		requireRange(t, j, 1, 10)
 	}
 }
 

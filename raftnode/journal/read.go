@@ -14,14 +14,14 @@ import (
 // until fn returns false. Zero means no bound. The slices belong to fn. It may be
 // called while entries are appended, and from then on yields no newer ones.
 func (j *Journal) Range(from, to uint64, fn func(Entry) bool) error {
-	told, _ := j.flush(0, job{}) // a closed journal is on disk already
+	covered, _ := j.flush(0, writeJob{}) // a closed journal is on disk already
 	j.mu.Lock()
-	segments, base := slices.Clone(j.segments), j.base
+	segments, historyStart := slices.Clone(j.segments), j.historyStart
 	j.mu.Unlock()
 	if to == 0 {
 		to = math.MaxUint64
 	}
-	r := reader{journal: j, from: max(from, 1), to: min(to, told), fn: fn, next: base}
+	r := reader{journal: j, from: max(from, 1), to: min(to, covered), fn: fn, next: historyStart}
 	return r.read(segments)
 }
 
@@ -32,12 +32,12 @@ type reader struct {
 	from, to uint64
 	fn       func(Entry) bool
 	next     uint64 // the index that the next block begins with
-	ended    bool   // by fn
+	stopped  bool   // by fn
 }
 
 func (r *reader) read(segments []segment) error {
 	if len(segments) == 0 {
-		r.hole(r.to, "nothing could be written")
+		r.yieldGap(r.to, "nothing could be written")
 		return nil
 	}
 	begin := 0
@@ -46,28 +46,28 @@ func (r *reader) read(segments []segment) error {
 	}
 	r.next = segments[begin].first
 	for _, s := range segments[begin:] {
-		if r.ended || s.first > r.to {
+		if r.stopped || s.first > r.to {
 			return nil
 		}
 		if err := r.segment(s); err != nil {
 			return err
 		}
 	}
-	r.hole(r.to, "the end of the journal is damaged or missing: "+filepath.Base(segments[len(segments)-1].path))
+	r.yieldGap(r.to, "the end of the journal is damaged or missing: "+filepath.Base(segments[len(segments)-1].path))
 	return nil
 }
 
 // segment yields the entries of one file.
 func (r *reader) segment(s segment) error {
 	name := filepath.Base(s.path)
-	r.hole(s.first-1, "the segment before "+name+" is damaged or missing")
-	err := s.walk(func(_ int64, h head, content func() ([]byte, error)) bool {
-		r.hole(h.first-1, "segment "+name+" is damaged")
+	r.yieldGap(s.first-1, "the segment before "+name+" is damaged or missing")
+	err := s.walkBlocks(func(_ int64, h blockHeader, content func() ([]byte, error)) bool {
+		r.yieldGap(h.first-1, "segment "+name+" is damaged")
 		if h.last >= r.from && h.last >= r.next {
 			r.block(h, content, name)
 		}
 		r.next = max(r.next, h.last+1)
-		return !r.ended && r.next <= r.to
+		return !r.stopped && r.next <= r.to
 	})
 	if errors.Is(err, os.ErrNotExist) {
 		if first := r.journal.First(); s.first < first { // it went by retention meanwhile
@@ -81,28 +81,28 @@ func (r *reader) segment(s segment) error {
 }
 
 // block yields the entries of one block, or a gap in its place.
-func (r *reader) block(h head, content func() ([]byte, error), name string) {
+func (r *reader) block(h blockHeader, content func() ([]byte, error), name string) {
 	data, err := content()
 	if err == nil {
 		data, err = h.decode(data)
 	}
 	if err == nil {
-		_, err = records(data, func(e Entry) bool { r.yield(e); return !r.ended })
+		_, err = eachRecord(data, func(e Entry) bool { r.yield(e); return !r.stopped })
 	}
 	if err != nil {
-		r.hole(h.last, fmt.Sprintf("segment %s is damaged: %v", name, err))
+		r.yieldGap(h.last, fmt.Sprintf("segment %s is damaged: %v", name, err))
 	}
 }
 
-// hole yields a gap up to last, when nothing was yielded up to there.
-func (r *reader) hole(last uint64, why string) {
+// yieldGap yields a gap up to last, when nothing was yielded up to there.
+func (r *reader) yieldGap(last uint64, reason string) {
 	if last < r.next {
 		return
 	}
-	if !r.ended && last >= r.from && r.next <= r.to {
-		r.journal.log.Warn("the journal has a gap", "from", r.next, "to", last, "reason", why)
+	if !r.stopped && last >= r.from && r.next <= r.to {
+		r.journal.log.Warn("the journal has a gap", "from", r.next, "to", last, "reason", reason)
 	}
-	r.yield(Entry{Index: r.next, Gap: true, GapTo: last, Why: why})
+	r.yield(Entry{Index: r.next, Gap: true, GapTo: last, Reason: reason})
 	r.next = last + 1
 }
 
@@ -114,49 +114,49 @@ func (r *reader) yield(e Entry) {
 			return
 		}
 	}
-	if r.ended || e.Index < r.from || e.Index > r.to {
+	if r.stopped || e.Index < r.from || e.Index > r.to {
 		return
 	}
-	r.ended = !r.fn(e)
+	r.stopped = !r.fn(e)
 	r.next = max(r.next, e.Index+1, e.GapTo+1)
 }
 
 // known is what the journal holds of a range that Raft applies again.
-type known struct {
+type replayCheck struct {
 	from, to uint64
-	sums     map[uint64]sum
+	digests  map[uint64]commandDigest
 	gaps     []Entry
 }
 
 // sum stands for a command. The outcome is left out: a newer build may encode the
 // same outcome in other bytes.
-type sum struct {
+type commandDigest struct {
 	term uint64
 	size int
 	crc  uint32
 }
 
-func sumOf(e Entry) sum {
-	return sum{term: e.Term, size: len(e.Command), crc: crc32.Checksum(e.Command, castagnoli)}
+func digestOf(e Entry) commandDigest {
+	return commandDigest{term: e.Term, size: len(e.Command), crc: crc32.Checksum(e.Command, castagnoli)}
 }
 
-// compare skips an entry that is known, and refuses another one under its index
+// checkReplay skips an entry that is known, and refuses another one under its index
 // (S26). The lock is held; it is let go while the known ones are read.
-func (j *Journal) compare(e Entry) error {
-	if e.Index < j.known.from || e.Index > j.known.to {
-		told := j.told
+func (j *Journal) checkReplay(e Entry) error {
+	if e.Index < j.replay.from || e.Index > j.replay.to {
+		covered := j.covered
 		j.mu.Unlock()
-		k := j.learn(e.Index, told)
+		k := j.loadReplayCheck(e.Index, covered)
 		j.mu.Lock()
-		j.known = k
+		j.replay = k
 	}
-	if known, ok := j.known.sums[e.Index]; ok {
-		if known != sumOf(e) {
+	if digest, ok := j.replay.digests[e.Index]; ok {
+		if digest != digestOf(e) {
 			return fmt.Errorf("%w: index %d", ErrConflict, e.Index)
 		}
 		return nil
 	}
-	for _, g := range j.known.gaps {
+	for _, g := range j.replay.gaps {
 		if g.Index <= e.Index && e.Index <= g.GapTo {
 			return nil
 		}
@@ -164,14 +164,14 @@ func (j *Journal) compare(e Entry) error {
 	return fmt.Errorf("%w: index %d had no command", ErrConflict, e.Index)
 }
 
-// learn reads what is known of a range. What cannot be read cannot be compared.
-func (j *Journal) learn(from, to uint64) known {
-	k := known{from: from, to: to, sums: map[uint64]sum{}}
+// loadReplayCheck reads what is known of a range. What cannot be read cannot be compared.
+func (j *Journal) loadReplayCheck(from, to uint64) replayCheck {
+	k := replayCheck{from: from, to: to, digests: map[uint64]commandDigest{}}
 	err := j.Range(from, to, func(e Entry) bool {
 		if e.Gap {
 			k.gaps = append(k.gaps, e)
 		} else {
-			k.sums[e.Index] = sumOf(e)
+			k.digests[e.Index] = digestOf(e)
 		}
 		return true
 	})

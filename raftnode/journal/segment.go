@@ -24,7 +24,7 @@ func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, seg
 
 // openSegments lists the segments and makes the last one end with a whole block.
 // It returns the index up to which history is told.
-func openSegments(o Options) (segments []segment, told uint64, err error) {
+func openSegments(o Options) (segments []segment, covered uint64, err error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, 0, err
 	}
@@ -33,7 +33,7 @@ func openSegments(o Options) (segments []segment, told uint64, err error) {
 	}
 	for len(segments) > 0 {
 		last := &segments[len(segments)-1]
-		end, told, err := wholeEnd(*last)
+		end, covered, err := lastWholeBlock(*last)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -45,7 +45,7 @@ func openSegments(o Options) (segments []segment, told uint64, err error) {
 			last.size = end
 		}
 		if end > 0 {
-			return segments, told, nil
+			return segments, covered, nil
 		}
 		if err := os.Remove(last.path); err != nil {
 			return nil, 0, err
@@ -74,56 +74,56 @@ func listSegments(dir string) (segments []segment, err error) {
 	return segments, nil
 }
 
-// wholeEnd returns where the last whole block of a segment ends, and its last index.
-func wholeEnd(s segment) (end int64, told uint64, err error) {
-	err = s.walk(func(at int64, h head, content func() ([]byte, error)) bool {
+// lastWholeBlock returns where the last whole block of a segment ends, and its last index.
+func lastWholeBlock(s segment) (end int64, lastIndex uint64, err error) {
+	err = s.walkBlocks(func(at int64, h blockHeader, content func() ([]byte, error)) bool {
 		data, err := content()
 		if err != nil {
 			return true
 		}
 		if h.matches(data) {
-			end, told = at+headSize+int64(h.encoded), h.last
+			end, lastIndex = at+blockHeaderSize+int64(h.encoded), h.last
 		}
 		return true
 	})
-	return end, told, err
+	return end, lastIndex, err
 }
 
-// walk visits the blocks of a segment whose heads are whole, until visit returns
+// walkBlocks visits the blocks of a segment whose heads are whole, until visit returns
 // false. Behind a damaged head it looks for the next one.
-func (s segment) walk(visit func(at int64, h head, content func() ([]byte, error)) bool) error {
+func (s segment) walkBlocks(visit func(at int64, h blockHeader, content func() ([]byte, error)) bool) error {
 	f, err := os.Open(s.path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	for at := int64(0); at+headSize <= s.size; {
-		var buf [headSize]byte
+	for at := int64(0); at+blockHeaderSize <= s.size; {
+		var buf [blockHeaderSize]byte
 		if _, err := f.ReadAt(buf[:], at); err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("read %s: %w", s.path, err)
 		}
-		h, ok := readHead(buf[:])
-		if !ok || at+headSize+int64(h.encoded) > s.size {
-			if at, err = nextHead(f, at+1, s.size); err != nil {
+		h, ok := parseBlockHeader(buf[:])
+		if !ok || at+blockHeaderSize+int64(h.encoded) > s.size {
+			if at, err = nextBlockHeader(f, at+1, s.size); err != nil {
 				return fmt.Errorf("read %s: %w", s.path, err)
 			}
 			continue
 		}
 		content := func() ([]byte, error) {
 			data := make([]byte, h.encoded)
-			_, err := f.ReadAt(data, at+headSize)
+			_, err := f.ReadAt(data, at+blockHeaderSize)
 			return data, err
 		}
 		if !visit(at, h, content) {
 			return nil
 		}
-		at += headSize + int64(h.encoded)
+		at += blockHeaderSize + int64(h.encoded)
 	}
 	return nil
 }
 
-// nextHead returns where the next whole head begins, or size.
-func nextHead(f io.ReaderAt, from, size int64) (int64, error) {
+// nextBlockHeader returns where the next whole head begins, or size.
+func nextBlockHeader(f io.ReaderAt, from, size int64) (int64, error) {
 	rest, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
 	if err != nil {
 		return size, err
@@ -135,7 +135,7 @@ func nextHead(f io.ReaderAt, from, size int64) (int64, error) {
 			return size, nil
 		}
 		at += n
-		if h, ok := readHead(rest[at:]); ok && from+int64(at)+headSize+int64(h.encoded) <= size {
+		if h, ok := parseBlockHeader(rest[at:]); ok && from+int64(at)+blockHeaderSize+int64(h.encoded) <= size {
 			return from + int64(at), nil
 		}
 	}
@@ -157,15 +157,15 @@ func (j *Journal) addSegment(s segment) {
 	j.segments = append(j.segments, s)
 }
 
-// grow sets what of the last segment may be read.
-func (j *Journal) grow(size int64) {
+// setLastSize sets what of the last segment may be read.
+func (j *Journal) setLastSize(size int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.segments[len(j.segments)-1].size = size
 }
 
-// dropLast forgets the last segment.
-func (j *Journal) dropLast() (segment, bool) {
+// removeLastSegment forgets the last segment.
+func (j *Journal) removeLastSegment() (segment, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	n := len(j.segments) - 1

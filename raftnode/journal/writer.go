@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 )
 
-// job is a block to write, and whether somebody waits for it.
-type job struct {
+// writeJob is a block to write, and whether somebody waits for it.
+type writeJob struct {
 	block block
 	sync  bool
 	done  chan struct{}
 }
 
 // file is a segment that is written to.
-type file interface {
+type segmentFile interface {
 	WriteAt(p []byte, off int64) (int, error)
 	Truncate(size int64) error
 	Sync() error
@@ -23,19 +23,19 @@ type file interface {
 }
 
 // disk is what the writer needs of a filesystem; tests fill it.
-type disk interface {
-	open(path string) (file, error)
+type filesystem interface {
+	open(path string) (segmentFile, error)
 	remove(path string) error
 	syncDir(dir string) error
 }
 
-type osDisk struct{}
+type osFilesystem struct{}
 
-func (osDisk) open(path string) (file, error) {
+func (osFilesystem) open(path string) (segmentFile, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 }
-func (osDisk) remove(path string) error { return os.Remove(path) }
-func (osDisk) syncDir(dir string) error {
+func (osFilesystem) remove(path string) error { return os.Remove(path) }
+func (osFilesystem) syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -48,35 +48,35 @@ func (osDisk) syncDir(dir string) error {
 type writer struct {
 	journal *Journal
 	options Options
-	disk    disk
+	fs      filesystem
 
-	file       file  // the last segment; nil when the next block begins one
-	size       int64 // of the file
-	syncedSize int64 // what of the file is durable
+	file       segmentFile // the last segment; nil when the next block begins one
+	size       int64       // of the file
+	syncedSize int64       // what of the file is durable
 
-	written uint64 // indexes up to here are in files
-	synced  uint64 // and up to here durable
-	gap     Entry  // not written yet; GapTo is zero without one
-	buffer  []byte
+	written    uint64 // indexes up to here are in files
+	synced     uint64 // and up to here durable
+	pendingGap Entry  // not written yet; GapTo is zero without one
+	buffer     []byte
 }
 
 func (w *writer) run() {
-	defer close(w.journal.ended)
+	defer close(w.journal.writerDone)
 	w.reopen()
 	for {
-		work, ok := w.next()
+		job, ok := w.nextJob()
 		if !ok {
 			break
 		}
-		if work.block.last >= work.block.first {
-			w.write(work.block)
+		if job.block.last >= job.block.first {
+			w.write(job.block)
 		}
-		work.block.release()
-		if work.sync {
+		job.block.release()
+		if job.sync {
 			w.sync()
 		}
-		if work.done != nil {
-			close(work.done)
+		if job.done != nil {
+			close(job.done)
 		}
 	}
 	if w.file != nil {
@@ -85,20 +85,20 @@ func (w *writer) run() {
 }
 
 // next waits for work; there is none any more when the journal is closing.
-func (w *writer) next() (job, bool) {
+func (w *writer) nextJob() (writeJob, bool) {
 	j := w.journal
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for len(j.queue) == 0 {
 		if j.closing {
-			return job{}, false
+			return writeJob{}, false
 		}
 		j.wake.Wait()
 	}
-	work := j.queue[0]
-	j.queue[0] = job{}
+	job := j.queue[0]
+	j.queue[0] = writeJob{}
 	j.queue = j.queue[1:]
-	return work, true
+	return job, true
 }
 
 // reopen goes on in the last segment.
@@ -107,7 +107,7 @@ func (w *writer) reopen() {
 	if !ok || s.size >= w.options.SegmentBytes {
 		return
 	}
-	f, err := w.disk.open(s.path)
+	f, err := w.fs.open(s.path)
 	if err != nil {
 		w.journal.log.Warn("the journal begins a new segment, the last cannot be written to", "file", s.path, "error", err)
 		return
@@ -117,36 +117,36 @@ func (w *writer) reopen() {
 
 // write puts a block on disk, behind the gap that is not told yet.
 func (w *writer) write(b block) {
-	if w.gap.GapTo != 0 {
-		told := block{first: w.gap.Index, last: w.gap.GapTo}
-		told.add(w.gap)
-		pending := w.gap
-		w.gap = Entry{}
-		if err := w.put(told); err != nil {
-			w.gap = pending
-			w.lose(b.first, b.last, err)
+	if w.pendingGap.GapTo != 0 {
+		gapBlock := block{first: w.pendingGap.Index, last: w.pendingGap.GapTo}
+		gapBlock.addRecord(w.pendingGap)
+		pending := w.pendingGap
+		w.pendingGap = Entry{}
+		if err := w.appendBlock(gapBlock); err != nil {
+			w.pendingGap = pending
+			w.recordLoss(b.first, b.last, err)
 			return
 		}
 	}
-	if err := w.put(b); err != nil {
-		w.lose(b.first, b.last, err)
+	if err := w.appendBlock(b); err != nil {
+		w.recordLoss(b.first, b.last, err)
 	}
 }
 
-// lose notes what could not be written.
-func (w *writer) lose(first, last uint64, err error) {
-	if w.gap.GapTo == 0 {
+// recordLoss notes what could not be written.
+func (w *writer) recordLoss(first, last uint64, err error) {
+	if w.pendingGap.GapTo == 0 {
 		w.journal.log.Error("the journal cannot be written; its history has a gap", "from", first, "error", err)
-		w.gap = Entry{Index: first, Gap: true, Why: "the journal could not be written: " + err.Error()}
+		w.pendingGap = Entry{Index: first, Gap: true, Reason: "the journal could not be written: " + err.Error()}
 	}
-	w.gap.Index = min(w.gap.Index, first)
-	w.gap.GapTo = max(w.gap.GapTo, last)
+	w.pendingGap.Index = min(w.pendingGap.Index, first)
+	w.pendingGap.GapTo = max(w.pendingGap.GapTo, last)
 }
 
-// put appends one block to the last segment, all of it or nothing.
-func (w *writer) put(b block) error {
+// appendBlock appends one block to the last segment, all of it or nothing.
+func (w *writer) appendBlock(b block) error {
 	if w.file == nil {
-		if err := w.begin(b.first); err != nil {
+		if err := w.beginSegment(b.first); err != nil {
 			return err
 		}
 	}
@@ -156,30 +156,30 @@ func (w *writer) put(b block) error {
 	}
 	w.size += int64(len(w.buffer))
 	w.written = b.last
-	w.journal.grow(w.size)
+	w.journal.setLastSize(w.size)
 	if w.size >= w.options.SegmentBytes {
-		w.end()
+		w.finishSegment()
 	}
 	return nil
 }
 
-// begin makes the segment whose first index is first.
-func (w *writer) begin(first uint64) error {
+// beginSegment makes the segment whose first index is first.
+func (w *writer) beginSegment(first uint64) error {
 	path := filepath.Join(w.options.Dir, segmentName(first))
-	f, err := w.disk.open(path)
+	f, err := w.fs.open(path)
 	if err != nil {
 		return fmt.Errorf("begin a segment: %w", err)
 	}
-	if err := errors.Join(f.Truncate(0), w.disk.syncDir(w.options.Dir)); err != nil {
-		return errors.Join(err, f.Close(), w.disk.remove(path))
+	if err := errors.Join(f.Truncate(0), w.fs.syncDir(w.options.Dir)); err != nil {
+		return errors.Join(err, f.Close(), w.fs.remove(path))
 	}
 	w.file, w.size, w.syncedSize = f, 0, 0
 	w.journal.addSegment(segment{first: first, path: path})
 	return nil
 }
 
-// end finishes the last segment and deletes old ones.
-func (w *writer) end() {
+// finishSegment finishes the last segment and deletes old ones.
+func (w *writer) finishSegment() {
 	if w.sync(); w.file == nil {
 		return
 	}
@@ -188,7 +188,7 @@ func (w *writer) end() {
 	}
 	w.file = nil
 	for _, s := range w.journal.expire(w.options.RetainBytes) {
-		if err := w.disk.remove(s.path); err != nil {
+		if err := w.fs.remove(s.path); err != nil {
 			w.journal.log.Warn("an old journal segment cannot be deleted", "file", s.path, "error", err)
 		}
 	}
@@ -205,14 +205,14 @@ func (w *writer) sync() {
 		w.synced, w.syncedSize = w.written, w.size
 		return
 	}
-	w.lose(w.synced+1, w.written, err)
+	w.recordLoss(w.synced+1, w.written, err)
 	err = errors.Join(w.file.Truncate(w.syncedSize), w.file.Close())
 	w.journal.log.Error("a journal segment is given up", "synced", w.synced, "error", err)
 	w.file, w.written = nil, w.synced
-	w.journal.grow(w.syncedSize)
+	w.journal.setLastSize(w.syncedSize)
 	if w.syncedSize == 0 {
-		if s, ok := w.journal.dropLast(); ok {
-			_ = w.disk.remove(s.path) // an empty file says nothing
+		if s, ok := w.journal.removeLastSegment(); ok {
+			_ = w.fs.remove(s.path) // an empty file says nothing
 		}
 	}
 }

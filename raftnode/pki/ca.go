@@ -39,7 +39,7 @@ func MakeCA(dir, cluster string) error {
 	if !clusterPattern.MatchString(cluster) {
 		return Identity{Cluster: cluster}.Check()
 	}
-	if err := makeFolder(dir); err != nil {
+	if err := makePrivateDir(dir); err != nil {
 		return err
 	}
 	for _, name := range []string{caCert, caKey} {
@@ -47,7 +47,7 @@ func MakeCA(dir, cluster string) error {
 			return fmt.Errorf("make a CA in %s: %s is there already; use it, or name another folder", dir, name)
 		}
 	}
-	cert, key, err := selfSigned(cluster)
+	cert, key, err := newCACertificate(cluster)
 	if err != nil {
 		return fmt.Errorf("make a CA in %s: %w", dir, err)
 	}
@@ -57,7 +57,7 @@ func MakeCA(dir, cluster string) error {
 	return writePEM(filepath.Join(dir, caCert), "CERTIFICATE", cert)
 }
 
-func selfSigned(cluster string) (cert, key []byte, err error) {
+func newCACertificate(cluster string) (cert, key []byte, err error) {
 	now := time.Now()
 	template := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: "holdfast CA", Organization: []string{cluster}},
@@ -66,7 +66,7 @@ func selfSigned(cluster string) (cert, key []byte, err error) {
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		IsCA:     true, BasicConstraintsValid: true, MaxPathLenZero: true,
 	}
-	return sign(template, nil)
+	return signCertificate(template, nil)
 }
 
 // Issue makes a key pair for an identity and writes it with the CA's certificate into a
@@ -84,23 +84,23 @@ func Issue(caDir, outDir string, id Identity, validity time.Duration) (Files, er
 	if err := checkIssue(id, cluster, validity); err != nil {
 		return Files{}, fmt.Errorf("issue a certificate with the CA in %s: %w", caDir, err)
 	}
-	cert, key, err := sign(leaf(id, validity, ca.Leaf), ca)
+	cert, key, err := signCertificate(leafTemplate(id, validity, ca.Leaf), ca)
 	if err != nil {
 		return Files{}, fmt.Errorf("issue a certificate for %s: %w", id, err)
 	}
-	if err := makeFolder(outDir); err != nil {
+	if err := makePrivateDir(outDir); err != nil {
 		return Files{}, err
 	}
 	files := FilesIn(outDir, id.Role, id.Name)
 	return files, errors.Join(
-		trust(files.CA, ca.Leaf),
+		addToBundle(files.CA, ca.Leaf),
 		writePEM(files.Key, "PRIVATE KEY", key),
 		writePEM(files.Cert, "CERTIFICATE", cert),
 	)
 }
 
-// trust has the bundle name the CA, beside those that it names already.
-func trust(bundle string, ca *x509.Certificate) error {
+// addToBundle has the bundle name the CA, beside those that it names already.
+func addToBundle(bundle string, ca *x509.Certificate) error {
 	content, err := os.ReadFile(bundle)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read the CA bundle %s: %w", bundle, err)
@@ -124,8 +124,8 @@ func checkIssue(id Identity, cluster string, validity time.Duration) error {
 	return id.Check()
 }
 
-// leaf is what an identity's certificate says. Only controllers serve.
-func leaf(id Identity, validity time.Duration, ca *x509.Certificate) *x509.Certificate {
+// leafTemplate is what an identity's certificate says. Only controllers serve.
+func leafTemplate(id Identity, validity time.Duration, ca *x509.Certificate) *x509.Certificate {
 	now := time.Now()
 	usage := []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	if id.Role == Controller {
@@ -144,23 +144,23 @@ func leaf(id Identity, validity time.Duration, ca *x509.Certificate) *x509.Certi
 	}
 }
 
-// sign makes a key and has it certified: by the CA, or by itself without one.
-func sign(template *x509.Certificate, ca *tls.Certificate) (cert, key []byte, err error) {
-	fresh, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// signCertificate makes a key and has it certified: by the CA, or by itself without one.
+func signCertificate(template *x509.Certificate, ca *tls.Certificate) (cert, key []byte, err error) {
+	privateKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a key: %w", err)
 	}
 	if template.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127)); err != nil {
 		return nil, nil, fmt.Errorf("make a serial number: %w", err)
 	}
-	parent, signer := template, any(fresh)
+	parent, signer := template, any(privateKey)
 	if ca != nil {
 		parent, signer = ca.Leaf, ca.PrivateKey
 	}
-	if cert, err = x509.CreateCertificate(rand.Reader, template, parent, fresh.Public(), signer); err != nil {
+	if cert, err = x509.CreateCertificate(rand.Reader, template, parent, privateKey.Public(), signer); err != nil {
 		return nil, nil, fmt.Errorf("sign: %w", err)
 	}
-	key, err = x509.MarshalPKCS8PrivateKey(fresh)
+	key, err = x509.MarshalPKCS8PrivateKey(privateKey)
 	return cert, key, err
 }
 
@@ -183,11 +183,11 @@ func loadCA(dir string) (*tls.Certificate, string, error) {
 	return &pair, pair.Leaf.URIs[0].Host, nil
 }
 
-func makeFolder(dir string) error {
+func makePrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make folder %s: %w", dir, err)
 	}
-	return privateFolder(dir)
+	return checkPrivateDir(dir)
 }
 
 // writePEM replaces a file at once, so that no reader sees half of it.

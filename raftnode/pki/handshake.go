@@ -21,10 +21,10 @@ func (c *Credentials) Server(roles ...Role) *tls.Config {
 		SessionTicketsDisabled: true,
 		ClientAuth:             tls.RequireAnyClientCert,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return &c.use().cert, nil
+			return &c.currentMaterial().cert, nil
 		},
 		VerifyConnection: func(state tls.ConnectionState) error {
-			return c.accept(state, x509.ExtKeyUsageClientAuth, roles)
+			return c.verifyPeer(state, x509.ExtKeyUsageClientAuth, roles)
 		},
 	}
 }
@@ -38,21 +38,21 @@ func (c *Credentials) Client(server Role) *tls.Config {
 		NextProtos:         []string{"h2"},
 		InsecureSkipVerify: true,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return &c.use().cert, nil
+			return &c.currentMaterial().cert, nil
 		},
 		VerifyConnection: func(state tls.ConnectionState) error {
-			return c.accept(state, x509.ExtKeyUsageServerAuth, []Role{server})
+			return c.verifyPeer(state, x509.ExtKeyUsageServerAuth, []Role{server})
 		},
 	}
 }
 
-// accept lets through peers of the own cluster that have one of the roles.
-func (c *Credentials) accept(state tls.ConnectionState, usage x509.ExtKeyUsage, roles []Role) error {
-	var rest [][]byte
+// verifyPeer lets through peers of the own cluster that have one of the roles.
+func (c *Credentials) verifyPeer(state tls.ConnectionState, usage x509.ExtKeyUsage, roles []Role) error {
+	var chain [][]byte
 	for _, cert := range state.PeerCertificates[min(1, len(state.PeerCertificates)):] {
-		rest = append(rest, cert.Raw)
+		chain = append(chain, cert.Raw)
 	}
-	peer, err := verify(c.use().roots, state.PeerCertificates, rest, usage)
+	peer, err := verifyChain(c.currentMaterial().roots, state.PeerCertificates, chain, usage)
 	switch {
 	case err != nil:
 		return fmt.Errorf("verify the peer's certificate: %w", err)
@@ -64,20 +64,20 @@ func (c *Credentials) accept(state tls.ConnectionState, usage x509.ExtKeyUsage, 
 	return nil
 }
 
-// verify checks the chain of the first certificate, and says whose it is.
-func verify(roots *x509.CertPool, certs []*x509.Certificate, rest [][]byte, usage x509.ExtKeyUsage) (Identity, error) {
+// verifyChain checks the chain of the first certificate, and says whose it is.
+func verifyChain(roots *x509.CertPool, certs []*x509.Certificate, chain [][]byte, usage x509.ExtKeyUsage) (Identity, error) {
 	if len(certs) == 0 {
 		return Identity{}, errors.New("no certificate was presented")
 	}
-	between := x509.NewCertPool()
-	for _, raw := range rest {
+	intermediates := x509.NewCertPool()
+	for _, raw := range chain {
 		cert, err := x509.ParseCertificate(raw)
 		if err != nil {
 			return Identity{}, fmt.Errorf("parse the chain: %w", err)
 		}
-		between.AddCert(cert)
+		intermediates.AddCert(cert)
 	}
-	options := x509.VerifyOptions{Roots: roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{usage}}
+	options := x509.VerifyOptions{Roots: roots, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{usage}}
 	if _, err := certs[0].Verify(options); err != nil {
 		return Identity{}, err
 	}

@@ -16,7 +16,7 @@ import (
 // Load refuses them when others can read them.
 type Files struct{ Cert, Key, CA string }
 
-func (f Files) list() [3]string { return [3]string{f.Cert, f.Key, f.CA} }
+func (f Files) paths() [3]string { return [3]string{f.Cert, f.Key, f.CA} }
 
 // maxFile is far above any certificate chain; what is larger is another file.
 const maxFile = 1 << 20
@@ -27,27 +27,27 @@ type Credentials struct {
 	id    Identity
 
 	mu      sync.Mutex
-	current *material
+	current *keyMaterial
 	err     error
 }
 
-// material is the content of the files at one time.
-type material struct {
-	stamp stamp
+// keyMaterial is the content of the files at one time.
+type keyMaterial struct {
+	stamp fileStamps
 	cert  tls.Certificate
 	roots *x509.CertPool
 	id    Identity
 }
 
 // stamp tells one content of the files from another.
-type stamp [3]struct {
+type fileStamps [3]struct {
 	inode             uint64
 	size, modified, n int64
 }
 
 // Load reads and checks the files. The error names the file and the remedy.
 func Load(files Files) (*Credentials, error) {
-	m, err := read(files)
+	m, err := readMaterial(files)
 	if err != nil {
 		return nil, err
 	}
@@ -60,23 +60,23 @@ func (c *Credentials) Identity() Identity { return c.id }
 // Err says why the files that are on disk now are not the ones in use: they
 // changed since, and what they changed to is refused. Nil when all is well.
 func (c *Credentials) Err() error {
-	c.use()
+	c.currentMaterial()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// use is the material for a handshake that begins now. Files that changed are
+// currentMaterial is the material for a handshake that begins now. Files that changed are
 // read again; while they cannot be used (half written, say), the last good ones are.
-func (c *Credentials) use() *material {
+func (c *Credentials) currentMaterial() *keyMaterial {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, err := stampOf(c.files)
-	if err == nil && now == c.current.stamp {
+	stamp, err := stampOf(c.files)
+	if err == nil && stamp == c.current.stamp {
 		c.err = nil
 		return c.current
 	}
-	fresh, err := read(c.files)
+	fresh, err := readMaterial(c.files)
 	if err == nil && fresh.id != c.id {
 		err = fmt.Errorf("certificate %s is for %s now and was for %s: restart the process to use it", c.files.Cert, fresh.id, c.id)
 	}
@@ -86,12 +86,12 @@ func (c *Credentials) use() *material {
 	return c.current
 }
 
-func stampOf(files Files) (stamp, error) {
-	var s stamp
-	for i, path := range files.list() {
+func stampOf(files Files) (fileStamps, error) {
+	var s fileStamps
+	for i, path := range files.paths() {
 		info, err := os.Stat(path)
 		if err != nil {
-			return stamp{}, fmt.Errorf("look at %s: %w", path, err)
+			return fileStamps{}, fmt.Errorf("look at %s: %w", path, err)
 		}
 		s[i].size, s[i].modified = info.Size(), info.ModTime().UnixNano()
 		if sys, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -101,26 +101,26 @@ func stampOf(files Files) (stamp, error) {
 	return s, nil
 }
 
-// read reads the files and verifies the certificate as a peer would.
-func read(files Files) (*material, error) {
+// readMaterial reads the files and verifies the certificate as a peer would.
+func readMaterial(files Files) (*keyMaterial, error) {
 	stamp, err := stampOf(files)
 	if err != nil {
 		return nil, err
 	}
 	var content [3][]byte
-	for i, path := range files.list() {
+	for i, path := range files.paths() {
 		if content[i], err = readPrivate(path); err != nil {
 			return nil, err
 		}
 	}
-	m := &material{stamp: stamp, roots: x509.NewCertPool()}
+	m := &keyMaterial{stamp: stamp, roots: x509.NewCertPool()}
 	if !m.roots.AppendCertsFromPEM(content[2]) {
 		return nil, fmt.Errorf("CA file %s holds no PEM certificate", files.CA)
 	}
 	if m.cert, err = tls.X509KeyPair(content[0], content[1]); err != nil {
 		return nil, fmt.Errorf("certificate %s and key %s cannot be used together: %w; issue them again", files.Cert, files.Key, err)
 	}
-	if m.id, err = verify(m.roots, []*x509.Certificate{m.cert.Leaf}, m.cert.Certificate[1:], x509.ExtKeyUsageAny); err != nil {
+	if m.id, err = verifyChain(m.roots, []*x509.Certificate{m.cert.Leaf}, m.cert.Certificate[1:], x509.ExtKeyUsageAny); err != nil {
 		return nil, fmt.Errorf("certificate %s is not good under the CA %s: %w; issue it again", files.Cert, files.CA, err)
 	}
 	return m, nil
@@ -128,7 +128,7 @@ func read(files Files) (*material, error) {
 
 // readPrivate reads a file that only its owner can reach.
 func readPrivate(path string) (content []byte, err error) {
-	if err := privateFolder(filepath.Dir(path)); err != nil {
+	if err := checkPrivateDir(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
 	file, err := os.Open(path)
@@ -149,7 +149,7 @@ func readPrivate(path string) (content []byte, err error) {
 	return content, nil
 }
 
-func privateFolder(dir string) error {
+func checkPrivateDir(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return fmt.Errorf("look at folder %s: %w", dir, err)

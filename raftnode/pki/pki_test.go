@@ -134,12 +134,12 @@ func forged(t *testing.T, base *Credentials, caDir, uri string, validity time.Du
 	t.Helper()
 	ca, cluster, err := loadCA(caDir)
 	require.NoError(t, err)
-	template := leaf(Identity{Cluster: cluster, Role: Node, Name: "n1"}, validity, ca.Leaf)
+	template := leafTemplate(Identity{Cluster: cluster, Role: Node, Name: "n1"}, validity, ca.Leaf)
 	parsed, err := url.Parse(uri)
 	require.NoError(t, err)
 	template.URIs = []*url.URL{parsed}
 	template.NotBefore = time.Now().Add(-time.Hour)
-	cert, key, err := sign(template, ca)
+	cert, key, err := signCertificate(template, ca)
 	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, writePEM(filepath.Join(dir, "c"), "CERTIFICATE", cert))
@@ -172,7 +172,7 @@ func TestClientsRefuseServersThatAreNotControllers(t *testing.T) {
 	})
 }
 
-func TestFilesThatChangeAreTakenUpByTheNextHandshake(t *testing.T) {
+func TestChangedFilesAreUsedByTheNextHandshake(t *testing.T) {
 	ca := newCA(t, "one")
 	out := filepath.Join(t.TempDir(), "out")
 	files, err := Issue(ca, out, Identity{Role: Controller, Name: "c1"}, time.Hour)
@@ -181,14 +181,14 @@ func TestFilesThatChangeAreTakenUpByTheNextHandshake(t *testing.T) {
 	require.NoError(t, err)
 	client := credentialsOf(t, ca, Node, "n1")
 	config := server.Server(Node) // made once: it must not hold on to what was loaded
-	first := server.use().cert.Leaf.SerialNumber
+	first := server.currentMaterial().cert.Leaf.SerialNumber
 	for range 2 {
 		_, err = Issue(ca, out, Identity{Role: Controller, Name: "c1"}, time.Hour)
 		require.NoError(t, err)
 		require.NoError(t, errors.Join(handshake(t, config, client.Client(Controller))))
-		require.NotEqual(t, first, server.use().cert.Leaf.SerialNumber)
+		require.NotEqual(t, first, server.currentMaterial().cert.Leaf.SerialNumber)
 		require.NoError(t, server.Err())
-		first = server.use().cert.Leaf.SerialNumber
+		first = server.currentMaterial().cert.Leaf.SerialNumber
 	}
 
 	t.Run("files that cannot be used leave the last good ones in use, and say so", func(t *testing.T) {
@@ -220,7 +220,7 @@ func copyFile(t *testing.T, from, to string) {
 	require.NoError(t, os.WriteFile(to, content, 0o600))
 }
 
-func TestLoadRefusesWhatOthersCanReadOrIsNotWhole(t *testing.T) {
+func TestLoadRefusesReadableOrIncompleteFiles(t *testing.T) {
 	ca := newCA(t, "one")
 	for name, tc := range map[string]struct {
 		spoil func(t *testing.T, f Files)

@@ -53,14 +53,14 @@ func allow(ctx context.Context, rules map[string][]Role, method string) error {
 	if err != nil {
 		return err
 	}
-	roles := longest(rules, method)
+	roles := longestPrefix(rules, method)
 	if !slices.Contains(roles, id.Role) {
 		return status.Errorf(codes.PermissionDenied, "%s may not call %s: it is for the roles %q", id.Actor(), method, joinRoles(roles))
 	}
 	return nil
 }
 
-func longest(rules map[string][]Role, method string) (roles []Role) {
+func longestPrefix(rules map[string][]Role, method string) (roles []Role) {
 	best := -1
 	for prefix, allowed := range rules {
 		if strings.HasPrefix(method, prefix) && len(prefix) > best {

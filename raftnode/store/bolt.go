@@ -17,11 +17,11 @@ var memberKey = []byte("HoldfastMember")
 // may panic, fault or loop on a damaged one, so the structure is walked before.
 func openBolt(path, member string) (*raftboltdb.BoltStore, error) {
 	if err := checkBolt(path); err != nil {
-		return nil, refuse(path, rejoin, "it is damaged: %w", err)
+		return nil, refuse(path, remedyRejoin, "it is damaged: %w", err)
 	}
-	db, err := openBoltUnchecked(path)
+	db, err := openBoltNoCheck(path)
 	if err != nil {
-		return nil, refuse(path, rejoin, "cannot be opened: %w", err)
+		return nil, refuse(path, remedyRejoin, "cannot be opened: %w", err)
 	}
 	got, err := db.Get(memberKey)
 	if err == nil && string(got) != member {
@@ -29,13 +29,13 @@ func openBolt(path, member string) (*raftboltdb.BoltStore, error) {
 	}
 	if err != nil {
 		_ = db.Close()
-		return nil, refuse(path, "put this member's own file back, or "+rejoin, "not this member's: %w", err)
+		return nil, refuse(path, "put this member's own file back, or "+remedyRejoin, "not this member's: %w", err)
 	}
 	return db, nil
 }
 
-func openBoltUnchecked(path string) (db *raftboltdb.BoltStore, err error) {
-	err = protect(func() (err error) {
+func openBoltNoCheck(path string) (db *raftboltdb.BoltStore, err error) {
+	err = catchPanic(func() (err error) {
 		db, err = raftboltdb.New(raftboltdb.Options{
 			Path:                    path,
 			MsgpackUseNewTimeFormat: true,
@@ -52,7 +52,7 @@ func openBoltUnchecked(path string) (db *raftboltdb.BoltStore, err error) {
 
 // createBolt makes an empty raft.db that says whose it is.
 func createBolt(path, member string) error {
-	db, err := openBoltUnchecked(path)
+	db, err := openBoltNoCheck(path)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", path, err)
 	}

@@ -82,7 +82,7 @@ func compact(s *Store, index, term uint64) error {
 }
 
 func TestAKilledMemberKeepsWhatItAcknowledged(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		dir := fastDir(t)
 		r := rand.New(rand.NewPCG(1, 2))
 		kills := 12
@@ -90,7 +90,7 @@ func TestAKilledMemberKeepsWhatItAcknowledged(t *testing.T) {
 			kills = 3
 		}
 		for range kills {
-			term, last := killed(t, dir, kind, r.IntN(60)+1)
+			term, last := killWriter(t, dir, kind, r.IntN(60)+1)
 			s := open(t, dir, kind)
 			gotTerm, err := s.Stable.GetUint64([]byte(keyTerm))
 			require.NoError(t, err)
@@ -100,14 +100,14 @@ func TestAKilledMemberKeepsWhatItAcknowledged(t *testing.T) {
 			require.GreaterOrEqual(t, gotLast, last-3, "what is said of a conflict may come after it")
 			first, err := s.Logs.FirstIndex()
 			require.NoError(t, err)
-			holds(t, s, first, gotLast)
+			requireEntries(t, s, first, gotLast)
 			require.NoError(t, s.Close())
 		}
 	})
 }
 
-// killed runs a writer, kills it after so many lines and returns its last word.
-func killed(t *testing.T, dir, kind string, lines int) (term, last uint64) {
+// killWriter runs a writer, kills it after so many lines and returns its last word.
+func killWriter(t *testing.T, dir, kind string, lines int) (term, last uint64) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), crashDir+"="+dir, crashKind+"="+kind)

@@ -17,12 +17,12 @@ var (
 	ErrQuarantined = errors.New("member is quarantined")
 )
 
-// rejoin is the remedy for whatever a single member cannot repair by itself. The
+// remedyRejoin is the remedy for whatever a single member cannot repair by itself. The
 // others hold the same data; a member with doubtful files must not vote on it.
-const rejoin = "remove this member from the cluster and join it again with an empty folder"
+const remedyRejoin = "remove this member from the cluster and join it again with an empty folder"
 
-// rebuild is the remedy for what a newer build wrote: nothing is wrong with the files.
-const rebuild = "start the build that wrote it, or a newer one, on this folder"
+// remedyNewerBuild is the remedy for what a newer build wrote: nothing is wrong with the files.
+const remedyNewerBuild = "start the build that wrote it, or a newer one, on this folder"
 
 // refuse makes a refusal out of what is wrong with which file, and what to do about it.
 func refuse(file, remedy, format string, args ...any) error {

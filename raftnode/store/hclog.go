@@ -9,15 +9,15 @@ import (
 )
 
 // hclogTo gives the storage libraries a logger that writes to slog.
-func hclogTo(l *slog.Logger, least slog.Level) hclog.Logger {
+func hclogTo(l *slog.Logger, minLevel slog.Level) hclog.Logger {
 	logger := hclog.NewInterceptLogger(&hclog.LoggerOptions{Output: io.Discard, Level: hclog.Info})
-	logger.RegisterSink(slogSink{l, least})
+	logger.RegisterSink(slogSink{l, minLevel})
 	return logger
 }
 
 type slogSink struct {
-	log   *slog.Logger
-	least slog.Level
+	log      *slog.Logger
+	minLevel slog.Level
 }
 
 // Accept passes one line on.
@@ -31,7 +31,7 @@ func (s slogSink) Accept(_ string, level hclog.Level, msg string, args ...any) {
 	case level < hclog.Info:
 		l = slog.LevelDebug
 	}
-	if l >= s.least {
+	if l >= s.minLevel {
 		s.log.Log(context.Background(), l, msg, args...)
 	}
 }

@@ -59,7 +59,7 @@ func reopen(t testing.TB, s *Store, kind string) *Store {
 }
 
 // refused opens and expects a refusal that names what.
-func refused(t testing.TB, dir, kind string, names ...string) {
+func requireRefused(t testing.TB, dir, kind string, names ...string) {
 	t.Helper()
 	for range 2 { // a refusal changes nothing, so the next start is refused too
 		s, err := Open(options(dir, kind))
@@ -79,7 +79,7 @@ func entry(index, term uint64) *raft.Log {
 }
 
 // fill appends the entries first to last in one term, as Raft does: term first.
-func fill(t testing.TB, s *Store, first, last, term uint64) {
+func appendEntries(t testing.TB, s *Store, first, last, term uint64) {
 	t.Helper()
 	require.NoError(t, s.Stable.SetUint64([]byte(keyTerm), term))
 	for i := first; i <= last; i += 3 {
@@ -91,8 +91,8 @@ func fill(t testing.TB, s *Store, first, last, term uint64) {
 	}
 }
 
-// holds expects the log to hold exactly the entries first to last.
-func holds(t testing.TB, s *Store, first, last uint64) {
+// requireEntries expects the log to hold exactly the entries first to last.
+func requireEntries(t testing.TB, s *Store, first, last uint64) {
 	t.Helper()
 	gotFirst, err := s.Logs.FirstIndex()
 	require.NoError(t, err)
@@ -121,7 +121,7 @@ func snapshotAt(t testing.TB, s *Store, index, term uint64) string {
 	return sink.ID()
 }
 
-func listed(t testing.TB, s *Store) (indexes []uint64) {
+func snapshotIndexes(t testing.TB, s *Store) (indexes []uint64) {
 	t.Helper()
 	metas, err := s.Snapshots.List()
 	require.NoError(t, err)
@@ -157,7 +157,7 @@ func copyTree(t testing.TB, from, to string) {
 	}))
 }
 
-func eachKind(t *testing.T, test func(t *testing.T, kind string)) {
+func forEachKind(t *testing.T, test func(t *testing.T, kind string)) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) { test(t, kind) })
 	}

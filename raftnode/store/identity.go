@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// format is the layout of the folder that this build reads and writes.
-const format = 1
+// formatVersion is the layout of the folder that this build reads and writes.
+const formatVersion = 1
 
 // identity is what a data folder says about itself (S21).
 type identity struct {
@@ -17,44 +17,44 @@ type identity struct {
 	Member   string `json:"member"`
 	Cluster  string `json:"cluster,omitempty"`
 	LogStore string `json:"log_store"`
-	// Made is set when every file of the folder is there. Before, Raft never saw
+	// Initialised is set when every file of the folder is there. Before, Raft never saw
 	// the folder, so a start that was interrupted may begin again.
-	Made bool `json:"made"`
+	Initialised bool `json:"made"`
 }
 
-// load reads who the folder belongs to, or makes a new member in an empty one.
+// loadIdentity reads who the folder belongs to, or makes a new member in an empty one.
 // Ids are random and never used again (S141).
-func (d folder) load(kind string) (identity, error) {
+func (d dataDir) loadIdentity(kind string) (identity, error) {
 	var id identity
-	err := readSealed(d.identity(), "", &id)
+	err := readChecksummed(d.identityPath(), "", &id)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return d.begin(kind)
+		return d.createIdentity(kind)
 	case err != nil:
-		return id, refuse(d.identity(), "put the file back, or "+rejoin, "cannot be read: %w", err)
-	case id.Format != format:
-		return id, refuse(d.identity(), "use the build that wrote it", "format %d is not known, only %d", id.Format, format)
+		return id, refuse(d.identityPath(), "put the file back, or "+remedyRejoin, "cannot be read: %w", err)
+	case id.Format != formatVersion:
+		return id, refuse(d.identityPath(), "use the build that wrote it", "format %d is not known, only %d", id.Format, formatVersion)
 	case id.Member == "":
-		return id, refuse(d.identity(), rejoin, "it names no member")
+		return id, refuse(d.identityPath(), remedyRejoin, "it names no member")
 	}
 	return id, nil
 }
 
 // begin makes the identity of a new member, in an empty folder only.
-func (d folder) begin(kind string) (identity, error) {
-	if file, found := d.holdsFiles(); found {
-		return identity{}, refuse(d.identity(), "put the file back, or "+rejoin, "it is missing beside %s", file)
+func (d dataDir) createIdentity(kind string) (identity, error) {
+	if file, found := d.findMemberFile(); found {
+		return identity{}, refuse(d.identityPath(), "put the file back, or "+remedyRejoin, "it is missing beside %s", file)
 	}
 	random, err := uuid.NewRandom()
 	if err != nil {
 		return identity{}, fmt.Errorf("make a member id: %w", err)
 	}
-	id := identity{Format: format, Member: random.String(), LogStore: kind}
-	return id, writeSealed(d.identity(), "", id)
+	id := identity{Format: formatVersion, Member: random.String(), LogStore: kind}
+	return id, writeChecksummed(d.identityPath(), "", id)
 }
 
 // checkKind refuses a log store other than the folder's (S21).
-func (d folder) checkKind(id identity, kind string) error {
+func (d dataDir) checkKind(id identity, kind string) error {
 	if id.LogStore == kind {
 		return nil
 	}

@@ -14,16 +14,16 @@ import (
 // it when it installs a snapshot instead of leaving a hole, and it refuses to
 // make one. Both log stores then follow the same rules at start (S22).
 type logs struct {
-	inner raft.LogStore
-	guard *guard
-	mark  *mark
-	seal  sealer
-	last  atomic.Uint64 // 0 when empty
+	inner     raft.LogStore
+	guard     *ioGuard
+	mark      *highWaterMark
+	checksums entryChecksums
+	last      atomic.Uint64 // 0 when empty
 }
 
 // newLogs wraps a store and reads where it ends.
-func newLogs(inner raft.LogStore, g *guard, m *mark, member string) (*logs, error) {
-	l := &logs{inner: inner, guard: g, mark: m, seal: newSealer(member)}
+func newLogs(inner raft.LogStore, g *ioGuard, m *highWaterMark, member string) (*logs, error) {
+	l := &logs{inner: inner, guard: g, mark: m, checksums: newEntryChecksums(member)}
 	last, err := l.LastIndex()
 	l.last.Store(last)
 	return l, err
@@ -34,7 +34,7 @@ func (l *logs) IsMonotonic() bool { return true }
 
 // FirstIndex is the lowest index in the log, 0 when it is empty.
 func (l *logs) FirstIndex() (index uint64, err error) {
-	err = l.guard.call("read the log's first index", nil, func() (err error) {
+	err = l.guard.do("read the log's first index", nil, func() (err error) {
 		index, err = l.inner.FirstIndex()
 		return err
 	})
@@ -43,7 +43,7 @@ func (l *logs) FirstIndex() (index uint64, err error) {
 
 // LastIndex is the highest index in the log, 0 when it is empty.
 func (l *logs) LastIndex() (index uint64, err error) {
-	err = l.guard.call("read the log's last index", nil, func() (err error) {
+	err = l.guard.do("read the log's last index", nil, func() (err error) {
 		index, err = l.inner.LastIndex()
 		return err
 	})
@@ -53,12 +53,12 @@ func (l *logs) LastIndex() (index uint64, err error) {
 // GetLog reads an entry and checks that it is what was stored. Only
 // raft.ErrLogNotFound is an answer; every other error is final.
 func (l *logs) GetLog(index uint64, out *raft.Log) error {
-	err := l.guard.call("read from the log", raft.ErrLogNotFound, func() error {
+	err := l.guard.do("read from the log", raft.ErrLogNotFound, func() error {
 		if err := l.inner.GetLog(index, out); err != nil {
 			return err
 		}
-		if err := l.seal.unseal(index, out); err != nil {
-			return fmt.Errorf("entry %d: %w; remedy: %s", index, err, rejoin)
+		if err := l.checksums.verify(index, out); err != nil {
+			return fmt.Errorf("entry %d: %w; remedy: %s", index, err, remedyRejoin)
 		}
 		return nil
 	})
@@ -74,14 +74,14 @@ func (l *logs) StoreLog(log *raft.Log) error { return l.StoreLogs([]*raft.Log{lo
 // StoreLogs appends entries and returns when they are durable.
 func (l *logs) StoreLogs(entries []*raft.Log) error {
 	if len(entries) == 0 {
-		return l.guard.refused()
+		return l.guard.err()
 	}
 	return l.guard.write("append to the log", func() error {
-		sealed, err := l.sealAll(entries)
+		checksummed, err := l.addChecksums(entries)
 		if err != nil {
 			return err
 		}
-		if err := l.inner.StoreLogs(sealed); err != nil {
+		if err := l.inner.StoreLogs(checksummed); err != nil {
 			return err
 		}
 		last := entries[len(entries)-1].Index
@@ -90,22 +90,22 @@ func (l *logs) StoreLogs(entries []*raft.Log) error {
 	})
 }
 
-// sealAll puts the checksums on, and refuses a gap.
-func (l *logs) sealAll(entries []*raft.Log) ([]*raft.Log, error) {
-	sealed := make([]*raft.Log, len(entries))
+// addChecksums puts the checksums on, and refuses a gap.
+func (l *logs) addChecksums(entries []*raft.Log) ([]*raft.Log, error) {
+	out := make([]*raft.Log, len(entries))
 	last := l.last.Load()
 	for i, e := range entries {
 		if last != 0 && e.Index != last+1 {
 			return nil, fmt.Errorf("entry %d does not follow entry %d", e.Index, last)
 		}
-		sealed[i], last = l.seal.seal(e), e.Index
+		out[i], last = l.checksums.add(e), e.Index
 	}
-	return sealed, nil
+	return out, nil
 }
 
 // DeleteRange deletes entries from either end of the log, both bounds included.
 func (l *logs) DeleteRange(low, high uint64) error {
-	return l.guard.call("delete from the log", nil, func() error {
+	return l.guard.do("delete from the log", nil, func() error {
 		first, err := l.inner.FirstIndex()
 		if err != nil {
 			return err
@@ -117,12 +117,12 @@ func (l *logs) DeleteRange(low, high uint64) error {
 		if high < last {
 			return l.inner.DeleteRange(low, high) // from the front: compaction
 		}
-		return l.cut(low, first, last)
+		return l.truncateFrom(low, first, last)
 	})
 }
 
-// cut deletes everything from low on. The mark goes down first.
-func (l *logs) cut(low, first, last uint64) error {
+// truncateFrom deletes everything from low on. The mark goes down first.
+func (l *logs) truncateFrom(low, first, last uint64) error {
 	keep := low - 1
 	if low <= first {
 		low, keep = first, 0
@@ -137,24 +137,24 @@ func (l *logs) cut(low, first, last uint64) error {
 	return nil
 }
 
-// cached is the log with the recent entries in memory. After a failure it answers
+// cachedLogs is the log with the recent entries in memory. After a failure it answers
 // from memory no more.
-type cached struct {
+type cachedLogs struct {
 	*raft.LogCache
-	guard *guard
+	guard *ioGuard
 }
 
-func newCached(entries int, l *logs) (*cached, error) {
+func newCachedLogs(entries int, l *logs) (*cachedLogs, error) {
 	cache, err := raft.NewLogCache(entries, l)
 	if err != nil {
 		return nil, fmt.Errorf("make the log's cache: %w", err)
 	}
-	return &cached{cache, l.guard}, nil
+	return &cachedLogs{cache, l.guard}, nil
 }
 
 // GetLog reads an entry from memory or from disk.
-func (c *cached) GetLog(index uint64, out *raft.Log) error {
-	if err := c.guard.refused(); err != nil {
+func (c *cachedLogs) GetLog(index uint64, out *raft.Log) error {
+	if err := c.guard.err(); err != nil {
 		return err
 	}
 	return c.LogCache.GetLog(index, out)

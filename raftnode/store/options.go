@@ -54,8 +54,8 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// complete fills defaults in and checks the rest.
-func (o Options) complete() (Options, error) {
+// withDefaults fills defaults in and checks the rest.
+func (o Options) withDefaults() (Options, error) {
 	if o.Kind == "" {
 		o.Kind = WAL
 	}
@@ -74,11 +74,11 @@ func (o Options) complete() (Options, error) {
 	if o.CacheEntries <= 0 {
 		o.CacheEntries = defaultCacheEntries
 	}
-	return o.quiet(), nil
+	return o.withNoOpCallbacks(), nil
 }
 
-// quiet replaces what the caller did not ask for by functions that do nothing.
-func (o Options) quiet() Options {
+// withNoOpCallbacks replaces what the caller did not ask for by functions that do nothing.
+func (o Options) withNoOpCallbacks() Options {
 	if o.Verify == nil {
 		o.Verify = func(_ *raft.SnapshotMeta, r io.Reader) error { _, err := io.Copy(io.Discard, r); return err }
 	}

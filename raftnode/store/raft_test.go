@@ -11,35 +11,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// counter is a state machine that counts what it applied.
-type counter struct{ n uint64 }
+// counterFSM is a state machine that counts what it applied.
+type counterFSM struct{ n uint64 }
 
-func (c *counter) Apply(*raft.Log) any                 { c.n++; return c.n }
-func (c *counter) Snapshot() (raft.FSMSnapshot, error) { return counted(c.n), nil }
-func (c *counter) Restore(r io.ReadCloser) error {
+func (c *counterFSM) Apply(*raft.Log) any                 { c.n++; return c.n }
+func (c *counterFSM) Snapshot() (raft.FSMSnapshot, error) { return counterSnapshot(c.n), nil }
+func (c *counterFSM) Restore(r io.ReadCloser) error {
 	_, err := fmt.Fscanf(r, "state %d", &c.n)
 	return err
 }
 
-type counted uint64
+type counterSnapshot uint64
 
-func (c counted) Persist(sink raft.SnapshotSink) error {
+func (c counterSnapshot) Persist(sink raft.SnapshotSink) error {
 	if _, err := fmt.Fprintf(sink, "state %d", uint64(c)); err != nil {
 		_ = sink.Cancel()
 		return err
 	}
 	return sink.Close()
 }
-func (counted) Release() {}
+func (counterSnapshot) Release() {}
 
-type member struct {
+type raftMember struct {
 	*raft.Raft
-	fsm   *counter
+	fsm   *counterFSM
 	trans *raft.InmemTransport
 }
 
 // start runs one Raft member on a store.
-func start(t *testing.T, s *Store, timeout time.Duration) *member {
+func start(t *testing.T, s *Store, timeout time.Duration) *raftMember {
 	t.Helper()
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(s.MemberID)
@@ -47,7 +47,7 @@ func start(t *testing.T, s *Store, timeout time.Duration) *member {
 	conf.CommitTimeout = time.Millisecond
 	conf.TrailingLogs = 20
 	conf.Logger = hclog.NewNullLogger()
-	m := &member{fsm: &counter{}}
+	m := &raftMember{fsm: &counterFSM{}}
 	_, m.trans = raft.NewInmemTransport(raft.ServerAddress(s.MemberID))
 	r, err := raft.NewRaft(conf, m.fsm, s.Logs, s.Stable, s.Snapshots, m.trans)
 	require.NoError(t, err)
@@ -56,10 +56,10 @@ func start(t *testing.T, s *Store, timeout time.Duration) *member {
 	return m
 }
 
-func (m *member) stop() { _ = m.Shutdown().Error() }
+func (m *raftMember) stop() { _ = m.Shutdown().Error() }
 
 func TestRaftRunsOnTheStoreThroughRestarts(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		s := open(t, fastDir(t), kind)
 		conf := raft.Configuration{Servers: []raft.Server{{ID: raft.ServerID(s.MemberID), Address: raft.ServerAddress(s.MemberID)}}}
 		m := start(t, s, 20*time.Millisecond)
@@ -86,13 +86,13 @@ func TestRaftRunsOnTheStoreThroughRestarts(t *testing.T) {
 
 // A follower that crashed inside InstallSnapshot, or that kept uncommitted entries
 // of an older leader behind a snapshot, must take entries again after a restart.
-func TestS131_AFollowerGoesOnAfterAnInterruptedInstallSnapshot(t *testing.T) {
+func TestS131_AFollowerRecoversFromAnInterruptedInstallSnapshot(t *testing.T) {
 	for name, log := range map[string]func(t *testing.T, s *Store){
-		"the log ends below the snapshot":                   func(t *testing.T, s *Store) { fill(t, s, 1, 12, 2) },
-		"uncommitted entries of another term are behind it": func(t *testing.T, s *Store) { fill(t, s, 1, 20, 2) },
+		"the log ends below the snapshot":                   func(t *testing.T, s *Store) { appendEntries(t, s, 1, 12, 2) },
+		"uncommitted entries of another term are behind it": func(t *testing.T, s *Store) { appendEntries(t, s, 1, 20, 2) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachKind(t, func(t *testing.T, kind string) {
+			forEachKind(t, func(t *testing.T, kind string) {
 				s := open(t, fastDir(t), kind)
 				log(t, s)
 				require.NoError(t, s.Stable.SetUint64([]byte(keyTerm), 3))
@@ -103,7 +103,7 @@ func TestS131_AFollowerGoesOnAfterAnInterruptedInstallSnapshot(t *testing.T) {
 					index := 16 + round
 					require.True(t, appendTo(t, m, index-1, entry(index, 3)), "the entry behind the snapshot is taken")
 					m.stop()
-					holds(t, s, 16, index)
+					requireEntries(t, s, 16, index)
 				}
 			})
 		})
@@ -111,7 +111,7 @@ func TestS131_AFollowerGoesOnAfterAnInterruptedInstallSnapshot(t *testing.T) {
 }
 
 // appendTo sends one entry as the leader of term 3 does.
-func appendTo(t *testing.T, m *member, prev uint64, e *raft.Log) bool {
+func appendTo(t *testing.T, m *raftMember, prev uint64, e *raft.Log) bool {
 	t.Helper()
 	addr, leader := raft.NewInmemTransport("leader")
 	leader.Connect(m.trans.LocalAddr(), m.trans)

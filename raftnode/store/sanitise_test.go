@@ -30,11 +30,11 @@ func TestS22_TheLogIsEmptiedOnlyWhenItDoesNotContinueTheSnapshot(t *testing.T) {
 		"a log that begins late without one is refused": {2, 20, 2, 0, 0, 0, 0, "begins at entry 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachKind(t, func(t *testing.T, kind string) {
+			forEachKind(t, func(t *testing.T, kind string) {
 				s := open(t, fastDir(t), kind)
 				require.NoError(t, s.Stable.SetUint64([]byte(keyTerm), 9))
 				if tc.last > 0 {
-					fill(t, s, tc.first, tc.last, tc.term)
+					appendEntries(t, s, tc.first, tc.last, tc.term)
 					require.NoError(t, s.Stable.SetUint64([]byte(keyTerm), 9))
 				}
 				if tc.snapIndex > 0 {
@@ -42,12 +42,12 @@ func TestS22_TheLogIsEmptiedOnlyWhenItDoesNotContinueTheSnapshot(t *testing.T) {
 				}
 				if tc.refusal != "" {
 					require.NoError(t, s.Close())
-					refused(t, string(s.dir), kind, tc.refusal)
+					requireRefused(t, string(s.dir), kind, tc.refusal)
 					return
 				}
 				for range 2 {
 					s = reopen(t, s, kind)
-					holds(t, s, tc.wantFirst, tc.wantLast)
+					requireEntries(t, s, tc.wantFirst, tc.wantLast)
 				}
 				next := max(tc.wantLast, tc.snapIndex) + 1
 				require.NoError(t, s.Logs.StoreLog(entry(next, 9)), "and the log goes on")
@@ -55,14 +55,14 @@ func TestS22_TheLogIsEmptiedOnlyWhenItDoesNotContinueTheSnapshot(t *testing.T) {
 				if first == 0 {
 					first = next
 				}
-				holds(t, reopen(t, s, kind), first, next)
+				requireEntries(t, reopen(t, s, kind), first, next)
 			})
 		})
 	}
 }
 
-// damage flips one bit in the middle of a file.
-func damage(t *testing.T, path string) {
+// damageFile flips one bit in the middle of a file.
+func damageFile(t *testing.T, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -70,61 +70,61 @@ func damage(t *testing.T, path string) {
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 }
 
-func TestS135_ADamagedSnapshotIsNeverOffered(t *testing.T) {
+func TestS135_ADamagedRaftSnapshotIsNeverOffered(t *testing.T) {
 	for _, file := range []string{"state.bin", "meta.json", "seal"} {
 		t.Run(file, func(t *testing.T) {
-			eachKind(t, func(t *testing.T, kind string) {
+			forEachKind(t, func(t *testing.T, kind string) {
 				t.Run("an older one and the log take its place", func(t *testing.T) {
 					s := open(t, fastDir(t), kind)
-					fill(t, s, 1, 30, 2)
+					appendEntries(t, s, 1, 30, 2)
 					snapshotAt(t, s, 10, 2)
 					id := snapshotAt(t, s, 20, 2)
 					require.NoError(t, s.Logs.DeleteRange(1, 10))
 					require.NoError(t, s.Close())
-					damage(t, filepath.Join(s.dir.snapshots(), id, file))
+					damageFile(t, filepath.Join(s.dir.snapshotsPath(), id, file))
 					for range 2 {
 						s = reopen(t, s, kind)
-						require.Equal(t, []uint64{10}, listed(t, s))
-						holds(t, s, 11, 30)
-						require.DirExists(t, filepath.Join(s.dir.corrupt(), id), "it is kept")
+						require.Equal(t, []uint64{10}, snapshotIndexes(t, s))
+						requireEntries(t, s, 11, 30)
+						require.DirExists(t, filepath.Join(s.dir.corruptPath(), id), "it is kept")
 					}
 				})
 				t.Run("refused when the log begins behind the older one", func(t *testing.T) {
 					s := open(t, fastDir(t), kind)
-					fill(t, s, 1, 30, 2)
+					appendEntries(t, s, 1, 30, 2)
 					snapshotAt(t, s, 10, 2)
 					id := snapshotAt(t, s, 20, 2)
 					require.NoError(t, s.Logs.DeleteRange(1, 15))
 					require.NoError(t, s.Close())
-					damage(t, filepath.Join(s.dir.snapshots(), id, file))
-					refused(t, string(s.dir), kind, id)
+					damageFile(t, filepath.Join(s.dir.snapshotsPath(), id, file))
+					requireRefused(t, string(s.dir), kind, id)
 				})
 				t.Run("refused when the log ends below it", func(t *testing.T) {
 					s := open(t, fastDir(t), kind)
-					fill(t, s, 1, 15, 2)
+					appendEntries(t, s, 1, 15, 2)
 					snapshotAt(t, s, 10, 2)
 					id := snapshotAt(t, s, 20, 2)
 					require.NoError(t, s.Close())
-					damage(t, filepath.Join(s.dir.snapshots(), id, file))
-					refused(t, string(s.dir), kind, id)
+					damageFile(t, filepath.Join(s.dir.snapshotsPath(), id, file))
+					requireRefused(t, string(s.dir), kind, id)
 				})
 				t.Run("refused when it is the only one and the log was compacted", func(t *testing.T) {
 					s := open(t, fastDir(t), kind)
-					fill(t, s, 1, 30, 2)
+					appendEntries(t, s, 1, 30, 2)
 					id := snapshotAt(t, s, 20, 2)
 					require.NoError(t, s.Logs.DeleteRange(1, 15))
 					require.NoError(t, s.Close())
-					damage(t, filepath.Join(s.dir.snapshots(), id, file))
-					refused(t, string(s.dir), kind, id)
+					damageFile(t, filepath.Join(s.dir.snapshotsPath(), id, file))
+					requireRefused(t, string(s.dir), kind, id)
 				})
 			})
 		})
 	}
 }
 
-func TestS135_ASnapshotThatDoesNotDecodeIsDamaged(t *testing.T) {
+func TestS135_ARaftSnapshotThatDoesNotDecodeIsDamaged(t *testing.T) {
 	s := open(t, fastDir(t), WAL)
-	fill(t, s, 1, 30, 2)
+	appendEntries(t, s, 1, 30, 2)
 	snapshotAt(t, s, 10, 2)
 	id := snapshotAt(t, s, 20, 2)
 	require.NoError(t, s.Close())
@@ -139,15 +139,15 @@ func TestS135_ASnapshotThatDoesNotDecodeIsDamaged(t *testing.T) {
 	s, err := Open(o)
 	require.NoError(t, err)
 	defer func() { _ = s.Close() }()
-	require.Equal(t, []uint64{10}, listed(t, s))
-	require.DirExists(t, filepath.Join(s.dir.corrupt(), id))
+	require.Equal(t, []uint64{10}, snapshotIndexes(t, s))
+	require.DirExists(t, filepath.Join(s.dir.corruptPath(), id))
 }
 
 // S72: what a newer build wrote is not damaged: it is left where it is, though an older
 // one and the log could take its place, and the remedy is the newer build.
-func TestS72_ASnapshotOfANewerBuildIsLeftAlone(t *testing.T) {
+func TestS72_ARaftSnapshotOfANewerBuildIsLeftAlone(t *testing.T) {
 	s := open(t, fastDir(t), WAL)
-	fill(t, s, 1, 30, 2)
+	appendEntries(t, s, 1, 30, 2)
 	snapshotAt(t, s, 10, 2)
 	id := snapshotAt(t, s, 20, 2)
 	require.NoError(t, s.Close())
@@ -162,44 +162,44 @@ func TestS72_ASnapshotOfANewerBuildIsLeftAlone(t *testing.T) {
 		_, err := Open(o)
 		require.ErrorIs(t, err, ErrRefused)
 		require.ErrorContains(t, err, "remedy: start the build that wrote it")
-		require.DirExists(t, filepath.Join(s.dir.snapshots(), id))
+		require.DirExists(t, filepath.Join(s.dir.snapshotsPath(), id))
 	}
 	s = reopen(t, s, WAL) // as the newer build
-	require.Equal(t, []uint64{20}, listed(t, s))
+	require.Equal(t, []uint64{20}, snapshotIndexes(t, s))
 	require.NoError(t, s.Close())
 }
 
-func TestASnapshotThatGoesBadLaterIsNotOfferedAgain(t *testing.T) {
+func TestARaftSnapshotDamagedLaterIsNotOfferedAgain(t *testing.T) {
 	s := open(t, fastDir(t), WAL)
 	id := snapshotAt(t, s, 20, 2)
-	require.Equal(t, []uint64{20}, listed(t, s))
-	damage(t, filepath.Join(s.dir.snapshots(), id, "state.bin"))
+	require.Equal(t, []uint64{20}, snapshotIndexes(t, s))
+	damageFile(t, filepath.Join(s.dir.snapshotsPath(), id, "state.bin"))
 	_, _, err := s.Snapshots.Open(id)
 	require.Error(t, err)
-	require.Empty(t, listed(t, s))
+	require.Empty(t, snapshotIndexes(t, s))
 	_, _, err = s.Snapshots.Open(id)
 	require.ErrorContains(t, err, "not found whole")
 }
 
-func TestAnUnfinishedSnapshotNeverCounted(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+func TestAnUnfinishedRaftSnapshotIsIgnored(t *testing.T) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		s := open(t, fastDir(t), kind)
-		fill(t, s, 1, 30, 2)
+		appendEntries(t, s, 1, 30, 2)
 		snapshotAt(t, s, 10, 2)
 		id := snapshotAt(t, s, 40, 2) // the process dies before its seal is written
 		require.NoError(t, s.Close())
-		require.NoError(t, os.Remove(filepath.Join(s.dir.snapshots(), id, sealFile)))
-		require.NoError(t, os.Mkdir(filepath.Join(s.dir.snapshots(), "2-50-1.tmp"), 0o755))
+		require.NoError(t, os.Remove(filepath.Join(s.dir.snapshotsPath(), id, checksumFile)))
+		require.NoError(t, os.Mkdir(filepath.Join(s.dir.snapshotsPath(), "2-50-1.tmp"), 0o755))
 		for range 2 {
 			s = reopen(t, s, kind)
-			require.Equal(t, []uint64{10}, listed(t, s))
-			holds(t, s, 1, 30)
-			require.NoDirExists(t, filepath.Join(s.dir.snapshots(), "2-50-1.tmp"))
+			require.Equal(t, []uint64{10}, snapshotIndexes(t, s))
+			requireEntries(t, s, 1, 30)
+			require.NoDirExists(t, filepath.Join(s.dir.snapshotsPath(), "2-50-1.tmp"))
 		}
 	})
 }
 
-func TestACancelledSnapshotIsGone(t *testing.T) {
+func TestACancelledRaftSnapshotIsRemoved(t *testing.T) {
 	s := open(t, fastDir(t), WAL)
 	_, trans := raft.NewInmemTransport("here")
 	sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, 5, 1, raft.Configuration{}, 1, trans)
@@ -207,17 +207,17 @@ func TestACancelledSnapshotIsGone(t *testing.T) {
 	for range 2 {
 		require.NoError(t, sink.Cancel())
 		require.NoError(t, sink.Close())
-		require.Empty(t, listed(t, s))
+		require.Empty(t, snapshotIndexes(t, s))
 	}
 }
 
 // S135: two older Raft snapshots are there to fall back to.
-func TestSnapshotsAreKeptThreeDeep(t *testing.T) {
+func TestThreeRaftSnapshotsAreKept(t *testing.T) {
 	s := open(t, fastDir(t), WAL)
 	for i := uint64(10); i <= 60; i += 10 {
 		snapshotAt(t, s, i, 2)
 	}
-	require.Equal(t, []uint64{60, 50, 40}, listed(t, s))
+	require.Equal(t, []uint64{60, 50, 40}, snapshotIndexes(t, s))
 	require.NoError(t, s.Stable.SetUint64([]byte(keyTerm), 2))
-	require.Equal(t, []uint64{60}, listed(t, reopen(t, s, WAL)), "only what was decoded is offered")
+	require.Equal(t, []uint64{60}, snapshotIndexes(t, reopen(t, s, WAL)), "only what was decoded is offered")
 }

@@ -30,12 +30,12 @@ type Skip struct {
 	At     time.Time `json:"at"`
 }
 
-func (d folder) fault() string { return filepath.Join(string(d), "fault.json") }
-func (d folder) skips() string { return filepath.Join(string(d), "skips.json") }
+func (d dataDir) faultPath() string { return filepath.Join(string(d), "fault.json") }
+func (d dataDir) skipsPath() string { return filepath.Join(string(d), "skips.json") }
 
 // RecordFault remembers where the member ended.
 func (s *Store) RecordFault(f Fault) error {
-	if err := writeSealed(s.dir.fault(), s.MemberID, f); err != nil {
+	if err := writeChecksummed(s.dir.faultPath(), s.MemberID, f); err != nil {
 		return fmt.Errorf("record the fault: %w", err)
 	}
 	return nil
@@ -44,11 +44,11 @@ func (s *Store) RecordFault(f Fault) error {
 // Fault is what RecordFault remembered last, nil when this member never ended so.
 func (s *Store) Fault() (*Fault, error) {
 	f := new(Fault)
-	switch err := readSealed(s.dir.fault(), s.MemberID, f); {
+	switch err := readChecksummed(s.dir.faultPath(), s.MemberID, f); {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, refuse(s.dir.fault(), "move it elsewhere; the member writes it again when it meets the entry", "cannot be read: %w", err)
+		return nil, refuse(s.dir.faultPath(), "move it elsewhere; the member writes it again when it meets the entry", "cannot be read: %w", err)
 	}
 	return f, nil
 }
@@ -57,15 +57,15 @@ func (s *Store) Fault() (*Fault, error) {
 // They are this member's own: a file of another one is refused.
 func (s *Store) Skips() ([]Skip, error) {
 	var all []Skip
-	switch err := readSealed(s.dir.skips(), s.MemberID, &all); {
+	switch err := readChecksummed(s.dir.skipsPath(), s.MemberID, &all); {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, nil
 	case err != nil:
-		return nil, refuse(s.dir.skips(), "put this member's own file back, or "+rejoin, "cannot be read: %w", err)
+		return nil, refuse(s.dir.skipsPath(), "put this member's own file back, or "+remedyRejoin, "cannot be read: %w", err)
 	}
 	for i := 1; i < len(all); i++ {
 		if all[i].Index <= all[i-1].Index {
-			return nil, refuse(s.dir.skips(), rejoin, "entry %d stands behind entry %d", all[i].Index, all[i-1].Index)
+			return nil, refuse(s.dir.skipsPath(), remedyRejoin, "entry %d stands behind entry %d", all[i].Index, all[i-1].Index)
 		}
 	}
 	return all, nil
@@ -81,7 +81,7 @@ func (s *Store) AddSkip(k Skip) error {
 	if n := len(all); n > 0 && all[n-1].Index >= k.Index {
 		return fmt.Errorf("record a skip of entry %d: entry %d is skipped already", k.Index, all[n-1].Index)
 	}
-	if err := writeSealed(s.dir.skips(), s.MemberID, append(all, k)); err != nil {
+	if err := writeChecksummed(s.dir.skipsPath(), s.MemberID, append(all, k)); err != nil {
 		return fmt.Errorf("record a skip of entry %d: %w", k.Index, err)
 	}
 	return nil
@@ -91,9 +91,9 @@ func (s *Store) AddSkip(k Skip) error {
 // is refused.
 func KindOf(dir string) (string, error) {
 	var id identity
-	d := folder(dir)
-	if err := readSealed(d.identity(), "", &id); err != nil {
-		return "", refuse(d.identity(), "name the data folder of a controller", "cannot be read: %w", err)
+	d := dataDir(dir)
+	if err := readChecksummed(d.identityPath(), "", &id); err != nil {
+		return "", refuse(d.identityPath(), "name the data folder of a controller", "cannot be read: %w", err)
 	}
 	return id.LogStore, nil
 }

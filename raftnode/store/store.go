@@ -19,9 +19,9 @@ type Store struct {
 	// MemberID is this member's id, random, unique across all time (S141).
 	MemberID string
 
-	dir     folder
+	dir     dataDir
 	log     *slog.Logger
-	guard   *guard
+	guard   *ioGuard
 	closers []func() error // in the order of opening
 
 	mu sync.Mutex
@@ -32,11 +32,11 @@ type Store struct {
 // log against the newest whole snapshot (S22) and hands out the stores. Every
 // refusal names the file and the remedy, and is ErrRefused, ErrInUse or ErrQuarantined.
 func Open(o Options) (*Store, error) {
-	o, err := o.complete()
+	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{dir: folder(o.Dir), log: o.Logger}
+	s := &Store{dir: dataDir(o.Dir), log: o.Logger}
 	if err := s.open(o); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -44,7 +44,7 @@ func Open(o Options) (*Store, error) {
 }
 
 func (s *Store) open(o Options) error {
-	lock, err := s.dir.prepare()
+	lock, err := s.dir.createAndLock()
 	if err != nil {
 		return err
 	}
@@ -58,31 +58,31 @@ func (s *Store) open(o Options) error {
 	if err := s.identify(o.Kind); err != nil {
 		return err
 	}
-	s.guard = newGuard(o)
+	s.guard = newIOGuard(o)
 	return s.openFiles(o)
 }
 
 // identify reads who this member is; a new one gets its files.
 func (s *Store) identify(kind string) (err error) {
-	if s.id, err = s.dir.load(kind); err != nil {
+	if s.id, err = s.dir.loadIdentity(kind); err != nil {
 		return err
 	}
 	if err := s.dir.checkKind(s.id, kind); err != nil {
 		return err
 	}
-	if !s.id.Made {
-		if err := s.make(); err != nil {
+	if !s.id.Initialised {
+		if err := s.createFiles(); err != nil {
 			return err
 		}
 	}
 	s.MemberID = s.id.Member
-	return s.dir.checkNamed(kind)
+	return s.dir.checkRequired(kind)
 }
 
-// make makes the files of a new member, again when the first time was cut short.
-func (s *Store) make() error {
-	for _, path := range s.dir.named(WAL) {
-		if path == s.dir.identity() {
+// createFiles makes the files of a new member, again when the first time was cut short.
+func (s *Store) createFiles() error {
+	for _, path := range s.dir.requiredPaths(WAL) {
+		if path == s.dir.identityPath() {
 			continue
 		}
 		if err := os.RemoveAll(path); err != nil {
@@ -90,8 +90,8 @@ func (s *Store) make() error {
 		}
 	}
 	member := s.id.Member
-	err := errors.Join(createBolt(s.dir.bolt(), member), createVotes(s.dir.vote(), member),
-		createMark(s.dir.mark(), member), createSnapshots(s.dir, member))
+	err := errors.Join(createBolt(s.dir.boltPath(), member), createVoteStore(s.dir.votePath(), member),
+		createHighWaterMark(s.dir.markPath(), member), createRaftSnapshots(s.dir, member))
 	if err == nil && s.id.LogStore == WAL {
 		err = createWAL(s.dir, member)
 	}
@@ -101,59 +101,59 @@ func (s *Store) make() error {
 	if err := syncPath(string(s.dir)); err != nil {
 		return fmt.Errorf("make the data folder: %w", err)
 	}
-	s.id.Made = true
-	return writeSealed(s.dir.identity(), "", s.id)
+	s.id.Initialised = true
+	return writeChecksummed(s.dir.identityPath(), "", s.id)
 }
 
 // openFiles opens each file, checks them against each other and hands them out.
 func (s *Store) openFiles(o Options) error {
-	db, err := openBolt(s.dir.bolt(), s.MemberID)
+	db, err := openBolt(s.dir.boltPath(), s.MemberID)
 	if err != nil {
 		return err
 	}
 	s.closers = append(s.closers, db.Close)
-	votes, err := openVotes(s.dir, db, s.guard, s.MemberID)
+	votes, err := openVoteStore(s.dir, db, s.guard, s.MemberID)
 	if err != nil {
 		return err
 	}
-	snaps, err := openSnapshots(s.dir, o, s.MemberID)
+	snaps, err := openRaftSnapshots(s.dir, o, s.MemberID)
 	if err != nil {
 		return err
 	}
-	mark, marked, whole, err := openMark(s.dir.mark(), s.MemberID)
+	mark, acknowledged, markValid, err := openHighWaterMark(s.dir.markPath(), s.MemberID)
 	if err != nil {
 		return err
 	}
-	if !whole {
-		s.log.Warn("the log's mark is damaged and will be written anew", "file", s.dir.mark())
+	if !markValid {
+		s.log.Warn("the log's mark is damaged and will be written anew", "file", s.dir.markPath())
 	}
 	s.closers = append(s.closers, mark.close)
 	var inner raft.LogStore = db
 	if o.Kind == WAL {
-		w, closer, err := openWAL(s.dir, o, s.guard, s.MemberID, marked)
+		w, closer, err := openWAL(s.dir, o, s.guard, s.MemberID, acknowledged)
 		if err != nil {
 			return err
 		}
 		s.closers, inner = append(s.closers, closer), w
 	}
-	return s.handOut(o, inner, mark, marked, votes, snaps)
+	return s.sanitiseAndExpose(o, inner, mark, acknowledged, votes, snaps)
 }
 
-// handOut lets Raft have what the sanitiser agrees to.
-func (s *Store) handOut(o Options, inner raft.LogStore, m *mark, marked uint64, v *votes, snaps *snapshots) error {
+// sanitiseAndExpose lets Raft have what the sanitiser agrees to.
+func (s *Store) sanitiseAndExpose(o Options, inner raft.LogStore, m *highWaterMark, acknowledged uint64, v *voteStore, snaps *raftSnapshots) error {
 	l, err := newLogs(inner, s.guard, m, s.MemberID)
 	if err != nil {
 		return err
 	}
-	clean := sanitiser{dir: s.dir, snaps: snaps, logs: l, votes: v, mark: marked, log: s.log}
-	if err := clean.run(); err != nil {
+	sanitiser := sanitiser{dir: s.dir, snaps: snaps, logs: l, votes: v, acknowledged: acknowledged, log: s.log}
+	if err := sanitiser.run(); err != nil {
 		return err
 	}
-	cache, err := newCached(o.CacheEntries, l)
+	cache, err := newCachedLogs(o.CacheEntries, l)
 	if err != nil {
 		return err
 	}
-	if err := s.dir.syncAll(); err != nil {
+	if err := s.dir.syncFiles(); err != nil {
 		return err
 	}
 	if err := m.raise(l.last.Load()); err != nil {
@@ -181,13 +181,13 @@ func (s *Store) SetClusterID(id string) error {
 	case "":
 		next := s.id
 		next.Cluster = id
-		if err := writeSealed(s.dir.identity(), "", next); err != nil {
+		if err := writeChecksummed(s.dir.identityPath(), "", next); err != nil {
 			return s.guard.fail("record the cluster's id", err)
 		}
 		s.id = next
 		return nil
 	}
-	return refuse(s.dir.identity(), rejoin, "it belongs to cluster %q, not %q", s.id.Cluster, id)
+	return refuse(s.dir.identityPath(), remedyRejoin, "it belongs to cluster %q, not %q", s.id.Cluster, id)
 }
 
 // HasExistingState tells whether this member was ever part of a cluster.
@@ -218,7 +218,7 @@ func (s *Store) Position() (term, index uint64, err error) {
 
 // Quarantine has every later Open of this folder refused, with the reason (S23). Files are kept.
 func (s *Store) Quarantine(reason string) error {
-	if err := replaceFile(s.dir.quarantined(), []byte(reason+"\n")); err != nil {
+	if err := replaceFile(s.dir.quarantinedPath(), []byte(reason+"\n")); err != nil {
 		return fmt.Errorf("write the quarantine marker: %w", err)
 	}
 	return nil

@@ -10,18 +10,18 @@ import (
 )
 
 func TestTheLogAndTheVoteSurviveAClose(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		s := open(t, fastDir(t), kind)
 		had, err := s.HasExistingState()
 		require.NoError(t, err)
 		require.False(t, had)
-		fill(t, s, 1, 100, 3)
+		appendEntries(t, s, 1, 100, 3)
 		require.NoError(t, s.Stable.Set([]byte(keyVoteCand), []byte("someone")))
 		for range 2 {
 			member := s.MemberID
 			s = reopen(t, s, kind)
 			require.Equal(t, member, s.MemberID)
-			holds(t, s, 1, 100)
+			requireEntries(t, s, 1, 100)
 			cand, err := s.Stable.Get([]byte(keyVoteCand))
 			require.NoError(t, err)
 			require.Equal(t, "someone", string(cand))
@@ -36,39 +36,39 @@ func TestTheLogAndTheVoteSurviveAClose(t *testing.T) {
 }
 
 func TestDeletingFromEitherEndSurvivesAClose(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		s := open(t, fastDir(t), kind)
-		fill(t, s, 1, 100, 1)
+		appendEntries(t, s, 1, 100, 1)
 		snapshotAt(t, s, 50, 1)
 		require.NoError(t, s.Logs.DeleteRange(1, 40))
 		require.NoError(t, s.Logs.DeleteRange(91, 100))
 		require.NoError(t, s.Logs.DeleteRange(200, 300))
-		holds(t, s, 41, 90)
-		fill(t, s, 91, 95, 2)
+		requireEntries(t, s, 41, 90)
+		appendEntries(t, s, 91, 95, 2)
 		s = reopen(t, s, kind)
-		holds(t, s, 41, 95)
+		requireEntries(t, s, 41, 95)
 		require.NoError(t, s.Logs.DeleteRange(41, 95))
 		s = reopen(t, s, kind)
-		holds(t, s, 0, 0)
-		fill(t, s, 51, 60, 3)
+		requireEntries(t, s, 0, 0)
+		appendEntries(t, s, 51, 60, 3)
 		s = reopen(t, s, kind)
-		holds(t, s, 51, 60)
+		requireEntries(t, s, 51, 60)
 	})
 }
 
 func TestS22_TheLogIsMonotonicAndMakesNoGap(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		s := open(t, fastDir(t), kind)
 		mono, ok := s.Logs.(raft.MonotonicLogStore)
 		require.True(t, ok, "Raft must see through the wrappers")
 		require.True(t, mono.IsMonotonic())
-		fill(t, s, 1, 10, 1)
+		appendEntries(t, s, 1, 10, 1)
 		require.ErrorContains(t, s.Logs.StoreLog(entry(12, 1)), "entry 12 does not follow entry 10")
 	})
 }
 
 func TestExtensionsOfOthersAreKept(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		s := open(t, fastDir(t), kind)
 		require.NoError(t, s.Stable.SetUint64([]byte(keyTerm), 1))
 		l := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: []byte("d"), Extensions: []byte("mine")}
@@ -98,7 +98,7 @@ func TestS21_TheLogStoreIsFixed(t *testing.T) {
 		t.Run("made with "+pair[0], func(t *testing.T) {
 			dir := fastDir(t)
 			require.NoError(t, open(t, dir, pair[0]).Close())
-			refused(t, dir, pair[1], "changing the store is leaving and joining with a new id")
+			requireRefused(t, dir, pair[1], "changing the store is leaving and joining with a new id")
 			open(t, dir, pair[0])
 		})
 	}
@@ -107,19 +107,19 @@ func TestS21_TheLogStoreIsFixed(t *testing.T) {
 }
 
 func TestS21_AMissingFileIsRefused(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		made := fastDir(t)
 		s := open(t, made, kind)
-		fill(t, s, 1, 20, 1)
+		appendEntries(t, s, 1, 20, 1)
 		require.NoError(t, s.Close())
-		for _, file := range folder(made).named(kind) {
+		for _, file := range dataDir(made).requiredPaths(kind) {
 			rel, err := filepath.Rel(made, file)
 			require.NoError(t, err)
 			t.Run(rel, func(t *testing.T) {
 				dir := fastDir(t)
 				copyTree(t, made, dir)
 				require.NoError(t, os.RemoveAll(filepath.Join(dir, rel)))
-				refused(t, dir, kind, filepath.Base(rel))
+				requireRefused(t, dir, kind, filepath.Base(rel))
 			})
 		}
 	})
@@ -128,21 +128,21 @@ func TestS21_AMissingFileIsRefused(t *testing.T) {
 func TestS21_WhatOthersCanReadIsRefused(t *testing.T) {
 	dir := fastDir(t)
 	require.NoError(t, open(t, dir, WAL).Close())
-	for _, file := range append(folder(dir).named(WAL), dir) {
+	for _, file := range append(dataDir(dir).requiredPaths(WAL), dir) {
 		st, err := os.Stat(file)
 		require.NoError(t, err)
 		require.NoError(t, os.Chmod(file, st.Mode().Perm()|0o044))
-		refused(t, dir, WAL, file, "chmod")
+		requireRefused(t, dir, WAL, file, "chmod")
 		require.NoError(t, os.Chmod(file, st.Mode().Perm()))
 	}
 	open(t, dir, WAL)
 }
 
 func TestFilesArePrivateWhateverTheUmask(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		dir := filepath.Join(fastDir(t), "made", "here")
 		s := open(t, dir, kind)
-		fill(t, s, 1, 200, 1)
+		appendEntries(t, s, 1, 200, 1)
 		snapshotAt(t, s, 100, 1)
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			require.NoError(t, err)
@@ -154,26 +154,26 @@ func TestFilesArePrivateWhateverTheUmask(t *testing.T) {
 	})
 }
 
-func TestS21_AnInterruptedFirstStartBeginsAgain(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+func TestS21_AnInterruptedFirstStartIsRepeated(t *testing.T) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		dir := fastDir(t)
 		s := open(t, dir, kind)
 		id := s.id
 		require.NoError(t, s.Close())
-		id.Made = false
-		require.NoError(t, writeSealed(folder(dir).identity(), "", id))
-		require.NoError(t, os.Remove(folder(dir).vote()))
+		id.Initialised = false
+		require.NoError(t, writeChecksummed(dataDir(dir).identityPath(), "", id))
+		require.NoError(t, os.Remove(dataDir(dir).votePath()))
 		s = open(t, dir, kind)
 		require.Equal(t, id.Member, s.MemberID)
-		fill(t, s, 1, 3, 1)
-		holds(t, reopen(t, s, kind), 1, 3)
+		appendEntries(t, s, 1, 3, 1)
+		requireEntries(t, reopen(t, s, kind), 1, 3)
 	})
 }
 
 func TestS23_AQuarantinedMemberDoesNotStart(t *testing.T) {
 	dir := fastDir(t)
 	s := open(t, dir, WAL)
-	fill(t, s, 1, 5, 1)
+	appendEntries(t, s, 1, 5, 1)
 	require.NoError(t, s.Quarantine("hash at 5 differs"))
 	require.NoError(t, s.Close())
 	for range 2 {
@@ -181,7 +181,7 @@ func TestS23_AQuarantinedMemberDoesNotStart(t *testing.T) {
 		require.ErrorIs(t, err, ErrQuarantined)
 		require.ErrorContains(t, err, "hash at 5 differs")
 	}
-	require.FileExists(t, folder(dir).bolt(), "its files are kept")
+	require.FileExists(t, dataDir(dir).boltPath(), "its files are kept")
 }
 
 func TestTheClusterIsRecordedOnce(t *testing.T) {
@@ -197,30 +197,30 @@ func TestTheClusterIsRecordedOnce(t *testing.T) {
 }
 
 func TestS21_ATermBelowTheLogOrTheSnapshotIsRefused(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		t.Run("below the last entry", func(t *testing.T) {
 			s := open(t, fastDir(t), kind)
-			fill(t, s, 1, 5, 3)
+			appendEntries(t, s, 1, 5, 3)
 			require.NoError(t, s.Logs.StoreLog(entry(6, 4)))
 			require.NoError(t, s.Close())
-			refused(t, string(s.dir), kind, "its term is 3, below term 4")
+			requireRefused(t, string(s.dir), kind, "its term is 3, below term 4")
 		})
 		t.Run("below the snapshot", func(t *testing.T) {
 			s := open(t, fastDir(t), kind)
-			fill(t, s, 1, 5, 3)
+			appendEntries(t, s, 1, 5, 3)
 			snapshotAt(t, s, 9, 7)
 			require.NoError(t, s.Close())
-			refused(t, string(s.dir), kind, "its term is 3, below term 7")
+			requireRefused(t, string(s.dir), kind, "its term is 3, below term 7")
 		})
 	})
 }
 
 func TestS21_FilesOfAnotherMemberAreRefused(t *testing.T) {
-	eachKind(t, func(t *testing.T, kind string) {
+	forEachKind(t, func(t *testing.T, kind string) {
 		mine, theirs := fastDir(t), fastDir(t)
 		for _, dir := range []string{mine, theirs} {
 			s := open(t, dir, kind)
-			fill(t, s, 1, 60, 2)
+			appendEntries(t, s, 1, 60, 2)
 			snapshotAt(t, s, 30, 2)
 			require.NoError(t, s.Close())
 		}
@@ -242,20 +242,20 @@ func TestS21_FilesOfAnotherMemberAreRefused(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				dir := fastDir(t)
 				copyTree(t, mine, dir)
-				swap(t, mine, theirs, dir, files)
-				refused(t, dir, kind)
+				replaceFiles(t, mine, theirs, dir, files)
+				requireRefused(t, dir, kind)
 			})
 		}
 	})
 }
 
-// swap puts their files into dir; one with a minus comes from mine again.
-func swap(t *testing.T, mine, theirs, dir string, files []string) {
+// replaceFiles puts their files into dir; one with a minus comes from mine again.
+func replaceFiles(t *testing.T, ours, theirs, dir string, files []string) {
 	t.Helper()
 	for _, file := range files {
 		from, rel := theirs, file
 		if file[0] == '-' {
-			from, rel = mine, file[1:]
+			from, rel = ours, file[1:]
 		}
 		if file == "segments" {
 			segments, err := filepath.Glob(filepath.Join(theirs, "wal", "*.wal"))

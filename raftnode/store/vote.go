@@ -18,10 +18,10 @@ const (
 	keyVoteCand = "LastVoteCand"
 )
 
-// ballot is vote.json: all keys as they are to be, and the one that changed last
+// voteFile is vote.json: all keys as they are to be, and the one that changed last
 // as it was before. A crash between the file and raft.db leaves the old value in
 // raft.db; every other difference is damage (S22).
-type ballot struct {
+type voteFile struct {
 	Values  map[string][]byte `json:"values"`
 	Changed string            `json:"changed,omitempty"`
 	Before  []byte            `json:"before,omitempty"`
@@ -29,9 +29,9 @@ type ballot struct {
 
 // votes is the stable store: raft.db and vote.json, in step. A member that forgot
 // its vote could vote twice in one term.
-type votes struct {
+type voteStore struct {
 	db     raft.StableStore
-	guard  *guard
+	guard  *ioGuard
 	path   string
 	member string
 
@@ -39,38 +39,38 @@ type votes struct {
 	values map[string][]byte // what both hold; reads are served from here
 }
 
-// createVotes makes the file of a member that never voted.
-func createVotes(path, member string) error {
-	return writeSealed(path, member, ballot{Values: map[string][]byte{}})
+// createVoteStore makes the file of a member that never voted.
+func createVoteStore(path, member string) error {
+	return writeChecksummed(path, member, voteFile{Values: map[string][]byte{}})
 }
 
-// openVotes compares the two copies and refuses when they differ.
-func openVotes(d folder, db raft.StableStore, g *guard, member string) (*votes, error) {
-	v := &votes{db: db, guard: g, path: d.vote(), member: member}
-	var b ballot
-	if err := readSealed(d.vote(), member, &b); err != nil {
+// openVoteStore compares the two copies and refuses when they differ.
+func openVoteStore(d dataDir, db raft.StableStore, g *ioGuard, member string) (*voteStore, error) {
+	v := &voteStore{db: db, guard: g, path: d.votePath(), member: member}
+	var b voteFile
+	if err := readChecksummed(d.votePath(), member, &b); err != nil {
 		if os.IsNotExist(err) {
 			return nil, err
 		}
-		return nil, refuse(d.vote(), rejoin, "cannot be read: %w", err)
+		return nil, refuse(d.votePath(), remedyRejoin, "cannot be read: %w", err)
 	}
 	if v.values = b.Values; v.values == nil {
 		v.values = map[string][]byte{}
 	}
 	for _, key := range []string{keyTerm, keyVoteTerm, keyVoteCand} {
-		if err := v.compare(key, b); err != nil {
+		if err := v.reconcileKey(key, b); err != nil {
 			return nil, err
 		}
 	}
 	return v, nil
 }
 
-// compare checks one key. A change that reached only the file was never
+// reconcileKey checks one key. A change that reached only the file was never
 // acknowledged, and carrying it on is safe: terms and votes only grow.
-func (v *votes) compare(key string, b ballot) error {
+func (v *voteStore) reconcileKey(key string, b voteFile) error {
 	stored, err := v.db.Get([]byte(key))
 	if err != nil && err.Error() != raftboltdb.ErrKeyNotFound.Error() {
-		return refuse(v.path, rejoin, "cannot compare %s with raft.db: %w", key, err)
+		return refuse(v.path, remedyRejoin, "cannot compare %s with raft.db: %w", key, err)
 	}
 	want, known := b.Values[key]
 	switch {
@@ -79,16 +79,16 @@ func (v *votes) compare(key string, b ballot) error {
 	case known && key == b.Changed && bytes.Equal(stored, b.Before):
 		return v.db.Set([]byte(key), want)
 	}
-	return refuse(v.path, rejoin, "it and raft.db disagree on %s: %x and %x", key, want, stored)
+	return refuse(v.path, remedyRejoin, "it and raft.db disagree on %s: %x and %x", key, want, stored)
 }
 
 // Set makes one key durable in both places.
-func (v *votes) Set(key, val []byte) error {
+func (v *voteStore) Set(key, val []byte) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	old, known := v.values[string(key)]
 	if known && bytes.Equal(old, val) {
-		return v.guard.refused() // durable already: Raft writes its term again at each start
+		return v.guard.err() // durable already: Raft writes its term again at each start
 	}
 	return v.guard.write("write the vote", func() error {
 		next := make(map[string][]byte, len(v.values)+1)
@@ -96,7 +96,7 @@ func (v *votes) Set(key, val []byte) error {
 			next[k] = val
 		}
 		next[string(key)] = bytes.Clone(val)
-		if err := writeSealed(v.path, v.member, ballot{Values: next, Changed: string(key), Before: old}); err != nil {
+		if err := writeChecksummed(v.path, v.member, voteFile{Values: next, Changed: string(key), Before: old}); err != nil {
 			return err
 		}
 		if err := v.db.Set(key, val); err != nil {
@@ -108,10 +108,10 @@ func (v *votes) Set(key, val []byte) error {
 }
 
 // Get returns a copy of a key's value, or raft-boltdb's ErrKeyNotFound, whose text Raft knows.
-func (v *votes) Get(key []byte) ([]byte, error) {
+func (v *voteStore) Get(key []byte) ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if err := v.guard.refused(); err != nil {
+	if err := v.guard.err(); err != nil {
 		return nil, err
 	}
 	val, known := v.values[string(key)]
@@ -122,12 +122,12 @@ func (v *votes) Get(key []byte) ([]byte, error) {
 }
 
 // SetUint64 is Set of a number.
-func (v *votes) SetUint64(key []byte, val uint64) error {
+func (v *voteStore) SetUint64(key []byte, val uint64) error {
 	return v.Set(key, binary.BigEndian.AppendUint64(nil, val))
 }
 
 // GetUint64 is Get of a number.
-func (v *votes) GetUint64(key []byte) (uint64, error) {
+func (v *voteStore) GetUint64(key []byte) (uint64, error) {
 	val, err := v.Get(key)
 	if err != nil {
 		return 0, err
@@ -139,7 +139,7 @@ func (v *votes) GetUint64(key []byte) (uint64, error) {
 }
 
 // term is the current term, 0 when there was none.
-func (v *votes) term() uint64 {
+func (v *voteStore) currentTerm() uint64 {
 	t, err := v.GetUint64([]byte(keyTerm))
 	if err != nil {
 		return 0

@@ -14,40 +14,40 @@ import (
 )
 
 // openWAL opens the log in the wal folder.
-func openWAL(d folder, o Options, g *guard, member string, marked uint64) (raft.LogStore, func() error, error) {
-	if err := checkMember(d.wal(), member); err != nil {
+func openWAL(d dataDir, o Options, g *ioGuard, member string, acknowledged uint64) (raft.LogStore, func() error, error) {
+	if err := checkMember(d.walPath(), member); err != nil {
 		return nil, nil, err
 	}
 	var w *wal.WAL
-	meta, files := &walMeta{path: d.walMeta(), member: member, guard: g}, newSegmentFS()
-	err := protect(func() (err error) {
-		if err := mendTail(d, meta, marked, o.SegmentSize); err != nil {
+	meta, files := &walMeta{path: d.walMetaPath(), member: member, guard: g}, newSegmentFS()
+	err := catchPanic(func() (err error) {
+		if err := repairTail(d, meta, acknowledged, o.SegmentSize); err != nil {
 			return err
 		}
-		w, err = wal.Open(d.wal(),
+		w, err = wal.Open(d.walPath(),
 			wal.WithMetaStore(meta),
-			wal.WithSegmentFiler(segment.NewFiler(d.wal(), files)),
+			wal.WithSegmentFiler(segment.NewFiler(d.walPath(), files)),
 			wal.WithSegmentSize(o.SegmentSize),
 			wal.WithLogger(hclogTo(o.Logger, slog.LevelInfo)))
 		return err
 	})
 	if err != nil {
-		return nil, nil, refuse(d.wal(), rejoin, "cannot open the log: %w", err)
+		return nil, nil, refuse(d.walPath(), remedyRejoin, "cannot open the log: %w", err)
 	}
-	files.opened.Store(true)
+	files.logOpen.Store(true)
 	return w, w.Close, nil
 }
 
 // createWAL makes an empty log.
-func createWAL(d folder, member string) error {
-	if err := os.Mkdir(d.wal(), 0o700); err != nil {
+func createWAL(d dataDir, member string) error {
+	if err := os.Mkdir(d.walPath(), 0o700); err != nil {
 		return fmt.Errorf("make the log's folder: %w", err)
 	}
-	meta := &walMeta{path: d.walMeta(), member: member}
+	meta := &walMeta{path: d.walMetaPath(), member: member}
 	if err := meta.CommitState(types.PersistentState{}); err != nil {
 		return err
 	}
-	return writeMember(d.wal(), member)
+	return writeMember(d.walPath(), member)
 }
 
 // walMeta keeps the list of segments in a checksummed file. raft-wal's own keeps
@@ -55,13 +55,13 @@ func createWAL(d folder, member string) error {
 // and starts an empty log when the file is missing.
 type walMeta struct {
 	path, member string
-	guard        *guard
+	guard        *ioGuard
 }
 
 // Load returns the list of segments.
 func (m *walMeta) Load(string) (types.PersistentState, error) {
 	var s types.PersistentState
-	if err := readSealed(m.path, m.member, &s); err != nil {
+	if err := readChecksummed(m.path, m.member, &s); err != nil {
 		return s, fmt.Errorf("read %s: %w", m.path, err)
 	}
 	return s, nil
@@ -70,7 +70,7 @@ func (m *walMeta) Load(string) (types.PersistentState, error) {
 // CommitState replaces the list durably. raft-wal calls it in the background too
 // and only logs what it returns, so a failure goes to the guard here.
 func (m *walMeta) CommitState(s types.PersistentState) error {
-	err := writeSealed(m.path, m.member, s)
+	err := writeChecksummed(m.path, m.member, s)
 	if err != nil && m.guard != nil {
 		return m.guard.fail("write the log's list of segments", err)
 	}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// slots is far above the number of calls that Raft has outstanding at once. A call
+// maxWatchedCalls is far above the number of calls that Raft has outstanding at once. A call
 // that finds none is not watched; all others then hang already.
-const slots = 64
+const maxWatchedCalls = 64
 
 // watchdog notices a call that does not come back: a leader with a hung disk
 // keeps its leadership for ever, since heartbeats do not touch the disk (S132).
@@ -17,35 +17,35 @@ const slots = 64
 // stopped the clock stands, so a member that was paused is not taken for one
 // whose disk hangs.
 type watchdog struct {
-	ticks  atomic.Int64 // starts at 1; 0 in a slot means free
-	calls  [slots]call
-	limit  int64 // ticks
-	onHang func(what string)
-	done   chan struct{}
-	ended  sync.WaitGroup
-	once   sync.Once
+	ticks     atomic.Int64 // starts at 1; 0 in a slot means free
+	calls     [maxWatchedCalls]watchedCall
+	limit     int64 // ticks
+	onHang    func(what string)
+	done      chan struct{}
+	wg        sync.WaitGroup
+	closeOnce sync.Once
 }
 
-type call struct {
-	since atomic.Int64
-	what  atomic.Pointer[string]
+type watchedCall struct {
+	since     atomic.Int64
+	operation atomic.Pointer[string]
 }
 
 const ticksPerHang = 10
 
-func newWatchdog(hang time.Duration, onHang func(string)) *watchdog {
+func newWatchdog(timeout time.Duration, onHang func(string)) *watchdog {
 	w := &watchdog{limit: ticksPerHang, onHang: onHang, done: make(chan struct{})}
 	w.ticks.Store(1)
-	w.ended.Go(func() { w.run(max(hang/ticksPerHang, time.Millisecond)) })
+	w.wg.Go(func() { w.run(max(timeout/ticksPerHang, time.Millisecond)) })
 	return w
 }
 
 // begin notes a call and returns its slot, or -1.
-func (w *watchdog) begin(what string) int {
+func (w *watchdog) begin(operation string) int {
 	now := w.ticks.Load()
 	for i := range w.calls {
 		if w.calls[i].since.CompareAndSwap(0, now) {
-			w.calls[i].what.Store(&what)
+			w.calls[i].operation.Store(&operation)
 			return i
 		}
 	}
@@ -66,20 +66,20 @@ func (w *watchdog) run(tick time.Duration) {
 		case <-w.done:
 			return
 		case <-t.C:
-			if what, hung := w.look(w.ticks.Add(1)); hung {
-				go w.onHang(what)
+			if operation, hung := w.findHung(w.ticks.Add(1)); hung {
+				go w.onHang(operation)
 				return
 			}
 		}
 	}
 }
 
-// look returns a call that is outstanding for longer than the limit.
-func (w *watchdog) look(now int64) (string, bool) {
+// findHung returns a call that is outstanding for longer than the limit.
+func (w *watchdog) findHung(now int64) (string, bool) {
 	for i := range w.calls {
 		if since := w.calls[i].since.Load(); since != 0 && now-since > w.limit {
-			if what := w.calls[i].what.Load(); what != nil {
-				return *what, true
+			if operation := w.calls[i].operation.Load(); operation != nil {
+				return *operation, true
 			}
 		}
 	}
@@ -87,6 +87,6 @@ func (w *watchdog) look(now int64) (string, bool) {
 }
 
 func (w *watchdog) close() {
-	w.once.Do(func() { close(w.done) })
-	w.ended.Wait()
+	w.closeOnce.Do(func() { close(w.done) })
+	w.wg.Wait()
 }

@@ -1,0 +1,55 @@
+package controller
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-storage/holdfast/admin"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/raftnode"
+)
+
+// raftMembership changes the configuration through the member.
+type raftMembership struct{ cluster *cluster }
+
+// Visit is admin.Membership's.
+func (c raftMembership) Visit(ctx context.Context, addr string) (admin.Visited, error) {
+	m, err := c.cluster.member()
+	if err != nil {
+		return admin.Visited{}, err
+	}
+	s, err := m.StatusAt(ctx, addr)
+	if err != nil {
+		return admin.Visited{}, err
+	}
+	return admin.Visited{
+		Name: s.GetName(), MemberID: s.GetMemberId(), ClusterID: s.GetClusterId(),
+		FeatureLevel: s.GetFeatureLevel(), Detail: s.GetTrouble(),
+	}, nil
+}
+
+// Add is admin.Membership's.
+func (c raftMembership) Add(ctx context.Context, memberID, addr string) error {
+	m, err := c.cluster.member()
+	if err != nil {
+		return err
+	}
+	return asRejection(m.AddPeer(ctx, memberID, addr))
+}
+
+// Remove is admin.Membership's.
+func (c raftMembership) Remove(ctx context.Context, memberID string) error {
+	m, err := c.cluster.member()
+	if err != nil {
+		return err
+	}
+	return asRejection(m.RemovePeer(ctx, memberID))
+}
+
+// asRejection makes a rejection of what trying again does not mend.
+func asRejection(err error) error {
+	if errors.Is(err, raftnode.ErrRefused) {
+		return fsm.Reject(fsm.Precondition, "%s", err.Error())
+	}
+	return err
+}

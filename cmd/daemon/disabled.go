@@ -1,0 +1,76 @@
+package daemon
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/spf13/pflag"
+
+	"github.com/holdfast-storage/holdfast/cmd/exit"
+)
+
+// DisableFlags are capabilities that are turned off by configuration: they are not
+// advertised and their RPCs are UNIMPLEMENTED. That all processes of a cluster are
+// started with the same ones is the operator's duty: COs ask any of them.
+type DisableFlags struct{ names []string }
+
+// Add adds the flag.
+func (o *DisableFlags) Add(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&o.names, "disable-capability", nil, "CSI capability or service that is not served nor advertised, by its `NAME` in the\n"+
+		"specification, such as EXPAND_VOLUME or SNAPSHOT_METADATA_SERVICE; repeatable, and to be the same on all controllers and nodes")
+}
+
+// Disabled is what is turned off, service by service.
+type Disabled struct {
+	Controller []csi.ControllerServiceCapability_RPC_Type
+	Group      []csi.GroupControllerServiceCapability_RPC_Type
+	Node       []csi.NodeServiceCapability_RPC_Type
+	Services   []csi.PluginCapability_Service_Type
+}
+
+// requiredCapabilities cannot be turned off: nothing would be left.
+var requiredCapabilities = []string{"UNKNOWN", "CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME", "STAGE_UNSTAGE_VOLUME", "CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"}
+
+// Disabled reads the names. One that names capabilities of several services means all of them.
+func (o *DisableFlags) Disabled() (Disabled, error) {
+	var disabled Disabled
+	for _, name := range o.names {
+		name = strings.ToUpper(strings.TrimSpace(name))
+		if slices.Contains(requiredCapabilities, name) || !disabled.add(name) {
+			return disabled, exit.Usagef("--disable-capability %q is no capability that can be turned off", name)
+		}
+	}
+	return disabled, nil
+}
+
+func (o *Disabled) add(name string) bool {
+	controller, inController := csi.ControllerServiceCapability_RPC_Type_value[name]
+	group, inGroup := csi.GroupControllerServiceCapability_RPC_Type_value[name]
+	node, inNode := csi.NodeServiceCapability_RPC_Type_value[name]
+	service, inServices := csi.PluginCapability_Service_Type_value[name]
+	if inController {
+		o.Controller = append(o.Controller, csi.ControllerServiceCapability_RPC_Type(controller))
+	}
+	if inNode {
+		o.Node = append(o.Node, csi.NodeServiceCapability_RPC_Type(node))
+	}
+	if inServices {
+		o.Services = append(o.Services, csi.PluginCapability_Service_Type(service))
+	}
+	if inGroup {
+		o.Group = append(o.Group, csi.GroupControllerServiceCapability_RPC_Type(group))
+		o.Services = append(o.Services, csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE)
+	}
+	return inController || inGroup || inNode || inServices
+}
+
+// HasService tells whether a whole service is turned off.
+func (o *Disabled) HasService(s csi.PluginCapability_Service_Type) bool {
+	return slices.Contains(o.Services, s)
+}
+
+// HasExpansion tells whether growing volumes is turned off.
+func (o *Disabled) HasExpansion() bool {
+	return slices.Contains(o.Controller, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME)
+}

@@ -1,0 +1,164 @@
+package raftnode
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// newUnstartedMembers are members with fixed addresses that are not started yet: the first is to
+// found the cluster, all know all addresses.
+func newUnstartedMembers(t *testing.T, kind string) *testCluster {
+	c := newTestCluster(t, func(cfg *Config) { cfg.LogStore = kind })
+	var addrs []string
+	for i := range 3 {
+		n := c.prepare(fmt.Sprintf("c%d", i+1), func(cfg *Config) { cfg.Bootstrap = i == 0 })
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		n.listener, n.addr = listener, listener.Addr().String()
+		addrs = append(addrs, n.addr)
+	}
+	for _, n := range c.members {
+		n.cfg.Join = addrs
+	}
+	return c
+}
+
+func (n *testMember) waitNotReady(t *testing.T, text string) {
+	t.Helper()
+	eventually(t, func() error {
+		if err := n.Ready(); err == nil || !strings.Contains(err.Error(), text) {
+			return fmt.Errorf("it says %v", err)
+		}
+		return nil
+	})
+}
+
+func TestS69_BootstrapAsksAllOthersFirst(t *testing.T) {
+	forEachLogStore(t, func(t *testing.T, kind string) {
+		c := newUnstartedMembers(t, kind)
+		c1, c2, c3 := c.members[0], c.members[1], c.members[2]
+		require.NoError(t, c.start(c1))
+		c1.waitNotReady(t, c3.addr)
+		require.NoError(t, c.start(c2))
+		c1.waitNotReady(t, "not yet asked: "+c3.addr)
+		require.Zero(t, c1.raft.LastIndex(), "it founded a cluster without having asked all")
+		require.NoError(t, c.start(c3))
+		c.waitReady(3)
+	})
+}
+
+func TestS69_BootstrapWithoutItsFolderMakesNoSecondCluster(t *testing.T) {
+	forEachLogStore(t, func(t *testing.T, kind string) {
+		c := newUnstartedMembers(t, kind)
+		c1 := c.members[0]
+		for _, n := range c.members {
+			require.NoError(t, c.start(n))
+		}
+		c.waitReady(3)
+		c1.mustPropose(t, "acknowledged")
+		cluster, old := c1.storage.clusterID(), c1.id
+		for _, n := range c.members {
+			n.crash(t)
+		}
+		require.NoError(t, os.RemoveAll(c1.cfg.Dir))
+		for _, marker := range []string{"with its marker", "without it"} {
+			if marker == "without it" {
+				require.NoError(t, os.Remove(c1.cfg.Dir+".founded"))
+				require.NoError(t, os.RemoveAll(c1.cfg.Dir))
+			}
+			require.NoError(t, c.start(c1))
+			c1.waitNotReady(t, "not in the cluster yet")
+			require.Zero(t, c1.raft.LastIndex())
+			c1.crash(t)
+		}
+		for _, n := range c.members {
+			require.NoError(t, c.start(n))
+		}
+		c1.waitNotReady(t, "holdfast members replace "+old)
+		retryUnavailable(t, func() error { return c.members[1].RemovePeer(testContext(t), old) })
+		c.waitReady(3)
+		require.Equal(t, cluster, c1.storage.clusterID())
+		require.True(t, c1.hasNode(t, "acknowledged"))
+		requireSameHash(t, c.members...)
+	})
+}
+
+func TestS69_TwoBootstrapsMakeNoCluster(t *testing.T) {
+	t.Parallel()
+	c := newUnstartedMembers(t, "wal")
+	c.members[1].cfg.Bootstrap = true
+	for _, n := range c.members {
+		require.NoError(t, c.start(n))
+	}
+	c.members[0].waitNotReady(t, "c2 at "+c.members[1].addr+" is to make a new cluster too")
+	c.members[1].waitNotReady(t, "c1 at "+c.members[0].addr+" is to make a new cluster too")
+	c.members[1].crash(t)
+	c.members[1].cfg.Bootstrap = false
+	require.NoError(t, c.start(c.members[1]))
+	c.waitReady(3)
+}
+
+func TestS69_WithoutAddressesTheMarkerRefusesASecondCluster(t *testing.T) {
+	forEachLogStore(t, func(t *testing.T, kind string) {
+		c := newTestCluster(t, func(cfg *Config) { cfg.LogStore = kind })
+		n := c.add("c1", nil)
+		c.waitReady(1)
+		old := n.id
+		n.crash(t)
+		require.NoError(t, c.start(n), "with its folder it starts again")
+		n.crash(t)
+		require.NoError(t, os.RemoveAll(n.cfg.Dir))
+		for range 2 {
+			err := c.start(n)
+			require.ErrorContains(t, err, "holdfast members replace "+old)
+			require.ErrorContains(t, err, "remove "+n.cfg.Dir+".founded")
+		}
+		n.Member = nil
+		require.NoError(t, os.WriteFile(n.cfg.Dir+".founded", []byte("?"), 0o600))
+		require.ErrorContains(t, c.start(n), "read the marker")
+		n.Member = nil
+		require.NoError(t, os.Remove(n.cfg.Dir+".founded"))
+		require.NoError(t, c.start(n))
+		c.waitReady(1)
+	})
+}
+
+func TestS69_AnInterruptedBootstrapContinues(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, nil)
+	n := c.prepare("c1", func(cfg *Config) { cfg.Bootstrap, cfg.Join = false, []string{"127.0.0.1:1"} })
+	require.NoError(t, c.start(n))
+	text, err := json.Marshal(bootstrapMarker{Member: n.id})
+	require.NoError(t, err)
+	n.crash(t)
+	require.NoError(t, os.WriteFile(n.cfg.Dir+".founded", text, 0o600)) // and then it was killed
+	n.cfg.Bootstrap, n.cfg.Join = true, nil
+	require.NoError(t, c.start(n))
+	c.waitReady(1)
+}
+
+// S69, S142: told to found once more, a folder that holds a cluster goes on with it.
+func TestS69_ABootstrapOfAnOlderBuildGetsItsMarker(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, nil)
+	n := c.add("c1", nil)
+	c.waitReady(1)
+	n.crash(t)
+	require.NoError(t, os.Remove(n.cfg.Dir+".founded"))
+	require.NoError(t, c.start(n))
+	require.FileExists(t, n.cfg.Dir+".founded")
+}
+
+func TestS69_ANamedBootstrapMarkerMustBeWritten(t *testing.T) {
+	t.Parallel()
+	c := newTestCluster(t, nil)
+	n := c.prepare("c1", func(cfg *Config) { cfg.Bootstrap, cfg.BootstrapMarker = true, "/proc/nowhere/founded" })
+	require.ErrorContains(t, c.start(n), "write the marker")
+	n.Member = nil
+}

@@ -1,0 +1,144 @@
+package raftnode
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// commitCoalesceDelay is how long a commit waits for the next entries to carry it to
+// the followers, when there are proposals under way that will.
+const commitCoalesceDelay = 2 * time.Millisecond
+
+// lines are the open pipelines to followers. Raft tells a follower what is
+// committed with the next entries, or after CommitTimeout (50 to 100 ms) when there
+// are none: too long for who waits on a follower for its own command, or watches
+// there. A line sends, right after a commit, the same empty AppendEntries that raft
+// itself sends after that time.
+type commitPipelines struct {
+	mu                sync.Mutex
+	active            map[*commitPipeline]struct{}
+	proposalsInFlight func() bool // there are proposals under way
+}
+
+// commitPipeline is one pipeline.
+type commitPipeline struct {
+	raft.AppendPipeline
+	all *commitPipelines
+
+	mu                sync.Mutex                // held while a message is sent, which may take long
+	lastRequest       raft.AppendEntriesRequest // header and term of raft's own
+	highestSent       uint64                    // the highest index sent, or known to be there
+	highestCommitSent uint64                    // the highest commit index told
+
+	pending   atomic.Pointer[entryID] // to be told
+	wake      chan struct{}
+	done      chan struct{}
+	closeOnce sync.Once
+}
+
+type entryID struct{ index, term uint64 }
+
+// AppendEntriesPipeline opens a line.
+func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, withMemberID(id, target))
+	if err != nil {
+		return nil, err
+	}
+	l := &commitPipeline{AppendPipeline: inner, all: &t.commitPipelines, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	t.commitPipelines.mu.Lock()
+	t.commitPipelines.active[l] = struct{}{}
+	t.commitPipelines.mu.Unlock()
+	go l.run()
+	return l, nil
+}
+
+// notify tells the lines of the newest committed entry.
+func (ls *commitPipelines) notify(index, term uint64) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for l := range ls.active {
+		l.notify(&entryID{index, term})
+	}
+}
+
+func (l *commitPipeline) notify(e *entryID) {
+	l.pending.Store(e)
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (l *commitPipeline) run() {
+	for {
+		select {
+		case <-l.wake:
+		case <-l.done:
+			return
+		}
+		e := *l.pending.Load()
+		if l.all.proposalsInFlight() && !l.waitForEntries() {
+			return
+		}
+		if l.sendCommit(e) != nil {
+			return
+		}
+	}
+}
+
+// wait gives the next entries time; false when the line was closed meanwhile.
+func (l *commitPipeline) waitForEntries() bool {
+	t := time.NewTimer(commitCoalesceDelay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-l.done:
+		return false
+	}
+}
+
+// sendCommit sends what is committed, unless raft did. The entry was sent on this line
+// before, so the follower has it; term and header are those of raft's own last
+// message, so a leader that was deposed meanwhile only repeats what it once said.
+func (l *commitPipeline) sendCommit(e entryID) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.highestCommitSent >= e.index || l.highestSent < e.index {
+		return nil
+	}
+	args := l.lastRequest
+	args.PrevLogEntry, args.PrevLogTerm = e.index, e.term
+	args.Entries, args.LeaderCommitIndex = nil, e.index
+	if _, err := l.AppendPipeline.AppendEntries(&args, new(raft.AppendEntriesResponse)); err != nil {
+		return err
+	}
+	l.highestCommitSent = e.index
+	return nil
+}
+
+// AppendEntries is raft's own message.
+func (l *commitPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	future, err := l.AppendPipeline.AppendEntries(args, resp)
+	if err != nil {
+		return nil, err
+	}
+	l.lastRequest = raft.AppendEntriesRequest{RPCHeader: args.RPCHeader, Term: args.Term}
+	l.highestSent = max(l.highestSent, args.PrevLogEntry+uint64(len(args.Entries)))
+	l.highestCommitSent = max(l.highestCommitSent, min(l.highestSent, args.LeaderCommitIndex))
+	return future, nil
+}
+
+// Close is raft's; it does not wait for a message under way.
+func (l *commitPipeline) Close() error {
+	l.closeOnce.Do(func() { close(l.done) })
+	l.all.mu.Lock()
+	delete(l.all.active, l)
+	l.all.mu.Unlock()
+	return l.AppendPipeline.Close()
+}

@@ -1,0 +1,172 @@
+package raftnode
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const mib = 1 << 20
+
+// TestS28_TheDiskGuard goes through a disk's life; each step is looked at twice.
+func TestS28_TheDiskGuard(t *testing.T) {
+	var free atomic.Int64
+	free.Store(100 * mib)
+	cfg := Config{Dir: t.TempDir(), DiskGuard: 16 * mib, DiskReserve: 4 * mib}
+	cfg.statfs = func(string) (int64, int64, error) { return free.Load(), 1000 * mib, nil }
+	resigned := 0
+	d := newDiskGuard(&cfg, slog.New(slog.DiscardHandler), func() { resigned++ })
+	for _, step := range []struct {
+		name                           string
+		free                           int64
+		full, reserved, appendsRefused bool
+		resigned                       int
+	}{
+		{"room enough", 100 * mib, false, true, false, 0},
+		{"just enough", 16 * mib, false, true, false, 0},
+		{"below the guard, leadership goes", 15 * mib, true, true, false, 1},
+		{"a little more is not enough to come back", 17 * mib, true, true, false, 1},
+		{"back, with an eighth more", 18 * mib, false, true, false, 1},
+		{"full again", 5 * mib, true, true, false, 2},
+		{"a quarter of the guard: the reserve is given up", 3 * mib, true, false, false, 2},
+		{"still low after that", 5 * mib, true, false, false, 2},
+		{"nearly nothing: appends are refused too", 1 * mib, true, false, true, 2},
+		{"room for the guard, not for the reserve beside it", 19 * mib, true, false, false, 2},
+		{"room for both: it comes back by itself", 22 * mib, false, true, false, 2},
+	} {
+		free.Store(step.free)
+		for range 2 {
+			d.check()
+			if step.free == 3*mib {
+				free.Store(5 * mib) // the deleted reserve
+			}
+			require.Equal(t, step.full, d.full.Load(), step.name)
+			require.Equal(t, step.reserved, d.reserveExists(), step.name)
+			require.Equal(t, step.appendsRefused, d.checkAppend() != nil, step.name)
+			require.Equal(t, step.resigned, resigned, step.name)
+		}
+	}
+	info, err := os.Stat(d.reservePath())
+	require.NoError(t, err)
+	require.EqualValues(t, 4*mib, info.Size())
+	require.EqualValues(t, 0o600, info.Mode().Perm())
+}
+
+func TestS28_AMemberStartsOnAFullDisk(t *testing.T) {
+	cfg := Config{Dir: t.TempDir(), DiskGuard: 16 * mib, DiskReserve: 4 * mib}
+	cfg.statfs = func(string) (int64, int64, error) { return 0, 1000 * mib, nil }
+	for range 2 {
+		d := newDiskGuard(&cfg, slog.New(slog.DiscardHandler), func() { t.Error("there is no leadership to give away yet") })
+		require.True(t, d.full.Load())
+	}
+	cfg.DiskReserve = -1
+	cfg.statfs = func(string) (int64, int64, error) { return 17 * mib, 1000 * mib, nil }
+	d := newDiskGuard(&cfg, slog.New(slog.DiscardHandler), func() {})
+	require.False(t, d.full.Load(), "without a reserve only the guard counts")
+	free, total, err := statfs(cfg.Dir)
+	require.NoError(t, err)
+	require.Greater(t, total, free)
+	_, _, err = statfs("/nowhere/at/all")
+	require.Error(t, err)
+}
+
+// S28, S134: it leaves leadership to a member that can still write.
+func TestS28_ALeaderWithAFullDiskTransfersLeadership(t *testing.T) {
+	t.Parallel()
+	full := make(map[string]*atomic.Bool)
+	c := newThreeMembers(t, func(cfg *Config) {
+		diskFull := new(atomic.Bool)
+		full[cfg.Name] = diskFull
+		cfg.statfs = func(string) (int64, int64, error) {
+			if diskFull.Load() {
+				return 900 << 10, 1 << 30, nil
+			}
+			return 1 << 30, 1 << 30, nil
+		}
+	})
+	fullLeader := c.leader()
+	full[fullLeader.cfg.Name].Store(true)
+	rest := c.others(fullLeader)
+	c.leader(rest...)
+	eventually(t, func() error {
+		if err := fullLeader.Ready(); !errors.Is(err, ErrDiskFull) {
+			return fmt.Errorf("it has not looked at its disk yet: %w", err)
+		}
+		return nil
+	})
+	for range 2 {
+		_, err := fullLeader.Propose(testContext(t), registerNode("refused"))
+		require.ErrorIs(t, err, ErrDiskFull)
+		require.True(t, IsUnavailable(err))
+		require.ErrorIs(t, fullLeader.Ready(), ErrDiskFull)
+	}
+	rest[0].mustPropose(t, "elsewhere")
+	require.True(t, fullLeader.hasNode(t, "elsewhere"), "reads go on")
+	full[fullLeader.cfg.Name].Store(false)
+	eventually(t, fullLeader.Ready)
+	fullLeader.mustPropose(t, "back")
+}
+
+func TestS28_ForwardedCommandsSeeTheLeadersFullDisk(t *testing.T) {
+	t.Parallel()
+	var full atomic.Bool
+	c := newTestCluster(t, nil)
+	leader := c.add("c1", func(cfg *Config) {
+		cfg.statfs = func(string) (int64, int64, error) {
+			if full.Load() {
+				return 900 << 10, 1 << 30, nil
+			}
+			return 1 << 30, 1 << 30, nil
+		}
+	})
+	follower := c.add("c2", nil)
+	c.waitReady(2)
+	eventually(t, func() error {
+		require.NoError(t, follower.TransferLeadership(testContext(t)))
+		if c.leader() != leader {
+			return errors.New("the other one leads")
+		}
+		leader.diskGuard.full.Store(true) // between two looks: leadership stays
+		_, err := follower.Propose(testContext(t), registerNode("refused"))
+		if err != nil && !errors.Is(err, ErrDiskFull) { // a look may have come in between and cleared it
+			require.True(t, IsUnavailable(err), "%v", err)
+			return err // it was elected itself
+		}
+		return nil
+	})
+	full.Store(true)
+	eventually(t, func() error {
+		if _, err := leader.Propose(testContext(t), registerNode("refused")); !errors.Is(err, ErrDiskFull) {
+			return errors.New("it still takes commands")
+		}
+		return nil
+	})
+}
+
+func TestS27_ALeaderWithAWrongClockTransfersLeadership(t *testing.T) {
+	t.Parallel()
+	skew := make(map[string]*atomic.Int64)
+	c := newThreeMembers(t, func(cfg *Config) {
+		by := new(atomic.Int64)
+		skew[cfg.Name] = by
+		cfg.now = func() time.Time { return time.Now().Add(time.Duration(by.Load())) }
+	})
+	skewedLeader := c.leader()
+	skew[skewedLeader.cfg.Name].Store(int64(time.Hour))
+	rest := c.others(skewedLeader)
+	c.leader(rest...)
+	skewedLeader.mustPropose(t, "stamped-elsewhere")
+	require.NoError(t, rest[0].View(func(s *fsm.State) error {
+		require.WithinDuration(t, time.Now(), s.Cluster().Time, 2*time.Hour)
+		return nil
+	}))
+	skew[skewedLeader.cfg.Name].Store(0)
+}

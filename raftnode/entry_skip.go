@@ -1,0 +1,113 @@
+package raftnode
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+	"github.com/holdfast-storage/holdfast/raftnode/store"
+)
+
+// applyFunc is how an entry is folded into a state; tests plant a fault in it.
+type applyFunc func(s *fsm.State, index uint64, cmd *fsmpb.Command) fsm.Result
+
+func applyCommand(s *fsm.State, index uint64, cmd *fsmpb.Command) fsm.Result {
+	return s.Apply(index, cmd)
+}
+
+// skips are the entries that operators have this member pass over, by index (S70).
+type skipSet map[uint64]store.Skip
+
+// loadSkips reads them, and checks those that the log still holds against it.
+func loadSkips(s *storage) (skipSet, error) {
+	all, err := s.skips()
+	if err != nil {
+		return nil, err
+	}
+	first, err := s.logs.FirstIndex()
+	if err != nil {
+		return nil, err
+	}
+	last, err := s.logs.LastIndex()
+	if err != nil {
+		return nil, err
+	}
+	set := skipSet{}
+	for _, k := range all {
+		set[k.Index] = k
+		if k.Index < first || k.Index > last || first == 0 {
+			continue // in a Raft snapshot, or not received again yet
+		}
+		var l raft.Log
+		if err := s.logs.GetLog(k.Index, &l); err != nil {
+			return nil, err
+		}
+		if name := entryNameOf(&l); name != k.EntryName {
+			return nil, fmt.Errorf("entry %d is recorded to be skipped with hash %s and term %d, and the log holds it with hash %s and term %d; remedy: remove this member from the cluster and join it again with an empty folder",
+				k.Index, k.Hash, k.Term, name.Hash, name.Term)
+		}
+	}
+	return set, nil
+}
+
+// entryNameOf names the entry.
+func entryNameOf(l *raft.Log) store.EntryName {
+	sum := sha256.Sum256(l.Data)
+	return store.EntryName{Index: l.Index, Term: l.Term, Hash: hex.EncodeToString(sum[:])}
+}
+
+// at is the decision about this entry. Another entry under a recorded index is a fault:
+// a committed entry is never replaced.
+func (s skipSet) lookup(l *raft.Log) (hash []byte, skip bool) {
+	k, known := s[l.Index]
+	if !known {
+		return nil, false
+	}
+	if name := entryNameOf(l); name != k.EntryName {
+		panic(fmt.Sprintf("log index %d: the skip that is recorded is of term %d and hash %s, the entry of term %d and hash %s",
+			l.Index, k.Term, k.Hash, name.Term, name.Hash))
+	}
+	hash, err := hex.DecodeString(k.Hash)
+	if err != nil {
+		panic(fmt.Sprintf("log index %d: the hash of the skip that is recorded: %v", l.Index, err))
+	}
+	return hash, true
+}
+
+// applyOrSkip folds an entry into the state, or has it passed over.
+func (s skipSet) applyOrSkip(state *fsm.State, l *raft.Log, cmd *fsmpb.Command, apply applyFunc) fsm.Result {
+	if hash, skip := s.lookup(l); skip {
+		return state.Skip(l.Index, hash, cmd)
+	}
+	return apply(state, l.Index, cmd)
+}
+
+// decodeCommand reads an entry. Content that is no command is a fault, unless it is passed over.
+func (s skipSet) decodeCommand(l *raft.Log) *fsmpb.Command {
+	cmd := new(fsmpb.Command)
+	if err := proto.Unmarshal(l.Data, cmd); err != nil {
+		if _, skip := s[l.Index]; skip {
+			return new(fsmpb.Command)
+		}
+		panic(fmt.Sprintf("log index %d: not a command: %v", l.Index, err))
+	}
+	return cmd
+}
+
+// poisoned records at which entry the state faulted, before the process ends: it is
+// what an operator needs to have the entry passed over.
+func (m *Member) recordEntryFault(l *raft.Log, cause any) {
+	name := entryNameOf(l)
+	if err := m.storage.recordFault(store.Fault{EntryName: name, What: fmt.Sprint(cause), At: m.cfg.now()}); err != nil {
+		m.log.Error("record the entry that the state cannot take", "index", l.Index, "error", err)
+	}
+	m.log.Error("the state cannot take a committed entry, and will not after a restart: start a build that can on every member, "+
+		"or have every member pass it over with `holdfast log skip`, one that joins others that did, too; `holdfast log inspect` shows it",
+		"index", name.Index, "term", name.Term, "hash", name.Hash, "data_dir", m.cfg.Dir, "at", m.cfg.now().Format(time.RFC3339))
+}

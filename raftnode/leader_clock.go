@@ -1,0 +1,50 @@
+package raftnode
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// maxClockSkew is how far a leader's clock may be from the members' median (S27).
+const maxClockSkew = 5 * time.Second
+
+// clockCheck tells whether this leader's clock was found off.
+type clockCheck struct{ skewed atomic.Bool }
+
+// checkClock has a leader whose clock is off the members' median stop stamping
+// commands and give leadership away.
+func (m *Member) checkClock(statuses map[raft.ServerID]memberStatus) {
+	var offsets []time.Duration
+	for _, a := range statuses {
+		if a.roundTrip < maxClockSkew/5 {
+			offsets = append(offsets, a.clockOffset)
+		}
+	}
+	skew, enough := median(offsets)
+	if !enough {
+		return
+	}
+	skewed := skew.Abs() > maxClockSkew
+	if m.clock.skewed.Swap(skewed) != skewed && skewed {
+		m.log.Error("this leader's clock is off the members' median", "by", skew.String())
+	}
+	if skewed {
+		m.resign("its clock is off")
+	}
+}
+
+// median is of the offsets and the own one, zero. Two clocks do not tell which is right.
+func median(others []time.Duration) (time.Duration, bool) {
+	if len(others) < 2 {
+		return 0, false
+	}
+	all := append([]time.Duration{0}, others...)
+	slices.Sort(all)
+	if n := len(all); n%2 == 0 {
+		return (all[n/2-1] + all[n/2]) / 2, true
+	}
+	return all[len(all)/2], true
+}

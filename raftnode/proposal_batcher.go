@@ -1,0 +1,107 @@
+package raftnode
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+const (
+	// maxBatchEntries is also raft's largest message.
+	maxBatchEntries = 512
+	// maxPendingProposals bounds what waits in a leader, and in a forwarder.
+	maxPendingProposals = 8192
+	// enqueueTimeout bounds how long raft may take to accept a command.
+	enqueueTimeout = 10 * time.Second
+)
+
+// groups hands commands to raft in groups. Each group costs one write to every
+// disk, and raft begins one as soon as it sees a command: under load the first of
+// many that are about to come would go alone. It needs raft's BatchApplyCh, so
+// that a group arrives whole.
+type proposalBatcher struct {
+	*batchQueue[*proposal]
+	raft     *raft.Raft
+	inflight atomic.Int64
+}
+
+// proposal is one command on its way through raft.
+type proposal struct {
+	data   []byte
+	future raft.ApplyFuture
+	done   chan proposalResult // never blocks
+}
+
+type proposalResult struct {
+	commandResult
+	err error
+}
+
+func newProposalBatcher() *proposalBatcher {
+	return &proposalBatcher{batchQueue: newBatchQueue[*proposal](maxPendingProposals, maxBatchEntries)}
+}
+
+// apply has raft commit and apply a command. What was handed over when ctx or the
+// member ends may or may not be applied.
+func (g *proposalBatcher) apply(ctx, lifetime context.Context, data []byte) (commandResult, error) {
+	p, err := g.enqueue(data)
+	if err != nil {
+		return commandResult{}, err
+	}
+	return awaitResult(ctx, lifetime, p.done)
+}
+
+// enqueue queues a command; nothing happened when it fails.
+func (g *proposalBatcher) enqueue(data []byte) (*proposal, error) {
+	p := &proposal{data: data, done: make(chan proposalResult, 1)}
+	select {
+	case g.pending <- p:
+		g.inflight.Add(1)
+		return p, nil
+	default:
+		return nil, errQueueFull
+	}
+}
+
+var errQueueFull = fmt.Errorf("%w: %d commands are waiting already", ErrNotLeader, maxPendingProposals)
+
+func awaitResult(ctx, lifetime context.Context, done <-chan proposalResult) (commandResult, error) {
+	select {
+	case a := <-done:
+		return a.commandResult, a.err
+	case <-ctx.Done():
+		return commandResult{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, context.Cause(ctx))
+	case <-lifetime.Done():
+		return commandResult{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, ErrShutdown)
+	}
+}
+
+// send gives a group to raft, and each command its answer when raft has it.
+func (g *proposalBatcher) send(batch []*proposal, done func()) {
+	for _, p := range batch {
+		p.future = g.raft.Apply(p.data, enqueueTimeout)
+	}
+	go func() {
+		for _, p := range batch {
+			p.done <- p.result()
+			g.inflight.Add(-1)
+		}
+		done()
+	}()
+}
+
+func (p *proposal) result() proposalResult {
+	if err := p.future.Error(); err != nil {
+		return proposalResult{err: classifyError(err)}
+	}
+	outcome, ok := p.future.Response().(*fsmpb.Outcome)
+	if !ok {
+		return proposalResult{err: fmt.Errorf("%w: it was applied, and its answer lost in a restore", ErrOutcomeUnknown)}
+	}
+	return proposalResult{commandResult: commandResult{outcome: outcome, index: p.future.Index()}}
+}

@@ -1,0 +1,88 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+const checksumPrefix = "crc32c:"
+
+// writeChecksummed replaces a small file by v as JSON and a line with its checksum. The
+// salt goes into the checksum: with the member's id as salt, a file copied from
+// another member does not match. When it returns, the new content is durable;
+// after a crash the file is wholly the old or wholly the new one.
+func writeChecksummed(path, salt string, v any) error {
+	body, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", path, err)
+	}
+	body = append(body, '\n')
+	return replaceFile(path, append(body, checksumLine(salt, body)...))
+}
+
+// readChecksummed reads what writeChecksummed wrote, and fails when one bit is different.
+func readChecksummed(path, salt string, v any) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	at := bytes.LastIndex(data, []byte(checksumPrefix))
+	if at < 0 || !bytes.Equal(data[at:], checksumLine(salt, data[:at])) {
+		return fmt.Errorf("checksum mismatch")
+	}
+	return json.Unmarshal(data[:at], v)
+}
+
+func checksumLine(salt string, body []byte) []byte {
+	return fmt.Appendf(nil, "%s%08x\n", checksumPrefix, saltedChecksum(salt, body))
+}
+
+// saltedChecksum is the CRC32C of the salt and then the body.
+func saltedChecksum(salt string, body []byte) uint32 {
+	return crc32.Update(crc32.Checksum([]byte(salt), castagnoli), castagnoli, body)
+}
+
+// replaceFile writes a file beside the old one, makes it durable and renames it over.
+func replaceFile(path string, data []byte) error {
+	tmp := path + ".tmp"
+	if err := writeDurable(tmp, data); err != nil {
+		return fmt.Errorf("write %s: %w", tmp, err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return err
+	}
+	return syncPath(filepath.Dir(path))
+}
+
+func writeDurable(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// syncPath makes a file's content, or the names in a folder, durable.
+func syncPath(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

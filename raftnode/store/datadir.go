@@ -1,0 +1,145 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// dataDir names the files of one data folder.
+type dataDir string
+
+func (d dataDir) identityPath() string    { return filepath.Join(string(d), "identity.json") }
+func (d dataDir) votePath() string        { return filepath.Join(string(d), "vote.json") }
+func (d dataDir) markPath() string        { return filepath.Join(string(d), "log.mark") }
+func (d dataDir) boltPath() string        { return filepath.Join(string(d), "raft.db") }
+func (d dataDir) walPath() string         { return filepath.Join(string(d), "wal") }
+func (d dataDir) walMetaPath() string     { return filepath.Join(d.walPath(), "meta.json") }
+func (d dataDir) snapshotsPath() string   { return filepath.Join(string(d), "snapshots") }
+func (d dataDir) corruptPath() string     { return filepath.Join(string(d), "corrupt") }
+func (d dataDir) quarantinedPath() string { return filepath.Join(string(d), "quarantined") }
+
+// requiredPaths lists what a folder of this kind must hold (S21).
+func (d dataDir) requiredPaths(kind string) []string {
+	files := []string{d.identityPath(), d.votePath(), d.markPath(), d.boltPath(), d.snapshotsPath(), memberFilePath(d.snapshotsPath())}
+	if kind == WAL {
+		files = append(files, d.walPath(), d.walMetaPath(), memberFilePath(d.walPath()))
+	}
+	return files
+}
+
+// memberFilePath names the file that says whose folder this is.
+func memberFilePath(dir string) string { return filepath.Join(dir, "member") }
+
+// createAndLock makes the folder when it is absent and takes it for this process. The
+// lock ends with the process, however it ends.
+func (d dataDir) createAndLock() (*os.File, error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return nil, fmt.Errorf("make data folder: %w", err)
+	}
+	lock, err := os.Open(string(d))
+	if err != nil {
+		return nil, fmt.Errorf("open data folder: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = lock.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s", ErrInUse, d)
+		}
+		return nil, fmt.Errorf("lock data folder %s: %w", d, err)
+	}
+	return lock, nil
+}
+
+// checkQuarantine refuses a member that was quarantined (S23).
+func (d dataDir) checkQuarantine() error {
+	reason, err := os.ReadFile(d.quarantinedPath())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read quarantine marker: %w", err)
+	}
+	return fmt.Errorf("%w: %s (%s); remedy: keep its files for study, and %s",
+		ErrQuarantined, strings.TrimSpace(string(reason)), d.quarantinedPath(), remedyRejoin)
+}
+
+// checkPrivate refuses a folder whose content others can read, or that they own.
+func (d dataDir) checkPrivate(kind string) error {
+	for _, path := range append([]string{string(d)}, d.requiredPaths(kind)...) {
+		st, err := os.Stat(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // checkRequired says it better
+		}
+		if err != nil {
+			return fmt.Errorf("check permissions: %w", err)
+		}
+		if mode := st.Mode().Perm(); mode&0o077 != 0 {
+			return refuse(path, fmt.Sprintf("chmod %o %s", mode&^0o077, path), "others than its owner can read it (mode %04o)", mode)
+		}
+		if sys, ok := st.Sys().(*syscall.Stat_t); ok && int(sys.Uid) != os.Geteuid() {
+			return refuse(path, "chown it to the user that runs this member", "it belongs to uid %d", sys.Uid)
+		}
+	}
+	return nil
+}
+
+// checkRequired refuses a folder in which a file that its identity names is missing (S21).
+func (d dataDir) checkRequired(kind string) error {
+	for _, path := range d.requiredPaths(kind) {
+		if _, err := os.Lstat(path); err != nil {
+			return refuse(path, "put the file back, or "+remedyRejoin, "a file of this member is missing: %w", err)
+		}
+	}
+	return nil
+}
+
+// findMemberFile names one file of a member in a folder without identity, if there is one.
+func (d dataDir) findMemberFile() (string, bool) {
+	for _, path := range append(d.requiredPaths(WAL), d.walPath()) {
+		if _, err := os.Lstat(path); err == nil {
+			return path, true
+		}
+	}
+	return "", false
+}
+
+// syncFiles makes everything that was read durable. After a kill, the page cache may
+// hold what the process wrote and never synced; Raft takes what it reads for
+// stored, and would acknowledge it.
+func (d dataDir) syncFiles() error {
+	for _, path := range []string{d.votePath(), d.boltPath(), d.walPath(), d.snapshotsPath()} {
+		err := filepath.WalkDir(path, func(path string, _ os.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			return syncPath(path)
+		})
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("sync the data folder: %w", err)
+		}
+	}
+	return syncPath(string(d))
+}
+
+// writeMember notes in a folder whose it is.
+func writeMember(dir, member string) error {
+	return replaceFile(memberFilePath(dir), []byte(member+"\n"))
+}
+
+// checkMember refuses a folder that belongs to another member (S21).
+func checkMember(dir, member string) error {
+	data, err := os.ReadFile(memberFilePath(dir))
+	if err != nil {
+		return refuse(memberFilePath(dir), remedyRejoin, "cannot tell whose folder this is: %w", err)
+	}
+	if got := strings.TrimSpace(string(data)); got != member {
+		return refuse(dir, "put this member's own files back, or "+remedyRejoin, "it belongs to member %q, this is member %q", got, member)
+	}
+	return nil
+}

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// mark remembers the highest index that was stored and acknowledged. A log that
+// ends below it lost entries, which a torn last write cannot do.
+//
+// Raising it is one write without fsync, after the entries are durable: what is
+// on disk is then never above the log. Lowering it is synced before the entries
+// go. So a crash makes the mark weaker, never wrong.
+type highWaterMark struct {
+	f      *os.File
+	member string
+}
+
+const highWaterMarkSize = 16 // index, four zero bytes, CRC32C
+
+// createHighWaterMark makes the mark of an empty log.
+func createHighWaterMark(path, member string) error {
+	return replaceFile(path, encodeHighWaterMark(member, 0))
+}
+
+// openHighWaterMark returns the mark and the index that it holds. A damaged mark holds
+// nothing: it only ever adds a refusal.
+func openHighWaterMark(path, member string) (m *highWaterMark, index uint64, valid bool, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, 0, false, fmt.Errorf("open the log's mark: %w", err)
+	}
+	var buf [highWaterMarkSize]byte
+	n, _ := f.ReadAt(buf[:], 0) // short or failed: damaged
+	index = binary.LittleEndian.Uint64(buf[:])
+	if n != highWaterMarkSize || string(buf[:]) != string(encodeHighWaterMark(member, index)) {
+		return &highWaterMark{f, member}, 0, false, nil
+	}
+	return &highWaterMark{f, member}, index, true, nil
+}
+
+func encodeHighWaterMark(member string, index uint64) []byte {
+	buf := make([]byte, highWaterMarkSize)
+	binary.LittleEndian.PutUint64(buf, index)
+	binary.LittleEndian.PutUint32(buf[12:], saltedChecksum(member, buf[:12]))
+	return buf
+}
+
+// raise notes that everything up to index is durable.
+func (m *highWaterMark) raise(index uint64) error {
+	if _, err := m.f.WriteAt(encodeHighWaterMark(m.member, index), 0); err != nil {
+		return fmt.Errorf("raise the log's mark: %w", err)
+	}
+	return nil
+}
+
+// lower says that entries above index are about to be deleted.
+func (m *highWaterMark) lower(index uint64) error {
+	if err := m.raise(index); err != nil {
+		return err
+	}
+	if err := unix.Fdatasync(int(m.f.Fd())); err != nil {
+		return fmt.Errorf("sync the log's mark: %w", err)
+	}
+	return nil
+}
+
+// close makes the mark durable, for a member that stops in order.
+func (m *highWaterMark) close() error {
+	return errors.Join(unix.Fdatasync(int(m.f.Fd())), m.f.Close())
+}

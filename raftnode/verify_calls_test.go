@@ -1,0 +1,47 @@
+package raftnode
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/stretchr/testify/require"
+)
+
+// What raft was asked is answered before it is shut down, and nothing is asked after that.
+func TestRaftShutsDownAfterPendingVerifyCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v verifyCalls
+		answer, asked, ended := make(chan error), make(chan error, 1), make(chan struct{})
+		go func() { asked <- v.do(func() error { return <-answer }) }()
+		synctest.Wait()
+		go func() { v.drain(time.Hour); close(ended) }()
+		synctest.Wait()
+		select {
+		case <-ended:
+			t.Fatal("it ended before the answer")
+		default:
+		}
+		require.ErrorIs(t, v.do(func() error { return nil }), raft.ErrRaftShutdown)
+		lost := errors.New("leadership was lost")
+		answer <- lost
+		require.ErrorIs(t, <-asked, lost)
+		<-ended
+	})
+}
+
+// S27, S132: a main loop that is blocked does not keep the member from ending.
+func TestS27_ShutdownDoesNotWaitForABlockedMainLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var v verifyCalls
+		answer := make(chan error)
+		go func() { _ = v.do(func() error { return <-answer }) }()
+		synctest.Wait()
+		began := time.Now()
+		v.drain(time.Second)
+		require.Equal(t, time.Second, time.Since(began))
+		close(answer)
+	})
+}

@@ -1,0 +1,36 @@
+package raftnode
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// A wide touch wakes whoever waits for a volume or a snapshot, and of the nodes only its own.
+func TestAWideChangeWakesWaitingWatches(t *testing.T) {
+	h := newWatchHub()
+	for name, tc := range map[string]struct {
+		interest Interest
+		woken    bool
+	}{
+		"a volume":     {Interest{Volume: "v"}, true},
+		"a snapshot":   {Interest{Snapshot: "s"}, true},
+		"a group":      {Interest{Group: "g"}, true},
+		"the node":     {Interest{Node: "n1"}, true},
+		"another node": {Interest{Node: "n2"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := h.watch(tc.interest)
+			defer w.Close()
+			h.publish([]fsm.Change{{Node: "n1", WakeWaiters: true}})
+			require.Len(t, w.C, map[bool]int{true: 1}[tc.woken])
+			changes, all := w.TakeChanges()
+			if tc.interest.Node == "n1" {
+				require.Equal(t, []fsm.Change{{}}, changes, "its own record")
+				require.False(t, all)
+			}
+		})
+	}
+}
