@@ -55,14 +55,14 @@ func (c *controller) openCSI() (err error) {
 		return err
 	}
 	identityServer, err := identity.New(identity.Config{
-		Version: daemon.Version(), Ready: c.cluster.health, Off: disabled.Services, NoExpansion: disabled.HasExpansion(),
+		Version: daemon.Version(), Ready: c.cluster.health, Disabled: disabled.Services, NoExpansion: disabled.HasExpansion(),
 	})
 	if err != nil {
 		return err
 	}
 	csiState := csiCluster{c.cluster, "controller/" + c.name}
 	csispec.RegisterIdentityServer(c.csi, identityServer)
-	csispec.RegisterControllerServer(c.csi, csicontroller.New(csiState, disabled.Controller...).Measure(c.monitor.PollFacts).AllowMounts(c.mounts.Policy()))
+	csispec.RegisterControllerServer(c.csi, csicontroller.New(csiState, disabled.Controller...).WithPoolFacts(c.monitor.PollFacts).WithMountPolicy(c.mounts.Policy()))
 	if !disabled.HasService(csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE) {
 		csispec.RegisterGroupControllerServer(c.csi, group.New(csiState, disabled.Group...))
 	}

@@ -28,16 +28,16 @@ func (h csiHost) Unstage(ctx context.Context, volume fsm.VolumeID, path string) 
 	return h.executor.Unstage(ctx, volume, path)
 }
 
-// Publish binds it to a target.
-func (h csiHost) Publish(ctx context.Context, r csinode.PublishRequest) error {
+// PublishTarget binds it to a target.
+func (h csiHost) PublishTarget(ctx context.Context, r csinode.PublishTargetRequest) error {
 	return h.executor.PublishTarget(ctx, executor.PublishTargetRequest{
 		Volume: r.Volume, Epoch: r.Epoch, StagingPath: r.StagingPath, TargetPath: r.TargetPath,
-		ReadOnly: r.ReadOnly, Capability: r.Capability, Flags: r.Flags, MountGroup: r.Group, Fingerprint: r.Fingerprint,
+		ReadOnly: r.ReadOnly, Capability: r.Capability, Flags: r.Flags, MountGroup: r.MountGroup, Fingerprint: r.Fingerprint,
 	})
 }
 
-// Unpublish removes a target, also without the quorum (S28).
-func (h csiHost) Unpublish(ctx context.Context, volume fsm.VolumeID, target string) error {
+// UnpublishTarget removes a target, also without the quorum (S28).
+func (h csiHost) UnpublishTarget(ctx context.Context, volume fsm.VolumeID, target string) error {
 	return h.executor.UnpublishTarget(ctx, volume, target)
 }
 

@@ -154,7 +154,7 @@ func (n *node) openCSI() (err error) {
 		return err
 	}
 	who, err := identity.New(identity.Config{
-		Version: daemon.Version(), Ready: n.ready, Off: off.Services, NoExpansion: off.HasExpansion(),
+		Version: daemon.Version(), Ready: n.ready, Disabled: off.Services, NoExpansion: off.HasExpansion(),
 	})
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (n *node) openCSI() (err error) {
 	if err != nil {
 		return err
 	}
-	service, err := csinode.New(csiHost{n.executor}, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes, MountGroup: n.mountGroup, Off: off.Node})
+	service, err := csinode.New(csiHost{n.executor}, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes, MountGroup: n.mountGroup, Disabled: off.Node})
 	if err != nil {
 		return exit.With(exit.Usage, err)
 	}

@@ -29,30 +29,30 @@ type Cluster interface {
 	WatchGroup(id fsm.GroupSnapshotID) (wake <-chan struct{}, stop func())
 }
 
-// lookAgain is how often a waiting call looks without being woken: a lost
+// pollInterval is how often a waiting call looks without being woken: a lost
 // wake-up costs time, not truth.
-const lookAgain = time.Second
+const pollInterval = time.Second
 
 // Client is a cluster as the services use it.
 type Client struct {
 	Cluster
-	// LookAgain is how often a waiting call looks without being woken.
-	LookAgain time.Duration
+	// PollInterval is how often a waiting call looks without being woken.
+	PollInterval time.Duration
 }
 
 // New is a client of the cluster.
-func New(c Cluster) *Client { return &Client{Cluster: c, LookAgain: lookAgain} }
+func New(c Cluster) *Client { return &Client{Cluster: c, PollInterval: pollInterval} }
 
-// Apply has one command applied. Without an answer in time it is UNAVAILABLE.
-func (c *Client) Apply(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+// ProposeCommand has one command applied. Without an answer in time it is UNAVAILABLE.
+func (c *Client) ProposeCommand(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	cmd.SchemaVersion = fsm.LeastLevel(cmd)
 	out, err := c.Propose(ctx, cmd)
-	return out, unanswered(err, "the log did not take the command in time")
+	return out, unavailableOnTimeout(err, "the log did not take the command in time")
 }
 
-// AtLevel tells whether this member knows that the cluster runs at a feature level,
+// AtFeatureLevel tells whether this member knows that the cluster runs at a feature level,
 // which only rises: what came with it may be proposed then.
-func (c *Client) AtLevel(level uint32) bool {
+func (c *Client) AtFeatureLevel(level uint32) bool {
 	var runs uint32
 	err := c.View(func(state *fsm.State) error {
 		runs = state.Cluster().FeatureLevel
@@ -61,15 +61,15 @@ func (c *Client) AtLevel(level uint32) bool {
 	return err == nil && runs >= level
 }
 
-// Look reads a state that is not stale.
-func (c *Client) Look(ctx context.Context, fn func(*fsm.State) error) error {
+// ReadState reads a state that is not stale.
+func (c *Client) ReadState(ctx context.Context, fn func(*fsm.State) error) error {
 	_, err := c.Read(ctx, fn)
-	return unanswered(err, "the state could not be read in time")
+	return unavailableOnTimeout(err, "the state could not be read in time")
 }
 
-// unanswered is UNAVAILABLE when the time ran out before the quorum answered, also
+// unavailableOnTimeout is UNAVAILABLE when the time ran out before the quorum answered, also
 // where a deadline is near (S28).
-func unanswered(err error, what string) error {
+func unavailableOnTimeout(err error, what string) error {
 	var rejection *fsm.Rejection
 	if !errors.As(err, &rejection) && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
 		return rpcerr.Unavailable("%s: there may be no quorum", what)
@@ -77,30 +77,30 @@ func unanswered(err error, what string) error {
 	return err
 }
 
-// Expired tells whether a command came too late to be applied (S4).
-func Expired(err error) bool {
+// IsExpired tells whether a command came too late to be applied (S4).
+func IsExpired(err error) bool {
 	var rejection *fsm.Rejection
 	return errors.As(err, &rejection) && rejection.Reason == fsm.Expired
 }
 
-// TooLate is what a caller is told when a command was not applied and the state
+// NotApplied is what a caller is told when a command was not applied and the state
 // does not answer for it either (S4).
-func TooLate(what string) error {
+func NotApplied(what string) error {
 	return fsm.Reject(fsm.Busy, "%s: the command came too late and was not applied; retry", what)
 }
 
 // Await returns when done says so, its error, or fsm.Busy (ABORTED) when ctx ends:
 // the operation goes on and the retry joins it.
 func (c *Client) Await(ctx context.Context, wake <-chan struct{}, what string, done func(*fsm.State) (bool, error)) error {
-	tick := time.NewTicker(c.LookAgain)
+	tick := time.NewTicker(c.PollInterval)
 	defer tick.Stop()
 	for {
-		ended := false
+		finished := false
 		err := c.View(func(state *fsm.State) (err error) {
-			ended, err = done(state)
+			finished, err = done(state)
 			return err
 		})
-		if err != nil || ended {
+		if err != nil || finished {
 			return err
 		}
 		select {
@@ -112,8 +112,8 @@ func (c *Client) Await(ctx context.Context, wake <-chan struct{}, what string, d
 	}
 }
 
-// Failed is why an operation failed, with the reason that the host gave.
-func Failed(what string, op *fsm.Operation) error {
+// OperationError is why an operation failed, with the reason that the host gave.
+func OperationError(what string, op *fsm.Operation) error {
 	if op.Reason != 0 {
 		return fsm.Reject(op.Reason, "%s: %s", what, op.LastError)
 	}

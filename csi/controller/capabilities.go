@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// served is what this build serves, and all that it advertises.
-var served = []csi.ControllerServiceCapability_RPC_Type{
+// supportedCapabilities is what this build serves, and all that it advertises.
+var supportedCapabilities = []csi.ControllerServiceCapability_RPC_Type{
 	csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
 	csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
 	csi.ControllerServiceCapability_RPC_LIST_VOLUMES,
@@ -32,8 +32,8 @@ var served = []csi.ControllerServiceCapability_RPC_Type{
 // ControllerGetCapabilities is the same on every member and in every state.
 func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	resp := &csi.ControllerGetCapabilitiesResponse{}
-	for _, rpc := range served {
-		if s.off[rpc] {
+	for _, rpc := range supportedCapabilities {
+		if s.disabled[rpc] {
 			continue
 		}
 		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
@@ -43,15 +43,15 @@ func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 	return resp, nil
 }
 
-// serves is UNIMPLEMENTED for what is turned off.
-func (s *Server) serves(capability csi.ControllerServiceCapability_RPC_Type) error {
-	if s.off[capability] {
+// checkEnabled is UNIMPLEMENTED for what is turned off.
+func (s *Server) checkEnabled(capability csi.ControllerServiceCapability_RPC_Type) error {
+	if s.disabled[capability] {
 		return rpcerr.From(fsm.Reject(fsm.Unsupported, "%s is turned off here", capability))
 	}
 	return nil
 }
 
-// Served tells whether a capability is one that can be turned off.
-func Served(capability csi.ControllerServiceCapability_RPC_Type) bool {
-	return slices.Contains(served, capability)
+// IsSupported tells whether a capability is one that can be turned off.
+func IsSupported(capability csi.ControllerServiceCapability_RPC_Type) bool {
+	return slices.Contains(supportedCapabilities, capability)
 }

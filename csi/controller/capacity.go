@@ -16,10 +16,10 @@ import (
 // free now; with two replicas, what two hosts can hold. Where no volume with the
 // capabilities can be made at all, the capacity is 0.
 func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
-	if err := s.serves(csi.ControllerServiceCapability_RPC_GET_CAPACITY); err != nil {
+	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_GET_CAPACITY); err != nil {
 		return nil, err
 	}
-	where, err := termsOf(req.GetAccessibleTopology())
+	terms, err := parseOptionalTopology(req.GetAccessibleTopology())
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -27,38 +27,38 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	capabilities, possible, err := capacityFor(req.GetVolumeCapabilities(), &p)
+	capabilities, possible, err := capabilitiesForCapacity(req.GetVolumeCapabilities(), &p)
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
 	var facts fsm.Facts
-	if s.measured != nil {
-		facts = fsm.FactsOf(s.measured(ctx))
+	if s.poolFacts != nil {
+		facts = fsm.FactsOf(s.poolFacts(ctx))
 	}
 	var largest, total int64
-	err = s.read(ctx, func(state *fsm.State) error {
-		largest, total = state.AvailableReplicated(where, p.replicas, facts)
+	err = s.readState(ctx, func(state *fsm.State) error {
+		largest, total = state.AvailableReplicated(terms, p.replicas, facts)
 		return nil
 	})
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	return capacity(largest, total, fsm.MinSize(capabilities), possible), nil
+	return capacityResponse(largest, total, fsm.MinSize(capabilities), possible), nil
 }
 
-func capacity(largest, total, least int64, possible bool) *csi.GetCapacityResponse {
-	if !possible || largest < least {
+func capacityResponse(largest, total, minSize int64, possible bool) *csi.GetCapacityResponse {
+	if !possible || largest < minSize {
 		return &csi.GetCapacityResponse{}
 	}
 	return &csi.GetCapacityResponse{
 		AvailableCapacity: max(total, 0),
 		MaximumVolumeSize: wrapperspb.Int64(largest),
-		MinimumVolumeSize: wrapperspb.Int64(least),
+		MinimumVolumeSize: wrapperspb.Int64(minSize),
 	}
 }
 
-// termsOf: a topology without segments is no condition.
-func termsOf(t *csi.Topology) ([]fsm.Topology, error) {
+// parseOptionalTopology: a topology without segments is no condition.
+func parseOptionalTopology(t *csi.Topology) ([]fsm.Topology, error) {
 	term, err := server.ParseTopology(t)
 	if err != nil || len(term) == 0 {
 		return nil, err
@@ -66,18 +66,18 @@ func termsOf(t *csi.Topology) ([]fsm.Topology, error) {
 	return []fsm.Topology{term}, nil
 }
 
-// capacityFor reads the capabilities of volumes to be made. A malformed one is an
+// capabilitiesForCapacity reads the capabilities of volumes to be made. A malformed one is an
 // error; well-formed ones that no volume can have together are not possible.
-func capacityFor(asked []*csi.VolumeCapability, p *parameters) (all []fsm.Capability, possible bool, err error) {
-	for _, a := range asked {
+func capabilitiesForCapacity(requested []*csi.VolumeCapability, p *parameters) (all []fsm.Capability, possible bool, err error) {
+	for _, a := range requested {
 		if _, err := server.ParseCapability(a); err != nil {
 			return nil, false, err
 		}
 	}
-	if len(asked) == 0 { // that which the parameters alone describe
-		c, err := p.apply(fsm.Capability{})
+	if len(requested) == 0 { // that which the parameters alone describe
+		c, err := p.withFSType(fsm.Capability{})
 		return []fsm.Capability{c}, true, err
 	}
-	all, err = createdFor(asked, p)
+	all, err = parseCreateCapabilities(requested, p)
 	return all, err == nil, nil
 }

@@ -15,15 +15,15 @@ import (
 // CreateVolume returns once the volume's host made the device. It says ABORTED
 // just before the caller's deadline; the retry joins the same volume by name.
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	if err := s.serves(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
+	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
 		return nil, err
 	}
-	if err := s.allowed(req); err != nil {
+	if err := s.checkCreateEnabled(req); err != nil {
 		return nil, rpcerr.From(err)
 	}
 	cmd, err := createCommand(req)
 	if err == nil {
-		err = s.mountable(cmd.GetCapabilities()[0].GetFsType(), req.GetVolumeCapabilities()...)
+		err = s.checkMountFlags(cmd.GetCapabilities()[0].GetFsType(), req.GetVolumeCapabilities()...)
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
@@ -41,12 +41,12 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 
 // create is the id of the volume that has the name from now on.
 func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateVolume) (fsm.VolumeID, error) {
-	if !s.log.AtLevel(fsm.Level2) {
+	if !s.client.AtFeatureLevel(fsm.Level2) {
 		cmd.Claim = nil
 	}
 	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: cmd}})
-	if expired(err) {
-		return s.created(ctx, cmd)
+	if isExpired(err) {
+		return s.createAfterExpiry(ctx, cmd)
 	}
 	if err != nil {
 		return "", err
@@ -54,16 +54,16 @@ func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateVolume) (fsm.Volum
 	return fsm.VolumeID(out.GetVolumeId()), nil
 }
 
-// created answers from the state, by name, for a command that came too late to be
+// createAfterExpiry answers from the state, by name, for a command that came too late to be
 // applied: whether it had been applied before is no longer known (S4).
-func (s *Server) created(ctx context.Context, cmd *fsmpb.CreateVolume) (id fsm.VolumeID, err error) {
-	err = s.read(ctx, func(state *fsm.State) error {
+func (s *Server) createAfterExpiry(ctx context.Context, cmd *fsmpb.CreateVolume) (id fsm.VolumeID, err error) {
+	err = s.readState(ctx, func(state *fsm.State) error {
 		v, ok := state.VolumeByName(cmd.GetName())
 		if !ok {
 			return fsm.Reject(fsm.Busy, "create volume %q: the command came too late and was not applied; retry", cmd.GetName())
 		}
-		if differs := state.CheckCompatible(v, cmd); differs != nil {
-			return differs
+		if mismatch := state.CheckCompatible(v, cmd); mismatch != nil {
+			return mismatch
 		}
 		id = v.ID
 		return nil
@@ -72,38 +72,38 @@ func (s *Server) created(ctx context.Context, cmd *fsmpb.CreateVolume) (id fsm.V
 }
 
 // awaitReady waits until the volume's device is there.
-func (s *Server) awaitReady(ctx context.Context, id fsm.VolumeID) (made *csi.Volume, err error) {
+func (s *Server) awaitReady(ctx context.Context, id fsm.VolumeID) (created *csi.Volume, err error) {
 	err = s.await(ctx, id, "create", func(state *fsm.State) (bool, error) {
 		if op := state.CreateFailure(string(id)); op != nil {
-			return false, cluster.Failed("create volume "+string(id), op)
+			return false, cluster.OperationError("create volume "+string(id), op)
 		}
 		v, ok := state.Volume(id)
 		if !ok {
-			return false, deletedMeanwhile(id)
+			return false, deletedConcurrently(id)
 		}
 		switch phase := v.Phase.(type) {
 		case fsm.Creating:
 			return false, nil
 		case fsm.Ready:
-			made = hostsOf(state, v).volume(v)
+			created = nodeViewOf(state, v).volume(v)
 			return true, nil
 		case fsm.Deleting:
-			return false, deletedMeanwhile(id)
+			return false, deletedConcurrently(id)
 		case fsm.Failed:
-			return false, failure(v, phase)
+			return false, createFailure(v, phase)
 		}
 		return false, fmt.Errorf("volume %s is in an unknown phase", id)
 	})
-	return made, err
+	return created, err
 }
 
-func deletedMeanwhile(id fsm.VolumeID) error {
+func deletedConcurrently(id fsm.VolumeID) error {
 	return fsm.Reject(fsm.Busy, "create volume %s: it was deleted meanwhile; retry", id)
 }
 
 // failure says why a volume could not be made. The next call with its name places
 // a new one.
-func failure(v *fsm.Volume, phase fsm.Failed) error {
+func createFailure(v *fsm.Volume, phase fsm.Failed) error {
 	switch {
 	case phase.NoSpace:
 		return fsm.Reject(fsm.NoCapacity, "create volume %q: %s", v.Name, phase.Reason)

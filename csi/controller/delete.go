@@ -14,7 +14,7 @@ import (
 // DeleteVolume returns once every reachable host reported the device gone; an
 // unreachable one keeps the obligation (S18). What is unknown is deleted.
 func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	if err := s.serves(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
+	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
 		return nil, err
 	}
 	id := fsm.VolumeID(req.GetVolumeId())
@@ -26,13 +26,13 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	}
 	cmd := &fsmpb.DeleteVolume{VolumeId: string(id)}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: cmd}})
-	if err != nil && !expired(err) {
+	if err != nil && !isExpired(err) {
 		return nil, rpcerr.From(err)
 	}
-	if expired(err) {
-		err = s.deleted(ctx, id)
+	if isExpired(err) {
+		err = s.deleteAfterExpiry(ctx, id)
 	} else {
-		err = s.await(ctx, id, "delete", func(state *fsm.State) (bool, error) { return removed(state, id) })
+		err = s.await(ctx, id, "delete", func(state *fsm.State) (bool, error) { return volumeRemoved(state, id) })
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
@@ -40,10 +40,10 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-// deleted answers from the state for a command that came too late (S4).
-func (s *Server) deleted(ctx context.Context, id fsm.VolumeID) error {
-	return s.read(ctx, func(state *fsm.State) error {
-		done, err := removed(state, id)
+// deleteAfterExpiry answers from the state for a command that came too late (S4).
+func (s *Server) deleteAfterExpiry(ctx context.Context, id fsm.VolumeID) error {
+	return s.readState(ctx, func(state *fsm.State) error {
+		done, err := volumeRemoved(state, id)
 		if err == nil && !done {
 			err = fsm.Reject(fsm.Busy, "delete volume %s: the command came too late and was not applied; retry", id)
 		}
@@ -51,24 +51,24 @@ func (s *Server) deleted(ctx context.Context, id fsm.VolumeID) error {
 	})
 }
 
-// removed tells whether no host that can be asked has the device any more (S18).
-func removed(state *fsm.State, id fsm.VolumeID) (bool, error) {
+// volumeRemoved tells whether no host that can be asked has the device any more (S18).
+func volumeRemoved(state *fsm.State, id fsm.VolumeID) (bool, error) {
 	v, ok := state.Volume(id)
 	if !ok {
 		return true, nil
 	}
-	if _, deleting := v.Phase.(fsm.Deleting); !deleting {
+	if _, isDeleting := v.Phase.(fsm.Deleting); !isDeleting {
 		return false, nil
 	}
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
 		n, known := state.Node(r.Node)
-		owing := r.State != fsm.ReplicaGone && known && n.Host == r.Host && n.State == fsm.NodeReachable
+		removalPending := r.State != fsm.ReplicaGone && known && n.Host == r.Host && n.State == fsm.NodeReachable
 		switch {
-		case owing && v.Operation != nil && v.Operation.State == fsm.OpFailed:
+		case removalPending && v.Operation != nil && v.Operation.State == fsm.OpFailed:
 			return false, fmt.Errorf("delete volume %s: node %s failed to remove it: %s; retry %s once this is mended",
 				id, r.Node, v.Operation.LastError, v.Operation.ID)
-		case owing:
+		case removalPending:
 			return false, nil
 		}
 	}

@@ -32,7 +32,7 @@ func documented(t *testing.T) (rows [][]string) {
 // Users learn of every parameter from a document, and the document promises nothing
 // that is not served.
 func TestEveryParameterIsDocumented(t *testing.T) {
-	w := newWorld(t, at("n1", "z1"), at("n2", "z2"))
+	w := newEnv(t, hostIn("n1", "z1"), hostIn("n2", "z2"))
 	var keys, mutable []string
 	for _, row := range documented(t) {
 		key := strings.Trim(row[0], " `")
@@ -41,14 +41,14 @@ func TestEveryParameterIsDocumented(t *testing.T) {
 		if strings.TrimSpace(row[1]) == "both" {
 			mutable = append(mutable, key)
 			id := w.create(t, "of "+key)
-			_, err := w.ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: pairsOf(key, example)})
+			_, err := w.ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: mapOf(key, example)})
 			require.NoError(t, err)
 		}
 		pairs := []string{key, example}
 		if key == "protocol" {
 			pairs = append(pairs, "replicas", "2")
 		}
-		_, err := w.CreateVolume(t.Context(), named("with "+key, with(pairs...)))
+		_, err := w.CreateVolume(t.Context(), createRequest("with "+key, withParameters(pairs...)))
 		if key == "protocol" || key == "replicas" {
 			requireCode(t, codes.ResourceExhausted, err) // they are known, and these hosts hold no replicas
 			continue
@@ -57,7 +57,7 @@ func TestEveryParameterIsDocumented(t *testing.T) {
 	}
 	require.ElementsMatch(t, controller.ParameterKeys, keys)
 	require.ElementsMatch(t, controller.MutableKeys, mutable)
-	_, err := w.CreateVolume(t.Context(), named("v", with("raid", "6")))
+	_, err := w.CreateVolume(t.Context(), createRequest("v", withParameters("raid", "6")))
 	requireCode(t, codes.InvalidArgument, err)
 	require.False(t, slices.ContainsFunc(keys, func(key string) bool { return !strings.Contains(err.Error(), key) }), err)
 }

@@ -16,7 +16,7 @@ import (
 // ControllerExpandVolume returns once the volume's host made the device larger, in
 // use or not. A filesystem on it is then grown by NodeExpandVolume.
 func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
-	if err := s.serves(csi.ControllerServiceCapability_RPC_EXPAND_VOLUME); err != nil {
+	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_EXPAND_VOLUME); err != nil {
 		return nil, err
 	}
 	cmd, err := expandCommand(req)
@@ -27,26 +27,26 @@ func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.Controller
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: hasFilesystem(v, cmd)}, nil
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: v.Size, NodeExpansionRequired: needsNodeExpansion(v, cmd)}, nil
 }
 
 func expandCommand(req *csi.ControllerExpandVolumeRequest) (*fsmpb.ExpandVolume, error) {
-	id, size := fsm.VolumeID(req.GetVolumeId()), req.GetCapacityRange()
+	id, capacityRange := fsm.VolumeID(req.GetVolumeId()), req.GetCapacityRange()
 	switch {
 	case id == "":
 		return nil, fsm.Reject(fsm.Invalid, "volume_id is required")
-	case size == nil:
+	case capacityRange == nil:
 		return nil, fsm.Reject(fsm.Invalid, "capacity_range is required")
-	case size.GetRequiredBytes() == 0 && size.GetLimitBytes() == 0:
+	case capacityRange.GetRequiredBytes() == 0 && capacityRange.GetLimitBytes() == 0:
 		return nil, fsm.Reject(fsm.Invalid, "capacity_range must have required_bytes, limit_bytes or both")
 	}
-	cmd := &fsmpb.ExpandVolume{VolumeId: string(id), RequiredBytes: size.GetRequiredBytes(), LimitBytes: size.GetLimitBytes()}
+	cmd := &fsmpb.ExpandVolume{VolumeId: string(id), RequiredBytes: capacityRange.GetRequiredBytes(), LimitBytes: capacityRange.GetLimitBytes()}
 	if req.GetVolumeCapability() != nil {
 		c, err := server.ParseCapability(req.GetVolumeCapability())
 		if err != nil {
 			return nil, err
 		}
-		if err := server.Served(c.Mode, fsm.Invalid); err != nil {
+		if err := server.CheckAccessMode(c.Mode, fsm.Invalid); err != nil {
 			return nil, err
 		}
 		cmd.Capability = capabilityProto(c)
@@ -59,46 +59,46 @@ func expandCommand(req *csi.ControllerExpandVolumeRequest) (*fsmpb.ExpandVolume,
 
 // expand is the volume once its device has the size. A failed growth leaves the old
 // size everywhere; the retry begins another.
-func (s *Server) expand(ctx context.Context, cmd *fsmpb.ExpandVolume) (grown *fsm.Volume, err error) {
+func (s *Server) expand(ctx context.Context, cmd *fsmpb.ExpandVolume) (expanded *fsm.Volume, err error) {
 	id := fsm.VolumeID(cmd.GetVolumeId())
 	done := func(state *fsm.State) (bool, error) {
-		grown, err = ready(state, id)
-		if err != nil || large(grown, cmd.GetRequiredBytes()) {
+		expanded, err = readyVolume(state, id)
+		if err != nil || sizeReached(expanded, cmd.GetRequiredBytes()) {
 			return err == nil, err
 		}
-		return false, ended(grown, fsm.OpExpand, "expand volume "+string(id))
+		return false, operationFailure(expanded, fsm.OpExpand, "expand volume "+string(id))
 	}
 	_, err = s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ExpandVolume{ExpandVolume: cmd}})
-	return grown, s.conclude(ctx, id, "expand", err, done)
+	return expanded, s.awaitApplied(ctx, id, "expand", err, done)
 }
 
-// conclude waits until a proposed command is carried out. One that came too late is
+// awaitApplied waits until a proposed command is carried out. One that came too late is
 // answered for by the state, when what it wanted holds (S4).
-func (s *Server) conclude(ctx context.Context, id fsm.VolumeID, what string, err error, done func(*fsm.State) (bool, error)) error {
+func (s *Server) awaitApplied(ctx context.Context, id fsm.VolumeID, what string, err error, done func(*fsm.State) (bool, error)) error {
 	switch {
 	case err == nil:
 		return s.await(ctx, id, what, done)
-	case !expired(err):
+	case !isExpired(err):
 		return err
 	}
-	return s.read(ctx, func(state *fsm.State) error {
-		holds, err := done(state)
-		if err == nil && !holds {
-			err = cluster.TooLate(what + " volume " + string(id))
+	return s.readState(ctx, func(state *fsm.State) error {
+		satisfied, err := done(state)
+		if err == nil && !satisfied {
+			err = cluster.NotApplied(what + " volume " + string(id))
 		}
 		return err
 	})
 }
 
-// large tells whether the volume's devices have its size, which is what was asked for.
-func large(v *fsm.Volume, required int64) bool {
+// sizeReached tells whether the volume's devices have its size, which is what was asked for.
+func sizeReached(v *fsm.Volume, required int64) bool {
 	return v.Size >= required && !slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool {
-		return usable(&r) && r.Size < v.Size
+		return isAccessible(&r) && r.Size < v.Size
 	})
 }
 
-// ended says why the volume's operation of this kind does not go on, if it does not.
-func ended(v *fsm.Volume, kind fsm.OperationKind, what string) error {
+// operationFailure says why the volume's operation of this kind does not go on, if it does not.
+func operationFailure(v *fsm.Volume, kind fsm.OperationKind, what string) error {
 	op := v.OperationOf(kind)
 	switch {
 	case op == nil || op.State == fsm.OpRunning:
@@ -106,12 +106,12 @@ func ended(v *fsm.Volume, kind fsm.OperationKind, what string) error {
 	case op.State == fsm.OpCancelled:
 		return fsm.Reject(fsm.Busy, "%s: it was cancelled; retry", what)
 	}
-	return cluster.Failed(what, op)
+	return cluster.OperationError(what, op)
 }
 
-// hasFilesystem tells whether the node must grow a filesystem: not where the volume
+// needsNodeExpansion tells whether the node must grow a filesystem: not where the volume
 // is used raw.
-func hasFilesystem(v *fsm.Volume, cmd *fsmpb.ExpandVolume) bool {
+func needsNodeExpansion(v *fsm.Volume, cmd *fsmpb.ExpandVolume) bool {
 	if cmd.GetCapability() != nil {
 		return !cmd.GetCapability().GetBlock()
 	}

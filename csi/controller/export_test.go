@@ -6,14 +6,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Hasten shortens a server's patience for tests.
-func Hasten(s *Server, look, unstage time.Duration) {
-	s.log.LookAgain, s.unstagePatience, s.severPatience = look, unstage, unstage
+// ShortenTimeouts shortens a server's patience for tests.
+func ShortenTimeouts(s *Server, pollInterval, timeout time.Duration) {
+	s.client.PollInterval, s.unstageTimeout, s.isolationTimeout = pollInterval, timeout, timeout
 }
 
 // Token is the token of ListVolumes after a volume.
 func Token(id fsm.VolumeID, incarnation uint64) string {
-	return volumeList.token(string(id), incarnation)
+	return volumeTokens.encode(string(id), incarnation)
 }
 
 // ParameterKeys and MutableKeys are what classes can say.

@@ -16,15 +16,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// scribe fills messages with values that are often nearly right.
-type scribe struct {
+// requestFuzzer fills messages with values that are often nearly right.
+type requestFuzzer struct {
 	*rand.Rand
-	known []string
+	knownIDs []string
 }
 
-var oddities = []string{"", "v", "fake", "../..", "/abs/path", "rel", "\x00", "ext4", "xfs", "n1", "1", "1.1", "holdfast.storage/epoch", "topology.holdfast.storage/node", "a b", "🪨", string(make([]byte, 300))}
+var oddStrings = []string{"", "v", "fake", "../..", "/abs/path", "rel", "\x00", "ext4", "xfs", "n1", "1", "1.1", "holdfast.storage/epoch", "topology.holdfast.storage/node", "a b", "🪨", string(make([]byte, 300))}
 
-func (s *scribe) fill(msg protoreflect.Message, depth int) {
+func (s *requestFuzzer) fill(msg protoreflect.Message, depth int) {
 	fields := msg.Descriptor().Fields()
 	for i := range fields.Len() {
 		field := fields.Get(i)
@@ -46,12 +46,12 @@ func (s *scribe) fill(msg protoreflect.Message, depth int) {
 	}
 }
 
-func (s *scribe) text() string {
-	all := append(oddities, s.known...)
+func (s *requestFuzzer) text() string {
+	all := append(oddStrings, s.knownIDs...)
 	return all[s.IntN(len(all))]
 }
 
-func (s *scribe) value(field protoreflect.FieldDescriptor, empty protoreflect.Value, depth int) protoreflect.Value {
+func (s *requestFuzzer) value(field protoreflect.FieldDescriptor, empty protoreflect.Value, depth int) protoreflect.Value {
 	switch field.Kind() {
 	case protoreflect.MessageKind:
 		s.fill(empty.Message(), depth+1)
@@ -75,12 +75,12 @@ func (s *scribe) value(field protoreflect.FieldDescriptor, empty protoreflect.Va
 // FuzzRequests: no request panics, and every failure is a canonical code with a
 // message and nothing else. CSI-GEN-Error-01..04, CVE-2020-8569.
 func FuzzRequests(f *testing.F) {
-	w := newWorld(f)
+	w := newEnv(f)
 	id := w.create(f, "v")
 	epoch := w.publish(f, id, mount(writer, ""))
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		s := &scribe{Rand: rand.New(rand.NewPCG(seed, 0)), known: []string{id, epoch["holdfast.storage/epoch"]}}
+		s := &requestFuzzer{Rand: rand.New(rand.NewPCG(seed, 0)), knownIDs: []string{id, epoch["holdfast.storage/epoch"]}}
 		for range 20 {
 			s.call(t, w.controllers, csi.Controller_ServiceDesc)
 			s.call(t, w.controllers, csi.GroupController_ServiceDesc)
@@ -91,10 +91,10 @@ func FuzzRequests(f *testing.F) {
 
 // TestRandomRequests is the fuzz test over a fixed number of requests.
 func TestRandomRequests(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	id := w.create(t, "v")
 	epoch := w.publish(t, id, mount(writer, ""))
-	s := &scribe{Rand: rand.New(rand.NewPCG(2026, 11)), known: []string{id, epoch["holdfast.storage/epoch"]}}
+	s := &requestFuzzer{Rand: rand.New(rand.NewPCG(2026, 11)), knownIDs: []string{id, epoch["holdfast.storage/epoch"]}}
 	seen := map[codes.Code]int{}
 	for range 1500 {
 		seen[s.call(t, w.controllers, csi.Controller_ServiceDesc)]++
@@ -106,10 +106,10 @@ func TestRandomRequests(t *testing.T) {
 	require.Zero(t, seen[codes.Unknown])
 }
 
-func (s *scribe) call(t *testing.T, conn *grpc.ClientConn, service grpc.ServiceDesc) codes.Code {
+func (s *requestFuzzer) call(t *testing.T, conn *grpc.ClientConn, service grpc.ServiceDesc) codes.Code {
 	t.Helper()
 	method := service.Methods[s.IntN(len(service.Methods))].MethodName
-	req, resp := message(t, method+"Request"), message(t, method+"Response")
+	req, resp := newMessage(t, method+"Request"), newMessage(t, method+"Response")
 	s.fill(req.ProtoReflect(), 0)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -121,7 +121,7 @@ func (s *scribe) call(t *testing.T, conn *grpc.ClientConn, service grpc.ServiceD
 	return status.Code(err)
 }
 
-func message(t *testing.T, name string) proto.Message {
+func newMessage(t *testing.T, name string) proto.Message {
 	t.Helper()
 	kind, err := protoregistry.GlobalTypes.FindMessageByName(protoreflect.FullName("csi.v1." + name))
 	require.NoError(t, err)

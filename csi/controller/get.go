@@ -11,7 +11,7 @@ import (
 
 // ControllerGetVolume is the current information of one volume.
 func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
-	if err := s.serves(csi.ControllerServiceCapability_RPC_GET_VOLUME); err != nil {
+	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_GET_VOLUME); err != nil {
 		return nil, err
 	}
 	id := fsm.VolumeID(req.GetVolumeId())
@@ -19,16 +19,16 @@ func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGet
 		return nil, rpcerr.Invalid("volume_id is required")
 	}
 	resp := &csi.ControllerGetVolumeResponse{}
-	err := s.read(ctx, func(state *fsm.State) error {
-		v, err := ready(state, id)
+	err := s.readState(ctx, func(state *fsm.State) error {
+		v, err := readyVolume(state, id)
 		if err != nil {
 			return err
 		}
-		held := hostsOf(state, v)
-		resp.Volume = held.volume(v)
+		nodes := nodeViewOf(state, v)
+		resp.Volume = nodes.volume(v)
 		resp.Status = &csi.ControllerGetVolumeResponse_VolumeStatus{
 			PublishedNodeIds: publishedNodes(v),
-			VolumeCondition:  held.condition(v),
+			VolumeCondition:  nodes.condition(v),
 		}
 		return nil
 	})
@@ -38,18 +38,18 @@ func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGet
 	return resp, nil
 }
 
-// findReady is a volume that callers know of.
-func (s *Server) findReady(ctx context.Context, id fsm.VolumeID) (found *fsm.Volume, err error) {
-	err = s.read(ctx, func(state *fsm.State) error {
-		found, err = ready(state, id)
+// readReadyVolume is a volume that callers know of.
+func (s *Server) readReadyVolume(ctx context.Context, id fsm.VolumeID) (v *fsm.Volume, err error) {
+	err = s.readState(ctx, func(state *fsm.State) error {
+		v, err = readyVolume(state, id)
 		return err
 	})
-	return found, err
+	return v, err
 }
 
-// ready finds a volume that callers know of; one that is being made or deleted is
+// readyVolume finds a volume that callers know of; one that is being made or deleted is
 // not known to them.
-func ready(state *fsm.State, id fsm.VolumeID) (*fsm.Volume, error) {
+func readyVolume(state *fsm.State, id fsm.VolumeID) (*fsm.Volume, error) {
 	v, ok := state.Volume(id)
 	if !ok {
 		return nil, unknownVolume(id)

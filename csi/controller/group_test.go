@@ -19,7 +19,7 @@ type groupReq = csi.CreateVolumeGroupSnapshotRequest
 
 const unknownGroup = "hgs-00000000-0000-4000-8000-000000000000"
 
-func (w *world) group(t testing.TB, name string, sources ...string) *csi.VolumeGroupSnapshot {
+func (w *env) createGroup(t testing.TB, name string, sources ...string) *csi.VolumeGroupSnapshot {
 	t.Helper()
 	resp, err := w.CreateVolumeGroupSnapshot(t.Context(), &groupReq{Name: name, SourceVolumeIds: sources})
 	require.NoError(t, err)
@@ -52,19 +52,19 @@ func TestCreateGroupArguments(t *testing.T) {
 		"-11: nor twice":                           {func(r *groupReq) { r.SourceVolumeIds[1] = r.SourceVolumeIds[0] }, invalid},
 		"-12: an unknown one":                      {func(r *groupReq) { r.SourceVolumeIds[1] = unknownID }, codes.NotFound},
 		"-12: an id of another form":               {func(r *groupReq) { r.SourceVolumeIds[1] = "fake" }, codes.NotFound},
-		"-13: an unknown parameter":                {func(r *groupReq) { r.Parameters = pairsOf("a", "b") }, invalid},
-		"-13: what sidecars add":                   {func(r *groupReq) { r.Parameters = pairsOf("csi.storage.k8s.io/volumegroupsnapshot/name", "b") }, codes.OK},
-		"-14: secrets are accepted":                {func(r *groupReq) { r.Secrets = pairsOf("a", "b") }, codes.OK},
+		"-13: an unknown parameter":                {func(r *groupReq) { r.Parameters = mapOf("a", "b") }, invalid},
+		"-13: what sidecars add":                   {func(r *groupReq) { r.Parameters = mapOf("csi.storage.k8s.io/volumegroupsnapshot/name", "b") }, codes.OK},
+		"-14: secrets are accepted":                {func(r *groupReq) { r.Secrets = mapOf("a", "b") }, codes.OK},
 		"GEN-Error-12: form before the volumes":    {func(r *groupReq) { r.Name, r.SourceVolumeIds[0] = "", unknownID }, invalid},
-		"GEN-Size-04: parameters above 4 KiB":      {func(r *groupReq) { r.Parameters = pairsOf("csi.storage.k8s.io/x", strings.Repeat("x", 4096)) }, invalid},
+		"GEN-Size-04: parameters above 4 KiB":      {func(r *groupReq) { r.Parameters = mapOf("csi.storage.k8s.io/x", strings.Repeat("x", 4096)) }, invalid},
 		"-12: a snapshot's id is none of a volume": {func(r *groupReq) { r.SourceVolumeIds[0] = unknownSnapshot }, codes.NotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, at("n1", "z1"), at("n2", "z2"))
+			w := newEnv(t, hostIn("n1", "z1"), hostIn("n2", "z2"))
 			var sources []string
 			for i, zone := range []string{"z1", "z1", "z2"} {
-				sources = append(sources, w.create(t, string(rune('a'+i)), where([]*csi.Topology{term("topology.holdfast.storage/zone", zone)}, nil)))
+				sources = append(sources, w.create(t, string(rune('a'+i)), accessibleFrom([]*csi.Topology{topologyTerm("topology.holdfast.storage/zone", zone)}, nil)))
 			}
 			req := &groupReq{Name: "g", SourceVolumeIds: sources}
 			tc.change(req)
@@ -98,37 +98,39 @@ func TestCreateGroupArguments(t *testing.T) {
 
 // CSI-GRP-CreateVolumeGroupSnapshot-06, -21..25, S19: what stands in the way, and
 // that nothing of it stays.
-func TestCreateGroupTroubles(t *testing.T) {
+func TestCreateGroupFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		one, two, raw := w.create(t, "one"), w.create(t, "two"), w.create(t, "raw", forUse(block(writer)))
+		w := newEnv(t)
+		one, two, raw := w.create(t, "one"), w.create(t, "two"), w.create(t, "raw", withCapabilities(block(writer)))
 		create := func(name string, sources ...string) error {
-			ctx, cancel := soon(t)
+			ctx, cancel := shortDeadline(t)
 			defer cancel()
 			_, err := w.CreateVolumeGroupSnapshot(ctx, &groupReq{Name: name, SourceVolumeIds: sources})
 			return err
 		}
-		w.group(t, "g", one)
+		w.createGroup(t, "g", one)
 		requireCode(t, codes.AlreadyExists, create("g", two))      // -21
 		requireCode(t, codes.AlreadyExists, create("g", one, two)) // -21
 
 		w.publish(t, raw, block(writer))
 		requireCode(t, codes.FailedPrecondition, create("raw", one, raw)) // -22
 
-		w.host.set(func(h *host) { h.slow = true })
+		w.host.update(func(h *fakeHost) { h.delayed = true })
 		requireCode(t, codes.Aborted, create("slow", one, two))
-		w.host.set(func(h *host) { h.slow = false })
+		w.host.update(func(h *fakeHost) { h.delayed = false })
 		require.NoError(t, create("slow", one, two), "the retry joins")
 
-		w.host.set(func(h *host) { h.thawed = true })
+		w.host.update(func(h *fakeHost) { h.thawEarly = true })
 		requireCode(t, codes.Aborted, create("thawed", one, two)) // -25: the freeze did not hold
 		require.Len(t, w.snapshots(t), 3, "-06: nothing of it is kept")
-		w.host.set(func(h *host) { h.thawed, h.failCut = false, failure("the pool is full", fsm.NoCapacity) })
+		w.host.update(func(h *fakeHost) {
+			h.thawEarly, h.failSnapshot = false, stepFailure("the pool is full", fsm.NoCapacity)
+		})
 		requireCode(t, codes.ResourceExhausted, create("thawed", one, two)) // -23, -24
-		w.host.set(func(h *host) { h.failCut = failure("the filesystem cannot be frozen", fsm.Precondition) })
+		w.host.update(func(h *fakeHost) { h.failSnapshot = stepFailure("the filesystem cannot be frozen", fsm.Precondition) })
 		requireCode(t, codes.FailedPrecondition, create("thawed", one, two)) // -22
 		require.Len(t, w.snapshots(t), 3, "-06")
-		w.host.set(func(h *host) { h.failCut = nil })
+		w.host.update(func(h *fakeHost) { h.failSnapshot = nil })
 		require.NoError(t, create("thawed", one, two), "the retry begins another attempt")
 		require.Len(t, w.snapshots(t), 5)
 	})
@@ -137,13 +139,13 @@ func TestCreateGroupTroubles(t *testing.T) {
 // CSI-GRP-CreateVolumeGroupSnapshot-08, CSI-EXT-GetSnapshot-02,
 // CSI-CTRL-CreateSnapshot-24, CSI-CTRL-DeleteSnapshot-05, -08: members.
 func TestMembersOfAGroup(t *testing.T) {
-	w := newWorld(t)
-	g := w.group(t, "g", w.create(t, "one"), w.create(t, "two"))
+	w := newEnv(t)
+	g := w.createGroup(t, "g", w.create(t, "one"), w.create(t, "two"))
 	for i, id := range membersOf(g) {
 		got, err := w.GetSnapshot(t.Context(), &csi.GetSnapshotRequest{SnapshotId: id})
 		require.NoError(t, err)
 		require.True(t, proto.Equal(g.GetSnapshots()[i], got.GetSnapshot()))
-		w.create(t, "restored "+id, from(fromSnapshot(id)))
+		w.create(t, "restored "+id, withSource(fromSnapshot(id)))
 		for range 2 {
 			_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: id})
 			requireCode(t, codes.InvalidArgument, err)
@@ -154,8 +156,8 @@ func TestMembersOfAGroup(t *testing.T) {
 
 // CSI-GRP-GetVolumeGroupSnapshot-02..06, -08, -09.
 func TestGetGroup(t *testing.T) {
-	w := newWorld(t)
-	g := w.group(t, "g", w.create(t, "one"), w.create(t, "two"))
+	w := newEnv(t)
+	g := w.createGroup(t, "g", w.create(t, "one"), w.create(t, "two"))
 	members := membersOf(g)
 	for name, tc := range map[string]struct {
 		id      string
@@ -186,14 +188,14 @@ func TestGetGroup(t *testing.T) {
 // CSI-GRP-DeleteVolumeGroupSnapshot-02..11, S18.
 func TestDeleteGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newEnv(t)
 		one, two := w.create(t, "one"), w.create(t, "two")
-		g := w.group(t, "g", one, two)
+		g := w.createGroup(t, "g", one, two)
 		members := membersOf(g)
 		remove := func(id string, snapshots ...string) error {
-			ctx, cancel := soon(t)
+			ctx, cancel := shortDeadline(t)
 			defer cancel()
-			_, err := w.DeleteVolumeGroupSnapshot(ctx, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: id, SnapshotIds: snapshots, Secrets: pairsOf("a", "b")})
+			_, err := w.DeleteVolumeGroupSnapshot(ctx, &csi.DeleteVolumeGroupSnapshotRequest{GroupSnapshotId: id, SnapshotIds: snapshots, Secrets: mapOf("a", "b")})
 			return err
 		}
 		for range 2 {
@@ -206,33 +208,33 @@ func TestDeleteGroup(t *testing.T) {
 		}
 		require.ElementsMatch(t, members, w.snapshots(t), "-06: nothing was deleted")
 
-		w.host.set(func(h *host) { h.idle = true })
-		ctx, cancel := soon(t)
+		w.host.update(func(h *fakeHost) { h.idle = true })
+		ctx, cancel := shortDeadline(t)
 		defer cancel()
-		_, err := w.CreateVolume(ctx, named("restored", from(fromSnapshot(members[0]))))
+		_, err := w.CreateVolume(ctx, createRequest("restored", withSource(fromSnapshot(members[0]))))
 		requireCode(t, codes.Aborted, err)
 		requireCode(t, codes.FailedPrecondition, remove(g.GetGroupSnapshotId(), members...)) // -07
-		w.host.set(func(h *host) { h.idle = false })
-		w.create(t, "restored", from(fromSnapshot(members[0])))
+		w.host.update(func(h *fakeHost) { h.idle = false })
+		w.create(t, "restored", withSource(fromSnapshot(members[0])))
 
-		w.host.set(func(h *host) { h.idle = true })
+		w.host.update(func(h *fakeHost) { h.idle = true })
 		requireCode(t, codes.Aborted, remove(g.GetGroupSnapshotId(), members...)) // -08
 		require.Empty(t, w.snapshots(t))
-		w.host.set(func(h *host) { h.idle = false })
+		w.host.update(func(h *fakeHost) { h.idle = false })
 		for range 2 {
 			require.NoError(t, remove(g.GetGroupSnapshotId(), members...)) // -08: the retry completes
 		}
 		require.Zero(t, w.snapshotRecords())
 
-		again := w.group(t, "g", one, two)
-		w.host.set(func(h *host) { h.idle = true })
-		w.host.reachable(t, false)
+		again := w.createGroup(t, "g", one, two)
+		w.host.update(func(h *fakeHost) { h.idle = true })
+		w.host.setReachable(t, false)
 		require.NoError(t, remove(again.GetGroupSnapshotId(), membersOf(again)...), "S18: an unreachable host keeps the obligation")
 	})
 }
 
 // snapshotRecords is how many snapshots are in the state, in any phase.
-func (w *world) snapshotRecords() (n int) {
+func (w *env) snapshotRecords() (n int) {
 	_ = w.cluster.View(func(s *fsm.State) error {
 		n = s.SnapshotCount()
 		return nil
@@ -242,7 +244,7 @@ func (w *world) snapshotRecords() (n int) {
 
 // CSI-GRP-GroupControllerGetCapabilities-01, -02 and the first row of each RPC.
 func TestGroupCapabilities(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	resp, err := w.GroupControllerGetCapabilities(t.Context(), &csi.GroupControllerGetCapabilitiesRequest{})
 	require.NoError(t, err)
 	const capability = csi.GroupControllerServiceCapability_RPC_CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT

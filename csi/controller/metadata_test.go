@@ -22,7 +22,7 @@ type blockMaps struct {
 	mu      sync.Mutex
 	extents []metadata.Extent
 	failAt  int64 // the offset from which on there is no answer; 0: none
-	stuck   bool  // always says that there is more
+	endless bool  // always says that there is more
 	bases   []fsm.SnapshotID
 }
 
@@ -42,19 +42,19 @@ func (m *blockMaps) Map(_ context.Context, _ fsm.NodeID, base, _ fsm.SnapshotID,
 		}
 		page.Extents = append(page.Extents, x)
 	}
-	page.More = m.stuck
+	page.More = m.endless
 	return page, nil
 }
 
-// page is one message of either stream.
-type page interface {
+// volumePage is one message of either stream.
+type volumePage interface {
 	GetBlockMetadataType() csi.BlockMetadataType
 	GetVolumeCapacityBytes() int64
 	GetBlockMetadata() []*csi.BlockMetadata
 }
 
 // drain reads a stream to its end.
-func drain[P page](recv func() (P, error)) (pages []page, err error) {
+func drain[P volumePage](recv func() (P, error)) (pages []volumePage, err error) {
 	for {
 		p, err := recv()
 		if errors.Is(err, io.EOF) {
@@ -67,14 +67,14 @@ func drain[P page](recv func() (P, error)) (pages []page, err error) {
 	}
 }
 
-func (w *world) allocated(t testing.TB, req *csi.GetMetadataAllocatedRequest) ([]page, error) {
+func (w *env) allocated(t testing.TB, req *csi.GetMetadataAllocatedRequest) ([]volumePage, error) {
 	t.Helper()
 	stream, err := w.GetMetadataAllocated(t.Context(), req)
 	require.NoError(t, err)
 	return drain(stream.Recv)
 }
 
-func (w *world) delta(t testing.TB, req *csi.GetMetadataDeltaRequest) ([]page, error) {
+func (w *env) delta(t testing.TB, req *csi.GetMetadataDeltaRequest) ([]volumePage, error) {
 	t.Helper()
 	stream, err := w.GetMetadataDelta(t.Context(), req)
 	require.NoError(t, err)
@@ -83,10 +83,10 @@ func (w *world) delta(t testing.TB, req *csi.GetMetadataDeltaRequest) ([]page, e
 
 // CSI-EXT-SnapMeta-02..04, -09..11: errors of both streams.
 func TestMetadataErrors(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	one := w.create(t, "one")
-	base, target := w.snap(t, "base", one).GetSnapshotId(), w.snap(t, "target", one).GetSnapshotId()
-	foreign := w.snap(t, "foreign", w.create(t, "two")).GetSnapshotId()
+	base, target := w.createSnapshot(t, "base", one).GetSnapshotId(), w.createSnapshot(t, "target", one).GetSnapshotId()
+	foreign := w.createSnapshot(t, "foreign", w.create(t, "two")).GetSnapshotId()
 	for name, tc := range map[string]struct {
 		base, target string
 		from         int64
@@ -126,9 +126,9 @@ func TestMetadataErrors(t *testing.T) {
 // CSI-EXT-SnapMeta-05, -07, -12, -14: ranges ascend over all messages, of which none
 // has more than it may, and a stream can be resumed anywhere.
 func TestMetadataPages(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	one := w.create(t, "one")
-	base, target := w.snap(t, "base", one).GetSnapshotId(), w.snap(t, "target", one).GetSnapshotId()
+	base, target := w.createSnapshot(t, "base", one).GetSnapshotId(), w.createSnapshot(t, "target", one).GetSnapshotId()
 	for i := range int64(10) {
 		w.maps.extents = append(w.maps.extents, metadata.Extent{Offset: i * 100 << 20, Length: 10 << 20})
 	}
@@ -147,7 +147,7 @@ func TestMetadataPages(t *testing.T) {
 	require.Contains(t, w.maps.bases, fsm.SnapshotID(""))
 }
 
-func requirePages(t *testing.T, pages []page, from int64, most int32, extents []metadata.Extent) {
+func requirePages(t *testing.T, pages []volumePage, from int64, most int32, extents []metadata.Extent) {
 	t.Helper()
 	require.NotEmpty(t, pages)
 	want, got, last := int64(0), int64(0), from
@@ -171,8 +171,8 @@ func requirePages(t *testing.T, pages []page, from int64, most int32, extents []
 
 // CSI-EXT-SnapMeta-06, -13: a stream that ends without an error left nothing out.
 func TestMetadataFailsMidStream(t *testing.T) {
-	w := newWorld(t)
-	id := w.snap(t, "s", w.create(t, "one")).GetSnapshotId()
+	w := newEnv(t)
+	id := w.createSnapshot(t, "s", w.create(t, "one")).GetSnapshotId()
 	many := []metadata.Extent{{Offset: 0, Length: 4096}, {Offset: 8192, Length: 4096}, {Offset: 16384, Length: 4096}}
 	for name, tc := range map[string]struct {
 		maps  *blockMaps
@@ -182,12 +182,12 @@ func TestMetadataFailsMidStream(t *testing.T) {
 		"the host goes away":        {&blockMaps{extents: many, failAt: 12288}, 2, codes.Unavailable},
 		"ranges overlap":            {&blockMaps{extents: []metadata.Extent{{Offset: 0, Length: 8192}, {Offset: 4096, Length: 8192}}}, 0, codes.Internal},
 		"a range is empty":          {&blockMaps{extents: []metadata.Extent{{Offset: 4096}}}, 0, codes.Internal},
-		"more, without saying what": {&blockMaps{stuck: true}, 0, codes.Internal},
+		"more, without saying what": {&blockMaps{endless: true}, 0, codes.Internal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.maps.bases = nil
 			s := metadata.New(w.cluster, tc.maps)
-			conn := overMemory(t, func(g *grpc.Server) { csi.RegisterSnapshotMetadataServer(g, s) })
+			conn := dialInMemory(t, func(g *grpc.Server) { csi.RegisterSnapshotMetadataServer(g, s) })
 			most := int32(1)
 			if tc.want == codes.Internal {
 				most = 0
@@ -204,16 +204,16 @@ func TestMetadataFailsMidStream(t *testing.T) {
 	}
 }
 
-// pacedMaps plays a host that looks through so many bytes for a page.
-type pacedMaps struct {
-	extents []metadata.Extent
-	pace    int64
-	asked   []int64
+// slowMaps plays a host that looks through so many bytes for a page.
+type slowMaps struct {
+	extents   []metadata.Extent
+	delay     int64
+	requested []int64
 }
 
-func (m *pacedMaps) Map(_ context.Context, _ fsm.NodeID, _, _ fsm.SnapshotID, from int64, most int) (page metadata.Page, err error) {
-	m.asked = append(m.asked, from)
-	page = metadata.Page{More: true, Reached: from + m.pace}
+func (m *slowMaps) Map(_ context.Context, _ fsm.NodeID, _, _ fsm.SnapshotID, from int64, most int) (page metadata.Page, err error) {
+	m.requested = append(m.requested, from)
+	page = metadata.Page{More: true, Reached: from + m.delay}
 	for _, x := range m.extents {
 		if x.Offset >= page.Reached || x.Offset+x.Length <= from {
 			continue
@@ -226,22 +226,22 @@ func (m *pacedMaps) Map(_ context.Context, _ fsm.NodeID, _, _ fsm.SnapshotID, fr
 	return page, nil
 }
 
-func overMaps(t *testing.T, w *world, maps metadata.Maps, req *csi.GetMetadataAllocatedRequest) ([]page, error) {
+func allocatedOverMaps(t *testing.T, w *env, maps metadata.Maps, req *csi.GetMetadataAllocatedRequest) ([]volumePage, error) {
 	t.Helper()
 	s := metadata.New(w.cluster, maps)
-	conn := overMemory(t, func(g *grpc.Server) { csi.RegisterSnapshotMetadataServer(g, s) })
+	conn := dialInMemory(t, func(g *grpc.Server) { csi.RegisterSnapshotMetadataServer(g, s) })
 	stream, err := csi.NewSnapshotMetadataClient(conn).GetMetadataAllocated(t.Context(), req)
 	require.NoError(t, err)
 	return drain(stream.Recv)
 }
 
 // A page that ends behind the volume's end is clipped to nothing, while the host has more.
-func TestAStreamOfNothingTellsTheSize(t *testing.T) {
-	w := newWorld(t)
-	id := w.snap(t, "s", w.create(t, "one")).GetSnapshotId()
+func TestMetadataStreamOfEmptyMapHasSize(t *testing.T) {
+	w := newEnv(t)
+	id := w.createSnapshot(t, "s", w.create(t, "one")).GetSnapshotId()
 	beyond := &blockMaps{extents: []metadata.Extent{{Offset: gib, Length: 4096}, {Offset: gib + 8192, Length: 4096}}}
 	for _, most := range []int32{0, 1} {
-		pages, err := overMaps(t, w, beyond, &csi.GetMetadataAllocatedRequest{SnapshotId: id, MaxResults: most})
+		pages, err := allocatedOverMaps(t, w, beyond, &csi.GetMetadataAllocatedRequest{SnapshotId: id, MaxResults: most})
 		require.NoError(t, err)
 		require.Len(t, pages, 1)
 		require.Equal(t, gib, pages[0].GetVolumeCapacityBytes())
@@ -250,19 +250,19 @@ func TestAStreamOfNothingTellsTheSize(t *testing.T) {
 }
 
 // A host that found nothing in its time says how far it is, and the next page goes on there.
-func TestAStreamGoesOnWhereTheHostIs(t *testing.T) {
-	w := newWorld(t)
-	id := w.snap(t, "s", w.create(t, "one")).GetSnapshotId()
+func TestMetadataStreamFollowsReachedOffset(t *testing.T) {
+	w := newEnv(t)
+	id := w.createSnapshot(t, "s", w.create(t, "one")).GetSnapshotId()
 	last := metadata.Extent{Offset: gib - 4096, Length: 4096}
-	host := &pacedMaps{extents: []metadata.Extent{last}, pace: 100 << 20}
-	pages, err := overMaps(t, w, host, &csi.GetMetadataAllocatedRequest{SnapshotId: id})
+	host := &slowMaps{extents: []metadata.Extent{last}, delay: 100 << 20}
+	pages, err := allocatedOverMaps(t, w, host, &csi.GetMetadataAllocatedRequest{SnapshotId: id})
 	require.NoError(t, err)
 	require.Len(t, pages, 1)
 	requirePages(t, pages, 0, 0, host.extents)
-	require.Len(t, host.asked, 11)
-	require.Equal(t, int64(100<<20), host.asked[1])
-	host = &pacedMaps{pace: 400 << 20}
-	pages, err = overMaps(t, w, host, &csi.GetMetadataAllocatedRequest{SnapshotId: id})
+	require.Len(t, host.requested, 11)
+	require.Equal(t, int64(100<<20), host.requested[1])
+	host = &slowMaps{delay: 400 << 20}
+	pages, err = allocatedOverMaps(t, w, host, &csi.GetMetadataAllocatedRequest{SnapshotId: id})
 	require.NoError(t, err)
 	require.Len(t, pages, 1, "nothing anywhere: the size all the same")
 }

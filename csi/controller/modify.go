@@ -17,7 +17,7 @@ const modifyVolume = csi.ControllerServiceCapability_RPC_MODIFY_VOLUME
 // ControllerModifyVolume replaces the limits that are named and leaves the others
 // alone. Where the volume is staged it returns once they are in force there.
 func (s *Server) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
-	if err := s.serves(modifyVolume); err != nil {
+	if err := s.checkEnabled(modifyVolume); err != nil {
 		return nil, err
 	}
 	cmd, err := modifyCommand(req)
@@ -42,42 +42,42 @@ func modifyCommand(req *csi.ControllerModifyVolumeRequest) (*fsmpb.ModifyVolume,
 	case !id.Valid():
 		return nil, unknownVolume(id)
 	}
-	var asked limits
-	if err := asked.override(req.GetMutableParameters()); err != nil {
+	var requested limitParameters
+	if err := requested.merge(req.GetMutableParameters()); err != nil {
 		return nil, err
 	}
-	return &fsmpb.ModifyVolume{VolumeId: string(id), Limits: asked.values.Proto(), Set: asked.set, Claim: server.Claim(req.GetMutableParameters())}, nil
+	return &fsmpb.ModifyVolume{VolumeId: string(id), Limits: requested.values.Proto(), Set: requested.mask, Claim: server.Claim(req.GetMutableParameters())}, nil
 }
 
 func (s *Server) modify(ctx context.Context, cmd *fsmpb.ModifyVolume) error {
 	id := fsm.VolumeID(cmd.GetVolumeId())
 	done := func(state *fsm.State) (bool, error) {
-		v, err := ready(state, id)
-		if err != nil || asModified(v, cmd) && inForce(v) {
+		v, err := readyVolume(state, id)
+		if err != nil || hasRequestedLimits(v, cmd) && limitsApplied(v) {
 			return err == nil, err
 		}
-		return false, ended(v, fsm.OpModify, "modify volume "+string(id))
+		return false, operationFailure(v, fsm.OpModify, "modify volume "+string(id))
 	}
-	if !s.log.AtLevel(fsm.Level2) {
+	if !s.client.AtFeatureLevel(fsm.Level2) {
 		cmd.Claim = nil
 	}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ModifyVolume{ModifyVolume: cmd}})
 	if err == nil {
 		cmd = &fsmpb.ModifyVolume{VolumeId: cmd.GetVolumeId()} // applied; a later call may have replaced it
 	}
-	return s.conclude(ctx, id, "modify", err, done)
+	return s.awaitApplied(ctx, id, "modify", err, done)
 }
 
-// asModified tells whether the volume has the limits that the command sets.
-func asModified(v *fsm.Volume, cmd *fsmpb.ModifyVolume) bool {
-	asked, set := fsm.LimitsFrom(cmd.GetLimits()), cmd.GetSet()
-	iops := v.Limits.ReadIOPS == asked.ReadIOPS && v.Limits.WriteIOPS == asked.WriteIOPS
-	bandwidth := v.Limits.ReadBPS == asked.ReadBPS && v.Limits.WriteBPS == asked.WriteBPS
-	return (set&iopsBits == 0 || iops) && (set&bandwidthBits == 0 || bandwidth)
+// hasRequestedLimits tells whether the volume has the limits that the command sets.
+func hasRequestedLimits(v *fsm.Volume, cmd *fsmpb.ModifyVolume) bool {
+	requested, mask := fsm.LimitsFrom(cmd.GetLimits()), cmd.GetSet()
+	iops := v.Limits.ReadIOPS == requested.ReadIOPS && v.Limits.WriteIOPS == requested.WriteIOPS
+	bandwidth := v.Limits.ReadBPS == requested.ReadBPS && v.Limits.WriteBPS == requested.WriteBPS
+	return (mask&iopsMask == 0 || iops) && (mask&bandwidthMask == 0 || bandwidth)
 }
 
-// inForce tells whether every host that has the volume staged reported its limits.
-func inForce(v *fsm.Volume) bool {
+// limitsApplied tells whether every host that has the volume staged reported its limits.
+func limitsApplied(v *fsm.Volume) bool {
 	return !slices.ContainsFunc(v.Publications(), func(p fsm.Publication) bool {
 		r := v.Replica(p.Host)
 		return p.Staging != nil && r != nil && r.Limits != v.Limits

@@ -18,26 +18,26 @@ import (
 type nodePublishReq = csi.NodePublishVolumeRequest
 
 // staged is a volume that is published and staged.
-type staged struct {
-	*world
+type stagedVolume struct {
+	*env
 	id, dir string
 	context map[string]string
 }
 
-func newStaged(t *testing.T, c *csi.VolumeCapability) *staged {
+func newStagedVolume(t *testing.T, c *csi.VolumeCapability) *stagedVolume {
 	t.Helper()
-	w := newWorld(t, at("n1", "z1"), at("n2", "z2"))
-	s := &staged{world: w, dir: t.TempDir()}
-	s.id = w.create(t, "v", forUse(c), where([]*csi.Topology{term("topology.holdfast.storage/node", "n1")}, nil))
+	w := newEnv(t, hostIn("n1", "z1"), hostIn("n2", "z2"))
+	s := &stagedVolume{env: w, dir: t.TempDir()}
+	s.id = w.create(t, "v", withCapabilities(c), accessibleFrom([]*csi.Topology{topologyTerm("topology.holdfast.storage/node", "n1")}, nil))
 	s.context = w.publish(t, s.id, c)
-	_, err := w.node.NodeStageVolume(t.Context(), staging(s.id, s.dir, s.context, c))
+	_, err := w.node.NodeStageVolume(t.Context(), stageRequest(s.id, s.dir, s.context, c))
 	require.NoError(t, err)
 	return s
 }
 
-func (s *staged) target(name string) string { return filepath.Join(s.dir, name) }
+func (s *stagedVolume) target(name string) string { return filepath.Join(s.dir, name) }
 
-func (s *staged) bind(t *testing.T, c *csi.VolumeCapability, target string, changes ...func(*nodePublishReq)) error {
+func (s *stagedVolume) publishTarget(t *testing.T, c *csi.VolumeCapability, target string, changes ...func(*nodePublishReq)) error {
 	t.Helper()
 	req := &nodePublishReq{
 		VolumeId: s.id, StagingTargetPath: s.dir, TargetPath: s.target(target), PublishContext: s.context, VolumeCapability: c,
@@ -73,19 +73,19 @@ func TestNodePublishTable(t *testing.T) {
 			"T1!=T2, P1=P2":                   {"t2", same, second},
 			"T1!=T2, P1!=P2 by readonly":      {"t2", readOnly, second},
 			"T1!=T2, P1!=P2 by mount flags":   {"t2", otherFlags, second},
-			"T1=T2, other secrets (-16)":      {"t1", func(r *nodePublishReq) { r.Secrets = pairsOf("a", "rotated") }, codes.OK},
-			"T1=T2, a rotated token (-02)":    {"t1", func(r *nodePublishReq) { r.VolumeContext = pairsOf("csi.storage.k8s.io/serviceAccount.tokens", "t") }, codes.OK},
+			"T1=T2, other secrets (-16)":      {"t1", func(r *nodePublishReq) { r.Secrets = mapOf("a", "rotated") }, codes.OK},
+			"T1=T2, a rotated token (-02)":    {"t1", func(r *nodePublishReq) { r.VolumeContext = mapOf("csi.storage.k8s.io/serviceAccount.tokens", "t") }, codes.OK},
 			"T1=T2, block instead (-19)":      {"t1", func(r *nodePublishReq) { r.VolumeCapability = block(mode) }, codes.AlreadyExists},
 			"T1!=T2, block instead (-17)":     {"t2", func(r *nodePublishReq) { r.VolumeCapability = block(mode) }, codes.FailedPrecondition},
-			"T1!=T2, a mode of many (-20)":    {"t2", func(r *nodePublishReq) { r.VolumeCapability = mount(manyWriters, "") }, codes.FailedPrecondition},
+			"T1!=T2, a mode of many (-20)":    {"t2", func(r *nodePublishReq) { r.VolumeCapability = mount(multiNodeMultiWriter, "") }, codes.FailedPrecondition},
 			"T1!=T2, a filesystem it has not": {"t2", func(r *nodePublishReq) { r.VolumeCapability = mount(mode, "xfs") }, codes.FailedPrecondition},
 		} {
 			t.Run(mode.String()+" "+name, func(t *testing.T) {
 				t.Parallel()
-				s := newStaged(t, mount(mode, ""))
-				require.NoError(t, s.bind(t, mount(mode, ""), "t1"))
+				s := newStagedVolume(t, mount(mode, ""))
+				require.NoError(t, s.publishTarget(t, mount(mode, ""), "t1"))
 				for range 2 {
-					requireCode(t, tc.want, s.bind(t, mount(mode, ""), tc.target, tc.change))
+					requireCode(t, tc.want, s.publishTarget(t, mount(mode, ""), tc.target, tc.change))
 				}
 				require.DirExists(t, s.target("t1"))
 			})
@@ -101,19 +101,19 @@ func TestNodeStageVolumeAgainstTheState(t *testing.T) {
 		want   codes.Code
 	}{
 		"-02: the same again":                   {func(*stageReq) {}, codes.OK},
-		"-17: other secrets":                    {func(r *stageReq) { r.Secrets = pairsOf("a", "b") }, codes.OK},
+		"-17: other secrets":                    {func(r *stageReq) { r.Secrets = mapOf("a", "b") }, codes.OK},
 		"-09: without the publish context":      {func(r *stageReq) { r.PublishContext = nil }, codes.FailedPrecondition},
-		"-09, S3: another epoch":                {func(r *stageReq) { r.PublishContext = pairsOf(server.EpochKey, "1.1") }, codes.FailedPrecondition},
+		"-09, S3: another epoch":                {func(r *stageReq) { r.PublishContext = mapOf(server.EpochKey, "1.1") }, codes.FailedPrecondition},
 		"-12: an unknown volume":                {func(r *stageReq) { r.VolumeId = unknownID }, codes.NotFound},
 		"-12: an unknown one without a context": {func(r *stageReq) { r.VolumeId, r.PublishContext = unknownID, nil }, codes.NotFound},
 		"-13: block instead of mount":           {func(r *stageReq) { r.VolumeCapability = block(writer) }, codes.AlreadyExists},
 		"-13: another filesystem":               {func(r *stageReq) { r.VolumeCapability = mount(writer, "xfs") }, codes.AlreadyExists},
-		"-14: a mode of many nodes":             {func(r *stageReq) { r.VolumeCapability = mount(manyWriters, "") }, codes.FailedPrecondition},
+		"-14: a mode of many nodes":             {func(r *stageReq) { r.VolumeCapability = mount(multiNodeMultiWriter, "") }, codes.FailedPrecondition},
 		"staged at another path":                {func(r *stageReq) { r.StagingTargetPath += "/other" }, codes.FailedPrecondition},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStaged(t, mount(writer, ""))
-			req := staging(s.id, s.dir, s.context, mount(writer, ""))
+			s := newStagedVolume(t, mount(writer, ""))
+			req := stageRequest(s.id, s.dir, s.context, mount(writer, ""))
 			tc.change(req)
 			for range 2 {
 				_, err := s.node.NodeStageVolume(t.Context(), req)
@@ -125,22 +125,22 @@ func TestNodeStageVolumeAgainstTheState(t *testing.T) {
 
 // CSI-NODE-NodePublishVolume-10: what is not staged is not bound.
 func TestNodePublishVolumeBeforeStaging(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	id := w.create(t, "v")
-	s := &staged{world: w, id: id, dir: t.TempDir(), context: w.publish(t, id, mount(writer, ""))}
-	requireCode(t, codes.FailedPrecondition, s.bind(t, mount(writer, ""), "t1"))
-	requireCode(t, codes.NotFound, s.bind(t, mount(writer, ""), "t1", func(r *nodePublishReq) { r.VolumeId = unknownID })) // -18
+	s := &stagedVolume{env: w, id: id, dir: t.TempDir(), context: w.publish(t, id, mount(writer, ""))}
+	requireCode(t, codes.FailedPrecondition, s.publishTarget(t, mount(writer, ""), "t1"))
+	requireCode(t, codes.NotFound, s.publishTarget(t, mount(writer, ""), "t1", func(r *nodePublishReq) { r.VolumeId = unknownID })) // -18
 	entries, err := os.ReadDir(s.dir)
 	require.NoError(t, err)
 	require.Empty(t, entries, "-11: nothing is left over")
 }
 
-// TestWholeLife walks one volume through all calls, each twice, and without the
+// TestNodeVolumeLifecycle walks one volume through all calls, each twice, and without the
 // quorum where that must work (S28, CSI-NODE-NodeUnpublishVolume-12, -NodeUnstageVolume-11).
-func TestWholeLife(t *testing.T) {
-	s := newStaged(t, mount(multiWriter, "xfs"))
+func TestNodeVolumeLifecycle(t *testing.T) {
+	s := newStagedVolume(t, mount(multiWriter, "xfs"))
 	for _, target := range []string{"t1", "t2", "t1", "t2"} {
-		require.NoError(t, s.bind(t, mount(multiWriter, "xfs"), target))
+		require.NoError(t, s.publishTarget(t, mount(multiWriter, "xfs"), target))
 	}
 	for _, path := range []string{s.dir, s.target("t1")} { // CSI-NODE-NodeGetVolumeStats-04
 		_, err := s.node.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: s.id, VolumePath: path})
@@ -148,27 +148,27 @@ func TestWholeLife(t *testing.T) {
 	}
 	requireCode(t, codes.FailedPrecondition, s.unstage(t)) // CSI-NODE-NodeUnstageVolume-09
 
-	s.cluster.set(func(c *cluster) { c.down = true })
-	require.NoError(t, s.unbind(t, "t1"))
-	require.NoError(t, s.unbind(t, "t1"))
+	s.cluster.update(func(c *fakeCluster) { c.noQuorum = true })
+	require.NoError(t, s.unpublishTarget(t, "t1"))
+	require.NoError(t, s.unpublishTarget(t, "t1"))
 	require.DirExists(t, s.target("t2")) // CSI-NODE-NodeUnpublishVolume-09
-	require.NoError(t, s.unbind(t, "t2"))
+	require.NoError(t, s.unpublishTarget(t, "t2"))
 	require.NoError(t, s.unstage(t))
 	require.NoError(t, s.unstage(t))
-	s.cluster.set(func(c *cluster) { c.down = false })
+	s.cluster.update(func(c *fakeCluster) { c.noQuorum = false })
 
 	require.NoError(t, s.unpublish(t, s.id, "n1"))
 	require.NoError(t, s.delete(t, s.id))
 	require.Empty(t, s.cluster.volumes())
 }
 
-func (s *staged) unbind(t *testing.T, target string) error {
+func (s *stagedVolume) unpublishTarget(t *testing.T, target string) error {
 	t.Helper()
 	_, err := s.node.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: s.id, TargetPath: s.target(target)})
 	return err
 }
 
-func (s *staged) unstage(t *testing.T) error {
+func (s *stagedVolume) unstage(t *testing.T) error {
 	t.Helper()
 	_, err := s.node.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: s.id, StagingTargetPath: s.dir})
 	return err

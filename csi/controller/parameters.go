@@ -31,10 +31,10 @@ type parameters struct {
 	replicas uint32
 	// protocol is set for a volume with more than one replica, and only there.
 	protocol fsmpb.Protocol
-	limits   limits
-	// sourced: the volume is made from a source, which decides the filesystem of
+	limits   limitParameters
+	// hasSource: the volume is made from a source, which decides the filesystem of
 	// capabilities that leave it open.
-	sourced bool
+	hasSource bool
 	// fingerprint is equal for requests with equal parameters. The limits are no
 	// part of it: they are compared as such.
 	fingerprint string
@@ -43,54 +43,54 @@ type parameters struct {
 // parseParameters refuses keys and values that it does not know.
 func parseParameters(given map[string]string) (parameters, error) {
 	p := parameters{replicas: 1}
-	var counted []string
+	var fingerprinted []string
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		value := given[key]
-		if limit, err := p.limit(key, value); limit || err != nil {
+		if isLimit, err := p.parseLimit(key, value); isLimit || err != nil {
 			if err != nil {
 				return p, err
 			}
 			continue
 		}
-		if err := p.set(key, value); err != nil {
+		if err := p.parse(key, value); err != nil {
 			return p, err
 		}
 		if key == coFSTypeKey {
 			key = fsTypeKey
 		}
 		if !strings.HasPrefix(key, server.COPrefix) && value != "" {
-			counted = append(counted, key, value)
+			fingerprinted = append(fingerprinted, key, value)
 		}
 	}
-	p.fingerprint = server.Fingerprint(counted...)
-	return p, p.replicated()
+	p.fingerprint = server.Fingerprint(fingerprinted...)
+	return p, p.checkReplication()
 }
 
-// limit reads a parameter that is mutable afterwards; the zero value is not given.
-func (p *parameters) limit(key, value string) (bool, error) {
+// parseLimit reads a parameter that is mutable afterwards; the zero value is not given.
+func (p *parameters) parseLimit(key, value string) (bool, error) {
 	if value == "" && (key == iopsKey || key == bandwidthKey) {
 		return true, nil
 	}
-	return p.limits.put(key, value)
+	return p.limits.parse(key, value)
 }
 
-func (p *parameters) set(key, value string) error {
+func (p *parameters) parse(key, value string) error {
 	switch {
 	case value == "" && (key == fsTypeKey || key == coFSTypeKey || key == replicasKey || key == protocolKey):
 		return nil // the zero value is not given
 	case key == fsTypeKey || key == coFSTypeKey:
-		return p.setFSType(value)
+		return p.parseFSType(value)
 	case key == replicasKey:
-		return p.setReplicas(value)
+		return p.parseReplicas(value)
 	case key == protocolKey:
-		return p.setProtocol(value)
+		return p.parseProtocol(value)
 	case strings.HasPrefix(key, server.COPrefix):
 		return nil
 	}
 	return fsm.Reject(fsm.Invalid, "parameter %q is not known: there are %s", server.Message(key), strings.Join(parameterKeys, ", "))
 }
 
-func (p *parameters) setFSType(value string) error {
+func (p *parameters) parseFSType(value string) error {
 	switch {
 	case !server.KnownFSType(value):
 		return fsm.Reject(fsm.Invalid, "parameter fsType=%q is not served, only ext4 and xfs", server.Message(value))
@@ -105,9 +105,9 @@ func (p *parameters) setFSType(value string) error {
 const defaultFSType = "ext4"
 
 // apply gives a capability its filesystem.
-func (p *parameters) apply(c fsm.Capability) (fsm.Capability, error) {
+func (p *parameters) withFSType(c fsm.Capability) (fsm.Capability, error) {
 	switch {
-	case c.Block, c.FSType == "" && p.fsType == "" && p.sourced:
+	case c.Block, c.FSType == "" && p.fsType == "" && p.hasSource:
 	case c.FSType == "" && p.fsType == "":
 		c.FSType = defaultFSType
 	case c.FSType == "":

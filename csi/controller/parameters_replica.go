@@ -8,26 +8,26 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// mostReplicas is how many replicas DRBD 8.4, the module of the mainline kernel,
+// maxReplicas is how many replicas DRBD 8.4, the module of the mainline kernel,
 // holds of one volume.
-const mostReplicas = 2
+const maxReplicas = 2
 
-// setReplicas reads on how many hosts the volume is kept.
-func (p *parameters) setReplicas(value string) error {
+// parseReplicas reads on how many hosts the volume is kept.
+func (p *parameters) parseReplicas(value string) error {
 	n, err := strconv.ParseUint(value, 10, 16)
 	switch {
 	case err != nil || n == 0 || value[0] == '0':
-		return fsm.Reject(fsm.Invalid, "parameter %s=%q is no number of replicas: a volume has 1 or %d", replicasKey, server.Message(value), mostReplicas)
-	case n > mostReplicas:
+		return fsm.Reject(fsm.Invalid, "parameter %s=%q is no number of replicas: a volume has 1 or %d", replicasKey, server.Message(value), maxReplicas)
+	case n > maxReplicas:
 		return fsm.Reject(fsm.Invalid, "parameter %s=%d is not served: DRBD 8.4 holds two replicas", replicasKey, n)
 	}
 	p.replicas = uint32(n)
 	return nil
 }
 
-// setProtocol reads when a write is acknowledged: C, when both disks have it; A, when
+// parseProtocol reads when a write is acknowledged: C, when both disks have it; A, when
 // the local disk has it, so that a takeover loses writes (S11).
-func (p *parameters) setProtocol(value string) error {
+func (p *parameters) parseProtocol(value string) error {
 	switch value {
 	case "A":
 		p.protocol = fsmpb.Protocol_PROTOCOL_A
@@ -40,7 +40,7 @@ func (p *parameters) setProtocol(value string) error {
 }
 
 // replicated settles what the parameters say together.
-func (p *parameters) replicated() error {
+func (p *parameters) checkReplication() error {
 	switch {
 	case p.replicas == 1 && p.protocol != fsmpb.Protocol_PROTOCOL_UNKNOWN:
 		return fsm.Reject(fsm.Invalid, "parameter %s is of volumes with 2 replicas, and this one has 1", protocolKey)

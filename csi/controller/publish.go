@@ -15,20 +15,20 @@ import (
 // context carries the epoch of that right, equal at every repetition (S3). For a
 // replicated volume it returns once the node's replica is primary (S8).
 func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	if err := s.serves(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
+	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
 		return nil, err
 	}
 	cmd, err := publishCommand(req)
 	if err == nil {
-		err = s.usable(req)
+		err = s.checkPublishEnabled(req)
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
 	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_PublishVolume{PublishVolume: cmd}})
 	epoch := fsm.EpochFrom(out.GetEpoch())
-	if expired(err) {
-		epoch, err = s.published(ctx, cmd)
+	if isExpired(err) {
+		epoch, err = s.publishAfterExpiry(ctx, cmd)
 	}
 	if err == nil {
 		err = s.awaitPrimary(ctx, fsm.VolumeID(cmd.GetVolumeId()), fsm.NodeID(cmd.GetNodeId()), epoch)
@@ -51,7 +51,7 @@ func publishCommand(req *csi.ControllerPublishVolumeRequest) (*fsmpb.PublishVolu
 	if err != nil {
 		return nil, err
 	}
-	if err := server.Served(c.Mode, fsm.Invalid); err != nil {
+	if err := server.CheckAccessMode(c.Mode, fsm.Invalid); err != nil {
 		return nil, err
 	}
 	if err := server.CheckVolumeContext(req.GetVolumeContext()); err != nil {
@@ -66,22 +66,22 @@ func publishCommand(req *csi.ControllerPublishVolumeRequest) (*fsmpb.PublishVolu
 }
 
 // usable refuses uses that belong to a capability that is turned off.
-func (s *Server) usable(req *csi.ControllerPublishVolumeRequest) error {
-	if req.GetReadonly() && s.off[csi.ControllerServiceCapability_RPC_PUBLISH_READONLY] {
+func (s *Server) checkPublishEnabled(req *csi.ControllerPublishVolumeRequest) error {
+	if req.GetReadonly() && s.disabled[csi.ControllerServiceCapability_RPC_PUBLISH_READONLY] {
 		return fsm.Reject(fsm.Invalid, "readonly: publishing for reading only is turned off here")
 	}
-	if err := s.mountable("", req.GetVolumeCapability()); err != nil {
+	if err := s.checkMountFlags("", req.GetVolumeCapability()); err != nil {
 		return err
 	}
-	return s.modes(req.GetVolumeCapability())
+	return s.checkModesEnabled(req.GetVolumeCapability())
 }
 
-// modes refuses the access modes of a capability that is turned off.
-func (s *Server) modes(asked ...*csi.VolumeCapability) error {
-	if !s.off[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER] {
+// checkModesEnabled refuses the access modes of a capability that is turned off.
+func (s *Server) checkModesEnabled(requested ...*csi.VolumeCapability) error {
+	if !s.disabled[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER] {
 		return nil
 	}
-	for _, c := range asked {
+	for _, c := range requested {
 		switch mode := c.GetAccessMode().GetMode(); mode {
 		case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
 			return fsm.Reject(fsm.Invalid, "access mode %s is turned off here", mode)
@@ -90,15 +90,15 @@ func (s *Server) modes(asked ...*csi.VolumeCapability) error {
 	return nil
 }
 
-// published answers from the state for a command that came too late (S4).
-func (s *Server) published(ctx context.Context, cmd *fsmpb.PublishVolume) (fsm.Epoch, error) {
-	v, err := s.findVolume(ctx, fsm.VolumeID(cmd.GetVolumeId()))
+// publishAfterExpiry answers from the state for a command that came too late (S4).
+func (s *Server) publishAfterExpiry(ctx context.Context, cmd *fsmpb.PublishVolume) (fsm.Epoch, error) {
+	v, err := s.readVolume(ctx, fsm.VolumeID(cmd.GetVolumeId()))
 	if err != nil {
 		return fsm.Epoch{}, err
 	}
 	p := v.Publication(fsm.NodeID(cmd.GetNodeId()))
-	asked := fsm.CapabilityFrom(cmd.GetCapability())
-	if p == nil || p.ReadOnly != cmd.GetReadOnly() || p.Capability.Mode != asked.Mode || p.Capability.Block != asked.Block {
+	requested := fsm.CapabilityFrom(cmd.GetCapability())
+	if p == nil || p.ReadOnly != cmd.GetReadOnly() || p.Capability.Mode != requested.Mode || p.Capability.Block != requested.Block {
 		return fsm.Epoch{}, fsm.Reject(fsm.Busy, "publish volume %s: the command came too late and was not applied; retry", v.ID)
 	}
 	return p.Epoch, nil

@@ -12,21 +12,21 @@ import (
 // nothing. Near the deadline it is ABORTED and says what the host waits for; the host
 // goes on, and the retry joins.
 func (s *Server) awaitPrimary(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epoch) error {
-	why := ""
+	reason := ""
 	err := s.await(ctx, id, "publish", func(state *fsm.State) (done bool, err error) {
-		done, why, err = primaryAt(state, id, node, epoch)
+		done, reason, err = isPrimary(state, id, node, epoch)
 		return done, err
 	})
 	var rejection *fsm.Rejection
-	if why != "" && errors.As(err, &rejection) && rejection.Reason == fsm.Busy {
-		return fsm.Reject(fsm.Busy, "publish volume %s: its replica on node %s is not primary yet: %s; the retry joins", id, node, why)
+	if reason != "" && errors.As(err, &rejection) && rejection.Reason == fsm.Busy {
+		return fsm.Reject(fsm.Busy, "publish volume %s: its replica on node %s is not primary yet: %s; the retry joins", id, node, reason)
 	}
 	return err
 }
 
-// primaryAt tells whether the host reported that it is primary under the publication,
+// isPrimary tells whether the host reported that it is primary under the publication,
 // and what it waits for while it did not.
-func primaryAt(state *fsm.State, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epoch) (done bool, why string, err error) {
+func isPrimary(state *fsm.State, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epoch) (done bool, reason string, err error) {
 	v, ok := state.Volume(id)
 	if !ok {
 		return false, "", unknownVolume(id)
@@ -44,5 +44,5 @@ func primaryAt(state *fsm.State, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epo
 	if n, known := state.Node(node); !known || n.Host != p.Host || n.State != fsm.NodeReachable {
 		return false, "", fsm.Reject(fsm.Unreachable, "publish volume %s: node %s cannot be reached now", id, node)
 	}
-	return false, waitsFor(state, v), nil
+	return false, waitReason(state, v), nil
 }

@@ -34,18 +34,18 @@ func TestControllerPublishVolumeArguments(t *testing.T) {
 		"-07: a capability is required":                   {func(r *publishReq) { r.VolumeCapability = nil }, invalid},
 		"VolumeCapability-01: an access type is required": {func(r *publishReq) { r.VolumeCapability.AccessType = nil }, invalid},
 		"VolumeCapability-03: a mode is required":         {func(r *publishReq) { r.VolumeCapability.AccessMode = nil }, invalid},
-		"VolumeCapability-12: a mode that is not served":  {func(r *publishReq) { r.VolumeCapability = mount(manyWriters, "") }, invalid},
+		"VolumeCapability-12: a mode that is not served":  {func(r *publishReq) { r.VolumeCapability = mount(multiNodeMultiWriter, "") }, invalid},
 		"-08: block on a volume for mounting":             {func(r *publishReq) { r.VolumeCapability = block(writer) }, codes.FailedPrecondition},
 		"-08: a mode that it was not made for":            {func(r *publishReq) { r.VolumeCapability = mount(writer, "xfs") }, codes.FailedPrecondition},
 		"-10: read-only":                                  {func(r *publishReq) { r.Readonly = true }, codes.OK},
-		"-11: a context that is not the volume's":         {func(r *publishReq) { r.VolumeContext = pairsOf("pool", "fast") }, invalid},
+		"-11: a context that is not the volume's":         {func(r *publishReq) { r.VolumeContext = mapOf("pool", "fast") }, invalid},
 		"-11: Kubernetes' own keys are no part of it": {func(r *publishReq) {
-			r.VolumeContext = pairsOf("storage.kubernetes.io/csiProvisionerIdentity", "1-csi.holdfast.storage")
+			r.VolumeContext = mapOf("storage.kubernetes.io/csiProvisionerIdentity", "1-csi.holdfast.storage")
 		}, codes.OK},
 		"-15: an unknown volume, even to an unknown node":          {func(r *publishReq) { r.VolumeId, r.NodeId = unknownID, "n9" }, codes.NotFound},
 		"-15: an id of another form is unknown":                    {func(r *publishReq) { r.VolumeId = "reallyfakevolumeid" }, codes.NotFound},
 		"-16: an unknown node":                                     {func(r *publishReq) { r.NodeId = "n9" }, codes.NotFound},
-		"-25: secrets are optional":                                {func(r *publishReq) { r.Secrets = pairsOf("a", "b") }, codes.OK},
+		"-25: secrets are optional":                                {func(r *publishReq) { r.Secrets = mapOf("a", "b") }, codes.OK},
 		"GEN-Error-12: the form is checked before the volume":      {func(r *publishReq) { r.VolumeId, r.VolumeCapability = unknownID, nil }, invalid},
 		"GEN-Size-01: a volume id of 129 bytes":                    {func(r *publishReq) { r.VolumeId = strings.Repeat("v", 129) }, invalid},
 		"GEN-Size-02: one of 128 is looked up":                     {func(r *publishReq) { r.VolumeId = strings.Repeat("v", 128) }, codes.NotFound},
@@ -56,15 +56,15 @@ func TestControllerPublishVolumeArguments(t *testing.T) {
 		"VolumeCapability-05: mount flags above 4 KiB":             {func(r *publishReq) { r.VolumeCapability = mount(writer, "", strings.Repeat("f", 4097)) }, invalid},
 		"VolumeCapability-06: a mount group is a number":           {func(r *publishReq) { r.VolumeCapability.GetMount().VolumeMountGroup = "staff" }, invalid},
 		"VolumeCapability-04: a filesystem that is not served":     {func(r *publishReq) { r.VolumeCapability = mount(writer, "btrfs") }, invalid},
-		"GEN-Secrets-01: a key of secrets that is not well-formed": {func(r *publishReq) { r.Secrets = pairsOf("ключ", "b") }, invalid},
+		"GEN-Secrets-01: a key of secrets that is not well-formed": {func(r *publishReq) { r.Secrets = mapOf("ключ", "b") }, invalid},
 	} {
 		t.Run("CSI-CTRL-ControllerPublishVolume"+name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, at("n1", "z1"), at("n2", "z2"))
-			id := w.create(t, "v", where([]*csi.Topology{term(fsm.TopologyKey, "n1")}, nil))
+			w := newEnv(t, hostIn("n1", "z1"), hostIn("n2", "z2"))
+			id := w.create(t, "v", accessibleFrom([]*csi.Topology{topologyTerm(fsm.TopologyKey, "n1")}, nil))
 			var first map[string]string
 			for range 2 {
-				resp, err := w.ControllerPublishVolume(t.Context(), publishing(id, "n1", tc.change))
+				resp, err := w.ControllerPublishVolume(t.Context(), publishRequest(id, "n1", tc.change))
 				requireCode(t, tc.want, err)
 				if first == nil {
 					first = resp.GetPublishContext()
@@ -78,7 +78,7 @@ func TestControllerPublishVolumeArguments(t *testing.T) {
 // CSI-CTRL-ControllerPublishVolume-03, -12..14, -24: the same context each time, and
 // nothing in it but the epoch (S3).
 func TestS3_PublishContextIsTheEpoch(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	id := w.create(t, "v")
 	first := w.publish(t, id, mount(writer, ""))
 	for range 10 {
@@ -115,14 +115,14 @@ func TestControllerPublishVolumeTwice(t *testing.T) {
 		"-18: the other readonly at the node":     {func(r *publishReq) { r.Readonly = true }, codes.AlreadyExists},
 		"-19, VolumeCapability-08: another node":  {func(r *publishReq) { r.NodeId = "n2" }, codes.FailedPrecondition},
 		"-19: another node to read":               {func(r *publishReq) { r.NodeId, r.Readonly = "n2", true }, codes.FailedPrecondition},
-		"-22: a mode of many nodes is not served": {func(r *publishReq) { r.NodeId, r.VolumeCapability = "n2", mount(manyReaders, "") }, codes.InvalidArgument},
+		"-22: a mode of many nodes is not served": {func(r *publishReq) { r.NodeId, r.VolumeCapability = "n2", mount(multiNodeReader, "") }, codes.InvalidArgument},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, at("n1", "z1"), at("n2", "z2"))
-			id := w.create(t, "v", where([]*csi.Topology{term(fsm.TopologyKey, "n1")}, nil))
+			w := newEnv(t, hostIn("n1", "z1"), hostIn("n2", "z2"))
+			id := w.create(t, "v", accessibleFrom([]*csi.Topology{topologyTerm(fsm.TopologyKey, "n1")}, nil))
 			w.publish(t, id, mount(writer, ""))
 			for range 2 {
-				_, err := w.ControllerPublishVolume(t.Context(), publishing(id, "n1", tc.change))
+				_, err := w.ControllerPublishVolume(t.Context(), publishRequest(id, "n1", tc.change))
 				requireCode(t, tc.want, err)
 				if tc.want == codes.FailedPrecondition { // -20: the message names the node
 					require.Contains(t, status.Convert(err).Message(), "n1")
@@ -134,7 +134,7 @@ func TestControllerPublishVolumeTwice(t *testing.T) {
 
 // CSI-CTRL-ControllerPublishVolume-21: a node's limit.
 func TestControllerPublishVolumeLimit(t *testing.T) {
-	w := newWorld(t, func(c *cluster) *host {
+	w := newEnv(t, func(c *fakeCluster) *fakeHost {
 		h := newHost(c, "n1")
 		h.max = 2
 		return h
@@ -146,7 +146,7 @@ func TestControllerPublishVolumeLimit(t *testing.T) {
 	w.publish(t, ids[0], mount(writer, ""))
 	w.publish(t, ids[1], mount(writer, ""))
 	for range 2 {
-		_, err := w.ControllerPublishVolume(t.Context(), publishing(ids[2], "n1"))
+		_, err := w.ControllerPublishVolume(t.Context(), publishRequest(ids[2], "n1"))
 		requireCode(t, codes.ResourceExhausted, err)
 	}
 	require.NoError(t, w.unpublish(t, ids[0], "n1"))
@@ -155,26 +155,26 @@ func TestControllerPublishVolumeLimit(t *testing.T) {
 
 // TestControllerPublishVolumeInOtherPhases: what is not ready cannot be published.
 func TestControllerPublishVolumeInOtherPhases(t *testing.T) {
-	w := newWorld(t)
-	w.host.set(func(h *host) { h.idle = true })
+	w := newEnv(t)
+	w.host.update(func(h *fakeHost) { h.idle = true })
 	_, err := w.cluster.apply("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: unknownID, Name: "v", Capabilities: []*fsmpb.Capability{{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, Block: true}}, Replicas: 1,
 	}}})
 	require.NoError(t, err)
-	_, err = w.ControllerPublishVolume(t.Context(), publishing(unknownID, "n1"))
+	_, err = w.ControllerPublishVolume(t.Context(), publishRequest(unknownID, "n1"))
 	requireCode(t, codes.Aborted, err)
-	w.host.reachable(t, false)
+	w.host.setReachable(t, false)
 	require.NoError(t, w.delete(t, unknownID))
-	_, err = w.ControllerPublishVolume(t.Context(), publishing(unknownID, "n1"))
+	_, err = w.ControllerPublishVolume(t.Context(), publishRequest(unknownID, "n1"))
 	requireCode(t, codes.NotFound, err)
 }
 
 // TestControllerPublishVolumeToAnUnreachableHost: it cannot be used there now.
 func TestControllerPublishVolumeToAnUnreachableHost(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	id := w.create(t, "v")
-	w.host.reachable(t, false)
-	_, err := w.ControllerPublishVolume(t.Context(), publishing(id, "n1"))
+	w.host.setReachable(t, false)
+	_, err := w.ControllerPublishVolume(t.Context(), publishRequest(id, "n1"))
 	requireCode(t, codes.Unavailable, err)
 }
 
@@ -195,15 +195,15 @@ func TestControllerUnpublishVolume(t *testing.T) {
 		"GEN-Size-07: a node id of 257 bytes":   {"v", strings.Repeat("n", 257), codes.InvalidArgument, true},
 	} {
 		t.Run("CSI-CTRL-ControllerUnpublishVolume"+name, func(t *testing.T) {
-			w := newWorld(t, at("n1", "z1"), at("n2", "z2"))
-			id := w.create(t, "v", where([]*csi.Topology{term(fsm.TopologyKey, "n1")}, nil))
+			w := newEnv(t, hostIn("n1", "z1"), hostIn("n2", "z2"))
+			id := w.create(t, "v", accessibleFrom([]*csi.Topology{topologyTerm(fsm.TopologyKey, "n1")}, nil))
 			w.publish(t, id, mount(writer, ""))
-			asked := tc.volume
-			if asked == "v" {
-				asked = id
+			requested := tc.volume
+			if requested == "v" {
+				requested = id
 			}
 			for range 2 {
-				_, err := w.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: asked, NodeId: tc.node, Secrets: pairsOf("a", "b")})
+				_, err := w.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: requested, NodeId: tc.node, Secrets: mapOf("a", "b")})
 				requireCode(t, tc.want, err)
 			}
 			got, err := w.ControllerGetVolume(t.Context(), &csi.ControllerGetVolumeRequest{VolumeId: id})
@@ -213,14 +213,14 @@ func TestControllerUnpublishVolume(t *testing.T) {
 	}
 }
 
-// TestUnpublishNothingIsNoCommand: what has no effect does not enter the log.
-func TestUnpublishNothingIsNoCommand(t *testing.T) {
-	w := newWorld(t)
+// TestUnpublishNothingProposesNothing: what has no effect does not enter the log.
+func TestUnpublishNothingProposesNothing(t *testing.T) {
+	w := newEnv(t)
 	id := w.create(t, "v")
-	before := w.cluster.commands()
+	before := w.cluster.proposedCount()
 	require.NoError(t, w.unpublish(t, id, "n1"))
 	require.NoError(t, w.unpublish(t, unknownID, ""))
-	require.Equal(t, before, w.cluster.commands())
+	require.Equal(t, before, w.cluster.proposedCount())
 }
 
 // TestS31_Unpublish: a volume that its reachable host reports staged is unpublished, and
@@ -228,11 +228,11 @@ func TestUnpublishNothingIsNoCommand(t *testing.T) {
 // unreachable host keeps the obligation.
 // CSI-CTRL-ControllerUnpublishVolume-12.
 func TestS31_Unpublish(t *testing.T) {
-	stagedWorld := func(t *testing.T) (*world, string, fsm.Epoch) {
-		w := newWorld(t)
+	stagedWorld := func(t *testing.T) (*env, string, fsm.Epoch) {
+		w := newEnv(t)
 		id := w.create(t, "v")
 		context := w.publish(t, id, mount(writer, ""))
-		_, err := w.node.NodeStageVolume(t.Context(), staging(id, t.TempDir(), context, mount(writer, "")))
+		_, err := w.node.NodeStageVolume(t.Context(), stageRequest(id, t.TempDir(), context, mount(writer, "")))
 		require.NoError(t, err)
 		epoch, err := fsm.ParseEpoch(context[server.EpochKey])
 		require.NoError(t, err)
@@ -261,13 +261,13 @@ func TestS31_Unpublish(t *testing.T) {
 			_, err := w.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: "n1"})
 			done <- err
 		}()
-		require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return w.cluster.watcherCount() == 1 }, time.Minute, time.Millisecond)
 		w.host.reportUnstaged(fsm.VolumeID(id), epoch)
 		require.NoError(t, <-done)
 	})
 	t.Run("unreachable: revoked, and the host owes the end", func(t *testing.T) {
 		w, id, _ := stagedWorld(t)
-		w.host.reachable(t, false)
+		w.host.setReachable(t, false)
 		require.NoError(t, w.unpublish(t, id, "n1"))
 		require.NoError(t, w.unpublish(t, id, "n1"))
 		_ = w.cluster.View(func(s *fsm.State) error {
@@ -281,7 +281,7 @@ func TestS31_Unpublish(t *testing.T) {
 
 // CSI-CTRL-DeleteVolume-02..04, -07, -08.
 func TestDeleteVolume(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	id := w.create(t, "v")
 	for name, tc := range map[string]struct {
 		id   string
@@ -297,7 +297,7 @@ func TestDeleteVolume(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				_, err := w.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: tc.id, Secrets: pairsOf("a", "b")})
+				_, err := w.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: tc.id, Secrets: mapOf("a", "b")})
 				requireCode(t, tc.want, err)
 			}
 		})
@@ -307,7 +307,7 @@ func TestDeleteVolume(t *testing.T) {
 
 // CSI-CTRL-DeleteVolume-07: what is published is not deleted, and not changed.
 func TestDeleteVolumeInUse(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	id := w.create(t, "v")
 	w.publish(t, id, mount(writer, ""))
 	for range 2 {
@@ -320,16 +320,16 @@ func TestDeleteVolumeInUse(t *testing.T) {
 // TestS18_DeleteWithAHostAway: reachable hosts are waited for, unreachable ones
 // keep the obligation; the name is free at once. CSI-CTRL-DeleteVolume-04, -09.
 func TestS18_DeleteWithAHostAway(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	id := w.create(t, "v")
-	w.host.set(func(h *host) { h.idle = true })
+	w.host.update(func(h *fakeHost) { h.idle = true })
 	done := make(chan error, 1)
 	go func() {
 		_, err := w.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id})
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return w.cluster.watching() == 1 }, time.Minute, time.Millisecond)
-	w.host.reachable(t, false)
+	require.Eventually(t, func() bool { return w.cluster.watcherCount() == 1 }, time.Minute, time.Millisecond)
+	w.host.setReachable(t, false)
 	require.NoError(t, <-done, "the host keeps the obligation")
 	require.Equal(t, []fsm.VolumeID{fsm.VolumeID(id)}, w.cluster.volumes(), "S105: nothing is forgotten")
 	require.NoError(t, w.delete(t, id))
@@ -337,17 +337,17 @@ func TestS18_DeleteWithAHostAway(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, list.GetEntries())
 
-	w.host.reachable(t, true)
-	w.host.set(func(h *host) { h.idle = false })
+	w.host.setReachable(t, true)
+	w.host.update(func(h *fakeHost) { h.idle = false })
 	require.NotEqual(t, id, w.create(t, "v"), "the name makes a new volume")
 	require.Len(t, w.cluster.volumes(), 1)
 }
 
 // CSI-CTRL-DeleteVolume-09: a host that cannot remove it is told of.
 func TestDeleteVolumeThatFails(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	id := w.create(t, "v")
-	w.host.set(func(h *host) {
+	w.host.update(func(h *fakeHost) {
 		h.fail = &fsmpb.StepFailed{Step: "remove", Error: "device or resource busy", Final: true}
 	})
 	for range 2 {
@@ -355,6 +355,6 @@ func TestDeleteVolumeThatFails(t *testing.T) {
 		requireCode(t, codes.Internal, err)
 		require.Contains(t, status.Convert(err).Message(), "device or resource busy")
 	}
-	w.host.set(func(h *host) { h.fail = nil })
+	w.host.update(func(h *fakeHost) { h.fail = nil })
 	require.NoError(t, w.delete(t, id))
 }

@@ -19,47 +19,47 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// TestS4_TooLate: a command beyond the dedupe window is not applied; the answer
+// TestS4_ExpiredCommands: a command beyond the dedupe window is not applied; the answer
 // comes from the state by name, else it is ABORTED.
-func TestS4_TooLate(t *testing.T) {
-	w := newWorld(t)
+func TestS4_ExpiredCommands(t *testing.T) {
+	w := newEnv(t)
 	id := w.create(t, "known")
 	epoch := w.publish(t, id, mount(writer, ""))
-	snapshot, group := w.snap(t, "s", id), w.group(t, "g", id)
-	w.cluster.set(func(c *cluster) {
+	snapshot, group := w.createSnapshot(t, "s", id), w.createGroup(t, "g", id)
+	w.cluster.update(func(c *fakeCluster) {
 		c.index += 2 * fsm.DedupeWindow
-		c.mangle = func(cmd *fsmpb.Command) {
+		c.mutateCommand = func(cmd *fsmpb.Command) {
 			cmd.RequestId, cmd.ProposedIndex = fmt.Appendf(nil, "late-%011d", c.index), 1
 		}
 	})
 	require.Equal(t, id, w.create(t, "known"))
-	_, err := w.CreateVolume(t.Context(), named("known", capacity(5*gib, 0)))
+	_, err := w.CreateVolume(t.Context(), createRequest("known", withCapacity(5*gib, 0)))
 	requireCode(t, codes.AlreadyExists, err)
-	_, err = w.CreateVolume(t.Context(), named("unknown"))
+	_, err = w.CreateVolume(t.Context(), createRequest("unknown"))
 	requireCode(t, codes.Aborted, err)
 
 	require.True(t, maps.Equal(epoch, w.publish(t, id, mount(writer, ""))))
-	_, err = w.ControllerPublishVolume(t.Context(), publishing(id, "n9"))
+	_, err = w.ControllerPublishVolume(t.Context(), publishRequest(id, "n9"))
 	requireCode(t, codes.Aborted, err)
-	w.lateSnapshots(t, id, snapshot, group)
-	w.lateChanges(t, id)
+	w.requireExpiredSnapshots(t, id, snapshot, group)
+	w.requireExpiredChanges(t, id)
 	requireCode(t, codes.Aborted, w.unpublish(t, id, "n1"))
 	requireCode(t, codes.Aborted, w.delete(t, id))
 	require.NoError(t, w.delete(t, unknownID))
 	require.Len(t, w.cluster.volumes(), 1)
 }
 
-// lateSnapshots asks for snapshots by commands that come too late.
-func (w *world) lateSnapshots(t *testing.T, id string, snapshot *csi.Snapshot, group *csi.VolumeGroupSnapshot) {
+// requireExpiredSnapshots asks for snapshots by commands that come too late.
+func (w *env) requireExpiredSnapshots(t *testing.T, id string, snapshot *csi.Snapshot, group *csi.VolumeGroupSnapshot) {
 	t.Helper()
-	require.Equal(t, snapshot.GetSnapshotId(), w.snap(t, "s", id).GetSnapshotId())
+	require.Equal(t, snapshot.GetSnapshotId(), w.createSnapshot(t, "s", id).GetSnapshotId())
 	_, err := w.CreateSnapshot(t.Context(), &snapshotReq{Name: "s", SourceVolumeId: unknownID})
 	requireCode(t, codes.AlreadyExists, err)
 	_, err = w.CreateSnapshot(t.Context(), &snapshotReq{Name: "unknown", SourceVolumeId: id})
 	requireCode(t, codes.Aborted, err)
 	_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot.GetSnapshotId()})
 	requireCode(t, codes.Aborted, err)
-	require.Equal(t, group.GetGroupSnapshotId(), w.group(t, "g", id).GetGroupSnapshotId())
+	require.Equal(t, group.GetGroupSnapshotId(), w.createGroup(t, "g", id).GetGroupSnapshotId())
 	_, err = w.CreateVolumeGroupSnapshot(t.Context(), &groupReq{Name: "g", SourceVolumeIds: []string{unknownID}})
 	requireCode(t, codes.AlreadyExists, err)
 	_, err = w.CreateVolumeGroupSnapshot(t.Context(), &groupReq{Name: "unknown", SourceVolumeIds: []string{id}})
@@ -69,9 +69,9 @@ func (w *world) lateSnapshots(t *testing.T, id string, snapshot *csi.Snapshot, g
 	require.Len(t, w.snapshots(t), 2)
 }
 
-// lateChanges grows and modifies by commands that come too late: what holds anyway is
+// requireExpiredChanges grows and modifies by commands that come too late: what holds anyway is
 // answered for.
-func (w *world) lateChanges(t *testing.T, id string) {
+func (w *env) requireExpiredChanges(t *testing.T, id string) {
 	t.Helper()
 	grow := func(size int64) error {
 		_, err := w.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: size}})
@@ -80,7 +80,7 @@ func (w *world) lateChanges(t *testing.T, id string) {
 	require.NoError(t, grow(gib))
 	requireCode(t, codes.Aborted, grow(2*gib))
 	modify := func(limit string) error {
-		_, err := w.ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: pairsOf("iopsLimit", limit)})
+		_, err := w.ControllerModifyVolume(t.Context(), &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: mapOf("iopsLimit", limit)})
 		return err
 	}
 	require.NoError(t, modify("0"))
@@ -89,9 +89,9 @@ func (w *world) lateChanges(t *testing.T, id string) {
 
 // S28: mutations and reads are UNAVAILABLE at once.
 func TestS28_WithoutAQuorum(t *testing.T) {
-	w := newWorld(t)
-	calls := w.calls(t)
-	w.cluster.set(func(c *cluster) { c.down = true })
+	w := newEnv(t)
+	calls := w.allCalls(t)
+	w.cluster.update(func(c *fakeCluster) { c.noQuorum = true })
 	for name, call := range calls {
 		t.Run(name, func(t *testing.T) { requireCode(t, codes.Unavailable, call(t.Context())) })
 	}
@@ -100,9 +100,9 @@ func TestS28_WithoutAQuorum(t *testing.T) {
 // S28: they are so, too, where only the caller's deadline ended the wait.
 func TestS28_WithoutAQuorumNearTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		calls := w.calls(t)
-		w.cluster.set(func(c *cluster) { c.stuck = true })
+		w := newEnv(t)
+		calls := w.allCalls(t)
+		w.cluster.update(func(c *fakeCluster) { c.unresponsive = true })
 		delete(calls, "NodeStageVolume")      // the executor says Unavailable() itself; see csi/node
 		delete(calls, "GetMetadataAllocated") // a stream has the caller's own deadline
 		var waiting sync.WaitGroup            // each waits for all of its time
@@ -117,19 +117,19 @@ func TestS28_WithoutAQuorumNearTheDeadline(t *testing.T) {
 	})
 }
 
-// calls are one of each kind, about a volume that is published.
-func (w *world) calls(t *testing.T) map[string]func(context.Context) error {
+// allCalls are one of each kind, about a volume that is published.
+func (w *env) allCalls(t *testing.T) map[string]func(context.Context) error {
 	t.Helper()
 	id := w.create(t, "v")
 	context1 := w.publish(t, id, mount(writer, ""))
 	return map[string]func(context.Context) error{
-		"CreateVolume": func(ctx context.Context) error { _, err := w.CreateVolume(ctx, named("new")); return err },
+		"CreateVolume": func(ctx context.Context) error { _, err := w.CreateVolume(ctx, createRequest("new")); return err },
 		"DeleteVolume": func(ctx context.Context) error {
 			_, err := w.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: id})
 			return err
 		},
 		"ControllerPublishVolume": func(ctx context.Context) error {
-			_, err := w.ControllerPublishVolume(ctx, publishing(id, "n1"))
+			_, err := w.ControllerPublishVolume(ctx, publishRequest(id, "n1"))
 			return err
 		},
 		"ControllerUnpublishVolume": func(ctx context.Context) error {
@@ -167,7 +167,7 @@ func (w *world) calls(t *testing.T) map[string]func(context.Context) error {
 			return err
 		},
 		"ControllerModifyVolume": func(ctx context.Context) error {
-			_, err := w.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: pairsOf("iopsLimit", "1")})
+			_, err := w.ControllerModifyVolume(ctx, &csi.ControllerModifyVolumeRequest{VolumeId: id, MutableParameters: mapOf("iopsLimit", "1")})
 			return err
 		},
 		"CreateVolumeGroupSnapshot": func(ctx context.Context) error {
@@ -190,12 +190,12 @@ func (w *world) calls(t *testing.T) map[string]func(context.Context) error {
 			return err
 		},
 		"NodeStageVolume": func(ctx context.Context) error {
-			_, err := w.node.NodeStageVolume(ctx, staging(id, "/nowhere", context1, mount(writer, "")))
+			_, err := w.node.NodeStageVolume(ctx, stageRequest(id, "/nowhere", context1, mount(writer, "")))
 			return err
 		},
 	}
 }
 
-func staging(id, path string, publishContext map[string]string, c *csi.VolumeCapability) *csi.NodeStageVolumeRequest {
+func stageRequest(id, path string, publishContext map[string]string, c *csi.VolumeCapability) *csi.NodeStageVolumeRequest {
 	return &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: path, PublishContext: publishContext, VolumeCapability: c}
 }

@@ -22,9 +22,9 @@ type validateReq = csi.ValidateVolumeCapabilitiesRequest
 
 // CSI-CTRL-ValidateVolumeCapabilities-01..12, CSI-CTRL-VolumeCapability-01..03.
 func TestValidateVolumeCapabilities(t *testing.T) {
-	w := newWorld(t)
-	id := w.create(t, "v", forUse(mount(writer, "xfs")))
-	before := w.cluster.commands()
+	w := newEnv(t)
+	id := w.create(t, "v", withCapabilities(mount(writer, "xfs")))
+	before := w.cluster.proposedCount()
 	caps := func(all ...*csi.VolumeCapability) func(*validateReq) {
 		return func(r *validateReq) { r.VolumeCapabilities = all }
 	}
@@ -35,28 +35,28 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 	}{
 		"-08: what it was made for":                 {func(*validateReq) {}, codes.OK, true},
 		"-08: with the filesystem":                  {caps(mount(writer, "xfs"), mount(reader, "")), codes.OK, true},
-		"-09: the parameters are echoed":            {func(r *validateReq) { r.Parameters = pairsOf("fsType", "xfs", "replicas", "1") }, codes.OK, true},
-		"-06: keys of the CO are no part of it":     {func(r *validateReq) { r.VolumeContext = pairsOf("csi.storage.k8s.io/pod.name", "p") }, codes.OK, true},
+		"-09: the parameters are echoed":            {func(r *validateReq) { r.Parameters = mapOf("fsType", "xfs", "replicas", "1") }, codes.OK, true},
+		"-06: keys of the CO are no part of it":     {func(r *validateReq) { r.VolumeContext = mapOf("csi.storage.k8s.io/pod.name", "p") }, codes.OK, true},
 		"-02: one of two is not supported":          {caps(mount(writer, ""), block(writer)), codes.OK, false},
-		"-10: a mode of many nodes":                 {caps(mount(manyWriters, "")), codes.OK, false},
+		"-10: a mode of many nodes":                 {caps(mount(multiNodeMultiWriter, "")), codes.OK, false},
 		"-10: another filesystem":                   {caps(mount(writer, "ext4")), codes.OK, false},
 		"S73, -10: a filesystem that nobody serves": {caps(mount(writer, "zfs")), codes.OK, false},
-		"-10: another filesystem as a parameter":    {func(r *validateReq) { r.Parameters = pairsOf("fsType", "ext4") }, codes.OK, false},
-		"-06: another volume's context":             {func(r *validateReq) { r.VolumeContext = pairsOf("pool", "x") }, codes.OK, false},
-		"-07: an unknown parameter":                 {func(r *validateReq) { r.Parameters = pairsOf("raid", strings.Repeat("6", 300)) }, codes.OK, false},
-		"-10: another number of replicas":           {func(r *validateReq) { r.Parameters = pairsOf("replicas", "2") }, codes.OK, false},
-		"-11: the message is bounded":               {func(r *validateReq) { r.Parameters = pairsOf(strings.Repeat("k", 3000), "6") }, codes.OK, false},
-		"EXT-Modify-11: mutable parameters":         {func(r *validateReq) { r.MutableParameters = pairsOf("iopsLimit", "1") }, codes.OK, true},
-		"EXT-Modify-11: an unknown one":             {func(r *validateReq) { r.MutableParameters = pairsOf("iops", "1") }, codes.OK, false},
+		"-10: another filesystem as a parameter":    {func(r *validateReq) { r.Parameters = mapOf("fsType", "ext4") }, codes.OK, false},
+		"-06: another volume's context":             {func(r *validateReq) { r.VolumeContext = mapOf("pool", "x") }, codes.OK, false},
+		"-07: an unknown parameter":                 {func(r *validateReq) { r.Parameters = mapOf("raid", strings.Repeat("6", 300)) }, codes.OK, false},
+		"-10: another number of replicas":           {func(r *validateReq) { r.Parameters = mapOf("replicas", "2") }, codes.OK, false},
+		"-11: the message is bounded":               {func(r *validateReq) { r.Parameters = mapOf(strings.Repeat("k", 3000), "6") }, codes.OK, false},
+		"EXT-Modify-11: mutable parameters":         {func(r *validateReq) { r.MutableParameters = mapOf("iopsLimit", "1") }, codes.OK, true},
+		"EXT-Modify-11: an unknown one":             {func(r *validateReq) { r.MutableParameters = mapOf("iops", "1") }, codes.OK, false},
 		"-04: a volume is required":                 {func(r *validateReq) { r.VolumeId = "" }, codes.InvalidArgument, false},
 		"-05: capabilities are required":            {caps(), codes.InvalidArgument, false},
 		"VolumeCapability-01: an access type":       {caps(&csi.VolumeCapability{AccessMode: &csi.VolumeCapability_AccessMode{Mode: writer}}), codes.InvalidArgument, false},
 		"VolumeCapability-03: a mode":               {caps(mount(99, "")), codes.InvalidArgument, false},
 		"-12: an unknown volume":                    {func(r *validateReq) { r.VolumeId = unknownID }, codes.NotFound, false},
 		"-12: an id of another form":                {func(r *validateReq) { r.VolumeId = "fake-vol-id" }, codes.NotFound, false},
-		"GEN-Error-12: form before the volume":      {both2(caps(), func(r *validateReq) { r.VolumeId = unknownID }), codes.InvalidArgument, false},
-		"GEN-Size-04: a context above 4 KiB":        {func(r *validateReq) { r.VolumeContext = pairsOf("a.k8s.io/b", strings.Repeat("x", 4096)) }, codes.InvalidArgument, false},
-		"GEN-Secrets-05: secrets may be there too":  {func(r *validateReq) { r.Secrets = pairsOf("a", "b") }, codes.OK, true},
+		"GEN-Error-12: form before the volume":      {validateChanges(caps(), func(r *validateReq) { r.VolumeId = unknownID }), codes.InvalidArgument, false},
+		"GEN-Size-04: a context above 4 KiB":        {func(r *validateReq) { r.VolumeContext = mapOf("a.k8s.io/b", strings.Repeat("x", 4096)) }, codes.InvalidArgument, false},
+		"GEN-Secrets-05: secrets may be there too":  {func(r *validateReq) { r.Secrets = mapOf("a", "b") }, codes.OK, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := &validateReq{VolumeId: id, VolumeCapabilities: []*csi.VolumeCapability{mount(writer, "")}}
@@ -73,10 +73,10 @@ func TestValidateVolumeCapabilities(t *testing.T) {
 			}
 		})
 	}
-	require.Equal(t, before, w.cluster.commands(), "-03: nothing changed")
+	require.Equal(t, before, w.cluster.proposedCount(), "-03: nothing changed")
 }
 
-func both2(changes ...func(*validateReq)) func(*validateReq) {
+func validateChanges(changes ...func(*validateReq)) func(*validateReq) {
 	return func(r *validateReq) {
 		for _, change := range changes {
 			change(r)
@@ -86,7 +86,7 @@ func both2(changes ...func(*validateReq)) func(*validateReq) {
 
 // CSI-GEN-Field-05: fields of a newer CSI are ignored.
 func TestUnknownFieldsAreIgnored(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	id := w.create(t, "v")
 	req := &validateReq{VolumeId: id, VolumeCapabilities: []*csi.VolumeCapability{mount(writer, "")}}
 	req.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 4000, protowire.BytesType), "new"))
@@ -97,7 +97,7 @@ func TestUnknownFieldsAreIgnored(t *testing.T) {
 
 // CSI-CTRL-ListVolumes-02..07, -09, -11..13: pages hold each volume once.
 func TestListVolumesPages(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	want := map[string]bool{}
 	for i := range 7 {
 		want[w.create(t, fmt.Sprintf("v%d", i))] = true
@@ -127,7 +127,7 @@ func TestListVolumesPages(t *testing.T) {
 
 // CSI-CTRL-ListVolumes-06, -08, -10: tokens.
 func TestListVolumesTokens(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	var ids []string
 	for i := range 3 {
 		ids = append(ids, w.create(t, fmt.Sprintf("v%d", i)))
@@ -170,8 +170,8 @@ func TestListVolumesWithoutALimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes thousands of volumes, which is slow under the race detector")
 	}
-	w := newWorld(t)
-	w.host.set(func(h *host) { h.idle = true })
+	w := newEnv(t)
+	w.host.update(func(h *fakeHost) { h.idle = true })
 	const many = 20_000
 	for i := range many {
 		id := fmt.Sprintf("hf-%08x-0000-4000-8000-000000000000", i)
@@ -181,8 +181,8 @@ func TestListVolumesWithoutALimit(t *testing.T) {
 		}}})
 		require.NoError(t, err)
 	}
-	w.host.set(func(h *host) { h.idle = false })
-	w.host.work()
+	w.host.update(func(h *fakeHost) { h.idle = false })
+	w.host.reconcile()
 	got, calls := 0, 0
 	for token := ""; calls == 0 || token != ""; calls++ {
 		resp, err := w.ListVolumes(t.Context(), &csi.ListVolumesRequest{StartingToken: token})
@@ -198,7 +198,7 @@ func TestListVolumesWithoutALimit(t *testing.T) {
 
 // CSI-CTRL-ControllerGetVolume-02..07, CSI-CTRL-ListVolumes-12..14, CSI-CTRL-VolumeCondition-01..03.
 func TestControllerGetVolume(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	id := w.create(t, "v")
 	get := func() *csi.ControllerGetVolumeResponse {
 		t.Helper()
@@ -221,10 +221,10 @@ func TestControllerGetVolume(t *testing.T) {
 	w.publish(t, id, mount(writer, ""))
 	require.Equal(t, []string{"n1"}, get().GetStatus().GetPublishedNodeIds())
 
-	w.host.reachable(t, false)
+	w.host.setReachable(t, false)
 	require.True(t, get().GetStatus().GetVolumeCondition().GetAbnormal())
 	require.Contains(t, get().GetStatus().GetVolumeCondition().GetMessage(), "n1")
-	w.host.reachable(t, true)
+	w.host.setReachable(t, true)
 	require.False(t, get().GetStatus().GetVolumeCondition().GetAbnormal())
 
 	w.host.report(&fsmpb.Observation{VolumeId: id, Fact: &fsmpb.Observation_DeviceMissing{DeviceMissing: &fsmpb.DeviceMissing{Detail: strings.Repeat("é", 400)}}})
@@ -250,8 +250,8 @@ func TestControllerGetVolume(t *testing.T) {
 func TestGetCapacity(t *testing.T) {
 	const pool = 1000 * gib // 100 GiB, ten times over-committed
 	type req = csi.GetCapacityRequest
-	w := newWorld(t, at("n1", "z1"), at("n2", "z2"))
-	w.create(t, "v", capacity(10*gib, 0), where([]*csi.Topology{term(fsm.ZoneKey, "z1")}, nil))
+	w := newEnv(t, hostIn("n1", "z1"), hostIn("n2", "z2"))
+	w.create(t, "v", withCapacity(10*gib, 0), accessibleFrom([]*csi.Topology{topologyTerm(fsm.ZoneKey, "z1")}, nil))
 	caps := func(all ...*csi.VolumeCapability) func(*req) {
 		return func(r *req) { r.VolumeCapabilities = all }
 	}
@@ -261,26 +261,26 @@ func TestGetCapacity(t *testing.T) {
 		total, largest, least int64
 	}{
 		"-06: everything":                        {func(*req) {}, codes.OK, 2*pool - 10*gib, pool, fsm.MinExt4Size},
-		"-04: a zone":                            {func(r *req) { r.AccessibleTopology = term(fsm.ZoneKey, "z1") }, codes.OK, pool - 10*gib, pool - 10*gib, fsm.MinExt4Size},
-		"-04: a host":                            {func(r *req) { r.AccessibleTopology = term(fsm.TopologyKey, "n2", fsm.ZoneKey, "z2") }, codes.OK, pool, pool, fsm.MinExt4Size},
-		"-04: a zone without hosts":              {func(r *req) { r.AccessibleTopology = term(fsm.ZoneKey, "z3") }, codes.OK, 0, 0, 0},
-		"-04: a topology without segments":       {func(r *req) { r.AccessibleTopology = term() }, codes.OK, 2*pool - 10*gib, pool, fsm.MinExt4Size},
-		"Topology-15: a malformed one":           {func(r *req) { r.AccessibleTopology = term(fsm.ZoneKey, "-") }, codes.InvalidArgument, 0, 0, 0},
+		"-04: a zone":                            {func(r *req) { r.AccessibleTopology = topologyTerm(fsm.ZoneKey, "z1") }, codes.OK, pool - 10*gib, pool - 10*gib, fsm.MinExt4Size},
+		"-04: a host":                            {func(r *req) { r.AccessibleTopology = topologyTerm(fsm.TopologyKey, "n2", fsm.ZoneKey, "z2") }, codes.OK, pool, pool, fsm.MinExt4Size},
+		"-04: a zone without hosts":              {func(r *req) { r.AccessibleTopology = topologyTerm(fsm.ZoneKey, "z3") }, codes.OK, 0, 0, 0},
+		"-04: a topology without segments":       {func(r *req) { r.AccessibleTopology = topologyTerm() }, codes.OK, 2*pool - 10*gib, pool, fsm.MinExt4Size},
+		"Topology-15: a malformed one":           {func(r *req) { r.AccessibleTopology = topologyTerm(fsm.ZoneKey, "-") }, codes.InvalidArgument, 0, 0, 0},
 		"-09, -11: xfs":                          {caps(mount(writer, "xfs")), codes.OK, 2*pool - 10*gib, pool, fsm.MinXFSSize},
-		"-09, -11: xfs by parameter":             {func(r *req) { r.Parameters = pairsOf("fsType", "xfs") }, codes.OK, 2*pool - 10*gib, pool, fsm.MinXFSSize},
+		"-09, -11: xfs by parameter":             {func(r *req) { r.Parameters = mapOf("fsType", "xfs") }, codes.OK, 2*pool - 10*gib, pool, fsm.MinXFSSize},
 		"-09: block":                             {caps(block(writer)), codes.OK, 2*pool - 10*gib, pool, fsm.VolumeSizeUnit},
-		"-02: a capability that no volume has":   {caps(mount(manyWriters, "")), codes.OK, 0, 0, 0},
+		"-02: a capability that no volume has":   {caps(mount(multiNodeMultiWriter, "")), codes.OK, 0, 0, 0},
 		"-02: capabilities that exclude another": {caps(mount(writer, ""), block(writer)), codes.OK, 0, 0, 0},
 		"-02: a malformed capability":            {caps(&csi.VolumeCapability{}), codes.InvalidArgument, 0, 0, 0},
-		"-03: a parameter that is not served":    {func(r *req) { r.Parameters = pairsOf("replicas", "3") }, codes.InvalidArgument, 0, 0, 0},
-		"-03: an unknown parameter":              {func(r *req) { r.Parameters = pairsOf("raid", "6") }, codes.InvalidArgument, 0, 0, 0},
-		"-03: one replica":                       {func(r *req) { r.Parameters = pairsOf("replicas", "1") }, codes.OK, 2*pool - 10*gib, pool, fsm.MinExt4Size},
+		"-03: a parameter that is not served":    {func(r *req) { r.Parameters = mapOf("replicas", "3") }, codes.InvalidArgument, 0, 0, 0},
+		"-03: an unknown parameter":              {func(r *req) { r.Parameters = mapOf("raid", "6") }, codes.InvalidArgument, 0, 0, 0},
+		"-03: one replica":                       {func(r *req) { r.Parameters = mapOf("replicas", "1") }, codes.OK, 2*pool - 10*gib, pool, fsm.MinExt4Size},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := &req{}
-			tc.change(asked)
+			requested := &req{}
+			tc.change(requested)
 			for range 2 {
-				resp, err := w.GetCapacity(t.Context(), asked)
+				resp, err := w.GetCapacity(t.Context(), requested)
 				requireCode(t, tc.want, err)
 				require.Equal(t, tc.total, resp.GetAvailableCapacity())
 				require.Equal(t, tc.largest, resp.GetMaximumVolumeSize().GetValue())
@@ -292,18 +292,18 @@ func TestGetCapacity(t *testing.T) {
 }
 
 // CSI-CTRL-GetCapacity-07, -08: its bounds are those of CreateVolume.
-func TestGetCapacityKeepsItsWord(t *testing.T) {
-	w := newWorld(t)
+func TestGetCapacityMatchesCreateVolume(t *testing.T) {
+	w := newEnv(t)
 	room, err := w.GetCapacity(t.Context(), &csi.GetCapacityRequest{})
 	require.NoError(t, err)
 	least, largest := room.GetMinimumVolumeSize().GetValue(), room.GetMaximumVolumeSize().GetValue()
 
-	_, err = w.CreateVolume(t.Context(), named("v", capacity(0, least-1)))
+	_, err = w.CreateVolume(t.Context(), createRequest("v", withCapacity(0, least-1)))
 	requireCode(t, codes.OutOfRange, err)
-	require.NoError(t, w.delete(t, w.create(t, "v", capacity(0, least))))
-	_, err = w.CreateVolume(t.Context(), named("v", capacity(largest+1, 0)))
+	require.NoError(t, w.delete(t, w.create(t, "v", withCapacity(0, least))))
+	_, err = w.CreateVolume(t.Context(), createRequest("v", withCapacity(largest+1, 0)))
 	requireCode(t, codes.ResourceExhausted, err)
-	w.create(t, "v", capacity(largest, 0))
+	w.create(t, "v", withCapacity(largest, 0))
 	full, err := w.GetCapacity(t.Context(), &csi.GetCapacityRequest{})
 	require.NoError(t, err)
 	require.Zero(t, full.GetAvailableCapacity())
@@ -313,7 +313,7 @@ func TestGetCapacityKeepsItsWord(t *testing.T) {
 // row of each RPC: what is advertised answers, all else is UNIMPLEMENTED.
 // CSI-GEN-Error-09, -11, CSI-GEN-Svc-03, -05.
 func TestControllerGetCapabilities(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	resp, err := w.ControllerGetCapabilities(t.Context(), &csi.ControllerGetCapabilitiesRequest{})
 	require.NoError(t, err)
 	has := map[csi.ControllerServiceCapability_RPC_Type]bool{}
@@ -362,8 +362,8 @@ func requireMethods(t *testing.T, conn *grpc.ClientConn, service grpc.ServiceDes
 
 // CSI-GEN-Error-09, CSI-GEN-Svc-01, -02, -04, S20: a node serves no controller, a
 // controller no node, both the identity.
-func TestS20_EachSocketServesItsOwn(t *testing.T) {
-	w := newWorld(t)
+func TestS20_EachSocketServesItsServices(t *testing.T) {
+	w := newEnv(t)
 	none := func(string) bool { return false }
 	requireMethods(t, w.nodes, csi.Controller_ServiceDesc, none)
 	requireMethods(t, w.controllers, csi.Node_ServiceDesc, none)
@@ -382,9 +382,9 @@ func TestS20_EachSocketServesItsOwn(t *testing.T) {
 // CSI-CTRL-GetCapacity-06, -07, S25: no volume may be larger than what is free, less the
 // reserve, in a pool that is not overcommitted more than twice; this one is ten times.
 func TestGetCapacityIsBoundedByWhatIsFree(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	free := int64(0)
-	s := controller.New(w.cluster).Measure(func(context.Context) []*fsmpb.PoolFact {
+	s := controller.New(w.cluster).WithPoolFacts(func(context.Context) []*fsmpb.PoolFact {
 		return []*fsmpb.PoolFact{{PoolId: "pool-n1", FreeBytes: free}}
 	})
 	for _, free = range []int64{0, 7 * gib, 1 << 60} {

@@ -15,12 +15,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// pair is a world of two hosts that hold replicas, and one that holds none.
-func pair(t *testing.T) *world {
-	return newWorld(t, replicated("n1", "z1"), replicated("n2", "z2"), at("n3", "z3"))
+// newReplicatedEnv is a world of two hosts that hold replicas, and one that holds none.
+func newReplicatedEnv(t *testing.T) *env {
+	return newEnv(t, replicatedHostIn("n1", "z1"), replicatedHostIn("n2", "z2"), hostIn("n3", "z3"))
 }
 
-func (w *world) hostOf(id fsm.NodeID) *host {
+func (w *env) hostOf(id fsm.NodeID) *fakeHost {
 	for _, h := range w.cluster.hosts {
 		if h.id == id {
 			return h
@@ -29,15 +29,15 @@ func (w *world) hostOf(id fsm.NodeID) *host {
 	return nil
 }
 
-// dies: the host does nothing any more, and the log knows that it cannot be reached.
-func (w *world) dies(t *testing.T, id fsm.NodeID) {
+// stopHost: the host does nothing any more, and the log knows that it cannot be reached.
+func (w *env) stopHost(t *testing.T, id fsm.NodeID) {
 	t.Helper()
-	w.hostOf(id).set(func(h *host) { h.idle = true })
-	w.hostOf(id).reachable(t, false)
+	w.hostOf(id).update(func(h *fakeHost) { h.idle = true })
+	w.hostOf(id).setReachable(t, false)
 }
 
-func (w *world) publishTo(id, node string) error {
-	_, err := w.ControllerPublishVolume(context.Background(), publishing(id, node))
+func (w *env) publishTo(id, node string) error {
+	_, err := w.ControllerPublishVolume(context.Background(), publishRequest(id, node))
 	return err
 }
 
@@ -53,10 +53,10 @@ func TestReplicatedVolumesAreMadeOnTwoHosts(t *testing.T) {
 		"unless it is A":    {[]string{"replicas", "2", "protocol", "A"}, fsmpb.Protocol_PROTOCOL_A},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := pair(t)
+			w := newReplicatedEnv(t)
 			var first *csi.Volume
 			for range 2 {
-				resp, err := w.CreateVolume(t.Context(), named("v", with(tc.pairs...)))
+				resp, err := w.CreateVolume(t.Context(), createRequest("v", withParameters(tc.pairs...)))
 				require.NoError(t, err)
 				if first == nil {
 					first = resp.GetVolume()
@@ -73,7 +73,7 @@ func TestReplicatedVolumesAreMadeOnTwoHosts(t *testing.T) {
 				require.Equal(t, tc.want, v.Replication.Protocol)
 				return nil
 			})
-			_, err := w.CreateVolume(t.Context(), named("v", with("replicas", "1")))
+			_, err := w.CreateVolume(t.Context(), createRequest("v", withParameters("replicas", "1")))
 			requireCode(t, codes.AlreadyExists, err)
 			require.NoError(t, w.delete(t, first.GetVolumeId()))
 			require.NoError(t, w.delete(t, first.GetVolumeId()))
@@ -82,33 +82,33 @@ func TestReplicatedVolumesAreMadeOnTwoHosts(t *testing.T) {
 }
 
 func TestGetCapacityForTwoReplicasIsWhatTwoHostsHold(t *testing.T) {
-	w := pair(t)
-	w.create(t, "local", where([]*csi.Topology{term(fsm.TopologyKey, "n1")}, nil))
+	w := newReplicatedEnv(t)
+	w.create(t, "local", accessibleFrom([]*csi.Topology{topologyTerm(fsm.TopologyKey, "n1")}, nil))
 	const pool = 1000 * gib
 	for range 2 {
-		resp, err := w.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: pairsOf("replicas", "2")})
+		resp, err := w.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: mapOf("replicas", "2")})
 		require.NoError(t, err)
 		require.Equal(t, pool-gib, resp.GetMaximumVolumeSize().GetValue(), "n3 has no DRBD")
 		require.Equal(t, pool-gib, resp.GetAvailableCapacity())
-		_, err = w.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: pairsOf("replicas", "3")})
+		_, err = w.GetCapacity(t.Context(), &csi.GetCapacityRequest{Parameters: mapOf("replicas", "3")})
 		requireCode(t, codes.InvalidArgument, err)
 		require.Contains(t, said(err), "DRBD 8.4 holds two replicas")
 	}
 }
 
 func TestValidateComparesReplicasAndProtocol(t *testing.T) {
-	w := pair(t)
-	id := w.create(t, "v", with("replicas", "2"))
+	w := newReplicatedEnv(t)
+	id := w.create(t, "v", withParameters("replicas", "2"))
 	for name, tc := range map[string]struct {
 		given map[string]string
 		want  bool
 	}{
-		"as it was made":              {pairsOf("replicas", "2"), true},
-		"with the protocol":           {pairsOf("replicas", "2", "protocol", "C"), true},
-		"what is not given is open":   {pairsOf("fsType", "ext4"), true},
-		"another protocol":            {pairsOf("replicas", "2", "protocol", "A"), false},
-		"another number of replicas":  {pairsOf("replicas", "1"), false},
-		"a number that is not served": {pairsOf("replicas", "3"), false},
+		"as it was made":              {mapOf("replicas", "2"), true},
+		"with the protocol":           {mapOf("replicas", "2", "protocol", "C"), true},
+		"what is not given is open":   {mapOf("fsType", "ext4"), true},
+		"another protocol":            {mapOf("replicas", "2", "protocol", "A"), false},
+		"another number of replicas":  {mapOf("replicas", "1"), false},
+		"a number that is not served": {mapOf("replicas", "3"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
@@ -122,8 +122,8 @@ func TestValidateComparesReplicasAndProtocol(t *testing.T) {
 }
 
 func TestAReplicatedVolumeGrowsOnBothHosts(t *testing.T) {
-	w := pair(t)
-	id := w.create(t, "v", with("replicas", "2"))
+	w := newReplicatedEnv(t)
+	id := w.create(t, "v", withParameters("replicas", "2"))
 	for range 2 {
 		resp, err := w.ControllerExpandVolume(t.Context(), &csi.ControllerExpandVolumeRequest{
 			VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}})
@@ -134,20 +134,20 @@ func TestAReplicatedVolumeGrowsOnBothHosts(t *testing.T) {
 
 func TestS8_PublishAnswersWhenTheReplicaIsPrimary(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := pair(t)
-		id := w.create(t, "v", with("replicas", "2"))
-		w.hostOf("n1").set(func(h *host) { h.slow = true })
+		w := newReplicatedEnv(t)
+		id := w.create(t, "v", withParameters("replicas", "2"))
+		w.hostOf("n1").update(func(h *fakeHost) { h.delayed = true })
 		for range 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			_, err := w.ControllerPublishVolume(ctx, publishing(id, "n1"))
+			_, err := w.ControllerPublishVolume(ctx, publishRequest(id, "n1"))
 			requireCode(t, codes.Aborted, err)
 			require.Contains(t, said(err), "on node n1 is not primary yet")
 			require.NoError(t, ctx.Err(), "the answer came before the deadline")
 			cancel()
 		}
-		w.hostOf("n1").set(func(h *host) { h.slow = false })
+		w.hostOf("n1").update(func(h *fakeHost) { h.delayed = false })
 		first := w.publish(t, id, mount(writer, ""))
-		require.True(t, w.hostOf("n1").sides[fsm.VolumeID(id)].primary)
+		require.True(t, w.hostOf("n1").replicas[fsm.VolumeID(id)].primary)
 		require.Equal(t, first, w.publish(t, id, mount(writer, "")), "S3: the retry joins")
 
 		err := w.publishTo(id, "n2")
@@ -160,18 +160,18 @@ func TestS8_PublishAnswersWhenTheReplicaIsPrimary(t *testing.T) {
 		requireCode(t, codes.FailedPrecondition, err)
 		require.Contains(t, said(err), "n3", "-08: a node without a replica")
 		require.NoError(t, w.publishTo(id, "n2"), "it moves when the first host gave it up")
-		require.True(t, w.hostOf("n2").sides[fsm.VolumeID(id)].primary)
-		require.False(t, w.hostOf("n1").sides[fsm.VolumeID(id)].primary)
+		require.True(t, w.hostOf("n2").replicas[fsm.VolumeID(id)].primary)
+		require.False(t, w.hostOf("n1").replicas[fsm.VolumeID(id)].primary)
 	})
 }
 
-func TestS8_UnpublishFromAnUnreachableHostEndsWhenItsPeerTookOver(t *testing.T) {
+func TestS8_UnpublishFromUnreachableHostWaitsForIsolation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := pair(t)
-		id := w.create(t, "v", with("replicas", "2"))
+		w := newReplicatedEnv(t)
+		id := w.create(t, "v", withParameters("replicas", "2"))
 		require.NoError(t, w.publishTo(id, "n1"))
-		w.hostOf("n2").set(func(h *host) { h.idle = true }) // it does not hear of it yet
-		w.dies(t, "n1")
+		w.hostOf("n2").update(func(h *fakeHost) { h.idle = true }) // it does not hear of it yet
+		w.stopHost(t, "n1")
 		for range 2 { // the retry finds no publication, and waits all the same
 			begun := time.Now()
 			err := w.unpublish(t, id, "n1")
@@ -185,8 +185,8 @@ func TestS8_UnpublishFromAnUnreachableHostEndsWhenItsPeerTookOver(t *testing.T) 
 			require.NotNil(t, v.Teardown("host-n1"))
 			return nil
 		})
-		w.hostOf("n2").set(func(h *host) { h.idle = false })
-		w.cluster.work()
+		w.hostOf("n2").update(func(h *fakeHost) { h.idle = false })
+		w.cluster.reconcileHosts()
 		for range 2 {
 			require.NoError(t, w.unpublish(t, id, "n1"), "step 2: the other is disconnected and up to date")
 		}
@@ -194,32 +194,32 @@ func TestS8_UnpublishFromAnUnreachableHostEndsWhenItsPeerTookOver(t *testing.T) 
 		require.NoError(t, w.unpublish(t, id, "n1"), "it lost")
 		requireCode(t, codes.FailedPrecondition, w.publishTo(id, "n1"))
 
-		w.hostOf("n1").set(func(h *host) { h.idle = false })
-		w.hostOf("n1").reachable(t, true)
-		w.cluster.work()
+		w.hostOf("n1").update(func(h *fakeHost) { h.idle = false })
+		w.hostOf("n1").setReachable(t, true)
+		w.cluster.reconcileHosts()
 		require.NoError(t, w.unpublish(t, id, "n1"), "a host that can be asked ends it by itself")
 	})
 }
 
 func TestS8_UnpublishFromAllNodesWaitsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := pair(t)
-		id := w.create(t, "v", with("replicas", "2"))
+		w := newReplicatedEnv(t)
+		id := w.create(t, "v", withParameters("replicas", "2"))
 		require.NoError(t, w.publishTo(id, "n1"))
-		w.hostOf("n2").set(func(h *host) { h.idle = true })
-		w.dies(t, "n1")
+		w.hostOf("n2").update(func(h *fakeHost) { h.idle = true })
+		w.stopHost(t, "n1")
 		requireCode(t, codes.Unavailable, w.unpublish(t, id, ""))
-		w.hostOf("n2").set(func(h *host) { h.idle = false })
-		w.cluster.work()
+		w.hostOf("n2").update(func(h *fakeHost) { h.idle = false })
+		w.cluster.reconcileHosts()
 		require.NoError(t, w.unpublish(t, id, ""))
 	})
 }
 
 func TestS11_ProtocolAIsNotTakenOver(t *testing.T) {
-	w := pair(t)
-	id := w.create(t, "v", with("replicas", "2", "protocol", "A"))
+	w := newReplicatedEnv(t)
+	id := w.create(t, "v", withParameters("replicas", "2", "protocol", "A"))
 	require.NoError(t, w.publishTo(id, "n1"))
-	w.dies(t, "n1")
+	w.stopHost(t, "n1")
 	for range 2 {
 		requireCode(t, codes.Unavailable, w.unpublish(t, id, "n1"))
 		_ = w.cluster.View(func(s *fsm.State) error {
@@ -231,8 +231,8 @@ func TestS11_ProtocolAIsNotTakenOver(t *testing.T) {
 }
 
 func TestS31_AReplicatedVolumeThatIsStagedStaysPublished(t *testing.T) {
-	w := pair(t)
-	id := w.create(t, "v", with("replicas", "2"))
+	w := newReplicatedEnv(t)
+	id := w.create(t, "v", withParameters("replicas", "2"))
 	epoch := w.publish(t, id, mount(writer, ""))
 	staged, err := w.node.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
 		VolumeId: id, StagingTargetPath: t.TempDir(), VolumeCapability: mount(writer, ""), PublishContext: epoch})
@@ -245,9 +245,9 @@ func TestS31_AReplicatedVolumeThatIsStagedStaysPublished(t *testing.T) {
 	require.NoError(t, w.publishTo(id, "n1"))
 }
 
-func TestAReplicaThatIsAwayIsACondition(t *testing.T) {
-	w := pair(t)
-	id := w.create(t, "v", with("replicas", "2"))
+func TestUnreachableReplicaIsACondition(t *testing.T) {
+	w := newReplicatedEnv(t)
+	id := w.create(t, "v", withParameters("replicas", "2"))
 	get := func() *csi.ControllerGetVolumeResponse {
 		resp, err := w.ControllerGetVolume(t.Context(), &csi.ControllerGetVolumeRequest{VolumeId: id})
 		require.NoError(t, err)
@@ -255,8 +255,8 @@ func TestAReplicaThatIsAwayIsACondition(t *testing.T) {
 	}
 	require.False(t, get().GetStatus().GetVolumeCondition().GetAbnormal(), get())
 	require.NoError(t, w.publishTo(id, "n1"))
-	w.dies(t, "n2")
-	w.cluster.work()
+	w.stopHost(t, "n2")
+	w.cluster.reconcileHosts()
 	for range 2 {
 		condition := get().GetStatus().GetVolumeCondition()
 		require.True(t, condition.GetAbnormal())

@@ -10,9 +10,9 @@ import (
 // TestSanity runs csi-sanity with the node's socket as address and the
 // controller's as controller address.
 func TestSanity(t *testing.T) {
-	controllers, nodes := onSocket(t), onSocket(t)
-	newWorldOver(t, controllers, nodes, func(c *cluster) *host {
-		h := at("n1", "z1")(c)
+	controllers, nodes := unixTransport(t), unixTransport(t)
+	newEnvOver(t, controllers, nodes, func(c *fakeCluster) *fakeHost {
+		h := hostIn("n1", "z1")(c)
 		h.max = 8
 		return h
 	})

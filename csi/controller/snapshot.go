@@ -19,18 +19,18 @@ const createDeleteSnapshot = csi.ControllerServiceCapability_RPC_CREATE_DELETE_S
 // CreateSnapshot returns once the snapshot is cut, and whole: there is no work
 // after the cut. It says ABORTED just before the caller's deadline; the retry joins.
 func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
-	if err := s.serves(createDeleteSnapshot); err != nil {
+	if err := s.checkEnabled(createDeleteSnapshot); err != nil {
 		return nil, err
 	}
 	cmd, err := snapshotCommand(req)
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	id, err := s.cut(ctx, cmd)
+	id, err := s.createSnapshot(ctx, cmd)
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	snapshot, err := s.awaitCut(ctx, id)
+	snapshot, err := s.awaitSnapshotReady(ctx, id)
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -58,61 +58,61 @@ func snapshotCommand(req *csi.CreateSnapshotRequest) (*fsmpb.CreateSnapshot, err
 	return &fsmpb.CreateSnapshot{SnapshotId: "hs-" + id.String(), Name: req.GetName(), SourceVolumeId: string(source)}, nil
 }
 
-// cut is the id of the snapshot that has the name from now on.
-func (s *Server) cut(ctx context.Context, cmd *fsmpb.CreateSnapshot) (fsm.SnapshotID, error) {
+// createSnapshot is the id of the snapshot that has the name from now on.
+func (s *Server) createSnapshot(ctx context.Context, cmd *fsmpb.CreateSnapshot) (fsm.SnapshotID, error) {
 	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: cmd}})
-	if expired(err) {
-		return s.cutBefore(ctx, cmd)
+	if isExpired(err) {
+		return s.createSnapshotAfterExpiry(ctx, cmd)
 	}
 	return fsm.SnapshotID(out.GetSnapshotId()), err
 }
 
-// cutBefore answers from the state, by name, for a command that came too late (S4).
-func (s *Server) cutBefore(ctx context.Context, cmd *fsmpb.CreateSnapshot) (id fsm.SnapshotID, err error) {
-	err = s.read(ctx, func(state *fsm.State) error {
-		n, ok := state.SnapshotByName(cmd.GetName())
+// createSnapshotAfterExpiry answers from the state, by name, for a command that came too late (S4).
+func (s *Server) createSnapshotAfterExpiry(ctx context.Context, cmd *fsmpb.CreateSnapshot) (id fsm.SnapshotID, err error) {
+	err = s.readState(ctx, func(state *fsm.State) error {
+		snap, ok := state.SnapshotByName(cmd.GetName())
 		switch {
 		case !ok:
-			return cluster.TooLate(fmt.Sprintf("create snapshot %q", cmd.GetName()))
-		case string(n.Source) != cmd.GetSourceVolumeId():
-			return fsm.Reject(fsm.Incompatible, "snapshot %q exists of volume %s", cmd.GetName(), n.Source)
+			return cluster.NotApplied(fmt.Sprintf("create snapshot %q", cmd.GetName()))
+		case string(snap.Source) != cmd.GetSourceVolumeId():
+			return fsm.Reject(fsm.Incompatible, "snapshot %q exists of volume %s", cmd.GetName(), snap.Source)
 		}
-		id = n.ID
+		id = snap.ID
 		return nil
 	})
 	return id, err
 }
 
-func (s *Server) awaitCut(ctx context.Context, id fsm.SnapshotID) (made *csi.Snapshot, err error) {
+func (s *Server) awaitSnapshotReady(ctx context.Context, id fsm.SnapshotID) (created *csi.Snapshot, err error) {
 	err = s.awaitSnapshot(ctx, id, "create", func(state *fsm.State) (bool, error) {
-		n, ok := state.Snapshot(id)
-		switch why := state.CreateFailure(string(id)); {
-		case why != nil:
-			return false, cluster.Failed("create snapshot "+string(id), why)
-		case !ok || n.Phase == fsm.SnapshotDeleting:
+		snap, ok := state.Snapshot(id)
+		switch failedOp := state.CreateFailure(string(id)); {
+		case failedOp != nil:
+			return false, cluster.OperationError("create snapshot "+string(id), failedOp)
+		case !ok || snap.Phase == fsm.SnapshotDeleting:
 			return false, fsm.Reject(fsm.Busy, "create snapshot %s: it was deleted meanwhile; retry", id)
-		case n.Phase == fsm.SnapshotFailed:
-			return false, cutFailed(n)
+		case snap.Phase == fsm.SnapshotFailed:
+			return false, snapshotFailure(snap)
 		}
-		made = server.Snapshot(n)
-		return server.CutSnapshot(n), nil
+		created = server.Snapshot(snap)
+		return server.SnapshotReady(snap), nil
 	})
-	return made, err
+	return created, err
 }
 
-// cutFailed says why; the next call with the name cuts anew.
-func cutFailed(n *fsm.Snapshot) error {
-	what := fmt.Sprintf("create snapshot %q", n.Name)
-	if n.Operation != nil && n.Operation.State == fsm.OpFailed {
-		return cluster.Failed(what, n.Operation)
+// snapshotFailure says why; the next call with the name cuts anew.
+func snapshotFailure(snap *fsm.Snapshot) error {
+	what := fmt.Sprintf("create snapshot %q", snap.Name)
+	if snap.Operation != nil && snap.Operation.State == fsm.OpFailed {
+		return cluster.OperationError(what, snap.Operation)
 	}
-	return fsm.Reject(fsm.Busy, "%s: %s; retry", what, n.Error)
+	return fsm.Reject(fsm.Busy, "%s: %s; retry", what, snap.Error)
 }
 
 // DeleteSnapshot returns once the snapshot's host removed it; an unreachable one
 // keeps the obligation (S18). What is unknown is deleted.
 func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
-	if err := s.serves(createDeleteSnapshot); err != nil {
+	if err := s.checkEnabled(createDeleteSnapshot); err != nil {
 		return nil, err
 	}
 	id := fsm.SnapshotID(req.GetSnapshotId())
@@ -124,8 +124,8 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequ
 	}
 	cmd := &fsmpb.DeleteSnapshot{SnapshotId: string(id)}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: cmd}})
-	if expired(err) {
-		err = cluster.TooLate("delete snapshot " + string(id))
+	if isExpired(err) {
+		err = cluster.NotApplied("delete snapshot " + string(id))
 	}
 	if err == nil {
 		err = s.awaitSnapshot(ctx, id, "delete", func(state *fsm.State) (bool, error) { return cluster.SnapshotRemoved(state, id) })
@@ -138,7 +138,7 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequ
 
 // GetSnapshot is the current information of one snapshot that is cut.
 func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
-	if err := s.serves(csi.ControllerServiceCapability_RPC_GET_SNAPSHOT); err != nil {
+	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_GET_SNAPSHOT); err != nil {
 		return nil, err
 	}
 	id := fsm.SnapshotID(req.GetSnapshotId())
@@ -146,12 +146,12 @@ func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (
 		return nil, rpcerr.Invalid("snapshot_id is required")
 	}
 	resp := &csi.GetSnapshotResponse{}
-	err := s.read(ctx, func(state *fsm.State) error {
-		n, ok := state.Snapshot(id)
-		if !ok || !server.CutSnapshot(n) {
+	err := s.readState(ctx, func(state *fsm.State) error {
+		snap, ok := state.Snapshot(id)
+		if !ok || !server.SnapshotReady(snap) {
 			return cluster.UnknownSnapshot(id)
 		}
-		resp.Snapshot = server.Snapshot(n)
+		resp.Snapshot = server.Snapshot(snap)
 		return nil
 	})
 	if err != nil {

@@ -19,15 +19,15 @@ type snapshotReq = csi.CreateSnapshotRequest
 
 const unknownSnapshot = "hs-00000000-0000-4000-8000-000000000000"
 
-// snap cuts a snapshot.
-func (w *world) snap(t testing.TB, name, source string) *csi.Snapshot {
+// createSnapshot cuts a snapshot.
+func (w *env) createSnapshot(t testing.TB, name, source string) *csi.Snapshot {
 	t.Helper()
 	resp, err := w.CreateSnapshot(t.Context(), &snapshotReq{Name: name, SourceVolumeId: source})
 	require.NoError(t, err)
 	return resp.GetSnapshot()
 }
 
-func (w *world) snapshots(t testing.TB, change ...func(*csi.ListSnapshotsRequest)) (ids []string) {
+func (w *env) snapshots(t testing.TB, change ...func(*csi.ListSnapshotsRequest)) (ids []string) {
 	t.Helper()
 	req := &csi.ListSnapshotsRequest{}
 	for _, c := range change {
@@ -54,15 +54,15 @@ func TestCreateSnapshotArguments(t *testing.T) {
 		"-11: a name has no control characters":    {func(r *snapshotReq) { r.Name = "a\x00" }, invalid},
 		"-12: a name of 128 bytes":                 {func(r *snapshotReq) { r.Name = strings.Repeat("n", 128) }, codes.OK},
 		"-12: not one of 129":                      {func(r *snapshotReq) { r.Name = strings.Repeat("n", 129) }, invalid},
-		"-13: an unknown parameter":                {func(r *snapshotReq) { r.Parameters = pairsOf("kind", "cow") }, invalid},
-		"-13: what sidecars add":                   {func(r *snapshotReq) { r.Parameters = pairsOf("csi.storage.k8s.io/volumesnapshot/name", "s") }, codes.OK},
-		"-14: secrets are optional":                {func(r *snapshotReq) { r.Secrets = pairsOf("a", "b") }, codes.OK},
+		"-13: an unknown parameter":                {func(r *snapshotReq) { r.Parameters = mapOf("kind", "cow") }, invalid},
+		"-13: what sidecars add":                   {func(r *snapshotReq) { r.Parameters = mapOf("csi.storage.k8s.io/volumesnapshot/name", "s") }, codes.OK},
+		"-14: secrets are optional":                {func(r *snapshotReq) { r.Secrets = mapOf("a", "b") }, codes.OK},
 		"-15: an unknown source":                   {func(r *snapshotReq) { r.SourceVolumeId = unknownID }, codes.NotFound},
 		"-15: a source's id of another form":       {func(r *snapshotReq) { r.SourceVolumeId = "fake-vol-id" }, codes.NotFound},
 		"GEN-Error-12: form comes before the rest": {func(r *snapshotReq) { r.SourceVolumeId, r.Name = unknownID, "" }, invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newEnv(t)
 			req := &snapshotReq{Name: "s", SourceVolumeId: w.create(t, "v")}
 			tc.change(req)
 			var first *csi.CreateSnapshotResponse
@@ -91,45 +91,45 @@ func TestCreateSnapshotArguments(t *testing.T) {
 
 // CSI-CTRL-CreateSnapshot-16..18, -26, -28, CSI-CTRL-ListSnapshots-03,
 // CSI-EXT-GetSnapshot-03: what stands in the way of a cut.
-func TestCreateSnapshotTroubles(t *testing.T) {
+func TestCreateSnapshotFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newEnv(t)
 		source, other := w.create(t, "v"), w.create(t, "other")
-		w.snap(t, "s", source)
+		w.createSnapshot(t, "s", source)
 		for range 2 {
 			_, err := w.CreateSnapshot(t.Context(), &snapshotReq{Name: "s", SourceVolumeId: other})
 			requireCode(t, codes.AlreadyExists, err) // -16
 		}
-		w.host.set(func(h *host) { h.slow = true })
+		w.host.update(func(h *fakeHost) { h.delayed = true })
 		for range 2 {
-			ctx, cancel := soon(t)
+			ctx, cancel := shortDeadline(t)
 			_, err := w.CreateSnapshot(ctx, &snapshotReq{Name: "slow", SourceVolumeId: source})
 			cancel()
 			requireCode(t, codes.Aborted, err) // -17
 			require.Len(t, w.snapshots(t), 1)
 		}
-		w.host.set(func(h *host) {
-			h.slow, h.failCut = false, &fsmpb.StepFailed{Step: "cut", Error: "the pool is full", Final: true, NoSpace: true, Reason: uint32(fsm.NoCapacity)}
+		w.host.update(func(h *fakeHost) {
+			h.delayed, h.failSnapshot = false, &fsmpb.StepFailed{Step: "cut", Error: "the pool is full", Final: true, NoSpace: true, Reason: uint32(fsm.NoCapacity)}
 		})
 		_, err := w.CreateSnapshot(t.Context(), &snapshotReq{Name: "full", SourceVolumeId: source})
 		requireCode(t, codes.ResourceExhausted, err) // -18
 		require.Contains(t, err.Error(), "the pool is full")
-		w.host.set(func(h *host) { h.failCut.NoSpace, h.failCut.Reason = false, 0 })
+		w.host.update(func(h *fakeHost) { h.failSnapshot.NoSpace, h.failSnapshot.Reason = false, 0 })
 		_, err = w.CreateSnapshot(t.Context(), &snapshotReq{Name: "broken", SourceVolumeId: source})
 		requireCode(t, codes.Internal, err) // -26
 		require.Len(t, w.snapshots(t), 1)
-		w.host.set(func(h *host) { h.failCut = nil })
-		w.snap(t, "broken", source) // the next call with the name cuts anew
-		w.snap(t, "slow", source)
+		w.host.update(func(h *fakeHost) { h.failSnapshot = nil })
+		w.createSnapshot(t, "broken", source) // the next call with the name cuts anew
+		w.createSnapshot(t, "slow", source)
 		require.Len(t, w.snapshots(t), 3)
 	})
 }
 
 // CSI-CTRL-DeleteSnapshot-01..07, -09, CSI-CTRL-CreateSnapshot-25.
 func TestDeleteSnapshot(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	source := w.create(t, "v")
-	s := w.snap(t, "s", source)
+	s := w.createSnapshot(t, "s", source)
 	for name, tc := range map[string]struct {
 		id   string
 		want codes.Code
@@ -142,28 +142,28 @@ func TestDeleteSnapshot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				_, err := w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: tc.id, Secrets: pairsOf("a", "b")})
+				_, err := w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: tc.id, Secrets: mapOf("a", "b")})
 				requireCode(t, tc.want, err)
 			}
 		})
 	}
 	require.Empty(t, w.snapshots(t))
-	again := w.snap(t, "s", source)
+	again := w.createSnapshot(t, "s", source)
 	require.NotEqual(t, s.GetSnapshotId(), again.GetSnapshotId())
 }
 
 // S18: an idle host makes it wait; one that cannot be reached keeps the obligation.
-func TestDeleteSnapshotOfAHostThatDoesNotAnswer(t *testing.T) {
+func TestDeleteSnapshotOfUnreachableHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		id := w.snap(t, "s", w.create(t, "v")).GetSnapshotId()
-		w.host.set(func(h *host) { h.idle = true })
-		ctx, cancel := soon(t)
+		w := newEnv(t)
+		id := w.createSnapshot(t, "s", w.create(t, "v")).GetSnapshotId()
+		w.host.update(func(h *fakeHost) { h.idle = true })
+		ctx, cancel := shortDeadline(t)
 		defer cancel()
 		_, err := w.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: id})
 		requireCode(t, codes.Aborted, err)
 		require.NoError(t, ctx.Err(), "the answer came before the deadline")
-		w.host.reachable(t, false)
+		w.host.setReachable(t, false)
 		_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: id})
 		require.NoError(t, err)
 	})
@@ -171,18 +171,18 @@ func TestDeleteSnapshotOfAHostThatDoesNotAnswer(t *testing.T) {
 
 // A snapshot outlives its source, and a volume is made from it afterwards.
 func TestSnapshotOutlivesItsSource(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	source := w.create(t, "v")
-	s := w.snap(t, "s", source)
+	s := w.createSnapshot(t, "s", source)
 	require.NoError(t, w.delete(t, source))
 	require.Equal(t, []string{s.GetSnapshotId()}, w.snapshots(t, func(r *csi.ListSnapshotsRequest) { r.SourceVolumeId = source }))
-	w.create(t, "restored", from(fromSnapshot(s.GetSnapshotId())))
+	w.create(t, "restored", withSource(fromSnapshot(s.GetSnapshotId())))
 }
 
 // CSI-EXT-GetSnapshot-01, -03, -05.
 func TestGetSnapshot(t *testing.T) {
-	w := newWorld(t)
-	s := w.snap(t, "s", w.create(t, "v"))
+	w := newEnv(t)
+	s := w.createSnapshot(t, "s", w.create(t, "v"))
 	for range 2 {
 		got, err := w.GetSnapshot(t.Context(), &csi.GetSnapshotRequest{SnapshotId: s.GetSnapshotId()})
 		require.NoError(t, err)
@@ -196,13 +196,13 @@ func TestGetSnapshot(t *testing.T) {
 
 // CSI-CTRL-ListSnapshots-02, -04..09, -11..13, -15.
 func TestListSnapshots(t *testing.T) {
-	w := newWorld(t)
+	w := newEnv(t)
 	one, two := w.create(t, "one"), w.create(t, "two")
 	want := map[string]bool{}
 	for i := range 5 {
-		want[w.snap(t, fmt.Sprint(i), one).GetSnapshotId()] = true
+		want[w.createSnapshot(t, fmt.Sprint(i), one).GetSnapshotId()] = true
 	}
-	other := w.snap(t, "other", two).GetSnapshotId()
+	other := w.createSnapshot(t, "other", two).GetSnapshotId()
 	for page := int32(0); page < 7; page++ {
 		got, token := map[string]bool{}, ""
 		for calls := 0; calls == 0 || token != ""; calls++ {
@@ -235,16 +235,16 @@ func TestListSnapshots(t *testing.T) {
 }
 
 // CSI-CTRL-CreateSnapshot-23: ready_to_use is true as long as a volume can be made of it.
-func TestASnapshotThatIsMissing(t *testing.T) {
-	w := newWorld(t)
+func TestMissingSnapshot(t *testing.T) {
+	w := newEnv(t)
 	source := w.create(t, "v")
-	snapshot, group := w.snap(t, "s", source), w.group(t, "g", source)
+	snapshot, group := w.createSnapshot(t, "s", source), w.createGroup(t, "g", source)
 	for _, id := range []string{snapshot.GetSnapshotId(), membersOf(group)[0]} {
 		w.host.report(&fsmpb.Observation{SnapshotId: id, VolumeId: source, Fact: &fsmpb.Observation_SnapshotMissing{SnapshotMissing: &fsmpb.SnapshotMissing{Detail: "no file"}}})
 		got, err := w.GetSnapshot(t.Context(), &csi.GetSnapshotRequest{SnapshotId: id})
 		require.NoError(t, err)
 		require.False(t, got.GetSnapshot().GetReadyToUse())
-		_, err = w.CreateVolume(t.Context(), named("of "+id, from(fromSnapshot(id))))
+		_, err = w.CreateVolume(t.Context(), createRequest("of "+id, withSource(fromSnapshot(id))))
 		requireCode(t, codes.FailedPrecondition, err)
 		_, err = w.allocated(t, &csi.GetMetadataAllocatedRequest{SnapshotId: id})
 		requireCode(t, codes.FailedPrecondition, err)

@@ -14,20 +14,20 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// soon is a context that ends after a while: time for an answer, and not for a wait. The
+// shortDeadline is a context that ends after a while: time for an answer, and not for a wait. The
 // clock must be the test's own (synctest), which stands still while anybody works.
-func soon(t testing.TB) (context.Context, context.CancelFunc) {
+func shortDeadline(t testing.TB) (context.Context, context.CancelFunc) {
 	t.Helper()
 	return context.WithTimeout(t.Context(), 700*time.Millisecond)
 }
 
-// from gives a volume a source and leaves its size to that.
-func from(source *csi.VolumeContentSource) func(*createReq) {
+// withSource gives a volume a source and leaves its size to that.
+func withSource(source *csi.VolumeContentSource) func(*createReq) {
 	return func(r *createReq) { r.VolumeContentSource, r.CapacityRange = source, nil }
 }
 
 // volume is a volume as ControllerGetVolume tells it.
-func (w *world) volume(t testing.TB, id string) *csi.Volume {
+func (w *env) volume(t testing.TB, id string) *csi.Volume {
 	t.Helper()
 	resp, err := w.ControllerGetVolume(t.Context(), &csi.ControllerGetVolumeRequest{VolumeId: id})
 	require.NoError(t, err)
@@ -37,34 +37,34 @@ func (w *world) volume(t testing.TB, id string) *csi.Volume {
 // CSI-CTRL-CreateVolume-12, -18, -22, -23, -25, -31, -37, -39, -43,
 // CSI-CTRL-CreateSnapshot-19: volumes of snapshots and of volumes.
 func TestCreateVolumeFromASource(t *testing.T) {
-	w := newWorld(t)
-	source := w.create(t, "source", capacity(2*gib, 0), forUse(mount(writer, "xfs")))
+	w := newEnv(t)
+	source := w.create(t, "source", withCapacity(2*gib, 0), withCapabilities(mount(writer, "xfs")))
 	epoch := w.publish(t, source, mount(writer, ""))
 	staged := t.TempDir()
 	w.stage(t, source, staged, epoch)
-	snapshot := w.snap(t, "s", source).GetSnapshotId()
-	raw := w.create(t, "raw", forUse(block(writer)))
+	snapshot := w.createSnapshot(t, "s", source).GetSnapshotId()
+	raw := w.create(t, "raw", withCapabilities(block(writer)))
 	for name, tc := range map[string]struct {
 		change func(*createReq)
 		want   codes.Code
 		size   int64
 	}{
-		"-22: of a snapshot":                        {from(fromSnapshot(snapshot)), codes.OK, 2 * gib},
-		"-23: of a volume in use":                   {from(fromVolume(source)), codes.OK, 2 * gib},
-		"-25: larger than its source":               {both(from(fromSnapshot(snapshot)), capacity(3*gib, 0)), codes.OK, 3 * gib},
-		"-12: within a limit":                       {both(from(fromVolume(source)), capacity(0, 4*gib)), codes.OK, 2 * gib},
-		"-39: smaller than the snapshot":            {both(from(fromSnapshot(snapshot)), capacity(gib, 0)), codes.OutOfRange, 0},
-		"CreateSnapshot-19: a limit below it":       {both(from(fromSnapshot(snapshot)), capacity(0, gib)), codes.OutOfRange, 0},
-		"-22: with the source's filesystem, said":   {both(from(fromSnapshot(snapshot)), with("fsType", "xfs")), codes.OK, 2 * gib},
-		"-31: with another filesystem":              {both(from(fromSnapshot(snapshot)), forUse(mount(writer, "ext4"))), codes.InvalidArgument, 0},
-		"-31: raw, where there is a filesystem":     {both(from(fromVolume(source)), forUse(block(writer))), codes.InvalidArgument, 0},
-		"-23: raw of a raw one":                     {both(from(fromVolume(raw)), forUse(block(writer))), codes.OK, gib},
-		"-38: where the source is not":              {both(from(fromVolume(source)), where([]*csi.Topology{term("topology.holdfast.storage/zone", "z9")}, nil)), codes.ResourceExhausted, 0},
-		"-38: larger than the pool":                 {both(from(fromVolume(source)), capacity(2000*gib, 0)), codes.ResourceExhausted, 0},
-		"-22: of a snapshot, with limits on its IO": {both(from(fromSnapshot(snapshot)), mutable("iopsLimit", "5")), codes.OK, 2 * gib},
+		"-22: of a snapshot":                        {withSource(fromSnapshot(snapshot)), codes.OK, 2 * gib},
+		"-23: of a volume in use":                   {withSource(fromVolume(source)), codes.OK, 2 * gib},
+		"-25: larger than its source":               {createChanges(withSource(fromSnapshot(snapshot)), withCapacity(3*gib, 0)), codes.OK, 3 * gib},
+		"-12: within a limit":                       {createChanges(withSource(fromVolume(source)), withCapacity(0, 4*gib)), codes.OK, 2 * gib},
+		"-39: smaller than the snapshot":            {createChanges(withSource(fromSnapshot(snapshot)), withCapacity(gib, 0)), codes.OutOfRange, 0},
+		"CreateSnapshot-19: a limit below it":       {createChanges(withSource(fromSnapshot(snapshot)), withCapacity(0, gib)), codes.OutOfRange, 0},
+		"-22: with the source's filesystem, said":   {createChanges(withSource(fromSnapshot(snapshot)), withParameters("fsType", "xfs")), codes.OK, 2 * gib},
+		"-31: with another filesystem":              {createChanges(withSource(fromSnapshot(snapshot)), withCapabilities(mount(writer, "ext4"))), codes.InvalidArgument, 0},
+		"-31: raw, where there is a filesystem":     {createChanges(withSource(fromVolume(source)), withCapabilities(block(writer))), codes.InvalidArgument, 0},
+		"-23: raw of a raw one":                     {createChanges(withSource(fromVolume(raw)), withCapabilities(block(writer))), codes.OK, gib},
+		"-38: where the source is not":              {createChanges(withSource(fromVolume(source)), accessibleFrom([]*csi.Topology{topologyTerm("topology.holdfast.storage/zone", "z9")}, nil)), codes.ResourceExhausted, 0},
+		"-38: larger than the pool":                 {createChanges(withSource(fromVolume(source)), withCapacity(2000*gib, 0)), codes.ResourceExhausted, 0},
+		"-22: of a snapshot, with limits on its IO": {createChanges(withSource(fromSnapshot(snapshot)), withMutable("iopsLimit", "5")), codes.OK, 2 * gib},
 	} {
 		t.Run(name, func(t *testing.T) {
-			req := named(name, forUse(mount(writer, "")), tc.change)
+			req := createRequest(name, withCapabilities(mount(writer, "")), tc.change)
 			for range 2 {
 				resp, err := w.CreateVolume(t.Context(), req)
 				requireCode(t, tc.want, err)
@@ -79,15 +79,15 @@ func TestCreateVolumeFromASource(t *testing.T) {
 		})
 	}
 	made := func(change func(*createReq)) error {
-		_, err := w.CreateVolume(t.Context(), named("-22: of a snapshot", change))
+		_, err := w.CreateVolume(t.Context(), createRequest("-22: of a snapshot", change))
 		return err
 	}
-	requireCode(t, codes.AlreadyExists, made(from(fromVolume(source)))) // -37
-	requireCode(t, codes.AlreadyExists, made(capacity(2*gib, 0)))       // -37: none versus some
+	requireCode(t, codes.AlreadyExists, made(withSource(fromVolume(source)))) // -37
+	requireCode(t, codes.AlreadyExists, made(withCapacity(2*gib, 0)))         // -37: none versus some
 }
 
 // stage brings a volume up on the first host.
-func (w *world) stage(t testing.TB, id, path string, epoch map[string]string) {
+func (w *env) stage(t testing.TB, id, path string, epoch map[string]string) {
 	t.Helper()
 	_, err := w.node.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
 		VolumeId: id, StagingTargetPath: path, PublishContext: epoch, VolumeCapability: mount(writer, ""),
@@ -99,10 +99,10 @@ func (w *world) stage(t testing.TB, id, path string, epoch map[string]string) {
 // CSI-CTRL-CreateVolume-38, CSI-CTRL-Topology-10: what the provisioner asks for under late binding, with strict topology
 // and without: never a volume outside of what is requisite, and then a code at which
 // the scheduler chooses again.
-func TestACloneIsWhereItsSourceIsOrNowhere(t *testing.T) {
-	w := newWorld(t, at("n1", "z1"), at("n2", "z2"))
-	host := func(id string) *csi.Topology { return term(fsm.TopologyKey, id) }
-	source := w.create(t, "source", where([]*csi.Topology{host("n2")}, nil))
+func TestCloneIsPlacedWithItsSource(t *testing.T) {
+	w := newEnv(t, hostIn("n1", "z1"), hostIn("n2", "z2"))
+	host := func(id string) *csi.Topology { return topologyTerm(fsm.TopologyKey, id) }
+	source := w.create(t, "source", accessibleFrom([]*csi.Topology{host("n2")}, nil))
 	for name, tc := range map[string]struct {
 		requisite, preferred []*csi.Topology
 		want                 codes.Code
@@ -114,7 +114,7 @@ func TestACloneIsWhereItsSourceIsOrNowhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				resp, err := w.CreateVolume(t.Context(), named(name, from(fromVolume(source)), where(tc.requisite, tc.preferred)))
+				resp, err := w.CreateVolume(t.Context(), createRequest(name, withSource(fromVolume(source)), accessibleFrom(tc.requisite, tc.preferred)))
 				requireCode(t, tc.want, err)
 				if tc.want != codes.OK {
 					require.Contains(t, err.Error(), "n2")
@@ -127,22 +127,22 @@ func TestACloneIsWhereItsSourceIsOrNowhere(t *testing.T) {
 	}
 }
 
-func TestASourceInUseStays(t *testing.T) {
+func TestSourceInUseIsNotDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newEnv(t)
 		source := w.create(t, "source")
-		snapshot := w.snap(t, "s", source).GetSnapshotId()
-		w.host.set(func(h *host) { h.idle = true })
-		ctx, cancel := soon(t)
+		snapshot := w.createSnapshot(t, "s", source).GetSnapshotId()
+		w.host.update(func(h *fakeHost) { h.idle = true })
+		ctx, cancel := shortDeadline(t)
 		defer cancel()
-		_, err := w.CreateVolume(ctx, named("v", from(fromSnapshot(snapshot))))
+		_, err := w.CreateVolume(ctx, createRequest("v", withSource(fromSnapshot(snapshot))))
 		requireCode(t, codes.Aborted, err)
 		for range 2 {
 			_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot})
 			requireCode(t, codes.FailedPrecondition, err)
 		}
-		w.host.set(func(h *host) { h.idle = false })
-		w.create(t, "v", from(fromSnapshot(snapshot)))
+		w.host.update(func(h *fakeHost) { h.idle = false })
+		w.create(t, "v", withSource(fromSnapshot(snapshot)))
 		_, err = w.DeleteSnapshot(t.Context(), &csi.DeleteSnapshotRequest{SnapshotId: snapshot})
 		require.NoError(t, err)
 	})
@@ -169,7 +169,7 @@ func TestExpandArguments(t *testing.T) {
 		"-04: nor upside down":                {size(3*gib, 2*gib), invalid, 0, false},
 		"-05: with the filesystem":            {use(mount(writer, "")), codes.OK, 2 * gib, true},
 		"-09: raw, where it is not":           {use(block(writer)), invalid, 0, false},
-		"-09: a mode of many nodes":           {use(mount(manyWriters, "")), invalid, 0, false},
+		"-09: a mode of many nodes":           {use(mount(multiNodeMultiWriter, "")), invalid, 0, false},
 		"-02: it never shrinks":               {size(1<<20, 0), codes.OK, gib, true},
 		"-02: a limit alone":                  {size(0, 3*gib), codes.OK, gib, true},
 		"-12: a limit below what it has":      {size(0, 1<<20), codes.OutOfRange, 0, false},
@@ -177,7 +177,7 @@ func TestExpandArguments(t *testing.T) {
 		"-12: nothing of ours in the range":   {size(gib+1, gib+2), codes.OutOfRange, 0, false},
 		"-10: an unknown volume":              {func(r *req) { r.VolumeId = unknownID }, codes.NotFound, 0, false},
 		"-10: an id of another form":          {func(r *req) { r.VolumeId = "fake" }, codes.NotFound, 0, false},
-		"-17: secrets are optional":           {func(r *req) { r.Secrets = pairsOf("a", "b") }, codes.OK, 2 * gib, true},
+		"-17: secrets are optional":           {func(r *req) { r.Secrets = mapOf("a", "b") }, codes.OK, 2 * gib, true},
 		"no room in the pool":                 {size(2000*gib, 0), codes.ResourceExhausted, 0, false},
 		"-06: exactly what is required":       {size(gib+5<<20, gib+5<<20), codes.OK, gib + 5<<20, true},
 		"GEN-Size-04: no negative bound":      {size(-1, 0), invalid, 0, false},
@@ -185,7 +185,7 @@ func TestExpandArguments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
+			w := newEnv(t)
 			id := w.create(t, "v")
 			r := &req{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: 2 * gib}}
 			tc.change(r)
@@ -202,15 +202,15 @@ func TestExpandArguments(t *testing.T) {
 
 // CSI-CTRL-ControllerExpandVolume-05, -08, -13, CSI-NODE-NodeExpandVolume-02, -04,
 // -08, -16: at any time, to the end or not at all.
-func TestExpandThroughItsLife(t *testing.T) {
+func TestExpandLifecycle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newEnv(t)
 		grow := func(id string, size int64) (*csi.ControllerExpandVolumeResponse, error) {
-			ctx, cancel := soon(t)
+			ctx, cancel := shortDeadline(t)
 			defer cancel()
 			return w.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: size}})
 		}
-		raw, err := grow(w.create(t, "raw", forUse(block(writer))), 2*gib)
+		raw, err := grow(w.create(t, "raw", withCapabilities(block(writer))), 2*gib)
 		require.NoError(t, err)
 		require.False(t, raw.GetNodeExpansionRequired(), "-05")
 
@@ -240,22 +240,22 @@ func TestExpandThroughItsLife(t *testing.T) {
 		_, err = node(5 * gib)
 		requireCode(t, codes.OutOfRange, err)
 
-		w.host.set(func(h *host) { h.slow = true })
+		w.host.update(func(h *fakeHost) { h.delayed = true })
 		_, err = grow(id, 5*gib)
 		requireCode(t, codes.Aborted, err)
-		w.host.set(func(h *host) { h.slow = false })
-		w.host.work()
+		w.host.update(func(h *fakeHost) { h.delayed = false })
+		w.host.reconcile()
 		resp, err := grow(id, 5*gib)
 		require.NoError(t, err, "the retry joins")
 		require.Equal(t, 5*gib, resp.GetCapacityBytes())
 
-		w.host.set(func(h *host) { h.fail = failure("the pool is full", fsm.NoCapacity) })
+		w.host.update(func(h *fakeHost) { h.fail = stepFailure("the pool is full", fsm.NoCapacity) })
 		for range 2 {
 			_, err = grow(id, 6*gib)
 			requireCode(t, codes.ResourceExhausted, err)
 			require.Equal(t, 5*gib, w.volume(t, id).GetCapacityBytes(), "-13")
 		}
-		w.host.set(func(h *host) { h.fail = nil })
+		w.host.update(func(h *fakeHost) { h.fail = nil })
 		_, err = grow(id, 6*gib)
 		require.NoError(t, err)
 	})

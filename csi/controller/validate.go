@@ -15,23 +15,23 @@ import (
 // ValidateVolumeCapabilities confirms that a volume can be used with all the
 // capabilities. That it cannot is an answer, not an error.
 func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
-	asked, err := validated(req)
+	requested, err := parseRequestedCapabilities(req)
 	if err == nil {
-		err = s.mutable(req.GetMutableParameters())
+		err = s.checkMutableEnabled(req.GetMutableParameters())
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	v, err := s.findReady(ctx, fsm.VolumeID(req.GetVolumeId()))
+	v, err := s.readReadyVolume(ctx, fsm.VolumeID(req.GetVolumeId()))
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	why := unconfirmed(v, req, asked)
-	if why == nil {
-		why = s.mountable(v.FSType(), req.GetVolumeCapabilities()...)
+	mismatch := checkMatches(v, req, requested)
+	if mismatch == nil {
+		mismatch = s.checkMountFlags(v.FSType(), req.GetVolumeCapabilities()...)
 	}
-	if why != nil {
-		return &csi.ValidateVolumeCapabilitiesResponse{Message: server.Message(why.Error())}, nil
+	if mismatch != nil {
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: server.Message(mismatch.Error())}, nil
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
 		VolumeContext:      req.GetVolumeContext(),
@@ -41,26 +41,26 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 	}}, nil
 }
 
-func validated(req *csi.ValidateVolumeCapabilitiesRequest) ([]fsm.Capability, error) {
+func parseRequestedCapabilities(req *csi.ValidateVolumeCapabilitiesRequest) ([]fsm.Capability, error) {
 	if req.GetVolumeId() == "" {
 		return nil, fsm.Reject(fsm.Invalid, "volume_id is required")
 	}
 	if len(req.GetVolumeCapabilities()) == 0 {
 		return nil, fsm.Reject(fsm.Invalid, "volume_capabilities are required")
 	}
-	var asked []fsm.Capability
+	var requested []fsm.Capability
 	for _, given := range req.GetVolumeCapabilities() {
-		c, err := server.ReadCapability(given)
+		c, err := server.DecodeCapability(given)
 		if err != nil {
 			return nil, err
 		}
-		asked = append(asked, c)
+		requested = append(requested, c)
 	}
-	return asked, nil
+	return requested, nil
 }
 
-// unconfirmed says why the volume is not what the caller describes.
-func unconfirmed(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, asked []fsm.Capability) error {
+// checkMatches says why the volume is not what the caller describes.
+func checkMatches(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, requested []fsm.Capability) error {
 	if err := server.CheckVolumeContext(req.GetVolumeContext()); err != nil {
 		return err
 	}
@@ -68,14 +68,14 @@ func unconfirmed(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, aske
 	if err != nil {
 		return err
 	}
-	if err := p.limits.override(req.GetMutableParameters()); err != nil {
+	if err := p.limits.merge(req.GetMutableParameters()); err != nil {
 		return err
 	}
-	if err := replicatedAs(v, req.GetParameters(), &p); err != nil {
+	if err := checkReplicationMatches(v, req.GetParameters(), &p); err != nil {
 		return err
 	}
-	for _, c := range asked {
-		if err := errors.Join(server.ServedFSType(c.FSType), server.Served(c.Mode, fsm.Invalid)); err != nil {
+	for _, c := range requested {
+		if err := errors.Join(server.CheckFSType(c.FSType), server.CheckAccessMode(c.Mode, fsm.Invalid)); err != nil {
 			return err
 		}
 		if p.fsType != "" && !c.Block && c.FSType == "" {
@@ -88,9 +88,9 @@ func unconfirmed(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, aske
 	return nil
 }
 
-// replicatedAs says why the volume is not replicated as the parameters describe it.
+// checkReplicationMatches says why the volume is not replicated as the parameters describe it.
 // Those that are not given describe nothing.
-func replicatedAs(v *fsm.Volume, given map[string]string, p *parameters) error {
+func checkReplicationMatches(v *fsm.Volume, given map[string]string, p *parameters) error {
 	replicas, protocol := uint32(1), fsmpb.Protocol_PROTOCOL_UNKNOWN
 	if v.Replication != nil {
 		replicas, protocol = v.Replication.ReplicaCount, v.Replication.Protocol

@@ -20,7 +20,7 @@ import (
 // freeze that ended early or a cut that failed gives the attempt up: nothing of it
 // is kept, and the retry begins another.
 func (s *Server) CreateVolumeGroupSnapshot(ctx context.Context, req *csi.CreateVolumeGroupSnapshotRequest) (*csi.CreateVolumeGroupSnapshotResponse, error) {
-	if err := s.serves(); err != nil {
+	if err := s.checkEnabled(); err != nil {
 		return nil, err
 	}
 	cmd, err := createCommand(req)
@@ -51,20 +51,20 @@ func createCommand(req *csi.CreateVolumeGroupSnapshotRequest) (*fsmpb.CreateGrou
 	if err := server.NoParameters(req.GetParameters()); err != nil {
 		return nil, err
 	}
-	return planned(req.GetName(), sources)
+	return newCreateCommand(req.GetName(), sources)
 }
 
-// planned gives the group and its members ids, of which those of the group that has
+// newCreateCommand gives the group and its members ids, of which those of the group that has
 // the name already win.
-func planned(name string, sources []string) (*fsmpb.CreateGroupSnapshot, error) {
+func newCreateCommand(name string, sources []string) (*fsmpb.CreateGroupSnapshot, error) {
 	id, err := uuid.NewRandom()
 	cmd := &fsmpb.CreateGroupSnapshot{GroupSnapshotId: "hgs-" + id.String(), Name: name}
 	for _, source := range sources {
 		if volume := fsm.VolumeID(source); !volume.Valid() {
 			return nil, cluster.UnknownVolume(volume)
 		}
-		member, failed := uuid.NewRandom()
-		err = cmp.Or(err, failed)
+		member, idErr := uuid.NewRandom()
+		err = cmp.Or(err, idErr)
 		cmd.Members = append(cmd.Members, &fsmpb.GroupMember{SourceVolumeId: source, SnapshotId: "hs-" + member.String()})
 	}
 	if err != nil {
@@ -75,15 +75,15 @@ func planned(name string, sources []string) (*fsmpb.CreateGroupSnapshot, error) 
 
 // create is the id of the group that has the name from now on.
 func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateGroupSnapshot) (id fsm.GroupSnapshotID, err error) {
-	out, err := s.log.Apply(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateGroupSnapshot{CreateGroupSnapshot: cmd}})
-	if !cluster.Expired(err) {
+	out, err := s.client.ProposeCommand(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateGroupSnapshot{CreateGroupSnapshot: cmd}})
+	if !cluster.IsExpired(err) {
 		return fsm.GroupSnapshotID(out.GetGroupSnapshotId()), err
 	}
-	err = s.log.Look(ctx, func(state *fsm.State) error { // answered by name (S4)
+	err = s.client.ReadState(ctx, func(state *fsm.State) error { // answered by name (S4)
 		g, ok := state.GroupSnapshotByName(cmd.GetName())
 		switch {
 		case !ok || g.Phase == fsm.GroupAborting:
-			return cluster.TooLate(fmt.Sprintf("create group snapshot %q", cmd.GetName()))
+			return cluster.NotApplied(fmt.Sprintf("create group snapshot %q", cmd.GetName()))
 		case !sameSources(state, g, cmd.GetMembers()):
 			return fsm.Reject(fsm.Incompatible, "group snapshot %q exists of other volumes", cmd.GetName())
 		}
@@ -93,35 +93,35 @@ func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateGroupSnapshot) (id
 	return id, err
 }
 
-func sameSources(state *fsm.State, g *fsm.GroupSnapshot, asked []*fsmpb.GroupMember) bool {
-	return slices.EqualFunc(g.Members, asked, func(id fsm.SnapshotID, m *fsmpb.GroupMember) bool {
-		n, ok := state.Snapshot(id)
-		return ok && string(n.Source) == m.GetSourceVolumeId()
+func sameSources(state *fsm.State, g *fsm.GroupSnapshot, requested []*fsmpb.GroupMember) bool {
+	return slices.EqualFunc(g.Members, requested, func(id fsm.SnapshotID, m *fsmpb.GroupMember) bool {
+		snap, ok := state.Snapshot(id)
+		return ok && string(snap.Source) == m.GetSourceVolumeId()
 	})
 }
 
-func (s *Server) awaitReady(ctx context.Context, id fsm.GroupSnapshotID) (made *csi.VolumeGroupSnapshot, err error) {
+func (s *Server) awaitReady(ctx context.Context, id fsm.GroupSnapshotID) (created *csi.VolumeGroupSnapshot, err error) {
 	err = s.await(ctx, id, "create", func(state *fsm.State) (bool, error) {
 		g, ok := state.GroupSnapshot(id)
-		why := state.CreateFailure(string(id))
+		failedOp := state.CreateFailure(string(id))
 		switch {
-		case !ok && why != nil:
-			return false, cluster.Failed("create group snapshot "+string(id), &fsm.Operation{Reason: cmp.Or(why.Reason, fsm.Busy), LastError: why.LastError})
+		case !ok && failedOp != nil:
+			return false, cluster.OperationError("create group snapshot "+string(id), &fsm.Operation{Reason: cmp.Or(failedOp.Reason, fsm.Busy), LastError: failedOp.LastError})
 		case !ok || g.Phase == fsm.GroupDeleting:
 			return false, fsm.Reject(fsm.Busy, "create group snapshot %s: it was deleted meanwhile; retry", id)
 		case g.Phase == fsm.GroupAborting:
-			return false, givenUp(g)
+			return false, abortError(g)
 		case g.Phase == fsm.GroupReady:
-			made = describe(state, g)
+			created = groupProto(state, g)
 		}
-		return made != nil, nil
+		return created != nil, nil
 	})
-	return made, err
+	return created, err
 }
 
-// givenUp says why, with the reason that a host named, or else ABORTED: the retry
+// abortError says why, with the reason that a host named, or else ABORTED: the retry
 // begins another attempt.
-func givenUp(g *fsm.GroupSnapshot) error {
+func abortError(g *fsm.GroupSnapshot) error {
 	reason := fsm.Busy
 	if g.Operation != nil {
 		reason = cmp.Or(g.Operation.Reason, fsm.Busy)

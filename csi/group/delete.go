@@ -16,14 +16,14 @@ import (
 // once their hosts removed them; unreachable ones keep the obligation (S18). What is
 // unknown is deleted, whatever snapshots are named.
 func (s *Server) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteVolumeGroupSnapshotRequest) (*csi.DeleteVolumeGroupSnapshotResponse, error) {
-	if err := s.serves(); err != nil {
+	if err := s.checkEnabled(); err != nil {
 		return nil, err
 	}
 	id := fsm.GroupSnapshotID(req.GetGroupSnapshotId())
 	if id == "" {
 		return nil, rpcerr.Invalid("group_snapshot_id is required")
 	}
-	members, err := s.toDelete(ctx, id, req.GetSnapshotIds())
+	members, err := s.membersToDelete(ctx, id, req.GetSnapshotIds())
 	if err == nil && len(members) > 0 {
 		err = s.delete(ctx, id, members)
 	}
@@ -33,10 +33,10 @@ func (s *Server) DeleteVolumeGroupSnapshot(ctx context.Context, req *csi.DeleteV
 	return &csi.DeleteVolumeGroupSnapshotResponse{}, nil
 }
 
-// toDelete are the group's snapshots, none when it is not known. A delete that is
+// membersToDelete are the group's snapshots, none when it is not known. A delete that is
 // under way is joined: what it was asked with was checked.
-func (s *Server) toDelete(ctx context.Context, id fsm.GroupSnapshotID, given []string) (members []fsm.SnapshotID, err error) {
-	err = s.log.Look(ctx, func(state *fsm.State) error {
+func (s *Server) membersToDelete(ctx context.Context, id fsm.GroupSnapshotID, given []string) (members []fsm.SnapshotID, err error) {
+	err = s.client.ReadState(ctx, func(state *fsm.State) error {
 		g, ok := state.GroupSnapshot(id)
 		if !ok {
 			return nil
@@ -52,31 +52,31 @@ func (s *Server) toDelete(ctx context.Context, id fsm.GroupSnapshotID, given []s
 
 func (s *Server) delete(ctx context.Context, id fsm.GroupSnapshotID, members []fsm.SnapshotID) error {
 	cmd := &fsmpb.DeleteGroupSnapshot{GroupSnapshotId: string(id)}
-	_, err := s.log.Apply(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteGroupSnapshot{DeleteGroupSnapshot: cmd}})
-	if cluster.Expired(err) {
-		return cluster.TooLate("delete group snapshot " + string(id))
+	_, err := s.client.ProposeCommand(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteGroupSnapshot{DeleteGroupSnapshot: cmd}})
+	if cluster.IsExpired(err) {
+		return cluster.NotApplied("delete group snapshot " + string(id))
 	}
 	if err != nil {
 		return err
 	}
-	return s.await(ctx, id, "delete", func(state *fsm.State) (bool, error) { return removed(state, id, members) })
+	return s.await(ctx, id, "delete", func(state *fsm.State) (bool, error) { return membersRemoved(state, id, members) })
 }
 
-// removed tells whether no host that can be asked has a member any more.
-func removed(state *fsm.State, id fsm.GroupSnapshotID, members []fsm.SnapshotID) (bool, error) {
+// membersRemoved tells whether no host that can be asked has a member any more.
+func membersRemoved(state *fsm.State, id fsm.GroupSnapshotID, members []fsm.SnapshotID) (bool, error) {
 	for _, member := range members {
 		if gone, err := cluster.SnapshotRemoved(state, member); err != nil {
 			return false, err
 		} else if !gone {
-			return false, stuck(state, id)
+			return false, deletionFailure(state, id)
 		}
 	}
 	return true, nil
 }
 
-// stuck says why a deletion does not go on, if it does not: a member's work is in
+// deletionFailure says why a deletion does not go on, if it does not: a member's work is in
 // its group's operation.
-func stuck(state *fsm.State, id fsm.GroupSnapshotID) error {
+func deletionFailure(state *fsm.State, id fsm.GroupSnapshotID) error {
 	g, ok := state.GroupSnapshot(id)
 	if !ok || g.Operation == nil || g.Operation.State != fsm.OpFailed {
 		return nil

@@ -13,7 +13,7 @@ import (
 // GetVolumeGroupSnapshot is the current information of a group that was cut. The
 // group is looked up before the list of its snapshots is judged.
 func (s *Server) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeGroupSnapshotRequest) (*csi.GetVolumeGroupSnapshotResponse, error) {
-	if err := s.serves(); err != nil {
+	if err := s.checkEnabled(); err != nil {
 		return nil, err
 	}
 	id := fsm.GroupSnapshotID(req.GetGroupSnapshotId())
@@ -21,12 +21,12 @@ func (s *Server) GetVolumeGroupSnapshot(ctx context.Context, req *csi.GetVolumeG
 		return nil, rpcerr.Invalid("group_snapshot_id is required")
 	}
 	resp := &csi.GetVolumeGroupSnapshotResponse{}
-	err := s.log.Look(ctx, func(state *fsm.State) error {
+	err := s.client.ReadState(ctx, func(state *fsm.State) error {
 		g, ok := state.GroupSnapshot(id)
 		if !ok || g.Phase != fsm.GroupReady {
 			return cluster.UnknownGroup(id)
 		}
-		resp.GroupSnapshot = describe(state, g)
+		resp.GroupSnapshot = groupProto(state, g)
 		return checkMembers(g, req.GetSnapshotIds())
 	})
 	if err != nil {

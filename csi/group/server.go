@@ -20,22 +20,22 @@ const groupSnapshots = csi.GroupControllerServiceCapability_RPC_CREATE_DELETE_GE
 // Server serves csi.v1.GroupController.
 type Server struct {
 	csi.UnimplementedGroupControllerServer
-	log *cluster.Client
-	off []csi.GroupControllerServiceCapability_RPC_Type
+	client   *cluster.Client
+	disabled []csi.GroupControllerServiceCapability_RPC_Type
 }
 
 var _ csi.GroupControllerServer = (*Server)(nil)
 
 // New serves the group controller over a cluster, without the capabilities that are
 // turned off: their RPCs are UNIMPLEMENTED.
-func New(c cluster.Cluster, off ...csi.GroupControllerServiceCapability_RPC_Type) *Server {
-	return &Server{log: cluster.New(c), off: off}
+func New(c cluster.Cluster, disabled ...csi.GroupControllerServiceCapability_RPC_Type) *Server {
+	return &Server{client: cluster.New(c), disabled: disabled}
 }
 
 // GroupControllerGetCapabilities is the same on every member and in every state.
 func (s *Server) GroupControllerGetCapabilities(context.Context, *csi.GroupControllerGetCapabilitiesRequest) (*csi.GroupControllerGetCapabilitiesResponse, error) {
 	resp := &csi.GroupControllerGetCapabilitiesResponse{}
-	if s.serves() == nil {
+	if s.checkEnabled() == nil {
 		resp.Capabilities = append(resp.Capabilities, &csi.GroupControllerServiceCapability{
 			Type: &csi.GroupControllerServiceCapability_Rpc{Rpc: &csi.GroupControllerServiceCapability_RPC{Type: groupSnapshots}},
 		})
@@ -43,9 +43,9 @@ func (s *Server) GroupControllerGetCapabilities(context.Context, *csi.GroupContr
 	return resp, nil
 }
 
-// serves is UNIMPLEMENTED for what is turned off.
-func (s *Server) serves() error {
-	if slices.Contains(s.off, groupSnapshots) {
+// checkEnabled is UNIMPLEMENTED for what is turned off.
+func (s *Server) checkEnabled() error {
+	if slices.Contains(s.disabled, groupSnapshots) {
 		return rpcerr.From(fsm.Reject(fsm.Unsupported, "%s is turned off here", groupSnapshots))
 	}
 	return nil
@@ -53,25 +53,25 @@ func (s *Server) serves() error {
 
 // await waits for a group; see cluster.Client.Await.
 func (s *Server) await(ctx context.Context, id fsm.GroupSnapshotID, what string, done func(*fsm.State) (bool, error)) error {
-	wake, stop := s.log.WatchGroup(id)
+	wake, stop := s.client.WatchGroup(id)
 	defer stop()
-	return s.log.Await(ctx, wake, what+" group snapshot "+string(id), done)
+	return s.client.Await(ctx, wake, what+" group snapshot "+string(id), done)
 }
 
-// describe is a group as CSI describes it: it is ready to use when all members are.
-func describe(state *fsm.State, g *fsm.GroupSnapshot) *csi.VolumeGroupSnapshot {
-	told := &csi.VolumeGroupSnapshot{GroupSnapshotId: string(g.ID), CreationTime: server.Time(g.TakenAt), ReadyToUse: true}
+// groupProto is a group as CSI describes it: it is ready to use when all members are.
+func groupProto(state *fsm.State, g *fsm.GroupSnapshot) *csi.VolumeGroupSnapshot {
+	group := &csi.VolumeGroupSnapshot{GroupSnapshotId: string(g.ID), CreationTime: server.Timestamp(g.TakenAt), ReadyToUse: true}
 	for _, id := range g.Members {
-		n, ok := state.Snapshot(id)
+		snap, ok := state.Snapshot(id)
 		if !ok {
-			told.ReadyToUse = false
+			group.ReadyToUse = false
 			continue
 		}
-		member := server.Snapshot(n)
-		told.Snapshots = append(told.Snapshots, member)
-		told.ReadyToUse = told.ReadyToUse && member.GetReadyToUse()
+		member := server.Snapshot(snap)
+		group.Snapshots = append(group.Snapshots, member)
+		group.ReadyToUse = group.ReadyToUse && member.GetReadyToUse()
 	}
-	return told
+	return group
 }
 
 // checkMembers refuses a list of snapshots that is not the group's.
@@ -79,12 +79,12 @@ func checkMembers(g *fsm.GroupSnapshot, given []string) error {
 	if len(given) == 0 {
 		return fsm.Reject(fsm.Invalid, "snapshot_ids are required")
 	}
-	asked, own := slices.Sorted(slices.Values(given)), make([]string, 0, len(g.Members))
+	requested, own := slices.Sorted(slices.Values(given)), make([]string, 0, len(g.Members))
 	for _, id := range g.Members {
 		own = append(own, string(id))
 	}
 	slices.Sort(own)
-	if !slices.Equal(asked, own) {
+	if !slices.Equal(requested, own) {
 		return fsm.Reject(fsm.Invalid, "snapshot_ids are not the %d snapshots of group snapshot %s", len(own), g.ID)
 	}
 	return nil

@@ -34,9 +34,9 @@ type Config struct {
 	// long as it does not wrap ErrUnhealthy. It is asked at every Probe: it must be
 	// cheap and must not block.
 	Ready func() error
-	// Off are the services that are turned off by configuration, the same on all
+	// Disabled are the services that are turned off by configuration, the same on all
 	// processes: they are not advertised.
-	Off []csi.PluginCapability_Service_Type
+	Disabled []csi.PluginCapability_Service_Type
 	// NoExpansion: expansion is turned off.
 	NoExpansion bool
 }
@@ -49,8 +49,8 @@ type Server struct {
 
 var _ csi.IdentityServer = (*Server)(nil)
 
-// nameForm is CSI's domain name notation, with a letter at both ends.
-var nameForm = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
+// namePattern is CSI's domain name notation, with a letter at both ends.
+var namePattern = regexp.MustCompile(`^[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*$`)
 
 const maxName = 63 // bytes
 
@@ -59,9 +59,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Name == "" {
 		cfg.Name = Name
 	}
-	last := cfg.Name[len(cfg.Name)-1]
+	lastByte := cfg.Name[len(cfg.Name)-1]
 	switch {
-	case len(cfg.Name) > maxName || !nameForm.MatchString(cfg.Name) || last >= '0' && last <= '9':
+	case len(cfg.Name) > maxName || !namePattern.MatchString(cfg.Name) || lastByte >= '0' && lastByte <= '9':
 		return nil, fmt.Errorf("driver name %q: it must be a domain name of at most %d bytes with a letter at both ends", cfg.Name, maxName)
 	case cfg.Version == "":
 		return nil, errors.New("the identity service needs the version of the build")
@@ -88,7 +88,7 @@ var services = []csi.PluginCapability_Service_Type{
 func (s *Server) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	resp := &csi.GetPluginCapabilitiesResponse{}
 	for _, service := range services {
-		if slices.Contains(s.cfg.Off, service) {
+		if slices.Contains(s.cfg.Disabled, service) {
 			continue
 		}
 		resp.Capabilities = append(resp.Capabilities, &csi.PluginCapability{
@@ -96,13 +96,13 @@ func (s *Server) GetPluginCapabilities(context.Context, *csi.GetPluginCapabiliti
 		})
 	}
 	if !s.cfg.NoExpansion {
-		resp.Capabilities = append(resp.Capabilities, online())
+		resp.Capabilities = append(resp.Capabilities, onlineExpansion())
 	}
 	return resp, nil
 }
 
-// online: volumes are expanded whether they are in use or not.
-func online() *csi.PluginCapability {
+// onlineExpansion: volumes are expanded whether they are in use or not.
+func onlineExpansion() *csi.PluginCapability {
 	return &csi.PluginCapability{Type: &csi.PluginCapability_VolumeExpansion_{
 		VolumeExpansion: &csi.PluginCapability_VolumeExpansion{Type: csi.PluginCapability_VolumeExpansion_ONLINE},
 	}}

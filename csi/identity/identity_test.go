@@ -62,19 +62,19 @@ func TestNewRefusesWhatCannotBeServed(t *testing.T) {
 // CSI-ID-GetPluginCapabilities-01..03, -05..11: the same set whatever the process
 // serves, none of it unknown; what is turned off is missing everywhere.
 func TestGetPluginCapabilities(t *testing.T) {
-	ask := func(cfg identity.Config) *csi.GetPluginCapabilitiesResponse {
+	capabilities := func(cfg identity.Config) *csi.GetPluginCapabilitiesResponse {
 		resp, err := newServer(t, cfg).GetPluginCapabilities(context.Background(), &csi.GetPluginCapabilitiesRequest{})
 		require.NoError(t, err)
 		return resp
 	}
-	controller := ask(identity.Config{Ready: ready})
-	node := ask(identity.Config{Ready: func() error { return errors.New("no session yet") }})
+	controller := capabilities(identity.Config{Ready: ready})
+	node := capabilities(identity.Config{Ready: func() error { return errors.New("no session yet") }})
 	require.True(t, proto.Equal(controller, node))
 	require.Equal(t, []string{"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS", "GROUP_CONTROLLER_SERVICE", "SNAPSHOT_METADATA_SERVICE", "ONLINE"}, names(controller))
-	less := ask(identity.Config{Ready: ready, NoExpansion: true, Off: []csi.PluginCapability_Service_Type{
+	disabled := capabilities(identity.Config{Ready: ready, NoExpansion: true, Disabled: []csi.PluginCapability_Service_Type{
 		csi.PluginCapability_Service_GROUP_CONTROLLER_SERVICE, csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE,
 	}})
-	require.Equal(t, []string{"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"}, names(less))
+	require.Equal(t, []string{"CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"}, names(disabled))
 }
 
 func names(resp *csi.GetPluginCapabilitiesResponse) (all []string) {

@@ -19,8 +19,8 @@ import (
 // maxTuples is the most that one message carries, far below gRPC's limit of 4 MiB.
 const maxTuples = 20_000
 
-// patience is how long the state may take to be read.
-const patience = 30 * time.Second
+// resolveTimeout is how long the state may take to be read.
+const resolveTimeout = 30 * time.Second
 
 // Extent is a range of a volume, in bytes.
 type Extent struct{ Offset, Length int64 }
@@ -43,29 +43,29 @@ type Page struct {
 	Reached int64
 }
 
-// silentPages is how many pages in a row may say nothing, each after the host looked
+// maxEmptyPages is how many pages in a row may say nothing, each after the host looked
 // for as long as it does for one.
-const silentPages = 100
+const maxEmptyPages = 100
 
 // Server serves csi.v1.SnapshotMetadata.
 type Server struct {
 	csi.UnimplementedSnapshotMetadataServer
-	log  *cluster.Client
-	maps Maps
+	client *cluster.Client
+	maps   Maps
 }
 
 var _ csi.SnapshotMetadataServer = (*Server)(nil)
 
 // New serves the snapshot metadata service over a cluster and its hosts' maps.
-func New(c cluster.Cluster, maps Maps) *Server { return &Server{log: cluster.New(c), maps: maps} }
+func New(c cluster.Cluster, maps Maps) *Server { return &Server{client: cluster.New(c), maps: maps} }
 
 // GetMetadataAllocated streams the ranges that a snapshot has data in.
 func (s *Server) GetMetadataAllocated(req *csi.GetMetadataAllocatedRequest, stream csi.SnapshotMetadata_GetMetadataAllocatedServer) error {
-	q := question{target: fsm.SnapshotID(req.GetSnapshotId()), from: req.GetStartingOffset(), max: req.GetMaxResults()}
+	q := mapQuery{target: fsm.SnapshotID(req.GetSnapshotId()), offset: req.GetStartingOffset(), maxResults: req.GetMaxResults()}
 	if q.target == "" {
 		return rpcerr.Invalid("snapshot_id is required")
 	}
-	return s.answer(stream.Context(), &q, func(page []*csi.BlockMetadata) error {
+	return s.serve(stream.Context(), &q, func(page []*csi.BlockMetadata) error {
 		return stream.Send(&csi.GetMetadataAllocatedResponse{
 			BlockMetadataType: csi.BlockMetadataType_VARIABLE_LENGTH, VolumeCapacityBytes: q.size, BlockMetadata: page,
 		})
@@ -75,52 +75,52 @@ func (s *Server) GetMetadataAllocated(req *csi.GetMetadataAllocatedRequest, stre
 // GetMetadataDelta streams the ranges that differ between two snapshots of a volume.
 // It is the same ranges whichever of them was cut first.
 func (s *Server) GetMetadataDelta(req *csi.GetMetadataDeltaRequest, stream csi.SnapshotMetadata_GetMetadataDeltaServer) error {
-	q := question{
+	q := mapQuery{
 		base: fsm.SnapshotID(req.GetBaseSnapshotId()), target: fsm.SnapshotID(req.GetTargetSnapshotId()),
-		from: req.GetStartingOffset(), max: req.GetMaxResults(),
+		offset: req.GetStartingOffset(), maxResults: req.GetMaxResults(),
 	}
 	if q.base == "" || q.target == "" {
 		return rpcerr.Invalid("base_snapshot_id and target_snapshot_id are required")
 	}
-	return s.answer(stream.Context(), &q, func(page []*csi.BlockMetadata) error {
+	return s.serve(stream.Context(), &q, func(page []*csi.BlockMetadata) error {
 		return stream.Send(&csi.GetMetadataDeltaResponse{
 			BlockMetadataType: csi.BlockMetadataType_VARIABLE_LENGTH, VolumeCapacityBytes: q.size, BlockMetadata: page,
 		})
 	})
 }
 
-// question is what is asked of which host.
-type question struct {
+// mapQuery is what is asked of which host.
+type mapQuery struct {
 	base, target fsm.SnapshotID
-	from         int64
-	max          int32
+	offset       int64
+	maxResults   int32
 	node         fsm.NodeID
 	size         int64 // of the volume when the target was cut
 }
 
-func (s *Server) answer(ctx context.Context, q *question, send func([]*csi.BlockMetadata) error) error {
-	if err := s.look(ctx, q); err != nil {
+func (s *Server) serve(ctx context.Context, q *mapQuery, send func([]*csi.BlockMetadata) error) error {
+	if err := s.resolve(ctx, q); err != nil {
 		return rpcerr.From(err)
 	}
-	if q.max < 0 {
+	if q.maxResults < 0 {
 		return rpcerr.Invalid("max_results is negative")
 	}
-	if q.from < 0 || q.from > q.size {
-		return rpcerr.From(fsm.Reject(fsm.OutOfRange, "starting_offset %d is not within the %d bytes of the volume", q.from, q.size))
+	if q.offset < 0 || q.offset > q.size {
+		return rpcerr.From(fsm.Reject(fsm.OutOfRange, "starting_offset %d is not within the %d bytes of the volume", q.offset, q.size))
 	}
 	return rpcerr.From(s.stream(ctx, q, send))
 }
 
-// look reads the state, within a bound, as a stream may have no deadline.
-func (s *Server) look(ctx context.Context, q *question) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// resolve reads the state, within a bound, as a stream may have no deadline.
+func (s *Server) resolve(ctx context.Context, q *mapQuery) error {
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
-	return s.log.Look(ctx, q.place)
+	return s.client.ReadState(ctx, q.resolve)
 }
 
-// place finds the host that keeps all snapshots in question.
-func (q *question) place(state *fsm.State) error {
-	target, err := found(state, q.target)
+// resolve finds the host that keeps all snapshots in question.
+func (q *mapQuery) resolve(state *fsm.State) error {
+	target, err := readySnapshot(state, q.target)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (q *question) place(state *fsm.State) error {
 	if q.base == "" {
 		return nil
 	}
-	base, err := found(state, q.base)
+	base, err := readySnapshot(state, q.base)
 	switch {
 	case err != nil:
 		return err
@@ -140,37 +140,37 @@ func (q *question) place(state *fsm.State) error {
 	return nil
 }
 
-func found(state *fsm.State, id fsm.SnapshotID) (*fsm.Snapshot, error) {
-	n, ok := state.Snapshot(id)
+func readySnapshot(state *fsm.State, id fsm.SnapshotID) (*fsm.Snapshot, error) {
+	snap, ok := state.Snapshot(id)
 	switch {
-	case !ok || !server.CutSnapshot(n):
+	case !ok || !server.SnapshotReady(snap):
 		return nil, cluster.UnknownSnapshot(id)
-	case n.Missing:
-		return nil, fsm.Reject(fsm.Precondition, "the file of snapshot %s is missing on node %s", n.ID, n.Node)
+	case snap.Missing:
+		return nil, fsm.Reject(fsm.Precondition, "the file of snapshot %s is missing on node %s", snap.ID, snap.Node)
 	}
-	return n, nil
+	return snap, nil
 }
 
 // stream sends page after page, and returns nil only when nothing was left out. An
 // empty map is one message without ranges, which tells the size all the same.
-func (s *Server) stream(ctx context.Context, q *question, send func([]*csi.BlockMetadata) error) error {
-	most := maxTuples
-	if q.max > 0 {
-		most = min(most, int(q.max))
+func (s *Server) stream(ctx context.Context, q *mapQuery, send func([]*csi.BlockMetadata) error) error {
+	limit := maxTuples
+	if q.maxResults > 0 {
+		limit = min(limit, int(q.maxResults))
 	}
-	for sent, from, silent := false, q.from, 0; ; {
-		found, err := s.maps.Map(ctx, q.node, q.base, q.target, from, most)
+	for sent, from, emptyPages := false, q.offset, 0; ; {
+		answer, err := s.maps.Map(ctx, q.node, q.base, q.target, from, limit)
 		if err != nil {
 			return fmt.Errorf("map snapshot %s on node %s from byte %d on: %w", q.target, q.node, from, err)
 		}
-		page, end, err := q.page(found.Extents, from, most)
+		blocks, end, err := q.clip(answer.Extents, from, limit)
 		if err != nil {
 			return err
 		}
-		end = max(end, min(found.Reached, q.size))
-		last := !found.More || end >= q.size
-		if len(page) > 0 || last && !sent {
-			if err := send(page); err != nil {
+		end = max(end, min(answer.Reached, q.size))
+		last := !answer.More || end >= q.size
+		if len(blocks) > 0 || last && !sent {
+			if err := send(blocks); err != nil {
 				return err
 			}
 			sent = true
@@ -178,31 +178,31 @@ func (s *Server) stream(ctx context.Context, q *question, send func([]*csi.Block
 		if last {
 			return nil
 		}
-		if silent++; end > from {
-			silent = 0
+		if emptyPages++; end > from {
+			emptyPages = 0
 		}
-		if silent > silentPages {
+		if emptyPages > maxEmptyPages {
 			return fmt.Errorf("map snapshot %s: node %s has more behind byte %d and does not say what", q.target, q.node, from)
 		}
 		from = end
 	}
 }
 
-// page is what a host said, cut to the volume and to what was not told yet, and
+// clip is what a host said, cut to the volume and to what was not told yet, and
 // where it ends. What is out of order would be told wrongly: it is an error.
-func (q *question) page(extents []Extent, from int64, most int) ([]*csi.BlockMetadata, int64, error) {
-	var page []*csi.BlockMetadata
+func (q *mapQuery) clip(extents []Extent, from int64, limit int) ([]*csi.BlockMetadata, int64, error) {
+	var blocks []*csi.BlockMetadata
 	last := int64(-1)
-	for _, x := range extents {
-		if x.Length <= 0 || x.Offset < 0 || x.Offset < last || x.Offset+x.Length < x.Offset || len(page) == most {
+	for _, extent := range extents {
+		if extent.Length <= 0 || extent.Offset < 0 || extent.Offset < last || extent.Offset+extent.Length < extent.Offset || len(blocks) == limit {
 			return nil, from, fmt.Errorf("map snapshot %s: node %s answered ranges that are out of order or too many", q.target, q.node)
 		}
-		last = x.Offset + x.Length
-		start, end := max(x.Offset, from), min(last, q.size)
+		last = extent.Offset + extent.Length
+		start, end := max(extent.Offset, from), min(last, q.size)
 		if start < end {
-			page = append(page, &csi.BlockMetadata{ByteOffset: start, SizeBytes: end - start})
+			blocks = append(blocks, &csi.BlockMetadata{ByteOffset: start, SizeBytes: end - start})
 			from = end
 		}
 	}
-	return page, max(from, min(last, q.size)), nil
+	return blocks, max(from, min(last, q.size)), nil
 }

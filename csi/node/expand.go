@@ -14,7 +14,7 @@ import (
 // NodeExpandVolume makes the filesystem on a staged volume as large as the device,
 // which ControllerExpandVolume made larger. A raw volume has that size already.
 func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
-	if err := s.serves(csi.NodeServiceCapability_RPC_EXPAND_VOLUME); err != nil {
+	if err := s.checkEnabled(csi.NodeServiceCapability_RPC_EXPAND_VOLUME); err != nil {
 		return nil, err
 	}
 	expand, err := expandRequest(req)
@@ -29,31 +29,31 @@ func (s *Server) NodeExpandVolume(ctx context.Context, req *csi.NodeExpandVolume
 }
 
 func expandRequest(req *csi.NodeExpandVolumeRequest) (ExpandRequest, error) {
-	size := req.GetCapacityRange()
+	capacityRange := req.GetCapacityRange()
 	expand := ExpandRequest{
 		Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetVolumePath(), StagingPath: req.GetStagingTargetPath(),
-		Required: size.GetRequiredBytes(), Limit: size.GetLimitBytes(),
+		Required: capacityRange.GetRequiredBytes(), Limit: capacityRange.GetLimitBytes(),
 	}
 	if err := checkPaths(expand.Volume, expand.Path, expand.StagingPath); err != nil {
 		return expand, err
 	}
-	if size != nil && expand.Required == 0 && expand.Limit == 0 {
+	if capacityRange != nil && expand.Required == 0 && expand.Limit == 0 {
 		return expand, fsm.Reject(fsm.Invalid, "capacity_range must have required_bytes, limit_bytes or both")
 	}
 	if expand.Limit != 0 && expand.Limit < expand.Required {
 		return expand, fsm.Reject(fsm.Invalid, "the limit_bytes of capacity_range are below its required_bytes")
 	}
 	if req.GetVolumeCapability() == nil {
-		return expand, located(expand.Volume, expand.Path)
+		return expand, checkLocation(expand.Volume, expand.Path)
 	}
 	var err error
 	if expand.Capability, err = server.ParseCapability(req.GetVolumeCapability()); err != nil {
 		return expand, err
 	}
-	if err := server.Served(expand.Capability.Mode, fsm.Invalid); err != nil {
+	if err := server.CheckAccessMode(expand.Capability.Mode, fsm.Invalid); err != nil {
 		return expand, err
 	}
-	return expand, located(expand.Volume, expand.Path)
+	return expand, checkLocation(expand.Volume, expand.Path)
 }
 
 // checkPaths are the checks of calls about a volume where it is. A relative
@@ -65,13 +65,13 @@ func checkPaths(id fsm.VolumeID, path, staging string) error {
 	case path == "":
 		return fsm.Reject(fsm.Invalid, "volume_path is required")
 	case staging != "" && !filepath.IsAbs(staging):
-		return absolute("staging_target_path", staging)
+		return checkAbsolute("staging_target_path", staging)
 	}
 	return nil
 }
 
-// located: an id of another form is unknown, and nothing is at a relative path.
-func located(id fsm.VolumeID, path string) error {
+// checkLocation: an id of another form is unknown, and nothing is at a relative path.
+func checkLocation(id fsm.VolumeID, path string) error {
 	switch {
 	case !id.Valid():
 		return unknownVolume(id)

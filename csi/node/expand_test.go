@@ -42,7 +42,7 @@ func TestNodeExpandVolume(t *testing.T) {
 		"GEN-Error-12: form before the volume":     {func(r *req) { r.VolumeId, r.VolumeCapability = "fake", &csi.VolumeCapability{} }, invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &host{}
+			h := &fakeHost{}
 			r := &req{VolumeId: id, VolumePath: "/v"}
 			tc.change(r)
 			for range 2 {
@@ -55,10 +55,10 @@ func TestNodeExpandVolume(t *testing.T) {
 				return
 			}
 			require.Equal(t, node.ExpandRequest{
-				Volume: id, Path: r.GetVolumePath(), StagingPath: r.GetStagingTargetPath(), Capability: h.expand.Capability,
+				Volume: id, Path: r.GetVolumePath(), StagingPath: r.GetStagingTargetPath(), Capability: h.expands.Capability,
 				Required: r.GetCapacityRange().GetRequiredBytes(), Limit: r.GetCapacityRange().GetLimitBytes(),
-			}, h.expand)
-			require.Equal(t, r.GetVolumeCapability() == nil, h.expand.Capability == fsm.Capability{})
+			}, h.expands)
+			require.Equal(t, r.GetVolumeCapability() == nil, h.expands.Capability == fsm.Capability{})
 		})
 	}
 }
@@ -75,14 +75,14 @@ func TestNodeExpandVolumeRefused(t *testing.T) {
 		fsm.NotFound: codes.NotFound, fsm.OutOfRange: codes.OutOfRange, fsm.Precondition: codes.FailedPrecondition,
 		fsm.Invalid: codes.InvalidArgument, fsm.Busy: codes.Aborted,
 	} {
-		h := &host{err: fsm.Reject(reason, "no")}
+		h := &fakeHost{err: fsm.Reject(reason, "no")}
 		_, err := newServer(t, h).NodeExpandVolume(t.Context(), &csi.NodeExpandVolumeRequest{VolumeId: id, VolumePath: "/v"})
 		requireCode(t, want, err)
 	}
 }
 
-// plain is a host that cannot expand.
-type plain struct{ node.Host }
+// hostWithoutExpand is a host that cannot expand.
+type hostWithoutExpand struct{ node.Host }
 
 // CSI-NODE-NodeExpandVolume-01, CSI-NODE-NodeGetCapabilities-02: what is turned off,
 // or what the host cannot do, is neither advertised nor served.
@@ -92,13 +92,13 @@ func TestNodeCapabilitiesTurnedOff(t *testing.T) {
 		off   []csi.NodeServiceCapability_RPC_Type
 		stats codes.Code
 	}{
-		"by configuration": {&host{}, []csi.NodeServiceCapability_RPC_Type{
+		"by configuration": {&fakeHost{}, []csi.NodeServiceCapability_RPC_Type{
 			csi.NodeServiceCapability_RPC_EXPAND_VOLUME, csi.NodeServiceCapability_RPC_GET_VOLUME_STATS, csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
 		}, codes.Unimplemented},
-		"as the host cannot": {plain{&host{}}, nil, codes.OK},
+		"as the host cannot": {hostWithoutExpand{&fakeHost{}}, nil, codes.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := node.New(tc.host, node.Config{ID: "n1", Off: tc.off})
+			s, err := node.New(tc.host, node.Config{ID: "n1", Disabled: tc.off})
 			require.NoError(t, err)
 			resp, err := s.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
 			require.NoError(t, err)
@@ -111,6 +111,6 @@ func TestNodeCapabilitiesTurnedOff(t *testing.T) {
 			requireCode(t, tc.stats, err)
 		})
 	}
-	_, err := node.New(&host{}, node.Config{ID: "n1", Off: []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME}})
+	_, err := node.New(&fakeHost{}, node.Config{ID: "n1", Disabled: []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME}})
 	require.Error(t, err, "volumes cannot be used without staging")
 }

@@ -15,7 +15,7 @@ import (
 
 // CSI-NODE-NodeGetCapabilities-01, -02, -05, CSI-NODE-NodeGetVolumeStats-01.
 func TestNodeGetCapabilities(t *testing.T) {
-	resp, err := newServer(t, &host{}).NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
+	resp, err := newServer(t, &fakeHost{}).NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
 	require.NoError(t, err)
 	var names []string
 	for _, c := range resp.GetCapabilities() {
@@ -31,10 +31,10 @@ func TestTheMountGroupIsServedOnlyWhenAskedFor(t *testing.T) {
 	const group = csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP
 	for name, cfg := range map[string]node.Config{
 		"by default":     {ID: "n1"},
-		"when it is off": {ID: "n1", MountGroup: true, Off: []csi.NodeServiceCapability_RPC_Type{group}},
+		"when it is off": {ID: "n1", MountGroup: true, Disabled: []csi.NodeServiceCapability_RPC_Type{group}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &host{}
+			h := &fakeHost{}
 			s, err := node.New(h, cfg)
 			require.NoError(t, err)
 			resp, err := s.NodeGetCapabilities(t.Context(), &csi.NodeGetCapabilitiesRequest{})
@@ -63,7 +63,7 @@ func TestNodeGetInfo(t *testing.T) {
 		"topology.holdfast.storage/node": "n1", "topology.holdfast.storage/zone": "z1",
 	}}}
 	for range 3 {
-		got, err := newServer(t, &host{}).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+		got, err := newServer(t, &fakeHost{}).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
 		require.NoError(t, err)
 		require.True(t, proto.Equal(want, got))
 	}
@@ -83,7 +83,7 @@ func TestNewRefusesABadTopology(t *testing.T) {
 		"a value with a space at an end": {ID: "n1", Labels: []fsm.Label{{Key: fsm.ZoneKey, Value: "z "}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := node.New(&host{}, cfg)
+			_, err := node.New(&fakeHost{}, cfg)
 			require.Error(t, err)
 		})
 	}

@@ -22,48 +22,48 @@ import (
 )
 
 // host remembers what it was asked and answers with err.
-type host struct {
+type fakeHost struct {
 	err     error
 	stats   node.Stats
-	stage   node.StageRequest
-	publish node.PublishRequest
-	expand  node.ExpandRequest
+	stages  node.StageRequest
+	targets node.PublishTargetRequest
+	expands node.ExpandRequest
 	calls   []string
 }
 
-func (h *host) Stage(_ context.Context, req node.StageRequest) error {
-	h.stage, h.calls = req, append(h.calls, "stage")
+func (h *fakeHost) Stage(_ context.Context, req node.StageRequest) error {
+	h.stages, h.calls = req, append(h.calls, "stage")
 	return h.err
 }
 
-func (h *host) Unstage(_ context.Context, id fsm.VolumeID, path string) error {
+func (h *fakeHost) Unstage(_ context.Context, id fsm.VolumeID, path string) error {
 	h.calls = append(h.calls, "unstage "+string(id)+" "+path)
 	return h.err
 }
 
-func (h *host) Publish(_ context.Context, req node.PublishRequest) error {
-	h.publish, h.calls = req, append(h.calls, "publish")
+func (h *fakeHost) PublishTarget(_ context.Context, req node.PublishTargetRequest) error {
+	h.targets, h.calls = req, append(h.calls, "publish")
 	return h.err
 }
 
-func (h *host) Unpublish(_ context.Context, id fsm.VolumeID, target string) error {
+func (h *fakeHost) UnpublishTarget(_ context.Context, id fsm.VolumeID, target string) error {
 	h.calls = append(h.calls, "unpublish "+string(id)+" "+target)
 	return h.err
 }
 
-func (h *host) Stats(context.Context, fsm.VolumeID, string) (node.Stats, error) {
+func (h *fakeHost) Stats(context.Context, fsm.VolumeID, string) (node.Stats, error) {
 	h.calls = append(h.calls, "stats")
 	return h.stats, h.err
 }
 
-func (h *host) Expand(_ context.Context, req node.ExpandRequest) (int64, error) {
-	h.expand, h.calls = req, append(h.calls, "expand")
+func (h *fakeHost) Expand(_ context.Context, req node.ExpandRequest) (int64, error) {
+	h.expands, h.calls = req, append(h.calls, "expand")
 	return 4 << 30, h.err
 }
 
 const id = "hf-00000000-0000-4000-8000-000000000001"
 
-func newServer(t *testing.T, h *host) *node.Server {
+func newServer(t *testing.T, h *fakeHost) *node.Server {
 	t.Helper()
 	s, err := node.New(h, node.Config{ID: "n1", MaxVolumes: 7, MountGroup: true, Labels: []fsm.Label{{Key: fsm.ZoneKey, Value: "z1"}}})
 	require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestNodeStageVolume(t *testing.T) {
 		"GEN-Error-12: form before the volume": {func(r *req) { r.VolumeId, r.VolumeCapability = "fake", nil }, invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &host{}
+			h := &fakeHost{}
 			r := &req{VolumeId: id, StagingTargetPath: "/no/such/path", VolumeCapability: capability(), PublishContext: epochContext("2.77")}
 			tc.change(r)
 			for range 2 {
@@ -137,17 +137,17 @@ func TestNodeStageVolume(t *testing.T) {
 
 // TestStageRequest: what the host is told.
 func TestStageRequest(t *testing.T) {
-	h := &host{}
+	h := &fakeHost{}
 	_, err := newServer(t, h).NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{
 		VolumeId: id, StagingTargetPath: "/s", VolumeCapability: capability(), PublishContext: epochContext("2.77"),
 	})
 	require.NoError(t, err)
-	require.Equal(t, fsm.Epoch{Incarnation: 2, Index: 77}, h.stage.Epoch)
-	require.Equal(t, "/s", h.stage.Path)
-	require.Equal(t, []string{"noatime"}, h.stage.Flags)
-	require.Equal(t, "ext4", h.stage.Capability.FSType)
-	require.NotContains(t, h.stage.Capability.Flags, "noatime", "CSI-GEN-Secrets-07: only a fingerprint may be stored")
-	require.Len(t, h.stage.Capability.Flags, 32)
+	require.Equal(t, fsm.Epoch{Incarnation: 2, Index: 77}, h.stages.Epoch)
+	require.Equal(t, "/s", h.stages.Path)
+	require.Equal(t, []string{"noatime"}, h.stages.Flags)
+	require.Equal(t, "ext4", h.stages.Capability.FSType)
+	require.NotContains(t, h.stages.Capability.Flags, "noatime", "CSI-GEN-Secrets-07: only a fingerprint may be stored")
+	require.Len(t, h.stages.Capability.Flags, 32)
 }
 
 // CSI-NODE-NodePublishVolume-03..09, -14..16, -18, -20, -23..25.
@@ -176,7 +176,7 @@ func TestNodePublishVolume(t *testing.T) {
 		"-25: a tampered one":                    {func(r *req) { r.PublishContext = epochContext("") }, invalid},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &host{}
+			h := &fakeHost{}
 			r := &req{VolumeId: id, TargetPath: "/t", StagingTargetPath: "/s", VolumeCapability: capability(), PublishContext: epochContext("2.77")}
 			tc.change(r)
 			for range 2 {
@@ -192,13 +192,13 @@ func TestNodePublishVolume(t *testing.T) {
 // the fingerprint tells other arguments apart, and only those.
 func TestPublishFingerprint(t *testing.T) {
 	type req = csi.NodePublishVolumeRequest
-	print := func(change func(*req)) node.PublishRequest {
-		h := &host{}
+	print := func(change func(*req)) node.PublishTargetRequest {
+		h := &fakeHost{}
 		r := &req{VolumeId: id, TargetPath: "/t", StagingTargetPath: "/s", VolumeCapability: capability(), PublishContext: epochContext("2.77")}
 		change(r)
 		_, err := newServer(t, h).NodePublishVolume(t.Context(), r)
 		require.NoError(t, err)
-		return h.publish
+		return h.targets
 	}
 	base := print(func(*req) {})
 	require.False(t, base.ReadOnly)
@@ -227,7 +227,7 @@ func TestPublishFingerprint(t *testing.T) {
 }
 
 // CSI-NODE-NodeUnstageVolume-03..08, CSI-NODE-NodeUnpublishVolume-04..08, -10.
-func TestTearDown(t *testing.T) {
+func TestUnstageAndUnpublishTarget(t *testing.T) {
 	for name, tc := range map[string]struct {
 		id, path string
 		want     codes.Code
@@ -242,7 +242,7 @@ func TestTearDown(t *testing.T) {
 		"-08, -10: an id that looks like a path": {"../../etc", "/p", codes.OK, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &host{}
+			h := &fakeHost{}
 			s := newServer(t, h)
 			for range 2 {
 				_, err := s.NodeUnstageVolume(t.Context(), &csi.NodeUnstageVolumeRequest{VolumeId: tc.id, StagingTargetPath: tc.path})
@@ -277,7 +277,7 @@ func TestErrorsOfTheHost(t *testing.T) {
 		"a mount that fails":                  {errors.New("mount: exit 32"), codes.Internal},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newServer(t, &host{err: tc.err})
+			s := newServer(t, &fakeHost{err: tc.err})
 			_, err := s.NodeStageVolume(t.Context(), &csi.NodeStageVolumeRequest{VolumeId: id, StagingTargetPath: "/s", VolumeCapability: capability()})
 			requireCode(t, tc.want, err)
 			_, err = s.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{VolumeId: id, StagingTargetPath: "/s", TargetPath: "/t", VolumeCapability: capability()})
@@ -298,7 +298,7 @@ func FuzzNode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte, which uint8) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		s := newServer(t, &host{})
+		s := newServer(t, &fakeHost{})
 		var err error
 		switch which % 3 {
 		case 0:

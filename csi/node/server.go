@@ -27,10 +27,10 @@ type Host interface {
 	Stage(ctx context.Context, req StageRequest) error
 	// Unstage takes it down. It works without the quorum (S28).
 	Unstage(ctx context.Context, volume fsm.VolumeID, path string) error
-	// Publish binds a staged volume to a target path.
-	Publish(ctx context.Context, req PublishRequest) error
-	// Unpublish removes the target path. It works without the quorum (S28).
-	Unpublish(ctx context.Context, volume fsm.VolumeID, target string) error
+	// PublishTarget binds a staged volume to a target path.
+	PublishTarget(ctx context.Context, req PublishTargetRequest) error
+	// UnpublishTarget removes the target path. It works without the quorum (S28).
+	UnpublishTarget(ctx context.Context, volume fsm.VolumeID, target string) error
 	// Stats measures a volume at a path where it is staged or published.
 	Stats(ctx context.Context, volume fsm.VolumeID, path string) (Stats, error)
 }
@@ -48,7 +48,7 @@ type Expander interface {
 // ExpandRequest is a NodeExpandVolume call.
 type ExpandRequest struct {
 	Volume      fsm.VolumeID
-	Path        string // absolute: where it is staged or published
+	Path        string // checkAbsolute: where it is staged or published
 	StagingPath string // absolute, or empty: not said
 	Required    int64  // bytes that are needed at least; 0: those of the device
 	Limit       int64  // bytes that the device may have at most; 0: any number
@@ -66,18 +66,18 @@ type StageRequest struct {
 	Flags      []string // mount flags in clear: never to be logged nor stored
 }
 
-// PublishRequest is a NodePublishVolume call.
-type PublishRequest struct {
+// PublishTargetRequest is a NodePublishVolume call.
+type PublishTargetRequest struct {
 	Volume      fsm.VolumeID
 	Epoch       fsm.Epoch
-	StagingPath string // absolute
+	StagingPath string // checkAbsolute
 	TargetPath  string // absolute
 	ReadOnly    bool   // asked for, or implied by the access mode
 	Capability  fsm.Capability
 	Flags       []string
-	// Group is CSI's volume_mount_group, which may read and write all that is on the
+	// MountGroup is CSI's volume_mount_group, which may read and write all that is on the
 	// filesystem; empty: none.
-	Group string
+	MountGroup string
 	// Fingerprint is equal when all arguments are that must be equal when the call
 	// is repeated; it holds none of them in clear.
 	Fingerprint string
@@ -104,18 +104,18 @@ type Config struct {
 	// MountGroup serves VOLUME_MOUNT_GROUP: COs then leave it to the host to give
 	// volumes to the group that their workloads run as.
 	MountGroup bool
-	// Off are the capabilities that are turned off by configuration: GET_VOLUME_STATS,
+	// Disabled are the capabilities that are turned off by configuration: GET_VOLUME_STATS,
 	// VOLUME_CONDITION, EXPAND_VOLUME or VOLUME_MOUNT_GROUP. RPCs that nothing is left
 	// for are UNIMPLEMENTED.
-	Off []csi.NodeServiceCapability_RPC_Type
+	Disabled []csi.NodeServiceCapability_RPC_Type
 }
 
 // Server serves csi.v1.Node.
 type Server struct {
 	csi.UnimplementedNodeServer
-	host Host
-	off  []csi.NodeServiceCapability_RPC_Type
-	info *csi.NodeGetInfoResponse
+	host     Host
+	disabled []csi.NodeServiceCapability_RPC_Type
+	info     *csi.NodeGetInfoResponse
 }
 
 var _ csi.NodeServer = (*Server)(nil)
@@ -129,29 +129,29 @@ func New(host Host, cfg Config) (*Server, error) {
 			segments = append(segments, label)
 		}
 	}
-	if err := checkOwn(segments); err != nil {
+	if err := checkTopology(segments); err != nil {
 		return nil, fmt.Errorf("topology of node %q: %w", cfg.ID, err)
 	}
-	for _, capability := range cfg.Off {
-		if !slices.Contains(switchable, capability) {
+	for _, capability := range cfg.Disabled {
+		if !slices.Contains(optionalCapabilities, capability) {
 			return nil, fmt.Errorf("%s cannot be turned off: volumes could not be used without", capability)
 		}
 	}
-	off := slices.Clone(cfg.Off)
-	if _, can := host.(Expander); !can {
-		off = append(off, csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
+	disabled := slices.Clone(cfg.Disabled)
+	if _, ok := host.(Expander); !ok {
+		disabled = append(disabled, csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
 	}
 	if !cfg.MountGroup {
-		off = append(off, csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
+		disabled = append(disabled, csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
 	}
-	return &Server{host: host, off: off, info: &csi.NodeGetInfoResponse{
+	return &Server{host: host, disabled: disabled, info: &csi.NodeGetInfoResponse{
 		NodeId: string(cfg.ID), MaxVolumesPerNode: int64(cfg.MaxVolumes), AccessibleTopology: server.Topology(segments),
 	}}, nil
 }
 
-// checkOwn: all keys that a driver returns have one prefix, and case must not
+// checkTopology: all keys that a driver returns have one prefix, and case must not
 // tell them apart.
-func checkOwn(segments fsm.Topology) error {
+func checkTopology(segments fsm.Topology) error {
 	prefix, _, _ := strings.Cut(fsm.TopologyKey, "/")
 	seen := map[string]bool{}
 	for _, label := range segments {
@@ -171,8 +171,8 @@ func checkOwn(segments fsm.Topology) error {
 	return nil
 }
 
-// served is what this build serves, and all that it advertises.
-var served = []csi.NodeServiceCapability_RPC_Type{
+// supportedCapabilities is what this build serves, and all that it advertises.
+var supportedCapabilities = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
 	csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 	csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
@@ -181,26 +181,26 @@ var served = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP,
 }
 
-// switchable is what volumes can be used without.
-var switchable = []csi.NodeServiceCapability_RPC_Type{
+// optionalCapabilities is what volumes can be used without.
+var optionalCapabilities = []csi.NodeServiceCapability_RPC_Type{
 	csi.NodeServiceCapability_RPC_GET_VOLUME_STATS,
 	csi.NodeServiceCapability_RPC_VOLUME_CONDITION,
 	csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 	csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP,
 }
 
-// grouped refuses a volume_mount_group where it is not served: taken and forgotten it
+// checkMountGroup refuses a volume_mount_group where it is not served: taken and forgotten it
 // would look as if it were in force.
-func (s *Server) grouped(c *csi.VolumeCapability) error {
-	if c.GetMount().GetVolumeMountGroup() != "" && s.serves(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP) != nil {
+func (s *Server) checkMountGroup(c *csi.VolumeCapability) error {
+	if c.GetMount().GetVolumeMountGroup() != "" && s.checkEnabled(csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP) != nil {
 		return fsm.Reject(fsm.Invalid, "volume_mount_group is not served here: leave it to the CO, or start the node with --volume-mount-group")
 	}
 	return nil
 }
 
-// serves is UNIMPLEMENTED for what is turned off.
-func (s *Server) serves(capability csi.NodeServiceCapability_RPC_Type) error {
-	if slices.Contains(s.off, capability) {
+// checkEnabled is UNIMPLEMENTED for what is turned off.
+func (s *Server) checkEnabled(capability csi.NodeServiceCapability_RPC_Type) error {
+	if slices.Contains(s.disabled, capability) {
 		return rpcerr.From(fsm.Reject(fsm.Unsupported, "%s is turned off here", capability))
 	}
 	return nil
@@ -209,8 +209,8 @@ func (s *Server) serves(capability csi.NodeServiceCapability_RPC_Type) error {
 // NodeGetCapabilities is the same on every host and in every state.
 func (s *Server) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	resp := &csi.NodeGetCapabilitiesResponse{}
-	for _, rpc := range served {
-		if s.serves(rpc) != nil {
+	for _, rpc := range supportedCapabilities {
+		if s.checkEnabled(rpc) != nil {
 			continue
 		}
 		resp.Capabilities = append(resp.Capabilities, &csi.NodeServiceCapability{

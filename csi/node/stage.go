@@ -18,7 +18,7 @@ import (
 func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	stage, err := stageRequest(req)
 	if err == nil {
-		err = s.grouped(req.GetVolumeCapability())
+		err = s.checkMountGroup(req.GetVolumeCapability())
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
@@ -30,8 +30,8 @@ func (s *Server) NodeStageVolume(ctx context.Context, req *csi.NodeStageVolumeRe
 }
 
 func stageRequest(req *csi.NodeStageVolumeRequest) (StageRequest, error) {
-	stage := StageRequest{Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetStagingTargetPath(), Flags: flags(req.GetVolumeCapability())}
-	if err := required(stage.Volume, "staging_target_path", stage.Path); err != nil {
+	stage := StageRequest{Volume: fsm.VolumeID(req.GetVolumeId()), Path: req.GetStagingTargetPath(), Flags: mountFlags(req.GetVolumeCapability())}
+	if err := checkRequired(stage.Volume, "staging_target_path", stage.Path); err != nil {
 		return stage, err
 	}
 	if info, err := os.Stat(stage.Path); err == nil && !info.IsDir() {
@@ -41,16 +41,16 @@ func stageRequest(req *csi.NodeStageVolumeRequest) (StageRequest, error) {
 	if stage.Capability, err = server.ParseCapability(req.GetVolumeCapability()); err != nil {
 		return stage, err
 	}
-	if stage.Epoch, err = contexts(req.GetVolumeContext(), req.GetPublishContext()); err != nil {
+	if stage.Epoch, err = parseContexts(req.GetVolumeContext(), req.GetPublishContext()); err != nil {
 		return stage, err
 	}
-	return stage, usable(stage.Volume, stage.Capability)
+	return stage, checkUsable(stage.Volume, stage.Capability)
 }
 
 // NodeUnstageVolume takes a volume down. What is not staged is unstaged.
 func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	id := fsm.VolumeID(req.GetVolumeId())
-	if err := required(id, "staging_target_path", req.GetStagingTargetPath()); err != nil {
+	if err := checkRequired(id, "staging_target_path", req.GetStagingTargetPath()); err != nil {
 		return nil, rpcerr.From(err)
 	}
 	if id.Valid() {
@@ -61,28 +61,28 @@ func (s *Server) NodeUnstageVolume(ctx context.Context, req *csi.NodeUnstageVolu
 	return &csi.NodeUnstageVolumeResponse{}, nil
 }
 
-// required checks the volume and the path, which must be absolute.
-func required(id fsm.VolumeID, field, path string) error {
+// checkRequired checks the volume and the path, which must be absolute.
+func checkRequired(id fsm.VolumeID, field, path string) error {
 	switch {
 	case id == "":
 		return fsm.Reject(fsm.Invalid, "volume_id is required")
 	case path == "":
 		return fsm.Reject(fsm.Invalid, "%s is required", field)
 	}
-	return absolute(field, path)
+	return checkAbsolute(field, path)
 }
 
-func absolute(field, path string) error {
+func checkAbsolute(field, path string) error {
 	if !filepath.IsAbs(path) {
 		return fsm.Reject(fsm.Invalid, "%s must be an absolute path", field)
 	}
 	return nil
 }
 
-// contexts checks the volume context and reads the epoch. Without one the epoch is
+// parseContexts checks the volume context and reads the epoch. Without one the epoch is
 // zero, which no publication has: the host then says whether the volume is unknown
 // or not published (S3).
-func contexts(volume, publish map[string]string) (fsm.Epoch, error) {
+func parseContexts(volume, publish map[string]string) (fsm.Epoch, error) {
 	if err := server.CheckVolumeContext(volume); err != nil {
 		return fsm.Epoch{}, err
 	}
@@ -97,13 +97,13 @@ func contexts(volume, publish map[string]string) (fsm.Epoch, error) {
 	return epoch, nil
 }
 
-// usable: an id of another form is unknown, a mode that no host serves exceeds
+// checkUsable: an id of another form is unknown, a mode that no host serves exceeds
 // what the volume can do.
-func usable(id fsm.VolumeID, c fsm.Capability) error {
+func checkUsable(id fsm.VolumeID, c fsm.Capability) error {
 	if !id.Valid() {
 		return unknownVolume(id)
 	}
-	return server.Served(c.Mode, fsm.Precondition)
+	return server.CheckAccessMode(c.Mode, fsm.Precondition)
 }
 
 func unknownVolume(id fsm.VolumeID) error {
@@ -111,4 +111,4 @@ func unknownVolume(id fsm.VolumeID) error {
 	return fsm.Reject(fsm.NotFound, "volume %q is not known", rpcerr.Truncate(string(id), maxShown))
 }
 
-func flags(c *csi.VolumeCapability) []string { return c.GetMount().GetMountFlags() }
+func mountFlags(c *csi.VolumeCapability) []string { return c.GetMount().GetMountFlags() }

@@ -13,9 +13,9 @@ import (
 // NodeGetVolumeStats measures a volume where it is staged or published. A relative
 // path is none where a volume could be: NOT_FOUND.
 func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeStatsRequest) (*csi.NodeGetVolumeStatsResponse, error) {
-	unmeasured, unjudged := s.serves(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS), s.serves(csi.NodeServiceCapability_RPC_VOLUME_CONDITION)
-	if unmeasured != nil && unjudged != nil { // each alone demands the call
-		return nil, unmeasured
+	statsOff, conditionOff := s.checkEnabled(csi.NodeServiceCapability_RPC_GET_VOLUME_STATS), s.checkEnabled(csi.NodeServiceCapability_RPC_VOLUME_CONDITION)
+	if statsOff != nil && conditionOff != nil { // each alone demands the call
+		return nil, statsOff
 	}
 	id := fsm.VolumeID(req.GetVolumeId())
 	if err := checkStats(id, req); err != nil {
@@ -26,10 +26,10 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 		return nil, rpcerr.From(err)
 	}
 	resp := &csi.NodeGetVolumeStatsResponse{}
-	if unmeasured == nil {
+	if statsOff == nil {
 		resp.Usage = usage(&stats)
 	}
-	if unjudged == nil {
+	if conditionOff == nil {
 		resp.VolumeCondition = server.Condition(stats.Condition)
 	}
 	return resp, nil
@@ -40,7 +40,7 @@ func checkStats(id fsm.VolumeID, req *csi.NodeGetVolumeStatsRequest) error {
 	if err := checkPaths(id, path, req.GetStagingTargetPath()); err != nil {
 		return err
 	}
-	return located(id, path)
+	return checkLocation(id, path)
 }
 
 // usage is never negative: filesystems keep blocks back.

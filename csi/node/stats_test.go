@@ -32,7 +32,7 @@ func TestNodeGetVolumeStats(t *testing.T) {
 			r := &req{VolumeId: id, VolumePath: "/v"}
 			tc.change(r)
 			for range 2 {
-				_, err := newServer(t, &host{}).NodeGetVolumeStats(t.Context(), r)
+				_, err := newServer(t, &fakeHost{}).NodeGetVolumeStats(t.Context(), r)
 				requireCode(t, tc.want, err)
 			}
 		})
@@ -41,7 +41,7 @@ func TestNodeGetVolumeStats(t *testing.T) {
 
 func TestNodeGetVolumeStatsUsage(t *testing.T) {
 	ask := func(stats node.Stats) *csi.NodeGetVolumeStatsResponse {
-		resp, err := newServer(t, &host{stats: stats}).NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/v"})
+		resp, err := newServer(t, &fakeHost{stats: stats}).NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/v"})
 		require.NoError(t, err)
 		require.NotEmpty(t, resp.GetVolumeCondition().GetMessage()) // -14
 		return resp
@@ -60,13 +60,13 @@ func TestNodeGetVolumeStatsUsage(t *testing.T) {
 
 // CSI-NODE-NodeGetVolumeStats-01: either capability alone demands the call, and what
 // is not advertised is not in the answer.
-func TestNodeGetVolumeStatsOfWhatIsAdvertised(t *testing.T) {
-	const measured, judged = csi.NodeServiceCapability_RPC_GET_VOLUME_STATS, csi.NodeServiceCapability_RPC_VOLUME_CONDITION
+func TestNodeGetVolumeStatsWithCapabilitiesOff(t *testing.T) {
+	const wantUsage, wantCondition = csi.NodeServiceCapability_RPC_GET_VOLUME_STATS, csi.NodeServiceCapability_RPC_VOLUME_CONDITION
 	for off, wants := range map[csi.NodeServiceCapability_RPC_Type]struct{ usage, condition bool }{
-		measured: {condition: true},
-		judged:   {usage: true},
+		wantUsage:     {condition: true},
+		wantCondition: {usage: true},
 	} {
-		s, err := node.New(&host{}, node.Config{ID: "n1", Off: []csi.NodeServiceCapability_RPC_Type{off}})
+		s, err := node.New(&fakeHost{}, node.Config{ID: "n1", Disabled: []csi.NodeServiceCapability_RPC_Type{off}})
 		require.NoError(t, err)
 		resp, err := s.NodeGetVolumeStats(t.Context(), &csi.NodeGetVolumeStatsRequest{VolumeId: id, VolumePath: "/v"})
 		require.NoError(t, err)

@@ -49,15 +49,15 @@ func From(err error) error {
 
 func codeFor(err error) codes.Code {
 	var rejection *fsm.Rejection
-	var retry unavailable
-	var held interface{ GRPCStatus() *status.Status }
+	var unavail unavailable
+	var grpcError interface{ GRPCStatus() *status.Status }
 	switch {
 	case errors.As(err, &rejection):
 		return codeOfReason(rejection.Reason)
-	case errors.As(err, &retry) && retry.Unavailable(), raftnode.IsUnavailable(err):
+	case errors.As(err, &unavail) && unavail.Unavailable(), raftnode.IsUnavailable(err):
 		return codes.Unavailable // also where the deadline is near (S28)
-	case errors.As(err, &held):
-		return canonical(held.GRPCStatus().Code())
+	case errors.As(err, &grpcError):
+		return canonical(grpcError.GRPCStatus().Code())
 	case errors.Is(err, context.DeadlineExceeded):
 		return codes.Aborted // the operation goes on; the retry joins it
 	case errors.Is(err, context.Canceled):

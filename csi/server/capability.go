@@ -24,24 +24,24 @@ func KnownFSType(fsType string) bool { return slices.Contains(fsTypes, fsType) }
 // missing or malformed, and when its filesystem is none that is served. FSType stays
 // empty where the caller left it open. Whether the mode is served is for Served to say.
 func ParseCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
-	parsed, err := ReadCapability(c)
+	parsed, err := DecodeCapability(c)
 	if err != nil {
 		return parsed, err
 	}
-	return parsed, ServedFSType(parsed.FSType)
+	return parsed, CheckFSType(parsed.FSType)
 }
 
-// ServedFSType is fsm.Invalid for a filesystem that hosts cannot make.
-func ServedFSType(fsType string) error {
+// CheckFSType is fsm.Invalid for a filesystem that hosts cannot make.
+func CheckFSType(fsType string) error {
 	if fsType == "" || KnownFSType(fsType) {
 		return nil
 	}
 	return fsm.Reject(fsm.Invalid, "fs_type %q is not served, only %s", Message(fsType), strings.Join(fsTypes, " and "))
 }
 
-// ReadCapability reads a capability that may be none that is served. The rejection is
+// DecodeCapability reads a capability that may be none that is served. The rejection is
 // fsm.Invalid when it is missing or malformed.
-func ReadCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
+func DecodeCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
 	if c == nil {
 		return fsm.Capability{}, fsm.Reject(fsm.Invalid, "volume_capability is required")
 	}
@@ -63,7 +63,7 @@ func ReadCapability(c *csi.VolumeCapability) (fsm.Capability, error) {
 
 func parseMount(parsed fsm.Capability, mount *csi.VolumeCapability_MountVolume) (fsm.Capability, error) {
 	parsed.FSType = mount.GetFsType()
-	if err := checkGroup(mount.GetVolumeMountGroup()); err != nil {
+	if err := checkMountGroup(mount.GetVolumeMountGroup()); err != nil {
 		return parsed, err
 	}
 	if flags := mount.GetMountFlags(); len(flags) > 0 {
@@ -72,9 +72,9 @@ func parseMount(parsed fsm.Capability, mount *csi.VolumeCapability_MountVolume) 
 	return parsed, nil
 }
 
-// checkGroup: a mount group is a group id in decimal. It is for the mount alone and
+// checkMountGroup: a mount group is a group id in decimal. It is for the mount alone and
 // no part of what a volume can be used for.
-func checkGroup(group string) error {
+func checkMountGroup(group string) error {
 	if group == "" {
 		return nil
 	}
@@ -84,10 +84,10 @@ func checkGroup(group string) error {
 	return nil
 }
 
-// Served tells whether one host can serve an access mode; reason is the
+// CheckAccessMode tells whether one host can serve an access mode; reason is the
 // rejection's when it cannot: INVALID_ARGUMENT to who describes a volume,
 // FAILED_PRECONDITION to who uses one.
-func Served(mode fsmpb.AccessMode, reason fsm.Reason) error {
+func CheckAccessMode(mode fsmpb.AccessMode, reason fsm.Reason) error {
 	if fsm.AccessModeServed(mode) {
 		return nil
 	}
@@ -116,14 +116,14 @@ func Fingerprint(values ...string) string {
 // Holdfast are empty; COs add keys of their own, which are no part of it.
 func CheckVolumeContext(given map[string]string) error {
 	for key := range given {
-		if !ofKubernetes(key) {
+		if !isKubernetesKey(key) {
 			return fsm.Reject(fsm.Invalid, "volume_context is not the volume's: its keys are not those that CreateVolume answered")
 		}
 	}
 	return nil
 }
 
-func ofKubernetes(key string) bool {
+func isKubernetesKey(key string) bool {
 	prefix, _, found := strings.Cut(key, "/")
 	return found && (prefix == "kubernetes.io" || strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io"))
 }

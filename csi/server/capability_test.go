@@ -54,7 +54,7 @@ func TestServed(t *testing.T) {
 	served := 0
 	for number := range csi.VolumeCapability_AccessMode_Mode_name {
 		mode := fsmpb.AccessMode(number)
-		err := Served(mode, fsm.Precondition)
+		err := CheckAccessMode(mode, fsm.Precondition)
 		require.Equal(t, strings.HasPrefix(mode.String(), "ACCESS_MODE_SINGLE_NODE"), err == nil, mode)
 		if err == nil {
 			served++

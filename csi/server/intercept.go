@@ -32,28 +32,28 @@ func newRequestID() string {
 	return hex.EncodeToString(id[:])
 }
 
-// logged gives each call an id and logs its start (debug) and its end.
-func logged(logger *slog.Logger) grpc.UnaryServerInterceptor {
+// logCalls gives each call an id and logs its start (debug) and its end.
+func logCalls(logger *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		id := newRequestID()
-		log := logger.With("request_id", id, "method", method(info)).With(about(req, req)...)
+		log := logger.With("request_id", id, "method", method(info)).With(logAttributes(req, req)...)
 		if log.Enabled(ctx, slog.LevelDebug) {
 			log.DebugContext(ctx, "call starts", "request", Redacted{req}.String())
 		}
 		start := time.Now()
 		resp, err := next(context.WithValue(ctx, contextKey{}, id), req)
 		attrs := []any{"code", status.Code(err).String(), "duration", time.Since(start)}
-		attrs = append(attrs, made(resp, req)...)
+		attrs = append(attrs, responseAttributes(resp, req)...)
 		if err != nil {
 			attrs = append(attrs, "error", status.Convert(err).Message())
 		}
-		log.Log(ctx, levelOf(info, err), "call ended", attrs...)
+		log.Log(ctx, logLevel(info, err), "call ended", attrs...)
 		return resp, err
 	}
 }
 
-// levelOf keeps what COs ask all the time out of the way, and lets bugs stand out.
-func levelOf(info *grpc.UnaryServerInfo, err error) slog.Level {
+// logLevel keeps what COs ask all the time out of the way, and lets bugs stand out.
+func logLevel(info *grpc.UnaryServerInfo, err error) slog.Level {
 	switch status.Code(err) {
 	case codes.OK:
 		name := method(info)
@@ -71,84 +71,84 @@ func method(info *grpc.UnaryServerInfo) string {
 	return info.FullMethod[strings.LastIndexByte(info.FullMethod, '/')+1:]
 }
 
-// about names what a message is about, for the log: bounded and without what the
+// logAttributes names what a message is about, for the log: bounded and without what the
 // request holds of secrets, as it is the caller's text.
-func about(msg, req any) []any {
+func logAttributes(msg, req any) []any {
 	var attrs []any
-	name := func(key, text string) {
+	add := func(key, text string) {
 		if text != "" {
-			attrs = append(attrs, key, rpcerr.Truncate(scrub(text, req), MaxString))
+			attrs = append(attrs, key, rpcerr.Truncate(removeSensitive(text, req), MaxString))
 		}
 	}
 	if m, ok := msg.(interface{ GetName() string }); ok {
-		name("name", m.GetName())
+		add("name", m.GetName())
 	}
 	if m, ok := msg.(interface{ GetVolumeId() string }); ok {
-		name("volume_id", m.GetVolumeId())
+		add("volume_id", m.GetVolumeId())
 	}
 	if m, ok := msg.(interface{ GetSnapshotId() string }); ok {
-		name("snapshot_id", m.GetSnapshotId())
+		add("snapshot_id", m.GetSnapshotId())
 	}
 	if m, ok := msg.(interface{ GetGroupSnapshotId() string }); ok {
-		name("group_snapshot_id", m.GetGroupSnapshotId())
+		add("group_snapshot_id", m.GetGroupSnapshotId())
 	}
 	if m, ok := msg.(interface{ GetSourceVolumeId() string }); ok {
-		name("source_volume_id", m.GetSourceVolumeId())
+		add("source_volume_id", m.GetSourceVolumeId())
 	}
 	return attrs
 }
 
-// made names what the answer of a create speaks of.
-func made(resp, req any) []any {
+// responseAttributes names what the answer of a create speaks of.
+func responseAttributes(resp, req any) []any {
 	switch r := resp.(type) {
 	case *csi.CreateVolumeResponse:
-		return about(r.GetVolume(), req)
+		return logAttributes(r.GetVolume(), req)
 	case *csi.CreateSnapshotResponse:
 		return []any{"snapshot_id", r.GetSnapshot().GetSnapshotId()}
 	case *csi.CreateVolumeGroupSnapshotResponse:
-		return about(r.GetGroupSnapshot(), req)
+		return logAttributes(r.GetGroupSnapshot(), req)
 	}
 	return nil
 }
 
-// plainErrors makes each error a status with a code, a message and no details,
+// convertErrors makes each error a status with a code, a message and no details,
 // and takes what the request holds of secrets out of the message.
-func plainErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func convertErrors(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	resp, err := next(ctx, req)
 	if err == nil {
 		return resp, nil
 	}
-	plain := status.Convert(rpcerr.From(err))
-	return nil, status.Error(plain.Code(), scrub(plain.Message(), req))
+	converted := status.Convert(rpcerr.From(err))
+	return nil, status.Error(converted.Code(), removeSensitive(converted.Message(), req))
 }
 
-// maxMargin bounds how long before the caller's deadline a handler's ends.
-const maxMargin = 500 * time.Millisecond
+// maxDeadlineMargin bounds how long before the caller's deadline a handler's ends.
+const maxDeadlineMargin = 500 * time.Millisecond
 
-// deadlined gives handlers a deadline a tenth of the remaining time, at most half
+// limitDeadline gives handlers a deadline a tenth of the remaining time, at most half
 // a second, before the caller's: an answer must still arrive. A call without a
 // deadline gets the server's.
-func deadlined(timeout time.Duration) grpc.UnaryServerInterceptor {
+func limitDeadline(timeout time.Duration) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		end, given := ctx.Deadline()
-		if !given {
-			end = time.Now().Add(timeout)
+		deadline, hasDeadline := ctx.Deadline()
+		if !hasDeadline {
+			deadline = time.Now().Add(timeout)
 		}
-		remaining := time.Until(end)
-		ctx, cancel := context.WithDeadline(ctx, end.Add(-min(remaining/10, maxMargin)))
+		remaining := time.Until(deadline)
+		ctx, cancel := context.WithDeadline(ctx, deadline.Add(-min(remaining/10, maxDeadlineMargin)))
 		defer cancel()
 		return next(ctx, req)
 	}
 }
 
-// recovered turns a panic into INTERNAL and logs where it came from.
-func recovered(logger *slog.Logger) grpc.UnaryServerInterceptor {
+// recoverPanics turns a panic into INTERNAL and logs where it came from.
+func recoverPanics(logger *slog.Logger) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 		defer func() {
 			if cause := recover(); cause != nil {
 				id := RequestID(ctx)
 				logger.ErrorContext(ctx, "a call panicked", "request_id", id, "method", method(info),
-					"panic", scrub(panicText(cause), req), "stack", string(debug.Stack()))
+					"panic", removeSensitive(panicText(cause), req), "stack", string(debug.Stack()))
 				resp, err = nil, status.Errorf(codes.Internal, "%s failed by a bug; the log has it under request id %s", method(info), id)
 			}
 		}()
@@ -166,8 +166,8 @@ func panicText(cause any) string {
 	return "a value that is no text"
 }
 
-// limited refuses requests that break what CSI demands of every message.
-func limited(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+// checkLimits refuses requests that break what CSI demands of every message.
+func checkLimits(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	if msg, ok := req.(proto.Message); ok {
 		if err := CheckMessage(msg); err != nil {
 			return nil, err

@@ -17,8 +17,8 @@ import (
 // maxSocketPath is what fits the kernel's sockaddr_un, in bytes.
 const maxSocketPath = 107
 
-// lockPatience is how long another process may hold the socket's folder.
-const lockPatience = 2 * time.Second
+// lockTimeout is how long another process may hold the socket's folder.
+const lockTimeout = 2 * time.Second
 
 // SocketPath is the path in a CSI_ENDPOINT: unix:///path, unix://path, unix:/path
 // or the bare path. It ends with .sock, as CSI demands.
@@ -58,22 +58,22 @@ func Listen(endpoint string) (net.Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, fmt.Errorf("CSI endpoint %s: %w", path, err)
 	}
-	bind := net.ListenConfig{Control: private}
+	bind := net.ListenConfig{Control: restrictMode}
 	listener, err := bind.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on CSI endpoint %s: %w", path, err)
 	}
-	return &ownersOnly{Listener: listener}, nil
+	return &ownerListener{Listener: listener}, nil
 }
 
-// private makes the socket file 0600 from its first moment: Linux takes the mode
+// restrictMode makes the socket file 0600 from its first moment: Linux takes the mode
 // of the file from that of the unbound socket.
-func private(_, _ string, conn syscall.RawConn) error {
-	var chmod error
-	if err := conn.Control(func(fd uintptr) { chmod = unix.Fchmod(int(fd), 0o600) }); err != nil {
+func restrictMode(_, _ string, conn syscall.RawConn) error {
+	var chmodErr error
+	if err := conn.Control(func(fd uintptr) { chmodErr = unix.Fchmod(int(fd), 0o600) }); err != nil {
 		return err
 	}
-	return chmod
+	return chmodErr
 }
 
 // removeStale makes way when the path holds the socket of a dead process.
@@ -106,7 +106,7 @@ func lockFolder(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the socket's folder: %w", err)
 	}
-	for end := time.Now().Add(lockPatience); ; {
+	for end := time.Now().Add(lockTimeout); ; {
 		err = unix.Flock(int(folder.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() { _ = folder.Close() }, nil // closing ends the lock
@@ -118,12 +118,12 @@ func lockFolder(path string) (unlock func(), err error) {
 	}
 }
 
-// ownersOnly turns away callers that are neither root nor this process's user,
+// ownerListener turns away callers that are neither root nor this process's user,
 // should the socket's mode ever be loosened.
-type ownersOnly struct{ net.Listener }
+type ownerListener struct{ net.Listener }
 
 // Accept waits for the next permitted caller.
-func (l *ownersOnly) Accept() (net.Conn, error) {
+func (l *ownerListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -145,12 +145,12 @@ func isOwner(conn net.Conn) bool {
 	if err != nil {
 		return false
 	}
-	var peer *unix.Ucred
-	var asked error
+	var cred *unix.Ucred
+	var credErr error
 	if err := raw.Control(func(fd uintptr) {
-		peer, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil || asked != nil {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil || credErr != nil {
 		return false
 	}
-	return peer.Uid == 0 || int(peer.Uid) == os.Geteuid()
+	return cred.Uid == 0 || int(cred.Uid) == os.Geteuid()
 }

@@ -12,13 +12,13 @@ import (
 )
 
 // metrics counts calls by method and code, and measures how long they take.
-type metrics struct {
+type callMetrics struct {
 	calls   *prometheus.CounterVec
 	latency *prometheus.HistogramVec
 }
 
-func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
-	m := &metrics{
+func newMetrics(registerer prometheus.Registerer) (*callMetrics, error) {
+	m := &callMetrics{
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "holdfast_csi_calls_total",
 			Help: "CSI calls answered, by method and gRPC code.",
@@ -38,7 +38,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+func (m *callMetrics) intercept(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	start := time.Now()
 	resp, err := next(ctx, req)
 	m.latency.WithLabelValues(method(info)).Observe(time.Since(start).Seconds())

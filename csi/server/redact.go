@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// stripped stands where something was taken out.
-const stripped = "***stripped***"
+// redactedText stands where something was taken out.
+const redactedText = "***stripped***"
 
-// ownPrefix is that of the keys which Holdfast itself puts into contexts.
-const ownPrefix = "holdfast.storage/"
+// holdfastPrefix is that of the keys which Holdfast itself puts into contexts.
+const holdfastPrefix = "holdfast.storage/"
 
-// minScrubbed is the shortest value in bytes that is searched for in texts: to
+// minSensitiveLength is the shortest value in bytes that is searched for in texts: to
 // replace shorter ones would take texts apart and protect nothing.
-const minScrubbed = 3
+const minSensitiveLength = 3
 
 // sensitiveFields are not marked csi_secret, yet their values must not be shown:
 // COs put tokens into contexts, and mount flags may hold passwords.
@@ -35,17 +35,17 @@ type Redacted struct{ Message any }
 func (r Redacted) String() string {
 	msg, isMessage := r.Message.(proto.Message)
 	if !isMessage {
-		return stripped
+		return redactedText
 	}
 	safe := proto.Clone(msg)
-	visit(safe.ProtoReflect(), func(field protoreflect.FieldDescriptor, value protoreflect.Value) {
-		blank(field, value)
+	visitStrings(safe.ProtoReflect(), func(field protoreflect.FieldDescriptor, value protoreflect.Value) {
+		redactField(field, value)
 	})
 	return protosanitizer.StripSecrets(safe).String()
 }
 
-// visit calls fn with each string map and string list of a message and below.
-func visit(msg protoreflect.Message, fn func(protoreflect.FieldDescriptor, protoreflect.Value)) {
+// visitStrings calls fn with each string map and string list of a message and below.
+func visitStrings(msg protoreflect.Message, fn func(protoreflect.FieldDescriptor, protoreflect.Value)) {
 	msg.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
 		case field.IsMap() && field.MapValue().Kind() == protoreflect.StringKind,
@@ -53,85 +53,85 @@ func visit(msg protoreflect.Message, fn func(protoreflect.FieldDescriptor, proto
 			fn(field, value)
 		case field.IsList() && field.Kind() == protoreflect.MessageKind:
 			for i := range value.List().Len() {
-				visit(value.List().Get(i).Message(), fn)
+				visitStrings(value.List().Get(i).Message(), fn)
 			}
 		case !field.IsMap() && !field.IsList() && field.Kind() == protoreflect.MessageKind:
-			visit(value.Message(), fn)
+			visitStrings(value.Message(), fn)
 		}
 		return true
 	})
 }
 
-func blank(field protoreflect.FieldDescriptor, value protoreflect.Value) {
+func redactField(field protoreflect.FieldDescriptor, value protoreflect.Value) {
 	if field.IsList() {
 		for i := range value.List().Len() {
 			if slices.Contains(sensitiveFields, field.Name()) {
-				value.List().Set(i, protoreflect.ValueOfString(stripped))
+				value.List().Set(i, protoreflect.ValueOfString(redactedText))
 			}
 		}
 		return
 	}
-	var hide []protoreflect.MapKey
+	var keys []protoreflect.MapKey
 	value.Map().Range(func(key protoreflect.MapKey, _ protoreflect.Value) bool {
-		if sensitive(field, key.String()) {
-			hide = append(hide, key)
+		if isSensitive(field, key.String()) {
+			keys = append(keys, key)
 		}
 		return true
 	})
-	for _, key := range hide {
-		value.Map().Set(key, protoreflect.ValueOfString(stripped))
+	for _, key := range keys {
+		value.Map().Set(key, protoreflect.ValueOfString(redactedText))
 	}
 }
 
-// sensitive tells whether the value under a map's key must not be shown.
-func sensitive(field protoreflect.FieldDescriptor, key string) bool {
+// isSensitive tells whether the value under a map's key must not be shown.
+func isSensitive(field protoreflect.FieldDescriptor, key string) bool {
 	lower := strings.ToLower(key)
 	return isSecret(field) ||
-		slices.Contains(sensitiveFields, field.Name()) && !strings.HasPrefix(key, ownPrefix) ||
+		slices.Contains(sensitiveFields, field.Name()) && !strings.HasPrefix(key, holdfastPrefix) ||
 		slices.ContainsFunc(sensitiveKeys, func(word string) bool { return strings.Contains(lower, word) })
 }
 
-// scrub takes every sensitive value of a request out of a text that may quote it.
-func scrub(text string, request any) string {
+// removeSensitive takes every sensitive value of a request out of a text that may quote it.
+func removeSensitive(text string, request any) string {
 	msg, isMessage := request.(proto.Message)
 	if !isMessage || text == "" {
 		return text
 	}
 	var values []string
-	visit(msg.ProtoReflect(), func(field protoreflect.FieldDescriptor, value protoreflect.Value) {
+	visitStrings(msg.ProtoReflect(), func(field protoreflect.FieldDescriptor, value protoreflect.Value) {
 		values = append(values, sensitiveValues(field, value)...)
 	})
 	// The longest first, so that one value inside another leaves no rest.
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
 	for _, value := range values {
-		text = strings.ReplaceAll(text, value, stripped)
+		text = strings.ReplaceAll(text, value, redactedText)
 	}
 	return text
 }
 
-// plain: the name of a mount option is nobody's secret, and refusals list such names.
-func plain(field protoreflect.FieldDescriptor, item string) bool {
+// isPlainMountFlag: the name of a mount option is nobody's secret, and refusals list such names.
+func isPlainMountFlag(field protoreflect.FieldDescriptor, item string) bool {
 	return field.Name() == "mount_flags" && fsm.PlainMountFlag(item)
 }
 
 func sensitiveValues(field protoreflect.FieldDescriptor, value protoreflect.Value) []string {
 	var values []string
-	keep := func(text string) {
-		if len(text) >= minScrubbed {
+	add := func(text string) {
+		if len(text) >= minSensitiveLength {
 			values = append(values, text)
 		}
 	}
 	if field.IsList() {
 		for i := range value.List().Len() {
-			if item := value.List().Get(i).String(); slices.Contains(sensitiveFields, field.Name()) && !plain(field, item) {
-				keep(item)
+			if item := value.List().Get(i).String(); slices.Contains(sensitiveFields, field.Name()) && !isPlainMountFlag(field, item) {
+				add(item)
 			}
 		}
 		return values
 	}
 	value.Map().Range(func(key protoreflect.MapKey, item protoreflect.Value) bool {
-		if sensitive(field, key.String()) {
-			keep(item.String())
+		if isSensitive(field, key.String()) {
+			add(item.String())
 		}
 		return true
 	})

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	maxMessage     = 4 << 20 // bytes, each way
-	maxCalls       = 1024    // at once per connection
-	defaultTimeout = 2 * time.Minute
-	stopPatience   = 10 * time.Second
+	maxMessage         = 4 << 20 // bytes, each way
+	maxConcurrentCalls = 1024    // at once per connection
+	defaultTimeout     = 2 * time.Minute
+	stopTimeout        = 10 * time.Second
 )
 
 // Config is what a gRPC server for CSI needs.
@@ -36,16 +36,16 @@ func New(cfg Config) (*grpc.Server, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	measured, err := newMetrics(cfg.Metrics)
+	callMetrics, err := newMetrics(cfg.Metrics)
 	if err != nil {
 		return nil, err
 	}
 	return grpc.NewServer(
-		grpc.ChainUnaryInterceptor(logged(cfg.Logger), measured.intercept, plainErrors, deadlined(cfg.Timeout), recovered(cfg.Logger), limited),
-		grpc.ChainStreamInterceptor(streamed(logged(cfg.Logger), measured.intercept, plainErrors, recovered(cfg.Logger), limited)),
+		grpc.ChainUnaryInterceptor(logCalls(cfg.Logger), callMetrics.intercept, convertErrors, limitDeadline(cfg.Timeout), recoverPanics(cfg.Logger), checkLimits),
+		grpc.ChainStreamInterceptor(interceptStreams(logCalls(cfg.Logger), callMetrics.intercept, convertErrors, recoverPanics(cfg.Logger), checkLimits)),
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxMessage),
-		grpc.MaxConcurrentStreams(maxCalls),
+		grpc.MaxConcurrentStreams(maxConcurrentCalls),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	), nil
@@ -74,7 +74,7 @@ func Run(ctx context.Context, server *grpc.Server, listener net.Listener) error 
 }
 
 func stop(server *grpc.Server) {
-	force := time.AfterFunc(stopPatience, server.Stop)
+	force := time.AfterFunc(stopTimeout, server.Stop)
 	defer force.Stop()
 	server.GracefulStop()
 }

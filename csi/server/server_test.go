@@ -73,10 +73,10 @@ func (b *buffer) String() string {
 	return b.bytes.String()
 }
 
-type harness struct {
+type testServer struct {
 	csi.ControllerClient
 	conn    *grpc.ClientConn
-	log     *buffer
+	logs    *buffer
 	metrics *prometheus.Registry
 }
 
@@ -85,14 +85,14 @@ const (
 	waitStep  = time.Millisecond
 )
 
-func start(t *testing.T, answer func(context.Context, *csi.DeleteVolumeRequest) error, stream ...func(context.Context, *csi.GetMetadataAllocatedRequest) error) *harness {
+func start(t *testing.T, answer func(context.Context, *csi.DeleteVolumeRequest) error, stream ...func(context.Context, *csi.GetMetadataAllocatedRequest) error) *testServer {
 	t.Helper()
-	h := &harness{log: &buffer{}, metrics: prometheus.NewRegistry()}
+	h := &testServer{logs: &buffer{}, metrics: prometheus.NewRegistry()}
 	path := filepath.Join(socketDir(t), "csi.sock")
 	listener, err := Listen(path)
 	require.NoError(t, err)
 	g, err := New(Config{
-		Logger:  slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Logger:  slog.New(slog.NewJSONHandler(h.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Metrics: h.metrics, Timeout: time.Minute,
 	})
 	require.NoError(t, err)
@@ -159,9 +159,9 @@ func TestPanicIsInternal(t *testing.T) {
 	require.NotContains(t, err.Error(), "canary")
 	_, err = h.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "v"})
 	require.NoError(t, err)
-	require.Contains(t, h.log.String(), "a call panicked")
-	require.Contains(t, h.log.String(), "server_test.go")
-	require.NotContains(t, h.log.String(), "canary")
+	require.Contains(t, h.logs.String(), "a call panicked")
+	require.Contains(t, h.logs.String(), "server_test.go")
+	require.NotContains(t, h.logs.String(), "canary")
 }
 
 // CSI-GEN-Size-01: what breaks a limit does not reach a handler.
@@ -221,9 +221,9 @@ func TestAnswerComesBeforeTheDeadline(t *testing.T) {
 }
 
 // A line of the log names what a call is about and what it made, and no secret.
-func TestTheLogNamesWhatACallIsAbout(t *testing.T) {
+func TestLogNamesTheVolume(t *testing.T) {
 	var log bytes.Buffer
-	intercept := logged(slog.New(slog.NewTextHandler(&log, nil)))
+	interceptor := logCalls(slog.New(slog.NewTextHandler(&log, nil)))
 	for _, c := range []struct {
 		req, resp any
 		want      []string
@@ -233,11 +233,11 @@ func TestTheLogNamesWhatACallIsAbout(t *testing.T) {
 		{&csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: "hf-2"}, &csi.CreateSnapshotResponse{Snapshot: &csi.Snapshot{SnapshotId: "hs-1"}}, []string{"name=s", "source_volume_id=hf-2", "snapshot_id=hs-1"}},
 		{&csi.DeleteSnapshotRequest{SnapshotId: "hs-1"}, &csi.DeleteSnapshotResponse{}, []string{"snapshot_id=hs-1"}},
 		{&csi.CreateVolumeGroupSnapshotRequest{Name: "g"}, &csi.CreateVolumeGroupSnapshotResponse{GroupSnapshot: &csi.VolumeGroupSnapshot{GroupSnapshotId: "hgs-1"}}, []string{"name=g", "group_snapshot_id=hgs-1"}},
-		{&csi.CreateVolumeRequest{Name: "is-hunter2", Secrets: map[string]string{"key": "hunter2"}}, &csi.CreateVolumeResponse{}, []string{"name=is-" + stripped}},
+		{&csi.CreateVolumeRequest{Name: "is-hunter2", Secrets: map[string]string{"key": "hunter2"}}, &csi.CreateVolumeResponse{}, []string{"name=is-" + redactedText}},
 		{&csi.CreateVolumeRequest{Name: strings.Repeat("n", 200)}, &csi.CreateVolumeResponse{}, []string{strings.Repeat("n", 100)}},
 	} {
 		log.Reset()
-		_, err := intercept(t.Context(), c.req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/Create"}, func(context.Context, any) (any, error) { return c.resp, nil })
+		_, err := interceptor(t.Context(), c.req, &grpc.UnaryServerInfo{FullMethod: "/csi.v1.Controller/Create"}, func(context.Context, any) (any, error) { return c.resp, nil })
 		require.NoError(t, err)
 		for _, want := range c.want {
 			require.Contains(t, log.String(), want)
@@ -272,7 +272,7 @@ func TestNothingSensitiveIsShown(t *testing.T) {
 	require.NotContains(t, err.Error(), canary)
 	require.Contains(t, err.Error(), "exit 32")
 
-	log := h.log.String()
+	log := h.logs.String()
 	require.NotContains(t, log, canary)
 	require.Contains(t, log, "shown-xfs")
 	require.Contains(t, log, "v-shown")
@@ -290,7 +290,7 @@ func TestRedacted(t *testing.T) {
 	require.NotContains(t, text, "hide")
 	require.Contains(t, text, "1.22")
 	require.Contains(t, text, `"volume_id":"v"`)
-	require.Equal(t, stripped, Redacted{"no message"}.String())
+	require.Equal(t, redactedText, Redacted{"no message"}.String())
 }
 
 // TestCallsAreLoggedAndCounted: an id, the volume, the code, and a latency.
@@ -316,7 +316,7 @@ holdfast_csi_calls_total{code="OK",method="DeleteVolume"} 2
 	count, err := testutil.GatherAndCount(h.metrics, "holdfast_csi_call_duration_seconds")
 	require.NoError(t, err)
 	require.Equal(t, 1, count)
-	log := h.log.String()
+	log := h.logs.String()
 	require.Contains(t, log, `"request_id":"`+id+`"`)
 	require.Contains(t, log, `"volume_id":"bad"`)
 	require.Contains(t, log, `"code":"FailedPrecondition"`)
@@ -354,8 +354,8 @@ func TestRunLetsCallsFinish(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// TestNewTwice: metrics that are registered already are an error, not a panic.
-func TestNewTwice(t *testing.T) {
+// TestNewTwiceOnOneRegistry: metrics that are registered already are an error, not a panic.
+func TestNewTwiceOnOneRegistry(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	_, err := New(Config{Metrics: registry})
 	require.NoError(t, err)

@@ -26,9 +26,9 @@ func (s *streams) GetMetadataAllocated(req *csi.GetMetadataAllocatedRequest, str
 	return s.answer(stream.Context(), req)
 }
 
-// TestStreamsPassTheSameWay: a stream is logged, counted, limited and recovered as a
+// TestStreamsPassTheInterceptors: a stream is logged, counted, limited and recovered as a
 // call is, and its errors are plain.
-func TestStreamsPassTheSameWay(t *testing.T) {
+func TestStreamsPassTheInterceptors(t *testing.T) {
 	var seen string
 	h := start(t, ok, func(ctx context.Context, req *csi.GetMetadataAllocatedRequest) error {
 		seen = RequestID(ctx)
@@ -71,9 +71,9 @@ func TestStreamsPassTheSameWay(t *testing.T) {
 		require.NotContains(t, status.Convert(err).Message(), "canary")
 	}
 	require.Len(t, seen, 16)
-	require.NotContains(t, h.log.String(), "canary")
-	require.Contains(t, h.log.String(), `"method":"GetMetadataAllocated"`)
-	require.Contains(t, h.log.String(), "a call panicked")
+	require.NotContains(t, h.logs.String(), "canary")
+	require.Contains(t, h.logs.String(), `"method":"GetMetadataAllocated"`)
+	require.Contains(t, h.logs.String(), "a call panicked")
 	require.Eventually(t, func() bool {
 		count, err := testutil.GatherAndCount(h.metrics, "holdfast_csi_calls_total")
 		return err == nil && count == 3 // OK, Internal, InvalidArgument

@@ -35,40 +35,40 @@ func ParseTopology(t *csi.Topology) (fsm.Topology, error) {
 
 // CheckSegment applies CSI's rules for a topology's key and value.
 func CheckSegment(key, value string) error {
-	prefix, name, prefixed := strings.Cut(key, "/")
-	if !prefixed {
+	prefix, name, hasPrefix := strings.Cut(key, "/")
+	if !hasPrefix {
 		prefix, name = "", key
 	}
 	switch {
-	case prefixed && !domain(prefix):
-		return fsm.Reject(fsm.Invalid, "topology key %q: the prefix must be a lower-case domain name of at most %d bytes", clipKey(key), maxSegment)
-	case !segment(name):
-		return fsm.Reject(fsm.Invalid, "topology key %q: the name must have 1 to %d letters, digits, '-', '_' or '.', and a letter or digit at both ends", clipKey(key), maxSegment)
-	case !ends(value, alphanumeric) || len(value) > maxSegment:
-		return fsm.Reject(fsm.Invalid, "the value of topology key %q must have 1 to %d bytes and a letter or digit at both ends", clipKey(key), maxSegment)
+	case hasPrefix && !isDomain(prefix):
+		return fsm.Reject(fsm.Invalid, "topology key %q: the prefix must be a lower-case domain name of at most %d bytes", truncatedKey(key), maxSegment)
+	case !isSegmentName(name):
+		return fsm.Reject(fsm.Invalid, "topology key %q: the name must have 1 to %d letters, digits, '-', '_' or '.', and a letter or digit at both ends", truncatedKey(key), maxSegment)
+	case !hasValidEnds(value, isAlphanumeric) || len(value) > maxSegment:
+		return fsm.Reject(fsm.Invalid, "the value of topology key %q must have 1 to %d bytes and a letter or digit at both ends", truncatedKey(key), maxSegment)
 	}
 	return nil
 }
 
-func clipKey(key string) string { return Message(key) }
+func truncatedKey(key string) string { return Message(key) }
 
-func domain(prefix string) bool {
-	lower := func(r rune) bool { return alphanumeric(r) && (r < 'A' || r > 'Z') }
-	if len(prefix) > maxSegment || !ends(prefix, lower) {
+func isDomain(prefix string) bool {
+	lower := func(r rune) bool { return isAlphanumeric(r) && (r < 'A' || r > 'Z') }
+	if len(prefix) > maxSegment || !hasValidEnds(prefix, lower) {
 		return false
 	}
 	return !strings.ContainsFunc(prefix, func(r rune) bool { return !lower(r) && r != '-' && r != '.' }) &&
 		!strings.Contains(prefix, "..")
 }
 
-func segment(name string) bool {
-	return len(name) <= maxSegment && ends(name, alphanumeric) &&
-		!strings.ContainsFunc(name, func(r rune) bool { return !alphanumeric(r) && !strings.ContainsRune("-_.", r) })
+func isSegmentName(name string) bool {
+	return len(name) <= maxSegment && hasValidEnds(name, isAlphanumeric) &&
+		!strings.ContainsFunc(name, func(r rune) bool { return !isAlphanumeric(r) && !strings.ContainsRune("-_.", r) })
 }
 
-// ends tells whether a text is not empty and has allowed characters at both ends.
-func ends(text string, allowed func(rune) bool) bool {
-	return text != "" && allowed(rune(text[0])) && allowed(rune(text[len(text)-1]))
+// hasValidEnds tells whether a text is not empty and has allowed characters at both ends.
+func hasValidEnds(text string, valid func(rune) bool) bool {
+	return text != "" && valid(rune(text[0])) && valid(rune(text[len(text)-1]))
 }
 
 // Topology is a term as CSI's message.

@@ -22,21 +22,21 @@ const (
 
 // The bits of fsmpb.ModifyVolume.set.
 const (
-	iopsBits      = 1<<0 | 1<<1
-	bandwidthBits = 1<<2 | 1<<3
+	iopsMask      = 1<<0 | 1<<1
+	bandwidthMask = 1<<2 | 1<<3
 )
 
 // limits are those that a request names.
-type limits struct {
+type limitParameters struct {
 	values fsm.Limits
-	set    uint32 // a bit for each that is named
+	mask   uint32 // a bit for each that is named
 }
 
-// override takes in mutable parameters: their values win over those of parameters.
+// merge takes in mutable parameters: their values win over those of parameters.
 // A key or value that is not known is fsm.Invalid.
-func (l *limits) override(given map[string]string) error {
+func (l *limitParameters) merge(given map[string]string) error {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
-		known, err := l.put(key, given[key])
+		known, err := l.parse(key, given[key])
 		if err != nil {
 			return err
 		}
@@ -47,40 +47,40 @@ func (l *limits) override(given map[string]string) error {
 	return nil
 }
 
-// put reads one parameter, when it is a limit.
-func (l *limits) put(key, value string) (known bool, err error) {
+// parse reads one parameter, when it is a limit.
+func (l *limitParameters) parse(key, value string) (known bool, err error) {
 	switch key {
 	case iopsKey:
-		l.set |= iopsBits
-		l.values.ReadIOPS, l.values.WriteIOPS, err = readWrite(key, value, math.MaxUint32, nil)
+		l.mask |= iopsMask
+		l.values.ReadIOPS, l.values.WriteIOPS, err = parseReadWrite(key, value, math.MaxUint32, nil)
 	case bandwidthKey:
-		l.set |= bandwidthBits
-		l.values.ReadBPS, l.values.WriteBPS, err = readWrite(key, value, math.MaxInt64, units)
+		l.mask |= bandwidthMask
+		l.values.ReadBPS, l.values.WriteBPS, err = parseReadWrite(key, value, math.MaxInt64, bandwidthUnits)
 	default:
 		return false, nil
 	}
 	return true, err
 }
 
-// units are the suffixes of bandwidths.
-var units = map[string]uint64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+// bandwidthUnits are the suffixes of bandwidths.
+var bandwidthUnits = map[string]uint64{"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
-// readWrite reads "<read>/<write>" or one number for both.
-func readWrite(key, value string, most uint64, units map[string]uint64) (read, write uint64, err error) {
+// parseReadWrite reads "<read>/<write>" or one number for both.
+func parseReadWrite(key, value string, maximum uint64, units map[string]uint64) (read, write uint64, err error) {
 	first, second, both := strings.Cut(value, "/")
 	if !both {
 		second = first
 	}
-	read, readOK := amount(first, most, units)
-	write, writeOK := amount(second, most, units)
+	read, readOK := parseAmount(first, maximum, units)
+	write, writeOK := parseAmount(second, maximum, units)
 	if !readOK || !writeOK {
-		return 0, 0, fsm.Reject(fsm.Invalid, "%s=%q is neither <read>/<write> nor one number for both, of at most %d", key, server.Message(value), most)
+		return 0, 0, fsm.Reject(fsm.Invalid, "%s=%q is neither <read>/<write> nor one number for both, of at most %d", key, server.Message(value), maximum)
 	}
 	return read, write, nil
 }
 
-// amount reads a whole number with a unit.
-func amount(text string, most uint64, units map[string]uint64) (uint64, bool) {
+// parseAmount reads a whole number with a unit.
+func parseAmount(text string, maximum uint64, units map[string]uint64) (uint64, bool) {
 	factor := uint64(1)
 	for suffix, unit := range units {
 		if rest, found := strings.CutSuffix(text, suffix); found {
@@ -91,5 +91,5 @@ func amount(text string, most uint64, units map[string]uint64) (uint64, bool) {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(text, 10, 64)
-	return n * factor, err == nil && n <= most/factor
+	return n * factor, err == nil && n <= maximum/factor
 }

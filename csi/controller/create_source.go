@@ -29,8 +29,8 @@ func parseSource(source *csi.VolumeContentSource) (*fsmpb.Source, error) {
 	return nil, fsm.Reject(fsm.Invalid, "volume_content_source must name a snapshot or a volume")
 }
 
-// knownSource is fsm.NotFound for an id of another form than ours: it is unknown.
-func knownSource(source *fsmpb.Source) error {
+// checkSourceIDs is fsm.NotFound for an id of another form than ours: it is unknown.
+func checkSourceIDs(source *fsmpb.Source) error {
 	snapshot, volume := fsm.SnapshotID(source.GetSnapshotId()), fsm.VolumeID(source.GetVolumeId())
 	switch {
 	case snapshot != "" && !snapshot.Valid():
@@ -41,23 +41,23 @@ func knownSource(source *fsmpb.Source) error {
 	return nil
 }
 
-// allowed refuses what belongs to a capability that is turned off.
-func (s *Server) allowed(req *csi.CreateVolumeRequest) error {
+// checkCreateEnabled refuses what belongs to a capability that is turned off.
+func (s *Server) checkCreateEnabled(req *csi.CreateVolumeRequest) error {
 	switch source := req.GetVolumeContentSource(); {
-	case source.GetSnapshot() != nil && s.off[createDeleteSnapshot]:
+	case source.GetSnapshot() != nil && s.disabled[createDeleteSnapshot]:
 		return fsm.Reject(fsm.Invalid, "volume_content_source: snapshots are turned off here")
-	case source.GetVolume() != nil && s.off[csi.ControllerServiceCapability_RPC_CLONE_VOLUME]:
+	case source.GetVolume() != nil && s.disabled[csi.ControllerServiceCapability_RPC_CLONE_VOLUME]:
 		return fsm.Reject(fsm.Invalid, "volume_content_source: clones are turned off here")
 	}
-	if err := s.modes(req.GetVolumeCapabilities()...); err != nil {
+	if err := s.checkModesEnabled(req.GetVolumeCapabilities()...); err != nil {
 		return err
 	}
-	return s.mutable(req.GetMutableParameters())
+	return s.checkMutableEnabled(req.GetMutableParameters())
 }
 
 // mutable refuses mutable parameters where they are turned off.
-func (s *Server) mutable(given map[string]string) error {
-	if len(given) > 0 && s.off[modifyVolume] {
+func (s *Server) checkMutableEnabled(given map[string]string) error {
+	if len(given) > 0 && s.disabled[modifyVolume] {
 		return fsm.Reject(fsm.Invalid, "mutable_parameters are turned off here")
 	}
 	return nil

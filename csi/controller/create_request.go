@@ -22,34 +22,34 @@ func createCommand(req *csi.CreateVolumeRequest) (*fsmpb.CreateVolume, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.limits.override(req.GetMutableParameters()); err != nil {
+	if err := p.limits.merge(req.GetMutableParameters()); err != nil {
 		return nil, err
 	}
 	source, err := parseSource(req.GetVolumeContentSource())
 	if err != nil {
 		return nil, err
 	}
-	p.sourced = source != nil
-	capabilities, err := createdFor(req.GetVolumeCapabilities(), &p)
+	p.hasSource = source != nil
+	capabilities, err := parseCreateCapabilities(req.GetVolumeCapabilities(), &p)
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := describe(req, &p, capabilities)
+	cmd, err := buildCreateVolume(req, &p, capabilities)
 	if err != nil {
 		return nil, err
 	}
 	cmd.Source, cmd.Claim = source, server.Claim(req.GetParameters(), req.GetMutableParameters())
-	return cmd, knownSource(source)
+	return cmd, checkSourceIDs(source)
 }
 
-func describe(req *csi.CreateVolumeRequest, p *parameters, capabilities []fsm.Capability) (*fsmpb.CreateVolume, error) {
-	size := req.GetCapacityRange()
-	if err := checkRange(size, capabilities); err != nil {
+func buildCreateVolume(req *csi.CreateVolumeRequest, p *parameters, capabilities []fsm.Capability) (*fsmpb.CreateVolume, error) {
+	capacityRange := req.GetCapacityRange()
+	if err := checkCapacityRange(capacityRange, capabilities); err != nil {
 		return nil, err
 	}
 	cmd := &fsmpb.CreateVolume{
 		Name: req.GetName(), Fingerprint: []byte(p.fingerprint), Replicas: p.replicas, Protocol: p.protocol,
-		RequiredBytes: size.GetRequiredBytes(), LimitBytes: size.GetLimitBytes(), Limits: p.limits.values.Proto(),
+		RequiredBytes: capacityRange.GetRequiredBytes(), LimitBytes: capacityRange.GetLimitBytes(), Limits: p.limits.values.Proto(),
 	}
 	for _, c := range capabilities {
 		cmd.Capabilities = append(cmd.Capabilities, capabilityProto(c))
@@ -65,26 +65,26 @@ func describe(req *csi.CreateVolumeRequest, p *parameters, capabilities []fsm.Ca
 	return cmd, nil
 }
 
-// createdFor reads the capabilities of a volume to be made. It can be used with
+// parseCreateCapabilities reads the capabilities of a volume to be made. It can be used with
 // each of them: that excludes to mix filesystems and raw use, as the first use
 // decides for ever (S15).
-func createdFor(asked []*csi.VolumeCapability, p *parameters) ([]fsm.Capability, error) {
-	if len(asked) == 0 {
+func parseCreateCapabilities(requested []*csi.VolumeCapability, p *parameters) ([]fsm.Capability, error) {
+	if len(requested) == 0 {
 		return nil, fsm.Reject(fsm.Invalid, "volume_capabilities are required")
 	}
 	var all []fsm.Capability
-	for _, a := range asked {
+	for _, a := range requested {
 		c, err := server.ParseCapability(a)
 		if err != nil {
 			return nil, err
 		}
-		if err := server.Served(c.Mode, fsm.Invalid); err != nil {
+		if err := server.CheckAccessMode(c.Mode, fsm.Invalid); err != nil {
 			return nil, err
 		}
-		if c, err = p.apply(c); err != nil {
+		if c, err = p.withFSType(c); err != nil {
 			return nil, err
 		}
-		if len(all) > 0 && (all[0].Block != c.Block || !alike(all[0].FSType, c.FSType)) {
+		if len(all) > 0 && (all[0].Block != c.Block || !sameFSType(all[0].FSType, c.FSType)) {
 			return nil, fsm.Reject(fsm.Invalid, "one volume cannot be used with all of the volume_capabilities: it has one filesystem, or none")
 		}
 		all = append(all, c)
@@ -92,8 +92,8 @@ func createdFor(asked []*csi.VolumeCapability, p *parameters) ([]fsm.Capability,
 	return all, nil
 }
 
-// alike: one that is left open is what the others are.
-func alike(a, b string) bool { return a == "" || b == "" || a == b }
+// sameFSType: one that is left open is what the others are.
+func sameFSType(a, b string) bool { return a == "" || b == "" || a == b }
 
 func capabilityProto(c fsm.Capability) *fsmpb.Capability {
 	p := &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType}
@@ -103,8 +103,8 @@ func capabilityProto(c fsm.Capability) *fsmpb.Capability {
 	return p
 }
 
-// checkRange: a range that is given names a bound, and a size of ours is in it.
-func checkRange(r *csi.CapacityRange, capabilities []fsm.Capability) error {
+// checkCapacityRange: a range that is given names a bound, and a size of ours is in it.
+func checkCapacityRange(r *csi.CapacityRange, capabilities []fsm.Capability) error {
 	if r != nil && r.GetRequiredBytes() == 0 && r.GetLimitBytes() == 0 {
 		return fsm.Reject(fsm.Invalid, "capacity_range must have required_bytes, limit_bytes or both")
 	}
@@ -119,11 +119,11 @@ func addTopology(cmd *fsmpb.CreateVolume, r *csi.TopologyRequirement) error {
 	if r == nil {
 		return nil
 	}
-	requisite, err := parseTerms(r.GetRequisite())
+	requisite, err := parseTopologyTerms(r.GetRequisite())
 	if err != nil {
 		return err
 	}
-	preferred, err := parseTerms(r.GetPreferred())
+	preferred, err := parseTopologyTerms(r.GetPreferred())
 	if err != nil {
 		return err
 	}
@@ -131,8 +131,8 @@ func addTopology(cmd *fsmpb.CreateVolume, r *csi.TopologyRequirement) error {
 		return fsm.Reject(fsm.Invalid, "accessibility_requirements must have requisite or preferred topologies")
 	}
 	for _, term := range preferred {
-		in := func(other fsm.Topology) bool { return slices.Equal(term, other) }
-		if len(requisite) > 0 && !slices.ContainsFunc(requisite, in) {
+		equal := func(other fsm.Topology) bool { return slices.Equal(term, other) }
+		if len(requisite) > 0 && !slices.ContainsFunc(requisite, equal) {
 			return fsm.Reject(fsm.Invalid, "a preferred topology is not among the requisite ones")
 		}
 	}
@@ -140,7 +140,7 @@ func addTopology(cmd *fsmpb.CreateVolume, r *csi.TopologyRequirement) error {
 	return nil
 }
 
-func parseTerms(terms []*csi.Topology) ([]fsm.Topology, error) {
+func parseTopologyTerms(terms []*csi.Topology) ([]fsm.Topology, error) {
 	all := make([]fsm.Topology, 0, len(terms))
 	for _, t := range terms {
 		term, err := server.ParseTopology(t)

@@ -16,45 +16,45 @@ import (
 
 // host plays one storage host against the state: what a device or a mount would
 // be is a path that exists. It is a node.Host.
-type host struct {
-	cluster *cluster
+type fakeHost struct {
+	cluster *fakeCluster
 	id      fsm.NodeID
 	hostID  string
 	pool    *fsmpb.Pool
 	labels  []*fsmpb.Label
 	max     uint32
 
-	mu       sync.Mutex
-	idle     bool // does nothing that it is asked for
-	noReport bool // tears down, but its reports do not get through
-	fail     *fsmpb.StepFailed
-	failCut  *fsmpb.StepFailed // of snapshots
-	slow     bool              // neither cuts, grows nor limits
-	thawed   bool              // a freeze does not hold until the cut
-	grown    map[fsm.VolumeID]int64
-	limited  map[fsm.VolumeID]fsm.Limits
-	sequence map[fsm.VolumeID]uint64
-	staged   map[fsm.VolumeID]string
-	bound    map[string]fsm.VolumeID
-	epochs   map[fsm.VolumeID]fsm.Epoch
-	address  string // to which its peers replicate; empty: it holds no replicas
-	sides    map[fsm.VolumeID]*side
+	mu                sync.Mutex
+	idle              bool // does nothing that it is asked for
+	dropUnstageReport bool // tears down, but its reports do not get through
+	fail              *fsmpb.StepFailed
+	failSnapshot      *fsmpb.StepFailed // of snapshots
+	delayed           bool              // neither cuts, grows nor limits
+	thawEarly         bool              // a freeze does not hold until the cut
+	deviceSizes       map[fsm.VolumeID]int64
+	appliedLimits     map[fsm.VolumeID]fsm.Limits
+	sequence          map[fsm.VolumeID]uint64
+	staged            map[fsm.VolumeID]string
+	targets           map[string]fsm.VolumeID
+	epochs            map[fsm.VolumeID]fsm.Epoch
+	address           string // to which its peers replicate; empty: it holds no replicas
+	replicas          map[fsm.VolumeID]*fakeReplica
 }
 
 const gib = int64(1) << 30
 
-func newHost(c *cluster, id fsm.NodeID, labels ...*fsmpb.Label) *host {
-	return &host{
+func newHost(c *fakeCluster, id fsm.NodeID, labels ...*fsmpb.Label) *fakeHost {
+	return &fakeHost{
 		cluster: c, id: id, hostID: "host-" + string(id), labels: labels,
-		pool:  &fsmpb.Pool{PoolId: "pool-" + string(id), Backend: "loopfile", CapacityBytes: 100 * gib, OvercommitPercent: 1000},
-		grown: map[fsm.VolumeID]int64{}, limited: map[fsm.VolumeID]fsm.Limits{},
+		pool:        &fsmpb.Pool{PoolId: "pool-" + string(id), Backend: "loopfile", CapacityBytes: 100 * gib, OvercommitPercent: 1000},
+		deviceSizes: map[fsm.VolumeID]int64{}, appliedLimits: map[fsm.VolumeID]fsm.Limits{},
 		sequence: map[fsm.VolumeID]uint64{}, staged: map[fsm.VolumeID]string{},
-		bound: map[string]fsm.VolumeID{}, epochs: map[fsm.VolumeID]fsm.Epoch{}, sides: map[fsm.VolumeID]*side{},
+		targets: map[string]fsm.VolumeID{}, epochs: map[fsm.VolumeID]fsm.Epoch{}, replicas: map[fsm.VolumeID]*fakeReplica{},
 	}
 }
 
 // register makes the host known and has it work from now on.
-func (h *host) register(t testing.TB) *host {
+func (h *fakeHost) register(t testing.TB) *fakeHost {
 	t.Helper()
 	_, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
 		NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Pools: []*fsmpb.Pool{h.pool}, Labels: h.labels,
@@ -65,11 +65,11 @@ func (h *host) register(t testing.TB) *host {
 	return h
 }
 
-func (h *host) propose(cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+func (h *fakeHost) propose(cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	return h.cluster.apply("node/"+string(h.id), cmd)
 }
 
-func (h *host) reachable(t testing.TB, reachable bool) {
+func (h *fakeHost) setReachable(t testing.TB, reachable bool) {
 	t.Helper()
 	_, err := h.cluster.apply("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_SetNodeReachable{
 		SetNodeReachable: &fsmpb.SetNodeReachable{NodeId: string(h.id), HostId: h.hostID, Reachable: reachable},
@@ -77,30 +77,30 @@ func (h *host) reachable(t testing.TB, reachable bool) {
 	require.NoError(t, err)
 }
 
-func (h *host) set(change func(*host)) {
+func (h *fakeHost) update(change func(*fakeHost)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change(h)
 }
 
 // work does what the log wishes of the host's devices, and reports it.
-func (h *host) work() {
+func (h *fakeHost) reconcile() {
 	h.mu.Lock()
 	idle, fail := h.idle, h.fail
 	h.mu.Unlock()
 	if idle {
 		return
 	}
-	var wishes []fsm.DesiredVolume
+	var desired []fsm.DesiredVolume
 	_ = h.cluster.View(func(s *fsm.State) error {
 		for w := range s.DesiredVolumes(h.id) {
-			wishes = append(wishes, w)
+			desired = append(desired, w)
 		}
 		return nil
 	})
-	for _, w := range wishes {
+	for _, w := range desired {
 		if w.Replication != nil {
-			h.replicate(&w)
+			h.reconcileReplica(&w)
 		}
 		switch {
 		case fail != nil && w.Goal != fsm.GoalKeep:
@@ -110,32 +110,32 @@ func (h *host) work() {
 		case w.Goal == fsm.GoalRemove:
 			h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
 		case w.Goal == fsm.GoalKeep:
-			h.keep(&w, fail)
+			h.reconcileKept(&w, fail)
 		}
 	}
 }
 
-func (h *host) report(o *fsmpb.Observation) {
+func (h *fakeHost) report(o *fsmpb.Observation) {
 	_, _ = h.propose(&fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{
 		NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Observations: []*fsmpb.Observation{o},
 	}}})
 }
 
-// next is the number of the host's next record of a volume (S16).
-func (h *host) next(id fsm.VolumeID) uint64 {
+// nextSequence is the number of the host's next record of a volume (S16).
+func (h *fakeHost) nextSequence(id fsm.VolumeID) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.sequence[id]++
 	return h.sequence[id]
 }
 
-func (h *host) Stage(ctx context.Context, req node.StageRequest) error {
-	if err := h.cluster.reach(ctx); err != nil {
+func (h *fakeHost) Stage(ctx context.Context, req node.StageRequest) error {
+	if err := h.cluster.checkReachable(ctx); err != nil {
 		return err
 	}
 	out, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
 		VolumeId: string(req.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Epoch: req.Epoch.Proto(),
-		StagingPath: req.Path, Capability: wire(req.Capability), FsUuid: uuid.NewString(), Sequence: h.next(req.Volume),
+		StagingPath: req.Path, Capability: capabilityProto(req.Capability), FsUuid: uuid.NewString(), Sequence: h.nextSequence(req.Volume),
 	}}})
 	if err != nil {
 		return err
@@ -146,44 +146,44 @@ func (h *host) Stage(ctx context.Context, req node.StageRequest) error {
 	}
 	h.report(&fsmpb.Observation{VolumeId: string(req.Volume), Epoch: req.Epoch.Proto(),
 		Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: req.Path}}})
-	h.set(func(h *host) { h.staged[req.Volume], h.epochs[req.Volume] = req.Path, req.Epoch })
-	h.work()
+	h.update(func(h *fakeHost) { h.staged[req.Volume], h.epochs[req.Volume] = req.Path, req.Epoch })
+	h.reconcile()
 	return nil
 }
 
-func (h *host) Unstage(_ context.Context, id fsm.VolumeID, path string) error {
+func (h *fakeHost) Unstage(_ context.Context, id fsm.VolumeID, path string) error {
 	h.mu.Lock()
-	held, epoch, mute := h.staged[id], h.epochs[id], h.noReport
-	for _, volume := range h.bound {
+	stagingPath, epoch, dropReport := h.staged[id], h.epochs[id], h.dropUnstageReport
+	for _, volume := range h.targets {
 		if volume == id {
 			h.mu.Unlock()
 			return fsm.Reject(fsm.InUse, "volume %s is still published", id)
 		}
 	}
-	if held == path {
+	if stagingPath == path {
 		delete(h.staged, id)
-		delete(h.limited, id)
+		delete(h.appliedLimits, id)
 	}
 	h.mu.Unlock()
-	if held == path && !mute {
+	if stagingPath == path && !dropReport {
 		h.reportUnstaged(id, epoch)
 	}
 	return nil
 }
 
-func (h *host) reportUnstaged(id fsm.VolumeID, epoch fsm.Epoch) {
-	h.report(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch.Proto(), Sequence: h.next(id),
+func (h *fakeHost) reportUnstaged(id fsm.VolumeID, epoch fsm.Epoch) {
+	h.report(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch.Proto(), Sequence: h.nextSequence(id),
 		Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}})
 }
 
-func (h *host) Publish(ctx context.Context, req node.PublishRequest) error {
-	if err := h.cluster.reach(ctx); err != nil {
+func (h *fakeHost) PublishTarget(ctx context.Context, req node.PublishTargetRequest) error {
+	if err := h.cluster.checkReachable(ctx); err != nil {
 		return err
 	}
 	_, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_PublishTarget{PublishTarget: &fsmpb.PublishTarget{
 		VolumeId: string(req.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Epoch: req.Epoch.Proto(),
-		TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: wire(req.Capability),
-		Fingerprint: []byte(req.Fingerprint), Sequence: h.next(req.Volume),
+		TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: capabilityProto(req.Capability),
+		Fingerprint: []byte(req.Fingerprint), Sequence: h.nextSequence(req.Volume),
 	}}})
 	if err != nil {
 		return err
@@ -191,36 +191,36 @@ func (h *host) Publish(ctx context.Context, req node.PublishRequest) error {
 	if err := os.Mkdir(req.TargetPath, 0o700); err != nil && !os.IsExist(err) {
 		return err
 	}
-	h.set(func(h *host) { h.bound[req.TargetPath] = req.Volume })
+	h.update(func(h *fakeHost) { h.targets[req.TargetPath] = req.Volume })
 	h.report(&fsmpb.Observation{VolumeId: string(req.Volume), Epoch: req.Epoch.Proto(),
 		Fact: &fsmpb.Observation_TargetBound{TargetBound: &fsmpb.TargetBound{TargetPath: req.TargetPath}}})
 	return nil
 }
 
-func (h *host) Unpublish(_ context.Context, id fsm.VolumeID, target string) error {
+func (h *fakeHost) UnpublishTarget(_ context.Context, id fsm.VolumeID, target string) error {
 	h.mu.Lock()
-	held, epoch := h.bound[target], h.epochs[id]
-	if held == id {
-		delete(h.bound, target)
+	volume, epoch := h.targets[target], h.epochs[id]
+	if volume == id {
+		delete(h.targets, target)
 	}
 	h.mu.Unlock()
-	if held != id {
+	if volume != id {
 		return nil
 	}
-	h.report(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch.Proto(), Sequence: h.next(id),
+	h.report(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch.Proto(), Sequence: h.nextSequence(id),
 		Fact: &fsmpb.Observation_TargetGone{TargetGone: &fsmpb.TargetGone{TargetPath: target}}})
 	return os.Remove(target)
 }
 
-func (h *host) Stats(_ context.Context, id fsm.VolumeID, path string) (node.Stats, error) {
+func (h *fakeHost) Stats(_ context.Context, id fsm.VolumeID, path string) (node.Stats, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.staged[id] != path && h.bound[path] != id {
+	if h.staged[id] != path && h.targets[path] != id {
 		return node.Stats{}, fsm.Reject(fsm.NotFound, "volume %s is not at that path", id)
 	}
 	return node.Stats{BytesTotal: gib, BytesUsed: 1, BytesAvailable: gib - 1, InodesTotal: 10, InodesUsed: 1, InodesFree: 9}, nil
 }
 
-func wire(c fsm.Capability) *fsmpb.Capability {
+func capabilityProto(c fsm.Capability) *fsmpb.Capability {
 	return &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType, FlagsFingerprint: []byte(c.Flags)}
 }

@@ -19,21 +19,21 @@ const incarnation = "incarnation-0001" // 16 bytes
 
 // cluster is the real state machine in memory, with hosts that report at once
 // what they are asked for, unless they are told to be idle.
-type cluster struct {
-	mu       sync.Mutex
-	state    *fsm.State
-	index    uint64
-	watchers map[any]map[chan struct{}]bool // by id
-	hosts    []*host
-	down     bool                 // no quorum
-	stuck    bool                 // no answer at all, until the caller's time ran out
-	mangle   func(*fsmpb.Command) // changes commands of controllers before they are applied
-	applied  int                  // commands of controllers
+type fakeCluster struct {
+	mu            sync.Mutex
+	state         *fsm.State
+	index         uint64
+	watchers      map[any]map[chan struct{}]bool // by id
+	hosts         []*fakeHost
+	noQuorum      bool                 // no quorum
+	unresponsive  bool                 // no answer at all, until the caller's time ran out
+	mutateCommand func(*fsmpb.Command) // changes commands of controllers before they are applied
+	proposed      int                  // commands of controllers
 }
 
-func newCluster(t testing.TB) *cluster {
+func newCluster(t testing.TB) *fakeCluster {
 	t.Helper()
-	c := &cluster{state: fsm.New(), watchers: map[any]map[chan struct{}]bool{}}
+	c := &fakeCluster{state: fsm.New(), watchers: map[any]map[chan struct{}]bool{}}
 	_, err := c.apply("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
 		ClusterId: "cluster", IncarnationId: []byte(incarnation), FeatureLevel: fsm.MaxFeatureLevel,
 	}}})
@@ -42,7 +42,7 @@ func newCluster(t testing.TB) *cluster {
 }
 
 // apply folds one command into the state and wakes the watchers.
-func (c *cluster) apply(actor string, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+func (c *fakeCluster) apply(actor string, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.index++
@@ -54,8 +54,8 @@ func (c *cluster) apply(actor string, cmd *fsmpb.Command) (*fsmpb.Outcome, error
 	}
 	cmd.Actor, cmd.ProposedAt, cmd.SchemaVersion = actor, time.Now().UnixNano(), fsm.LeastLevel(cmd)
 	result := c.state.Apply(c.index, cmd)
-	for _, touch := range result.Changes {
-		for _, id := range []any{touch.Volume, touch.Snapshot, touch.Group} {
+	for _, change := range result.Changes {
+		for _, id := range []any{change.Volume, change.Snapshot, change.Group} {
 			for watcher := range c.watchers[id] {
 				select {
 				case watcher <- struct{}{}:
@@ -67,39 +67,39 @@ func (c *cluster) apply(actor string, cmd *fsmpb.Command) (*fsmpb.Outcome, error
 	return result.Outcome, fsm.Err(result.Outcome)
 }
 
-func (c *cluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
-	if err := c.reach(ctx); err != nil {
+func (c *fakeCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	if err := c.checkReachable(ctx); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
-	c.applied++
-	mangle := c.mangle
+	c.proposed++
+	mutate := c.mutateCommand
 	c.mu.Unlock()
 	cmd = proto.Clone(cmd).(*fsmpb.Command)
-	if mangle != nil {
-		mangle(cmd)
+	if mutate != nil {
+		mutate(cmd)
 	}
 	out, err := c.apply("controller/c1", cmd)
-	c.work()
+	c.reconcileHosts()
 	return out, err
 }
 
 // work has all hosts do what they are asked for; what one did may ask more of another.
-func (c *cluster) work() {
-	for range c.rounds() {
+func (c *fakeCluster) reconcileHosts() {
+	for range c.reconcileRounds() {
 		for _, h := range c.hosts {
-			h.work()
+			h.reconcile()
 		}
 	}
 	for range 3 {
 		for _, h := range c.hosts {
-			h.workOnSnapshots()
+			h.reconcileSnapshots()
 		}
 	}
 }
 
-// rounds are more where what one host did asks more of its peer.
-func (c *cluster) rounds() int {
+// reconcileRounds are more where what one host did asks more of its peer.
+func (c *fakeCluster) reconcileRounds() int {
 	for _, h := range c.hosts {
 		if h.address != "" {
 			return 6
@@ -108,23 +108,23 @@ func (c *cluster) rounds() int {
 	return 1
 }
 
-// reach is what a member says while there is no quorum.
-func (c *cluster) reach(ctx context.Context) error {
+// checkReachable is what a member says while there is no quorum.
+func (c *fakeCluster) checkReachable(ctx context.Context) error {
 	c.mu.Lock()
-	down, stuck := c.down, c.stuck
+	noQuorum, unresponsive := c.noQuorum, c.unresponsive
 	c.mu.Unlock()
-	if stuck {
+	if unresponsive {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if down {
+	if noQuorum {
 		return raftnode.ErrNotLeader
 	}
 	return ctx.Err()
 }
 
-func (c *cluster) Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error) {
-	if err := c.reach(ctx); err != nil {
+func (c *fakeCluster) Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error) {
+	if err := c.checkReachable(ctx); err != nil {
 		return 0, err
 	}
 	c.mu.Lock()
@@ -132,17 +132,19 @@ func (c *cluster) Read(ctx context.Context, fn func(*fsm.State) error) (uint64, 
 	return c.index, fn(c.state)
 }
 
-func (c *cluster) View(fn func(*fsm.State) error) error {
+func (c *fakeCluster) View(fn func(*fsm.State) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fn(c.state)
 }
 
-func (c *cluster) WatchVolume(id fsm.VolumeID) (<-chan struct{}, func())       { return c.watch(id) }
-func (c *cluster) WatchSnapshot(id fsm.SnapshotID) (<-chan struct{}, func())   { return c.watch(id) }
-func (c *cluster) WatchGroup(id fsm.GroupSnapshotID) (<-chan struct{}, func()) { return c.watch(id) }
+func (c *fakeCluster) WatchVolume(id fsm.VolumeID) (<-chan struct{}, func())     { return c.watch(id) }
+func (c *fakeCluster) WatchSnapshot(id fsm.SnapshotID) (<-chan struct{}, func()) { return c.watch(id) }
+func (c *fakeCluster) WatchGroup(id fsm.GroupSnapshotID) (<-chan struct{}, func()) {
+	return c.watch(id)
+}
 
-func (c *cluster) watch(id any) (<-chan struct{}, func()) {
+func (c *fakeCluster) watch(id any) (<-chan struct{}, func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wake := make(chan struct{}, 1)
@@ -158,14 +160,14 @@ func (c *cluster) watch(id any) (<-chan struct{}, func()) {
 }
 
 // set changes how the cluster behaves.
-func (c *cluster) set(change func(*cluster)) {
+func (c *fakeCluster) update(change func(*fakeCluster)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	change(c)
 }
 
 // volumes are the ids in the state, in any phase.
-func (c *cluster) volumes() (ids []fsm.VolumeID) {
+func (c *fakeCluster) volumes() (ids []fsm.VolumeID) {
 	_ = c.View(func(s *fsm.State) error {
 		for v := range s.Volumes("") {
 			ids = append(ids, v.ID)
@@ -175,14 +177,14 @@ func (c *cluster) volumes() (ids []fsm.VolumeID) {
 	return ids
 }
 
-// commands is how many commands controllers had applied.
-func (c *cluster) commands() int {
+// proposedCount is how many commands controllers had applied.
+func (c *fakeCluster) proposedCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.applied
+	return c.proposed
 }
 
-func (c *cluster) watching() int {
+func (c *fakeCluster) watcherCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0

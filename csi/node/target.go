@@ -14,48 +14,48 @@ import (
 // NodePublishVolume binds a staged volume to a target path. Whether a second call
 // is the same, other arguments or one target too many is for the state to say.
 func (s *Server) NodePublishVolume(ctx context.Context, req *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
-	publish, err := publishRequest(req)
+	target, err := publishTargetRequest(req)
 	if err == nil {
-		err = s.grouped(req.GetVolumeCapability())
+		err = s.checkMountGroup(req.GetVolumeCapability())
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	if err := s.host.Publish(ctx, publish); err != nil {
+	if err := s.host.PublishTarget(ctx, target); err != nil {
 		return nil, rpcerr.From(err)
 	}
 	return &csi.NodePublishVolumeResponse{}, nil
 }
 
-func publishRequest(req *csi.NodePublishVolumeRequest) (PublishRequest, error) {
-	publish := PublishRequest{
+func publishTargetRequest(req *csi.NodePublishVolumeRequest) (PublishTargetRequest, error) {
+	target := PublishTargetRequest{
 		Volume: fsm.VolumeID(req.GetVolumeId()), TargetPath: req.GetTargetPath(), StagingPath: req.GetStagingTargetPath(),
-		Flags: flags(req.GetVolumeCapability()), Group: req.GetVolumeCapability().GetMount().GetVolumeMountGroup(),
+		Flags: mountFlags(req.GetVolumeCapability()), MountGroup: req.GetVolumeCapability().GetMount().GetVolumeMountGroup(),
 	}
-	if err := required(publish.Volume, "target_path", publish.TargetPath); err != nil {
-		return publish, err
+	if err := checkRequired(target.Volume, "target_path", target.TargetPath); err != nil {
+		return target, err
 	}
 	var err error
-	if publish.Capability, err = server.ParseCapability(req.GetVolumeCapability()); err != nil {
-		return publish, err
+	if target.Capability, err = server.ParseCapability(req.GetVolumeCapability()); err != nil {
+		return target, err
 	}
-	if publish.Epoch, err = contexts(req.GetVolumeContext(), req.GetPublishContext()); err != nil {
-		return publish, err
+	if target.Epoch, err = parseContexts(req.GetVolumeContext(), req.GetPublishContext()); err != nil {
+		return target, err
 	}
-	if publish.StagingPath == "" { // after what is INVALID_ARGUMENT
-		return publish, fsm.Reject(fsm.Precondition, "staging_target_path is required: the volume is staged first")
+	if target.StagingPath == "" { // after what is INVALID_ARGUMENT
+		return target, fsm.Reject(fsm.Precondition, "staging_target_path is required: the volume is staged first")
 	}
-	if err := absolute("staging_target_path", publish.StagingPath); err != nil {
-		return publish, err
+	if err := checkAbsolute("staging_target_path", target.StagingPath); err != nil {
+		return target, err
 	}
-	publish.ReadOnly = req.GetReadonly() || server.ReadOnlyMode(publish.Capability.Mode)
-	publish.Fingerprint = fingerprint(req)
-	return publish, usable(publish.Volume, publish.Capability)
+	target.ReadOnly = req.GetReadonly() || server.ReadOnlyMode(target.Capability.Mode)
+	target.Fingerprint = targetFingerprint(req)
+	return target, checkUsable(target.Volume, target.Capability)
 }
 
-// fingerprint is of the arguments that make a second call at the same path another
+// targetFingerprint is of the arguments that make a second call at the same path another
 // one: not the secrets, nor what COs put into the volume context, as tokens rotate.
-func fingerprint(req *csi.NodePublishVolumeRequest) string {
+func targetFingerprint(req *csi.NodePublishVolumeRequest) string {
 	c := req.GetVolumeCapability()
 	return server.Fingerprint(append([]string{
 		req.GetStagingTargetPath(),
@@ -63,17 +63,17 @@ func fingerprint(req *csi.NodePublishVolumeRequest) string {
 		c.GetAccessMode().GetMode().String(),
 		strconv.FormatBool(c.GetBlock() != nil),
 		c.GetMount().GetFsType(),
-	}, flags(c)...)...)
+	}, mountFlags(c)...)...)
 }
 
 // NodeUnpublishVolume removes the target path. What is not there is unpublished.
 func (s *Server) NodeUnpublishVolume(ctx context.Context, req *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	id := fsm.VolumeID(req.GetVolumeId())
-	if err := required(id, "target_path", req.GetTargetPath()); err != nil {
+	if err := checkRequired(id, "target_path", req.GetTargetPath()); err != nil {
 		return nil, rpcerr.From(err)
 	}
 	if id.Valid() {
-		if err := s.host.Unpublish(ctx, id, req.GetTargetPath()); err != nil {
+		if err := s.host.UnpublishTarget(ctx, id, req.GetTargetPath()); err != nil {
 			return nil, rpcerr.From(err)
 		}
 	}

@@ -9,65 +9,65 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// keep grows a device and puts limits in force, or fails as it was told to.
-func (h *host) keep(w *fsm.DesiredVolume, fail *fsmpb.StepFailed) {
+// reconcileKept grows a device and puts limits in force, or fails as it was told to.
+func (h *fakeHost) reconcileKept(w *fsm.DesiredVolume, fail *fsmpb.StepFailed) {
 	h.mu.Lock()
-	slow, grown, limited := h.slow, h.grown[w.Volume], h.limited[w.Volume]
+	delayed, size, applied := h.delayed, h.deviceSizes[w.Volume], h.appliedLimits[w.Volume]
 	_, staged := h.staged[w.Volume]
 	h.mu.Unlock()
-	about := func() *fsmpb.Observation { return &fsmpb.Observation{VolumeId: string(w.Volume)} }
-	grow, limit := w.Size > grown, staged && w.Limits != limited
+	newObservation := func() *fsmpb.Observation { return &fsmpb.Observation{VolumeId: string(w.Volume)} }
+	grow, limit := w.Size > size, staged && w.Limits != applied
 	switch {
-	case slow:
+	case delayed:
 	case fail != nil && (grow || limit):
-		o := about()
+		o := newObservation()
 		o.Fact = &fsmpb.Observation_StepFailed{StepFailed: fail}
 		h.report(o)
 	default:
 		if grow {
-			o := about()
+			o := newObservation()
 			o.Fact = &fsmpb.Observation_DeviceGrown{DeviceGrown: &fsmpb.DeviceGrown{SizeBytes: w.Size}}
 			h.report(o)
 		}
 		if limit {
-			o := about()
+			o := newObservation()
 			o.Fact = &fsmpb.Observation_LimitsApplied{LimitsApplied: &fsmpb.LimitsApplied{Limits: w.Limits.Proto()}}
 			h.report(o)
 		}
-		h.set(func(h *host) {
-			h.grown[w.Volume] = w.Size
+		h.update(func(h *fakeHost) {
+			h.deviceSizes[w.Volume] = w.Size
 			if staged {
-				h.limited[w.Volume] = w.Limits
+				h.appliedLimits[w.Volume] = w.Limits
 			}
 		})
 	}
 }
 
-// workOnSnapshots freezes, cuts, thaws and removes as the log wishes.
-func (h *host) workOnSnapshots() {
+// reconcileSnapshots freezes, cuts, thaws and removes as the log wishes.
+func (h *fakeHost) reconcileSnapshots() {
 	h.mu.Lock()
-	idle, slow, thawed, fail := h.idle, h.slow, h.thawed, h.failCut
+	idle, delayed, thawEarly, fail := h.idle, h.delayed, h.thawEarly, h.failSnapshot
 	h.mu.Unlock()
 	if idle {
 		return
 	}
-	var wishes []fsm.DesiredSnapshot
+	var desired []fsm.DesiredSnapshot
 	_ = h.cluster.View(func(s *fsm.State) error {
 		for w := range s.DesiredSnapshots(h.id) {
-			wishes = append(wishes, w)
+			desired = append(desired, w)
 		}
 		return nil
 	})
-	for _, w := range wishes {
+	for _, w := range desired {
 		o := &fsmpb.Observation{SnapshotId: string(w.Snapshot), VolumeId: string(w.Source)}
-		switch cutting := w.Goal == fsm.SnapshotGoalTake || w.Goal == fsm.SnapshotGoalFreeze; {
-		case cutting && slow, w.Goal == fsm.SnapshotGoalKeep, w.Goal == fsm.SnapshotGoalFreeze && w.Frozen:
+		switch taking := w.Goal == fsm.SnapshotGoalTake || w.Goal == fsm.SnapshotGoalFreeze; {
+		case taking && delayed, w.Goal == fsm.SnapshotGoalKeep, w.Goal == fsm.SnapshotGoalFreeze && w.Frozen:
 			continue
-		case cutting && fail != nil:
+		case taking && fail != nil:
 			o.Fact = &fsmpb.Observation_StepFailed{StepFailed: fail}
 		case w.Goal == fsm.SnapshotGoalFreeze:
 			o.Fact = &fsmpb.Observation_Frozen{Frozen: &fsmpb.Frozen{Attempt: w.Attempt, UntilUnixNano: time.Now().Add(time.Second).UnixNano()}}
-		case w.Goal == fsm.SnapshotGoalTake && w.Group != "" && thawed:
+		case w.Goal == fsm.SnapshotGoalTake && w.Group != "" && thawEarly:
 			o.Fact = &fsmpb.Observation_Thawed{Thawed: &fsmpb.Thawed{Attempt: w.Attempt}}
 		case w.Goal == fsm.SnapshotGoalTake:
 			o.Fact = &fsmpb.Observation_SnapshotCut{SnapshotCut: &fsmpb.SnapshotCut{SizeBytes: w.Size, CutUnixNano: time.Now().UnixNano(), Attempt: w.Attempt}}
@@ -79,14 +79,14 @@ func (h *host) workOnSnapshots() {
 }
 
 // Expand is done when the device has the size; there is no filesystem to grow.
-func (h *host) Expand(_ context.Context, req node.ExpandRequest) (size int64, err error) {
+func (h *fakeHost) Expand(_ context.Context, req node.ExpandRequest) (size int64, err error) {
 	h.mu.Lock()
-	there := h.staged[req.Volume] == req.Path || h.bound[req.Path] == req.Volume
+	isMounted := h.staged[req.Volume] == req.Path || h.targets[req.Path] == req.Volume
 	h.mu.Unlock()
 	err = h.cluster.View(func(s *fsm.State) error {
 		v, ok := s.Volume(req.Volume)
 		switch {
-		case !ok || !there:
+		case !ok || !isMounted:
 			return fsm.Reject(fsm.NotFound, "volume %s is not at that path", req.Volume)
 		case req.Capability != (fsm.Capability{}) && !v.Supports(req.Capability):
 			return fsm.Reject(fsm.Invalid, "volume %s is not staged for %s", req.Volume, req.Capability)

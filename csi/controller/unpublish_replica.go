@@ -9,38 +9,38 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// awaitSevered waits until no unreachable host that lost its publication can have a
+// awaitFormerPrimaryIsolated waits until no unreachable host that lost its publication can have a
 // write acknowledged any more: the other replica disconnected and is up to date, the
 // second step of a takeover (S8). A volume that is not replicated waits for nothing, as
 // no other host has its data (S31). Without an answer in time it is UNAVAILABLE: the
 // publication is revoked, and the retry waits again.
-func (s *Server) awaitSevered(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) error {
-	limit := s.severPatience
-	if end, limited := ctx.Deadline(); limited {
-		limit = min(limit, time.Until(end)*9/10)
+func (s *Server) awaitFormerPrimaryIsolated(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) error {
+	limit := s.isolationTimeout
+	if deadline, hasDeadline := ctx.Deadline(); hasDeadline {
+		limit = min(limit, time.Until(deadline)*9/10)
 	}
-	waiting, cancel := context.WithTimeout(ctx, limit)
+	waitCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	why := ""
-	err := s.await(waiting, id, "unpublish", func(state *fsm.State) (done bool, err error) {
-		done, why = severed(state, id, node)
+	reason := ""
+	err := s.await(waitCtx, id, "unpublish", func(state *fsm.State) (done bool, err error) {
+		done, reason = formerPrimaryIsolated(state, id, node)
 		return done, nil
 	})
 	var rejection *fsm.Rejection
 	if errors.As(err, &rejection) && rejection.Reason == fsm.Busy {
-		return fsm.Reject(fsm.Unreachable, "unpublish volume %s: the publication is revoked, but its other replica is not known to be up to date and disconnected from it: %s; retry", id, why)
+		return fsm.Reject(fsm.Unreachable, "unpublish volume %s: the publication is revoked, but its other replica is not known to be up to date and disconnected from it: %s; retry", id, reason)
 	}
 	return err
 }
 
-// severed tells whether the publications that were ended are without effect, and what
+// formerPrimaryIsolated tells whether the publications that were ended are without effect, and what
 // is waited for while they are not.
-func severed(state *fsm.State, id fsm.VolumeID, node fsm.NodeID) (done bool, why string) {
+func formerPrimaryIsolated(state *fsm.State, id fsm.VolumeID, node fsm.NodeID) (done bool, reason string) {
 	v, ok := state.Volume(id)
 	if !ok || v.Replication == nil {
 		return true, ""
 	}
-	if _, ready := v.Phase.(fsm.Ready); !ready {
+	if _, isReady := v.Phase.(fsm.Ready); !isReady {
 		return true, "" // nobody is published it again
 	}
 	for _, t := range v.Teardowns {
@@ -48,7 +48,7 @@ func severed(state *fsm.State, id fsm.VolumeID, node fsm.NodeID) (done bool, why
 			continue // a host that can be asked ends it by itself
 		}
 		if !state.FormerPrimaryIsolated(v.ID) {
-			return false, waitsFor(state, v)
+			return false, waitReason(state, v)
 		}
 	}
 	return true, ""
@@ -59,8 +59,8 @@ func reachable(state *fsm.State, node fsm.NodeID, host fsm.HostID) bool {
 	return ok && n.Host == host && n.State == fsm.NodeReachable
 }
 
-// waitsFor is what a replicated volume waits for, in words.
-func waitsFor(state *fsm.State, v *fsm.Volume) string {
+// waitReason is what a replicated volume waits for, in words.
+func waitReason(state *fsm.State, v *fsm.Volume) string {
 	if c := state.ReplicationCondition(v); c.Abnormal {
 		return c.Message
 	}

@@ -45,12 +45,12 @@ func CheckMessage(msg proto.Message) error {
 }
 
 func checkFields(msg protoreflect.Message) error {
-	var broken error
+	var err error
 	msg.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		broken = checkField(field, value)
-		return broken == nil
+		err = checkField(field, value)
+		return err == nil
 	})
-	return broken
+	return err
 }
 
 func checkField(field protoreflect.FieldDescriptor, value protoreflect.Value) error {
@@ -93,7 +93,7 @@ func checkValue(field protoreflect.FieldDescriptor, value protoreflect.Value) er
 	case protoreflect.MessageKind:
 		return checkFields(value.Message())
 	case protoreflect.StringKind:
-		return checkString(field.Name(), value.String(), limitOf(field.Name()))
+		return checkString(field.Name(), value.String(), maxLength(field.Name()))
 	case protoreflect.Int32Kind, protoreflect.Int64Kind:
 		if value.Int() < 0 && field.Name() != startingOffset {
 			return fsm.Reject(fsm.Invalid, "%s is negative", field.Name())
@@ -103,7 +103,7 @@ func checkValue(field protoreflect.FieldDescriptor, value protoreflect.Value) er
 	return nil
 }
 
-func limitOf(name protoreflect.Name) int {
+func maxLength(name protoreflect.Name) int {
 	if limit, overridden := maxStringOf[name]; overridden {
 		return limit
 	}
@@ -116,15 +116,15 @@ func checkString(name protoreflect.Name, text string, limit int) error {
 		return nil
 	case len(text) > limit:
 		return fsm.Reject(fsm.Invalid, "%s has %d bytes, more than %d", name, len(text), limit)
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, banned):
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, isForbidden):
 		return fsm.Reject(fsm.Invalid, "%s holds a character that is not allowed", name)
 	}
 	return nil
 }
 
-// banned are the control characters that CSI forbids: all but tab, line feed and
+// isForbidden are the control characters that CSI forbids: all but tab, line feed and
 // carriage return.
-func banned(r rune) bool {
+func isForbidden(r rune) bool {
 	if r == '\t' || r == '\n' || r == '\r' {
 		return false
 	}
@@ -134,42 +134,42 @@ func banned(r rune) bool {
 func checkMap(field protoreflect.FieldDescriptor, pairs protoreflect.Map) error {
 	secret := isSecret(field)
 	total := 0
-	var broken error
+	var err error
 	pairs.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
 		total += len(key.String())
 		if field.MapValue().Kind() == protoreflect.MessageKind {
-			broken = checkFields(value.Message())
-			return broken == nil
+			err = checkFields(value.Message())
+			return err == nil
 		}
 		total += len(value.String())
-		broken = checkPair(field.Name(), key.String(), value.String(), secret)
-		return broken == nil
+		err = checkPair(field.Name(), key.String(), value.String(), secret)
+		return err == nil
 	})
-	if broken == nil && total > MaxMap {
-		broken = fsm.Reject(fsm.Invalid, "%s has %d bytes of keys and values, more than %d", field.Name(), total, MaxMap)
+	if err == nil && total > MaxMap {
+		err = fsm.Reject(fsm.Invalid, "%s has %d bytes of keys and values, more than %d", field.Name(), total, MaxMap)
 	}
-	return broken
+	return err
 }
 
 func checkPair(name protoreflect.Name, key, value string, secret bool) error {
 	switch {
-	case secret && !secretKey(key):
+	case secret && !isSecretKey(key):
 		return fsm.Reject(fsm.Invalid, "a key of %s is not made of letters, digits, '-', '_' and '.'", name)
 	case !utf8.ValidString(value):
 		return fsm.Reject(fsm.Invalid, "a value of %s is no valid string", name)
-	case strings.ContainsFunc(key, banned):
+	case strings.ContainsFunc(key, isForbidden):
 		return fsm.Reject(fsm.Invalid, "a key of %s holds a character that is not allowed", name)
 	}
 	return nil
 }
 
-func secretKey(key string) bool {
+func isSecretKey(key string) bool {
 	return key != "" && !strings.ContainsFunc(key, func(r rune) bool {
-		return !alphanumeric(r) && !strings.ContainsRune("-_.", r)
+		return !isAlphanumeric(r) && !strings.ContainsRune("-_.", r)
 	})
 }
 
-func alphanumeric(r rune) bool {
+func isAlphanumeric(r rune) bool {
 	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
 }
 

@@ -28,39 +28,39 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// world is a controller's and a node's socket over one cluster in memory.
-type world struct {
+// env is a controller's and a node's socket over one cluster in memory.
+type env struct {
 	csi.ControllerClient
 	csi.GroupControllerClient
 	csi.SnapshotMetadataClient
 	node        csi.NodeClient
-	cluster     *cluster
-	host        *host
+	cluster     *fakeCluster
+	host        *fakeHost
 	maps        *blockMaps
 	controllers *grpc.ClientConn
 	nodes       *grpc.ClientConn
 }
 
-// newWorld has one host, n1 in zone z1, unless others are given.
-func newWorld(t testing.TB, hosts ...func(*cluster) *host) *world {
+// newEnv has one host, n1 in zone z1, unless others are given.
+func newEnv(t testing.TB, hosts ...func(*fakeCluster) *fakeHost) *env {
 	t.Helper()
-	return newWorldOver(t, inMemory(t), inMemory(t), hosts...)
+	return newEnvOver(t, memoryTransport(t), memoryTransport(t), hosts...)
 }
 
-func newWorldOver(t testing.TB, controllers, nodes channel, hosts ...func(*cluster) *host) *world {
+func newEnvOver(t testing.TB, controllers, nodes transport, hosts ...func(*fakeCluster) *fakeHost) *env {
 	t.Helper()
-	w := &world{cluster: newCluster(t), maps: &blockMaps{}}
+	w := &env{cluster: newCluster(t), maps: &blockMaps{}}
 	if len(hosts) == 0 {
-		hosts = append(hosts, at("n1", "z1"))
+		hosts = append(hosts, hostIn("n1", "z1"))
 	}
-	for _, make := range hosts {
-		h := make(w.cluster).register(t)
+	for _, newChannel := range hosts {
+		h := newChannel(w.cluster).register(t)
 		if w.host == nil {
 			w.host = h
 		}
 	}
 	service := controller.New(w.cluster)
-	controller.Hasten(service, 20*time.Millisecond, 100*time.Millisecond)
+	controller.ShortenTimeouts(service, 20*time.Millisecond, 100*time.Millisecond)
 	nodeService, err := node.New(w.host, node.Config{ID: w.host.id, Labels: labelsOf(w.host), MaxVolumes: w.host.max})
 	require.NoError(t, err)
 
@@ -76,35 +76,35 @@ func newWorldOver(t testing.TB, controllers, nodes channel, hosts ...func(*clust
 	return w
 }
 
-// at makes a host in a zone.
-func at(id fsm.NodeID, zone string) func(*cluster) *host {
-	return func(c *cluster) *host {
+// hostIn makes a host in a zone.
+func hostIn(id fsm.NodeID, zone string) func(*fakeCluster) *fakeHost {
+	return func(c *fakeCluster) *fakeHost {
 		return newHost(c, id, &fsmpb.Label{Key: fsm.ZoneKey, Value: zone})
 	}
 }
 
-func labelsOf(h *host) (labels []fsm.Label) {
+func labelsOf(h *fakeHost) (labels []fsm.Label) {
 	for _, l := range h.labels {
 		labels = append(labels, fsm.Label{Key: l.GetKey(), Value: l.GetValue()})
 	}
 	return labels
 }
 
-// channel is a listener and a way to it.
-type channel struct {
+// transport is a listener and a way to it.
+type transport struct {
 	net.Listener
 	dial   func(context.Context) (net.Conn, error)
 	socket string // empty: it is in memory
 }
 
-// inMemory needs no kernel, so that a test may run under a clock of its own.
-func inMemory(testing.TB) channel {
+// memoryTransport needs no kernel, so that a test may run under a clock of its own.
+func memoryTransport(testing.TB) transport {
 	l := bufconn.Listen(64 << 10)
-	return channel{Listener: l, dial: l.DialContext}
+	return transport{Listener: l, dial: l.DialContext}
 }
 
-// onSocket is as a container orchestrator has it.
-func onSocket(t testing.TB) channel {
+// unixTransport is as a container orchestrator has it.
+func unixTransport(t testing.TB) transport {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hf") // short: a socket's path is bounded
 	require.NoError(t, err)
@@ -117,42 +117,42 @@ func onSocket(t testing.TB) channel {
 		require.Empty(t, entries)
 		require.NoError(t, os.Remove(dir))
 	})
-	return channel{Listener: l, socket: socket, dial: func(ctx context.Context) (net.Conn, error) {
+	return transport{Listener: l, socket: socket, dial: func(ctx context.Context) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}
 }
 
 // serve runs a CSI server until the test ends.
-func serve(t testing.TB, on channel, register func(*grpc.Server)) {
+func serve(t testing.TB, transport transport, register func(*grpc.Server)) {
 	t.Helper()
 	g, err := server.New(server.Config{})
 	require.NoError(t, err)
-	about, err := identity.New(identity.Config{Version: "v0", Ready: func() error { return nil }})
+	ident, err := identity.New(identity.Config{Version: "v0", Ready: func() error { return nil }})
 	require.NoError(t, err)
-	csi.RegisterIdentityServer(g, about)
+	csi.RegisterIdentityServer(g, ident)
 	register(g)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- server.Run(ctx, g, on) }()
+	go func() { ended <- server.Run(ctx, g, transport) }()
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-ended)
 	})
 }
 
-// overMemory serves and dials.
-func overMemory(t testing.TB, register func(*grpc.Server)) *grpc.ClientConn {
+// dialInMemory serves and dials.
+func dialInMemory(t testing.TB, register func(*grpc.Server)) *grpc.ClientConn {
 	t.Helper()
-	on := inMemory(t)
-	serve(t, on, register)
-	return dial(t, on)
+	transport := memoryTransport(t)
+	serve(t, transport, register)
+	return dial(t, transport)
 }
 
 // dial connects a client that holds every answer to the rules for all answers:
 // CSI-GEN-Error-01..04, CSI-GEN-Size-05, -06.
-func dial(t testing.TB, to channel) *grpc.ClientConn {
+func dial(t testing.TB, to transport) *grpc.ClientConn {
 	t.Helper()
-	judge := func(ctx context.Context, method string, req, resp any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	checkAnswer := func(ctx context.Context, method string, req, resp any, cc *grpc.ClientConn, call grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		err := call(ctx, method, req, resp, cc, opts...)
 		if err == nil {
 			assert.NoError(t, server.CheckMessage(resp.(proto.Message)), method)
@@ -162,7 +162,7 @@ func dial(t testing.TB, to channel) *grpc.ClientConn {
 		return err
 	}
 	conn, err := grpc.NewClient("passthrough:///csi", grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"), grpc.WithUnaryInterceptor(judge),
+		grpc.WithAuthority("localhost"), grpc.WithUnaryInterceptor(checkAnswer),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return to.dial(ctx) }))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
@@ -198,17 +198,17 @@ func block(mode csi.VolumeCapability_AccessMode_Mode) *csi.VolumeCapability {
 }
 
 const (
-	writer       = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
-	reader       = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
-	singleWriter = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
-	multiWriter  = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
-	manyReaders  = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
-	oneOfMany    = csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER
-	manyWriters  = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
+	writer                = csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER
+	reader                = csi.VolumeCapability_AccessMode_SINGLE_NODE_READER_ONLY
+	singleWriter          = csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER
+	multiWriter           = csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER
+	multiNodeReader       = csi.VolumeCapability_AccessMode_MULTI_NODE_READER_ONLY
+	multiNodeSingleWriter = csi.VolumeCapability_AccessMode_MULTI_NODE_SINGLE_WRITER
+	multiNodeMultiWriter  = csi.VolumeCapability_AccessMode_MULTI_NODE_MULTI_WRITER
 )
 
-// named is the plainest CreateVolume request; changes are applied to it.
-func named(name string, changes ...func(*csi.CreateVolumeRequest)) *csi.CreateVolumeRequest {
+// createRequest is the plainest CreateVolume request; changes are applied to it.
+func createRequest(name string, changes ...func(*csi.CreateVolumeRequest)) *csi.CreateVolumeRequest {
 	req := &csi.CreateVolumeRequest{
 		Name: name, CapacityRange: &csi.CapacityRange{RequiredBytes: gib},
 		VolumeCapabilities: []*csi.VolumeCapability{mount(writer, "")},
@@ -220,14 +220,14 @@ func named(name string, changes ...func(*csi.CreateVolumeRequest)) *csi.CreateVo
 }
 
 // create makes a volume and is its id.
-func (w *world) create(t testing.TB, name string, changes ...func(*csi.CreateVolumeRequest)) string {
+func (w *env) create(t testing.TB, name string, changes ...func(*csi.CreateVolumeRequest)) string {
 	t.Helper()
-	resp, err := w.CreateVolume(t.Context(), named(name, changes...))
+	resp, err := w.CreateVolume(t.Context(), createRequest(name, changes...))
 	require.NoError(t, err)
 	return resp.GetVolume().GetVolumeId()
 }
 
-func publishing(id, nodeID string, changes ...func(*csi.ControllerPublishVolumeRequest)) *csi.ControllerPublishVolumeRequest {
+func publishRequest(id, nodeID string, changes ...func(*csi.ControllerPublishVolumeRequest)) *csi.ControllerPublishVolumeRequest {
 	req := &csi.ControllerPublishVolumeRequest{VolumeId: id, NodeId: nodeID, VolumeCapability: mount(writer, "")}
 	for _, change := range changes {
 		change(req)
@@ -236,20 +236,20 @@ func publishing(id, nodeID string, changes ...func(*csi.ControllerPublishVolumeR
 }
 
 // publish publishes to n1 and is the publish context.
-func (w *world) publish(t testing.TB, id string, c *csi.VolumeCapability) map[string]string {
+func (w *env) publish(t testing.TB, id string, c *csi.VolumeCapability) map[string]string {
 	t.Helper()
-	resp, err := w.ControllerPublishVolume(t.Context(), publishing(id, "n1", func(r *csi.ControllerPublishVolumeRequest) { r.VolumeCapability = c }))
+	resp, err := w.ControllerPublishVolume(t.Context(), publishRequest(id, "n1", func(r *csi.ControllerPublishVolumeRequest) { r.VolumeCapability = c }))
 	require.NoError(t, err)
 	return resp.GetPublishContext()
 }
 
-func (w *world) unpublish(t testing.TB, id, nodeID string) error {
+func (w *env) unpublish(t testing.TB, id, nodeID string) error {
 	t.Helper()
 	_, err := w.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: id, NodeId: nodeID})
 	return err
 }
 
-func (w *world) delete(t testing.TB, id string) error {
+func (w *env) delete(t testing.TB, id string) error {
 	t.Helper()
 	_, err := w.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: id})
 	return err

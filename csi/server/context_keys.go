@@ -1,4 +1,4 @@
 package server
 
 // EpochKey is the publish context's key of the publication's epoch (S3).
-const EpochKey = ownPrefix + "epoch"
+const EpochKey = holdfastPrefix + "epoch"

@@ -8,18 +8,18 @@ import (
 
 // SnapshotRemoved tells whether no host that can be asked has the snapshot any more (S18).
 func SnapshotRemoved(state *fsm.State, id fsm.SnapshotID) (bool, error) {
-	n, ok := state.Snapshot(id)
+	snap, ok := state.Snapshot(id)
 	if !ok {
 		return true, nil
 	}
-	if n.Phase != fsm.SnapshotDeleting {
+	if snap.Phase != fsm.SnapshotDeleting {
 		return false, nil
 	}
-	at, known := state.Node(n.Node)
-	owing := !n.Gone && known && at.Host == n.Host && at.State == fsm.NodeReachable
-	if owing && n.Operation != nil && n.Operation.State == fsm.OpFailed {
+	node, known := state.Node(snap.Node)
+	removalPending := !snap.Gone && known && node.Host == snap.Host && node.State == fsm.NodeReachable
+	if removalPending && snap.Operation != nil && snap.Operation.State == fsm.OpFailed {
 		return false, fmt.Errorf("delete snapshot %s: node %s failed to remove it: %s; retry %s once this is mended",
-			id, n.Node, n.Operation.LastError, n.Operation.ID)
+			id, snap.Node, snap.Operation.LastError, snap.Operation.ID)
 	}
-	return !owing, nil
+	return !removalPending, nil
 }

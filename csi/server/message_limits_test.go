@@ -16,7 +16,7 @@ import (
 // CSI-GEN-Size-01, -02, -07: the limit of every string of every request, at its border.
 func TestEveryStringHasItsLimit(t *testing.T) {
 	checked := 0
-	eachRequest(func(kind protoreflect.MessageType) {
+	forEachRequest(func(kind protoreflect.MessageType) {
 		fields := kind.Descriptor().Fields()
 		for i := range fields.Len() {
 			field := fields.Get(i)
@@ -30,8 +30,8 @@ func TestEveryStringHasItsLimit(t *testing.T) {
 			case "target_path", "staging_target_path", "volume_path":
 				limit = 4095
 			}
-			require.NoError(t, CheckMessage(filled(kind, field, limit)), field.FullName())
-			err := CheckMessage(filled(kind, field, limit+1))
+			require.NoError(t, CheckMessage(filledMessage(kind, field, limit)), field.FullName())
+			err := CheckMessage(filledMessage(kind, field, limit+1))
 			require.ErrorContains(t, err, string(field.Name()))
 			require.Equal(t, fsm.Invalid, reasonOf(err))
 			checked++
@@ -44,7 +44,7 @@ func TestEveryStringHasItsLimit(t *testing.T) {
 // of a secret may be of any text.
 func TestEveryMapHasItsLimit(t *testing.T) {
 	checked := 0
-	eachRequest(func(kind protoreflect.MessageType) {
+	forEachRequest(func(kind protoreflect.MessageType) {
 		fields := kind.Descriptor().Fields()
 		for i := range fields.Len() {
 			field := fields.Get(i)
@@ -64,7 +64,7 @@ func TestEveryMapHasItsLimit(t *testing.T) {
 	require.Greater(t, checked, 15)
 }
 
-func eachRequest(fn func(protoreflect.MessageType)) {
+func forEachRequest(fn func(protoreflect.MessageType)) {
 	messages := csi.File_csi_proto.Messages()
 	for i := range messages.Len() {
 		if d := messages.Get(i); strings.HasSuffix(string(d.Name()), "Request") {
@@ -73,7 +73,7 @@ func eachRequest(fn func(protoreflect.MessageType)) {
 	}
 }
 
-func filled(kind protoreflect.MessageType, field protoreflect.FieldDescriptor, size int) proto.Message {
+func filledMessage(kind protoreflect.MessageType, field protoreflect.FieldDescriptor, size int) proto.Message {
 	msg := kind.New()
 	text := protoreflect.ValueOfString(strings.Repeat("x", size))
 	if field.IsList() {

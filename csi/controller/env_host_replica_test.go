@@ -6,32 +6,32 @@ import (
 )
 
 // side plays one host's side of a replicated volume: what the kernel would say of it.
-type side struct {
-	attach  uint64
-	uuid    uint64
-	whole   bool // it met its peer once
-	primary bool
-	made    bool
+type fakeReplica struct {
+	incarnation uint64
+	uuid        uint64
+	synced      bool // it met its peer once
+	primary     bool
+	made        bool
 }
 
 // replicated makes a host that holds replicas.
-func replicated(id fsm.NodeID, zone string) func(*cluster) *host {
-	return func(c *cluster) *host {
+func replicatedHostIn(id fsm.NodeID, zone string) func(*fakeCluster) *fakeHost {
+	return func(c *fakeCluster) *fakeHost {
 		h := newHost(c, id, &fsmpb.Label{Key: fsm.ZoneKey, Value: zone})
 		h.address = "192.0.2.1"
 		return h
 	}
 }
 
-func (h *host) replication() *fsmpb.Replication {
+func (h *fakeHost) replication() *fsmpb.Replication {
 	if h.address == "" {
 		return nil
 	}
 	return &fsmpb.Replication{Address: h.address, PublicKey: make([]byte, 32), Version: "8.4.11", MaxReplicas: 2}
 }
 
-// peer is the host of that node, nil when it is idle: it does not run.
-func (c *cluster) peer(id fsm.NodeID) *host {
+// runningHost is the host of that node, nil when it is idle: it does not run.
+func (c *fakeCluster) runningHost(id fsm.NodeID) *fakeHost {
 	for _, h := range c.hosts {
 		h.mu.Lock()
 		idle := h.idle
@@ -43,22 +43,22 @@ func (c *cluster) peer(id fsm.NodeID) *host {
 	return nil
 }
 
-// replicate does what the log wishes of one side, and reports what is seen then.
-func (h *host) replicate(w *fsm.DesiredVolume) {
+// reconcileReplica does what the log wishes of one side, and reports what is seen then.
+func (h *fakeHost) reconcileReplica(w *fsm.DesiredVolume) {
 	if w.Goal == fsm.GoalRemove || w.ReplicaState == fsm.ReplicaLeaving {
 		return
 	}
-	own := h.side(w)
+	replica := h.replica(w)
 	h.mu.Lock()
-	slow := h.slow
+	delayed := h.delayed
 	h.mu.Unlock()
 	if w.Teardown != nil {
-		own.primary = false
+		replica.primary = false
 	}
-	if w.Replication.Primary && !w.Replication.PromotionDone && !slow {
-		own.primary = h.askForPrimary(w, own)
+	if w.Replication.Primary && !w.Replication.PromotionDone && !delayed {
+		replica.primary = h.requestPrimary(w, replica)
 	}
-	if seen := h.observe(w, own); seen != w.Replication.Observed {
+	if seen := h.observe(w, replica); seen != w.Replication.Observed {
 		h.report(&fsmpb.Observation{VolumeId: string(w.Volume), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: seen.Proto()}})
 	}
 	if w.Teardown != nil {
@@ -67,58 +67,58 @@ func (h *host) replicate(w *fsm.DesiredVolume) {
 }
 
 // side is this host's of the volume; it is attached when it is first looked at.
-func (h *host) side(w *fsm.DesiredVolume) *side {
+func (h *fakeHost) replica(w *fsm.DesiredVolume) *fakeReplica {
 	h.mu.Lock()
-	own := h.sides[w.Volume]
-	if own == nil {
-		own = &side{attach: w.Replication.Attachment + 1, uuid: 0x10}
-		h.sides[w.Volume] = own
+	replica := h.replicas[w.Volume]
+	if replica == nil {
+		replica = &fakeReplica{incarnation: w.Replication.Attachment + 1, uuid: 0x10}
+		h.replicas[w.Volume] = replica
 	}
 	h.mu.Unlock()
-	if own.attach != w.Replication.Attachment {
+	if replica.incarnation != w.Replication.Attachment {
 		_, _ = h.propose(&fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
-			VolumeId: string(w.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Attach: own.attach,
+			VolumeId: string(w.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Attach: replica.incarnation,
 		}}})
 	}
-	return own
+	return replica
 }
 
 // observe is what the kernel would say.
-func (h *host) observe(w *fsm.DesiredVolume, own *side) fsm.ReplicaObservation {
+func (h *fakeHost) observe(w *fsm.DesiredVolume, replica *fakeReplica) fsm.ReplicaObservation {
 	seen := fsm.ReplicaObservation{
-		Boot: "boot", Attachment: own.attach, Primary: own.primary, UUID: own.uuid, Generation: w.Replication.Generation,
+		Boot: "boot", Attachment: replica.incarnation, Primary: replica.primary, UUID: replica.uuid, Generation: w.Replication.Generation,
 		Connection: fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE, Disk: fsmpb.DiskState_DISK_STATE_INCONSISTENT,
 		BackingCapacity: w.Size,
 	}
 	if w.Replication.Connect {
 		seen.Connection = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING
 	}
-	if other := h.connected(w); other != nil {
-		own.whole = true
-		if other.primary {
-			own.uuid, seen.UUID = other.uuid, other.uuid
+	if peer := h.connectedPeer(w); peer != nil {
+		replica.synced = true
+		if peer.primary {
+			replica.uuid, seen.UUID = peer.uuid, peer.uuid
 		}
 		seen.Connection, seen.PeerDisk = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED, fsmpb.DiskState_DISK_STATE_UP_TO_DATE
 	}
-	if own.whole {
+	if replica.synced {
 		seen.Disk = fsmpb.DiskState_DISK_STATE_UP_TO_DATE
 	}
 	return seen
 }
 
-// connected is the peer's side when both hosts run and both are to be connected.
-func (h *host) connected(w *fsm.DesiredVolume) (other *side) {
+// connectedPeer is the peer's side when both hosts run and both are to be connected.
+func (h *fakeHost) connectedPeer(w *fsm.DesiredVolume) (peerReplica *fakeReplica) {
 	if !w.Replication.Connect || w.Replication.Peer == nil {
 		return nil
 	}
-	peer := h.cluster.peer(w.Replication.Peer.Node)
+	peer := h.cluster.runningHost(w.Replication.Peer.Node)
 	if peer == nil {
 		return nil
 	}
 	connect := false
 	_ = h.cluster.View(func(s *fsm.State) error {
-		if theirs, ok := s.DesiredVolume(peer.id, w.Volume); ok && theirs.Replication != nil {
-			connect = theirs.Replication.Connect
+		if desired, ok := s.DesiredVolume(peer.id, w.Volume); ok && desired.Replication != nil {
+			connect = desired.Replication.Connect
 		}
 		return nil
 	})
@@ -127,21 +127,21 @@ func (h *host) connected(w *fsm.DesiredVolume) (other *side) {
 	if !connect {
 		return nil
 	}
-	return peer.sides[w.Volume]
+	return peer.replicas[w.Volume]
 }
 
-// askForPrimary is the grant that a host needs before it sets its replica primary (S2).
-func (h *host) askForPrimary(w *fsm.DesiredVolume, own *side) bool {
-	if own.primary {
+// requestPrimary is the grant that a host needs before it sets its replica primary (S2).
+func (h *fakeHost) requestPrimary(w *fsm.DesiredVolume, replica *fakeReplica) bool {
+	if replica.primary {
 		return true
 	}
-	seen := h.observe(w, own)
+	seen := h.observe(w, replica)
 	_, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_SetPrimary{SetPrimary: &fsmpb.SetPrimary{
 		VolumeId: string(w.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot",
 		Epoch: w.Publication.Epoch.Proto(), Seen: seen.Proto(),
 	}}})
 	if err == nil && !seen.Connected() {
-		own.uuid += 0x10 // it goes on alone
+		replica.uuid += 0x10 // it goes on alone
 	}
 	return err == nil
 }

@@ -13,11 +13,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// streamed has a chain of interceptors look at streams as at calls: CSI's have one
+// interceptStreams has a chain of interceptors look at streams as at calls: CSI's have one
 // request and many answers. They have no deadline but the caller's.
-func streamed(chain ...grpc.UnaryServerInterceptor) grpc.StreamServerInterceptor {
+func interceptStreams(chain ...grpc.UnaryServerInterceptor) grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-		req, err := requestOf(info.FullMethod)
+		req, err := newRequest(info.FullMethod)
 		if err != nil {
 			return err
 		}
@@ -25,20 +25,20 @@ func streamed(chain ...grpc.UnaryServerInterceptor) grpc.StreamServerInterceptor
 			return err
 		}
 		next := func(ctx context.Context, _ any) (any, error) {
-			return nil, handle(srv, &received{ServerStream: ss, ctx: ctx, req: req})
+			return nil, handle(srv, &replayedStream{ServerStream: ss, ctx: ctx, req: req})
 		}
-		about := &grpc.UnaryServerInfo{Server: srv, FullMethod: info.FullMethod}
+		unaryInfo := &grpc.UnaryServerInfo{Server: srv, FullMethod: info.FullMethod}
 		for i := len(chain) - 1; i >= 0; i-- {
 			inner, step := next, chain[i]
-			next = func(ctx context.Context, req any) (any, error) { return step(ctx, req, about, inner) }
+			next = func(ctx context.Context, req any) (any, error) { return step(ctx, req, unaryInfo, inner) }
 		}
 		_, err = next(ss.Context(), req)
 		return err
 	}
 }
 
-// requestOf is an empty message of the kind that a method takes.
-func requestOf(fullMethod string) (proto.Message, error) {
+// newRequest is an empty message of the kind that a method takes.
+func newRequest(fullMethod string) (proto.Message, error) {
 	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", "."))
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
 	method, isMethod := found.(protoreflect.MethodDescriptor)
@@ -52,18 +52,18 @@ func requestOf(fullMethod string) (proto.Message, error) {
 	return kind.New().Interface(), nil
 }
 
-// received is a stream whose request has been read already.
-type received struct {
+// replayedStream is a stream whose request has been read already.
+type replayedStream struct {
 	grpc.ServerStream
 	ctx context.Context
 	req proto.Message
 }
 
 // Context has the request's id.
-func (r *received) Context() context.Context { return r.ctx }
+func (r *replayedStream) Context() context.Context { return r.ctx }
 
 // RecvMsg hands out the request, once.
-func (r *received) RecvMsg(into any) error {
+func (r *replayedStream) RecvMsg(into any) error {
 	msg, isMessage := into.(proto.Message)
 	if r.req == nil || !isMessage {
 		return r.ServerStream.RecvMsg(into)

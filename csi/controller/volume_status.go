@@ -11,52 +11,52 @@ import (
 
 // hosts are the nodes that hold some volumes, as of one moment. Nodes and volumes
 // that come out of a state never change, so they can be looked at without its lock.
-type hosts struct {
+type nodeView struct {
 	nodes       map[fsm.NodeID]*fsm.Node
 	incarnation uint64
 	// replicated are the conditions of replicated volumes, as the log has them.
-	replicated map[fsm.VolumeID]fsm.Condition
+	replicationConditions map[fsm.VolumeID]fsm.Condition
 }
 
-// hostsOf are the volumes' nodes.
-func hostsOf(state *fsm.State, volumes ...*fsm.Volume) *hosts {
-	h := &hosts{nodes: map[fsm.NodeID]*fsm.Node{}, incarnation: state.Cluster().Incarnation, replicated: map[fsm.VolumeID]fsm.Condition{}}
+// nodeViewOf are the volumes' nodes.
+func nodeViewOf(state *fsm.State, volumes ...*fsm.Volume) *nodeView {
+	view := &nodeView{nodes: map[fsm.NodeID]*fsm.Node{}, incarnation: state.Cluster().Incarnation, replicationConditions: map[fsm.VolumeID]fsm.Condition{}}
 	for _, v := range volumes {
 		if v.Replication != nil {
-			h.replicated[v.ID] = state.ReplicationCondition(v)
+			view.replicationConditions[v.ID] = state.ReplicationCondition(v)
 		}
 		for i := range v.Replicas {
 			id := v.Replicas[i].Node
-			if _, known := h.nodes[id]; known {
+			if _, known := view.nodes[id]; known {
 				continue
 			}
 			if n, ok := state.Node(id); ok {
-				h.nodes[id] = n
+				view.nodes[id] = n
 			}
 		}
 	}
-	return h
+	return view
 }
 
 // volume is a volume as CSI describes it. It has no volume_context: the id alone
 // names it.
-func (h *hosts) volume(v *fsm.Volume) *csi.Volume {
+func (h *nodeView) volume(v *fsm.Volume) *csi.Volume {
 	volume := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: contentSource(v.Source)}
 	for i := range v.Replicas {
-		if r := &v.Replicas[i]; usable(r) {
-			volume.AccessibleTopology = append(volume.AccessibleTopology, server.Topology(h.place(r)))
+		if r := &v.Replicas[i]; isAccessible(r) {
+			volume.AccessibleTopology = append(volume.AccessibleTopology, server.Topology(h.topology(r)))
 		}
 	}
 	return volume
 }
 
 // usable: the volume can be published there, or could be once it is mended.
-func usable(r *fsm.Replica) bool {
+func isAccessible(r *fsm.Replica) bool {
 	return r.State == fsm.ReplicaPresent || r.State == fsm.ReplicaMissing
 }
 
-// place is the topology of a replica's host.
-func (h *hosts) place(r *fsm.Replica) fsm.Topology {
+// topology is the topology of a replica's host.
+func (h *nodeView) topology(r *fsm.Replica) fsm.Topology {
 	if n, ok := h.nodes[r.Node]; ok {
 		return n.Topology()
 	}
@@ -73,24 +73,24 @@ func publishedNodes(v *fsm.Volume) []string {
 
 // condition is the volume's condition as the controllers see it: what its host
 // said of it, and whether that host can be asked.
-func (h *hosts) condition(v *fsm.Volume) *csi.VolumeCondition {
+func (h *nodeView) condition(v *fsm.Volume) *csi.VolumeCondition {
 	worst := v.Condition
-	if own := h.replicated[v.ID]; own.Abnormal && !worst.Abnormal {
-		worst = own
+	if replication := h.replicationConditions[v.ID]; replication.Abnormal && !worst.Abnormal {
+		worst = replication
 	}
 	for i := range v.Replicas {
-		if !usable(&v.Replicas[i]) {
+		if !isAccessible(&v.Replicas[i]) {
 			continue
 		}
-		if trouble := h.trouble(&v.Replicas[i]); trouble != "" && !worst.Abnormal {
-			worst = fsm.Condition{Abnormal: true, Message: trouble}
+		if problem := h.unavailability(&v.Replicas[i]); problem != "" && !worst.Abnormal {
+			worst = fsm.Condition{Abnormal: true, Message: problem}
 		}
 	}
 	return server.Condition(worst)
 }
 
-// trouble says why a replica is not at hand, and nothing when it is.
-func (h *hosts) trouble(r *fsm.Replica) string {
+// unavailability says why a replica is not at hand, and nothing when it is.
+func (h *nodeView) unavailability(r *fsm.Replica) string {
 	n, ok := h.nodes[r.Node]
 	switch {
 	case !ok || n.Host != r.Host:

@@ -1,0 +1,60 @@
+package controller
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// pageTokens is one RPC's list. A token of it is, in base64: a mark of the RPC, the
+// cluster's incarnation, the uuid of the last entry told, and a checksum. It holds
+// on every member, also when that entry is gone, until the state is restored from
+// elsewhere (S1).
+type pageTokens struct{ tag, idPrefix string }
+
+var (
+	volumeTokens   = pageTokens{tag: "lv1", idPrefix: "hf-"}
+	snapshotTokens = pageTokens{tag: "ls1", idPrefix: "hs-"}
+)
+
+const (
+	tagSize   = 3
+	tokenSize = tagSize + 8 + 16 + 4
+)
+
+var tokenEncoding = base64.RawURLEncoding.Strict()
+
+func (l pageTokens) encode(last string, incarnation uint64) string {
+	id, err := uuid.Parse(last[len(l.idPrefix):])
+	if err != nil {
+		return "" // not reached: ids in the state are valid
+	}
+	raw := binary.BigEndian.AppendUint64([]byte(l.tag), incarnation)
+	raw = append(raw, id[:]...)
+	return tokenEncoding.EncodeToString(binary.BigEndian.AppendUint32(raw, crc32.ChecksumIEEE(raw)))
+}
+
+// decode is the id to go on after. A token that is not of this list and incarnation
+// is fsm.Busy (ABORTED): the caller begins again.
+func (l pageTokens) decode(text string, incarnation uint64) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	raw, err := tokenEncoding.DecodeString(text)
+	if err != nil || len(raw) != tokenSize || string(raw[:tagSize]) != l.tag {
+		return "", invalidToken()
+	}
+	body, sum := raw[:tokenSize-4], binary.BigEndian.Uint32(raw[tokenSize-4:])
+	if crc32.ChecksumIEEE(body) != sum || binary.BigEndian.Uint64(body[tagSize:]) != incarnation {
+		return "", invalidToken()
+	}
+	return l.idPrefix + uuid.UUID(body[tagSize+8:]).String(), nil
+}
+
+func invalidToken() error {
+	return fsm.Reject(fsm.Busy, "starting_token is not valid: begin the list again")
+}

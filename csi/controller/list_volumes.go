@@ -1,0 +1,99 @@
+package controller
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/csi/rpcerr"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// maxPageSize bounds a page in bytes, so that it fits gRPC's 4 MiB even when the caller
+// sets no limit: what is left out comes under next_token.
+const maxPageSize = 3 << 20
+
+// ListVolumes lists the volumes that are ready, in order of their ids: those of
+// which a caller may have been told. A volume that is deleted leaves the list when
+// its name is free (S18).
+func (s *Server) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
+	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_LIST_VOLUMES); err != nil {
+		return nil, err
+	}
+	if req.GetMaxEntries() < 0 {
+		return nil, rpcerr.Invalid("max_entries is negative")
+	}
+	page := &volumePage{maxEntries: int(req.GetMaxEntries()), bytesLeft: maxPageSize}
+	err := s.readState(ctx, func(state *fsm.State) error {
+		after, err := volumeTokens.decode(req.GetStartingToken(), state.Cluster().Incarnation)
+		if err == nil {
+			page.collect(state, fsm.VolumeID(after))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, rpcerr.From(err)
+	}
+	return page.response(), nil
+}
+
+// volumePage is one answer being put together: the volumes are collected under the
+// state's lock and described without it.
+type volumePage struct {
+	maxEntries int // entries; 0: no limit
+	bytesLeft  int // left
+	volumes    []*fsm.Volume
+	nodes      *nodeView
+	more       bool // volumes follow those collected
+}
+
+// minEntrySize is less than any entry has, in bytes: more cannot fit a page.
+const minEntrySize = 64
+
+func (p *volumePage) collect(state *fsm.State, after fsm.VolumeID) {
+	limit := maxPageSize / minEntrySize
+	if p.maxEntries != 0 {
+		limit = min(limit, p.maxEntries)
+	}
+	for v := range state.Volumes(after) {
+		if _, isReady := v.Phase.(fsm.Ready); !isReady {
+			continue
+		}
+		if len(p.volumes) == limit {
+			p.more = true
+			break
+		}
+		p.volumes = append(p.volumes, v)
+	}
+	p.nodes = nodeViewOf(state, p.volumes...)
+}
+
+// describe is the answer; where it ends before the last volume it has a token.
+func (p *volumePage) response() *csi.ListVolumesResponse {
+	resp := &csi.ListVolumesResponse{}
+	for _, v := range p.volumes {
+		entry := p.entry(v)
+		const framing = 8 // at most, of one entry in the list
+		p.bytesLeft -= proto.Size(entry) + framing
+		if p.bytesLeft < 0 && len(resp.Entries) > 0 {
+			p.more = true
+			break
+		}
+		resp.Entries = append(resp.Entries, entry)
+	}
+	if p.more {
+		resp.NextToken = volumeTokens.encode(string(p.volumes[len(resp.Entries)-1].ID), p.nodes.incarnation)
+	}
+	return resp
+}
+
+func (p *volumePage) entry(v *fsm.Volume) *csi.ListVolumesResponse_Entry {
+	return &csi.ListVolumesResponse_Entry{
+		Volume: p.nodes.volume(v),
+		Status: &csi.ListVolumesResponse_VolumeStatus{
+			PublishedNodeIds: publishedNodes(v),
+			VolumeCondition:  p.nodes.condition(v),
+		},
+	}
+}
