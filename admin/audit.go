@@ -25,12 +25,12 @@ func (s *Server) Audit(ctx context.Context, _ *adminpb.AuditRequest) (*adminpb.A
 		if err != nil || round.clean() {
 			break
 		}
-		if err = sleep(ctx, s.Settle); err != nil {
+		if err = sleepContext(ctx, s.AuditPause); err != nil {
 			break
 		}
 		before := round
 		if round, err = s.auditRound(ctx); err == nil {
-			round.keepSuspects(before)
+			round.intersectSuspects(before)
 		}
 		if err == nil && round.suspects() == before.suspects() {
 			break
@@ -42,7 +42,7 @@ func (s *Server) Audit(ctx context.Context, _ *adminpb.AuditRequest) (*adminpb.A
 	return round.response(), nil
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
+func sleepContext(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -61,7 +61,7 @@ type round struct {
 
 // auditRound looks once: which hosts there are, what they hold, what they should hold.
 func (s *Server) auditRound(ctx context.Context) (round, error) {
-	asked, err := s.inventories(ctx)
+	inventories, err := s.inventories(ctx)
 	if err != nil {
 		return round{}, err
 	}
@@ -74,15 +74,15 @@ func (s *Server) auditRound(ctx context.Context) (round, error) {
 		if n.State == fsm.NodeLost {
 			continue
 		}
-		answer, known := asked[n.ID]
+		answer, known := inventories[n.ID]
 		switch {
 		case !known: // registered since; the next audit sees it
 			r.unknown = append(r.unknown, &adminpb.Unknown{Node: string(n.ID), Detail: "registered while the audit ran"})
 		case answer.err != nil:
 			r.unknown = append(r.unknown, &adminpb.Unknown{Node: string(n.ID), Detail: answer.err.Error()})
-			r.found.owed(st, n)
+			r.found.addPending(st, n)
 		default:
-			r.checked += r.found.compare(st, n, answer.items)
+			r.checked += r.found.compareHost(st, n, answer.items)
 		}
 	}
 	return r, nil
@@ -118,16 +118,16 @@ func (s *Server) inventories(ctx context.Context) (map[fsm.NodeID]inventory, err
 	}
 	out := make(map[fsm.NodeID]inventory, len(nodes))
 	var mu sync.Mutex
-	var asking sync.WaitGroup
+	var wg sync.WaitGroup
 	for _, id := range nodes {
-		asking.Go(func() {
+		wg.Go(func() {
 			items, err := s.Hosts.Inventory(ctx, id)
 			mu.Lock()
 			defer mu.Unlock()
 			out[id] = inventory{items: items, err: err}
 		})
 	}
-	asking.Wait()
+	wg.Wait()
 	return out, nil
 }
 
@@ -135,8 +135,8 @@ func (r *round) clean() bool { return r.suspects() == 0 }
 
 func (r *round) suspects() int { return len(r.found.orphans) + len(r.found.missing) }
 
-// keepSuspects forgets the suspects that the round before did not have.
-func (r *round) keepSuspects(before round) {
+// intersectSuspects forgets the suspects that the round before did not have.
+func (r *round) intersectSuspects(before round) {
 	r.found.orphans = intersect(r.found.orphans, before.found.orphans)
 	r.found.missing = intersect(r.found.missing, before.found.missing)
 }
@@ -148,16 +148,16 @@ func intersect(a, b []finding) []finding {
 func (r *round) response() *adminpb.AuditResponse {
 	return &adminpb.AuditResponse{
 		Index: r.index, Checked: r.checked, Unknown: r.unknown,
-		Orphans: sorted(r.found.orphans), Missing: sorted(r.found.missing), Pending: sorted(r.found.pending),
+		Orphans: sortedFindings(r.found.orphans), Missing: sortedFindings(r.found.missing), Pending: sortedFindings(r.found.pending),
 	}
 }
 
-func sorted(in []finding) []*adminpb.Finding {
+func sortedFindings(in []finding) []*adminpb.Finding {
 	slices.SortFunc(in, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.id, b.id),
 			cmp.Compare(a.kind, b.kind), cmp.Compare(a.path, b.path))
 	})
-	return each(slices.Compact(in), func(f finding) *adminpb.Finding {
+	return mapSlice(slices.Compact(in), func(f finding) *adminpb.Finding {
 		return &adminpb.Finding{Node: string(f.node), Kind: f.kind, Id: f.id, Path: f.path}
 	})
 }

@@ -11,72 +11,72 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-func resource(id fsm.VolumeID) Item {
+func resourceItem(id fsm.VolumeID) Item {
 	return Item{Kind: "resource", ID: id, Path: "/etc/drbd.d/" + string(id) + ".res"}
 }
 
-// holds is what a host of a replicated volume holds.
-func holds(id fsm.VolumeID, more ...Item) []Item {
-	return append([]Item{image(id), resource(id), {Kind: "loop", ID: id, Path: "/dev/loop0"}}, more...)
+// replicaItems is what a host of a replicated volume holds.
+func replicaItems(id fsm.VolumeID, more ...Item) []Item {
+	return append([]Item{imageItem(id), resourceItem(id), {Kind: "loop", ID: id, Path: "/dev/loop0"}}, more...)
 }
 
-func TestAuditKnowsReplicatedVolumes(t *testing.T) {
+func TestAuditOfReplicatedVolumes(t *testing.T) {
 	const stranger = fsm.VolumeID("hf-99999999-0000-4000-8000-000000000000")
 	for name, tc := range map[string]struct {
-		arrange                   func(w *world, id fsm.VolumeID)
+		arrange                   func(w *env, id fsm.VolumeID)
 		orphans, missing, pending []string
 		checked                   uint64
 	}{
-		"a volume with its devices and resources is clean, published or not": {checked: 2, arrange: func(w *world, id fsm.VolumeID) {
-			w.items["n1"], w.items["n2"] = holds(id), holds(id)
+		"a volume with its devices and resources is clean, published or not": {checked: 2, arrange: func(w *env, id fsm.VolumeID) {
+			w.items["n1"], w.items["n2"] = replicaItems(id), replicaItems(id)
 			w.publish(id)
 		}},
 		"TestS14: a resource that the state does not know is an orphan": {checked: 2,
-			arrange: func(w *world, id fsm.VolumeID) {
-				w.items["n1"], w.items["n2"] = holds(id, resource(stranger)), holds(id)
+			arrange: func(w *env, id fsm.VolumeID) {
+				w.items["n1"], w.items["n2"] = replicaItems(id, resourceItem(stranger)), replicaItems(id)
 			},
 			orphans: []string{"resource /etc/drbd.d/" + string(stranger) + ".res"}},
 		"a resource of a volume with one replica is an orphan": {checked: 3,
-			arrange: func(w *world, id fsm.VolumeID) {
+			arrange: func(w *env, id fsm.VolumeID) {
 				local := w.create(2, false) // n3 has most room
-				w.seenBy("n3", local, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}})
-				w.items["n1"], w.items["n2"], w.items["n3"] = holds(id), holds(id), []Item{image(local), resource(local)}
+				w.reportReplica("n3", local, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}})
+				w.items["n1"], w.items["n2"], w.items["n3"] = replicaItems(id), replicaItems(id), []Item{imageItem(local), resourceItem(local)}
 			},
 			orphans: []string{"resource /etc/drbd.d/hf-00000000-0000-4000-8000-000000000002.res"}},
 		"a second loop device is an orphan": {checked: 2,
-			arrange: func(w *world, id fsm.VolumeID) {
-				w.items["n1"], w.items["n2"] = holds(id, Item{Kind: "loop", ID: id, Path: "/dev/loop1"}), holds(id)
+			arrange: func(w *env, id fsm.VolumeID) {
+				w.items["n1"], w.items["n2"] = replicaItems(id, Item{Kind: "loop", ID: id, Path: "/dev/loop1"}), replicaItems(id)
 			},
 			orphans: []string{"loop /dev/loop1"}},
 		"a replica without its device and resource misses both": {checked: 2,
-			arrange: func(w *world, id fsm.VolumeID) { w.items["n1"] = holds(id) },
+			arrange: func(w *env, id fsm.VolumeID) { w.items["n1"] = replicaItems(id) },
 			missing: []string{"image volumes/hf-00000000-0000-4000-8000-000000000001.img", "resource "}},
 		"a resource that its host took down is not missed": {checked: 2,
-			arrange: func(w *world, id fsm.VolumeID) {
-				w.items["n1"], w.items["n2"] = holds(id), []Item{image(id)}
+			arrange: func(w *env, id fsm.VolumeID) {
+				w.items["n1"], w.items["n2"] = replicaItems(id), []Item{imageItem(id)}
 				down := fsm.ReplicaObservation{Boot: "boot", Attachment: 1, Unconfigured: true, Generation: w.volume(id).Replication.Generation}
-				w.seenBy("n2", id, &fsmpb.Observation{Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: down.Proto()}})
+				w.reportReplica("n2", id, &fsmpb.Observation{Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: down.Proto()}})
 			}},
 		"a replica that is given up is pending until it is removed": {checked: 3,
-			arrange: func(w *world, id fsm.VolumeID) {
-				w.items["n1"], w.items["n2"] = holds(id), holds(id)
-				w.moveAway(id)
+			arrange: func(w *env, id fsm.VolumeID) {
+				w.items["n1"], w.items["n2"] = replicaItems(id), replicaItems(id)
+				w.moveReplica(id)
 			},
 			pending: []string{
 				"image /pool/volumes/hf-00000000-0000-4000-8000-000000000001.img", "loop /dev/loop0", "resource /etc/drbd.d/hf-00000000-0000-4000-8000-000000000001.res",
 				"image volumes/hf-00000000-0000-4000-8000-000000000001.img", // of the new one, which is not made yet
 			}},
 		"what is left of it after that is an orphan": {checked: 2,
-			arrange: func(w *world, id fsm.VolumeID) {
-				w.items["n1"], w.items["n2"], w.items["n3"] = holds(id), []Item{resource(id)}, holds(id)
-				w.moveAway(id)
-				w.seenBy("n2", id, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
+			arrange: func(w *env, id fsm.VolumeID) {
+				w.items["n1"], w.items["n2"], w.items["n3"] = replicaItems(id), []Item{resourceItem(id)}, replicaItems(id)
+				w.moveReplica(id)
+				w.reportReplica("n2", id, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
 				w.attach("n3", id)
 			},
 			orphans: []string{"resource /etc/drbd.d/hf-00000000-0000-4000-8000-000000000001.res"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newPair(t, "n1", "n2")
+			w := newReplicatedEnv(t, "n1", "n2")
 			id := w.replicate(1)
 			w.register("n3")
 			tc.arrange(w, id)
@@ -91,16 +91,16 @@ func TestAuditKnowsReplicatedVolumes(t *testing.T) {
 	}
 }
 
-// moveAway gives up the replica on n2; the new one is planned on n3.
-func (w *world) moveAway(id fsm.VolumeID) {
+// moveReplica gives up the replica on n2; the new one is planned on n3.
+func (w *env) moveReplica(id fsm.VolumeID) {
 	w.t.Helper()
-	w.do(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
+	w.mustApply(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
 		VolumeId: string(id), NodeId: "n2", HostId: "host-n2"}}})
-	w.do(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: string(id), NodeId: "n3"}}})
+	w.mustApply(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: string(id), NodeId: "n3"}}})
 }
 
-func TestReplicasAreShownWithTheLogsWordAndWhatTheirHostsSaw(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+func TestReplicasShowLoggedAndObservedState(t *testing.T) {
+	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
 	w.create(2, true)
 	w.publish(id)
@@ -130,7 +130,7 @@ func TestReplicasAreShownWithTheLogsWordAndWhatTheirHostsSaw(t *testing.T) {
 	require.NoError(t, PrintReplicas(&text, "json", resp))
 	require.Contains(t, text.String(), `"minor"`)
 
-	w.do(&fsmpb.Command{Actor: "node/n2", Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
+	w.mustApply(&fsmpb.Command{Actor: "node/n2", Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
 		VolumeId: string(id), NodeId: "n2", HostId: "host-n2", BootId: "boot", Attach: 2}}})
 	resp, err = w.server.Volumes(t.Context(), &adminpb.VolumesRequest{Volume: "pvc-1"})
 	require.NoError(t, err)
@@ -138,10 +138,10 @@ func TestReplicasAreShownWithTheLogsWordAndWhatTheirHostsSaw(t *testing.T) {
 	require.Contains(t, resp.GetVolumes()[0].GetCondition(), "n2")
 }
 
-func TestHistoryNamesVerdicts(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+func TestHistoryShowsOutcomes(t *testing.T) {
+	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
-	w.do(&fsmpb.Command{Actor: "node/n2", Body: &fsmpb.Command_Outdate{Outdate: &fsmpb.Outdate{
+	w.mustApply(&fsmpb.Command{Actor: "node/n2", Body: &fsmpb.Command_Outdate{Outdate: &fsmpb.Outdate{
 		VolumeId: string(id), NodeId: "n2", HostId: "host-n2", BootId: "boot", Generation: w.volume(id).Replication.Generation}}})
 	entry := entryView(w.log[len(w.log)-1])
 	require.Equal(t, "outdate", entry.GetKind())

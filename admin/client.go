@@ -21,32 +21,32 @@ import (
 type Client struct {
 	tls       *tls.Config
 	endpoints []string
-	// Patience is how long one controller may take to answer a call before the
+	// Timeout is how long one controller may take to answer a call before the
 	// next is asked; 0 means 10 s.
-	Patience time.Duration
+	Timeout time.Duration
 }
 
 // NewClient makes a client of the controllers' API addresses (host:port). It dials nothing yet.
 func NewClient(endpoints []string, config *tls.Config) *Client {
-	return &Client{tls: config, endpoints: endpoints, Patience: 10 * time.Second}
+	return &Client{tls: config, endpoints: endpoints, Timeout: 10 * time.Second}
 }
 
-// Each calls fn with one controller after the other until one call succeeds or
+// TryEach calls fn with one controller after the other until one call succeeds or
 // fails with something else than unavailability. When no controller could be
 // asked, the error names them all and its code is Unavailable.
-func (c *Client) Each(ctx context.Context, fn func(context.Context, adminpb.AdminClient) error) error {
-	var failed []string
+func (c *Client) TryEach(ctx context.Context, fn func(context.Context, adminpb.AdminClient) error) error {
+	var failures []string
 	for _, endpoint := range c.endpoints {
-		err := c.one(ctx, endpoint, fn)
+		err := c.callOne(ctx, endpoint, fn)
 		if err == nil || !retryable(err) || ctx.Err() != nil {
 			return err
 		}
-		failed = append(failed, endpoint+": "+Reason(err))
+		failures = append(failures, endpoint+": "+Reason(err))
 	}
-	if len(failed) == 0 {
+	if len(failures) == 0 {
 		return status.Error(codes.Unavailable, "no controller's address is known")
 	}
-	return status.Error(codes.Unavailable, strings.Join(failed, "; "))
+	return status.Error(codes.Unavailable, strings.Join(failures, "; "))
 }
 
 // Reason is a call's error without what gRPC says around it.
@@ -65,14 +65,14 @@ func retryable(err error) bool {
 	return code == codes.Unavailable || code == codes.DeadlineExceeded
 }
 
-func (c *Client) one(ctx context.Context, endpoint string, fn func(context.Context, adminpb.AdminClient) error) error {
+func (c *Client) callOne(ctx context.Context, endpoint string, fn func(context.Context, adminpb.AdminClient) error) error {
 	conn, err := grpc.NewClient("passthrough:///"+endpoint, grpc.WithTransportCredentials(credentials.NewTLS(c.tls)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
 	defer func() { _ = conn.Close() }() // nothing is left to flush
-	ctx, cancel := context.WithTimeout(ctx, c.Patience)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
 	return fn(ctx, adminpb.NewAdminClient(conn))
 }
@@ -80,7 +80,7 @@ func (c *Client) one(ctx context.Context, endpoint string, fn func(context.Conte
 // Status asks every controller in turn until one knows a leader; else it is the
 // first answer that there was, and known is false.
 func (c *Client) Status(ctx context.Context) (best *adminpb.StatusResponse, known bool, err error) {
-	err = c.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+	err = c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
 		resp, err := api.Status(ctx, &adminpb.StatusRequest{})
 		if err != nil {
 			return err
@@ -99,7 +99,7 @@ func (c *Client) Status(ctx context.Context) (best *adminpb.StatusResponse, know
 // Volumes reads all pages; the index is the last page's.
 func (c *Client) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adminpb.VolumesResponse, error) {
 	var all *adminpb.VolumesResponse
-	err := c.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+	err := c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
 		all = &adminpb.VolumesResponse{}
 		page := &adminpb.VolumesRequest{Stale: req.GetStale(), Volume: req.GetVolume(), Node: req.GetNode(), PageSize: maxPage}
 		for {
@@ -148,12 +148,12 @@ func (c *Client) State(ctx context.Context, req *adminpb.StateRequest, fn func(*
 // stream calls next until the stream ends. An error after the first message is
 // not of a kind that another controller is asked for.
 func (c *Client) stream(ctx context.Context, open func(context.Context, adminpb.AdminClient) (func() error, error)) error {
-	var broken error
-	err := c.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+	var fatal error
+	err := c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
 		next, err := open(ctx, api)
 		for count := 0; err == nil; count++ {
 			if err = next(); err != nil && !errors.Is(err, io.EOF) && count > 0 {
-				broken = err
+				fatal = err
 				return nil
 			}
 		}
@@ -162,8 +162,8 @@ func (c *Client) stream(ctx context.Context, open func(context.Context, adminpb.
 		}
 		return err
 	})
-	if broken != nil {
-		return broken
+	if fatal != nil {
+		return fatal
 	}
 	return err
 }

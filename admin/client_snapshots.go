@@ -11,7 +11,7 @@ import (
 // Snapshots reads all pages; the index is the last page's.
 func (c *Client) Snapshots(ctx context.Context, req *adminpb.SnapshotsRequest) (*adminpb.SnapshotsResponse, error) {
 	var all *adminpb.SnapshotsResponse
-	err := c.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+	err := c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
 		all = &adminpb.SnapshotsResponse{}
 		page := proto.CloneOf(req)
 		for page.PageSize = maxPage; ; {
@@ -31,7 +31,7 @@ func (c *Client) Snapshots(ctx context.Context, req *adminpb.SnapshotsRequest) (
 // GroupSnapshots reads all pages; the index is the last page's.
 func (c *Client) GroupSnapshots(ctx context.Context, req *adminpb.GroupSnapshotsRequest) (*adminpb.GroupSnapshotsResponse, error) {
 	var all *adminpb.GroupSnapshotsResponse
-	err := c.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+	err := c.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
 		all = &adminpb.GroupSnapshotsResponse{}
 		page := proto.CloneOf(req)
 		for page.PageSize = maxPage; ; {

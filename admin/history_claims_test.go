@@ -11,11 +11,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// claimed makes a volume for a claim, of a source where one is named.
-func (w *world) claimed(n string, source *fsmpb.Source, claim *fsmpb.Claim) string {
+// createWithClaim makes a volume for a claim, of a source where one is named.
+func (w *env) createWithClaim(n string, source *fsmpb.Source, claim *fsmpb.Claim) string {
 	w.t.Helper()
 	id := "hf-00000000-0000-4000-8000-00000000000" + n
-	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: id, Name: "pvc-" + n, Fingerprint: []byte("f"), RequiredBytes: 1 << 30, Source: source, Claim: claim,
 		Capabilities: []*fsmpb.Capability{capability()}}}})
 	return id
@@ -24,13 +24,13 @@ func (w *world) claimed(n string, source *fsmpb.Source, claim *fsmpb.Claim) stri
 // What the provisioner and the resizer say of a claim is in the lines of history
 // and of operations, also of volumes that are gone, and a clone's is its own.
 func TestClaimsAreInTheHistory(t *testing.T) {
-	w := newWorld(t, "n1")
-	first := w.claimed("1", nil, &fsmpb.Claim{Name: "data", Namespace: "shop", Volume: "pv-1"})
+	w := newEnv(t, "n1")
+	first := w.createWithClaim("1", nil, &fsmpb.Claim{Name: "data", Namespace: "shop", Volume: "pv-1"})
 	made := func(id string) {
 		w.observe(&fsmpb.Observation{VolumeId: id, Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}})
 	}
 	made(first)
-	clone := w.claimed("2", &fsmpb.Source{VolumeId: first}, &fsmpb.Claim{Name: "copy", Namespace: "shop"})
+	clone := w.createWithClaim("2", &fsmpb.Source{VolumeId: first}, &fsmpb.Claim{Name: "copy", Namespace: "shop"})
 	operations, err := w.server.Operations(ctx, &adminpb.OperationsRequest{})
 	require.NoError(t, err)
 	require.Equal(t, "shop/copy", claimCell(operations.GetOperations()[0].GetClaim()))
@@ -38,10 +38,10 @@ func TestClaimsAreInTheHistory(t *testing.T) {
 	require.NoError(t, Print(&table, "table", operations))
 	require.Contains(t, table.String(), "shop/copy")
 	made(clone)
-	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_ModifyVolume{ModifyVolume: &fsmpb.ModifyVolume{VolumeId: clone, Claim: &fsmpb.Claim{Name: "renamed", Namespace: "shop"}}}})
+	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_ModifyVolume{ModifyVolume: &fsmpb.ModifyVolume{VolumeId: clone, Claim: &fsmpb.Claim{Name: "renamed", Namespace: "shop"}}}})
 	w.delete(fsm.VolumeID(first))
 	w.observe(&fsmpb.Observation{VolumeId: first, Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
-	nameless := w.claimed("3", nil, nil)
+	nameless := w.createWithClaim("3", nil, nil)
 	_, here := w.state.Volume(fsm.VolumeID(first))
 	require.False(t, here)
 
@@ -65,10 +65,10 @@ func TestClaimsAreInTheHistory(t *testing.T) {
 }
 
 // What is remembered of volumes that are gone is bounded.
-func TestClaimsOfWhatIsGoneAreForgotten(t *testing.T) {
-	c := &claims{state: fsm.New(), gone: map[string]*adminpb.Claim{}}
-	for range 3 * maxGone {
-		c.remember(string(rune(len(c.gone))), &adminpb.Claim{})
-		require.LessOrEqual(t, len(c.gone), maxGone)
+func TestClaimsOfDeletedVolumesAreBounded(t *testing.T) {
+	c := &claims{state: fsm.New(), deleted: map[string]*adminpb.Claim{}}
+	for range 3 * maxDeletedClaims {
+		c.remember(string(rune(len(c.deleted))), &adminpb.Claim{})
+		require.LessOrEqual(t, len(c.deleted), maxDeletedClaims)
 	}
 }

@@ -24,8 +24,8 @@ func (s *Server) Members(ctx context.Context, _ *adminpb.MembersRequest) (*admin
 	if err != nil {
 		return nil, err
 	}
-	resp := &adminpb.MembersResponse{Index: at, Members: each(members, memberView)}
-	resp.Leader = leader(members, slices.Max(append(each(members, func(m Member) uint64 { return m.Term }), 0)))
+	resp := &adminpb.MembersResponse{Index: at, Members: mapSlice(members, memberView)}
+	resp.Leader = leader(members, slices.Max(append(mapSlice(members, func(m Member) uint64 { return m.Term }), 0)))
 	return resp, nil
 }
 
@@ -44,24 +44,24 @@ func (s *Server) members(ctx context.Context) (uint64, []Member, error) {
 
 // memberPlanner makes the plan of a change of the members.
 type memberPlanner struct {
-	server  *Server
-	req     *adminpb.MemberPlanRequest
-	index   uint64
-	members []Member
-	mayAsk  bool   // who listens at an address that the request gives
-	id      string // Raft's, of the member that the change is about
-	address string // of the one that joins, or leaves
-	steps   []memberStep
+	server     *Server
+	req        *adminpb.MemberPlanRequest
+	index      uint64
+	members    []Member
+	mayAskPeer bool   // who listens at an address that the request gives
+	id         string // Raft's, of the member that the change is about
+	address    string // of the one that joins, or leaves
+	steps      []memberStep
 }
 
 // memberStep is one thing that a change comes to; do is set when it is to do.
 type memberStep struct {
 	action, state, name, detail string
-	do                          func(context.Context) error
+	apply                       func(context.Context) error
 }
 
 var memberVerbs = map[string]func(*memberPlanner, context.Context) error{
-	"add": (*memberPlanner).addVerb, "remove": (*memberPlanner).removeVerb, "replace": (*memberPlanner).replaceVerb,
+	"add": (*memberPlanner).planAdd, "remove": (*memberPlanner).planRemove, "replace": (*memberPlanner).planReplace,
 }
 
 // PlanMember says what a change would come to now.
@@ -89,9 +89,9 @@ func (s *Server) ChangeMember(ctx context.Context, req *adminpb.MemberPlanReques
 	if changed, err := p.carryOut(ctx); err != nil {
 		return nil, s.Error(err)
 	} else if changed {
-		again := proto.CloneOf(req)
-		again.Address = cmp.Or(req.GetAddress(), p.address) // of a member that is out now
-		if p, err = s.planMember(ctx, again); err != nil {
+		retry := proto.CloneOf(req)
+		retry.Address = cmp.Or(req.GetAddress(), p.address) // of a member that is out now
+		if p, err = s.planMember(ctx, retry); err != nil {
 			return nil, err
 		}
 	}
@@ -107,7 +107,7 @@ func (p *memberPlanner) carryOut(ctx context.Context) (changed bool, err error) 
 		if t.state != stepTodo {
 			continue
 		}
-		switch err := t.do(ctx); {
+		switch err := t.apply(ctx); {
 		case errors.As(err, &refused):
 			t.state, t.detail = stepBlocked, refused.Message
 			return false, nil
@@ -128,7 +128,7 @@ func (s *Server) planMember(ctx context.Context, req *adminpb.MemberPlanRequest)
 	if err != nil {
 		return nil, err
 	}
-	p := &memberPlanner{server: s, req: req, index: at, members: members, mayAsk: s.isAdmin(ctx)}
+	p := &memberPlanner{server: s, req: req, index: at, members: members, mayAskPeer: s.isAdmin(ctx)}
 	return p, verb(p, ctx)
 }
 
@@ -138,47 +138,47 @@ func (s *Server) isAdmin(ctx context.Context) bool {
 	return err == nil && strings.HasPrefix(actor, "admin/")
 }
 
-// visit asks who waits at the address of the plan. A controller connects nowhere on a
+// statusAt asks who waits at the address of the plan. A controller connects nowhere on a
 // viewer's word.
-func (p *memberPlanner) visit(ctx context.Context) (Visited, error) {
-	if !p.mayAsk {
-		return Visited{}, errNotAsked
+func (p *memberPlanner) statusAt(ctx context.Context) (PeerStatus, error) {
+	if !p.mayAskPeer {
+		return PeerStatus{}, errPeerNotAsked
 	}
-	return p.server.Membership.Visit(ctx, p.address)
+	return p.server.Membership.StatusAt(ctx, p.address)
 }
 
-var errNotAsked = errors.New("an admin is shown who waits there, a viewer is not")
+var errPeerNotAsked = errors.New("an admin is shown who waits there, a viewer is not")
 
-// noAnswer says why it is not known who waits at an address, and what to do.
-func noAnswer(err error) string {
-	if errors.Is(err, errNotAsked) {
+// peerErrorDetail says why it is not known who waits at an address, and what to do.
+func peerErrorDetail(err error) string {
+	if errors.Is(err, errPeerNotAsked) {
 		return err.Error()
 	}
 	return err.Error() + ": start a controller there, with an empty data folder and --join"
 }
 
 // find is the member that an id, a name or an address means; nil when there is none.
-func (p *memberPlanner) find() (*Member, error) {
-	meant := cmp.Or(p.req.GetMemberId(), p.req.GetMember())
+func (p *memberPlanner) findMember() (*Member, error) {
+	requested := cmp.Or(p.req.GetMemberId(), p.req.GetMember())
 	var found *Member
 	for i := range p.members {
 		m := &p.members[i]
-		if m.MemberID == meant {
+		if m.MemberID == requested {
 			return m, nil
 		}
-		if meant == "" || m.Name != meant && m.Address != meant {
+		if requested == "" || m.Name != requested && m.Address != requested {
 			continue
 		}
 		if found != nil {
-			return nil, status.Errorf(codes.InvalidArgument, "members %s and %s are both called %s: name one by its id", found.MemberID, m.MemberID, meant)
+			return nil, status.Errorf(codes.InvalidArgument, "members %s and %s are both called %s: name one by its id", found.MemberID, m.MemberID, requested)
 		}
 		found = m
 	}
 	return found, nil
 }
 
-// at is the member with an address; nil when there is none.
-func (p *memberPlanner) at(addr string) *Member {
+// memberAt is the member with an address; nil when there is none.
+func (p *memberPlanner) memberAt(addr string) *Member {
 	for i := range p.members {
 		if p.members[i].Address == addr {
 			return &p.members[i]
@@ -189,17 +189,17 @@ func (p *memberPlanner) at(addr string) *Member {
 
 func (p *memberPlanner) add(t memberStep) { p.steps = append(p.steps, t) }
 
-func (p *memberPlanner) removeVerb(context.Context) error {
-	m, err := p.mustFind()
+func (p *memberPlanner) planRemove(context.Context) error {
+	m, err := p.requireMember()
 	if err == nil {
-		p.removal(m, "")
+		p.addRemoval(m, "")
 	}
 	return err
 }
 
-// mustFind is the member that is meant; nil when it was meant by its id and is gone.
-func (p *memberPlanner) mustFind() (*Member, error) {
-	m, err := p.find()
+// requireMember is the member that is meant; nil when it was meant by its id and is gone.
+func (p *memberPlanner) requireMember() (*Member, error) {
+	m, err := p.findMember()
 	if err != nil {
 		return nil, err
 	}
@@ -207,88 +207,88 @@ func (p *memberPlanner) mustFind() (*Member, error) {
 		p.id, p.address = m.MemberID, m.Address
 		return m, nil
 	}
-	meant := cmp.Or(p.req.GetMemberId(), p.req.GetMember())
-	if _, err := uuid.Parse(meant); err != nil {
-		return nil, status.Errorf(codes.NotFound, "no member has the id, name or address %q; `holdfast members list` shows them", meant)
+	requested := cmp.Or(p.req.GetMemberId(), p.req.GetMember())
+	if _, err := uuid.Parse(requested); err != nil {
+		return nil, status.Errorf(codes.NotFound, "no member has the id, name or address %q; `holdfast members list` shows them", requested)
 	}
-	p.id = meant
+	p.id = requested
 	return nil, nil
 }
 
-// removal adds the step that takes a member out, unless something is in its way.
-func (p *memberPlanner) removal(m *Member, blocked string) {
+// addRemoval adds the step that takes a member out, unless something is in its way.
+func (p *memberPlanner) addRemoval(m *Member, blocked string) {
 	if m == nil {
 		p.add(memberStep{action: "remove", state: stepDone, detail: "member " + p.id + " is not in the configuration"})
 		return
 	}
 	t := memberStep{action: "remove", state: stepTodo, name: m.Name,
 		detail: fmt.Sprintf("member %s at %s", m.MemberID, m.Address),
-		do:     func(ctx context.Context) error { return p.server.Membership.Remove(ctx, m.MemberID) }}
-	if blocked = cmp.Or(blocked, p.inTheWay(m)); blocked != "" {
+		apply:  func(ctx context.Context) error { return p.server.Membership.Remove(ctx, m.MemberID) }}
+	if blocked = cmp.Or(blocked, p.removalBlocker(m)); blocked != "" {
 		t.state, t.detail = stepBlocked, t.detail+": "+blocked
 	}
 	p.add(t)
 }
 
-// inTheWay says why a voter may not be removed now. The leader decides it again.
-func (p *memberPlanner) inTheWay(gone *Member) string {
-	left, answer := 0, 0
+// removalBlocker says why a voter may not be removed now. The leader decides it again.
+func (p *memberPlanner) removalBlocker(target *Member) string {
+	remaining, reachable := 0, 0
 	for i := range p.members {
 		m := &p.members[i]
 		switch {
-		case !gone.Voter || m.MemberID == gone.MemberID:
+		case !target.Voter || m.MemberID == target.MemberID:
 			continue
 		case !m.Voter:
 			return fmt.Sprintf("member %s (%s) is catching up: wait until it votes, or remove it first", m.MemberID, m.Name)
 		}
-		left++
+		remaining++
 		if m.Err == nil {
-			answer++
+			reachable++
 		}
 	}
 	switch {
-	case !gone.Voter:
+	case !target.Voter:
 		return ""
-	case left == 0:
+	case remaining == 0:
 		return "it is the last voter"
-	case answer <= left/2:
-		return fmt.Sprintf("of the %d voters that were left only %d answer, and they would be no quorum", left, answer)
+	case reachable <= remaining/2:
+		return fmt.Sprintf("of the %d voters that were left only %d answer, and they would be no quorum", remaining, reachable)
 	}
 	return ""
 }
 
-// addVerb takes in the controller that waits at an address, and shows how far it is.
-func (p *memberPlanner) addVerb(ctx context.Context) error {
+// planAdd takes in the controller that waits at an address, and shows how far it is.
+func (p *memberPlanner) planAdd(ctx context.Context) error {
 	p.address = cmp.Or(p.req.GetAddress(), p.req.GetMember())
-	if m := p.at(p.address); m != nil {
-		p.joined(m)
+	if m := p.memberAt(p.address); m != nil {
+		p.addJoined(m)
 		return nil
 	}
-	who, err := p.visit(ctx)
+	peer, err := p.statusAt(ctx)
 	if err != nil {
-		p.add(memberStep{action: "start", state: stepWaiting, detail: noAnswer(err)})
+		p.add(memberStep{action: "start", state: stepWaiting, detail: peerErrorDetail(err)})
 		return nil
 	}
-	p.id = who.MemberID
-	p.join(ctx, who)
+	p.id = peer.MemberID
+	p.addJoin(ctx, peer)
 	return nil
 }
 
-// join adds the step that takes in who waits at the address.
-func (p *memberPlanner) join(ctx context.Context, who Visited) {
+// addJoin adds the step that takes in who waits at the address.
+func (p *memberPlanner) addJoin(ctx context.Context, peer PeerStatus) {
 	own := ""
 	_ = p.server.Cluster.View(func(st *fsm.State) error { own = st.Cluster().ID; return nil })
-	t := memberStep{action: "join", state: stepTodo, name: who.Name, detail: fmt.Sprintf("member %s at %s", who.MemberID, p.address),
-		do: func(ctx context.Context) error { return p.server.Membership.Add(ctx, who.MemberID, p.address) }}
-	if who.ClusterID != "" && who.ClusterID != own {
-		t.state, t.detail = stepBlocked, t.detail+" belongs to cluster "+who.ClusterID+": give it an empty data folder"
+	t := memberStep{action: "join", state: stepTodo, name: peer.Name, detail: fmt.Sprintf("member %s at %s", peer.MemberID, p.address),
+		apply: func(ctx context.Context) error { return p.server.Membership.Add(ctx, peer.MemberID, p.address) }}
+	if peer.ClusterID != "" && peer.ClusterID != own {
+		t.state, t.detail = stepBlocked, t.detail+" belongs to cluster "+peer.ClusterID+": give it an empty data folder"
 	}
 	p.add(t)
-	p.add(memberStep{action: "vote", state: stepFollows, name: who.Name, detail: "when it has caught up"})
+	p.add(memberStep{action: "vote", state: stepFollows, name: peer.Name, detail: "when it has caught up"})
 }
 
-// joined shows how far a member is.
-func (p *memberPlanner) joined(m *Member) {
+// addJoined shows how far a member is.
+func (p *memberPlanner) addJoined(m *Member) {
 	p.id = cmp.Or(p.id, m.MemberID)
 	p.add(memberStep{action: "join", state: stepDone, name: m.Name, detail: fmt.Sprintf("member %s at %s", m.MemberID, m.Address)})
 	t := memberStep{action: "vote", state: stepDone, name: m.Name}
@@ -302,9 +302,9 @@ func (p *memberPlanner) joined(m *Member) {
 	p.add(t)
 }
 
-// replaceVerb removes a member that is gone, and waits for the one that takes its place.
-func (p *memberPlanner) replaceVerb(ctx context.Context) error {
-	m, err := p.mustFind()
+// planReplace removes a member that is gone, and waits for the one that takes its place.
+func (p *memberPlanner) planReplace(ctx context.Context) error {
+	m, err := p.requireMember()
 	if err != nil {
 		return err
 	}
@@ -313,33 +313,33 @@ func (p *memberPlanner) replaceVerb(ctx context.Context) error {
 	if m != nil && m.Err == nil {
 		blocked = "it answers: replace is for one that is gone; `holdfast members remove` takes out one that works"
 	}
-	p.removal(m, blocked)
-	switch next := p.at(p.address); {
+	p.addRemoval(m, blocked)
+	switch next := p.memberAt(p.address); {
 	case next != nil && next.MemberID != p.id:
-		p.joined(next)
+		p.addJoined(next)
 	case p.address == "":
 		p.add(memberStep{action: "join", state: stepFollows, detail: "name the new controller's Raft address with --address to see how far it is"})
 	case blocked != "":
 	default:
-		p.successor(ctx, m == nil)
+		p.addSuccessor(ctx, m == nil)
 	}
 	return nil
 }
 
-// successor shows who waits at the address. It joins by itself once the old one is out.
-func (p *memberPlanner) successor(ctx context.Context, out bool) {
+// addSuccessor shows who waits at the address. It joins by itself once the old one is out.
+func (p *memberPlanner) addSuccessor(ctx context.Context, removed bool) {
 	state := stepFollows
-	if out {
+	if removed {
 		state = stepWaiting
 	}
-	who, err := p.visit(ctx)
+	peer, err := p.statusAt(ctx)
 	switch {
 	case err != nil:
-		p.add(memberStep{action: "join", state: state, detail: noAnswer(err)})
+		p.add(memberStep{action: "join", state: state, detail: peerErrorDetail(err)})
 	default:
-		p.add(memberStep{action: "join", state: state, name: who.Name, detail: fmt.Sprintf("member %s at %s; it asks by itself: %s", who.MemberID, p.address, cmp.Or(who.Detail, "ready"))})
+		p.add(memberStep{action: "join", state: state, name: peer.Name, detail: fmt.Sprintf("member %s at %s; it asks by itself: %s", peer.MemberID, p.address, cmp.Or(peer.Detail, "ready"))})
 	}
-	p.add(memberStep{action: "vote", state: stepFollows, name: who.Name, detail: "when it has caught up"})
+	p.add(memberStep{action: "vote", state: stepFollows, name: peer.Name, detail: "when it has caught up"})
 }
 
 func (p *memberPlanner) response() *adminpb.MemberPlanResponse {

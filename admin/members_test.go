@@ -15,11 +15,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// voters pretends a configuration, and who listens where.
-type voters struct {
-	*world
-	visited map[string]Visited
-	refuses string
+// fakeMembership pretends a configuration, and who listens where.
+type fakeMembership struct {
+	*env
+	probed  map[string]PeerStatus
+	refuse  string
 	removed []string
 	added   []string
 	asked   []string // addresses
@@ -27,8 +27,8 @@ type voters struct {
 
 func idOf(n int) string { return "00000000-0000-4000-8000-00000000000" + string(rune('0'+n)) }
 
-func newVoters(t *testing.T) *voters {
-	v := &voters{world: newWorld(t), visited: map[string]Visited{}}
+func newFakeMembership(t *testing.T) *fakeMembership {
+	v := &fakeMembership{env: newEnv(t), probed: map[string]PeerStatus{}}
 	for i, name := range []string{"c1", "c2", "c3"} {
 		v.members = append(v.members, Member{Name: name, MemberID: idOf(i + 1), Address: name + ":9800", Voter: true, Role: "follower", Term: 1, Applied: 5})
 	}
@@ -37,23 +37,23 @@ func newVoters(t *testing.T) *voters {
 	return v
 }
 
-func (v *voters) Visit(_ context.Context, addr string) (Visited, error) {
+func (v *fakeMembership) StatusAt(_ context.Context, addr string) (PeerStatus, error) {
 	v.asked = append(v.asked, addr)
-	if who, ok := v.visited[addr]; ok {
+	if who, ok := v.probed[addr]; ok {
 		return who, nil
 	}
-	return Visited{}, errors.New("nobody is there")
+	return PeerStatus{}, errors.New("nobody is there")
 }
 
-func (v *voters) Add(_ context.Context, id, addr string) error {
+func (v *fakeMembership) Add(_ context.Context, id, addr string) error {
 	v.added = append(v.added, id)
-	v.members = append(v.members, Member{Name: v.visited[addr].Name, MemberID: id, Address: addr, Applied: 1})
+	v.members = append(v.members, Member{Name: v.probed[addr].Name, MemberID: id, Address: addr, Applied: 1})
 	return nil
 }
 
-func (v *voters) Remove(_ context.Context, id string) error {
-	if v.refuses != "" {
-		return fsm.Reject(fsm.Precondition, "%s", v.refuses)
+func (v *fakeMembership) Remove(_ context.Context, id string) error {
+	if v.refuse != "" {
+		return fsm.Reject(fsm.Precondition, "%s", v.refuse)
 	}
 	v.removed = append(v.removed, id)
 	var rest []Member
@@ -74,11 +74,11 @@ func steps(resp *adminpb.MemberPlanResponse) string {
 	return strings.Join(all, ", ")
 }
 
-var errAway = errors.New("connection refused")
+var errUnreachable = errors.New("connection refused")
 
 func TestPlansOfMembers(t *testing.T) {
 	for name, tc := range map[string]struct {
-		with   func(*voters)
+		with   func(*fakeMembership)
 		req    *adminpb.MemberPlanRequest
 		want   string
 		detail string
@@ -86,23 +86,23 @@ func TestPlansOfMembers(t *testing.T) {
 		"a member goes":                      {req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c2"}, want: "remove todo", detail: idOf(2)},
 		"by its address":                     {req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c2:9800"}, want: "remove todo", detail: idOf(2)},
 		"one that is gone":                   {req: &adminpb.MemberPlanRequest{Verb: "remove", Member: idOf(9)}, want: "remove done", detail: idOf(9)},
-		"the quorum would be lost":           {with: func(v *voters) { v.members[2].Err = errAway }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c2"}, want: "remove blocked", detail: "no quorum"},
-		"the dead one goes":                  {with: func(v *voters) { v.members[2].Err = errAway }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c3"}, want: "remove todo", detail: idOf(3)},
-		"another one is catching up":         {with: func(v *voters) { v.members[2].Voter = false }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c2"}, want: "remove blocked", detail: idOf(3)},
-		"the one that is catching up":        {with: func(v *voters) { v.members[2].Voter = false }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c3"}, want: "remove todo", detail: idOf(3)},
-		"the last voter":                     {with: func(v *voters) { v.members = v.members[:1] }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c1"}, want: "remove blocked", detail: "last voter"},
+		"the quorum would be lost":           {with: func(v *fakeMembership) { v.members[2].Err = errUnreachable }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c2"}, want: "remove blocked", detail: "no quorum"},
+		"the dead one goes":                  {with: func(v *fakeMembership) { v.members[2].Err = errUnreachable }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c3"}, want: "remove todo", detail: idOf(3)},
+		"another one is catching up":         {with: func(v *fakeMembership) { v.members[2].Voter = false }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c2"}, want: "remove blocked", detail: idOf(3)},
+		"the one that is catching up":        {with: func(v *fakeMembership) { v.members[2].Voter = false }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c3"}, want: "remove todo", detail: idOf(3)},
+		"the last voter":                     {with: func(v *fakeMembership) { v.members = v.members[:1] }, req: &adminpb.MemberPlanRequest{Verb: "remove", Member: "c1"}, want: "remove blocked", detail: "last voter"},
 		"one that works is not replaced":     {req: &adminpb.MemberPlanRequest{Verb: "replace", Member: "c2"}, want: "remove blocked", detail: "holdfast members remove"},
-		"a dead one is replaced":             {with: func(v *voters) { v.members[1].Err = errAway }, req: &adminpb.MemberPlanRequest{Verb: "replace", Member: "c2"}, want: "remove todo, join follows, vote follows", detail: idOf(2)},
-		"no replacement during a catch-up":   {with: func(v *voters) { v.members[1].Err = errAway; v.members[2].Voter = false }, req: &adminpb.MemberPlanRequest{Verb: "replace", Member: "c2"}, want: "remove blocked, join follows, vote follows", detail: "catching up"},
-		"its successor is catching up":       {with: func(v *voters) { v.members[1].MemberID, v.members[1].Voter = idOf(8), false }, req: &adminpb.MemberPlanRequest{Verb: "replace", Member: idOf(2), Address: "c2:9800"}, want: "remove done, join done, vote waiting", detail: "not in the configuration"},
-		"its successor votes":                {with: func(v *voters) { v.members[1].MemberID = idOf(8) }, req: &adminpb.MemberPlanRequest{Verb: "replace", Member: idOf(2), Address: "c2:9800"}, want: "remove done, join done, vote done", detail: "not in the configuration"},
+		"a dead one is replaced":             {with: func(v *fakeMembership) { v.members[1].Err = errUnreachable }, req: &adminpb.MemberPlanRequest{Verb: "replace", Member: "c2"}, want: "remove todo, join follows, vote follows", detail: idOf(2)},
+		"no replacement during a catch-up":   {with: func(v *fakeMembership) { v.members[1].Err = errUnreachable; v.members[2].Voter = false }, req: &adminpb.MemberPlanRequest{Verb: "replace", Member: "c2"}, want: "remove blocked, join follows, vote follows", detail: "catching up"},
+		"its successor is catching up":       {with: func(v *fakeMembership) { v.members[1].MemberID, v.members[1].Voter = idOf(8), false }, req: &adminpb.MemberPlanRequest{Verb: "replace", Member: idOf(2), Address: "c2:9800"}, want: "remove done, join done, vote waiting", detail: "not in the configuration"},
+		"its successor votes":                {with: func(v *fakeMembership) { v.members[1].MemberID = idOf(8) }, req: &adminpb.MemberPlanRequest{Verb: "replace", Member: idOf(2), Address: "c2:9800"}, want: "remove done, join done, vote done", detail: "not in the configuration"},
 		"nobody waits at the address":        {req: &adminpb.MemberPlanRequest{Verb: "add", Member: "c4:9800"}, want: "start waiting", detail: "--join"},
-		"one waits at the address":           {with: func(v *voters) { v.visited["c4:9800"] = Visited{Name: "c4", MemberID: idOf(4)} }, req: &adminpb.MemberPlanRequest{Verb: "add", Member: "c4:9800"}, want: "join todo, vote follows", detail: idOf(4)},
-		"one of another cluster waits there": {with: func(v *voters) { v.visited["c4:9800"] = Visited{MemberID: idOf(4), ClusterID: "other"} }, req: &adminpb.MemberPlanRequest{Verb: "add", Member: "c4:9800"}, want: "join blocked, vote follows", detail: "belongs to cluster other"},
+		"one waits at the address":           {with: func(v *fakeMembership) { v.probed["c4:9800"] = PeerStatus{Name: "c4", MemberID: idOf(4)} }, req: &adminpb.MemberPlanRequest{Verb: "add", Member: "c4:9800"}, want: "join todo, vote follows", detail: idOf(4)},
+		"one of another cluster waits there": {with: func(v *fakeMembership) { v.probed["c4:9800"] = PeerStatus{MemberID: idOf(4), ClusterID: "other"} }, req: &adminpb.MemberPlanRequest{Verb: "add", Member: "c4:9800"}, want: "join blocked, vote follows", detail: "belongs to cluster other"},
 		"one that votes already":             {req: &adminpb.MemberPlanRequest{Verb: "add", Member: "c3:9800"}, want: "join done, vote done", detail: idOf(3)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newVoters(t)
+			v := newFakeMembership(t)
 			if tc.with != nil {
 				tc.with(v)
 			}
@@ -119,10 +119,10 @@ func TestPlansOfMembers(t *testing.T) {
 }
 
 // S70: on a viewer's word a controller connects nowhere.
-func TestS70_AViewersPlanAsksNobody(t *testing.T) {
-	v := newVoters(t)
-	v.members[1].Err = errAway
-	v.visited["c4:9800"] = Visited{Name: "c4", MemberID: idOf(4)}
+func TestS70_ViewersPlanProbesNobody(t *testing.T) {
+	v := newFakeMembership(t)
+	v.members[1].Err = errUnreachable
+	v.probed["c4:9800"] = PeerStatus{Name: "c4", MemberID: idOf(4)}
 	for actor, asks := range map[string]int{"viewer/bob": 0, "admin/alice": 1} {
 		v.server.Actor = func(context.Context) (string, error) { return actor, nil }
 		for _, req := range []*adminpb.MemberPlanRequest{{Verb: "add", Member: "c4:9800"}, {Verb: "replace", Member: "c2", Address: "c4:9800"}} {
@@ -140,8 +140,8 @@ func TestS70_AViewersPlanAsksNobody(t *testing.T) {
 	}
 }
 
-func TestS71_AChangeOfMembersNamesTheIDThatItsPlanShowed(t *testing.T) {
-	v := newVoters(t)
+func TestS71_MemberChangeNeedsThePlannedID(t *testing.T) {
+	v := newFakeMembership(t)
 	for name, id := range map[string]string{"none": "", "a name": "c2"} {
 		_, err := v.server.ChangeMember(t.Context(), &adminpb.MemberPlanRequest{Verb: "remove", Member: "c2", MemberId: id})
 		require.Equal(t, codes.InvalidArgument, status.Code(err), name)
@@ -157,16 +157,16 @@ func TestS71_AChangeOfMembersNamesTheIDThatItsPlanShowed(t *testing.T) {
 		}
 	}
 	require.Equal(t, []string{idOf(2)}, v.removed)
-	v.visited["c4:9800"] = Visited{Name: "c4", MemberID: idOf(4)}
+	v.probed["c4:9800"] = PeerStatus{Name: "c4", MemberID: idOf(4)}
 	_, err := v.server.ChangeMember(t.Context(), &adminpb.MemberPlanRequest{Verb: "add", Member: "c4:9800", MemberId: idOf(5)})
 	require.Equal(t, codes.FailedPrecondition, status.Code(err), "another controller waits there now")
 	require.Empty(t, v.added)
 }
 
-func TestChangesOfMembersGoOn(t *testing.T) {
-	v := newVoters(t)
-	v.members[1].Err = errAway
-	v.visited["c2:9800"] = Visited{Name: "c2", MemberID: idOf(8), Detail: "it waits"}
+func TestMemberChangesResume(t *testing.T) {
+	v := newFakeMembership(t)
+	v.members[1].Err = errUnreachable
+	v.probed["c2:9800"] = PeerStatus{Name: "c2", MemberID: idOf(8), Detail: "it waits"}
 	req := &adminpb.MemberPlanRequest{Verb: "replace", MemberId: idOf(2)}
 	resp, err := v.server.ChangeMember(t.Context(), req)
 	require.NoError(t, err)
@@ -181,7 +181,7 @@ func TestChangesOfMembersGoOn(t *testing.T) {
 	require.Equal(t, "remove done, join waiting, vote follows", steps(resp))
 	require.False(t, resp.GetDone())
 
-	v.visited["c4:9800"] = Visited{Name: "c4", MemberID: idOf(4)}
+	v.probed["c4:9800"] = PeerStatus{Name: "c4", MemberID: idOf(4)}
 	add := &adminpb.MemberPlanRequest{Verb: "add", Member: "c4:9800", MemberId: idOf(4)}
 	for range 2 {
 		resp, err = v.server.ChangeMember(t.Context(), add)
@@ -189,7 +189,7 @@ func TestChangesOfMembersGoOn(t *testing.T) {
 		require.Equal(t, "join done, vote waiting", steps(resp))
 	}
 	require.Equal(t, []string{idOf(4)}, v.added)
-	v.refuses = "it would do harm"
+	v.refuse = "it would do harm"
 	resp, err = v.server.ChangeMember(t.Context(), &adminpb.MemberPlanRequest{Verb: "remove", MemberId: idOf(4)})
 	require.NoError(t, err)
 	require.Equal(t, "remove blocked", steps(resp))
@@ -197,7 +197,7 @@ func TestChangesOfMembersGoOn(t *testing.T) {
 }
 
 func TestMembersNeedAQuorumAndAKnownName(t *testing.T) {
-	v := newVoters(t)
+	v := newFakeMembership(t)
 	for range 2 {
 		_, err := v.server.PlanMember(t.Context(), &adminpb.MemberPlanRequest{Verb: "remove", Member: "c9"})
 		require.Equal(t, codes.NotFound, status.Code(err))

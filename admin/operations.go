@@ -66,16 +66,16 @@ func allOperations(st *fsm.State) []*adminpb.Operation {
 			byID[g.Operation.ID] = groupOperation(st, g)
 		}
 	}
-	return inOrder(byID)
+	return sortedByKey(byID)
 }
 
-func inOrder[K cmp.Ordered, V any](all map[K]V) []V {
+func sortedByKey[K cmp.Ordered, V any](all map[K]V) []V {
 	keys := make([]K, 0, len(all))
 	for k := range all {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys)
-	return each(keys, func(k K) V { return all[k] })
+	return mapSlice(keys, func(k K) V { return all[k] })
 }
 
 // volumeOperation is nil where there is no operation; so are the two below.
@@ -84,16 +84,16 @@ func volumeOperation(v *fsm.Volume, op *fsm.Operation) *adminpb.Operation {
 	if view != nil {
 		view.Volume, view.VolumeName, view.Name = string(v.ID), v.Name, v.Name
 		view.Claim = claimView(v.Claim)
-		view.Nodes = each(v.Replicas, func(r fsm.Replica) string { return string(r.Node) })
+		view.Nodes = mapSlice(v.Replicas, func(r fsm.Replica) string { return string(r.Node) })
 	}
 	return view
 }
 
-func snapshotOperation(n *fsm.Snapshot) *adminpb.Operation {
-	view := operationView(n.Operation)
+func snapshotOperation(snap *fsm.Snapshot) *adminpb.Operation {
+	view := operationView(snap.Operation)
 	if view != nil {
-		view.Snapshot, view.Volume, view.Name = string(n.ID), string(n.Source), n.Name
-		view.Nodes = []string{string(n.Node)}
+		view.Snapshot, view.Volume, view.Name = string(snap.ID), string(snap.Source), snap.Name
+		view.Nodes = []string{string(snap.Node)}
 	}
 	return view
 }
@@ -110,7 +110,7 @@ func groupOperation(st *fsm.State, g *fsm.GroupSnapshot) *adminpb.Operation {
 func memberNodes(st *fsm.State, g *fsm.GroupSnapshot) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, id := range g.Members {
-			if n, ok := st.Snapshot(id); ok && !yield(string(n.Node)) {
+			if snap, ok := st.Snapshot(id); ok && !yield(string(snap.Node)) {
 				return
 			}
 		}

@@ -42,52 +42,52 @@ type step struct {
 type planner struct {
 	state *fsm.State
 	req   *adminpb.PlanRequest
-	host  fsm.HostID // of the node, the one given or the one that has the name
+	host  fsm.HostID // ofEntry the node, the one given or the one that has the name
 	index uint64     // of the state before anything was tried
 	steps []step
 	// listed and unlisted are how many steps of each state are among steps, and are not.
 	listed, unlisted map[string]int
-	tried            int    // commands
-	fault            error  // the state could not take what was tried: the copy is worth nothing
-	stack            string // of the fault, where it was not within the state
-	// bereft are the volumes of a host that the plan loses, as they were before.
-	bereft []*fsm.Volume
-	// refused are the volumes that cannot have a replica elsewhere.
-	refused map[fsm.VolumeID]bool
+	dryRuns          int    // commands
+	dryRunFault      error  // the state could not take what was tried: the copy is worth nothing
+	stack            string // ofEntry the fault, where it was not within the state
+	// volumesOfLostHost are the volumes of a host that the plan loses, as they were before.
+	volumesOfLostHost []*fsm.Volume
+	// unplaceable are the volumes that cannot have a replica elsewhere.
+	unplaceable map[fsm.VolumeID]bool
 }
 
 // verbs make the plans.
 var verbs = map[string]func(*planner) error{
-	"drain": (*planner).drain, "undrain": (*planner).undrain, "evict": (*planner).evict, "lost": (*planner).lost,
-	"replace": (*planner).replace, "adopt": (*planner).adopt, "force-primary": (*planner).forcePrimary,
-	"remove-kept": (*planner).removeKept,
+	"drain": (*planner).planDrain, "undrain": (*planner).planUndrain, "evict": (*planner).planEvict, "lost": (*planner).planLost,
+	"replace": (*planner).planReplace, "adopt": (*planner).planAdopt, "force-primary": (*planner).planForcePrimary,
+	"remove-kept": (*planner).planRemoveKept,
 }
 
 // Plan says what a verb would come to now.
 func (s *Server) Plan(ctx context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
-	p, err := s.planned(ctx, req)
+	p, err := s.makePlan(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	return p.response(), nil
 }
 
-// planned makes the plan of a state that is not stale.
-func (s *Server) planned(ctx context.Context, req *adminpb.PlanRequest) (*planner, error) {
+// makePlan makes the plan of a state that is not stale.
+func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*planner, error) {
 	verb, known := verbs[req.GetVerb()]
 	if !known {
 		return nil, status.Errorf(codes.InvalidArgument, "there is no plan for %q", req.GetVerb())
 	}
-	end, err := s.beginPlan(ctx)
+	release, err := s.acquirePlan(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer release()
 	st, err := s.fork(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{state: st, req: req, index: st.Cluster().Index, refused: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
+	p := &planner{state: st, req: req, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
 	n, ok := st.Node(fsm.NodeID(req.GetNode()))
 	if !ok {
 		return nil, s.Error(fsm.Reject(fsm.NotFound, "no node is registered as %q", req.GetNode()))
@@ -96,10 +96,10 @@ func (s *Server) planned(ctx context.Context, req *adminpb.PlanRequest) (*planne
 	if req.GetHostId() != "" {
 		p.host = fsm.HostID(req.GetHostId())
 	}
-	switch err := p.make(verb); {
-	case p.fault != nil:
-		s.Logger.ErrorContext(ctx, "a plan met a bug; nothing was proposed", "error", p.fault, "stack", p.stack)
-		return nil, status.Error(codes.Internal, p.fault.Error())
+	switch err := p.run(verb); {
+	case p.dryRunFault != nil:
+		s.Logger.ErrorContext(ctx, "a plan met a bug; nothing was proposed", "error", p.dryRunFault, "stack", p.stack)
+		return nil, status.Error(codes.Internal, p.dryRunFault.Error())
 	case err != nil:
 		return nil, s.Error(err)
 	}
@@ -107,11 +107,11 @@ func (s *Server) planned(ctx context.Context, req *adminpb.PlanRequest) (*planne
 	return p, nil
 }
 
-// make makes the plan. A bug ends the plan, not the controller that was asked for it (S70).
-func (p *planner) make(verb func(*planner) error) error {
+// run makes the plan. A bug ends the plan, not the controller that was asked for it (S70).
+func (p *planner) run(verb func(*planner) error) error {
 	defer func() {
 		if cause := recover(); cause != nil {
-			p.fault = fmt.Errorf("plan %s of node %s: %w: %v", p.req.GetVerb(), p.req.GetNode(), fsm.ErrFault, cause)
+			p.dryRunFault = fmt.Errorf("plan %s of node %s: %w: %v", p.req.GetVerb(), p.req.GetNode(), fsm.ErrFault, cause)
 			p.stack = string(debug.Stack())
 		}
 	}()
@@ -127,7 +127,7 @@ func (s *Server) CarryOut(ctx context.Context, req *adminpb.PlanRequest) (*admin
 	if err != nil {
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
-	p, err := s.planned(ctx, req)
+	p, err := s.makePlan(ctx, req)
 	switch {
 	case err != nil:
 		return nil, err
@@ -162,28 +162,28 @@ func (s *Server) carryOut(ctx context.Context, actor string, t *step, index *uin
 	return nil
 }
 
-// would tries a command on the copy; the error is what the log would say.
-func (p *planner) would(cmd *fsmpb.Command) error {
-	if p.fault != nil {
-		return p.fault
+// dryRun tries a command on the copy; the error is what the log would say.
+func (p *planner) dryRun(cmd *fsmpb.Command) error {
+	if p.dryRunFault != nil {
+		return p.dryRunFault
 	}
-	p.tried++
+	p.dryRuns++
 	cmd = proto.CloneOf(cmd)
 	cmd.Actor, cmd.SchemaVersion = "admin/plan", fsm.LeastLevel(cmd)
 	cmd.RequestId = make([]byte, 16)
 	_, _ = rand.Read(cmd.RequestId) // never fails
-	at := p.state.Cluster()
-	cmd.ProposedIndex = at.Index
+	cluster := p.state.Cluster()
+	cmd.ProposedIndex = cluster.Index
 	out, err := p.state.Try(cmd)
 	if err != nil {
-		p.fault = fmt.Errorf("plan %s of node %s: try %s: %w", p.req.GetVerb(), p.req.GetNode(), whatOf(cmd), err)
-		return p.fault
+		p.dryRunFault = fmt.Errorf("plan %s of node %s: try %s: %w", p.req.GetVerb(), p.req.GetNode(), describeCommand(cmd), err)
+		return p.dryRunFault
 	}
 	return fsm.Err(out)
 }
 
-// whatOf names the command and its subject.
-func whatOf(cmd *fsmpb.Command) string {
+// describeCommand names the command and its subject.
+func describeCommand(cmd *fsmpb.Command) string {
 	return strings.Join(strings.Fields(prototext.MarshalOptions{}.Format(&fsmpb.Command{Body: cmd.GetBody()})), " ")
 }
 
@@ -192,18 +192,18 @@ func (p *planner) add(t step) {
 	if t.node == "" {
 		t.node = fsm.NodeID(p.req.GetNode())
 	}
-	if t.state != stepTodo && p.enough(t.state) {
+	if t.state != stepTodo && p.reachedListLimit(t.state) {
 		return
 	}
 	p.listed[t.state]++
 	p.steps = append(p.steps, t)
 }
 
-// try adds a step that a command would do: to do where the log would take it, else
+// addCommand adds a step that a command would do: to do where the log would take it, else
 // blocked, with the reason.
-func (p *planner) try(t step, cmd *fsmpb.Command) bool {
+func (p *planner) addCommand(t step, cmd *fsmpb.Command) bool {
 	t.state, t.command = stepTodo, cmd
-	err := p.would(cmd)
+	err := p.dryRun(cmd)
 	if err != nil {
 		t.state, t.detail, t.command = stepBlocked, err.Error(), nil
 	}
@@ -213,6 +213,6 @@ func (p *planner) try(t step, cmd *fsmpb.Command) bool {
 
 // volumes are those of which the node keeps or owes something, as they are now. They
 // are collected first: what is tried changes the copy.
-func (p *planner) volumes() []*fsm.Volume {
+func (p *planner) nodeVolumes() []*fsm.Volume {
 	return slices.Collect(p.state.VolumesOn(fsm.NodeID(p.req.GetNode())))
 }

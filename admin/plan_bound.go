@@ -20,22 +20,22 @@ const (
 	maxPlans = 2
 	// maxTodo is after how many steps to do no more are tried: they are for the next call.
 	maxTodo = 1000
-	// maxTried is after how many commands none is tried any more.
-	maxTried = 20_000
+	// maxDryRuns is after how many commands none is tried any more.
+	maxDryRuns = 20_000
 	// maxListed is how many steps of each other state a plan lists.
 	maxListed = 1000
 )
 
-// planPatience is how long a plan waits for others.
-var planPatience = 5 * time.Second
+// planTimeout is how long a plan waits for others.
+var planTimeout = 5 * time.Second
 
-// beginPlan waits until a plan may be made; what it returns ends it.
-func (s *Server) beginPlan(ctx context.Context) (end func(), err error) {
+// acquirePlan waits until a plan may be made; what it returns ends it.
+func (s *Server) acquirePlan(ctx context.Context) (release func(), err error) {
 	plans := s.plans
 	if s.isAdmin(ctx) {
 		plans = s.adminPlans
 	}
-	timer := time.NewTimer(planPatience)
+	timer := time.NewTimer(planTimeout)
 	defer timer.Stop()
 	select {
 	case plans <- struct{}{}:
@@ -47,17 +47,17 @@ func (s *Server) beginPlan(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// full tells whether the plan has as much to do as one call does, and counts one more.
-func (p *planner) full() bool {
-	if p.listed[stepTodo] < maxTodo && p.tried < maxTried {
+// reachedTodoLimit tells whether the plan has as much to do as one call does, and counts one more.
+func (p *planner) reachedTodoLimit() bool {
+	if p.listed[stepTodo] < maxTodo && p.dryRuns < maxDryRuns {
 		return false
 	}
 	p.unlisted[stepTodo]++
 	return true
 }
 
-// enough tells whether enough steps of a state are listed, and counts one more.
-func (p *planner) enough(state string) bool {
+// reachedListLimit tells whether enough steps of a state are listed, and counts one more.
+func (p *planner) reachedListLimit(state string) bool {
 	if p.listed[state] < maxListed {
 		return false
 	}
@@ -94,8 +94,8 @@ func (t *step) view() *adminpb.PlanStep {
 	return view
 }
 
-// thousands writes a number with separators.
-func thousands(n uint64) string {
+// groupDigits writes a number with separators.
+func groupDigits(n uint64) string {
 	text := fmt.Sprint(n)
 	for at := len(text) - 3; at > 0; at -= 3 {
 		text = text[:at] + "," + text[at:]

@@ -20,10 +20,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// crowd has a world of so many local volumes, and so many replicated ones that lost a
+// fillWithVolumes has a world of so many local volumes, and so many replicated ones that lost a
 // replica, all on the node n1.
-func crowd(t testing.TB, local, lacking int) *world {
-	w := &world{state: fsm.New(), items: map[fsm.NodeID][]Item{}, away: map[fsm.NodeID]error{}, asked: func() {}}
+func fillWithVolumes(t testing.TB, local, lacking int) *env {
+	w := &env{state: fsm.New(), items: map[fsm.NodeID][]Item{}, unreachable: map[fsm.NodeID]error{}, asked: func() {}}
 	w.server = NewServer(Options{Cluster: w, Hosts: w, Name: "c1", Actor: func(context.Context) (string, error) { return "viewer/bob", nil }, Error: grpcError})
 	do := func(actor string, cmd *fsmpb.Command) {
 		w.index++
@@ -78,8 +78,8 @@ func crowd(t testing.TB, local, lacking int) *world {
 func evictN1() *adminpb.PlanRequest { return &adminpb.PlanRequest{Verb: "evict", Node: "n1"} }
 
 // S70: a plan is bounded: what it tries, what it lists, and what it answers; all is counted.
-func TestS70_APlanOfManyVolumesIsBounded(t *testing.T) {
-	w := crowd(t, 1500, maxTodo+200)
+func TestS70_PlanOfManyVolumesIsBounded(t *testing.T) {
+	w := fillWithVolumes(t, 1500, maxTodo+200)
 	before := w.state.Hash()
 	resp, err := w.server.Plan(t.Context(), evictN1())
 	require.NoError(t, err)
@@ -92,13 +92,13 @@ func TestS70_APlanOfManyVolumesIsBounded(t *testing.T) {
 	require.Equal(t, before, w.state.Hash())
 	var out bytes.Buffer
 	require.NoError(t, Print(&out, "table", resp))
-	require.Contains(t, out.String(), fmt.Sprintf("and %s more\n", thousands(resp.GetMore())))
-	require.Equal(t, []string{"7", "123", "1,234", "12,345", "1,234,567"}, []string{thousands(7), thousands(123), thousands(1234), thousands(12345), thousands(1234567)})
+	require.Contains(t, out.String(), fmt.Sprintf("and %s more\n", groupDigits(resp.GetMore())))
+	require.Equal(t, []string{"7", "123", "1,234", "12,345", "1,234,567"}, []string{groupDigits(7), groupDigits(123), groupDigits(1234), groupDigits(12345), groupDigits(1234567)})
 }
 
 // S70: what one call does not carry out is for the next, until nothing is left to do.
-func TestS70_ALongPlanIsCarriedOutInParts(t *testing.T) {
-	w := crowd(t, 0, maxTodo+200)
+func TestS70_LongPlanIsCarriedOutInParts(t *testing.T) {
+	w := fillWithVolumes(t, 0, maxTodo+200)
 	w.server.Actor = func(context.Context) (string, error) { return "admin/alice", nil }
 	req := evictN1()
 	req.HostId = "host-n1"
@@ -117,9 +117,9 @@ func TestS70_ALongPlanIsCarriedOutInParts(t *testing.T) {
 
 // S70, S118: losing a host of many volumes is written by batches; a plan sees all of it at
 // once, its own loss and one that is not written to the end.
-func TestS70_APlanOfAReplacementSeesEveryVolume(t *testing.T) {
+func TestS70_ReplacementPlanCoversEveryVolume(t *testing.T) {
 	const volumes = 400
-	w := crowd(t, 0, volumes)
+	w := fillWithVolumes(t, 0, volumes)
 	req := &adminpb.PlanRequest{Verb: "replace", Node: "n1", EvenIfReachable: true}
 	resp, err := w.server.Plan(t.Context(), req)
 	require.NoError(t, err)
@@ -137,14 +137,14 @@ func TestS70_APlanOfAReplacementSeesEveryVolume(t *testing.T) {
 
 // S70: so many plans are made at once; a viewer waits, and is refused, and an admin does
 // not wait for viewers.
-func TestS70_PlansAreMadeAFewAtOnce(t *testing.T) {
-	before := planPatience
-	planPatience = 10 * time.Millisecond
-	defer func() { planPatience = before }()
-	w := newWorld(t, "n1")
+func TestS70_ConcurrentPlansAreBounded(t *testing.T) {
+	before := planTimeout
+	planTimeout = 10 * time.Millisecond
+	defer func() { planTimeout = before }()
+	w := newEnv(t, "n1")
 	viewer, free := "viewer/bob", make(chan struct{})
 	var begun, ended sync.WaitGroup
-	block := &blocking{Cluster: w, begun: &begun, free: free}
+	block := &blockingCluster{Cluster: w, started: &begun, release: free}
 	w.server.Cluster = block
 	w.server.Actor = func(context.Context) (string, error) { return viewer, nil }
 	begun.Add(maxPlans)
@@ -160,7 +160,7 @@ func TestS70_PlansAreMadeAFewAtOnce(t *testing.T) {
 	require.ErrorContains(t, err, "ask again later")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	planPatience = time.Hour
+	planTimeout = time.Hour
 	_, err = w.server.Plan(ctx, evictN1())
 	require.Equal(t, codes.Canceled, status.Code(err))
 
@@ -175,29 +175,29 @@ func TestS70_PlansAreMadeAFewAtOnce(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// blocking is a cluster whose reads wait.
-type blocking struct {
+// blockingCluster is a cluster whose reads wait.
+type blockingCluster struct {
 	Cluster
-	begun *sync.WaitGroup
-	free  chan struct{}
-	mu    sync.Mutex
+	started *sync.WaitGroup
+	release chan struct{}
+	mu      sync.Mutex
 }
 
-func (b *blocking) Fork() *fsm.State {
+func (b *blockingCluster) Fork() *fsm.State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.Cluster.Fork()
 }
 
-func (b *blocking) Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error) {
-	b.begun.Done()
-	<-b.free
+func (b *blockingCluster) Read(ctx context.Context, fn func(*fsm.State) error) (uint64, error) {
+	b.started.Done()
+	<-b.release
 	return b.Cluster.Read(ctx, fn)
 }
 
 // BenchmarkPlan: what a viewer's plan of a node with 200,000 volumes takes.
 func BenchmarkPlan(b *testing.B) {
-	w := crowd(b, 180_000, 20_000)
+	w := fillWithVolumes(b, 180_000, 20_000)
 	for _, verb := range []string{"drain", "evict", "lost", "replace"} {
 		b.Run(verb, func(b *testing.B) {
 			b.ReportAllocs()

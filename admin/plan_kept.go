@@ -7,11 +7,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// removeKept: an operator has taken what he needs from the copies that a host keeps of what
+// planRemoveKept: an operator has taken what he needs from the copies that a host keeps of what
 // its replica of a volume lost, all of them or one (S49).
-func (p *planner) removeKept() error {
-	if n, _ := p.state.Node(p.node()); n.Host != p.host {
-		return p.otherHost(n)
+func (p *planner) planRemoveKept() error {
+	if n, _ := p.state.Node(p.nodeID()); n.Host != p.host {
+		return p.wrongHost(n)
 	}
 	id, named := fsm.VolumeID(p.req.GetVolume()), fsm.SnapshotID(p.req.GetVolume())
 	v := findVolume(p.state, p.req.GetVolume())
@@ -19,7 +19,7 @@ func (p *planner) removeKept() error {
 		id = v.ID
 	}
 	var found []*fsm.Snapshot
-	for n := range p.state.SnapshotsOn(p.node()) {
+	for n := range p.state.SnapshotsOn(p.nodeID()) {
 		if n.KeptCopy != nil && n.Host == p.host && (n.Source == id || n.ID == named) {
 			found = append(found, n)
 		}
@@ -31,25 +31,25 @@ func (p *planner) removeKept() error {
 		p.add(step{action: "remove-kept", state: stepDone, volume: v, detail: "this host keeps nothing of it"})
 	}
 	for _, n := range found {
-		p.removeCopy(n)
+		p.removeKeptCopy(n)
 	}
 	return nil
 }
 
-func (p *planner) removeCopy(n *fsm.Snapshot) {
-	v, _ := p.state.Volume(n.Source)
-	if n.Phase == fsm.SnapshotDeleting {
-		p.add(step{action: "remove-kept", state: stepWaiting, volume: v, detail: string(n.ID) + " is being removed by its host"})
+func (p *planner) removeKeptCopy(snap *fsm.Snapshot) {
+	v, _ := p.state.Volume(snap.Source)
+	if snap.Phase == fsm.SnapshotDeleting {
+		p.add(step{action: "remove-kept", state: stepWaiting, volume: v, detail: string(snap.ID) + " is being removed by its host"})
 		return
 	}
-	p.try(step{action: "remove-kept", volume: v, detail: copyDetail(n)}, &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{
-		DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(n.ID)}}})
+	p.addCommand(step{action: "remove-kept", volume: v, detail: keptCopyDetail(snap)}, &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{
+		DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(snap.ID)}}})
 }
 
-// copyDetail says what is lost with a copy.
-func copyDetail(n *fsm.Snapshot) string {
-	what := fmt.Sprintf("%s, %s, of generation %d: what its replica had that the other one may not have IS LOST", n.ID, size(n.Size), n.KeptCopy.Generation)
-	if n.KeptCopy.Superseded.IsZero() {
+// keptCopyDetail says what is lost with a copy.
+func keptCopyDetail(snap *fsm.Snapshot) string {
+	what := fmt.Sprintf("%s, %s, of generation %d: what its replica had that the other one may not have IS LOST", snap.ID, formatSize(snap.Size), snap.KeptCopy.Generation)
+	if snap.KeptCopy.Superseded.IsZero() {
 		return what + "; not all replicas of the volume were up to date since: it may be the best copy there is"
 	}
 	return what

@@ -10,182 +10,182 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// drain: the node gets nothing new, and the orchestrator moves what is published
+// planDrain: the node gets nothing new, and the orchestrator moves what is published
 // there. It moves no data and ends no publication.
-func (p *planner) drain() error {
-	if err := p.cordon(); err != nil {
+func (p *planner) planDrain() error {
+	if err := p.addCordon(); err != nil {
 		return err
 	}
-	for _, v := range p.volumes() {
-		if published(v, p.node()) {
-			p.add(step{action: "move", state: stepWaiting, volume: v, detail: p.whereTo(v)})
+	for _, v := range p.nodeVolumes() {
+		if isPublished(v, p.nodeID()) {
+			p.add(step{action: "move", state: stepWaiting, volume: v, detail: p.moveDetail(v)})
 		}
 	}
 	return nil
 }
 
-// evict: drain, and the replicas of replicated volumes go elsewhere.
-func (p *planner) evict() error {
-	if err := p.cordon(); err != nil {
+// planEvict: drain, and the replicas of replicated volumes go elsewhere.
+func (p *planner) planEvict() error {
+	if err := p.addCordon(); err != nil {
 		return err
 	}
-	for _, v := range p.volumes() {
-		p.evictFrom(v)
+	for _, v := range p.nodeVolumes() {
+		p.evictVolume(v)
 	}
-	p.addLacking()
-	p.snapshots()
+	p.addMissingReplicas()
+	p.addSnapshots()
 	return nil
 }
 
-// undrain: the node gets new volumes and replicas again.
-func (p *planner) undrain() error {
-	n, _ := p.state.Node(p.node())
+// planUndrain: the node gets new volumes and replicas again.
+func (p *planner) planUndrain() error {
+	n, _ := p.state.Node(p.nodeID())
 	if n.Host != p.host {
-		return p.otherHost(n)
+		return p.wrongHost(n)
 	}
 	if !n.Cordoned {
 		p.add(step{action: "uncordon", state: stepDone, detail: "it gets new volumes and replicas"})
 		return nil
 	}
-	p.try(step{action: "uncordon", detail: "it gets new volumes and replicas"}, schedule(n, false))
+	p.addCommand(step{action: "uncordon", detail: "it gets new volumes and replicas"}, cordonCommand(n, false))
 	return nil
 }
 
-func (p *planner) node() fsm.NodeID { return fsm.NodeID(p.req.GetNode()) }
+func (p *planner) nodeID() fsm.NodeID { return fsm.NodeID(p.req.GetNode()) }
 
-// cordon is the first step; the host must be the one that is meant (S17).
-func (p *planner) cordon() error {
-	n, _ := p.state.Node(p.node())
+// addCordon is the first step; the host must be the one that is meant (S17).
+func (p *planner) addCordon() error {
+	n, _ := p.state.Node(p.nodeID())
 	switch {
 	case n.Host != p.host:
-		return p.otherHost(n)
+		return p.wrongHost(n)
 	case n.State == fsm.NodeLost:
 		return fsm.Reject(fsm.Precondition, "node %s was recorded as lost: it has nothing to give up", n.ID)
 	case n.Cordoned:
 		p.add(step{action: "cordon", state: stepDone, detail: "it gets no new volumes or replicas"})
 		return nil
 	}
-	p.try(step{action: "cordon", detail: "it gets no new volumes or replicas"}, schedule(n, true))
+	p.addCommand(step{action: "cordon", detail: "it gets no new volumes or replicas"}, cordonCommand(n, true))
 	return nil
 }
 
-// otherHost: the one that is meant does not have the name any more (S17, S71).
-func (p *planner) otherHost(n *fsm.Node) error {
+// wrongHost: the one that is meant does not have the name any more (S17, S71).
+func (p *planner) wrongHost(n *fsm.Node) error {
 	return fsm.Reject(fsm.StaleEpoch, "node %s is host %s, not %s: look at the plan again", n.ID, n.Host, p.host)
 }
 
-// adopt: a host that met another incarnation acts for this one (S1).
-func (p *planner) adopt() error {
-	n, _ := p.state.Node(p.node())
+// planAdopt: a host that met another incarnation acts for this one (S1).
+func (p *planner) planAdopt() error {
+	n, _ := p.state.Node(p.nodeID())
 	at := p.state.Cluster().Incarnation
 	switch {
 	case n.Host != p.host:
-		return p.otherHost(n)
+		return p.wrongHost(n)
 	case n.Incarnation == at:
 		p.add(step{action: "adopt", state: stepDone, detail: fmt.Sprintf("it acts for incarnation %d", at)})
 		return nil
 	}
-	p.try(step{action: "adopt", detail: fmt.Sprintf("it met incarnation %d and acts for %d from then on: it does what this log says", n.Incarnation, at)},
+	p.addCommand(step{action: "adopt", detail: fmt.Sprintf("it met incarnation %d and acts for %d from then on: it does what this log says", n.Incarnation, at)},
 		&fsmpb.Command{Body: &fsmpb.Command_AdoptNode{AdoptNode: &fsmpb.AdoptNode{NodeId: string(n.ID), HostId: string(n.Host), Incarnation: at}}})
 	return nil
 }
 
-func schedule(n *fsm.Node, cordoned bool) *fsmpb.Command {
+func cordonCommand(n *fsm.Node, cordoned bool) *fsmpb.Command {
 	return &fsmpb.Command{Body: &fsmpb.Command_ScheduleNode{ScheduleNode: &fsmpb.ScheduleNode{
 		NodeId: string(n.ID), HostId: string(n.Host), Cordoned: cordoned,
 	}}}
 }
 
-func published(v *fsm.Volume, node fsm.NodeID) bool { return v.Publication(node) != nil }
+func isPublished(v *fsm.Volume, node fsm.NodeID) bool { return v.Publication(node) != nil }
 
-// whereTo says where a volume that is published here can be published instead.
-func (p *planner) whereTo(v *fsm.Volume) string {
-	other, leg := p.other(v)
+// moveDetail says where a volume that is published here can be published instead.
+func (p *planner) moveDetail(v *fsm.Volume) string {
+	other, replica := p.otherReplica(v)
 	use := "it is published here"
-	if pub := v.Publication(p.node()); pub != nil && pub.Staging != nil {
+	if pub := v.Publication(p.nodeID()); pub != nil && pub.Staging != nil {
 		use = "it is staged here"
 	}
 	switch {
 	case other == nil:
 		return use + " and has no replica elsewhere: stop what uses it"
-	case leg.Outdated:
+	case replica.Outdated:
 		return fmt.Sprintf("%s; its replica on %s is outdated: it can move when that was synchronised", use, other.Node)
-	case !leg.UpToDate:
+	case !replica.UpToDate:
 		return fmt.Sprintf("%s; its replica on %s is not up to date yet: it can move when it is", use, other.Node)
 	}
 	return fmt.Sprintf("%s; it can move to %s", use, other.Node)
 }
 
-// other is the volume's replica on another node and its leg; nil when there is none.
-func (p *planner) other(v *fsm.Volume) (*fsm.Replica, *fsm.ReplicaSync) {
+// otherReplica is the volume's replica on another node and its leg; nil when there is none.
+func (p *planner) otherReplica(v *fsm.Volume) (*fsm.Replica, *fsm.ReplicaSync) {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
-		if leg := v.ReplicaSync(r.Host); leg != nil && r.Host != p.host && r.State != fsm.ReplicaGone && r.State != fsm.ReplicaLeaving {
-			return r, leg
+		if replica := v.ReplicaSync(r.Host); replica != nil && r.Host != p.host && r.State != fsm.ReplicaGone && r.State != fsm.ReplicaLeaving {
+			return r, replica
 		}
 	}
 	return nil, nil
 }
 
-// evictFrom takes one volume's replica away from the node. The other replica must be
+// evictVolume takes one volume's replica away from the node. The other replica must be
 // up to date first: DRBD 8.4 holds two, so there is one for a while.
-func (p *planner) evictFrom(v *fsm.Volume) {
+func (p *planner) evictVolume(v *fsm.Volume) {
 	r := v.Replica(p.host)
-	other, leg := p.other(v)
-	waits := func(action, detail string) {
+	other, replica := p.otherReplica(v)
+	addWaiting := func(action, detail string) {
 		p.add(step{action: action, state: stepWaiting, volume: v, detail: detail})
 	}
 	switch _, ready := v.Phase.(fsm.Ready); {
-	case r == nil && v.Publication(p.node()) == nil:
-		waits("tear-down", "the host owes the end of a publication")
+	case r == nil && v.Publication(p.nodeID()) == nil:
+		addWaiting("tear-down", "the host owes the end of a publication")
 	case !ready:
 		phase, _ := phaseView(v.Phase)
-		waits("wait", "the volume is "+phase)
-	case published(v, p.node()):
-		waits("move", p.whereTo(v))
+		addWaiting("wait", "the volume is "+phase)
+	case isPublished(v, p.nodeID()):
+		addWaiting("move", p.moveDetail(v))
 	case r.State == fsm.ReplicaLeaving:
-		waits("remove-replica", "the host removes its replica")
+		addWaiting("remove-replica", "the host removes its replica")
 	case v.Replication == nil:
 		p.add(step{action: "keep", state: stepBlocked, volume: v,
 			detail: "its only replica is here: make a volume elsewhere of its snapshot or clone, then delete it"})
 	case other == nil:
 		p.addReplica(v)
-	case !leg.UpToDate:
-		waits("synchronise", p.progress(v, other, leg))
+	case !replica.UpToDate:
+		addWaiting("synchronise", p.syncDetail(v, other, replica))
 	default:
 		p.removeReplica(v, r)
 	}
 }
 
-func (p *planner) progress(v *fsm.Volume, r *fsm.Replica, leg *fsm.ReplicaSync) string {
+func (p *planner) syncDetail(v *fsm.Volume, r *fsm.Replica, replica *fsm.ReplicaSync) string {
 	if own := v.ReplicaSync(p.host); own != nil && own.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE {
 		return fmt.Sprintf("the replica on %s is synchronised from here: %d %%", r.Node, own.Observed.SyncPercent)
 	}
-	return fmt.Sprintf("the replica on %s is not up to date: %s", r.Node, diskView(leg.Observed.Disk))
+	return fmt.Sprintf("the replica on %s is not up to date: %s", r.Node, diskView(replica.Observed.Disk))
 }
 
 // removeReplica and the addition that follows. Where the log would not take the
 // addition, nothing is removed: a volume is not left with one replica for long.
 func (p *planner) removeReplica(v *fsm.Volume, r *fsm.Replica) {
-	if p.full() {
+	if p.reachedTodoLimit() {
 		return
 	}
 	removal := &fsmpb.Command{Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
 		VolumeId: string(v.ID), NodeId: string(r.Node), HostId: string(r.Host), Reason: p.reason(),
 	}}}
 	t := step{action: "remove-replica", state: stepTodo, volume: v, node: r.Node, command: removal}
-	blocked := func(why string) {
+	addBlocked := func(why string) {
 		t.state, t.detail, t.command = stepBlocked, why, nil
 		p.add(t)
 	}
-	if err := p.would(removal); err != nil {
-		blocked(err.Error())
+	if err := p.dryRun(removal); err != nil {
+		addBlocked(err.Error())
 		return
 	}
-	addition, err := p.another(v)
+	addition, err := p.addReplicaStep(v)
 	if err != nil {
-		p.refused[v.ID] = true
-		blocked("there is no place for another replica: " + err.Error())
+		p.unplaceable[v.ID] = true
+		addBlocked("there is no place for another replica: " + err.Error())
 		return
 	}
 	p.add(t)
@@ -194,23 +194,23 @@ func (p *planner) removeReplica(v *fsm.Volume, r *fsm.Replica) {
 
 // addReplica adds a replica on a node that the log chooses.
 func (p *planner) addReplica(v *fsm.Volume) {
-	if p.full() {
+	if p.reachedTodoLimit() {
 		return
 	}
-	t, err := p.another(v)
+	t, err := p.addReplicaStep(v)
 	if err != nil {
 		t.state, t.detail, t.command = stepBlocked, err.Error(), nil
 	}
 	p.add(t)
 }
 
-// another is the step that adds a replica; the error is why the log would not take it.
-func (p *planner) another(v *fsm.Volume) (step, error) {
+// addReplicaStep is the step that adds a replica; the error is why the log would not take it.
+func (p *planner) addReplicaStep(v *fsm.Volume) (step, error) {
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: string(v.ID), Reason: p.reason()}}}
 	t := step{action: "add-replica", state: stepTodo, volume: v, node: "-", command: cmd}
-	err := p.would(cmd)
-	if now, found := p.state.Volume(v.ID); err == nil && found {
-		for _, r := range now.Replicas {
+	err := p.dryRun(cmd)
+	if after, found := p.state.Volume(v.ID); err == nil && found {
+		for _, r := range after.Replicas {
 			if r.State == fsm.ReplicaPlanned {
 				t.node, t.detail = r.Node, "it is synchronised wholly from the replica that stays"
 			}
@@ -226,31 +226,31 @@ func (p *planner) reason() string {
 	return p.req.GetVerb() + " of node " + p.req.GetNode()
 }
 
-// addLacking adds replicas to all replicated volumes that have too few: an earlier call
+// addMissingReplicas adds replicas to all replicated volumes that have too few: an earlier call
 // was interrupted or found no room, or this one loses them.
-func (p *planner) addLacking() {
-	var lacking []*fsm.Volume
-	for v := range p.unsettled() {
-		if _, ready := v.Phase.(fsm.Ready); ready && v.Replication != nil && !p.refused[v.ID] && kept(v) < v.Replication.ReplicaCount {
-			lacking = append(lacking, v)
+func (p *planner) addMissingReplicas() {
+	var incomplete []*fsm.Volume
+	for v := range p.underReplicated() {
+		if _, ready := v.Phase.(fsm.Ready); ready && v.Replication != nil && !p.unplaceable[v.ID] && remainingReplicas(v) < v.Replication.ReplicaCount {
+			incomplete = append(incomplete, v)
 		}
 	}
-	for _, v := range lacking {
+	for _, v := range incomplete {
 		p.addReplica(v)
 	}
 }
 
-// unsettled yields the volumes that may have too few replicas, in order of id. The index
+// underReplicated yields the volumes that may have too few replicas, in order of id. The index
 // of them does not have what a sweep has yet to write.
-func (p *planner) unsettled() iter.Seq[*fsm.Volume] {
-	if len(p.state.Cluster().Sweeps) > 0 && p.bereft == nil {
+func (p *planner) underReplicated() iter.Seq[*fsm.Volume] {
+	if len(p.state.Cluster().Sweeps) > 0 && p.volumesOfLostHost == nil {
 		return p.state.Volumes("")
 	}
 	ids := map[fsm.VolumeID]bool{}
 	for v := range p.state.VolumesInRepair() {
 		ids[v.ID] = true
 	}
-	for _, v := range p.bereft {
+	for _, v := range p.volumesOfLostHost {
 		if v.Replication != nil {
 			ids[v.ID] = true
 		}
@@ -264,8 +264,8 @@ func (p *planner) unsettled() iter.Seq[*fsm.Volume] {
 	}
 }
 
-// kept is how many replicas stay.
-func kept(v *fsm.Volume) (n uint32) {
+// remainingReplicas is how many replicas stay.
+func remainingReplicas(v *fsm.Volume) (n uint32) {
 	for _, r := range v.Replicas {
 		if r.State != fsm.ReplicaGone && r.State != fsm.ReplicaLeaving {
 			n++
@@ -275,12 +275,12 @@ func kept(v *fsm.Volume) (n uint32) {
 }
 
 // snapshots stay: they are of one host.
-func (p *planner) snapshots() {
-	copies := p.copiesKept()
-	if copies > 0 {
+func (p *planner) addSnapshots() {
+	kept := p.keptCopyCount()
+	if kept > 0 {
 		p.add(step{action: "keep", state: stepBlocked, detail: "what replicas lost is kept here and cannot move: look at `holdfast volumes kept`, and remove what is not needed"})
 	}
-	if n := p.snapshotsKept() - copies; n > 0 {
+	if n := p.snapshotCount() - kept; n > 0 {
 		p.add(step{action: "keep", state: stepBlocked, detail: fmt.Sprintf("%d snapshots are kept here and cannot move: delete them, or make volumes of them first", n)})
 	}
 }

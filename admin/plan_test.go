@@ -17,15 +17,15 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// inWords is each step as "state action name@node".
-func inWords(p *adminpb.PlanResponse) []string {
-	return each(p.GetSteps(), func(s *adminpb.PlanStep) string {
+// planText is each step as "state action name@node".
+func planText(p *adminpb.PlanResponse) []string {
+	return mapSlice(p.GetSteps(), func(s *adminpb.PlanStep) string {
 		return strings.TrimSpace(s.GetState() + " " + s.GetAction() + " " + s.GetVolumeName() + "@" + s.GetNode())
 	})
 }
 
 // plan asks twice: a plan changes nothing.
-func (w *world) plan(req *adminpb.PlanRequest) *adminpb.PlanResponse {
+func (w *env) plan(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 	w.t.Helper()
 	before := w.state.Hash()
 	var resp *adminpb.PlanResponse
@@ -39,7 +39,7 @@ func (w *world) plan(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 	return resp
 }
 
-func (w *world) carryOut(req *adminpb.PlanRequest) *adminpb.PlanResponse {
+func (w *env) carryOut(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 	w.t.Helper()
 	if req.GetHostId() == "" { // as the plan shows it
 		req = proto.CloneOf(req)
@@ -52,23 +52,23 @@ func (w *world) carryOut(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 }
 
 func TestDrainCordonsAndSaysWhatMustMove(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
 	w.publish(id)
 	w.stage(w.create(2, true), "/stage/2") // on n1, where it has its only replica
 	req := &adminpb.PlanRequest{Verb: "drain", Node: "n1"}
 	plan := w.plan(req)
-	require.Equal(t, []string{"todo cordon @n1", "waiting move pvc-1@n1", "waiting move pvc-2@n1"}, inWords(plan))
+	require.Equal(t, []string{"todo cordon @n1", "waiting move pvc-1@n1", "waiting move pvc-2@n1"}, planText(plan))
 	require.Contains(t, plan.GetSteps()[1].GetDetail(), "it can move to n2")
 	require.Contains(t, plan.GetSteps()[2].GetDetail(), "staged here and has no replica elsewhere")
 	for range 2 {
-		require.Equal(t, []string{"done cordon @n1", "waiting move pvc-1@n1", "waiting move pvc-2@n1"}, inWords(w.carryOut(req)))
+		require.Equal(t, []string{"done cordon @n1", "waiting move pvc-1@n1", "waiting move pvc-2@n1"}, planText(w.carryOut(req)))
 	}
 	n, _ := w.state.Node("n1")
 	require.True(t, n.Cordoned)
 	require.Len(t, w.volume(id).Publications(), 1, "no publication ends")
 	undrain := &adminpb.PlanRequest{Verb: "undrain", Node: "n1"}
-	require.Equal(t, []string{"todo uncordon @n1"}, inWords(w.plan(undrain)))
+	require.Equal(t, []string{"todo uncordon @n1"}, planText(w.plan(undrain)))
 	for range 2 {
 		require.True(t, w.carryOut(undrain).GetDone())
 	}
@@ -77,55 +77,55 @@ func TestDrainCordonsAndSaysWhatMustMove(t *testing.T) {
 }
 
 func TestEvictMovesReplicasAndGoesOnWhereItEnded(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
 	req := &adminpb.PlanRequest{Verb: "evict", Node: "n1"}
 	t.Run("without room elsewhere nothing is given up", func(t *testing.T) {
 		for range 2 {
 			plan := w.plan(req)
-			require.Equal(t, "blocked remove-replica pvc-1@n1", inWords(plan)[1])
+			require.Equal(t, "blocked remove-replica pvc-1@n1", planText(plan)[1])
 			require.Contains(t, plan.GetSteps()[1].GetDetail(), "there is no place for another replica: no second host")
-			require.Equal(t, []string{"blocked remove-replica pvc-1@n1"}, inWords(w.carryOut(req))[1:])
+			require.Equal(t, []string{"blocked remove-replica pvc-1@n1"}, planText(w.carryOut(req))[1:])
 		}
 		require.Len(t, w.volume(id).Replication.Syncs, 2)
 	})
 	w.register("n3")
 	t.Run("what is published waits for the orchestrator", func(t *testing.T) {
 		epoch := w.publish(id)
-		require.Equal(t, []string{"done cordon @n1", "waiting move pvc-1@n1"}, inWords(w.carryOut(req)))
-		w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_UnpublishVolume{
+		require.Equal(t, []string{"done cordon @n1", "waiting move pvc-1@n1"}, planText(w.carryOut(req)))
+		w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_UnpublishVolume{
 			UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: string(id), NodeId: "n1", Epoch: epoch}}})
 	})
-	w.together(id, "n1", "n2")
-	require.Equal(t, []string{"done cordon @n1", "todo remove-replica pvc-1@n1", "todo add-replica pvc-1@n3"}, inWords(w.plan(req)))
-	require.Equal(t, []string{"done cordon @n1", "done remove-replica pvc-1@n1", "done add-replica pvc-1@n3"}, inWords(w.carryOut(req)))
-	require.Equal(t, []string{"done cordon @n1", "waiting remove-replica pvc-1@n1"}, inWords(w.carryOut(req)))
-	w.seenBy("n1", id, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
+	w.connectReplicas(id, "n1", "n2")
+	require.Equal(t, []string{"done cordon @n1", "todo remove-replica pvc-1@n1", "todo add-replica pvc-1@n3"}, planText(w.plan(req)))
+	require.Equal(t, []string{"done cordon @n1", "done remove-replica pvc-1@n1", "done add-replica pvc-1@n3"}, planText(w.carryOut(req)))
+	require.Equal(t, []string{"done cordon @n1", "waiting remove-replica pvc-1@n1"}, planText(w.carryOut(req)))
+	w.reportReplica("n1", id, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
 	w.attach("n3", id)
-	w.together(id, "n2", "n3")
+	w.connectReplicas(id, "n2", "n3")
 	require.True(t, w.carryOut(req).GetDone())
 	require.Nil(t, w.volume(id).Operation)
 }
 
 func TestEvictGoesOnWhereItWasInterrupted(t *testing.T) {
-	w := newPair(t, "n1", "n2", "n3")
+	w := newReplicatedEnv(t, "n1", "n2", "n3")
 	w.create(2, true) // it is on n1 with all that it has
 	id := w.replicate(1)
-	w.do(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
+	w.mustApply(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
 		VolumeId: string(id), NodeId: "n1", HostId: "host-n1"}}})
 	req := &adminpb.PlanRequest{Verb: "evict", Node: "n1"}
-	require.Equal(t, []string{"todo cordon @n1", "waiting remove-replica pvc-1@n1", "blocked keep pvc-2@n1", "todo add-replica pvc-1@n3"}, inWords(w.plan(req)))
+	require.Equal(t, []string{"todo cordon @n1", "waiting remove-replica pvc-1@n1", "blocked keep pvc-2@n1", "todo add-replica pvc-1@n3"}, planText(w.plan(req)))
 	w.carryOut(req)
 	require.NotNil(t, w.volume(id).Replica("host-n3"))
 }
 
 func TestLostSaysWhatIsLostBeforeItIs(t *testing.T) {
-	w := newPair(t, "n1", "n2", "n3")
+	w := newReplicatedEnv(t, "n1", "n2", "n3")
 	w.snapshot(w.create(2, true), true)
 	w.publish(w.replicate(1))
 	req := &adminpb.PlanRequest{Verb: "lost", Node: "n1", Reason: "burnt", EvenIfReachable: true}
 	plan := w.plan(req)
-	require.Equal(t, []string{"todo lose @n1", "follows volume pvc-1@n1", "follows volume pvc-2@n1", "follows snapshots @n1"}, inWords(plan))
+	require.Equal(t, []string{"todo lose @n1", "follows volume pvc-1@n1", "follows volume pvc-2@n1", "follows snapshots @n1"}, planText(plan))
 	require.Contains(t, plan.GetSteps()[0].GetDetail(), "IT CAN BE REACHED NOW")
 	require.Contains(t, plan.GetSteps()[1].GetDetail(), "its publication here ends; it goes on with its replica on n2")
 	require.Contains(t, plan.GetSteps()[2].GetDetail(), "ITS DATA ARE LOST")
@@ -139,9 +139,9 @@ func TestLostSaysWhatIsLostBeforeItIs(t *testing.T) {
 
 // S71: the replica that was given up is all that is left.
 func TestLostSaysWhichReplicaComesBack(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
-	w.do(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
+	w.mustApply(&fsmpb.Command{Actor: "admin/a", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
 		VolumeId: string(id), NodeId: "n2", HostId: "host-n2"}}})
 	plan := w.plan(&adminpb.PlanRequest{Verb: "lost", Node: "n1", EvenIfReachable: true})
 	require.Contains(t, plan.GetSteps()[1].GetDetail(), "the one on n2, which was given up")
@@ -150,17 +150,17 @@ func TestLostSaysWhichReplicaComesBack(t *testing.T) {
 }
 
 func TestReplaceMakesNewReplicasAndNeverLosesTheNewHost(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
-	w.leaves("n1")
+	w.setUnreachable("n1")
 	req := &adminpb.PlanRequest{Verb: "replace", Node: "n1"}
-	require.Equal(t, []string{"todo lose @n1", "follows volume pvc-1@n1", "blocked add-replica pvc-1@-"}, inWords(w.plan(req)))
+	require.Equal(t, []string{"todo lose @n1", "follows volume pvc-1@n1", "blocked add-replica pvc-1@-"}, planText(w.plan(req)))
 	w.carryOut(req)
-	w.do(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+	w.mustApply(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
 		NodeId: "n1", HostId: "host-new", BootId: "boot", FeatureLevel: fsm.MaxFeatureLevel,
 		Pools:       []*fsmpb.Pool{{PoolId: "pool-new", Backend: "loopfile", CapacityBytes: 1 << 40, OvercommitPercent: 100}},
 		Replication: &fsmpb.Replication{Address: "192.0.2.1", PublicKey: make([]byte, 32), Version: "8.4.11", MaxReplicas: 2}}}})
-	require.Equal(t, []string{"done lose @n1", "todo add-replica pvc-1@n1"}, inWords(w.plan(req)))
+	require.Equal(t, []string{"done lose @n1", "todo add-replica pvc-1@n1"}, planText(w.plan(req)))
 	for range 2 {
 		w.carryOut(req)
 		n, _ := w.state.Node("n1")
@@ -170,19 +170,19 @@ func TestReplaceMakesNewReplicasAndNeverLosesTheNewHost(t *testing.T) {
 }
 
 // S17, S71: said again after another host took the name, no verb does anything to that one.
-func TestS71_AVerbSaidAgainSparesTheHostThatTookTheName(t *testing.T) {
+func TestS71_RepeatedVerbSparesTheSuccessor(t *testing.T) {
 	for verb, want := range map[string]string{
 		"lost": "done lose @n1", "replace": "done lose @n1", "drain": "", "undrain": "", "evict": "", "adopt": "",
 	} {
 		t.Run(verb, func(t *testing.T) {
-			w := newPair(t, "n1", "n2")
+			w := newReplicatedEnv(t, "n1", "n2")
 			w.replicate(1)
-			w.leaves("n1")
+			w.setUnreachable("n1")
 			lost := &adminpb.PlanRequest{Verb: "lost", Node: "n1", HostId: "host-n1"}
-			require.Equal(t, "done lose @n1", inWords(w.carryOut(lost))[0])
+			require.Equal(t, "done lose @n1", planText(w.carryOut(lost))[0])
 			again := w.registration("n1")
 			again.HostId, again.Pools[0].PoolId = "host-new", "pool-new"
-			w.do(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_RegisterNode{RegisterNode: again}})
+			w.mustApply(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_RegisterNode{RegisterNode: again}})
 			before, _ := w.state.Node("n1")
 			req := &adminpb.PlanRequest{Verb: verb, Node: "n1", HostId: "host-n1"}
 			for range 2 {
@@ -190,7 +190,7 @@ func TestS71_AVerbSaidAgainSparesTheHostThatTookTheName(t *testing.T) {
 				if want == "" {
 					require.Equal(t, codes.FailedPrecondition, status.Code(err))
 				} else {
-					require.Equal(t, want, inWords(resp)[0])
+					require.Equal(t, want, planText(resp)[0])
 				}
 			}
 			after, _ := w.state.Node("n1")
@@ -200,8 +200,8 @@ func TestS71_AVerbSaidAgainSparesTheHostThatTookTheName(t *testing.T) {
 }
 
 // S71: a host that can be reached is lost by a word of its own, whoever is named.
-func TestS71_AHostThatIsReachedIsNotLostByTheWay(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+func TestS71_ReachableHostIsNotLost(t *testing.T) {
+	w := newReplicatedEnv(t, "n1", "n2")
 	for _, verb := range []string{"lost", "replace"} {
 		req := &adminpb.PlanRequest{Verb: verb, Node: "n1", HostId: "host-n1"}
 		plan := w.plan(req)
@@ -219,22 +219,22 @@ func TestS71_AHostThatIsReachedIsNotLostByTheWay(t *testing.T) {
 }
 
 func TestS8_ForcePrimarySaysWhatMayBeLost(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
 	req := &adminpb.PlanRequest{Verb: "force-primary", Volume: "pvc-1", Node: "n2", Reason: "n1 burnt"}
 	w.publish(id)
 	t.Run("not while the other host can be reached", func(t *testing.T) {
-		require.Equal(t, []string{"blocked force-primary pvc-1@n2"}, inWords(w.plan(req)))
-		require.Equal(t, []string{"blocked force-primary pvc-1@n2"}, inWords(w.carryOut(req)))
+		require.Equal(t, []string{"blocked force-primary pvc-1@n2"}, planText(w.plan(req)))
+		require.Equal(t, []string{"blocked force-primary pvc-1@n2"}, planText(w.carryOut(req)))
 	})
-	w.leaves("n1")
-	w.sees("n2", id, fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING)
+	w.setUnreachable("n1")
+	w.observeReplica("n2", id, fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING)
 	t.Run("not without a word on the other host", func(t *testing.T) {
-		require.Equal(t, []string{"blocked force-primary pvc-1@n2"}, inWords(w.plan(req)))
+		require.Equal(t, []string{"blocked force-primary pvc-1@n2"}, planText(w.plan(req)))
 	})
 	req.PeerDead = true
 	plan := w.plan(req)
-	require.Equal(t, []string{"todo force-primary pvc-1@n2", "follows replica pvc-1@n1", "follows publish pvc-1@n2"}, inWords(plan))
+	require.Equal(t, []string{"todo force-primary pvc-1@n2", "follows replica pvc-1@n1", "follows publish pvc-1@n2"}, planText(plan))
 	require.Nil(t, w.volume(id).Replication.Forced)
 	w.carryOut(req)
 	require.NotNil(t, w.volume(id).Replication.Forced)
@@ -243,7 +243,7 @@ func TestS8_ForcePrimarySaysWhatMayBeLost(t *testing.T) {
 }
 
 func TestPlansAreRefusedForWhatIsNotThere(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+	w := newReplicatedEnv(t, "n1", "n2")
 	w.create(1, true)
 	for name, tc := range map[string]struct {
 		req  *adminpb.PlanRequest
@@ -272,12 +272,12 @@ func TestPlansAreRefusedForWhatIsNotThere(t *testing.T) {
 }
 
 // S70: what a viewer may ask ends no controller: a plan that meets a bug is an error.
-func TestAPlanThatFaultsIsAnErrorForTheCallerOnly(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+func TestFaultInAPlanFailsOnlyTheCall(t *testing.T) {
+	w := newReplicatedEnv(t, "n1", "n2")
 	var lines bytes.Buffer
 	w.server.Logger = slog.New(slog.NewTextHandler(&lines, nil))
 	for verb, plan := range map[string]func(*planner) error{
-		"fault": func(p *planner) error { return p.would(&fsmpb.Command{}) }, // the state knows no such command
+		"fault": func(p *planner) error { return p.dryRun(&fsmpb.Command{}) }, // the state knows no such command
 		"panic": func(*planner) error { panic("planted") },
 	} {
 		verbs[verb] = plan
@@ -295,11 +295,11 @@ func TestAPlanThatFaultsIsAnErrorForTheCallerOnly(t *testing.T) {
 
 // S70: a volume that has no replica left is no reason to fault, in a plan or in the log.
 func TestReplaceOfTheHostOfAVolumeWithoutReplicas(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
-	w.do(&fsmpb.Command{Actor: "admin/alice", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
+	w.mustApply(&fsmpb.Command{Actor: "admin/alice", Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
 		VolumeId: string(id), NodeId: "n1", HostId: "host-n1"}}})
-	w.do(&fsmpb.Command{Actor: "admin/alice", Body: &fsmpb.Command_SetNodeReachable{SetNodeReachable: &fsmpb.SetNodeReachable{
+	w.mustApply(&fsmpb.Command{Actor: "admin/alice", Body: &fsmpb.Command_SetNodeReachable{SetNodeReachable: &fsmpb.SetNodeReachable{
 		NodeId: "n2", HostId: "host-n2"}}})
 	w.plan(&adminpb.PlanRequest{Verb: "replace", Node: "n2"})
 	w.carryOut(&adminpb.PlanRequest{Verb: "replace", Node: "n2"})

@@ -36,12 +36,12 @@ func Print(w io.Writer, format string, answer proto.Message) error {
 func printJSON(w io.Writer, answer proto.Message) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(plain{answer})
+	return encoder.Encode(orderedMessage{answer})
 }
 
 // printYAML goes through JSON, which is YAML, so that both have one shape and order.
 func printYAML(w io.Writer, answer proto.Message) error {
-	text, err := json.Marshal(plain{answer})
+	text, err := json.Marshal(orderedMessage{answer})
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func TestEmptyAnswersHaveAllFields(t *testing.T) {
 	}
 }
 
-func TestYAMLSaysWhatJSONSays(t *testing.T) {
+func TestYAMLEqualsJSON(t *testing.T) {
 	answer := &adminpb.AuditResponse{Index: 3, Orphans: []*adminpb.Finding{{Node: "n1", Kind: "image", Id: "true", Path: "/x: y\n"}}}
 	var text, block bytes.Buffer
 	require.NoError(t, Print(&text, "json", answer))
@@ -66,7 +66,7 @@ func TestYAMLSaysWhatJSONSays(t *testing.T) {
 	require.Contains(t, block.String(), "index: 3\norphans:\n")
 }
 
-func TestDocumentsAreWholeInEveryFormat(t *testing.T) {
+func TestDocumentsAreCompleteInEveryFormat(t *testing.T) {
 	item := func(id string) *adminpb.Node { return &adminpb.Node{Id: id} }
 	for name, tc := range map[string]struct {
 		items map[string][]proto.Message

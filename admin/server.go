@@ -30,16 +30,16 @@ type Cluster interface {
 
 // Membership changes the configuration of the Raft members.
 type Membership interface {
-	// Visit asks whoever listens at an address who it is.
-	Visit(ctx context.Context, addr string) (Visited, error)
+	// StatusAt asks whoever listens at an address who it is.
+	StatusAt(ctx context.Context, addr string) (PeerStatus, error)
 	// Add takes in the member that waits at an address, under this id.
 	Add(ctx context.Context, memberID, addr string) error
 	// Remove takes a member out. What could do harm is a *fsm.Rejection.
 	Remove(ctx context.Context, memberID string) error
 }
 
-// Visited is who listens at an address.
-type Visited struct {
+// PeerStatus is who listens at an address.
+type PeerStatus struct {
 	Name, MemberID, ClusterID string
 	FeatureLevel              uint32
 	Detail                    string // why it is not ready
@@ -72,8 +72,8 @@ type Entry struct {
 	Command     *fsmpb.Command
 	Outcome     *fsmpb.Outcome
 	// GapTo ends a gap that begins at Index, and Why says how it came about.
-	GapTo uint64
-	Why   string
+	GapTo     uint64
+	GapReason string
 }
 
 // Item is one thing found on a host; kinds are "image", "unfinished", "loop",
@@ -106,8 +106,8 @@ type Options struct {
 	Actor func(context.Context) (string, error)
 	// Error turns an error of the cluster into a gRPC status error.
 	Error func(error) error
-	// Settle is how long an audit waits before it looks again; 0 means 250 ms.
-	Settle time.Duration
+	// AuditPause is how long an audit waits before it looks again; 0 means 250 ms.
+	AuditPause time.Duration
 	// Logger gets what operators should hear of; nil means nobody does.
 	Logger *slog.Logger
 }
@@ -121,8 +121,8 @@ type Server struct {
 
 // NewServer makes a server.
 func NewServer(o Options) *Server {
-	if o.Settle == 0 {
-		o.Settle = 250 * time.Millisecond
+	if o.AuditPause == 0 {
+		o.AuditPause = 250 * time.Millisecond
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

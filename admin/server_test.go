@@ -34,7 +34,7 @@ func TestStatus(t *testing.T) {
 		"it answers what it knows when nobody is there": {quorum: errNoQuorum},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "n1")
+			w := newEnv(t, "n1")
 			w.members, w.quorum = tc.members, tc.quorum
 			for range 2 {
 				resp, err := w.server.Status(ctx, &adminpb.StatusRequest{})
@@ -50,17 +50,17 @@ func TestStatus(t *testing.T) {
 }
 
 func TestStatusAsksEveryMemberForTheHashAtTheCommitIndexItReadFirst(t *testing.T) {
-	w := newWorld(t, "n1")
+	w := newEnv(t, "n1")
 	w.members = []Member{{Name: "c2", Term: 1}, {Name: "c1", Term: 1, Role: "leader"}, {Name: "c3", Err: errors.New("gone")}}
 	resp, err := w.server.Status(ctx, &adminpb.StatusRequest{})
 	require.NoError(t, err)
-	require.Equal(t, []string{"c1", "c2", "c3"}, each(resp.GetMembers(), (*adminpb.Member).GetId))
-	require.Equal(t, []uint64{w.index, w.index, 0}, each(resp.GetMembers(), (*adminpb.Member).GetHashIndex))
-	require.Equal(t, []bool{true, true, false}, each(resp.GetMembers(), (*adminpb.Member).GetReachable))
+	require.Equal(t, []string{"c1", "c2", "c3"}, mapSlice(resp.GetMembers(), (*adminpb.Member).GetId))
+	require.Equal(t, []uint64{w.index, w.index, 0}, mapSlice(resp.GetMembers(), (*adminpb.Member).GetHashIndex))
+	require.Equal(t, []bool{true, true, false}, mapSlice(resp.GetMembers(), (*adminpb.Member).GetReachable))
 }
 
 func TestVolumesComeInPages(t *testing.T) {
-	w := newWorld(t, "n1")
+	w := newEnv(t, "n1")
 	for n := range 5 {
 		w.create(n, true)
 	}
@@ -70,7 +70,7 @@ func TestVolumesComeInPages(t *testing.T) {
 		resp, err := w.server.Volumes(ctx, req)
 		require.NoError(t, err)
 		require.Equal(t, w.index, resp.GetIndex())
-		ids = append(ids, each(resp.GetVolumes(), (*adminpb.Volume).GetId)...)
+		ids = append(ids, mapSlice(resp.GetVolumes(), (*adminpb.Volume).GetId)...)
 		if req.After = resp.GetNext(); req.GetAfter() == "" {
 			require.Equal(t, 3, pages)
 			break
@@ -81,7 +81,7 @@ func TestVolumesComeInPages(t *testing.T) {
 }
 
 func TestReadsOfOneThing(t *testing.T) {
-	w := newWorld(t, "n1", "n2")
+	w := newEnv(t, "n1", "n2")
 	id := w.create(1, false)
 	operation := w.log[len(w.log)-1].Index
 	for name, tc := range map[string]struct {
@@ -108,18 +108,18 @@ func TestReadsOfOneThing(t *testing.T) {
 	}
 }
 
-func volumes(w *world, req *adminpb.VolumesRequest) (int, error) {
+func volumes(w *env, req *adminpb.VolumesRequest) (int, error) {
 	resp, err := w.server.Volumes(ctx, req)
 	return len(resp.GetVolumes()), err
 }
 
-func operations(w *world, id uint64) (int, error) {
+func operations(w *env, id uint64) (int, error) {
 	resp, err := w.server.Operations(ctx, &adminpb.OperationsRequest{Id: id})
 	return len(resp.GetOperations()), err
 }
 
 func TestReadsWithoutAQuorumAnswerOnlyWhenStaleIsAccepted(t *testing.T) {
-	w := newWorld(t, "n1")
+	w := newEnv(t, "n1")
 	w.quorum = errNoQuorum
 	for _, stale := range []bool{false, true} {
 		want := codes.Unavailable
@@ -136,7 +136,7 @@ func TestReadsWithoutAQuorumAnswerOnlyWhenStaleIsAccepted(t *testing.T) {
 }
 
 func TestChangesAreProposedInTheCallersNameForTheHostThatHasTheName(t *testing.T) {
-	w := newWorld(t, "n1")
+	w := newEnv(t, "n1")
 	_, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n1", HostId: "host-n1", Reason: "burnt"})
 	require.Equal(t, codes.FailedPrecondition, status.Code(err), "S71: it can be reached")
 	resp, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n1", HostId: "host-n1", Reason: "burnt", EvenIfReachable: true})
@@ -150,41 +150,41 @@ func TestChangesAreProposedInTheCallersNameForTheHostThatHasTheName(t *testing.T
 
 func TestChangesThatAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
-		call func(w *world) error
+		call func(w *env) error
 		code codes.Code
 	}{
-		"losing a node that is not known": {code: codes.NotFound, call: func(w *world) error {
+		"losing a node that is not known": {code: codes.NotFound, call: func(w *env) error {
 			_, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n9"})
 			return err
 		}},
-		"S71: losing a node without its host": {code: codes.InvalidArgument, call: func(w *world) error {
+		"S71: losing a node without its host": {code: codes.InvalidArgument, call: func(w *env) error {
 			_, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n1"})
 			return err
 		}},
-		"S71: adopting a node without its host": {code: codes.InvalidArgument, call: func(w *world) error {
+		"S71: adopting a node without its host": {code: codes.InvalidArgument, call: func(w *env) error {
 			_, err := w.server.AdoptNode(ctx, &adminpb.AdoptNodeRequest{Node: "n1"})
 			return err
 		}},
-		"adopting a node that is not known": {code: codes.NotFound, call: func(w *world) error {
+		"adopting a node that is not known": {code: codes.NotFound, call: func(w *env) error {
 			_, err := w.server.AdoptNode(ctx, &adminpb.AdoptNodeRequest{Node: "n9"})
 			return err
 		}},
-		"cancelling an operation that is not known": {code: codes.NotFound, call: func(w *world) error {
+		"cancelling an operation that is not known": {code: codes.NotFound, call: func(w *env) error {
 			_, err := w.server.CancelOperation(ctx, &adminpb.OperationRequest{Id: 99})
 			return err
 		}},
-		"retrying an operation that is not known": {code: codes.NotFound, call: func(w *world) error {
+		"retrying an operation that is not known": {code: codes.NotFound, call: func(w *env) error {
 			_, err := w.server.RetryOperation(ctx, &adminpb.OperationRequest{Id: 99})
 			return err
 		}},
-		"anything without a quorum": {code: codes.Unavailable, call: func(w *world) error {
+		"anything without a quorum": {code: codes.Unavailable, call: func(w *env) error {
 			w.quorum = errNoQuorum
 			_, err := w.server.ReplaceNode(ctx, &adminpb.LoseNodeRequest{Node: "n1"})
 			return err
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, "n1")
+			w := newEnv(t, "n1")
 			for range 2 {
 				require.Equal(t, tc.code, status.Code(tc.call(w)))
 			}
@@ -202,9 +202,9 @@ func (c *collector[T]) Send(m *T) error          { c.got = append(c.got, m); ret
 func (c *collector[T]) Context() context.Context { return ctx }
 
 func TestHistory(t *testing.T) {
-	w := newWorld(t, "n1", "n2") // 1 bootstrap, 2 and 3 register
-	first := w.create(1, true)   // 4 create, 5 report
-	w.delete(first)              // 6
+	w := newEnv(t, "n1", "n2") // 1 bootstrap, 2 and 3 register
+	first := w.create(1, true) // 4 create, 5 report
+	w.delete(first)            // 6
 	w.observe(&fsmpb.Observation{VolumeId: string(first), Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
 	w.create(2, false) // 8
 	for name, tc := range map[string]struct {
@@ -224,14 +224,14 @@ func TestHistory(t *testing.T) {
 				require.NoError(t, w.server.History(tc.req, out))
 				require.EqualValues(t, 1, out.got[0].GetHeader().GetKnownFrom())
 				require.Equal(t, w.index, out.got[0].GetHeader().GetIndex())
-				require.Equal(t, tc.want, each(out.got[1:], func(m *adminpb.HistoryResponse) uint64 { return m.GetEntry().GetIndex() }))
+				require.Equal(t, tc.want, mapSlice(out.got[1:], func(m *adminpb.HistoryResponse) uint64 { return m.GetEntry().GetIndex() }))
 			}
 		})
 	}
 }
 
 func TestHistoryShowsGapsWhateverIsAskedFor(t *testing.T) {
-	w := newWorld(t, "n1")
+	w := newEnv(t, "n1")
 	w.log = append(w.log, Entry{Index: 3})
 	out := &collector[adminpb.HistoryResponse]{}
 	require.NoError(t, w.server.History(&adminpb.HistoryRequest{Volume: "pvc-1"}, out))
@@ -240,7 +240,7 @@ func TestHistoryShowsGapsWhateverIsAskedFor(t *testing.T) {
 }
 
 func TestStateIsOfOneIndex(t *testing.T) {
-	w := newWorld(t, "n1", "n2")
+	w := newEnv(t, "n1", "n2")
 	w.create(1, true)
 	out := &collector[adminpb.StateResponse]{}
 	require.NoError(t, w.server.State(&adminpb.StateRequest{}, out))

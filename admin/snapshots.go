@@ -21,11 +21,11 @@ func (s *Server) Snapshots(ctx context.Context, req *adminpb.SnapshotsRequest) (
 		fillSnapshots(st, req, resp)
 		return resp, nil
 	}
-	n := findSnapshot(st, req.GetSnapshot())
-	if n == nil {
+	snap := findSnapshot(st, req.GetSnapshot())
+	if snap == nil {
 		return nil, status.Errorf(codes.NotFound, "no snapshot has the id or name %q", req.GetSnapshot())
 	}
-	resp.Snapshots = append(resp.Snapshots, snapshotView(n))
+	resp.Snapshots = append(resp.Snapshots, snapshotView(snap))
 	return resp, nil
 }
 
@@ -37,32 +37,32 @@ func fillSnapshots(st *fsm.State, req *adminpb.SnapshotsRequest, resp *adminpb.S
 		}
 		all = st.SnapshotsOf(fsm.VolumeID(source), fsm.SnapshotID(req.GetAfter()))
 	}
-	for n := range all {
-		if (n.KeptCopy != nil) != req.GetKept() || req.GetNode() != "" && (n.Gone || string(n.Node) != req.GetNode()) {
+	for snap := range all {
+		if (snap.KeptCopy != nil) != req.GetKept() || req.GetNode() != "" && (snap.Gone || string(snap.Node) != req.GetNode()) {
 			continue
 		}
 		if len(resp.GetSnapshots()) == size {
 			resp.Next = resp.GetSnapshots()[size-1].GetId()
 			return
 		}
-		resp.Snapshots = append(resp.Snapshots, snapshotView(n))
+		resp.Snapshots = append(resp.Snapshots, snapshotView(snap))
 	}
 }
 
-func pageSize(asked uint32) int {
-	if asked == 0 {
+func pageSize(requested uint32) int {
+	if requested == 0 {
 		return defaultPage
 	}
-	return int(min(asked, maxPage))
+	return int(min(requested, maxPage))
 }
 
 // findSnapshot finds by id, else by name; nil when there is none.
 func findSnapshot(st *fsm.State, idOrName string) *fsm.Snapshot {
-	if n, ok := st.Snapshot(fsm.SnapshotID(idOrName)); ok {
-		return n
+	if snap, ok := st.Snapshot(fsm.SnapshotID(idOrName)); ok {
+		return snap
 	}
-	if n, ok := st.SnapshotByName(idOrName); ok {
-		return n
+	if snap, ok := st.SnapshotByName(idOrName); ok {
+		return snap
 	}
 	return nil
 }
@@ -112,12 +112,12 @@ var snapshotPhases = map[fsm.SnapshotPhase]string{
 	fsm.SnapshotTaking: "cutting", fsm.SnapshotReady: "ready", fsm.SnapshotDeleting: "deleting", fsm.SnapshotFailed: "failed",
 }
 
-func snapshotView(n *fsm.Snapshot) *adminpb.Snapshot {
+func snapshotView(snap *fsm.Snapshot) *adminpb.Snapshot {
 	return &adminpb.Snapshot{
-		Id: string(n.ID), Name: n.Name, Source: string(n.Source), Group: string(n.Group),
-		Node: string(n.Node), HostId: string(n.Host), PoolId: string(n.Pool), SizeBytes: n.Size,
-		Phase: snapshotPhases[n.Phase], Reason: n.Error, Cut: timeView(n.TakenAt), Missing: n.Missing, FsType: n.Format.FSType,
-		Operation: snapshotOperation(n), Created: n.Created.String(), Modified: n.Modified, Kept: keptView(n.KeptCopy),
+		Id: string(snap.ID), Name: snap.Name, Source: string(snap.Source), Group: string(snap.Group),
+		Node: string(snap.Node), HostId: string(snap.Host), PoolId: string(snap.Pool), SizeBytes: snap.Size,
+		Phase: snapshotPhases[snap.Phase], Reason: snap.Error, Cut: timeView(snap.TakenAt), Missing: snap.Missing, FsType: snap.Format.FSType,
+		Operation: snapshotOperation(snap), Created: snap.Created.String(), Modified: snap.Modified, Kept: keptView(snap.KeptCopy),
 	}
 }
 
@@ -135,7 +135,7 @@ var groupPhases = map[fsm.GroupPhase]string{
 
 func groupView(st *fsm.State, g *fsm.GroupSnapshot) *adminpb.GroupSnapshot {
 	return &adminpb.GroupSnapshot{
-		Id: string(g.ID), Name: g.Name, Members: each(g.Members, func(id fsm.SnapshotID) string { return string(id) }),
+		Id: string(g.ID), Name: g.Name, Members: mapSlice(g.Members, func(id fsm.SnapshotID) string { return string(id) }),
 		Phase: groupPhases[g.Phase], Attempt: g.Attempt, Cut: timeView(g.TakenAt), Reason: g.Error,
 		Operation: groupOperation(st, g), Created: g.Created.String(), Modified: g.Modified,
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestSnapshotsAndGroupsAreListed(t *testing.T) {
-	w := newWorld(t, "n1")
+	w := newEnv(t, "n1")
 	first, second := w.create(1, true), w.create(2, true)
 	w.snapshot(first, true)
 	w.group(first, second)
@@ -53,7 +53,7 @@ func TestSnapshotsAndGroupsAreListed(t *testing.T) {
 }
 
 func TestSnapshotsComeInPages(t *testing.T) {
-	w := newWorld(t, "n1")
+	w := newEnv(t, "n1")
 	var volumes []fsm.VolumeID
 	for n := range 5 {
 		volumes = append(volumes, w.create(n, true))
@@ -63,7 +63,7 @@ func TestSnapshotsComeInPages(t *testing.T) {
 	for req, pages := (&adminpb.SnapshotsRequest{PageSize: 2}), 1; ; pages++ {
 		resp, err := w.server.Snapshots(ctx, req)
 		require.NoError(t, err)
-		ids = append(ids, each(resp.GetSnapshots(), (*adminpb.Snapshot).GetId)...)
+		ids = append(ids, mapSlice(resp.GetSnapshots(), (*adminpb.Snapshot).GetId)...)
 		if req.After = resp.GetNext(); req.GetAfter() == "" {
 			require.Equal(t, 3, pages)
 			break
@@ -74,7 +74,7 @@ func TestSnapshotsComeInPages(t *testing.T) {
 }
 
 func TestOperationsOfSnapshotsAndGroupsAreShownAndCancelled(t *testing.T) {
-	w := newWorld(t, "n1")
+	w := newEnv(t, "n1")
 	first, second := w.create(1, true), w.create(2, true)
 	w.snapshot(first, false)
 	w.group(second)
@@ -100,7 +100,7 @@ func TestOperationsOfSnapshotsAndGroupsAreShownAndCancelled(t *testing.T) {
 }
 
 func TestHistoryOfASnapshotAndOfAGroup(t *testing.T) {
-	w := newWorld(t, "n1")                                              // 1, 2
+	w := newEnv(t, "n1")                                                // 1, 2
 	first, second := w.create(1, true), w.create(2, true)               // 3 to 6
 	w.deleteSnapshot(w.snapshot(first, true))                           // 7, 8, 9
 	group := w.group(first, second)                                     // 10
@@ -121,7 +121,7 @@ func TestHistoryOfASnapshotAndOfAGroup(t *testing.T) {
 			for range 2 {
 				out := &collector[adminpb.HistoryResponse]{}
 				require.NoError(t, w.server.History(tc.req, out))
-				require.ElementsMatch(t, tc.want, each(out.got[1:], func(m *adminpb.HistoryResponse) uint64 { return m.GetEntry().GetIndex() }))
+				require.ElementsMatch(t, tc.want, mapSlice(out.got[1:], func(m *adminpb.HistoryResponse) uint64 { return m.GetEntry().GetIndex() }))
 			}
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// statusPatience is how long Status waits for a quorum, and then for members.
-const statusPatience = 2 * time.Second
+// statusTimeout is how long Status waits for a quorum, and then for members.
+const statusTimeout = 2 * time.Second
 
 // Status reads the commit index, then asks every member for its state's hash at
 // that index. Without a quorum it tells what this member knows, without a leader.
@@ -19,14 +19,14 @@ func (s *Server) Status(ctx context.Context, _ *adminpb.StatusRequest) (*adminpb
 	resp := &adminpb.StatusResponse{}
 	index, quorum := s.statusRead(ctx, resp)
 	resp.Index = index
-	asking, cancel := context.WithTimeout(ctx, statusPatience)
+	askCtx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	members := s.Cluster.Members(asking, index)
+	members := s.Cluster.Members(askCtx, index)
 	slices.SortFunc(members, func(a, b Member) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.MemberID, b.MemberID))
 	})
-	resp.Members = each(members, memberView)
-	resp.Term = slices.Max(append(each(members, func(m Member) uint64 { return m.Term }), 0))
+	resp.Members = mapSlice(members, memberView)
+	resp.Term = slices.Max(append(mapSlice(members, func(m Member) uint64 { return m.Term }), 0))
 	if quorum {
 		resp.Leader = leader(members, resp.GetTerm())
 	}
@@ -44,7 +44,7 @@ func (s *Server) statusRead(ctx context.Context, resp *adminpb.StatusResponse) (
 		return nil
 	}
 	defer func() { resp.Volumes, resp.Snapshots, resp.Operations = counts(s.Cluster.Fork()) }() // long work holds no lock
-	reading, cancel := context.WithTimeout(ctx, statusPatience)
+	reading, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	if at, err := s.Cluster.Read(reading, fill); err == nil {
 		return at, true

@@ -71,7 +71,7 @@ func row(w io.Writer, cells ...any) {
 func statusTable(w io.Writer, a *adminpb.StatusResponse) {
 	fmt.Fprintf(w, "cluster %s, incarnation %d, feature level %d\n", cmp.Or(a.GetClusterId(), "unknown"), a.GetIncarnation(), a.GetFeatureLevel())
 	fmt.Fprintf(w, "leader %s, term %d, index %d; %s, %s, %s\n\n", cmp.Or(a.GetLeader(), "unknown"), a.GetTerm(), a.GetIndex(),
-		Counted(a.GetVolumes(), "volume"), Counted(a.GetSnapshots(), "snapshot"), Counted(a.GetOperations(), "operation"))
+		CountOf(a.GetVolumes(), "volume"), CountOf(a.GetSnapshots(), "snapshot"), CountOf(a.GetOperations(), "operation"))
 	row(w, "ID", "ROLE", "APPLIED", "HASH", "AT", "REACHABLE", "MEMBER", "DETAIL")
 	for _, m := range a.GetMembers() {
 		hash := fmt.Sprintf("%x", m.GetStateHash())
@@ -83,9 +83,9 @@ func statusTable(w io.Writer, a *adminpb.StatusResponse) {
 func volumesTable(w io.Writer, a *adminpb.VolumesResponse) {
 	row(w, "ID", "NAME", "SIZE", "PHASE", "FORMAT", "NODES", "PUBLISHED", "SOURCE", "LIMITS", "CLAIM", "CONDITION")
 	for _, v := range a.GetVolumes() {
-		nodes := each(v.GetReplicas(), func(r *adminpb.Replica) string { return r.GetNode() })
-		row(w, v.GetId(), v.GetName(), size(v.GetSizeBytes()), v.GetPhase(), cmp.Or(v.GetFsType(), v.GetFormat()),
-			strings.Join(nodes, ","), strings.Join(each(v.GetPublications(), publicationCell), ","),
+		nodes := mapSlice(v.GetReplicas(), func(r *adminpb.Replica) string { return r.GetNode() })
+		row(w, v.GetId(), v.GetName(), formatSize(v.GetSizeBytes()), v.GetPhase(), cmp.Or(v.GetFsType(), v.GetFormat()),
+			strings.Join(nodes, ","), strings.Join(mapSlice(v.GetPublications(), publicationCell), ","),
 			cmp.Or(v.GetSource().GetSnapshot(), v.GetSource().GetVolume()), limitsCell(v.GetLimits()),
 			claimCell(v.GetClaim()), cmp.Or(v.GetReason(), v.GetCondition()))
 	}
@@ -103,7 +103,7 @@ func publicationCell(p *adminpb.Publication) string {
 	use := "published"
 	switch {
 	case len(p.GetTargets()) > 0:
-		use = Counted(len(p.GetTargets()), "target")
+		use = CountOf(len(p.GetTargets()), "target")
 	case p.GetStaged():
 		use = "staged"
 	}
@@ -125,7 +125,7 @@ func nodesTable(w io.Writer, a *adminpb.NodesResponse) {
 		}
 		for _, p := range n.GetPools() {
 			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), p.GetId(),
-				size(p.GetCapacityBytes()), freeCell(p), size(p.GetReservedBytes()), n.GetHostId(), n.GetVersion(), n.GetReplicationVersion(), p.GetCondition())
+				formatSize(p.GetCapacityBytes()), freeCell(p), formatSize(p.GetReservedBytes()), n.GetHostId(), n.GetVersion(), n.GetReplicationVersion(), p.GetCondition())
 		}
 		if len(n.GetPools()) == 0 {
 			row(w, n.GetId(), state, n.GetSite(), n.GetVolumes(), n.GetPublications(), "", "", "", "", n.GetHostId(), n.GetVersion(), n.GetReplicationVersion(), "")
@@ -139,7 +139,7 @@ func freeCell(p *adminpb.Pool) string {
 	if !p.GetMeasured() {
 		return ""
 	}
-	return size(p.GetFreeBytes())
+	return formatSize(p.GetFreeBytes())
 }
 
 func operationsTable(w io.Writer, a *adminpb.OperationsResponse) {
@@ -165,7 +165,7 @@ func auditTable(w io.Writer, a *adminpb.AuditResponse) {
 		row(w, "unknown", u.GetNode(), "", "", u.GetDetail())
 	}
 	fmt.Fprintf(w, "%d replicas and snapshots checked at index %d: %s, %d missing, %d pending, %s not asked\n", a.GetChecked(), a.GetIndex(),
-		Counted(len(a.GetOrphans()), "orphan"), len(a.GetMissing()), len(a.GetPending()), Counted(len(a.GetUnknown()), "host"))
+		CountOf(len(a.GetOrphans()), "orphan"), len(a.GetMissing()), len(a.GetPending()), CountOf(len(a.GetUnknown()), "host"))
 }
 
 // historyLine is one entry in one line; the tabs of a stream are fixed widths.
@@ -174,18 +174,18 @@ func historyLine(w io.Writer, e *adminpb.HistoryEntry) {
 		fmt.Fprintf(w, "%-8d up to %d is not known to this member: %s\n", e.GetIndex(), e.GetGapTo(), e.GetWhy())
 		return
 	}
-	verdict := "ok"
+	result := "ok"
 	if rejected := e.GetOutcome().GetRejection(); rejected != nil {
-		verdict = "rejected: " + rejected.GetMessage()
+		result = "rejected: " + rejected.GetMessage()
 	} else if answer := e.GetOutcome().GetVerdict(); answer != 0 {
-		verdict = enumView(answer.String(), "VERDICT_")
+		result = enumView(answer.String(), "VERDICT_")
 	}
-	about := strings.Join(slices.Concat(e.GetGroups(), e.GetSnapshots(), volumesCell(e)), ",")
+	subject := strings.Join(slices.Concat(e.GetGroups(), e.GetSnapshots(), volumesCell(e)), ",")
 	if e.GetNode() != "" {
-		about = strings.TrimSpace(about + " @" + e.GetNode())
+		subject = strings.TrimSpace(subject + " @" + e.GetNode())
 	}
 	fmt.Fprintf(w, "%-8d %s  %-20s %-20s %s  %s%s\n", e.GetIndex(), e.GetAt(), e.GetActor(), e.GetKind(),
-		cmp.Or(about, "-"), facts(e), verdict)
+		cmp.Or(subject, "-"), outcomeFacts(e), result)
 }
 
 // volumesCell are the entry's volumes, with what the orchestrator calls them.
@@ -199,8 +199,8 @@ func volumesCell(e *adminpb.HistoryEntry) []string {
 	return cells
 }
 
-// facts is what a report says, one word for each observation.
-func facts(e *adminpb.HistoryEntry) string {
+// outcomeFacts is what a report says, one word for each observation.
+func outcomeFacts(e *adminpb.HistoryEntry) string {
 	var out strings.Builder
 	for _, o := range e.GetCommand().GetReport().GetObservations() {
 		m := o.ProtoReflect()
@@ -211,16 +211,16 @@ func facts(e *adminpb.HistoryEntry) string {
 	return out.String()
 }
 
-// Counted is a number of things for people: "1 node", "2 nodes".
-func Counted[N int | uint32 | uint64](n N, thing string) string {
+// CountOf is a number of things for people: "1 node", "2 nodes".
+func CountOf[N int | uint32 | uint64](n N, thing string) string {
 	if n == 1 {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// size is a number of bytes for people.
-func size(n int64) string {
+// formatSize is a number of bytes for people.
+func formatSize(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	value, unit := float64(n), 0
 	for value >= 1024 && unit < len(units)-1 {

@@ -67,7 +67,7 @@ func planTable(w io.Writer, a *adminpb.PlanResponse) {
 		row(w, s.GetState(), s.GetAction(), s.GetVolume(), s.GetVolumeName(), s.GetNode(), s.GetDetail())
 	}
 	if a.GetMore() > 0 {
-		fmt.Fprintf(w, "and %s more\n", thousands(a.GetMore()))
+		fmt.Fprintf(w, "and %s more\n", groupDigits(a.GetMore()))
 	}
 	fmt.Fprintf(w, "%s (at index %d)\n", a.GetSummary(), a.GetIndex())
 }

@@ -18,7 +18,7 @@ func snapshotsTable(w io.Writer, a *adminpb.SnapshotsResponse) {
 		if s.GetMissing() {
 			condition = "its host reports the file missing"
 		}
-		row(w, s.GetId(), s.GetName(), s.GetSource(), size(s.GetSizeBytes()), s.GetPhase(), s.GetCut(), s.GetNode(),
+		row(w, s.GetId(), s.GetName(), s.GetSource(), formatSize(s.GetSizeBytes()), s.GetPhase(), s.GetCut(), s.GetNode(),
 			s.GetGroup(), cmp.Or(condition, s.GetOperation().GetLastError()))
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())
@@ -43,8 +43,8 @@ func limitsCell(l *adminpb.Limits) string {
 	}
 	add(l.GetReadIops(), fmt.Sprintf("r %d/s", l.GetReadIops()))
 	add(l.GetWriteIops(), fmt.Sprintf("w %d/s", l.GetWriteIops()))
-	add(l.GetReadBytesPerSecond(), fmt.Sprintf("r %s/s", size(int64(min(l.GetReadBytesPerSecond(), 1<<62)))))
-	add(l.GetWriteBytesPerSecond(), fmt.Sprintf("w %s/s", size(int64(min(l.GetWriteBytesPerSecond(), 1<<62)))))
+	add(l.GetReadBytesPerSecond(), fmt.Sprintf("r %s/s", formatSize(int64(min(l.GetReadBytesPerSecond(), 1<<62)))))
+	add(l.GetWriteBytesPerSecond(), fmt.Sprintf("w %s/s", formatSize(int64(min(l.GetWriteBytesPerSecond(), 1<<62)))))
 	return strings.Join(parts, ",")
 }
 
@@ -53,7 +53,7 @@ func copiedCell(o *adminpb.Operation) string {
 	if o.GetTotalBytes() == 0 {
 		return ""
 	}
-	return size(o.GetDoneBytes()) + " of " + size(o.GetTotalBytes())
+	return formatSize(o.GetDoneBytes()) + " of " + formatSize(o.GetTotalBytes())
 }
 
 // PrintKept writes copies of what replicas had that lost: as a table, as JSON or YAML.
@@ -72,7 +72,7 @@ func keptTable(w io.Writer, a *adminpb.SnapshotsResponse) {
 			condition = "its host reports the file missing"
 		}
 		k := s.GetKept()
-		row(w, s.GetId(), s.GetSource(), s.GetNode(), s.GetPoolId(), size(s.GetSizeBytes()), s.GetPhase(), s.GetCut(), k.GetGeneration(),
+		row(w, s.GetId(), s.GetSource(), s.GetNode(), s.GetPoolId(), formatSize(s.GetSizeBytes()), s.GetPhase(), s.GetCut(), k.GetGeneration(),
 			cmp.Or(k.GetSuperseded(), "no"), k.GetReason(), cmp.Or(condition, s.GetOperation().GetLastError()))
 	}
 	fmt.Fprintf(w, "at index %d\n", a.GetIndex())

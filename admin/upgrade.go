@@ -23,7 +23,7 @@ func (s *Server) UpgradeStatus(ctx context.Context, req *adminpb.UpgradeRequest)
 		resp.FeatureLevel = st.Cluster().FeatureLevel
 		for n := range st.Nodes() {
 			if n.State != fsm.NodeLost {
-				resp.Nodes = append(resp.Nodes, nodeUnderstands(n, resp.GetTarget()))
+				resp.Nodes = append(resp.Nodes, nodeUnderstanding(n, resp.GetTarget()))
 			}
 		}
 		return nil
@@ -31,12 +31,12 @@ func (s *Server) UpgradeStatus(ctx context.Context, req *adminpb.UpgradeRequest)
 	if err != nil {
 		return nil, s.Error(err)
 	}
-	asking, cancel := context.WithTimeout(ctx, statusPatience)
+	askCtx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	resp.Members = each(s.Cluster.Members(asking, index), func(m Member) *adminpb.Understanding { return memberUnderstands(m, resp.GetTarget()) })
+	resp.Members = mapSlice(s.Cluster.Members(askCtx, index), func(m Member) *adminpb.Understanding { return memberUnderstanding(m, resp.GetTarget()) })
 	slices.SortFunc(resp.GetMembers(), func(a, b *adminpb.Understanding) int { return cmp.Compare(a.GetId(), b.GetId()) })
 	resp.Index = index
-	conclude(resp)
+	summarizeUpgrade(resp)
 	return resp, nil
 }
 
@@ -57,11 +57,11 @@ func (s *Server) FinishUpgrade(ctx context.Context, req *adminpb.UpgradeRequest)
 		return nil, s.Error(err)
 	}
 	resp.Index, resp.FeatureLevel = out.GetIndex(), resp.GetTarget()
-	conclude(resp)
+	summarizeUpgrade(resp)
 	return resp, nil
 }
 
-func nodeUnderstands(n *fsm.Node, target uint32) *adminpb.Understanding {
+func nodeUnderstanding(n *fsm.Node, target uint32) *adminpb.Understanding {
 	u := &adminpb.Understanding{Id: string(n.ID), Version: n.Version, FeatureLevel: n.FeatureLevel}
 	if n.FeatureLevel < target {
 		u.Missing = "upgrade it, or record it as lost when it is gone for good"
@@ -69,7 +69,7 @@ func nodeUnderstands(n *fsm.Node, target uint32) *adminpb.Understanding {
 	return u
 }
 
-func memberUnderstands(m Member, target uint32) *adminpb.Understanding {
+func memberUnderstanding(m Member, target uint32) *adminpb.Understanding {
 	u := &adminpb.Understanding{Id: cmp.Or(m.Name, m.Address), Version: m.Version, FeatureLevel: m.Level}
 	switch {
 	case m.Err != nil:
@@ -80,9 +80,9 @@ func memberUnderstands(m Member, target uint32) *adminpb.Understanding {
 	return u
 }
 
-// conclude says what the levels come to.
-func conclude(resp *adminpb.UpgradeResponse) {
-	missing := len(lacking(resp.GetMembers())) + len(lacking(resp.GetNodes()))
+// summarizeUpgrade says what the levels come to.
+func summarizeUpgrade(resp *adminpb.UpgradeResponse) {
+	missing := len(withMissing(resp.GetMembers())) + len(withMissing(resp.GetNodes()))
 	resp.Done, resp.Ready = resp.GetFeatureLevel() >= resp.GetTarget(), missing == 0
 	switch {
 	case resp.GetDone():
@@ -96,7 +96,7 @@ func conclude(resp *adminpb.UpgradeResponse) {
 	}
 }
 
-func lacking(all []*adminpb.Understanding) []*adminpb.Understanding {
+func withMissing(all []*adminpb.Understanding) []*adminpb.Understanding {
 	return slices.DeleteFunc(slices.Clone(all), func(u *adminpb.Understanding) bool { return u.GetMissing() == "" })
 }
 

@@ -13,15 +13,15 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// newWorldAt is a cluster at a feature level with nodes that understand the levels given.
-func newWorldAt(t *testing.T, level uint32, nodes map[string]uint32) *world {
+// newEnvAtLevel is a cluster at a feature level with nodes that understand the levels given.
+func newEnvAtLevel(t *testing.T, level uint32, nodes map[string]uint32) *env {
 	t.Helper()
-	w := newWorld(t)
+	w := newEnv(t)
 	w.state, w.index, w.log = fsm.New(), 0, nil
-	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
+	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
 		ClusterId: "cluster-1", IncarnationId: make([]byte, 16), FeatureLevel: level}}})
 	for n, understands := range nodes {
-		w.do(&fsmpb.Command{Actor: "node/" + n, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
+		w.mustApply(&fsmpb.Command{Actor: "node/" + n, Body: &fsmpb.Command_RegisterNode{RegisterNode: &fsmpb.RegisterNode{
 			NodeId: n, HostId: "host-" + n, BootId: "boot", FeatureLevel: understands, Version: "v" + n}}})
 	}
 	return w
@@ -49,10 +49,10 @@ func TestS72_FinishUpgrade(t *testing.T) {
 		"a level that nobody has heard of": {members: ok, at: 1, asked: 9, missing: map[string]string{"c1": "upgrade it", "c2": "upgrade it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorldAt(t, tc.at, tc.nodes)
+			w := newEnvAtLevel(t, tc.at, tc.nodes)
 			w.members = tc.members
 			if tc.lost != "" {
-				w.do(&fsmpb.Command{Actor: "admin/ann", Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: tc.lost, HostId: "host-" + tc.lost}}})
+				w.mustApply(&fsmpb.Command{Actor: "admin/ann", Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: tc.lost, HostId: "host-" + tc.lost}}})
 			}
 			req := &adminpb.UpgradeRequest{Level: tc.asked}
 			before := w.index
@@ -66,7 +66,7 @@ func TestS72_FinishUpgrade(t *testing.T) {
 				require.Equal(t, tc.done, resp.GetDone())
 				require.Equal(t, w.state.Cluster().FeatureLevel, resp.GetFeatureLevel())
 				got := map[string]string(nil)
-				for _, u := range append(lacking(resp.GetMembers()), lacking(resp.GetNodes())...) {
+				for _, u := range append(withMissing(resp.GetMembers()), withMissing(resp.GetNodes())...) {
 					if got == nil {
 						got = map[string]string{}
 					}
@@ -88,7 +88,7 @@ func TestS72_FinishUpgrade(t *testing.T) {
 
 // S72: without a quorum nothing is known of the level.
 func TestUpgradeNeedsAQuorum(t *testing.T) {
-	w := newWorldAt(t, fsm.Level1, nil)
+	w := newEnvAtLevel(t, fsm.Level1, nil)
 	w.quorum = errNoQuorum
 	for range 2 {
 		_, err := w.server.UpgradeStatus(t.Context(), &adminpb.UpgradeRequest{})

@@ -21,12 +21,12 @@ func volumeView(st *fsm.State, v *fsm.Volume) *adminpb.Volume {
 		Phase: phase, Reason: reason,
 		Format: formatView(v.Format.Phase), FsType: v.Format.FSType, FsUuid: v.Format.FSUUID,
 		Replicas:     replicaViews(v),
-		Publications: each(publications(v), publicationView),
-		Teardowns:    each(v.Teardowns, teardownView),
+		Publications: mapSlice(publications(v), publicationView),
+		Teardowns:    mapSlice(v.Teardowns, teardownView),
 		Operation:    volumeOperation(v, v.Operation),
 		Abnormal:     condition.Abnormal, Condition: condition.Message,
 		Created: v.Created.String(), Modified: v.Modified,
-		AccessModes: each(v.Capabilities, func(c fsm.Capability) string { return modeView(c.Mode) }),
+		AccessModes: mapSlice(v.Capabilities, func(c fsm.Capability) string { return modeView(c.Mode) }),
 		Source:      sourceView(v.Source), Limits: limitsView(v.Limits),
 		Replication: replicationView(v.Replication), Claim: claimView(v.Claim),
 	}
@@ -58,7 +58,7 @@ func limitsView(l fsm.Limits) *adminpb.Limits {
 }
 
 // each maps a slice.
-func each[T, V any](in []T, view func(T) V) []V {
+func mapSlice[T, V any](in []T, view func(T) V) []V {
 	out := make([]V, 0, len(in))
 	for _, t := range in {
 		out = append(out, view(t))
@@ -107,7 +107,7 @@ func publicationView(p fsm.Publication) *adminpb.Publication {
 	out := &adminpb.Publication{
 		Node: string(p.Node), HostId: string(p.Host), Mode: modeView(p.Capability.Mode),
 		Block: p.Capability.Block, ReadOnly: p.ReadOnly, Epoch: p.Epoch.String(),
-		Targets: each(p.Targets, func(t fsm.Target) *adminpb.Target {
+		Targets: mapSlice(p.Targets, func(t fsm.Target) *adminpb.Target {
 			return &adminpb.Target{Path: t.Path, ReadOnly: t.ReadOnly, Bound: t.Done}
 		}),
 	}
@@ -129,8 +129,8 @@ func nodeView(st *fsm.State, n *fsm.Node) *adminpb.Node {
 		Id: string(n.ID), HostId: string(n.Host), BootId: n.Boot, State: states[n.State],
 		Site: n.Site, Version: n.Version, MaxVolumes: n.MaxVolumes,
 		Adopted: n.Incarnation == st.Cluster().Incarnation,
-		Pools:   each(n.Pools, func(p fsm.Pool) *adminpb.Pool { return poolView(st, p) }),
-		Labels: each(n.Labels, func(l fsm.Label) *fsmpb.Label {
+		Pools:   mapSlice(n.Pools, func(p fsm.Pool) *adminpb.Pool { return poolView(st, p) }),
+		Labels: mapSlice(n.Labels, func(l fsm.Label) *fsmpb.Label {
 			return &fsmpb.Label{Key: l.Key, Value: l.Value}
 		}),
 		Cordoned: n.Cordoned, NoNewReplicas: n.NoNewReplicas, ReplicationAddress: n.Replication.Address,

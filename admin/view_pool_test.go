@@ -13,7 +13,7 @@ import (
 
 const gib = int64(1) << 30
 
-func TestAPoolsCondition(t *testing.T) {
+func TestPoolCondition(t *testing.T) {
 	for name, tc := range map[string]struct {
 		state PoolState
 		want  string
@@ -33,8 +33,8 @@ func TestAPoolsCondition(t *testing.T) {
 }
 
 // Capacity is of the filesystem below: what is free is what a volume can have.
-func TestNodesSayWhatIsFree(t *testing.T) {
-	w := newWorld(t, "n1", "n2")
+func TestNodesShowFreeSpace(t *testing.T) {
+	w := newEnv(t, "n1", "n2")
 	pools := map[string]string{}
 	w.server.Pools = func(context.Context) map[fsm.PoolID]PoolState {
 		return map[fsm.PoolID]PoolState{fsm.PoolID(pools["n1"]): {Free: 75 * gib, Capacity: 252 * gib, Copies: true}}

@@ -33,22 +33,22 @@ func replicationView(r *fsm.Replication) *adminpb.Replication {
 
 // replicaViews are the volume's replicas, with their legs where it is replicated.
 func replicaViews(v *fsm.Volume) []*adminpb.Replica {
-	return each(v.Replicas, func(r fsm.Replica) *adminpb.Replica {
+	return mapSlice(v.Replicas, func(r fsm.Replica) *adminpb.Replica {
 		view := replicaView(r)
-		if leg := v.ReplicaSync(r.Host); leg != nil && r.State != fsm.ReplicaGone {
-			addLeg(view, leg)
+		if replica := v.ReplicaSync(r.Host); replica != nil && r.State != fsm.ReplicaGone {
+			addReplicaState(view, replica)
 		}
 		return view
 	})
 }
 
-func addLeg(view *adminpb.Replica, leg *fsm.ReplicaSync) {
-	seen := &leg.Observed
+func addReplicaState(view *adminpb.Replica, replica *fsm.ReplicaSync) {
+	seen := &replica.Observed
 	view.Disk, view.PeerDisk = diskView(seen.Disk), diskView(seen.PeerDisk)
 	view.Connection, view.Role = connectionView(seen), roleView(seen)
 	view.Percent, view.OutOfSyncBytes = seen.SyncPercent, uint64(max(0, seen.OutOfSync))
-	view.UpToDate, view.Outdated, view.Suspended = leg.UpToDate, leg.Outdated, seen.Suspended
-	view.Attach, view.BootId, view.Generation = leg.Attachment, leg.Boot, seen.Generation
+	view.UpToDate, view.Outdated, view.Suspended = replica.UpToDate, replica.Outdated, seen.Suspended
+	view.Attach, view.BootId, view.Generation = replica.Attachment, replica.Boot, seen.Generation
 	if seen.UUID != 0 {
 		view.CurrentUuid = fmt.Sprintf("%016x", seen.UUID)
 	}

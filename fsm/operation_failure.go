@@ -16,7 +16,7 @@ func (o *Operation) asRemoval(reason Reason, why string) *Operation {
 	return op
 }
 
-// givenUp is the volume that could not be made, as an obligation.
+// isRemoved is the volume that could not be made, as an obligation.
 func (v *Volume) asFailedCreate(at Epoch, reason Reason, why string) Volume {
 	updated := *v
 	updated.Phase, updated.Operation = Deleting{Since: at}, v.Operation.asRemoval(reason, why)
@@ -33,7 +33,7 @@ func (v *Volume) CreateFailure() *Operation {
 	return v.Operation
 }
 
-// givenUp is the snapshot that could not be cut, as an obligation.
+// isRemoved is the snapshot that could not be cut, as an obligation.
 func (n Snapshot) asFailedCreate(reason Reason, why string) Snapshot {
 	n.Phase, n.Error = SnapshotDeleting, clip(why)
 	n.Operation = n.Operation.asRemoval(reason, why)

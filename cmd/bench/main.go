@@ -30,22 +30,22 @@ func main() {
 }
 
 func measure(match *regexp.Regexp, raw bool) error {
-	found := samples{}
+	results := samples{}
 	for _, s := range suites {
 		if !match.MatchString(s.name) {
 			continue
 		}
-		fmt.Fprintf(os.Stderr, "measuring %s (%s)\n", s.name, s.takes)
-		if err := s.run(found, raw); err != nil {
+		fmt.Fprintf(os.Stderr, "measuring %s (%s)\n", s.name, s.duration)
+		if err := s.run(results, raw); err != nil {
 			return fmt.Errorf("measure %s: %w", s.name, err)
 		}
 	}
-	printTable(os.Stdout, found)
+	printTable(os.Stdout, results)
 	return nil
 }
 
 // run executes one suite and takes in its metrics.
-func (s suite) run(found samples, raw bool) error {
+func (s suite) run(results samples, raw bool) error {
 	args := []string{
 		"test", "-tags", "bench", "-run", "^$", "-bench", s.bench, "-benchtime", s.benchtime,
 		"-count", fmt.Sprint(s.count), "-timeout", "60m", s.pkg,
@@ -60,7 +60,7 @@ func (s suite) run(found samples, raw bool) error {
 		return err
 	}
 	var log strings.Builder
-	found.read(io.TeeReader(out, &log))
+	results.parse(io.TeeReader(out, &log))
 	err = cmd.Wait()
 	if raw || err != nil {
 		fmt.Fprint(os.Stderr, log.String())
@@ -71,8 +71,8 @@ func (s suite) run(found samples, raw bool) error {
 // samples holds every value of a metric, keyed by "Benchmark metric".
 type samples map[string][]float64
 
-// read takes in lines of the form `BenchmarkName-2  N  value unit  value unit`.
-func (s samples) read(r io.Reader) {
+// parse takes in lines of the form `BenchmarkName-2  N  value unit  value unit`.
+func (s samples) parse(r io.Reader) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {

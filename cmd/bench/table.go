@@ -11,7 +11,7 @@ import (
 type suite struct {
 	name, pkg, bench, benchtime string
 	count                       int
-	takes                       string
+	duration                    string
 }
 
 var suites = []suite{
@@ -28,10 +28,10 @@ var suites = []suite{
 
 // goal is one row of the table: a metric and what it must be.
 type goal struct {
-	id, what, key string
-	must          float64
-	atLeast       bool // else at most
-	unit          string
+	id, title, key string
+	limit          float64
+	atLeast        bool // else at most
+	unit           string
 }
 
 var goals = []goal{
@@ -87,41 +87,41 @@ var goals = []goal{
 	{"P17", "100 CreateVolume at once / the floor's rate at 16 workers", "BenchmarkHundredAtOnce xFloor", 2.0, false, "x"},
 }
 
-// reported are figures without a goal: must is zero and the id is empty.
-func (g goal) reported() bool { return g.id == "" }
+// isInformative are figures without a goal: must is zero and the id is empty.
+func (g goal) isInformative() bool { return g.id == "" }
 
-func printTable(out io.Writer, found samples) {
+func printTable(out io.Writer, results samples) {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "\tfigure\tmedian\tleast\tgreatest\tn\tmust\t")
 	for _, g := range goals {
-		values := slices.Sorted(slices.Values(found[g.key]))
+		values := slices.Sorted(slices.Values(results[g.key]))
 		if len(values) == 0 {
 			continue
 		}
-		mid := values[len(values)/2]
+		median := values[len(values)/2]
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n",
-			g.id, g.what, g.show(mid), g.show(values[0]), g.show(values[len(values)-1]), len(values), g.wanted(), g.verdict(mid))
+			g.id, g.title, g.format(median), g.format(values[0]), g.format(values[len(values)-1]), len(values), g.limitText(), g.verdict(median))
 	}
 	_ = w.Flush()
 }
 
-func (g goal) show(v float64) string { return fmt.Sprintf("%.4g %s", v, g.unit) }
+func (g goal) format(v float64) string { return fmt.Sprintf("%.4g %s", v, g.unit) }
 
-func (g goal) wanted() string {
+func (g goal) limitText() string {
 	switch {
-	case g.reported():
+	case g.isInformative():
 		return ""
 	case g.atLeast:
-		return fmt.Sprintf(">= %g", g.must)
+		return fmt.Sprintf(">= %g", g.limit)
 	}
-	return fmt.Sprintf("<= %g", g.must)
+	return fmt.Sprintf("<= %g", g.limit)
 }
 
 func (g goal) verdict(v float64) string {
 	switch {
-	case g.reported():
+	case g.isInformative():
 		return ""
-	case g.atLeast == (v >= g.must) || v == g.must:
+	case g.atLeast == (v >= g.limit) || v == g.limit:
 		return "met"
 	}
 	return "MISSED"

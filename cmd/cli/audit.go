@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-const auditPatience = 2 * time.Minute
+const auditTimeout = 2 * time.Minute
 
 func auditCommand() *cobra.Command {
-	cmd := command("audit", "Compare what the hosts hold with what the log says", noMore, auditPatience, audit)
+	cmd := apiCommand("audit", "Compare what the hosts hold with what the log says", noArgs, auditTimeout, printAudit)
 	cmd.Long = "Asks every host what it holds and compares that with the state. Orphans are on a host and not in the state, missing\n" +
 		"things the other way round, pending ones are work under way or owed by a host that cannot be asked. Nothing is\n" +
 		"changed. Exits 1 when there are orphans or missing things, 3 when a host could not be asked."
 	return cmd
 }
 
-func audit(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
+func printAudit(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
 	var resp *adminpb.AuditResponse
-	err := client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+	err := client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
 		resp, err = api.Audit(ctx, &adminpb.AuditRequest{})
 		return err
 	})
@@ -35,7 +35,7 @@ func audit(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.
 	}
 	switch {
 	case len(resp.GetOrphans())+len(resp.GetMissing()) > 0:
-		return exit.Nof("audit the cluster: %d orphans, %d missing", len(resp.GetOrphans()), len(resp.GetMissing()))
+		return exit.Refusedf("audit the cluster: %d orphans, %d missing", len(resp.GetOrphans()), len(resp.GetMissing()))
 	case len(resp.GetUnknown()) > 0:
 		first := resp.GetUnknown()[0]
 		return exit.Unavailablef("audit the cluster: %d hosts could not be asked, the first is %s: %s", len(resp.GetUnknown()), first.GetNode(), first.GetDetail())

@@ -11,7 +11,7 @@ import (
 )
 
 func caCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "ca", Short: "Make a cluster's CA and issue certificates for roles", Args: noMore,
+	cmd := &cobra.Command{Use: "ca", Short: "Make a cluster's CA and issue certificates for roles", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(caMakeCommand(), caIssueCommand())
 	return cmd
@@ -19,7 +19,7 @@ func caCommand() *cobra.Command {
 
 func caMakeCommand() *cobra.Command {
 	var dir, cluster string
-	cmd := &cobra.Command{Use: "make", Short: "Make a CA for a new cluster", Args: noMore,
+	cmd := &cobra.Command{Use: "make", Short: "Make a CA for a new cluster", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dir == "" || cluster == "" {
 				return exit.Usagef("make a CA: set --ca-dir and --cluster")
@@ -38,7 +38,7 @@ func caMakeCommand() *cobra.Command {
 func caIssueCommand() *cobra.Command {
 	var caDir, out, role, name string
 	var validity time.Duration
-	cmd := &cobra.Command{Use: "issue", Short: "Issue a certificate for one role and name", Args: noMore,
+	cmd := &cobra.Command{Use: "issue", Short: "Issue a certificate for one role and name", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if caDir == "" || out == "" || role == "" || name == "" {
 				return exit.Usagef("issue a certificate: set --ca-dir, --out, --role and --name")

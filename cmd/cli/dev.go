@@ -14,7 +14,7 @@ import (
 
 func devCommand() *cobra.Command {
 	o := dev.Options{}
-	cmd := &cobra.Command{Use: "dev", Short: "Run a whole cluster on this host", Args: noMore,
+	cmd := &cobra.Command{Use: "dev", Short: "Run a whole cluster on this host", Args: noArgs,
 		Long: "Runs controllers and nodes as processes of this host, with everything in one folder, until SIGINT or SIGTERM.\n" +
 			"The same command resumes the cluster. It prints a line that starts with `ready` when there is a leader and all\n" +
 			"nodes have registered. Where DIR's filesystem shares no blocks, each node's pool is an xfs in a file that can, so that\n" +
@@ -52,7 +52,7 @@ func devFlags(cmd *cobra.Command, o *dev.Options) {
 
 func devStartCommand() *cobra.Command {
 	var dir string
-	cmd := &cobra.Command{Use: "start ID", Short: "Start one process of a running cluster again", Args: want("the id of a process, like c1 or n1"),
+	cmd := &cobra.Command{Use: "start ID", Short: "Start one process of a running cluster again", Args: exactArgs("the id of a process, like c1 or n1"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if dir == "" {
 				return exit.Usagef("start %s: --dir is not set: name the folder of the cluster", args[0])
@@ -65,7 +65,7 @@ func devStartCommand() *cobra.Command {
 
 func devCleanCommand() *cobra.Command {
 	var dir string
-	cmd := &cobra.Command{Use: "clean", Short: "Remove a stopped cluster with its mounts, loop devices and data", Args: noMore,
+	cmd := &cobra.Command{Use: "clean", Short: "Remove a stopped cluster with its mounts, loop devices and data", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dir == "" {
 				return exit.Usagef("clean up: --dir is not set: name the folder of the cluster")

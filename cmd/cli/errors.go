@@ -10,10 +10,10 @@ import (
 
 type callOption = grpc.CallOption
 
-// doing says what was being done when a call failed, and keeps its exit code.
-func doing(what string, err error) error {
+// callError says what was being done when a call failed, and keeps its exit code.
+func callError(what string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return exit.With(exit.Code(err), fmt.Errorf("%s: %s", what, exit.Line(err)))
+	return exit.Wrap(exit.Code(err), fmt.Errorf("%s: %s", what, exit.Line(err)))
 }

@@ -12,12 +12,12 @@ import (
 
 func historyCommand() *cobra.Command {
 	req := &adminpb.HistoryRequest{}
-	cmd := command("history [VOLUME|SNAPSHOT]", "Show what happened: commands, who asked, what was decided", atMostOne, changePatience,
+	cmd := apiCommand("history [VOLUME|SNAPSHOT]", "Show what happened: commands, who asked, what was decided", maxOneArg, changeTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				subject(req, args[0])
+				setSubject(req, args[0])
 			}
-			return history(ctx, c, client, cmd, req)
+			return printHistory(ctx, c, client, cmd, req)
 		})
 	cmd.Long = "Shows the journal of the controller that answers: every command that was applied, who asked for it and what was\n" +
 		"decided. It says from which index that controller knows. VOLUME is an id, or a name for all volumes that ever had\n" +
@@ -30,8 +30,8 @@ func historyCommand() *cobra.Command {
 	return cmd
 }
 
-// subject is what the id is of; a name is a volume's.
-func subject(req *adminpb.HistoryRequest, id string) {
+// setSubject is what the id is of; a name is a volume's.
+func setSubject(req *adminpb.HistoryRequest, id string) {
 	if fsm.SnapshotID(id).Valid() || fsm.GroupSnapshotID(id).Valid() {
 		req.Snapshot = id
 	} else {
@@ -39,7 +39,7 @@ func subject(req *adminpb.HistoryRequest, id string) {
 	}
 }
 
-func history(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, req *adminpb.HistoryRequest) error {
+func printHistory(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, req *adminpb.HistoryRequest) error {
 	var doc *admin.Document
 	err := client.History(ctx, req, func(m *adminpb.HistoryResponse) (err error) {
 		if header := m.GetHeader(); header != nil {
@@ -49,22 +49,22 @@ func history(ctx context.Context, c *connection, client *admin.Client, cmd *cobr
 		return doc.Item("entries", m.GetEntry())
 	})
 	if err != nil {
-		return doing("read the history", err)
+		return callError("read the history", err)
 	}
 	return doc.End()
 }
 
 func stateCommand() *cobra.Command {
 	req := &adminpb.StateRequest{}
-	cmd := command("state", "Print the whole state at one index", noMore, changePatience,
+	cmd := apiCommand("state", "Print the whole state at one index", noArgs, changeTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			return state(ctx, c, client, cmd, req)
+			return printState(ctx, c, client, cmd, req)
 		})
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, staleHelp)
 	return cmd
 }
 
-func state(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, req *adminpb.StateRequest) error {
+func printState(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, req *adminpb.StateRequest) error {
 	format := c.output
 	if !cmd.Flags().Changed("output") {
 		format = "json" // a whole state is no table
@@ -86,7 +86,7 @@ func state(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.
 		return err
 	})
 	if err != nil {
-		return doing("read the state", err)
+		return callError("read the state", err)
 	}
 	return doc.End()
 }

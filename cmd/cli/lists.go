@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	readPatience   = 10 * time.Second
-	changePatience = 30 * time.Second
+	readTimeout   = 10 * time.Second
+	changeTimeout = 30 * time.Second
 )
 
 // staleHelp explains --stale, which every read of the state has.
@@ -30,9 +30,9 @@ func nodesCommand() *cobra.Command {
 
 func nodesList(use string) *cobra.Command {
 	req := &adminpb.NodesRequest{}
-	cmd := command(use, "List the storage hosts, or change what the log says of one", noMore, readPatience,
+	cmd := apiCommand(use, "List the storage hosts, or change what the log says of one", noArgs, readTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			return ask(ctx, c, client, cmd, "list the nodes", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
+			return callAndPrint(ctx, c, client, cmd, "list the nodes", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
 				return api.Nodes(ctx, req)
 			})
 		})
@@ -50,9 +50,9 @@ func operationsCommand() *cobra.Command {
 
 func operationsList(use string) *cobra.Command {
 	req := &adminpb.OperationsRequest{}
-	cmd := command(use, "List the work that hosts owe, or show, cancel or retry one", noMore, readPatience,
+	cmd := apiCommand(use, "List the work that hosts owe, or show, cancel or retry one", noArgs, readTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			return ask(ctx, c, client, cmd, "list the operations", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
+			return callAndPrint(ctx, c, client, cmd, "list the operations", func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
 				return api.Operations(ctx, req)
 			})
 		})
@@ -61,13 +61,13 @@ func operationsList(use string) *cobra.Command {
 }
 
 func showCommand() *cobra.Command {
-	return command("show ID", "Show one operation", wantOperation, readPatience,
+	return apiCommand("show ID", "Show one operation", operationArg, readTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			id, err := operationID(args[0])
 			if err != nil {
 				return err
 			}
-			return ask(ctx, c, client, cmd, "show "+args[0], func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
+			return callAndPrint(ctx, c, client, cmd, "show "+args[0], func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
 				return api.Operations(ctx, &adminpb.OperationsRequest{Id: id})
 			})
 		})
@@ -76,21 +76,21 @@ func showCommand() *cobra.Command {
 type operationCall func(adminpb.AdminClient, context.Context, *adminpb.OperationRequest, ...callOption) (*adminpb.ChangeResponse, error)
 
 func operationCommand(verb, short, what string, call operationCall) *cobra.Command {
-	return command(verb+" ID", short, wantOperation, changePatience,
+	return apiCommand(verb+" ID", short, operationArg, changeTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			id, err := operationID(args[0])
 			if err != nil {
 				return err
 			}
-			return ask(ctx, c, client, cmd, what+" "+args[0], func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
+			return callAndPrint(ctx, c, client, cmd, what+" "+args[0], func(ctx context.Context, api adminpb.AdminClient) (proto.Message, error) {
 				return call(api, ctx, &adminpb.OperationRequest{Id: id})
 			})
 		})
 }
 
-// wantOperation takes one operation's id.
-func wantOperation(cmd *cobra.Command, args []string) error {
-	if err := want("an operation's id")(cmd, args); err != nil {
+// operationArg takes one operation's id.
+func operationArg(cmd *cobra.Command, args []string) error {
+	if err := exactArgs("an operation's id")(cmd, args); err != nil {
 		return err
 	}
 	_, err := operationID(args[0])
@@ -107,14 +107,14 @@ func operationID(text string) (uint64, error) {
 }
 
 // ask makes one call and prints its answer.
-func ask(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, what string, call func(context.Context, adminpb.AdminClient) (proto.Message, error)) error {
+func callAndPrint(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, what string, call func(context.Context, adminpb.AdminClient) (proto.Message, error)) error {
 	var answer proto.Message
-	err := client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+	err := client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
 		answer, err = call(ctx, api)
 		return err
 	})
 	if err != nil {
-		return doing(what, err)
+		return callError(what, err)
 	}
 	return admin.Print(cmd.OutOrStdout(), c.output, answer)
 }

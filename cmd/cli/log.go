@@ -24,22 +24,22 @@ func logCommand() *cobra.Command {
 			"  holdfast log skip --data-dir DIR --index N --hash HASH --reason TEXT\n\n" +
 			"The decision is part of the state: a controller that did not pass the entry over is found at the next checkpoint\n" +
 			"and leaves the cluster.",
-		Args: noMore, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(logInspectCommand(), logSkipCommand())
 	return cmd
 }
 
-// onLog runs fn with a stopped member's log.
-func onLog(dir string, fn func(*raftnode.Offline) error) error {
+// withLogStore runs fn with a stopped member's log.
+func withLogStore(dir string, fn func(*raftnode.Offline) error) error {
 	if dir == "" {
 		return exit.Usagef("name the controller's data folder with --data-dir")
 	}
 	o, err := raftnode.OpenOffline(dir)
 	switch {
 	case errors.Is(err, store.ErrInUse):
-		return exit.Nof("%w: stop the controller first", err)
+		return exit.Refusedf("%w: stop the controller first", err)
 	case err != nil:
-		return exit.With(exit.No, err)
+		return exit.Wrap(exit.Refused, err)
 	}
 	return errors.Join(fn(o), o.Close())
 }
@@ -48,8 +48,8 @@ func logInspectCommand() *cobra.Command {
 	var dir string
 	var index uint64
 	cmd := &cobra.Command{Use: "inspect", Short: "Say what a stopped controller's log holds, and at which entry it ended",
-		Args: noMore, RunE: func(cmd *cobra.Command, _ []string) error {
-			return onLog(dir, func(o *raftnode.Offline) error { return exit.With(exit.No, inspect(cmd.OutOrStdout(), o, index)) })
+		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			return withLogStore(dir, func(o *raftnode.Offline) error { return exit.Wrap(exit.Refused, inspect(cmd.OutOrStdout(), o, index)) })
 		}}
 	cmd.Flags().StringVar(&dir, "data-dir", "", "the controller's data `folder`")
 	cmd.Flags().Uint64Var(&index, "index", 0, "show the entry at `index`; that at which it ended when not given")
@@ -104,14 +104,14 @@ func logSkipCommand() *cobra.Command {
 		Long: "Refused are an entry that the state takes, one that this controller has not ended at, since nothing then says that\n" +
 			"it is committed, one that is in a Raft snapshot, and one of another hash. Do the same on every controller before\n" +
 			"any of them is started. Whoever asked for the command is told that it was passed over.",
-		Args: noMore, RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: noArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			if index == 0 || hash == "" || reason == "" {
 				return exit.Usagef("say which entry with --index and --hash, as `holdfast log inspect` shows them, and why with --reason")
 			}
-			return onLog(dir, func(o *raftnode.Offline) error {
+			return withLogStore(dir, func(o *raftnode.Offline) error {
 				k, err := o.Skip(index, hash, reason, time.Now())
 				if err != nil {
-					return exit.With(exit.No, fmt.Errorf("skip entry %d: %w", index, err))
+					return exit.Wrap(exit.Refused, fmt.Errorf("skip entry %d: %w", index, err))
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "entry %d of term %d is passed over from the next start on; do the same on every other controller\n", k.Index, k.Term)
 				return nil

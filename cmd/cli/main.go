@@ -29,12 +29,12 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	ran, err := execute(ctx, root, args)
+	executed, err := execute(ctx, root, args)
 	if line := exit.Line(err); line != "" {
-		fmt.Fprintf(stderr, "%s: %s\n", ran.CommandPath(), line)
+		fmt.Fprintf(stderr, "%s: %s\n", executed.CommandPath(), line)
 	}
-	if ran.Name() == fencePeerName {
-		return fenceExit(exit.Code(err))
+	if executed.Name() == fencePeerName {
+		return fencePeerExitCode(exit.Code(err))
 	}
 	return exit.Code(err)
 }
@@ -44,7 +44,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 func execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Command, error) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
-	refuseAsOthers(root)
+	setBuiltinArgs(root)
 	parent, rest, err := root.Find(args)
 	if err == nil && parent.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") && !strings.HasPrefix(rest[0], "__") {
 		if err := parent.ValidateArgs(rest[:1]); err != nil {
@@ -54,35 +54,35 @@ func execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Co
 	return root.ExecuteContextC(ctx)
 }
 
-// refuseAsOthers has the commands that cobra adds refuse wrong arguments as ours do.
-func refuseAsOthers(root *cobra.Command) {
+// setBuiltinArgs has the commands that cobra adds refuse wrong arguments as ours do.
+func setBuiltinArgs(root *cobra.Command) {
 	for _, cmd := range root.Commands() {
 		switch cmd.Name() {
 		case "help":
-			cmd.Args = topic
+			cmd.Args = helpTopicArgs
 		case "completion":
-			cmd.Args = noMore
+			cmd.Args = noArgs
 			for _, shell := range cmd.Commands() {
-				shell.Args = noMore
+				shell.Args = noArgs
 			}
 		}
 	}
 }
 
-// topic takes the names of a command, for help about it.
-func topic(cmd *cobra.Command, args []string) error {
-	about, rest, err := cmd.Root().Find(args)
+// helpTopicArgs takes the names of a command, for help about it.
+func helpTopicArgs(cmd *cobra.Command, args []string) error {
+	found, rest, err := cmd.Root().Find(args)
 	if err != nil || len(rest) > 0 {
-		return noCommand(about, args[len(args)-max(1, len(rest))])
+		return unknownCommand(found, args[len(args)-max(1, len(rest))])
 	}
 	return nil
 }
 
-// noCommand names the commands that were perhaps meant.
-func noCommand(parent *cobra.Command, name string) error {
+// unknownCommand names the commands that were perhaps meant.
+func unknownCommand(parent *cobra.Command, name string) error {
 	parent.SuggestionsMinimumDistance = 2
-	if like := parent.SuggestionsFor(name); len(like) > 0 {
-		return exit.Usagef("there is no command %q; did you mean %s? See `%s --help`", name, strings.Join(like, " or "), parent.CommandPath())
+	if similar := parent.SuggestionsFor(name); len(similar) > 0 {
+		return exit.Usagef("there is no command %q; did you mean %s? See `%s --help`", name, strings.Join(similar, " or "), parent.CommandPath())
 	}
 	return exit.Usagef("there is no command %q; see `%s --help`", name, parent.CommandPath())
 }
@@ -96,9 +96,9 @@ func Root() *cobra.Command {
 			"cluster on this host; the other commands are for operators.\n\n" +
 			"Every flag can also be set in the environment: --data-dir is HOLDFAST_DATA_DIR.\n" +
 			"Exit codes: 0 done, 1 the answer is no, 2 usage, 3 unavailable.",
-		Args:          noMore,
+		Args:          noArgs,
 		SilenceErrors: true, SilenceUsage: true,
-		PersistentPreRunE: fill,
+		PersistentPreRunE: fillFlags,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -110,24 +110,24 @@ func Root() *cobra.Command {
 	return root
 }
 
-// fill sets the flags that the command line left from environment and file.
-func fill(cmd *cobra.Command, _ []string) error {
-	return exit.With(exit.Usage, config.Fill(cmd.Flags(), os.LookupEnv))
+// fillFlags sets the flags that the command line left from environment and file.
+func fillFlags(cmd *cobra.Command, _ []string) error {
+	return exit.Wrap(exit.Usage, config.Fill(cmd.Flags(), os.LookupEnv))
 }
 
-// noMore refuses arguments.
-func noMore(cmd *cobra.Command, args []string) error {
+// noArgs refuses arguments.
+func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	if cmd.HasSubCommands() {
-		return noCommand(cmd, args[0])
+		return unknownCommand(cmd, args[0])
 	}
 	return exit.Usagef("unexpected argument %q; see `%s --help`", args[0], cmd.CommandPath())
 }
 
-// want takes exactly the arguments named.
-func want(names ...string) cobra.PositionalArgs {
+// exactArgs takes exactly the arguments named.
+func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
 			return exit.Usagef("it takes %s; see `%s --help`", strings.Join(names, " and "), cmd.CommandPath())
@@ -136,8 +136,8 @@ func want(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// atMostOne takes one argument or none.
-func atMostOne(cmd *cobra.Command, args []string) error {
+// maxOneArg takes one argument or none.
+func maxOneArg(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return exit.Usagef("unexpected argument %q; see `%s --help`", args[1], cmd.CommandPath())
 	}

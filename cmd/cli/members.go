@@ -20,15 +20,15 @@ func membersCommand() *cobra.Command {
 }
 
 func membersList(use string) *cobra.Command {
-	return command(use, "List the controllers of the configuration, or change which they are", noMore, readPatience,
+	return apiCommand(use, "List the controllers of the configuration, or change which they are", noArgs, readTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
 			var resp *adminpb.MembersResponse
-			err := client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+			err := client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
 				resp, err = api.Members(ctx, &adminpb.MembersRequest{})
 				return err
 			})
 			if err != nil {
-				return doing("list the members", err)
+				return callError("list the members", err)
 			}
 			names := dev.Names(c.dir)
 			for _, m := range resp.GetMembers() {
@@ -48,10 +48,10 @@ type memberVerb struct {
 }
 
 func (v *memberVerb) command(use, short, long, what string) *cobra.Command {
-	cmd := command(use, short, want(what), changePatience,
+	cmd := apiCommand(use, short, exactArgs(what), changeTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
-			v.req.Member = address(c.dir, args[0])
-			if err := v.meant(args[0]); err != nil {
+			v.req.Member = raftAddress(c.dir, args[0])
+			if err := v.requireMemberID(args[0]); err != nil {
 				return err
 			}
 			return v.run(ctx, c, client, cmd)
@@ -62,9 +62,9 @@ func (v *memberVerb) command(use, short, long, what string) *cobra.Command {
 	return cmd
 }
 
-// address is the Raft address of a controller of a developer's cluster, by which it is
+// raftAddress is the Raft address of a controller of a developer's cluster, by which it is
 // known also while it is away; else what was given.
-func address(dir, given string) string {
+func raftAddress(dir, given string) string {
 	for addr, id := range dev.Names(dir) {
 		if id == given {
 			return addr
@@ -73,8 +73,8 @@ func address(dir, given string) string {
 	return given
 }
 
-// meant has --yes carry a member id: a name may be another member's by now.
-func (v *memberVerb) meant(given string) error {
+// requireMemberID has --yes carry a member id: a name may be another member's by now.
+func (v *memberVerb) requireMemberID(given string) error {
 	if !v.yes {
 		return nil
 	}
@@ -90,28 +90,28 @@ func (v *memberVerb) meant(given string) error {
 }
 
 func (v *memberVerb) run(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command) error {
-	resp, err := v.ask(ctx, client)
-	for said := ""; err == nil && v.yes && v.wait && !resp.GetDone() && stuck(resp) == 0; {
-		if said != resp.GetSummary() {
-			said = resp.GetSummary()
-			fmt.Fprintln(cmd.ErrOrStderr(), said)
+	resp, err := v.call(ctx, client)
+	for printed := ""; err == nil && v.yes && v.wait && !resp.GetDone() && blockedSteps(resp) == 0; {
+		if printed != resp.GetSummary() {
+			printed = resp.GetSummary()
+			fmt.Fprintln(cmd.ErrOrStderr(), printed)
 		}
 		v.req.Address = resp.GetAddress()
-		if err = pause(ctx, goOn); err == nil {
-			resp, err = v.ask(ctx, client)
+		if err = sleepContext(ctx, waitInterval); err == nil {
+			resp, err = v.call(ctx, client)
 		}
 	}
 	if err != nil {
-		return doing(v.req.GetVerb()+" member "+v.req.GetMember(), err)
+		return callError(v.req.GetVerb()+" member "+v.req.GetMember(), err)
 	}
 	if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
 		return err
 	}
-	return v.conclude(cmd, resp)
+	return v.reportResult(cmd, resp)
 }
 
-func (v *memberVerb) ask(ctx context.Context, client *admin.Client) (resp *adminpb.MemberPlanResponse, err error) {
-	err = client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+func (v *memberVerb) call(ctx context.Context, client *admin.Client) (resp *adminpb.MemberPlanResponse, err error) {
+	err = client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
 		if v.yes {
 			resp, err = api.ChangeMember(ctx, v.req)
 		} else {
@@ -122,10 +122,10 @@ func (v *memberVerb) ask(ctx context.Context, client *admin.Client) (resp *admin
 	return resp, err
 }
 
-func stuck(resp *adminpb.MemberPlanResponse) int { return in(resp, "blocked") }
+func blockedSteps(resp *adminpb.MemberPlanResponse) int { return memberStepCount(resp, "blocked") }
 
-// in is how many steps are in a state.
-func in(resp *adminpb.MemberPlanResponse, state string) (n int) {
+// memberStepCount is how many steps are in a state.
+func memberStepCount(resp *adminpb.MemberPlanResponse, state string) (n int) {
 	for _, s := range resp.GetSteps() {
 		if s.GetState() == state {
 			n++
@@ -134,12 +134,12 @@ func in(resp *adminpb.MemberPlanResponse, state string) (n int) {
 	return n
 }
 
-// conclude says what may be done next.
-func (v *memberVerb) conclude(cmd *cobra.Command, resp *adminpb.MemberPlanResponse) error {
+// reportResult says what may be done next.
+func (v *memberVerb) reportResult(cmd *cobra.Command, resp *adminpb.MemberPlanResponse) error {
 	switch {
-	case v.yes && stuck(resp) > 0:
-		return exit.Nof("%s member %s: %d steps are blocked", v.req.GetVerb(), resp.GetMemberId(), stuck(resp))
-	case !v.yes && in(resp, "todo") == 0: // nothing that --yes would do now
+	case v.yes && blockedSteps(resp) > 0:
+		return exit.Refusedf("%s member %s: %d steps are blocked", v.req.GetVerb(), resp.GetMemberId(), blockedSteps(resp))
+	case !v.yes && memberStepCount(resp, "todo") == 0: // nothing that --yes would do now
 	case !v.yes && resp.GetVerb() == "add":
 		fmt.Fprintf(cmd.ErrOrStderr(), "nothing was changed: `holdfast members add %s --member-id %s --yes` carries this out\n", resp.GetAddress(), resp.GetMemberId())
 	case !v.yes:

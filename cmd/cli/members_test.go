@@ -23,7 +23,7 @@ func TestS71_ChangesOfMembersCarryAnID(t *testing.T) {
 		"a verb that there is not": {[]string{"members", "bury", "c2"}, `no command "bury"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := append(tc.args, (&api{}).serve(t)...)
+			args := append(tc.args, (&fakeAdminAPI{}).serve(t)...)
 			var stdout, stderr bytes.Buffer
 			for range 2 {
 				stderr.Reset()
@@ -34,13 +34,13 @@ func TestS71_ChangesOfMembersCarryAnID(t *testing.T) {
 	}
 }
 
-// memberPlans answers each plan of a change of the members with one step in a state.
-type memberPlans struct {
+// fakeMemberAPI answers each plan of a change of the members with one step in a state.
+type fakeMemberAPI struct {
 	adminpb.UnimplementedAdminServer
 	state string
 }
 
-func (m memberPlans) PlanMember(_ context.Context, req *adminpb.MemberPlanRequest) (*adminpb.MemberPlanResponse, error) {
+func (m fakeMemberAPI) PlanMember(_ context.Context, req *adminpb.MemberPlanRequest) (*adminpb.MemberPlanResponse, error) {
 	return &adminpb.MemberPlanResponse{Verb: req.GetVerb(), MemberId: "the-id", Address: "c4:9800", Summary: "the summary", Done: m.state == "done",
 		Steps: []*adminpb.PlanStep{{Action: "step", State: m.state}}}, nil
 }
@@ -49,7 +49,7 @@ func (m memberPlans) PlanMember(_ context.Context, req *adminpb.MemberPlanReques
 func TestAMemberPlanWithNothingToDoOffersNothing(t *testing.T) {
 	for state, offers := range map[string]bool{"todo": true, "blocked": false, "waiting": false, "done": false} {
 		t.Run(state, func(t *testing.T) {
-			flags := serveAdmin(t, memberPlans{state: state})
+			flags := serveAdmin(t, fakeMemberAPI{state: state})
 			for _, verb := range []string{"add", "remove", "replace"} {
 				var stdout, stderr bytes.Buffer
 				require.Zero(t, Main(append([]string{"members", verb, "c4:9800"}, flags...), &stdout, &stderr), stderr.String())

@@ -11,9 +11,9 @@ import (
 )
 
 // nodeVerb makes a command about one node that has a plan.
-func nodeVerb(verb, short, long string) (*cobra.Command, *planned) {
-	p := &planned{req: &adminpb.PlanRequest{Verb: verb}}
-	cmd := command(verb+" NODE", short, want("a node's id"), changePatience,
+func nodeVerb(verb, short, long string) (*cobra.Command, *planVerb) {
+	p := &planVerb{req: &adminpb.PlanRequest{Verb: verb}}
+	cmd := apiCommand(verb+" NODE", short, exactArgs("a node's id"), changeTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			p.req.Node = args[0]
 			return p.run(ctx, c, client, cmd)
@@ -78,9 +78,9 @@ func replaceCommand() *cobra.Command {
 }
 
 func forceCommand() *cobra.Command {
-	p := &planned{req: &adminpb.PlanRequest{Verb: "force-primary"}}
-	cmd := command("force-primary VOLUME NODE", "Decide that a replica goes on although it may lack acknowledged writes",
-		p.reasoned, changePatience,
+	p := &planVerb{req: &adminpb.PlanRequest{Verb: "force-primary"}}
+	cmd := apiCommand("force-primary VOLUME NODE", "Decide that a replica goes on although it may lack acknowledged writes",
+		p.requireReason, changeTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			p.req.Volume, p.req.Node = args[0], args[1]
 			return p.run(ctx, c, client, cmd)
@@ -93,9 +93,9 @@ func forceCommand() *cobra.Command {
 	return cmd
 }
 
-// reasoned takes a volume and a node; a decision without a reason is none.
-func (p *planned) reasoned(cmd *cobra.Command, args []string) error {
-	if err := want("a volume's id or name", "a node's id")(cmd, args); err != nil {
+// requireReason takes a volume and a node; a decision without a reason is none.
+func (p *planVerb) requireReason(cmd *cobra.Command, args []string) error {
+	if err := exactArgs("a volume's id or name", "a node's id")(cmd, args); err != nil {
 		return err
 	}
 	if p.req.GetReason() == "" {

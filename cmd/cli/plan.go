@@ -12,61 +12,61 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-// goOn is how often a verb that waits looks again; tests do not wait so long.
-var goOn = 2 * time.Second
+// waitInterval is how often a verb that waits looks again; tests do not wait so long.
+var waitInterval = 2 * time.Second
 
-// planned is a verb that shows its plan first, and does it with --yes and the host id
+// planVerb is a verb that shows its plan first, and does it with --yes and the host id
 // that the plan shows: the same command, said again after another host took the name,
 // does nothing to that one. What is done is in the log's state, so the same command goes
 // on where an earlier one ended.
-type planned struct {
+type planVerb struct {
 	req  *adminpb.PlanRequest
 	yes  bool
 	wait bool
 }
 
 // planFlags adds the flags that all verbs with a plan have.
-func (p *planned) planFlags(cmd *cobra.Command) {
+func (p *planVerb) planFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.yes, "yes", false, "carry the plan out, for the host that --host-id names; without it, the plan is only shown")
 	cmd.Flags().StringVar(&p.req.HostId, "host-id", "", "the host's random `id`, as the plan shows it; without it, the host that has the name now")
 	cmd.Flags().StringVar(&p.req.Reason, "reason", "", "why, for the history")
 }
 
 // lostFlags adds those of verbs that lose a host.
-func (p *planned) lostFlags(cmd *cobra.Command) {
+func (p *planVerb) lostFlags(cmd *cobra.Command) {
 	p.planFlags(cmd)
 	cmd.Flags().BoolVar(&p.req.EvenIfReachable, "even-if-reachable", false, "lose the host although a controller reaches it now")
 }
 
-func (p *planned) waitFlag(cmd *cobra.Command) {
+func (p *planVerb) waitFlag(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&p.wait, "wait", false, "with --yes: go on until nothing is left but what is blocked; to interrupt it is safe")
 }
 
 // run shows the plan, or carries it out.
-func (p *planned) run(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command) error {
-	unnamed := p.yes && p.req.GetHostId() == ""
-	p.yes = p.yes && !unnamed
-	resp, err := p.ask(ctx, client)
-	for err == nil && p.yes && p.wait && busy(resp) {
+func (p *planVerb) run(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command) error {
+	missingHostID := p.yes && p.req.GetHostId() == ""
+	p.yes = p.yes && !missingHostID
+	resp, err := p.call(ctx, client)
+	for err == nil && p.yes && p.wait && hasOpenSteps(resp) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s\n", resp.GetSummary())
-		if err = pause(ctx, goOn); err == nil {
-			resp, err = p.ask(ctx, client)
+		if err = sleepContext(ctx, waitInterval); err == nil {
+			resp, err = p.call(ctx, client)
 		}
 	}
 	if err != nil {
-		return doing(p.req.GetVerb()+" "+p.req.GetNode(), err)
+		return callError(p.req.GetVerb()+" "+p.req.GetNode(), err)
 	}
 	if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
 		return err
 	}
-	if unnamed {
+	if missingHostID {
 		return exit.Usagef("nothing was changed: --yes needs the host that the plan is for: the same command with --host-id %s carries it out", resp.GetHostId())
 	}
-	return p.conclude(cmd, resp)
+	return p.reportResult(cmd, resp)
 }
 
-func (p *planned) ask(ctx context.Context, client *admin.Client) (resp *adminpb.PlanResponse, err error) {
-	err = client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+func (p *planVerb) call(ctx context.Context, client *admin.Client) (resp *adminpb.PlanResponse, err error) {
+	err = client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
 		if p.yes {
 			resp, err = api.CarryOut(ctx, p.req)
 		} else {
@@ -77,24 +77,26 @@ func (p *planned) ask(ctx context.Context, client *admin.Client) (resp *adminpb.
 	return resp, err
 }
 
-// conclude says what an operator may do next; the answer is no where something is blocked.
-func (p *planned) conclude(cmd *cobra.Command, resp *adminpb.PlanResponse) error {
+// reportResult says what an operator may do next; the answer is no where something is blocked.
+func (p *planVerb) reportResult(cmd *cobra.Command, resp *adminpb.PlanResponse) error {
 	switch {
-	case !p.yes && count(resp, "todo") > 0:
+	case !p.yes && stepCount(resp, "todo") > 0:
 		fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed: the same command with --host-id "+resp.GetHostId()+" --yes carries this out")
-	case p.yes && count(resp, "blocked") > 0:
-		return exit.Nof("%s %s: %d steps are blocked", p.req.GetVerb(), p.req.GetNode(), count(resp, "blocked"))
-	case p.yes && busy(resp):
+	case p.yes && stepCount(resp, "blocked") > 0:
+		return exit.Refusedf("%s %s: %d steps are blocked", p.req.GetVerb(), p.req.GetNode(), stepCount(resp, "blocked"))
+	case p.yes && hasOpenSteps(resp):
 		fmt.Fprintln(cmd.ErrOrStderr(), "what is left waits for others: the same command goes on later")
 	}
 	return nil
 }
 
-// busy: something goes on, or can be done at the next call.
-func busy(resp *adminpb.PlanResponse) bool { return count(resp, "waiting")+count(resp, "todo") > 0 }
+// hasOpenSteps: something goes on, or can be done at the next call.
+func hasOpenSteps(resp *adminpb.PlanResponse) bool {
+	return stepCount(resp, "waiting")+stepCount(resp, "todo") > 0
+}
 
-// count is how many steps are in a state, those too that a long plan does not list.
-func count(resp *adminpb.PlanResponse, state string) int {
+// stepCount is how many steps are in a state, those too that a long plan does not list.
+func stepCount(resp *adminpb.PlanResponse, state string) int {
 	n := 0
 	for _, s := range resp.GetSteps() {
 		if s.GetState() == state {
@@ -105,7 +107,7 @@ func count(resp *adminpb.PlanResponse, state string) int {
 	return max(n, int(all[state]))
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+func sleepContext(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -19,30 +19,30 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// api answers plans, and remembers what it was asked.
-type api struct {
+// fakeAdminAPI answers plans, and remembers what it was asked.
+type fakeAdminAPI struct {
 	adminpb.UnimplementedAdminServer
-	mu      sync.Mutex
-	plans   []*adminpb.PlanRequest
-	carried []*adminpb.PlanRequest
-	answers []string // states of the one step, for one call after the other; the last stays
+	mu         sync.Mutex
+	plans      []*adminpb.PlanRequest
+	carriedOut []*adminpb.PlanRequest
+	answers    []string // states of the one step, for one call after the other; the last stays
 }
 
-func (a *api) Plan(_ context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
+func (a *fakeAdminAPI) Plan(_ context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.plans = append(a.plans, req)
 	return a.answer(req), nil
 }
 
-func (a *api) CarryOut(_ context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
+func (a *fakeAdminAPI) CarryOut(_ context.Context, req *adminpb.PlanRequest) (*adminpb.PlanResponse, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.carried = append(a.carried, req)
+	a.carriedOut = append(a.carriedOut, req)
 	return a.answer(req), nil
 }
 
-func (a *api) answer(req *adminpb.PlanRequest) *adminpb.PlanResponse {
+func (a *fakeAdminAPI) answer(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 	state := a.answers[0]
 	if len(a.answers) > 1 {
 		a.answers = a.answers[1:]
@@ -52,7 +52,7 @@ func (a *api) answer(req *adminpb.PlanRequest) *adminpb.PlanResponse {
 }
 
 // serve serves it with certificates, and is the flags that reach it.
-func (a *api) serve(t *testing.T) []string {
+func (a *fakeAdminAPI) serve(t *testing.T) []string {
 	t.Helper()
 	return serveAdmin(t, a)
 }
@@ -79,7 +79,7 @@ func serveAdmin(t *testing.T, a adminpb.AdminServer) []string {
 	return []string{"--endpoints", listener.Addr().String(), "--cert", files.Cert, "--key", files.Key, "--ca", files.CA}
 }
 
-func TestVerbsShowTheirPlanAndDoNothingWithoutYes(t *testing.T) {
+func TestVerbsOnlyShowThePlanWithoutYes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args           []string
 		answers        []string
@@ -112,22 +112,22 @@ func TestVerbsShowTheirPlanAndDoNothingWithoutYes(t *testing.T) {
 			want: &adminpb.PlanRequest{Verb: "evict", Node: "n1", HostId: "h"}, stdout: "waiting", stderr: "goes on later"},
 		"or at once, until it is done": {args: []string{"nodes", "evict", "n1", "--host-id", "h", "--yes", "--wait"}, answers: []string{"waiting", "todo", "done"}, carried: 3,
 			want: &adminpb.PlanRequest{Verb: "evict", Node: "n1", HostId: "h"}, stdout: "done", stderr: "the summary"},
-		"what is blocked is a no": {args: []string{"nodes", "evict", "n1", "--host-id", "h", "--yes", "--wait"}, answers: []string{"blocked"}, carried: 1, code: exit.No,
+		"what is blocked is a no": {args: []string{"nodes", "evict", "n1", "--host-id", "h", "--yes", "--wait"}, answers: []string{"blocked"}, carried: 1, code: exit.Refused,
 			want: &adminpb.PlanRequest{Verb: "evict", Node: "n1", HostId: "h"}, stdout: "blocked", stderr: "1 steps are blocked"},
 		"a forced decision": {args: []string{"volumes", "force-primary", "pvc-1", "n2", "--reason", "n1 burnt", "--peer-dead", "--host-id", "h", "--yes"}, answers: []string{"done"}, carried: 1,
 			want: &adminpb.PlanRequest{Verb: "force-primary", Volume: "pvc-1", Node: "n2", HostId: "h", Reason: "n1 burnt", PeerDead: true}, stdout: "done"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			goOn = time.Millisecond
-			a := &api{answers: tc.answers}
+			waitInterval = time.Millisecond
+			a := &fakeAdminAPI{answers: tc.answers}
 			var stdout, stderr bytes.Buffer
 			code := Main(append(tc.args, a.serve(t)...), &stdout, &stderr)
 			require.Equal(t, tc.code, code, stderr.String())
 			require.Contains(t, stdout.String(), tc.stdout)
 			require.Contains(t, stderr.String(), tc.stderr)
-			require.Len(t, a.carried, tc.carried)
+			require.Len(t, a.carriedOut, tc.carried)
 			require.Equal(t, tc.carried == 0, len(a.plans) == 1)
-			for _, got := range append(a.plans, a.carried...) {
+			for _, got := range append(a.plans, a.carriedOut...) {
 				require.Equal(t, tc.want.String(), got.String())
 			}
 		})

@@ -17,14 +17,14 @@ func snapshotsCommand() *cobra.Command {
 
 func snapshotsList(use string) *cobra.Command {
 	req := &adminpb.SnapshotsRequest{}
-	cmd := command(use, "List the snapshots, in all phases, or the groups of them", atMostOne, readPatience,
+	cmd := apiCommand(use, "List the snapshots, in all phases, or the groups of them", maxOneArg, readTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				req.Snapshot = args[0]
 			}
 			resp, err := client.Snapshots(ctx, req)
 			if err != nil {
-				return doing("list the snapshots", err)
+				return callError("list the snapshots", err)
 			}
 			return admin.Print(cmd.OutOrStdout(), c.output, resp)
 		})
@@ -36,14 +36,14 @@ func snapshotsList(use string) *cobra.Command {
 
 func groupsCommand() *cobra.Command {
 	req := &adminpb.GroupSnapshotsRequest{}
-	cmd := command("groups [ID|NAME]", "List the group snapshots, in all phases", atMostOne, readPatience,
+	cmd := apiCommand("groups [ID|NAME]", "List the group snapshots, in all phases", maxOneArg, readTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				req.Group = args[0]
 			}
 			resp, err := client.GroupSnapshots(ctx, req)
 			if err != nil {
-				return doing("list the group snapshots", err)
+				return callError("list the group snapshots", err)
 			}
 			return admin.Print(cmd.OutOrStdout(), c.output, resp)
 		})

@@ -14,25 +14,25 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-const statusPatience = 10 * time.Second
+const statusTimeout = 10 * time.Second
 
 func statusCommand() *cobra.Command {
-	cmd := command("status", "Show the leader, the members and their states' hashes", noMore, statusPatience, status)
+	cmd := apiCommand("status", "Show the leader, the members and their states' hashes", noArgs, statusTimeout, printStatus)
 	cmd.Long = "Shows the leader and every member. The hashes are all of one index: the commit index that the call read when it\n" +
 		"began. Without a leader it shows what it knows and exits 3."
 	return cmd
 }
 
-// status prints what is known also when nobody leads.
-func status(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
+// printStatus prints what is known also when nobody leads.
+func printStatus(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
 	resp, known, err := client.Status(ctx)
 	if resp == nil {
 		if c.dir == "" {
 			return exit.Unavailablef("read the status: no controller answers: %w", err)
 		}
-		resp = absent(c.dir, err)
+		resp = statusOfStoppedCluster(c.dir, err)
 	}
-	name(resp, dev.Names(c.dir))
+	fillNames(resp, dev.Names(c.dir))
 	if err := admin.Print(cmd.OutOrStdout(), c.output, resp); err != nil {
 		return err
 	}
@@ -42,9 +42,9 @@ func status(ctx context.Context, c *connection, client *admin.Client, cmd *cobra
 	return nil
 }
 
-// name fills in the ids of members that did not tell them since the controller
+// fillNames fills in the ids of members that did not tell them since the controller
 // that answers was started.
-func name(resp *adminpb.StatusResponse, names map[string]string) {
+func fillNames(resp *adminpb.StatusResponse, names map[string]string) {
 	for _, m := range resp.GetMembers() {
 		if m.GetId() == "" {
 			m.Id = names[m.GetAddress()]
@@ -53,15 +53,15 @@ func name(resp *adminpb.StatusResponse, names map[string]string) {
 	slices.SortFunc(resp.GetMembers(), func(a, b *adminpb.Member) int { return cmp.Compare(a.GetId(), b.GetId()) })
 }
 
-// absent is the status of a developer's cluster of which nobody answers.
-func absent(dir string, err error) *adminpb.StatusResponse {
+// statusOfStoppedCluster is the status of a developer's cluster of which nobody answers.
+func statusOfStoppedCluster(dir string, err error) *adminpb.StatusResponse {
 	resp := &adminpb.StatusResponse{}
-	cluster, failed := dev.ReadCluster(dir)
-	if failed != nil {
+	cluster, readErr := dev.ReadCluster(dir)
+	if readErr != nil {
 		return resp
 	}
-	for _, one := range cluster.Controllers {
-		resp.Members = append(resp.Members, &adminpb.Member{Id: one.ID, Detail: exit.Line(err)})
+	for _, controller := range cluster.Controllers {
+		resp.Members = append(resp.Members, &adminpb.Member{Id: controller.ID, Detail: exit.Line(err)})
 	}
 	return resp
 }

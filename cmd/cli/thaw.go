@@ -14,10 +14,10 @@ func thawCommand() *cobra.Command {
 	return &cobra.Command{Use: "thaw RECORD", Short: "Thaw a filesystem when its record says so",
 		Long: "Thaws the filesystem that a freeze's record names, at the record's deadline or when the freeze is ended. A node\n" +
 			"starts it before every freeze, as a process of its own, so that nothing stays frozen whatever becomes of the node.",
-		Hidden: true, Args: want("a record"),
+		Hidden: true, Args: exactArgs("a record"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := freeze.Thaw(cmd.Context(), args[0], cmd.OutOrStdout()); err != nil {
-				return exit.With(exit.No, fmt.Errorf("thaw what %s names: %w", args[0], err))
+				return exit.Wrap(exit.Refused, fmt.Errorf("thaw what %s names: %w", args[0], err))
 			}
 			return nil
 		}}

@@ -14,7 +14,7 @@ import (
 )
 
 func upgradeCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "upgrade", Short: "See which builds a cluster is of, and finish an upgrade", Args: noMore,
+	cmd := &cobra.Command{Use: "upgrade", Short: "See which builds a cluster is of, and finish an upgrade", Args: noArgs,
 		Long: "A cluster runs at a feature level, which all its controllers and nodes understand. A newer build takes part at the\n" +
 			"level that there is, so that processes are upgraded one after the other, and back. When all are upgraded,\n" +
 			"`finish` raises the level: what is new can be used, and older builds are refused from then on.",
@@ -26,9 +26,9 @@ func upgradeCommand() *cobra.Command {
 
 func upgradeStatusCommand() *cobra.Command {
 	req := &adminpb.UpgradeRequest{}
-	cmd := command("status", "Show which feature level each controller and node understands", noMore, readPatience,
+	cmd := apiCommand("status", "Show which feature level each controller and node understands", noArgs, readTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
-			_, err := upgrade(ctx, c, client, cmd, "read who understands which feature level", req, adminpb.AdminClient.UpgradeStatus)
+			_, err := printUpgrade(ctx, c, client, cmd, "read who understands which feature level", req, adminpb.AdminClient.UpgradeStatus)
 			return err
 		})
 	levelFlag(cmd, req)
@@ -38,18 +38,18 @@ func upgradeStatusCommand() *cobra.Command {
 func finishCommand() *cobra.Command {
 	req := &adminpb.UpgradeRequest{}
 	yes := false
-	cmd := command("finish", "Raise the feature level when all controllers and nodes understand it", noMore, changePatience,
+	cmd := apiCommand("finish", "Raise the feature level when all controllers and nodes understand it", noArgs, changeTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, _ []string) error {
 			call := adminpb.AdminClient.UpgradeStatus
 			if yes {
 				call = adminpb.AdminClient.FinishUpgrade
 			}
-			resp, err := upgrade(ctx, c, client, cmd, "finish the upgrade", req, call)
+			resp, err := printUpgrade(ctx, c, client, cmd, "finish the upgrade", req, call)
 			switch {
 			case err != nil:
 				return err
 			case !resp.GetDone() && !resp.GetReady():
-				return exit.Nof("finish the upgrade: not all understand feature level %d; the list says what is missing", resp.GetTarget())
+				return exit.Refusedf("finish the upgrade: not all understand feature level %d; the list says what is missing", resp.GetTarget())
 			case !resp.GetDone():
 				fmt.Fprintln(cmd.ErrOrStderr(), "nothing was changed: the same command with --yes carries this out")
 			}
@@ -69,10 +69,10 @@ func levelFlag(cmd *cobra.Command, req *adminpb.UpgradeRequest) {
 
 type upgradeCall func(adminpb.AdminClient, context.Context, *adminpb.UpgradeRequest, ...callOption) (*adminpb.UpgradeResponse, error)
 
-// upgrade asks a controller that knows the question, and prints its answer: in the middle
+// printUpgrade asks a controller that knows the question, and prints its answer: in the middle
 // of an upgrade some may be of a build that does not.
-func upgrade(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, what string, req *adminpb.UpgradeRequest, call upgradeCall) (resp *adminpb.UpgradeResponse, err error) {
-	err = client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
+func printUpgrade(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, what string, req *adminpb.UpgradeRequest, call upgradeCall) (resp *adminpb.UpgradeResponse, err error) {
+	err = client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) (err error) {
 		resp, err = call(api, ctx, req)
 		if grpcstatus.Code(err) == codes.Unimplemented {
 			return grpcstatus.Error(codes.Unavailable, "it is of a build without upgrades: upgrade the controllers first")
@@ -80,7 +80,7 @@ func upgrade(ctx context.Context, c *connection, client *admin.Client, cmd *cobr
 		return err
 	})
 	if err != nil {
-		return nil, doing(what, err)
+		return nil, callError(what, err)
 	}
 	return resp, admin.Print(cmd.OutOrStdout(), c.output, resp)
 }

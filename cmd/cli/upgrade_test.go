@@ -11,19 +11,19 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-// upgrades answers as a cluster at a level, and counts who raised it.
-type upgrades struct {
-	api
-	answer *adminpb.UpgradeResponse
-	raised int
+// fakeUpgradeAPI answers as a cluster at a level, and counts who raised it.
+type fakeUpgradeAPI struct {
+	fakeAdminAPI
+	answer      *adminpb.UpgradeResponse
+	finishCalls int
 }
 
-func (u *upgrades) UpgradeStatus(context.Context, *adminpb.UpgradeRequest) (*adminpb.UpgradeResponse, error) {
+func (u *fakeUpgradeAPI) UpgradeStatus(context.Context, *adminpb.UpgradeRequest) (*adminpb.UpgradeResponse, error) {
 	return u.answer, nil
 }
 
-func (u *upgrades) FinishUpgrade(context.Context, *adminpb.UpgradeRequest) (*adminpb.UpgradeResponse, error) {
-	u.raised++
+func (u *fakeUpgradeAPI) FinishUpgrade(context.Context, *adminpb.UpgradeRequest) (*adminpb.UpgradeResponse, error) {
+	u.finishCalls++
 	return u.answer, nil
 }
 
@@ -41,14 +41,14 @@ func TestUpgradeFinishShowsFirst(t *testing.T) {
 		"status":                 {args: []string{"upgrade", "status"}, answer: waits, stdout: "upgrade it"},
 		"finish shows":           {args: []string{"upgrade", "finish"}, answer: ready, stdout: "all understand it", stderr: "with --yes carries this out"},
 		"finish, with --yes":     {args: []string{"upgrade", "finish", "--yes"}, answer: done, raised: 1, stdout: "it is done"},
-		"somebody is missing":    {args: []string{"upgrade", "finish", "--yes"}, answer: waits, raised: 1, code: exit.No, stdout: "it waits", stderr: "not all understand feature level 2"},
+		"somebody is missing":    {args: []string{"upgrade", "finish", "--yes"}, answer: waits, raised: 1, code: exit.Refused, stdout: "it waits", stderr: "not all understand feature level 2"},
 		"it was done":            {args: []string{"upgrade", "finish"}, answer: done, stdout: "it is done"},
 		"as JSON":                {args: []string{"upgrade", "status", "-o", "json"}, answer: waits, stdout: `"feature_level": 1`},
 		"no such sub-command":    {args: []string{"upgrade", "begin"}, answer: waits, code: exit.Usage, stderr: "begin"},
 		"a level that is no one": {args: []string{"upgrade", "status", "--level", "x"}, answer: waits, code: exit.Usage, stderr: "level"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := &upgrades{answer: tc.answer}
+			u := &fakeUpgradeAPI{answer: tc.answer}
 			flags := serveAdmin(t, u)
 			if tc.code == exit.Usage {
 				flags = nil
@@ -57,14 +57,14 @@ func TestUpgradeFinishShowsFirst(t *testing.T) {
 			require.Equal(t, tc.code, Main(append(tc.args, flags...), &stdout, &stderr), stderr.String())
 			require.Contains(t, stdout.String(), tc.stdout)
 			require.Contains(t, stderr.String(), tc.stderr)
-			require.Equal(t, tc.raised, u.raised)
+			require.Equal(t, tc.raised, u.finishCalls)
 		})
 	}
 }
 
 // A controller of the build before upgrades is passed over, and said to be too old.
 func TestUpgradeAtAnOldController(t *testing.T) {
-	a := &api{}
+	a := &fakeAdminAPI{}
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exit.Unavailable, Main(append([]string{"upgrade", "status"}, serveAdmin(t, a)...), &stdout, &stderr))
 	require.Contains(t, stderr.String(), "upgrade the controllers first")

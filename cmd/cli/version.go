@@ -9,7 +9,7 @@ import (
 )
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version, the feature levels and the specifications", Args: noMore,
+	return &cobra.Command{Use: "version", Short: "Print the version, the feature levels and the specifications", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(cmd.OutOrStdout(), daemon.Description())
 			return err

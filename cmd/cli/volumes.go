@@ -25,14 +25,14 @@ func volumesCommand() *cobra.Command {
 
 func volumesList(use, short string, show func(io.Writer, string, *adminpb.VolumesResponse) error) *cobra.Command {
 	req := &adminpb.VolumesRequest{}
-	cmd := command(use, short, atMostOne, readPatience,
+	cmd := apiCommand(use, short, maxOneArg, readTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				req.Volume = args[0]
 			}
 			resp, err := client.Volumes(ctx, req)
 			if err != nil {
-				return doing("list the volumes", err)
+				return callError("list the volumes", err)
 			}
 			return show(cmd.OutOrStdout(), c.output, resp)
 		})

@@ -40,21 +40,21 @@ func Fill(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 }
 
 func fillFromEnv(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
-	var failed error
+	var errs error
 	flags.VisitAll(func(f *pflag.Flag) {
 		value, given := lookup(EnvName(f.Name))
-		if !given || f.Changed || f.Name == "help" || failed != nil {
+		if !given || f.Changed || f.Name == "help" || errs != nil {
 			return
 		}
 		values := []string{value}
 		if _, list := f.Value.(pflag.SliceValue); list {
 			values = strings.FieldsFunc(value, func(r rune) bool { return r == ',' })
 		}
-		if err := set(flags, f, values); err != nil {
-			failed = fmt.Errorf("environment variable %s: %w", EnvName(f.Name), err)
+		if err := setFlag(flags, f, values); err != nil {
+			errs = fmt.Errorf("environment variable %s: %w", EnvName(f.Name), err)
 		}
 	})
-	return failed
+	return errs
 }
 
 func fillFromFile(flags *pflag.FlagSet, path string) error {
@@ -99,7 +99,7 @@ func fillKey(flags *pflag.FlagSet, key string, value *yaml.Node, seen map[string
 	if _, list := f.Value.(pflag.SliceValue); !list && len(values) != 1 {
 		return fmt.Errorf("key %q takes one value, not a list", key)
 	}
-	if err := set(flags, f, values); err != nil {
+	if err := setFlag(flags, f, values); err != nil {
 		return fmt.Errorf("key %q: %w", key, err)
 	}
 	return nil
@@ -122,20 +122,20 @@ func scalars(key string, value *yaml.Node) ([]string, error) {
 	return nil, fmt.Errorf("key %q takes a value or a list of values", key)
 }
 
-// set gives a flag its values and marks it as set, so that what comes later leaves it.
-func set(flags *pflag.FlagSet, f *pflag.Flag, values []string) error {
+// setFlag gives a flag its values and marks it as set, so that what comes later leaves it.
+func setFlag(flags *pflag.FlagSet, f *pflag.Flag, values []string) error {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		f.Changed = true
 		return list.Replace(values)
 	}
 	if err := flags.Set(f.Name, values[0]); err != nil {
-		return fmt.Errorf("%q does not fit --%s (%s): %w", values[0], f.Name, f.Value.Type(), inner(err))
+		return fmt.Errorf("%q does not fit --%s (%s): %w", values[0], f.Name, f.Value.Type(), unwrapError(err))
 	}
 	return nil
 }
 
-// inner is the reason inside pflag's error, which repeats what is said around it.
-func inner(err error) error {
+// unwrapError is the reason inside pflag's error, which repeats what is said around it.
+func unwrapError(err error) error {
 	if next := errors.Unwrap(err); next != nil {
 		return next
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhereAFlagsValueComesFrom(t *testing.T) {
+func TestFlagSources(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args  []string
 		env   map[string]string
@@ -38,7 +38,7 @@ func TestWhereAFlagsValueComesFrom(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsSaidInOneLine(t *testing.T) {
+func TestErrorsAreOneLine(t *testing.T) {
 	for name, tc := range map[string]struct {
 		env  map[string]string
 		file string

@@ -12,17 +12,17 @@ import (
 // raftMembership changes the configuration through the member.
 type raftMembership struct{ cluster *cluster }
 
-// Visit is admin.Membership's.
-func (c raftMembership) Visit(ctx context.Context, addr string) (admin.Visited, error) {
+// StatusAt is admin.Membership's.
+func (c raftMembership) StatusAt(ctx context.Context, addr string) (admin.PeerStatus, error) {
 	m, err := c.cluster.member()
 	if err != nil {
-		return admin.Visited{}, err
+		return admin.PeerStatus{}, err
 	}
 	s, err := m.StatusAt(ctx, addr)
 	if err != nil {
-		return admin.Visited{}, err
+		return admin.PeerStatus{}, err
 	}
-	return admin.Visited{
+	return admin.PeerStatus{
 		Name: s.GetName(), MemberID: s.GetMemberId(), ClusterID: s.GetClusterId(),
 		FeatureLevel: s.GetFeatureLevel(), Detail: s.GetTrouble(),
 	}, nil

@@ -82,7 +82,7 @@ func (c *controller) raisePriority() {
 func prepare(o *options, stderr io.Writer) (*controller, error) {
 	logger, err := o.Log.Logger(stderr)
 	if err != nil {
-		return nil, exit.With(exit.Usage, err)
+		return nil, exit.Wrap(exit.Usage, err)
 	}
 	c := &controller{options: o, log: logger, registry: daemon.Registry(daemon.Version()), cluster: &cluster{}}
 	return c, c.identify()
@@ -122,7 +122,7 @@ func (c *controller) open(ctx context.Context) error {
 	}
 	member, err := raftnode.Open(ctx, c.memberConfig())
 	if err != nil {
-		return exit.With(exit.No, fmt.Errorf("start the Raft member of %s: %w", c.name, err))
+		return exit.Wrap(exit.Refused, fmt.Errorf("start the Raft member of %s: %w", c.name, err))
 	}
 	c.member = member
 	c.cluster.openMember.Store(member)
@@ -144,7 +144,7 @@ func (c *controller) listen(ctx context.Context) (err error) {
 	}
 	c.health = daemon.ServeHealth(metrics, c.registry, c.cluster.Ready, c.Profile, c.log)
 	if c.csiListener, err = server.Listen(c.CSIEndpoint); err != nil {
-		return exit.With(exit.Unavailable, err)
+		return exit.Wrap(exit.Unavailable, err)
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func (f *Flags) Add(flags *pflag.FlagSet, metrics, endpoint string) {
 // Check refuses what no flag parser sees.
 func (f *Flags) Check() error {
 	_, err := server.SocketPath(f.CSIEndpoint)
-	return exit.With(exit.Usage, err)
+	return exit.Wrap(exit.Usage, err)
 }
 
 // AddTLSFlags adds the flags that name a certificate, its key and its CA.

@@ -13,26 +13,26 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// used is a volume with what was written to it.
-type used struct {
+// mountedVolume is a volume with what was written to it.
+type mountedVolume struct {
 	*harness.Volume
 	data []byte
 }
 
-func (u *used) kind() string {
+func (u *mountedVolume) kind() string {
 	if u.Block {
 		return "raw"
 	}
 	return u.FSType
 }
 
-func (u *used) sum() string {
+func (u *mountedVolume) sum() string {
 	sum := sha256.Sum256(u.data)
 	return hex.EncodeToString(sum[:])
 }
 
 // path is where the data goes: a file, or the device itself.
-func (u *used) path() string {
+func (u *mountedVolume) path() string {
 	if u.Block {
 		return u.Target
 	}
@@ -40,7 +40,7 @@ func (u *used) path() string {
 }
 
 // write writes and syncs a mebibyte of random bytes.
-func (u *used) write() error {
+func (u *mountedVolume) write() error {
 	u.data = make([]byte, harness.Mi)
 	if _, err := rand.Read(u.data); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (u *used) write() error {
 }
 
 // verify reads the data back.
-func (u *used) verify() error {
+func (u *mountedVolume) verify() error {
 	f, err := os.Open(u.path())
 	if err != nil {
 		return err

@@ -23,8 +23,8 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s := &story{out: os.Stdout, began: time.Now(), binary: *binary}
-	if err := s.tell(ctx); err != nil {
+	s := &demo{out: os.Stdout, started: time.Now(), binary: *binary}
+	if err := s.run(ctx); err != nil {
 		fail(err.Error())
 	}
 }

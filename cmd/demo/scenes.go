@@ -19,7 +19,7 @@ import (
 // burstSize is how many volumes the burst creates, with burstWorkers at a time.
 const burstSize, burstWorkers = 60, 8
 
-func (s *story) start(ctx context.Context) (err error) {
+func (s *demo) start(ctx context.Context) (err error) {
 	if s.cluster, err = harness.Start(ctx, harness.Options{Binary: s.binary, Supervise: true}); err != nil {
 		return err
 	}
@@ -37,27 +37,27 @@ func (s *story) start(ctx context.Context) (err error) {
 		if c.ID == leader {
 			role = "leads"
 		}
-		s.tellOf("controller %s, process %d, %s; CSI on %s", c.ID, c.PID, role, c.Endpoint)
+		s.printStepf("controller %s, process %d, %s; CSI on %s", c.ID, c.PID, role, c.Endpoint)
 	}
 	for _, n := range l.Nodes {
-		s.tellOf("node %s, process %d, pool %s", n.ID, n.PID, n.PoolDir)
+		s.printStepf("node %s, process %d, pool %s", n.ID, n.PID, n.PoolDir)
 	}
 	return nil
 }
 
-// wanted are the volumes that will be in use.
-var wanted = []harness.Spec{
+// volumeSpecs are the volumes that will be in use.
+var volumeSpecs = []harness.Spec{
 	{Name: "documents", Size: 64 * harness.Mi, FSType: "ext4"},
 	{Name: "archive", Size: 320 * harness.Mi, FSType: "xfs"},
 	{Name: "database", Size: 32 * harness.Mi, Block: true},
 }
 
-func (s *story) create(ctx context.Context) error {
+func (s *demo) create(ctx context.Context) error {
 	l, err := s.cluster.Layout()
 	if err != nil {
 		return err
 	}
-	for i, spec := range wanted {
+	for i, spec := range volumeSpecs {
 		at := l.Controllers[i%len(l.Controllers)].ID
 		co := s.cluster.NewCO()
 		co.Controllers = []string{at}
@@ -66,30 +66,30 @@ func (s *story) create(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.all[v.Name] = v
-		s.staged = append(s.staged, &used{Volume: v})
-		s.tellOf("%-10s at %s: %s, %d MiB, %s", v.Name, at, v.ID, v.Size/harness.Mi, s.since(begin))
+		s.volumes[v.Name] = v
+		s.staged = append(s.staged, &mountedVolume{Volume: v})
+		s.printStepf("%-10s at %s: %s, %d MiB, %s", v.Name, at, v.ID, v.Size/harness.Mi, s.elapsed(begin))
 	}
 	return nil
 }
 
-func (s *story) use(ctx context.Context) error {
+func (s *demo) stageAndMount(ctx context.Context) error {
 	for _, u := range s.staged {
 		begin := time.Now()
 		if err := s.co.Up(ctx, u.Volume, "n1"); err != nil {
 			return err
 		}
-		up := s.since(begin)
+		up := s.elapsed(begin)
 		if err := u.write(); err != nil {
 			return err
 		}
-		s.tellOf("%-10s %s at %s after %s; wrote %d KiB, sha256 %.12s", u.Name, u.kind(), u.Target, up, len(u.data)/1024, u.sum())
+		s.printStepf("%-10s %s at %s after %s; wrote %d KiB, sha256 %.12s", u.Name, u.kind(), u.Target, up, len(u.data)/1024, u.sum())
 	}
 	return nil
 }
 
 // burst creates many volumes and kills the leader when a third of them is there.
-func (s *story) burst(ctx context.Context) error {
+func (s *demo) burst(ctx context.Context) error {
 	leader, err := s.cluster.Leader(ctx)
 	if err != nil {
 		return err
@@ -108,9 +108,9 @@ func (s *story) burst(ctx context.Context) error {
 				return err
 			}
 			mu.Lock()
-			s.all[v.Name] = v
+			s.volumes[v.Name] = v
 			slowest = max(slowest, time.Since(called))
-			reached := len(s.all) >= burstSize/3
+			reached := len(s.volumes) >= burstSize/3
 			mu.Unlock()
 			if reached {
 				return kill()
@@ -125,21 +125,21 @@ func (s *story) burst(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tellOf("%d volumes in %s; the slowest create, repeated as a CO repeats it, took %s; %d calls were repeated",
-		burstSize, s.since(begin), slowest.Round(time.Millisecond), s.co.Retries.Load())
-	s.tellOf("%s leads now", next)
+	s.printStepf("%d volumes in %s; the slowest create, repeated as a CO repeats it, took %s; %d calls were repeated",
+		burstSize, s.elapsed(begin), slowest.Round(time.Millisecond), s.co.Retries.Load())
+	s.printStepf("%s leads now", next)
 	return nil
 }
 
-func (s *story) kill(leader string, begin time.Time) error {
+func (s *demo) kill(leader string, begin time.Time) error {
 	pid, err := s.cluster.Signal(leader, syscall.SIGKILL)
 	if err == nil {
-		s.tellOf("%s into the burst: SIGKILL to the leader %s, process %d", s.since(begin), leader, pid)
+		s.printStepf("%s into the burst: SIGKILL to the leader %s, process %d", s.elapsed(begin), leader, pid)
 	}
 	return err
 }
 
-func (s *story) oneEach(ctx context.Context) error {
+func (s *demo) checkOwners(ctx context.Context) error {
 	listed, err := s.co.List(ctx)
 	if err != nil {
 		return err
@@ -153,8 +153,8 @@ func (s *story) oneEach(ctx context.Context) error {
 		there[id] = true
 	}
 	owner := map[string]string{}
-	for name, v := range s.all {
-		again, err := s.co.Create(ctx, specOf(v))
+	for name, v := range s.volumes {
+		again, err := s.co.Create(ctx, volumeSpec(v))
 		_, isListed := listed[v.ID]
 		switch {
 		case err != nil:
@@ -168,24 +168,24 @@ func (s *story) oneEach(ctx context.Context) error {
 		}
 		owner[v.ID] = name
 	}
-	if len(listed) != len(s.all) || len(files) != len(s.all) {
-		return fmt.Errorf("%d names, %d volumes, %d files", len(s.all), len(listed), len(files))
+	if len(listed) != len(s.volumes) || len(files) != len(s.volumes) {
+		return fmt.Errorf("%d names, %d volumes, %d files", len(s.volumes), len(listed), len(files))
 	}
-	s.tellOf("%d names, %d volumes, %d files; each name asked for again gave the same volume", len(s.all), len(listed), len(files))
+	s.printStepf("%d names, %d volumes, %d files; each name asked for again gave the same volume", len(s.volumes), len(listed), len(files))
 	return nil
 }
 
-// specOf asks for a volume that is there.
-func specOf(v *harness.Volume) harness.Spec {
+// volumeSpec asks for a volume that is there.
+func volumeSpec(v *harness.Volume) harness.Spec {
 	return harness.Spec{Name: v.Name, Size: v.Size, FSType: v.FSType, Block: v.Block}
 }
 
-func (s *story) devices(context.Context) error {
+func (s *demo) devices(context.Context) error {
 	inUse := map[string]bool{}
 	for _, u := range s.staged {
 		inUse[u.ID] = true
 	}
-	for _, v := range s.all {
+	for _, v := range s.volumes {
 		loops, err := s.cluster.LoopsOf(v.ID)
 		if err != nil {
 			return err
@@ -198,35 +198,35 @@ func (s *story) devices(context.Context) error {
 			return fmt.Errorf("%s has %d loop devices, not %d: %v", v.Name, len(loops), want, loops)
 		}
 		if want == 1 {
-			s.tellOf("%-10s %s", v.Name, loops[0].Device)
+			s.printStepf("%-10s %s", v.Name, loops[0].Device)
 		}
 	}
-	s.tellOf("the other %d have none", len(s.all)-len(inUse))
+	s.printStepf("the other %d have none", len(s.volumes)-len(inUse))
 	return nil
 }
 
-func (s *story) verify(context.Context) error {
+func (s *demo) verify(context.Context) error {
 	for _, u := range s.staged {
 		if err := u.verify(); err != nil {
 			return err
 		}
-		s.tellOf("%-10s sha256 %.12s, as written", u.Name, u.sum())
+		s.printStepf("%-10s sha256 %.12s, as written", u.Name, u.sum())
 	}
 	return nil
 }
 
-func (s *story) history(ctx context.Context) error {
+func (s *demo) history(ctx context.Context) error {
 	res := s.cluster.Run(ctx, "history", "--dir", s.cluster.Dir, "--volume", s.staged[0].ID)
 	if res.Code != 0 || res.Stdout == "" {
 		return fmt.Errorf("history exited %d: %s", res.Code, res.Stderr)
 	}
 	for line := range strings.Lines(res.Stdout) {
-		s.tellOf("%s", strings.TrimRight(line, "\n"))
+		s.printStepf("%s", strings.TrimRight(line, "\n"))
 	}
 	return nil
 }
 
-func (s *story) audit(ctx context.Context) error {
+func (s *demo) audit(ctx context.Context) error {
 	if err := errors.Join(s.cluster.AwaitCleanAudit(ctx), s.cluster.AwaitAgreement(ctx)); err != nil {
 		return err
 	}
@@ -234,19 +234,19 @@ func (s *story) audit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.tellOf("%d things checked; no orphan, nothing missing, nothing pending", a.Checked)
+	s.printStepf("%d things checked; no orphan, nothing missing, nothing pending", a.Checked)
 	status, err := s.cluster.Status(ctx)
 	if err != nil {
 		return err
 	}
 	for _, m := range status.Members {
-		s.tellOf("%s %-8s state at index %d: %.16s", m.ID, m.Role, m.HashIndex, m.StateHash)
+		s.printStepf("%s %-8s state at index %d: %.16s", m.ID, m.Role, m.HashIndex, m.StateHash)
 	}
 	return nil
 }
 
 // deleteSnapshot: it outlived its source.
-func (s *story) deleteSnapshot(ctx context.Context) error {
+func (s *demo) deleteSnapshot(ctx context.Context) error {
 	c, err := s.controller(ctx)
 	if err != nil {
 		return err
@@ -255,7 +255,7 @@ func (s *story) deleteSnapshot(ctx context.Context) error {
 	return err
 }
 
-func (s *story) takeDown(ctx context.Context) error {
+func (s *demo) tearDown(ctx context.Context) error {
 	for _, u := range s.staged {
 		if err := s.co.Down(ctx, u.Volume); err != nil {
 			return err
@@ -263,13 +263,13 @@ func (s *story) takeDown(ctx context.Context) error {
 	}
 	var g errgroup.Group
 	g.SetLimit(burstWorkers)
-	for _, v := range s.all {
+	for _, v := range s.volumes {
 		g.Go(func() error { return s.co.Delete(ctx, v) })
 	}
 	if err := errors.Join(g.Wait(), s.deleteSnapshot(ctx), s.cluster.AwaitNothing(ctx)); err != nil {
 		return err
 	}
-	s.tellOf("%d volumes deleted, and the snapshot after them; no file, loop device or mount is left", len(s.all))
+	s.printStepf("%d volumes deleted, and the snapshot after them; no file, loop device or mount is left", len(s.volumes))
 	base := s.cluster.Base
 	err := s.cluster.Clean(context.WithoutCancel(ctx))
 	if err != nil {
@@ -279,6 +279,6 @@ func (s *story) takeDown(ctx context.Context) error {
 	if _, err := os.Stat(base); !os.IsNotExist(err) {
 		return fmt.Errorf("%s is still there", base)
 	}
-	s.tellOf("the cluster is stopped and its folder removed")
+	s.printStepf("the cluster is stopped and its folder removed")
 	return nil
 }

@@ -16,21 +16,21 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// diary is a file that a writer goes on writing to, an entry after the other, each synced.
-type diary struct {
+// writeJournal is a file that a writer goes on writing to, an entry after the other, each synced.
+type writeJournal struct {
 	path    string
 	entries atomic.Int64 // that are on the disk
 	stop    chan struct{}
 	done    chan error
 }
 
-func keepDiary(path string) *diary {
-	d := &diary{path: path, stop: make(chan struct{}), done: make(chan error, 1)}
+func startWriteJournal(path string) *writeJournal {
+	d := &writeJournal{path: path, stop: make(chan struct{}), done: make(chan error, 1)}
 	go func() { d.done <- d.write() }()
 	return d
 }
 
-func (d *diary) write() error {
+func (d *writeJournal) write() error {
 	f, err := os.Create(d.path)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (d *diary) write() error {
 }
 
 // end stops the writer and answers what it wrote.
-func (d *diary) end() ([]byte, error) {
+func (d *writeJournal) end() ([]byte, error) {
 	close(d.stop)
 	if err := <-d.done; err != nil {
 		return nil, fmt.Errorf("keep a diary: %w", err)
@@ -61,21 +61,21 @@ func (d *diary) end() ([]byte, error) {
 }
 
 // restore cuts a snapshot of a mounted volume under a writer and makes a volume of it.
-func (s *story) restore(ctx context.Context) error {
+func (s *demo) restore(ctx context.Context) error {
 	source := s.staged[0]
-	d := keepDiary(filepath.Join(source.Target, "diary"))
+	d := startWriteJournal(filepath.Join(source.Target, "diary"))
 	err := harness.Poll(ctx, 10*time.Second, "the writer to write", func() (bool, error) { return d.entries.Load() > 10, nil })
 	if err != nil {
 		return err
 	}
 	before, begin := d.entries.Load(), time.Now()
-	err = s.cut(ctx, source, "documents-at-noon")
-	took, after := s.since(begin), d.entries.Load()
+	err = s.takeSnapshot(ctx, source, "documents-at-noon")
+	took, after := s.elapsed(begin), d.entries.Load()
 	whole, ended := d.end()
 	if err := errors.Join(err, ended); err != nil {
 		return err
 	}
-	s.tellOf("snapshot %s after %s; entry %d was on the disk before, entry %d after", s.snapshot, took, before, after)
+	s.printStepf("snapshot %s after %s; entry %d was on the disk before, entry %d after", s.snapshot, took, before, after)
 	restored, err := s.fromSnapshot(ctx, source)
 	if err != nil {
 		return err
@@ -83,8 +83,8 @@ func (s *story) restore(ctx context.Context) error {
 	return s.compare(restored, whole, before, after)
 }
 
-// cut has a snapshot made; the same name is the same snapshot.
-func (s *story) cut(ctx context.Context, of *used, name string) error {
+// takeSnapshot has a snapshot made; the same name is the same snapshot.
+func (s *demo) takeSnapshot(ctx context.Context, of *mountedVolume, name string) error {
 	for range 2 {
 		c, err := s.controller(ctx)
 		if err != nil {
@@ -103,7 +103,7 @@ func (s *story) cut(ctx context.Context, of *used, name string) error {
 	return nil
 }
 
-func (s *story) controller(ctx context.Context) (csi.ControllerClient, error) {
+func (s *demo) controller(ctx context.Context) (csi.ControllerClient, error) {
 	leader, err := s.cluster.Leader(ctx)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (s *story) controller(ctx context.Context) (csi.ControllerClient, error) {
 }
 
 // fromSnapshot makes a volume of twice the size and brings it up.
-func (s *story) fromSnapshot(ctx context.Context, source *used) (*used, error) {
+func (s *demo) fromSnapshot(ctx context.Context, source *mountedVolume) (*mountedVolume, error) {
 	c, err := s.controller(ctx)
 	if err != nil {
 		return nil, err
@@ -127,19 +127,19 @@ func (s *story) fromSnapshot(ctx context.Context, source *used) (*used, error) {
 	}
 	v := &harness.Volume{Name: req.GetName(), ID: res.GetVolume().GetVolumeId(), Size: res.GetVolume().GetCapacityBytes(),
 		FSType: source.FSType, Context: res.GetVolume().GetVolumeContext()}
-	s.all[v.Name] = v
-	u := &used{Volume: v, data: source.data}
+	s.volumes[v.Name] = v
+	u := &mountedVolume{Volume: v, data: source.data}
 	s.staged = append(s.staged, u)
 	if err := s.co.Up(ctx, v, "n1"); err != nil {
 		return nil, err
 	}
 	size, err := filesystemSize(v.Target)
-	s.tellOf("%-10s of it: %s, a filesystem of %d MiB, %s", v.Name, v.ID, size/harness.Mi, s.since(begin))
+	s.printStepf("%-10s of it: %s, a filesystem of %d MiB, %s", v.Name, v.ID, size/harness.Mi, s.elapsed(begin))
 	return u, err
 }
 
 // compare: the letter is as written, and the diary ends at one instant of the cut.
-func (s *story) compare(restored *used, whole []byte, before, after int64) error {
+func (s *demo) compare(restored *mountedVolume, whole []byte, before, after int64) error {
 	if err := restored.verify(); err != nil {
 		return err
 	}
@@ -151,13 +151,13 @@ func (s *story) compare(restored *used, whole []byte, before, after int64) error
 	if !bytes.HasPrefix(whole, part) || entries < before || entries > after+1 {
 		return fmt.Errorf("the restored diary has %d entries, not %d to %d, or others than its source", entries, before, after)
 	}
-	s.tellOf("%-10s sha256 %.12s, as written; its diary ends with entry %d, that of its source with %d",
+	s.printStepf("%-10s sha256 %.12s, as written; its diary ends with entry %d, that of its source with %d",
 		restored.Name, restored.sum(), entries-1, bytes.Count(whole, []byte("\n"))-1)
 	return nil
 }
 
-// grow doubles a mounted xfs.
-func (s *story) grow(ctx context.Context) error {
+// expand doubles a mounted xfs.
+func (s *demo) expand(ctx context.Context) error {
 	u := s.staged[1]
 	before, err := filesystemSize(u.Target)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *story) grow(ctx context.Context) error {
 	if now < before*3/2 {
 		return fmt.Errorf("the filesystem of %s had %d bytes and has %d", u.Name, before, now)
 	}
-	s.tellOf("%-10s %d MiB, its filesystem %d MiB before and %d MiB now, %s", u.Name, u.Size/harness.Mi, before/harness.Mi, now/harness.Mi, s.since(begin))
+	s.printStepf("%-10s %d MiB, its filesystem %d MiB before and %d MiB now, %s", u.Name, u.Size/harness.Mi, before/harness.Mi, now/harness.Mi, s.elapsed(begin))
 	return u.verify()
 }
 

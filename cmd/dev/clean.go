@@ -34,7 +34,7 @@ func Clean(ctx context.Context, dir string) error {
 		return err
 	}
 	defer func() { _ = held.Close() }() // closing is unlocking
-	if err := awaitFree(ctx, l, s); err != nil {
+	if err := awaitPortsFree(ctx, l, s); err != nil {
 		return err
 	}
 	// The nodes' own records say which targets they made. The kernel's tables are
@@ -44,10 +44,10 @@ func Clean(ctx context.Context, dir string) error {
 		own = append(own, node.Clean(ctx, l.nodeData(id), l.pool(id)))
 	}
 	if err := releaseDevices(ctx, l.path("nodes")); err != nil {
-		return exit.With(exit.No, fmt.Errorf("clean %s: %w", l.dir, errors.Join(append(own, err)...)))
+		return exit.Wrap(exit.Refused, fmt.Errorf("clean %s: %w", l.dir, errors.Join(append(own, err)...)))
 	}
 	if err := foreignMounts(l.dir); err != nil {
-		return exit.With(exit.No, fmt.Errorf("clean %s: %w", l.dir, err))
+		return exit.Wrap(exit.Refused, fmt.Errorf("clean %s: %w", l.dir, err))
 	}
 	return removeAll(l)
 }
@@ -79,7 +79,7 @@ func removeAll(l layout) error {
 		l.clusterFile(), l.settingsFile(), l.lockFile(),
 	} {
 		if err := os.RemoveAll(path); err != nil {
-			return exit.With(exit.No, fmt.Errorf("clean %s: %w", l.dir, err))
+			return exit.Wrap(exit.Refused, fmt.Errorf("clean %s: %w", l.dir, err))
 		}
 	}
 	_ = os.Remove(filepath.Dir(short)) // when no other cluster uses it

@@ -44,7 +44,7 @@ func TestCleanRefusesWhileTheClusterRuns(t *testing.T) {
 	for range 2 {
 		err = Clean(context.Background(), l.dir)
 		require.ErrorContains(t, err, "stop it first")
-		require.Equal(t, exit.No, exit.Code(err))
+		require.Equal(t, exit.Refused, exit.Code(err))
 	}
 	require.NoError(t, held.Close())
 }
@@ -56,7 +56,7 @@ func TestCleanReleasesDevicesAndRefusesForeignMounts(t *testing.T) {
 	l := layout{t.TempDir()}
 	require.NoError(t, (&settings{Version: 1}).save(l))
 	require.NoError(t, os.MkdirAll(l.pool("n1"), 0o700))
-	device := attach(t, filepath.Join(l.pool("n1"), "x.img"))
+	device := attachLoop(t, filepath.Join(l.pool("n1"), "x.img"))
 	target := filepath.Join(t.TempDir(), "target")
 	require.NoError(t, os.WriteFile(target, nil, 0o600))
 	require.NoError(t, unix.Mount("/dev/"+device.name, target, "", unix.MS_BIND, ""))
@@ -77,8 +77,8 @@ func TestCleanReleasesDevicesAndRefusesForeignMounts(t *testing.T) {
 	require.NoDirExists(t, l.dir)
 }
 
-// attach makes a loop device of a new file.
-func attach(t *testing.T, path string) loop {
+// attachLoop makes a loop device of a new file.
+func attachLoop(t *testing.T, path string) loop {
 	file, err := os.Create(path)
 	require.NoError(t, err)
 	require.NoError(t, file.Truncate(1<<20))
@@ -121,7 +121,7 @@ func TestCleanUnmountsAPoolsOwnFilesystem(t *testing.T) {
 		t.Skip("the tests' folder shares blocks")
 	}
 	require.NoError(t, f.Close())
-	attach(t, filepath.Join(l.pool("n1"), "x.img"))
+	attachLoop(t, filepath.Join(l.pool("n1"), "x.img"))
 	for range 2 {
 		require.NoError(t, Clean(t.Context(), l.dir))
 		require.NoDirExists(t, l.dir)

@@ -52,8 +52,8 @@ func ReadCluster(dir string) (*Cluster, error) {
 	return &c, nil
 }
 
-// describe is cluster.json for the processes that run.
-func describe(l layout, s *settings, pids map[string]int) *Cluster {
+// clusterOf is cluster.json for the processes that run.
+func clusterOf(l layout, s *settings, pids map[string]int) *Cluster {
 	c := &Cluster{Version: 1, Controllers: []Controller{}, Nodes: []Node{}}
 	for _, id := range ids("c", s.Controllers) {
 		c.Controllers = append(c.Controllers, Controller{

@@ -35,11 +35,11 @@ func (s *supervisor) serveControl(listener net.Listener) {
 		if err != nil {
 			return // closed
 		}
-		go s.converse(conn)
+		go s.handleConn(conn)
 	}
 }
 
-func (s *supervisor) converse(conn net.Conn) {
+func (s *supervisor) handleConn(conn net.Conn) {
 	defer func() { _ = conn.Close() }() // nothing is left to say
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	line, err := bufio.NewReader(conn).ReadString('\n')
@@ -48,13 +48,13 @@ func (s *supervisor) converse(conn net.Conn) {
 		return
 	}
 	answer := "ok"
-	if err := s.ask(id); err != nil {
+	if err := s.requestStart(id); err != nil {
 		answer = "no " + strings.ReplaceAll(err.Error(), "\n", "; ")
 	}
 	_, _ = fmt.Fprintln(conn, answer) // who asked may have gone
 }
 
-func (s *supervisor) ask(id string) error {
+func (s *supervisor) requestStart(id string) error {
 	r := request{id: id, answer: make(chan error, 1)}
 	select {
 	case s.requests <- r:
@@ -88,7 +88,7 @@ func StartOne(ctx context.Context, dir, id string) error {
 		return exit.Unavailablef("start %s: the supervisor of %s did not answer: %w", id, l.dir, err)
 	}
 	if refusal, no := strings.CutPrefix(strings.TrimSpace(answer), "no "); no {
-		return exit.Nof("start %s: %s", id, refusal)
+		return exit.Refusedf("start %s: %s", id, refusal)
 	}
 	return nil
 }

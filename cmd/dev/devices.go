@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/loopfile"
 )
 
-// detachPatience is how long the kernel may take to let a loop device go.
-const detachPatience = 5 * time.Second
+// detachTimeout is how long the kernel may take to let a loop device go.
+const detachTimeout = 5 * time.Second
 
 // loop is a loop device over a file of the cluster.
 type loop struct {
@@ -27,7 +27,7 @@ type loop struct {
 	pool         bool // it is the filesystem of a pool
 }
 
-func btoi(b bool) int {
+func boolToInt(b bool) int {
 	if b {
 		return 1
 	}
@@ -36,8 +36,8 @@ func btoi(b bool) int {
 
 // releaseDevices unmounts and detaches every loop device whose file lies, or lay,
 // below a folder. The kernel's tables say which, not any record of ours.
-func releaseDevices(ctx context.Context, below string) error {
-	loops, err := loopsBelow(below)
+func releaseDevices(ctx context.Context, folder string) error {
+	loops, err := loopsBelow(folder)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func loopsBelow(folder string) ([]loop, error) {
 		loops = append(loops, l)
 	}
 	// What a pool's own filesystem holds goes before that.
-	slices.SortStableFunc(loops, func(a, b loop) int { return cmp.Compare(btoi(a.pool), btoi(b.pool)) })
+	slices.SortStableFunc(loops, func(a, b loop) int { return cmp.Compare(boolToInt(a.pool), boolToInt(b.pool)) })
 	return loops, nil
 }
 
@@ -141,7 +141,7 @@ func (l loop) detach(ctx context.Context) error {
 	if err != nil && !errors.Is(err, unix.ENXIO) {
 		return fmt.Errorf("detach /dev/%s: %w", l.name, err)
 	}
-	for end := time.Now().Add(detachPatience); l.attached(); {
+	for end := time.Now().Add(detachTimeout); l.attached(); {
 		if time.Now().After(end) || ctx.Err() != nil {
 			return fmt.Errorf("detach /dev/%s: it is still in use; end what uses it and try again", l.name)
 		}

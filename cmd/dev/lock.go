@@ -21,7 +21,7 @@ func lock(l layout) (*os.File, error) {
 		holder, _ := os.ReadFile(l.lockFile()) // for the message only
 		_ = file.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, exit.Nof("use %s: a `holdfast dev` with pid %s works there; stop it first", l.dir, strings.TrimSpace(string(holder)))
+			return nil, exit.Refusedf("use %s: a `holdfast dev` with pid %s works there; stop it first", l.dir, strings.TrimSpace(string(holder)))
 		}
 		return nil, fmt.Errorf("lock %s: %w", l.dir, err)
 	}

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	certificateLife = 365 * 24 * time.Hour
-	// leftoverPatience is how long the children of a killed supervisor may take to die.
-	leftoverPatience = 5 * time.Second
+	certificateValidity = 365 * 24 * time.Hour
+	// leftoverTimeout is how long the children of a killed supervisor may take to die.
+	leftoverTimeout = 5 * time.Second
 )
 
-// operators are the certificates that `--dir` uses: one that may change things,
+// operatorIdentities are the certificates that `--dir` uses: one that may change things,
 // one that may only look.
-var operators = []pki.Identity{{Role: pki.Admin, Name: "dev"}, {Role: pki.Viewer, Name: "dev"}}
+var operatorIdentities = []pki.Identity{{Role: pki.Admin, Name: "dev"}, {Role: pki.Viewer, Name: "dev"}}
 
 // prepare makes all that the processes need and do not make themselves.
 func prepare(ctx context.Context, l layout, s *settings) error {
@@ -37,44 +37,44 @@ func prepare(ctx context.Context, l layout, s *settings) error {
 			return fmt.Errorf("prepare the cluster in %s: %w", l.dir, err)
 		}
 	}
-	if err := certificates(l, s); err != nil {
+	if err := issueCertificates(l, s); err != nil {
 		return fmt.Errorf("prepare the cluster in %s: %w", l.dir, err)
 	}
-	return awaitFree(ctx, l, s)
+	return awaitPortsFree(ctx, l, s)
 }
 
-// certificates issues what is not there, or not good any more.
-func certificates(l layout, s *settings) error {
+// issueCertificates issues what is not there, or not good any more.
+func issueCertificates(l layout, s *settings) error {
 	if _, err := os.Stat(l.ca()); errors.Is(err, os.ErrNotExist) {
 		if err := pki.MakeCA(l.ca(), s.Cluster); err != nil {
 			return err
 		}
 	}
-	who := append([]pki.Identity{}, operators...)
+	identities := append([]pki.Identity{}, operatorIdentities...)
 	for _, id := range ids("c", s.Controllers) {
-		who = append(who, pki.Identity{Role: pki.Controller, Name: id})
+		identities = append(identities, pki.Identity{Role: pki.Controller, Name: id})
 	}
 	for _, id := range ids("n", s.Nodes) {
-		who = append(who, pki.Identity{Role: pki.Node, Name: id})
+		identities = append(identities, pki.Identity{Role: pki.Node, Name: id})
 	}
-	for _, id := range who {
+	for _, id := range identities {
 		if _, err := pki.Load(l.files(id.Role, id.Name)); err == nil {
 			continue
 		}
-		if _, err := pki.Issue(l.ca(), l.pki(id.Role, id.Name), id, certificateLife); err != nil {
+		if _, err := pki.Issue(l.ca(), l.pki(id.Role, id.Name), id, certificateValidity); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// awaitFree waits until no process uses this cluster's ports and sockets. The
+// awaitPortsFree waits until no process uses this cluster's ports and sockets. The
 // children of a supervisor that was killed die just after it.
-func awaitFree(ctx context.Context, l layout, s *settings) error {
-	end := time.Now().Add(leftoverPatience)
+func awaitPortsFree(ctx context.Context, l layout, s *settings) error {
+	deadline := time.Now().Add(leftoverTimeout)
 	for {
-		err := busy(l, s)
-		if err == nil || time.Now().After(end) {
+		err := checkPortsFree(l, s)
+		if err == nil || time.Now().After(deadline) {
 			return err
 		}
 		select {
@@ -85,7 +85,7 @@ func awaitFree(ctx context.Context, l layout, s *settings) error {
 	}
 }
 
-func busy(l layout, s *settings) error {
+func checkPortsFree(l layout, s *settings) error {
 	for id, ports := range s.Ports {
 		for purpose := range ports {
 			if err := tryPort(s.address(id, purpose)); errors.Is(err, syscall.EADDRINUSE) {

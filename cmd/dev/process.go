@@ -19,7 +19,7 @@ type process struct {
 	done chan struct{} // closed when it ended
 	err  error         // how, valid once done is closed
 
-	began time.Time
+	started time.Time
 }
 
 // killed tells whether a process that ended was killed.
@@ -77,7 +77,7 @@ func (s *spawner) start(id string, argv []string, logPath string, echo io.Writer
 		cmd.Stdout = io.MultiWriter(log, echo)
 		cmd.Stderr = cmd.Stdout
 	}
-	p := &process{id: id, cmd: cmd, done: make(chan struct{}), began: time.Now()}
+	p := &process{id: id, cmd: cmd, done: make(chan struct{}), started: time.Now()}
 	started := make(chan error)
 	s.requests <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {

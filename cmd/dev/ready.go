@@ -15,10 +15,10 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// stragglerPatience is how long a cluster that has a leader and all its nodes
+// laggingTimeout is how long a cluster that has a leader and all its nodes
 // waits for the rest of its controllers: one with a broken folder must not keep
 // the others from serving.
-const stragglerPatience = 15 * time.Second
+const laggingTimeout = 15 * time.Second
 
 // awaitReady returns when there is a leader, all nodes have registered and serve,
 // and the controllers serve too. The error says what is missing.
@@ -32,24 +32,24 @@ func awaitReady(ctx context.Context, o Options, l layout, s *settings) error {
 		endpoints = append(endpoints, s.address(id, "api"))
 	}
 	client := admin.NewClient(endpoints, creds.Client(pki.Controller))
-	client.Patience = 3 * time.Second
-	end := time.Now().Add(o.ReadyTimeout)
-	var enough time.Time // when leader and nodes were first there
+	client.Timeout = 3 * time.Second
+	deadline := time.Now().Add(o.ReadyTimeout)
+	var minimumSince time.Time // when leader and nodes were first there
 	for {
-		missing, stragglers := missing(ctx, client, s)
+		problem, lagging := missingForReady(ctx, client, s)
 		switch now := time.Now(); {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case missing == "" && enough.IsZero():
-			enough = now
-		case missing != "":
-			enough = time.Time{}
+		case problem == "" && minimumSince.IsZero():
+			minimumSince = now
+		case problem != "":
+			minimumSince = time.Time{}
 		}
 		switch now := time.Now(); {
-		case missing == "" && (len(stragglers) == 0 || now.After(enough.Add(stragglerPatience)) || now.After(end)):
+		case problem == "" && (len(lagging) == 0 || now.After(minimumSince.Add(laggingTimeout)) || now.After(deadline)):
 			return nil
-		case now.After(end):
-			return exit.Unavailablef("start the cluster in %s: not ready after %s: %s; the logs are in %s", l.dir, o.ReadyTimeout, missing, l.path("log"))
+		case now.After(deadline):
+			return exit.Unavailablef("start the cluster in %s: not ready after %s: %s; the logs are in %s", l.dir, o.ReadyTimeout, problem, l.path("log"))
 		}
 		select {
 		case <-ctx.Done():
@@ -58,40 +58,40 @@ func awaitReady(ctx context.Context, o Options, l layout, s *settings) error {
 	}
 }
 
-// missing says what a cluster needs to be ready, and which controllers do not serve yet.
-func missing(ctx context.Context, client *admin.Client, s *settings) (what string, stragglers []string) {
-	status, known, err := client.Status(ctx)
+// missingForReady says what a cluster needs to be ready, and which controllers do not serve yet.
+func missingForReady(ctx context.Context, client *admin.Client, s *settings) (problem string, stragglers []string) {
+	status, hasLeader, err := client.Status(ctx)
 	switch {
 	case status == nil:
 		return fmt.Sprintf("no controller answers (%v)", exit.Line(err)), nil
-	case !known:
+	case !hasLeader:
 		return "there is no leader", nil
 	}
-	if absent := absentNodes(ctx, client, s); len(absent) > 0 {
-		return "not registered: " + strings.Join(absent, ", "), nil
+	if absentIDs := absentNodes(ctx, client, s); len(absentIDs) > 0 {
+		return "not registered: " + strings.Join(absentIDs, ", "), nil
 	}
-	return "", stragglersOf(ctx, status, s)
+	return "", laggingControllers(ctx, status, s)
 }
 
-// stragglersOf are the controllers that do not serve or vote yet: until all vote,
+// laggingControllers are the controllers that do not serve or vote yet: until all vote,
 // the cluster may not survive the loss of one.
-func stragglersOf(ctx context.Context, status *adminpb.StatusResponse, s *settings) (stragglers []string) {
+func laggingControllers(ctx context.Context, status *adminpb.StatusResponse, s *settings) (lagging []string) {
 	votes := map[string]bool{}
 	for _, m := range status.GetMembers() {
 		votes[m.GetId()] = m.GetReachable() && m.GetRole() != "nonvoter"
 	}
 	for _, id := range ids("c", s.Controllers) {
 		if !votes[id] || readyz(ctx, s.address(id, "metrics")) != nil {
-			stragglers = append(stragglers, id)
+			lagging = append(lagging, id)
 		}
 	}
-	return stragglers
+	return lagging
 }
 
 // absentNodes are those that have not registered, or whose process does not serve now.
 func absentNodes(ctx context.Context, client *admin.Client, s *settings) (absent []string) {
 	registered := map[string]bool{}
-	err := client.Each(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
+	err := client.TryEach(ctx, func(ctx context.Context, api adminpb.AdminClient) error {
 		resp, err := api.Nodes(ctx, &adminpb.NodesRequest{})
 		for _, n := range resp.GetNodes() {
 			registered[n.GetId()] = n.GetState() == "reachable"

@@ -20,7 +20,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if s, err := readSettings(l); err == nil { // told also while the cluster runs
-		if err := s.mustBe(l, o.Controllers, o.Nodes); err != nil {
+		if err := s.requireCounts(l, o.Controllers, o.Nodes); err != nil {
 			return err
 		}
 	}
@@ -33,7 +33,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer func() { _ = held.Close() }() // closing is unlocking
-	s, err := settle(l, o.Controllers, o.Nodes)
+	s, err := loadOrCreateSettings(l, o.Controllers, o.Nodes)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (o *Options) check() error {
 	case o.Nodes < 0 || o.Nodes > 99:
 		return exit.Usagef("--nodes %d: choose 0 to 99", o.Nodes)
 	case o.Nodes > 0 && os.Geteuid() != 0:
-		return exit.Nof("start the cluster in %s: its nodes make loop devices and mounts, which needs root; run it as root or with --nodes 0", o.Dir)
+		return exit.Refusedf("start the cluster in %s: its nodes make loop devices and mounts, which needs root; run it as root or with --nodes 0", o.Dir)
 	}
 	return nil
 }

@@ -42,35 +42,35 @@ func readSettings(l layout) (*settings, error) {
 	}
 	var s settings
 	if err := json.Unmarshal(text, &s); err != nil || s.Version != 1 {
-		return nil, exit.Nof("read the settings of the developer's cluster: %s is not of this version; use the holdfast that made it, or `holdfast dev clean --dir %s`", l.settingsFile(), l.dir)
+		return nil, exit.Refusedf("read the settings of the developer's cluster: %s is not of this version; use the holdfast that made it, or `holdfast dev clean --dir %s`", l.settingsFile(), l.dir)
 	}
 	return &s, nil
 }
 
-// settle reads what was settled, or settles it. Other numbers than at the first start are refused.
-func settle(l layout, controllers, nodes int) (*settings, error) {
+// loadOrCreateSettings reads what was settled, or settles it. Other numbers than at the first start are refused.
+func loadOrCreateSettings(l layout, controllers, nodes int) (*settings, error) {
 	s, err := readSettings(l)
 	switch {
 	case errors.Is(err, errNoSettings):
-		return found(l, controllers, nodes)
+		return createSettings(l, controllers, nodes)
 	case err != nil:
 		return nil, err
 	}
-	return s, s.mustBe(l, controllers, nodes)
+	return s, s.requireCounts(l, controllers, nodes)
 }
 
-// mustBe refuses other numbers than those that were settled.
-func (s *settings) mustBe(l layout, controllers, nodes int) error {
+// requireCounts refuses other numbers than those that were settled.
+func (s *settings) requireCounts(l layout, controllers, nodes int) error {
 	if s.Controllers == controllers && s.Nodes == nodes {
 		return nil
 	}
 	return exit.Usagef("start the cluster in %s: it was made with --controllers %d --nodes %d; use these numbers, or another --dir", l.dir, s.Controllers, s.Nodes)
 }
 
-func found(l layout, controllers, nodes int) (*settings, error) {
+func createSettings(l layout, controllers, nodes int) (*settings, error) {
 	s := &settings{Version: 1, Cluster: "dev", Controllers: controllers, Nodes: nodes, Ports: map[string]map[string]int{}}
 	taken := map[int]bool{}
-	choose := func(id string, purposes ...string) error {
+	choosePorts := func(id string, purposes ...string) error {
 		s.Ports[id] = map[string]int{}
 		for _, purpose := range purposes {
 			port, err := freePort(taken)
@@ -82,12 +82,12 @@ func found(l layout, controllers, nodes int) (*settings, error) {
 		return nil
 	}
 	for _, id := range ids("c", controllers) {
-		if err := choose(id, "raft", "api", "metrics"); err != nil {
+		if err := choosePorts(id, "raft", "api", "metrics"); err != nil {
 			return nil, err
 		}
 	}
 	for _, id := range ids("n", nodes) {
-		if err := choose(id, "metrics"); err != nil {
+		if err := choosePorts(id, "metrics"); err != nil {
 			return nil, err
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-func TestPortsAreSettledOnce(t *testing.T) {
+func TestPortsAreChosenOnce(t *testing.T) {
 	l := layout{t.TempDir()}
-	first, err := settle(l, 3, 2)
+	first, err := loadOrCreateSettings(l, 3, 2)
 	require.NoError(t, err)
 	taken := map[int]bool{}
 	for id, ports := range first.Ports {
@@ -26,18 +26,18 @@ func TestPortsAreSettledOnce(t *testing.T) {
 	}
 	require.Len(t, taken, 3*3+2)
 	for range 2 {
-		again, err := settle(l, 3, 2)
+		again, err := loadOrCreateSettings(l, 3, 2)
 		require.NoError(t, err)
 		require.Equal(t, first, again)
 	}
 }
 
-func TestOtherNumbersThanAtTheFirstStartAreAUsageError(t *testing.T) {
+func TestChangedCountsAreAUsageError(t *testing.T) {
 	l := layout{t.TempDir()}
-	_, err := settle(l, 3, 1)
+	_, err := loadOrCreateSettings(l, 3, 1)
 	require.NoError(t, err)
 	for _, numbers := range [][2]int{{1, 1}, {3, 2}} {
-		_, err := settle(l, numbers[0], numbers[1])
+		_, err := loadOrCreateSettings(l, numbers[0], numbers[1])
 		require.ErrorContains(t, err, "--controllers 3 --nodes 1")
 		require.Equal(t, exit.Usage, exit.Code(err))
 	}
@@ -57,7 +57,7 @@ func TestC1FoundsTheClusterOnlyUntilItWasReady(t *testing.T) {
 	require.Contains(t, later, "--join 127.0.0.1:7 --join 127.0.0.1:8")
 }
 
-func TestWhatIsPassedOnToTheProcesses(t *testing.T) {
+func TestProcessArguments(t *testing.T) {
 	s := &settings{Controllers: 1, Nodes: 1, Ports: map[string]map[string]int{}}
 	o := &Options{Binary: "holdfast", LogStore: "boltdb", LogLevel: "debug", Overcommit: 1.5, FaultPoints: true, AllowRoots: []string{"/", "/x"},
 		ControllerArgs: []string{"--snapshot-threshold=9"}, NodeArgs: []string{"--min-free=1"}}
@@ -80,7 +80,7 @@ func TestSocketsGoBelowRunWhenTheirPathIsTooLong(t *testing.T) {
 func TestClusterFileHasTheFieldsOfTheContract(t *testing.T) {
 	l := layout{"/tmp/d"}
 	s := &settings{Controllers: 1, Nodes: 1, Ports: map[string]map[string]int{"c1": {"api": 1, "metrics": 2}, "n1": {"metrics": 3}}}
-	text, err := json.Marshal(describe(l, s, map[string]int{"c1": 42}))
+	text, err := json.Marshal(clusterOf(l, s, map[string]int{"c1": 42}))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"version":1,
 	"controllers":[{"id":"c1","pid":42,"csi_endpoint":"unix:///tmp/d/sock/c1.sock","api":"127.0.0.1:1","metrics":"127.0.0.1:2","data_dir":"/tmp/d/controllers/c1"}],
@@ -88,14 +88,14 @@ func TestClusterFileHasTheFieldsOfTheContract(t *testing.T) {
 		string(text))
 }
 
-func TestOnlyOneWorksInAFolder(t *testing.T) {
+func TestFolderIsLocked(t *testing.T) {
 	l := layout{t.TempDir()}
 	held, err := lock(l)
 	require.NoError(t, err)
 	for range 2 {
 		_, err = lock(l)
 		require.ErrorContains(t, err, "stop it first")
-		require.Equal(t, exit.No, exit.Code(err))
+		require.Equal(t, exit.Refused, exit.Code(err))
 	}
 	require.NoError(t, held.Close())
 	again, err := lock(l)
@@ -106,6 +106,6 @@ func TestOnlyOneWorksInAFolder(t *testing.T) {
 func TestSettingsOfAnotherVersionAreRefused(t *testing.T) {
 	l := layout{t.TempDir()}
 	require.NoError(t, os.WriteFile(filepath.Join(l.dir, "dev.json"), []byte(`{"version":9}`), 0o600))
-	_, err := settle(l, 3, 1)
+	_, err := loadOrCreateSettings(l, 3, 1)
 	require.ErrorContains(t, err, "dev clean")
 }

@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// stopPatience is how long a child may take to stop before it is killed.
-	stopPatience = 20 * time.Second
-	// deathPatience is how long a start waits for a child that was just killed.
-	deathPatience = 2 * time.Second
+	// stopTimeout is how long a child may take to stop before it is killed.
+	stopTimeout = 20 * time.Second
+	// deathTimeout is how long a start waits for a child that was just killed.
+	deathTimeout = 2 * time.Second
 )
 
 // supervisor starts, watches and stops the children. All its state belongs to
 // the goroutine of run.
 type supervisor struct {
-	opts     Options
-	layout   layout
-	settings *settings
-	spawner  *spawner
-	order    []string // controllers, then nodes
-	running  map[string]*process
-	told     map[string]told
-	logFrom  map[string]int64 // where the log of a child's present life begins
-	exits    chan *process
-	restarts chan string
-	requests chan request
-	ended    chan struct{} // closed when run returns
+	opts       Options
+	layout     layout
+	settings   *settings
+	spawner    *spawner
+	order      []string // controllers, then nodes
+	running    map[string]*process
+	endNotices map[string]endNotice
+	logFrom    map[string]int64 // where the log of a child's present life begins
+	exits      chan *process
+	restarts   chan string
+	requests   chan request
+	ended      chan struct{} // closed when run returns
 }
 
 // request is someone's wish to start a child.
@@ -53,7 +53,7 @@ func newSupervisor(o Options, l layout, s *settings) *supervisor {
 	return &supervisor{
 		opts: o, layout: l, settings: s, spawner: newSpawner(),
 		order:   append(ids("c", s.Controllers), ids("n", s.Nodes)...),
-		running: map[string]*process{}, logFrom: map[string]int64{}, told: map[string]told{}, ended: make(chan struct{}),
+		running: map[string]*process{}, logFrom: map[string]int64{}, endNotices: map[string]endNotice{}, ended: make(chan struct{}),
 		exits: make(chan *process), restarts: make(chan string), requests: make(chan request),
 	}
 }
@@ -62,52 +62,52 @@ func newSupervisor(o Options, l layout, s *settings) *supervisor {
 // are not. ready runs beside, and its nil means that the cluster is ready.
 func (s *supervisor) run(ctx context.Context, ready func(context.Context) error) error {
 	defer close(s.ended)
-	checking, cancel := context.WithCancel(ctx)
+	readyCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if err := s.startAll(); err != nil {
 		return errors.Join(err, s.stopAll())
 	}
-	checked := make(chan error, 1)
-	go func() { checked <- ready(checking) }()
+	readyDone := make(chan error, 1)
+	go func() { readyDone <- ready(readyCtx) }()
 	for {
 		select {
 		case <-ctx.Done():
 			return s.stopAll()
-		case err := <-checked:
+		case err := <-readyDone:
 			if ctx.Err() != nil {
 				continue // it was only interrupted
 			}
 			if err != nil {
 				return errors.Join(err, s.stopAll())
 			}
-			if err := s.becomeReady(); err != nil {
+			if err := s.onReady(); err != nil {
 				return errors.Join(err, s.stopAll())
 			}
 		case p := <-s.exits:
-			s.buried(p)
+			s.onExit(p)
 		case id := <-s.restarts:
 			s.restart(id)
 		case r := <-s.requests:
-			s.serve(r)
+			s.handleStart(r)
 		}
 	}
 }
 
-// becomeReady notes that the cluster was founded, and says so.
-func (s *supervisor) becomeReady() error {
+// onReady notes that the cluster was founded, and says so.
+func (s *supervisor) onReady() error {
 	if !s.settings.Founded {
 		s.settings.Founded = true
 		if err := s.settings.save(s.layout); err != nil {
 			return err
 		}
 	}
-	fmt.Fprintf(s.opts.Stdout, "ready: %s and %s serve; see %s\n", admin.Counted(s.settings.Controllers, "controller"),
-		admin.Counted(s.settings.Nodes, "node"), s.layout.clusterFile())
+	fmt.Fprintf(s.opts.Stdout, "ready: %s and %s serve; see %s\n", admin.CountOf(s.settings.Controllers, "controller"),
+		admin.CountOf(s.settings.Nodes, "node"), s.layout.clusterFile())
 	return nil
 }
 
 func (s *supervisor) startAll() error {
-	if err := s.publish(); err != nil {
+	if err := s.writeClusterFile(); err != nil {
 		return err
 	}
 	for _, id := range s.order {
@@ -115,7 +115,7 @@ func (s *supervisor) startAll() error {
 			return err
 		}
 	}
-	return s.publish()
+	return s.writeClusterFile()
 }
 
 // spawn starts one child and has its end told.
@@ -140,17 +140,17 @@ func (s *supervisor) spawn(id string) error {
 	return nil
 }
 
-// publish replaces cluster.json.
-func (s *supervisor) publish() error {
+// writeClusterFile replaces cluster.json.
+func (s *supervisor) writeClusterFile() error {
 	pids := map[string]int{}
 	for id, p := range s.running {
 		pids[id] = p.cmd.Process.Pid
 	}
-	return replaceJSON(s.layout.clusterFile(), describe(s.layout, s.settings, pids))
+	return replaceJSON(s.layout.clusterFile(), clusterOf(s.layout, s.settings, pids))
 }
 
-// buried notes that a child ended, and plans its restart when supervising.
-func (s *supervisor) buried(p *process) {
+// onExit notes that a child ended, and plans its restart when supervising.
+func (s *supervisor) onExit(p *process) {
 	if s.running[p.id] != p {
 		return // another one took its place already
 	}
@@ -165,48 +165,48 @@ func (s *supervisor) buried(p *process) {
 			}
 		})
 	}
-	s.tellEnd(p, next)
-	if err := s.publish(); err != nil {
+	s.reportEnd(p, next)
+	if err := s.writeClusterFile(); err != nil {
 		s.warn("%v", err)
 	}
 }
 
-// repeats is how often the same end of a child goes untold before it is told again.
-const repeats = 30
+// maxSuppressed is how often the same end of a child goes untold before it is told again.
+const maxSuppressed = 30
 
-// shortLife is that of a child that cannot start.
-const shortLife = 5 * time.Second
+// minLifetime is that of a child that cannot start.
+const minLifetime = 5 * time.Second
 
-// tellEnd says how a child ended and what comes next. A child that keeps ending
+// reportEnd says how a child ended and what comes next. A child that keeps ending
 // in one way is told of now and then.
-func (s *supervisor) tellEnd(p *process, next string) {
-	how := fmt.Sprintf("%s; %s%s", ending(p.err), next, s.lastWords(p))
-	last := s.told[p.id]
-	if last.how == how && last.times < repeats && time.Since(p.began) < shortLife {
-		last.times++
+func (s *supervisor) reportEnd(p *process, next string) {
+	text := fmt.Sprintf("%s; %s%s", exitText(p.err), next, s.lastLogLine(p))
+	last := s.endNotices[p.id]
+	if last.text == text && last.repeats < maxSuppressed && time.Since(p.started) < minLifetime {
+		last.repeats++
 	} else {
-		last = told{how: how}
-		s.warn("%s (pid %d) ended: %s", p.id, p.cmd.Process.Pid, how)
+		last = endNotice{text: text}
+		s.warn("%s (pid %d) ended: %s", p.id, p.cmd.Process.Pid, text)
 	}
-	s.told[p.id] = last
+	s.endNotices[p.id] = last
 }
 
 // told is the end of a child that was last told, and how often it came again.
-type told struct {
-	how   string
-	times int
+type endNotice struct {
+	text    string
+	repeats int
 }
 
-func ending(err error) string {
+func exitText(err error) string {
 	if err == nil {
 		return "exit status 0"
 	}
 	return err.Error()
 }
 
-// lastWords is the last line that a child logged, or where it panicked; nothing
+// lastLogLine is the last line that a child logged, or where it panicked; nothing
 // for one that was killed.
-func (s *supervisor) lastWords(p *process) string {
+func (s *supervisor) lastLogLine(p *process) string {
 	file, err := os.Open(s.layout.log(p.id))
 	if err != nil || p.killed() {
 		return ""
@@ -243,16 +243,16 @@ func (s *supervisor) restart(id string) {
 	}
 	err := s.spawn(id)
 	if err == nil {
-		err = s.publish()
+		err = s.writeClusterFile()
 	}
 	if err != nil {
 		s.warn("%v", err)
 	}
 }
 
-// serve starts the child that somebody asked for. One that was killed a moment
+// handleStart starts the child that somebody asked for. One that was killed a moment
 // ago may not have been buried yet.
-func (s *supervisor) serve(r request) {
+func (s *supervisor) handleStart(r request) {
 	if !slices.Contains(s.order, r.id) {
 		r.answer <- fmt.Errorf("there is no %q here; there are %s", r.id, strings.Join(s.order, ", "))
 		return
@@ -261,14 +261,14 @@ func (s *supervisor) serve(r request) {
 		select {
 		case <-p.done:
 			delete(s.running, r.id)
-		case <-time.After(deathPatience):
+		case <-time.After(deathTimeout):
 			r.answer <- fmt.Errorf("%s runs already, with pid %d", r.id, p.cmd.Process.Pid)
 			return
 		}
 	}
 	err := s.spawn(r.id)
 	if err == nil {
-		err = s.publish()
+		err = s.writeClusterFile()
 	}
 	r.answer <- err
 }
@@ -277,28 +277,28 @@ func (s *supervisor) serve(r request) {
 func (s *supervisor) stopAll() error {
 	s.stop("n")
 	s.stop("c")
-	return s.publish()
+	return s.writeClusterFile()
 }
 
 // stop asks the children of one sort to stop, waits, and kills those that do not.
 func (s *supervisor) stop(prefix string) {
-	var asked []*process
+	var signalled []*process
 	for id, p := range s.running {
 		if strings.HasPrefix(id, prefix) {
 			p.signal(syscall.SIGTERM)
-			asked = append(asked, p)
+			signalled = append(signalled, p)
 		}
 	}
-	patience := time.After(stopPatience)
-	for _, p := range asked {
+	timeout := time.After(stopTimeout)
+	for _, p := range signalled {
 		select {
 		case <-p.done:
-		case <-patience:
-			s.warn("%s did not stop within %s and is killed", p.id, stopPatience)
-			for _, late := range asked {
-				late.signal(syscall.SIGKILL)
+		case <-timeout:
+			s.warn("%s did not stop within %s and is killed", p.id, stopTimeout)
+			for _, killTimer := range signalled {
+				killTimer.signal(syscall.SIGKILL)
 			}
-			patience = nil
+			timeout = nil
 			<-p.done
 		}
 		delete(s.running, p.id)

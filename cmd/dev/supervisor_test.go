@@ -19,8 +19,8 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-// lab is a supervisor of shell scripts.
-type lab struct {
+// testSupervisor is a supervisor of shell scripts.
+type testSupervisor struct {
 	t    *testing.T
 	l    layout
 	opts Options
@@ -50,18 +50,18 @@ func (b *buffer) String() string {
 
 const forever = `echo "$0 began"; trap "exit 0" TERM; while :; do sleep 60 & wait; done`
 
-func newLab(t *testing.T, supervise bool, script string) *lab {
+func newTestSupervisor(t *testing.T, supervise bool, script string) *testSupervisor {
 	l, err := newLayout(t.TempDir())
 	require.NoError(t, err)
-	b := &lab{t: t, l: l, out: &buffer{}, err: &buffer{}}
+	b := &testSupervisor{t: t, l: l, out: &buffer{}, err: &buffer{}}
 	b.opts = Options{Dir: l.dir, Controllers: 2, Nodes: 1, Supervise: supervise, Stdout: b.out, Stderr: b.err, restartAfter: 20 * time.Millisecond,
 		argv: func(id string) []string { return []string{"/bin/sh", "-c", script, id} }}
 	return b
 }
 
-// begin runs the supervisor; ready decides what its check comes to.
-func (b *lab) begin(ready func(context.Context) error) {
-	s, err := settle(b.l, b.opts.Controllers, b.opts.Nodes)
+// start runs the supervisor; ready decides what its check comes to.
+func (b *testSupervisor) start(ready func(context.Context) error) {
+	s, err := loadOrCreateSettings(b.l, b.opts.Controllers, b.opts.Nodes)
 	require.NoError(b.t, err)
 	require.NoError(b.t, os.MkdirAll(b.l.path("log"), 0o700))
 	require.NoError(b.t, os.MkdirAll(b.l.sockets(), 0o700))
@@ -87,7 +87,7 @@ func (b *lab) begin(ready func(context.Context) error) {
 func isReady(context.Context) error { return nil }
 
 // pids are those in cluster.json, by id; dead ones are left out.
-func (b *lab) pids() map[string]int {
+func (b *testSupervisor) pids() map[string]int {
 	pids := map[string]int{}
 	c, err := ReadCluster(b.l.dir)
 	if err != nil {
@@ -107,12 +107,12 @@ func (b *lab) pids() map[string]int {
 	return pids
 }
 
-func (b *lab) until(what string, ok func() bool) {
+func (b *testSupervisor) eventually(what string, ok func() bool) {
 	b.t.Helper()
 	require.Eventually(b.t, ok, time.Minute, 5*time.Millisecond, "%s; stderr: %s", what, b.err)
 }
 
-func (b *lab) ends() error {
+func (b *testSupervisor) awaitEnd() error {
 	b.t.Helper()
 	select {
 	case err := <-b.done:
@@ -124,54 +124,54 @@ func (b *lab) ends() error {
 }
 
 func TestClusterFileIsThereBeforeReadyAndNamesEveryProcess(t *testing.T) {
-	b := newLab(t, true, forever)
+	b := newTestSupervisor(t, true, forever)
 	seen := make(chan map[string]int, 1)
-	b.begin(func(ctx context.Context) error { // it may outlive the test
+	b.start(func(ctx context.Context) error { // it may outlive the test
 		for ctx.Err() == nil && len(b.pids()) != 3 {
 			time.Sleep(5 * time.Millisecond)
 		}
 		seen <- b.pids()
 		return ctx.Err()
 	})
-	b.until("ready", func() bool { return strings.HasPrefix(b.out.String(), "ready") })
+	b.eventually("ready", func() bool { return strings.HasPrefix(b.out.String(), "ready") })
 	require.Len(t, <-seen, 3)
 	b.stop()
-	require.NoError(t, b.ends())
+	require.NoError(t, b.awaitEnd())
 	require.Empty(t, b.pids(), "all are dead")
 }
 
 func TestASupervisedChildComesBack(t *testing.T) {
-	b := newLab(t, true, forever)
-	b.begin(isReady)
-	b.until("three processes", func() bool { return len(b.pids()) == 3 })
+	b := newTestSupervisor(t, true, forever)
+	b.start(isReady)
+	b.eventually("three processes", func() bool { return len(b.pids()) == 3 })
 	for range 2 {
 		before := b.pids()["c1"]
 		require.NoError(t, syscall.Kill(before, syscall.SIGKILL))
-		b.until("another c1", func() bool { now := b.pids()["c1"]; return now != 0 && now != before })
+		b.eventually("another c1", func() bool { now := b.pids()["c1"]; return now != 0 && now != before })
 	}
 	b.stop()
-	require.NoError(t, b.ends())
+	require.NoError(t, b.awaitEnd())
 	require.Contains(t, b.err.String(), "c1 (pid")
 	require.NotContains(t, b.err.String(), "its log ends with", "it was killed")
 }
 
-func TestAChildThatCannotStartIsToldOfOnceWithItsReason(t *testing.T) {
-	b := newLab(t, true, `echo "no such disk" >&2; exit 3`)
-	b.begin(func(ctx context.Context) error { <-ctx.Done(); return nil })
-	b.until("several starts", func() bool {
+func TestFailingChildIsReportedOnce(t *testing.T) {
+	b := newTestSupervisor(t, true, `echo "no such disk" >&2; exit 3`)
+	b.start(func(ctx context.Context) error { <-ctx.Done(); return nil })
+	b.eventually("several starts", func() bool {
 		text, _ := os.ReadFile(b.l.log("c1"))
 		return strings.Count(string(text), "no such disk") > 5
 	})
 	b.stop()
-	require.NoError(t, b.ends())
+	require.NoError(t, b.awaitEnd())
 	require.Equal(t, 1, strings.Count(b.err.String(), "c1 (pid"), b.err)
 	require.Contains(t, b.err.String(), "exit status 3; it is started again in 20ms; its log ends with: no such disk")
 }
 
 func TestAChildThatIsNotSupervisedStaysDeadUntilItIsStarted(t *testing.T) {
-	b := newLab(t, false, forever)
-	b.begin(isReady)
-	b.until("three processes", func() bool { return len(b.pids()) == 3 })
+	b := newTestSupervisor(t, false, forever)
+	b.start(isReady)
+	b.eventually("three processes", func() bool { return len(b.pids()) == 3 })
 	for range 2 {
 		before := b.pids()["n1"]
 		require.NoError(t, syscall.Kill(before, syscall.SIGKILL))
@@ -179,28 +179,28 @@ func TestAChildThatIsNotSupervisedStaysDeadUntilItIsStarted(t *testing.T) {
 		require.NotEqual(t, before, b.pids()["n1"])
 	}
 	require.NoError(t, syscall.Kill(b.pids()["c2"], syscall.SIGKILL))
-	b.until("c2 has pid 0", func() bool { return b.pids()["c2"] == 0 })
+	b.eventually("c2 has pid 0", func() bool { return b.pids()["c2"] == 0 })
 	b.stop()
-	require.NoError(t, b.ends())
+	require.NoError(t, b.awaitEnd())
 }
 
 func TestStartOneRefuses(t *testing.T) {
-	b := newLab(t, false, forever)
+	b := newTestSupervisor(t, false, forever)
 	require.Equal(t, exit.Unavailable, exit.Code(StartOne(context.Background(), b.l.dir, "c1")), "nobody runs there")
-	b.begin(isReady)
-	b.until("three processes", func() bool { return len(b.pids()) == 3 })
+	b.start(isReady)
+	b.eventually("three processes", func() bool { return len(b.pids()) == 3 })
 	unknown := StartOne(context.Background(), b.l.dir, "c9")
 	require.ErrorContains(t, unknown, `there is no "c9" here; there are c1, c2, n1`)
-	require.Equal(t, exit.No, exit.Code(unknown))
+	require.Equal(t, exit.Refused, exit.Code(unknown))
 	require.ErrorContains(t, StartOne(context.Background(), b.l.dir, "c1"), "c1 runs already")
 	b.stop()
-	require.NoError(t, b.ends())
+	require.NoError(t, b.awaitEnd())
 }
 
 func TestAClusterThatDoesNotGetReadyIsStopped(t *testing.T) {
-	b := newLab(t, true, forever)
-	b.begin(func(context.Context) error { return exit.Unavailablef("not registered: n1") })
-	err := b.ends()
+	b := newTestSupervisor(t, true, forever)
+	b.start(func(context.Context) error { return exit.Unavailablef("not registered: n1") })
+	err := b.awaitEnd()
 	require.ErrorContains(t, err, "not registered: n1")
 	require.Equal(t, exit.Unavailable, exit.Code(err))
 	require.Empty(t, b.pids())
@@ -208,12 +208,12 @@ func TestAClusterThatDoesNotGetReadyIsStopped(t *testing.T) {
 }
 
 func TestStoppedChildrenAreStoppedToo(t *testing.T) {
-	b := newLab(t, true, forever)
-	b.begin(isReady)
-	b.until("three processes", func() bool { return len(b.pids()) == 3 })
+	b := newTestSupervisor(t, true, forever)
+	b.start(isReady)
+	b.eventually("three processes", func() bool { return len(b.pids()) == 3 })
 	require.NoError(t, syscall.Kill(b.pids()["c1"], syscall.SIGSTOP))
 	b.stop()
-	require.NoError(t, b.ends())
+	require.NoError(t, b.awaitEnd())
 }
 
 // TestHelperSupervisor is the supervisor that the next test kills.
@@ -224,7 +224,7 @@ func TestHelperSupervisor(t *testing.T) {
 	}
 	l, err := newLayout(dir)
 	require.NoError(t, err)
-	s, err := settle(l, 2, 0)
+	s, err := loadOrCreateSettings(l, 2, 0)
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(l.path("log"), 0o700))
 	o := Options{Controllers: 2, Supervise: true, Stdout: os.Stdout, Stderr: os.Stderr,
@@ -237,13 +237,13 @@ func TestChildrenDoNotOutliveAKilledSupervisor(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run", "^TestHelperSupervisor$")
 	cmd.Env = append(os.Environ(), "HOLDFAST_TEST_SUPERVISE="+dir)
 	require.NoError(t, cmd.Start())
-	b := &lab{t: t, l: layout{dir}, err: &buffer{}}
-	b.until("two processes", func() bool { return len(b.pids()) == 2 })
+	b := &testSupervisor{t: t, l: layout{dir}, err: &buffer{}}
+	b.eventually("two processes", func() bool { return len(b.pids()) == 2 })
 	pids := b.pids()
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	for id, pid := range pids {
-		b.until(id+" is gone", func() bool { return !running(pid) })
+		b.eventually(id+" is gone", func() bool { return !running(pid) })
 	}
 }
 
@@ -253,7 +253,7 @@ func running(pid int) bool {
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-func TestReadersOfTheClusterFileNeverSeeHalfOfIt(t *testing.T) {
+func TestClusterFileIsReplacedAtomically(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cluster.json")
 	require.NoError(t, replaceJSON(path, &Cluster{Version: 1}))
 	done := make(chan error, 1)

@@ -13,8 +13,8 @@ import (
 
 // The exit codes that scripts rely on.
 const (
-	Done        = 0 // it is done
-	No          = 1 // the answer is no
+	OK          = 0 // it is done
+	Refused     = 1 // the answer is no
 	Usage       = 2 // the command line, a configuration or a file that it names is wrong
 	Unavailable = 3 // no quorum, nobody there, not now
 )
@@ -32,8 +32,8 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap is the error inside.
 func (e *Error) Unwrap() error { return e.Err }
 
-// With gives an error a code; nil stays nil.
-func With(code int, err error) error {
+// Wrap gives an error a code; nil stays nil.
+func Wrap(code int, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -41,18 +41,18 @@ func With(code int, err error) error {
 }
 
 // Usagef is an error in how the command was called.
-func Usagef(format string, args ...any) error { return With(Usage, fmt.Errorf(format, args...)) }
+func Usagef(format string, args ...any) error { return Wrap(Usage, fmt.Errorf(format, args...)) }
 
-// Nof is a refusal.
-func Nof(format string, args ...any) error { return With(No, fmt.Errorf(format, args...)) }
+// Refusedf is a refusal.
+func Refusedf(format string, args ...any) error { return Wrap(Refused, fmt.Errorf(format, args...)) }
 
 // Unavailablef is for what may succeed later.
 func Unavailablef(format string, args ...any) error {
-	return With(Unavailable, fmt.Errorf(format, args...))
+	return Wrap(Unavailable, fmt.Errorf(format, args...))
 }
 
-// Silently ends with a code and no message.
-func Silently(code int) error {
+// Silent ends with a code and no message.
+func Silent(code int) error {
 	return &Error{Code: code, Err: fmt.Errorf("exit code %d", code), Silent: true}
 }
 
@@ -61,7 +61,7 @@ func Code(err error) int {
 	var e *Error
 	switch {
 	case err == nil:
-		return Done
+		return OK
 	case errors.As(err, &e):
 		return e.Code
 	}
@@ -71,7 +71,7 @@ func Code(err error) int {
 	case codes.InvalidArgument:
 		return Usage
 	default:
-		return No
+		return Refused
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-func TestHowErrorsEndTheCommand(t *testing.T) {
+func TestExitCodes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		code int
@@ -24,7 +24,7 @@ func TestHowErrorsEndTheCommand(t *testing.T) {
 		"a deadline over gRPC":          {status.Error(codes.DeadlineExceeded, "late"), 3, "late"},
 		"an argument refused over gRPC": {status.Error(codes.InvalidArgument, "bad id"), 2, "bad id"},
 		"a refusal over gRPC":           {status.Error(codes.NotFound, "no volume"), 1, "no volume"},
-		"silence":                       {Silently(3), 3, ""},
+		"silence":                       {Silent(3), 3, ""},
 		"several lines become one":      {errors.Join(errors.New("a"), errors.New("b")), 1, "a; b"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 func main() {
 	unitchecker.Main(slices.Concat(
 		[]*analysis.Analyzer{determinism.Analyzer, errorlint.NewAnalyzer(), uncheckedErrors()},
-		staticchecks(),
+		staticcheckAnalyzers(),
 	)...)
 }
 
@@ -36,7 +36,7 @@ func uncheckedErrors() *analysis.Analyzer {
 	return errcheck.Analyzer
 }
 
-func staticchecks() []*analysis.Analyzer {
+func staticcheckAnalyzers() []*analysis.Analyzer {
 	var all []*analysis.Analyzer
 	for _, a := range slices.Concat(staticcheck.Analyzers, simple.Analyzers) {
 		all = append(all, a.Analyzer)

@@ -65,13 +65,13 @@ func (p *components) openIdentity(dir string) (err error) {
 		return exit.Usagef("make the data folder: %w; choose another with --data-dir", err)
 	}
 	if p.lock, err = os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600); err != nil {
-		return exit.Nof("lock the data folder: %w", err)
+		return exit.Refusedf("lock the data folder: %w", err)
 	}
 	if err := unix.Flock(int(p.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return exit.Nof("lock the data folder %s: another node process uses it; stop it first", dir)
+		return exit.Refusedf("lock the data folder %s: another node process uses it; stop it first", dir)
 	}
 	p.host, err = executor.OpenHost(dir)
-	return exit.With(exit.No, err)
+	return exit.Wrap(exit.Refused, err)
 }
 
 func (p *components) openMounter(roots []string, policy fsm.MountPolicy, runner *run.Runner) (err error) {
@@ -81,7 +81,7 @@ func (p *components) openMounter(roots []string, policy fsm.MountPolicy, runner 
 		}
 	}
 	if p.mounter, err = mount.New(mount.Config{Roots: roots, Runner: runner, Mounts: policy, Program: []string{"/proc/self/exe", "end-filesystem"}}); err != nil {
-		return exit.With(exit.Usage, fmt.Errorf("allow mounts: %w", err))
+		return exit.Wrap(exit.Usage, fmt.Errorf("allow mounts: %w", err))
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (p *components) openFreezer(dir string) (err error) {
 	p.freezer, err = freeze.New(freeze.Config{
 		Dir: filepath.Join(dir, "freezes"), Program: []string{"/proc/self/exe", "thaw"},
 	})
-	return exit.With(exit.No, err)
+	return exit.Wrap(exit.Refused, err)
 }
 
 // openThrottle is no reason not to start: a volume's condition says that its limits are

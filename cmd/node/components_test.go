@@ -35,7 +35,7 @@ func TestMissingRequirementsAreReportedInOneLine(t *testing.T) {
 					return "/sbin/" + tool, nil
 				})
 				require.ErrorContains(t, err, tc.want)
-				require.Equal(t, exit.No, exit.Code(err))
+				require.Equal(t, exit.Refused, exit.Code(err))
 				require.NotContains(t, exit.Line(err), "\n")
 			}
 		})

@@ -76,7 +76,7 @@ var (
 // checkHost tells what is missing for the node and its pools.
 func checkHost(o *options, lookPath func(tool string) (string, error)) error {
 	if effectiveUID() != 0 {
-		return exit.Nof("start the node: it makes devices and mounts, which needs root; run it as root")
+		return exit.Refusedf("start the node: it makes devices and mounts, which needs root; run it as root")
 	}
 	needed := requiredTools
 	if len(o.pools) > 0 {
@@ -84,14 +84,14 @@ func checkHost(o *options, lookPath func(tool string) (string, error)) error {
 	}
 	for _, tool := range needed {
 		if _, err := lookPath(tool); err != nil {
-			return exit.Nof("start the node: %w", err)
+			return exit.Refusedf("start the node: %w", err)
 		}
 	}
 	if o.poolDir == "" {
 		return nil
 	}
 	if _, err := os.Stat("/dev/loop-control"); err != nil {
-		return exit.Nof("start the node: %w; load the kernel module with `modprobe loop`", err)
+		return exit.Refusedf("start the node: %w; load the kernel module with `modprobe loop`", err)
 	}
 	return nil
 }
@@ -122,20 +122,20 @@ func (p *components) openFolderPool(dir string, runner *run.Runner, image bool) 
 	known := p.host.PoolAt(dir)
 	own, err := loopfile.OpenFilesystem(context.Background(), dir, runner, image && known == "")
 	if !errors.As(err, &p.filesystemErr) && err != nil {
-		return exit.Nof("open the pool: %w", err)
+		return exit.Refusedf("open the pool: %w", err)
 	}
 	p.ownFilesystem = own
 	if known == "" {
 		if known, err = loopfile.Init(dir); err != nil {
-			return exit.Nof("make the pool: %w", err)
+			return exit.Refusedf("make the pool: %w", err)
 		}
 		if err := p.host.RememberPool(dir, known); err != nil {
-			return exit.Nof("make the pool: %w", err)
+			return exit.Refusedf("make the pool: %w", err)
 		}
 	}
 	opened, err := loopfile.Open(loopfile.Config{Dir: dir, KnownID: known, OwnFilesystem: own})
 	if err != nil {
-		return exit.Nof("open the pool: %w", err)
+		return exit.Refusedf("open the pool: %w", err)
 	}
 	p.pools = append(p.pools, pool{Backend: opened, name: dir, checkUsable: func() error { return checkPoolFolder(dir) }})
 	return nil
@@ -147,15 +147,15 @@ func (p *components) openThinPool(ctx context.Context, t thinPool, runner *run.R
 	cfg := lvm.Config{VG: t.vg, ThinPool: t.pool, KnownID: p.host.PoolAt(t.name()), Runner: runner}
 	if cfg.KnownID == "" {
 		if cfg.KnownID, err = lvm.Init(ctx, cfg); err != nil {
-			return exit.Nof("make the pool: %w", err)
+			return exit.Refusedf("make the pool: %w", err)
 		}
 		if err := p.host.RememberPool(t.name(), cfg.KnownID); err != nil {
-			return exit.Nof("make the pool: %w", err)
+			return exit.Refusedf("make the pool: %w", err)
 		}
 	}
 	opened, err := lvm.Open(ctx, cfg)
 	if err != nil {
-		return exit.Nof("open the pool: %w", err)
+		return exit.Refusedf("open the pool: %w", err)
 	}
 	p.pools = append(p.pools, pool{Backend: opened, name: t.name(), checkUsable: func() error { return checkPresent(opened) }})
 	return nil

@@ -52,7 +52,7 @@ func (p *components) openReplication(o *options, log *slog.Logger) error {
 	}
 	key, err := drbd.OpenKey(o.dataDir)
 	if err != nil {
-		return exit.With(exit.No, err)
+		return exit.Wrap(exit.Refused, err)
 	}
 	socket := o.fencePeerSocket
 	if socket == fencepeer.DefaultSocket {
@@ -89,7 +89,7 @@ func (n *node) listenFencePeer() (err error) {
 	n.fencePeer, err = fencepeer.Listen(n.fencePeerSocket, func(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error) {
 		return n.executor.FencePeer(ctx, id)
 	}, n.log)
-	return exit.With(exit.Unavailable, err)
+	return exit.Wrap(exit.Unavailable, err)
 }
 
 // serveFencePeer answers the kernel's handler until ctx ends.

@@ -52,7 +52,7 @@ func serve(ctx context.Context, o *options, stderr io.Writer) error {
 	unix.Umask(0o077)
 	logger, err := o.Log.Logger(stderr)
 	if err != nil {
-		return exit.With(exit.Usage, err)
+		return exit.Wrap(exit.Usage, err)
 	}
 	n := &node{options: o, log: logger, registry: daemon.Registry(daemon.Version())}
 	if err := n.loadIdentity(); err != nil {
@@ -99,7 +99,7 @@ func (n *node) open(ctx context.Context) (err error) {
 		return err
 	}
 	if n.csiListener, err = server.Listen(n.CSIEndpoint); err != nil {
-		return exit.With(exit.Unavailable, err)
+		return exit.Wrap(exit.Unavailable, err)
 	}
 	return n.openCSI()
 }
@@ -122,7 +122,7 @@ func (n *node) openExecutor() (err error) {
 		},
 	})
 	if err != nil {
-		return exit.With(exit.Usage, err)
+		return exit.Wrap(exit.Usage, err)
 	}
 	freezes, err := newMeteredFreezer(n.components.freezer, n.registry)
 	if err != nil {
@@ -141,7 +141,7 @@ func (n *node) openExecutor() (err error) {
 	}
 	n.configureReplication(&config)
 	n.executor, err = executor.New(config)
-	return exit.With(exit.No, err)
+	return exit.Wrap(exit.Refused, err)
 }
 
 // openCSI makes the server of the CSI socket: Identity and Node, never Controller (S20).
@@ -165,7 +165,7 @@ func (n *node) openCSI() (err error) {
 	}
 	service, err := csinode.New(csiHost{n.executor}, csinode.Config{ID: fsm.NodeID(n.id), Labels: labels, MaxVolumes: n.maxVolumes, MountGroup: n.mountGroup, Disabled: off.Node})
 	if err != nil {
-		return exit.With(exit.Usage, err)
+		return exit.Wrap(exit.Usage, err)
 	}
 	csispec.RegisterIdentityServer(n.csi, who)
 	csispec.RegisterNodeServer(n.csi, service)
@@ -219,7 +219,7 @@ func (n *node) rootPoolDir() (err error) {
 		return nil
 	}
 	if n.poolDir, err = filepath.Abs(n.poolDir); err != nil {
-		return exit.With(exit.Usage, err)
+		return exit.Wrap(exit.Usage, err)
 	}
 	return nil
 }

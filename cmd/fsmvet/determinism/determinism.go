@@ -17,16 +17,16 @@ var Analyzer = &analysis.Analyzer{
 	Run:  run,
 }
 
-// suffix is the end of the paths of the packages that must be deterministic.
-var suffix string
+// packageSuffix is the end of the paths of the packages that must be deterministic.
+var packageSuffix string
 
 func init() {
-	Analyzer.Flags.StringVar(&suffix, "package", "/fsm", "the end of the import path of the packages to check")
+	Analyzer.Flags.StringVar(&packageSuffix, "package", "/fsm", "the end of the import path of the packages to check")
 }
 
 func run(pass *analysis.Pass) (any, error) {
 	path, _, _ := strings.Cut(pass.Pkg.Path(), " ") // a test variant's path goes on after a space
-	if !strings.HasSuffix("/"+path, suffix) {
+	if !strings.HasSuffix("/"+path, packageSuffix) {
 		return nil, nil
 	}
 	for _, file := range pass.Files {

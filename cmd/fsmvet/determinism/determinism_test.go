@@ -6,7 +6,7 @@ import (
 	"golang.org/x/tools/go/analysis/analysistest"
 )
 
-func TestTheAnalyzerCatches(t *testing.T) {
+func TestAnalyzerFindings(t *testing.T) {
 	for name, pattern := range map[string]string{
 		"imports that read the world":          "imports/fsm",
 		"clocks and timers":                    "clocks/fsm",
@@ -22,7 +22,7 @@ func TestTheAnalyzerCatches(t *testing.T) {
 	}
 }
 
-func TestAModuleIsRefusedUnlessItIsKnownToBePure(t *testing.T) {
+func TestUnknownModulesAreForbidden(t *testing.T) {
 	for path, pure := range map[string]bool{
 		"github.com/tidwall/btree":                       true,
 		"github.com/tidwall/btree/v2":                    false,
@@ -33,7 +33,7 @@ func TestAModuleIsRefusedUnlessItIsKnownToBePure(t *testing.T) {
 		"encoding/binary":                                true,
 		"net/netip":                                      false,
 	} {
-		if got := refused(path) == ""; got != pure {
+		if got := forbiddenImport(path) == ""; got != pure {
 			t.Errorf("import of %s: allowed %t, want %t", path, got, pure)
 		}
 	}

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// impure are packages of the standard library that read the world, or an order
+// forbiddenPrefixes are packages of the standard library that read the world, or an order
 // that is not the program's. A name stands for all below it.
-var impure = map[string]string{
+var forbiddenPrefixes = map[string]string{
 	"C":            "what C does is not checked",
 	"context":      "deadlines are clocks",
 	"crypto/rand":  "it is random",
@@ -46,19 +46,19 @@ func checkImports(pass *analysis.Pass, file *ast.File) {
 		if err != nil {
 			continue
 		}
-		if why := refused(path); why != "" {
+		if why := forbiddenImport(path); why != "" {
 			pass.Reportf(spec.Pos(), "import of %s in the state machine: %s", path, why)
 		}
 	}
 }
 
-// refused says why a package may not be imported, empty when it may.
-func refused(path string) string {
+// forbiddenImport says why a package may not be imported, empty when it may.
+func forbiddenImport(path string) string {
 	if first, _, _ := strings.Cut(path, "/"); strings.Contains(first, ".") {
-		return refusedModule(path)
+		return forbiddenModule(path)
 	}
 	for prefix := path; prefix != ""; prefix = parent(prefix) {
-		if why, bad := impure[prefix]; bad {
+		if why, bad := forbiddenPrefixes[prefix]; bad {
 			return why
 		}
 	}
@@ -70,7 +70,7 @@ func parent(path string) string {
 	return path[:max(i, 0)]
 }
 
-func refusedModule(path string) string {
+func forbiddenModule(path string) string {
 	for _, pure := range pureModules {
 		if path == pure || strings.HasSuffix(pure, "/") && strings.HasPrefix(path, pure) {
 			return ""

@@ -29,17 +29,17 @@ func (s *Server) RetryOperation(ctx context.Context, req *adminpb.OperationReque
 // LoseNode records an attestation that a host and its data are gone: its
 // obligations and publications end (S17).
 func (s *Server) LoseNode(ctx context.Context, req *adminpb.LoseNodeRequest) (*adminpb.ChangeResponse, error) {
-	return s.lose(ctx, req, "is recorded as lost")
+	return s.proposeLose(ctx, req, "is recorded as lost")
 }
 
 // ReplaceNode records the same for a host that another one replaces: the next
 // host that registers under the name takes its place (S17).
 func (s *Server) ReplaceNode(ctx context.Context, req *adminpb.LoseNodeRequest) (*adminpb.ChangeResponse, error) {
-	return s.lose(ctx, req, "is recorded as replaced: another host may register under its name")
+	return s.proposeLose(ctx, req, "is recorded as replaced: another host may register under its name")
 }
 
-func (s *Server) lose(ctx context.Context, req *adminpb.LoseNodeRequest, done string) (*adminpb.ChangeResponse, error) {
-	n, _, err := s.host(ctx, req.GetNode(), req.GetHostId())
+func (s *Server) proposeLose(ctx context.Context, req *adminpb.LoseNodeRequest, outcome string) (*adminpb.ChangeResponse, error) {
+	n, _, err := s.targetNode(ctx, req.GetNode(), req.GetHostId())
 	if err != nil {
 		return nil, err
 	}
@@ -48,12 +48,12 @@ func (s *Server) lose(ctx context.Context, req *adminpb.LoseNodeRequest, done st
 	}
 	cmd := &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{
 		NodeId: req.GetNode(), HostId: req.GetHostId(), Reason: req.GetReason()}}}
-	return s.change(ctx, cmd, fmt.Sprintf("node %s (host %s) %s", req.GetNode(), req.GetHostId(), done))
+	return s.change(ctx, cmd, fmt.Sprintf("node %s (host %s) %s", req.GetNode(), req.GetHostId(), outcome))
 }
 
 // AdoptNode lets a host in adoption mode act for the cluster's incarnation (S1).
 func (s *Server) AdoptNode(ctx context.Context, req *adminpb.AdoptNodeRequest) (*adminpb.ChangeResponse, error) {
-	_, incarnation, err := s.host(ctx, req.GetNode(), req.GetHostId())
+	_, incarnation, err := s.targetNode(ctx, req.GetNode(), req.GetHostId())
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s *Server) AdoptNode(ctx context.Context, req *adminpb.AdoptNodeRequest) (
 
 // host is the node that a change is about. The change names the host that is meant, so
 // that a retry cannot hit the host's successor (S71).
-func (s *Server) host(ctx context.Context, node, given string) (host fsm.Node, incarnation uint64, err error) {
+func (s *Server) targetNode(ctx context.Context, node, hostID string) (host fsm.Node, incarnation uint64, err error) {
 	err = s.read(ctx, func(st *fsm.State) error {
 		incarnation = st.Cluster().Incarnation
 		n, ok := st.Node(fsm.NodeID(node))
@@ -74,14 +74,14 @@ func (s *Server) host(ctx context.Context, node, given string) (host fsm.Node, i
 		host = *n
 		return nil
 	})
-	if err == nil && given == "" {
+	if err == nil && hostID == "" {
 		err = status.Errorf(codes.InvalidArgument, "change node %s: name the host that is meant by its host id; %s has the name now", node, host.Host)
 	}
 	return host, incarnation, err
 }
 
 // change proposes a command in the name of the caller whom TLS verified.
-func (s *Server) change(ctx context.Context, cmd *fsmpb.Command, done string) (*adminpb.ChangeResponse, error) {
+func (s *Server) change(ctx context.Context, cmd *fsmpb.Command, message string) (*adminpb.ChangeResponse, error) {
 	actor, err := s.Actor(ctx)
 	if err != nil {
 		return nil, status.Error(codes.Unauthenticated, err.Error())
@@ -91,5 +91,5 @@ func (s *Server) change(ctx context.Context, cmd *fsmpb.Command, done string) (*
 	if err != nil {
 		return nil, s.Error(err)
 	}
-	return &adminpb.ChangeResponse{Index: out.GetIndex(), Message: done}, nil
+	return &adminpb.ChangeResponse{Index: out.GetIndex(), Message: message}, nil
 }

@@ -13,11 +13,11 @@ import (
 // Document writes an answer that came as a stream without keeping it: the
 // header's fields, then lists under their names. As a table, items are lines.
 type Document struct {
-	w      io.Writer
-	format string
-	lists  []string // those not begun yet
-	open   string   // the list that items go to
-	items  int      // of the open list
+	w           io.Writer
+	format      string
+	lists       []string // those not begun yet
+	currentList string   // the list that items go to
+	items       int      // of the open list
 }
 
 // NewDocument begins a document with its header. All lists are in it, also
@@ -30,7 +30,7 @@ func NewDocument(w io.Writer, format string, header proto.Message, lists ...stri
 	case "yaml":
 		return d, printYAML(w, header)
 	}
-	text, err := json.Marshal(plain{header})
+	text, err := json.Marshal(orderedMessage{header})
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (d *Document) Item(list string, item proto.Message) error {
 	case "yaml":
 		return d.yamlItem(item)
 	}
-	text, err := json.Marshal(plain{item})
+	text, err := json.Marshal(orderedMessage{item})
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (d *Document) Item(list string, item proto.Message) error {
 // End writes the lists that are left, which are empty, and closes the document.
 func (d *Document) End() error {
 	for len(d.lists) > 0 {
-		if err := d.next(); err != nil {
+		if err := d.openNext(); err != nil {
 			return err
 		}
 	}
@@ -78,45 +78,45 @@ func (d *Document) End() error {
 
 // begin opens lists until the one named is open.
 func (d *Document) begin(list string) error {
-	for d.open != list {
+	for d.currentList != list {
 		if len(d.lists) == 0 {
 			return fmt.Errorf("print %s: the document has no such list here", list)
 		}
-		if err := d.next(); err != nil {
+		if err := d.openNext(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// next closes the open list and opens the one after it.
-func (d *Document) next() error {
+// openNext closes the open list and opens the one after it.
+func (d *Document) openNext() error {
 	if err := d.close(); err != nil {
 		return err
 	}
-	d.open, d.lists, d.items = d.lists[0], d.lists[1:], 0
+	d.currentList, d.lists, d.items = d.lists[0], d.lists[1:], 0
 	return d.head()
 }
 
 func (d *Document) head() (err error) {
 	switch d.format {
 	case "json":
-		_, err = fmt.Fprintf(d.w, ",\n%q:[", d.open)
+		_, err = fmt.Fprintf(d.w, ",\n%q:[", d.currentList)
 	case "yaml":
-		_, err = fmt.Fprintf(d.w, "%s:", d.open)
+		_, err = fmt.Fprintf(d.w, "%s:", d.currentList)
 	}
 	return err
 }
 
 func (d *Document) close() (err error) {
 	switch {
-	case d.open == "":
+	case d.currentList == "":
 	case d.format == "json":
 		_, err = io.WriteString(d.w, "]")
 	case d.format == "yaml" && d.items == 0:
 		_, err = io.WriteString(d.w, " []\n")
 	}
-	d.open = ""
+	d.currentList = ""
 	return err
 }
 

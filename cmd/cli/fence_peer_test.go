@@ -9,7 +9,7 @@ import (
 
 func TestS6_TheHandlerEndsWithNoCodeThatResumesIO(t *testing.T) {
 	for code := range 256 {
-		require.NotContains(t, []int{3, 5, 7}, fenceExit(code))
+		require.NotContains(t, []int{3, 5, 7}, fencePeerExitCode(code))
 	}
 	for name, args := range map[string][]string{
 		"an argument that it does not take": {"fence-peer", "minor-107"},

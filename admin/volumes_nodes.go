@@ -39,7 +39,7 @@ func (s *Server) Volumes(ctx context.Context, req *adminpb.VolumesRequest) (*adm
 func fillPage(st *fsm.State, req *adminpb.VolumesRequest, resp *adminpb.VolumesResponse) {
 	size := pageSize(req.GetPageSize())
 	for v := range st.Volumes(fsm.VolumeID(req.GetAfter())) {
-		if req.GetNode() != "" && !concerns(v, fsm.NodeID(req.GetNode())) {
+		if req.GetNode() != "" && !isOnNode(v, fsm.NodeID(req.GetNode())) {
 			continue
 		}
 		if len(resp.GetVolumes()) == size {
@@ -61,8 +61,8 @@ func findVolume(st *fsm.State, idOrName string) *fsm.Volume {
 	return nil
 }
 
-// concerns tells whether a node keeps a replica of a volume, has it published, or owes its teardown.
-func concerns(v *fsm.Volume, node fsm.NodeID) bool {
+// isOnNode tells whether a node keeps a replica of a volume, has it published, or owes its teardown.
+func isOnNode(v *fsm.Volume, node fsm.NodeID) bool {
 	return slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.Node == node }) ||
 		slices.ContainsFunc(publications(v), func(p fsm.Publication) bool { return p.Node == node }) ||
 		slices.ContainsFunc(v.Teardowns, func(t fsm.Teardown) bool { return t.Node == node })
@@ -122,8 +122,8 @@ func (s *Server) State(req *adminpb.StateRequest, out adminpb.Admin_StateServer)
 }
 
 func sendSnapshots(st *fsm.State, out adminpb.Admin_StateServer) error {
-	for n := range st.Snapshots("") {
-		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_Snapshot{Snapshot: snapshotView(n)}}); err != nil {
+	for snap := range st.Snapshots("") {
+		if err := out.Send(&adminpb.StateResponse{Body: &adminpb.StateResponse_Snapshot{Snapshot: snapshotView(snap)}}); err != nil {
 			return err
 		}
 	}

@@ -18,14 +18,14 @@ func keptCommand() *cobra.Command {
 
 func keptList(use string) *cobra.Command {
 	req := &adminpb.SnapshotsRequest{Kept: true}
-	cmd := command(use, "List the copies that hosts keep of what a replica had that lost", atMostOne, readPatience,
+	cmd := apiCommand(use, "List the copies that hosts keep of what a replica had that lost", maxOneArg, readTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				req.Source = args[0]
 			}
 			resp, err := client.Snapshots(ctx, req)
 			if err != nil {
-				return doing("list the kept copies", err)
+				return callError("list the kept copies", err)
 			}
 			return admin.PrintKept(cmd.OutOrStdout(), c.output, resp)
 		})
@@ -39,8 +39,8 @@ func keptList(use string) *cobra.Command {
 }
 
 func removeKeptCommand() *cobra.Command {
-	p := &planned{req: &adminpb.PlanRequest{Verb: "remove-kept"}}
-	cmd := command("remove VOLUME|ID NODE", "Remove what a host keeps of a replica that lost", want("a volume's or a kept copy's id", "a node's id"), changePatience,
+	p := &planVerb{req: &adminpb.PlanRequest{Verb: "remove-kept"}}
+	cmd := apiCommand("remove VOLUME|ID NODE", "Remove what a host keeps of a replica that lost", exactArgs("a volume's or a kept copy's id", "a node's id"), changeTimeout,
 		func(ctx context.Context, c *connection, client *admin.Client, cmd *cobra.Command, args []string) error {
 			p.req.Volume, p.req.Node = args[0], args[1]
 			return p.run(ctx, c, client, cmd)

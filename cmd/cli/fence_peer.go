@@ -16,7 +16,7 @@ import (
 const fencePeerName = "fence-peer"
 
 // fencePeerCommand is the kernel's handler (S6). Its exit codes are not those of the
-// other commands: see fenceExit.
+// other commands: see fencePeerExitCode.
 func fencePeerCommand() *cobra.Command {
 	var client fencepeer.Client
 	var selfTest bool
@@ -25,16 +25,16 @@ func fencePeerCommand() *cobra.Command {
 		Long: "The kernel calls this through drbdadm when a replica lost its peer, or is set primary without it. It asks the node\n" +
 			"process until there is a verdict of the log and ends with 4 when the peer is outdated, 6 when this host's replica\n" +
 			"is, and 1 when the question is refused.",
-		Hidden: true, Args: noMore,
+		Hidden: true, Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client.Out = cmd.ErrOrStderr()
 			if !selfTest {
-				return exit.Silently(client.FencePeer(os.Getenv))
+				return exit.Silent(client.FencePeer(os.Getenv))
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
 			if err := client.SelfTest(ctx); err != nil {
-				return exit.With(exit.No, fmt.Errorf("self-test: %w", err))
+				return exit.Wrap(exit.Refused, fmt.Errorf("self-test: %w", err))
 			}
 			return nil
 		}}
@@ -44,11 +44,11 @@ func fencePeerCommand() *cobra.Command {
 	return cmd
 }
 
-// fenceExit makes 1 of every exit code that the kernel would take for another verdict
+// fencePeerExitCode makes 1 of every exit code that the kernel would take for another verdict
 // than the log's: 3, 5 and 7 resume I/O (S6), and a usage error is a refusal.
-func fenceExit(code int) int {
+func fencePeerExitCode(code int) int {
 	switch code {
-	case exit.Done, fencepeer.ExitPeerOutdated, fencepeer.ExitSelfOutdated:
+	case exit.OK, fencepeer.ExitPeerOutdated, fencepeer.ExitSelfOutdated:
 		return code
 	}
 	return fencepeer.ExitRefused

@@ -22,22 +22,22 @@ type connection struct {
 	timeout   time.Duration
 }
 
-// add adds the flags that all operators' commands have.
-func (c *connection) add(cmd *cobra.Command, patience time.Duration) {
+// addFlags adds the flags that all operators' commands have.
+func (c *connection) addFlags(cmd *cobra.Command, timeout time.Duration) {
 	flags := cmd.PersistentFlags()
 	flags.StringVar(&c.dir, "dir", "", "`folder` of a developer's cluster: its controllers and its certificate are used")
 	flags.StringSliceVar(&c.endpoints, "endpoints", nil, "API `addresses` of the controllers, host:port; the first that answers is used")
 	daemon.AddTLSFlags(flags, &c.files)
 	flags.StringVarP(&c.output, "output", "o", "table", "`format` of the answer: table, json or yaml")
-	flags.DurationVar(&c.timeout, "timeout", patience, "how long one controller may take before the next is asked")
+	flags.DurationVar(&c.timeout, "timeout", timeout, "how long one controller may take before the next is asked")
 }
 
 // client reads the flags. The error says which of them is wrong.
 func (c *connection) client() (*admin.Client, error) {
 	if err := admin.CheckFormat(c.output); err != nil {
-		return nil, exit.With(exit.Usage, err)
+		return nil, exit.Wrap(exit.Usage, err)
 	}
-	endpoints, files, err := c.where()
+	endpoints, files, err := c.resolve()
 	if err != nil {
 		return nil, err
 	}
@@ -46,18 +46,18 @@ func (c *connection) client() (*admin.Client, error) {
 		return nil, exit.Usagef("load the certificate: %w", err)
 	}
 	client := admin.NewClient(endpoints, creds.Client(pki.Controller))
-	client.Patience = c.timeout
+	client.Timeout = c.timeout
 	return client, nil
 }
 
-func (c *connection) where() ([]string, pki.Files, error) {
+func (c *connection) resolve() ([]string, pki.Files, error) {
 	switch {
 	case c.dir != "" && len(c.endpoints) > 0:
 		return nil, pki.Files{}, exit.Usagef("choose the cluster: --dir and --endpoints exclude each other")
 	case c.dir != "":
 		cluster, err := dev.ReadCluster(c.dir)
 		if err != nil {
-			return nil, pki.Files{}, exit.With(exit.Unavailable, err)
+			return nil, pki.Files{}, exit.Wrap(exit.Unavailable, err)
 		}
 		return cluster.Endpoints(), dev.AdminFiles(c.dir), nil
 	case len(c.endpoints) == 0:
@@ -69,7 +69,7 @@ func (c *connection) where() ([]string, pki.Files, error) {
 }
 
 // command makes an operator's command that calls the API.
-func command(use, short string, args cobra.PositionalArgs, patience time.Duration, run func(context.Context, *connection, *admin.Client, *cobra.Command, []string) error) *cobra.Command {
+func apiCommand(use, short string, args cobra.PositionalArgs, timeout time.Duration, run func(context.Context, *connection, *admin.Client, *cobra.Command, []string) error) *cobra.Command {
 	c := &connection{}
 	cmd := &cobra.Command{Use: use, Short: short, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -79,6 +79,6 @@ func command(use, short string, args cobra.PositionalArgs, patience time.Duratio
 			}
 			return run(cmd.Context(), c, client, cmd, args)
 		}}
-	c.add(cmd, patience)
+	c.addFlags(cmd, timeout)
 	return cmd
 }

@@ -16,23 +16,23 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// world is a cluster of one member over the real state, with pretended hosts.
-type world struct {
-	t       *testing.T
-	state   *fsm.State
-	index   uint64
-	log     []Entry
-	members []Member
-	quorum  error // not nil: there is none
-	items   map[fsm.NodeID][]Item
-	away    map[fsm.NodeID]error
-	asked   func() // called before each inventory
-	server  *Server
+// env is a cluster of one member over the real state, with pretended hosts.
+type env struct {
+	t           *testing.T
+	state       *fsm.State
+	index       uint64
+	log         []Entry
+	members     []Member
+	quorum      error // not nil: there is none
+	items       map[fsm.NodeID][]Item
+	unreachable map[fsm.NodeID]error
+	asked       func() // called before each inventory
+	server      *Server
 }
 
-func newWorld(t *testing.T, nodes ...string) *world {
-	w := &world{t: t, state: fsm.New(), items: map[fsm.NodeID][]Item{}, away: map[fsm.NodeID]error{}, asked: func() {}}
-	w.server = NewServer(Options{Cluster: w, Hosts: w, Name: "c1", Settle: time.Millisecond,
+func newEnv(t *testing.T, nodes ...string) *env {
+	w := &env{t: t, state: fsm.New(), items: map[fsm.NodeID][]Item{}, unreachable: map[fsm.NodeID]error{}, asked: func() {}}
+	w.server = NewServer(Options{Cluster: w, Hosts: w, Name: "c1", AuditPause: time.Millisecond,
 		Actor: func(context.Context) (string, error) { return "admin/alice", nil }, Error: grpcError})
 	w.apply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
 		ClusterId: "cluster-1", IncarnationId: make([]byte, 16), FeatureLevel: fsm.MaxFeatureLevel}}})
@@ -60,7 +60,7 @@ func grpcError(err error) error {
 
 var errNoQuorum = errors.New("no quorum")
 
-func (w *world) apply(cmd *fsmpb.Command) *fsmpb.Outcome {
+func (w *env) apply(cmd *fsmpb.Command) *fsmpb.Outcome {
 	w.index++
 	cmd.RequestId = fmt.Appendf(nil, "request %8d", w.index)
 	cmd.ProposedAt, cmd.SchemaVersion = int64(w.index)*int64(time.Second), fsm.LeastLevel(cmd)
@@ -70,7 +70,7 @@ func (w *world) apply(cmd *fsmpb.Command) *fsmpb.Outcome {
 }
 
 // do applies a command that must not be rejected.
-func (w *world) do(cmd *fsmpb.Command) *fsmpb.Outcome {
+func (w *env) mustApply(cmd *fsmpb.Command) *fsmpb.Outcome {
 	w.t.Helper()
 	out := w.apply(cmd)
 	require.NoError(w.t, fsm.Err(out))
@@ -78,10 +78,10 @@ func (w *world) do(cmd *fsmpb.Command) *fsmpb.Outcome {
 }
 
 // create makes a volume, Ready when made is set.
-func (w *world) create(n int, made bool) fsm.VolumeID {
+func (w *env) create(n int, made bool) fsm.VolumeID {
 	w.t.Helper()
 	id := fmt.Sprintf("hf-00000000-0000-4000-8000-%012x", n)
-	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
+	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: id, Name: fmt.Sprintf("pvc-%d", n), Fingerprint: []byte("f"), RequiredBytes: 1 << 30,
 		Capabilities: []*fsmpb.Capability{capability()}}}})
 	if made {
@@ -95,17 +95,17 @@ func capability() *fsmpb.Capability {
 	return &fsmpb.Capability{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: "ext4"}
 }
 
-func (w *world) observe(o *fsmpb.Observation) {
+func (w *env) observe(o *fsmpb.Observation) {
 	w.t.Helper()
-	w.do(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_Report{Report: &fsmpb.Report{
+	w.mustApply(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_Report{Report: &fsmpb.Report{
 		NodeId: "n1", HostId: "host-n1", BootId: "boot", Observations: []*fsmpb.Observation{o}}}})
 }
 
 // stage publishes a volume to n1, stages it at a path and says so.
-func (w *world) stage(id fsm.VolumeID, path string) {
+func (w *env) stage(id fsm.VolumeID, path string) {
 	w.t.Helper()
 	epoch := w.publish(id)
-	w.do(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
+	w.mustApply(&fsmpb.Command{Actor: "node/n1", Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
 		VolumeId: string(id), NodeId: "n1", HostId: "host-n1", BootId: "boot", Epoch: epoch, StagingPath: path,
 		Capability: capability(), FsUuid: "6f1ed002-ab5c-4e29-b3b7-6a3b3d4e0001", Sequence: 1}}})
 	w.observe(&fsmpb.Observation{VolumeId: string(id), Epoch: epoch, Sequence: 2, Fact: &fsmpb.Observation_Formatted{
@@ -114,57 +114,57 @@ func (w *world) stage(id fsm.VolumeID, path string) {
 		Staged: &fsmpb.Staged{StagingPath: path}}})
 }
 
-func (w *world) publish(id fsm.VolumeID) *fsmpb.Epoch {
+func (w *env) publish(id fsm.VolumeID) *fsmpb.Epoch {
 	w.t.Helper()
-	return w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_PublishVolume{PublishVolume: &fsmpb.PublishVolume{
+	return w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_PublishVolume{PublishVolume: &fsmpb.PublishVolume{
 		VolumeId: string(id), NodeId: "n1", Capability: capability()}}}).GetEpoch()
 }
 
-func (w *world) delete(id fsm.VolumeID) {
+func (w *env) delete(id fsm.VolumeID) {
 	w.t.Helper()
-	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(id)}}})
+	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(id)}}})
 }
 
 const snapshotOne = "hs-00000000-0000-4000-8000-000000000001"
 
 // snapshot decides the snapshot snapshotOne of a volume, and cuts it when cut is set.
-func (w *world) snapshot(of fsm.VolumeID, cut bool) fsm.SnapshotID {
+func (w *env) snapshot(source fsm.VolumeID, taken bool) fsm.SnapshotID {
 	w.t.Helper()
-	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{
-		SnapshotId: snapshotOne, Name: "snap-1", SourceVolumeId: string(of), Fingerprint: []byte("f")}}})
-	if cut {
-		w.observe(&fsmpb.Observation{VolumeId: string(of), SnapshotId: snapshotOne, Sequence: 1, Fact: &fsmpb.Observation_SnapshotCut{
+	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{
+		SnapshotId: snapshotOne, Name: "snap-1", SourceVolumeId: string(source), Fingerprint: []byte("f")}}})
+	if taken {
+		w.observe(&fsmpb.Observation{VolumeId: string(source), SnapshotId: snapshotOne, Sequence: 1, Fact: &fsmpb.Observation_SnapshotCut{
 			SnapshotCut: &fsmpb.SnapshotCut{SizeBytes: 1 << 30, CutUnixNano: 1}}})
 	}
 	return snapshotOne
 }
 
-func (w *world) deleteSnapshot(id fsm.SnapshotID) {
+func (w *env) deleteSnapshot(id fsm.SnapshotID) {
 	w.t.Helper()
-	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(id)}}})
+	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(id)}}})
 }
 
 // group decides a group snapshot of the volumes.
-func (w *world) group(of ...fsm.VolumeID) fsm.GroupSnapshotID {
+func (w *env) group(sources ...fsm.VolumeID) fsm.GroupSnapshotID {
 	w.t.Helper()
 	create := &fsmpb.CreateGroupSnapshot{GroupSnapshotId: "hgs-00000000-0000-4000-8000-000000000001", Name: "group-1", Fingerprint: []byte("f")}
-	for i, id := range of {
+	for i, id := range sources {
 		create.Members = append(create.Members, &fsmpb.GroupMember{
 			SourceVolumeId: string(id), SnapshotId: fmt.Sprintf("hs-00000000-0000-4000-8000-1%011x", i)})
 	}
-	w.do(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateGroupSnapshot{CreateGroupSnapshot: create}})
+	w.mustApply(&fsmpb.Command{Actor: "controller/c1", Body: &fsmpb.Command_CreateGroupSnapshot{CreateGroupSnapshot: create}})
 	return fsm.GroupSnapshotID(create.GetGroupSnapshotId())
 }
 
-func cutFile(id fsm.SnapshotID) Item {
+func snapshotItem(id fsm.SnapshotID) Item {
 	return Item{Kind: "snapshot", Snapshot: id, Path: "/pool/snapshots/" + string(id) + ".img"}
 }
 
-func image(id fsm.VolumeID) Item {
+func imageItem(id fsm.VolumeID) Item {
 	return Item{Kind: "image", ID: id, Path: "/pool/volumes/" + string(id) + ".img"}
 }
 
-func (w *world) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+func (w *env) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	if w.quorum != nil {
 		return nil, w.quorum
 	}
@@ -172,17 +172,17 @@ func (w *world) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, 
 	return out, fsm.Err(out)
 }
 
-func (w *world) Read(_ context.Context, fn func(*fsm.State) error) (uint64, error) {
+func (w *env) Read(_ context.Context, fn func(*fsm.State) error) (uint64, error) {
 	if w.quorum != nil {
 		return 0, w.quorum
 	}
 	return w.index, fn(w.state)
 }
 
-func (w *world) View(fn func(*fsm.State) error) error { return fn(w.state) }
-func (w *world) Fork() *fsm.State                     { return w.state.Fork() }
+func (w *env) View(fn func(*fsm.State) error) error { return fn(w.state) }
+func (w *env) Fork() *fsm.State                     { return w.state.Fork() }
 
-func (w *world) Members(_ context.Context, hashAt uint64) []Member {
+func (w *env) Members(_ context.Context, hashAt uint64) []Member {
 	out := append([]Member{}, w.members...)
 	for i := range out {
 		out[i].HashIndex = hashAt
@@ -190,7 +190,7 @@ func (w *world) Members(_ context.Context, hashAt uint64) []Member {
 	return out
 }
 
-func (w *world) History(from, to uint64, fn func(Entry) bool) (uint64, error) {
+func (w *env) History(from, to uint64, fn func(Entry) bool) (uint64, error) {
 	for _, e := range w.log {
 		if (from == 0 || e.Index >= from) && (to == 0 || e.Index <= to) && !fn(e) {
 			break
@@ -199,12 +199,12 @@ func (w *world) History(from, to uint64, fn func(Entry) bool) (uint64, error) {
 	return w.log[0].Index, nil
 }
 
-func (w *world) Inventory(_ context.Context, node fsm.NodeID) ([]Item, error) {
+func (w *env) Inventory(_ context.Context, node fsm.NodeID) ([]Item, error) {
 	w.asked()
-	return w.items[node], w.away[node]
+	return w.items[node], w.unreachable[node]
 }
 
-func (w *world) audit() *adminpb.AuditResponse {
+func (w *env) audit() *adminpb.AuditResponse {
 	w.t.Helper()
 	resp, err := w.server.Audit(context.Background(), &adminpb.AuditRequest{})
 	require.NoError(w.t, err)

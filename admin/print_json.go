@@ -9,13 +9,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// plain is a message as JSON and YAML show it: fields in their order and under
+// orderedMessage is a message as JSON and YAML show it: fields in their order and under
 // their names in the .proto file, numbers as numbers, bytes in hex, enums by
 // name, empty lists as []. Of a oneof only what is set is there.
-type plain struct{ m protoreflect.ProtoMessage }
+type orderedMessage struct{ m protoreflect.ProtoMessage }
 
 // MarshalJSON writes the fields in order.
-func (p plain) MarshalJSON() ([]byte, error) {
+func (p orderedMessage) MarshalJSON() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteByte('{')
 	m := p.m.ProtoReflect()
@@ -28,7 +28,7 @@ func (p plain) MarshalJSON() ([]byte, error) {
 		if out.Len() > 1 {
 			out.WriteByte(',')
 		}
-		value, err := json.Marshal(plainField(m, f))
+		value, err := json.Marshal(orderedField(m, f))
 		if err != nil {
 			return nil, fmt.Errorf("print %s: %w", f.FullName(), err)
 		}
@@ -38,25 +38,25 @@ func (p plain) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func plainField(m protoreflect.Message, f protoreflect.FieldDescriptor) any {
+func orderedField(m protoreflect.Message, f protoreflect.FieldDescriptor) any {
 	if !f.IsList() {
-		return plainValue(f, m.Get(f))
+		return orderedValue(f, m.Get(f))
 	}
 	list := m.Get(f).List()
 	out := make([]any, 0, list.Len())
 	for i := range list.Len() {
-		out = append(out, plainValue(f, list.Get(i)))
+		out = append(out, orderedValue(f, list.Get(i)))
 	}
 	return out
 }
 
-func plainValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
+func orderedValue(f protoreflect.FieldDescriptor, v protoreflect.Value) any {
 	switch f.Kind() {
 	case protoreflect.MessageKind, protoreflect.GroupKind:
 		if !v.Message().IsValid() {
 			return nil
 		}
-		return plain{v.Message().Interface()}
+		return orderedMessage{v.Message().Interface()}
 	case protoreflect.BytesKind:
 		return hex.EncodeToString(v.Bytes())
 	case protoreflect.EnumKind:

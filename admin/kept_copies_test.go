@@ -13,17 +13,17 @@ import (
 
 const copyID = fsm.SnapshotID("hs-00000000-0000-4000-8000-0000000000aa")
 
-// keeps has a host keep what its replica of the volume lost.
-func (w *world) keeps(node string, id fsm.VolumeID) {
+// keepCopy has a host keep what its replica of the volume lost.
+func (w *env) keepCopy(node string, id fsm.VolumeID) {
 	w.t.Helper()
-	w.seenBy(node, id, &fsmpb.Observation{SnapshotId: string(copyID), Fact: &fsmpb.Observation_SnapshotKept{
+	w.reportReplica(node, id, &fsmpb.Observation{SnapshotId: string(copyID), Fact: &fsmpb.Observation_SnapshotKept{
 		SnapshotKept: &fsmpb.SnapshotKept{Attach: 1, PoolId: "pool-" + node, CutUnixNano: 1},
 	}})
 }
 
 // S49: a kept copy on record is what an audit expects; without its file, or without its
 // record, it is a finding; while it is removed it is pending.
-func TestS49_AnAuditKnowsKeptCopies(t *testing.T) {
+func TestS49_AuditOfKeptCopies(t *testing.T) {
 	file := Item{Kind: kindSnapshot, Snapshot: copyID, Path: "/pool/snapshots/" + string(copyID) + ".img"}
 	for name, tc := range map[string]struct {
 		recorded, there, removed  bool
@@ -36,11 +36,11 @@ func TestS49_AnAuditKnowsKeptCopies(t *testing.T) {
 		"removed and not so yet": {recorded: true, removed: true, pending: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newPair(t, "n1", "n2")
+			w := newReplicatedEnv(t, "n1", "n2")
 			id := w.replicate(1)
-			w.items["n1"], w.items["n2"] = holds(id), holds(id)
+			w.items["n1"], w.items["n2"] = replicaItems(id), replicaItems(id)
 			if tc.recorded {
-				w.keeps("n1", id)
+				w.keepCopy("n1", id)
 			}
 			if tc.there {
 				w.items["n1"] = append(w.items["n1"], file)
@@ -56,9 +56,9 @@ func TestS49_AnAuditKnowsKeptCopies(t *testing.T) {
 
 // S49: kept copies are listed apart from snapshots, which callers asked for.
 func TestS49_KeptCopiesAreListed(t *testing.T) {
-	w := newPair(t, "n1", "n2")
+	w := newReplicatedEnv(t, "n1", "n2")
 	id := w.replicate(1)
-	w.keeps("n1", id)
+	w.keepCopy("n1", id)
 	snapshots, err := w.server.Snapshots(t.Context(), &adminpb.SnapshotsRequest{})
 	require.NoError(t, err)
 	require.Empty(t, snapshots.GetSnapshots())
@@ -75,11 +75,11 @@ func TestS49_KeptCopiesAreListed(t *testing.T) {
 }
 
 // S49, S71: its removal has a plan that says what is lost, and is done for that host only.
-func TestS49_RemovingAKeptCopyHasAPlan(t *testing.T) {
+func TestS49_PlanOfRemovingAKeptCopy(t *testing.T) {
 	for _, named := range []string{"pvc-1", string(copyID)} {
-		w := newPair(t, "n1", "n2")
+		w := newReplicatedEnv(t, "n1", "n2")
 		id := w.replicate(1)
-		w.keeps("n1", id)
+		w.keepCopy("n1", id)
 		req := &adminpb.PlanRequest{Verb: "remove-kept", Node: "n1", Volume: named}
 		p := w.plan(req)
 		require.Len(t, p.GetSteps(), 1)
@@ -91,18 +91,18 @@ func TestS49_RemovingAKeptCopyHasAPlan(t *testing.T) {
 		p = w.carryOut(req)
 		require.Equal(t, "done", p.GetSteps()[0].GetState())
 		require.Equal(t, "waiting", w.plan(req).GetSteps()[0].GetState(), "its host removes it")
-		w.seenBy("n1", id, &fsmpb.Observation{SnapshotId: string(copyID), Fact: &fsmpb.Observation_SnapshotGone{SnapshotGone: &fsmpb.SnapshotGone{}}})
+		w.reportReplica("n1", id, &fsmpb.Observation{SnapshotId: string(copyID), Fact: &fsmpb.Observation_SnapshotGone{SnapshotGone: &fsmpb.SnapshotGone{}}})
 		require.True(t, w.plan(req).GetDone(), "said again it has nothing to do")
 		require.True(t, w.plan(&adminpb.PlanRequest{Verb: "remove-kept", Node: "n2", Volume: named}).GetDone())
 	}
-	w := newPair(t, "n1")
+	w := newReplicatedEnv(t, "n1")
 	_, err := w.server.Plan(t.Context(), &adminpb.PlanRequest{Verb: "remove-kept", Node: "n1", Volume: "nothing"})
 	require.ErrorContains(t, err, `no volume has the id or name "nothing", and no kept copy this id`)
 }
 
 // S49: a host that keeps copies cannot be emptied without a word about them.
-func TestS49_EvictNamesKeptCopies(t *testing.T) {
-	w := newPair(t, "n1", "n2", "n3")
-	w.keeps("n1", w.replicate(1))
-	require.Contains(t, inWords(w.plan(&adminpb.PlanRequest{Verb: "evict", Node: "n1"})), "blocked keep @n1")
+func TestS49_EvictListsKeptCopies(t *testing.T) {
+	w := newReplicatedEnv(t, "n1", "n2", "n3")
+	w.keepCopy("n1", w.replicate(1))
+	require.Contains(t, planText(w.plan(&adminpb.PlanRequest{Verb: "evict", Node: "n1"})), "blocked keep @n1")
 }
