@@ -18,7 +18,7 @@ import (
 func main() {
 	binary := flag.String("binary", "bin/holdfast", "the `file` with the holdfast to show")
 	flag.Parse()
-	if why := harness.Unfit(); why != "" {
+	if why := harness.WhyUnavailable(); why != "" {
 		fail("the demo " + why)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -76,7 +76,7 @@ func (s *demo) create(ctx context.Context) error {
 func (s *demo) stageAndMount(ctx context.Context) error {
 	for _, u := range s.staged {
 		begin := time.Now()
-		if err := s.co.Up(ctx, u.Volume, "n1"); err != nil {
+		if err := s.co.PublishStageBind(ctx, u.Volume, "n1"); err != nil {
 			return err
 		}
 		up := s.elapsed(begin)
@@ -257,7 +257,7 @@ func (s *demo) deleteSnapshot(ctx context.Context) error {
 
 func (s *demo) tearDown(ctx context.Context) error {
 	for _, u := range s.staged {
-		if err := s.co.Down(ctx, u.Volume); err != nil {
+		if err := s.co.UnbindUnstageUnpublish(ctx, u.Volume); err != nil {
 			return err
 		}
 	}
@@ -266,7 +266,7 @@ func (s *demo) tearDown(ctx context.Context) error {
 	for _, v := range s.volumes {
 		g.Go(func() error { return s.co.Delete(ctx, v) })
 	}
-	if err := errors.Join(g.Wait(), s.deleteSnapshot(ctx), s.cluster.AwaitNothing(ctx)); err != nil {
+	if err := errors.Join(g.Wait(), s.deleteSnapshot(ctx), s.cluster.AwaitNoLeftovers(ctx)); err != nil {
 		return err
 	}
 	s.printStepf("%d volumes deleted, and the snapshot after them; no file, loop device or mount is left", len(s.volumes))

@@ -130,7 +130,7 @@ func (s *demo) fromSnapshot(ctx context.Context, source *mountedVolume) (*mounte
 	s.volumes[v.Name] = v
 	u := &mountedVolume{Volume: v, data: source.data}
 	s.staged = append(s.staged, u)
-	if err := s.co.Up(ctx, v, "n1"); err != nil {
+	if err := s.co.PublishStageBind(ctx, v, "n1"); err != nil {
 		return nil, err
 	}
 	size, err := filesystemSize(v.Target)

@@ -48,20 +48,20 @@ func dial(creds *pki.Credentials, address string) (raftpb.MemberClient, func(), 
 	return dialWith(credentials.NewTLS(creds.Client(pki.Controller)), address)
 }
 
-// envelope is a fresh command by an actor.
-func envelope(actor string) *fsmpb.Command {
+// newCommand is a fresh command by an actor.
+func newCommand(actor string) *fsmpb.Command {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
-	return &fsmpb.Command{RequestId: id, Actor: actor, ProposedIndex: seen.Load()}
+	return &fsmpb.Command{RequestId: id, Actor: actor, ProposedIndex: lastSeenIndex.Load()}
 }
 
-// seen is the newest log index that this program was told of: what is proposed with
+// lastSeenIndex is the newest log index that this program was told of: what is proposed with
 // one far behind is refused as too old.
-var seen atomic.Uint64
+var lastSeenIndex atomic.Uint64
 
 // registerHost makes benchHost known.
 func registerHost(ctx context.Context, m raftpb.MemberClient) error {
-	cmd := envelope("node/" + benchHost)
+	cmd := newCommand("node/" + benchHost)
 	cmd.Body = hostRegistration()
 	return propose(ctx, m, cmd)
 }
@@ -73,8 +73,8 @@ func hostRegistration() *fsmpb.Command_RegisterNode {
 	}}
 }
 
-// snapshotted tells whether a member's folder has a Raft snapshot of at least the index.
-func snapshotted(dir string, index uint64) bool {
+// withSnapshot tells whether a member's folder has a Raft snapshot of at least the index.
+func withSnapshot(dir string, index uint64) bool {
 	found, _ := filepath.Glob(filepath.Join(dir, "snapshots", "*", "meta.json")) // the pattern is well formed
 	for _, path := range found {
 		var term, at, stamp uint64
@@ -91,7 +91,7 @@ var created atomic.Uint64
 // createVolume is a realistic command: a name as the provisioner makes it, one
 // capability, a required topology.
 func createVolume() *fsmpb.Command {
-	cmd := envelope("controller/bench")
+	cmd := newCommand("controller/bench")
 	cmd.Body = &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: "hf-" + uuid.NewString(), Name: fmt.Sprintf("pvc-%032x", created.Add(1)),
 		Fingerprint: []byte("0123456789abcdef"), RequiredBytes: 1 << 30, Replicas: 1,
@@ -101,9 +101,9 @@ func createVolume() *fsmpb.Command {
 	return cmd
 }
 
-// nothingToDo is a command that changes nothing: it commits, that is all.
-func nothingToDo() *fsmpb.Command {
-	cmd := envelope("controller/bench")
+// idleCommand is a command that changes nothing: it commits, that is all.
+func idleCommand() *fsmpb.Command {
+	cmd := newCommand("controller/bench")
 	cmd.Body = &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{VolumeId: "hf-00000000-0000-4000-8000-000000000000"}}
 	return cmd
 }
@@ -119,7 +119,7 @@ func propose(ctx context.Context, m raftpb.MemberClient, cmd *fsmpb.Command) err
 	if r := answer.GetOutcome().GetRejection(); r != nil {
 		return errors.New(r.GetMessage())
 	}
-	seen.Store(answer.GetOutcome().GetIndex()) // a little back and forth does no harm
+	lastSeenIndex.Store(answer.GetOutcome().GetIndex()) // a little back and forth does no harm
 	return nil
 }
 

@@ -47,7 +47,7 @@ func variant(b *testing.B, name string, all []raftpb.MemberClient, pids []int) V
 	defer cancel()
 	i, err := leaderOf(ctx, all)
 	require.NoError(b, err)
-	return Variant{Name: name, Pids: pids, Do: func(ctx context.Context) error { return propose(ctx, all[i], createVolume()) }}
+	return Variant{Name: name, Pids: pids, Run: func(ctx context.Context) error { return propose(ctx, all[i], createVolume()) }}
 }
 
 func compare(b *testing.B, holdfast, raw Variant, inFlight int) {

@@ -79,11 +79,11 @@ func (w *content) up(size int64) {
 	var err error
 	w.v, err = w.co.Create(w.b.Context(), harness.Spec{Name: "content", Size: size, FSType: "xfs"})
 	require.NoError(w.b, err)
-	require.NoError(w.b, w.co.Up(w.b.Context(), w.v, "n1"))
+	require.NoError(w.b, w.co.PublishStageBind(w.b.Context(), w.v, "n1"))
 	w.b.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
-		if err := errors.Join(w.co.Down(ctx, w.v), w.co.Delete(ctx, w.v)); err != nil {
+		if err := errors.Join(w.co.UnbindUnstageUnpublish(ctx, w.v), w.co.Delete(ctx, w.v)); err != nil {
 			w.b.Error(err)
 		}
 	})
@@ -215,12 +215,12 @@ func BenchmarkGroup(b *testing.B) {
 	for i := range 8 {
 		v, err := co.Create(b.Context(), harness.Spec{Name: fmt.Sprintf("g%d", i), Size: gi, FSType: "xfs"})
 		require.NoError(b, err)
-		require.NoError(b, co.Up(b.Context(), v, "n1"))
+		require.NoError(b, co.PublishStageBind(b.Context(), v, "n1"))
 		ids = append(ids, v.ID)
 		b.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
-			if err := errors.Join(co.Down(ctx, v), co.Delete(ctx, v)); err != nil {
+			if err := errors.Join(co.UnbindUnstageUnpublish(ctx, v), co.Delete(ctx, v)); err != nil {
 				b.Error(err)
 			}
 		})

@@ -101,7 +101,7 @@ func longestGap(ctx context.Context, survivors []raftpb.MemberClient, began time
 		wg.Go(func() {
 			for ctx.Err() == nil {
 				wg.Go(func() {
-					if propose(ctx, m, nothingToDo()) == nil {
+					if propose(ctx, m, idleCommand()) == nil {
 						note()
 					}
 				})

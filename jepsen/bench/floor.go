@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounted is a volume of the floor: what is left to undo.
-type mounted struct {
+// floorVolume is a volume of the floor: what is left to undo.
+type floorVolume struct {
 	image, device, target string
 	loop                  *os.File
 }
 
-// floor makes and mounts an ext4 volume with system calls and mkfs alone: the
+// floorSteps makes and mounts an ext4 volume with system calls and mkfs alone: the
 // least that any driver must do on this machine.
-func floor(dir, name string, size int64) (m mounted, err error) {
-	m = mounted{image: filepath.Join(dir, name+".img"), target: filepath.Join(dir, name)}
+func floorSteps(dir, name string, size int64) (m floorVolume, err error) {
+	m = floorVolume{image: filepath.Join(dir, name+".img"), target: filepath.Join(dir, name)}
 	image, err := os.OpenFile(m.image, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return m, err
@@ -29,7 +29,7 @@ func floor(dir, name string, size int64) (m mounted, err error) {
 	if err := image.Truncate(size); err != nil {
 		return m, err
 	}
-	if m.loop, m.device, err = attach(image); err != nil {
+	if m.loop, m.device, err = attachLoop(image); err != nil {
 		return m, err
 	}
 	if err := mkfs(m.device); err != nil {
@@ -41,8 +41,8 @@ func floor(dir, name string, size int64) (m mounted, err error) {
 	return m, unix.Mount(m.device, m.target, "ext4", unix.MS_NOSUID|unix.MS_NODEV, "")
 }
 
-// attach retries when another process took the free number first.
-func attach(image *os.File) (*os.File, string, error) {
+// attachLoop retries when another process took the free number first.
+func attachLoop(image *os.File) (*os.File, string, error) {
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return nil, "", err
@@ -77,8 +77,8 @@ func mkfs(device string) error {
 	return nil
 }
 
-// undo leaves nothing behind, whatever was done.
-func (m mounted) undo() {
+// close leaves nothing behind, whatever was done.
+func (m floorVolume) close() {
 	_ = unix.Unmount(m.target, 0)
 	if m.loop != nil {
 		_ = unix.IoctlSetInt(int(m.loop.Fd()), unix.LOOP_CLR_FD, 0)
@@ -88,9 +88,9 @@ func (m mounted) undo() {
 	_ = os.Remove(m.image)
 }
 
-// binaries does the same with the tools that a driver of shell commands calls.
-func binaries(dir, name string, size int64) (m mounted, err error) {
-	m = mounted{image: filepath.Join(dir, name+".img"), target: filepath.Join(dir, name)}
+// shellSteps does the same with the tools that a driver of shell commands calls.
+func shellSteps(dir, name string, size int64) (m floorVolume, err error) {
+	m = floorVolume{image: filepath.Join(dir, name+".img"), target: filepath.Join(dir, name)}
 	steps := [][]string{
 		{"truncate", "-s", fmt.Sprint(size), m.image},
 		{"losetup", "-f", "--show", "--direct-io=on", m.image},

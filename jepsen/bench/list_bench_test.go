@@ -68,7 +68,7 @@ func populate(b *testing.B, m raftpb.MemberClient) []string {
 	cuts := make([]string, listedSnapshots)
 	atOnce(b, listedSnapshots, func(i int) error {
 		cuts[i] = "hs-" + uuid.NewString()
-		cmd := envelope("controller/bench")
+		cmd := newCommand("controller/bench")
 		cmd.Body = &fsmpb.Command_CreateSnapshot{CreateSnapshot: &fsmpb.CreateSnapshot{SnapshotId: cuts[i], Name: fmt.Sprintf("snapshot-%d", i), SourceVolumeId: ids[i]}}
 		return propose(b.Context(), m, cmd)
 	})
@@ -97,7 +97,7 @@ func atOnce(b *testing.B, n int, do func(i int) error) {
 func report(b *testing.B, m raftpb.MemberClient, ids []string, saw func(id string) *fsmpb.Observation) {
 	b.Helper()
 	for some := range slices.Chunk(ids, 1000) {
-		cmd := envelope("node/" + benchHost)
+		cmd := newCommand("node/" + benchHost)
 		r := &fsmpb.Report{NodeId: benchHost, HostId: "host-of-bench", BootId: "boot-of-bench"}
 		for _, id := range some {
 			r.Observations = append(r.Observations, saw(id))

@@ -66,7 +66,7 @@ func (l *lonely) open(b *testing.B, threshold uint64) *raftnode.Member {
 func (l *lonely) fill(b *testing.B) {
 	b.Helper()
 	m := l.open(b, 1<<40)
-	register := envelope("node/" + benchHost)
+	register := newCommand("node/" + benchHost)
 	register.Body = hostRegistration()
 	require.Eventually(b, func() bool { _, err := m.Propose(b.Context(), register); return err == nil }, 20*time.Second, 20*time.Millisecond)
 	var left atomic.Int64
@@ -109,7 +109,7 @@ func (l *lonely) snapshot(b *testing.B) {
 	b.Helper()
 	m := l.open(b, 500)
 	deadline := time.Now().Add(time.Minute)
-	for !snapshotted(l.dir+"/data", restartVolumes) {
+	for !withSnapshot(l.dir+"/data", restartVolumes) {
 		require.True(b, time.Now().Before(deadline), "no snapshot was made within a minute")
 		time.Sleep(50 * time.Millisecond)
 	}

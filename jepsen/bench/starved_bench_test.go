@@ -75,10 +75,10 @@ func lateness(b *testing.B, long time.Duration, m raftpb.MemberClient) (late tim
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for ctx.Err() == nil {
-			_ = propose(ctx, m, nothingToDo())
+			_ = propose(ctx, m, idleCommand())
 		}
 	})
-	require.NoError(b, propose(ctx, m, nothingToDo()))
+	require.NoError(b, propose(ctx, m, idleCommand()))
 	for ctx.Err() == nil {
 		const pause = 10 * time.Millisecond
 		began := time.Now()

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // startHoldfast starts three controllers and a node; it is cleaned up with the benchmark.
 func startHoldfast(b *testing.B, flags ...string) *harness.Cluster {
 	b.Helper()
-	if why := harness.Unfit(); why != "" {
+	if why := harness.WhyUnavailable(); why != "" {
 		b.Skip(why)
 	}
 	binary, err := builder.Path(b.Context())

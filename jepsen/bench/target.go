@@ -26,7 +26,7 @@ const (
 // dialMember connects to the Member service of the controller at an address, and names it
 // as its peers do (S68).
 func dialMember(ctx context.Context, creds *pki.Credentials, address string) (raftpb.MemberClient, func(), error) {
-	visit, leave, err := dialWith(toMember{creds: creds}, address)
+	visit, leave, err := dialWith(memberCredentials{creds: creds}, address)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -35,7 +35,7 @@ func dialMember(ctx context.Context, creds *pki.Credentials, address string) (ra
 	if err != nil {
 		return nil, nil, fmt.Errorf("ask the controller at %s who it is: %w", address, err)
 	}
-	return dialWith(toMember{creds: creds, target: &raftpb.Target{ClusterId: who.GetClusterId(), MemberId: who.GetMemberId()}}, address)
+	return dialWith(memberCredentials{creds: creds, target: &raftpb.Target{ClusterId: who.GetClusterId(), MemberId: who.GetMemberId()}}, address)
 }
 
 func dialWith(creds credentials.TransportCredentials, address string) (raftpb.MemberClient, func(), error) {
@@ -46,14 +46,14 @@ func dialWith(creds credentials.TransportCredentials, address string) (raftpb.Me
 	return raftpb.NewMemberClient(conn), func() { _ = conn.Close() }, nil
 }
 
-// toMember is gRPC's credentials for connections to one member; without a target to
+// memberCredentials is gRPC's credentials for connections to one member; without a target to
 // whoever is there, who answers Status.
-type toMember struct {
+type memberCredentials struct {
 	creds  *pki.Credentials
 	target *raftpb.Target
 }
 
-func (m toMember) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (m memberCredentials) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	config := m.creds.Client(pki.Controller)
 	config.NextProtos = []string{protoJoin}
 	if m.target != nil {
@@ -72,7 +72,7 @@ func (m toMember) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (
 }
 
 // name says who is meant, behind the length of that, and reads whether it is there.
-func (m toMember) name(conn io.ReadWriter) error {
+func (m memberCredentials) name(conn io.ReadWriter) error {
 	frame, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 2), m.target)
 	if err != nil {
 		return err
@@ -99,14 +99,14 @@ func (m toMember) name(conn io.ReadWriter) error {
 	return nil
 }
 
-func (m toMember) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (m memberCredentials) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("these credentials are a client's")
 }
 
-func (m toMember) Info() credentials.ProtocolInfo {
+func (m memberCredentials) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
-func (m toMember) Clone() credentials.TransportCredentials { return m }
+func (m memberCredentials) Clone() credentials.TransportCredentials { return m }
 
-func (m toMember) OverrideServerName(string) error { return nil }
+func (m memberCredentials) OverrideServerName(string) error { return nil }

@@ -28,7 +28,7 @@ func BenchmarkCreateToMounted(b *testing.B) {
 		var full, least, tools []time.Duration
 		for i := range n + 1 {
 			name := fmt.Sprintf("m%d", i)
-			f, l, t := throughCSI(b, co, name), alone(b, floor, c.Mounts(), name+"f"), alone(b, binaries, c.Mounts(), name+"t")
+			f, l, t := throughCSI(b, co, name), alone(b, floorSteps, c.Mounts(), name+"f"), alone(b, shellSteps, c.Mounts(), name+"t")
 			if i == 0 {
 				continue // the first pays for connections and cold caches
 			}
@@ -52,17 +52,17 @@ func throughCSI(b *testing.B, co *harness.CO, name string) time.Duration {
 	require.NoError(b, co.Publish(ctx, v, "n1"))
 	require.NoError(b, co.Stage(ctx, v))
 	took := time.Since(began)
-	require.NoError(b, co.Down(ctx, v))
+	require.NoError(b, co.UnbindUnstageUnpublish(ctx, v))
 	require.NoError(b, co.Delete(ctx, v))
 	return took
 }
 
-func alone(b *testing.B, make func(dir, name string, size int64) (mounted, error), dir, name string) time.Duration {
+func alone(b *testing.B, make func(dir, name string, size int64) (floorVolume, error), dir, name string) time.Duration {
 	b.Helper()
 	began := time.Now()
 	m, err := make(dir, name, gi)
 	took := time.Since(began)
-	m.undo()
+	m.close()
 	require.NoError(b, err)
 	return took
 }
@@ -127,7 +127,7 @@ func hundred(b *testing.B, c *harness.Cluster, prefix string, mount bool) (time.
 	failed.Add(int64(co.Retries.Load() - before))
 	for _, v := range volumes {
 		if v != nil && mount {
-			require.NoError(b, co.Down(ctx, v))
+			require.NoError(b, co.UnbindUnstageUnpublish(ctx, v))
 		}
 		if v != nil {
 			require.NoError(b, co.Delete(ctx, v))
@@ -144,8 +144,8 @@ func hundredOfTheFloor(b *testing.B, c *harness.Cluster) time.Duration {
 	for range 16 {
 		wg.Go(func() {
 			for i := next.Add(1); i <= 100; i = next.Add(1) {
-				m, err := floor(c.Mounts(), fmt.Sprintf("floor%d", i), gi)
-				m.undo()
+				m, err := floorSteps(c.Mounts(), fmt.Sprintf("floor%d", i), gi)
+				m.close()
 				if err != nil {
 					b.Error(err)
 				}

@@ -13,8 +13,8 @@ import (
 type Variant struct {
 	Name string
 	Pids []int
-	// Do is one operation; it is called by many goroutines at once.
-	Do func(ctx context.Context) error
+	// Run is one operation; it is called by many goroutines at once.
+	Run func(ctx context.Context) error
 }
 
 // Window is what one variant did in one short stretch of time.
@@ -22,14 +22,14 @@ type Window struct {
 	Rate     float64 // operations a second
 	P50, P99 time.Duration
 	CPU      time.Duration // of the variant's processes and the driver, per operation
-	Others   float64       // cores that anything else used
+	OtherCPU float64       // cores that anything else used
 	Errors   int
 	// Error is the first of the errors.
 	Error error
 }
 
-// Quiet tells whether little else ran.
-func (w Window) Quiet() bool { return w.Others < QuietCores }
+// IsQuiet tells whether little else ran.
+func (w Window) IsQuiet() bool { return w.OtherCPU < QuietCores }
 
 // Rounds runs every variant once per round, in shuffled order, one at a time.
 func Rounds(ctx context.Context, rounds, inFlight int, warm, length time.Duration, variants ...Variant) map[string][]Window {
@@ -76,7 +76,7 @@ func run(ctx context.Context, v Variant, inFlight int, length time.Duration) Win
 func work(ctx context.Context, v Variant, until time.Time) (latencies []time.Duration, failed int, first error) {
 	for time.Now().Before(until) {
 		began := time.Now()
-		if err := v.Do(ctx); err != nil {
+		if err := v.Run(ctx); err != nil {
 			failed++
 			first = cmp.Or(first, err)
 			continue
@@ -88,7 +88,7 @@ func work(ctx context.Context, v Variant, until time.Time) (latencies []time.Dur
 
 func summary(latencies []time.Duration, took, own, machine time.Duration) Window {
 	slices.Sort(latencies)
-	w := Window{Others: max(0, (machine-own).Seconds()/took.Seconds())}
+	w := Window{OtherCPU: max(0, (machine-own).Seconds()/took.Seconds())}
 	if n := len(latencies); n > 0 {
 		w.Rate = float64(n) / took.Seconds()
 		w.P50, w.P99 = latencies[n/2], latencies[n*99/100]
@@ -105,7 +105,7 @@ func Paired(a, b []Window, f func(a, b Window) float64) (median, least, greatest
 	for i := range min(len(a), len(b)) {
 		x := f(a[i], b[i])
 		all = append(all, x)
-		if a[i].Quiet() && b[i].Quiet() {
+		if a[i].IsQuiet() && b[i].IsQuiet() {
 			calm = append(calm, x)
 		}
 	}

@@ -74,14 +74,14 @@ func Linearizable(calls []Call, within time.Duration, folder string) error {
 			continue
 		}
 		name := part[0].Input.(model.Input).Name
-		of := named(calls, name)
-		return fmt.Errorf("the %d calls on %s are not linearizable (%s): %s", len(of), name, result, save(m, info, of, folder))
+		of := nameOf(calls, name)
+		return fmt.Errorf("the %d calls on %s are not linearizable (%s): %s", len(of), name, result, writeVisualization(m, info, of, folder))
 	}
 	return nil
 }
 
-// named are the calls on one name, in the order in which they began.
-func named(calls []Call, name string) []Call {
+// nameOf are the calls on one name, in the order in which they began.
+func nameOf(calls []Call, name string) []Call {
 	var of []Call
 	for _, c := range calls {
 		if c.Input.Name == name {
@@ -109,8 +109,8 @@ func operations(calls []Call) []porcupine.Operation {
 	return ops
 }
 
-// save writes what a person needs to understand a failure, and answers where.
-func save(m porcupine.Model, info porcupine.LinearizationInfo, calls []Call, folder string) string {
+// writeVisualization writes what a person needs to understand a failure, and answers where.
+func writeVisualization(m porcupine.Model, info porcupine.LinearizationInfo, calls []Call, folder string) string {
 	if folder == "" {
 		return "not kept"
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// oneLine asserts that a run failed with a code and said so in one line that
+// requireOneLine asserts that a run failed with a code and said so in one line that
 // contains the words.
-func oneLine(t *testing.T, res harness.Result, exit int, words ...string) {
+func requireOneLine(t *testing.T, res harness.Result, exit int, words ...string) {
 	t.Helper()
 	t.Logf("exit %d: %s", res.Code, res.Stderr)
 	require.Equal(t, exit, res.Code, "stdout: %s", res.Stdout)
@@ -30,7 +30,7 @@ func oneLine(t *testing.T, res harness.Result, exit int, words ...string) {
 // TestErrorsAreOneLineThatSaysWhatToDo: item 10 of what must hold, where no
 // cluster is needed.
 func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
-	path := binary(t)
+	path := testBinary(t)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "holdfast.yaml")
 	require.NoError(t, os.WriteFile(config, []byte("no-such-key: 1\n"), 0o600))
@@ -50,7 +50,7 @@ func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				oneLine(t, harness.Run(t.Context(), path, tc.args...), tc.exit, tc.words...)
+				requireOneLine(t, harness.Run(t.Context(), path, tc.args...), tc.exit, tc.words...)
 			}
 		})
 	}
@@ -70,10 +70,10 @@ func withoutRoot(t *testing.T, path string) {
 	cmd := exec.CommandContext(t.Context(), copied, "dev", "--dir", filepath.Join(open, "d"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	cmd.Dir = open
-	oneLine(t, result(cmd), 1, "root")
+	requireOneLine(t, runCommand(cmd), 1, "root")
 }
 
-func result(cmd *exec.Cmd) harness.Result {
+func runCommand(cmd *exec.Cmd) harness.Result {
 	var out, errOut strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	_ = cmd.Run() // the code says it
@@ -107,43 +107,43 @@ func withoutTools(t *testing.T, path string) {
 	args, _ := nodeArgs(t, path)
 	script := `mount --make-rprivate / && mount --bind /dev/null "$1" && shift && exec "$@"`
 	cmd := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-c", script, "sh", hidden, path}, args...)...)
-	oneLine(t, result(cmd), 1, "mkfs.ext4", "e2fsprogs")
+	requireOneLine(t, runCommand(cmd), 1, "mkfs.ext4", "e2fsprogs")
 }
 
 // withOpenKey runs a node whose key others can read.
 func withOpenKey(t *testing.T, path string) {
 	args, key := nodeArgs(t, path)
 	require.NoError(t, os.Chmod(key, 0o644))
-	oneLine(t, harness.Run(t.Context(), path, args...), 2, key, "chmod")
+	requireOneLine(t, harness.Run(t.Context(), path, args...), 2, key, "chmod")
 }
 
 // TestCommandLineAgainstACluster: exit codes, and the errors that need a
 // cluster.
 func TestCommandLineAgainstACluster(t *testing.T) {
-	c := start(t, harness.Options{Supervise: false})
+	c := startCluster(t, harness.Options{Supervise: false})
 	l, err := c.Layout()
 	require.NoError(t, err)
 	v, err := c.NewCO().Create(t.Context(), harness.Spec{Name: "seen"})
 	require.NoError(t, err)
 
-	t.Run("readers answer in every format", func(t *testing.T) { readers(t, c, v) })
+	t.Run("readers answer in every format", func(t *testing.T) { testReadCommands(t, c, v) })
 	t.Run("a second supervisor", func(t *testing.T) {
-		oneLine(t, c.Run(t.Context(), "dev", "--dir", c.Dir), 1, "stop it first")
+		requireOneLine(t, c.Run(t.Context(), "dev", "--dir", c.Dir), 1, "stop it first")
 	})
 	t.Run("an unknown child", func(t *testing.T) {
-		oneLine(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, "c9"), 1, "c9")
+		requireOneLine(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, "c9"), 1, "c9")
 	})
 	t.Run("a used port", func(t *testing.T) { usedPort(t, c, l.Controllers[2]) })
 	t.Run("without a quorum", func(t *testing.T) { withoutQuorum(t, c) })
 	deleteAll(t, c, c.NewCO(), map[string]*harness.Volume{"seen": v})
 	t.Run("other numbers than at the first start", func(t *testing.T) {
 		require.NoError(t, c.Stop(t.Context()))
-		oneLine(t, c.Run(t.Context(), "dev", "--dir", c.Dir, "--controllers=5"), 2, "--controllers 3")
-		oneLine(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, "c1"), 3, "c1")
+		requireOneLine(t, c.Run(t.Context(), "dev", "--dir", c.Dir, "--controllers=5"), 2, "--controllers 3")
+		requireOneLine(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, "c1"), 3, "c1")
 	})
 }
 
-func readers(t *testing.T, c *harness.Cluster, v *harness.Volume) {
+func testReadCommands(t *testing.T, c *harness.Cluster, v *harness.Volume) {
 	for _, args := range [][]string{{"status"}, {"volumes"}, {"nodes"}, {"operations"}, {"history", "--volume", v.ID}, {"audit"}} {
 		for _, format := range []string{"table", "json", "yaml"} {
 			res := c.Run(t.Context(), append(args, "--dir", c.Dir, "-o", format)...)
@@ -159,7 +159,7 @@ func readers(t *testing.T, c *harness.Cluster, v *harness.Volume) {
 func usedPort(t *testing.T, c *harness.Cluster, ctl harness.Controller) {
 	require.NoError(t, c.Kill(t.Context(), ctl.ID))
 	var thief net.Listener
-	require.NoError(t, harness.Poll(t.Context(), poll, "the port to be free", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), soonTimeout, "the port to be free", func() (bool, error) {
 		var err error
 		thief, err = net.Listen("tcp", ctl.API)
 		return err == nil, err
@@ -183,7 +183,7 @@ func refusedStart(t *testing.T, c *harness.Cluster, id, why string) {
 // withoutQuorum asserts that what cannot be known is said with exit code 3.
 func withoutQuorum(t *testing.T, c *harness.Cluster) {
 	_, dead := loseQuorum(t, c)
-	require.NoError(t, harness.Poll(t.Context(), poll, "the leader to be unknown", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), soonTimeout, "the leader to be unknown", func() (bool, error) {
 		s, err := c.Status(t.Context())
 		return s.Leader == "", err
 	}))

@@ -25,28 +25,28 @@ var contentSteps = []string{"save-snapshot", "freeze", "cut", "thaw", "create-fr
 // are killed too. What was written before a cut is what the copies hold.
 func TestContentSurvivesKilledNodesAndLeaders(t *testing.T) {
 	const nodes = 3
-	c := start(t, harness.Options{Supervise: true, Nodes: nodes, Flags: []string{"--enable-fault-points", "--node-arg=--io-cgroup=" + limitGroup(t)}})
+	c := startCluster(t, harness.Options{Supervise: true, Nodes: nodes, Flags: []string{"--enable-fault-points", "--node-arg=--io-cgroup=" + limitGroup(t)}})
 	l, err := c.Layout()
 	require.NoError(t, err)
 	var points []string
 	for _, s := range contentSteps {
 		points = append(points, s+".before", s+".after")
 	}
-	harm := nemesis.Start(t.Context(), nemesis.Fault{Name: "leader killed", Every: 3 * time.Second, Do: killLeader(c)})
+	harm := nemesis.Start(t.Context(), nemesis.Fault{Name: "leader killed", Every: 3 * time.Second, Inject: killLeader(c)})
 	var g errgroup.Group
 	for i, n := range l.Nodes {
-		share := every(points, nodes, i)
+		share := everyNth(points, nodes, i)
 		if *long { // every node meets every point
 			share = points
 		}
-		a := &armory{folder: n.DataDir, left: share}
-		g.Go(func() error { return livesOf(t, c, n.ID, a, contentLife) })
+		a := &faultArmer{dir: n.DataDir, remaining: share}
+		g.Go(func() error { return runLifecycles(t, c, n.ID, a, contentLifecycle) })
 	}
 	require.NoError(t, g.Wait())
 	done, err := harm.Stop()
 	require.NoError(t, err)
 	require.Positive(t, done["leader killed"])
-	require.NoError(t, c.AwaitNothing(t.Context()))
+	require.NoError(t, c.AwaitNoLeftovers(t.Context()))
 	require.NoError(t, c.AwaitCleanAudit(t.Context()))
 	require.NoError(t, c.AwaitAgreement(t.Context()))
 }
@@ -66,8 +66,8 @@ func limitGroup(t *testing.T) string {
 	return ""
 }
 
-// contentLife is one volume with a snapshot, a clone, growth, limits and a group.
-func contentLife(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.Spec, a *armory) error {
+// contentLifecycle is one volume with a snapshot, a clone, growth, limits and a group.
+func contentLifecycle(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.Spec, a *faultArmer) error {
 	var (
 		v, w     *harness.Volume
 		data     []byte
@@ -77,42 +77,42 @@ func contentLife(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.
 	ctx := t.Context()
 	for _, part := range []func() error{
 		func() (err error) { v, err = co.Create(ctx, spec); return err },
-		func() error { return co.Up(ctx, v, spec.Node) },
+		func() error { return co.PublishStageBind(ctx, v, spec.Node) },
 		func() (err error) { data, err = writeTo(v); return err },
 		func() (err error) { snapshot, err = co.Snapshot(ctx, spec.Name, v); return err },
 		func() (err error) {
 			w, err = co.Restore(ctx, harness.Spec{Name: spec.Name + "-w", Size: spec.Size, Node: spec.Node}, snapshot)
 			return err
 		},
-		func() error { return co.Up(ctx, w, spec.Node) },
+		func() error { return co.PublishStageBind(ctx, w, spec.Node) },
 		func() error { return sameData(w, data) },
-		func() error { return co.Down(ctx, v) },
+		func() error { return co.UnbindUnstageUnpublish(ctx, v) },
 		func() error { return co.Expand(ctx, v, spec.Size+16*harness.Mi) },
-		func() error { return co.Up(ctx, v, spec.Node) },
+		func() error { return co.PublishStageBind(ctx, v, spec.Node) },
 		func() error { return sameData(v, data) },
-		func() error { return atLeast(v, spec.Size) },
+		func() error { return checkFilesystemSize(v, spec.Size) },
 		func() error { return co.Modify(ctx, v, map[string]string{"iopsLimit": "5000"}) },
 		func() (err error) { group, err = co.Group(ctx, spec.Name+"-g", v, w); return err },
 		func() error { return co.DeleteGroup(ctx, group) },
 		func() error { return co.DeleteSnapshot(ctx, snapshot) },
 		func() error { return sameData(v, data) },
-		func() error { return co.Down(ctx, w) },
-		func() error { return co.Down(ctx, v) },
+		func() error { return co.UnbindUnstageUnpublish(ctx, w) },
+		func() error { return co.UnbindUnstageUnpublish(ctx, v) },
 		func() error { return co.Delete(ctx, w) },
 		func() error { return co.Delete(ctx, v) },
 	} {
-		if err := a.next(); err != nil {
+		if err := a.advance(); err != nil {
 			return err
 		}
 		if err := part(); err != nil {
 			return err
 		}
 	}
-	return a.next()
+	return a.advance()
 }
 
-// atLeast answers an error unless the filesystem grew beyond size bytes.
-func atLeast(v *harness.Volume, size int64) error {
+// checkFilesystemSize answers an error unless the filesystem grew beyond size bytes.
+func checkFilesystemSize(v *harness.Volume, size int64) error {
 	var st unix.Statfs_t
 	if err := unix.Statfs(v.Target, &st); err != nil {
 		return err

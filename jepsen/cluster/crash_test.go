@@ -58,20 +58,20 @@ func ignoreDead(err error) error {
 // TestCrash_EveryNameHasOneVolumeAndOneFile: item 2 of what must hold.
 // CSI-CTRL-CreateVolume-03, -04; S161, S163, S23.
 func TestCrash_EveryNameHasOneVolumeAndOneFile(t *testing.T) {
-	c := start(t, harness.Options{Supervise: true})
+	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()
-	co.Patience = 3 * time.Minute
-	atLeast, during := pick(100, 500), pick(12*time.Second, time.Minute)
+	co.Timeout = 3 * time.Minute
+	atLeast, during := shortOrLong(100, 500), shortOrLong(12*time.Second, time.Minute)
 
 	harm := nemesis.Start(t.Context(),
-		nemesis.Fault{Name: "leader killed", Every: 2 * time.Second, Do: killLeader(c)},
-		nemesis.Fault{Name: "node killed", Every: 5 * time.Second, Do: func(context.Context) error { return kill(c, "n1") }})
+		nemesis.Fault{Name: "leader killed", Every: 2 * time.Second, Inject: killLeader(c)},
+		nemesis.Fault{Name: "node killed", Every: 5 * time.Second, Inject: func(context.Context) error { return kill(c, "n1") }})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() {
 		defer cancel()
 		<-time.After(during)
-		awaitHarm(ctx, harm, map[string]int{"leader killed": 3, "node killed": 1})
+		awaitFaults(ctx, harm, map[string]int{"leader killed": 3, "node killed": 1})
 	}()
 	volumes := createDuring(ctx, t, co, atLeast)
 	done, err := harm.Stop()
@@ -82,16 +82,16 @@ func TestCrash_EveryNameHasOneVolumeAndOneFile(t *testing.T) {
 
 	again := createMany(t, co, "crash", len(volumes), 8)
 	require.Equal(t, ids(volumes), ids(again), "asked for again, each name has the volume it had")
-	eachOnce(t, c, volumes)
+	requireExactVolumes(t, c, volumes)
 	deleteAll(t, c, co, volumes)
 }
 
-// awaitHarm waits until each fault was done so often: where the processors are busy, a
+// awaitFaults waits until each fault was done so often: where the processors are busy, a
 // leader is found late. What is missing in the end is for the test to tell.
-func awaitHarm(ctx context.Context, harm *nemesis.Nemesis, least map[string]int) {
+func awaitFaults(ctx context.Context, nemesis *nemesis.Nemesis, minimum map[string]int) {
 	_ = harness.Poll(ctx, 2*time.Minute, "the harm to be done", func() (bool, error) {
-		for name, times := range least {
-			if harm.Done(name) < times {
+		for name, times := range minimum {
+			if nemesis.Done(name) < times {
 				return false, nil
 			}
 		}
@@ -104,7 +104,7 @@ func awaitHarm(ctx context.Context, harm *nemesis.Nemesis, least map[string]int)
 func createDuring(ctx context.Context, t *testing.T, co *harness.CO, enough int) map[string]*harness.Volume {
 	all := map[string]*harness.Volume{}
 	for n := 0; ctx.Err() == nil || n < enough; n += 8 {
-		add(all, createRange(t, co, "crash", n, n+8, 8))
+		merge(all, createRange(t, co, "crash", n, n+8, 8))
 		<-time.After(50 * time.Millisecond)
 	}
 	return all
@@ -120,22 +120,22 @@ func ids(volumes map[string]*harness.Volume) map[string]string {
 
 // TestBurst_AllControllersKilledAtOnceLoseNothing: item 3 of what must hold (S166).
 func TestBurst_AllControllersKilledAtOnceLoseNothing(t *testing.T) {
-	c := start(t, harness.Options{Supervise: true})
+	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()
 	volumes := map[string]*harness.Volume{}
-	for round := range pick(2, 10) {
+	for round := range shortOrLong(2, 10) {
 		made := burst(t, c, co, round)
 		for name, v := range made {
 			volumes[name] = v
 		}
 	}
-	eachOnce(t, c, volumes)
+	requireExactVolumes(t, c, volumes)
 	listed, err := co.List(t.Context())
 	require.NoError(t, err)
 	for name, v := range volumes {
 		require.Equal(t, []string{"n1"}, listed[v.ID].Nodes, "the publication of %s is lost", name)
 	}
-	inParallel(t, 8, len(volumes), func(i int) error { return co.Unpublish(t.Context(), values(volumes)[i]) })
+	inParallel(t, 8, len(volumes), func(i int) error { return co.Unpublish(t.Context(), sortedVolumes(volumes)[i]) })
 	deleteAll(t, c, co, volumes)
 }
 
@@ -144,7 +144,7 @@ func TestBurst_AllControllersKilledAtOnceLoseNothing(t *testing.T) {
 func burst(t *testing.T, c *harness.Cluster, co *harness.CO, round int) map[string]*harness.Volume {
 	prefix := "burst-" + string(rune('a'+round))
 	acknowledged := createMany(t, co, prefix+"-before", 10, 8)
-	inParallel(t, 8, len(acknowledged), func(i int) error { return co.Publish(t.Context(), values(acknowledged)[i], "n1") })
+	inParallel(t, 8, len(acknowledged), func(i int) error { return co.Publish(t.Context(), sortedVolumes(acknowledged)[i], "n1") })
 	l, err := c.Layout()
 	require.NoError(t, err)
 	killed := make(chan error, 1)
@@ -154,9 +154,9 @@ func burst(t *testing.T, c *harness.Cluster, co *harness.CO, round int) map[stri
 	during := createMany(t, co, prefix+"-during", 200, 8)
 	require.NoError(t, <-killed)
 	for _, ctl := range l.Controllers {
-		require.NoError(t, c.AwaitOther(t.Context(), ctl.ID, ctl.PID))
+		require.NoError(t, c.AwaitNewPID(t.Context(), ctl.ID, ctl.PID))
 	}
-	inParallel(t, 8, len(during), func(i int) error { return co.Publish(t.Context(), values(during)[i], "n1") })
+	inParallel(t, 8, len(during), func(i int) error { return co.Publish(t.Context(), sortedVolumes(during)[i], "n1") })
 	for name, v := range during {
 		acknowledged[name] = v
 	}
@@ -175,8 +175,8 @@ func killAllAfter(ctx context.Context, c *harness.Cluster, images int, children 
 	return err
 }
 
-// values are the volumes in the order of their names.
-func values(volumes map[string]*harness.Volume) []*harness.Volume {
+// sortedVolumes are the volumes in the order of their names.
+func sortedVolumes(volumes map[string]*harness.Volume) []*harness.Volume {
 	var all []*harness.Volume
 	for _, name := range slices.Sorted(maps.Keys(volumes)) {
 		all = append(all, volumes[name])

@@ -18,86 +18,86 @@ import (
 
 // TestHostsAreWhoTheySay: the black-box part of item 9 for hosts and pools.
 func TestHostsAreWhoTheySay(t *testing.T) {
-	c := start(t, harness.Options{Supervise: false})
+	c := startCluster(t, harness.Options{Supervise: false})
 	co := c.NewCO()
 	v, err := co.Create(t.Context(), harness.Spec{Name: "kept"})
 	require.NoError(t, err)
-	require.NoError(t, co.Up(t.Context(), v, "n1"))
+	require.NoError(t, co.PublishStageBind(t.Context(), v, "n1"))
 	data, err := writeTo(v)
 	require.NoError(t, err)
-	require.NoError(t, co.Down(t.Context(), v))
+	require.NoError(t, co.UnbindUnstageUnpublish(t.Context(), v))
 	l, err := c.Layout()
 	require.NoError(t, err)
 	node := l.Nodes[0]
 
-	t.Run("S12_an unmounted pool creates nothing", func(t *testing.T) { unmounted(t, c, node, v) })
-	t.Run("S17_a reinstalled host with an old name is refused", func(t *testing.T) { reinstalled(t, c, node, v) })
+	t.Run("S12_an unmounted pool creates nothing", func(t *testing.T) { testUnmountedPool(t, c, node, v) })
+	t.Run("S17_a reinstalled host with an old name is refused", func(t *testing.T) { testReinstalledHost(t, c, node, v) })
 
-	require.NoError(t, co.Up(t.Context(), v, "n1"))
+	require.NoError(t, co.PublishStageBind(t.Context(), v, "n1"))
 	require.NoError(t, sameData(v, data))
-	require.NoError(t, co.Down(t.Context(), v))
+	require.NoError(t, co.UnbindUnstageUnpublish(t.Context(), v))
 	waiting, err := co.Create(t.Context(), harness.Spec{Name: "waiting"}) // what waited for the host is made now
 	require.NoError(t, err)
 	volumes := map[string]*harness.Volume{v.Name: v, waiting.Name: waiting}
-	eachOnce(t, c, volumes)
+	requireExactVolumes(t, c, volumes)
 	deleteAll(t, c, co, volumes)
 }
 
-// unmounted puts an empty filesystem over the pool, as a host that came up
+// testUnmountedPool puts an empty filesystem over the pool, as a host that came up
 // without its disk has.
-func unmounted(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.Volume) {
+func testUnmountedPool(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.Volume) {
 	require.NoError(t, c.Kill(t.Context(), node.ID))
 	require.NoError(t, unix.Mount("none", node.PoolDir, "tmpfs", 0, "size=64m"))
 	t.Cleanup(func() { _ = unix.Unmount(node.PoolDir, unix.MNT_DETACH) }) // when an assertion failed before
 	require.Zero(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, node.ID).Code)
-	nothingIsDone(t, c, v)
+	requireNoProgress(t, c, v)
 	made, err := filepath.Glob(filepath.Join(node.PoolDir, "*", "*"))
 	require.NoError(t, err)
 	require.Empty(t, made, "something was made below the mount point of an absent pool")
-	end(t, c, node.ID)
+	stopChild(t, c, node.ID)
 	require.NoError(t, unix.Unmount(node.PoolDir, 0))
 	require.NoError(t, c.StartChild(t.Context(), node.ID))
 }
 
-// reinstalled takes the data folder away from a host, which makes it another one.
-func reinstalled(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.Volume) {
+// testReinstalledHost takes the data folder away from a host, which makes it another one.
+func testReinstalledHost(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.Volume) {
 	require.NoError(t, c.Kill(t.Context(), node.ID))
 	require.NoError(t, os.Rename(node.DataDir, node.DataDir+".old"))
 	before := len(c.ChildLog(node.ID))
 	require.Zero(t, c.Run(t.Context(), "dev", "start", "--dir", c.Dir, node.ID).Code)
-	require.NoError(t, harness.Poll(t.Context(), poll, "the host to say that it is refused", func() (bool, error) {
+	require.NoError(t, harness.Poll(t.Context(), soonTimeout, "the host to say that it is refused", func() (bool, error) {
 		return strings.Contains(c.ChildLog(node.ID)[before:], "holdfast nodes lost"), nil
 	}))
-	nothingIsDone(t, c, v)
+	requireNoProgress(t, c, v)
 	images, err := c.Images(node.ID)
 	require.NoError(t, err)
 	require.Equal(t, []string{v.ID}, images)
-	end(t, c, node.ID)
+	stopChild(t, c, node.ID)
 	require.NoError(t, os.RemoveAll(node.DataDir))
 	require.NoError(t, os.Rename(node.DataDir+".old", node.DataDir))
 	require.NoError(t, c.StartChild(t.Context(), node.ID))
 }
 
 // end kills a child, unless it ends by itself.
-func end(t *testing.T, c *harness.Cluster, id string) {
+func stopChild(t *testing.T, c *harness.Cluster, id string) {
 	t.Helper()
 	require.NoError(t, kill(c, id))
 	require.NoError(t, c.AwaitDead(t.Context(), id))
 }
 
-// nothingIsDone asserts that no volume is made and none is deleted while the only
+// requireNoProgress asserts that no volume is made and none is deleted while the only
 // host is not what it was.
-func nothingIsDone(t *testing.T, c *harness.Cluster, v *harness.Volume) {
+func requireNoProgress(t *testing.T, c *harness.Cluster, v *harness.Volume) {
 	t.Helper()
 	leader, err := c.Leader(t.Context())
 	require.NoError(t, err)
 	client, err := c.Controller(leader)
 	require.NoError(t, err)
-	_, err = client.CreateVolume(within(t, 4*time.Second), harness.Spec{Name: "waiting"}.CreateRequest())
-	require.NotEqual(t, codes.OK, code(t, "create", err))
+	_, err = client.CreateVolume(timeoutContext(t, 4*time.Second), harness.Spec{Name: "waiting"}.CreateRequest())
+	require.NotEqual(t, codes.OK, logCode(t, "create", err))
 	require.NotEqual(t, codes.Internal, status.Code(err))
-	require.NoError(t, definite(t, "the volume", func() error {
-		_, err := client.ControllerGetVolume(within(t, 4*time.Second), &csi.ControllerGetVolumeRequest{VolumeId: v.ID})
+	require.NoError(t, repeatUntilDefinite(t, "the volume", func() error {
+		_, err := client.ControllerGetVolume(timeoutContext(t, 4*time.Second), &csi.ControllerGetVolumeRequest{VolumeId: v.ID})
 		return err
 	}), "the volume was forgotten")
 }

@@ -28,21 +28,21 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// poll is how long something is waited for that should come soon.
-const poll = 20 * time.Second
+// soonTimeout is how long something is waited for that should come soon.
+const soonTimeout = 20 * time.Second
 
-// pick is the first value, or the second in the long form.
-func pick[T any](short, inLong T) T {
+// shortOrLong is the first value, or the second in the long form.
+func shortOrLong[T any](short, inLong T) T {
 	if *long {
 		return inLong
 	}
 	return short
 }
 
-// binary is the binary under test; the test is skipped where no cluster can run.
-func binary(t *testing.T) string {
+// testBinary is the binary under test; the test is skipped where no cluster can run.
+func testBinary(t *testing.T) string {
 	t.Helper()
-	if why := harness.Unfit(); why != "" {
+	if why := harness.WhyUnavailable(); why != "" {
 		t.Skip("skipped: " + why)
 	}
 	path, err := builder.Path(t.Context())
@@ -50,33 +50,33 @@ func binary(t *testing.T) string {
 	return path
 }
 
-// start starts a cluster that is cleaned, and proved to be clean, when the test ends.
-func start(t *testing.T, opts harness.Options) *harness.Cluster {
+// startCluster starts a cluster that is cleaned, and proved to be clean, when the test ends.
+func startCluster(t *testing.T, opts harness.Options) *harness.Cluster {
 	t.Helper()
-	opts.Binary = binary(t)
+	opts.Binary = testBinary(t)
 	begin := time.Now()
 	c, err := harness.Start(t.Context(), opts)
 	require.NoError(t, err)
 	t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))
-	t.Cleanup(func() { finish(t, c) })
+	t.Cleanup(func() { collectAndClean(t, c) })
 	return c
 }
 
-// finish keeps what a person needs to understand a failure, then cleans.
-func finish(t *testing.T, c *harness.Cluster) {
+// collectAndClean keeps what a person needs to understand a failure, then cleans.
+func collectAndClean(t *testing.T, c *harness.Cluster) {
 	if err := c.Panics(); err != nil {
 		t.Error(err)
 	}
 	if t.Failed() {
-		keep(t, c)
+		saveArtifacts(t, c)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()
 	require.NoError(t, c.Clean(ctx))
 }
 
-// keep copies the logs and the last status into $HOLDFAST_ARTIFACTS, or prints the end of the log.
-func keep(t *testing.T, c *harness.Cluster) {
+// saveArtifacts copies the logs and the last status into $HOLDFAST_ARTIFACTS, or prints the end of the log.
+func saveArtifacts(t *testing.T, c *harness.Cluster) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	t.Logf("status: %s", c.Run(ctx, "status", "--dir", c.Dir).Stdout)
@@ -100,9 +100,9 @@ func artifacts(t *testing.T) string {
 	return t.TempDir()
 }
 
-// eachOnce asserts that the cluster's images are those of exactly these volumes,
+// requireExactVolumes asserts that the cluster's images are those of exactly these volumes,
 // each once, that an audit finds nothing, and that all members hold one state.
-func eachOnce(t *testing.T, c *harness.Cluster, volumes map[string]*harness.Volume) {
+func requireExactVolumes(t *testing.T, c *harness.Cluster, volumes map[string]*harness.Volume) {
 	t.Helper()
 	require.NoError(t, c.AwaitCleanAudit(t.Context()))
 	require.NoError(t, c.AwaitAgreement(t.Context()))
@@ -129,6 +129,6 @@ func deleteAll(t *testing.T, c *harness.Cluster, co *harness.CO, volumes map[str
 		all = append(all, v)
 	}
 	inParallel(t, 8, len(all), func(i int) error { return co.Delete(t.Context(), all[i]) })
-	require.NoError(t, c.AwaitNothing(t.Context()))
+	require.NoError(t, c.AwaitNoLeftovers(t.Context()))
 	require.NoError(t, c.AwaitCleanAudit(t.Context()))
 }

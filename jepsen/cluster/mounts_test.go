@@ -48,36 +48,36 @@ func oneMountEach(t *testing.T, c *harness.Cluster, v *harness.Volume) {
 // TestStageAndPublishTenTimesOver: the first half of item 5 (CSI-NODE-NodeStageVolume,
 // -NodePublishVolume idempotency; S122).
 func TestStageAndPublishTenTimesOver(t *testing.T) {
-	c := start(t, harness.Options{Supervise: true})
+	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()
 	for name, spec := range kinds {
 		t.Run(name+" has one mount each", func(t *testing.T) {
 			v, err := co.Create(t.Context(), spec)
 			require.NoError(t, err)
 			for range 10 {
-				require.NoError(t, co.Up(t.Context(), v, "n1"))
+				require.NoError(t, co.PublishStageBind(t.Context(), v, "n1"))
 				oneMountEach(t, c, v)
 			}
 			data, err := writeTo(v)
 			require.NoError(t, err)
-			bounce(t, c, "n1")
-			require.NoError(t, co.Up(t.Context(), v, "n1"))
+			restart(t, c, "n1")
+			require.NoError(t, co.PublishStageBind(t.Context(), v, "n1"))
 			oneMountEach(t, c, v)
 			require.NoError(t, sameData(v, data), "after the node's restart")
 			for range 2 {
-				require.NoError(t, co.Unbind(t.Context(), v))
+				require.NoError(t, co.UnpublishTarget(t.Context(), v))
 				require.NoError(t, co.Unstage(t.Context(), v))
 			}
 			loops, err := c.LoopsOf(v.ID)
 			require.NoError(t, err)
 			require.Empty(t, loops, "an unstaged volume holds a loop device")
-			require.NoError(t, co.Up(t.Context(), v, "n1"))
+			require.NoError(t, co.PublishStageBind(t.Context(), v, "n1"))
 			require.NoError(t, sameData(v, data), "after staging again: formatted once (S15)")
-			require.NoError(t, co.Down(t.Context(), v))
+			require.NoError(t, co.UnbindUnstageUnpublish(t.Context(), v))
 			require.NoError(t, co.Delete(t.Context(), v))
 		})
 	}
-	require.NoError(t, c.AwaitNothing(t.Context()))
+	require.NoError(t, c.AwaitNoLeftovers(t.Context()))
 	require.NoError(t, c.AwaitCleanAudit(t.Context()))
 }
 
@@ -85,19 +85,19 @@ func TestStageAndPublishTenTimesOver(t *testing.T) {
 // SIGTERM or SIGKILL, and is adopted when it goes on; what is not staged holds no
 // device (S124).
 func TestMountsOutliveTheCluster(t *testing.T) {
-	c := start(t, harness.Options{Supervise: true})
+	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()
 	var volumes []*harness.Volume
 	var data [][]byte
 	for _, spec := range kinds {
 		v, err := co.Create(t.Context(), spec)
 		require.NoError(t, err)
-		require.NoError(t, co.Up(t.Context(), v, "n1"))
+		require.NoError(t, co.PublishStageBind(t.Context(), v, "n1"))
 		wrote, err := writeTo(v)
 		require.NoError(t, err)
 		volumes, data = append(volumes, v), append(data, wrote)
 	}
-	for _, stop := range []func(context.Context) error{c.Stop, c.StopHard} {
+	for _, stop := range []func(context.Context) error{c.Stop, c.Kill9} {
 		require.NoError(t, stop(t.Context()))
 		for i, v := range volumes {
 			oneMountEach(t, c, v)
@@ -105,24 +105,24 @@ func TestMountsOutliveTheCluster(t *testing.T) {
 		}
 		require.NoError(t, c.Resume(t.Context()))
 		for i, v := range volumes {
-			require.NoError(t, co.Up(t.Context(), v, "n1"), "adopted")
+			require.NoError(t, co.PublishStageBind(t.Context(), v, "n1"), "adopted")
 			oneMountEach(t, c, v)
 			require.NoError(t, sameData(v, data[i]))
 		}
 		require.NoError(t, c.AwaitCleanAudit(t.Context()))
 	}
 	for _, v := range volumes {
-		require.NoError(t, co.Down(t.Context(), v))
+		require.NoError(t, co.UnbindUnstageUnpublish(t.Context(), v))
 	}
 	removeAll(t, c)
 }
 
-// bounce kills a child with SIGKILL and waits until it runs again.
-func bounce(t *testing.T, c *harness.Cluster, id string) {
+// restart kills a child with SIGKILL and waits until it runs again.
+func restart(t *testing.T, c *harness.Cluster, id string) {
 	t.Helper()
 	pid, err := c.Signal(id, syscall.SIGKILL)
 	require.NoError(t, err)
-	require.NoError(t, c.AwaitOther(t.Context(), id, pid))
+	require.NoError(t, c.AwaitNewPID(t.Context(), id, pid))
 }
 
 // dataPath is where a volume's data goes: a file in it, or the device itself.
@@ -164,34 +164,34 @@ func sameData(v *harness.Volume, data []byte) error {
 	return nil
 }
 
-// code logs an answer and is its code.
-func code(t *testing.T, what string, err error) codes.Code {
+// logCode logs an answer and is its code.
+func logCode(t *testing.T, what string, err error) codes.Code {
 	t.Logf("%s: %v", what, err)
 	return status.Code(err)
 }
 
 // TestS28_WithoutAQuorumOnlyTearingDownWorks: the second half of item 5.
 func TestS28_WithoutAQuorumOnlyTearingDownWorks(t *testing.T) {
-	c := start(t, harness.Options{Supervise: false})
+	c := startCluster(t, harness.Options{Supervise: false})
 	co := c.NewCO()
 	v := prepare(t, co)
 
 	survivor, dead := loseQuorum(t, c)
 	refusedWithoutQuorum(t, c, co, survivor, v)
 
-	require.NoError(t, co.Unbind(t.Context(), v.up))
-	require.NoError(t, co.Unstage(t.Context(), v.up))
+	require.NoError(t, co.UnpublishTarget(t.Context(), v.mounted))
+	require.NoError(t, co.Unstage(t.Context(), v.mounted))
 	require.NoError(t, co.Unstage(t.Context(), v.staged))
 	at, err := harness.Mounts(c.Mounts())
 	require.NoError(t, err)
 	require.Empty(t, at, "NodeUnstage answered OK, but something is mounted")
-	require.NoError(t, co.Unbind(t.Context(), v.up), "the same again")
+	require.NoError(t, co.UnpublishTarget(t.Context(), v.mounted), "the same again")
 
 	for _, id := range dead {
 		require.NoError(t, c.StartChild(t.Context(), id))
 	}
-	for _, volume := range []*harness.Volume{v.up, v.staged, v.published} {
-		require.NoError(t, drained(t, co, volume), "the outbox did not drain: S31 refuses a staged volume")
+	for _, volume := range []*harness.Volume{v.mounted, v.staged, v.published} {
+		require.NoError(t, unpublishAfterTeardown(t, co, volume), "the outbox did not drain: S31 refuses a staged volume")
 	}
 	require.NoError(t, c.AwaitAgreement(t.Context()))
 	require.NoError(t, c.AwaitCleanAudit(t.Context()))
@@ -200,7 +200,7 @@ func TestS28_WithoutAQuorumOnlyTearingDownWorks(t *testing.T) {
 
 // loseQuorum kills both followers.
 func loseQuorum(t *testing.T, c *harness.Cluster) (leader string, dead []string) {
-	now := allWell(t, c)
+	now := awaitHealthy(t, c)
 	dead = now.Followers()
 	require.Len(t, dead, 2)
 	for _, id := range dead {
@@ -209,8 +209,8 @@ func loseQuorum(t *testing.T, c *harness.Cluster) (leader string, dead []string)
 	return now.Leader, dead
 }
 
-// allWell waits until all members agree, one of them leads and the others follow it.
-func allWell(t *testing.T, c *harness.Cluster) (now harness.Status) {
+// awaitHealthy waits until all members agree, one of them leads and the others follow it.
+func awaitHealthy(t *testing.T, c *harness.Cluster) (now harness.Status) {
 	t.Helper()
 	require.NoError(t, harness.Poll(t.Context(), time.Minute, "a leader and its followers to agree", func() (bool, error) {
 		var err error
@@ -222,29 +222,29 @@ func allWell(t *testing.T, c *harness.Cluster) (now harness.Status) {
 	return now
 }
 
-// drained unpublishes as soon as the records of a host's tear-down have reached the log.
-func drained(t *testing.T, co *harness.CO, v *harness.Volume) error {
+// unpublishAfterTeardown unpublishes as soon as the records of a host's tear-down have reached the log.
+func unpublishAfterTeardown(t *testing.T, co *harness.CO, v *harness.Volume) error {
 	return harness.Poll(t.Context(), 30*time.Second, "the outbox to drain", func() (bool, error) {
 		err := co.Unpublish(t.Context(), v)
 		if err != nil && status.Code(err) != codes.FailedPrecondition {
-			err = harness.Final(err)
+			err = harness.Permanent(err)
 		}
 		return err == nil, err
 	})
 }
 
-// stages has one volume in each state of use.
-type stages struct{ up, staged, published, fresh *harness.Volume }
+// useStates has one volume in each state of use.
+type useStates struct{ mounted, staged, published, created *harness.Volume }
 
-func prepare(t *testing.T, co *harness.CO) stages {
+func prepare(t *testing.T, co *harness.CO) useStates {
 	var volumes []*harness.Volume
 	for _, name := range []string{"up", "staged", "published", "fresh"} {
 		v, err := co.Create(t.Context(), harness.Spec{Name: name})
 		require.NoError(t, err)
 		volumes = append(volumes, v)
 	}
-	v := stages{volumes[0], volumes[1], volumes[2], volumes[3]}
-	require.NoError(t, co.Up(t.Context(), v.up, "n1"))
+	v := useStates{volumes[0], volumes[1], volumes[2], volumes[3]}
+	require.NoError(t, co.PublishStageBind(t.Context(), v.mounted, "n1"))
 	require.NoError(t, co.Publish(t.Context(), v.staged, "n1"))
 	require.NoError(t, co.Stage(t.Context(), v.staged))
 	require.NoError(t, co.Publish(t.Context(), v.published, "n1"))
@@ -253,35 +253,35 @@ func prepare(t *testing.T, co *harness.CO) stages {
 
 // refusedWithoutQuorum asserts UNAVAILABLE, and soon, for all that needs the log,
 // also where the deadline is near.
-func refusedWithoutQuorum(t *testing.T, c *harness.Cluster, co *harness.CO, controller string, v stages) {
+func refusedWithoutQuorum(t *testing.T, c *harness.Cluster, co *harness.CO, controller string, v useStates) {
 	ctl, err := c.Controller(controller)
 	require.NoError(t, err)
 	node, err := c.Node("n1")
 	require.NoError(t, err)
 	require.NoError(t, os.MkdirAll(co.StageRequest(v.published).StagingTargetPath, 0o750))
-	require.NoError(t, os.MkdirAll(filepath.Dir(co.BindRequest(v.staged).TargetPath), 0o750))
+	require.NoError(t, os.MkdirAll(filepath.Dir(co.TargetRequest(v.staged).TargetPath), 0o750))
 	const near = 2 * time.Second
 	for _, deadline := range []time.Duration{near, 10 * time.Second} {
 		for what, call := range map[string]func() error{
 			"ControllerPublish": func() error {
-				_, err := ctl.ControllerPublishVolume(within(t, deadline), &csi.ControllerPublishVolumeRequest{
-					VolumeId: v.fresh.ID, NodeId: "n1", VolumeCapability: v.fresh.Capability()})
+				_, err := ctl.ControllerPublishVolume(timeoutContext(t, deadline), &csi.ControllerPublishVolumeRequest{
+					VolumeId: v.created.ID, NodeId: "n1", VolumeCapability: v.created.Capability()})
 				return err
 			},
 			"ControllerUnpublish": func() error {
-				_, err := ctl.ControllerUnpublishVolume(within(t, deadline), &csi.ControllerUnpublishVolumeRequest{VolumeId: v.published.ID, NodeId: "n1"})
+				_, err := ctl.ControllerUnpublishVolume(timeoutContext(t, deadline), &csi.ControllerUnpublishVolumeRequest{VolumeId: v.published.ID, NodeId: "n1"})
 				return err
 			},
 			"CreateVolume": func() error {
-				_, err := ctl.CreateVolume(within(t, deadline), harness.Spec{Name: "no-quorum"}.CreateRequest())
+				_, err := ctl.CreateVolume(timeoutContext(t, deadline), harness.Spec{Name: "no-quorum"}.CreateRequest())
 				return err
 			},
 			"NodeStage": func() error {
-				_, err := node.NodeStageVolume(within(t, deadline), co.StageRequest(v.published))
+				_, err := node.NodeStageVolume(timeoutContext(t, deadline), co.StageRequest(v.published))
 				return err
 			},
 			"NodePublish": func() error {
-				_, err := node.NodePublishVolume(within(t, deadline), co.BindRequest(v.staged))
+				_, err := node.NodePublishVolume(timeoutContext(t, deadline), co.TargetRequest(v.staged))
 				return err
 			},
 		} {
@@ -290,7 +290,7 @@ func refusedWithoutQuorum(t *testing.T, c *harness.Cluster, co *harness.CO, cont
 			for tries := 1; deadline == near && status.Code(err) == codes.DeadlineExceeded && tries < 5; tries++ {
 				err = call() // a busy machine had the answer come too late: it leaves 200 ms before
 			}
-			require.Equal(t, codes.Unavailable, code(t, fmt.Sprintf("%s within %s, after %s", what, deadline, time.Since(begin)), err))
+			require.Equal(t, codes.Unavailable, logCode(t, fmt.Sprintf("%s within %s, after %s", what, deadline, time.Since(begin)), err))
 		}
 	}
 }

@@ -15,34 +15,34 @@ import (
 // leader while volumes are made. Every call is answered in the end, each volume is there
 // once, and the longest time without an acknowledgement is told.
 func TestADeadControllerIsReplacedUnderLoad(t *testing.T) {
-	w := &wiped{start(t, harness.Options{Supervise: false}), t}
+	w := &wipedCluster{startCluster(t, harness.Options{Supervise: false}), t}
 	leader, _ := w.roles()
 	old := w.memberID(leader)
-	load := begin(w)
+	load := startCreateLoad(w)
 	w.wipe(leader)
-	w.says(leader, "holdfast members replace "+old)
-	load.await(t, 20)
+	w.awaitReadiness(leader, "holdfast members replace "+old)
+	load.awaitMore(t, 20)
 	w.replace(leader, old)
-	load.await(t, 20)
+	load.awaitMore(t, 20)
 	volumes := load.end(t)
-	t.Logf("%d volumes, at most %s without an acknowledgement", len(volumes), load.longest)
+	t.Logf("%d volumes, at most %s without an acknowledgement", len(volumes), load.longestGap)
 	require.NoError(t, w.AwaitAgreement(t.Context()))
-	eachOnce(t, w.Cluster, volumes)
+	requireExactVolumes(t, w.Cluster, volumes)
 	deleteAll(t, w.Cluster, w.NewCO(), volumes)
 }
 
 // load makes volumes, several at once, until it is ended.
-type load struct {
-	mu      sync.Mutex
-	volumes map[string]*harness.Volume
-	failed  error
-	last    time.Time
-	longest time.Duration // between two acknowledgements
-	stop    func()        // and wait for the workers
+type createLoad struct {
+	mu         sync.Mutex
+	volumes    map[string]*harness.Volume
+	failed     error
+	last       time.Time
+	longestGap time.Duration // between two acknowledgements
+	stop       func()        // and wait for the workers
 }
 
-func begin(w *wiped) *load {
-	l := &load{volumes: map[string]*harness.Volume{}, last: time.Now()}
+func startCreateLoad(w *wipedCluster) *createLoad {
+	l := &createLoad{volumes: map[string]*harness.Volume{}, last: time.Now()}
 	stop := make(chan struct{})
 	var workers sync.WaitGroup
 	co := w.NewCO()
@@ -56,7 +56,7 @@ func begin(w *wiped) *load {
 				default:
 				}
 				v, err := co.Create(w.t.Context(), harness.Spec{Name: fmt.Sprintf("load-%d-%d", worker, n)})
-				l.note(v, err)
+				l.record(v, err)
 			}
 		})
 	}
@@ -65,7 +65,7 @@ func begin(w *wiped) *load {
 	return l
 }
 
-func (l *load) note(v *harness.Volume, err error) {
+func (l *createLoad) record(v *harness.Volume, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err != nil {
@@ -73,12 +73,12 @@ func (l *load) note(v *harness.Volume, err error) {
 		return
 	}
 	l.volumes[v.Name] = v
-	l.longest = max(l.longest, time.Since(l.last))
+	l.longestGap = max(l.longestGap, time.Since(l.last))
 	l.last = time.Now()
 }
 
-// await waits until so many more volumes were made.
-func (l *load) await(t *testing.T, more int) {
+// awaitMore waits until so many more volumes were made.
+func (l *createLoad) awaitMore(t *testing.T, more int) {
 	t.Helper()
 	count := func() int {
 		l.mu.Lock()
@@ -91,7 +91,7 @@ func (l *load) await(t *testing.T, more int) {
 	}))
 }
 
-func (l *load) end(t *testing.T) map[string]*harness.Volume {
+func (l *createLoad) end(t *testing.T) map[string]*harness.Volume {
 	t.Helper()
 	l.stop()
 	require.NoError(t, l.failed)

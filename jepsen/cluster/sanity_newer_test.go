@@ -19,13 +19,13 @@ import (
 // module of its own as it needs CSI v1.13, for filesystems and for raw volumes. It
 // may skip only what v1.13 alone adds.
 func TestCSISanityOfV1_13(t *testing.T) {
-	c := start(t, harness.Options{Supervise: true, Flags: []string{fmt.Sprintf("--node-arg=--max-volumes=%d", attachLimit)}})
+	c := startCluster(t, harness.Options{Supervise: true, Flags: []string{fmt.Sprintf("--node-arg=--max-volumes=%d", attachLimit)}})
 	program := filepath.Join(t.TempDir(), "csi-sanity")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity")
 	build.Dir = filepath.Join("..", "sanity")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
-	status := allWell(t, c)
+	status := awaitHealthy(t, c)
 	for access, controller := range map[string]string{"mount": status.Leader, "block": status.Followers()[0]} {
 		t.Run(access, func(t *testing.T) {
 			passed, skipped := sanityBinary(t, c, program, access, controller)
@@ -35,7 +35,7 @@ func TestCSISanityOfV1_13(t *testing.T) {
 			}
 		})
 	}
-	require.NoError(t, c.AwaitNothing(t.Context()))
+	require.NoError(t, c.AwaitNoLeftovers(t.Context()))
 	require.NoError(t, c.AwaitCleanAudit(t.Context()))
 }
 

@@ -24,8 +24,8 @@ const attachLimit = 24
 // leader as the controller and with a follower, with filesystems and with raw
 // volumes, and skips nothing. Ginkgo allows one run per process, so all are in one suite.
 func TestCSISanity(t *testing.T) {
-	c := start(t, harness.Options{Supervise: true, Flags: []string{fmt.Sprintf("--node-arg=--max-volumes=%d", attachLimit)}})
-	status := allWell(t, c)
+	c := startCluster(t, harness.Options{Supervise: true, Flags: []string{fmt.Sprintf("--node-arg=--max-volumes=%d", attachLimit)}})
+	status := awaitHealthy(t, c)
 
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	for _, access := range []string{"mount", "block"} {
@@ -40,8 +40,8 @@ func TestCSISanity(t *testing.T) {
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	reporter.NoColor, reporter.Succinct = true, true
 	ginkgo.RunSpecs(t, "csi-sanity", suite, reporter)
-	judge(t, c, report)
-	require.NoError(t, c.AwaitNothing(t.Context()))
+	checkSpecs(t, c, report)
+	require.NoError(t, c.AwaitNoLeftovers(t.Context()))
 	require.NoError(t, c.AwaitCleanAudit(t.Context()))
 }
 
@@ -65,8 +65,8 @@ func sanityConfig(t *testing.T, c *harness.Cluster, controller string) sanity.Te
 	return config
 }
 
-// judge counts the specs and fails the test when one was skipped although what it needs is advertised.
-func judge(t *testing.T, c *harness.Cluster, report ginkgo.Report) {
+// checkSpecs counts the specs and fails the test when one was skipped although what it needs is advertised.
+func checkSpecs(t *testing.T, c *harness.Cluster, report ginkgo.Report) {
 	have := advertised(t, c)
 	count := map[types.SpecState]int{}
 	skipped := map[string]int{}

@@ -25,7 +25,7 @@ func secret() map[string]string { return map[string]string{"token": canary} }
 // TestSecretsAreNowhere looks for a secret in the log, its snapshots, the journal, the
 // hosts' records and all logs: they lie below one folder.
 func TestSecretsAreNowhere(t *testing.T) {
-	c := start(t, harness.Options{Supervise: true, Flags: append([]string{"--log-level=debug"}, eager...)})
+	c := startCluster(t, harness.Options{Supervise: true, Flags: append([]string{"--log-level=debug"}, eagerSnapshots...)})
 	co := c.NewCO()
 	v, err := co.Create(t.Context(), harness.Spec{Name: "secretive"})
 	require.NoError(t, err)
@@ -34,15 +34,15 @@ func TestSecretsAreNowhere(t *testing.T) {
 	nodeSecrets(t, c, co, v)
 	createMany(t, co, "more", 60, 8) // until there is a Raft snapshot
 	awaitSnapshot(t, c, "c1")
-	found(t, c.Base)
-	require.NoError(t, co.Down(t.Context(), v))
+	requireNoSecretIn(t, c.Base)
+	require.NoError(t, co.UnbindUnstageUnpublish(t.Context(), v))
 	removeAll(t, c)
 }
 
-// silent is definite, of a call of which no answer may repeat the canary.
-func silent(t *testing.T, what string, call func() error) error {
+// requireNoSecret is definite, of a call of which no answer may repeat the canary.
+func requireNoSecret(t *testing.T, what string, call func() error) error {
 	t.Helper()
-	return definite(t, what, func() error {
+	return repeatUntilDefinite(t, what, func() error {
 		err := call()
 		require.NotContains(t, status.Convert(err).Message(), canary)
 		return err
@@ -50,32 +50,32 @@ func silent(t *testing.T, what string, call func() error) error {
 }
 
 func controllerSecrets(t *testing.T, c *harness.Cluster, v *harness.Volume) {
-	ctx := within(t, time.Minute)
+	ctx := timeoutContext(t, time.Minute)
 	for _, id := range others(t, c, "") {
 		ctl, err := c.Controller(id)
 		require.NoError(t, err)
 		create := harness.Spec{Name: v.Name}.CreateRequest()
 		create.Secrets = secret()
-		require.NoError(t, silent(t, "create", func() error {
+		require.NoError(t, requireNoSecret(t, "create", func() error {
 			_, err := ctl.CreateVolume(ctx, create)
 			return err
 		}))
 		create.CapacityRange.RequiredBytes *= 2
-		require.Error(t, silent(t, "create otherwise", func() error {
+		require.Error(t, requireNoSecret(t, "create otherwise", func() error {
 			_, err := ctl.CreateVolume(ctx, create)
 			return err
 		}))
-		require.NoError(t, silent(t, "validate", func() error {
+		require.NoError(t, requireNoSecret(t, "validate", func() error {
 			_, err := ctl.ValidateVolumeCapabilities(ctx, &csi.ValidateVolumeCapabilitiesRequest{VolumeId: v.ID,
 				VolumeCapabilities: []*csi.VolumeCapability{v.Capability()}, Secrets: secret()})
 			return err
 		}))
-		require.NoError(t, silent(t, "publish", func() error {
+		require.NoError(t, requireNoSecret(t, "publish", func() error {
 			_, err := ctl.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: "n1",
 				VolumeCapability: v.Capability(), VolumeContext: v.Context, Secrets: secret()})
 			return err
 		}))
-		require.Error(t, silent(t, "delete", func() error {
+		require.Error(t, requireNoSecret(t, "delete", func() error {
 			_, err := ctl.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.ID, Secrets: secret()})
 			return err
 		}), "it is published")
@@ -90,25 +90,25 @@ func nodeSecrets(t *testing.T, c *harness.Cluster, co *harness.CO, v *harness.Vo
 	require.NoError(t, os.MkdirAll(stage.StagingTargetPath, 0o750))
 	stage.VolumeCapability.GetMount().MountFlags = []string{canary}
 	doStage := func() error {
-		_, err := node.NodeStageVolume(within(t, 20*time.Second), stage)
+		_, err := node.NodeStageVolume(timeoutContext(t, 20*time.Second), stage)
 		return err
 	}
-	require.Error(t, silent(t, "stage with a flag", doStage), "a mount flag that no filesystem knows")
+	require.Error(t, requireNoSecret(t, "stage with a flag", doStage), "a mount flag that no filesystem knows")
 	stage.VolumeCapability.GetMount().MountFlags = nil
-	require.NoError(t, silent(t, "stage", doStage))
-	require.NoError(t, os.MkdirAll(filepath.Dir(co.BindRequest(v).TargetPath), 0o750))
-	bind := co.BindRequest(v)
+	require.NoError(t, requireNoSecret(t, "stage", doStage))
+	require.NoError(t, os.MkdirAll(filepath.Dir(co.TargetRequest(v).TargetPath), 0o750))
+	bind := co.TargetRequest(v)
 	bind.Secrets = secret()
-	require.NoError(t, silent(t, "bind", func() error {
-		_, err := node.NodePublishVolume(within(t, 20*time.Second), bind)
+	require.NoError(t, requireNoSecret(t, "bind", func() error {
+		_, err := node.NodePublishVolume(timeoutContext(t, 20*time.Second), bind)
 		return err
 	}))
 }
 
-// found fails the test when the canary is in any file below a folder. The cluster goes
+// requireNoSecretIn fails the test when the canary is in any file below a folder. The cluster goes
 // on meanwhile, and gives files other names: it is looked through until none went away
 // before it was read.
-func found(t *testing.T, folder string) {
+func requireNoSecretIn(t *testing.T, folder string) {
 	files := 0
 	require.NoError(t, harness.Poll(t.Context(), time.Minute, "all files to stay where they are", func() (bool, error) {
 		files = 0
@@ -122,7 +122,7 @@ func found(t *testing.T, folder string) {
 			return err
 		})
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			err = harness.Final(err)
+			err = harness.Permanent(err)
 		}
 		return err == nil, err
 	}))

@@ -24,12 +24,12 @@ const level1 = "b895048"
 
 // builds are the two builds that a cluster is made of, and the path that its processes
 // are started from: what is installed there is what a process that starts next is.
-type builds struct{ level1, this, path string }
+type builds struct{ level1, current, installed string }
 
-// bothBuilds builds the previous build, or skips the test where its source is not there.
-func bothBuilds(t *testing.T) builds {
+// prepareBuilds builds the previous build, or skips the test where its source is not there.
+func prepareBuilds(t *testing.T) builds {
 	t.Helper()
-	this := binary(t)
+	this := testBinary(t)
 	dir, begin := t.TempDir(), time.Now()
 	previous, err := harness.BuildCommit(t.Context(), level1, dir)
 	if errors.Is(err, harness.ErrNoHistory) {
@@ -37,92 +37,92 @@ func bothBuilds(t *testing.T) builds {
 	}
 	require.NoError(t, err)
 	t.Logf("built %s in %s", level1, time.Since(begin).Round(time.Second))
-	return builds{level1: previous, this: this, path: filepath.Join(dir, "holdfast")}
+	return builds{level1: previous, current: this, installed: filepath.Join(dir, "holdfast")}
 }
 
-// mixed is a cluster whose processes are of two builds.
-type mixed struct {
+// mixedCluster is a cluster whose processes are of two builds.
+type mixedCluster struct {
 	*harness.Cluster
 	t *testing.T
 	builds
-	lives map[string]*atomic.Int64 // of volumes, by node, that were lived to their end
+	lifecycles map[string]*atomic.Int64 // of volumes, by node, that were lived to their end
 }
 
 // startLevel1 starts a cluster of the previous build that compares its members' states
 // often, and whose members often read each other's dumps.
-func startLevel1(t *testing.T, b builds) *mixed {
+func startLevel1(t *testing.T, b builds) *mixedCluster {
 	t.Helper()
-	require.NoError(t, harness.Install(b.level1, b.path))
-	c, err := harness.Start(t.Context(), harness.Options{Binary: b.path, Nodes: 2, Flags: []string{
+	require.NoError(t, harness.Install(b.level1, b.installed))
+	c, err := harness.Start(t.Context(), harness.Options{Binary: b.installed, Nodes: 2, Flags: []string{
 		"--controller-arg=--checkpoint-every=16", "--controller-arg=--snapshot-threshold=128", "--controller-arg=--snapshot-interval=1s"}})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, harness.Install(b.this, b.path)) // it knows what either build left
-		finish(t, c)
+		require.NoError(t, harness.Install(b.current, b.installed)) // it knows what either build left
+		collectAndClean(t, c)
 	})
-	return &mixed{Cluster: c, t: t, builds: b, lives: map[string]*atomic.Int64{"n1": {}, "n2": {}}}
+	return &mixedCluster{Cluster: c, t: t, builds: b, lifecycles: map[string]*atomic.Int64{"n1": {}, "n2": {}}}
 }
 
-// roll stops one process after the other and starts it as another build. The load goes
+// rollTo stops one process after the other and starts it as another build. The load goes
 // on; before the next step volumes have lived on every node with this mix of builds,
 // and all members hold one state, as the log's checkpoints say too.
-func (m *mixed) roll(build string, ids ...string) {
+func (m *mixedCluster) rollTo(build string, ids ...string) {
 	m.t.Helper()
 	for _, id := range ids {
 		begin := time.Now()
-		m.change(id, build)
-		m.liveOn()
-		m.agrees()
+		m.restartAs(id, build)
+		m.awaitLifecycles()
+		m.awaitAgreement()
 		m.t.Logf("%s is %s after %s", id, filepath.Base(build), time.Since(begin).Round(time.Millisecond))
 	}
 }
 
-// change starts a process as another build.
-func (m *mixed) change(id, build string) {
+// restartAs starts a process as another build.
+func (m *mixedCluster) restartAs(id, build string) {
 	m.t.Helper()
 	m.stop(id)
-	require.NoError(m.t, harness.Install(build, m.path))
+	require.NoError(m.t, harness.Install(build, m.installed))
 	require.NoError(m.t, m.StartChild(m.t.Context(), id))
 }
 
-func (m *mixed) stop(id string) {
+func (m *mixedCluster) stop(id string) {
 	m.t.Helper()
 	_, err := m.Signal(id, syscall.SIGTERM)
 	require.NoError(m.t, err)
 	require.NoError(m.t, m.AwaitDead(m.t.Context(), id))
 }
 
-// liveOn waits until a volume's life that began now has ended on every node.
-func (m *mixed) liveOn() {
+// awaitLifecycles waits until a volume's life that began now has ended on every node.
+func (m *mixedCluster) awaitLifecycles() {
 	m.t.Helper()
-	for node, lives := range m.lives {
+	for node, lives := range m.lifecycles {
 		begun := lives.Load()
 		require.NoError(m.t, harness.Poll(m.t.Context(), 2*time.Minute, "a life on "+node, func() (bool, error) {
 			if m.t.Failed() {
-				return false, harness.Final(errors.New("an earlier one failed"))
+				return false, harness.Permanent(errors.New("an earlier one failed"))
 			}
 			return lives.Load() >= begun+2, nil // the first of them may have begun before
 		}))
 	}
 }
 
-// agrees: all members have one hash at one index, and a checkpoint of an entry after
+// awaitAgreement: all members have one hash at one index, and a checkpoint of an entry after
 // that was found to be a majority's, without a member that left over it (S23, S72).
-func (m *mixed) agrees() {
+func (m *mixedCluster) awaitAgreement() {
 	m.t.Helper()
 	require.NoError(m.t, m.AwaitAgreement(m.t.Context()))
 	s, err := m.Status(m.t.Context())
 	require.NoError(m.t, err)
 	at := s.Members[0].HashIndex
-	require.NoError(m.t, harness.Poll(m.t.Context(), poll, fmt.Sprintf("a checkpoint after %d", at), func() (bool, error) {
+	require.NoError(m.t, harness.Poll(m.t.Context(), soonTimeout, fmt.Sprintf("a checkpoint after %d", at), func() (bool, error) {
 		s, err := m.Status(m.t.Context())
 		return s.Checkpoint.Index > at, err
 	}))
-	m.undisputed()
+	m.requireNoHashMismatch()
 }
 
-// undisputed: nobody found states that differ, nor an entry that it does not know.
-func (m *mixed) undisputed() {
+// requireNoHashMismatch: nobody found states that differ, nor an entry that it does not know.
+func (m *mixedCluster) requireNoHashMismatch() {
 	m.t.Helper()
 	l, err := m.Layout()
 	require.NoError(m.t, err)
@@ -135,66 +135,66 @@ func (m *mixed) undisputed() {
 
 // load keeps a cluster at work until it is told to stop: calls that meet, of which many
 // are refused, and on each node volumes that live whole lives.
-func (m *mixed) load() (stop func()) {
+func (m *mixedCluster) startLoad() (stop func()) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	var work sync.WaitGroup
 	var traffics traffic.Result
-	calls := mix(m.t, m.Cluster)
+	calls := trafficMix(m.t, m.Cluster)
 	calls.Clients, calls.Nodes = 3, []string{"n1", "n2"}
 	work.Go(func() { traffics = traffic.Run(ctx, calls) })
-	errs := make(chan error, len(m.lives))
-	for node := range m.lives {
-		work.Go(func() { errs <- m.livesOn(ctx, node) })
+	errs := make(chan error, len(m.lifecycles))
+	for node := range m.lifecycles {
+		work.Go(func() { errs <- m.runLifecyclesOn(ctx, node) })
 	}
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
 			cancel()
 			work.Wait()
-			for range m.lives {
+			for range m.lifecycles {
 				require.NoError(m.t, <-errs)
 			}
-			require.Empty(m.t, traffics.Surprises, "codes that no CO expects")
-			m.t.Logf("lives: %d on n1, %d on n2; answers: %v", m.lives["n1"].Load(), m.lives["n2"].Load(), traffics.History.Count())
+			require.Empty(m.t, traffics.Unexpected, "codes that no CO expects")
+			m.t.Logf("lives: %d on n1, %d on n2; answers: %v", m.lifecycles["n1"].Load(), m.lifecycles["n2"].Load(), traffics.History.Count())
 		})
 	}
 	m.t.Cleanup(func() { cancel(); work.Wait() })
 	return stop
 }
 
-// livesOn has volumes with a snapshot and a copy live on a node until ctx ends; the
+// runLifecyclesOn has volumes with a snapshot and a copy live on a node until ctx ends; the
 // last life is lived to its end.
-func (m *mixed) livesOn(ctx context.Context, node string) error {
+func (m *mixedCluster) runLifecyclesOn(ctx context.Context, node string) error {
 	co := m.NewCO()
 	for n := 0; ctx.Err() == nil; n++ {
 		spec := harness.Spec{Name: fmt.Sprintf("life-%s-%d", node, n), Node: node, Size: 16 * harness.Mi, Block: n%3 == 2}
-		if err := m.life(m.t.Context(), co, spec); err != nil {
+		if err := m.lifecycle(m.t.Context(), co, spec); err != nil {
 			m.t.Errorf("life %d on %s: %v", n, node, err)
 			return err
 		}
-		m.lives[node].Add(1)
+		m.lifecycles[node].Add(1)
 	}
 	return nil
 }
 
-func (m *mixed) life(ctx context.Context, co *harness.CO, spec harness.Spec) error {
+func (m *mixedCluster) lifecycle(ctx context.Context, co *harness.CO, spec harness.Spec) error {
 	var v, w *harness.Volume
 	var data []byte
 	var snapshot string
 	for _, part := range []func() error{
 		func() (err error) { v, err = co.Create(ctx, spec); return err },
-		func() error { return co.Up(ctx, v, spec.Node) },
+		func() error { return co.PublishStageBind(ctx, v, spec.Node) },
 		func() (err error) { data, err = writeTo(v); return err },
-		func() error { return co.Down(ctx, v) },
+		func() error { return co.UnbindUnstageUnpublish(ctx, v) },
 		func() (err error) { snapshot, err = co.Snapshot(ctx, spec.Name, v); return err },
 		func() (err error) {
 			w, err = co.Restore(ctx, harness.Spec{Name: spec.Name + "-w", Size: spec.Size, Node: spec.Node, Block: spec.Block}, snapshot)
 			return err
 		},
 		func() error { return co.Expand(ctx, v, spec.Size+16*harness.Mi) },
-		func() error { return co.Up(ctx, w, spec.Node) },
+		func() error { return co.PublishStageBind(ctx, w, spec.Node) },
 		func() error { return sameData(w, data) },
-		func() error { return co.Down(ctx, w) },
+		func() error { return co.UnbindUnstageUnpublish(ctx, w) },
 		func() error { return co.DeleteSnapshot(ctx, snapshot) },
 		func() error { return co.Delete(ctx, w) },
 		func() error { return co.Delete(ctx, v) },
@@ -210,18 +210,18 @@ func (m *mixed) life(ctx context.Context, co *harness.CO, spec harness.Spec) err
 // this one and back, under load, and forward again; then the level is raised. At every
 // step its members hold one state, and volumes live on every node.
 func TestTwoBuildsHoldOneState(t *testing.T) {
-	m := startLevel1(t, bothBuilds(t))
-	stop := m.load()
+	m := startLevel1(t, prepareBuilds(t))
+	stop := m.startLoad()
 	children := []string{"c1", "n1", "c2", "n2", "c3"}
-	m.roll(m.this, children...)
-	m.roll(m.level1, children...)
-	m.roll(m.this, "c1", "n1", "c2", "n2")
+	m.rollTo(m.current, children...)
+	m.rollTo(m.level1, children...)
+	m.rollTo(m.current, "c1", "n1", "c2", "n2")
 	m.cannotFinish("c3")
-	m.roll(m.this, "c3")
+	m.rollTo(m.current, "c3")
 	m.finishUpgrade()
 	m.refusesOldController("c2")
 	m.refusesOldNode("n1")
-	m.liveOn()
+	m.awaitLifecycles()
 	stop()
 	removeAll(t, m.Cluster)
 	require.NoError(t, m.AwaitCleanAudit(t.Context()))
@@ -229,7 +229,7 @@ func TestTwoBuildsHoldOneState(t *testing.T) {
 }
 
 // cannotFinish: a process that was not upgraded is named, and the level stays.
-func (m *mixed) cannotFinish(missing string) {
+func (m *mixedCluster) cannotFinish(missing string) {
 	m.t.Helper()
 	for range 2 {
 		res := m.Run(m.t.Context(), "upgrade", "finish", "--yes", "--dir", m.Dir)
@@ -240,7 +240,7 @@ func (m *mixed) cannotFinish(missing string) {
 }
 
 // finishUpgrade raises the level; until --yes, and the second time, nothing changes.
-func (m *mixed) finishUpgrade() {
+func (m *mixedCluster) finishUpgrade() {
 	m.t.Helper()
 	for _, step := range []struct {
 		args  []string
@@ -250,14 +250,14 @@ func (m *mixed) finishUpgrade() {
 		require.Zero(m.t, res.Code, "%s %s", res.Stdout, res.Stderr)
 		require.Equal(m.t, step.level, m.level())
 	}
-	m.liveOn()
-	m.agrees()
+	m.awaitLifecycles()
+	m.awaitAgreement()
 }
 
 // level is the feature level that the cluster runs at.
-func (m *mixed) level() (level uint32) {
+func (m *mixedCluster) level() (level uint32) {
 	m.t.Helper()
-	require.NoError(m.t, harness.Poll(m.t.Context(), poll, "the status", func() (bool, error) {
+	require.NoError(m.t, harness.Poll(m.t.Context(), soonTimeout, "the status", func() (bool, error) {
 		s, err := m.Status(m.t.Context())
 		level = s.FeatureLevel
 		return s.Leader != "", err
@@ -268,11 +268,11 @@ func (m *mixed) level() (level uint32) {
 // refusesOldController: a controller of the previous build that starts after the raise
 // has no part in the cluster. It ends and says why when what it has on disk is of the new
 // level; what it does not have yet, nobody tells it. It comes back as this build.
-func (m *mixed) refusesOldController(id string) {
+func (m *mixedCluster) refusesOldController(id string) {
 	m.t.Helper()
 	before, others := len(m.ChildLog(id)), m.otherLogs(id)
 	m.stop(id)
-	require.NoError(m.t, harness.Install(m.level1, m.path))
+	require.NoError(m.t, harness.Install(m.level1, m.installed))
 	require.Zero(m.t, m.Run(m.t.Context(), "dev", "start", "--dir", m.Dir, id).Code)
 	var dead bool
 	require.NoError(m.t, harness.Poll(m.t.Context(), time.Minute, id+" to be refused", func() (bool, error) {
@@ -287,14 +287,14 @@ func (m *mixed) refusesOldController(id string) {
 	} else {
 		m.stop(id)
 	}
-	require.NoError(m.t, harness.Install(m.this, m.path))
-	m.liveOn()
+	require.NoError(m.t, harness.Install(m.current, m.installed))
+	m.awaitLifecycles()
 	require.NoError(m.t, m.StartChild(m.t.Context(), id))
 	require.NoError(m.t, m.AwaitAgreement(m.t.Context()))
 }
 
 // otherLogs is the log of another controller, which the one that is refused dials.
-func (m *mixed) otherLogs(id string) string {
+func (m *mixedCluster) otherLogs(id string) string {
 	for _, other := range []string{"c1", "c2", "c3"} {
 		if other != id {
 			return m.ChildLog(other)
@@ -305,14 +305,14 @@ func (m *mixed) otherLogs(id string) string {
 
 // refusesOldNode: a node of the previous build has no session after the raise, and is
 // told why.
-func (m *mixed) refusesOldNode(id string) {
+func (m *mixedCluster) refusesOldNode(id string) {
 	m.t.Helper()
 	before := len(m.ChildLog(id))
-	m.change(id, m.level1)
-	require.NoError(m.t, harness.Poll(m.t.Context(), poll, id+" to be refused", func() (bool, error) {
+	m.restartAs(id, m.level1)
+	require.NoError(m.t, harness.Poll(m.t.Context(), soonTimeout, id+" to be refused", func() (bool, error) {
 		return strings.Contains(m.ChildLog(id)[before:], "the cluster runs at 2: upgrade it"), nil
 	}))
-	m.change(id, m.this)
+	m.restartAs(id, m.current)
 }
 
 func lastLine(text string) string {

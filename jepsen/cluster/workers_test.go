@@ -23,8 +23,8 @@ func inParallel(t *testing.T, workers, n int, work func(i int) error) {
 	require.NoError(t, g.Wait())
 }
 
-// definite repeats a call as a CO does, and answers what it came to.
-func definite(t *testing.T, what string, call func() error) (err error) {
+// repeatUntilDefinite repeats a call as a CO does, and answers what it came to.
+func repeatUntilDefinite(t *testing.T, what string, call func() error) (err error) {
 	t.Helper()
 	require.NoError(t, harness.Poll(t.Context(), time.Minute, what+" to have a definite answer", func() (bool, error) {
 		err = call()

@@ -17,22 +17,22 @@ import (
 
 const (
 	// outVariable names the file that gets the results; JSON when it ends so.
-	outVariable = "HOLDFAST_CONFORMANCE_OUT"
-	committed   = "CONFORMANCE.md"
+	outVariable   = "HOLDFAST_CONFORMANCE_OUT"
+	committedPage = "CONFORMANCE.md"
 )
 
 var (
-	builder harness.Builder
-	shared  struct {
+	builder       harness.Builder
+	sharedEnvOnce struct {
 		once  sync.Once
-		world *World
+		world *Env
 		err   error
 	}
 )
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if err := end(); err != nil {
+	if err := stopSharedClusters(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = max(code, 1)
 	}
@@ -40,42 +40,42 @@ func TestMain(m *testing.M) {
 }
 
 // end cleans the shared clusters and proves that nothing of them is left.
-func end() error {
+func stopSharedClusters() error {
 	var cleaned error
-	if shared.world != nil {
+	if sharedEnvOnce.world != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
-		cleaned = shared.world.Cluster.Clean(ctx)
+		cleaned = sharedEnvOnce.world.Cluster.Clean(ctx)
 	}
-	if less.cluster != nil {
+	if disabledCluster.cluster != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
-		cleaned = errors.Join(cleaned, less.cluster.Clean(ctx))
+		cleaned = errors.Join(cleaned, disabledCluster.cluster.Clean(ctx))
 	}
 	return errors.Join(cleaned, builder.Close())
 }
 
-// world is the cluster that all rows share, started by who asks first.
-func world(t *testing.T) *World {
+// sharedEnv is the cluster that all rows share, started by who asks first.
+func sharedEnv(t *testing.T) *Env {
 	t.Helper()
-	if why := harness.Unfit(); why != "" {
+	if why := harness.WhyUnavailable(); why != "" {
 		t.Skip("skipped: " + why)
 	}
-	shared.once.Do(func() {
+	sharedEnvOnce.once.Do(func() {
 		path, err := builder.Path(context.Background())
 		if err != nil {
-			shared.err = err
+			sharedEnvOnce.err = err
 			return
 		}
 		c, err := harness.Start(context.Background(), harness.Options{Binary: path, Controllers: 3, Nodes: 2, Supervise: true, Flags: []string{"--log-level=debug", "--node-arg=--volume-mount-group"}})
 		if err != nil {
-			shared.err = err
+			sharedEnvOnce.err = err
 			return
 		}
-		shared.world = &World{Cluster: c, CO: c.NewCO()}
+		sharedEnvOnce.world = &Env{Cluster: c, CO: c.NewCO()}
 	})
-	require.NoError(t, shared.err)
-	return shared.world
+	require.NoError(t, sharedEnvOnce.err)
+	return sharedEnvOnce.world
 }
 
 // TestRows holds the cluster to every row. A row without a test and without a
@@ -86,15 +86,15 @@ func TestRows(t *testing.T) {
 	require.NoError(t, err)
 	reasons, err := readNotApplicable(".")
 	require.NoError(t, err)
-	calm, err := merge(catalogue)
+	calm, err := mergeTables(catalogue)
 	require.NoError(t, err)
-	tests, err := merge(append(append([]map[string]rowTest{}, catalogue...), disruptive...))
+	tests, err := mergeTables(append(append([]map[string]rowTest{}, catalogue...), disruptiveRows...))
 	require.NoError(t, err)
-	require.NoError(t, disagreements(rows, tests, reasons))
-	before, err := passedOn(committed)
+	require.NoError(t, tableErrors(rows, tests, reasons))
+	before, err := passedRows(committedPage)
 	require.NoError(t, err)
 
-	w := world(t)
+	w := sharedEnv(t)
 	results := map[string]result{}
 	for _, late := range []bool{false, true} {
 		for _, r := range rows {
@@ -103,11 +103,11 @@ func TestRows(t *testing.T) {
 			}
 		}
 	}
-	report(t, rows, results, reasons, before)
+	writeReport(t, rows, results, reasons, before)
 }
 
 // runRow runs one row and sees that it left nothing behind.
-func runRow(t *testing.T, w *World, id string, test rowTest) string {
+func runRow(t *testing.T, w *Env, id string, test rowTest) string {
 	ran, clean := false, true
 	ok := t.Run(id, func(t *testing.T) {
 		ran = true
@@ -134,7 +134,7 @@ func runRow(t *testing.T, w *World, id string, test rowTest) string {
 }
 
 // inventory is every volume and snapshot that the cluster knows.
-func (w *World) inventory(t *testing.T) map[string]bool {
+func (w *Env) inventory(t *testing.T) map[string]bool {
 	ctx, cancel := context.WithTimeout(context.Background(), rowTime)
 	defer cancel()
 	all := map[string]bool{}
@@ -151,8 +151,8 @@ func (w *World) inventory(t *testing.T) map[string]bool {
 	return all
 }
 
-// report judges the rows that did not run, writes the page and compares it with the committed one.
-func report(t *testing.T, rows []row, results map[string]result, reasons map[string]string, before map[string]bool) {
+// writeReport judges the rows that did not run, writes the page and compares it with the committed one.
+func writeReport(t *testing.T, rows []row, results map[string]result, reasons map[string]string, before map[string]bool) {
 	var all []result
 	for _, r := range rows {
 		res, run := results[r.ID]
@@ -173,6 +173,6 @@ func report(t *testing.T, rows []row, results map[string]result, reasons map[str
 	t.Logf("%d passed, %d failed, %d not applicable, %d without a test, %d not run", count(all, passed),
 		count(all, failed), count(all, notApplicable), count(all, withoutTest), count(all, notRun))
 	if out := os.Getenv(outVariable); out != "" {
-		require.NoError(t, write(out, all))
+		require.NoError(t, writeResults(out, all))
 	}
 }

@@ -26,8 +26,8 @@ type result struct {
 }
 
 // write puts results into a file: JSON when its name says so, else the page.
-func write(path string, results []result) error {
-	raw := []byte(page(results))
+func writeResults(path string, results []result) error {
+	raw := []byte(renderPage(results))
 	if strings.HasSuffix(path, ".json") {
 		var err error
 		if raw, err = json.MarshalIndent(results, "", "  "); err != nil {
@@ -37,8 +37,8 @@ func write(path string, results []result) error {
 	return os.WriteFile(path, raw, 0o644)
 }
 
-// page is the results as one table that differs only where a result differs.
-func page(results []result) string {
+// renderPage is the results as one table that differs only where a result differs.
+func renderPage(results []result) string {
 	sorted := slices.SortedFunc(slices.Values(results), func(a, b result) int { return strings.Compare(a.ID, b.ID) })
 	var b strings.Builder
 	b.WriteString("# Conformance to CSI\n\n`make conformance` writes this page from a run against a cluster of three controllers and two nodes.\n")
@@ -51,13 +51,13 @@ func page(results []result) string {
 	}
 	b.WriteString("\n| Row | Result | Obligation | Why not applicable |\n| --- | --- | --- | --- |\n")
 	for _, r := range sorted {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.ID, r.Result, cell(r.Obligation), cell(r.Remark))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.ID, r.Result, escapeCell(r.Obligation), escapeCell(r.Remark))
 	}
 	return b.String()
 }
 
-// cell keeps text inside its cell of a markdown table.
-func cell(text string) string {
+// escapeCell keeps text inside its cell of a markdown table.
+func escapeCell(text string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;", ">", "&gt;").Replace(text)
 }
 
@@ -71,8 +71,8 @@ func count(results []result, kind string) int {
 	return n
 }
 
-// passedOn are the rows that a page says passed; none when there is no page yet.
-func passedOn(path string) (map[string]bool, error) {
+// passedRows are the rows that a page says passed; none when there is no page yet.
+func passedRows(path string) (map[string]bool, error) {
 	raw, err := os.ReadFile(path)
 	if os.IsNotExist(err) {
 		return nil, nil

@@ -11,10 +11,10 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// listing is one of the lists, told by ids.
-type listing func(c csi.ControllerClient, most int32, token string) (ids []string, next string, err error)
+// listCall is one of the lists, told by ids.
+type listCall func(c csi.ControllerClient, most int32, token string) (ids []string, next string, err error)
 
-func (k *kit) volumeListing(c csi.ControllerClient, most int32, token string) (ids []string, next string, err error) {
+func (k *fixture) volumeListing(c csi.ControllerClient, most int32, token string) (ids []string, next string, err error) {
 	res, err := c.ListVolumes(k.ctx, &csi.ListVolumesRequest{MaxEntries: most, StartingToken: token})
 	for _, e := range res.GetEntries() {
 		require.NotNil(k.t, e.GetVolume())
@@ -23,7 +23,7 @@ func (k *kit) volumeListing(c csi.ControllerClient, most int32, token string) (i
 	return ids, res.GetNextToken(), err
 }
 
-func (k *kit) snapshotListing(c csi.ControllerClient, most int32, token string) (ids []string, next string, err error) {
+func (k *fixture) snapshotListing(c csi.ControllerClient, most int32, token string) (ids []string, next string, err error) {
 	res, err := c.ListSnapshots(k.ctx, &csi.ListSnapshotsRequest{MaxEntries: most, StartingToken: token})
 	for _, e := range res.GetEntries() {
 		require.NotNil(k.t, e.GetSnapshot())
@@ -34,12 +34,12 @@ func (k *kit) snapshotListing(c csi.ControllerClient, most int32, token string) 
 
 // walk is all pages; none is longer than it may, and a token is there if and only
 // if more follows.
-func (k *kit) walk(list listing, most int32) []string {
+func (k *fixture) allPages(list listCall, most int32) []string {
 	k.t.Helper()
 	var all []string
 	for token, pages := "", 0; ; pages++ {
 		require.Less(k.t, pages, 1000)
-		ids, next, err := list(k.ctl, most, token)
+		ids, next, err := list(k.controller, most, token)
 		require.NoError(k.t, err)
 		require.LessOrEqual(k.t, len(ids), int(most))
 		require.LessOrEqual(k.t, len(next), 128)
@@ -55,38 +55,38 @@ func (k *kit) walk(list listing, most int32) []string {
 	return all
 }
 
-// pages: walks of all lengths tell what the whole list tells.
-func (k *kit) pages(list listing, own []string) {
+// requirePagesComplete: walks of all lengths tell what the whole list tells.
+func (k *fixture) requirePagesComplete(list listCall, own []string) {
 	k.t.Helper()
-	whole, next, err := list(k.ctl, 0, "")
+	whole, next, err := list(k.controller, 0, "")
 	require.NoError(k.t, err)
 	require.Empty(k.t, next)
 	require.Subset(k.t, whole, own)
 	for _, most := range []int32{1, 2, 3, int32(len(whole)), int32(len(whole)) + 1} {
-		require.ElementsMatch(k.t, whole, k.walk(list, most))
+		require.ElementsMatch(k.t, whole, k.allPages(list, most))
 	}
 }
 
-// badTokens: none of these is answered with a page.
-func (k *kit) badTokens(list listing, of string) {
+// requireBadTokens: none of these is answered with a page.
+func (k *fixture) requireBadTokens(list listCall, of string) {
 	k.t.Helper()
-	_, good, err := list(k.ctl, 1, "")
+	_, good, err := list(k.controller, 1, "")
 	require.NoError(k.t, err)
 	require.NotEmpty(k.t, good)
 	for _, bad := range []string{"invalid-token", of, good + "A", good[:len(good)-1], "A" + good[1:], strings.Repeat("t", 129), strings.Repeat("t", 5000), "\x00", " " + good} {
 		for range 2 {
-			_, _, err := list(k.ctl, 1, bad)
-			refused(k.t, err, codes.Aborted)
+			_, _, err := list(k.controller, 1, bad)
+			requireRefused(k.t, err, codes.Aborted)
 		}
 	}
-	_, _, err = list(k.ctl, 1, good)
+	_, _, err = list(k.controller, 1, good)
 	require.NoError(k.t, err)
 }
 
 // someVolumes and someSnapshots are so many that lists have pages.
-func (k *kit) someVolumes() []string { return k.volumes(3) }
+func (k *fixture) someVolumes() []string { return k.volumes(3) }
 
-func (k *kit) someSnapshots() []string {
+func (k *fixture) someSnapshots() []string {
 	source := k.volume().ID
 	var ids []string
 	for range 3 {
@@ -96,16 +96,16 @@ func (k *kit) someSnapshots() []string {
 }
 
 // tokenOf is a good token of a list.
-func (k *kit) tokenOf(list listing) string {
+func (k *fixture) tokenOf(list listCall) string {
 	k.t.Helper()
-	_, token, err := list(k.ctl, 1, "")
+	_, token, err := list(k.controller, 1, "")
 	require.NoError(k.t, err)
 	require.NotEmpty(k.t, token)
 	return token
 }
 
-// conditionIsTold as CSI demands.
-func (k *kit) conditionIsTold(c *csi.VolumeCondition) {
+// requireCondition as CSI demands.
+func (k *fixture) requireCondition(c *csi.VolumeCondition) {
 	k.t.Helper()
 	require.NotNil(k.t, c)
 	require.False(k.t, c.GetAbnormal(), c.GetMessage())
@@ -114,52 +114,52 @@ func (k *kit) conditionIsTold(c *csi.VolumeCondition) {
 }
 
 var listVolumesRows = map[string]rowTest{
-	"CSI-CTRL-ListVolumes-02": with(func(k *kit) {
+	"CSI-CTRL-ListVolumes-02": rowOf(func(k *fixture) {
 		ids := k.someVolumes()
-		require.Subset(k.t, k.walk(k.volumeListing, 100), ids)
+		require.Subset(k.t, k.allPages(k.volumeListing, 100), ids)
 		require.NoError(k.t, k.deleted(&csi.DeleteVolumeRequest{VolumeId: ids[1]}))
-		left := k.walk(k.volumeListing, 100)
+		left := k.allPages(k.volumeListing, 100)
 		require.NotContains(k.t, left, ids[1])
 		require.Subset(k.t, left, []string{ids[0], ids[2]})
 	}),
-	"CSI-CTRL-ListVolumes-03": with(func(k *kit) { k.pages(k.volumeListing, k.someVolumes()) }),
-	"CSI-CTRL-ListVolumes-04": with(func(k *kit) { k.pages(k.volumeListing, k.someVolumes()) }),
-	"CSI-CTRL-ListVolumes-05": with(func(k *kit) {
+	"CSI-CTRL-ListVolumes-03": rowOf(func(k *fixture) { k.requirePagesComplete(k.volumeListing, k.someVolumes()) }),
+	"CSI-CTRL-ListVolumes-04": rowOf(func(k *fixture) { k.requirePagesComplete(k.volumeListing, k.someVolumes()) }),
+	"CSI-CTRL-ListVolumes-05": rowOf(func(k *fixture) {
 		own := k.volumes(120)
-		ids, next, err := k.volumeListing(k.ctl, 0, "")
+		ids, next, err := k.volumeListing(k.controller, 0, "")
 		require.NoError(k.t, err)
 		require.Empty(k.t, next)
 		require.Subset(k.t, ids, own)
 	}),
-	"CSI-CTRL-ListVolumes-06": refuses(codes.InvalidArgument, func(k *kit) error {
-		_, _, err := k.volumeListing(k.ctl, -1, "")
+	"CSI-CTRL-ListVolumes-06": rowRefused(codes.InvalidArgument, func(k *fixture) error {
+		_, _, err := k.volumeListing(k.controller, -1, "")
 		return err
 	}),
-	"CSI-CTRL-ListVolumes-07": with(func(k *kit) {
+	"CSI-CTRL-ListVolumes-07": rowOf(func(k *fixture) {
 		k.someVolumes()
-		unset, err := k.ctl.ListVolumes(k.ctx, &csi.ListVolumesRequest{MaxEntries: 2})
+		unset, err := k.controller.ListVolumes(k.ctx, &csi.ListVolumesRequest{MaxEntries: 2})
 		require.NoError(k.t, err)
-		empty, err := k.ctl.ListVolumes(k.ctx, &csi.ListVolumesRequest{MaxEntries: 2, StartingToken: ""})
+		empty, err := k.controller.ListVolumes(k.ctx, &csi.ListVolumesRequest{MaxEntries: 2, StartingToken: ""})
 		require.NoError(k.t, err)
 		requireSame(k, unset, empty)
-		all, _, err := k.volumeListing(k.ctl, 0, "")
+		all, _, err := k.volumeListing(k.controller, 0, "")
 		require.NoError(k.t, err)
 		require.Equal(k.t, all[0], empty.GetEntries()[0].GetVolume().GetVolumeId())
 	}),
-	"CSI-CTRL-ListVolumes-08": with(func(k *kit) {
+	"CSI-CTRL-ListVolumes-08": rowOf(func(k *fixture) {
 		k.someVolumes()
 		k.someSnapshots()
-		k.badTokens(k.volumeListing, k.tokenOf(k.snapshotListing))
+		k.requireBadTokens(k.volumeListing, k.tokenOf(k.snapshotListing))
 	}),
-	"CSI-CTRL-ListVolumes-09": with(func(k *kit) {
-		k.made(named(strings.Repeat("l", 128)))
+	"CSI-CTRL-ListVolumes-09": rowOf(func(k *fixture) {
+		k.createVolume(withName(strings.Repeat("l", 128)))
 		k.someVolumes()
-		k.walk(k.volumeListing, 1)
+		k.allPages(k.volumeListing, 1)
 	}),
-	"CSI-CTRL-ListVolumes-10": with(func(k *kit) {
+	"CSI-CTRL-ListVolumes-10": rowOf(func(k *fixture) {
 		for range 3 {
 			own := k.someVolumes()
-			page, token, err := k.volumeListing(k.ctl, 1, "")
+			page, token, err := k.volumeListing(k.controller, 1, "")
 			require.NoError(k.t, err)
 			if slices.Contains(own, page[0]) {
 				require.NoError(k.t, k.deleted(&csi.DeleteVolumeRequest{VolumeId: page[0]}))
@@ -175,68 +175,68 @@ var listVolumesRows = map[string]rowTest{
 			})
 		}
 	}),
-	"CSI-CTRL-ListVolumes-11": with(func(k *kit) {
-		req := k.asked()
-		v := k.answered(req)
-		requireSame(k, v, k.listed(v.GetVolumeId()).GetVolume())
+	"CSI-CTRL-ListVolumes-11": rowOf(func(k *fixture) {
+		req := k.newCreateRequest()
+		v := k.createVolumeFrom(req)
+		requireSame(k, v, k.listEntry(v.GetVolumeId()).GetVolume())
 	}),
-	"CSI-CTRL-ListVolumes-12": with(func(k *kit) {
-		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES)(k, k.w.Conn(k.t, "c1")))
-		one, two := k.made().GetVolumeId(), k.made().GetVolumeId()
+	"CSI-CTRL-ListVolumes-12": rowOf(func(k *fixture) {
+		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES)(k, k.env.Conn(k.t, "c1")))
+		one, two := k.createVolume().GetVolumeId(), k.createVolume().GetVolumeId()
 		k.published(publication(two))
-		require.NotNil(k.t, k.listed(one).GetStatus())
-		require.NotNil(k.t, k.listed(two).GetStatus())
+		require.NotNil(k.t, k.listEntry(one).GetStatus())
+		require.NotNil(k.t, k.listEntry(two).GetStatus())
 	}),
-	"CSI-CTRL-ListVolumes-13": with(func(k *kit) {
+	"CSI-CTRL-ListVolumes-13": rowOf(func(k *fixture) {
 		for _, node := range []string{"n1", "n2"} {
-			id := k.made(at(places(node), nil)).GetVolumeId()
-			require.Empty(k.t, k.listed(id).GetStatus().GetPublishedNodeIds())
+			id := k.createVolume(withTopology(nodeTerms(node), nil)).GetVolumeId()
+			require.Empty(k.t, k.listEntry(id).GetStatus().GetPublishedNodeIds())
 			req := publication(id)
 			req.NodeId = node
 			k.published(req)
-			require.Equal(k.t, []string{node}, k.listed(id).GetStatus().GetPublishedNodeIds())
+			require.Equal(k.t, []string{node}, k.listEntry(id).GetStatus().GetPublishedNodeIds())
 			require.NoError(k.t, k.unpublish(id, node))
-			require.Empty(k.t, k.listed(id).GetStatus().GetPublishedNodeIds())
+			require.Empty(k.t, k.listEntry(id).GetStatus().GetPublishedNodeIds())
 		}
 	}),
-	"CSI-CTRL-ListVolumes-14": with(func(k *kit) {
-		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_VOLUME_CONDITION)(k, k.w.Conn(k.t, "c1")))
-		k.conditionIsTold(k.listed(k.made().GetVolumeId()).GetStatus().GetVolumeCondition())
+	"CSI-CTRL-ListVolumes-14": rowOf(func(k *fixture) {
+		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_VOLUME_CONDITION)(k, k.env.Conn(k.t, "c1")))
+		k.requireCondition(k.listEntry(k.createVolume().GetVolumeId()).GetStatus().GetVolumeCondition())
 	}),
 }
 
-func (k *kit) getFails(id string) error {
-	_, err := k.ctl.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
+func (k *fixture) getFails(id string) error {
+	_, err := k.controller.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
 	return err
 }
 
 var getVolumeRows = map[string]rowTest{
-	"CSI-CTRL-ControllerGetVolume-02": with(func(k *kit) {
-		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_VOLUME_CONDITION)(k, k.w.Conn(k.t, "c1")))
-		k.conditionIsTold(k.get(k.made().GetVolumeId()).GetStatus().GetVolumeCondition())
+	"CSI-CTRL-ControllerGetVolume-02": rowOf(func(k *fixture) {
+		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_VOLUME_CONDITION)(k, k.env.Conn(k.t, "c1")))
+		k.requireCondition(k.get(k.createVolume().GetVolumeId()).GetStatus().GetVolumeCondition())
 	}),
-	"CSI-CTRL-ControllerGetVolume-03": refuses(codes.InvalidArgument, func(k *kit) error { return k.getFails("") }),
-	"CSI-CTRL-ControllerGetVolume-04": with(func(k *kit) {
-		gone := k.made().GetVolumeId()
+	"CSI-CTRL-ControllerGetVolume-03": rowRefused(codes.InvalidArgument, func(k *fixture) error { return k.getFails("") }),
+	"CSI-CTRL-ControllerGetVolume-04": rowOf(func(k *fixture) {
+		gone := k.createVolume().GetVolumeId()
 		require.NoError(k.t, k.deleted(&csi.DeleteVolumeRequest{VolumeId: gone}))
 		for _, id := range []string{gone, unknownVolumeID, "x"} {
-			refused(k.t, k.getFails(id), codes.NotFound)
+			requireRefused(k.t, k.getFails(id), codes.NotFound)
 		}
 	}),
-	"CSI-CTRL-ControllerGetVolume-05": with(func(k *kit) {
-		v := k.made()
+	"CSI-CTRL-ControllerGetVolume-05": rowOf(func(k *fixture) {
+		v := k.createVolume()
 		got := k.get(v.GetVolumeId())
 		requireSame(k, v, got.GetVolume())
 		require.NotNil(k.t, got.GetStatus())
 	}),
-	"CSI-CTRL-ControllerGetVolume-06": with(func(k *kit) {
-		id := k.made().GetVolumeId()
+	"CSI-CTRL-ControllerGetVolume-06": rowOf(func(k *fixture) {
+		id := k.createVolume().GetVolumeId()
 		require.Empty(k.t, k.get(id).GetStatus().GetPublishedNodeIds())
 		k.published(publication(id))
 		require.Equal(k.t, []string{"n1"}, k.get(id).GetStatus().GetPublishedNodeIds())
 	}),
-	"CSI-CTRL-ControllerGetVolume-07": with(func(k *kit) {
-		id := k.made().GetVolumeId()
+	"CSI-CTRL-ControllerGetVolume-07": rowOf(func(k *fixture) {
+		id := k.createVolume().GetVolumeId()
 		k.published(publication(id))
 		for size := int64(20 * harness.Mi); size <= 28*harness.Mi; size += 4 * harness.Mi {
 			k.grown(id, size)
@@ -251,29 +251,29 @@ var getVolumeRows = map[string]rowTest{
 }
 
 var conditionRows = map[string]rowTest{
-	"CSI-CTRL-VolumeCondition-01": with(func(k *kit) {
-		id := k.made().GetVolumeId()
-		k.conditionIsTold(k.get(id).GetStatus().GetVolumeCondition())
-		k.conditionIsTold(k.listed(id).GetStatus().GetVolumeCondition())
+	"CSI-CTRL-VolumeCondition-01": rowOf(func(k *fixture) {
+		id := k.createVolume().GetVolumeId()
+		k.requireCondition(k.get(id).GetStatus().GetVolumeCondition())
+		k.requireCondition(k.listEntry(id).GetStatus().GetVolumeCondition())
 	}),
 }
 
-var lessListRows = map[string]rowTest{
-	"CSI-CTRL-ListVolumes-01": switched(csi.ControllerServiceCapability_RPC_LIST_VOLUMES, func(k *kit, c csi.ControllerClient) error {
+var disabledListRows = map[string]rowTest{
+	"CSI-CTRL-ListVolumes-01": rowSwitchable(csi.ControllerServiceCapability_RPC_LIST_VOLUMES, func(k *fixture, c csi.ControllerClient) error {
 		_, err := c.ListVolumes(k.ctx, &csi.ListVolumesRequest{})
 		return err
 	}),
-	"CSI-CTRL-ControllerGetVolume-01": switched(csi.ControllerServiceCapability_RPC_GET_VOLUME, func(k *kit, c csi.ControllerClient) error {
-		_, err := c.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: k.made().GetVolumeId()})
+	"CSI-CTRL-ControllerGetVolume-01": rowSwitchable(csi.ControllerServiceCapability_RPC_GET_VOLUME, func(k *fixture, c csi.ControllerClient) error {
+		_, err := c.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: k.createVolume().GetVolumeId()})
 		return err
 	}),
-	"CSI-CTRL-ControllerGetCapabilities-07": with(capabilityMatrix),
+	"CSI-CTRL-ControllerGetCapabilities-07": rowOf(capabilityMatrix),
 }
 
 // capabilityMatrix: of each capability that is advertised the call is served, and of
 // each that is not it is UNIMPLEMENTED.
-func capabilityMatrix(k *kit) {
-	id := k.made().GetVolumeId()
+func capabilityMatrix(k *fixture) {
+	id := k.createVolume().GetVolumeId()
 	cut := k.snapshot(id).GetSnapshotId()
 	grow := &csi.ControllerExpandVolumeRequest{VolumeId: id, CapacityRange: &csi.CapacityRange{RequiredBytes: harness.Mi}}
 	for of, call := range map[csi.ControllerServiceCapability_RPC_Type]func(c csi.ControllerClient) error{
@@ -310,11 +310,11 @@ func capabilityMatrix(k *kit) {
 			return err
 		},
 	} {
-		switched(of, func(_ *kit, c csi.ControllerClient) error { return call(c) })(k.t, k.w)
+		rowSwitchable(of, func(_ *fixture, c csi.ControllerClient) error { return call(c) })(k.t, k.env)
 	}
 }
 
-func (k *kit) capabilities(c csi.ControllerClient) *csi.ControllerGetCapabilitiesResponse {
+func (k *fixture) capabilities(c csi.ControllerClient) *csi.ControllerGetCapabilitiesResponse {
 	k.t.Helper()
 	res, err := c.ControllerGetCapabilities(k.ctx, &csi.ControllerGetCapabilitiesRequest{})
 	require.NoError(k.t, err)
@@ -322,10 +322,10 @@ func (k *kit) capabilities(c csi.ControllerClient) *csi.ControllerGetCapabilitie
 }
 
 var capabilitiesRows = map[string]rowTest{
-	"CSI-CTRL-ControllerGetCapabilities-01": with(func(k *kit) { require.NotEmpty(k.t, k.capabilities(k.ctl).GetCapabilities()) }),
-	"CSI-CTRL-ControllerGetCapabilities-02": with(func(k *kit) {
+	"CSI-CTRL-ControllerGetCapabilities-01": rowOf(func(k *fixture) { require.NotEmpty(k.t, k.capabilities(k.controller).GetCapabilities()) }),
+	"CSI-CTRL-ControllerGetCapabilities-02": rowOf(func(k *fixture) {
 		seen := map[csi.ControllerServiceCapability_RPC_Type]bool{}
-		for _, c := range k.capabilities(k.ctl).GetCapabilities() {
+		for _, c := range k.capabilities(k.controller).GetCapabilities() {
 			of := c.GetRpc().GetType()
 			require.NotNil(k.t, c.GetRpc())
 			require.NotZero(k.t, of)
@@ -334,21 +334,21 @@ var capabilitiesRows = map[string]rowTest{
 			seen[of] = true
 		}
 	}),
-	"CSI-CTRL-ControllerGetCapabilities-03": with(func(k *kit) {
-		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT)(k, k.w.Conn(k.t, "c1")))
-		cut := k.snapshot(k.written("restored").GetVolumeId()).GetSnapshotId()
-		require.Equal(k.t, "restored", k.inUse(k.made(ofSnapshot(cut)), mounted(writer, "ext4"), false).read())
+	"CSI-CTRL-ControllerGetCapabilities-03": rowOf(func(k *fixture) {
+		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_CREATE_DELETE_SNAPSHOT)(k, k.env.Conn(k.t, "c1")))
+		cut := k.snapshot(k.volumeWithText("restored").GetVolumeId()).GetSnapshotId()
+		require.Equal(k.t, "restored", k.newMountedUse(k.createVolume(fromSnapshot(cut)), mountCapability(writer, "ext4"), false).read())
 	}),
-	"CSI-CTRL-ControllerGetCapabilities-04": with(func(k *kit) {
-		conn := k.w.Conn(k.t, "c1")
+	"CSI-CTRL-ControllerGetCapabilities-04": rowOf(func(k *fixture) {
+		conn := k.env.Conn(k.t, "c1")
 		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_LIST_VOLUMES_PUBLISHED_NODES)(k, conn))
 		require.True(k.t, controllerHas(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME)(k, conn))
-		k.cannotBeOff("PUBLISH_UNPUBLISH_VOLUME")
+		k.requireCannotDisable("PUBLISH_UNPUBLISH_VOLUME")
 	}),
-	"CSI-CTRL-ControllerGetCapabilities-05": with(readOnlyIsReadOnly),
-	"CSI-CTRL-ControllerGetCapabilities-06": createRejected(codes.NotFound, ofVolume("of another plugin"), ofVolume(unknownVolumeID)),
-	"CSI-CTRL-ControllerGetCapabilities-08": with(func(k *kit) {
-		first := k.capabilities(k.ctl)
+	"CSI-CTRL-ControllerGetCapabilities-05": rowOf(readOnlyIsReadOnly),
+	"CSI-CTRL-ControllerGetCapabilities-06": rowCreateRejected(codes.NotFound, fromVolume("of another plugin"), fromVolume(unknownVolumeID)),
+	"CSI-CTRL-ControllerGetCapabilities-08": rowOf(func(k *fixture) {
+		first := k.capabilities(k.controller)
 		k.everyController(func(_ string, c csi.ControllerClient) { requireSame(k, first, k.capabilities(c)) })
 	}),
 }

@@ -13,94 +13,94 @@ import (
 )
 
 var extensionRows = map[string]rowTest{
-	"CSI-EXT-Modify-01": servedIff(controllerHas(csi.ControllerServiceCapability_RPC_MODIFY_VOLUME), func(k *kit, conn *grpc.ClientConn) error {
+	"CSI-EXT-Modify-01": rowServedIff(controllerHas(csi.ControllerServiceCapability_RPC_MODIFY_VOLUME), func(k *fixture, conn *grpc.ClientConn) error {
 		_, err := csi.NewControllerClient(conn).ControllerModifyVolume(k.ctx, modification(unknownVolumeID, "iopsLimit", "5"))
-		return but(err, codes.NotFound)
+		return ignoreCode(err, codes.NotFound)
 	}),
-	"CSI-EXT-Modify-02": with(func(k *kit) {
+	"CSI-EXT-Modify-02": rowOf(func(k *fixture) {
 		v := k.volume()
 		for range 3 {
 			require.NoError(k.t, k.modify(v.ID, "iopsLimit", "500/400"))
 		}
 		requireLimits(k, v.ID, "500/400", "0/0")
 	}),
-	"CSI-EXT-Modify-03": refuses(codes.InvalidArgument, func(k *kit) error { return k.modify("", "iopsLimit", "5") }),
-	"CSI-EXT-Modify-04": with(func(k *kit) {
+	"CSI-EXT-Modify-03": rowRefused(codes.InvalidArgument, func(k *fixture) error { return k.modify("", "iopsLimit", "5") }),
+	"CSI-EXT-Modify-04": rowOf(func(k *fixture) {
 		v := k.volume()
-		refused(k.t, k.modify(v.ID), codes.InvalidArgument)
-		_, err := k.ctl.ControllerModifyVolume(k.ctx, &csi.ControllerModifyVolumeRequest{VolumeId: v.ID, MutableParameters: map[string]string{}})
-		refused(k.t, err, codes.InvalidArgument)
+		requireRefused(k.t, k.modify(v.ID), codes.InvalidArgument)
+		_, err := k.controller.ControllerModifyVolume(k.ctx, &csi.ControllerModifyVolumeRequest{VolumeId: v.ID, MutableParameters: map[string]string{}})
+		requireRefused(k.t, err, codes.InvalidArgument)
 	}),
-	"CSI-EXT-Modify-05": with(func(k *kit) {
+	"CSI-EXT-Modify-05": rowOf(func(k *fixture) {
 		v := k.volume()
 		require.NoError(k.t, k.modify(v.ID, "iopsLimit", "500/400", "bandwidthLimit", "3Mi/2Mi"))
 		require.NoError(k.t, k.modify(v.ID, "iopsLimit", "600"))
 		requireLimits(k, v.ID, "600/600", "3145728/2097152")
 	}),
-	"CSI-EXT-Modify-06": with(func(k *kit) {
+	"CSI-EXT-Modify-06": rowOf(func(k *fixture) {
 		v := k.volume()
 		require.NoError(k.t, k.modify(v.ID, "iopsLimit", "500/400"))
 		for _, bad := range []string{"colour", "bandwidthLimit"} {
-			refused(k.t, k.modify(v.ID, "iopsLimit", "7", bad, "blue"), codes.InvalidArgument)
+			requireRefused(k.t, k.modify(v.ID, "iopsLimit", "7", bad, "blue"), codes.InvalidArgument)
 		}
 		requireLimits(k, v.ID, "500/400", "0/0")
 	}),
-	"CSI-EXT-Modify-07": refuses(codes.NotFound, func(k *kit) error { return k.modify(unknownVolumeID, "iopsLimit", "5") }),
-	"CSI-EXT-Modify-08": with(func(k *kit) {
-		req := harness.Spec{Name: k.w.Name("vol"), Node: "n1"}.CreateRequest()
+	"CSI-EXT-Modify-07": rowRefused(codes.NotFound, func(k *fixture) error { return k.modify(unknownVolumeID, "iopsLimit", "5") }),
+	"CSI-EXT-Modify-08": rowOf(func(k *fixture) {
+		req := harness.Spec{Name: k.env.Name("vol"), Node: "n1"}.CreateRequest()
 		req.Parameters = map[string]string{"iopsLimit": "100", "bandwidthLimit": "1Mi"}
 		req.MutableParameters = map[string]string{"iopsLimit": "200"}
-		res, err := k.ctl.CreateVolume(k.ctx, req)
+		res, err := k.controller.CreateVolume(k.ctx, req)
 		require.NoError(k.t, err)
-		k.dropVolume(res.GetVolume().GetVolumeId())
+		k.deleteVolumeLater(res.GetVolume().GetVolumeId())
 		requireLimits(k, res.GetVolume().GetVolumeId(), "200/200", "1048576/1048576")
 	}),
-	"CSI-EXT-Modify-09": with(func(k *kit) {
-		req := harness.Spec{Name: k.w.Name("vol")}.CreateRequest()
+	"CSI-EXT-Modify-09": rowOf(func(k *fixture) {
+		req := harness.Spec{Name: k.env.Name("vol")}.CreateRequest()
 		req.MutableParameters = map[string]string{"iopsLimit": "200"}
-		_, err := csi.NewControllerClient(k.lessConn("c1")).CreateVolume(k.ctx, req)
-		refused(k.t, err, codes.InvalidArgument)
+		_, err := csi.NewControllerClient(k.disabledConn("c1")).CreateVolume(k.ctx, req)
+		requireRefused(k.t, err, codes.InvalidArgument)
 
 		req.AccessibilityRequirements = nil
-		res, err := k.ctl.CreateVolume(k.ctx, req)
+		res, err := k.controller.CreateVolume(k.ctx, req)
 		require.NoError(k.t, err)
-		k.dropVolume(res.GetVolume().GetVolumeId())
+		k.deleteVolumeLater(res.GetVolume().GetVolumeId())
 		req.MutableParameters["iopsLimit"] = "300"
-		_, err = k.ctl.CreateVolume(k.ctx, req)
-		refused(k.t, err, codes.AlreadyExists)
+		_, err = k.controller.CreateVolume(k.ctx, req)
+		requireRefused(k.t, err, codes.AlreadyExists)
 	}),
-	"CSI-EXT-Modify-10": refuses(codes.InvalidArgument, func(k *kit) error {
-		req := harness.Spec{Name: k.w.Name("vol")}.CreateRequest()
+	"CSI-EXT-Modify-10": rowRefused(codes.InvalidArgument, func(k *fixture) error {
+		req := harness.Spec{Name: k.env.Name("vol")}.CreateRequest()
 		req.MutableParameters = map[string]string{"colour": "blue"}
-		_, err := k.ctl.CreateVolume(k.ctx, req)
+		_, err := k.controller.CreateVolume(k.ctx, req)
 		return err
 	}),
-	"CSI-EXT-Modify-11": with(func(k *kit) {
+	"CSI-EXT-Modify-11": rowOf(func(k *fixture) {
 		v := k.volume()
 		require.NoError(k.t, k.modify(v.ID, "iopsLimit", "500/400"))
 		req := &csi.ValidateVolumeCapabilitiesRequest{VolumeId: v.ID, VolumeCapabilities: []*csi.VolumeCapability{v.Capability()},
 			MutableParameters: map[string]string{"iopsLimit": "500/400"}}
-		res, err := k.ctl.ValidateVolumeCapabilities(k.ctx, req)
+		res, err := k.controller.ValidateVolumeCapabilities(k.ctx, req)
 		require.NoError(k.t, err)
 		require.Equal(k.t, req.GetMutableParameters(), res.GetConfirmed().GetMutableParameters())
 		req.MutableParameters = map[string]string{"colour": "blue"}
-		res, err = k.ctl.ValidateVolumeCapabilities(k.ctx, req)
+		res, err = k.controller.ValidateVolumeCapabilities(k.ctx, req)
 		require.True(k.t, err != nil || res.GetConfirmed() == nil, "an unknown parameter is confirmed")
 	}),
 
-	"CSI-EXT-GetSnapshot-01": servedIff(controllerHas(csi.ControllerServiceCapability_RPC_GET_SNAPSHOT), func(k *kit, conn *grpc.ClientConn) error {
+	"CSI-EXT-GetSnapshot-01": rowServedIff(controllerHas(csi.ControllerServiceCapability_RPC_GET_SNAPSHOT), func(k *fixture, conn *grpc.ClientConn) error {
 		_, err := csi.NewControllerClient(conn).GetSnapshot(k.ctx, &csi.GetSnapshotRequest{SnapshotId: unknownSnapshotID})
-		return but(err, codes.NotFound)
+		return ignoreCode(err, codes.NotFound)
 	}),
-	"CSI-EXT-GetSnapshot-02": with(func(k *kit) {
+	"CSI-EXT-GetSnapshot-02": rowOf(func(k *fixture) {
 		for _, member := range k.group(2).GetSnapshots() {
-			res, err := k.ctl.GetSnapshot(k.ctx, &csi.GetSnapshotRequest{SnapshotId: member.GetSnapshotId()})
+			res, err := k.controller.GetSnapshot(k.ctx, &csi.GetSnapshotRequest{SnapshotId: member.GetSnapshotId()})
 			require.NoError(k.t, err)
 			requireSame(k, member, res.GetSnapshot())
 		}
 	}),
-	"CSI-EXT-GetSnapshot-03": refuses(codes.NotFound, func(k *kit) error { return k.getSnapshot(unknownSnapshotID) }),
-	"CSI-EXT-GetSnapshot-05": refuses(codes.InvalidArgument, func(k *kit) error { return k.getSnapshot("") }),
+	"CSI-EXT-GetSnapshot-03": rowRefused(codes.NotFound, func(k *fixture) error { return k.getSnapshot(unknownSnapshotID) }),
+	"CSI-EXT-GetSnapshot-05": rowRefused(codes.InvalidArgument, func(k *fixture) error { return k.getSnapshot("") }),
 }
 
 // modification is a request with keys and values in turn.
@@ -115,21 +115,21 @@ func modification(volume string, pairs ...string) *csi.ControllerModifyVolumeReq
 	return req
 }
 
-func (k *kit) modify(volume string, pairs ...string) error {
-	_, err := k.ctl.ControllerModifyVolume(k.ctx, modification(volume, pairs...))
+func (k *fixture) modify(volume string, pairs ...string) error {
+	_, err := k.controller.ControllerModifyVolume(k.ctx, modification(volume, pairs...))
 	return err
 }
 
-func (k *kit) getSnapshot(id string) error {
-	_, err := k.ctl.GetSnapshot(k.ctx, &csi.GetSnapshotRequest{SnapshotId: id})
+func (k *fixture) getSnapshot(id string) error {
+	_, err := k.controller.GetSnapshot(k.ctx, &csi.GetSnapshotRequest{SnapshotId: id})
 	return err
 }
 
 // requireLimits compares what the command line says of a volume's limits, which no
 // call of CSI tells: read and write, 0 where there is none.
-func requireLimits(k *kit, volume, iops, bandwidth string) {
+func requireLimits(k *fixture, volume, iops, bandwidth string) {
 	k.t.Helper()
-	res := k.w.Cluster.Run(k.ctx, "volumes", "--dir", k.w.Cluster.Dir, "-o", "json")
+	res := k.env.Cluster.Run(k.ctx, "volumes", "--dir", k.env.Cluster.Dir, "-o", "json")
 	require.Zero(k.t, res.Code, res.Stderr)
 	var listed struct {
 		Volumes []struct {

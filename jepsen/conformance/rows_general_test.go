@@ -22,76 +22,76 @@ import (
 )
 
 var generalRows = map[string]rowTest{
-	"CSI-GEN-Error-01": with(func(k *kit) {
-		k.failures(func(method string, res proto.Message, _ metadata.MD, err error) {
+	"CSI-GEN-Error-01": rowOf(func(k *fixture) {
+		k.eachFailure(func(method string, res proto.Message, _ metadata.MD, err error) {
 			require.Error(k.t, err, method)
 			_, ok := status.FromError(err)
 			require.True(k.t, ok, method)
 			require.True(k.t, proto.Equal(res, res.ProtoReflect().New().Interface()), "%s answered %v beside its error", method, res)
 		})
 	}),
-	"CSI-GEN-Error-02": with(func(k *kit) {
+	"CSI-GEN-Error-02": rowOf(func(k *fixture) {
 		canonical := func(method string, err error) {
 			code := status.Code(err)
 			require.True(k.t, code <= codes.Unauthenticated && code != codes.Unknown, "%s: code %d", method, code)
 		}
-		k.failures(func(method string, _ proto.Message, _ metadata.MD, err error) {
+		k.eachFailure(func(method string, _ proto.Message, _ metadata.MD, err error) {
 			require.NotEqual(k.t, codes.OK, status.Code(err), method)
 			canonical(method, err)
 		})
 		random := rand.New(rand.NewPCG(1, 2))
-		for _, c := range calls(k.w) {
+		for _, c := range methodCases(k.env) {
 			if c.method == "Controller/CreateVolume" {
 				continue // what is random here may well be made
 			}
-			_, _, err := k.do(k.w.Conn(k.t, c.at), c.method, scrambled(c.req, random))
+			_, _, err := k.callMethod(k.env.Conn(k.t, c.process), c.method, randomized(c.req, random))
 			canonical(c.method, err)
 		}
 	}),
-	"CSI-GEN-Error-03": with(func(k *kit) {
-		k.failures(func(method string, _ proto.Message, _ metadata.MD, err error) {
+	"CSI-GEN-Error-03": rowOf(func(k *fixture) {
+		k.eachFailure(func(method string, _ proto.Message, _ metadata.MD, err error) {
 			text := status.Convert(err).Message()
 			require.NotEmpty(k.t, text, method)
 			require.False(k.t, strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }), "%s: %q", method, text)
 		})
 	}),
-	"CSI-GEN-Error-04": with(func(k *kit) {
-		k.failures(func(method string, _ proto.Message, trailer metadata.MD, err error) {
+	"CSI-GEN-Error-04": rowOf(func(k *fixture) {
+		k.eachFailure(func(method string, _ proto.Message, trailer metadata.MD, err error) {
 			require.Empty(k.t, status.Convert(err).Details(), method)
 			require.Empty(k.t, trailer.Get("grpc-status-details-bin"), method)
 		})
 	}),
-	"CSI-GEN-Error-05": with(func(k *kit) {
-		k.lacking(func(c aCall, field string, err error) {
+	"CSI-GEN-Error-05": rowOf(func(k *fixture) {
+		k.eachMissingField(func(c methodCase, field string, err error) {
 			k.requireCode(c.method+" without "+field, err, codes.InvalidArgument)
 			require.Contains(k.t, status.Convert(err).Message(), strings.SplitN(field, "_", 2)[0], "%s without %s does not name it", c.method, field)
 		})
 	}),
-	"CSI-GEN-Field-01": with(func(k *kit) {
-		k.lacking(func(c aCall, field string, err error) {
+	"CSI-GEN-Field-01": rowOf(func(k *fixture) {
+		k.eachMissingField(func(c methodCase, field string, err error) {
 			k.requireCode(c.method+" without "+field, err, codes.InvalidArgument)
 		})
 	}),
-	"CSI-GEN-Error-12": with(func(k *kit) {
-		for _, c := range calls(k.w) {
-			_, _, err := k.do(k.w.Conn(k.t, c.at), c.method, c.req)
+	"CSI-GEN-Error-12": rowOf(func(k *fixture) {
+		for _, c := range methodCases(k.env) {
+			_, _, err := k.callMethod(k.env.Conn(k.t, c.process), c.method, c.req)
 			if c.method == "Controller/CreateVolume" {
-				k.dropNamed("x")
+				k.deleteByName("x")
 				require.NoError(k.t, err)
 				continue
 			}
 			k.requireCode(c.method+" of what is unknown", err, codes.NotFound, codes.OK)
-			for _, field := range c.late { // csi-sanity's order: what is unknown is looked up first
-				_, _, err := k.do(k.w.Conn(k.t, c.at), c.method, without(c.req, field))
+			for _, field := range c.checkedLater { // csi-sanity's order: what is unknown is looked up first
+				_, _, err := k.callMethod(k.env.Conn(k.t, c.process), c.method, withoutField(c.req, field))
 				k.requireCode(c.method+" of what is unknown, without "+field, err, codes.NotFound, codes.OK)
 			}
 		}
-		k.lacking(func(c aCall, field string, err error) {
+		k.eachMissingField(func(c methodCase, field string, err error) {
 			k.requireCode(c.method+" without "+field, err, codes.InvalidArgument)
 		})
 	}),
-	"CSI-GEN-Error-06": with(func(k *kit) {
-		valid := func() *csi.CreateVolumeRequest { return harness.Spec{Name: k.w.Name("vol")}.CreateRequest() }
+	"CSI-GEN-Error-06": rowOf(func(k *fixture) {
+		valid := func() *csi.CreateVolumeRequest { return harness.Spec{Name: k.env.Name("vol")}.CreateRequest() }
 		for what, spoil := range map[string]func(*csi.CreateVolumeRequest){
 			"an unknown access mode": func(r *csi.CreateVolumeRequest) { r.VolumeCapabilities[0].AccessMode.Mode = 99 },
 			"a negative size":        func(r *csi.CreateVolumeRequest) { r.CapacityRange.RequiredBytes = -1 },
@@ -101,58 +101,58 @@ var generalRows = map[string]rowTest{
 		} {
 			req := valid()
 			spoil(req)
-			_, err := k.ctl.CreateVolume(k.ctx, req)
+			_, err := k.controller.CreateVolume(k.ctx, req)
 			k.requireCode(what, err, codes.InvalidArgument)
 		}
 	}),
-	"CSI-GEN-Error-08": with(func(k *kit) {
+	"CSI-GEN-Error-08": rowOf(func(k *fixture) {
 		v := k.volume()
-		atOnce(12, func(i int) {
+		inParallel(12, func(i int) {
 			var err error
 			switch i % 3 {
 			case 0:
-				_, err = k.ctl.ControllerPublishVolume(k.ctx, &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: "n1", VolumeCapability: v.Capability()})
+				_, err = k.controller.ControllerPublishVolume(k.ctx, &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: "n1", VolumeCapability: v.Capability()})
 			case 1:
-				_, err = k.ctl.ControllerUnpublishVolume(k.ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.ID, NodeId: "n1"})
+				_, err = k.controller.ControllerUnpublishVolume(k.ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.ID, NodeId: "n1"})
 			default:
-				_, err = k.ctl.CreateSnapshot(k.ctx, &csi.CreateSnapshotRequest{Name: "held-" + v.ID, SourceVolumeId: v.ID})
+				_, err = k.controller.CreateSnapshot(k.ctx, &csi.CreateSnapshotRequest{Name: "held-" + v.ID, SourceVolumeId: v.ID})
 			}
 			if code := status.Code(err); code != codes.OK && code != codes.Aborted {
 				k.t.Errorf("call %d beside others: %v", i, err)
 			}
 		})
-		k.done(func() error { return k.unpublish(v.ID, "n1") })
-		k.cut(&csi.CreateSnapshotRequest{Name: "held-" + v.ID, SourceVolumeId: v.ID})
+		k.untilOK(func() error { return k.unpublish(v.ID, "n1") })
+		k.createSnapshotFrom(&csi.CreateSnapshotRequest{Name: "held-" + v.ID, SourceVolumeId: v.ID})
 	}),
-	"CSI-GEN-Error-09": with(func(k *kit) {
+	"CSI-GEN-Error-09": rowOf(func(k *fixture) {
 		for at, services := range map[string][]string{"c1": {"Node"}, "n1": ofControllers[1:]} {
 			for method, req := range methodsOf(k.t, services...) {
-				_, _, err := k.do(k.w.Conn(k.t, at), method, req)
+				_, _, err := k.callMethod(k.env.Conn(k.t, at), method, req)
 				k.requireCode(method+" at "+at, err, codes.Unimplemented)
 			}
 		}
 		off := []string{"ListVolumes", "GetCapacity", "CreateSnapshot", "DeleteSnapshot", "ListSnapshots", "GetSnapshot",
 			"ControllerExpandVolume", "ControllerGetVolume", "ControllerModifyVolume"}
 		for _, c := range off {
-			_, _, err := k.do(k.lessConn("c1"), "Controller/"+c, methodsOf(k.t, "Controller")["Controller/"+c])
+			_, _, err := k.callMethod(k.disabledConn("c1"), "Controller/"+c, methodsOf(k.t, "Controller")["Controller/"+c])
 			k.requireCode(c+" that is turned off", err, codes.Unimplemented)
 		}
 	}),
-	"CSI-GEN-Error-11": with(func(k *kit) {
+	"CSI-GEN-Error-11": rowOf(func(k *fixture) {
 		for at, services := range map[string][]string{"c1": ofControllers, "n1": ofNodes} {
 			for method, req := range methodsOf(k.t, services...) {
-				_, _, err := k.do(k.w.Conn(k.t, at), method, req)
+				_, _, err := k.callMethod(k.env.Conn(k.t, at), method, req)
 				k.requireCode(method, err, codes.OK, codes.InvalidArgument)
 			}
 		}
 		for method, req := range methodsOf(k.t, "Controller") {
-			_, _, err := k.do(k.lessConn("c1"), method, req)
+			_, _, err := k.callMethod(k.disabledConn("c1"), method, req)
 			require.NotContains(k.t, status.Convert(err).Message(), "unknown method", method)
 		}
 	}),
-	"CSI-GEN-Error-13": with(tables),
+	"CSI-GEN-Error-13": rowOf(errorTableCases),
 
-	"CSI-GEN-Field-02": with(func(k *kit) {
+	"CSI-GEN-Field-02": rowOf(func(k *fixture) {
 		for method, req := range map[string]proto.Message{
 			"Controller/CreateVolume":                   &csi.CreateVolumeRequest{Name: "x", VolumeCapabilities: []*csi.VolumeCapability{}},
 			"Controller/ValidateVolumeCapabilities":     &csi.ValidateVolumeCapabilitiesRequest{VolumeId: unknownVolumeID, VolumeCapabilities: []*csi.VolumeCapability{}},
@@ -160,83 +160,83 @@ var generalRows = map[string]rowTest{
 			"GroupController/CreateVolumeGroupSnapshot": &csi.CreateVolumeGroupSnapshotRequest{Name: "x", SourceVolumeIds: []string{}},
 			"GroupController/GetVolumeGroupSnapshot":    &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: k.group(1).GetGroupSnapshotId(), SnapshotIds: []string{}},
 		} {
-			_, _, err := k.do(k.w.Conn(k.t, "c1"), method, req)
+			_, _, err := k.callMethod(k.env.Conn(k.t, "c1"), method, req)
 			k.requireCode(method+" with an empty list", err, codes.InvalidArgument)
 		}
 	}),
-	"CSI-GEN-Field-03": with(func(k *kit) {
-		unset := harness.Spec{Name: k.w.Name("vol"), Node: "n1"}.CreateRequest()
+	"CSI-GEN-Field-03": rowOf(func(k *fixture) {
+		unset := harness.Spec{Name: k.env.Name("vol"), Node: "n1"}.CreateRequest()
 		unset.CapacityRange = &csi.CapacityRange{RequiredBytes: 16 * harness.Mi}
-		first, err := k.ctl.CreateVolume(k.ctx, unset)
+		first, err := k.controller.CreateVolume(k.ctx, unset)
 		require.NoError(k.t, err)
-		k.dropVolume(first.GetVolume().GetVolumeId())
+		k.deleteVolumeLater(first.GetVolume().GetVolumeId())
 		zero := proto.Clone(unset).(*csi.CreateVolumeRequest)
 		zero.CapacityRange.LimitBytes = 0
 		zero.Parameters, zero.Secrets = map[string]string{}, map[string]string{}
 		zero.MutableParameters = map[string]string{}
-		again, err := k.ctl.CreateVolume(k.ctx, zero)
+		again, err := k.controller.CreateVolume(k.ctx, zero)
 		require.NoError(k.t, err)
 		requireSame(k, first, again)
 	}),
-	"CSI-GEN-Field-05": with(func(k *kit) {
-		req := harness.Spec{Name: k.w.Name("vol"), Node: "n1"}.CreateRequest()
-		first, err := k.ctl.CreateVolume(k.ctx, req)
+	"CSI-GEN-Field-05": rowOf(func(k *fixture) {
+		req := harness.Spec{Name: k.env.Name("vol"), Node: "n1"}.CreateRequest()
+		first, err := k.controller.CreateVolume(k.ctx, req)
 		require.NoError(k.t, err)
-		k.dropVolume(first.GetVolume().GetVolumeId())
+		k.deleteVolumeLater(first.GetVolume().GetVolumeId())
 		newer := proto.Clone(req).(*csi.CreateVolumeRequest)
 		newer.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, 4321, protowire.BytesType), "of a later version"))
-		again, err := k.ctl.CreateVolume(k.ctx, newer)
+		again, err := k.controller.CreateVolume(k.ctx, newer)
 		require.NoError(k.t, err)
 		requireSame(k, first, again)
 	}),
 
-	"CSI-GEN-Conc-01": with(func(k *kit) {
-		req := harness.Spec{Name: k.w.Name("vol"), Node: "n1"}.CreateRequest()
+	"CSI-GEN-Conc-01": rowOf(func(k *fixture) {
+		req := harness.Spec{Name: k.env.Name("vol"), Node: "n1"}.CreateRequest()
 		ids := k.parallel(32, func(ctl csi.ControllerClient) (string, error) {
 			res, err := ctl.CreateVolume(k.ctx, req)
 			return res.GetVolume().GetVolumeId(), err
 		})
-		id := k.only(ids)
-		k.dropVolume(id)
-		one := k.only(k.parallel(32, func(ctl csi.ControllerClient) (string, error) {
+		id := k.requireOneID(ids)
+		k.deleteVolumeLater(id)
+		one := k.requireOneID(k.parallel(32, func(ctl csi.ControllerClient) (string, error) {
 			res, err := ctl.CreateSnapshot(k.ctx, &csi.CreateSnapshotRequest{Name: "of-" + id, SourceVolumeId: id})
 			return res.GetSnapshot().GetSnapshotId(), err
 		}))
-		k.dropSnapshot(one)
-		require.Equal(k.t, []string{one}, k.cutsOf([]string{id}))
+		k.deleteSnapshotLater(one)
+		require.Equal(k.t, []string{one}, k.snapshotsOf([]string{id}))
 	}),
-	"CSI-GEN-Conc-02": with(func(k *kit) {
-		req := harness.Spec{Name: k.w.Name("vol"), Node: "n1"}.CreateRequest()
+	"CSI-GEN-Conc-02": rowOf(func(k *fixture) {
+		req := harness.Spec{Name: k.env.Name("vol"), Node: "n1"}.CreateRequest()
 		for wait := time.Millisecond; wait < 20*time.Millisecond; wait *= 2 {
 			brief, cancel := context.WithTimeout(k.ctx, wait)
-			_, _ = k.ctl.CreateVolume(brief, req) // cut off somewhere
+			_, _ = k.controller.CreateVolume(brief, req) // cut off somewhere
 			cancel()
 		}
-		before, err := k.w.Cluster.Images("n1")
+		before, err := k.env.Cluster.Images("n1")
 		require.NoError(k.t, err)
-		v, err := k.w.CO.Create(k.ctx, harness.Spec{Name: req.GetName(), Node: "n1"})
+		v, err := k.env.CO.Create(k.ctx, harness.Spec{Name: req.GetName(), Node: "n1"})
 		require.NoError(k.t, err)
-		k.dropVolume(v.ID)
+		k.deleteVolumeLater(v.ID)
 		for _, image := range before {
-			_, err := k.ctl.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: strings.TrimSuffix(image, ".img")})
+			_, err := k.controller.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: strings.TrimSuffix(image, ".img")})
 			require.NoError(k.t, err, "file %s belongs to no volume", image)
 		}
-		again, err := k.w.CO.Create(k.ctx, harness.Spec{Name: req.GetName(), Node: "n1"})
+		again, err := k.env.CO.Create(k.ctx, harness.Spec{Name: req.GetName(), Node: "n1"})
 		require.NoError(k.t, err)
 		require.Equal(k.t, v.ID, again.ID)
 	}),
-	"CSI-GEN-Conc-03": with(func(k *kit) {
+	"CSI-GEN-Conc-03": rowOf(func(k *fixture) {
 		v := k.volume()
 		cutOff := func(wait time.Duration) {
 			brief, cancel := context.WithTimeout(k.ctx, wait)
 			defer cancel()
-			_, _ = k.ctl.ControllerPublishVolume(brief, &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: "n1", VolumeCapability: v.Capability()})
+			_, _ = k.controller.ControllerPublishVolume(brief, &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: "n1", VolumeCapability: v.Capability()})
 		}
 		wait := time.Millisecond
 		for ; wait < 20*time.Millisecond; wait *= 2 {
 			cutOff(wait)
 		}
-		require.NoError(k.t, harness.Poll(k.ctx, patience, "the cut-off publication to be there", func() (bool, error) {
+		require.NoError(k.t, harness.Poll(k.ctx, timeout, "the cut-off publication to be there", func() (bool, error) {
 			if len(k.publishedAt(v.ID)) == 1 {
 				return true, nil
 			}
@@ -244,10 +244,10 @@ var generalRows = map[string]rowTest{
 			wait *= 2
 			return false, nil
 		}))
-		k.done(func() error { return k.unpublish(v.ID, "n1") })
+		k.untilOK(func() error { return k.unpublish(v.ID, "n1") })
 		require.Empty(k.t, k.publishedAt(v.ID))
 	}),
-	"CSI-GEN-Conc-04": with(func(k *kit) {
+	"CSI-GEN-Conc-04": rowOf(func(k *fixture) {
 		v := k.volume()
 		random := rand.New(rand.NewPCG(3, 4))
 		again := func(what string, call func(ctx context.Context) error) {
@@ -256,60 +256,60 @@ var generalRows = map[string]rowTest{
 				_ = call(brief)
 				cancel()
 			}
-			require.NoError(k.t, harness.Poll(k.ctx, patience, what, func() (bool, error) {
+			require.NoError(k.t, harness.Poll(k.ctx, timeout, what, func() (bool, error) {
 				err := call(k.ctx)
 				if err != nil && !harness.Retriable(err) {
-					err = harness.Final(err)
+					err = harness.Permanent(err)
 				}
 				return err == nil, err
 			}))
 		}
 		again("publish", func(ctx context.Context) error {
-			_, err := k.ctl.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: "n1", VolumeCapability: v.Capability()})
+			_, err := k.controller.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: "n1", VolumeCapability: v.Capability()})
 			return err
 		})
 		require.Equal(k.t, []string{"n1"}, k.publishedAt(v.ID))
 		again("unpublish", func(ctx context.Context) error {
-			_, err := k.ctl.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.ID, NodeId: "n1"})
+			_, err := k.controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.ID, NodeId: "n1"})
 			return err
 		})
 		require.Empty(k.t, k.publishedAt(v.ID))
 		again("snapshot", func(ctx context.Context) error {
-			_, err := k.ctl.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "of-" + v.ID, SourceVolumeId: v.ID})
+			_, err := k.controller.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "of-" + v.ID, SourceVolumeId: v.ID})
 			return err
 		})
-		cut := k.cutsOf([]string{v.ID})
+		cut := k.snapshotsOf([]string{v.ID})
 		require.Len(k.t, cut, 1)
 		again("delete the snapshot", func(ctx context.Context) error {
-			_, err := k.ctl.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: cut[0]})
+			_, err := k.controller.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: cut[0]})
 			return err
 		})
-		require.Empty(k.t, k.cutsOf([]string{v.ID}))
+		require.Empty(k.t, k.snapshotsOf([]string{v.ID}))
 		again("delete the volume", func(ctx context.Context) error {
-			_, err := k.ctl.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.ID})
+			_, err := k.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.ID})
 			return err
 		})
 	}),
 }
 
-// tables is one case for each kind of error row of the specification's tables.
-func tables(k *kit) {
+// errorTableCases is one case for each kind of error row of the specification's tables.
+func errorTableCases(k *fixture) {
 	v, w := k.volume(), k.volume()
 	other := harness.Spec{Name: v.Name, Node: "n1", Size: 64 * harness.Mi}.CreateRequest()
-	tooMuch := harness.Spec{Name: k.w.Name("vol")}.CreateRequest()
+	tooMuch := harness.Spec{Name: k.env.Name("vol")}.CreateRequest()
 	tooMuch.CapacityRange = &csi.CapacityRange{RequiredBytes: 1 << 60}
-	sourced := harness.Spec{Name: k.w.Name("vol")}.CreateRequest()
+	sourced := harness.Spec{Name: k.env.Name("vol")}.CreateRequest()
 	sourced.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 		Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: unknownSnapshotID}}}
 	cut := k.snapshot(v.ID)
-	require.NoError(k.t, k.w.CO.Publish(k.ctx, w, "n1"))
-	k.after(func(ctx context.Context) error { return k.w.CO.Unpublish(ctx, w) })
-	res, err := k.ctl.ListSnapshots(k.ctx, &csi.ListSnapshotsRequest{SnapshotId: cut.GetSnapshotId()})
+	require.NoError(k.t, k.env.CO.Publish(k.ctx, w, "n1"))
+	k.cleanUpWith(func(ctx context.Context) error { return k.env.CO.Unpublish(ctx, w) })
+	res, err := k.controller.ListSnapshots(k.ctx, &csi.ListSnapshotsRequest{SnapshotId: cut.GetSnapshotId()})
 	require.NoError(k.t, err)
 	name := "of-" + v.ID
-	named, err := k.ctl.CreateSnapshot(k.ctx, &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: v.ID})
+	named, err := k.controller.CreateSnapshot(k.ctx, &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: v.ID})
 	require.NoError(k.t, err)
-	k.dropSnapshot(named.GetSnapshot().GetSnapshotId())
+	k.deleteSnapshotLater(named.GetSnapshot().GetSnapshotId())
 	require.Len(k.t, res.GetEntries(), 1)
 	for _, row := range []struct {
 		method string
@@ -328,13 +328,13 @@ func tables(k *kit) {
 		{"Controller/ControllerExpandVolume", &csi.ControllerExpandVolumeRequest{VolumeId: v.ID, CapacityRange: &csi.CapacityRange{RequiredBytes: 1 << 60}}, []codes.Code{codes.OutOfRange, codes.ResourceExhausted}},
 		{"Controller/ControllerModifyVolume", modification(v.ID, "colour", "blue"), []codes.Code{codes.InvalidArgument}},
 	} {
-		_, _, err := k.do(k.w.Conn(k.t, "c1"), row.method, row.req)
+		_, _, err := k.callMethod(k.env.Conn(k.t, "c1"), row.method, row.req)
 		k.requireCode(row.method, err, row.want...)
 	}
 }
 
-// scrambled is a request whose texts are of random bytes that are valid UTF-8.
-func scrambled(req proto.Message, random *rand.Rand) proto.Message {
+// randomized is a request whose texts are of random bytes that are valid UTF-8.
+func randomized(req proto.Message, random *rand.Rand) proto.Message {
 	other := proto.Clone(req)
 	m := other.ProtoReflect()
 	fields := m.Descriptor().Fields()
@@ -351,12 +351,12 @@ func scrambled(req proto.Message, random *rand.Rand) proto.Message {
 }
 
 // parallel makes the same call at all controllers at once: only ABORTED may it fail with.
-func (k *kit) parallel(n int, call func(csi.ControllerClient) (string, error)) []string {
+func (k *fixture) parallel(n int, call func(csi.ControllerClient) (string, error)) []string {
 	k.t.Helper()
 	var mu sync.Mutex
 	var ids []string
-	atOnce(n, func(i int) {
-		ctl, err := k.w.Cluster.Controller([]string{"c1", "c2", "c3"}[i%3])
+	inParallel(n, func(i int) {
+		ctl, err := k.env.Cluster.Controller([]string{"c1", "c2", "c3"}[i%3])
 		if err != nil {
 			k.t.Error(err)
 			return
@@ -374,8 +374,8 @@ func (k *kit) parallel(n int, call func(csi.ControllerClient) (string, error)) [
 	return ids
 }
 
-// only is the one id that all calls answered.
-func (k *kit) only(ids []string) string {
+// requireOneID is the one id that all calls answered.
+func (k *fixture) requireOneID(ids []string) string {
 	k.t.Helper()
 	slices.Sort(ids)
 	require.Len(k.t, slices.Compact(ids), 1)
@@ -383,17 +383,17 @@ func (k *kit) only(ids []string) string {
 }
 
 // publishedAt are the nodes that a volume is published at.
-func (k *kit) publishedAt(id string) []string {
+func (k *fixture) publishedAt(id string) []string {
 	k.t.Helper()
-	res, err := k.ctl.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
+	res, err := k.controller.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: id})
 	require.NoError(k.t, err)
 	return res.GetStatus().GetPublishedNodeIds()
 }
 
-// dropNamed deletes what has a name with the row.
-func (k *kit) dropNamed(name string) {
+// deleteByName deletes what has a name with the row.
+func (k *fixture) deleteByName(name string) {
 	req := &csi.CreateVolumeRequest{Name: name, VolumeCapabilities: []*csi.VolumeCapability{(&harness.Volume{FSType: "ext4"}).Capability()}}
-	res, err := k.ctl.CreateVolume(k.ctx, req)
+	res, err := k.controller.CreateVolume(k.ctx, req)
 	require.NoError(k.t, err)
-	k.dropVolume(res.GetVolume().GetVolumeId())
+	k.deleteVolumeLater(res.GetVolume().GetVolumeId())
 }

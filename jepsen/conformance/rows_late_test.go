@@ -20,19 +20,19 @@ import (
 
 // lateRows kill or stop a process, or take a pool away, and put it back.
 var lateRows = map[string]rowTest{
-	"CSI-ID-GetPluginCapabilities-02": with(sameEverywhere),
-	"CSI-ID-Probe-02":                 with(func(k *kit) { k.broken(func(path string) error { return os.Rename(path, path+".away") }) }),
-	"CSI-ID-Probe-07":                 with(func(k *kit) { k.broken(func(path string) error { return os.Rename(path, path+".away") }) }),
-	"CSI-ID-Probe-06": with(func(k *kit) {
-		k.broken(func(path string) error {
+	"CSI-ID-GetPluginCapabilities-02": rowOf(sameEverywhere),
+	"CSI-ID-Probe-02":                 rowOf(func(k *fixture) { k.whilePoolBroken(func(path string) error { return os.Rename(path, path+".away") }) }),
+	"CSI-ID-Probe-07":                 rowOf(func(k *fixture) { k.whilePoolBroken(func(path string) error { return os.Rename(path, path+".away") }) }),
+	"CSI-ID-Probe-06": rowOf(func(k *fixture) {
+		k.whilePoolBroken(func(path string) error {
 			if err := os.Rename(path, path+".away"); err != nil {
 				return err
 			}
 			return os.WriteFile(path, []byte("no folder"), 0o600)
 		})
 	}),
-	"CSI-ID-Probe-10": with(func(k *kit) {
-		k.broken(func(path string) error {
+	"CSI-ID-Probe-10": rowOf(func(k *fixture) {
+		k.whilePoolBroken(func(path string) error {
 			if err := os.Rename(path, path+".away"); err != nil {
 				return err
 			}
@@ -40,59 +40,59 @@ var lateRows = map[string]rowTest{
 		})
 	}),
 
-	"CSI-GRP-CreateVolumeGroupSnapshot-02": with(func(k *kit) { k.cutsUnderWrites(1) }),
-	"CSI-GRP-CreateVolumeGroupSnapshot-03": with(func(k *kit) { k.cutsUnderWrites(3) }),
-	"CSI-GRP-CreateVolumeGroupSnapshot-06": with(failedCut(func(k *kit, sources []string, err error) {
+	"CSI-GRP-CreateVolumeGroupSnapshot-02": rowOf(func(k *fixture) { k.groupSnapshotUnderWrites(1) }),
+	"CSI-GRP-CreateVolumeGroupSnapshot-03": rowOf(func(k *fixture) { k.groupSnapshotUnderWrites(3) }),
+	"CSI-GRP-CreateVolumeGroupSnapshot-06": rowOf(rowFailedGroup(func(k *fixture, sources []string, err error) {
 		require.Error(k.t, err)
-		require.NoError(k.t, harness.Poll(k.ctx, patience, "what was cut to be removed", func() (bool, error) {
-			return len(k.cutsOf(sources)) == 0, nil
+		require.NoError(k.t, harness.Poll(k.ctx, timeout, "what was cut to be removed", func() (bool, error) {
+			return len(k.snapshotsOf(sources)) == 0, nil
 		}))
 	})),
-	"CSI-GRP-CreateVolumeGroupSnapshot-24": with(failedCut(func(k *kit, _ []string, err error) {
+	"CSI-GRP-CreateVolumeGroupSnapshot-24": rowOf(rowFailedGroup(func(k *fixture, _ []string, err error) {
 		k.requireCode("a group of which one member cannot be cut", err, codes.Aborted, codes.FailedPrecondition, codes.Internal, codes.Unavailable)
 	})),
-	"CSI-GRP-CreateVolumeGroupSnapshot-25": with(failedCut(func(k *kit, sources []string, err error) {
+	"CSI-GRP-CreateVolumeGroupSnapshot-25": rowOf(rowFailedGroup(func(k *fixture, sources []string, err error) {
 		k.requireCode("a group that is not cut", err, codes.Aborted, codes.FailedPrecondition, codes.Internal, codes.Unavailable)
 		require.NotEmpty(k.t, err.Error())
 	})),
-	"CSI-GRP-CreateVolumeGroupSnapshot-22": with(func(k *kit) {
+	"CSI-GRP-CreateVolumeGroupSnapshot-22": rowOf(func(k *fixture) {
 		raw, other := k.create(harness.Spec{Node: "n1", Block: true}), k.volume()
-		k.up(raw)
-		err := k.createGroup(&csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: []string{raw.ID, other.ID}})
-		refused(k.t, err, codes.FailedPrecondition)
-		require.Empty(k.t, k.cutsOf([]string{raw.ID, other.ID}))
+		k.mountUntilEnd(raw)
+		err := k.createGroup(&csi.CreateVolumeGroupSnapshotRequest{Name: k.env.Name("group"), SourceVolumeIds: []string{raw.ID, other.ID}})
+		requireRefused(k.t, err, codes.FailedPrecondition)
+		require.Empty(k.t, k.snapshotsOf([]string{raw.ID, other.ID}))
 	}),
-	"CSI-GRP-CreateVolumeGroupSnapshot-23": with(func(k *kit) {
+	"CSI-GRP-CreateVolumeGroupSnapshot-23": rowOf(func(k *fixture) {
 		two := k.volume()
 		here := &csi.Topology{Segments: map[string]string{harness.TopologyKey: "n1"}}
-		left, err := k.ctl.GetCapacity(k.ctx, &csi.GetCapacityRequest{AccessibleTopology: here})
+		left, err := k.controller.GetCapacity(k.ctx, &csi.GetCapacityRequest{AccessibleTopology: here})
 		require.NoError(k.t, err)
 		most := left.GetMaximumVolumeSize().GetValue() / 2 / harness.Mi * harness.Mi
 		one := k.create(harness.Spec{Node: "n1", Size: most, Block: true})
-		k.fullAt("n1")
-		err = k.createGroup(&csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: []string{one.ID, two.ID}})
-		refused(k.t, err, codes.ResourceExhausted)
-		require.Empty(k.t, k.cutsOf([]string{one.ID, two.ID}))
+		k.fillNodeOf("n1")
+		err = k.createGroup(&csi.CreateVolumeGroupSnapshotRequest{Name: k.env.Name("group"), SourceVolumeIds: []string{one.ID, two.ID}})
+		requireRefused(k.t, err, codes.ResourceExhausted)
+		require.Empty(k.t, k.snapshotsOf([]string{one.ID, two.ID}))
 	}),
-	"CSI-GRP-DeleteVolumeGroupSnapshot-07": with(func(k *kit) {
+	"CSI-GRP-DeleteVolumeGroupSnapshot-07": rowOf(func(k *fixture) {
 		g := k.group(2)
-		req := harness.Spec{Name: k.w.Name("restored"), Node: "n1"}.CreateRequest()
+		req := harness.Spec{Name: k.env.Name("restored"), Node: "n1"}.CreateRequest()
 		req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: memberIDs(g)[0]}}}
-		goOn := k.pause("n1")
-		k.pending(func(ctx context.Context) error { // it is decided, and made by a host that stands still
-			_, err := k.ctl.CreateVolume(ctx, req)
+		goOn := k.pauseProcess("n1")
+		k.requireAborted(func(ctx context.Context) error { // it is decided, and made by a host that stands still
+			_, err := k.controller.CreateVolume(ctx, req)
 			return err
 		})
 		err := k.deleteGroup(g.GetGroupSnapshotId(), memberIDs(g)...)
 		goOn()
-		refused(k.t, err, codes.FailedPrecondition)
-		k.answered(req)
+		requireRefused(k.t, err, codes.FailedPrecondition)
+		k.createVolumeFrom(req)
 		require.NoError(k.t, k.deleteGroup(g.GetGroupSnapshotId(), memberIDs(g)...))
 	}),
-	"CSI-GRP-GetVolumeGroupSnapshot-07": with(func(k *kit) {
+	"CSI-GRP-GetVolumeGroupSnapshot-07": rowOf(func(k *fixture) {
 		g := k.group(1)
-		first, second := k.pause("c2"), k.pause("c3")
+		first, second := k.pauseProcess("c2"), k.pauseProcess("c3")
 		brief, cancel := context.WithTimeout(k.ctx, 4*time.Second)
 		defer cancel()
 		res, err := k.groups.GetVolumeGroupSnapshot(brief, &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: g.GetGroupSnapshotId(), SnapshotIds: memberIDs(g)})
@@ -100,18 +100,18 @@ var lateRows = map[string]rowTest{
 		second()
 		k.requireCode("a group without a majority", err, codes.Unavailable, codes.DeadlineExceeded, codes.Aborted)
 		require.Nil(k.t, res)
-		require.NoError(k.t, k.awaitWell(k.ctx))
-		k.done(func() error {
+		require.NoError(k.t, k.awaitHealthy(k.ctx))
+		k.untilOK(func() error {
 			_, err := k.getGroup(g.GetGroupSnapshotId(), memberIDs(g))
 			return err
 		})
 	}),
 }
 
-// pause stops a process of the shared cluster until the function is called, or the row is over.
-func (k *kit) pause(id string) func() {
+// pauseProcess stops a process of the shared cluster until the function is called, or the row is over.
+func (k *fixture) pauseProcess(id string) func() {
 	k.t.Helper()
-	pid, err := k.w.Cluster.Signal(id, syscall.SIGSTOP)
+	pid, err := k.env.Cluster.Signal(id, syscall.SIGSTOP)
 	require.NoError(k.t, err)
 	var done atomic.Bool
 	goOn := func() {
@@ -119,14 +119,14 @@ func (k *kit) pause(id string) func() {
 			_ = syscall.Kill(pid, syscall.SIGCONT) // it may have been ended for standing still
 		}
 	}
-	k.after(func(ctx context.Context) error { goOn(); return k.awaitWell(ctx) })
+	k.cleanUpWith(func(ctx context.Context) error { goOn(); return k.awaitHealthy(ctx) })
 	return goOn
 }
 
-// broken spoils the folder of n2's volumes: Probe fails while it is so, twice, and is well again after.
-func (k *kit) broken(spoil func(path string) error) {
+// whilePoolBroken spoils the folder of n2's volumes: Probe fails while it is so, twice, and is well again after.
+func (k *fixture) whilePoolBroken(spoil func(path string) error) {
 	k.t.Helper()
-	l, err := k.w.Cluster.Layout()
+	l, err := k.env.Cluster.Layout()
 	require.NoError(k.t, err)
 	path := ""
 	for _, n := range l.Nodes {
@@ -143,16 +143,16 @@ func (k *kit) broken(spoil func(path string) error) {
 		}
 		return os.Rename(path+".away", path)
 	}
-	k.after(func(ctx context.Context) error {
+	k.cleanUpWith(func(ctx context.Context) error {
 		if err := mend(); err != nil {
 			return err
 		}
-		return k.awaitWell(ctx)
+		return k.awaitHealthy(ctx)
 	})
 	require.NoError(k.t, spoil(path))
 	for range 2 {
 		res, err := k.identity("n2").Probe(k.ctx, &csi.ProbeRequest{})
-		refused(k.t, err, codes.FailedPrecondition)
+		requireRefused(k.t, err, codes.FailedPrecondition)
 		require.Nil(k.t, res)
 	}
 	require.NoError(k.t, mend())
@@ -161,44 +161,44 @@ func (k *kit) broken(spoil func(path string) error) {
 	require.True(k.t, res.GetReady().GetValue())
 }
 
-// failedCut makes a row of a group of three, of which the second one's data is not where it should be.
-func failedCut(see func(k *kit, sources []string, err error)) func(*kit) {
-	return func(k *kit) {
+// rowFailedGroup makes a row of a group of three, of which the second one's data is not where it should be.
+func rowFailedGroup(see func(k *fixture, sources []string, err error)) func(*fixture) {
+	return func(k *fixture) {
 		sources := k.volumes(3)
-		l, err := k.w.Cluster.Layout()
+		l, err := k.env.Cluster.Layout()
 		require.NoError(k.t, err)
 		image := filepath.Join(l.Nodes[0].PoolDir, "volumes", sources[1]+".img")
 		require.NoError(k.t, os.Rename(image, image+".away"))
 		back := func() error { return ignoreMissing(os.Rename(image+".away", image)) }
-		k.after(func(context.Context) error { return back() })
-		req := &csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: sources}
+		k.cleanUpWith(func(context.Context) error { return back() })
+		req := &csi.CreateVolumeGroupSnapshotRequest{Name: k.env.Name("group"), SourceVolumeIds: sources}
 		var res *csi.CreateVolumeGroupSnapshotResponse
-		require.NoError(k.t, harness.Poll(k.ctx, patience, "an answer before the deadline", func() (bool, error) {
+		require.NoError(k.t, harness.Poll(k.ctx, timeout, "an answer before the deadline", func() (bool, error) {
 			brief, cancel := context.WithTimeout(k.ctx, 5*time.Second)
 			defer cancel()
 			res, err = k.groups.CreateVolumeGroupSnapshot(brief, req)
 			return status.Code(err) != codes.DeadlineExceeded, err
 		}))
 		if err == nil {
-			k.dropGroup(res.GetGroupSnapshot())
+			k.deleteGroupLater(res.GetGroupSnapshot())
 		}
 		see(k, sources, err)
 		require.NoError(k.t, back())
-		require.NoError(k.t, harness.Poll(k.ctx, patience, "nothing of the group to be left", func() (bool, error) {
-			return len(k.cutsOf(sources)) == 0, nil
+		require.NoError(k.t, harness.Poll(k.ctx, timeout, "nothing of the group to be left", func() (bool, error) {
+			return len(k.snapshotsOf(sources)) == 0, nil
 		}))
 	}
 }
 
-// cutsUnderWrites writes rising numbers to three volumes in turn, by so many writers at
+// groupSnapshotUnderWrites writes rising numbers to three volumes in turn, by so many writers at
 // once, cuts the volumes together, and restores them: no volume is ahead of one that
 // was written before it, and none is more than a round behind.
-func (k *kit) cutsUnderWrites(writers int) {
+func (k *fixture) groupSnapshotUnderWrites(writers int) {
 	var volumes []*harness.Volume
 	var ids []string
 	for range 3 {
 		v := k.volume()
-		k.up(v)
+		k.mountUntilEnd(v)
 		volumes, ids = append(volumes, v), append(ids, v.ID)
 	}
 	ctx, stop := context.WithCancel(k.ctx)
@@ -207,7 +207,7 @@ func (k *kit) cutsUnderWrites(writers int) {
 	for i := range writers {
 		go func() { done <- writeRounds(ctx, volumes, i, &rounds[i]) }()
 	}
-	require.NoError(k.t, harness.Poll(k.ctx, patience, "every writer to have written", func() (bool, error) {
+	require.NoError(k.t, harness.Poll(k.ctx, timeout, "every writer to have written", func() (bool, error) {
 		for i := range rounds {
 			if rounds[i].Load() < 3 {
 				return false, nil
@@ -215,13 +215,13 @@ func (k *kit) cutsUnderWrites(writers int) {
 		}
 		return true, nil
 	}))
-	res, err := k.groups.CreateVolumeGroupSnapshot(k.ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: k.w.Name("group"), SourceVolumeIds: ids})
+	res, err := k.groups.CreateVolumeGroupSnapshot(k.ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: k.env.Name("group"), SourceVolumeIds: ids})
 	stop()
 	for range writers {
 		require.NoError(k.t, <-done)
 	}
 	require.NoError(k.t, err)
-	k.dropGroup(res.GetGroupSnapshot())
+	k.deleteGroupLater(res.GetGroupSnapshot())
 	seen := make([][]int64, writers)
 	for _, id := range ids {
 		for _, s := range res.GetGroupSnapshot().GetSnapshots() {
@@ -229,7 +229,7 @@ func (k *kit) cutsUnderWrites(writers int) {
 				continue
 			}
 			restored := k.restore(s.GetSnapshotId())
-			k.up(restored)
+			k.mountUntilEnd(restored)
 			for i := range writers {
 				raw, err := os.ReadFile(markOf(restored, i))
 				require.NoError(k.t, err)

@@ -14,74 +14,74 @@ import (
 )
 
 var metadataRows = map[string]rowTest{
-	"CSI-EXT-SnapMeta-01": servedIff(pluginHas(csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE), func(k *kit, conn *grpc.ClientConn) error {
-		_, err := allocated(k, conn, &csi.GetMetadataAllocatedRequest{SnapshotId: unknownSnapshotID})
-		return but(err, codes.NotFound)
+	"CSI-EXT-SnapMeta-01": rowServedIff(pluginHas(csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE), func(k *fixture, conn *grpc.ClientConn) error {
+		_, err := streamAllocated(k, conn, &csi.GetMetadataAllocatedRequest{SnapshotId: unknownSnapshotID})
+		return ignoreCode(err, codes.NotFound)
 	}),
-	"CSI-EXT-SnapMeta-08": servedIff(pluginHas(csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE), func(k *kit, conn *grpc.ClientConn) error {
-		_, err := delta(k, conn, &csi.GetMetadataDeltaRequest{BaseSnapshotId: unknownSnapshotID, TargetSnapshotId: unknownSnapshotID})
-		return but(err, codes.NotFound)
+	"CSI-EXT-SnapMeta-08": rowServedIff(pluginHas(csi.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE), func(k *fixture, conn *grpc.ClientConn) error {
+		_, err := streamDelta(k, conn, &csi.GetMetadataDeltaRequest{BaseSnapshotId: unknownSnapshotID, TargetSnapshotId: unknownSnapshotID})
+		return ignoreCode(err, codes.NotFound)
 	}),
-	"CSI-EXT-SnapMeta-02": refuses(codes.InvalidArgument, func(k *kit) error { return k.allocatedError("", 0) }),
-	"CSI-EXT-SnapMeta-03": refuses(codes.NotFound, func(k *kit) error { return k.allocatedError(unknownSnapshotID, 0) }),
-	"CSI-EXT-SnapMeta-04": with(func(k *kit) {
+	"CSI-EXT-SnapMeta-02": rowRefused(codes.InvalidArgument, func(k *fixture) error { return k.allocatedError("", 0) }),
+	"CSI-EXT-SnapMeta-03": rowRefused(codes.NotFound, func(k *fixture) error { return k.allocatedError(unknownSnapshotID, 0) }),
+	"CSI-EXT-SnapMeta-04": rowOf(func(k *fixture) {
 		n := k.snapshot(k.volume().ID)
 		for _, offset := range []int64{-1, n.GetSizeBytes() + 1} {
-			refused(k.t, k.allocatedError(n.GetSnapshotId(), offset), codes.OutOfRange)
+			requireRefused(k.t, k.allocatedError(n.GetSnapshotId(), offset), codes.OutOfRange)
 		}
 	}),
-	"CSI-EXT-SnapMeta-05": with(func(k *kit) {
-		_, first, _ := k.marked()
+	"CSI-EXT-SnapMeta-05": rowOf(func(k *fixture) {
+		_, first, _ := k.volumeWithMarks()
 		requireOrder(k, k.allocated(first, 0))
 		requireOrder(k, k.allocated(first, 1))
 	}),
-	"CSI-EXT-SnapMeta-06": with(func(k *kit) {
-		_, first, _ := k.marked()
+	"CSI-EXT-SnapMeta-06": rowOf(func(k *fixture) {
+		_, first, _ := k.volumeWithMarks()
 		whole := k.allocated(first, 0)
-		requireCovered(k, whole, marks...)
-		require.Equal(k.t, joined(whole), joined(k.allocated(first, 1)), "pages leave something out")
+		requireCovered(k, whole, firstOffsets...)
+		require.Equal(k.t, mergeRanges(whole), mergeRanges(k.allocated(first, 1)), "pages leave something out")
 	}),
-	"CSI-EXT-SnapMeta-07": with(func(k *kit) {
-		_, first, _ := k.marked()
+	"CSI-EXT-SnapMeta-07": rowOf(func(k *fixture) {
+		_, first, _ := k.volumeWithMarks()
 		pages := k.allocated(first, 1)
-		require.GreaterOrEqual(k.t, len(pages), len(marks))
+		require.GreaterOrEqual(k.t, len(pages), len(firstOffsets))
 		for _, page := range pages {
 			require.LessOrEqual(k.t, len(page), 1)
 		}
 	}),
-	"CSI-EXT-SnapMeta-09": with(func(k *kit) {
+	"CSI-EXT-SnapMeta-09": rowOf(func(k *fixture) {
 		for _, pair := range [][2]string{{"", unknownSnapshotID}, {unknownSnapshotID, ""}, {"", ""}} {
-			refused(k.t, k.deltaError(pair[0], pair[1], 0), codes.InvalidArgument)
+			requireRefused(k.t, k.deltaError(pair[0], pair[1], 0), codes.InvalidArgument)
 		}
 	}),
-	"CSI-EXT-SnapMeta-10": with(func(k *kit) {
+	"CSI-EXT-SnapMeta-10": rowOf(func(k *fixture) {
 		known := k.snapshot(k.volume().ID).GetSnapshotId()
 		for _, pair := range [][2]string{{known, unknownSnapshotID}, {unknownSnapshotID, known}} {
-			refused(k.t, k.deltaError(pair[0], pair[1], 0), codes.NotFound)
+			requireRefused(k.t, k.deltaError(pair[0], pair[1], 0), codes.NotFound)
 		}
 	}),
-	"CSI-EXT-SnapMeta-11": with(func(k *kit) {
+	"CSI-EXT-SnapMeta-11": rowOf(func(k *fixture) {
 		v := k.volume()
 		one, two := k.snapshot(v.ID), k.snapshot(v.ID)
 		for _, offset := range []int64{-1, two.GetSizeBytes() + 1} {
-			refused(k.t, k.deltaError(one.GetSnapshotId(), two.GetSnapshotId(), offset), codes.OutOfRange)
+			requireRefused(k.t, k.deltaError(one.GetSnapshotId(), two.GetSnapshotId(), offset), codes.OutOfRange)
 		}
 	}),
-	"CSI-EXT-SnapMeta-12": with(func(k *kit) {
-		_, one, two := k.marked()
+	"CSI-EXT-SnapMeta-12": rowOf(func(k *fixture) {
+		_, one, two := k.volumeWithMarks()
 		requireOrder(k, k.delta(one, two, 0))
 		requireOrder(k, k.delta(one, two, 1))
 	}),
-	"CSI-EXT-SnapMeta-13": with(func(k *kit) {
-		_, one, two := k.marked()
+	"CSI-EXT-SnapMeta-13": rowOf(func(k *fixture) {
+		_, one, two := k.volumeWithMarks()
 		whole := k.delta(one, two, 0)
-		requireCovered(k, whole, later...)
-		require.Equal(k.t, joined(whole), joined(k.delta(one, two, 1)), "pages leave something out")
+		requireCovered(k, whole, secondOffsets...)
+		require.Equal(k.t, mergeRanges(whole), mergeRanges(k.delta(one, two, 1)), "pages leave something out")
 	}),
-	"CSI-EXT-SnapMeta-14": with(func(k *kit) {
-		_, one, two := k.marked()
+	"CSI-EXT-SnapMeta-14": rowOf(func(k *fixture) {
+		_, one, two := k.volumeWithMarks()
 		pages := k.delta(one, two, 1)
-		require.GreaterOrEqual(k.t, len(pages), len(later))
+		require.GreaterOrEqual(k.t, len(pages), len(secondOffsets))
 		for _, page := range pages {
 			require.LessOrEqual(k.t, len(page), 1)
 		}
@@ -90,28 +90,28 @@ var metadataRows = map[string]rowTest{
 
 // Where data is written before and after the first of two snapshots.
 var (
-	marks = []int64{0, 2 * harness.Mi, 6 * harness.Mi}
-	later = []int64{1 * harness.Mi, 6 * harness.Mi, 9 * harness.Mi}
+	firstOffsets  = []int64{0, 2 * harness.Mi, 6 * harness.Mi}
+	secondOffsets = []int64{1 * harness.Mi, 6 * harness.Mi, 9 * harness.Mi}
 )
 
 const markSize = 64 << 10
 
-// marked is a raw volume with data at marks in its first snapshot and at later in its second.
-func (k *kit) marked() (v *harness.Volume, first, second string) {
+// volumeWithMarks is a raw volume with data at marks in its first snapshot and at later in its second.
+func (k *fixture) volumeWithMarks() (v *harness.Volume, first, second string) {
 	k.t.Helper()
 	v = k.create(harness.Spec{Node: "n1", Block: true})
-	k.writeRaw(v, 'a', marks)
+	k.writeRaw(v, 'a', firstOffsets)
 	first = k.snapshot(v.ID).GetSnapshotId()
-	k.writeRaw(v, 'b', later)
+	k.writeRaw(v, 'b', secondOffsets)
 	return v, first, k.snapshot(v.ID).GetSnapshotId()
 }
 
 // writeRaw publishes the volume, writes, and takes it down again: a volume that is
 // written raw cannot be cut.
-func (k *kit) writeRaw(v *harness.Volume, with byte, at []int64) {
+func (k *fixture) writeRaw(v *harness.Volume, with byte, at []int64) {
 	k.t.Helper()
-	require.NoError(k.t, k.w.CO.Up(k.ctx, v, "n1"))
-	defer func() { require.NoError(k.t, k.w.CO.Down(k.ctx, v)) }()
+	require.NoError(k.t, k.env.CO.PublishStageBind(k.ctx, v, "n1"))
+	defer func() { require.NoError(k.t, k.env.CO.UnbindUnstageUnpublish(k.ctx, v)) }()
 	f, err := os.OpenFile(v.Target, os.O_WRONLY, 0)
 	require.NoError(k.t, err)
 	defer f.Close()
@@ -126,34 +126,34 @@ func (k *kit) writeRaw(v *harness.Volume, with byte, at []int64) {
 	require.NoError(k.t, f.Sync())
 }
 
-type tuples []*csi.BlockMetadata
+type blockRanges []*csi.BlockMetadata
 
 // allocated is the whole stream of one snapshot, message by message.
-func (k *kit) allocated(snapshot string, most int32) []tuples {
+func (k *fixture) allocated(snapshot string, most int32) []blockRanges {
 	k.t.Helper()
-	got, err := allocated(k, k.w.Conn(k.t, "c1"), &csi.GetMetadataAllocatedRequest{SnapshotId: snapshot, MaxResults: most})
+	got, err := streamAllocated(k, k.env.Conn(k.t, "c1"), &csi.GetMetadataAllocatedRequest{SnapshotId: snapshot, MaxResults: most})
 	require.NoError(k.t, err)
 	return got
 }
 
-func (k *kit) allocatedError(snapshot string, from int64) error {
-	_, err := allocated(k, k.w.Conn(k.t, "c1"), &csi.GetMetadataAllocatedRequest{SnapshotId: snapshot, StartingOffset: from})
+func (k *fixture) allocatedError(snapshot string, from int64) error {
+	_, err := streamAllocated(k, k.env.Conn(k.t, "c1"), &csi.GetMetadataAllocatedRequest{SnapshotId: snapshot, StartingOffset: from})
 	return err
 }
 
-func (k *kit) delta(base, target string, most int32) []tuples {
+func (k *fixture) delta(base, target string, most int32) []blockRanges {
 	k.t.Helper()
-	got, err := delta(k, k.w.Conn(k.t, "c1"), &csi.GetMetadataDeltaRequest{BaseSnapshotId: base, TargetSnapshotId: target, MaxResults: most})
+	got, err := streamDelta(k, k.env.Conn(k.t, "c1"), &csi.GetMetadataDeltaRequest{BaseSnapshotId: base, TargetSnapshotId: target, MaxResults: most})
 	require.NoError(k.t, err)
 	return got
 }
 
-func (k *kit) deltaError(base, target string, from int64) error {
-	_, err := delta(k, k.w.Conn(k.t, "c1"), &csi.GetMetadataDeltaRequest{BaseSnapshotId: base, TargetSnapshotId: target, StartingOffset: from})
+func (k *fixture) deltaError(base, target string, from int64) error {
+	_, err := streamDelta(k, k.env.Conn(k.t, "c1"), &csi.GetMetadataDeltaRequest{BaseSnapshotId: base, TargetSnapshotId: target, StartingOffset: from})
 	return err
 }
 
-func allocated(k *kit, conn *grpc.ClientConn, req *csi.GetMetadataAllocatedRequest) ([]tuples, error) {
+func streamAllocated(k *fixture, conn *grpc.ClientConn, req *csi.GetMetadataAllocatedRequest) ([]blockRanges, error) {
 	stream, err := csi.NewSnapshotMetadataClient(conn).GetMetadataAllocated(k.ctx, req)
 	if err != nil {
 		return nil, err
@@ -161,7 +161,7 @@ func allocated(k *kit, conn *grpc.ClientConn, req *csi.GetMetadataAllocatedReque
 	return drain(stream.Recv)
 }
 
-func delta(k *kit, conn *grpc.ClientConn, req *csi.GetMetadataDeltaRequest) ([]tuples, error) {
+func streamDelta(k *fixture, conn *grpc.ClientConn, req *csi.GetMetadataDeltaRequest) ([]blockRanges, error) {
 	stream, err := csi.NewSnapshotMetadataClient(conn).GetMetadataDelta(k.ctx, req)
 	if err != nil {
 		return nil, err
@@ -170,8 +170,8 @@ func delta(k *kit, conn *grpc.ClientConn, req *csi.GetMetadataDeltaRequest) ([]t
 }
 
 // drain reads a stream to its end.
-func drain[M interface{ GetBlockMetadata() []*csi.BlockMetadata }](next func() (M, error)) ([]tuples, error) {
-	var pages []tuples
+func drain[M interface{ GetBlockMetadata() []*csi.BlockMetadata }](next func() (M, error)) ([]blockRanges, error) {
+	var pages []blockRanges
 	for {
 		msg, err := next()
 		if errors.Is(err, io.EOF) {
@@ -185,7 +185,7 @@ func drain[M interface{ GetBlockMetadata() []*csi.BlockMetadata }](next func() (
 }
 
 // requireOrder: tuples have a size, ascend and do not overlap, across messages too.
-func requireOrder(k *kit, pages []tuples) {
+func requireOrder(k *fixture, pages []blockRanges) {
 	k.t.Helper()
 	end, n := int64(0), 0
 	for _, page := range pages {
@@ -199,9 +199,9 @@ func requireOrder(k *kit, pages []tuples) {
 }
 
 // requireCovered: what was written is in the map.
-func requireCovered(k *kit, pages []tuples, offsets ...int64) {
+func requireCovered(k *fixture, pages []blockRanges, offsets ...int64) {
 	k.t.Helper()
-	ranges := joined(pages)
+	ranges := mergeRanges(pages)
 	for _, offset := range offsets {
 		covered := false
 		for _, r := range ranges {
@@ -211,8 +211,8 @@ func requireCovered(k *kit, pages []tuples, offsets ...int64) {
 	}
 }
 
-// joined are the ranges of a map, those that touch made one.
-func joined(pages []tuples) (ranges [][2]int64) {
+// mergeRanges are the ranges of a map, those that touch made one.
+func mergeRanges(pages []blockRanges) (ranges [][2]int64) {
 	for _, page := range pages {
 		for _, x := range page {
 			if n := len(ranges); n > 0 && ranges[n-1][1] == x.GetByteOffset() {

@@ -11,12 +11,12 @@ import (
 
 // nodeDisruptiveRows kill n2, which is started again by itself, or stop all controllers.
 var nodeDisruptiveRows = map[string]rowTest{
-	"CSI-NODE-NodeGetInfo-03": with(func(k *kit) {
+	"CSI-NODE-NodeGetInfo-03": rowOf(func(k *fixture) {
 		require.NotEqual(k.t, k.info("n1").GetNodeId(), k.info("n2").GetNodeId())
 		before := k.info("n2")
 		k.killNode("n2")
-		k.done(func() error {
-			client, err := k.w.Cluster.Node("n2")
+		k.untilOK(func() error {
+			client, err := k.env.Cluster.Node("n2")
 			require.NoError(k.t, err)
 			after, err := client.NodeGetInfo(k.ctx, &csi.NodeGetInfoRequest{})
 			if err == nil {
@@ -25,41 +25,41 @@ var nodeDisruptiveRows = map[string]rowTest{
 			return err
 		})
 	}),
-	"CSI-NODE-NodeStageVolume-15": with(stageAcrossKills),
-	"CSI-NODE-NodeUnpublishVolume-12": with(func(k *kit) {
-		u := k.uses(mountAs(modeWriter, "ext4")).staged()
-		target := u.bound()
+	"CSI-NODE-NodeStageVolume-15": rowOf(stageAcrossKills),
+	"CSI-NODE-NodeUnpublishVolume-12": rowOf(func(k *fixture) {
+		u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
+		target := u.bindTarget()
 		k.withoutControllers(func() {
-			u.unbound(target)
+			u.requireUnbound(target)
 			require.NoDirExists(k.t, target)
 			require.Zero(k.t, k.mounts(target))
 		})
 	}),
-	"CSI-NODE-NodeUnstageVolume-11": with(func(k *kit) {
-		u := k.uses(mountAs(modeWriter, "ext4")).staged()
+	"CSI-NODE-NodeUnstageVolume-11": rowOf(func(k *fixture) {
+		u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
 		k.withoutControllers(func() {
-			u.unstaged()
-			u.gone()
+			u.unstage()
+			u.requireDetached()
 		})
 	}),
 }
 
 // killNode kills a node and waits until it runs again.
-func (k *kit) killNode(id string) {
+func (k *fixture) killNode(id string) {
 	k.t.Helper()
-	pid, err := k.w.Cluster.Signal(id, syscall.SIGKILL)
+	pid, err := k.env.Cluster.Signal(id, syscall.SIGKILL)
 	require.NoError(k.t, err)
-	require.NoError(k.t, k.w.Cluster.AwaitOther(k.ctx, id, pid))
+	require.NoError(k.t, k.env.Cluster.AwaitNewPID(k.ctx, id, pid))
 }
 
 // withoutControllers does something while all controllers stand still, and waits
 // until they have a leader again.
-func (k *kit) withoutControllers(what func()) {
+func (k *fixture) withoutControllers(what func()) {
 	k.t.Helper()
 	all := []string{"c1", "c2", "c3"}
 	signal := func(sig syscall.Signal) error {
 		for _, id := range all {
-			if _, err := k.w.Cluster.Signal(id, sig); err != nil {
+			if _, err := k.env.Cluster.Signal(id, sig); err != nil {
 				return err
 			}
 		}
@@ -75,34 +75,34 @@ func (k *kit) withoutControllers(what func()) {
 	what()
 	require.NoError(k.t, signal(syscall.SIGCONT))
 	resumed = true
-	_, err := k.w.Cluster.Leader(k.ctx)
+	_, err := k.env.Cluster.Leader(k.ctx)
 	require.NoError(k.t, err)
 }
 
 // stageAcrossKills kills the node some time after the call began, so that it is
 // somewhere between the log, the device and mkfs, and stages again. What was
 // written is still there after the next kill: nothing is formatted twice.
-func stageAcrossKills(k *kit) {
+func stageAcrossKills(k *fixture) {
 	for _, pause := range []time.Duration{2, 6, 12, 24} {
-		u := k.usesOn("n2", mountAs(modeWriter, "ext4"))
+		u := k.newUseOn("n2", nodeMountCapability(modeWriter, "ext4"))
 		k.stageAndKill(u, pause*time.Millisecond)
-		u.staged()
+		u.stage()
 		require.Equal(k.t, 1, k.mounts(u.staging))
 		k.write(u.staging, "written once")
-		u.unstaged()
-		u.gone()
+		u.unstage()
+		u.requireDetached()
 		k.stageAndKill(u, pause*time.Millisecond)
-		u.staged()
+		u.stage()
 		require.Equal(k.t, "written once", k.read(u.staging))
 		require.Equal(k.t, 1, k.mounts(u.staging))
-		u.unstaged()
-		u.gone()
-		require.NoError(k.t, u.end(k.ctx))
+		u.unstage()
+		u.requireDetached()
+		require.NoError(k.t, u.cleanUp(k.ctx))
 		require.NoDirExists(k.t, u.staging)
 	}
 }
 
-func (k *kit) stageAndKill(u *use, after time.Duration) {
+func (k *fixture) stageAndKill(u *stagingUse, after time.Duration) {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.ctx, 10*time.Second)
 	defer cancel()

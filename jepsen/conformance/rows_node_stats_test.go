@@ -23,12 +23,12 @@ const (
 )
 
 var nodeStatsRows = map[string]rowTest{
-	"CSI-NODE-NodeGetVolumeStats-01": with(statsAreServedIffAdvertised),
-	"CSI-NODE-NodeGetVolumeStats-02": statsRefused(codes.InvalidArgument, func(_ *use, r *statsReq) { r.VolumeId = "" }),
-	"CSI-NODE-NodeGetVolumeStats-03": statsRefused(codes.InvalidArgument, func(_ *use, r *statsReq) { r.VolumePath = "" }),
-	"CSI-NODE-NodeGetVolumeStats-04": with(func(k *kit) {
-		u := k.uses(mountAs(modeWriter, "ext4")).staged()
-		target := u.bound()
+	"CSI-NODE-NodeGetVolumeStats-01": rowOf(statsAreServedIffAdvertised),
+	"CSI-NODE-NodeGetVolumeStats-02": statsRefused(codes.InvalidArgument, func(_ *stagingUse, r *statsReq) { r.VolumeId = "" }),
+	"CSI-NODE-NodeGetVolumeStats-03": statsRefused(codes.InvalidArgument, func(_ *stagingUse, r *statsReq) { r.VolumePath = "" }),
+	"CSI-NODE-NodeGetVolumeStats-04": rowOf(func(k *fixture) {
+		u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
+		target := u.bindTarget()
 		for _, path := range []string{u.staging, target} {
 			res := k.stats(u, path)
 			require.Positive(k.t, usageOf(res, csi.VolumeUsage_BYTES).GetTotal())
@@ -37,24 +37,24 @@ var nodeStatsRows = map[string]rowTest{
 			requireSame(k, res, with)
 		}
 	}),
-	"CSI-NODE-NodeGetVolumeStats-05": statsRefused(codes.NotFound, func(_ *use, r *statsReq) { r.VolumePath = "some/path" }),
-	"CSI-NODE-NodeGetVolumeStats-06": statsRefused(codes.InvalidArgument, func(_ *use, r *statsReq) { r.StagingTargetPath = "rel" }),
-	"CSI-NODE-NodeGetVolumeStats-07": with(anyPathLength),
-	"CSI-NODE-NodeGetVolumeStats-08": with(func(k *kit) {
+	"CSI-NODE-NodeGetVolumeStats-05": statsRefused(codes.NotFound, func(_ *stagingUse, r *statsReq) { r.VolumePath = "some/path" }),
+	"CSI-NODE-NodeGetVolumeStats-06": statsRefused(codes.InvalidArgument, func(_ *stagingUse, r *statsReq) { r.StagingTargetPath = "rel" }),
+	"CSI-NODE-NodeGetVolumeStats-07": rowOf(anyPathLength),
+	"CSI-NODE-NodeGetVolumeStats-08": rowOf(func(k *fixture) {
 		for _, id := range []string{unknownVolumeID, "of another form"} {
-			statsRefused(codes.NotFound, func(_ *use, r *statsReq) { r.VolumeId = id })(k.t, k.w)
+			statsRefused(codes.NotFound, func(_ *stagingUse, r *statsReq) { r.VolumeId = id })(k.t, k.env)
 		}
 	}),
-	"CSI-NODE-NodeGetVolumeStats-09": with(func(k *kit) {
-		other := k.uses(mountAs(modeWriter, "ext4")).staged()
-		for _, path := range []string{other.staging, k.w.Cluster.Mounts(), "/"} {
-			statsRefused(codes.NotFound, func(_ *use, r *statsReq) { r.VolumePath = path })(k.t, k.w)
+	"CSI-NODE-NodeGetVolumeStats-09": rowOf(func(k *fixture) {
+		other := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
+		for _, path := range []string{other.staging, k.env.Cluster.Mounts(), "/"} {
+			statsRefused(codes.NotFound, func(_ *stagingUse, r *statsReq) { r.VolumePath = path })(k.t, k.env)
 		}
 	}),
-	"CSI-NODE-NodeGetVolumeStats-10": with(func(k *kit) {
+	"CSI-NODE-NodeGetVolumeStats-10": rowOf(func(k *fixture) {
 		for _, fsType := range []string{"ext4", "xfs"} {
-			u := k.uses(mountAs(modeWriter, fsType)).staged()
-			target := u.bound()
+			u := k.newUse(nodeMountCapability(modeWriter, fsType)).stage()
+			target := u.bindTarget()
 			k.write(target, "some of it")
 			unix.Sync()
 			var fs unix.Statfs_t
@@ -66,21 +66,21 @@ var nodeStatsRows = map[string]rowTest{
 			require.Equal(k.t, int64(fs.Files), usageOf(res, csi.VolumeUsage_INODES).GetTotal())
 		}
 	}),
-	"CSI-NODE-NodeGetVolumeStats-11": with(func(k *kit) {
-		u := k.uses(mountAs(modeWriter, "ext4")).staged()
-		target := u.bound()
-		require.NoError(k.t, eventuallyFull(k.ctx, target))
+	"CSI-NODE-NodeGetVolumeStats-11": rowOf(func(k *fixture) {
+		u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
+		target := u.bindTarget()
+		require.NoError(k.t, fillFilesystem(k.ctx, target))
 		full := usageOf(k.stats(u, target), csi.VolumeUsage_BYTES)
 		require.GreaterOrEqual(k.t, full.GetAvailable(), int64(0)) // blocks that are kept back are not below zero
 		require.Less(k.t, full.GetAvailable(), int64(64<<10))
 		require.Greater(k.t, full.GetUsed(), full.GetTotal()*9/10)
 		require.LessOrEqual(k.t, full.GetUsed(), full.GetTotal())
 	}),
-	"CSI-NODE-NodeGetVolumeStats-12": with(func(k *kit) {
-		for _, how := range []*csi.VolumeCapability{mountAs(modeWriter, "ext4"), blockAs(modeWriter)} {
-			u := k.uses(how).staged()
+	"CSI-NODE-NodeGetVolumeStats-12": rowOf(func(k *fixture) {
+		for _, how := range []*csi.VolumeCapability{nodeMountCapability(modeWriter, "ext4"), nodeBlockCapability(modeWriter)} {
+			u := k.newUse(how).stage()
 			var units []csi.VolumeUsage_Unit
-			for _, usage := range k.stats(u, u.bound()).GetUsage() {
+			for _, usage := range k.stats(u, u.bindTarget()).GetUsage() {
 				units = append(units, usage.GetUnit())
 			}
 			want := []csi.VolumeUsage_Unit{csi.VolumeUsage_BYTES}
@@ -90,19 +90,19 @@ var nodeStatsRows = map[string]rowTest{
 			require.ElementsMatch(k.t, want, units)
 		}
 	}),
-	"CSI-NODE-NodeGetVolumeStats-13": with(func(k *kit) {
-		u := k.uses(blockAs(modeWriter)).staged()
-		for _, path := range []string{u.bound(), u.staging} {
+	"CSI-NODE-NodeGetVolumeStats-13": rowOf(func(k *fixture) {
+		u := k.newUse(nodeBlockCapability(modeWriter)).stage()
+		for _, path := range []string{u.bindTarget(), u.staging} {
 			bytes := usageOf(k.stats(u, path), csi.VolumeUsage_BYTES)
 			require.Equal(k.t, u.size, bytes.GetTotal())
 			require.Zero(k.t, bytes.GetUsed())
 			require.Zero(k.t, bytes.GetAvailable())
 		}
 	}),
-	"CSI-NODE-NodeGetVolumeStats-14": with(conditionFollowsTheVolume),
-	"CSI-NODE-NodeGetVolumeStats-15": with(func(k *kit) {
-		u := k.uses(mountAs(modeWriter, "ext4")).staged()
-		target := u.bound()
+	"CSI-NODE-NodeGetVolumeStats-14": rowOf(conditionFollowsTheVolume),
+	"CSI-NODE-NodeGetVolumeStats-15": rowOf(func(k *fixture) {
+		u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
+		target := u.bindTarget()
 		k.stats(u, target)
 		require.NoError(k.t, unix.Unmount(target, 0)) // behind the host's back: below it is another filesystem
 		_, err := u.node.NodeGetVolumeStats(k.ctx, &statsReq{VolumeId: u.id, VolumePath: target})
@@ -116,10 +116,10 @@ var nodeStatsRows = map[string]rowTest{
 }
 
 // stats measures a volume where it must be possible.
-func (k *kit) stats(u *use, path string) *statsRes {
+func (k *fixture) stats(u *stagingUse, path string) *statsRes {
 	k.t.Helper()
 	var res *statsRes
-	k.done(func() (err error) {
+	k.untilOK(func() (err error) {
 		res, err = u.node.NodeGetVolumeStats(k.ctx, &statsReq{VolumeId: u.id, VolumePath: path})
 		return err
 	})
@@ -136,14 +136,14 @@ func usageOf(res *statsRes, unit csi.VolumeUsage_Unit) *csi.VolumeUsage {
 }
 
 // statsRefused makes a row of a NodeGetVolumeStats call that is right but for one thing.
-func statsRefused(want codes.Code, change func(u *use, r *statsReq)) rowTest {
-	return with(func(k *kit) {
-		u := k.uses(mountAs(modeWriter, "ext4")).staged()
+func statsRefused(want codes.Code, change func(u *stagingUse, r *statsReq)) rowTest {
+	return rowOf(func(k *fixture) {
+		u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
 		r := &statsReq{VolumeId: u.id, VolumePath: u.staging}
 		change(u, r)
 		for range 2 {
 			_, err := u.node.NodeGetVolumeStats(k.ctx, r)
-			refused(k.t, err, want)
+			requireRefused(k.t, err, want)
 		}
 		k.stats(u, u.staging)
 	})
@@ -151,14 +151,14 @@ func statsRefused(want codes.Code, change func(u *use, r *statsReq)) rowTest {
 
 // statsAreServedIffAdvertised: either capability alone demands the call; without both
 // it is UNIMPLEMENTED. Of no volume it is NOT_FOUND where it is served.
-func statsAreServedIffAdvertised(k *kit) {
-	require.Contains(k.t, k.nodeHas(k.w.Node(k.t)), hasStats)
-	require.Contains(k.t, k.nodeHas(k.w.Node(k.t)), hasCondition)
-	u := k.uses(mountAs(modeWriter, "ext4")).staged()
+func statsAreServedIffAdvertised(k *fixture) {
+	require.Contains(k.t, k.nodeHas(k.env.Node(k.t)), hasStats)
+	require.Contains(k.t, k.nodeHas(k.env.Node(k.t)), hasCondition)
+	u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
 	require.NotEmpty(k.t, k.stats(u, u.staging).GetUsage())
 	const noStats, noCondition = "--disable-capability=GET_VOLUME_STATS", "--disable-capability=VOLUME_CONDITION"
 	for _, off := range [][]string{{noStats}, {noCondition}, {noStats, noCondition}} {
-		node := csi.NewNodeClient(k.loneNode(off...))
+		node := csi.NewNodeClient(k.isolatedNode(off...))
 		has := k.nodeHas(node)
 		want := codes.Unimplemented
 		if len(off) == 1 {
@@ -167,7 +167,7 @@ func statsAreServedIffAdvertised(k *kit) {
 		}
 		require.Equal(k.t, off[0] == noCondition, contains(has, hasStats))
 		_, err := node.NodeGetVolumeStats(k.ctx, &statsReq{VolumeId: unknownVolumeID, VolumePath: "/nowhere"}, grpc.WaitForReady(true))
-		refused(k.t, err, want)
+		requireRefused(k.t, err, want)
 	}
 }
 
@@ -181,11 +181,11 @@ func contains(all []csi.NodeServiceCapability_RPC_Type, one csi.NodeServiceCapab
 }
 
 // conditionFollowsTheVolume: it is healthy, then its image is cut short, then it is whole again.
-func conditionFollowsTheVolume(k *kit) {
-	require.Contains(k.t, k.nodeHas(k.w.Node(k.t)), hasCondition)
-	for _, how := range []*csi.VolumeCapability{mountAs(modeWriter, "ext4"), blockAs(modeWriter)} {
-		u := k.uses(how).staged()
-		path := u.bound()
+func conditionFollowsTheVolume(k *fixture) {
+	require.Contains(k.t, k.nodeHas(k.env.Node(k.t)), hasCondition)
+	for _, how := range []*csi.VolumeCapability{nodeMountCapability(modeWriter, "ext4"), nodeBlockCapability(modeWriter)} {
+		u := k.newUse(how).stage()
+		path := u.bindTarget()
 		k.awaitCondition(u, path, false)
 		require.NoError(k.t, os.Truncate(u.image(), u.size/2))
 		k.awaitCondition(u, path, true)
@@ -194,9 +194,9 @@ func conditionFollowsTheVolume(k *kit) {
 	}
 }
 
-func (k *kit) awaitCondition(u *use, path string, abnormal bool) {
+func (k *fixture) awaitCondition(u *stagingUse, path string, abnormal bool) {
 	k.t.Helper()
-	require.NoError(k.t, harness.Poll(k.ctx, patience, "the condition", func() (bool, error) {
+	require.NoError(k.t, harness.Poll(k.ctx, timeout, "the condition", func() (bool, error) {
 		c := k.stats(u, path).GetVolumeCondition()
 		require.NotNil(k.t, c)
 		require.NotEmpty(k.t, c.GetMessage())

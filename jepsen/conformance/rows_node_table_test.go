@@ -35,9 +35,9 @@ const (
 
 // withMultiWriter is a row of table 2: the capability is advertised.
 func withMultiWriter(row rowTest) rowTest {
-	return with(func(k *kit) {
-		require.Contains(k.t, k.nodeHas(k.w.Node(k.t)), csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER)
-		row(k.t, k.w)
+	return rowOf(func(k *fixture) {
+		require.Contains(k.t, k.nodeHas(k.env.Node(k.t)), csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER)
+		row(k.t, k.env)
 	})
 }
 
@@ -51,7 +51,7 @@ var otherwise = map[string]func(r *publishReq){
 // second makes a row of a second call in each of the modes, for each argument that
 // can differ.
 func second(sameT, sameP bool, want codes.Code, modes ...csi.VolumeCapability_AccessMode_Mode) rowTest {
-	return with(func(k *kit) {
+	return rowOf(func(k *fixture) {
 		for _, mode := range modes {
 			u := k.stagedAs(mode)
 			if sameP {
@@ -68,34 +68,34 @@ func second(sameT, sameP bool, want codes.Code, modes ...csi.VolumeCapability_Ac
 
 // stagedAs stages a volume in a mode. One that is only to be read is written first:
 // what is read-only cannot be given a filesystem.
-func (k *kit) stagedAs(mode csi.VolumeCapability_AccessMode_Mode) *use {
+func (k *fixture) stagedAs(mode csi.VolumeCapability_AccessMode_Mode) *stagingUse {
 	k.t.Helper()
 	if mode != modeReader {
-		return k.uses(mountAs(mode, "ext4")).staged()
+		return k.newUse(nodeMountCapability(mode, "ext4")).stage()
 	}
-	u := k.uses(mountAs(modeWriter, "ext4")).staged()
-	u.unstaged()
-	require.NoError(k.t, u.revoke(k.ctx))
-	u.cap = mountAs(modeReader, "ext4")
-	u.grant()
-	return u.staged()
+	u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
+	u.unstage()
+	require.NoError(k.t, u.unpublishVolume(k.ctx))
+	u.cap = nodeMountCapability(modeReader, "ext4")
+	u.publishVolume()
+	return u.stage()
 }
 
-func secondCall(u *use, sameT bool, change func(*publishReq), want codes.Code) {
+func secondCall(u *stagingUse, sameT bool, change func(*publishReq), want codes.Code) {
 	u.t.Helper()
-	first := u.bound()
+	first := u.bindTarget()
 	r := u.bindRequest(first)
-	r.VolumeCapability = mountAs(u.cap.GetAccessMode().GetMode(), "ext4")
+	r.VolumeCapability = nodeMountCapability(u.cap.GetAccessMode().GetMode(), "ext4")
 	if !sameT {
 		r.TargetPath = u.target()
 	}
 	change(r)
 	for range 2 {
 		if want != codes.OK {
-			refused(u.t, u.bindWith(r), want)
+			requireRefused(u.t, u.bindWith(r), want)
 			continue
 		}
-		u.done(func() error { return u.bindWith(r) })
+		u.untilOK(func() error { return u.bindWith(r) })
 		require.Equal(u.t, r.GetReadonly() || u.cap.GetAccessMode().GetMode() == modeReader, readOnlyMount(u.mountOf(r.GetTargetPath())))
 	}
 	require.Equal(u.t, 1, u.mounts(first))
@@ -103,6 +103,6 @@ func secondCall(u *use, sameT bool, change func(*publishReq), want codes.Code) {
 		require.NoFileExists(u.t, r.GetTargetPath())
 	}
 	for _, target := range u.targets {
-		u.unbound(target)
+		u.requireUnbound(target)
 	}
 }

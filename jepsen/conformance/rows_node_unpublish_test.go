@@ -15,75 +15,75 @@ import (
 type unpublishReq = csi.NodeUnpublishVolumeRequest
 
 var nodeUnpublishRows = map[string]rowTest{
-	"CSI-NODE-NodeUnpublishVolume-01": with(func(k *kit) {
-		u := k.uses(mountAs(modeWriter, "ext4")).staged()
-		require.NoError(k.t, u.unbindWith(k.ctx, u.bound()))
+	"CSI-NODE-NodeUnpublishVolume-01": rowOf(func(k *fixture) {
+		u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
+		require.NoError(k.t, u.unbindWith(k.ctx, u.bindTarget()))
 	}),
-	"CSI-NODE-NodeUnpublishVolume-02": with(func(k *kit) {
-		for _, how := range []*csi.VolumeCapability{mountAs(modeWriter, "ext4"), blockAs(modeWriter)} {
-			u := k.uses(how).staged()
-			target := u.bound()
+	"CSI-NODE-NodeUnpublishVolume-02": rowOf(func(k *fixture) {
+		for _, how := range []*csi.VolumeCapability{nodeMountCapability(modeWriter, "ext4"), nodeBlockCapability(modeWriter)} {
+			u := k.newUse(how).stage()
+			target := u.bindTarget()
 			require.Equal(k.t, 1, k.mounts(target))
-			u.unbound(target)
+			u.requireUnbound(target)
 			require.Zero(k.t, k.mounts(target))
 			u.loop() // it is staged still
 		}
 	}),
-	"CSI-NODE-NodeUnpublishVolume-03": with(func(k *kit) {
-		for _, how := range []*csi.VolumeCapability{mountAs(modeWriter, "ext4"), blockAs(modeWriter)} {
-			u := k.uses(how).staged()
-			target := u.bound()
-			u.unbound(target)
+	"CSI-NODE-NodeUnpublishVolume-03": rowOf(func(k *fixture) {
+		for _, how := range []*csi.VolumeCapability{nodeMountCapability(modeWriter, "ext4"), nodeBlockCapability(modeWriter)} {
+			u := k.newUse(how).stage()
+			target := u.bindTarget()
+			u.requireUnbound(target)
 			require.NoFileExists(k.t, target)
 			require.NoDirExists(k.t, target)
-			target = u.bound() // as after a crash between the two steps
+			target = u.bindTarget() // as after a crash between the two steps
 			require.NoError(k.t, unix.Unmount(target, 0))
-			u.unbound(target)
+			u.requireUnbound(target)
 			require.NoFileExists(k.t, target)
 			require.NoDirExists(k.t, target)
 		}
 	}),
-	"CSI-NODE-NodeUnpublishVolume-04": with(func(k *kit) {
-		u := k.uses(mountAs(modeWriter, "ext4"))
+	"CSI-NODE-NodeUnpublishVolume-04": rowOf(func(k *fixture) {
+		u := k.newUse(nodeMountCapability(modeWriter, "ext4"))
 		require.NoError(k.t, u.unbindWith(k.ctx, u.target()))
-		u.staged()
+		u.stage()
 		require.NoError(k.t, u.unbindWith(k.ctx, u.target()))
-		target := u.bound()
+		target := u.bindTarget()
 		for range 3 {
-			u.unbound(target)
+			u.requireUnbound(target)
 		}
 		require.NoDirExists(k.t, target)
 	}),
 	"CSI-NODE-NodeUnpublishVolume-05": unpublishRefused(func(r *unpublishReq) { r.VolumeId = "" }),
 	"CSI-NODE-NodeUnpublishVolume-06": unpublishRefused(func(r *unpublishReq) { r.TargetPath = "" }),
 	"CSI-NODE-NodeUnpublishVolume-07": unpublishRefused(func(r *unpublishReq) { r.TargetPath = "rel" }),
-	"CSI-NODE-NodeUnpublishVolume-08": with(anyPathLength),
-	"CSI-NODE-NodeUnpublishVolume-09": with(func(k *kit) {
-		u := k.uses(mountAs(modeMulti, "ext4")).staged()
-		first, other := u.bound(), u.bound()
-		u.unbound(first)
+	"CSI-NODE-NodeUnpublishVolume-08": rowOf(anyPathLength),
+	"CSI-NODE-NodeUnpublishVolume-09": rowOf(func(k *fixture) {
+		u := k.newUse(nodeMountCapability(modeMulti, "ext4")).stage()
+		first, other := u.bindTarget(), u.bindTarget()
+		u.requireUnbound(first)
 		require.NoDirExists(k.t, first)
 		require.Equal(k.t, 1, k.mounts(other))
 		k.write(other, "not touched")
 		require.Equal(k.t, "not touched", k.read(u.staging))
 	}),
-	"CSI-NODE-NodeUnpublishVolume-10": with(func(k *kit) {
+	"CSI-NODE-NodeUnpublishVolume-10": rowOf(func(k *fixture) {
 		for _, id := range []string{unknownVolumeID, "of another form"} {
-			_, err := k.w.Node(k.t).NodeUnpublishVolume(k.ctx, &unpublishReq{VolumeId: id, TargetPath: k.w.Path("nothing")})
+			_, err := k.env.Node(k.t).NodeUnpublishVolume(k.ctx, &unpublishReq{VolumeId: id, TargetPath: k.env.Path("nothing")})
 			require.NoError(k.t, err)
 		}
 	}),
-	"CSI-NODE-NodeUnpublishVolume-11": with(unpublishKeepsData),
-	"CSI-NODE-NodeUnpublishVolume-13": with(func(k *kit) {
-		u := k.uses(mountAs(modeWriter, "ext4")).staged()
-		target := u.bound()
+	"CSI-NODE-NodeUnpublishVolume-11": rowOf(unpublishKeepsData),
+	"CSI-NODE-NodeUnpublishVolume-13": rowOf(func(k *fixture) {
+		u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
+		target := u.bindTarget()
 		open, err := os.Create(filepath.Join(target, "open"))
 		require.NoError(k.t, err)
 		defer open.Close()
 		k.failed(u.unbindWith(k.ctx, target))
 		require.Equal(k.t, 1, k.mounts(target))
 		require.NoError(k.t, open.Close())
-		u.unbound(target)
+		u.requireUnbound(target)
 		require.NoDirExists(k.t, target)
 	}),
 }
@@ -91,29 +91,29 @@ var nodeUnpublishRows = map[string]rowTest{
 // unpublishRefused makes a row of a NodeUnpublishVolume call that is invalid in one
 // field and leaves the volume bound.
 func unpublishRefused(change func(r *unpublishReq)) rowTest {
-	return with(func(k *kit) {
-		u := k.uses(mountAs(modeWriter, "ext4")).staged()
-		target := u.bound()
+	return rowOf(func(k *fixture) {
+		u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
+		target := u.bindTarget()
 		r := &unpublishReq{VolumeId: u.id, TargetPath: target}
 		change(r)
 		for range 2 {
 			_, err := u.node.NodeUnpublishVolume(k.ctx, r)
-			refused(k.t, err, codes.InvalidArgument)
+			requireRefused(k.t, err, codes.InvalidArgument)
 		}
 		require.Equal(k.t, 1, k.mounts(target))
 	})
 }
 
 // unpublishKeepsData: neither the volume's data goes away nor what is somebody else's.
-func unpublishKeepsData(k *kit) {
-	u := k.uses(mountAs(modeWriter, "ext4")).staged()
-	target := u.bound()
+func unpublishKeepsData(k *fixture) {
+	u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
+	target := u.bindTarget()
 	k.write(target, "in the volume")
-	u.unbound(target)
+	u.requireUnbound(target)
 	require.NoDirExists(k.t, target)
 	require.Equal(k.t, "in the volume", k.read(u.staging))
 
-	foreign := k.w.Path("foreign")
+	foreign := k.env.Path("foreign")
 	require.NoError(k.t, os.Mkdir(foreign, 0o750))
 	defer func() { _ = os.Remove(foreign) }()
 	k.write(foreign, "of somebody else")
@@ -121,9 +121,9 @@ func unpublishKeepsData(k *kit) {
 	_ = u.unbindWith(k.ctx, foreign) // never bound there: OK or not, nothing is deleted
 	require.Equal(k.t, "of somebody else", k.read(foreign))
 
-	target = u.bound() // behind the host's back its folder is filled
+	target = u.bindTarget() // behind the host's back its folder is filled
 	require.NoError(k.t, unix.Unmount(target, 0))
-	require.NoError(k.t, harness.Poll(k.ctx, patience, "a file below the target", func() (bool, error) {
+	require.NoError(k.t, harness.Poll(k.ctx, timeout, "a file below the target", func() (bool, error) {
 		if err := os.MkdirAll(target, 0o750); err != nil { // the host may have removed it
 			return false, err
 		}
@@ -133,6 +133,6 @@ func unpublishKeepsData(k *kit) {
 	_ = u.unbindWith(k.ctx, target)
 	require.Equal(k.t, "of somebody else", k.read(target))
 	require.NoError(k.t, os.Remove(filepath.Join(target, "file")))
-	u.unbound(target)
+	u.requireUnbound(target)
 	require.Equal(k.t, "in the volume", k.read(u.staging))
 }

@@ -25,42 +25,42 @@ import (
 var ownLimit = map[string]int{"node_id": 256, "target_path": 4096, "staging_target_path": 4096, "volume_path": 4096, "starting_token": 0}
 
 var sizeRows = map[string]rowTest{
-	"CSI-GEN-Size-01": with(func(k *kit) {
-		k.sized(129, func(c aCall, field string, err error) {
+	"CSI-GEN-Size-01": rowOf(func(k *fixture) {
+		k.eachFieldOfSize(129, func(c methodCase, field string, err error) {
 			k.requireCode(c.method+" with 129 bytes of "+field, err, codes.InvalidArgument)
 		})
 	}),
-	"CSI-GEN-Size-02": with(func(k *kit) {
+	"CSI-GEN-Size-02": rowOf(func(k *fixture) {
 		name := strings.Repeat("n", 128-len("128-")) + "128-"
 		v := k.create(harness.Spec{Name: name, Node: "n1"})
-		res, err := k.ctl.CreateSnapshot(k.ctx, &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: v.ID})
+		res, err := k.controller.CreateSnapshot(k.ctx, &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: v.ID})
 		require.NoError(k.t, err)
-		k.dropSnapshot(res.GetSnapshot().GetSnapshotId())
-		k.sized(128, func(c aCall, field string, err error) {
+		k.deleteSnapshotLater(res.GetSnapshot().GetSnapshotId())
+		k.eachFieldOfSize(128, func(c methodCase, field string, err error) {
 			if strings.HasSuffix(field, "_id") {
 				k.requireCode(c.method+" with 128 bytes of "+field, err, codes.NotFound, codes.OK)
 			}
 		})
 	}),
-	"CSI-GEN-Size-03": with(func(k *kit) {
+	"CSI-GEN-Size-03": rowOf(func(k *fixture) {
 		k.create(harness.Spec{Name: strings.Repeat("é", 64), Node: "n1"})
-		_, err := k.ctl.CreateVolume(k.ctx, harness.Spec{Name: strings.Repeat("é", 65)}.CreateRequest())
-		refused(k.t, err, codes.InvalidArgument)
+		_, err := k.controller.CreateVolume(k.ctx, harness.Spec{Name: strings.Repeat("é", 65)}.CreateRequest())
+		requireRefused(k.t, err, codes.InvalidArgument)
 	}),
-	"CSI-GEN-Size-04": with(func(k *kit) {
+	"CSI-GEN-Size-04": rowOf(func(k *fixture) {
 		v := k.volume()
 		fill := func(n int) map[string]string { return map[string]string{"k": strings.Repeat("v", n-1)} }
-		_, err := k.ctl.DeleteVolume(k.ctx, &csi.DeleteVolumeRequest{VolumeId: unknownVolumeID, Secrets: fill(4096)})
+		_, err := k.controller.DeleteVolume(k.ctx, &csi.DeleteVolumeRequest{VolumeId: unknownVolumeID, Secrets: fill(4096)})
 		require.NoError(k.t, err)
 		publish := func(secrets, context map[string]string) error {
-			_, err := k.ctl.ControllerPublishVolume(k.ctx, &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: "n1",
+			_, err := k.controller.ControllerPublishVolume(k.ctx, &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: "n1",
 				VolumeCapability: v.Capability(), Secrets: secrets, VolumeContext: context})
 			return err
 		}
 		require.NoError(k.t, publish(fill(4096), nil))
-		k.after(func(ctx context.Context) error { v.Node = "n1"; return k.w.CO.Unpublish(ctx, v) })
-		refused(k.t, publish(fill(4097), nil), codes.InvalidArgument)
-		refused(k.t, publish(nil, fill(4097)), codes.InvalidArgument)
+		k.cleanUpWith(func(ctx context.Context) error { v.Node = "n1"; return k.env.CO.Unpublish(ctx, v) })
+		requireRefused(k.t, publish(fill(4097), nil), codes.InvalidArgument)
+		requireRefused(k.t, publish(nil, fill(4097)), codes.InvalidArgument)
 		for _, tooBig := range []func(*csi.CreateVolumeRequest){
 			func(r *csi.CreateVolumeRequest) {
 				r.Parameters = map[string]string{"csi.storage.k8s.io/x": strings.Repeat("v", 4097)}
@@ -70,32 +70,32 @@ var sizeRows = map[string]rowTest{
 				r.AccessibilityRequirements = &csi.TopologyRequirement{Requisite: []*csi.Topology{{Segments: fill(4097)}}}
 			},
 		} {
-			req := harness.Spec{Name: k.w.Name("vol")}.CreateRequest()
+			req := harness.Spec{Name: k.env.Name("vol")}.CreateRequest()
 			tooBig(req)
-			_, err := k.ctl.CreateVolume(k.ctx, req)
-			refused(k.t, err, codes.InvalidArgument)
+			_, err := k.controller.CreateVolume(k.ctx, req)
+			requireRefused(k.t, err, codes.InvalidArgument)
 		}
 	}),
-	"CSI-GEN-Size-07": with(func(k *kit) {
-		_, err := k.ctl.ControllerPublishVolume(k.ctx, publishTo(k, strings.Repeat("n", 256)))
-		refused(k.t, err, codes.NotFound)
-		_, err = k.ctl.ControllerPublishVolume(k.ctx, publishTo(k, strings.Repeat("n", 257)))
-		refused(k.t, err, codes.InvalidArgument)
-		long := k.w.Path("long") + strings.Repeat("/"+strings.Repeat("d", 99), 10)
-		_, err = k.w.Node(k.t).NodeUnpublishVolume(k.ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: unknownVolumeID, TargetPath: long})
-		require.NoError(k.t, but(err, codes.NotFound))
+	"CSI-GEN-Size-07": rowOf(func(k *fixture) {
+		_, err := k.controller.ControllerPublishVolume(k.ctx, publishTo(k, strings.Repeat("n", 256)))
+		requireRefused(k.t, err, codes.NotFound)
+		_, err = k.controller.ControllerPublishVolume(k.ctx, publishTo(k, strings.Repeat("n", 257)))
+		requireRefused(k.t, err, codes.InvalidArgument)
+		long := k.env.Path("long") + strings.Repeat("/"+strings.Repeat("d", 99), 10)
+		_, err = k.env.Node(k.t).NodeUnpublishVolume(k.ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: unknownVolumeID, TargetPath: long})
+		require.NoError(k.t, ignoreCode(err, codes.NotFound))
 		flags := func(flags ...string) error {
 			req := publishTo(k, "nobody")
 			req.VolumeCapability.GetMount().MountFlags = flags
-			_, err := k.ctl.ControllerPublishVolume(k.ctx, req)
+			_, err := k.controller.ControllerPublishVolume(k.ctx, req)
 			return err
 		}
-		refused(k.t, flags(longFlags()...), codes.NotFound)
-		refused(k.t, flags(append(longFlags(), "ro")...), codes.InvalidArgument)
-		refused(k.t, flags(strings.Repeat("f", 4097)), codes.InvalidArgument)
+		requireRefused(k.t, flags(longFlags()...), codes.NotFound)
+		requireRefused(k.t, flags(append(longFlags(), "ro")...), codes.InvalidArgument)
+		requireRefused(k.t, flags(strings.Repeat("f", 4097)), codes.InvalidArgument)
 	}),
-	"CSI-GEN-Size-05": watched(func(t *testing.T, method string, m protoreflect.Message) {
-		walk(m, func(f protoreflect.FieldDescriptor, v protoreflect.Value) {
+	"CSI-GEN-Size-05": rowEachAnswer(func(t *testing.T, method string, m protoreflect.Message) {
+		eachField(m, func(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 			if f.Kind() == protoreflect.StringKind && !f.IsMap() && !f.IsList() {
 				limit := 128
 				if f.Name() == "node_id" {
@@ -105,8 +105,8 @@ var sizeRows = map[string]rowTest{
 			}
 		})
 	}),
-	"CSI-GEN-Size-06": watched(func(t *testing.T, method string, m protoreflect.Message) {
-		walk(m, func(f protoreflect.FieldDescriptor, v protoreflect.Value) {
+	"CSI-GEN-Size-06": rowEachAnswer(func(t *testing.T, method string, m protoreflect.Message) {
+		eachField(m, func(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 			if !f.IsMap() {
 				return
 			}
@@ -118,9 +118,9 @@ var sizeRows = map[string]rowTest{
 			require.LessOrEqual(t, total, 4096, "%s answers %s", method, f.Name())
 		})
 	}),
-	"CSI-GEN-Field-04": watched(func(t *testing.T, method string, m protoreflect.Message) {
+	"CSI-GEN-Field-04": rowEachAnswer(func(t *testing.T, method string, m protoreflect.Message) {
 		requireFilled(t, method, m)
-		walk(m, func(f protoreflect.FieldDescriptor, v protoreflect.Value) {
+		eachField(m, func(f protoreflect.FieldDescriptor, v protoreflect.Value) {
 			switch {
 			case f.Kind() != protoreflect.MessageKind || f.IsMap():
 			case f.IsList():
@@ -133,7 +133,7 @@ var sizeRows = map[string]rowTest{
 		})
 	}),
 
-	"CSI-GEN-Secrets-01": with(func(k *kit) {
+	"CSI-GEN-Secrets-01": rowOf(func(k *fixture) {
 		for _, key := range []string{"a b", "a/b", "ключ", ""} {
 			k.withSecrets(map[string]string{key: "v"}, func(method string, err error) {
 				k.requireCode(method+" with the secret "+key, err, codes.InvalidArgument)
@@ -143,50 +143,50 @@ var sizeRows = map[string]rowTest{
 			k.requireCode(method, err, codes.OK, codes.NotFound)
 		})
 	}),
-	"CSI-GEN-Secrets-02": with(func(k *kit) {
+	"CSI-GEN-Secrets-02": rowOf(func(k *fixture) {
 		for _, value := range []string{base64.StdEncoding.EncodeToString([]byte{0, 1, 255}), "", "line\nbreak"} {
 			k.withSecrets(map[string]string{"k": value}, func(method string, err error) {
 				k.requireCode(method, err, codes.OK, codes.NotFound)
 			})
 		}
 	}),
-	"CSI-GEN-Secrets-05": with(func(k *kit) {
+	"CSI-GEN-Secrets-05": rowOf(func(k *fixture) {
 		all := map[string]string{"user": "u", "password": "p", "key-of_another.rpc": "x"}
 		k.withSecrets(all, func(method string, err error) { k.requireCode(method, err, codes.OK, codes.NotFound) })
-		req := harness.Spec{Name: k.w.Name("vol"), Node: "n1"}.CreateRequest()
+		req := harness.Spec{Name: k.env.Name("vol"), Node: "n1"}.CreateRequest()
 		req.Secrets = all
-		res, err := k.ctl.CreateVolume(k.ctx, req)
+		res, err := k.controller.CreateVolume(k.ctx, req)
 		require.NoError(k.t, err)
-		k.dropVolume(res.GetVolume().GetVolumeId())
+		k.deleteVolumeLater(res.GetVolume().GetVolumeId())
 	}),
-	"CSI-GEN-Secrets-06": with(func(k *kit) { k.secretsStay("canary-8f1d4e-secret") }),
-	"CSI-OPS-Sec-03":     with(func(k *kit) { k.secretsStay("canary-2b7c90-sensitive") }),
-	"CSI-OPS-Oper-04":    with(func(k *kit) { k.secretsStay("canary-5a6e11-logged") }),
-	"CSI-GEN-Secrets-07": with(func(k *kit) {
+	"CSI-GEN-Secrets-06": rowOf(func(k *fixture) { k.requireSecretsHidden("canary-8f1d4e-secret") }),
+	"CSI-OPS-Sec-03":     rowOf(func(k *fixture) { k.requireSecretsHidden("canary-2b7c90-sensitive") }),
+	"CSI-OPS-Oper-04":    rowOf(func(k *fixture) { k.requireSecretsHidden("canary-5a6e11-logged") }),
+	"CSI-GEN-Secrets-07": rowOf(func(k *fixture) {
 		const canary = "canary-77ab03-flag"
 		req := publishTo(k, "nobody")
 		req.VolumeCapability.GetMount().MountFlags = []string{canary}
-		_, err := k.ctl.ControllerPublishVolume(k.ctx, req)
+		_, err := k.controller.ControllerPublishVolume(k.ctx, req)
 		require.NotContains(k.t, err.Error(), canary)
 		v := k.volume()
-		require.NoError(k.t, k.w.CO.Publish(k.ctx, v, "n1"))
-		k.after(func(ctx context.Context) error { return k.w.CO.Unpublish(ctx, v) })
-		stage := k.w.CO.StageRequest(v)
-		stage.StagingTargetPath = k.w.Path("staging")
+		require.NoError(k.t, k.env.CO.Publish(k.ctx, v, "n1"))
+		k.cleanUpWith(func(ctx context.Context) error { return k.env.CO.Unpublish(ctx, v) })
+		stage := k.env.CO.StageRequest(v)
+		stage.StagingTargetPath = k.env.Path("staging")
 		require.NoError(k.t, os.MkdirAll(stage.GetStagingTargetPath(), 0o750))
 		stage.VolumeCapability.GetMount().MountFlags = []string{canary}
-		_, err = k.w.Node(k.t).NodeStageVolume(k.ctx, stage)
+		_, err = k.env.Node(k.t).NodeStageVolume(k.ctx, stage)
 		if err == nil {
 			k.t.Error("a mount flag that no filesystem knows was taken")
 		} else {
 			require.NotContains(k.t, err.Error(), canary)
 		}
-		k.done(func() error {
-			_, err := k.w.Node(k.t).NodeUnstageVolume(k.ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.ID, StagingTargetPath: stage.GetStagingTargetPath()})
+		k.untilOK(func() error {
+			_, err := k.env.Node(k.t).NodeUnstageVolume(k.ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.ID, StagingTargetPath: stage.GetStagingTargetPath()})
 			return err
 		})
-		require.NoError(k.t, but(ignoreMissing(os.Remove(stage.GetStagingTargetPath())), codes.OK))
-		k.requireNowhere(canary)
+		require.NoError(k.t, ignoreCode(ignoreMissing(os.Remove(stage.GetStagingTargetPath())), codes.OK))
+		k.requireNotOnDisk(canary)
 	}),
 }
 
@@ -197,16 +197,16 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-func publishTo(k *kit, node string) *csi.ControllerPublishVolumeRequest {
+func publishTo(k *fixture, node string) *csi.ControllerPublishVolumeRequest {
 	v := k.volume()
 	return &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: node, VolumeCapability: v.Capability()}
 }
 
 // sized calls every method with so many bytes in each of its plain string fields in turn.
-func (k *kit) sized(n int, see func(c aCall, field string, err error)) {
+func (k *fixture) eachFieldOfSize(n int, see func(c methodCase, field string, err error)) {
 	k.t.Helper()
-	conns := map[string]*grpc.ClientConn{"c1": k.w.Conn(k.t, "c1"), "n1": k.w.Conn(k.t, "n1")}
-	for _, c := range calls(k.w) {
+	conns := map[string]*grpc.ClientConn{"c1": k.env.Conn(k.t, "c1"), "n1": k.env.Conn(k.t, "n1")}
+	for _, c := range methodCases(k.env) {
 		fields := c.req.ProtoReflect().Descriptor().Fields()
 		for i := range fields.Len() {
 			f := fields.Get(i)
@@ -215,17 +215,17 @@ func (k *kit) sized(n int, see func(c aCall, field string, err error)) {
 			}
 			req := proto.Clone(c.req)
 			req.ProtoReflect().Set(f, protoreflect.ValueOfString(strings.Repeat("x", n)))
-			_, _, err := k.do(conns[c.at], c.method, req)
+			_, _, err := k.callMethod(conns[c.process], c.method, req)
 			see(c, string(f.Name()), err)
 		}
 	}
 }
 
 // withSecrets calls every method that takes secrets, with these.
-func (k *kit) withSecrets(secrets map[string]string, see func(method string, err error)) {
+func (k *fixture) withSecrets(secrets map[string]string, see func(method string, err error)) {
 	k.t.Helper()
 	n := 0
-	for _, c := range calls(k.w) {
+	for _, c := range methodCases(k.env) {
 		f := c.req.ProtoReflect().Descriptor().Fields().ByName("secrets")
 		if f == nil || c.method == "Controller/CreateVolume" {
 			continue
@@ -235,38 +235,38 @@ func (k *kit) withSecrets(secrets map[string]string, see func(method string, err
 		for key, value := range secrets {
 			into.Set(protoreflect.ValueOfString(key).MapKey(), protoreflect.ValueOfString(value))
 		}
-		_, _, err := k.do(k.w.Conn(k.t, c.at), c.method, req)
+		_, _, err := k.callMethod(k.env.Conn(k.t, c.process), c.method, req)
 		see(c.method, err)
 		n++
 	}
 	require.Greater(k.t, n, 8, "methods that take secrets")
 }
 
-// secretsStay sends a secret to every method, well and badly, and looks for it everywhere.
-func (k *kit) secretsStay(canary string) {
+// requireSecretsHidden sends a secret to every method, well and badly, and looks for it everywhere.
+func (k *fixture) requireSecretsHidden(canary string) {
 	for _, key := range []string{"password", "not allowed"} {
 		k.withSecrets(map[string]string{key: canary}, func(method string, err error) {
 			require.NotContains(k.t, status.Convert(err).Message(), canary, method)
 		})
 	}
-	req := harness.Spec{Name: k.w.Name("vol"), Node: "n1"}.CreateRequest()
+	req := harness.Spec{Name: k.env.Name("vol"), Node: "n1"}.CreateRequest()
 	req.Secrets = map[string]string{"password": canary}
-	res, err := k.ctl.CreateVolume(k.ctx, req)
+	res, err := k.controller.CreateVolume(k.ctx, req)
 	require.NoError(k.t, err)
-	k.dropVolume(res.GetVolume().GetVolumeId())
-	k.requireNowhere(canary)
+	k.deleteVolumeLater(res.GetVolume().GetVolumeId())
+	k.requireNotOnDisk(canary)
 }
 
-// requireNowhere reads all that the cluster keeps, but for the volumes themselves: logs, Raft's log,
+// requireNotOnDisk reads all that the cluster keeps, but for the volumes themselves: logs, Raft's log,
 // snapshots, the journal, hosts' records.
-func (k *kit) requireNowhere(canary string) {
+func (k *fixture) requireNotOnDisk(canary string) {
 	k.t.Helper()
 	read := 0
-	require.NoError(k.t, filepath.WalkDir(k.w.Cluster.Base, func(path string, d os.DirEntry, err error) error {
+	require.NoError(k.t, filepath.WalkDir(k.env.Cluster.Base, func(path string, d os.DirEntry, err error) error {
 		if err != nil {
 			return ignoreMissing(err)
 		}
-		if d.IsDir() && strings.HasPrefix(path, k.w.Cluster.Mounts()) {
+		if d.IsDir() && strings.HasPrefix(path, k.env.Cluster.Mounts()) {
 			return filepath.SkipDir
 		}
 		if !d.Type().IsRegular() || strings.HasSuffix(path, ".img") {
@@ -287,9 +287,9 @@ func (k *kit) requireNowhere(canary string) {
 	require.Greater(k.t, read, 10, "files of the cluster")
 }
 
-// watched goes through the common calls and shows every message that was answered.
-func watched(see func(t *testing.T, method string, m protoreflect.Message)) rowTest {
-	return with(func(k *kit) {
+// rowEachAnswer goes through the common calls and shows every message that was answered.
+func rowEachAnswer(see func(t *testing.T, method string, m protoreflect.Message)) rowTest {
+	return rowOf(func(k *fixture) {
 		var mu sync.Mutex
 		seen := map[string]bool{}
 		spy := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -302,23 +302,23 @@ func watched(see func(t *testing.T, method string, m protoreflect.Message)) rowT
 			}
 			return err
 		}
-		k.everyday(k.spied("c1", spy), k.spied("n1", spy))
+		k.fullLifecycle(k.dialWithInterceptor("c1", spy), k.dialWithInterceptor("n1", spy))
 		require.Greater(k.t, len(seen), 20, "methods that were answered")
 	})
 }
 
-func (k *kit) spied(id string, spy grpc.UnaryClientInterceptor) *grpc.ClientConn {
-	l, err := k.w.Cluster.Layout()
+func (k *fixture) dialWithInterceptor(id string, spy grpc.UnaryClientInterceptor) *grpc.ClientConn {
+	l, err := k.env.Cluster.Layout()
 	require.NoError(k.t, err)
-	conn, err := grpc.NewClient(endpointOf(l, id), grpc.WithAuthority("localhost"), grpc.WithUnaryInterceptor(spy),
+	conn, err := grpc.NewClient(endpointPath(l, id), grpc.WithAuthority("localhost"), grpc.WithUnaryInterceptor(spy),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(k.t, err)
 	k.t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
 
-// everyday is a volume's life with all that can be asked of it.
-func (k *kit) everyday(controller, node *grpc.ClientConn) {
+// fullLifecycle is a volume's life with all that can be asked of it.
+func (k *fixture) fullLifecycle(controller, node *grpc.ClientConn) {
 	ctl, n, groups := csi.NewControllerClient(controller), csi.NewNodeClient(node), csi.NewGroupControllerClient(controller)
 	must := func(_ any, err error) { k.t.Helper(); require.NoError(k.t, err) }
 	for _, conn := range []*grpc.ClientConn{controller, node} {
@@ -333,17 +333,17 @@ func (k *kit) everyday(controller, node *grpc.ClientConn) {
 	must(groups.GroupControllerGetCapabilities(k.ctx, &csi.GroupControllerGetCapabilitiesRequest{}))
 	must(ctl.GetCapacity(k.ctx, &csi.GetCapacityRequest{}))
 
-	req := harness.Spec{Name: k.w.Name("vol"), Node: "n1"}.CreateRequest()
+	req := harness.Spec{Name: k.env.Name("vol"), Node: "n1"}.CreateRequest()
 	made, err := ctl.CreateVolume(k.ctx, req)
 	require.NoError(k.t, err)
 	v := &harness.Volume{ID: made.GetVolume().GetVolumeId(), FSType: "ext4"}
-	k.dropVolume(v.ID)
+	k.deleteVolumeLater(v.ID)
 	must(ctl.ControllerModifyVolume(k.ctx, modification(v.ID, "iopsLimit", "5000")))
 	must(ctl.ControllerModifyVolume(k.ctx, modification(v.ID, "iopsLimit", "0")))
 	must(ctl.ControllerPublishVolume(k.ctx, &csi.ControllerPublishVolumeRequest{VolumeId: v.ID, NodeId: "n1", VolumeCapability: v.Capability()}))
-	k.up(v)
-	must(n.NodeStageVolume(k.ctx, k.w.CO.StageRequest(v)))
-	must(n.NodePublishVolume(k.ctx, k.w.CO.BindRequest(v)))
+	k.mountUntilEnd(v)
+	must(n.NodeStageVolume(k.ctx, k.env.CO.StageRequest(v)))
+	must(n.NodePublishVolume(k.ctx, k.env.CO.TargetRequest(v)))
 	must(n.NodeGetVolumeStats(k.ctx, &csi.NodeGetVolumeStatsRequest{VolumeId: v.ID, VolumePath: v.Target}))
 	must(ctl.ListVolumes(k.ctx, &csi.ListVolumesRequest{}))
 	must(ctl.ControllerGetVolume(k.ctx, &csi.ControllerGetVolumeRequest{VolumeId: v.ID}))
@@ -351,34 +351,34 @@ func (k *kit) everyday(controller, node *grpc.ClientConn) {
 	must(ctl.ControllerExpandVolume(k.ctx, &csi.ControllerExpandVolumeRequest{VolumeId: v.ID, CapacityRange: &csi.CapacityRange{RequiredBytes: 32 * harness.Mi}}))
 	cut, err := ctl.CreateSnapshot(k.ctx, &csi.CreateSnapshotRequest{Name: "of-" + v.ID, SourceVolumeId: v.ID})
 	require.NoError(k.t, err)
-	k.dropSnapshot(cut.GetSnapshot().GetSnapshotId())
+	k.deleteSnapshotLater(cut.GetSnapshot().GetSnapshotId())
 	must(ctl.ListSnapshots(k.ctx, &csi.ListSnapshotsRequest{}))
 	must(ctl.GetSnapshot(k.ctx, &csi.GetSnapshotRequest{SnapshotId: cut.GetSnapshot().GetSnapshotId()}))
 	g, err := groups.CreateVolumeGroupSnapshot(k.ctx, &csi.CreateVolumeGroupSnapshotRequest{Name: "of-" + v.ID, SourceVolumeIds: []string{v.ID}})
 	require.NoError(k.t, err)
-	k.dropGroup(g.GetGroupSnapshot())
+	k.deleteGroupLater(g.GetGroupSnapshot())
 	must(groups.GetVolumeGroupSnapshot(k.ctx, &csi.GetVolumeGroupSnapshotRequest{GroupSnapshotId: g.GetGroupSnapshot().GetGroupSnapshotId(), SnapshotIds: memberIDs(g.GetGroupSnapshot())}))
 }
 
 // walk shows every field of a message that is set, and of those inside it.
-func walk(m protoreflect.Message, see func(protoreflect.FieldDescriptor, protoreflect.Value)) {
+func eachField(m protoreflect.Message, see func(protoreflect.FieldDescriptor, protoreflect.Value)) {
 	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		see(f, v)
 		switch {
 		case f.IsMap() || f.Kind() != protoreflect.MessageKind:
 		case f.IsList():
 			for i := range v.List().Len() {
-				walk(v.List().Get(i).Message(), see)
+				eachField(v.List().Get(i).Message(), see)
 			}
 		default:
-			walk(v.Message(), see)
+			eachField(v.Message(), see)
 		}
 		return true
 	})
 }
 
-// owed are the REQUIRED fields of what the driver answers.
-var owed = map[protoreflect.Name][]protoreflect.Name{
+// requiredFields are the REQUIRED fields of what the driver answers.
+var requiredFields = map[protoreflect.Name][]protoreflect.Name{
 	"GetPluginInfoResponse": {"name", "vendor_version"}, "NodeGetInfoResponse": {"node_id"}, "CreateVolumeResponse": {"volume"},
 	"Volume": {"volume_id"}, "Snapshot": {"snapshot_id", "source_volume_id", "creation_time", "ready_to_use"},
 	"CreateSnapshotResponse": {"snapshot"}, "GetSnapshotResponse": {"snapshot"}, "VolumeGroupSnapshot": {"group_snapshot_id", "snapshots", "creation_time"},
@@ -388,7 +388,7 @@ var owed = map[protoreflect.Name][]protoreflect.Name{
 }
 
 func requireFilled(t *testing.T, method string, m protoreflect.Message) {
-	for _, field := range owed[m.Descriptor().Name()] {
+	for _, field := range requiredFields[m.Descriptor().Name()] {
 		require.True(t, m.Has(m.Descriptor().Fields().ByName(field)), "%s answers a %s without %s", method, m.Descriptor().Name(), field)
 	}
 }

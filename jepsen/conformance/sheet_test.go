@@ -9,7 +9,7 @@ import (
 
 func TestTablesThatDisagreeWithTheSheetAreRefused(t *testing.T) {
 	rows := []row{{ID: "CSI-A-01"}, {ID: "CSI-A-02"}}
-	test := map[string]rowTest{"CSI-A-01": func(*testing.T, *World) {}}
+	test := map[string]rowTest{"CSI-A-01": func(*testing.T, *Env) {}}
 	for name, tt := range map[string]struct {
 		tests   map[string]rowTest
 		reasons map[string]string
@@ -22,7 +22,7 @@ func TestTablesThatDisagreeWithTheSheetAreRefused(t *testing.T) {
 		"nothing yet for any row here": {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := disagreements(rows, tt.tests, tt.reasons)
+			err := tableErrors(rows, tt.tests, tt.reasons)
 			if tt.wants == "" {
 				require.NoError(t, err)
 				return
@@ -30,7 +30,7 @@ func TestTablesThatDisagreeWithTheSheetAreRefused(t *testing.T) {
 			require.ErrorContains(t, err, tt.wants)
 		})
 	}
-	_, err := merge([]map[string]rowTest{test, test})
+	_, err := mergeTables([]map[string]rowTest{test, test})
 	require.ErrorContains(t, err, "CSI-A-01 has two tests")
 }
 
@@ -41,12 +41,12 @@ func TestAPageTellsAgainWhichRowsPassed(t *testing.T) {
 		{ID: "CSI-A-02", Result: notApplicable, Remark: "passed | passed"},
 	}
 	path := filepath.Join(t.TempDir(), "page.md")
-	require.NoError(t, write(path, results))
-	got, err := passedOn(path)
+	require.NoError(t, writeResults(path, results))
+	got, err := passedRows(path)
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{"CSI-B-02": true}, got)
 
-	none, err := passedOn(filepath.Join(t.TempDir(), "none.md"))
+	none, err := passedRows(filepath.Join(t.TempDir(), "none.md"))
 	require.NoError(t, err)
 	require.Empty(t, none)
 }

@@ -63,8 +63,8 @@ func readCSV(path string) ([][]string, error) {
 	return records, nil
 }
 
-// merge makes one table of many, and refuses a row that has two tests.
-func merge(tables []map[string]rowTest) (map[string]rowTest, error) {
+// mergeTables makes one table of many, and refuses a row that has two tests.
+func mergeTables(tables []map[string]rowTest) (map[string]rowTest, error) {
 	all := map[string]rowTest{}
 	var errs []error
 	for _, table := range tables {
@@ -78,9 +78,9 @@ func merge(tables []map[string]rowTest) (map[string]rowTest, error) {
 	return all, errors.Join(errs...)
 }
 
-// disagreements is what is wrong with the tables: tests and reasons for rows that
+// tableErrors is what is wrong with the tables: tests and reasons for rows that
 // do not exist, and rows that have both.
-func disagreements(rows []row, tests map[string]rowTest, reasons map[string]string) error {
+func tableErrors(rows []row, tests map[string]rowTest, reasons map[string]string) error {
 	known := map[string]bool{}
 	for _, r := range rows {
 		known[r.ID] = true

@@ -17,21 +17,21 @@ import (
 // root of a container often lacks; the root of a guest has it.
 // CSI-NODE-NodeExpandVolume-04, -08.
 func TestExt4GrowsWhileMounted(t *testing.T) {
-	out, dmesg := guest(t, "github.com/holdfast-storage/holdfast/executor/mount", "TestGrowAMountedExt4NeedsACapability")
+	out, dmesg := runTestInGuest(t, "github.com/holdfast-storage/holdfast/executor/mount", "TestGrowAMountedExt4NeedsACapability")
 	require.Contains(t, out, "--- PASS: TestGrowAMountedExt4NeedsACapability")
 	require.Contains(t, dmesg, "resized filesystem to", "the kernel grew it online")
 }
 
-// guest runs tests of a package in a guest, and answers what they and the guest's
+// runTestInGuest runs tests of a package in a guest, and answers what they and the guest's
 // kernel said. It fails when the tests do.
-func guest(t *testing.T, pkg, run string) (out, dmesg string) {
+func runTestInGuest(t *testing.T, pkg, run string) (out, dmesg string) {
 	t.Helper()
 	l := lab.New(t, lab.Config{Guests: 1, Memory: 1200 << 20, Disks: []int64{}, NoHoldfast: true})
 	g := l.Guest(1)
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", filepath.Join(g.Shared(), "guest.test"), pkg)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	said, err := build.CombinedOutput()
-	require.NoError(t, err, string(said))
+	output, err := build.CombinedOutput()
+	require.NoError(t, err, string(output))
 	l.MustBoot(t)
 	g.MustExec(t, "mount -o remount,size=900m /tmp")
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)

@@ -20,7 +20,7 @@ import (
 // other tests: its guests alone keep two processors busy for minutes. The comparison of
 // files of metadata runs on the machine itself: a guest's files have no direct I/O.
 func TestLVM(t *testing.T) {
-	lab.Need(t)
+	lab.RequireLab(t)
 	program := filepath.Join(t.TempDir(), "lvm.test")
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", program, "github.com/holdfast-storage/holdfast/executor/lvm")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -66,11 +66,11 @@ func (l *Lab) NewCluster(ctx context.Context, config ClusterConfig) (*Cluster, e
 	l.mu.Lock()
 	l.cluster = c
 	l.mu.Unlock()
-	return c, l.each(func(g *Guest) error { return c.setUp(ctx, g) })
+	return c, l.forEachGuest(func(g *Guest) error { return c.setUp(ctx, g) })
 }
 
 func (c *Cluster) setUp(ctx context.Context, g *Guest) error {
-	if err := c.deliver(ctx, g); err != nil {
+	if err := c.copyCertificates(ctx, g); err != nil {
 		return err
 	}
 	if c.config.Setup == "" || g.Index > c.config.Nodes {
@@ -89,7 +89,7 @@ func (c *Cluster) setUp(ctx context.Context, g *Guest) error {
 // Start starts all processes and returns when the cluster is ready: all controllers vote,
 // all nodes are reachable.
 func (c *Cluster) Start(ctx context.Context) error {
-	err := c.Lab.each(func(g *Guest) error { return c.StartGuest(ctx, g.Index) })
+	err := c.Lab.forEachGuest(func(g *Guest) error { return c.StartGuest(ctx, g.Index) })
 	if err != nil {
 		return err
 	}
@@ -220,12 +220,14 @@ func controllerName(i int) string { return fmt.Sprintf("c%d", i) }
 
 // ControllerCSI speaks with the CSI socket of a guest's controller, through the agent and
 // so over the management network. The lab closes it.
-func (c *Cluster) ControllerCSI(i int) (*grpc.ClientConn, error) { return c.csi(i, ControllerSocket) }
+func (c *Cluster) ControllerCSI(i int) (*grpc.ClientConn, error) {
+	return c.dialCSI(i, ControllerSocket)
+}
 
 // NodeCSI speaks with the CSI socket of a guest's node.
-func (c *Cluster) NodeCSI(i int) (*grpc.ClientConn, error) { return c.csi(i, NodeSocket) }
+func (c *Cluster) NodeCSI(i int) (*grpc.ClientConn, error) { return c.dialCSI(i, NodeSocket) }
 
-func (c *Cluster) csi(i int, path string) (*grpc.ClientConn, error) {
+func (c *Cluster) dialCSI(i int, path string) (*grpc.ClientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if held := c.conns[key(path, i)]; held != nil {

@@ -29,8 +29,8 @@ func TestCluster(t *testing.T) {
 	for _, g := range l.Guests() {
 		t.Log(g.Name(), g.MustExec(t, "free -m | sed -n 2p; ps -C holdfast -o args:20,rss,cputime --no-headers"))
 	}
-	theKernelsHelpersFindHoldfast(t, l.Guest(1))
-	volume := provision(t, c)
+	testUserModeHelper(t, l.Guest(1))
+	volume := createAndStage(t, c)
 	t.Logf("published after %s", time.Since(begun))
 	leader, err := c.Leader(t.Context())
 	require.NoError(t, err)
@@ -48,9 +48,9 @@ func TestCluster(t *testing.T) {
 	t.Logf("mounted again after %s", time.Since(begun))
 }
 
-// theKernelsHelpersFindHoldfast: DRBD's handlers are started by the kernel, in the first
+// testUserModeHelper: DRBD's handlers are started by the kernel, in the first
 // namespaces and not in a process's; a crashing process makes it start one here (S13).
-func theKernelsHelpersFindHoldfast(t *testing.T, g *lab.Guest) {
+func testUserModeHelper(t *testing.T, g *lab.Guest) {
 	t.Helper()
 	g.MustExec(t, `echo '|/usr/sbin/holdfast ca make --ca-dir /run/by-the-kernel --cluster helper' >/proc/sys/kernel/core_pattern
 bash -c 'kill -SEGV $$' || true`)
@@ -66,13 +66,13 @@ var capability = &csi.VolumeCapability{
 	AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
 }
 
-// provision makes a volume of node n1, publishes and stages it there and writes a file.
-func provision(t *testing.T, c *lab.Cluster) *csi.Volume {
+// createAndStage makes a volume of node n1, publishes and stages it there and writes a file.
+func createAndStage(t *testing.T, c *lab.Cluster) *csi.Volume {
 	t.Helper()
 	conn, err := c.ControllerCSI(2)
 	require.NoError(t, err)
 	key := nodeTopology(t, c)
-	made := again(t, "create", func(ctx context.Context) (*csi.CreateVolumeResponse, error) {
+	made := retry(t, "create", func(ctx context.Context) (*csi.CreateVolumeResponse, error) {
 		return csi.NewControllerClient(conn).CreateVolume(ctx, &csi.CreateVolumeRequest{
 			Name: "pvc-1", CapacityRange: &csi.CapacityRange{RequiredBytes: 64 << 20}, VolumeCapabilities: []*csi.VolumeCapability{capability},
 			AccessibilityRequirements: &csi.TopologyRequirement{Preferred: []*csi.Topology{{Segments: map[string]string{key: "n1"}}}},
@@ -87,7 +87,7 @@ func nodeTopology(t *testing.T, c *lab.Cluster) string {
 	t.Helper()
 	conn, err := c.NodeCSI(1)
 	require.NoError(t, err)
-	info := again(t, "get info", func(ctx context.Context) (*csi.NodeGetInfoResponse, error) {
+	info := retry(t, "get info", func(ctx context.Context) (*csi.NodeGetInfoResponse, error) {
 		return csi.NewNodeClient(conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
 	})
 	require.Equal(t, "n1", info.GetNodeId())
@@ -101,7 +101,7 @@ func nodeTopology(t *testing.T, c *lab.Cluster) string {
 
 // again makes a call as a container orchestrator does: until it has a definite answer. A
 // node that was just started has no session yet, and a guest that stood still no leader.
-func again[T any](t testing.TB, what string, call func(context.Context) (T, error)) (answer T) {
+func retry[T any](t testing.TB, what string, call func(context.Context) (T, error)) (answer T) {
 	t.Helper()
 	lab.Await(t, 3*time.Minute, what, func() (bool, string) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -119,7 +119,7 @@ func stage(t *testing.T, c *lab.Cluster, v *csi.Volume, do string) string {
 	t.Helper()
 	controller, err := c.ControllerCSI(3)
 	require.NoError(t, err)
-	published := again(t, "publish", func(ctx context.Context) (*csi.ControllerPublishVolumeResponse, error) {
+	published := retry(t, "publish", func(ctx context.Context) (*csi.ControllerPublishVolumeResponse, error) {
 		return csi.NewControllerClient(controller).ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
 			VolumeId: v.GetVolumeId(), NodeId: "n1", VolumeCapability: capability, VolumeContext: v.GetVolumeContext()})
 	})
@@ -128,7 +128,7 @@ func stage(t *testing.T, c *lab.Cluster, v *csi.Volume, do string) string {
 	path := "/var/lib/kubelet/" + v.GetVolumeId()
 	g := c.Lab.Guest(1)
 	g.MustExec(t, "mkdir -p "+path)
-	again(t, "stage", func(ctx context.Context) (*csi.NodeStageVolumeResponse, error) {
+	retry(t, "stage", func(ctx context.Context) (*csi.NodeStageVolumeResponse, error) {
 		return csi.NewNodeClient(node).NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: path,
 			VolumeCapability: capability, PublishContext: published.GetPublishContext(), VolumeContext: v.GetVolumeContext()})
 	})

@@ -18,8 +18,8 @@ const (
 	LogsVariable = "HOLDFAST_LAB_LOGS"
 )
 
-// ErrUnfit is the error of a machine that a lab cannot run on.
-var ErrUnfit = errors.New("this machine cannot run a lab")
+// ErrUnavailable is the error of a machine that a lab cannot run on.
+var ErrUnavailable = errors.New("this machine cannot run a lab")
 
 const (
 	mib = 1 << 20
@@ -47,7 +47,7 @@ type Config struct {
 	NoHoldfast bool
 }
 
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	if c.Guests == 0 {
 		c.Guests = 3
 	}
@@ -73,34 +73,34 @@ func (c Config) check() error {
 	return nil
 }
 
-// needed are the programs that the lab calls and their Debian packages.
-var needed = []struct{ program, pkg string }{
+// requiredPrograms are the programs that the lab calls and their Debian packages.
+var requiredPrograms = []struct{ program, pkg string }{
 	{"linux.uml", "user-mode-linux"}, {"busybox", "busybox-static"}, {"ip", "iproute2"}, {"nft", "nftables"},
 	{"mkfs.ext4", "e2fsprogs"}, {"drbdadm", "drbd-utils"}, {"lvm", "lvm2"}, {"thin_check", "thin-provisioning-tools"},
 	{"insmod", "kmod"}, {"bash", "bash"},
 }
 
-// Unfit says why a lab cannot run here: an ErrUnfit that names what is missing, or nil.
-func Unfit() error {
+// WhyUnavailable says why a lab cannot run here: an ErrUnavailable that names what is missing, or nil.
+func WhyUnavailable() error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("%w: it needs root for networks and mount namespaces", ErrUnfit)
+		return fmt.Errorf("%w: it needs root for networks and mount namespaces", ErrUnavailable)
 	}
 	tun, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnfit, err)
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	_ = tun.Close() // nothing was written
 	var missing []string
-	for _, n := range needed {
+	for _, n := range requiredPrograms {
 		if _, err := exec.LookPath(n.program); err != nil {
 			missing = append(missing, n.pkg)
 		}
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("%w: packages are missing: apt-get install %s", ErrUnfit, strings.Join(missing, " "))
+		return fmt.Errorf("%w: packages are missing: apt-get install %s", ErrUnavailable, strings.Join(missing, " "))
 	}
 	return nil
 }
 
-// required tells whether an unfit machine is a failure.
-func required() bool { return os.Getenv(RequireVariable) != "" || os.Getenv("CI") != "" }
+// isRequired tells whether an unfit machine is a failure.
+func isRequired() bool { return os.Getenv(RequireVariable) != "" || os.Getenv("CI") != "" }

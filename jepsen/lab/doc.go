@@ -9,7 +9,7 @@
 //	err = one.Crash()                        // a loss of power: what was not on its disks is lost
 //	err = one.Boot(ctx)
 //	err = l.Cut(ctx, lab.Replication, 2)     // or Management, or API; Block and Split for parts of it
-//	err = l.HealAll(ctx)
+//	err = l.ReconnectAll(ctx)
 //
 // # A guest
 //

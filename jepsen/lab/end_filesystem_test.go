@@ -15,24 +15,24 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// scribe is the program jepsen/lab/writer in one guest.
-type scribe struct {
+// ringWriter is the program jepsen/lab/writer in one guest.
+type ringWriter struct {
 	t     *testing.T
 	guest *lab.Guest
 	from  uint64
 }
 
-func newScribe(t *testing.T, g *lab.Guest) *scribe {
+func newRingWriter(t *testing.T, g *lab.Guest) *ringWriter {
 	t.Helper()
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(g.Shared(), "writer"), "./writer")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
-	return &scribe{t: t, guest: g, from: 1}
+	return &ringWriter{t: t, guest: g, from: 1}
 }
 
 // start has it write a ring, each block synced before the next.
-func (s *scribe) start(path string) {
+func (s *ringWriter) start(path string) {
 	s.t.Helper()
 	s.guest.MustExec(s.t, fmt.Sprintf("rm -f /lab/acks; setsid /lab/writer write --path %s --acks /lab/acks --from %d --blocks 1000000 >/dev/null 2>&1 </dev/null &", path, s.from))
 	require.Eventually(s.t, func() bool { return s.acked().Number > s.from+20 }, 2*time.Minute, 10*time.Millisecond, "it writes")
@@ -43,7 +43,7 @@ type acked struct {
 	Error  string `json:"error"`
 }
 
-func (s *scribe) acked() (a acked) {
+func (s *ringWriter) acked() (a acked) {
 	text, err := os.ReadFile(filepath.Join(s.guest.Shared(), "acks"))
 	if err == nil {
 		_ = json.Unmarshal(text, &a) // the first may not be there yet
@@ -51,10 +51,10 @@ func (s *scribe) acked() (a acked) {
 	return a
 }
 
-// stopped waits until it waits for a device that answers nothing, and says what was
+// awaitBlocked waits until it waits for a device that answers nothing, and says what was
 // acknowledged until then. A guest that stands still itself is none: its kernel says that
 // the writer sleeps in it before and after half a second.
-func (s *scribe) stopped() uint64 {
+func (s *ringWriter) awaitBlocked() uint64 {
 	s.t.Helper()
 	sleeps := func() bool {
 		_, code, err := s.guest.Exec(s.t.Context(), "grep -q '^State:.D' /proc/$(pgrep -x writer)/task/*/status")
@@ -75,8 +75,8 @@ func (s *scribe) stopped() uint64 {
 	return last
 }
 
-// failed waits until it ended in an error.
-func (s *scribe) failed() acked {
+// awaitFailure waits until it ended in an error.
+func (s *ringWriter) awaitFailure() acked {
 	s.t.Helper()
 	require.Eventually(s.t, func() bool { return s.acked().Error != "" }, 2*time.Minute, 10*time.Millisecond, "it gets an error")
 	require.Regexp(s.t, "input/output error|read-only file system", s.acked().Error)
@@ -89,7 +89,7 @@ func TestS9_AFilesystemThatIsShutDownSyncsNoMore(t *testing.T) {
 	l := lab.New(t, lab.Config{Guests: 1, Disks: []int64{400 << 20}})
 	l.MustBoot(t)
 	g := l.Guest(1)
-	s := newScribe(t, g)
+	s := newRingWriter(t, g)
 	g.MustExec(t, `modprobe -a dm-mod xfs; mkdir -p /m; dmsetup create slow --table "0 $(blockdev --getsz /dev/ubdc) linear /dev/ubdc 0"; dmsetup mknodes`)
 	for _, mkfs := range []string{"mkfs.ext4 -q -F", "mkfs.xfs -q -f"} {
 		t.Run(strings.Fields(mkfs)[0], func(t *testing.T) {
@@ -100,11 +100,11 @@ func TestS9_AFilesystemThatIsShutDownSyncsNoMore(t *testing.T) {
 				device := strings.TrimSpace(g.MustExec(t, "stat -c %d /m"))
 				s.start("/m/ring")
 				g.MustExec(t, "dmsetup suspend --noflush --nolockfs slow")
-				last := s.stopped()
+				last := s.awaitBlocked()
 				require.Equal(t, "shut down", strings.TrimSpace(g.MustExec(t, endFilesystem(device))))
 				require.Equal(t, "shut down", strings.TrimSpace(g.MustExec(t, endFilesystem(device))), "asked twice")
 				g.MustExec(t, "dmsetup resume slow")
-				require.Equal(t, last, s.failed().Number, "acknowledged after it was shut down")
+				require.Equal(t, last, s.awaitFailure().Number, "acknowledged after it was shut down")
 				g.MustExec(t, "umount /m")
 			}
 		})

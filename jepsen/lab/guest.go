@@ -17,8 +17,8 @@ import (
 
 const (
 	// A guest boots in 3 to 5 seconds, and in many times that where others have the processors.
-	bootPatience = 3 * time.Minute
-	stopPatience = 2 * time.Minute
+	bootTimeout = 3 * time.Minute
+	stopTimeout = 2 * time.Minute
 )
 
 // ErrDown: the guest is not running.
@@ -31,16 +31,16 @@ type Guest struct {
 	Index int
 	lab   *Lab
 	mu    sync.Mutex
-	run   *running // nil while it is down
+	run   *guestRun // nil while it is down
 	disks map[int]string
 }
 
-// running is one run of a guest, from boot to its end.
-type running struct {
+// guestRun is one run of a guest, from boot to its end.
+type guestRun struct {
 	kernel *os.Process   // its first process
 	ended  chan struct{} // closed when that ended
 	err    error         // how, once ended is closed
-	lines  *lines        // the connections to its agent
+	conns  *agentConns   // the connections to its agent
 }
 
 func newGuest(l *Lab, i int) *Guest {
@@ -51,7 +51,7 @@ func newGuest(l *Lab, i int) *Guest {
 func (g *Guest) Name() string { return fmt.Sprintf("n%d", g.Index) }
 
 // Dir is the guest's folder on the host. The guest sees the folder lab in it at /lab.
-func (g *Guest) Dir() string { return g.lab.place.Guest(g.Index) }
+func (g *Guest) Dir() string { return g.lab.paths.Guest(g.Index) }
 
 // Shared is the folder on the host that the guest has at /lab, for both to write to. What
 // a guest wrote there is on the host when it closed the file.
@@ -59,7 +59,7 @@ func (g *Guest) Shared() string { return filepath.Join(g.Dir(), "lab") }
 
 // prepare makes the guest's folders and disks.
 func (g *Guest) prepare(ctx context.Context) error {
-	for _, dir := range []string{g.lab.place.UML(g.Index), filepath.Join(g.Shared(), "log")} {
+	for _, dir := range []string{g.lab.paths.UML(g.Index), filepath.Join(g.Shared(), "log")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (g *Guest) Boot(ctx context.Context) error {
 	if err := g.launch(); err != nil {
 		return fmt.Errorf("boot %s: %w", g.Name(), err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, bootPatience)
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
 	if err := g.awaitAgent(ctx); err != nil {
 		return errors.Join(fmt.Errorf("boot %s: %w\n%s", g.Name(), err, tail(g.console(), 15)), g.Crash())
@@ -115,15 +115,15 @@ func (g *Guest) launch() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	run := &running{kernel: cmd.Process, ended: make(chan struct{}), lines: newLines()}
+	run := &guestRun{kernel: cmd.Process, ended: make(chan struct{}), conns: newAgentConns()}
 	g.mu.Lock()
 	g.run = run
 	g.mu.Unlock()
-	go run.keepClock(g.booted())
+	go run.wakeTimers(g.booted())
 	go func() {
 		run.err = cmd.Wait()
 		close(run.ended)
-		run.lines.hangUp()
+		run.conns.closeAll()
 	}()
 	return nil
 }
@@ -131,14 +131,14 @@ func (g *Guest) launch() error {
 // commandLine is the kernel's.
 func (g *Guest) commandLine() []string {
 	l := g.lab
-	argv := []string{"linux.uml", fmt.Sprintf("mem=%dM", l.config.Memory/mib), "umid=" + g.Name(), "uml_dir=" + l.place.UML(g.Index),
+	argv := []string{"linux.uml", fmt.Sprintf("mem=%dM", l.config.Memory/mib), "umid=" + g.Name(), "uml_dir=" + l.paths.UML(g.Index),
 		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "init=" + filepath.Join(l.bin(), "init.sh"),
 		fmt.Sprintf("node=%d", g.Index), "lab=" + g.Dir(), "top=" + l.Dir(),
 		fmt.Sprintf("net=%d,%d,%d", l.subnet(Replication), l.subnet(Management), l.subnet(API)),
 		"panic=1", "noreboot", "con=null", "con0=null,fd:1", "ssl=null"}
 	for _, n := range Networks {
 		argv = append(argv, fmt.Sprintf("%s:transport=tap,ifname=%s,mac=%s,depth=128,gro=1",
-			n.Interface(), l.place.Tap(letters[n], g.Index), g.mac(n)))
+			n.Interface(), l.paths.Tap(letters[n], g.Index), g.mac(n)))
 	}
 	for _, letter := range g.diskLetters() {
 		argv = append(argv, fmt.Sprintf("ubd%c=%s", letter, g.disks[letter]))
@@ -147,7 +147,7 @@ func (g *Guest) commandLine() []string {
 }
 
 // current is the run that goes on, nil when there is none.
-func (g *Guest) current() *running {
+func (g *Guest) current() *guestRun {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.run == nil {
@@ -165,9 +165,9 @@ func (g *Guest) current() *running {
 func (g *Guest) Running() bool { return g.current() != nil }
 
 // hangUp ends the calls to the guest that are under way.
-func (g *Guest) hangUp() {
+func (g *Guest) closeConns() {
 	if run := g.current(); run != nil {
-		run.lines.hangUp()
+		run.conns.closeAll()
 	}
 }
 
@@ -195,7 +195,7 @@ func (g *Guest) Stop(ctx context.Context) error {
 	if run == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, stopPatience)
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
 	err := g.post(ctx, "/stop", "")
 	if err == nil {

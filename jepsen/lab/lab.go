@@ -20,14 +20,14 @@ import (
 // Lab is a number of guests and their networks. All methods may be called at once, but
 // those that start and stop one guest not at the same time.
 type Lab struct {
-	Number int
-	config Config
-	place  place.Place
-	guests []*Guest
-	guard  *exec.Cmd
-	leash  io.Closer // the guard removes the lab when it is closed
-	mu     sync.Mutex
-	cuts   cuts
+	Number        int
+	config        Config
+	paths         place.Paths
+	guests        []*Guest
+	guard         *exec.Cmd
+	guardPipe     io.Closer // the guard removes the lab when it is closed
+	mu            sync.Mutex
+	networkFaults networkFaults
 	// cluster is what runs in the guests, nil when nothing does.
 	cluster *Cluster
 	closed  error
@@ -37,16 +37,16 @@ type Lab struct {
 // Start makes a lab: its folder, its disks, its networks, and no guest runs yet. After an
 // error nothing is left of it. What an earlier lab of the same number left is removed first.
 func Start(ctx context.Context, config Config) (*Lab, error) {
-	config = config.filled()
-	if err := errors.Join(config.check(), Unfit()); err != nil {
+	config = config.withDefaults()
+	if err := errors.Join(config.check(), WhyUnavailable()); err != nil {
 		return nil, err
 	}
-	lock, number, err := take(config.Number)
+	lock, number, err := lockNumber(config.Number)
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Number: number, config: config, place: place.Of(number), cuts: newCuts()}
-	err = l.make(ctx, lock)
+	l := &Lab{Number: number, config: config, paths: place.PathsOf(number), networkFaults: newNetworkFaults()}
+	err = l.create(ctx, lock)
 	_ = lock.Close() // the guard holds it
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make lab %d: %w", number, err), l.Close())
@@ -54,17 +54,17 @@ func Start(ctx context.Context, config Config) (*Lab, error) {
 	return l, nil
 }
 
-// take locks a lab's number: the one that is asked for, or the first that is free.
-func take(asked int) (*os.File, int, error) {
-	if err := os.MkdirAll(place.Of(1).Root, 0o700); err != nil {
+// lockNumber locks a lab's number: the one that is asked for, or the first that is free.
+func lockNumber(requested int) (*os.File, int, error) {
+	if err := os.MkdirAll(place.PathsOf(1).Root, 0o700); err != nil {
 		return nil, 0, err
 	}
 	first, last := 1, place.Last
-	if asked != 0 {
-		first, last = asked, asked
+	if requested != 0 {
+		first, last = requested, requested
 	}
 	for number := first; number <= last; number++ {
-		lock, err := os.OpenFile(place.Of(number).Lock(), os.O_CREATE|os.O_RDWR, 0o600)
+		lock, err := os.OpenFile(place.PathsOf(number).Lock(), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -76,8 +76,8 @@ func take(asked int) (*os.File, int, error) {
 	return nil, 0, fmt.Errorf("take a number for a lab: %d to %d are in use", first, last)
 }
 
-func (l *Lab) make(ctx context.Context, lock *os.File) error {
-	if err := l.place.Sweep(); err != nil {
+func (l *Lab) create(ctx context.Context, lock *os.File) error {
+	if err := l.paths.Sweep(); err != nil {
 		return fmt.Errorf("remove what an earlier lab left: %w", err)
 	}
 	if err := os.MkdirAll(l.bin(), 0o700); err != nil {
@@ -103,16 +103,16 @@ func (l *Lab) make(ctx context.Context, lock *os.File) error {
 }
 
 // bin is seen by the guests at /run/lab.
-func (l *Lab) bin() string   { return filepath.Join(l.place.Dir(), "bin") }
+func (l *Lab) bin() string   { return filepath.Join(l.paths.Dir(), "bin") }
 func (l *Lab) agent() string { return filepath.Join(l.bin(), "agent") }
 
 // Dir is the lab's folder on the host; guest i has n<i> in it.
-func (l *Lab) Dir() string { return l.place.Dir() }
+func (l *Lab) Dir() string { return l.paths.Dir() }
 
 // startGuard starts the process that removes the lab when this one ends, however it does.
 // It must not hold this process's output: `go test` would wait for it.
 func (l *Lab) startGuard(lock *os.File) error {
-	log, err := os.OpenFile(l.place.GuardLog(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	log, err := os.OpenFile(l.paths.GuardLog(), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (l *Lab) startGuard(lock *os.File) error {
 	if err := guard.Start(); err != nil {
 		return fmt.Errorf("start the guard: %w", err)
 	}
-	l.guard, l.leash = guard, leash
+	l.guard, l.guardPipe = guard, leash
 	return nil
 }
 
@@ -140,11 +140,11 @@ func (l *Lab) Guests() []*Guest { return l.guests }
 
 // Boot boots all guests at once and returns when each answers.
 func (l *Lab) Boot(ctx context.Context) error {
-	return l.each(func(g *Guest) error { return g.Boot(ctx) })
+	return l.forEachGuest(func(g *Guest) error { return g.Boot(ctx) })
 }
 
-// each does something with all guests at once.
-func (l *Lab) each(do func(*Guest) error) error {
+// forEachGuest does something with all guests at once.
+func (l *Lab) forEachGuest(do func(*Guest) error) error {
 	failed := make([]error, len(l.guests))
 	var all sync.WaitGroup
 	for i, g := range l.guests {
@@ -163,7 +163,7 @@ func (l *Lab) Close() error {
 
 func (l *Lab) close() error {
 	for _, g := range l.guests {
-		g.hangUp()
+		g.closeConns()
 	}
 	l.mu.Lock()
 	if l.cluster != nil {
@@ -171,9 +171,9 @@ func (l *Lab) close() error {
 	}
 	l.mu.Unlock()
 	if l.guard == nil {
-		return l.place.Sweep()
+		return l.paths.Sweep()
 	}
-	_ = l.leash.Close() // this is what the guard waits for
+	_ = l.guardPipe.Close() // this is what the guard waits for
 	ended := make(chan error, 1)
 	go func() { ended <- l.guard.Wait() }()
 	select {
@@ -181,7 +181,7 @@ func (l *Lab) close() error {
 		if err == nil {
 			return nil
 		}
-		said, _ := os.ReadFile(l.place.GuardLog()) // err says enough without it
+		said, _ := os.ReadFile(l.paths.GuardLog()) // err says enough without it
 		return fmt.Errorf("remove lab %d: %w: %s", l.Number, err, said)
 	case <-time.After(3 * time.Minute):
 		return fmt.Errorf("remove lab %d: its guard has not ended within three minutes", l.Number)

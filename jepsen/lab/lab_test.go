@@ -26,30 +26,30 @@ func TestGuests(t *testing.T) {
 		name string
 		run  func(*testing.T, *lab.Lab)
 	}{
-		{"a script's output and exit code come back", scripts},
-		{"a script that takes too long is an error in time", lateScripts},
-		{"a script that cannot be killed is an error in time", stuckScripts},
-		{"files go into a guest and come back", files},
-		{"programs go on by themselves and are signalled", jobs},
-		{"each network is cut alone and healed", cuts},
-		{"one direction between two guests is blocked", blocks},
-		{"a network is split between two sides", splits},
-		{"a paused guest answers again when it goes on", pauses},
-		{"a guest whose kernel lost an alarm goes on", clocks},
-		{"a disk is added while a guest runs, and stays", disks},
-		{"a guest cannot write to the host", readOnly},
-		{"a loss of power keeps what was synced and loses the rest", crash},
-		{"a guest that is powered off keeps everything", stops},
-		{"a guest whose kernel panics is down and boots again", panics},
-		{"logs are collected", collects},
+		{"a script's output and exit code come back", testScripts},
+		{"a script that takes too long is an error in time", testLateScripts},
+		{"a script that cannot be killed is an error in time", testStuckScripts},
+		{"files go into a guest and come back", testFiles},
+		{"programs go on by themselves and are signalled", testJobs},
+		{"each network is cut alone and healed", testIsolate},
+		{"one direction between two guests is blocked", testBlock},
+		{"a network is split between two sides", testPartition},
+		{"a paused guest answers again when it goes on", testPause},
+		{"a guest whose kernel lost an alarm goes on", testLostAlarms},
+		{"a disk is added while a guest runs, and stays", testDisks},
+		{"a guest cannot write to the host", testReadOnlyHost},
+		{"a loss of power keeps what was synced and loses the rest", testCrash},
+		{"a guest that is powered off keeps everything", testStop},
+		{"a guest whose kernel panics is down and boots again", testPanic},
+		{"logs are collected", testCollect},
 	} {
 		if !t.Run(test.name, func(t *testing.T) { test.run(t, l) }) {
-			require.NoError(t, l.HealAll(context.Background()))
+			require.NoError(t, l.ReconnectAll(context.Background()))
 		}
 	}
 }
 
-func scripts(t *testing.T, l *lab.Lab) {
+func testScripts(t *testing.T, l *lab.Lab) {
 	for _, g := range l.Guests() {
 		for range 2 {
 			out, code, err := g.Exec(t.Context(), "hostname; echo to stderr >&2; exit 3")
@@ -68,15 +68,15 @@ func scripts(t *testing.T, l *lab.Lab) {
 	require.Equal(t, "done\n", out, "what goes on holds no answer")
 }
 
-func lateScripts(t *testing.T, l *lab.Lab) {
-	out := tooLate(t, l.Guest(1), context.DeadlineExceeded, "echo begun; sleep 1000; echo never")
+func testLateScripts(t *testing.T, l *lab.Lab) {
+	out := runTooLate(t, l.Guest(1), context.DeadlineExceeded, "echo begun; sleep 1000; echo never")
 	require.Equal(t, "begun\n", out, "what was printed until then is there")
 	require.Empty(t, l.Guest(1).MustExec(t, "pgrep -f '[s]leep 1000; echo never' || true"), "it was killed")
 }
 
-// tooLate runs a script that never ends by itself, with more time until it is late enough
+// runTooLate runs a script that never ends by itself, with more time until it is late enough
 // to have begun, and answers what it printed.
-func tooLate(t *testing.T, g *lab.Guest, want error, script string) string {
+func runTooLate(t *testing.T, g *lab.Guest, want error, script string) string {
 	t.Helper()
 	for within := 500 * time.Millisecond; ; within *= 4 {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
@@ -93,7 +93,7 @@ func tooLate(t *testing.T, g *lab.Guest, want error, script string) string {
 	}
 }
 
-func collects(t *testing.T, l *lab.Lab) {
+func testCollect(t *testing.T, l *lab.Lab) {
 	dir := filepath.Join(t.TempDir(), "logs")
 	for range 2 {
 		require.NoError(t, l.Collect(dir))
@@ -103,17 +103,17 @@ func collects(t *testing.T, l *lab.Lab) {
 	}
 }
 
-func stuckScripts(t *testing.T, l *lab.Lab) {
+func testStuckScripts(t *testing.T, l *lab.Lab) {
 	g := l.Guest(3)
 	g.MustExec(t, "echo 0 2048 linear /dev/ubdc 0 | dmsetup create frozen && dmsetup suspend frozen")
 	// It is told that dd began once that is in the kernel, where nothing kills it.
-	out := tooLate(t, g, lab.ErrStuck, `(until grep -q '^State:.D' /proc/$$/status; do sleep .05; done; echo begun) &
+	out := runTooLate(t, g, lab.ErrStuck, `(until grep -q '^State:.D' /proc/$$/status; do sleep .05; done; echo begun) &
 exec dd if=/dev/mapper/frozen of=/dev/null iflag=direct count=1`)
 	require.Equal(t, "begun\n", out)
 	g.MustExec(t, "dmsetup resume frozen && dmsetup remove --retry frozen")
 }
 
-func panics(t *testing.T, l *lab.Lab) {
+func testPanic(t *testing.T, l *lab.Lab) {
 	g := l.Guest(2)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -125,7 +125,7 @@ func panics(t *testing.T, l *lab.Lab) {
 	g.MustExec(t, "true")
 }
 
-func files(t *testing.T, l *lab.Lab) {
+func testFiles(t *testing.T, l *lab.Lab) {
 	g := l.Guest(2)
 	for _, content := range []string{"one\n", "another"} {
 		require.NoError(t, g.Put(t.Context(), "/root/made/file", []byte(content), 0o640))
@@ -142,7 +142,7 @@ func files(t *testing.T, l *lab.Lab) {
 	require.Equal(t, "from the guest\n", string(note), "/lab is the host's")
 }
 
-func jobs(t *testing.T, l *lab.Lab) {
+func testJobs(t *testing.T, l *lab.Lab) {
 	g := l.Guest(1)
 	job, err := g.Start(t.Context(), "talker", nil, "/bin/bash", "-c", "echo said; exec sleep 1000")
 	require.NoError(t, err)
@@ -174,64 +174,64 @@ func reaches(t *testing.T, from, to *lab.Guest, n lab.Network) bool {
 	return code == 0
 }
 
-// whole waits until a guest reaches another: it may have to ask for its address anew.
-func whole(t *testing.T, from, to *lab.Guest, n lab.Network) {
+// awaitReachable waits until a guest reaches another: it may have to ask for its address anew.
+func awaitReachable(t *testing.T, from, to *lab.Guest, n lab.Network) {
 	t.Helper()
 	lab.Await(t, time.Minute, n.String()+" to be whole", func() (bool, string) { return reaches(t, from, to, n), "cut" })
 }
 
-func cuts(t *testing.T, l *lab.Lab) {
+func testIsolate(t *testing.T, l *lab.Lab) {
 	one, two := l.Guest(1), l.Guest(2)
 	for _, n := range []lab.Network{lab.Replication, lab.API} {
 		for range 2 {
-			require.NoError(t, l.Cut(t.Context(), n, 2))
+			require.NoError(t, l.Isolate(t.Context(), n, 2))
 		}
 		require.False(t, reaches(t, one, two, n), "%s is cut", n)
 		require.False(t, reaches(t, two, one, n), "%s is cut", n)
 		for _, other := range lab.Networks {
 			if other != n {
-				whole(t, two, one, other)
+				awaitReachable(t, two, one, other)
 			}
 		}
 		for range 2 {
-			require.NoError(t, l.Heal(t.Context(), n, 2))
-			whole(t, one, two, n)
+			require.NoError(t, l.Reconnect(t.Context(), n, 2))
+			awaitReachable(t, one, two, n)
 		}
 	}
-	require.NoError(t, l.Cut(t.Context(), lab.Management, 2))
+	require.NoError(t, l.Isolate(t.Context(), lab.Management, 2))
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, _, err := two.Exec(ctx, "true")
 	require.Error(t, err, "the driver is cut off too")
-	whole(t, one, two, lab.Replication)
-	whole(t, one, two, lab.API)
-	require.NoError(t, l.HealAll(t.Context()))
-	whole(t, two, one, lab.Management)
+	awaitReachable(t, one, two, lab.Replication)
+	awaitReachable(t, one, two, lab.API)
+	require.NoError(t, l.ReconnectAll(t.Context()))
+	awaitReachable(t, two, one, lab.Management)
 }
 
-func blocks(t *testing.T, l *lab.Lab) {
+func testBlock(t *testing.T, l *lab.Lab) {
 	one, two, three := l.Guest(1), l.Guest(2), l.Guest(3)
 	hears := func(n lab.Network) bool { // whether what guest 1 sends arrives in guest 2
-		before := echoes(t, two)
+		before := echoCount(t, two)
 		one.MustExec(t, fmt.Sprintf("busybox ping -q -c 1 -W 1 %s || true", two.IP(n)))
-		return echoes(t, two) > before
+		return echoCount(t, two) > before
 	}
-	whole(t, one, two, lab.API) // and both know the other's hardware address
+	awaitReachable(t, one, two, lab.API) // and both know the other's hardware address
 	require.NoError(t, l.Block(t.Context(), lab.API, 2, 1))
 	require.False(t, reaches(t, one, two, lab.API), "no answer comes back")
 	lab.Await(t, time.Minute, "the other direction to go on", func() (bool, string) { return hears(lab.API), "blocked" })
-	whole(t, one, two, lab.Replication)
-	whole(t, three, two, lab.API)
+	awaitReachable(t, one, two, lab.Replication)
+	awaitReachable(t, three, two, lab.API)
 	require.NoError(t, l.Unblock(t.Context(), lab.API, 2, 1))
-	whole(t, one, two, lab.API)
+	awaitReachable(t, one, two, lab.API)
 	require.NoError(t, l.Block(t.Context(), lab.API, 1, 2))
 	require.False(t, hears(lab.API))
-	require.NoError(t, l.HealAll(t.Context()))
-	whole(t, one, two, lab.API)
+	require.NoError(t, l.ReconnectAll(t.Context()))
+	awaitReachable(t, one, two, lab.API)
 }
 
-// echoes is how many questions of ping the guest has received.
-func echoes(t *testing.T, g *lab.Guest) int {
+// echoCount is how many questions of ping the guest has received.
+func echoCount(t *testing.T, g *lab.Guest) int {
 	t.Helper()
 	out := g.MustExec(t, `awk '/^Icmp:/ { if (!at) { for (at = 1; $at != "InEchos"; at++); } else print $at }' /proc/net/snmp`)
 	count, err := strconv.Atoi(strings.TrimSpace(out))
@@ -239,17 +239,17 @@ func echoes(t *testing.T, g *lab.Guest) int {
 	return count
 }
 
-func splits(t *testing.T, l *lab.Lab) {
-	require.NoError(t, l.Split(t.Context(), lab.Replication, []int{1}, []int{2, 3}))
+func testPartition(t *testing.T, l *lab.Lab) {
+	require.NoError(t, l.Partition(t.Context(), lab.Replication, []int{1}, []int{2, 3}))
 	require.False(t, reaches(t, l.Guest(1), l.Guest(2), lab.Replication))
 	require.False(t, reaches(t, l.Guest(3), l.Guest(1), lab.Replication))
-	whole(t, l.Guest(2), l.Guest(3), lab.Replication)
-	whole(t, l.Guest(1), l.Guest(2), lab.API)
-	require.NoError(t, l.HealAll(t.Context()))
-	whole(t, l.Guest(1), l.Guest(2), lab.Replication)
+	awaitReachable(t, l.Guest(2), l.Guest(3), lab.Replication)
+	awaitReachable(t, l.Guest(1), l.Guest(2), lab.API)
+	require.NoError(t, l.ReconnectAll(t.Context()))
+	awaitReachable(t, l.Guest(1), l.Guest(2), lab.Replication)
 }
 
-func pauses(t *testing.T, l *lab.Lab) {
+func testPause(t *testing.T, l *lab.Lab) {
 	g := l.Guest(3)
 	up := g.MustExec(t, "cat /proc/sys/kernel/random/boot_id")
 	require.NoError(t, g.Pause())
@@ -261,7 +261,7 @@ func pauses(t *testing.T, l *lab.Lab) {
 	require.Equal(t, up, g.MustExec(t, "cat /proc/sys/kernel/random/boot_id"))
 }
 
-func disks(t *testing.T, l *lab.Lab) {
+func testDisks(t *testing.T, l *lab.Lab) {
 	g := l.Guest(3)
 	device, err := g.AddDisk(t.Context(), 64<<20)
 	require.NoError(t, err)
@@ -273,7 +273,7 @@ func disks(t *testing.T, l *lab.Lab) {
 	require.Equal(t, "mine", g.MustExec(t, "head -c 4 "+device))
 }
 
-func readOnly(t *testing.T, l *lab.Lab) {
+func testReadOnlyHost(t *testing.T, l *lab.Lab) {
 	g := l.Guest(1)
 	for _, dir := range []string{"/etc", "/sys/class/net", l.Dir()} {
 		out := g.MustExec(t, "mount -t hostfs -o "+dir+" none /mnt && ! touch /mnt/planted 2>&1; umount /mnt")
@@ -283,7 +283,7 @@ func readOnly(t *testing.T, l *lab.Lab) {
 	require.NoFileExists(t, "/etc/planted")
 }
 
-func crash(t *testing.T, l *lab.Lab) {
+func testCrash(t *testing.T, l *lab.Lab) {
 	g := l.Guest(1)
 	// Its journal is not committed by itself before the crash, however late that is.
 	before := g.MustExec(t, `cat /proc/sys/kernel/random/boot_id; mount -o remount,commit=900 /disk; cd /var/lib/holdfast
@@ -309,7 +309,7 @@ md5sum synced >/lab/sum; echo kept >/var/lib/drbd/note; sync /var/lib/drbd/note;
 	require.Contains(t, g.Console(), "recovery complete")
 }
 
-func stops(t *testing.T, l *lab.Lab) {
+func testStop(t *testing.T, l *lab.Lab) {
 	g := l.Guest(2)
 	g.MustExec(t, "echo all >/var/lib/holdfast/everything")
 	for range 2 {
@@ -328,30 +328,30 @@ func TestAMachineWithoutThePackagesSkipsOrFails(t *testing.T) {
 	for required, want := range map[string]string{"": "skipped: ", "1": "failed: "} {
 		t.Setenv(lab.RequireVariable, required)
 		for range 2 {
-			told := &teller{TB: t}
-			lab.Need(told)
-			require.Contains(t, told.said, want+lab.ErrUnfit.Error())
+			told := &recordingTB{TB: t}
+			lab.RequireLab(told)
+			require.Contains(t, told.message, want+lab.ErrUnavailable.Error())
 		}
 	}
 	_, err := lab.Start(t.Context(), lab.Config{})
-	require.ErrorIs(t, err, lab.ErrUnfit)
+	require.ErrorIs(t, err, lab.ErrUnavailable)
 }
 
-// teller is a test that keeps how it ended.
-type teller struct {
+// recordingTB is a test that keeps how it ended.
+type recordingTB struct {
 	testing.TB
-	said string
+	message string
 }
 
-func (t *teller) Skipf(format string, args ...any) {
-	t.said = "skipped: " + fmt.Sprintf(format, args...)
+func (t *recordingTB) Skipf(format string, args ...any) {
+	t.message = "skipped: " + fmt.Sprintf(format, args...)
 }
-func (t *teller) Fatalf(format string, args ...any) {
-	t.said = "failed: " + fmt.Sprintf(format, args...)
+func (t *recordingTB) Fatalf(format string, args ...any) {
+	t.message = "failed: " + fmt.Sprintf(format, args...)
 }
 
 func TestALabThatCannotBeMadeIsRefused(t *testing.T) {
-	lab.Need(t)
+	lab.RequireLab(t)
 	for name, config := range map[string]lab.Config{
 		"too many guests": {Guests: 10},
 		"too many disks":  {Disks: make([]int64, 20)},

@@ -22,11 +22,11 @@ func TestClusterOnAThinPool(t *testing.T) {
 	require.NoError(t, c.Start(t.Context()))
 	conn, err := c.ControllerCSI(1)
 	require.NoError(t, err)
-	w := &thin{T: t, c: c, g: l.Guest(1), controller: csi.NewControllerClient(conn)}
+	w := &thinPoolNode{T: t, c: c, g: l.Guest(1), controller: csi.NewControllerClient(conn)}
 
 	volume := w.create("one", 64<<20+4096, nil)
 	w.stage(volume, "echo old >")
-	snapshot := again(t, "cut", func(ctx context.Context) (*csi.CreateSnapshotResponse, error) {
+	snapshot := retry(t, "cut", func(ctx context.Context) (*csi.CreateSnapshotResponse, error) {
 		return w.controller.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: "s", SourceVolumeId: volume.GetVolumeId()})
 	})
 	w.stage(volume, "echo new >")
@@ -39,13 +39,13 @@ func TestClusterOnAThinPool(t *testing.T) {
 	require.NoError(t, c.AwaitReady(t.Context()))
 	require.Empty(t, w.g.MustExec(t, "ls /dev/mapper | grep holdfast$ || true"), "a boot attaches nothing (S2)")
 	require.Equal(t, "new\n", w.stage(volume, "cat"))
-	w.grow(volume, 128<<20+4096)
+	w.expand(volume, 128<<20+4096)
 	require.Equal(t, "old\n", w.stage(clone, "cat"))
 
 	for _, v := range []*csi.Volume{volume, clone} {
 		w.remove(v)
 	}
-	again(t, "delete the snapshot", func(ctx context.Context) (*csi.DeleteSnapshotResponse, error) {
+	retry(t, "delete the snapshot", func(ctx context.Context) (*csi.DeleteSnapshotResponse, error) {
 		return w.controller.DeleteSnapshot(ctx, &csi.DeleteSnapshotRequest{SnapshotId: snapshot.GetSnapshot().GetSnapshotId()})
 	})
 	lab.Await(t, time.Minute, "the pool to be empty", func() (bool, string) {
@@ -54,17 +54,17 @@ func TestClusterOnAThinPool(t *testing.T) {
 	})
 }
 
-// thin is a node with a thin pool.
-type thin struct {
+// thinPoolNode is a node with a thin pool.
+type thinPoolNode struct {
 	*testing.T
 	c          *lab.Cluster
 	g          *lab.Guest
 	controller csi.ControllerClient
 }
 
-func (w *thin) create(name string, size int64, source *csi.VolumeContentSource) *csi.Volume {
+func (w *thinPoolNode) create(name string, size int64, source *csi.VolumeContentSource) *csi.Volume {
 	w.Helper()
-	made := again(w, "create "+name, func(ctx context.Context) (*csi.CreateVolumeResponse, error) {
+	made := retry(w, "create "+name, func(ctx context.Context) (*csi.CreateVolumeResponse, error) {
 		return w.controller.CreateVolume(ctx, &csi.CreateVolumeRequest{Name: name, VolumeContentSource: source,
 			CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapabilities: []*csi.VolumeCapability{capability}})
 	})
@@ -72,7 +72,7 @@ func (w *thin) create(name string, size int64, source *csi.VolumeContentSource) 
 	return made.GetVolume()
 }
 
-func (w *thin) node() csi.NodeClient {
+func (w *thinPoolNode) node() csi.NodeClient {
 	conn, err := w.c.NodeCSI(1)
 	require.NoError(w, err)
 	return csi.NewNodeClient(conn)
@@ -81,14 +81,14 @@ func (w *thin) node() csi.NodeClient {
 func path(v *csi.Volume) string { return "/var/lib/kubelet/" + v.GetVolumeId() }
 
 // stage publishes and stages the volume, and does something with a file in it.
-func (w *thin) stage(v *csi.Volume, do string) string {
+func (w *thinPoolNode) stage(v *csi.Volume, do string) string {
 	w.Helper()
-	published := again(w, "publish", func(ctx context.Context) (*csi.ControllerPublishVolumeResponse, error) {
+	published := retry(w, "publish", func(ctx context.Context) (*csi.ControllerPublishVolumeResponse, error) {
 		return w.controller.ControllerPublishVolume(ctx, &csi.ControllerPublishVolumeRequest{
 			VolumeId: v.GetVolumeId(), NodeId: "n1", VolumeCapability: capability, VolumeContext: v.GetVolumeContext()})
 	})
 	w.g.MustExec(w, "mkdir -p "+path(v))
-	again(w, "stage "+v.GetVolumeId(), func(ctx context.Context) (*csi.NodeStageVolumeResponse, error) {
+	retry(w, "stage "+v.GetVolumeId(), func(ctx context.Context) (*csi.NodeStageVolumeResponse, error) {
 		return w.node().NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: path(v),
 			VolumeCapability: capability, PublishContext: published.GetPublishContext(), VolumeContext: v.GetVolumeContext()})
 	})
@@ -96,14 +96,14 @@ func (w *thin) stage(v *csi.Volume, do string) string {
 }
 
 // grow makes the volume larger while it is staged.
-func (w *thin) grow(v *csi.Volume, size int64) {
+func (w *thinPoolNode) expand(v *csi.Volume, size int64) {
 	w.Helper()
-	grown := again(w, "grow", func(ctx context.Context) (*csi.ControllerExpandVolumeResponse, error) {
+	grown := retry(w, "grow", func(ctx context.Context) (*csi.ControllerExpandVolumeResponse, error) {
 		return w.controller.ControllerExpandVolume(ctx, &csi.ControllerExpandVolumeRequest{
 			VolumeId: v.GetVolumeId(), CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: capability})
 	})
 	require.Equal(w, size, grown.GetCapacityBytes())
-	again(w, "grow on n1", func(ctx context.Context) (*csi.NodeExpandVolumeResponse, error) {
+	retry(w, "grow on n1", func(ctx context.Context) (*csi.NodeExpandVolumeResponse, error) {
 		return w.node().NodeExpandVolume(ctx, &csi.NodeExpandVolumeRequest{VolumeId: v.GetVolumeId(), VolumePath: path(v), StagingTargetPath: path(v),
 			CapacityRange: &csi.CapacityRange{RequiredBytes: size}, VolumeCapability: capability})
 	})
@@ -111,15 +111,15 @@ func (w *thin) grow(v *csi.Volume, size int64) {
 	require.Greater(w, len(kib), len("99999\n"), "more than 100 MB: %s", kib)
 }
 
-func (w *thin) remove(v *csi.Volume) {
+func (w *thinPoolNode) remove(v *csi.Volume) {
 	w.Helper()
-	again(w, "unstage", func(ctx context.Context) (*csi.NodeUnstageVolumeResponse, error) {
+	retry(w, "unstage", func(ctx context.Context) (*csi.NodeUnstageVolumeResponse, error) {
 		return w.node().NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: v.GetVolumeId(), StagingTargetPath: path(v)})
 	})
-	again(w, "unpublish", func(ctx context.Context) (*csi.ControllerUnpublishVolumeResponse, error) {
+	retry(w, "unpublish", func(ctx context.Context) (*csi.ControllerUnpublishVolumeResponse, error) {
 		return w.controller.ControllerUnpublishVolume(ctx, &csi.ControllerUnpublishVolumeRequest{VolumeId: v.GetVolumeId(), NodeId: "n1"})
 	})
-	again(w, "delete", func(ctx context.Context) (*csi.DeleteVolumeResponse, error) {
+	retry(w, "delete", func(ctx context.Context) (*csi.DeleteVolumeResponse, error) {
 		return w.controller.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: v.GetVolumeId()})
 	})
 }

@@ -51,33 +51,33 @@ func (g *Guest) IP(n Network) string { return g.lab.IP(n, g.Index) }
 func (l *Lab) networkUp(ctx context.Context) error {
 	var batch strings.Builder
 	for _, n := range Networks {
-		bridge := l.place.Bridge(letters[n])
+		bridge := l.paths.Bridge(letters[n])
 		fmt.Fprintf(&batch, "link add %s type bridge forward_delay 0\n", bridge)
 		for _, g := range l.guests {
-			tap := l.place.Tap(letters[n], g.Index)
+			tap := l.paths.Tap(letters[n], g.Index)
 			fmt.Fprintf(&batch, "tuntap add dev %s mode tap\nlink set dev %s master %s up\n", tap, tap, bridge)
 		}
 	}
-	fmt.Fprintf(&batch, "addr add %s/24 dev %s\n", l.IP(Management, 254), l.place.Bridge(letters[Management]))
+	fmt.Fprintf(&batch, "addr add %s/24 dev %s\n", l.IP(Management, 254), l.paths.Bridge(letters[Management]))
 	if err := ip(ctx, batch.String()); err != nil {
 		return err
 	}
 	for _, n := range Networks {
-		bridge := l.place.Bridge(letters[n])
+		bridge := l.paths.Bridge(letters[n])
 		_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+bridge+"/disable_ipv6", []byte("1"), 0) // a kernel without IPv6 has no such file
 		if err := ip(ctx, fmt.Sprintf("link set dev %s up\n", bridge)); err != nil {
 			return err
 		}
 	}
-	return l.knowGuests(ctx)
+	return l.addNeighbours(ctx)
 }
 
-// knowGuests tells the host the guests' hardware addresses: asking for one takes a second
+// addNeighbours tells the host the guests' hardware addresses: asking for one takes a second
 // when it is asked for before the guest is up.
-func (l *Lab) knowGuests(ctx context.Context) error {
+func (l *Lab) addNeighbours(ctx context.Context) error {
 	var batch strings.Builder
 	for _, g := range l.guests {
-		fmt.Fprintf(&batch, "neigh replace %s lladdr %s dev %s nud permanent\n", g.IP(Management), g.mac(Management), l.place.Bridge(letters[Management]))
+		fmt.Fprintf(&batch, "neigh replace %s lladdr %s dev %s nud permanent\n", g.IP(Management), g.mac(Management), l.paths.Bridge(letters[Management]))
 	}
 	return ip(ctx, batch.String())
 }
@@ -107,9 +107,9 @@ func tool(ctx context.Context, input string, argv ...string) error {
 }
 
 // cuts are the cuts and blocks in force.
-type cuts struct {
-	cut     map[port]bool
-	blocked map[direction]bool
+type networkFaults struct {
+	isolated map[port]bool
+	blocked  map[direction]bool
 }
 
 type port struct {
@@ -122,75 +122,77 @@ type direction struct {
 	from, to int
 }
 
-func newCuts() cuts { return cuts{cut: map[port]bool{}, blocked: map[direction]bool{}} }
-
-// Cut takes a guest off a network: neither other guests nor the host reach it there. The
-// guest sees its link up all the time, as behind a switch that died. Its other networks
-// go on. A tap is never set down: a guest's link would not come back.
-func (l *Lab) Cut(ctx context.Context, n Network, guest int) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cuts.cut[port{n, guest}] = true
-	return ip(ctx, fmt.Sprintf("link set dev %s nomaster\n", l.place.Tap(letters[n], guest)))
+func newNetworkFaults() networkFaults {
+	return networkFaults{isolated: map[port]bool{}, blocked: map[direction]bool{}}
 }
 
-// Heal ends a cut.
-func (l *Lab) Heal(ctx context.Context, n Network, guest int) error {
+// Isolate takes a guest off a network: neither other guests nor the host reach it there. The
+// guest sees its link up all the time, as behind a switch that died. Its other networks
+// go on. A tap is never set down: a guest's link would not come back.
+func (l *Lab) Isolate(ctx context.Context, n Network, guest int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.cuts.cut, port{n, guest})
-	return ip(ctx, fmt.Sprintf("link set dev %s master %s\n", l.place.Tap(letters[n], guest), l.place.Bridge(letters[n])))
+	l.networkFaults.isolated[port{n, guest}] = true
+	return ip(ctx, fmt.Sprintf("link set dev %s nomaster\n", l.paths.Tap(letters[n], guest)))
+}
+
+// Reconnect ends a cut.
+func (l *Lab) Reconnect(ctx context.Context, n Network, guest int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.networkFaults.isolated, port{n, guest})
+	return ip(ctx, fmt.Sprintf("link set dev %s master %s\n", l.paths.Tap(letters[n], guest), l.paths.Bridge(letters[n])))
 }
 
 // Block drops what one guest sends to another on a network. The other direction goes on.
 func (l *Lab) Block(ctx context.Context, n Network, from, to int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cuts.blocked[direction{n, from, to}] = true
-	return l.filter(ctx)
+	l.networkFaults.blocked[direction{n, from, to}] = true
+	return l.applyFilter(ctx)
 }
 
 // Unblock ends a block.
 func (l *Lab) Unblock(ctx context.Context, n Network, from, to int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.cuts.blocked, direction{n, from, to})
-	return l.filter(ctx)
+	delete(l.networkFaults.blocked, direction{n, from, to})
+	return l.applyFilter(ctx)
 }
 
-// Split blocks a network between two sides, both ways; guests of neither side reach all.
-func (l *Lab) Split(ctx context.Context, n Network, one, other []int) error {
+// Partition blocks a network between two sides, both ways; guests of neither side reach all.
+func (l *Lab) Partition(ctx context.Context, n Network, one, other []int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, a := range one {
 		for _, b := range other {
-			l.cuts.blocked[direction{n, a, b}], l.cuts.blocked[direction{n, b, a}] = true, true
+			l.networkFaults.blocked[direction{n, a, b}], l.networkFaults.blocked[direction{n, b, a}] = true, true
 		}
 	}
-	return l.filter(ctx)
+	return l.applyFilter(ctx)
 }
 
-// HealAll ends all cuts and blocks.
-func (l *Lab) HealAll(ctx context.Context) error {
+// ReconnectAll ends all cuts and blocks.
+func (l *Lab) ReconnectAll(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var failed []error
-	for cut := range l.cuts.cut {
+	for cut := range l.networkFaults.isolated {
 		failed = append(failed, ip(ctx, fmt.Sprintf("link set dev %s master %s\n",
-			l.place.Tap(letters[cut.net], cut.guest), l.place.Bridge(letters[cut.net]))))
+			l.paths.Tap(letters[cut.net], cut.guest), l.paths.Bridge(letters[cut.net]))))
 	}
-	l.cuts = newCuts()
-	return errors.Join(append(failed, l.filter(ctx))...)
+	l.networkFaults = newNetworkFaults()
+	return errors.Join(append(failed, l.applyFilter(ctx))...)
 }
 
-// filter makes the lab's table what cuts.blocked says, in one step.
-func (l *Lab) filter(ctx context.Context) error {
+// applyFilter makes the lab's table what cuts.blocked says, in one step.
+func (l *Lab) applyFilter(ctx context.Context) error {
 	var rules strings.Builder
-	table := l.place.Table()
+	table := l.paths.Table()
 	fmt.Fprintf(&rules, "table bridge %s\ndelete table bridge %s\n", table, table)
 	fmt.Fprintf(&rules, "table bridge %s {\n chain block {\n  type filter hook forward priority 0;\n", table)
-	for d := range l.cuts.blocked {
-		fmt.Fprintf(&rules, "  iifname %s oifname %s drop\n", l.place.Tap(letters[d.net], d.from), l.place.Tap(letters[d.net], d.to))
+	for d := range l.networkFaults.blocked {
+		fmt.Fprintf(&rules, "  iifname %s oifname %s drop\n", l.paths.Tap(letters[d.net], d.from), l.paths.Tap(letters[d.net], d.to))
 	}
 	rules.WriteString(" }\n}\n")
 	return nft(ctx, rules.String())

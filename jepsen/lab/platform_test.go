@@ -40,9 +40,9 @@ dd if=/dev/urandom of=/mnt/a bs=1M count=4 conv=fsync 2>/dev/null; sync -f /mnt;
 	require.NoError(t, one.Boot(t.Context()))
 	one.MustExec(t, "vgchange -qq -ay vg && drbdadm up r0")
 	awaitDrbd(t, one, "cs:Connected .* ds:UpToDate/UpToDate")
-	require.NoError(t, l.Cut(t.Context(), lab.Replication, 1))
+	require.NoError(t, l.Isolate(t.Context(), lab.Replication, 1))
 	awaitDrbd(t, two, "cs:WFConnection")
-	require.NoError(t, l.Heal(t.Context(), lab.Replication, 1))
+	require.NoError(t, l.Reconnect(t.Context(), lab.Replication, 1))
 	awaitDrbd(t, two, "cs:Connected .* ds:UpToDate/UpToDate")
 	host, err := exec.CommandContext(t.Context(), "lvs", "--noheadings", "-o", "lv_name").CombinedOutput()
 	if err == nil {

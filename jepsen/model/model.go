@@ -65,12 +65,14 @@ type state struct {
 	id      string // empty while no answer named it
 	size    int64
 	node    string // where it is published; empty when nowhere
-	dead    string // ids that were deleted, each with a comma; none may come back
+	deleted string // ids that were deleted, each with a comma; none may come back
 }
 
-func (s state) died(id string) bool { return id != "" && slices.Contains(split(s.dead), id) }
+func (s state) markDeleted(id string) bool {
+	return id != "" && slices.Contains(splitIDs(s.deleted), id)
+}
 
-func split(list string) []string {
+func splitIDs(list string) []string {
 	var parts []string
 	for len(list) > 0 {
 		i := slices.Index([]byte(list), ',')
@@ -79,13 +81,13 @@ func split(list string) []string {
 	return parts
 }
 
-// is tells whether the state can be the volume with an id.
-func (s state) is(id string) bool {
-	return s.present && !s.died(id) && (s.id == "" || s.id == id)
+// maybeVolume tells whether the state can be the volume with an id.
+func (s state) maybeVolume(id string) bool {
+	return s.present && !s.markDeleted(id) && (s.id == "" || s.id == id)
 }
 
-// meets tells whether the volume is large enough for a create that names no limit.
-func (s state) meets(in Input) bool { return s.size >= in.Size }
+// satisfiesSize tells whether the volume is large enough for a create that names no limit.
+func (s state) satisfiesSize(in Input) bool { return s.size >= in.Size }
 
 // Registry is the model. Its inputs are Input, its outputs Output.
 func Registry() porcupine.Model {
@@ -93,7 +95,7 @@ func Registry() porcupine.Model {
 		Partition: byName,
 		Init:      func() []any { return []any{state{}} },
 		Step: func(s, in, out any) []any {
-			return step(s.(state), in.(Input), out.(Output))
+			return stepModel(s.(state), in.(Input), out.(Output))
 		},
 		DescribeOperation: describe,
 		DescribeState:     func(s any) string { return fmt.Sprintf("%+v", s) },
@@ -123,85 +125,85 @@ func byName(history []porcupine.Operation) [][]porcupine.Operation {
 	return parts
 }
 
-// step is every state that a call with its answer may leave; none when the answer is wrong.
-func step(s state, in Input, out Output) []any {
+// stepModel is every state that a call with its answer may leave; none when the answer is wrong.
+func stepModel(s state, in Input, out Output) []any {
 	if out.Outcome == Unknown {
-		return []any{s, effect(s, in, out)}
+		return []any{s, nextState(s, in, out)}
 	}
-	if !allowed(s, in, out) {
+	if !isAllowed(s, in, out) {
 		return nil
 	}
-	return []any{effect(s, in, out)}
+	return []any{nextState(s, in, out)}
 }
 
-// allowed tells whether the answer may be given in the state.
-func allowed(s state, in Input, out Output) bool {
+// isAllowed tells whether the answer may be given in the state.
+func isAllowed(s state, in Input, out Output) bool {
 	switch in.Kind {
 	case Create:
 		return allowedCreate(s, in, out)
 	case Delete:
-		return out.Outcome == OK && (!s.is(in.ID) || s.node == "") ||
-			out.Outcome == Precondition && s.is(in.ID) && s.node != ""
+		return out.Outcome == OK && (!s.maybeVolume(in.ID) || s.node == "") ||
+			out.Outcome == Precondition && s.maybeVolume(in.ID) && s.node != ""
 	case Get:
-		return out.Outcome == OK && s.is(in.ID) && s.node == out.Node ||
-			out.Outcome == NotFound && !knows(s, in.ID)
+		return out.Outcome == OK && s.maybeVolume(in.ID) && s.node == out.Node ||
+			out.Outcome == NotFound && !surelyHas(s, in.ID)
 	case Publish:
-		return out.Outcome == OK && s.is(in.ID) && (s.node == "" || s.node == in.Node) ||
-			out.Outcome == Precondition && s.is(in.ID) && s.node != "" && s.node != in.Node ||
-			out.Outcome == NotFound && !knows(s, in.ID)
+		return out.Outcome == OK && s.maybeVolume(in.ID) && (s.node == "" || s.node == in.Node) ||
+			out.Outcome == Precondition && s.maybeVolume(in.ID) && s.node != "" && s.node != in.Node ||
+			out.Outcome == NotFound && !surelyHas(s, in.ID)
 	case Unpublish:
-		return out.Outcome == OK || out.Outcome == NotFound && !knows(s, in.ID)
+		return out.Outcome == OK || out.Outcome == NotFound && !surelyHas(s, in.ID)
 	}
 	return false
 }
 
-// knows tells whether the state is surely the volume with an id. One whose id was
+// surelyHas tells whether the state is surely the volume with an id. One whose id was
 // never answered may be it or not.
-func knows(s state, id string) bool { return s.present && s.id == id }
+func surelyHas(s state, id string) bool { return s.present && s.id == id }
 
 func allowedCreate(s state, in Input, out Output) bool {
 	switch out.Outcome {
 	case OK:
-		return !s.died(out.ID) && (!s.present || s.meets(in) && s.is(out.ID))
+		return !s.markDeleted(out.ID) && (!s.present || s.satisfiesSize(in) && s.maybeVolume(out.ID))
 	case Exists:
-		return s.present && !s.meets(in)
+		return s.present && !s.satisfiesSize(in)
 	default:
 		return false
 	}
 }
 
-// effect is the state after the call, were it done now.
-func effect(s state, in Input, out Output) state {
+// nextState is the state after the call, were it done now.
+func nextState(s state, in Input, out Output) state {
 	if out.Outcome != OK && out.Outcome != Unknown {
 		return s
 	}
 	switch in.Kind {
 	case Create:
 		if !s.present {
-			return state{present: true, id: out.ID, size: in.Size, dead: s.dead}
+			return state{present: true, id: out.ID, size: in.Size, deleted: s.deleted}
 		}
-		if s.id == "" && s.meets(in) {
+		if s.id == "" && s.satisfiesSize(in) {
 			s.id = out.ID
 		}
 		return s
 	case Get:
-		if s.is(in.ID) && out.Outcome == OK {
+		if s.maybeVolume(in.ID) && out.Outcome == OK {
 			s.id = in.ID
 		}
 		return s
 	default:
-		return change(s, in)
+		return applyByID(s, in)
 	}
 }
 
-// change is the effect of the calls that name a volume by its id.
-func change(s state, in Input) state {
-	if !s.is(in.ID) {
+// applyByID is the effect of the calls that name a volume by its id.
+func applyByID(s state, in Input) state {
+	if !s.maybeVolume(in.ID) {
 		return s
 	}
 	switch {
 	case in.Kind == Delete && s.node == "":
-		return state{dead: s.dead + in.ID + ","}
+		return state{deleted: s.deleted + in.ID + ","}
 	case in.Kind == Publish && s.node == "":
 		s.id, s.node = in.ID, in.Node
 	case in.Kind == Unpublish && (in.Node == "" || s.node == in.Node):

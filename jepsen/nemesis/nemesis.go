@@ -11,15 +11,15 @@ import (
 
 // Fault is one kind of harm, done again and again.
 type Fault struct {
-	Name  string
-	Every time.Duration
-	Do    func(context.Context) error
+	Name   string
+	Every  time.Duration
+	Inject func(context.Context) error
 }
 
 // Nemesis does faults until it is stopped.
 type Nemesis struct {
 	cancel context.CancelFunc
-	wait   sync.WaitGroup
+	wg     sync.WaitGroup
 	mu     sync.Mutex
 	done   map[string]int
 	errs   []error
@@ -30,7 +30,7 @@ func Start(ctx context.Context, faults ...Fault) *Nemesis {
 	ctx, cancel := context.WithCancel(ctx)
 	n := &Nemesis{cancel: cancel, done: map[string]int{}}
 	for _, f := range faults {
-		n.wait.Go(func() { n.run(ctx, f) })
+		n.wg.Go(func() { n.run(ctx, f) })
 	}
 	return n
 }
@@ -44,12 +44,12 @@ func (n *Nemesis) run(ctx context.Context, f Fault) {
 			return
 		case <-tick.C:
 		}
-		n.note(f.Name, f.Do(ctx), ctx.Err() != nil)
+		n.record(f.Name, f.Inject(ctx), ctx.Err() != nil)
 	}
 }
 
-// note counts a fault; one that could not be done because the time was over is no error.
-func (n *Nemesis) note(name string, err error, over bool) {
+// record counts a fault; one that could not be done because the time was over is no error.
+func (n *Nemesis) record(name string, err error, over bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch {
@@ -70,6 +70,6 @@ func (n *Nemesis) Done(name string) int {
 // Stop ends the harm and answers how often each fault was done, and what could not be done.
 func (n *Nemesis) Stop() (map[string]int, error) {
 	n.cancel()
-	n.wait.Wait()
+	n.wg.Wait()
 	return n.done, errors.Join(n.errs...)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/model"
 )
 
-// Mix says who calls what, and where.
-type Mix struct {
+// Profile says who calls what, and where.
+type Profile struct {
 	Clients int
 	Names   int // that are in use at a time: few, so that clients meet
 	Nodes   []string
@@ -26,44 +26,44 @@ type Mix struct {
 	Controller func() (csi.ControllerClient, error)
 	Request    func(name string, size int64) *csi.CreateVolumeRequest
 	Capability *csi.VolumeCapability
-	// Turnover is how many calls are made on a name before a new one takes its
+	// CallsPerName is how many calls are made on a name before a new one takes its
 	// place: calls of unknown outcome make long histories hard to judge.
-	Turnover int
-	Timeout  time.Duration // of one attempt
-	Seed     uint64
+	CallsPerName int
+	Timeout      time.Duration // of one attempt
+	Seed         uint64
 }
 
 // name is one volume's name with what clients learned of it.
-type name struct {
+type trackedName struct {
 	mu    sync.Mutex
 	text  string
 	calls int
 	id    string // the last that a create answered
 }
 
-// run is the state of one Run.
-type run struct {
-	Mix
+// workload is the state of one Run.
+type workload struct {
+	Profile
 	history *check.History
-	made    sync.Map // id -> true, all that creates answered
-	names   []*name
+	created sync.Map // id -> true, all that creates answered
+	names   []*trackedName
 	serial  int
 	mu      sync.Mutex
 
-	surprises []string
+	unexpected []string
 }
 
 // Result is what a run of traffic leaves.
 type Result struct {
 	History *check.History
 	IDs     []string // of every volume that a create answered
-	// Surprises are errors with codes that no CO expects of these calls.
-	Surprises []string
+	// Unexpected are errors with codes that no CO expects of these calls.
+	Unexpected []string
 }
 
 // Run makes calls until ctx ends.
-func Run(ctx context.Context, mix Mix) Result {
-	r := &run{Mix: mix, history: check.NewHistory()}
+func Run(ctx context.Context, mix Profile) Result {
+	r := &workload{Profile: mix, history: check.NewHistory()}
 	for range mix.Names {
 		r.names = append(r.names, r.newName())
 	}
@@ -72,22 +72,22 @@ func Run(ctx context.Context, mix Mix) Result {
 		wait.Go(func() { r.client(ctx, client) })
 	}
 	wait.Wait()
-	res := Result{History: r.history, Surprises: r.surprises}
-	r.made.Range(func(id, _ any) bool { res.IDs = append(res.IDs, id.(string)); return true })
+	res := Result{History: r.history, Unexpected: r.unexpected}
+	r.created.Range(func(id, _ any) bool { res.IDs = append(res.IDs, id.(string)); return true })
 	return res
 }
 
-func (r *run) newName() *name {
+func (r *workload) newName() *trackedName {
 	r.serial++
-	return &name{text: fmt.Sprintf("traffic-%d-%d", r.Seed, r.serial)}
+	return &trackedName{text: fmt.Sprintf("traffic-%d-%d", r.Seed, r.serial)}
 }
 
 // pick is a name to call on, and what id is known of it. A worn name is replaced.
-func (r *run) pick(rng *rand.Rand) (n *name, id string) {
+func (r *workload) pick(rng *rand.Rand) (n *trackedName, id string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	i := rng.IntN(len(r.names))
-	if r.names[i].calls >= r.Turnover {
+	if r.names[i].calls >= r.CallsPerName {
 		r.names[i] = r.newName()
 	}
 	n = r.names[i]
@@ -97,25 +97,25 @@ func (r *run) pick(rng *rand.Rand) (n *name, id string) {
 	return n, n.id
 }
 
-func (r *run) client(ctx context.Context, client int) {
+func (r *workload) client(ctx context.Context, client int) {
 	rng := rand.New(rand.NewPCG(r.Seed, uint64(client)))
 	for ctx.Err() == nil {
 		n, id := r.pick(rng)
 		in := r.choose(rng, n.text, id)
 		out := r.history.Do(client, in, func() model.Output { return r.attempt(ctx, in) })
 		if in.Kind == model.Create && out.Outcome == model.OK {
-			r.made.Store(out.ID, true)
+			r.created.Store(out.ID, true)
 			n.mu.Lock()
 			n.id = out.ID
 			n.mu.Unlock()
 		}
 		if out.Outcome == model.Unknown {
-			wait(ctx, 100*time.Millisecond) // a CO does not hammer
+			sleepContext(ctx, 100*time.Millisecond) // a CO does not hammer
 		}
 	}
 }
 
-func wait(ctx context.Context, d time.Duration) {
+func sleepContext(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
@@ -123,7 +123,7 @@ func wait(ctx context.Context, d time.Duration) {
 }
 
 // choose is the next call on a name: a create while no id is known of it.
-func (r *run) choose(rng *rand.Rand, name, id string) model.Input {
+func (r *workload) choose(rng *rand.Rand, name, id string) model.Input {
 	in := model.Input{Kind: model.Create, Name: name, Size: 16 << 20}
 	if rng.IntN(8) == 0 {
 		in.Size *= 2
@@ -147,7 +147,7 @@ func (r *run) choose(rng *rand.Rand, name, id string) model.Input {
 }
 
 // attempt makes one call, once.
-func (r *run) attempt(ctx context.Context, in model.Input) model.Output {
+func (r *workload) attempt(ctx context.Context, in model.Input) model.Output {
 	c, err := r.Controller()
 	if err != nil {
 		return model.Output{Outcome: model.Unknown}
@@ -158,13 +158,13 @@ func (r *run) attempt(ctx context.Context, in model.Input) model.Output {
 	out.Outcome = outcome(err)
 	if out.Outcome == model.Unknown && !expected(err) {
 		r.mu.Lock()
-		r.surprises = append(r.surprises, fmt.Sprintf("%s %s: %v", in.Kind, in.Name, err))
+		r.unexpected = append(r.unexpected, fmt.Sprintf("%s %s: %v", in.Kind, in.Name, err))
 		r.mu.Unlock()
 	}
 	return out
 }
 
-func (r *run) call(ctx context.Context, c csi.ControllerClient, in model.Input) (model.Output, error) {
+func (r *workload) call(ctx context.Context, c csi.ControllerClient, in model.Input) (model.Output, error) {
 	var out model.Output
 	var err error
 	switch in.Kind {

@@ -23,7 +23,7 @@ import (
 type options struct {
 	dir, id, raftAddr, rpcAddr, peers, store string
 	files                                    pki.Files
-	life                                     time.Duration
+	lifetime                                 time.Duration
 }
 
 func main() {
@@ -37,9 +37,9 @@ func main() {
 	flag.StringVar(&o.files.Cert, "cert", "", "certificate")
 	flag.StringVar(&o.files.Key, "key", "", "key")
 	flag.StringVar(&o.files.CA, "ca", "", "CA")
-	flag.DurationVar(&o.life, "life", 30*time.Minute, "it ends by itself after this")
+	flag.DurationVar(&o.lifetime, "life", 30*time.Minute, "it ends by itself after this")
 	flag.Parse()
-	time.AfterFunc(o.life, func() { os.Exit(0) })
+	time.AfterFunc(o.lifetime, func() { os.Exit(0) })
 	if err := serve(o); err != nil {
 		fmt.Fprintln(os.Stderr, "rawraft:", err)
 		os.Exit(1)
@@ -65,7 +65,7 @@ func serve(o options) error {
 }
 
 func member(o options, creds *pki.Credentials) (*raft.Raft, error) {
-	logs, stable, err := stores(o)
+	logs, stable, err := openStores(o)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func member(o options, creds *pki.Credentials) (*raft.Raft, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := raft.NewNetworkTransport(&stream{Listener: l, client: creds.Client(pki.Controller)}, 3, 10*time.Second, io.Discard)
+	transport := raft.NewNetworkTransport(&streamLayer{Listener: l, client: creds.Client(pki.Controller)}, 3, 10*time.Second, io.Discard)
 	cfg := raft.DefaultConfig()
 	cfg.LocalID = raft.ServerID(o.id)
 	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = 500*time.Millisecond, 500*time.Millisecond, 250*time.Millisecond
@@ -87,7 +87,7 @@ func member(o options, creds *pki.Credentials) (*raft.Raft, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := raft.NewRaft(cfg, nothing{}, cached, stable, snapshots, transport)
+	r, err := raft.NewRaft(cfg, noopFSM{}, cached, stable, snapshots, transport)
 	if err != nil {
 		return nil, err
 	}

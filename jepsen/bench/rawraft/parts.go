@@ -22,8 +22,8 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// stores are those of Holdfast without its wrappers.
-func stores(o options) (raft.LogStore, raft.StableStore, error) {
+// openStores are those of Holdfast without its wrappers.
+func openStores(o options) (raft.LogStore, raft.StableStore, error) {
 	if err := os.MkdirAll(filepath.Join(o.dir, "wal"), 0o700); err != nil {
 		return nil, nil, err
 	}
@@ -50,24 +50,24 @@ func bootstrap(r *raft.Raft, o options) error {
 	return r.BootstrapCluster(raft.Configuration{Servers: servers}).Error()
 }
 
-// stream is Raft over TLS.
-type stream struct {
+// streamLayer is Raft over TLS.
+type streamLayer struct {
 	net.Listener
 	client *tls.Config
 }
 
-func (s *stream) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+func (s *streamLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, "tcp", string(address), s.client)
 }
 
-// nothing is a state machine without a state.
-type nothing struct{}
+// noopFSM is a state machine without a state.
+type noopFSM struct{}
 
-func (nothing) Apply(*raft.Log) any                 { return nil }
-func (nothing) Snapshot() (raft.FSMSnapshot, error) { return nothing{}, nil }
-func (nothing) Restore(r io.ReadCloser) error       { return r.Close() }
-func (nothing) Persist(s raft.SnapshotSink) error   { return s.Close() }
-func (nothing) Release()                            {}
+func (noopFSM) Apply(*raft.Log) any                 { return nil }
+func (noopFSM) Snapshot() (raft.FSMSnapshot, error) { return noopFSM{}, nil }
+func (noopFSM) Restore(r io.ReadCloser) error       { return r.Close() }
+func (noopFSM) Persist(s raft.SnapshotSink) error   { return s.Close() }
+func (noopFSM) Release()                            {}
 
 type server struct {
 	raftpb.UnimplementedMemberServer

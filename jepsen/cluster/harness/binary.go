@@ -63,7 +63,7 @@ func BuildTagged(ctx context.Context, tag, dir string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "holdfast")
-	if out, err := inFolder(ctx, root, "go", "build", "-tags", tag, "-o", path, "./cmd/holdfast"); err != nil {
+	if out, err := runIn(ctx, root, "go", "build", "-tags", tag, "-o", path, "./cmd/holdfast"); err != nil {
 		return "", fmt.Errorf("build cmd/holdfast with tag %s: %w: %s", tag, err, out)
 	}
 	return path, nil
@@ -83,8 +83,8 @@ func moduleRoot() (string, error) {
 	return "", errors.New("no go.mod above the working directory: set " + BinaryVariable)
 }
 
-// Unfit says why a cluster cannot run here, empty when it can.
-func Unfit() string {
+// WhyUnavailable says why a cluster cannot run here, empty when it can.
+func WhyUnavailable() string {
 	if os.Geteuid() != 0 {
 		return "needs root for loop devices and mounts"
 	}

@@ -144,7 +144,7 @@ func (c *Cluster) AwaitReady(ctx context.Context) error {
 		select {
 		case err := <-c.done:
 			c.done <- err
-			return false, Final(fmt.Errorf("holdfast dev ended: %w", err))
+			return false, Permanent(fmt.Errorf("holdfast dev ended: %w", err))
 		default:
 			return c.ReadyLine() != "", nil
 		}
@@ -165,7 +165,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	_ = c.dev.Process.Signal(syscall.SIGTERM)
 	select {
 	case err := <-c.done:
-		return endError(err)
+		return exitError(err)
 	case <-ctx.Done():
 	case <-time.After(time.Minute):
 	}
@@ -173,8 +173,8 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	return errors.Join(errors.New("holdfast dev did not stop within a minute of SIGTERM"), <-c.done)
 }
 
-// StopHard ends `dev` with SIGKILL; its children are told by the kernel or killed here.
-func (c *Cluster) StopHard(ctx context.Context) error {
+// Kill9 ends `dev` with SIGKILL; its children are told by the kernel or killed here.
+func (c *Cluster) Kill9(ctx context.Context) error {
 	c.closeAll()
 	_ = c.dev.Process.Kill()
 	ended := <-c.done
@@ -185,7 +185,7 @@ func (c *Cluster) StopHard(ctx context.Context) error {
 	return nil
 }
 
-func endError(err error) error {
+func exitError(err error) error {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return fmt.Errorf("holdfast dev stopped with an error: %w", err)

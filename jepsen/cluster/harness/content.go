@@ -93,7 +93,7 @@ func (co *CO) atGroups(ctx context.Context, what string, call func(context.Conte
 	}
 	ids := l.ControllerIDs()
 	return co.repeat(ctx, what, func(ctx context.Context) error {
-		conn, err := co.Cluster.conn(ids[co.turn.Add(1)%uint64(len(ids))])
+		conn, err := co.Cluster.conn(ids[co.nextController.Add(1)%uint64(len(ids))])
 		if err != nil {
 			return err
 		}

@@ -144,8 +144,8 @@ func (c *Cluster) LoopsOf(volume string) ([]Loop, error) {
 	return of, nil
 }
 
-// AwaitNothing waits until no image, loop device or mount of this cluster is left.
-func (c *Cluster) AwaitNothing(ctx context.Context) error {
+// AwaitNoLeftovers waits until no image, loop device or mount of this cluster is left.
+func (c *Cluster) AwaitNoLeftovers(ctx context.Context) error {
 	return Poll(ctx, time.Minute, "no image, loop device and mount to be left", func() (bool, error) {
 		all, err := c.AllImages()
 		if err == nil && len(all) != 0 {
@@ -171,7 +171,7 @@ func (c *Cluster) volumesLeft() error {
 	}
 	var errs []error
 	for _, folder := range folders {
-		errs = append(errs, left(folder))
+		errs = append(errs, leftovers(folder))
 	}
 	return errors.Join(errs...)
 }
@@ -183,8 +183,8 @@ func first(m map[string]string) string {
 	return ""
 }
 
-// left answers an error that names the loop devices and mounts below a folder.
-func left(folder string) error {
+// leftovers answers an error that names the loop devices and mounts below a folder.
+func leftovers(folder string) error {
 	loops, err := Loops(folder)
 	if err == nil && len(loops) != 0 {
 		err = fmt.Errorf("loop devices are left: %+v", loops)
@@ -200,7 +200,7 @@ func left(folder string) error {
 // this cluster. The kernel may take a moment to let a loop device go.
 func (c *Cluster) Leftovers(ctx context.Context) error {
 	return Poll(ctx, 30*time.Second, "nothing of the cluster to be left", func() (bool, error) {
-		err := left(c.Base)
+		err := leftovers(c.Base)
 		if pids := c.processes(); len(pids) != 0 {
 			err = errors.Join(err, fmt.Errorf("processes are left: %v", pids))
 		}

@@ -6,16 +6,16 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// Listed is one volume of ListVolumes.
-type Listed struct {
+// ListedVolume is one volume of ListVolumes.
+type ListedVolume struct {
 	ID    string
 	Size  int64 // bytes
 	Nodes []string
 }
 
 // List is all pages of ListVolumes at one controller, by volume id.
-func (co *CO) List(ctx context.Context) (map[string]Listed, error) {
-	var all map[string]Listed
+func (co *CO) List(ctx context.Context) (map[string]ListedVolume, error) {
+	var all map[string]ListedVolume
 	err := co.atController(ctx, "list volumes", func(ctx context.Context, c csi.ControllerClient) error {
 		var err error
 		all, err = ListAt(ctx, c)
@@ -25,8 +25,8 @@ func (co *CO) List(ctx context.Context) (map[string]Listed, error) {
 }
 
 // ListAt is all pages of ListVolumes at one controller, once.
-func ListAt(ctx context.Context, c csi.ControllerClient) (map[string]Listed, error) {
-	all := map[string]Listed{}
+func ListAt(ctx context.Context, c csi.ControllerClient) (map[string]ListedVolume, error) {
+	all := map[string]ListedVolume{}
 	for token := ""; ; {
 		res, err := c.ListVolumes(ctx, &csi.ListVolumesRequest{StartingToken: token, MaxEntries: 100})
 		if err != nil {
@@ -34,7 +34,7 @@ func ListAt(ctx context.Context, c csi.ControllerClient) (map[string]Listed, err
 		}
 		for _, e := range res.GetEntries() {
 			v := e.GetVolume()
-			all[v.GetVolumeId()] = Listed{ID: v.GetVolumeId(), Size: v.GetCapacityBytes(), Nodes: e.GetStatus().GetPublishedNodeIds()}
+			all[v.GetVolumeId()] = ListedVolume{ID: v.GetVolumeId(), Size: v.GetCapacityBytes(), Nodes: e.GetStatus().GetPublishedNodeIds()}
 		}
 		if token = res.GetNextToken(); token == "" {
 			return all, nil

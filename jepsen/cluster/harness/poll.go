@@ -10,14 +10,14 @@ import (
 // pollEvery is how often a condition is asked for.
 const pollEvery = 50 * time.Millisecond
 
-// final ends a poll at once.
-type final struct{ err error }
+// permanentError ends a poll at once.
+type permanentError struct{ err error }
 
-func (f final) Error() string { return f.err.Error() }
-func (f final) Unwrap() error { return f.err }
+func (f permanentError) Error() string { return f.err.Error() }
+func (f permanentError) Unwrap() error { return f.err }
 
-// Final marks an error of a condition as one that waiting does not mend: the poll ends with it.
-func Final(err error) error { return final{err} }
+// Permanent marks an error of a condition as one that waiting does not mend: the poll ends with it.
+func Permanent(err error) error { return permanentError{err} }
 
 // Poll asks for the condition until it holds, it answers a final error, or the
 // time is over. The error then names what was waited for and the last answer.
@@ -29,7 +29,7 @@ func Poll(ctx context.Context, within time.Duration, what string, holds func() (
 		if ok {
 			return nil
 		}
-		var end final
+		var end permanentError
 		if errors.As(err, &end) {
 			return fmt.Errorf("wait for %s: %w", what, end.err)
 		}

@@ -28,7 +28,7 @@ func BuildCommit(ctx context.Context, commit, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if out, err := inFolder(ctx, root, "git", "cat-file", "-e", commit+"^{commit}"); err != nil {
+	if out, err := runIn(ctx, root, "git", "cat-file", "-e", commit+"^{commit}"); err != nil {
 		return "", fmt.Errorf("%w: commit %s: %s", ErrNoHistory, commit, out)
 	}
 	archive, source, binary := filepath.Join(dir, "previous.tar"), filepath.Join(dir, "previous"), filepath.Join(dir, "holdfast-previous")
@@ -41,14 +41,14 @@ func BuildCommit(ctx context.Context, commit, dir string) (string, error) {
 		{source, "tar", "xf", archive},
 		{source, "go", "build", "-trimpath", "-buildvcs=false", "-o", binary, "./cmd/holdfast"},
 	} {
-		if out, err := inFolder(ctx, step[0], step[1], step[2:]...); err != nil {
+		if out, err := runIn(ctx, step[0], step[1], step[2:]...); err != nil {
 			return "", fmt.Errorf("build commit %s: %s: %w: %s", commit, strings.Join(step[1:3], " "), err, out)
 		}
 	}
 	return binary, os.RemoveAll(source)
 }
 
-func inFolder(ctx context.Context, dir, program string, args ...string) (string, error) {
+func runIn(ctx context.Context, dir, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()

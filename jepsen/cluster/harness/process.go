@@ -24,23 +24,23 @@ func (c *Cluster) Signal(id string, sig syscall.Signal) (int, error) {
 		return 0, err
 	}
 	pid := l.PID(id)
-	if pid == 0 || !c.ours(pid) {
+	if pid == 0 || !c.isOurs(pid) {
 		return 0, fmt.Errorf("signal %s: %w", id, ErrDead)
 	}
 	if err := syscall.Kill(pid, sig); err != nil || sig != syscall.SIGSTOP {
 		return pid, err
 	}
-	return pid, Poll(context.Background(), stopPatience, id+" to stand still", func() (bool, error) { return standsStill(pid), nil })
+	return pid, Poll(context.Background(), stopTimeout, id+" to stand still", func() (bool, error) { return isStopped(pid), nil })
 }
 
-// stopPatience is for what takes less than a millisecond on an idle machine.
-const stopPatience = 20 * time.Second
+// stopTimeout is for what takes less than a millisecond on an idle machine.
+const stopTimeout = 20 * time.Second
 
-// standsStill tells whether no thread of a process executes any code of its own. The
+// isStopped tells whether no thread of a process executes any code of its own. The
 // signal is pending for one thread at first, and the others go on until that one runs:
 // on a busy machine they answer calls meanwhile. One that waits for a disk (D) stops
 // before it returns from the kernel. A process that is gone stands still.
-func standsStill(pid int) bool {
+func isStopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, path := range threads {
 		text, err := os.ReadFile(path)
@@ -55,8 +55,8 @@ func standsStill(pid int) bool {
 	return true
 }
 
-// ours tells whether a process runs the binary under test on this cluster's folder.
-func (c *Cluster) ours(pid int) bool {
+// isOurs tells whether a process runs the binary under test on this cluster's folder.
+func (c *Cluster) isOurs(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil || strings.TrimSuffix(exe, " (deleted)") != c.opts.Binary {
 		return false
@@ -72,7 +72,7 @@ func (c *Cluster) processes() []int {
 	var pids []int
 	for _, dir := range found {
 		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err == nil && pid != os.Getpid() && c.ours(pid) {
+		if err == nil && pid != os.Getpid() && c.isOurs(pid) {
 			pids = append(pids, pid)
 		}
 	}
@@ -98,15 +98,15 @@ func (c *Cluster) AwaitDead(ctx context.Context, id string) error {
 	})
 }
 
-// AwaitOther waits until a child runs as another process than the one named.
-func (c *Cluster) AwaitOther(ctx context.Context, id string, than int) error {
+// AwaitNewPID waits until a child runs as another process than the one named.
+func (c *Cluster) AwaitNewPID(ctx context.Context, id string, than int) error {
 	return Poll(ctx, 30*time.Second, id+" to run again", func() (bool, error) {
 		l, err := c.Layout()
 		if err != nil {
 			return false, err
 		}
 		pid := l.PID(id)
-		return pid != 0 && pid != than && c.ours(pid), nil
+		return pid != 0 && pid != than && c.isOurs(pid), nil
 	})
 }
 
@@ -127,5 +127,5 @@ func (c *Cluster) StartChild(ctx context.Context, id string) error {
 	if res.Code != 0 {
 		return fmt.Errorf("dev start %s exited %d: %s", id, res.Code, res.Stderr)
 	}
-	return c.AwaitOther(ctx, id, 0)
+	return c.AwaitNewPID(ctx, id, 0)
 }

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// patience is how long a script that was killed may take to be dead.
-	patience = 5 * time.Second
-	// lastWords is how long what a program printed may take to be read after its end, when
+	// killTimeout is how long a script that was killed may take to be dead.
+	killTimeout = 5 * time.Second
+	// maxOutputTail is how long what a program printed may take to be read after its end, when
 	// what it started holds its output open. A guest stands still for a second at times.
-	lastWords = 2 * time.Second
+	maxOutputTail = 2 * time.Second
 )
 
 // execute runs a script and answers what it prints while it does. The script is killed
@@ -27,32 +27,32 @@ const (
 func execute(w http.ResponseWriter, r *http.Request) {
 	script, err := io.ReadAll(r.Body)
 	if err != nil {
-		refuse(w, err)
+		writeError(w, err)
 		return
 	}
 	within, err := time.ParseDuration(r.URL.Query().Get("within"))
 	if err != nil {
-		refuse(w, err)
+		writeError(w, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), within)
 	defer cancel()
 	w.Header().Set("Trailer", wire.Code)
 	w.WriteHeader(http.StatusOK)
-	out := &flushed{w: w}
+	out := &flushWriter{w: w}
 	code := make(chan string, 1)
 	go func() { code <- bash(ctx, string(script), out) }()
 	answer := wire.Stuck
 	select {
 	case answer = <-code:
-	case <-afterDone(ctx, patience):
+	case <-delayedDone(ctx, killTimeout):
 	}
 	out.close()
 	w.Header().Set(wire.Code, answer)
 }
 
-// afterDone is closed a while after the context ended.
-func afterDone(ctx context.Context, more time.Duration) <-chan struct{} {
+// delayedDone is closed a while after the context ended.
+func delayedDone(ctx context.Context, more time.Duration) <-chan struct{} {
 	late := make(chan struct{})
 	context.AfterFunc(ctx, func() { time.AfterFunc(more, func() { close(late) }) })
 	return late
@@ -62,7 +62,7 @@ func bash(ctx context.Context, script string, out io.Writer) string {
 	cmd := exec.CommandContext(ctx, "/bin/bash", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = lastWords // what kept the output open must not hold the answer
+	cmd.WaitDelay = maxOutputTail // what kept the output open must not hold the answer
 	cmd.Stdout, cmd.Stderr = out, out
 	err := cmd.Run()
 	switch {
@@ -83,13 +83,13 @@ func exitCode(status syscall.WaitStatus) int {
 	return status.ExitStatus()
 }
 
-// flushed sends each piece at once, until it is closed.
-type flushed struct {
+// flushWriter sends each piece at once, until it is closed.
+type flushWriter struct {
 	mu sync.Mutex
 	w  http.ResponseWriter
 }
 
-func (f *flushed) Write(b []byte) (int, error) {
+func (f *flushWriter) Write(b []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.w == nil {
@@ -102,7 +102,7 @@ func (f *flushed) Write(b []byte) (int, error) {
 	return n, err
 }
 
-func (f *flushed) close() {
+func (f *flushWriter) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.w = nil

@@ -22,5 +22,5 @@ func guard(number string) error {
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
-	return place.Of(n).Sweep()
+	return place.PathsOf(n).Sweep()
 }

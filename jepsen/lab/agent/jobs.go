@@ -18,8 +18,8 @@ import (
 
 // jobs are the programs that were started and go on by themselves.
 type jobs struct {
-	mu   sync.Mutex
-	held map[string]*job
+	mu     sync.Mutex
+	byName map[string]*job
 }
 
 type job struct {
@@ -28,38 +28,38 @@ type job struct {
 	code int // once done is closed
 }
 
-func newJobs() *jobs { return &jobs{held: map[string]*job{}} }
+func newJobs() *jobs { return &jobs{byName: map[string]*job{}} }
 
 func (j *jobs) start(w http.ResponseWriter, r *http.Request) {
 	var asked wire.Job
 	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-		refuse(w, err)
+		writeError(w, err)
 		return
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if old := j.held[asked.Name]; old != nil && old.alive() {
-		refuse(w, fmt.Errorf("%s runs already, as process %d", asked.Name, old.pid))
+	if old := j.byName[asked.Name]; old != nil && old.alive() {
+		writeError(w, fmt.Errorf("%s runs already, as process %d", asked.Name, old.pid))
 		return
 	}
-	started, err := begin(asked)
+	started, err := startJob(asked)
 	if err != nil {
-		refuse(w, fmt.Errorf("start %s: %w", asked.Name, err))
+		writeError(w, fmt.Errorf("start %s: %w", asked.Name, err))
 		return
 	}
-	j.held[asked.Name] = started
+	j.byName[asked.Name] = started
 	fmt.Fprintln(w, started.pid)
 }
 
-func begin(asked wire.Job) (*job, error) {
-	if len(asked.Argv) == 0 {
+func startJob(request wire.Job) (*job, error) {
+	if len(request.Argv) == 0 {
 		return nil, errors.New("no program is named")
 	}
-	cmd := exec.Command(asked.Argv[0], asked.Argv[1:]...)
-	cmd.Env = append(os.Environ(), asked.Env...)
+	cmd := exec.Command(request.Argv[0], request.Argv[1:]...)
+	cmd.Env = append(os.Environ(), request.Env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.WaitDelay = lastWords
-	out := logFile(asked.Log)
+	cmd.WaitDelay = maxOutputTail
+	out := logFile(request.Log)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (j *job) alive() bool {
 func (j *jobs) named(w http.ResponseWriter, r *http.Request) *job {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	found := j.held[r.PathValue("name")]
+	found := j.byName[r.PathValue("name")]
 	if found == nil {
 		http.Error(w, "no job is called "+r.PathValue("name"), http.StatusNotFound)
 	}
@@ -125,7 +125,7 @@ func (j *jobs) signal(w http.ResponseWriter, r *http.Request) {
 		err = syscall.Kill(found.pid, syscall.Signal(number))
 	}
 	if err != nil && !errors.Is(err, syscall.ESRCH) {
-		refuse(w, err)
+		writeError(w, err)
 	}
 }
 

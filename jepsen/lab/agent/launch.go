@@ -41,7 +41,7 @@ func restrict(writable ...string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make all mounts private: %w", err)
 	}
-	if err := letGo(writable); err != nil {
+	if err := unmountLoops(writable); err != nil {
 		return err
 	}
 	for _, dir := range writable {
@@ -61,11 +61,11 @@ func restrict(writable ...string) error {
 	return nil
 }
 
-// letGo unmounts in this namespace what others mounted of loop devices: a copy of such a
+// unmountLoops unmounts in this namespace what others mounted of loop devices: a copy of such a
 // mount would keep their device in use for as long as the guest runs.
-func letGo(needed []string) error {
+func unmountLoops(needed []string) error {
 	loops, err := mountinfo.GetMounts(func(m *mountinfo.Info) (skip, stop bool) {
-		return !strings.HasPrefix(m.Source, "/dev/loop") || holds(m.Mountpoint, needed), false
+		return !strings.HasPrefix(m.Source, "/dev/loop") || containsAny(m.Mountpoint, needed), false
 	})
 	if err != nil {
 		return fmt.Errorf("read the table of mounts: %w", err)
@@ -76,8 +76,8 @@ func letGo(needed []string) error {
 	return nil
 }
 
-// holds tells whether a mount is, or has below it, one of the folders.
-func holds(mount string, folders []string) bool {
+// containsAny tells whether a mount is, or has below it, one of the folders.
+func containsAny(mount string, folders []string) bool {
 	return mount == "/" || slices.ContainsFunc(folders, func(dir string) bool {
 		return dir == mount || strings.HasPrefix(dir, mount+"/")
 	})

@@ -24,17 +24,17 @@ func serve(address string) error {
 	mux.HandleFunc("PUT /file", putFile)
 	mux.HandleFunc("GET /file", getFile)
 	mux.HandleFunc("GET /stream", stream)
-	mux.HandleFunc("POST /stop", stop)
+	mux.HandleFunc("POST /stop", powerOff)
 	server := &http.Server{Addr: address, Handler: mux, ReadHeaderTimeout: time.Minute}
 	return server.ListenAndServe()
 }
 
-func refuse(w http.ResponseWriter, err error) {
+func writeError(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), http.StatusInternalServerError)
 }
 
-// stop answers first: the guest is gone before an answer could be sent.
-func stop(w http.ResponseWriter, _ *http.Request) {
+// powerOff answers first: the guest is gone before an answer could be sent.
+func powerOff(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 	go func() {
 		synced := make(chan struct{})
@@ -55,15 +55,15 @@ func stop(w http.ResponseWriter, _ *http.Request) {
 func putFile(w http.ResponseWriter, r *http.Request) {
 	mode, err := strconv.ParseUint(r.URL.Query().Get("mode"), 8, 12)
 	if err != nil {
-		refuse(w, err)
+		writeError(w, err)
 		return
 	}
-	if err := replace(r.URL.Query().Get("path"), os.FileMode(mode), r); err != nil {
-		refuse(w, err)
+	if err := writeFile(r.URL.Query().Get("path"), os.FileMode(mode), r); err != nil {
+		writeError(w, err)
 	}
 }
 
-func replace(path string, mode os.FileMode, r *http.Request) error {
+func writeFile(path string, mode os.FileMode, r *http.Request) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func replace(path string, mode os.FileMode, r *http.Request) error {
 func getFile(w http.ResponseWriter, r *http.Request) {
 	text, err := os.ReadFile(r.URL.Query().Get("path"))
 	if err != nil {
-		refuse(w, err)
+		writeError(w, err)
 		return
 	}
 	_, _ = w.Write(text) // the caller is gone

@@ -12,13 +12,13 @@ import (
 func stream(w http.ResponseWriter, r *http.Request) {
 	far, err := net.DialTimeout(r.URL.Query().Get("network"), r.URL.Query().Get("address"), 5*time.Second)
 	if err != nil {
-		refuse(w, err)
+		writeError(w, err)
 		return
 	}
 	defer func() { _ = far.Close() }() // both ends are done
 	hijacker, ok := w.(http.Hijacker)
 	if !ok {
-		refuse(w, errors.New("this connection cannot become a stream"))
+		writeError(w, errors.New("this connection cannot become a stream"))
 		return
 	}
 	near, buffered, err := hijacker.Hijack()

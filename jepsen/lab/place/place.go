@@ -16,48 +16,48 @@ const RootVariable = "HOLDFAST_LAB_ROOT"
 // DefaultRoot holds the folders of all labs. It is short: the kernel's sockets lie below it.
 const DefaultRoot = "/var/tmp/holdfast-lab"
 
-// Place is what the lab of a number owns.
-type Place struct {
+// Paths is what the lab of a number owns.
+type Paths struct {
 	Root   string
 	Number int
 }
 
-// Of is the place of a lab: numbers go from 1 to Last.
-func Of(number int) Place {
+// PathsOf is the place of a lab: numbers go from 1 to Last.
+func PathsOf(number int) Paths {
 	root := os.Getenv(RootVariable)
 	if root == "" {
 		root = DefaultRoot
 	}
-	return Place{Root: root, Number: number}
+	return Paths{Root: root, Number: number}
 }
 
 // Dir is the lab's folder.
-func (p Place) Dir() string { return filepath.Join(p.Root, fmt.Sprint(p.Number)) }
+func (p Paths) Dir() string { return filepath.Join(p.Root, fmt.Sprint(p.Number)) }
 
 // Lock is the file whose flock says that the number is taken.
-func (p Place) Lock() string { return filepath.Join(p.Root, fmt.Sprintf("%d.lock", p.Number)) }
+func (p Paths) Lock() string { return filepath.Join(p.Root, fmt.Sprintf("%d.lock", p.Number)) }
 
 // GuardLog is what the guard of the lab had to say.
-func (p Place) GuardLog() string { return filepath.Join(p.Root, fmt.Sprintf("%d.guard.log", p.Number)) }
+func (p Paths) GuardLog() string { return filepath.Join(p.Root, fmt.Sprintf("%d.guard.log", p.Number)) }
 
 // Guest is the folder of a guest, from 1.
-func (p Place) Guest(i int) string { return filepath.Join(p.Dir(), fmt.Sprintf("n%d", i)) }
+func (p Paths) Guest(i int) string { return filepath.Join(p.Dir(), fmt.Sprintf("n%d", i)) }
 
 // UML is the folder that a guest's kernel keeps its sockets in; it is on the command line of
 // each of its processes.
-func (p Place) UML(i int) string { return filepath.Join(p.Guest(i), "uml") }
+func (p Paths) UML(i int) string { return filepath.Join(p.Guest(i), "uml") }
 
 // Bridge is a bridge's name: net is the letter of the network.
-func (p Place) Bridge(net string) string { return fmt.Sprintf("hf%d%s", p.Number, net) }
+func (p Paths) Bridge(net string) string { return fmt.Sprintf("hf%d%s", p.Number, net) }
 
 // Tap is the name of a guest's tap on a network.
-func (p Place) Tap(net string, i int) string { return fmt.Sprintf("hf%d%s%d", p.Number, net, i) }
+func (p Paths) Tap(net string, i int) string { return fmt.Sprintf("hf%d%s%d", p.Number, net, i) }
 
 // Table is the name of the nftables table, of the family bridge.
-func (p Place) Table() string { return fmt.Sprintf("hflab%d", p.Number) }
+func (p Paths) Table() string { return fmt.Sprintf("hflab%d", p.Number) }
 
-// ours tells whether a network device is of this lab.
-func (p Place) ours(device string) bool {
+// isOwn tells whether a network device is of this lab.
+func (p Paths) isOwn(device string) bool {
 	rest, found := strings.CutPrefix(device, fmt.Sprintf("hf%d", p.Number))
 	if !found || rest == "" || !strings.Contains("rma", rest[:1]) {
 		return false

@@ -18,27 +18,27 @@ func Processes(dir string) []int {
 	var pids []int
 	for _, proc := range found {
 		pid, err := strconv.Atoi(filepath.Base(proc))
-		if err == nil && pid != os.Getpid() && inside(proc, dir) {
+		if err == nil && pid != os.Getpid() && isInside(proc, dir) {
 			pids = append(pids, pid)
 		}
 	}
 	return pids
 }
 
-// inside looks at the command line, and for a process that lost it at program and folder.
-func inside(proc, dir string) bool {
+// isInside looks at the command line, and for a process that lost it at program and folder.
+func isInside(proc, dir string) bool {
 	cmdline, _ := os.ReadFile(filepath.Join(proc, "cmdline")) // it may have ended meanwhile
 	for word := range bytes.SplitSeq(cmdline, []byte{0}) {
 		if value, ok := strings.CutPrefix(string(word), "uml_dir="); ok {
-			return below(value, dir)
+			return isBelow(value, dir)
 		}
 	}
 	exe, _ := os.Readlink(filepath.Join(proc, "exe"))
 	cwd, _ := os.Readlink(filepath.Join(proc, "cwd"))
-	return filepath.Base(exe) == "linux.uml" && below(cwd, dir)
+	return filepath.Base(exe) == "linux.uml" && isBelow(cwd, dir)
 }
 
-func below(path, dir string) bool {
+func isBelow(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")
 }
 

@@ -10,25 +10,25 @@ import (
 
 // Sweep removes all that a lab owns but its lock: processes, network and folder.
 // It is for the holder of the lock. Asked again, it finds nothing.
-func (p Place) Sweep() error {
+func (p Paths) Sweep() error {
 	killed := Kill(p.Dir())
 	network := p.sweepNetwork()
 	return errors.Join(killed, network, os.RemoveAll(p.Dir()))
 }
 
 // Devices are the lab's bridges and taps that exist.
-func (p Place) Devices() []string {
+func (p Paths) Devices() []string {
 	entries, _ := os.ReadDir("/sys/class/net") // always there
 	var names []string
 	for _, e := range entries {
-		if p.ours(e.Name()) {
+		if p.isOwn(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
 	return names
 }
 
-func (p Place) sweepNetwork() error {
+func (p Paths) sweepNetwork() error {
 	var failed []error
 	for _, device := range p.Devices() {
 		failed = append(failed, command("ip", "link", "del", device))
@@ -40,7 +40,7 @@ func (p Place) sweepNetwork() error {
 }
 
 // HasTable tells whether the lab's nftables table exists.
-func (p Place) HasTable() bool {
+func (p Paths) HasTable() bool {
 	out, err := exec.Command("nft", "list", "tables", "bridge").Output()
 	return err == nil && strings.Contains(string(out)+"\n", " "+p.Table()+"\n")
 }

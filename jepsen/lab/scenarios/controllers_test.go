@@ -13,83 +13,83 @@ import (
 // Without controllers a healthy volume works. The loss of its peer freezes it then, and
 // it goes on when two controllers are back.
 func TestWithoutControllersAPeersLossFreezes(t *testing.T) {
-	w := inWorld(t)
+	w := newScenario(t)
 	v := w.replicated(t, "orphan", false)
-	w.up(t, v, "n1")
+	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
 	for i := 1; i <= 3; i++ {
 		require.NoError(t, w.cluster.KillController(t.Context(), i))
 	}
-	x.awaitMore(t, 100)
-	require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
+	x.awaitBlocks(t, 100)
+	require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 	x.awaitFrozen(t)
 	began := time.Now()
 	require.NoError(t, w.cluster.StartController(t.Context(), 2))
 	require.NoError(t, w.cluster.StartController(t.Context(), 3))
-	x.awaitMore(t, 50)
+	x.awaitBlocks(t, 50)
 	t.Logf("two controllers were back for %s when the writes went on", time.Since(began).Round(time.Millisecond))
 	require.NoError(t, w.cluster.StartController(t.Context(), 1))
-	require.NoError(t, w.lab.HealAll(t.Context()))
-	w.awaitKernel(t, v, "n1", resyncPatience, "both are synchronised", whole)
+	require.NoError(t, w.lab.ReconnectAll(t.Context()))
+	w.awaitKernel(t, v, "n1", resyncTimeout, "both are synchronised", isUpToDate)
 	last := x.stop(t)
-	w.mustHold(t, v, "n1", last.Number)
-	w.down(t, v, "n1")
+	w.requireAcknowledged(t, v, "n1", last.Number)
+	w.unstageAndUnpublish(t, v, "n1")
 	w.noSplitBrain(t)
 }
 
 // handlerRuns waits until the kernel noticed the loss and its handler asks.
 const handlerRuns = `until pgrep -f '[f]ence-peer' >/dev/null; do sleep .1; done`
 
-// parted cuts the primary from its peer.
-func (w *world) parted(t *testing.T) {
+// isolateFromPeer cuts the primary from its peer.
+func (w *env) isolateFromPeer(t *testing.T) {
 	t.Helper()
-	require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
+	require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 }
 
 // The question of a primary that lost its peer survives whatever dies between it and its
 // answer.
 func TestTheQuestionSurvives(t *testing.T) {
-	for name, fault := range map[string]func(*testing.T, *world){
-		"the death of the leader": func(t *testing.T, w *world) {
+	for name, fault := range map[string]func(*testing.T, *env){
+		"the death of the leader": func(t *testing.T, w *env) {
 			leader, err := w.cluster.Leader(t.Context())
 			require.NoError(t, err)
-			w.parted(t)
+			w.isolateFromPeer(t)
 			require.NoError(t, w.cluster.KillController(t.Context(), leader))
 		},
-		"the death of the node process": func(t *testing.T, w *world) {
+		"the death of the node process": func(t *testing.T, w *env) {
 			require.NoError(t, w.cluster.KillNode(t.Context(), 1))
-			w.parted(t)
-			w.must(t, "n1", handlerRuns)
+			w.isolateFromPeer(t)
+			w.mustExec(t, "n1", handlerRuns)
 			require.NoError(t, w.cluster.StartNode(t.Context(), 1))
 		},
-		"the death of the handler": func(t *testing.T, w *world) {
+		"the death of the handler": func(t *testing.T, w *env) {
 			require.NoError(t, w.cluster.KillNode(t.Context(), 1))
-			w.parted(t)
-			w.must(t, "n1", handlerRuns+`; pkill -9 -f '[f]ence-peer'; while pgrep -f '[f]ence-peer' >/dev/null; do sleep .1; done`)
+			w.isolateFromPeer(t)
+			w.mustExec(t, "n1", handlerRuns+`; pkill -9 -f '[f]ence-peer'; while pgrep -f '[f]ence-peer' >/dev/null; do sleep .1; done`)
 			require.NoError(t, w.cluster.StartNode(t.Context(), 1))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := inWorld(t)
+			w := newScenario(t)
 			v := w.replicated(t, "ask", false)
-			w.up(t, v, "n1")
+			w.publishAndStage(t, v, "n1")
 			x := w.write(t, v, "n1", 1)
 			fault(t, w)
-			w.awaitKernel(t, v, "n1", patience, "it goes on alone", func(d drbd) bool {
+			w.awaitKernel(t, v, "n1", timeout, "it goes on alone", func(d drbdState) bool {
 				return d.connection != "Connected" && !d.suspended
 			})
-			x.awaitMore(t, 50)
+			x.awaitBlocks(t, 50)
 			if name == "the death of the leader" { // and asked twice, of what is over
 				for range 2 {
-					w.must(t, "n1", fmt.Sprintf(`DRBD_RESOURCE=%s timeout 120 holdfast fence-peer; code=$?; echo it ended with $code; [ $code = 4 ] || [ $code = 1 ]`, v.id))
+					w.mustExec(t, "n1", fmt.Sprintf(`DRBD_RESOURCE=%s timeout 120 holdfast fence-peer; code=$?; echo it ended with $code; [ $code = 4 ] || [ $code = 1 ]`, v.id))
 				}
 			}
 			require.NoError(t, w.restore(t.Context()))
-			w.awaitKernel(t, v, "n1", resyncPatience, "both are synchronised", whole)
+			w.awaitKernel(t, v, "n1", resyncTimeout, "both are synchronised", isUpToDate)
 			last := x.stop(t)
 			require.Empty(t, last.Error)
-			w.mustHold(t, v, "n1", last.Number)
-			w.down(t, v, "n1")
+			w.requireAcknowledged(t, v, "n1", last.Number)
+			w.unstageAndUnpublish(t, v, "n1")
 			w.noSplitBrain(t)
 		})
 	}

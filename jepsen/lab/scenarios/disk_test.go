@@ -15,23 +15,23 @@ import (
 // device is the volume's thin device as device-mapper names it.
 func (v *volume) device() string { return "vg-" + strings.ReplaceAll(v.id, "-", "--") }
 
-// breakDisk lets every access to the volume's device on a host fail; mendDisk ends that.
-func (w *world) breakDisk(t *testing.T, v *volume, node string) {
+// failDisk lets every access to the volume's device on a host fail; repairDisk ends that.
+func (w *env) failDisk(t *testing.T, v *volume, node string) {
 	t.Helper()
-	w.must(t, node, fmt.Sprintf(`set -e; d=%s; dmsetup table $d >/lab/table-$d; read s l r </lab/table-$d
+	w.mustExec(t, node, fmt.Sprintf(`set -e; d=%s; dmsetup table $d >/lab/table-$d; read s l r </lab/table-$d
 dmsetup suspend --noflush --nolockfs $d; echo "0 $l error" | dmsetup load $d; dmsetup resume $d`, v.device()))
 }
 
-func (w *world) mendDisk(t *testing.T, v *volume, node string) {
+func (w *env) repairDisk(t *testing.T, v *volume, node string) {
 	t.Helper()
-	w.must(t, node, fmt.Sprintf(`set -e; d=%s; dmsetup suspend --noflush $d; dmsetup load $d </lab/table-$d; dmsetup resume $d`, v.device()))
+	w.mustExec(t, node, fmt.Sprintf(`set -e; d=%s; dmsetup suspend --noflush $d; dmsetup load $d </lab/table-$d; dmsetup resume $d`, v.device()))
 }
 
-// loseWrites has the device below a disk that failed hold zeros, as if nothing of what it
+// discardWrites has the device below a disk that failed hold zeros, as if nothing of what it
 // took had reached the medium; DRBD's own metadata behind them go on to call it up to date.
-func (w *world) loseWrites(t *testing.T, v *volume, node string) {
+func (w *env) discardWrites(t *testing.T, v *volume, node string) {
 	t.Helper()
-	w.must(t, node, fmt.Sprintf(`set -e; dmsetup create lost </lab/table-%s; dmsetup mknodes
+	w.mustExec(t, node, fmt.Sprintf(`set -e; dmsetup create lost </lab/table-%s; dmsetup mknodes
 dd if=/dev/zero of=/dev/mapper/lost bs=1M count=%d oflag=direct 2>/dev/null; dmsetup remove lost`, v.device(), v.size/mi))
 }
 
@@ -48,38 +48,38 @@ func TestS67_AFailedDiskIsCopiedWholly(t *testing.T) {
 		"under the secondary": {broken: "n2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := inWorld(t)
+			w := newScenario(t)
 			v := w.replicated(t, "eio", tc.block)
-			w.up(t, v, "n1")
+			w.publishAndStage(t, v, "n1")
 			x := w.write(t, v, "n1", 1)
-			w.breakDisk(t, v, tc.broken)
-			w.awaitKernel(t, v, tc.broken, patience, "its disk is gone", func(d drbd) bool { return d.disk == "Diskless" })
-			x.awaitMore(t, 50)
+			w.failDisk(t, v, tc.broken)
+			w.awaitKernel(t, v, tc.broken, timeout, "its disk is gone", func(d drbdState) bool { return d.disk == "Diskless" })
+			x.awaitBlocks(t, 50)
 			w.awaitAbnormal(t, v)
-			w.loseWrites(t, v, tc.broken)
-			w.must(t, tc.broken, "dmesg -C")
-			w.mendDisk(t, v, tc.broken)
-			w.awaitKernel(t, v, tc.broken, resyncPatience, "it is synchronised", func(d drbd) bool {
-				w.mustHold(t, v, "n1", x.acked().Number)
-				return whole(d)
+			w.discardWrites(t, v, tc.broken)
+			w.mustExec(t, tc.broken, "dmesg -C")
+			w.repairDisk(t, v, tc.broken)
+			w.awaitKernel(t, v, tc.broken, resyncTimeout, "it is synchronised", func(d drbdState) bool {
+				w.requireAcknowledged(t, v, "n1", x.readAcks().Number)
+				return isUpToDate(d)
 			})
-			w.mustCopyAll(t, v, tc.broken)
+			w.requireFullSync(t, v, tc.broken)
 			last := x.stop(t)
 			require.Empty(t, last.Error)
-			w.mustHold(t, v, "n1", last.Number)
-			w.down(t, v, "n1")
-			w.up(t, v, "n2")
-			w.mustHold(t, v, "n2", last.Number)
-			w.down(t, v, "n2")
+			w.requireAcknowledged(t, v, "n1", last.Number)
+			w.unstageAndUnpublish(t, v, "n1")
+			w.publishAndStage(t, v, "n2")
+			w.requireAcknowledged(t, v, "n2", last.Number)
+			w.unstageAndUnpublish(t, v, "n2")
 			w.noSplitBrain(t)
 		})
 	}
 }
 
 // awaitAbnormal waits until CSI tells that the volume is not well.
-func (w *world) awaitAbnormal(t *testing.T, v *volume) {
+func (w *env) awaitAbnormal(t *testing.T, v *volume) {
 	t.Helper()
-	eventually(t, patience, "the condition says so", func(ctx context.Context) error {
+	eventually(t, timeout, "the condition says so", func(ctx context.Context) error {
 		abnormal, message, err := w.condition(ctx, v)
 		if err == nil && !abnormal {
 			err = fmt.Errorf("it says %q", message)
@@ -94,65 +94,65 @@ func (w *world) awaitAbnormal(t *testing.T, v *volume) {
 // The secondary's disk fails and nobody is told; the primary goes on and loses its power.
 // The secondary is stale and is not promoted (S5).
 func TestS5_AStaleSecondaryIsNotPromoted(t *testing.T) {
-	w := inWorld(t)
+	w := newScenario(t)
 	v := w.replicated(t, "stale", false)
-	w.up(t, v, "n1")
+	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
 	require.NoError(t, w.cluster.KillNode(t.Context(), 1))
 	require.NoError(t, w.cluster.KillNode(t.Context(), 2))
-	w.breakDisk(t, v, "n2")
-	w.awaitKernel(t, v, "n2", patience, "its disk is gone", func(d drbd) bool { return d.disk == "Diskless" })
-	x.awaitMore(t, 50)
+	w.failDisk(t, v, "n2")
+	w.awaitKernel(t, v, "n2", timeout, "its disk is gone", func(d drbdState) bool { return d.disk == "Diskless" })
+	x.awaitBlocks(t, 50)
 	require.NoError(t, w.guest("n1").Crash())
-	acked := x.acked().Number
-	w.mendDisk(t, v, "n2")
+	acked := x.readAcks().Number
+	w.repairDisk(t, v, "n2")
 	require.NoError(t, w.cluster.StartNode(t.Context(), 2))
 	w.awaitState(t, "n2", "reachable")
 	w.awaitState(t, "n1", "unreachable")
-	w.mustRefuse(t, v, "n1", "n2")
-	require.NoError(t, w.boot(t.Context(), w.guest("n1")))
-	w.backOn(t, v, "n1", acked)
+	w.requireRefused(t, v, "n1", "n2")
+	require.NoError(t, w.bootGuest(t.Context(), w.guest("n1")))
+	w.requireBothUpToDate(t, v, "n1", acked)
 }
 
 // The primary's disk fails and nobody is told, then both lose their power. The old
 // primary alone waits for its peer; when both are back they go on by themselves.
 func TestS5_AStalePrimaryWaitsForItsPeer(t *testing.T) {
-	w := inWorld(t)
+	w := newScenario(t)
 	v := w.replicated(t, "stale", false)
-	w.up(t, v, "n1")
+	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
 	require.NoError(t, w.cluster.KillNode(t.Context(), 1))
 	require.NoError(t, w.cluster.KillNode(t.Context(), 2))
-	w.breakDisk(t, v, "n1")
-	w.awaitKernel(t, v, "n1", patience, "its disk is gone", func(d drbd) bool { return d.disk == "Diskless" })
-	x.awaitMore(t, 50)
+	w.failDisk(t, v, "n1")
+	w.awaitKernel(t, v, "n1", timeout, "its disk is gone", func(d drbdState) bool { return d.disk == "Diskless" })
+	x.awaitBlocks(t, 50)
 	require.NoError(t, w.guest("n1").Crash())
 	require.NoError(t, w.guest("n2").Crash())
-	acked := x.acked().Number
-	require.NoError(t, w.boot(t.Context(), w.guest("n1")))
+	acked := x.readAcks().Number
+	require.NoError(t, w.bootGuest(t.Context(), w.guest("n1")))
 	w.awaitState(t, "n1", "reachable")
 	attempt, end := context.WithTimeout(t.Context(), 10*time.Second)
 	err := w.co.stage(attempt, v, "n1")
 	end()
 	require.Error(t, err, "n1 misses what was written when it had no disk")
 	t.Logf("stage on n1: %v", err)
-	require.NoError(t, w.boot(t.Context(), w.guest("n2")))
-	w.backOn(t, v, "n2", acked)
+	require.NoError(t, w.bootGuest(t.Context(), w.guest("n2")))
+	w.requireBothUpToDate(t, v, "n2", acked)
 }
 
-// backOn waits until both replicas are whole again and checks the content on both hosts.
-func (w *world) backOn(t *testing.T, v *volume, node string, acked uint64) {
+// requireBothUpToDate waits until both replicas are whole again and checks the content on both hosts.
+func (w *env) requireBothUpToDate(t *testing.T, v *volume, node string, acked uint64) {
 	t.Helper()
 	w.awaitState(t, "n1", "reachable")
 	w.awaitState(t, "n2", "reachable")
-	w.awaitKernel(t, v, node, resyncPatience, "both are synchronised", whole)
+	w.awaitKernel(t, v, node, resyncTimeout, "both are synchronised", isUpToDate)
 	for _, other := range []string{"n1", "n2"} {
-		w.takeAway(t, v, other)
+		w.unpublishUnreachable(t, v, other)
 	}
 	for _, n := range []string{"n1", "n2"} {
-		w.up(t, v, n)
-		w.mustHold(t, v, n, acked)
-		w.down(t, v, n)
+		w.publishAndStage(t, v, n)
+		w.requireAcknowledged(t, v, n, acked)
+		w.unstageAndUnpublish(t, v, n)
 	}
 	w.noSplitBrain(t)
 }
@@ -160,45 +160,45 @@ func (w *world) backOn(t *testing.T, v *volume, node string, acked uint64) {
 // A primary that went on alone and lost its power is not primary again after the other
 // side was forced, whatever its kernel believes (S2).
 func TestS2_ARebootedPrimaryAsksFirst(t *testing.T) {
-	w := inWorld(t)
+	w := newScenario(t)
 	v := w.replicated(t, "forced", false)
-	w.up(t, v, "n1")
+	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
-	require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
-	w.awaitKernel(t, v, "n1", patience, "it goes on alone", func(d drbd) bool { return d.connection != "Connected" && !d.suspended })
-	x.awaitMore(t, 20)
+	require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
+	w.awaitKernel(t, v, "n1", timeout, "it goes on alone", func(d drbdState) bool { return d.connection != "Connected" && !d.suspended })
+	x.awaitBlocks(t, 20)
 	require.NoError(t, w.guest("n1").Crash())
 	w.awaitState(t, "n1", "unreachable")
-	w.force(t, v, "n1", "n2")
+	w.forcePrimary(t, v, "n1", "n2")
 	require.NoError(t, w.co.stage(t.Context(), v, "n2"))
 	y := w.write(t, v, "n2", 1_000_001)
-	y.awaitMore(t, 20)
-	require.NoError(t, w.boot(t.Context(), w.guest("n1")))
+	y.awaitBlocks(t, 20)
+	require.NoError(t, w.bootGuest(t.Context(), w.guest("n1")))
 	w.awaitState(t, "n1", "reachable")
-	w.awaitKernel(t, v, "n1", patience, "it has its replica again", func(d drbd) bool {
+	w.awaitKernel(t, v, "n1", timeout, "it has its replica again", func(d drbdState) bool {
 		require.NotEqual(t, "Primary", d.role)
 		return d.disk != ""
 	})
-	w.mustRefuse(t, v, "n2", "n1")
+	w.requireRefused(t, v, "n2", "n1")
 	// To publish it again takes back that n2 was asked to take it down once nobody uses it (S31).
 	require.NoError(t, w.co.publish(t.Context(), v, "n2"))
-	require.NoError(t, w.lab.HealAll(t.Context()))
-	w.awaitKernel(t, v, "n2", resyncPatience, "what n1 has is discarded", whole)
+	require.NoError(t, w.lab.ReconnectAll(t.Context()))
+	w.awaitKernel(t, v, "n2", resyncTimeout, "what n1 has is discarded", isUpToDate)
 	y.awaitBeyond(t, 1_000_001+1024) // a whole turn of the ring, which had the other's numbers
 	last := y.stop(t)
-	w.mustHold(t, v, "n2", last.Number)
+	w.requireAcknowledged(t, v, "n2", last.Number)
 	const promoted = "role( Secondary -> Primary )"
-	require.Contains(t, w.must(t, "n2", "dmesg"), promoted)
-	require.NotContains(t, w.must(t, "n1", "dmesg"), promoted, "in all the time since it started")
-	w.down(t, v, "n2")
+	require.Contains(t, w.mustExec(t, "n2", "dmesg"), promoted)
+	require.NotContains(t, w.mustExec(t, "n1", "dmesg"), promoted, "in all the time since it started")
+	w.unstageAndUnpublish(t, v, "n2")
 }
 
-// force has an operator decide that a node goes on, and publishes there.
-func (w *world) force(t *testing.T, v *volume, from, to string) {
+// forcePrimary has an operator decide that a node goes on, and publishes there.
+func (w *env) forcePrimary(t *testing.T, v *volume, from, to string) {
 	t.Helper()
 	host, err := w.cluster.Host(t.Context(), to)
 	require.NoError(t, err)
-	eventually(t, patience, "it is forced", func(ctx context.Context) error {
+	eventually(t, timeout, "it is forced", func(ctx context.Context) error {
 		out, code, err := w.cluster.Admin(ctx, "volumes", "force-primary", v.id, to, "--reason", "n1 is dead", "--peer-dead", "--host-id", host, "--yes")
 		if err == nil && code == lab.Unavailable { // the leader's guest stood still
 			err = fmt.Errorf("exit code %d: %s", code, out)
@@ -208,6 +208,6 @@ func (w *world) force(t *testing.T, v *volume, from, to string) {
 		}
 		return err
 	})
-	w.takeAway(t, v, from)
+	w.unpublishUnreachable(t, v, from)
 	require.NoError(t, w.co.publish(t.Context(), v, to))
 }

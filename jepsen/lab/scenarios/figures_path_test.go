@@ -20,23 +20,23 @@ const (
 
 // measurePath compares a raw volume of two replicas with DRBD that was set up by hand: in
 // the same guests, on the same pools, with the options of the volume's own file.
-func measurePath(t *testing.T, w *world, found *table) {
+func measurePath(t *testing.T, w *env, found *table) {
 	v := w.replicatedOf(t, "path", pathSize, true)
-	w.up(t, v, "n1")
-	devices := []string{v.target(), w.bare(t, v)}
+	w.publishAndStage(t, v, "n1")
+	devices := []string{v.target(), w.createBareDRBD(t, v)}
 	for _, d := range devices { // a thin pool gives out blocks as they are written
-		w.must(t, "n1", fmt.Sprintf("dd if=/dev/zero of=%s bs=1M count=%d oflag=direct 2>/dev/null", d, pathSize/mi))
+		w.mustExec(t, "n1", fmt.Sprintf("dd if=/dev/zero of=%s bs=1M count=%d oflag=direct 2>/dev/null", d, pathSize/mi))
 	}
 	for _, depth := range []int{1, 16} {
 		w.compare(t, found, devices, depth)
 	}
-	w.down(t, v, "n1")
+	w.unstageAndUnpublish(t, v, "n1")
 }
 
 // compare runs a volume, bare DRBD twice and the volume again, and takes the ratio of the
 // sums: what the machine does beside is in both, and so is what an order of runs does. What
 // bare DRBD makes of itself is the noise.
-func (w *world) compare(t *testing.T, found *table, devices []string, depth int) {
+func (w *env) compare(t *testing.T, found *table, devices []string, depth int) {
 	t.Helper()
 	name := fmt.Sprintf("4 KiB random writes, %d at once: ", depth)
 	for range 2 * *samples {
@@ -72,22 +72,22 @@ sed -e 's/%[1]s/bare/g' -e 's#disk  *"[^"]*";#disk "/dev/mapper/vg-bare";#' -e '
 drbdadm create-md --force bare </dev/null >/dev/null
 drbdadm up bare`
 
-// bare makes it on both hosts and makes the first primary; it answers the device.
-func (w *world) bare(t *testing.T, v *volume) string {
+// createBareDRBD makes it on both hosts and makes the first primary; it answers the device.
+func (w *env) createBareDRBD(t *testing.T, v *volume) string {
 	t.Helper()
-	t.Cleanup(func() { require.NoError(t, w.noBare(context.WithoutCancel(t.Context()))) })
+	t.Cleanup(func() { require.NoError(t, w.removeBareDRBD(context.WithoutCancel(t.Context()))) })
 	for _, n := range []string{"n1", "n2"} {
-		w.must(t, n, fmt.Sprintf(makeBare, v.id))
+		w.mustExec(t, n, fmt.Sprintf(makeBare, v.id))
 	}
-	w.awaitBare(t, "Connected", "Inconsistent/Inconsistent")
-	w.must(t, "n1", "drbdadm -- --clear-bitmap new-current-uuid bare && drbdadm primary bare")
-	w.awaitBare(t, "Connected", "UpToDate/UpToDate")
+	w.awaitBareDRBD(t, "Connected", "Inconsistent/Inconsistent")
+	w.mustExec(t, "n1", "drbdadm -- --clear-bitmap new-current-uuid bare && drbdadm primary bare")
+	w.awaitBareDRBD(t, "Connected", "UpToDate/UpToDate")
 	return "/dev/drbd900"
 }
 
-func (w *world) awaitBare(t *testing.T, connection, disks string) {
+func (w *env) awaitBareDRBD(t *testing.T, connection, disks string) {
 	t.Helper()
-	eventually(t, patience, "bare DRBD is "+connection+" "+disks, func(ctx context.Context) error {
+	eventually(t, timeout, "bare DRBD is "+connection+" "+disks, func(ctx context.Context) error {
 		out, _, err := w.guest("n1").Exec(ctx, "grep '^ *900: ' /proc/drbd")
 		if err == nil && !(strings.Contains(out, "cs:"+connection) && strings.Contains(out, "ds:"+disks)) {
 			err = fmt.Errorf("it is %s", strings.TrimSpace(out))
@@ -96,8 +96,8 @@ func (w *world) awaitBare(t *testing.T, connection, disks string) {
 	})
 }
 
-// noBare removes it: while a wrong file is there, drbdadm reads none.
-func (w *world) noBare(ctx context.Context) error {
+// removeBareDRBD removes it: while a wrong file is there, drbdadm reads none.
+func (w *env) removeBareDRBD(ctx context.Context) error {
 	var failed error
 	for _, n := range []string{"n1", "n2"} {
 		failed = errors.Join(failed, run(ctx, w.guest(n), "drbdsetup secondary bare; drbdsetup down bare; rm -f /etc/drbd.d/bare.res; lvremove -qq -y vg/bare"))
@@ -110,9 +110,9 @@ type fioResult struct {
 	iops, mean float64 // the mean latency in milliseconds
 }
 
-func (w *world) fio(t *testing.T, node, path string, depth int) fioResult {
+func (w *env) fio(t *testing.T, node, path string, depth int) fioResult {
 	t.Helper()
-	out := w.must(t, node, fmt.Sprintf("fio --name=path --filename=%s --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=%d --thread"+
+	out := w.mustExec(t, node, fmt.Sprintf("fio --name=path --filename=%s --rw=randwrite --bs=4k --direct=1 --ioengine=libaio --iodepth=%d --thread"+
 		" --size=%d --runtime=%d --ramp_time=300ms --time_based --randrepeat=0 --norandommap --output-format=json 2>/dev/null", path, depth, pathSize, int(fioTime.Seconds())))
 	var said struct {
 		Jobs []struct {

@@ -37,7 +37,7 @@ func (tb *table) row(goal, unit string) *figure {
 
 func (f *figure) add(values ...float64) { f.values = append(f.values, values...) }
 
-func (f *figure) took(d time.Duration) { f.add(d.Seconds()) }
+func (f *figure) addDuration(d time.Duration) { f.add(d.Seconds()) }
 
 // below asks for a median below a limit.
 func (f *figure) below(limit float64) *figure {

@@ -27,7 +27,7 @@ func TestFigures(t *testing.T) {
 	found := &table{}
 	for _, m := range []struct {
 		name    string
-		measure func(*testing.T, *world, *table)
+		measure func(*testing.T, *env, *table)
 	}{
 		{"a volume's life", measureLife},
 		{"failover", measureFailover},
@@ -38,7 +38,7 @@ func TestFigures(t *testing.T) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			fmt.Fprintf(os.Stderr, "measuring %s\n", m.name)
-			m.measure(t, inWorld(t), found)
+			m.measure(t, newScenario(t), found)
 		})
 	}
 	found.print(os.Stdout)
@@ -47,34 +47,34 @@ func TestFigures(t *testing.T) {
 
 // measureLife: from the call that creates a volume to its answer, which comes when both
 // replicas are ready, and so on.
-func measureLife(t *testing.T, w *world, found *table) {
+func measureLife(t *testing.T, w *env, found *table) {
 	for range *samples {
 		began := time.Now()
 		v := w.replicated(t, "life", false)
-		found.row("create with 2 replicas, until ready", "s").took(time.Since(began))
+		found.row("create with 2 replicas, until ready", "s").addDuration(time.Since(began))
 		began = time.Now()
 		require.NoError(t, w.co.publish(t.Context(), v, "n1"))
-		found.row("publish: the replica is primary", "s").took(time.Since(began))
+		found.row("publish: the replica is primary", "s").addDuration(time.Since(began))
 		began = time.Now()
 		require.NoError(t, w.co.stage(t.Context(), v, "n1"))
-		found.row("stage and bind: formatted and mounted", "s").took(time.Since(began))
-		w.down(t, v, "n1")
+		found.row("stage and bind: formatted and mounted", "s").addDuration(time.Since(began))
+		w.unstageAndUnpublish(t, v, "n1")
 	}
 }
 
 // measureFailover: as TestPowerLossLosesNoAcknowledgedWrite.
-func measureFailover(t *testing.T, w *world, found *table) {
+func measureFailover(t *testing.T, w *env, found *table) {
 	v := w.replicated(t, "power", false)
 	nodes, from := []string{"n1", "n2"}, uint64(1)
-	w.up(t, v, nodes[0])
+	w.publishAndStage(t, v, nodes[0])
 	for range *samples {
 		var f failover
 		f, from = w.failOver(t, v, nodes[0], nodes[1], from)
-		found.row("power loss of the primary until mounted elsewhere", "s").below(15).took(f.total)
-		found.row("the same, from the publish call", "s").below(4).took(f.fromPublish)
+		found.row("power loss of the primary until mounted elsewhere", "s").below(15).addDuration(f.total)
+		found.row("the same, from the publish call", "s").below(4).addDuration(f.fromPublish)
 		slices.Reverse(nodes)
 	}
-	w.down(t, v, nodes[0])
+	w.unstageAndUnpublish(t, v, nodes[0])
 	w.noSplitBrain(t)
 }
 
@@ -82,71 +82,71 @@ func measureFailover(t *testing.T, w *world, found *table) {
 const resyncBytes = 192 * mi
 
 // measureResync: the rate at which a peer that was away is synchronised.
-func measureResync(t *testing.T, w *world, found *table) {
+func measureResync(t *testing.T, w *env, found *table) {
 	v := w.replicatedOf(t, "resync", 256*mi, true)
-	w.up(t, v, "n1")
+	w.publishAndStage(t, v, "n1")
 	for range *samples {
-		require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
-		w.awaitKernel(t, v, "n1", patience, "it noticed", func(d drbd) bool { return d.connection != "Connected" })
-		w.must(t, "n1", fmt.Sprintf("dd if=/dev/zero of=%s bs=1M count=%d oflag=direct conv=fsync 2>/dev/null", v.target(), resyncBytes/mi))
-		require.NoError(t, w.lab.HealAll(t.Context()))
-		w.awaitKernel(t, v, "n2", patience, "it is being synchronised", func(d drbd) bool { return d.connection == "SyncTarget" })
+		require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
+		w.awaitKernel(t, v, "n1", timeout, "it noticed", func(d drbdState) bool { return d.connection != "Connected" })
+		w.mustExec(t, "n1", fmt.Sprintf("dd if=/dev/zero of=%s bs=1M count=%d oflag=direct conv=fsync 2>/dev/null", v.target(), resyncBytes/mi))
+		require.NoError(t, w.lab.ReconnectAll(t.Context()))
+		w.awaitKernel(t, v, "n2", timeout, "it is being synchronised", func(d drbdState) bool { return d.connection == "SyncTarget" })
 		began := time.Now()
-		w.awaitKernel(t, v, "n2", 2*time.Minute, "it is synchronised", whole)
+		w.awaitKernel(t, v, "n2", 2*time.Minute, "it is synchronised", isUpToDate)
 		found.row(fmt.Sprintf("resynchronisation of %d MiB", resyncBytes/mi), "MiB/s").add(float64(resyncBytes/mi) / time.Since(began).Seconds())
 	}
-	w.down(t, v, "n1")
+	w.unstageAndUnpublish(t, v, "n1")
 }
 
 // measurePartition: how long nothing is acknowledged when the primary's host is cut from
 // its peer and from the controllers, until the other side writes; and how long the old
 // side's writer hangs once the networks are whole, until it is told that it lost.
-func measurePartition(t *testing.T, w *world, found *table) {
+func measurePartition(t *testing.T, w *env, found *table) {
 	for range *samples {
 		v := w.replicated(t, "cut", true)
-		w.up(t, v, "n1")
+		w.publishAndStage(t, v, "n1")
 		x := w.write(t, v, "n1", 1)
-		x.awaitMore(t, 30)
+		x.awaitBlocks(t, 30)
 		for _, n := range []lab.Network{lab.Replication, lab.API} {
-			require.NoError(t, w.lab.Cut(t.Context(), n, 1))
+			require.NoError(t, w.lab.Isolate(t.Context(), n, 1))
 		}
-		w.takeAway(t, v, "n1")
-		w.up(t, v, "n2")
-		last := x.acked()
+		w.unpublishUnreachable(t, v, "n1")
+		w.publishAndStage(t, v, "n2")
+		last := x.readAcks()
 		y := w.write(t, v, "n2", last.Number+1)
-		found.row("partition: from the old side's last write to the other side's first", "s").took(time.Since(time.Unix(0, last.At)))
-		require.NoError(t, w.lab.HealAll(t.Context()))
+		found.row("partition: from the old side's last write to the other side's first", "s").addDuration(time.Since(time.Unix(0, last.At)))
+		require.NoError(t, w.lab.ReconnectAll(t.Context()))
 		healed := time.Now()
-		w.awaitLoser(t, x, last.Number)
-		found.row("partition: from its healing until the old side's writer gets an error", "s").took(time.Since(healed))
-		w.awaitKernel(t, v, "n2", resyncPatience, "the loser is synchronised", whole)
+		w.awaitWriterError(t, x, last.Number)
+		found.row("partition: from its healing until the old side's writer gets an error", "s").addDuration(time.Since(healed))
+		w.awaitKernel(t, v, "n2", resyncTimeout, "the loser is synchronised", isUpToDate)
 		require.Empty(t, y.stop(t).Error)
-		w.down(t, v, "n2")
+		w.unstageAndUnpublish(t, v, "n2")
 	}
 	w.noSplitBrain(t)
 }
 
 // measureLink: the primary's longest pause when only the link to its peer is cut.
-func measureLink(t *testing.T, w *world, found *table) {
+func measureLink(t *testing.T, w *env, found *table) {
 	v := w.replicated(t, "link", true)
-	w.up(t, v, "n1")
+	w.publishAndStage(t, v, "n1")
 	for range *samples {
 		x := w.write(t, v, "n1", 1)
-		x.awaitMore(t, 30)
-		require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
-		w.awaitKernel(t, v, "n1", patience, "it goes on alone", func(d drbd) bool { return d.connection != "Connected" && !d.suspended })
-		x.awaitMore(t, 30)
+		x.awaitBlocks(t, 30)
+		require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
+		w.awaitKernel(t, v, "n1", timeout, "it goes on alone", func(d drbdState) bool { return d.connection != "Connected" && !d.suspended })
+		x.awaitBlocks(t, 30)
 		last := x.stop(t)
 		require.Empty(t, last.Error)
-		found.row("cut link: the primary's longest pause", "s").took(last.Longest)
-		require.NoError(t, w.lab.HealAll(t.Context()))
-		w.awaitKernel(t, v, "n1", resyncPatience, "both are synchronised", whole)
+		found.row("cut link: the primary's longest pause", "s").addDuration(last.Longest)
+		require.NoError(t, w.lab.ReconnectAll(t.Context()))
+		w.awaitKernel(t, v, "n1", resyncTimeout, "both are synchronised", isUpToDate)
 	}
-	w.down(t, v, "n1")
+	w.unstageAndUnpublish(t, v, "n1")
 }
 
 // replicatedOf is replicated of another size.
-func (w *world) replicatedOf(t *testing.T, name string, size int64, block bool) *volume {
+func (w *env) replicatedOf(t *testing.T, name string, size int64, block bool) *volume {
 	t.Helper()
 	w.count++
 	v := &volume{name: fmt.Sprintf("%s-%d", name, w.count), size: size, block: block}

@@ -22,78 +22,78 @@ func TestAPrimaryThatIsCutOffLoses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range rounds() {
-				takeOver(t, cut)
+				isolateAndTakeOver(t, cut)
 			}
 		})
 	}
 }
 
-func takeOver(t *testing.T, cut []lab.Network) {
-	w := inWorld(t)
+func isolateAndTakeOver(t *testing.T, cut []lab.Network) {
+	w := newScenario(t)
 	volumes := []*volume{w.replicated(t, "cut", false), w.replicated(t, "cut-raw", true)}
 	var old []*writer
 	for _, v := range volumes {
-		w.up(t, v, "n1")
+		w.publishAndStage(t, v, "n1")
 		old = append(old, w.write(t, v, "n1", 1))
 	}
 	for _, x := range old {
-		x.awaitMore(t, 30)
+		x.awaitBlocks(t, 30)
 	}
 	for _, n := range cut {
-		require.NoError(t, w.lab.Cut(t.Context(), n, 1))
+		require.NoError(t, w.lab.Isolate(t.Context(), n, 1))
 	}
 	w.awaitState(t, "n2", "reachable")
 	var fresh []*writer
 	var frozenAt []uint64
 	for i, v := range volumes {
-		w.takeAway(t, v, "n1")
+		w.unpublishUnreachable(t, v, "n1")
 		called := time.Now()
 		require.NoError(t, w.co.publish(t.Context(), v, "n2"))
 		t.Logf("%s: the second half of the takeover took %s", v.name, time.Since(called).Round(time.Millisecond))
 		old[i].awaitFrozen(t)
 		require.NoError(t, w.co.stage(t.Context(), v, "n2"))
-		acked := old[i].acked().Number
+		acked := old[i].readAcks().Number
 		frozenAt = append(frozenAt, acked)
-		w.mustHold(t, v, "n2", acked)
+		w.requireAcknowledged(t, v, "n2", acked)
 		x := w.write(t, v, "n2", acked+1)
-		x.awaitMore(t, 30)
+		x.awaitBlocks(t, 30)
 		fresh = append(fresh, x)
 	}
-	require.NoError(t, w.lab.HealAll(t.Context()))
+	require.NoError(t, w.lab.ReconnectAll(t.Context()))
 	healed := time.Now()
 	restarted := false
 	for i, v := range volumes {
-		restarted = restarted || w.awaitLoser(t, old[i], frozenAt[i])
-		require.Equal(t, frozenAt[i], old[i].acked().Number, "nothing was acknowledged after the freeze")
+		restarted = restarted || w.awaitWriterError(t, old[i], frozenAt[i])
+		require.Equal(t, frozenAt[i], old[i].readAcks().Number, "nothing was acknowledged after the freeze")
 		t.Logf("%s: the old side gave up at the latest %s after the healing; restarted: %t", v.name, time.Since(healed).Round(time.Millisecond), restarted)
 	}
 	for i, v := range volumes {
-		w.awaitKernel(t, v, "n2", resyncPatience, "the loser is synchronised", whole)
+		w.awaitKernel(t, v, "n2", resyncTimeout, "the loser is synchronised", isUpToDate)
 		d, err := w.kernel(t.Context(), v, "n1")
 		require.NoError(t, err)
 		require.Equal(t, "Secondary", d.role)
 		last := fresh[i].stop(t)
 		require.Empty(t, last.Error)
-		w.mustHold(t, v, "n2", last.Number)
-		w.down(t, v, "n2")
+		w.requireAcknowledged(t, v, "n2", last.Number)
+		w.unstageAndUnpublish(t, v, "n2")
 	}
 	w.noSplitBrain(t)
 	w.awaitKept(t, "n1", volumes...)
 	for _, v := range volumes { // the loser's copy is as good as the other
-		w.up(t, v, "n1")
-		w.down(t, v, "n1")
+		w.publishAndStage(t, v, "n1")
+		w.unstageAndUnpublish(t, v, "n1")
 	}
 }
 
-// awaitLoser waits until the writer of the side that lost ended in an error: what was
+// awaitWriterError waits until the writer of the side that lost ended in an error: what was
 // blocked and what was on its way end in EIO, nothing in success (S9). A flush that was on its
 // way when the I/O froze is kept by the kernel for ever (executor/drbd/DESIGN.md): the host
 // then says that it cannot tear the loser down, and is restarted, as an operator would.
-func (w *world) awaitLoser(t *testing.T, x *writer, frozenAt uint64) (restarted bool) {
+func (w *env) awaitWriterError(t *testing.T, x *writer, frozenAt uint64) (restarted bool) {
 	t.Helper()
-	eventually(t, patience, x.name+" ends with an error", func(ctx context.Context) error {
-		a := x.acked()
-		if a.Error == "" && w.keepsFlush(ctx, x) {
+	eventually(t, timeout, x.name+" ends with an error", func(ctx context.Context) error {
+		a := x.readAcks()
+		if a.Error == "" && w.hasStuckFlush(ctx, x) {
 			restarted = true
 			return nil
 		}
@@ -102,19 +102,19 @@ func (w *world) awaitLoser(t *testing.T, x *writer, frozenAt uint64) (restarted 
 		}
 		return nil
 	})
-	require.Equal(t, frozenAt, x.acked().Number, "nothing was acknowledged after the freeze")
+	require.Equal(t, frozenAt, x.readAcks().Number, "nothing was acknowledged after the freeze")
 	if restarted {
 		require.NoError(t, w.guest(x.node).Crash())
-		require.NoError(t, w.boot(t.Context(), w.guest(x.node)))
+		require.NoError(t, w.bootGuest(t.Context(), w.guest(x.node)))
 		return true
 	}
-	require.Regexp(t, "input/output error|read-only file system", x.acked().Error)
+	require.Regexp(t, "input/output error|read-only file system", x.readAcks().Error)
 	return false
 }
 
-// keepsFlush tells whether the host gave up tearing the writer's volume down, and a thread
+// hasStuckFlush tells whether the host gave up tearing the writer's volume down, and a thread
 // there waits for a flush.
-func (w *world) keepsFlush(ctx context.Context, x *writer) bool {
+func (w *env) hasStuckFlush(ctx context.Context, x *writer) bool {
 	g := w.guest(x.node)
 	for line := range strings.Lines(g.Log("node")) {
 		if strings.Contains(line, "could not be torn down") && strings.Contains(line, x.v.id) {
@@ -128,41 +128,41 @@ func (w *world) keepsFlush(ctx context.Context, x *writer) bool {
 // Only the replication link is cut: the primary goes on after the log outdated its peer,
 // which nobody can make primary, also after a reboot of both with the stale one first.
 func TestAnOutdatedPeerIsNeverPromoted(t *testing.T) {
-	w := inWorld(t)
+	w := newScenario(t)
 	v := w.replicated(t, "stale", false)
-	w.up(t, v, "n1")
+	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
-	x.awaitMore(t, 30)
-	require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
-	w.awaitKernel(t, v, "n1", patience, "it noticed, and goes on alone", func(d drbd) bool {
+	x.awaitBlocks(t, 30)
+	require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
+	w.awaitKernel(t, v, "n1", timeout, "it noticed, and goes on alone", func(d drbdState) bool {
 		return d.connection != "Connected" && !d.suspended
 	})
-	x.awaitMore(t, 50)
-	t.Logf("writes were frozen for %s", x.acked().Longest)
+	x.awaitBlocks(t, 50)
+	t.Logf("writes were frozen for %s", x.readAcks().Longest)
 	require.NoError(t, w.guest("n1").Crash())
-	acked := x.acked().Number
+	acked := x.readAcks().Number
 	require.NoError(t, w.guest("n2").Crash())
-	require.NoError(t, w.boot(t.Context(), w.guest("n2")))
+	require.NoError(t, w.bootGuest(t.Context(), w.guest("n2")))
 	w.awaitState(t, "n2", "reachable")
-	w.mustRefuse(t, v, "n1", "n2")
-	require.NoError(t, w.boot(t.Context(), w.guest("n1")))
+	w.requireRefused(t, v, "n1", "n2")
+	require.NoError(t, w.bootGuest(t.Context(), w.guest("n1")))
 	w.awaitState(t, "n1", "reachable")
-	w.mustRefuse(t, v, "n1", "n2")
-	require.NoError(t, w.lab.HealAll(t.Context()))
-	w.awaitKernel(t, v, "n1", resyncPatience, "both are synchronised", whole)
-	w.takeAway(t, v, "n2")
-	w.takeAway(t, v, "n1")
-	w.up(t, v, "n1")
-	w.mustHold(t, v, "n1", acked)
-	w.down(t, v, "n1")
-	w.up(t, v, "n2")
-	w.mustHold(t, v, "n2", acked)
-	w.down(t, v, "n2")
+	w.requireRefused(t, v, "n1", "n2")
+	require.NoError(t, w.lab.ReconnectAll(t.Context()))
+	w.awaitKernel(t, v, "n1", resyncTimeout, "both are synchronised", isUpToDate)
+	w.unpublishUnreachable(t, v, "n2")
+	w.unpublishUnreachable(t, v, "n1")
+	w.publishAndStage(t, v, "n1")
+	w.requireAcknowledged(t, v, "n1", acked)
+	w.unstageAndUnpublish(t, v, "n1")
+	w.publishAndStage(t, v, "n2")
+	w.requireAcknowledged(t, v, "n2", acked)
+	w.unstageAndUnpublish(t, v, "n2")
 	w.noSplitBrain(t)
 }
 
-// mustRefuse tries all that an orchestrator can to have the volume on a stale replica.
-func (w *world) mustRefuse(t *testing.T, v *volume, from, to string) {
+// requireRefused tries all that an orchestrator can to have the volume on a stale replica.
+func (w *env) requireRefused(t *testing.T, v *volume, from, to string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
@@ -171,7 +171,7 @@ func (w *world) mustRefuse(t *testing.T, v *volume, from, to string) {
 	}
 	for range 3 {
 		attempt, end := context.WithTimeout(t.Context(), 5*time.Second)
-		_, err := w.co.controllers[w.co.next()].ControllerPublishVolume(attempt, w.co.publishRequest(v, to))
+		_, err := w.co.controllers[w.co.takeTurn()].ControllerPublishVolume(attempt, w.co.publishRequest(v, to))
 		end()
 		require.Error(t, err, "%s has stale data", to)
 		t.Logf("publish to %s: %v", to, err)

@@ -15,19 +15,19 @@ type failover struct{ total, fromPublish time.Duration }
 // A primary that loses its power: every acknowledged write is on the other host, mounted
 // soon, and the host that comes back is only synchronised.
 func TestPowerLossLosesNoAcknowledgedWrite(t *testing.T) {
-	w := inWorld(t)
+	w := newScenario(t)
 	v := w.replicated(t, "power", false)
 	var took []failover
 	from := uint64(1)
 	nodes := []string{"n1", "n2"}
-	w.up(t, v, nodes[0])
+	w.publishAndStage(t, v, nodes[0])
 	for range rounds() {
 		var f failover
 		f, from = w.failOver(t, v, nodes[0], nodes[1], from)
 		took = append(took, f)
 		slices.Reverse(nodes)
 	}
-	w.down(t, v, nodes[0])
+	w.unstageAndUnpublish(t, v, nodes[0])
 	w.noSplitBrain(t)
 	total, fromPublish := medians(took)
 	t.Logf("from the crash until mounted elsewhere: median %s; from the publish call: median %s; %d times", total, fromPublish, len(took))
@@ -46,32 +46,32 @@ func medians(all []failover) (total, fromPublish time.Duration) {
 }
 
 // failOver kills the primary's host under a writer and brings the volume up on the other.
-func (w *world) failOver(t *testing.T, v *volume, from, to string, number uint64) (failover, uint64) {
+func (w *env) failOver(t *testing.T, v *volume, from, to string, number uint64) (failover, uint64) {
 	t.Helper()
 	x := w.write(t, v, from, number)
-	x.awaitMore(t, 50)
+	x.awaitBlocks(t, 50)
 	require.NoError(t, w.guest(from).Crash())
-	crashed, acked := time.Now(), x.acked().Number
-	w.takeAway(t, v, from)
+	crashed, acked := time.Now(), x.readAcks().Number
+	w.unpublishUnreachable(t, v, from)
 	published := time.Now()
-	w.up(t, v, to)
+	w.publishAndStage(t, v, to)
 	f := failover{total: time.Since(crashed), fromPublish: time.Since(published)}
-	w.mustHold(t, v, to, acked)
+	w.requireAcknowledged(t, v, to, acked)
 	y := w.write(t, v, to, acked+1)
-	y.awaitMore(t, 20)
-	require.NoError(t, w.boot(t.Context(), w.guest(from)))
-	w.awaitKernel(t, v, to, resyncPatience, "the host that came back is synchronised", whole)
+	y.awaitBlocks(t, 20)
+	require.NoError(t, w.bootGuest(t.Context(), w.guest(from)))
+	w.awaitKernel(t, v, to, resyncTimeout, "the host that came back is synchronised", isUpToDate)
 	w.awaitState(t, from, "reachable")
 	last := y.stop(t)
-	w.mustHold(t, v, to, last.Number)
+	w.requireAcknowledged(t, v, to, last.Number)
 	return f, last.Number + 1
 }
 
-// takeAway ends the publication on a host as soon as the log knows that it is away: before
+// unpublishUnreachable ends the publication on a host as soon as the log knows that it is away: before
 // that the answer is that the host has the volume staged (S31).
-func (w *world) takeAway(t *testing.T, v *volume, node string) {
+func (w *env) unpublishUnreachable(t *testing.T, v *volume, node string) {
 	t.Helper()
-	eventually(t, patience, "the volume is taken from "+node, func(ctx context.Context) error {
+	eventually(t, timeout, "the volume is taken from "+node, func(ctx context.Context) error {
 		return w.co.unpublish(ctx, v, node)
 	})
 }

@@ -18,128 +18,128 @@ import (
 func TestAnInconsistentReplicaIsNeverPromoted(t *testing.T) {
 	for name, dies := range map[string]string{"its source dies": "n1", "its target dies": "n2"} {
 		t.Run(name, func(t *testing.T) {
-			w := inWorld(t)
+			w := newScenario(t)
 			v := w.replicated(t, "resync", false)
-			w.up(t, v, "n1")
-			require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
-			w.awaitKernel(t, v, "n1", patience, "it goes on alone", func(d drbd) bool { return d.connection != "Connected" && !d.suspended })
-			w.must(t, "n1", fmt.Sprintf("dd if=/dev/urandom of=%s/fill bs=1M count=12 conv=fsync 2>/dev/null", v.target()))
+			w.publishAndStage(t, v, "n1")
+			require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
+			w.awaitKernel(t, v, "n1", timeout, "it goes on alone", func(d drbdState) bool { return d.connection != "Connected" && !d.suspended })
+			w.mustExec(t, "n1", fmt.Sprintf("dd if=/dev/urandom of=%s/fill bs=1M count=12 conv=fsync 2>/dev/null", v.target()))
 			x := w.write(t, v, "n1", 1)
-			x.awaitMore(t, 20)
+			x.awaitBlocks(t, 20)
 			acked := x.stop(t).Number
-			w.paced(t, v, "n1", "256K")
-			w.paced(t, v, "n2", "256K")
-			require.NoError(t, w.lab.HealAll(t.Context()))
-			w.awaitKernel(t, v, "n2", patience, "it is being synchronised", func(d drbd) bool { return d.connection == "SyncTarget" })
+			w.limitResyncRate(t, v, "n1", "256K")
+			w.limitResyncRate(t, v, "n2", "256K")
+			require.NoError(t, w.lab.ReconnectAll(t.Context()))
+			w.awaitKernel(t, v, "n2", timeout, "it is being synchronised", func(d drbdState) bool { return d.connection == "SyncTarget" })
 			time.Sleep(time.Second) // what was copied by then is on stable storage, or not
 			require.NoError(t, w.guest(dies).Crash())
 			if dies == "n1" {
 				w.awaitState(t, "n1", "unreachable")
-				w.mustRefuse(t, v, "n1", "n2")
-				w.paced(t, v, "n2", "100M")
+				w.requireRefused(t, v, "n1", "n2")
+				w.limitResyncRate(t, v, "n2", "100M")
 			} else {
-				w.paced(t, v, "n1", "100M")
-				w.must(t, "n1", fmt.Sprintf("touch %s/alive && sync -f %s/alive", v.target(), v.target()))
+				w.limitResyncRate(t, v, "n1", "100M")
+				w.mustExec(t, "n1", fmt.Sprintf("touch %s/alive && sync -f %s/alive", v.target(), v.target()))
 			}
-			require.NoError(t, w.boot(t.Context(), w.guest(dies)))
+			require.NoError(t, w.bootGuest(t.Context(), w.guest(dies)))
 			w.awaitState(t, dies, "reachable")
-			w.awaitKernel(t, v, "n2", resyncPatience, "it is synchronised", whole)
+			w.awaitKernel(t, v, "n2", resyncTimeout, "it is synchronised", isUpToDate)
 			if dies == "n2" {
-				w.mustCopyAll(t, v, "n2")
-				w.down(t, v, "n1")
+				w.requireFullSync(t, v, "n2")
+				w.unstageAndUnpublish(t, v, "n1")
 			}
-			w.backOn(t, v, "n2", acked)
+			w.requireBothUpToDate(t, v, "n2", acked)
 		})
 	}
 }
 
-// mustCopyAll: of a target that lost its power nobody knows what it had on stable storage.
-func (w *world) mustCopyAll(t *testing.T, v *volume, node string) {
+// requireFullSync: of a target that lost its power nobody knows what it had on stable storage.
+func (w *env) requireFullSync(t *testing.T, v *volume, node string) {
 	t.Helper()
-	require.Contains(t, w.must(t, node, "dmesg"), fmt.Sprintf("Began resync as SyncTarget (will sync %d KB", v.size>>10))
+	require.Contains(t, w.mustExec(t, node, "dmesg"), fmt.Sprintf("Began resync as SyncTarget (will sync %d KB", v.size>>10))
 }
 
-// paced gives a synchronisation so many bytes a second: at 256K it is far from its end
+// limitResyncRate gives a synchronisation so many bytes a second: at 256K it is far from its end
 // whatever else the machine has to do.
-func (w *world) paced(t *testing.T, v *volume, node, rate string) {
+func (w *env) limitResyncRate(t *testing.T, v *volume, node, rate string) {
 	t.Helper()
-	w.must(t, node, fmt.Sprintf("drbdadm disk-options --c-plan-ahead=0 --resync-rate=%s %s", rate, v.id))
+	w.mustExec(t, node, fmt.Sprintf("drbdadm disk-options --c-plan-ahead=0 --resync-rate=%s %s", rate, v.id))
 }
 
 // A name that is created, deleted and created again: no old data, no split brain at
 // birth, and no minor or port before both hosts reported them free.
 func TestAFreedNameIsANewVolume(t *testing.T) {
-	w := inWorld(t)
+	w := newScenario(t)
 	v := &volume{name: "again", size: 32 * mi, block: true}
 	for i := range 3 {
 		require.NoError(t, w.co.create(t.Context(), v, []string{"n1", "n2"}, map[string]string{"replicas": "2"}))
 		node := []string{"n1", "n2"}[i%2]
-		w.up(t, v, node)
-		require.Equal(t, "0", strings.TrimSpace(w.must(t, node, fmt.Sprintf("head -c %d %s | tr -d '\\0' | wc -c", v.size, v.target()))), "it reads as zero")
-		w.must(t, node, fmt.Sprintf("yes secret | dd of=%s bs=1M count=16 iflag=fullblock oflag=direct 2>/dev/null", v.target()))
-		w.down(t, v, node)
+		w.publishAndStage(t, v, node)
+		require.Equal(t, "0", strings.TrimSpace(w.mustExec(t, node, fmt.Sprintf("head -c %d %s | tr -d '\\0' | wc -c", v.size, v.target()))), "it reads as zero")
+		w.mustExec(t, node, fmt.Sprintf("yes secret | dd of=%s bs=1M count=16 iflag=fullblock oflag=direct 2>/dev/null", v.target()))
+		w.unstageAndUnpublish(t, v, node)
 		require.NoError(t, w.co.delete(t.Context(), v))
 	}
-	require.NoError(t, w.lab.Cut(t.Context(), lab.API, 2))
+	require.NoError(t, w.lab.Isolate(t.Context(), lab.API, 2))
 	w.awaitState(t, "n2", "unreachable")
 	t.Run("with a host away the minor stays taken", func(t *testing.T) {
-		require.NoError(t, w.lab.HealAll(t.Context()))
+		require.NoError(t, w.lab.ReconnectAll(t.Context()))
 		w.awaitState(t, "n2", "reachable")
 		require.NoError(t, w.co.create(t.Context(), v, []string{"n1", "n2"}, map[string]string{"replicas": "2"}))
 		first := w.minor(t, v, "n1")
-		require.NoError(t, w.lab.Cut(t.Context(), lab.API, 2))
+		require.NoError(t, w.lab.Isolate(t.Context(), lab.API, 2))
 		w.awaitState(t, "n2", "unreachable")
 		require.NoError(t, w.co.delete(t.Context(), v))
 		other := &volume{name: v.name, size: v.size, block: true}
 		require.NoError(t, w.co.create(t.Context(), other, []string{"n1", "n3"}, map[string]string{"replicas": "2"}))
 		require.NotEqual(t, first, w.minor(t, other, "n1"))
 		require.NoError(t, w.co.delete(t.Context(), other))
-		require.NoError(t, w.lab.HealAll(t.Context()))
+		require.NoError(t, w.lab.ReconnectAll(t.Context()))
 	})
 	w.noSplitBrain(t)
 }
 
-func (w *world) minor(t *testing.T, v *volume, node string) string {
+func (w *env) minor(t *testing.T, v *volume, node string) string {
 	t.Helper()
-	return strings.TrimSpace(w.must(t, node, fmt.Sprintf(`sed -n 's/.*minor \([0-9]*\).*/\1/p' /etc/drbd.d/*%s*.res | head -1`, v.id)))
+	return strings.TrimSpace(w.mustExec(t, node, fmt.Sprintf(`sed -n 's/.*minor \([0-9]*\).*/\1/p' /etc/drbd.d/*%s*.res | head -1`, v.id)))
 }
 
 // The link flaps while a writer works: each loss is a question of its own, and after each
 // return the log says that both are up to date again (S7, S10).
 func TestS7_S10_AFlappingLink(t *testing.T) {
-	w := inWorld(t)
+	w := newScenario(t)
 	v := w.replicated(t, "flap", false)
-	w.up(t, v, "n1")
+	w.publishAndStage(t, v, "n1")
 	x := w.write(t, v, "n1", 1)
 	for i := range 4 {
-		require.NoError(t, w.lab.Split(t.Context(), lab.Replication, []int{1}, []int{2}))
+		require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))
 		if i%2 == 0 {
-			w.awaitKernel(t, v, "n1", patience, "it noticed", func(d drbd) bool { return d.connection != "Connected" })
+			w.awaitKernel(t, v, "n1", timeout, "it noticed", func(d drbdState) bool { return d.connection != "Connected" })
 		} else {
 			x.awaitFrozen(t)
 		}
-		require.NoError(t, w.lab.HealAll(t.Context()))
-		w.awaitKernel(t, v, "n1", resyncPatience, "both are synchronised", func(d drbd) bool { return whole(d) && !d.suspended })
-		x.awaitMore(t, 10)
-		w.awaitWell(t, v)
+		require.NoError(t, w.lab.ReconnectAll(t.Context()))
+		w.awaitKernel(t, v, "n1", resyncTimeout, "both are synchronised", func(d drbdState) bool { return isUpToDate(d) && !d.suspended })
+		x.awaitBlocks(t, 10)
+		w.awaitHealthy(t, v)
 	}
 	last := x.stop(t)
 	require.Empty(t, last.Error)
-	w.mustHold(t, v, "n1", last.Number)
+	w.requireAcknowledged(t, v, "n1", last.Number)
 	require.NoError(t, w.guest("n1").Crash()) // the other one is as good, by the log's word
-	w.takeAway(t, v, "n1")
-	w.up(t, v, "n2")
-	w.mustHold(t, v, "n2", last.Number)
-	require.NoError(t, w.boot(t.Context(), w.guest("n1")))
-	w.awaitKernel(t, v, "n2", resyncPatience, "both are synchronised", whole)
-	w.down(t, v, "n2")
+	w.unpublishUnreachable(t, v, "n1")
+	w.publishAndStage(t, v, "n2")
+	w.requireAcknowledged(t, v, "n2", last.Number)
+	require.NoError(t, w.bootGuest(t.Context(), w.guest("n1")))
+	w.awaitKernel(t, v, "n2", resyncTimeout, "both are synchronised", isUpToDate)
+	w.unstageAndUnpublish(t, v, "n2")
 	w.noSplitBrain(t)
 }
 
-// awaitWell waits until CSI tells that the volume is well: both replicas are up to date.
-func (w *world) awaitWell(t *testing.T, v *volume) {
+// awaitHealthy waits until CSI tells that the volume is well: both replicas are up to date.
+func (w *env) awaitHealthy(t *testing.T, v *volume) {
 	t.Helper()
-	eventually(t, patience, "the volume is well", func(ctx context.Context) error {
+	eventually(t, timeout, "the volume is well", func(ctx context.Context) error {
 		abnormal, message, err := w.condition(ctx, v)
 		if err == nil && abnormal {
 			err = fmt.Errorf("it says %q", message)
@@ -148,8 +148,8 @@ func (w *world) awaitWell(t *testing.T, v *volume) {
 	})
 }
 
-func (w *world) condition(ctx context.Context, v *volume) (abnormal bool, message string, err error) {
-	resp, err := w.co.controllers[w.co.next()].ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: v.id})
+func (w *env) condition(ctx context.Context, v *volume) (abnormal bool, message string, err error) {
+	resp, err := w.co.controllers[w.co.takeTurn()].ControllerGetVolume(ctx, &csi.ControllerGetVolumeRequest{VolumeId: v.id})
 	c := resp.GetStatus().GetVolumeCondition()
 	return c.GetAbnormal(), c.GetMessage(), err
 }

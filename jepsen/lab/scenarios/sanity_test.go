@@ -25,22 +25,22 @@ import (
 // guest's topology: hosts that the volumes must not be on are cordoned. It may skip only
 // what CSI v1.13 alone adds. The short form takes what differs by replicas, once each.
 func TestCSISanityFromAGuest(t *testing.T) {
-	w := inWorld(t)
+	w := newScenario(t)
 	require.NoError(t, buildSanity(t.Context(), filepath.Join(w.lab.Dir(), "bin", "csi-sanity")))
-	before, err := w.everything(t.Context())
+	before, err := w.listObjects(t.Context())
 	require.NoError(t, err)
 	for _, r := range sanityRuns() {
 		t.Run(r.name(), func(t *testing.T) {
 			w.cordon(t, []string{"n2", "n3"}[r.replicas-1:]...)
 			w.sanity(t, r)
-			w.awaitOnly(t, before)
+			w.awaitNoMoreThan(t, before)
 		})
 	}
 	w.noSplitBrain(t)
 }
 
 // cordon keeps new volumes from hosts until the scenario ends.
-func (w *world) cordon(t *testing.T, nodes ...string) {
+func (w *env) cordon(t *testing.T, nodes ...string) {
 	t.Helper()
 	for _, n := range nodes {
 		host, err := w.cluster.Host(t.Context(), n)
@@ -74,8 +74,8 @@ func (r sanityRun) name() string { return fmt.Sprintf("csi-sanity-%s-%d", r.acce
 
 const (
 	sanitySize = 64 * mi
-	// sanityPatience is for one run.
-	sanityPatience = 20 * time.Minute
+	// sanityTimeout is for one run.
+	sanityTimeout = 20 * time.Minute
 	// sanityPasses is how many specs the reference driver passes.
 	sanityPasses = 94
 	// maxRepeated is how many specs may pass only when they are repeated. csi-sanity takes
@@ -97,7 +97,7 @@ func buildSanity(ctx context.Context, to string) error {
 	return nil
 }
 
-func (w *world) sanity(t *testing.T, r sanityRun) {
+func (w *env) sanity(t *testing.T, r sanityRun) {
 	t.Helper()
 	g := w.guest("n1")
 	parameters, mutable := "/lab/"+r.name()+".yaml", "/lab/mutable.yaml"
@@ -112,7 +112,7 @@ func (w *world) sanity(t *testing.T, r sanityRun) {
 	if !*long {
 		argv = append(argv, "--ginkgo.focus", inShort, "--ginkgo.skip", notInShort)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), sanityPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), sanityTimeout)
 	defer cancel()
 	began := time.Now()
 	job, err := g.Start(ctx, r.name(), nil, argv...)
@@ -169,9 +169,9 @@ func countSpecs(t *testing.T, report string) (passed int, skipped map[string]int
 	return passed, skipped, repeated
 }
 
-// everything is what there is, in the log and on the hosts: what losers had may be kept on
+// listObjects is what there is, in the log and on the hosts: what losers had may be kept on
 // them.
-func (w *world) everything(ctx context.Context) (all []string, err error) {
+func (w *env) listObjects(ctx context.Context) (all []string, err error) {
 	var said struct {
 		Volumes []struct {
 			ID string `json:"id"`
@@ -195,12 +195,12 @@ func (w *world) everything(ctx context.Context) (all []string, err error) {
 	return all, nil
 }
 
-// awaitOnly waits until there is nothing more than there was: csi-sanity deletes what it
+// awaitNoMoreThan waits until there is nothing more than there was: csi-sanity deletes what it
 // made.
-func (w *world) awaitOnly(t *testing.T, before []string) {
+func (w *env) awaitNoMoreThan(t *testing.T, before []string) {
 	t.Helper()
-	eventually(t, patience, "nothing more is left", func(ctx context.Context) error {
-		now, err := w.everything(ctx)
+	eventually(t, timeout, "nothing more is left", func(ctx context.Context) error {
+		now, err := w.listObjects(ctx)
 		if err != nil {
 			return err
 		}

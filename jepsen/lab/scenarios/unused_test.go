@@ -12,45 +12,45 @@ import (
 // it serves the volume, and nobody decides anything, as the end of the last use is on
 // record (S5, S10). The other one is synchronised when it is back.
 func TestS5_S10_AnUnusedVolumeIsServedByTheHostThatReturnsAlone(t *testing.T) {
-	w := inWorld(t)
+	w := newScenario(t)
 	v := w.replicated(t, "unused", false)
 	returns := []string{"n2"}
 	if *long {
 		returns = append(returns, "n1", "n1", "n2")
 	}
 	used, last := "n1", uint64(0)
-	w.up(t, v, used)
+	w.publishAndStage(t, v, used)
 	for _, back := range returns {
-		last = w.used(t, v, used, last+1)
+		last = w.writeAndUnstage(t, v, used, last+1)
 		w.awaitUnused(t, v)
 		require.NoError(t, w.guest("n1").Crash())
 		require.NoError(t, w.guest("n2").Crash())
-		require.NoError(t, w.boot(t.Context(), w.guest(back)))
-		w.up(t, v, back)
-		w.mustHold(t, v, back, last)
-		require.NoError(t, w.boot(t.Context(), w.guest(map[string]string{"n1": "n2", "n2": "n1"}[back])))
-		w.awaitKernel(t, v, back, resyncPatience, "both are synchronised", whole)
+		require.NoError(t, w.bootGuest(t.Context(), w.guest(back)))
+		w.publishAndStage(t, v, back)
+		w.requireAcknowledged(t, v, back, last)
+		require.NoError(t, w.bootGuest(t.Context(), w.guest(map[string]string{"n1": "n2", "n2": "n1"}[back])))
+		w.awaitKernel(t, v, back, resyncTimeout, "both are synchronised", isUpToDate)
 		used = back
 	}
-	w.down(t, v, used)
+	w.unstageAndUnpublish(t, v, used)
 	w.noSplitBrain(t)
 }
 
-// used writes from a number on where the volume is up, and takes it down.
-func (w *world) used(t *testing.T, v *volume, node string, from uint64) (acked uint64) {
+// writeAndUnstage writes from a number on where the volume is up, and takes it down.
+func (w *env) writeAndUnstage(t *testing.T, v *volume, node string, from uint64) (acked uint64) {
 	t.Helper()
 	x := w.write(t, v, node, from)
-	x.awaitMore(t, 50)
+	x.awaitBlocks(t, 50)
 	acked = x.stop(t).Number
-	w.down(t, v, node)
+	w.unstageAndUnpublish(t, v, node)
 	return acked
 }
 
 // awaitUnused waits until the log knows that nobody uses the volume, and that both
 // replicas have one content since: what was seen under an older generation is of before.
-func (w *world) awaitUnused(t *testing.T, v *volume) {
+func (w *env) awaitUnused(t *testing.T, v *volume) {
 	t.Helper()
-	eventually(t, patience, "its clean demotion is on record", func(ctx context.Context) error {
+	eventually(t, timeout, "its clean demotion is on record", func(ctx context.Context) error {
 		var all struct {
 			Volumes []struct {
 				Publications, Teardowns []struct{}

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// acks is what a writer's file says.
-type acks struct {
+// ackFile is what a writer's file says.
+type ackFile struct {
 	Number      uint64        `json:"number"`
 	At          int64         `json:"at"`
 	Longest     time.Duration `json:"longest"`
@@ -25,7 +25,7 @@ type acks struct {
 
 // writer is a workload that writes numbered blocks.
 type writer struct {
-	w    *world
+	w    *env
 	v    *volume
 	node string
 	name string
@@ -33,7 +33,7 @@ type writer struct {
 }
 
 // write starts a workload from a number on, and waits for its first block.
-func (w *world) write(t *testing.T, v *volume, node string, from uint64) *writer {
+func (w *env) write(t *testing.T, v *volume, node string, from uint64) *writer {
 	t.Helper()
 	w.count++
 	x := &writer{w: w, v: v, node: node, name: fmt.Sprintf("writer-%d", w.count)}
@@ -48,9 +48,9 @@ func (w *world) write(t *testing.T, v *volume, node string, from uint64) *writer
 	return x
 }
 
-// acked is what was acknowledged until now, also of a guest that lost its power.
-func (x *writer) acked() acks {
-	var a acks
+// readAcks is what was acknowledged until now, also of a guest that lost its power.
+func (x *writer) readAcks() ackFile {
+	var a ackFile
 	text, err := os.ReadFile(filepath.Join(x.w.guest(x.node).Shared(), x.name))
 	if err == nil {
 		_ = json.Unmarshal(text, &a) // the first write may not be there yet
@@ -61,8 +61,8 @@ func (x *writer) acked() acks {
 // awaitBeyond waits until the writer got beyond a number.
 func (x *writer) awaitBeyond(t *testing.T, number uint64) {
 	t.Helper()
-	eventually(t, patience, fmt.Sprintf("%s writes beyond block %d on %s", x.name, number, x.node), func(context.Context) error {
-		a := x.acked()
+	eventually(t, timeout, fmt.Sprintf("%s writes beyond block %d on %s", x.name, number, x.node), func(context.Context) error {
+		a := x.readAcks()
 		if a.Error != "" || a.Number <= number {
 			return fmt.Errorf("it is at %+v", a)
 		}
@@ -70,26 +70,26 @@ func (x *writer) awaitBeyond(t *testing.T, number uint64) {
 	})
 }
 
-// awaitMore waits until it wrote so many blocks more.
-func (x *writer) awaitMore(t *testing.T, blocks uint64) {
+// awaitBlocks waits until it wrote so many blocks more.
+func (x *writer) awaitBlocks(t *testing.T, blocks uint64) {
 	t.Helper()
-	x.awaitBeyond(t, x.acked().Number+blocks)
+	x.awaitBeyond(t, x.readAcks().Number+blocks)
 }
 
 // stop kills it and says what it wrote.
-func (x *writer) stop(t *testing.T) acks {
+func (x *writer) stop(t *testing.T) ackFile {
 	t.Helper()
 	require.NoError(t, x.job.Kill(t.Context()))
 	_, err := x.job.Wait(t.Context())
 	require.NoError(t, err)
-	return x.acked()
+	return x.readAcks()
 }
 
 // isFrozen is true when nothing was acknowledged for a second.
 func (x *writer) isFrozen() error {
-	before := x.acked()
+	before := x.readAcks()
 	time.Sleep(time.Second) // the property is about time
-	if after := x.acked(); after.Number != before.Number || after.Error != "" {
+	if after := x.readAcks(); after.Number != before.Number || after.Error != "" {
 		return fmt.Errorf("it went on from %d to %+v", before.Number, after)
 	}
 	return nil
@@ -97,17 +97,17 @@ func (x *writer) isFrozen() error {
 
 func (x *writer) awaitFrozen(t *testing.T) {
 	t.Helper()
-	eventually(t, patience, x.name+" is frozen on "+x.node, func(context.Context) error { return x.isFrozen() })
+	eventually(t, timeout, x.name+" is frozen on "+x.node, func(context.Context) error { return x.isFrozen() })
 }
 
-// mustHold checks that every acknowledged block is in the volume on a node.
-func (w *world) mustHold(t *testing.T, v *volume, node string, acked uint64) {
+// requireAcknowledged checks that every acknowledged block is in the volume on a node.
+func (w *env) requireAcknowledged(t *testing.T, v *volume, node string, acked uint64) {
 	t.Helper()
 	direct := ""
 	if v.block {
 		direct = "--direct"
 	}
-	out := w.must(t, node, fmt.Sprintf("/run/lab/writer check --path %s --acked %d %s", v.path(), acked, direct))
+	out := w.mustExec(t, node, fmt.Sprintf("/run/lab/writer check --path %s --acked %d %s", v.path(), acked, direct))
 	var found struct {
 		Highest uint64   `json:"highest"`
 		Missing []uint64 `json:"missing"`
@@ -115,7 +115,7 @@ func (w *world) mustHold(t *testing.T, v *volume, node string, acked uint64) {
 	}
 	require.NoError(t, json.Unmarshal([]byte(out), &found), out)
 	if len(found.Missing) > 0 {
-		w.fail(t, "acknowledged blocks are lost on %s: %v; stamps %v", node, found.Missing, found.Stamps)
+		w.fatalf(t, "acknowledged blocks are lost on %s: %v; stamps %v", node, found.Missing, found.Stamps)
 	}
 	require.GreaterOrEqual(t, found.Highest, acked)
 	seen := map[string]bool{}

@@ -8,7 +8,7 @@ import (
 
 // acks is what the host sees: the last number that was acknowledged, when, and the
 // longest time between two.
-type acks struct {
+type ackFile struct {
 	Number  uint64        `json:"number"`
 	At      int64         `json:"at"`      // Unix nanoseconds
 	Longest time.Duration `json:"longest"` // nanoseconds
@@ -21,16 +21,16 @@ type acks struct {
 // recordBytes is the fixed length of the file, so that a reader never sees half of a record.
 const recordBytes = 512
 
-func openAcks(path string) (*acks, error) {
+func openAcks(path string) (*ackFile, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &acks{file: f}, nil
+	return &ackFile{file: f}, nil
 }
 
 // acknowledged notes a number.
-func (a *acks) acknowledged(number uint64) error {
+func (a *ackFile) acknowledged(number uint64) error {
 	now := time.Now().UnixNano()
 	if pause := time.Duration(now - a.At); a.At != 0 && pause > a.Longest {
 		a.Longest, a.LongestFrom = pause, a.Number
@@ -40,13 +40,13 @@ func (a *acks) acknowledged(number uint64) error {
 }
 
 // failed notes why the writing ended.
-func (a *acks) failed(why error) error {
+func (a *ackFile) failed(why error) error {
 	a.Error = why.Error()
 	return a.write()
 }
 
 // write replaces the record with one call, which the host's page cache takes as a whole.
-func (a *acks) write() error {
+func (a *ackFile) write() error {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err

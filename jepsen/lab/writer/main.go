@@ -60,7 +60,7 @@ func (o *options) write() error {
 		return errors.Join(err, said.failed(err))
 	}
 	for number := o.from; ; number++ {
-		if err := r.put(block{number: number, stamp: o.stamp}); err != nil {
+		if err := r.writeBlock(block{number: number, stamp: o.stamp}); err != nil {
 			err = fmt.Errorf("write block %d: %w", number, err)
 			return errors.Join(err, said.failed(err))
 		}
@@ -70,8 +70,8 @@ func (o *options) write() error {
 	}
 }
 
-// finding is what check prints, as JSON.
-type finding struct {
+// checkResult is what check prints, as JSON.
+type checkResult struct {
 	Highest uint64   `json:"highest"` // number that was found
 	Missing []uint64 `json:"missing"` // acknowledged, and not there
 	// Stamps are who wrote the ring, in the order of the numbers.
@@ -85,22 +85,22 @@ func (o *options) check() error {
 	if err != nil {
 		return err
 	}
-	found, err := r.inspect(o.acked)
+	found, err := r.findMissing(o.acked)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(found)
 }
 
-func (r *ring) inspect(acked uint64) (finding, error) {
-	f := finding{Missing: []uint64{}, Stamps: []string{}}
+func (r *ring) findMissing(acked uint64) (checkResult, error) {
+	f := checkResult{Missing: []uint64{}, Stamps: []string{}}
 	first := uint64(1)
 	if acked > r.blocks {
 		first = acked - r.blocks + 1
 	}
 	var found []block
 	for number := first; number <= acked; number++ {
-		b, whole, err := r.at(number)
+		b, whole, err := r.readBlock(number)
 		if err != nil {
 			return f, fmt.Errorf("read the place of block %d: %w", number, err)
 		}
@@ -110,13 +110,13 @@ func (r *ring) inspect(acked uint64) (finding, error) {
 		}
 		found = append(found, b)
 	}
-	f.tell(found)
+	f.print(found)
 	return f, nil
 }
 
-// tell says who wrote what was found. A place may hold a later number than the one that is
+// print says who wrote what was found. A place may hold a later number than the one that is
 // looked for: the last that was written need not have been acknowledged.
-func (f *finding) tell(found []block) {
+func (f *checkResult) print(found []block) {
 	slices.SortFunc(found, func(a, b block) int { return cmp.Compare(a.number, b.number) })
 	for _, b := range found {
 		if f.Highest = max(f.Highest, b.number); len(f.Stamps) == 0 || f.Stamps[len(f.Stamps)-1] != b.stamp {

@@ -25,9 +25,9 @@ type block struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encode fills a buffer with the block; all of it depends on the number, so that a torn
+// marshal fills a buffer with the block; all of it depends on the number, so that a torn
 // or an old block is seen.
-func (b block) encode(buf []byte) {
+func (b block) marshal(buf []byte) {
 	for i := 96; i+8 <= blockSize; i += 8 {
 		binary.LittleEndian.PutUint64(buf[i:], b.number*0x9e3779b97f4a7c15+uint64(i))
 	}
@@ -85,17 +85,17 @@ func aligned(size int) []byte {
 
 func (r *ring) offset(number uint64) int64 { return int64(number%r.blocks) * blockSize }
 
-// put writes one block and returns when it is on stable storage.
-func (r *ring) put(b block) error {
-	b.encode(r.buf)
+// writeBlock writes one block and returns when it is on stable storage.
+func (r *ring) writeBlock(b block) error {
+	b.marshal(r.buf)
 	if _, err := r.file.WriteAt(r.buf, r.offset(b.number)); err != nil {
 		return err
 	}
 	return unix.Fdatasync(int(r.file.Fd()))
 }
 
-// at reads what is at the place of a number.
-func (r *ring) at(number uint64) (block, bool, error) {
+// readBlock reads what is at the place of a number.
+func (r *ring) readBlock(number uint64) (block, bool, error) {
 	if _, err := r.file.ReadAt(r.buf, r.offset(number)); err != nil {
 		return block{}, false, err
 	}

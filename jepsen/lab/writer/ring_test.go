@@ -16,7 +16,7 @@ func newRing(t *testing.T, blocks uint64) *ring {
 	return r
 }
 
-func TestARingThatWasWrittenIsWhole(t *testing.T) {
+func TestWrittenRingIsComplete(t *testing.T) {
 	for name, last := range map[string]uint64{"less than a turn": 5, "exactly one": 8, "several": 29} {
 		t.Run(name, func(t *testing.T) {
 			r := newRing(t, 8)
@@ -25,10 +25,10 @@ func TestARingThatWasWrittenIsWhole(t *testing.T) {
 				if n > last-2 {
 					stamp = "b"
 				}
-				require.NoError(t, r.put(block{number: n, stamp: stamp}))
+				require.NoError(t, r.writeBlock(block{number: n, stamp: stamp}))
 			}
 			for range 2 {
-				f, err := r.inspect(last)
+				f, err := r.findMissing(last)
 				require.NoError(t, err)
 				require.Empty(t, f.Missing)
 				require.Equal(t, last, f.Highest)
@@ -39,31 +39,31 @@ func TestARingThatWasWrittenIsWhole(t *testing.T) {
 }
 
 // The last block was written and not acknowledged when the writer lost its power.
-func TestABlockBeyondTheAcknowledgedIsTheLastOfItsWriter(t *testing.T) {
+func TestBlockAfterLastAcknowledged(t *testing.T) {
 	r := newRing(t, 8)
 	for n := uint64(1); n <= 21; n++ {
-		require.NoError(t, r.put(block{number: n, stamp: map[bool]string{true: "a", false: "b"}[n <= 16]}))
+		require.NoError(t, r.writeBlock(block{number: n, stamp: map[bool]string{true: "a", false: "b"}[n <= 16]}))
 	}
-	f, err := r.inspect(19)
+	f, err := r.findMissing(19)
 	require.NoError(t, err)
 	require.Empty(t, f.Missing)
 	require.Equal(t, uint64(21), f.Highest)
 	require.Equal(t, []string{"a", "b"}, f.Stamps)
 }
 
-func TestALostATornAndAnOldBlockAreMissing(t *testing.T) {
+func TestLostTornAndOldBlocksAreMissing(t *testing.T) {
 	for name, harm := range map[string]func(*ring) error{
 		"lost": func(r *ring) error { _, err := r.file.WriteAt(make([]byte, blockSize), r.offset(10)); return err },
 		"torn": func(r *ring) error { _, err := r.file.WriteAt(make([]byte, 512), r.offset(10)+2048); return err },
-		"old":  func(r *ring) error { return r.put(block{number: 2}) },
+		"old":  func(r *ring) error { return r.writeBlock(block{number: 2}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRing(t, 8)
 			for n := uint64(1); n <= 12; n++ {
-				require.NoError(t, r.put(block{number: n}))
+				require.NoError(t, r.writeBlock(block{number: n}))
 			}
 			require.NoError(t, harm(r))
-			f, err := r.inspect(12)
+			f, err := r.findMissing(12)
 			require.NoError(t, err)
 			require.Equal(t, []uint64{10}, f.Missing)
 		})

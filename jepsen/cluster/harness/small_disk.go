@@ -1,0 +1,105 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Disk is a small filesystem of its own under the data folder of one child.
+type Disk struct {
+	image, root, data string
+}
+
+// PutOnDisk moves the data folder of a child that does not run onto a new ext4
+// filesystem of the size in bytes.
+func (c *Cluster) PutOnDisk(ctx context.Context, id string, size int64) (*Disk, error) {
+	l, err := c.Layout()
+	if err != nil {
+		return nil, err
+	}
+	d := &Disk{image: filepath.Join(c.Base, id+".disk"), root: filepath.Join(c.Base, id+".root"), data: l.DataDir(id)}
+	if err := os.WriteFile(d.image, nil, 0o600); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.Truncate(d.image, size), os.Mkdir(d.root, 0o700)); err != nil {
+		return nil, err
+	}
+	inside := filepath.Join(d.root, "data")
+	for _, argv := range [][]string{
+		{"mkfs.ext4", "-q", "-m", "0", d.image},
+		{"mount", "-o", "loop", d.image, d.root},
+		{"cp", "-a", d.data, inside},
+		{"mount", "--bind", inside, d.data},
+	} {
+		if err := runCommand(ctx, argv...); err != nil {
+			return nil, errors.Join(err, d.Remove(ctx))
+		}
+	}
+	return d, nil
+}
+
+// runCommand runs one host command.
+func runCommand(ctx context.Context, argv ...string) error {
+	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// Fill leaves so many bytes free.
+func (d *Disk) Fill(leave int64) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(d.root, &fs); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(d.fillerPath(), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	more := int64(fs.Bavail)*fs.Bsize - leave
+	if more <= 0 {
+		return nil
+	}
+	// In pieces: the filesystem may need a little of the space for itself.
+	for end, piece := info.Size(), min(more, int64(Mi)); more > 0 && piece >= 4096; {
+		switch err := unix.Fallocate(int(f.Fd()), 0, end, min(piece, more)); {
+		case err == nil:
+			end, more = end+min(piece, more), more-min(piece, more)
+		case errors.Is(err, unix.ENOSPC):
+			piece /= 2
+		default:
+			return fmt.Errorf("fill %s: %w", d.root, err)
+		}
+	}
+	return nil
+}
+
+// Free gives the space back.
+func (d *Disk) Free() error { return os.Remove(d.fillerPath()) }
+
+func (d *Disk) fillerPath() string { return filepath.Join(d.root, "filler") }
+
+// Remove unmounts the filesystem. The child must not run; its data folder is
+// what it was before PutOnDisk.
+func (d *Disk) Remove(ctx context.Context) error {
+	var errs []error
+	for _, path := range []string{d.data, d.root} {
+		if n, err := MountsAt(path); err != nil || n > 0 {
+			errs = append(errs, err, runCommand(ctx, "umount", path))
+		}
+	}
+	return errors.Join(errs...)
+}

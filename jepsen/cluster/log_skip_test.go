@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+var regexpFault = regexp.MustCompile(`ended at: index (\d+), term \d+, hash ([0-9a-f]{64})`)
+
+// faultAt is where a member ended, as its log's tool says.
+func faultAt(t *testing.T, c *harness.Cluster, dir string) (index, hash string) {
+	t.Helper()
+	res := c.Run(t.Context(), "log", "inspect", "--data-dir", dir)
+	require.Zero(t, res.Code, res.Stderr)
+	m := regexpFault.FindStringSubmatch(res.Stdout)
+	require.NotNil(t, m, res.Stdout)
+	require.Contains(t, res.Stdout, "planted-fault")
+	return m[1], m[2]
+}
+
+// S70: a committed command at which every controller ends is passed over by all of them;
+// the cluster serves again, with one state. The binary has a planted bug.
+func TestACommandThatEndsEveryControllerIsPassedOver(t *testing.T) {
+	testBinary(t)
+	planted, err := harness.BuildTagged(t.Context(), "planted", t.TempDir())
+	require.NoError(t, err)
+	c, err := harness.Start(t.Context(), harness.Options{Binary: planted, Supervise: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { collectAndClean(t, c) })
+	co := c.NewCO()
+	before, err := co.Create(t.Context(), harness.Spec{Name: "before"})
+	require.NoError(t, err)
+	first := c.NewCO()
+	first.Controllers = []string{"c1"} // it has reached the leader when it lists
+	_, err = first.List(t.Context())
+	require.NoError(t, err)
+	client, err := c.Controller("c1")
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	_, err = client.CreateVolume(ctx, harness.Spec{Name: "planted-fault"}.CreateRequest())
+	cancel()
+	require.Error(t, err)
+
+	layout, err := c.Layout()
+	require.NoError(t, err)
+	require.NoError(t, harness.Poll(t.Context(), 3*time.Minute, "every controller to end at the entry", func() (bool, error) {
+		for _, m := range layout.Controllers {
+			if _, err := os.Stat(filepath.Join(m.DataDir, "fault.json")); errors.Is(err, os.ErrNotExist) {
+				return false, nil
+			}
+		}
+		return true, nil
+	}))
+	busy := c.Run(t.Context(), "log", "skip", "--data-dir", layout.Nodes[0].DataDir, "--index", "1", "--hash", "x", "--reason", "r")
+	require.Equal(t, 1, busy.Code, "a node's folder has no log")
+	require.NoError(t, c.Stop(t.Context()))
+
+	for _, m := range layout.Controllers {
+		index, hash := faultAt(t, c, m.DataDir)
+		at, err := strconv.ParseUint(index, 10, 64)
+		require.NoError(t, err)
+		wrong := c.Run(t.Context(), "log", "skip", "--data-dir", m.DataDir, "--index", fmt.Sprint(at-1), "--hash", hash, "--reason", "r")
+		require.Equal(t, 1, wrong.Code, wrong.Stderr)
+		for range 2 {
+			res := c.Run(t.Context(), "log", "skip", "--data-dir", m.DataDir, "--index", index, "--hash", hash, "--reason", "a planted bug")
+			require.Zero(t, res.Code, res.Stderr)
+		}
+	}
+	require.NoError(t, c.Resume(t.Context()))
+	after, err := co.Create(t.Context(), harness.Spec{Name: "after"})
+	require.NoError(t, err)
+	require.NoError(t, c.AwaitAgreement(t.Context()))
+	require.NoError(t, co.Delete(t.Context(), before))
+	require.NoError(t, co.Delete(t.Context(), after))
+}

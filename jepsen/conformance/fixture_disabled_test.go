@@ -1,0 +1,107 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
+)
+
+// disabledCluster is a second, small cluster in which everything is turned off that can be.
+var disabledCluster struct {
+	once    sync.Once
+	cluster *harness.Cluster
+	err     error
+}
+
+// turnedOff is all that a COs may do without.
+var turnedOff = []string{"LIST_VOLUMES", "LIST_VOLUMES_PUBLISHED_NODES", "GET_CAPACITY", "GET_VOLUME",
+	"CREATE_DELETE_SNAPSHOT", "LIST_SNAPSHOTS", "GET_SNAPSHOT", "CLONE_VOLUME", "EXPAND_VOLUME", "MODIFY_VOLUME", "VOLUME_MOUNT_GROUP",
+	"CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT", "SNAPSHOT_METADATA_SERVICE"}
+
+// alsoTurnedOff is what only controllers may do without.
+var alsoTurnedOff = []string{"PUBLISH_READONLY", "SINGLE_NODE_MULTI_WRITER"}
+
+// maxPublished is how many volumes its node takes.
+const maxPublished = 2
+
+// DisabledCluster is a cluster of one controller and one node in which everything is turned
+// off that can be, shared by the rows that ask what is not served.
+func (w *Env) DisabledCluster(t *testing.T) *harness.Cluster {
+	t.Helper()
+	disabledCluster.once.Do(func() {
+		flags := []string{fmt.Sprintf("--node-arg=--max-volumes=%d", maxPublished)}
+		for _, name := range turnedOff {
+			off := "--disable-capability=" + name
+			flags = append(flags, "--controller-arg="+off, "--node-arg="+off)
+		}
+		for _, name := range alsoTurnedOff {
+			flags = append(flags, "--controller-arg=--disable-capability="+name)
+		}
+		path, err := builder.Path(context.Background())
+		if err == nil {
+			disabledCluster.cluster, err = harness.Start(context.Background(), harness.Options{Binary: path, Controllers: 1, Nodes: 1, Flags: flags})
+		}
+		disabledCluster.err = err
+	})
+	require.NoError(t, disabledCluster.err)
+	return disabledCluster.cluster
+}
+
+// disabledConn is a connection to a child of the cluster with everything off.
+func (k *fixture) disabledConn(id string) *grpc.ClientConn {
+	k.t.Helper()
+	l, err := k.env.DisabledCluster(k.t).Layout()
+	require.NoError(k.t, err)
+	conn, err := harness.Dial(endpointPath(l, id))
+	require.NoError(k.t, err)
+	k.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// served makes a row of a capability: it is advertised and the call is served, and
+// where it is not advertised the call is UNIMPLEMENTED.
+func rowServedIff(advertised func(k *fixture, conn *grpc.ClientConn) bool, call func(k *fixture, conn *grpc.ClientConn) error) rowTest {
+	return rowOf(func(k *fixture) {
+		here, there := k.env.Conn(k.t, "c1"), k.disabledConn("c1")
+		require.True(k.t, advertised(k, here), "it is not advertised")
+		require.NoError(k.t, call(k, here))
+		require.False(k.t, advertised(k, there), "it is advertised where it is turned off")
+		requireRefused(k.t, call(k, there), codes.Unimplemented)
+	})
+}
+
+// controllerHas tells whether a controller advertises a capability.
+func controllerHas(want csi.ControllerServiceCapability_RPC_Type) func(*fixture, *grpc.ClientConn) bool {
+	return func(k *fixture, conn *grpc.ClientConn) bool {
+		res, err := csi.NewControllerClient(conn).ControllerGetCapabilities(k.ctx, &csi.ControllerGetCapabilitiesRequest{})
+		require.NoError(k.t, err)
+		for _, c := range res.GetCapabilities() {
+			if c.GetRpc().GetType() == want {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// pluginHas tells whether a process advertises a service.
+func pluginHas(want csi.PluginCapability_Service_Type) func(*fixture, *grpc.ClientConn) bool {
+	return func(k *fixture, conn *grpc.ClientConn) bool {
+		res, err := csi.NewIdentityClient(conn).GetPluginCapabilities(k.ctx, &csi.GetPluginCapabilitiesRequest{})
+		require.NoError(k.t, err)
+		for _, c := range res.GetCapabilities() {
+			if c.GetService().GetType() == want {
+				return true
+			}
+		}
+		return false
+	}
+}

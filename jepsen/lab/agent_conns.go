@@ -1,0 +1,61 @@
+package lab
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"sync"
+)
+
+// lines are the connections to the agent of one run of a guest. They end with the run:
+// a guest without power closes none.
+type agentConns struct {
+	mu    sync.Mutex
+	open  map[net.Conn]bool
+	ended bool
+	http  *http.Client
+}
+
+func newAgentConns() *agentConns {
+	l := &agentConns{open: map[net.Conn]bool{}}
+	l.http = &http.Client{Transport: &http.Transport{DialContext: l.dial, MaxIdleConnsPerHost: 4}}
+	return l
+}
+
+func (l *agentConns) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		_ = conn.Close() // nothing was sent
+		return nil, ErrDown
+	}
+	l.open[conn] = true
+	return &agentConn{Conn: conn, owner: l}, nil
+}
+
+func (l *agentConns) closeAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	for conn := range l.open {
+		_ = conn.Close() // the other end is gone
+	}
+	clear(l.open)
+}
+
+// agentConn is a connection that is forgotten when it is closed.
+type agentConn struct {
+	net.Conn
+	owner *agentConns
+}
+
+func (l *agentConn) Close() error {
+	l.owner.mu.Lock()
+	delete(l.owner.open, l.Conn)
+	l.owner.mu.Unlock()
+	return l.Conn.Close()
+}

@@ -1,0 +1,187 @@
+package lab
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Unavailable is the exit code of a command of holdfast that found no leader, or nobody.
+const Unavailable = 3
+
+// AdminIn runs an operator's command of holdfast in a guest, such as "volumes", "-o",
+// "json", and answers its standard output, and with an exit code other than 0 also what it
+// said on the other.
+func (c *Cluster) AdminIn(ctx context.Context, i int, args ...string) (out string, code int, err error) {
+	argv := append([]string{"/usr/sbin/holdfast"}, args...)
+	argv = append(argv, "--endpoints", strings.Join(c.Endpoints(), ","))
+	argv = append(argv, certificate(adminRole)...)
+	return c.Lab.Guest(i).Exec(ctx, quote(argv)+` 2>/run/admin.$$; code=$?; [ $code = 0 ] || cat /run/admin.$$; rm -f /run/admin.$$; exit $code`)
+}
+
+// Admin is AdminIn in a guest from which the cluster is reached, the last one first: it is
+// the first ones that are cut off and crashed most.
+func (c *Cluster) Admin(ctx context.Context, args ...string) (out string, code int, err error) {
+	err = ErrDown
+	for _, g := range slices.Backward(c.Lab.guests) {
+		if !g.Running() {
+			continue
+		}
+		out, code, err = c.AdminIn(ctx, g.Index, args...)
+		if err == nil && code != Unavailable || ctx.Err() != nil {
+			break
+		}
+	}
+	return out, code, err
+}
+
+// quote writes a command line for a shell.
+func quote(argv []string) string {
+	var words []string
+	for _, word := range argv {
+		words = append(words, "'"+strings.ReplaceAll(word, "'", `'\''`)+"'")
+	}
+	return strings.Join(words, " ")
+}
+
+// Ask runs an operator's command that answers JSON, and reads that into a value.
+func (c *Cluster) Ask(ctx context.Context, into any, args ...string) error {
+	out, code, err := c.Admin(ctx, append(args, "-o", "json")...)
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return fmt.Errorf("holdfast %s: exit code %d: %s", strings.Join(args, " "), code, strings.TrimSpace(out))
+	}
+	if err := json.Unmarshal([]byte(out), into); err != nil {
+		return fmt.Errorf("holdfast %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// Leader is the guest whose controller leads. While none does it asks again, for a minute
+// at most: a guest that stood still is replaced.
+func (c *Cluster) Leader(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		var status status
+		err := c.Ask(ctx, &status, "status")
+		for i := 1; err == nil && i <= c.config.Controllers; i++ {
+			if controllerName(i) == status.Leader {
+				return i, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return 0, errors.Join(errors.New("no controller leads"), err)
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// AwaitReady waits until all controllers vote and all nodes are reachable, for five
+// minutes at most. It gives up at once when a process that was started has ended.
+func (c *Cluster) AwaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	last := errors.New("nothing was asked")
+	for {
+		missing := c.notReadyReason(ctx)
+		if missing == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			last = missing
+		}
+		ended := c.endedProcesses(ctx)
+		if ended != nil || ctx.Err() != nil {
+			return fmt.Errorf("the cluster of lab %d is not ready: %w", c.Lab.Number, errors.Join(last, ended))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// ended says which of the processes that were started have ended, in guests that run.
+func (c *Cluster) endedProcesses(ctx context.Context) error {
+	c.mu.Lock()
+	jobs := slices.Collect(maps.Values(c.jobs))
+	c.mu.Unlock()
+	for _, j := range jobs {
+		if code, err := j.poll(ctx, 0); err == nil {
+			return fmt.Errorf("%s of %s ended with %d", j.Name, j.guest.Name(), code)
+		}
+	}
+	return nil
+}
+
+// status is what `holdfast status` says, as far as it is used here.
+type status struct {
+	Leader  string `json:"leader"`
+	Members []struct {
+		ID        string `json:"id"`
+		Role      string `json:"role"`
+		Reachable bool   `json:"reachable"`
+	} `json:"members"`
+}
+
+type nodes struct {
+	Nodes []struct {
+		ID    string `json:"id"`
+		Host  string `json:"host_id"`
+		State string `json:"state"`
+	} `json:"nodes"`
+}
+
+// Host is the id of the host that has the node's name, as verbs about it name it.
+func (c *Cluster) Host(ctx context.Context, node string) (string, error) {
+	var nodes nodes
+	if err := c.Ask(ctx, &nodes, "nodes"); err != nil {
+		return "", err
+	}
+	for _, n := range nodes.Nodes {
+		if n.ID == node {
+			return n.Host, nil
+		}
+	}
+	return "", fmt.Errorf("node %s is not known", node)
+}
+
+// notReadyReason says what keeps the cluster from being ready.
+func (c *Cluster) notReadyReason(ctx context.Context) error {
+	var status status
+	if err := c.Ask(ctx, &status, "status"); err != nil {
+		return err
+	}
+	voting := 0
+	for _, m := range status.Members {
+		if m.Reachable && m.Role != "nonvoter" {
+			voting++
+		}
+	}
+	if voting != c.config.Controllers {
+		return fmt.Errorf("%d of %d controllers vote", voting, c.config.Controllers)
+	}
+	var nodes nodes
+	if err := c.Ask(ctx, &nodes, "nodes"); err != nil {
+		return err
+	}
+	reachable := 0
+	for _, n := range nodes.Nodes {
+		if n.State == "reachable" {
+			reachable++
+		}
+	}
+	if reachable != c.config.Nodes {
+		return fmt.Errorf("%d of %d nodes are reachable", reachable, c.config.Nodes)
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package lab_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+const (
+	drbdVolume = "hf-0190a0e2-7b1c-7e39-8d55-6f3b2a1c0d01"
+	drbdSize   = 32 << 20
+	// drbdBacking is what executor/drbd says for drbdSize: bitmap, activity log, superblock.
+	drbdBacking = drbdSize + 4<<10 + 32<<10 + 4<<10
+	drbdGrown   = 48 << 20
+	drbdLarger  = drbdGrown + 40<<10
+)
+
+// drbdPair drives executor/drbd's own steps in two guests.
+type drbdPair struct {
+	t        *testing.T
+	l        *lab.Lab
+	protocol int // of fsmpb.Protocol
+}
+
+const protocolA, protocolC = 1, 2
+
+const (
+	// flights is how often writes are caught in flight.
+	flights = 3
+	// drbdNumber is the device's, as stat tells it: major 147, minor 107.
+	drbdNumber = "37739"
+)
+
+// drbdState is what a step "observe" prints, as far as it is looked at here.
+type drbdState struct {
+	InKernel, Primary, Suspended, Metadata, Fresh bool
+	Disk, Connection, PeerDisk, Done              int
+	UUID                                          uint64
+	Size, OutOfSync                               int64
+}
+
+// The numbers of fsmpb.DiskState and fsmpb.ConnectionState.
+const (
+	diskless, inconsistent, consistent, upToDate = 1, 5, 7, 8
+	outdated                                     = 6
+	standAlone, connecting, connected            = 1, 2, 3
+)
+
+func newDRBDPair(t *testing.T) drbdPair {
+	lab.RequireLab(t)
+	program := filepath.Join(t.TempDir(), "drbd.test")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", program, "github.com/holdfast-storage/holdfast/executor/drbd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	binary, err := os.ReadFile(program)
+	require.NoError(t, err)
+	l := lab.New(t, lab.Config{Guests: 2, Disks: []int64{200 << 20}})
+	l.MustBoot(t)
+	r := drbdPair{t, l, protocolC}
+	for i := range 2 {
+		require.NoError(t, os.WriteFile(filepath.Join(l.Guest(i+1).Shared(), "drbd.test"), binary, 0o755))
+		r.prepare(i+1, drbdBacking)
+	}
+	return r
+}
+
+// prepare makes a guest, also after a crash, what a host with a pool is.
+func (r drbdPair) prepare(n int, backing int64) {
+	r.exec(n, fmt.Sprintf(`modprobe -a drbd dm-mod; mkdir -p /m
+dmsetup create below --table "0 %d linear /dev/ubdc 0" && dmsetup mknodes
+setsid env HOLDFAST_DRBD_STEPS=answer HOLDFAST_DRBD_RESOURCE='{}' /lab/drbd.test -test.run TestStepsInAGuest -test.timeout 0 >/lab/answer.log 2>&1 </dev/null &
+for i in $(seq 600); do /usr/sbin/holdfast fence-peer --self-test 2>/dev/null && exit 0; sleep .1; done; exit 1`, backing/512))
+}
+
+func (r drbdPair) exec(n int, script string) string { return r.l.Guest(n).MustExec(r.t, script) }
+
+// steps does the steps and returns what each came to.
+func (r drbdPair) steps(n int, steps ...string) []string {
+	resource := fmt.Sprintf(`{"Volume":%q,"Protocol":%d,"Minor":107,"Port":7800,"Backing":"/dev/mapper/below","Node":"node-%d","Address":%q,"PeerNode":"node-%d","PeerAddress":%q,"Secret":"00112233445566778899aabbccddeeff"}`,
+		drbdVolume, r.protocol, n, r.l.IP(lab.Replication, n), 3-n, r.l.IP(lab.Replication, 3-n))
+	out := r.exec(n, "GOMEMLIMIT=60MiB HOLDFAST_DRBD_STEPS='"+strings.Join(steps, ",")+"' HOLDFAST_DRBD_RESOURCE='"+resource+"' /lab/drbd.test -test.v -test.run TestStepsInAGuest 2>&1")
+	var came []string
+	for _, m := range regexp.MustCompile(`(?m)^STEP [^:]*: (.*) \(\d+ ms\)$`).FindAllStringSubmatch(out, -1) {
+		came = append(came, strings.TrimSpace(m[1]))
+	}
+	r.t.Logf("n%d: %s", n, strings.ReplaceAll(strings.TrimSpace(out), "\n", "\n    "))
+	require.Len(r.t, came, len(steps), out)
+	return came
+}
+
+func (r drbdPair) mustSteps(n int, steps ...string) {
+	r.t.Helper()
+	for i, came := range r.steps(n, steps...) {
+		require.Equal(r.t, "done", came, steps[i])
+	}
+}
+
+func (r drbdPair) mustRefuse(n int, step, why string) {
+	r.t.Helper()
+	came := r.steps(n, step)[0]
+	require.Contains(r.t, came, "refused", step)
+	require.Contains(r.t, came, why, step)
+}
+
+func (r drbdPair) observe(n int) drbdState {
+	r.t.Helper()
+	came := r.steps(n, "observe")[0]
+	text, ok := strings.CutPrefix(came, "done ")
+	require.True(r.t, ok, came)
+	var m drbdState
+	require.NoError(r.t, json.Unmarshal([]byte(text), &m))
+	return m
+}
+
+// until waits until a guest's replica is seen so.
+func (r drbdPair) until(n int, what string, ok func(drbdState) bool) drbdState {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.t.Context(), 4*time.Minute)
+	defer cancel()
+	for {
+		if m := r.observe(n); ok(m) {
+			return m
+		}
+		require.NoError(r.t, ctx.Err(), "n%d was never %s:\n%s", n, what, r.exec(n, "cat /proc/drbd; dmesg | tail -20"))
+	}
+}
+
+func (r drbdPair) verdict(n int, verdict string) {
+	if verdict == "" {
+		r.exec(n, "rm -f /run/verdict")
+		return
+	}
+	r.exec(n, "echo "+verdict+" >/run/v && mv /run/v /run/verdict")
+}
+
+func isConnectedUpToDate(m drbdState) bool {
+	return m.Connection == connected && m.Disk == upToDate && m.PeerDisk == upToDate
+}
+
+func isSuspended(m drbdState) bool { return m.Suspended }

@@ -1,0 +1,124 @@
+package lab_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+	"github.com/holdfast-storage/holdfast/jepsen/lab/place"
+)
+
+// endVariable makes this program a driver that ends as its value says.
+const endVariable = "HOLDFAST_LAB_END"
+
+// TestDriver is the driver of TestNothingIsLeft, in a process of its own.
+func TestDriver(t *testing.T) {
+	end := os.Getenv(endVariable)
+	if end == "" {
+		t.Skip("it runs as a child of TestNothingIsLeft only")
+	}
+	l := lab.New(t, lab.Config{Guests: 1, NoHoldfast: true})
+	l.MustBoot(t)
+	require.NoError(t, l.Block(t.Context(), lab.API, 1, 1))
+	_, err := os.Stdout.WriteString("lab " + strconv.Itoa(l.Number) + "\n")
+	require.NoError(t, err)
+	switch end {
+	case "return":
+	case "panic":
+		panic("on purpose")
+	case "goroutine":
+		go func() { panic("on purpose, where no cleanup runs") }()
+		select {}
+	case "killed":
+		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGKILL))
+	}
+}
+
+// TestNothingIsLeft: processes, bridges, taps, filters, mounts and files go with the
+// driver, however it ends.
+func TestNothingIsLeft(t *testing.T) {
+	lab.RequireLab(t)
+	for _, end := range []string{"return", "panic", "goroutine", "killed"} {
+		t.Run(end, func(t *testing.T) {
+			number := runDriver(t, end)
+			p := place.PathsOf(number)
+			awaitFree(t, p)
+			require.Empty(t, place.Processes(p.Dir()))
+			require.Empty(t, p.Devices())
+			require.False(t, p.HasTable())
+			require.NoDirExists(t, p.Dir())
+			mounts, err := os.ReadFile("/proc/self/mounts")
+			require.NoError(t, err)
+			require.NotContains(t, string(mounts), p.Dir())
+		})
+	}
+}
+
+// runDriver runs a driver to its end and answers the number of its lab.
+func runDriver(t *testing.T, end string) int {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	driver := exec.CommandContext(t.Context(), self, "-test.run", "^TestDriver$", "-test.v")
+	driver.Env = append(os.Environ(), endVariable+"="+end)
+	out, err := driver.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, driver.Start())
+	number := 0
+	var said strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		said.WriteString(lines.Text() + "\n")
+		if text, ok := strings.CutPrefix(lines.Text(), "lab "); ok {
+			number, err = strconv.Atoi(text)
+			require.NoError(t, err)
+		}
+	}
+	ended := driver.Wait()
+	require.NotZero(t, number, said.String())
+	require.Equal(t, end == "return", ended == nil, said.String())
+	return number
+}
+
+// awaitFree waits until the guard let go of the lab's number.
+func awaitFree(t *testing.T, p place.Paths) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		lock, err := os.Open(p.Lock())
+		require.NoError(t, err)
+		defer func() { _ = lock.Close() }() // lets go of the lock, too
+		return unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
+	}, 2*time.Minute, 20*time.Millisecond, "the guard removes the lab")
+}
+
+// TestLeftoversAreRemoved: what even a guard left is removed by the next lab of the number.
+func TestLeftoversAreRemoved(t *testing.T) {
+	lab.RequireLab(t)
+	p := place.PathsOf(place.Last)
+	tap := p.Tap("r", 1)
+	require.NoError(t, exec.CommandContext(t.Context(), "ip", "tuntap", "add", "dev", tap, "mode", "tap").Run())
+	t.Cleanup(func() { _ = exec.Command("ip", "link", "del", tap).Run() }) // in case the test failed
+	stale := filepath.Join(p.Guest(7), "disk-b")
+	require.NoError(t, os.MkdirAll(filepath.Dir(stale), 0o700))
+	require.NoError(t, os.WriteFile(stale, nil, 0o600))
+	l := lab.New(t, lab.Config{Number: place.Last, Guests: 1, NoHoldfast: true})
+	require.Equal(t, place.Last, l.Number)
+	require.NoFileExists(t, stale)
+	_, err := lab.Start(t.Context(), lab.Config{Number: place.Last, Guests: 1})
+	require.ErrorContains(t, err, "in use", "a lab's number is its own")
+	require.NoDirExists(t, p.Guest(2))
+	for range 2 {
+		require.NoError(t, l.Close())
+	}
+	require.NoDirExists(t, p.Dir())
+	require.Empty(t, p.Devices())
+}

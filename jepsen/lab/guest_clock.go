@@ -1,0 +1,42 @@
+package lab
+
+import (
+	"os"
+	"syscall"
+	"time"
+)
+
+// alarmInterval is the longest that a guest's clock stands still.
+const alarmInterval = 250 * time.Millisecond
+
+// bootedNote is the file in the guest's shared folder that its first process makes.
+const bootedNote = "booted"
+
+// wakeTimers sends the guest's kernel an alarm again and again until it ends.
+//
+// The kernel arms one timer of the host for its next event, and arms the following one when
+// that alarm is handled. An alarm that arrives while another is being handled, with
+// interrupts off, is forgotten (unblock_signals in the kernel's arch/um/os-Linux/signal.c:
+// "do not reenter the handler"). Then none ever comes again: programs go on and the time of
+// day is right, but no timer of the kernel ends, and DRBD waits for ever. One more alarm
+// has all overdue timers run and the next one armed; where none was lost it changes nothing.
+// The signal would end a kernel that has not set its handler yet, so it begins when the
+// guest's first process runs.
+func (r *guestRun) wakeTimers(booted string) {
+	tick := time.NewTicker(alarmInterval)
+	defer tick.Stop()
+	for begun := false; ; {
+		select {
+		case <-r.ended:
+			return
+		case <-tick.C:
+		}
+		if !begun {
+			_, err := os.Stat(booted)
+			begun = err == nil
+		}
+		if begun {
+			_ = r.kernel.Signal(syscall.SIGALRM) // it may have ended meanwhile
+		}
+	}
+}

@@ -1,0 +1,373 @@
+package scenarios
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/jepsen/lab"
+)
+
+var (
+	long  = flag.Bool("long", false, "the long form: each scenario many times")
+	times = flag.Int("times", 20, "how many times, in the long form")
+)
+
+// rounds is how often a scenario is repeated.
+func rounds() int {
+	if *long {
+		return *times
+	}
+	return 1
+}
+
+// env is one lab with a cluster in it, shared by all scenarios: each leaves it as it
+// found it, with all guests up and all networks whole.
+type env struct {
+	lab     *lab.Lab
+	cluster *lab.Cluster
+	co      *orchestrator
+	count   int
+	// lastError is how much each guest's kernels had said when the scenario began.
+	lastError map[int]int
+	// openErr is what a scenario failed of, repeated behind the logs: a reader may see their end only.
+	openErr string
+}
+
+// sharedEnv is made by the first scenario and closed by TestMain.
+var sharedEnv *env
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if sharedEnv != nil {
+		sharedEnv.cluster.Close()
+		if err := sharedEnv.lab.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+	}
+	os.Exit(code)
+}
+
+// attachLimit is how many volumes may be published to one host; csi-sanity asks for one more.
+const attachLimit = 8
+
+// resyncTimeout is how long a synchronisation may take on a machine that does much else.
+const resyncTimeout = 4 * time.Minute
+
+// pools makes the volume group that the node makes its pool in.
+const pools = "pvcreate -qq -ff -y /dev/ubdc && vgcreate -qq vg /dev/ubdc"
+
+// newScenario is the world for one scenario. Whatever a scenario did is undone behind it.
+func newScenario(t *testing.T) *env {
+	t.Helper()
+	lab.RequireLab(t)
+	if sharedEnv == nil {
+		w, err := openEnv(context.WithoutCancel(t.Context()))
+		require.NoError(t, err)
+		sharedEnv = w
+	}
+	sharedEnv.lastError, sharedEnv.openErr = map[int]int{}, ""
+	for _, g := range sharedEnv.lab.Guests() {
+		sharedEnv.lastError[g.Index] = len(g.Console())
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			sharedEnv.dumpState(t)
+		}
+		require.NoError(t, sharedEnv.restore(context.WithoutCancel(t.Context())), "leave the lab as it was")
+	})
+	return sharedEnv
+}
+
+func openEnv(ctx context.Context) (_ *env, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
+	defer cancel()
+	l, err := lab.Start(ctx, lab.Config{Disks: []int64{2 << 30}})
+	if err != nil {
+		return nil, err
+	}
+	w := &env{lab: l, co: &orchestrator{}}
+	defer func() {
+		if err != nil {
+			_ = l.Close() // the first error says more
+		}
+	}()
+	if err := build(ctx, filepath.Join(l.Dir(), "bin", "writer"), "./jepsen/lab/writer"); err != nil {
+		return nil, err
+	}
+	if err := l.Boot(ctx); err != nil {
+		return nil, err
+	}
+	w.cluster, err = l.NewCluster(ctx, lab.ClusterConfig{
+		Setup: pools, Pool: "lvm:vg/pool",
+		// A guest may stand still for a second while others use the machine's processors.
+		ControllerArgs: []string{"--heartbeat-timeout", "2s", "--election-timeout", "2s", "--lease-timeout", "1500ms"},
+		NodeArgs:       []string{"--allow-root", "/var/lib/kubelet", "--health-interval", "1s", "--max-volumes", fmt.Sprint(attachLimit)},
+		NodeArgsOf: func(g *lab.Guest) []string {
+			return []string{"--replication-address", g.IP(lab.Replication)}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.co.folder = func(ctx context.Context, node, path string) error { return run(ctx, w.guest(node), "mkdir -p "+path) }
+	for _, g := range l.Guests() {
+		if err := w.prepare(ctx, g); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.cluster.Start(ctx); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, w.logs(30))
+	}
+	return w, w.connect()
+}
+
+// build builds a static program of this module.
+func build(ctx context.Context, to, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, pkg)
+	cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w: %s", pkg, err, out)
+	}
+	return nil
+}
+
+// prepare makes what the kubelet would: the folder of its mounts, gone with each boot.
+func (w *env) prepare(ctx context.Context, g *lab.Guest) error {
+	return run(ctx, g, "mkdir -p /var/lib/kubelet/staging /var/lib/kubelet/pods; mountpoint -q /var/lib/kubelet || { mount --bind /var/lib/kubelet /var/lib/kubelet && mount --make-shared /var/lib/kubelet; }")
+}
+
+func (w *env) connect() error {
+	w.co.lastSilence = make([]atomic.Int64, len(w.lab.Guests()))
+	for i := range w.lab.Guests() {
+		controller, err := w.cluster.ControllerCSI(i + 1)
+		if err != nil {
+			return err
+		}
+		node, err := w.cluster.NodeCSI(i + 1)
+		if err != nil {
+			return err
+		}
+		w.co.controllers = append(w.co.controllers, csi.NewControllerClient(controller))
+		w.co.nodes = append(w.co.nodes, csi.NewNodeClient(node))
+	}
+	return nil
+}
+
+// restore heals all networks, boots what is down, starts what does not run.
+func (w *env) restore(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	if err := w.lab.ReconnectAll(ctx); err != nil {
+		return err
+	}
+	for _, g := range w.lab.Guests() {
+		if err := w.ensureRunning(ctx, g); err != nil {
+			return err
+		}
+	}
+	return w.cluster.AwaitReady(ctx)
+}
+
+// ensureRunning boots a guest that is down and starts the processes that do not run in it.
+func (w *env) ensureRunning(ctx context.Context, g *lab.Guest) error {
+	if !g.Running() {
+		return w.bootGuest(ctx, g)
+	}
+	if !w.cluster.Controller(g.Index).Running(ctx) {
+		if err := w.cluster.StartController(ctx, g.Index); err != nil {
+			return err
+		}
+	}
+	if !w.cluster.Node(g.Index).Running(ctx) {
+		return w.cluster.StartNode(ctx, g.Index)
+	}
+	return nil
+}
+
+// bootGuest boots a guest as a host comes back: its volume group, its folders, its processes.
+func (w *env) bootGuest(ctx context.Context, g *lab.Guest) error {
+	if err := g.Boot(ctx); err != nil {
+		return err
+	}
+	if err := w.prepare(ctx, g); err != nil {
+		return err
+	}
+	return w.cluster.StartGuest(ctx, g.Index)
+}
+
+// guest is the one that a node "n<i>" runs in.
+func (w *env) guest(node string) *lab.Guest { return w.lab.Guest(int(node[len(node)-1] - '0')) }
+
+// run runs a script that must succeed.
+func run(ctx context.Context, g *lab.Guest, script string) error {
+	out, code, err := g.Exec(ctx, script)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("exit code %d: %s", code, strings.TrimSpace(out))
+	}
+	if err != nil {
+		return fmt.Errorf("in %s: %s: %w", g.Name(), script, err)
+	}
+	return nil
+}
+
+// must runs a script that must succeed and answers what it printed.
+func (w *env) mustExec(t *testing.T, node, script string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	out, code, err := w.guest(node).Exec(ctx, script)
+	if err != nil || code != 0 {
+		w.fatalf(t, "%s: %s: exit code %d, %v: %s", node, script, code, err, out)
+	}
+	return out
+}
+
+// fatalf ends the scenario.
+func (w *env) fatalf(t *testing.T, format string, args ...any) {
+	t.Helper()
+	w.openErr = fmt.Sprintf(format, args...)
+	require.Fail(t, w.openErr)
+}
+
+// eventually asks until the answer is nil, within a time.
+func eventually(t *testing.T, within time.Duration, what string, ask func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	last := fmt.Errorf("nothing was asked")
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			sharedEnv.fatalf(t, "%s: not within %s: %v", what, within, last)
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// blocked prints what replication and the kernel say, and the threads that wait for a device:
+// a program's first thread is seldom the one.
+const blocked = `cat /proc/drbd; dmesg | tail -120
+ps -eL -o pid,lwp,stat,wchan:24,args | awk '$3 ~ /^D/'
+for t in /proc/[0-9]*/task/*; do
+	grep -q '^State:.D' $t/status 2>/dev/null && { echo "$t:"; cat $t/stack; }
+done 2>/dev/null`
+
+// dumpState prints what a reader of a failure wants to know.
+func (w *env) dumpState(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)
+	defer cancel()
+	for _, args := range [][]string{{"status"}, {"nodes"}, {"volumes"}, {"operations"}} {
+		out, _, _ := w.cluster.Admin(ctx, args...)
+		t.Logf("holdfast %s:\n%s", args[0], out)
+	}
+	for _, g := range w.lab.Guests() {
+		out, _, _ := g.Exec(ctx, blocked)
+		t.Logf("%s:\n%s", g.Name(), out)
+	}
+	t.Log(w.logs(60))
+	if w.openErr != "" {
+		t.Log("it failed: " + w.openErr)
+	}
+	if dir := os.Getenv(lab.LogsVariable); dir != "" {
+		for _, g := range w.lab.Guests() {
+			_ = exec.Command("cp", "-r", filepath.Join(g.Shared(), "log"), filepath.Join(dir, t.Name()+"-"+g.Name())).Run()
+		}
+	}
+}
+
+func (w *env) logs(lines int) string {
+	var all strings.Builder
+	for _, g := range w.lab.Guests() {
+		for _, what := range []string{"controller", "node"} {
+			text := strings.Split(strings.TrimRight(g.Log(what), "\n"), "\n")
+			fmt.Fprintf(&all, "--- %s of %s\n%s\n", what, g.Name(), strings.Join(text[max(0, len(text)-lines):], "\n"))
+		}
+	}
+	return all.String()
+}
+
+// nodeState is what the log knows of a node: "reachable", "unreachable" or "lost".
+func (w *env) nodeState(ctx context.Context, node string) (string, error) {
+	var all struct {
+		Nodes []struct{ ID, State string } `json:"nodes"`
+	}
+	if err := w.cluster.Ask(ctx, &all, "nodes"); err != nil {
+		return "", err
+	}
+	for _, n := range all.Nodes {
+		if n.ID == node {
+			return n.State, nil
+		}
+	}
+	return "", fmt.Errorf("node %s is not known", node)
+}
+
+func (w *env) awaitState(t *testing.T, node, state string) {
+	t.Helper()
+	eventually(t, timeout, node+" is "+state, func(ctx context.Context) error {
+		is, err := w.nodeState(ctx, node)
+		if err == nil && is != state {
+			err = fmt.Errorf("it is %s", is)
+		}
+		return err
+	})
+}
+
+// noSplitBrain: no kernel saw one since the scenario began.
+func (w *env) noSplitBrain(t *testing.T) {
+	t.Helper()
+	for _, g := range w.lab.Guests() {
+		require.NotContains(t, g.Console()[w.lastError[g.Index]:], "Split-Brain", g.Name())
+	}
+}
+
+// replicated makes a volume of two replicas on the first two guests.
+func (w *env) replicated(t *testing.T, name string, block bool) *volume {
+	t.Helper()
+	w.count++
+	v := &volume{name: fmt.Sprintf("%s-%d", name, w.count), size: 32 * mi, block: block}
+	require.NoError(t, w.co.create(t.Context(), v, []string{"n1", "n2"}, map[string]string{"replicas": "2"}))
+	require.Equal(t, []string{"n1", "n2"}, v.hosts, "both hosts are in the accessible topology")
+	t.Cleanup(func() {
+		if t.Failed() {
+			return // it is what a reader wants to look at; the lab goes with it
+		}
+		require.NoError(t, w.co.delete(context.WithoutCancel(t.Context()), v))
+	})
+	return v
+}
+
+// publishAndStage publishes and stages it.
+func (w *env) publishAndStage(t *testing.T, v *volume, node string) {
+	t.Helper()
+	require.NoError(t, w.co.publish(t.Context(), v, node))
+	require.NoError(t, w.co.stage(t.Context(), v, node))
+}
+
+// unstageAndUnpublish ends both.
+func (w *env) unstageAndUnpublish(t *testing.T, v *volume, node string) {
+	t.Helper()
+	require.NoError(t, w.co.unstage(t.Context(), v, node))
+	require.NoError(t, w.co.unpublish(t.Context(), v, node))
+}
