@@ -15,7 +15,7 @@ type suite struct {
 }
 
 var suites = []suite{
-	{"state", "./fsm", "ApplyCreate|MemoryPerVolume|Snapshot|Restore", "1s", 5, "about a minute"},
+	{"state", "./fsm", "ApplyCreate|MemoryPerVolume|ForkPause|DumpEncode", "1s", 5, "about a minute"},
 	{"commit", "./jepsen/bench", "Commit", "1x", 1, "about three minutes"},
 	{"failover", "./jepsen/bench", "Failover|Transfer", "1x", 1, "about two minutes"},
 	{"stable", "./jepsen/bench", "Stable", "1x", 1, "about a minute"},
@@ -63,9 +63,9 @@ var goals = []goal{
 	{"P11", "the same of a create with nothing but a name and a size", "BenchmarkApplyCreate/small xDecode", 3.0, false, "x"},
 	{"P11", "allocations of Apply with its decoding, small create", "BenchmarkApplyCreate/small allocs/apply", 45, false, ""},
 	{"P12", "heap per volume at 100,000, with the memory of answers", "BenchmarkMemoryPerVolume B/volume", 1000, false, "B"},
-	{"P13", "pause of a snapshot at 100,000", "BenchmarkSnapshotPause ns/op", 5e6, false, "ns"},
-	{"P13", "snapshot bytes per volume", "BenchmarkSnapshotEncode B/volume", 250, false, "B"},
-	{"P13", "extra heap / snapshot size", "BenchmarkSnapshotEncode xHeap", 1.0, false, "x"},
+	{"P13", "pause of a snapshot at 100,000", "BenchmarkForkPause ns/op", 5e6, false, "ns"},
+	{"P13", "snapshot bytes per volume", "BenchmarkDumpEncode B/volume", 250, false, "B"},
+	{"P13", "extra heap / snapshot size", "BenchmarkDumpEncode xHeap", 1.0, false, "x"},
 	{"P14", "restart from snapshot / from the same number of entries, 100,000", "BenchmarkRestart xReplay", 0.7, false, "x"},
 	{"P15", "CreateVolume -> mounted / the floor of the same steps", "BenchmarkCreateToMounted xFloor", 2.0, false, "x"},
 	{"P16", "CreateVolume -> mounted / losetup, blkid, mkfs, mount", "BenchmarkCreateToMounted xBinaries", 0.75, false, "x"},

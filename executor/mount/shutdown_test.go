@@ -35,7 +35,7 @@ func TestS9_AFilesystemIsShutDown(t *testing.T) {
 	for _, fs := range []string{"ext4", "xfs"} {
 		t.Run(fs, func(t *testing.T) {
 			h := newHost(t)
-			h.program = []string{os.Args[0], "-test.run", "^TestTheProgramThatEndsAFilesystem$", "--"}
+			h.program = []string{os.Args[0], "-test.run", "^TestEndFilesystemProcess$", "--"}
 			require.NoError(t, h.Shutdown(t.Context(), h.device(testSize)), "not mounted: done")
 			device, dir := h.stageNew(fs)
 			file, err := os.Create(filepath.Join(dir, "file"))
