@@ -11,7 +11,7 @@ TOGETHER := deploy/side-by-side.sh $(LOGS)
 # One half of the scenarios; what is not named here is the other half.
 HALF     := ^(TestCSISanityFromAGuest|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume)$$
 
-.PHONY: all build deps check generate lint test unit race system rows conformance lab lab-bench demo dev bench clean help
+.PHONY: all build deps check formatted generate lint test unit race system rows conformance lab lab-bench demo dev bench clean help
 
 all: build
 
@@ -24,15 +24,18 @@ build: ## build bin/holdfast
 deps: ## install the Debian packages that are missing
 	@sh deploy/packages.sh
 
-check: deps ## generated code, vet, linters, import rules: nothing may differ
-	sh deploy/generated.sh
-	@test -z "$$(gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$'))" || { echo "not gofmt-ed:"; gofmt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$'); exit 1; }
+check: formatted ## generated code, format, vet, linters, import rules: nothing may differ; needs no root and no packages
+	$(GO) run ./cmd/protogen -check
 	$(GO) vet $(PACKAGES)
 	$(MAKE) --no-print-directory lint
 	$(GO) test . ./cmd/fsmvet/...
 
-generate: deps ## make the generated code again
-	$(GO) generate ./fsm/... ./raftnode/... ./executor/... ./admin/...
+formatted:
+	@bad=$$(find . -name '*.go' -not -name '*.pb.go' -not -path './.cache/*' -exec gofmt -l {} +) || exit 1; \
+	test -z "$$bad" || { echo "not gofmt-ed:"; echo "$$bad"; exit 1; }
+
+generate: ## make the generated code again
+	$(GO) run ./cmd/protogen
 
 lint: ## staticcheck, errcheck, errorlint, determinism of fsm, sealed choices
 	$(GO) build -o $(BIN)/lint ./cmd/lint

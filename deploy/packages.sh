@@ -6,7 +6,6 @@ need() { # program package
   command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
 }
 PATH=$PATH:/usr/sbin:/sbin
-need protoc protobuf-compiler
 need mkfs.ext4 e2fsprogs
 need mkfs.xfs xfsprogs
 need losetup util-linux
@@ -23,7 +22,6 @@ need insmod kmod
 need fio fio
 need gcc gcc
 [ -f /usr/include/stdlib.h ] || missing="$missing libc6-dev"
-[ -f /usr/include/google/protobuf/descriptor.proto ] || missing="$missing libprotobuf-dev"
 [ -n "$missing" ] || exit 0
 if [ "$(id -u)" != 0 ]; then
   echo "packages are missing and only root can install them: apt-get install$missing" >&2

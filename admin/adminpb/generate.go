@@ -1,4 +1,4 @@
 // Package adminpb is generated from the .proto file beside it.
 package adminpb
 
-//go:generate sh ../../deploy/protoc.sh admin/adminpb
+//go:generate go run github.com/holdfast-storage/holdfast/cmd/protogen

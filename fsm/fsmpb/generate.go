@@ -2,4 +2,4 @@
 // answered, and the records of a Raft snapshot.
 package fsmpb
 
-//go:generate sh ../../deploy/protoc.sh fsm/fsmpb
+//go:generate go run github.com/holdfast-storage/holdfast/cmd/protogen

@@ -1,4 +1,4 @@
 // Package raftpb is generated from the .proto file beside it.
 package raftpb
 
-//go:generate sh ../../deploy/protoc.sh raftnode/raftpb
+//go:generate go run github.com/holdfast-storage/holdfast/cmd/protogen

@@ -1,4 +1,4 @@
 // Package sessionpb is generated from the .proto file beside it.
 package sessionpb
 
-//go:generate sh ../../../deploy/protoc.sh executor/session/sessionpb
+//go:generate go run github.com/holdfast-storage/holdfast/cmd/protogen
