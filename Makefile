@@ -11,7 +11,10 @@ TOGETHER := deploy/side-by-side.sh $(LOGS)
 # One half of the scenarios; what is not named here is the other half.
 HALF     := ^(TestCSISanityFromAGuest|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume)$$
 
-.PHONY: all build deps check formatted generate lint test unit race system rows conformance lab lab-bench demo dev bench clean help
+# The packages whose tests are of whole clusters; those of all others are unit tests.
+SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/guests -e /jepsen/lab
+
+.PHONY: all build deps quick check formatted generate lint test unit race system rows conformance lab lab-bench demo dev bench clean help
 
 all: build
 
@@ -24,7 +27,13 @@ build: ## build bin/holdfast
 deps: ## install the Debian packages that are missing
 	@sh deploy/packages.sh
 
-check: formatted ## generated code, format, vet, linters, import rules: nothing may differ; needs no root and no packages
+quick: formatted ## while you work: generated code, format, vet, and short unit tests of the packages that differ from main; needs no root, installs nothing (IMPORTERS=1: also of the packages that import those)
+	@mkdir -p .cache && GO='$(GO)' sh deploy/changed.sh $(if $(IMPORTERS),-importers) >.cache/changed
+	$(GO) run ./cmd/protogen -check
+	$(GO) vet $(PACKAGES)
+	$(GO) test -vet=off -short -parallel 8 . $$(grep -v $(SYSTEMS) .cache/changed)
+
+check: formatted ## generated code, format, vet, linters, import rules: nothing may differ; needs no root, installs nothing
 	$(GO) run ./cmd/protogen -check
 	$(GO) vet $(PACKAGES)
 	$(MAKE) --no-print-directory lint
@@ -46,7 +55,7 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm, sealed choices
 test: deps check unit race system rows lab ## all tests; needs root for devices, mounts and guests
 
 unit: ## unit tests of every package
-	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/guests -e /jepsen/lab)
+	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v $(SYSTEMS))
 
 race: ## the packages with goroutines, under the race detector
 	$(GO) test -race -short -timeout 30m ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
