@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -86,7 +87,7 @@ func (s *volumeView) targetsToDrop() []string {
 	var drop []string
 	for i := range s.record.Targets {
 		t := &s.record.Targets[i]
-		if !containsPath(s.have.boundTargets, t.Path) || desiredTarget(s.desired, t.Path) == nil {
+		if !slices.Contains(s.have.boundTargets, t.Path) || desiredTarget(s.desired, t.Path) == nil {
 			drop = append(drop, t.Path)
 		}
 	}
@@ -126,7 +127,7 @@ func missedTeardowns(s *volumeView) []pendingTeardown {
 	default:
 		for i := range p.Targets {
 			path := p.Targets[i].Path
-			if s.record.target(path) == nil && !containsPath(s.have.boundTargets, path) {
+			if s.record.target(path) == nil && !slices.Contains(s.have.boundTargets, path) {
 				missing = append(missing, pendingTeardown{Epoch: p.Epoch, Target: path})
 			}
 		}
@@ -178,7 +179,7 @@ func unreportedFacts(s *volumeView) []fact {
 	}
 	for i := range p.Targets {
 		t := &p.Targets[i]
-		if !t.Done && s.record.target(t.Path) != nil && containsPath(s.have.boundTargets, t.Path) {
+		if !t.Done && s.record.target(t.Path) != nil && slices.Contains(s.have.boundTargets, t.Path) {
 			all = append(all, fact{name: factTargetBound, path: t.Path, epoch: p.Epoch})
 		}
 	}

@@ -6,9 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -146,7 +143,7 @@ func New(cfg Config) (*Executor, error) {
 	e.reporter = &reporter{executor: e}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	var err error
-	if e.acted, err = openActedEpoch(cfg.Host.dir); err != nil {
+	if e.acted, err = openActedEpoch(cfg.Host.Dir()); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(e.loadVolumes(), e.loadSnapshots()); err != nil {
@@ -158,18 +155,12 @@ func New(cfg Config) (*Executor, error) {
 
 // loadVolumes reads what the host keeps of volumes that are, or were, up.
 func (e *Executor) loadVolumes() error {
-	dir := filepath.Join(e.Host.dir, volumesDir)
-	entries, err := os.ReadDir(dir)
+	ids, err := recordedVolumes(e.Host.Dir())
 	if err != nil {
-		return fmt.Errorf("read the host's records: %w", err)
+		return err
 	}
-	for _, entry := range entries {
-		name, ok := strings.CutSuffix(entry.Name(), recordSuffix)
-		id := fsm.VolumeID(name)
-		if !ok || !id.Valid() {
-			continue
-		}
-		j, err := openRecordFile(e.Host.dir, id)
+	for _, id := range ids {
+		j, err := openRecordFile(e.Host.Dir(), id)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -15,15 +14,17 @@ var errRequeued = errors.New("the volume is being worked on")
 // freezeHold keeps a volume as it is for a group's attempt (S19): frozen when it is
 // mounted, and neither brought up nor taken down in any case.
 type freezeHold struct {
-	volume  *volume
-	attempt uint32
-	freeze  Freeze    // nil: nothing of the volume can be written to
-	until   time.Time // when the freeze ends by itself; zero without one
+	freezeState
+	volume *volume
+	freeze Freeze // nil: nothing of the volume can be written to
 }
 
-// isUnbroken tells whether the hold was never interrupted until now.
-func (h *freezeHold) isUnbroken(now time.Time) bool {
-	return h != nil && (h.until.IsZero() || now.Before(h.until))
+// state is what a choice needs to know of the hold, nil of none.
+func (h *freezeHold) known() *freezeState {
+	if h == nil {
+		return nil
+	}
+	return &h.freezeState
 }
 
 // lockSource takes the lock of a volume that is to be cut, or has again called when it

@@ -48,7 +48,7 @@ func (x *healthInputs) condition() fsm.Condition {
 		return x.measuredCondition
 	case !x.pool.Absent && x.pool.Capacity > 0 && x.pool.Free < max(x.minFree, minPoolFree):
 		return abnormal("the pool of the volume is full")
-	case x.pool.nearlyFull(x.wasNearlyFull):
+	case nearlyFull(x.pool, x.wasNearlyFull):
 		return abnormal(poolNearlyFull)
 	case x.staged && x.limitsError != "":
 		return abnormal("the volume's I/O limits are not in force: " + x.limitsError)
@@ -68,24 +68,24 @@ const (
 )
 
 // usedAbove tells whether more than a share of the pool is used.
-func (f PoolFacts) usedAbove(percent int64) bool {
+func usedAbove(f PoolFacts, percent int64) bool {
 	return !f.Absent && f.Capacity > 0 && f.Free < f.Capacity/100*(100-percent)
 }
 
 // nearlyFull is whether volumes warn of their pool. It does not change with every block
 // that is written at the threshold.
-func (f PoolFacts) nearlyFull(already bool) bool {
+func nearlyFull(f PoolFacts, already bool) bool {
 	if already {
-		return f.usedAbove(clearBelowPercent)
+		return usedAbove(f, clearBelowPercent)
 	}
-	return f.usedAbove(warnAbovePercent)
+	return usedAbove(f, warnAbovePercent)
 }
 
 // warnOfPools says once of each pool that much of it is used.
 func (e *Executor) warnOfPools(warned map[fsm.PoolID]bool) {
 	for _, pool := range e.Pools {
 		f := pool.Facts(e.ctx)
-		high := f.usedAbove(logAbovePercent)
+		high := usedAbove(f, logAbovePercent)
 		if high && !warned[f.ID] {
 			e.Logger.Warn("much of the pool is used", "pool", string(f.ID), "free", f.Free, "capacity", f.Capacity)
 		}

@@ -14,8 +14,19 @@ type snapshotView struct {
 	incarnationID []byte
 	have          Device
 	record        snapshotRecord
-	freezeHold    *freezeHold
+	freezeHold    *freezeState
 	now           time.Time
+}
+
+// freezeState is what is known of a volume that is held for a group's attempt.
+type freezeState struct {
+	attempt uint32
+	until   time.Time // when the freeze ends by itself; zero without one
+}
+
+// isUnbroken tells whether the hold was never interrupted until now.
+func (h *freezeState) isUnbroken(now time.Time) bool {
+	return h != nil && (h.until.IsZero() || now.Before(h.until))
 }
 
 // nextSnapshotStep picks the one step that brings a snapshot closer to what the log wants. It

@@ -21,13 +21,13 @@ func TestNextSnapshotStep(t *testing.T) {
 	reported.Frozen = true
 	file, left, absent := Device{Exists: true}, Device{Unfinished: true}, Device{Absent: true}
 	begun, done := snapshotRecord{Phase: phaseBegun, Attempt: 1}, snapshotRecord{Phase: phaseTaken, Attempt: 1}
-	unbroken, withoutFreeze := &freezeHold{attempt: 1, until: now.Add(time.Second)}, &freezeHold{attempt: 1}
-	older, ended := &freezeHold{attempt: 0, until: now.Add(time.Second)}, &freezeHold{attempt: 1, until: now}
+	unbroken, withoutFreeze := &freezeState{attempt: 1, until: now.Add(time.Second)}, &freezeState{attempt: 1}
+	older, ended := &freezeState{attempt: 0, until: now.Add(time.Second)}, &freezeState{attempt: 1, until: now}
 	for name, tc := range map[string]struct {
 		single   *fsm.DesiredSnapshot
 		have     Device
 		record   snapshotRecord
-		unbroken *freezeHold
+		unbroken *freezeState
 		kind     stepKind
 		news     string
 	}{

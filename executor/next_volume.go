@@ -2,6 +2,7 @@ package executor
 
 import (
 	"github.com/holdfast-storage/holdfast/fsm"
+	"slices"
 )
 
 // stepKind names one thing that is done to a volume. It is the metric's label and
@@ -289,19 +290,10 @@ func nextBind(want *volumeSpec, have *observedVolume) step {
 		return refuse(fsm.Precondition, "volume %s is not staged at %s", want.volume, want.grant.path)
 	case !have.targetRecorded:
 		return step{kind: stepWriteRecord}
-	case !containsPath(have.boundTargets, want.bind.Path):
+	case !slices.Contains(have.boundTargets, want.bind.Path):
 		return step{kind: stepBind, path: want.bind.Path}
 	}
 	return step{}
-}
-
-func containsPath(paths []string, path string) bool {
-	for _, p := range paths {
-		if p == path {
-			return true
-		}
-	}
-	return false
 }
 
 func describeContent(c Content) string {

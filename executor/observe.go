@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -96,7 +97,7 @@ func (p expectedPaths) sort(mounts []Mount, have *observedVolume) {
 	for _, m := range mounts {
 		name, isTarget := p.targets[m.Path]
 		switch {
-		case isTarget && !containsPath(have.boundTargets, name):
+		case isTarget && !slices.Contains(have.boundTargets, name):
 			have.boundTargets = append(have.boundTargets, name)
 		case isTarget:
 		case m.Path == p.staging && !m.DeviceNode:

@@ -11,10 +11,10 @@ import (
 // factTornDown is the end of a target, or of everything when the path is empty.
 const factTornDown = "down"
 
-// fact is what the record is about, whatever its number is.
-func (o pendingTeardown) fact() fact { return fact{name: factTornDown, path: o.Target, epoch: o.Epoch} }
+// factOf is what the record is about, whatever its number is.
+func factOf(o pendingTeardown) fact { return fact{name: factTornDown, path: o.Target, epoch: o.Epoch} }
 
-func (o pendingTeardown) observation(id fsm.VolumeID) *fsmpb.Observation {
+func teardownObservation(id fsm.VolumeID, o pendingTeardown) *fsmpb.Observation {
 	ob := &fsmpb.Observation{VolumeId: string(id), Epoch: epochProto(o.Epoch), Sequence: o.Sequence}
 	if o.Target == "" {
 		ob.Fact = &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}
@@ -55,7 +55,7 @@ func (e *Executor) unackedTeardowns(v *volume, teardowns []pendingTeardown) []pe
 	defer e.mu.Unlock()
 	var left []pendingTeardown
 	for _, teardown := range teardowns {
-		last, ok := v.acked[teardown.fact()]
+		last, ok := v.acked[factOf(teardown)]
 		acked := ok && time.Now().Before(last.resendAt) && last.at.Compare(v.record.Floor) > 0
 		if !acked && !v.record.hasPendingTeardown(teardown) {
 			left = append(left, teardown)
@@ -94,7 +94,7 @@ func (e *Executor) sendOutbox(ctx context.Context, v *volume) *outboxReport {
 		if o.Target == "" {
 			all = append(all, e.unreportedReplica(ctx, v)...)
 		}
-		d.teardowns, all = append(d.teardowns, o), append(all, o.observation(v.id))
+		d.teardowns, all = append(d.teardowns, o), append(all, teardownObservation(v.id, o))
 	}
 	if len(all) == 0 {
 		return nil
@@ -119,7 +119,7 @@ func (e *Executor) onOutboxAnswer(v *volume, d *outboxReport, at fsm.Epoch, err 
 	for _, o := range d.teardowns {
 		v.ackedTeardown = max(v.ackedTeardown, o.Sequence)
 		if v.desiredAt.Compare(at) < 0 {
-			e.noteAcked(v, o.fact(), at)
+			e.noteAcked(v, factOf(o), at)
 		}
 	}
 	e.volumeQueue.add(v.id)

@@ -94,7 +94,7 @@ func (e *Executor) reserveSequence(v *volume) (uint64, error) {
 	}
 	e.mu.Unlock()
 	number := v.record.nextSequence(applied)
-	if v.record.mustReserve() && v.record.file.exists {
+	if v.record.mustReserve() && v.record.onDisk() {
 		if err := e.saveRecord(v, true); err != nil {
 			return 0, fmt.Errorf("reserve record numbers of volume %s: %w", v.id, err)
 		}

@@ -350,7 +350,7 @@ func (e *Executor) forgetVolume(v *volume) {
 	if e.session.number == 0 || v.desired != nil || v.call != nil || v.outboxReport != nil || len(v.inFlight) > 0 || !v.record.empty() {
 		return
 	}
-	if err := v.record.file.remove(); err != nil {
+	if err := v.record.remove(); err != nil {
 		e.Logger.Warn("a record is left behind", "volume", v.id, "error", err)
 	}
 	delete(e.volumes, v.id)

@@ -171,7 +171,7 @@ func (e *Executor) driveSnapshot(ctx context.Context, c *snapshotState) error {
 // record says, which is all that has to go.
 func (e *Executor) observeSnapshot(ctx context.Context, c *snapshotState) (*snapshotView, fsm.Epoch, error) {
 	e.mu.Lock()
-	s := &snapshotView{desired: c.desired, record: c.record, freezeHold: c.freezeHold, now: time.Now(), incarnationID: e.session.incarnationID}
+	s := &snapshotView{desired: c.desired, record: c.record, freezeHold: c.freezeHold.known(), now: time.Now(), incarnationID: e.session.incarnationID}
 	at := e.session.at
 	s.actionable = e.session.number != 0 && e.session.adopted && at.Compare(e.acted.onDisk()) >= 0
 	c.awaitingSession = !s.actionable

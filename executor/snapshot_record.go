@@ -49,20 +49,29 @@ func snapshotRecordPath(dir string, id fsm.SnapshotID) string {
 // loadSnapshots finds what earlier processes recorded: what nobody wants any more is
 // forgotten, once a session says so.
 func (e *Executor) loadSnapshots() error {
-	dir := filepath.Join(e.Host.dir, snapshotsDir)
+	ids, err := recordedSnapshots(e.Host.Dir())
+	for _, id := range ids {
+		e.snapshotEntry(id)
+	}
+	return err
+}
+
+// recordedSnapshots lists the snapshots that have a record, and makes their folder.
+func recordedSnapshots(dir string) (ids []fsm.SnapshotID, err error) {
+	dir = filepath.Join(dir, snapshotsDir)
 	if err := os.MkdirAll(dir, privateMode); err != nil {
-		return fmt.Errorf("make the folder of the snapshots' records: %w", err)
+		return nil, fmt.Errorf("make the folder of the snapshots' records: %w", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("read the snapshots' records: %w", err)
+		return nil, fmt.Errorf("read the snapshots' records: %w", err)
 	}
 	for _, entry := range entries {
 		if name, ok := strings.CutSuffix(entry.Name(), recordSuffix); ok && fsm.SnapshotID(name).Valid() {
-			e.snapshotEntry(fsm.SnapshotID(name))
+			ids = append(ids, fsm.SnapshotID(name))
 		}
 	}
-	return nil
+	return ids, nil
 }
 
 // openSnapshotRecord reads the snapshot's record, once.
@@ -70,33 +79,49 @@ func (e *Executor) openSnapshotRecord(c *snapshotState) error {
 	if c.file != nil {
 		return nil
 	}
-	file, content, err := openSlotFile(snapshotRecordPath(e.Host.dir, c.id))
+	file, r, err := openSnapshotRecord(e.Host.Dir(), c.id)
 	if err != nil {
 		return err
 	}
-	if content != nil {
-		if err := json.Unmarshal(content, &c.record); err != nil {
-			return fmt.Errorf("read the record of %s: %w", c.id, err)
-		}
-	}
 	c.file = file
+	if r != nil {
+		c.record = *r
+	}
 	return nil
+}
+
+// openSnapshotRecord reads a snapshot's record, nil when there is none.
+func openSnapshotRecord(dir string, id fsm.SnapshotID) (*slotFile, *snapshotRecord, error) {
+	file, content, err := openSlotFile(snapshotRecordPath(dir, id))
+	if err != nil || content == nil {
+		return file, nil, err
+	}
+	r := &snapshotRecord{}
+	if err := json.Unmarshal(content, r); err != nil {
+		return nil, nil, fmt.Errorf("read the record of %s: %w", id, err)
+	}
+	return file, r, nil
 }
 
 // saveSnapshotRecord writes the snapshot's record, synced.
 func (e *Executor) saveSnapshotRecord(c *snapshotState, r snapshotRecord) error {
 	r.Snapshot = c.id
-	text, err := json.Marshal(&r)
-	if err != nil {
-		return fmt.Errorf("write the record of %s: %w", c.id, err)
-	}
 	e.hitFaultPoint("save-snapshot.before")
-	err = c.file.write(text, true)
+	err := r.save(c.file)
 	e.hitFaultPoint("save-snapshot.after")
 	if err == nil {
 		c.record = r
 	}
 	return err
+}
+
+// save writes the record, synced.
+func (r *snapshotRecord) save(file *slotFile) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write the record of %s: %w", r.Snapshot, err)
+	}
+	return file.write(text, true)
 }
 
 // forgetSnapshotRecord removes the record, of what the log knows or does not want.

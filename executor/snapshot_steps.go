@@ -188,7 +188,7 @@ func (e *Executor) holdSource(ctx context.Context, c *snapshotState, v *volume, 
 	if err := e.saveSnapshotRecord(c, snapshotRecord{Phase: phaseBegun, Attempt: w.Attempt}); err != nil {
 		return nil, err
 	}
-	h := &freezeHold{volume: v, attempt: w.Attempt}
+	h := &freezeHold{freezeState: freezeState{attempt: w.Attempt}, volume: v}
 	if s.mountPath == "" {
 		return h, nil
 	}

@@ -90,7 +90,7 @@ func TestAForgottenVolumeIsNotReconciled(t *testing.T) {
 	e.mu.Lock()
 	require.Same(t, v, e.volumes[v.id])
 	e.mu.Unlock()
-	j, err := openRecordFile(e.Host.dir, v.id)
+	j, err := openRecordFile(e.Host.Dir(), v.id)
 	require.NoError(t, err)
 	require.Equal(t, v.record.Staging, j.Staging)
 }

@@ -3,6 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -54,7 +55,7 @@ func (e *Executor) targetOwner(path string) fsm.VolumeID {
 
 // unbind ends one target: its mounts, then the path, then the record of it.
 func (j *job) unbind(ctx context.Context, path string, have *observedVolume) error {
-	bound := containsPath(have.boundTargets, path)
+	bound := slices.Contains(have.boundTargets, path)
 	if bound {
 		if err := j.Mounter.Unmount(ctx, have.Device, path); err != nil {
 			return err
@@ -97,7 +98,7 @@ func (j *job) removeTarget(ctx context.Context, path string, bound bool) error {
 func (e *Executor) withdrawTarget(ctx context.Context, v *volume, c *call, g *grant, path string) {
 	want := &volumeSpec{volume: v.id, grant: g}
 	have, err := e.observeVolume(ctx, v, want)
-	if err == nil && !containsPath(have.boundTargets, path) {
+	if err == nil && !slices.Contains(have.boundTargets, path) {
 		j := &job{Executor: e, v: v, want: &volumeSpec{volume: v.id, dropTargets: []string{path}}, call: c, epoch: g.epoch}
 		err = j.dropTargets(ctx)
 	}

@@ -112,7 +112,7 @@ func (e *Executor) unlock(v *volume) {
 // openRecord reads the volume's record, once. The caller holds the lock.
 func (e *Executor) openRecord(v *volume) error {
 	if v.record == nil {
-		j, err := openRecordFile(e.Host.dir, v.id)
+		j, err := openRecordFile(e.Host.Dir(), v.id)
 		if err != nil {
 			return err
 		}

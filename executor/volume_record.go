@@ -3,8 +3,10 @@ package executor
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -76,7 +78,7 @@ func (r *volumeRecord) empty() bool {
 
 // owes tells whether the outbox has a record of it already.
 func (r *volumeRecord) hasPendingTeardown(o pendingTeardown) bool {
-	return slices.ContainsFunc(r.PendingTeardowns, func(teardown pendingTeardown) bool { return teardown.fact() == o.fact() })
+	return slices.ContainsFunc(r.PendingTeardowns, func(teardown pendingTeardown) bool { return teardown.Target == o.Target && teardown.Epoch == o.Epoch })
 }
 
 func (r *volumeRecord) target(path string) *targetRecord {
@@ -105,6 +107,20 @@ func recordPath(dir string, id fsm.VolumeID) string {
 	return filepath.Join(dir, volumesDir, string(id)+recordSuffix)
 }
 
+// recordedVolumes lists the volumes that have a record.
+func recordedVolumes(dir string) (ids []fsm.VolumeID, err error) {
+	entries, err := os.ReadDir(filepath.Join(dir, volumesDir))
+	if err != nil {
+		return nil, fmt.Errorf("read the host's records: %w", err)
+	}
+	for _, entry := range entries {
+		if name, ok := strings.CutSuffix(entry.Name(), recordSuffix); ok && fsm.VolumeID(name).Valid() {
+			ids = append(ids, fsm.VolumeID(name))
+		}
+	}
+	return ids, nil
+}
+
 // openRecordFile reads a volume's record. What is not there, or was never whole,
 // announced nothing.
 func openRecordFile(dir string, id fsm.VolumeID) (*recordFile, error) {
@@ -131,6 +147,12 @@ func (j *recordFile) nextSequence(applied uint64) uint64 {
 
 // mustReserve tells whether numbers were given that no write reserved.
 func (j *recordFile) mustReserve() bool { return j.sequence > j.SequenceLimit }
+
+// onDisk tells whether the record was ever written.
+func (j *recordFile) onDisk() bool { return j.file.exists }
+
+// remove forgets the record.
+func (j *recordFile) remove() error { return j.file.remove() }
 
 // save writes the record. Without sync, a crash of the host may undo it: only for
 // what is then said once more in vain.
