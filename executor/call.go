@@ -25,11 +25,11 @@ type call struct {
 // serveCall runs work on a volume under its lock and waits for it. When ctx is about to
 // end the caller is told Busy, while the work goes on; a caller who asks the same
 // again waits for it. Anybody else is Busy (S121).
-func (e *Executor) serveCall(ctx context.Context, id fsm.VolumeID, key string, work func(context.Context, *volume, *call) error) error {
+func (cs *calls) serveCall(ctx context.Context, id fsm.VolumeID, key string, work func(context.Context, *volume, *call) error) error {
 	if !id.Valid() {
 		return fsm.Reject(fsm.NotFound, "volume %q is not known", string(id))
 	}
-	c, err := e.beginCall(ctx, id, key, work)
+	c, err := cs.beginCall(ctx, id, key, work)
 	if err != nil {
 		return err
 	}
@@ -41,17 +41,17 @@ func (e *Executor) serveCall(ctx context.Context, id fsm.VolumeID, key string, w
 	case <-expiring:
 	case <-ctx.Done():
 	}
-	return e.leaveCall(id, c)
+	return cs.leaveCall(id, c)
 }
 
 // beginCall starts the work, or joins what goes on without a caller.
-func (e *Executor) beginCall(ctx context.Context, id fsm.VolumeID, key string, work func(context.Context, *volume, *call) error) (*call, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
+func (cs *calls) beginCall(ctx context.Context, id fsm.VolumeID, key string, work func(context.Context, *volume, *call) error) (*call, error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.closed {
 		return nil, &unavailable{errors.New("this node is stopping")}
 	}
-	v := e.volumeEntry(id)
+	v := cs.volumeEntry(id)
 	if err := v.checkFree(); err != nil {
 		return nil, err
 	}
@@ -67,36 +67,36 @@ func (e *Executor) beginCall(ctx context.Context, id fsm.VolumeID, key string, w
 		c.optionalWait = time.Until(deadline) - deadlineMargin(time.Until(deadline))
 	}
 	v.call = c
-	e.wg.Go(func() { e.runCall(v, c, work) })
+	cs.wg.Go(func() { cs.runCall(v, c, work) })
 	return c, nil
 }
 
-func (e *Executor) runCall(v *volume, c *call, work func(context.Context, *volume, *call) error) {
-	ctx, cancel := context.WithTimeout(e.ctx, callTimeout)
+func (cs *calls) runCall(v *volume, c *call, work func(context.Context, *volume, *call) error) {
+	ctx, cancel := context.WithTimeout(cs.ctx, callTimeout)
 	defer cancel()
 	select {
 	case v.lock <- struct{}{}:
 	case <-ctx.Done():
-		e.finishCall(v, c, &unavailable{errors.New("this node is stopping")})
+		cs.finishCall(v, c, &unavailable{errors.New("this node is stopping")})
 		return
 	}
-	e.mu.Lock()
+	cs.mu.Lock()
 	err := v.checkFree() // by whoever had the lock before
-	e.mu.Unlock()
+	cs.mu.Unlock()
 	if err == nil {
-		err = e.openRecord(v)
+		err = cs.records.openRecord(v)
 	}
 	if err == nil {
 		err = work(ctx, v, c)
 	}
 	if err != nil {
-		e.parkVolume(v, err)
+		cs.parkVolume(v, err)
 	}
-	e.mu.Lock()
+	cs.mu.Lock()
 	v.requeue = true // what the call left is looked at, and told
-	e.mu.Unlock()
-	e.finishCall(v, c, err)
-	e.unlock(v)
+	cs.mu.Unlock()
+	cs.finishCall(v, c, err)
+	cs.unlock(v)
 }
 
 // checkFree refuses what must not be done to a volume now. The caller holds mu.
@@ -107,18 +107,18 @@ func (v *volume) checkFree() error {
 	return v.checkNotSnapshotting()
 }
 
-func (e *Executor) finishCall(v *volume, c *call, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (cs *calls) finishCall(v *volume, c *call, err error) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	c.err, v.call = err, nil
 	close(c.done)
 }
 
 // leaveCall is for a caller whose time is up. Without a quorum that is what he is
 // told, also near a deadline (S28).
-func (e *Executor) leaveCall(id fsm.VolumeID, c *call) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (cs *calls) leaveCall(id fsm.VolumeID, c *call) error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	select {
 	case <-c.done:
 		return c.err

@@ -11,14 +11,14 @@ import (
 // Clean unmounts and detaches everything of the host's pools, images stay. It
 // needs no log and no Start. What is busy is an error; the rest is done.
 func (e *Executor) Clean(ctx context.Context) error {
-	e.thawLeftovers()
-	errs := []error{e.cleanReplicas(ctx)}
+	e.freezer.thawLeftovers()
+	errs := []error{e.cleaner.cleanReplicas(ctx)}
 	for _, pool := range e.Pools {
 		items, err := pool.Inventory(ctx)
 		errs = append(errs, err)
 		for _, item := range items {
 			if item.Kind == KindDevice && item.Volume.Valid() {
-				errs = append(errs, e.cleanVolume(ctx, pool, item.Volume))
+				errs = append(errs, e.cleaner.cleanVolume(ctx, pool, item.Volume))
 			}
 		}
 	}
@@ -29,14 +29,14 @@ func (e *Executor) Clean(ctx context.Context) error {
 	}
 	e.mu.Unlock()
 	for _, v := range recorded {
-		errs = append(errs, e.cleanRecord(ctx, v))
+		errs = append(errs, e.cleaner.cleanRecord(ctx, v))
 	}
 	return errors.Join(errs...)
 }
 
 // cleanVolume takes off all mounts, the newest first, then the device.
-func (e *Executor) cleanVolume(ctx context.Context, pool Backend, id fsm.VolumeID) error {
-	mounts, err := e.mountsOf(ctx, pool, id)
+func (c *cleaner) cleanVolume(ctx context.Context, pool Backend, id fsm.VolumeID) error {
+	mounts, err := c.mountsOf(ctx, pool, id)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (e *Executor) cleanVolume(ctx context.Context, pool Backend, id fsm.VolumeI
 		return err
 	}
 	for _, m := range slices.Backward(mounts) {
-		if err := e.Mounter.Unmount(ctx, device, m.Path); err != nil {
+		if err := c.Mounter.Unmount(ctx, device, m.Path); err != nil {
 			return err
 		}
 	}
@@ -53,19 +53,19 @@ func (e *Executor) cleanVolume(ctx context.Context, pool Backend, id fsm.VolumeI
 }
 
 // cleanRecord removes the targets that the host made, and notes that nothing is up.
-func (e *Executor) cleanRecord(ctx context.Context, v *volume) error {
+func (c *cleaner) cleanRecord(ctx context.Context, v *volume) error {
 	select {
 	case v.lock <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer e.unlock(v)
-	if err := e.openRecord(v); err != nil {
+	defer c.unlock(v)
+	if err := c.records.openRecord(v); err != nil {
 		return err
 	}
 	if v.record.Staging == nil && len(v.record.Targets) == 0 {
 		return nil
 	}
-	j := &job{Executor: e, v: v, want: &volumeSpec{volume: v.id}}
+	j := &job{volumeWorker: c.volumeWorker, v: v, want: &volumeSpec{volume: v.id}}
 	return j.takeDown(ctx)
 }

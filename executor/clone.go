@@ -13,11 +13,11 @@ import (
 // volume is made quiet as for a cut (S19), and until the freeze is known to have held
 // the image counts as torn.
 func (j *job) createFromSource(ctx context.Context) error {
-	backend, err := j.snapshotBackend(j.v)
+	backend, err := j.poolSet.snapshotBackend(j.v)
 	if err != nil {
 		return err
 	}
-	progress := j.progress(j.v.id, "", "")
+	progress := j.reports.progress(j.v.id, "", "")
 	if j.want.source.Volume == "" {
 		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, j.want.sourceSize, progress)
 	}
@@ -26,7 +26,7 @@ func (j *job) createFromSource(ctx context.Context) error {
 		return errRequeued
 	}
 	defer j.unlockSource(source, nil)
-	s, _, err := j.observeSource(ctx, source, false)
+	s, _, err := j.observer.observeSource(ctx, source, false)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (j *job) createFromSource(ctx context.Context) error {
 	// What is observed is of now; the wish may be older. A replica's device below may
 	// have room for more than the kernel gave out of it.
 	contentSize := min(s.Size, s.deviceSize())
-	err = j.runFrozen(ctx, source, s, func(ctx context.Context) error {
+	err = j.freezer.runFrozen(ctx, source, s, func(ctx context.Context) error {
 		return backend.CreateFrom(ctx, j.v.id, j.want.size, j.want.source, contentSize, progress)
 	})
 	if unkillableDone(err) != nil {
@@ -54,7 +54,7 @@ func (j *job) createFromSource(ctx context.Context) error {
 
 // removeCopy removes what a copy left whose freeze did not hold: it was never reported.
 func (j *job) removeCopy(ctx context.Context) error {
-	backend, err := j.backend(j.v)
+	backend, err := j.poolSet.backend(j.v)
 	if err != nil {
 		return err
 	}
@@ -70,17 +70,17 @@ func (j *job) markTorn(on bool) error {
 		return nil
 	}
 	j.v.record.MayBeTorn = on
-	return j.saveRecord(j.v, true)
+	return j.records.saveRecord(j.v, true)
 }
 
 // thawLeftovers thaws what earlier processes left frozen, before anything else (S19). What
 // cannot be thawed now is thawed by its own process at the deadline.
-func (e *Executor) thawLeftovers() {
-	if e.Freezer == nil {
+func (f *sourceFreezer) thawLeftovers() {
+	if f.Freezer == nil {
 		return
 	}
-	if err := e.Freezer.Recover(e.ctx); err != nil {
-		e.Logger.Error("what an earlier process froze is not thawed yet", "error", err)
+	if err := f.Freezer.Recover(f.ctx); err != nil {
+		f.Logger.Error("what an earlier process froze is not thawed yet", "error", err)
 	}
 }
 
@@ -91,7 +91,7 @@ const mapTimeout = 20 * time.Second
 // when one is named: at most limit extents from an offset on, and as many as are found
 // in some seconds. NotFound: this host has no such snapshot.
 func (e *Executor) Map(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (MapPage, error) {
-	backend, err := e.poolHolding(ctx, target)
+	backend, err := e.poolSet.poolHolding(ctx, target)
 	if err != nil {
 		return MapPage{}, err
 	}
@@ -119,12 +119,12 @@ func (e *Executor) Map(ctx context.Context, base, target fsm.SnapshotID, from in
 }
 
 // poolHolding is the pool that has the snapshot.
-func (e *Executor) poolHolding(ctx context.Context, id fsm.SnapshotID) (SnapshotBackend, error) {
+func (p *poolSet) poolHolding(ctx context.Context, id fsm.SnapshotID) (SnapshotBackend, error) {
 	if !id.Valid() {
 		return nil, fsm.Reject(fsm.NotFound, "snapshot %q is not known", string(id))
 	}
 	var errs []error
-	for _, pool := range e.Pools {
+	for _, pool := range p.Pools {
 		backend, ok := pool.(SnapshotBackend)
 		if !ok {
 			continue

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -81,37 +80,31 @@ type Config struct {
 
 // Executor makes a host what the log says. All methods may be called at once.
 type Executor struct {
-	Config
-	pools         map[fsm.PoolID]Backend
-	acted         *actedEpoch
-	reporter      *reporter
-	volumeQueue   *workQueue[fsm.VolumeID]
-	snapshotQueue *workQueue[fsm.SnapshotID]
-	metrics       *metrics
-
-	ctx    context.Context // ends with Shutdown
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-
-	mu      sync.Mutex
-	volumes map[fsm.VolumeID]*volume
-	// targets are the target paths, as the kernel names them, in the volumes' records.
-	targetOwners map[string]fsm.VolumeID
-	// snapshots are those that the log wants something of, or that have a record.
-	snapshots       map[fsm.SnapshotID]*snapshotState
-	awaitingSession map[fsm.VolumeID]struct{} // to be looked at when the session got on
-	session         session
-	keptScan        chan struct{} // copies that the log may not know are to be looked for
-	closed          bool
-}
-
-// session is what the current session said last.
-type session struct {
-	number        uint64 // 0: there was none yet
-	at            fsm.Epoch
-	adopted       bool
-	level         uint32 // the cluster's feature level
-	incarnationID []byte
+	*table
+	binder          *targetBinder
+	calls           *calls
+	cleaner         *cleaner
+	expander        *expander
+	fencePeer       *fencePeer
+	freezer         *sourceFreezer
+	health          *healthChecker
+	intake          *sessionIntake
+	keptCopies      *keptScanner
+	lister          *lister
+	observer        *observer
+	outbox          *outbox
+	poolSet         *poolSet
+	proposer        *proposer
+	records         *recorder
+	replicaReports  *replicaReporter
+	replicaWorker   *replicaWorker
+	reports         *reporter
+	snapshotReports *snapshotReporter
+	snapshotWorker  *snapshotWorker
+	stager          *stager
+	suspended       *suspendedWatcher
+	volumeReports   *volumeReporter
+	volumeWorker    *volumeWorker
 }
 
 const (
@@ -134,19 +127,12 @@ func New(cfg Config) (*Executor, error) {
 	cfg.MaxFreeze = cmp.Or(cfg.MaxFreeze, defaultMaxFreeze)
 	cfg.HealthInterval = cmp.Or(cfg.HealthInterval, defaultHealth)
 	cfg.HandlerGrace = cmp.Or(cfg.HandlerGrace, defaultGrace)
-	e := &Executor{Config: cfg, pools: map[fsm.PoolID]Backend{}, volumes: map[fsm.VolumeID]*volume{}, targetOwners: map[string]fsm.VolumeID{},
-		awaitingSession: map[fsm.VolumeID]struct{}{}, volumeQueue: newWorkQueue[fsm.VolumeID](), snapshotQueue: newWorkQueue[fsm.SnapshotID](),
-		snapshots: map[fsm.SnapshotID]*snapshotState{}, keptScan: make(chan struct{}, 1), metrics: newMetrics(cfg.Metrics)}
-	for _, pool := range cfg.Pools {
-		e.pools[pool.ID()] = pool
-	}
-	e.reporter = &reporter{executor: e}
-	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e := assemble(cfg)
 	var err error
 	if e.acted, err = openActedEpoch(cfg.Host.Dir()); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(e.loadVolumes(), e.loadSnapshots()); err != nil {
+	if err := errors.Join(e.records.loadVolumes(), e.records.loadSnapshots()); err != nil {
 		return nil, err
 	}
 	e.metrics.exportGauges(e)
@@ -154,20 +140,20 @@ func New(cfg Config) (*Executor, error) {
 }
 
 // loadVolumes reads what the host keeps of volumes that are, or were, up.
-func (e *Executor) loadVolumes() error {
-	ids, err := recordedVolumes(e.Host.Dir())
+func (rc *recorder) loadVolumes() error {
+	ids, err := recordedVolumes(rc.Host.Dir())
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		j, err := openRecordFile(e.Host.Dir(), id)
+		j, err := openRecordFile(rc.Host.Dir(), id)
 		if err != nil {
 			return err
 		}
-		v := e.volumeEntry(id)
+		v := rc.volumeEntry(id)
 		v.record = j
-		e.refreshRecordCopy(v)
-		e.acted.advance(j.Floor, nil)
+		rc.refreshRecordCopy(v)
+		rc.acted.advance(j.Floor, nil)
 	}
 	return nil
 }
@@ -175,17 +161,17 @@ func (e *Executor) loadVolumes() error {
 // Start thaws what an earlier process left frozen (S19), then begins to work in the
 // background, on what Update brings.
 func (e *Executor) Start() {
-	e.thawLeftovers()
+	e.freezer.thawLeftovers()
 	for range e.Workers {
-		e.wg.Go(e.volumeWorker)
-		e.wg.Go(e.snapshotWorker)
+		e.wg.Go(e.volumeWorker.run)
+		e.wg.Go(e.snapshotWorker.run)
 	}
 	e.wg.Go(e.resync)
-	e.wg.Go(e.checkHealthLoop)
+	e.wg.Go(e.health.checkHealthLoop)
 	if e.Replicator != nil {
-		e.wg.Go(e.watchSuspended)
-		e.wg.Go(e.watchReplicas)
-		e.wg.Go(e.keptScanLoop)
+		e.wg.Go(e.suspended.watchSuspended)
+		e.wg.Go(e.replicaWorker.watchReplicas)
+		e.wg.Go(e.keptCopies.keptScanLoop)
 	}
 }
 
@@ -251,7 +237,7 @@ func (e *Executor) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("stop the executor: work is still under way: %w", ctx.Err())
 	}
-	return errors.Join(e.releaseHolds(ctx), e.detachUnstaged(ctx))
+	return errors.Join(e.freezer.releaseHolds(ctx), e.detachUnstaged(ctx))
 }
 
 // detachUnstaged takes down the devices that nothing is staged on.
@@ -274,9 +260,9 @@ func (e *Executor) detachUnstaged(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (e *Executor) isStaged(id fsm.VolumeID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	v := e.volumes[id]
+func (t *table) isStaged(id fsm.VolumeID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.volumes[id]
 	return v != nil && (v.recordCopy.Staging != nil || v.recordCopy.Replica != nil)
 }

@@ -44,7 +44,7 @@ func nextChangeUUID(want *volumeSpec, have *observedVolume) step {
 
 // expandDevice makes the image larger, and its device.
 func (j *job) expandDevice(ctx context.Context) error {
-	backend, err := j.snapshotBackend(j.v)
+	backend, err := j.poolSet.snapshotBackend(j.v)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (j *job) expandDevice(ctx context.Context) error {
 		return nil
 	}
 	j.v.record.Size = j.want.size
-	return j.saveRecord(j.v, false)
+	return j.records.saveRecord(j.v, false)
 }
 
 // growFilesystem may be repeated: what was grown in part goes on from there.
@@ -64,13 +64,13 @@ func (j *job) expandFilesystem(ctx context.Context, have *observedVolume, fsType
 		return err
 	}
 	j.v.record.FilesystemFor = have.deviceSize()
-	return j.saveRecord(j.v, false)
+	return j.records.saveRecord(j.v, false)
 }
 
 // snapshotBackend is that of the volume's pool, which must be able to do more than
 // make and remove.
-func (e *Executor) snapshotBackend(v *volume) (SnapshotBackend, error) {
-	b, err := e.backend(v)
+func (p *poolSet) snapshotBackend(v *volume) (SnapshotBackend, error) {
+	b, err := p.backend(v)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (e *Executor) Expand(ctx context.Context, req ExpandRequest) (int64, error)
 		return 0, fsm.Reject(fsm.NotFound, "volume %s is not on this node", req.Volume)
 	}
 	key := fmt.Sprintf("expand %d %v %s", req.Size, req.Capability, req.Path)
-	err := e.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, _ *call) error {
-		return e.expandVolume(ctx, v, &req)
+	err := e.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, _ *call) error {
+		return e.expander.expandVolume(ctx, v, &req)
 	})
 	if err != nil {
 		return 0, err
@@ -117,20 +117,20 @@ func (e *Executor) Expand(ctx context.Context, req ExpandRequest) (int64, error)
 	return v.expandedSize, nil
 }
 
-func (e *Executor) expandVolume(ctx context.Context, v *volume, req *ExpandRequest) error {
-	j := &job{Executor: e, v: v, want: &volumeSpec{volume: v.id}}
-	have, err := e.observeVolume(ctx, v, j.want)
+func (x *expander) expandVolume(ctx context.Context, v *volume, req *ExpandRequest) error {
+	j := &job{volumeWorker: x.volumeWorker, v: v, want: &volumeSpec{volume: v.id}}
+	have, err := x.observer.observeVolume(ctx, v, j.want)
 	if err != nil {
 		return err
 	}
 	staged := v.record.Staging
 	switch {
-	case !have.Active() || staged == nil || !e.isAt(&have, staged, req.Path):
+	case !have.Active() || staged == nil || !x.observer.isAt(&have, staged, req.Path):
 		return fsm.Reject(fsm.NotFound, "volume %s is not at %s", v.id, req.Path)
 	case staged.Block != req.Capability.Block && req.Capability != (fsm.Capability{}):
 		return fsm.Reject(fsm.Invalid, "volume %s is not staged for %s", v.id, req.Capability)
 	}
-	w, err := e.desiredOf(ctx, v)
+	w, err := x.desiredOf(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -143,21 +143,21 @@ func (e *Executor) expandVolume(ctx context.Context, v *volume, req *ExpandReque
 		err = j.expandMountedFilesystem(ctx, &have, w.Format.FSType, staged.Path)
 	}
 	if err == nil {
-		e.mu.Lock()
+		x.mu.Lock()
 		v.expandedSize = have.deviceSize()
-		e.mu.Unlock()
+		x.mu.Unlock()
 	}
 	return err
 }
 
 // isAt tells whether the volume is staged or bound at the path.
-func (e *Executor) isAt(have *observedVolume, staged *stagingRecord, path string) bool {
-	realPath := e.realPath(path)
-	if e.realPath(staged.Path) == realPath {
+func (o *observer) isAt(have *observedVolume, staged *stagingRecord, path string) bool {
+	realPath := o.realPath(path)
+	if o.realPath(staged.Path) == realPath {
 		return staged.Block || have.staged
 	}
 	for _, bound := range have.boundTargets {
-		if e.realPath(bound) == realPath {
+		if o.realPath(bound) == realPath {
 			return true
 		}
 	}

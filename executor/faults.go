@@ -43,9 +43,9 @@ func replicaFaultPoints() []string {
 	return points
 }
 
-func (e *Executor) hitFaultPoint(point string) {
-	if e.Faults != nil {
-		e.Faults.Hit(point)
+func (en *env) hitFaultPoint(point string) {
+	if en.Faults != nil {
+		en.Faults.Hit(point)
 	}
 }
 

@@ -48,7 +48,7 @@ func (e *Executor) FencePeer(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdic
 		return fsmpb.Verdict_VERDICT_UNKNOWN, fsm.Reject(fsm.NotFound, "volume %s has no replica on this host", id)
 	}
 	for {
-		verdict, err := e.fencePeerOnce(ctx, v)
+		verdict, err := e.fencePeer.fencePeerOnce(ctx, v)
 		if err != nil || verdict != verdictStale {
 			e.enqueue(v)
 			return verdict, err
@@ -59,12 +59,12 @@ func (e *Executor) FencePeer(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdic
 	}
 }
 
-func (e *Executor) fencePeerOnce(ctx context.Context, v *volume) (fsmpb.Verdict, error) {
-	req, err := e.requestVerdict(ctx, v, true)
+func (p *fencePeer) fencePeerOnce(ctx context.Context, v *volume) (fsmpb.Verdict, error) {
+	req, err := p.requestVerdict(ctx, v, true)
 	if err != nil {
 		return fsmpb.Verdict_VERDICT_UNKNOWN, err
 	}
-	defer e.leaveFencePeerRequest(req)
+	defer p.leaveFencePeerRequest(req)
 	if req == nil {
 		return verdictRefused, nil
 	}
@@ -76,28 +76,28 @@ func (e *Executor) fencePeerOnce(ctx context.Context, v *volume) (fsmpb.Verdict,
 	if req.verdict != verdictPeerOutdated {
 		return req.verdict, nil
 	}
-	return e.verdictStillHolds(ctx, v, req)
+	return p.verdictStillHolds(ctx, v, req)
 }
 
-func (e *Executor) leaveFencePeerRequest(req *fencePeerRequest) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (p *fencePeer) leaveFencePeerRequest(req *fencePeerRequest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if req != nil {
 		req.handlers--
 	}
 }
 
 // verdictStillHolds: the verdict is of the loss that there is now (S7).
-func (e *Executor) verdictStillHolds(ctx context.Context, v *volume, req *fencePeerRequest) (fsmpb.Verdict, error) {
+func (p *fencePeer) verdictStillHolds(ctx context.Context, v *volume, req *fencePeerRequest) (fsmpb.Verdict, error) {
 	if req.promoting {
-		if e.generationOf(v) > req.generation {
+		if p.generationOf(v) > req.generation {
 			return verdictStale, nil
 		}
 		return verdictPeerOutdated, nil // the kernel waits for it, and looks at the connection itself
 	}
-	obs, _, err := e.observeReplica(ctx, v)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	obs, _, err := p.observer.observeReplica(ctx, v)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
 	case err != nil:
 		return fsmpb.Verdict_VERDICT_UNKNOWN, err
@@ -121,57 +121,57 @@ func (v *volume) needsVerdict(obs *fsm.ReplicaObservation) bool {
 
 // requestVerdict puts the question, or joins the one that is open. Nil: there is nothing to ask
 // about, the device is neither frozen nor being promoted by this process (S13).
-func (e *Executor) requestVerdict(ctx context.Context, v *volume, handler bool) (*fencePeerRequest, error) {
-	e.mu.Lock()
+func (p *fencePeer) requestVerdict(ctx context.Context, v *volume, handler bool) (*fencePeerRequest, error) {
+	p.mu.Lock()
 	promoting := v.replica.promotion
 	if req := v.replica.fencePeerRequest; req != nil {
 		if handler {
 			req.handlers++
 		}
-		e.mu.Unlock()
+		p.mu.Unlock()
 		return req, nil
 	}
-	e.mu.Unlock()
+	p.mu.Unlock()
 	var obs fsm.ReplicaObservation
 	if promoting != nil {
 		obs = *promoting
-		obs.Generation = e.generationOf(v)
+		obs.Generation = p.generationOf(v)
 	} else {
 		var err error
-		if obs, _, err = e.observeReplica(ctx, v); err != nil {
+		if obs, _, err = p.observer.observeReplica(ctx, v); err != nil {
 			return nil, err
 		}
-		e.mu.Lock()
+		p.mu.Lock()
 		waits := v.needsVerdict(&obs)
-		e.mu.Unlock()
+		p.mu.Unlock()
 		if !waits {
 			return nil, nil
 		}
 	}
-	return e.newFencePeerRequest(v, obs, promoting != nil, handler)
+	return p.newFencePeerRequest(v, obs, promoting != nil, handler)
 }
 
 // newFencePeerRequest makes the question and has it asked.
-func (e *Executor) newFencePeerRequest(v *volume, obs fsm.ReplicaObservation, promoting, handler bool) (*fencePeerRequest, error) {
+func (p *fencePeer) newFencePeerRequest(v *volume, obs fsm.ReplicaObservation, promoting, handler bool) (*fencePeerRequest, error) {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
 	req := &fencePeerRequest{promoting: promoting, done: make(chan struct{}), cmd: &fsmpb.Command{
 		RequestId: id,
 		Body: &fsmpb.Command_Outdate{Outdate: &fsmpb.Outdate{
-			VolumeId: string(v.id), NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.BootID,
+			VolumeId: string(v.id), NodeId: string(p.Node), HostId: string(p.Host.ID), BootId: p.Host.BootID,
 			Generation: obs.Generation, Seen: obs.Proto(),
 		}},
 	}}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
 		return nil, &unavailable{errors.New("this node is stopping")}
 	}
 	if other := v.replica.fencePeerRequest; other != nil {
 		req = other
 	} else {
 		v.replica.fencePeerRequest = req
-		e.wg.Go(func() { e.proposeOutdate(v, req) })
+		p.wg.Go(func() { p.proposeOutdate(v, req) })
 	}
 	if handler {
 		req.handlers++
@@ -180,35 +180,35 @@ func (e *Executor) newFencePeerRequest(v *volume, obs fsm.ReplicaObservation, pr
 }
 
 // proposeOutdate asks until there is an answer: the same question, with the same id (S7).
-func (e *Executor) proposeOutdate(v *volume, req *fencePeerRequest) {
-	for e.ctx.Err() == nil {
-		e.hitFaultPoint("outdate.before")
-		outcome, err := e.propose(e.ctx, nil, proto.CloneOf(req.cmd))
-		e.hitFaultPoint("outdate.after")
+func (p *fencePeer) proposeOutdate(v *volume, req *fencePeerRequest) {
+	for p.ctx.Err() == nil {
+		p.hitFaultPoint("outdate.before")
+		outcome, err := p.proposer.propose(p.ctx, nil, proto.CloneOf(req.cmd))
+		p.hitFaultPoint("outdate.after")
 		if err == nil {
-			e.setVerdict(v, req, outcome.GetVerdict(), outcome.GetGeneration())
+			p.setVerdict(v, req, outcome.GetVerdict(), outcome.GetGeneration())
 			return
 		}
 		if !isUnavailable(err) {
-			e.logger(v).Warn("the question about its peer was rejected", "error", err)
-			e.setVerdict(v, req, verdictRefused, 0)
+			p.logger(v).Warn("the question about its peer was rejected", "error", err)
+			p.setVerdict(v, req, verdictRefused, 0)
 			return
 		}
-		_ = sleep(e.ctx, fencePeerRetry)
+		_ = sleep(p.ctx, fencePeerRetry)
 	}
 }
 
-func (e *Executor) setVerdict(v *volume, req *fencePeerRequest, verdict fsmpb.Verdict, generation uint64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (p *fencePeer) setVerdict(v *volume, req *fencePeerRequest, verdict fsmpb.Verdict, generation uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	req.verdict, req.generation = verdict, generation
 	v.replica.generation = max(v.replica.generation, generation)
 	v.replica.fencePeerRequest = nil
 	close(req.done)
-	e.logger(v).Info("the log was asked about the peer", "verdict", verdict, "generation", generation)
+	p.logger(v).Info("the log was asked about the peer", "verdict", verdict, "generation", generation)
 }
 
-func (e *Executor) enqueue(v *volume) { e.volumeQueue.add(v.id) }
+func (t *table) enqueue(v *volume) { t.volumeQueue.add(v.id) }
 
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)

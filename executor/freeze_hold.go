@@ -29,10 +29,10 @@ func (h *freezeHold) known() *freezeState {
 
 // lockSource takes the lock of a volume that is to be cut, or has again called when it
 // is free. Calls for the volume are Busy meanwhile.
-func (e *Executor) lockSource(id fsm.VolumeID, waiter string, requeue func()) (*volume, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	v := e.volumeEntry(id)
+func (t *table) lockSource(id fsm.VolumeID, waiter string, requeue func()) (*volume, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v := t.volumeEntry(id)
 	if v.parked == nil && v.freezeHold == nil {
 		select {
 		case v.lock <- struct{}{}:
@@ -49,27 +49,27 @@ func (e *Executor) lockSource(id fsm.VolumeID, waiter string, requeue func()) (*
 }
 
 // unlockSource frees the volume, or leaves it held.
-func (e *Executor) unlockSource(v *volume, h *freezeHold) {
-	e.mu.Lock()
+func (t *table) unlockSource(v *volume, h *freezeHold) {
+	t.mu.Lock()
 	v.snapshotting, v.freezeHold = false, h
 	v.requeue = true // it may be one that nothing is wanted of
-	e.mu.Unlock()
-	e.unlock(v)
+	t.mu.Unlock()
+	t.unlock(v)
 }
 
 // releaseHold ends a hold; the freeze first.
-func (e *Executor) releaseHold(ctx context.Context, h *freezeHold) error {
+func (f *sourceFreezer) releaseHold(ctx context.Context, h *freezeHold) error {
 	if h.freeze != nil {
 		if err := h.freeze.Thaw(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if h.volume.freezeHold == h {
 		h.volume.freezeHold = nil
 	}
-	e.volumeQueue.add(h.volume.id)
+	f.volumeQueue.add(h.volume.id)
 	h.volume.wakeWaiters()
 	return nil
 }
@@ -93,18 +93,18 @@ func (v *volume) checkNotSnapshotting() error {
 
 // releaseHolds ends all holds, for a process that stops: its leases would end by
 // themselves, but nobody need wait for that.
-func (e *Executor) releaseHolds(ctx context.Context) error {
-	e.mu.Lock()
+func (f *sourceFreezer) releaseHolds(ctx context.Context) error {
+	f.mu.Lock()
 	var holds []*freezeHold
-	for _, v := range e.volumes {
+	for _, v := range f.volumes {
 		if v.freezeHold != nil {
 			holds = append(holds, v.freezeHold)
 		}
 	}
-	e.mu.Unlock()
+	f.mu.Unlock()
 	var errs []error
 	for _, h := range holds {
-		errs = append(errs, e.releaseHold(ctx, h))
+		errs = append(errs, f.releaseHold(ctx, h))
 	}
 	return errors.Join(errs...)
 }

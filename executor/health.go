@@ -82,12 +82,12 @@ func nearlyFull(f PoolFacts, already bool) bool {
 }
 
 // warnOfPools says once of each pool that much of it is used.
-func (e *Executor) warnOfPools(warned map[fsm.PoolID]bool) {
-	for _, pool := range e.Pools {
-		f := pool.Facts(e.ctx)
+func (h *healthChecker) warnOfPools(warned map[fsm.PoolID]bool) {
+	for _, pool := range h.Pools {
+		f := pool.Facts(h.ctx)
 		high := usedAbove(f, logAbovePercent)
 		if high && !warned[f.ID] {
-			e.Logger.Warn("much of the pool is used", "pool", string(f.ID), "free", f.Free, "capacity", f.Capacity)
+			h.Logger.Warn("much of the pool is used", "pool", string(f.ID), "free", f.Free, "capacity", f.Capacity)
 		}
 		warned[f.ID] = high
 	}
@@ -98,13 +98,13 @@ const minPoolFree = 1 << 20
 
 // recordHealth completes what was observed with what is known, judges, and has the log
 // told when the volume fell ill or recovered.
-func (e *Executor) recordHealth(ctx context.Context, v *volume, x *healthInputs) fsm.Condition {
-	if b, err := e.backend(v); err == nil {
+func (h *healthChecker) recordHealth(ctx context.Context, v *volume, x *healthInputs) fsm.Condition {
+	if b, err := h.poolSet.backend(v); err == nil {
 		x.pool = b.Facts(ctx)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	x.minFree, x.parked = e.MinFree, v.parked != nil
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x.minFree, x.parked = h.MinFree, v.parked != nil
 	if w := v.desired; w != nil && w.Limits != (fsm.Limits{}) {
 		x.limitsError = v.limitsError
 	}
@@ -112,16 +112,16 @@ func (e *Executor) recordHealth(ctx context.Context, v *volume, x *healthInputs)
 	now := x.condition()
 	v.health = &now
 	if abnormalMessage(now) != v.recordCopy.ReportedCondition {
-		e.volumeQueue.add(v.id)
+		h.volumeQueue.add(v.id)
 	}
 	return now
 }
 
 // minImageSize is how many bytes the volume's image must have, of one that is looked at from
 // now on: it may grow at any moment.
-func (e *Executor) minImageSize(v *volume) int64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (t *table) minImageSize(v *volume) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if w := v.desired; w != nil && w.Operation == 0 && w.Goal == fsm.GoalKeep {
 		return max(v.recordCopy.Size, w.Size)
 	}
@@ -137,29 +137,29 @@ func abnormalMessage(c fsm.Condition) string {
 }
 
 // checkHealthLoop looks at the health of all volumes from time to time.
-func (e *Executor) checkHealthLoop() {
-	ticker := time.NewTicker(e.HealthInterval)
+func (h *healthChecker) checkHealthLoop() {
+	ticker := time.NewTicker(h.HealthInterval)
 	defer ticker.Stop()
 	warned := map[fsm.PoolID]bool{}
 	for {
 		select {
-		case <-e.ctx.Done():
+		case <-h.ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		e.warnOfPools(warned)
-		for _, v := range e.volumesToCheck() {
-			e.checkHealth(v)
+		h.warnOfPools(warned)
+		for _, v := range h.volumesToCheck() {
+			h.checkHealth(v)
 		}
 	}
 }
 
 // volumesToCheck are the volumes that are made and not to be removed.
-func (e *Executor) volumesToCheck() []*volume {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (h *healthChecker) volumesToCheck() []*volume {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var all []*volume
-	for _, v := range e.volumes {
+	for _, v := range h.volumes {
 		if v.desired != nil && v.desired.Goal == fsm.GoalKeep && v.desired.ReplicaState != 0 && !v.checkingHealth {
 			all = append(all, v)
 		}
@@ -175,19 +175,19 @@ var errHung = errors.New("it hangs")
 
 // checkHealth judges one volume. One that hangs keeps its examination waiting, and nobody
 // else; one that is being worked on is left for the next time.
-func (e *Executor) checkHealth(v *volume) {
-	before, stagings, idle := e.beginHealthCheck(v)
+func (h *healthChecker) checkHealth(v *volume) {
+	before, stagings, idle := h.beginHealthCheck(v)
 	if !idle {
 		return
 	}
 	answered := make(chan *healthInputs, 1)
 	go func() {
-		x, err := e.observeHealth(e.ctx, v, before.Staging)
-		e.mu.Lock()
+		x, err := h.observeHealth(h.ctx, v, before.Staging)
+		h.mu.Lock()
 		v.checkingHealth = false
-		e.mu.Unlock()
+		h.mu.Unlock()
 		if err != nil {
-			e.logger(v).Warn("the volume's health is not known", "error", err)
+			h.logger(v).Warn("the volume's health is not known", "error", err)
 			x = nil
 		}
 		answered <- x
@@ -199,19 +199,19 @@ func (e *Executor) checkHealth(v *volume) {
 	case x = <-answered:
 	case <-timer.C:
 		x = &healthInputs{device: Device{Exists: true, Size: before.Size}, statsErr: errHung}
-	case <-e.ctx.Done():
+	case <-h.ctx.Done():
 		return
 	}
-	if x != nil && e.unchangedSince(v, stagings) {
-		e.recordHealth(e.ctx, v, x)
+	if x != nil && h.unchangedSince(v, stagings) {
+		h.recordHealth(h.ctx, v, x)
 	}
 }
 
 // beginHealthCheck begins an examination, unless somebody works on the volume. With the record it says
 // how often the volume was staged or unstaged.
-func (e *Executor) beginHealthCheck(v *volume) (r volumeRecord, stagings uint64, ok bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (h *healthChecker) beginHealthCheck(v *volume) (r volumeRecord, stagings uint64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if v.call != nil || v.snapshotting || len(v.lock) > 0 || v.checkingHealth {
 		return volumeRecord{}, 0, false
 	}
@@ -220,9 +220,9 @@ func (e *Executor) beginHealthCheck(v *volume) (r volumeRecord, stagings uint64,
 }
 
 // unchangedSince tells whether nobody took the volume down, nor brought it up again, since then.
-func (e *Executor) unchangedSince(v *volume, stagings uint64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (h *healthChecker) unchangedSince(v *volume, stagings uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return v.call == nil && len(v.lock) == 0 && v.stagingChanges == stagings
 }
 
@@ -231,28 +231,28 @@ func sameStaging(a, b *stagingRecord) bool {
 }
 
 // look observes what the volume's health is judged by.
-func (e *Executor) observeHealth(ctx context.Context, v *volume, staged *stagingRecord) (*healthInputs, error) {
-	backend, err := e.backend(v)
+func (h *healthChecker) observeHealth(ctx context.Context, v *volume, staged *stagingRecord) (*healthInputs, error) {
+	backend, err := h.poolSet.backend(v)
 	if err != nil {
 		return nil, err
 	}
-	x := &healthInputs{staged: staged != nil, size: e.minImageSize(v), measuredCondition: fsm.Condition{Message: "not staged"}}
+	x := &healthInputs{staged: staged != nil, size: h.minImageSize(v), measuredCondition: fsm.Condition{Message: "not staged"}}
 	if x.device, err = backend.Observe(ctx, v.id); err != nil {
 		return nil, fmt.Errorf("look at volume %s: %w", v.id, err)
 	}
 	if staged == nil || !x.device.Active() {
 		return x, nil
 	}
-	mounts, err := e.Mounter.Mounts(ctx, x.device)
+	mounts, err := h.Mounter.Mounts(ctx, x.device)
 	if err != nil {
 		return nil, fmt.Errorf("look at the mounts of volume %s: %w", v.id, err)
 	}
 	x.mounted = staged.Block
 	for _, m := range mounts {
-		x.mounted = x.mounted || !m.DeviceNode && m.Path == e.realPath(staged.Path)
+		x.mounted = x.mounted || !m.DeviceNode && m.Path == h.realPath(staged.Path)
 	}
 	if x.mounted {
-		stats, err := e.Mounter.Stats(ctx, x.device, staged.Path, staged.Block)
+		stats, err := h.Mounter.Stats(ctx, x.device, staged.Path, staged.Block)
 		x.measuredCondition, x.statsErr = stats.Condition, err
 	}
 	return x, nil
@@ -260,17 +260,17 @@ func (e *Executor) observeHealth(ctx context.Context, v *volume, staged *staging
 
 // reportHealth tells an abnormal condition once, and once that it is over. It is kept
 // before it is told, so that a restarted host does not forget to take it back.
-func (e *Executor) reportHealth(v *volume) error {
-	e.mu.Lock()
+func (r *volumeReporter) reportHealth(v *volume) error {
+	r.mu.Lock()
 	health, desired, acked := v.health, v.desired, v.ackedHealth
-	e.mu.Unlock()
+	r.mu.Unlock()
 	if health == nil || desired == nil || desired.Goal != fsm.GoalKeep {
 		return nil
 	}
 	now, isAcked := abnormalMessage(*health), acked != nil && *acked == abnormalMessage(*health)
 	if v.record.ReportedCondition != now && (isAcked || now != "") {
 		v.record.ReportedCondition = now
-		if err := e.saveRecord(v, true); err != nil {
+		if err := r.records.saveRecord(v, true); err != nil {
 			return err
 		}
 	}
@@ -280,6 +280,6 @@ func (e *Executor) reportHealth(v *volume) error {
 	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_Condition{
 		Condition: &fsmpb.Condition{Abnormal: health.Abnormal, Message: now},
 	}}
-	e.sendFact(v, fact{name: factCondition, path: now}, ob)
+	r.sendFact(v, fact{name: factCondition, path: now}, ob)
 	return nil
 }

@@ -32,7 +32,7 @@ func newRestoringExecutor(t *testing.T) (*Executor, *volume) {
 	v := e.volumeEntry(testVolume)
 	e.mu.Unlock()
 	require.True(t, e.tryLock(v))
-	require.NoError(t, e.openRecord(v))
+	require.NoError(t, e.records.openRecord(v))
 	return e, v
 }
 
@@ -40,12 +40,12 @@ func newRestoringExecutor(t *testing.T) (*Executor, *volume) {
 // which might be long in getting there: until then nothing of the volume would be done.
 func TestS1_AGrantFromBeforeARestoreIsNotAwaited(t *testing.T) {
 	e, v := newRestoringExecutor(t)
-	g, err := e.proposeStage(t.Context(), v, nil, &StageRequest{Volume: v.id})
+	g, err := e.stager.proposeStage(t.Context(), v, nil, &StageRequest{Volume: v.id})
 	require.ErrorIs(t, err, errSessionChanged)
 	require.Nil(t, g)
 	require.Zero(t, v.record.Floor)
 	e.Proposer = callbackLog{func() { e.Update(Update{At: fsm.Epoch{Incarnation: 3, Index: 6}, Full: true, Adopted: true}) }}
-	_, err = e.proposeTarget(t.Context(), v, nil, &PublishTargetRequest{Volume: v.id})
+	_, err = e.binder.proposeTarget(t.Context(), v, nil, &PublishTargetRequest{Volume: v.id})
 	require.ErrorIs(t, err, errSessionChanged)
 	require.Zero(t, v.record.Floor)
 }
@@ -54,14 +54,14 @@ func TestS1_AGrantFromBeforeARestoreIsNotAwaited(t *testing.T) {
 // nothing that a later call finds is to say so.
 func TestS1_AFactReportedBeforeARestoreIsReportedAgain(t *testing.T) {
 	e, v := newRestoringExecutor(t)
-	err := e.reportFactAndWait(t.Context(), v, nil, fact{name: factStaged}, &fsmpb.Observation{})
+	err := e.volumeReports.reportFactAndWait(t.Context(), v, nil, fact{name: factStaged}, &fsmpb.Observation{})
 	require.Empty(t, v.committed)
-	require.Empty(t, v.acked)
+	require.Empty(t, v.told)
 	require.ErrorIs(t, err, errSessionChanged)
 	v.desired = &fsm.DesiredVolume{} // nothing else runs
 	before := fsm.Epoch{Incarnation: 1, Index: 1000}
-	e.onFactAnswer(v, fact{name: factCondition, path: "ill"}, before, nil)
-	e.onFactAnswer(v, fact{name: factLimitsApplied, path: fmt.Sprint(v.desired.Limits)}, before, nil)
+	e.volumeReports.onFactAnswer(v, fact{name: factCondition, path: "ill"}, before, nil)
+	e.volumeReports.onFactAnswer(v, fact{name: factLimitsApplied, path: fmt.Sprint(v.desired.Limits)}, before, nil)
 	require.Nil(t, v.ackedHealth)
 	require.Nil(t, v.ackedLimits)
 }
@@ -78,16 +78,16 @@ func TestS1_AMissingSnapshotIsReportedToTheRestoredLogToo(t *testing.T) {
 	session(1)
 	c, missed := e.snapshots[testSnapshot], fact{name: factSnapshotMissing}
 	acked := func(incarnation uint64) {
-		e.onSnapshotFactAnswer(c, missed, fsm.Epoch{Incarnation: incarnation, Index: 7}, nil)
+		e.snapshotReports.onSnapshotFactAnswer(c, missed, fsm.Epoch{Incarnation: incarnation, Index: 7}, nil)
 	}
 	acked(1)
-	require.Contains(t, c.acked, missed)
+	require.Contains(t, c.told, missed)
 	session(1)
-	require.Contains(t, c.acked, missed, "the same log knows it in each session")
+	require.Contains(t, c.told, missed, "the same log knows it in each session")
 	session(2)
-	require.Empty(t, c.acked)
+	require.Empty(t, c.told)
 	acked(1)
-	require.Empty(t, c.acked, "the answer was on its way")
+	require.Empty(t, c.told, "the answer was on its way")
 	acked(2)
-	require.Contains(t, c.acked, missed)
+	require.Contains(t, c.told, missed)
 }

@@ -31,7 +31,7 @@ func nextLimits(want *volumeSpec, have *observedVolume) step {
 func (j *job) throttle(ctx context.Context, have *observedVolume) error {
 	if !j.v.record.MayBeLimited {
 		j.v.record.MayBeLimited = true
-		if err := j.saveRecord(j.v, true); err != nil {
+		if err := j.records.saveRecord(j.v, true); err != nil {
 			return err
 		}
 	}
@@ -61,13 +61,13 @@ func (j *job) tolerateLimitsError(err error) error {
 }
 
 // setLimitsError remembers why there are no limits in force; nil: they are.
-func (e *Executor) setLimitsError(v *volume, rej *fsm.Rejection) (changed bool) {
+func (w *volumeWorker) setLimitsError(v *volume, rej *fsm.Rejection) (changed bool) {
 	why := ""
 	if rej != nil {
 		why = rej.Message
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	changed = why != "" && why != v.limitsError
 	v.limitsError = why
 	return changed
@@ -83,7 +83,7 @@ func (j *job) applyLimits(ctx context.Context, have *observedVolume, limits fsm.
 		return nil
 	}
 	j.v.record.MayBeLimited = false
-	return j.saveRecord(j.v, false)
+	return j.records.saveRecord(j.v, false)
 }
 
 // unthrottle takes the limits off a device that is about to go.

@@ -16,8 +16,8 @@ type expectedPaths struct {
 
 // observeVolume looks at the host. What was read of the device's content is believed as
 // long as the device stays attached. The caller holds the lock.
-func (e *Executor) observeVolume(ctx context.Context, v *volume, want *volumeSpec) (observedVolume, error) {
-	backend, err := e.backend(v)
+func (o *observer) observeVolume(ctx context.Context, v *volume, want *volumeSpec) (observedVolume, error) {
+	backend, err := o.poolSet.backend(v)
 	if err != nil {
 		return observedVolume{}, err
 	}
@@ -28,7 +28,7 @@ func (e *Executor) observeVolume(ctx context.Context, v *volume, want *volumeSpe
 	if replica != nil && want != nil && want.grant != nil { // who binds it makes that read-only
 		device.ReadOnly = want.grant.block && want.grant.readOnly
 	}
-	mounts, err := e.Mounter.Mounts(ctx, device)
+	mounts, err := o.Mounter.Mounts(ctx, device)
 	if err != nil {
 		return observedVolume{}, fmt.Errorf("look at the mounts of volume %s: %w", v.id, err)
 	}
@@ -36,7 +36,7 @@ func (e *Executor) observeVolume(ctx context.Context, v *volume, want *volumeSpe
 		v.content, v.formatted, v.appliedLimits = Content{}, false, nil
 	}
 	have := observedVolume{Device: device, replica: replica, content: v.content, formatted: v.formatted, limits: v.appliedLimits}
-	e.expectedPaths(v, want).sort(mounts, &have)
+	o.expectedPaths(v, want).sort(mounts, &have)
 	have.compareRecord(&v.record.volumeRecord, want)
 	return have, nil
 }
@@ -56,28 +56,28 @@ func observeDevice(ctx context.Context, backend Backend, id fsm.VolumeID) (Devic
 }
 
 // expectedPaths are those of the record, of the log and of what is wanted now.
-func (e *Executor) expectedPaths(v *volume, want *volumeSpec) expectedPaths {
+func (o *observer) expectedPaths(v *volume, want *volumeSpec) expectedPaths {
 	p := expectedPaths{targets: map[string]string{}}
-	add := func(path string) { p.targets[e.realPath(path)] = path }
-	e.mu.Lock()
+	add := func(path string) { p.targets[o.realPath(path)] = path }
+	o.mu.Lock()
 	w := v.desired
-	e.mu.Unlock()
+	o.mu.Unlock()
 	if w != nil && w.Publication != nil {
 		if w.Publication.Staging != nil {
-			p.staging = e.realPath(w.Publication.Staging.Path)
+			p.staging = o.realPath(w.Publication.Staging.Path)
 		}
 		for i := range w.Publication.Targets {
 			add(w.Publication.Targets[i].Path)
 		}
 	}
 	if v.record.Staging != nil {
-		p.staging = e.realPath(v.record.Staging.Path)
+		p.staging = o.realPath(v.record.Staging.Path)
 	}
 	for i := range v.record.Targets {
 		add(v.record.Targets[i].Path)
 	}
 	if want != nil && want.grant != nil && v.record.Staging == nil {
-		p.staging = e.realPath(want.grant.path)
+		p.staging = o.realPath(want.grant.path)
 	}
 	if want != nil && want.bind != nil {
 		add(want.bind.Path)
@@ -86,8 +86,8 @@ func (e *Executor) expectedPaths(v *volume, want *volumeSpec) expectedPaths {
 }
 
 // realPath is the path as the kernel names it; one that is not allowed stays as it is.
-func (e *Executor) realPath(path string) string {
-	if realPath, err := e.Mounter.RealPath(path); err == nil {
+func (en *env) realPath(path string) string {
+	if realPath, err := en.Mounter.RealPath(path); err == nil {
 		return realPath
 	}
 	return path
@@ -126,18 +126,18 @@ func (o *observedVolume) compareRecord(r *volumeRecord, want *volumeSpec) {
 
 // situation is what is known of the volume now, between calls. at is as of where
 // the wish holds. The caller holds the lock.
-func (e *Executor) view(ctx context.Context, v *volume) (s *volumeView, at fsm.Epoch, err error) {
-	have, err := e.observeVolume(ctx, v, nil)
+func (o *observer) view(ctx context.Context, v *volume) (s *volumeView, at fsm.Epoch, err error) {
+	have, err := o.observeVolume(ctx, v, nil)
 	if err != nil {
 		return nil, at, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if v.desired != nil {
 		v.lastTried = v.desired
 	}
 	return &volumeView{
-		volume: v.id, boot: e.Host.BootID, desired: v.desired, actionable: e.isActionable(v), record: &v.record.volumeRecord, have: have,
-		ackedLimits: v.ackedLimits, incarnationID: e.session.incarnationID,
-	}, e.session.at, nil
+		volume: v.id, boot: o.Host.BootID, desired: v.desired, actionable: o.isActionable(v), record: &v.record.volumeRecord, have: have,
+		ackedLimits: v.ackedLimits, incarnationID: o.session.incarnationID,
+	}, o.session.at, nil
 }

@@ -35,27 +35,27 @@ type outboxReport struct {
 // queueTeardowns writes records of tear-downs into the volume's outbox, synced: what was taken
 // down is said, whatever happens to this process (S16). What the log has heard since the
 // volume's last grant, or is to hear, is not said again (S73). The caller holds the lock.
-func (e *Executor) queueTeardowns(v *volume, teardowns ...pendingTeardown) error {
-	for _, teardown := range e.unackedTeardowns(v, teardowns) {
-		number, err := e.reserveSequence(v)
+func (ob *outbox) queueTeardowns(v *volume, teardowns ...pendingTeardown) error {
+	for _, teardown := range ob.unackedTeardowns(v, teardowns) {
+		number, err := ob.records.reserveSequence(v)
 		if err != nil {
 			return err
 		}
 		teardown.Sequence = number
 		v.record.PendingTeardowns = append(v.record.PendingTeardowns, teardown)
-		e.forgetCommitted(v, teardown)
+		ob.forgetCommitted(v, teardown)
 	}
-	return e.saveRecord(v, true)
+	return ob.records.saveRecord(v, true)
 }
 
 // unackedTeardowns are the records of which the log has not heard: a wish may be on its way that
 // shows that it did.
-func (e *Executor) unackedTeardowns(v *volume, teardowns []pendingTeardown) []pendingTeardown {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (ob *outbox) unackedTeardowns(v *volume, teardowns []pendingTeardown) []pendingTeardown {
+	ob.mu.Lock()
+	defer ob.mu.Unlock()
 	var left []pendingTeardown
 	for _, teardown := range teardowns {
-		last, ok := v.acked[factOf(teardown)]
+		last, ok := v.told[factOf(teardown)]
 		acked := ok && time.Now().Before(last.resendAt) && last.at.Compare(v.record.Floor) > 0
 		if !acked && !v.record.hasPendingTeardown(teardown) {
 			left = append(left, teardown)
@@ -65,9 +65,9 @@ func (e *Executor) unackedTeardowns(v *volume, teardowns []pendingTeardown) []pe
 }
 
 // forgetCommitted forgets that the log knows of what is up no more.
-func (e *Executor) forgetCommitted(v *volume, teardown pendingTeardown) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (ob *outbox) forgetCommitted(v *volume, teardown pendingTeardown) {
+	ob.mu.Lock()
+	defer ob.mu.Unlock()
 	for f := range v.committed {
 		if teardown.Target == "" || f.name == factTargetBound && f.path == teardown.Target {
 			delete(v.committed, f)
@@ -78,10 +78,10 @@ func (e *Executor) forgetCommitted(v *volume, teardown pendingTeardown) {
 // sendOutbox has the outbox reported, and is the delivery that is under way; nil when
 // nothing is in it that the log has not heard. What was seen of a replica is said before
 // that nothing of it is up. The caller holds the lock.
-func (e *Executor) sendOutbox(ctx context.Context, v *volume) *outboxReport {
-	e.mu.Lock()
+func (ob *outbox) sendOutbox(ctx context.Context, v *volume) *outboxReport {
+	ob.mu.Lock()
 	underWay, acked := v.outboxReport, v.ackedTeardown
-	e.mu.Unlock()
+	ob.mu.Unlock()
 	if underWay != nil {
 		return underWay
 	}
@@ -92,42 +92,42 @@ func (e *Executor) sendOutbox(ctx context.Context, v *volume) *outboxReport {
 			continue
 		}
 		if o.Target == "" {
-			all = append(all, e.unreportedReplica(ctx, v)...)
+			all = append(all, ob.observer.unreportedReplica(ctx, v)...)
 		}
 		d.teardowns, all = append(d.teardowns, o), append(all, teardownObservation(v.id, o))
 	}
 	if len(all) == 0 {
 		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	ob.mu.Lock()
+	defer ob.mu.Unlock()
 	v.outboxReport = d
-	e.reporter.send(reportBatch{all, func(at fsm.Epoch, err error) { e.onOutboxAnswer(v, d, at, err) }})
+	ob.reports.send(reportBatch{all, func(at fsm.Epoch, err error) { ob.onOutboxAnswer(v, d, at, err) }})
 	return d
 }
 
 // onOutboxAnswer is the answer to deliver: what was not taken is looked at again.
-func (e *Executor) onOutboxAnswer(v *volume, d *outboxReport, at fsm.Epoch, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (ob *outbox) onOutboxAnswer(v *volume, d *outboxReport, at fsm.Epoch, err error) {
+	ob.mu.Lock()
+	defer ob.mu.Unlock()
 	v.outboxReport, d.err = nil, err
 	close(d.done)
 	if err != nil {
-		e.volumeQueue.addAfter(v.id, reportRetry)
+		ob.volumeQueue.addAfter(v.id, reportRetry)
 		return
 	}
 	for _, o := range d.teardowns {
 		v.ackedTeardown = max(v.ackedTeardown, o.Sequence)
 		if v.desiredAt.Compare(at) < 0 {
-			e.noteAcked(v, factOf(o), at)
+			ob.noteAcked(v, factOf(o), at)
 		}
 	}
-	e.volumeQueue.add(v.id)
+	ob.volumeQueue.add(v.id)
 }
 
 // drain empties the volume's outbox, waiting no longer than limit. The caller holds
 // the lock.
-func (e *Executor) drain(ctx context.Context, v *volume, c *call, limit time.Duration) error {
+func (ob *outbox) drain(ctx context.Context, v *volume, c *call, limit time.Duration) error {
 	if len(v.record.PendingTeardowns) == 0 {
 		return nil
 	}
@@ -137,8 +137,8 @@ func (e *Executor) drain(ctx context.Context, v *volume, c *call, limit time.Dur
 		c.proposing.Add(1)
 		defer c.proposing.Add(-1)
 	}
-	e.hitFaultPoint("drain.before")
-	for d := e.sendOutbox(ctx, v); d != nil; d = e.sendOutbox(ctx, v) {
+	ob.hitFaultPoint("drain.before")
+	for d := ob.sendOutbox(ctx, v); d != nil; d = ob.sendOutbox(ctx, v) {
 		select {
 		case <-d.done:
 		case <-ctx.Done():
@@ -148,6 +148,6 @@ func (e *Executor) drain(ctx context.Context, v *volume, c *call, limit time.Dur
 			return d.err
 		}
 	}
-	e.hitFaultPoint("drain.after")
-	return e.pruneOutbox(v)
+	ob.hitFaultPoint("drain.after")
+	return ob.records.pruneOutbox(v)
 }

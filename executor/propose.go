@@ -16,8 +16,8 @@ const proposeTimeout = 10 * time.Second
 
 // propose has a command applied. The error is a *fsm.Rejection, or says whether
 // it is Unavailable.
-func (e *Executor) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
-	if e.Proposer == nil {
+func (p *proposer) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	if p.Proposer == nil {
 		return nil, &unavailable{errors.New("this host has no controllers")}
 	}
 	if c != nil {
@@ -26,7 +26,7 @@ func (e *Executor) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*f
 	}
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
-	outcome, err := e.Proposer.Propose(ctx, cmd)
+	outcome, err := p.Proposer.Propose(ctx, cmd)
 	if err != nil && ctx.Err() != nil && !isUnavailable(err) {
 		err = &unavailable{err}
 	}
@@ -38,12 +38,12 @@ func (e *Executor) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*f
 
 // grantOf is what the log gave, as of where. An index says nothing in a session that began
 // since: it may be of another incarnation, whose log never gets there (S1).
-func (e *Executor) grantOf(session uint64, outcome *fsmpb.Outcome) (*grant, fsm.Epoch, error) {
+func (p *proposer) grantOf(session uint64, outcome *fsmpb.Outcome) (*grant, fsm.Epoch, error) {
 	g := outcome.GetGrant()
 	format := g.GetFormat()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.session.number != session {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.session.number != session {
 		return nil, fsm.Epoch{}, errSessionChanged
 	}
 	return &grant{
@@ -54,7 +54,7 @@ func (e *Executor) grantOf(session uint64, outcome *fsmpb.Outcome) (*grant, fsm.
 		formatting: format.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING,
 		cloned:     format.GetCloned(),
 		fs:         Filesystem{Type: format.GetFsType(), UUID: format.GetFsUuid()},
-	}, fsm.Epoch{Incarnation: e.session.at.Incarnation, Index: outcome.GetIndex()}, nil
+	}, fsm.Epoch{Incarnation: p.session.at.Incarnation, Index: outcome.GetIndex()}, nil
 }
 
 func epochFrom(e *fsmpb.Epoch) fsm.Epoch {
@@ -86,16 +86,16 @@ func fingerprintBytes(s string) []byte {
 // there is a record on disk, the number is reserved in it before it is used; before
 // that nothing was given out, and the log's last number is enough. The caller holds
 // the lock.
-func (e *Executor) reserveSequence(v *volume) (uint64, error) {
-	e.mu.Lock()
+func (rc *recorder) reserveSequence(v *volume) (uint64, error) {
+	rc.mu.Lock()
 	var applied uint64
 	if v.desired != nil {
 		applied = v.desired.Sequence
 	}
-	e.mu.Unlock()
+	rc.mu.Unlock()
 	number := v.record.nextSequence(applied)
 	if v.record.mustReserve() && v.record.onDisk() {
-		if err := e.saveRecord(v, true); err != nil {
+		if err := rc.saveRecord(v, true); err != nil {
 			return 0, fmt.Errorf("reserve record numbers of volume %s: %w", v.id, err)
 		}
 	}

@@ -17,19 +17,19 @@ const reportRetry = 500 * time.Millisecond
 // resendDelay is how long a fact may take to come back as a wish, at first.
 const resendDelay = time.Second
 
-// volumeWorker looks at one queued volume after the other.
-func (e *Executor) volumeWorker() {
+// run looks at one queued volume after the other.
+func (w *volumeWorker) run() {
 	for {
-		id, ok := e.volumeQueue.get()
+		id, ok := w.volumeQueue.get()
 		if !ok {
 			return
 		}
-		e.mu.Lock()
-		v := e.volumes[id]
-		e.mu.Unlock()
-		if v != nil && e.tryLock(v) {
-			e.reconcile(v)
-			e.unlock(v)
+		w.mu.Lock()
+		v := w.volumes[id]
+		w.mu.Unlock()
+		if v != nil && w.tryLock(v) {
+			w.reconcile(v)
+			w.unlock(v)
 		}
 	}
 }
@@ -58,33 +58,33 @@ func (e *Executor) resync() {
 
 // reconcile looks at the volume once; a failure is tried again later, and told
 // where an operation waits for it. The caller holds the lock.
-func (e *Executor) reconcile(v *volume) {
-	e.resetBackoff(v)
-	err := e.openRecord(v)
+func (w *volumeWorker) reconcile(v *volume) {
+	w.resetBackoff(v)
+	err := w.records.openRecord(v)
 	if err == nil {
-		err = e.converge(e.ctx, v)
+		err = w.converge(w.ctx, v)
 	}
 	if err == nil {
 		v.failures = 0
-		e.forgetVolume(v)
+		w.forgetVolume(v)
 		return
 	}
-	if e.ctx.Err() != nil {
+	if w.ctx.Err() != nil {
 		return
 	}
 	if errors.Is(err, errRequeued) {
 		return
 	}
-	e.parkVolume(v, err)
-	e.reportFailure(v, err)
+	w.parkVolume(v, err)
+	w.volumeReports.reportFailure(v, err)
 	v.failures++
-	e.volumeQueue.addAfter(v.id, retryDelay(v.failures))
+	w.volumeQueue.addAfter(v.id, retryDelay(v.failures))
 }
 
 // resetBackoff starts counting failures anew when an operator asked for a retry.
-func (e *Executor) resetBackoff(v *volume) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (w *volumeWorker) resetBackoff(v *volume) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	v.limitsStep = false
 	if v.desired == nil {
 		return
@@ -100,44 +100,44 @@ const maxConvergeRounds = 4
 
 // converge brings the volume to where it must be without a call, and says what the
 // log does not know of it.
-func (e *Executor) converge(ctx context.Context, v *volume) error {
+func (w *volumeWorker) converge(ctx context.Context, v *volume) error {
 	for range maxConvergeRounds {
-		replicaErr := e.driveReplica(ctx, v) // what it cannot do yet keeps nothing from being told
-		s, at, err := e.view(ctx, v)
+		replicaErr := w.replicaWorker.driveReplica(ctx, v) // what it cannot do yet keeps nothing from being told
+		s, at, err := w.observer.view(ctx, v)
 		if err != nil {
 			return errors.Join(err, replicaErr)
 		}
 		if unkillableDone(replicaErr) != nil { // a child that cannot be killed has the device
-			return errors.Join(replicaErr, e.reportReplica(ctx, v, s))
+			return errors.Join(replicaErr, w.replicaReports.reportReplica(ctx, v, s))
 		}
 		want := backgroundSpec(s)
-		acted, err := e.runBackground(ctx, v, &want, at, s.incarnationID)
+		acted, err := w.runBackground(ctx, v, &want, at, s.incarnationID)
 		if err != nil {
-			return errors.Join(err, e.reportReplica(ctx, v, s), replicaErr)
+			return errors.Join(err, w.replicaReports.reportReplica(ctx, v, s), replicaErr)
 		}
 		if !acted {
-			return errors.Join(e.reportConverged(ctx, v, s), replicaErr)
+			return errors.Join(w.reportConverged(ctx, v, s), replicaErr)
 		}
 	}
 	return fmt.Errorf("volume %s does not stay as it is made", v.id)
 }
 
 // settled says what the log does not know of a volume of which nothing is to be done.
-func (e *Executor) reportConverged(ctx context.Context, v *volume, s *volumeView) error {
-	if teardowns := e.unackedTeardowns(v, missedTeardowns(s)); len(teardowns) > 0 {
-		if err := e.queueTeardowns(v, teardowns...); err != nil {
+func (w *volumeWorker) reportConverged(ctx context.Context, v *volume, s *volumeView) error {
+	if teardowns := w.outbox.unackedTeardowns(v, missedTeardowns(s)); len(teardowns) > 0 {
+		if err := w.outbox.queueTeardowns(v, teardowns...); err != nil {
 			return err
 		}
 	}
-	if err := errors.Join(e.reportReplica(ctx, v, s), e.reportChanges(v, s)); err != nil {
+	if err := errors.Join(w.replicaReports.reportReplica(ctx, v, s), w.volumeReports.reportChanges(v, s)); err != nil {
 		return err
 	}
-	return e.reportHealth(v)
+	return w.volumeReports.reportHealth(v)
 }
 
 // runBackground does what background found, and says whether there was anything to do.
-func (e *Executor) runBackground(ctx context.Context, v *volume, want *volumeSpec, at fsm.Epoch, incarnationID []byte) (bool, error) {
-	j := &job{Executor: e, v: v, want: want, at: at, incarnationID: incarnationID}
+func (w *volumeWorker) runBackground(ctx context.Context, v *volume, want *volumeSpec, at fsm.Epoch, incarnationID []byte) (bool, error) {
+	j := &job{volumeWorker: w, v: v, want: want, at: at, incarnationID: incarnationID}
 	switch {
 	case want.takeDown, want.goal == fsm.GoalRemove && v.record.Staging != nil:
 		return true, j.takeDown(ctx)
@@ -150,22 +150,22 @@ func (e *Executor) runBackground(ctx context.Context, v *volume, want *volumeSpe
 
 // tell sends what is owed and what is new, and does not wait for the log: tearing
 // down must find the volume unlocked (S28).
-func (e *Executor) reportChanges(v *volume, s *volumeView) error {
-	e.sendOutbox(e.ctx, v)
+func (r *volumeReporter) reportChanges(v *volume, s *volumeView) error {
+	r.outbox.sendOutbox(r.ctx, v)
 	for _, f := range unreportedFacts(s) {
-		if e.isAcked(v, f) {
+		if r.isAcked(v, f) {
 			continue
 		}
 		ob := &fsmpb.Observation{VolumeId: string(v.id), Epoch: epochProto(f.epoch)}
 		f.fillObservation(ob, s)
 		if !f.epoch.IsZero() && f.name != factLimitsApplied {
-			number, err := e.reserveSequence(v)
+			number, err := r.records.reserveSequence(v)
 			if err != nil {
 				return err
 			}
 			ob.Sequence = number
 		}
-		e.sendFact(v, f, ob)
+		r.sendFact(v, f, ob)
 	}
 	return nil
 }
@@ -195,77 +195,77 @@ func (f fact) fillObservation(ob *fsmpb.Observation, s *volumeView) {
 }
 
 // isAcked: the log took it, and the wish that shows it has not come yet.
-func (e *Executor) isAcked(v *volume, f fact) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	acked, ok := v.acked[f]
+func (t *table) isAcked(v *volume, f fact) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	acked, ok := v.told[f]
 	return ok && time.Now().Before(acked.resendAt)
 }
 
 // noteAcked notes that the log took a fact. One that was overtaken by a later record is
 // passed over without a word, so it is told again when no wish shows it; ever more
 // seldom. The caller holds mu.
-func (e *Executor) noteAcked(v *volume, f fact, at fsm.Epoch) {
-	count := v.acked[f].count
+func (t *table) noteAcked(v *volume, f fact, at fsm.Epoch) {
+	times := v.told[f].count
 	if f.name == factTornDown {
-		count = 0 // somebody may wait for the end
+		times = 0 // somebody may wait for the end
 	}
-	delay := resendDelay << min(count, 8)
-	v.acked[f] = ackedReport{at: at, resendAt: time.Now().Add(delay), count: count + 1}
-	e.volumeQueue.addAfter(v.id, delay)
+	patience := resendDelay << min(times, 8)
+	v.told[f] = ackedReport{at: at, resendAt: time.Now().Add(patience), count: times + 1}
+	t.volumeQueue.addAfter(v.id, patience)
 }
 
 // send has one observation reported, unless it is under way.
-func (e *Executor) sendFact(v *volume, f fact, ob *fsmpb.Observation) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, inFlight := v.inFlight[f]; inFlight {
-		v.dirty = true // it may be passed over, and then nobody would say it again
+func (r *volumeReporter) sendFact(v *volume, f fact, ob *fsmpb.Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, inFlight := v.flying[f]; inFlight {
+		v.unsaid = true // it may be passed over, and then nobody would say it again
 		return
 	}
-	v.inFlight[f] = struct{}{}
-	e.reporter.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { e.onFactAnswer(v, f, at, err) }})
+	v.flying[f] = struct{}{}
+	r.reports.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { r.onFactAnswer(v, f, at, err) }})
 }
 
 // onFactAnswer is the answer to send: what was not taken is looked at again.
-func (e *Executor) onFactAnswer(v *volume, f fact, at fsm.Epoch, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(v.inFlight, f)
+func (r *volumeReporter) onFactAnswer(v *volume, f fact, at fsm.Epoch, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(v.flying, f)
 	if v.desired == nil {
-		e.volumeQueue.add(v.id) // it may be dropped now
+		r.volumeQueue.add(v.id) // it may be dropped now
 	}
-	if f.name == factReplicaObserved || v.dirty { // it may be otherwise by now, or not have counted
-		v.dirty = false
-		e.volumeQueue.add(v.id)
+	if f.name == factReplicaObserved || v.unsaid { // it may be otherwise by now, or not have counted
+		v.unsaid = false
+		r.volumeQueue.add(v.id)
 	}
 	switch {
 	case err != nil && !errors.Is(err, errSuperseded):
-		e.volumeQueue.addAfter(v.id, reportRetry)
-	case at.Incarnation != e.session.at.Incarnation:
-		e.volumeQueue.add(v.id) // a restored log may not have it (S1)
+		r.volumeQueue.addAfter(v.id, reportRetry)
+	case at.Incarnation != r.session.at.Incarnation:
+		r.volumeQueue.add(v.id) // a restored log may not have it (S1)
 	case f.name == factCondition:
 		v.ackedHealth = &f.path
-		e.volumeQueue.add(v.id)
+		r.volumeQueue.add(v.id)
 	case f.name == factLimitsApplied && v.desired != nil && f.path == fmt.Sprint(v.desired.Limits):
 		v.ackedLimits = &v.desired.Limits
 	case v.desiredAt.Compare(at) < 0:
-		e.noteAcked(v, f, at)
+		r.noteAcked(v, f, at)
 	}
 }
 
 // failed says why an operation does not get on: at first each time, then ever
 // more seldom.
-func (e *Executor) reportFailure(v *volume, err error) {
-	e.logger(v).Warn("the volume is not as the log wants it", "error", err, "failures", v.failures+1)
+func (r *volumeReporter) reportFailure(v *volume, err error) {
+	r.logger(v).Warn("the volume is not as the log wants it", "error", err, "failures", v.failures+1)
 	if v.record == nil {
 		return
 	}
-	e.mu.Lock()
-	w, actionable := v.desired, e.isActionable(v)
-	e.mu.Unlock()
+	r.mu.Lock()
+	w, actionable := v.desired, r.isActionable(v)
+	r.mu.Unlock()
 	if actionable {
-		e.reportInUse(v, w, err)
+		r.reportInUse(v, w, err)
 	}
 	if v.lastTried == nil { // the log began to want something of it only after it was looked at
 		return
@@ -275,12 +275,12 @@ func (e *Executor) reportFailure(v *volume, err error) {
 	}
 	failure := failureOf(operationStep(w), err)
 	failure.Final = endsOperation(w, err, failure.Final)
-	if e.atLevel2() {
+	if r.atLevel2() {
 		id, number := v.currentOperation()
 		failure.OperationId, failure.Attempt = uint64(id), number
 	}
 	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_StepFailed{StepFailed: failure}}
-	e.sendFact(v, fact{name: factStepFailed}, ob)
+	r.sendFact(v, fact{name: factStepFailed}, ob)
 }
 
 // currentOperation is the operation that the last look at the volume worked on.
@@ -294,13 +294,13 @@ func (v *volume) currentOperation() (fsm.OperationID, uint32) {
 
 // reportInUse says what keeps a publication from ending whose end was asked for (S31), until
 // the log has it.
-func (e *Executor) reportInUse(v *volume, w *fsm.DesiredVolume, err error) {
+func (r *volumeReporter) reportInUse(v *volume, w *fsm.DesiredVolume, err error) {
 	if w == nil || w.Publication == nil || !w.Publication.Ending {
 		return
 	}
 	f := fact{name: factStagingInUse, path: clipText(err.Error()), epoch: w.Publication.Epoch}
-	if f.path != w.Publication.UsedBy && !e.isAcked(v, f) {
-		e.sendFact(v, f, &fsmpb.Observation{VolumeId: string(v.id), Epoch: epochProto(f.epoch),
+	if f.path != w.Publication.UsedBy && !r.isAcked(v, f) {
+		r.sendFact(v, f, &fsmpb.Observation{VolumeId: string(v.id), Epoch: epochProto(f.epoch),
 			Fact: &fsmpb.Observation_StagingInUse{StagingInUse: &fsmpb.StagingInUse{Detail: f.path}}})
 	}
 }
@@ -344,14 +344,14 @@ func isPermanent(err error) bool {
 }
 
 // drop forgets a volume that the log does not know and of which nothing is up.
-func (e *Executor) forgetVolume(v *volume) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.session.number == 0 || v.desired != nil || v.call != nil || v.outboxReport != nil || len(v.inFlight) > 0 || !v.record.empty() {
+func (w *volumeWorker) forgetVolume(v *volume) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.session.number == 0 || v.desired != nil || v.call != nil || v.outboxReport != nil || len(v.flying) > 0 || !v.record.empty() {
 		return
 	}
 	if err := v.record.remove(); err != nil {
-		e.Logger.Warn("a record is left behind", "volume", v.id, "error", err)
+		w.Logger.Warn("a record is left behind", "volume", v.id, "error", err)
 	}
-	delete(e.volumes, v.id)
+	delete(w.volumes, v.id)
 }

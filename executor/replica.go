@@ -102,58 +102,58 @@ func (v *volume) noteGeneration(w *fsm.DesiredVolume) {
 }
 
 // saveReplicaRecord changes the replica's part of the record, synced. The caller holds the lock.
-func (e *Executor) saveReplicaRecord(v *volume, change func(*replicaRecord)) error {
+func (rc *recorder) saveReplicaRecord(v *volume, change func(*replicaRecord)) error {
 	now := replicaRecord{}
 	if v.record.Replica != nil {
 		now = *v.record.Replica
 	}
-	e.mu.Lock()
+	rc.mu.Lock()
 	if minor, ok := v.replicaMinor(); ok {
 		now.Minor = minor
 	}
 	if v.desired != nil && v.desired.Pool != "" {
 		v.record.Pool = v.desired.Pool
 	}
-	e.mu.Unlock()
+	rc.mu.Unlock()
 	change(&now)
 	v.record.Replica = &now
-	return e.saveRecord(v, true)
+	return rc.saveRecord(v, true)
 }
 
 // observeReplica observes the replica as the log is to hear it. The generation that is known
 // is read before the kernel is: what is seen is never older than what it names (S7).
-func (e *Executor) observeReplica(ctx context.Context, v *volume) (fsm.ReplicaObservation, *observedReplica, error) {
-	rb, err := e.replicaBackend(v)
+func (o *observer) observeReplica(ctx context.Context, v *volume) (fsm.ReplicaObservation, *observedReplica, error) {
+	rb, err := o.poolSet.replicaBackend(v)
 	if err != nil {
 		return fsm.ReplicaObservation{}, nil, err
 	}
-	e.mu.Lock()
+	o.mu.Lock()
 	generation, resumed := v.replica.generation, v.replica.resumeCount
-	e.mu.Unlock()
+	o.mu.Unlock()
 	have, err := rb.observe(ctx)
 	if err != nil {
 		return fsm.ReplicaObservation{}, nil, err
 	}
-	return e.replicaObservation(v, have, generation, resumed), have, nil
+	return o.replicaObservation(v, have, generation, resumed), have, nil
 }
 
-func (e *Executor) generationOf(v *volume) uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (t *table) generationOf(v *volume) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return v.replica.generation
 }
 
 // replicaObservation is the observation under a generation. That the peer was met is noted before
 // anybody is told: a verdict of before that is of no use (S7). While such a verdict is used,
 // nothing is told under its generation: the peer may be lost again, and this host go on.
-func (e *Executor) replicaObservation(v *volume, h *observedReplica, generation, resumed uint64) fsm.ReplicaObservation {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (o *observer) replicaObservation(v *volume, h *observedReplica, generation, resumed uint64) fsm.ReplicaObservation {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	obs := fsm.ReplicaObservation{
-		Boot: e.Host.BootID, Primary: h.Primary, Disk: h.Disk, Connection: h.Connection, PeerDisk: h.PeerDisk,
+		Boot: o.Host.BootID, Primary: h.Primary, Disk: h.Disk, Connection: h.Connection, PeerDisk: h.PeerDisk,
 		UUID: h.UUID, Suspended: h.Suspended, Generation: generation, BackingCapacity: h.backingCapacity, Unconfigured: !h.InKernel,
 	}
-	if r := v.recordCopy.Replica; r != nil && r.Boot == e.Host.BootID {
+	if r := v.recordCopy.Replica; r != nil && r.Boot == o.Host.BootID {
 		obs.Attachment = r.Attachment
 	}
 	if h.SyncPercent >= 0 {

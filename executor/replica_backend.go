@@ -22,8 +22,8 @@ type replicaBackend struct {
 const maxRoundUp = 64 << 20
 
 // replicaBackend is the volume as a replicated one.
-func (e *Executor) replicaBackend(v *volume) (*replicaBackend, error) {
-	b, err := e.backend(v)
+func (p *poolSet) replicaBackend(v *volume) (*replicaBackend, error) {
+	b, err := p.backend(v)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +35,8 @@ func (e *Executor) replicaBackend(v *volume) (*replicaBackend, error) {
 }
 
 // backendOn is the pool's backend, or a view of it for a replicated volume.
-func (e *Executor) backendOn(v *volume, pool Backend) (Backend, error) {
-	rb, err := e.newReplicaBackend(v, pool)
+func (p *poolSet) backendOn(v *volume, pool Backend) (Backend, error) {
+	rb, err := p.newReplicaBackend(v, pool)
 	if err != nil {
 		return nil, err
 	}
@@ -48,17 +48,17 @@ func (e *Executor) backendOn(v *volume, pool Backend) (Backend, error) {
 
 // newReplicaBackend is the view of a replicated volume, else nil. Whether it is replicated is asked
 // once: a wish may take the replica away at any moment.
-func (e *Executor) newReplicaBackend(v *volume, pool Backend) (*replicaBackend, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (p *poolSet) newReplicaBackend(v *volume, pool Backend) (*replicaBackend, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	minor, ok := v.replicaMinor()
 	if !ok {
 		return nil, nil
 	}
-	if e.Replicator == nil {
+	if p.Replicator == nil {
 		return nil, fsm.Reject(fsm.Precondition, "volume %s is replicated, and this host holds no replicas", v.id)
 	}
-	rb := &replicaBackend{Backend: pool, replicator: e.Replicator, volume: v.id, minor: minor, size: v.recordCopy.Size}
+	rb := &replicaBackend{Backend: pool, replicator: p.Replicator, volume: v.id, minor: minor, size: v.recordCopy.Size}
 	if v.desired != nil {
 		rb.size = v.desired.Size
 	}

@@ -17,7 +17,8 @@ func TestASourceThatCeasesToBeReplicatedIsSnapshottedInThePool(t *testing.T) {
 	}
 	pool := snapshotPool{}
 	source := &volume{id: "vol"}
-	e := &Executor{pools: map[fsm.PoolID]Backend{"p": pool}, volumes: map[fsm.VolumeID]*volume{"vol": source}}
+	e := assemble(Config{})
+	e.pools["p"], e.volumes["vol"] = pool, source
 	e.Replicator = struct{ Replicator }{}
 	replicated := &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{}}
 	repeatUntilEnd(t, func() {
@@ -26,7 +27,7 @@ func TestASourceThatCeasesToBeReplicatedIsSnapshottedInThePool(t *testing.T) {
 		source.desired = map[bool]*fsm.DesiredVolume{true: replicated}[source.desired == nil]
 	})
 	for range 100_000 {
-		backend, err := e.snapshotPool(&fsm.DesiredSnapshot{Source: "vol", Pool: "p"})
+		backend, err := e.poolSet.snapshotPool(&fsm.DesiredSnapshot{Source: "vol", Pool: "p"})
 		require.NoError(t, err)
 		if _, rb := backend.(*replicaBackend); !rb {
 			require.Equal(t, pool, backend)

@@ -8,23 +8,23 @@ import (
 // recordDiskState keeps what the kernel made of the disk of the last attachment, on disk before
 // anything follows from it: that it has it, or that it gave it up by itself (S67). A disk
 // that this process took away did not fail. The caller holds the lock.
-func (e *Executor) recordDiskState(v *volume, h *observedReplica) error {
+func (rw *replicaWorker) recordDiskState(v *volume, h *observedReplica) error {
 	r := v.record.Replica
-	if r == nil || r.Attachment == 0 || r.Boot != e.Host.BootID || !h.InKernel {
+	if r == nil || r.Attachment == 0 || r.Boot != rw.Host.BootID || !h.InKernel {
 		return nil
 	}
-	e.mu.Lock()
+	rw.mu.Lock()
 	detachedHere := v.replica.detachedAttachment == r.Attachment
-	e.mu.Unlock()
+	rw.mu.Unlock()
 	gone := h.Disk == diskDiskless || h.Disk == diskFailed
 	switch {
 	case h.Disk > diskFailed && r.GivenAttachment != r.Attachment:
-		return e.saveReplicaRecord(v, func(r *replicaRecord) { r.GivenAttachment = r.Attachment })
+		return rw.records.saveReplicaRecord(v, func(r *replicaRecord) { r.GivenAttachment = r.Attachment })
 	case !gone || detachedHere || r.GivenAttachment != r.Attachment || r.FailedAttachment == r.Attachment:
 		return nil
 	}
-	e.logger(v).Error("the kernel gave up the disk of this replica: all of it is to be copied again", "attachment", r.Attachment)
-	return e.saveReplicaRecord(v, func(r *replicaRecord) {
+	rw.logger(v).Error("the kernel gave up the disk of this replica: all of it is to be copied again", "attachment", r.Attachment)
+	return rw.records.saveReplicaRecord(v, func(r *replicaRecord) {
 		r.FailedAttachment, r.PeerWasUpToDate = r.Attachment, h.Connection >= connConnected && h.PeerDisk == diskUpToDate
 	})
 }
@@ -36,20 +36,20 @@ func (r *replicaRecord) clearDiskFailure() {
 
 // remakeMetadata has nothing that the disk holds count any more. That it failed is
 // forgotten only then: its metadata say from here on that it has nothing.
-func (e *Executor) remakeMetadata(ctx context.Context, v *volume, h *observedReplica) error {
+func (rw *replicaWorker) remakeMetadata(ctx context.Context, v *volume, h *observedReplica) error {
 	v.replica.attachBackoff.noteTry(time.Now())
-	if err := e.probeBacking(ctx, h); err != nil {
+	if err := rw.probeBacking(ctx, h); err != nil {
 		return err
 	}
-	if still, err := e.mustStillRemake(ctx, v); !still || err != nil {
+	if still, err := rw.mustStillRemake(ctx, v); !still || err != nil {
 		return err
 	}
-	if err := e.Replicator.RemakeMetadata(ctx, v.id); err != nil {
+	if err := rw.Replicator.RemakeMetadata(ctx, v.id); err != nil {
 		return err
 	}
-	e.hitFaultPoint("remake-metadata.made")
+	rw.hitFaultPoint("remake-metadata.made")
 	v.replica.attachBackoff.notBefore = time.Time{} // it is attached at once, and what fails again more seldom
-	return e.saveReplicaRecord(v, func(r *replicaRecord) {
+	return rw.records.saveReplicaRecord(v, func(r *replicaRecord) {
 		r.clearDiskFailure()
 		r.GivenAttachment = 0 // the kernel has it only after the next attachment
 	})
@@ -57,21 +57,21 @@ func (e *Executor) remakeMetadata(ctx context.Context, v *volume, h *observedRep
 
 // mustStillRemake looks again: to read a failing disk may take long, and the peer that it was to
 // be copied from may have failed meanwhile.
-func (e *Executor) mustStillRemake(ctx context.Context, v *volume) (bool, error) {
-	s, _, err := e.view(ctx, v)
+func (rw *replicaWorker) mustStillRemake(ctx context.Context, v *volume) (bool, error) {
+	s, _, err := rw.observer.view(ctx, v)
 	if err != nil || s.have.replica == nil || s.desired == nil || s.desired.Replication == nil || !s.actionable {
 		return false, err
 	}
-	want, have := e.replicaInputs(v, s)
+	want, have := rw.replicaInputs(v, s)
 	have.attachDue = true // this is the try
 	return nextReplicaStep(want, have).kind == stepRemakeMetadata, nil
 }
 
 // noteDetach notes that this process takes the disk away, where the kernel still has it whole.
-func (e *Executor) noteDetach(v *volume, m *ResourceStatus) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if r := v.recordCopy.Replica; r != nil && r.Boot == e.Host.BootID && m.Disk > diskFailed {
+func (s *suspendedWatcher) noteDetach(v *volume, m *ResourceStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := v.recordCopy.Replica; r != nil && r.Boot == s.Host.BootID && m.Disk > diskFailed {
 		v.replica.detachedAttachment = r.Attachment
 	}
 }

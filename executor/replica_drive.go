@@ -23,23 +23,23 @@ func isReplicaWait(w *fsm.DesiredVolume, err error) bool {
 }
 
 // driveReplica does step after step until nextReplicaStep has none.
-func (e *Executor) driveReplica(ctx context.Context, v *volume) error {
-	if err := e.runReplicaSteps(ctx, v); err != nil {
+func (rw *replicaWorker) driveReplica(ctx context.Context, v *volume) error {
+	if err := rw.stepReplica(ctx, v); err != nil {
 		return &replicaError{err}
 	}
 	return nil
 }
 
-func (e *Executor) runReplicaSteps(ctx context.Context, v *volume) error {
+func (rw *replicaWorker) stepReplica(ctx context.Context, v *volume) error {
 	for range maxSteps {
-		s, at, err := e.view(ctx, v)
+		s, at, err := rw.observer.view(ctx, v)
 		if err == nil && s.have.replica != nil {
-			err = e.recordDiskState(v, s.have.replica)
+			err = rw.recordDiskState(v, s.have.replica)
 		}
 		if err != nil || s.have.replica == nil || s.desired == nil || s.desired.Replication == nil || !s.actionable {
 			return err
 		}
-		want, have := e.replicaInputs(v, s)
+		want, have := rw.replicaInputs(v, s)
 		next := nextReplicaStep(want, have)
 		switch next.kind {
 		case stepNone:
@@ -47,7 +47,7 @@ func (e *Executor) runReplicaSteps(ctx context.Context, v *volume) error {
 		case stepRefuse:
 			return next.refusal
 		}
-		if err := e.doReplicaStep(ctx, v, s, next.kind, want, have, at); err != nil {
+		if err := rw.doReplica(ctx, v, s, next.kind, want, have, at); err != nil {
 			return wrapStep(v, next.kind, err)
 		}
 	}
@@ -55,7 +55,7 @@ func (e *Executor) runReplicaSteps(ctx context.Context, v *volume) error {
 }
 
 // replicaInputs completes what was observed with what the record and this process know.
-func (e *Executor) replicaInputs(v *volume, s *volumeView) (*replicaSpec, *observedReplica) {
+func (rw *replicaWorker) replicaInputs(v *volume, s *volumeView) (*replicaSpec, *observedReplica) {
 	w, h := s.desired, s.have.replica
 	want := &replicaSpec{
 		DesiredReplica: w.Replication, volume: v.id, goal: w.Goal, size: w.Size,
@@ -65,49 +65,49 @@ func (e *Executor) replicaInputs(v *volume, s *volumeView) (*replicaSpec, *obser
 	h.mounted = s.have.staged || len(s.have.boundTargets) > 0 || len(s.have.foreignMounts) > 0
 	if r := v.record.Replica; r != nil {
 		h.recorded, h.metadataMade, h.mayHaveWrites, h.copyKept = true, r.MetadataMade, r.MayHaveWrites, r.CopyKept
-		h.attachmentRecorded = h.diskAttached() && r.Attachment != 0 && r.Boot == e.Host.BootID
+		h.attachmentRecorded = h.diskAttached() && r.Attachment != 0 && r.Boot == rw.Host.BootID
 		h.connectedInAttachment = h.attachmentRecorded && r.ConnectedAttachment == r.Attachment
 		h.diskFailed, h.peerWasUpToDate = r.FailedAttachment != 0 || w.Replication.DiskFailed > r.RemadeAttachment, r.PeerWasUpToDate
-		h.verifyDue = e.VerifyInterval > 0 && time.Since(r.Verified) >= e.VerifyInterval
+		h.verifyDue = rw.VerifyInterval > 0 && time.Since(r.Verified) >= rw.VerifyInterval
 	}
 	now := time.Now()
-	e.mu.Lock()
-	h.attachmentCommitted = v.replica.committedAttachment.number != 0 && v.replica.committedAttachment.session == e.session.number
-	e.mu.Unlock()
+	rw.mu.Lock()
+	h.attachmentCommitted = v.replica.committedAttachment.number != 0 && v.replica.committedAttachment.session == rw.session.number
+	rw.mu.Unlock()
 	h.attachDue, h.connectDue = v.replica.attachBackoff.ready(now), v.replica.connectBackoff.ready(now)
 	h.adjusted, h.discarding = v.replica.adjusted, v.replica.discarding
 	if p := w.Replication.Peer; p != nil {
-		h.lowerHostID = e.Host.ID < p.Host
-		h.configCurrent = h.HasConfig && v.replica.config != nil && v.replica.peerKey == string(p.PublicKey) && *v.replica.config == e.resourceConfig(v.id, w.Replication, h, v.replica.config.Secret)
+		h.lowerHostID = rw.Host.ID < p.Host
+		h.configCurrent = h.HasConfig && v.replica.config != nil && v.replica.peerKey == string(p.PublicKey) && *v.replica.config == rw.resourceConfig(v.id, w.Replication, h, v.replica.config.Secret)
 	}
-	e.scheduleReplicaRetry(v, h, now)
+	rw.scheduleReplicaRetry(v, h, now)
 	return want, h
 }
 
 // scheduleReplicaRetry looks again when something may be tried again, and forgets failures of
 // what is well.
-func (e *Executor) scheduleReplicaRetry(v *volume, h *observedReplica, now time.Time) {
+func (rw *replicaWorker) scheduleReplicaRetry(v *volume, h *observedReplica, now time.Time) {
 	if h.bothUpToDate() && h.Connection == connConnected {
 		v.replica.attachBackoff, v.replica.connectBackoff = retryBackoff{}, retryBackoff{}
 	}
 	if !h.attachDue && !h.diskAttached() {
-		e.volumeQueue.addAfter(v.id, v.replica.attachBackoff.notBefore.Sub(now))
+		rw.volumeQueue.addAfter(v.id, v.replica.attachBackoff.notBefore.Sub(now))
 	}
 	if !h.connectDue && h.Connection <= connConnecting {
-		e.volumeQueue.addAfter(v.id, v.replica.connectBackoff.notBefore.Sub(now))
+		rw.volumeQueue.addAfter(v.id, v.replica.connectBackoff.notBefore.Sub(now))
 	}
 }
 
 // resourceConfig is the volume's, as its file is to say it. A replica without a peer is never
 // told to connect, but its file must name one.
-func (e *Executor) resourceConfig(id fsm.VolumeID, w *fsm.DesiredReplica, h *observedReplica, secret string) ResourceConfig {
+func (rw *replicaWorker) resourceConfig(id fsm.VolumeID, w *fsm.DesiredReplica, h *observedReplica, secret string) ResourceConfig {
 	peer := w.Peer
 	if peer == nil {
 		peer = placeholderPeer(w.Address)
 	}
 	return ResourceConfig{
 		Volume: id, Protocol: w.Protocol, Minor: w.Minor, Port: w.Port, BackingPath: backingPath(h.backing),
-		Node: e.Node, Address: w.Address, PeerNode: peer.Node, PeerAddress: peer.Address, Secret: secret,
+		Node: rw.Node, Address: w.Address, PeerNode: peer.Node, PeerAddress: peer.Address, Secret: secret,
 	}
 }
 
@@ -120,28 +120,28 @@ func placeholderPeer(own string) *fsm.ReplicaPeer {
 	return &fsm.ReplicaPeer{Node: "nobody", Address: "192.0.2.1"}
 }
 
-// doReplicaStep does one step between two fault points, after the wish is recorded as acted
+// doReplica does one step between two fault points, after the wish is recorded as acted
 // on (S14), in the session that it was read in (S2).
-func (e *Executor) doReplicaStep(ctx context.Context, v *volume, s *volumeView, kind stepKind, w *replicaSpec, h *observedReplica, at fsm.Epoch) error {
+func (rw *replicaWorker) doReplica(ctx context.Context, v *volume, s *volumeView, kind stepKind, w *replicaSpec, h *observedReplica, at fsm.Epoch) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := e.acted.persist(at, s.incarnationID); err != nil {
+	if err := rw.acted.persist(at, s.incarnationID); err != nil {
 		return err
 	}
 	began := time.Now()
-	e.hitFaultPoint(string(kind) + ".before")
-	err := e.performReplicaStep(ctx, v, s, kind, w, h)
-	e.hitFaultPoint(string(kind) + ".after")
-	e.metrics.observeStep(kind, began, err)
+	rw.hitFaultPoint(string(kind) + ".before")
+	err := rw.performReplicaStep(ctx, v, s, kind, w, h)
+	rw.hitFaultPoint(string(kind) + ".after")
+	rw.metrics.observeStep(kind, began, err)
 	var rej *fsm.Rejection
 	switch {
 	case err == nil:
-		e.logger(v).Debug("step done", "step", kind, "took", time.Since(began))
+		rw.logger(v).Debug("step done", "step", kind, "took", time.Since(began))
 	case errors.As(err, &rej):
-		e.logger(v).Debug("step refused", "step", kind, "error", err)
+		rw.logger(v).Debug("step refused", "step", kind, "error", err)
 	default:
-		e.logger(v).Warn("step failed", "step", kind, "error", err)
+		rw.logger(v).Warn("step failed", "step", kind, "error", err)
 	}
 	return err
 }

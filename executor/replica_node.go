@@ -24,22 +24,22 @@ func (e *Executor) replicationOffer() *fsmpb.Replication {
 }
 
 // watchReplicas looks at each volume of which the kernel says something new.
-func (e *Executor) watchReplicas() {
-	for e.ctx.Err() == nil {
-		err := e.Replicator.Watch(e.ctx, e.replicaChanged)
-		if e.ctx.Err() == nil {
-			e.Logger.Warn("what the kernel says of replicas is not heard", "error", err)
+func (rw *replicaWorker) watchReplicas() {
+	for rw.ctx.Err() == nil {
+		err := rw.Replicator.Watch(rw.ctx, rw.replicaChanged)
+		if rw.ctx.Err() == nil {
+			rw.Logger.Warn("what the kernel says of replicas is not heard", "error", err)
 		}
-		_ = sleep(e.ctx, time.Second)
+		_ = sleep(rw.ctx, time.Second)
 	}
 }
 
-func (e *Executor) replicaChanged(id fsm.VolumeID) {
-	e.mu.Lock()
-	_, known := e.volumes[id]
-	e.mu.Unlock()
+func (rw *replicaWorker) replicaChanged(id fsm.VolumeID) {
+	rw.mu.Lock()
+	_, known := rw.volumes[id]
+	rw.mu.Unlock()
 	if known {
-		e.volumeQueue.add(id)
+		rw.volumeQueue.add(id)
 	}
 }
 
@@ -47,12 +47,12 @@ func (e *Executor) replicaChanged(id fsm.VolumeID) {
 // grow to what the devices below have room for.
 func (j *job) attachPrimary(ctx context.Context) error {
 	j.hitFaultPoint("set-primary.before")
-	err := j.promote(ctx, j.v, j.call, j.want.grant.epoch)
+	err := j.replicaWorker.promote(ctx, j.v, j.call, j.want.grant.epoch)
 	j.hitFaultPoint("set-primary.after")
 	if err != nil {
 		return err
 	}
-	have, err := j.observeVolume(ctx, j.v, j.want)
+	have, err := j.observer.observeVolume(ctx, j.v, j.want)
 	if err != nil || have.replica == nil {
 		return err
 	}
@@ -70,14 +70,14 @@ func (j *job) attachPrimary(ctx context.Context) error {
 }
 
 // replicatedSource is the view of a snapshot's source when that is replicated, else nil.
-func (e *Executor) replicatedSource(w *fsm.DesiredSnapshot, pool Backend) (*replicaBackend, error) {
-	e.mu.Lock()
-	v := e.volumes[w.Source]
-	e.mu.Unlock()
+func (p *poolSet) replicatedSource(w *fsm.DesiredSnapshot, pool Backend) (*replicaBackend, error) {
+	p.mu.Lock()
+	v := p.volumes[w.Source]
+	p.mu.Unlock()
 	if v == nil {
 		return nil, nil
 	}
-	rb, err := e.newReplicaBackend(v, pool)
+	rb, err := p.newReplicaBackend(v, pool)
 	if rb == nil || err != nil {
 		return nil, err
 	}
@@ -86,37 +86,37 @@ func (e *Executor) replicatedSource(w *fsm.DesiredSnapshot, pool Backend) (*repl
 
 // cleanReplicas takes all replicas out of the kernel, after what is mounted of them.
 // Their devices below stay.
-func (e *Executor) cleanReplicas(ctx context.Context) error {
-	if e.Replicator == nil {
+func (c *cleaner) cleanReplicas(ctx context.Context) error {
+	if c.Replicator == nil {
 		return nil
 	}
-	e.mu.Lock()
+	c.mu.Lock()
 	var all []*volume
-	for _, v := range e.volumes {
+	for _, v := range c.volumes {
 		if v.recordCopy.Replica != nil {
 			all = append(all, v)
 		}
 	}
-	e.mu.Unlock()
+	c.mu.Unlock()
 	var errs []error
 	for _, v := range all {
-		errs = append(errs, e.cleanReplica(ctx, v))
+		errs = append(errs, c.cleanReplica(ctx, v))
 	}
 	return errors.Join(errs...)
 }
 
-func (e *Executor) cleanReplica(ctx context.Context, v *volume) error {
-	if err := e.cleanRecord(ctx, v); err != nil {
+func (c *cleaner) cleanReplica(ctx context.Context, v *volume) error {
+	if err := c.cleanRecord(ctx, v); err != nil {
 		return err
 	}
-	have, err := e.resourceStatus(ctx, v)
+	have, err := c.observer.resourceStatus(ctx, v)
 	if err != nil || !have.InKernel {
 		return err
 	}
 	if have.Primary {
-		if err := e.Replicator.SetSecondary(ctx, v.id); err != nil {
+		if err := c.Replicator.SetSecondary(ctx, v.id); err != nil {
 			return err
 		}
 	}
-	return e.Replicator.Down(ctx, v.id)
+	return c.Replicator.Down(ctx, v.id)
 }

@@ -12,36 +12,36 @@ const factReplicaObserved = "replica-seen"
 
 // reportReplica tells what was observed of the replica when it is not what the log knows
 // (S10): one word at a time, so that they are heard in their order.
-func (e *Executor) reportReplica(ctx context.Context, v *volume, s *volumeView) error {
+func (r *replicaReporter) reportReplica(ctx context.Context, v *volume, s *volumeView) error {
 	w := s.desired
 	if w == nil || w.Replication == nil {
 		return nil
 	}
-	obs, _, err := e.observeReplica(ctx, v)
-	if err != nil || !e.differsFromLog(v, obs) {
+	obs, _, err := r.observer.observeReplica(ctx, v)
+	if err != nil || !r.observer.differsFromLog(v, obs) {
 		return err
 	}
 	f := fact{name: factReplicaObserved, path: fmt.Sprint(obs)}
-	if e.isAcked(v, f) || e.replicaReportInFlight(v) {
+	if r.isAcked(v, f) || r.replicaReportInFlight(v) {
 		return nil
 	}
 	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: obs.Proto()}}
-	e.sendFact(v, f, ob)
+	r.volumeReports.sendFact(v, f, ob)
 	return nil
 }
 
 // unreportedReplica is what is to be heard before the word that nothing of the volume is up:
 // that this replica is not primary. Without it the log takes no obligation and no grant
 // for ended by that word. Nothing, where the log knows it already.
-func (e *Executor) unreportedReplica(ctx context.Context, v *volume) []*fsmpb.Observation {
-	e.mu.Lock()
+func (o *observer) unreportedReplica(ctx context.Context, v *volume) []*fsmpb.Observation {
+	o.mu.Lock()
 	replicated := v.desired != nil && v.desired.Replication != nil
-	e.mu.Unlock()
+	o.mu.Unlock()
 	if !replicated {
 		return nil
 	}
-	obs, _, err := e.observeReplica(ctx, v)
-	if err != nil || !e.differsFromLog(v, obs) {
+	obs, _, err := o.observeReplica(ctx, v)
+	if err != nil || !o.differsFromLog(v, obs) {
 		return nil
 	}
 	return []*fsmpb.Observation{{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: obs.Proto()}}}
@@ -49,9 +49,9 @@ func (e *Executor) unreportedReplica(ctx context.Context, v *volume) []*fsmpb.Ob
 
 // differsFromLog: the log's last word of it is another. Nothing is said of an attachment
 // that the log has not heard of.
-func (e *Executor) differsFromLog(v *volume, obs fsm.ReplicaObservation) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (o *observer) differsFromLog(v *volume, obs fsm.ReplicaObservation) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if v.desired == nil || v.desired.Replication == nil {
 		return false
 	}
@@ -59,10 +59,10 @@ func (e *Executor) differsFromLog(v *volume, obs fsm.ReplicaObservation) bool {
 }
 
 // replicaReportInFlight: an earlier observation of it is on its way.
-func (e *Executor) replicaReportInFlight(v *volume) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for f := range v.inFlight {
+func (r *replicaReporter) replicaReportInFlight(v *volume) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for f := range v.flying {
 		if f.name == factReplicaObserved {
 			return true
 		}

@@ -25,32 +25,42 @@ type reportBatch struct {
 	onAnswer     func(at fsm.Epoch, err error)
 }
 
-// reporter puts observations of many volumes into few commands. Their order
-// between commands is kept by their sequence numbers (S16).
+// reporter has observations reported.
 type reporter struct {
-	executor *Executor
-	mu       sync.Mutex
-	waiting  []reportBatch
-	running  int
+	*table
+	proposer *proposer
+	batches  batcher
 }
 
-func (r *reporter) send(l reportBatch) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.waiting = append(r.waiting, l)
-	if r.running < maxConcurrentReports {
-		r.running++
-		go r.run()
+func (r *reporter) send(l reportBatch) { r.batches.send(l) }
+
+// batcher puts observations of many volumes into few commands. Their order
+// between commands is kept by their sequence numbers (S16).
+type batcher struct {
+	propose func([]reportBatch) (*fsmpb.Outcome, fsm.Epoch, error)
+
+	mu      sync.Mutex
+	waiting []reportBatch
+	running int
+}
+
+func (b *batcher) send(l reportBatch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiting = append(b.waiting, l)
+	if b.running < maxConcurrentReports {
+		b.running++
+		go b.run()
 	}
 }
 
-func (r *reporter) run() {
+func (b *batcher) run() {
 	for {
-		batches := r.takeBatches()
+		batches := b.takeBatches()
 		if len(batches) == 0 {
 			return
 		}
-		outcome, at, err := r.executor.proposeReport(batches)
+		outcome, at, err := b.propose(batches)
 		first := 0
 		for _, l := range batches {
 			after := first + len(l.observations)
@@ -72,40 +82,40 @@ func anySuperseded(outcome *fsmpb.Outcome, first, after int) bool {
 	return slices.ContainsFunc(outcome.GetOvertaken(), func(number uint32) bool { return first <= int(number) && int(number) < after })
 }
 
-func (r *reporter) takeBatches() []reportBatch {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (b *batcher) takeBatches() []reportBatch {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	size, n := 0, 0
-	for n < len(r.waiting) && (n == 0 || size+len(r.waiting[n].observations) <= maxReportObservations) {
-		size += len(r.waiting[n].observations)
+	for n < len(b.waiting) && (n == 0 || size+len(b.waiting[n].observations) <= maxReportObservations) {
+		size += len(b.waiting[n].observations)
 		n++
 	}
-	batches := r.waiting[:n:n]
-	r.waiting = r.waiting[n:]
+	batches := b.waiting[:n:n]
+	b.waiting = b.waiting[n:]
 	if n == 0 {
-		r.running--
+		b.running--
 	}
 	return batches
 }
 
-func (e *Executor) proposeReport(batches []reportBatch) (*fsmpb.Outcome, fsm.Epoch, error) {
-	report := &fsmpb.Report{NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.BootID}
+func (r *reporter) proposeReport(batches []reportBatch) (*fsmpb.Outcome, fsm.Epoch, error) {
+	report := &fsmpb.Report{NodeId: string(r.Node), HostId: string(r.Host.ID), BootId: r.Host.BootID}
 	for _, l := range batches {
 		report.Observations = append(report.Observations, l.observations...)
 	}
 	sanitizeTexts(report.Observations)
-	e.mu.Lock()
-	incarnation := e.session.at.Incarnation // an index is not of a later one (S1)
-	e.mu.Unlock()
-	e.hitFaultPoint("report.before")
-	answer, err := e.propose(e.ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_Report{Report: report}})
-	e.hitFaultPoint("report.after")
-	e.metrics.reports.WithLabelValues(outcomeLabel(err)).Inc()
+	r.mu.Lock()
+	incarnation := r.session.at.Incarnation // an index is not of a later one (S1)
+	r.mu.Unlock()
+	r.hitFaultPoint("report.before")
+	answer, err := r.proposer.propose(r.ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_Report{Report: report}})
+	r.hitFaultPoint("report.after")
+	r.metrics.reports.WithLabelValues(outcomeLabel(err)).Inc()
 	return answer, fsm.Epoch{Incarnation: incarnation, Index: answer.GetIndex()}, err
 }
 
 // reportAndWait says something and waits until it is in the log, or ctx ends.
-func (e *Executor) reportAndWait(ctx context.Context, c *call, observations ...*fsmpb.Observation) (fsm.Epoch, error) {
+func (r *reporter) reportAndWait(ctx context.Context, c *call, observations ...*fsmpb.Observation) (fsm.Epoch, error) {
 	if c != nil {
 		c.proposing.Add(1)
 		defer c.proposing.Add(-1)
@@ -115,7 +125,7 @@ func (e *Executor) reportAndWait(ctx context.Context, c *call, observations ...*
 		err error
 	}
 	answered := make(chan answer, 1)
-	e.reporter.send(reportBatch{observations, func(at fsm.Epoch, err error) { answered <- answer{at, err} }})
+	r.send(reportBatch{observations, func(at fsm.Epoch, err error) { answered <- answer{at, err} }})
 	select {
 	case a := <-answered:
 		return a.at, a.err
@@ -127,27 +137,27 @@ func (e *Executor) reportAndWait(ctx context.Context, c *call, observations ...*
 // reportFactAndWait says what a call achieved, and waits until it is in the log: only then is
 // the next call valid (S73). The fact is not told again (taken), unless another incarnation
 // began meanwhile, whose log may not have it. The caller holds the lock.
-func (e *Executor) reportFactAndWait(ctx context.Context, v *volume, c *call, f fact, ob *fsmpb.Observation) error {
-	number, err := e.reserveSequence(v)
+func (r *volumeReporter) reportFactAndWait(ctx context.Context, v *volume, c *call, f fact, ob *fsmpb.Observation) error {
+	number, err := r.records.reserveSequence(v)
 	if err != nil {
 		return err
 	}
 	ob.VolumeId, ob.Epoch, ob.Sequence = string(v.id), epochProto(f.epoch), number
-	at, err := e.reportAndWait(ctx, c, ob)
+	at, err := r.reports.reportAndWait(ctx, c, ob)
 	if errors.Is(err, errSuperseded) {
 		return fsm.Reject(fsm.StaleEpoch, "volume %s: its publication to this host at epoch %s was ended meanwhile", v.id, f.epoch)
 	}
 	if err != nil {
 		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if at.Incarnation != e.session.at.Incarnation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at.Incarnation != r.session.at.Incarnation {
 		return errSessionChanged
 	}
 	v.committed[f] = struct{}{}
 	if v.desiredAt.Compare(at) < 0 {
-		e.noteAcked(v, f, at)
+		r.noteAcked(v, f, at)
 	}
 	return nil
 }

@@ -33,10 +33,11 @@ func TestTextsOfReportsAreUTF8(t *testing.T) {
 // S31, S73: what the log has already is not said again, however long the host's text is.
 func TestS73_ALongReasonIsReportedOnce(t *testing.T) {
 	said := errors.New("unmount: in use by " + strings.Repeat("é\xff", 1000))
-	e, v := &Executor{}, &volume{}
+	e, v := assemble(Config{}), &volume{}
+	e.volumeReports.reports = nil
 	for _, known := range []string{clipText(said.Error()), fsm.Clip(clipText(said.Error()))} {
 		desired := &fsm.DesiredVolume{Publication: &fsm.Publication{Ending: true, UsedBy: known}}
-		e.reportInUse(v, desired, said) // it has nothing to send with
+		e.volumeReports.reportInUse(v, desired, said) // it has nothing to send with
 	}
 	require.Less(t, len(clipText(said.Error())), len(said.Error()))
 	require.True(t, utf8.ValidString(clipText(said.Error())))

@@ -19,9 +19,9 @@ type snapshotState struct {
 	busy            bool // a worker has it
 	requeue         bool // it is to be looked at when he is done
 	awaitingSession bool // it is to be looked at when the session got on
-	inFlight        map[fact]struct{}
-	acked           map[fact]ackedReport
-	dirty           bool // a fact was not reported again, as it was under way
+	flying          map[fact]struct{}
+	told            map[fact]ackedReport
+	unsaid          bool // a fact was not reported again, as it was under way
 
 	// Of the worker that has it.
 	file          *slotFile
@@ -34,66 +34,66 @@ type snapshotState struct {
 }
 
 // snapshot finds or makes the entry of a snapshot. The caller holds mu, or is alone.
-func (e *Executor) snapshotEntry(id fsm.SnapshotID) *snapshotState {
-	c, ok := e.snapshots[id]
+func (t *table) snapshotEntry(id fsm.SnapshotID) *snapshotState {
+	c, ok := t.snapshots[id]
 	if !ok {
-		c = &snapshotState{id: id, inFlight: map[fact]struct{}{}, acked: map[fact]ackedReport{}}
-		e.snapshots[id] = c
+		c = &snapshotState{id: id, flying: map[fact]struct{}{}, told: map[fact]ackedReport{}}
+		t.snapshots[id] = c
 	}
 	return c
 }
 
 // dropUnlistedSnapshots drops the wishes for snapshots that a full update does not list. The
 // caller holds mu.
-func (e *Executor) dropUnlistedSnapshots(u *Update) {
+func (in *sessionIntake) dropUnlistedSnapshots(u *Update) {
 	listed := map[fsm.SnapshotID]bool{}
 	for i := range u.Snapshots {
 		listed[u.Snapshots[i].Snapshot] = true
 	}
-	for id := range e.snapshots {
+	for id := range in.snapshots {
 		if !listed[id] {
-			e.setDesiredSnapshot(id, nil, u.At)
+			in.setDesiredSnapshot(id, nil, u.At)
 		}
 	}
 }
 
 // setDesiredSnapshot notes what the log wants of a snapshot, nil when it wants nothing.
 // The caller holds mu.
-func (e *Executor) setDesiredSnapshot(id fsm.SnapshotID, w *fsm.DesiredSnapshot, at fsm.Epoch) {
-	c, known := e.snapshots[id]
+func (in *sessionIntake) setDesiredSnapshot(id fsm.SnapshotID, w *fsm.DesiredSnapshot, at fsm.Epoch) {
+	c, known := in.snapshots[id]
 	if !known {
 		if w == nil || !id.Valid() {
 			return
 		}
-		c = e.snapshotEntry(id)
+		c = in.snapshotEntry(id)
 	}
 	c.desired, c.desiredAt = w, at
-	for f, acked := range c.acked {
+	for f, acked := range c.told {
 		if at.Compare(acked.at) >= 0 {
-			delete(c.acked, f)
+			delete(c.told, f)
 		}
 	}
-	e.snapshotQueue.add(id)
+	in.snapshotQueue.add(id)
 }
 
-// snapshotWorker looks at one queued snapshot after the other.
-func (e *Executor) snapshotWorker() {
+// run looks at one queued snapshot after the other.
+func (sw *snapshotWorker) run() {
 	for {
-		id, ok := e.snapshotQueue.get()
+		id, ok := sw.snapshotQueue.get()
 		if !ok {
 			return
 		}
-		if c := e.claimSnapshot(id); c != nil {
-			e.reconcileSnapshot(c)
-			e.releaseSnapshot(c)
+		if c := sw.claimSnapshot(id); c != nil {
+			sw.reconcileSnapshot(c)
+			sw.releaseSnapshot(c)
 		}
 	}
 }
 
-func (e *Executor) claimSnapshot(id fsm.SnapshotID) *snapshotState {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	c := e.snapshots[id]
+func (sw *snapshotWorker) claimSnapshot(id fsm.SnapshotID) *snapshotState {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
+	c := sw.snapshots[id]
 	if c == nil {
 		return nil
 	}
@@ -107,45 +107,45 @@ func (e *Executor) claimSnapshot(id fsm.SnapshotID) *snapshotState {
 
 // releaseSnapshot lets others have it, and drops what the log does not know and of
 // which nothing is left.
-func (e *Executor) releaseSnapshot(c *snapshotState) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (sw *snapshotWorker) releaseSnapshot(c *snapshotState) {
+	sw.mu.Lock()
+	defer sw.mu.Unlock()
 	c.busy = false
 	switch {
 	case c.requeue:
 		c.requeue = false
-		e.snapshotQueue.add(c.id)
-	case e.session.number != 0 && c.desired == nil && c.freezeHold == nil && c.parked == nil && c.file != nil && c.record.Phase == phaseNone && len(c.inFlight) == 0:
-		delete(e.snapshots, c.id)
+		sw.snapshotQueue.add(c.id)
+	case sw.session.number != 0 && c.desired == nil && c.freezeHold == nil && c.parked == nil && c.file != nil && c.record.Phase == phaseNone && len(c.flying) == 0:
+		delete(sw.snapshots, c.id)
 	}
 }
 
 // reconcileSnapshot looks at the snapshot once; a failure is tried again later, and
 // told where an operation waits for it.
-func (e *Executor) reconcileSnapshot(c *snapshotState) {
-	e.mu.Lock()
+func (sw *snapshotWorker) reconcileSnapshot(c *snapshotState) {
+	sw.mu.Lock()
 	c.lastTried = c.desired
-	e.mu.Unlock()
-	err := e.openSnapshotRecord(c)
+	sw.mu.Unlock()
+	err := sw.records.openSnapshotRecord(c)
 	if err == nil {
-		err = e.driveSnapshot(e.ctx, c)
+		err = sw.driveSnapshot(sw.ctx, c)
 	}
 	switch {
 	case err == nil:
 		c.failures = 0
-	case e.ctx.Err() != nil, errors.Is(err, errRequeued):
+	case sw.ctx.Err() != nil, errors.Is(err, errRequeued):
 	default:
-		e.parkSnapshot(c, err)
-		e.reportSnapshotFailure(c, err)
+		sw.parkSnapshot(c, err)
+		sw.snapshotReports.reportSnapshotFailure(c, err)
 		c.failures++
-		e.snapshotQueue.addAfter(c.id, retryDelay(c.failures))
+		sw.snapshotQueue.addAfter(c.id, retryDelay(c.failures))
 	}
 }
 
 // driveSnapshot does step after step until nextSnapshotStep has none, then tells what is new.
-func (e *Executor) driveSnapshot(ctx context.Context, c *snapshotState) error {
+func (sw *snapshotWorker) driveSnapshot(ctx context.Context, c *snapshotState) error {
 	for range maxSteps {
-		s, at, err := e.observeSnapshot(ctx, c)
+		s, at, err := sw.observeSnapshot(ctx, c)
 		if err != nil {
 			return err
 		}
@@ -155,12 +155,12 @@ func (e *Executor) driveSnapshot(ctx context.Context, c *snapshotState) error {
 		}
 		switch next.kind {
 		case stepNone:
-			e.reportSnapshot(c, s)
+			sw.snapshotReports.reportSnapshot(c, s)
 			return nil
 		case stepRefuse:
 			return next.refusal
 		}
-		if err := e.doSnapshotStep(ctx, c, s, next.kind, at); err != nil {
+		if err := sw.doSnapshot(ctx, c, s, next.kind, at); err != nil {
 			return err
 		}
 	}
@@ -169,13 +169,13 @@ func (e *Executor) driveSnapshot(ctx context.Context, c *snapshotState) error {
 
 // observeSnapshot observes. Nothing is known of a snapshot without a wish but what the
 // record says, which is all that has to go.
-func (e *Executor) observeSnapshot(ctx context.Context, c *snapshotState) (*snapshotView, fsm.Epoch, error) {
-	e.mu.Lock()
-	s := &snapshotView{desired: c.desired, record: c.record, freezeHold: c.freezeHold.known(), now: time.Now(), incarnationID: e.session.incarnationID}
-	at := e.session.at
-	s.actionable = e.session.number != 0 && e.session.adopted && at.Compare(e.acted.onDisk()) >= 0
+func (sw *snapshotWorker) observeSnapshot(ctx context.Context, c *snapshotState) (*snapshotView, fsm.Epoch, error) {
+	sw.mu.Lock()
+	s := &snapshotView{desired: c.desired, record: c.record, freezeHold: c.freezeHold.known(), now: time.Now(), incarnationID: sw.session.incarnationID}
+	at := sw.session.at
+	s.actionable = sw.session.number != 0 && sw.session.adopted && at.Compare(sw.acted.onDisk()) >= 0
 	c.awaitingSession = !s.actionable
-	e.mu.Unlock()
+	sw.mu.Unlock()
 	c.lastTried = s.desired
 	if s.desired == nil {
 		return s, at, nil
@@ -183,7 +183,7 @@ func (e *Executor) observeSnapshot(ctx context.Context, c *snapshotState) (*snap
 	if now := (attempt{s.desired.Operation, s.desired.Retry}); now != c.failedAttempt {
 		c.failedAttempt, c.failures = now, 0
 	}
-	backend, err := e.snapshotPool(s.desired)
+	backend, err := sw.poolSet.snapshotPool(s.desired)
 	if err != nil {
 		return nil, at, err
 	}
@@ -194,12 +194,12 @@ func (e *Executor) observeSnapshot(ctx context.Context, c *snapshotState) (*snap
 }
 
 // snapshotPool is that of the snapshot's pool.
-func (e *Executor) snapshotPool(w *fsm.DesiredSnapshot) (SnapshotBackend, error) {
-	b, ok := e.pools[w.Pool]
+func (p *poolSet) snapshotPool(w *fsm.DesiredSnapshot) (SnapshotBackend, error) {
+	b, ok := p.pools[w.Pool]
 	if !ok {
 		return nil, fsm.Reject(fsm.Precondition, "snapshot %s is in pool %q, which this host does not have", w.Snapshot, w.Pool)
 	}
-	rb, err := e.replicatedSource(w, b)
+	rb, err := p.replicatedSource(w, b)
 	if err != nil {
 		return nil, err
 	}

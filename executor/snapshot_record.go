@@ -48,10 +48,10 @@ func snapshotRecordPath(dir string, id fsm.SnapshotID) string {
 
 // loadSnapshots finds what earlier processes recorded: what nobody wants any more is
 // forgotten, once a session says so.
-func (e *Executor) loadSnapshots() error {
-	ids, err := recordedSnapshots(e.Host.Dir())
+func (rc *recorder) loadSnapshots() error {
+	ids, err := recordedSnapshots(rc.Host.Dir())
 	for _, id := range ids {
-		e.snapshotEntry(id)
+		rc.snapshotEntry(id)
 	}
 	return err
 }
@@ -75,11 +75,11 @@ func recordedSnapshots(dir string) (ids []fsm.SnapshotID, err error) {
 }
 
 // openSnapshotRecord reads the snapshot's record, once.
-func (e *Executor) openSnapshotRecord(c *snapshotState) error {
+func (rc *recorder) openSnapshotRecord(c *snapshotState) error {
 	if c.file != nil {
 		return nil
 	}
-	file, r, err := openSnapshotRecord(e.Host.Dir(), c.id)
+	file, r, err := openSnapshotRecord(rc.Host.Dir(), c.id)
 	if err != nil {
 		return err
 	}
@@ -104,11 +104,11 @@ func openSnapshotRecord(dir string, id fsm.SnapshotID) (*slotFile, *snapshotReco
 }
 
 // saveSnapshotRecord writes the snapshot's record, synced.
-func (e *Executor) saveSnapshotRecord(c *snapshotState, r snapshotRecord) error {
+func (rc *recorder) saveSnapshotRecord(c *snapshotState, r snapshotRecord) error {
 	r.Snapshot = c.id
-	e.hitFaultPoint("save-snapshot.before")
+	rc.hitFaultPoint("save-snapshot.before")
 	err := r.save(c.file)
-	e.hitFaultPoint("save-snapshot.after")
+	rc.hitFaultPoint("save-snapshot.after")
 	if err == nil {
 		c.record = r
 	}
@@ -125,7 +125,7 @@ func (r *snapshotRecord) save(file *slotFile) error {
 }
 
 // forgetSnapshotRecord removes the record, of what the log knows or does not want.
-func (e *Executor) forgetSnapshotRecord(c *snapshotState) error {
+func (rc *recorder) forgetSnapshotRecord(c *snapshotState) error {
 	if err := c.file.remove(); err != nil {
 		return err
 	}

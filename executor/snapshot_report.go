@@ -9,21 +9,21 @@ import (
 )
 
 // reportSnapshot sends what is new of a snapshot, and does not wait for the log.
-func (e *Executor) reportSnapshot(c *snapshotState, s *snapshotView) {
+func (r *snapshotReporter) reportSnapshot(c *snapshotState, s *snapshotView) {
 	name := unreportedSnapshotFact(s)
 	if name == "" {
 		return
 	}
 	f := fact{name: name, epoch: fsm.Epoch{Index: uint64(s.desired.Attempt)}}
-	e.mu.Lock()
-	acked, ok := c.acked[f]
-	e.mu.Unlock()
+	r.mu.Lock()
+	acked, ok := c.told[f]
+	r.mu.Unlock()
 	if ok && time.Now().Before(acked.resendAt) {
 		return
 	}
 	ob := observationOf(c.id, s.desired.Source)
 	s.fillObservation(name, ob)
-	e.sendSnapshotFact(c, f, ob)
+	r.sendSnapshotFact(c, f, ob)
 }
 
 func observationOf(id fsm.SnapshotID, source fsm.VolumeID) *fsmpb.Observation {
@@ -58,43 +58,43 @@ func (s *snapshotView) fillObservation(name string, ob *fsmpb.Observation) {
 }
 
 // sendSnapshotFact has one observation reported, unless it is under way.
-func (e *Executor) sendSnapshotFact(c *snapshotState, f fact, ob *fsmpb.Observation) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if _, inFlight := c.inFlight[f]; inFlight {
-		c.dirty = true // it may be passed over, and then nobody would say it again
+func (r *snapshotReporter) sendSnapshotFact(c *snapshotState, f fact, ob *fsmpb.Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, inFlight := c.flying[f]; inFlight {
+		c.unsaid = true // it may be passed over, and then nobody would say it again
 		return
 	}
-	c.inFlight[f] = struct{}{}
-	e.reporter.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { e.onSnapshotFactAnswer(c, f, at, err) }})
+	c.flying[f] = struct{}{}
+	r.reports.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { r.onSnapshotFactAnswer(c, f, at, err) }})
 }
 
 // onSnapshotFactAnswer is the answer: what was not taken is looked at again.
-func (e *Executor) onSnapshotFactAnswer(c *snapshotState, f fact, at fsm.Epoch, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(c.inFlight, f)
-	if c.dirty {
-		c.dirty = false
-		e.snapshotQueue.add(c.id)
+func (r *snapshotReporter) onSnapshotFactAnswer(c *snapshotState, f fact, at fsm.Epoch, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(c.flying, f)
+	if c.unsaid {
+		c.unsaid = false
+		r.snapshotQueue.add(c.id)
 	}
 	switch {
 	case c.desired == nil:
-		e.snapshotQueue.add(c.id) // it may be dropped now
+		r.snapshotQueue.add(c.id) // it may be dropped now
 	case f.name == factStepFailed: // it is tried again whatever the log says
 	case err != nil:
-		e.snapshotQueue.addAfter(c.id, reportRetry)
-	case at.Incarnation != e.session.at.Incarnation:
-		e.snapshotQueue.add(c.id) // a restored log may not have it (S1)
+		r.snapshotQueue.addAfter(c.id, reportRetry)
+	case at.Incarnation != r.session.at.Incarnation:
+		r.snapshotQueue.add(c.id) // a restored log may not have it (S1)
 	case isLasting(f.name), c.desiredAt.Compare(at) < 0:
-		count := c.acked[f].count
+		count := c.told[f].count
 		delay := resendDelay << min(count, 8)
 		if isLasting(f.name) {
 			at, delay = fsm.Epoch{Incarnation: ^uint64(0)}, lastingResendDelay
 		} else {
-			e.snapshotQueue.addAfter(c.id, delay)
+			r.snapshotQueue.addAfter(c.id, delay)
 		}
-		c.acked[f] = ackedReport{at: at, resendAt: time.Now().Add(delay), count: count + 1}
+		c.told[f] = ackedReport{at: at, resendAt: time.Now().Add(delay), count: count + 1}
 	}
 }
 
@@ -106,8 +106,8 @@ const lastingResendDelay = time.Hour
 
 // reportSnapshotFailure says why a cut or a removal does not get on: at first each time, then
 // ever more seldom.
-func (e *Executor) reportSnapshotFailure(c *snapshotState, err error) {
-	e.Logger.Warn("the snapshot is not as the log wants it", "snapshot", c.id, "error", err, "failures", c.failures+1)
+func (r *snapshotReporter) reportSnapshotFailure(c *snapshotState, err error) {
+	r.Logger.Warn("the snapshot is not as the log wants it", "snapshot", c.id, "error", err, "failures", c.failures+1)
 	w := c.lastTried
 	if w == nil || w.Goal == fsm.SnapshotGoalKeep || isUnavailable(err) || c.failures > 3 && c.failures&(c.failures-1) != 0 {
 		return
@@ -115,11 +115,11 @@ func (e *Executor) reportSnapshotFailure(c *snapshotState, err error) {
 	ob := observationOf(c.id, w.Source)
 	failure := failureOf(snapshotOperationStep(w), err)
 	failure.Final = failure.Final && (w.Goal == fsm.SnapshotGoalTake || w.Goal == fsm.SnapshotGoalFreeze)
-	if e.atLevel2() {
+	if r.atLevel2() {
 		failure.OperationId, failure.Attempt = uint64(w.Operation), w.Retry
 	}
 	ob.Fact = &fsmpb.Observation_StepFailed{StepFailed: failure}
-	e.sendSnapshotFact(c, fact{name: factStepFailed}, ob)
+	r.sendSnapshotFact(c, fact{name: factStepFailed}, ob)
 }
 
 func snapshotOperationStep(w *fsm.DesiredSnapshot) string {
@@ -150,7 +150,7 @@ func failureOf(what string, err error) *fsmpb.StepFailed {
 const progressInterval = 2 * time.Second
 
 // progress tells the log how far a copy is, now and then, and waits for nothing.
-func (e *Executor) progress(volume fsm.VolumeID, snapshot fsm.SnapshotID, source fsm.VolumeID) Progress {
+func (r *reporter) progress(volume fsm.VolumeID, snapshot fsm.SnapshotID, source fsm.VolumeID) Progress {
 	last := time.Now()
 	return func(done, total int64) {
 		if time.Since(last) < progressInterval {
@@ -162,6 +162,6 @@ func (e *Executor) progress(volume fsm.VolumeID, snapshot fsm.SnapshotID, source
 			ob.VolumeId = string(volume)
 		}
 		ob.Fact = &fsmpb.Observation_Progress{Progress: &fsmpb.Progress{DoneBytes: done, TotalBytes: total}}
-		e.reporter.send(reportBatch{[]*fsmpb.Observation{ob}, func(fsm.Epoch, error) {}})
+		r.send(reportBatch{[]*fsmpb.Observation{ob}, func(fsm.Epoch, error) {}})
 	}
 }

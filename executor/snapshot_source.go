@@ -55,27 +55,27 @@ func (s *observedSource) peerWrites() bool {
 // checkUnusedByPeer says why what was copied of a replica may be torn, as the other one's host came to
 // use the volume meanwhile: nobody there waits for this host's lock. A pool that shares
 // cuts at one instant.
-func (e *Executor) checkUnusedByPeer(ctx context.Context, v *volume, before *observedSource) error {
+func (o *observer) checkUnusedByPeer(ctx context.Context, v *volume, before *observedSource) error {
 	if before.replica == nil || before.sharesBlocks {
 		return nil
 	}
-	have, err := e.observeVolume(ctx, v, nil)
+	have, err := o.observeVolume(ctx, v, nil)
 	if err != nil {
 		return err
 	}
 	after := observedSource{observedVolume: have}
-	if r := have.replica; r != nil && !after.peerWrites() && r.UUID == before.replica.UUID && e.generationOf(v) == before.generation {
+	if r := have.replica; r != nil && !after.peerWrites() && r.UUID == before.replica.UUID && o.generationOf(v) == before.generation {
 		return nil
 	}
 	return fsm.Reject(fsm.Busy, "volume %s may have been used on the host of its other replica while it was copied", v.id)
 }
 
 // observeSource observes the volume. The caller holds its lock.
-func (e *Executor) observeSource(ctx context.Context, v *volume, forGroup bool) (*observedSource, SnapshotBackend, error) {
-	if err := e.openRecord(v); err != nil {
+func (o *observer) observeSource(ctx context.Context, v *volume, forGroup bool) (*observedSource, SnapshotBackend, error) {
+	if err := o.records.openRecord(v); err != nil {
 		return nil, nil, err
 	}
-	b, err := e.backend(v)
+	b, err := o.poolSet.backend(v)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -86,17 +86,17 @@ func (e *Executor) observeSource(ctx context.Context, v *volume, forGroup bool) 
 	if !ok {
 		return nil, nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot cut snapshots", v.id)
 	}
-	generation := e.generationOf(v)
-	have, err := e.observeVolume(ctx, v, nil)
+	generation := o.generationOf(v)
+	have, err := o.observeVolume(ctx, v, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &observedSource{observedVolume: have, sharesBlocks: backend.SharesBlocks(), canFreeze: e.Freezer != nil, forGroup: forGroup, generation: generation}
+	s := &observedSource{observedVolume: have, sharesBlocks: backend.SharesBlocks(), canFreeze: o.Freezer != nil, forGroup: forGroup, generation: generation}
 	staged := v.record.Staging
 	s.rawWritable = staged != nil && staged.Block && have.Active() && !have.ReadOnly
 	s.mountPath = mountedAt(&have, staged)
 	if s.Exists && s.mountPath != "" && !s.sharesBlocks {
-		s.copyFitsFreeze, err = e.fitsFreeze(ctx, backend, v.id)
+		s.copyFitsFreeze, err = o.fitsFreeze(ctx, backend, v.id)
 	}
 	return s, backend, err
 }
@@ -120,7 +120,7 @@ func mountedAt(have *observedVolume, staged *stagingRecord) string {
 }
 
 // fitsFreeze tells whether all that is allocated can be copied under a freeze.
-func (e *Executor) fitsFreeze(ctx context.Context, backend SnapshotBackend, id fsm.VolumeID) (bool, error) {
+func (o *observer) fitsFreeze(ctx context.Context, backend SnapshotBackend, id fsm.VolumeID) (bool, error) {
 	allocated, err := backend.Allocated(ctx, id)
 	if err != nil {
 		return false, err
@@ -129,24 +129,24 @@ func (e *Executor) fitsFreeze(ctx context.Context, backend SnapshotBackend, id f
 	if err != nil {
 		return false, err
 	}
-	return float64(allocated) <= float64(rate)*e.MaxFreeze.Seconds(), nil
+	return float64(allocated) <= float64(rate)*o.MaxFreeze.Seconds(), nil
 }
 
 // runFrozen runs cut while nothing of the volume's filesystem can change: under a freeze
 // of its own when it is mounted. The caller holds the volume's lock.
-func (e *Executor) runFrozen(ctx context.Context, v *volume, s *observedSource, take func(context.Context) error) error {
+func (f *sourceFreezer) runFrozen(ctx context.Context, v *volume, s *observedSource, take func(context.Context) error) error {
 	if s.mountPath == "" {
 		if err := take(ctx); err != nil {
 			return err
 		}
-		return e.checkUnusedByPeer(ctx, v, s)
+		return f.observer.checkUnusedByPeer(ctx, v, s)
 	}
-	freeze, err := e.freeze(ctx, v, s)
+	freeze, err := f.freeze(ctx, v, s)
 	if err != nil {
 		return err
 	}
 	err = runUnderFreeze(ctx, freeze, take)
-	return errors.Join(err, e.thaw(ctx, freeze))
+	return errors.Join(err, f.thaw(ctx, freeze))
 }
 
 // runUnderFreeze cuts under a freeze. That it ended meanwhile hides no child that cannot be killed.
@@ -163,25 +163,25 @@ func runUnderFreeze(ctx context.Context, freeze Freeze, take func(context.Contex
 }
 
 // freeze freezes the volume's filesystem for the longest time at most.
-func (e *Executor) freeze(ctx context.Context, v *volume, s *observedSource) (Freeze, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.MaxFreeze)
+func (f *sourceFreezer) freeze(ctx context.Context, v *volume, s *observedSource) (Freeze, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.MaxFreeze)
 	defer cancel()
-	e.hitFaultPoint("freeze.before")
+	f.hitFaultPoint("freeze.before")
 	began := time.Now()
-	freeze, err := e.Freezer.Freeze(ctx, v.id, s.mountPath, began.Add(e.MaxFreeze))
-	e.hitFaultPoint("freeze.after")
-	e.metrics.observeStep(stepFreeze, began, err)
+	freeze, err := f.Freezer.Freeze(ctx, v.id, s.mountPath, began.Add(f.MaxFreeze))
+	f.hitFaultPoint("freeze.after")
+	f.metrics.observeStep(stepFreeze, began, err)
 	if err != nil {
 		return nil, fmt.Errorf("freeze volume %s: %w", v.id, err)
 	}
 	return freeze, nil
 }
 
-func (e *Executor) thaw(ctx context.Context, freeze Freeze) error {
-	e.hitFaultPoint("thaw.before")
+func (f *sourceFreezer) thaw(ctx context.Context, freeze Freeze) error {
+	f.hitFaultPoint("thaw.before")
 	began := time.Now()
 	err := freeze.Thaw(context.WithoutCancel(ctx))
-	e.hitFaultPoint("thaw.after")
-	e.metrics.observeStep(stepThaw, began, err)
+	f.hitFaultPoint("thaw.after")
+	f.metrics.observeStep(stepThaw, began, err)
 	return err
 }

@@ -33,23 +33,23 @@ type StageRequest struct {
 // to be done. A mount of an older publication is taken down first (S3).
 func (e *Executor) Stage(ctx context.Context, req StageRequest) error {
 	key := fmt.Sprintf("stage %s %v %s", req.Epoch, req.Capability, req.Path)
-	return e.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
-		return e.stage(ctx, v, c, &req)
+	return e.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
+		return e.stager.stage(ctx, v, c, &req)
 	})
 }
 
-func (e *Executor) stage(ctx context.Context, v *volume, c *call, req *StageRequest) error {
-	if err := e.Mounter.CheckMount(req.Path, req.Capability.FSType, req.Flags); err != nil {
+func (s *stager) stage(ctx context.Context, v *volume, c *call, req *StageRequest) error {
+	if err := s.Mounter.CheckMount(req.Path, req.Capability.FSType, req.Flags); err != nil {
 		return err
 	}
-	if _, err := e.actingSession(); err != nil {
+	if _, err := s.actingSession(); err != nil {
 		return err
 	}
-	if err := e.clearOlder(ctx, v, c, req.Epoch); err != nil {
+	if err := s.clearOlder(ctx, v, c, req.Epoch); err != nil {
 		return err
 	}
 	for range maxGrants {
-		err := e.stageOnce(ctx, v, c, req)
+		err := s.stageOnce(ctx, v, c, req)
 		if !errors.Is(err, errSessionChanged) {
 			return err
 		}
@@ -60,35 +60,35 @@ func (e *Executor) stage(ctx context.Context, v *volume, c *call, req *StageRequ
 // clearOlder makes the way free for a bring-up under an epoch: older epochs are refused
 // (S2), what is left of one is taken down (S3), and the log has heard of every
 // tear-down (S16).
-func (e *Executor) clearOlder(ctx context.Context, v *volume, c *call, epoch fsm.Epoch) error {
+func (s *stager) clearOlder(ctx context.Context, v *volume, c *call, epoch fsm.Epoch) error {
 	staged := v.record.Staging
 	if epoch.Compare(v.record.Epoch) < 0 {
 		return fsm.Reject(fsm.StaleEpoch, "volume %s was published to this host at epoch %s since epoch %s", v.id, v.record.Epoch, epoch)
 	}
 	if staged != nil && staged.Epoch.Compare(epoch) < 0 {
-		if err := e.takeDownOlder(ctx, v, epoch); err != nil {
+		if err := s.takeDownOlder(ctx, v, epoch); err != nil {
 			return err
 		}
-	} else if e.hasTeardown(v) {
-		if err := e.converge(ctx, v); err != nil {
+	} else if s.hasTeardown(v) {
+		if err := s.volumeWorker.converge(ctx, v); err != nil {
 			return err
 		}
 	}
-	return e.drain(ctx, v, c, drainTimeout)
+	return s.outbox.drain(ctx, v, c, drainTimeout)
 }
 
 // takeDownOlder takes down what an earlier publication left, once the log's wish says
 // that it is over: the caller's word alone is not enough.
-func (e *Executor) takeDownOlder(ctx context.Context, v *volume, epoch fsm.Epoch) error {
-	ctx, cancel := context.WithTimeout(ctx, e.CatchUpTimeout)
+func (s *stager) takeDownOlder(ctx context.Context, v *volume, epoch fsm.Epoch) error {
+	ctx, cancel := context.WithTimeout(ctx, s.CatchUpTimeout)
 	defer cancel()
-	err := e.awaitDesired(ctx, v, func(w *fsm.DesiredVolume) bool {
+	err := s.awaitDesired(ctx, v, func(w *fsm.DesiredVolume) bool {
 		return w != nil && w.Publication != nil && w.Publication.Epoch.Compare(epoch) >= 0
 	})
 	if err != nil {
 		return fsm.Reject(fsm.StaleEpoch, "volume %s is not known to be published to this host at epoch %s", v.id, epoch)
 	}
-	if err := e.converge(ctx, v); err != nil {
+	if err := s.volumeWorker.converge(ctx, v); err != nil {
 		return err
 	}
 	if v.record.Staging != nil && v.record.Staging.Epoch.Compare(epoch) < 0 {
@@ -97,25 +97,25 @@ func (e *Executor) takeDownOlder(ctx context.Context, v *volume, epoch fsm.Epoch
 	return nil
 }
 
-func (e *Executor) hasTeardown(v *volume) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (s *stager) hasTeardown(v *volume) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return v.desired != nil && v.desired.Teardown != nil
 }
 
 // stageOnce has one grant, and does what it is for.
-func (e *Executor) stageOnce(ctx context.Context, v *volume, c *call, req *StageRequest) error {
-	g, err := e.proposeStage(ctx, v, c, req)
+func (s *stager) stageOnce(ctx context.Context, v *volume, c *call, req *StageRequest) error {
+	g, err := s.proposeStage(ctx, v, c, req)
 	if err != nil {
 		return err
 	}
-	w, err := e.desiredOf(ctx, v)
+	w, err := s.desiredOf(ctx, v)
 	if err != nil {
 		return err
 	}
 	want := &volumeSpec{volume: v.id, size: w.Size, grant: g, limits: &w.Limits, expanding: w.Operation != 0}
-	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags}
-	if e.Throttle == nil && w.Limits != (fsm.Limits{}) {
+	j := &job{volumeWorker: s.volumeWorker, v: v, want: want, call: c, flags: req.Flags}
+	if s.Throttle == nil && w.Limits != (fsm.Limits{}) {
 		err := j.tolerateLimitsError(fsm.Reject(fsm.Precondition, "this host has no control groups that bound I/O"))
 		if err != nil {
 			return err
@@ -124,12 +124,12 @@ func (e *Executor) stageOnce(ctx context.Context, v *volume, c *call, req *Stage
 	if err := j.drive(ctx); err != nil {
 		return err
 	}
-	return e.reportStaged(ctx, v, c, g)
+	return s.reportStaged(ctx, v, c, g)
 }
 
 // proposeStage records the intent and reads the grant.
-func (e *Executor) proposeStage(ctx context.Context, v *volume, c *call, req *StageRequest) (*grant, error) {
-	session, err := e.actingSession()
+func (s *stager) proposeStage(ctx context.Context, v *volume, c *call, req *StageRequest) (*grant, error) {
+	session, err := s.actingSession()
 	if err != nil {
 		return nil, err
 	}
@@ -137,21 +137,21 @@ func (e *Executor) proposeStage(ctx context.Context, v *volume, c *call, req *St
 	if err != nil {
 		return nil, err
 	}
-	number, err := e.reserveSequence(v)
+	number, err := s.records.reserveSequence(v)
 	if err != nil {
 		return nil, err
 	}
-	e.hitFaultPoint("propose-stage.before")
-	outcome, err := e.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
-		VolumeId: string(v.id), NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.BootID,
+	s.hitFaultPoint("propose-stage.before")
+	outcome, err := s.proposer.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
+		VolumeId: string(v.id), NodeId: string(s.Node), HostId: string(s.Host.ID), BootId: s.Host.BootID,
 		Epoch: epochProto(req.Epoch), StagingPath: req.Path, Capability: capability,
 		FsUuid: uuid.NewString(), Sequence: number,
 	}}})
-	e.hitFaultPoint("propose-stage.after")
+	s.hitFaultPoint("propose-stage.after")
 	if err != nil {
 		return nil, err
 	}
-	g, at, err := e.grantOf(session, outcome)
+	g, at, err := s.proposer.grantOf(session, outcome)
 	if err != nil {
 		return nil, err
 	}
@@ -160,11 +160,11 @@ func (e *Executor) proposeStage(ctx context.Context, v *volume, c *call, req *St
 }
 
 // desiredOf is what the volume must be, as soon as the session says it.
-func (e *Executor) desiredOf(ctx context.Context, v *volume) (*fsm.DesiredVolume, error) {
-	ctx, cancel := context.WithTimeout(ctx, e.CatchUpTimeout)
+func (t *table) desiredOf(ctx context.Context, v *volume) (*fsm.DesiredVolume, error) {
+	ctx, cancel := context.WithTimeout(ctx, t.CatchUpTimeout)
 	defer cancel()
 	var latest *fsm.DesiredVolume // by now it may be taken back again
-	err := e.awaitDesired(ctx, v, func(w *fsm.DesiredVolume) bool {
+	err := t.awaitDesired(ctx, v, func(w *fsm.DesiredVolume) bool {
 		latest = w
 		return w != nil
 	})
@@ -175,26 +175,26 @@ func (e *Executor) desiredOf(ctx context.Context, v *volume) (*fsm.DesiredVolume
 }
 
 // reportStaged has it committed that the volume is up, once.
-func (e *Executor) reportStaged(ctx context.Context, v *volume, c *call, g *grant) error {
+func (s *stager) reportStaged(ctx context.Context, v *volume, c *call, g *grant) error {
 	f := fact{name: factStaged, path: g.path, epoch: g.epoch}
-	if e.stagedCommitted(v, g, f) {
+	if s.stagedCommitted(v, g, f) {
 		return nil
 	}
-	e.hitFaultPoint("report-staged.before")
-	err := e.reportFactAndWait(ctx, v, c, f, &fsmpb.Observation{Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: g.path}}})
-	e.hitFaultPoint("report-staged.after")
+	s.hitFaultPoint("report-staged.before")
+	err := s.volumeReports.reportFactAndWait(ctx, v, c, f, &fsmpb.Observation{Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: g.path}}})
+	s.hitFaultPoint("report-staged.after")
 	return err
 }
 
 // stagedCommitted: the log took it from this process, or a wish from after the grant says so.
-func (e *Executor) stagedCommitted(v *volume, g *grant, f fact) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (s *stager) stagedCommitted(v *volume, g *grant, f fact) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if _, known := v.committed[f]; known {
 		return true
 	}
 	p := v.publicationAfterGrant(g)
-	return p != nil && p.Staging != nil && p.Staging.Done && p.Staging.Path == g.path && p.Staging.Boot == e.Host.BootID
+	return p != nil && p.Staging != nil && p.Staging.Done && p.Staging.Path == g.path && p.Staging.Boot == s.Host.BootID
 }
 
 // publicationAfterGrant is the grant's, as a wish from after the grant says; nil when there is

@@ -29,7 +29,7 @@ func TestACallThatWaitedForTheLockIsRefusedOnAParkedVolume(t *testing.T) {
 	e.mu.Unlock()
 	require.True(t, e.tryLock(v))
 	worked := false
-	c, err := e.beginCall(t.Context(), v.id, "stage", func(context.Context, *volume, *call) error {
+	c, err := e.calls.beginCall(t.Context(), v.id, "stage", func(context.Context, *volume, *call) error {
 		worked = true
 		return nil
 	})
@@ -52,17 +52,17 @@ func TestAFailureBeforeTheFirstDesiredStateIsNotReportedForTheOperation(t *testi
 	v := e.volumeEntry(testVolume)
 	e.mu.Unlock()
 	require.True(t, e.tryLock(v))
-	e.resetBackoff(v)
-	require.NoError(t, e.openRecord(v))
-	err := e.converge(t.Context(), v)
+	e.volumeWorker.resetBackoff(v)
+	require.NoError(t, e.records.openRecord(v))
+	err := e.volumeWorker.converge(t.Context(), v)
 	require.ErrorContains(t, err, "which this host does not have")
 	e.Update(Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, FeatureLevel: fsm.MaxFeatureLevel, Volumes: []fsm.DesiredVolume{
 		{Volume: v.id, Goal: fsm.GoalCreate, Operation: 7},
 	}})
-	e.reportFailure(v, err)
+	e.volumeReports.reportFailure(v, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	require.Empty(t, v.inFlight)
+	require.Empty(t, v.flying)
 }
 
 // A worker may have found a volume's entry just before another one dropped it. By now a
@@ -74,18 +74,18 @@ func TestAForgottenVolumeIsNotReconciled(t *testing.T) {
 	dropped := e.volumeEntry(testVolume)
 	e.mu.Unlock()
 	require.True(t, e.tryLock(dropped))
-	require.NoError(t, e.openRecord(dropped))
-	e.forgetVolume(dropped)
+	require.NoError(t, e.records.openRecord(dropped))
+	e.volumeWorker.forgetVolume(dropped)
 	e.unlock(dropped)
 	e.mu.Lock()
 	v := e.volumeEntry(testVolume)
 	e.mu.Unlock()
 	require.True(t, e.tryLock(v))
-	require.NoError(t, e.openRecord(v))
+	require.NoError(t, e.records.openRecord(v))
 	v.record.Staging = &stagingRecord{Path: "/staging"}
-	require.NoError(t, e.saveRecord(v, true))
+	require.NoError(t, e.records.saveRecord(v, true))
 	if e.tryLock(dropped) { // as a worker does, who finds nothing of it
-		e.forgetVolume(dropped)
+		e.volumeWorker.forgetVolume(dropped)
 	}
 	e.mu.Lock()
 	require.Same(t, v, e.volumes[v.id])
@@ -107,19 +107,19 @@ func TestTheSelfFenceTimerRestartsWithEachLoss(t *testing.T) {
 	e.mu.Unlock()
 	primary := &ResourceStatus{Primary: true}
 	began := time.Now()
-	e.watchVictim(v, primary, began)
+	e.suspended.watchVictim(v, primary, began)
 	e.mu.Lock()
 	v.desired = &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{}} // before anybody looked again
 	e.mu.Unlock()
-	suspects, err := e.suspendedOrVictims(t.Context())
+	suspects, err := e.suspended.suspendedOrVictims(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, suspects)
 	e.mu.Lock()
 	v.desired = &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{Outdated: true}}
 	e.mu.Unlock()
-	e.watchVictim(v, primary, began.Add(time.Hour))
+	e.suspended.watchVictim(v, primary, began.Add(time.Hour))
 	require.Zero(t, reboots)
-	e.watchVictim(v, primary, began.Add(2*time.Hour))
+	e.suspended.watchVictim(v, primary, began.Add(2*time.Hour))
 	require.Equal(t, 1, reboots)
 }
 
@@ -143,14 +143,14 @@ func TestAVolumeExpandedDuringItsHealthCheckIsNotTooShort(t *testing.T) {
 		pool.size *= 2
 		wanted(pool.size)
 	}
-	x, err := e.observeHealth(t.Context(), v, nil)
+	x, err := e.health.observeHealth(t.Context(), v, nil)
 	require.NoError(t, err)
-	require.Equal(t, fsm.Condition{Message: "not staged"}, e.recordHealth(t.Context(), v, x))
+	require.Equal(t, fsm.Condition{Message: "not staged"}, e.health.recordHealth(t.Context(), v, x))
 	wanted(4 * pool.size)
 	pool.onObserve = func() {}
-	x, err = e.observeHealth(t.Context(), v, nil)
+	x, err = e.health.observeHealth(t.Context(), v, nil)
 	require.NoError(t, err)
-	require.True(t, e.recordHealth(t.Context(), v, x).Abnormal)
+	require.True(t, e.health.recordHealth(t.Context(), v, x).Abnormal)
 }
 
 // S1: what is recorded as acted on names the incarnation that said it, also when a session
@@ -177,8 +177,8 @@ func TestS1_TheActedEpochNamesTheIncarnationItCameFrom(t *testing.T) {
 		}
 	}
 	require.True(t, e.tryLock(v))
-	require.NoError(t, e.openRecord(v))
-	require.ErrorContains(t, e.converge(t.Context(), v), "is not as it should be")
+	require.NoError(t, e.records.openRecord(v))
+	require.ErrorContains(t, e.volumeWorker.converge(t.Context(), v), "is not as it should be")
 	at, id := e.ActedEpoch()
 	require.Equal(t, fsm.Epoch{Incarnation: 1, Index: 5}, at)
 	require.Equal(t, "one", string(id))
@@ -208,18 +208,18 @@ func TestS2_ASessionThatEndsWhileTheDiskIsReadAttachesNothing(t *testing.T) {
 	e.mu.Lock()
 	v := e.volumeEntry(testVolume)
 	e.mu.Unlock()
-	require.NoError(t, e.openRecord(v))
-	require.NoError(t, e.saveReplicaRecord(v, func(r *replicaRecord) { r.Attachment = 1 }))
+	require.NoError(t, e.records.openRecord(v))
+	require.NoError(t, e.records.saveReplicaRecord(v, func(r *replicaRecord) { r.Attachment = 1 }))
 	attached := &attachCounter{}
 	e.Replicator, e.Mounter = attached, newProbeMounter(session)
 	h := &observedReplica{ResourceStatus: ResourceStatus{InKernel: true}}
 	v.replica.committedAttachment = attachment{number: 1, session: 1}
-	require.ErrorIs(t, e.attachDisk(t.Context(), v, h), errSessionChanged)
+	require.ErrorIs(t, e.replicaWorker.attachDisk(t.Context(), v, h), errSessionChanged)
 	require.Zero(t, attached.count)
 	require.Zero(t, v.record.Replica.GivenAttachment)
 	e.Mounter = newProbeMounter(func() {})
 	v.replica.committedAttachment = attachment{number: 1, session: 2}
-	require.NoError(t, e.attachDisk(t.Context(), v, h))
+	require.NoError(t, e.replicaWorker.attachDisk(t.Context(), v, h))
 	require.Equal(t, 1, attached.count)
 }
 
@@ -279,7 +279,7 @@ func TestACallKeepsTheDesiredStateItWaitedForAfterItIsWithdrawn(t *testing.T) {
 	repeatUntilEnd(t, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.setDesired(v.id, map[bool]*fsm.DesiredVolume{true: {Volume: v.id}}[v.desired == nil], fsm.Epoch{})
+		e.intake.setDesired(v.id, map[bool]*fsm.DesiredVolume{true: {Volume: v.id}}[v.desired == nil], fsm.Epoch{})
 	})
 	for range 20_000 {
 		w, err := e.desiredOf(t.Context(), v)
@@ -303,9 +303,9 @@ func TestAnExpansionAnswersWithTheSizeThatItMade(t *testing.T) {
 			e.mu.Lock()
 			v := e.volumeEntry(testVolume)
 			e.mu.Unlock()
-			require.NoError(t, e.openRecord(v))
+			require.NoError(t, e.records.openRecord(v))
 			v.record.Staging = &stagingRecord{Path: "/staging", Block: true}
-			require.NoError(t, e.saveRecord(v, true))
+			require.NoError(t, e.records.saveRecord(v, true))
 			size, err := e.Expand(t.Context(), ExpandRequest{Volume: v.id, Path: "/staging"})
 			require.NoError(t, err)
 			require.EqualValues(t, 2<<20, size)
@@ -334,19 +334,19 @@ func TestAVolumeRestagedDuringItsHealthCheckIsNotAbnormal(t *testing.T) {
 	e.mu.Unlock()
 	pool := &resizingPool{size: 1 << 20, onObserve: func() {}}
 	e.Pools, e.Mounter = []Backend{stagedPool{pool}}, newProbeMounter(nil) // which knows of no mount
-	require.NoError(t, e.openRecord(v))
+	require.NoError(t, e.records.openRecord(v))
 	stage := func(s *stagingRecord) {
 		v.record.Staging = s
-		require.NoError(t, e.saveRecord(v, true))
+		require.NoError(t, e.records.saveRecord(v, true))
 	}
 	stage(&stagingRecord{Path: "/staging"})
 	pool.onObserve = func() {
 		stage(nil)
 		stage(&stagingRecord{Path: "/staging"})
 	}
-	e.checkHealth(v)
+	e.health.checkHealth(v)
 	require.Nil(t, v.health)
 	pool.onObserve = func() {}
-	e.checkHealth(v)
+	e.health.checkHealth(v)
 	require.Equal(t, "the volume is staged, but its mount is gone", v.health.Message)
 }

@@ -21,7 +21,7 @@ func (e *Executor) VolumeStats(ctx context.Context, id fsm.VolumeID, path string
 	}
 	answered := make(chan answer, 1)
 	go func() { // a filesystem that hangs must not hang its caller
-		stats, err := e.measure(ctx, id, path, none)
+		stats, err := e.health.measure(ctx, id, path, none)
 		answered <- answer{stats, err}
 	}()
 	patience, stop := beforeDeadline(ctx)
@@ -35,42 +35,42 @@ func (e *Executor) VolumeStats(ctx context.Context, id fsm.VolumeID, path string
 	return VolumeStats{}, fsm.Reject(fsm.Busy, "volume %s does not answer", id)
 }
 
-func (e *Executor) measure(ctx context.Context, id fsm.VolumeID, path string, none error) (VolumeStats, error) {
-	e.mu.Lock()
-	v, ok := e.volumes[id]
+func (h *healthChecker) measure(ctx context.Context, id fsm.VolumeID, path string, none error) (VolumeStats, error) {
+	h.mu.Lock()
+	v, ok := h.volumes[id]
 	if !ok {
-		e.mu.Unlock()
+		h.mu.Unlock()
 		return VolumeStats{}, none
 	}
 	staged := v.recordCopy.Staging
-	e.mu.Unlock()
-	backend, err := e.backend(v)
+	h.mu.Unlock()
+	backend, err := h.poolSet.backend(v)
 	if err != nil {
 		return VolumeStats{}, err
 	}
-	size := e.minImageSize(v)
+	size := h.minImageSize(v)
 	device, err := backend.Observe(ctx, id)
 	if err != nil || !device.Active() {
 		return VolumeStats{}, none
 	}
-	block, found, err := e.whereIs(ctx, device, path, staged)
+	block, found, err := h.whereIs(ctx, device, path, staged)
 	if err != nil || !found {
 		return VolumeStats{}, none
 	}
-	stats, err := e.Mounter.Stats(ctx, device, path, block)
+	stats, err := h.Mounter.Stats(ctx, device, path, block)
 	if err == nil {
-		stats.Condition = e.recordHealth(ctx, v, &healthInputs{device: device, size: size, mounted: true, measuredCondition: stats.Condition})
+		stats.Condition = h.recordHealth(ctx, v, &healthInputs{device: device, size: size, mounted: true, measuredCondition: stats.Condition})
 	}
 	return stats, err
 }
 
 // whereIs tells whether the volume is at the path, and as what.
-func (e *Executor) whereIs(ctx context.Context, device Device, path string, staged *stagingRecord) (block, found bool, err error) {
-	realPath := e.realPath(path)
-	if staged != nil && staged.Block && e.realPath(staged.Path) == realPath {
+func (h *healthChecker) whereIs(ctx context.Context, device Device, path string, staged *stagingRecord) (block, found bool, err error) {
+	realPath := h.realPath(path)
+	if staged != nil && staged.Block && h.realPath(staged.Path) == realPath {
 		return true, true, nil
 	}
-	mounts, err := e.Mounter.Mounts(ctx, device)
+	mounts, err := h.Mounter.Mounts(ctx, device)
 	for _, m := range mounts {
 		if m.Path == realPath {
 			return m.DeviceNode, true, nil
@@ -103,7 +103,7 @@ func (e *Executor) Inventory(ctx context.Context) ([]InventoryItem, error) {
 			}
 		}
 	}
-	replicas, err := e.replicaItems(ctx)
+	replicas, err := e.lister.replicaItems(ctx)
 	return dedupe(append(all, replicas...)), err
 }
 
@@ -119,17 +119,17 @@ func dedupe(all []InventoryItem) []InventoryItem {
 
 // replicaItems are the resources of replicated volumes, and the mounts of those that are
 // primary: the device that is mounted is not the one below.
-func (e *Executor) replicaItems(ctx context.Context) (all []InventoryItem, err error) {
-	if e.Replicator == nil {
+func (l *lister) replicaItems(ctx context.Context) (all []InventoryItem, err error) {
+	if l.Replicator == nil {
 		return nil, nil
 	}
-	known, err := e.Replicator.ListResources(ctx)
+	known, err := l.Replicator.ListResources(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list the replicated volumes: %w", err)
 	}
 	for _, id := range known {
 		all = append(all, InventoryItem{Kind: KindResource, Volume: id})
-		mounts, err := e.replicaMounts(ctx, id)
+		mounts, err := l.replicaMounts(ctx, id)
 		if err != nil {
 			return nil, err
 		}
@@ -140,14 +140,14 @@ func (e *Executor) replicaItems(ctx context.Context) (all []InventoryItem, err e
 	return all, nil
 }
 
-func (e *Executor) replicaMounts(ctx context.Context, id fsm.VolumeID) ([]Mount, error) {
-	e.mu.Lock()
-	v := e.volumes[id]
-	e.mu.Unlock()
+func (l *lister) replicaMounts(ctx context.Context, id fsm.VolumeID) ([]Mount, error) {
+	l.mu.Lock()
+	v := l.volumes[id]
+	l.mu.Unlock()
 	if v == nil {
 		return nil, nil // nobody knows its device
 	}
-	rb, _ := e.replicaBackend(v)
+	rb, _ := l.poolSet.replicaBackend(v)
 	if rb == nil {
 		return nil, nil // its pool is none of this host's: what is left of it is the resource
 	}
@@ -155,13 +155,13 @@ func (e *Executor) replicaMounts(ctx context.Context, id fsm.VolumeID) ([]Mount,
 	if err != nil || !have.Primary {
 		return nil, err
 	}
-	return e.Mounter.Mounts(ctx, have.device())
+	return l.Mounter.Mounts(ctx, have.device())
 }
 
-func (e *Executor) mountsOf(ctx context.Context, pool Backend, id fsm.VolumeID) ([]Mount, error) {
+func (en *env) mountsOf(ctx context.Context, pool Backend, id fsm.VolumeID) ([]Mount, error) {
 	device, err := pool.Observe(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return e.Mounter.Mounts(ctx, device)
+	return en.Mounter.Mounts(ctx, device)
 }

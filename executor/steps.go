@@ -19,7 +19,7 @@ var errSessionChanged = errors.New("the session in which the volume was granted 
 
 // job is one work on a volume: what is wanted, and for whom.
 type job struct {
-	*Executor
+	*volumeWorker
 	v     *volume
 	want  *volumeSpec
 	call  *call    // nil in the background
@@ -37,7 +37,7 @@ type job struct {
 func (j *job) drive(ctx context.Context) error {
 	j.want.canExpandFilesystem, j.want.canThrottle = j.FilesystemTools != nil, j.Throttle != nil
 	for range maxSteps {
-		have, err := j.observeVolume(ctx, j.v, j.want)
+		have, err := j.observer.observeVolume(ctx, j.v, j.want)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (j *job) drive(ctx context.Context) error {
 		case s.kind == stepRefuse:
 			return s.refusal
 		}
-		if err := j.doStep(ctx, s, &have); err != nil {
+		if err := j.do(ctx, s, &have); err != nil {
 			return wrapStep(j.v, s.kind, err)
 		}
 	}
@@ -63,16 +63,16 @@ func (j *job) isLimitsStep(s step, have *observedVolume) bool {
 }
 
 // do does one step between two fault points, and measures it.
-func (j *job) doStep(ctx context.Context, s step, have *observedVolume) error {
+func (j *job) do(ctx context.Context, s step, have *observedVolume) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := j.authorizeStep(s); err != nil {
+	if err := j.mayDo(s); err != nil {
 		return err
 	}
 	began := time.Now()
 	j.hitFaultPoint(string(s.kind) + ".before")
-	err := j.performStep(ctx, s, have)
+	err := j.perform(ctx, s, have)
 	j.hitFaultPoint(string(s.kind) + ".after")
 	j.steps++
 	j.metrics.observeStep(s.kind, began, err)
@@ -84,9 +84,9 @@ func (j *job) doStep(ctx context.Context, s step, have *observedVolume) error {
 	return err
 }
 
-// authorizeStep: what gives a volume out needs a grant of this session (S2); what a wish
+// mayDo: what gives a volume out needs a grant of this session (S2); what a wish
 // asks for is recorded as acted on first (S14).
-func (j *job) authorizeStep(s step) error {
+func (j *job) mayDo(s step) error {
 	if g := j.want.grant; g != nil && !j.sessionHolds(g.session) {
 		return errSessionChanged
 	}
@@ -96,8 +96,8 @@ func (j *job) authorizeStep(s step) error {
 	return j.acted.persist(j.at, j.incarnationID)
 }
 
-func (j *job) performStep(ctx context.Context, s step, have *observedVolume) error {
-	backend, err := j.backend(j.v)
+func (j *job) perform(ctx context.Context, s step, have *observedVolume) error {
+	backend, err := j.poolSet.backend(j.v)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (j *job) writeRecord() error {
 	r, g := &j.v.record.volumeRecord, j.want.grant
 	if j.want.bind != nil {
 		r.Targets = append(r.withoutTarget(j.want.bind.Path), *j.want.bind)
-		return j.saveRecord(j.v, true)
+		return j.records.saveRecord(j.v, true)
 	}
 	r.Staging = &stagingRecord{Epoch: g.epoch, Path: g.path, Block: g.block}
 	if g.epoch.Compare(r.Epoch) > 0 {
@@ -203,7 +203,7 @@ func (j *job) writeRecord() error {
 	}
 	id := j.session.incarnationID
 	j.mu.Unlock()
-	if err := j.saveRecord(j.v, true); err != nil {
+	if err := j.records.saveRecord(j.v, true); err != nil {
 		return err
 	}
 	j.acted.advance(r.Floor, id)
@@ -212,12 +212,12 @@ func (j *job) writeRecord() error {
 
 // reportFormatted has the format committed before the first mount (S15).
 func (j *job) reportFormatted(ctx context.Context) error {
-	number, err := j.reserveSequence(j.v)
+	number, err := j.records.reserveSequence(j.v)
 	if err != nil {
 		return err
 	}
 	g := j.want.grant
-	_, err = j.reportAndWait(ctx, j.call, &fsmpb.Observation{
+	_, err = j.reports.reportAndWait(ctx, j.call, &fsmpb.Observation{
 		VolumeId: string(j.v.id), Epoch: epochProto(g.epoch), Sequence: number,
 		Fact: &fsmpb.Observation_Formatted{Formatted: &fsmpb.Formatted{FsType: g.fs.Type, FsUuid: g.fs.UUID}},
 	})
@@ -261,7 +261,7 @@ func (j *job) takeDown(ctx context.Context) error {
 		return nil
 	}
 	j.v.record.Staging, j.v.record.Targets = nil, nil
-	return j.queueTeardowns(j.v, pendingTeardown{Epoch: staged.Epoch})
+	return j.outbox.queueTeardowns(j.v, pendingTeardown{Epoch: staged.Epoch})
 }
 
 // dropTargets ends the targets in want.drop, whatever else is wanted.

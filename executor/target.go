@@ -12,29 +12,29 @@ import (
 // volume's record at a time, so whoever removes what he made there removes nothing of
 // another's. The caller holds the lock, and calls the result when the path is recorded,
 // or will not be.
-func (e *Executor) claimTarget(v *volume, path string) (release func(), err error) {
-	realPath := e.realPath(path)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if owner, owned := e.targetOwners[realPath]; owned && owner != v.id {
+func (t *table) claimTarget(v *volume, path string) (release func(), err error) {
+	realPath := t.realPath(path)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if owner, owned := t.targetOwners[realPath]; owned && owner != v.id {
 		return nil, fsm.Reject(fsm.Precondition, "target path %s is in use by volume %s; unpublish that first", path, owner)
 	}
-	e.targetOwners[realPath] = v.id
+	t.targetOwners[realPath] = v.id
 	return func() {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		if v.recordCopy.target(path) == nil && e.targetOwners[realPath] == v.id {
-			delete(e.targetOwners, realPath)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if v.recordCopy.target(path) == nil && t.targetOwners[realPath] == v.id {
+			delete(t.targetOwners, realPath)
 		}
 	}, nil
 }
 
 // refreshRecordCopy copies the volume's record for readers, and its targets with it. The caller holds
 // mu, or is alone.
-func (e *Executor) refreshRecordCopy(v *volume) {
+func (t *table) refreshRecordCopy(v *volume) {
 	for i := range v.recordCopy.Targets {
-		if realPath := e.realPath(v.recordCopy.Targets[i].Path); e.targetOwners[realPath] == v.id {
-			delete(e.targetOwners, realPath)
+		if realPath := t.realPath(v.recordCopy.Targets[i].Path); t.targetOwners[realPath] == v.id {
+			delete(t.targetOwners, realPath)
 		}
 	}
 	if !sameStaging(v.recordCopy.Staging, v.record.Staging) {
@@ -42,15 +42,15 @@ func (e *Executor) refreshRecordCopy(v *volume) {
 	}
 	v.recordCopy = v.record.volumeRecord
 	for i := range v.recordCopy.Targets {
-		e.targetOwners[e.realPath(v.recordCopy.Targets[i].Path)] = v.id
+		t.targetOwners[t.realPath(v.recordCopy.Targets[i].Path)] = v.id
 	}
 }
 
 // targetOwner is the volume in whose record the path is, empty when it is in none.
-func (e *Executor) targetOwner(path string) fsm.VolumeID {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.targetOwners[e.realPath(path)]
+func (t *table) targetOwner(path string) fsm.VolumeID {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.targetOwners[t.realPath(path)]
 }
 
 // unbind ends one target: its mounts, then the path, then the record of it.
@@ -72,9 +72,9 @@ func (j *job) unbind(ctx context.Context, path string, have *observedVolume) err
 	epoch := j.publicationEpoch()
 	j.v.record.Targets = j.v.record.withoutTarget(path)
 	if epoch.IsZero() {
-		return j.saveRecord(j.v, true)
+		return j.records.saveRecord(j.v, true)
 	}
-	return j.queueTeardowns(j.v, pendingTeardown{Epoch: epoch, Target: path})
+	return j.outbox.queueTeardowns(j.v, pendingTeardown{Epoch: epoch, Target: path})
 }
 
 // removeTarget removes what the bind made at the path. What this host did not make for
@@ -95,17 +95,17 @@ func (j *job) removeTarget(ctx context.Context, path string, bound bool) error {
 
 // withdrawTarget ends an intent to bind that came to nothing, so that no later call meets it
 // (S73). What is bound stays. The caller holds the lock.
-func (e *Executor) withdrawTarget(ctx context.Context, v *volume, c *call, g *grant, path string) {
+func (b *targetBinder) withdrawTarget(ctx context.Context, v *volume, c *call, g *grant, path string) {
 	want := &volumeSpec{volume: v.id, grant: g}
-	have, err := e.observeVolume(ctx, v, want)
+	have, err := b.observer.observeVolume(ctx, v, want)
 	if err == nil && !slices.Contains(have.boundTargets, path) {
-		j := &job{Executor: e, v: v, want: &volumeSpec{volume: v.id, dropTargets: []string{path}}, call: c, epoch: g.epoch}
+		j := &job{volumeWorker: b.volumeWorker, v: v, want: &volumeSpec{volume: v.id, dropTargets: []string{path}}, call: c, epoch: g.epoch}
 		err = j.dropTargets(ctx)
 	}
 	if err == nil {
-		err = e.drain(ctx, v, c, drainTimeout)
+		err = b.outbox.drain(ctx, v, c, drainTimeout)
 	}
 	if err != nil {
-		e.logger(v).Info("a refused target is not forgotten yet", "path", path, "error", err)
+		b.logger(v).Info("a refused target is not forgotten yet", "path", path, "error", err)
 	}
 }

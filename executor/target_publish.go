@@ -33,13 +33,13 @@ func (e *Executor) PublishTarget(ctx context.Context, req PublishTargetRequest) 
 		req.MountGroup = ""
 	}
 	key := fmt.Sprintf("publish %s %s %s %s", req.Epoch, req.Fingerprint, req.MountGroup, req.TargetPath)
-	return e.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
-		return e.publishTarget(ctx, v, c, &req)
+	return e.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
+		return e.binder.publishTarget(ctx, v, c, &req)
 	})
 }
 
-func (e *Executor) publishTarget(ctx context.Context, v *volume, c *call, req *PublishTargetRequest) error {
-	if err := e.Mounter.CheckMount(req.TargetPath, req.Capability.FSType, req.Flags); err != nil {
+func (b *targetBinder) publishTarget(ctx context.Context, v *volume, c *call, req *PublishTargetRequest) error {
+	if err := b.Mounter.CheckMount(req.TargetPath, req.Capability.FSType, req.Flags); err != nil {
 		return err
 	}
 	switch staged := v.record.Staging; {
@@ -47,17 +47,17 @@ func (e *Executor) publishTarget(ctx context.Context, v *volume, c *call, req *P
 		return fsm.Reject(fsm.Precondition, "volume %s: no staging path was given", v.id)
 	case req.Epoch.Compare(v.record.Epoch) < 0:
 		return fsm.Reject(fsm.StaleEpoch, "volume %s was published to this host at epoch %s since epoch %s", v.id, v.record.Epoch, req.Epoch)
-	case staged != nil && e.realPath(staged.Path) != e.realPath(req.StagingPath):
+	case staged != nil && b.realPath(staged.Path) != b.realPath(req.StagingPath):
 		return fsm.Reject(fsm.Precondition, "volume %s is staged at %s, not at %s", v.id, staged.Path, req.StagingPath)
 	}
-	if err := e.checkMountGroup(v, req); err != nil {
+	if err := b.checkMountGroup(v, req); err != nil {
 		return err
 	}
-	if err := e.drain(ctx, v, c, drainTimeout); err != nil {
+	if err := b.outbox.drain(ctx, v, c, drainTimeout); err != nil {
 		return err
 	}
 	for range maxGrants {
-		err := e.publishTargetOnce(ctx, v, c, req)
+		err := b.publishTargetOnce(ctx, v, c, req)
 		if !errors.Is(err, errSessionChanged) {
 			return err
 		}
@@ -67,9 +67,9 @@ func (e *Executor) publishTarget(ctx context.Context, v *volume, c *call, req *P
 
 // checkMountGroup: a file has one group, so all that is written through on this host at a
 // time is one group's. A target without a group asks for none.
-func (e *Executor) checkMountGroup(v *volume, req *PublishTargetRequest) error {
+func (b *targetBinder) checkMountGroup(v *volume, req *PublishTargetRequest) error {
 	for _, bound := range v.record.Targets {
-		switch same := e.realPath(bound.Path) == e.realPath(req.TargetPath); {
+		switch same := b.realPath(bound.Path) == b.realPath(req.TargetPath); {
 		case bound.MountGroup == req.MountGroup:
 		case same:
 			return fsm.Reject(fsm.Incompatible, "volume %s is published at %s with another volume_mount_group", v.id, bound.Path)
@@ -82,18 +82,18 @@ func (e *Executor) checkMountGroup(v *volume, req *PublishTargetRequest) error {
 
 // publishTargetOnce has one grant, and does what it is for. What is known to be refused is
 // refused before anything is recorded.
-func (e *Executor) publishTargetOnce(ctx context.Context, v *volume, c *call, req *PublishTargetRequest) error {
-	release, err := e.claimTarget(v, req.TargetPath)
+func (b *targetBinder) publishTargetOnce(ctx context.Context, v *volume, c *call, req *PublishTargetRequest) error {
+	release, err := b.claimTarget(v, req.TargetPath)
 	if err != nil {
 		return err
 	}
 	defer release()
 	if v.record.target(req.TargetPath) == nil {
-		if err := e.Mounter.CheckTarget(req.TargetPath, req.Capability.Block); err != nil {
+		if err := b.Mounter.CheckTarget(req.TargetPath, req.Capability.Block); err != nil {
 			return err
 		}
 	}
-	g, err := e.proposeTarget(ctx, v, c, req)
+	g, err := b.proposeTarget(ctx, v, c, req)
 	if err != nil {
 		return err
 	}
@@ -101,34 +101,34 @@ func (e *Executor) publishTargetOnce(ctx context.Context, v *volume, c *call, re
 		g.path, g.block = staged.Path, staged.Block
 	}
 	want := &volumeSpec{volume: v.id, grant: g, bind: &targetRecord{Path: req.TargetPath, ReadOnly: req.ReadOnly || g.readOnly, MountGroup: req.MountGroup}}
-	j := &job{Executor: e, v: v, want: want, call: c, flags: req.Flags}
+	j := &job{volumeWorker: b.volumeWorker, v: v, want: want, call: c, flags: req.Flags}
 	err = j.drive(ctx)
 	if err == nil {
-		return e.reportBound(ctx, v, c, g, req.TargetPath)
+		return b.reportBound(ctx, v, c, g, req.TargetPath)
 	}
 	var rej *fsm.Rejection
 	if errors.As(err, &rej) {
-		e.withdrawTarget(ctx, v, c, g, req.TargetPath)
+		b.withdrawTarget(ctx, v, c, g, req.TargetPath)
 	}
 	return err
 }
 
 // reportBound has it committed that the target is bound, once.
-func (e *Executor) reportBound(ctx context.Context, v *volume, c *call, g *grant, path string) error {
+func (b *targetBinder) reportBound(ctx context.Context, v *volume, c *call, g *grant, path string) error {
 	f := fact{name: factTargetBound, path: path, epoch: g.epoch}
-	if e.targetCommitted(v, g, f) {
+	if b.targetCommitted(v, g, f) {
 		return nil
 	}
-	e.hitFaultPoint("report-bound.before")
-	err := e.reportFactAndWait(ctx, v, c, f, &fsmpb.Observation{Fact: &fsmpb.Observation_TargetBound{TargetBound: &fsmpb.TargetBound{TargetPath: path}}})
-	e.hitFaultPoint("report-bound.after")
+	b.hitFaultPoint("report-bound.before")
+	err := b.volumeReports.reportFactAndWait(ctx, v, c, f, &fsmpb.Observation{Fact: &fsmpb.Observation_TargetBound{TargetBound: &fsmpb.TargetBound{TargetPath: path}}})
+	b.hitFaultPoint("report-bound.after")
 	return err
 }
 
 // targetCommitted: the log took it from this process, or a wish from after the grant says so.
-func (e *Executor) targetCommitted(v *volume, g *grant, f fact) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (b *targetBinder) targetCommitted(v *volume, g *grant, f fact) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if _, known := v.committed[f]; known {
 		return true
 	}
@@ -142,8 +142,8 @@ func (e *Executor) targetCommitted(v *volume, g *grant, f fact) bool {
 }
 
 // proposeTarget records the intent and reads the grant.
-func (e *Executor) proposeTarget(ctx context.Context, v *volume, c *call, req *PublishTargetRequest) (*grant, error) {
-	session, err := e.actingSession()
+func (b *targetBinder) proposeTarget(ctx context.Context, v *volume, c *call, req *PublishTargetRequest) (*grant, error) {
+	session, err := b.actingSession()
 	if err != nil {
 		return nil, err
 	}
@@ -151,21 +151,21 @@ func (e *Executor) proposeTarget(ctx context.Context, v *volume, c *call, req *P
 	if err != nil {
 		return nil, err
 	}
-	number, err := e.reserveSequence(v)
+	number, err := b.records.reserveSequence(v)
 	if err != nil {
 		return nil, err
 	}
-	e.hitFaultPoint("propose-target.before")
-	outcome, err := e.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_PublishTarget{PublishTarget: &fsmpb.PublishTarget{
-		VolumeId: string(v.id), NodeId: string(e.Node), HostId: string(e.Host.ID), BootId: e.Host.BootID,
+	b.hitFaultPoint("propose-target.before")
+	outcome, err := b.proposer.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_PublishTarget{PublishTarget: &fsmpb.PublishTarget{
+		VolumeId: string(v.id), NodeId: string(b.Node), HostId: string(b.Host.ID), BootId: b.Host.BootID,
 		Epoch: epochProto(req.Epoch), TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: capability,
 		Fingerprint: fingerprintBytes(req.Fingerprint), Sequence: number,
 	}}})
-	e.hitFaultPoint("propose-target.after")
+	b.hitFaultPoint("propose-target.after")
 	if err != nil {
 		return nil, err
 	}
-	g, at, err := e.grantOf(session, outcome)
+	g, at, err := b.proposer.grantOf(session, outcome)
 	if err != nil {
 		return nil, err
 	}
@@ -179,23 +179,23 @@ func (e *Executor) UnpublishTarget(ctx context.Context, id fsm.VolumeID, path st
 	if !id.Valid() || !e.isKnown(id) {
 		return nil
 	}
-	return e.serveCall(ctx, id, "unpublish "+path, func(ctx context.Context, v *volume, c *call) error {
-		return e.unpublishTarget(ctx, v, c, path)
+	return e.calls.serveCall(ctx, id, "unpublish "+path, func(ctx context.Context, v *volume, c *call) error {
+		return e.binder.unpublishTarget(ctx, v, c, path)
 	})
 }
 
-func (e *Executor) unpublishTarget(ctx context.Context, v *volume, c *call, path string) error {
-	name, ok := e.targetName(v, path)
+func (b *targetBinder) unpublishTarget(ctx context.Context, v *volume, c *call, path string) error {
+	name, ok := b.observer.targetName(v, path)
 	if !ok {
 		return nil
 	}
-	j := &job{Executor: e, v: v, want: &volumeSpec{volume: v.id, dropTargets: []string{name}}, call: c}
+	j := &job{volumeWorker: b.volumeWorker, v: v, want: &volumeSpec{volume: v.id, dropTargets: []string{name}}, call: c}
 	return j.drive(ctx)
 }
 
 // targetName is the target at the path, by the name that the records use.
-func (e *Executor) targetName(v *volume, path string) (string, bool) {
-	p := e.expectedPaths(v, nil)
-	name, ok := p.targets[e.realPath(path)]
+func (o *observer) targetName(v *volume, path string) (string, bool) {
+	p := o.expectedPaths(v, nil)
+	name, ok := p.targets[o.realPath(path)]
 	return name, ok
 }

@@ -65,24 +65,24 @@ func TestACopyByAnUnkillableChildParksItsVolumes(t *testing.T) {
 	for name, work := range map[string]func(e *Executor, p *unkillablePool) error{
 		"a cut": func(e *Executor, _ *unkillablePool) error {
 			c := &snapshotState{id: testSnapshot}
-			if err := e.openSnapshotRecord(c); err != nil {
+			if err := e.records.openSnapshotRecord(c); err != nil {
 				return err
 			}
-			return e.takeFrozen(e.ctx, c, &fsm.DesiredSnapshot{Snapshot: c.id, Source: testVolume, Attempt: 1})
+			return e.snapshotWorker.takeFrozen(e.ctx, c, &fsm.DesiredSnapshot{Snapshot: c.id, Source: testVolume, Attempt: 1})
 		},
 		"a group's cut": func(e *Executor, p *unkillablePool) error {
 			c := &snapshotState{id: testSnapshot, freezeHold: &freezeHold{volume: e.volumeEntry(testVolume), freeze: endedFreeze{}}}
-			if err := e.openSnapshotRecord(c); err != nil {
+			if err := e.records.openSnapshotRecord(c); err != nil {
 				return err
 			}
-			return e.takeUnderHold(e.ctx, c, &fsm.DesiredSnapshot{Snapshot: c.id, Source: testVolume, Attempt: 1}, p)
+			return e.snapshotWorker.takeUnderHold(e.ctx, c, &fsm.DesiredSnapshot{Snapshot: c.id, Source: testVolume, Attempt: 1}, p)
 		},
 		"a clone": func(e *Executor, _ *unkillablePool) error {
 			v := e.volumeEntry(clone)
-			if err := e.openRecord(v); err != nil {
+			if err := e.records.openRecord(v); err != nil {
 				return err
 			}
-			j := &job{Executor: e, v: v, want: &volumeSpec{volume: clone, source: fsm.Source{Volume: testVolume}}}
+			j := &job{volumeWorker: e.volumeWorker, v: v, want: &volumeSpec{volume: clone, source: fsm.Source{Volume: testVolume}}}
 			return j.createFromSource(e.ctx)
 		},
 	} {
@@ -156,9 +156,9 @@ func TestASnapshotIsRemovedByOneChildAtATime(t *testing.T) {
 		}})
 	}
 	look := func() *snapshotState {
-		c := e.claimSnapshot(testSnapshot)
-		e.reconcileSnapshot(c)
-		e.releaseSnapshot(c)
+		c := e.snapshotWorker.claimSnapshot(testSnapshot)
+		e.snapshotWorker.reconcileSnapshot(c)
+		e.snapshotWorker.releaseSnapshot(c)
 		return c
 	}
 	wished(fsm.SnapshotGoalRemove)
@@ -206,7 +206,7 @@ func TestABackingDeviceIsNotRemovedBesideAnUnkillableChild(t *testing.T) {
 	}})
 	v := e.volumes[testVolume]
 	require.True(t, e.tryLock(v))
-	e.reconcile(v)
+	e.volumeWorker.reconcile(v)
 	e.unlock(v)
 	require.Zero(t, pool.removed)
 	require.False(t, e.tryLock(v))

@@ -17,26 +17,26 @@ func (e *Executor) Unstage(ctx context.Context, id fsm.VolumeID, path string) er
 	if !id.Valid() || !e.isKnown(id) {
 		return nil
 	}
-	return e.serveCall(ctx, id, "unstage "+path, func(ctx context.Context, v *volume, c *call) error {
-		return e.unstage(ctx, v, c, path)
+	return e.calls.serveCall(ctx, id, "unstage "+path, func(ctx context.Context, v *volume, c *call) error {
+		return e.stager.unstage(ctx, v, c, path)
 	})
 }
 
 // isKnown tells whether the log or the host's own record knows the volume.
-func (e *Executor) isKnown(id fsm.VolumeID) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	v, ok := e.volumes[id]
+func (t *table) isKnown(id fsm.VolumeID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, ok := t.volumes[id]
 	return ok && (v.desired != nil || !v.recordCopy.empty() || v.call != nil)
 }
 
-func (e *Executor) unstage(ctx context.Context, v *volume, c *call, path string) error {
-	at, epoch := e.stagingOf(v)
-	if at == "" || e.realPath(at) != e.realPath(path) {
+func (s *stager) unstage(ctx context.Context, v *volume, c *call, path string) error {
+	at, epoch := s.observer.stagingOf(v)
+	if at == "" || s.realPath(at) != s.realPath(path) {
 		return nil
 	}
-	j := &job{Executor: e, v: v, want: &volumeSpec{volume: v.id}, call: c}
-	have, err := e.observeVolume(ctx, v, j.want)
+	j := &job{volumeWorker: s.volumeWorker, v: v, want: &volumeSpec{volume: v.id}, call: c}
+	have, err := s.observer.observeVolume(ctx, v, j.want)
 	if err != nil {
 		return err
 	}
@@ -48,23 +48,23 @@ func (e *Executor) unstage(ctx context.Context, v *volume, c *call, path string)
 		return err
 	}
 	if !recorded { // the log knows of an intent that this host never recorded
-		if err := e.queueTeardowns(v, pendingTeardown{Epoch: epoch}); err != nil {
+		if err := s.outbox.queueTeardowns(v, pendingTeardown{Epoch: epoch}); err != nil {
 			return err
 		}
 	}
-	if err := e.drain(ctx, v, c, min(unstageDrainTimeout, max(c.optionalWait, 0))); err != nil {
-		e.logger(v).Info("unstaged; the log will hear of it later", "error", err)
+	if err := s.outbox.drain(ctx, v, c, min(unstageDrainTimeout, max(c.optionalWait, 0))); err != nil {
+		s.logger(v).Info("unstaged; the log will hear of it later", "error", err)
 	}
 	return nil
 }
 
 // stagedAt is where the volume is staged by the host's record, else by the log.
-func (e *Executor) stagingOf(v *volume) (string, fsm.Epoch) {
+func (o *observer) stagingOf(v *volume) (string, fsm.Epoch) {
 	if staged := v.record.Staging; staged != nil {
 		return staged.Path, staged.Epoch
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if w := v.desired; w != nil && w.Publication != nil && w.Publication.Staging != nil {
 		return w.Publication.Staging.Path, w.Publication.Epoch
 	}

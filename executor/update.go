@@ -13,10 +13,10 @@ func (e *Executor) Update(u Update) {
 	defer e.mu.Unlock()
 	if u.Full {
 		e.session.number++
-		e.dropUnlisted(&u)
+		e.intake.dropUnlisted(&u)
 	}
 	if u.At.Incarnation != e.session.at.Incarnation {
-		e.resetForIncarnation()
+		e.intake.resetForIncarnation()
 	}
 	if u.Full || u.Adopted != e.session.adopted || u.FeatureLevel != e.session.level {
 		e.triggerKeptScan()
@@ -24,84 +24,84 @@ func (e *Executor) Update(u Update) {
 	e.session.at, e.session.adopted, e.session.incarnationID = u.At, u.Adopted, u.IncarnationID
 	e.session.level = u.FeatureLevel
 	for i := range u.Volumes {
-		e.setDesired(u.Volumes[i].Volume, &u.Volumes[i], u.At)
+		e.intake.setDesired(u.Volumes[i].Volume, &u.Volumes[i], u.At)
 	}
 	for _, id := range u.VolumesGone {
-		e.setDesired(id, nil, u.At)
+		e.intake.setDesired(id, nil, u.At)
 	}
 	for i := range u.Snapshots {
-		e.setDesiredSnapshot(u.Snapshots[i].Snapshot, &u.Snapshots[i], u.At)
+		e.intake.setDesiredSnapshot(u.Snapshots[i].Snapshot, &u.Snapshots[i], u.At)
 	}
 	for _, id := range u.SnapshotsGone {
-		e.setDesiredSnapshot(id, nil, u.At)
+		e.intake.setDesiredSnapshot(id, nil, u.At)
 	}
-	e.requeueAwaiting()
+	e.intake.requeueAwaiting()
 }
 
 // resetForIncarnation: a generation is of one incarnation, whose indexes another one
 // gives again (S1); what one log took another may not know. The caller holds mu.
-func (e *Executor) resetForIncarnation() {
-	for _, v := range e.volumes {
+func (in *sessionIntake) resetForIncarnation() {
+	for _, v := range in.volumes {
 		v.replica.generation, v.replica.connectedGeneration = 0, 0
 		clear(v.committed)
 		v.ackedHealth, v.ackedLimits = nil, nil
 	}
-	for _, c := range e.snapshots {
-		clear(c.acked) // also what lasts: no wish would show that it is not known
+	for _, c := range in.snapshots {
+		clear(c.told) // also what lasts: no wish would show that it is not known
 	}
 }
 
 // dropUnlisted drops the wishes for volumes that a full update does not list.
-func (e *Executor) dropUnlisted(u *Update) {
+func (in *sessionIntake) dropUnlisted(u *Update) {
 	listed := map[fsm.VolumeID]bool{}
 	for i := range u.Volumes {
 		listed[u.Volumes[i].Volume] = true
 	}
-	for id, v := range e.volumes {
+	for id, v := range in.volumes {
 		switch {
 		case listed[id]:
-		case v.desired != nil || e.session.number == 1:
-			e.setDesired(id, nil, u.At)
+		case v.desired != nil || in.session.number == 1:
+			in.setDesired(id, nil, u.At)
 		default:
 			v.desiredAt = u.At
 		}
 	}
-	e.dropUnlistedSnapshots(u)
+	in.dropUnlistedSnapshots(u)
 }
 
 // setDesired notes what the log wants of a volume, nil when it wants nothing. The
 // caller holds mu.
-func (e *Executor) setDesired(id fsm.VolumeID, w *fsm.DesiredVolume, at fsm.Epoch) {
-	v, known := e.volumes[id]
+func (in *sessionIntake) setDesired(id fsm.VolumeID, w *fsm.DesiredVolume, at fsm.Epoch) {
+	v, known := in.volumes[id]
 	if !known {
 		if w == nil || !id.Valid() {
 			return
 		}
-		v = e.volumeEntry(id)
+		v = in.volumeEntry(id)
 	}
 	v.desired, v.desiredAt = w, at
 	v.noteGeneration(w)
-	for f, acked := range v.acked {
+	for f, acked := range v.told {
 		if at.Compare(acked.at) >= 0 {
-			delete(v.acked, f)
+			delete(v.told, f)
 		}
 	}
 	close(v.desiredChanged)
 	v.desiredChanged = make(chan struct{})
-	e.volumeQueue.add(id)
+	in.volumeQueue.add(id)
 }
 
 // requeueAwaiting looks again at volumes for which the session was behind. The
 // caller holds mu.
-func (e *Executor) requeueAwaiting() {
-	for id := range e.awaitingSession {
-		delete(e.awaitingSession, id)
-		e.volumeQueue.add(id)
+func (in *sessionIntake) requeueAwaiting() {
+	for id := range in.awaitingSession {
+		delete(in.awaitingSession, id)
+		in.volumeQueue.add(id)
 	}
-	for _, c := range e.snapshots {
+	for _, c := range in.snapshots {
 		if c.awaitingSession {
 			c.awaitingSession = false
-			e.snapshotQueue.add(c.id)
+			in.snapshotQueue.add(c.id)
 		}
 	}
 }
@@ -112,14 +112,14 @@ func (e *Executor) requeueAwaiting() {
 // enough: an update speaks of the volumes that it names only, and another's may be on its
 // way. If not, the volume is looked at again with the next update. The caller holds mu
 // and the volume's lock.
-func (e *Executor) isActionable(v *volume) bool {
-	s := &e.session
+func (t *table) isActionable(v *volume) bool {
+	s := &t.session
 	if s.number == 0 || !s.adopted {
-		e.awaitingSession[v.id] = struct{}{}
+		t.awaitingSession[v.id] = struct{}{}
 		return false
 	}
-	if s.at.Compare(e.acted.onDisk()) < 0 || v.desiredAt.Compare(v.record.Floor) < 0 {
-		e.awaitingSession[v.id] = struct{}{}
+	if s.at.Compare(t.acted.onDisk()) < 0 || v.desiredAt.Compare(v.record.Floor) < 0 {
+		t.awaitingSession[v.id] = struct{}{}
 		return false
 	}
 	return true
@@ -140,45 +140,45 @@ func isUnavailable(err error) bool {
 
 // actingSession tells whether anything may be brought up in this session at all, and
 // which session that is.
-func (e *Executor) actingSession() (uint64, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (t *table) actingSession() (uint64, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
-	case e.session.number == 0 || e.Proposer == nil:
+	case t.session.number == 0 || t.Proposer == nil:
 		return 0, &unavailable{errors.New("this host has no session with a controller yet")}
-	case !e.session.adopted, e.session.at.Incarnation < e.highestIncarnation():
-		return 0, fsm.Reject(fsm.Precondition, "node %s is in adoption mode until an operator adopts it", e.Node)
+	case !t.session.adopted, t.session.at.Incarnation < t.highestIncarnation():
+		return 0, fsm.Reject(fsm.Precondition, "node %s is in adoption mode until an operator adopts it", t.Node)
 	}
-	return e.session.number, nil
+	return t.session.number, nil
 }
 
 // atLevel2 tells whether the cluster runs at feature level 2 or above, as the session
 // said last. Where it does not, this host proposes and reports what level 1 knows (S72).
-func (e *Executor) atLevel2() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.session.level >= fsm.Level2
+func (t *table) atLevel2() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.session.level >= fsm.Level2
 }
 
 // highestIncarnation is the highest that the host acted for.
-func (e *Executor) highestIncarnation() uint64 {
-	at, _ := e.acted.current()
+func (t *table) highestIncarnation() uint64 {
+	at, _ := t.acted.current()
 	return at.Incarnation
 }
 
 // sessionHolds tells whether a grant of that session is still worth something (S2).
-func (e *Executor) sessionHolds(number uint64) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.session.number == number && e.session.adopted
+func (t *table) sessionHolds(number uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.session.number == number && t.session.adopted
 }
 
 // awaitDesired waits until the volume's wish is as asked. It gives up with ctx.
-func (e *Executor) awaitDesired(ctx context.Context, v *volume, enough func(*fsm.DesiredVolume) bool) error {
+func (t *table) awaitDesired(ctx context.Context, v *volume, enough func(*fsm.DesiredVolume) bool) error {
 	for {
-		e.mu.Lock()
+		t.mu.Lock()
 		w, changed := v.desired, v.desiredChanged
-		e.mu.Unlock()
+		t.mu.Unlock()
 		if enough(w) {
 			return nil
 		}

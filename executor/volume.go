@@ -22,11 +22,11 @@ type volume struct {
 	call           *call
 	requeue        bool                 // somebody found it locked and wants it looked at
 	parked         <-chan struct{}      // a child that cannot be killed has its device
-	inFlight       map[fact]struct{}    // reports under way
+	flying         map[fact]struct{}    // reports under way
 	outboxReport   *outboxReport        // the report of its outbox that is under way
-	acked          map[fact]ackedReport // reports made, until a wish shows them
+	told           map[fact]ackedReport // reports made, until a wish shows them
 	committed      map[fact]struct{}    // facts that the log took from calls of this process and that hold since
-	dirty          bool                 // a fact was not reported again, as it was under way
+	unsaid         bool                 // a fact was not reported again, as it was under way
 	ackedTeardown  uint64               // the last record of a tear-down that the log took
 	health         *fsm.Condition       // as it was measured last
 	ackedHealth    *string              // what is wrong with it as the log knows from this process
@@ -69,23 +69,23 @@ type attempt struct {
 }
 
 // volume finds or makes the entry of a volume. The caller holds mu, or is alone.
-func (e *Executor) volumeEntry(id fsm.VolumeID) *volume {
-	v, ok := e.volumes[id]
+func (t *table) volumeEntry(id fsm.VolumeID) *volume {
+	v, ok := t.volumes[id]
 	if !ok {
-		v = &volume{id: id, lock: make(chan struct{}, 1), desiredChanged: make(chan struct{}), inFlight: map[fact]struct{}{}, acked: map[fact]ackedReport{}, committed: map[fact]struct{}{}}
-		e.volumes[id] = v
+		v = &volume{id: id, lock: make(chan struct{}, 1), desiredChanged: make(chan struct{}), flying: map[fact]struct{}{}, told: map[fact]ackedReport{}, committed: map[fact]struct{}{}}
+		t.volumes[id] = v
 	}
 	return v
 }
 
 // tryLock takes the lock if it is free; else whoever holds it queues the volume again.
-func (e *Executor) tryLock(v *volume) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (t *table) tryLock(v *volume) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if v.parked != nil || v.freezeHold != nil {
 		return false // queued again when the child is gone, or the hold
 	}
-	if e.volumes[v.id] != v {
+	if t.volumes[v.id] != v {
 		return false // it was dropped since it was found
 	}
 	select {
@@ -98,35 +98,35 @@ func (e *Executor) tryLock(v *volume) bool {
 }
 
 // unlock frees the volume for the next.
-func (e *Executor) unlock(v *volume) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (t *table) unlock(v *volume) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	<-v.lock
 	v.wakeWaiters()
 	if v.requeue {
 		v.requeue = false
-		e.volumeQueue.add(v.id)
+		t.volumeQueue.add(v.id)
 	}
 }
 
 // openRecord reads the volume's record, once. The caller holds the lock.
-func (e *Executor) openRecord(v *volume) error {
+func (rc *recorder) openRecord(v *volume) error {
 	if v.record == nil {
-		j, err := openRecordFile(e.Host.Dir(), v.id)
+		j, err := openRecordFile(rc.Host.Dir(), v.id)
 		if err != nil {
 			return err
 		}
 		v.record = j
 	}
-	return e.pruneOutbox(v)
+	return rc.pruneOutbox(v)
 }
 
 // pruneOutbox drops what the log has taken from the outbox. It need not be synced: what
 // is said again is passed over (S16).
-func (e *Executor) pruneOutbox(v *volume) error {
-	e.mu.Lock()
+func (rc *recorder) pruneOutbox(v *volume) error {
+	rc.mu.Lock()
 	acked := v.ackedTeardown
-	e.mu.Unlock()
+	rc.mu.Unlock()
 	var left []pendingTeardown
 	for _, o := range v.record.PendingTeardowns {
 		if o.Sequence > acked {
@@ -137,38 +137,38 @@ func (e *Executor) pruneOutbox(v *volume) error {
 		return nil
 	}
 	v.record.PendingTeardowns = left
-	return e.saveRecord(v, false)
+	return rc.saveRecord(v, false)
 }
 
 // save writes the volume's record.
-func (e *Executor) saveRecord(v *volume, sync bool) error {
-	e.hitFaultPoint("save-record.before")
+func (rc *recorder) saveRecord(v *volume, sync bool) error {
+	rc.hitFaultPoint("save-record.before")
 	err := v.record.save(sync)
-	e.hitFaultPoint("save-record.after")
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.refreshRecordCopy(v)
+	rc.hitFaultPoint("save-record.after")
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.refreshRecordCopy(v)
 	return err
 }
 
 // parkVolume sets the volume aside until a child that cannot be killed is gone: its
 // device must not be touched meanwhile.
-func (e *Executor) parkVolume(v *volume, err error) {
+func (t *table) parkVolume(v *volume, err error) {
 	parked := unkillableDone(err)
 	if parked == nil {
 		return
 	}
-	e.mu.Lock()
+	t.mu.Lock()
 	v.parked = parked
-	e.mu.Unlock()
-	e.Logger.Error("the volume is set aside until a stuck command ends", "volume", v.id, "error", err)
+	t.mu.Unlock()
+	t.Logger.Error("the volume is set aside until a stuck command ends", "volume", v.id, "error", err)
 	go func() {
 		<-parked
-		e.mu.Lock()
-		defer e.mu.Unlock()
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		v.parked = nil
 		v.wakeWaiters()
-		e.volumeQueue.add(v.id)
+		t.volumeQueue.add(v.id)
 	}()
 }
 
@@ -211,18 +211,18 @@ func allClosed(children []<-chan struct{}) <-chan struct{} {
 }
 
 // backend is that of the volume's pool.
-func (e *Executor) backend(v *volume) (Backend, error) {
-	e.mu.Lock()
+func (p *poolSet) backend(v *volume) (Backend, error) {
+	p.mu.Lock()
 	id := v.recordCopy.Pool
 	if v.desired != nil && v.desired.Pool != "" {
 		id = v.desired.Pool
 	}
-	e.mu.Unlock()
-	if b, ok := e.pools[id]; ok {
-		return e.backendOn(v, b)
+	p.mu.Unlock()
+	if b, ok := p.pools[id]; ok {
+		return p.backendOn(v, b)
 	}
-	if id == "" && len(e.Pools) == 1 {
-		return e.backendOn(v, e.Pools[0])
+	if id == "" && len(p.Pools) == 1 {
+		return p.backendOn(v, p.Pools[0])
 	}
 	return nil, fsm.Reject(fsm.Precondition, "volume %s is in pool %q, which this host does not have", v.id, id)
 }
@@ -233,7 +233,7 @@ func retryDelay(failures int) time.Duration {
 	return min(last, first<<min(failures, 16))
 }
 
-func (e *Executor) logger(v *volume) *slog.Logger { return e.Logger.With("volume", v.id) }
+func (en *env) logger(v *volume) *slog.Logger { return en.Logger.With("volume", v.id) }
 
 // wrapStep says what was being done to which volume; refusals say it themselves.
 func wrapStep(v *volume, kind stepKind, err error) error {
