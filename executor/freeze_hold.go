@@ -7,10 +7,6 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// errRequeued says that somebody else works on the volume: whoever wants to cut it is
-// told when he is done.
-var errRequeued = errors.New("the volume is being worked on")
-
 // freezeHold keeps a volume as it is for a group's attempt (S19): frozen when it is
 // mounted, and neither brought up nor taken down in any case.
 type freezeHold struct {

@@ -24,34 +24,60 @@ func isReplicaWait(w *fsm.DesiredVolume, err error) bool {
 
 // driveReplica does step after step until nextReplicaStep has none.
 func (rw *replicaWorker) driveReplica(ctx context.Context, v *volume) error {
-	if err := rw.stepReplica(ctx, v); err != nil {
+	if err := rw.drive(ctx, &replicaJob{replicaWorker: rw, v: v}); err != nil {
 		return &replicaError{err}
 	}
 	return nil
 }
 
-func (rw *replicaWorker) stepReplica(ctx context.Context, v *volume) error {
-	for range maxSteps {
-		s, at, err := rw.observer.view(ctx, v)
-		if err == nil && s.have.replica != nil {
-			err = rw.recordDiskState(v, s.have.replica)
-		}
-		if err != nil || s.have.replica == nil || s.desired == nil || s.desired.Replication == nil || !s.actionable {
-			return err
-		}
-		want, have := rw.replicaInputs(v, s)
-		next := nextReplicaStep(want, have)
-		switch next.kind {
-		case stepNone:
-			return nil
-		case stepRefuse:
-			return next.refusal
-		}
-		if err := rw.doReplica(ctx, v, s, next.kind, want, have, at); err != nil {
-			return wrapStep(v, next.kind, err)
-		}
+// replicaJob is one work on a volume's replica.
+type replicaJob struct {
+	*replicaWorker
+	v *volume
+
+	// When the step was chosen.
+	s    *volumeView
+	at   fsm.Epoch
+	want *replicaSpec
+	have *observedReplica
+}
+
+func (j *replicaJob) choose(ctx context.Context) (step, error) {
+	s, at, err := j.observer.view(ctx, j.v)
+	if err == nil && s.have.replica != nil {
+		err = j.recordDiskState(j.v, s.have.replica)
 	}
-	return fmt.Errorf("the replica of volume %s does not stay as it is made", v.id)
+	if err != nil || s.have.replica == nil || s.desired == nil || s.desired.Replication == nil || !s.actionable {
+		return step{}, err
+	}
+	j.s, j.at = s, at
+	j.want, j.have = j.replicaInputs(j.v, s)
+	return nextReplicaStep(j.want, j.have), nil
+}
+
+// authorize: the wish is recorded as acted on (S14), in the session that it was read in (S2).
+func (j *replicaJob) authorize(step) error { return j.acted.persist(j.at, j.s.incarnationID) }
+
+func (j *replicaJob) perform(ctx context.Context, s step) error {
+	return j.performReplicaStep(ctx, j.v, j.s, s.kind, j.want, j.have)
+}
+
+func (j *replicaJob) did(s step, began time.Time, err error) {
+	var rej *fsm.Rejection
+	switch {
+	case err == nil:
+		j.logger(j.v).Debug("step done", "step", s.kind, "took", time.Since(began))
+	case errors.As(err, &rej):
+		j.logger(j.v).Debug("step refused", "step", s.kind, "error", err)
+	default:
+		j.logger(j.v).Warn("step failed", "step", s.kind, "error", err)
+	}
+}
+
+func (j *replicaJob) wrap(kind stepKind, err error) error { return wrapStep(j.v, kind, err) }
+
+func (j *replicaJob) restless() error {
+	return fmt.Errorf("the replica of volume %s does not stay as it is made", j.v.id)
 }
 
 // replicaInputs completes what was observed with what the record and this process know.
@@ -118,30 +144,4 @@ func placeholderPeer(own string) *fsm.ReplicaPeer {
 		return &fsm.ReplicaPeer{Node: "nobody", Address: "2001:db8::1"}
 	}
 	return &fsm.ReplicaPeer{Node: "nobody", Address: "192.0.2.1"}
-}
-
-// doReplica does one step between two fault points, after the wish is recorded as acted
-// on (S14), in the session that it was read in (S2).
-func (rw *replicaWorker) doReplica(ctx context.Context, v *volume, s *volumeView, kind stepKind, w *replicaSpec, h *observedReplica, at fsm.Epoch) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := rw.acted.persist(at, s.incarnationID); err != nil {
-		return err
-	}
-	began := time.Now()
-	rw.hitFaultPoint(string(kind) + ".before")
-	err := rw.performReplicaStep(ctx, v, s, kind, w, h)
-	rw.hitFaultPoint(string(kind) + ".after")
-	rw.metrics.observeStep(kind, began, err)
-	var rej *fsm.Rejection
-	switch {
-	case err == nil:
-		rw.logger(v).Debug("step done", "step", kind, "took", time.Since(began))
-	case errors.As(err, &rej):
-		rw.logger(v).Debug("step refused", "step", kind, "error", err)
-	default:
-		rw.logger(v).Warn("step failed", "step", kind, "error", err)
-	}
-	return err
 }

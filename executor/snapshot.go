@@ -144,27 +144,12 @@ func (sw *snapshotWorker) reconcileSnapshot(c *snapshotState) {
 
 // driveSnapshot does step after step until nextSnapshotStep has none, then tells what is new.
 func (sw *snapshotWorker) driveSnapshot(ctx context.Context, c *snapshotState) error {
-	for range maxSteps {
-		s, at, err := sw.observeSnapshot(ctx, c)
-		if err != nil {
-			return err
-		}
-		next := nextSnapshotStep(s)
-		if c.isParked(s, next.kind) {
-			return errRequeued
-		}
-		switch next.kind {
-		case stepNone:
-			sw.snapshotReports.reportSnapshot(c, s)
-			return nil
-		case stepRefuse:
-			return next.refusal
-		}
-		if err := sw.doSnapshot(ctx, c, s, next.kind, at); err != nil {
-			return err
-		}
+	j := &snapshotJob{snapshotWorker: sw, c: c}
+	if err := sw.drive(ctx, j); err != nil {
+		return err
 	}
-	return fmt.Errorf("snapshot %s is not as it should be after %d steps", c.id, maxSteps)
+	sw.snapshotReports.reportSnapshot(c, j.s)
+	return nil
 }
 
 // observeSnapshot observes. Nothing is known of a snapshot without a wish but what the

@@ -9,47 +9,68 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// doSnapshot does one step, and measures it. What a wish asks for is recorded as acted
-// on first (S14); a thaw waits for nothing. Freezes and cuts have their fault points
-// where they happen.
-func (sw *snapshotWorker) doSnapshot(ctx context.Context, c *snapshotState, s *snapshotView, kind stepKind, at fsm.Epoch) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	switch kind {
-	case stepThaw:
-		sw.hitFaultPoint("thaw.before")
-		err := sw.freezer.releaseHold(ctx, c.freezeHold)
-		sw.hitFaultPoint("thaw.after")
-		if err == nil {
-			c.freezeHold = nil
-		}
-		return err
-	case stepForgetSnapshotRecord, stepRecordMissing:
-		return sw.recordOnly(c, kind)
-	}
-	if err := sw.acted.persist(at, s.incarnationID); err != nil {
-		return err
-	}
-	began := time.Now()
-	err := sw.performSnapshotStep(ctx, c, s, kind)
-	if kind != stepFreeze && !errors.Is(err, errRequeued) {
-		sw.metrics.observeStep(kind, began, err)
-	}
-	if err != nil {
-		return fmt.Errorf("%s snapshot %s of volume %s: %w", kind, c.id, s.desired.Source, err)
-	}
-	return nil
+// snapshotJob is one work on a snapshot.
+type snapshotJob struct {
+	*snapshotWorker
+	c     *snapshotState
+	s     *snapshotView // when the step was chosen
+	at    fsm.Epoch
+	begun bool // the step was
 }
 
-func (sw *snapshotWorker) recordOnly(c *snapshotState, kind stepKind) error {
-	if kind == stepRecordMissing {
-		return sw.records.saveSnapshotRecord(c, snapshotRecord{Phase: phaseMissing})
+// choose: a child that cannot be killed may still work on the snapshot.
+func (j *snapshotJob) choose(ctx context.Context) (s step, err error) {
+	if j.s, j.at, err = j.observeSnapshot(ctx, j.c); err != nil {
+		return step{}, err
 	}
-	sw.hitFaultPoint(string(stepForgetSnapshotRecord) + ".before")
-	err := sw.records.forgetSnapshotRecord(c)
-	sw.hitFaultPoint(string(stepForgetSnapshotRecord) + ".after")
-	return err
+	j.begun, s = false, nextSnapshotStep(j.s)
+	if j.c.isParked(j.s, s.kind) {
+		return step{}, errRequeued
+	}
+	return s, nil
+}
+
+// authorize: what a wish asks for is recorded as acted on first (S14); a thaw waits for nothing.
+func (j *snapshotJob) authorize(s step) error {
+	if j.onlyEnds(s.kind) {
+		return nil
+	}
+	return j.acted.persist(j.at, j.s.incarnationID)
+}
+
+// onlyEnds tells whether the step needs no wish.
+func (j *snapshotJob) onlyEnds(kind stepKind) bool {
+	return kind == stepThaw || kind == stepForgetSnapshotRecord || kind == stepRecordMissing
+}
+
+func (j *snapshotJob) perform(ctx context.Context, s step) error {
+	j.begun = true
+	switch s.kind {
+	case stepThaw:
+		if err := j.freezer.releaseHold(ctx, j.c.freezeHold); err != nil {
+			return err
+		}
+		j.c.freezeHold = nil
+		return nil
+	case stepForgetSnapshotRecord:
+		return j.records.forgetSnapshotRecord(j.c)
+	case stepRecordMissing:
+		return j.records.saveSnapshotRecord(j.c, snapshotRecord{Phase: phaseMissing})
+	}
+	return j.performSnapshotStep(ctx, j.c, j.s, s.kind)
+}
+
+func (j *snapshotJob) did(step, time.Time, error) {}
+
+func (j *snapshotJob) wrap(kind stepKind, err error) error {
+	if !j.begun || j.onlyEnds(kind) {
+		return err
+	}
+	return fmt.Errorf("%s snapshot %s of volume %s: %w", kind, j.c.id, j.s.desired.Source, err)
+}
+
+func (j *snapshotJob) restless() error {
+	return fmt.Errorf("snapshot %s is not as it should be after %d steps", j.c.id, maxSteps)
 }
 
 func (sw *snapshotWorker) performSnapshotStep(ctx context.Context, c *snapshotState, s *snapshotView, kind stepKind) error {
@@ -59,10 +80,7 @@ func (sw *snapshotWorker) performSnapshotStep(ctx context.Context, c *snapshotSt
 	}
 	switch {
 	case kind == stepRemoveSnapshot:
-		sw.hitFaultPoint("remove-snapshot.before")
-		err := backend.RemoveSnapshot(ctx, c.id)
-		sw.hitFaultPoint("remove-snapshot.after")
-		return err
+		return backend.RemoveSnapshot(ctx, c.id)
 	case kind == stepFreeze:
 		return sw.freezeMember(ctx, c, s.desired)
 	case c.freezeHold != nil:

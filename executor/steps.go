@@ -10,10 +10,6 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// maxSteps bounds how many steps one work takes; more means that the host does
-// not stay as it is made.
-const maxSteps = 64
-
 // errSessionChanged says that a grant was read in a session that is over (S2).
 var errSessionChanged = errors.New("the session in which the volume was granted is over")
 
@@ -22,9 +18,10 @@ type job struct {
 	*volumeWorker
 	v     *volume
 	want  *volumeSpec
-	call  *call    // nil in the background
-	flags []string // mount flags of the call; never written anywhere
-	steps int      // that were done
+	have  *observedVolume // when the step was chosen
+	call  *call           // nil in the background
+	flags []string        // mount flags of the call; never written anywhere
+	steps int             // that were done
 	// at is the epoch of the wish that is acted on, with the incarnation's id; zero for calls.
 	at            fsm.Epoch
 	incarnationID []byte
@@ -32,28 +29,21 @@ type job struct {
 	epoch fsm.Epoch
 }
 
-// drive does step after step until next has none: what a step achieved is learned
-// by observing, never assumed. A refusal of next is returned as it is.
+// drive brings the volume to where want says.
 func (j *job) drive(ctx context.Context) error {
 	j.want.canExpandFilesystem, j.want.canThrottle = j.FilesystemTools != nil, j.Throttle != nil
-	for range maxSteps {
-		have, err := j.observer.observeVolume(ctx, j.v, j.want)
-		if err != nil {
-			return err
-		}
-		s := nextVolumeStep(j.want, &have)
-		j.v.limitsStep = j.isLimitsStep(s, &have)
-		switch {
-		case s.kind == stepNone:
-			return nil
-		case s.kind == stepRefuse:
-			return s.refusal
-		}
-		if err := j.do(ctx, s, &have); err != nil {
-			return wrapStep(j.v, s.kind, err)
-		}
+	return j.env.drive(ctx, j)
+}
+
+func (j *job) choose(ctx context.Context) (step, error) {
+	have, err := j.observer.observeVolume(ctx, j.v, j.want)
+	if err != nil {
+		return step{}, err
 	}
-	return fmt.Errorf("volume %s is not as it should be after %d steps", j.v.id, maxSteps)
+	j.have = &have
+	s := nextVolumeStep(j.want, &have)
+	j.v.limitsStep = j.isLimitsStep(s, &have)
+	return s, nil
 }
 
 // isLimitsStep tells whether the step, or the refusal of one, is about new limits.
@@ -62,31 +52,9 @@ func (j *job) isLimitsStep(s step, have *observedVolume) bool {
 		s.kind == stepRefuse && j.want.grant == nil && have.Size >= j.want.size && nextLimits(j.want, have).kind == stepRefuse
 }
 
-// do does one step between two fault points, and measures it.
-func (j *job) do(ctx context.Context, s step, have *observedVolume) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := j.mayDo(s); err != nil {
-		return err
-	}
-	began := time.Now()
-	j.hitFaultPoint(string(s.kind) + ".before")
-	err := j.perform(ctx, s, have)
-	j.hitFaultPoint(string(s.kind) + ".after")
-	j.steps++
-	j.metrics.observeStep(s.kind, began, err)
-	if err != nil {
-		j.logger(j.v).Warn("step failed", "step", s.kind, "error", err)
-	} else {
-		j.logger(j.v).Debug("step done", "step", s.kind, "path", s.path, "took", time.Since(began))
-	}
-	return err
-}
-
-// mayDo: what gives a volume out needs a grant of this session (S2); what a wish
+// authorize: what gives a volume out needs a grant of this session (S2); what a wish
 // asks for is recorded as acted on first (S14).
-func (j *job) mayDo(s step) error {
+func (j *job) authorize(step) error {
 	if g := j.want.grant; g != nil && !j.sessionHolds(g.session) {
 		return errSessionChanged
 	}
@@ -96,7 +64,23 @@ func (j *job) mayDo(s step) error {
 	return j.acted.persist(j.at, j.incarnationID)
 }
 
-func (j *job) perform(ctx context.Context, s step, have *observedVolume) error {
+func (j *job) did(s step, began time.Time, err error) {
+	j.steps++
+	if err != nil {
+		j.logger(j.v).Warn("step failed", "step", s.kind, "error", err)
+	} else {
+		j.logger(j.v).Debug("step done", "step", s.kind, "path", s.path, "took", time.Since(began))
+	}
+}
+
+func (j *job) wrap(kind stepKind, err error) error { return wrapStep(j.v, kind, err) }
+
+func (j *job) restless() error {
+	return fmt.Errorf("volume %s is not as it should be after %d steps", j.v.id, maxSteps)
+}
+
+func (j *job) perform(ctx context.Context, s step) error {
+	have := j.have
 	backend, err := j.poolSet.backend(j.v)
 	if err != nil {
 		return err

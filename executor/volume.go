@@ -235,7 +235,7 @@ func retryDelay(failures int) time.Duration {
 
 func (en *env) logger(v *volume) *slog.Logger { return en.Logger.With("volume", v.id) }
 
-// wrapStep says what was being done to which volume; refusals say it themselves.
+// wrap says what was being done to which volume; refusals say it themselves.
 func wrapStep(v *volume, kind stepKind, err error) error {
 	var rej *fsm.Rejection
 	if err == nil || errors.As(err, &rej) {
