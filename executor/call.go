@@ -44,7 +44,7 @@ func (cs *calls) serveCall(ctx context.Context, id fsm.VolumeID, key string, wor
 	return cs.leaveCall(id, c)
 }
 
-// beginCall starts the work, or joins what goes on without a caller.
+// begin starts the work, or joins what goes on without a caller.
 func (cs *calls) beginCall(ctx context.Context, id fsm.VolumeID, key string, work func(context.Context, *volume, *call) error) (*call, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

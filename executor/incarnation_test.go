@@ -56,7 +56,7 @@ func TestS1_AFactReportedBeforeARestoreIsReportedAgain(t *testing.T) {
 	e, v := newRestoringExecutor(t)
 	err := e.volumeReports.reportFactAndWait(t.Context(), v, nil, fact{name: factStaged}, &fsmpb.Observation{})
 	require.Empty(t, v.committed)
-	require.Empty(t, v.told)
+	require.Empty(t, v.acked)
 	require.ErrorIs(t, err, errSessionChanged)
 	v.desired = &fsm.DesiredVolume{} // nothing else runs
 	before := fsm.Epoch{Incarnation: 1, Index: 1000}
@@ -81,13 +81,13 @@ func TestS1_AMissingSnapshotIsReportedToTheRestoredLogToo(t *testing.T) {
 		e.snapshotReports.onSnapshotFactAnswer(c, missed, fsm.Epoch{Incarnation: incarnation, Index: 7}, nil)
 	}
 	acked(1)
-	require.Contains(t, c.told, missed)
+	require.Contains(t, c.acked, missed)
 	session(1)
-	require.Contains(t, c.told, missed, "the same log knows it in each session")
+	require.Contains(t, c.acked, missed, "the same log knows it in each session")
 	session(2)
-	require.Empty(t, c.told)
+	require.Empty(t, c.acked)
 	acked(1)
-	require.Empty(t, c.told, "the answer was on its way")
+	require.Empty(t, c.acked, "the answer was on its way")
 	acked(2)
-	require.Contains(t, c.told, missed)
+	require.Contains(t, c.acked, missed)
 }

@@ -55,7 +55,7 @@ func (ob *outbox) unackedTeardowns(v *volume, teardowns []pendingTeardown) []pen
 	defer ob.mu.Unlock()
 	var left []pendingTeardown
 	for _, teardown := range teardowns {
-		last, ok := v.told[factOf(teardown)]
+		last, ok := v.acked[factOf(teardown)]
 		acked := ok && time.Now().Before(last.resendAt) && last.at.Compare(v.record.Floor) > 0
 		if !acked && !v.record.hasPendingTeardown(teardown) {
 			left = append(left, teardown)
@@ -64,7 +64,7 @@ func (ob *outbox) unackedTeardowns(v *volume, teardowns []pendingTeardown) []pen
 	return left
 }
 
-// forgetCommitted forgets that the log knows of what is up no more.
+// ended forgets that the log knows of what is up no more.
 func (ob *outbox) forgetCommitted(v *volume, teardown pendingTeardown) {
 	ob.mu.Lock()
 	defer ob.mu.Unlock()

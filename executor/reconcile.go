@@ -14,24 +14,20 @@ import (
 // reportRetry is how long to wait with a report that the log did not take.
 const reportRetry = 500 * time.Millisecond
 
-// resendDelay is how long a fact may take to come back as a wish, at first.
-const resendDelay = time.Second
-
 // run looks at one queued volume after the other.
 func (w *volumeWorker) run() {
-	for {
-		id, ok := w.volumeQueue.get()
-		if !ok {
-			return
-		}
-		w.mu.Lock()
-		v := w.volumes[id]
-		w.mu.Unlock()
-		if v != nil && w.tryLock(v) {
-			w.reconcile(v)
-			w.unlock(v)
-		}
+	work(w.volumeQueue, w.take, w.reconcile, w.unlock)
+}
+
+// take locks a volume that nobody has, nil of another.
+func (w *volumeWorker) take(id fsm.VolumeID) *volume {
+	w.mu.Lock()
+	v := w.volumes[id]
+	w.mu.Unlock()
+	if v != nil && w.tryLock(v) {
+		return v
 	}
+	return nil
 }
 
 // resync looks at every volume from time to time: what people do to a host's
@@ -60,25 +56,20 @@ func (e *Executor) resync() {
 // where an operation waits for it. The caller holds the lock.
 func (w *volumeWorker) reconcile(v *volume) {
 	w.resetBackoff(v)
-	err := w.records.openRecord(v)
-	if err == nil {
-		err = w.converge(w.ctx, v)
-	}
-	if err == nil {
-		v.failures = 0
-		w.forgetVolume(v)
-		return
-	}
-	if w.ctx.Err() != nil {
-		return
-	}
-	if errors.Is(err, errRequeued) {
-		return
-	}
-	w.parkVolume(v, err)
-	w.volumeReports.reportFailure(v, err)
-	v.failures++
-	w.volumeQueue.addAfter(v.id, retryDelay(v.failures))
+	w.look(looked{
+		open:     func() error { return w.records.openRecord(v) },
+		converge: func(ctx context.Context) error { return w.converge(ctx, v) },
+		done: func() {
+			v.failures = 0
+			w.forgetVolume(v)
+		},
+		failed: func(err error) {
+			w.parkVolume(v, err)
+			w.volumeReports.reportFailure(v, err)
+			v.failures++
+			w.volumeQueue.addAfter(v.id, retryDelay(v.failures))
+		},
+	})
 }
 
 // resetBackoff starts counting failures anew when an operator asked for a retry.
@@ -194,36 +185,29 @@ func (f fact) fillObservation(ob *fsmpb.Observation, s *volumeView) {
 	}
 }
 
-// isAcked: the log took it, and the wish that shows it has not come yet.
+// isAcked says so of a volume's fact.
 func (t *table) isAcked(v *volume, f fact) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	acked, ok := v.told[f]
-	return ok && time.Now().Before(acked.resendAt)
+	return v.reportedFacts.isAcked(f)
 }
 
-// noteAcked notes that the log took a fact. One that was overtaken by a later record is
-// passed over without a word, so it is told again when no wish shows it; ever more
-// seldom. The caller holds mu.
+// noteAcked notes that the log took a volume's fact. The caller holds mu.
 func (t *table) noteAcked(v *volume, f fact, at fsm.Epoch) {
-	times := v.told[f].count
+	times := v.acked[f].count
 	if f.name == factTornDown {
 		times = 0 // somebody may wait for the end
 	}
-	patience := resendDelay << min(times, 8)
-	v.told[f] = ackedReport{at: at, resendAt: time.Now().Add(patience), count: times + 1}
-	t.volumeQueue.addAfter(v.id, patience)
+	t.volumeQueue.addAfter(v.id, v.noteAcked(f, at, times))
 }
 
 // send has one observation reported, unless it is under way.
 func (r *volumeReporter) sendFact(v *volume, f fact, ob *fsmpb.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, inFlight := v.flying[f]; inFlight {
-		v.unsaid = true // it may be passed over, and then nobody would say it again
+	if !v.reportedFacts.beginReport(f) {
 		return
 	}
-	v.flying[f] = struct{}{}
 	r.reports.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { r.onFactAnswer(v, f, at, err) }})
 }
 
@@ -231,12 +215,11 @@ func (r *volumeReporter) sendFact(v *volume, f fact, ob *fsmpb.Observation) {
 func (r *volumeReporter) onFactAnswer(v *volume, f fact, at fsm.Epoch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(v.flying, f)
+	unsaid := v.reportedFacts.endReport(f)
 	if v.desired == nil {
 		r.volumeQueue.add(v.id) // it may be dropped now
 	}
-	if f.name == factReplicaObserved || v.unsaid { // it may be otherwise by now, or not have counted
-		v.unsaid = false
+	if f.name == factReplicaObserved || unsaid { // it may be otherwise by now, or not have counted
 		r.volumeQueue.add(v.id)
 	}
 	switch {
@@ -347,7 +330,7 @@ func isPermanent(err error) bool {
 func (w *volumeWorker) forgetVolume(v *volume) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.session.number == 0 || v.desired != nil || v.call != nil || v.outboxReport != nil || len(v.flying) > 0 || !v.record.empty() {
+	if w.session.number == 0 || v.desired != nil || v.call != nil || v.outboxReport != nil || len(v.inFlight) > 0 || !v.record.empty() {
 		return
 	}
 	if err := v.record.remove(); err != nil {

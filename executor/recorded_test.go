@@ -16,7 +16,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// waitObserved waits until the background has looked at the volume since, and is done.
+// looked waits until the background has looked at the volume since, and is done.
 func (w *testHost) waitObserved(id fsm.VolumeID, since int) {
 	w.t.Helper()
 	w.eventually(func() bool { return w.pool.Effects("observe", id) > since }, "somebody looks at the volume")

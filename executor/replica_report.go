@@ -62,7 +62,7 @@ func (o *observer) differsFromLog(v *volume, obs fsm.ReplicaObservation) bool {
 func (r *replicaReporter) replicaReportInFlight(v *volume) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for f := range v.flying {
+	for f := range v.inFlight {
 		if f.name == factReplicaObserved {
 			return true
 		}

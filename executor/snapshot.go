@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -14,14 +13,12 @@ type snapshotState struct {
 	id fsm.SnapshotID
 
 	// Guarded by Executor.mu.
+	reportedFacts
 	desired         *fsm.DesiredSnapshot
 	desiredAt       fsm.Epoch
 	busy            bool // a worker has it
 	requeue         bool // it is to be looked at when he is done
 	awaitingSession bool // it is to be looked at when the session got on
-	flying          map[fact]struct{}
-	told            map[fact]ackedReport
-	unsaid          bool // a fact was not reported again, as it was under way
 
 	// Of the worker that has it.
 	file          *slotFile
@@ -37,7 +34,7 @@ type snapshotState struct {
 func (t *table) snapshotEntry(id fsm.SnapshotID) *snapshotState {
 	c, ok := t.snapshots[id]
 	if !ok {
-		c = &snapshotState{id: id, flying: map[fact]struct{}{}, told: map[fact]ackedReport{}}
+		c = &snapshotState{id: id, reportedFacts: newFacts()}
 		t.snapshots[id] = c
 	}
 	return c
@@ -68,26 +65,13 @@ func (in *sessionIntake) setDesiredSnapshot(id fsm.SnapshotID, w *fsm.DesiredSna
 		c = in.snapshotEntry(id)
 	}
 	c.desired, c.desiredAt = w, at
-	for f, acked := range c.told {
-		if at.Compare(acked.at) >= 0 {
-			delete(c.told, f)
-		}
-	}
+	c.dropShown(at)
 	in.snapshotQueue.add(id)
 }
 
 // run looks at one queued snapshot after the other.
 func (sw *snapshotWorker) run() {
-	for {
-		id, ok := sw.snapshotQueue.get()
-		if !ok {
-			return
-		}
-		if c := sw.claimSnapshot(id); c != nil {
-			sw.reconcileSnapshot(c)
-			sw.releaseSnapshot(c)
-		}
-	}
+	work(sw.snapshotQueue, sw.claimSnapshot, sw.reconcileSnapshot, sw.releaseSnapshot)
 }
 
 func (sw *snapshotWorker) claimSnapshot(id fsm.SnapshotID) *snapshotState {
@@ -115,7 +99,7 @@ func (sw *snapshotWorker) releaseSnapshot(c *snapshotState) {
 	case c.requeue:
 		c.requeue = false
 		sw.snapshotQueue.add(c.id)
-	case sw.session.number != 0 && c.desired == nil && c.freezeHold == nil && c.parked == nil && c.file != nil && c.record.Phase == phaseNone && len(c.flying) == 0:
+	case sw.session.number != 0 && c.desired == nil && c.freezeHold == nil && c.parked == nil && c.file != nil && c.record.Phase == phaseNone && len(c.inFlight) == 0:
 		delete(sw.snapshots, c.id)
 	}
 }
@@ -126,20 +110,17 @@ func (sw *snapshotWorker) reconcileSnapshot(c *snapshotState) {
 	sw.mu.Lock()
 	c.lastTried = c.desired
 	sw.mu.Unlock()
-	err := sw.records.openSnapshotRecord(c)
-	if err == nil {
-		err = sw.driveSnapshot(sw.ctx, c)
-	}
-	switch {
-	case err == nil:
-		c.failures = 0
-	case sw.ctx.Err() != nil, errors.Is(err, errRequeued):
-	default:
-		sw.parkSnapshot(c, err)
-		sw.snapshotReports.reportSnapshotFailure(c, err)
-		c.failures++
-		sw.snapshotQueue.addAfter(c.id, retryDelay(c.failures))
-	}
+	sw.look(looked{
+		open:     func() error { return sw.records.openSnapshotRecord(c) },
+		converge: func(ctx context.Context) error { return sw.driveSnapshot(ctx, c) },
+		done:     func() { c.failures = 0 },
+		failed: func(err error) {
+			sw.parkSnapshot(c, err)
+			sw.snapshotReports.reportSnapshotFailure(c, err)
+			c.failures++
+			sw.snapshotQueue.addAfter(c.id, retryDelay(c.failures))
+		},
+	})
 }
 
 // driveSnapshot does step after step until nextSnapshotStep has none, then tells what is new.

@@ -16,9 +16,9 @@ func (r *snapshotReporter) reportSnapshot(c *snapshotState, s *snapshotView) {
 	}
 	f := fact{name: name, epoch: fsm.Epoch{Index: uint64(s.desired.Attempt)}}
 	r.mu.Lock()
-	acked, ok := c.told[f]
+	acked := c.isAcked(f)
 	r.mu.Unlock()
-	if ok && time.Now().Before(acked.resendAt) {
+	if acked {
 		return
 	}
 	ob := observationOf(c.id, s.desired.Source)
@@ -61,11 +61,9 @@ func (s *snapshotView) fillObservation(name string, ob *fsmpb.Observation) {
 func (r *snapshotReporter) sendSnapshotFact(c *snapshotState, f fact, ob *fsmpb.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, inFlight := c.flying[f]; inFlight {
-		c.unsaid = true // it may be passed over, and then nobody would say it again
+	if !c.beginReport(f) {
 		return
 	}
-	c.flying[f] = struct{}{}
 	r.reports.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { r.onSnapshotFactAnswer(c, f, at, err) }})
 }
 
@@ -73,9 +71,7 @@ func (r *snapshotReporter) sendSnapshotFact(c *snapshotState, f fact, ob *fsmpb.
 func (r *snapshotReporter) onSnapshotFactAnswer(c *snapshotState, f fact, at fsm.Epoch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(c.flying, f)
-	if c.unsaid {
-		c.unsaid = false
+	if c.endReport(f) {
 		r.snapshotQueue.add(c.id)
 	}
 	switch {
@@ -86,15 +82,10 @@ func (r *snapshotReporter) onSnapshotFactAnswer(c *snapshotState, f fact, at fsm
 		r.snapshotQueue.addAfter(c.id, reportRetry)
 	case at.Incarnation != r.session.at.Incarnation:
 		r.snapshotQueue.add(c.id) // a restored log may not have it (S1)
-	case isLasting(f.name), c.desiredAt.Compare(at) < 0:
-		count := c.told[f].count
-		delay := resendDelay << min(count, 8)
-		if isLasting(f.name) {
-			at, delay = fsm.Epoch{Incarnation: ^uint64(0)}, lastingResendDelay
-		} else {
-			r.snapshotQueue.addAfter(c.id, delay)
-		}
-		c.told[f] = ackedReport{at: at, resendAt: time.Now().Add(delay), count: count + 1}
+	case isLasting(f.name):
+		c.acked[f] = ackedReport{at: fsm.Epoch{Incarnation: ^uint64(0)}, resendAt: time.Now().Add(lastingResendDelay)}
+	case c.desiredAt.Compare(at) < 0:
+		r.snapshotQueue.addAfter(c.id, c.noteAcked(f, at, c.acked[f].count))
 	}
 }
 

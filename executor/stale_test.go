@@ -62,7 +62,7 @@ func TestAFailureBeforeTheFirstDesiredStateIsNotReportedForTheOperation(t *testi
 	e.volumeReports.reportFailure(v, err)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	require.Empty(t, v.flying)
+	require.Empty(t, v.inFlight)
 }
 
 // A worker may have found a volume's entry just before another one dropped it. By now a

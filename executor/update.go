@@ -47,7 +47,7 @@ func (in *sessionIntake) resetForIncarnation() {
 		v.ackedHealth, v.ackedLimits = nil, nil
 	}
 	for _, c := range in.snapshots {
-		clear(c.told) // also what lasts: no wish would show that it is not known
+		clear(c.acked) // also what lasts: no wish would show that it is not known
 	}
 }
 
@@ -81,11 +81,7 @@ func (in *sessionIntake) setDesired(id fsm.VolumeID, w *fsm.DesiredVolume, at fs
 	}
 	v.desired, v.desiredAt = w, at
 	v.noteGeneration(w)
-	for f, acked := range v.told {
-		if at.Compare(acked.at) >= 0 {
-			delete(v.told, f)
-		}
-	}
+	v.dropShown(at)
 	close(v.desiredChanged)
 	v.desiredChanged = make(chan struct{})
 	in.volumeQueue.add(id)

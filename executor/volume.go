@@ -16,20 +16,18 @@ type volume struct {
 	lock chan struct{}
 
 	// Guarded by Executor.mu.
+	reportedFacts
 	desired        *fsm.DesiredVolume
 	desiredAt      fsm.Epoch
 	desiredChanged chan struct{} // closed and replaced when the wish changes
 	call           *call
-	requeue        bool                 // somebody found it locked and wants it looked at
-	parked         <-chan struct{}      // a child that cannot be killed has its device
-	flying         map[fact]struct{}    // reports under way
-	outboxReport   *outboxReport        // the report of its outbox that is under way
-	told           map[fact]ackedReport // reports made, until a wish shows them
-	committed      map[fact]struct{}    // facts that the log took from calls of this process and that hold since
-	unsaid         bool                 // a fact was not reported again, as it was under way
-	ackedTeardown  uint64               // the last record of a tear-down that the log took
-	health         *fsm.Condition       // as it was measured last
-	ackedHealth    *string              // what is wrong with it as the log knows from this process
+	requeue        bool              // somebody found it locked and wants it looked at
+	parked         <-chan struct{}   // a child that cannot be killed has its device
+	outboxReport   *outboxReport     // the report of its outbox that is under way
+	committed      map[fact]struct{} // facts that the log took from calls of this process and that hold since
+	ackedTeardown  uint64            // the last record of a tear-down that the log took
+	health         *fsm.Condition    // as it was measured last
+	ackedHealth    *string           // what is wrong with it as the log knows from this process
 	// cut: it is being cut by whoever has the lock; held: it is quiet for a group.
 	// Calls are Busy meanwhile; waiters are called when the volume is free.
 	snapshotting       bool
@@ -55,13 +53,6 @@ type volume struct {
 	limitsStep    bool               // and that it was new limits
 }
 
-// ackedReport is a report that the log took.
-type ackedReport struct {
-	at       fsm.Epoch
-	resendAt time.Time // when it is made again if no wish showed it
-	count    int
-}
-
 // attempt tells apart what an operator asked to be tried again.
 type attempt struct {
 	operation fsm.OperationID
@@ -72,7 +63,7 @@ type attempt struct {
 func (t *table) volumeEntry(id fsm.VolumeID) *volume {
 	v, ok := t.volumes[id]
 	if !ok {
-		v = &volume{id: id, lock: make(chan struct{}, 1), desiredChanged: make(chan struct{}), flying: map[fact]struct{}{}, told: map[fact]ackedReport{}, committed: map[fact]struct{}{}}
+		v = &volume{id: id, lock: make(chan struct{}, 1), desiredChanged: make(chan struct{}), reportedFacts: newFacts(), committed: map[fact]struct{}{}}
 		t.volumes[id] = v
 	}
 	return v
@@ -109,7 +100,7 @@ func (t *table) unlock(v *volume) {
 	}
 }
 
-// openRecord reads the volume's record, once. The caller holds the lock.
+// open reads the volume's record, once. The caller holds the lock.
 func (rc *recorder) openRecord(v *volume) error {
 	if v.record == nil {
 		j, err := openRecordFile(rc.Host.Dir(), v.id)
