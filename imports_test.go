@@ -39,6 +39,9 @@ var mayImport = map[string][]string{
 	"csi/node":       {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server"},
 
 	"executor":                   {"fsm", "fsm/fsmpb"},
+	"executor/records":           {"fsm", "executor"},
+	"executor/plan":              {"fsm", "fsm/fsmpb", "executor", "executor/records"},
+	"executor/agent":             {"fsm", "fsm/fsmpb", "executor", "executor/records", "executor/plan"},
 	"executor/run":               {},
 	"executor/session":           {"fsm", "fsm/fsmpb", "executor", "executor/session/sessionpb", "raftnode/pki"},
 	"executor/session/sessionpb": {"fsm/fsmpb"},

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/agent"
 	"github.com/holdfast-storage/holdfast/executor/run"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
@@ -24,8 +24,8 @@ func Clean(ctx context.Context, dataDir, poolDir string) error {
 		err = p.openFolderPool(poolDir, run.New(), false)
 	}
 	if err == nil {
-		var e *executor.Executor
-		e, err = executor.New(executor.Config{Host: p.host, Pools: p.backends(), Mounter: p.mounter, Freezer: p.freezer})
+		var e *agent.Agent
+		e, err = agent.New(agent.Config{Host: p.host, Pools: p.backends(), Mounter: p.mounter, Freezer: p.freezer})
 		if err == nil {
 			err = e.Clean(ctx)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/freeze"
 	"github.com/holdfast-storage/holdfast/executor/loopfile"
 	"github.com/holdfast-storage/holdfast/executor/mount"
+	"github.com/holdfast-storage/holdfast/executor/records"
 	"github.com/holdfast-storage/holdfast/executor/run"
 	"github.com/holdfast-storage/holdfast/executor/throttle"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -25,7 +26,7 @@ type registration = fsmpb.RegisterNode
 // components are what an executor works with on this host.
 type components struct {
 	lock          *os.File
-	host          *executor.Host
+	host          *records.Host
 	pools         []pool
 	ownFilesystem *loopfile.Filesystem      // of the pool of files, if it has one
 	filesystemErr *loopfile.FilesystemError // why a new pool has none
@@ -70,7 +71,7 @@ func (p *components) openIdentity(dir string) (err error) {
 	if err := unix.Flock(int(p.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return exit.Refusedf("lock the data folder %s: another node process uses it; stop it first", dir)
 	}
-	p.host, err = executor.OpenHost(dir)
+	p.host, err = records.OpenHost(dir)
 	return exit.Wrap(exit.Refused, err)
 }
 

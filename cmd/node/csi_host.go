@@ -5,11 +5,12 @@ import (
 
 	csinode "github.com/holdfast-storage/holdfast/csi/node"
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/agent"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // host is the executor as CSI's node service sees it.
-type csiHost struct{ executor *executor.Executor }
+type csiHost struct{ executor *agent.Agent }
 
 var (
 	_ csinode.Host     = csiHost{}

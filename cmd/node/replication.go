@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/holdfast-storage/holdfast/cmd/exit"
-	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/agent"
 	"github.com/holdfast-storage/holdfast/executor/drbd"
 	"github.com/holdfast-storage/holdfast/executor/fencepeer"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -69,7 +69,7 @@ func (r *replication) secret(peer []byte, id fsm.VolumeID) (string, error) {
 
 // configureReplication gives an executor its part. Whether the host is fit to hold
 // replicas is looked at with each session: the kernel must be able to ask (S13).
-func (n *node) configureReplication(c *executor.Config) {
+func (n *node) configureReplication(c *agent.Config) {
 	r := n.components.replication
 	if r == nil {
 		return

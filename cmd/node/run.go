@@ -22,6 +22,7 @@ import (
 	csinode "github.com/holdfast-storage/holdfast/csi/node"
 	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/agent"
 	"github.com/holdfast-storage/holdfast/executor/fencepeer"
 	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/fsm"
@@ -39,7 +40,7 @@ type node struct {
 	registry   *prometheus.Registry
 	components *components
 	client     *session.Client
-	executor   *executor.Executor
+	executor   *agent.Agent
 
 	fencePeer   *fencepeer.Server // nil on a host that holds no replicas of replicated volumes
 	csiListener net.Listener
@@ -129,7 +130,7 @@ func (n *node) openExecutor() (err error) {
 		return err
 	}
 	n.components.openThrottle(n.ioCgroup, n.log)
-	config := executor.Config{
+	config := agent.Config{
 		Node: fsm.NodeID(n.id), Host: n.components.host, Pools: n.components.backends(), Mounter: n.components.mounter,
 		Freezer: freezes, FilesystemTools: n.components.mounter, Throttle: n.components.throttle, MaxFreeze: n.freezeMax, HealthInterval: n.healthInterval,
 		Proposer: n.client, Logger: n.log, Metrics: n.registry,
@@ -137,10 +138,10 @@ func (n *node) openExecutor() (err error) {
 		OvercommitPercents: n.overcommitPercents(), MinFree: int64(n.minFree),
 	}
 	if n.faultPoints {
-		config.Faults = executor.FaultsFromEnv(n.dataDir)
+		config.Faults = agent.FaultsFromEnv(n.dataDir)
 	}
 	n.configureReplication(&config)
-	n.executor, err = executor.New(config)
+	n.executor, err = agent.New(config)
 	return exit.Wrap(exit.Refused, err)
 }
 

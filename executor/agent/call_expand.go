@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Expand makes the filesystem on a staged volume as large as the device, and says
+// how many bytes the device has. It is done again in vain. NotFound: the volume is not
+// at the path. Busy: the controllers have decided a size that this host has not made
+// yet. OutOfRange: more is asked for than was decided. Precondition: the filesystem
+// cannot be grown while it is mounted here; staging it again grows it.
+func (e *Agent) Expand(ctx context.Context, req executor.ExpandRequest) (int64, error) {
+	if !req.Volume.Valid() || !e.isKnown(req.Volume) {
+		return 0, fsm.Reject(fsm.NotFound, "volume %s is not on this node", req.Volume)
+	}
+	key := fmt.Sprintf("expand %d %v %s", req.Size, req.Capability, req.Path)
+	err := e.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, _ *call) error {
+		return e.expander.expandVolume(ctx, v, &req)
+	})
+	if err != nil {
+		return 0, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	v, known := e.volumes[req.Volume]
+	if !known || v.expandedSize == 0 { // it was taken down and forgotten since
+		return 0, fsm.Reject(fsm.NotFound, "volume %s is not on this node", req.Volume)
+	}
+	return v.expandedSize, nil
+}
+
+func (x *expander) expandVolume(ctx context.Context, v *volume, req *executor.ExpandRequest) error {
+	j := &job{volumeWorker: x.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: v.id}}
+	have, err := x.observer.observeVolume(ctx, v, j.want)
+	if err != nil {
+		return err
+	}
+	staged := v.record.Staging
+	switch {
+	case !have.Active() || staged == nil || !x.observer.isAt(&have, staged, req.Path):
+		return fsm.Reject(fsm.NotFound, "volume %s is not at %s", v.id, req.Path)
+	case staged.Block != req.Capability.Block && req.Capability != (fsm.Capability{}):
+		return fsm.Reject(fsm.Invalid, "volume %s is not staged for %s", v.id, req.Capability)
+	}
+	w, err := x.desiredOf(ctx, v)
+	if err != nil {
+		return err
+	}
+	switch {
+	case req.Size > w.Size:
+		return fsm.Reject(fsm.OutOfRange, "volume %s has %d bytes, and no controller has decided to make them %d", v.id, w.Size, req.Size)
+	case have.DeviceSize() < w.Size:
+		return fsm.Reject(fsm.Busy, "volume %s has %d bytes, and is just being grown to %d", v.id, have.DeviceSize(), w.Size)
+	case !staged.Block:
+		err = j.expandMountedFilesystem(ctx, &have, w.Format.FSType, staged.Path)
+	}
+	if err == nil {
+		x.mu.Lock()
+		v.expandedSize = have.DeviceSize()
+		x.mu.Unlock()
+	}
+	return err
+}
+
+// isAt tells whether the volume is staged or bound at the path.
+func (o *observer) isAt(have *plan.ObservedVolume, staged *records.StagingRecord, path string) bool {
+	realPath := o.realPath(path)
+	if o.realPath(staged.Path) == realPath {
+		return staged.Block || have.Staged
+	}
+	for _, bound := range have.BoundTargets {
+		if o.realPath(bound) == realPath {
+			return true
+		}
+	}
+	return false
+}
+
+// expandMountedFilesystem grows a mounted filesystem, between the points of the step.
+func (j *job) expandMountedFilesystem(ctx context.Context, have *plan.ObservedVolume, fsType, path string) error {
+	if j.FilesystemTools == nil {
+		return fsm.Reject(fsm.Precondition, "volume %s: this host cannot grow filesystems", j.v.id)
+	}
+	if have.FilesystemFor == have.DeviceSize() {
+		return nil
+	}
+	j.hitFaultPoint("grow-filesystem.before")
+	err := j.expandFilesystem(ctx, have, fsType, path)
+	j.hitFaultPoint("grow-filesystem.after")
+	return wrapStep(j.v, plan.StepExpandFilesystem, err)
+}

@@ -1,0 +1,188 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// PublishTarget records the intent in the log, which decides whether there may be this
+// target, binds the volume, and returns when the log knows that it is. Asked again, it
+// observes that nothing is to be done. A refusal leaves no target behind.
+func (e *Agent) PublishTarget(ctx context.Context, req executor.PublishTargetRequest) error {
+	if req.ReadOnly || req.Capability.Block {
+		req.MountGroup = ""
+	}
+	key := fmt.Sprintf("publish %s %s %s %s", req.Epoch, req.Fingerprint, req.MountGroup, req.TargetPath)
+	return e.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
+		return e.binder.publishTarget(ctx, v, c, &req)
+	})
+}
+
+func (b *targetBinder) publishTarget(ctx context.Context, v *volume, c *call, req *executor.PublishTargetRequest) error {
+	if err := b.Mounter.CheckMount(req.TargetPath, req.Capability.FSType, req.Flags); err != nil {
+		return err
+	}
+	switch staged := v.record.Staging; {
+	case req.StagingPath == "":
+		return fsm.Reject(fsm.Precondition, "volume %s: no staging path was given", v.id)
+	case req.Epoch.Compare(v.record.Epoch) < 0:
+		return fsm.Reject(fsm.StaleEpoch, "volume %s was published to this host at epoch %s since epoch %s", v.id, v.record.Epoch, req.Epoch)
+	case staged != nil && b.realPath(staged.Path) != b.realPath(req.StagingPath):
+		return fsm.Reject(fsm.Precondition, "volume %s is staged at %s, not at %s", v.id, staged.Path, req.StagingPath)
+	}
+	if err := b.checkMountGroup(v, req); err != nil {
+		return err
+	}
+	if err := b.outbox.drain(ctx, v, c, drainTimeout); err != nil {
+		return err
+	}
+	for range maxGrants {
+		err := b.publishTargetOnce(ctx, v, c, req)
+		if !errors.Is(err, errSessionChanged) {
+			return err
+		}
+	}
+	return fsm.Reject(fsm.Busy, "volume %s: the session with the controllers keeps changing", v.id)
+}
+
+// checkMountGroup: a file has one group, so all that is written through on this host at a
+// time is one group's. A target without a group asks for none.
+func (b *targetBinder) checkMountGroup(v *volume, req *executor.PublishTargetRequest) error {
+	for _, bound := range v.record.Targets {
+		switch same := b.realPath(bound.Path) == b.realPath(req.TargetPath); {
+		case bound.MountGroup == req.MountGroup:
+		case same:
+			return fsm.Reject(fsm.Incompatible, "volume %s is published at %s with another volume_mount_group", v.id, bound.Path)
+		case bound.MountGroup != "" && req.MountGroup != "":
+			return fsm.Reject(fsm.Precondition, "volume %s is published at %s for group %s, and its files cannot be another group's at the same time: unpublish it there first, or use the same group", v.id, bound.Path, bound.MountGroup)
+		}
+	}
+	return nil
+}
+
+// publishTargetOnce has one grant, and does what it is for. What is known to be refused is
+// refused before anything is recorded.
+func (b *targetBinder) publishTargetOnce(ctx context.Context, v *volume, c *call, req *executor.PublishTargetRequest) error {
+	release, err := b.claimTarget(v, req.TargetPath)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if v.record.Target(req.TargetPath) == nil {
+		if err := b.Mounter.CheckTarget(req.TargetPath, req.Capability.Block); err != nil {
+			return err
+		}
+	}
+	g, err := b.proposeTarget(ctx, v, c, req)
+	if err != nil {
+		return err
+	}
+	if staged := v.record.Staging; staged != nil {
+		g.Path, g.Block = staged.Path, staged.Block
+	}
+	want := &plan.VolumeSpec{Volume: v.id, Grant: g, Bind: &records.TargetRecord{Path: req.TargetPath, ReadOnly: req.ReadOnly || g.ReadOnly, MountGroup: req.MountGroup}}
+	j := &job{volumeWorker: b.volumeWorker, v: v, want: want, call: c, flags: req.Flags}
+	err = j.drive(ctx)
+	if err == nil {
+		return b.reportBound(ctx, v, c, g, req.TargetPath)
+	}
+	var rej *fsm.Rejection
+	if errors.As(err, &rej) {
+		b.withdrawTarget(ctx, v, c, g, req.TargetPath)
+	}
+	return err
+}
+
+// reportBound has it committed that the target is bound, once.
+func (b *targetBinder) reportBound(ctx context.Context, v *volume, c *call, g *plan.Grant, path string) error {
+	f := plan.Fact{Name: plan.FactTargetBound, Path: path, Epoch: g.Epoch}
+	if b.targetCommitted(v, g, f) {
+		return nil
+	}
+	b.hitFaultPoint("report-bound.before")
+	err := b.volumeReports.reportFactAndWait(ctx, v, c, f, &fsmpb.Observation{Fact: &fsmpb.Observation_TargetBound{TargetBound: &fsmpb.TargetBound{TargetPath: path}}})
+	b.hitFaultPoint("report-bound.after")
+	return err
+}
+
+// targetCommitted: the log took it from this process, or a wish from after the grant says so.
+func (b *targetBinder) targetCommitted(v *volume, g *plan.Grant, f plan.Fact) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, known := v.committed[f]; known {
+		return true
+	}
+	p := v.publicationAfterGrant(g)
+	for i := 0; p != nil && i < len(p.Targets); i++ {
+		if t := &p.Targets[i]; t.Path == f.Path && t.Done {
+			return true
+		}
+	}
+	return false
+}
+
+// proposeTarget records the intent and reads the grant.
+func (b *targetBinder) proposeTarget(ctx context.Context, v *volume, c *call, req *executor.PublishTargetRequest) (*plan.Grant, error) {
+	session, err := b.actingSession()
+	if err != nil {
+		return nil, err
+	}
+	capability, err := capabilityProto(req.Capability)
+	if err != nil {
+		return nil, err
+	}
+	number, err := b.records.reserveSequence(v)
+	if err != nil {
+		return nil, err
+	}
+	b.hitFaultPoint("propose-target.before")
+	outcome, err := b.proposer.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_PublishTarget{PublishTarget: &fsmpb.PublishTarget{
+		VolumeId: string(v.id), NodeId: string(b.Node), HostId: string(b.Host.ID), BootId: b.Host.BootID,
+		Epoch: epochProto(req.Epoch), TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: capability,
+		Fingerprint: fingerprintBytes(req.Fingerprint), Sequence: number,
+	}}})
+	b.hitFaultPoint("propose-target.after")
+	if err != nil {
+		return nil, err
+	}
+	g, at, err := b.proposer.grantOf(session, outcome)
+	if err != nil {
+		return nil, err
+	}
+	v.record.Floor = at
+	return g, nil
+}
+
+// UnpublishTarget ends one target, with or without the quorum (S28), and removes the
+// path. Where the volume is not bound and never was, nothing is touched.
+func (e *Agent) UnpublishTarget(ctx context.Context, id fsm.VolumeID, path string) error {
+	if !id.Valid() || !e.isKnown(id) {
+		return nil
+	}
+	return e.calls.serveCall(ctx, id, "unpublish "+path, func(ctx context.Context, v *volume, c *call) error {
+		return e.binder.unpublishTarget(ctx, v, c, path)
+	})
+}
+
+func (b *targetBinder) unpublishTarget(ctx context.Context, v *volume, c *call, path string) error {
+	name, ok := b.observer.targetName(v, path)
+	if !ok {
+		return nil
+	}
+	j := &job{volumeWorker: b.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: v.id, DropTargets: []string{name}}, call: c}
+	return j.drive(ctx)
+}
+
+// targetName is the target at the path, by the name that the records use.
+func (o *observer) targetName(v *volume, path string) (string, bool) {
+	p := o.expectedPaths(v, nil)
+	name, ok := p.targets[o.realPath(path)]
+	return name, ok
+}

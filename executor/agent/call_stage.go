@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+const (
+	// drainTimeout is how long a bring-up waits for the outbox before it.
+	drainTimeout = 5 * time.Second
+	// maxGrants is how often a call asks anew because its session ended.
+	maxGrants = 5
+)
+
+// Stage records the intent in the log, which grants it, brings the volume up, and
+// returns when the log knows that it is. Asked again, it observes that nothing is
+// to be done. A mount of an older publication is taken down first (S3).
+func (e *Agent) Stage(ctx context.Context, req executor.StageRequest) error {
+	key := fmt.Sprintf("stage %s %v %s", req.Epoch, req.Capability, req.Path)
+	return e.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
+		return e.stager.stage(ctx, v, c, &req)
+	})
+}
+
+func (s *stager) stage(ctx context.Context, v *volume, c *call, req *executor.StageRequest) error {
+	if err := s.Mounter.CheckMount(req.Path, req.Capability.FSType, req.Flags); err != nil {
+		return err
+	}
+	if _, err := s.actingSession(); err != nil {
+		return err
+	}
+	if err := s.clearOlder(ctx, v, c, req.Epoch); err != nil {
+		return err
+	}
+	for range maxGrants {
+		err := s.stageOnce(ctx, v, c, req)
+		if !errors.Is(err, errSessionChanged) {
+			return err
+		}
+	}
+	return fsm.Reject(fsm.Busy, "volume %s: the session with the controllers keeps changing", v.id)
+}
+
+// clearOlder makes the way free for a bring-up under an epoch: older epochs are refused
+// (S2), what is left of one is taken down (S3), and the log has heard of every
+// tear-down (S16).
+func (s *stager) clearOlder(ctx context.Context, v *volume, c *call, epoch fsm.Epoch) error {
+	staged := v.record.Staging
+	if epoch.Compare(v.record.Epoch) < 0 {
+		return fsm.Reject(fsm.StaleEpoch, "volume %s was published to this host at epoch %s since epoch %s", v.id, v.record.Epoch, epoch)
+	}
+	if staged != nil && staged.Epoch.Compare(epoch) < 0 {
+		if err := s.takeDownOlder(ctx, v, epoch); err != nil {
+			return err
+		}
+	} else if s.hasTeardown(v) {
+		if err := s.volumeWorker.converge(ctx, v); err != nil {
+			return err
+		}
+	}
+	return s.outbox.drain(ctx, v, c, drainTimeout)
+}
+
+// takeDownOlder takes down what an earlier publication left, once the log's wish says
+// that it is over: the caller's word alone is not enough.
+func (s *stager) takeDownOlder(ctx context.Context, v *volume, epoch fsm.Epoch) error {
+	ctx, cancel := context.WithTimeout(ctx, s.CatchUpTimeout)
+	defer cancel()
+	err := s.awaitDesired(ctx, v, func(w *fsm.DesiredVolume) bool {
+		return w != nil && w.Publication != nil && w.Publication.Epoch.Compare(epoch) >= 0
+	})
+	if err != nil {
+		return fsm.Reject(fsm.StaleEpoch, "volume %s is not known to be published to this host at epoch %s", v.id, epoch)
+	}
+	if err := s.volumeWorker.converge(ctx, v); err != nil {
+		return err
+	}
+	if v.record.Staging != nil && v.record.Staging.Epoch.Compare(epoch) < 0 {
+		return fsm.Reject(fsm.Busy, "volume %s is still staged from the publication of epoch %s", v.id, v.record.Staging.Epoch)
+	}
+	return nil
+}
+
+func (s *stager) hasTeardown(v *volume) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return v.desired != nil && v.desired.Teardown != nil
+}
+
+// stageOnce has one grant, and does what it is for.
+func (s *stager) stageOnce(ctx context.Context, v *volume, c *call, req *executor.StageRequest) error {
+	g, err := s.proposeStage(ctx, v, c, req)
+	if err != nil {
+		return err
+	}
+	w, err := s.desiredOf(ctx, v)
+	if err != nil {
+		return err
+	}
+	want := &plan.VolumeSpec{Volume: v.id, Size: w.Size, Grant: g, Limits: &w.Limits, Expanding: w.Operation != 0}
+	j := &job{volumeWorker: s.volumeWorker, v: v, want: want, call: c, flags: req.Flags}
+	if s.Throttle == nil && w.Limits != (fsm.Limits{}) {
+		err := j.tolerateLimitsError(fsm.Reject(fsm.Precondition, "this host has no control groups that bound I/O"))
+		if err != nil {
+			return err
+		}
+	}
+	if err := j.drive(ctx); err != nil {
+		return err
+	}
+	return s.reportStaged(ctx, v, c, g)
+}
+
+// proposeStage records the intent and reads the grant.
+func (s *stager) proposeStage(ctx context.Context, v *volume, c *call, req *executor.StageRequest) (*plan.Grant, error) {
+	session, err := s.actingSession()
+	if err != nil {
+		return nil, err
+	}
+	capability, err := capabilityProto(req.Capability)
+	if err != nil {
+		return nil, err
+	}
+	number, err := s.records.reserveSequence(v)
+	if err != nil {
+		return nil, err
+	}
+	s.hitFaultPoint("propose-stage.before")
+	outcome, err := s.proposer.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
+		VolumeId: string(v.id), NodeId: string(s.Node), HostId: string(s.Host.ID), BootId: s.Host.BootID,
+		Epoch: epochProto(req.Epoch), StagingPath: req.Path, Capability: capability,
+		FsUuid: uuid.NewString(), Sequence: number,
+	}}})
+	s.hitFaultPoint("propose-stage.after")
+	if err != nil {
+		return nil, err
+	}
+	g, at, err := s.proposer.grantOf(session, outcome)
+	if err != nil {
+		return nil, err
+	}
+	g.Path, v.record.Floor = req.Path, at
+	return g, nil
+}
+
+// reportStaged has it committed that the volume is up, once.
+func (s *stager) reportStaged(ctx context.Context, v *volume, c *call, g *plan.Grant) error {
+	f := plan.Fact{Name: plan.FactStaged, Path: g.Path, Epoch: g.Epoch}
+	if s.stagedCommitted(v, g, f) {
+		return nil
+	}
+	s.hitFaultPoint("report-staged.before")
+	err := s.volumeReports.reportFactAndWait(ctx, v, c, f, &fsmpb.Observation{Fact: &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: g.Path}}})
+	s.hitFaultPoint("report-staged.after")
+	return err
+}
+
+// stagedCommitted: the log took it from this process, or a wish from after the grant says so.
+func (s *stager) stagedCommitted(v *volume, g *plan.Grant, f plan.Fact) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known := v.committed[f]; known {
+		return true
+	}
+	p := v.publicationAfterGrant(g)
+	return p != nil && p.Staging != nil && p.Staging.Done && p.Staging.Path == g.Path && p.Staging.Boot == s.Host.BootID
+}
+
+// publicationAfterGrant is the grant's, as a wish from after the grant says; nil when there is
+// none. The caller holds mu and the lock.
+func (v *volume) publicationAfterGrant(g *plan.Grant) *fsm.Publication {
+	if v.desired == nil || v.desired.Publication == nil || v.desiredAt.Compare(v.record.Floor) < 0 || v.desired.Publication.Epoch != g.Epoch {
+		return nil
+	}
+	return v.desired.Publication
+}

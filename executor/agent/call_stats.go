@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Stats measures a volume where it is staged or bound. It is NotFound where the
+// volume is not.
+func (e *Agent) VolumeStats(ctx context.Context, id fsm.VolumeID, path string) (executor.VolumeStats, error) {
+	none := fsm.Reject(fsm.NotFound, "volume %s is not at %s", id, path)
+	if !id.Valid() || !e.isKnown(id) {
+		return executor.VolumeStats{}, none
+	}
+	type answer struct {
+		stats executor.VolumeStats
+		err   error
+	}
+	answered := make(chan answer, 1)
+	go func() { // a filesystem that hangs must not hang its caller
+		stats, err := e.health.measure(ctx, id, path, none)
+		answered <- answer{stats, err}
+	}()
+	patience, stop := beforeDeadline(ctx)
+	defer stop()
+	select {
+	case a := <-answered:
+		return a.stats, a.err
+	case <-patience:
+	case <-ctx.Done():
+	}
+	return executor.VolumeStats{}, fsm.Reject(fsm.Busy, "volume %s does not answer", id)
+}
+
+func (h *healthChecker) measure(ctx context.Context, id fsm.VolumeID, path string, none error) (executor.VolumeStats, error) {
+	h.mu.Lock()
+	v, ok := h.volumes[id]
+	if !ok {
+		h.mu.Unlock()
+		return executor.VolumeStats{}, none
+	}
+	staged := v.recordCopy.Staging
+	h.mu.Unlock()
+	backend, err := h.poolSet.backend(v)
+	if err != nil {
+		return executor.VolumeStats{}, err
+	}
+	size := h.minImageSize(v)
+	device, err := backend.Observe(ctx, id)
+	if err != nil || !device.Active() {
+		return executor.VolumeStats{}, none
+	}
+	block, found, err := h.whereIs(ctx, device, path, staged)
+	if err != nil || !found {
+		return executor.VolumeStats{}, none
+	}
+	stats, err := h.Mounter.Stats(ctx, device, path, block)
+	if err == nil {
+		stats.Condition = h.recordHealth(ctx, v, &plan.HealthInputs{Device: device, Size: size, Mounted: true, MeasuredCondition: stats.Condition})
+	}
+	return stats, err
+}
+
+// whereIs tells whether the volume is at the path, and as what.
+func (h *healthChecker) whereIs(ctx context.Context, device executor.Device, path string, staged *records.StagingRecord) (block, found bool, err error) {
+	realPath := h.realPath(path)
+	if staged != nil && staged.Block && h.realPath(staged.Path) == realPath {
+		return true, true, nil
+	}
+	mounts, err := h.Mounter.Mounts(ctx, device)
+	for _, m := range mounts {
+		if m.Path == realPath {
+			return m.DeviceNode, true, nil
+		}
+	}
+	return false, false, err
+}

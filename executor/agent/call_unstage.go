@@ -1,0 +1,74 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// unstageDrainTimeout is how long NodeUnstage waits for the log to hear of it, so that the
+// ControllerUnpublish that follows finds the volume unstaged.
+const unstageDrainTimeout = 1500 * time.Millisecond
+
+// Unstage takes a volume down, with or without the quorum (S28). What is not
+// staged at the path is unstaged. It is Precondition while a target is bound.
+func (e *Agent) Unstage(ctx context.Context, id fsm.VolumeID, path string) error {
+	if !id.Valid() || !e.isKnown(id) {
+		return nil
+	}
+	return e.calls.serveCall(ctx, id, "unstage "+path, func(ctx context.Context, v *volume, c *call) error {
+		return e.stager.unstage(ctx, v, c, path)
+	})
+}
+
+// isKnown tells whether the log or the host's own record knows the volume.
+func (t *table) isKnown(id fsm.VolumeID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	v, ok := t.volumes[id]
+	return ok && (v.desired != nil || !v.recordCopy.Empty() || v.call != nil)
+}
+
+func (s *stager) unstage(ctx context.Context, v *volume, c *call, path string) error {
+	at, epoch := s.observer.stagingOf(v)
+	if at == "" || s.realPath(at) != s.realPath(path) {
+		return nil
+	}
+	j := &job{volumeWorker: s.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: v.id}, call: c}
+	have, err := s.observer.observeVolume(ctx, v, j.want)
+	if err != nil {
+		return err
+	}
+	if mounts := append(have.BoundTargets, have.ForeignMounts...); len(mounts) > 0 {
+		return fsm.Reject(fsm.Precondition, "volume %s is still mounted at %s", v.id, mounts[0])
+	}
+	recorded := v.record.Staging != nil
+	if err := j.takeDown(ctx); err != nil {
+		return err
+	}
+	if !recorded { // the log knows of an intent that this host never recorded
+		if err := s.outbox.queueTeardowns(v, records.PendingTeardown{Epoch: epoch}); err != nil {
+			return err
+		}
+	}
+	if err := s.outbox.drain(ctx, v, c, min(unstageDrainTimeout, max(c.optionalWait, 0))); err != nil {
+		s.logger(v).Info("unstaged; the log will hear of it later", "error", err)
+	}
+	return nil
+}
+
+// stagedAt is where the volume is staged by the host's record, else by the log.
+func (o *observer) stagingOf(v *volume) (string, fsm.Epoch) {
+	if staged := v.record.Staging; staged != nil {
+		return staged.Path, staged.Epoch
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if w := v.desired; w != nil && w.Publication != nil && w.Publication.Staging != nil {
+		return w.Publication.Staging.Path, w.Publication.Epoch
+	}
+	return "", fsm.Epoch{}
+}

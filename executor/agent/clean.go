@@ -1,0 +1,110 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Clean unmounts and detaches everything of the host's pools, images stay. It
+// needs no log and no Start. What is busy is an error; the rest is done.
+func (e *Agent) Clean(ctx context.Context) error {
+	e.freezer.thawLeftovers()
+	errs := []error{e.cleaner.cleanReplicas(ctx)}
+	for _, pool := range e.Pools {
+		items, err := pool.Inventory(ctx)
+		errs = append(errs, err)
+		for _, item := range items {
+			if item.Kind == executor.KindDevice && item.Volume.Valid() {
+				errs = append(errs, e.cleaner.cleanVolume(ctx, pool, item.Volume))
+			}
+		}
+	}
+	e.mu.Lock()
+	var recorded []*volume
+	for _, v := range e.volumes {
+		recorded = append(recorded, v)
+	}
+	e.mu.Unlock()
+	for _, v := range recorded {
+		errs = append(errs, e.cleaner.cleanRecord(ctx, v))
+	}
+	return errors.Join(errs...)
+}
+
+// cleanVolume takes off all mounts, the newest first, then the device.
+func (c *cleaner) cleanVolume(ctx context.Context, pool executor.Backend, id fsm.VolumeID) error {
+	mounts, err := c.mountsOf(ctx, pool, id)
+	if err != nil {
+		return err
+	}
+	device, err := pool.Observe(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, m := range slices.Backward(mounts) {
+		if err := c.Mounter.Unmount(ctx, device, m.Path); err != nil {
+			return err
+		}
+	}
+	return pool.Deactivate(ctx, id)
+}
+
+// cleanRecord removes the targets that the host made, and notes that nothing is up.
+func (c *cleaner) cleanRecord(ctx context.Context, v *volume) error {
+	select {
+	case v.lock <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer c.unlock(v)
+	if err := c.records.openRecord(v); err != nil {
+		return err
+	}
+	if v.record.Staging == nil && len(v.record.Targets) == 0 {
+		return nil
+	}
+	j := &job{volumeWorker: c.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: v.id}}
+	return j.takeDown(ctx)
+}
+
+// cleanReplicas takes all replicas out of the kernel, after what is mounted of them.
+// Their devices below stay.
+func (c *cleaner) cleanReplicas(ctx context.Context) error {
+	if c.Replicator == nil {
+		return nil
+	}
+	c.mu.Lock()
+	var all []*volume
+	for _, v := range c.volumes {
+		if v.recordCopy.Replica != nil {
+			all = append(all, v)
+		}
+	}
+	c.mu.Unlock()
+	var errs []error
+	for _, v := range all {
+		errs = append(errs, c.cleanReplica(ctx, v))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *cleaner) cleanReplica(ctx context.Context, v *volume) error {
+	if err := c.cleanRecord(ctx, v); err != nil {
+		return err
+	}
+	have, err := c.observer.resourceStatus(ctx, v)
+	if err != nil || !have.InKernel {
+		return err
+	}
+	if have.Primary {
+		if err := c.Replicator.SetSecondary(ctx, v.id); err != nil {
+			return err
+		}
+	}
+	return c.Replicator.Down(ctx, v.id)
+}

@@ -1,0 +1,180 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+var (
+	_ executor.FilesystemTools = (*fakeMounter)(nil)
+	_ executor.Freezer         = (*fakeFreezer)(nil)
+	_ executor.Throttle        = (*fakeThrottle)(nil)
+)
+
+// fakeFreezer is a kernel's frozen filesystems. It outlives executors.
+type fakeFreezer struct {
+	mu       sync.Mutex
+	frozen   map[string]*fakeFreeze
+	freezes  int
+	onFreeze func() // is called when something was frozen
+}
+
+func newFakeFreezer() *fakeFreezer { return &fakeFreezer{frozen: map[string]*fakeFreeze{}} }
+
+type fakeFreeze struct {
+	freezer *fakeFreezer
+	path    string
+	until   time.Time
+	began   time.Time
+}
+
+func (f *fakeFreezer) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.frozen)
+}
+
+// isFrozen tells whether the filesystem at the path is.
+func (f *fakeFreezer) isFrozen(path string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.frozen[path] != nil
+}
+
+func (f *fakeFreezer) Freeze(_ context.Context, _ fsm.VolumeID, path string, until time.Time) (executor.Freeze, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.onFreeze != nil {
+		defer f.onFreeze()
+	}
+	if f.frozen[path] != nil {
+		return nil, errors.New(path + " is frozen already")
+	}
+	f.freezes++
+	z := &fakeFreeze{freezer: f, path: path, until: until, began: time.Now()}
+	f.frozen[path] = z
+	return z, nil
+}
+
+func (f *fakeFreezer) Recover(context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.frozen)
+	return nil
+}
+
+func (z *fakeFreeze) holds() bool {
+	z.freezer.mu.Lock()
+	defer z.freezer.mu.Unlock()
+	return z.freezer.frozen[z.path] == z && time.Now().Before(z.until)
+}
+
+func (z *fakeFreeze) Run(ctx context.Context, taken func(context.Context) error) error {
+	if !z.holds() {
+		return errors.New("the freeze has ended")
+	}
+	if err := taken(ctx); err != nil {
+		return err
+	}
+	if !z.holds() {
+		return errors.New("the freeze ended during the cut")
+	}
+	return nil
+}
+
+func (z *fakeFreeze) Thaw(context.Context) error {
+	z.freezer.mu.Lock()
+	defer z.freezer.mu.Unlock()
+	if z.freezer.frozen[z.path] == z {
+		delete(z.freezer.frozen, z.path)
+	}
+	return nil
+}
+
+func (z *fakeFreeze) Elapsed() time.Duration { return time.Since(z.began) }
+
+// fakeThrottle is a host's limits by device.
+type fakeThrottle struct {
+	mu      sync.Mutex
+	limits  map[string]fsm.Limits
+	applied int
+	fail    error
+}
+
+func newFakeThrottle() *fakeThrottle { return &fakeThrottle{limits: map[string]fsm.Limits{}} }
+
+func (f *fakeThrottle) Apply(_ context.Context, device executor.Device, limits fsm.Limits) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return f.fail
+	}
+	f.applied++
+	if limits == (fsm.Limits{}) {
+		delete(f.limits, device.Path)
+		return nil
+	}
+	f.limits[device.Path] = limits
+	return nil
+}
+
+func (f *fakeThrottle) all() []fsm.Limits {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []fsm.Limits
+	for _, l := range f.limits {
+		all = append(all, l)
+	}
+	return all
+}
+
+// copied makes a clone's device hold what its source's did.
+func (m *fakeMounter) copyContent(from, to fsm.VolumeID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.contents[to], m.sizes[to] = m.contents[from], m.sizes[from]
+}
+
+func (m *fakeMounter) ExpandFilesystem(_ context.Context, device executor.Device, _, path string) error {
+	if err := m.effect("grow-filesystem", path); err != nil {
+		return err
+	}
+	id, err := m.owner(device.Path)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sizes[id] = device.Size
+	return nil
+}
+
+func (m *fakeMounter) ChangeUUID(_ context.Context, device executor.Device, format executor.Filesystem) error {
+	if err := m.effect("identity", device.Path); err != nil {
+		return err
+	}
+	id, err := m.owner(device.Path)
+	if err != nil {
+		return err
+	}
+	m.setContent(id, executor.Content{Read: true, Found: format})
+	return nil
+}
+
+func (m *fakeMounter) FilesystemSize(_ context.Context, device executor.Device, _ string) (int64, error) {
+	id, err := m.owner(device.Path)
+	if err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if size := m.sizes[id]; size != 0 {
+		return size, nil
+	}
+	return testSize - 4096, nil // filesystems round down
+}

@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/holdfast-storage/holdfast/executor/plan"
+)
+
+// Faults is told of each fault point that is reached, before the work goes on. A
+// test's may never return.
+type Faults interface{ Hit(point string) }
+
+// FaultPoints lists every point of all volumes: around every step, every write of a record and
+// every word to the log.
+var FaultPoints = faultPoints()
+
+func faultPoints() []string {
+	points := []string{"unbind.unmounted", "unbind.removed", "down.done"}
+	for _, kind := range []plan.StepKind{
+		plan.StepCreate, plan.StepActivate, plan.StepProbe, plan.StepWriteRecord, plan.StepFormat, plan.StepReportFormatted, plan.StepMount,
+		plan.StepBind, plan.StepUnbind, plan.StepUnmount, plan.StepDeactivate, plan.StepRemove,
+		plan.StepCreateFrom, plan.StepExpand, plan.StepChangeUUID, plan.StepExpandFilesystem, plan.StepThrottle,
+		plan.StepFreeze, plan.StepTakeSnapshot, plan.StepThaw, plan.StepRemoveSnapshot, plan.StepForgetSnapshotRecord, "save-snapshot",
+		"save-record", "propose-stage", "propose-target", "report", "report-staged", "report-bound", "drain",
+	} {
+		points = append(points, string(kind)+".before", string(kind)+".after")
+	}
+	slices.Sort(points)
+	return points
+}
+
+// ReplicaFaultPoints are those of replicated volumes only.
+var ReplicaFaultPoints = replicaFaultPoints()
+
+func replicaFaultPoints() []string {
+	points := []string{"set-primary.granted", "end-loser.down", "keep-loser.asked", "keep-loser.cut", "keep-loser.reported", "attach-disk.recorded", "remake-metadata.made", "outdate.before", "outdate.after", "end-freeze.before", "end-freeze.after", "end-freeze.shut-down"}
+	for _, kind := range plan.ReplicaSteps {
+		points = append(points, string(kind)+".before", string(kind)+".after")
+	}
+	slices.Sort(points)
+	return points
+}
+
+const (
+	faultEnv   = "HOLDFAST_FAULT"
+	faultFile  = "fault"
+	faultFired = "fault.fired"
+)
+
+// FaultsFromEnv kills this process, once, when it reaches the point that is named
+// in $HOLDFAST_FAULT or in the file "fault" in the data folder. It is for tests:
+// pass it only where fault points were asked for.
+func FaultsFromEnv(dir string) Faults { return &envFaults{dir: dir} }
+
+type envFaults struct{ dir string }
+
+func (k *envFaults) Hit(point string) {
+	if k.armed(point) && k.disarm(point) {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {} // nothing more is done while the signal is on its way
+	}
+}
+
+func (k *envFaults) armed(point string) bool {
+	if text, err := os.ReadFile(filepath.Join(k.dir, faultFile)); err == nil && strings.TrimSpace(string(text)) == point {
+		return true
+	}
+	if os.Getenv(faultEnv) != point {
+		return false
+	}
+	fired, _ := os.ReadFile(filepath.Join(k.dir, faultFired))
+	return !slices.Contains(strings.Fields(string(fired)), point)
+}
+
+// disarm comes before the kill: the process that is started again must get past
+// the point. Whoever fails to disarm must not kill.
+func (k *envFaults) disarm(point string) bool {
+	path := filepath.Join(k.dir, faultFile)
+	if text, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(text)) == point && os.Remove(path) != nil {
+		return false
+	}
+	f, err := os.OpenFile(filepath.Join(k.dir, faultFired), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	_, err = f.WriteString(point + "\n")
+	return err == nil
+}

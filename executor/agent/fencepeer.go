@@ -1,0 +1,211 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+const (
+	verdictPeerOutdated = fsmpb.Verdict_VERDICT_PEER_OUTDATED
+	verdictSelfOutdated = fsmpb.Verdict_VERDICT_SELF_OUTDATED
+	verdictRefused      = fsmpb.Verdict_VERDICT_REFUSED
+	verdictStale        = fsmpb.Verdict_VERDICT_STALE
+
+	suspensionInterval = time.Second
+	fencePeerRetry     = 100 * time.Millisecond
+)
+
+// fencePeerRequest is one loss of the peer that the log is asked about: whoever asks about it
+// shares it, and it has one request id (S7).
+type fencePeerRequest struct {
+	cmd        *fsmpb.Command
+	promoting  bool
+	handlers   int // of the kernel that wait for the answer; guarded by Executor.mu
+	done       chan struct{}
+	verdict    fsmpb.Verdict
+	generation uint64 // of a yes
+}
+
+// FencePeer answers the kernel's handler: whether the volume's primary, or the replica that
+// is just becoming primary here, may go on without its peer (S6). It asks for as long as
+// ctx lasts, whatever becomes of the controllers, and gives a yes only while it is still
+// of use. The error says that there is no verdict: then nobody may go on.
+func (e *Agent) FencePeer(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error) {
+	e.mu.Lock()
+	v, known := e.volumes[id]
+	if known {
+		_, known = v.replicaMinor()
+	}
+	e.mu.Unlock()
+	if !known || e.Replicator == nil {
+		return fsmpb.Verdict_VERDICT_UNKNOWN, fsm.Reject(fsm.NotFound, "volume %s has no replica on this host", id)
+	}
+	for {
+		verdict, err := e.fencePeer.fencePeerOnce(ctx, v)
+		if err != nil || verdict != verdictStale {
+			e.enqueue(v)
+			return verdict, err
+		}
+		if err := sleep(ctx, fencePeerRetry); err != nil {
+			return fsmpb.Verdict_VERDICT_UNKNOWN, err
+		}
+	}
+}
+
+func (p *fencePeer) fencePeerOnce(ctx context.Context, v *volume) (fsmpb.Verdict, error) {
+	req, err := p.requestVerdict(ctx, v, true)
+	if err != nil {
+		return fsmpb.Verdict_VERDICT_UNKNOWN, err
+	}
+	defer p.leaveFencePeerRequest(req)
+	if req == nil {
+		return verdictRefused, nil
+	}
+	select {
+	case <-req.done:
+	case <-ctx.Done():
+		return fsmpb.Verdict_VERDICT_UNKNOWN, ctx.Err()
+	}
+	if req.verdict != verdictPeerOutdated {
+		return req.verdict, nil
+	}
+	return p.verdictStillHolds(ctx, v, req)
+}
+
+func (p *fencePeer) leaveFencePeerRequest(req *fencePeerRequest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if req != nil {
+		req.handlers--
+	}
+}
+
+// verdictStillHolds: the verdict is of the loss that there is now (S7).
+func (p *fencePeer) verdictStillHolds(ctx context.Context, v *volume, req *fencePeerRequest) (fsmpb.Verdict, error) {
+	if req.promoting {
+		if p.generationOf(v) > req.generation {
+			return verdictStale, nil
+		}
+		return verdictPeerOutdated, nil // the kernel waits for it, and looks at the connection itself
+	}
+	obs, _, err := p.observer.observeReplica(ctx, v)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil:
+		return fsmpb.Verdict_VERDICT_UNKNOWN, err
+	case !v.needsVerdict(&obs):
+		return verdictRefused, nil // it is over: its peer came back
+	case v.replica.generation > req.generation || v.replica.connectedGeneration >= req.generation:
+		return verdictStale, nil
+	}
+	return verdictPeerOutdated, nil
+}
+
+// needsVerdict tells whether the kernel may ask about the peer. With protocol A it does
+// so without a freeze, and goes on whatever it hears (S11). The caller holds mu.
+func (v *volume) needsVerdict(obs *fsm.ReplicaObservation) bool {
+	if obs.Connected() {
+		return false
+	}
+	asynchronous := v.desired != nil && v.desired.Replication != nil && v.desired.Replication.Protocol == fsmpb.Protocol_PROTOCOL_A
+	return obs.Suspended || asynchronous && obs.Primary
+}
+
+// requestVerdict puts the question, or joins the one that is open. Nil: there is nothing to ask
+// about, the device is neither frozen nor being promoted by this process (S13).
+func (p *fencePeer) requestVerdict(ctx context.Context, v *volume, handler bool) (*fencePeerRequest, error) {
+	p.mu.Lock()
+	promoting := v.replica.promotion
+	if req := v.replica.fencePeerRequest; req != nil {
+		if handler {
+			req.handlers++
+		}
+		p.mu.Unlock()
+		return req, nil
+	}
+	p.mu.Unlock()
+	var obs fsm.ReplicaObservation
+	if promoting != nil {
+		obs = *promoting
+		obs.Generation = p.generationOf(v)
+	} else {
+		var err error
+		if obs, _, err = p.observer.observeReplica(ctx, v); err != nil {
+			return nil, err
+		}
+		p.mu.Lock()
+		waits := v.needsVerdict(&obs)
+		p.mu.Unlock()
+		if !waits {
+			return nil, nil
+		}
+	}
+	return p.newFencePeerRequest(v, obs, promoting != nil, handler)
+}
+
+// newFencePeerRequest makes the question and has it asked.
+func (p *fencePeer) newFencePeerRequest(v *volume, obs fsm.ReplicaObservation, promoting, handler bool) (*fencePeerRequest, error) {
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	req := &fencePeerRequest{promoting: promoting, done: make(chan struct{}), cmd: &fsmpb.Command{
+		RequestId: id,
+		Body: &fsmpb.Command_Outdate{Outdate: &fsmpb.Outdate{
+			VolumeId: string(v.id), NodeId: string(p.Node), HostId: string(p.Host.ID), BootId: p.Host.BootID,
+			Generation: obs.Generation, Seen: obs.Proto(),
+		}},
+	}}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, &unavailable{errors.New("this node is stopping")}
+	}
+	if other := v.replica.fencePeerRequest; other != nil {
+		req = other
+	} else {
+		v.replica.fencePeerRequest = req
+		p.wg.Go(func() { p.proposeOutdate(v, req) })
+	}
+	if handler {
+		req.handlers++
+	}
+	return req, nil
+}
+
+// proposeOutdate asks until there is an answer: the same question, with the same id (S7).
+func (p *fencePeer) proposeOutdate(v *volume, req *fencePeerRequest) {
+	for p.ctx.Err() == nil {
+		p.hitFaultPoint("outdate.before")
+		outcome, err := p.proposer.propose(p.ctx, nil, proto.CloneOf(req.cmd))
+		p.hitFaultPoint("outdate.after")
+		if err == nil {
+			p.setVerdict(v, req, outcome.GetVerdict(), outcome.GetGeneration())
+			return
+		}
+		if !isUnavailable(err) {
+			p.logger(v).Warn("the question about its peer was rejected", "error", err)
+			p.setVerdict(v, req, verdictRefused, 0)
+			return
+		}
+		_ = sleep(p.ctx, fencePeerRetry)
+	}
+}
+
+func (p *fencePeer) setVerdict(v *volume, req *fencePeerRequest, verdict fsmpb.Verdict, generation uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	req.verdict, req.generation = verdict, generation
+	v.replica.generation = max(v.replica.generation, generation)
+	v.replica.fencePeerRequest = nil
+	close(req.done)
+	p.logger(v).Info("the log was asked about the peer", "verdict", verdict, "generation", generation)
+}
+
+func (t *table) enqueue(v *volume) { t.volumeQueue.add(v.id) }

@@ -1,0 +1,60 @@
+package agent_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor/agent"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// callAtPoint does something when a point is reached for the first time.
+type callAtPoint struct {
+	point string
+	once  sync.Once
+	do    func()
+}
+
+func (a *callAtPoint) Hit(point string) {
+	if point == a.point {
+		a.once.Do(a.do)
+	}
+}
+
+// S7: the peer returns and is lost again after the last look at the frozen device. The host
+// that then goes on under the verdict of the first loss does so beside a peer that the log
+// never called up to date meanwhile: nobody could go on there.
+func TestS7_AVerdictInUseIsNotInvalidatedByAReconnect(t *testing.T) {
+	p := newStoppedPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	ended := make(chan struct{})
+	var id fsm.VolumeID
+	var backUpToDate bool
+	a.configure = func(c *agent.Config) {
+		c.Faults = &callAtPoint{point: "resume-io.before", do: func() {
+			defer close(ended)
+			p.link.SetDisconnected(false)
+			for end := time.Now().Add(500 * time.Millisecond); !backUpToDate && time.Now().Before(end); time.Sleep(time.Millisecond) {
+				backUpToDate = p.volume(id).ReplicaSync(b.host()).UpToDate
+			}
+			p.link.SetDisconnected(true)
+		}}
+	}
+	a.start(nil)
+	b.start(nil)
+	id = p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.replicator.SetHandler(nil)
+	p.link.SetDisconnected(true)
+	<-ended
+	require.False(t, backUpToDate)
+	a.write(id, "alone")
+	require.False(t, p.volume(id).ReplicaSync(b.host()).UpToDate)
+	p.link.SetDisconnected(false)
+	p.waitUpToDate(id)
+	b.holdsAll(id, "alone")
+	require.Zero(t, p.link.SplitBrains())
+}

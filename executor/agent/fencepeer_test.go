@@ -1,0 +1,206 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor/agent"
+	"github.com/holdfast-storage/holdfast/executor/backendtest"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+const (
+	peerOutdated = fsmpb.Verdict_VERDICT_PEER_OUTDATED
+	selfOutdated = fsmpb.Verdict_VERDICT_SELF_OUTDATED
+	refused      = fsmpb.Verdict_VERDICT_REFUSED
+)
+
+// staged is a volume that is staged on a host whose kernel's handlers all die.
+func stagedPair(t *testing.T) (p *pair, a *member, id fsm.VolumeID) {
+	p = newPair(t)
+	a = p.hosts[0]
+	id = p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.replicator.SetHandler(nil)
+	return p, a, id
+}
+
+func TestS6_FencePeer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before func(p *pair, a *member, id fsm.VolumeID)
+		want   fsmpb.Verdict
+	}{
+		"the holder of the grant goes on":       {func(p *pair, _ *member, _ fsm.VolumeID) { p.link.SetDisconnected(true) }, peerOutdated},
+		"S13 not a device that is not frozen":   {func(*pair, *member, fsm.VolumeID) {}, refused},
+		"not a device that was frozen, and met": {func(p *pair, _ *member, _ fsm.VolumeID) { p.link.SetDisconnected(true); p.link.SetDisconnected(false) }, refused},
+		"S8 not one whose publication was ended": {func(p *pair, a *member, id fsm.VolumeID) {
+			a.disconnect()
+			p.link.SetDisconnected(true)
+			a.endPublication(id)
+			a.reopenDevice()
+		}, refused},
+		"the loser is told that it lost": {func(p *pair, a *member, id fsm.VolumeID) {
+			a.disconnect()
+			a.unpublish(id)
+			p.hosts[1].publish(id)
+			a.reopenDevice()
+		}, selfOutdated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, a, id := stagedPair(t)
+			tc.before(p, a, id)
+			ctx, cancel := context.WithTimeout(t.Context(), pairTimeout)
+			defer cancel()
+			verdict, err := a.e.FencePeer(ctx, id)
+			require.NoError(t, err)
+			require.Equal(t, tc.want, verdict)
+		})
+	}
+}
+
+// reopenDevice lets the host's questions through again, while it hears of no wish yet.
+func (m *member) reopenDevice() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.connected = true
+}
+
+// endPublication ends it, and waits for nothing.
+func (m *member) endPublication(id fsm.VolumeID) {
+	m.t.Helper()
+	m.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{
+		VolumeId: string(id), NodeId: string(m.node),
+	}}})
+}
+
+func TestS6_FencePeerOfAnUnknownVolumeHasNoVerdict(t *testing.T) {
+	p := newPair(t)
+	for range 2 {
+		verdict, err := p.hosts[0].e.FencePeer(t.Context(), backendtest.NewID())
+		require.Equal(t, fsm.NotFound, reasonOf(err))
+		require.Zero(t, verdict)
+	}
+}
+
+func TestS7_HandlersOfOneLossShareARequest(t *testing.T) {
+	p, a, id := stagedPair(t)
+	p.setDown(true)
+	p.link.SetDisconnected(true)
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			verdict, err := a.e.FencePeer(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, peerOutdated, verdict)
+		})
+	}
+	p.eventually("all of them ask", func() bool { return a.e.Handlers(id) == 3 })
+	p.setDown(false)
+	all.Wait()
+	require.Equal(t, 1, p.outdateCommands())
+}
+
+func TestS6_FencePeerRetriesAsLongAsItsCallerLives(t *testing.T) {
+	p, a, id := stagedPair(t)
+	p.setDown(true)
+	p.link.SetDisconnected(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	verdict, err := a.e.FencePeer(ctx, id)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Zero(t, verdict)
+}
+
+// A revoked primary that is frozen is let go of, so that nobody waits for an unmount.
+func TestS9_ASuspendedHostThatWasRevokedFailsItsWrites(t *testing.T) {
+	p := newPair(t)
+	a := p.hosts[0]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.disconnect()
+	p.link.SetDisconnected(true)
+	a.endPublication(id)
+	a.connect()
+	p.eventually("it is torn down", func() bool {
+		primary, frozen := a.replicator.Primary(id)
+		return !primary && !frozen && len(p.volume(id).Teardowns) == 0
+	})
+	_, err := a.replicator.Write(id, "too late")
+	require.Error(t, err)
+	p.link.SetDisconnected(false)
+	p.waitUpToDate(id)
+	p.remove(id)
+}
+
+// What is in flight at the loss ends as done, so a filesystem may end none of its syncs
+// by it: without that the replica stays frozen.
+func TestS9_SuspendedIOEndsOnlyAfterAFilesystemShutdown(t *testing.T) {
+	p := newPair(t)
+	a := p.hosts[0]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	fails := make(chan struct{}, 2)
+	a.mounter.setFail(func(effect, _ string) error {
+		if effect != "shutdown" {
+			return nil
+		}
+		select {
+		case fails <- struct{}{}:
+		default: // enough were seen; the mounter must not wait for this test
+		}
+		return errors.New("it hangs")
+	})
+	a.disconnect()
+	p.link.SetDisconnected(true)
+	a.endPublication(id)
+	a.connect()
+	for range 2 {
+		<-fails
+	}
+	primary, frozen := a.replicator.Primary(id)
+	require.True(t, primary && frozen)
+	a.mounter.setFail(nil)
+	require.Eventually(t, func() bool { // it is tried again ever more seldom
+		primary, frozen := a.replicator.Primary(id)
+		return !primary && !frozen && len(p.volume(id).Teardowns) == 0
+	}, pairTimeout, 10*time.Millisecond, "it is torn down")
+	require.NotZero(t, a.mounter.count("shutdown"))
+	p.link.SetDisconnected(false)
+	p.waitUpToDate(id)
+	p.remove(id)
+}
+
+func TestS9_AHostThatCannotTearDownRebootsIfConfigured(t *testing.T) {
+	p := newStoppedPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	rebooted := make(chan struct{}, 8)
+	a.configure = func(c *agent.Config) {
+		c.SelfFenceAfter = 100 * time.Millisecond
+		c.SelfFence = func() { rebooted <- struct{}{} }
+	}
+	a.start(nil)
+	b.start(nil)
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.mounter.setBusy(stagingPath, true)
+	a.disconnect()
+	a.unpublish(id)
+	b.stage(id, b.publish(id))
+	require.Empty(t, rebooted)
+	a.connect()
+	select {
+	case <-rebooted:
+	case <-time.After(pairTimeout):
+		require.Fail(t, "it does not reboot")
+	}
+	primary, _ := a.replicator.Primary(id)
+	require.True(t, primary, "it is still held")
+	a.mounter.setBusy(stagingPath, false)
+	p.waitUpToDate(id)
+}

@@ -1,0 +1,206 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// warnOfPools says once of each pool that much of it is used.
+func (h *healthChecker) warnOfPools(warned map[fsm.PoolID]bool) {
+	for _, pool := range h.Pools {
+		f := pool.Facts(h.ctx)
+		high := plan.UsedAbove(f, plan.LogAbovePercent)
+		if high && !warned[f.ID] {
+			h.Logger.Warn("much of the pool is used", "pool", string(f.ID), "free", f.Free, "capacity", f.Capacity)
+		}
+		warned[f.ID] = high
+	}
+}
+
+// recordHealth completes what was observed with what is known, judges, and has the log
+// told when the volume fell ill or recovered.
+func (h *healthChecker) recordHealth(ctx context.Context, v *volume, x *plan.HealthInputs) fsm.Condition {
+	if b, err := h.poolSet.backend(v); err == nil {
+		x.Pool = b.Facts(ctx)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x.MinFree, x.Parked = h.MinFree, v.parked != nil
+	if w := v.desired; w != nil && w.Limits != (fsm.Limits{}) {
+		x.LimitsError = v.limitsError
+	}
+	x.WasNearlyFull = v.health != nil && v.health.Message == plan.PoolNearlyFull
+	now := x.Condition()
+	v.health = &now
+	if plan.AbnormalMessage(now) != v.recordCopy.ReportedCondition {
+		h.volumeQueue.add(v.id)
+	}
+	return now
+}
+
+// minImageSize is how many bytes the volume's image must have, of one that is looked at from
+// now on: it may grow at any moment.
+func (t *table) minImageSize(v *volume) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if w := v.desired; w != nil && w.Operation == 0 && w.Goal == fsm.GoalKeep {
+		return max(v.recordCopy.Size, w.Size)
+	}
+	return v.recordCopy.Size
+}
+
+// checkHealthLoop looks at the health of all volumes from time to time.
+func (h *healthChecker) checkHealthLoop() {
+	ticker := time.NewTicker(h.HealthInterval)
+	defer ticker.Stop()
+	warned := map[fsm.PoolID]bool{}
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		h.warnOfPools(warned)
+		for _, v := range h.volumesToCheck() {
+			h.checkHealth(v)
+		}
+	}
+}
+
+// volumesToCheck are the volumes that are made and not to be removed.
+func (h *healthChecker) volumesToCheck() []*volume {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []*volume
+	for _, v := range h.volumes {
+		if v.desired != nil && v.desired.Goal == fsm.GoalKeep && v.desired.ReplicaState != 0 && !v.checkingHealth {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// healthTimeout is how long a volume may take to answer before it is passed by.
+const healthTimeout = 2 * time.Second
+
+// errHung is what is wrong with a filesystem that hangs.
+var errHung = errors.New("it hangs")
+
+// checkHealth judges one volume. One that hangs keeps its examination waiting, and nobody
+// else; one that is being worked on is left for the next time.
+func (h *healthChecker) checkHealth(v *volume) {
+	before, stagings, idle := h.beginHealthCheck(v)
+	if !idle {
+		return
+	}
+	answered := make(chan *plan.HealthInputs, 1)
+	go func() {
+		x, err := h.observeHealth(h.ctx, v, before.Staging)
+		h.mu.Lock()
+		v.checkingHealth = false
+		h.mu.Unlock()
+		if err != nil {
+			h.logger(v).Warn("the volume's health is not known", "error", err)
+			x = nil
+		}
+		answered <- x
+	}()
+	timer := time.NewTimer(healthTimeout)
+	defer timer.Stop()
+	var x *plan.HealthInputs
+	select {
+	case x = <-answered:
+	case <-timer.C:
+		x = &plan.HealthInputs{Device: executor.Device{Exists: true, Size: before.Size}, StatsErr: errHung}
+	case <-h.ctx.Done():
+		return
+	}
+	if x != nil && h.unchangedSince(v, stagings) {
+		h.recordHealth(h.ctx, v, x)
+	}
+}
+
+// beginHealthCheck begins an examination, unless somebody works on the volume. With the record it says
+// how often the volume was staged or unstaged.
+func (h *healthChecker) beginHealthCheck(v *volume) (r records.VolumeRecord, stagings uint64, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if v.call != nil || v.snapshotting || len(v.lock) > 0 || v.checkingHealth {
+		return records.VolumeRecord{}, 0, false
+	}
+	v.checkingHealth = true
+	return v.recordCopy, v.stagingChanges, true
+}
+
+// unchangedSince tells whether nobody took the volume down, nor brought it up again, since then.
+func (h *healthChecker) unchangedSince(v *volume, stagings uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return v.call == nil && len(v.lock) == 0 && v.stagingChanges == stagings
+}
+
+func sameStaging(a, b *records.StagingRecord) bool {
+	return a == nil && b == nil || a != nil && b != nil && *a == *b
+}
+
+// look observes what the volume's health is judged by.
+func (h *healthChecker) observeHealth(ctx context.Context, v *volume, staged *records.StagingRecord) (*plan.HealthInputs, error) {
+	backend, err := h.poolSet.backend(v)
+	if err != nil {
+		return nil, err
+	}
+	x := &plan.HealthInputs{Staged: staged != nil, Size: h.minImageSize(v), MeasuredCondition: fsm.Condition{Message: "not staged"}}
+	if x.Device, err = backend.Observe(ctx, v.id); err != nil {
+		return nil, fmt.Errorf("look at volume %s: %w", v.id, err)
+	}
+	if staged == nil || !x.Device.Active() {
+		return x, nil
+	}
+	mounts, err := h.Mounter.Mounts(ctx, x.Device)
+	if err != nil {
+		return nil, fmt.Errorf("look at the mounts of volume %s: %w", v.id, err)
+	}
+	x.Mounted = staged.Block
+	for _, m := range mounts {
+		x.Mounted = x.Mounted || !m.DeviceNode && m.Path == h.realPath(staged.Path)
+	}
+	if x.Mounted {
+		stats, err := h.Mounter.Stats(ctx, x.Device, staged.Path, staged.Block)
+		x.MeasuredCondition, x.StatsErr = stats.Condition, err
+	}
+	return x, nil
+}
+
+// reportHealth tells an abnormal condition once, and once that it is over. It is kept
+// before it is told, so that a restarted host does not forget to take it back.
+func (r *volumeReporter) reportHealth(v *volume) error {
+	r.mu.Lock()
+	health, desired, acked := v.health, v.desired, v.ackedHealth
+	r.mu.Unlock()
+	if health == nil || desired == nil || desired.Goal != fsm.GoalKeep {
+		return nil
+	}
+	now, isAcked := plan.AbnormalMessage(*health), acked != nil && *acked == plan.AbnormalMessage(*health)
+	if v.record.ReportedCondition != now && (isAcked || now != "") {
+		v.record.ReportedCondition = now
+		if err := r.records.saveRecord(v, true); err != nil {
+			return err
+		}
+	}
+	if isAcked || acked == nil && now == "" && v.record.ReportedCondition == "" {
+		return nil
+	}
+	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_Condition{
+		Condition: &fsmpb.Condition{Abnormal: health.Abnormal, Message: now},
+	}}
+	r.sendFact(v, plan.Fact{Name: plan.FactCondition, Path: now}, ob)
+	return nil
+}

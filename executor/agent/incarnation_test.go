@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// callbackLog is a Log whose answer is on its way while something else happens.
+type callbackLog struct{ onPropose func() }
+
+func (a callbackLog) Propose(context.Context, *fsmpb.Command) (*fsmpb.Outcome, error) {
+	a.onPropose()
+	return &fsmpb.Outcome{Index: 1000, Grant: &fsmpb.Grant{}}, nil
+}
+
+// newRestoringExecutor is an executor whose log is replaced by a restored one, with lower indexes,
+// while an answer is on its way.
+func newRestoringExecutor(t *testing.T) (*Agent, *volume) {
+	e := newBareExecutor(t)
+	session := func(incarnation, index uint64) {
+		e.Update(executor.Update{At: fsm.Epoch{Incarnation: incarnation, Index: index}, Full: true, Adopted: true})
+	}
+	session(1, 1000)
+	e.Proposer = callbackLog{func() { session(2, 5) }}
+	e.mu.Lock()
+	v := e.volumeEntry(testVolume)
+	e.mu.Unlock()
+	require.True(t, e.tryLock(v))
+	require.NoError(t, e.records.openRecord(v))
+	return e, v
+}
+
+// S1: a grant that the log gave before it was restored is of no index of the restored one,
+// which might be long in getting there: until then nothing of the volume would be done.
+func TestS1_AGrantFromBeforeARestoreIsNotAwaited(t *testing.T) {
+	e, v := newRestoringExecutor(t)
+	g, err := e.stager.proposeStage(t.Context(), v, nil, &executor.StageRequest{Volume: v.id})
+	require.ErrorIs(t, err, errSessionChanged)
+	require.Nil(t, g)
+	require.Zero(t, v.record.Floor)
+	e.Proposer = callbackLog{func() { e.Update(executor.Update{At: fsm.Epoch{Incarnation: 3, Index: 6}, Full: true, Adopted: true}) }}
+	_, err = e.binder.proposeTarget(t.Context(), v, nil, &executor.PublishTargetRequest{Volume: v.id})
+	require.ErrorIs(t, err, errSessionChanged)
+	require.Zero(t, v.record.Floor)
+}
+
+// S1: what was told to the log before it was restored is not known to the restored one, and
+// nothing that a later call finds is to say so.
+func TestS1_AFactReportedBeforeARestoreIsReportedAgain(t *testing.T) {
+	e, v := newRestoringExecutor(t)
+	err := e.volumeReports.reportFactAndWait(t.Context(), v, nil, plan.Fact{Name: plan.FactStaged}, &fsmpb.Observation{})
+	require.Empty(t, v.committed)
+	require.Empty(t, v.acked)
+	require.ErrorIs(t, err, errSessionChanged)
+	v.desired = &fsm.DesiredVolume{} // nothing else runs
+	before := fsm.Epoch{Incarnation: 1, Index: 1000}
+	e.volumeReports.onFactAnswer(v, plan.Fact{Name: plan.FactCondition, Path: "ill"}, before, nil)
+	e.volumeReports.onFactAnswer(v, plan.Fact{Name: plan.FactLimitsApplied, Path: fmt.Sprint(v.desired.Limits)}, before, nil)
+	require.Nil(t, v.ackedHealth)
+	require.Nil(t, v.ackedLimits)
+}
+
+// S1: so it is with snapshots: that one is missing changes no wish, so that nothing else would
+// have it said to the restored log.
+func TestS1_AMissingSnapshotIsReportedToTheRestoredLogToo(t *testing.T) {
+	e, _ := newRestoringExecutor(t)
+	session := func(incarnation uint64) {
+		e.Update(executor.Update{At: fsm.Epoch{Incarnation: incarnation, Index: 7}, Full: true, Adopted: true, Snapshots: []fsm.DesiredSnapshot{
+			{Snapshot: testSnapshot, Source: testVolume, Goal: fsm.SnapshotGoalKeep},
+		}})
+	}
+	session(1)
+	c, missed := e.snapshots[testSnapshot], plan.Fact{Name: plan.FactSnapshotMissing}
+	acked := func(incarnation uint64) {
+		e.snapshotReports.onSnapshotFactAnswer(c, missed, fsm.Epoch{Incarnation: incarnation, Index: 7}, nil)
+	}
+	acked(1)
+	require.Contains(t, c.acked, missed)
+	session(1)
+	require.Contains(t, c.acked, missed, "the same log knows it in each session")
+	session(2)
+	require.Empty(t, c.acked)
+	acked(1)
+	require.Empty(t, c.acked, "the answer was on its way")
+	acked(2)
+	require.Contains(t, c.acked, missed)
+}

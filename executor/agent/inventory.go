@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Inventory lists what is below the pools, the kernel's devices of it and of replicas,
+// and their mounts: what an audit compares with the state. It is an error when a pool is
+// absent: then nothing can be said (S12).
+func (e *Agent) Inventory(ctx context.Context) ([]executor.InventoryItem, error) {
+	var all []executor.InventoryItem
+	for _, pool := range e.Pools {
+		items, err := pool.Inventory(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, item := range items {
+			all = append(all, item)
+			if item.Kind != executor.KindDevice || !item.Volume.Valid() {
+				continue
+			}
+			mounts, err := e.mountsOf(ctx, pool, item.Volume)
+			if err != nil {
+				return nil, err
+			}
+			for _, m := range mounts {
+				all = append(all, executor.InventoryItem{Kind: executor.KindMount, Volume: item.Volume, Path: m.Path})
+			}
+		}
+	}
+	replicas, err := e.lister.replicaItems(ctx)
+	return dedupe(append(all, replicas...)), err
+}
+
+// once leaves out what is listed twice.
+func dedupe(all []executor.InventoryItem) []executor.InventoryItem {
+	listed := make(map[executor.InventoryItem]bool, len(all))
+	return slices.DeleteFunc(all, func(item executor.InventoryItem) bool {
+		duplicate := listed[item]
+		listed[item] = true
+		return duplicate
+	})
+}
+
+// replicaItems are the resources of replicated volumes, and the mounts of those that are
+// primary: the device that is mounted is not the one below.
+func (l *lister) replicaItems(ctx context.Context) (all []executor.InventoryItem, err error) {
+	if l.Replicator == nil {
+		return nil, nil
+	}
+	known, err := l.Replicator.ListResources(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the replicated volumes: %w", err)
+	}
+	for _, id := range known {
+		all = append(all, executor.InventoryItem{Kind: executor.KindResource, Volume: id})
+		mounts, err := l.replicaMounts(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range mounts {
+			all = append(all, executor.InventoryItem{Kind: executor.KindMount, Volume: id, Path: m.Path})
+		}
+	}
+	return all, nil
+}
+
+func (l *lister) replicaMounts(ctx context.Context, id fsm.VolumeID) ([]executor.Mount, error) {
+	l.mu.Lock()
+	v := l.volumes[id]
+	l.mu.Unlock()
+	if v == nil {
+		return nil, nil // nobody knows its device
+	}
+	rb, _ := l.poolSet.replicaBackend(v)
+	if rb == nil {
+		return nil, nil // its pool is none of this host's: what is left of it is the resource
+	}
+	have, err := rb.observe(ctx)
+	if err != nil || !have.Primary {
+		return nil, err
+	}
+	return l.Mounter.Mounts(ctx, have.Device())
+}
+
+func (en *env) mountsOf(ctx context.Context, pool executor.Backend, id fsm.VolumeID) ([]executor.Mount, error) {
+	device, err := pool.Observe(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return en.Mounter.Mounts(ctx, device)
+}

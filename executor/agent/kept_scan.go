@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// triggerKeptScan has keptScanLoop look.
+func (t *table) triggerKeptScan() {
+	select {
+	case t.keptScan <- struct{}{}:
+	default: // it will
+	}
+}
+
+// keptScanLoop tells the log of kept copies that it does not know, in each session: those of
+// feature level 1, and of a log that was restored.
+func (k *keptScanner) keptScanLoop() {
+	for failures := 0; ; {
+		select {
+		case <-k.ctx.Done():
+			return
+		case <-k.keptScan:
+		}
+		err := k.reportKeptCopies(k.ctx)
+		if err == nil {
+			failures = 0
+			continue
+		}
+		failures++
+		k.Logger.Warn("the log does not know of all kept copies yet", "error", err)
+		_ = sleep(k.ctx, retryDelay(failures))
+		k.triggerKeptScan()
+	}
+}
+
+// reportKeptCopies says of each kept copy that the host is asked nothing about that it is there.
+func (k *keptScanner) reportKeptCopies(ctx context.Context) error {
+	desired, mayReport := k.desiredSnapshots()
+	if !mayReport {
+		return nil // the next session's first update looks again
+	}
+	found := map[fsm.SnapshotID]fsm.PoolID{}
+	for _, pool := range k.Pools {
+		items, err := pool.Inventory(ctx)
+		if err != nil {
+			return fmt.Errorf("list the snapshots of pool %s: %w", pool.ID(), err)
+		}
+		for _, item := range items {
+			if item.Kind == executor.KindSnapshot && !desired[item.Snapshot] {
+				found[item.Snapshot] = pool.ID()
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	for _, ob := range k.keptAmong(found) {
+		_, err := k.reports.reportAndWait(ctx, nil, ob)
+		if errors.Is(err, errSuperseded) {
+			k.Logger.Warn("the log does not take a kept copy in", "snapshot", ob.GetSnapshotId(), "volume", ob.GetVolumeId())
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// desiredSnapshots are those of which the log wants something, and whether this session may
+// tell it of others. Looked at before the pools are: what goes meanwhile is not found then.
+func (k *keptScanner) desiredSnapshots() (desired map[fsm.SnapshotID]bool, mayReport bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	desired = map[fsm.SnapshotID]bool{}
+	for id, c := range k.snapshots {
+		desired[id] = c.desired != nil
+	}
+	return desired, k.session.number != 0 && k.session.adopted && k.session.level >= fsm.Level2
+}
+
+// maxAttachmentsBack bounds how far back copies of one replica are looked for.
+const maxAttachmentsBack = 4096
+
+// keptAmong finds kept copies by their names, which follow from the volume and from the
+// attachment in which the replica had that.
+func (k *keptScanner) keptAmong(found map[fsm.SnapshotID]fsm.PoolID) (all []*fsmpb.Observation) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, v := range k.volumes {
+		r := v.recordCopy.Replica
+		if r == nil {
+			continue
+		}
+		for offset := uint64(0); offset < min(r.Attachment, maxAttachmentsBack); offset++ {
+			copied := keptSnapshotID(id, r.Attachment-offset)
+			if pool, there := found[copied]; there {
+				all = append(all, keptObservationIn(pool, copied, id, r.Attachment-offset))
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,75 @@
+package agent_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// stoppedWhileRemoving is a pair whose second host was asked to remove its replica, and whose
+// process stopped at the point; the first host is lost then.
+func stoppedWhileRemoving(t *testing.T, point string) (*pair, fsm.VolumeID) {
+	p := newStoppedPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	f := stopAt(point, 0)
+	a.start(nil)
+	b.start(f)
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "acknowledged")
+	a.unstage(id)
+	a.unpublish(id)
+	p.waitUpToDate(id)
+	p.eventually("the replica may be given up", func() bool {
+		_, err := p.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
+			VolumeId: string(id), NodeId: "n2", HostId: string(b.host())}}})
+		return err == nil
+	})
+	select {
+	case <-f.stopped:
+	case <-time.After(pairTimeout):
+		require.Fail(t, "the point is not passed")
+	}
+	a.crash()
+	p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n1", HostId: string(a.host()), Reason: "burnt"}}})
+	b.start(nil)
+	return p, id
+}
+
+// S71, S14: a host that began to remove what is the last copy now keeps what is left of
+// it, wherever it was interrupted, and the volume goes on by a decision.
+func TestS71_AHostThatBeganToRemoveTheLastCopyKeepsIt(t *testing.T) {
+	for _, point := range []string{
+		"down.before", "down.after", "forget-resource.before", "forget-resource.after", "close-below.before", "close-below.after", "remove.before",
+	} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			p, id := stoppedWhileRemoving(t, point)
+			b := p.hosts[1]
+			p.must("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_ForcePrimary{ForcePrimary: &fsmpb.ForcePrimary{
+				VolumeId: string(id), NodeId: "n2", Reason: "n1 burnt"}}})
+			b.stage(id, b.publish(id))
+			require.True(t, has(b.replicator.DiskContent(id), "acknowledged"))
+			b.write(id, "goes on")
+			b.unstage(id)
+			b.unpublish(id)
+		})
+	}
+}
+
+// S71: one that had just removed it says that it is missing.
+func TestS71_AHostThatRemovedTheLastCopyReportsIt(t *testing.T) {
+	for _, point := range []string{"remove.after", "forget-replica.before", "forget-replica.after"} {
+		t.Run(point, func(t *testing.T) {
+			t.Parallel()
+			p, id := stoppedWhileRemoving(t, point)
+			p.eventually("it is missing", func() bool { return p.isReplicaIn(id, p.hosts[1], fsm.ReplicaMissing) })
+			p.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: string(id)}}})
+			p.eventually("the volume is gone", func() bool { return p.volume(id) == nil })
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// snapshotBackend is that of the volume's pool, which must be able to do more than
+// make and remove.
+func (p *poolSet) snapshotBackend(v *volume) (executor.SnapshotBackend, error) {
+	b, err := p.backend(v)
+	if err != nil {
+		return nil, err
+	}
+	backend, ok := b.(executor.SnapshotBackend)
+	if r, isReplica := b.(*replicaBackend); isReplica && r.checkSnapshotPool() != nil {
+		ok = false
+	}
+	if !ok {
+		return nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot copy nor grow", v.id)
+	}
+	return backend, nil
+}
+
+// replicaBackend is the volume as a replicated one.
+func (p *poolSet) replicaBackend(v *volume) (*replicaBackend, error) {
+	b, err := p.backend(v)
+	if err != nil {
+		return nil, err
+	}
+	r, ok := b.(*replicaBackend)
+	if !ok {
+		return nil, fsm.Reject(fsm.Precondition, "volume %s is not replicated", v.id)
+	}
+	return r, nil
+}
+
+// backendOn is the pool's backend, or a view of it for a replicated volume.
+func (p *poolSet) backendOn(v *volume, pool executor.Backend) (executor.Backend, error) {
+	rb, err := p.newReplicaBackend(v, pool)
+	if err != nil {
+		return nil, err
+	}
+	if rb != nil {
+		return rb, nil
+	}
+	return pool, nil
+}
+
+// newReplicaBackend is the view of a replicated volume, else nil. Whether it is replicated is asked
+// once: a wish may take the replica away at any moment.
+func (p *poolSet) newReplicaBackend(v *volume, pool executor.Backend) (*replicaBackend, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	minor, ok := v.replicaMinor()
+	if !ok {
+		return nil, nil
+	}
+	if p.Replicator == nil {
+		return nil, fsm.Reject(fsm.Precondition, "volume %s is replicated, and this host holds no replicas", v.id)
+	}
+	rb := &replicaBackend{Backend: pool, replicator: p.Replicator, volume: v.id, minor: minor, size: v.recordCopy.Size}
+	if v.desired != nil {
+		rb.size = v.desired.Size
+	}
+	return rb, nil
+}
+
+// replicatedSource is the view of a snapshot's source when that is replicated, else nil.
+func (p *poolSet) replicatedSource(w *fsm.DesiredSnapshot, pool executor.Backend) (*replicaBackend, error) {
+	p.mu.Lock()
+	v := p.volumes[w.Source]
+	p.mu.Unlock()
+	if v == nil {
+		return nil, nil
+	}
+	rb, err := p.newReplicaBackend(v, pool)
+	if rb == nil || err != nil {
+		return nil, err
+	}
+	return rb, rb.checkSnapshotPool()
+}
+
+// snapshotPool is that of the snapshot's pool.
+func (p *poolSet) snapshotPool(w *fsm.DesiredSnapshot) (executor.SnapshotBackend, error) {
+	b, ok := p.pools[w.Pool]
+	if !ok {
+		return nil, fsm.Reject(fsm.Precondition, "snapshot %s is in pool %q, which this host does not have", w.Snapshot, w.Pool)
+	}
+	rb, err := p.replicatedSource(w, b)
+	if err != nil {
+		return nil, err
+	}
+	if rb != nil {
+		return rb, nil
+	}
+	backend, ok := b.(executor.SnapshotBackend)
+	if !ok {
+		return nil, fsm.Reject(fsm.Precondition, "pool %s cannot cut snapshots", w.Pool)
+	}
+	return backend, nil
+}
+
+// backend is that of the volume's pool.
+func (p *poolSet) backend(v *volume) (executor.Backend, error) {
+	p.mu.Lock()
+	id := v.recordCopy.Pool
+	if v.desired != nil && v.desired.Pool != "" {
+		id = v.desired.Pool
+	}
+	p.mu.Unlock()
+	if b, ok := p.pools[id]; ok {
+		return p.backendOn(v, b)
+	}
+	if id == "" && len(p.Pools) == 1 {
+		return p.backendOn(v, p.Pools[0])
+	}
+	return nil, fsm.Reject(fsm.Precondition, "volume %s is in pool %q, which this host does not have", v.id, id)
+}

@@ -1,0 +1,30 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// progressInterval is how often a copy's progress is told.
+const progressInterval = 2 * time.Second
+
+// progress tells the log how far a copy is, now and then, and waits for nothing.
+func (r *reporter) progress(volume fsm.VolumeID, snapshot fsm.SnapshotID, source fsm.VolumeID) executor.Progress {
+	last := time.Now()
+	return func(done, total int64) {
+		if time.Since(last) < progressInterval {
+			return
+		}
+		last = time.Now()
+		ob := plan.ObservationOf(snapshot, source)
+		if snapshot == "" {
+			ob.VolumeId = string(volume)
+		}
+		ob.Fact = &fsmpb.Observation_Progress{Progress: &fsmpb.Progress{DoneBytes: done, TotalBytes: total}}
+		r.send(reportBatch{[]*fsmpb.Observation{ob}, func(fsm.Epoch, error) {}})
+	}
+}

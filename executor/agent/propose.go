@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// proposeTimeout bounds one proposal, whatever the log's own patience is.
+const proposeTimeout = 10 * time.Second
+
+// propose has a command applied. The error is a *fsm.Rejection, or says whether
+// it is Unavailable.
+func (p *proposer) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	if p.Proposer == nil {
+		return nil, &unavailable{errors.New("this host has no controllers")}
+	}
+	if c != nil {
+		c.proposing.Add(1)
+		defer c.proposing.Add(-1)
+	}
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	outcome, err := p.Proposer.Propose(ctx, cmd)
+	if err != nil && ctx.Err() != nil && !isUnavailable(err) {
+		err = &unavailable{err}
+	}
+	if err == nil {
+		err = fsm.Err(outcome)
+	}
+	return outcome, err
+}
+
+// grantOf is what the log gave, as of where. An index says nothing in a session that began
+// since: it may be of another incarnation, whose log never gets there (S1).
+func (p *proposer) grantOf(session uint64, outcome *fsmpb.Outcome) (*plan.Grant, fsm.Epoch, error) {
+	g := outcome.GetGrant()
+	format := g.GetFormat()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.session.number != session {
+		return nil, fsm.Epoch{}, errSessionChanged
+	}
+	return &plan.Grant{
+		Session:    session,
+		Epoch:      epochFrom(g.GetEpoch()),
+		ReadOnly:   g.GetReadOnly(),
+		Block:      format.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_RAW,
+		Formatting: format.GetPhase() == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING,
+		Cloned:     format.GetCloned(),
+		FS:         executor.Filesystem{Type: format.GetFsType(), UUID: format.GetFsUuid()},
+	}, fsm.Epoch{Incarnation: p.session.at.Incarnation, Index: outcome.GetIndex()}, nil
+}
+
+func epochFrom(e *fsmpb.Epoch) fsm.Epoch {
+	return fsm.Epoch{Incarnation: e.GetIncarnation(), Index: e.GetIndex()}
+}
+
+func epochProto(e fsm.Epoch) *fsmpb.Epoch {
+	return &fsmpb.Epoch{Incarnation: e.Incarnation, Index: e.Index}
+}
+
+// capabilityProto: the flags are a fingerprint in hexadecimal, never themselves.
+func capabilityProto(c fsm.Capability) (*fsmpb.Capability, error) {
+	flags, err := hex.DecodeString(c.Flags)
+	if err != nil {
+		return nil, fsm.Reject(fsm.Invalid, "the fingerprint of the mount flags is not hexadecimal")
+	}
+	return &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType, FlagsFingerprint: flags}, nil
+}
+
+// fingerprintBytes takes a fingerprint as it is, or what its hexadecimal says.
+func fingerprintBytes(s string) []byte {
+	if b, err := hex.DecodeString(s); err == nil {
+		return b
+	}
+	return []byte(s)
+}
+
+// unavailable is an error that the quorum's return cures (S28).
+type unavailable struct{ err error }
+
+func (u *unavailable) Error() string { return u.err.Error() }
+
+func (u *unavailable) Unwrap() error { return u.err }
+
+func (u *unavailable) Unavailable() bool { return true }
+
+// isUnavailable tells whether the quorum was needed and not there.
+func isUnavailable(err error) bool {
+	var u interface{ Unavailable() bool }
+	return errors.As(err, &u) && u.Unavailable()
+}

@@ -1,0 +1,196 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// replicaBackend is a replicated volume as if it were one of a pool: its image is the
+// device below, which is larger by the metadata, and it is attached where it is
+// primary. So what is mounted, staged and cut is decided as for any volume.
+type replicaBackend struct {
+	executor.Backend // the pool
+	replicator       executor.Replicator
+	volume           fsm.VolumeID
+	minor            uint32
+	size             int64 // bytes that the log wants; 0: not known
+}
+
+// maxRoundUp is by how much a pool may round a device up, in bytes.
+const maxRoundUp = 64 << 20
+
+// look observes the device below and what is above it.
+func (r *replicaBackend) observe(ctx context.Context) (*plan.ObservedReplica, error) {
+	backing, err := r.Backend.Observe(ctx, r.volume)
+	if err != nil {
+		return nil, fmt.Errorf("look at the device below volume %s: %w", r.volume, err)
+	}
+	status, err := r.replicator.Observe(ctx, r.volume, r.minor, backingPath(backing))
+	if err != nil {
+		return nil, fmt.Errorf("look at the replica of volume %s: %w", r.volume, err)
+	}
+	return &plan.ObservedReplica{ResourceStatus: status, Backing: backing, BackingCapacity: r.backingCapacity(backing)}, nil
+}
+
+// backingCapacity is the volume's size that the device below has room for. A pool that rounds up
+// gave no more than was asked for.
+func (r *replicaBackend) backingCapacity(backing executor.Device) int64 {
+	if !backing.Exists {
+		return 0
+	}
+	capacity := r.replicator.BackingCapacity(backing.Size)
+	if r.size > 0 && capacity > r.size && capacity-r.size <= maxRoundUp {
+		return r.size
+	}
+	return capacity
+}
+
+// backingPath is the device's, as it is written down.
+func backingPath(backing executor.Device) string {
+	if backing.StablePath != "" && backing.Active() {
+		return backing.StablePath
+	}
+	return backing.Path
+}
+
+// Observe looks at the volume.
+func (r *replicaBackend) Observe(ctx context.Context, _ fsm.VolumeID) (executor.Device, error) {
+	have, err := r.observe(ctx)
+	if err != nil {
+		return executor.Device{}, err
+	}
+	return have.Device(), nil
+}
+
+// Create makes the device below.
+func (r *replicaBackend) Create(ctx context.Context, id fsm.VolumeID, size int64) error {
+	return r.Backend.Create(ctx, id, r.replicator.BackingSize(size))
+}
+
+// Remove removes it, when nothing is above it any more.
+func (r *replicaBackend) Remove(ctx context.Context, id fsm.VolumeID) error {
+	have, err := r.observe(ctx)
+	if err != nil {
+		return err
+	}
+	if have.InKernel {
+		return fsm.Reject(fsm.InUse, "the replica of volume %s is still in the kernel", id)
+	}
+	return r.Backend.Remove(ctx, id)
+}
+
+// Attach is refused: to become primary takes a grant (S2).
+func (r *replicaBackend) Activate(context.Context, fsm.VolumeID, bool) (executor.Device, error) {
+	return executor.Device{}, fsm.Reject(fsm.Precondition, "volume %s becomes primary under a grant only", r.volume)
+}
+
+// Detach makes the replica secondary; it stays attached and connected.
+func (r *replicaBackend) Deactivate(ctx context.Context, id fsm.VolumeID) error {
+	return r.replicator.SetSecondary(ctx, id)
+}
+
+func (r *replicaBackend) snapshotPool() (executor.SnapshotBackend, error) {
+	if b, ok := r.Backend.(executor.SnapshotBackend); ok {
+		return b, nil
+	}
+	return nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot copy nor grow", r.volume)
+}
+
+// checkSnapshotPool is nil when the pool can.
+func (r *replicaBackend) checkSnapshotPool() error {
+	_, err := r.snapshotPool()
+	return err
+}
+
+// SharesBlocks tells whether the pool cuts without copying.
+func (r *replicaBackend) SharesBlocks() bool {
+	b, err := r.snapshotPool()
+	return err == nil && b.SharesBlocks()
+}
+
+// CopyRate is the pool's.
+func (r *replicaBackend) CopyRate(ctx context.Context) (int64, error) {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return 0, err
+	}
+	return b.CopyRate(ctx)
+}
+
+// ObserveSnapshot says the size that the volume had, without the metadata.
+func (r *replicaBackend) ObserveSnapshot(ctx context.Context, id fsm.SnapshotID) (executor.Device, error) {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return executor.Device{}, err
+	}
+	have, err := b.ObserveSnapshot(ctx, id)
+	have.Size = r.backingCapacity(have)
+	return have, err
+}
+
+// Allocated is of the device below.
+func (r *replicaBackend) Allocated(ctx context.Context, id fsm.VolumeID) (int64, error) {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return 0, err
+	}
+	return b.Allocated(ctx, id)
+}
+
+// Cut cuts the device below.
+func (r *replicaBackend) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress executor.Progress) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.TakeSnapshot(ctx, source, id, progress)
+}
+
+// RemoveSnapshot is the pool's.
+func (r *replicaBackend) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.RemoveSnapshot(ctx, id)
+}
+
+// CreateFrom makes the device below from a source.
+func (r *replicaBackend) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress executor.Progress) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.CreateFrom(ctx, id, r.replicator.BackingSize(size), source, content, progress)
+}
+
+// Expand makes the device below larger. The volume follows when its peer's has grown too.
+func (r *replicaBackend) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.Expand(ctx, id, r.replicator.BackingSize(size))
+}
+
+// Map is the pool's.
+func (r *replicaBackend) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.Map(ctx, target, from, yield)
+}
+
+// Delta is the pool's.
+func (r *replicaBackend) Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
+	b, err := r.snapshotPool()
+	if err != nil {
+		return err
+	}
+	return b.Delta(ctx, base, target, from, yield)
+}

@@ -1,0 +1,37 @@
+package agent
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// A wish may take a source's replica away while its snapshot is looked at. The snapshot
+// then belongs to the view or to the pool, whichever was asked for first.
+func TestASourceThatCeasesToBeReplicatedIsSnapshottedInThePool(t *testing.T) {
+	type snapshotPool struct {
+		executor.Backend
+		executor.SnapshotBackend
+	}
+	pool := snapshotPool{}
+	source := &volume{id: "vol"}
+	e := assemble(Config{})
+	e.pools["p"], e.volumes["vol"] = pool, source
+	e.Replicator = struct{ executor.Replicator }{}
+	replicated := &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{}}
+	repeatUntilEnd(t, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		source.desired = map[bool]*fsm.DesiredVolume{true: replicated}[source.desired == nil]
+	})
+	for range 100_000 {
+		backend, err := e.poolSet.snapshotPool(&fsm.DesiredSnapshot{Source: "vol", Pool: "p"})
+		require.NoError(t, err)
+		if _, rb := backend.(*replicaBackend); !rb {
+			require.Equal(t, pool, backend)
+		}
+	}
+}

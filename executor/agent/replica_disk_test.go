@@ -1,0 +1,241 @@
+package agent_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+var errUnreadable = errors.New("input/output error")
+
+// stop ends the node process; its kernel goes on.
+func (m *member) stop() {
+	m.t.Helper()
+	m.mu.Lock()
+	m.connected = false
+	m.setReachable(false)
+	m.mu.Unlock()
+	require.NoError(m.t, m.e.Shutdown(m.t.Context()))
+}
+
+// holdsAll checks that the host's own disk has everything, and not only its peer's.
+func (m *member) holdsAll(id fsm.VolumeID, texts ...string) {
+	m.t.Helper()
+	for _, text := range texts {
+		require.True(m.t, has(m.replicator.DiskContent(id), text), "%s on %s", text, m.node)
+	}
+}
+
+// S67: what the kernel gave up is copied wholly, under the primary and under its peer; the
+// bitmaps do not name what it lost.
+func TestS67_AFailedDiskIsResyncedInFull(t *testing.T) {
+	for i, name := range []string{"under the primary", "under the secondary"} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			a, broken := p.hosts[0], p.hosts[i]
+			id := p.create(protocolC)
+			a.stage(id, a.publish(id))
+			a.write(id, "acknowledged")
+			attachment := p.volume(id).ReplicaSync(broken.host()).Attachment
+			broken.replicator.FailDisk(id)
+			a.write(id, "meanwhile")
+			p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(broken.host()).Attachment > attachment })
+			p.waitUpToDate(id)
+			broken.holdsAll(id, "acknowledged", "meanwhile")
+			require.Equal(t, 1, broken.replicator.Steps("remake-metadata"))
+			p.eventually("the log takes it for whole", func() bool { return p.volume(id).ReplicaSync(broken.host()).DiskFailed == 0 })
+			a.unstage(id)
+			a.unpublish(id)
+			p.remove(id)
+		})
+	}
+}
+
+// S67: the host's own record outlives its power. The process saw the failure and had not
+// acted on it.
+func TestS67_AFailedDiskIsRememberedOverALossOfPower(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "acknowledged")
+	a.mounter.setFail(nil)
+	b.mounter.setFail(func(effect, _ string) error { // the pool below stays unreadable
+		if effect == "probe" {
+			return errUnreadable
+		}
+		return nil
+	})
+	b.replicator.FailDisk(id)
+	a.write(id, "meanwhile")
+	p.eventually("the host has seen it", func() bool { return b.mounter.count("probe") > 0 || p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
+	b.crash()
+	b.mounter.setFail(nil)
+	b.start(nil)
+	p.waitUpToDate(id)
+	b.holdsAll(id, "acknowledged", "meanwhile")
+	require.Equal(t, 1, b.replicator.Steps("remake-metadata"))
+}
+
+// S67: the host loses its power before its process knew of the failure; its peer saw it.
+func TestS67_AFailedDiskIsRememberedByThePeersWord(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "acknowledged")
+	b.stop()
+	b.replicator.FailDisk(id)
+	p.eventually("the peer said so", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
+	b.crash()
+	a.write(id, "meanwhile")
+	b.start(nil)
+	p.waitUpToDate(id)
+	b.holdsAll(id, "acknowledged", "meanwhile")
+	require.Equal(t, 1, b.replicator.Steps("remake-metadata"))
+	require.Zero(t, p.volume(id).ReplicaSync(b.host()).DiskFailed)
+}
+
+// S67: both lose their power after the secondary's disk failed. The primary's is the good
+// one, and is waited for; neither an operator nor a loss is needed.
+func TestS67_BothLosePowerAfterADiskFailed(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	epoch := a.publish(id)
+	a.stage(id, epoch)
+	a.write(id, "acknowledged")
+	b.mounter.setFail(func(effect, _ string) error {
+		if effect == "probe" {
+			return errUnreadable
+		}
+		return nil
+	})
+	b.replicator.FailDisk(id)
+	a.write(id, "meanwhile")
+	p.eventually("the host has seen it", func() bool {
+		return p.volume(id).ReplicaSync(b.host()).Observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS
+	})
+	a.crash()
+	b.crash()
+	b.mounter.setFail(nil)
+	b.start(nil)
+	require.Zero(t, b.replicator.Steps("remake-metadata"), "not before its peer is there")
+	a.start(nil)
+	p.waitUpToDate(id)
+	for _, m := range p.hosts {
+		m.holdsAll(id, "acknowledged", "meanwhile")
+	}
+	require.Zero(t, a.replicator.Steps("remake-metadata"))
+}
+
+// S67: both disks fail. Either may be the only good copy: neither is given up, and nobody
+// goes on before an operator decided.
+func TestS67_TheOnlyGoodCopyIsNeverGivenUp(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "first")
+	a.write(id, "second")
+	unreadable := func(effect, _ string) error {
+		if effect == "probe" {
+			return errUnreadable
+		}
+		return nil
+	}
+	a.mounter.setFail(unreadable)
+	b.mounter.setFail(unreadable)
+	a.replicator.FailDisk(id)
+	p.eventually("the first failure is known", func() bool { return p.volume(id).ReplicaSync(a.host()).DiskFailed != 0 })
+	b.replicator.FailDisk(id)
+	p.eventually("and the second", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
+	_, err := a.replicator.Write(id, "nowhere")
+	require.Error(t, err)
+	a.mounter.setFail(nil)
+	b.mounter.setFail(nil)
+	a.crash()
+	b.crash()
+	b.start(nil)
+	a.start(nil)
+	a.unpublish(id)
+	for _, m := range p.hosts {
+		require.Zero(t, m.replicator.Steps("remake-metadata"))
+	}
+	p.must("admin/a", &fsmpb.Command{Body: &fsmpb.Command_ForcePrimary{ForcePrimary: &fsmpb.ForcePrimary{
+		VolumeId: string(id), NodeId: "n2", Reason: "both disks failed", PeerDead: true,
+	}}})
+	b.stage(id, b.publish(id))
+	b.holdsAll(id, "second")
+	require.Zero(t, b.replicator.Steps("remake-metadata"))
+	p.waitUpToDate(id)
+	require.Equal(t, 1, a.replicator.Steps("remake-metadata"), "that one is copied from the one that was chosen")
+	a.holdsAll(id, "second")
+	b.crash() // what was decided is not asked again
+	b.start(nil)
+	p.waitUpToDate(id)
+	require.Zero(t, b.replicator.Steps("remake-metadata"))
+}
+
+// S67: the log calls the peer up to date, and it cannot be asked: it may have burnt, and what
+// failed be the only copy that is left. Nothing of it is given up before the peer is there.
+func TestS67_NothingIsGivenUpForAPeerThatIsAway(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "acknowledged")
+	b.stop()
+	b.replicator.FailDisk(id)
+	p.eventually("the peer said so", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
+	b.crash()
+	a.disconnect()
+	require.True(t, p.volume(id).ReplicaSync(a.host()).UpToDate, "by the log's word")
+	b.start(nil)
+	p.eventually("the host looked at it", func() bool {
+		obs := p.volume(id).ReplicaSync(b.host()).Observed
+		return obs.Boot == b.e.Host.BootID && obs.Unconfigured
+	})
+	require.Zero(t, b.replicator.Steps("remake-metadata"))
+	a.connect()
+	p.waitUpToDate(id)
+	require.Equal(t, 1, b.replicator.Steps("remake-metadata"))
+	b.holdsAll(id, "acknowledged")
+}
+
+// S67: the peer's disk fails while the device below is read again, which may take long. What
+// was to be copied from there is then the only copy, and is not given up.
+func TestS67_APeerThatFailsDuringTheProbeStopsTheRemake(t *testing.T) {
+	p := newPair(t)
+	a, b := p.hosts[0], p.hosts[1]
+	id := p.create(protocolC)
+	a.stage(id, a.publish(id))
+	a.write(id, "acknowledged")
+	b.mounter.setFail(func(effect, _ string) error {
+		if effect == "probe" {
+			return errUnreadable
+		}
+		return nil
+	})
+	read := make(chan struct{})
+	var once sync.Once
+	a.mounter.setFail(func(effect, _ string) error {
+		if effect == "probe" {
+			once.Do(func() {
+				b.replicator.FailDisk(id)
+				p.eventually("the log knows", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
+				close(read)
+			})
+		}
+		return nil
+	})
+	a.replicator.FailDisk(id)
+	<-read
+	a.stop()
+	require.Zero(t, a.replicator.Steps("remake-metadata"))
+}

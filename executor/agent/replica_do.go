@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
+)
+
+func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, s *plan.VolumeView, kind plan.StepKind, w *plan.ReplicaSpec, h *plan.ObservedReplica) error {
+	switch kind {
+	case plan.StepActivateBacking, plan.StepDeactivateBacking:
+		return rw.switchBacking(ctx, v, kind)
+	case plan.StepConfigure:
+		return rw.configure(ctx, v, w, h)
+	case plan.StepAdjust:
+		err := rw.Replicator.Adjust(ctx, v.id)
+		v.replica.adjusted = err == nil
+		return err
+	case plan.StepCreateMetadata:
+		return rw.createMetadata(ctx, v, w)
+	case plan.StepRemakeMetadata:
+		return rw.remakeMetadata(ctx, v, h)
+	case plan.StepProposeAttach:
+		return rw.proposeAttach(ctx, v, w)
+	case plan.StepAttachDisk:
+		return rw.attachDisk(ctx, v, h)
+	case plan.StepConnect, plan.StepConnectDiscard:
+		return rw.connect(ctx, v, kind == plan.StepConnectDiscard)
+	case plan.StepSetPrimary:
+		return rw.promote(ctx, v, nil, s.Desired.Publication.Epoch)
+	case plan.StepResumeIO:
+		return rw.suspended.failSuspendedIO(ctx, v, &h.ResourceStatus)
+	case plan.StepTearDownVictim:
+		return rw.tearDownVictim(ctx, v, h)
+	case plan.StepKeepVictim:
+		return rw.victims.keepVictim(ctx, v)
+	case plan.StepRemoveConfig:
+		return rw.removeConfig(ctx, v)
+	case plan.StepForgetReplicaRecord:
+		v.record.Replica = nil
+		return rw.records.saveRecord(v, true)
+	case plan.StepNoteInSync:
+		return rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.MayHaveWrites, r.CopyKept = false, false })
+	case plan.StepVerify:
+		return rw.verifyReplica(ctx, v)
+	}
+	return rw.kernelStep(ctx, v, kind, w.Size)
+}
+
+// kernelStep does what is one word to the kernel.
+func (rw *replicaWorker) kernelStep(ctx context.Context, v *volume, kind plan.StepKind, size int64) error {
+	switch kind {
+	case plan.StepDetachDisk:
+		v.replica.attachBackoff.noteTry(time.Now())
+		return rw.suspended.detachDisk(ctx, v)
+	case plan.StepDisconnect:
+		v.replica.discarding = false
+		return rw.Replicator.Disconnect(ctx, v.id)
+	case plan.StepNewUUID:
+		return rw.Replicator.NewUUID(ctx, v.id)
+	case plan.StepInvalidate:
+		return rw.Replicator.Invalidate(ctx, v.id)
+	case plan.StepResize:
+		return rw.Replicator.Resize(ctx, v.id, size)
+	case plan.StepDownResource:
+		v.replica.adjusted, v.replica.discarding = false, false
+		return rw.Replicator.Down(ctx, v.id)
+	}
+	return fmt.Errorf("there is no step %q", kind)
+}
+
+// connect begins to connect, with this attachment on record: one that was connected
+// before has nothing to doubt.
+func (rw *replicaWorker) connect(ctx context.Context, v *volume, discard bool) error {
+	if r := v.record.Replica; r != nil && r.ConnectedAttachment != r.Attachment {
+		if err := rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.ConnectedAttachment = r.Attachment }); err != nil {
+			return err
+		}
+	}
+	v.replica.connectBackoff.noteTry(time.Now())
+	v.replica.discarding = discard
+	return rw.Replicator.Connect(ctx, v.id, discard)
+}
+
+// switchBacking makes the image of the pool a block device, or ends that.
+func (rw *replicaWorker) switchBacking(ctx context.Context, v *volume, kind plan.StepKind) error {
+	rb, err := rw.poolSet.replicaBackend(v)
+	if err != nil {
+		return err
+	}
+	if kind == plan.StepDeactivateBacking {
+		return rb.Backend.Deactivate(ctx, v.id)
+	}
+	if v.record.Replica == nil { // it is known to be replicated before anything is up
+		if err := rw.records.saveReplicaRecord(v, func(*records.ReplicaRecord) {}); err != nil {
+			return err
+		}
+	}
+	_, err = rb.Backend.Activate(ctx, v.id, false)
+	return err
+}
+
+// createMetadata belongs to the making of the replica. A copy of another volume's
+// device has that one's metadata, which must not be taken for its own.
+func (rw *replicaWorker) createMetadata(ctx context.Context, v *volume, w *plan.ReplicaSpec) error {
+	if wiper, ok := rw.Replicator.(executor.MetadataWiper); ok && w.FromSource {
+		if err := wiper.WipeMetadata(ctx, v.id); err != nil {
+			return err
+		}
+	}
+	if err := rw.Replicator.CreateMetadata(ctx, v.id); err != nil {
+		return err
+	}
+	return rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.MetadataMade, r.Verified = true, time.Now() })
+}
+
+func (rw *replicaWorker) verifyReplica(ctx context.Context, v *volume) error {
+	if err := rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.Verified = time.Now() }); err != nil {
+		return err
+	}
+	return rw.Replicator.Verify(ctx, v.id)
+}
+
+// removeConfig removes the last that is known of the resource but its device below.
+func (rw *replicaWorker) removeConfig(ctx context.Context, v *volume) error {
+	v.replica.config, v.replica.committedAttachment = nil, attachment{}
+	return rw.Replicator.RemoveConfig(ctx, v.id)
+}
+
+var errPoolCannotKeep = errors.New("the pool cannot keep what the replica has before it is given up")

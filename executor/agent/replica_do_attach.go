@@ -1,0 +1,79 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// proposeAttach has the next attachment recorded: from then on the replica is not up to
+// date, until it was seen together with its peer (S5). Its number is on disk before.
+func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, w *plan.ReplicaSpec) error {
+	session, err := rw.actingSession()
+	if err != nil {
+		return err
+	}
+	err = rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
+		r.Attachment, r.Boot = max(r.Attachment, w.Attachment)+1, rw.Host.BootID
+	})
+	if err != nil {
+		return err
+	}
+	number := v.record.Replica.Attachment
+	outcome, err := rw.proposer.propose(ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
+		VolumeId: string(v.id), NodeId: string(rw.Node), HostId: string(rw.Host.ID), BootId: rw.Host.BootID, Attach: number,
+	}}})
+	if err != nil {
+		return err
+	}
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	v.replica.committedAttachment = attachment{number, session}
+	v.replica.generation = max(v.replica.generation, outcome.GetGeneration())
+	return nil
+}
+
+// attachDisk uses the attachment that was recorded, once. A device below that cannot be
+// read is not attached again: it would only fail again.
+func (rw *replicaWorker) attachDisk(ctx context.Context, v *volume, h *plan.ObservedReplica) error {
+	rw.mu.Lock()
+	committed := v.replica.committedAttachment
+	v.replica.committedAttachment = attachment{}
+	current := rw.session.number == committed.session
+	rw.mu.Unlock()
+	if !current {
+		return errSessionChanged
+	}
+	v.replica.attachBackoff.noteTry(time.Now())
+	if err := rw.probeBacking(ctx, h); err != nil {
+		return err
+	}
+	if err := rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.GivenAttachment = r.Attachment }); err != nil {
+		return err
+	}
+	rw.hitFaultPoint("attach-disk.recorded")
+	err := errSessionChanged // it may have ended while the disk was read
+	if rw.sessionHolds(committed.session) {
+		err = rw.Replicator.Attach(ctx, v.id)
+	}
+	v.replica.adjusted = err == nil // it read the file just now
+	if err != nil {
+		return errors.Join(err, rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.GivenAttachment = 0 }))
+	}
+	return nil
+}
+
+func (rw *replicaWorker) probeBacking(ctx context.Context, h *plan.ObservedReplica) error {
+	if !h.InKernel {
+		return nil
+	}
+	if _, err := rw.Mounter.Probe(ctx, h.Backing.Path, h.Backing.Size); err != nil {
+		return fmt.Errorf("read the device below again: %w", err)
+	}
+	return nil
+}

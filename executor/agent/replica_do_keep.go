@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// keepVictim cuts what the replica has before it is discarded (S9). The log makes a record
+// of the copy before it is cut, and has heard that it is there before anything is discarded
+// (S49). If it cannot be kept, the replica stays torn down, and the log says why.
+func (k *victimKeeper) keepVictim(ctx context.Context, v *volume) error {
+	if !k.atLevel2() {
+		return k.keepVictimLevel1(ctx, v)
+	}
+	if !v.replica.keepBackoff.ready(time.Now()) {
+		return errNotKept(v)
+	}
+	v.replica.keepBackoff.noteTry(time.Now())
+	id, err := k.proposeKeep(ctx, v, nil)
+	if err != nil {
+		return err
+	}
+	k.hitFaultPoint("keep-loser.asked")
+	if err := k.takeVictim(ctx, v, id); err != nil {
+		_, reportErr := k.proposeKeep(ctx, v, err)
+		return errors.Join(err, reportErr)
+	}
+	if _, err := k.reports.reportAndWait(ctx, nil, k.keptObservation(v, id)); err != nil {
+		return fmt.Errorf("say that snapshot %s keeps what volume %s lost: %w", id, v.id, err)
+	}
+	k.hitFaultPoint("keep-loser.reported")
+	v.replica.keepBackoff = retryBackoff{}
+	k.logger(v).Warn("this replica lost: what it had is kept in a snapshot of the pool; see `holdfast volumes kept`", "snapshot", id)
+	return k.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.CopyKept = true })
+}
+
+// keepVictimLevel1 is keepVictim where the log has no record of it, at feature level 1. It
+// hears of the copy when the level has risen (keptScanLoop).
+func (k *victimKeeper) keepVictimLevel1(ctx context.Context, v *volume) error {
+	id := keptSnapshotID(v.id, v.record.Replica.Attachment)
+	if err := k.takeVictim(ctx, v, id); err != nil {
+		return err
+	}
+	k.logger(v).Warn("this replica lost: what it had is kept in a snapshot of the pool, until an operator removes that", "snapshot", id)
+	return k.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.CopyKept = true })
+}
+
+// takeVictim makes the copy. One that is there already stays as it is.
+func (k *victimKeeper) takeVictim(ctx context.Context, v *volume, id fsm.SnapshotID) error {
+	rb, err := k.poolSet.replicaBackend(v)
+	if err != nil {
+		return err
+	}
+	if rb.checkSnapshotPool() != nil {
+		return fmt.Errorf("keep what volume %s lost: %w", v.id, errPoolCannotKeep)
+	}
+	if err := rb.TakeSnapshot(ctx, v.id, id, func(int64, int64) {}); err != nil {
+		return fmt.Errorf("keep what volume %s lost as snapshot %s: %w", v.id, id, err)
+	}
+	k.hitFaultPoint("keep-loser.cut")
+	return nil
+}
+
+// proposeKeep has the log make a record of the copy, and answers with its name. Trouble is
+// why it could not be kept.
+func (k *victimKeeper) proposeKeep(ctx context.Context, v *volume, cause error) (fsm.SnapshotID, error) {
+	attachment := v.record.Replica.Attachment
+	c := &fsmpb.KeepReplica{
+		VolumeId: string(v.id), NodeId: string(k.Node), HostId: string(k.Host.ID), BootId: k.Host.BootID,
+		Attach: attachment, SnapshotId: string(keptSnapshotID(v.id, attachment)),
+	}
+	if cause != nil {
+		c.Trouble = cause.Error()
+		sanitizeText(c.ProtoReflect())
+	}
+	outcome, err := k.proposer.propose(ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_KeepReplica{KeepReplica: c}})
+	switch {
+	case err != nil || cause != nil:
+		return "", err
+	case outcome.GetSnapshotId() == "":
+		return "", errNotKept(v)
+	}
+	return fsm.SnapshotID(outcome.GetSnapshotId()), nil
+}
+
+func errNotKept(v *volume) error {
+	return fsm.Reject(fsm.Busy, "volume %s: what its replica lost cannot be kept now, so it is not discarded; the volume's condition says what to do", v.id)
+}
+
+// keptObservation says that the copy is in the pool.
+func (k *victimKeeper) keptObservation(v *volume, id fsm.SnapshotID) *fsmpb.Observation {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	pool := v.record.Pool
+	if v.desired != nil && v.desired.Pool != "" {
+		pool = v.desired.Pool
+	}
+	return keptObservationIn(pool, id, v.id, v.record.Replica.Attachment)
+}
+
+func keptObservationIn(pool fsm.PoolID, id fsm.SnapshotID, volume fsm.VolumeID, attachment uint64) *fsmpb.Observation {
+	ob := plan.ObservationOf(id, volume)
+	ob.Fact = &fsmpb.Observation_SnapshotKept{SnapshotKept: &fsmpb.SnapshotKept{
+		Attach: attachment, PoolId: string(pool), CutUnixNano: time.Now().UnixNano(),
+	}}
+	return ob
+}
+
+// keptSnapshotID is the snapshot that keeps what a replica had in an attachment when it lost.
+func keptSnapshotID(id fsm.VolumeID, attachment uint64) fsm.SnapshotID {
+	name := fmt.Sprintf("holdfast: what %s had in attachment %d", id, attachment)
+	return fsm.SnapshotID("hs-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(name)).String())
+}

@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// attachPrimary makes the replica primary for the call's grant, and lets the volume
+// grow to what the devices below have room for.
+func (j *job) attachPrimary(ctx context.Context) error {
+	j.hitFaultPoint("set-primary.before")
+	err := j.replicaWorker.promote(ctx, j.v, j.call, j.want.Grant.Epoch)
+	j.hitFaultPoint("set-primary.after")
+	if err != nil {
+		return err
+	}
+	have, err := j.observer.observeVolume(ctx, j.v, j.want)
+	if err != nil || have.Replica == nil {
+		return err
+	}
+	j.mu.Lock()
+	w := j.v.desired
+	j.mu.Unlock()
+	if w == nil || w.Replication == nil {
+		return nil
+	}
+	want := &plan.ReplicaSpec{DesiredReplica: w.Replication, Size: w.Size}
+	if plan.NextResize(want, have.Replica).Kind == plan.StepNone {
+		return nil
+	}
+	return j.Replicator.Resize(ctx, j.v.id, w.Size)
+}
+
+// promote asks for the right to be primary and uses it at once: in this session, after
+// what was observed (S2). That it may write from here on is on disk first (S9).
+func (rw *replicaWorker) promote(ctx context.Context, v *volume, c *call, epoch fsm.Epoch) error {
+	session, err := rw.actingSession()
+	if err != nil {
+		return err
+	}
+	obs, _, err := rw.observer.observeReplica(ctx, v)
+	if err != nil {
+		return err
+	}
+	outcome, err := rw.proposer.propose(ctx, c, &fsmpb.Command{Body: &fsmpb.Command_SetPrimary{SetPrimary: &fsmpb.SetPrimary{
+		VolumeId: string(v.id), NodeId: string(rw.Node), HostId: string(rw.Host.ID), BootId: rw.Host.BootID,
+		Epoch: epochProto(epoch), Seen: obs.Proto(),
+	}}})
+	if err != nil {
+		return err
+	}
+	rw.hitFaultPoint("set-primary.granted")
+	err = rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
+		if r.MayHaveWrites, r.CopyKept = true, false; outcome.GetForce() {
+			r.ClearDiskFailure() // it goes on as it is, by a decision
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if !rw.sessionHolds(session) {
+		return errSessionChanged
+	}
+	obs.Generation = outcome.GetGeneration()
+	rw.setPromotion(v, &obs)
+	defer rw.setPromotion(v, nil)
+	return rw.Replicator.SetPrimary(ctx, v.id, outcome.GetForce())
+}
+
+// promoting notes what the kernel's handler is to be answered with while it asks about
+// a promotion of ours (S13).
+func (rw *replicaWorker) setPromotion(v *volume, obs *fsm.ReplicaObservation) {
+	rw.mu.Lock()
+	defer rw.mu.Unlock()
+	v.replica.promotion = obs
+	if obs != nil {
+		v.replica.generation = max(v.replica.generation, obs.Generation)
+	}
+}

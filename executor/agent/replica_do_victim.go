@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// tearDownVictim ends what is left of a replica that lost, after its writers got their errors
+// (S9): mounts, the role, the resource.
+func (rw *replicaWorker) tearDownVictim(ctx context.Context, v *volume, h *plan.ObservedReplica) error {
+	if h.Mounted || h.Primary {
+		j := &job{volumeWorker: rw.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: v.id}}
+		if err := j.takeDown(ctx); err != nil {
+			return err
+		}
+		rw.hitFaultPoint("end-loser.down")
+	}
+	v.replica.adjusted, v.replica.discarding = false, false
+	return rw.Replicator.Down(ctx, v.id)
+}
+
+// endSuspension ends the frozen I/O of a replica that lost, or that nobody may write to any
+// more, in errors (S9). It waits for no lock: whoever has the volume's may be frozen.
+func (s *suspendedWatcher) endSuspension(ctx context.Context, v *volume) error {
+	have, err := s.observer.resourceStatus(ctx, v)
+	if err != nil || !have.Suspended {
+		return err
+	}
+	if have.Disk > plan.DiskDiskless {
+		s.hitFaultPoint("end-freeze.before")
+		if err := s.detachDisk(ctx, v); err != nil {
+			return err
+		}
+		s.hitFaultPoint("end-freeze.after")
+	}
+	return s.failSuspendedIO(ctx, v, &have)
+}
+
+// detachTimeout is how long the kernel may take to give a disk up: it runs a helper first.
+const detachTimeout = 5 * time.Second
+
+// detachDisk has the kernel give the disk up, and waits until it has: while the disk is
+// still Failed, to resume would begin a generation of its own on it, and its next
+// handshake with the peer would find a split brain (S9).
+func (s *suspendedWatcher) detachDisk(ctx context.Context, v *volume) error {
+	before, err := s.observer.resourceStatus(ctx, v)
+	if err != nil {
+		return err
+	}
+	s.noteDetach(v, &before)
+	if err := s.Replicator.Detach(ctx, v.id, true); err != nil {
+		return err
+	}
+	for began := time.Now(); ; {
+		m, err := s.observer.resourceStatus(ctx, v)
+		switch {
+		case err != nil || !m.InKernel || m.Disk <= plan.DiskDiskless:
+			return err
+		case time.Since(began) > detachTimeout:
+			return errDiskNotDetached(v, &m)
+		}
+		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func errDiskNotDetached(v *volume, m *executor.ResourceStatus) error {
+	return fsm.Reject(fsm.Busy, "volume %s: the kernel has not given up its disk yet: it is in state %s", v.id, m.Disk)
+}
+
+// failSuspendedIO ends the frozen I/O of a replica whose disk was detached. The kernel fails
+// what was blocked, but completes as done a write that this host's disk had taken and
+// only the peer had not confirmed. A filesystem whose last write of a sync that was
+// would acknowledge what the other side does not have: so it is shut down before. Where
+// that fails the replica stays frozen.
+func (s *suspendedWatcher) failSuspendedIO(ctx context.Context, v *volume, m *executor.ResourceStatus) error {
+	if err := s.Mounter.Shutdown(ctx, executor.Device{Path: m.Path, Number: m.Number, StablePath: m.Path}); err != nil {
+		return fmt.Errorf("end the frozen I/O of volume %s: %w", v.id, err)
+	}
+	s.hitFaultPoint("end-freeze.shut-down")
+	now, err := s.observer.resourceStatus(ctx, v)
+	switch {
+	case err != nil:
+		return err
+	case now.InKernel && now.Disk > plan.DiskDiskless:
+		return errDiskNotDetached(v, &now)
+	}
+	return s.Replicator.ResumeIO(ctx, v.id)
+}

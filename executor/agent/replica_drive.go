@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// replicaError is why a replica does not get on. Replicas wait for each other, for a
+// disk or for an operator: that is no failure of whatever else is done to the volume.
+type replicaError struct{ error }
+
+func (r *replicaError) Unwrap() error { return r.error }
+
+// isReplicaWait tells whether the failure is a replica's only, of a volume that is made.
+func isReplicaWait(w *fsm.DesiredVolume, err error) bool {
+	var r *replicaError
+	return w.Goal != fsm.GoalCreate && errors.As(err, &r)
+}
+
+// driveReplica does step after step until nextReplicaStep has none.
+func (rw *replicaWorker) driveReplica(ctx context.Context, v *volume) error {
+	if err := rw.drive(ctx, &replicaJob{replicaWorker: rw, v: v}); err != nil {
+		return &replicaError{err}
+	}
+	return nil
+}
+
+// replicaJob is one work on a volume's replica.
+type replicaJob struct {
+	*replicaWorker
+	v *volume
+
+	// When the step was chosen.
+	s    *plan.VolumeView
+	at   fsm.Epoch
+	want *plan.ReplicaSpec
+	have *plan.ObservedReplica
+}
+
+func (j *replicaJob) choose(ctx context.Context) (plan.Step, error) {
+	s, at, err := j.observer.view(ctx, j.v)
+	if err == nil && s.Have.Replica != nil {
+		err = j.recordDiskState(j.v, s.Have.Replica)
+	}
+	if err != nil || s.Have.Replica == nil || s.Desired == nil || s.Desired.Replication == nil || !s.Actionable {
+		return plan.Step{}, err
+	}
+	j.s, j.at = s, at
+	j.want, j.have = j.replicaInputs(j.v, s)
+	return plan.NextReplicaStep(j.want, j.have), nil
+}
+
+// authorize: the wish is recorded as acted on (S14), in the session that it was read in (S2).
+func (j *replicaJob) authorize(plan.Step) error { return j.acted.Persist(j.at, j.s.IncarnationID) }
+
+func (j *replicaJob) perform(ctx context.Context, s plan.Step) error {
+	return j.performReplicaStep(ctx, j.v, j.s, s.Kind, j.want, j.have)
+}
+
+func (j *replicaJob) did(s plan.Step, began time.Time, err error) {
+	var rej *fsm.Rejection
+	switch {
+	case err == nil:
+		j.logger(j.v).Debug("step done", "step", s.Kind, "took", time.Since(began))
+	case errors.As(err, &rej):
+		j.logger(j.v).Debug("step refused", "step", s.Kind, "error", err)
+	default:
+		j.logger(j.v).Warn("step failed", "step", s.Kind, "error", err)
+	}
+}
+
+func (j *replicaJob) wrap(kind plan.StepKind, err error) error { return wrapStep(j.v, kind, err) }
+
+func (j *replicaJob) restless() error {
+	return fmt.Errorf("the replica of volume %s does not stay as it is made", j.v.id)
+}

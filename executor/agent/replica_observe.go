@@ -1,0 +1,118 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// observeReplica observes the replica as the log is to hear it. The generation that is known
+// is read before the kernel is: what is seen is never older than what it names (S7).
+func (o *observer) observeReplica(ctx context.Context, v *volume) (fsm.ReplicaObservation, *plan.ObservedReplica, error) {
+	rb, err := o.poolSet.replicaBackend(v)
+	if err != nil {
+		return fsm.ReplicaObservation{}, nil, err
+	}
+	o.mu.Lock()
+	generation, resumed := v.replica.generation, v.replica.resumeCount
+	o.mu.Unlock()
+	have, err := rb.observe(ctx)
+	if err != nil {
+		return fsm.ReplicaObservation{}, nil, err
+	}
+	return o.replicaObservation(v, have, generation, resumed), have, nil
+}
+
+func (t *table) generationOf(v *volume) uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return v.replica.generation
+}
+
+// replicaObservation is the observation under a generation. That the peer was met is noted before
+// anybody is told: a verdict of before that is of no use (S7). While such a verdict is used,
+// nothing is told under its generation: the peer may be lost again, and this host go on.
+func (o *observer) replicaObservation(v *volume, h *plan.ObservedReplica, generation, resumed uint64) fsm.ReplicaObservation {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	obs := fsm.ReplicaObservation{
+		Boot: o.Host.BootID, Primary: h.Primary, Disk: h.Disk, Connection: h.Connection, PeerDisk: h.PeerDisk,
+		UUID: h.UUID, Suspended: h.Suspended, Generation: generation, BackingCapacity: h.BackingCapacity, Unconfigured: !h.InKernel,
+	}
+	if r := v.recordCopy.Replica; r != nil && r.Boot == o.Host.BootID {
+		obs.Attachment = r.Attachment
+	}
+	if h.SyncPercent >= 0 {
+		obs.SyncPercent = uint32(h.SyncPercent) / 10 * 10
+	} else if h.Connection == fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED {
+		obs.OutOfSync = h.OutOfSync
+	}
+	if obs.Connected() {
+		v.replica.connectedGeneration = max(v.replica.connectedGeneration, generation)
+	}
+	if v.replica.resuming || v.replica.resumeCount != resumed {
+		obs.Generation = 0 // no log counts it
+	}
+	return obs
+}
+
+// replicaInputs completes what was observed with what the record and this process know.
+func (rw *replicaWorker) replicaInputs(v *volume, s *plan.VolumeView) (*plan.ReplicaSpec, *plan.ObservedReplica) {
+	w, h := s.Desired, s.Have.Replica
+	want := &plan.ReplicaSpec{
+		DesiredReplica: w.Replication, Volume: v.id, Goal: w.Goal, Size: w.Size,
+		Published: w.Publication != nil, HasTeardown: w.Teardown != nil, FromSource: !w.Source.IsZero(),
+		Leaving: w.Goal == fsm.GoalKeep && w.ReplicaState == fsm.ReplicaLeaving,
+	}
+	h.Mounted = s.Have.Staged || len(s.Have.BoundTargets) > 0 || len(s.Have.ForeignMounts) > 0
+	if r := v.record.Replica; r != nil {
+		h.Recorded, h.MetadataMade, h.MayHaveWrites, h.CopyKept = true, r.MetadataMade, r.MayHaveWrites, r.CopyKept
+		h.AttachmentRecorded = h.DiskAttached() && r.Attachment != 0 && r.Boot == rw.Host.BootID
+		h.ConnectedInAttachment = h.AttachmentRecorded && r.ConnectedAttachment == r.Attachment
+		h.DiskFailed, h.PeerWasUpToDate = r.FailedAttachment != 0 || w.Replication.DiskFailed > r.RemadeAttachment, r.PeerWasUpToDate
+		h.VerifyDue = rw.VerifyInterval > 0 && time.Since(r.Verified) >= rw.VerifyInterval
+	}
+	now := time.Now()
+	rw.mu.Lock()
+	h.AttachmentCommitted = v.replica.committedAttachment.number != 0 && v.replica.committedAttachment.session == rw.session.number
+	rw.mu.Unlock()
+	h.AttachDue, h.ConnectDue = v.replica.attachBackoff.ready(now), v.replica.connectBackoff.ready(now)
+	h.Adjusted, h.Discarding = v.replica.adjusted, v.replica.discarding
+	if p := w.Replication.Peer; p != nil {
+		h.LowerHostID = rw.Host.ID < p.Host
+		h.ConfigCurrent = h.HasConfig && v.replica.config != nil && v.replica.peerKey == string(p.PublicKey) && *v.replica.config == rw.resourceConfig(v.id, w.Replication, h, v.replica.config.Secret)
+	}
+	rw.scheduleReplicaRetry(v, h, now)
+	return want, h
+}
+
+// scheduleReplicaRetry looks again when something may be tried again, and forgets failures of
+// what is well.
+func (rw *replicaWorker) scheduleReplicaRetry(v *volume, h *plan.ObservedReplica, now time.Time) {
+	if h.BothUpToDate() && h.Connection == plan.ConnConnected {
+		v.replica.attachBackoff, v.replica.connectBackoff = retryBackoff{}, retryBackoff{}
+	}
+	if !h.AttachDue && !h.DiskAttached() {
+		rw.volumeQueue.addAfter(v.id, v.replica.attachBackoff.notBefore.Sub(now))
+	}
+	if !h.ConnectDue && h.Connection <= plan.ConnConnecting {
+		rw.volumeQueue.addAfter(v.id, v.replica.connectBackoff.notBefore.Sub(now))
+	}
+}
+
+// resourceStatus observes the resource alone, without any lock.
+func (o *observer) resourceStatus(ctx context.Context, v *volume) (executor.ResourceStatus, error) {
+	rb, err := o.poolSet.replicaBackend(v)
+	if err != nil {
+		return executor.ResourceStatus{}, err
+	}
+	have, err := rb.observe(ctx)
+	if err != nil {
+		return executor.ResourceStatus{}, err
+	}
+	return have.ResourceStatus, nil
+}

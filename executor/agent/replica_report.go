@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// reportReplica tells what was observed of the replica when it is not what the log knows
+// (S10): one word at a time, so that they are heard in their order.
+func (r *replicaReporter) reportReplica(ctx context.Context, v *volume, s *plan.VolumeView) error {
+	w := s.Desired
+	if w == nil || w.Replication == nil {
+		return nil
+	}
+	obs, _, err := r.observer.observeReplica(ctx, v)
+	if err != nil || !r.observer.differsFromLog(v, obs) {
+		return err
+	}
+	f := plan.Fact{Name: plan.FactReplicaObserved, Path: fmt.Sprint(obs)}
+	if r.isAcked(v, f) || r.replicaReportInFlight(v) {
+		return nil
+	}
+	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: obs.Proto()}}
+	r.volumeReports.sendFact(v, f, ob)
+	return nil
+}
+
+// unreportedReplica is what is to be heard before the word that nothing of the volume is up:
+// that this replica is not primary. Without it the log takes no obligation and no grant
+// for ended by that word. Nothing, where the log knows it already.
+func (o *observer) unreportedReplica(ctx context.Context, v *volume) []*fsmpb.Observation {
+	o.mu.Lock()
+	replicated := v.desired != nil && v.desired.Replication != nil
+	o.mu.Unlock()
+	if !replicated {
+		return nil
+	}
+	obs, _, err := o.observeReplica(ctx, v)
+	if err != nil || !o.differsFromLog(v, obs) {
+		return nil
+	}
+	return []*fsmpb.Observation{{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: obs.Proto()}}}
+}
+
+// differsFromLog: the log's last word of it is another. Nothing is said of an attachment
+// that the log has not heard of.
+func (o *observer) differsFromLog(v *volume, obs fsm.ReplicaObservation) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if v.desired == nil || v.desired.Replication == nil {
+		return false
+	}
+	return obs != v.desired.Replication.Observed && (obs.Unconfigured || obs.Attachment == v.desired.Replication.Attachment)
+}
+
+// replicaReportInFlight: an earlier observation of it is on its way.
+func (r *replicaReporter) replicaReportInFlight(v *volume) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for f := range v.inFlight {
+		if f.Name == plan.FactReplicaObserved {
+			return true
+		}
+	}
+	return false
+}

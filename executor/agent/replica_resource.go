@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// resourceConfig is the volume's, as its file is to say it. A replica without a peer is never
+// told to connect, but its file must name one.
+func (rw *replicaWorker) resourceConfig(id fsm.VolumeID, w *fsm.DesiredReplica, h *plan.ObservedReplica, secret string) executor.ResourceConfig {
+	peer := w.Peer
+	if peer == nil {
+		peer = placeholderPeer(w.Address)
+	}
+	return executor.ResourceConfig{
+		Volume: id, Protocol: w.Protocol, Minor: w.Minor, Port: w.Port, BackingPath: backingPath(h.Backing),
+		Node: rw.Node, Address: w.Address, PeerNode: peer.Node, PeerAddress: peer.Address, Secret: secret,
+	}
+}
+
+// placeholderPeer stands for the peer of a replica that has none, at an address that is kept free
+// for documentation, of the same family as the host's own.
+func placeholderPeer(own string) *fsm.ReplicaPeer {
+	if a, err := netip.ParseAddr(own); err == nil && a.Is6() {
+		return &fsm.ReplicaPeer{Node: "nobody", Address: "2001:db8::1"}
+	}
+	return &fsm.ReplicaPeer{Node: "nobody", Address: "192.0.2.1"}
+}
+
+// configure writes the resource's file, with a secret that is nowhere else.
+func (rw *replicaWorker) configure(ctx context.Context, v *volume, w *plan.ReplicaSpec, h *plan.ObservedReplica) error {
+	if rw.DeriveSecret == nil {
+		return fsm.Reject(fsm.Precondition, "this host has no key for the replicas of its volumes")
+	}
+	secret, key, err := rw.secretOf(v.id, w.Peer)
+	if err != nil {
+		return fmt.Errorf("derive the secret of volume %s: %w", v.id, err)
+	}
+	r, before := rw.resourceConfig(v.id, w.DesiredReplica, h, secret), v.replica.config
+	if before != nil && before.PeerAddress != r.PeerAddress && h.Connection == plan.ConnConnecting {
+		if err := rw.Replicator.Disconnect(ctx, v.id); err != nil { // the kernel waits for another host
+			return err
+		}
+	}
+	v.replica.config, v.replica.adjusted = nil, false
+	if err := rw.Replicator.Configure(ctx, r); err != nil {
+		return err
+	}
+	v.replica.config, v.replica.peerKey = &r, key
+	return nil
+}
+
+// secretOf is what the peers know each other by, and the key that it was derived from. A
+// replica without a peer has one that nobody knows.
+func (rw *replicaWorker) secretOf(id fsm.VolumeID, peer *fsm.ReplicaPeer) (secret, key string, err error) {
+	if peer != nil {
+		secret, err = rw.DeriveSecret(peer.PublicKey, id)
+		return secret, string(peer.PublicKey), err
+	}
+	random := make([]byte, 16)
+	_, err = rand.Read(random)
+	return hex.EncodeToString(random), "", err
+}

@@ -1,0 +1,41 @@
+package agent_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// S9: while the kernel runs its helper for a disk that is being given up, that disk is
+// Failed and not gone. To resume then would begin a generation of its own on the loser,
+// and the next handshake would find a split brain.
+func TestS9_AVictimResumesOnlyWithoutItsDisk(t *testing.T) {
+	for name, cutOff := range map[string]bool{"from the controllers only": false, "from its peer and the controllers": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t)
+			a, b := p.hosts[0], p.hosts[1]
+			id := p.create(protocolC)
+			a.stage(id, a.publish(id))
+			a.write(id, "acknowledged")
+			a.disconnect()
+			p.link.SetDisconnected(cutOff)
+			a.unpublish(id)
+			b.stage(id, b.publish(id))
+			b.write(id, "after the takeover")
+			release := a.replicator.HoldHelper()
+			a.connect()
+			p.link.SetDisconnected(false)
+			p.eventually("it is looked at while the disk is Failed", func() bool { return a.replicator.Steps("observe-failed") > 2 })
+			_, frozen := a.replicator.Primary(id)
+			require.True(t, frozen, "the helper has not ended")
+			release()
+			p.waitUpToDate(id)
+			require.Zero(t, a.replicator.Steps("resume-failed"))
+			require.Zero(t, p.link.SplitBrains())
+			require.True(t, has(a.replicator.DiskContent(id), "after the takeover"))
+			b.unstage(id)
+			b.unpublish(id)
+			p.remove(id)
+		})
+	}
+}

@@ -1,0 +1,27 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// watchReplicas looks at each volume of which the kernel says something new.
+func (rw *replicaWorker) watchReplicas() {
+	for rw.ctx.Err() == nil {
+		err := rw.Replicator.Watch(rw.ctx, rw.replicaChanged)
+		if rw.ctx.Err() == nil {
+			rw.Logger.Warn("what the kernel says of replicas is not heard", "error", err)
+		}
+		_ = sleep(rw.ctx, time.Second)
+	}
+}
+
+func (rw *replicaWorker) replicaChanged(id fsm.VolumeID) {
+	rw.mu.Lock()
+	_, known := rw.volumes[id]
+	rw.mu.Unlock()
+	if known {
+		rw.volumeQueue.add(id)
+	}
+}

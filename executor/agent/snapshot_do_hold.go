@@ -1,0 +1,75 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// lockSnapshotSource locks the snapshot's source, or is errRequeued.
+func (sw *snapshotWorker) lockSnapshotSource(c *snapshotState, w *fsm.DesiredSnapshot) (*volume, error) {
+	v, ok := sw.lockSource(w.Source, string(c.id), func() { sw.snapshotQueue.add(c.id) })
+	if !ok {
+		return nil, errRequeued
+	}
+	return v, nil
+}
+
+// freezeMember makes a group's member quiet, and leaves it so. The record comes first:
+// another process that finds it knows that this attempt was frozen before.
+func (sw *snapshotWorker) freezeMember(ctx context.Context, c *snapshotState, w *fsm.DesiredSnapshot) error {
+	v, err := sw.lockSnapshotSource(c, w)
+	if err != nil {
+		return err
+	}
+	h, err := sw.holdSource(ctx, c, v, w)
+	c.freezeHold = h
+	sw.unlockSource(v, h)
+	if err == nil && !h.Until.IsZero() {
+		sw.snapshotQueue.addAfter(c.id, time.Until(h.Until)+time.Millisecond)
+	}
+	return err
+}
+
+func (sw *snapshotWorker) holdSource(ctx context.Context, c *snapshotState, v *volume, w *fsm.DesiredSnapshot) (*freezeHold, error) {
+	s, _, err := sw.observer.observeSource(ctx, v, true)
+	if err != nil {
+		return nil, err
+	}
+	if rej := s.Refusal(v.id); rej != nil {
+		return nil, rej
+	}
+	if err := sw.records.saveSnapshotRecord(c, records.SnapshotRecord{Phase: records.PhaseBegun, Attempt: w.Attempt}); err != nil {
+		return nil, err
+	}
+	h := &freezeHold{FreezeState: plan.FreezeState{Attempt: w.Attempt}, volume: v}
+	if s.MountPath == "" {
+		return h, nil
+	}
+	h.Until = time.Now().Add(sw.MaxFreeze)
+	if h.freeze, err = sw.freezer.freeze(ctx, v, s); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// takeUnderHold cuts a group's member under the freeze that was reported, and no other.
+func (sw *snapshotWorker) takeUnderHold(ctx context.Context, c *snapshotState, w *fsm.DesiredSnapshot, backend executor.SnapshotBackend) error {
+	h := c.freezeHold
+	taken := records.SnapshotRecord{Phase: records.PhaseTaken, Attempt: w.Attempt}
+	take := func(ctx context.Context) error { return sw.takeNow(ctx, c, w, backend, &taken) }
+	var err error
+	if h.freeze != nil {
+		err = runUnderFreeze(ctx, h.freeze, take)
+	} else {
+		err = take(ctx)
+	}
+	if err != nil {
+		return sw.undoFailedTake(ctx, c, h.volume, backend, err)
+	}
+	return sw.records.saveSnapshotRecord(c, taken)
+}

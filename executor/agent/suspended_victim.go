@@ -1,0 +1,38 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor"
+)
+
+// selfFenceAfter is how long a loser may take to be torn down.
+const selfFenceAfter = time.Minute
+
+// watchVictim restarts the host, where that is asked for, when a replica that lost is
+// primary for too long; else it stays as it is and is said (S9).
+func (s *suspendedWatcher) watchVictim(v *volume, m *executor.ResourceStatus, now time.Time) {
+	s.mu.Lock()
+	victim := v.desired != nil && v.desired.Replication != nil && v.desired.Replication.Outdated && (m.Primary || m.Suspended)
+	if !victim {
+		v.replica.victimSince = time.Time{}
+	} else if v.replica.victimSince.IsZero() {
+		v.replica.victimSince = now
+	}
+	since := v.replica.victimSince
+	s.mu.Unlock()
+	if since.IsZero() || now.Sub(since) < s.selfFenceAfter() {
+		return
+	}
+	s.logger(v).Error("this replica lost and could not be torn down", "since", since, "reboots", s.SelfFence != nil)
+	if s.SelfFence != nil {
+		s.SelfFence()
+	}
+}
+
+func (s *suspendedWatcher) selfFenceAfter() time.Duration {
+	if s.SelfFenceAfter > 0 {
+		return s.SelfFenceAfter
+	}
+	return selfFenceAfter
+}

@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// unkillablePool leaves a child behind that cannot be killed, when it copies.
+type unkillablePool struct {
+	executor.Backend
+	executor.SnapshotBackend
+	child   unkillableChild
+	removed int
+}
+
+func (p *unkillablePool) SharesBlocks() bool { return true }
+
+func (p *unkillablePool) Observe(context.Context, fsm.VolumeID) (executor.Device, error) {
+	return executor.Device{Exists: true, Size: 1 << 20}, nil
+}
+
+func (p *unkillablePool) ObserveSnapshot(context.Context, fsm.SnapshotID) (executor.Device, error) {
+	return executor.Device{Unfinished: true}, nil
+}
+
+func (p *unkillablePool) TakeSnapshot(context.Context, fsm.VolumeID, fsm.SnapshotID, executor.Progress) error {
+	return p.child
+}
+
+func (p *unkillablePool) CreateFrom(context.Context, fsm.VolumeID, int64, fsm.Source, int64, executor.Progress) error {
+	return p.child
+}
+
+func (p *unkillablePool) Remove(context.Context, fsm.VolumeID) error {
+	p.removed++
+	return nil
+}
+
+func (p *unkillablePool) RemoveSnapshot(context.Context, fsm.SnapshotID) error {
+	p.removed++
+	return nil
+}
+
+// endedFreeze ends while it is cut under.
+type endedFreeze struct{ executor.Freeze }
+
+func (endedFreeze) Run(ctx context.Context, taken func(context.Context) error) error {
+	_ = taken(ctx)
+	return fsm.Reject(fsm.Busy, "the freeze has ended")
+}
+
+const testSnapshot = fsm.SnapshotID("hs-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d7")
+
+// A child that cannot be killed has the devices of what is copied and of the copy: neither
+// is touched before it is gone.
+func TestACopyByAnUnkillableChildParksItsVolumes(t *testing.T) {
+	const clone = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d8")
+	for name, work := range map[string]func(e *Agent, p *unkillablePool) error{
+		"a cut": func(e *Agent, _ *unkillablePool) error {
+			c := &snapshotState{id: testSnapshot}
+			if err := e.records.openSnapshotRecord(c); err != nil {
+				return err
+			}
+			return e.snapshotWorker.takeFrozen(e.ctx, c, &fsm.DesiredSnapshot{Snapshot: c.id, Source: testVolume, Attempt: 1})
+		},
+		"a group's cut": func(e *Agent, p *unkillablePool) error {
+			c := &snapshotState{id: testSnapshot, freezeHold: &freezeHold{volume: e.volumeEntry(testVolume), freeze: endedFreeze{}}}
+			if err := e.records.openSnapshotRecord(c); err != nil {
+				return err
+			}
+			return e.snapshotWorker.takeUnderHold(e.ctx, c, &fsm.DesiredSnapshot{Snapshot: c.id, Source: testVolume, Attempt: 1}, p)
+		},
+		"a clone": func(e *Agent, _ *unkillablePool) error {
+			v := e.volumeEntry(clone)
+			if err := e.records.openRecord(v); err != nil {
+				return err
+			}
+			j := &job{volumeWorker: e.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: clone, Source: fsm.Source{Volume: testVolume}}}
+			return j.createFromSource(e.ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newBareExecutor(t)
+			pool := &unkillablePool{child: make(unkillableChild)}
+			e.Pools, e.Mounter = []executor.Backend{pool}, newProbeMounter(nil)
+			source := e.volumeEntry(testVolume)
+			require.NotNil(t, unkillableDone(work(e, pool)))
+			require.False(t, e.tryLock(source), "the source is free")
+			require.Zero(t, pool.removed)
+			close(pool.child)
+			require.Eventually(t, func() bool { return e.tryLock(source) }, time.Minute, time.Millisecond)
+		})
+	}
+}
+
+// Nor is the snapshot said to be gone that the child may still make.
+func TestASnapshotThatAnUnkillableChildMayStillMakeIsNotReportedGone(t *testing.T) {
+	child := make(chan struct{})
+	c := &snapshotState{parked: child}
+	for verb, waits := range map[fsm.SnapshotGoal]bool{fsm.SnapshotGoalRemove: true, fsm.SnapshotGoalThaw: true, fsm.SnapshotGoalTake: false} {
+		s := &plan.SnapshotView{Desired: &fsm.DesiredSnapshot{Goal: verb}}
+		require.Equal(t, waits, c.isParked(s, plan.StepNone))
+		require.True(t, c.isParked(s, plan.StepRemoveSnapshot))
+		require.True(t, c.isParked(s, plan.StepTakeSnapshot))
+		require.False(t, c.isParked(s, plan.StepThaw))
+	}
+	close(child)
+	require.False(t, c.isParked(&plan.SnapshotView{}, plan.StepTakeSnapshot))
+}
+
+// endedChild was killed, and is gone.
+type endedChild struct{ error }
+
+func (endedChild) Stuck() <-chan struct{} { return nil }
+
+// What is undone after a command that was killed may leave a child that cannot be: the first
+// one's end does not hide it, and of several each is waited for.
+func TestAnUnkillableChildIsFoundBehindOneThatEnded(t *testing.T) {
+	e := newBareExecutor(t)
+	e.mu.Lock()
+	v := e.volumeEntry(testVolume)
+	e.mu.Unlock()
+	killed, first, last := endedChild{errors.New("killed")}, make(unkillableChild), make(unkillableChild)
+	require.Nil(t, unkillableDone(errors.Join(killed, errors.New("and not undone"))))
+	e.parkVolume(v, fmt.Errorf("copy: %w", errors.Join(killed, fmt.Errorf("undo: %w", first), last)))
+	require.False(t, e.tryLock(v))
+	close(first)
+	require.Never(t, func() bool { return e.tryLock(v) }, 20*time.Millisecond, time.Millisecond)
+	close(last)
+	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
+}
+
+// unkillableRemoval leaves a child behind that cannot be killed, when it removes.
+type unkillableRemoval struct{ *unkillablePool }
+
+func (p unkillableRemoval) RemoveSnapshot(context.Context, fsm.SnapshotID) error {
+	p.removed++
+	return p.child
+}
+
+// Nor is another removal begun beside the child of the first, nor a cut.
+func TestASnapshotIsRemovedByOneChildAtATime(t *testing.T) {
+	e := newBareExecutor(t)
+	pool := unkillableRemoval{&unkillablePool{child: make(unkillableChild)}}
+	e.pools = map[fsm.PoolID]executor.Backend{"p": pool}
+	wished := func(verb fsm.SnapshotGoal) {
+		e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Snapshots: []fsm.DesiredSnapshot{
+			{Snapshot: testSnapshot, Source: testVolume, Pool: "p", Goal: verb, Attempt: 1},
+		}})
+	}
+	look := func() *snapshotState {
+		c := e.snapshotWorker.claimSnapshot(testSnapshot)
+		e.snapshotWorker.reconcileSnapshot(c)
+		e.snapshotWorker.releaseSnapshot(c)
+		return c
+	}
+	wished(fsm.SnapshotGoalRemove)
+	c := look()
+	wished(fsm.SnapshotGoalTake)
+	look()
+	wished(fsm.SnapshotGoalRemove)
+	look()
+	require.Equal(t, 1, pool.removed)
+	e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 2}, Full: true, Adopted: true})
+	look()
+	wished(fsm.SnapshotGoalRemove)
+	require.Same(t, c, look(), "the child is not forgotten with the wish")
+	require.Equal(t, 1, pool.removed)
+	close(pool.child)
+	look()
+	require.Equal(t, 2, pool.removed)
+}
+
+// unkillableDeactivate leaves a child behind that cannot be killed, when it takes the device down.
+type unkillableDeactivate struct{ *unkillablePool }
+
+func (unkillableDeactivate) Observe(context.Context, fsm.VolumeID) (executor.Device, error) {
+	return executor.Device{Exists: true, Size: 1 << 20, Path: "/dev/below"}, nil
+}
+
+func (p unkillableDeactivate) Deactivate(context.Context, fsm.VolumeID) error { return p.child }
+
+// noResource is a host that has no resource.
+type noResource struct{ executor.Replicator }
+
+func (noResource) BackingCapacity(size int64) int64 { return size }
+
+func (noResource) Observe(context.Context, fsm.VolumeID, uint32, string) (executor.ResourceStatus, error) {
+	return executor.ResourceStatus{}, nil
+}
+
+// What a step of a replica left behind has the device below, too.
+func TestABackingDeviceIsNotRemovedBesideAnUnkillableChild(t *testing.T) {
+	e := newBareExecutor(t)
+	pool := unkillableDeactivate{&unkillablePool{child: make(unkillableChild)}}
+	e.Pools, e.Mounter, e.Replicator = []executor.Backend{pool}, newProbeMounter(nil), noResource{}
+	e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Volumes: []fsm.DesiredVolume{
+		{Volume: testVolume, Goal: fsm.GoalRemove, Replication: &fsm.DesiredReplica{}},
+	}})
+	v := e.volumes[testVolume]
+	require.True(t, e.tryLock(v))
+	e.volumeWorker.reconcile(v)
+	e.unlock(v)
+	require.Zero(t, pool.removed)
+	require.False(t, e.tryLock(v))
+	close(pool.child)
+	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
+}

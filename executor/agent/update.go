@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// Update takes in what a session said. It is quick; the work is done behind it.
+func (e *Agent) Update(u executor.Update) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if u.Full {
+		e.session.number++
+		e.intake.dropUnlisted(&u)
+	}
+	if u.At.Incarnation != e.session.at.Incarnation {
+		e.intake.resetForIncarnation()
+	}
+	if u.Full || u.Adopted != e.session.adopted || u.FeatureLevel != e.session.level {
+		e.triggerKeptScan()
+	}
+	e.session.at, e.session.adopted, e.session.incarnationID = u.At, u.Adopted, u.IncarnationID
+	e.session.level = u.FeatureLevel
+	for i := range u.Volumes {
+		e.intake.setDesired(u.Volumes[i].Volume, &u.Volumes[i], u.At)
+	}
+	for _, id := range u.VolumesGone {
+		e.intake.setDesired(id, nil, u.At)
+	}
+	for i := range u.Snapshots {
+		e.intake.setDesiredSnapshot(u.Snapshots[i].Snapshot, &u.Snapshots[i], u.At)
+	}
+	for _, id := range u.SnapshotsGone {
+		e.intake.setDesiredSnapshot(id, nil, u.At)
+	}
+	e.intake.requeueAwaiting()
+}
+
+// resetForIncarnation: a generation is of one incarnation, whose indexes another one
+// gives again (S1); what one log took another may not know. The caller holds mu.
+func (in *sessionIntake) resetForIncarnation() {
+	for _, v := range in.volumes {
+		v.replica.generation, v.replica.connectedGeneration = 0, 0
+		clear(v.committed)
+		v.ackedHealth, v.ackedLimits = nil, nil
+	}
+	for _, c := range in.snapshots {
+		clear(c.acked) // also what lasts: no wish would show that it is not known
+	}
+}
+
+// dropUnlisted drops the wishes for volumes that a full update does not list.
+func (in *sessionIntake) dropUnlisted(u *executor.Update) {
+	listed := map[fsm.VolumeID]bool{}
+	for i := range u.Volumes {
+		listed[u.Volumes[i].Volume] = true
+	}
+	for id, v := range in.volumes {
+		switch {
+		case listed[id]:
+		case v.desired != nil || in.session.number == 1:
+			in.setDesired(id, nil, u.At)
+		default:
+			v.desiredAt = u.At
+		}
+	}
+	in.dropUnlistedSnapshots(u)
+}
+
+// setDesired notes what the log wants of a volume, nil when it wants nothing. The
+// caller holds mu.
+func (in *sessionIntake) setDesired(id fsm.VolumeID, w *fsm.DesiredVolume, at fsm.Epoch) {
+	v, known := in.volumes[id]
+	if !known {
+		if w == nil || !id.Valid() {
+			return
+		}
+		v = in.volumeEntry(id)
+	}
+	v.desired, v.desiredAt = w, at
+	v.noteGeneration(w)
+	v.dropShown(at)
+	close(v.desiredChanged)
+	v.desiredChanged = make(chan struct{})
+	in.volumeQueue.add(id)
+}
+
+// requeueAwaiting looks again at volumes for which the session was behind. The
+// caller holds mu.
+func (in *sessionIntake) requeueAwaiting() {
+	for id := range in.awaitingSession {
+		delete(in.awaitingSession, id)
+		in.volumeQueue.add(id)
+	}
+	for _, c := range in.snapshots {
+		if c.awaitingSession {
+			c.awaitingSession = false
+			in.snapshotQueue.add(c.id)
+		}
+	}
+}

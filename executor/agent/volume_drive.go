@@ -1,0 +1,76 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// job is one work on a volume: what is wanted, and for whom.
+type job struct {
+	*volumeWorker
+	v     *volume
+	want  *plan.VolumeSpec
+	have  *plan.ObservedVolume // when the step was chosen
+	call  *call                // nil in the background
+	flags []string             // mount flags of the call; never written anywhere
+	steps int                  // that were done
+	// at is the epoch of the wish that is acted on, with the incarnation's id; zero for calls.
+	at            fsm.Epoch
+	incarnationID []byte
+	// epoch is that of the publication whose intent a call withdraws; else zero.
+	epoch fsm.Epoch
+}
+
+// drive brings the volume to where want says.
+func (j *job) drive(ctx context.Context) error {
+	j.want.CanExpandFilesystem, j.want.CanThrottle = j.FilesystemTools != nil, j.Throttle != nil
+	return j.env.drive(ctx, j)
+}
+
+func (j *job) choose(ctx context.Context) (plan.Step, error) {
+	have, err := j.observer.observeVolume(ctx, j.v, j.want)
+	if err != nil {
+		return plan.Step{}, err
+	}
+	j.have = &have
+	s := plan.NextVolumeStep(j.want, &have)
+	j.v.limitsStep = j.isLimitsStep(s, &have)
+	return s, nil
+}
+
+// isLimitsStep tells whether the step, or the refusal of one, is about new limits.
+func (j *job) isLimitsStep(s plan.Step, have *plan.ObservedVolume) bool {
+	return s.Kind == plan.StepThrottle ||
+		s.Kind == plan.StepRefuse && j.want.Grant == nil && have.Size >= j.want.Size && plan.NextLimits(j.want, have).Kind == plan.StepRefuse
+}
+
+// authorize: what gives a volume out needs a grant of this session (S2); what a wish
+// asks for is recorded as acted on first (S14).
+func (j *job) authorize(plan.Step) error {
+	if g := j.want.Grant; g != nil && !j.sessionHolds(g.Session) {
+		return errSessionChanged
+	}
+	if j.call != nil || j.at.IsZero() {
+		return nil
+	}
+	return j.acted.Persist(j.at, j.incarnationID)
+}
+
+func (j *job) did(s plan.Step, began time.Time, err error) {
+	j.steps++
+	if err != nil {
+		j.logger(j.v).Warn("step failed", "step", s.Kind, "error", err)
+	} else {
+		j.logger(j.v).Debug("step done", "step", s.Kind, "path", s.Path, "took", time.Since(began))
+	}
+}
+
+func (j *job) wrap(kind plan.StepKind, err error) error { return wrapStep(j.v, kind, err) }
+
+func (j *job) restless() error {
+	return fmt.Errorf("volume %s is not as it should be after %d steps", j.v.id, maxSteps)
+}

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// failed says why an operation does not get on: at first each time, then ever
+// more seldom.
+func (r *volumeReporter) reportFailure(v *volume, err error) {
+	r.logger(v).Warn("the volume is not as the log wants it", "error", err, "failures", v.failures+1)
+	if v.record == nil {
+		return
+	}
+	r.mu.Lock()
+	w, actionable := v.desired, r.isActionable(v)
+	r.mu.Unlock()
+	if actionable {
+		r.reportInUse(v, w, err)
+	}
+	if v.lastTried == nil { // the log began to want something of it only after it was looked at
+		return
+	}
+	if w == nil || w.Operation == 0 || !actionable || isUnavailable(err) || isReplicaWait(w, err) || v.failures > 3 && v.failures&(v.failures-1) != 0 {
+		return
+	}
+	failure := failureOf(plan.OperationStep(w), err)
+	failure.Final = endsOperation(w, err, failure.Final)
+	if r.atLevel2() {
+		id, number := v.currentOperation()
+		failure.OperationId, failure.Attempt = uint64(id), number
+	}
+	ob := &fsmpb.Observation{VolumeId: string(v.id), Fact: &fsmpb.Observation_StepFailed{StepFailed: failure}}
+	r.sendFact(v, plan.Fact{Name: plan.FactStepFailed}, ob)
+}
+
+// currentOperation is the operation that the last look at the volume worked on.
+func (v *volume) currentOperation() (fsm.OperationID, uint32) {
+	w := v.lastTried
+	if v.limitsStep && w.ModifyOperation != 0 {
+		return w.ModifyOperation, w.ModifyAttempt
+	}
+	return w.Operation, w.Attempt
+}
+
+// reportInUse says what keeps a publication from ending whose end was asked for (S31), until
+// the log has it.
+func (r *volumeReporter) reportInUse(v *volume, w *fsm.DesiredVolume, err error) {
+	if w == nil || w.Publication == nil || !w.Publication.Ending {
+		return
+	}
+	f := plan.Fact{Name: plan.FactStagingInUse, Path: clipText(err.Error()), Epoch: w.Publication.Epoch}
+	if f.Path != w.Publication.UsedBy && !r.isAcked(v, f) {
+		r.sendFact(v, f, &fsmpb.Observation{VolumeId: string(v.id), Epoch: epochProto(f.Epoch),
+			Fact: &fsmpb.Observation_StagingInUse{StagingInUse: &fsmpb.StagingInUse{Detail: f.Path}}})
+	}
+}
+
+// endsOperation: obligations never end by a failure. An empty volume's create ends
+// only where trying again makes no difference; a copy, a growth or new limits also
+// where the host refused for good.
+func endsOperation(w *fsm.DesiredVolume, err error, refused bool) bool {
+	switch w.Goal {
+	case fsm.GoalCreate:
+		return noSpace(err) || isPermanent(err) || refused && !w.Source.IsZero()
+	case fsm.GoalKeep:
+		return refused && w.Teardown == nil
+	case fsm.GoalRemove:
+	}
+	return false
+}
+
+// noSpace: the pool is full, or refuses what would fill it.
+func noSpace(err error) bool {
+	var rej *fsm.Rejection
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.As(err, &rej) && rej.Reason == fsm.NoCapacity
+}
+
+// isPermanent: trying again makes no difference.
+func isPermanent(err error) bool {
+	var rej *fsm.Rejection
+	return errors.Is(err, syscall.EFBIG) || errors.As(err, &rej) && rej.Reason == fsm.Incompatible
+}
+
+// failureOf is an error as the log takes it, with the reason of a refusal. A refusal
+// for good is final: asked again, the answer is the same (S19).
+func failureOf(what string, err error) *fsmpb.StepFailed {
+	f := &fsmpb.StepFailed{Step: what, Error: err.Error(), NoSpace: noSpace(err)}
+	var rej *fsm.Rejection
+	if errors.As(err, &rej) {
+		f.Reason = uint32(rej.Reason)
+		f.Final = rej.Reason == fsm.Precondition || rej.Reason == fsm.OutOfRange
+	}
+	f.Final = f.Final || f.NoSpace || isPermanent(err)
+	return f
+}

@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// paths is which mounts of a volume are meant to be there, by their real names.
+type expectedPaths struct {
+	staging string
+	targets map[string]string // real name to the name that is used in records
+}
+
+// observeVolume looks at the host. What was read of the device's content is believed as
+// long as the device stays attached. The caller holds the lock.
+func (o *observer) observeVolume(ctx context.Context, v *volume, want *plan.VolumeSpec) (plan.ObservedVolume, error) {
+	backend, err := o.poolSet.backend(v)
+	if err != nil {
+		return plan.ObservedVolume{}, err
+	}
+	device, replica, err := observeDevice(ctx, backend, v.id)
+	if err != nil {
+		return plan.ObservedVolume{}, fmt.Errorf("look at volume %s: %w", v.id, err)
+	}
+	if replica != nil && want != nil && want.Grant != nil { // who binds it makes that read-only
+		device.ReadOnly = want.Grant.Block && want.Grant.ReadOnly
+	}
+	mounts, err := o.Mounter.Mounts(ctx, device)
+	if err != nil {
+		return plan.ObservedVolume{}, fmt.Errorf("look at the mounts of volume %s: %w", v.id, err)
+	}
+	if !device.Active() {
+		v.content, v.formatted, v.appliedLimits = executor.Content{}, false, nil
+	}
+	have := plan.ObservedVolume{Device: device, Replica: replica, Content: v.content, Formatted: v.formatted, Limits: v.appliedLimits}
+	o.expectedPaths(v, want).sort(mounts, &have)
+	have.CompareRecord(&v.record.VolumeRecord, want)
+	return have, nil
+}
+
+// observeDevice observes a volume, and what is known of it as a replica if it is one.
+func observeDevice(ctx context.Context, backend executor.Backend, id fsm.VolumeID) (executor.Device, *plan.ObservedReplica, error) {
+	rb, ok := backend.(*replicaBackend)
+	if !ok {
+		device, err := backend.Observe(ctx, id)
+		return device, nil, err
+	}
+	have, err := rb.observe(ctx)
+	if err != nil {
+		return executor.Device{}, nil, err
+	}
+	return have.Device(), have, nil
+}
+
+// expectedPaths are those of the record, of the log and of what is wanted now.
+func (o *observer) expectedPaths(v *volume, want *plan.VolumeSpec) expectedPaths {
+	p := expectedPaths{targets: map[string]string{}}
+	add := func(path string) { p.targets[o.realPath(path)] = path }
+	o.mu.Lock()
+	w := v.desired
+	o.mu.Unlock()
+	if w != nil && w.Publication != nil {
+		if w.Publication.Staging != nil {
+			p.staging = o.realPath(w.Publication.Staging.Path)
+		}
+		for i := range w.Publication.Targets {
+			add(w.Publication.Targets[i].Path)
+		}
+	}
+	if v.record.Staging != nil {
+		p.staging = o.realPath(v.record.Staging.Path)
+	}
+	for i := range v.record.Targets {
+		add(v.record.Targets[i].Path)
+	}
+	if want != nil && want.Grant != nil && v.record.Staging == nil {
+		p.staging = o.realPath(want.Grant.Path)
+	}
+	if want != nil && want.Bind != nil {
+		add(want.Bind.Path)
+	}
+	return p
+}
+
+func (p expectedPaths) sort(mounts []executor.Mount, have *plan.ObservedVolume) {
+	for _, m := range mounts {
+		name, isTarget := p.targets[m.Path]
+		switch {
+		case isTarget && !slices.Contains(have.BoundTargets, name):
+			have.BoundTargets = append(have.BoundTargets, name)
+		case isTarget:
+		case m.Path == p.staging && !m.DeviceNode:
+			have.Staged, have.StagingPath = true, m.Path
+		default:
+			have.ForeignMounts = append(have.ForeignMounts, m.Path)
+		}
+	}
+}
+
+// situation is what is known of the volume now, between calls. at is as of where
+// the wish holds. The caller holds the lock.
+func (o *observer) view(ctx context.Context, v *volume) (s *plan.VolumeView, at fsm.Epoch, err error) {
+	have, err := o.observeVolume(ctx, v, nil)
+	if err != nil {
+		return nil, at, err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if v.desired != nil {
+		v.lastTried = v.desired
+	}
+	return &plan.VolumeView{
+		Volume: v.id, Boot: o.Host.BootID, Desired: v.desired, Actionable: o.isActionable(v), Record: &v.record.VolumeRecord, Have: have,
+		AckedLimits: v.ackedLimits, IncarnationID: o.session.incarnationID,
+	}, o.session.at, nil
+}

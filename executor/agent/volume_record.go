@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/executor/records"
+)
+
+// sequence gives the volume's next number for a record of this host (S16). Once
+// there is a record on disk, the number is reserved in it before it is used; before
+// that nothing was given out, and the log's last number is enough. The caller holds
+// the lock.
+func (rc *recorder) reserveSequence(v *volume) (uint64, error) {
+	rc.mu.Lock()
+	var applied uint64
+	if v.desired != nil {
+		applied = v.desired.Sequence
+	}
+	rc.mu.Unlock()
+	number := v.record.NextSequence(applied)
+	if v.record.MustReserve() && v.record.OnDisk() {
+		if err := rc.saveRecord(v, true); err != nil {
+			return 0, fmt.Errorf("reserve record numbers of volume %s: %w", v.id, err)
+		}
+	}
+	return number, nil
+}
+
+// saveReplicaRecord changes the replica's part of the record, synced. The caller holds the lock.
+func (rc *recorder) saveReplicaRecord(v *volume, change func(*records.ReplicaRecord)) error {
+	now := records.ReplicaRecord{}
+	if v.record.Replica != nil {
+		now = *v.record.Replica
+	}
+	rc.mu.Lock()
+	if minor, ok := v.replicaMinor(); ok {
+		now.Minor = minor
+	}
+	if v.desired != nil && v.desired.Pool != "" {
+		v.record.Pool = v.desired.Pool
+	}
+	rc.mu.Unlock()
+	change(&now)
+	v.record.Replica = &now
+	return rc.saveRecord(v, true)
+}
+
+// refreshRecordCopy copies the volume's record for readers, and its targets with it. The caller holds
+// mu, or is alone.
+func (t *table) refreshRecordCopy(v *volume) {
+	for i := range v.recordCopy.Targets {
+		if realPath := t.realPath(v.recordCopy.Targets[i].Path); t.targetOwners[realPath] == v.id {
+			delete(t.targetOwners, realPath)
+		}
+	}
+	if !sameStaging(v.recordCopy.Staging, v.record.Staging) {
+		v.stagingChanges++
+	}
+	v.recordCopy = v.record.VolumeRecord
+	for i := range v.recordCopy.Targets {
+		t.targetOwners[t.realPath(v.recordCopy.Targets[i].Path)] = v.id
+	}
+}
+
+// open reads the volume's record, once. The caller holds the lock.
+func (rc *recorder) openRecord(v *volume) error {
+	if v.record == nil {
+		j, err := records.OpenRecordFile(rc.Host.Dir(), v.id)
+		if err != nil {
+			return err
+		}
+		v.record = j
+	}
+	return rc.pruneOutbox(v)
+}
+
+// pruneOutbox drops what the log has taken from the outbox. It need not be synced: what
+// is said again is passed over (S16).
+func (rc *recorder) pruneOutbox(v *volume) error {
+	rc.mu.Lock()
+	acked := v.ackedTeardown
+	rc.mu.Unlock()
+	var left []records.PendingTeardown
+	for _, o := range v.record.PendingTeardowns {
+		if o.Sequence > acked {
+			left = append(left, o)
+		}
+	}
+	if len(left) == len(v.record.PendingTeardowns) {
+		return nil
+	}
+	v.record.PendingTeardowns = left
+	return rc.saveRecord(v, false)
+}
+
+// save writes the volume's record.
+func (rc *recorder) saveRecord(v *volume, sync bool) error {
+	rc.hitFaultPoint("save-record.before")
+	err := v.record.Save(sync)
+	rc.hitFaultPoint("save-record.after")
+	rc.mu.Lock()
+	defer rc.mu.Unlock()
+	rc.refreshRecordCopy(v)
+	return err
+}

@@ -1,0 +1,126 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/executor/plan"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// run looks at one queued volume after the other.
+func (w *volumeWorker) run() {
+	work(w.volumeQueue, w.take, w.reconcile, w.unlock)
+}
+
+// take locks a volume that nobody has, nil of another.
+func (w *volumeWorker) take(id fsm.VolumeID) *volume {
+	w.mu.Lock()
+	v := w.volumes[id]
+	w.mu.Unlock()
+	if v != nil && w.tryLock(v) {
+		return v
+	}
+	return nil
+}
+
+// reconcile looks at the volume once; a failure is tried again later, and told
+// where an operation waits for it. The caller holds the lock.
+func (w *volumeWorker) reconcile(v *volume) {
+	w.resetBackoff(v)
+	w.look(looked{
+		open:     func() error { return w.records.openRecord(v) },
+		converge: func(ctx context.Context) error { return w.converge(ctx, v) },
+		done: func() {
+			v.failures = 0
+			w.forgetVolume(v)
+		},
+		failed: func(err error) {
+			w.parkVolume(v, err)
+			w.volumeReports.reportFailure(v, err)
+			v.failures++
+			w.volumeQueue.addAfter(v.id, retryDelay(v.failures))
+		},
+	})
+}
+
+// resetBackoff starts counting failures anew when an operator asked for a retry.
+func (w *volumeWorker) resetBackoff(v *volume) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v.limitsStep = false
+	if v.desired == nil {
+		return
+	}
+	v.lastTried = v.desired
+	if now := (attempt{v.desired.Operation, v.desired.Attempt}); now != v.failedAttempt {
+		v.failedAttempt, v.failures = now, 0
+	}
+}
+
+// maxConvergeRounds bounds how often one look at a volume acts and looks again.
+const maxConvergeRounds = 4
+
+// converge brings the volume to where it must be without a call, and says what the
+// log does not know of it.
+func (w *volumeWorker) converge(ctx context.Context, v *volume) error {
+	for range maxConvergeRounds {
+		replicaErr := w.replicaWorker.driveReplica(ctx, v) // what it cannot do yet keeps nothing from being told
+		s, at, err := w.observer.view(ctx, v)
+		if err != nil {
+			return errors.Join(err, replicaErr)
+		}
+		if unkillableDone(replicaErr) != nil { // a child that cannot be killed has the device
+			return errors.Join(replicaErr, w.replicaReports.reportReplica(ctx, v, s))
+		}
+		want := plan.BackgroundSpec(s)
+		acted, err := w.runBackground(ctx, v, &want, at, s.IncarnationID)
+		if err != nil {
+			return errors.Join(err, w.replicaReports.reportReplica(ctx, v, s), replicaErr)
+		}
+		if !acted {
+			return errors.Join(w.reportConverged(ctx, v, s), replicaErr)
+		}
+	}
+	return fmt.Errorf("volume %s does not stay as it is made", v.id)
+}
+
+// settled says what the log does not know of a volume of which nothing is to be done.
+func (w *volumeWorker) reportConverged(ctx context.Context, v *volume, s *plan.VolumeView) error {
+	if teardowns := w.outbox.unackedTeardowns(v, plan.MissedTeardowns(s)); len(teardowns) > 0 {
+		if err := w.outbox.queueTeardowns(v, teardowns...); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(w.replicaReports.reportReplica(ctx, v, s), w.volumeReports.reportChanges(v, s)); err != nil {
+		return err
+	}
+	return w.volumeReports.reportHealth(v)
+}
+
+// runBackground does what background found, and says whether there was anything to do.
+func (w *volumeWorker) runBackground(ctx context.Context, v *volume, want *plan.VolumeSpec, at fsm.Epoch, incarnationID []byte) (bool, error) {
+	j := &job{volumeWorker: w, v: v, want: want, at: at, incarnationID: incarnationID}
+	switch {
+	case want.TakeDown, want.Goal == fsm.GoalRemove && v.record.Staging != nil:
+		return true, j.takeDown(ctx)
+	case len(want.DropTargets) > 0:
+		return true, j.dropTargets(ctx)
+	}
+	err := j.drive(ctx)
+	return j.steps > 0, err
+}
+
+// drop forgets a volume that the log does not know and of which nothing is up.
+func (w *volumeWorker) forgetVolume(v *volume) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.session.number == 0 || v.desired != nil || v.call != nil || v.outboxReport != nil || len(v.inFlight) > 0 || !v.record.Empty() {
+		return
+	}
+	if err := v.record.Remove(); err != nil {
+		w.Logger.Warn("a record is left behind", "volume", v.id, "error", err)
+	}
+	delete(w.volumes, v.id)
+}

@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// HealthInputs is what a volume's condition is judged by.
+type HealthInputs struct {
+	Device  executor.Device
+	Pool    executor.PoolFacts
+	MinFree int64
+	Parked  bool
+	Size    int64 // bytes that the image had, or must have
+	Staged  bool  // by the host's record
+	// unbounded is why its limits are not in force, empty when they are.
+	LimitsError       string
+	Mounted           bool // or attached, for a raw volume
+	MeasuredCondition fsm.Condition
+	StatsErr          error // isOfAttempt measuring what is mounted
+	WasNearlyFull     bool  // the condition was that of a pool that is nearly full
+}
+
+// Condition is the volume's health. It is pure, and the only judge of it: for the log
+// and for NodeGetVolumeStats. Its messages have no figures, so that they change only
+// when the cause does.
+func (x *HealthInputs) Condition() fsm.Condition {
+	abnormal := func(message string) fsm.Condition { return fsm.Condition{Abnormal: true, Message: message} }
+	switch {
+	case x.Device.Absent:
+		return abnormal("the pool of the volume is absent")
+	case !x.Device.Exists:
+		return abnormal("the image of the volume is missing")
+	case x.Device.Size < x.Size:
+		return abnormal("the image of the volume is shorter than it was made")
+	case x.Parked:
+		return abnormal("a command on the device cannot be killed")
+	case x.Staged && !x.Mounted:
+		return abnormal("the volume is staged, but its mount is gone")
+	case x.StatsErr != nil:
+		return abnormal("the volume does not answer: " + x.StatsErr.Error())
+	case x.MeasuredCondition.Abnormal:
+		return x.MeasuredCondition
+	case !x.Pool.Absent && x.Pool.Capacity > 0 && x.Pool.Free < max(x.MinFree, minPoolFree):
+		return abnormal("the pool of the volume is full")
+	case nearlyFull(x.Pool, x.WasNearlyFull):
+		return abnormal(PoolNearlyFull)
+	case x.Staged && x.LimitsError != "":
+		return abnormal("the volume's I/O limits are not in force: " + x.LimitsError)
+	}
+	return x.MeasuredCondition
+}
+
+// PoolNearlyFull is the condition of a pool's volumes before it is full.
+const PoolNearlyFull = "the pool of the volume is nearly full"
+
+// How much of a pool may be used before its host's log warns, before its volumes'
+// condition does, and until that is over, in percent.
+const (
+	LogAbovePercent   = 80
+	warnAbovePercent  = 90
+	clearBelowPercent = 85
+)
+
+// UsedAbove tells whether more than a share of the pool is used.
+func UsedAbove(f executor.PoolFacts, percent int64) bool {
+	return !f.Absent && f.Capacity > 0 && f.Free < f.Capacity/100*(100-percent)
+}
+
+// nearlyFull is whether volumes warn of their pool. It does not change with every block
+// that is written at the threshold.
+func nearlyFull(f executor.PoolFacts, already bool) bool {
+	if already {
+		return UsedAbove(f, clearBelowPercent)
+	}
+	return UsedAbove(f, warnAbovePercent)
+}
+
+// minPoolFree is below what a pool counts as full, in bytes, whatever is configured.
+const minPoolFree = 1 << 20
+
+// AbnormalMessage is what is wrong, empty when nothing is.
+func AbnormalMessage(c fsm.Condition) string {
+	if c.Abnormal {
+		return c.Message
+	}
+	return ""
+}

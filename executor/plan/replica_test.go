@@ -1,0 +1,345 @@
+package plan
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+const (
+	testOutdated   = fsmpb.DiskState_DISK_STATE_OUTDATED
+	testConsistent = fsmpb.DiskState_DISK_STATE_CONSISTENT
+	testSource     = fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE
+)
+
+// wantedReplica is one of a born volume that is to be connected, changed as said.
+func wantedReplica(change ...func(*ReplicaSpec)) *ReplicaSpec {
+	w := &ReplicaSpec{Goal: fsm.GoalKeep, Size: testGib, DesiredReplica: &fsm.DesiredReplica{
+		InitialSyncDone: true, Connect: true, UpToDate: true, Peer: &fsm.ReplicaPeer{Node: "n2"}, BackingCapacity: testGib,
+	}}
+	for _, c := range change {
+		c(w)
+	}
+	return w
+}
+
+// haveReplica is one that is as it should be, changed as said.
+func haveReplica(change ...func(*ObservedReplica)) *ObservedReplica {
+	h := &ObservedReplica{
+		ResourceStatus: executor.ResourceStatus{
+			HasConfig: true, InKernel: true, Disk: DiskUpToDate, PeerDisk: DiskUpToDate, Connection: ConnConnected,
+			HasMetadata: true, Size: testGib, PeerRole: "Secondary", SyncPercent: -1,
+		},
+		Backing: activeDevice, ConfigCurrent: true, Adjusted: true, Recorded: true, MetadataMade: true, AttachmentRecorded: true, AttachDue: true, ConnectDue: true,
+	}
+	for _, c := range change {
+		c(h)
+	}
+	return h
+}
+
+func creating(w *ReplicaSpec) { w.Goal, w.InitialSyncDone = fsm.GoalCreate, false }
+
+func removing(w *ReplicaSpec) { w.Goal = fsm.GoalRemove }
+
+func outdated(w *ReplicaSpec) { w.Outdated, w.UpToDate = true, false }
+
+func leaving(w *ReplicaSpec) { w.Leaving = true }
+
+func tearingDown(w *ReplicaSpec) { w.HasTeardown = true }
+
+func noConnect(w *ReplicaSpec) { w.Connect = false }
+
+func published(w *ReplicaSpec) { w.Published, w.Primary = true, true }
+
+func promotionDone(w *ReplicaSpec) { w.PromotionDone = true }
+
+func seed(w *ReplicaSpec) { w.Seed = true }
+
+func syncFromSeed(w *ReplicaSpec) { w.SyncFromSeed = true }
+
+func forced(w *ReplicaSpec) { w.Force = true }
+
+func withoutPeer(w *ReplicaSpec) { w.Peer, w.Connect = nil, false }
+
+func sizeExpanded(w *ReplicaSpec) { w.Size = 2 * testGib }
+
+func backingExpanded(w *ReplicaSpec) { w.BackingCapacity = 2 * testGib }
+
+func primary(h *ObservedReplica) { h.Primary = true }
+
+func ioSuspended(h *ObservedReplica) { h.Suspended = true }
+
+func noDisk(h *ObservedReplica) { h.Disk, h.AttachmentRecorded = DiskDiskless, false }
+
+func backingInactive(h *ObservedReplica) { h.Backing.Path = "" }
+
+func notConfigured(h *ObservedReplica) { h.HasConfig, h.ConfigCurrent = false, false }
+
+func staleConfig(h *ObservedReplica) { h.ConfigCurrent = false }
+
+func notAdjusted(h *ObservedReplica) { h.Adjusted = false }
+
+func noMetadataMade(h *ObservedReplica) { h.MetadataMade, h.HasMetadata = false, false }
+
+func noMetadata(h *ObservedReplica) { h.HasMetadata = false }
+
+func unrecordedAttachment(h *ObservedReplica) { h.AttachmentRecorded = false }
+
+func attachmentCommitted(h *ObservedReplica) { h.AttachmentCommitted = true }
+
+func attachTooSoon(h *ObservedReplica) { h.AttachDue = false }
+
+func standingAlone(h *ObservedReplica) { h.Connection, h.PeerDisk = connStandAlone, 0 }
+
+func connecting(h *ObservedReplica) { h.Connection, h.PeerDisk = ConnConnecting, 0 }
+
+func mayHaveWrites(h *ObservedReplica) { h.MayHaveWrites = true }
+
+func copyKept(h *ObservedReplica) { h.MayHaveWrites, h.CopyKept = true, true }
+
+func discarding(h *ObservedReplica) { h.Discarding = true }
+
+func connectTooSoon(h *ObservedReplica) { h.ConnectDue = false }
+
+func mounted(h *ObservedReplica) { h.Mounted = true }
+
+func justCreated(h *ObservedReplica) {
+	h.JustCreated, h.Disk, h.PeerDisk = true, diskInconsistent, diskInconsistent
+}
+
+func inconsistent(h *ObservedReplica) { h.Disk = diskInconsistent }
+
+func fullyOutOfSync(h *ObservedReplica) { h.OutOfSync = testGib }
+
+func consistent(h *ObservedReplica) { h.Disk = testConsistent }
+
+func outdatedDisk(h *ObservedReplica) { h.Disk = testOutdated }
+
+func verifyDue(h *ObservedReplica) { h.VerifyDue = true }
+
+func lowerHostID(h *ObservedReplica) { h.LowerHostID = true }
+
+func backingMissing(h *ObservedReplica) { h.Backing = executor.Device{} }
+
+func poolAbsent(h *ObservedReplica) { h.Backing = executor.Device{Absent: true} }
+
+func synchronising(h *ObservedReplica) { h.Connection, h.PeerDisk = testSource, diskInconsistent }
+
+func diskGivenUp(h *ObservedReplica) { h.DiskFailed = true }
+
+func peerWasUpToDate(h *ObservedReplica) { h.PeerWasUpToDate = true }
+
+func peerUpToDate(w *ReplicaSpec) { w.Peer.UpToDate, w.Peer.DiskAttached = true, true }
+
+func peerDetached(w *ReplicaSpec) { w.Peer.UpToDate = true }
+
+func peerAttached(w *ReplicaSpec) { w.Peer.DiskAttached = true }
+
+func peerLost(w *ReplicaSpec) { w.Peer.Incomplete = true }
+
+func notInKernel(h *ObservedReplica) {
+	h.ResourceStatus, h.AttachmentRecorded, h.Adjusted = executor.ResourceStatus{HasConfig: true, HasMetadata: true, SyncPercent: -1}, false, false
+}
+
+func TestNextReplicaStep(t *testing.T) {
+	type w = []func(*ReplicaSpec)
+	type h = []func(*ObservedReplica)
+	for name, tc := range map[string]struct {
+		want w
+		have h
+		kind StepKind
+	}{
+		"what is as it should be is left":          {nil, nil, StepNone},
+		"S14 a missing device is not made":         {nil, h{backingMissing}, StepNone},
+		"S12 nothing is done in an absent pool":    {nil, h{notInKernel, poolAbsent}, StepNone},
+		"what failed before its birth is left":     {w{func(x *ReplicaSpec) { x.InitialSyncDone = false }}, h{notInKernel}, StepNone},
+		"the device below comes first":             {w{creating}, h{notInKernel, notConfigured, noMetadataMade, backingInactive}, StepActivateBacking},
+		"then the file":                            {w{creating}, h{notInKernel, notConfigured, noMetadataMade}, StepConfigure},
+		"not without a peer":                       {w{creating, withoutPeer}, h{notInKernel, notConfigured, noMetadataMade}, StepNone},
+		"then the metadata":                        {w{creating}, h{notInKernel, noMetadataMade}, StepCreateMetadata},
+		"S14 metadata are made while creating":     {nil, h{notInKernel, noMetadataMade}, StepRefuse},
+		"S14 nor when they are gone":               {nil, h{notInKernel, noMetadata}, StepRefuse},
+		"S5 the log hears of an attachment":        {w{creating}, h{notInKernel}, StepProposeAttach},
+		"S5 before it is made":                     {w{creating}, h{notInKernel, attachmentCommitted}, StepAttachDisk},
+		"S5 also after a boot":                     {nil, h{notInKernel}, StepProposeAttach},
+		"S5 one that nobody counted is ended":      {nil, h{unrecordedAttachment}, StepDownResource},
+		"S5 but never under a primary":             {nil, h{unrecordedAttachment, primary}, StepNone},
+		"a disk that failed is attached again":     {nil, h{noDisk, primary}, StepProposeAttach},
+		"but not all the time":                     {nil, h{noDisk, primary, attachTooSoon}, StepNone},
+		"and what is connected stays so meanwhile": {nil, h{noDisk, standingAlone, attachTooSoon}, StepConnect},
+		"a new file is written":                    {nil, h{staleConfig}, StepConfigure},
+		"and the kernel learns of it":              {nil, h{notAdjusted}, StepAdjust},
+
+		"S67 what failed has nothing that counts":              {nil, h{noDisk, diskGivenUp}, StepRemakeMetadata},
+		"S67 also under a primary":                             {nil, h{noDisk, diskGivenUp, primary}, StepRemakeMetadata},
+		"S67 also after a boot, by the log's word of its peer": {w{peerUpToDate}, h{notInKernel, diskGivenUp}, StepRemakeMetadata},
+		"S67 or by the kernel's of then":                       {w{peerAttached}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepRemakeMetadata},
+		"S67 not by the word of one that is away":              {w{peerDetached}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepNone},
+		"S67 nor while it only connects to it":                 {w{peerDetached}, h{noDisk, connecting, diskGivenUp, peerWasUpToDate}, StepNone},
+		"S67 not what may be the only good copy":               {nil, h{notInKernel, diskGivenUp}, StepNone},
+		"S67 nor with a peer that lost":                        {w{peerLost}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepNone},
+		"S67 nor without one":                                  {w{withoutPeer}, h{notInKernel, diskGivenUp, peerWasUpToDate}, StepNone},
+		"S67 nor while both failed":                            {nil, h{noDisk, diskGivenUp, func(x *ObservedReplica) { x.PeerDisk = DiskDiskless }}, StepNone},
+		"S67 not all the time":                                 {nil, h{noDisk, diskGivenUp, attachTooSoon}, StepNone},
+		"S67 what it had is kept before, if it lost":           {w{outdated, peerUpToDate}, h{notInKernel, diskGivenUp, mayHaveWrites}, StepKeepVictim},
+		"S67 by a decision it goes on as it is":                {w{forced}, h{notInKernel, diskGivenUp}, StepProposeAttach},
+		"S67 it is not attached as it was":                     {nil, h{notInKernel, diskGivenUp, attachmentCommitted}, StepNone},
+
+		"it connects":                                  {nil, h{standingAlone}, StepConnect},
+		"but not all the time, either":                 {nil, h{standingAlone, func(x *ObservedReplica) { x.ConnectDue = false }}, StepNone},
+		"it waits for its peer":                        {nil, h{connecting}, StepNone},
+		"S8 it is cut from a peer that may write":      {w{noConnect}, h{}, StepDisconnect},
+		"S8 also when it waits for it":                 {w{noConnect}, h{connecting}, StepDisconnect},
+		"S8 and stays so":                              {w{noConnect}, h{standingAlone}, StepNone},
+		"a target that was interrupted asks for all":   {nil, h{standingAlone, inconsistent, func(x *ObservedReplica) { x.OutOfSync = testGib - 4096 }}, StepInvalidate},
+		"not one that connected since it was attached": {nil, h{standingAlone, inconsistent, func(x *ObservedReplica) { x.ConnectedInAttachment = true }}, StepConnect},
+		"then it connects":                             {nil, h{standingAlone, inconsistent, fullyOutOfSync}, StepConnect},
+		"also where the log says that it lost":         {w{outdated}, h{standingAlone, inconsistent}, StepInvalidate},
+		"then it gives up what it has":                 {w{outdated}, h{standingAlone, inconsistent, fullyOutOfSync}, StepConnectDiscard},
+		"not one that waits for its peer":              {nil, h{connecting, inconsistent}, StepNone},
+		"not one that is new":                          {w{creating}, h{standingAlone, justCreated}, StepConnect},
+		"not before it may connect":                    {w{noConnect}, h{standingAlone, inconsistent}, StepNone},
+		"S9 an outdated one gives up what it has":      {w{outdated}, h{standingAlone, outdatedDisk}, StepConnectDiscard},
+		"S9 after that was kept if it wrote":           {w{outdated}, h{standingAlone, mayHaveWrites}, StepKeepVictim},
+		"S9 once":                                      {w{outdated}, h{standingAlone, copyKept}, StepConnectDiscard},
+		"S9 it never waits for a peer as it is":        {w{outdated}, h{connecting, mayHaveWrites}, StepDisconnect},
+		"S8 one that is to go on discards nothing":     {w{outdated, forced}, h{connecting, discarding}, StepDisconnect},
+		"S8 however soon after it was told to":         {w{outdated, forced}, h{connecting, discarding, connectTooSoon}, StepDisconnect},
+		"S8 also when nobody remembers":                {w{outdated, forced}, h{connecting}, StepDisconnect},
+		"S8 and stays apart":                           {w{outdated, forced}, h{standingAlone}, StepNone},
+		"S9 but by giving up what it has":              {w{outdated}, h{connecting, copyKept, discarding}, StepNone},
+		"S9 one that never wrote may wait":             {w{outdated}, h{connecting, outdatedDisk}, StepNone},
+		"S8 not when it is to go on by force":          {w{outdated, forced}, h{standingAlone, copyKept}, StepNone},
+		"S9 a loser is cut until it was torn down":     {w{outdated, tearingDown, noConnect}, h{standingAlone, copyKept}, StepNone},
+		"S9 before it is attached again it is kept":    {w{outdated}, h{notInKernel, mayHaveWrites}, StepKeepVictim},
+		"S9 then it is attached":                       {w{outdated}, h{notInKernel, copyKept}, StepProposeAttach},
+		"S9 one without a disk goes down before":       {w{outdated}, h{noDisk, mayHaveWrites, standingAlone}, StepDownResource},
+		"S9 the loser: the disk goes first":            {w{outdated}, h{primary, ioSuspended, mounted, connecting}, StepDetachDisk},
+		"S9 the loser: then its writers get errors":    {w{outdated}, h{primary, ioSuspended, mounted, noDisk}, StepResumeIO},
+		"S9 the loser: then what is up ends":           {w{outdated}, h{primary, mounted, noDisk}, StepTearDownVictim},
+		"S9 the loser: also when it is not frozen":     {w{outdated}, h{primary}, StepDetachDisk},
+		"S9 the loser: also in an absent pool":         {w{outdated}, h{primary, ioSuspended, poolAbsent}, StepDetachDisk},
+		"S9 frozen, and revoked":                       {w{tearingDown, noConnect}, h{primary, ioSuspended, connecting}, StepDetachDisk},
+		"S6 frozen, and published: the log is asked":   {w{published, promotionDone}, h{primary, ioSuspended, connecting}, StepNone},
+		"S6 the frozen peer of one that owes":          {w{published, promotionDone, tearingDown}, h{primary, ioSuspended, connecting}, StepNone},
+
+		"birth: by the seed":                   {w{creating, seed}, h{justCreated}, StepNewUUID},
+		"birth: by nobody else":                {w{creating}, h{justCreated}, StepNone},
+		"birth: not before both are there":     {w{creating, seed}, h{justCreated, connecting}, StepNone},
+		"birth: once":                          {w{creating, seed}, h{}, StepNone},
+		"birth: not of what is not new":        {w{creating, seed}, h{inconsistent, func(x *ObservedReplica) { x.PeerDisk = diskInconsistent }}, StepNone},
+		"birth: never of a born volume":        {w{seed}, h{justCreated}, StepNone},
+		"birth: a copy is copied to the other": {w{creating, syncFromSeed}, h{}, StepInvalidate},
+		"birth: not to the seed":               {w{creating, syncFromSeed, seed}, h{}, StepNone},
+
+		"S2 to be primary is asked for":              {w{published}, h{}, StepSetPrimary},
+		"S2 once":                                    {w{published}, h{primary}, StepNone},
+		"S2 not again after it was heard":            {w{published, promotionDone}, h{}, StepNone},
+		"S2 not without a publication":               {w{func(x *ReplicaSpec) { x.Primary = true }}, h{}, StepNone},
+		"S16 not while a teardown is owed":           {w{published, tearingDown}, h{}, StepNone},
+		"S5 the log decides without a peer":          {w{published}, h{connecting}, StepSetPrimary},
+		"S5 also of a disk that met nobody":          {w{published}, h{connecting, consistent}, StepSetPrimary},
+		"S5 not of an inconsistent disk":             {w{published}, h{connecting, inconsistent}, StepNone},
+		"S5 not of an attachment that nobody counts": {w{published}, h{connecting, unrecordedAttachment}, StepDownResource},
+		"S5 not while it is synchronised":            {w{published}, h{inconsistent}, StepNone},
+		"S8 not what lost":                           {w{published, outdated}, h{standingAlone, outdatedDisk, copyKept}, StepConnectDiscard},
+		"S8 but by a recorded decision":              {w{published, outdated, forced}, h{standingAlone, outdatedDisk, copyKept}, StepSetPrimary},
+		"S8 disconnected first":                      {w{published, noConnect}, h{connecting}, StepDisconnect},
+		"S8 then asked":                              {w{published, noConnect}, h{standingAlone}, StepSetPrimary},
+
+		"it grows when both below have":           {w{sizeExpanded, backingExpanded}, h{primary}, StepResize},
+		"not before":                              {w{sizeExpanded}, h{primary}, StepNone},
+		"not a secondary":                         {w{sizeExpanded, backingExpanded}, h{}, StepNone},
+		"not during a synchronisation":            {w{sizeExpanded, backingExpanded}, h{primary, synchronising}, StepNone},
+		"not without its peer":                    {w{sizeExpanded, backingExpanded}, h{primary, connecting}, StepNone},
+		"what is in sync needs no keeping":        {nil, h{copyKept}, StepNoteInSync},
+		"but a primary's may":                     {nil, h{copyKept, primary}, StepNone},
+		"verify: by the primary":                  {nil, h{primary, verifyDue}, StepVerify},
+		"verify: by the first of two secondaries": {nil, h{lowerHostID, verifyDue}, StepVerify},
+		"verify: by nobody else":                  {nil, h{verifyDue}, StepNone},
+		"verify: not without its peer":            {nil, h{primary, verifyDue, connecting}, StepNone},
+
+		"remove: not what is up":                     {w{removing}, h{primary}, StepNone},
+		"remove: nor mounted":                        {w{removing}, h{mounted}, StepNone},
+		"remove: what is frozen ends in errors":      {w{removing}, h{primary, ioSuspended}, StepDetachDisk},
+		"remove: out of the kernel":                  {w{removing}, h{}, StepDownResource},
+		"remove: then the file":                      {w{removing}, h{notInKernel}, StepRemoveConfig},
+		"remove: then the device below is let go":    {w{removing}, h{notInKernel, notConfigured}, StepDeactivateBacking},
+		"remove: then it is the pool's":              {w{removing}, h{notInKernel, notConfigured, backingInactive}, StepNone},
+		"remove: then the record":                    {w{removing}, h{notInKernel, notConfigured, backingMissing}, StepForgetReplicaRecord},
+		"remove: once":                               {w{removing}, h{notInKernel, notConfigured, backingMissing, func(x *ObservedReplica) { x.Recorded = false }}, StepNone},
+		"S71 what left and is not to go now stays":   {w{leaving, withoutPeer}, h{}, StepNone},
+		"S71 nothing is brought up of it":            {w{leaving, withoutPeer}, h{notInKernel, notConfigured, backingInactive}, StepNone},
+		"S71 it comes back: the device below":        {w{outdated, withoutPeer}, h{notInKernel, notConfigured, backingInactive}, StepActivateBacking},
+		"S71 then a file without a peer":             {w{outdated, withoutPeer}, h{notInKernel, notConfigured}, StepConfigure},
+		"S71 then the log hears of it":               {w{outdated, withoutPeer}, h{notInKernel}, StepProposeAttach},
+		"S71 it goes on by a decision only":          {w{outdated, withoutPeer, published}, h{standingAlone}, StepNone},
+		"S71 by that":                                {w{outdated, withoutPeer, published, forced}, h{standingAlone}, StepSetPrimary},
+		"S12 remove: not from an absent pool's sake": {w{removing}, h{notInKernel, notConfigured, poolAbsent}, StepNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want, have := wantedReplica(tc.want...), haveReplica(tc.have...)
+			for range 2 {
+				require.Equal(t, tc.kind, NextReplicaStep(want, have).Kind)
+			}
+		})
+	}
+}
+
+// FuzzNextReplicaStep: whatever is observed, what is forbidden is never done.
+func FuzzNextReplicaStep(f *testing.F) {
+	f.Add(uint64(0), uint8(0), uint8(0))
+	f.Add(^uint64(0), uint8(8), uint8(3))
+	f.Fuzz(func(t *testing.T, bits uint64, disk, link uint8) {
+		bit := func(n int) bool { return bits>>n&1 == 1 }
+		want := wantedReplica()
+		want.InitialSyncDone, want.Connect, want.Outdated, want.Primary, want.PromotionDone = bit(0), bit(1), bit(2), bit(3), bit(4)
+		want.Seed, want.Force, want.Published, want.HasTeardown, want.SyncFromSeed = bit(5), bit(6), bit(7), bit(8), bit(9)
+		want.Goal = fsm.Goal(bits>>60%3 + 1)
+		have := haveReplica()
+		have.HasConfig, have.InKernel, have.Primary, have.Suspended = bit(10), bit(11), bit(12), bit(13)
+		have.ConfigCurrent, have.MetadataMade, have.AttachmentRecorded, have.AttachmentCommitted, have.MayHaveWrites, have.CopyKept = bit(14), bit(15), bit(16), bit(17), bit(18), bit(19)
+		have.Mounted, have.JustCreated, have.HasMetadata = bit(20), bit(21), bit(22)
+		have.DiskFailed, have.PeerWasUpToDate, want.Peer.UpToDate, want.Peer.Incomplete = bit(23), bit(24), bit(25), bit(26)
+		have.PeerDisk = fsmpb.DiskState(bits >> 27 % 9)
+		have.Disk, have.Connection = fsmpb.DiskState(disk%9), fsmpb.ConnectionState(link%7)
+		switch kind := NextReplicaStep(want, have).Kind; kind {
+		case StepAttachDisk:
+			require.True(t, have.AttachmentCommitted && !have.DiskAttached(), "S5")
+			require.False(t, want.Outdated && have.MayHaveWrites && !have.CopyKept, "S9")
+			require.False(t, have.DiskFailed && !want.Force, "S67")
+		case StepRemakeMetadata:
+			require.True(t, have.DiskFailed && !have.DiskAttached() && !want.Force, "S67")
+			behind := have.Connection >= ConnConnected && have.PeerDisk == DiskUpToDate
+			require.True(t, behind || !want.Peer.Incomplete && (want.Peer.UpToDate || have.PeerWasUpToDate), "never what nobody else has")
+			require.False(t, want.Outdated && have.MayHaveWrites && !have.CopyKept, "S9")
+		case StepSetPrimary:
+			require.True(t, want.Primary && want.Published && !want.HasTeardown && have.AttachmentRecorded, "S2")
+			require.True(t, !want.Outdated || want.Force, "S8")
+		case StepConnect:
+			require.False(t, have.resyncDoubtful(), "what a target lost with its power is in no bitmap")
+		case StepInvalidate:
+			require.True(t, !have.Primary && (have.Disk == diskInconsistent || have.PeerDisk == DiskUpToDate && have.Connection == ConnConnected), "never what nobody else has")
+		case StepConnectDiscard:
+			require.False(t, have.resyncDoubtful())
+			require.False(t, want.Force, "S8")
+			require.True(t, want.Outdated && !have.Primary && (!have.MayHaveWrites || have.CopyKept), "S9")
+		case StepResumeIO:
+			require.False(t, have.DiskAttached(), "S9")
+		case StepDownResource:
+			require.False(t, have.Primary || have.Suspended)
+		case StepCreateMetadata:
+			require.Equal(t, fsm.GoalCreate, want.Goal, "S14")
+		case StepRemoveConfig, StepDeactivateBacking, StepForgetReplicaRecord:
+			require.Equal(t, fsm.GoalRemove, want.Goal, "S14")
+			require.False(t, have.InKernel)
+		case StepNewUUID:
+			require.True(t, want.Seed && have.JustCreated && !want.InitialSyncDone)
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package plan
+
+import (
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// Of replicas.
+const (
+	StepActivateBacking     StepKind = "open-below"
+	StepDeactivateBacking   StepKind = "close-below"
+	StepConfigure           StepKind = "configure"
+	StepAdjust              StepKind = "adjust"
+	StepCreateMetadata      StepKind = "create-metadata"
+	StepProposeAttach       StepKind = "propose-attach"
+	StepAttachDisk          StepKind = "attach-disk"
+	StepDetachDisk          StepKind = "detach-disk"
+	StepConnect             StepKind = "connect"
+	StepConnectDiscard      StepKind = "connect-discard"
+	StepDisconnect          StepKind = "disconnect"
+	StepNewUUID             StepKind = "new-uuid"
+	StepInvalidate          StepKind = "invalidate"
+	StepSetPrimary          StepKind = "set-primary"
+	StepResumeIO            StepKind = "resume-io"
+	StepTearDownVictim      StepKind = "end-loser"
+	StepKeepVictim          StepKind = "keep-loser"
+	StepResize              StepKind = "resize"
+	StepVerify              StepKind = "verify"
+	StepDownResource        StepKind = "down"
+	StepRemoveConfig        StepKind = "forget-resource"
+	StepNoteInSync          StepKind = "note-in-sync"
+	StepForgetReplicaRecord StepKind = "forget-replica"
+	StepRemakeMetadata      StepKind = "remake-metadata"
+)
+
+var ReplicaSteps = []StepKind{
+	StepActivateBacking, StepDeactivateBacking, StepConfigure, StepAdjust, StepCreateMetadata, StepProposeAttach, StepAttachDisk, StepDetachDisk,
+	StepConnect, StepConnectDiscard, StepDisconnect, StepNewUUID, StepInvalidate, StepSetPrimary, StepResumeIO, StepTearDownVictim, StepKeepVictim,
+	StepResize, StepVerify, StepDownResource, StepRemoveConfig, StepNoteInSync, StepForgetReplicaRecord, StepRemakeMetadata,
+}
+
+const (
+	DiskDiskless     = fsmpb.DiskState_DISK_STATE_DISKLESS
+	DiskFailed       = fsmpb.DiskState_DISK_STATE_FAILED
+	diskInconsistent = fsmpb.DiskState_DISK_STATE_INCONSISTENT
+	DiskUpToDate     = fsmpb.DiskState_DISK_STATE_UP_TO_DATE
+	connStandAlone   = fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE
+	ConnConnecting   = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING
+	ConnConnected    = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
+)
+
+// ReplicaSpec is what the log wants of a replica, read in this session.
+type ReplicaSpec struct {
+	*fsm.DesiredReplica
+	Volume fsm.VolumeID
+	Goal   fsm.Goal
+	Size   int64 // bytes
+	// Published: there is a publication for this host; owes: it is to end a revoked one.
+	Published, HasTeardown bool
+	FromSource             bool // its content was made from a source
+	Leaving                bool // it was given up, and is not to be removed now
+}
+
+// ObservedReplica is what was observed of a replica.
+type ObservedReplica struct {
+	executor.ResourceStatus
+	Backing         executor.Device // isOfAttempt the pool
+	BackingCapacity int64           // bytes of volume for which the device below has room
+	// configured: its file says what the wish does; adjusted: and the kernel knows.
+	ConfigCurrent, Adjusted bool
+	Recorded                bool // the host's record knows the replica
+	MetadataMade            bool // the record says that the metadata were made
+	AttachmentRecorded      bool // the record counts the kernel's attachment, in this boot
+	ConnectedInAttachment   bool // it connected since it was attached
+	AttachmentCommitted     bool // the log heard of the next attachment, in this session
+	// AttachDue and connectDue: it is not too soon to attach, or to connect, again.
+	AttachDue, ConnectDue   bool
+	MayHaveWrites, CopyKept bool // as in the record
+	// failed: the kernel gave its disk up, and it was not copied wholly since (S67);
+	// peerWasUpToDate: its peer was whole then, by this kernel's word.
+	DiskFailed, PeerWasUpToDate bool
+	Discarding                  bool
+	Mounted                     bool // it is mounted somewhere
+	LowerHostID                 bool // of two secondaries, this one does what one of them must
+	VerifyDue                   bool
+}
+
+// Device is the volume as next sees it: attached where it is primary.
+func (h *ObservedReplica) Device() executor.Device {
+	d := executor.Device{Absent: h.Backing.Absent, Exists: h.Backing.Exists, Unfinished: h.Backing.Unfinished, Size: h.BackingCapacity}
+	if h.Primary {
+		d.Path, d.Number, d.StablePath = h.Path, h.Number, h.Path
+	}
+	return d
+}
+
+// attached tells whether the kernel has the disk.
+func (h *ObservedReplica) DiskAttached() bool {
+	return h.InKernel && h.Disk > DiskDiskless
+}

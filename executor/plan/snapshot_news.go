@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+const (
+	factSnapshotTaken   = "cut"
+	factFrozen          = "frozen"
+	factThawed          = "thawed"
+	FactSnapshotMissing = "snapshot-missing"
+	FactSnapshotFound   = "snapshot-found"
+	factSnapshotGone    = "snapshot-gone"
+)
+
+// UnreportedSnapshotFact is what the log does not know of the snapshot, empty for nothing. It is
+// asked when there is no step to do.
+func UnreportedSnapshotFact(s *SnapshotView) string {
+	w := s.Desired
+	if w == nil || !s.Actionable || s.Have.Absent {
+		return ""
+	}
+	switch w.Goal {
+	case fsm.SnapshotGoalFreeze:
+		return s.unreportedFreezeFact()
+	case fsm.SnapshotGoalTake:
+		switch {
+		case w.Group == "" && s.Have.Exists, s.isTaken():
+			return factSnapshotTaken
+		case w.Group != "" && s.FreezeHold == nil:
+			return factThawed
+		}
+	case fsm.SnapshotGoalKeep:
+		switch {
+		case !s.Have.Exists:
+			return FactSnapshotMissing
+		case s.Record.Phase == records.PhaseMissing:
+			return FactSnapshotFound
+		}
+	case fsm.SnapshotGoalThaw, fsm.SnapshotGoalRemove:
+		return factSnapshotGone
+	}
+	return ""
+}
+
+func (s *SnapshotView) unreportedFreezeFact() string {
+	switch {
+	case s.FreezeHold == nil:
+		return factThawed
+	case !s.Desired.Frozen:
+		return factFrozen
+	}
+	return ""
+}
+
+func ObservationOf(id fsm.SnapshotID, source fsm.VolumeID) *fsmpb.Observation {
+	return &fsmpb.Observation{VolumeId: string(source), SnapshotId: string(id)}
+}
+
+// put makes the fact the observation's.
+func (s *SnapshotView) FillObservation(name string, ob *fsmpb.Observation) {
+	attempt := s.Desired.Attempt
+	switch name {
+	case factSnapshotTaken, FactSnapshotFound:
+		takenAt := s.Record.TakenAt
+		if s.Record.Phase != records.PhaseTaken || takenAt.IsZero() {
+			takenAt = s.Now // nothing is known of the process that cut it
+		}
+		ob.Fact = &fsmpb.Observation_SnapshotCut{SnapshotCut: &fsmpb.SnapshotCut{
+			SizeBytes: s.Have.Size, CutUnixNano: takenAt.UnixNano(), Attempt: attempt,
+		}}
+	case factFrozen:
+		frozen := &fsmpb.Frozen{Attempt: attempt}
+		if !s.FreezeHold.Until.IsZero() {
+			frozen.UntilUnixNano = s.FreezeHold.Until.UnixNano()
+		}
+		ob.Fact = &fsmpb.Observation_Frozen{Frozen: frozen}
+	case factThawed:
+		ob.Fact = &fsmpb.Observation_Thawed{Thawed: &fsmpb.Thawed{Attempt: attempt}}
+	case FactSnapshotMissing:
+		ob.Fact = &fsmpb.Observation_SnapshotMissing{SnapshotMissing: &fsmpb.SnapshotMissing{Detail: "its file is not in the pool"}}
+	case factSnapshotGone:
+		ob.Fact = &fsmpb.Observation_SnapshotGone{SnapshotGone: &fsmpb.SnapshotGone{Attempt: attempt}}
+	}
+}
+
+func SnapshotOperationStep(w *fsm.DesiredSnapshot) string {
+	switch w.Goal {
+	case fsm.SnapshotGoalFreeze:
+		return "freeze"
+	case fsm.SnapshotGoalTake:
+		return "cut"
+	case fsm.SnapshotGoalThaw, fsm.SnapshotGoalRemove, fsm.SnapshotGoalKeep:
+	}
+	return "remove"
+}

@@ -1,0 +1,67 @@
+package plan
+
+import (
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// source is what was observed of a volume that is to be cut or cloned.
+type ObservedSource struct {
+	ObservedVolume
+	MountPath      string // where its filesystem is mounted; empty: nowhere
+	RawWritable    bool   // its blocks are given out for writing
+	SharesBlocks   bool   // the pool cuts without copying
+	CopyFitsFreeze bool   // a copy of what is allocated fits into the longest freeze
+	CanFreeze      bool   // the host can freeze
+	ForGroup       bool   // it is to be held quiet, not only cut
+	// Generation of a replicated volume was known when it was observed.
+	Generation uint64
+}
+
+// Refusal says why the volume cannot be cut as it is (S19), nil when it can. It is
+// pure. A raw volume that is written to is cut alone when the pool shares blocks: that
+// cut is of one instant, as a loss of power is. It cannot be held quiet for a group.
+func (s *ObservedSource) Refusal(id fsm.VolumeID) *fsm.Rejection {
+	switch {
+	case s.Absent:
+		return fsm.Reject(fsm.Unreachable, "the pool of volume %s is absent", id)
+	case !s.Exists:
+		return fsm.Reject(fsm.Precondition, "the device of volume %s is missing", id)
+	case s.RawWritable && s.ForGroup:
+		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing: it cannot be held quiet for a group snapshot", id)
+	case s.RawWritable && !s.SharesBlocks:
+		return fsm.Reject(fsm.Precondition, "volume %s is published raw for writing, and its pool copies to cut: unpublish it first, or keep it in a pool that shares blocks (xfs with reflink=1, or LVM thin)", id)
+	case s.PeerWrites() && !s.SharesBlocks:
+		return fsm.Reject(fsm.Precondition, "volume %s is used on the host of its other replica, or is synchronised from there, and its pool copies to cut: it is cut there, or when it is unpublished", id)
+	case s.MountPath != "" && !s.CanFreeze:
+		return fsm.Reject(fsm.Precondition, "volume %s is staged, and this host cannot freeze filesystems", id)
+	case s.MountPath != "" && !s.SharesBlocks && !s.CopyFitsFreeze:
+		return fsm.Reject(fsm.Precondition, "volume %s is staged and holds more than its pool can copy during the longest freeze: unstage it first, or keep it in a pool that shares blocks (xfs with reflink=1, or LVM thin)", id)
+	}
+	return nil
+}
+
+// PeerWrites tells whether the other replica's host changes what this host has.
+func (s *ObservedSource) PeerWrites() bool {
+	r := s.Replica
+	return r != nil && r.InKernel && (r.PeerRole == "Primary" || r.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET)
+}
+
+// MountedAt is a path where the volume's filesystem is mounted; one is as good as
+// another to freeze it.
+func MountedAt(have *ObservedVolume, staged *records.StagingRecord) string {
+	switch {
+	case staged != nil && staged.Block:
+		return ""
+	case have.Staged && staged != nil:
+		return staged.Path
+	case len(have.BoundTargets) > 0:
+		return have.BoundTargets[0]
+	case len(have.ForeignMounts) > 0:
+		return have.ForeignMounts[0]
+	case have.Staged:
+		return have.StagingPath
+	}
+	return ""
+}

@@ -1,0 +1,78 @@
+package plan
+
+import (
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// next picks the one step that brings have closer to want. It is pure: every rule
+// about order and safety is here, and is tested as a table.
+func NextVolumeStep(want *VolumeSpec, have *ObservedVolume) Step {
+	switch {
+	case want.TakeDown:
+		return nextTakeDown(want, have)
+	case len(want.DropTargets) > 0:
+		return Step{Kind: StepUnbind, Path: want.DropTargets[0]}
+	case want.Grant != nil && want.Bind != nil:
+		return nextBind(want, have)
+	case want.Grant != nil:
+		return nextBringUp(want, have)
+	case want.Goal == fsm.GoalRemove:
+		return nextRemove(want, have)
+	case want.Goal == fsm.GoalCreate:
+		return nextCreate(want, have)
+	case have.Absent || !have.Exists:
+	case want.mayExpand(have):
+		return Step{Kind: StepExpand}
+	case want.Expanding && have.Size < want.Size:
+		return refuse(fsm.Precondition, "the image of volume %s has %d bytes, and had %d: it lost its end, and is not grown over", want.Volume, have.Size, have.recordedSize)
+	case want.Limits != nil && have.Active():
+		return NextLimits(want, have)
+	}
+	return Step{} // a Ready volume without its device is reported missing, never remade (S14)
+}
+
+// nextTakeDown ends what is up, from the targets down. It never ends what it does not
+// know: another mount of the volume keeps its device.
+func nextTakeDown(want *VolumeSpec, have *ObservedVolume) Step {
+	switch {
+	case len(have.BoundTargets) > 0:
+		return Step{Kind: StepUnbind, Path: have.BoundTargets[0]}
+	case len(have.ForeignMounts) > 0:
+		return refuse(fsm.Busy, "volume %s is also mounted at %s", want.Volume, have.ForeignMounts[0])
+	case have.Staged:
+		return Step{Kind: StepUnmount}
+	case have.Active():
+		return Step{Kind: StepDeactivate}
+	}
+	return Step{}
+}
+
+// remove is said by a Deleting record for this host's replica (S14).
+func nextRemove(want *VolumeSpec, have *ObservedVolume) Step {
+	switch {
+	case have.isUp():
+		return nextTakeDown(want, have)
+	case have.Absent: // nothing is known to be gone from an absent pool (S12)
+		return refuse(fsm.Unreachable, "the pool of volume %s is absent", want.Volume)
+	case have.Exists || have.Unfinished:
+		return Step{Kind: StepRemove}
+	}
+	return Step{}
+}
+
+// create belongs to a Creating volume (S14).
+func nextCreate(want *VolumeSpec, have *ObservedVolume) Step {
+	switch {
+	case have.Absent:
+		return refuse(fsm.Unreachable, "the pool of volume %s is absent", want.Volume)
+	case have.Exists && have.mayBeTorn:
+		return Step{Kind: StepRemove} // it was never reported
+	case !have.Exists && !want.Source.IsZero():
+		return Step{Kind: StepCreateFrom}
+	case !have.Exists:
+		return Step{Kind: StepCreate}
+	case have.Size != want.Size:
+		return refuse(fsm.Incompatible, "the image of volume %s has %d bytes, not %d", want.Volume, have.Size, want.Size)
+	}
+	return Step{}
+}

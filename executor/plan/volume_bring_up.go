@@ -1,0 +1,107 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// nextBringUp gives the volume out where the grant says.
+func nextBringUp(want *VolumeSpec, have *ObservedVolume) Step {
+	switch {
+	case have.Absent:
+		return refuse(fsm.Precondition, "the pool of volume %s is absent", want.Volume)
+	case !have.Exists:
+		return refuse(fsm.Precondition, "the device of volume %s is missing", want.Volume)
+	case want.mayExpand(have):
+		return Step{Kind: StepExpand}
+	case have.Size < want.Size || have.Size < have.recordedSize:
+		return refuse(fsm.Precondition, "the image of volume %s has %d bytes, not %d", want.Volume, have.Size, max(want.Size, have.recordedSize))
+	case have.olderEpoch && have.isUp():
+		return nextTakeDown(want, have) // a mount of an older epoch goes first (S3)
+	case want.Grant.Block:
+		return nextBringUpRaw(want, have)
+	case have.Staged && have.recorded:
+		return nextWhileStaged(want, have) // the log recorded the format before the first mount
+	case !have.Active():
+		return Step{Kind: StepActivate}
+	case !have.Content.Read:
+		return Step{Kind: StepProbe}
+	case want.Grant.Formatting:
+		return nextFormat(want, have)
+	case want.Grant.Cloned:
+		return nextChangeUUID(want, have)
+	case have.Content.Found != want.Grant.FS:
+		return refuse(fsm.Precondition, "%s of volume %s holds %s, not the %s that was made for it",
+			have.Path, want.Volume, describeContent(have.Content), want.Grant.FS.Type)
+	case !have.recorded:
+		return Step{Kind: StepWriteRecord}
+	}
+	if s := nextExpandFilesystem(want, have, expandedBeforeMount); s.Kind != StepNone {
+		return s
+	}
+	if s := NextLimits(want, have); s.Kind != StepNone {
+		return s
+	}
+	return Step{Kind: StepMount}
+}
+
+// nextWhileStaged does what is left to do on a mounted filesystem.
+func nextWhileStaged(want *VolumeSpec, have *ObservedVolume) Step {
+	if s := NextLimits(want, have); s.Kind != StepNone {
+		return s
+	}
+	return nextExpandFilesystem(want, have, "xfs")
+}
+
+// nextBringUpRaw: attaching is giving out, so the record comes first.
+func nextBringUpRaw(want *VolumeSpec, have *ObservedVolume) Step {
+	g := want.Grant
+	switch {
+	case !have.recorded:
+		return Step{Kind: StepWriteRecord}
+	case !have.Active(), have.ReadOnly != g.ReadOnly && len(have.BoundTargets) == 0:
+		return Step{Kind: StepActivate}
+	}
+	return NextLimits(want, have)
+}
+
+// format makes the filesystem once in the volume's life, and again only over what
+// is known to be this host's own beginning of it: the device was never mounted nor
+// given out while the state is `formatting` (S15).
+func nextFormat(want *VolumeSpec, have *ObservedVolume) Step {
+	ours := have.Content.Found == want.Grant.FS
+	switch {
+	case have.Formatted:
+		return Step{Kind: StepReportFormatted}
+	case !have.Content.Empty && !ours && !have.formatBegun:
+		return refuse(fsm.Precondition, "%s of volume %s holds %s: no filesystem is made over it", have.Path, want.Volume, describeContent(have.Content))
+	case !have.recorded || !have.formatBegun:
+		return Step{Kind: StepWriteRecord}
+	}
+	return Step{Kind: StepFormat}
+}
+
+// nextBind makes the volume visible at a target path.
+func nextBind(want *VolumeSpec, have *ObservedVolume) Step {
+	switch {
+	case !have.recorded || !have.Active() || !want.Grant.Block && !have.Staged:
+		return refuse(fsm.Precondition, "volume %s is not staged at %s", want.Volume, want.Grant.Path)
+	case !have.targetRecorded:
+		return Step{Kind: StepWriteRecord}
+	case !slices.Contains(have.BoundTargets, want.Bind.Path):
+		return Step{Kind: StepBind, Path: want.Bind.Path}
+	}
+	return Step{}
+}
+
+func describeContent(c executor.Content) string {
+	switch {
+	case c.Found.Type != "":
+		return "another " + c.Found.Type
+	case c.Empty:
+		return "nothing"
+	}
+	return "something unknown"
+}

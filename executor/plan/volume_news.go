@@ -1,0 +1,175 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/holdfast-storage/holdfast/executor/records"
+	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// MissedTeardowns lists the tear-downs that the log waits for and that nothing owes yet: of
+// what was never up here, or is gone since the host was started again. They are
+// observed, not remembered (S16).
+func MissedTeardowns(s *VolumeView) []records.PendingTeardown {
+	w := s.Desired
+	if !s.Actionable || w == nil {
+		return nil
+	}
+	staged, isDown := s.Record.Staging, !s.Have.isUp() && !s.Have.ioSuspended()
+	var missing []records.PendingTeardown
+	if w.Teardown != nil && (staged == nil && isDown || staged != nil && staged.Epoch.Compare(w.Teardown.Epoch) > 0) {
+		missing = append(missing, records.PendingTeardown{Epoch: w.Teardown.Epoch})
+	}
+	p := w.Publication
+	switch {
+	case p == nil:
+	case p.Staging != nil && staged == nil && isDown:
+		missing = append(missing, records.PendingTeardown{Epoch: p.Epoch})
+	default:
+		for i := range p.Targets {
+			path := p.Targets[i].Path
+			if s.Record.Target(path) == nil && !slices.Contains(s.Have.BoundTargets, path) {
+				missing = append(missing, records.PendingTeardown{Epoch: p.Epoch, Target: path})
+			}
+		}
+	}
+	return missing
+}
+
+// Fact is one thing that the log does not know yet. It is one case of an
+// Observation; its name is what a repetition is recognised by.
+type Fact struct {
+	Name  string
+	Path  string
+	Epoch fsm.Epoch
+}
+
+const (
+	factDeviceCreated  = "created"
+	factDeviceGone     = "gone"
+	factDeviceMissing  = "missing"
+	factDevicePresent  = "present"
+	FactStaged         = "staged"
+	FactTargetBound    = "bound"
+	factDeviceExpanded = "grown"
+	FactLimitsApplied  = "limited"
+	FactCondition      = "condition"
+	FactStepFailed     = "failed"
+	FactStagingInUse   = "in-use"
+)
+
+// news lists what was observed and is not what the log believes. A report that
+// says nothing new is not made.
+func UnreportedFacts(s *VolumeView) []Fact {
+	if s.Desired == nil {
+		return nil
+	}
+	var all []Fact
+	if name := s.unreportedDeviceFact(); name != "" {
+		all = append(all, Fact{Name: name})
+	}
+	if !s.isUpAsDesired() {
+		return all
+	}
+	p, staged := s.Desired.Publication, s.Record.Staging
+	if s.limitsUnreported() {
+		all = append(all, Fact{Name: FactLimitsApplied, Path: fmt.Sprint(s.Desired.Limits), Epoch: p.Epoch})
+	}
+	if !p.Staging.Done && p.Staging.Path == staged.Path && p.Staging.Boot == s.Boot {
+		all = append(all, Fact{Name: FactStaged, Path: staged.Path, Epoch: p.Epoch})
+	}
+	for i := range p.Targets {
+		t := &p.Targets[i]
+		if !t.Done && s.Record.Target(t.Path) != nil && slices.Contains(s.Have.BoundTargets, t.Path) {
+			all = append(all, Fact{Name: FactTargetBound, Path: t.Path, Epoch: p.Epoch})
+		}
+	}
+	return all
+}
+
+// isUpAsDesired tells whether the volume is up as the log wants it.
+func (s *VolumeView) isUpAsDesired() bool {
+	p, staged := s.Desired.Publication, s.Record.Staging
+	return p != nil && p.Staging != nil && staged != nil && staged.Epoch == p.Epoch && s.isComplete()
+}
+
+// limitsUnreported: the limits that the log wants are in force, and it has not heard so from
+// this process.
+func (s *VolumeView) limitsUnreported() bool {
+	wanted := s.Desired.Limits
+	if s.AckedLimits != nil && *s.AckedLimits == wanted {
+		return false
+	}
+	return s.Have.Limits != nil && *s.Have.Limits == wanted || wanted == (fsm.Limits{}) && !s.Have.mayBeLimited && s.Desired.Operation != 0
+}
+
+// unreportedDeviceFact: an absent pool says nothing of its devices (S12).
+func (s *VolumeView) unreportedDeviceFact() string {
+	w, have := s.Desired, &s.Have
+	complete := have.Exists && have.Size == w.Size && !have.mayBeTorn && (have.Replica == nil || s.Record.Replica != nil && s.Record.Replica.MetadataMade)
+	switch {
+	case have.Absent:
+	case w.Goal == fsm.GoalCreate && complete && s.Actionable:
+		if w.ReplicaState == fsm.ReplicaPresent {
+			return "" // the log knows, and waits for the other replica
+		}
+		return factDeviceCreated
+	case w.Goal == fsm.GoalRemove && s.Actionable && !have.Exists && !have.Unfinished && !have.isUp():
+		return factDeviceGone
+	case w.Goal == fsm.GoalKeep && w.ReplicaState == fsm.ReplicaPresent && !have.Exists:
+		return factDeviceMissing
+	case w.Goal == fsm.GoalKeep && w.ReplicaState == fsm.ReplicaMissing && have.Exists && have.Size >= w.Size:
+		return factDevicePresent
+	case w.Goal == fsm.GoalKeep && w.Operation != 0 && have.Exists && have.Size >= w.Size && s.Actionable:
+		return factDeviceExpanded
+	}
+	return ""
+}
+
+// FactTornDown is the end of a target, or of everything when the path is empty.
+const FactTornDown = "down"
+
+// FactOf is what the record is about, whatever its number is.
+func FactOf(o records.PendingTeardown) Fact {
+	return Fact{Name: FactTornDown, Path: o.Target, Epoch: o.Epoch}
+}
+
+// put makes the fact the observation's. Facts of devices carry no number: they are
+// taken only in the one phase of a volume's life that they belong to.
+func (f Fact) FillObservation(ob *fsmpb.Observation, s *VolumeView) {
+	size := s.Have.Size
+	switch f.Name {
+	case factDeviceExpanded:
+		ob.Fact = &fsmpb.Observation_DeviceGrown{DeviceGrown: &fsmpb.DeviceGrown{SizeBytes: size}}
+	case FactLimitsApplied:
+		ob.Fact = &fsmpb.Observation_LimitsApplied{LimitsApplied: &fsmpb.LimitsApplied{Limits: s.Desired.Limits.Proto()}}
+	case factDeviceCreated:
+		ob.Fact = &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: size}}
+	case factDeviceGone:
+		ob.Fact = &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}
+	case factDeviceMissing:
+		ob.Fact = &fsmpb.Observation_DeviceMissing{DeviceMissing: &fsmpb.DeviceMissing{Detail: "its image is not in the pool"}}
+	case factDevicePresent:
+		ob.Fact = &fsmpb.Observation_DevicePresent{DevicePresent: &fsmpb.DevicePresent{SizeBytes: size}}
+	case FactStaged:
+		ob.Fact = &fsmpb.Observation_Staged{Staged: &fsmpb.Staged{StagingPath: f.Path}}
+	case FactTargetBound:
+		ob.Fact = &fsmpb.Observation_TargetBound{TargetBound: &fsmpb.TargetBound{TargetPath: f.Path}}
+	}
+}
+
+func OperationStep(w *fsm.DesiredVolume) string {
+	switch {
+	case w.Goal == fsm.GoalCreate:
+		return "create"
+	case w.Goal == fsm.GoalRemove:
+		return "remove"
+	case w.Teardown != nil:
+		return "teardown"
+	}
+	return "change"
+}
+
+const FactReplicaObserved = "replica-seen"

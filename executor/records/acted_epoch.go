@@ -1,0 +1,88 @@
+package records
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"sync"
+
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// seen is the highest epoch of wishes that the host acted on, on disk before it
+// acts (S14), with the id of its incarnation (S1).
+type ActedEpoch struct {
+	mu   sync.Mutex
+	file *SlotFile
+	actedRecord
+	synced fsm.Epoch // what the file holds; raise does not write
+}
+
+type actedRecord struct {
+	At            fsm.Epoch `json:"at"`
+	IncarnationID []byte    `json:"incarnation_id"`
+}
+
+func OpenActedEpoch(dir string) (*ActedEpoch, error) {
+	file, content, err := openSlotFile(filepath.Join(dir, actedFile))
+	if err != nil {
+		return nil, err
+	}
+	s := &ActedEpoch{file: file}
+	if content == nil {
+		return s, nil
+	}
+	if err := json.Unmarshal(content, &s.actedRecord); err != nil {
+		return nil, fmt.Errorf("read %s: %w", file.path, err)
+	}
+	s.synced = s.At
+	return s, nil
+}
+
+func (s *ActedEpoch) Current() (fsm.Epoch, []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.At, s.IncarnationID
+}
+
+// OnDisk is what was acted on in the background; get is never below it.
+func (s *ActedEpoch) OnDisk() fsm.Epoch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.synced
+}
+
+// reach makes sure that at, or more, is on disk. Many volumes share one write:
+// whoever waited for the lock finds it done.
+func (s *ActedEpoch) Persist(at fsm.Epoch, incarnationID []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at.Compare(s.synced) <= 0 {
+		return nil
+	}
+	now := actedRecord{At: at, IncarnationID: incarnationID}
+	text, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("record the wishes acted on: %w", err)
+	}
+	if err := s.file.write(text, true); err != nil {
+		return fmt.Errorf("record the wishes acted on: %w", err)
+	}
+	s.synced = at
+	if at.Compare(s.At) > 0 {
+		s.actedRecord = now
+	}
+	return nil
+}
+
+// Advance notes an epoch whose record is on disk elsewhere.
+func (s *ActedEpoch) Advance(at fsm.Epoch, incarnationID []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at.Compare(s.At) > 0 {
+		s.At = at
+		if incarnationID != nil {
+			s.IncarnationID = incarnationID
+		}
+	}
+}

@@ -1,0 +1,140 @@
+package records
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const (
+	hostFile    = "host.json"
+	actedFile   = "seen.rec"
+	volumesDir  = "volumes"
+	bootIDFile  = "/proc/sys/kernel/random/boot_id"
+	privateMode = 0o700
+)
+
+// Host is who this host is (S17): a random id in its data folder, the boot, and
+// the pools that it knows.
+type Host struct {
+	ID     fsm.HostID
+	BootID string
+
+	dir   string
+	pools map[string]knownPool // by folder
+}
+
+type knownPool struct {
+	ID       fsm.PoolID
+	Capacity int64
+}
+
+// hostRecord is host.json.
+type hostRecord struct {
+	HostID fsm.HostID           `json:"host_id"`
+	Pools  map[string]knownPool `json:"pools"`
+}
+
+// OpenHost reads who the host is, and makes a new identity in a folder that has
+// none. The folder is made when it is missing; one that others can read is refused.
+func OpenHost(dir string) (*Host, error) {
+	if err := os.MkdirAll(filepath.Join(dir, volumesDir), privateMode); err != nil {
+		return nil, fmt.Errorf("make the data folder %s: %w", dir, err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("look at the data folder %s: %w", dir, err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("the data folder %s can be read by others: run `chmod 0700 %s`", dir, dir)
+	}
+	boot, err := os.ReadFile(bootIDFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the boot id: %w", err)
+	}
+	h := &Host{BootID: strings.TrimSpace(string(boot)), dir: dir, pools: map[string]knownPool{}}
+	return h, h.load()
+}
+
+func (h *Host) load() error {
+	path := filepath.Join(h.dir, hostFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		h.ID = fsm.HostID(uuid.NewString())
+		return h.save()
+	}
+	if err != nil {
+		return fmt.Errorf("read the host's identity: %w", err)
+	}
+	var r hostRecord
+	if err := json.Unmarshal(text, &r); err != nil || r.HostID == "" {
+		return fmt.Errorf("the host's identity %s is damaged: restore it, or record the host as lost and begin with an empty data folder", path)
+	}
+	h.ID = r.HostID
+	if r.Pools != nil {
+		h.pools = r.Pools
+	}
+	return nil
+}
+
+func (h *Host) save() error {
+	text, err := json.MarshalIndent(hostRecord{HostID: h.ID, Pools: h.pools}, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write the host's identity: %w", err)
+	}
+	path := filepath.Join(h.dir, hostFile)
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("write the host's identity: %w", err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("write the host's identity: %w", err)
+	}
+	if err := errors.Join(os.Rename(path+".new", path), syncFolder(h.dir)); err != nil {
+		return fmt.Errorf("write the host's identity: %w", err)
+	}
+	return nil
+}
+
+// Dir is the data folder.
+func (h *Host) Dir() string { return h.dir }
+
+// Pool is the id of the pool that the host has in a folder, empty when it never
+// had one: only such a folder may be made a pool (S12).
+func (h *Host) PoolAt(dir string) fsm.PoolID { return h.pools[dir].ID }
+
+// RememberPool records which pool is in a folder, before it is used.
+func (h *Host) RememberPool(dir string, id fsm.PoolID) error {
+	if h.pools[dir].ID == id {
+		return nil
+	}
+	h.pools[dir] = knownPool{ID: id}
+	return h.save()
+}
+
+// Capacity is the pool's, also while it is absent: now, when it was measured,
+// else as it was last.
+func (h *Host) Capacity(facts executor.PoolFacts) int64 {
+	for dir, known := range h.pools {
+		if known.ID != facts.ID {
+			continue
+		}
+		if facts.Absent {
+			return known.Capacity
+		}
+		if known.Capacity != facts.Capacity {
+			h.pools[dir] = knownPool{ID: known.ID, Capacity: facts.Capacity}
+			_ = h.save() // what is lost is a measure; the next registration takes it again
+		}
+	}
+	return facts.Capacity
+}
