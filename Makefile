@@ -46,7 +46,7 @@ formatted:
 generate: ## make the generated code again
 	$(GO) run ./cmd/protogen
 
-lint: ## staticcheck, errcheck, errorlint, determinism of fsm, sealed choices
+lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan, sealed choices
 	$(GO) build -o $(BIN)/lint ./cmd/lint
 	$(GO) vet -vettool=$(BIN)/lint $(PACKAGES)
 	$(GO) vet -vettool=$(BIN)/lint -tags bench ./jepsen/bench/...

@@ -23,14 +23,14 @@ func checkNode(pass *analysis.Pass, n ast.Node) bool {
 	case *ast.ImportSpec:
 		return false
 	case *ast.GoStmt:
-		pass.Reportf(n.Pos(), "goroutine in the state machine: the scheduler decides what runs first")
+		pass.Reportf(n.Pos(), "goroutine in deterministic code: the scheduler decides what runs first")
 	case *ast.SelectStmt:
-		pass.Reportf(n.Pos(), "select in the state machine: it chooses at random")
+		pass.Reportf(n.Pos(), "select in deterministic code: it chooses at random")
 		return false
 	case *ast.ChanType:
-		pass.Reportf(n.Pos(), "channel in the state machine")
+		pass.Reportf(n.Pos(), "channel in deterministic code")
 	case *ast.SendStmt:
-		pass.Reportf(n.Pos(), "channel in the state machine")
+		pass.Reportf(n.Pos(), "channel in deterministic code")
 	case *ast.RangeStmt:
 		checkRange(pass, n)
 	case *ast.Ident:
@@ -47,9 +47,9 @@ func checkNode(pass *analysis.Pass, n ast.Node) bool {
 func checkRange(pass *analysis.Pass, n *ast.RangeStmt) {
 	switch pass.TypesInfo.TypeOf(n.X).Underlying().(type) {
 	case *types.Map:
-		pass.Reportf(n.Pos(), "range over a map in the state machine: its order is random")
+		pass.Reportf(n.Pos(), "range over a map in deterministic code: its order is random")
 	case *types.Chan:
-		pass.Reportf(n.Pos(), "channel in the state machine")
+		pass.Reportf(n.Pos(), "channel in deterministic code")
 	}
 }
 
@@ -62,18 +62,18 @@ func checkUse(pass *analysis.Pass, id *ast.Ident) {
 	if fn, ok := obj.(*types.Func); ok && fn.Signature().Recv() != nil && obj.Name() != "Local" {
 		return // a method such as Time.After compares
 	}
-	pass.Reportf(id.Pos(), "time.%s in the state machine: time comes from the command", obj.Name())
+	pass.Reportf(id.Pos(), "time.%s in deterministic code: time comes from the command", obj.Name())
 }
 
 // checkExpr reports receiving, and values that are floating point.
 func checkExpr(pass *analysis.Pass, e ast.Expr) bool {
 	if u, ok := e.(*ast.UnaryExpr); ok && u.Op == token.ARROW {
-		pass.Reportf(e.Pos(), "channel in the state machine")
+		pass.Reportf(e.Pos(), "channel in deterministic code")
 		return false
 	}
 	basic, ok := types.Unalias(underlying(pass.TypesInfo.TypeOf(e))).(*types.Basic)
 	if ok && basic.Info()&(types.IsFloat|types.IsComplex) != 0 {
-		pass.Reportf(e.Pos(), "floating point in the state machine: use integers")
+		pass.Reportf(e.Pos(), "floating point in deterministic code: use integers")
 		return false
 	}
 	return true
@@ -91,13 +91,30 @@ func checkCall(pass *analysis.Pass, call *ast.CallExpr) {
 	switch callee := calleeOf(pass, call).(type) {
 	case *types.Builtin:
 		if callee.Name() == "print" || callee.Name() == "println" {
-			pass.Reportf(call.Pos(), "%s in the state machine: it does output", callee.Name())
+			pass.Reportf(call.Pos(), "%s in deterministic code: it does output", callee.Name())
 		}
 	case *types.Func:
-		if callee.Pkg() != nil && callee.Pkg().Path() == "fmt" {
+		if callee.Pkg() == nil || callee.Pkg() == pass.Pkg {
+			return
+		}
+		if callee.Pkg().Path() == "fmt" {
 			checkFormat(pass, call, callee)
 		}
+		if endsIn(callee.Pkg().Path(), values) && readsTheWorld(callee.Signature()) {
+			pass.Reportf(call.Pos(), "%s in deterministic code: it does input or output", callee.FullName())
+		}
 	}
+}
+
+// readsTheWorld tells what may fail, or wait, or is somebody else's to implement.
+func readsTheWorld(f *types.Signature) bool {
+	if f.Recv() != nil && types.IsInterface(f.Recv().Type()) {
+		return true
+	}
+	if n := f.Results().Len(); n > 0 && types.Identical(f.Results().At(n-1).Type(), types.Universe.Lookup("error").Type()) {
+		return true
+	}
+	return f.Params().Len() > 0 && f.Params().At(0).Type().String() == "context.Context"
 }
 
 func calleeOf(pass *analysis.Pass, call *ast.CallExpr) types.Object {
@@ -112,14 +129,14 @@ func calleeOf(pass *analysis.Pass, call *ast.CallExpr) types.Object {
 
 func checkFormat(pass *analysis.Pass, call *ast.CallExpr, callee *types.Func) {
 	if strings.HasPrefix(callee.Name(), "Print") || callee.Name() == "Scan" || callee.Name() == "Scanf" || callee.Name() == "Scanln" {
-		pass.Reportf(call.Pos(), "fmt.%s in the state machine: it does input or output", callee.Name())
+		pass.Reportf(call.Pos(), "fmt.%s in deterministic code: it does input or output", callee.Name())
 	}
 	for _, arg := range call.Args {
 		if holdsMap(pass.TypesInfo.TypeOf(arg), map[types.Type]bool{}) {
-			pass.Reportf(arg.Pos(), "formatting of a map in the state machine: print what it holds in order")
+			pass.Reportf(arg.Pos(), "formatting of a map in deterministic code: print what it holds in order")
 		}
 		if v := pass.TypesInfo.Types[arg].Value; v != nil && v.Kind() == constant.String && strings.Contains(constant.StringVal(v), "%p") {
-			pass.Reportf(arg.Pos(), "formatting of an address in the state machine: it differs between members")
+			pass.Reportf(arg.Pos(), "formatting of an address in deterministic code: it differs between members")
 		}
 	}
 }
