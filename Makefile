@@ -31,7 +31,7 @@ quick: formatted ## while you work: generated code, format, vet, and short unit 
 	@mkdir -p .cache && GO='$(GO)' sh deploy/changed.sh $(if $(IMPORTERS),-importers) >.cache/changed
 	$(GO) run ./cmd/protogen -check
 	$(GO) vet $(PACKAGES)
-	$(GO) test -vet=off -short -parallel 8 . $$(grep -v $(SYSTEMS) .cache/changed)
+	$(GO) test -vet=off -short . $$(grep -v $(SYSTEMS) .cache/changed)
 
 check: formatted ## generated code, format, vet, linters, import rules: nothing may differ; needs no root, installs nothing
 	$(GO) run ./cmd/protogen -check

@@ -28,6 +28,7 @@ func (a *callAtPoint) Hit(point string) {
 // that then goes on under the verdict of the first loss does so beside a peer that the log
 // never called up to date meanwhile: nobody could go on there.
 func TestS7_AVerdictInUseIsNotInvalidatedByAReconnect(t *testing.T) {
+	t.Parallel()
 	p := newStoppedPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	ended := make(chan struct{})

@@ -177,6 +177,7 @@ func TestS9_SuspendedIOEndsOnlyAfterAFilesystemShutdown(t *testing.T) {
 }
 
 func TestS9_AHostThatCannotTearDownRebootsIfConfigured(t *testing.T) {
+	t.Parallel()
 	p := newStoppedPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	rebooted := make(chan struct{}, 8)

@@ -130,6 +130,7 @@ func TestS49_AFlappingHostDoesNotFillThePool(t *testing.T) {
 // S49, S66: a loser without room for the copy discards nothing. The volume's condition says
 // so, and it goes on when there is room.
 func TestS49_WithoutRoomNothingIsDiscarded(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.create(protocolC)

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -35,6 +36,9 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	if err := flag.Set("test.parallel", "8"); err != nil { // they wait more than they compute; -parallel has the last word
+		panic(err)
 	}
 	os.Exit(m.Run())
 }

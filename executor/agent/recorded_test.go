@@ -197,6 +197,7 @@ func TestS73_ATargetPathIsOfOneVolume(t *testing.T) {
 // touches in any order and as late as it likes. What is acknowledged is so, and stays so
 // until it is ended.
 func TestS73_WhatIsAcknowledgedHolds(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			w := newTestHost(t)

@@ -61,6 +61,7 @@ func isRarePoint(point string) bool {
 
 // Killed between every two steps, on either host, a replicated volume gets where it must.
 func TestACrashAtEveryPointOfAReplicatedVolume(t *testing.T) {
+	t.Parallel()
 	for _, point := range agent.ReplicaFaultPoints {
 		for i, host := range []fsm.NodeID{"n1", "n2"} {
 			t.Run(string(host)+" "+point, func(t *testing.T) {

@@ -57,6 +57,7 @@ func TestS8_TakeoverAfterALossOfPower(t *testing.T) {
 }
 
 func TestS6_AnUnreachablePeerIsOutdatedAndTheWriterGoesOn(t *testing.T) {
+	t.Parallel()
 	for name, handled := range map[string]bool{"by the handler": true, "by the process alone": false} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t)

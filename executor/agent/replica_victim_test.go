@@ -10,6 +10,7 @@ import (
 // Failed and not gone. To resume then would begin a generation of its own on the loser,
 // and the next handshake would find a split brain.
 func TestS9_AVictimResumesOnlyWithoutItsDisk(t *testing.T) {
+	t.Parallel()
 	for name, cutOff := range map[string]bool{"from the controllers only": false, "from its peer and the controllers": true} {
 		t.Run(name, func(t *testing.T) {
 			p := newPair(t)

@@ -142,6 +142,7 @@ func TestALocalVolumeIsAsLargeAsTheReplicatedOneThatItIsMadeOf(t *testing.T) {
 
 // Killed at every step of it, on either host.
 func TestACrashAtEveryPointOfALocalCopyOfAReplicatedVolume(t *testing.T) {
+	t.Parallel()
 	for _, point := range agent.FaultPoints {
 		if !isSnapshotPoint(point) && !strings.HasPrefix(point, "remove.") {
 			continue
