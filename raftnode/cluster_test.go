@@ -2,6 +2,7 @@ package raftnode
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -21,10 +22,19 @@ import (
 )
 
 // testTimeout is for what takes milliseconds on an idle machine.
-const testTimeout = 30 * time.Second
+const testTimeout = 3 * time.Minute
 
 // testHeartbeat keeps tests short, and is long enough for a loaded machine.
 const testHeartbeat = 150 * time.Millisecond
+
+// TestMain runs more parallel tests at the same time than there are processors, unless
+// -parallel says how many: they wait more than they compute.
+func TestMain(m *testing.M) {
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // cluster is some members in this process, each with its own folder, certificate and port.
 type testCluster struct {
@@ -83,7 +93,7 @@ func (c *testCluster) prepare(name string, configure func(*Config)) *testMember 
 	require.NoError(c.t, err)
 	n := &testMember{files: files, addr: "127.0.0.1:0", cfg: Config{
 		Dir: filepath.Join(c.root, name), Name: name, Bootstrap: len(c.members) == 0,
-		HeartbeatTimeout: testHeartbeat, DiskReserve: 1 << 20, DiskGuard: 1 << 20,
+		HeartbeatTimeout: testHeartbeat, DiskHang: testTimeout, DiskReserve: 1 << 20, DiskGuard: 1 << 20,
 		Metrics: prometheus.NewRegistry(), SegmentSize: 1 << 20, CheckpointEvery: 16,
 	}}
 	if len(c.members) > 0 {
