@@ -1,5 +1,7 @@
 # Two commands do it all on a fresh Debian machine with Go: `make demo` and `make test`.
 GO       ?= go
+# By another name: a recipe that names $(MAKE) itself runs even under make -n.
+SUBMAKE  := $(MAKE)
 BIN      := bin
 PACKAGES := ./...
 VERSION  := $(shell git describe --tags --always --dirty=-modified 2>/dev/null)
@@ -52,16 +54,22 @@ lint: ## staticcheck, errcheck, errorlint, determinism of fsm and executor/plan,
 	$(GO) vet -vettool=$(BIN)/lint -tags bench ./jepsen/bench/...
 	$(GO) tool go-check-sumtype $(PACKAGES)
 
-test: deps check unit race system rows lab ## all tests; needs root for devices, mounts and guests
+# Everything is compiled once before the parts begin. Those that compute come one after the
+# other and yield to the clusters and guests, which mostly wait but answer in time.
+YIELDING  = nice -n 5 $(SUBMAKE) --no-print-directory
+test: deps build ## all tests, and what each part took; needs root for devices, mounts and guests
+	$(GO) build $(PACKAGES)
+	@$(TOGETHER) check '$(YIELDING) check' unit:check '$(YIELDING) unit' race:unit '$(YIELDING) race' \
+	  system '$(SYSTEM)' rows:system '$(ROWS)' $(LABS) guests:backends '$(GUESTS)'
 
 unit: ## unit tests of every package
-	$(GO) test -timeout 30m $$($(GO) list ./... | grep -v $(SYSTEMS))
+	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -v $(SYSTEMS))
 
 race: ## the packages with goroutines, under the race detector
-	$(GO) test -race -short -timeout 30m ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
+	$(GO) test -vet=off -race -short -timeout 30m ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
 
-SYSTEM    = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long)
-GUESTS    = $(GO) test -timeout 10m -v ./jepsen/guests
+SYSTEM    = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long)
+GUESTS    = $(GO) test -count=1 -timeout 10m -v ./jepsen/guests
 ROWS      = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
 
 system: deps build ## real clusters: csi-sanity, crashes, full disks, corrupted files (LONG=1: the long form)
@@ -77,9 +85,10 @@ conformance: deps build ## the same, and write jepsen/conformance/CONFORMANCE.md
 BACKENDS  = $(LAB) $(GO) test -count=1 -p 1 -timeout 60m -v ./jepsen/lab ./jepsen/lab/place ./jepsen/lab/writer
 SCENARIOS = $(LAB) $(GO) test -count=1 -timeout $(if $(LONG),240m,60m) -v ./jepsen/lab/scenarios
 LONGER    = $(if $(LONG),-args -long)
+LABS      = backends '$(BACKENDS)' scenarios-1 "$(SCENARIOS) -run '$(HALF)' $(LONGER)" scenarios-2 "$(SCENARIOS) -skip '$(HALF)' $(LONGER)"
 
 lab: deps build ## guests with kernels, disks and networks of their own: replication, power loss, partitions (LONG=1: the long form)
-	$(TOGETHER) backends '$(BACKENDS)' scenarios-1 "$(SCENARIOS) -run '$(HALF)' $(LONGER)" scenarios-2 "$(SCENARIOS) -skip '$(HALF)' $(LONGER)"
+	@$(TOGETHER) $(LABS)
 
 lab-bench: deps build ## the table of figures of replicated volumes, measured in the lab
 	$(LAB) $(GO) test -count=1 -timeout 60m -v -run '^TestFigures$$' ./jepsen/lab/scenarios -args -figures
