@@ -28,8 +28,8 @@ import (
 // testTiming is a pace for tests: what happens often does at once, and nobody is given up for
 // being slow on a busy machine. What is about silence sets shortPeerTimeout.
 var testTiming = timing{
-	heartbeat: 20 * time.Millisecond, peerTimeout: time.Minute, helloTimeout: 10 * time.Second,
-	catchUpTimeout: 100 * time.Millisecond, registerTimeout: 10 * time.Second, connectTimeout: 10 * time.Second, hedgeDelay: 100 * time.Millisecond,
+	heartbeat: 20 * time.Millisecond, peerTimeout: time.Minute, helloTimeout: time.Minute,
+	catchUpTimeout: 100 * time.Millisecond, registerTimeout: time.Minute, connectTimeout: time.Minute, hedgeDelay: 100 * time.Millisecond,
 }
 
 const shortPeerTimeout = 200 * time.Millisecond

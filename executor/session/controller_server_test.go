@@ -27,7 +27,7 @@ type rawSession struct {
 
 func (l *testCluster) openSession(m *testMember, as *pki.Credentials, hello *sessionpb.Hello) *rawSession {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(l.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(l.t.Context(), 5*time.Minute)
 	l.t.Cleanup(cancel)
 	stream, err := sessionpb.NewSessionClient(l.dial(m.api.addr, as)).Attach(ctx)
 	require.NoError(l.t, err)
@@ -154,7 +154,7 @@ func TestS14_AControllerBehindTheHostsActedEpochSendsNothing(t *testing.T) {
 		})
 	}
 	t.Run("it speaks as soon as it has applied as much", func(t *testing.T) {
-		lagging.server.timing.catchUpTimeout = 10 * time.Second
+		lagging.server.timing.catchUpTimeout = time.Minute
 		w := l.openSession(lagging, node, &sessionpb.Hello{Register: register("n1"), Seen: &fsmpb.Epoch{Incarnation: 1, Index: 3}})
 		go lagging.setLag(false)
 		require.Equal(t, volumeID, w.nextVolumes().GetWishes()[0].GetVolumeId())

@@ -318,7 +318,7 @@ func TestProposeSaysWhyItFailed(t *testing.T) {
 		begin := time.Now()
 		_, err := n.client.Propose(t.Context(), own)
 		require.True(t, isUnavailable(err), err)
-		require.Less(t, time.Since(begin), 20*time.Second)
+		require.Less(t, time.Since(begin), time.Minute)
 		require.NotContains(t, err.Error(), "\n")
 	})
 	t.Run("no controller is unavailable", func(t *testing.T) {
