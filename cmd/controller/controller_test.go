@@ -45,7 +45,7 @@ func newTestController(t *testing.T) *testController {
 	b.opts = &options{
 		dataDir: filepath.Join(b.dir, "data"), logStore: "wal", bootstrap: true, segmentSize: 1 << 20, diskReserve: -1,
 		heartbeat: 100 * time.Millisecond, election: 100 * time.Millisecond, lease: 50 * time.Millisecond,
-		nodeTimeout: time.Second, drainTimeout: 5 * time.Second, journalRetain: 1 << 20,
+		nodeTimeout: time.Second, drainTimeout: 5 * time.Second, diskHang: time.Minute, journalRetain: 1 << 20,
 		raftListen: "127.0.0.1:0", apiListen: "127.0.0.1:0",
 	}
 	b.opts.Log.Level, b.opts.Log.Format = "info", "json"

@@ -47,7 +47,7 @@ func handshake(t *testing.T, server, client *tls.Config) (atServer, atClient err
 	defer func() { require.NoError(t, listener.Close()) }()
 	done := make(chan error, 1)
 	go func() { done <- serveOne(listener) }()
-	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second}, Config: client}
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: time.Minute}, Config: client}
 	conn, err := dialer.DialContext(t.Context(), "tcp", listener.Addr().String())
 	if err != nil {
 		return <-done, err
