@@ -39,7 +39,7 @@ check: formatted ## generated code, format, vet, linters, import rules: nothing 
 	$(GO) run ./cmd/protogen -check
 	$(GO) vet $(PACKAGES)
 	$(MAKE) --no-print-directory lint
-	$(GO) test . ./cmd/fsmvet/...
+	$(GO) test . ./cmd/lint/...
 
 formatted:
 	@bad=$$(find . -name '*.go' -not -name '*.pb.go' -not -path './.cache/*' -exec gofmt -l {} +) || exit 1; \

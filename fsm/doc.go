@@ -1,7 +1,7 @@
 // Package fsm is every decision of Holdfast: one pure function, State.Apply, folds
 // the log of commands into a state. It does no input and output, reads no clock,
 // draws no random number and starts no goroutine, so that every member that applied
-// the same log holds the same state; cmd/fsmvet refuses what would break that.
+// the same log holds the same state; cmd/lint refuses what would break that.
 //
 // # How it is laid out
 //

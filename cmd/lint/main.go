@@ -14,7 +14,7 @@ import (
 	"honnef.co/go/tools/simple"
 	"honnef.co/go/tools/staticcheck"
 
-	"github.com/holdfast-storage/holdfast/cmd/fsmvet/determinism"
+	"github.com/holdfast-storage/holdfast/cmd/lint/determinism"
 )
 
 func main() {
