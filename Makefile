@@ -94,14 +94,14 @@ lab-bench: deps build ## the table of figures of replicated volumes, measured in
 	$(LAB) $(GO) test -count=1 -timeout 60m -v -run '^TestFigures$$' ./jepsen/lab/scenarios -args -figures
 
 demo: deps build ## a cluster that loses its leader in the middle of a burst, as a story
-	$(GO) build -o $(BIN)/demo ./cmd/demo
+	$(GO) build -o $(BIN)/demo ./jepsen/demo
 	$(BIN)/demo --binary $(CURDIR)/$(BIN)/holdfast
 
 dev: deps build ## leave a cluster running in .cache/dev until interrupted
 	$(BIN)/holdfast dev --dir $(CURDIR)/.cache/dev
 
 bench: deps build ## the table of figures
-	$(GO) run ./cmd/bench
+	$(GO) run ./jepsen/bench/report
 
 clean: ## remove what was built
 	rm -rf $(BIN) .cache

@@ -1,4 +1,4 @@
-// Command bench runs the project's benchmarks and prints one table: for each
+// Command report runs the project's benchmarks and prints one table: for each
 // figure the median of its runs, the least and the greatest, the goal, and
 // whether it is met. Ratios are of systems measured side by side in one run.
 package main
