@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"go/build"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,10 +17,13 @@ import (
 
 const module = "github.com/holdfast-storage/holdfast"
 
-// mayImport is the map of the house: who may import whom, inside this module.
-// A package that ends in /... stands for itself and all below it; "*" is everything
-// but cmd, which nobody outside cmd imports.
-var mayImport = map[string][]string{
+// importMap says, per row, which packages of this module those of the row may import. A path that
+// ends in /... stands for itself and all below it; "*" is everything but cmd and jepsen.
+type importMap map[string][]string
+
+// mayImport holds each package of this module to what it may import. It is exact: a row without a package, and a permission that
+// no package of its row uses, fail too.
+var mayImport = importMap{
 	"fsm/fsmpb": {},
 	"fsm":       {"fsm/fsmpb"},
 
@@ -31,12 +35,12 @@ var mayImport = map[string][]string{
 
 	"csi/rpcerr":     {"fsm", "raftnode"},
 	"csi/server":     {"fsm", "fsm/fsmpb", "csi/rpcerr"},
-	"csi/identity":   {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server"},
+	"csi/identity":   {"csi/rpcerr"},
 	"csi/cluster":    {"fsm", "fsm/fsmpb", "csi/rpcerr"},
 	"csi/controller": {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server", "csi/cluster"},
 	"csi/group":      {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server", "csi/cluster"},
-	"csi/metadata":   {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server", "csi/cluster"},
-	"csi/node":       {"fsm", "fsm/fsmpb", "csi/rpcerr", "csi/server"},
+	"csi/metadata":   {"fsm", "csi/rpcerr", "csi/server", "csi/cluster"},
+	"csi/node":       {"fsm", "csi/rpcerr", "csi/server"},
 
 	"executor":                   {"fsm", "fsm/fsmpb"},
 	"executor/records":           {"fsm", "executor"},
@@ -45,70 +49,94 @@ var mayImport = map[string][]string{
 	"executor/run":               {},
 	"executor/session":           {"fsm", "fsm/fsmpb", "executor", "executor/session/sessionpb", "raftnode/pki"},
 	"executor/session/sessionpb": {"fsm/fsmpb"},
-	"executor/mount":             {"fsm", "fsm/fsmpb", "executor", "executor/run"},
-	"executor/loopfile":          {"fsm", "fsm/fsmpb", "executor", "executor/run"},
-	"executor/lvm":               {"fsm", "fsm/fsmpb", "executor", "executor/run"},
+	"executor/mount":             {"fsm", "executor", "executor/run"},
+	"executor/loopfile":          {"fsm", "executor", "executor/run"},
+	"executor/lvm":               {"fsm", "executor", "executor/run"},
 	"executor/drbd":              {"fsm", "fsm/fsmpb", "executor", "executor/run"},
 	"executor/fencepeer":         {"fsm", "fsm/fsmpb"},
-	"executor/freeze":            {"fsm", "fsm/fsmpb", "executor"},
-	"executor/throttle":          {"fsm", "fsm/fsmpb", "executor"},
-	"executor/backendtest":       {"fsm", "fsm/fsmpb", "executor", "executor/run"},
+	"executor/freeze":            {"fsm", "executor"},
+	"executor/throttle":          {"fsm", "executor"},
+	"executor/backendtest":       {"fsm", "fsm/fsmpb", "executor"},
 
-	"admin":         {"fsm", "fsm/fsmpb", "admin/adminpb", "raftnode/pki", "raftnode/raftpb", "executor/session/sessionpb"},
+	"admin":         {"fsm", "fsm/fsmpb", "admin/adminpb"},
 	"admin/adminpb": {"fsm/fsmpb"},
 
 	"cmd/...":          {"*", "cmd/..."},
 	"jepsen/...":       {"jepsen/..."},
-	"jepsen/bench/...": {"*"}, // measures the parts against each other
-	"jepsen/sim":       {"fsm", "fsm/fsmpb", "executor", "executor/session", "jepsen/..."},
-	"jepsen/raftsim":   {"fsm", "fsm/fsmpb", "raftnode", "jepsen/..."},
+	"jepsen/bench/...": {"fsm", "fsm/fsmpb", "raftnode/pki", "raftnode/raftpb"}, // measures the parts against each other
 }
 
 func TestImportDirections(t *testing.T) {
-	broken, err := brokenArrows(".")
+	problems, err := mayImport.check(".")
 	require.NoError(t, err)
-	require.Empty(t, broken)
+	require.Empty(t, problems)
 }
 
-func TestImportDirectionsSeesAForbiddenArrow(t *testing.T) {
-	for name, source := range map[string]string{
-		"the state may not import the member": "package fsm\n\nimport _ \"" + module + "/raftnode\"\n",
-		"a package is on the map":             "",
+func TestImportDirectionsFinds(t *testing.T) {
+	rows := importMap{"fsm": {"fsm/fsmpb"}, "fsm/fsmpb": {}, "cmd/...": {"*", "cmd/..."}}
+	whole := map[string]string{"fsm": "fsm/fsmpb", "fsm/fsmpb": "", "cmd/holdfast": "cmd/node", "cmd/node": "fsm"}
+	for name, tc := range map[string]struct {
+		packages map[string]string // and what each imports
+		rows     importMap
+		problems []string
+	}{
+		"nothing in a map that is exact":   {},
+		"an import that no row permits":    {packages: map[string]string{"fsm": "raftnode"}, problems: []string{"fsm may not import raftnode", "row fsm: nobody imports fsm/fsmpb"}},
+		"a package that no row names":      {packages: map[string]string{"elsewhere": ""}, problems: []string{"elsewhere is not on the map"}},
+		"cmd's import of jepsen":           {packages: map[string]string{"cmd/node": "jepsen/lab"}, problems: []string{"cmd/node may not import jepsen/lab", "row cmd/...: nobody imports *"}},
+		"a row without a package":          {rows: importMap{"raftnode": {}}, problems: []string{"row raftnode: there is no such package"}},
+		"a tree without a package":         {rows: importMap{"jepsen/...": {}}, problems: []string{"row jepsen/...: there is no such package"}},
+		"a permission that nobody uses":    {rows: importMap{"fsm/fsmpb": {"fsm"}}, problems: []string{"row fsm/fsmpb: nobody imports fsm"}},
+		"a tree's permission without uses": {packages: map[string]string{"cmd/holdfast": "fsm"}, problems: []string{"row cmd/...: nobody imports cmd/..."}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			dir := "fsm"
-			if source == "" {
-				dir, source = "elsewhere", "package elsewhere\n"
-			}
-			require.NoError(t, os.Mkdir(filepath.Join(root, dir), 0o700))
-			require.NoError(t, os.WriteFile(filepath.Join(root, dir, "planted.go"), []byte(source), 0o600))
-			broken, err := brokenArrows(root)
+			packages, rules := maps.Clone(whole), maps.Clone(rows)
+			maps.Copy(packages, tc.packages)
+			maps.Copy(rules, tc.rows)
+			problems, err := rules.check(plantPackages(t, packages))
 			require.NoError(t, err)
-			require.Len(t, broken, 1)
+			require.Equal(t, tc.problems, problems)
 		})
 	}
 }
 
-// brokenArrows walks the folders instead of asking `go list`, whose answer a
-// test cache may hold from before the change.
-func brokenArrows(root string) ([]string, error) {
-	var broken []string
+// plantPackages makes a module of packages that import one package each, or none.
+func plantPackages(t *testing.T, packages map[string]string) (root string) {
+	t.Helper()
+	root = t.TempDir()
+	for dir, dep := range packages {
+		source := "package planted\n"
+		if dep != "" {
+			source += "\nimport _ \"" + module + "/" + dep + "\"\n"
+		}
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(root, dir, "planted.go"), []byte(source), 0o600))
+	}
+	return root
+}
+
+// importSurvey compares the packages below a directory with the map.
+type importSurvey struct {
+	rules    importMap
+	used     map[string]map[string]bool // by row: the permissions that a package of it uses
+	problems []string
+}
+
+// check answers what differs between the map and the packages below root. It walks the
+// directories instead of asking `go list`, whose answer a test cache may hold from before the
+// change. Imports of test files are free.
+func (m importMap) check(root string) ([]string, error) {
+	s := &importSurvey{rules: m, used: map[string]map[string]bool{}}
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.IsDir() || path == root {
 			return err
 		}
-		if name := d.Name(); strings.HasPrefix(name, ".") || name == "testdata" {
+		if name := d.Name(); strings.HasPrefix(name, ".") || name == "testdata" || nested(path) {
 			return fs.SkipDir
 		}
-		if nested(path) {
-			return fs.SkipDir
-		}
-		found, err := brokenIn(root, path)
-		broken = append(broken, found...)
-		return err
+		return s.visit(root, path)
 	})
-	return broken, err
+	return append(s.problems, s.unused()...), err
 }
 
 // nested tells a module of its own, whose imports are its own business.
@@ -117,55 +145,91 @@ func nested(dir string) bool {
 	return err == nil
 }
 
-func brokenIn(root, path string) ([]string, error) {
-	pkg, err := build.ImportDir(path, 0)
+func (s *importSurvey) visit(root, path string) error {
+	pkg, err := buildContext.ImportDir(path, 0)
 	var none *build.NoGoError
 	if errors.As(err, &none) {
-		return nil, nil
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the imports of %s: %w", path, err)
+		return fmt.Errorf("read the imports of %s: %w", path, err)
 	}
-	rel, err := filepath.Rel(root, path)
+	dir, err := filepath.Rel(root, path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	dir := filepath.ToSlash(rel)
-	allowed, known := rulesFor(dir)
-	if !known {
-		return []string{dir + " is not on the map"}, nil
-	}
-	var broken []string
-	for _, imp := range pkg.Imports {
-		if dep, ours := strings.CutPrefix(imp, module+"/"); ours && !permitted(dep, allowed) {
-			broken = append(broken, dir+" may not import "+dep)
-		}
-	}
-	return broken, nil
+	s.compare(filepath.ToSlash(dir), pkg.Imports)
+	return nil
 }
 
-// rulesFor finds the row of a package: its own, else that of the nearest folder with "/...".
-func rulesFor(dir string) ([]string, bool) {
-	if allowed, ok := mayImport[dir]; ok {
-		return allowed, true
+// buildContext sees the benchmarks too.
+var buildContext = func() build.Context {
+	c := build.Default
+	c.BuildTags = []string{"bench"}
+	return c
+}()
+
+// compare holds one package to its row.
+func (s *importSurvey) compare(dir string, imports []string) {
+	row, known := s.rules.rowOf(dir)
+	if !known {
+		s.problems = append(s.problems, dir+" is not on the map")
+		return
+	}
+	if s.used[row] == nil {
+		s.used[row] = map[string]bool{}
+	}
+	for _, imp := range imports {
+		dep, ours := strings.CutPrefix(imp, module+"/")
+		if !ours {
+			continue
+		}
+		i := slices.IndexFunc(s.rules[row], func(rule string) bool { return permits(rule, dep) })
+		if i < 0 {
+			s.problems = append(s.problems, dir+" may not import "+dep)
+			continue
+		}
+		s.used[row][s.rules[row][i]] = true
+	}
+}
+
+// unused answers the rows without a package and the permissions that nobody uses.
+func (s *importSurvey) unused() (problems []string) {
+	for _, row := range slices.Sorted(maps.Keys(s.rules)) {
+		used, exists := s.used[row]
+		if !exists {
+			problems = append(problems, "row "+row+": there is no such package")
+			continue
+		}
+		for _, rule := range s.rules[row] {
+			if !used[rule] {
+				problems = append(problems, "row "+row+": nobody imports "+rule)
+			}
+		}
+	}
+	return problems
+}
+
+// rowOf finds the row of a package: its own, else that of the nearest directory with "/...".
+func (m importMap) rowOf(dir string) (string, bool) {
+	if _, ok := m[dir]; ok {
+		return dir, true
 	}
 	for up := dir; up != "."; up = filepath.ToSlash(filepath.Dir(up)) {
-		if allowed, ok := mayImport[up+"/..."]; ok {
-			return allowed, true
+		if _, ok := m[up+"/..."]; ok {
+			return up + "/...", true
 		}
 	}
-	return nil, false
+	return "", false
 }
 
-func permitted(dep string, allowed []string) bool {
-	return slices.ContainsFunc(allowed, func(rule string) bool {
-		prefix, tree := strings.CutSuffix(rule, "/...")
-		switch {
-		case rule == "*":
-			return !strings.HasPrefix(dep, "cmd/")
-		case tree:
-			return dep == prefix || strings.HasPrefix(dep, prefix+"/")
-		}
-		return dep == rule
-	})
+func permits(rule, dep string) bool {
+	prefix, tree := strings.CutSuffix(rule, "/...")
+	switch {
+	case rule == "*":
+		return !strings.HasPrefix(dep, "cmd/") && !strings.HasPrefix(dep, "jepsen/")
+	case tree:
+		return dep == prefix || strings.HasPrefix(dep, prefix+"/")
+	}
+	return dep == rule
 }
