@@ -26,34 +26,10 @@ func (s *Server) RetryOperation(ctx context.Context, req *adminpb.OperationReque
 	return s.change(ctx, cmd, fmt.Sprintf("%s is tried again", fsm.OperationID(req.GetId())))
 }
 
-// LoseNode records an attestation that a host and its data are gone: its
-// obligations and publications end (S17).
-func (s *Server) LoseNode(ctx context.Context, req *adminpb.LoseNodeRequest) (*adminpb.ChangeResponse, error) {
-	return s.proposeLose(ctx, req, "is recorded as lost")
-}
-
-// ReplaceNode records the same for a host that another one replaces: the next
-// host that registers under the name takes its place (S17).
-func (s *Server) ReplaceNode(ctx context.Context, req *adminpb.LoseNodeRequest) (*adminpb.ChangeResponse, error) {
-	return s.proposeLose(ctx, req, "is recorded as replaced: another host may register under its name")
-}
-
-func (s *Server) proposeLose(ctx context.Context, req *adminpb.LoseNodeRequest, outcome string) (*adminpb.ChangeResponse, error) {
-	n, _, err := s.targetNode(ctx, req.GetNode(), req.GetHostId())
-	if err != nil {
-		return nil, err
-	}
-	if string(n.Host) == req.GetHostId() && n.State == fsm.NodeReachable && !req.GetEvenIfReachable() {
-		return nil, s.Error(fsm.Reject(fsm.Precondition, "host %s of node %s can be reached now: stop it first, or say that it is lost all the same", n.Host, n.ID))
-	}
-	cmd := &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{
-		NodeId: req.GetNode(), HostId: req.GetHostId(), Reason: req.GetReason()}}}
-	return s.change(ctx, cmd, fmt.Sprintf("node %s (host %s) %s", req.GetNode(), req.GetHostId(), outcome))
-}
-
-// AdoptNode lets a host in adoption mode act for the cluster's incarnation (S1).
+// AdoptNode lets a host in adoption mode act for the cluster's incarnation (S1). It serves the
+// command line of builds of feature level 1.
 func (s *Server) AdoptNode(ctx context.Context, req *adminpb.AdoptNodeRequest) (*adminpb.ChangeResponse, error) {
-	_, incarnation, err := s.targetNode(ctx, req.GetNode(), req.GetHostId())
+	incarnation, err := s.adoptionTarget(ctx, req.GetNode(), req.GetHostId())
 	if err != nil {
 		return nil, err
 	}
@@ -62,22 +38,23 @@ func (s *Server) AdoptNode(ctx context.Context, req *adminpb.AdoptNodeRequest) (
 	return s.change(ctx, cmd, fmt.Sprintf("node %s (host %s) may act for incarnation %d", req.GetNode(), req.GetHostId(), incarnation))
 }
 
-// host is the node that a change is about. The change names the host that is meant, so
-// that a retry cannot hit the host's successor (S71).
-func (s *Server) targetNode(ctx context.Context, node, hostID string) (host fsm.Node, incarnation uint64, err error) {
+// adoptionTarget is the incarnation that the node's host would act for. The request must name the
+// host, so that a retry cannot hit another that registered under the name later (S71).
+func (s *Server) adoptionTarget(ctx context.Context, node, hostID string) (incarnation uint64, err error) {
+	var named fsm.HostID
 	err = s.read(ctx, func(st *fsm.State) error {
 		incarnation = st.Cluster().Incarnation
 		n, ok := st.Node(fsm.NodeID(node))
 		if !ok {
 			return fsm.Reject(fsm.NotFound, "no node is registered as %q", node)
 		}
-		host = *n
+		named = n.Host
 		return nil
 	})
 	if err == nil && hostID == "" {
-		err = status.Errorf(codes.InvalidArgument, "change node %s: name the host that is meant by its host id; %s has the name now", node, host.Host)
+		err = status.Errorf(codes.InvalidArgument, "change node %s: name the host that is meant by its host id; %s has the name now", node, named)
 	}
-	return host, incarnation, err
+	return incarnation, err
 }
 
 // change proposes a command in the name of the caller whom TLS verified.

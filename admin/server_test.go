@@ -135,17 +135,14 @@ func TestReadsWithoutAQuorumAnswerOnlyWhenStaleIsAccepted(t *testing.T) {
 	}
 }
 
-func TestChangesAreProposedInTheCallersNameForTheHostThatHasTheName(t *testing.T) {
+func TestChangesAreProposedInTheCallersNameForTheNamedHost(t *testing.T) {
 	w := newEnv(t, "n1")
-	_, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n1", HostId: "host-n1", Reason: "burnt"})
-	require.Equal(t, codes.FailedPrecondition, status.Code(err), "S71: it can be reached")
-	resp, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n1", HostId: "host-n1", Reason: "burnt", EvenIfReachable: true})
+	resp, err := w.server.AdoptNode(ctx, &adminpb.AdoptNodeRequest{Node: "n1", HostId: "host-n1"})
 	require.NoError(t, err)
 	require.Equal(t, w.index, resp.GetIndex())
 	last := w.log[len(w.log)-1].Command
 	require.Equal(t, "admin/alice", last.GetActor())
-	require.Equal(t, "host-n1", last.GetLoseNode().GetHostId())
-	require.Equal(t, "burnt", last.GetLoseNode().GetReason())
+	require.Equal(t, "host-n1", last.GetAdoptNode().GetHostId())
 }
 
 func TestChangesThatAreRefused(t *testing.T) {
@@ -153,14 +150,6 @@ func TestChangesThatAreRefused(t *testing.T) {
 		call func(w *env) error
 		code codes.Code
 	}{
-		"losing a node that is not known": {code: codes.NotFound, call: func(w *env) error {
-			_, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n9"})
-			return err
-		}},
-		"S71: losing a node without its host": {code: codes.InvalidArgument, call: func(w *env) error {
-			_, err := w.server.LoseNode(ctx, &adminpb.LoseNodeRequest{Node: "n1"})
-			return err
-		}},
 		"S71: adopting a node without its host": {code: codes.InvalidArgument, call: func(w *env) error {
 			_, err := w.server.AdoptNode(ctx, &adminpb.AdoptNodeRequest{Node: "n1"})
 			return err
@@ -179,7 +168,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 		}},
 		"anything without a quorum": {code: codes.Unavailable, call: func(w *env) error {
 			w.quorum = errNoQuorum
-			_, err := w.server.ReplaceNode(ctx, &adminpb.LoseNodeRequest{Node: "n1"})
+			_, err := w.server.AdoptNode(ctx, &adminpb.AdoptNodeRequest{Node: "n1"})
 			return err
 		}},
 	} {

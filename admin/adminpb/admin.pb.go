@@ -2972,74 +2972,6 @@ func (x *OperationRequest) GetId() uint64 {
 	return 0
 }
 
-type LoseNodeRequest struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Node            string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
-	HostId          string                 `protobuf:"bytes,2,opt,name=host_id,json=hostId,proto3" json:"host_id,omitempty"` // the host that is meant; required, as another may take the name
-	Reason          string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	EvenIfReachable bool                   `protobuf:"varint,4,opt,name=even_if_reachable,json=evenIfReachable,proto3" json:"even_if_reachable,omitempty"` // without it, a host that can be reached now is not lost
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
-}
-
-func (x *LoseNodeRequest) Reset() {
-	*x = LoseNodeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *LoseNodeRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*LoseNodeRequest) ProtoMessage() {}
-
-func (x *LoseNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use LoseNodeRequest.ProtoReflect.Descriptor instead.
-func (*LoseNodeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{33}
-}
-
-func (x *LoseNodeRequest) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *LoseNodeRequest) GetHostId() string {
-	if x != nil {
-		return x.HostId
-	}
-	return ""
-}
-
-func (x *LoseNodeRequest) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
-func (x *LoseNodeRequest) GetEvenIfReachable() bool {
-	if x != nil {
-		return x.EvenIfReachable
-	}
-	return false
-}
-
 type AdoptNodeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -3050,7 +2982,7 @@ type AdoptNodeRequest struct {
 
 func (x *AdoptNodeRequest) Reset() {
 	*x = AdoptNodeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3062,7 +2994,7 @@ func (x *AdoptNodeRequest) String() string {
 func (*AdoptNodeRequest) ProtoMessage() {}
 
 func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3075,7 +3007,7 @@ func (x *AdoptNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdoptNodeRequest.ProtoReflect.Descriptor instead.
 func (*AdoptNodeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{34}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *AdoptNodeRequest) GetNode() string {
@@ -3107,7 +3039,7 @@ type PlanRequest struct {
 
 func (x *PlanRequest) Reset() {
 	*x = PlanRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +3051,7 @@ func (x *PlanRequest) String() string {
 func (*PlanRequest) ProtoMessage() {}
 
 func (x *PlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +3064,7 @@ func (x *PlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanRequest.ProtoReflect.Descriptor instead.
 func (*PlanRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{35}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PlanRequest) GetVerb() string {
@@ -3207,7 +3139,7 @@ type PlanResponse struct {
 
 func (x *PlanResponse) Reset() {
 	*x = PlanResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3219,7 +3151,7 @@ func (x *PlanResponse) String() string {
 func (*PlanResponse) ProtoMessage() {}
 
 func (x *PlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3232,7 +3164,7 @@ func (x *PlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanResponse.ProtoReflect.Descriptor instead.
 func (*PlanResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{36}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *PlanResponse) GetIndex() uint64 {
@@ -3336,7 +3268,7 @@ type PlanStep struct {
 
 func (x *PlanStep) Reset() {
 	*x = PlanStep{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3348,7 +3280,7 @@ func (x *PlanStep) String() string {
 func (*PlanStep) ProtoMessage() {}
 
 func (x *PlanStep) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3361,7 +3293,7 @@ func (x *PlanStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanStep.ProtoReflect.Descriptor instead.
 func (*PlanStep) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{37}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PlanStep) GetAction() string {
@@ -3414,7 +3346,7 @@ type MembersRequest struct {
 
 func (x *MembersRequest) Reset() {
 	*x = MembersRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3358,7 @@ func (x *MembersRequest) String() string {
 func (*MembersRequest) ProtoMessage() {}
 
 func (x *MembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3371,7 @@ func (x *MembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersRequest.ProtoReflect.Descriptor instead.
 func (*MembersRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{38}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{37}
 }
 
 type MembersResponse struct {
@@ -3453,7 +3385,7 @@ type MembersResponse struct {
 
 func (x *MembersResponse) Reset() {
 	*x = MembersResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3397,7 @@ func (x *MembersResponse) String() string {
 func (*MembersResponse) ProtoMessage() {}
 
 func (x *MembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3410,7 @@ func (x *MembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MembersResponse.ProtoReflect.Descriptor instead.
 func (*MembersResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{39}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *MembersResponse) GetIndex() uint64 {
@@ -3514,7 +3446,7 @@ type MemberPlanRequest struct {
 
 func (x *MemberPlanRequest) Reset() {
 	*x = MemberPlanRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3526,7 +3458,7 @@ func (x *MemberPlanRequest) String() string {
 func (*MemberPlanRequest) ProtoMessage() {}
 
 func (x *MemberPlanRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3539,7 +3471,7 @@ func (x *MemberPlanRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberPlanRequest.ProtoReflect.Descriptor instead.
 func (*MemberPlanRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{40}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *MemberPlanRequest) GetVerb() string {
@@ -3585,7 +3517,7 @@ type MemberPlanResponse struct {
 
 func (x *MemberPlanResponse) Reset() {
 	*x = MemberPlanResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +3529,7 @@ func (x *MemberPlanResponse) String() string {
 func (*MemberPlanResponse) ProtoMessage() {}
 
 func (x *MemberPlanResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3610,7 +3542,7 @@ func (x *MemberPlanResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberPlanResponse.ProtoReflect.Descriptor instead.
 func (*MemberPlanResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{41}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *MemberPlanResponse) GetIndex() uint64 {
@@ -3675,7 +3607,7 @@ type HistoryRequest struct {
 
 func (x *HistoryRequest) Reset() {
 	*x = HistoryRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3687,7 +3619,7 @@ func (x *HistoryRequest) String() string {
 func (*HistoryRequest) ProtoMessage() {}
 
 func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +3632,7 @@ func (x *HistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryRequest.ProtoReflect.Descriptor instead.
 func (*HistoryRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{42}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *HistoryRequest) GetVolume() string {
@@ -3751,7 +3683,7 @@ type HistoryResponse struct {
 
 func (x *HistoryResponse) Reset() {
 	*x = HistoryResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3763,7 +3695,7 @@ func (x *HistoryResponse) String() string {
 func (*HistoryResponse) ProtoMessage() {}
 
 func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3776,7 +3708,7 @@ func (x *HistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryResponse.ProtoReflect.Descriptor instead.
 func (*HistoryResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{43}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *HistoryResponse) GetBody() isHistoryResponse_Body {
@@ -3831,7 +3763,7 @@ type HistoryHeader struct {
 
 func (x *HistoryHeader) Reset() {
 	*x = HistoryHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3843,7 +3775,7 @@ func (x *HistoryHeader) String() string {
 func (*HistoryHeader) ProtoMessage() {}
 
 func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3856,7 +3788,7 @@ func (x *HistoryHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryHeader.ProtoReflect.Descriptor instead.
 func (*HistoryHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{44}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HistoryHeader) GetIndex() uint64 {
@@ -3905,7 +3837,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +3849,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +3862,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{45}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HistoryEntry) GetIndex() uint64 {
@@ -4046,7 +3978,7 @@ type AuditRequest struct {
 
 func (x *AuditRequest) Reset() {
 	*x = AuditRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4058,7 +3990,7 @@ func (x *AuditRequest) String() string {
 func (*AuditRequest) ProtoMessage() {}
 
 func (x *AuditRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4071,7 +4003,7 @@ func (x *AuditRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditRequest.ProtoReflect.Descriptor instead.
 func (*AuditRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{46}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{45}
 }
 
 type AuditResponse struct {
@@ -4088,7 +4020,7 @@ type AuditResponse struct {
 
 func (x *AuditResponse) Reset() {
 	*x = AuditResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +4032,7 @@ func (x *AuditResponse) String() string {
 func (*AuditResponse) ProtoMessage() {}
 
 func (x *AuditResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4113,7 +4045,7 @@ func (x *AuditResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AuditResponse.ProtoReflect.Descriptor instead.
 func (*AuditResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{47}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *AuditResponse) GetIndex() uint64 {
@@ -4170,7 +4102,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4114,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4127,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{48}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Finding) GetNode() string {
@@ -4236,7 +4168,7 @@ type Unknown struct {
 
 func (x *Unknown) Reset() {
 	*x = Unknown{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4248,7 +4180,7 @@ func (x *Unknown) String() string {
 func (*Unknown) ProtoMessage() {}
 
 func (x *Unknown) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4261,7 +4193,7 @@ func (x *Unknown) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Unknown.ProtoReflect.Descriptor instead.
 func (*Unknown) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{49}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Unknown) GetNode() string {
@@ -4287,7 +4219,7 @@ type StateRequest struct {
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4299,7 +4231,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4312,7 +4244,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{50}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StateRequest) GetStale() bool {
@@ -4338,7 +4270,7 @@ type StateResponse struct {
 
 func (x *StateResponse) Reset() {
 	*x = StateResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4350,7 +4282,7 @@ func (x *StateResponse) String() string {
 func (*StateResponse) ProtoMessage() {}
 
 func (x *StateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4363,7 +4295,7 @@ func (x *StateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateResponse.ProtoReflect.Descriptor instead.
 func (*StateResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{51}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *StateResponse) GetBody() isStateResponse_Body {
@@ -4468,7 +4400,7 @@ type StateHeader struct {
 
 func (x *StateHeader) Reset() {
 	*x = StateHeader{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +4412,7 @@ func (x *StateHeader) String() string {
 func (*StateHeader) ProtoMessage() {}
 
 func (x *StateHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +4425,7 @@ func (x *StateHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateHeader.ProtoReflect.Descriptor instead.
 func (*StateHeader) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{52}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *StateHeader) GetIndex() uint64 {
@@ -4561,7 +4493,7 @@ type UpgradeRequest struct {
 
 func (x *UpgradeRequest) Reset() {
 	*x = UpgradeRequest{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4573,7 +4505,7 @@ func (x *UpgradeRequest) String() string {
 func (*UpgradeRequest) ProtoMessage() {}
 
 func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4586,7 +4518,7 @@ func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
 func (*UpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{53}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *UpgradeRequest) GetLevel() uint32 {
@@ -4612,7 +4544,7 @@ type UpgradeResponse struct {
 
 func (x *UpgradeResponse) Reset() {
 	*x = UpgradeResponse{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4624,7 +4556,7 @@ func (x *UpgradeResponse) String() string {
 func (*UpgradeResponse) ProtoMessage() {}
 
 func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4637,7 +4569,7 @@ func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
 func (*UpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{54}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *UpgradeResponse) GetIndex() uint64 {
@@ -4709,7 +4641,7 @@ type Understanding struct {
 
 func (x *Understanding) Reset() {
 	*x = Understanding{}
-	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4721,7 +4653,7 @@ func (x *Understanding) String() string {
 func (*Understanding) ProtoMessage() {}
 
 func (x *Understanding) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_adminpb_admin_proto_msgTypes[55]
+	mi := &file_admin_adminpb_admin_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4734,7 +4666,7 @@ func (x *Understanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Understanding.ProtoReflect.Descriptor instead.
 func (*Understanding) Descriptor() ([]byte, []int) {
-	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{55}
+	return file_admin_adminpb_admin_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Understanding) GetId() string {
@@ -5061,12 +4993,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"totalBytes\x12.\n" +
 	"\x05claim\x18\x11 \x01(\v2\x18.holdfast.admin.v1.ClaimR\x05claim\"\"\n" +
 	"\x10OperationRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\x04R\x02id\"\x82\x01\n" +
-	"\x0fLoseNodeRequest\x12\x12\n" +
-	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
-	"\ahost_id\x18\x02 \x01(\tR\x06hostId\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\x12*\n" +
-	"\x11even_if_reachable\x18\x04 \x01(\bR\x0fevenIfReachable\"?\n" +
+	"\x02id\x18\x01 \x01(\x04R\x02id\"?\n" +
 	"\x10AdoptNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x17\n" +
 	"\ahost_id\x18\x02 \x01(\tR\x06hostId\"\xc7\x01\n" +
@@ -5202,7 +5129,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12#\n" +
 	"\rfeature_level\x18\x03 \x01(\rR\ffeatureLevel\x12\x18\n" +
-	"\amissing\x18\x04 \x01(\tR\amissing2\xff\r\n" +
+	"\amissing\x18\x04 \x01(\tR\amissing2\xd6\f\n" +
 	"\x05Admin\x12M\n" +
 	"\x06Status\x12 .holdfast.admin.v1.StatusRequest\x1a!.holdfast.admin.v1.StatusResponse\x12P\n" +
 	"\aVolumes\x12!.holdfast.admin.v1.VolumesRequest\x1a\".holdfast.admin.v1.VolumesResponse\x12V\n" +
@@ -5215,9 +5142,7 @@ const file_admin_adminpb_admin_proto_rawDesc = "" +
 	"\x05Audit\x12\x1f.holdfast.admin.v1.AuditRequest\x1a .holdfast.admin.v1.AuditResponse\x12L\n" +
 	"\x05State\x12\x1f.holdfast.admin.v1.StateRequest\x1a .holdfast.admin.v1.StateResponse0\x01\x12Y\n" +
 	"\x0fCancelOperation\x12#.holdfast.admin.v1.OperationRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12X\n" +
-	"\x0eRetryOperation\x12#.holdfast.admin.v1.OperationRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12Q\n" +
-	"\bLoseNode\x12\".holdfast.admin.v1.LoseNodeRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12T\n" +
-	"\vReplaceNode\x12\".holdfast.admin.v1.LoseNodeRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12S\n" +
+	"\x0eRetryOperation\x12#.holdfast.admin.v1.OperationRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12S\n" +
 	"\tAdoptNode\x12#.holdfast.admin.v1.AdoptNodeRequest\x1a!.holdfast.admin.v1.ChangeResponse\x12G\n" +
 	"\x04Plan\x12\x1e.holdfast.admin.v1.PlanRequest\x1a\x1f.holdfast.admin.v1.PlanResponse\x12K\n" +
 	"\bCarryOut\x12\x1e.holdfast.admin.v1.PlanRequest\x1a\x1f.holdfast.admin.v1.PlanResponse\x12V\n" +
@@ -5240,7 +5165,7 @@ func file_admin_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_admin_adminpb_admin_proto_rawDescData
 }
 
-var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_admin_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*ChangeResponse)(nil),         // 0: holdfast.admin.v1.ChangeResponse
 	(*StatusRequest)(nil),          // 1: holdfast.admin.v1.StatusRequest
@@ -5275,32 +5200,31 @@ var file_admin_adminpb_admin_proto_goTypes = []any{
 	(*OperationsResponse)(nil),     // 30: holdfast.admin.v1.OperationsResponse
 	(*Operation)(nil),              // 31: holdfast.admin.v1.Operation
 	(*OperationRequest)(nil),       // 32: holdfast.admin.v1.OperationRequest
-	(*LoseNodeRequest)(nil),        // 33: holdfast.admin.v1.LoseNodeRequest
-	(*AdoptNodeRequest)(nil),       // 34: holdfast.admin.v1.AdoptNodeRequest
-	(*PlanRequest)(nil),            // 35: holdfast.admin.v1.PlanRequest
-	(*PlanResponse)(nil),           // 36: holdfast.admin.v1.PlanResponse
-	(*PlanStep)(nil),               // 37: holdfast.admin.v1.PlanStep
-	(*MembersRequest)(nil),         // 38: holdfast.admin.v1.MembersRequest
-	(*MembersResponse)(nil),        // 39: holdfast.admin.v1.MembersResponse
-	(*MemberPlanRequest)(nil),      // 40: holdfast.admin.v1.MemberPlanRequest
-	(*MemberPlanResponse)(nil),     // 41: holdfast.admin.v1.MemberPlanResponse
-	(*HistoryRequest)(nil),         // 42: holdfast.admin.v1.HistoryRequest
-	(*HistoryResponse)(nil),        // 43: holdfast.admin.v1.HistoryResponse
-	(*HistoryHeader)(nil),          // 44: holdfast.admin.v1.HistoryHeader
-	(*HistoryEntry)(nil),           // 45: holdfast.admin.v1.HistoryEntry
-	(*AuditRequest)(nil),           // 46: holdfast.admin.v1.AuditRequest
-	(*AuditResponse)(nil),          // 47: holdfast.admin.v1.AuditResponse
-	(*Finding)(nil),                // 48: holdfast.admin.v1.Finding
-	(*Unknown)(nil),                // 49: holdfast.admin.v1.Unknown
-	(*StateRequest)(nil),           // 50: holdfast.admin.v1.StateRequest
-	(*StateResponse)(nil),          // 51: holdfast.admin.v1.StateResponse
-	(*StateHeader)(nil),            // 52: holdfast.admin.v1.StateHeader
-	(*UpgradeRequest)(nil),         // 53: holdfast.admin.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),        // 54: holdfast.admin.v1.UpgradeResponse
-	(*Understanding)(nil),          // 55: holdfast.admin.v1.Understanding
-	(*fsmpb.Label)(nil),            // 56: holdfast.fsm.v1.Label
-	(*fsmpb.Command)(nil),          // 57: holdfast.fsm.v1.Command
-	(*fsmpb.Outcome)(nil),          // 58: holdfast.fsm.v1.Outcome
+	(*AdoptNodeRequest)(nil),       // 33: holdfast.admin.v1.AdoptNodeRequest
+	(*PlanRequest)(nil),            // 34: holdfast.admin.v1.PlanRequest
+	(*PlanResponse)(nil),           // 35: holdfast.admin.v1.PlanResponse
+	(*PlanStep)(nil),               // 36: holdfast.admin.v1.PlanStep
+	(*MembersRequest)(nil),         // 37: holdfast.admin.v1.MembersRequest
+	(*MembersResponse)(nil),        // 38: holdfast.admin.v1.MembersResponse
+	(*MemberPlanRequest)(nil),      // 39: holdfast.admin.v1.MemberPlanRequest
+	(*MemberPlanResponse)(nil),     // 40: holdfast.admin.v1.MemberPlanResponse
+	(*HistoryRequest)(nil),         // 41: holdfast.admin.v1.HistoryRequest
+	(*HistoryResponse)(nil),        // 42: holdfast.admin.v1.HistoryResponse
+	(*HistoryHeader)(nil),          // 43: holdfast.admin.v1.HistoryHeader
+	(*HistoryEntry)(nil),           // 44: holdfast.admin.v1.HistoryEntry
+	(*AuditRequest)(nil),           // 45: holdfast.admin.v1.AuditRequest
+	(*AuditResponse)(nil),          // 46: holdfast.admin.v1.AuditResponse
+	(*Finding)(nil),                // 47: holdfast.admin.v1.Finding
+	(*Unknown)(nil),                // 48: holdfast.admin.v1.Unknown
+	(*StateRequest)(nil),           // 49: holdfast.admin.v1.StateRequest
+	(*StateResponse)(nil),          // 50: holdfast.admin.v1.StateResponse
+	(*StateHeader)(nil),            // 51: holdfast.admin.v1.StateHeader
+	(*UpgradeRequest)(nil),         // 52: holdfast.admin.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),        // 53: holdfast.admin.v1.UpgradeResponse
+	(*Understanding)(nil),          // 54: holdfast.admin.v1.Understanding
+	(*fsmpb.Label)(nil),            // 55: holdfast.fsm.v1.Label
+	(*fsmpb.Command)(nil),          // 56: holdfast.fsm.v1.Command
+	(*fsmpb.Outcome)(nil),          // 57: holdfast.fsm.v1.Outcome
 }
 var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	3,  // 0: holdfast.admin.v1.StatusResponse.members:type_name -> holdfast.admin.v1.Member
@@ -5324,73 +5248,69 @@ var file_admin_adminpb_admin_proto_depIdxs = []int32{
 	23, // 18: holdfast.admin.v1.Publication.targets:type_name -> holdfast.admin.v1.Target
 	27, // 19: holdfast.admin.v1.NodesResponse.nodes:type_name -> holdfast.admin.v1.Node
 	28, // 20: holdfast.admin.v1.Node.pools:type_name -> holdfast.admin.v1.Pool
-	56, // 21: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
+	55, // 21: holdfast.admin.v1.Node.labels:type_name -> holdfast.fsm.v1.Label
 	31, // 22: holdfast.admin.v1.OperationsResponse.operations:type_name -> holdfast.admin.v1.Operation
 	8,  // 23: holdfast.admin.v1.Operation.claim:type_name -> holdfast.admin.v1.Claim
-	37, // 24: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	36, // 24: holdfast.admin.v1.PlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
 	3,  // 25: holdfast.admin.v1.MembersResponse.members:type_name -> holdfast.admin.v1.Member
-	37, // 26: holdfast.admin.v1.MemberPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
-	44, // 27: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
-	45, // 28: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
-	57, // 29: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
-	58, // 30: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
+	36, // 26: holdfast.admin.v1.MemberPlanResponse.steps:type_name -> holdfast.admin.v1.PlanStep
+	43, // 27: holdfast.admin.v1.HistoryResponse.header:type_name -> holdfast.admin.v1.HistoryHeader
+	44, // 28: holdfast.admin.v1.HistoryResponse.entry:type_name -> holdfast.admin.v1.HistoryEntry
+	56, // 29: holdfast.admin.v1.HistoryEntry.command:type_name -> holdfast.fsm.v1.Command
+	57, // 30: holdfast.admin.v1.HistoryEntry.outcome:type_name -> holdfast.fsm.v1.Outcome
 	8,  // 31: holdfast.admin.v1.HistoryEntry.claims:type_name -> holdfast.admin.v1.Claim
-	48, // 32: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
-	48, // 33: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
-	48, // 34: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
-	49, // 35: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
-	52, // 36: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
+	47, // 32: holdfast.admin.v1.AuditResponse.orphans:type_name -> holdfast.admin.v1.Finding
+	47, // 33: holdfast.admin.v1.AuditResponse.missing:type_name -> holdfast.admin.v1.Finding
+	47, // 34: holdfast.admin.v1.AuditResponse.pending:type_name -> holdfast.admin.v1.Finding
+	48, // 35: holdfast.admin.v1.AuditResponse.unknown:type_name -> holdfast.admin.v1.Unknown
+	51, // 36: holdfast.admin.v1.StateResponse.header:type_name -> holdfast.admin.v1.StateHeader
 	27, // 37: holdfast.admin.v1.StateResponse.node:type_name -> holdfast.admin.v1.Node
 	7,  // 38: holdfast.admin.v1.StateResponse.volume:type_name -> holdfast.admin.v1.Volume
 	16, // 39: holdfast.admin.v1.StateResponse.snapshot:type_name -> holdfast.admin.v1.Snapshot
 	20, // 40: holdfast.admin.v1.StateResponse.group:type_name -> holdfast.admin.v1.GroupSnapshot
 	4,  // 41: holdfast.admin.v1.StateHeader.checkpoint:type_name -> holdfast.admin.v1.Checkpoint
-	55, // 42: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
-	55, // 43: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
+	54, // 42: holdfast.admin.v1.UpgradeResponse.members:type_name -> holdfast.admin.v1.Understanding
+	54, // 43: holdfast.admin.v1.UpgradeResponse.nodes:type_name -> holdfast.admin.v1.Understanding
 	1,  // 44: holdfast.admin.v1.Admin.Status:input_type -> holdfast.admin.v1.StatusRequest
 	5,  // 45: holdfast.admin.v1.Admin.Volumes:input_type -> holdfast.admin.v1.VolumesRequest
 	14, // 46: holdfast.admin.v1.Admin.Snapshots:input_type -> holdfast.admin.v1.SnapshotsRequest
 	18, // 47: holdfast.admin.v1.Admin.GroupSnapshots:input_type -> holdfast.admin.v1.GroupSnapshotsRequest
 	25, // 48: holdfast.admin.v1.Admin.Nodes:input_type -> holdfast.admin.v1.NodesRequest
 	29, // 49: holdfast.admin.v1.Admin.Operations:input_type -> holdfast.admin.v1.OperationsRequest
-	42, // 50: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
-	46, // 51: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
-	50, // 52: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
+	41, // 50: holdfast.admin.v1.Admin.History:input_type -> holdfast.admin.v1.HistoryRequest
+	45, // 51: holdfast.admin.v1.Admin.Audit:input_type -> holdfast.admin.v1.AuditRequest
+	49, // 52: holdfast.admin.v1.Admin.State:input_type -> holdfast.admin.v1.StateRequest
 	32, // 53: holdfast.admin.v1.Admin.CancelOperation:input_type -> holdfast.admin.v1.OperationRequest
 	32, // 54: holdfast.admin.v1.Admin.RetryOperation:input_type -> holdfast.admin.v1.OperationRequest
-	33, // 55: holdfast.admin.v1.Admin.LoseNode:input_type -> holdfast.admin.v1.LoseNodeRequest
-	33, // 56: holdfast.admin.v1.Admin.ReplaceNode:input_type -> holdfast.admin.v1.LoseNodeRequest
-	34, // 57: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
-	35, // 58: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
-	35, // 59: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
-	53, // 60: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
-	53, // 61: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
-	38, // 62: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
-	40, // 63: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	40, // 64: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
-	2,  // 65: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
-	6,  // 66: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
-	15, // 67: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
-	19, // 68: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
-	26, // 69: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
-	30, // 70: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
-	43, // 71: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
-	47, // 72: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
-	51, // 73: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
-	0,  // 74: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 75: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 76: holdfast.admin.v1.Admin.LoseNode:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 77: holdfast.admin.v1.Admin.ReplaceNode:output_type -> holdfast.admin.v1.ChangeResponse
-	0,  // 78: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
-	36, // 79: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
-	36, // 80: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
-	54, // 81: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
-	54, // 82: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
-	39, // 83: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
-	41, // 84: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	41, // 85: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
-	65, // [65:86] is the sub-list for method output_type
-	44, // [44:65] is the sub-list for method input_type
+	33, // 55: holdfast.admin.v1.Admin.AdoptNode:input_type -> holdfast.admin.v1.AdoptNodeRequest
+	34, // 56: holdfast.admin.v1.Admin.Plan:input_type -> holdfast.admin.v1.PlanRequest
+	34, // 57: holdfast.admin.v1.Admin.CarryOut:input_type -> holdfast.admin.v1.PlanRequest
+	52, // 58: holdfast.admin.v1.Admin.UpgradeStatus:input_type -> holdfast.admin.v1.UpgradeRequest
+	52, // 59: holdfast.admin.v1.Admin.FinishUpgrade:input_type -> holdfast.admin.v1.UpgradeRequest
+	37, // 60: holdfast.admin.v1.Admin.Members:input_type -> holdfast.admin.v1.MembersRequest
+	39, // 61: holdfast.admin.v1.Admin.PlanMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	39, // 62: holdfast.admin.v1.Admin.ChangeMember:input_type -> holdfast.admin.v1.MemberPlanRequest
+	2,  // 63: holdfast.admin.v1.Admin.Status:output_type -> holdfast.admin.v1.StatusResponse
+	6,  // 64: holdfast.admin.v1.Admin.Volumes:output_type -> holdfast.admin.v1.VolumesResponse
+	15, // 65: holdfast.admin.v1.Admin.Snapshots:output_type -> holdfast.admin.v1.SnapshotsResponse
+	19, // 66: holdfast.admin.v1.Admin.GroupSnapshots:output_type -> holdfast.admin.v1.GroupSnapshotsResponse
+	26, // 67: holdfast.admin.v1.Admin.Nodes:output_type -> holdfast.admin.v1.NodesResponse
+	30, // 68: holdfast.admin.v1.Admin.Operations:output_type -> holdfast.admin.v1.OperationsResponse
+	42, // 69: holdfast.admin.v1.Admin.History:output_type -> holdfast.admin.v1.HistoryResponse
+	46, // 70: holdfast.admin.v1.Admin.Audit:output_type -> holdfast.admin.v1.AuditResponse
+	50, // 71: holdfast.admin.v1.Admin.State:output_type -> holdfast.admin.v1.StateResponse
+	0,  // 72: holdfast.admin.v1.Admin.CancelOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 73: holdfast.admin.v1.Admin.RetryOperation:output_type -> holdfast.admin.v1.ChangeResponse
+	0,  // 74: holdfast.admin.v1.Admin.AdoptNode:output_type -> holdfast.admin.v1.ChangeResponse
+	35, // 75: holdfast.admin.v1.Admin.Plan:output_type -> holdfast.admin.v1.PlanResponse
+	35, // 76: holdfast.admin.v1.Admin.CarryOut:output_type -> holdfast.admin.v1.PlanResponse
+	53, // 77: holdfast.admin.v1.Admin.UpgradeStatus:output_type -> holdfast.admin.v1.UpgradeResponse
+	53, // 78: holdfast.admin.v1.Admin.FinishUpgrade:output_type -> holdfast.admin.v1.UpgradeResponse
+	38, // 79: holdfast.admin.v1.Admin.Members:output_type -> holdfast.admin.v1.MembersResponse
+	40, // 80: holdfast.admin.v1.Admin.PlanMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	40, // 81: holdfast.admin.v1.Admin.ChangeMember:output_type -> holdfast.admin.v1.MemberPlanResponse
+	63, // [63:82] is the sub-list for method output_type
+	44, // [44:63] is the sub-list for method input_type
 	44, // [44:44] is the sub-list for extension type_name
 	44, // [44:44] is the sub-list for extension extendee
 	0,  // [0:44] is the sub-list for field type_name
@@ -5401,11 +5321,11 @@ func file_admin_adminpb_admin_proto_init() {
 	if File_admin_adminpb_admin_proto != nil {
 		return
 	}
-	file_admin_adminpb_admin_proto_msgTypes[43].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[42].OneofWrappers = []any{
 		(*HistoryResponse_Header)(nil),
 		(*HistoryResponse_Entry)(nil),
 	}
-	file_admin_adminpb_admin_proto_msgTypes[51].OneofWrappers = []any{
+	file_admin_adminpb_admin_proto_msgTypes[50].OneofWrappers = []any{
 		(*StateResponse_Header)(nil),
 		(*StateResponse_Node)(nil),
 		(*StateResponse_Volume)(nil),
@@ -5418,7 +5338,7 @@ func file_admin_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminpb_admin_proto_rawDesc), len(file_admin_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   56,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -34,8 +34,6 @@ const (
 	Admin_State_FullMethodName           = "/holdfast.admin.v1.Admin/State"
 	Admin_CancelOperation_FullMethodName = "/holdfast.admin.v1.Admin/CancelOperation"
 	Admin_RetryOperation_FullMethodName  = "/holdfast.admin.v1.Admin/RetryOperation"
-	Admin_LoseNode_FullMethodName        = "/holdfast.admin.v1.Admin/LoseNode"
-	Admin_ReplaceNode_FullMethodName     = "/holdfast.admin.v1.Admin/ReplaceNode"
 	Admin_AdoptNode_FullMethodName       = "/holdfast.admin.v1.Admin/AdoptNode"
 	Admin_Plan_FullMethodName            = "/holdfast.admin.v1.Admin/Plan"
 	Admin_CarryOut_FullMethodName        = "/holdfast.admin.v1.Admin/CarryOut"
@@ -70,12 +68,8 @@ type AdminClient interface {
 	State(ctx context.Context, in *StateRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StateResponse], error)
 	CancelOperation(ctx context.Context, in *OperationRequest, opts ...grpc.CallOption) (*ChangeResponse, error)
 	RetryOperation(ctx context.Context, in *OperationRequest, opts ...grpc.CallOption) (*ChangeResponse, error)
-	// LoseNode records that a host and its data are gone for good.
-	LoseNode(ctx context.Context, in *LoseNodeRequest, opts ...grpc.CallOption) (*ChangeResponse, error)
-	// ReplaceNode records the same, in favour of a host that registers next
-	// under the same name.
-	ReplaceNode(ctx context.Context, in *LoseNodeRequest, opts ...grpc.CallOption) (*ChangeResponse, error)
-	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1).
+	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1). Only the
+	// command line of a build of feature level 1 calls it; later ones carry out the plan "adopt".
 	AdoptNode(ctx context.Context, in *AdoptNodeRequest, opts ...grpc.CallOption) (*ChangeResponse, error)
 	// Plan says what a verb would come to now, and changes nothing.
 	Plan(ctx context.Context, in *PlanRequest, opts ...grpc.CallOption) (*PlanResponse, error)
@@ -233,26 +227,6 @@ func (c *adminClient) RetryOperation(ctx context.Context, in *OperationRequest, 
 	return out, nil
 }
 
-func (c *adminClient) LoseNode(ctx context.Context, in *LoseNodeRequest, opts ...grpc.CallOption) (*ChangeResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ChangeResponse)
-	err := c.cc.Invoke(ctx, Admin_LoseNode_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *adminClient) ReplaceNode(ctx context.Context, in *LoseNodeRequest, opts ...grpc.CallOption) (*ChangeResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ChangeResponse)
-	err := c.cc.Invoke(ctx, Admin_ReplaceNode_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *adminClient) AdoptNode(ctx context.Context, in *AdoptNodeRequest, opts ...grpc.CallOption) (*ChangeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ChangeResponse)
@@ -357,12 +331,8 @@ type AdminServer interface {
 	State(*StateRequest, grpc.ServerStreamingServer[StateResponse]) error
 	CancelOperation(context.Context, *OperationRequest) (*ChangeResponse, error)
 	RetryOperation(context.Context, *OperationRequest) (*ChangeResponse, error)
-	// LoseNode records that a host and its data are gone for good.
-	LoseNode(context.Context, *LoseNodeRequest) (*ChangeResponse, error)
-	// ReplaceNode records the same, in favour of a host that registers next
-	// under the same name.
-	ReplaceNode(context.Context, *LoseNodeRequest) (*ChangeResponse, error)
-	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1).
+	// AdoptNode ends a host's adoption mode: it may act for the cluster's incarnation (S1). Only the
+	// command line of a build of feature level 1 calls it; later ones carry out the plan "adopt".
 	AdoptNode(context.Context, *AdoptNodeRequest) (*ChangeResponse, error)
 	// Plan says what a verb would come to now, and changes nothing.
 	Plan(context.Context, *PlanRequest) (*PlanResponse, error)
@@ -424,12 +394,6 @@ func (UnimplementedAdminServer) CancelOperation(context.Context, *OperationReque
 }
 func (UnimplementedAdminServer) RetryOperation(context.Context, *OperationRequest) (*ChangeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetryOperation not implemented")
-}
-func (UnimplementedAdminServer) LoseNode(context.Context, *LoseNodeRequest) (*ChangeResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method LoseNode not implemented")
-}
-func (UnimplementedAdminServer) ReplaceNode(context.Context, *LoseNodeRequest) (*ChangeResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ReplaceNode not implemented")
 }
 func (UnimplementedAdminServer) AdoptNode(context.Context, *AdoptNodeRequest) (*ChangeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AdoptNode not implemented")
@@ -660,42 +624,6 @@ func _Admin_RetryOperation_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
-func _Admin_LoseNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(LoseNodeRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServer).LoseNode(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Admin_LoseNode_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServer).LoseNode(ctx, req.(*LoseNodeRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _Admin_ReplaceNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(LoseNodeRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(AdminServer).ReplaceNode(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Admin_ReplaceNode_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(AdminServer).ReplaceNode(ctx, req.(*LoseNodeRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _Admin_AdoptNode_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AdoptNodeRequest)
 	if err := dec(in); err != nil {
@@ -882,14 +810,6 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RetryOperation",
 			Handler:    _Admin_RetryOperation_Handler,
-		},
-		{
-			MethodName: "LoseNode",
-			Handler:    _Admin_LoseNode_Handler,
-		},
-		{
-			MethodName: "ReplaceNode",
-			Handler:    _Admin_ReplaceNode_Handler,
 		},
 		{
 			MethodName: "AdoptNode",
