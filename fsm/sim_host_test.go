@@ -21,7 +21,6 @@ type simHost struct {
 	attachment          uint64 // kept on disk
 	kernelAttachment    uint64 // of the attachment that its kernel has
 	committedAttachment uint64 // committed
-	asked               *simMessage
 	grant               *simGrant
 	question            *simQuestion
 	connectedGeneration uint64 // the generation under which it last saw its peer
@@ -59,9 +58,7 @@ type simMessage struct {
 func (h *simHost) bootID() string       { return fmt.Sprint("boot-", h.boot) }
 func (h *simHost) replica() *simReplica { return h.sim.drbd.replicas[h.index] }
 
-func (h *simHost) replicaSync() *ReplicaSync { return h.sim.volume().ReplicaSync(HostID(h.host)) }
-
-// silent tells whether no controller hears from the host.
+// isUnreachable tells whether no controller hears from the host.
 func (h *simHost) isUnreachable() bool { return !h.session || !h.replica().powered }
 
 // observe looks at the kernel, under the generation that is known already.

@@ -28,15 +28,6 @@ func (p *process) killed() bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-func (p *process) alive() bool {
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
-	}
-}
-
 // signal reaches stopped children too: a stopped process takes no other signal
 // than SIGKILL until it goes on.
 func (p *process) signal(sig syscall.Signal) {

@@ -35,7 +35,7 @@ func writeUntilKilled(dir, kind string) error {
 	if err != nil {
 		return err
 	}
-	term, last, err := s.Position()
+	term, last, err := position(s)
 	if err != nil {
 		return err
 	}

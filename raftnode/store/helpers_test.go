@@ -162,3 +162,23 @@ func forEachKind(t *testing.T, test func(t *testing.T, kind string)) {
 		t.Run(kind, func(t *testing.T) { test(t, kind) })
 	}
 }
+
+// position is the term and index of the last entry, or of the snapshot when it is newer.
+func position(s *Store) (term, index uint64, err error) {
+	snaps, err := s.Snapshots.List()
+	if err != nil {
+		return 0, 0, err
+	}
+	if len(snaps) > 0 {
+		term, index = snaps[0].Term, snaps[0].Index
+	}
+	last, err := s.Logs.LastIndex()
+	if err != nil || last <= index {
+		return term, index, err
+	}
+	var e raft.Log
+	if err := s.Logs.GetLog(last, &e); err != nil {
+		return 0, 0, err
+	}
+	return e.Term, last, nil
+}

@@ -195,27 +195,6 @@ func (s *Store) HasExistingState() (bool, error) {
 	return raft.HasExistingState(s.Logs, s.Stable, s.Snapshots)
 }
 
-// Position is the term and index of the last entry, or of the snapshot when it is
-// newer: what `recover` compares between survivors (S24).
-func (s *Store) Position() (term, index uint64, err error) {
-	snaps, err := s.Snapshots.List()
-	if err != nil {
-		return 0, 0, err
-	}
-	if len(snaps) > 0 {
-		term, index = snaps[0].Term, snaps[0].Index
-	}
-	last, err := s.Logs.LastIndex()
-	if err != nil || last <= index {
-		return term, index, err
-	}
-	var e raft.Log
-	if err := s.Logs.GetLog(last, &e); err != nil {
-		return 0, 0, err
-	}
-	return e.Term, last, nil
-}
-
 // Quarantine has every later Open of this folder refused, with the reason (S23). Files are kept.
 func (s *Store) Quarantine(reason string) error {
 	if err := replaceFile(s.dir.quarantinedPath(), []byte(reason+"\n")); err != nil {

@@ -28,7 +28,7 @@ func TestTheLogAndTheVoteSurviveAClose(t *testing.T) {
 			had, err := s.HasExistingState()
 			require.NoError(t, err)
 			require.True(t, had)
-			term, index, err := s.Position()
+			term, index, err := position(s)
 			require.NoError(t, err)
 			require.Equal(t, [2]uint64{3, 100}, [2]uint64{term, index})
 		}
