@@ -14,7 +14,7 @@ TOGETHER := deploy/side-by-side.sh $(LOGS)
 HALF     := ^(TestCSISanityFromAGuest|TestPowerLossLosesNoAcknowledgedWrite|TestAPrimaryThatIsCutOffLoses|TestAFreedNameIsANewVolume)$$
 
 # The packages whose tests are of whole clusters; those of all others are unit tests.
-SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/guests -e /jepsen/lab
+SYSTEMS  := -e /jepsen/cluster -e /jepsen/conformance -e /jepsen/lab
 
 .PHONY: all build deps quick check formatted generate lint test unit race system rows conformance lab lab-bench demo dev bench clean help
 
@@ -60,7 +60,7 @@ YIELDING  = nice -n 5 $(SUBMAKE) --no-print-directory
 test: deps build ## all tests, and what each part took; needs root for devices, mounts and guests
 	$(GO) build $(PACKAGES)
 	@$(TOGETHER) check '$(YIELDING) check' unit:check '$(YIELDING) unit' race:unit '$(YIELDING) race' \
-	  system '$(SYSTEM)' rows:system '$(ROWS)' $(LABS) guests:backends '$(GUESTS)'
+	  system '$(SYSTEM)' rows:system '$(ROWS)' $(LABS)
 
 unit: ## unit tests of every package
 	$(GO) test -vet=off -timeout 30m $$($(GO) list ./... | grep -v $(SYSTEMS))
@@ -69,12 +69,10 @@ race: ## the packages with goroutines, under the race detector
 	$(GO) test -vet=off -race -short -timeout 30m ./fsm ./raftnode/... ./executor/... ./csi/... ./admin/...
 
 SYSTEM    = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 60m -p 1 -v ./jepsen/cluster/... $(if $(LONG),-args -long)
-GUESTS    = $(GO) test -count=1 -timeout 10m -v ./jepsen/guests
 ROWS      = HOLDFAST_BINARY=$(CURDIR)/$(BIN)/holdfast $(GO) test -count=1 -timeout 30m ./jepsen/conformance
 
 system: deps build ## real clusters: csi-sanity, crashes, full disks, corrupted files (LONG=1: the long form)
 	$(SYSTEM)
-	$(GUESTS)
 
 rows: deps build ## every row of CSI against a real cluster; fails when one passes no longer
 	$(ROWS)

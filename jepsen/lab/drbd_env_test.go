@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -30,7 +27,8 @@ const (
 type drbdPair struct {
 	t        *testing.T
 	l        *lab.Lab
-	protocol int // of fsmpb.Protocol
+	program  string // executor/drbd's tests, in the guests
+	protocol int    // of fsmpb.Protocol
 }
 
 const protocolA, protocolC = 1, 2
@@ -58,19 +56,11 @@ const (
 )
 
 func newDRBDPair(t *testing.T) drbdPair {
-	lab.RequireLab(t)
-	program := filepath.Join(t.TempDir(), "drbd.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", program, "github.com/holdfast-storage/holdfast/executor/drbd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	binary, err := os.ReadFile(program)
-	require.NoError(t, err)
 	l := lab.New(t, lab.Config{Guests: 2, Disks: []int64{200 << 20}})
+	program := l.InstallTests(t, "executor/drbd")
 	l.MustBoot(t)
-	r := drbdPair{t, l, protocolC}
+	r := drbdPair{t, l, program.Path, protocolC}
 	for i := range 2 {
-		require.NoError(t, os.WriteFile(filepath.Join(l.Guest(i+1).Shared(), "drbd.test"), binary, 0o755))
 		r.prepare(i+1, drbdBacking)
 	}
 	return r
@@ -80,8 +70,8 @@ func newDRBDPair(t *testing.T) drbdPair {
 func (r drbdPair) prepare(n int, backing int64) {
 	r.exec(n, fmt.Sprintf(`modprobe -a drbd dm-mod; mkdir -p /m
 dmsetup create below --table "0 %d linear /dev/ubdc 0" && dmsetup mknodes
-setsid env HOLDFAST_DRBD_STEPS=answer HOLDFAST_DRBD_RESOURCE='{}' /lab/drbd.test -test.run TestStepsInAGuest -test.timeout 0 >/lab/answer.log 2>&1 </dev/null &
-for i in $(seq 600); do /usr/sbin/holdfast fence-peer --self-test 2>/dev/null && exit 0; sleep .1; done; exit 1`, backing/512))
+setsid env HOLDFAST_DRBD_STEPS=answer HOLDFAST_DRBD_RESOURCE='{}' %s -test.run TestStepsInAGuest -test.timeout 0 >/lab/answer.log 2>&1 </dev/null &
+for i in $(seq 600); do /usr/sbin/holdfast fence-peer --self-test 2>/dev/null && exit 0; sleep .1; done; exit 1`, backing/512, r.program))
 }
 
 func (r drbdPair) exec(n int, script string) string { return r.l.Guest(n).MustExec(r.t, script) }
@@ -90,7 +80,7 @@ func (r drbdPair) exec(n int, script string) string { return r.l.Guest(n).MustEx
 func (r drbdPair) steps(n int, steps ...string) []string {
 	resource := fmt.Sprintf(`{"Volume":%q,"Protocol":%d,"Minor":107,"Port":7800,"Backing":"/dev/mapper/below","Node":"node-%d","Address":%q,"PeerNode":"node-%d","PeerAddress":%q,"Secret":"00112233445566778899aabbccddeeff"}`,
 		drbdVolume, r.protocol, n, r.l.IP(lab.Replication, n), 3-n, r.l.IP(lab.Replication, 3-n))
-	out := r.exec(n, "GOMEMLIMIT=60MiB HOLDFAST_DRBD_STEPS='"+strings.Join(steps, ",")+"' HOLDFAST_DRBD_RESOURCE='"+resource+"' /lab/drbd.test -test.v -test.run TestStepsInAGuest 2>&1")
+	out := r.exec(n, "GOMEMLIMIT=60MiB HOLDFAST_DRBD_STEPS='"+strings.Join(steps, ",")+"' HOLDFAST_DRBD_RESOURCE='"+resource+"' "+r.program+" -test.v -test.run TestStepsInAGuest 2>&1")
 	var came []string
 	for _, m := range regexp.MustCompile(`(?m)^STEP [^:]*: (.*) \(\d+ ms\)$`).FindAllStringSubmatch(out, -1) {
 		came = append(came, strings.TrimSpace(m[1]))

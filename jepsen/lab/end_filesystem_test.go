@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,10 +23,7 @@ type ringWriter struct {
 
 func newRingWriter(t *testing.T, g *lab.Guest) *ringWriter {
 	t.Helper()
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(g.Shared(), "writer"), "./writer")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
+	require.NoError(t, lab.Build(t.Context(), filepath.Join(g.Shared(), "writer"), "jepsen/lab/writer"))
 	return &ringWriter{t: t, guest: g, from: 1}
 }
 

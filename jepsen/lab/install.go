@@ -15,20 +15,21 @@ import (
 //go:embed init.sh
 var initScript []byte
 
-const modulePath = "github.com/holdfast-storage/holdfast"
-
 // buildAgent builds the lab's own program into the lab.
 func (l *Lab) buildAgent(ctx context.Context) error {
-	return goBuild(ctx, l.agent(), modulePath+"/jepsen/lab/agent")
+	return Build(ctx, l.agent(), "jepsen/lab/agent")
 }
 
-// goBuild builds a static program of this module.
-func goBuild(ctx context.Context, to, pkg string) error {
+// Build builds a package of this module, such as "cmd/holdfast", to a static program.
+func Build(ctx context.Context, to, pkg string) error { return runGo(ctx, to, pkg, "build") }
+
+// runGo has the go command write a static program of a package of this module.
+func runGo(ctx context.Context, to, pkg string, command ...string) error {
 	root, err := moduleRoot()
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, pkg)
+	cmd := exec.CommandContext(ctx, "go", append(command, "-o", to, "./"+pkg)...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w: %s", pkg, err, strings.TrimSpace(string(out)))
@@ -64,7 +65,7 @@ func (l *Lab) install(ctx context.Context) error {
 		binary = os.Getenv(BinaryVariable)
 	}
 	if binary == "" {
-		return goBuild(ctx, l.Holdfast(), modulePath+"/cmd/holdfast")
+		return Build(ctx, l.Holdfast(), "cmd/holdfast")
 	}
 	return copyFile(binary, l.Holdfast())
 }

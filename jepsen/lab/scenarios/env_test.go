@@ -104,7 +104,7 @@ func openEnv(ctx context.Context) (_ *env, err error) {
 			_ = l.Close() // the first error says more
 		}
 	}()
-	if err := build(ctx, filepath.Join(l.Dir(), "bin", "writer"), "./jepsen/lab/writer"); err != nil {
+	if err := lab.Build(ctx, filepath.Join(l.Dir(), "bin", "writer"), "jepsen/lab/writer"); err != nil {
 		return nil, err
 	}
 	if err := l.Boot(ctx); err != nil {
@@ -132,16 +132,6 @@ func openEnv(ctx context.Context) (_ *env, err error) {
 		return nil, fmt.Errorf("%w\n%s", err, w.logs(30))
 	}
 	return w, w.connect()
-}
-
-// build builds a static program of this module.
-func build(ctx context.Context, to, pkg string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", to, pkg)
-	cmd.Dir, cmd.Env = "../../..", append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w: %s", pkg, err, out)
-	}
-	return nil
 }
 
 // prepare makes what the kubelet would: the folder of its mounts, gone with each boot.
