@@ -49,6 +49,7 @@ var mayImport = importMap{
 	"executor/run":               {},
 	"executor/session":           {"fsm", "fsm/fsmpb", "executor", "executor/session/sessionpb", "raftnode/pki"},
 	"executor/session/sessionpb": {"fsm/fsmpb"},
+	"executor/policy":            {"fsm", "fsm/fsmpb", "executor/session", "executor/session/sessionpb"},
 	"executor/mount":             {"fsm", "executor", "executor/run"},
 	"executor/loopfile":          {"fsm", "executor", "executor/run"},
 	"executor/lvm":               {"fsm", "executor", "executor/run"},

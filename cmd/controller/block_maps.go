@@ -9,11 +9,11 @@ import (
 )
 
 // blockMaps asks hosts for block maps, through whichever member has their session.
-type blockMaps struct{ monitor *session.Monitor }
+type blockMaps struct{ members *session.Members }
 
 // Map is metadata.Maps'.
 func (m blockMaps) Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, limit int) (metadata.Page, error) {
-	found, err := m.monitor.Map(ctx, node, base, target, from, limit)
+	found, err := m.members.Map(ctx, node, base, target, from, limit)
 	if err != nil {
 		return metadata.Page{}, err
 	}

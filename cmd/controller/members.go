@@ -92,12 +92,12 @@ func askStatus(ctx context.Context, m *raftnode.Member, p raftnode.Peer, hashAt 
 }
 
 // hostQueries asks hosts for what they hold.
-type hostQueries struct{ monitor *session.Monitor }
+type hostQueries struct{ members *session.Members }
 
 // Pools is what hosts measured of their pools.
 func (h hostQueries) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
 	pools := map[fsm.PoolID]admin.PoolState{}
-	for id, p := range h.monitor.PollPools(ctx) {
+	for id, p := range h.members.Pools(ctx) {
 		pools[id] = admin.PoolState{Free: p.Free, Capacity: p.Capacity, Absent: p.Absent, Copies: p.FullCopies, Detail: p.Detail}
 	}
 	return pools
@@ -105,7 +105,7 @@ func (h hostQueries) Pools(ctx context.Context) map[fsm.PoolID]admin.PoolState {
 
 // Inventory asks one host, through whichever member has its session.
 func (h hostQueries) Inventory(ctx context.Context, node fsm.NodeID) ([]admin.Item, error) {
-	found, err := h.monitor.Inventory(ctx, node)
+	found, err := h.members.Inventory(ctx, node)
 	if err != nil {
 		return nil, err
 	}

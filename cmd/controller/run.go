@@ -20,6 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/daemon"
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/executor/policy"
 	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/raftnode"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
@@ -33,7 +34,8 @@ type controller struct {
 	registry *prometheus.Registry
 	cluster  *cluster
 	sessions *session.Server
-	monitor  *session.Monitor
+	members  *session.Members
+	monitor  *policy.Monitor
 	member   *raftnode.Member
 
 	raftListener, apiListener, csiListener net.Listener
@@ -114,8 +116,10 @@ func (c *controller) open(ctx context.Context) error {
 		return err
 	}
 	c.sessions = session.NewServer(c.cluster, c.log)
-	c.monitor = session.NewMonitor(session.MonitorConfig{
-		Server: c.sessions, Name: c.name, NodeTimeout: c.nodeTimeout, ReplaceAfter: c.replaceAfter, KeptRetention: c.keptRetention, Logger: c.log, OnClockSkew: c.onClockSkew,
+	c.members = session.NewMembers(c.sessions)
+	c.monitor = policy.NewMonitor(policy.MonitorConfig{
+		Member: c.cluster, Members: c.members, Name: c.name, NodeTimeout: c.nodeTimeout, ReplaceAfter: c.replaceAfter, KeptRetention: c.keptRetention,
+		Logger: c.log, OnClockSkew: c.onClockSkew,
 	})
 	if err := c.openServers(); err != nil {
 		return err
@@ -155,7 +159,7 @@ func (c *controller) memberConfig() raftnode.Config {
 		APIAddr:  firstNonEmpty(c.apiAdvertise, c.apiListener.Addr().String()),
 		Listener: c.raftListener, Advertise: c.raftAdvertise, Credentials: c.creds,
 		Bootstrap: c.bootstrap, Join: c.join, BootstrapMarker: c.bootstrapMarker,
-		Facts: c.monitor.AttachFacts, Services: c.sessions.RegisterPeers,
+		Facts: c.monitor.Facts().Attach, Services: c.sessions.RegisterPeers,
 		HeartbeatTimeout: c.heartbeat, ElectionTimeout: c.election, LeaseTimeout: c.lease,
 		SnapshotThreshold: c.snapshotThreshold, TrailingLogs: c.trailingLogs, SnapshotInterval: c.snapshotInterval,
 		CheckpointEvery: c.checkpointEvery, DiskHang: c.diskHang, SegmentSize: c.segmentSize,

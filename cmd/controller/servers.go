@@ -38,7 +38,7 @@ func (c *controller) openServers() error {
 	c.api = grpc.NewServer(options...)
 	sessionpb.RegisterSessionServer(c.api, c.sessions)
 	adminpb.RegisterAdminServer(c.api, admin.NewServer(admin.Options{
-		Cluster: &adminCluster{cluster: c.cluster}, Membership: raftMembership{c.cluster}, Hosts: hostQueries{c.monitor}, Pools: hostQueries{c.monitor}.Pools,
+		Cluster: &adminCluster{cluster: c.cluster}, Membership: raftMembership{c.cluster}, Hosts: hostQueries{c.members}, Pools: hostQueries{c.members}.Pools,
 		Name: c.name, Actor: actor, Error: rpcerr.From, Logger: c.log,
 	}))
 	return nil
@@ -62,12 +62,12 @@ func (c *controller) openCSI() (err error) {
 	}
 	csiState := csiCluster{c.cluster, "controller/" + c.name}
 	csispec.RegisterIdentityServer(c.csi, identityServer)
-	csispec.RegisterControllerServer(c.csi, csicontroller.New(csiState, disabled.Controller...).WithPoolFacts(c.monitor.PollFacts).WithMountPolicy(c.mounts.Policy()))
+	csispec.RegisterControllerServer(c.csi, csicontroller.New(csiState, disabled.Controller...).WithPoolFacts(c.monitor.Facts().PollFacts).WithMountPolicy(c.mounts.Policy()))
 	if !disabled.HasService(csispec.PluginCapability_Service_GROUP_CONTROLLER_SERVICE) {
 		csispec.RegisterGroupControllerServer(c.csi, group.New(csiState, disabled.Group...))
 	}
 	if !disabled.HasService(csispec.PluginCapability_Service_SNAPSHOT_METADATA_SERVICE) {
-		csispec.RegisterSnapshotMetadataServer(c.csi, metadata.New(csiState, blockMaps{c.monitor}))
+		csispec.RegisterSnapshotMetadataServer(c.csi, metadata.New(csiState, blockMaps{c.members}))
 	}
 	return nil
 }

@@ -45,7 +45,6 @@ type testCluster struct {
 	reference *fsm.State
 	members   []*testMember
 	quorum    atomic.Bool
-	leader    atomic.Int32
 }
 
 // member is a pretended Raft member with the services of this package.
@@ -166,7 +165,7 @@ func (l *testCluster) mustApply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome
 
 func fillCommand(cmd *fsmpb.Command) {
 	if len(cmd.GetRequestId()) == 0 {
-		cmd.RequestId = make([]byte, requestIDLen)
+		cmd.RequestId = make([]byte, RequestIDLen)
 		_, _ = rand.Read(cmd.RequestId)
 	}
 	cmd.SchemaVersion = fsm.LeastLevel(cmd)
@@ -292,8 +291,6 @@ func (m *testMember) simulateRestore() {
 		w.notify()
 	}
 }
-
-func (m *testMember) Leading() (uint64, bool) { return 1, int(m.cluster.leader.Load()) == m.id }
 
 func (m *testMember) Ready() error {
 	if err := m.ready.Load(); err != nil {

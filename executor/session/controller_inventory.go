@@ -19,14 +19,14 @@ var errNoSessionHere = errors.New("the member has no session with the host")
 
 // Inventory asks a host what it holds, through whichever member has its session.
 // It works on every member. The error says why the host could not be asked.
-func (m *Monitor) Inventory(ctx context.Context, node fsm.NodeID) ([]executor.InventoryItem, error) {
-	if ls := m.Server.liveSession(node); ls != nil {
+func (m *Members) Inventory(ctx context.Context, node fsm.NodeID) ([]executor.InventoryItem, error) {
+	if ls := m.server.liveSession(node); ls != nil {
 		items, err := ls.askInventory(ctx)
 		return inventoryItemsFromProto(items), err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	members, err := m.member.Peers(ctx)
+	members, err := m.server.member.Peers(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask the members for the session of %s: %w", node, err)
 	}

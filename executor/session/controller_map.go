@@ -26,17 +26,17 @@ const (
 // the two, from an offset on: at most max extents (0: as many as one answer carries). A
 // host that looks for long answers with what it has by then. It works on every member,
 // through whichever has the host's session. A *fsm.Rejection is the host's refusal.
-func (m *Monitor) Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error) {
+func (m *Members) Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error) {
 	q := &sessionpb.MapQuestion{
 		BaseSnapshotId: string(base), TargetSnapshotId: string(target), From: from, MaxExtents: clampExtents(max),
 	}
-	if ls := m.Server.liveSession(node); ls != nil {
+	if ls := m.server.liveSession(node); ls != nil {
 		answer, err := ls.askMap(ctx, q)
 		return mapPageFromProto(node, answer, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	members, err := m.member.Peers(ctx)
+	members, err := m.server.member.Peers(ctx)
 	if err != nil {
 		return executor.MapPage{}, fmt.Errorf("ask the members for the session of %s: %w", node, err)
 	}
@@ -141,44 +141,4 @@ func (ls *liveSession) setMapAnswer(a *sessionpb.MapAnswer) {
 		q.mapAnswer = a
 		q.done <- nil
 	}
-}
-
-// answerMap says what the host found, or why it could not.
-func (a *hostSession) answerMap(ctx context.Context, q *sessionpb.MapQuestion) {
-	ctx, cancel := context.WithTimeout(ctx, mapTimeout)
-	defer cancel()
-	select {
-	case a.outgoing <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Map{Map: a.mapAnswer(ctx, q)}}:
-	case <-ctx.Done():
-	}
-}
-
-func (a *hostSession) mapAnswer(ctx context.Context, q *sessionpb.MapQuestion) *sessionpb.MapAnswer {
-	answer := &sessionpb.MapAnswer{Question: q.GetQuestion()}
-	page, err := a.readMap(ctx, q)
-	if err != nil {
-		answer.Error, answer.Reason = err.Error(), rejectionReason(err)
-		return answer
-	}
-	answer.More, answer.Reached = page.More, page.NextOffset
-	answer.Extents = convertAll(page.Extents, func(x executor.Extent) *sessionpb.MapExtent {
-		return &sessionpb.MapExtent{Offset: x.Offset, Length: x.Length}
-	})
-	return answer
-}
-
-func (a *hostSession) readMap(ctx context.Context, q *sessionpb.MapQuestion) (executor.MapPage, error) {
-	if a.Map == nil {
-		return executor.MapPage{}, fsm.Reject(fsm.Unsupported, "this host has no block maps")
-	}
-	maxExtents := int(clampExtents(int(q.GetMaxExtents())))
-	return a.Map(ctx, fsm.SnapshotID(q.GetBaseSnapshotId()), fsm.SnapshotID(q.GetTargetSnapshotId()), q.GetFrom(), maxExtents)
-}
-
-func rejectionReason(err error) uint32 {
-	var rejection *fsm.Rejection
-	if errors.As(err, &rejection) {
-		return uint32(rejection.Reason)
-	}
-	return 0
 }

@@ -27,7 +27,7 @@ func (n *testHost) setMap(m mapFunc) {
 
 func TestMapsAreAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 	l := newTestCluster(t, 3)
-	monitors := l.startMonitors(nil)
+	members := l.newMembers()
 	n := l.startHost("n1", l.members[1])
 	eventually(t, "the session is up", n.client.Connected)
 	all := []executor.Extent{{Offset: 0, Length: 4096}, {Offset: 8192, Length: 4096}, {Offset: 1 << 40, Length: 1 << 30}}
@@ -41,7 +41,7 @@ func TestMapsAreAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 		}
 		return executor.MapPage{Extents: rest[:min(max, len(rest))], More: len(rest) > max}, nil
 	})
-	for _, m := range monitors {
+	for _, m := range members {
 		for range 2 {
 			got, err := m.Map(t.Context(), "n1", "hs-base", "hs-target", 0, 2)
 			require.NoError(t, err)
@@ -57,7 +57,7 @@ func TestMapsAreAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 		n.setMap(func(_ context.Context, _, _ fsm.SnapshotID, from int64, _ int) (executor.MapPage, error) {
 			return executor.MapPage{More: true, NextOffset: from + 1<<40}, nil
 		})
-		for _, m := range monitors {
+		for _, m := range members {
 			got, err := m.Map(t.Context(), "n1", "hs-base", "hs-target", 5, 2)
 			require.NoError(t, err)
 			require.Equal(t, executor.MapPage{Extents: got.Extents, More: true, NextOffset: 5 + 1<<40}, got)
@@ -73,7 +73,7 @@ func TestMapsAreAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 				}
 				return executor.MapPage{Extents: all, More: true}, nil
 			})
-			got, err := monitors[0].Map(t.Context(), "n1", "", "hs-target", 0, asked)
+			got, err := members[0].Map(t.Context(), "n1", "", "hs-target", 0, asked)
 			require.NoError(t, err)
 			require.Len(t, got.Extents, maxMapExtents)
 			require.True(t, got.More)
@@ -83,12 +83,12 @@ func TestMapsAreAskedThroughWhicheverMemberHasTheSession(t *testing.T) {
 
 func TestAFailedMapSaysWhy(t *testing.T) {
 	l := newTestCluster(t, 2)
-	monitors := l.startMonitors(nil)
+	members := l.newMembers()
 	n := l.startHost("n1", l.members[1])
 	eventually(t, "the session is up", n.client.Connected)
 	ask := func(ctx context.Context, node fsm.NodeID) error {
 		for range 2 {
-			for _, m := range monitors {
+			for _, m := range members {
 				if _, err := m.Map(ctx, node, "", "hs-target", 0, 1); err != nil {
 					return err
 				}
@@ -192,19 +192,5 @@ func (w *rawSession) nextSnapshots() *sessionpb.Wishes {
 		if x := m.GetWishes(); len(x.GetSnapshots())+len(x.GetSnapshotsGone()) > 0 {
 			return x
 		}
-	}
-}
-
-// GetCapacity is answered by any member.
-func TestPollFactsWorksOnEveryMember(t *testing.T) {
-	l := newTestCluster(t, 3)
-	monitors := l.startMonitors(nil)
-	n := l.startHost("n1", l.members[1])
-	eventually(t, "the session is up", n.client.Connected)
-	for _, m := range monitors {
-		eventually(t, "the pool is measured", func() bool {
-			facts := m.PollFacts(t.Context())
-			return len(facts) == 1 && facts[0].GetPoolId() == "pool-n1" && facts[0].GetFreeBytes() == 5
-		})
 	}
 }

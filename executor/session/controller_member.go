@@ -25,8 +25,6 @@ type Member interface {
 	// wake gets a value when there is something to take; take returns and forgets
 	// what was touched, all means that everything may have changed; stop ends the watch.
 	WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() (touched []fsm.Change, all bool), stop func())
-	// Leading tells whether this member leads, and in which term.
-	Leading() (term uint64, leading bool)
 	// Ready is nil when this member serves: it knows a leader and is not far behind.
 	Ready() error
 	// Peers are the other members of the configuration, with connections to their Raft listeners.

@@ -83,7 +83,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		return nil, errors.New("a host needs the API address of at least one controller")
 	}
 	cfg.TelemetryInterval = cmp.Or(cfg.TelemetryInterval, 2*time.Second)
-	cfg.ProposeTimeout = cmp.Or(cfg.ProposeTimeout, defaultTiming.peerTimeout)
+	cfg.ProposeTimeout = cmp.Or(cfg.ProposeTimeout, PeerTimeout)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}

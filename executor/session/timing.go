@@ -8,11 +8,19 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// timing is how long the ends wait for each other.
+const (
+	// heartbeat is how often either end sends the other a message.
+	heartbeat = time.Second
+	// HeartbeatLate is the time without a message after which a heartbeat is overdue. A host
+	// that works and can be reached is not silent for as long.
+	HeartbeatLate = heartbeat + heartbeat/2
+	// PeerTimeout is the time without a message after which either end drops the session.
+	PeerTimeout = 3 * time.Second
+)
+
+// timing is how long the ends wait for each other; tests set other values.
 type timing struct {
-	// heartbeat is how often either end sends the other something.
-	heartbeat time.Duration
-	// peerTimeout is how long either end waits for the other before it gives it up.
+	heartbeat   time.Duration
 	peerTimeout time.Duration
 	// hello is how long a new session has for its first message.
 	helloTimeout time.Duration
@@ -28,12 +36,9 @@ type timing struct {
 	hedgeDelay time.Duration
 }
 
-// lateHeartbeat is longer than an end is silent that is well.
-func (p timing) lateHeartbeat() time.Duration { return p.heartbeat + p.heartbeat/2 }
-
 var defaultTiming = timing{
-	heartbeat:       time.Second,
-	peerTimeout:     3 * time.Second,
+	heartbeat:       heartbeat,
+	peerTimeout:     PeerTimeout,
 	helloTimeout:    5 * time.Second,
 	catchUpTimeout:  3 * time.Second,
 	registerTimeout: 5 * time.Second,
@@ -44,8 +49,8 @@ var defaultTiming = timing{
 // ServerOptions make the API listener's server notice a dead host within three seconds.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: defaultTiming.heartbeat, Timeout: defaultTiming.peerTimeout - defaultTiming.heartbeat}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: defaultTiming.heartbeat, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: heartbeat, Timeout: PeerTimeout - heartbeat}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: heartbeat, PermitWithoutStream: true}),
 	}
 }
 
@@ -54,7 +59,7 @@ func ServerOptions() []grpc.ServerOption {
 func DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithNoProxy(), // controllers are reached directly, whatever the environment says
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: defaultTiming.peerTimeout - defaultTiming.heartbeat, PermitWithoutStream: true}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: PeerTimeout - heartbeat, PermitWithoutStream: true}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 2 * time.Second,

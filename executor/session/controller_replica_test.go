@@ -1,9 +1,7 @@
 package session
 
 import (
-	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -86,102 +84,6 @@ func (l *testCluster) reportConnected(a, b string) {
 		l.reportReplica(a, stateConnected)
 		l.reportReplica(b, stateConnected)
 	}
-}
-
-func (l *testCluster) setReachable(node string, reachable bool) {
-	l.t.Helper()
-	l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_SetNodeReachable{
-		SetNodeReachable: &fsmpb.SetNodeReachable{NodeId: node, HostId: "host-" + node, Reachable: reachable}}})
-}
-
-func TestDegradedVolumesAreThoseMissingAReplica(t *testing.T) {
-	for name, tc := range map[string]struct {
-		arrange   func(l *testCluster)
-		want      []degradedVolume
-		resyncing int
-	}{
-		"none, with both hosts there": {arrange: func(*testCluster) {}},
-		"its host is away, and the other saw it go": {
-			arrange: func(l *testCluster) {
-				l.setReachable("n2", false)
-				l.reportReplica("n1", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING)
-			},
-			want: []degradedVolume{{volume: volumeID, node: "n2", host: "host-n2"}}},
-		"S8: the other is still connected to it": {
-			arrange: func(l *testCluster) { l.setReachable("n2", false) },
-			want:    []degradedVolume{{volume: volumeID, node: "n2", host: "host-n2", writeRisk: "the replica on host-n1 is connected to it"}}},
-		"both hosts are away: only an operator helps": {arrange: func(l *testCluster) {
-			l.setReachable("n1", false)
-			l.setReachable("n2", false)
-		}},
-		"its host is lost": {
-			arrange: func(l *testCluster) {
-				l.mustApply("admin/a", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n2", HostId: "host-n2"}}})
-			},
-			want: []degradedVolume{{volume: volumeID}}},
-		"it is being synchronised onto another": {
-			arrange: func(l *testCluster) {
-				l.mustApply("admin/a", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n2", HostId: "host-n2"}}})
-				l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: volumeID}}})
-			}, resyncing: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newTestCluster(t, 1)
-			l.registerReplicating("n1")
-			l.registerReplicating("n2")
-			l.createReplicated()
-			l.registerReplicating("n3")
-			tc.arrange(l)
-			for range 2 {
-				got, resyncing := degradedVolumes(l.reference)
-				require.Equal(t, tc.want, got)
-				require.Equal(t, tc.resyncing, resyncing)
-			}
-		})
-	}
-}
-
-// TestTheReplicaOfAnAbsentHostIsReplacedThroughTheLog goes through the log: the replica of the
-// host that is away is given up, then there is a new one, and the old host comes back
-// to remove what it has.
-func TestTheReplicaOfAnAbsentHostIsReplacedThroughTheLog(t *testing.T) {
-	l := newTestCluster(t, 1)
-	l.registerReplicating("n1")
-	l.registerReplicating("n2")
-	l.createReplicated()
-	m := NewMonitor(MonitorConfig{Server: l.members[0].server, Name: "a", Interval: time.Second, ReplaceAfter: time.Minute,
-		Logger: slog.New(slog.DiscardHandler)})
-	second := 0
-	passSeconds := func(seconds int) {
-		for range seconds {
-			x := pollAt(second)
-			second++
-			m.replaceReplicas(t.Context(), x)
-		}
-	}
-	l.setReachable("n2", false)
-	l.reportReplica("n1", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING)
-	passSeconds(200)
-	require.Len(t, l.volume().Replication.Syncs, 2, "there is no room elsewhere, so nothing is given up")
-
-	l.registerReplicating("n3")
-	passSeconds(71)
-	require.Equal(t, fsm.ReplicaLeaving, l.volume().Replica("host-n2").State)
-	passSeconds(10)
-	require.Equal(t, fsm.ReplicaPlanned, l.volume().Replica("host-n3").State, "the host that is away does not keep it waiting")
-	l.attachReplica("n3")
-	l.reportConnected("n1", "n3")
-	require.Nil(t, l.volume().Operation, "it has all that it should have")
-	passSeconds(100)
-
-	l.setReachable("n2", true)
-	w, ok := l.reference.DesiredVolume("n2", volumeID)
-	require.True(t, ok)
-	require.Equal(t, fsm.GoalRemove, w.Goal)
-	l.reportFacts("n2", &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
-	require.Nil(t, l.volume().Replica("host-n2"))
-	require.Len(t, l.volume().Replication.Syncs, 2)
-	require.NoError(t, l.reference.Check())
 }
 
 func TestS20_ANodeProposesWhatItsOwnReplicaDoes(t *testing.T) {

@@ -1,4 +1,4 @@
-package session
+package policy
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -20,7 +21,7 @@ func (m *Monitor) replaceReplicas(ctx context.Context, x pollResult) {
 	if m.leaderPolls++; m.ReplaceAfter == 0 || m.leaderPolls%pollsPerScan != 0 {
 		return
 	}
-	state, err := m.member.Fork() // long work holds no lock
+	state, err := m.Member.Fork() // long work holds no lock
 	if err != nil {
 		m.Logger.Warn("cannot read the replicated volumes", "error", err)
 		return
@@ -41,10 +42,10 @@ func (m *Monitor) dryRun(state *fsm.State, commands []*fsmpb.Command) error {
 	for _, cmd := range commands {
 		cmd := proto.CloneOf(cmd)
 		cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.LeastLevel(cmd)
-		cmd.RequestId = make([]byte, requestIDLen)
+		cmd.RequestId = make([]byte, session.RequestIDLen)
 		_, _ = rand.Read(cmd.RequestId) // never fails
 		cmd.ProposedIndex = state.Cluster().Index
-		m.AttachFacts(cmd)
+		m.facts.Attach(cmd)
 		out, err := state.Try(cmd)
 		if errors.Is(err, fsm.ErrFault) {
 			m.Logger.Error("a plan met a bug; nothing is proposed", "command", cmd.String(), "error", err)
@@ -60,7 +61,7 @@ func (m *Monitor) dryRun(state *fsm.State, commands []*fsmpb.Command) error {
 
 func (m *Monitor) proposeReplacement(ctx context.Context, cmd *fsmpb.Command) {
 	cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.LeastLevel(cmd)
-	_, err := m.member.Propose(ctx, cmd)
+	_, err := m.Member.Propose(ctx, cmd)
 	log := m.Logger.With("volume", cmd.GetRemoveReplica().GetVolumeId()+cmd.GetAddReplica().GetVolumeId(),
 		"gives_up", cmd.GetRemoveReplica().GetNodeId())
 	var rejection *fsm.Rejection

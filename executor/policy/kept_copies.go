@@ -1,4 +1,4 @@
-package session
+package policy
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func (m *Monitor) expireKeptCopies(ctx context.Context) {
 		return
 	}
 	var due []fsm.SnapshotID
-	err := m.member.View(func(state *fsm.State) error {
+	err := m.Member.View(func(state *fsm.State) error {
 		due = expiredKeptCopies(state, m.now(), m.KeptRetention)
 		return nil
 	})
@@ -32,7 +32,7 @@ func (m *Monitor) expireKeptCopies(ctx context.Context) {
 		cmd := &fsmpb.Command{Actor: "controller/" + m.Name, Body: &fsmpb.Command_DeleteSnapshot{
 			DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(id), Superseded: true}}}
 		cmd.SchemaVersion = fsm.LeastLevel(cmd)
-		if _, err := m.member.Propose(ctx, cmd); err != nil {
+		if _, err := m.Member.Propose(ctx, cmd); err != nil {
 			m.Logger.Warn("a kept copy does not end yet", "snapshot", id, "error", err)
 			continue
 		}

@@ -1,4 +1,4 @@
-package session
+package policy
 
 import (
 	"testing"
@@ -121,7 +121,7 @@ func TestS25_ANodeIsUnreachableOnlyWhenNoMemberHadItsSessionForTheTimeout(t *tes
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				detector := failureDetector{timeout: 10 * time.Second, interval: time.Second}
+				detector := newFailureDetector(10*time.Second, time.Second)
 				var got []reachabilityChange
 				for _, x := range tc.exchanges {
 					got = detector.decide(x, []fsm.Node{tc.node})
@@ -133,7 +133,7 @@ func TestS25_ANodeIsUnreachableOnlyWhenNoMemberHadItsSessionForTheTimeout(t *tes
 }
 
 func TestS25_ARegistrationBetweenTwoPollsCountsAsASession(t *testing.T) {
-	detector := failureDetector{timeout: 10 * time.Second, interval: time.Second}
+	detector := newFailureDetector(10*time.Second, time.Second)
 	n := fsm.Node{ID: "n1", Host: "h1", State: fsm.NodeReachable, Registered: fsm.Epoch{Index: 5}}
 	for _, x := range repeatPoll(0, 9, pollWithoutSession) {
 		require.Empty(t, detector.decide(x, []fsm.Node{n}))

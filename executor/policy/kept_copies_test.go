@@ -1,7 +1,6 @@
-package session
+package policy
 
 import (
-	"log/slog"
 	"testing"
 	"time"
 
@@ -15,7 +14,7 @@ import (
 // not while another replica is behind.
 func TestS49_AKeptCopyEndsAfterItsRetention(t *testing.T) {
 	const id = fsm.SnapshotID("hs-00000000-0000-4000-8000-0000000000aa")
-	l := newTestCluster(t, 1)
+	l := newTestState(t)
 	l.registerReplicating("n1")
 	l.registerReplicating("n2")
 	l.createReplicated()
@@ -23,12 +22,12 @@ func TestS49_AKeptCopyEndsAfterItsRetention(t *testing.T) {
 		SnapshotKept: &fsmpb.SnapshotKept{Attach: 1, PoolId: "pool-n1", CutUnixNano: 1},
 	}})
 	keptSnapshot := func() (n *fsm.Snapshot) {
-		n, _ = l.reference.Snapshot(id)
+		n, _ = l.state.Snapshot(id)
 		return n
 	}
 	since := keptSnapshot().KeptCopy.Superseded
 	require.False(t, since.IsZero())
-	m := NewMonitor(MonitorConfig{Server: l.members[0].server, Name: "a", Interval: 30 * time.Second, KeptRetention: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	m := l.newMonitor(&testPoller{}, MonitorConfig{Interval: 30 * time.Second, KeptRetention: time.Hour})
 	phaseAt := func(now time.Time) fsm.SnapshotPhase {
 		m.now = func() time.Time { return now }
 		m.expireKeptCopies(t.Context())
@@ -38,7 +37,7 @@ func TestS49_AKeptCopyEndsAfterItsRetention(t *testing.T) {
 	l.applyFromNode("n2", &fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
 		VolumeId: volumeID, NodeId: "n2", HostId: "host-n2", BootId: "boot-1", Attach: 2}}})
 	require.Equal(t, fsm.SnapshotReady, phaseAt(since.Add(time.Hour)), "the other replica is behind")
-	require.Empty(t, expiredKeptCopies(l.reference, since.Add(time.Hour), time.Hour))
+	require.Empty(t, expiredKeptCopies(l.state, since.Add(time.Hour), time.Hour))
 
 	observed := bothUpToDate(l)
 	observed.Attachment = 2
@@ -51,7 +50,7 @@ func TestS49_AKeptCopyEndsAfterItsRetention(t *testing.T) {
 }
 
 // bothUpToDate is what a host sees of two whole replicas.
-func bothUpToDate(l *testCluster) fsm.ReplicaObservation {
+func bothUpToDate(l *testState) fsm.ReplicaObservation {
 	return fsm.ReplicaObservation{Boot: "boot-1", Attachment: 1, Connection: stateConnected, Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE,
 		PeerDisk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, UUID: 0x10, Generation: l.volume().Replication.Generation}
 }

@@ -1,4 +1,4 @@
-package session
+package policy
 
 import (
 	"cmp"
@@ -25,7 +25,7 @@ const (
 // Only what one leader saw between two exchanges counts.
 type replicaReplacer struct {
 	replaceAfter time.Duration // --replace-after; 0: off
-	pollClock    failureDetector
+	clock        pollClock
 	missing      map[fsm.VolumeID]missingReplica
 }
 
@@ -53,10 +53,10 @@ type dryRunFunc func(commands ...*fsmpb.Command) error
 // is given up, then, at a later exchange, that there is a new one. busy is how many
 // volumes are being synchronised.
 func (m *replicaReplacer) decide(x pollResult, volumes []degradedVolume, resyncing int, dryRun dryRunFunc) []*fsmpb.Command {
-	if x.term != m.pollClock.term {
+	if x.term != m.clock.term {
 		m.missing = nil // what an earlier leader saw is not known
 	}
-	elapsed := m.pollClock.advance(x)
+	elapsed, _ := m.clock.advance(x)
 	if m.replaceAfter == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package session
+package policy
 
 import (
 	"errors"
@@ -89,7 +89,7 @@ func TestAReplicaIsReplacedAfterReplaceAfter(t *testing.T) {
 		"none while many go":  {looks: withResyncing(4, repeatScan(0, 60, pollWithSession, many...))},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := replicaReplacer{replaceAfter: time.Minute, pollClock: failureDetector{interval: time.Second}}
+			m := replicaReplacer{replaceAfter: time.Minute, clock: pollClock{interval: time.Second}}
 			if tc.off {
 				m.replaceAfter = 0
 			}

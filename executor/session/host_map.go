@@ -1,0 +1,50 @@
+package session
+
+import (
+	"context"
+	"errors"
+
+	"github.com/holdfast-storage/holdfast/executor"
+	"github.com/holdfast-storage/holdfast/executor/session/sessionpb"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+// answerMap says what the host found, or why it could not.
+func (a *hostSession) answerMap(ctx context.Context, q *sessionpb.MapQuestion) {
+	ctx, cancel := context.WithTimeout(ctx, mapTimeout)
+	defer cancel()
+	select {
+	case a.outgoing <- &sessionpb.FromNode{Body: &sessionpb.FromNode_Map{Map: a.mapAnswer(ctx, q)}}:
+	case <-ctx.Done():
+	}
+}
+
+func (a *hostSession) mapAnswer(ctx context.Context, q *sessionpb.MapQuestion) *sessionpb.MapAnswer {
+	answer := &sessionpb.MapAnswer{Question: q.GetQuestion()}
+	page, err := a.readMap(ctx, q)
+	if err != nil {
+		answer.Error, answer.Reason = err.Error(), rejectionReason(err)
+		return answer
+	}
+	answer.More, answer.Reached = page.More, page.NextOffset
+	answer.Extents = convertAll(page.Extents, func(x executor.Extent) *sessionpb.MapExtent {
+		return &sessionpb.MapExtent{Offset: x.Offset, Length: x.Length}
+	})
+	return answer
+}
+
+func (a *hostSession) readMap(ctx context.Context, q *sessionpb.MapQuestion) (executor.MapPage, error) {
+	if a.Map == nil {
+		return executor.MapPage{}, fsm.Reject(fsm.Unsupported, "this host has no block maps")
+	}
+	maxExtents := int(clampExtents(int(q.GetMaxExtents())))
+	return a.Map(ctx, fsm.SnapshotID(q.GetBaseSnapshotId()), fsm.SnapshotID(q.GetTargetSnapshotId()), q.GetFrom(), maxExtents)
+}
+
+func rejectionReason(err error) uint32 {
+	var rejection *fsm.Rejection
+	if errors.As(err, &rejection) {
+		return uint32(rejection.Reason)
+	}
+	return 0
+}
