@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// degradedVolumes are the replicated volumes that lack a replica, and how many are
-// being synchronised onto a new one. A volume without a replica that is up to date
-// and can be asked is not among them: only an operator helps there.
+// degradedVolumes are the replicated volumes with a missing replica, and how many volumes are
+// resynchronising a new one. A volume without an up-to-date replica
+// on a reachable host is not among them: only an operator can help there.
 func degradedVolumes(state *fsm.State) (all []degradedVolume, resyncing int) {
 	for v := range possiblyDegraded(state) {
 		if v.Replication == nil {
@@ -30,8 +30,8 @@ func degradedVolumes(state *fsm.State) (all []degradedVolume, resyncing int) {
 	return all, resyncing
 }
 
-// possiblyDegraded yields each volume once that may lack a replica: those that are not settled,
-// and those of hosts that cannot be asked. The others are not looked at.
+// possiblyDegraded yields each volume once that may have a missing replica: those in repair,
+// and those of hosts that are not reachable. A scan of all volumes would be too slow.
 func possiblyDegraded(state *fsm.State) iter.Seq[*fsm.Volume] {
 	return func(yield func(*fsm.Volume) bool) {
 		visited := map[fsm.VolumeID]bool{}
@@ -60,7 +60,7 @@ func possiblyDegraded(state *fsm.State) iter.Seq[*fsm.Volume] {
 	}
 }
 
-// isResyncing: a replica of it is being made or synchronised.
+// isResyncing tells whether a replica of it is being created or resynchronised.
 func isResyncing(v *fsm.Volume) bool {
 	return slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.State == fsm.ReplicaPlanned }) ||
 		slices.ContainsFunc(v.Replication.Syncs, func(l fsm.ReplicaSync) bool {
@@ -68,7 +68,7 @@ func isResyncing(v *fsm.Volume) bool {
 		})
 }
 
-// assessVolume looks at one volume.
+// assessVolume tells whether one volume is degraded, and needs a replacement.
 func assessVolume(state *fsm.State, v *fsm.Volume) (degradedVolume, bool) {
 	var absent, healthy *fsm.ReplicaSync
 	remaining := 0
@@ -96,15 +96,15 @@ func assessVolume(state *fsm.State, v *fsm.Volume) (degradedVolume, bool) {
 	return degradedVolume{volume: v.ID, node: node, host: absent.Host, writeRisk: writeRisk(v, node, absent, healthy)}, true
 }
 
-// hostReachable tells whether the node is that host, and has a session.
+// hostReachable tells whether the node is still that host, and recorded as reachable.
 func hostReachable(state *fsm.State, node fsm.NodeID, host fsm.HostID) bool {
 	n, ok := state.Node(node)
 	return ok && n.Host == host && n.State == fsm.NodeReachable
 }
 
-// writeRisk says why the host that is away may still write, empty when nothing suggests
+// writeRisk is why the unreachable host may still write, empty when nothing suggests
 // it: the replication network may work where the controllers' does not (S8), and
-// what was granted is ended by its own word, or by the mark that it lost.
+// a grant ends only when the host reports so, or its replica is recorded as outdated.
 func writeRisk(v *fsm.Volume, node fsm.NodeID, absent, healthy *fsm.ReplicaSync) string {
 	grant := v.Replication.Primary
 	switch {
@@ -115,9 +115,9 @@ func writeRisk(v *fsm.Volume, node fsm.NodeID, absent, healthy *fsm.ReplicaSync)
 	case grant != nil && grant.Host == absent.Host:
 		return "it holds the grant to be primary"
 	case !absent.Outdated && v.Teardown(absent.Host) != nil:
-		return "it did not say that it stopped, and is not recorded as outdated"
+		return "it did not report that it stopped, and is not recorded as outdated"
 	case !absent.Outdated && absent.Observed.Primary:
-		return "it was primary when it was last heard, and is not recorded as outdated"
+		return "it was primary at its last report, and is not recorded as outdated"
 	}
 	return ""
 }

@@ -17,7 +17,7 @@ func TestDegradedVolumesAreThoseMissingAReplica(t *testing.T) {
 		resyncing int
 	}{
 		"none, with both hosts there": {arrange: func(*testState) {}},
-		"its host is away, and the other saw it go": {
+		"its host is unreachable, and the other one is not connected to it": {
 			arrange: func(l *testState) {
 				l.setReachable("n2", false)
 				l.reportReplica("n1", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING)
@@ -26,7 +26,7 @@ func TestDegradedVolumesAreThoseMissingAReplica(t *testing.T) {
 		"S8: the other is still connected to it": {
 			arrange: func(l *testState) { l.setReachable("n2", false) },
 			want:    []degradedVolume{{volume: volumeID, node: "n2", host: "host-n2", writeRisk: "the replica on host-n1 is connected to it"}}},
-		"both hosts are away: only an operator helps": {arrange: func(l *testState) {
+		"both hosts are unreachable: only an operator helps": {arrange: func(l *testState) {
 			l.setReachable("n1", false)
 			l.setReachable("n2", false)
 		}},
@@ -35,7 +35,7 @@ func TestDegradedVolumesAreThoseMissingAReplica(t *testing.T) {
 				l.mustApply("admin/a", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n2", HostId: "host-n2"}}})
 			},
 			want: []degradedVolume{{volume: volumeID}}},
-		"it is being synchronised onto another": {
+		"another replica is resynchronising": {
 			arrange: func(l *testState) {
 				l.mustApply("admin/a", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n2", HostId: "host-n2"}}})
 				l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{VolumeId: volumeID}}})
@@ -58,8 +58,8 @@ func TestDegradedVolumesAreThoseMissingAReplica(t *testing.T) {
 }
 
 // TestTheReplicaOfAnAbsentHostIsReplacedThroughTheLog goes through the log: the replica of the
-// host that is away is given up, then there is a new one, and the old host comes back
-// to remove what it has.
+// unreachable host is removed, another is added, and the old host comes back
+// and deletes its own.
 func TestTheReplicaOfAnAbsentHostIsReplacedThroughTheLog(t *testing.T) {
 	l := newTestState(t)
 	l.registerReplicating("n1")
@@ -77,16 +77,16 @@ func TestTheReplicaOfAnAbsentHostIsReplacedThroughTheLog(t *testing.T) {
 	l.setReachable("n2", false)
 	l.reportReplica("n1", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING)
 	passSeconds(200)
-	require.Len(t, l.volume().Replication.Syncs, 2, "there is no room elsewhere, so nothing is given up")
+	require.Len(t, l.volume().Replication.Syncs, 2, "there is no room elsewhere, so nothing is removed")
 
 	l.registerReplicating("n3")
 	passSeconds(71)
 	require.Equal(t, fsm.ReplicaLeaving, l.volume().Replica("host-n2").State)
 	passSeconds(10)
-	require.Equal(t, fsm.ReplicaPlanned, l.volume().Replica("host-n3").State, "the host that is away does not keep it waiting")
+	require.Equal(t, fsm.ReplicaPlanned, l.volume().Replica("host-n3").State, "it does not wait for the unreachable host")
 	l.attachReplica("n3")
 	l.reportConnected("n1", "n3")
-	require.Nil(t, l.volume().Operation, "it has all that it should have")
+	require.Nil(t, l.volume().Operation, "no replica is missing")
 	passSeconds(100)
 
 	l.setReachable("n2", true)

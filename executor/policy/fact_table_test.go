@@ -59,7 +59,7 @@ func TestS12_NothingIsPlacedInAPoolThatIsAbsent(t *testing.T) {
 	}
 }
 
-// A placement that is proposed while an exchange ends has the facts of that or of the
+// A placement that is proposed while the table is replaced has the facts of the new poll or of the
 // one before: without any it would not know that a pool is absent or full.
 func TestS25_ALeaderHasFactsAlsoWhileTheyAreReplaced(t *testing.T) {
 	l := newTestState(t)

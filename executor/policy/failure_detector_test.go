@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// seen is an exchange of all three voters at a second, led in term 1.
+// pollAt is a poll at a second that all three voters answer, of the leader of term 1.
 func pollAt(second int, hosts ...string) pollResult {
 	x := pollResult{at: time.Unix(int64(second), 0), term: 1, leading: true, voters: 3, answeredVoters: 3, sessions: map[hostKey]time.Duration{}}
 	for _, h := range hosts {
@@ -24,7 +24,7 @@ func inTerm(term uint64, x pollResult) pollResult {
 	return x
 }
 
-// asFollower is an exchange of a member that does not lead.
+// asFollower is the poll of a member that does not lead.
 func asFollower(x pollResult) pollResult {
 	x.term, x.leading = 0, false
 	return x
@@ -37,7 +37,7 @@ func withSilence(silentFor time.Duration, x pollResult) pollResult {
 	return x
 }
 
-// repeatPoll repeats an exchange over [from, to].
+// repeatPoll repeats a poll over [from, to] seconds.
 func repeatPoll(from, to int, newResult func(second int) pollResult) []pollResult {
 	var all []pollResult
 	for s := from; s <= to; s++ {
@@ -62,14 +62,14 @@ func TestS25_ANodeIsUnreachableOnlyWhenNoMemberHadItsSessionForTheTimeout(t *tes
 	unreachable.State, lost.State = fsm.NodeUnreachable, fsm.NodeLost
 	down, up := []reachabilityChange{{"n1", "h1", false}}, []reachabilityChange{{"n1", "h1", true}}
 	for name, tc := range map[string]struct {
-		node      fsm.Node
-		exchanges []pollResult
-		want      []reachabilityChange // of the last exchange
+		node  fsm.Node
+		polls []pollResult
+		want  []reachabilityChange // of the last poll
 	}{
 		"missing for the timeout":                           {reachable, repeatPoll(0, 10, pollWithoutSession), down},
 		"missing for less":                                  {reachable, repeatPoll(0, 9, pollWithoutSession), nil},
 		"missing for longer: it is proposed again":          {reachable, repeatPoll(0, 30, pollWithoutSession), down},
-		"a session in between begins the count again":       {reachable, concat(repeatPoll(0, 8, pollWithoutSession), repeatPoll(9, 9, pollWithSession), repeatPoll(10, 18, pollWithoutSession)), nil},
+		"a session in between restarts the count":           {reachable, concat(repeatPoll(0, 8, pollWithoutSession), repeatPoll(9, 9, pollWithSession), repeatPoll(10, 18, pollWithoutSession)), nil},
 		"and it ends":                                       {reachable, concat(repeatPoll(0, 8, pollWithoutSession), repeatPoll(9, 9, pollWithSession), repeatPoll(10, 20, pollWithoutSession)), down},
 		"a session of another host id does not count (S17)": {reachable, repeatPoll(0, 10, func(s int) pollResult { return pollAt(s, "h2") }), down},
 		"one of two sessions is the host's":                 {reachable, repeatPoll(0, 10, func(s int) pollResult { return pollAt(s, "h2", "h1") }), nil},
@@ -81,9 +81,9 @@ func TestS25_ANodeIsUnreachableOnlyWhenNoMemberHadItsSessionForTheTimeout(t *tes
 			concat(repeatPoll(0, 20, func(s int) pollResult { return withVoters(1, pollWithoutSession(s)) }), repeatPoll(21, 31, pollWithoutSession)), down},
 		"after it a member that does not answer has no session": {reachable,
 			concat(repeatPoll(0, 0, pollWithoutSession), repeatPoll(1, 10, func(s int) pollResult { return withVoters(1, pollWithoutSession(s)) })), down},
-		"a new term goes on where a majority answers": {reachable,
+		"a new term continues where a majority answers": {reachable,
 			concat(repeatPoll(0, 4, pollWithoutSession), repeatPoll(5, 10, func(s int) pollResult { return inTerm(2, pollWithoutSession(s)) })), down},
-		"a new leader goes on from what it counted as a follower": {reachable,
+		"a new leader continues from what it counted as a follower": {reachable,
 			concat(repeatPoll(0, 7, func(s int) pollResult { return asFollower(pollWithoutSession(s)) }), repeatPoll(8, 10, pollWithoutSession)), down},
 		"and not earlier": {reachable,
 			concat(repeatPoll(0, 7, func(s int) pollResult { return asFollower(pollWithoutSession(s)) }), repeatPoll(8, 9, pollWithoutSession)), nil},
@@ -98,32 +98,32 @@ func TestS25_ANodeIsUnreachableOnlyWhenNoMemberHadItsSessionForTheTimeout(t *tes
 			concat(repeatPoll(0, 0, pollWithSession), repeatPoll(1, 1, func(s int) pollResult { return withSilence(2*time.Second, pollWithSession(s)) }), repeatPoll(2, 9, pollWithoutSession)), nil},
 		"at most what a session may be silent": {reachable,
 			concat(repeatPoll(0, 0, pollWithSession), repeatPoll(1, 1, func(s int) pollResult { return withSilence(time.Hour, pollWithSession(s)) }), repeatPoll(2, 8, pollWithoutSession)), nil},
-		"a pause between two beats is no silence": {reachable,
+		"the time between two heartbeats is no silence": {reachable,
 			concat(repeatPoll(0, 0, pollWithSession), repeatPoll(1, 1, func(s int) pollResult { return withSilence(time.Second, pollWithSession(s)) }), repeatPoll(2, 11, pollWithoutSession)), nil},
 		"nor is one that the host ended": {reachable,
 			concat(repeatPoll(0, 0, func(s int) pollResult { return withSilence(2*time.Second, pollWithSession(s)) }), repeatPoll(1, 1, pollWithSession), repeatPoll(2, 11, pollWithoutSession)), nil},
-		"of two sessions of a host the livelier one counts": {reachable,
+		"of two sessions of a host the one with the later message counts": {reachable,
 			concat(repeatPoll(0, 0, func(s int) pollResult {
 				x := withSilence(2*time.Second, pollWithSession(s))
 				x.addSession(hostKey{"n1", "h1"}, 0)
 				x.addSession(hostKey{"n1", "h1"}, time.Hour)
 				return x
 			}), repeatPoll(1, 10, pollWithoutSession)), nil},
-		"a leader that was stopped counts what it looked at":        {reachable, concat(repeatPoll(0, 2, pollWithoutSession), repeatPoll(600, 600, pollWithoutSession)), nil},
-		"a clock that goes back counts nothing":                     {reachable, concat(repeatPoll(0, 5, pollWithoutSession), repeatPoll(1, 1, pollWithoutSession)), nil},
-		"an unreachable node that is missing stays so":              {unreachable, repeatPoll(0, 30, pollWithoutSession), nil},
-		"an unreachable node that is back is reachable at once":     {unreachable, concat(repeatPoll(0, 1, pollWithoutSession), repeatPoll(2, 2, pollWithSession)), up},
-		"an unreachable name with another host is not it":           {unreachable, repeatPoll(0, 2, func(s int) pollResult { return pollAt(s, "h2") }), nil},
-		"a lost node is nobody's concern":                           {lost, repeatPoll(0, 30, pollWithoutSession), nil},
-		"a lost node does not come back by a session":               {lost, repeatPoll(0, 30, pollWithSession), nil},
-		"a node that was here for long goes away for less":          {reachable, concat(repeatPoll(0, 99, pollWithSession), repeatPoll(100, 108, pollWithoutSession)), nil},
-		"the first exchange alone says nothing, however late it is": {reachable, repeatPoll(10_000, 10_000, pollWithoutSession), nil},
+		"a leader that was stopped counts only what it observed": {reachable, concat(repeatPoll(0, 2, pollWithoutSession), repeatPoll(600, 600, pollWithoutSession)), nil},
+		"a clock that goes back counts nothing":                  {reachable, concat(repeatPoll(0, 5, pollWithoutSession), repeatPoll(1, 1, pollWithoutSession)), nil},
+		"an unreachable node that is missing stays so":           {unreachable, repeatPoll(0, 30, pollWithoutSession), nil},
+		"an unreachable node that is back is reachable at once":  {unreachable, concat(repeatPoll(0, 1, pollWithoutSession), repeatPoll(2, 2, pollWithSession)), up},
+		"an unreachable name with another host is not it":        {unreachable, repeatPoll(0, 2, func(s int) pollResult { return pollAt(s, "h2") }), nil},
+		"a lost node stays lost":                                 {lost, repeatPoll(0, 30, pollWithoutSession), nil},
+		"a lost node does not come back by a session":            {lost, repeatPoll(0, 30, pollWithSession), nil},
+		"a node that had a session for long, missing for less":   {reachable, concat(repeatPoll(0, 99, pollWithSession), repeatPoll(100, 108, pollWithoutSession)), nil},
+		"the first poll alone shows nothing, however late it is": {reachable, repeatPoll(10_000, 10_000, pollWithoutSession), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
 				detector := newFailureDetector(10*time.Second, time.Second)
 				var got []reachabilityChange
-				for _, x := range tc.exchanges {
+				for _, x := range tc.polls {
 					got = detector.decide(x, []fsm.Node{tc.node})
 				}
 				require.Equal(t, tc.want, got)

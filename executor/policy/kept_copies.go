@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// maxExpiriesPerScan bounds the copies whose end is proposed at one look.
+// maxExpiriesPerScan bounds the kept copies whose deletion is proposed at one scan.
 const maxExpiriesPerScan = 16
 
-// expireKeptCopies has kept copies end that were kept for long enough. The clock decides nothing
-// about safety (S27): the state refuses the end of what may be needed.
+// expireKeptCopies deletes kept copies after their retention. The clock decides nothing
+// about safety (S27): the state refuses to delete what may be needed.
 func (m *Monitor) expireKeptCopies(ctx context.Context) {
 	if m.KeptRetention == 0 || m.leaderPolls%pollsPerScan != 0 {
 		return
@@ -33,14 +33,14 @@ func (m *Monitor) expireKeptCopies(ctx context.Context) {
 			DeleteSnapshot: &fsmpb.DeleteSnapshot{SnapshotId: string(id), Superseded: true}}}
 		cmd.SchemaVersion = fsm.LeastLevel(cmd)
 		if _, err := m.Member.Propose(ctx, cmd); err != nil {
-			m.Logger.Warn("a kept copy does not end yet", "snapshot", id, "error", err)
+			m.Logger.Warn("a kept copy cannot be deleted yet", "snapshot", id, "error", err)
 			continue
 		}
-		m.Logger.Info("what a replica had that lost was kept for long enough: its host removes it", "snapshot", id)
+		m.Logger.Info("a kept copy is deleted after its retention", "snapshot", id)
 	}
 }
 
-// expiredKeptCopies are copies that may end by themselves, and whose time is over.
+// expiredKeptCopies are the copies that may be deleted without an operator, and whose retention is over.
 func expiredKeptCopies(state *fsm.State, now time.Time, retention time.Duration) (due []fsm.SnapshotID) {
 	for n := range state.KeptCopies() {
 		if state.MayExpire(n) && now.Sub(n.KeptCopy.Superseded) >= retention && len(due) < maxExpiriesPerScan {

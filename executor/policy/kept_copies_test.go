@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// S49: the leader ends a kept copy when it was superseded for as long as it is kept, and
+// S49: the leader deletes a kept copy its retention after it was superseded, and
 // not while another replica is behind.
 func TestS49_AKeptCopyEndsAfterItsRetention(t *testing.T) {
 	const id = fsm.SnapshotID("hs-00000000-0000-4000-8000-0000000000aa")
@@ -49,7 +49,7 @@ func TestS49_AKeptCopyEndsAfterItsRetention(t *testing.T) {
 	require.Equal(t, fsm.SnapshotDeleting, phaseAt(since.Add(time.Hour)))
 }
 
-// bothUpToDate is what a host sees of two whole replicas.
+// bothUpToDate is what a host observes of two replicas that are up to date.
 func bothUpToDate(l *testState) fsm.ReplicaObservation {
 	return fsm.ReplicaObservation{Boot: "boot-1", Attachment: 1, Connection: stateConnected, Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE,
 		PeerDisk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, UUID: 0x10, Generation: l.volume().Replication.Generation}

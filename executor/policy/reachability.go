@@ -41,7 +41,7 @@ func (m *Monitor) proposeReachabilityChange(ctx context.Context, c reachabilityC
 	case err == nil:
 		log.Info("recorded whether a node can be reached")
 	case errors.As(err, &rejection):
-		log.Info("the log has another view of a node", "error", err)
+		log.Info("the state refuses a change of reachability", "error", err)
 	default:
 		log.Warn("cannot record whether a node can be reached", "error", err)
 	}

@@ -13,48 +13,48 @@ const (
 	// maxConcurrentResyncs bounds the volumes that are synchronised onto new replicas at
 	// once: each copies a whole volume over the network.
 	maxConcurrentResyncs = 4
-	// replaceRetryInterval is after how long a volume is looked at again that could not be mended.
+	// replaceRetryInterval is the delay after which a replacement that was refused is tried again.
 	replaceRetryInterval = time.Minute
 )
 
-// mending decides when a replicated volume gets another replica for one whose host
-// is away (--replace-after). It is pure: time is passed in, and decides nothing about
-// safety (S27): a replica is given up only where nothing suggests that its host
-// still writes, and the state refuses it where the other is not up to date.
+// replicaReplacer decides when a replicated volume gets another replica for one whose host
+// is unreachable (--replace-after). It is pure: time is passed in, and decides nothing about
+// safety (S27): a replica is removed only where nothing suggests that its host
+// still writes, and the state refuses it where the other one is not up to date.
 //
-// Only what one leader saw between two exchanges counts.
+// Only time that one leader observed between two polls counts.
 type replicaReplacer struct {
 	replaceAfter time.Duration // --replace-after; 0: off
 	clock        pollClock
 	missing      map[fsm.VolumeID]missingReplica
 }
 
-// missingReplica is how long a volume lacked a replica, and when it is looked at again.
+// missingReplica is for how long a volume has had a missing replica, and when a replacement is tried again.
 type missingReplica struct {
-	host       fsm.HostID // whose replica is away; empty: there is none in its place
+	host       fsm.HostID // that is unreachable; empty: the replica was removed, and no other was added
 	missingFor time.Duration
 	retryAt    time.Duration
 }
 
-// degradedVolume is a replicated volume that lacks a replica.
+// degradedVolume is a replicated volume with a missing replica.
 type degradedVolume struct {
 	volume fsm.VolumeID
-	// node and host are of the replica that is away, empty when there is none at all.
+	// node and host are those of the unreachable replica, empty when there are too few replicas.
 	node fsm.NodeID
 	host fsm.HostID
-	// writeRisk says why the host may still write, empty when nothing suggests it.
+	// writeRisk is why the host may still write, empty when nothing suggests it.
 	writeRisk string
 }
 
-// dryRunFunc tells whether the state would take the commands one after the other.
+// dryRunFunc returns the first rejection when the commands are applied to a copy of the state.
 type dryRunFunc func(commands ...*fsmpb.Command) error
 
-// decide takes in an exchange and says what is to be proposed: first that a replica
-// is given up, then, at a later exchange, that there is a new one. busy is how many
-// volumes are being synchronised.
+// decide returns what is to be proposed after a poll: first the removal of a replica,
+// then, after a later poll, the addition of another. resyncing is how many
+// volumes are resynchronising.
 func (m *replicaReplacer) decide(x pollResult, volumes []degradedVolume, resyncing int, dryRun dryRunFunc) []*fsmpb.Command {
 	if x.term != m.clock.term {
-		m.missing = nil // what an earlier leader saw is not known
+		m.missing = nil // what an earlier leader counted is not known
 	}
 	elapsed, _ := m.clock.advance(x)
 	if m.replaceAfter == 0 {
@@ -76,7 +76,7 @@ func (m *replicaReplacer) decide(x pollResult, volumes []degradedVolume, resynci
 	return all
 }
 
-// byUrgency are the volumes in a fixed order, those first that gave up a replica already.
+// byUrgency sorts volumes whose replica was removed already before the others.
 func byUrgency(volumes []degradedVolume) []degradedVolume {
 	all := slices.Clone(volumes)
 	slices.SortFunc(all, func(a, b degradedVolume) int {
@@ -85,8 +85,8 @@ func byUrgency(volumes []degradedVolume) []degradedVolume {
 	return all
 }
 
-// trackMissing adds to a volume's lack. It goes on when the replica that was away is given
-// up, and begins anew when another one is away.
+// trackMissing adds to the time with a missing replica. It continues when the unreachable replica is
+// removed, and restarts when another one is unreachable.
 func (m *replicaReplacer) trackMissing(v *degradedVolume, elapsed time.Duration) missingReplica {
 	l, known := m.missing[v.volume]
 	switch {
@@ -103,8 +103,8 @@ func (l missingReplica) due(replaceAfter time.Duration) bool {
 	return l.missingFor >= max(replaceAfter, l.retryAt)
 }
 
-// mend is the next command for the volume; nil where the state would not take it, or
-// where there is no room for the replica that is to come after it.
+// nextCommand is the next command for the volume; nil where the state would refuse it, or
+// where there is no room for the replica that must be added afterwards.
 func (v *degradedVolume) nextCommand(dryRun dryRunFunc) *fsmpb.Command {
 	const reason = "its host was away for longer than --replace-after"
 	add := &fsmpb.Command{Body: &fsmpb.Command_AddReplica{AddReplica: &fsmpb.AddReplica{

@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// pollsPerScan is how many exchanges pass between two looks at all volumes.
+// pollsPerScan is how many polls pass between two scans of the volumes.
 const pollsPerScan = 10
 
-// mend gives replicated volumes new replicas for those whose hosts are away for too
-// long. What fails is decided anew after a while.
+// replaceReplicas replaces the replicas of hosts that were unreachable for
+// --replace-after. What fails is decided again at a later scan.
 func (m *Monitor) replaceReplicas(ctx context.Context, x pollResult) {
 	if m.leaderPolls++; m.ReplaceAfter == 0 || m.leaderPolls%pollsPerScan != 0 {
 		return
@@ -37,7 +37,7 @@ func (m *Monitor) replaceReplicas(ctx context.Context, x pollResult) {
 	}
 }
 
-// dryRun applies commands to a copy of the state, as its leader would have them applied.
+// dryRun applies commands to a copy of the state, with what the leader would add to them.
 func (m *Monitor) dryRun(state *fsm.State, commands []*fsmpb.Command) error {
 	for _, cmd := range commands {
 		cmd := proto.CloneOf(cmd)
@@ -48,11 +48,11 @@ func (m *Monitor) dryRun(state *fsm.State, commands []*fsmpb.Command) error {
 		m.facts.Attach(cmd)
 		out, err := state.Try(cmd)
 		if errors.Is(err, fsm.ErrFault) {
-			m.Logger.Error("a plan met a bug; nothing is proposed", "command", cmd.String(), "error", err)
+			m.Logger.Error("a dry run met a bug; nothing is proposed", "command", cmd.String(), "error", err)
 			return err
 		}
 		if err := fsm.Err(out); err != nil {
-			m.Logger.Info("a replicated volume cannot be given another replica now", "error", err)
+			m.Logger.Info("a replica cannot be replaced now", "error", err)
 			return err
 		}
 	}
@@ -63,14 +63,14 @@ func (m *Monitor) proposeReplacement(ctx context.Context, cmd *fsmpb.Command) {
 	cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.LeastLevel(cmd)
 	_, err := m.Member.Propose(ctx, cmd)
 	log := m.Logger.With("volume", cmd.GetRemoveReplica().GetVolumeId()+cmd.GetAddReplica().GetVolumeId(),
-		"gives_up", cmd.GetRemoveReplica().GetNodeId())
+		"removes_from", cmd.GetRemoveReplica().GetNodeId())
 	var rejection *fsm.Rejection
 	switch {
 	case err == nil:
-		log.Info("a replicated volume gets another replica: a host was away for too long")
+		log.Info("a replica is replaced: its host was unreachable for longer than --replace-after")
 	case errors.As(err, &rejection):
-		log.Info("the log does not give a replicated volume another replica", "error", err)
+		log.Info("the state refuses the replacement of a replica", "error", err)
 	default:
-		log.Warn("cannot give a replicated volume another replica", "error", err)
+		log.Warn("cannot propose the replacement of a replica", "error", err)
 	}
 }

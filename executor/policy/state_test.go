@@ -83,7 +83,7 @@ func fillCommand(cmd *fsmpb.Command) {
 	cmd.SchemaVersion = fsm.LeastLevel(cmd)
 }
 
-// register is what a host of that name says of itself.
+// register is the registration of a host of that name.
 func register(node string) *fsmpb.RegisterNode {
 	return &fsmpb.RegisterNode{
 		NodeId: node, HostId: "host-" + node, BootId: "boot-1", FeatureLevel: fsm.MaxFeatureLevel, Version: "test",
@@ -93,7 +93,7 @@ func register(node string) *fsmpb.RegisterNode {
 
 const volumeID = "hf-00000000-0000-0000-0000-000000000001"
 
-// create makes a volume; the only reachable host gets it.
+// create creates a volume; the only reachable host gets it.
 func (l *testState) create(id, name string) {
 	l.t.Helper()
 	l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
@@ -108,7 +108,7 @@ func (l *testState) applyFromNode(node string, cmd *fsmpb.Command) {
 	l.mustApply("node/"+node, cmd)
 }
 
-// registerReplicating a host that holds replicas of replicated volumes.
+// registerReplicating registers a host that holds replicas of replicated volumes.
 func (l *testState) registerReplicating(node string) {
 	l.t.Helper()
 	r := register(node)
@@ -116,7 +116,7 @@ func (l *testState) registerReplicating(node string) {
 	l.applyFromNode(node, &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: r}})
 }
 
-// reportFacts what a host saw of the volume.
+// reportFacts has a host report facts of the volume.
 func (l *testState) reportFacts(node string, facts ...*fsmpb.Observation) {
 	l.t.Helper()
 	for _, o := range facts {
@@ -146,7 +146,7 @@ func (l *testState) volume() *fsm.Volume {
 	return v
 }
 
-// attachReplica a replica that its host made.
+// attachReplica attaches a replica that its host created.
 func (l *testState) attachReplica(node string) {
 	l.t.Helper()
 	l.applyFromNode(node, &fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
@@ -156,7 +156,7 @@ func (l *testState) attachReplica(node string) {
 
 const stateConnected = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
 
-// createReplicated makes a replicated volume on n1 and n2 that is ready.
+// createReplicated creates a replicated volume on n1 and n2, and makes it ready.
 func (l *testState) createReplicated() {
 	l.t.Helper()
 	l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
@@ -170,7 +170,7 @@ func (l *testState) createReplicated() {
 	require.IsType(l.t, fsm.Ready{}, l.volume().Phase)
 }
 
-// reportConnected twice: what is seen may begin a generation, under which it is seen again.
+// reportConnected reports twice: the first report may begin a generation, under which both must report again.
 func (l *testState) reportConnected(a, b string) {
 	l.t.Helper()
 	for range 2 {

@@ -25,8 +25,8 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// testTiming is a pace for tests: what happens often does at once, and nobody is given up for
-// being slow on a busy machine. What is about silence sets shortPeerTimeout.
+// testTiming has short intervals and long timeouts, so that tests are fast and no session is dropped
+// on a busy machine. Tests of silence set shortPeerTimeout.
 var testTiming = timing{
 	heartbeat: 20 * time.Millisecond, peerTimeout: time.Minute, helloTimeout: time.Minute,
 	catchUpTimeout: 100 * time.Millisecond, registerTimeout: time.Minute, connectTimeout: time.Minute, hedgeDelay: 100 * time.Millisecond,
@@ -34,8 +34,8 @@ var testTiming = timing{
 
 const shortPeerTimeout = 200 * time.Millisecond
 
-// lab is a cluster of controllers around one log, with real listeners, real
-// certificates and the real state; only Raft is pretended.
+// testCluster is a cluster of controllers around one log, with real listeners, real
+// certificates and the real state; only Raft is simulated.
 type testCluster struct {
 	t   *testing.T
 	ca  string
@@ -47,7 +47,7 @@ type testCluster struct {
 	quorum    atomic.Bool
 }
 
-// member is a pretended Raft member with the services of this package.
+// testMember is a simulated Raft member with the services of this package.
 type testMember struct {
 	cluster *testCluster
 	id      int
@@ -85,7 +85,7 @@ func newTestCluster(t *testing.T, members int) *testCluster {
 	return newTestClusterAtLevel(t, members, fsm.MaxFeatureLevel)
 }
 
-// newTestClusterAtLevel is a lab whose cluster runs at a feature level.
+// newTestClusterAtLevel is a cluster with a feature level.
 func newTestClusterAtLevel(t *testing.T, members int, level uint32) *testCluster {
 	t.Helper()
 	l := &testCluster{t: t, reference: fsm.New(), ca: filepath.Join(t.TempDir(), "ca")}
@@ -282,7 +282,7 @@ func (m *testMember) WatchNode(node fsm.NodeID) (<-chan struct{}, func() ([]fsm.
 	}
 }
 
-// simulateRestore tells all watchers what a restore tells them.
+// simulateRestore notifies all watches as a restore does: everything may have changed.
 func (m *testMember) simulateRestore() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -321,7 +321,7 @@ func (m *testMember) requests() [][]byte {
 	return slices.Clone(m.requestIDs)
 }
 
-// register is what a host of that name says of itself.
+// register is the registration of a host of that name.
 func register(node string) *fsmpb.RegisterNode {
 	return &fsmpb.RegisterNode{
 		NodeId: node, HostId: "host-" + node, BootId: "boot-1", FeatureLevel: fsm.MaxFeatureLevel, Version: "test",
@@ -331,7 +331,7 @@ func register(node string) *fsmpb.RegisterNode {
 
 const volumeID = "hf-00000000-0000-0000-0000-000000000001"
 
-// create makes a volume; the only reachable host gets it.
+// create creates a volume; the only reachable host gets it.
 func (l *testCluster) create(id, name string) {
 	l.t.Helper()
 	l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{

@@ -12,15 +12,15 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// maxPerMessage is how many wishes, or ids, go into one message: some hundred bytes each,
+// maxPerMessage is how many desired states, or ids, go into one message: some hundred bytes each,
 // far below gRPC's limit of 4 MiB.
 const maxPerMessage = 2000
 
-// maxReadUnderLock is how many wishes are read under the lock that Apply needs; more are
-// read from a copy.
+// maxReadUnderLock is how many changes are read under the lock that Apply needs; more are
+// read from a copy of the state.
 const maxReadUnderLock = 500
 
-// feed tells one host what this member's applied state wants of it.
+// feed sends one host the desired state that this member has applied.
 type feed struct {
 	member Member
 	node   fsm.NodeID
@@ -37,7 +37,7 @@ type sender interface {
 	Send(*sessionpb.ToNode) error
 }
 
-// desiredUpdate is what was read of the state in one view.
+// desiredUpdate is what one view of the state showed for the host.
 type desiredUpdate struct {
 	cluster     fsm.Cluster
 	adopted     bool
@@ -49,8 +49,8 @@ type desiredUpdate struct {
 	snapshotsGone []fsm.SnapshotID
 }
 
-// send tells what is wanted now for what was touched, or for all. Without
-// either it is a heartbeat, which still says the epoch and the adoption.
+// send sends the desired state of what changed, or of all. Without
+// either it is a heartbeat, which still carries the epoch and the adoption.
 func (f *feed) send(changes []fsm.Change, all bool) error {
 	n, err := f.readDesired(changes, all)
 	if err != nil {
@@ -67,7 +67,7 @@ func (f *feed) send(changes []fsm.Change, all bool) error {
 	return nil
 }
 
-// read looks at the applied state once, so that all it finds holds at one index.
+// readDesired reads the applied state once, so that all of the update holds at one index.
 func (f *feed) readDesired(changes []fsm.Change, all bool) (*desiredUpdate, error) {
 	n := &desiredUpdate{full: all}
 	err := f.member.View(func(state *fsm.State) error {
@@ -77,7 +77,7 @@ func (f *feed) readDesired(changes []fsm.Change, all bool) (*desiredUpdate, erro
 		}
 		if n.full || f.incarnationChanged(n.cluster) || n.adopted != f.adopted {
 			n.full = true
-			return nil // a copy is read: all that is wanted of a host may take long
+			return nil // read from a copy: the desired state of a whole host may be large
 		}
 		if len(changes) <= maxReadUnderLock {
 			f.readChanged(state, n, changes)
@@ -93,7 +93,7 @@ func (f *feed) readDesired(changes []fsm.Change, all bool) (*desiredUpdate, erro
 	return n, err
 }
 
-// readFromFork reads what was touched, or all that is wanted of the host, at one index,
+// readFromFork reads the desired state of what changed, or of the whole host, at one index,
 // without the lock that Apply needs.
 func (f *feed) readFromFork(n *desiredUpdate, changes []fsm.Change) error {
 	state, err := f.member.Fork()
@@ -112,7 +112,7 @@ func (f *feed) readFromFork(n *desiredUpdate, changes []fsm.Change) error {
 	return nil
 }
 
-// checkRecord checks that the record is still this host's: wishes are for a host, not for a name (S17).
+// checkRecord checks that the record is still this host's: desired state is for a host, not for a name (S17).
 func (f *feed) checkRecord(state *fsm.State, n *desiredUpdate) error {
 	record, ok := state.Node(f.node)
 	switch {
@@ -127,12 +127,12 @@ func (f *feed) checkRecord(state *fsm.State, n *desiredUpdate) error {
 	return nil
 }
 
-// incarnationChanged tells whether the incarnation is another than the host was welcomed to.
+// incarnationChanged tells whether the incarnation is not that of the last Welcome message.
 func (f *feed) incarnationChanged(c fsm.Cluster) bool {
 	return !f.welcomed || f.incarnation != c.Incarnation || !bytes.Equal(f.incarnationID, c.IncarnationID)
 }
 
-// readChanged reads what is wanted of each thing that was touched.
+// readChanged reads the desired state of each volume and snapshot that changed.
 func (f *feed) readChanged(state *fsm.State, n *desiredUpdate, changes []fsm.Change) {
 	for _, t := range dedupChanges(changes) {
 		switch {
@@ -144,7 +144,7 @@ func (f *feed) readChanged(state *fsm.State, n *desiredUpdate, changes []fsm.Cha
 	}
 }
 
-// dedupChanges is each volume and snapshot in a fixed order, named once.
+// dedupChanges names each changed volume and snapshot once, in a fixed order.
 func dedupChanges(changes []fsm.Change) []fsm.Change {
 	all := make([]fsm.Change, 0, len(changes))
 	for _, t := range changes {
@@ -172,7 +172,7 @@ func (f *feed) readSnapshot(state *fsm.State, n *desiredUpdate, id fsm.SnapshotI
 	}
 }
 
-// welcome says which cluster speaks, at the start and when the incarnation changed.
+// welcome sends the cluster and its incarnation, at the start and when the incarnation changed.
 func (f *feed) welcome(n *desiredUpdate) error {
 	f.adopted = n.adopted
 	if !f.incarnationChanged(n.cluster) {
@@ -184,7 +184,7 @@ func (f *feed) welcome(n *desiredUpdate) error {
 	}}})
 }
 
-// messages cuts the news into messages that are small enough; all but the last say more.
+// messages splits the update into messages that are small enough; all but the last have More set.
 func (n *desiredUpdate) messages() []*sessionpb.Wishes {
 	var all []*sessionpb.Wishes
 	newMessage := func() *sessionpb.Wishes {

@@ -24,8 +24,8 @@ func (m *forkCounter) Fork() (*fsm.State, error) {
 	return m.state.Fork(), nil
 }
 
-// What a batch of a sweep touches is read without the lock that Apply needs, once it is
-// much; the wishes are the same.
+// Many changes are read without the lock that Apply needs, as after a sweep's batch;
+// the desired state is the same.
 func TestManyChangesAreReadFromAFork(t *testing.T) {
 	m := &forkCounter{state: fsm.New()}
 	apply := func(index uint64, actor string, cmd *fsmpb.Command) {

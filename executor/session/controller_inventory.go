@@ -11,14 +11,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// ErrNoSession: no member that could be asked has the host's session.
+// ErrNoSession: no member that answered has the host's session.
 var ErrNoSession = errors.New("no controller has a session with the host")
 
-// errNoSessionHere: the member that was asked has no session with the host.
+// errNoSessionHere: the queried member has no session with the host.
 var errNoSessionHere = errors.New("the member has no session with the host")
 
-// Inventory asks a host what it holds, through whichever member has its session.
-// It works on every member. The error says why the host could not be asked.
+// Inventory queries a host for the objects of its pools, through whichever member has its session.
+// It works on every member. The error says why the host could not be queried.
 func (m *Members) Inventory(ctx context.Context, node fsm.NodeID) ([]executor.InventoryItem, error) {
 	if ls := m.server.liveSession(node); ls != nil {
 		items, err := ls.askInventory(ctx)
@@ -77,7 +77,7 @@ func askPeerForInventory(ctx context.Context, peer Peer, node fsm.NodeID) (r inv
 	return r
 }
 
-// inventoryItemFromProto reads a thing. A volume's id and a snapshot's cannot be taken for each other.
+// inventoryItemFromProto converts one item. A volume's id is never a valid snapshot's id.
 func inventoryItemFromProto(i *sessionpb.InventoryItem) executor.InventoryItem {
 	item := executor.InventoryItem{Kind: i.GetKind(), Path: i.GetPath()}
 	if snapshot := fsm.SnapshotID(i.GetId()); snapshot.Valid() {

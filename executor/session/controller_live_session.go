@@ -13,13 +13,13 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// inventoryTimeout bounds a question to a host when the asker set no deadline.
+// inventoryTimeout bounds an inventory query when the caller set no deadline.
 const inventoryTimeout = 10 * time.Second
 
-// maxInventoryItems bounds what one answer may make this process hold.
+// maxInventoryItems bounds the memory of one answer.
 const maxInventoryItems = 1 << 20
 
-// held is one session that this member has.
+// liveSession is one host's session at this member.
 type liveSession struct {
 	node  fsm.NodeID
 	host  fsm.HostID
@@ -27,17 +27,17 @@ type liveSession struct {
 
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	outgoing chan *sessionpb.ToNode // questions, sent by the session's own goroutine
+	outgoing chan *sessionpb.ToNode // queries, sent by the session's own goroutine
 
 	mu             sync.Mutex
 	lastHeard      time.Time
 	telemetry      *sessionpb.Telemetry
-	telemetryIndex uint64 // that was applied when the telemetry came in
+	telemetryIndex uint64 // applied by this member when the telemetry was received
 	lastQuestionID uint64
 	questions      map[uint64]*question
 }
 
-// question is one that the host has not wholly answered yet.
+// question is a query that the host has not completely answered.
 type question struct {
 	items     []*sessionpb.InventoryItem
 	mapAnswer *sessionpb.MapAnswer
@@ -60,8 +60,8 @@ func newLiveSession(ctx context.Context, register *fsmpb.RegisterNode) *liveSess
 	return ls
 }
 
-// measure takes in telemetry. Pools of other hosts are left out: a host speaks
-// for its own only (S20).
+// setTelemetry stores telemetry. Pools of other hosts are left out: a host reports
+// about its own only (S20).
 func (ls *liveSession) setTelemetry(t *sessionpb.Telemetry, index uint64) {
 	own := &sessionpb.Telemetry{}
 	for _, pool := range t.GetPools() {
@@ -74,7 +74,7 @@ func (ls *liveSession) setTelemetry(t *sessionpb.Telemetry, index uint64) {
 	ls.telemetry, ls.telemetryIndex = own, index
 }
 
-// noteHeard notes that the host was heard.
+// noteHeard notes that a message of the host was received.
 func (ls *liveSession) noteHeard() {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -89,7 +89,7 @@ func (ls *liveSession) facts() *sessionpb.SessionFacts {
 	}
 }
 
-// inventory asks the host what it holds.
+// askInventory queries the host for the objects of all its pools.
 func (ls *liveSession) askInventory(ctx context.Context) ([]*sessionpb.InventoryItem, error) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
@@ -102,7 +102,7 @@ func (ls *liveSession) askInventory(ctx context.Context) ([]*sessionpb.Inventory
 	return q.items, nil
 }
 
-// ask asks the host a question and waits for its whole answer.
+// ask sends the host a query and waits for its complete answer.
 func (ls *liveSession) ask(ctx context.Context, what string, message func(id uint64) *sessionpb.ToNode) (*question, error) {
 	id, q := ls.newQuestion()
 	defer ls.dropQuestion(id)
@@ -139,7 +139,7 @@ func (ls *liveSession) dropQuestion(id uint64) {
 	delete(ls.questions, id)
 }
 
-// answered takes in a part of an answer. One to no open question came too late.
+// addInventoryAnswer adds a part of an answer. One to a query that has ended is too late, and is dropped.
 func (ls *liveSession) addInventoryAnswer(a *sessionpb.InventoryAnswer) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// mapTimeout bounds a question for a block map when the asker set no deadline:
-	// a host may compare large images.
+	// mapTimeout bounds a query for a block map when the caller set no deadline:
+	// a host may have to compare large images.
 	mapTimeout = time.Minute
-	// maxMapExtents is the most that one answer carries, far below gRPC's limit of 4 MiB.
+	// maxMapExtents is the most extents of one answer, far below gRPC's limit of 4 MiB.
 	maxMapExtents = 50_000
 )
 
-// Map asks a host what a snapshot allocates, or with a base what differs between
-// the two, from an offset on: at most max extents (0: as many as one answer carries). A
-// host that looks for long answers with what it has by then. It works on every member,
+// Map queries a host for the extents that a snapshot allocates, or with a base those that differ between
+// the two, from an offset in bytes on: at most max extents (0: as many as one answer carries). A
+// host that needs long answers with what it has by then, and NextOffset. It works on every member,
 // through whichever has the host's session. A *fsm.Rejection is the host's refusal.
 func (m *Members) Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error) {
 	q := &sessionpb.MapQuestion{
@@ -63,7 +63,7 @@ func clampExtents(max int) uint32 {
 	return uint32(max)
 }
 
-// read makes a host's answer a result.
+// mapPageFromProto converts a host's answer.
 func mapPageFromProto(node fsm.NodeID, a *sessionpb.MapAnswer, err error) (executor.MapPage, error) {
 	switch {
 	case err != nil:
@@ -100,7 +100,7 @@ func askPeerForMap(ctx context.Context, peer Peer, node fsm.NodeID, q *sessionpb
 	return mapReply{answer: resp.GetAnswer()}
 }
 
-// Map asks a host whose session this member holds.
+// Map queries a host whose session is at this member.
 func (p *peerService) Map(ctx context.Context, req *sessionpb.MapRequest) (*sessionpb.MapResponse, error) {
 	if err := onlyControllers(ctx); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (p *peerService) Map(ctx context.Context, req *sessionpb.MapRequest) (*sess
 	return &sessionpb.MapResponse{Held: true, Answer: answer}, nil
 }
 
-// askMap asks the host for one page of a block map.
+// askMap queries the host for one page of a block map.
 func (ls *liveSession) askMap(ctx context.Context, query *sessionpb.MapQuestion) (*sessionpb.MapAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, mapTimeout)
 	defer cancel()
@@ -132,7 +132,7 @@ func (ls *liveSession) askMap(ctx context.Context, query *sessionpb.MapQuestion)
 	return q.mapAnswer, nil
 }
 
-// setMapAnswer takes in an answer. One to no open question came too late.
+// setMapAnswer stores an answer. One to a query that has ended is too late, and is dropped.
 func (ls *liveSession) setMapAnswer(a *sessionpb.MapAnswer) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

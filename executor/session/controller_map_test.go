@@ -163,7 +163,7 @@ func TestASessionSendsDesiredSnapshots(t *testing.T) {
 
 	m.simulateRestore()
 	again := w.nextSnapshots()
-	require.True(t, again.GetFull(), "after a restore all is said again, snapshots too")
+	require.True(t, again.GetFull(), "after a restore the full desired state is sent, with snapshots")
 	require.Len(t, again.GetSnapshots(), 1)
 
 	l.reportFromN1(&fsmpb.Observation{SnapshotId: snapshotID, VolumeId: volumeID, Sequence: 1, Fact: &fsmpb.Observation_SnapshotCut{
@@ -183,7 +183,7 @@ func (l *testCluster) reportFromN1(o *fsmpb.Observation) {
 	}}})
 }
 
-// snapshots are the next wishes that say something of snapshots.
+// nextSnapshots are the next message with snapshots in it.
 func (w *rawSession) nextSnapshots() *sessionpb.Wishes {
 	w.t.Helper()
 	for {

@@ -22,10 +22,10 @@ type Member interface {
 	// WaitIndex returns when this member has applied the index.
 	WaitIndex(ctx context.Context, index uint64) error
 	// WatchNode begins a watch of a node's volumes, its snapshots and its own record.
-	// wake gets a value when there is something to take; take returns and forgets
-	// what was touched, all means that everything may have changed; stop ends the watch.
-	WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() (touched []fsm.Change, all bool), stop func())
-	// Ready is nil when this member serves: it knows a leader and is not far behind.
+	// wake gets a value when there are changes to take; take returns and forgets
+	// what changed, all means that everything may have changed; stop ends the watch.
+	WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() (changes []fsm.Change, all bool), stop func())
+	// Ready is nil when this member can serve: it knows a leader and is not far behind.
 	Ready() error
 	// Peers are the other members of the configuration, with connections to their Raft listeners.
 	Peers(ctx context.Context) ([]Peer, error)

@@ -14,20 +14,20 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// peers answers other controllers, on the Raft listener.
+// peerService answers other controllers, on the Raft listener.
 type peerService struct {
 	sessionpb.UnimplementedPeersServer
 	server *Server
 	now    func() time.Time
 }
 
-// RegisterPeers serves what controllers ask each other about sessions. The
+// RegisterPeers serves the controllers' queries about each other's sessions. The
 // listener must be the one for controllers only; the role is checked again here.
 func (s *Server) RegisterPeers(r grpc.ServiceRegistrar) {
 	sessionpb.RegisterPeersServer(r, &peerService{server: s, now: time.Now})
 }
 
-// Facts is which sessions this member holds, what was measured, and its clock (S25, S27).
+// Facts lists the sessions at this member, with telemetry unless it is left out, and its clock (S25, S27).
 func (p *peerService) Facts(ctx context.Context, req *sessionpb.FactsRequest) (*sessionpb.FactsResponse, error) {
 	if err := onlyControllers(ctx); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (p *peerService) Facts(ctx context.Context, req *sessionpb.FactsRequest) (*
 	return &sessionpb.FactsResponse{Sessions: sessions, ClockUnixNano: p.now().UnixNano()}, nil
 }
 
-// Inventory asks a host whose session this member holds.
+// Inventory queries a host whose session is at this member.
 func (p *peerService) Inventory(req *sessionpb.InventoryRequest, stream grpc.ServerStreamingServer[sessionpb.InventoryResponse]) error {
 	if err := onlyControllers(stream.Context()); err != nil {
 		return err

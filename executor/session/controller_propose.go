@@ -15,8 +15,8 @@ import (
 // RequestIDLen is the length of a request id in bytes (S4).
 const RequestIDLen = 16
 
-// Propose has one of the host's own commands applied. A rejection is an answer:
-// it travels in the outcome.
+// Propose has one of the host's own commands applied. A rejection is no error:
+// it is in the outcome.
 func (s *Server) Propose(ctx context.Context, req *sessionpb.ProposeRequest) (*sessionpb.ProposeResponse, error) {
 	node, err := callingNode(ctx)
 	if err != nil {
@@ -35,8 +35,8 @@ func (s *Server) Propose(ctx context.Context, req *sessionpb.ProposeRequest) (*s
 	return &sessionpb.ProposeResponse{Outcome: outcome}, nil
 }
 
-// checkProposal refuses all but the commands of a host about itself (S20), and what
-// would stop the members that apply it.
+// checkProposal refuses all but the commands of a host about itself (S20), and commands
+// at which members would stop because they do not understand them.
 func checkProposal(node fsm.NodeID, cmd *fsmpb.Command) error {
 	subject, ok := proposingNode(cmd)
 	switch {
@@ -52,7 +52,7 @@ func checkProposal(node fsm.NodeID, cmd *fsmpb.Command) error {
 	return nil
 }
 
-// proposingNode is the host that a command speaks for, false when hosts may not propose it.
+// proposingNode is the host that a command is about, false when hosts may not propose it.
 func proposingNode(cmd *fsmpb.Command) (string, bool) {
 	switch body := cmd.GetBody().(type) {
 	case *fsmpb.Command_StageVolume:
@@ -73,10 +73,10 @@ func proposingNode(cmd *fsmpb.Command) (string, bool) {
 	return "", false
 }
 
-// propose speaks for the host that was verified. The error is a status.
+// propose proposes with the verified host as the actor. The error is a gRPC status.
 func (s *Server) propose(ctx context.Context, node fsm.NodeID, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	cmd.Actor = "node/" + string(node)
-	cmd.ProposedAt = 0 // the leader's to say
+	cmd.ProposedAt = 0 // the leader sets it
 	outcome, err := s.member.Propose(ctx, cmd)
 	var rejection *fsm.Rejection
 	switch {

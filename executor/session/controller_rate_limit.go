@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// proposalsPerSecond is what one host may have proposed, on average: its reports
-	// carry up to 256 facts each, so a host that is well stays far below it.
+	// proposalsPerSecond is how many commands one host may propose, on average: its reports
+	// carry up to 256 facts each, so that a host which works stays far below it.
 	proposalsPerSecond = 1000
-	// proposalBurst is what it may have proposed in a burst.
+	// proposalBurst is how many it may propose at once.
 	proposalBurst = 2000
 	// registrationsPerSecond and registrationBurst bound how often it may be registered. They are
-	// apart from its proposals: however many wait, its session comes back.
+	// limits of their own, so that a host with many waiting proposals still gets a session.
 	registrationsPerSecond = 10
 	registrationBurst      = 100
 )
 
-// limits keeps one host from filling the log, whose room and time all share.
+// nodeRateLimits keep one host from filling the log, which all hosts share.
 type nodeRateLimits struct {
 	mu        sync.Mutex
 	limiters  map[fsm.NodeID]*rate.Limiter
@@ -35,7 +35,7 @@ func newNodeRateLimits(perSecond rate.Limit, burst int) *nodeRateLimits {
 	return &nodeRateLimits{limiters: map[fsm.NodeID]*rate.Limiter{}, perSecond: perSecond, burst: burst}
 }
 
-// wait holds a host's proposal back until it may go on. It is UNAVAILABLE when that
+// wait returns when the host may propose. It fails with UNAVAILABLE when that
 // would be after the caller's deadline: nothing was proposed.
 func (l *nodeRateLimits) wait(ctx context.Context, node fsm.NodeID) error {
 	l.mu.Lock()

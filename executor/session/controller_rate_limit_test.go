@@ -34,12 +34,12 @@ func TestOneHostCannotFillTheLog(t *testing.T) {
 	})
 }
 
-// Each session is an entry of the log too.
+// Each registration is an entry of the log too.
 func TestOneHostCannotFillTheLogBySessions(t *testing.T) {
 	l := newTestCluster(t, 1)
 	m := l.members[0]
 	m.server.registrationLimits = newNodeRateLimits(rate.Every(time.Hour), 1)
-	m.server.proposalLimits = newNodeRateLimits(rate.Every(time.Hour), 0) // of what it proposes nothing is left
+	m.server.proposalLimits = newNodeRateLimits(rate.Every(time.Hour), 0) // its proposals are used up
 	n1, n2 := l.credentials(pki.Node, "n1"), l.credentials(pki.Node, "n2")
 	l.openSession(m, n1, &sessionpb.Hello{Register: register("n1")}).nextWelcome()
 	for range 2 {

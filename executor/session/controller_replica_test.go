@@ -15,7 +15,7 @@ func (l *testCluster) applyFromNode(node string, cmd *fsmpb.Command) {
 	l.mustApply("node/"+node, cmd)
 }
 
-// registerReplicating a host that holds replicas of replicated volumes.
+// registerReplicating registers a host that holds replicas of replicated volumes.
 func (l *testCluster) registerReplicating(node string) {
 	l.t.Helper()
 	r := register(node)
@@ -23,7 +23,7 @@ func (l *testCluster) registerReplicating(node string) {
 	l.applyFromNode(node, &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: r}})
 }
 
-// reportFacts what a host saw of the volume.
+// reportFacts has a host report facts of the volume.
 func (l *testCluster) reportFacts(node string, facts ...*fsmpb.Observation) {
 	l.t.Helper()
 	for _, o := range facts {
@@ -53,7 +53,7 @@ func (l *testCluster) volume() *fsm.Volume {
 	return v
 }
 
-// attachReplica a replica that its host made.
+// attachReplica attaches a replica that its host created.
 func (l *testCluster) attachReplica(node string) {
 	l.t.Helper()
 	l.applyFromNode(node, &fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
@@ -63,7 +63,7 @@ func (l *testCluster) attachReplica(node string) {
 
 const stateConnected = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
 
-// createReplicated makes a replicated volume on n1 and n2 that is ready.
+// createReplicated creates a replicated volume on n1 and n2, and makes it ready.
 func (l *testCluster) createReplicated() {
 	l.t.Helper()
 	l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
@@ -77,7 +77,7 @@ func (l *testCluster) createReplicated() {
 	require.IsType(l.t, fsm.Ready{}, l.volume().Phase)
 }
 
-// reportConnected twice: what is seen may begin a generation, under which it is seen again.
+// reportConnected reports twice: the first report may begin a generation, under which both must report again.
 func (l *testCluster) reportConnected(a, b string) {
 	l.t.Helper()
 	for range 2 {
@@ -91,7 +91,7 @@ func TestS20_ANodeProposesWhatItsOwnReplicaDoes(t *testing.T) {
 	l.registerReplicating("n1")
 	l.registerReplicating("n2")
 	l.createReplicated()
-	n := l.startHost("n1", l.members[2]) // not the leader: it passes the identity on
+	n := l.startHost("n1", l.members[2]) // any member takes proposals
 	eventually(t, "the session is up", n.client.Connected)
 	attach := &fsmpb.AttachReplica{VolumeId: volumeID, NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Attach: 2}
 	for range 2 {
@@ -103,7 +103,7 @@ func TestS20_ANodeProposesWhatItsOwnReplicaDoes(t *testing.T) {
 	outcome, err := n.client.Propose(t.Context(), &fsmpb.Command{Body: &fsmpb.Command_Outdate{Outdate: outdate}})
 	require.NoError(t, err)
 	require.Equal(t, fsmpb.Verdict_VERDICT_REFUSED, outcome.GetVerdict(), "S8: no grant, no Outdate")
-	eventually(t, "its wish says what it is", func() bool {
+	eventually(t, "the desired replica shows the attachment", func() bool {
 		for _, u := range n.received() {
 			for _, w := range u.Volumes {
 				if w.Replication != nil && w.Replication.Attachment == 2 {

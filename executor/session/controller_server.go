@@ -20,7 +20,7 @@ type Server struct {
 	member             Member
 	log                *slog.Logger
 	timing             timing
-	proposalLimits     *nodeRateLimits // liveSession proposals
+	proposalLimits     *nodeRateLimits // of proposals
 	registrationLimits *nodeRateLimits // of registrations
 
 	mu       sync.Mutex
@@ -28,7 +28,7 @@ type Server struct {
 	closed   bool
 }
 
-// NewServer makes a server beside a member. A nil logger is the default one.
+// NewServer returns a server beside a member. A nil logger is the default one.
 func NewServer(member Member, log *slog.Logger) *Server {
 	if log == nil {
 		log = slog.Default()
@@ -53,8 +53,8 @@ func (s *Server) Close() {
 	}
 }
 
-// addSession makes a session the host's one here. A newer session replaces an older:
-// the host knows best which of its connections is alive.
+// addSession makes a session the host's only one at this member. A newer session replaces an older
+// one: the host knows best which of its connections works.
 func (s *Server) addSession(ls *liveSession) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *Server) liveSession(node fsm.NodeID) *liveSession {
 	return s.sessions[node]
 }
 
-// facts is what this member knows of the hosts whose sessions it holds.
+// sessionFacts are the sessions at this member, with the latest telemetry of each.
 func (s *Server) sessionFacts() []*sessionpb.SessionFacts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +98,7 @@ func (s *Server) sessionFacts() []*sessionpb.SessionFacts {
 	return all
 }
 
-// callingNode is the host that calls: what its certificate says, whatever the message does (S20).
+// callingNode is the host that the certificate names, whatever the message claims (S20).
 func callingNode(ctx context.Context) (fsm.NodeID, error) {
 	peer, err := pki.Peer(ctx)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// rawSession is a session spoken by hand.
+// rawSession is a session whose messages the test sends and receives itself.
 type rawSession struct {
 	t      *testing.T
 	stream sessionpb.Session_AttachClient
@@ -38,7 +38,7 @@ func (l *testCluster) openSession(m *testMember, as *pki.Credentials, hello *ses
 	return w
 }
 
-// send may come too late: then the stream's end says why.
+// send may fail after the stream ended: then endError says why it ended.
 func (w *rawSession) send(m *sessionpb.FromNode) {
 	w.t.Helper()
 	if err := w.stream.Send(m); !errors.Is(err, io.EOF) {
@@ -46,7 +46,7 @@ func (w *rawSession) send(m *sessionpb.FromNode) {
 	}
 }
 
-// welcome is the next welcome.
+// nextWelcome is the next Welcome message.
 func (w *rawSession) nextWelcome() *sessionpb.Welcome {
 	w.t.Helper()
 	for {
@@ -58,7 +58,7 @@ func (w *rawSession) nextWelcome() *sessionpb.Welcome {
 	}
 }
 
-// wishes are the next ones that are no heartbeat.
+// nextVolumes is the next desired state that is no heartbeat.
 func (w *rawSession) nextVolumes() *sessionpb.Wishes {
 	w.t.Helper()
 	for {
@@ -70,7 +70,7 @@ func (w *rawSession) nextVolumes() *sessionpb.Wishes {
 	}
 }
 
-// endError is how the session ends.
+// endError is the error with which the session ends.
 func (w *rawSession) endError() error {
 	for {
 		if _, err := w.stream.Recv(); err != nil {
@@ -87,7 +87,7 @@ func TestASessionSendsEverythingThenChanges(t *testing.T) {
 	first := w.nextVolumes()
 	require.True(t, first.GetFull())
 	require.Empty(t, first.GetWishes())
-	require.Equal(t, uint64(2), first.GetAt().GetIndex(), "the registration is applied before the first wishes")
+	require.Equal(t, uint64(2), first.GetAt().GetIndex(), "the registration is applied before the first desired state")
 
 	l.create(volumeID, "v1")
 	next := w.nextVolumes()
@@ -97,7 +97,7 @@ func TestASessionSendsEverythingThenChanges(t *testing.T) {
 	require.Equal(t, uint64(3), next.GetAt().GetIndex())
 
 	m.simulateRestore()
-	require.True(t, w.nextVolumes().GetFull(), "after a restore all is said again")
+	require.True(t, w.nextVolumes().GetFull(), "after a restore the full desired state is sent")
 
 	l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: &fsmpb.DeleteVolume{VolumeId: volumeID}}})
 	require.Equal(t, uint32(fsm.GoalRemove), w.nextVolumes().GetWishes()[0].GetVerb())
@@ -173,11 +173,11 @@ func TestS17_AnotherHostUnderTheNameIsRefusedAndToldWhatToDo(t *testing.T) {
 		require.Equal(t, codes.FailedPrecondition, status.Code(err))
 		require.ErrorContains(t, err, "holdfast nodes lost n1")
 	}
-	t.Run("the session of the host that has the name goes on", func(t *testing.T) {
+	t.Run("the session of the host that has the name continues", func(t *testing.T) {
 		l.create(volumeID, "v1")
 		require.Len(t, current.nextVolumes().GetWishes(), 1)
 	})
-	t.Run("a host that is recorded as lost is told nothing more", func(t *testing.T) {
+	t.Run("a host that is recorded as lost gets no messages", func(t *testing.T) {
 		l.mustApply("admin/x", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1", Reason: "burnt"}}})
 		require.Equal(t, codes.FailedPrecondition, status.Code(current.endError()))
 	})
@@ -187,7 +187,7 @@ func TestS17_DesiredStateIsForAHostIDNotANodeName(t *testing.T) {
 	l := newTestCluster(t, 1)
 	w := l.openSession(l.members[0], l.credentials(pki.Node, "n1"), &sessionpb.Hello{Register: register("n1")})
 	w.nextVolumes()
-	l.members[0].setLag(true) // both entries are applied between two looks at the state
+	l.members[0].setLag(true) // both entries are applied between two views of the state
 	l.mustApply("admin/x", &fsmpb.Command{Body: &fsmpb.Command_LoseNode{LoseNode: &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1", Reason: "burnt"}}})
 	other := register("n1")
 	other.HostId = "another"
@@ -368,7 +368,7 @@ func TestMalformedSessionStartsAreRefused(t *testing.T) {
 	})
 }
 
-// A host that gave a controller up while that registered it may be back by then.
+// A host that left a controller during its registration may have a newer session by then.
 func TestASessionThatEndedBeforeItBeganReplacesNone(t *testing.T) {
 	s := NewServer(newTestCluster(t, 1).members[0], nil)
 	newer := newLiveSession(t.Context(), register("n1"))

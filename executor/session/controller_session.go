@@ -43,7 +43,7 @@ func (s *Server) Attach(stream sessionpb.Session_AttachServer) error {
 	return err
 }
 
-// receiveLoop is what the host sends; closed when the stream ends.
+// receiveLoop returns a channel of the host's messages, closed when the stream ends.
 func receiveLoop(stream sessionpb.Session_AttachServer) <-chan *sessionpb.FromNode {
 	in := make(chan *sessionpb.FromNode)
 	go func() {
@@ -63,7 +63,7 @@ func receiveLoop(stream sessionpb.Session_AttachServer) <-chan *sessionpb.FromNo
 	return in
 }
 
-// receiveHello waits for the first message, which must be the host's own (S20).
+// receiveHello waits for the first message, which must name the host of the certificate (S20).
 func (s *Server) receiveHello(ctx context.Context, in <-chan *sessionpb.FromNode, node fsm.NodeID) (*sessionpb.Hello, error) {
 	timer := time.NewTimer(s.timing.helloTimeout)
 	defer timer.Stop()
@@ -84,7 +84,7 @@ func (s *Server) receiveHello(ctx context.Context, in <-chan *sessionpb.FromNode
 	}
 }
 
-// admit waits until this member may speak to the host, and registers it.
+// admit waits until this member may send to the host, and registers it.
 func (s *Server) admit(ctx context.Context, node fsm.NodeID, hello *sessionpb.Hello) error {
 	if err := s.member.Ready(); err != nil {
 		return status.Errorf(codes.Unavailable, "this controller does not serve now: %v", err)
@@ -96,7 +96,7 @@ func (s *Server) admit(ctx context.Context, node fsm.NodeID, hello *sessionpb.He
 }
 
 // waitCaughtUp waits until this member has applied what the host acted on (S14). A
-// state that lags behind would call volumes unknown, or want what is past.
+// state that lags would report volumes as no longer desired, or desire what is outdated.
 func (s *Server) waitCaughtUp(ctx context.Context, acted fsm.Epoch) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timing.catchUpTimeout)
 	defer cancel()
@@ -114,7 +114,7 @@ func (s *Server) waitCaughtUp(ctx context.Context, acted fsm.Epoch) error {
 	}
 }
 
-// waitEpoch waits for the index, or a little when the incarnation must change first.
+// waitEpoch waits for the index, or for a short time when the incarnation must change first.
 func (s *Server) waitEpoch(ctx context.Context, at, acted fsm.Epoch) error {
 	if at.Incarnation == acted.Incarnation {
 		return s.member.WaitIndex(ctx, acted.Index)
@@ -129,7 +129,7 @@ func (s *Server) waitEpoch(ctx context.Context, at, acted fsm.Epoch) error {
 	}
 }
 
-// applied is what this member has applied.
+// appliedEpoch is the epoch up to which this member has applied the log.
 func (s *Server) appliedEpoch() (at fsm.Epoch, err error) {
 	err = s.member.View(func(state *fsm.State) error {
 		at = clusterEpoch(state.Cluster())
@@ -145,12 +145,12 @@ func clusterEpoch(c fsm.Cluster) fsm.Epoch {
 	return fsm.Epoch{Incarnation: c.Incarnation, Index: c.Index}
 }
 
-// register has the host recorded. It is proposed for every session: it also says
-// that the host is reachable, and is refused when another host has the name (S17).
+// register has the host recorded. It is proposed for every session: it also records
+// the host as reachable, and is refused when another host has the name (S17).
 func (s *Server) register(ctx context.Context, node fsm.NodeID, c *fsmpb.RegisterNode) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timing.registerTimeout)
 	defer cancel()
-	if err := s.registrationLimits.wait(ctx, node); err != nil { // each session is an entry too
+	if err := s.registrationLimits.wait(ctx, node); err != nil { // each session is a log entry too
 		return err
 	}
 	outcome, err := s.propose(ctx, node, &fsmpb.Command{
@@ -182,7 +182,7 @@ func registrationError(node fsm.NodeID, err error) error {
 	}
 }
 
-// serve speaks to a registered host until either end ends it.
+// serve runs the session of a registered host until either end closes it.
 func (s *Server) serve(stream sessionpb.Session_AttachServer, ls *liveSession, in <-chan *sessionpb.FromNode) error {
 	wake, take, stop := s.member.WatchNode(ls.node)
 	defer stop()
@@ -218,7 +218,7 @@ func (s *Server) serve(stream sessionpb.Session_AttachServer, ls *liveSession, i
 	}
 }
 
-// endStatus is why a session ended, as a status.
+// endStatus returns why a session ended, as a gRPC status.
 func endStatus(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	if _, ok := status.FromError(cause); ok {
@@ -227,7 +227,7 @@ func endStatus(ctx context.Context) error {
 	return status.FromContextError(cause).Err()
 }
 
-// heard takes in a message of the host.
+// handleMessage handles one message of the host.
 func (s *Server) handleMessage(ls *liveSession, m *sessionpb.FromNode) error {
 	ls.noteHeard()
 	switch body := m.GetBody().(type) {
@@ -244,11 +244,11 @@ func (s *Server) handleMessage(ls *liveSession, m *sessionpb.FromNode) error {
 	case *sessionpb.FromNode_Hello:
 		return status.Error(codes.InvalidArgument, "a session has one hello")
 	}
-	return nil // a beat, or from a newer build
+	return nil // a heartbeat, or a message of a newer build
 }
 
-// patience ends the sessions of a member that does not serve any more, so that
-// its hosts look for one that does. An election alone is no reason.
+// readinessCheck ends the sessions of a member that is not ready for the peer timeout, so that
+// its hosts look for another. An election takes less than that.
 type readinessCheck struct {
 	member      Member
 	timing      timing

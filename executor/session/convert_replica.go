@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// desiredReplicaToProto and desiredReplicaFromProto lose nothing either: on a generation, a
-// UUID or a mark that was lost on the way a host would decide wrongly (S5, S7). Nil is
+// desiredReplicaToProto and desiredReplicaFromProto keep every field: without a generation, a
+// UUID or a flag a host would decide wrongly (S5, S7). Nil is
 // a volume that is not replicated.
 func desiredReplicaToProto(w *fsm.DesiredReplica) *sessionpb.ReplicaWish {
 	if w == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// desiredSnapshotToProto and desiredSnapshotFromProto lose nothing, as those of volumes.
+// desiredSnapshotToProto and desiredSnapshotFromProto keep every field, as those of volumes do.
 func desiredSnapshotToProto(w fsm.DesiredSnapshot) *sessionpb.SnapshotWish {
 	return &sessionpb.SnapshotWish{
 		SnapshotId:      string(w.Snapshot),

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// roundTrip takes a wish over the wire and back.
+// roundTrip encodes and decodes a desired volume.
 func roundTrip(t *testing.T, w fsm.DesiredVolume) fsm.DesiredVolume {
 	t.Helper()
 	raw, err := proto.Marshal(desiredVolumeToProto(w))
@@ -34,7 +34,7 @@ func TestEveryFieldOfADesiredVolumeCrossesTheWire(t *testing.T) {
 		require.Equal(t, full, roundTrip(t, full))
 	}
 	for name, w := range map[string]fsm.DesiredVolume{
-		"nothing is wanted":               {},
+		"no goal":                         {},
 		"a publication without a staging": {Publication: &fsm.Publication{}},
 		"a staging without targets":       {Publication: &fsm.Publication{Staging: &fsm.Staging{}}},
 		"a teardown of the zero epoch":    {Teardown: &fsm.Teardown{}},
@@ -46,7 +46,7 @@ func TestEveryFieldOfADesiredVolumeCrossesTheWire(t *testing.T) {
 	}
 }
 
-// roundTripSnapshot takes a snapshot's wish over the wire and back.
+// roundTripSnapshot encodes and decodes a desired snapshot.
 func roundTripSnapshot(t *testing.T, w fsm.DesiredSnapshot) fsm.DesiredSnapshot {
 	t.Helper()
 	raw, err := proto.Marshal(desiredSnapshotToProto(w))
@@ -80,7 +80,7 @@ func FuzzDesiredSnapshotRoundTrip(f *testing.F) {
 	})
 }
 
-// fillDistinct gives every field a value of its own, so that none can be lost or mixed up unseen.
+// fillDistinct gives every field a value of its own, so that a lost or swapped field shows.
 func fillDistinct(v reflect.Value, n *int64) {
 	*n++
 	switch v.Kind() {
@@ -104,7 +104,7 @@ func fillDistinct(v reflect.Value, n *int64) {
 	case reflect.Int32, reflect.Int64:
 		v.SetInt(*n)
 	default:
-		panic("a wish has a field of a kind that this test does not know: " + v.Kind().String())
+		panic("a desired state has a field of a kind that this test does not know: " + v.Kind().String())
 	}
 }
 
@@ -145,7 +145,7 @@ func FuzzDesiredVolumeFromAnyBytes(f *testing.F) {
 		if proto.Unmarshal(raw, &p) != nil {
 			return
 		}
-		once := desiredVolumeFromProto(&p) // what one end understood, the other understands alike
+		once := desiredVolumeFromProto(&p) // both ends decode alike
 		require.Equal(t, once, desiredVolumeFromProto(desiredVolumeToProto(once)))
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// desiredVolumeToProto and desiredVolumeFromProto lose nothing: a host decides on what the state says.
+// desiredVolumeToProto and desiredVolumeFromProto keep every field: a host decides by all of them.
 func desiredVolumeToProto(w fsm.DesiredVolume) *sessionpb.Wish {
 	p := &sessionpb.Wish{
 		VolumeId:    string(w.Volume),

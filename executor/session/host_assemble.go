@@ -9,23 +9,23 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// updateAssembler makes updates of one session's messages, and refuses what a host
+// updateAssembler reassembles the updates that one session's messages carry, and refuses what a host
 // must not act on. It is pure.
 type updateAssembler struct {
-	// seen and seenID are the epoch that the host acted on and its incarnation's id.
+	// actedEpoch is the highest epoch that the host acted on, with its incarnation's id.
 	actedEpoch         fsm.Epoch
 	actedIncarnationID []byte
 
 	welcome     *sessionpb.Welcome
 	lastEpoch   fsm.Epoch // of the last message
-	delivered   bool      // an update was made
-	lastAdopted bool      // as the last update said
-	lastLevel   uint32    // as the last update said
+	delivered   bool      // an update was returned
+	lastAdopted bool      // of the last update
+	lastLevel   uint32    // of the last update
 	pending     *executor.Update
 }
 
-// add takes in a message. It answers an update when one is complete and says
-// something. After an error the session is over.
+// add handles one message. It returns an update when one is complete and is not
+// a heartbeat only. After an error the session must end.
 func (a *updateAssembler) add(m *sessionpb.ToNode) (*executor.Update, error) {
 	switch body := m.GetBody().(type) {
 	case *sessionpb.ToNode_Welcome:
@@ -60,20 +60,20 @@ func isEmpty(u *executor.Update) bool {
 	return len(u.Volumes)+len(u.VolumesGone)+len(u.Snapshots)+len(u.SnapshotsGone) == 0
 }
 
-// check refuses wishes that are older than what was acted on (S14) or that do not
-// belong to the incarnation that the controller said.
+// checkEpoch refuses desired state that is older than what the host acted on (S14), or of another
+// incarnation than that of the Welcome message.
 func (a *updateAssembler) checkEpoch(at fsm.Epoch, w *sessionpb.Wishes) error {
 	switch {
 	case a.welcome == nil:
-		return fmt.Errorf("wishes at %s came before a welcome", at)
+		return fmt.Errorf("desired state at %s came before a welcome", at)
 	case at.Incarnation != a.welcome.GetIncarnation():
-		return fmt.Errorf("wishes at %s are not of the incarnation %d that the controller said", at, a.welcome.GetIncarnation())
+		return fmt.Errorf("desired state at %s is not of the incarnation %d of the controller's welcome", at, a.welcome.GetIncarnation())
 	case at.Compare(a.actedEpoch) < 0:
-		return fmt.Errorf("wishes at %s are older than %s, which this host acted on (S14)", at, a.actedEpoch)
+		return fmt.Errorf("desired state at %s is older than %s, which this host acted on (S14)", at, a.actedEpoch)
 	case at.Compare(a.lastEpoch) < 0:
-		return fmt.Errorf("wishes at %s came after those at %s", at, a.lastEpoch)
+		return fmt.Errorf("desired state at %s came after that at %s", at, a.lastEpoch)
 	case !a.delivered && !w.GetFull():
-		return fmt.Errorf("the first wishes, at %s, are not all wishes", at)
+		return fmt.Errorf("the first desired state, at %s, is not the full one", at)
 	}
 	return nil
 }
@@ -100,9 +100,9 @@ func (a *updateAssembler) merge(w *sessionpb.Wishes) {
 	}
 }
 
-// foreignIncarnation tells whether the incarnation is another than the host's under the
-// same counter, as two recoveries may make (S1). The log may call the host
-// adopted then, since it goes by the counter; the host goes by the id.
+// foreignIncarnation tells whether the incarnation has the host's counter and another id,
+// as after two recoveries (S1). The log may record the host as
+// adopted then, since it compares the counter; the host compares the id.
 func (a *updateAssembler) foreignIncarnation() bool {
 	return a.welcome.GetIncarnation() == a.actedEpoch.Incarnation && len(a.actedIncarnationID) > 0 &&
 		!bytes.Equal(a.actedIncarnationID, a.welcome.GetIncarnationId())

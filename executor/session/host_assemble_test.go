@@ -24,7 +24,7 @@ func protoEpoch(incarnation, index uint64) *fsmpb.Epoch {
 	return &fsmpb.Epoch{Incarnation: incarnation, Index: index}
 }
 
-// assemble gives an assembler messages and answers what came out.
+// assemble returns the updates of these messages.
 func assemble(a *updateAssembler, messages ...*sessionpb.ToNode) (updates []executor.Update, err error) {
 	for _, m := range messages {
 		u, err := a.add(m)
@@ -43,12 +43,12 @@ func TestWhatAHostMustNotActOnEndsTheSession(t *testing.T) {
 		messages []*sessionpb.ToNode
 		want     string
 	}{
-		"wishes before the welcome":                  {[]*sessionpb.ToNode{desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(2, 9)})}, "before a welcome"},
-		"wishes of another incarnation than said":    {[]*sessionpb.ToNode{welcomeMessage(3, "x"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(4, 9)})}, "not of the incarnation 3"},
-		"S14: wishes older than what was acted on":   {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(2, 4)})}, "older than 2.5"},
+		"desired state before the welcome":           {[]*sessionpb.ToNode{desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(2, 9)})}, "before a welcome"},
+		"another incarnation than the welcome's":     {[]*sessionpb.ToNode{welcomeMessage(3, "x"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(4, 9)})}, "not of the incarnation 3"},
+		"S14: older than what was acted on":          {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(2, 4)})}, "older than 2.5"},
 		"S1: an older incarnation with a high index": {[]*sessionpb.ToNode{welcomeMessage(1, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(1, 999)})}, "older than 2.5"},
 		"an index that goes back":                    {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.Wishes{Full: true, At: protoEpoch(2, 9)}), desiredMessage(&sessionpb.Wishes{At: protoEpoch(2, 8)})}, "came after"},
-		"a change before all was said":               {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.Wishes{At: protoEpoch(2, 9), Gone: []string{"v"}})}, "not all wishes"},
+		"a change before the full state":             {[]*sessionpb.ToNode{welcomeMessage(2, "id"), desiredMessage(&sessionpb.Wishes{At: protoEpoch(2, 9), Gone: []string{"v"}})}, "not the full one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {

@@ -32,25 +32,25 @@ type ClientConfig struct {
 	// Endpoints are the API addresses of the controllers, host:port.
 	Endpoints   []string
 	Credentials *pki.Credentials
-	// Register is what the host says of itself, asked for each session. Its
-	// incarnation is filled in from Seen.
+	// Register returns the registration, for each session anew. Its
+	// incarnation is filled in from ActedEpoch.
 	Register func() *fsmpb.RegisterNode
-	// ActedEpoch is the highest epoch of wishes that the host acted on, kept on disk, with
+	// ActedEpoch is the highest epoch that the host acted on, kept on disk, with
 	// the id of its incarnation. It must not move while the host is not adopted (S1, S14).
 	ActedEpoch func() (fsm.Epoch, []byte)
-	// Handle takes in an update. It is called in order, one call at a time, also
+	// Handle handles an update. It is called in order, one call at a time, also
 	// across sessions.
 	Handle func(executor.Update)
-	// Telemetry measures the pools. It may block; a session does not wait for it.
+	// Telemetry reads the pools' telemetry. It may block; a session does not wait for it.
 	Telemetry func() []executor.PoolFacts
-	// TelemetryInterval is how often: 2 s.
+	// TelemetryInterval is the time between two calls of Telemetry: 2 s.
 	TelemetryInterval time.Duration
-	// Inventory says what the host holds.
+	// Inventory lists the objects of the host's pools.
 	Inventory func(context.Context) ([]executor.InventoryItem, error)
-	// Map says what a snapshot allocates, or with a base what differs between the
-	// two, from an offset on: at most max extents. Its error may be a *fsm.Rejection. Nil: this host cannot say.
+	// Map returns the extents that a snapshot allocates, or with a base those that differ between the
+	// two, from an offset in bytes on: at most max extents. Its error may be a *fsm.Rejection. Nil: this host has no block maps.
 	Map func(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error)
-	// ProposeTimeout is how long Propose looks for a controller with a quorum: 3 s.
+	// ProposeTimeout is how long Propose tries to reach a controller with a quorum: 3 s.
 	ProposeTimeout time.Duration
 	Logger         *slog.Logger
 }
@@ -62,22 +62,22 @@ type Client struct {
 	timing timing
 
 	lastTelemetry  atomic.Pointer[sessionpb.Telemetry]
-	telemetryReady chan struct{} // there is a new measure
+	telemetryReady chan struct{} // lastTelemetry was replaced
 
 	mu              sync.Mutex
 	currentEndpoint int // the endpoint of the session, or of the last one
 	connected       bool
-	controllerIndex uint64 // the last that the session's controller said
-	clusterLevel    uint32 // the cluster's feature level, as a controller said last
+	controllerIndex uint64 // the index that the session's controller sent last
+	clusterLevel    uint32 // the cluster's feature level, as a controller sent it last
 	lastErr         error
-	// questions are the proposals with a caller's request id that were not answered
-	// yet, and the index at which each was proposed first.
+	// openProposals are the proposals with a caller's request id whose outcome is not
+	// known yet, with the index at which each was proposed first.
 	openProposals map[string]uint64
 }
 
 var _ executor.Proposer = (*Client)(nil)
 
-// NewClient makes a client; it connects in Run.
+// NewClient returns a client; Run connects it.
 func NewClient(cfg ClientConfig) (*Client, error) {
 	if len(cfg.Endpoints) == 0 {
 		return nil, errors.New("a host needs the API address of at least one controller")
@@ -108,10 +108,10 @@ func (c *Client) Close() error {
 	return errors.Join(errs...)
 }
 
-// Connected tells whether a session is up and its first wishes were handled.
+// Connected tells whether a session is up and its first update was handled.
 func (c *Client) Connected() bool { return c.Err() == nil }
 
-// Err says why there is no session, nil when there is one.
+// Err is why there is no session, nil when there is one.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +144,7 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// reconnectBackoff is short while there are controllers that were not tried, then
+// reconnectBackoff is short until all controllers were tried, then
 // grows with each round over them, with jitter.
 func reconnectBackoff(failures, endpoints int) time.Duration {
 	d := maxBackoff
@@ -169,7 +169,7 @@ func (c *Client) endpoint() int {
 	return c.currentEndpoint
 }
 
-// failed goes on to the next controller, and says why once.
+// noteFailure continues with the next controller, and logs an error once while it repeats.
 func (c *Client) noteFailure(endpoint int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -181,14 +181,14 @@ func (c *Client) noteFailure(endpoint int, err error) {
 	c.connected, c.controllerIndex, c.lastErr = false, 0, err
 }
 
-// heard notes the index that the session's controller has applied.
+// noteIndex notes the index that the session's controller has applied.
 func (c *Client) noteIndex(at fsm.Epoch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.controllerIndex = at.Index
 }
 
-// handle gives an update to the host; with the first one the session is up.
+// handleUpdate passes an update to the host; with the first one the session is up.
 func (c *Client) handleUpdate(u *executor.Update) {
 	c.Handle(*u)
 	c.mu.Lock()
@@ -199,8 +199,8 @@ func (c *Client) handleUpdate(u *executor.Update) {
 	c.connected, c.lastErr = true, nil
 }
 
-// measure keeps the latest telemetry. It is one goroutine for all sessions, so
-// that a pool that hangs does not pile up more.
+// measureLoop keeps the latest telemetry. It is one goroutine for all sessions, so
+// that a hanging pool blocks one goroutine only.
 func (c *Client) measureLoop(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.lastTelemetry.Store(telemetryToProto(c.Telemetry()))

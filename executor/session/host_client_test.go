@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// node is a host's end under test.
+// testHost is a host's end under test.
 type testHost struct {
 	client *Client
 
@@ -73,7 +73,7 @@ func (n *testHost) readMap(ctx context.Context, base, target fsm.SnapshotID, fro
 	return fn(ctx, base, target, from, max)
 }
 
-// node starts a host that knows these controllers, in this order.
+// startHost starts a host that knows these controllers, in this order.
 func (l *testCluster) startHost(name string, controllers ...*testMember) *testHost {
 	l.t.Helper()
 	var endpoints []string
@@ -117,7 +117,7 @@ func TestAClientKeepsASessionWithAnyController(t *testing.T) {
 	require.False(t, n.client.Connected() && len(n.received()) == 0)
 	eventually(t, "the session is up", n.client.Connected)
 	l.create(volumeID, "v1")
-	eventually(t, "the wish arrives", func() bool { u := n.received(); return len(u[len(u)-1].Volumes) == 1 })
+	eventually(t, "the desired state arrives", func() bool { u := n.received(); return len(u[len(u)-1].Volumes) == 1 })
 	first := n.received()[0]
 	require.True(t, first.Full)
 	require.True(t, first.Adopted)
@@ -158,8 +158,8 @@ func TestAHostSendsHeartbeatsWhileTelemetryBlocks(t *testing.T) {
 		return time.Duration(facts[0].GetQuietNanos())
 	}
 	eventually(t, "the session is up", n.client.Connected)
-	eventually(t, "it is silent for a moment", func() bool { return silentFor() > testTiming.heartbeat/2 })
-	eventually(t, "and is heard", func() bool { return silentFor() < testTiming.heartbeat/4 })
+	eventually(t, "no message for a moment", func() bool { return silentFor() > testTiming.heartbeat/2 })
+	eventually(t, "and then one", func() bool { return silentFor() < testTiming.heartbeat/4 })
 }
 
 func TestS14_AClientLeavesAControllerThatLags(t *testing.T) {
@@ -172,11 +172,11 @@ func TestS14_AClientLeavesAControllerThatLags(t *testing.T) {
 	n.run(t)
 	eventually(t, "the other controller has the session", func() bool { return l.members[1].server.Sessions() == 1 && n.client.Connected() })
 	for _, u := range n.received() {
-		require.Len(t, u.Volumes, 1, "a state without the volume was never told")
+		require.Len(t, u.Volumes, 1, "a state without the volume was never sent")
 	}
 }
 
-// scriptedController is a controller that says what it is told to, and then nothing.
+// scriptedController sends the given messages, and then nothing.
 type scriptedController struct {
 	sessionpb.UnimplementedSessionServer
 	script []*sessionpb.ToNode
@@ -197,7 +197,7 @@ func (c *scriptedController) Propose(ctx context.Context, _ *sessionpb.ProposeRe
 	return nil, status.FromContextError(ctx.Err()).Err()
 }
 
-// serve says where it listens.
+// start returns its address.
 func (c *scriptedController) start(l *testCluster) string {
 	own := l.credentials(pki.Controller, "careless")
 	return l.listen(own.Server(pki.Node), func(s *grpc.Server) { sessionpb.RegisterSessionServer(s, c) }).addr
@@ -208,7 +208,7 @@ func TestAClientLeavesAControllerThatIsSilentOrWrong(t *testing.T) {
 		say  []*sessionpb.ToNode
 		want string
 		told int
-		// How long the first word may take, and each later one.
+		// How long the first message may take, and each later one.
 		first, later time.Duration
 	}{
 		"that says nothing": {nil, errSilent.Error(), 0, shortPeerTimeout, shortPeerTimeout},
@@ -238,7 +238,7 @@ func TestS1_AHostRegistersWithTheIncarnationItActedFor(t *testing.T) {
 	n := l.newHost("n1", l.members[0].api.addr)
 	n.client.Register = func() *fsmpb.RegisterNode {
 		r := register("n1")
-		r.Incarnation = 7 // heard of, but not adopted for
+		r.Incarnation = 7 // known, but the host is not adopted by it
 		return r
 	}
 	n.run(t)
@@ -279,7 +279,7 @@ func TestS4_ARetriedProposalKeepsItsRequestIDAndFirstIndex(t *testing.T) {
 	require.Error(t, err)
 	first := n.client.openProposals[string(report.GetRequestId())]
 	require.NotZero(t, first)
-	l.create(volumeID, "v1") // the log goes on meanwhile
+	l.create(volumeID, "v1") // the log grows meanwhile
 	eventually(t, "the host hears of it", func() bool { n.client.mu.Lock(); defer n.client.mu.Unlock(); return n.client.controllerIndex > first })
 	l.members[0].failProposals.Store(false)
 	var outcomes []*fsmpb.Outcome

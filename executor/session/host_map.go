@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// answerMap says what the host found, or why it could not.
+// answerMap sends the page of the block map, or why the host could not read it.
 func (a *hostSession) answerMap(ctx context.Context, q *sessionpb.MapQuestion) {
 	ctx, cancel := context.WithTimeout(ctx, mapTimeout)
 	defer cancel()

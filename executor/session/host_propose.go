@@ -26,16 +26,16 @@ func (u *unavailableError) Error() string {
 }
 func (u *unavailableError) Unwrap() error { return u.err }
 
-// Unavailable tells callers that trying later may help.
+// Unavailable tells callers that a retry may succeed.
 func (u *unavailableError) Unavailable() bool { return true }
 
 // Propose has one of this host's commands applied, through whichever controller
 // can. A rejection is an error of type *fsm.Rejection beside the outcome; there is no
-// outcome where the cluster's feature level does not know the command. Without
-// a quorum it gives up after ProposeTimeout with an error that has Unavailable() bool.
+// outcome when the command is above the cluster's feature level. Without
+// a quorum it fails after ProposeTimeout with an error that has Unavailable() bool.
 //
-// A caller that sets the command's request id asks one question: it may propose the
-// same again after such an error, and gets the first answer that there was (S4, S7).
+// A caller that sets the command's request id may retry the same command after such
+// an error: it is applied once, and the retry gets the outcome of that (S4, S7).
 func (c *Client) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	if err := c.checkLevel(cmd); err != nil {
 		return nil, err
@@ -51,8 +51,8 @@ func (c *Client) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcom
 	return outcome, fsm.Err(outcome)
 }
 
-// prepare gives the command what a repetition must carry too: its request id and
-// where it was first proposed (S4). Without a session the first controller says where.
+// prepare sets what a retry must carry too: the request id and the
+// index at which it was first proposed (S4). Without a session the controller sets the index.
 func (c *Client) prepare(cmd *fsmpb.Command) *fsmpb.Command {
 	cmd = proto.CloneOf(cmd)
 	if cmd.GetSchemaVersion() == 0 {
@@ -71,12 +71,12 @@ func (c *Client) prepare(cmd *fsmpb.Command) *fsmpb.Command {
 	return cmd
 }
 
-// maxOpenProposals bounds the questions without an answer that are remembered; beyond it
-// a repetition says a later index, and is still answered once within the window.
+// maxOpenProposals bounds the open proposals that are remembered. Beyond it
+// a retry carries a later index, and is still applied once within the window of remembered outcomes.
 const maxOpenProposals = 4096
 
-// firstProposedIndex is where the question was proposed first: a repetition must not look
-// younger than it is, or it would be applied again once its answer is forgotten (S4).
+// firstProposedIndex is the index at which the command was proposed first: a retry must not look
+// younger than it is, or it would be applied again once its outcome is forgotten (S4).
 func (c *Client) firstProposedIndex(requestID string) uint64 {
 	first, known := c.openProposals[requestID]
 	if known || c.controllerIndex == 0 || len(c.openProposals) >= maxOpenProposals {
@@ -86,7 +86,7 @@ func (c *Client) firstProposedIndex(requestID string) uint64 {
 	return c.controllerIndex
 }
 
-// answered forgets the question: nobody asks again what was answered.
+// forgetProposal forgets an open proposal: its outcome was received, so that nobody retries it.
 func (c *Client) forgetProposal(cmd *fsmpb.Command) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +101,7 @@ type proposeReply struct {
 }
 
 // proposeHedged proposes at the session's controller, then at the others: at once when one
-// says that it cannot, after a while when one says nothing.
+// fails, after a delay when one does not answer.
 func (c *Client) proposeHedged(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	replies := make(chan proposeReply)
 	rotation := endpointRotation{next: c.endpoint(), inFlight: make([]bool, len(c.conns))}
@@ -127,13 +127,13 @@ func (c *Client) proposeHedged(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.
 	}
 }
 
-// round keeps which controller is to be asked next.
+// endpointRotation picks the controller to try next.
 type endpointRotation struct {
 	next, attempts int
 	inFlight       []bool
 }
 
-// pick picks the next controller that is not busy with the command already.
+// pick picks the next controller at which the command is not in flight.
 func (r *endpointRotation) pick() (endpoint int, ok bool) {
 	for range r.inFlight {
 		endpoint = r.next
@@ -147,7 +147,7 @@ func (r *endpointRotation) pick() (endpoint int, ok bool) {
 	return 0, false
 }
 
-// failed is how long to wait with the next: not at all for one that was not asked yet.
+// retryDelay notes a failure and returns the delay before the next try: none while there are controllers that were not tried.
 func (r *endpointRotation) retryDelay(endpoint int) time.Duration {
 	r.inFlight[endpoint] = false
 	if r.attempts < len(r.inFlight) {
@@ -167,7 +167,7 @@ func (c *Client) proposeAt(ctx context.Context, endpoint int, cmd *fsmpb.Command
 	}
 }
 
-// again tells whether another controller, or the same a little later, may do better.
+// retryable tells whether another controller, or the same one later, may succeed.
 func retryable(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted:

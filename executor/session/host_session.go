@@ -16,22 +16,22 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// errSilent: nothing came for too long.
+// errSilent: the watchdog expired without a message.
 var errSilent = errors.New("the controller is silent")
 
-// errLevelRose: the host was registered for a lower level than the cluster runs at now.
+// errLevelRose: the host was registered for a lower feature level than the cluster has now.
 var errLevelRose = errors.New("the cluster's feature level rose")
 
 // hostSession is one session at the host's end.
 type hostSession struct {
 	*Client
-	registeredLevel uint32 // that the host was registered for
+	registeredLevel uint32 // feature level of the registration
 	stream          grpc.BidiStreamingClient[sessionpb.FromNode, sessionpb.ToNode]
 	outgoing        chan *sessionpb.FromNode
 	watchdog        *time.Timer
 }
 
-// attach has one session with a controller, until it ends. began tells whether it came up.
+// runSession runs one session with a controller until it ends. delivered tells whether it delivered an update.
 func (c *Client) runSession(ctx context.Context, endpoint int) (delivered bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -52,8 +52,8 @@ func (c *Client) runSession(ctx context.Context, endpoint int) (delivered bool, 
 	return delivered, err
 }
 
-// connect waits a little for the connection, and asks gRPC not to wait longer
-// with its next attempt because earlier ones failed.
+// waitConnected waits for the connection, for the timeout at most, and resets gRPC's backoff
+// so that earlier failures do not delay the next attempt.
 func waitConnected(ctx context.Context, conn *grpc.ClientConn, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -62,7 +62,7 @@ func waitConnected(ctx context.Context, conn *grpc.ClientConn, timeout time.Dura
 	for first := true; ; first = false {
 		state := conn.GetState()
 		if state == connectivity.Ready || state == connectivity.TransientFailure && !first {
-			return nil // a call says best why it fails
+			return nil // the error of a call says best why it fails
 		}
 		if conn.WaitForStateChange(ctx, state) {
 			continue
@@ -74,8 +74,8 @@ func waitConnected(ctx context.Context, conn *grpc.ClientConn, timeout time.Dura
 	}
 }
 
-// run speaks until the session ends. The watchdog runs only while this waits for
-// the controller, not while the host handles what came.
+// run sends and receives until the session ends. The watchdog runs only while this waits for
+// the controller, not while the host handles a message.
 func (a *hostSession) run(ctx context.Context) (delivered bool, err error) {
 	acted, actedID := a.ActedEpoch()
 	header, err := a.stream.Header()
@@ -101,7 +101,7 @@ func (a *hostSession) run(ctx context.Context) (delivered bool, err error) {
 	}
 }
 
-// patience is longer with a controller that is alive but must catch up or register the host.
+// recvTimeout is longer before the Welcome message: the controller may have to catch up, and registers the host.
 func (a *hostSession) recvTimeout(beforeWelcome bool) time.Duration {
 	if beforeWelcome {
 		return a.timing.catchUpTimeout + a.timing.registerTimeout
@@ -109,7 +109,7 @@ func (a *hostSession) recvTimeout(beforeWelcome bool) time.Duration {
 	return a.timing.peerTimeout
 }
 
-// hello says what the cluster's level knows of what the host says of itself (S72).
+// sendHello sends the registration, without the fields above the cluster's feature level (S72).
 func (a *hostSession) sendHello(acted fsm.Epoch) error {
 	register := a.Register()
 	fsm.Trim(register, a.registeredLevel)
@@ -119,7 +119,7 @@ func (a *hostSession) sendHello(acted fsm.Epoch) error {
 	}}})
 }
 
-// take handles one message of the controller.
+// handleMessage handles one message of the controller.
 func (a *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m *sessionpb.ToNode) error {
 	if q := m.GetInventory(); q != nil {
 		go a.answerInventory(ctx, q.GetQuestion())
@@ -138,13 +138,13 @@ func (a *hostSession) handleMessage(ctx context.Context, asm *updateAssembler, m
 		a.setLevel(update.FeatureLevel)
 		a.handleUpdate(update)
 		if update.FeatureLevel > a.registeredLevel {
-			return errLevelRose // the host registers anew, with all that this level knows
+			return errLevelRose // the host registers again, with all fields of this level
 		}
 	}
 	return nil
 }
 
-// send is the only goroutine that sends after the hello. A failure shows in Recv.
+// sendLoop is the only goroutine that sends after the hello. A failure shows in Recv.
 func (a *hostSession) sendLoop(ctx context.Context) {
 	if a.sendTelemetry(a.lastTelemetry.Load()) != nil {
 		return
@@ -176,7 +176,7 @@ func (a *hostSession) sendTelemetry(t *sessionpb.Telemetry) error {
 	return a.stream.Send(&sessionpb.FromNode{Body: &sessionpb.FromNode_Telemetry{Telemetry: t}})
 }
 
-// answer says what the host holds, in parts.
+// answerInventory sends the inventory in parts.
 func (a *hostSession) answerInventory(ctx context.Context, question uint64) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()

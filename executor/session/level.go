@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// levelHeaderKey is the header of a session in which a controller says the cluster's feature
-// level, so that the host's first message holds nothing that this level does not know:
-// a controller of level 1 would put it on the log, where builds differ over it (S72).
+// levelHeaderKey is the header of a session in which a controller sends the cluster's feature
+// level, so that the host's first message has no field above it:
+// a controller of level 1 would put it on the log, where builds would apply it differently (S72).
 const levelHeaderKey = "holdfast-feature-level"
 
 // levelHeader is empty while this controller does not know the level.
@@ -27,7 +27,7 @@ func (s *Server) levelHeader() metadata.MD {
 	return metadata.Pairs(levelHeaderKey, strconv.FormatUint(uint64(level), 10))
 }
 
-// levelFromHeader is what the controller said, and level 1 when it is too old to say it.
+// levelFromHeader is the level that the controller sent, and level 1 when it is too old to send one.
 func levelFromHeader(header metadata.MD) uint32 {
 	values := header.Get(levelHeaderKey)
 	if len(values) == 0 {
@@ -40,9 +40,9 @@ func levelFromHeader(header metadata.MD) uint32 {
 	return max(fsm.Level1, uint32(level))
 }
 
-// noteHeaderLevel is the level that a session's header says. A controller that says none, or a lower
-// one than is known, has not read its log yet: what the host may propose stays as it was,
-// until an update says better.
+// noteHeaderLevel returns the level of a session's header. A controller that sends none, or a lower
+// one than is known, has not read its log yet: what the host may propose stays as it was
+// until an update carries another level.
 func (c *Client) noteHeaderLevel(header metadata.MD) uint32 {
 	level := levelFromHeader(header)
 	c.mu.Lock()
@@ -58,8 +58,8 @@ func (c *Client) setLevel(level uint32) {
 	c.clusterLevel = level
 }
 
-// checkLevel refuses a command that the cluster's level does not know. It is not asked of
-// a controller: one of that level would not see what it does not know (S72).
+// checkLevel refuses a command above the cluster's feature level. A controller
+// of that level cannot refuse it: it does not see the fields that it does not know (S72).
 func (c *Client) checkLevel(cmd *fsmpb.Command) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

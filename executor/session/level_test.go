@@ -13,12 +13,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// level2Report is a report that says that it needs level 2.
+// level2Report is a report that requires feature level 2.
 func level2Report(node string) *fsmpb.Command {
 	return &fsmpb.Command{SchemaVersion: fsm.Level2, Body: &fsmpb.Command_Report{Report: &fsmpb.Report{NodeId: node, HostId: "host-" + node, BootId: "boot-1"}}}
 }
 
-// level is what the host was told last.
+// level is the feature level that the host received last.
 func (n *testHost) lastLevel() uint32 {
 	got := n.received()
 	if len(got) == 0 {
@@ -27,13 +27,13 @@ func (n *testHost) lastLevel() uint32 {
 	return got[len(got)-1].FeatureLevel
 }
 
-// S72: a host of a newer build in a cluster of level 1 is refused at once, with an answer
-// that it does not repeat, and no controller is asked; when the level rises it is told,
-// registers anew, and is heard.
+// S72: a command above the feature level fails at once in a cluster of level 1, with an error
+// that is not retried, and reaches no controller. When the level rises the host receives it,
+// registers again, and may propose the command.
 func TestS72_AHostProposesOnlyWhatTheClustersLevelKnows(t *testing.T) {
 	l := newTestClusterAtLevel(t, 2, fsm.Level1)
 	n := l.startHost("n1", l.members...)
-	eventually(t, "the host is told the level", func() bool { return n.lastLevel() == fsm.Level1 })
+	eventually(t, "the host receives the level", func() bool { return n.lastLevel() == fsm.Level1 })
 	for range 2 {
 		_, err := n.client.Propose(t.Context(), level2Report("n1"))
 		var rej *fsm.Rejection
@@ -42,7 +42,7 @@ func TestS72_AHostProposesOnlyWhatTheClustersLevelKnows(t *testing.T) {
 	}
 	registered := len(l.members[0].requests()) + len(l.members[1].requests())
 	l.mustApply("admin/ann", &fsmpb.Command{Body: &fsmpb.Command_SetFeatureLevel{SetFeatureLevel: &fsmpb.SetFeatureLevel{Level: fsm.Level2}}})
-	eventually(t, "the host is told the new level", func() bool { return n.lastLevel() == fsm.Level2 })
+	eventually(t, "the host receives the new level", func() bool { return n.lastLevel() == fsm.Level2 })
 	eventually(t, "the host registers again", func() bool {
 		return len(l.members[0].requests())+len(l.members[1].requests()) > registered && n.client.Connected()
 	})
@@ -50,7 +50,7 @@ func TestS72_AHostProposesOnlyWhatTheClustersLevelKnows(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// S72: a controller that does not say the level is of the build that knew one only.
+// S72: a controller that sends no level is of a build from before there were levels.
 func TestS72_AControllerThatSendsNoLevelIsOfLevel1(t *testing.T) {
 	for value, want := range map[string]uint32{"": 1, "0": 1, "x": 1, "1": 1, "2": 2, "7": 7} {
 		header := metadata.MD{}
@@ -63,8 +63,8 @@ func TestS72_AControllerThatSendsNoLevelIsOfLevel1(t *testing.T) {
 	}
 }
 
-// S72: a controller that restarts says no level until it has read its log. That takes
-// nothing from a host that knows the level, which only rises; an update is believed.
+// S72: a controller that restarts sends no level until it has read its log. A host that knows the
+// level keeps it, since it only rises; an update replaces it.
 func TestS72_AControllerThatDoesNotKnowTheLevelYetDoesNotLowerIt(t *testing.T) {
 	for name, header := range map[string]metadata.MD{"none": {}, "an older one": metadata.Pairs(levelHeaderKey, "1")} {
 		t.Run(name, func(t *testing.T) {

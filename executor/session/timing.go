@@ -22,14 +22,14 @@ const (
 type timing struct {
 	heartbeat   time.Duration
 	peerTimeout time.Duration
-	// hello is how long a new session has for its first message.
+	// helloTimeout is how long a new session has for its first message.
 	helloTimeout time.Duration
-	// seen is how long a session waits for its member to have applied what the host
+	// catchUpTimeout is how long a session waits for its member to have applied what the host
 	// acted on (S14), before the host is sent to another controller.
 	catchUpTimeout time.Duration
-	// register bounds the proposal that registers a host.
+	// registerTimeout bounds the proposal that registers a host.
 	registerTimeout time.Duration
-	// connect is how long a connection may take before the next controller is tried.
+	// connectTimeout is how long a connection may take before the next controller is tried.
 	connectTimeout time.Duration
 	// hedgeDelay is how long a controller may take before the same command is proposed
 	// at another one too. The request id keeps its effect to one (S4).

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// pausableProxy is a proxy that can be cut without either end being told.
+// pausableProxy is a proxy that can stop forwarding without either end noticing.
 type pausableProxy struct {
 	listener net.Listener
 	target   string
-	mu       sync.Mutex // held while it is cut
+	mu       sync.Mutex // locked while it is paused
 	running  sync.WaitGroup
 }
 
