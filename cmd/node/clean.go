@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Clean takes down everything that a stopped node left up: mounts, targets and
-// loop devices. Its images stay. A node that never ran has nothing.
+// Clean removes everything that a stopped node left on the host: mounts, targets and
+// loop devices. Its images stay. For a node that never ran it does nothing.
 func Clean(ctx context.Context, dataDir, poolDir string) error {
 	if _, err := os.Stat(filepath.Join(dataDir, "host.json")); errors.Is(err, os.ErrNotExist) {
 		return nil

@@ -23,13 +23,13 @@ import (
 
 type registration = fsmpb.RegisterNode
 
-// components are what an executor works with on this host.
+// components are the backends and host services that an executor uses.
 type components struct {
 	lock          *os.File
 	host          *records.Host
 	pools         []pool
-	ownFilesystem *loopfile.Filesystem      // of the pool of files, if it has one
-	filesystemErr *loopfile.FilesystemError // why a new pool has none
+	ownFilesystem *loopfile.Filesystem      // image that the pool of files is on, nil when it has none
+	filesystemErr *loopfile.FilesystemError // why a new pool was created without one
 	mounter       *mount.Mounter
 	freezer       *freeze.Freezer
 	// replication is nil on a host that holds no replicas of replicated volumes.
@@ -37,8 +37,8 @@ type components struct {
 	throttle    executor.Throttle // nil when this host has no control groups that bound I/O
 }
 
-// openComponents checks what the host has, and opens its identity, its pool and the
-// folders below which it may mount.
+// openComponents checks the host's tools, and opens its identity, its pools and the
+// other components.
 func openComponents(o *options, log *slog.Logger) (*components, error) {
 	runner := run.New()
 	if err := checkHost(o, runner.LookPath); err != nil {
@@ -59,7 +59,7 @@ func openComponents(o *options, log *slog.Logger) (*components, error) {
 	return p, nil
 }
 
-// openIdentity locks the data folder first: two processes on one would each undo
+// openIdentity locks the data folder first: of two processes on one folder each would undo
 // the other's work.
 func (p *components) openIdentity(dir string) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -87,8 +87,8 @@ func (p *components) openMounter(roots []string, policy fsm.MountPolicy, runner 
 	return nil
 }
 
-// openFreezer keeps the records of freezes with what the host must remember: never on
-// a volume (S19). What thaws is this very program, also when its file was replaced.
+// openFreezer keeps the records of freezes in the data folder, never on
+// a volume (S19). The thaw process runs this same build, also after an upgrade replaced its file.
 func (p *components) openFreezer(dir string) (err error) {
 	p.freezer, err = freeze.New(freeze.Config{
 		Dir: filepath.Join(dir, "freezes"), Program: []string{"/proc/self/exe", "thaw"},
@@ -96,20 +96,20 @@ func (p *components) openFreezer(dir string) (err error) {
 	return exit.Wrap(exit.Refused, err)
 }
 
-// openThrottle is no reason not to start: a volume's condition says that its limits are
-// not in force.
+// openThrottle never fails the start: a volume's condition reports that its limits are
+// not applied.
 func (p *components) openThrottle(group string, log *slog.Logger) {
 	limits, err := throttle.New(throttle.Config{Group: group})
 	if err != nil {
-		log.Warn("volumes' I/O limits cannot be put in force on this host", "error", err)
+		log.Warn("volumes' I/O limits cannot be applied on this host", "error", err)
 		return
 	}
 	switch err := limits.Check(); {
 	case err == nil:
 	case limits.NeedsGroup():
-		log.Warn("volumes' I/O limits cannot be put in force on this host without --io-cgroup", "error", err)
+		log.Warn("volumes' I/O limits cannot be applied on this host without --io-cgroup", "error", err)
 	default:
-		log.Info("volumes' I/O limits cannot be put in force until their control group is there", "error", err)
+		log.Info("volumes' I/O limits cannot be applied until their control group exists", "error", err)
 	}
 	p.throttle = limits
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// host is the executor as CSI's node service sees it.
+// csiHost adapts the agent to CSI's node service.
 type csiHost struct{ executor *agent.Agent }
 
 var (
@@ -17,19 +17,19 @@ var (
 	_ csinode.Expander = csiHost{}
 )
 
-// Stage brings a volume up.
+// Stage stages a volume.
 func (h csiHost) Stage(ctx context.Context, r csinode.StageRequest) error {
 	return h.executor.Stage(ctx, executor.StageRequest{
 		Volume: r.Volume, Epoch: r.Epoch, Path: r.Path, Capability: r.Capability, Flags: r.Flags,
 	})
 }
 
-// Unstage takes it down, also without the quorum (S28).
+// Unstage unstages a volume, also without a quorum (S28).
 func (h csiHost) Unstage(ctx context.Context, volume fsm.VolumeID, path string) error {
 	return h.executor.Unstage(ctx, volume, path)
 }
 
-// PublishTarget binds it to a target.
+// PublishTarget binds a staged volume to a target.
 func (h csiHost) PublishTarget(ctx context.Context, r csinode.PublishTargetRequest) error {
 	return h.executor.PublishTarget(ctx, executor.PublishTargetRequest{
 		Volume: r.Volume, Epoch: r.Epoch, StagingPath: r.StagingPath, TargetPath: r.TargetPath,
@@ -37,12 +37,12 @@ func (h csiHost) PublishTarget(ctx context.Context, r csinode.PublishTargetReque
 	})
 }
 
-// UnpublishTarget removes a target, also without the quorum (S28).
+// UnpublishTarget removes a target, also without a quorum (S28).
 func (h csiHost) UnpublishTarget(ctx context.Context, volume fsm.VolumeID, target string) error {
 	return h.executor.UnpublishTarget(ctx, volume, target)
 }
 
-// Expand makes the filesystem as large as the device.
+// Expand grows the filesystem to the size of the device.
 func (h csiHost) Expand(ctx context.Context, r csinode.ExpandRequest) (int64, error) {
 	size, err := h.executor.Expand(ctx, executor.ExpandRequest{
 		Volume: r.Volume, Path: r.Path, Size: r.Required, Capability: r.Capability,
@@ -53,7 +53,7 @@ func (h csiHost) Expand(ctx context.Context, r csinode.ExpandRequest) (int64, er
 	return size, err
 }
 
-// Stats measures a volume where it is staged or bound.
+// Stats reads the usage of a volume at the path where it is staged or bound.
 func (h csiHost) Stats(ctx context.Context, volume fsm.VolumeID, path string) (csinode.Stats, error) {
 	s, err := h.executor.VolumeStats(ctx, volume, path)
 	if err != nil {

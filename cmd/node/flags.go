@@ -92,7 +92,7 @@ func Command() *cobra.Command {
 	return cmd
 }
 
-// check refuses what no flag parser sees.
+// check refuses values that flag parsing cannot.
 func (o *options) check() error {
 	switch {
 	case len(o.endpoints) == 0:
@@ -128,7 +128,7 @@ func (o *options) check() error {
 	return o.Flags.Check()
 }
 
-// topology reads the labels.
+// topology parses --label.
 func (o *options) topology() ([]fsm.Label, error) {
 	var labels []fsm.Label
 	for _, text := range o.labels {
@@ -145,7 +145,7 @@ func (o *options) topology() ([]fsm.Label, error) {
 	return labels, nil
 }
 
-// bytesFlag is a number of bytes, also as 512MiB or 1.5GiB.
+// bytesFlag is a number of bytes; 512MiB and 1.5GiB are accepted too.
 type bytesFlag int64
 
 var units = []struct {

@@ -43,14 +43,14 @@ func newMeteredFreezer(f executor.Freezer, registry prometheus.Registerer) (*met
 
 // Freeze is executor.Freezer's.
 func (m *meteredFreezer) Freeze(ctx context.Context, id fsm.VolumeID, path string, until time.Time) (executor.Freeze, error) {
-	held, err := m.Freezer.Freeze(ctx, id, path, until)
+	active, err := m.Freezer.Freeze(ctx, id, path, until)
 	if err != nil {
 		return nil, err
 	}
-	return &meteredFreeze{Freeze: held, freezer: m}, nil
+	return &meteredFreeze{Freeze: active, freezer: m}, nil
 }
 
-// meteredFreeze counts once, whoever ends it and however often.
+// meteredFreeze is counted once, however often it is thawed.
 type meteredFreeze struct {
 	executor.Freeze
 	freezer *meteredFreezer

@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// fakeFreezer is a freezer whose freezes last as long as it says.
+// fakeFreezer is a freezer whose freezes last for a given time.
 type fakeFreezer struct {
 	duration time.Duration
 	err      error

@@ -17,24 +17,24 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
-// defaultOvercommit is how many times its capacity a pool may reserve when nothing else is
-// asked for (S25), of whatever kind it is.
+// defaultOvercommit is how many times its capacity a pool of any kind may reserve without
+// --overcommit (S25).
 const defaultOvercommit = 2
 
 // pool is one of the host's pools.
 type pool struct {
 	executor.Backend
 	name        string
-	checkUsable func() error // why nothing in it can be used now
+	checkUsable func() error // why the pool cannot be used now
 }
 
-// thinPool is what --pool names.
+// thinPool is one value of --pool.
 type thinPool struct{ vg, pool string }
 
-// name is the pool as the host remembers it, and as it was asked for.
+// name is the value of --pool, under which the host remembers the pool's id.
 func (t thinPool) name() string { return lvm.Kind + ":" + t.vg + "/" + t.pool }
 
-// applyPoolDefaults leaves the folder that is the default out when another pool is given.
+// applyPoolDefaults drops the default of --pool-dir when --pool is given. folder tells whether --pool-dir was set.
 func (o *options) applyPoolDefaults(folder bool) {
 	if len(o.pools) > 0 && !folder {
 		o.poolDir = ""
@@ -46,7 +46,7 @@ func (o *options) overcommitPercents() map[string]uint32 {
 	return map[string]uint32{loopfile.Kind: percent, lvm.Kind: percent}
 }
 
-// thinPools reads --pool.
+// thinPools parses --pool.
 func (o *options) thinPools() ([]thinPool, error) {
 	var pools []thinPool
 	for _, text := range o.pools {
@@ -66,14 +66,14 @@ func (o *options) thinPools() ([]thinPool, error) {
 // effectiveUID is replaced by tests.
 var effectiveUID = os.Geteuid
 
-// The host commands that a node cannot do without: any, and one with thin pools. LVM
+// The host commands that every node needs, and those that one with thin pools needs. LVM
 // itself runs thin_check.
 var (
 	requiredTools     = []string{"mkfs.ext4", "mkfs.xfs"}
 	requiredThinTools = []string{"lvm", "dmsetup", "thin_check", "thin_dump", "thin_ls"}
 )
 
-// checkHost tells what is missing for the node and its pools.
+// checkHost refuses a host on which root, a command or a kernel module is missing.
 func checkHost(o *options, lookPath func(tool string) (string, error)) error {
 	if effectiveUID() != 0 {
 		return exit.Refusedf("start the node: it makes devices and mounts, which needs root; run it as root")
@@ -96,7 +96,7 @@ func checkHost(o *options, lookPath func(tool string) (string, error)) error {
 	return nil
 }
 
-// openPools opens all that are asked for.
+// openPools opens the pools of --pool-dir and --pool.
 func (p *components) openPools(o *options, runner *run.Runner) error {
 	if o.poolDir != "" {
 		if err := p.openFolderPool(o.poolDir, runner, o.poolImage == imageAuto); err != nil {
@@ -115,9 +115,9 @@ func (p *components) openPools(o *options, runner *run.Runner) error {
 	return nil
 }
 
-// openFolderPool opens the pool that the host knows in the folder. Only a folder that it
-// never knew may become a new pool: an unmounted pool is an empty folder too (S12). A new
-// one may be given a filesystem of its own.
+// openFolderPool opens the pool whose id the host remembers for the folder. Only a folder without
+// one may become a new pool: an unmounted pool is an empty folder too (S12). With image a new
+// pool may get a filesystem image of its own.
 func (p *components) openFolderPool(dir string, runner *run.Runner, image bool) error {
 	known := p.host.PoolAt(dir)
 	own, err := loopfile.OpenFilesystem(context.Background(), dir, runner, image && known == "")
@@ -141,8 +141,8 @@ func (p *components) openFolderPool(dir string, runner *run.Runner, image bool) 
 	return nil
 }
 
-// openThinPool opens the thin pool that the host knows by its name. Only one that it never
-// knew may be made or adopted (S12).
+// openThinPool opens the thin pool whose id the host remembers for the name. Only one without
+// an id may be created or adopted (S12).
 func (p *components) openThinPool(ctx context.Context, t thinPool, runner *run.Runner) (err error) {
 	cfg := lvm.Config{VG: t.vg, ThinPool: t.pool, KnownID: p.host.PoolAt(t.name()), Runner: runner}
 	if cfg.KnownID == "" {
@@ -161,7 +161,7 @@ func (p *components) openThinPool(ctx context.Context, t thinPool, runner *run.R
 	return nil
 }
 
-// checkPresent tells whether a pool is there.
+// checkPresent fails when a pool is absent.
 func checkPresent(b executor.Backend) error {
 	if facts := b.Facts(context.Background()); facts.Absent {
 		return fmt.Errorf("the pool is missing: %s", facts.Detail)

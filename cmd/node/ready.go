@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/csi/identity"
 )
 
-// ready says why this node does not serve. Without any of its pools it never will,
-// however long one waits: the error then wraps identity.ErrUnhealthy.
+// ready returns why this node is not ready, nil when it is. When all its pools are missing, waiting
+// does not help: the error then wraps identity.ErrUnhealthy.
 func (n *node) ready() error {
 	var missing []error
 	for _, pool := range n.components.pools {
@@ -24,7 +24,7 @@ func (n *node) ready() error {
 	return n.client.Err()
 }
 
-// usable tells whether the pool's folder of volumes can be read.
+// checkPoolFolder fails when the pool's folder of volumes is missing, as when its filesystem is not mounted.
 func checkPoolFolder(pool string) error {
 	path := filepath.Join(pool, "volumes")
 	info, err := os.Stat(path)

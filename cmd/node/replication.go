@@ -17,13 +17,13 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// replication is what a host needs to hold replicas of replicated volumes.
+// replication is what a host needs for replicas of replicated volumes: DRBD, and the host's key.
 type replication struct {
 	drbd *drbd.Replicator
 	key  *ecdh.PrivateKey
 }
 
-// checkReplication refuses what no flag parser sees.
+// checkReplication refuses values that flag parsing cannot.
 func (o *options) checkReplication() error {
 	if o.selfFence != "" && o.selfFence != "reboot" {
 		return exit.Usagef("--self-fence %q: choose reboot, or leave it out", o.selfFence)
@@ -45,7 +45,7 @@ func (o *options) checkReplication() error {
 	return nil
 }
 
-// openReplication makes what is needed where replicated volumes are asked for.
+// openReplication prepares DRBD where --replication-address is set.
 func (p *components) openReplication(o *options, log *slog.Logger) error {
 	if o.replicationAddress == "" {
 		return nil
@@ -56,19 +56,19 @@ func (p *components) openReplication(o *options, log *slog.Logger) error {
 	}
 	socket := o.fencePeerSocket
 	if socket == fencepeer.DefaultSocket {
-		socket = "" // the handler knows that one
+		socket = "" // the handler's own default
 	}
 	p.replication = &replication{key: key, drbd: drbd.New(drbd.Config{Dir: o.drbdDir, Handler: o.handler, Socket: socket, Log: log})}
 	return nil
 }
 
-// secret is what this host and a peer know each other by, for one volume.
+// secret is the shared secret with which this host and a peer authenticate each other for one volume.
 func (r *replication) secret(peer []byte, id fsm.VolumeID) (string, error) {
 	return drbd.SharedSecret(r.key, peer, id)
 }
 
-// configureReplication gives an executor its part. Whether the host is fit to hold
-// replicas is looked at with each session: the kernel must be able to ask (S13).
+// configureReplication sets the executor's configuration for replication. Whether the host can hold
+// replicas is checked at each registration: the kernel must be able to run the handler (S13).
 func (n *node) configureReplication(c *agent.Config) {
 	r := n.components.replication
 	if r == nil {
@@ -81,7 +81,7 @@ func (n *node) configureReplication(c *agent.Config) {
 	}
 }
 
-// listenFencePeer listens for the kernel's handler.
+// listenFencePeer listens for the kernel's fence-peer handler.
 func (n *node) listenFencePeer() (err error) {
 	if n.components.replication == nil {
 		return nil
@@ -92,7 +92,7 @@ func (n *node) listenFencePeer() (err error) {
 	return exit.Wrap(exit.Unavailable, err)
 }
 
-// serveFencePeer answers the kernel's handler until ctx ends.
+// serveFencePeer serves the fence-peer handler until ctx ends.
 func (n *node) serveFencePeer(ctx context.Context) error {
 	if n.fencePeer == nil {
 		return nil
@@ -100,8 +100,8 @@ func (n *node) serveFencePeer(ctx context.Context) error {
 	return n.fencePeer.Serve(ctx)
 }
 
-// reboot is the last resort of a host that lost and cannot let go: nothing is synced,
-// as what it has is not to be kept.
+// reboot is the last resort when a replica that lost cannot be taken down (S9). Filesystems
+// are not synced: the replica's pending writes are to be discarded.
 func reboot(log *slog.Logger) {
 	log.Error("rebooting: a replica that lost could not be taken down")
 	if err := unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART); err != nil {

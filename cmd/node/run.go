@@ -29,7 +29,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 )
 
-// stopTimeout is how long work under way may take when the process stops.
+// stopTimeout bounds the work in progress when the process stops.
 const stopTimeout = 10 * time.Second
 
 // node is one running daemon.
@@ -48,7 +48,7 @@ type node struct {
 	health      *daemon.Health
 }
 
-// serve is the whole life of the daemon.
+// serve runs the daemon until ctx ends.
 func serve(ctx context.Context, o *options, stderr io.Writer) error {
 	unix.Umask(0o077)
 	logger, err := o.Log.Logger(stderr)
@@ -66,7 +66,7 @@ func serve(ctx context.Context, o *options, stderr io.Writer) error {
 	return errors.Join(n.serve(ctx), n.close())
 }
 
-// loadIdentity loads the certificate, which says who this host is.
+// loadIdentity loads the certificate, which names this host.
 func (n *node) loadIdentity() (err error) {
 	if n.creds, err = daemon.LoadCredentials(n.Files, pki.Node); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (n *node) loadIdentity() (err error) {
 	return nil
 }
 
-// open opens what can be refused, cheapest first.
+// open opens all that may fail, the cheapest first.
 func (n *node) open(ctx context.Context) (err error) {
 	if err := n.rootPoolDir(); err != nil {
 		return err
@@ -105,7 +105,7 @@ func (n *node) open(ctx context.Context) (err error) {
 	return n.openCSI()
 }
 
-// openExecutor makes the executor and its session, which need each other.
+// openExecutor creates the executor and its session, which refer to each other.
 func (n *node) openExecutor() (err error) {
 	labels, err := n.topology()
 	if err != nil {
@@ -145,7 +145,7 @@ func (n *node) openExecutor() (err error) {
 	return exit.Wrap(exit.Refused, err)
 }
 
-// openCSI makes the server of the CSI socket: Identity and Node, never Controller (S20).
+// openCSI creates the server of the CSI socket: Identity and Node, never Controller (S20).
 func (n *node) openCSI() (err error) {
 	if n.csi, err = server.New(server.Config{Logger: n.log, Metrics: n.registry}); err != nil {
 		return err
@@ -173,8 +173,8 @@ func (n *node) openCSI() (err error) {
 	return nil
 }
 
-// serve serves until ctx ends or a part fails. Calls under way end first, then the
-// background work, then the session that carries what both have to say.
+// serve serves until ctx ends or a component fails. It stops CSI calls first, then the
+// background work, then the session that carries the reports of both.
 func (n *node) serve(ctx context.Context) error {
 	connected, disconnect := context.WithCancel(context.WithoutCancel(ctx))
 	defer disconnect()
@@ -213,7 +213,7 @@ func (n *node) close() error {
 	return errors.Join(errs...)
 }
 
-// rootPoolDir makes the pool's folder a path from the root. With none there is no pool
+// rootPoolDir makes --pool-dir an absolute path. When it is empty there is no pool
 // of files.
 func (n *node) rootPoolDir() (err error) {
 	if n.poolDir == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// watchPools says what the pools cannot do, and grows the filesystem of the pool of files
+// watchPools warns of pools that copy for snapshots, and grows the filesystem image of the pool of files
 // until ctx ends.
 func (n *node) watchPools(ctx context.Context) {
 	for _, p := range n.components.pools {
@@ -24,15 +24,15 @@ func (n *node) watchPools(ctx context.Context) {
 	}
 	lastErr := ""
 	n.components.ownFilesystem.KeepGrown(ctx, func(err error) {
-		if lastErr != err.Error() { // once for each failure
+		if lastErr != err.Error() { // a repeated failure is logged once
 			lastErr = err.Error()
 			n.log.Warn("the pool's filesystem cannot grow", "error", err)
 		}
 	})
 }
 
-// copyLimitation is what a pool cannot do because it copies for a cut, and how long a cut of
-// a mounted volume may stop its writers; empty when it shares blocks.
+// copyLimitation is the warning for a pool that copies for snapshots: what it cannot do, and for how long a
+// snapshot may block writers of a mounted volume; empty when the pool shares blocks.
 func (n *node) copyLimitation(ctx context.Context, p pool) string {
 	backend, ok := p.Backend.(executor.SnapshotBackend)
 	if !ok || backend.SharesBlocks() {
