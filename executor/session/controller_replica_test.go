@@ -9,88 +9,53 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// applyFromNode has a node's own command applied.
-func (l *testCluster) applyFromNode(node string, cmd *fsmpb.Command) {
+// applyReport has a host report a fact of the volume.
+func (l *testCluster) applyReport(node string, fact *fsmpb.Observation) {
 	l.t.Helper()
-	l.mustApply("node/"+node, cmd)
+	fact.VolumeId = volumeID
+	l.mustApply("node/"+node, &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{
+		NodeId: node, HostId: "host-" + node, BootId: "boot-1", Observations: []*fsmpb.Observation{fact}}}})
 }
 
-// registerReplicating registers a host that holds replicas of replicated volumes.
-func (l *testCluster) registerReplicating(node string) {
+// createReplicated registers hosts that hold replicas, and creates a volume on them that is ready.
+func (l *testCluster) createReplicated(nodes ...string) {
 	l.t.Helper()
-	r := register(node)
-	r.Replication = &fsmpb.Replication{Address: "192.0.2.1", PublicKey: make([]byte, 32), Version: "8.4.11", MaxReplicas: 2}
-	l.applyFromNode(node, &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: r}})
-}
-
-// reportFacts has a host report facts of the volume.
-func (l *testCluster) reportFacts(node string, facts ...*fsmpb.Observation) {
-	l.t.Helper()
-	for _, o := range facts {
-		o.VolumeId = volumeID
-		l.applyFromNode(node, &fsmpb.Command{Body: &fsmpb.Command_Report{Report: &fsmpb.Report{
-			NodeId: node, HostId: "host-" + node, BootId: "boot-1", Observations: []*fsmpb.Observation{o}}}})
+	for _, node := range nodes {
+		r := register(node)
+		r.Replication = &fsmpb.Replication{Address: "192.0.2.1", PublicKey: make([]byte, 32), Version: "8.4.11", MaxReplicas: 2}
+		l.mustApply("node/"+node, &fsmpb.Command{Body: &fsmpb.Command_RegisterNode{RegisterNode: r}})
 	}
-}
-
-// reportReplica has a host report its replica; both are up to date when it is connected.
-func (l *testCluster) reportReplica(node string, connection fsmpb.ConnectionState) {
-	l.t.Helper()
-	observed := fsm.ReplicaObservation{
-		Boot: "boot-1", Attachment: 1, Connection: connection, Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, UUID: 0x10,
-		Generation: l.volume().Replication.Generation,
-	}
-	if observed.Connected() {
-		observed.PeerDisk = fsmpb.DiskState_DISK_STATE_UP_TO_DATE
-	}
-	l.reportFacts(node, &fsmpb.Observation{Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: observed.Proto()}})
-}
-
-func (l *testCluster) volume() *fsm.Volume {
-	l.t.Helper()
-	v, ok := l.reference.Volume(volumeID)
-	require.True(l.t, ok)
-	return v
-}
-
-// attachReplica attaches a replica that its host created.
-func (l *testCluster) attachReplica(node string) {
-	l.t.Helper()
-	l.applyFromNode(node, &fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
-		VolumeId: volumeID, NodeId: node, HostId: "host-" + node, BootId: "boot-1", Attach: 1}}})
-	l.reportFacts(node, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}})
-}
-
-const stateConnected = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
-
-// createReplicated creates a replicated volume on n1 and n2, and makes it ready.
-func (l *testCluster) createReplicated() {
-	l.t.Helper()
 	l.mustApply("controller/a", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: volumeID, Name: "v1", RequiredBytes: 1 << 30, Replicas: 2,
 		Capabilities: []*fsmpb.Capability{{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_WRITER, FsType: "ext4"}},
 	}}})
-	for _, node := range []string{"n1", "n2"} {
-		l.attachReplica(node)
+	for _, node := range nodes {
+		l.mustApply("node/"+node, &fsmpb.Command{Body: &fsmpb.Command_AttachReplica{AttachReplica: &fsmpb.AttachReplica{
+			VolumeId: volumeID, NodeId: node, HostId: "host-" + node, BootId: "boot-1", Attach: 1}}})
+		l.applyReport(node, &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: 1 << 30}}})
 	}
-	l.reportConnected("n1", "n2")
-	require.IsType(l.t, fsm.Ready{}, l.volume().Phase)
+	for range 2 { // the first reports may begin a generation, under which both must report again
+		for _, node := range nodes {
+			l.reportConnected(node)
+		}
+	}
 }
 
-// reportConnected reports twice: the first report may begin a generation, under which both must report again.
-func (l *testCluster) reportConnected(a, b string) {
+// reportConnected has a host report its replica as connected, and both as up to date.
+func (l *testCluster) reportConnected(node string) {
 	l.t.Helper()
-	for range 2 {
-		l.reportReplica(a, stateConnected)
-		l.reportReplica(b, stateConnected)
+	v, ok := l.reference.Volume(volumeID)
+	require.True(l.t, ok)
+	observed := fsm.ReplicaObservation{
+		Boot: "boot-1", Attachment: 1, UUID: 0x10, Generation: v.Replication.Generation, Connection: fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED,
+		Disk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE, PeerDisk: fsmpb.DiskState_DISK_STATE_UP_TO_DATE,
 	}
+	l.applyReport(node, &fsmpb.Observation{Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: observed.Proto()}})
 }
 
 func TestS20_ANodeProposesWhatItsOwnReplicaDoes(t *testing.T) {
 	l := newTestCluster(t, 3)
-	l.registerReplicating("n1")
-	l.registerReplicating("n2")
-	l.createReplicated()
+	l.createReplicated("n1", "n2")
 	n := l.startHost("n1", l.members[2]) // any member takes proposals
 	eventually(t, "the session is up", n.client.Connected)
 	attach := &fsmpb.AttachReplica{VolumeId: volumeID, NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Attach: 2}

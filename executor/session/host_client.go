@@ -48,7 +48,8 @@ type ClientConfig struct {
 	// Inventory lists the objects of the host's pools.
 	Inventory func(context.Context) ([]executor.InventoryItem, error)
 	// Map returns the extents that a snapshot allocates, or with a base those that differ between the
-	// two, from an offset in bytes on: at most max extents. Its error may be a *fsm.Rejection. Nil: this host has no block maps.
+	// two, from an offset in bytes on: at most max extents. Its error may be a *fsm.Rejection. Nil: this
+	// host has no block maps.
 	Map func(ctx context.Context, base, target fsm.SnapshotID, from int64, max int) (executor.MapPage, error)
 	// ProposeTimeout is how long Propose tries to reach a controller with a quorum: 3 s.
 	ProposeTimeout time.Duration

@@ -147,7 +147,8 @@ func (r *endpointRotation) pick() (endpoint int, ok bool) {
 	return 0, false
 }
 
-// retryDelay notes a failure and returns the delay before the next try: none while there are controllers that were not tried.
+// retryDelay notes a failure, and returns the delay before the next attempt: none while there are
+// controllers that were not tried.
 func (r *endpointRotation) retryDelay(endpoint int) time.Duration {
 	r.inFlight[endpoint] = false
 	if r.attempts < len(r.inFlight) {
