@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
 // bootstrapMarker is what stays outside of the data folder when a cluster was founded
@@ -70,7 +68,7 @@ func (m *Member) discoverCluster(ctx context.Context) (unanswered []string, othe
 		if addr == m.cfg.Advertise {
 			continue
 		}
-		s, err := m.queryStatusAt(ctx, addr)
+		s, err := m.peers.queryStatusAt(ctx, addr)
 		switch {
 		case err != nil:
 			unanswered = append(unanswered, fmt.Sprintf("%s (%s)", addr, rpcMessage(err)))
@@ -82,18 +80,6 @@ func (m *Member) discoverCluster(ctx context.Context) (unanswered []string, othe
 		}
 	}
 	return unanswered, otherFounder, false
-}
-
-// queryStatusAt asks whoever is at an address for its status.
-func (m *Member) queryStatusAt(ctx context.Context, addr string) (*raftpb.StatusResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.leaderlessTimeout())
-	defer cancel()
-	conn, err := m.peers.dialNew("", addr)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = conn.Close() }() // nothing is left to flush
-	return raftpb.NewMemberClient(conn).Status(ctx, &raftpb.StatusRequest{})
 }
 
 // bootstrapCluster makes the new cluster, of this member alone.

@@ -31,7 +31,7 @@ func (m *Member) checkpoint(ctx context.Context) {
 		return
 	}
 	hashes := map[raft.ServerID][32]byte{raft.ServerID(m.id): ownHash}
-	for id, a := range m.queryStatuses(ctx, m.cfg.leaderlessTimeout(), &raftpb.StatusRequest{HashAt: index}) {
+	for id, a := range m.peers.queryStatuses(ctx, m.cfg.leaderlessTimeout(), &raftpb.StatusRequest{HashAt: index}) {
 		if a.GetHashIndex() == index && len(a.GetStateHash()) == len(ownHash) {
 			hashes[id] = [32]byte(a.GetStateHash())
 		}
@@ -136,6 +136,6 @@ func (m *Member) quarantine(index uint64, ownHash, majorityHash []byte) {
 	if err := m.storage.quarantine(reason); err != nil {
 		m.log.Error("mark the data folder as quarantined", "error", err)
 	}
-	m.resign("its state diverged")
+	m.tracker.resign("its state diverged")
 	m.fatal(ExitRestart, "quarantined: "+reason)
 }

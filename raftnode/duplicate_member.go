@@ -36,12 +36,6 @@ func (t *duplicateMember) reset() {
 	t.unanswered.Store(0)
 }
 
-// atConfiguredAddress tells whether the configuration has this member at its own address.
-func (m *Member) atConfiguredAddress() bool {
-	self, configured := m.serverOf(m.id)
-	return configured && string(self.Address) == m.cfg.Advertise
-}
-
 // mayCampaign tells whether this member may be elected, and vote: one that the configuration
 // has at another address may only when no other process is there. Raft asks by itself,
 // maybe before Open has it: until all is there nobody stands.
@@ -58,7 +52,7 @@ func (m *Member) mayCampaign() bool {
 func (m *Member) probeDuplicate(ctx context.Context, self raft.Server) {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.leaderlessTimeout())
 	defer cancel()
-	a, err := m.queryStatus(ctx, self, &raftpb.StatusRequest{})
+	a, err := m.peers.queryStatus(ctx, self, &raftpb.StatusRequest{})
 	switch {
 	case err != nil:
 		m.duplicate.noAnswer()

@@ -94,7 +94,7 @@ func (m *Member) checkAllSupport(ctx context.Context, level uint32) *fsm.Rejecti
 	if level > m.cfg.maxFeatureLevel {
 		return fsm.Reject(fsm.Unsupported, "feature level %d is above %d, the highest that the leader understands: upgrade it first", level, m.cfg.maxFeatureLevel)
 	}
-	answers := m.queryStatuses(ctx, m.cfg.leaderlessTimeout(), &raftpb.StatusRequest{})
+	answers := m.peers.queryStatuses(ctx, m.cfg.leaderlessTimeout(), &raftpb.StatusRequest{})
 	if lacking := membersLackingLevel(m.servers(), raft.ServerID(m.id), answers, level); len(lacking) > 0 {
 		return fsm.Reject(fsm.Precondition, "raise the feature level to %d: %s", level, strings.Join(lacking, "; "))
 	}

@@ -64,21 +64,7 @@ func (m *Member) reconcileMembership(ctx context.Context) {
 	if !m.dialsUntargeted() {
 		m.mux.closeUntargeted()
 	}
-	m.closeStaleConnections()
-}
-
-// closeStaleConnections closes the connections to those that are not in the configuration any more.
-func (m *Member) closeStaleConnections() {
-	wanted := map[peerKey]bool{}
-	for _, s := range m.servers() {
-		wanted[peerKey{string(s.ID), string(s.Address)}] = true
-	}
-	if len(wanted) == 0 {
-		return // it is still to join
-	}
-	leader := m.tracker.current()
-	wanted[peerKey{leader.id, leader.addr}] = true
-	m.peers.closeExcept(func(key peerKey) bool { return wanted[key] })
+	m.peers.closeStaleConnections()
 }
 
 // joinThroughAny asks each known member until one takes this member in.
@@ -128,7 +114,7 @@ func (m *Member) joinThrough(ctx context.Context, addr string) error {
 
 // detectRemoval believes the leader only: another member's configuration may be old.
 func (m *Member) detectRemoval(ctx context.Context) {
-	for _, a := range m.queryStatuses(ctx, m.cfg.probeInterval(), &raftpb.StatusRequest{}) {
+	for _, a := range m.peers.queryStatuses(ctx, m.cfg.probeInterval(), &raftpb.StatusRequest{}) {
 		if a.GetRole() == roleLeader && !slices.Contains(a.GetMemberIds(), m.id) {
 			m.exitRemoved()
 		}

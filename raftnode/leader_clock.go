@@ -32,7 +32,7 @@ func (m *Member) checkClock(statuses map[raft.ServerID]memberStatus) {
 		m.log.Error("this leader's clock is off the members' median", "by", skew.String())
 	}
 	if skewed {
-		m.resign("its clock is off")
+		m.tracker.resign("its clock is off")
 	}
 }
 

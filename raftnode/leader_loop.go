@@ -3,7 +3,6 @@ package raftnode
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"sync"
 	"time"
 
@@ -125,7 +124,7 @@ func (m *Member) watchMainLoop(ctx context.Context) {
 func (m *Member) onDiskHang(operation string) {
 	select {
 	case <-m.started:
-		m.resign("the disk hangs")
+		m.tracker.resign("the disk hangs")
 	default: // it does not even come up
 	}
 	m.fatal(ExitRestart, "the disk hangs: "+operation)
@@ -143,57 +142,7 @@ func (r *leaderDuties) probeMembers(ctx context.Context) {
 	if m.hashDispute.err() != nil {
 		m.checkpoint(ctx)
 	}
-	statuses := m.queryStatuses(ctx, m.cfg.probeInterval(), &raftpb.StatusRequest{DisagreementAt: m.hashDispute.activeIndex()})
+	statuses := m.peers.queryStatuses(ctx, m.cfg.probeInterval(), &raftpb.StatusRequest{DisagreementAt: m.hashDispute.activeIndex()})
 	m.checkClock(statuses)
 	r.promoteCaughtUp(ctx, statuses)
-}
-
-// memberStatus is one member's answer.
-type memberStatus struct {
-	*raftpb.StatusResponse
-	clockOffset time.Duration // of its clock against this member's
-	roundTrip   time.Duration
-}
-
-// queryStatuses asks every other member for its status, at once; who does not answer in
-// time is left out.
-func (m *Member) queryStatuses(ctx context.Context, timeout time.Duration, req *raftpb.StatusRequest) map[raft.ServerID]memberStatus {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	statuses := make(map[raft.ServerID]memberStatus)
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	for _, s := range m.servers() {
-		if string(s.ID) == m.id {
-			continue
-		}
-		wg.Go(func() {
-			if a, err := m.queryStatus(ctx, s, req); err == nil {
-				mu.Lock()
-				statuses[s.ID] = a
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	return statuses
-}
-
-// queryStatus asks one member; an answer in another one's name is none.
-func (m *Member) queryStatus(ctx context.Context, s raft.Server, req *raftpb.StatusRequest) (memberStatus, error) {
-	conn, err := m.peers.dial(string(s.ID), string(s.Address))
-	if err != nil {
-		return memberStatus{}, err
-	}
-	sent, start := m.cfg.now(), time.Now()
-	resp, err := raftpb.NewMemberClient(conn).Status(ctx, req)
-	if err == nil && resp.GetMemberId() != string(s.ID) {
-		err = fmt.Errorf("member %s answered for member %s", resp.GetMemberId(), s.ID)
-	}
-	if err != nil {
-		return memberStatus{}, err
-	}
-	roundTrip := time.Since(start)
-	midpoint := sent.Add(roundTrip / 2).UnixNano()
-	return memberStatus{StatusResponse: resp, clockOffset: time.Duration(resp.GetClockUnixNano() - midpoint), roundTrip: roundTrip}, nil
 }

@@ -3,7 +3,7 @@ package raftnode
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,14 +41,15 @@ func (v *leaderInfo) leaderlessFor() time.Duration {
 type leaderTracker struct {
 	raft   *raft.Raft
 	selfID string
+	log    *slog.Logger
 	info   atomic.Pointer[leaderInfo]
 	mu     sync.Mutex
 	// elections counts the times that this member stood for election.
 	onElection func()
 }
 
-func newLeaderTracker(r *raft.Raft, selfID string, onElection func()) *leaderTracker {
-	l := &leaderTracker{raft: r, selfID: selfID, onElection: onElection}
+func newLeaderTracker(r *raft.Raft, selfID string, log *slog.Logger, onElection func()) *leaderTracker {
+	l := &leaderTracker{raft: r, selfID: selfID, log: log, onElection: onElection}
 	l.info.Store(leaderInfo{}.withContext())
 	return l
 }
@@ -110,84 +111,4 @@ func (l *leaderTracker) run(ctx context.Context, notify <-chan bool) {
 func (m *Member) Leadership() (leading bool, term uint64, changed <-chan struct{}) {
 	v := m.tracker.current()
 	return v.leading, m.raft.CurrentTerm(), v.ctx.Done()
-}
-
-// TransferLeadership gives leadership to another voter; no-op on others. It tries
-// until ctx ends: raft gives up when the other one is not elected in one election timeout.
-func (m *Member) TransferLeadership(ctx context.Context) error {
-	for m.tracker.refresh().leading {
-		if len(m.voters()) < 2 {
-			return errors.New("transfer leadership: there is no other voter")
-		}
-		err := await(ctx, m.raft.LeadershipTransfer().Error)
-		if err != nil && ctx.Err() != nil {
-			return fmt.Errorf("transfer leadership: %w", err)
-		}
-		if err != nil && m.tracker.refresh().leading {
-			sleep(ctx, 20*time.Millisecond)
-		}
-	}
-	return nil
-}
-
-// resign transfers leadership, when this member has it, and waits a second at most:
-// the main loop that would serve it may be blocked in the store (S27).
-func (m *Member) resign(reason string) {
-	if !m.tracker.refresh().leading {
-		return
-	}
-	m.log.Warn("giving leadership away", "why", reason)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if err := m.TransferLeadership(ctx); err != nil {
-		m.log.Warn("leadership was not given away", "error", err)
-	}
-}
-
-// await waits for a raft future, which knows no context.
-func await(ctx context.Context, wait func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- wait() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// termGate opens once per term, when this leader has applied all that was
-// committed before its term began.
-type termGate struct {
-	mu      sync.Mutex
-	term    uint64
-	changed chan struct{}
-}
-
-func newTermGate() *termGate { return &termGate{changed: make(chan struct{})} }
-
-func (g *termGate) open(term uint64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if term > g.term {
-		g.term = term
-		close(g.changed)
-		g.changed = make(chan struct{})
-	}
-}
-
-func (g *termGate) wait(ctx context.Context, term uint64) error {
-	for {
-		g.mu.Lock()
-		opened, changed := g.term, g.changed
-		g.mu.Unlock()
-		if opened >= term {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("the leader has not yet applied what was committed before its term: %w", context.Cause(ctx))
-		}
-	}
 }

@@ -1,15 +1,12 @@
 package raftnode
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 
 	"github.com/holdfast-storage/holdfast/raftnode/journal"
@@ -17,27 +14,15 @@ import (
 
 // Member is one running Raft member.
 type Member struct {
-	cfg Config
-	log *slog.Logger
-	id  string // Raft's
-	// processID is random, of this life of the process: it tells it from one that runs on
-	// a copy of the data folder.
-	processID string
-
-	storage   *storage
+	*core
 	journal   *journal.Journal
-	machine   *machine
 	mux       *mux
-	transport *transport
-	raft      *raft.Raft
 	proposals *proposalBatcher
 	forwards  *batchQueue[*forwardedCommand]
 	server    *grpc.Server
-	peers     *dialer
 	watches   *watchHub
 	metrics   *metrics
 
-	tracker       *leaderTracker
 	readGate      *termGate
 	verifyCalls   verifyCalls
 	leaderReads   *readBatcher
@@ -57,51 +42,8 @@ type Member struct {
 	joinError        atomic.Pointer[string] // why it is in no cluster yet
 	membershipChange sync.Mutex             // one change at a time (S141)
 
-	started       chan struct{} // closed when all of the above is there, and runs
-	lifetime      context.Context
-	cancel        context.CancelFunc
-	wg            sync.WaitGroup
-	fatalOnce     sync.Once
 	terminateOnce sync.Once
 	terminateErr  error
-	fatalReason   atomic.Pointer[string] // it ended itself
-}
-
-// start runs something until the member closes.
-func (m *Member) spawn(fn func(context.Context)) {
-	m.wg.Add(1)
-	go func() {
-		defer m.wg.Done()
-		fn(m.lifetime)
-	}()
-}
-
-// runEvery calls fn at an interval until the context is done.
-func runEvery(ctx context.Context, interval time.Duration, fn func()) {
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			fn()
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// fatal ends the process: going on could do harm. It returns only in tests.
-func (m *Member) fatal(code int, reason string) {
-	m.fatalOnce.Do(func() {
-		m.fatalReason.Store(&reason)
-		m.log.Error("this member ends its process", "code", code, "why", reason)
-		m.cfg.Exit(code)
-		go func() {
-			<-m.started
-			m.machine.halted.Store(true)
-			m.terminate(false)
-		}()
-	})
 }
 
 // Close transfers leadership if it has it, and stops.
@@ -113,7 +55,7 @@ func (m *Member) Close() error {
 func (m *Member) terminate(transfer bool) {
 	m.terminateOnce.Do(func() {
 		if transfer && len(m.voters()) > 1 {
-			m.resign("this member is stopping")
+			m.tracker.resign("this member is stopping")
 		}
 		m.terminateErr = m.shutdown()
 	})

@@ -3,7 +3,6 @@ package raftnode
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -35,23 +34,6 @@ func (m *Member) Peers() []Peer {
 		peers[i] = Peer{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter, Self: string(s.ID) == m.id}
 	}
 	return peers
-}
-
-// servers is the latest configuration; it must not be changed.
-func (m *Member) servers() []raft.Server {
-	return m.raft.GetConfiguration().Configuration().Servers
-}
-
-func (m *Member) voters() []raft.Server {
-	return slices.DeleteFunc(slices.Clone(m.servers()), func(s raft.Server) bool { return s.Suffrage != raft.Voter })
-}
-
-func (m *Member) serverOf(id string) (raft.Server, bool) {
-	servers := m.servers()
-	if i := slices.IndexFunc(servers, func(s raft.Server) bool { return string(s.ID) == id }); i >= 0 {
-		return servers[i], true
-	}
-	return raft.Server{}, false
 }
 
 // Dial is a connection to a peer's Raft listener, by its id, shared and kept open. It

@@ -14,7 +14,7 @@ import (
 
 // StatusAt asks whoever listens at an address who it is, member of this cluster or not.
 func (m *Member) StatusAt(ctx context.Context, addr string) (*raftpb.StatusResponse, error) {
-	s, err := m.queryStatusAt(ctx, addr)
+	s, err := m.peers.queryStatusAt(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("ask the controller at %s: %s", addr, rpcMessage(err))
 	}
@@ -118,7 +118,7 @@ func (m *Member) addMember(ctx context.Context, req *raftpb.JoinRequest) error {
 func (m *Member) checkAddressChange(ctx context.Context, s raft.Server, req *raftpb.JoinRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, m.cfg.leaderlessTimeout())
 	defer cancel()
-	current, err := m.queryStatus(ctx, s, &raftpb.StatusRequest{})
+	current, err := m.peers.queryStatus(ctx, s, &raftpb.StatusRequest{})
 	if err == nil && current.GetProcessId() != "" && current.GetProcessId() != req.GetProcessId() {
 		return fmt.Errorf("%w: member %s runs at %s too, on a copy of the data folder: stop one of the two, for ever", ErrRefused, s.ID, s.Address)
 	}
@@ -137,7 +137,7 @@ func (m *Member) removeMember(ctx context.Context, id string) error {
 		return err
 	}
 	if id == m.id {
-		if err := m.TransferLeadership(ctx); err != nil {
+		if err := m.tracker.transfer(ctx); err != nil {
 			return err
 		}
 		return fmt.Errorf("%w: it is the one to be removed", ErrNotLeader)
@@ -156,7 +156,7 @@ func (m *Member) checkRemovable(ctx context.Context, leaving raft.Server) error 
 		return nil
 	}
 	remaining, responsive := 0, 0
-	answers := m.queryStatuses(ctx, membershipChangeTimeout, &raftpb.StatusRequest{})
+	answers := m.peers.queryStatuses(ctx, membershipChangeTimeout, &raftpb.StatusRequest{})
 	for _, s := range m.servers() {
 		_, answered := answers[s.ID]
 		switch {

@@ -103,7 +103,7 @@ func (x *metrics) gauges(m *Member) []prometheus.Collector {
 		gauge("term", "The current term.", nil, func() float64 { return float64(m.raft.CurrentTerm()) }),
 		gauge("applied_index", "The last index applied.", nil, func() float64 { return float64(m.appliedIndex()) }),
 		gauge("commit_index", "The last index known to be committed.", nil, func() float64 { return float64(m.raft.CommitIndex()) }),
-		gauge("last_contact_seconds", "Since the leader was heard; zero on the leader.", nil, m.lastContact),
+		gauge("last_contact_seconds", "Since the leader was heard; zero on the leader.", nil, func() float64 { return lastContact(m.core) }),
 		gauge("inflight_proposals", "Commands that wait in this leader.", nil, func() float64 { return float64(m.proposals.inflight.Load()) }),
 		gauge("disk_free_bytes", "Free space of the Raft folder's disk.", nil, func() float64 { return float64(m.diskGuard.free.Load()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
@@ -112,7 +112,7 @@ func (x *metrics) gauges(m *Member) []prometheus.Collector {
 	}
 	for _, role := range []string{roleLeader, roleFollower, roleCandidate, roleNonvoter} {
 		all = append(all, gauge("state", "1 for the role that this member has.", prometheus.Labels{"state": role}, func() float64 {
-			if m.role() == role {
+			if roleOf(m.core) == role {
 				return 1
 			}
 			return 0
@@ -121,9 +121,9 @@ func (x *metrics) gauges(m *Member) []prometheus.Collector {
 	return all
 }
 
-func (m *Member) lastContact() float64 {
-	if m.raft.State() == raft.Leader {
+func lastContact(c *core) float64 {
+	if c.raft.State() == raft.Leader {
 		return 0
 	}
-	return time.Since(m.raft.LastContact()).Seconds()
+	return time.Since(c.raft.LastContact()).Seconds()
 }

@@ -31,7 +31,8 @@ type mux struct {
 	creds     *pki.Credentials
 	dial      func(ctx context.Context, addr string) (net.Conn, error)
 	log       *slog.Logger
-	member    *Member
+	core      *core
+	checker   targetChecker
 
 	raftListener, grpcListener *protocolListener
 	handshakeSlots             chan struct{}
@@ -44,11 +45,11 @@ type mux struct {
 	conns map[net.Conn]bool // of Raft; raft does not close those it accepted. True: it names nobody
 }
 
-func newMux(member *Member) *mux {
-	cfg := &member.cfg
+func newMux(c *core, checker targetChecker) *mux {
+	cfg := &c.cfg
 	m := &mux{
-		listener: cfg.Listener, advertise: cfg.Advertise, creds: cfg.Credentials, dial: cfg.dial, log: member.log,
-		handshakeSlots: make(chan struct{}, maxHandshakes), conns: make(map[net.Conn]bool), member: member,
+		listener: cfg.Listener, advertise: cfg.Advertise, creds: cfg.Credentials, dial: cfg.dial, log: c.log,
+		handshakeSlots: make(chan struct{}, maxHandshakes), conns: make(map[net.Conn]bool), core: c, checker: checker,
 	}
 	m.lifetime, m.cancel = context.WithCancel(context.Background())
 	m.raftListener, m.grpcListener = newProtocolListener(m), newProtocolListener(m)
@@ -120,13 +121,13 @@ func (m *mux) handshake(conn net.Conn) {
 func (m *mux) checkProtocol(conn *tls.Conn) error {
 	switch protocol := conn.ConnectionState().NegotiatedProtocol; protocol {
 	case protoRaft, protoMember:
-		err := answerTarget(conn, m.member)
+		err := answerTarget(conn, m.checker)
 		if err != nil {
 			m.misdirected.Add(1)
 		}
 		return err
 	case protoRaft1:
-		return m.member.checkUntargeted()
+		return m.checker.checkUntargeted()
 	case protoJoin, protoMember1:
 		return nil
 	default:
@@ -236,10 +237,10 @@ func (b *protocolListener) Dial(address raft.ServerAddress, timeout time.Duratio
 		return nil, err
 	}
 	protocols := []string{protoRaft}
-	if b.mux.member.dialsUntargeted() {
+	if b.mux.core.dialsUntargeted() {
 		protocols = append(protocols, protoRaft1)
 	}
-	tlsConn, err := tlsClient(ctx, conn, b.mux.creds, b.mux.member.targetFor(id), protocols...)
+	tlsConn, err := tlsClient(ctx, conn, b.mux.creds, b.mux.core.targetFor(id), protocols...)
 	if err != nil {
 		return nil, fmt.Errorf("greet %s: %w", addr, err)
 	}

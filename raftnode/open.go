@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
@@ -32,9 +31,7 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	m := &Member{cfg: cfg, processID: uuid.NewString(), watches: newWatchHub(), readGate: newTermGate(), checkpointSignal: make(chan struct{}, 1), sweepSignal: make(chan struct{}, 1), started: make(chan struct{})}
-	m.log = cfg.Logger.With("member", cfg.Name)
-	m.lifetime, m.cancel = context.WithCancel(context.Background())
+	m := newMember(cfg)
 	if err := m.openFiles(); err != nil {
 		m.cancel()
 		return nil, errors.Join(fmt.Errorf("open the member in %s: %w", cfg.Dir, err), cfg.Listener.Close())
@@ -44,6 +41,14 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 	}
 	m.serve()
 	return m, nil
+}
+
+// newMember makes every part of a member before one of them runs: raft calls the machine
+// and the transport's hooks already while it starts.
+func newMember(cfg Config) *Member {
+	m := &Member{core: newCore(cfg), watches: newWatchHub(), readGate: newTermGate(), checkpointSignal: make(chan struct{}, 1), sweepSignal: make(chan struct{}, 1)}
+	m.onFatal = func() { m.terminate(false) }
+	return m
 }
 
 func (m *Member) openFiles() (err error) {
@@ -65,7 +70,7 @@ func (m *Member) openFiles() (err error) {
 	if err != nil {
 		return errors.Join(err, m.storage.close())
 	}
-	m.diskGuard = newDiskGuard(&m.cfg, m.log, func() { m.resign("the disk is full") })
+	m.diskGuard = newDiskGuard(&m.cfg, m.log, func() { m.tracker.resign("the disk is full") })
 	m.machine = newMachine(m.journal, m.events())
 	m.machine.verifiedDump, m.machine.apply = dump, m.cfg.apply
 	m.machine.skips, err = loadSkips(m.storage)
@@ -93,14 +98,6 @@ func (m *Member) events() machineEvents {
 	}
 }
 
-// recordClusterID records which cluster the folder belongs to (S21).
-func (m *Member) recordClusterID(cluster string) error {
-	if m.storage.clusterID() == cluster {
-		return nil
-	}
-	return m.storage.setClusterID(cluster)
-}
-
 // committed is called after each batch of entries.
 func (m *Member) onCommitted(index, term uint64) {
 	m.transport.commitPipelines.notify(index, term)
@@ -114,8 +111,8 @@ func (m *Member) onCommitted(index, term uint64) {
 }
 
 func (m *Member) openRaft() error {
-	m.peers = newDialer(m)
-	m.mux = newMux(m)
+	m.peers = newPeers(m.core)
+	m.mux = newMux(m.core, m)
 	m.transport = newTransport(m.mux.raftListener, raftRPCTimeout, &m.cfg)
 	m.transport.mayCampaign = m.mayCampaign
 	m.transport.mayVote = func() bool { return m.inConfiguration() && m.mayCampaign() }
@@ -124,7 +121,7 @@ func (m *Member) openRaft() error {
 	logs := guardedLogs{LogStore: m.storage.logs, checkAppend: m.diskGuard.checkAppend}
 	snapshots := indexedSnapshots{m.storage.snapshots}
 	notify := make(chan bool, 16)
-	config := m.raftConfig(notify)
+	config := raftConfig(m.core, notify)
 	if err := m.bootstrapAtOpen(config, logs, snapshots); err != nil {
 		return err
 	}
@@ -137,23 +134,23 @@ func (m *Member) openRaft() error {
 	m.forwards = newBatchQueue[*forwardedCommand](maxPendingProposals, maxForwardBatch)
 	m.spawn(func(ctx context.Context) { m.proposals.run(ctx, m.proposals.send) })
 	m.spawn(func(ctx context.Context) { m.forwards.run(ctx, m.sendForwards) })
-	m.tracker = newLeaderTracker(m.raft, m.id, m.metrics.countElection)
+	m.tracker = newLeaderTracker(m.raft, m.id, m.log, m.metrics.countElection)
 	m.spawn(func(ctx context.Context) { m.tracker.run(ctx, notify) })
 	return nil
 }
 
-func (m *Member) raftConfig(notify chan<- bool) *raft.Config {
-	c := raft.DefaultConfig()
-	c.ProtocolVersion = raft.ProtocolVersionMax
-	c.LocalID = raft.ServerID(m.id)
-	c.HeartbeatTimeout, c.ElectionTimeout, c.LeaderLeaseTimeout = m.cfg.HeartbeatTimeout, m.cfg.ElectionTimeout, m.cfg.LeaseTimeout
-	c.MaxAppendEntries, c.BatchApplyCh = maxBatchEntries, true
-	c.SnapshotThreshold, c.TrailingLogs, c.SnapshotInterval = m.cfg.SnapshotThreshold, m.cfg.TrailingLogs, m.cfg.SnapshotInterval
-	c.ShutdownOnRemove = true
-	c.NotifyCh = notify
-	c.Logger = newRaftLogger(m.log)
-	c.NoLegacyTelemetry = true
-	return c
+func raftConfig(c *core, notify chan<- bool) *raft.Config {
+	config := raft.DefaultConfig()
+	config.ProtocolVersion = raft.ProtocolVersionMax
+	config.LocalID = raft.ServerID(c.id)
+	config.HeartbeatTimeout, config.ElectionTimeout, config.LeaderLeaseTimeout = c.cfg.HeartbeatTimeout, c.cfg.ElectionTimeout, c.cfg.LeaseTimeout
+	config.MaxAppendEntries, config.BatchApplyCh = maxBatchEntries, true
+	config.SnapshotThreshold, config.TrailingLogs, config.SnapshotInterval = c.cfg.SnapshotThreshold, c.cfg.TrailingLogs, c.cfg.SnapshotInterval
+	config.ShutdownOnRemove = true
+	config.NotifyCh = notify
+	config.Logger = newRaftLogger(c.log)
+	config.NoLegacyTelemetry = true
+	return config
 }
 
 // bootstrapAtOpen makes this member the only one of a new cluster, once in the life of

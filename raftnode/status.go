@@ -24,7 +24,7 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 	hash, index := m.stateHash(ctx, hashAt)
 	v := m.tracker.current()
 	s := &raftpb.StatusResponse{
-		MemberId: m.id, Name: m.cfg.Name, Role: m.role(),
+		MemberId: m.id, Name: m.cfg.Name, Role: roleOf(m.core),
 		Term: m.raft.CurrentTerm(), AppliedIndex: m.appliedIndex(), CommitIndex: m.raft.CommitIndex(),
 		StateHash: hash, HashIndex: index, LeaderId: v.id,
 		FeatureLevel: m.cfg.maxFeatureLevel, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr,
@@ -60,11 +60,11 @@ func (m *Member) appliedIndex() uint64 {
 	return m.machine.applied.reached.Load()
 }
 
-func (m *Member) role() string {
-	if s, configured := m.serverOf(m.id); !configured || s.Suffrage != raft.Voter {
+func roleOf(c *core) string {
+	if s, configured := c.serverOf(c.id); !configured || s.Suffrage != raft.Voter {
 		return roleNonvoter
 	}
-	switch m.raft.State() {
+	switch c.raft.State() {
 	case raft.Leader:
 		return roleLeader
 	case raft.Candidate:

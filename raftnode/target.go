@@ -73,20 +73,6 @@ func (m *Member) checkUntargeted() error {
 	return nil
 }
 
-// inConfiguration tells whether the newest configuration here, committed or not, has this member.
-func (m *Member) inConfiguration() bool {
-	_, in := m.serverOf(m.id)
-	return in
-}
-
-// targetFor is a member of this cluster, as connections to it name it.
-func (m *Member) targetFor(id string) *raftpb.Target {
-	return &raftpb.Target{ClusterId: m.storage.clusterID(), MemberId: id}
-}
-
-// dialsUntargeted tells whether a member may still be of a build that knows no targets.
-func (m *Member) dialsUntargeted() bool { return m.machine.cluster().FeatureLevel < fsm.Level2 }
-
 // tlsClient does the handshake of one outgoing connection. A protocol that names its
 // target is in use only when the other end said that it is the target.
 func tlsClient(ctx context.Context, conn net.Conn, creds *pki.Credentials, target *raftpb.Target, protocols ...string) (*tls.Conn, error) {

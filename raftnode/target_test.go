@@ -177,7 +177,7 @@ func TestS68_AnUnknownMemberIsAskedForJoinAndStatusOnly(t *testing.T) {
 	t.Parallel()
 	c := newThreeMembers(t, nil)
 	leader, other := c.leader(), c.followers()[0]
-	peers := newDialer(other.Member)
+	peers := newPeers(other.core)
 	defer func() { require.NoError(t, peers.close()) }()
 	conn, err := peers.dial("", leader.addr)
 	require.NoError(t, err)

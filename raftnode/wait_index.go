@@ -50,16 +50,3 @@ func (m *Member) lastDelivered(index uint64) uint64 {
 	}
 	return 0
 }
-
-// waitApplied waits until the machine was given the index, which must be one that
-// it is given. It ends with the member.
-func (m *Member) waitApplied(ctx context.Context, index uint64) error {
-	if m.machine.applied.reached.Load() >= index {
-		return nil
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stop := context.AfterFunc(m.lifetime, func() { cancel(ErrShutdown) })
-	defer stop()
-	return m.machine.applied.wait(ctx, index)
-}

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// dialer keeps one connection to each peer.
-type dialer struct {
-	member *Member
+// peers keeps one connection to each other member and asks them for their status.
+type peers struct {
+	*core
 
 	mu     sync.Mutex
 	conns  map[peerKey]*grpc.ClientConn
@@ -26,41 +26,41 @@ type dialer struct {
 // peerKey is a member at an address; without an id it is whoever is there.
 type peerKey struct{ id, addr string }
 
-func newDialer(m *Member) *dialer {
-	return &dialer{member: m, conns: make(map[peerKey]*grpc.ClientConn)}
+func newPeers(c *core) *peers {
+	return &peers{core: c, conns: make(map[peerKey]*grpc.ClientConn)}
 }
 
 // dial connects to a member. Without an id it is whoever is at the address, who may be
 // asked for Join and Status only.
-func (d *dialer) dial(id, addr string) (*grpc.ClientConn, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+func (p *peers) dial(id, addr string) (*grpc.ClientConn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	key := peerKey{id, addr}
-	if d.closed {
+	if p.closed {
 		return nil, ErrShutdown
 	}
-	if conn := d.conns[key]; conn != nil {
+	if conn := p.conns[key]; conn != nil {
 		return conn, nil
 	}
-	conn, err := d.dialNew(id, addr)
+	conn, err := p.dialNew(id, addr)
 	if err != nil {
 		return nil, err
 	}
-	d.conns[key] = conn
+	p.conns[key] = conn
 	return conn, nil
 }
 
 // dialNew makes a connection that the caller closes.
-func (d *dialer) dialNew(id, addr string) (*grpc.ClientConn, error) {
+func (p *peers) dialNew(id, addr string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+addr,
-		grpc.WithTransportCredentials(memberCreds{d.member, id}),
+		grpc.WithTransportCredentials(memberCreds{p.core, id}),
 		// Soon: a member that restarts is wanted at once.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 25 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: 2 * time.Second,
 		}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
-		grpc.WithContextDialer(d.member.cfg.dial),
+		grpc.WithContextDialer(p.cfg.dial),
 		grpc.WithDisableServiceConfig(),
 	)
 	if err != nil {
@@ -71,34 +71,34 @@ func (d *dialer) dialNew(id, addr string) (*grpc.ClientConn, error) {
 
 // closeExcept closes the connections to all others: gRPC would try for ever to reach those
 // that are gone.
-func (d *dialer) closeExcept(wanted func(peerKey) bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for key, conn := range d.conns {
+func (p *peers) closeExcept(wanted func(peerKey) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, conn := range p.conns {
 		if !wanted(key) {
 			_ = conn.Close() // who waits on it hears that
-			delete(d.conns, key)
+			delete(p.conns, key)
 		}
 	}
 }
 
-func (d *dialer) close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.closed = true
+func (p *peers) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
 	var errs []error
-	for _, conn := range d.conns {
+	for _, conn := range p.conns {
 		errs = append(errs, conn.Close())
 	}
-	d.conns = nil
+	p.conns = nil
 	return errors.Join(errs...)
 }
 
 // memberCreds is gRPC's credentials for connections to one member, or to whoever is at
 // the address when the id is empty.
 type memberCreds struct {
-	member *Member
-	id     string
+	core *core
+	id   string
 }
 
 // ClientHandshake names the target.
@@ -107,10 +107,10 @@ func (t memberCreds) ClientHandshake(ctx context.Context, _ string, conn net.Con
 	if t.id == "" {
 		protocols = []string{protoJoin}
 	}
-	if t.member.dialsUntargeted() {
+	if t.core.dialsUntargeted() {
 		protocols = append(protocols, protoMember1)
 	}
-	tlsConn, err := tlsClient(ctx, conn, t.member.cfg.Credentials, t.member.targetFor(t.id), protocols...)
+	tlsConn, err := tlsClient(ctx, conn, t.core.cfg.Credentials, t.core.targetFor(t.id), protocols...)
 	if err != nil {
 		return nil, nil, err
 	}
