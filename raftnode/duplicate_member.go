@@ -39,26 +39,26 @@ func (t *duplicateMember) reset() {
 // mayCampaign tells whether this member may be elected, and vote: one that the configuration
 // has at another address may only when no other process is there. Raft asks by itself,
 // maybe before Open has it: until all is there nobody stands.
-func (m *Member) mayCampaign() bool {
+func (j *joiner) mayCampaign() bool {
 	select {
-	case <-m.started:
-		return m.atConfiguredAddress() || m.duplicate.ruledOut()
+	case <-j.started:
+		return j.atConfiguredAddress() || j.duplicate.ruledOut()
 	default:
 		return false
 	}
 }
 
 // probeDuplicate asks at the address that the configuration has for this member.
-func (m *Member) probeDuplicate(ctx context.Context, self raft.Server) {
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.leaderlessTimeout())
+func (j *joiner) probeDuplicate(ctx context.Context, self raft.Server) {
+	ctx, cancel := context.WithTimeout(ctx, j.cfg.leaderlessTimeout())
 	defer cancel()
-	a, err := m.peers.queryStatus(ctx, self, &raftpb.StatusRequest{})
+	a, err := j.peers.queryStatus(ctx, self, &raftpb.StatusRequest{})
 	switch {
 	case err != nil:
-		m.duplicate.noAnswer()
-	case a.GetProcessId() != "" && a.GetProcessId() != m.processID:
-		m.duplicate.found(string(self.Address))
+		j.duplicate.noAnswer()
+	case a.GetProcessId() != "" && a.GetProcessId() != j.processID:
+		j.duplicate.found(string(self.Address))
 	default:
-		m.duplicate.noAnswer() // it is this process, or a build that does not say which it is
+		j.duplicate.noAnswer() // it is this process, or a build that does not say which it is
 	}
 }

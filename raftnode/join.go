@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/grpc/status"
@@ -13,116 +14,153 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
+// joiner makes this member one of the cluster's: it bootstraps a new cluster or joins one,
+// corrects its address, and ends the process once the cluster removed this member.
+type joiner struct {
+	*core
+	bootstrapper *bootstrapper
+	mux          *mux
+
+	admitted  atomic.Bool            // the newest configuration that was committed and received has this member (S68)
+	joined    atomic.Bool            // the leader answered a Join of this process
+	duplicate duplicateMember        // at the address that the configuration has for this member
+	joinError atomic.Pointer[string] // why it is not in the cluster yet
+}
+
+// setAdmitted takes each configuration that was committed and received.
+func (j *joiner) setAdmitted(c raft.Configuration) {
+	j.admitted.Store(slices.ContainsFunc(c.Servers, func(s raft.Server) bool { return string(s.ID) == j.id }))
+}
+
 // checkAdmitted is nil once a configuration that has this member was committed and received.
 // Before, it serves nothing: it may be a stranger at a member's old address (S68).
-func (m *Member) checkAdmitted() error {
-	if addr := m.duplicate.addr.Load(); addr != nil {
-		return fmt.Errorf("member %s runs at %s too, on a copy of the data folder: stop one of the two, for ever", m.id, *addr)
+func (j *joiner) checkAdmitted() error {
+	if addr := j.duplicate.addr.Load(); addr != nil {
+		return fmt.Errorf("member %s runs at %s too, on a copy of the data folder: stop one of the two, for ever", j.id, *addr)
 	}
-	if m.admitted.Load() {
+	if j.admitted.Load() {
 		return nil
 	}
-	if reason := m.joinError.Load(); reason != nil {
-		return fmt.Errorf("this member (%s) is not in the cluster yet: %s", m.id, *reason)
+	if reason := j.joinError.Load(); reason != nil {
+		return fmt.Errorf("this member (%s) is not in the cluster yet: %s", j.id, *reason)
 	}
-	return fmt.Errorf("this member (%s) has not yet received a committed configuration that has it", m.id)
+	return fmt.Errorf("this member (%s) has not yet received a committed configuration that has it", j.id)
 }
 
 // setJoinError notes why this member is in no cluster yet, and logs it when that is new.
-func (m *Member) setJoinError(err error) {
+func (j *joiner) setJoinError(err error) {
 	reason := err.Error()
-	if old := m.joinError.Swap(&reason); old == nil || *old != reason {
-		m.log.Warn("this member is not in the cluster yet", "member_id", m.id, "why", reason)
+	if old := j.joinError.Swap(&reason); old == nil || *old != reason {
+		j.log.Warn("this member is not in the cluster yet", "member_id", j.id, "why", reason)
 	}
 }
 
 // membershipLoop joins, or founds, when the folder is new, corrects the own address when it
 // changed, and ends the process when the cluster removed this member.
-func (m *Member) membershipLoop(ctx context.Context) {
-	m.reconcileMembership(ctx)
-	runEvery(ctx, m.cfg.probeInterval(), func() { m.reconcileMembership(ctx) })
+func (j *joiner) membershipLoop(ctx context.Context) {
+	j.reconcileMembership(ctx)
+	runEvery(ctx, j.cfg.probeInterval(), func() { j.reconcileMembership(ctx) })
 }
 
-func (m *Member) reconcileMembership(ctx context.Context) {
-	self, configured := m.serverOf(m.id)
-	if m.atConfiguredAddress() {
-		m.duplicate.reset()
+func (j *joiner) reconcileMembership(ctx context.Context) {
+	self, configured := j.serverOf(j.id)
+	if j.atConfiguredAddress() {
+		j.duplicate.reset()
 	}
 	switch {
-	case m.raft.State() == raft.Shutdown:
-		m.exitRemoved()
-	case len(m.servers()) == 0 && m.bootstrapping.Load():
-		m.bootstrapOrJoin(ctx)
-	case len(m.servers()) == 0:
-		m.joinThroughAny(ctx)
-	case configured && string(self.Address) != m.cfg.Advertise:
-		m.probeDuplicate(ctx, self)
-		m.joinThroughAny(ctx)
-	case m.tracker.current().leaderlessFor() > 2*m.cfg.leaderlessTimeout():
-		m.detectRemoval(ctx)
+	case j.raft.State() == raft.Shutdown:
+		j.exitRemoved()
+	case len(j.servers()) == 0 && j.bootstrapper.bootstrapping.Load():
+		j.bootstrapOrJoin(ctx)
+	case len(j.servers()) == 0:
+		j.joinThroughAny(ctx)
+	case configured && string(self.Address) != j.cfg.Advertise:
+		j.probeDuplicate(ctx, self)
+		j.joinThroughAny(ctx)
+	case j.tracker.current().leaderlessFor() > 2*j.cfg.leaderlessTimeout():
+		j.detectRemoval(ctx)
 	}
-	if !m.dialsUntargeted() {
-		m.mux.closeUntargeted()
+	if !j.dialsUntargeted() {
+		j.mux.closeUntargeted()
 	}
-	m.peers.closeStaleConnections()
+	j.peers.closeStaleConnections()
 }
 
 // joinThroughAny asks each known member until one takes this member in.
-func (m *Member) joinThroughAny(ctx context.Context) {
-	addrs := slices.Clone(m.cfg.Join)
-	for _, s := range m.servers() {
+func (j *joiner) joinThroughAny(ctx context.Context) {
+	addrs := slices.Clone(j.cfg.Join)
+	for _, s := range j.servers() {
 		addrs = append(addrs, string(s.Address))
 	}
 	var failed []string
 	for _, addr := range addrs {
-		if addr == m.cfg.Advertise {
+		if addr == j.cfg.Advertise {
 			continue
 		}
-		err := m.joinThrough(ctx, addr)
+		err := j.joinThrough(ctx, addr)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		failed = append(failed, fmt.Sprintf("join through %s: %s", addr, rpcMessage(err)))
 	}
-	m.setJoinError(errors.New(strings.Join(failed, "; ")))
+	j.setJoinError(errors.New(strings.Join(failed, "; ")))
 }
 
 // reason is an error without what gRPC says around it.
 func rpcMessage(err error) string { return status.Convert(err).Message() }
 
-func (m *Member) joinThrough(ctx context.Context, addr string) error {
-	ctx, cancel := context.WithTimeout(ctx, membershipChangeTimeout+m.cfg.leaderlessTimeout())
+func (j *joiner) joinThrough(ctx context.Context, addr string) error {
+	ctx, cancel := context.WithTimeout(ctx, membershipChangeTimeout+j.cfg.leaderlessTimeout())
 	defer cancel()
-	conn, err := m.peers.dial("", addr)
+	conn, err := j.peers.dial("", addr)
 	if err != nil {
 		return err
 	}
 	resp, err := raftpb.NewMemberClient(conn).Join(ctx, &raftpb.JoinRequest{
-		MemberId: m.id, Name: m.cfg.Name, RaftAddr: m.cfg.Advertise,
-		ClusterId: m.storage.clusterID(), FeatureLevel: m.cfg.maxFeatureLevel, ProcessId: m.processID,
+		MemberId: j.id, Name: j.cfg.Name, RaftAddr: j.cfg.Advertise,
+		ClusterId: j.storage.clusterID(), FeatureLevel: j.cfg.maxFeatureLevel, ProcessId: j.processID,
 	})
 	if err != nil {
 		return err
 	}
-	if err := m.recordClusterID(resp.GetClusterId()); err != nil {
+	if err := j.recordClusterID(resp.GetClusterId()); err != nil {
 		return err
 	}
-	m.joined.Store(true)
-	m.joinError.Store(nil)
+	j.joined.Store(true)
+	j.joinError.Store(nil)
 	return nil
 }
 
 // detectRemoval believes the leader only: another member's configuration may be old.
-func (m *Member) detectRemoval(ctx context.Context) {
-	for _, a := range m.peers.queryStatuses(ctx, m.cfg.probeInterval(), &raftpb.StatusRequest{}) {
-		if a.GetRole() == roleLeader && !slices.Contains(a.GetMemberIds(), m.id) {
-			m.exitRemoved()
+func (j *joiner) detectRemoval(ctx context.Context) {
+	for _, a := range j.peers.queryStatuses(ctx, j.cfg.probeInterval(), &raftpb.StatusRequest{}) {
+		if a.GetRole() == roleLeader && !slices.Contains(a.GetMemberIds(), j.id) {
+			j.exitRemoved()
 		}
 	}
 }
 
-func (m *Member) exitRemoved() {
-	if m.lifetime.Err() == nil {
-		m.fatal(ExitRemoved, "the cluster removed this member: to bring it back, move "+m.cfg.Dir+" away and join again")
+func (j *joiner) exitRemoved() {
+	if j.lifetime.Err() == nil {
+		j.fatal(ExitRemoved, "the cluster removed this member: to bring it back, move "+j.cfg.Dir+" away and join again")
+	}
+}
+
+// bootstrapOrJoin asks every known address. One that knows a cluster is joined; a new one is
+// made only when all said that they know none, and that they are not to make one either.
+func (j *joiner) bootstrapOrJoin(ctx context.Context) {
+	unanswered, otherFounder, clusterExists := j.bootstrapper.discoverCluster(ctx)
+	switch {
+	case ctx.Err() != nil:
+	case clusterExists:
+		j.joinThroughAny(ctx)
+	case otherFounder != "":
+		j.setJoinError(fmt.Errorf("%s is to make a new cluster too: start one controller only with --bootstrap, the others with --join", otherFounder))
+	case len(unanswered) > 0:
+		j.setJoinError(fmt.Errorf("a new cluster is made when all other controllers said that they know none; not yet asked: %s", strings.Join(unanswered, "; ")))
+	default:
+		if err := j.bootstrapper.bootstrapCluster(); err != nil {
+			j.setJoinError(fmt.Errorf("make the new cluster: %w", err))
+		}
 	}
 }

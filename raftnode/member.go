@@ -23,6 +23,8 @@ type Member struct {
 	watches   *watchHub
 	metrics   *metrics
 
+	joiner *joiner
+
 	readGate      *termGate
 	verifyCalls   verifyCalls
 	leaderReads   *readBatcher
@@ -31,16 +33,11 @@ type Member struct {
 	diskGuard        *diskGuard
 	clock            clockCheck
 	hashDispute      hashDispute
-	checkpointSignal chan struct{}          // a checkpoint
-	sweepSignal      chan struct{}          // a sweep is under way
-	checkpointWindow atomic.Uint64          // of CheckpointEvery entries, the last one begun
-	caughtUp         atomic.Bool            // with what was committed when it started
-	admitted         atomic.Bool            // the newest configuration that was committed and received has this member (S68)
-	joined           atomic.Bool            // the leader said so in this life of the process
-	bootstrapping    atomic.Bool            // it is to make a new cluster
-	duplicate        duplicateMember        // at the address that the configuration has for this member
-	joinError        atomic.Pointer[string] // why it is in no cluster yet
-	membershipChange sync.Mutex             // one change at a time (S141)
+	checkpointSignal chan struct{} // a checkpoint
+	sweepSignal      chan struct{} // a sweep is under way
+	checkpointWindow atomic.Uint64 // of CheckpointEvery entries, the last one begun
+	caughtUp         atomic.Bool   // with what was committed when it started
+	membershipChange sync.Mutex    // one change at a time (S141)
 
 	terminateOnce sync.Once
 	terminateErr  error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -47,6 +46,7 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 // and the transport's hooks already while it starts.
 func newMember(cfg Config) *Member {
 	m := &Member{core: newCore(cfg), watches: newWatchHub(), readGate: newTermGate(), checkpointSignal: make(chan struct{}, 1), sweepSignal: make(chan struct{}, 1)}
+	m.joiner = &joiner{core: m.core, bootstrapper: &bootstrapper{core: m.core}}
 	m.onFatal = func() { m.terminate(false) }
 	return m
 }
@@ -83,18 +83,16 @@ func (m *Member) openFiles() (err error) {
 // events connects the machine to the rest of the member.
 func (m *Member) events() machineEvents {
 	return machineEvents{
-		changed:      m.watches.publish,
-		allChanged:   m.watches.publishAll,
-		committed:    m.onCommitted,
-		clusterNamed: m.recordClusterID,
-		configuration: func(c raft.Configuration) {
-			m.admitted.Store(slices.ContainsFunc(c.Servers, func(s raft.Server) bool { return string(s.ID) == m.id }))
-		},
-		diverged:     func(index uint64, ownHash, majorityHash []byte) { go m.quarantine(index, ownHash, majorityHash) },
-		failed:       func(reason string) { m.fatal(ExitRestart, reason) },
-		entryFailed:  m.recordEntryFault,
-		batchApplied: m.metrics.observeApplied,
-		dumpDone:     m.metrics.countSnapshot,
+		changed:       m.watches.publish,
+		allChanged:    m.watches.publishAll,
+		committed:     m.onCommitted,
+		clusterNamed:  m.recordClusterID,
+		configuration: m.joiner.setAdmitted,
+		diverged:      func(index uint64, ownHash, majorityHash []byte) { go m.quarantine(index, ownHash, majorityHash) },
+		failed:        func(reason string) { m.fatal(ExitRestart, reason) },
+		entryFailed:   m.recordEntryFault,
+		batchApplied:  m.metrics.observeApplied,
+		dumpDone:      m.metrics.countSnapshot,
 	}
 }
 
@@ -112,17 +110,18 @@ func (m *Member) onCommitted(index, term uint64) {
 
 func (m *Member) openRaft() error {
 	m.peers = newPeers(m.core)
-	m.mux = newMux(m.core, m)
+	m.mux = newMux(m.core, m.joiner)
+	m.joiner.mux = m.mux
 	m.transport = newTransport(m.mux.raftListener, raftRPCTimeout, &m.cfg)
-	m.transport.mayCampaign = m.mayCampaign
-	m.transport.mayVote = func() bool { return m.inConfiguration() && m.mayCampaign() }
+	m.transport.mayCampaign = m.joiner.mayCampaign
+	m.transport.mayVote = func() bool { return m.inConfiguration() && m.joiner.mayCampaign() }
 	m.proposals = newProposalBatcher()
 	m.transport.commitPipelines.proposalsInFlight = func() bool { return m.proposals.inflight.Load() > 0 }
 	logs := guardedLogs{LogStore: m.storage.logs, checkAppend: m.diskGuard.checkAppend}
 	snapshots := indexedSnapshots{m.storage.snapshots}
 	notify := make(chan bool, 16)
 	config := raftConfig(m.core, notify)
-	if err := m.bootstrapAtOpen(config, logs, snapshots); err != nil {
+	if err := m.joiner.bootstrapper.bootstrapAtOpen(config, logs, snapshots); err != nil {
 		return err
 	}
 	var err error
@@ -153,27 +152,6 @@ func raftConfig(c *core, notify chan<- bool) *raft.Config {
 	return config
 }
 
-// bootstrapAtOpen makes this member the only one of a new cluster, once in the life of
-// a data folder (S142). An empty folder that is to join nobody is refused.
-func (m *Member) bootstrapAtOpen(config *raft.Config, logs raft.LogStore, snapshots raft.SnapshotStore) error {
-	hasState, err := m.storage.hasState()
-	switch {
-	case err != nil:
-		return err
-	case hasState && m.cfg.Bootstrap:
-		return m.writeBootstrapMarker()
-	case hasState:
-		return nil
-	case m.cfg.Bootstrap:
-		return m.prepareBootstrap(func() error {
-			return raft.BootstrapCluster(config, logs, m.storage.stable, snapshots, m.transport, m.initialConfiguration())
-		})
-	case len(m.cfg.Join) == 0:
-		return errors.New("the data folder is empty: name members to join through, or make a new cluster")
-	}
-	return nil
-}
-
 // run starts what serves and what watches.
 func (m *Member) serve() {
 	m.leaderReads = &readBatcher{fetchIndex: m.leaderReadIndex}
@@ -192,7 +170,7 @@ func (m *Member) serve() {
 	m.mux.serve()
 	m.spawn(func(context.Context) { _ = m.server.Serve(m.mux.grpcListener) })
 	m.spawn(m.leaderLoop)
-	m.spawn(m.membershipLoop)
+	m.spawn(m.joiner.membershipLoop)
 	m.spawn(m.trackCatchUp)
 	m.spawn(func(ctx context.Context) { runEvery(ctx, time.Second, m.diskGuard.check) })
 	close(m.started) // last: who waited may end the member at once

@@ -14,7 +14,7 @@ import (
 // S68: raft asks by itself, maybe before Open has it.
 func TestS68_AMemberDoesNotCampaignBeforeItIsOpen(t *testing.T) {
 	t.Parallel()
-	m := &Member{core: &core{id: "a", started: make(chan struct{})}}
+	m := &joiner{core: &core{id: "a", started: make(chan struct{})}}
 	require.False(t, m.mayCampaign())
 }
 

@@ -41,7 +41,7 @@ func (m *Member) tryOnce(ctx context.Context, v *leaderInfo, attempt func(contex
 	if m.lifetime.Err() != nil {
 		return ErrShutdown
 	}
-	if err := m.checkAdmitted(); err != nil {
+	if err := m.joiner.checkAdmitted(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
 	if v.addr == "" {

@@ -249,7 +249,7 @@ func (m *Member) checkCallTarget(ctx context.Context, method string) error {
 	case info.State.NegotiatedProtocol == protoJoin:
 		return status.Errorf(codes.PermissionDenied, "%s is for connections that name their member", method)
 	}
-	if err := m.checkUntargeted(); err != nil {
+	if err := m.joiner.checkUntargeted(); err != nil {
 		return status.Error(codes.Unavailable, err.Error())
 	}
 	return nil

@@ -28,7 +28,7 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 		Term: m.raft.CurrentTerm(), AppliedIndex: m.appliedIndex(), CommitIndex: m.raft.CommitIndex(),
 		StateHash: hash, HashIndex: index, LeaderId: v.id,
 		FeatureLevel: m.cfg.maxFeatureLevel, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr,
-		ClockUnixNano: m.cfg.now().UnixNano(), ClusterId: m.storage.clusterID(), ProcessId: m.processID, Founding: m.bootstrapping.Load() && !m.inConfiguration(),
+		ClockUnixNano: m.cfg.now().UnixNano(), ClusterId: m.storage.clusterID(), ProcessId: m.processID, Founding: m.joiner.bootstrapper.bootstrapping.Load() && !m.inConfiguration(),
 	}
 	for _, server := range m.servers() {
 		s.MemberIds = append(s.MemberIds, string(server.ID))
@@ -88,7 +88,7 @@ func (m *Member) Ready() error {
 	if err := m.checkWritable(); err != nil {
 		return err
 	}
-	if err := m.checkAdmitted(); err != nil {
+	if err := m.joiner.checkAdmitted(); err != nil {
 		return err
 	}
 	if m.tracker.current().addr == "" {

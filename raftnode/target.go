@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/raftnode/pki"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
@@ -38,39 +37,6 @@ type targetChecker interface {
 	checkTarget(t *raftpb.Target) error
 	// checkUntargeted is nil while connections that name nobody are for this member.
 	checkUntargeted() error
-}
-
-// checkTarget compares the target with this member. One that does not know its cluster
-// yet is told by the id alone, which is random and never used twice: who knows the id of
-// a new member has it from its Join, or from an operator's visit. The first cluster that
-// names it is its cluster for ever.
-func (m *Member) checkTarget(t *raftpb.Target) error {
-	cluster := m.storage.clusterID()
-	switch {
-	case t.GetMemberId() != m.id:
-		return fmt.Errorf("this is member %s, not %s", m.id, t.GetMemberId())
-	case cluster == "" && t.GetClusterId() == "":
-		return errors.New("the connection names no cluster")
-	case cluster == "" && m.bootstrapping.Load():
-		return errors.New("this member is to make a cluster of its own")
-	case cluster == "" && !m.inConfiguration():
-		return m.recordClusterID(t.GetClusterId())
-	case cluster != "" && t.GetClusterId() != cluster:
-		return fmt.Errorf("this member belongs to cluster %s, not %s", cluster, t.GetClusterId())
-	}
-	return nil
-}
-
-// checkUntargeted: only while a build that names nobody may be a member, and only
-// after the cluster said that this member is one, under the id that it has.
-func (m *Member) checkUntargeted() error {
-	if level := m.machine.cluster().FeatureLevel; level >= fsm.Level2 {
-		return fmt.Errorf("at feature level %d a connection names its member: upgrade the controller that dials", level)
-	}
-	if !m.joined.Load() && !m.inConfiguration() {
-		return errors.New("this member is in no configuration that it knows")
-	}
-	return nil
 }
 
 // tlsClient does the handshake of one outgoing connection. A protocol that names its

@@ -236,7 +236,7 @@ func TestS68_ACopyOfADataFolderGivesNoVote(t *testing.T) {
 		require.ErrorContains(t, err, "it gives no vote", "granted: %v", resp.Granted)
 		err = duplicate.transport.RequestVote(raft.ServerID(leader.id), raft.ServerAddress(leader.addr), &raft.RequestVoteRequest{Term: 1}, new(raft.RequestVoteResponse))
 		require.ErrorContains(t, err, "it gives no vote")
-		require.Error(t, duplicate.checkAdmitted())
+		require.Error(t, duplicate.joiner.checkAdmitted())
 	}
 	require.NoError(t, original.stop())
 	eventually(t, duplicate.Ready)
