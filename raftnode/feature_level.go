@@ -17,7 +17,7 @@ import (
 // it may. What the cluster's feature level does not know is refused (S72): by a rejection,
 // so that nobody asks again in vain. The level itself is raised here.
 func (m *Member) gateFeatureLevel(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
-	rejected, err := m.rejectUnsupported(ctx, cmd, m.leaderReads.wait)
+	rejected, err := m.rejectUnsupported(ctx, cmd, m.reader.leaderReads.wait)
 	if rejected != nil || err != nil {
 		return rejected, err
 	}

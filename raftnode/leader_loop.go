@@ -65,7 +65,7 @@ func (m *Member) barrier(ctx context.Context, term uint64) bool {
 		if entry, ok := future.(raft.IndexFuture); ok {
 			m.machine.advancePast(entry.Index())
 		}
-		m.readGate.open(term)
+		m.reader.readGate.open(term)
 		return true
 	}
 	return false
@@ -110,7 +110,7 @@ func (m *Member) watchMainLoop(ctx context.Context) {
 		defer cancel()
 		stop := context.AfterFunc(ctx, cancel)
 		defer stop()
-		if err := await(verifyCtx, m.verifyLeader); err == nil || verifyCtx.Err() == nil || ctx.Err() != nil {
+		if err := await(verifyCtx, m.reader.verifyLeader); err == nil || verifyCtx.Err() == nil || ctx.Err() != nil {
 			misses = 0
 		}
 		if misses >= maxVerifyMisses {

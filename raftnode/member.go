@@ -23,12 +23,9 @@ type Member struct {
 	watches   *watchHub
 	metrics   *metrics
 
-	joiner *joiner
-
-	readGate      *termGate
-	verifyCalls   verifyCalls
-	leaderReads   *readBatcher
-	followerReads *readBatcher
+	joiner  *joiner
+	retrier *retrier
+	reader  *reader
 
 	diskGuard        *diskGuard
 	clock            clockCheck
@@ -36,7 +33,6 @@ type Member struct {
 	checkpointSignal chan struct{} // a checkpoint
 	sweepSignal      chan struct{} // a sweep is under way
 	checkpointWindow atomic.Uint64 // of CheckpointEvery entries, the last one begun
-	caughtUp         atomic.Bool   // with what was committed when it started
 	membershipChange sync.Mutex    // one change at a time (S141)
 
 	terminateOnce sync.Once
@@ -65,7 +61,7 @@ const shutdownGrace = time.Second
 func (m *Member) shutdown() error {
 	m.cancel()
 	m.stopServer()
-	m.verifyCalls.drain(shutdownGrace)
+	m.reader.verifyCalls.drain(shutdownGrace)
 	err := m.raft.Shutdown().Error()
 	m.transport.CloseStreams()
 	errs := []error{err, m.peers.close(), m.mux.Close()}

@@ -65,7 +65,7 @@ func (m *Member) RemovePeer(ctx context.Context, id string) error {
 
 // runOnLeader does a change here when this member leads, else at the leader.
 func (m *Member) runOnLeader(ctx context.Context, local func(context.Context) error, remote func(context.Context, raftpb.MemberClient) error) error {
-	return m.retry(ctx, func(ctx context.Context, v *leaderInfo) error {
+	return m.retrier.retry(ctx, func(ctx context.Context, v *leaderInfo) error {
 		if v.leading {
 			return local(ctx)
 		}

@@ -45,8 +45,10 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 // newMember makes every part of a member before one of them runs: raft calls the machine
 // and the transport's hooks already while it starts.
 func newMember(cfg Config) *Member {
-	m := &Member{core: newCore(cfg), watches: newWatchHub(), readGate: newTermGate(), checkpointSignal: make(chan struct{}, 1), sweepSignal: make(chan struct{}, 1)}
+	m := &Member{core: newCore(cfg), watches: newWatchHub(), checkpointSignal: make(chan struct{}, 1), sweepSignal: make(chan struct{}, 1)}
 	m.joiner = &joiner{core: m.core, bootstrapper: &bootstrapper{core: m.core}}
+	m.retrier = &retrier{core: m.core, checkAdmitted: m.joiner.checkAdmitted}
+	m.reader = &reader{core: m.core, retrier: m.retrier, readGate: newTermGate()}
 	m.onFatal = func() { m.terminate(false) }
 	return m
 }
@@ -154,8 +156,8 @@ func raftConfig(c *core, notify chan<- bool) *raft.Config {
 
 // run starts what serves and what watches.
 func (m *Member) serve() {
-	m.leaderReads = &readBatcher{fetchIndex: m.leaderReadIndex}
-	m.followerReads = &readBatcher{fetchIndex: m.followerReadIndex}
+	m.reader.leaderReads = &readBatcher{fetchIndex: m.reader.leaderReadIndex}
+	m.reader.followerReads = &readBatcher{fetchIndex: m.reader.followerReadIndex}
 	m.server = grpc.NewServer(append(serverLimits(),
 		grpc.Creds(handshakenCreds{}),
 		grpc.UnaryInterceptor(m.unaryTargetCheck), grpc.StreamInterceptor(m.streamTargetCheck),
@@ -171,20 +173,9 @@ func (m *Member) serve() {
 	m.spawn(func(context.Context) { _ = m.server.Serve(m.mux.grpcListener) })
 	m.spawn(m.leaderLoop)
 	m.spawn(m.joiner.membershipLoop)
-	m.spawn(m.trackCatchUp)
+	m.spawn(m.reader.trackCatchUp)
 	m.spawn(func(ctx context.Context) { runEvery(ctx, time.Second, m.diskGuard.check) })
 	close(m.started) // last: who waited may end the member at once
-}
-
-// trackCatchUp tells when this member has applied what was committed when it started.
-func (m *Member) trackCatchUp(ctx context.Context) {
-	for ctx.Err() == nil {
-		if err := m.catchUp(ctx); err == nil {
-			m.caughtUp.Store(true)
-			return
-		}
-		sleep(ctx, 50*time.Millisecond)
-	}
 }
 
 // closePartial closes what openRaft had begun.

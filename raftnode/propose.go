@@ -30,7 +30,7 @@ func (m *Member) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcom
 	}
 	var a commandResult
 	outcomeUnknown := false
-	err := m.retry(ctx, func(ctx context.Context, v *leaderInfo) error {
+	err := m.retrier.retry(ctx, func(ctx context.Context, v *leaderInfo) error {
 		if err := m.checkWritable(); err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (m *Member) proposeOnce(ctx context.Context, v *leaderInfo, cmd *fsmpb.Comm
 	if v.leading {
 		return m.proposeAsLeader(ctx, cmd)
 	}
-	if rejected, err := m.rejectUnsupported(ctx, cmd, m.followerReads.wait); rejected != nil || err != nil {
+	if rejected, err := m.rejectUnsupported(ctx, cmd, m.reader.followerReads.wait); rejected != nil || err != nil {
 		return commandResult{outcome: rejected}, err
 	}
 	return m.forward(ctx, cmd)

@@ -8,18 +8,24 @@ import (
 	"time"
 )
 
+// retrier repeats what needs the leader until it is answered.
+type retrier struct {
+	*core
+	checkAdmitted func() error // nil once this member may serve
+}
+
 // retry asks, again at each change of the leader and after short pauses, until it
 // is answered, refused for good, or nobody could answer for the member's patience:
 // without a leader it fails at once when there was none for that long (S28).
-func (m *Member) retry(ctx context.Context, attempt func(context.Context, *leaderInfo) error) error {
+func (r *retrier) retry(ctx context.Context, attempt func(context.Context, *leaderInfo) error) error {
 	var failingSince time.Time // since when all attempts failed
 	for tries := 0; ; tries++ {
-		v := m.tracker.current()
-		err := m.tryOnce(ctx, v, attempt)
+		v := r.tracker.current()
+		err := r.tryOnce(ctx, v, attempt)
 		switch {
 		case err == nil:
 			return nil
-		case m.lifetime.Err() != nil:
+		case r.lifetime.Err() != nil:
 			return fmt.Errorf("%w: %w", ErrShutdown, err)
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w (%w)", err, context.Cause(ctx))
@@ -29,19 +35,19 @@ func (m *Member) retry(ctx context.Context, attempt func(context.Context, *leade
 		if failingSince.IsZero() {
 			failingSince = time.Now()
 		}
-		if m.tracker.current().leaderlessFor() > m.cfg.leaderlessTimeout() || time.Since(failingSince) > 2*m.cfg.leaderlessTimeout() {
+		if r.tracker.current().leaderlessFor() > r.cfg.leaderlessTimeout() || time.Since(failingSince) > 2*r.cfg.leaderlessTimeout() {
 			return err
 		}
-		m.backOff(ctx, v, tries)
+		r.backOff(ctx, v, tries)
 	}
 }
 
 // ask gives one attempt a context that ends with the leader's time and the member's.
-func (m *Member) tryOnce(ctx context.Context, v *leaderInfo, attempt func(context.Context, *leaderInfo) error) error {
-	if m.lifetime.Err() != nil {
+func (r *retrier) tryOnce(ctx context.Context, v *leaderInfo, attempt func(context.Context, *leaderInfo) error) error {
+	if r.lifetime.Err() != nil {
 		return ErrShutdown
 	}
-	if err := m.joiner.checkAdmitted(); err != nil {
+	if err := r.checkAdmitted(); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
 	if v.addr == "" {
@@ -52,7 +58,7 @@ func (m *Member) tryOnce(ctx context.Context, v *leaderInfo, attempt func(contex
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stop := context.AfterFunc(m.lifetime, func() { cancel(ErrShutdown) })
+	stop := context.AfterFunc(r.lifetime, func() { cancel(ErrShutdown) })
 	defer stop()
 	changed := context.AfterFunc(v.ctx, func() { cancel(errLeaderChanged) })
 	defer changed()
@@ -60,7 +66,7 @@ func (m *Member) tryOnce(ctx context.Context, v *leaderInfo, attempt func(contex
 }
 
 // rest waits for another leader, or a little: sooner at first, never in step with others.
-func (m *Member) backOff(ctx context.Context, v *leaderInfo, tries int) {
+func (r *retrier) backOff(ctx context.Context, v *leaderInfo, tries int) {
 	maxPause := time.Millisecond << min(tries+1, 6)
 	if v.addr == "" {
 		maxPause = 50 * time.Millisecond
@@ -71,6 +77,6 @@ func (m *Member) backOff(ctx context.Context, v *leaderInfo, tries int) {
 	case <-t.C:
 	case <-v.ctx.Done():
 	case <-ctx.Done():
-	case <-m.lifetime.Done():
+	case <-r.lifetime.Done():
 	}
 }

@@ -129,7 +129,7 @@ func (s *service) ReadIndex(ctx context.Context, _ *raftpb.ReadIndexRequest) (*r
 	if !m.tracker.current().leading || m.machine.halted.Load() {
 		return nil, status.Error(codes.FailedPrecondition, "this member does not lead")
 	}
-	index, err := m.leaderReads.wait(ctx)
+	index, err := m.reader.leaderReads.wait(ctx)
 	if err != nil {
 		return nil, status.Error(codes.FailedPrecondition, err.Error())
 	}

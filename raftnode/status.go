@@ -21,11 +21,11 @@ const (
 // Status is what this member knows of itself; hashAt as in raftpb.StatusRequest:
 // zero is the newest, and a hash that is not known when ctx ends is left out.
 func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusResponse, error) {
-	hash, index := m.stateHash(ctx, hashAt)
+	hash, index := m.reader.stateHash(ctx, hashAt)
 	v := m.tracker.current()
 	s := &raftpb.StatusResponse{
 		MemberId: m.id, Name: m.cfg.Name, Role: roleOf(m.core),
-		Term: m.raft.CurrentTerm(), AppliedIndex: m.appliedIndex(), CommitIndex: m.raft.CommitIndex(),
+		Term: m.raft.CurrentTerm(), AppliedIndex: m.reader.appliedIndex(), CommitIndex: m.raft.CommitIndex(),
 		StateHash: hash, HashIndex: index, LeaderId: v.id,
 		FeatureLevel: m.cfg.maxFeatureLevel, LogStore: m.cfg.LogStore, Version: m.cfg.Version, ApiAddr: m.cfg.APIAddr,
 		ClockUnixNano: m.cfg.now().UnixNano(), ClusterId: m.storage.clusterID(), ProcessId: m.processID, Founding: m.joiner.bootstrapper.bootstrapping.Load() && !m.inConfiguration(),
@@ -37,27 +37,6 @@ func (m *Member) Status(ctx context.Context, hashAt uint64) (*raftpb.StatusRespo
 		s.Trouble = err.Error()
 	}
 	return s, nil
-}
-
-func (m *Member) stateHash(ctx context.Context, at uint64) ([]byte, uint64) {
-	if at == 0 {
-		at = m.machine.index.Load()
-	} else if err := m.WaitIndex(ctx, at); err != nil {
-		return nil, at
-	}
-	hash, known := m.machine.hashAt(at)
-	if !known {
-		return nil, at
-	}
-	return hash[:], at
-}
-
-// appliedIndex counts Raft's own entries too, of which the machine is not told.
-func (m *Member) appliedIndex() uint64 {
-	if at := m.raft.AppliedIndex(); m.lastDelivered(at) == 0 {
-		return at
-	}
-	return m.machine.applied.reached.Load()
 }
 
 func roleOf(c *core) string {
@@ -94,7 +73,7 @@ func (m *Member) Ready() error {
 	if m.tracker.current().addr == "" {
 		return errors.New("no leader is known")
 	}
-	if !m.caughtUp.Load() {
+	if !m.reader.caughtUp.Load() {
 		return errors.New("this member is still catching up")
 	}
 	return nil

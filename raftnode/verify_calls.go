@@ -47,8 +47,3 @@ func (v *verifyCalls) drain(timeout time.Duration) {
 	case <-t.C:
 	}
 }
-
-// verifyLeader has raft ask a quorum whether this member leads.
-func (m *Member) verifyLeader() error {
-	return m.verifyCalls.do(func() error { return m.raft.VerifyLeader().Error() })
-}

@@ -13,23 +13,23 @@ import (
 // given: Raft keeps the first entry of each term to itself.
 const appliedIndexPoll = 10 * time.Millisecond
 
-// WaitIndex returns when this member has applied the index.
-func (m *Member) WaitIndex(ctx context.Context, index uint64) error {
+// waitIndex returns when this member has applied the index.
+func (r *reader) waitIndex(ctx context.Context, index uint64) error {
 	for {
-		if m.raft.AppliedIndex() >= index {
-			return m.waitApplied(ctx, m.lastDelivered(index))
+		if r.raft.AppliedIndex() >= index {
+			return r.waitApplied(ctx, r.lastDelivered(index))
 		}
-		if err := m.waitBriefly(ctx, index); err != nil {
+		if err := r.waitBriefly(ctx, index); err != nil {
 			return fmt.Errorf("wait for index %d: %w", index, err)
 		}
 	}
 }
 
 // waitBriefly waits for the index, but not for long.
-func (m *Member) waitBriefly(ctx context.Context, index uint64) error {
+func (r *reader) waitBriefly(ctx context.Context, index uint64) error {
 	brief, cancel := context.WithTimeout(ctx, appliedIndexPoll)
 	defer cancel()
-	err := m.waitApplied(brief, index)
+	err := r.waitApplied(brief, index)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
@@ -38,10 +38,10 @@ func (m *Member) waitBriefly(ctx context.Context, index uint64) error {
 
 // lastDelivered is the last entry at or below index that the machine is given:
 // commands and configurations. What is no longer in the log is in the state.
-func (m *Member) lastDelivered(index uint64) uint64 {
-	for ; index > m.machine.applied.reached.Load(); index-- {
+func (r *reader) lastDelivered(index uint64) uint64 {
+	for ; index > r.machine.applied.reached.Load(); index-- {
 		var l raft.Log
-		if err := m.storage.logs.GetLog(index, &l); err != nil {
+		if err := r.storage.logs.GetLog(index, &l); err != nil {
 			return 0
 		}
 		if l.Type == raft.LogCommand || l.Type == raft.LogConfiguration {
@@ -49,4 +49,25 @@ func (m *Member) lastDelivered(index uint64) uint64 {
 		}
 	}
 	return 0
+}
+
+func (r *reader) stateHash(ctx context.Context, at uint64) ([]byte, uint64) {
+	if at == 0 {
+		at = r.machine.index.Load()
+	} else if err := r.waitIndex(ctx, at); err != nil {
+		return nil, at
+	}
+	hash, known := r.machine.hashAt(at)
+	if !known {
+		return nil, at
+	}
+	return hash[:], at
+}
+
+// appliedIndex counts Raft's own entries too, of which the machine is not told.
+func (r *reader) appliedIndex() uint64 {
+	if at := r.raft.AppliedIndex(); r.lastDelivered(at) == 0 {
+		return at
+	}
+	return r.machine.applied.reached.Load()
 }
