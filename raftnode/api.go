@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
 // TransferLeadership gives leadership to another voter; no-op on others. It tries
@@ -28,4 +29,24 @@ func (m *Member) Fork() *fsm.State { return m.machine.fork() }
 // WaitIndex returns when this member has applied the index.
 func (m *Member) WaitIndex(ctx context.Context, index uint64) error {
 	return m.reader.waitIndex(ctx, index)
+}
+
+// Peers lists the members of the latest configuration.
+func (m *Member) Peers() []Peer { return m.membership.list() }
+
+// StatusAt asks whoever listens at an address who it is, member of this cluster or not.
+func (m *Member) StatusAt(ctx context.Context, addr string) (*raftpb.StatusResponse, error) {
+	return m.membership.statusAt(ctx, addr)
+}
+
+// AddPeer has the leader take in, as a non-voter, the member that waits at an address
+// under this id. One that is in the configuration already is no error.
+func (m *Member) AddPeer(ctx context.Context, id, addr string) error {
+	return m.membership.addPeer(ctx, id, addr)
+}
+
+// RemovePeer removes a member from the configuration, by Raft's id. One that is not in
+// it is no error. ErrRefused: the others could not go on, or one of them is catching up.
+func (m *Member) RemovePeer(ctx context.Context, id string) error {
+	return m.membership.removePeer(ctx, id)
 }

@@ -63,15 +63,15 @@ func (m *Member) unloggedRejection(rej *fsm.Rejection) *fsmpb.Outcome {
 // applied here nobody joins, so that no other member comes in between, whatever becomes of
 // the caller.
 func (m *Member) raiseFeatureLevel(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
-	m.membershipChange.Lock()
+	m.membership.change.Lock()
 	data, rej, err := m.prepareLevelRaise(ctx, cmd)
 	if rej != nil || err != nil {
-		m.membershipChange.Unlock()
+		m.membership.change.Unlock()
 		return rej, err
 	}
 	result := make(chan proposalResult, 1)
 	go func() {
-		defer m.membershipChange.Unlock()
+		defer m.membership.change.Unlock()
 		a, err := m.proposals.apply(context.WithoutCancel(ctx), m.lifetime, data)
 		result <- proposalResult{commandResult: a, err: err}
 	}()

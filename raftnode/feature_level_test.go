@@ -129,7 +129,7 @@ func TestS72_AMemberOfALowerLevelIsNotAdmitted(t *testing.T) {
 	c.waitReady(1)
 	for range 2 {
 		for _, level := range []uint32{0, fsm.Level1} {
-			err := n.addMember(t.Context(), &raftpb.JoinRequest{MemberId: "x", Name: "x", RaftAddr: "127.0.0.1:1", FeatureLevel: level})
+			err := n.membership.addMember(t.Context(), &raftpb.JoinRequest{MemberId: "x", Name: "x", RaftAddr: "127.0.0.1:1", FeatureLevel: level})
 			require.ErrorContains(t, err, "runs at feature level 2, the member understands 1: upgrade it")
 		}
 	}
@@ -177,7 +177,7 @@ func TestS72_NobodyJoinsWhileTheLevelRisesUnobserved(t *testing.T) {
 	require.Error(t, err, "it went away")
 	joined := make(chan error, 1)
 	go func() {
-		joined <- n.addMember(testContext(t), &raftpb.JoinRequest{MemberId: "x", Name: "x", RaftAddr: "127.0.0.1:1", FeatureLevel: fsm.Level1})
+		joined <- n.membership.addMember(testContext(t), &raftpb.JoinRequest{MemberId: "x", Name: "x", RaftAddr: "127.0.0.1:1", FeatureLevel: fsm.Level1})
 	}()
 	sleep(t.Context(), testHeartbeat) // it waits for the raise; without that it is on its way by now
 	close(logs.release)

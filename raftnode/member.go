@@ -23,9 +23,10 @@ type Member struct {
 	watches   *watchHub
 	metrics   *metrics
 
-	joiner  *joiner
-	retrier *retrier
-	reader  *reader
+	joiner     *joiner
+	retrier    *retrier
+	reader     *reader
+	membership *membership
 
 	diskGuard        *diskGuard
 	clock            clockCheck
@@ -33,7 +34,6 @@ type Member struct {
 	checkpointSignal chan struct{} // a checkpoint
 	sweepSignal      chan struct{} // a sweep is under way
 	checkpointWindow atomic.Uint64 // of CheckpointEvery entries, the last one begun
-	membershipChange sync.Mutex    // one change at a time (S141)
 
 	terminateOnce sync.Once
 	terminateErr  error

@@ -3,10 +3,14 @@ package raftnode
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
+	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -26,12 +30,18 @@ type Peer struct {
 	Self  bool
 }
 
-// Peers lists the members of the latest configuration.
-func (m *Member) Peers() []Peer {
-	servers := m.servers()
+// membership is Member's part that knows and changes who the members are.
+type membership struct {
+	*core
+	retrier *retrier
+	change  sync.Mutex // one change at a time (S141); raising the feature level is one
+}
+
+func (mb *membership) list() []Peer {
+	servers := mb.servers()
 	peers := make([]Peer, len(servers))
 	for i, s := range servers {
-		peers[i] = Peer{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter, Self: string(s.ID) == m.id}
+		peers[i] = Peer{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter, Self: string(s.ID) == mb.id}
 	}
 	return peers
 }
@@ -59,20 +69,76 @@ func (r *leaderDuties) promoteCaughtUp(ctx context.Context, answers map[raft.Ser
 			continue
 		}
 		if r.caughtUpProbes[string(s.ID)]++; r.caughtUpProbes[string(s.ID)] >= promotionProbes {
-			m.promoteToVoter(ctx, s)
+			m.membership.promoteToVoter(ctx, s)
 			return
 		}
 	}
 }
 
-func (m *Member) promoteToVoter(ctx context.Context, s raft.Server) {
-	m.membershipChange.Lock()
-	defer m.membershipChange.Unlock()
-	if current, ok := m.serverOf(string(s.ID)); !ok || current != s {
-		return
+func (mb *membership) statusAt(ctx context.Context, addr string) (*raftpb.StatusResponse, error) {
+	s, err := mb.peers.queryStatusAt(ctx, addr)
+	if err != nil {
+		return nil, fmt.Errorf("ask the controller at %s: %s", addr, rpcMessage(err))
 	}
-	m.log.Info("giving a member its vote", "id", string(s.ID))
-	if err := await(ctx, m.raft.AddVoter(s.ID, s.Address, 0, membershipChangeTimeout).Error); err != nil && ctx.Err() == nil {
-		m.log.Warn("give a member its vote", "id", string(s.ID), "error", err)
+	return s, nil
+}
+
+func (mb *membership) addPeer(ctx context.Context, id, addr string) error {
+	s, err := mb.statusAt(ctx, addr)
+	switch {
+	case err != nil:
+		return fmt.Errorf("add member %s: %w: %w", id, ErrNotLeader, err)
+	case s.GetMemberId() != id:
+		return fmt.Errorf("add member %s: %w: member %s is at %s", id, ErrRefused, s.GetMemberId(), addr)
 	}
+	req := &raftpb.JoinRequest{
+		MemberId: id, Name: s.GetName(), RaftAddr: addr, ClusterId: s.GetClusterId(),
+		FeatureLevel: s.GetFeatureLevel(), ProcessId: s.GetProcessId(),
+	}
+	err = mb.runOnLeader(ctx,
+		func(ctx context.Context) error { _, err := mb.acceptJoin(ctx, req); return err },
+		func(ctx context.Context, leader raftpb.MemberClient) error {
+			_, err := leader.Join(ctx, req)
+			return err
+		})
+	if err != nil {
+		return fmt.Errorf("add member %s: %w", id, err)
+	}
+	return nil
+}
+
+func (mb *membership) removePeer(ctx context.Context, id string) error {
+	req := &raftpb.RemoveRequest{MemberId: id}
+	err := mb.runOnLeader(ctx,
+		func(ctx context.Context) error { return mb.removeMember(ctx, id) },
+		func(ctx context.Context, leader raftpb.MemberClient) error {
+			_, err := leader.Remove(ctx, req)
+			return err
+		})
+	if err != nil {
+		return fmt.Errorf("remove member %s: %w", id, err)
+	}
+	return nil
+}
+
+// runOnLeader does a change here when this member leads, else at the leader.
+func (mb *membership) runOnLeader(ctx context.Context, local func(context.Context) error, remote func(context.Context, raftpb.MemberClient) error) error {
+	return mb.retrier.retry(ctx, func(ctx context.Context, v *leaderInfo) error {
+		if v.leading {
+			return local(ctx)
+		}
+		conn, err := mb.peers.dial(v.id, v.addr)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNotLeader, err)
+		}
+		err = remote(ctx, raftpb.NewMemberClient(conn))
+		switch status.Code(err) {
+		case codes.OK:
+			return nil
+		case codes.FailedPrecondition:
+			return fmt.Errorf("%w: %s", ErrRefused, rpcMessage(err))
+		default:
+			return fmt.Errorf("%w: ask the leader at %s: %w", ErrNotLeader, v.addr, err)
+		}
+	})
 }

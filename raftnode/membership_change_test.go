@@ -94,7 +94,9 @@ func TestS68_ACopyOfADataFolderIsNoMember(t *testing.T) {
 func TestMembershipChangesSurviveTheLeader(t *testing.T) {
 	for name, change := range map[string]func(context.Context, *testMember, *testMember) error{
 		"remove": func(ctx context.Context, at, gone *testMember) error { return at.RemovePeer(ctx, gone.id) },
-		"add":    func(ctx context.Context, at, next *testMember) error { return at.AddPeer(ctx, next.id, next.addr) },
+		"add": func(ctx context.Context, at, next *testMember) error {
+			return at.AddPeer(ctx, next.id, next.addr)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -186,7 +188,7 @@ func TestJoinIsRefusedOrToldToTryAgain(t *testing.T) {
 		"of an older build":  {&raftpb.JoinRequest{MemberId: "m", RaftAddr: "x:1"}, "upgrade it"},
 	} {
 		for range 2 {
-			_, err := n.acceptJoin(testContext(t), tc.req)
+			_, err := n.membership.acceptJoin(testContext(t), tc.req)
 			require.ErrorIs(t, err, ErrRefused, name)
 			require.ErrorContains(t, err, tc.want, name)
 		}

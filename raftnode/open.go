@@ -49,6 +49,7 @@ func newMember(cfg Config) *Member {
 	m.joiner = &joiner{core: m.core, bootstrapper: &bootstrapper{core: m.core}}
 	m.retrier = &retrier{core: m.core, checkAdmitted: m.joiner.checkAdmitted}
 	m.reader = &reader{core: m.core, retrier: m.retrier, readGate: newTermGate()}
+	m.membership = &membership{core: m.core, retrier: m.retrier}
 	m.onFatal = func() { m.terminate(false) }
 	return m
 }

@@ -167,7 +167,7 @@ func (s *service) Join(ctx context.Context, req *raftpb.JoinRequest) (resp *raft
 	if forwarded {
 		return resp, err
 	}
-	resp, err = s.member.acceptJoin(ctx, req)
+	resp, err = s.member.membership.acceptJoin(ctx, req)
 	return resp, membershipStatus(err)
 }
 
@@ -182,23 +182,6 @@ func membershipStatus(err error) error {
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// acceptJoin decides on the leader whether a member may join.
-func (m *Member) acceptJoin(ctx context.Context, req *raftpb.JoinRequest) (*raftpb.JoinResponse, error) {
-	cluster := m.machine.cluster()
-	switch {
-	case req.GetMemberId() == "" || req.GetRaftAddr() == "":
-		return nil, fmt.Errorf("%w: a member joins with an id and an address", ErrRefused)
-	case cluster.ID == "":
-		return nil, fmt.Errorf("%w: the cluster is not made yet", ErrNotLeader)
-	case req.GetClusterId() != "" && req.GetClusterId() != cluster.ID:
-		return nil, fmt.Errorf("%w: the member belongs to cluster %s, not %s: give it an empty data folder", ErrRefused, req.GetClusterId(), cluster.ID)
-	}
-	if err := m.addMember(ctx, req); err != nil {
-		return nil, err
-	}
-	return &raftpb.JoinResponse{ClusterId: cluster.ID}, nil
-}
-
 // Remove takes a member out.
 func (s *service) Remove(ctx context.Context, req *raftpb.RemoveRequest) (*raftpb.RemoveResponse, error) {
 	if err := s.authorise(ctx); err != nil {
@@ -207,7 +190,7 @@ func (s *service) Remove(ctx context.Context, req *raftpb.RemoveRequest) (*raftp
 	if !s.member.tracker.current().leading {
 		return nil, status.Error(codes.Unavailable, "this member does not lead")
 	}
-	if err := s.member.removeMember(ctx, req.GetMemberId()); err != nil {
+	if err := s.member.membership.removeMember(ctx, req.GetMemberId()); err != nil {
 		return nil, membershipStatus(err)
 	}
 	return &raftpb.RemoveResponse{}, nil

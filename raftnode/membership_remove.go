@@ -1,0 +1,62 @@
+package raftnode
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
+)
+
+// removeMember is Remove on the leader. A leader that is to go lets another one do it.
+func (mb *membership) removeMember(ctx context.Context, id string) error {
+	mb.change.Lock()
+	defer mb.change.Unlock()
+	s, configured := mb.serverOf(id)
+	if !configured {
+		return nil
+	}
+	if err := mb.checkRemovable(ctx, s); err != nil {
+		return err
+	}
+	if id == mb.id {
+		if err := mb.tracker.transfer(ctx); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: it is the one to be removed", ErrNotLeader)
+	}
+	mb.log.Info("removing a member", "id", id)
+	if err := await(ctx, mb.raft.RemoveServer(raft.ServerID(id), 0, membershipChangeTimeout).Error); err != nil {
+		return classifyError(err)
+	}
+	return nil
+}
+
+// checkRemovable refuses to remove a voter when those that are left are no quorum of
+// themselves, or while a member is catching up, which may be what makes them one.
+func (mb *membership) checkRemovable(ctx context.Context, leaving raft.Server) error {
+	if leaving.Suffrage != raft.Voter {
+		return nil
+	}
+	remaining, responsive := 0, 0
+	answers := mb.peers.queryStatuses(ctx, membershipChangeTimeout, &raftpb.StatusRequest{})
+	for _, s := range mb.servers() {
+		_, answered := answers[s.ID]
+		switch {
+		case s.ID == leaving.ID:
+		case s.Suffrage != raft.Voter:
+			return fmt.Errorf("%w: member %s is catching up: wait until it votes, or remove it first", ErrRefused, s.ID)
+		case answered || string(s.ID) == mb.id:
+			remaining, responsive = remaining+1, responsive+1
+		default:
+			remaining++
+		}
+	}
+	if remaining == 0 {
+		return fmt.Errorf("%w: it is the last voter", ErrRefused)
+	}
+	if responsive <= remaining/2 {
+		return fmt.Errorf("%w: of the %d voters that were left only %d answer, and they would be no quorum", ErrRefused, remaining, responsive)
+	}
+	return nil
+}
