@@ -4,12 +4,22 @@ import (
 	"context"
 
 	"github.com/holdfast-storage/holdfast/fsm"
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
 // TransferLeadership gives leadership to another voter; no-op on others. It tries
 // until ctx ends: raft gives up when the other one is not elected in one election timeout.
 func (m *Member) TransferLeadership(ctx context.Context) error { return m.tracker.transfer(ctx) }
+
+// Propose has a command applied, wherever the leader is, and returns once it is
+// applied on this member too. It fills request_id and proposed_index when empty
+// and retries an unknown outcome with the same ones until ctx ends, or until
+// nobody could answer for twice an election. A rejection comes back as error
+// *fsm.Rejection beside the outcome.
+func (m *Member) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	return m.proposer.propose(ctx, cmd)
+}
 
 // Read calls fn with a state that holds everything acknowledged before the call.
 // fn must not keep the state. It returns the index that was read at.

@@ -50,7 +50,7 @@ func (m *Member) checkpoint(ctx context.Context) {
 }
 
 func (m *Member) proposeCheckpoint(ctx context.Context, index uint64, hash [32]byte) {
-	_, err := m.proposeInternal(ctx, m.fillInternalCommand(&fsmpb.Command{Body: &fsmpb.Command_Checkpoint{
+	_, err := m.proposer.proposeInternal(ctx, m.proposer.fillInternalCommand(&fsmpb.Command{Body: &fsmpb.Command_Checkpoint{
 		Checkpoint: &fsmpb.Checkpoint{Index: index, Hash: hash[:]},
 	}}))
 	if err != nil && ctx.Err() == nil {

@@ -164,7 +164,7 @@ func TestS4_AnUnknownOutcomeProposedAgainHasOneEffect(t *testing.T) {
 	cancel() // the command is on its way and nobody waits for it
 	eventually(t, func() error {
 		leader := c.leader()
-		_, err := leader.proposeInternal(ctx, cmd)
+		_, err := leader.proposer.proposeInternal(ctx, cmd)
 		if !errors.Is(err, ErrOutcomeUnknown) { // who led a moment ago may lead no more
 			require.ErrorIs(t, err, ErrNotLeader)
 			return err

@@ -16,45 +16,45 @@ import (
 // gateFeatureLevel is the leader's answer to a command that must not just go to the log; nil where
 // it may. What the cluster's feature level does not know is refused (S72): by a rejection,
 // so that nobody asks again in vain. The level itself is raised here.
-func (m *Member) gateFeatureLevel(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
-	rejected, err := m.rejectUnsupported(ctx, cmd, m.reader.leaderReads.wait)
+func (p *proposer) gateFeatureLevel(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	rejected, err := p.rejectUnsupported(ctx, cmd, p.reader.leaderReads.wait)
 	if rejected != nil || err != nil {
 		return rejected, err
 	}
-	if cmd.GetSetFeatureLevel().GetLevel() <= m.machine.cluster().FeatureLevel {
+	if cmd.GetSetFeatureLevel().GetLevel() <= p.machine.cluster().FeatureLevel {
 		return nil, nil
 	}
-	return m.raiseFeatureLevel(ctx, cmd)
+	return p.raiseFeatureLevel(ctx, cmd)
 }
 
 // rejectUnsupported refuses what the cluster's level does not know, on the leader and before a
 // command goes there: a leader of an older build would not see all of it. A member that
 // would refuse learns first, by a read, how far the log is.
-func (m *Member) rejectUnsupported(ctx context.Context, cmd *fsmpb.Command, readIndex func(context.Context) (uint64, error)) (*fsmpb.Outcome, error) {
-	if fsm.TooNew(m.machine.cluster().FeatureLevel, cmd) == nil {
+func (p *proposer) rejectUnsupported(ctx context.Context, cmd *fsmpb.Command, readIndex func(context.Context) (uint64, error)) (*fsmpb.Outcome, error) {
+	if fsm.TooNew(p.machine.cluster().FeatureLevel, cmd) == nil {
 		return nil, nil
 	}
 	index, err := readIndex(ctx)
 	if err == nil {
-		err = m.machine.applied.wait(ctx, index)
+		err = p.machine.applied.wait(ctx, index)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: learn the cluster's feature level: %w", ErrNotLeader, err)
 	}
-	cluster := m.machine.cluster()
+	cluster := p.machine.cluster()
 	if cluster.ID == "" {
 		return nil, fmt.Errorf("%w: the cluster is not made yet", ErrNotLeader)
 	}
 	if rej := fsm.TooNew(cluster.FeatureLevel, cmd); rej != nil {
-		return m.unloggedRejection(rej), nil
+		return p.unloggedRejection(rej), nil
 	}
 	return nil, nil
 }
 
 // refusal is a rejection that is not in the log.
-func (m *Member) unloggedRejection(rej *fsm.Rejection) *fsmpb.Outcome {
+func (p *proposer) unloggedRejection(rej *fsm.Rejection) *fsmpb.Outcome {
 	return &fsmpb.Outcome{
-		Index:     m.machine.index.Load(),
+		Index:     p.machine.index.Load(),
 		Rejection: &fsmpb.Rejection{Reason: uint32(rej.Reason), Message: rej.Message},
 	}
 }
@@ -62,40 +62,40 @@ func (m *Member) unloggedRejection(rej *fsm.Rejection) *fsmpb.Outcome {
 // raiseFeatureLevel has the feature level raised when every member understands it. Until it is
 // applied here nobody joins, so that no other member comes in between, whatever becomes of
 // the caller.
-func (m *Member) raiseFeatureLevel(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
-	m.membership.change.Lock()
-	data, rej, err := m.prepareLevelRaise(ctx, cmd)
+func (p *proposer) raiseFeatureLevel(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	p.membershipChange.Lock()
+	data, rej, err := p.prepareLevelRaise(ctx, cmd)
 	if rej != nil || err != nil {
-		m.membership.change.Unlock()
+		p.membershipChange.Unlock()
 		return rej, err
 	}
 	result := make(chan proposalResult, 1)
 	go func() {
-		defer m.membership.change.Unlock()
-		a, err := m.proposals.apply(context.WithoutCancel(ctx), m.lifetime, data)
+		defer p.membershipChange.Unlock()
+		a, err := p.proposals.apply(context.WithoutCancel(ctx), p.lifetime, data)
 		result <- proposalResult{commandResult: a, err: err}
 	}()
-	a, err := awaitResult(ctx, m.lifetime, result)
+	a, err := awaitResult(ctx, p.lifetime, result)
 	return a.outcome, err
 }
 
 // prepareLevelRaise is the entry that raises the level, or why it is refused.
-func (m *Member) prepareLevelRaise(ctx context.Context, cmd *fsmpb.Command) ([]byte, *fsmpb.Outcome, error) {
-	if rej := m.checkAllSupport(ctx, cmd.GetSetFeatureLevel().GetLevel()); rej != nil {
-		return nil, m.unloggedRejection(rej), nil
+func (p *proposer) prepareLevelRaise(ctx context.Context, cmd *fsmpb.Command) ([]byte, *fsmpb.Outcome, error) {
+	if rej := p.checkAllSupport(ctx, cmd.GetSetFeatureLevel().GetLevel()); rej != nil {
+		return nil, p.unloggedRejection(rej), nil
 	}
-	data, err := m.encodeProposal(cmd)
+	data, err := p.encodeProposal(cmd)
 	return data, nil, err
 }
 
 // checkAllSupport asks every member of the configuration, with a vote or without one,
 // which level it understands. Who does not answer may be of any build.
-func (m *Member) checkAllSupport(ctx context.Context, level uint32) *fsm.Rejection {
-	if level > m.cfg.maxFeatureLevel {
-		return fsm.Reject(fsm.Unsupported, "feature level %d is above %d, the highest that the leader understands: upgrade it first", level, m.cfg.maxFeatureLevel)
+func (p *proposer) checkAllSupport(ctx context.Context, level uint32) *fsm.Rejection {
+	if level > p.cfg.maxFeatureLevel {
+		return fsm.Reject(fsm.Unsupported, "feature level %d is above %d, the highest that the leader understands: upgrade it first", level, p.cfg.maxFeatureLevel)
 	}
-	answers := m.peers.queryStatuses(ctx, m.cfg.leaderlessTimeout(), &raftpb.StatusRequest{})
-	if lacking := membersLackingLevel(m.servers(), raft.ServerID(m.id), answers, level); len(lacking) > 0 {
+	answers := p.peers.queryStatuses(ctx, p.cfg.leaderlessTimeout(), &raftpb.StatusRequest{})
+	if lacking := membersLackingLevel(p.servers(), raft.ServerID(p.id), answers, level); len(lacking) > 0 {
 		return fsm.Reject(fsm.Precondition, "raise the feature level to %d: %s", level, strings.Join(lacking, "; "))
 	}
 	return nil

@@ -76,7 +76,7 @@ func (m *Member) proposeClusterBootstrap(ctx context.Context) {
 	for ctx.Err() == nil && m.machine.cluster().ID == "" {
 		incarnation := make([]byte, 16)
 		_, _ = rand.Read(incarnation) // it never fails
-		_, err := m.proposeInternal(ctx, m.fillInternalCommand(&fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
+		_, err := m.proposer.proposeInternal(ctx, m.proposer.fillInternalCommand(&fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
 			ClusterId: uuid.NewString(), IncarnationId: incarnation, FeatureLevel: m.cfg.bootstrapLevel,
 		}}}))
 		if err != nil {
@@ -84,15 +84,6 @@ func (m *Member) proposeClusterBootstrap(ctx context.Context) {
 			sleep(ctx, 100*time.Millisecond)
 		}
 	}
-}
-
-// own makes a command this member's.
-func (m *Member) fillInternalCommand(cmd *fsmpb.Command) *fsmpb.Command {
-	cmd.RequestId = make([]byte, requestIDLen)
-	_, _ = rand.Read(cmd.RequestId) // it never fails
-	cmd.Actor = m.cfg.Credentials.Identity().Actor()
-	cmd.ProposedIndex = m.machine.index.Load()
-	return cmd
 }
 
 const (

@@ -40,7 +40,7 @@ func (m *Member) sweep(ctx context.Context) {
 }
 
 func (m *Member) sweepBatch(ctx context.Context, index uint64) {
-	_, err := m.proposeInternal(ctx, m.fillInternalCommand(&fsmpb.Command{Body: &fsmpb.Command_ContinueSweep{ContinueSweep: &fsmpb.ContinueSweep{Index: index}}}))
+	_, err := m.proposer.proposeInternal(ctx, m.proposer.fillInternalCommand(&fsmpb.Command{Body: &fsmpb.Command_ContinueSweep{ContinueSweep: &fsmpb.ContinueSweep{Index: index}}}))
 	if err == nil {
 		sleep(ctx, sweepPause)
 		return

@@ -15,18 +15,17 @@ import (
 // Member is one running Raft member.
 type Member struct {
 	*core
-	journal   *journal.Journal
-	mux       *mux
-	proposals *proposalBatcher
-	forwards  *batchQueue[*forwardedCommand]
-	server    *grpc.Server
-	watches   *watchHub
-	metrics   *metrics
+	journal *journal.Journal
+	mux     *mux
+	server  *grpc.Server
+	watches *watchHub
+	metrics *metrics
 
 	joiner     *joiner
 	retrier    *retrier
 	reader     *reader
 	membership *membership
+	proposer   *proposer
 
 	diskGuard        *diskGuard
 	clock            clockCheck

@@ -50,12 +50,17 @@ func newMember(cfg Config) *Member {
 	m.retrier = &retrier{core: m.core, checkAdmitted: m.joiner.checkAdmitted}
 	m.reader = &reader{core: m.core, retrier: m.retrier, readGate: newTermGate()}
 	m.membership = &membership{core: m.core, retrier: m.retrier}
+	m.proposer = &proposer{
+		core: m.core, retrier: m.retrier, reader: m.reader, membershipChange: &m.membership.change,
+		hashDispute: &m.hashDispute, clock: &m.clock,
+	}
 	m.onFatal = func() { m.terminate(false) }
 	return m
 }
 
 func (m *Member) openFiles() (err error) {
 	m.metrics = newMetrics()
+	m.proposer.metrics = m.metrics
 	var dump verifiedDump
 	m.storage, err = m.cfg.openStorage(store.Options{
 		Dir: m.cfg.Dir, Kind: m.cfg.LogStore, Hang: m.cfg.DiskHang, SegmentSize: m.cfg.SegmentSize,
@@ -74,6 +79,7 @@ func (m *Member) openFiles() (err error) {
 		return errors.Join(err, m.storage.close())
 	}
 	m.diskGuard = newDiskGuard(&m.cfg, m.log, func() { m.tracker.resign("the disk is full") })
+	m.proposer.diskGuard = m.diskGuard
 	m.machine = newMachine(m.journal, m.events())
 	m.machine.verifiedDump, m.machine.apply = dump, m.cfg.apply
 	m.machine.skips, err = loadSkips(m.storage)
@@ -118,8 +124,8 @@ func (m *Member) openRaft() error {
 	m.transport = newTransport(m.mux.raftListener, raftRPCTimeout, &m.cfg)
 	m.transport.mayCampaign = m.joiner.mayCampaign
 	m.transport.mayVote = func() bool { return m.inConfiguration() && m.joiner.mayCampaign() }
-	m.proposals = newProposalBatcher()
-	m.transport.commitPipelines.proposalsInFlight = func() bool { return m.proposals.inflight.Load() > 0 }
+	m.proposer.proposals = newProposalBatcher()
+	m.transport.commitPipelines.proposalsInFlight = func() bool { return m.proposer.proposals.inflight.Load() > 0 }
 	logs := guardedLogs{LogStore: m.storage.logs, checkAppend: m.diskGuard.checkAppend}
 	snapshots := indexedSnapshots{m.storage.snapshots}
 	notify := make(chan bool, 16)
@@ -132,10 +138,10 @@ func (m *Member) openRaft() error {
 		return err
 	}
 	m.machine.markStarted()
-	m.proposals.raft = m.raft
-	m.forwards = newBatchQueue[*forwardedCommand](maxPendingProposals, maxForwardBatch)
-	m.spawn(func(ctx context.Context) { m.proposals.run(ctx, m.proposals.send) })
-	m.spawn(func(ctx context.Context) { m.forwards.run(ctx, m.sendForwards) })
+	m.proposer.proposals.raft = m.raft
+	m.proposer.forwards = newBatchQueue[*forwardedCommand](maxPendingProposals, maxForwardBatch)
+	m.spawn(func(ctx context.Context) { m.proposer.proposals.run(ctx, m.proposer.proposals.send) })
+	m.spawn(func(ctx context.Context) { m.proposer.forwards.run(ctx, m.proposer.sendForwards) })
 	m.tracker = newLeaderTracker(m.raft, m.id, m.log, m.metrics.countElection)
 	m.spawn(func(ctx context.Context) { m.tracker.run(ctx, notify) })
 	return nil

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/hashicorp/raft"
 	"google.golang.org/protobuf/proto"
@@ -15,38 +16,49 @@ import (
 
 const requestIDLen = 16
 
-// Propose has a command applied, wherever the leader is, and returns once it is
-// applied on this member too. It fills request_id and proposed_index when empty
-// and retries an unknown outcome with the same ones until ctx ends, or until
-// nobody could answer for twice an election. A rejection comes back as error
-// *fsm.Rejection beside the outcome.
-func (m *Member) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+// proposer takes commands to the log: on this member while it leads, else through the leader.
+type proposer struct {
+	*core
+	retrier          *retrier
+	reader           *reader
+	metrics          *metrics
+	diskGuard        *diskGuard
+	hashDispute      *hashDispute
+	clock            *clockCheck
+	membershipChange *sync.Mutex // held while the feature level is raised
+
+	proposals *proposalBatcher               // to raft, on the leader
+	forwards  *batchQueue[*forwardedCommand] // to the leader, from elsewhere
+}
+
+// propose is Member.Propose.
+func (p *proposer) propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	if len(cmd.GetRequestId()) == 0 {
 		cmd.RequestId = make([]byte, requestIDLen)
 		_, _ = rand.Read(cmd.RequestId) // it never fails
 	}
 	if cmd.GetProposedIndex() == 0 {
-		cmd.ProposedIndex = m.machine.index.Load()
+		cmd.ProposedIndex = p.machine.index.Load()
 	}
 	var a commandResult
 	outcomeUnknown := false
-	err := m.retrier.retry(ctx, func(ctx context.Context, v *leaderInfo) error {
-		if err := m.checkWritable(); err != nil {
+	err := p.retrier.retry(ctx, func(ctx context.Context, v *leaderInfo) error {
+		if err := p.checkWritable(); err != nil {
 			return err
 		}
 		var err error
-		a, err = m.proposeOnce(ctx, v, cmd)
+		a, err = p.proposeOnce(ctx, v, cmd)
 		outcomeUnknown = outcomeUnknown || errors.Is(err, ErrOutcomeUnknown)
 		return err
 	})
-	m.metrics.countProposal(err, a.outcome)
+	p.metrics.countProposal(err, a.outcome)
 	switch {
 	case err != nil && outcomeUnknown:
 		return nil, fmt.Errorf("%w: %s", ErrOutcomeUnknown, err.Error())
 	case err != nil:
 		return nil, err
 	}
-	if err := m.waitApplied(ctx, a.index); err != nil {
+	if err := p.waitApplied(ctx, a.index); err != nil {
 		return nil, fmt.Errorf("%w here: wait for index %d: %w", ErrOutcomeUnknown, a.index, err)
 	}
 	return a.outcome, fsm.Err(a.outcome)
@@ -58,67 +70,67 @@ type commandResult struct {
 	index   uint64
 }
 
-func (m *Member) proposeOnce(ctx context.Context, v *leaderInfo, cmd *fsmpb.Command) (commandResult, error) {
+func (p *proposer) proposeOnce(ctx context.Context, v *leaderInfo, cmd *fsmpb.Command) (commandResult, error) {
 	if v.leading {
-		return m.proposeAsLeader(ctx, cmd)
+		return p.proposeAsLeader(ctx, cmd)
 	}
-	if rejected, err := m.rejectUnsupported(ctx, cmd, m.reader.followerReads.wait); rejected != nil || err != nil {
+	if rejected, err := p.rejectUnsupported(ctx, cmd, p.reader.followerReads.wait); rejected != nil || err != nil {
 		return commandResult{outcome: rejected}, err
 	}
-	return m.forward(ctx, cmd)
+	return p.forward(ctx, cmd)
 }
 
 // refuses says why this member takes no commands now.
-func (m *Member) checkWritable() error {
+func (p *proposer) checkWritable() error {
 	switch {
-	case m.machine.halted.Load():
+	case p.machine.halted.Load():
 		return fmt.Errorf("%w: this member has stopped", ErrDiverged)
-	case m.diskGuard.full.Load():
-		return fmt.Errorf("%w: %s", ErrDiskFull, m.cfg.Dir)
+	case p.diskGuard.full.Load():
+		return fmt.Errorf("%w: %s", ErrDiskFull, p.cfg.Dir)
 	}
-	return m.hashDispute.err()
+	return p.hashDispute.err()
 }
 
 // proposeAsLeader appends a command on this leader and waits until it is applied here.
-func (m *Member) proposeAsLeader(ctx context.Context, cmd *fsmpb.Command) (commandResult, error) {
-	if immediate, err := m.gateFeatureLevel(ctx, cmd); immediate != nil || err != nil {
+func (p *proposer) proposeAsLeader(ctx context.Context, cmd *fsmpb.Command) (commandResult, error) {
+	if immediate, err := p.gateFeatureLevel(ctx, cmd); immediate != nil || err != nil {
 		return commandResult{outcome: immediate, index: immediate.GetIndex()}, err
 	}
-	data, err := m.encodeProposal(cmd)
+	data, err := p.encodeProposal(cmd)
 	if err != nil {
 		return commandResult{}, err
 	}
-	return m.proposals.apply(ctx, m.lifetime, data)
+	return p.proposals.apply(ctx, p.lifetime, data)
 }
 
 // prepare says whether this leader takes commands, and attaches what it measured.
-func (m *Member) encodeProposal(cmd *fsmpb.Command) ([]byte, error) {
-	if err := m.checkWritable(); err != nil {
+func (p *proposer) encodeProposal(cmd *fsmpb.Command) ([]byte, error) {
+	if err := p.checkWritable(); err != nil {
 		return nil, err
 	}
-	if m.clock.skewed.Load() {
+	if p.clock.skewed.Load() {
 		return nil, fmt.Errorf("%w: the leader's clock is off (S27)", ErrNotLeader)
 	}
-	if m.cfg.Facts != nil {
-		m.cfg.Facts(cmd)
+	if p.cfg.Facts != nil {
+		p.cfg.Facts(cmd)
 	}
-	return m.stampAndMarshal(cmd)
+	return p.stampAndMarshal(cmd)
 }
 
 // proposeInternal has raft commit one of the member's own commands, whatever it refuses to
 // others. It ends at the latest when leadership does: a leader that is stuck ends
 // itself (S132).
-func (m *Member) proposeInternal(ctx context.Context, cmd *fsmpb.Command) (commandResult, error) {
-	data, err := m.stampAndMarshal(cmd)
+func (p *proposer) proposeInternal(ctx context.Context, cmd *fsmpb.Command) (commandResult, error) {
+	data, err := p.stampAndMarshal(cmd)
 	if err != nil {
 		return commandResult{}, err
 	}
-	return m.proposals.apply(ctx, m.lifetime, data)
+	return p.proposals.apply(ctx, p.lifetime, data)
 }
 
 // stampAndMarshal marshals the command, once.
-func (m *Member) stampAndMarshal(cmd *fsmpb.Command) ([]byte, error) {
-	cmd.ProposedAt = m.cfg.now().UnixNano()
+func (p *proposer) stampAndMarshal(cmd *fsmpb.Command) ([]byte, error) {
+	cmd.ProposedAt = p.cfg.now().UnixNano()
 	cmd.SchemaVersion = max(cmd.GetSchemaVersion(), fsm.LeastLevel(cmd))
 	return marshal(cmd)
 }
@@ -144,4 +156,13 @@ func classifyError(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+}
+
+// own makes a command this member's.
+func (p *proposer) fillInternalCommand(cmd *fsmpb.Command) *fsmpb.Command {
+	cmd.RequestId = make([]byte, requestIDLen)
+	_, _ = rand.Read(cmd.RequestId) // it never fails
+	cmd.Actor = p.cfg.Credentials.Identity().Actor()
+	cmd.ProposedIndex = p.machine.index.Load()
+	return cmd
 }

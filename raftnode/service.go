@@ -98,14 +98,14 @@ func (s *service) startProposal(ctx context.Context, cmd *fsmpb.Command) (*propo
 	if !m.tracker.current().leading {
 		return nil, nil, fmt.Errorf("%w: this member does not lead", ErrNotLeader)
 	}
-	if immediate, err := m.gateFeatureLevel(ctx, cmd); immediate != nil || err != nil {
+	if immediate, err := m.proposer.gateFeatureLevel(ctx, cmd); immediate != nil || err != nil {
 		return nil, immediate, err
 	}
-	data, err := m.encodeProposal(cmd)
+	data, err := m.proposer.encodeProposal(cmd)
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := m.proposals.enqueue(data)
+	p, err := m.proposer.proposals.enqueue(data)
 	return p, nil, err
 }
 

@@ -64,7 +64,7 @@ func (m *Member) Ready() error {
 	if m.lifetime.Err() != nil {
 		return ErrShutdown
 	}
-	if err := m.checkWritable(); err != nil {
+	if err := m.proposer.checkWritable(); err != nil {
 		return err
 	}
 	if err := m.joiner.checkAdmitted(); err != nil {

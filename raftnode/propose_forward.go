@@ -31,28 +31,28 @@ type forwardedCommand struct {
 
 // forward has the leader take a command, in one message with others that wait.
 // Whatever the connection says, the command may have got through.
-func (m *Member) forward(ctx context.Context, cmd *fsmpb.Command) (commandResult, error) {
+func (p *proposer) forward(ctx context.Context, cmd *fsmpb.Command) (commandResult, error) {
 	data, err := marshal(cmd)
 	if err != nil {
 		return commandResult{}, err
 	}
 	f := &forwardedCommand{ctx: ctx, data: data, done: make(chan proposalResult, 1)}
 	select {
-	case m.forwards.pending <- f:
+	case p.forwards.pending <- f:
 	default:
 		return commandResult{}, errQueueFull
 	}
-	return awaitResult(ctx, m.lifetime, f.done)
+	return awaitResult(ctx, p.lifetime, f.done)
 }
 
 // sendForwards takes a group to whoever leads now.
-func (m *Member) sendForwards(batch []*forwardedCommand, done func()) {
+func (p *proposer) sendForwards(batch []*forwardedCommand, done func()) {
 	go func() {
 		defer done()
 		batch = slices.DeleteFunc(batch, func(f *forwardedCommand) bool { return f.ctx.Err() != nil }) // nobody waits
 		for len(batch) > 0 {
 			n := countFitting(batch)
-			m.forwardBatch(batch[:n])
+			p.forwardBatch(batch[:n])
 			batch = batch[n:]
 		}
 	}()
@@ -69,13 +69,13 @@ func countFitting(batch []*forwardedCommand) int {
 	return len(batch)
 }
 
-func (m *Member) forwardBatch(batch []*forwardedCommand) {
-	v := m.tracker.current()
+func (p *proposer) forwardBatch(batch []*forwardedCommand) {
+	v := p.tracker.current()
 	ctx, cancel := context.WithTimeout(v.ctx, forwardTimeout)
 	defer cancel()
-	stop := context.AfterFunc(m.lifetime, cancel)
+	stop := context.AfterFunc(p.lifetime, cancel)
 	defer stop()
-	answers, err := m.proposeAtLeader(ctx, v, batch)
+	answers, err := p.proposeAtLeader(ctx, v, batch)
 	for i, f := range batch {
 		switch {
 		case err != nil:
@@ -88,11 +88,11 @@ func (m *Member) forwardBatch(batch []*forwardedCommand) {
 	}
 }
 
-func (m *Member) proposeAtLeader(ctx context.Context, v *leaderInfo, batch []*forwardedCommand) ([]*raftpb.ProposeResponse, error) {
+func (p *proposer) proposeAtLeader(ctx context.Context, v *leaderInfo, batch []*forwardedCommand) ([]*raftpb.ProposeResponse, error) {
 	if v.addr == "" || v.leading {
 		return nil, fmt.Errorf("%w: the leader has changed", ErrNotLeader)
 	}
-	conn, err := m.peers.dial(v.id, v.addr)
+	conn, err := p.peers.dial(v.id, v.addr)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNotLeader, err)
 	}
