@@ -16,7 +16,7 @@ type clockCheck struct{ skewed atomic.Bool }
 
 // checkClock has a leader whose clock is off the members' median stop stamping
 // commands and give leadership away.
-func (m *Member) checkClock(statuses map[raft.ServerID]memberStatus) {
+func (l *leader) checkClock(statuses map[raft.ServerID]memberStatus) {
 	var offsets []time.Duration
 	for _, a := range statuses {
 		if a.roundTrip < maxClockSkew/5 {
@@ -28,11 +28,11 @@ func (m *Member) checkClock(statuses map[raft.ServerID]memberStatus) {
 		return
 	}
 	skewed := skew.Abs() > maxClockSkew
-	if m.clock.skewed.Swap(skewed) != skewed && skewed {
-		m.log.Error("this leader's clock is off the members' median", "by", skew.String())
+	if l.clock.skewed.Swap(skewed) != skewed && skewed {
+		l.log.Error("this leader's clock is off the members' median", "by", skew.String())
 	}
 	if skewed {
-		m.tracker.resign("its clock is off")
+		l.tracker.resign("its clock is off")
 	}
 }
 

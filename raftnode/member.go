@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,18 +20,15 @@ type Member struct {
 	watches *watchHub
 	metrics *metrics
 
-	joiner     *joiner
-	retrier    *retrier
-	reader     *reader
-	membership *membership
-	proposer   *proposer
+	joiner      *joiner
+	retrier     *retrier
+	reader      *reader
+	membership  *membership
+	proposer    *proposer
+	checkpoints *checkpoints
+	leader      *leader
 
-	diskGuard        *diskGuard
-	clock            clockCheck
-	hashDispute      hashDispute
-	checkpointSignal chan struct{} // a checkpoint
-	sweepSignal      chan struct{} // a sweep is under way
-	checkpointWindow atomic.Uint64 // of CheckpointEvery entries, the last one begun
+	diskGuard *diskGuard
 
 	terminateOnce sync.Once
 	terminateErr  error
@@ -87,4 +83,15 @@ func (m *Member) stopServer() {
 		m.server.Stop()
 		<-done
 	}
+}
+
+// onDiskHang ends the process when the disk does not answer; a leader asks for the
+// transfer first (S27).
+func (m *Member) onDiskHang(operation string) {
+	select {
+	case <-m.started:
+		m.tracker.resign("the disk hangs")
+	default: // it does not even come up
+	}
+	m.fatal(ExitRestart, "the disk hangs: "+operation)
 }

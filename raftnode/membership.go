@@ -56,25 +56,6 @@ func (m *Member) Dial(id string) (*grpc.ClientConn, error) {
 	return m.peers.dial(id, string(s.Address))
 }
 
-// promoteCaughtUp gives a vote to one non-voter that has been close behind for a while (S141).
-func (r *leaderDuties) promoteCaughtUp(ctx context.Context, answers map[raft.ServerID]memberStatus) {
-	m := r.member
-	for _, s := range m.servers() {
-		if s.Suffrage == raft.Voter {
-			continue
-		}
-		a, ok := answers[s.ID]
-		if !ok || a.GetAppliedIndex()+maxPromotionLag < m.machine.index.Load() || a.GetMemberId() != string(s.ID) {
-			r.caughtUpProbes[string(s.ID)] = 0
-			continue
-		}
-		if r.caughtUpProbes[string(s.ID)]++; r.caughtUpProbes[string(s.ID)] >= promotionProbes {
-			m.membership.promoteToVoter(ctx, s)
-			return
-		}
-	}
-}
-
 func (mb *membership) statusAt(ctx context.Context, addr string) (*raftpb.StatusResponse, error) {
 	s, err := mb.peers.queryStatusAt(ctx, addr)
 	if err != nil {

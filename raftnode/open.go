@@ -45,15 +45,18 @@ func Open(ctx context.Context, cfg Config) (*Member, error) {
 // newMember makes every part of a member before one of them runs: raft calls the machine
 // and the transport's hooks already while it starts.
 func newMember(cfg Config) *Member {
-	m := &Member{core: newCore(cfg), watches: newWatchHub(), checkpointSignal: make(chan struct{}, 1), sweepSignal: make(chan struct{}, 1)}
+	m := &Member{core: newCore(cfg), watches: newWatchHub()}
 	m.joiner = &joiner{core: m.core, bootstrapper: &bootstrapper{core: m.core}}
 	m.retrier = &retrier{core: m.core, checkAdmitted: m.joiner.checkAdmitted}
 	m.reader = &reader{core: m.core, retrier: m.retrier, readGate: newTermGate()}
 	m.membership = &membership{core: m.core, retrier: m.retrier}
+	m.checkpoints = &checkpoints{core: m.core, signal: make(chan struct{}, 1)}
+	m.leader = &leader{core: m.core, reader: m.reader, membership: m.membership, checkpoints: m.checkpoints, sweepSignal: make(chan struct{}, 1)}
 	m.proposer = &proposer{
 		core: m.core, retrier: m.retrier, reader: m.reader, membershipChange: &m.membership.change,
-		hashDispute: &m.hashDispute, clock: &m.clock,
+		hashDispute: &m.checkpoints.hashDispute, clock: &m.leader.clock,
 	}
+	m.checkpoints.proposer, m.leader.proposer = m.proposer, m.proposer
 	m.onFatal = func() { m.terminate(false) }
 	return m
 }
@@ -79,7 +82,7 @@ func (m *Member) openFiles() (err error) {
 		return errors.Join(err, m.storage.close())
 	}
 	m.diskGuard = newDiskGuard(&m.cfg, m.log, func() { m.tracker.resign("the disk is full") })
-	m.proposer.diskGuard = m.diskGuard
+	m.proposer.diskGuard, m.checkpoints.diskGuard = m.diskGuard, m.diskGuard
 	m.machine = newMachine(m.journal, m.events())
 	m.machine.verifiedDump, m.machine.apply = dump, m.cfg.apply
 	m.machine.skips, err = loadSkips(m.storage)
@@ -97,24 +100,21 @@ func (m *Member) events() machineEvents {
 		committed:     m.onCommitted,
 		clusterNamed:  m.recordClusterID,
 		configuration: m.joiner.setAdmitted,
-		diverged:      func(index uint64, ownHash, majorityHash []byte) { go m.quarantine(index, ownHash, majorityHash) },
-		failed:        func(reason string) { m.fatal(ExitRestart, reason) },
-		entryFailed:   m.recordEntryFault,
-		batchApplied:  m.metrics.observeApplied,
-		dumpDone:      m.metrics.countSnapshot,
+		diverged: func(index uint64, ownHash, majorityHash []byte) {
+			go m.checkpoints.quarantine(index, ownHash, majorityHash)
+		},
+		failed:       func(reason string) { m.fatal(ExitRestart, reason) },
+		entryFailed:  m.recordEntryFault,
+		batchApplied: m.metrics.observeApplied,
+		dumpDone:     m.metrics.countSnapshot,
 	}
 }
 
 // committed is called after each batch of entries.
 func (m *Member) onCommitted(index, term uint64) {
 	m.transport.commitPipelines.notify(index, term)
-	if m.entersCheckpointWindow(index) {
-		select {
-		case m.checkpointSignal <- struct{}{}:
-		default:
-		}
-	}
-	m.signalSweep()
+	m.checkpoints.onCommitted(index)
+	m.leader.signalSweep()
 }
 
 func (m *Member) openRaft() error {
@@ -178,7 +178,7 @@ func (m *Member) serve() {
 	m.metrics.register(m.cfg.Metrics, m)
 	m.mux.serve()
 	m.spawn(func(context.Context) { _ = m.server.Serve(m.mux.grpcListener) })
-	m.spawn(m.leaderLoop)
+	m.spawn(m.leader.leaderLoop)
 	m.spawn(m.joiner.membershipLoop)
 	m.spawn(m.reader.trackCatchUp)
 	m.spawn(func(ctx context.Context) { runEvery(ctx, time.Second, m.diskGuard.check) })

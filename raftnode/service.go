@@ -204,7 +204,7 @@ const responseMargin = 50 * time.Millisecond
 func (s *service) Status(ctx context.Context, req *raftpb.StatusRequest) (*raftpb.StatusResponse, error) {
 	m := s.member
 	if at := req.GetDisagreementAt(); at != 0 {
-		m.hashDispute.set(at, 5*m.cfg.probeInterval())
+		m.checkpoints.hashDispute.set(at, 5*m.cfg.probeInterval())
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
