@@ -6,6 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
+	"google.golang.org/grpc"
 )
 
 // TransferLeadership gives leadership to another voter; no-op on others. It tries
@@ -60,3 +61,7 @@ func (m *Member) AddPeer(ctx context.Context, id, addr string) error {
 func (m *Member) RemovePeer(ctx context.Context, id string) error {
 	return m.membership.removePeer(ctx, id)
 }
+
+// Dial is a connection to a peer's Raft listener, by its id, shared and kept open. It
+// reaches that member, or nobody.
+func (m *Member) Dial(id string) (*grpc.ClientConn, error) { return m.peers.dialMember(id) }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/raft"
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -44,16 +43,6 @@ func (mb *membership) list() []Peer {
 		peers[i] = Peer{ID: string(s.ID), Addr: string(s.Address), Voter: s.Suffrage == raft.Voter, Self: string(s.ID) == mb.id}
 	}
 	return peers
-}
-
-// Dial is a connection to a peer's Raft listener, by its id, shared and kept open. It
-// reaches that member, or nobody.
-func (m *Member) Dial(id string) (*grpc.ClientConn, error) {
-	s, ok := m.serverOf(id)
-	if !ok {
-		return nil, fmt.Errorf("dial member %s: it is not in the configuration", id)
-	}
-	return m.peers.dial(id, string(s.Address))
 }
 
 func (mb *membership) statusAt(ctx context.Context, addr string) (*raftpb.StatusResponse, error) {

@@ -50,6 +50,15 @@ func (p *peers) dial(id, addr string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
+// dialMember connects to a member of the configuration.
+func (p *peers) dialMember(id string) (*grpc.ClientConn, error) {
+	s, ok := p.serverOf(id)
+	if !ok {
+		return nil, fmt.Errorf("dial member %s: it is not in the configuration", id)
+	}
+	return p.dial(id, string(s.Address))
+}
+
 // dialNew makes a connection that the caller closes.
 func (p *peers) dialNew(id, addr string) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+addr,

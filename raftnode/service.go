@@ -8,9 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -212,44 +210,6 @@ func (s *service) Status(ctx context.Context, req *raftpb.StatusRequest) (*raftp
 		defer cancel()
 	}
 	return m.Status(ctx, req.GetHashAt())
-}
-
-// meant refuses calls on connections that name nobody, but those by which a member
-// joins (S68). A build of level 1 names nobody.
-func (m *Member) checkCallTarget(ctx context.Context, method string) error {
-	from, ok := peer.FromContext(ctx)
-	if !ok {
-		return status.Error(codes.Unauthenticated, "the call has no peer")
-	}
-	info, ok := from.AuthInfo.(credentials.TLSInfo)
-	if !ok {
-		return status.Error(codes.Unauthenticated, "the call came without TLS")
-	}
-	switch {
-	case info.State.NegotiatedProtocol == protoMember,
-		method == raftpb.Member_Join_FullMethodName, method == raftpb.Member_Status_FullMethodName:
-		return nil
-	case info.State.NegotiatedProtocol == protoJoin:
-		return status.Errorf(codes.PermissionDenied, "%s is for connections that name their member", method)
-	}
-	if err := m.joiner.checkUntargeted(); err != nil {
-		return status.Error(codes.Unavailable, err.Error())
-	}
-	return nil
-}
-
-func (m *Member) unaryTargetCheck(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if err := m.checkCallTarget(ctx, info.FullMethod); err != nil {
-		return nil, err
-	}
-	return next(ctx, req)
-}
-
-func (m *Member) streamTargetCheck(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	if err := m.checkCallTarget(s.Context(), info.FullMethod); err != nil {
-		return err
-	}
-	return next(srv, s)
 }
 
 // limits of the Member service's listener.

@@ -1,0 +1,65 @@
+package raftnode
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/raftnode/journal"
+	"github.com/holdfast-storage/holdfast/raftnode/store"
+)
+
+func (m *Member) openFiles() (err error) {
+	m.metrics = newMetrics()
+	m.proposer.metrics = m.metrics
+	var dump verifiedDump
+	m.storage, err = m.cfg.openStorage(store.Options{
+		Dir: m.cfg.Dir, Kind: m.cfg.LogStore, Hang: m.cfg.DiskHang, SegmentSize: m.cfg.SegmentSize,
+		Verify: dump.decode, Logger: m.cfg.Logger, OnSync: m.metrics.observeSync,
+		OnFatal: func(operation string, err error) {
+			m.fatal(ExitRestart, fmt.Sprintf("the store failed: %s: %v", operation, err))
+		},
+		OnHang: m.onDiskHang,
+	})
+	if err != nil {
+		return err
+	}
+	m.id = m.storage.memberID
+	m.journal, err = journal.Open(journal.Options{Dir: m.cfg.journalDir(), RetainBytes: m.cfg.JournalRetain, Logger: m.cfg.Logger})
+	if err != nil {
+		return errors.Join(err, m.storage.close())
+	}
+	m.diskGuard = newDiskGuard(&m.cfg, m.log, func() { m.tracker.resign("the disk is full") })
+	m.proposer.diskGuard, m.checkpoints.diskGuard = m.diskGuard, m.diskGuard
+	m.machine = newMachine(m.journal, m.events())
+	m.machine.verifiedDump, m.machine.apply = dump, m.cfg.apply
+	m.machine.skips, err = loadSkips(m.storage)
+	if err != nil {
+		return errors.Join(err, m.journal.Close(), m.storage.close())
+	}
+	return nil
+}
+
+// events connects the machine to the rest of the member.
+func (m *Member) events() machineEvents {
+	return machineEvents{
+		changed:       m.watches.publish,
+		allChanged:    m.watches.publishAll,
+		committed:     m.onCommitted,
+		clusterNamed:  m.recordClusterID,
+		configuration: m.joiner.setAdmitted,
+		diverged: func(index uint64, ownHash, majorityHash []byte) {
+			go m.checkpoints.quarantine(index, ownHash, majorityHash)
+		},
+		failed:       func(reason string) { m.fatal(ExitRestart, reason) },
+		entryFailed:  m.recordEntryFault,
+		batchApplied: m.metrics.observeApplied,
+		dumpDone:     m.metrics.countSnapshot,
+	}
+}
+
+// committed is called after each batch of entries.
+func (m *Member) onCommitted(index, term uint64) {
+	m.transport.commitPipelines.notify(index, term)
+	m.checkpoints.onCommitted(index)
+	m.leader.signalSweep()
+}
