@@ -165,14 +165,14 @@ func (x *dumpDecoder) node(r *fsmpb.NodeRecord) error {
 }
 
 func (x *dumpDecoder) answer(r *fsmpb.AnswerRecord) (err error) {
-	if len(r.GetRequestId()) != requestIDLen {
+	if len(r.GetRequestId()) != RequestIDLen {
 		return errForm
 	}
 	if x.kind == 6 && r.GetIndex() <= x.lastIndex {
 		return errOrder
 	}
 	x.lastIndex = r.GetIndex()
-	key := answerKey{request: [requestIDLen]byte(r.GetRequestId()), actor: x.textAt(r.GetActorRef(), &err)}
+	key := answerKey{request: [RequestIDLen]byte(r.GetRequestId()), actor: x.textAt(r.GetActorRef(), &err)}
 	if _, twice := x.s.lookups.answers[key]; twice {
 		return errOrder
 	}

@@ -28,7 +28,7 @@ func TestAnyCommandIsDecidedInAnyState(t *testing.T) {
 				e := p.next()
 				if p.roll(8) == 0 {
 					e.cmd = envelope(p.loss())
-					e.cmd.RequestId = bytesOf(fmt.Sprint("loss ", p.at), requestIDLen)
+					e.cmd.RequestId = bytesOf(fmt.Sprint("loss ", p.at), RequestIDLen)
 				}
 				p.w.s.Apply(e.index, e.cmd)
 				require.NoError(t, p.w.s.Check(), "after %v", e.cmd)

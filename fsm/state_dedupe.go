@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// requestIDLen is the length of a request id in bytes.
-const requestIDLen = 16
+// RequestIDLen is the length of a command's request id, in bytes. Any other length is rejected.
+const RequestIDLen = 16
 
 // answer is what a command was told when it was applied (S4).
 type answer struct {
@@ -24,7 +24,7 @@ type answer struct {
 
 // answerKey is a request id, scoped to whoever made it.
 type answerKey struct {
-	request [requestIDLen]byte
+	request [RequestIDLen]byte
 	actor   string
 }
 
@@ -34,7 +34,7 @@ func (s *State) answerOnce(m Meta, r row, cmd *fsmpb.Command, body proto.Message
 	if rej := s.checkEnvelope(cmd, body); rej != nil {
 		return rejected(m, rej)
 	}
-	key := answerKey{request: [requestIDLen]byte(cmd.GetRequestId()), actor: s.intern.actor(cmd.GetActor())}
+	key := answerKey{request: [RequestIDLen]byte(cmd.GetRequestId()), actor: s.intern.actor(cmd.GetActor())}
 	if a, ok := s.lookups.answers[key]; ok {
 		return a.outcome
 	}
@@ -48,8 +48,8 @@ func (s *State) answerOnce(m Meta, r row, cmd *fsmpb.Command, body proto.Message
 
 // checkEnvelope refuses what cannot be remembered.
 func (s *State) checkEnvelope(cmd *fsmpb.Command, body proto.Message) *Rejection {
-	if n := len(cmd.GetRequestId()); n != requestIDLen {
-		return Reject(Invalid, "the request id has %d bytes, not %d", n, requestIDLen)
+	if n := len(cmd.GetRequestId()); n != RequestIDLen {
+		return Reject(Invalid, "the request id has %d bytes, not %d", n, RequestIDLen)
 	}
 	if n := len(cmd.GetActor()); n > maxIDBytes {
 		return Reject(Invalid, "the actor has %d bytes, more than %d", n, maxIDBytes)

@@ -22,8 +22,8 @@ func (s *State) Skip(index uint64, hash []byte, cmd *fsmpb.Command) Result {
 	s.cluster.Skipped = append(slices.Clip(s.cluster.Skipped), Skipped{Index: index, Hash: slices.Clone(hash)})
 	s.writes++
 	outcome := rejected(m, Reject(Unsupported, "operators had every member pass over log index %d, as the state could not take it", index))
-	if len(cmd.GetRequestId()) == requestIDLen && len(cmd.GetActor()) <= maxIDBytes {
-		key := answerKey{request: [requestIDLen]byte(cmd.GetRequestId()), actor: cmd.GetActor()}
+	if len(cmd.GetRequestId()) == RequestIDLen && len(cmd.GetActor()) <= maxIDBytes {
+		key := answerKey{request: [RequestIDLen]byte(cmd.GetRequestId()), actor: cmd.GetActor()}
 		if _, known := s.lookups.answers[key]; !known {
 			s.putAnswer(&answer{key: key, index: index, outcome: outcome, textUnhashed: s.level2()})
 		}

@@ -74,7 +74,7 @@ func TestS72_TheLeaderProposesNothingAboveTheClustersLevel(t *testing.T) {
 		}
 	}
 	cmd := commandAtLevel(fsm.Level2)
-	cmd.RequestId = make([]byte, requestIDLen)
+	cmd.RequestId = make([]byte, fsm.RequestIDLen)
 	eventually(t, func() error {
 		s := &service{member: c.leader().Member}
 		resp := s.propose(t.Context(), []*fsmpb.Command{cmd})[0]

@@ -72,7 +72,7 @@ func testDeduplication(t *testing.T, c *testCluster) {
 			return o
 		}
 		first := propose(n)
-		require.Len(t, cmd.GetRequestId(), requestIDLen)
+		require.Len(t, cmd.GetRequestId(), fsm.RequestIDLen)
 		again := propose(c.members[(i+1)%3])
 		require.Equal(t, first.GetIndex(), again.GetIndex(), "the first answer is given again")
 	}

@@ -14,8 +14,6 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-const requestIDLen = 16
-
 // proposer takes commands to the log: on this member while it leads, else through the leader.
 type proposer struct {
 	*core
@@ -34,7 +32,7 @@ type proposer struct {
 // propose is Member.Propose.
 func (p *proposer) propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	if len(cmd.GetRequestId()) == 0 {
-		cmd.RequestId = make([]byte, requestIDLen)
+		cmd.RequestId = make([]byte, fsm.RequestIDLen)
 		_, _ = rand.Read(cmd.RequestId) // it never fails
 	}
 	if cmd.GetProposedIndex() == 0 {
@@ -160,7 +158,7 @@ func classifyError(err error) error {
 
 // own makes a command this member's.
 func (p *proposer) fillInternalCommand(cmd *fsmpb.Command) *fsmpb.Command {
-	cmd.RequestId = make([]byte, requestIDLen)
+	cmd.RequestId = make([]byte, fsm.RequestIDLen)
 	_, _ = rand.Read(cmd.RequestId) // it never fails
 	cmd.Actor = p.cfg.Credentials.Identity().Actor()
 	cmd.ProposedIndex = p.machine.index.Load()
