@@ -39,7 +39,7 @@ func TestEveryReasonHasACode(t *testing.T) {
 // reasonsInSource counts the constants that follow NotFound in its block.
 func reasonsInSource(t *testing.T) int {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../fsm/reject.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../../fsm/rejection.go", nil, 0)
 	require.NoError(t, err)
 	count := 0
 	for _, decl := range file.Decls {
