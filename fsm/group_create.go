@@ -17,23 +17,28 @@ func applyCreateGroupSnapshot(s *State, m Meta, c *fsmpb.CreateGroupSnapshot) (*
 		return nil, rej
 	}
 	existing, exists := s.GroupSnapshotByName(requested.Name)
-	same := exists && s.sameGroup(existing, &requested, members)
-	switch {
-	case exists && existing.Phase == GroupAborting:
+	if exists && existing.Phase != GroupAborting {
+		return s.joinExistingGroup(existing, &requested, members)
+	}
+	if exists {
 		if rej := s.checkAbortDone(existing); rej != nil {
 			return nil, rej
 		}
-	case exists && !same:
-		return nil, Reject(Incompatible, "group snapshot %q exists of other volumes or with other parameters", existing.Name)
-	case exists:
-		return existing.outcome(), nil
 	}
-	if same {
+	if exists && s.sameGroup(existing, &requested, members) {
 		requested, members = *existing, s.memberRecords(existing)
 	} else if rej := s.checkGroupIDsFree(&requested, members); rej != nil {
 		return nil, rej
 	}
 	return s.beginGroup(m, existing, requested, members)
+}
+
+// joinExistingGroup answers with the group that has the name, when it is what is asked for.
+func (s *State) joinExistingGroup(existing, requested *GroupSnapshot, members []Snapshot) (*fsmpb.Outcome, *Rejection) {
+	if !s.sameGroup(existing, requested, members) {
+		return nil, Reject(Incompatible, "group snapshot %q exists of other volumes or with other parameters", existing.Name)
+	}
+	return existing.outcome(), nil
 }
 
 // beginGroup checks all members before it writes anything.
@@ -189,13 +194,10 @@ func (g *GroupSnapshot) outcome() *fsmpb.Outcome {
 // applyDeleteGroupSnapshot deletes the group with all its snapshots. The name is
 // free at once; the records stay as obligations (S18, S105).
 func applyDeleteGroupSnapshot(s *State, m Meta, c *fsmpb.DeleteGroupSnapshot) (*fsmpb.Outcome, *Rejection) {
-	g, ok := s.GroupSnapshot(GroupSnapshotID(c.GetGroupSnapshotId()))
-	if !ok {
-		return &fsmpb.Outcome{}, nil
+	if out := s.deletedGroupSnapshot(c); out != nil {
+		return out, nil
 	}
-	if g.Phase == GroupDeleting {
-		return g.outcome(), nil
-	}
+	g, _ := s.GroupSnapshot(GroupSnapshotID(c.GetGroupSnapshotId()))
 	for _, n := range s.members(g) {
 		if rej := s.checkNotSource(InUse, "delete snapshot", string(n.ID)); rej != nil {
 			return nil, rej
@@ -215,6 +217,19 @@ func applyDeleteGroupSnapshot(s *State, m Meta, c *fsmpb.DeleteGroupSnapshot) (*
 	s.putGroup(updated)
 	s.advanceGroup(g.ID)
 	return updated.outcome(), nil
+}
+
+// deletedGroupSnapshot is the outcome for a group that is unknown or being deleted; nil for
+// others.
+func (s *State) deletedGroupSnapshot(c *fsmpb.DeleteGroupSnapshot) *fsmpb.Outcome {
+	g, ok := s.GroupSnapshot(GroupSnapshotID(c.GetGroupSnapshotId()))
+	switch {
+	case !ok:
+		return &fsmpb.Outcome{}
+	case g.Phase == GroupDeleting:
+		return g.outcome()
+	}
+	return nil
 }
 
 // forgetGroup drops a group of which no host keeps anything.

@@ -98,14 +98,13 @@ func (n *Snapshot) outcome() *fsmpb.Outcome {
 // applyDeleteSnapshot frees the name at once; the record stays as the obligation of
 // its host (S18, S105). What is unknown is gone; again changes nothing.
 func applyDeleteSnapshot(s *State, m Meta, c *fsmpb.DeleteSnapshot) (*fsmpb.Outcome, *Rejection) {
-	n, ok := s.Snapshot(SnapshotID(c.GetSnapshotId()))
+	if out := s.deletedSnapshot(c); out != nil {
+		return out, nil
+	}
+	n, _ := s.Snapshot(SnapshotID(c.GetSnapshotId()))
 	switch {
-	case !ok:
-		return &fsmpb.Outcome{}, nil
 	case n.Group != "":
 		return nil, Reject(Invalid, "delete snapshot %s: it is part of group snapshot %s; delete that", n.ID, n.Group)
-	case n.Phase == SnapshotDeleting:
-		return n.outcome(), nil
 	case c.GetSuperseded() && !s.isSuperseded(n):
 		return nil, Reject(Precondition, "delete snapshot %s: it is no kept copy, or not all replicas of its volume are up to date", n.ID)
 	case n.Phase == SnapshotTaking && n.KeptCopy == nil:
@@ -115,6 +114,19 @@ func applyDeleteSnapshot(s *State, m Meta, c *fsmpb.DeleteSnapshot) (*fsmpb.Outc
 		return nil, rej
 	}
 	return s.beginDeleteSnapshot(m, n, OperationID(m.Index)), nil
+}
+
+// deletedSnapshot is the outcome for a snapshot that is unknown or, of no group, being
+// deleted; nil for others.
+func (s *State) deletedSnapshot(c *fsmpb.DeleteSnapshot) *fsmpb.Outcome {
+	n, ok := s.Snapshot(SnapshotID(c.GetSnapshotId()))
+	switch {
+	case !ok:
+		return &fsmpb.Outcome{}
+	case n.Group == "" && n.Phase == SnapshotDeleting:
+		return n.outcome()
+	}
+	return nil
 }
 
 // beginDeleteSnapshot turns the snapshot into an obligation, or forgets it when no

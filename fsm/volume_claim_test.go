@@ -24,8 +24,8 @@ func TestCreateVolumeAgainAfterItsLimitsWereModified(t *testing.T) {
 				w.twice(controller, modifyVolume(1, 1, &fsmpb.Limits{ReadIops: 100 + n}))
 				require.Equal(t, volumeID(1), w.twice(controller, limitedTo(requested)).GetVolumeId())
 				w.rejected(Incompatible, controller, limitedTo(&fsmpb.Limits{ReadIops: 100 + n}))
-				require.Nil(t, w.s.CheckCompatible(w.volume(1), limitedTo(requested)))
-				require.Equal(t, Incompatible, w.s.CheckCompatible(w.volume(1), limitedTo(&fsmpb.Limits{ReadIops: 100 + n})).Why())
+				answered(t, w.s, limitedTo(requested))
+				notAnswered(t, w.s, Incompatible, limitedTo(&fsmpb.Limits{ReadIops: 100 + n}))
 			}
 			require.Equal(t, requested.GetReadIops(), restored(t, w.s).volumeOf(volumeID(1)).InitialLimits.ReadIOPS)
 		})

@@ -63,7 +63,7 @@ func (s *State) requestedVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	return v, rej
 }
 
-// readCreateVolume is requested, and leaves the state alone.
+// readCreateVolume is requestedVolume, and only reads the state.
 func (s *State) readCreateVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	v := Volume{ID: VolumeID(c.GetVolumeId()), Name: c.GetName(), Fingerprint: c.GetFingerprint(), Limits: LimitsFrom(c.GetLimits()), Claim: claimFrom(c.GetClaim())}
 	if !v.ID.Valid() {
@@ -96,17 +96,7 @@ func (s *State) readCreateVolume(c *fsmpb.CreateVolume) (Volume, *Rejection) {
 	return v, rej
 }
 
-// CheckCompatible says why a volume is not what the command asks for, nil when it is: the
-// compatibility check of CreateVolume.
-func (s *State) CheckCompatible(existing *Volume, c *fsmpb.CreateVolume) *Rejection {
-	requested, rej := s.readCreateVolume(c)
-	if rej != nil {
-		return rej
-	}
-	return s.incompatibility(existing, &requested, c)
-}
-
-// join answers with the volume that has the name, when it is what is asked for.
+// joinExisting answers with the volume that has the name, when it is what is asked for.
 func (s *State) joinExisting(existing, requested *Volume, c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
 	if rej := s.incompatibility(existing, requested, c); rej != nil {
 		return nil, rej
@@ -118,7 +108,7 @@ func (s *State) joinExisting(existing, requested *Volume, c *fsmpb.CreateVolume)
 	return out, nil
 }
 
-// differs compares with what was asked for when the volume was made: what became of
+// incompatibility compares with what was asked for when the volume was made: what became of
 // it since, as mutable parameters, is no difference.
 func (s *State) incompatibility(existing, requested *Volume, c *fsmpb.CreateVolume) *Rejection {
 	switch limit := c.GetLimitBytes(); {

@@ -8,13 +8,10 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // their own. What replicas of it had that lost ends with it: nobody asked for that but the
 // volume (S49).
 func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome, *Rejection) {
-	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
-	if !ok {
-		return &fsmpb.Outcome{}, nil
+	if out := s.deletedVolume(c); out != nil {
+		return out, nil
 	}
-	if _, deleting := v.Phase.(Deleting); deleting {
-		return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(v.Operation.ID)}, nil
-	}
+	v, _ := s.Volume(VolumeID(c.GetVolumeId()))
 	if publications := v.Publications(); len(publications) > 0 {
 		return nil, Reject(InUse, "delete volume %s: it is published to node %s", v.ID, publications[0].Node)
 	}
@@ -29,6 +26,18 @@ func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome,
 	}
 	s.removeKeptCopies(copies...)
 	return s.beginDelete(m, v, OperationID(m.Index)), nil
+}
+
+// deletedVolume is the outcome for a volume that is unknown or being deleted; nil for others.
+func (s *State) deletedVolume(c *fsmpb.DeleteVolume) *fsmpb.Outcome {
+	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
+	if !ok {
+		return &fsmpb.Outcome{}
+	}
+	if _, deleting := v.Phase.(Deleting); deleting {
+		return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(v.Operation.ID)}
+	}
+	return nil
 }
 
 // beginDelete turns the volume into an obligation, or forgets it when no host

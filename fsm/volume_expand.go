@@ -7,14 +7,7 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // it is. While its content is being copied it keeps its size, as the copies' sizes
 // were decided.
 func applyExpandVolume(s *State, m Meta, c *fsmpb.ExpandVolume) (*fsmpb.Outcome, *Rejection) {
-	v, rej := s.readyVolume(c.GetVolumeId())
-	if rej != nil {
-		return nil, rej
-	}
-	if c.Capability != nil && !v.Supports(v.asUsed(c.GetCapability())) {
-		return nil, Reject(Invalid, "expand volume %s: it was not created for %s", v.ID, v.asUsed(c.GetCapability()))
-	}
-	size, rej := v.expandedSize(c.GetRequiredBytes(), c.GetLimitBytes())
+	v, size, rej := s.requestedExpansion(c)
 	if rej != nil {
 		return nil, rej
 	}
@@ -29,6 +22,19 @@ func applyExpandVolume(s *State, m Meta, c *fsmpb.ExpandVolume) (*fsmpb.Outcome,
 	s.beginOperation(&updated, m.operation(OpExpand))
 	s.putVolume(updated)
 	return s.operationOutcomeOf(&updated, OpExpand), nil
+}
+
+// requestedExpansion is the volume and the size in bytes that the command asks for.
+func (s *State) requestedExpansion(c *fsmpb.ExpandVolume) (*Volume, int64, *Rejection) {
+	v, rej := s.readyVolume(c.GetVolumeId())
+	if rej != nil {
+		return nil, 0, rej
+	}
+	if c.Capability != nil && !v.Supports(v.asUsed(c.GetCapability())) {
+		return nil, 0, Reject(Invalid, "expand volume %s: it was not created for %s", v.ID, v.asUsed(c.GetCapability()))
+	}
+	size, rej := v.expandedSize(c.GetRequiredBytes(), c.GetLimitBytes())
+	return v, size, rej
 }
 
 // expandedSize is the size in bytes within the range, the volume's own when that is

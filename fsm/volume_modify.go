@@ -10,11 +10,11 @@ func applyModifyVolume(s *State, m Meta, c *fsmpb.ModifyVolume) (*fsmpb.Outcome,
 		return nil, rej
 	}
 	updated := *v
-	updated.Limits = v.Limits.with(LimitsFrom(c.GetLimits()), c.GetSet())
+	updated.Limits = v.requestedLimits(c)
 	if rej := updated.updateClaim(c.GetClaim()); rej != nil {
 		return nil, rej
 	}
-	if updated.Limits == v.Limits && !v.modifyFailed() {
+	if v.hasLimits(updated.Limits) {
 		if updated.Claim != v.Claim {
 			s.putVolume(updated)
 		}
@@ -34,6 +34,14 @@ func applyModifyVolume(s *State, m Meta, c *fsmpb.ModifyVolume) (*fsmpb.Outcome,
 	s.putVolume(updated)
 	return s.operationOutcomeOf(&updated, OpModify), nil
 }
+
+// requestedLimits are the volume's limits as the command wants them.
+func (v *Volume) requestedLimits(c *fsmpb.ModifyVolume) Limits {
+	return v.Limits.with(LimitsFrom(c.GetLimits()), c.GetSet())
+}
+
+// hasLimits tells whether the volume has these limits, and nothing failed on the way to them.
+func (v *Volume) hasLimits(limits Limits) bool { return v.Limits == limits && !v.modifyFailed() }
 
 // with is the limits with some of them replaced: those whose bit is set, in the order
 // of their fields, or those that are not zero when no bit is.

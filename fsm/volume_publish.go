@@ -9,15 +9,12 @@ import (
 // applyPublishVolume makes one node the only one that may use the volume. The same
 // node asking again gets the same epoch; another node waits for the unpublish (S3, S103).
 func applyPublishVolume(s *State, m Meta, c *fsmpb.PublishVolume) (*fsmpb.Outcome, *Rejection) {
-	v, rej := s.readyVolume(c.GetVolumeId())
+	v, n, rej := s.volumeAndNode(c)
 	if rej != nil {
 		return nil, rej
 	}
-	n, ok := s.Node(NodeID(c.GetNodeId()))
-	if !ok {
-		return nil, Reject(NotFound, "publish volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))
-	}
-	requested := Publication{Node: n.ID, Host: n.Host, Capability: v.asUsed(c.GetCapability()), ReadOnly: c.GetReadOnly(), Epoch: m.Epoch}
+	requested := requestedPublication(v, n, c)
+	requested.Epoch = m.Epoch
 	if existing := v.Publications(); len(existing) > 0 {
 		outcome, rej := rejoinPublication(v, existing, requested)
 		if rej == nil && v.Publication(n.ID).Ending { // the last word counts
@@ -32,6 +29,24 @@ func applyPublishVolume(s *State, m Meta, c *fsmpb.PublishVolume) (*fsmpb.Outcom
 	}
 	s.putVolume(v.withPublication(requested))
 	return publishOutcome(v, requested), nil
+}
+
+// volumeAndNode are what the command is about.
+func (s *State) volumeAndNode(c *fsmpb.PublishVolume) (*Volume, *Node, *Rejection) {
+	v, rej := s.readyVolume(c.GetVolumeId())
+	if rej != nil {
+		return nil, nil, rej
+	}
+	n, ok := s.Node(NodeID(c.GetNodeId()))
+	if !ok {
+		return nil, nil, Reject(NotFound, "publish volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))
+	}
+	return v, n, nil
+}
+
+// requestedPublication is what the command asks for, without an epoch.
+func requestedPublication(v *Volume, n *Node, c *fsmpb.PublishVolume) Publication {
+	return Publication{Node: n.ID, Host: n.Host, Capability: v.asUsed(c.GetCapability()), ReadOnly: c.GetReadOnly()}
 }
 
 // readyVolume finds a volume that is Ready.

@@ -11,12 +11,12 @@ import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 // first step of a takeover (S8): from here on the host's questions are refused. With
 // protocol A that would lose writes, so it takes a recorded decision first (S11).
 func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Outcome, *Rejection) {
-	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
-	if !ok {
-		return &fsmpb.Outcome{}, nil
+	if out := s.unpublishedVolume(c); out != nil {
+		return out, nil
 	}
+	v, _ := s.Volume(VolumeID(c.GetVolumeId()))
 	out := &fsmpb.Outcome{VolumeId: string(v.ID)}
-	ending := v.publicationsToEnd(NodeID(c.GetNodeId()), epochFrom(c.GetEpoch()))
+	ending := v.publicationsToEnd(c)
 	for i := range ending {
 		if s.hostReachable(&ending[i]) && ending[i].Staging != nil && (v.Replicated() || !s.level2()) {
 			return s.requestEnd(v, &ending[i], out)
@@ -24,9 +24,6 @@ func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Ou
 		if s.needsForceFirst(v, &ending[i]) {
 			return nil, Reject(Unreachable, "unpublish volume %s: node %s cannot be reached, and with protocol A the other replica may miss its last writes", v.ID, ending[i].Node)
 		}
-	}
-	if len(ending) == 0 {
-		return out, nil
 	}
 	updated := *v
 	for i := range ending {
@@ -37,6 +34,18 @@ func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Ou
 		out.OperationId = uint64(updated.Operation.ID)
 	}
 	return out, nil
+}
+
+// unpublishedVolume is the outcome where no publication is left to end; nil where one is.
+func (s *State) unpublishedVolume(c *fsmpb.UnpublishVolume) *fsmpb.Outcome {
+	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
+	switch {
+	case !ok:
+		return &fsmpb.Outcome{}
+	case len(v.publicationsToEnd(c)) == 0:
+		return &fsmpb.Outcome{VolumeId: string(v.ID)}
+	}
+	return nil
 }
 
 // requestEnd asks a host that can be asked to take the volume down, once; it stays
@@ -57,7 +66,8 @@ func (s *State) requestEnd(v *Volume, p *Publication, out *fsmpb.Outcome) (*fsmp
 
 // publicationsToEnd are the publications that are meant: the node's, or all when it is
 // empty, and only the one of the epoch when that is set (S4).
-func (v *Volume) publicationsToEnd(node NodeID, epoch Epoch) []Publication {
+func (v *Volume) publicationsToEnd(c *fsmpb.UnpublishVolume) []Publication {
+	node, epoch := NodeID(c.GetNodeId()), epochFrom(c.GetEpoch())
 	var matching []Publication
 	for _, p := range v.Publications() {
 		if (node == "" || p.Node == node) && (epoch.IsZero() || p.Epoch == epoch) {

@@ -43,11 +43,27 @@ type Client struct {
 // New is a client of the cluster.
 func New(c Cluster) *Client { return &Client{Cluster: c, PollInterval: pollInterval} }
 
-// ProposeCommand has one command applied. Without an answer in time it is UNAVAILABLE.
+// ProposeCommand has one command applied. One that expired before it was applied is answered
+// from the state, by fsm (S4). Without an answer in time it is UNAVAILABLE.
 func (c *Client) ProposeCommand(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	cmd.SchemaVersion = fsm.LeastLevel(cmd)
 	out, err := c.Propose(ctx, cmd)
+	if isExpired(err) {
+		return c.answerExpired(ctx, cmd)
+	}
 	return out, unavailableOnTimeout(err, "the log did not take the command in time")
+}
+
+func (c *Client) answerExpired(ctx context.Context, cmd *fsmpb.Command) (out *fsmpb.Outcome, err error) {
+	err = c.ReadState(ctx, func(state *fsm.State) error {
+		answer, rejection := state.AnswerExpired(cmd)
+		if rejection != nil {
+			return rejection
+		}
+		out = answer
+		return nil
+	})
+	return out, err
 }
 
 // AtFeatureLevel tells whether this member knows that the cluster runs at a feature level,
@@ -77,16 +93,10 @@ func unavailableOnTimeout(err error, what string) error {
 	return err
 }
 
-// IsExpired tells whether a command came too late to be applied (S4).
-func IsExpired(err error) bool {
+// isExpired tells whether a command came too late to be applied (S4).
+func isExpired(err error) bool {
 	var rejection *fsm.Rejection
 	return errors.As(err, &rejection) && rejection.Reason == fsm.Expired
-}
-
-// NotApplied is what a caller is told when a command was not applied and the state
-// does not answer for it either (S4).
-func NotApplied(what string) error {
-	return fsm.Reject(fsm.Busy, "%s: the command came too late and was not applied; retry", what)
 }
 
 // Await returns when done says so, its error, or fsm.Busy (ABORTED) when ctx ends:

@@ -45,30 +45,10 @@ func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateVolume) (fsm.Volum
 		cmd.Claim = nil
 	}
 	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: cmd}})
-	if isExpired(err) {
-		return s.createAfterExpiry(ctx, cmd)
-	}
 	if err != nil {
 		return "", err
 	}
 	return fsm.VolumeID(out.GetVolumeId()), nil
-}
-
-// createAfterExpiry answers from the state, by name, for a command that came too late to be
-// applied: whether it had been applied before is no longer known (S4).
-func (s *Server) createAfterExpiry(ctx context.Context, cmd *fsmpb.CreateVolume) (id fsm.VolumeID, err error) {
-	err = s.readState(ctx, func(state *fsm.State) error {
-		v, ok := state.VolumeByName(cmd.GetName())
-		if !ok {
-			return fsm.Reject(fsm.Busy, "create volume %q: the command came too late and was not applied; retry", cmd.GetName())
-		}
-		if mismatch := state.CheckCompatible(v, cmd); mismatch != nil {
-			return mismatch
-		}
-		id = v.ID
-		return nil
-	})
-	return id, err
 }
 
 // awaitReady waits until the volume's device is there.

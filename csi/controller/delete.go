@@ -26,29 +26,13 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	}
 	cmd := &fsmpb.DeleteVolume{VolumeId: string(id)}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: cmd}})
-	if err != nil && !isExpired(err) {
-		return nil, rpcerr.From(err)
-	}
-	if isExpired(err) {
-		err = s.deleteAfterExpiry(ctx, id)
-	} else {
+	if err == nil {
 		err = s.await(ctx, id, "delete", func(state *fsm.State) (bool, error) { return volumeRemoved(state, id) })
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
 	return &csi.DeleteVolumeResponse{}, nil
-}
-
-// deleteAfterExpiry answers from the state for a command that came too late (S4).
-func (s *Server) deleteAfterExpiry(ctx context.Context, id fsm.VolumeID) error {
-	return s.readState(ctx, func(state *fsm.State) error {
-		done, err := volumeRemoved(state, id)
-		if err == nil && !done {
-			err = fsm.Reject(fsm.Busy, "delete volume %s: the command came too late and was not applied; retry", id)
-		}
-		return err
-	})
 }
 
 // volumeRemoved tells whether no host that can be asked has the device any more (S18).

@@ -33,12 +33,19 @@ type fakeCluster struct {
 
 func newCluster(t testing.TB) *fakeCluster {
 	t.Helper()
-	c := &fakeCluster{state: fsm.New(), watchers: map[any]map[chan struct{}]bool{}}
+	c := &fakeCluster{watchers: map[any]map[chan struct{}]bool{}}
+	c.bootstrap(t, fsm.MaxFeatureLevel)
+	return c
+}
+
+// bootstrap begins an empty state at a feature level.
+func (c *fakeCluster) bootstrap(t testing.TB, level uint32) {
+	t.Helper()
+	c.update(func(c *fakeCluster) { c.state = fsm.New() })
 	_, err := c.apply("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_Bootstrap{Bootstrap: &fsmpb.Bootstrap{
-		ClusterId: "cluster", IncarnationId: []byte(incarnation), FeatureLevel: fsm.MaxFeatureLevel,
+		ClusterId: "cluster", IncarnationId: []byte(incarnation), FeatureLevel: level,
 	}}})
 	require.NoError(t, err)
-	return c
 }
 
 // apply folds one command into the state and wakes the watchers.

@@ -68,26 +68,11 @@ func (s *Server) expand(ctx context.Context, cmd *fsmpb.ExpandVolume) (expanded 
 		}
 		return false, operationFailure(expanded, fsm.OpExpand, "expand volume "+string(id))
 	}
-	_, err = s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ExpandVolume{ExpandVolume: cmd}})
-	return expanded, s.awaitApplied(ctx, id, "expand", err, done)
-}
-
-// awaitApplied waits until a proposed command is carried out. One that came too late is
-// answered for by the state, when what it wanted holds (S4).
-func (s *Server) awaitApplied(ctx context.Context, id fsm.VolumeID, what string, err error, done func(*fsm.State) (bool, error)) error {
-	switch {
-	case err == nil:
-		return s.await(ctx, id, what, done)
-	case !isExpired(err):
-		return err
+	if _, err = s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ExpandVolume{ExpandVolume: cmd}}); err != nil {
+		return nil, err
 	}
-	return s.readState(ctx, func(state *fsm.State) error {
-		satisfied, err := done(state)
-		if err == nil && !satisfied {
-			err = cluster.NotApplied(what + " volume " + string(id))
-		}
-		return err
-	})
+	err = s.await(ctx, id, "expand", done)
+	return expanded, err
 }
 
 // sizeReached tells whether the volume's devices have its size, which is what was asked for.

@@ -53,7 +53,7 @@ func (s *Server) modify(ctx context.Context, cmd *fsmpb.ModifyVolume) error {
 	id := fsm.VolumeID(cmd.GetVolumeId())
 	done := func(state *fsm.State) (bool, error) {
 		v, err := readyVolume(state, id)
-		if err != nil || hasRequestedLimits(v, cmd) && limitsApplied(v) {
+		if err != nil || limitsApplied(v) {
 			return err == nil, err
 		}
 		return false, operationFailure(v, fsm.OpModify, "modify volume "+string(id))
@@ -61,19 +61,10 @@ func (s *Server) modify(ctx context.Context, cmd *fsmpb.ModifyVolume) error {
 	if !s.client.AtFeatureLevel(fsm.Level2) {
 		cmd.Claim = nil
 	}
-	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ModifyVolume{ModifyVolume: cmd}})
-	if err == nil {
-		cmd = &fsmpb.ModifyVolume{VolumeId: cmd.GetVolumeId()} // applied; a later call may have replaced it
+	if _, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ModifyVolume{ModifyVolume: cmd}}); err != nil {
+		return err
 	}
-	return s.awaitApplied(ctx, id, "modify", err, done)
-}
-
-// hasRequestedLimits tells whether the volume has the limits that the command sets.
-func hasRequestedLimits(v *fsm.Volume, cmd *fsmpb.ModifyVolume) bool {
-	requested, mask := fsm.LimitsFrom(cmd.GetLimits()), cmd.GetSet()
-	iops := v.Limits.ReadIOPS == requested.ReadIOPS && v.Limits.WriteIOPS == requested.WriteIOPS
-	bandwidth := v.Limits.ReadBPS == requested.ReadBPS && v.Limits.WriteBPS == requested.WriteBPS
-	return (mask&iopsMask == 0 || iops) && (mask&bandwidthMask == 0 || bandwidth)
+	return s.await(ctx, id, "modify", done)
 }
 
 // limitsApplied tells whether every host that has the volume staged reported its limits.

@@ -27,9 +27,6 @@ func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.Controlle
 	}
 	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_PublishVolume{PublishVolume: cmd}})
 	epoch := fsm.EpochFrom(out.GetEpoch())
-	if isExpired(err) {
-		epoch, err = s.publishAfterExpiry(ctx, cmd)
-	}
 	if err == nil {
 		err = s.awaitPrimary(ctx, fsm.VolumeID(cmd.GetVolumeId()), fsm.NodeID(cmd.GetNodeId()), epoch)
 	}
@@ -88,18 +85,4 @@ func (s *Server) checkModesEnabled(requested ...*csi.VolumeCapability) error {
 		}
 	}
 	return nil
-}
-
-// publishAfterExpiry answers from the state for a command that came too late (S4).
-func (s *Server) publishAfterExpiry(ctx context.Context, cmd *fsmpb.PublishVolume) (fsm.Epoch, error) {
-	v, err := s.readVolume(ctx, fsm.VolumeID(cmd.GetVolumeId()))
-	if err != nil {
-		return fsm.Epoch{}, err
-	}
-	p := v.Publication(fsm.NodeID(cmd.GetNodeId()))
-	requested := fsm.CapabilityFrom(cmd.GetCapability())
-	if p == nil || p.ReadOnly != cmd.GetReadOnly() || p.Capability.Mode != requested.Mode || p.Capability.Block != requested.Block {
-		return fsm.Epoch{}, fsm.Reject(fsm.Busy, "publish volume %s: the command came too late and was not applied; retry", v.ID)
-	}
-	return p.Epoch, nil
 }

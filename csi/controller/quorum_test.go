@@ -40,7 +40,7 @@ func TestS4_ExpiredCommands(t *testing.T) {
 
 	require.True(t, maps.Equal(epoch, w.publish(t, id, mount(writer, ""))))
 	_, err = w.ControllerPublishVolume(t.Context(), publishRequest(id, "n9"))
-	requireCode(t, codes.Aborted, err)
+	requireCode(t, codes.NotFound, err)
 	w.requireExpiredSnapshots(t, id, snapshot, group)
 	w.requireExpiredChanges(t, id)
 	requireCode(t, codes.Aborted, w.unpublish(t, id, "n1"))

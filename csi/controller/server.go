@@ -92,8 +92,6 @@ func (s *Server) readState(ctx context.Context, fn func(*fsm.State) error) error
 	return s.client.ReadState(ctx, fn)
 }
 
-func isExpired(err error) bool { return cluster.IsExpired(err) }
-
 // await waits for a volume; see cluster.Client.Await.
 func (s *Server) await(ctx context.Context, id fsm.VolumeID, what string, done func(*fsm.State) (bool, error)) error {
 	wake, stop := s.client.WatchVolume(id)

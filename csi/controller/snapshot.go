@@ -61,26 +61,7 @@ func snapshotCommand(req *csi.CreateSnapshotRequest) (*fsmpb.CreateSnapshot, err
 // createSnapshot is the id of the snapshot that has the name from now on.
 func (s *Server) createSnapshot(ctx context.Context, cmd *fsmpb.CreateSnapshot) (fsm.SnapshotID, error) {
 	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateSnapshot{CreateSnapshot: cmd}})
-	if isExpired(err) {
-		return s.createSnapshotAfterExpiry(ctx, cmd)
-	}
 	return fsm.SnapshotID(out.GetSnapshotId()), err
-}
-
-// createSnapshotAfterExpiry answers from the state, by name, for a command that came too late (S4).
-func (s *Server) createSnapshotAfterExpiry(ctx context.Context, cmd *fsmpb.CreateSnapshot) (id fsm.SnapshotID, err error) {
-	err = s.readState(ctx, func(state *fsm.State) error {
-		snap, ok := state.SnapshotByName(cmd.GetName())
-		switch {
-		case !ok:
-			return cluster.NotApplied(fmt.Sprintf("create snapshot %q", cmd.GetName()))
-		case string(snap.Source) != cmd.GetSourceVolumeId():
-			return fsm.Reject(fsm.Incompatible, "snapshot %q exists of volume %s", cmd.GetName(), snap.Source)
-		}
-		id = snap.ID
-		return nil
-	})
-	return id, err
 }
 
 func (s *Server) awaitSnapshotReady(ctx context.Context, id fsm.SnapshotID) (created *csi.Snapshot, err error) {
@@ -124,9 +105,6 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequ
 	}
 	cmd := &fsmpb.DeleteSnapshot{SnapshotId: string(id)}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: cmd}})
-	if isExpired(err) {
-		err = cluster.NotApplied("delete snapshot " + string(id))
-	}
 	if err == nil {
 		err = s.awaitSnapshot(ctx, id, "delete", func(state *fsm.State) (bool, error) { return cluster.SnapshotRemoved(state, id) })
 	}

@@ -71,9 +71,6 @@ func (s *Server) proposeUnpublish(ctx context.Context, id fsm.VolumeID, node fsm
 		cmd.NodeId, cmd.Epoch = string(publications[0].Node), publications[0].Epoch.Proto()
 	}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: cmd}})
-	if isExpired(err) {
-		return s.unpublishAfterExpiry(ctx, id, node, publications)
-	}
 	return err
 }
 
@@ -157,18 +154,4 @@ func (s *Server) awaitBriefly(ctx context.Context, id fsm.VolumeID, done func(*f
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	_ = s.await(ctx, id, "unpublish", func(state *fsm.State) (bool, error) { return done(state), nil })
-}
-
-// unpublishAfterExpiry answers from the state for a command that came too late (S4).
-func (s *Server) unpublishAfterExpiry(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, revoked []fsm.Publication) error {
-	return s.readState(ctx, func(state *fsm.State) error {
-		for _, p := range publicationsOn(state, id, node) {
-			for _, m := range revoked {
-				if p.Epoch == m.Epoch {
-					return fsm.Reject(fsm.Busy, "unpublish volume %s: the command came too late and was not applied; retry", id)
-				}
-			}
-		}
-		return nil
-	})
 }

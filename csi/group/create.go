@@ -74,30 +74,9 @@ func newCreateCommand(name string, sources []string) (*fsmpb.CreateGroupSnapshot
 }
 
 // create is the id of the group that has the name from now on.
-func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateGroupSnapshot) (id fsm.GroupSnapshotID, err error) {
+func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateGroupSnapshot) (fsm.GroupSnapshotID, error) {
 	out, err := s.client.ProposeCommand(ctx, &fsmpb.Command{Body: &fsmpb.Command_CreateGroupSnapshot{CreateGroupSnapshot: cmd}})
-	if !cluster.IsExpired(err) {
-		return fsm.GroupSnapshotID(out.GetGroupSnapshotId()), err
-	}
-	err = s.client.ReadState(ctx, func(state *fsm.State) error { // answered by name (S4)
-		g, ok := state.GroupSnapshotByName(cmd.GetName())
-		switch {
-		case !ok || g.Phase == fsm.GroupAborting:
-			return cluster.NotApplied(fmt.Sprintf("create group snapshot %q", cmd.GetName()))
-		case !sameSources(state, g, cmd.GetMembers()):
-			return fsm.Reject(fsm.Incompatible, "group snapshot %q exists of other volumes", cmd.GetName())
-		}
-		id = g.ID
-		return nil
-	})
-	return id, err
-}
-
-func sameSources(state *fsm.State, g *fsm.GroupSnapshot, requested []*fsmpb.GroupMember) bool {
-	return slices.EqualFunc(g.Members, requested, func(id fsm.SnapshotID, m *fsmpb.GroupMember) bool {
-		snap, ok := state.Snapshot(id)
-		return ok && string(snap.Source) == m.GetSourceVolumeId()
-	})
+	return fsm.GroupSnapshotID(out.GetGroupSnapshotId()), err
 }
 
 func (s *Server) awaitReady(ctx context.Context, id fsm.GroupSnapshotID) (created *csi.VolumeGroupSnapshot, err error) {

@@ -53,9 +53,6 @@ func (s *Server) membersToDelete(ctx context.Context, id fsm.GroupSnapshotID, gi
 func (s *Server) delete(ctx context.Context, id fsm.GroupSnapshotID, members []fsm.SnapshotID) error {
 	cmd := &fsmpb.DeleteGroupSnapshot{GroupSnapshotId: string(id)}
 	_, err := s.client.ProposeCommand(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteGroupSnapshot{DeleteGroupSnapshot: cmd}})
-	if cluster.IsExpired(err) {
-		return cluster.NotApplied("delete group snapshot " + string(id))
-	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,151 @@
+package fsm
+
+import (
+	"fmt"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+// AnswerExpired is the answer to a command that expired before it was applied (S4): whether
+// an earlier attempt was applied is not known any more, so only the state can tell. Where what
+// the command asks for holds already, the answer is the outcome that Apply would give, which
+// would change nothing. Where the command could never have led to what exists, it is Apply's
+// rejection. Otherwise nothing is known: Busy, and the caller's next call decides. It only reads.
+func (s *State) AnswerExpired(cmd *fsmpb.Command) (*fsmpb.Outcome, *Rejection) {
+	out, rej := s.existingOutcome(cmd)
+	if out == nil && rej == nil {
+		rej = Reject(Busy, "%s: the command came too late and was not applied; retry", subjectOf(cmd))
+	}
+	return out, rej
+}
+
+// existingOutcome asks what the command's handler asks before it changes anything. Neither an
+// outcome nor a rejection: the handler would go on, and change the state.
+func (s *State) existingOutcome(cmd *fsmpb.Command) (*fsmpb.Outcome, *Rejection) {
+	switch c := cmd.GetBody().(type) {
+	case *fsmpb.Command_CreateVolume:
+		return s.createdVolume(c.CreateVolume)
+	case *fsmpb.Command_DeleteVolume:
+		return s.deletedVolume(c.DeleteVolume), nil
+	case *fsmpb.Command_PublishVolume:
+		return s.publishedVolume(c.PublishVolume)
+	case *fsmpb.Command_UnpublishVolume:
+		return s.unpublishedVolume(c.UnpublishVolume), nil
+	case *fsmpb.Command_ExpandVolume:
+		return s.expandedVolume(c.ExpandVolume)
+	case *fsmpb.Command_ModifyVolume:
+		return s.modifiedVolume(c.ModifyVolume)
+	case *fsmpb.Command_CreateSnapshot:
+		return s.createdSnapshot(c.CreateSnapshot)
+	case *fsmpb.Command_DeleteSnapshot:
+		return s.deletedSnapshot(c.DeleteSnapshot), nil
+	case *fsmpb.Command_CreateGroupSnapshot:
+		return s.createdGroupSnapshot(c.CreateGroupSnapshot)
+	case *fsmpb.Command_DeleteGroupSnapshot:
+		return s.deletedGroupSnapshot(c.DeleteGroupSnapshot), nil
+	}
+	return nil, nil
+}
+
+// createdVolume is the outcome of joining the volume that has the name.
+func (s *State) createdVolume(c *fsmpb.CreateVolume) (*fsmpb.Outcome, *Rejection) {
+	requested, rej := s.readCreateVolume(c)
+	if rej != nil {
+		return nil, rej
+	}
+	existing, exists := s.VolumeByName(requested.Name)
+	if !exists || existing.isFailed() {
+		return nil, nil
+	}
+	return s.joinExisting(existing, &requested, c)
+}
+
+// publishedVolume is the outcome of joining the node's publication. One that is ending would
+// be revived.
+func (s *State) publishedVolume(c *fsmpb.PublishVolume) (*fsmpb.Outcome, *Rejection) {
+	v, n, rej := s.volumeAndNode(c)
+	if rej != nil {
+		return nil, rej
+	}
+	existing := v.Publications()
+	if len(existing) == 0 {
+		return nil, nil
+	}
+	outcome, rej := rejoinPublication(v, existing, requestedPublication(v, n, c))
+	if rej == nil && v.Publication(n.ID).Ending {
+		return nil, nil
+	}
+	return outcome, rej
+}
+
+// expandedVolume is the outcome for a volume that is as large as requested.
+func (s *State) expandedVolume(c *fsmpb.ExpandVolume) (*fsmpb.Outcome, *Rejection) {
+	v, size, rej := s.requestedExpansion(c)
+	if rej != nil || size != v.Size {
+		return nil, rej
+	}
+	return s.operationOutcomeOf(v, OpExpand), nil
+}
+
+// modifiedVolume is the outcome for a volume that has the limits. Its claim decides nothing.
+func (s *State) modifiedVolume(c *fsmpb.ModifyVolume) (*fsmpb.Outcome, *Rejection) {
+	v, rej := s.readyVolume(c.GetVolumeId())
+	if rej != nil || !v.hasLimits(v.requestedLimits(c)) {
+		return nil, rej
+	}
+	return s.operationOutcomeOf(v, OpModify), nil
+}
+
+// createdSnapshot is the outcome of joining the snapshot that has the name.
+func (s *State) createdSnapshot(c *fsmpb.CreateSnapshot) (*fsmpb.Outcome, *Rejection) {
+	requested, rej := requestedSnapshot(c)
+	if rej != nil {
+		return nil, rej
+	}
+	existing, exists := s.SnapshotByName(requested.Name)
+	if !exists || existing.Phase == SnapshotFailed {
+		return nil, nil
+	}
+	return joinExistingSnapshot(existing, &requested)
+}
+
+// createdGroupSnapshot is the outcome of joining the group that has the name. One that is
+// being aborted is no group any more.
+func (s *State) createdGroupSnapshot(c *fsmpb.CreateGroupSnapshot) (*fsmpb.Outcome, *Rejection) {
+	requested, members, rej := requestedGroup(c)
+	if rej != nil {
+		return nil, rej
+	}
+	existing, exists := s.GroupSnapshotByName(requested.Name)
+	if !exists || existing.Phase == GroupAborting {
+		return nil, nil
+	}
+	return s.joinExistingGroup(existing, &requested, members)
+}
+
+// subjectOf names what the command does, and to what.
+func subjectOf(cmd *fsmpb.Command) string {
+	switch c := cmd.GetBody().(type) {
+	case *fsmpb.Command_CreateVolume:
+		return fmt.Sprintf("create volume %q", clip(c.CreateVolume.GetName()))
+	case *fsmpb.Command_DeleteVolume:
+		return "delete volume " + clip(c.DeleteVolume.GetVolumeId())
+	case *fsmpb.Command_PublishVolume:
+		return "publish volume " + clip(c.PublishVolume.GetVolumeId())
+	case *fsmpb.Command_UnpublishVolume:
+		return "unpublish volume " + clip(c.UnpublishVolume.GetVolumeId())
+	case *fsmpb.Command_ExpandVolume:
+		return "expand volume " + clip(c.ExpandVolume.GetVolumeId())
+	case *fsmpb.Command_ModifyVolume:
+		return "modify volume " + clip(c.ModifyVolume.GetVolumeId())
+	case *fsmpb.Command_CreateSnapshot:
+		return fmt.Sprintf("create snapshot %q", clip(c.CreateSnapshot.GetName()))
+	case *fsmpb.Command_DeleteSnapshot:
+		return "delete snapshot " + clip(c.DeleteSnapshot.GetSnapshotId())
+	case *fsmpb.Command_CreateGroupSnapshot:
+		return fmt.Sprintf("create group snapshot %q", clip(c.CreateGroupSnapshot.GetName()))
+	case *fsmpb.Command_DeleteGroupSnapshot:
+		return "delete group snapshot " + clip(c.DeleteGroupSnapshot.GetGroupSnapshotId())
+	}
+	return "the command"
+}

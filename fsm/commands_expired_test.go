@@ -1,0 +1,77 @@
+package fsm
+
+import (
+	"fmt"
+	"math/rand"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
+)
+
+func answered(t testing.TB, s *State, body proto.Message) *fsmpb.Outcome {
+	t.Helper()
+	out, rej := s.AnswerExpired(envelope(controller, "late", 1, body))
+	require.Nil(t, rej)
+	return out
+}
+
+func notAnswered(t testing.TB, s *State, why Reason, body proto.Message) {
+	t.Helper()
+	out, rej := s.AnswerExpired(envelope(controller, "late", 1, body))
+	require.Nil(t, out)
+	require.Equal(t, why, rej.Why(), rej)
+}
+
+// S4: a command that expired is answered with what Apply would answer without a change of the
+// state; where Apply would change it, it is Busy; a rejection is Apply's.
+func TestS4_AnExpiredCommandIsAnsweredAsApplyWould(t *testing.T) {
+	counts := map[string]int{}
+	for seed := range int64(12) {
+		p := newPlayer(t, &seededDice{r: rand.New(rand.NewSource(seed)), left: 600})
+		for p.more() {
+			e := p.next()
+			requireSameAnswer(t, p.w.s, e.cmd, counts)
+			p.w.s.Apply(e.index, e.cmd)
+		}
+	}
+	for _, c := range []string{"CreateVolume", "DeleteVolume", "PublishVolume", "UnpublishVolume", "ExpandVolume", "ModifyVolume",
+		"CreateSnapshot", "DeleteSnapshot", "CreateGroupSnapshot", "DeleteGroupSnapshot"} {
+		require.NotZero(t, counts[c+" joined"], c)
+	}
+	require.NotZero(t, counts["CreateVolume rejected"])
+	require.NotZero(t, counts["PublishVolume rejected"])
+}
+
+// requireSameAnswer applies the command, as a new one, to a fork, and compares.
+func requireSameAnswer(t *testing.T, s *State, cmd *fsmpb.Command, counts map[string]int) {
+	t.Helper()
+	field := cmd.ProtoReflect().WhichOneof(oneof)
+	name := string(field.Message().Name())
+	if s.Cluster().ID == "" || subjectOf(cmd) == "the command" || TooNew(s.Cluster().FeatureLevel, cmd) != nil {
+		return
+	}
+	hash := s.Hash()
+	answer, answerRej := s.AnswerExpired(cmd)
+	require.Equal(t, hash, s.Hash(), "it only reads")
+	fork := s.Fork()
+	index := s.Cluster().Index + 1
+	applied := fork.Apply(index, envelope(controller, fmt.Sprint("fresh ", index), index-1, cmd.ProtoReflect().Get(field).Message().Interface())).Outcome
+	switch {
+	case answerRej == nil:
+		counts[name+" joined"]++
+		answer.Index = index
+		require.True(t, proto.Equal(applied, answer), "%s: applied %v, answered %v", cmd, applied, answer)
+		if m := cmd.GetModifyVolume(); m == nil || m.GetClaim() == nil {
+			require.Zero(t, fork.writes, "%s: it was answered, and applying it changes the state", cmd)
+		}
+	case answerRej.Why() != Busy:
+		counts[name+" rejected"]++
+		require.Equal(t, answerRej.Why(), reasonOf(applied), "%s", cmd)
+		require.Equal(t, clip(answerRej.Message), applied.GetRejection().GetMessage())
+	case fork.writes == 0:
+		require.NotNil(t, applied.GetRejection(), "%s: Apply joins what exists: %v", cmd, applied)
+	}
+}
