@@ -6,8 +6,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -59,7 +59,7 @@ func capacityResponse(largest, total, minSize int64, possible bool) *csi.GetCapa
 
 // parseOptionalTopology: a topology without segments is no condition.
 func parseOptionalTopology(t *csi.Topology) ([]fsm.Topology, error) {
-	term, err := server.ParseTopology(t)
+	term, err := csiconv.ParseTopology(t)
 	if err != nil || len(term) == 0 {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func parseOptionalTopology(t *csi.Topology) ([]fsm.Topology, error) {
 // error; well-formed ones that no volume can have together are not possible.
 func capabilitiesForCapacity(requested []*csi.VolumeCapability, p *parameters) (all []fsm.Capability, possible bool, err error) {
 	for _, a := range requested {
-		if _, err := server.ParseCapability(a); err != nil {
+		if _, err := csiconv.ParseCapability(a); err != nil {
 			return nil, false, err
 		}
 	}

@@ -2,12 +2,11 @@ package controller
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/uuid"
 
-	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -25,7 +24,7 @@ func createCommand(req *csi.CreateVolumeRequest) (*fsmpb.CreateVolume, error) {
 	if err := p.limits.merge(req.GetMutableParameters()); err != nil {
 		return nil, err
 	}
-	source, err := parseSource(req.GetVolumeContentSource())
+	source, err := csiconv.ParseSource(req.GetVolumeContentSource())
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +37,7 @@ func createCommand(req *csi.CreateVolumeRequest) (*fsmpb.CreateVolume, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd.Source, cmd.Claim = source, server.Claim(req.GetParameters(), req.GetMutableParameters())
+	cmd.Source, cmd.Claim = source, csiconv.Claim(req.GetParameters(), req.GetMutableParameters())
 	return cmd, checkSourceIDs(source)
 }
 
@@ -52,9 +51,9 @@ func buildCreateVolume(req *csi.CreateVolumeRequest, p *parameters, capabilities
 		RequiredBytes: capacityRange.GetRequiredBytes(), LimitBytes: capacityRange.GetLimitBytes(), Limits: p.limits.values.Proto(),
 	}
 	for _, c := range capabilities {
-		cmd.Capabilities = append(cmd.Capabilities, capabilityProto(c))
+		cmd.Capabilities = append(cmd.Capabilities, csiconv.CapabilityProto(c))
 	}
-	if err := addTopology(cmd, req.GetAccessibilityRequirements()); err != nil {
+	if err := csiconv.AddTopology(cmd, req.GetAccessibilityRequirements()); err != nil {
 		return nil, err
 	}
 	id, err := uuid.NewRandom()
@@ -74,11 +73,11 @@ func parseCreateCapabilities(requested []*csi.VolumeCapability, p *parameters) (
 	}
 	var all []fsm.Capability
 	for _, a := range requested {
-		c, err := server.ParseCapability(a)
+		c, err := csiconv.ParseCapability(a)
 		if err != nil {
 			return nil, err
 		}
-		if err := server.CheckAccessMode(c.Mode, fsm.Invalid); err != nil {
+		if err := csiconv.CheckAccessMode(c.Mode, fsm.Invalid); err != nil {
 			return nil, err
 		}
 		if c, err = p.withFSType(c); err != nil {
@@ -95,14 +94,6 @@ func parseCreateCapabilities(requested []*csi.VolumeCapability, p *parameters) (
 // sameFSType: one that is left open is what the others are.
 func sameFSType(a, b string) bool { return a == "" || b == "" || a == b }
 
-func capabilityProto(c fsm.Capability) *fsmpb.Capability {
-	p := &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType}
-	if c.Flags != "" {
-		p.FlagsFingerprint = []byte(c.Flags)
-	}
-	return p
-}
-
 // checkCapacityRange: a range that is given names a bound, and a size of ours is in it.
 func checkCapacityRange(r *csi.CapacityRange, capabilities []fsm.Capability) error {
 	if r != nil && r.GetRequiredBytes() == 0 && r.GetLimitBytes() == 0 {
@@ -112,57 +103,4 @@ func checkCapacityRange(r *csi.CapacityRange, capabilities []fsm.Capability) err
 		return rejection
 	}
 	return nil
-}
-
-// addTopology reads where the volume must and should be accessible.
-func addTopology(cmd *fsmpb.CreateVolume, r *csi.TopologyRequirement) error {
-	if r == nil {
-		return nil
-	}
-	requisite, err := parseTopologyTerms(r.GetRequisite())
-	if err != nil {
-		return err
-	}
-	preferred, err := parseTopologyTerms(r.GetPreferred())
-	if err != nil {
-		return err
-	}
-	if len(requisite) == 0 && len(preferred) == 0 {
-		return fsm.Reject(fsm.Invalid, "accessibility_requirements must have requisite or preferred topologies")
-	}
-	for _, term := range preferred {
-		equal := func(other fsm.Topology) bool { return slices.Equal(term, other) }
-		if len(requisite) > 0 && !slices.ContainsFunc(requisite, equal) {
-			return fsm.Reject(fsm.Invalid, "a preferred topology is not among the requisite ones")
-		}
-	}
-	cmd.Requisite, cmd.Preferred = topologyProtos(requisite), topologyProtos(preferred)
-	return nil
-}
-
-func parseTopologyTerms(terms []*csi.Topology) ([]fsm.Topology, error) {
-	all := make([]fsm.Topology, 0, len(terms))
-	for _, t := range terms {
-		term, err := server.ParseTopology(t)
-		if err != nil {
-			return nil, err
-		}
-		if len(term) == 0 {
-			return nil, fsm.Reject(fsm.Invalid, "a topology of accessibility_requirements has no segments")
-		}
-		all = append(all, term)
-	}
-	return all, nil
-}
-
-func topologyProtos(terms []fsm.Topology) []*fsmpb.Topology {
-	all := make([]*fsmpb.Topology, 0, len(terms))
-	for _, term := range terms {
-		p := &fsmpb.Topology{}
-		for _, label := range term {
-			p.Segments = append(p.Segments, &fsmpb.Label{Key: label.Key, Value: label.Value})
-		}
-		all = append(all, p)
-	}
-	return all
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/node"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -135,7 +136,7 @@ func (h *fakeHost) Stage(ctx context.Context, req node.StageRequest) error {
 	}
 	out, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_StageVolume{StageVolume: &fsmpb.StageVolume{
 		VolumeId: string(req.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Epoch: req.Epoch.Proto(),
-		StagingPath: req.Path, Capability: capabilityProto(req.Capability), FsUuid: uuid.NewString(), Sequence: h.nextSequence(req.Volume),
+		StagingPath: req.Path, Capability: csiconv.CapabilityProto(req.Capability), FsUuid: uuid.NewString(), Sequence: h.nextSequence(req.Volume),
 	}}})
 	if err != nil {
 		return err
@@ -182,7 +183,7 @@ func (h *fakeHost) PublishTarget(ctx context.Context, req node.PublishTargetRequ
 	}
 	_, err := h.propose(&fsmpb.Command{Body: &fsmpb.Command_PublishTarget{PublishTarget: &fsmpb.PublishTarget{
 		VolumeId: string(req.Volume), NodeId: string(h.id), HostId: h.hostID, BootId: "boot", Epoch: req.Epoch.Proto(),
-		TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: capabilityProto(req.Capability),
+		TargetPath: req.TargetPath, ReadOnly: req.ReadOnly, Capability: csiconv.CapabilityProto(req.Capability),
 		Fingerprint: []byte(req.Fingerprint), Sequence: h.nextSequence(req.Volume),
 	}}})
 	if err != nil {
@@ -219,8 +220,4 @@ func (h *fakeHost) Stats(_ context.Context, id fsm.VolumeID, path string) (node.
 		return node.Stats{}, fsm.Reject(fsm.NotFound, "volume %s is not at that path", id)
 	}
 	return node.Stats{BytesTotal: gib, BytesUsed: 1, BytesAvailable: gib - 1, InodesTotal: 10, InodesUsed: 1, InodesFree: 9}, nil
-}
-
-func capabilityProto(c fsm.Capability) *fsmpb.Capability {
-	return &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType, FlagsFingerprint: []byte(c.Flags)}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/csi/cluster"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -42,14 +42,14 @@ func expandCommand(req *csi.ControllerExpandVolumeRequest) (*fsmpb.ExpandVolume,
 	}
 	cmd := &fsmpb.ExpandVolume{VolumeId: string(id), RequiredBytes: capacityRange.GetRequiredBytes(), LimitBytes: capacityRange.GetLimitBytes()}
 	if req.GetVolumeCapability() != nil {
-		c, err := server.ParseCapability(req.GetVolumeCapability())
+		c, err := csiconv.ParseCapability(req.GetVolumeCapability())
 		if err != nil {
 			return nil, err
 		}
-		if err := server.CheckAccessMode(c.Mode, fsm.Invalid); err != nil {
+		if err := csiconv.CheckAccessMode(c.Mode, fsm.Invalid); err != nil {
 			return nil, err
 		}
-		cmd.Capability = capabilityProto(c)
+		cmd.Capability = csiconv.CapabilityProto(c)
 	}
 	if !id.Valid() {
 		return nil, unknownVolume(id)

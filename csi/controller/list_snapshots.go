@@ -7,8 +7,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -80,7 +80,7 @@ func (p *snapshotPage) collect(all iter.Seq[*fsm.Snapshot]) {
 		limit = min(limit, p.maxEntries)
 	}
 	for snap := range all {
-		if !server.SnapshotReady(snap) {
+		if !csiconv.SnapshotReady(snap) {
 			continue
 		}
 		if len(p.snapshots) == limit {
@@ -94,7 +94,7 @@ func (p *snapshotPage) collect(all iter.Seq[*fsm.Snapshot]) {
 func (p *snapshotPage) response() *csi.ListSnapshotsResponse {
 	resp := &csi.ListSnapshotsResponse{}
 	for _, snap := range p.snapshots {
-		entry := &csi.ListSnapshotsResponse_Entry{Snapshot: server.Snapshot(snap)}
+		entry := &csi.ListSnapshotsResponse_Entry{Snapshot: csiconv.Snapshot(snap)}
 		const framing = 8 // at most, of one entry in the list
 		p.bytesLeft -= proto.Size(entry) + framing
 		if p.bytesLeft < 0 && len(resp.Entries) > 0 {

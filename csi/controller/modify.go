@@ -6,8 +6,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -46,7 +46,7 @@ func modifyCommand(req *csi.ControllerModifyVolumeRequest) (*fsmpb.ModifyVolume,
 	if err := requested.merge(req.GetMutableParameters()); err != nil {
 		return nil, err
 	}
-	return &fsmpb.ModifyVolume{VolumeId: string(id), Limits: requested.values.Proto(), Set: requested.mask, Claim: server.Claim(req.GetMutableParameters())}, nil
+	return &fsmpb.ModifyVolume{VolumeId: string(id), Limits: requested.values.Proto(), Set: requested.mask, Claim: csiconv.Claim(req.GetMutableParameters())}, nil
 }
 
 func (s *Server) modify(ctx context.Context, cmd *fsmpb.ModifyVolume) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 
-	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 )
 
 // These are the rows of the node service that the state decides: node and
@@ -103,7 +103,7 @@ func TestNodeStageVolumeAgainstTheState(t *testing.T) {
 		"-02: the same again":                   {func(*stageReq) {}, codes.OK},
 		"-17: other secrets":                    {func(r *stageReq) { r.Secrets = mapOf("a", "b") }, codes.OK},
 		"-09: without the publish context":      {func(r *stageReq) { r.PublishContext = nil }, codes.FailedPrecondition},
-		"-09, S3: another epoch":                {func(r *stageReq) { r.PublishContext = mapOf(server.EpochKey, "1.1") }, codes.FailedPrecondition},
+		"-09, S3: another epoch":                {func(r *stageReq) { r.PublishContext = mapOf(csiconv.EpochKey, "1.1") }, codes.FailedPrecondition},
 		"-12: an unknown volume":                {func(r *stageReq) { r.VolumeId = unknownID }, codes.NotFound},
 		"-12: an unknown one without a context": {func(r *stageReq) { r.VolumeId, r.PublishContext = unknownID, nil }, codes.NotFound},
 		"-13: block instead of mount":           {func(r *stageReq) { r.VolumeCapability = block(writer) }, codes.AlreadyExists},

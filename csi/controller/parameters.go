@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -15,7 +15,7 @@ const (
 	fsTypeKey   = "fsType"   // ext4 (the default) or xfs
 	replicasKey = "replicas" // 1 (the default) or 2, on as many hosts
 	protocolKey = "protocol" // C (the default) or A, of a volume with 2 replicas
-	coFSTypeKey = server.COPrefix + "fstype"
+	coFSTypeKey = csiconv.COPrefix + "fstype"
 )
 
 // parameterKeys are all that a StorageClass can say; mutableKeys are all that a
@@ -58,11 +58,11 @@ func parseParameters(given map[string]string) (parameters, error) {
 		if key == coFSTypeKey {
 			key = fsTypeKey
 		}
-		if !strings.HasPrefix(key, server.COPrefix) && value != "" {
+		if !strings.HasPrefix(key, csiconv.COPrefix) && value != "" {
 			fingerprinted = append(fingerprinted, key, value)
 		}
 	}
-	p.fingerprint = server.Fingerprint(fingerprinted...)
+	p.fingerprint = csiconv.Fingerprint(fingerprinted...)
 	return p, p.checkReplication()
 }
 
@@ -84,16 +84,16 @@ func (p *parameters) parse(key, value string) error {
 		return p.parseReplicas(value)
 	case key == protocolKey:
 		return p.parseProtocol(value)
-	case strings.HasPrefix(key, server.COPrefix):
+	case strings.HasPrefix(key, csiconv.COPrefix):
 		return nil
 	}
-	return fsm.Reject(fsm.Invalid, "parameter %q is not known: there are %s", server.Message(key), strings.Join(parameterKeys, ", "))
+	return fsm.Reject(fsm.Invalid, "parameter %q is not known: there are %s", csiconv.Message(key), strings.Join(parameterKeys, ", "))
 }
 
 func (p *parameters) parseFSType(value string) error {
 	switch {
-	case !server.KnownFSType(value):
-		return fsm.Reject(fsm.Invalid, "parameter fsType=%q is not served, only ext4 and xfs", server.Message(value))
+	case !csiconv.KnownFSType(value):
+		return fsm.Reject(fsm.Invalid, "parameter fsType=%q is not served, only ext4 and xfs", csiconv.Message(value))
 	case p.fsType != "" && p.fsType != value:
 		return fsm.Reject(fsm.Invalid, "parameters %s and %s contradict each other", fsTypeKey, coFSTypeKey)
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -40,8 +40,8 @@ func (l *limitParameters) merge(given map[string]string) error {
 		if err != nil {
 			return err
 		}
-		if !known && !strings.HasPrefix(key, server.COPrefix) {
-			return fsm.Reject(fsm.Invalid, "mutable parameter %q is not known: there are %s", server.Message(key), strings.Join(mutableKeys, " and "))
+		if !known && !strings.HasPrefix(key, csiconv.COPrefix) {
+			return fsm.Reject(fsm.Invalid, "mutable parameter %q is not known: there are %s", csiconv.Message(key), strings.Join(mutableKeys, " and "))
 		}
 	}
 	return nil
@@ -74,7 +74,7 @@ func parseReadWrite(key, value string, maximum uint64, units map[string]uint64) 
 	read, readOK := parseAmount(first, maximum, units)
 	write, writeOK := parseAmount(second, maximum, units)
 	if !readOK || !writeOK {
-		return 0, 0, fsm.Reject(fsm.Invalid, "%s=%q is neither <read>/<write> nor one number for both, of at most %d", key, server.Message(value), maximum)
+		return 0, 0, fsm.Reject(fsm.Invalid, "%s=%q is neither <read>/<write> nor one number for both, of at most %d", key, csiconv.Message(value), maximum)
 	}
 	return read, write, nil
 }

@@ -3,7 +3,7 @@ package controller
 import (
 	"strconv"
 
-	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -17,7 +17,7 @@ func (p *parameters) parseReplicas(value string) error {
 	n, err := strconv.ParseUint(value, 10, 16)
 	switch {
 	case err != nil || n == 0 || value[0] == '0':
-		return fsm.Reject(fsm.Invalid, "parameter %s=%q is no number of replicas: a volume has 1 or %d", replicasKey, server.Message(value), maxReplicas)
+		return fsm.Reject(fsm.Invalid, "parameter %s=%q is no number of replicas: a volume has 1 or %d", replicasKey, csiconv.Message(value), maxReplicas)
 	case n > maxReplicas:
 		return fsm.Reject(fsm.Invalid, "parameter %s=%d is not served: DRBD 8.4 holds two replicas", replicasKey, n)
 	}
@@ -34,7 +34,7 @@ func (p *parameters) parseProtocol(value string) error {
 	case "C":
 		p.protocol = fsmpb.Protocol_PROTOCOL_C
 	default:
-		return fsm.Reject(fsm.Invalid, "parameter %s=%q is not served, only C and A", protocolKey, server.Message(value))
+		return fsm.Reject(fsm.Invalid, "parameter %s=%q is not served, only C and A", protocolKey, csiconv.Message(value))
 	}
 	return nil
 }

@@ -5,8 +5,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -33,7 +33,7 @@ func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.Controlle
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	return &csi.ControllerPublishVolumeResponse{PublishContext: map[string]string{server.EpochKey: epoch.String()}}, nil
+	return &csi.ControllerPublishVolumeResponse{PublishContext: csiconv.PublishContext(epoch)}, nil
 }
 
 func publishCommand(req *csi.ControllerPublishVolumeRequest) (*fsmpb.PublishVolume, error) {
@@ -44,21 +44,21 @@ func publishCommand(req *csi.ControllerPublishVolumeRequest) (*fsmpb.PublishVolu
 	case req.GetNodeId() == "":
 		return nil, fsm.Reject(fsm.Invalid, "node_id is required")
 	}
-	c, err := server.ParseCapability(req.GetVolumeCapability())
+	c, err := csiconv.ParseCapability(req.GetVolumeCapability())
 	if err != nil {
 		return nil, err
 	}
-	if err := server.CheckAccessMode(c.Mode, fsm.Invalid); err != nil {
+	if err := csiconv.CheckAccessMode(c.Mode, fsm.Invalid); err != nil {
 		return nil, err
 	}
-	if err := server.CheckVolumeContext(req.GetVolumeContext()); err != nil {
+	if err := csiconv.CheckVolumeContext(req.GetVolumeContext()); err != nil {
 		return nil, err
 	}
 	if !id.Valid() {
 		return nil, unknownVolume(id)
 	}
 	return &fsmpb.PublishVolume{
-		VolumeId: string(id), NodeId: req.GetNodeId(), Capability: capabilityProto(c), ReadOnly: req.GetReadonly(),
+		VolumeId: string(id), NodeId: req.GetNodeId(), Capability: csiconv.CapabilityProto(c), ReadOnly: req.GetReadonly(),
 	}, nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -85,12 +85,12 @@ func TestS3_PublishContextIsTheEpoch(t *testing.T) {
 		require.Equal(t, first, w.publish(t, id, mount(writer, "")))
 	}
 	require.Equal(t, []string{"holdfast.storage/epoch"}, keys(first))
-	epoch, err := fsm.ParseEpoch(first[server.EpochKey])
+	epoch, err := fsm.ParseEpoch(first[csiconv.EpochKey])
 	require.NoError(t, err)
 	require.False(t, epoch.IsZero())
 
 	require.NoError(t, w.unpublish(t, id, "n1"))
-	second, err := fsm.ParseEpoch(w.publish(t, id, mount(writer, ""))[server.EpochKey])
+	second, err := fsm.ParseEpoch(w.publish(t, id, mount(writer, ""))[csiconv.EpochKey])
 	require.NoError(t, err)
 	require.Positive(t, second.Compare(epoch), "S3: epochs only grow")
 }
@@ -234,7 +234,7 @@ func TestS31_Unpublish(t *testing.T) {
 		context := w.publish(t, id, mount(writer, ""))
 		_, err := w.node.NodeStageVolume(t.Context(), stageRequest(id, t.TempDir(), context, mount(writer, "")))
 		require.NoError(t, err)
-		epoch, err := fsm.ParseEpoch(context[server.EpochKey])
+		epoch, err := fsm.ParseEpoch(context[csiconv.EpochKey])
 		require.NoError(t, err)
 		return w, id, epoch
 	}

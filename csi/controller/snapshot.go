@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-storage/holdfast/csi/cluster"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -45,7 +45,7 @@ func snapshotCommand(req *csi.CreateSnapshotRequest) (*fsmpb.CreateSnapshot, err
 	case source == "":
 		return nil, fsm.Reject(fsm.Invalid, "source_volume_id is required")
 	}
-	if err := server.NoParameters(req.GetParameters()); err != nil {
+	if err := csiconv.NoParameters(req.GetParameters()); err != nil {
 		return nil, err
 	}
 	if !source.Valid() {
@@ -75,8 +75,8 @@ func (s *Server) awaitSnapshotReady(ctx context.Context, id fsm.SnapshotID) (cre
 		case snap.Phase == fsm.SnapshotFailed:
 			return false, snapshotFailure(snap)
 		}
-		created = server.Snapshot(snap)
-		return server.SnapshotReady(snap), nil
+		created = csiconv.Snapshot(snap)
+		return csiconv.SnapshotReady(snap), nil
 	})
 	return created, err
 }
@@ -126,10 +126,10 @@ func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (
 	resp := &csi.GetSnapshotResponse{}
 	err := s.readState(ctx, func(state *fsm.State) error {
 		snap, ok := state.Snapshot(id)
-		if !ok || !server.SnapshotReady(snap) {
+		if !ok || !csiconv.SnapshotReady(snap) {
 			return cluster.UnknownSnapshot(id)
 		}
-		resp.Snapshot = server.Snapshot(snap)
+		resp.Snapshot = csiconv.Snapshot(snap)
 		return nil
 	})
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -31,7 +31,7 @@ func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.Valida
 		mismatch = s.checkMountFlags(v.FSType(), req.GetVolumeCapabilities()...)
 	}
 	if mismatch != nil {
-		return &csi.ValidateVolumeCapabilitiesResponse{Message: server.Message(mismatch.Error())}, nil
+		return &csi.ValidateVolumeCapabilitiesResponse{Message: csiconv.Message(mismatch.Error())}, nil
 	}
 	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
 		VolumeContext:      req.GetVolumeContext(),
@@ -50,7 +50,7 @@ func parseRequestedCapabilities(req *csi.ValidateVolumeCapabilitiesRequest) ([]f
 	}
 	var requested []fsm.Capability
 	for _, given := range req.GetVolumeCapabilities() {
-		c, err := server.DecodeCapability(given)
+		c, err := csiconv.DecodeCapability(given)
 		if err != nil {
 			return nil, err
 		}
@@ -61,7 +61,7 @@ func parseRequestedCapabilities(req *csi.ValidateVolumeCapabilitiesRequest) ([]f
 
 // checkMatches says why the volume is not what the caller describes.
 func checkMatches(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, requested []fsm.Capability) error {
-	if err := server.CheckVolumeContext(req.GetVolumeContext()); err != nil {
+	if err := csiconv.CheckVolumeContext(req.GetVolumeContext()); err != nil {
 		return err
 	}
 	p, err := parseParameters(req.GetParameters())
@@ -75,7 +75,7 @@ func checkMatches(v *fsm.Volume, req *csi.ValidateVolumeCapabilitiesRequest, req
 		return err
 	}
 	for _, c := range requested {
-		if err := errors.Join(server.CheckFSType(c.FSType), server.CheckAccessMode(c.Mode, fsm.Invalid)); err != nil {
+		if err := errors.Join(csiconv.CheckFSType(c.FSType), csiconv.CheckAccessMode(c.Mode, fsm.Invalid)); err != nil {
 			return err
 		}
 		if p.fsType != "" && !c.Block && c.FSType == "" {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/holdfast-storage/holdfast/csi/server"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -41,10 +41,10 @@ func nodeViewOf(state *fsm.State, volumes ...*fsm.Volume) *nodeView {
 // volume is a volume as CSI describes it. It has no volume_context: the id alone
 // names it.
 func (h *nodeView) volume(v *fsm.Volume) *csi.Volume {
-	volume := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: contentSource(v.Source)}
+	volume := &csi.Volume{VolumeId: string(v.ID), CapacityBytes: v.Size, ContentSource: csiconv.ContentSource(v.Source)}
 	for i := range v.Replicas {
 		if r := &v.Replicas[i]; isAccessible(r) {
-			volume.AccessibleTopology = append(volume.AccessibleTopology, server.Topology(h.topology(r)))
+			volume.AccessibleTopology = append(volume.AccessibleTopology, csiconv.Topology(h.topology(r)))
 		}
 	}
 	return volume
@@ -86,7 +86,7 @@ func (h *nodeView) condition(v *fsm.Volume) *csi.VolumeCondition {
 			worst = fsm.Condition{Abnormal: true, Message: problem}
 		}
 	}
-	return server.Condition(worst)
+	return csiconv.Condition(worst)
 }
 
 // unavailability says why a replica is not at hand, and nothing when it is.

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/holdfast-storage/holdfast/csi/cluster"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -48,7 +48,7 @@ func createCommand(req *csi.CreateVolumeGroupSnapshotRequest) (*fsmpb.CreateGrou
 	case len(slices.Compact(slices.Clone(sources))) != len(sources):
 		return nil, fsm.Reject(fsm.Invalid, "a volume is twice among source_volume_ids")
 	}
-	if err := server.NoParameters(req.GetParameters()); err != nil {
+	if err := csiconv.NoParameters(req.GetParameters()); err != nil {
 		return nil, err
 	}
 	return newCreateCommand(req.GetName(), sources)

@@ -10,8 +10,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/csi/cluster"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -60,14 +60,14 @@ func (s *Server) await(ctx context.Context, id fsm.GroupSnapshotID, what string,
 
 // groupProto is a group as CSI describes it: it is ready to use when all members are.
 func groupProto(state *fsm.State, g *fsm.GroupSnapshot) *csi.VolumeGroupSnapshot {
-	group := &csi.VolumeGroupSnapshot{GroupSnapshotId: string(g.ID), CreationTime: server.Timestamp(g.TakenAt), ReadyToUse: true}
+	group := &csi.VolumeGroupSnapshot{GroupSnapshotId: string(g.ID), CreationTime: csiconv.Timestamp(g.TakenAt), ReadyToUse: true}
 	for _, id := range g.Members {
 		snap, ok := state.Snapshot(id)
 		if !ok {
 			group.ReadyToUse = false
 			continue
 		}
-		member := server.Snapshot(snap)
+		member := csiconv.Snapshot(snap)
 		group.Snapshots = append(group.Snapshots, member)
 		group.ReadyToUse = group.ReadyToUse && member.GetReadyToUse()
 	}

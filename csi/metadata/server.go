@@ -11,8 +11,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
 	"github.com/holdfast-storage/holdfast/csi/cluster"
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -143,7 +143,7 @@ func (q *mapQuery) resolve(state *fsm.State) error {
 func readySnapshot(state *fsm.State, id fsm.SnapshotID) (*fsm.Snapshot, error) {
 	snap, ok := state.Snapshot(id)
 	switch {
-	case !ok || !server.SnapshotReady(snap):
+	case !ok || !csiconv.SnapshotReady(snap):
 		return nil, cluster.UnknownSnapshot(id)
 	case snap.Missing:
 		return nil, fsm.Reject(fsm.Precondition, "the file of snapshot %s is missing on node %s", snap.ID, snap.Node)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -47,10 +47,10 @@ func expandRequest(req *csi.NodeExpandVolumeRequest) (ExpandRequest, error) {
 		return expand, checkLocation(expand.Volume, expand.Path)
 	}
 	var err error
-	if expand.Capability, err = server.ParseCapability(req.GetVolumeCapability()); err != nil {
+	if expand.Capability, err = csiconv.ParseCapability(req.GetVolumeCapability()); err != nil {
 		return expand, err
 	}
-	if err := server.CheckAccessMode(expand.Capability.Mode, fsm.Invalid); err != nil {
+	if err := csiconv.CheckAccessMode(expand.Capability.Mode, fsm.Invalid); err != nil {
 		return expand, err
 	}
 	return expand, checkLocation(expand.Volume, expand.Path)

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/node"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -86,7 +86,7 @@ func capability() *csi.VolumeCapability {
 	}
 }
 
-func epochContext(epoch string) map[string]string { return map[string]string{server.EpochKey: epoch} }
+func epochContext(epoch string) map[string]string { return map[string]string{csiconv.EpochKey: epoch} }
 
 // CSI-NODE-NodeStageVolume-03..10, -12, -14, -17, CSI-CTRL-VolumeCapability-01..04, -06.
 func TestNodeStageVolume(t *testing.T) {

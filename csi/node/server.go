@@ -11,8 +11,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -145,7 +145,7 @@ func New(host Host, cfg Config) (*Server, error) {
 		disabled = append(disabled, csi.NodeServiceCapability_RPC_VOLUME_MOUNT_GROUP)
 	}
 	return &Server{host: host, disabled: disabled, info: &csi.NodeGetInfoResponse{
-		NodeId: string(cfg.ID), MaxVolumesPerNode: int64(cfg.MaxVolumes), AccessibleTopology: server.Topology(segments),
+		NodeId: string(cfg.ID), MaxVolumesPerNode: int64(cfg.MaxVolumes), AccessibleTopology: csiconv.Topology(segments),
 	}}, nil
 }
 
@@ -155,7 +155,7 @@ func checkTopology(segments fsm.Topology) error {
 	prefix, _, _ := strings.Cut(fsm.TopologyKey, "/")
 	seen := map[string]bool{}
 	for _, label := range segments {
-		if err := server.CheckSegment(label.Key, label.Value); err != nil {
+		if err := csiconv.CheckSegment(label.Key, label.Value); err != nil {
 			return err
 		}
 		switch {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -38,10 +38,10 @@ func stageRequest(req *csi.NodeStageVolumeRequest) (StageRequest, error) {
 		return stage, fsm.Reject(fsm.Invalid, "staging_target_path is not a directory")
 	}
 	var err error
-	if stage.Capability, err = server.ParseCapability(req.GetVolumeCapability()); err != nil {
+	if stage.Capability, err = csiconv.ParseCapability(req.GetVolumeCapability()); err != nil {
 		return stage, err
 	}
-	if stage.Epoch, err = parseContexts(req.GetVolumeContext(), req.GetPublishContext()); err != nil {
+	if stage.Epoch, err = csiconv.ParseContexts(req.GetVolumeContext(), req.GetPublishContext()); err != nil {
 		return stage, err
 	}
 	return stage, checkUsable(stage.Volume, stage.Capability)
@@ -79,31 +79,13 @@ func checkAbsolute(field, path string) error {
 	return nil
 }
 
-// parseContexts checks the volume context and reads the epoch. Without one the epoch is
-// zero, which no publication has: the host then says whether the volume is unknown
-// or not published (S3).
-func parseContexts(volume, publish map[string]string) (fsm.Epoch, error) {
-	if err := server.CheckVolumeContext(volume); err != nil {
-		return fsm.Epoch{}, err
-	}
-	text, given := publish[server.EpochKey]
-	if !given {
-		return fsm.Epoch{}, nil
-	}
-	epoch, err := fsm.ParseEpoch(text)
-	if err != nil {
-		return epoch, fsm.Reject(fsm.Invalid, "the epoch in publish_context is not one that ControllerPublishVolume answered")
-	}
-	return epoch, nil
-}
-
 // checkUsable: an id of another form is unknown, a mode that no host serves exceeds
 // what the volume can do.
 func checkUsable(id fsm.VolumeID, c fsm.Capability) error {
 	if !id.Valid() {
 		return unknownVolume(id)
 	}
-	return server.CheckAccessMode(c.Mode, fsm.Precondition)
+	return csiconv.CheckAccessMode(c.Mode, fsm.Precondition)
 }
 
 func unknownVolume(id fsm.VolumeID) error {

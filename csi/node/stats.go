@@ -5,8 +5,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -30,7 +30,7 @@ func (s *Server) NodeGetVolumeStats(ctx context.Context, req *csi.NodeGetVolumeS
 		resp.Usage = usage(&stats)
 	}
 	if conditionOff == nil {
-		resp.VolumeCondition = server.Condition(stats.Condition)
+		resp.VolumeCondition = csiconv.Condition(stats.Condition)
 	}
 	return resp, nil
 }

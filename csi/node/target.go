@@ -6,8 +6,8 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/csi/server"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
@@ -36,10 +36,10 @@ func publishTargetRequest(req *csi.NodePublishVolumeRequest) (PublishTargetReque
 		return target, err
 	}
 	var err error
-	if target.Capability, err = server.ParseCapability(req.GetVolumeCapability()); err != nil {
+	if target.Capability, err = csiconv.ParseCapability(req.GetVolumeCapability()); err != nil {
 		return target, err
 	}
-	if target.Epoch, err = parseContexts(req.GetVolumeContext(), req.GetPublishContext()); err != nil {
+	if target.Epoch, err = csiconv.ParseContexts(req.GetVolumeContext(), req.GetPublishContext()); err != nil {
 		return target, err
 	}
 	if target.StagingPath == "" { // after what is INVALID_ARGUMENT
@@ -48,7 +48,7 @@ func publishTargetRequest(req *csi.NodePublishVolumeRequest) (PublishTargetReque
 	if err := checkAbsolute("staging_target_path", target.StagingPath); err != nil {
 		return target, err
 	}
-	target.ReadOnly = req.GetReadonly() || server.ReadOnlyMode(target.Capability.Mode)
+	target.ReadOnly = req.GetReadonly() || csiconv.ReadOnlyMode(target.Capability.Mode)
 	target.Fingerprint = targetFingerprint(req)
 	return target, checkUsable(target.Volume, target.Capability)
 }
@@ -57,7 +57,7 @@ func publishTargetRequest(req *csi.NodePublishVolumeRequest) (PublishTargetReque
 // one: not the secrets, nor what COs put into the volume context, as tokens rotate.
 func targetFingerprint(req *csi.NodePublishVolumeRequest) string {
 	c := req.GetVolumeCapability()
-	return server.Fingerprint(append([]string{
+	return csiconv.Fingerprint(append([]string{
 		req.GetStagingTargetPath(),
 		strconv.FormatBool(req.GetReadonly()),
 		c.GetAccessMode().GetMode().String(),

@@ -1,6 +1,5 @@
-// Package server is what the CSI services of all processes share: the unix socket,
-// the gRPC server with its interceptors, and the reading of messages that
-// controllers and nodes have in common.
+// Package server is the transport of the CSI services of all processes: the unix socket,
+// and the gRPC server with its interceptors. Package csiconv translates the messages.
 //
 // A request passes, in this order: a request id and the log, the metrics, the
 // conversion of errors (rpcerr), the deadline (handlers get one that ends before

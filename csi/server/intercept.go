@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 )
 
@@ -77,7 +78,7 @@ func logAttributes(msg, req any) []any {
 	var attrs []any
 	add := func(key, text string) {
 		if text != "" {
-			attrs = append(attrs, key, rpcerr.Truncate(removeSensitive(text, req), MaxString))
+			attrs = append(attrs, key, rpcerr.Truncate(removeSensitive(text, req), csiconv.MaxString))
 		}
 	}
 	if m, ok := msg.(interface{ GetName() string }); ok {

@@ -8,13 +8,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // The size limits of the CSI spec, in bytes.
 const (
-	// MaxString is the limit of a string field that has none of its own.
-	MaxString = 128
 	// MaxMap is the limit of a map's keys and values together.
 	MaxMap      = 4096
 	maxNodeID   = 256
@@ -23,7 +22,7 @@ const (
 	maxListItem = 4096
 )
 
-// maxStringOf holds the fields whose limit is not MaxString. A zero means that
+// maxStringOf holds the fields whose limit is not csiconv.MaxString. A zero means that
 // the field's own handler judges it: a starting_token that is too long is ABORTED.
 var maxStringOf = map[protoreflect.Name]int{
 	"node_id":             maxNodeID,
@@ -107,7 +106,7 @@ func maxLength(name protoreflect.Name) int {
 	if limit, overridden := maxStringOf[name]; overridden {
 		return limit
 	}
-	return MaxString
+	return csiconv.MaxString
 }
 
 func checkString(name protoreflect.Name, text string, limit int) error {

@@ -8,14 +8,12 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // redactedText stands where something was taken out.
 const redactedText = "***stripped***"
-
-// holdfastPrefix is that of the keys which Holdfast itself puts into contexts.
-const holdfastPrefix = "holdfast.storage/"
 
 // minSensitiveLength is the shortest value in bytes that is searched for in texts: to
 // replace shorter ones would take texts apart and protect nothing.
@@ -87,7 +85,7 @@ func redactField(field protoreflect.FieldDescriptor, value protoreflect.Value) {
 func isSensitive(field protoreflect.FieldDescriptor, key string) bool {
 	lower := strings.ToLower(key)
 	return isSecret(field) ||
-		slices.Contains(sensitiveFields, field.Name()) && !strings.HasPrefix(key, holdfastPrefix) ||
+		slices.Contains(sensitiveFields, field.Name()) && !strings.HasPrefix(key, csiconv.Prefix) ||
 		slices.ContainsFunc(sensitiveKeys, func(word string) bool { return strings.Contains(lower, word) })
 }
 

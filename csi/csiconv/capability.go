@@ -1,15 +1,12 @@
-package server
+package csiconv
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 
-	"github.com/holdfast-storage/holdfast/csi/rpcerr"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -101,44 +98,12 @@ func ReadOnlyMode(mode fsmpb.AccessMode) bool {
 		mode == fsmpb.AccessMode_ACCESS_MODE_MULTI_NODE_READER_ONLY
 }
 
-// Fingerprint stands in where values must be compared but not kept. Equal lists
-// have equal ones; it is hex, so that it may travel in text and bytes alike.
-func Fingerprint(values ...string) string {
-	sum := sha256.New()
-	for _, value := range values {
-		part := sha256.Sum256([]byte(value)) // so that borders between values count
-		sum.Write(part[:])
+// CapabilityProto is a capability as controllers' commands carry it: its flags are the text of their
+// fingerprint.
+func CapabilityProto(c fsm.Capability) *fsmpb.Capability {
+	p := &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType}
+	if c.Flags != "" {
+		p.FlagsFingerprint = []byte(c.Flags)
 	}
-	return hex.EncodeToString(sum.Sum(nil)[:16])
+	return p
 }
-
-// CheckVolumeContext refuses a volume_context that is not the volume's. Those of
-// Holdfast are empty; COs add keys of their own, which are no part of it.
-func CheckVolumeContext(given map[string]string) error {
-	for key := range given {
-		if !isKubernetesKey(key) {
-			return fsm.Reject(fsm.Invalid, "volume_context is not the volume's: its keys are not those that CreateVolume answered")
-		}
-	}
-	return nil
-}
-
-func isKubernetesKey(key string) bool {
-	prefix, _, found := strings.Cut(key, "/")
-	return found && (prefix == "kubernetes.io" || strings.HasSuffix(prefix, ".kubernetes.io") || strings.HasSuffix(prefix, ".k8s.io"))
-}
-
-// Condition is what CSI calls a volume's condition: both fields are always set,
-// and the message fits CSI's limit.
-func Condition(c fsm.Condition) *csi.VolumeCondition {
-	message := c.Message
-	if message == "" && c.Abnormal {
-		message = "the volume is not healthy"
-	} else if message == "" {
-		message = "the volume is healthy"
-	}
-	return &csi.VolumeCondition{Abnormal: c.Abnormal, Message: Message(message)}
-}
-
-// Message fits a text into one of CSI's string fields.
-func Message(text string) string { return rpcerr.Truncate(text, MaxString) }

@@ -1,8 +1,9 @@
-package server
+package csiconv
 
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/stretchr/testify/require"
@@ -102,7 +103,8 @@ func TestCondition(t *testing.T) {
 			got := Condition(c)
 			require.Equal(t, c.Abnormal, got.GetAbnormal())
 			require.NotEmpty(t, got.GetMessage())
-			require.NoError(t, CheckMessage(got))
+			require.LessOrEqual(t, len(got.GetMessage()), MaxString)
+			require.True(t, utf8.ValidString(got.GetMessage()))
 		})
 	}
 }

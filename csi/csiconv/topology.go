@@ -1,4 +1,4 @@
-package server
+package csiconv
 
 import (
 	"slices"
@@ -51,6 +51,10 @@ func CheckSegment(key, value string) error {
 }
 
 func truncatedKey(key string) string { return Message(key) }
+
+func isAlphanumeric(r rune) bool {
+	return r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+}
 
 func isDomain(prefix string) bool {
 	lower := func(r rune) bool { return isAlphanumeric(r) && (r < 'A' || r > 'Z') }
