@@ -5,9 +5,6 @@ import (
 	"slices"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
-
-	"github.com/holdfast-storage/holdfast/csi/rpcerr"
-	"github.com/holdfast-storage/holdfast/fsm"
 )
 
 // supportedCapabilities is what this build serves, and all that it advertises.
@@ -33,7 +30,7 @@ var supportedCapabilities = []csi.ControllerServiceCapability_RPC_Type{
 func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	resp := &csi.ControllerGetCapabilitiesResponse{}
 	for _, rpc := range supportedCapabilities {
-		if s.disabled[rpc] {
+		if s.enabled.disabled[rpc] {
 			continue
 		}
 		resp.Capabilities = append(resp.Capabilities, &csi.ControllerServiceCapability{
@@ -41,14 +38,6 @@ func (s *Server) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 		})
 	}
 	return resp, nil
-}
-
-// checkEnabled is UNIMPLEMENTED for what is turned off.
-func (s *Server) checkEnabled(capability csi.ControllerServiceCapability_RPC_Type) error {
-	if s.disabled[capability] {
-		return rpcerr.From(fsm.Reject(fsm.Unsupported, "%s is turned off here", capability))
-	}
-	return nil
 }
 
 // IsSupported tells whether a capability is one that can be turned off.

@@ -16,7 +16,7 @@ import (
 // free now; with two replicas, what two hosts can hold. Where no volume with the
 // capabilities can be made at all, the capacity is 0.
 func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (*csi.GetCapacityResponse, error) {
-	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_GET_CAPACITY); err != nil {
+	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_GET_CAPACITY); err != nil {
 		return nil, err
 	}
 	terms, err := parseOptionalTopology(req.GetAccessibleTopology())
@@ -36,7 +36,7 @@ func (s *Server) GetCapacity(ctx context.Context, req *csi.GetCapacityRequest) (
 		facts = fsm.FactsOf(s.poolFacts(ctx))
 	}
 	var largest, total int64
-	err = s.readState(ctx, func(state *fsm.State) error {
+	err = s.state.readState(ctx, func(state *fsm.State) error {
 		largest, total = state.AvailableReplicated(terms, p.replicas, facts)
 		return nil
 	})

@@ -15,15 +15,15 @@ import (
 // CreateVolume returns once the volume's host made the device. It says ABORTED
 // just before the caller's deadline; the retry joins the same volume by name.
 func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
-	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
+	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
 		return nil, err
 	}
-	if err := s.checkCreateEnabled(req); err != nil {
+	if err := s.enabled.checkCreateEnabled(req); err != nil {
 		return nil, rpcerr.From(err)
 	}
 	cmd, err := createCommand(req)
 	if err == nil {
-		err = s.checkMountFlags(cmd.GetCapabilities()[0].GetFsType(), req.GetVolumeCapabilities()...)
+		err = s.enabled.checkMountFlags(cmd.GetCapabilities()[0].GetFsType(), req.GetVolumeCapabilities()...)
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
@@ -32,7 +32,7 @@ func (s *Server) CreateVolume(ctx context.Context, req *csi.CreateVolumeRequest)
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	volume, err := s.awaitReady(ctx, id)
+	volume, err := s.progress.awaitReady(ctx, id)
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -52,8 +52,8 @@ func (s *Server) create(ctx context.Context, cmd *fsmpb.CreateVolume) (fsm.Volum
 }
 
 // awaitReady waits until the volume's device is there.
-func (s *Server) awaitReady(ctx context.Context, id fsm.VolumeID) (created *csi.Volume, err error) {
-	err = s.await(ctx, id, "create", func(state *fsm.State) (bool, error) {
+func (w *progress) awaitReady(ctx context.Context, id fsm.VolumeID) (created *csi.Volume, err error) {
+	err = w.await(ctx, id, "create", func(state *fsm.State) (bool, error) {
 		if op := state.CreateFailure(string(id)); op != nil {
 			return false, cluster.OperationError("create volume "+string(id), op)
 		}

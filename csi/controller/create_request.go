@@ -6,6 +6,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/uuid"
 
+	"github.com/holdfast-storage/holdfast/csi/cluster"
 	"github.com/holdfast-storage/holdfast/csi/csiconv"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -101,6 +102,18 @@ func checkCapacityRange(r *csi.CapacityRange, capabilities []fsm.Capability) err
 	}
 	if _, rejection := fsm.SizeFor(r.GetRequiredBytes(), r.GetLimitBytes(), capabilities); rejection != nil {
 		return rejection
+	}
+	return nil
+}
+
+// checkSourceIDs is fsm.NotFound for an id of another form than ours: it is unknown.
+func checkSourceIDs(source *fsmpb.Source) error {
+	snapshot, volume := fsm.SnapshotID(source.GetSnapshotId()), fsm.VolumeID(source.GetVolumeId())
+	switch {
+	case snapshot != "" && !snapshot.Valid():
+		return cluster.UnknownSnapshot(snapshot)
+	case volume != "" && !volume.Valid():
+		return cluster.UnknownVolume(volume)
 	}
 	return nil
 }

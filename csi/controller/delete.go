@@ -14,7 +14,7 @@ import (
 // DeleteVolume returns once every reachable host reported the device gone; an
 // unreachable one keeps the obligation (S18). What is unknown is deleted.
 func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
-	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
+	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME); err != nil {
 		return nil, err
 	}
 	id := fsm.VolumeID(req.GetVolumeId())
@@ -27,7 +27,7 @@ func (s *Server) DeleteVolume(ctx context.Context, req *csi.DeleteVolumeRequest)
 	cmd := &fsmpb.DeleteVolume{VolumeId: string(id)}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteVolume{DeleteVolume: cmd}})
 	if err == nil {
-		err = s.await(ctx, id, "delete", func(state *fsm.State) (bool, error) { return volumeRemoved(state, id) })
+		err = s.progress.await(ctx, id, "delete", func(state *fsm.State) (bool, error) { return volumeRemoved(state, id) })
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)

@@ -16,7 +16,7 @@ import (
 // ControllerExpandVolume returns once the volume's host made the device larger, in
 // use or not. A filesystem on it is then grown by NodeExpandVolume.
 func (s *Server) ControllerExpandVolume(ctx context.Context, req *csi.ControllerExpandVolumeRequest) (*csi.ControllerExpandVolumeResponse, error) {
-	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_EXPAND_VOLUME); err != nil {
+	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_EXPAND_VOLUME); err != nil {
 		return nil, err
 	}
 	cmd, err := expandCommand(req)
@@ -71,7 +71,7 @@ func (s *Server) expand(ctx context.Context, cmd *fsmpb.ExpandVolume) (expanded 
 	if _, err = s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ExpandVolume{ExpandVolume: cmd}}); err != nil {
 		return nil, err
 	}
-	err = s.await(ctx, id, "expand", done)
+	err = s.progress.await(ctx, id, "expand", done)
 	return expanded, err
 }
 

@@ -8,7 +8,7 @@ import (
 
 // ShortenTimeouts shortens a server's patience for tests.
 func ShortenTimeouts(s *Server, pollInterval, timeout time.Duration) {
-	s.client.PollInterval, s.unstageTimeout, s.isolationTimeout = pollInterval, timeout, timeout
+	s.client.PollInterval, s.progress.unstageTimeout, s.progress.isolationTimeout = pollInterval, timeout, timeout
 }
 
 // Token is the token of ListVolumes after a volume.

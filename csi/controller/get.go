@@ -11,7 +11,7 @@ import (
 
 // ControllerGetVolume is the current information of one volume.
 func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGetVolumeRequest) (*csi.ControllerGetVolumeResponse, error) {
-	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_GET_VOLUME); err != nil {
+	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_GET_VOLUME); err != nil {
 		return nil, err
 	}
 	id := fsm.VolumeID(req.GetVolumeId())
@@ -19,7 +19,7 @@ func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGet
 		return nil, rpcerr.Invalid("volume_id is required")
 	}
 	resp := &csi.ControllerGetVolumeResponse{}
-	err := s.readState(ctx, func(state *fsm.State) error {
+	err := s.state.readState(ctx, func(state *fsm.State) error {
 		v, err := readyVolume(state, id)
 		if err != nil {
 			return err
@@ -36,15 +36,6 @@ func (s *Server) ControllerGetVolume(ctx context.Context, req *csi.ControllerGet
 		return nil, rpcerr.From(err)
 	}
 	return resp, nil
-}
-
-// readReadyVolume is a volume that callers know of.
-func (s *Server) readReadyVolume(ctx context.Context, id fsm.VolumeID) (v *fsm.Volume, err error) {
-	err = s.readState(ctx, func(state *fsm.State) error {
-		v, err = readyVolume(state, id)
-		return err
-	})
-	return v, err
 }
 
 // readyVolume finds a volume that callers know of; one that is being made or deleted is

@@ -15,14 +15,14 @@ import (
 // ListSnapshots lists the snapshots that are cut, members of groups too, in order
 // of their ids; both filters must hold.
 func (s *Server) ListSnapshots(ctx context.Context, req *csi.ListSnapshotsRequest) (*csi.ListSnapshotsResponse, error) {
-	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS); err != nil {
+	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_LIST_SNAPSHOTS); err != nil {
 		return nil, err
 	}
 	if req.GetMaxEntries() < 0 {
 		return nil, rpcerr.Invalid("max_entries is negative")
 	}
 	page := &snapshotPage{maxEntries: int(req.GetMaxEntries()), bytesLeft: maxPageSize}
-	err := s.readState(ctx, func(state *fsm.State) error {
+	err := s.state.readState(ctx, func(state *fsm.State) error {
 		page.incarnation = state.Cluster().Incarnation
 		after, err := snapshotTokens.decode(req.GetStartingToken(), page.incarnation)
 		if err == nil {

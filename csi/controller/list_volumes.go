@@ -18,14 +18,14 @@ const maxPageSize = 3 << 20
 // which a caller may have been told. A volume that is deleted leaves the list when
 // its name is free (S18).
 func (s *Server) ListVolumes(ctx context.Context, req *csi.ListVolumesRequest) (*csi.ListVolumesResponse, error) {
-	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_LIST_VOLUMES); err != nil {
+	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_LIST_VOLUMES); err != nil {
 		return nil, err
 	}
 	if req.GetMaxEntries() < 0 {
 		return nil, rpcerr.Invalid("max_entries is negative")
 	}
 	page := &volumePage{maxEntries: int(req.GetMaxEntries()), bytesLeft: maxPageSize}
-	err := s.readState(ctx, func(state *fsm.State) error {
+	err := s.state.readState(ctx, func(state *fsm.State) error {
 		after, err := volumeTokens.decode(req.GetStartingToken(), state.Cluster().Incarnation)
 		if err == nil {
 			page.collect(state, fsm.VolumeID(after))

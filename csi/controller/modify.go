@@ -17,7 +17,7 @@ const modifyVolume = csi.ControllerServiceCapability_RPC_MODIFY_VOLUME
 // ControllerModifyVolume replaces the limits that are named and leaves the others
 // alone. Where the volume is staged it returns once they are in force there.
 func (s *Server) ControllerModifyVolume(ctx context.Context, req *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
-	if err := s.checkEnabled(modifyVolume); err != nil {
+	if err := s.enabled.checkEnabled(modifyVolume); err != nil {
 		return nil, err
 	}
 	cmd, err := modifyCommand(req)
@@ -64,7 +64,7 @@ func (s *Server) modify(ctx context.Context, cmd *fsmpb.ModifyVolume) error {
 	if _, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_ModifyVolume{ModifyVolume: cmd}}); err != nil {
 		return err
 	}
-	return s.await(ctx, id, "modify", done)
+	return s.progress.await(ctx, id, "modify", done)
 }
 
 // limitsApplied tells whether every host that has the volume staged reported its limits.

@@ -15,12 +15,12 @@ import (
 // context carries the epoch of that right, equal at every repetition (S3). For a
 // replicated volume it returns once the node's replica is primary (S8).
 func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
+	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
 		return nil, err
 	}
 	cmd, err := publishCommand(req)
 	if err == nil {
-		err = s.checkPublishEnabled(req)
+		err = s.enabled.checkPublishEnabled(req)
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
@@ -28,7 +28,7 @@ func (s *Server) ControllerPublishVolume(ctx context.Context, req *csi.Controlle
 	out, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_PublishVolume{PublishVolume: cmd}})
 	epoch := fsm.EpochFrom(out.GetEpoch())
 	if err == nil {
-		err = s.awaitPrimary(ctx, fsm.VolumeID(cmd.GetVolumeId()), fsm.NodeID(cmd.GetNodeId()), epoch)
+		err = s.progress.awaitPrimary(ctx, fsm.VolumeID(cmd.GetVolumeId()), fsm.NodeID(cmd.GetNodeId()), epoch)
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
@@ -60,29 +60,4 @@ func publishCommand(req *csi.ControllerPublishVolumeRequest) (*fsmpb.PublishVolu
 	return &fsmpb.PublishVolume{
 		VolumeId: string(id), NodeId: req.GetNodeId(), Capability: csiconv.CapabilityProto(c), ReadOnly: req.GetReadonly(),
 	}, nil
-}
-
-// usable refuses uses that belong to a capability that is turned off.
-func (s *Server) checkPublishEnabled(req *csi.ControllerPublishVolumeRequest) error {
-	if req.GetReadonly() && s.disabled[csi.ControllerServiceCapability_RPC_PUBLISH_READONLY] {
-		return fsm.Reject(fsm.Invalid, "readonly: publishing for reading only is turned off here")
-	}
-	if err := s.checkMountFlags("", req.GetVolumeCapability()); err != nil {
-		return err
-	}
-	return s.checkModesEnabled(req.GetVolumeCapability())
-}
-
-// checkModesEnabled refuses the access modes of a capability that is turned off.
-func (s *Server) checkModesEnabled(requested ...*csi.VolumeCapability) error {
-	if !s.disabled[csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER] {
-		return nil
-	}
-	for _, c := range requested {
-		switch mode := c.GetAccessMode().GetMode(); mode {
-		case csi.VolumeCapability_AccessMode_SINGLE_NODE_SINGLE_WRITER, csi.VolumeCapability_AccessMode_SINGLE_NODE_MULTI_WRITER:
-			return fsm.Reject(fsm.Invalid, "access mode %s is turned off here", mode)
-		}
-	}
-	return nil
 }

@@ -11,9 +11,9 @@ import (
 // is the last step of a takeover (S8). A volume that is not replicated waits for
 // nothing. Near the deadline it is ABORTED and says what the host waits for; the host
 // goes on, and the retry joins.
-func (s *Server) awaitPrimary(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epoch) error {
+func (w *progress) awaitPrimary(ctx context.Context, id fsm.VolumeID, node fsm.NodeID, epoch fsm.Epoch) error {
 	reason := ""
-	err := s.await(ctx, id, "publish", func(state *fsm.State) (done bool, err error) {
+	err := w.await(ctx, id, "publish", func(state *fsm.State) (done bool, err error) {
 		done, reason, err = isPrimary(state, id, node, epoch)
 		return done, err
 	})

@@ -19,7 +19,7 @@ const createDeleteSnapshot = csi.ControllerServiceCapability_RPC_CREATE_DELETE_S
 // CreateSnapshot returns once the snapshot is cut, and whole: there is no work
 // after the cut. It says ABORTED just before the caller's deadline; the retry joins.
 func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
-	if err := s.checkEnabled(createDeleteSnapshot); err != nil {
+	if err := s.enabled.checkEnabled(createDeleteSnapshot); err != nil {
 		return nil, err
 	}
 	cmd, err := snapshotCommand(req)
@@ -30,7 +30,7 @@ func (s *Server) CreateSnapshot(ctx context.Context, req *csi.CreateSnapshotRequ
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	snapshot, err := s.awaitSnapshotReady(ctx, id)
+	snapshot, err := s.progress.awaitSnapshotReady(ctx, id)
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
@@ -64,8 +64,8 @@ func (s *Server) createSnapshot(ctx context.Context, cmd *fsmpb.CreateSnapshot) 
 	return fsm.SnapshotID(out.GetSnapshotId()), err
 }
 
-func (s *Server) awaitSnapshotReady(ctx context.Context, id fsm.SnapshotID) (created *csi.Snapshot, err error) {
-	err = s.awaitSnapshot(ctx, id, "create", func(state *fsm.State) (bool, error) {
+func (w *progress) awaitSnapshotReady(ctx context.Context, id fsm.SnapshotID) (created *csi.Snapshot, err error) {
+	err = w.awaitSnapshot(ctx, id, "create", func(state *fsm.State) (bool, error) {
 		snap, ok := state.Snapshot(id)
 		switch failedOp := state.CreateFailure(string(id)); {
 		case failedOp != nil:
@@ -93,7 +93,7 @@ func snapshotFailure(snap *fsm.Snapshot) error {
 // DeleteSnapshot returns once the snapshot's host removed it; an unreachable one
 // keeps the obligation (S18). What is unknown is deleted.
 func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequest) (*csi.DeleteSnapshotResponse, error) {
-	if err := s.checkEnabled(createDeleteSnapshot); err != nil {
+	if err := s.enabled.checkEnabled(createDeleteSnapshot); err != nil {
 		return nil, err
 	}
 	id := fsm.SnapshotID(req.GetSnapshotId())
@@ -106,7 +106,7 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequ
 	cmd := &fsmpb.DeleteSnapshot{SnapshotId: string(id)}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_DeleteSnapshot{DeleteSnapshot: cmd}})
 	if err == nil {
-		err = s.awaitSnapshot(ctx, id, "delete", func(state *fsm.State) (bool, error) { return cluster.SnapshotRemoved(state, id) })
+		err = s.progress.awaitSnapshot(ctx, id, "delete", func(state *fsm.State) (bool, error) { return cluster.SnapshotRemoved(state, id) })
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
@@ -116,7 +116,7 @@ func (s *Server) DeleteSnapshot(ctx context.Context, req *csi.DeleteSnapshotRequ
 
 // GetSnapshot is the current information of one snapshot that is cut.
 func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (*csi.GetSnapshotResponse, error) {
-	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_GET_SNAPSHOT); err != nil {
+	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_GET_SNAPSHOT); err != nil {
 		return nil, err
 	}
 	id := fsm.SnapshotID(req.GetSnapshotId())
@@ -124,7 +124,7 @@ func (s *Server) GetSnapshot(ctx context.Context, req *csi.GetSnapshotRequest) (
 		return nil, rpcerr.Invalid("snapshot_id is required")
 	}
 	resp := &csi.GetSnapshotResponse{}
-	err := s.readState(ctx, func(state *fsm.State) error {
+	err := s.state.readState(ctx, func(state *fsm.State) error {
 		snap, ok := state.Snapshot(id)
 		if !ok || !csiconv.SnapshotReady(snap) {
 			return cluster.UnknownSnapshot(id)

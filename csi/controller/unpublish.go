@@ -18,7 +18,7 @@ import (
 // replicated volume stays published. From a host that cannot be asked a replicated volume
 // is taken away first (S31, S8).
 func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
-	if err := s.checkEnabled(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
+	if err := s.enabled.checkEnabled(csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME); err != nil {
 		return nil, err
 	}
 	id := fsm.VolumeID(req.GetVolumeId())
@@ -36,7 +36,7 @@ func (s *Server) ControllerUnpublishVolume(ctx context.Context, req *csi.Control
 
 func (s *Server) unpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) error {
 	var publications []fsm.Publication
-	err := s.readState(ctx, func(state *fsm.State) error {
+	err := s.state.readState(ctx, func(state *fsm.State) error {
 		publications = publicationsOn(state, id, node)
 		return nil
 	})
@@ -44,24 +44,24 @@ func (s *Server) unpublish(ctx context.Context, id fsm.VolumeID, node fsm.NodeID
 		return err
 	}
 	if len(publications) == 0 { // perhaps by an earlier call, which did not see the end of it
-		return s.awaitFormerPrimaryIsolated(ctx, id, node)
+		return s.progress.awaitFormerPrimaryIsolated(ctx, id, node)
 	}
-	s.awaitUnstaged(ctx, id, node)
+	s.progress.awaitUnstaged(ctx, id, node)
 	if err := s.proposeUnpublish(ctx, id, node, publications); err != nil {
 		return err
 	}
-	stillPublished, err := s.stillPublished(ctx, id, node)
+	stillPublished, err := s.state.stillPublished(ctx, id, node)
 	if err != nil {
 		return err
 	}
 	if stillPublished { // its host was asked to take it down
-		s.awaitHostTeardown(ctx, id, node)
+		s.progress.awaitHostTeardown(ctx, id, node)
 		if err := s.proposeUnpublish(ctx, id, node, publications); err != nil {
 			return err
 		}
 	}
-	s.awaitPendingTeardowns(ctx, id, node)
-	return s.awaitFormerPrimaryIsolated(ctx, id, node)
+	s.progress.awaitPendingTeardowns(ctx, id, node)
+	return s.progress.awaitFormerPrimaryIsolated(ctx, id, node)
 }
 
 // proposeUnpublish has the publications ended, or their hosts asked to take them down.
@@ -72,16 +72,6 @@ func (s *Server) proposeUnpublish(ctx context.Context, id fsm.VolumeID, node fsm
 	}
 	_, err := s.propose(ctx, &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: cmd}})
 	return err
-}
-
-// asked tells whether a host was asked to take the volume down, which stays published
-// until it did.
-func (s *Server) stillPublished(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) (published bool, err error) {
-	err = s.readState(ctx, func(state *fsm.State) error {
-		published = len(publicationsOn(state, id, node)) > 0
-		return nil
-	})
-	return published, err
 }
 
 // publicationsOn are the volume's on that node, or all when node is empty.
@@ -101,8 +91,8 @@ func publicationsOn(state *fsm.State, id fsm.VolumeID, node fsm.NodeID) []fsm.Pu
 
 // awaitUnstaged gives a report that is still on its way a little time; whether it
 // came is for the state to judge.
-func (s *Server) awaitUnstaged(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	s.awaitBriefly(ctx, id, func(state *fsm.State) bool {
+func (w *progress) awaitUnstaged(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
+	w.awaitBriefly(ctx, id, func(state *fsm.State) bool {
 		for _, p := range publicationsOn(state, id, node) {
 			if p.Staging != nil && !p.Ending && reachable(state, p.Node, p.Host) {
 				return false
@@ -114,8 +104,8 @@ func (s *Server) awaitUnstaged(ctx context.Context, id fsm.VolumeID, node fsm.No
 
 // awaitHostTeardown gives the host that was asked time to take the volume down, or to say what
 // keeps it from that.
-func (s *Server) awaitHostTeardown(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	s.awaitBriefly(ctx, id, func(state *fsm.State) bool {
+func (w *progress) awaitHostTeardown(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
+	w.awaitBriefly(ctx, id, func(state *fsm.State) bool {
 		for _, p := range publicationsOn(state, id, node) {
 			if p.Staging != nil && p.UsedBy == "" && reachable(state, p.Node, p.Host) {
 				return false
@@ -127,8 +117,8 @@ func (s *Server) awaitHostTeardown(ctx context.Context, id fsm.VolumeID, node fs
 
 // awaitPendingTeardowns gives a host time to end what it owes of a single replica: it is
 // unpublished already, and in use it stays the host's obligation (S31).
-func (s *Server) awaitPendingTeardowns(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
-	s.awaitBriefly(ctx, id, func(state *fsm.State) bool {
+func (w *progress) awaitPendingTeardowns(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) {
+	w.awaitBriefly(ctx, id, func(state *fsm.State) bool {
 		v, ok := state.Volume(id)
 		if !ok || v.Replicated() {
 			return true
@@ -146,12 +136,12 @@ func (s *Server) awaitPendingTeardowns(ctx context.Context, id fsm.VolumeID, nod
 func stepFailed(op *fsm.Operation) bool { return op != nil && op.LastError != "" }
 
 // awaitBriefly waits until something is so, no longer than the caller can spare.
-func (s *Server) awaitBriefly(ctx context.Context, id fsm.VolumeID, done func(*fsm.State) bool) {
-	timeout := s.unstageTimeout
+func (w *progress) awaitBriefly(ctx context.Context, id fsm.VolumeID, done func(*fsm.State) bool) {
+	timeout := w.unstageTimeout
 	if deadline, hasDeadline := ctx.Deadline(); hasDeadline {
 		timeout = min(timeout, time.Until(deadline)/2) // the proposal needs the rest
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_ = s.await(ctx, id, "unpublish", func(state *fsm.State) (bool, error) { return done(state), nil })
+	_ = w.await(ctx, id, "unpublish", func(state *fsm.State) (bool, error) { return done(state), nil })
 }

@@ -14,15 +14,15 @@ import (
 // second step of a takeover (S8). A volume that is not replicated waits for nothing, as
 // no other host has its data (S31). Without an answer in time it is UNAVAILABLE: the
 // publication is revoked, and the retry waits again.
-func (s *Server) awaitFormerPrimaryIsolated(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) error {
-	limit := s.isolationTimeout
+func (w *progress) awaitFormerPrimaryIsolated(ctx context.Context, id fsm.VolumeID, node fsm.NodeID) error {
+	limit := w.isolationTimeout
 	if deadline, hasDeadline := ctx.Deadline(); hasDeadline {
 		limit = min(limit, time.Until(deadline)*9/10)
 	}
 	waitCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	reason := ""
-	err := s.await(waitCtx, id, "unpublish", func(state *fsm.State) (done bool, err error) {
+	err := w.await(waitCtx, id, "unpublish", func(state *fsm.State) (done bool, err error) {
 		done, reason = formerPrimaryIsolated(state, id, node)
 		return done, nil
 	})

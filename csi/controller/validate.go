@@ -17,18 +17,18 @@ import (
 func (s *Server) ValidateVolumeCapabilities(ctx context.Context, req *csi.ValidateVolumeCapabilitiesRequest) (*csi.ValidateVolumeCapabilitiesResponse, error) {
 	requested, err := parseRequestedCapabilities(req)
 	if err == nil {
-		err = s.checkMutableEnabled(req.GetMutableParameters())
+		err = s.enabled.checkMutableEnabled(req.GetMutableParameters())
 	}
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
-	v, err := s.readReadyVolume(ctx, fsm.VolumeID(req.GetVolumeId()))
+	v, err := s.state.readReadyVolume(ctx, fsm.VolumeID(req.GetVolumeId()))
 	if err != nil {
 		return nil, rpcerr.From(err)
 	}
 	mismatch := checkMatches(v, req, requested)
 	if mismatch == nil {
-		mismatch = s.checkMountFlags(v.FSType(), req.GetVolumeCapabilities()...)
+		mismatch = s.enabled.checkMountFlags(v.FSType(), req.GetVolumeCapabilities()...)
 	}
 	if mismatch != nil {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: csiconv.Message(mismatch.Error())}, nil

@@ -1,0 +1,38 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	"github.com/holdfast-storage/holdfast/csi/cluster"
+	"github.com/holdfast-storage/holdfast/fsm"
+)
+
+const (
+	// unstageTimeout is how long ControllerUnpublishVolume waits for a report that
+	// the volume was unstaged, which may still be on its way (S31).
+	unstageTimeout = 2 * time.Second
+	// isolationTimeout is how long it waits for the replica of an unreachable host to be
+	// without effect: the call answers within 5 s.
+	isolationTimeout = 4500 * time.Millisecond
+)
+
+// progress waits until what was decided is carried out.
+type progress struct {
+	client                           *cluster.Client
+	unstageTimeout, isolationTimeout time.Duration
+}
+
+// await waits for a volume; see cluster.Client.Await.
+func (w *progress) await(ctx context.Context, id fsm.VolumeID, what string, done func(*fsm.State) (bool, error)) error {
+	wake, stop := w.client.WatchVolume(id)
+	defer stop()
+	return w.client.Await(ctx, wake, what+" volume "+string(id), done)
+}
+
+// awaitSnapshot waits for a snapshot.
+func (w *progress) awaitSnapshot(ctx context.Context, id fsm.SnapshotID, what string, done func(*fsm.State) (bool, error)) error {
+	wake, stop := w.client.WatchSnapshot(id)
+	defer stop()
+	return w.client.Await(ctx, wake, what+" snapshot "+string(id), done)
+}
