@@ -33,12 +33,12 @@ type liveSession struct {
 	lastHeard      time.Time
 	telemetry      *sessionpb.Telemetry
 	telemetryIndex uint64 // applied by this member when the telemetry was received
-	lastQuestionID uint64
-	questions      map[uint64]*question
+	lastQueryID    uint64
+	queries        map[uint64]*pendingQuery
 }
 
-// question is a query that the host has not completely answered.
-type question struct {
+// pendingQuery is a query that the host has not completely answered.
+type pendingQuery struct {
 	items     []*sessionpb.InventoryItem
 	mapAnswer *sessionpb.MapAnswer
 	done      chan error
@@ -51,7 +51,7 @@ func newLiveSession(ctx context.Context, register *fsmpb.RegisterNode) *liveSess
 		pools:     map[string]bool{},
 		outgoing:  make(chan *sessionpb.ToNode),
 		lastHeard: time.Now(),
-		questions: map[uint64]*question{},
+		queries:   map[uint64]*pendingQuery{},
 	}
 	ls.ctx, ls.cancel = context.WithCancelCause(ctx)
 	for _, pool := range register.GetPools() {
@@ -103,9 +103,9 @@ func (ls *liveSession) askInventory(ctx context.Context) ([]*sessionpb.Inventory
 }
 
 // ask sends the host a query and waits for its complete answer.
-func (ls *liveSession) ask(ctx context.Context, what string, message func(id uint64) *sessionpb.ToNode) (*question, error) {
-	id, q := ls.newQuestion()
-	defer ls.dropQuestion(id)
+func (ls *liveSession) ask(ctx context.Context, what string, message func(id uint64) *sessionpb.ToNode) (*pendingQuery, error) {
+	id, q := ls.newQuery()
+	defer ls.dropQuery(id)
 	unanswered := status.Errorf(codes.Unavailable, "%s did not answer %s", ls.node, what)
 	select {
 	case ls.outgoing <- message(id):
@@ -124,26 +124,26 @@ func (ls *liveSession) ask(ctx context.Context, what string, message func(id uin
 	}
 }
 
-func (ls *liveSession) newQuestion() (uint64, *question) {
+func (ls *liveSession) newQuery() (uint64, *pendingQuery) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.lastQuestionID++
-	q := &question{done: make(chan error, 1)}
-	ls.questions[ls.lastQuestionID] = q
-	return ls.lastQuestionID, q
+	ls.lastQueryID++
+	q := &pendingQuery{done: make(chan error, 1)}
+	ls.queries[ls.lastQueryID] = q
+	return ls.lastQueryID, q
 }
 
-func (ls *liveSession) dropQuestion(id uint64) {
+func (ls *liveSession) dropQuery(id uint64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	delete(ls.questions, id)
+	delete(ls.queries, id)
 }
 
 // addInventoryAnswer adds a part of an answer. One to a query that has ended is too late, and is dropped.
 func (ls *liveSession) addInventoryAnswer(a *sessionpb.InventoryAnswer) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	q := ls.questions[a.GetQuestion()]
+	q := ls.queries[a.GetQuestion()]
 	if q == nil {
 		return
 	}
@@ -152,7 +152,7 @@ func (ls *liveSession) addInventoryAnswer(a *sessionpb.InventoryAnswer) {
 	if a.GetMore() && !tooMany && a.GetError() == "" {
 		return
 	}
-	delete(ls.questions, a.GetQuestion())
+	delete(ls.queries, a.GetQuestion())
 	switch {
 	case a.GetError() != "":
 		q.done <- status.Errorf(codes.Unavailable, "%s could not say what it holds: %s", ls.node, a.GetError())

@@ -136,8 +136,8 @@ func (ls *liveSession) askMap(ctx context.Context, query *sessionpb.MapQuestion)
 func (ls *liveSession) setMapAnswer(a *sessionpb.MapAnswer) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if q := ls.questions[a.GetQuestion()]; q != nil {
-		delete(ls.questions, a.GetQuestion())
+	if q := ls.queries[a.GetQuestion()]; q != nil {
+		delete(ls.queries, a.GetQuestion())
 		q.mapAnswer = a
 		q.done <- nil
 	}

@@ -203,8 +203,8 @@ func (s *Server) serve(stream sessionpb.Session_AttachServer, ls *liveSession, i
 				return nil
 			}
 			err = s.handleMessage(ls, m)
-		case question := <-ls.outgoing:
-			err = stream.Send(question)
+		case query := <-ls.outgoing:
+			err = stream.Send(query)
 		case <-wake:
 			err = f.send(take())
 		case <-tick.C:

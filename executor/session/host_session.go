@@ -177,7 +177,7 @@ func (a *hostSession) sendTelemetry(t *sessionpb.Telemetry) error {
 }
 
 // answerInventory sends the inventory in parts.
-func (a *hostSession) answerInventory(ctx context.Context, question uint64) {
+func (a *hostSession) answerInventory(ctx context.Context, query uint64) {
 	ctx, cancel := context.WithTimeout(ctx, inventoryTimeout)
 	defer cancel()
 	items, err := a.Inventory(ctx)
@@ -186,7 +186,7 @@ func (a *hostSession) answerInventory(ctx context.Context, question uint64) {
 		parts = [][]executor.InventoryItem{nil}
 	}
 	for i, part := range parts {
-		answer := &sessionpb.InventoryAnswer{Question: question, More: i < len(parts)-1}
+		answer := &sessionpb.InventoryAnswer{Question: query, More: i < len(parts)-1}
 		if err != nil {
 			answer.Error = err.Error()
 		}
