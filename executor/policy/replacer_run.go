@@ -7,7 +7,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/holdfast-storage/holdfast/executor/session"
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -42,7 +41,7 @@ func (m *Monitor) dryRun(state *fsm.State, commands []*fsmpb.Command) error {
 	for _, cmd := range commands {
 		cmd := proto.CloneOf(cmd)
 		cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.LeastLevel(cmd)
-		cmd.RequestId = make([]byte, session.RequestIDLen)
+		cmd.RequestId = make([]byte, fsm.RequestIDLen)
 		_, _ = rand.Read(cmd.RequestId) // never fails
 		cmd.ProposedIndex = state.Cluster().Index
 		m.facts.Attach(cmd)

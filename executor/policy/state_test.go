@@ -77,7 +77,7 @@ func (l *testState) mustApply(actor string, cmd *fsmpb.Command) {
 
 func fillCommand(cmd *fsmpb.Command) {
 	if len(cmd.GetRequestId()) == 0 {
-		cmd.RequestId = make([]byte, session.RequestIDLen)
+		cmd.RequestId = make([]byte, fsm.RequestIDLen)
 		_, _ = rand.Read(cmd.RequestId)
 	}
 	cmd.SchemaVersion = fsm.LeastLevel(cmd)

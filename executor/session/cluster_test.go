@@ -165,7 +165,7 @@ func (l *testCluster) mustApply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome
 
 func fillCommand(cmd *fsmpb.Command) {
 	if len(cmd.GetRequestId()) == 0 {
-		cmd.RequestId = make([]byte, RequestIDLen)
+		cmd.RequestId = make([]byte, fsm.RequestIDLen)
 		_, _ = rand.Read(cmd.RequestId)
 	}
 	cmd.SchemaVersion = fsm.LeastLevel(cmd)

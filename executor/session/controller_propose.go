@@ -12,9 +12,6 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// RequestIDLen is the length of a request id in bytes (S4).
-const RequestIDLen = 16
-
 // Propose has one of the host's own commands applied. A rejection is no error:
 // it is in the outcome.
 func (s *Server) Propose(ctx context.Context, req *sessionpb.ProposeRequest) (*sessionpb.ProposeResponse, error) {
@@ -44,8 +41,8 @@ func checkProposal(node fsm.NodeID, cmd *fsmpb.Command) error {
 		return status.Errorf(codes.PermissionDenied, "node %s may propose what it does itself only: StageVolume, PublishTarget, Report, AttachReplica, SetPrimary, Outdate and KeepReplica (S20)", node)
 	case subject != string(node):
 		return status.Errorf(codes.PermissionDenied, "node %s may not speak for node %q (S20)", node, subject)
-	case len(cmd.GetRequestId()) != 0 && len(cmd.GetRequestId()) != RequestIDLen:
-		return status.Errorf(codes.InvalidArgument, "a request id has %d bytes, not %d", RequestIDLen, len(cmd.GetRequestId()))
+	case len(cmd.GetRequestId()) != 0 && len(cmd.GetRequestId()) != fsm.RequestIDLen:
+		return status.Errorf(codes.InvalidArgument, "a request id has %d bytes, not %d", fsm.RequestIDLen, len(cmd.GetRequestId()))
 	case cmd.GetSchemaVersion() > fsm.MaxFeatureLevel:
 		return status.Errorf(codes.FailedPrecondition, "the command needs feature level %d, this controller understands %d; update the controllers first", cmd.GetSchemaVersion(), fsm.MaxFeatureLevel)
 	}

@@ -62,7 +62,7 @@ func (c *Client) prepare(cmd *fsmpb.Command) *fsmpb.Command {
 	defer c.mu.Unlock()
 	switch {
 	case len(cmd.GetRequestId()) == 0:
-		cmd.RequestId = make([]byte, RequestIDLen)
+		cmd.RequestId = make([]byte, fsm.RequestIDLen)
 		_, _ = rand.Read(cmd.RequestId) // never fails
 		cmd.ProposedIndex = cmp.Or(cmd.GetProposedIndex(), c.controllerIndex)
 	case cmd.GetProposedIndex() == 0:
