@@ -15,7 +15,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
-// logCommand is for members that do not run: it opens the data folder itself.
+// logCommand is for members that do not run: it opens the data directory itself.
 func logCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "log", Short: "Look into a stopped controller's log, and have an entry passed over",
 		Long: "A committed entry that the state cannot take, which is a bug, ends every controller at each start. Start a build\n" +

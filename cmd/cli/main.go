@@ -40,7 +40,7 @@ func Main(args []string, stdout, stderr io.Writer) int {
 }
 
 // execute runs the command that the arguments name. A name that there is none of is
-// told before the flags are read: they belong to the command that was meant.
+// reported before the flags are read: they belong to the command that was meant.
 func execute(ctx context.Context, root *cobra.Command, args []string) (*cobra.Command, error) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)

@@ -16,7 +16,7 @@ import (
 var waitInterval = 2 * time.Second
 
 // planVerb is a verb that shows its plan first, and does it with --yes and the host id
-// that the plan shows: the same command, said again after another host took the name,
+// that the plan shows: the same command, repeated after another host registered under the name,
 // does nothing to that one. What is done is in the log's state, so the same command goes
 // on where an earlier one ended.
 type planVerb struct {

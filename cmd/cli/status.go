@@ -42,7 +42,7 @@ func printStatus(ctx context.Context, c *connection, client *admin.Client, cmd *
 	return nil
 }
 
-// fillNames fills in the ids of members that did not tell them since the controller
+// fillNames fills in the ids of members that did not report them since the controller
 // that answers was started.
 func fillNames(resp *adminpb.StatusResponse, names map[string]string) {
 	for _, m := range resp.GetMembers() {

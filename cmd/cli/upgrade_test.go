@@ -62,7 +62,7 @@ func TestUpgradeFinishShowsFirst(t *testing.T) {
 	}
 }
 
-// A controller of the build before upgrades is passed over, and said to be too old.
+// A controller of the build before upgrades is passed over, and reported as too old.
 func TestUpgradeAtAnOldController(t *testing.T) {
 	a := &fakeAdminAPI{}
 	var stdout, stderr bytes.Buffer

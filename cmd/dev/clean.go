@@ -16,7 +16,7 @@ import (
 )
 
 // Clean removes a stopped cluster: its mounts, its loop devices, then its files.
-// It only removes what a cluster puts into its folder, and may be repeated.
+// It only removes what a cluster puts into its directory, and may be repeated.
 func Clean(ctx context.Context, dir string) error {
 	l, err := newLayout(dir)
 	if err != nil {
@@ -52,7 +52,7 @@ func Clean(ctx context.Context, dir string) error {
 	return removeAll(l)
 }
 
-// foreignMounts refuses when something that is not ours is mounted in the folder:
+// foreignMounts refuses when something that is not ours is mounted in the directory:
 // removing files would reach into it.
 func foreignMounts(dir string) error {
 	real, err := filepath.EvalSymlinks(dir)

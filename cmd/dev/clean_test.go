@@ -107,7 +107,7 @@ func attachLoop(t *testing.T, path string) loop {
 	return loop{}
 }
 
-// A pool's own filesystem is unmounted behind what lies in it, whatever the kernel's order of devices.
+// A pool's own filesystem is unmounted after what is in it, whatever the kernel's order of devices.
 func TestCleanUnmountsAPoolsOwnFilesystem(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("it needs root for loop devices and mounts")

@@ -34,8 +34,8 @@ func boolToInt(b bool) int {
 	return 0
 }
 
-// releaseDevices unmounts and detaches every loop device whose file lies, or lay,
-// below a folder. The kernel's tables say which, not any record of ours.
+// releaseDevices unmounts and detaches every loop device whose file is, or was,
+// below a directory. The kernel's tables say which, not any record of ours.
 func releaseDevices(ctx context.Context, folder string) error {
 	loops, err := loopsBelow(folder)
 	if err != nil {
@@ -116,7 +116,7 @@ func (l loop) unmount() error {
 	return nil
 }
 
-// isMount tells whether a mount shows the device: as a filesystem, or its node
+// isMount reports whether a mount shows the device: as a filesystem, or its node
 // bound to a file.
 func (l loop) isMount(m *mountinfo.Info) bool {
 	if m.Major == l.major && m.Minor == l.minor {

@@ -15,7 +15,7 @@ const maxSocketPath = 107
 // runDir is where sockets go when DIR is too long for them.
 const runDir = "/run/holdfast-dev"
 
-// layout says where everything of a developer's cluster lies.
+// layout is where everything of a developer's cluster is.
 type layout struct{ dir string }
 
 func newLayout(dir string) (layout, error) {
@@ -36,7 +36,7 @@ func (l layout) nodeData(id string) string   { return l.path("nodes", id, "data"
 func (l layout) pool(id string) string       { return l.path("nodes", id, "pool") }
 func (l layout) log(id string) string        { return l.path("log", id+".log") }
 
-// pki is the folder of one role's certificate; each process reads only its own.
+// pki is the directory of one role's certificate; each process reads only its own.
 func (l layout) pki(role pki.Role, name string) string {
 	return l.path("pki", string(role)+"-"+name)
 }
@@ -46,13 +46,13 @@ func (l layout) files(role pki.Role, name string) pki.Files {
 	return pki.FilesIn(l.pki(role, name), role, name)
 }
 
-// shortDir is the folder below /run for the sockets of this DIR.
+// shortDir is the directory below /run for the sockets of this DIR.
 func (l layout) shortDir() string {
 	sum := sha256.Sum256([]byte(l.dir))
 	return filepath.Join(runDir, hex.EncodeToString(sum[:6]))
 }
 
-// sockets is the folder of the sockets: in DIR when the longest path fits.
+// sockets is the directory of the sockets: in DIR when the longest path fits.
 func (l layout) sockets() string {
 	if dir := l.path("sock"); len(filepath.Join(dir, "control-00.sock")) <= maxSocketPath {
 		return dir

@@ -33,7 +33,7 @@ type Options struct {
 }
 
 // commandLine is how a child is started. Founding is only for the very first
-// start: an emptied folder must join the cluster that there is, not make another.
+// start: an emptied directory must join the cluster that there is, not make another.
 func (o *Options) commandLine(l layout, s *settings, id string) []string {
 	if o.argv != nil {
 		return o.argv(id)

@@ -22,7 +22,7 @@ type process struct {
 	started time.Time
 }
 
-// killed tells whether a process that ended was killed.
+// killed reports whether a process that ended was killed.
 func (p *process) killed() bool {
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL

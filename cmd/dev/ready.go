@@ -16,7 +16,7 @@ import (
 )
 
 // laggingTimeout is how long a cluster that has a leader and all its nodes
-// waits for the rest of its controllers: one with a broken folder must not keep
+// waits for the rest of its controllers: one with a broken directory must not keep
 // the others from serving.
 const laggingTimeout = 15 * time.Second
 

@@ -21,7 +21,7 @@ type settings struct {
 	// Ports are chosen once: by process, then by purpose.
 	Ports map[string]map[string]int `json:"ports"`
 	// Founded is set once the cluster was ready: from then on c1 never makes a
-	// new cluster again, not even in an emptied folder.
+	// new cluster again, not even in an emptied directory.
 	Founded bool `json:"founded"`
 }
 
@@ -112,7 +112,7 @@ func freePort(taken map[int]bool) (int, error) {
 	return 0, exit.Unavailablef("choose ports for the cluster: none is free between %d and %d", firstPort, lastPort)
 }
 
-// tryPort tells whether an address can be listened on.
+// tryPort reports whether an address can be listened on.
 func tryPort(address string) error {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {

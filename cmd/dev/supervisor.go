@@ -93,7 +93,7 @@ func (s *supervisor) run(ctx context.Context, ready func(context.Context) error)
 	}
 }
 
-// onReady notes that the cluster was founded, and says so.
+// onReady records that the cluster was created, and prints that it is ready.
 func (s *supervisor) onReady() error {
 	if !s.settings.Founded {
 		s.settings.Founded = true
@@ -118,7 +118,7 @@ func (s *supervisor) startAll() error {
 	return s.writeClusterFile()
 }
 
-// spawn starts one child and has its end told.
+// spawn starts one child and has its exit reported.
 func (s *supervisor) spawn(id string) error {
 	var echo io.Writer
 	if s.opts.EchoLogs {
@@ -171,14 +171,14 @@ func (s *supervisor) onExit(p *process) {
 	}
 }
 
-// maxSuppressed is how often the same end of a child goes untold before it is told again.
+// maxSuppressed is how many repetitions of the same exit of a child are left out before the next is reported.
 const maxSuppressed = 30
 
 // minLifetime is that of a child that cannot start.
 const minLifetime = 5 * time.Second
 
-// reportEnd says how a child ended and what comes next. A child that keeps ending
-// in one way is told of now and then.
+// reportEnd reports how a child exited and what comes next. The reports of a
+// child that keeps exiting in one way are rate-limited.
 func (s *supervisor) reportEnd(p *process, next string) {
 	text := fmt.Sprintf("%s; %s%s", exitText(p.err), next, s.lastLogLine(p))
 	last := s.endNotices[p.id]
@@ -191,7 +191,7 @@ func (s *supervisor) reportEnd(p *process, next string) {
 	s.endNotices[p.id] = last
 }
 
-// told is the end of a child that was last told, and how often it came again.
+// endNotice is the exit of a child that was last reported, and how often it was repeated since.
 type endNotice struct {
 	text    string
 	repeats int
@@ -251,7 +251,7 @@ func (s *supervisor) restart(id string) {
 }
 
 // handleStart starts the child that somebody asked for. One that was killed a moment
-// ago may not have been buried yet.
+// ago may not have been reaped yet.
 func (s *supervisor) handleStart(r request) {
 	if !slices.Contains(s.order, r.id) {
 		r.answer <- fmt.Errorf("there is no %q here; there are %s", r.id, strings.Join(s.order, ", "))
@@ -273,7 +273,7 @@ func (s *supervisor) handleStart(r request) {
 	r.answer <- err
 }
 
-// stopAll ends nodes first, which have something to tell the controllers.
+// stopAll ends nodes first, which still report to the controllers.
 func (s *supervisor) stopAll() error {
 	s.stop("n")
 	s.stop("c")

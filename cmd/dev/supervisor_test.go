@@ -59,7 +59,7 @@ func newTestSupervisor(t *testing.T, supervise bool, script string) *testSupervi
 	return b
 }
 
-// start runs the supervisor; ready decides what its check comes to.
+// start runs the supervisor; ready is what its check answers.
 func (b *testSupervisor) start(ready func(context.Context) error) {
 	s, err := loadOrCreateSettings(b.l, b.opts.Controllers, b.opts.Nodes)
 	require.NoError(b.t, err)
@@ -247,7 +247,7 @@ func TestChildrenDoNotOutliveAKilledSupervisor(t *testing.T) {
 	}
 }
 
-// running tells whether a process runs; one that nobody waited for yet does not.
+// running reports whether a process runs; one that exited and was not reaped yet does not.
 func running(pid int) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	return err == nil && !strings.Contains(string(stat), ") Z ")

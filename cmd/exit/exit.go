@@ -19,7 +19,7 @@ const (
 	Unavailable = 3 // no quorum, nobody there, not now
 )
 
-// Error is an error with an exit code. Silent ones have said all they have to on
+// Error is an error with an exit code. A silent one has printed all there is on
 // standard output.
 type Error struct {
 	Code   int
@@ -75,7 +75,7 @@ func Code(err error) int {
 	}
 }
 
-// Line is the one line that tells the error, empty for none and for silent ones.
+// Line is the one line that reports the error, empty for none and for silent ones.
 func Line(err error) string {
 	if err == nil {
 		return ""

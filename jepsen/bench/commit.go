@@ -26,7 +26,7 @@ import (
 // that what is measured is the log and the state and no disk work.
 const benchHost = "bench"
 
-// ports are the addresses that `holdfast dev` keeps in its folder.
+// ports are the addresses that `holdfast dev` keeps in its directory.
 func ports(dir string) (map[string]map[string]int, error) {
 	text, err := os.ReadFile(filepath.Join(dir, "dev.json"))
 	if err != nil {
@@ -57,7 +57,7 @@ func newCommand(actor string) *fsmpb.Command {
 	return &fsmpb.Command{RequestId: id, Actor: actor, ProposedIndex: lastSeenIndex.Load()}
 }
 
-// lastSeenIndex is the newest log index that this program was told of: what is proposed with
+// lastSeenIndex is the newest log index that this program has seen: what is proposed with
 // one far behind is refused as too old.
 var lastSeenIndex atomic.Uint64
 
@@ -75,7 +75,7 @@ func hostRegistration() *fsmpb.Command_RegisterNode {
 	}}
 }
 
-// withSnapshot tells whether a member's folder has a Raft snapshot of at least the index.
+// withSnapshot reports whether a member's directory has a Raft snapshot of at least the index.
 func withSnapshot(dir string, index uint64) bool {
 	found, _ := filepath.Glob(filepath.Join(dir, "snapshots", "*", "meta.json")) // the pattern is well formed
 	for _, path := range found {
@@ -121,7 +121,7 @@ func propose(ctx context.Context, m raftpb.MemberClient, cmd *fsmpb.Command) err
 	if r := answer.GetOutcome().GetRejection(); r != nil {
 		return errors.New(r.GetMessage())
 	}
-	lastSeenIndex.Store(answer.GetOutcome().GetIndex()) // a little back and forth does no harm
+	lastSeenIndex.Store(answer.GetOutcome().GetIndex()) // it may go back a little
 	return nil
 }
 

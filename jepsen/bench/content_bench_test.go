@@ -43,7 +43,7 @@ func onReflink(b *testing.B) {
 	b.Setenv("TMPDIR", at)
 }
 
-// BenchmarkContent cuts, clones and grows a mounted volume of 20 GiB on a pool that
+// BenchmarkContent snapshots, clones and grows a mounted volume of 20 GiB on a pool that
 // shares blocks, with 1, 4 and 16 GiB of data in it, and compares two snapshots.
 func BenchmarkContent(b *testing.B) {
 	onReflink(b)
@@ -206,7 +206,7 @@ func endpoint(b *testing.B, c *harness.Cluster, id string) string {
 	return ""
 }
 
-// BenchmarkGroup cuts eight mounted volumes at one instant.
+// BenchmarkGroup snapshots eight mounted volumes at one instant.
 func BenchmarkGroup(b *testing.B) {
 	onReflink(b)
 	c := startHoldfast(b)

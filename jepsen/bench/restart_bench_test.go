@@ -86,7 +86,7 @@ func (l *lonely) fill(b *testing.B) {
 	require.NoError(b, m.Close())
 }
 
-// restart measures from opening the folder until this member holds all volumes.
+// restart measures from opening the directory until this member holds all volumes.
 func (l *lonely) restart(b *testing.B, threshold uint64) time.Duration {
 	b.Helper()
 	began := time.Now()

@@ -73,7 +73,7 @@ func (m memberCredentials) ClientHandshake(ctx context.Context, _ string, raw ne
 	return conn, info, nil
 }
 
-// name says who is meant, behind the length of that, and reads whether it is there.
+// name sends the name of the server that is meant, behind its length, and reads whether it is there.
 func (m memberCredentials) name(conn io.ReadWriter) error {
 	frame, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, 2), m.target)
 	if err != nil {

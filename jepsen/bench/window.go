@@ -30,7 +30,7 @@ type Window struct {
 	Error error
 }
 
-// IsQuiet tells whether little else ran.
+// IsQuiet reports whether little else ran.
 func (w Window) IsQuiet() bool { return w.OtherCPU < QuietCores }
 
 // Rounds runs every variant once per round, in shuffled order, one at a time.

@@ -64,7 +64,7 @@ func (h *History) Count() map[model.Outcome]int {
 
 // Linearizable answers an error that names a volume's name unless some order of
 // the calls explains every answer. Not to know within the time is an error too.
-// On an error the calls on that name and a picture of them are left in the folder.
+// On an error the calls on that name and a picture of them are left in the directory.
 func Linearizable(calls []Call, within time.Duration, folder string) error {
 	m := model.Registry()
 	end := time.Now().Add(within)

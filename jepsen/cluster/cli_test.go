@@ -27,8 +27,7 @@ func requireOneLine(t *testing.T, res harness.Result, exit int, words ...string)
 	}
 }
 
-// TestErrorsAreOneLineThatSaysWhatToDo: item 10 of what must hold, where no
-// cluster is needed.
+// TestErrorsAreOneLineThatSaysWhatToDo takes the errors for which no cluster is needed.
 func TestErrorsAreOneLineThatSaysWhatToDo(t *testing.T) {
 	path := testBinary(t)
 	dir := t.TempDir()

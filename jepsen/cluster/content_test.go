@@ -22,7 +22,7 @@ var contentSteps = []string{"save-snapshot", "freeze", "cut", "thaw", "create-fr
 
 // TestContentSurvivesKilledNodesAndLeaders: a node is killed once before and after
 // every step of snapshot, clone, expand, modify and group snapshot, while leaders
-// are killed too. What was written before a cut is what the copies hold.
+// are killed too. What was written before a snapshot is what its copies hold.
 func TestContentSurvivesKilledNodesAndLeaders(t *testing.T) {
 	const nodes = 3
 	c := startCluster(t, harness.Options{Supervise: true, Nodes: nodes, Flags: []string{"--enable-fault-points", "--node-arg=--io-cgroup=" + limitGroup(t)}})

@@ -16,13 +16,13 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// corruption is one way to damage one file of a data folder.
+// corruption is one way to corrupt one file of a data directory.
 type corruption struct {
 	file  func(t *testing.T, folder string) string
 	apply func(path string) error
 }
 
-// newestFile finds the youngest file that matches a pattern below the data folder.
+// newestFile finds the youngest file that matches a pattern below the data directory.
 func newestFile(pattern string) func(*testing.T, string) string {
 	return func(t *testing.T, folder string) string {
 		found, err := filepath.Glob(filepath.Join(folder, pattern))
@@ -38,7 +38,7 @@ func modTime(t *testing.T, path string) time.Time {
 	return info.ModTime()
 }
 
-// truncate cuts a file to half of what it holds.
+// truncate shortens a file to half of what it holds.
 func truncate(path string) error {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -80,8 +80,8 @@ var corruptions = map[string]corruption{
 // eagerSnapshots makes snapshots after a few entries.
 var eagerSnapshots = []string{"--controller-arg=--snapshot-threshold=50", "--controller-arg=--snapshot-interval=1s", "--controller-arg=--trailing-logs=100"}
 
-// TestDamagedDataFolderIsRefusedOrRecovered: item 6 of what must hold. Never may
-// a member serve a wrong state; the hash of its state tells.
+// TestDamagedDataFolderIsRefusedOrRecovered: a member never serves
+// a wrong state; the hash of its state shows it.
 func TestDamagedDataFolderIsRefusedOrRecovered(t *testing.T) {
 	for _, logStore := range []string{"wal", "boltdb"} {
 		t.Run(logStore, func(t *testing.T) {
@@ -110,7 +110,7 @@ func awaitSnapshot(t *testing.T, c *harness.Cluster, id string) {
 	}))
 }
 
-// corruptAndStart damages a dead member's folder and starts it: it refuses and names the
+// corruptAndStart corrupts a dead member's directory and starts it: it refuses and names the
 // file and a remedy, or it recovers the same state as the others.
 func corruptAndStart(t *testing.T, c *harness.Cluster, id string, h corruption) {
 	l, err := c.Layout()
@@ -125,7 +125,7 @@ func corruptAndStart(t *testing.T, c *harness.Cluster, id string, h corruption) 
 	}
 }
 
-// saveFolder keeps a copy of a dead child's folder, and goes on with it when the test ends.
+// saveFolder keeps a copy of a dead child's directory, and goes on with it when the test ends.
 func saveFolder(t *testing.T, c *harness.Cluster, id, folder string) {
 	copied := filepath.Join(t.TempDir(), "copy")
 	require.NoError(t, exec.CommandContext(t.Context(), "cp", "-a", folder, copied).Run())
@@ -142,8 +142,8 @@ func saveFolder(t *testing.T, c *harness.Cluster, id, folder string) {
 	})
 }
 
-// startsAndAgrees starts a child, and tells whether it came to agree with the others.
-// When it refused, its log must name the file, or its folder, and what to do.
+// startsAndAgrees starts a child, and reports whether it agreed with the others.
+// When it refused, its log must name the file, or its directory, and what to do.
 func startsAndAgrees(t *testing.T, c *harness.Cluster, id, path string) bool {
 	t.Helper()
 	before := len(c.ChildLog(id))

@@ -55,7 +55,7 @@ func ignoreDead(err error) error {
 	return err
 }
 
-// TestCrash_EveryNameHasOneVolumeAndOneFile: item 2 of what must hold.
+// TestCrash_EveryNameHasOneVolumeAndOneFile kills processes while volumes are created and deleted.
 // CSI-CTRL-CreateVolume-03, -04; S161, S163, S23.
 func TestCrash_EveryNameHasOneVolumeAndOneFile(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
@@ -87,7 +87,7 @@ func TestCrash_EveryNameHasOneVolumeAndOneFile(t *testing.T) {
 }
 
 // awaitFaults waits until each fault was done so often: where the processors are busy, a
-// leader is found late. What is missing in the end is for the test to tell.
+// leader is found late. The test reports what is missing in the end.
 func awaitFaults(ctx context.Context, nemesis *nemesis.Nemesis, minimum map[string]int) {
 	_ = harness.Poll(ctx, 2*time.Minute, "the harm to be done", func() (bool, error) {
 		for name, times := range minimum {
@@ -100,7 +100,7 @@ func awaitFaults(ctx context.Context, nemesis *nemesis.Nemesis, minimum map[stri
 }
 
 // createDuring makes volumes with 8 workers until ctx ends, and until there are
-// enough. It pauses between, so that all the harm is done while names are new.
+// enough. It pauses between, so that all faults hit while names are new.
 func createDuring(ctx context.Context, t *testing.T, co *harness.CO, enough int) map[string]*harness.Volume {
 	all := map[string]*harness.Volume{}
 	for n := 0; ctx.Err() == nil || n < enough; n += 8 {
@@ -118,7 +118,7 @@ func ids(volumes map[string]*harness.Volume) map[string]string {
 	return of
 }
 
-// TestBurst_AllControllersKilledAtOnceLoseNothing: item 3 of what must hold (S166).
+// TestBurst_AllControllersKilledAtOnceLoseNothing: what was acknowledged is there after all restarted (S166).
 func TestBurst_AllControllersKilledAtOnceLoseNothing(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()

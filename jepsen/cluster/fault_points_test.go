@@ -35,8 +35,8 @@ func faultPoints() []string {
 	return points
 }
 
-// TestNodeKilledBetweenEveryTwoSteps: item 4 of what must hold. Several nodes
-// each get a share of the points; on each, volumes live whole lives until every
+// TestNodeKilledBetweenEveryTwoSteps: volumes survive it. Several nodes
+// each get a share of the points; on each, volumes run lifecycles until every
 // point has killed the node once (S161, S163, S15, S122, S124).
 func TestNodeKilledBetweenEveryTwoSteps(t *testing.T) {
 	const nodes = 3
@@ -105,7 +105,7 @@ func (a *faultArmer) arm(point string) error {
 	return os.Rename(path+".new", path)
 }
 
-// lifecycle is the whole life of a volume, in which points are armed.
+// lifecycle runs a volume from its creation to its deletion, with points armed.
 type lifecycle func(t *testing.T, c *harness.Cluster, co *harness.CO, spec harness.Spec, a *faultArmer) error
 
 // runLifecycles has volumes live on a node until all points have fired.

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// TestS28_AFullRaftDiskRefusesMutationsAndRecovers: item 7 of what must hold.
+// TestS28_AFullRaftDiskRefusesMutationsAndRecovers fills the disk of a member.
 func TestS28_AFullRaftDiskRefusesMutationsAndRecovers(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()

@@ -59,7 +59,7 @@ func testUnmountedPool(t *testing.T, c *harness.Cluster, node harness.Node, v *h
 	require.NoError(t, c.StartChild(t.Context(), node.ID))
 }
 
-// testReinstalledHost takes the data folder away from a host, which makes it another one.
+// testReinstalledHost takes the data directory away from a host, which makes it another one.
 func testReinstalledHost(t *testing.T, c *harness.Cluster, node harness.Node, v *harness.Volume) {
 	require.NoError(t, c.Kill(t.Context(), node.ID))
 	require.NoError(t, os.Rename(node.DataDir, node.DataDir+".old"))

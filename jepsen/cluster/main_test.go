@@ -92,7 +92,7 @@ func saveArtifacts(t *testing.T, c *harness.Cluster) {
 	t.Logf("the logs are in %s", path)
 }
 
-// artifacts is the folder for what a person needs to understand a failure.
+// artifacts is the directory for what a person needs to understand a failure.
 func artifacts(t *testing.T) string {
 	if folder := os.Getenv("HOLDFAST_ARTIFACTS"); folder != "" {
 		return folder

@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// What is tried first can do everything: a raw volume that is published for writing is cut
-// and cloned, whatever filesystem the cluster's folder is on.
+// What is tried first can do everything: a raw volume that is published for writing is
+// snapshotted and cloned, whatever filesystem the cluster's directory is on.
 func TestARawVolumeInUseIsCutAndCloned(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true})
 	co := c.NewCO()

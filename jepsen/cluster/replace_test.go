@@ -13,7 +13,7 @@ import (
 
 // TestADeadControllerIsReplacedUnderLoad: an empty controller takes the place of a dead
 // leader while volumes are made. Every call is answered in the end, each volume is there
-// once, and the longest time without an acknowledgement is told.
+// once, and the longest time without an acknowledgement is printed.
 func TestADeadControllerIsReplacedUnderLoad(t *testing.T) {
 	w := &wipedCluster{startCluster(t, harness.Options{Supervise: false}), t}
 	leader, _ := w.roles()

@@ -20,7 +20,7 @@ import (
 // attachLimit is the node's max_volumes_per_node here: csi-sanity publishes as many and one more.
 const attachLimit = 24
 
-// TestCSISanity: item 1 of what must hold. csi-sanity runs as a library, with the
+// TestCSISanity: csi-sanity passes. It runs as a library, with the
 // leader as the controller and with a follower, with filesystems and with raw
 // volumes, and skips nothing. Ginkgo allows one run per process, so all are in one suite.
 func TestCSISanity(t *testing.T) {

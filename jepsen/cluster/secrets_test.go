@@ -23,7 +23,7 @@ const canary = "canary-7f3a91d2"
 func secret() map[string]string { return map[string]string{"token": canary} }
 
 // TestSecretsAreNowhere looks for a secret in the log, its snapshots, the journal, the
-// hosts' records and all logs: they lie below one folder.
+// hosts' records and all logs: they are below one directory.
 func TestSecretsAreNowhere(t *testing.T) {
 	c := startCluster(t, harness.Options{Supervise: true, Flags: append([]string{"--log-level=debug"}, eagerSnapshots...)})
 	co := c.NewCO()
@@ -105,7 +105,7 @@ func nodeSecrets(t *testing.T, c *harness.Cluster, co *harness.CO, v *harness.Vo
 	}))
 }
 
-// requireNoSecretIn fails the test when the canary is in any file below a folder. The cluster goes
+// requireNoSecretIn fails the test when the canary is in any file below a directory. The cluster goes
 // on meanwhile, and gives files other names: it is looked through until none went away
 // before it was read.
 func requireNoSecretIn(t *testing.T, folder string) {

@@ -34,7 +34,7 @@ func others(t *testing.T, c *harness.Cluster, but string) []string {
 	return ids
 }
 
-// TestStoppedLeaderServesNothingStale: item 8 of what must hold (S139). Reads are
+// TestStoppedLeaderServesNothingStale: reads are linearizable (S139). They are
 // sent to the leader while it is stopped, so they wait in its socket, and at
 // once when it goes on.
 func TestStoppedLeaderServesNothingStale(t *testing.T) {

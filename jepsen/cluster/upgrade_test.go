@@ -133,8 +133,8 @@ func (m *mixedCluster) requireNoHashMismatch() {
 	}
 }
 
-// load keeps a cluster at work until it is told to stop: calls that meet, of which many
-// are refused, and on each node volumes that live whole lives.
+// load keeps a cluster at work until it is stopped: calls that meet, of which many
+// are refused, and on each node volumes that run lifecycles.
 func (m *mixedCluster) startLoad() (stop func()) {
 	ctx, cancel := context.WithCancel(m.t.Context())
 	var work sync.WaitGroup

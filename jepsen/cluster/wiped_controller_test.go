@@ -80,7 +80,7 @@ func (w *wipedCluster) requireNotServing(id string) {
 	require.Equal(w.t, codes.Unavailable, status.Code(err), "%s makes volumes: %v", id, err)
 }
 
-// awaitReadiness waits until a controller's readiness tells a text.
+// awaitReadiness waits until a controller's readiness contains a text.
 func (w *wipedCluster) awaitReadiness(id, text string) {
 	w.t.Helper()
 	w.awaitHTTP(id, "/readyz", text, func(said string) bool { return strings.Contains(said, text) })

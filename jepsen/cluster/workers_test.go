@@ -23,7 +23,7 @@ func inParallel(t *testing.T, workers, n int, work func(i int) error) {
 	require.NoError(t, g.Wait())
 }
 
-// repeatUntilDefinite repeats a call as a CO does, and answers what it came to.
+// repeatUntilDefinite repeats a call as a CO does, and answers the result.
 func repeatUntilDefinite(t *testing.T, what string, call func() error) (err error) {
 	t.Helper()
 	require.NoError(t, harness.Poll(t.Context(), time.Minute, what+" to have a definite answer", func() (bool, error) {

@@ -78,7 +78,7 @@ func rowServedIff(advertised func(k *fixture, conn *grpc.ClientConn) bool, call 
 	})
 }
 
-// controllerHas tells whether a controller advertises a capability.
+// controllerHas reports whether a controller advertises a capability.
 func controllerHas(want csi.ControllerServiceCapability_RPC_Type) func(*fixture, *grpc.ClientConn) bool {
 	return func(k *fixture, conn *grpc.ClientConn) bool {
 		res, err := csi.NewControllerClient(conn).ControllerGetCapabilities(k.ctx, &csi.ControllerGetCapabilitiesRequest{})
@@ -92,7 +92,7 @@ func controllerHas(want csi.ControllerServiceCapability_RPC_Type) func(*fixture,
 	}
 }
 
-// pluginHas tells whether a process advertises a service.
+// pluginHas reports whether a process advertises a service.
 func pluginHas(want csi.PluginCapability_Service_Type) func(*fixture, *grpc.ClientConn) bool {
 	return func(k *fixture, conn *grpc.ClientConn) bool {
 		res, err := csi.NewIdentityClient(conn).GetPluginCapabilities(k.ctx, &csi.GetPluginCapabilitiesRequest{})

@@ -17,7 +17,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// isolatedNodeArgs start a node with folders of its own whose controllers are nowhere: it
+// isolatedNodeArgs start a node with directories of its own whose controllers are nowhere: it
 // serves CSI, and the shared cluster does not hear of it. It goes by the id of n1.
 func (k *fixture) isolatedNodeArgs(further ...string) []string {
 	k.t.Helper()
@@ -77,7 +77,7 @@ func (k *fixture) nodeHas(node csi.NodeClient) []csi.NodeServiceCapability_RPC_T
 	return all
 }
 
-// fillFilesystem writes to a folder until nothing more fits, and has it on the device.
+// fillFilesystem writes to a directory until nothing more fits, and has it on the device.
 func fillFilesystem(ctx context.Context, dir string) error {
 	piece := make([]byte, 256<<10)
 	for i := 0; ctx.Err() == nil; i++ {

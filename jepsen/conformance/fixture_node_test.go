@@ -115,7 +115,7 @@ func (u *stagingUse) unpublishVolume(ctx context.Context) error {
 	})
 }
 
-// end takes all down, deletes the volume and removes the folders.
+// end takes all down, deletes the volume and removes the directories.
 func (u *stagingUse) cleanUp(ctx context.Context) error {
 	for _, target := range u.targets {
 		if err := persist(ctx, func() error { return u.unbindWith(ctx, target) }); err != nil {
@@ -280,7 +280,7 @@ func (k *fixture) failed(err error) {
 	require.NotEqual(k.t, codes.Unimplemented, status.Code(err))
 }
 
-// longPath is a folder, not made yet, whose path has exactly so many bytes; its
+// longPath is a directory, not made yet, whose path has exactly so many bytes; its
 // parent exists and goes away with the row.
 func (k *fixture) longPath(bytes int) string {
 	k.t.Helper()
@@ -296,7 +296,7 @@ func (k *fixture) longPath(bytes int) string {
 	return path
 }
 
-// removeFolders removes the folders from path up to top. They are empty: what is
+// removeFolders removes the directories from path up to top. They are empty: what is
 // not is a mistake that must show and not go away.
 func removeFolders(top, path string) error {
 	for ; len(path) >= len(top); path = filepath.Dir(path) {

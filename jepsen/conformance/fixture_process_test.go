@@ -20,7 +20,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// process is a daemon that a row starts on its own, in a folder of its own.
+// process is a daemon that a row starts on its own, in a directory of its own.
 type process struct {
 	k        *fixture
 	dir      string // everything of it
@@ -31,7 +31,7 @@ type process struct {
 	ended    chan struct{}
 }
 
-// Write keeps what the process says.
+// Write keeps what the process prints.
 func (p *process) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

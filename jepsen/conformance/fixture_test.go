@@ -32,7 +32,7 @@ func newFixture(t *testing.T, w *Env) *fixture {
 		groups: csi.NewGroupControllerClient(conn), maps: csi.NewSnapshotMetadataClient(conn)}
 }
 
-// rowOf makes a row of a function of a kit.
+// rowOf makes a row of a function of a fixture.
 func rowOf(row func(k *fixture)) rowTest {
 	return func(t *testing.T, w *Env) { row(newFixture(t, w)) }
 }
@@ -92,7 +92,7 @@ func (k *fixture) mountUntilEnd(v *harness.Volume) {
 	k.cleanUpWith(func(ctx context.Context) error { return k.env.CO.UnbindUnstageUnpublish(ctx, v) })
 }
 
-// snapshot cuts a volume; the snapshot is deleted with the row.
+// snapshot takes a snapshot of a volume; it is deleted with the row.
 func (k *fixture) snapshot(volume string) *csi.Snapshot {
 	k.t.Helper()
 	req := &csi.CreateSnapshotRequest{Name: k.env.Name("snap"), SourceVolumeId: volume}
@@ -122,7 +122,7 @@ func (k *fixture) restore(snapshot string) *harness.Volume {
 	return &harness.Volume{Name: req.Name, ID: v.GetVolumeId(), FSType: "ext4", Size: v.GetCapacityBytes(), Context: v.GetVolumeContext()}
 }
 
-// snapshotGroup cuts volumes together; the group is deleted with the row.
+// snapshotGroup takes a snapshot of volumes together; the group is deleted with the row.
 func (k *fixture) snapshotGroup(name string, volumes []string) *csi.VolumeGroupSnapshot {
 	k.t.Helper()
 	var res *csi.CreateVolumeGroupSnapshotResponse

@@ -257,7 +257,7 @@ func (k *fixture) killAndAwaitRestart(id string) {
 	require.NoError(k.t, k.env.Cluster.AwaitNewPID(k.ctx, id, pid))
 }
 
-// snapshotIsPending: a snapshot that cannot be cut yet is pending, and not listed.
+// snapshotIsPending: a snapshot that cannot be taken yet is pending, and not listed.
 func snapshotIsPending(k *fixture) {
 	req := k.newSnapshotRequest(k.createVolume().GetVolumeId())
 	call := func(ctx context.Context) error {
@@ -274,7 +274,7 @@ func snapshotIsPending(k *fixture) {
 	require.Equal(k.t, []string{k.createSnapshotFrom(req).GetSnapshotId()}, k.snapshotsOf([]string{req.GetSourceVolumeId()}))
 }
 
-// snapshotFails: of a volume whose file is elsewhere nothing is cut; every call says so.
+// snapshotFails: of a volume whose file is elsewhere no snapshot is taken; every call reports it.
 func snapshotFails(k *fixture) {
 	v := k.createVolume()
 	req := k.newSnapshotRequest(v.GetVolumeId())

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// listCall is one of the lists, told by ids.
+// listCall is one of the lists, by ids.
 type listCall func(c csi.ControllerClient, most int32, token string) (ids []string, next string, err error)
 
 func (k *fixture) volumeListing(c csi.ControllerClient, most int32, token string) (ids []string, next string, err error) {
@@ -55,7 +55,7 @@ func (k *fixture) allPages(list listCall, most int32) []string {
 	return all
 }
 
-// requirePagesComplete: walks of all lengths tell what the whole list tells.
+// requirePagesComplete: pages of all lengths add up to the whole list.
 func (k *fixture) requirePagesComplete(list listCall, own []string) {
 	k.t.Helper()
 	whole, next, err := list(k.controller, 0, "")

@@ -30,7 +30,7 @@ func badCapability(all ...*csi.VolumeCapability) rowTest {
 }
 
 // as runs a script as somebody, in the mounted volume. It is entered by a descriptor:
-// the folders above it are root's alone.
+// the directories above it are root's alone.
 func as(u *mountedUse, uid, gid uint32, script string) error {
 	at, err := os.Open(u.targets[0])
 	if err != nil {
@@ -311,7 +311,7 @@ var deleteVolumeRows = map[string]rowTest{
 	"CSI-CTRL-DeleteVolume-10": rowOf(snapshotsSurvive),
 }
 
-// snapshotsSurvive the volume that they were cut of.
+// snapshotsSurvive the volume that they were taken of.
 func snapshotsSurvive(k *fixture) {
 	v := k.volumeWithText("cut before the end")
 	cut := k.snapshot(v.GetVolumeId())

@@ -80,7 +80,7 @@ var lateRows = map[string]rowTest{
 		req.VolumeContentSource = &csi.VolumeContentSource{Type: &csi.VolumeContentSource_Snapshot{
 			Snapshot: &csi.VolumeContentSource_SnapshotSource{SnapshotId: memberIDs(g)[0]}}}
 		goOn := k.pauseProcess("n1")
-		k.requireAborted(func(ctx context.Context) error { // it is decided, and made by a host that stands still
+		k.requireAborted(func(ctx context.Context) error { // it is decided, and made by a host that is stopped
 			_, err := k.controller.CreateVolume(ctx, req)
 			return err
 		})
@@ -123,7 +123,7 @@ func (k *fixture) pauseProcess(id string) func() {
 	return goOn
 }
 
-// whilePoolBroken spoils the folder of n2's volumes: Probe fails while it is so, twice, and is well again after.
+// whilePoolBroken corrupts the directory of n2's volumes: Probe fails while it is so, twice, and is well again after.
 func (k *fixture) whilePoolBroken(spoil func(path string) error) {
 	k.t.Helper()
 	l, err := k.env.Cluster.Layout()
@@ -191,7 +191,7 @@ func rowFailedGroup(see func(k *fixture, sources []string, err error)) func(*fix
 }
 
 // groupSnapshotUnderWrites writes rising numbers to three volumes in turn, by so many writers at
-// once, cuts the volumes together, and restores them: no volume is ahead of one that
+// once, snapshots the volumes together, and restores them: no volume is ahead of one that
 // was written before it, and none is more than a round behind.
 func (k *fixture) groupSnapshotUnderWrites(writers int) {
 	var volumes []*harness.Volume

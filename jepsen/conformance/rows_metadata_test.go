@@ -107,7 +107,7 @@ func (k *fixture) volumeWithMarks() (v *harness.Volume, first, second string) {
 }
 
 // writeRaw publishes the volume, writes, and takes it down again: a volume that is
-// written raw cannot be cut.
+// written raw cannot be snapshotted.
 func (k *fixture) writeRaw(v *harness.Volume, with byte, at []int64) {
 	k.t.Helper()
 	require.NoError(k.t, k.env.CO.PublishStageBind(k.ctx, v, "n1"))

@@ -184,7 +184,7 @@ func (u *stagingUse) file(what string) string {
 }
 
 // stagingIsServed: both calls work where STAGE_UNSTAGE_VOLUME is advertised, which is
-// everywhere: a node that is told to do without does not start.
+// everywhere: a node with it disabled does not start.
 func stagingIsServed(k *fixture) {
 	require.Contains(k.t, k.nodeHas(k.env.Node(k.t)), csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME)
 	u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
@@ -233,7 +233,7 @@ func stageIsLocal(k *fixture) {
 }
 
 // stageOfADamagedImage: a filesystem that cannot be mounted is an error, and never
-// made anew; when it is whole again its data is there.
+// made anew; when it is restored its data is there.
 func stageOfADamagedImage(k *fixture) {
 	u := k.newUse(nodeMountCapability(modeWriter, "ext4")).stage()
 	k.write(u.staging, "precious")

@@ -180,7 +180,7 @@ func contains(all []csi.NodeServiceCapability_RPC_Type, one csi.NodeServiceCapab
 	return false
 }
 
-// conditionFollowsTheVolume: it is healthy, then its image is cut short, then it is whole again.
+// conditionFollowsTheVolume: it is healthy, then its image is truncated, then it is restored.
 func conditionFollowsTheVolume(k *fixture) {
 	require.Contains(k.t, k.nodeHas(k.env.Node(k.t)), hasCondition)
 	for _, how := range []*csi.VolumeCapability{nodeMountCapability(modeWriter, "ext4"), nodeBlockCapability(modeWriter)} {

@@ -121,7 +121,7 @@ func unpublishKeepsData(k *fixture) {
 	_ = u.unbindWith(k.ctx, foreign) // never bound there: OK or not, nothing is deleted
 	require.Equal(k.t, "of somebody else", k.read(foreign))
 
-	target = u.bindTarget() // behind the host's back its folder is filled
+	target = u.bindTarget() // behind the host's back its directory is filled
 	require.NoError(k.t, unix.Unmount(target, 0))
 	require.NoError(k.t, harness.Poll(k.ctx, timeout, "a file below the target", func() (bool, error) {
 		if err := os.MkdirAll(target, 0o750); err != nil { // the host may have removed it

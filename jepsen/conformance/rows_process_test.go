@@ -313,7 +313,7 @@ func started(form string) rowTest {
 }
 
 // badEndpoint makes a row of a CSI_ENDPOINT with which no process starts; DIR stands
-// for the row's folder.
+// for the row's directory.
 func badEndpoint(endpoint, says string) rowTest {
 	return rowOf(func(k *fixture) {
 		p := k.standaloneController()
@@ -341,7 +341,7 @@ func documented(heading string, words ...string) rowTest {
 	}
 }
 
-// jailed has a process see nothing but its own folder.
+// jailed has a process see nothing but its own directory.
 func (k *fixture) jailed(p *process) *process {
 	k.t.Helper()
 	out, err := exec.CommandContext(k.ctx, "ldd", filepath.Join(p.dir, "holdfast")).CombinedOutput()
@@ -376,7 +376,7 @@ func everyFlagHasAVariable(k *fixture) {
 			require.Contains(k.t, p.output(), name)
 		}
 	}
-	p := k.standaloneController() // and texts: the data folder and the certificate
+	p := k.standaloneController() // and texts: the data directory and the certificate
 	for _, flag := range []string{"--data-dir", "--cert", "--key", "--ca", "--name"} {
 		for i := range p.cmd.Args {
 			if i+1 < len(p.cmd.Args) && p.cmd.Args[i] == flag {

@@ -28,7 +28,7 @@ func readRows(path string) ([]row, error) {
 	return rows, nil
 }
 
-// readNotApplicable answers the reason by row of every notapplicable*.csv in a folder.
+// readNotApplicable answers the reason by row of every notapplicable*.csv in a directory.
 func readNotApplicable(dir string) (map[string]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "notapplicable*.csv"))
 	if err != nil {

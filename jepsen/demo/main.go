@@ -1,4 +1,4 @@
-// Command demo tells the story of a cluster that loses its leader in the middle
+// Command demo shows a cluster that loses its leader in the middle
 // of its work, on real processes, loop devices, filesystems and mounts. It ends
 // with an error when anything does not hold.
 package main

@@ -60,7 +60,7 @@ func (d *writeJournal) end() ([]byte, error) {
 	return os.ReadFile(d.path)
 }
 
-// restore cuts a snapshot of a mounted volume under a writer and makes a volume of it.
+// restore takes a snapshot of a mounted volume under a writer and makes a volume of it.
 func (s *demo) restore(ctx context.Context) error {
 	source := s.staged[0]
 	d := startWriteJournal(filepath.Join(source.Target, "diary"))
@@ -138,7 +138,7 @@ func (s *demo) fromSnapshot(ctx context.Context, source *mountedVolume) (*mounte
 	return u, err
 }
 
-// compare: the letter is as written, and the diary ends at one instant of the cut.
+// compare: the data is as written, and the journal ends at one instant of the snapshot.
 func (s *demo) compare(restored *mountedVolume, whole []byte, before, after int64) error {
 	if err := restored.verify(); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/cluster/harness"
 )
 
-// demo is one telling of it.
+// demo is one run.
 type demo struct {
 	out        io.Writer
 	binary     string
@@ -22,16 +22,16 @@ type demo struct {
 	staged     []*mountedVolume           // the volumes that are in use, with what was written to them
 	volumes    map[string]*harness.Volume // every volume, by name
 
-	snapshot string // the id of the one that is cut
+	snapshot string // the id of the one that is taken
 }
 
-// step is one part of the story; it answers an error when it does not hold.
+// step is one part of the demo; it fails when what its title says does not hold.
 type step struct {
 	title string
 	run   func(context.Context) error
 }
 
-// run plays all scenes and cleans up, whatever happened.
+// run runs all steps and cleans up, whatever happened.
 func (s *demo) run(ctx context.Context) (err error) {
 	if s.binary, err = filepath.Abs(s.binary); err != nil {
 		return err
@@ -77,10 +77,10 @@ func (s *demo) runStep(ctx context.Context, scene step) error {
 	return nil
 }
 
-// printf prints a line of the story.
+// printf prints a line.
 func (s *demo) printf(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// printStepf prints a line that belongs to a scene.
+// printStepf prints a line of a step.
 func (s *demo) printStepf(format string, args ...any) { s.printf("   "+format, args...) }
 
 func (s *demo) elapsed(t time.Time) time.Duration { return time.Since(t).Round(time.Millisecond) }

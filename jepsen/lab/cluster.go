@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// ClusterConfig says what Holdfast cluster runs in a lab.
+// ClusterConfig describes the Holdfast cluster that runs in a lab.
 type ClusterConfig struct {
 	// Controllers run in the first guests; 0 means 3, or as many as there are guests.
 	Controllers int
@@ -39,7 +39,7 @@ const (
 )
 
 // Cluster is Holdfast in the guests of a lab: a controller in each of the first guests, a
-// node in each. Their data lies below /var/lib/holdfast, their logs are those of the jobs
+// node in each. Their data is below /var/lib/holdfast, their logs are those of the jobs
 // "controller" and "node". Raft and the API are on the API network. Nothing is restarted
 // by itself: not after a kill, not after a boot.
 type Cluster struct {

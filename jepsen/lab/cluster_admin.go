@@ -25,7 +25,7 @@ func (c *Cluster) AdminIn(ctx context.Context, i int, args ...string) (out strin
 }
 
 // Admin is AdminIn in a guest from which the cluster is reached, the last one first: it is
-// the first ones that are cut off and crashed most.
+// the first ones that are isolated and crashed most.
 func (c *Cluster) Admin(ctx context.Context, args ...string) (out string, code int, err error) {
 	err = ErrDown
 	for _, g := range slices.Backward(c.Lab.guests) {
@@ -110,7 +110,7 @@ func (c *Cluster) AwaitReady(ctx context.Context) error {
 	}
 }
 
-// ended says which of the processes that were started have ended, in guests that run.
+// ended names which of the processes that were started have ended, in guests that run.
 func (c *Cluster) endedProcesses(ctx context.Context) error {
 	c.mu.Lock()
 	jobs := slices.Collect(maps.Values(c.jobs))
@@ -123,7 +123,7 @@ func (c *Cluster) endedProcesses(ctx context.Context) error {
 	return nil
 }
 
-// status is what `holdfast status` says, as far as it is used here.
+// status is the answer of `holdfast status`, as far as it is used here.
 type status struct {
 	Leader  string `json:"leader"`
 	Members []struct {
@@ -155,7 +155,7 @@ func (c *Cluster) Host(ctx context.Context, node string) (string, error) {
 	return "", fmt.Errorf("node %s is not known", node)
 }
 
-// notReadyReason says what keeps the cluster from being ready.
+// notReadyReason is what keeps the cluster from being ready.
 func (c *Cluster) notReadyReason(ctx context.Context) error {
 	var status status
 	if err := c.Ask(ctx, &status, "status"); err != nil {

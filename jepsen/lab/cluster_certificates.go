@@ -16,7 +16,7 @@ const (
 	adminRole      = "admin"
 )
 
-// pkiDir is where a guest has its certificates, one folder for each role.
+// pkiDir is where a guest has its certificates, one directory for each role.
 const pkiDir = "/var/lib/holdfast/pki"
 
 // certificate are the flags that name a guest's certificate of a role.

@@ -14,7 +14,7 @@ const (
 	RequireVariable = "HOLDFAST_REQUIRE_LAB"
 	// BinaryVariable names a holdfast binary to use instead of building one.
 	BinaryVariable = "HOLDFAST_BINARY"
-	// LogsVariable names a folder that the logs of failed tests are copied to.
+	// LogsVariable names a directory that the logs of failed tests are copied to.
 	LogsVariable = "HOLDFAST_LAB_LOGS"
 )
 
@@ -26,7 +26,7 @@ const (
 	gib = 1 << 30
 )
 
-// Config says what lab is wanted. The zero value is a lab of three guests.
+// Config describes a lab. The zero value is a lab of three guests.
 type Config struct {
 	// Number, 1 to 60, sets the lab's names and subnets; 0 takes the first that is free.
 	Number int
@@ -102,5 +102,5 @@ func WhyUnavailable() error {
 	return nil
 }
 
-// isRequired tells whether an unfit machine is a failure.
+// isRequired reports whether an unfit machine is a failure.
 func isRequired() bool { return os.Getenv(RequireVariable) != "" || os.Getenv("CI") != "" }

@@ -1,5 +1,5 @@
 // Package lab is machines for tests: guests of User Mode Linux with kernels, disks and
-// networks of their own, which a test boots, crashes, pauses and cuts apart.
+// networks of their own, which a test boots, crashes, pauses and partitions.
 //
 //	l := lab.New(t, lab.Config{Guests: 2})   // skips where it cannot run; closes at the test's end
 //	l.MustBoot(t)
@@ -19,7 +19,7 @@
 //	/dev/ubdb      ext4, at /disk: /var/lib/holdfast, /var/lib/kubelet, /var/lib/drbd and
 //	               /etc/drbd.d are on it
 //	/dev/ubdc ...  raw disks, for LVM, which looks at nothing else; Config.Disks and AddDisk
-//	/lab           a folder of the host, Guest.Shared; /lab/log has the logs of jobs
+//	/lab           a directory of the host, Guest.Shared; /lab/log has the logs of jobs
 //
 // There is no udev and no systemd. Volume groups are not activated at boot. `modprobe`
 // works. The holdfast binary under test is at /usr/sbin/holdfast, of the root that the

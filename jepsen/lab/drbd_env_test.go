@@ -36,7 +36,7 @@ const protocolA, protocolC = 1, 2
 const (
 	// flights is how often writes are caught in flight.
 	flights = 3
-	// drbdNumber is the device's, as stat tells it: major 147, minor 107.
+	// drbdNumber is the device's, as stat shows it: major 147, minor 107.
 	drbdNumber = "37739"
 )
 
@@ -76,7 +76,7 @@ for i in $(seq 600); do /usr/sbin/holdfast fence-peer --self-test 2>/dev/null &&
 
 func (r drbdPair) exec(n int, script string) string { return r.l.Guest(n).MustExec(r.t, script) }
 
-// steps does the steps and returns what each came to.
+// steps does the steps and returns the result of each.
 func (r drbdPair) steps(n int, steps ...string) []string {
 	resource := fmt.Sprintf(`{"Volume":%q,"Protocol":%d,"Minor":107,"Port":7800,"Backing":"/dev/mapper/below","Node":"node-%d","Address":%q,"PeerNode":"node-%d","PeerAddress":%q,"Secret":"00112233445566778899aabbccddeeff"}`,
 		drbdVolume, r.protocol, n, r.l.IP(lab.Replication, n), 3-n, r.l.IP(lab.Replication, 3-n))

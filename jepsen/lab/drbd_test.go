@@ -127,7 +127,7 @@ sleep .5; [ ! -e /run/fs ] && [ ! -e /run/raw ]`)
 	require.Equal(r.t, r.observe(1).UUID, r.observe(2).UUID)
 }
 
-// testInFlightWrites: what the disk had taken when the link was cut, and only the peer had not
+// testInFlightWrites: what the disk had taken when the link was interrupted, and only the peer had not
 // confirmed, ends as done: but no sync of the filesystem does (S9).
 func (r drbdPair) testInFlightWrites() {
 	s := newRingWriter(r.t, r.l.Guest(1))

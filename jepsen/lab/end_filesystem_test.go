@@ -47,8 +47,8 @@ func (s *ringWriter) acked() (a acked) {
 	return a
 }
 
-// awaitBlocked waits until it waits for a device that answers nothing, and says what was
-// acknowledged until then. A guest that stands still itself is none: its kernel says that
+// awaitBlocked waits until the writer is blocked on a device that does not answer, and returns what was
+// acknowledged until then. A guest that is itself stalled is none: its kernel says that
 // the writer sleeps in it before and after half a second.
 func (s *ringWriter) awaitBlocked() uint64 {
 	s.t.Helper()
@@ -112,7 +112,7 @@ func TestS9_AFilesystemThatIsShutDownSyncsNoMore(t *testing.T) {
 }
 
 // endFilesystem starts what a node starts, which may have to wait for the device, and
-// prints what it says.
+// prints it.
 func endFilesystem(device string) string {
 	return "rm -f /run/said; setsid /usr/sbin/holdfast end-filesystem /m " + device + " >/run/said 2>/dev/null </dev/null & for i in $(seq 1200); do [ -s /run/said ] && break; sleep .05; done; cat /run/said"
 }

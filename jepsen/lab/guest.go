@@ -50,14 +50,14 @@ func newGuest(l *Lab, i int) *Guest {
 // Name is the guest's host name.
 func (g *Guest) Name() string { return fmt.Sprintf("n%d", g.Index) }
 
-// Dir is the guest's folder on the host. The guest sees the folder lab in it at /lab.
+// Dir is the guest's directory on the host. The guest sees the directory lab in it at /lab.
 func (g *Guest) Dir() string { return g.lab.paths.Guest(g.Index) }
 
-// Shared is the folder on the host that the guest has at /lab, for both to write to. What
+// Shared is the directory on the host that the guest has at /lab, for both to write to. What
 // a guest wrote there is on the host when it closed the file.
 func (g *Guest) Shared() string { return filepath.Join(g.Dir(), "lab") }
 
-// prepare makes the guest's folders and disks.
+// prepare makes the guest's directories and disks.
 func (g *Guest) prepare(ctx context.Context) error {
 	for _, dir := range []string{g.lab.paths.UML(g.Index), filepath.Join(g.Shared(), "log")} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -161,7 +161,7 @@ func (g *Guest) current() *guestRun {
 	}
 }
 
-// Running tells whether the guest's kernel runs.
+// Running reports whether the guest's kernel runs.
 func (g *Guest) Running() bool { return g.current() != nil }
 
 // hangUp ends the calls to the guest that are under way.
@@ -226,7 +226,7 @@ func (g *Guest) signal(sig syscall.Signal) error {
 	return run.kernel.Signal(sig)
 }
 
-// Console is all that the guest's kernels said, in every boot.
+// Console is all that the guest's kernels printed, in every boot.
 func (g *Guest) Console() string {
 	text, err := os.ReadFile(g.console())
 	if err != nil {
@@ -235,7 +235,7 @@ func (g *Guest) Console() string {
 	return string(text)
 }
 
-// Dmesg is what the kernel that runs now has said.
+// Dmesg is what the kernel that runs now has printed.
 func (g *Guest) Dmesg(ctx context.Context) (string, error) {
 	out, code, err := g.Exec(ctx, "dmesg")
 	if err == nil && code != 0 {

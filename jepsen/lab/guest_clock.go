@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// alarmInterval is the longest that a guest's clock stands still.
+// alarmInterval is the longest that a guest's clock does not advance.
 const alarmInterval = 250 * time.Millisecond
 
-// bootedNote is the file in the guest's shared folder that its first process makes.
+// bootedNote is the file in the guest's shared directory that its first process makes.
 const bootedNote = "booted"
 
 // wakeTimers sends the guest's kernel an alarm again and again until it ends.

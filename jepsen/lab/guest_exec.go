@@ -82,7 +82,7 @@ func exitCode(trailer string) (int, error) {
 	return code, nil
 }
 
-// Put replaces a file of the guest as a whole, synced; missing folders are made with mode 0700.
+// Put replaces a file of the guest as a whole, synced; missing directories are made with mode 0700.
 func (g *Guest) Put(ctx context.Context, path string, content []byte, mode os.FileMode) error {
 	query := url.Values{"path": {path}, "mode": {strconv.FormatUint(uint64(mode.Perm()), 8)}}
 	resp, err := g.call(ctx, http.MethodPut, "/file?"+query.Encode(), bytes.NewReader(content))

@@ -71,7 +71,7 @@ func (j *Job) poll(ctx context.Context, within time.Duration) (int, error) {
 	return parseNumber(resp)
 }
 
-// Running tells whether the program runs, as far as the guest answers.
+// Running reports whether the program runs, as far as the guest answers.
 func (j *Job) Running(ctx context.Context) bool {
 	_, err := j.poll(ctx, 0)
 	var said *agentError

@@ -37,7 +37,7 @@ func runGo(ctx context.Context, to, pkg string, command ...string) error {
 	return nil
 }
 
-// moduleRoot is the nearest folder above the working directory with a go.mod.
+// moduleRoot is the nearest directory above the working directory with a go.mod.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

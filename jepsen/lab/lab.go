@@ -34,7 +34,7 @@ type Lab struct {
 	once    sync.Once
 }
 
-// Start makes a lab: its folder, its disks, its networks, and no guest runs yet. After an
+// Start makes a lab: its directory, its disks, its networks, and no guest runs yet. After an
 // error nothing is left of it. What an earlier lab of the same number left is removed first.
 func Start(ctx context.Context, config Config) (*Lab, error) {
 	config = config.withDefaults()
@@ -106,7 +106,7 @@ func (l *Lab) create(ctx context.Context, lock *os.File) error {
 func (l *Lab) bin() string   { return filepath.Join(l.paths.Dir(), "bin") }
 func (l *Lab) agent() string { return filepath.Join(l.bin(), "agent") }
 
-// Dir is the lab's folder on the host; guest i has n<i> in it.
+// Dir is the lab's directory on the host; guest i has n<i> in it.
 func (l *Lab) Dir() string { return l.paths.Dir() }
 
 // startGuard starts the process that removes the lab when this one ends, however it does.
@@ -155,7 +155,7 @@ func (l *Lab) forEachGuest(do func(*Guest) error) error {
 }
 
 // Close ends the lab as a loss of power of all guests would, and removes it: processes,
-// networks, folder. Asked again, it answers the same.
+// networks, directory. Asked again, it answers the same.
 func (l *Lab) Close() error {
 	l.once.Do(func() { l.closed = l.close() })
 	return l.closed

@@ -106,7 +106,7 @@ func testCollect(t *testing.T, l *lab.Lab) {
 func testStuckScripts(t *testing.T, l *lab.Lab) {
 	g := l.Guest(3)
 	g.MustExec(t, "echo 0 2048 linear /dev/ubdc 0 | dmsetup create frozen && dmsetup suspend frozen")
-	// It is told that dd began once that is in the kernel, where nothing kills it.
+	// It learns that dd began once that is in the kernel, where nothing kills it.
 	out := runTooLate(t, g, lab.ErrStuck, `(until grep -q '^State:.D' /proc/$$/status; do sleep .05; done; echo begun) &
 exec dd if=/dev/mapper/frozen of=/dev/null iflag=direct count=1`)
 	require.Equal(t, "begun\n", out)
@@ -165,8 +165,8 @@ func testJobs(t *testing.T, l *lab.Lab) {
 	require.Contains(t, again.Log(), "again\n")
 }
 
-// reaches tells whether a guest reaches another on a network, by one question and a second:
-// a guest that does not may also have stood still.
+// reaches reports whether a guest reaches another on a network, by one packet and within a second:
+// a guest that does not may also have been stalled.
 func reaches(t *testing.T, from, to *lab.Guest, n lab.Network) bool {
 	t.Helper()
 	_, code, err := from.Exec(t.Context(), fmt.Sprintf("busybox ping -q -c 1 -W 1 %s", to.IP(n)))

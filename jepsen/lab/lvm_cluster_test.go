@@ -12,7 +12,7 @@ import (
 )
 
 // TestClusterOnAThinPool has a node make its thin pool, and its volumes live there:
-// staged, cut, cloned, grown, over a loss of power, until nothing is left.
+// staged, snapshotted, cloned, grown, over a loss of power, until nothing is left.
 func TestClusterOnAThinPool(t *testing.T) {
 	t.Parallel()
 	l := lab.New(t, lab.Config{Guests: 1})

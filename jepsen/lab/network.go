@@ -72,7 +72,7 @@ func (l *Lab) networkUp(ctx context.Context) error {
 	return l.addNeighbours(ctx)
 }
 
-// addNeighbours tells the host the guests' hardware addresses: asking for one takes a second
+// addNeighbours gives the host the guests' hardware addresses: asking for one takes a second
 // when it is asked for before the guest is up.
 func (l *Lab) addNeighbours(ctx context.Context) error {
 	var batch strings.Builder
@@ -106,7 +106,7 @@ func tool(ctx context.Context, input string, argv ...string) error {
 	return nil
 }
 
-// cuts are the cuts and blocks in force.
+// cuts are the isolations and blocks in force.
 type networkFaults struct {
 	isolated map[port]bool
 	blocked  map[direction]bool
@@ -136,7 +136,7 @@ func (l *Lab) Isolate(ctx context.Context, n Network, guest int) error {
 	return ip(ctx, fmt.Sprintf("link set dev %s nomaster\n", l.paths.Tap(letters[n], guest)))
 }
 
-// Reconnect ends a cut.
+// Reconnect ends an isolation.
 func (l *Lab) Reconnect(ctx context.Context, n Network, guest int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +172,7 @@ func (l *Lab) Partition(ctx context.Context, n Network, one, other []int) error 
 	return l.applyFilter(ctx)
 }
 
-// ReconnectAll ends all cuts and blocks.
+// ReconnectAll ends all isolations and blocks.
 func (l *Lab) ReconnectAll(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -66,7 +66,7 @@ func (l *Lab) logs() []string {
 	return append(consoles, others...)
 }
 
-// Collect copies the guests' logs to a folder, which is made: n1-console.log and so on.
+// Collect copies the guests' logs to a directory, which is made: n1-console.log and so on.
 func (l *Lab) Collect(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("collect logs: %w", err)
@@ -101,7 +101,7 @@ func (g *Guest) MustExec(tb testing.TB, script string) string {
 }
 
 // Await asks until the answer is yes, every 50 ms, and fails the test when it is not in
-// time: the error has the last words.
+// time: the error has the last answer.
 func Await(tb testing.TB, within time.Duration, what string, ask func() (yes bool, last string)) {
 	tb.Helper()
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {

@@ -26,7 +26,7 @@ func (k Kind) String() string {
 // Outcome is what a call answered.
 type Outcome uint8
 
-// The answers that the model tells apart.
+// The answers that the model distinguishes.
 const (
 	// Unknown: no answer, or one that leaves open whether the call took effect.
 	Unknown Outcome = iota + 1
@@ -81,12 +81,12 @@ func splitIDs(list string) []string {
 	return parts
 }
 
-// maybeVolume tells whether the state can be the volume with an id.
+// maybeVolume reports whether the state can be the volume with an id.
 func (s state) maybeVolume(id string) bool {
 	return s.present && !s.markDeleted(id) && (s.id == "" || s.id == id)
 }
 
-// satisfiesSize tells whether the volume is large enough for a create that names no limit.
+// satisfiesSize reports whether the volume is large enough for a create that names no limit.
 func (s state) satisfiesSize(in Input) bool { return s.size >= in.Size }
 
 // Registry is the model. Its inputs are Input, its outputs Output.
@@ -136,7 +136,7 @@ func stepModel(s state, in Input, out Output) []any {
 	return []any{nextState(s, in, out)}
 }
 
-// isAllowed tells whether the answer may be given in the state.
+// isAllowed reports whether the answer may be given in the state.
 func isAllowed(s state, in Input, out Output) bool {
 	switch in.Kind {
 	case Create:
@@ -157,7 +157,7 @@ func isAllowed(s state, in Input, out Output) bool {
 	return false
 }
 
-// surelyHas tells whether the state is surely the volume with an id. One whose id was
+// surelyHas reports whether the state is surely the volume with an id. One whose id was
 // never answered may be it or not.
 func surelyHas(s state, id string) bool { return s.present && s.id == id }
 

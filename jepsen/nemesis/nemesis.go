@@ -1,4 +1,4 @@
-// Package nemesis does harm on a schedule and keeps count of it.
+// Package nemesis injects faults on a schedule and counts them.
 package nemesis
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Fault is one kind of harm, done again and again.
+// Fault is one kind of fault, injected again and again.
 type Fault struct {
 	Name   string
 	Every  time.Duration
@@ -67,7 +67,7 @@ func (n *Nemesis) Done(name string) int {
 	return n.done[name]
 }
 
-// Stop ends the harm and answers how often each fault was done, and what could not be done.
+// Stop ends the injection and answers how often each fault was done, and what could not be done.
 func (n *Nemesis) Stop() (map[string]int, error) {
 	n.cancel()
 	n.wg.Wait()

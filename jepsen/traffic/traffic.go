@@ -205,7 +205,7 @@ func outcome(err error) model.Outcome {
 	}
 }
 
-// expected tells whether an error of unknown effect is one that a CO repeats.
+// expected reports whether an error of unknown effect is one that a CO repeats.
 func expected(err error) bool {
 	code := status.Code(err)
 	return code == codes.Aborted || code == codes.Unavailable || code == codes.DeadlineExceeded

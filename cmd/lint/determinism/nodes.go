@@ -141,7 +141,7 @@ func checkFormat(pass *analysis.Pass, call *ast.CallExpr, callee *types.Func) {
 	}
 }
 
-// holdsMap tells whether a value of the type would print a map.
+// holdsMap reports whether a value of the type would print a map.
 func holdsMap(t types.Type, seen map[types.Type]bool) bool {
 	if t == nil || seen[t] {
 		return false

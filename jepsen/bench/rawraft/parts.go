@@ -88,7 +88,7 @@ func (s *server) Propose(_ context.Context, req *raftpb.ProposeRequest) (*raftpb
 	return &raftpb.ProposeResponse{Outcome: &fsmpb.Outcome{Index: f.Index()}}, nil
 }
 
-// Status tells who leads.
+// Status is who leads.
 func (s *server) Status(context.Context, *raftpb.StatusRequest) (*raftpb.StatusResponse, error) {
 	_, leader := s.raft.LeaderWithID()
 	return &raftpb.StatusResponse{Role: strings.ToLower(s.raft.State().String()), LeaderId: string(leader)}, nil

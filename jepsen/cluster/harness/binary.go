@@ -22,7 +22,7 @@ type Builder struct {
 	err  error
 }
 
-// Path is the binary under test: $HOLDFAST_BINARY, or a fresh build in a folder of its own.
+// Path is the binary under test: $HOLDFAST_BINARY, or a fresh build in a directory of its own.
 func (b *Builder) Path(ctx context.Context) (string, error) {
 	b.once.Do(func() { b.path, b.err = b.build(ctx) })
 	return b.path, b.err
@@ -56,7 +56,7 @@ func (b *Builder) build(ctx context.Context) (string, error) {
 	return path, nil
 }
 
-// BuildTagged builds the binary with a build tag in a folder.
+// BuildTagged builds the binary with a build tag in a directory.
 func BuildTagged(ctx context.Context, tag, dir string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -69,7 +69,7 @@ func BuildTagged(ctx context.Context, tag, dir string) (string, error) {
 	return path, nil
 }
 
-// moduleRoot is the nearest folder above the working directory with a go.mod.
+// moduleRoot is the nearest directory above the working directory with a go.mod.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

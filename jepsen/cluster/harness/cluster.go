@@ -27,7 +27,7 @@ type Options struct {
 	ReadyWithin time.Duration
 }
 
-// Cluster is one developer's cluster in a folder of its own, which also holds
+// Cluster is one developer's cluster in a directory of its own, which also holds
 // the staging and target paths of the tests.
 type Cluster struct {
 	Base string // everything of this cluster
@@ -61,7 +61,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	return c, nil
 }
 
-// Mounts is the folder below which staging and target paths lie.
+// Mounts is the directory below which staging and target paths are.
 func (c *Cluster) Mounts() string { return filepath.Join(c.Base, "mnt") }
 
 // LogPath is the file with all that `dev` printed.
@@ -122,7 +122,7 @@ func (c *Cluster) follow(dev *exec.Cmd, out io.Reader, done chan<- error) {
 	done <- dev.Wait()
 }
 
-// ReadyLine is the line with which the running `dev` said that it is ready, empty before.
+// ReadyLine is the line with which the running `dev` reported that it is ready, empty before.
 func (c *Cluster) ReadyLine() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +173,7 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	return errors.Join(errors.New("holdfast dev did not stop within a minute of SIGTERM"), <-c.done)
 }
 
-// Kill9 ends `dev` with SIGKILL; its children are told by the kernel or killed here.
+// Kill9 ends `dev` with SIGKILL; its children get a signal from the kernel or are killed here.
 func (c *Cluster) Kill9(ctx context.Context) error {
 	c.closeAll()
 	_ = c.dev.Process.Kill()
@@ -197,7 +197,7 @@ func exitError(err error) error {
 func (c *Cluster) Layout() (Layout, error) { return readLayout(c.Dir) }
 
 // Clean stops the cluster, has `dev clean` remove all, proves that no process,
-// mount or loop device is left, and removes the folder.
+// mount or loop device is left, and removes the directory.
 func (c *Cluster) Clean(ctx context.Context) error {
 	stopped := c.Stop(ctx)
 	killed := c.killLeftovers(ctx)
@@ -244,7 +244,7 @@ func (c *Cluster) ChildLog(id string) string {
 	return string(raw)
 }
 
-// Panics answers an error when a child's log tells of a panic or of a data race.
+// Panics answers an error when a child's log contains a panic or a data race.
 func (c *Cluster) Panics() error {
 	paths, err := filepath.Glob(filepath.Join(c.Dir, "log", "*.log"))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 )
 
-// Snapshot has a snapshot of a name cut, and answers its id.
+// Snapshot takes a snapshot under a name, and answers its id.
 func (co *CO) Snapshot(ctx context.Context, name string, of *Volume) (id string, err error) {
 	err = co.atController(ctx, "snapshot "+name, func(ctx context.Context, c csi.ControllerClient) error {
 		res, err := c.CreateSnapshot(ctx, &csi.CreateSnapshotRequest{Name: name, SourceVolumeId: of.ID})
@@ -59,7 +59,7 @@ func (co *CO) Modify(ctx context.Context, v *Volume, parameters map[string]strin
 	})
 }
 
-// Group has volumes cut at one instant.
+// Group takes a snapshot of several volumes at one instant.
 func (co *CO) Group(ctx context.Context, name string, of ...*Volume) (g *csi.VolumeGroupSnapshot, err error) {
 	req := &csi.CreateVolumeGroupSnapshotRequest{Name: name}
 	for _, v := range of {

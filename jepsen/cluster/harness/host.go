@@ -15,10 +15,10 @@ import (
 // Loop is one loop device that is bound to a file.
 type Loop struct {
 	Device  string // /dev/loopN
-	Backing string // the file's path, as the kernel says it
+	Backing string // the file's path, as the kernel shows it
 }
 
-// Loops are the loop devices whose backing file lies below a folder.
+// Loops are the loop devices whose backing file is below a directory.
 func Loops(below string) ([]Loop, error) {
 	found, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	if err != nil {
@@ -43,7 +43,7 @@ type Mount struct {
 	Target, Source, FSType, Root string
 }
 
-// Mounts are the mounts at or below a folder.
+// Mounts are the mounts at or below a directory.
 func Mounts(below string) ([]Mount, error) {
 	infos, err := mountinfo.GetMounts(mountinfo.PrefixFilter(below))
 	if err != nil {
@@ -183,7 +183,7 @@ func first(m map[string]string) string {
 	return ""
 }
 
-// leftovers answers an error that names the loop devices and mounts below a folder.
+// leftovers answers an error that names the loop devices and mounts below a directory.
 func leftovers(folder string) error {
 	loops, err := Loops(folder)
 	if err == nil && len(loops) != 0 {

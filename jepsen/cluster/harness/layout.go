@@ -88,7 +88,7 @@ func (l Layout) PID(id string) int {
 	return 0
 }
 
-// DataDir is the data folder of a child.
+// DataDir is the data directory of a child.
 func (l Layout) DataDir(id string) string {
 	for _, c := range l.Controllers {
 		if c.ID == id {

@@ -57,7 +57,7 @@ type CO struct {
 // NewCO is a CO that asks all controllers in turn.
 func (c *Cluster) NewCO() *CO { return &CO{Cluster: c} }
 
-// Retriable tells whether a CO repeats a call that ended so.
+// Retriable reports whether a CO repeats a call that ended so.
 func Retriable(err error) bool {
 	return slices.Contains([]codes.Code{codes.Aborted, codes.Unavailable, codes.DeadlineExceeded}, status.Code(err))
 }
@@ -207,7 +207,7 @@ func (co *CO) StageRequest(v *Volume) *csi.NodeStageVolumeRequest {
 		StagingTargetPath: co.stagingPath(v), VolumeCapability: v.Capability()}
 }
 
-// Stage stages a published volume on its node. The staging folder is made first, as a CO must.
+// Stage stages a published volume on its node. The staging directory is made first, as a CO must.
 func (co *CO) Stage(ctx context.Context, v *Volume) error {
 	if err := os.MkdirAll(co.stagingPath(v), 0o750); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (co *CO) Stage(ctx context.Context, v *Volume) error {
 	})
 }
 
-// Unstage unstages a volume and removes the staging folder.
+// Unstage unstages a volume and removes the staging directory.
 func (co *CO) Unstage(ctx context.Context, v *Volume) error {
 	path := co.stagingPath(v)
 	err := co.atNode(ctx, "unstage volume "+v.ID, v.Node, func(ctx context.Context, n csi.NodeClient) error {
@@ -297,7 +297,7 @@ func (co *CO) targetPath(v *Volume) string {
 	return filepath.Join(co.Cluster.Mounts(), "targets", v.ID, "mount")
 }
 
-// removeEmpty removes a folder that must be empty and no mount; one that is gone is fine.
+// removeEmpty removes a directory that must be empty and no mount; one that is gone is fine.
 func removeEmpty(path string) error {
 	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 		return err

@@ -18,7 +18,7 @@ const PreviousVariable = "HOLDFAST_PREVIOUS_BINARY"
 var ErrNoHistory = errors.New("the repository's history is not here")
 
 // BuildCommit builds the binary of a commit of this repository's own history in a
-// folder. The error is ErrNoHistory where the commit is not known, as in a shallow
+// directory. The error is ErrNoHistory where the commit is not known, as in a shallow
 // clone or in a tarball.
 func BuildCommit(ctx context.Context, commit, dir string) (string, error) {
 	if given := os.Getenv(PreviousVariable); given != "" {
@@ -35,7 +35,7 @@ func BuildCommit(ctx context.Context, commit, dir string) (string, error) {
 	if err := os.MkdirAll(source, 0o700); err != nil {
 		return "", err
 	}
-	// -trimpath, so that the compiler's cache knows the packages again in another folder.
+	// -trimpath, so that the compiler's cache knows the packages again in another directory.
 	for _, step := range [][]string{
 		{root, "git", "archive", "--output", archive, commit},
 		{source, "tar", "xf", archive},

@@ -17,7 +17,7 @@ var ErrDead = errors.New("the process is not running")
 
 // Signal sends a signal to a child, and answers which process it was. Before, it
 // looks that the process is one of this binary: a pid may have been given anew. After
-// SIGSTOP it waits until the process stands still.
+// SIGSTOP it waits until the process is stopped.
 func (c *Cluster) Signal(id string, sig syscall.Signal) (int, error) {
 	l, err := c.Layout()
 	if err != nil {
@@ -36,10 +36,10 @@ func (c *Cluster) Signal(id string, sig syscall.Signal) (int, error) {
 // stopTimeout is for what takes less than a millisecond on an idle machine.
 const stopTimeout = 20 * time.Second
 
-// isStopped tells whether no thread of a process executes any code of its own. The
+// isStopped reports whether no thread of a process executes any code of its own. The
 // signal is pending for one thread at first, and the others go on until that one runs:
 // on a busy machine they answer calls meanwhile. One that waits for a disk (D) stops
-// before it returns from the kernel. A process that is gone stands still.
+// before it returns from the kernel. A process that is gone is stopped.
 func isStopped(pid int) bool {
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	for _, path := range threads {
@@ -55,7 +55,7 @@ func isStopped(pid int) bool {
 	return true
 }
 
-// isOurs tells whether a process runs the binary under test on this cluster's folder.
+// isOurs reports whether a process runs the binary under test on this cluster's directory.
 func (c *Cluster) isOurs(pid int) bool {
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil || strings.TrimSuffix(exe, " (deleted)") != c.opts.Binary {

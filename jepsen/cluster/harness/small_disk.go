@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is a small filesystem of its own under the data folder of one child.
+// Disk is a small filesystem of its own under the data directory of one child.
 type Disk struct {
 	image, root, data string
 }
 
-// PutOnDisk moves the data folder of a child that does not run onto a new ext4
+// PutOnDisk moves the data directory of a child that does not run onto a new ext4
 // filesystem of the size in bytes.
 func (c *Cluster) PutOnDisk(ctx context.Context, id string, size int64) (*Disk, error) {
 	l, err := c.Layout()
@@ -92,7 +92,7 @@ func (d *Disk) Free() error { return os.Remove(d.fillerPath()) }
 
 func (d *Disk) fillerPath() string { return filepath.Join(d.root, "filler") }
 
-// Remove unmounts the filesystem. The child must not run; its data folder is
+// Remove unmounts the filesystem. The child must not run; its data directory is
 // what it was before PutOnDisk.
 func (d *Disk) Remove(ctx context.Context) error {
 	var errs []error

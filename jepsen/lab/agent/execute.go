@@ -17,7 +17,7 @@ const (
 	// killTimeout is how long a script that was killed may take to be dead.
 	killTimeout = 5 * time.Second
 	// maxOutputTail is how long what a program printed may take to be read after its end, when
-	// what it started holds its output open. A guest stands still for a second at times.
+	// what it started holds its output open. A guest is stalled for a second at times.
 	maxOutputTail = 2 * time.Second
 )
 

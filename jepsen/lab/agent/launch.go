@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launch becomes a program that sees the host's files read-only, but for one folder and
-// the guests' memory. Root of a guest may mount any folder of the host: this is what
+// launch becomes a program that sees the host's files read-only, but for one directory and
+// the guests' memory. Root of a guest may mount any directory of the host: this is what
 // keeps it from writing there.
 func launch(dir string, argv []string) error {
 	if len(argv) == 0 {
@@ -76,7 +76,7 @@ func unmountLoops(needed []string) error {
 	return nil
 }
 
-// containsAny tells whether a mount is, or has below it, one of the folders.
+// containsAny reports whether a mount is, or has below it, one of the directories.
 func containsAny(mount string, folders []string) bool {
 	return mount == "/" || slices.ContainsFunc(folders, func(dir string) bool {
 		return dir == mount || strings.HasPrefix(dir, mount+"/")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Processes are all processes of the guests in or below a folder: the kernel, its disk
+// Processes are all processes of the guests in or below a directory: the kernel, its disk
 // threads and the processes of the guest, which the kernel traces.
 func Processes(dir string) []int {
 	found, _ := filepath.Glob("/proc/[0-9]*") // the pattern is good
@@ -25,7 +25,7 @@ func Processes(dir string) []int {
 	return pids
 }
 
-// isInside looks at the command line, and for a process that lost it at program and folder.
+// isInside looks at the command line, and for a process that lost it at program and directory.
 func isInside(proc, dir string) bool {
 	cmdline, _ := os.ReadFile(filepath.Join(proc, "cmdline")) // it may have ended meanwhile
 	for word := range bytes.SplitSeq(cmdline, []byte{0}) {
@@ -42,7 +42,7 @@ func isBelow(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, dir+"/")
 }
 
-// Kill kills all processes of the guests in or below a folder, and returns when none is
+// Kill kills all processes of the guests in or below a directory, and returns when none is
 // left. Killing only the kernel's first process would leave the others with the disks and taps.
 func Kill(dir string) error {
 	end := time.Now().Add(time.Minute)

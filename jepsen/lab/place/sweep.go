@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Sweep removes all that a lab owns but its lock: processes, network and folder.
+// Sweep removes all that a lab owns but its lock: processes, network and directory.
 // It is for the holder of the lock. Asked again, it finds nothing.
 func (p Paths) Sweep() error {
 	killed := Kill(p.Dir())
@@ -39,7 +39,7 @@ func (p Paths) sweepNetwork() error {
 	return errors.Join(failed...)
 }
 
-// HasTable tells whether the lab's nftables table exists.
+// HasTable reports whether the lab's nftables table exists.
 func (p Paths) HasTable() bool {
 	out, err := exec.Command("nft", "list", "tables", "bridge").Output()
 	return err == nil && strings.Contains(string(out)+"\n", " "+p.Table()+"\n")

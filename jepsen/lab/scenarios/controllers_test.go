@@ -40,7 +40,7 @@ func TestWithoutControllersAPeersLossFreezes(t *testing.T) {
 // handlerRuns waits until the kernel noticed the loss and its handler asks.
 const handlerRuns = `until pgrep -f '[f]ence-peer' >/dev/null; do sleep .1; done`
 
-// isolateFromPeer cuts the primary from its peer.
+// isolateFromPeer isolates the primary from its peer.
 func (w *env) isolateFromPeer(t *testing.T) {
 	t.Helper()
 	require.NoError(t, w.lab.Partition(t.Context(), lab.Replication, []int{1}, []int{2}))

@@ -76,7 +76,7 @@ func TestS67_AFailedDiskIsCopiedWholly(t *testing.T) {
 	}
 }
 
-// awaitAbnormal waits until CSI tells that the volume is not well.
+// awaitAbnormal waits until CSI reports the volume as abnormal.
 func (w *env) awaitAbnormal(t *testing.T, v *volume) {
 	t.Helper()
 	eventually(t, timeout, "the condition says so", func(ctx context.Context) error {
@@ -91,7 +91,7 @@ func (w *env) awaitAbnormal(t *testing.T, v *volume) {
 	})
 }
 
-// The secondary's disk fails and nobody is told; the primary goes on and loses its power.
+// The secondary's disk fails unreported; the primary continues and loses its power.
 // The secondary is stale and is not promoted (S5).
 func TestS5_AStaleSecondaryIsNotPromoted(t *testing.T) {
 	w := newScenario(t)
@@ -114,7 +114,7 @@ func TestS5_AStaleSecondaryIsNotPromoted(t *testing.T) {
 	w.requireBothUpToDate(t, v, "n1", acked)
 }
 
-// The primary's disk fails and nobody is told, then both lose their power. The old
+// The primary's disk fails unreported, then both lose their power. The old
 // primary alone waits for its peer; when both are back they go on by themselves.
 func TestS5_AStalePrimaryWaitsForItsPeer(t *testing.T) {
 	w := newScenario(t)
@@ -140,7 +140,7 @@ func TestS5_AStalePrimaryWaitsForItsPeer(t *testing.T) {
 	w.requireBothUpToDate(t, v, "n2", acked)
 }
 
-// requireBothUpToDate waits until both replicas are whole again and checks the content on both hosts.
+// requireBothUpToDate waits until both replicas are up to date and checks the content on both hosts.
 func (w *env) requireBothUpToDate(t *testing.T, v *volume, node string, acked uint64) {
 	t.Helper()
 	w.awaitState(t, "n1", "reachable")

@@ -32,7 +32,7 @@ func rounds() int {
 }
 
 // env is one lab with a cluster in it, shared by all scenarios: each leaves it as it
-// found it, with all guests up and all networks whole.
+// found it, with all guests up and all networks connected.
 type env struct {
 	lab     *lab.Lab
 	cluster *lab.Cluster
@@ -69,7 +69,7 @@ const resyncTimeout = 4 * time.Minute
 // pools makes the volume group that the node makes its pool in.
 const pools = "pvcreate -qq -ff -y /dev/ubdc && vgcreate -qq vg /dev/ubdc"
 
-// newScenario is the world for one scenario. Whatever a scenario did is undone behind it.
+// newScenario is the test environment for one scenario. Whatever a scenario did is undone behind it.
 func newScenario(t *testing.T) *env {
 	t.Helper()
 	lab.RequireLab(t)
@@ -134,7 +134,7 @@ func openEnv(ctx context.Context) (_ *env, err error) {
 	return w, w.connect()
 }
 
-// prepare makes what the kubelet would: the folder of its mounts, gone with each boot.
+// prepare makes what the kubelet would: the directory of its mounts, gone with each boot.
 func (w *env) prepare(ctx context.Context, g *lab.Guest) error {
 	return run(ctx, g, "mkdir -p /var/lib/kubelet/staging /var/lib/kubelet/pods; mountpoint -q /var/lib/kubelet || { mount --bind /var/lib/kubelet /var/lib/kubelet && mount --make-shared /var/lib/kubelet; }")
 }
@@ -187,7 +187,7 @@ func (w *env) ensureRunning(ctx context.Context, g *lab.Guest) error {
 	return nil
 }
 
-// bootGuest boots a guest as a host comes back: its volume group, its folders, its processes.
+// bootGuest boots a guest as a host comes back: its volume group, its directories, its processes.
 func (w *env) bootGuest(ctx context.Context, g *lab.Guest) error {
 	if err := g.Boot(ctx); err != nil {
 		return err

@@ -98,9 +98,9 @@ func measureResync(t *testing.T, w *env, found *table) {
 	w.unstageAndUnpublish(t, v, "n1")
 }
 
-// measurePartition: how long nothing is acknowledged when the primary's host is cut from
+// measurePartition: how long nothing is acknowledged when the primary's host is isolated from
 // its peer and from the controllers, until the other side writes; and how long the old
-// side's writer hangs once the networks are whole, until it is told that it lost.
+// side's writer hangs once the networks are connected again, until it gets an error.
 func measurePartition(t *testing.T, w *env, found *table) {
 	for range *samples {
 		v := w.replicated(t, "cut", true)
@@ -126,7 +126,7 @@ func measurePartition(t *testing.T, w *env, found *table) {
 	w.noSplitBrain(t)
 }
 
-// measureLink: the primary's longest pause when only the link to its peer is cut.
+// measureLink: the primary's longest pause when only the link to its peer is interrupted.
 func measureLink(t *testing.T, w *env, found *table) {
 	v := w.replicated(t, "link", true)
 	w.publishAndStage(t, v, "n1")

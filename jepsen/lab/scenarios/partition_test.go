@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// The primary is cut from its peer and from the controllers, or from the controllers only
-// with a healthy replication link: its writes freeze, the other side takes over, and the
+// The primary is isolated from its peer and from the controllers, or from the controllers only
+// with a healthy replication link: its writes freeze, the other replica is promoted, and the
 // old side loses: it overwrites nothing, its writers end with an error, it is synchronised.
 func TestAPrimaryThatIsCutOffLoses(t *testing.T) {
 	for name, cut := range map[string][]lab.Network{
@@ -79,16 +79,16 @@ func isolateAndTakeOver(t *testing.T, cut []lab.Network) {
 	}
 	w.noSplitBrain(t)
 	w.awaitKept(t, "n1", volumes...)
-	for _, v := range volumes { // the loser's copy is as good as the other
+	for _, v := range volumes { // the former primary's copy is as good as the other
 		w.publishAndStage(t, v, "n1")
 		w.unstageAndUnpublish(t, v, "n1")
 	}
 }
 
-// awaitWriterError waits until the writer of the side that lost ended in an error: what was
+// awaitWriterError waits until the writer of the former primary ended in an error: what was
 // blocked and what was on its way end in EIO, nothing in success (S9). A flush that was on its
 // way when the I/O froze is kept by the kernel for ever (executor/drbd/DESIGN.md): the host
-// then says that it cannot tear the loser down, and is restarted, as an operator would.
+// then reports that it cannot tear its replica down, and is restarted, as an operator would.
 func (w *env) awaitWriterError(t *testing.T, x *writer, frozenAt uint64) (restarted bool) {
 	t.Helper()
 	eventually(t, timeout, x.name+" ends with an error", func(ctx context.Context) error {
@@ -112,7 +112,7 @@ func (w *env) awaitWriterError(t *testing.T, x *writer, frozenAt uint64) (restar
 	return false
 }
 
-// hasStuckFlush tells whether the host gave up tearing the writer's volume down, and a thread
+// hasStuckFlush reports whether the host gave up tearing the writer's volume down, and a thread
 // there waits for a flush.
 func (w *env) hasStuckFlush(ctx context.Context, x *writer) bool {
 	g := w.guest(x.node)
@@ -125,7 +125,7 @@ func (w *env) hasStuckFlush(ctx context.Context, x *writer) bool {
 	return false
 }
 
-// Only the replication link is cut: the primary goes on after the log outdated its peer,
+// Only the replication link is interrupted: the primary continues after the log outdated its peer,
 // which nobody can make primary, also after a reboot of both with the stale one first.
 func TestAnOutdatedPeerIsNeverPromoted(t *testing.T) {
 	w := newScenario(t)

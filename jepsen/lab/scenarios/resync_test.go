@@ -67,7 +67,7 @@ func (w *env) limitResyncRate(t *testing.T, v *volume, node, rate string) {
 }
 
 // A name that is created, deleted and created again: no old data, no split brain at
-// birth, and no minor or port before both hosts reported them free.
+// initial synchronisation, and no minor or port before both hosts reported them free.
 func TestAFreedNameIsANewVolume(t *testing.T) {
 	w := newScenario(t)
 	v := &volume{name: "again", size: 32 * mi, block: true}
@@ -136,7 +136,7 @@ func TestS7_S10_AFlappingLink(t *testing.T) {
 	w.noSplitBrain(t)
 }
 
-// awaitHealthy waits until CSI tells that the volume is well: both replicas are up to date.
+// awaitHealthy waits until CSI reports the volume as healthy: both replicas are up to date.
 func (w *env) awaitHealthy(t *testing.T, v *volume) {
 	t.Helper()
 	eventually(t, timeout, "the volume is well", func(ctx context.Context) error {

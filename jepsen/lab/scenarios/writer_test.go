@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/jepsen/lab"
 )
 
-// ackFile is what a writer's file says.
+// ackFile is the content of a writer's file.
 type ackFile struct {
 	Number      uint64        `json:"number"`
 	At          int64         `json:"at"`
@@ -76,7 +76,7 @@ func (x *writer) awaitBlocks(t *testing.T, blocks uint64) {
 	x.awaitBeyond(t, x.readAcks().Number+blocks)
 }
 
-// stop kills it and says what it wrote.
+// stop kills it and answers what it wrote.
 func (x *writer) stop(t *testing.T) ackFile {
 	t.Helper()
 	require.NoError(t, x.job.Kill(t.Context()))
