@@ -31,7 +31,9 @@ func TestStepsInAGuest(t *testing.T) {
 		t.Skip("needs a guest with DRBD and a driver: jepsen/lab runs it")
 	}
 	var res executor.ResourceConfig
-	require.NoError(t, json.Unmarshal([]byte(os.Getenv("HOLDFAST_DRBD_RESOURCE")), &res))
+	resource := json.NewDecoder(strings.NewReader(os.Getenv("HOLDFAST_DRBD_RESOURCE")))
+	resource.DisallowUnknownFields() // the driver does not know the type
+	require.NoError(t, resource.Decode(&res))
 	r := New(Config{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	for _, step := range strings.Split(steps, ",") {
 		began := time.Now()

@@ -42,7 +42,7 @@ func (r drbdPair) testNewMetadata(n int) {
 	sum := r.exec(1, "cat /m/* | md5sum")
 	r.mustSteps(n, "remake-md", "remake-md")
 	m := r.observe(n)
-	require.True(r.t, m.Metadata && m.Fresh && m.Disk == diskless && m.Connection == connected)
+	require.True(r.t, m.HasMetadata && m.JustCreated && m.Disk == diskless && m.Connection == connected)
 	r.requireFullSync(func() { r.mustSteps(n, "attach") })
 	require.Equal(r.t, sum, r.exec(1, "echo 3 >/proc/sys/vm/drop_caches; cat /m/* | md5sum"))
 }

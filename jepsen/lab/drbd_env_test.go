@@ -40,12 +40,13 @@ const (
 	drbdNumber = "37739"
 )
 
-// drbdState is what a step "observe" prints, as far as it is looked at here.
+// drbdState is what a step "observe" prints: the fields of executor.ResourceStatus that are
+// looked at here.
 type drbdState struct {
-	InKernel, Primary, Suspended, Metadata, Fresh bool
-	Disk, Connection, PeerDisk, Done              int
-	UUID                                          uint64
-	Size, OutOfSync                               int64
+	InKernel, Primary, Suspended, HasMetadata, JustCreated bool
+	Disk, Connection, PeerDisk, SyncPercent                int
+	UUID                                                   uint64
+	Size, OutOfSync                                        int64
 }
 
 // The numbers of fsmpb.DiskState and fsmpb.ConnectionState.
@@ -78,7 +79,7 @@ func (r drbdPair) exec(n int, script string) string { return r.l.Guest(n).MustEx
 
 // steps does the steps and returns the result of each.
 func (r drbdPair) steps(n int, steps ...string) []string {
-	resource := fmt.Sprintf(`{"Volume":%q,"Protocol":%d,"Minor":107,"Port":7800,"Backing":"/dev/mapper/below","Node":"node-%d","Address":%q,"PeerNode":"node-%d","PeerAddress":%q,"Secret":"00112233445566778899aabbccddeeff"}`,
+	resource := fmt.Sprintf(`{"Volume":%q,"Protocol":%d,"Minor":107,"Port":7800,"BackingPath":"/dev/mapper/below","Node":"node-%d","Address":%q,"PeerNode":"node-%d","PeerAddress":%q,"Secret":"00112233445566778899aabbccddeeff"}`,
 		drbdVolume, r.protocol, n, r.l.IP(lab.Replication, n), 3-n, r.l.IP(lab.Replication, 3-n))
 	out := r.exec(n, "GOMEMLIMIT=60MiB HOLDFAST_DRBD_STEPS='"+strings.Join(steps, ",")+"' HOLDFAST_DRBD_RESOURCE='"+resource+"' "+r.program+" -test.v -test.run TestStepsInAGuest 2>&1")
 	var came []string
