@@ -42,7 +42,7 @@ func (s *demo) run(ctx context.Context) (err error) {
 			err = errors.Join(err, s.cluster.Clean(context.WithoutCancel(ctx)))
 		}
 	}()
-	for _, scene := range []step{
+	for _, st := range []step{
 		{"Three controllers and a node start, each a process of its own", s.start},
 		{"Volumes are created, each at another controller", s.create},
 		{"They are published, formatted, mounted and written to", s.stageAndMount},
@@ -56,8 +56,8 @@ func (s *demo) run(ctx context.Context) (err error) {
 		{"The audit, and the members' states", s.audit},
 		{"Everything is taken down again", s.tearDown},
 	} {
-		if err := s.runStep(ctx, scene); err != nil {
-			return fmt.Errorf("%s: %w", scene.title, err)
+		if err := s.runStep(ctx, st); err != nil {
+			return fmt.Errorf("%s: %w", st.title, err)
 		}
 	}
 	s.printf("")
@@ -65,12 +65,12 @@ func (s *demo) run(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *demo) runStep(ctx context.Context, scene step) error {
+func (s *demo) runStep(ctx context.Context, st step) error {
 	s.stepNumber++
 	s.printf("")
-	s.printf("%d. %s", s.stepNumber, scene.title)
+	s.printf("%d. %s", s.stepNumber, st.title)
 	begin := time.Now()
-	if err := scene.run(ctx); err != nil {
+	if err := st.run(ctx); err != nil {
 		return err
 	}
 	s.printf("   (%s)", s.elapsed(begin))
