@@ -9,14 +9,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// TransferLeadership gives leadership to another voter; no-op on others. It tries
+// TransferLeadership transfers leadership to another voter; no-op on a follower. It tries
 // until ctx ends: raft gives up when the other one is not elected in one election timeout.
 func (m *Member) TransferLeadership(ctx context.Context) error { return m.tracker.transfer(ctx) }
 
 // Propose has a command applied, wherever the leader is, and returns once it is
 // applied on this member too. It fills request_id and proposed_index when empty
-// and retries an unknown outcome with the same ones until ctx ends, or until
-// nobody could answer for twice an election. A rejection comes back as error
+// and retries an unknown outcome with the same ones until ctx ends, or until no
+// leader could answer for twice the time of an election. A rejection comes back as error
 // *fsm.Rejection beside the outcome.
 func (m *Member) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	return m.proposer.propose(ctx, cmd)
@@ -45,23 +45,23 @@ func (m *Member) WaitIndex(ctx context.Context, index uint64) error {
 // Peers lists the members of the latest configuration.
 func (m *Member) Peers() []Peer { return m.membership.list() }
 
-// StatusAt asks whoever listens at an address who it is, member of this cluster or not.
+// StatusAt asks the controller at an address for its status, member of this cluster or not.
 func (m *Member) StatusAt(ctx context.Context, addr string) (*raftpb.StatusResponse, error) {
 	return m.membership.statusAt(ctx, addr)
 }
 
-// AddPeer has the leader take in, as a non-voter, the member that waits at an address
-// under this id. One that is in the configuration already is no error.
+// AddPeer has the leader add, as a non-voter, the member that waits at an address under
+// this id. Adding one that is in the configuration already is no error.
 func (m *Member) AddPeer(ctx context.Context, id, addr string) error {
 	return m.membership.addPeer(ctx, id, addr)
 }
 
 // RemovePeer removes a member from the configuration, by Raft's id. One that is not in
-// it is no error. ErrRefused: the others could not go on, or one of them is catching up.
+// it is no error. ErrRefused: the others would be no quorum, or one of them is catching up.
 func (m *Member) RemovePeer(ctx context.Context, id string) error {
 	return m.membership.removePeer(ctx, id)
 }
 
-// Dial is a connection to a peer's Raft listener, by its id, shared and kept open. It
-// reaches that member, or nobody.
+// Dial returns a connection to a peer's Raft listener, by the peer's id; it is shared and
+// kept open. Its calls reach that member or fail.
 func (m *Member) Dial(id string) (*grpc.ClientConn, error) { return m.peers.dialMember(id) }

@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// maxBatchesInFlight is how many groups may be under way: one is written to one disk
-// while the one before is written to another.
+// maxBatchesInFlight is how many batches may be in flight: one is written to one
+// member's disk while the one before is written to another's.
 const maxBatchesInFlight = 2
 
-// queue gathers what waits together into groups. It is clocked by itself: the
-// longer the groups under way take, the larger the next one is.
+// batchQueue collects what waits at the same time into batches. It is self-clocking: the
+// longer the batches in flight take, the larger the next one is.
 type batchQueue[T any] struct {
 	pending   chan T
 	maxBatch  int
@@ -22,8 +22,8 @@ func newBatchQueue[T any](capacity, maxBatch int) *batchQueue[T] {
 	return &batchQueue[T]{pending: make(chan T, capacity), maxBatch: maxBatch, slotFreed: make(chan struct{}, 1)}
 }
 
-// run hands out groups until the member ends. send returns soon; ended is called
-// when the group is no longer under way.
+// run sends batches until the member closes. send must return soon; it calls done when
+// its batch is no longer in flight.
 func (q *batchQueue[T]) run(lifetime context.Context, send func(batch []T, done func())) {
 	for {
 		select {
@@ -45,7 +45,7 @@ func (q *batchQueue[T]) batchDone() {
 	}
 }
 
-// collect takes what waits, and goes on taking while enough groups are under way.
+// collect takes what waits, and more for as long as enough batches are in flight.
 func (q *batchQueue[T]) collect(lifetime context.Context, first T) []T {
 	batch := []T{first}
 	for len(batch) < q.maxBatch && lifetime.Err() == nil {
@@ -62,7 +62,7 @@ func (q *batchQueue[T]) collect(lifetime context.Context, first T) []T {
 	return batch
 }
 
-// rest adds what waits at this moment.
+// drainPending adds what waits at this moment.
 func (q *batchQueue[T]) drainPending(batch []T) []T {
 	for len(batch) < q.maxBatch {
 		select {

@@ -16,16 +16,16 @@ type bootstrapper struct {
 	bootstrapping atomic.Bool // it is to make a new cluster once all addresses of Join were asked
 }
 
-// prepareBootstrap decides, in an empty folder, whether this member may make a new
-// cluster. Without addresses to ask it makes it now; with them it is left to membershipLoop,
-// which asks them all first.
+// prepareBootstrap decides, in an empty data directory, whether this member may bootstrap a
+// cluster. Without Join addresses it does so now; with them membershipLoop does, after it
+// asked them all.
 func (b *bootstrapper) prepareBootstrap(bootstrap func() error) error {
 	marker, err := b.readBootstrapMarker()
 	switch {
 	case err != nil:
 		return err
 	case marker != nil && marker.Member != b.id && len(b.cfg.Join) > 0:
-		b.log.Warn("a cluster was founded from a data folder that is gone: this member only joins", "marker", b.cfg.BootstrapMarker)
+		b.log.Warn("a cluster was bootstrapped from a data folder that is lost: this member only joins", "marker", b.cfg.BootstrapMarker)
 		return nil
 	case marker != nil && marker.Member != b.id:
 		return fmt.Errorf("a cluster was founded here before, by member %s, and its data folder is gone (%s says so): start this controller with --join and the addresses of the others, then `holdfast members replace %s`; only if that cluster is given up, remove %s",
@@ -40,8 +40,8 @@ func (b *bootstrapper) prepareBootstrap(bootstrap func() error) error {
 	return bootstrap()
 }
 
-// discoverCluster asks all addresses of Join but the own one. silent are those that
-// could not be asked, other is one that is to found a cluster as well.
+// discoverCluster asks all addresses of Join but this member's. unanswered are those that
+// could not be asked, otherFounder is one that is to bootstrap a cluster as well.
 func (b *bootstrapper) discoverCluster(ctx context.Context) (unanswered []string, otherFounder string, clusterExists bool) {
 	for _, addr := range b.cfg.Join {
 		if addr == b.cfg.Advertise {
@@ -61,7 +61,7 @@ func (b *bootstrapper) discoverCluster(ctx context.Context) (unanswered []string
 	return unanswered, otherFounder, false
 }
 
-// bootstrapCluster makes the new cluster, of this member alone.
+// bootstrapCluster bootstraps the new cluster, with this member alone.
 func (b *bootstrapper) bootstrapCluster() error {
 	err := b.writeBootstrapMarker()
 	if err == nil {
@@ -82,7 +82,7 @@ func (b *bootstrapper) initialConfiguration() raft.Configuration {
 }
 
 // bootstrapAtOpen makes this member the only one of a new cluster, once in the life of
-// a data folder (S142). An empty folder that is to join nobody is refused.
+// a data directory (S142). An empty one without Join addresses is refused.
 func (b *bootstrapper) bootstrapAtOpen(config *raft.Config, logs raft.LogStore, snapshots raft.SnapshotStore) error {
 	hasState, err := b.storage.hasState()
 	switch {

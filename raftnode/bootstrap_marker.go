@@ -9,15 +9,15 @@ import (
 	"path/filepath"
 )
 
-// bootstrapMarker is what stays outside of the data folder when a cluster was founded
-// from it (S69). The member's id tells a folder whose founding was interrupted from
-// one that was lost.
+// bootstrapMarker stays outside of the data directory when a cluster was bootstrapped from
+// it (S69). The member's id tells a directory whose bootstrap was interrupted from one that
+// was lost.
 type bootstrapMarker struct {
 	Member string `json:"member"`
 }
 
-// readBootstrapMarker is nil when there is no marker. One that cannot be read may say that a
-// cluster was founded.
+// readBootstrapMarker is nil when there is no marker. One that cannot be read is an error:
+// it may say that a cluster was bootstrapped.
 func (b *bootstrapper) readBootstrapMarker() (*bootstrapMarker, error) {
 	text, err := os.ReadFile(b.cfg.BootstrapMarker)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -33,8 +33,8 @@ func (b *bootstrapper) readBootstrapMarker() (*bootstrapMarker, error) {
 	return &marker, nil
 }
 
-// writeBootstrapMarker makes the marker durable. Where its folder cannot be written, the other
-// controllers are the only memory; a marker that was asked for must be written.
+// writeBootstrapMarker makes the marker durable. Where the default path cannot be written, only
+// the other controllers remember the bootstrap; a path that the operator chose must be written.
 func (b *bootstrapper) writeBootstrapMarker() error {
 	if marker, err := b.readBootstrapMarker(); err == nil && marker != nil && marker.Member == b.id {
 		return nil

@@ -35,7 +35,7 @@ func (c *checkpoints) onCommitted(index uint64) {
 	}
 }
 
-// entersCheckpointWindow tells whether this index begins another stretch of CheckpointEvery entries.
+// entersCheckpointWindow tells whether this index enters another checkpoint window, of CheckpointEvery entries.
 func (c *checkpoints) entersCheckpointWindow(index uint64) bool {
 	window := index / c.cfg.CheckpointEvery
 	return c.window.Swap(window) != window
@@ -43,7 +43,7 @@ func (c *checkpoints) entersCheckpointWindow(index uint64) bool {
 
 // checkpoint asks the voters for their hash at this leader's index and proposes
 // what a majority of them has, also when it is not this leader's own: then it is
-// this leader that leaves (S23).
+// this leader that quarantines itself (S23).
 func (c *checkpoints) checkpoint(ctx context.Context) {
 	index := c.machine.index.Load()
 	ownHash, known := c.machine.hashAt(index)
@@ -78,8 +78,8 @@ func (c *checkpoints) proposeCheckpoint(ctx context.Context, index uint64, hash 
 	}
 }
 
-// quarantine takes this member out of the cluster: its state is not the majority's
-// at a checkpoint. Its files are kept for study (S23).
+// quarantine marks the data directory and exits: this member's state is not the majority's
+// at a checkpoint. Its files are kept for analysis (S23).
 func (c *checkpoints) quarantine(index uint64, ownHash, majorityHash []byte) {
 	<-c.started
 	reason := fmt.Sprintf("the state at index %d has hash %x, and the majority's is %x", index, ownHash, majorityHash)

@@ -138,7 +138,7 @@ func (n *testMember) stop() error {
 	return n.Close()
 }
 
-// crash ends a member without giving leadership away.
+// crash ends a member without transferring leadership.
 func (n *testMember) crash(t testing.TB) {
 	t.Helper()
 	n.terminate(false)

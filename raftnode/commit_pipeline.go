@@ -9,18 +9,17 @@ import (
 )
 
 // commitCoalesceDelay is how long a commit waits for the next entries to carry it to
-// the followers, when there are proposals under way that will.
+// the followers, when proposals are in flight that will.
 const commitCoalesceDelay = 2 * time.Millisecond
 
-// lines are the open pipelines to followers. Raft tells a follower what is
-// committed with the next entries, or after CommitTimeout (50 to 100 ms) when there
-// are none: too long for who waits on a follower for its own command, or watches
-// there. A line sends, right after a commit, the same empty AppendEntries that raft
-// itself sends after that time.
+// commitPipelines are the open pipelines to followers. Raft sends a follower the commit
+// index with the next entries, or after CommitTimeout (50 to 100 ms) when there are none:
+// too long for a caller or a watch on a follower. A pipeline sends, right after a commit,
+// the same empty AppendEntries that raft itself sends after that time.
 type commitPipelines struct {
 	mu                sync.Mutex
 	active            map[*commitPipeline]struct{}
-	proposalsInFlight func() bool // there are proposals under way
+	proposalsInFlight func() bool
 }
 
 // commitPipeline is one pipeline.
@@ -31,9 +30,9 @@ type commitPipeline struct {
 	mu                sync.Mutex                // held while a message is sent, which may take long
 	lastRequest       raft.AppendEntriesRequest // header and term of raft's own
 	highestSent       uint64                    // the highest index sent, or known to be there
-	highestCommitSent uint64                    // the highest commit index told
+	highestCommitSent uint64                    // the highest commit index sent
 
-	pending   atomic.Pointer[entryID] // to be told
+	pending   atomic.Pointer[entryID] // committed, not sent yet
 	wake      chan struct{}
 	done      chan struct{}
 	closeOnce sync.Once
@@ -41,7 +40,7 @@ type commitPipeline struct {
 
 type entryID struct{ index, term uint64 }
 
-// AppendEntriesPipeline opens a line.
+// AppendEntriesPipeline opens a commit pipeline.
 func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	inner, err := t.NetworkTransport.AppendEntriesPipeline(id, withMemberID(id, target))
 	if err != nil {
@@ -55,7 +54,7 @@ func (t *transport) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAd
 	return l, nil
 }
 
-// notify tells the lines of the newest committed entry.
+// notify gives the pipelines the newest committed entry.
 func (ls *commitPipelines) notify(index, term uint64) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -89,7 +88,7 @@ func (l *commitPipeline) run() {
 	}
 }
 
-// wait gives the next entries time; false when the line was closed meanwhile.
+// waitForEntries gives the next entries time; false when the pipeline was closed meanwhile.
 func (l *commitPipeline) waitForEntries() bool {
 	t := time.NewTimer(commitCoalesceDelay)
 	defer t.Stop()
@@ -101,9 +100,9 @@ func (l *commitPipeline) waitForEntries() bool {
 	}
 }
 
-// sendCommit sends what is committed, unless raft did. The entry was sent on this line
-// before, so the follower has it; term and header are those of raft's own last
-// message, so a leader that was deposed meanwhile only repeats what it once said.
+// sendCommit sends the commit index, unless raft did. The entry was sent on this pipeline
+// before, so the follower has it; term and header are those of raft's own last message, so
+// a leader that was deposed meanwhile repeats a message that it already sent.
 func (l *commitPipeline) sendCommit(e entryID) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +133,7 @@ func (l *commitPipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *ra
 	return future, nil
 }
 
-// Close is raft's; it does not wait for a message under way.
+// Close implements raft.AppendPipeline; it does not wait for a message in flight.
 func (l *commitPipeline) Close() error {
 	l.closeOnce.Do(func() { close(l.done) })
 	l.all.mu.Lock()

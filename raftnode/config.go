@@ -26,18 +26,18 @@ type Config struct {
 	Name     string // the controller's name, as in cluster.json
 	LogStore string // "wal" or "boltdb"
 	Version  string
-	APIAddr  string // told to peers and status
+	APIAddr  string // reported to peers and in the status
 
 	Listener    net.Listener // of Raft; TCP. The member closes it
 	Advertise   string       // the address that peers dial; the listener's when empty
 	Credentials *pki.Credentials
 
-	// Bootstrap makes a new cluster when the folder is empty: at once without Join; with
-	// it when all those addresses said that they know no cluster, and else it joins (S69).
+	// Bootstrap bootstraps a cluster when the data directory is empty: at once without Join;
+	// with Join when all those addresses know no cluster, and else the member joins (S69).
 	Bootstrap bool
 	Join      []string // Raft addresses of members to join through when the folder is empty
-	// BootstrapMarker is a file outside of Dir that remembers that a cluster was founded from
-	// it; Dir with the ending ".founded" when empty.
+	// BootstrapMarker is a file outside of Dir that records that a cluster was bootstrapped
+	// from Dir; Dir with the ending ".founded" when empty.
 	BootstrapMarker string
 
 	// Facts attaches what was measured to a command, on the leader, before it is
@@ -48,7 +48,7 @@ type Config struct {
 
 	HeartbeatTimeout, ElectionTimeout, LeaseTimeout time.Duration // 500 ms each
 	SnapshotThreshold, TrailingLogs                 uint64        // 8192, 2x the threshold, which is the least
-	SnapshotInterval                                time.Duration // 30 s: how often the threshold is looked at
+	SnapshotInterval                                time.Duration // 30 s: how often the threshold is checked
 	CheckpointEvery                                 uint64        // 256 entries (S23)
 	DiskHang                                        time.Duration // 5 s: an I/O outstanding for longer ends the process
 	SegmentSize                                     int           // bytes of a wal segment; 64 MiB
@@ -63,7 +63,7 @@ type Config struct {
 	// Exit ends the process with a code; os.Exit by default. Tests replace it.
 	Exit func(code int)
 
-	defaultMarker bool // nobody chose Founded
+	defaultMarker bool // BootstrapMarker was not given
 
 	// What tests replace.
 	bootstrapLevel  uint32 // of a new cluster
@@ -75,7 +75,7 @@ type Config struct {
 	dial            func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// withDefaults fills what is zero and says what cannot be.
+// withDefaults fills what is zero and refuses what is invalid.
 func (c Config) withDefaults() (Config, error) {
 	if c.Dir == "" || c.Listener == nil || c.Credentials == nil {
 		return c, errors.New("a member needs a data folder, a listener and credentials")
@@ -141,7 +141,7 @@ func (c *Config) leaderlessTimeout() time.Duration {
 	return 2 * (c.HeartbeatTimeout + c.ElectionTimeout)
 }
 
-// probeInterval is how often the leader looks at its members, and at itself; 1 s by default.
+// probeInterval is how often the leader probes its members, and itself; 1 s by default.
 func (c *Config) probeInterval() time.Duration { return 2 * c.HeartbeatTimeout }
 
 func (c *Config) journalDir() string { return filepath.Join(c.Dir, "journal") }

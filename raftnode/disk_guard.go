@@ -15,7 +15,7 @@ import (
 // reserveName is the file that is deleted when the disk is full.
 const reserveName = "reserve"
 
-// maxDefaultMinFree is the default guard on large disks, in bytes.
+// maxDefaultMinFree is the default minimum free space on large disks, in bytes.
 const maxDefaultMinFree = 256 << 20
 
 // diskGuard refuses commands while the data folder's disk is nearly full (S28, S134):
@@ -27,13 +27,13 @@ type diskGuard struct {
 	onFull           func()
 	log              *slog.Logger
 
-	// full: mutations are refused. spent: appends too; the reserve is gone and
+	// full: commands are refused. appendsRefused: appends too; the reserve is deleted and
 	// nearly nothing is left.
 	full, appendsRefused atomic.Bool
 	free                 atomic.Int64
 }
 
-// newDiskGuard looks at once, so that a member on a full disk starts, and refuses.
+// newDiskGuard checks at once, so that a member on a full disk starts and refuses commands.
 func newDiskGuard(cfg *Config, log *slog.Logger, onFull func()) *diskGuard {
 	d := &diskGuard{dir: cfg.Dir, minFree: cfg.DiskGuard, reserve: max(0, cfg.DiskReserve), statfs: cfg.statfs, log: log, onFull: func() {}}
 	d.check()
@@ -45,7 +45,7 @@ func newDiskGuard(cfg *Config, log *slog.Logger, onFull func()) *diskGuard {
 func (d *diskGuard) check() {
 	free, total, err := d.statfs(d.dir)
 	if err != nil {
-		d.log.Warn("ask how full the disk is", "folder", d.dir, "error", err)
+		d.log.Warn("read the disk's free space", "folder", d.dir, "error", err)
 		return
 	}
 	d.free.Store(free)
@@ -56,8 +56,8 @@ func (d *diskGuard) check() {
 	d.evaluate(free, minFree)
 }
 
-// evaluate acts on the free space. A full disk is no longer full when the guard and
-// an eighth are free beside the reserve.
+// evaluate acts on the free space. A full disk is no longer full when nine eighths of the
+// minimum free space are free beside the reserve.
 func (d *diskGuard) evaluate(free, minFree int64) {
 	reserved := d.reserveExists()
 	needed := minFree
@@ -72,7 +72,7 @@ func (d *diskGuard) evaluate(free, minFree int64) {
 		d.resume(reserved)
 	case free < minFree || d.full.Load():
 		d.refuseCommands(free, minFree, reserved)
-	case !reserved: // room for the guard, none for the reserve
+	case !reserved: // enough for the minimum free space, not for the reserve
 		d.refuseCommands(free, minFree, reserved)
 	}
 }
@@ -80,13 +80,13 @@ func (d *diskGuard) evaluate(free, minFree int64) {
 func (d *diskGuard) resume(reserved bool) {
 	if !reserved {
 		if err := d.createReserve(); err != nil {
-			d.log.Warn("keep a disk reserve", "error", err)
+			d.log.Warn("create the disk reserve", "error", err)
 			return
 		}
 	}
 	d.appendsRefused.Store(false)
 	if d.full.Swap(false) {
-		d.log.Info("the disk has room again", "folder", d.dir)
+		d.log.Info("the disk has free space again", "folder", d.dir)
 	}
 }
 
@@ -105,7 +105,7 @@ func (d *diskGuard) refuseCommands(free, minFree int64, reserved bool) {
 	d.appendsRefused.Store(!reserved && free < minFree/8)
 }
 
-// checkAppend is asked before each append to the log.
+// checkAppend is called before each append to the log.
 func (d *diskGuard) checkAppend() error {
 	if d.appendsRefused.Load() {
 		return fmt.Errorf("%w: %d bytes are left in %s", ErrDiskFull, d.free.Load(), d.dir)
@@ -115,7 +115,7 @@ func (d *diskGuard) checkAppend() error {
 
 func (d *diskGuard) reservePath() string { return filepath.Join(d.dir, reserveName) }
 
-// held tells whether the reserve is there, whole.
+// reserveExists tells whether the reserve exists in its full size.
 func (d *diskGuard) reserveExists() bool {
 	if d.reserve == 0 {
 		return true
@@ -124,7 +124,7 @@ func (d *diskGuard) reserveExists() bool {
 	return err == nil && info.Size() == d.reserve
 }
 
-// createReserve makes the reserve, with its blocks.
+// createReserve creates the reserve, with its blocks allocated.
 func (d *diskGuard) createReserve() (err error) {
 	f, err := os.OpenFile(d.reservePath(), os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

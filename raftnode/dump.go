@@ -60,7 +60,7 @@ func (f *stateDump) Release() { f.state = nil }
 
 // Restore decodes and verifies the whole snapshot before it swaps the state (S136).
 // A snapshot that is older than the state brings nothing: the entries that Raft
-// delivers again afterwards were applied, and are passed over, so the state's
+// delivers again afterwards were applied, and are skipped, so the state's
 // index never goes back (S24).
 func (m *machine) Restore(content io.ReadCloser) error {
 	if !m.raftStarted.Load() {
@@ -169,7 +169,7 @@ func (l *restoreLoop) detect(index uint64, now time.Time) bool {
 	return len(l.repeats) >= 3
 }
 
-// start begins the life of the machine: the restore that NewRaft did is not counted.
+// markStarted begins the life of the machine: the restore that NewRaft did is not counted.
 func (m *machine) markStarted() {
 	m.restoreLoop = restoreLoop{highest: m.restoreLoop.highest}
 	m.verifiedDump = verifiedDump{}

@@ -9,20 +9,20 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// duplicateProbes is how often in a row nobody has to answer at a member's old address before
-// it takes itself for the only process on its data: the one there may be slow to answer.
+// duplicateProbes is how many consecutive probes of a member's old address must stay
+// unanswered before it counts as the only process on its data: one there may answer slowly.
 const duplicateProbes = 3
 
-// twin is what a member that is at another address than the configuration has for it knows
+// duplicateMember is what a member that is at another address than the configuration has for it knows
 // of that address. A process that answers there under the same id runs on a copy of the
 // same data folder, or this one does, and the two together have two votes (S68).
 type duplicateMember struct {
 	addr       atomic.Pointer[string] // the address, once another process answered
-	unanswered atomic.Uint32          // asks in a row that nobody answered
+	unanswered atomic.Uint32          // consecutive probes without an answer
 }
 
-// ruledOut tells whether nobody is there. A process that answered once is there until the
-// configuration has this member's address: only the leader can say which of the two counts.
+// ruledOut tells whether no duplicate runs. One that answered once counts until the
+// configuration has this member's address: only the leader decides which of the two is the member.
 func (t *duplicateMember) ruledOut() bool {
 	return t.addr.Load() == nil && t.unanswered.Load() >= duplicateProbes
 }
@@ -37,8 +37,8 @@ func (t *duplicateMember) reset() {
 }
 
 // mayCampaign tells whether this member may be elected, and vote: one that the configuration
-// has at another address may only when no other process is there. Raft asks by itself,
-// maybe before Open has it: until all is there nobody stands.
+// has at another address may only when no other process is there. Raft calls this by
+// itself, maybe before Open returned: a member that is not open does not campaign.
 func (j *joiner) mayCampaign() bool {
 	select {
 	case <-j.started:

@@ -14,14 +14,14 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
-// applyFunc is how an entry is folded into a state; tests plant a fault in it.
+// applyFunc applies an entry to a state; tests plant a fault in it.
 type applyFunc func(s *fsm.State, index uint64, cmd *fsmpb.Command) fsm.Result
 
 func applyCommand(s *fsm.State, index uint64, cmd *fsmpb.Command) fsm.Result {
 	return s.Apply(index, cmd)
 }
 
-// skips are the entries that operators have this member pass over, by index (S70).
+// skipSet is the entries that operators have this member skip, by index (S70).
 type skipSet map[uint64]store.Skip
 
 // loadSkips reads them, and checks those that the log still holds against it.
@@ -62,7 +62,7 @@ func entryNameOf(l *raft.Log) store.EntryName {
 	return store.EntryName{Index: l.Index, Term: l.Term, Hash: hex.EncodeToString(sum[:])}
 }
 
-// at is the decision about this entry. Another entry under a recorded index is a fault:
+// lookup tells whether this entry is skipped. Another entry at a recorded index is a fault:
 // a committed entry is never replaced.
 func (s skipSet) lookup(l *raft.Log) (hash []byte, skip bool) {
 	k, known := s[l.Index]
@@ -80,7 +80,7 @@ func (s skipSet) lookup(l *raft.Log) (hash []byte, skip bool) {
 	return hash, true
 }
 
-// applyOrSkip folds an entry into the state, or has it passed over.
+// applyOrSkip applies an entry to the state, or skips it.
 func (s skipSet) applyOrSkip(state *fsm.State, l *raft.Log, cmd *fsmpb.Command, apply applyFunc) fsm.Result {
 	if hash, skip := s.lookup(l); skip {
 		return state.Skip(l.Index, hash, cmd)
@@ -88,7 +88,7 @@ func (s skipSet) applyOrSkip(state *fsm.State, l *raft.Log, cmd *fsmpb.Command, 
 	return apply(state, l.Index, cmd)
 }
 
-// decodeCommand reads an entry. Content that is no command is a fault, unless it is passed over.
+// decodeCommand decodes an entry. Data that is no command is a fault, unless it is skipped.
 func (s skipSet) decodeCommand(l *raft.Log) *fsmpb.Command {
 	cmd := new(fsmpb.Command)
 	if err := proto.Unmarshal(l.Data, cmd); err != nil {
@@ -100,8 +100,8 @@ func (s skipSet) decodeCommand(l *raft.Log) *fsmpb.Command {
 	return cmd
 }
 
-// poisoned records at which entry the state faulted, before the process ends: it is
-// what an operator needs to have the entry passed over.
+// recordEntryFault records at which entry the state machine faulted, before the process exits:
+// an operator needs it to have the entry skipped.
 func (m *Member) recordEntryFault(l *raft.Log, cause any) {
 	name := entryNameOf(l)
 	if err := m.storage.recordFault(store.Fault{EntryName: name, What: fmt.Sprint(cause), At: m.cfg.now()}); err != nil {

@@ -13,8 +13,8 @@ var (
 	ErrShutdown = errors.New("this member is shutting down")
 	// ErrDiskFull: the Raft folder is nearly full, so mutations are refused (S28).
 	ErrDiskFull = errors.New("the Raft folder's disk is full")
-	// ErrDiverged: this member's state is not the majority's, or there is no
-	// majority for one (S23). Nothing happened.
+	// ErrDiverged: this member's state is not the majority's, or no majority agrees on
+	// one (S23). Nothing happened.
 	ErrDiverged = errors.New("the members do not agree on the state")
 	// ErrRefused: the change of the membership could do harm. Nothing happened, and
 	// trying again does not help.

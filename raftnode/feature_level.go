@@ -13,9 +13,9 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// gateFeatureLevel is the leader's answer to a command that must not just go to the log; nil where
-// it may. What the cluster's feature level does not know is refused (S72): by a rejection,
-// so that nobody asks again in vain. The level itself is raised here.
+// gateFeatureLevel returns the leader's immediate outcome for a command that must not simply go
+// to the log, nil for all others. A command above the cluster's feature level is rejected (S72),
+// so that the caller does not retry it. The level itself is raised here.
 func (p *proposer) gateFeatureLevel(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	rejected, err := p.rejectUnsupported(ctx, cmd, p.reader.leaderReads.wait)
 	if rejected != nil || err != nil {
@@ -27,9 +27,9 @@ func (p *proposer) gateFeatureLevel(ctx context.Context, cmd *fsmpb.Command) (*f
 	return p.raiseFeatureLevel(ctx, cmd)
 }
 
-// rejectUnsupported refuses what the cluster's level does not know, on the leader and before a
-// command goes there: a leader of an older build would not see all of it. A member that
-// would refuse learns first, by a read, how far the log is.
+// rejectUnsupported rejects commands above the cluster's level, on the leader and before a
+// command is forwarded: a leader of an older build would drop fields that it does not know.
+// Before it rejects, the member catches up with the log by a linearizable read.
 func (p *proposer) rejectUnsupported(ctx context.Context, cmd *fsmpb.Command, readIndex func(context.Context) (uint64, error)) (*fsmpb.Outcome, error) {
 	if fsm.TooNew(p.machine.cluster().FeatureLevel, cmd) == nil {
 		return nil, nil
@@ -51,7 +51,7 @@ func (p *proposer) rejectUnsupported(ctx context.Context, cmd *fsmpb.Command, re
 	return nil, nil
 }
 
-// refusal is a rejection that is not in the log.
+// unloggedRejection is a rejection without an entry in the log.
 func (p *proposer) unloggedRejection(rej *fsm.Rejection) *fsmpb.Outcome {
 	return &fsmpb.Outcome{
 		Index:     p.machine.index.Load(),
@@ -59,9 +59,8 @@ func (p *proposer) unloggedRejection(rej *fsm.Rejection) *fsmpb.Outcome {
 	}
 }
 
-// raiseFeatureLevel has the feature level raised when every member understands it. Until it is
-// applied here nobody joins, so that no other member comes in between, whatever becomes of
-// the caller.
+// raiseFeatureLevel raises the feature level when every member understands it. Until the entry
+// is applied here no member is added, also when the caller's context ends before that.
 func (p *proposer) raiseFeatureLevel(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	p.membershipChange.Lock()
 	data, rej, err := p.prepareLevelRaise(ctx, cmd)
@@ -88,8 +87,8 @@ func (p *proposer) prepareLevelRaise(ctx context.Context, cmd *fsmpb.Command) ([
 	return data, nil, err
 }
 
-// checkAllSupport asks every member of the configuration, with a vote or without one,
-// which level it understands. Who does not answer may be of any build.
+// checkAllSupport asks every member of the configuration, voter or not, which level it
+// understands. One that does not answer may be of any build, so it counts as lacking.
 func (p *proposer) checkAllSupport(ctx context.Context, level uint32) *fsm.Rejection {
 	if level > p.cfg.maxFeatureLevel {
 		return fsm.Reject(fsm.Unsupported, "feature level %d is above %d, the highest that the leader understands: upgrade it first", level, p.cfg.maxFeatureLevel)
@@ -101,8 +100,8 @@ func (p *proposer) checkAllSupport(ctx context.Context, level uint32) *fsm.Rejec
 	return nil
 }
 
-// membersLackingLevel says of each member but this one that did not say that it understands
-// the level, what is to be done about it.
+// membersLackingLevel lists the other members that did not confirm that they understand the
+// level, each with its remedy.
 func membersLackingLevel(servers []raft.Server, self raft.ServerID, answers map[raft.ServerID]memberStatus, level uint32) (lacking []string) {
 	for _, s := range servers {
 		a, answered := answers[s.ID]

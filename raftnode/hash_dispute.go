@@ -44,8 +44,8 @@ func majorityHash(hashes map[raft.ServerID][32]byte, servers []raft.Server) ([32
 	return [32]byte{}, hashUnknown
 }
 
-// hashDispute is a disagreement that no majority decides. It is renewed by the leader
-// for as long as it lasts, and ends by itself when no leader renews it.
+// hashDispute is a disagreement on the state's hash that no majority decides. The leader
+// renews it for as long as it lasts; without renewal it expires.
 type hashDispute struct {
 	mu      sync.Mutex
 	index   uint64
@@ -60,7 +60,7 @@ func (d *hashDispute) set(index uint64, ttl time.Duration) {
 
 func (d *hashDispute) clear() { d.set(0, 0) }
 
-// at is the index of the disagreement; zero when there is none.
+// activeIndex is the index of the dispute; zero when there is none.
 func (d *hashDispute) activeIndex() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

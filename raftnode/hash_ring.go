@@ -6,7 +6,7 @@ const hashesKept = 65_536
 // hashRing remembers the state's hash at each applied index. The machine's lock guards it.
 type hashRing struct {
 	entries []hashEntry
-	floor   uint64 // nothing is known below: a snapshot was restored there
+	floor   uint64 // nothing is known below: a Raft snapshot was restored there
 	last    uint64
 }
 
@@ -22,7 +22,7 @@ func (r *hashRing) put(index uint64, hash [32]byte) {
 	r.last = index
 }
 
-// reset forgets all: the state is another snapshot's.
+// reset forgets all hashes: the state was replaced by a restored dump.
 func (r *hashRing) reset(index uint64, hash [32]byte) {
 	clear(r.entries)
 	r.floor = index

@@ -16,7 +16,7 @@ type Entry struct {
 	Command *fsmpb.Command
 	Outcome *fsmpb.Outcome
 
-	// GapTo is set instead of a command: nothing is known from Index to GapTo, and Why.
+	// GapTo is set instead of a command: nothing is known from Index to GapTo, for Reason.
 	GapTo  uint64
 	Reason string
 }

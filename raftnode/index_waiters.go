@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// indexWaiters wakes who waits for an index, and only them.
+// indexWaiters wakes the waiters of the indexes that were reached, and no others.
 type indexWaiters struct {
 	reached atomic.Uint64
 	mu      sync.Mutex
@@ -17,7 +17,7 @@ type indexWaiters struct {
 type indexWaiter struct {
 	index     uint64
 	done      chan struct{}
-	heapIndex int // in the queue; below zero when it left
+	heapIndex int // in the heap; negative once removed
 }
 
 // advance tells that everything up to index is applied. It never goes back.
@@ -73,14 +73,14 @@ func (q waiterHeap) Swap(i, j int) {
 	q[i].heapIndex, q[j].heapIndex = i, j
 }
 
-// Push is heap.Interface's.
+// Push implements heap.Interface.
 func (q *waiterHeap) Push(x any) {
 	w := x.(*indexWaiter)
 	w.heapIndex = len(*q)
 	*q = append(*q, w)
 }
 
-// Pop is heap.Interface's.
+// Pop implements heap.Interface.
 func (q *waiterHeap) Pop() any {
 	old := *q
 	last := old[len(old)-1]

@@ -33,7 +33,7 @@ func (j *joiner) setAdmitted(c raft.Configuration) {
 }
 
 // checkAdmitted is nil once a configuration that has this member was committed and received.
-// Before, it serves nothing: it may be a stranger at a member's old address (S68).
+// Before that it serves nothing: it may be an unknown process at a member's old address (S68).
 func (j *joiner) checkAdmitted() error {
 	if addr := j.duplicate.addr.Load(); addr != nil {
 		return fmt.Errorf("member %s runs at %s too, on a copy of the data folder: stop one of the two, for ever", j.id, *addr)
@@ -47,7 +47,7 @@ func (j *joiner) checkAdmitted() error {
 	return fmt.Errorf("this member (%s) has not yet received a committed configuration that has it", j.id)
 }
 
-// setJoinError notes why this member is in no cluster yet, and logs it when that is new.
+// setJoinError records why this member is not in the cluster yet, and logs it when it changed.
 func (j *joiner) setJoinError(err error) {
 	reason := err.Error()
 	if old := j.joinError.Swap(&reason); old == nil || *old != reason {
@@ -55,8 +55,8 @@ func (j *joiner) setJoinError(err error) {
 	}
 }
 
-// membershipLoop joins, or founds, when the folder is new, corrects the own address when it
-// changed, and ends the process when the cluster removed this member.
+// membershipLoop joins or bootstraps when the data directory is new, has the configuration
+// corrected when this member's address changed, and exits when the cluster removed it.
 func (j *joiner) membershipLoop(ctx context.Context) {
 	j.reconcileMembership(ctx)
 	runEvery(ctx, j.cfg.probeInterval(), func() { j.reconcileMembership(ctx) })
@@ -86,7 +86,7 @@ func (j *joiner) reconcileMembership(ctx context.Context) {
 	j.peers.closeStaleConnections()
 }
 
-// joinThroughAny asks each known member until one takes this member in.
+// joinThroughAny asks each known member until one adds this member.
 func (j *joiner) joinThroughAny(ctx context.Context) {
 	addrs := slices.Clone(j.cfg.Join)
 	for _, s := range j.servers() {
@@ -106,7 +106,7 @@ func (j *joiner) joinThroughAny(ctx context.Context) {
 	j.setJoinError(errors.New(strings.Join(failed, "; ")))
 }
 
-// reason is an error without what gRPC says around it.
+// rpcMessage is an error's message without gRPC's prefix.
 func rpcMessage(err error) string { return status.Convert(err).Message() }
 
 func (j *joiner) joinThrough(ctx context.Context, addr string) error {
@@ -146,8 +146,8 @@ func (j *joiner) exitRemoved() {
 	}
 }
 
-// bootstrapOrJoin asks every known address. One that knows a cluster is joined; a new one is
-// made only when all said that they know none, and that they are not to make one either.
+// bootstrapOrJoin asks every known address. If one knows a cluster, this member joins it; it
+// bootstraps only when all answered that they know none and are not to bootstrap either.
 func (j *joiner) bootstrapOrJoin(ctx context.Context) {
 	unanswered, otherFounder, clusterExists := j.bootstrapper.discoverCluster(ctx)
 	switch {

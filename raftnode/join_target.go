@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// checkTarget compares the target with this member. One that does not know its cluster
-// yet is told by the id alone, which is random and never used twice: who knows the id of
-// a new member has it from its Join, or from an operator's visit. The first cluster that
-// names it is its cluster for ever.
+// checkTarget compares the target with this member. A member that has no cluster id yet is
+// identified by its member id alone, which is random and never used twice: a caller can know
+// a new member's id only from its Join or its Status. The first cluster id in a matching
+// target is recorded permanently.
 func (j *joiner) checkTarget(t *raftpb.Target) error {
 	cluster := j.storage.clusterID()
 	switch {
@@ -29,8 +29,8 @@ func (j *joiner) checkTarget(t *raftpb.Target) error {
 	return nil
 }
 
-// checkUntargeted: only while a build that names nobody may be a member, and only
-// after the cluster said that this member is one, under the id that it has.
+// checkUntargeted admits untargeted connections only while a build without targets may be a
+// member, and only after the cluster confirmed this process as a member under its own id.
 func (j *joiner) checkUntargeted() error {
 	if level := j.machine.cluster().FeatureLevel; level >= fsm.Level2 {
 		return fmt.Errorf("at feature level %d a connection names its member: upgrade the controller that dials", level)

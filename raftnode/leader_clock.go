@@ -11,11 +11,11 @@ import (
 // maxClockSkew is how far a leader's clock may be from the members' median (S27).
 const maxClockSkew = 5 * time.Second
 
-// clockCheck tells whether this leader's clock was found off.
+// clockCheck tells whether this leader's clock is skewed.
 type clockCheck struct{ skewed atomic.Bool }
 
-// checkClock has a leader whose clock is off the members' median stop stamping
-// commands and give leadership away.
+// checkClock has a leader whose clock is skewed against the members' median stop stamping
+// commands and transfer leadership.
 func (l *leader) checkClock(statuses map[raft.ServerID]memberStatus) {
 	var offsets []time.Duration
 	for _, a := range statuses {
@@ -36,7 +36,7 @@ func (l *leader) checkClock(statuses map[raft.ServerID]memberStatus) {
 	}
 }
 
-// median is of the offsets and the own one, zero. Two clocks do not tell which is right.
+// median includes this member's own offset, zero. Of two clocks nobody knows which is right.
 func median(others []time.Duration) (time.Duration, bool) {
 	if len(others) < 2 {
 		return 0, false

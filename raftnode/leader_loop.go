@@ -20,7 +20,7 @@ type leader struct {
 	membership  *membership
 	checkpoints *checkpoints
 	clock       clockCheck
-	sweepSignal chan struct{} // a sweep is under way
+	sweepSignal chan struct{} // a sweep is pending
 }
 
 // leaderLoop does a leader's duties for as long as this member leads.
@@ -37,7 +37,7 @@ func (l *leader) leaderLoop(ctx context.Context) {
 	}
 }
 
-// term is one term of this leader.
+// leadTerm works through one term of this leader.
 func (l *leader) leadTerm(v *leaderInfo) {
 	ctx, cancel := context.WithCancel(v.ctx)
 	defer cancel()
@@ -64,7 +64,7 @@ func (l *leader) leadTerm(v *leaderInfo) {
 }
 
 // barrier waits until everything that was committed before this term is applied
-// here, and opens the gate for reads (S139).
+// here, and opens the read gate (S139).
 func (l *leader) barrier(ctx context.Context, term uint64) bool {
 	for ctx.Err() == nil {
 		future := l.raft.Barrier(time.Second)
@@ -81,7 +81,7 @@ func (l *leader) barrier(ctx context.Context, term uint64) bool {
 	return false
 }
 
-// begin proposes the first command of a new cluster.
+// proposeClusterBootstrap proposes the first command of a new cluster.
 func (l *leader) proposeClusterBootstrap(ctx context.Context) {
 	for ctx.Err() == nil && l.machine.cluster().ID == "" {
 		incarnation := make([]byte, 16)
@@ -101,8 +101,8 @@ const (
 	maxVerifyMisses = 3
 )
 
-// watchMainLoop ends the process when raft's main loop no longer answers: its
-// heartbeats would keep it leader for ever (S132).
+// watchMainLoop exits when raft's main loop no longer answers: heartbeats come from other
+// goroutines and would keep it leader, since raft steps down in its main loop only (S132).
 func (l *leader) watchMainLoop(ctx context.Context) {
 	misses := 0
 	runEvery(ctx, time.Second, func() {

@@ -7,13 +7,14 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// leaderDuties is what a leader knows of its members in one term.
+// leaderDuties is what a leader knows about the members in one term.
 type leaderDuties struct {
 	*leader
-	caughtUpProbes map[string]int // how many looks found a non-voter close behind
+	caughtUpProbes map[string]int // consecutive probes that found a non-voter within maxPromotionLag
 }
 
-// probeMembers asks all members how they are, and does what follows from it.
+// probeMembers asks all members for their status: for the clock check, promotions and an
+// open hash dispute.
 func (d *leaderDuties) probeMembers(ctx context.Context) {
 	if d.checkpoints.hashDispute.err() != nil {
 		d.checkpoints.checkpoint(ctx)
@@ -23,7 +24,8 @@ func (d *leaderDuties) probeMembers(ctx context.Context) {
 	d.promoteCaughtUp(ctx, statuses)
 }
 
-// promoteCaughtUp gives a vote to one non-voter that has been close behind for a while (S141).
+// promoteCaughtUp promotes one non-voter that stayed within maxPromotionLag for
+// promotionProbes consecutive probes (S141).
 func (d *leaderDuties) promoteCaughtUp(ctx context.Context, answers map[raft.ServerID]memberStatus) {
 	for _, s := range d.servers() {
 		if s.Suffrage == raft.Voter {

@@ -10,11 +10,11 @@ import (
 const (
 	// sweepPause leaves the log to others between two batches of a sweep.
 	sweepPause = 5 * time.Millisecond
-	// sweepRetry is how soon a batch is proposed again that was not taken.
+	// sweepRetry is the pause before a batch that failed is proposed again.
 	sweepRetry = time.Second
 )
 
-// signalSweep is told after each batch of entries.
+// signalSweep is called after each batch of entries.
 func (l *leader) signalSweep() {
 	if l.machine.sweeping.Load() {
 		select {
@@ -24,8 +24,8 @@ func (l *leader) signalSweep() {
 	}
 }
 
-// sweep has the sweeps under way written, batch by batch, for as long as this member
-// leads. A leader that dies between two batches leaves the rest to the next one.
+// sweep proposes the batches of the pending sweeps for as long as this member leads.
+// A leader that dies between two batches leaves the rest to the next leader.
 func (l *leader) sweep(ctx context.Context) {
 	for ctx.Err() == nil {
 		if pending := l.machine.cluster().Sweeps; len(pending) > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// view is who leads, as this member knows it. It is never changed.
+// leaderInfo is the leader as this member knows it. It is immutable.
 type leaderInfo struct {
 	id, addr string // empty: no leader is known
 	leading  bool
@@ -37,14 +37,14 @@ func (v *leaderInfo) leaderlessFor() time.Duration {
 	return time.Since(v.since)
 }
 
-// leaderTracker follows raft's idea of the leader.
+// leaderTracker follows raft's view of the leader.
 type leaderTracker struct {
 	raft   *raft.Raft
 	selfID string
 	log    *slog.Logger
 	info   atomic.Pointer[leaderInfo]
 	mu     sync.Mutex
-	// elections counts the times that this member stood for election.
+	// onElection is called when this member campaigns.
 	onElection func()
 }
 
@@ -56,7 +56,7 @@ func newLeaderTracker(r *raft.Raft, selfID string, log *slog.Logger, onElection 
 
 func (l *leaderTracker) current() *leaderInfo { return l.info.Load() }
 
-// refresh reads raft's idea. A leader is known to itself only while raft calls it one.
+// refresh reads raft's view. This member counts as the leader only while raft is in that state.
 func (l *leaderTracker) refresh() *leaderInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()

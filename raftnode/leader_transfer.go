@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// transfer gives leadership to another voter; no-op on others. It tries until ctx ends:
+// transfer transfers leadership to another voter; no-op on a follower. It tries until ctx ends:
 // raft gives up when the other one is not elected in one election timeout.
 func (l *leaderTracker) transfer(ctx context.Context) error {
 	for l.refresh().leading {
@@ -26,17 +26,17 @@ func (l *leaderTracker) transfer(ctx context.Context) error {
 	return nil
 }
 
-// resign transfers leadership, when this member has it, and waits a second at most:
+// resign transfers leadership, when this member leads, and waits a second at most:
 // the main loop that would serve it may be blocked in the store (S27).
 func (l *leaderTracker) resign(reason string) {
 	if !l.refresh().leading {
 		return
 	}
-	l.log.Warn("giving leadership away", "why", reason)
+	l.log.Warn("transferring leadership", "why", reason)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := l.transfer(ctx); err != nil {
-		l.log.Warn("leadership was not given away", "error", err)
+		l.log.Warn("leadership transfer failed", "error", err)
 	}
 }
 

@@ -34,7 +34,7 @@ type machine struct {
 	raftStarted atomic.Bool // raft has started
 	// sweeping: what an entry changed is not in all records yet.
 	sweeping atomic.Bool
-	// halted is set when nothing may be applied, snapshotted or served any more.
+	// halted is set when nothing may be applied, dumped or served any more.
 	halted atomic.Bool
 
 	verifiedDump verifiedDump // before raft has started
@@ -43,21 +43,21 @@ type machine struct {
 
 	apply    applyFunc
 	skips    skipSet
-	applying *raft.Log // the entry that is being folded; of the raft goroutine only
+	applying *raft.Log // the entry that is being applied; of the raft goroutine only
 }
 
-// machineEvents is who the machine tells. All must return quickly.
+// machineEvents are the machine's callbacks. All must return quickly.
 type machineEvents struct {
 	changed    func([]fsm.Change)
 	allChanged func()
-	// committed is told of the last entry of each batch.
+	// committed gets the last entry of each batch.
 	committed    func(index, term uint64)
 	clusterNamed func(id string) error // the first command named the cluster
-	// configuration is told of each that was committed.
+	// configuration gets each committed configuration.
 	configuration func(raft.Configuration)
 	diverged      func(index uint64, own, agreed []byte)
 	failed        func(what string)
-	// poisoned is told before fault: the state faulted on this entry.
+	// entryFailed is called before failed: the state machine faults on this entry.
 	entryFailed  func(l *raft.Log, cause any)
 	batchApplied func(entries int, took time.Duration)
 	dumpDone     func(kind string)
@@ -67,11 +67,11 @@ func newMachine(j *journal.Journal, on machineEvents) *machine {
 	return &machine{state: fsm.New(), hashes: newHashRing(hashesKept), journal: j, events: on, apply: applyCommand}
 }
 
-// Apply is raft.FSM's.
+// Apply implements raft.FSM.
 func (m *machine) Apply(l *raft.Log) any { return m.ApplyBatch([]*raft.Log{l})[0] }
 
-// ApplyBatch folds committed entries into the state (raft.BatchingFSM). What it
-// cannot fold is a fault: the process ends before states diverge.
+// ApplyBatch applies committed entries (raft.BatchingFSM). An entry that cannot be applied
+// is a fault: the process exits before states diverge.
 func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 	defer m.exitOnPanic("apply committed entries")
 	m.exitIfHalted()
@@ -102,7 +102,7 @@ func (m *machine) ApplyBatch(logs []*raft.Log) []any {
 }
 
 // decode is done before the lock is taken. Entries that are not commands, and
-// those below what a later snapshot brought, have none.
+// those below a restored Raft snapshot, have none.
 func (m *machine) decode(logs []*raft.Log) []*fsmpb.Command {
 	commands := make([]*fsmpb.Command, len(logs))
 	for i, l := range logs {
@@ -139,7 +139,7 @@ func (m *machine) applyCommands(logs []*raft.Log, commands []*fsmpb.Command, out
 	return changes
 }
 
-// handleMemberCommands looks at the two commands that concern the member itself.
+// handleMemberCommands handles the two commands that concern the member itself.
 func (m *machine) handleMemberCommands(cmd *fsmpb.Command, o *fsmpb.Outcome) {
 	if o.GetRejection() != nil {
 		return
@@ -163,8 +163,8 @@ func (m *machine) compareHash(c *fsmpb.Checkpoint) {
 	}
 }
 
-// appendJournal writes the journal. What the disk does not take becomes a gap there;
-// only another history in the same folder is an error (S26).
+// appendJournal writes the journal. What cannot be written becomes a gap there; only a
+// different history in the same directory is an error (S26).
 func (m *machine) appendJournal(l *raft.Log, o *fsmpb.Outcome) {
 	outcome, err := proto.Marshal(o)
 	if err != nil {
@@ -175,11 +175,11 @@ func (m *machine) appendJournal(l *raft.Log, o *fsmpb.Outcome) {
 	}
 }
 
-// advancePast tells of an index that Raft went through without giving it to the machine.
+// advancePast records an index that Raft passed without giving its entry to the machine.
 func (m *machine) advancePast(index uint64) { m.applied.advance(index) }
 
-// exitOnPanic turns a panic into the end of the process. Where a test keeps the
-// process alive, the raft goroutine ends and nothing is applied any more.
+// exitOnPanic turns a panic into an exit of the process. Where a test keeps the process
+// alive, the raft goroutine ends and nothing is applied any more.
 func (m *machine) exitOnPanic(activity string) {
 	if p := recover(); p != nil {
 		m.halted.Store(true)

@@ -34,7 +34,7 @@ type Member struct {
 	terminateErr  error
 }
 
-// Close transfers leadership if it has it, and stops.
+// Close transfers leadership if this member leads, and stops it.
 func (m *Member) Close() error {
 	m.terminate(true)
 	return m.terminateErr
@@ -49,10 +49,10 @@ func (m *Member) terminate(transfer bool) {
 	})
 }
 
-// shutdownGrace bounds how long calls of peers are waited for, and the answers of raft.
+// shutdownGrace bounds the wait for calls of peers, and for raft's answers.
 const shutdownGrace = time.Second
 
-// shutdown stops what asks before what answers, and closes the files last.
+// shutdown stops the callers before what they call, and closes the files last.
 func (m *Member) shutdown() error {
 	m.cancel()
 	m.stopServer()
@@ -85,13 +85,13 @@ func (m *Member) stopServer() {
 	}
 }
 
-// onDiskHang ends the process when the disk does not answer; a leader asks for the
-// transfer first (S27).
+// onDiskHang exits when the disk does not answer; a leader tries to transfer leadership
+// first (S27).
 func (m *Member) onDiskHang(operation string) {
 	select {
 	case <-m.started:
 		m.tracker.resign("the disk hangs")
-	default: // it does not even come up
+	default: // Open has not returned yet
 	}
 	m.fatal(ExitRestart, "the disk hangs: "+operation)
 }

@@ -77,11 +77,11 @@ func runEvery(ctx context.Context, interval time.Duration, fn func()) {
 	}
 }
 
-// fatal ends the process: going on could do harm. It returns only in tests.
+// fatal exits the process, because going on could do harm. It returns only in tests.
 func (c *core) fatal(code int, reason string) {
 	c.fatalOnce.Do(func() {
 		c.fatalReason.Store(&reason)
-		c.log.Error("this member ends its process", "code", code, "why", reason)
+		c.log.Error("exiting", "code", code, "why", reason)
 		c.cfg.Exit(code)
 		go func() {
 			<-c.started
@@ -113,7 +113,7 @@ func (c *core) serverOf(id string) (raft.Server, bool) {
 	return raft.Server{}, false
 }
 
-// recordClusterID records which cluster the folder belongs to (S21).
+// recordClusterID records which cluster the data directory belongs to (S21).
 func (c *core) recordClusterID(cluster string) error {
 	if c.storage.clusterID() == cluster {
 		return nil
@@ -127,7 +127,7 @@ func (c *core) inConfiguration() bool {
 	return in
 }
 
-// targetFor is a member of this cluster, as connections to it name it.
+// targetFor is the target of connections to a member of this cluster.
 func (c *core) targetFor(id string) *raftpb.Target {
 	return &raftpb.Target{ClusterId: c.storage.clusterID(), MemberId: id}
 }

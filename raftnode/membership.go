@@ -15,9 +15,9 @@ import (
 const (
 	// maxPromotionLag is how many entries a non-voter may lag to count as caught up.
 	maxPromotionLag = 256
-	// promotionProbes is how often in a row it must be, before it gets its vote.
+	// promotionProbes is how many consecutive probes must find that before it is promoted.
 	promotionProbes = 3
-	// membershipChangeTimeout is how long a change of the membership may wait to be appended.
+	// membershipChangeTimeout is how long a configuration change may wait to be appended.
 	membershipChangeTimeout = 5 * time.Second
 )
 

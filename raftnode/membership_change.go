@@ -14,7 +14,7 @@ import (
 func (mb *membership) addMember(ctx context.Context, req *raftpb.JoinRequest) error {
 	mb.change.Lock()
 	defer mb.change.Unlock()
-	if level := mb.machine.cluster().FeatureLevel; req.GetFeatureLevel() < level { // looked at under the lock: it is held while the level rises
+	if level := mb.machine.cluster().FeatureLevel; req.GetFeatureLevel() < level { // under the lock, which is held while the level is raised
 		return fmt.Errorf("%w: the cluster runs at feature level %d, the member understands %d: upgrade it", ErrRefused, level, max(fsm.Level1, req.GetFeatureLevel()))
 	}
 	for _, s := range mb.servers() {
@@ -30,7 +30,7 @@ func (mb *membership) addMember(ctx context.Context, req *raftpb.JoinRequest) er
 				ErrRefused, s.ID, s.Address, s.ID)
 		}
 	}
-	mb.log.Info("taking a member in", "id", req.GetMemberId(), "name", req.GetName(), "addr", req.GetRaftAddr())
+	mb.log.Info("adding a member", "id", req.GetMemberId(), "name", req.GetName(), "addr", req.GetRaftAddr())
 	future := mb.raft.AddNonvoter(raft.ServerID(req.GetMemberId()), raft.ServerAddress(req.GetRaftAddr()), 0, membershipChangeTimeout)
 	if err := await(ctx, future.Error); err != nil {
 		return classifyError(err)
@@ -38,8 +38,8 @@ func (mb *membership) addMember(ctx context.Context, req *raftpb.JoinRequest) er
 	return nil
 }
 
-// checkAddressChange refuses another address while another process answers at the old one: two that
-// run on copies of one data folder would vote twice.
+// checkAddressChange refuses another address while another process answers at the old one: two
+// processes on copies of one data directory would vote twice.
 func (mb *membership) checkAddressChange(ctx context.Context, s raft.Server, req *raftpb.JoinRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, mb.cfg.leaderlessTimeout())
 	defer cancel()
@@ -56,9 +56,9 @@ func (mb *membership) promoteToVoter(ctx context.Context, s raft.Server) {
 	if current, ok := mb.serverOf(string(s.ID)); !ok || current != s {
 		return
 	}
-	mb.log.Info("giving a member its vote", "id", string(s.ID))
+	mb.log.Info("promoting a member to voter", "id", string(s.ID))
 	if err := await(ctx, mb.raft.AddVoter(s.ID, s.Address, 0, membershipChangeTimeout).Error); err != nil && ctx.Err() == nil {
-		mb.log.Warn("give a member its vote", "id", string(s.ID), "error", err)
+		mb.log.Warn("promote a member to voter", "id", string(s.ID), "error", err)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// removeMember is Remove on the leader. A leader that is to go lets another one do it.
+// removeMember is Remove on the leader. A leader that is to be removed transfers leadership first.
 func (mb *membership) removeMember(ctx context.Context, id string) error {
 	mb.change.Lock()
 	defer mb.change.Unlock()
@@ -32,8 +32,8 @@ func (mb *membership) removeMember(ctx context.Context, id string) error {
 	return nil
 }
 
-// checkRemovable refuses to remove a voter when those that are left are no quorum of
-// themselves, or while a member is catching up, which may be what makes them one.
+// checkRemovable refuses to remove a voter when too few of the remaining voters answer for a
+// quorum, or while a non-voter is catching up, which may complete one.
 func (mb *membership) checkRemovable(ctx context.Context, leaving raft.Server) error {
 	if leaving.Suffrage != raft.Voter {
 		return nil

@@ -20,7 +20,7 @@ import (
 
 const (
 	handshakeTimeout = 10 * time.Second
-	// maxHandshakes bounds what strangers can make a member hold.
+	// maxHandshakes bounds what unauthenticated peers can make a member hold.
 	maxHandshakes = 128
 )
 
@@ -39,10 +39,10 @@ type mux struct {
 	lifetime                   context.Context
 	cancel                     context.CancelFunc
 	wg                         sync.WaitGroup
-	misdirected                atomic.Uint64 // connections that were meant for another member
+	misdirected                atomic.Uint64 // connections whose target is another member
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // of Raft; raft does not close those it accepted. True: it names nobody
+	conns map[net.Conn]bool // of Raft; raft does not close those it accepted. True: untargeted
 }
 
 func newMux(c *core, checker targetChecker) *mux {
@@ -90,7 +90,7 @@ func (m *mux) accept() error {
 }
 
 // handshake refuses every certificate but a controller's of this cluster, and every
-// connection that is meant for another member (S68), and hands the rest to whom it asked for.
+// connection whose target is another member (S68), and hands the rest to their protocol's listener.
 func (m *mux) handshake(conn net.Conn) {
 	ctx, cancel := context.WithTimeout(m.lifetime, handshakeTimeout)
 	defer cancel()
@@ -116,8 +116,8 @@ func (m *mux) handshake(conn net.Conn) {
 	}
 }
 
-// meant is nil when a connection may go on. What gRPC may be asked on one that names
-// nobody is decided at each call.
+// checkProtocol is nil when a connection may go on. Which gRPC calls an untargeted one may
+// make is decided at each call.
 func (m *mux) checkProtocol(conn *tls.Conn) error {
 	switch protocol := conn.ConnectionState().NegotiatedProtocol; protocol {
 	case protoRaft, protoMember:
@@ -135,7 +135,7 @@ func (m *mux) checkProtocol(conn *tls.Conn) error {
 	}
 }
 
-// closeUntargeted ends the connections of Raft that name nobody.
+// closeUntargeted closes the untargeted connections of Raft.
 func (m *mux) closeUntargeted() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -172,7 +172,7 @@ func (m *mux) track(conn net.Conn, untargeted bool) net.Conn {
 	return trackedConn{Conn: conn, mux: m}
 }
 
-// Close is net.Conn's.
+// Close implements net.Conn.
 func (t trackedConn) Close() error {
 	t.mux.mu.Lock()
 	delete(t.mux.conns, t.Conn)
@@ -202,7 +202,7 @@ func (b *protocolListener) deliver(conn net.Conn) {
 	}
 }
 
-// Accept is net.Listener's.
+// Accept implements net.Listener.
 func (b *protocolListener) Accept() (net.Conn, error) {
 	select {
 	case conn := <-b.accepted:
@@ -212,7 +212,7 @@ func (b *protocolListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close is net.Listener's. The mux has its own.
+// Close implements net.Listener. It leaves the mux's listener open.
 func (b *protocolListener) Close() error {
 	b.once.Do(func() { close(b.done) })
 	return nil
@@ -226,8 +226,8 @@ type advertisedAddr string
 func (advertisedAddr) Network() string  { return "tcp" }
 func (a advertisedAddr) String() string { return string(a) }
 
-// Dial is raft.StreamLayer's. The address is one that addressed made: the pool of
-// raft's transport is by address, and must not mix members up that have the same one.
+// Dial implements raft.StreamLayer. The address comes from withMemberID: raft's transport
+// pools connections by address, and must not mix up members that share one.
 func (b *protocolListener) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(b.mux.lifetime, min(timeout, handshakeTimeout))
 	defer cancel()
@@ -252,10 +252,10 @@ func withMemberID(id raft.ServerID, address raft.ServerAddress) raft.ServerAddre
 	return raft.ServerAddress(string(id) + "@" + string(address))
 }
 
-// handshakenCreds is grpc's credentials for connections whose handshake the mux did.
+// handshakenCreds are gRPC credentials for connections whose handshake the mux did.
 type handshakenCreds struct{}
 
-// ServerHandshake says whom the mux greeted.
+// ServerHandshake returns the peer of the handshake that the mux did.
 func (handshakenCreds) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	tlsConn, ok := conn.(*tls.Conn)
 	if !ok {
@@ -276,15 +276,15 @@ func (handshakenCreds) ClientHandshake(context.Context, string, net.Conn) (net.C
 	return nil, nil, errors.New("these credentials are a listener's")
 }
 
-// Info is credentials.TransportCredentials'.
+// Info implements credentials.TransportCredentials.
 func (handshakenCreds) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
-// Clone is credentials.TransportCredentials'.
+// Clone implements credentials.TransportCredentials.
 func (g handshakenCreds) Clone() credentials.TransportCredentials { return g }
 
-// OverrideServerName is credentials.TransportCredentials'.
+// OverrideServerName implements credentials.TransportCredentials.
 func (handshakenCreds) OverrideServerName(string) error { return nil }
 
 // sleep waits, or returns at once when the context is done.
@@ -297,8 +297,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// hostOf is an address without its port: a peer that tries again comes from another one,
-// and says nothing new.
+// hostOf is an address without its port, which is another one at each retry of a peer.
 func hostOf(addr net.Addr) string {
 	host, _, err := net.SplitHostPort(addr.String())
 	if err != nil {

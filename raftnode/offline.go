@@ -13,11 +13,11 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/store"
 )
 
-// ErrSkipRefused: the entry is not one that may be passed over.
+// ErrSkipRefused: the entry may not be skipped.
 var ErrSkipRefused = errors.New("the entry is not skipped")
 
-// Offline is the log of a member that does not run. It holds the folder's lock, and
-// what Open checks at a start was checked.
+// Offline is the log of a member that does not run. It holds the data directory's lock, and
+// the checks of Open passed.
 type Offline struct {
 	*store.Store
 	dir   string
@@ -73,10 +73,9 @@ func (o *Offline) entry(index uint64) (*raft.Log, error) {
 	return l, o.Logs.GetLog(index, l)
 }
 
-// Skip has the state of this member pass an entry over from the next start on. The
-// entry must be named by its index and its hash; be known as committed, as this member
-// ended at it; and be what the state cannot take, which is tried on a copy. The same
-// again is done already.
+// Skip has this member's state machine skip an entry from the next start on. The entry must
+// be named by its index and hash, be known as committed (this member exited at it), and be
+// one that the state machine faults on, which is tried on a copy. Repeating a Skip is no error.
 func (o *Offline) Skip(index uint64, hash, reason string, now time.Time) (store.Skip, error) {
 	recorded, err := o.Skips()
 	if err != nil {
@@ -105,7 +104,7 @@ func (o *Offline) Skip(index uint64, hash, reason string, now time.Time) (store.
 	return k, o.AddSkip(k)
 }
 
-// committed: Raft gave the entry to this member's state, which ended the member.
+// checkCommitted: Raft gave the entry to this member's state machine, at which the member exited.
 func (o *Offline) checkCommitted(name store.EntryName) error {
 	f, err := o.Fault()
 	switch {
@@ -152,7 +151,7 @@ func (o *Offline) checkFaults(entry *raft.Log, recorded []store.Skip) error {
 	return nil
 }
 
-// applyFault answers what the state faults on the entry with, nil when it takes it.
+// applyFault returns the state machine's fault on the entry, nil when it applies.
 func (o *Offline) applyFault(state *fsm.State, l *raft.Log, skipped skipSet) (cause any) {
 	if l.Type != raft.LogCommand {
 		return nil

@@ -16,10 +16,9 @@ import (
 // raftRPCTimeout is for one message of Raft; InstallSnapshot has more, by its size.
 const raftRPCTimeout = 10 * time.Second
 
-// Open checks the data folder, sanitises the log and starts the member. It
-// refuses to start on any doubt, with an error that names the file and the remedy.
-// A member whose folder is empty joins, or founds, in the background; Ready tells when
-// it serves.
+// Open checks the data directory, sanitises the log and starts the member. It refuses to
+// start on any doubt, with an error that names the file and the remedy. A member whose
+// directory is empty joins or bootstraps in the background; Ready tells when it serves.
 func Open(ctx context.Context, cfg Config) (*Member, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -103,7 +102,7 @@ func raftConfig(c *core, notify chan<- bool) *raft.Config {
 	return config
 }
 
-// run starts what serves and what watches.
+// serve starts the listeners and the background loops.
 func (m *Member) serve() {
 	m.reader.leaderReads = &readBatcher{fetchIndex: m.reader.leaderReadIndex}
 	m.reader.followerReads = &readBatcher{fetchIndex: m.reader.followerReadIndex}
@@ -125,7 +124,7 @@ func (m *Member) serve() {
 	m.spawn(m.joiner.membershipLoop)
 	m.spawn(m.reader.trackCatchUp)
 	m.spawn(func(ctx context.Context) { runEvery(ctx, time.Second, m.diskGuard.check) })
-	close(m.started) // last: who waited may end the member at once
+	close(m.started) // last: a waiter may close the member at once
 }
 
 // closePartial closes what openRaft had begun.

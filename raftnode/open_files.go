@@ -57,7 +57,7 @@ func (m *Member) events() machineEvents {
 	}
 }
 
-// committed is called after each batch of entries.
+// onCommitted is called after each batch of entries.
 func (m *Member) onCommitted(index, term uint64) {
 	m.transport.commitPipelines.notify(index, term)
 	m.checkpoints.onCommitted(index)

@@ -23,15 +23,15 @@ type peers struct {
 	closed bool
 }
 
-// peerKey is a member at an address; without an id it is whoever is there.
+// peerKey is a member at an address; without an id, any process there.
 type peerKey struct{ id, addr string }
 
 func newPeers(c *core) *peers {
 	return &peers{core: c, conns: make(map[peerKey]*grpc.ClientConn)}
 }
 
-// dial connects to a member. Without an id it is whoever is at the address, who may be
-// asked for Join and Status only.
+// dial connects to a member. Without an id the connection is untargeted and takes Join and
+// Status only.
 func (p *peers) dial(id, addr string) (*grpc.ClientConn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,14 +78,14 @@ func (p *peers) dialNew(id, addr string) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// closeExcept closes the connections to all others: gRPC would try for ever to reach those
-// that are gone.
+// closeExcept closes the connections to all others: gRPC would retry those that are gone
+// indefinitely.
 func (p *peers) closeExcept(wanted func(peerKey) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, conn := range p.conns {
 		if !wanted(key) {
-			_ = conn.Close() // who waits on it hears that
+			_ = conn.Close() // its calls fail with Canceled
 			delete(p.conns, key)
 		}
 	}
@@ -103,14 +103,14 @@ func (p *peers) close() error {
 	return errors.Join(errs...)
 }
 
-// memberCreds is gRPC's credentials for connections to one member, or to whoever is at
-// the address when the id is empty.
+// memberCreds are gRPC credentials for connections to one member, or to any process at the
+// address when the id is empty.
 type memberCreds struct {
 	core *core
 	id   string
 }
 
-// ClientHandshake names the target.
+// ClientHandshake sends the target after the TLS handshake.
 func (t memberCreds) ClientHandshake(ctx context.Context, _ string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	protocols := []string{protoMember}
 	if t.id == "" {
@@ -131,13 +131,13 @@ func (t memberCreds) ServerHandshake(net.Conn) (net.Conn, credentials.AuthInfo, 
 	return nil, nil, errors.New("these credentials are a client's")
 }
 
-// Info is credentials.TransportCredentials'.
+// Info implements credentials.TransportCredentials.
 func (t memberCreds) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
-// Clone is credentials.TransportCredentials'.
+// Clone implements credentials.TransportCredentials.
 func (t memberCreds) Clone() credentials.TransportCredentials { return t }
 
-// OverrideServerName is credentials.TransportCredentials'.
+// OverrideServerName implements credentials.TransportCredentials.
 func (t memberCreds) OverrideServerName(string) error { return nil }

@@ -17,8 +17,8 @@ type memberStatus struct {
 	roundTrip   time.Duration
 }
 
-// queryStatuses asks every other member for its status, at once; who does not answer in
-// time is left out.
+// queryStatuses asks all other members for their status concurrently; those that do not
+// answer in time are left out.
 func (p *peers) queryStatuses(ctx context.Context, timeout time.Duration, req *raftpb.StatusRequest) map[raft.ServerID]memberStatus {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -41,7 +41,7 @@ func (p *peers) queryStatuses(ctx context.Context, timeout time.Duration, req *r
 	return statuses
 }
 
-// queryStatus asks one member; an answer in another one's name is none.
+// queryStatus asks one member; an answer of another member is an error.
 func (p *peers) queryStatus(ctx context.Context, s raft.Server, req *raftpb.StatusRequest) (memberStatus, error) {
 	conn, err := p.dial(string(s.ID), string(s.Address))
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *peers) queryStatus(ctx context.Context, s raft.Server, req *raftpb.Stat
 	return memberStatus{StatusResponse: resp, clockOffset: time.Duration(resp.GetClockUnixNano() - midpoint), roundTrip: roundTrip}, nil
 }
 
-// queryStatusAt asks whoever is at an address for its status.
+// queryStatusAt asks the controller at an address for its status, whatever its id.
 func (p *peers) queryStatusAt(ctx context.Context, addr string) (*raftpb.StatusResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.leaderlessTimeout())
 	defer cancel()
@@ -79,7 +79,7 @@ func (p *peers) closeStaleConnections() {
 		wanted[peerKey{string(s.ID), string(s.Address)}] = true
 	}
 	if len(wanted) == 0 {
-		return // it is still to join
+		return // not a member yet
 	}
 	leader := p.tracker.current()
 	wanted[peerKey{leader.id, leader.addr}] = true

@@ -14,16 +14,16 @@ import (
 const (
 	// maxBatchEntries is also raft's largest message.
 	maxBatchEntries = 512
-	// maxPendingProposals bounds what waits in a leader, and in a forwarder.
+	// maxPendingProposals bounds the commands that wait in a leader, and in a forwarding member.
 	maxPendingProposals = 8192
 	// enqueueTimeout bounds how long raft may take to accept a command.
 	enqueueTimeout = 10 * time.Second
 )
 
-// groups hands commands to raft in groups. Each group costs one write to every
-// disk, and raft begins one as soon as it sees a command: under load the first of
-// many that are about to come would go alone. It needs raft's BatchApplyCh, so
-// that a group arrives whole.
+// proposalBatcher hands commands to raft in batches. Each batch costs one write to every
+// disk, and raft begins one as soon as it sees a command: under load the first of many
+// that are about to come would go alone. It needs raft's BatchApplyCh, which keeps a
+// batch together.
 type proposalBatcher struct {
 	*batchQueue[*proposal]
 	raft     *raft.Raft
@@ -46,8 +46,8 @@ func newProposalBatcher() *proposalBatcher {
 	return &proposalBatcher{batchQueue: newBatchQueue[*proposal](maxPendingProposals, maxBatchEntries)}
 }
 
-// apply has raft commit and apply a command. What was handed over when ctx or the
-// member ends may or may not be applied.
+// apply has raft commit and apply a command. When ctx or the member ends first, the command
+// may or may not be applied.
 func (g *proposalBatcher) apply(ctx, lifetime context.Context, data []byte) (commandResult, error) {
 	p, err := g.enqueue(data)
 	if err != nil {
@@ -81,7 +81,7 @@ func awaitResult(ctx, lifetime context.Context, done <-chan proposalResult) (com
 	}
 }
 
-// send gives a group to raft, and each command its answer when raft has it.
+// send gives a batch to raft, and each command its result when raft has it.
 func (g *proposalBatcher) send(batch []*proposal, done func()) {
 	for _, p := range batch {
 		p.future = g.raft.Apply(p.data, enqueueTimeout)

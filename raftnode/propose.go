@@ -78,7 +78,7 @@ func (p *proposer) proposeOnce(ctx context.Context, v *leaderInfo, cmd *fsmpb.Co
 	return p.forward(ctx, cmd)
 }
 
-// refuses says why this member takes no commands now.
+// checkWritable says why this member takes no commands now; nil when it does.
 func (p *proposer) checkWritable() error {
 	switch {
 	case p.machine.halted.Load():
@@ -101,7 +101,7 @@ func (p *proposer) proposeAsLeader(ctx context.Context, cmd *fsmpb.Command) (com
 	return p.proposals.apply(ctx, p.lifetime, data)
 }
 
-// prepare says whether this leader takes commands, and attaches what it measured.
+// encodeProposal checks that this leader takes commands, attaches Config.Facts and marshals.
 func (p *proposer) encodeProposal(cmd *fsmpb.Command) ([]byte, error) {
 	if err := p.checkWritable(); err != nil {
 		return nil, err
@@ -115,9 +115,9 @@ func (p *proposer) encodeProposal(cmd *fsmpb.Command) ([]byte, error) {
 	return p.stampAndMarshal(cmd)
 }
 
-// proposeInternal has raft commit one of the member's own commands, whatever it refuses to
-// others. It ends at the latest when leadership does: a leader that is stuck ends
-// itself (S132).
+// proposeInternal has raft commit one of the member's own commands, without the checks for
+// callers' commands. It returns at the latest when leadership ends: a leader that is stuck
+// exits (S132).
 func (p *proposer) proposeInternal(ctx context.Context, cmd *fsmpb.Command) (commandResult, error) {
 	data, err := p.stampAndMarshal(cmd)
 	if err != nil {
@@ -141,7 +141,7 @@ func marshal(cmd *fsmpb.Command) ([]byte, error) {
 	return data, nil
 }
 
-// classifyError tells what certainly did not happen from what may have (S138).
+// classifyError tells errors after which nothing happened from unknown outcomes (S138).
 func classifyError(err error) error {
 	for _, notApplied := range []error{
 		raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress, raft.ErrAbortedByRestore,
@@ -156,7 +156,7 @@ func classifyError(err error) error {
 	return fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 }
 
-// own makes a command this member's.
+// fillInternalCommand sets the request id, actor and index of a command of this member's own.
 func (p *proposer) fillInternalCommand(cmd *fsmpb.Command) *fsmpb.Command {
 	cmd.RequestId = make([]byte, fsm.RequestIDLen)
 	_, _ = rand.Read(cmd.RequestId) // it never fails

@@ -29,8 +29,8 @@ type forwardedCommand struct {
 	done chan proposalResult // never blocks
 }
 
-// forward has the leader take a command, in one message with others that wait.
-// Whatever the connection says, the command may have got through.
+// forward sends a command to the leader, in one message with others that wait. After any
+// error of the connection the command may have been applied.
 func (p *proposer) forward(ctx context.Context, cmd *fsmpb.Command) (commandResult, error) {
 	data, err := marshal(cmd)
 	if err != nil {
@@ -45,7 +45,7 @@ func (p *proposer) forward(ctx context.Context, cmd *fsmpb.Command) (commandResu
 	return awaitResult(ctx, p.lifetime, f.done)
 }
 
-// sendForwards takes a group to whoever leads now.
+// sendForwards sends a batch to the present leader.
 func (p *proposer) sendForwards(batch []*forwardedCommand, done func()) {
 	go func() {
 		defer done()
@@ -58,7 +58,7 @@ func (p *proposer) sendForwards(batch []*forwardedCommand, done func()) {
 	}()
 }
 
-// countFitting is how many of the group's first commands fit in one message.
+// countFitting is how many of the batch's first commands fit in one message.
 func countFitting(batch []*forwardedCommand) int {
 	size := 0
 	for i, f := range batch {

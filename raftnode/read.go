@@ -54,7 +54,7 @@ func (r *reader) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// trackCatchUp tells when this member has applied what was committed when it started.
+// trackCatchUp records when this member has applied what was committed at its start.
 func (r *reader) trackCatchUp(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := r.catchUp(ctx); err == nil {

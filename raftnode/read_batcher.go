@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// readBatcher lets reads that wait together share one question.
+// readBatcher lets reads that wait at the same time share one ReadIndex.
 type readBatcher struct {
 	fetchIndex func() (uint64, error)
 
@@ -21,8 +21,8 @@ type readBatch struct {
 	err   error
 }
 
-// join waits for the next round to begin and end: the one under way began before
-// this read did.
+// wait waits for the next batch to start and end: the one in flight started before this
+// read did.
 func (r *readBatcher) wait(ctx context.Context) (uint64, error) {
 	r.mu.Lock()
 	if r.next == nil {

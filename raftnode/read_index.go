@@ -10,9 +10,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// leaderReadIndex is the recipe S139. The order matters: the tick and the commit index
-// are taken before a quorum is asked, anew in every round. The answer is the last
-// command's index, since followers do not apply Raft's own entries.
+// leaderReadIndex is the ReadIndex protocol (Raft dissertation, 6.4) on the leader (S139). For
+// each batch it takes the term of its leadership, then the heartbeat clock, then the commit
+// index, and only then has a quorum confirm the leadership. The result is the last command's
+// index, since followers do not apply Raft's own entries.
 func (r *reader) leaderReadIndex() (uint64, error) {
 	v := r.tracker.current()
 	ctx, cancel := context.WithTimeout(v.ctx, r.cfg.leaderlessTimeout())
@@ -34,7 +35,7 @@ func (r *reader) leaderReadIndex() (uint64, error) {
 	return r.machine.index.Load(), nil
 }
 
-// confirmed has raft send heartbeats at once and waits for a quorum's answers to
+// confirmLeadership has raft send heartbeats at once and waits until a quorum acknowledged
 // heartbeats that were sent after the tick.
 func (r *reader) confirmLeadership(ctx context.Context, term, tick uint64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -53,7 +54,7 @@ func (r *reader) confirmLeadership(ctx context.Context, term, tick uint64) error
 	return nil
 }
 
-// followerReadIndex asks the leader.
+// followerReadIndex asks the leader for its read index.
 func (r *reader) followerReadIndex() (uint64, error) {
 	v := r.tracker.current()
 	ctx, cancel := context.WithTimeout(v.ctx, r.cfg.leaderlessTimeout())

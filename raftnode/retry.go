@@ -14,9 +14,9 @@ type retrier struct {
 	checkAdmitted func() error // nil once this member may serve
 }
 
-// retry asks, again at each change of the leader and after short pauses, until it
-// is answered, refused for good, or nobody could answer for the member's patience:
-// without a leader it fails at once when there was none for that long (S28).
+// retry attempts, again at each change of the leader and after short pauses, until an attempt
+// succeeds, is refused for good, or all failed for two leaderless timeouts. It gives up at
+// once when no leader was known for one (S28).
 func (r *retrier) retry(ctx context.Context, attempt func(context.Context, *leaderInfo) error) error {
 	var failingSince time.Time // since when all attempts failed
 	for tries := 0; ; tries++ {
@@ -42,7 +42,7 @@ func (r *retrier) retry(ctx context.Context, attempt func(context.Context, *lead
 	}
 }
 
-// ask gives one attempt a context that ends with the leader's time and the member's.
+// tryOnce gives one attempt a context that ends with the leader's term and with the member.
 func (r *retrier) tryOnce(ctx context.Context, v *leaderInfo, attempt func(context.Context, *leaderInfo) error) error {
 	if r.lifetime.Err() != nil {
 		return ErrShutdown
@@ -53,7 +53,7 @@ func (r *retrier) tryOnce(ctx context.Context, v *leaderInfo, attempt func(conte
 	if v.addr == "" {
 		return fmt.Errorf("%w: no leader is known", ErrNotLeader)
 	}
-	if v.leading { // what is asked here ends by itself with leadership and with the member
+	if v.leading { // local attempts end by themselves with leadership and with the member
 		return attempt(ctx, v)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -65,7 +65,7 @@ func (r *retrier) tryOnce(ctx context.Context, v *leaderInfo, attempt func(conte
 	return attempt(ctx, v)
 }
 
-// rest waits for another leader, or a little: sooner at first, never in step with others.
+// backOff waits for another leader, or for a pause that grows with the tries, with jitter.
 func (r *retrier) backOff(ctx context.Context, v *leaderInfo, tries int) {
 	maxPause := time.Millisecond << min(tries+1, 6)
 	if v.addr == "" {

@@ -17,14 +17,14 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode/raftpb"
 )
 
-// service is the Member service. The listener lets controllers only in; what
-// changes the cluster asks again who calls.
+// service is the Member service. The listener admits controllers only; calls that change
+// the cluster check the caller again.
 type service struct {
 	raftpb.UnimplementedMemberServer
 	member *Member
 }
 
-// authorise is the leader's own check of who forwards (CVE-2023-1782's lesson).
+// authorise is the leader's own check of the forwarding member (the lesson of CVE-2023-1782).
 func (s *service) authorise(ctx context.Context) error {
 	id, err := pki.Peer(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *service) authorise(ctx context.Context) error {
 	return nil
 }
 
-// Propose appends on this leader; it is never passed on.
+// Propose appends on this leader; it is never forwarded.
 func (s *service) Propose(ctx context.Context, req *raftpb.ProposeRequest) (*raftpb.ProposeResponse, error) {
 	if err := s.authorise(ctx); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (s *service) propose(ctx context.Context, commands []*fsmpb.Command) []*raf
 	return answers
 }
 
-// begin queues a command, or answers at once what the gate decided.
+// startProposal enqueues a command, or returns the immediate outcome of gateFeatureLevel.
 func (s *service) startProposal(ctx context.Context, cmd *fsmpb.Command) (*proposal, *fsmpb.Outcome, error) {
 	m := s.member
 	if len(cmd.GetRequestId()) == 0 || cmd.GetBody() == nil && len(cmd.ProtoReflect().GetUnknown()) == 0 {
@@ -134,10 +134,10 @@ func (s *service) ReadIndex(ctx context.Context, _ *raftpb.ReadIndexRequest) (*r
 	return &raftpb.ReadIndexResponse{Index: index}, nil
 }
 
-// forwardedKey marks a call that was passed on to the leader already.
+// forwardedKey marks a call that was forwarded to the leader already.
 const forwardedKey = "holdfast-passed-on"
 
-// forwardToLeader takes a call to the leader, once. It returns false when this member leads.
+// forwardToLeader forwards a call to the leader, once. It returns false when this member leads.
 func (s *service) forwardToLeader(ctx context.Context, call func(context.Context, raftpb.MemberClient) error) (bool, error) {
 	v := s.member.tracker.current()
 	if v.leading {
@@ -153,7 +153,7 @@ func (s *service) forwardToLeader(ctx context.Context, call func(context.Context
 	return true, call(metadata.AppendToOutgoingContext(ctx, forwardedKey, "1"), raftpb.NewMemberClient(conn))
 }
 
-// Join takes a member in, or corrects its address.
+// Join adds a member, or corrects its address.
 func (s *service) Join(ctx context.Context, req *raftpb.JoinRequest) (resp *raftpb.JoinResponse, err error) {
 	if err := s.authorise(ctx); err != nil {
 		return nil, err
@@ -169,7 +169,7 @@ func (s *service) Join(ctx context.Context, req *raftpb.JoinRequest) (resp *raft
 	return resp, membershipStatus(err)
 }
 
-// refusal is FAILED_PRECONDITION for what trying again does not mend, else UNAVAILABLE.
+// membershipStatus is FAILED_PRECONDITION for what a retry does not repair, else UNAVAILABLE.
 func membershipStatus(err error) error {
 	switch {
 	case err == nil:
@@ -180,7 +180,7 @@ func membershipStatus(err error) error {
 	return status.Error(codes.Unavailable, err.Error())
 }
 
-// Remove takes a member out.
+// Remove removes a member.
 func (s *service) Remove(ctx context.Context, req *raftpb.RemoveRequest) (*raftpb.RemoveResponse, error) {
 	if err := s.authorise(ctx); err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (s *service) Status(ctx context.Context, req *raftpb.StatusRequest) (*raftp
 	return m.Status(ctx, req.GetHashAt())
 }
 
-// limits of the Member service's listener.
+// serverLimits are the limits of the Member service's listener.
 func serverLimits() []grpc.ServerOption {
 	return []grpc.ServerOption{grpc.MaxRecvMsgSize(2 * maxForwardBytes), grpc.ConnectionTimeout(handshakeTimeout)}
 }

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// checkCallTarget refuses calls on connections that name nobody, but those by which a member
-// joins (S68). A build of level 1 names nobody.
+// checkCallTarget refuses calls on untargeted connections, except those by which a member
+// joins (S68). A build of feature level 1 sends no targets.
 func (s *service) checkCallTarget(ctx context.Context, method string) error {
 	from, ok := peer.FromContext(ctx)
 	if !ok {

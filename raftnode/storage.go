@@ -63,12 +63,12 @@ func (g guardedLogs) StoreLogs(logs []*raft.Log) error {
 }
 
 // indexedSnapshots tells the restorer which Raft index and configuration a snapshot
-// is of: its content knows only the state's index (S24).
+// is of: the dump in it knows only the state's index (S24).
 type indexedSnapshots struct {
 	raft.SnapshotStore
 }
 
-// Open is the store's, with the metadata kept beside the content.
+// Open is the store's, with the metadata kept beside the dump.
 func (c indexedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, content, err := c.SnapshotStore.Open(id)
 	if err != nil {
@@ -85,7 +85,7 @@ type dumpReader struct {
 	configuration *raft.Configuration
 }
 
-// dumpReaderOf finds a snapshot's content behind raft's own wrappers; without its
+// dumpReaderOf finds the dump of a Raft snapshot behind raft's own wrappers; without its
 // metadata when it did not come from the store.
 func dumpReaderOf(r io.ReadCloser) *dumpReader {
 	for inner := r; ; {

@@ -19,28 +19,28 @@ import (
 // What the protocols of the Raft listener are called in the handshake (ALPN). The
 // package documentation says which is served when.
 const (
-	protoRaft   = "holdfast-raft/2"   // Raft's messages, to the member that is named
-	protoMember = "holdfast-member/2" // the Member service and others, to the member that is named
-	protoJoin   = "holdfast-join/2"   // Join and Status, to whoever is at the address
+	protoRaft   = "holdfast-raft/2"   // Raft's messages, to their target
+	protoMember = "holdfast-member/2" // the Member service and others, to their target
+	protoJoin   = "holdfast-join/2"   // Join and Status, untargeted
 
-	// Of builds that know feature level 1 only: nobody is named.
+	// Of builds that know feature level 1 only: untargeted.
 	protoRaft1   = "holdfast-raft/1"
 	protoMember1 = "h2"
 )
 
-// maxTargetBytes bounds what is read before a connection belongs to anybody, in bytes.
+// maxTargetBytes bounds what is read before the target is accepted, in bytes.
 const maxTargetBytes = 1 << 10
 
-// targetChecker decides for whom the Raft listener takes connections.
+// targetChecker decides which connections the Raft listener accepts.
 type targetChecker interface {
 	// checkTarget is nil when this member is the target (S68).
 	checkTarget(t *raftpb.Target) error
-	// checkUntargeted is nil while connections that name nobody are for this member.
+	// checkUntargeted is nil while untargeted connections are accepted.
 	checkUntargeted() error
 }
 
-// tlsClient does the handshake of one outgoing connection. A protocol that names its
-// target is in use only when the other end said that it is the target.
+// tlsClient does the handshake of one outgoing connection. A protocol with targets is used
+// only after the other end confirmed that it is the target.
 func tlsClient(ctx context.Context, conn net.Conn, creds *pki.Credentials, target *raftpb.Target, protocols ...string) (*tls.Conn, error) {
 	config := creds.Client(pki.Controller)
 	config.NextProtos = protocols
@@ -58,7 +58,7 @@ func tlsClient(ctx context.Context, conn net.Conn, creds *pki.Credentials, targe
 
 func namesTarget(protocol string) bool { return protocol == protoRaft || protocol == protoMember }
 
-// sendTarget sends the target and reads whether it was met.
+// sendTarget sends the target and reads whether the other end is it.
 func sendTarget(conn io.ReadWriter, target *raftpb.Target) error {
 	if err := writeFrame(conn, target); err != nil {
 		return fmt.Errorf("name the target: %w", err)
@@ -87,7 +87,7 @@ func answerTarget(conn io.ReadWriter, checker targetChecker) error {
 	return errors.Join(refusal, writeFrame(conn, answer))
 }
 
-// under does I/O that ends with the context.
+// withContext runs I/O that ends with the context.
 func withContext(ctx context.Context, conn net.Conn, fn func() error) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	err := fn()

@@ -13,12 +13,13 @@ import (
 )
 
 // transport is raft.NetworkTransport whose connections name their target (S68), that
-// also sees who confirmed this leader and when, and tells followers at once what was
-// committed.
+// also records which voter confirmed this leader when, and sends followers the commit index
+// at once.
 type transport struct {
 	*raft.NetworkTransport
 
-	// heartbeatClock orders the questions of reads and the heartbeats that answer them.
+	// heartbeatClock is a logical clock: an ack counts for a read only when its heartbeat was
+	// sent after the read began.
 	heartbeatClock atomic.Uint64
 	mu             sync.Mutex
 	acks           map[raft.ServerID]ack
@@ -27,7 +28,7 @@ type transport struct {
 	commitPipelines commitPipelines
 
 	// mayVote tells whether this member's own configuration has it, and no other process
-	// is that member; stands, whether it may be elected.
+	// is that member; mayCampaign, whether it may be elected.
 	mayVote     func() bool
 	mayCampaign func() bool
 	filterOnce  sync.Once
@@ -58,7 +59,7 @@ func newTransport(stream raft.StreamLayer, timeout time.Duration, cfg *Config) *
 }
 
 // Consumer hands raft its calls. A member whose own configuration does not have it yet
-// answers only those that may bring it one: it gives no vote (S68).
+// answers only those that may bring it one: it votes for nobody (S68).
 func (t *transport) Consumer() <-chan raft.RPC {
 	t.filterOnce.Do(func() { go t.filterVotes() })
 	return t.rpcs
@@ -84,7 +85,7 @@ func (t *transport) filterVotes() {
 	}
 }
 
-// Close is raft's.
+// Close implements raft.WithClose.
 func (t *transport) Close() error {
 	t.closeOnce.Do(func() { close(t.done) })
 	return t.NetworkTransport.Close()
@@ -112,7 +113,7 @@ func (t *transport) AppendEntries(id raft.ServerID, target raft.ServerAddress, a
 	return nil
 }
 
-// RequestVote asks the member that is named.
+// RequestVote sends to the target member.
 func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
 	if !t.mayCampaign() {
 		return errNoVote
@@ -120,7 +121,7 @@ func (t *transport) RequestVote(id raft.ServerID, target raft.ServerAddress, arg
 	return t.NetworkTransport.RequestVote(id, withMemberID(id, target), args, resp)
 }
 
-// RequestPreVote asks the member that is named.
+// RequestPreVote sends to the target member.
 func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
 	if !t.mayCampaign() {
 		return errNoVote
@@ -128,12 +129,12 @@ func (t *transport) RequestPreVote(id raft.ServerID, target raft.ServerAddress, 
 	return t.NetworkTransport.RequestPreVote(id, withMemberID(id, target), args, resp)
 }
 
-// InstallSnapshot sends to the member that is named.
+// InstallSnapshot sends to the target member.
 func (t *transport) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	return t.NetworkTransport.InstallSnapshot(id, withMemberID(id, target), args, resp, data)
 }
 
-// TimeoutNow asks the member that is named.
+// TimeoutNow sends to the target member.
 func (t *transport) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
 	return t.NetworkTransport.TimeoutNow(id, withMemberID(id, target), args, resp)
 }

@@ -7,16 +7,16 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// verifyCalls are the questions to raft whether this member leads. Raft answers none that is
-// in its queue when it shuts down, and who asked would wait for ever: no question is put
-// once the member ends, and raft is shut down behind the last answer.
+// verifyCalls tracks calls of raft.VerifyLeader. Raft never completes those in its queue when
+// it shuts down, and their callers would wait indefinitely: no call is made once the member
+// closes, and raft is shut down after the last one returned.
 type verifyCalls struct {
 	mu      sync.Mutex
 	closed  bool
 	pending sync.WaitGroup
 }
 
-// ask puts a question and waits for its answer.
+// do runs one verification.
 func (v *verifyCalls) do(verify func() error) error {
 	v.mu.Lock()
 	if v.closed {
@@ -29,8 +29,8 @@ func (v *verifyCalls) do(verify func() error) error {
 	return verify()
 }
 
-// end lets no question be put any more, and waits for the answers for a while: a main loop
-// that is blocked gives none.
+// drain admits no more calls, and waits for the running ones up to the timeout: a blocked
+// main loop completes none.
 func (v *verifyCalls) drain(timeout time.Duration) {
 	v.mu.Lock()
 	v.closed = true

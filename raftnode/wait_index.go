@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// appliedIndexPoll is how often Raft is asked for an index that the machine may never be
-// given: Raft keeps the first entry of each term to itself.
+// appliedIndexPoll is the interval of polling raft for an index that the machine may never be
+// given: raft does not deliver the first entry of each term.
 const appliedIndexPoll = 10 * time.Millisecond
 
 // waitIndex returns when this member has applied the index.
@@ -64,7 +64,7 @@ func (r *reader) stateHash(ctx context.Context, at uint64) ([]byte, uint64) {
 	return hash[:], at
 }
 
-// appliedIndex counts Raft's own entries too, of which the machine is not told.
+// appliedIndex counts Raft's own entries too, which the machine is not given.
 func (r *reader) appliedIndex() uint64 {
 	if at := r.raft.AppliedIndex(); r.lastDelivered(at) == 0 {
 		return at

@@ -8,10 +8,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// maxListedChanges is how many touches a watch lists before it says "all".
+// maxListedChanges is how many changes a watch lists before it reports "all".
 const maxListedChanges = 65_536
 
-// Interest says which touches a watch wants.
+// Interest selects the changes that a watch reports.
 type Interest struct {
 	Volume   fsm.VolumeID        // this volume only
 	Node     fsm.NodeID          // this node's volumes and snapshots, and its own record
@@ -20,9 +20,9 @@ type Interest struct {
 	All      bool
 }
 
-// Watch wakes on touches of interest until it is closed.
+// Watch wakes on changes of interest until it is closed.
 type Watch struct {
-	// C gets a value when there is something to Take; never blocks the member.
+	// C gets a value when TakeChanges has something; it never blocks the member.
 	C <-chan struct{}
 
 	hub      *watchHub
@@ -34,13 +34,13 @@ type Watch struct {
 	all     bool
 }
 
-// Watch begins a watch. All that is touched from then on, and everything after a
-// restore, comes out of Take.
+// Watch begins a watch. All changes from then on, and "all" after a restore, are returned
+// by TakeChanges or TakeVolumes.
 func (m *Member) Watch(i Interest) *Watch { return m.watches.watch(i) }
 
-// TakeVolumes returns and forgets the volumes touched; all is true when everything may
-// have changed (a restore, or too many touches to list). An empty id stands for
-// a node's own record. Touches of snapshots and groups are forgotten with them.
+// TakeVolumes returns and forgets the changed volumes; all is true when everything may
+// have changed (a restore, or too many changes to list). An empty id stands for a
+// node's own record. Changes of snapshots and groups are forgotten with them.
 func (w *Watch) TakeVolumes() (volumes []fsm.VolumeID, all bool) {
 	changes, all := w.TakeChanges()
 	volumes = make([]fsm.VolumeID, 0, len(changes))
@@ -52,8 +52,8 @@ func (w *Watch) TakeVolumes() (volumes []fsm.VolumeID, all bool) {
 	return volumes, all
 }
 
-// TakeChanges is Take with all that was touched, sorted by volume, snapshot and group;
-// it does not say by which nodes. An empty touch stands for a node's own record.
+// TakeChanges returns and forgets all changes, sorted by volume, snapshot and group, without
+// their nodes; all is as in TakeVolumes. An empty change stands for a node's own record.
 func (w *Watch) TakeChanges() (changes []fsm.Change, all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,7 +74,7 @@ func compareChanges(a, b fsm.Change) int {
 // Close ends the watch.
 func (w *Watch) Close() { w.hub.remove(w) }
 
-// add adds a touch, or everything, and wakes the watcher. Its memory is bounded.
+// add adds a change, or "all", and wakes the watcher. Its memory is bounded.
 func (w *Watch) add(t fsm.Change, all bool) {
 	t.Node, t.WakeWaiters = "", false // the watcher reads the state
 	w.mu.Lock()
@@ -94,7 +94,7 @@ func (w *Watch) add(t fsm.Change, all bool) {
 	}
 }
 
-// hub knows who watches what.
+// watchHub indexes the watches by what they watch.
 type watchHub struct {
 	mu         sync.Mutex
 	byVolume   map[fsm.VolumeID]map[*Watch]struct{}
@@ -140,7 +140,7 @@ func (h *watchHub) remove(w *Watch) {
 	unsubscribe(h.byGroup, w.interest.Group, w)
 }
 
-// publish tells the watchers of each touch. The touched state is applied already.
+// publish notifies the watches of each change, which is applied already.
 func (h *watchHub) publish(changes []fsm.Change) {
 	if len(changes) == 0 {
 		return
@@ -161,7 +161,7 @@ func (h *watchHub) publish(changes []fsm.Change) {
 	}
 }
 
-// everything tells all watchers that anything may have changed.
+// publishAll notifies all watches that anything may have changed.
 func (h *watchHub) publishAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,7 +190,7 @@ func notifyAll(set map[*Watch]struct{}) {
 	}
 }
 
-// join notes the interest; the empty key is none, so that nobody is ever found under it.
+// subscribe records the interest; the empty key is no interest.
 func subscribe[K ~string](sets map[K]map[*Watch]struct{}, key K, w *Watch) {
 	if key == "" {
 		return

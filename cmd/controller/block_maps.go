@@ -11,7 +11,7 @@ import (
 // blockMaps asks hosts for block maps, through whichever member has their session.
 type blockMaps struct{ members *session.Members }
 
-// Map is metadata.Maps'.
+// Map implements metadata.Maps.
 func (m blockMaps) Map(ctx context.Context, node fsm.NodeID, base, target fsm.SnapshotID, from int64, limit int) (metadata.Page, error) {
 	found, err := m.members.Map(ctx, node, base, target, from, limit)
 	if err != nil {

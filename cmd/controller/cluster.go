@@ -13,7 +13,7 @@ import (
 )
 
 // cluster is the Raft member as the services see it. It exists before the member
-// does, because the member's listener serves the sessions' questions.
+// does, because the member's listener serves the sessions' queries.
 type cluster struct {
 	openMember atomic.Pointer[raftnode.Member]
 	draining   atomic.Bool
@@ -21,7 +21,7 @@ type cluster struct {
 
 var errDraining = errors.New("this controller is stopping")
 
-// member is nil-safe: until the member runs, it is as if nobody led.
+// member is nil-safe: until the member runs, no leader is known.
 func (c *cluster) member() (*raftnode.Member, error) {
 	if m := c.openMember.Load(); m != nil {
 		return m, nil
@@ -29,7 +29,7 @@ func (c *cluster) member() (*raftnode.Member, error) {
 	return nil, fmt.Errorf("%w: this member is starting", raftnode.ErrNotLeader)
 }
 
-// Propose has a command applied, in the name that it carries.
+// Propose has a command applied as the actor that it names.
 func (c *cluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	m, err := c.member()
 	if err != nil {
@@ -106,7 +106,7 @@ func (c *cluster) WatchNode(node fsm.NodeID) (wake <-chan struct{}, take func() 
 	return w.C, w.TakeChanges, w.Close
 }
 
-// Peers are the other members. One that cannot be dialled counts as silent.
+// Peers are the other members. One that cannot be dialled counts as unanswered.
 func (c *cluster) Peers(context.Context) ([]session.Peer, error) {
 	m, err := c.member()
 	if err != nil {
@@ -126,14 +126,14 @@ func (c *cluster) Peers(context.Context) ([]session.Peer, error) {
 	return peers, nil
 }
 
-// csiCluster is the cluster as the CSI services see it: what they propose is
-// proposed by this controller, whose socket only the CO on this host reaches.
+// csiCluster is the cluster as the CSI services see it: their commands have this controller
+// as their actor, whose socket only the CO on this host reaches.
 type csiCluster struct {
 	*cluster
 	actor string
 }
 
-// Propose has a command applied in this controller's name.
+// Propose has a command applied with this controller as its actor.
 func (c csiCluster) Propose(ctx context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	cmd.Actor = c.actor
 	return c.cluster.Propose(ctx, cmd)

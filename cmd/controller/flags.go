@@ -92,7 +92,7 @@ func (o *options) raftFlags(cmd *cobra.Command) {
 	flags.Int64Var(&o.journalRetain, "journal-retain", 1<<30, "`bytes` of history kept")
 }
 
-// check refuses what no flag parser sees.
+// check validates combinations of flags.
 func (o *options) check() error {
 	switch {
 	case o.logStore != "wal" && o.logStore != "boltdb":

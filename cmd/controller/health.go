@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode"
 )
 
-// health says why this controller does not serve. What time does not mend, a member
-// that stands alone with its state or whose disk is full, wraps identity.ErrUnhealthy.
+// health says why this controller does not serve. A cause that does not pass by itself (a
+// member that diverged, a full disk) wraps identity.ErrUnhealthy.
 func (c *cluster) health() error {
 	err := c.Ready()
 	if errors.Is(err, raftnode.ErrDiverged) || errors.Is(err, raftnode.ErrDiskFull) {

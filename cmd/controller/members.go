@@ -19,7 +19,7 @@ const statusTimeout = 1500 * time.Millisecond
 // adminCluster is the cluster as the operators' API sees it.
 type adminCluster struct {
 	*cluster
-	lastNames sync.Map // of members by Raft's id, as they once told them
+	lastNames sync.Map // of members by Raft's id, from their last answer
 }
 
 // Fork copies the member's own state. Before the member runs it is empty.

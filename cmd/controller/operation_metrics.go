@@ -58,11 +58,11 @@ func countOperations(ctx context.Context, s stateReader, registerer prometheus.R
 	}
 }
 
-// maxChangesUnderLock is how much is looked at under the lock that the log's next entry
-// needs; more is looked at in a copy.
+// maxChangesUnderLock is how many changes are read under the lock that the log's next entry
+// needs; more are read from a copy.
 const maxChangesUnderLock = 500
 
-// forEachChange looks at what was touched.
+// forEachChange calls update for each change.
 func forEachChange(s stateReader, changes []fsm.Change, update func(*fsm.State, fsm.Change)) {
 	updateAll := func(st *fsm.State) error {
 		for _, t := range changes {
@@ -77,7 +77,7 @@ func forEachChange(s stateReader, changes []fsm.Change, update func(*fsm.State, 
 	_ = s.View(updateAll) // the member is open
 }
 
-// withoutNode names one thing in one way: a member is told with its group.
+// withoutNode gives one object one key: a group's member is covered by its group.
 func withoutNode(t fsm.Change) fsm.Change {
 	if t.Snapshot != "" {
 		t.Group = ""
@@ -86,8 +86,8 @@ func withoutNode(t fsm.Change) fsm.Change {
 	return t
 }
 
-// rebuild looks at everything that has or had an operation. What ended unseen, in
-// a restored snapshot, is counted too.
+// rebuild compares everything that has or had an operation. Operations that ended unseen, in
+// a restored Raft snapshot, are counted too.
 func (o *operationMetrics) rebuild(s stateReader, count bool) {
 	st := s.Fork() // no lock is held meanwhile
 	for id := range o.last {

@@ -7,14 +7,14 @@ import (
 	"github.com/holdfast-storage/holdfast/raftnode"
 )
 
-// source is what the metrics are read from.
+// stateReader is what the metrics are read from.
 type stateReader interface {
 	View(func(*fsm.State) error) error
 	Fork() *fsm.State
 	Watch(raftnode.Interest) *raftnode.Watch
 }
 
-// poolCollector tells the state's pools when it is scraped.
+// poolCollector reports the state's pools when it is scraped.
 type poolCollector struct {
 	state stateReader
 	capacity, reserved, volumes,
@@ -33,14 +33,14 @@ func newPoolCollector(s stateReader) *poolCollector {
 	}
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (p *poolCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{p.capacity, p.reserved, p.volumes, p.nodes, p.snapshots, p.groups} {
 		out <- d
 	}
 }
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector.
 func (p *poolCollector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)

@@ -12,7 +12,7 @@ import (
 // raftMembership changes the configuration through the member.
 type raftMembership struct{ cluster *cluster }
 
-// StatusAt is admin.Membership's.
+// StatusAt implements admin.Membership.
 func (c raftMembership) StatusAt(ctx context.Context, addr string) (admin.PeerStatus, error) {
 	m, err := c.cluster.member()
 	if err != nil {
@@ -28,7 +28,7 @@ func (c raftMembership) StatusAt(ctx context.Context, addr string) (admin.PeerSt
 	}, nil
 }
 
-// Add is admin.Membership's.
+// Add implements admin.Membership.
 func (c raftMembership) Add(ctx context.Context, memberID, addr string) error {
 	m, err := c.cluster.member()
 	if err != nil {
@@ -37,7 +37,7 @@ func (c raftMembership) Add(ctx context.Context, memberID, addr string) error {
 	return asRejection(m.AddPeer(ctx, memberID, addr))
 }
 
-// Remove is admin.Membership's.
+// Remove implements admin.Membership.
 func (c raftMembership) Remove(ctx context.Context, memberID string) error {
 	m, err := c.cluster.member()
 	if err != nil {
@@ -46,7 +46,7 @@ func (c raftMembership) Remove(ctx context.Context, memberID string) error {
 	return asRejection(m.RemovePeer(ctx, memberID))
 }
 
-// asRejection makes a rejection of what trying again does not mend.
+// asRejection makes a rejection of an error that a retry does not repair.
 func asRejection(err error) error {
 	if errors.Is(err, raftnode.ErrRefused) {
 		return fsm.Reject(fsm.Precondition, "%s", err.Error())

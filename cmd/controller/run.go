@@ -69,8 +69,8 @@ func relaxGC() {
 	}
 }
 
-// raisePriority lets a leader be heard in time on a busy machine. Without the right to
-// it the controller runs all the same.
+// raisePriority lets a leader send its heartbeats in time on a busy machine. Without the
+// privilege the controller runs all the same.
 func (c *controller) raisePriority() {
 	if c.nice == 0 {
 		return
@@ -93,7 +93,7 @@ func prepare(o *options, stderr io.Writer) (*controller, error) {
 // finish closes everything, after an error or in good order.
 func (c *controller) finish(err error) error { return errors.Join(err, c.close()) }
 
-// identify loads the certificate, which says who this controller is.
+// identify loads the certificate, whose identity is this controller's.
 func (c *controller) identify() (err error) {
 	if c.creds, err = daemon.LoadCredentials(c.Files, pki.Controller); err != nil {
 		return err
@@ -177,7 +177,7 @@ func firstNonEmpty(texts ...string) string {
 	return ""
 }
 
-// onClockSkew gives leadership away: this leader's clock must stamp nothing (S27).
+// onClockSkew transfers leadership: this leader's clock must not stamp commands (S27).
 func (c *controller) onClockSkew(ctx context.Context, ahead time.Duration) {
 	c.log.Error("this leader's clock is wrong, so leadership goes to another member", "ahead", ahead)
 	if err := c.member.TransferLeadership(ctx); err != nil {
@@ -206,7 +206,7 @@ func (c *controller) serve(ctx context.Context) error {
 		if err := c.api.Serve(c.apiListener); !errors.Is(err, grpc.ErrServerStopped) {
 			return err
 		}
-		return nil // it was stopped before it began
+		return nil // stopped before it served
 	})
 	run("serve CSI", func() error { return server.Run(serveCtx, c.csi, c.csiListener) })
 	run("watch the hosts", func() error { return c.monitor.Run(serveCtx) })
@@ -219,8 +219,8 @@ func (c *controller) serve(ctx context.Context) error {
 	return group.Wait()
 }
 
-// drain hands leadership over first, so that what is under way ends at the next
-// leader, then ends the calls and the sessions.
+// drain transfers leadership first, so that pending commands complete at the next leader,
+// then ends the calls and the sessions.
 func (c *controller) drain(stop func()) {
 	c.log.Info("stopping: leadership is handed over and calls under way end")
 	c.cluster.draining.Store(true)

@@ -17,9 +17,9 @@ const (
 	longRunning = time.Minute
 )
 
-// volumeInfo says what the orchestrator calls the volumes that somebody should look at: a
-// condition, replicas that are not whole, or an operation that failed or does not end. A
-// series for each volume would be no help where there are 100,000.
+// volumeInfo gives the orchestrator's names of the volumes that need attention: those with a
+// condition, incomplete replicas, or an operation that failed or does not end. A series for
+// each volume would be no help where there are 100,000.
 type volumeInfo struct {
 	state      stateReader
 	now        func() time.Time
@@ -39,7 +39,7 @@ func newVolumeInfo(s stateReader) *volumeInfo {
 	}
 }
 
-// update notes whether a volume may be one to be told, as it is now.
+// update records whether a volume may need a series, as it is now.
 func (i *volumeInfo) update(st *fsm.State, id fsm.VolumeID) {
 	if id == "" {
 		return
@@ -54,7 +54,7 @@ func (i *volumeInfo) update(st *fsm.State, id fsm.VolumeID) {
 	}
 }
 
-// rebuild looks at every volume of a copy of the state.
+// rebuild updates every volume, from a copy of the state.
 func (i *volumeInfo) rebuild(st *fsm.State) {
 	i.mu.Lock()
 	clear(i.candidates)
@@ -64,10 +64,10 @@ func (i *volumeInfo) rebuild(st *fsm.State) {
 	}
 }
 
-// Describe is prometheus.Collector's.
+// Describe implements prometheus.Collector.
 func (i *volumeInfo) Describe(out chan<- *prometheus.Desc) { out <- i.info; out <- i.unlisted }
 
-// Collect is prometheus.Collector's.
+// Collect implements prometheus.Collector.
 func (i *volumeInfo) Collect(out chan<- prometheus.Metric) {
 	i.mu.Lock()
 	ids := make([]fsm.VolumeID, 0, len(i.candidates))
@@ -96,7 +96,7 @@ func (i *volumeInfo) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(i.unlisted, prometheus.GaugeValue, float64(unlisted))
 }
 
-// reason says why a volume is to be looked at; empty: it is not.
+// reason says why a volume needs attention; empty when it does not.
 func (i *volumeInfo) reason(st *fsm.State, v *fsm.Volume) string {
 	switch op := v.Operation; {
 	case op == nil:

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/cmd/exit"
 )
 
-// DisableFlags are capabilities that are turned off by configuration: they are not
+// DisableFlags are capabilities that are disabled by configuration: they are not
 // advertised and their RPCs are UNIMPLEMENTED. That all processes of a cluster are
 // started with the same ones is the operator's duty: COs ask any of them.
 type DisableFlags struct{ names []string }
@@ -21,7 +21,7 @@ func (o *DisableFlags) Add(flags *pflag.FlagSet) {
 		"specification, such as EXPAND_VOLUME or SNAPSHOT_METADATA_SERVICE; repeatable, and to be the same on all controllers and nodes")
 }
 
-// Disabled is what is turned off, service by service.
+// Disabled are the disabled capabilities, by service.
 type Disabled struct {
 	Controller []csi.ControllerServiceCapability_RPC_Type
 	Group      []csi.GroupControllerServiceCapability_RPC_Type
@@ -29,7 +29,7 @@ type Disabled struct {
 	Services   []csi.PluginCapability_Service_Type
 }
 
-// requiredCapabilities cannot be turned off: nothing would be left.
+// requiredCapabilities cannot be disabled: nothing would be left.
 var requiredCapabilities = []string{"UNKNOWN", "CREATE_DELETE_VOLUME", "PUBLISH_UNPUBLISH_VOLUME", "STAGE_UNSTAGE_VOLUME", "CONTROLLER_SERVICE", "VOLUME_ACCESSIBILITY_CONSTRAINTS"}
 
 // Disabled reads the names. One that names capabilities of several services means all of them.
@@ -65,12 +65,12 @@ func (o *Disabled) add(name string) bool {
 	return inController || inGroup || inNode || inServices
 }
 
-// HasService tells whether a whole service is turned off.
+// HasService tells whether a whole service is disabled.
 func (o *Disabled) HasService(s csi.PluginCapability_Service_Type) bool {
 	return slices.Contains(o.Services, s)
 }
 
-// HasExpansion tells whether growing volumes is turned off.
+// HasExpansion tells whether expanding volumes is disabled.
 func (o *Disabled) HasExpansion() bool {
 	return slices.Contains(o.Controller, csi.ControllerServiceCapability_RPC_EXPAND_VOLUME)
 }

@@ -31,7 +31,7 @@ func (f *Flags) Add(flags *pflag.FlagSet, metrics, endpoint string) {
 	flags.StringVar(&f.CSIEndpoint, "csi-endpoint", endpoint, "unix socket of the CSI services, `unix:///path/name.sock`; CSI_ENDPOINT sets it too")
 }
 
-// Check refuses what no flag parser sees.
+// Check validates combinations of flags.
 func (f *Flags) Check() error {
 	_, err := server.SocketPath(f.CSIEndpoint)
 	return exit.Wrap(exit.Usage, err)

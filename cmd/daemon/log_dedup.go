@@ -18,9 +18,9 @@ const (
 // dedupSeed makes equal lines of this process equal.
 var dedupSeed = maphash.MakeSeed()
 
-// dedupHandler passes a warning on once a minute: the same message about the same subject,
-// said again meanwhile, is a line at debug level, and is counted in the next one. What
-// counts attempts or time does not make a line another one.
+// dedupHandler logs a warning once a minute: repetitions of the same message about the same
+// subject within it become debug lines, and are counted in the next warning. Attributes
+// that count attempts or time do not make two lines different.
 type dedupHandler struct {
 	slog.Handler
 	attrsHash uint64 // of the attributes that With added

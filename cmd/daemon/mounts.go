@@ -18,7 +18,7 @@ func (m *MountFlags) Add(flags *pflag.FlagSet) {
 		"it every mount is nosuid and nodev; repeatable, and to be the same on all controllers and nodes")
 }
 
-// Check refuses what no flag parser sees.
+// Check validates combinations of flags.
 func (m *MountFlags) Check() error {
 	for _, flag := range m.allowed {
 		if flag != "suid" && flag != "dev" {

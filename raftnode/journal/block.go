@@ -15,7 +15,7 @@ const (
 	blockHeaderSize = 40
 	// blockBytes is how much is gathered before it is compressed and written.
 	blockBytes = 64 << 10
-	// maxBlockBytes bounds what a head can ask to be read or decoded into.
+	// maxBlockBytes bounds what a header can ask to be read or decoded into.
 	maxBlockBytes = 1 << 30
 
 	recordEntry = 1
@@ -31,8 +31,8 @@ var (
 	errChecksum = errors.New("checksum mismatch")
 )
 
-// block is a row of records and the indexes that they cover, holes between
-// commands included.
+// block is a sequence of records and the indexes that they cover, those between commands
+// included.
 type block struct {
 	first, last uint64
 	raw         []byte
@@ -51,7 +51,7 @@ func (b *block) release() {
 	}
 }
 
-// blockHeader is what stands before the content of a block on disk.
+// blockHeader precedes the payload of a block on disk.
 type blockHeader struct {
 	first, last  uint64
 	raw, encoded uint32
@@ -70,7 +70,7 @@ func (h blockHeader) append(to []byte) []byte {
 	return binary.LittleEndian.AppendUint32(to, crc32.Checksum(to[at:], castagnoli))
 }
 
-// parseBlockHeader returns the head at the beginning of buf, if there is a whole one.
+// parseBlockHeader returns the header at the beginning of buf, if there is a valid one.
 func parseBlockHeader(buf []byte) (h blockHeader, ok bool) {
 	le := binary.LittleEndian
 	if len(buf) < blockHeaderSize || le.Uint32(buf) != blockMagic ||
@@ -109,7 +109,7 @@ func (b *block) encode(to []byte) []byte {
 	return to
 }
 
-// matches tells whether the content of a block is what was written.
+// matches tells whether the payload of a block has its checksum.
 func (h blockHeader) matches(content []byte) bool {
 	return crc32.Checksum(content, castagnoli) == h.sum
 }
@@ -129,7 +129,7 @@ func (h blockHeader) decode(content []byte) ([]byte, error) {
 	return raw, err
 }
 
-// add appends the record of an entry or of a gap.
+// addRecord appends the record of an entry or of a gap.
 func (b *block) addRecord(e Entry) {
 	kind, termOrGapEnd, text := byte(recordEntry), e.Term, e.Outcome
 	if e.Gap {

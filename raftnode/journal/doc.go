@@ -3,10 +3,10 @@
 // never a source of truth, so it may have gaps, which it marks; it never stops
 // Apply.
 //
-// A segment file, `<first index>.hfj`, is a row of blocks. Each block says which
-// indexes it covers, and blocks follow each other without a hole, so whatever is
+// A segment file, `<first index>.hfj`, is a sequence of blocks. Each block says which
+// indexes it covers, and blocks follow each other without a gap, so whatever is
 // missing or damaged shows as a range of indexes. A block holds the records of
-// many entries, compressed. The head and the content of a block have checksums,
+// many entries, compressed. The header and the payload of a block have checksums,
 // and so has each record.
 //
 // Append copies the entry into memory. One goroutine compresses and writes, so

@@ -58,7 +58,7 @@ type Journal struct {
 	closing      bool
 }
 
-// Open reads the folder, cuts a torn tail off and goes on behind it.
+// Open reads the directory, truncates an incomplete tail and appends after it.
 func Open(o Options) (*Journal, error) { return start(o, osFilesystem{}) }
 
 func start(o Options, d filesystem) (*Journal, error) {
@@ -104,7 +104,7 @@ func (j *Journal) Append(e Entry) error {
 	return nil
 }
 
-// add puts a record into the current block, which then covers everything up to last.
+// appendRecord puts a record into the current block, which then covers everything up to last.
 func (j *Journal) appendRecord(e Entry, last uint64) {
 	j.current.addRecord(e)
 	j.current.last, j.covered = last, last
@@ -128,7 +128,7 @@ func (j *Journal) enqueueBlock(job writeJob) {
 // dropBlock leaves the current block out when the writer is far behind.
 func (j *Journal) dropBlock() {
 	dropped := j.current
-	j.log.Warn("the journal's disk does not keep up; entries are left out", "from", dropped.first, "to", dropped.last)
+	j.log.Warn("the journal's disk does not keep up; entries are dropped", "from", dropped.first, "to", dropped.last)
 	j.current = block{first: dropped.first, last: dropped.last}
 	j.current.addRecord(Entry{Index: dropped.first, Gap: true, GapTo: dropped.last, Reason: "the disk did not keep up"})
 }
@@ -176,7 +176,7 @@ func (j *Journal) flush(index uint64, job writeJob) (covered uint64, err error) 
 	return covered, nil
 }
 
-// First is the lowest index from which history is kept; zero when nothing is.
+// First is the lowest index from which history is kept; zero without any.
 func (j *Journal) First() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -189,7 +189,7 @@ func (j *Journal) First() uint64 {
 	return 0
 }
 
-// Last is the index up to which history is told, with gaps; zero when nothing is.
+// Last is the index up to which history is covered, gaps included; zero without any.
 func (j *Journal) Last() uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -25,8 +25,8 @@ func (j *Journal) Range(from, to uint64, fn func(Entry) bool) error {
 	return r.read(segments)
 }
 
-// reader goes through blocks, which follow each other without a hole; where there
-// is one, something is missing or damaged.
+// reader goes through blocks, which follow each other without a gap; where there is one,
+// something is missing or damaged.
 type reader struct {
 	journal  *Journal
 	from, to uint64
@@ -70,7 +70,7 @@ func (r *reader) segment(s segment) error {
 		return !r.stopped && r.next <= r.to
 	})
 	if errors.Is(err, os.ErrNotExist) {
-		if first := r.journal.First(); s.first < first { // it went by retention meanwhile
+		if first := r.journal.First(); s.first < first { // retention deleted it meanwhile
 			r.next, err = max(r.next, first), nil
 		}
 	}
@@ -121,14 +121,14 @@ func (r *reader) yield(e Entry) {
 	r.next = max(r.next, e.Index+1, e.GapTo+1)
 }
 
-// known is what the journal holds of a range that Raft applies again.
+// replayCheck holds the digests of a range that Raft applies again.
 type replayCheck struct {
 	from, to uint64
 	digests  map[uint64]commandDigest
 	gaps     []Entry
 }
 
-// sum stands for a command. The outcome is left out: a newer build may encode the
+// commandDigest stands for a command. The outcome is left out: a newer build may encode the
 // same outcome in other bytes.
 type commandDigest struct {
 	term uint64

@@ -22,8 +22,8 @@ type segment struct {
 
 func segmentName(first uint64) string { return fmt.Sprintf("%020d%s", first, segmentSuffix) }
 
-// openSegments lists the segments and makes the last one end with a whole block.
-// It returns the index up to which history is told.
+// openSegments lists the segments and truncates the last one after its last valid block.
+// It returns the index up to which history is covered.
 func openSegments(o Options) (segments []segment, covered uint64, err error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, 0, err
@@ -38,7 +38,7 @@ func openSegments(o Options) (segments []segment, covered uint64, err error) {
 			return nil, 0, err
 		}
 		if end < last.size {
-			o.Logger.Warn("the journal's torn end is cut off", "file", last.path, "bytes", last.size-end)
+			o.Logger.Warn("the journal's incomplete tail is truncated", "file", last.path, "bytes", last.size-end)
 			if err := os.Truncate(last.path, end); err != nil {
 				return nil, 0, err
 			}
@@ -74,7 +74,7 @@ func listSegments(dir string) (segments []segment, err error) {
 	return segments, nil
 }
 
-// lastWholeBlock returns where the last whole block of a segment ends, and its last index.
+// lastWholeBlock returns where the last complete block of a segment ends, and its last index.
 func lastWholeBlock(s segment) (end int64, lastIndex uint64, err error) {
 	err = s.walkBlocks(func(at int64, h blockHeader, content func() ([]byte, error)) bool {
 		data, err := content()
@@ -89,8 +89,8 @@ func lastWholeBlock(s segment) (end int64, lastIndex uint64, err error) {
 	return end, lastIndex, err
 }
 
-// walkBlocks visits the blocks of a segment whose heads are whole, until visit returns
-// false. Behind a damaged head it looks for the next one.
+// walkBlocks visits the blocks of a segment that have valid headers, until visit returns
+// false. After a damaged header it searches for the next one.
 func (s segment) walkBlocks(visit func(at int64, h blockHeader, content func() ([]byte, error)) bool) error {
 	f, err := os.Open(s.path)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s segment) walkBlocks(visit func(at int64, h blockHeader, content func() (
 	return nil
 }
 
-// nextBlockHeader returns where the next whole head begins, or size.
+// nextBlockHeader returns where the next valid header begins, or size.
 func nextBlockHeader(f io.ReaderAt, from, size int64) (int64, error) {
 	rest, err := io.ReadAll(io.NewSectionReader(f, from, size-from))
 	if err != nil {

@@ -14,7 +14,7 @@ type writeJob struct {
 	done  chan struct{}
 }
 
-// file is a segment that is written to.
+// segmentFile is a segment that is written to.
 type segmentFile interface {
 	WriteAt(p []byte, off int64) (int, error)
 	Truncate(size int64) error
@@ -22,7 +22,7 @@ type segmentFile interface {
 	Close() error
 }
 
-// disk is what the writer needs of a filesystem; tests fill it.
+// filesystem is what the writer needs of one; tests replace it.
 type filesystem interface {
 	open(path string) (segmentFile, error)
 	remove(path string) error
@@ -80,11 +80,11 @@ func (w *writer) run() {
 		}
 	}
 	if w.file != nil {
-		_ = w.file.Close() // synced, or given up
+		_ = w.file.Close() // synced, or abandoned
 	}
 }
 
-// next waits for work; there is none any more when the journal is closing.
+// nextJob waits for work; there is none any more when the journal is closing.
 func (w *writer) nextJob() (writeJob, bool) {
 	j := w.journal
 	j.mu.Lock()
@@ -115,7 +115,7 @@ func (w *writer) reopen() {
 	w.file, w.size, w.syncedSize = f, s.size, s.size
 }
 
-// write puts a block on disk, behind the gap that is not told yet.
+// write puts a block on disk, after the gap that is still to be written.
 func (w *writer) write(b block) {
 	if w.pendingGap.GapTo != 0 {
 		gapBlock := block{first: w.pendingGap.Index, last: w.pendingGap.GapTo}
@@ -133,7 +133,7 @@ func (w *writer) write(b block) {
 	}
 }
 
-// recordLoss notes what could not be written.
+// recordLoss extends the pending gap by what could not be written.
 func (w *writer) recordLoss(first, last uint64, err error) {
 	if w.pendingGap.GapTo == 0 {
 		w.journal.log.Error("the journal cannot be written; its history has a gap", "from", first, "error", err)
@@ -194,8 +194,8 @@ func (w *writer) finishSegment() {
 	}
 }
 
-// sync makes what was written durable. When the disk says that it could not, what
-// was not durable before counts as lost, and the segment is left.
+// sync makes what was written durable. When that fails, everything that was not durable
+// before counts as lost, and the segment is abandoned.
 func (w *writer) sync() {
 	if w.file == nil || w.synced == w.written && w.syncedSize == w.size {
 		return
@@ -207,12 +207,12 @@ func (w *writer) sync() {
 	}
 	w.recordLoss(w.synced+1, w.written, err)
 	err = errors.Join(w.file.Truncate(w.syncedSize), w.file.Close())
-	w.journal.log.Error("a journal segment is given up", "synced", w.synced, "error", err)
+	w.journal.log.Error("a journal segment is abandoned", "synced", w.synced, "error", err)
 	w.file, w.written = nil, w.synced
 	w.journal.setLastSize(w.syncedSize)
 	if w.syncedSize == 0 {
 		if s, ok := w.journal.removeLastSegment(); ok {
-			_ = w.fs.remove(s.path) // an empty file says nothing
+			_ = w.fs.remove(s.path) // an empty file holds no history
 		}
 	}
 }

@@ -64,7 +64,7 @@ func (c *Credentials) verifyPeer(state tls.ConnectionState, usage x509.ExtKeyUsa
 	return nil
 }
 
-// verifyChain checks the chain of the first certificate, and says whose it is.
+// verifyChain checks the chain of the first certificate and returns the identity in it.
 func verifyChain(roots *x509.CertPool, certs []*x509.Certificate, chain [][]byte, usage x509.ExtKeyUsage) (Identity, error) {
 	if len(certs) == 0 {
 		return Identity{}, errors.New("no certificate was presented")

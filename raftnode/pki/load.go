@@ -39,7 +39,7 @@ type keyMaterial struct {
 	id    Identity
 }
 
-// stamp tells one content of the files from another.
+// fileStamps tell whether the files changed since they were read.
 type fileStamps [3]struct {
 	inode             uint64
 	size, modified, n int64

@@ -18,7 +18,7 @@ type Role string
 const (
 	// Controller may speak Raft, and every API.
 	Controller Role = "controller"
-	// Node may read and report its own wishes.
+	// Node may read its desired objects and report on them.
 	Node Role = "node"
 	// Admin may use the operators' API.
 	Admin Role = "admin"
@@ -51,7 +51,7 @@ var (
 	namePattern    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 )
 
-// Check says what of the identity cannot stand in a certificate.
+// Check validates that the identity can be put in a certificate.
 func (i Identity) Check() error {
 	switch {
 	case !clusterPattern.MatchString(i.Cluster):

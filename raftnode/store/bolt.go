@@ -50,7 +50,7 @@ func openBoltNoCheck(path string) (db *raftboltdb.BoltStore, err error) {
 	return db, err
 }
 
-// createBolt makes an empty raft.db that says whose it is.
+// createBolt creates an empty raft.db with the member's id in it.
 func createBolt(path, member string) error {
 	db, err := openBoltNoCheck(path)
 	if err != nil {

@@ -16,7 +16,7 @@ const checksumPrefix = "crc32c:"
 // writeChecksummed replaces a small file by v as JSON and a line with its checksum. The
 // salt goes into the checksum: with the member's id as salt, a file copied from
 // another member does not match. When it returns, the new content is durable;
-// after a crash the file is wholly the old or wholly the new one.
+// after a crash the file has either the old or the new content.
 func writeChecksummed(path, salt string, v any) error {
 	body, err := json.Marshal(v)
 	if err != nil {

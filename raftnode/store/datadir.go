@@ -33,7 +33,7 @@ func (d dataDir) requiredPaths(kind string) []string {
 	return files
 }
 
-// memberFilePath names the file that says whose folder this is.
+// memberFilePath names the file in a directory that holds its member's id.
 func memberFilePath(dir string) string { return filepath.Join(dir, "member") }
 
 // createAndLock makes the folder when it is absent and takes it for this process. The
@@ -127,7 +127,7 @@ func (d dataDir) syncFiles() error {
 	return syncPath(string(d))
 }
 
-// writeMember notes in a folder whose it is.
+// writeMember records the member's id in a directory.
 func writeMember(dir, member string) error {
 	return replaceFile(memberFilePath(dir), []byte(member+"\n"))
 }

@@ -25,7 +25,7 @@ func newEntryChecksums(member string) entryChecksums {
 	return entryChecksums{salt: crc32.Checksum([]byte(member), castagnoli)}
 }
 
-// seal returns a copy of an entry with its checksum; the caller's stays as it is.
+// add returns a copy of an entry with its checksum; the caller's is not changed.
 func (s entryChecksums) add(l *raft.Log) *raft.Log {
 	out := *l
 	ext := make([]byte, len(l.Extensions)+entryChecksumSize)

@@ -11,7 +11,7 @@ var (
 	ErrRefused = errors.New("data folder refused")
 	// ErrInUse: another process holds the folder.
 	ErrInUse = errors.New("data folder is in use by another process")
-	// ErrNewer: a Raft snapshot is whole, and of a newer build. Options.Verify answers it.
+	// ErrNewer: a Raft snapshot is valid, and of a newer build. Options.Verify returns it.
 	ErrNewer = errors.New("written by a newer build")
 	// ErrQuarantined: this member diverged and keeps its files for study (S23).
 	ErrQuarantined = errors.New("member is quarantined")

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mark remembers the highest index that was stored and acknowledged. A log that
+// highWaterMark remembers the highest index that was stored and acknowledged. A log that
 // ends below it lost entries, which a torn last write cannot do.
 //
 // Raising it is one write without fsync, after the entries are durable: what is

@@ -40,7 +40,7 @@ func (d dataDir) loadIdentity(kind string) (identity, error) {
 	return id, nil
 }
 
-// begin makes the identity of a new member, in an empty folder only.
+// createIdentity makes the identity of a new member, in an empty directory only.
 func (d dataDir) createIdentity(kind string) (identity, error) {
 	if file, found := d.findMemberFile(); found {
 		return identity{}, refuse(d.identityPath(), "put the file back, or "+remedyRejoin, "it is missing beside %s", file)

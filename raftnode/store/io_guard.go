@@ -10,7 +10,7 @@ import (
 
 var errClosed = errors.New("the store is closed")
 
-// guard stands around every call on the disk. The first failure is final: after
+// ioGuard stands around every call on the disk. The first failure is final: after
 // an fsync failed, what a later one says is worth nothing (S133). Full disks are no
 // exception; the disk guard of the member keeps them from being reached (S28).
 type ioGuard struct {
@@ -26,8 +26,8 @@ func newIOGuard(o Options) *ioGuard {
 	return &ioGuard{onFatal: o.OnFatal, onSync: o.OnSync, watchdog: newWatchdog(o.Hang, o.OnHang)}
 }
 
-// call runs fn under the watchdog. An error of fn that benign does not accept
-// latches, and no call succeeds from then on, also not one that was under way.
+// do runs fn under the watchdog. An error of fn that benign does not accept
+// latches, and no call succeeds from then on, also not one that had started before.
 func (g *ioGuard) do(operation string, ignored error, fn func() error) error {
 	if err := g.err(); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (g *ioGuard) write(operation string, fn func() error) error {
 	return err
 }
 
-// refused is the error that every call gets after a failure or after Close.
+// err is the error that every call gets after a failure or after Close.
 func (g *ioGuard) err() error {
 	if p := g.failed.Load(); p != nil {
 		return *p

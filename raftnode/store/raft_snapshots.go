@@ -18,7 +18,7 @@ import (
 // a snapshot contains, not the index, term and members that meta.json says.
 const checksumFile = "seal"
 
-// snapshots is a snapshot store that offers only what was checked in this process:
+// raftSnapshots is a snapshot store that offers only what was checked in this process:
 // at start, or because it was made here.
 type raftSnapshots struct {
 	inner  *raft.FileSnapshotStore
@@ -94,7 +94,7 @@ func (s *raftSnapshots) path(id string) string { return filepath.Join(s.dir.snap
 func (s *raftSnapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	var sum uint32
 	if err := readChecksummed(filepath.Join(s.path(id), checksumFile), s.member, &sum); err != nil {
-		return nil, nil, fmt.Errorf("read its seal: %w", err)
+		return nil, nil, fmt.Errorf("read its checksum: %w", err)
 	}
 	meta, err := os.ReadFile(filepath.Join(s.path(id), "meta.json"))
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *raftSnapshots) verifyContent(id string) (*raft.SnapshotMeta, error) {
 	return meta, nil
 }
 
-// seal makes what a closed sink left private and checksummed.
+// writeChecksum makes what a closed sink left private and checksummed.
 func (s *raftSnapshots) writeChecksum(id string) error {
 	path := s.path(id)
 	meta, err := os.ReadFile(filepath.Join(path, "meta.json"))
@@ -190,7 +190,7 @@ func (s *raftSnapshots) setAside(id string) error {
 	return errors.Join(syncPath(s.dir.corruptPath()), syncPath(s.dir.snapshotsPath()))
 }
 
-// snapshotSink seals what it wrote when it is closed.
+// snapshotSink writes the checksum of what it wrote when it is closed.
 type snapshotSink struct {
 	raft.SnapshotSink
 	store  *raftSnapshots

@@ -125,7 +125,7 @@ func (s *Store) openFiles(o Options) error {
 		return err
 	}
 	if !markValid {
-		s.log.Warn("the log's mark is damaged and will be written anew", "file", s.dir.markPath())
+		s.log.Warn("the log's high-water mark is damaged and is rewritten", "file", s.dir.markPath())
 	}
 	s.closers = append(s.closers, mark.close)
 	var inner raft.LogStore = db
@@ -171,7 +171,7 @@ func (s *Store) ClusterID() string {
 	return s.id.Cluster
 }
 
-// SetClusterID records the cluster for ever. The same id again is no error, another is.
+// SetClusterID records the cluster permanently. The same id again is no error, another is.
 func (s *Store) SetClusterID(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

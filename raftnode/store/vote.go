@@ -27,7 +27,7 @@ type voteFile struct {
 	Before  []byte            `json:"before,omitempty"`
 }
 
-// votes is the stable store: raft.db and vote.json, in step. A member that forgot
+// voteStore is the stable store: raft.db and vote.json, in step. A member that forgot
 // its vote could vote twice in one term.
 type voteStore struct {
 	db     raft.StableStore
@@ -138,7 +138,7 @@ func (v *voteStore) GetUint64(key []byte) (uint64, error) {
 	return binary.BigEndian.Uint64(val), nil
 }
 
-// term is the current term, 0 when there was none.
+// currentTerm is the current term, 0 when there was none.
 func (v *voteStore) currentTerm() uint64 {
 	t, err := v.GetUint64([]byte(keyTerm))
 	if err != nil {

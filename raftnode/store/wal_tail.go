@@ -31,10 +31,10 @@ type segmentTail struct {
 // repairTail finishes what a stop in the middle of a change of segments left. raft-wal
 // writes the index of a full segment first and the list of segments later, in the
 // background; when it is stopped in between, by a crash or by Close, it opens the
-// segment again for writing and then refuses every write to it for ever. The same
+// segment again for writing and then refuses every write to it permanently. The same
 // happens when the index itself was torn.
 //
-// Nothing is touched when the segment lost acknowledged entries: that is refused later.
+// Nothing is changed when the segment lost acknowledged entries: that is refused later.
 func repairTail(d dataDir, meta *walMeta, acknowledged uint64, segmentSize int) error {
 	state, err := meta.Load("")
 	if err != nil || len(state.Segments) == 0 {

@@ -11,7 +11,7 @@ import (
 const maxWatchedCalls = 64
 
 // watchdog notices a call that does not come back: a leader with a hung disk
-// keeps its leadership for ever, since heartbeats do not touch the disk (S132).
+// keeps its leadership indefinitely, since heartbeats do not touch the disk (S132).
 //
 // It has a clock of its own, which counts its ticks: while the process is
 // stopped the clock stands, so a member that was paused is not taken for one
