@@ -16,7 +16,7 @@ func replicaInTransition(r *fsm.Replica) bool {
 // not published; others have none.
 func (c *comparison) compareResource() {
 	have := c.paths(kindResource)
-	replica := c.volume.ReplicaSync(c.node.Host)
+	replica := c.volume.ActiveReplica(c.node.Host)
 	switch {
 	case c.volume.Replication == nil || replica == nil:
 		c.addEach(&c.orphans, kindResource, have)

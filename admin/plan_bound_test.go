@@ -110,8 +110,8 @@ func TestS70_LongPlanIsCarriedOutInParts(t *testing.T) {
 		left = resp.GetTodo()
 	}
 	for v := range w.state.Volumes("") {
-		require.Nil(t, v.ReplicaSync("host-n1"))
-		require.Len(t, v.Replication.Syncs, 2)
+		require.Nil(t, v.ActiveReplica("host-n1"))
+		require.Len(t, v.ActiveReplicas(), 2)
 	}
 }
 

@@ -121,7 +121,7 @@ func (p *planner) restoredReplica(v *fsm.Volume) fsm.NodeID {
 		return ""
 	}
 	for _, r := range v.Replicas {
-		if r.State == fsm.ReplicaLeaving && now.ReplicaSync(r.Host) != nil {
+		if r.State == fsm.ReplicaLeaving && now.ActiveReplica(r.Host) != nil {
 			return r.Node
 		}
 	}
@@ -161,8 +161,8 @@ func (p *planner) planForcePrimary() error {
 	if n, _ := p.state.Node(p.nodeID()); n.Host != p.host {
 		return p.wrongHost(n)
 	}
-	replica, r := v.ReplicaSync(p.host), v.Replica(p.host)
-	if r != nil && r.State == fsm.ReplicaLeaving && len(v.Replication.Syncs) == 0 {
+	replica, r := v.ActiveReplica(p.host), v.Replica(p.host)
+	if r != nil && r.State == fsm.ReplicaLeaving && len(v.ActiveReplicas()) == 0 {
 		replica = &fsm.ReplicaSync{Host: p.host, Outdated: true} // given up, and the only one that is left
 	}
 	if r == nil || replica == nil {

@@ -120,7 +120,7 @@ func (p *planner) moveDetail(v *fsm.Volume) string {
 func (p *planner) otherReplica(v *fsm.Volume) (*fsm.Replica, *fsm.ReplicaSync) {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
-		if replica := v.ReplicaSync(r.Host); replica != nil && r.Host != p.host && r.State != fsm.ReplicaGone && r.State != fsm.ReplicaLeaving {
+		if replica := v.ActiveReplica(r.Host); replica != nil && r.Host != p.host && r.State != fsm.ReplicaGone && r.State != fsm.ReplicaLeaving {
 			return r, replica
 		}
 	}
@@ -158,7 +158,7 @@ func (p *planner) evictVolume(v *fsm.Volume) {
 }
 
 func (p *planner) syncDetail(v *fsm.Volume, r *fsm.Replica, replica *fsm.ReplicaSync) string {
-	if own := v.ReplicaSync(p.host); own != nil && own.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE {
+	if own := v.ActiveReplica(p.host); own != nil && own.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE {
 		return fmt.Sprintf("the replica on %s is synchronised from here: %d %%", r.Node, own.Observed.SyncPercent)
 	}
 	return fmt.Sprintf("the replica on %s is not up to date: %s", r.Node, diskView(replica.Observed.Disk))

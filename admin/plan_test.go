@@ -87,7 +87,7 @@ func TestEvictMovesReplicasAndGoesOnWhereItEnded(t *testing.T) {
 			require.Contains(t, plan.GetSteps()[1].GetDetail(), "there is no place for another replica: no second host")
 			require.Equal(t, []string{"blocked remove-replica pvc-1@n1"}, planText(w.carryOut(req))[1:])
 		}
-		require.Len(t, w.volume(id).Replication.Syncs, 2)
+		require.Len(t, w.volume(id).ActiveReplicas(), 2)
 	})
 	w.register("n3")
 	t.Run("what is published waits for the orchestrator", func(t *testing.T) {

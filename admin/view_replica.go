@@ -35,7 +35,7 @@ func replicationView(r *fsm.Replication) *adminpb.Replication {
 func replicaViews(v *fsm.Volume) []*adminpb.Replica {
 	return mapSlice(v.Replicas, func(r fsm.Replica) *adminpb.Replica {
 		view := replicaView(r)
-		if replica := v.ReplicaSync(r.Host); replica != nil && r.State != fsm.ReplicaGone {
+		if replica := v.ActiveReplica(r.Host); replica != nil && r.State != fsm.ReplicaGone {
 			addReplicaState(view, replica)
 		}
 		return view

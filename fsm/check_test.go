@@ -72,12 +72,12 @@ func TestCheckFindsWhatIsPlantedInAReplicatedVolume(t *testing.T) {
 	for invariant, plant := range map[string]func(*Volume){
 		"S151": func(v *Volume) { v.Replication.Forced = &ForcedPrimary{Host: "host-n3"} },
 		"S152": func(v *Volume) { v.Replication.Port = lastPort + 1 },
-		"S153": func(v *Volume) { v.Replication.Syncs[1].Outdated = true },
-		"S154": func(v *Volume) { v.Replication.Syncs[0].Outdated, v.Replication.Syncs[0].UpToDate = true, false },
-		"S155": func(v *Volume) { v.Replication.Syncs[0].InSyncUUID = RecordedUUID{Value: 7, Index: 1} },
+		"S153": func(v *Volume) { v.ActiveReplicas()[1].Outdated = true },
+		"S154": func(v *Volume) { v.ActiveReplicas()[0].Outdated, v.ActiveReplicas()[0].UpToDate = true, false },
+		"S155": func(v *Volume) { v.ActiveReplicas()[0].InSyncUUID = RecordedUUID{Value: 7, Index: 1} },
 		"S156": func(v *Volume) { v.Replication.Syncs = v.Replication.Syncs[:1] },
 		"S157": func(v *Volume) { v.Replication.InitialSyncIndex = 0 },
-		"S158": func(v *Volume) { v.Replication.Syncs[1].Boot = "boot-0" },
+		"S158": func(v *Volume) { v.ActiveReplicas()[1].Boot = "boot-0" },
 		"S159": func(v *Volume) { v.Replication = nil },
 		"S160": func(v *Volume) { v.Replication.Leaving = []ReplicaSync{{Host: "host-n1"}} },
 	} {

@@ -104,7 +104,7 @@ func (w *world) bootOf(node string) string {
 // leg is the node's side of volume n.
 func (w *world) replicaSync(n int, node string) *ReplicaSync {
 	w.t.Helper()
-	l := w.volume(n).ReplicaSync(HostID("host-" + node))
+	l := w.volume(n).ActiveReplica(HostID("host-" + node))
 	require.NotNil(w.t, l)
 	return l
 }

@@ -85,7 +85,7 @@ func applyRetryOperation(s *State, m Meta, c *fsmpb.RetryOperation) (*fsmpb.Outc
 // could not grow has its old size again.
 func (s *State) checkRetry(v *Volume, op *Operation) *Rejection {
 	switch {
-	case op.Kind == OpCreate && v.Replicated() && len(v.Replication.Syncs) < int(v.Replication.ReplicaCount):
+	case op.Kind == OpCreate && v.Replicated() && len(v.ActiveReplicas()) < int(v.Replication.ReplicaCount):
 		return Reject(Precondition, "volume %s lost a host while it was made: delete it and create it again", v.ID)
 	case op.Kind == OpCreate && !v.Source.IsZero():
 		from, rej := s.originOf(v.Source)

@@ -97,7 +97,7 @@ func TestS74_AReplicaThatCannotBeAddedLeavesNothing(t *testing.T) {
 	require.Equal(t, []any{OpReplicaChange, OpRunning, uint32(1), NoCapacity, "the pool is full", id},
 		[]any{op.Kind, op.State, op.Attempts, op.Reason, op.LastError, uint64(op.ID)})
 	require.Equal(t, GoalRemove, w.volumeGoal(1, "n3"))
-	require.Nil(t, w.volume(1).ReplicaSync("host-n3"))
+	require.Nil(t, w.volume(1).ActiveReplica("host-n3"))
 	w.twice(controller, expandVolume(1, 2*gib, 0))
 	w.report("n1", grownObservation(1, 2*gib))
 	w.report("n3", deviceGone(1))

@@ -16,7 +16,7 @@ func (s *State) originsOf(from Source, first *origin) []origin {
 	}
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
-		l := v.ReplicaSync(r.Host)
+		l := v.ActiveReplica(r.Host)
 		if r.Host == first.node.Host || r.State != ReplicaPresent || l == nil || !l.UpToDate || !v.Replication.seesBothUpToDate(l) {
 			continue
 		}
@@ -35,7 +35,7 @@ func (s *State) sameOnAllHosts(v *Volume) bool {
 	if v.Replication == nil || len(v.Publications()) > 0 || len(v.Teardowns) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(v.Replication.Syncs, func(l ReplicaSync) bool { return s.mayBePrimary(v, l.Host) })
+	return !slices.ContainsFunc(v.ActiveReplicas(), func(l *ReplicaSync) bool { return s.mayBePrimary(v, l.Host) })
 }
 
 // placeWithSource chooses the pool of the first volume beside one of the origins: on a host

@@ -106,7 +106,7 @@ func (p *player) endTeardown(n *Node, v *Volume, t *Teardown) (string, proto.Mes
 
 // attachments follow a boot, and a replica that went down.
 func (p *player) attachments(v *Volume) (string, proto.Message) {
-	for _, l := range v.Replication.Syncs {
+	for _, l := range v.ActiveReplicas() {
 		if n, ok := p.w.s.nodeOfReplica(v, l.Host); ok && (l.Attachment == 0 || l.Boot != n.Boot || l.Observed.Unconfigured && p.roll(2) == 0) {
 			return "node/" + string(n.ID), &fsmpb.AttachReplica{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Attach: l.Attachment + 1}
 		}
@@ -117,10 +117,10 @@ func (p *player) attachments(v *Volume) (string, proto.Message) {
 // useVolume publishes, makes primary, copies, and ends that.
 func (p *player) useVolume(v *Volume) (string, proto.Message) {
 	const controller = "controller/c1"
-	if _, ready := v.Phase.(Ready); !ready || len(v.Replication.Syncs) == 0 || p.roll(2) == 0 {
+	if _, ready := v.Phase.(Ready); !ready || len(v.ActiveReplicas()) == 0 || p.roll(2) == 0 {
 		return "", nil
 	}
-	n, ok := p.w.s.nodeOfReplica(v, v.Replication.Syncs[p.roll(len(v.Replication.Syncs))].Host)
+	n, ok := p.w.s.nodeOfReplica(v, v.ActiveReplicas()[p.roll(len(v.ActiveReplicas()))].Host)
 	pub := v.Publications()
 	p.created++
 	switch p.roll(8) {
@@ -159,7 +159,7 @@ func (p *player) copyOf(v *Volume) *fsmpb.CreateVolume {
 
 // losses: a primary goes on alone, and what its peer had is kept.
 func (p *player) losses(v *Volume) (string, proto.Message) {
-	for _, l := range v.Replication.Syncs {
+	for _, l := range v.ActiveReplicas() {
 		n, ok := p.w.s.nodeOfReplica(v, l.Host)
 		switch {
 		case !ok:
@@ -168,7 +168,7 @@ func (p *player) losses(v *Volume) (string, proto.Message) {
 			observed.Connection, observed.PeerDisk, observed.Suspended = connecting, 0, true
 			return "node/" + string(n.ID), &fsmpb.Outdate{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Generation: v.Replication.Generation, Seen: observed.Proto()}
 		case l.Outdated && p.roll(3) == 0:
-			return "node/" + string(n.ID), p.keeping(v, n, &l)
+			return "node/" + string(n.ID), p.keeping(v, n, l)
 		}
 	}
 	return "", nil
@@ -189,16 +189,16 @@ func (p *player) keeping(v *Volume, n *Node, l *ReplicaSync) proto.Message {
 // current is what a host sees of two whole replicas now.
 func (p *player) currentObservation(v *Volume, n *Node) ReplicaObservation {
 	observed := inSyncObservation(7)
-	observed.Boot, observed.Attachment, observed.Generation, observed.Primary = n.Boot, v.ReplicaSync(n.Host).Attachment, v.Replication.Generation, p.w.s.PrimaryHost(v) == n.Host
+	observed.Boot, observed.Attachment, observed.Generation, observed.Primary = n.Boot, v.ActiveReplica(n.Host).Attachment, v.Replication.Generation, p.w.s.PrimaryHost(v) == n.Host
 	return observed
 }
 
 // observeTogether: a host sees both replicas whole.
 func (p *player) observeTogether(v *Volume) (string, proto.Message) {
-	if len(v.Replication.Syncs) == 0 {
+	if len(v.ActiveReplicas()) == 0 {
 		return p.chooseReplica()
 	}
-	n, ok := p.w.s.nodeOfReplica(v, v.Replication.Syncs[p.roll(len(v.Replication.Syncs))].Host)
+	n, ok := p.w.s.nodeOfReplica(v, v.ActiveReplicas()[p.roll(len(v.ActiveReplicas()))].Host)
 	if !ok {
 		return p.chooseReplica()
 	}

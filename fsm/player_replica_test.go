@@ -14,8 +14,8 @@ func (p *player) side() (Volume, ReplicaSync, Node) {
 		if v.Replication == nil {
 			continue
 		}
-		for _, l := range v.Replication.Syncs {
-			sides, volumes = append(sides, l), append(volumes, *v)
+		for _, l := range v.ActiveReplicas() {
+			sides, volumes = append(sides, *l), append(volumes, *v)
 		}
 	}
 	if len(sides) == 0 || p.roll(20) == 0 {

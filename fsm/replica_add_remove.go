@@ -17,13 +17,13 @@ func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Re
 	if rej != nil {
 		return nil, rej
 	}
-	if v.isAddingReplica() || len(v.Replication.Syncs) >= int(v.Replication.ReplicaCount) {
+	if v.isAddingReplica() || len(v.ActiveReplicas()) >= int(v.Replication.ReplicaCount) {
 		return v.addReplicaAgain(c)
 	}
-	if len(v.Replication.Syncs) == 0 { // every build rejects this, at every feature level: one that did not panicked
+	if len(v.ActiveReplicas()) == 0 { // every build rejects this, at every feature level: one that did not panicked
 		return nil, Reject(Precondition, "add a replica of volume %s: no replica is left to copy from", v.ID)
 	}
-	remaining := &v.Replication.Syncs[0]
+	remaining := v.ActiveReplicas()[0]
 	switch {
 	case s.operationBlockingReplicaChange(v) != nil:
 		return nil, Reject(Busy, "add a replica of volume %s: %s is under way on it", v.ID, s.operationBlockingReplicaChange(v).ID)
@@ -88,7 +88,7 @@ func (s *State) placeAddedReplica(v *Volume, c *fsmpb.AddReplica) (Replica, *Rej
 	var remaining NodeID
 	for i := range v.Replicas {
 		w.excluded = append(w.excluded, v.Replicas[i].Node)
-		if v.Replicas[i].Host == v.Replication.Syncs[0].Host {
+		if v.Replicas[i].Host == v.ActiveReplicas()[0].Host {
 			remaining = v.Replicas[i].Node
 		}
 	}
@@ -136,7 +136,7 @@ func applyRemoveReplica(s *State, m Meta, c *fsmpb.RemoveReplica) (*fsmpb.Outcom
 	}
 	updated := v.withoutReplicaSync(r.Host, m.Index)
 	if s.level2() {
-		updated = updated.withLeaving(r, v.ReplicaSync(r.Host))
+		updated = updated.withLeaving(r, v.ActiveReplica(r.Host))
 	}
 	leaving := *r
 	leaving.State = ReplicaLeaving
@@ -149,7 +149,7 @@ func applyRemoveReplica(s *State, m Meta, c *fsmpb.RemoveReplica) (*fsmpb.Outcom
 // checkRemovable: nothing uses the replica, and the other one has everything, by the log's
 // word and by what its host saw since the last grant.
 func (s *State) checkRemovable(v *Volume, r *Replica) *Rejection {
-	sync, peer := v.ReplicaSync(r.Host), v.PeerSync(r.Host)
+	sync, peer := v.ActiveReplica(r.Host), v.PeerReplica(r.Host)
 	if op := s.operationBlockingReplicaChange(v); op != nil {
 		return Reject(Busy, "remove a replica of volume %s: %s is under way on it", v.ID, op.ID)
 	}
@@ -182,7 +182,7 @@ func (v *Volume) devicePresent(host HostID) bool {
 
 // withoutReplicaSync is the volume without that side, and without what rested on it.
 func (v *Volume) withoutReplicaSync(host HostID, index uint64) Volume {
-	if v.ReplicaSync(host) == nil {
+	if v.ActiveReplica(host) == nil {
 		return *v
 	}
 	updated := v.withReplication()
@@ -244,9 +244,8 @@ func (v *Volume) isAddingReplica() bool {
 // away may owe the removal of its replica for long; that is no reason to wait once
 // the volume has all that it should have.
 func (v *Volume) replicaChangeDone() bool {
-	whole := len(v.Replication.Syncs) >= int(v.Replication.ReplicaCount)
-	if whole {
-		return !v.isAddingReplica() && !slices.ContainsFunc(v.Replication.Syncs, func(l ReplicaSync) bool { return !l.UpToDate })
+	if active := v.ActiveReplicas(); len(active) >= int(v.Replication.ReplicaCount) {
+		return !v.isAddingReplica() && allUpToDate(active)
 	}
 	return !v.isChangingReplicas()
 }

@@ -20,7 +20,7 @@ func TestAReplicaIsReplacedWhileTheVolumeIsInUse(t *testing.T) {
 	w.rejected(InUse, controller, removeReplica("n1"))
 	w.twice(controller, removeReplica("n2"))
 	v := w.volume(1)
-	require.Equal(t, []ReplicaSync{*v.ReplicaSync("host-n1")}, v.Replication.Syncs)
+	require.Equal(t, []*ReplicaSync{v.ActiveReplica("host-n1")}, v.ActiveReplicas())
 	require.Equal(t, OpReplicaChange, v.Operation.Kind)
 	leaving, _ := w.s.DesiredVolume("n2", v.ID)
 	require.Equal(t, GoalRemove, leaving.Goal)

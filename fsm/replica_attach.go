@@ -10,7 +10,7 @@ func applyAttachReplica(s *State, _ Meta, c *fsmpb.AttachReplica) (*fsmpb.Outcom
 	if rej != nil {
 		return nil, rej
 	}
-	l := v.ReplicaSync(n.Host)
+	l := v.ActiveReplica(n.Host)
 	switch {
 	case c.GetAttach() == l.Attachment && l.Boot == n.Boot && l.Attachment != 0:
 		return &fsmpb.Outcome{VolumeId: string(v.ID), Generation: v.Replication.Generation}, nil
@@ -18,7 +18,7 @@ func applyAttachReplica(s *State, _ Meta, c *fsmpb.AttachReplica) (*fsmpb.Outcom
 		return nil, Reject(StaleEpoch, "attach volume %s on node %s: attachment %d is not above %d", v.ID, n.ID, c.GetAttach(), l.Attachment)
 	}
 	updated := v.withReplication()
-	l = updated.Replication.sync(n.Host)
+	l = updated.ActiveReplica(n.Host)
 	l.UpToDate, l.Boot, l.Attachment, l.Observed = false, n.Boot, c.GetAttach(), ReplicaObservation{}
 	s.putVolume(updated)
 	return &fsmpb.Outcome{VolumeId: string(v.ID), Generation: v.Replication.Generation}, nil
@@ -51,7 +51,7 @@ func (s *State) replicaForCommand(c replicaCommand, action string) (*Volume, *No
 	case Creating, Ready:
 	}
 	switch {
-	case v.ReplicaSync(n.Host) == nil:
+	case v.ActiveReplica(n.Host) == nil:
 		return nil, nil, Reject(Precondition, "%s volume %s: node %s has no replica of it", action, v.ID, n.ID)
 	case n.Incarnation != s.cluster.Incarnation:
 		return nil, nil, Reject(Precondition, "%s volume %s: node %s is in adoption mode until an operator adopts it", action, v.ID, n.ID)

@@ -52,7 +52,7 @@ func (o portOwners) add(v *Volume) (err error) {
 // checkGrant is S151 and S154.
 func (s *State) checkGrant(v *Volume) error {
 	r := v.Replication
-	if r.Forced != nil && r.sync(r.Forced.Host) == nil {
+	if r.Forced != nil && v.ActiveReplica(r.Forced.Host) == nil {
 		return violated("S151", "volume %s is forced on host %s, which has no replica of it", v.ID, r.Forced.Host)
 	}
 	g := r.Primary
@@ -60,7 +60,7 @@ func (s *State) checkGrant(v *Volume) error {
 		return nil
 	}
 	p := v.Publication(g.Node)
-	switch l := r.sync(g.Host); {
+	switch l := v.ActiveReplica(g.Host); {
 	case p == nil || p.Host != g.Host || p.Epoch != g.Epoch || l == nil:
 		return violated("S151", "volume %s is granted to node %s at epoch %s, to which it is not published so", v.ID, g.Node, g.Epoch)
 	case s.PrimaryHost(v) != "" && l.Outdated:
@@ -80,19 +80,19 @@ func (s *State) checkReplicaSyncs(v *Volume) error {
 	for i := range v.Replicas {
 		x := &v.Replicas[i]
 		active := x.State != ReplicaGone && x.State != ReplicaLeaving
-		if _, deleting := v.Phase.(Deleting); active && v.ReplicaSync(x.Host) == nil && !deleting {
+		if _, deleting := v.Phase.(Deleting); active && v.ActiveReplica(x.Host) == nil && !deleting {
 			return violated("S156", "volume %s has a replica and no leg on host %s", v.ID, x.Host)
 		}
 	}
-	for i := range r.Syncs {
-		l := &r.Syncs[i]
+	active := v.ActiveReplicas()
+	for i, l := range active {
 		n, ok := s.nodeOfReplica(v, l.Host)
 		switch {
 		case l.UpToDate && l.Outdated:
 			return violated("S153", "the replica of volume %s on host %s is up to date and outdated", v.ID, l.Host)
-		case l.SoloPrimaryUUID.Value != 0 && r.peerSync(l.Host) != nil && !r.peerSync(l.Host).Outdated:
+		case l.SoloPrimaryUUID.Value != 0 && v.PeerReplica(l.Host) != nil && !v.PeerReplica(l.Host).Outdated:
 			return violated("S153", "the replica of volume %s on host %s went on alone, and its peer is not outdated", v.ID, l.Host)
-		case i > 0 && r.Syncs[i-1].Host == l.Host:
+		case i > 0 && active[i-1].Host == l.Host:
 			return violated("S156", "volume %s has two legs on host %s", v.ID, l.Host)
 		case ok && l.UpToDate && l.Boot != n.Boot:
 			return violated("S158", "the replica of volume %s on host %s is up to date in an earlier boot", v.ID, l.Host)
@@ -109,8 +109,7 @@ func (s *State) checkReplicationIndexes(v *Volume) error {
 	if r.Generation > at || r.LastGrantIndex > r.Generation || r.InitialSyncIndex > r.Generation || r.Generation < v.Created.Index {
 		return violated("S155", "volume %s was born at %d, granted at %d, and is at generation %d in a state at %d", v.ID, r.InitialSyncIndex, r.LastGrantIndex, r.Generation, at)
 	}
-	for i := range r.Syncs {
-		l := &r.Syncs[i]
+	for _, l := range v.ActiveReplicas() {
 		if l.InSyncUUID.Index > at || l.SoloPrimaryUUID.Index > at || l.Observed.Generation > at || l.InSyncUUID.Value != 0 && l.InSyncUUID.Index <= r.LastGrantIndex {
 			return violated("S155", "host %s knows the contents %v and %v of volume %s, which was granted at %d", l.Host, l.InSyncUUID, l.SoloPrimaryUUID, v.ID, r.LastGrantIndex)
 		}
@@ -129,7 +128,7 @@ func (s *State) checkLastCopy(v *Volume) error {
 		return violated("S160", "volume %s was given up everywhere: %v", v.ID, v.Replicas)
 	}
 	for _, l := range v.Replication.Leaving {
-		if r := v.Replica(l.Host); r == nil || r.State != ReplicaLeaving || v.ReplicaSync(l.Host) != nil {
+		if r := v.Replica(l.Host); r == nil || r.State != ReplicaLeaving || v.ActiveReplica(l.Host) != nil {
 			return violated("S160", "volume %s knows what host %s had of it, which is not leaving", v.ID, l.Host)
 		}
 	}

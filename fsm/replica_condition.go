@@ -14,14 +14,15 @@ func (s *State) ReplicationCondition(v *Volume) Condition {
 	if _, ready := v.Phase.(Ready); !ready || r == nil {
 		return Condition{}
 	}
+	active := v.ActiveReplicas()
 	for _, describe := range []func(*Volume, *ReplicaSync) string{frozenIOReason, s.notUpToDateReason, outOfSyncReason} {
-		for i := range r.Syncs {
-			if message := describe(v, &r.Syncs[i]); message != "" {
+		for _, l := range active {
+			if message := describe(v, l); message != "" {
 				return Condition{Abnormal: true, Message: clip(message)}
 			}
 		}
 	}
-	if n := len(r.Syncs); n < int(r.ReplicaCount) {
+	if n := len(active); n < int(r.ReplicaCount) {
 		return Condition{Abnormal: true, Message: fmt.Sprintf("%d of %d replicas are left", n, r.ReplicaCount)}
 	}
 	return Condition{}

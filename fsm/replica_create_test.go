@@ -17,7 +17,7 @@ func TestAReplicatedVolumeIsReadyAfterItsInitialSync(t *testing.T) {
 	w := newPair(t)
 	w.twice(controller, createReplicated(1, protocolC))
 	v := w.volume(1)
-	require.Equal(t, []ReplicaSync{{Host: "host-n1"}, {Host: "host-n2"}}, v.Replication.Syncs)
+	require.Equal(t, []*ReplicaSync{{Host: "host-n1"}, {Host: "host-n2"}}, v.ActiveReplicas())
 	require.Equal(t, HostID("host-n1"), v.Replication.Seed)
 	wish, _ := w.s.DesiredVolume("n2", v.ID)
 	require.Equal(t, GoalCreate, wish.Goal)
@@ -42,7 +42,7 @@ func TestAReplicatedVolumeIsReadyAfterItsInitialSync(t *testing.T) {
 	require.Equal(t, Ready{}, v.Phase)
 	require.Nil(t, v.Operation)
 	require.NotZero(t, v.Replication.InitialSyncIndex)
-	for _, l := range v.Replication.Syncs {
+	for _, l := range v.ActiveReplicas() {
 		require.True(t, l.UpToDate)
 		require.Equal(t, RecordedUUID{Value: 7, Index: v.Replication.InitialSyncIndex}, l.InSyncUUID)
 	}

@@ -11,9 +11,9 @@ func (s *State) desiredReplica(n *Node, v *Volume) *DesiredReplica {
 	d := &DesiredReplica{
 		Protocol: r.Protocol, Minor: r.Minor, Port: r.Port, Address: n.Replication.Address,
 		Seed: r.Seed == n.Host && r.InitialSyncIndex == 0, SyncFromSeed: s.needsSyncFromSeed(v), InitialSyncDone: r.InitialSyncIndex != 0, Generation: r.Generation,
-		Force: r.Forced != nil && r.Forced.Host == n.Host, BackingCapacity: r.minBackingCapacity(),
+		Force: r.Forced != nil && r.Forced.Host == n.Host, BackingCapacity: v.minBackingCapacity(),
 	}
-	own, other := r.sync(n.Host), r.peerSync(n.Host)
+	own, other := v.ActiveReplica(n.Host), v.PeerReplica(n.Host)
 	if other != nil {
 		d.Peer = s.replicaPeer(v, other)
 	}
@@ -52,7 +52,7 @@ func (s *State) replicaPeer(v *Volume, l *ReplicaSync) *ReplicaPeer {
 
 // waitsForPeer: its disk failed, or its kernel does not have it. What it may do then can depend on
 // whether its peer is there (S67).
-func (l ReplicaSync) waitsForPeer() bool {
+func (l *ReplicaSync) waitsForPeer() bool {
 	return l.DiskFailed != 0 || l.Observed.Unconfigured || l.Observed.Disk <= fsmpb.DiskState_DISK_STATE_FAILED
 }
 
@@ -80,10 +80,10 @@ func (s *State) shouldConnect(v *Volume, own, other *ReplicaSync) bool {
 
 // minBackingCapacity is the largest volume that every replica's device has room for, as far as
 // their hosts said.
-func (r *Replication) minBackingCapacity() int64 {
+func (v *Volume) minBackingCapacity() int64 {
 	var least int64
-	for i := range r.Syncs {
-		if b := r.Syncs[i].Observed.BackingCapacity; i == 0 || b < least {
+	for i, l := range v.ActiveReplicas() {
+		if b := l.Observed.BackingCapacity; i == 0 || b < least {
 			least = b
 		}
 	}
@@ -99,7 +99,7 @@ func (s *State) FormerPrimaryIsolated(id VolumeID) bool {
 		return true
 	}
 	for _, t := range v.Teardowns {
-		former, survivor := v.ReplicaSync(t.Host), v.PeerSync(t.Host)
+		former, survivor := v.ActiveReplica(t.Host), v.PeerReplica(t.Host)
 		if former == nil || former.Outdated || survivor == nil || s.replicaReachable(v, former) {
 			continue
 		}
@@ -116,7 +116,7 @@ func (s *State) isolatedBy(v *Volume, survivor *ReplicaSync) bool {
 	if !ok || !survivor.isOfAttachment(n, x) || x.Generation != v.Replication.Generation || x.Connection != fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE {
 		return false
 	}
-	a := &promotionCheck{s: s, v: v, n: n, r: v.Replication, own: survivor, peer: v.PeerSync(survivor.Host), observed: x}
+	a := &promotionCheck{s: s, v: v, n: n, r: v.Replication, own: survivor, peer: v.PeerReplica(survivor.Host), observed: x}
 	return a.checkSolo() == nil || a.mayForce()
 }
 
@@ -136,7 +136,7 @@ func (v *Volume) checkReplicaPublishable(n *Node) *Rejection {
 	if v.Replication == nil {
 		return nil
 	}
-	switch l := v.ReplicaSync(n.Host); {
+	switch l := v.ActiveReplica(n.Host); {
 	case l == nil:
 		return Reject(Precondition, "publish volume %s: the replica on node %s was given up", v.ID, n.ID)
 	case v.Replica(n.Host).Undersized:
@@ -156,17 +156,17 @@ func (s *State) sourceReplica(v *Volume) *Replica {
 		return &v.Replicas[0]
 	}
 	if publications := v.Publications(); len(publications) > 0 {
-		if l := v.ReplicaSync(publications[0].Host); l == nil || !l.UpToDate {
+		if l := v.ActiveReplica(publications[0].Host); l == nil || !l.UpToDate {
 			return nil
 		}
 		return v.Replica(publications[0].Host)
 	}
 	hosts := []HostID{v.Replication.Seed}
-	for i := range v.Replication.Syncs {
-		hosts = append(hosts, v.Replication.Syncs[i].Host)
+	for _, l := range v.ActiveReplicas() {
+		hosts = append(hosts, l.Host)
 	}
 	for _, host := range hosts {
-		if l := v.ReplicaSync(host); l != nil && l.UpToDate && s.replicaReachable(v, l) {
+		if l := v.ActiveReplica(host); l != nil && l.UpToDate && s.replicaReachable(v, l) {
 			return v.Replica(host)
 		}
 	}

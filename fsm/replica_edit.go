@@ -9,38 +9,42 @@ import (
 // Replicated tells whether the volume was created with more than one replica.
 func (v *Volume) Replicated() bool { return v.Replication != nil }
 
-// ReplicaSync is the host's side of a replicated volume, nil when it has none.
-func (v *Volume) ReplicaSync(host HostID) *ReplicaSync {
+// ActiveReplicas are the replicas that take part in the replication, in order of their
+// hosts: all but those that are being removed, and those of hosts that were lost. None of
+// a volume that is not replicated.
+func (v *Volume) ActiveReplicas() []*ReplicaSync {
 	if v.Replication == nil {
 		return nil
 	}
-	return v.Replication.sync(host)
-}
-
-// PeerSync is the side of the other host, nil when there is none.
-func (v *Volume) PeerSync(host HostID) *ReplicaSync {
-	if v.Replication == nil {
-		return nil
+	active := make([]*ReplicaSync, 0, maxReplicas)
+	for i := range v.Replication.Syncs {
+		active = append(active, &v.Replication.Syncs[i])
 	}
-	return v.Replication.peerSync(host)
+	return active
 }
 
-func (r *Replication) sync(host HostID) *ReplicaSync {
-	for i := range r.Syncs {
-		if r.Syncs[i].Host == host {
-			return &r.Syncs[i]
+// ActiveReplica is the one of ActiveReplicas on that host, nil when there is none.
+func (v *Volume) ActiveReplica(host HostID) *ReplicaSync {
+	for _, r := range v.ActiveReplicas() {
+		if r.Host == host {
+			return r
 		}
 	}
 	return nil
 }
 
-func (r *Replication) peerSync(host HostID) *ReplicaSync {
-	for i := range r.Syncs {
-		if r.Syncs[i].Host != host {
-			return &r.Syncs[i]
+// PeerReplica is the one of ActiveReplicas on another host, nil when there is none.
+func (v *Volume) PeerReplica(host HostID) *ReplicaSync {
+	for _, r := range v.ActiveReplicas() {
+		if r.Host != host {
+			return r
 		}
 	}
 	return nil
+}
+
+func allUpToDate(replicas []*ReplicaSync) bool {
+	return !slices.ContainsFunc(replicas, func(r *ReplicaSync) bool { return !r.UpToDate })
 }
 
 // withReplication is a copy whose replication may be changed in place.
@@ -105,7 +109,7 @@ func (s *State) PrimaryHost(v *Volume) HostID {
 // mayBePrimary tells whether the host may have its replica primary: it has the grant,
 // or said that it is.
 func (s *State) mayBePrimary(v *Volume, host HostID) bool {
-	l := v.ReplicaSync(host)
+	l := v.ActiveReplica(host)
 	return l != nil && (l.Observed.Primary || s.PrimaryHost(v) == host)
 }
 

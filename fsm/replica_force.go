@@ -12,15 +12,15 @@ func applyForcePrimary(s *State, m Meta, c *fsmpb.ForcePrimary) (*fsmpb.Outcome,
 		return nil, rej
 	}
 	n, ok := s.Node(NodeID(c.GetNodeId()))
-	if ok && s.level2() && v.ReplicaSync(n.Host) == nil { // the last copy, given up and lost sight of at level 1 (S71)
-		if restored := v.withLeavingRestored(m.Index); restored.ReplicaSync(n.Host) != nil {
+	if ok && s.level2() && v.ActiveReplica(n.Host) == nil { // the last copy, given up and lost sight of at level 1 (S71)
+		if restored := v.withLeavingRestored(m.Index); restored.ActiveReplica(n.Host) != nil {
 			v = &restored
 		}
 	}
 	switch {
 	case !ok:
 		return nil, Reject(NotFound, "force volume %s: node %s is not known", v.ID, clip(c.GetNodeId()))
-	case v.ReplicaSync(n.Host) == nil:
+	case v.ActiveReplica(n.Host) == nil:
 		return nil, Reject(Precondition, "force volume %s: node %s has no replica of it", v.ID, n.ID)
 	}
 	out := &fsmpb.Outcome{VolumeId: string(v.ID), Generation: v.Replication.Generation}
@@ -28,7 +28,7 @@ func applyForcePrimary(s *State, m Meta, c *fsmpb.ForcePrimary) (*fsmpb.Outcome,
 	if s.PrimaryHost(v) == n.Host || v.Replication.Forced.sameDecision(&requested) {
 		return out, nil
 	}
-	if o := v.PeerSync(n.Host); o != nil {
+	if o := v.PeerReplica(n.Host); o != nil {
 		if rej := s.checkPeerStopped(v, o, requested.PeerDead); rej != nil {
 			return nil, rej
 		}

@@ -35,7 +35,7 @@ func (s *State) announceWaiting(n *Node) {
 // withBumpedGeneration is the volume in a new generation, where the host was its primary and owes
 // the end of that.
 func (v *Volume) withBumpedGeneration(host HostID, index uint64) (Volume, bool) {
-	if l := v.ReplicaSync(host); l == nil || l.Outdated || v.Teardown(host) == nil {
+	if l := v.ActiveReplica(host); l == nil || l.Outdated || v.Teardown(host) == nil {
 		return *v, false
 	}
 	updated := v.withReplication()
@@ -45,12 +45,12 @@ func (v *Volume) withBumpedGeneration(host HostID, index uint64) (Volume, bool) 
 
 // withObservationReset: what was attached or primary in an earlier boot is not any more (S5).
 func (v *Volume) withObservationReset(host HostID) (Volume, bool) {
-	l := v.ReplicaSync(host)
+	l := v.ActiveReplica(host)
 	if l == nil || !l.UpToDate && l.Observed == (ReplicaObservation{}) {
 		return *v, false
 	}
 	updated := v.withReplication()
-	l = updated.Replication.sync(host)
+	l = updated.ActiveReplica(host)
 	l.UpToDate, l.Observed = false, ReplicaObservation{}
 	return updated, true
 }
@@ -110,8 +110,7 @@ func (v *Volume) withReplicationReset(index uint64) (Volume, bool) {
 	updated := v.withReplication()
 	r := updated.Replication
 	r.Generation, r.Primary, r.Forced = index, nil, nil
-	for i := range r.Syncs {
-		l := &r.Syncs[i]
+	for _, l := range updated.ActiveReplicas() {
 		l.UpToDate, l.Observed, l.InSyncUUID, l.SoloPrimaryUUID = false, ReplicaObservation{}, RecordedUUID{}, RecordedUUID{}
 	}
 	return updated, true

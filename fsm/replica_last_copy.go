@@ -13,7 +13,7 @@ func (v *Volume) hasGoodCopy() bool {
 	if v.Replication == nil {
 		return false
 	}
-	return slices.ContainsFunc(v.Replication.Syncs, func(l ReplicaSync) bool {
+	return slices.ContainsFunc(v.ActiveReplicas(), func(l *ReplicaSync) bool {
 		r := v.Replica(l.Host)
 		return r != nil && r.State == ReplicaPresent && !l.Outdated && l.DiskFailed == 0 && !l.Observed.diskUnusable()
 	})
@@ -54,7 +54,7 @@ func (v *Volume) withoutLeaving(host HostID) Volume {
 // reports the device missing. Where the volume grew without it, it is grown before anybody
 // uses it: nobody is given less than what was promised (S117).
 func (v *Volume) withLeavingRestored(index uint64) Volume {
-	if _, ready := v.Phase.(Ready); !ready || v.Replication == nil || v.hasGoodCopy() || len(v.Replication.Syncs) >= int(v.Replication.ReplicaCount) {
+	if _, ready := v.Phase.(Ready); !ready || v.Replication == nil || v.hasGoodCopy() || len(v.ActiveReplicas()) >= int(v.Replication.ReplicaCount) {
 		return *v
 	}
 	l, ok := v.lastLeaving()

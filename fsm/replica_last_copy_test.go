@@ -40,7 +40,7 @@ func TestS71_LosingTheLastHostRestoresALeavingReplica(t *testing.T) {
 			v := w.volume(1)
 			require.IsType(t, Ready{}, v.Phase)
 			require.Equal(t, ReplicaPresent, v.Replica("host-n2").State)
-			require.Equal(t, []ReplicaSync{{Host: "host-n2", Outdated: true, Boot: "boot-1", Attachment: 2}}, v.Replication.Syncs, "not up to date, in the attachment that it has")
+			require.Equal(t, []*ReplicaSync{{Host: "host-n2", Outdated: true, Boot: "boot-1", Attachment: 2}}, v.ActiveReplicas(), "not up to date, in the attachment that it has")
 			require.Nil(t, v.Replication.Leaving)
 			require.Nil(t, v.Operation)
 			require.Equal(t, GoalKeep, w.volumeGoal(1, "n2"))
@@ -127,7 +127,7 @@ func TestS71_AReplicaThatIsBeingAddedIsNoCopy(t *testing.T) {
 			w.loseNode("n1")
 			v := w.volume(1)
 			require.Equal(t, ReplicaPresent, v.Replica("host-n2").State)
-			require.Len(t, v.Replication.Syncs, 2)
+			require.Len(t, v.ActiveReplicas(), 2)
 			for _, node := range []string{"n2", "n3"} {
 				wish, _ := w.s.DesiredVolume(NodeID(node), v.ID)
 				require.False(t, wish.Replication.Connect, "neither has what the other could take")
@@ -328,22 +328,21 @@ func (c *copyPlayer) removeIfAsked(n *Node) {
 // them connect.
 func (c *copyPlayer) synchronise() {
 	v := c.volume(1)
-	for i := range v.Replication.Syncs {
-		l := &v.Replication.Syncs[i]
+	for _, l := range v.ActiveReplicas() {
 		n, ok := c.s.nodeOfReplica(v, l.Host)
 		if !ok || n.State != NodeReachable {
 			return
 		}
-		if w, _ := c.s.DesiredVolume(n.ID, v.ID); len(v.Replication.Syncs) > 1 && !w.Replication.Connect {
+		if w, _ := c.s.DesiredVolume(n.ID, v.ID); len(v.ActiveReplicas()) > 1 && !w.Replication.Connect {
 			return
 		}
 		c.holding[n.Host] = true
 	}
-	if len(v.Replication.Syncs) < 2 {
+	if len(v.ActiveReplicas()) < 2 {
 		return
 	}
 	for range 2 {
-		for _, l := range c.volume(1).Replication.Syncs {
+		for _, l := range c.volume(1).ActiveReplicas() {
 			n, _ := c.s.nodeOfReplica(c.volume(1), l.Host)
 			at := max(1, l.Attachment)
 			c.ok("node/"+string(n.ID), &fsmpb.AttachReplica{VolumeId: volumeID(1), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Attach: at})
@@ -371,8 +370,8 @@ func (c *copyPlayer) check() {
 	}
 	c.checkSize(v)
 	sides := 0
-	for i := range v.Replication.Syncs {
-		if c.complete[v.Replication.Syncs[i].Host] {
+	for _, l := range v.ActiveReplicas() {
+		if c.complete[l.Host] {
 			sides++
 		}
 	}

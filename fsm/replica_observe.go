@@ -27,7 +27,7 @@ func (v *Volume) isCreating() bool {
 // earlier generation than the last one recorded (S5, S7). That nothing is attached
 // counts for any attachment of this boot.
 func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation) (Volume, bool) {
-	l := v.ReplicaSync(n.Host)
+	l := v.ActiveReplica(n.Host)
 	switch {
 	case l == nil || observed.Boot != n.Boot || !observed.Unconfigured && !l.isOfAttachment(n, observed):
 		return *v, false
@@ -35,7 +35,7 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 		return *v, false
 	}
 	updated := v.withReplication()
-	l = updated.Replication.sync(n.Host)
+	l = updated.ActiveReplica(n.Host)
 	if s.level2() {
 		updated.Replication.noteOwnDiskFailure(l, &observed)
 	}
@@ -44,7 +44,7 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 		l.UpToDate = false
 	}
 	if s.level2() {
-		updated.Replication.notePeerDiskFailure(l)
+		updated.notePeerDiskFailure(l)
 	}
 	s.updateReplicaStates(&updated)
 	return updated, true
@@ -53,8 +53,8 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 // notePeerDiskFailure: a host that is connected to its peer sees that the peer's kernel gave its
 // disk up. That is on record before the peer's own host may have said it, or forgotten it
 // with its power (S67). One that its host never had attached did not fail.
-func (r *Replication) notePeerDiskFailure(l *ReplicaSync) {
-	x, o := &l.Observed, r.peerSync(l.Host)
+func (v *Volume) notePeerDiskFailure(l *ReplicaSync) {
+	r, x, o := v.Replication, &l.Observed, v.PeerReplica(l.Host)
 	gone := x.PeerDisk == fsmpb.DiskState_DISK_STATE_DISKLESS || x.PeerDisk == fsmpb.DiskState_DISK_STATE_FAILED
 	if o == nil || !gone || !x.Connected() || x.Generation != r.Generation || r.InitialSyncIndex == 0 {
 		return
@@ -76,13 +76,17 @@ func (r *Replication) noteOwnDiskFailure(l *ReplicaSync, observed *ReplicaObserv
 }
 
 // clearDiskFailures: what the kernel gave up was copied wholly since: both hosts see both disks whole.
-func (r *Replication) clearDiskFailures() {
-	if len(r.Syncs) != 2 || !r.seesBothUpToDate(&r.Syncs[0]) || !r.seesBothUpToDate(&r.Syncs[1]) || r.Syncs[0].Observed.UUID != r.Syncs[1].Observed.UUID {
-		return
+func (v *Volume) clearDiskFailures() {
+	if active := v.ActiveReplicas(); v.Replication.inSync(active) {
+		for _, l := range active {
+			l.DiskFailed = 0
+		}
 	}
-	for i := range r.Syncs {
-		r.Syncs[i].DiskFailed = 0
-	}
+}
+
+// inSync tells whether both hosts last saw two replicas that are UpToDate, with one content.
+func (r *Replication) inSync(active []*ReplicaSync) bool {
+	return len(active) == 2 && r.seesBothUpToDate(active[0]) && r.seesBothUpToDate(active[1]) && active[0].Observed.UUID == active[1].Observed.UUID
 }
 
 // updateReplicaStates draws from what the hosts saw all that follows: who is up to date (S10),
@@ -90,29 +94,29 @@ func (r *Replication) clearDiskFailures() {
 func (s *State) updateReplicaStates(v *Volume) {
 	r, index := v.Replication, s.cluster.Index
 	primary := s.PrimaryHost(v)
-	r.clearDiskFailures() // before a new generation begins
-	r.markUpToDate(primary, index)
-	if l := r.sync(primary); l != nil && l.Observed.Primary {
-		r.recordPromotion(l, index)
+	v.clearDiskFailures() // before a new generation begins
+	v.markUpToDate(primary, index)
+	if l := v.ActiveReplica(primary); l != nil && l.Observed.Primary {
+		v.recordPromotion(l, index)
 	}
 	if primary == "" && len(v.Teardowns) == 0 && r.InitialSyncIndex != 0 {
-		r.recordCleanDemotion(index)
+		v.recordCleanDemotion(index)
 	}
 	if v.isCreating() && !v.Source.IsZero() && r.Generation == v.Created.Index {
-		r.noteSyncFromSeed(index)
+		v.noteSyncFromSeed(index)
 	}
 }
 
 // markUpToDate makes replicas up to date that were seen so. When the primary's peer came
 // back by it, a new generation begins: a question from before that is answered STALE,
 // and a verdict of before that is of no use (S7).
-func (r *Replication) markUpToDate(primary HostID, index uint64) {
+func (v *Volume) markUpToDate(primary HostID, index uint64) {
+	r, active := v.Replication, v.ActiveReplicas()
 	var caughtUp [maxReplicas]bool
-	for i := range r.Syncs {
-		caughtUp[i] = r.InitialSyncIndex != 0 && r.isCaughtUp(&r.Syncs[i], primary)
+	for i, l := range active {
+		caughtUp[i] = r.InitialSyncIndex != 0 && v.isCaughtUp(l, primary)
 	}
-	for i := range r.Syncs {
-		l := &r.Syncs[i]
+	for i, l := range active {
 		if !caughtUp[i] || l.UpToDate {
 			continue
 		}
@@ -121,8 +125,8 @@ func (r *Replication) markUpToDate(primary HostID, index uint64) {
 			continue
 		}
 		r.Generation = index
-		for j := range r.Syncs {
-			r.Syncs[j].SoloPrimaryUUID = RecordedUUID{} // it is not alone any more
+		for _, o := range active {
+			o.SoloPrimaryUUID = RecordedUUID{} // it is not alone any more
 		}
 	}
 }
@@ -130,38 +134,38 @@ func (r *Replication) markUpToDate(primary HostID, index uint64) {
 // isCaughtUp: a replica is up to date when its own host and the primary's both saw them
 // together, with one content; without a primary, when both hosts did. The primary's
 // own host knows for itself.
-func (r *Replication) isCaughtUp(l *ReplicaSync, primary HostID) bool {
+func (v *Volume) isCaughtUp(l *ReplicaSync, primary HostID) bool {
+	r := v.Replication
 	if !r.seesBothUpToDate(l) || l.Host == primary {
 		return r.seesBothUpToDate(l)
 	}
-	o := r.peerSync(l.Host)
+	o := v.PeerReplica(l.Host)
 	return o != nil && r.seesBothUpToDate(o) && o.Observed.UUID == l.Observed.UUID
 }
 
 // recordPromotion: the holder's host says that it is primary. Alone and whole it is the one
 // that has everything, as long as nobody else is granted (S5).
-func (r *Replication) recordPromotion(l *ReplicaSync, index uint64) {
+func (v *Volume) recordPromotion(l *ReplicaSync, index uint64) {
+	r := v.Replication
 	r.Primary = &PrimaryGrant{Node: r.Primary.Node, Host: r.Primary.Host, Boot: r.Primary.Boot, Epoch: r.Primary.Epoch, Index: r.Primary.Index, Done: true}
 	if r.Forced != nil && r.Forced.Host == l.Host {
 		r.Forced = nil // it was carried out
 	}
 	solo := !l.Observed.Connected() && l.Observed.Disk == fsmpb.DiskState_DISK_STATE_UP_TO_DATE && l.Observed.Generation == r.Generation
-	if o := r.peerSync(l.Host); solo && l.Observed.UUID != 0 && l.Observed.UUID != l.SoloPrimaryUUID.Value && (o == nil || o.Outdated) {
+	if o := v.PeerReplica(l.Host); solo && l.Observed.UUID != 0 && l.Observed.UUID != l.SoloPrimaryUUID.Value && (o == nil || o.Outdated) {
 		l.SoloPrimaryUUID = RecordedUUID{Value: l.Observed.UUID, Index: index}
 	}
 }
 
 // settled: both hosts saw the same content while nobody may be primary: a clean
 // demotion. It is known until the next grant (S5).
-func (r *Replication) recordCleanDemotion(index uint64) {
-	if len(r.Syncs) != 2 || !r.seesBothUpToDate(&r.Syncs[0]) || !r.seesBothUpToDate(&r.Syncs[1]) || r.Syncs[0].Observed.UUID != r.Syncs[1].Observed.UUID {
+func (v *Volume) recordCleanDemotion(index uint64) {
+	active := v.ActiveReplicas()
+	if !v.Replication.inSync(active) || active[0].Observed.Primary || active[1].Observed.Primary {
 		return
 	}
-	if r.Syncs[0].Observed.Primary || r.Syncs[1].Observed.Primary {
-		return
-	}
-	for i := range r.Syncs {
-		if l := &r.Syncs[i]; l.InSyncUUID.Value != l.Observed.UUID {
+	for _, l := range active {
+		if l.InSyncUUID.Value != l.Observed.UUID {
 			l.InSyncUUID = RecordedUUID{Value: l.Observed.UUID, Index: index}
 		}
 	}
@@ -170,9 +174,9 @@ func (r *Replication) recordCleanDemotion(index uint64) {
 // noteSyncFromSeed: the seed's content is being copied to the other replica. What is seen of a
 // volume with a source counts for its birth only after that began, so that the two
 // are not taken for equal before.
-func (r *Replication) noteSyncFromSeed(index uint64) {
-	for i := range r.Syncs {
-		l := &r.Syncs[i]
+func (v *Volume) noteSyncFromSeed(index uint64) {
+	r := v.Replication
+	for _, l := range v.ActiveReplicas() {
 		expected := fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET
 		if l.Host == r.Seed {
 			expected = fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE
@@ -187,20 +191,19 @@ func (r *Replication) noteSyncFromSeed(index uint64) {
 // completeInitialSync makes a volume ready whose devices were all made and whose replicas were seen
 // together by both hosts, with one content: its birth.
 func (s *State) completeInitialSync(v *Volume) {
-	r := v.Replication
-	if !v.isCreating() || !v.allPresent() || len(r.Syncs) < 2 || !v.Source.IsZero() && r.Generation == v.Created.Index {
+	r, active := v.Replication, v.ActiveReplicas()
+	if !v.isCreating() || !v.allPresent() || len(active) < 2 || !v.Source.IsZero() && r.Generation == v.Created.Index {
 		return
 	}
-	for i := range r.Syncs {
-		if !r.seesBothUpToDate(&r.Syncs[i]) || r.Syncs[i].Observed.UUID != r.Syncs[0].Observed.UUID {
+	for _, l := range active {
+		if !r.seesBothUpToDate(l) || l.Observed.UUID != active[0].Observed.UUID {
 			return
 		}
 	}
 	updated, index := v.withReplication(), s.cluster.Index
 	r = updated.Replication
 	r.InitialSyncIndex, r.Generation = index, index
-	for i := range r.Syncs {
-		l := &r.Syncs[i]
+	for _, l := range updated.ActiveReplicas() {
 		l.UpToDate, l.InSyncUUID = true, RecordedUUID{Value: l.Observed.UUID, Index: index}
 	}
 	updated.Phase, updated.Operation = unpublished, nil

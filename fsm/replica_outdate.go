@@ -28,8 +28,8 @@ func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejectio
 		updated = v.withReplication()
 	}
 	updated.Replication.Generation = m.Index
-	updated.Replication.sync(n.Host).UpToDate = true
-	if o := updated.Replication.peerSync(n.Host); o != nil {
+	updated.ActiveReplica(n.Host).UpToDate = true
+	if o := updated.PeerReplica(n.Host); o != nil {
 		o.markOutdated()
 		o.SoloPrimaryUUID = RecordedUUID{}
 	}
@@ -40,7 +40,7 @@ func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejectio
 
 // verdict is the answer of S6. A host in adoption mode stays as it is (S1).
 func (s *State) verdict(v *Volume, n *Node, generation uint64, observed ReplicaObservation) fsmpb.Verdict {
-	own := v.ReplicaSync(n.Host)
+	own := v.ActiveReplica(n.Host)
 	switch {
 	case own == nil || own.Outdated:
 		return fsmpb.Verdict_VERDICT_SELF_OUTDATED

@@ -60,7 +60,7 @@ func TestS6_EachHostGetsItsOwnVerdict(t *testing.T) {
 			}
 			require.Equal(t, out.GetIndex(), out.GetGeneration())
 			require.Equal(t, out.GetIndex(), w.volume(1).Replication.Generation)
-			require.True(t, w.volume(1).PeerSync(HostID("host-"+tc.asker)).Outdated)
+			require.True(t, w.volume(1).PeerReplica(HostID("host-"+tc.asker)).Outdated)
 		})
 	}
 }

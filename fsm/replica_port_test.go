@@ -263,7 +263,7 @@ func (x *portFlood) makeReplicas(n int) {
 		x.report(at, volumeObservation(n, &fsmpb.Observation_DeviceCreated{DeviceCreated: &fsmpb.DeviceCreated{SizeBytes: gib}}))
 	}
 	for range 2 {
-		for _, l := range x.w.volume(n).Replication.Syncs {
+		for _, l := range x.w.volume(n).ActiveReplicas() {
 			at, _ := x.w.s.Node(x.w.volume(n).Replica(l.Host).Node)
 			observed := inSyncObservation(7)
 			observed.Boot, observed.Attachment, observed.Generation = at.Boot, l.Attachment, x.w.volume(n).Replication.Generation

@@ -19,7 +19,7 @@ func applySetPrimary(s *State, m Meta, c *fsmpb.SetPrimary) (*fsmpb.Outcome, *Re
 	if !counts {
 		updated = v.withReplication()
 	}
-	a := &promotionCheck{s: s, priorGeneration: v.Replication.Generation, v: &updated, n: n, r: updated.Replication, own: updated.ReplicaSync(n.Host), peer: updated.PeerSync(n.Host), observed: observed}
+	a := &promotionCheck{s: s, priorGeneration: v.Replication.Generation, v: &updated, n: n, r: updated.Replication, own: updated.ActiveReplica(n.Host), peer: updated.PeerReplica(n.Host), observed: observed}
 	solo, forced, rej := a.decide()
 	if rej != nil {
 		return nil, rej
@@ -45,10 +45,10 @@ func (s *State) checkPromotionRequest(v *Volume, n *Node, epoch Epoch, observed 
 		return Reject(Precondition, "set primary: the device of volume %s is missing on node %s", v.ID, n.ID)
 	case v.Teardown(n.Host) != nil:
 		return Reject(Busy, "volume %s: node %s must end the publication of epoch %s first", v.ID, n.ID, v.Teardown(n.Host).Epoch)
-	case v.ReplicaSync(n.Host).Observed.Primary && !observed.Primary:
+	case v.ActiveReplica(n.Host).Observed.Primary && !observed.Primary:
 		return Reject(Busy, "set primary: node %s said that volume %s is primary there, and not yet that it is no more", n.ID, v.ID)
-	case !v.ReplicaSync(n.Host).isOfAttachment(n, observed) || observed.Unconfigured:
-		return Reject(StaleEpoch, "set primary: node %s attached volume %s for the time %d, this was seen in attachment %d", n.ID, v.ID, v.ReplicaSync(n.Host).Attachment, observed.Attachment)
+	case !v.ActiveReplica(n.Host).isOfAttachment(n, observed) || observed.Unconfigured:
+		return Reject(StaleEpoch, "set primary: node %s attached volume %s for the time %d, this was seen in attachment %d", n.ID, v.ID, v.ActiveReplica(n.Host).Attachment, observed.Attachment)
 	}
 	return nil
 }

@@ -278,7 +278,7 @@ func TestS17_TheRemainingReplicaIsPromotedIfItHasEveryWrite(t *testing.T) {
 	w.twice(admin, &fsmpb.LoseNode{NodeId: "n1", HostId: "host-n1", Reason: "burnt"})
 	v := w.volume(1)
 	require.Len(t, v.Replicas, 1)
-	require.Len(t, v.Replication.Syncs, 1)
+	require.Len(t, v.ActiveReplicas(), 1)
 	require.Empty(t, v.Teardowns)
 	require.Contains(t, w.s.ReplicationCondition(v).Message, "1 of 2 replicas")
 	w.ok(controller, publish(1, "n2"))

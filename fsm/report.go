@@ -203,7 +203,7 @@ func (x reportContext) stagingInUse(v *Volume, f *fsmpb.StagingInUse) (Volume, b
 // its replica is not primary: before that it ends no obligation and gives no grant back.
 // One that has attached nothing since it booted is not primary.
 func (x reportContext) isSecondary(v *Volume) bool {
-	l := v.ReplicaSync(x.host.Host)
+	l := v.ActiveReplica(x.host.Host)
 	if l == nil || l.Boot != x.host.Boot && l.Observed == (ReplicaObservation{}) {
 		return true
 	}

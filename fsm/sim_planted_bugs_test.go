@@ -19,15 +19,15 @@ var plantedBugs = map[string]func(*sim, *fsmpb.Command){
 	"S5: a Consistent disk is promoted though its content is not a known one": func(x *sim, cmd *fsmpb.Command) {
 		if c := cmd.GetSetPrimary(); c.GetSeen().GetDisk() == consistent {
 			x.forge(func(v *Volume) {
-				v.ReplicaSync(HostID(c.GetHostId())).InSyncUUID = RecordedUUID{Value: c.GetSeen().GetCurrentUuid(), Index: x.w.index}
+				v.ActiveReplica(HostID(c.GetHostId())).InSyncUUID = RecordedUUID{Value: c.GetSeen().GetCurrentUuid(), Index: x.w.index}
 			})
 		}
 	},
 	"S5: the log's word counts for another attachment, and for a disk that the kernel does not call whole": func(x *sim, cmd *fsmpb.Command) {
 		c := cmd.GetAttachReplica()
-		if l := x.volume().ReplicaSync(HostID(c.GetHostId())); l != nil && l.UpToDate {
+		if l := x.volume().ActiveReplica(HostID(c.GetHostId())); l != nil && l.UpToDate {
 			x.forge(func(v *Volume) {
-				v.ReplicaSync(l.Host).Boot, v.ReplicaSync(l.Host).Attachment = c.GetBootId(), c.GetAttach()
+				v.ActiveReplica(l.Host).Boot, v.ActiveReplica(l.Host).Attachment = c.GetBootId(), c.GetAttach()
 			})
 		}
 		if p := cmd.GetSetPrimary(); p.GetSeen().GetDisk() == consistent {
@@ -36,25 +36,25 @@ var plantedBugs = map[string]func(*sim, *fsmpb.Command){
 	},
 	"S5: a content that both had counts after a grant": func(x *sim, cmd *fsmpb.Command) {
 		for i := range x.hosts {
-			l := x.volume().Replication.Syncs[i]
+			l := x.volume().ActiveReplicas()[i]
 			if l.InSyncUUID.Value != 0 {
 				x.hosts[i].plantedInSyncUUID = l.InSyncUUID.Value
 			} else if cmd.GetSetPrimary() != nil && x.hosts[i].plantedInSyncUUID != 0 {
 				x.forge(func(v *Volume) {
-					v.Replication.Syncs[i].InSyncUUID = RecordedUUID{Value: x.hosts[i].plantedInSyncUUID, Index: x.w.index}
+					v.ActiveReplicas()[i].InSyncUUID = RecordedUUID{Value: x.hosts[i].plantedInSyncUUID, Index: x.w.index}
 				})
 			}
 		}
 	},
 	"S5: a disk that the kernel calls Consistent may have gone on alone": func(x *sim, cmd *fsmpb.Command) {
 		c := cmd.GetSetPrimary()
-		if l := x.volume().ReplicaSync(HostID(c.GetHostId())); l != nil && l.SoloPrimaryUUID.Value != 0 && l.SoloPrimaryUUID.Value == c.GetSeen().GetCurrentUuid() {
+		if l := x.volume().ActiveReplica(HostID(c.GetHostId())); l != nil && l.SoloPrimaryUUID.Value != 0 && l.SoloPrimaryUUID.Value == c.GetSeen().GetCurrentUuid() {
 			c.Seen.Disk = upToDate
 		}
 	},
 	"S6: the loser is told to go on": func(x *sim, cmd *fsmpb.Command) {
 		c := cmd.GetOutdate()
-		if l := x.volume().ReplicaSync(HostID(c.GetHostId())); l != nil && l.Outdated {
+		if l := x.volume().ActiveReplica(HostID(c.GetHostId())); l != nil && l.Outdated {
 			x.forge(func(v *Volume) { x.grantTo(v, c) })
 		}
 	},
@@ -64,9 +64,9 @@ var plantedBugs = map[string]func(*sim, *fsmpb.Command){
 		}
 	},
 	"S8: that the peer was outdated is forgotten": func(x *sim, _ *fsmpb.Command) {
-		for i, l := range x.volume().Replication.Syncs {
+		for i, l := range x.volume().ActiveReplicas() {
 			if n, _ := x.w.s.Node(NodeID(x.hosts[i].node)); l.Outdated && l.Boot == n.Boot {
-				x.forge(func(v *Volume) { v.Replication.Syncs[i].Outdated, v.Replication.Syncs[i].UpToDate = false, true })
+				x.forge(func(v *Volume) { v.ActiveReplicas()[i].Outdated, v.ActiveReplicas()[i].UpToDate = false, true })
 			}
 		}
 	},
@@ -78,7 +78,7 @@ func (x *sim) grantTo(v *Volume, c *fsmpb.Outdate) {
 	at := Epoch{1, 1}
 	v.Phase = Ready{Publications: []Publication{{Node: n.ID, Host: n.Host, Epoch: at}}}
 	v.Replication.Primary = &PrimaryGrant{Node: n.ID, Host: n.Host, Boot: n.Boot, Epoch: at, Index: 1}
-	l := v.ReplicaSync(n.Host)
+	l := v.ActiveReplica(n.Host)
 	l.Outdated, l.UpToDate, l.Boot, l.Attachment = false, true, n.Boot, c.GetSeen().GetAttach()
 	v.Replication.Generation = c.GetGeneration()
 }

@@ -251,7 +251,7 @@ func (x *sim) healthy() bool {
 	v := x.volume()
 	existing := v.Publications()
 	return len(existing) == 1 && x.w.s.PromotionDone(v, existing[0].Node) && x.drbd.replicas[x.hostIndex(string(existing[0].Node))].primary &&
-		v.Replication.Syncs[0].UpToDate && v.Replication.Syncs[1].UpToDate && x.drbd.replicas[0].disk == upToDate && x.drbd.replicas[1].disk == upToDate
+		v.ActiveReplicas()[0].UpToDate && v.ActiveReplicas()[1].UpToDate && x.drbd.replicas[0].disk == upToDate && x.drbd.replicas[1].disk == upToDate
 }
 
 // run plays one seed and says what went wrong.

@@ -66,7 +66,7 @@ func (s *State) checkKeepable(v *Volume, n *Node, c *fsmpb.KeepReplica) (*Snapsh
 	switch existing, known := s.Snapshot(id); {
 	case !id.Valid() || c.GetAttach() == 0:
 		return refused(Invalid, "it needs a snapshot id and an attachment")
-	case !v.ReplicaSync(n.Host).Outdated:
+	case !v.ActiveReplica(n.Host).Outdated:
 		return refused(Precondition, "that replica is not outdated")
 	case known && (existing.KeptCopy == nil || existing.Source != v.ID || existing.Host != n.Host):
 		return refused(Incompatible, "the id "+string(id)+" belongs to another snapshot")
@@ -125,9 +125,9 @@ func (s *State) answerKept(v *Volume, host HostID, id SnapshotID) *fsmpb.Outcome
 
 // notKept records why what a replica has is not kept; empty when it is.
 func (s *State) answerNotKept(v *Volume, host HostID, why string) *fsmpb.Outcome {
-	if why = clip(why); v.ReplicaSync(host).NotKeptReason != why {
+	if why = clip(why); v.ActiveReplica(host).NotKeptReason != why {
 		updated := v.withReplication()
-		updated.Replication.sync(host).NotKeptReason = why
+		updated.ActiveReplica(host).NotKeptReason = why
 		s.putVolume(updated)
 	}
 	return &fsmpb.Outcome{VolumeId: string(v.ID)}
@@ -270,7 +270,11 @@ func (s *State) isSuperseded(n *Snapshot) bool {
 // whole tells whether a replicated volume has all its replicas, each up to date.
 func (v *Volume) allInSync() bool {
 	r := v.Replication
-	return r != nil && r.InitialSyncIndex != 0 && len(r.Syncs) >= int(r.ReplicaCount) && !slices.ContainsFunc(r.Syncs, func(l ReplicaSync) bool { return !l.UpToDate })
+	if r == nil || r.InitialSyncIndex == 0 {
+		return false
+	}
+	active := v.ActiveReplicas()
+	return len(active) >= int(r.ReplicaCount) && allUpToDate(active)
 }
 
 func (v *Volume) isDeleting() bool {

@@ -104,7 +104,7 @@ func (s *State) operationBlockingExpand(v *Volume) *Operation {
 			return v.OperationOf(OpTeardown)
 		}
 	}
-	if op := v.running(OpReplicaChange); op != nil && (v.isAddingReplica() || len(v.Replication.Syncs) >= int(v.Replication.ReplicaCount)) {
+	if op := v.running(OpReplicaChange); op != nil && (v.isAddingReplica() || len(v.ActiveReplicas()) >= int(v.Replication.ReplicaCount)) {
 		return op
 	}
 	return nil

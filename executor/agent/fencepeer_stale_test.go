@@ -39,7 +39,7 @@ func TestS7_AVerdictInUseIsNotInvalidatedByAReconnect(t *testing.T) {
 			defer close(ended)
 			p.link.SetDisconnected(false)
 			for end := time.Now().Add(500 * time.Millisecond); !backUpToDate && time.Now().Before(end); time.Sleep(time.Millisecond) {
-				backUpToDate = p.volume(id).ReplicaSync(b.host()).UpToDate
+				backUpToDate = p.volume(id).ActiveReplica(b.host()).UpToDate
 			}
 			p.link.SetDisconnected(true)
 		}}
@@ -53,7 +53,7 @@ func TestS7_AVerdictInUseIsNotInvalidatedByAReconnect(t *testing.T) {
 	<-ended
 	require.False(t, backUpToDate)
 	a.write(id, "alone")
-	require.False(t, p.volume(id).ReplicaSync(b.host()).UpToDate)
+	require.False(t, p.volume(id).ActiveReplica(b.host()).UpToDate)
 	p.link.SetDisconnected(false)
 	p.waitUpToDate(id)
 	b.holdsAll(id, "alone")

@@ -129,8 +129,8 @@ func (m *member) write(id fsm.VolumeID, text string) {
 func (p *pair) waitUpToDate(id fsm.VolumeID) {
 	p.t.Helper()
 	p.eventually("both replicas are up to date", func() bool {
-		r := p.volume(id).Replication
-		return len(r.Syncs) == 2 && r.Syncs[0].UpToDate && r.Syncs[1].UpToDate && len(p.volume(id).Teardowns) == 0
+		active := p.volume(id).ActiveReplicas()
+		return len(active) == 2 && active[0].UpToDate && active[1].UpToDate && len(p.volume(id).Teardowns) == 0
 	})
 	require.Equal(p.t, p.hosts[0].replicator.DiskContent(id), p.hosts[1].replicator.DiskContent(id))
 }

@@ -24,10 +24,10 @@ func (p *pair) replicatedVolumeLife() {
 	p.link.SetDisconnected(false)
 	p.waitUpToDate(id)
 
-	attachment := p.volume(id).ReplicaSync(b.host()).Attachment
+	attachment := p.volume(id).ActiveReplica(b.host()).Attachment
 	b.replicator.FailDisk(id)
 	a.write(id, "without the other disk")
-	p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(b.host()).Attachment > attachment })
+	p.eventually("it is attached again", func() bool { return p.volume(id).ActiveReplica(b.host()).Attachment > attachment })
 	p.waitUpToDate(id)
 
 	a.disconnect() // the primary loses the controllers and its peer

@@ -12,8 +12,8 @@ import (
 // sameInSyncUUID tells whether the log knows the content that both replicas had when nobody
 // could write to them any more.
 func (p *pair) sameInSyncUUID(id fsm.VolumeID) bool {
-	r := p.volume(id).Replication
-	return len(r.Syncs) == 2 && r.Syncs[0].InSyncUUID.Value != 0 && r.Syncs[0].InSyncUUID.Value == r.Syncs[1].InSyncUUID.Value
+	active := p.volume(id).ActiveReplicas()
+	return len(active) == 2 && active[0].InSyncUUID.Value != 0 && active[0].InSyncUUID.Value == active[1].InSyncUUID.Value
 }
 
 // S5, S10: every clean demotion is recorded, whether NodeUnstage was called or the host

@@ -41,14 +41,14 @@ func TestS67_AFailedDiskIsResyncedInFull(t *testing.T) {
 			id := p.create(protocolC)
 			a.stage(id, a.publish(id))
 			a.write(id, "acknowledged")
-			attachment := p.volume(id).ReplicaSync(broken.host()).Attachment
+			attachment := p.volume(id).ActiveReplica(broken.host()).Attachment
 			broken.replicator.FailDisk(id)
 			a.write(id, "meanwhile")
-			p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(broken.host()).Attachment > attachment })
+			p.eventually("it is attached again", func() bool { return p.volume(id).ActiveReplica(broken.host()).Attachment > attachment })
 			p.waitUpToDate(id)
 			broken.holdsAll(id, "acknowledged", "meanwhile")
 			require.Equal(t, 1, broken.replicator.Steps("remake-metadata"))
-			p.eventually("the log takes it for whole", func() bool { return p.volume(id).ReplicaSync(broken.host()).DiskFailed == 0 })
+			p.eventually("the log takes it for whole", func() bool { return p.volume(id).ActiveReplica(broken.host()).DiskFailed == 0 })
 			a.unstage(id)
 			a.unpublish(id)
 			p.remove(id)
@@ -73,7 +73,9 @@ func TestS67_AFailedDiskIsRememberedOverALossOfPower(t *testing.T) {
 	})
 	b.replicator.FailDisk(id)
 	a.write(id, "meanwhile")
-	p.eventually("the host has seen it", func() bool { return b.mounter.count("probe") > 0 || p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
+	p.eventually("the host has seen it", func() bool {
+		return b.mounter.count("probe") > 0 || p.volume(id).ActiveReplica(b.host()).DiskFailed != 0
+	})
 	b.crash()
 	b.mounter.setFail(nil)
 	b.start(nil)
@@ -91,14 +93,14 @@ func TestS67_AFailedDiskIsRememberedByThePeersWord(t *testing.T) {
 	a.write(id, "acknowledged")
 	b.stop()
 	b.replicator.FailDisk(id)
-	p.eventually("the peer said so", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
+	p.eventually("the peer said so", func() bool { return p.volume(id).ActiveReplica(b.host()).DiskFailed != 0 })
 	b.crash()
 	a.write(id, "meanwhile")
 	b.start(nil)
 	p.waitUpToDate(id)
 	b.holdsAll(id, "acknowledged", "meanwhile")
 	require.Equal(t, 1, b.replicator.Steps("remake-metadata"))
-	require.Zero(t, p.volume(id).ReplicaSync(b.host()).DiskFailed)
+	require.Zero(t, p.volume(id).ActiveReplica(b.host()).DiskFailed)
 }
 
 // S67: both lose their power after the secondary's disk failed. The primary's is the good
@@ -119,7 +121,7 @@ func TestS67_BothLosePowerAfterADiskFailed(t *testing.T) {
 	b.replicator.FailDisk(id)
 	a.write(id, "meanwhile")
 	p.eventually("the host has seen it", func() bool {
-		return p.volume(id).ReplicaSync(b.host()).Observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS
+		return p.volume(id).ActiveReplica(b.host()).Observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS
 	})
 	a.crash()
 	b.crash()
@@ -152,9 +154,9 @@ func TestS67_TheOnlyGoodCopyIsNeverGivenUp(t *testing.T) {
 	a.mounter.setFail(unreadable)
 	b.mounter.setFail(unreadable)
 	a.replicator.FailDisk(id)
-	p.eventually("the first failure is known", func() bool { return p.volume(id).ReplicaSync(a.host()).DiskFailed != 0 })
+	p.eventually("the first failure is known", func() bool { return p.volume(id).ActiveReplica(a.host()).DiskFailed != 0 })
 	b.replicator.FailDisk(id)
-	p.eventually("and the second", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
+	p.eventually("and the second", func() bool { return p.volume(id).ActiveReplica(b.host()).DiskFailed != 0 })
 	_, err := a.replicator.Write(id, "nowhere")
 	require.Error(t, err)
 	a.mounter.setFail(nil)
@@ -192,13 +194,13 @@ func TestS67_NothingIsGivenUpForAPeerThatIsAway(t *testing.T) {
 	a.write(id, "acknowledged")
 	b.stop()
 	b.replicator.FailDisk(id)
-	p.eventually("the peer said so", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
+	p.eventually("the peer said so", func() bool { return p.volume(id).ActiveReplica(b.host()).DiskFailed != 0 })
 	b.crash()
 	a.disconnect()
-	require.True(t, p.volume(id).ReplicaSync(a.host()).UpToDate, "by the log's word")
+	require.True(t, p.volume(id).ActiveReplica(a.host()).UpToDate, "by the log's word")
 	b.start(nil)
 	p.eventually("the host looked at it", func() bool {
-		obs := p.volume(id).ReplicaSync(b.host()).Observed
+		obs := p.volume(id).ActiveReplica(b.host()).Observed
 		return obs.Boot == b.e.Host.BootID && obs.Unconfigured
 	})
 	require.Zero(t, b.replicator.Steps("remake-metadata"))
@@ -228,7 +230,7 @@ func TestS67_APeerThatFailsDuringTheProbeStopsTheRemake(t *testing.T) {
 		if effect == "probe" {
 			once.Do(func() {
 				b.replicator.FailDisk(id)
-				p.eventually("the log knows", func() bool { return p.volume(id).ReplicaSync(b.host()).DiskFailed != 0 })
+				p.eventually("the log knows", func() bool { return p.volume(id).ActiveReplica(b.host()).DiskFailed != 0 })
 				close(read)
 			})
 		}

@@ -70,7 +70,7 @@ func TestS6_AnUnreachablePeerIsOutdatedAndTheWriterGoesOn(t *testing.T) {
 			for i := range 2 {
 				p.link.SetDisconnected(true)
 				a.write(id, "alone "+string(rune('0'+i)))
-				require.True(t, p.volume(id).ReplicaSync(b.e.Host.ID).Outdated)
+				require.True(t, p.volume(id).ActiveReplica(b.e.Host.ID).Outdated)
 				p.link.SetDisconnected(false)
 				p.waitUpToDate(id)
 			}
@@ -180,10 +180,10 @@ func TestS5_ADisklessPrimaryGoesOnAndIsAttachedAgain(t *testing.T) {
 	id := p.create(protocolC)
 	a.stage(id, a.publish(id))
 	for _, m := range []*member{a, b} {
-		attachment := p.volume(id).ReplicaSync(m.e.Host.ID).Attachment
+		attachment := p.volume(id).ActiveReplica(m.e.Host.ID).Attachment
 		m.replicator.FailDisk(id)
 		a.write(id, "while "+string(m.node)+" had no disk")
-		p.eventually("it is attached again", func() bool { return p.volume(id).ReplicaSync(m.e.Host.ID).Attachment > attachment })
+		p.eventually("it is attached again", func() bool { return p.volume(id).ActiveReplica(m.e.Host.ID).Attachment > attachment })
 		p.waitUpToDate(id)
 	}
 }
@@ -310,7 +310,7 @@ func TestS11_WithProtocolATheWriterGoesOnAndOutdatesThePeer(t *testing.T) {
 		acknowledged, err := a.replicator.Write(id, "alone")
 		require.NoError(t, err)
 		require.True(t, acknowledged, "it does not freeze")
-		p.eventually("the log knows that the peer misses something", func() bool { return p.volume(id).ReplicaSync(b.host()).Outdated })
+		p.eventually("the log knows that the peer misses something", func() bool { return p.volume(id).ActiveReplica(b.host()).Outdated })
 		p.link.SetDisconnected(false)
 		p.waitUpToDate(id)
 	}

@@ -63,7 +63,7 @@ func possiblyDegraded(state *fsm.State) iter.Seq[*fsm.Volume] {
 // isResyncing tells whether a replica of it is being created or resynchronised.
 func isResyncing(v *fsm.Volume) bool {
 	return slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.State == fsm.ReplicaPlanned }) ||
-		slices.ContainsFunc(v.Replication.Syncs, func(l fsm.ReplicaSync) bool {
+		slices.ContainsFunc(v.ActiveReplicas(), func(l *fsm.ReplicaSync) bool {
 			return l.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET
 		})
 }
@@ -72,8 +72,7 @@ func isResyncing(v *fsm.Volume) bool {
 func assessVolume(state *fsm.State, v *fsm.Volume) (degradedVolume, bool) {
 	var absent, healthy *fsm.ReplicaSync
 	remaining := 0
-	for i := range v.Replication.Syncs {
-		replica := &v.Replication.Syncs[i]
+	for _, replica := range v.ActiveReplicas() {
 		r := v.Replica(replica.Host)
 		if r == nil || r.State == fsm.ReplicaLeaving {
 			continue

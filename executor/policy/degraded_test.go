@@ -77,7 +77,7 @@ func TestTheReplicaOfAnAbsentHostIsReplacedThroughTheLog(t *testing.T) {
 	l.setReachable("n2", false)
 	l.reportReplica("n1", fsmpb.ConnectionState_CONNECTION_STATE_CONNECTING)
 	passSeconds(200)
-	require.Len(t, l.volume().Replication.Syncs, 2, "there is no room elsewhere, so nothing is removed")
+	require.Len(t, l.volume().ActiveReplicas(), 2, "there is no room elsewhere, so nothing is removed")
 
 	l.registerReplicating("n3")
 	passSeconds(71)
@@ -95,6 +95,6 @@ func TestTheReplicaOfAnAbsentHostIsReplacedThroughTheLog(t *testing.T) {
 	require.Equal(t, fsm.GoalRemove, w.Goal)
 	l.reportFacts("n2", &fsmpb.Observation{Fact: &fsmpb.Observation_DeviceGone{DeviceGone: &fsmpb.DeviceGone{}}})
 	require.Nil(t, l.volume().Replica("host-n2"))
-	require.Len(t, l.volume().Replication.Syncs, 2)
+	require.Len(t, l.volume().ActiveReplicas(), 2)
 	require.NoError(t, l.state.Check())
 }
