@@ -94,7 +94,7 @@ func (p *planner) lossDetail(v *fsm.Volume) string {
 	if isPublished(v, p.nodeID()) {
 		what = "its publication here ends; "
 	}
-	other, replica := p.otherReplica(v)
+	other := p.otherReplica(v)
 	back := p.restoredReplica(v)
 	switch {
 	case v.Replica(p.host) == nil:
@@ -104,10 +104,10 @@ func (p *planner) lossDetail(v *fsm.Volume) string {
 			"stays and is outdated: it goes on by `holdfast volumes force-primary` only, without the writes since it was given up", what, back)
 	case other == nil:
 		return what + "its last replica is here: ITS DATA ARE LOST"
-	case replica.UpToDate:
+	case other.UpToDate:
 		return fmt.Sprintf("%sit goes on with its replica on %s, which is up to date", what, other.Node)
 	}
-	return fmt.Sprintf("%sits replica on %s is not up to date by the log (%s): it may need `holdfast volumes force-primary`", what, other.Node, diskView(replica.Observed.Disk))
+	return fmt.Sprintf("%sits replica on %s is not up to date by the log (%s): it may need `holdfast volumes force-primary`", what, other.Node, diskView(other.Observed.Disk))
 }
 
 // restoredReplica is the node whose replica was given up, and is a side of the volume again
@@ -163,7 +163,7 @@ func (p *planner) planForcePrimary() error {
 	}
 	replica, r := v.ActiveReplica(p.host), v.Replica(p.host)
 	if r != nil && r.State == fsm.ReplicaLeaving && len(v.ActiveReplicas()) == 0 {
-		replica = &fsm.ReplicaSync{Host: p.host, Outdated: true} // given up, and the only one that is left
+		replica = &fsm.Replica{Host: p.host, ReplicaSync: &fsm.ReplicaSync{Outdated: true}} // given up, and the only one that is left
 	}
 	if r == nil || replica == nil {
 		return fsm.Reject(fsm.Precondition, "volume %s has no replica on node %s", v.ID, p.nodeID())
@@ -183,7 +183,7 @@ func (p *planner) planForcePrimary() error {
 }
 
 // riskDetail says what may be lost.
-func (p *planner) riskDetail(v *fsm.Volume, replica *fsm.ReplicaSync) string {
+func (p *planner) riskDetail(v *fsm.Volume, replica *fsm.Replica) string {
 	if replica.UpToDate && !replica.Outdated {
 		return fmt.Sprintf("the log has this replica as up to date in generation %d: nothing may need to be forced; try to publish it first", v.Replication.Generation)
 	}
@@ -192,7 +192,7 @@ func (p *planner) riskDetail(v *fsm.Volume, replica *fsm.ReplicaSync) string {
 }
 
 func (p *planner) addForceConsequences(v *fsm.Volume) {
-	if other, _ := p.otherReplica(v); other != nil {
+	if other := p.otherReplica(v); other != nil {
 		p.add(step{action: "replica", state: stepFollows, volume: v, node: other.Node,
 			detail: "when the volume is published, this replica is recorded as outdated: its host tears it down, keeps a snapshot of it, and synchronises it wholly"})
 	}

@@ -100,7 +100,7 @@ func isPublished(v *fsm.Volume, node fsm.NodeID) bool { return v.Publication(nod
 
 // moveDetail says where a volume that is published here can be published instead.
 func (p *planner) moveDetail(v *fsm.Volume) string {
-	other, replica := p.otherReplica(v)
+	other := p.otherReplica(v)
 	use := "it is published here"
 	if pub := v.Publication(p.nodeID()); pub != nil && pub.Staging != nil {
 		use = "it is staged here"
@@ -108,30 +108,31 @@ func (p *planner) moveDetail(v *fsm.Volume) string {
 	switch {
 	case other == nil:
 		return use + " and has no replica elsewhere: stop what uses it"
-	case replica.Outdated:
+	case other.Outdated:
 		return fmt.Sprintf("%s; its replica on %s is outdated: it can move when that was synchronised", use, other.Node)
-	case !replica.UpToDate:
+	case !other.UpToDate:
 		return fmt.Sprintf("%s; its replica on %s is not up to date yet: it can move when it is", use, other.Node)
 	}
 	return fmt.Sprintf("%s; it can move to %s", use, other.Node)
 }
 
-// otherReplica is the volume's replica on another node and its leg; nil when there is none.
-func (p *planner) otherReplica(v *fsm.Volume) (*fsm.Replica, *fsm.ReplicaSync) {
+// otherReplica is the volume's replica on another host that takes part in the replication;
+// nil when there is none.
+func (p *planner) otherReplica(v *fsm.Volume) *fsm.Replica {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
-		if replica := v.ActiveReplica(r.Host); replica != nil && r.Host != p.host && r.State != fsm.ReplicaGone && r.State != fsm.ReplicaLeaving {
-			return r, replica
+		if v.ActiveReplica(r.Host) != nil && r.Host != p.host && r.State != fsm.ReplicaGone {
+			return r
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // evictVolume takes one volume's replica away from the node. The other replica must be
 // up to date first: DRBD 8.4 holds two, so there is one for a while.
 func (p *planner) evictVolume(v *fsm.Volume) {
 	r := v.Replica(p.host)
-	other, replica := p.otherReplica(v)
+	other := p.otherReplica(v)
 	addWaiting := func(action, detail string) {
 		p.add(step{action: action, state: stepWaiting, volume: v, detail: detail})
 	}
@@ -150,18 +151,18 @@ func (p *planner) evictVolume(v *fsm.Volume) {
 			detail: "its only replica is here: make a volume elsewhere of its snapshot or clone, then delete it"})
 	case other == nil:
 		p.addReplica(v)
-	case !replica.UpToDate:
-		addWaiting("synchronise", p.syncDetail(v, other, replica))
+	case !other.UpToDate:
+		addWaiting("synchronise", p.syncDetail(v, other))
 	default:
 		p.removeReplica(v, r)
 	}
 }
 
-func (p *planner) syncDetail(v *fsm.Volume, r *fsm.Replica, replica *fsm.ReplicaSync) string {
+func (p *planner) syncDetail(v *fsm.Volume, r *fsm.Replica) string {
 	if own := v.ActiveReplica(p.host); own != nil && own.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE {
 		return fmt.Sprintf("the replica on %s is synchronised from here: %d %%", r.Node, own.Observed.SyncPercent)
 	}
-	return fmt.Sprintf("the replica on %s is not up to date: %s", r.Node, diskView(replica.Observed.Disk))
+	return fmt.Sprintf("the replica on %s is not up to date: %s", r.Node, diskView(r.Observed.Disk))
 }
 
 // removeReplica and the addition that follows. Where the log would not take the

@@ -36,7 +36,7 @@ func replicaViews(v *fsm.Volume) []*adminpb.Replica {
 	return mapSlice(v.Replicas, func(r fsm.Replica) *adminpb.Replica {
 		view := replicaView(r)
 		if replica := v.ActiveReplica(r.Host); replica != nil && r.State != fsm.ReplicaGone {
-			addReplicaState(view, replica)
+			addReplicaState(view, replica.ReplicaSync)
 		}
 		return view
 	})

@@ -1,7 +1,6 @@
 package fsm
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,11 +74,11 @@ func TestCheckFindsWhatIsPlantedInAReplicatedVolume(t *testing.T) {
 		"S153": func(v *Volume) { v.ActiveReplicas()[1].Outdated = true },
 		"S154": func(v *Volume) { v.ActiveReplicas()[0].Outdated, v.ActiveReplicas()[0].UpToDate = true, false },
 		"S155": func(v *Volume) { v.ActiveReplicas()[0].InSyncUUID = RecordedUUID{Value: 7, Index: 1} },
-		"S156": func(v *Volume) { v.Replication.Syncs = v.Replication.Syncs[:1] },
+		"S156": func(v *Volume) { v.ActiveReplicas()[1].ReplicaSync = nil },
 		"S157": func(v *Volume) { v.Replication.InitialSyncIndex = 0 },
 		"S158": func(v *Volume) { v.ActiveReplicas()[1].Boot = "boot-0" },
 		"S159": func(v *Volume) { v.Replication = nil },
-		"S160": func(v *Volume) { v.Replication.Leaving = []ReplicaSync{{Host: "host-n1"}} },
+		"S160": func(v *Volume) { v.Replication.Leaving = []HostID{"host-n9"} },
 	} {
 		t.Run(invariant, func(t *testing.T) {
 			w := newReplicated(t, protocolC)
@@ -96,9 +95,7 @@ func withVolume(plant func(*Volume)) func(*world) {
 	return func(w *world) {
 		v := *w.volume(1)
 		if v.Replication != nil {
-			r := *v.Replication
-			r.Syncs = slices.Clone(r.Syncs)
-			v.Replication = &r
+			v = v.withReplication()
 		}
 		plant(&v)
 		w.s.storeVolume(&volumeChange{}, v)

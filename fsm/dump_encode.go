@@ -83,7 +83,7 @@ func (w *volumeRecordWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 	if v.Condition != (Condition{}) {
 		r.Condition = &fsmpb.Condition{Abnormal: v.Condition.Abnormal, Message: v.Condition.Message}
 	}
-	r.Source, r.Limits, r.Replication = v.Source.record(), v.Limits.Proto(), v.Replication.record()
+	r.Source, r.Limits, r.Replication = v.Source.record(), v.Limits.Proto(), v.replicationRecord()
 	r.LimitsAsked, r.Claim = initialLimitsRecord(v.InitialLimits), v.Claim.proto()
 	r.CreatedIncarnation, r.CreatedIndex = v.Created.Incarnation, v.Created.Index
 	r.ModifiedAfter = v.Modified - v.Created.Index

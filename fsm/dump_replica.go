@@ -2,7 +2,8 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-func (r *Replication) record() *fsmpb.ReplicationRecord {
+func (v *Volume) replicationRecord() *fsmpb.ReplicationRecord {
+	r := v.Replication
 	if r == nil {
 		return nil
 	}
@@ -16,16 +17,16 @@ func (r *Replication) record() *fsmpb.ReplicationRecord {
 	if f := r.Forced; f != nil {
 		out.Forced = &fsmpb.ForcedRecord{HostId: string(f.Host), Index: f.Index, GivenUpGeneration: f.GivenUpGeneration, Reason: f.Reason, PeerDead: f.PeerDead}
 	}
-	for i := range r.Syncs {
-		out.Legs = append(out.Legs, r.Syncs[i].record())
+	for _, l := range v.ActiveReplicas() {
+		out.Legs = append(out.Legs, l.syncRecord())
 	}
-	for i := range r.Leaving {
-		out.Left = append(out.Left, r.Leaving[i].record())
+	for _, l := range v.recordedLeaving() {
+		out.Left = append(out.Left, l.syncRecord())
 	}
 	return out
 }
 
-func (l *ReplicaSync) record() *fsmpb.LegRecord {
+func (l *Replica) syncRecord() *fsmpb.LegRecord {
 	return &fsmpb.LegRecord{
 		HostId: string(l.Host), UpToDate: l.UpToDate, Outdated: l.Outdated, BootId: l.Boot, Attach: l.Attachment, Seen: l.Observed.Proto(),
 		Settled: l.InSyncUUID.record(), Alone: l.SoloPrimaryUUID.record(), DiskFailed: l.DiskFailed, NotKept: l.NotKeptReason,
@@ -55,18 +56,32 @@ func replicationFromRecord(r *fsmpb.ReplicationRecord) *Replication {
 	if f := r.GetForced(); f != nil {
 		replication.Forced = &ForcedPrimary{Host: HostID(f.GetHostId()), Index: f.GetIndex(), GivenUpGeneration: f.GetGivenUpGeneration(), Reason: f.GetReason(), PeerDead: f.GetPeerDead()}
 	}
-	for _, l := range r.GetLegs() {
-		replication.Syncs = append(replication.Syncs, replicaSyncFromRecord(l))
-	}
-	for _, l := range r.GetLeft() {
-		replication.Leaving = append(replication.Leaving, replicaSyncFromRecord(l))
-	}
 	return replication
 }
 
-func replicaSyncFromRecord(l *fsmpb.LegRecord) ReplicaSync {
-	return ReplicaSync{
-		Host: HostID(l.GetHostId()), UpToDate: l.GetUpToDate(), Outdated: l.GetOutdated(), Boot: l.GetBootId(), Attachment: l.GetAttach(),
+// readSyncs gives each of the replicas, which were read before, what the record has of it.
+func (v *Volume) readSyncs(r *fsmpb.ReplicationRecord, err *error) {
+	for _, l := range r.GetLegs() {
+		v.readSync(l, err)
+	}
+	for _, l := range r.GetLeft() {
+		v.readSync(l, err)
+		v.Replication.Leaving = append(v.Replication.Leaving, HostID(l.GetHostId()))
+	}
+}
+
+func (v *Volume) readSync(l *fsmpb.LegRecord, err *error) {
+	r := v.replicaOn(HostID(l.GetHostId()))
+	if r == nil || r.ReplicaSync != nil {
+		*err = errForm
+		return
+	}
+	r.ReplicaSync = replicaSyncFromRecord(l)
+}
+
+func replicaSyncFromRecord(l *fsmpb.LegRecord) *ReplicaSync {
+	return &ReplicaSync{
+		UpToDate: l.GetUpToDate(), Outdated: l.GetOutdated(), Boot: l.GetBootId(), Attachment: l.GetAttach(),
 		Observed:   ReplicaObservationFrom(l.GetSeen()),
 		DiskFailed: l.GetDiskFailed(), NotKeptReason: l.GetNotKept(),
 		InSyncUUID: RecordedUUID{l.GetSettled().GetUuid(), l.GetSettled().GetIndex()}, SoloPrimaryUUID: RecordedUUID{l.GetAlone().GetUuid(), l.GetAlone().GetIndex()},

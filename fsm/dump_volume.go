@@ -24,6 +24,7 @@ func (x *dumpDecoder) volume(r *fsmpb.VolumeRecord) (err error) {
 			Size: p.GetSize(), Limits: LimitsFrom(p.GetLimits()), Undersized: p.GetShort(),
 		})
 	}
+	v.readSyncs(r.GetReplication(), &err)
 	for _, o := range r.GetBeside() {
 		v.OtherOperations = append(v.OtherOperations, *operationFrom(o, &err))
 	}

@@ -16,7 +16,8 @@ const (
 	fieldNoNewReplicas = 1
 )
 
-func (e *encoder) replication(r *Replication) {
+func (e *encoder) replication(v *Volume) {
+	r := v.Replication
 	if r == nil {
 		return
 	}
@@ -30,25 +31,27 @@ func (e *encoder) replication(r *Replication) {
 	e.u64(r.LastGrantIndex)
 	e.primary(r.Primary)
 	e.forced(r.Forced)
-	e.u64(uint64(len(r.Syncs)))
-	for i := range r.Syncs {
-		e.replicaSync(&r.Syncs[i])
-	}
-	if len(r.Leaving) > 0 {
+	active, leaving := v.ActiveReplicas(), v.recordedLeaving()
+	e.replicaSyncs(active)
+	if len(leaving) > 0 {
 		e.u64(fieldLeaving)
-		e.u64(uint64(len(r.Leaving)))
-		for i := range r.Leaving {
-			e.replicaSync(&r.Leaving[i])
-		}
+		e.replicaSyncs(leaving)
 	}
-	e.diskFailures(r.Syncs)
-	e.diskFailures(r.Leaving)
-	e.notKept(r.Syncs)
+	e.diskFailures(active)
+	e.diskFailures(leaving)
+	e.notKept(active)
 }
 
-func (e *encoder) diskFailures(syncs []ReplicaSync) {
-	for i := range syncs {
-		if l := &syncs[i]; l.DiskFailed != 0 {
+func (e *encoder) replicaSyncs(replicas []*Replica) {
+	e.u64(uint64(len(replicas)))
+	for _, r := range replicas {
+		e.replicaSync(r)
+	}
+}
+
+func (e *encoder) diskFailures(replicas []*Replica) {
+	for _, l := range replicas {
+		if l.DiskFailed != 0 {
 			e.u64(fieldDiskFailed)
 			e.str(string(l.Host))
 			e.u64(l.DiskFailed)
@@ -56,9 +59,9 @@ func (e *encoder) diskFailures(syncs []ReplicaSync) {
 	}
 }
 
-func (e *encoder) notKept(syncs []ReplicaSync) {
-	for i := range syncs {
-		if l := &syncs[i]; l.NotKeptReason != "" {
+func (e *encoder) notKept(replicas []*Replica) {
+	for _, l := range replicas {
+		if l.NotKeptReason != "" {
 			e.u64(fieldNotKept)
 			e.str(string(l.Host))
 			e.str(l.NotKeptReason)
@@ -91,7 +94,7 @@ func (e *encoder) forced(f *ForcedPrimary) {
 	e.bool(f.PeerDead)
 }
 
-func (e *encoder) replicaSync(l *ReplicaSync) {
+func (e *encoder) replicaSync(l *Replica) {
 	e.str(string(l.Host))
 	e.bool(l.UpToDate)
 	e.bool(l.Outdated)

@@ -32,7 +32,7 @@ func (e *encoder) volume(v *Volume) sum256 {
 	e.limits(&v.Limits)
 	e.epoch(v.Created)
 	e.u64(v.Modified)
-	e.replication(v.Replication)
+	e.replication(v)
 	e.volumeLevel2(v)
 	return e.sum()
 }

@@ -102,7 +102,7 @@ func (w *world) bootOf(node string) string {
 }
 
 // leg is the node's side of volume n.
-func (w *world) replicaSync(n int, node string) *ReplicaSync {
+func (w *world) replicaSync(n int, node string) *Replica {
 	w.t.Helper()
 	l := w.volume(n).ActiveReplica(HostID("host-" + node))
 	require.NotNil(w.t, l)
@@ -194,4 +194,15 @@ func (w *world) unstaged(n int, node string, epoch Epoch) {
 	w.ok("node/"+node, &fsmpb.Report{NodeId: node, HostId: "host-" + node, BootId: w.bootOf(node), Observations: []*fsmpb.Observation{
 		{VolumeId: volumeID(n), Epoch: epoch.proto(), Sequence: sequence, Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}},
 	}})
+}
+
+// syncsOf are the ReplicaSyncs of the active replicas, which are on the hosts, in this order.
+func syncsOf(v *Volume, hosts ...HostID) (syncs []ReplicaSync) {
+	for i, r := range v.ActiveReplicas() {
+		if i >= len(hosts) || r.Host != hosts[i] {
+			return nil
+		}
+		syncs = append(syncs, *r.ReplicaSync)
+	}
+	return syncs
 }

@@ -163,6 +163,9 @@ func (w *world) twice(actor string, body proto.Message) *fsmpb.Outcome {
 func (w *world) contents() (all []any) {
 	for v := range w.s.Volumes("") {
 		c := *v
+		if v.Replication != nil {
+			c = v.withReplication() // what is written to a shared ReplicaSync is seen
+		}
 		c.Modified = 0
 		all = append(all, c)
 	}

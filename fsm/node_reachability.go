@@ -132,7 +132,7 @@ func (s *State) loseVolumes(n *Node, reason string) {
 // nothing is left of it.
 func (s *State) withoutLostHost(v *Volume, node NodeID, host HostID, at Epoch, reason string) (Volume, bool) {
 	updated := v.withoutReplicaSync(host, at.Index)
-	updated.Replicas = v.replicasWithout(host)
+	updated.Replicas = updated.replicasWithout(host)
 	updated.Teardowns = v.teardownsWithout(host)
 	if v.Publication(node) != nil {
 		updated = updated.withoutPublication(node)

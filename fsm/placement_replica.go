@@ -54,18 +54,11 @@ func (s *State) addSecondReplica(m Meta, v *Volume, c *fsmpb.CreateVolume, w *pl
 	v.Replicas = append(v.Replicas, second)
 	v.Replication = &Replication{
 		Protocol: protocolOf(c), ReplicaCount: maxReplicas, Minor: minor, Port: port, Seed: first.Host, Generation: m.Index,
-		Syncs: newReplicaSyncs(v.Replicas),
+	}
+	for i := range v.Replicas {
+		v.Replicas[i].ReplicaSync = &ReplicaSync{}
 	}
 	return nil
-}
-
-func newReplicaSyncs(replicas []Replica) []ReplicaSync {
-	var syncs []ReplicaSync
-	for i := range replicas {
-		syncs = append(syncs, ReplicaSync{Host: replicas[i].Host})
-	}
-	slices.SortFunc(syncs, compareReplicaSyncs)
-	return syncs
 }
 
 // canHoldReplicas tells whether the host can be given replicas of replicated volumes.

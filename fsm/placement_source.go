@@ -35,7 +35,7 @@ func (s *State) sameOnAllHosts(v *Volume) bool {
 	if v.Replication == nil || len(v.Publications()) > 0 || len(v.Teardowns) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(v.ActiveReplicas(), func(l *ReplicaSync) bool { return s.mayBePrimary(v, l.Host) })
+	return !slices.ContainsFunc(v.ActiveReplicas(), func(l *Replica) bool { return s.mayBePrimary(v, l.Host) })
 }
 
 // placeWithSource chooses the pool of the first volume beside one of the origins: on a host

@@ -175,7 +175,7 @@ func (p *player) losses(v *Volume) (string, proto.Message) {
 }
 
 // keeping asks for a copy, or says that the one that was asked for is there.
-func (p *player) keeping(v *Volume, n *Node, l *ReplicaSync) proto.Message {
+func (p *player) keeping(v *Volume, n *Node, l *Replica) proto.Message {
 	if copies := p.w.s.liveKeptCopiesOn(v.ID, n.Host); len(copies) > 0 && p.roll(2) == 0 {
 		k := copies[p.roll(len(copies))]
 		return &fsmpb.Report{NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Observations: []*fsmpb.Observation{{

@@ -7,8 +7,8 @@ import (
 )
 
 // side is a leg of a replicated volume with its host, made up where there is none.
-func (p *player) side() (Volume, ReplicaSync, Node) {
-	var sides []ReplicaSync
+func (p *player) side() (Volume, Replica, Node) {
+	var sides []Replica
 	var volumes []Volume
 	for v := range p.w.s.Volumes("") {
 		if v.Replication == nil {
@@ -20,7 +20,7 @@ func (p *player) side() (Volume, ReplicaSync, Node) {
 	}
 	if len(sides) == 0 || p.roll(20) == 0 {
 		n := p.node()
-		return p.volume(), ReplicaSync{Host: n.Host, Boot: n.Boot}, n
+		return p.volume(), Replica{Host: n.Host, ReplicaSync: &ReplicaSync{Boot: n.Boot}}, n
 	}
 	i := p.roll(len(sides))
 	if n, ok := p.w.s.nodeOfReplica(&volumes[i], sides[i].Host); ok {
@@ -88,7 +88,7 @@ func (p *player) chooseReplica() (string, proto.Message) {
 }
 
 // replicaReport says what is seen, of one replica or of all on the host.
-func (p *player) replicaReport(v *Volume, l *ReplicaSync, n *Node) *fsmpb.Report {
+func (p *player) replicaReport(v *Volume, l *Replica, n *Node) *fsmpb.Report {
 	r := &fsmpb.Report{NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot}
 	of := func(fact any) *fsmpb.Observation {
 		o := volumeObservation(0, fact)
@@ -115,7 +115,7 @@ func (p *player) replicaReport(v *Volume, l *ReplicaSync, n *Node) *fsmpb.Report
 }
 
 // replicaObservation is an observation, mostly of two whole replicas.
-func (p *player) replicaObservation(v *Volume, l *ReplicaSync, n *Node) ReplicaObservation {
+func (p *player) replicaObservation(v *Volume, l *Replica, n *Node) ReplicaObservation {
 	observed := ReplicaObservation{
 		Boot: n.Boot, Attachment: l.Attachment, Disk: upToDate, PeerDisk: upToDate, Connection: connected, UUID: uint64(1 + p.roll(8)/7),
 		Primary: p.w.s.PrimaryHost(v) == n.Host && p.roll(3) > 0,

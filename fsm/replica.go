@@ -22,11 +22,11 @@ type Replication struct {
 	LastGrantIndex uint64
 	// Primary is who may be primary now, nil when nobody may.
 	Primary *PrimaryGrant
-	Syncs   []ReplicaSync  // one per replica that is not gone, sorted by host
 	Forced  *ForcedPrimary // the recorded decision that the next promotion may rest on, until it was carried out
-	// Leaving are the sides that leaving replicas were, in the order in which they were given
-	// up: the last copy of a volume is never removed, and comes back as what it was (S71).
-	Leaving []ReplicaSync
+	// Leaving are the hosts of replicas that are being removed and whose ReplicaSync is kept, in
+	// the order in which their removal began: the last good copy of a volume is never removed,
+	// and takes part again as what it was (S71).
+	Leaving []HostID
 }
 
 // Primary is the right of one host, in one boot, to be primary.
@@ -39,9 +39,9 @@ type PrimaryGrant struct {
 	Done  bool   // the host reported, under this publication, that it is primary
 }
 
-// ReplicaSync is one host's side of a replicated volume.
+// ReplicaSync is what the log knows of the content of one replica of a replicated volume,
+// and of its host's DRBD.
 type ReplicaSync struct {
-	Host HostID
 	// UpToDate: it has every acknowledged write, by the log's word, in the attachment
 	// that Boot and Attach name (S5).
 	UpToDate bool

@@ -1,13 +1,10 @@
 package fsm
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
-
-func compareReplicaSyncs(a, b ReplicaSync) int { return cmp.Compare(a.Host, b.Host) }
 
 // applyAddReplica gives a Ready volume that has fewer replicas than it was created
 // with another one: on the node that is named, or placed as for a new volume. It is
@@ -42,9 +39,8 @@ func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Re
 	}
 	updated := v.withReplication()
 	updated.Replication.Port = port
-	updated.Replicas = append(slices.Clone(v.Replicas), r)
-	updated.Replication.Syncs = append(updated.Replication.Syncs, ReplicaSync{Host: r.Host, Outdated: true}) // until it was synchronised
-	slices.SortFunc(updated.Replication.Syncs, compareReplicaSyncs)
+	r.ReplicaSync = &ReplicaSync{Outdated: true} // until it was synchronised
+	updated.Replicas = append(updated.Replicas, r)
 	updated.Replication.Generation = m.Index // what was seen of the former peer says nothing of this one
 	s.beginReplicaChange(&updated, m)
 	s.putVolume(updated)
@@ -136,7 +132,7 @@ func applyRemoveReplica(s *State, m Meta, c *fsmpb.RemoveReplica) (*fsmpb.Outcom
 	}
 	updated := v.withoutReplicaSync(r.Host, m.Index)
 	if s.level2() {
-		updated = updated.withLeaving(r, v.ActiveReplica(r.Host))
+		updated = updated.withLeaving(r)
 	}
 	leaving := *r
 	leaving.State = ReplicaLeaving
@@ -187,10 +183,7 @@ func (v *Volume) withoutReplicaSync(host HostID, index uint64) Volume {
 	}
 	updated := v.withReplication()
 	r := updated.Replication
-	r.Syncs = slices.DeleteFunc(r.Syncs, func(l ReplicaSync) bool { return l.Host == host })
-	if len(r.Syncs) == 0 {
-		r.Syncs = nil
-	}
+	updated.ActiveReplica(host).ReplicaSync = nil
 	r.Generation = index
 	if r.Primary != nil && r.Primary.Host == host {
 		r.Primary = nil

@@ -19,10 +19,19 @@ func (s *State) checkReplication(v *Volume) error {
 
 // checkLocal is S159 of a volume that is not replicated.
 func checkLocal(v *Volume) error {
-	if len(v.Replicas) > 1 || slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaLeaving }) {
-		return violated("S159", "volume %s is not replicated and has the replicas %v", v.ID, v.Replicas)
+	if len(v.Replicas) > 1 || slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaLeaving || r.ReplicaSync != nil }) {
+		return violated("S159", "volume %s is not replicated and has the replicas %v", v.ID, v.replicaStates())
 	}
 	return nil
+}
+
+// replicaStates are the states of the replicas' devices, by host, for people.
+func (v *Volume) replicaStates() map[HostID]ReplicaState {
+	states := map[HostID]ReplicaState{}
+	for _, r := range v.Replicas {
+		states[r.Host] = r.State
+	}
+	return states
 }
 
 // checkMinor is S152.
@@ -73,18 +82,19 @@ func (s *State) checkGrant(v *Volume) error {
 
 // checkReplicaSyncs is S153, S156 and S158.
 func (s *State) checkReplicaSyncs(v *Volume) error {
-	r := v.Replication
-	if !slices.IsSortedFunc(r.Syncs, compareReplicaSyncs) || len(r.Syncs) > int(r.ReplicaCount) {
-		return violated("S156", "volume %s has the legs %v", v.ID, r.Syncs)
-	}
+	_, deleting := v.Phase.(Deleting)
 	for i := range v.Replicas {
-		x := &v.Replicas[i]
-		active := x.State != ReplicaGone && x.State != ReplicaLeaving
-		if _, deleting := v.Phase.(Deleting); active && v.ActiveReplica(x.Host) == nil && !deleting {
-			return violated("S156", "volume %s has a replica and no leg on host %s", v.ID, x.Host)
+		switch x := &v.Replicas[i]; {
+		case x.State == ReplicaLeaving && v.isActive(x):
+			return violated("S156", "volume %s is still replicated to host %s, which is leaving", v.ID, x.Host)
+		case x.State != ReplicaGone && x.State != ReplicaLeaving && !v.isActive(x) && !deleting:
+			return violated("S156", "volume %s has a replica on host %s that is not replicated", v.ID, x.Host)
 		}
 	}
 	active := v.ActiveReplicas()
+	if len(active) > int(v.Replication.ReplicaCount) {
+		return violated("S156", "volume %s has the replicas %v", v.ID, v.replicaStates())
+	}
 	for i, l := range active {
 		n, ok := s.nodeOfReplica(v, l.Host)
 		switch {
@@ -93,7 +103,7 @@ func (s *State) checkReplicaSyncs(v *Volume) error {
 		case l.SoloPrimaryUUID.Value != 0 && v.PeerReplica(l.Host) != nil && !v.PeerReplica(l.Host).Outdated:
 			return violated("S153", "the replica of volume %s on host %s went on alone, and its peer is not outdated", v.ID, l.Host)
 		case i > 0 && active[i-1].Host == l.Host:
-			return violated("S156", "volume %s has two legs on host %s", v.ID, l.Host)
+			return violated("S156", "volume %s has two replicas on host %s", v.ID, l.Host)
 		case ok && l.UpToDate && l.Boot != n.Boot:
 			return violated("S158", "the replica of volume %s on host %s is up to date in an earlier boot", v.ID, l.Host)
 		case l.Observed != (ReplicaObservation{}) && !l.Observed.Unconfigured && (l.Observed.Boot != l.Boot || l.Observed.Attachment != l.Attachment):
@@ -125,11 +135,11 @@ func (s *State) checkLastCopy(v *Volume) error {
 	}
 	present := slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaPresent || r.State == ReplicaMissing })
 	if len(v.Replication.Leaving) > 0 && !present {
-		return violated("S160", "volume %s was given up everywhere: %v", v.ID, v.Replicas)
+		return violated("S160", "volume %s was given up everywhere: %v", v.ID, v.replicaStates())
 	}
-	for _, l := range v.Replication.Leaving {
-		if r := v.Replica(l.Host); r == nil || r.State != ReplicaLeaving || v.ActiveReplica(l.Host) != nil {
-			return violated("S160", "volume %s knows what host %s had of it, which is not leaving", v.ID, l.Host)
+	for _, host := range v.Replication.Leaving {
+		if r := v.Replica(host); r == nil || r.State != ReplicaLeaving || r.ReplicaSync == nil {
+			return violated("S160", "volume %s knows what host %s had of it, which is not leaving", v.ID, host)
 		}
 	}
 	for i := range v.Replicas {

@@ -15,7 +15,7 @@ func (s *State) ReplicationCondition(v *Volume) Condition {
 		return Condition{}
 	}
 	active := v.ActiveReplicas()
-	for _, describe := range []func(*Volume, *ReplicaSync) string{frozenIOReason, s.notUpToDateReason, outOfSyncReason} {
+	for _, describe := range []func(*Volume, *Replica) string{frozenIOReason, s.notUpToDateReason, outOfSyncReason} {
 		for _, l := range active {
 			if message := describe(v, l); message != "" {
 				return Condition{Abnormal: true, Message: clip(message)}
@@ -29,15 +29,15 @@ func (s *State) ReplicationCondition(v *Volume) Condition {
 }
 
 // on is the node of a leg, for people.
-func (v *Volume) nodeNameOf(l *ReplicaSync) string {
-	if r := v.Replica(l.Host); r != nil {
-		return string(r.Node)
+func (v *Volume) nodeNameOf(l *Replica) string {
+	if l.State != ReplicaGone {
+		return string(l.Node)
 	}
 	return string(l.Host)
 }
 
 // frozenIOReason says that a primary's I/O is frozen.
-func frozenIOReason(v *Volume, l *ReplicaSync) string {
+func frozenIOReason(v *Volume, l *Replica) string {
 	switch {
 	case !l.Observed.Suspended:
 		return ""
@@ -48,14 +48,14 @@ func frozenIOReason(v *Volume, l *ReplicaSync) string {
 }
 
 // notUpToDateReason says why a replica is not up to date.
-func (s *State) notUpToDateReason(v *Volume, l *ReplicaSync) string {
+func (s *State) notUpToDateReason(v *Volume, l *Replica) string {
 	x := &l.Observed
 	switch {
 	case l.UpToDate:
 		return ""
 	case x.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET:
 		return fmt.Sprintf("the replica on node %s is being synchronised, %d %%", v.nodeNameOf(l), x.SyncPercent)
-	case v.Replica(l.Host) != nil && v.Replica(l.Host).State == ReplicaPlanned:
+	case l.State == ReplicaPlanned:
 		return fmt.Sprintf("the replica on node %s is being made", v.nodeNameOf(l))
 	case l.Outdated && l.NotKeptReason != "":
 		return fmt.Sprintf("the replica on node %s is outdated and waits: %s", v.nodeNameOf(l), l.NotKeptReason)
@@ -72,7 +72,7 @@ func (s *State) notUpToDateReason(v *Volume, l *ReplicaSync) string {
 }
 
 // outOfSyncReason says what a verification found.
-func outOfSyncReason(v *Volume, l *ReplicaSync) string {
+func outOfSyncReason(v *Volume, l *Replica) string {
 	if l.Observed.OutOfSync == 0 || l.Observed.Connection != fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED {
 		return ""
 	}

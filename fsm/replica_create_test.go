@@ -17,7 +17,7 @@ func TestAReplicatedVolumeIsReadyAfterItsInitialSync(t *testing.T) {
 	w := newPair(t)
 	w.twice(controller, createReplicated(1, protocolC))
 	v := w.volume(1)
-	require.Equal(t, []*ReplicaSync{{Host: "host-n1"}, {Host: "host-n2"}}, v.ActiveReplicas())
+	require.Equal(t, []ReplicaSync{{}, {}}, syncsOf(v, "host-n1", "host-n2"))
 	require.Equal(t, HostID("host-n1"), v.Replication.Seed)
 	wish, _ := w.s.DesiredVolume("n2", v.ID)
 	require.Equal(t, GoalCreate, wish.Goal)

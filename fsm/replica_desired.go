@@ -38,12 +38,12 @@ func (s *State) needsSyncFromSeed(v *Volume) bool {
 	return v.isCreating() && !v.Source.IsZero() && v.Replication.Generation == v.Created.Index
 }
 
-func (s *State) replicaPeer(v *Volume, l *ReplicaSync) *ReplicaPeer {
+func (s *State) replicaPeer(v *Volume, l *Replica) *ReplicaPeer {
 	n, ok := s.nodeOfReplica(v, l.Host)
 	if !ok {
 		return nil
 	}
-	incomplete := l.Outdated || l.DiskFailed != 0 || l.Observed.diskUnusable() || v.Replica(l.Host).State == ReplicaMissing
+	incomplete := l.Outdated || l.DiskFailed != 0 || l.Observed.diskUnusable() || l.State == ReplicaMissing
 	return &ReplicaPeer{
 		Node: n.ID, Host: n.Host, Address: n.Replication.Address, PublicKey: []byte(n.Replication.PublicKey),
 		UpToDate: l.UpToDate && !incomplete, Incomplete: incomplete,
@@ -57,7 +57,7 @@ func (l *ReplicaSync) waitsForPeer() bool {
 }
 
 // diskAttachedNow tells whether the leg's host can be asked, and its kernel has the disk.
-func (s *State) diskAttachedNow(v *Volume, l *ReplicaSync) bool {
+func (s *State) diskAttachedNow(v *Volume, l *Replica) bool {
 	n, ok := s.nodeOfReplica(v, l.Host)
 	x := &l.Observed
 	return ok && n.State == NodeReachable && l.isOfAttachment(n, *x) && x.Generation == v.Replication.Generation && !x.Unconfigured &&
@@ -68,7 +68,7 @@ func (s *State) diskAttachedNow(v *Volume, l *ReplicaSync) bool {
 // grant and cannot be asked, or lost: the peer freezes (S8), and comes back only after
 // it was torn down (S9). So there is no split brain. Of two outdated replicas neither has
 // what the other could take: they stay apart until one of them is decided to go on (S71).
-func (s *State) shouldConnect(v *Volume, own, other *ReplicaSync) bool {
+func (s *State) shouldConnect(v *Volume, own, other *Replica) bool {
 	if v.Teardown(other.Host) != nil && (other.Outdated || !s.replicaReachable(v, other)) {
 		return false
 	}
@@ -110,7 +110,7 @@ func (s *State) FormerPrimaryIsolated(id VolumeID) bool {
 	return true
 }
 
-func (s *State) isolatedBy(v *Volume, survivor *ReplicaSync) bool {
+func (s *State) isolatedBy(v *Volume, survivor *Replica) bool {
 	n, ok := s.nodeOfReplica(v, survivor.Host)
 	x := survivor.Observed
 	if !ok || !survivor.isOfAttachment(n, x) || x.Generation != v.Replication.Generation || x.Connection != fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE {

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -10,60 +11,101 @@ import (
 func (v *Volume) Replicated() bool { return v.Replication != nil }
 
 // ActiveReplicas are the replicas that take part in the replication, in order of their
-// hosts: all but those that are being removed, and those of hosts that were lost. None of
-// a volume that is not replicated.
-func (v *Volume) ActiveReplicas() []*ReplicaSync {
+// hosts: all but those that are being removed, and those of hosts that were lost. While the
+// volume is deleted they include those whose device is gone. A local volume has none.
+func (v *Volume) ActiveReplicas() []*Replica {
 	if v.Replication == nil {
 		return nil
 	}
-	active := make([]*ReplicaSync, 0, maxReplicas)
-	for i := range v.Replication.Syncs {
-		active = append(active, &v.Replication.Syncs[i])
+	active := make([]*Replica, 0, maxReplicas)
+	for i := range v.Replicas {
+		if r := &v.Replicas[i]; v.isActive(r) {
+			active = append(active, r)
+		}
 	}
+	slices.SortFunc(active, func(a, b *Replica) int { return cmp.Compare(a.Host, b.Host) })
 	return active
 }
 
+func (v *Volume) isActive(r *Replica) bool {
+	return v.Replication != nil && r.ReplicaSync != nil && !slices.Contains(v.Replication.Leaving, r.Host)
+}
+
 // ActiveReplica is the one of ActiveReplicas on that host, nil when there is none.
-func (v *Volume) ActiveReplica(host HostID) *ReplicaSync {
-	for _, r := range v.ActiveReplicas() {
-		if r.Host == host {
-			return r
+func (v *Volume) ActiveReplica(host HostID) *Replica {
+	if r := v.replicaOn(host); r != nil && v.isActive(r) {
+		return r
+	}
+	return nil
+}
+
+// PeerReplica is the first of ActiveReplicas on another host, nil when there is none.
+func (v *Volume) PeerReplica(host HostID) *Replica {
+	var peer *Replica
+	for i := range v.Replicas {
+		r := &v.Replicas[i]
+		if r.Host != host && v.isActive(r) && (peer == nil || r.Host < peer.Host) {
+			peer = r
+		}
+	}
+	return peer
+}
+
+// replicaOn is the replica on that host, also one that is gone; nil when there is none.
+func (v *Volume) replicaOn(host HostID) *Replica {
+	for i := range v.Replicas {
+		if v.Replicas[i].Host == host {
+			return &v.Replicas[i]
 		}
 	}
 	return nil
 }
 
-// PeerReplica is the one of ActiveReplicas on another host, nil when there is none.
-func (v *Volume) PeerReplica(host HostID) *ReplicaSync {
-	for _, r := range v.ActiveReplicas() {
-		if r.Host != host {
-			return r
+// recordedLeaving are the replicas of Replication.Leaving, in its order.
+func (v *Volume) recordedLeaving() []*Replica {
+	var leaving []*Replica
+	for _, host := range v.Replication.Leaving {
+		if r := v.replicaOn(host); r != nil && r.ReplicaSync != nil {
+			leaving = append(leaving, r)
 		}
 	}
-	return nil
+	return leaving
 }
 
-func allUpToDate(replicas []*ReplicaSync) bool {
-	return !slices.ContainsFunc(replicas, func(r *ReplicaSync) bool { return !r.UpToDate })
+func allUpToDate(replicas []*Replica) bool {
+	return !slices.ContainsFunc(replicas, func(r *Replica) bool { return !r.UpToDate })
 }
 
-// withReplication is a copy whose replication may be changed in place.
+// withReplication is a copy whose Replication, Replicas and their ReplicaSyncs may be changed
+// in place.
 func (v *Volume) withReplication() Volume {
 	updated, r := *v, *v.Replication
-	r.Syncs = slices.Clone(r.Syncs)
-	updated.Replication = &r
+	updated.Replication, updated.Replicas = &r, slices.Clone(v.Replicas)
+	for i := range updated.Replicas {
+		updated.Replicas[i].ReplicaSync = updated.Replicas[i].ReplicaSync.clone()
+	}
 	return updated
 }
 
-// equal compares all that is recorded.
-func (r *Replication) equal(o *Replication) bool {
-	a, b := *r, *o
-	if !equalPointees(a.Primary, b.Primary) || !equalPointees(a.Forced, b.Forced) || !slices.Equal(a.Syncs, b.Syncs) || !slices.Equal(a.Leaving, b.Leaving) {
-		return false
+func (l *ReplicaSync) clone() *ReplicaSync {
+	if l == nil {
+		return nil
 	}
-	a.Primary, a.Forced, a.Syncs, b.Primary, b.Forced, b.Syncs = nil, nil, nil, nil, nil, nil
-	return a.Protocol == b.Protocol && a.ReplicaCount == b.ReplicaCount && a.Minor == b.Minor && a.Port == b.Port && a.Seed == b.Seed &&
-		a.InitialSyncIndex == b.InitialSyncIndex && a.Generation == b.Generation && a.LastGrantIndex == b.LastGrantIndex
+	c := *l
+	return &c
+}
+
+// sameReplication compares all that is recorded of the replication, but not of the devices.
+func (v *Volume) sameReplication(o *Volume) bool {
+	return v.Replication.equal(o.Replication) && slices.EqualFunc(v.Replicas, o.Replicas, func(a, b Replica) bool {
+		return a.Host == b.Host && equalPointees(a.ReplicaSync, b.ReplicaSync)
+	})
+}
+
+func (r *Replication) equal(o *Replication) bool {
+	return equalPointees(r.Primary, o.Primary) && equalPointees(r.Forced, o.Forced) && slices.Equal(r.Leaving, o.Leaving) &&
+		r.Protocol == o.Protocol && r.ReplicaCount == o.ReplicaCount && r.Minor == o.Minor && r.Port == o.Port && r.Seed == o.Seed &&
+		r.InitialSyncIndex == o.InitialSyncIndex && r.Generation == o.Generation && r.LastGrantIndex == o.LastGrantIndex
 }
 
 func equalPointees[T comparable](a, b *T) bool {
@@ -83,7 +125,7 @@ func (l *ReplicaSync) isOfAttachment(n *Node, observed ReplicaObservation) bool 
 
 // together tells whether the host last saw both replicas connected and whole, under
 // the current generation (S10).
-func (r *Replication) seesBothUpToDate(l *ReplicaSync) bool {
+func (r *Replication) seesBothUpToDate(l *Replica) bool {
 	x := &l.Observed
 	return x.Boot == l.Boot && x.Attachment == l.Attachment && x.Generation == r.Generation && x.UUID != 0 && x.Connected() && !x.Unconfigured &&
 		x.Disk == fsmpb.DiskState_DISK_STATE_UP_TO_DATE && x.PeerDisk == fsmpb.DiskState_DISK_STATE_UP_TO_DATE
@@ -124,7 +166,7 @@ func (s *State) nodeOfReplica(v *Volume, host HostID) (*Node, bool) {
 }
 
 // replicaReachable tells whether the leg's host can be asked now.
-func (s *State) replicaReachable(v *Volume, l *ReplicaSync) bool {
+func (s *State) replicaReachable(v *Volume, l *Replica) bool {
 	n, ok := s.nodeOfReplica(v, l.Host)
 	return ok && n.State == NodeReachable
 }

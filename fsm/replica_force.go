@@ -46,7 +46,7 @@ func (f *ForcedPrimary) sameDecision(requested *ForcedPrimary) bool {
 
 // checkPeerStopped: the other host does not write: it ended what it was granted, or it is
 // away and somebody attested that it does not run (S8).
-func (s *State) checkPeerStopped(v *Volume, peer *ReplicaSync, attested bool) *Rejection {
+func (s *State) checkPeerStopped(v *Volume, peer *Replica, attested bool) *Rejection {
 	n, ok := s.nodeOfReplica(v, peer.Host)
 	unreachable := !ok || n.State != NodeReachable
 	published := ok && v.Publication(n.ID) != nil

@@ -13,9 +13,8 @@ func (v *Volume) hasGoodCopy() bool {
 	if v.Replication == nil {
 		return false
 	}
-	return slices.ContainsFunc(v.ActiveReplicas(), func(l *ReplicaSync) bool {
-		r := v.Replica(l.Host)
-		return r != nil && r.State == ReplicaPresent && !l.Outdated && l.DiskFailed == 0 && !l.Observed.diskUnusable()
+	return slices.ContainsFunc(v.ActiveReplicas(), func(l *Replica) bool {
+		return l.State == ReplicaPresent && !l.Outdated && l.DiskFailed == 0 && !l.Observed.diskUnusable()
 	})
 }
 
@@ -26,21 +25,25 @@ func (r ReplicaObservation) diskUnusable() bool {
 
 // withLeaving records the side that a replica was, in the order in which replicas were given
 // up. One whose device was never made has nothing to come back for.
-func (v *Volume) withLeaving(r *Replica, l *ReplicaSync) Volume {
+func (v *Volume) withLeaving(r *Replica) Volume {
 	updated := v.withReplication()
-	if r.State != ReplicaPlanned && l != nil {
-		updated.Replication.Leaving = append(slices.Clone(v.Replication.Leaving), ReplicaSync{Host: l.Host, Outdated: l.Outdated, Boot: l.Boot, Attachment: l.Attachment, DiskFailed: l.DiskFailed})
+	if r.State != ReplicaPlanned && r.ReplicaSync != nil {
+		updated.replicaOn(r.Host).ReplicaSync = &ReplicaSync{Outdated: r.Outdated, Boot: r.Boot, Attachment: r.Attachment, DiskFailed: r.DiskFailed}
+		updated.Replication.Leaving = append(slices.Clone(v.Replication.Leaving), r.Host)
 	}
 	return updated
 }
 
 // withoutLeaving is the volume without what is known of a replica that was given up.
 func (v *Volume) withoutLeaving(host HostID) Volume {
-	if v.Replication == nil || !slices.ContainsFunc(v.Replication.Leaving, func(l ReplicaSync) bool { return l.Host == host }) {
+	if v.Replication == nil || !slices.Contains(v.Replication.Leaving, host) {
 		return *v
 	}
 	updated := v.withReplication()
-	leaving := slices.DeleteFunc(slices.Clone(v.Replication.Leaving), func(l ReplicaSync) bool { return l.Host == host })
+	if r := updated.replicaOn(host); r != nil {
+		r.ReplicaSync = nil
+	}
+	leaving := slices.DeleteFunc(slices.Clone(v.Replication.Leaving), func(h HostID) bool { return h == host })
 	if updated.Replication.Leaving = leaving; len(leaving) == 0 {
 		updated.Replication.Leaving = nil
 	}
@@ -57,21 +60,20 @@ func (v *Volume) withLeavingRestored(index uint64) Volume {
 	if _, ready := v.Phase.(Ready); !ready || v.Replication == nil || v.hasGoodCopy() || len(v.ActiveReplicas()) >= int(v.Replication.ReplicaCount) {
 		return *v
 	}
-	l, ok := v.lastLeaving()
+	r, ok := v.lastLeaving()
 	if !ok {
 		return *v
 	}
-	r := *v.Replica(l.Host)
+	sync := r.clone()
+	sync.Outdated = true
 	r.State, r.Undersized = ReplicaPresent, r.Size < v.Size
 	updated := v.withReplica(r)
 	if r.Undersized && v.running(OpExpand) == nil {
 		updated.putOperation(v.regrowOperation())
 	}
-	updated = updated.withoutLeaving(l.Host)
+	updated = updated.withoutLeaving(r.Host)
 	updated = updated.withReplication()
-	l.Outdated = true
-	updated.Replication.Syncs = append(updated.Replication.Syncs, l)
-	slices.SortFunc(updated.Replication.Syncs, compareReplicaSyncs)
+	updated.replicaOn(r.Host).ReplicaSync = sync
 	updated.Replication.Generation = index
 	return updated
 }
@@ -85,8 +87,8 @@ func (v *Volume) regrowOperation() *Operation {
 
 // lastLeaving is the side that the replica was that was given up last; one whose peer had
 // gone on without it before only where there is no other.
-func (v *Volume) lastLeaving() (ReplicaSync, bool) {
-	leaving := v.leavingSyncs()
+func (v *Volume) lastLeaving() (Replica, bool) {
+	leaving := v.leavingReplicas()
 	for _, l := range slices.Backward(leaving) {
 		if !l.Outdated {
 			return l, true
@@ -95,19 +97,20 @@ func (v *Volume) lastLeaving() (ReplicaSync, bool) {
 	if n := len(leaving); n > 0 {
 		return leaving[n-1], true
 	}
-	return ReplicaSync{}, false
+	return Replica{}, false
 }
 
-// leavingSyncs are the sides that leaving replicas were. Of one that was given up at
-// feature level 1 only the host is known, and that its device was made.
-func (v *Volume) leavingSyncs() (syncs []ReplicaSync) {
-	known := v.Replication.Leaving
-	for i := range v.Replicas {
-		r := &v.Replicas[i]
-		recorded := slices.ContainsFunc(known, func(l ReplicaSync) bool { return l.Host == r.Host })
-		if r.State == ReplicaLeaving && r.Size > 0 && !recorded {
-			syncs = append(syncs, ReplicaSync{Host: r.Host, Outdated: true})
+// leavingReplicas are those that are being removed and could take part again. Of one whose
+// removal began at feature level 1 only the host is known, and that its device was made.
+func (v *Volume) leavingReplicas() (leaving []Replica) {
+	for _, r := range v.Replicas {
+		if r.State == ReplicaLeaving && r.Size > 0 && !slices.Contains(v.Replication.Leaving, r.Host) {
+			r.ReplicaSync = &ReplicaSync{Outdated: true}
+			leaving = append(leaving, r)
 		}
 	}
-	return append(syncs, known...)
+	for _, r := range v.recordedLeaving() {
+		leaving = append(leaving, *r)
+	}
+	return leaving
 }

@@ -40,7 +40,7 @@ func TestS71_LosingTheLastHostRestoresALeavingReplica(t *testing.T) {
 			v := w.volume(1)
 			require.IsType(t, Ready{}, v.Phase)
 			require.Equal(t, ReplicaPresent, v.Replica("host-n2").State)
-			require.Equal(t, []*ReplicaSync{{Host: "host-n2", Outdated: true, Boot: "boot-1", Attachment: 2}}, v.ActiveReplicas(), "not up to date, in the attachment that it has")
+			require.Equal(t, []ReplicaSync{{Outdated: true, Boot: "boot-1", Attachment: 2}}, syncsOf(v, "host-n2"), "not up to date, in the attachment that it has")
 			require.Nil(t, v.Replication.Leaving)
 			require.Nil(t, v.Operation)
 			require.Equal(t, GoalKeep, w.volumeGoal(1, "n2"))

@@ -14,7 +14,7 @@ func (x reportContext) replicaObserved(v *Volume, f *fsmpb.ReplicaSeen) (Volume,
 	x.state.completeInitialSync(&updated)
 	x.state.finishOperations(&updated)
 	_, wasCreating := v.Phase.(Creating)
-	return updated, wasCreating != updated.isCreating() || updated.Operation != v.Operation || !updated.Replication.equal(v.Replication)
+	return updated, wasCreating != updated.isCreating() || updated.Operation != v.Operation || !updated.sameReplication(v)
 }
 
 func (v *Volume) isCreating() bool {
@@ -53,7 +53,7 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 // notePeerDiskFailure: a host that is connected to its peer sees that the peer's kernel gave its
 // disk up. That is on record before the peer's own host may have said it, or forgotten it
 // with its power (S67). One that its host never had attached did not fail.
-func (v *Volume) notePeerDiskFailure(l *ReplicaSync) {
+func (v *Volume) notePeerDiskFailure(l *Replica) {
 	r, x, o := v.Replication, &l.Observed, v.PeerReplica(l.Host)
 	gone := x.PeerDisk == fsmpb.DiskState_DISK_STATE_DISKLESS || x.PeerDisk == fsmpb.DiskState_DISK_STATE_FAILED
 	if o == nil || !gone || !x.Connected() || x.Generation != r.Generation || r.InitialSyncIndex == 0 {
@@ -66,7 +66,7 @@ func (v *Volume) notePeerDiskFailure(l *ReplicaSync) {
 
 // noteOwnDiskFailure: the host itself says first, still connected, that its kernel gave up the
 // disk that it had attached (S67).
-func (r *Replication) noteOwnDiskFailure(l *ReplicaSync, observed *ReplicaObservation) {
+func (r *Replication) noteOwnDiskFailure(l *Replica, observed *ReplicaObservation) {
 	before := &l.Observed
 	had := before.Boot == observed.Boot && before.Attachment == observed.Attachment && before.Disk > fsmpb.DiskState_DISK_STATE_FAILED
 	gone := observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS || observed.Disk == fsmpb.DiskState_DISK_STATE_FAILED
@@ -85,7 +85,7 @@ func (v *Volume) clearDiskFailures() {
 }
 
 // inSync tells whether both hosts last saw two replicas that are UpToDate, with one content.
-func (r *Replication) inSync(active []*ReplicaSync) bool {
+func (r *Replication) inSync(active []*Replica) bool {
 	return len(active) == 2 && r.seesBothUpToDate(active[0]) && r.seesBothUpToDate(active[1]) && active[0].Observed.UUID == active[1].Observed.UUID
 }
 
@@ -134,7 +134,7 @@ func (v *Volume) markUpToDate(primary HostID, index uint64) {
 // isCaughtUp: a replica is up to date when its own host and the primary's both saw them
 // together, with one content; without a primary, when both hosts did. The primary's
 // own host knows for itself.
-func (v *Volume) isCaughtUp(l *ReplicaSync, primary HostID) bool {
+func (v *Volume) isCaughtUp(l *Replica, primary HostID) bool {
 	r := v.Replication
 	if !r.seesBothUpToDate(l) || l.Host == primary {
 		return r.seesBothUpToDate(l)
@@ -145,7 +145,7 @@ func (v *Volume) isCaughtUp(l *ReplicaSync, primary HostID) bool {
 
 // recordPromotion: the holder's host says that it is primary. Alone and whole it is the one
 // that has everything, as long as nobody else is granted (S5).
-func (v *Volume) recordPromotion(l *ReplicaSync, index uint64) {
+func (v *Volume) recordPromotion(l *Replica, index uint64) {
 	r := v.Replication
 	r.Primary = &PrimaryGrant{Node: r.Primary.Node, Host: r.Primary.Host, Boot: r.Primary.Boot, Epoch: r.Primary.Epoch, Index: r.Primary.Index, Done: true}
 	if r.Forced != nil && r.Forced.Host == l.Host {

@@ -58,7 +58,7 @@ func (s *State) verdict(v *Volume, n *Node, generation uint64, observed ReplicaO
 // not outdate the only good copy. A primary whose disk its kernel calls up to date
 // has everything, whether the log heard of the end of its resynchronisation or not;
 // one that is just being promoted has what its grant says.
-func (r *Replication) hasEveryWrite(own *ReplicaSync, observed ReplicaObservation) bool {
+func (r *Replication) hasEveryWrite(own *Replica, observed ReplicaObservation) bool {
 	failed := own.Observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS || own.Observed.Disk == fsmpb.DiskState_DISK_STATE_FAILED
 	if failed || own.DiskFailed != 0 && own.DiskFailed == own.Attachment {
 		return false // it failed in this attachment: what was asked is older

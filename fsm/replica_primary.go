@@ -27,7 +27,7 @@ func applySetPrimary(s *State, m Meta, c *fsmpb.SetPrimary) (*fsmpb.Outcome, *Re
 	if !a.alreadyGranted(solo) {
 		a.grant(m, solo, forced, epochFrom(c.GetEpoch()))
 	}
-	if !updated.Replication.equal(v.Replication) {
+	if !updated.sameReplication(v) {
 		s.putVolume(updated)
 	}
 	return &fsmpb.Outcome{VolumeId: string(v.ID), Epoch: c.GetEpoch(), Generation: updated.Replication.Generation, Force: forced}, nil
@@ -60,7 +60,7 @@ type promotionCheck struct {
 	n               *Node
 	priorGeneration uint64 // the generation before that was taken in
 	r               *Replication
-	own, peer       *ReplicaSync
+	own, peer       *Replica
 	observed        ReplicaObservation
 }
 

@@ -155,7 +155,7 @@ func TestS5_AttachingIsRecordedFirstAndEndsBeingUpToDate(t *testing.T) {
 	w := newReplicated(t, protocolC)
 	old := w.currentObservation(1, "n1", inSyncObservation(7))
 	w.attach(1, "n1", 2)
-	require.Equal(t, ReplicaSync{Host: "host-n1", Boot: "boot-1", Attachment: 2, InSyncUUID: w.replicaSync(1, "n1").InSyncUUID}, *w.replicaSync(1, "n1"))
+	require.Equal(t, ReplicaSync{Boot: "boot-1", Attachment: 2, InSyncUUID: w.replicaSync(1, "n1").InSyncUUID}, *w.replicaSync(1, "n1").ReplicaSync)
 	w.reportObservation(1, "n1", old)
 	require.False(t, w.replicaSync(1, "n1").UpToDate, "what was seen in the former attachment does not count")
 	again := &fsmpb.AttachReplica{VolumeId: volumeID(1), NodeId: "n1", HostId: "host-n1", BootId: "boot-1", Attach: 1}

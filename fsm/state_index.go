@@ -125,12 +125,14 @@ func (x *index) replaceNodes(c *volumeChange) {
 }
 
 func (x *index) replaceReservations(old, updated *storedVolume) {
-	if old != nil && updated != nil && old.Size == updated.Size && slices.Equal(old.Replicas, updated.Replicas) {
+	if old != nil && updated != nil && old.Size == updated.Size && slices.EqualFunc(old.Replicas, updated.Replicas, sameReservation) {
 		return
 	}
 	old.eachReservation(func(pool PoolID, size int64) { x.reserve(pool, -size, poolUse{volumes: -1}) })
 	updated.eachReservation(func(pool PoolID, size int64) { x.reserve(pool, size, poolUse{volumes: 1}) })
 }
+
+func sameReservation(a, b Replica) bool { return a.Pool == b.Pool && a.State == b.State }
 
 // reserve changes what a pool keeps room for, by so many bytes for so many things.
 func (x *index) reserve(pool PoolID, size int64, counts poolUse) {

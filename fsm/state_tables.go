@@ -180,7 +180,7 @@ func (r *storedVolume) teardowns() []Teardown {
 // waitingForPeer tells whether one of the volume's replicas may have to know of its peer's host
 // whether it can be asked.
 func (r *storedVolume) waitingForPeer() bool {
-	return r != nil && r.Replication != nil && slices.ContainsFunc(r.ActiveReplicas(), (*ReplicaSync).waitsForPeer)
+	return r != nil && r.Replication != nil && slices.ContainsFunc(r.ActiveReplicas(), func(r *Replica) bool { return r.waitsForPeer() })
 }
 
 // inRepair tells whether a replicated volume that is Ready lacks a replica, or one of
@@ -193,11 +193,11 @@ func (r *storedVolume) inRepair() bool {
 		return false
 	}
 	staying := 0
-	for _, sync := range r.ActiveReplicas() {
-		if sync.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET {
+	for _, replica := range r.ActiveReplicas() {
+		if replica.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET {
 			return true
 		}
-		if replica := r.Replica(sync.Host); replica != nil && replica.State != ReplicaLeaving {
+		if replica.State != ReplicaGone {
 			staying++
 		}
 	}

@@ -78,6 +78,9 @@ type Replica struct {
 	Pool PoolID
 	// State is what its host last reported.
 	State ReplicaState
+	// Undersized is set while a replica that takes part again is smaller than its volume, which
+	// grew without it: it is grown before anybody uses it (S117).
+	Undersized bool
 	// Sequence is the host's last record of this volume; later ones are above it (S16).
 	Sequence uint64
 	// Size is what the host last reported of the device, in bytes; an expansion is
@@ -85,9 +88,9 @@ type Replica struct {
 	Size int64
 	// Limits are those the host last reported in force.
 	Limits Limits
-	// Undersized is set while a replica that was taken back is smaller than its volume, which
-	// grew without it: it is grown before anybody uses it (S117).
-	Undersized bool
+	// ReplicaSync is nil for a local volume, and where the log knows nothing of the replica's
+	// content. Like the Volume it is immutable; withReplication copies it.
+	*ReplicaSync
 }
 
 // ReplicaState is what the host last said of a replica's device.

@@ -79,11 +79,14 @@ func (v *Volume) allGone() bool {
 // The with-functions return a changed copy; what is shared with the original is
 // never written to.
 
+// withReplica replaces what is recorded of a replica's device. Its ReplicaSync stays: r may
+// have been read before that changed.
 func (v *Volume) withReplica(r Replica) Volume {
 	updated := *v
 	updated.Replicas = slices.Clone(v.Replicas)
 	for i := range updated.Replicas {
 		if updated.Replicas[i].Host == r.Host {
+			r.ReplicaSync = updated.Replicas[i].ReplicaSync
 			updated.Replicas[i] = r
 		}
 	}

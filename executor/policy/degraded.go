@@ -63,14 +63,14 @@ func possiblyDegraded(state *fsm.State) iter.Seq[*fsm.Volume] {
 // isResyncing tells whether a replica of it is being created or resynchronised.
 func isResyncing(v *fsm.Volume) bool {
 	return slices.ContainsFunc(v.Replicas, func(r fsm.Replica) bool { return r.State == fsm.ReplicaPlanned }) ||
-		slices.ContainsFunc(v.ActiveReplicas(), func(l *fsm.ReplicaSync) bool {
+		slices.ContainsFunc(v.ActiveReplicas(), func(l *fsm.Replica) bool {
 			return l.Observed.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET
 		})
 }
 
 // assessVolume tells whether one volume is degraded, and needs a replacement.
 func assessVolume(state *fsm.State, v *fsm.Volume) (degradedVolume, bool) {
-	var absent, healthy *fsm.ReplicaSync
+	var absent, healthy *fsm.Replica
 	remaining := 0
 	for _, replica := range v.ActiveReplicas() {
 		r := v.Replica(replica.Host)
@@ -104,7 +104,7 @@ func hostReachable(state *fsm.State, node fsm.NodeID, host fsm.HostID) bool {
 // writeRisk is why the unreachable host may still write, empty when nothing suggests
 // it: the replication network may work where the controllers' does not (S8), and
 // a grant ends only when the host reports so, or its replica is recorded as outdated.
-func writeRisk(v *fsm.Volume, node fsm.NodeID, absent, healthy *fsm.ReplicaSync) string {
+func writeRisk(v *fsm.Volume, node fsm.NodeID, absent, healthy *fsm.Replica) string {
 	grant := v.Replication.Primary
 	switch {
 	case healthy.Observed.Connected():

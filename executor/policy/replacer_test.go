@@ -115,35 +115,36 @@ func TestWhatSuggestsThatANodeStillWrites(t *testing.T) {
 	const n1, n2 = fsm.NodeID("n1"), fsm.NodeID("n2")
 	connected := fsm.ReplicaObservation{Connection: fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED}
 	for name, tc := range map[string]struct {
-		change func(v *fsm.Volume, absent, healthy *fsm.ReplicaSync)
+		change func(v *fsm.Volume, absent, healthy *fsm.Replica)
 		want   string
 	}{
-		"nothing: it was idle": {change: func(*fsm.Volume, *fsm.ReplicaSync, *fsm.ReplicaSync) {}},
-		"nothing: the log outdated it": {change: func(v *fsm.Volume, absent, _ *fsm.ReplicaSync) {
+		"nothing: it was idle": {change: func(*fsm.Volume, *fsm.Replica, *fsm.Replica) {}},
+		"nothing: the log outdated it": {change: func(v *fsm.Volume, absent, _ *fsm.Replica) {
 			v.Teardowns, absent.Outdated, absent.Observed.Primary = []fsm.Teardown{{Node: n2, Host: "h2"}}, true, true
 		}},
-		"the other replica is connected to it": {want: "connected", change: func(_ *fsm.Volume, absent, healthy *fsm.ReplicaSync) {
+		"the other replica is connected to it": {want: "connected", change: func(_ *fsm.Volume, absent, healthy *fsm.Replica) {
 			healthy.Observed, absent.Outdated = connected, true
 		}},
-		"the volume is published there": {want: "published", change: func(v *fsm.Volume, absent, _ *fsm.ReplicaSync) {
+		"the volume is published there": {want: "published", change: func(v *fsm.Volume, absent, _ *fsm.Replica) {
 			v.Phase, absent.Outdated = fsm.Ready{Publications: []fsm.Publication{{Node: n2, Host: "h2"}}}, true
 		}},
-		"it holds the grant": {want: "grant", change: func(v *fsm.Volume, _, _ *fsm.ReplicaSync) {
+		"it holds the grant": {want: "grant", change: func(v *fsm.Volume, _, _ *fsm.Replica) {
 			v.Replication.Primary = &fsm.PrimaryGrant{Node: n2, Host: "h2"}
 		}},
-		"its teardown is pending": {want: "did not report", change: func(v *fsm.Volume, _, _ *fsm.ReplicaSync) {
+		"its teardown is pending": {want: "did not report", change: func(v *fsm.Volume, _, _ *fsm.Replica) {
 			v.Teardowns = []fsm.Teardown{{Node: n2, Host: "h2"}}
 		}},
-		"it was primary at its last report": {want: "last report", change: func(_ *fsm.Volume, absent, _ *fsm.ReplicaSync) {
+		"it was primary at its last report": {want: "last report", change: func(_ *fsm.Volume, absent, _ *fsm.Replica) {
 			absent.Observed.Primary = true
 		}},
-		"not that the other one writes": {change: func(v *fsm.Volume, _, _ *fsm.ReplicaSync) {
+		"not that the other one writes": {change: func(v *fsm.Volume, _, _ *fsm.Replica) {
 			v.Phase = fsm.Ready{Publications: []fsm.Publication{{Node: n1, Host: "h1"}}}
 			v.Replication.Primary = &fsm.PrimaryGrant{Node: n1, Host: "h1"}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			absent, healthy := fsm.ReplicaSync{Host: "h2"}, fsm.ReplicaSync{Host: "h1", UpToDate: true}
+			absent := fsm.Replica{Host: "h2", ReplicaSync: &fsm.ReplicaSync{}}
+			healthy := fsm.Replica{Host: "h1", ReplicaSync: &fsm.ReplicaSync{UpToDate: true}}
 			v := &fsm.Volume{Phase: fsm.Ready{}, Replication: &fsm.Replication{ReplicaCount: 2}}
 			tc.change(v, &absent, &healthy)
 			for range 2 {
