@@ -2,23 +2,23 @@ package fsm
 
 import "time"
 
-// OperationKind names what an operation brings about.
+// OperationKind is what an operation is to achieve.
 type OperationKind uint8
 
 const (
-	// OpCreate makes a volume's devices.
+	// OpCreate creates a volume's devices.
 	OpCreate OperationKind = iota + 1
 	// OpDelete removes them.
 	OpDelete
-	// OpTeardown ends a revoked publication on its host.
+	// OpTeardown unstages a volume on a host whose publication was revoked.
 	OpTeardown
-	// OpSnapshot cuts a snapshot, or all members of a group.
+	// OpSnapshot takes a snapshot, or those of all members of a group.
 	OpSnapshot
-	// OpExpand makes a volume's devices larger.
+	// OpExpand expands a volume's devices.
 	OpExpand
 	// OpModify puts a staged volume's limits in force.
 	OpModify
-	// OpReplicaChange gives a replicated volume another replica, or takes one away.
+	// OpReplicaChange adds a replica to a replicated volume, or removes one.
 	OpReplicaChange
 )
 
@@ -26,7 +26,7 @@ const (
 type OperationState uint8
 
 const (
-	// OpRunning: its host is asked to work on it.
+	// OpRunning: its hosts work on it.
 	OpRunning OperationState = iota + 1
 	// OpFailed: it ended with LastError; retry starts it again.
 	OpFailed
@@ -34,9 +34,9 @@ const (
 	OpCancelled
 )
 
-// Operation is work that hosts owe, as a record in the state. It lives in the
-// volume, snapshot or group it is about and goes when the work is done; history
-// remembers it.
+// Operation is pending work of hosts, as a record in the state. It is part of the volume,
+// snapshot or group that it is about, and is dropped when the work is done; the history
+// keeps it.
 type Operation struct {
 	ID         OperationID
 	Kind       OperationKind
@@ -46,7 +46,7 @@ type Operation struct {
 	Retries    uint32 // how often an operator retried it
 	LastError  string
 	Reason     Reason // of the last error, where its host named one
-	DoneBytes  int64  // bytes copied, as its host last said
+	DoneBytes  int64  // bytes copied, as its host last reported
 	TotalBytes int64  // bytes to copy
 	Started    time.Time
 	Deadline   time.Time // when an operator should look; nothing is decided by it

@@ -2,14 +2,13 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// operation begins one at this entry.
+// operation is a new operation that begins at this entry.
 func (m Meta) operation(kind OperationKind) *Operation {
 	return &Operation{ID: OperationID(m.Index), Kind: kind, State: OpRunning, Started: m.Now, Deadline: m.Now.Add(operationDeadline)}
 }
 
-// id is the operation's, or a new one's where there is none. A failed volume keeps
-// its operation's id when it turns into an obligation, so that no two operations
-// begin at one index.
+// id is the operation's, or a new one's where there is none. A failed volume keeps its
+// operation's id when its removal begins, so that no two operations begin at one index.
 func (o *Operation) idOrNew(m Meta) OperationID {
 	if o == nil {
 		return OperationID(m.Index)
@@ -17,9 +16,9 @@ func (o *Operation) idOrNew(m Meta) OperationID {
 	return o.ID
 }
 
-// applyCancelOperation gives up making a volume. It is then Failed: the next create
-// of its name, or its delete, turns what was made into an obligation. What removes
-// or ends something is owed and cannot be cancelled (S105).
+// applyCancelOperation stops the create of a volume, which is then Failed: the next create of
+// its name, or its delete, makes its hosts remove what they have of it. Removals and
+// teardowns must be done and cannot be cancelled (S105).
 func applyCancelOperation(s *State, _ Meta, c *fsmpb.CancelOperation) (*fsmpb.Outcome, *Rejection) {
 	id := OperationID(c.GetOperationId())
 	if n, ok := s.SnapshotOperation(id); ok {
@@ -55,7 +54,7 @@ func applyCancelOperation(s *State, _ Meta, c *fsmpb.CancelOperation) (*fsmpb.Ou
 	return operationOutcome(v), nil
 }
 
-// applyRetryOperation asks the host again, from the beginning.
+// applyRetryOperation begins the operation again.
 func applyRetryOperation(s *State, m Meta, c *fsmpb.RetryOperation) (*fsmpb.Outcome, *Rejection) {
 	id := OperationID(c.GetOperationId())
 	if n, ok := s.SnapshotOperation(id); ok {
@@ -81,8 +80,8 @@ func applyRetryOperation(s *State, m Meta, c *fsmpb.RetryOperation) (*fsmpb.Outc
 	return &fsmpb.Outcome{VolumeId: string(v.ID), OperationId: uint64(id)}, nil
 }
 
-// checkRetry: a volume is made again only from a source that is still there, and what
-// could not grow has its old size again.
+// checkRetry: a volume is created again only if its source still exists, and one that could
+// not be expanded has its old size again.
 func (s *State) checkRetry(v *Volume, op *Operation) *Rejection {
 	switch {
 	case op.Kind == OpCreate && v.Replicated() && len(v.ActiveReplicas()) < int(v.Replication.ReplicaCount):
@@ -107,7 +106,7 @@ func operationOutcome(v *Volume) *fsmpb.Outcome {
 	return out
 }
 
-// failed is the operation after a step that failed; a final failure ends it.
+// withFailure is the operation after a step that failed; a final failure ends it.
 func (o *Operation) withFailure(f *fsmpb.StepFailed) *Operation {
 	op := *o
 	op.Attempts++
@@ -118,8 +117,8 @@ func (o *Operation) withFailure(f *fsmpb.StepFailed) *Operation {
 	return &op
 }
 
-// accepts tells whether a failure counts: it is of this operation and attempt, or names
-// none, and the operation is under way.
+// accepts tells whether a failure counts: it is of this operation and attempt, or names none,
+// and the operation is running.
 func (o *Operation) accepts(f *fsmpb.StepFailed) bool {
 	return o != nil && o.State == OpRunning && o.isAbout(f)
 }
@@ -129,7 +128,7 @@ func (o *Operation) isAbout(f *fsmpb.StepFailed) bool {
 	return f.GetOperationId() == 0 || OperationID(f.GetOperationId()) == o.ID && f.GetAttempt() == o.Retries
 }
 
-// named is how a failure names the operation; zero where there is none.
+// ref is how a failure names the operation; zero where there is none.
 func (o *Operation) ref() (OperationID, uint32) {
 	if o == nil {
 		return 0, 0
@@ -137,7 +136,7 @@ func (o *Operation) ref() (OperationID, uint32) {
 	return o.ID, o.Retries
 }
 
-// failureReason is what a host says a step failed for; zero when it names none.
+// failureReason is why a step failed, as its host reported; zero when it names no reason.
 func failureReason(f *fsmpb.StepFailed) Reason {
 	if f.GetNoSpace() {
 		return NoCapacity
@@ -158,7 +157,7 @@ func (o *Operation) withProgress(p *fsmpb.Progress) (*Operation, bool) {
 	return &op, op != *o
 }
 
-// again is the operation, asked of its hosts from the beginning.
+// retried is the operation, begun again.
 func (o *Operation) retried(m Meta) *Operation {
 	op := *o
 	op.State, op.Step, op.LastError, op.Attempts, op.Reason, op.DoneBytes, op.TotalBytes = OpRunning, "", "", 0, 0, 0, 0

@@ -2,13 +2,13 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// What cannot be made is cleaned up at once, from feature level 2 on (S74): it turns into
-// the obligation to remove what was made of it. Its name is free, so that the next call
-// starts afresh; it keeps its room until its hosts reported it gone, and then there is no
-// record of it. Who waits for it finds the reason in the operation until then.
+// A volume or snapshot that could not be created is removed at once, from feature level 2 on
+// (S74). Its name is free, so that the next create begins anew; its capacity stays reserved
+// until its hosts reported it removed, and then its record is dropped. Until then whoever
+// waits for it finds the reason in the operation.
 
-// asRemoval is the operation as one that removes what could not be made, with why.
-// It is another attempt, so that what is said late of the making is not the removal's.
+// asRemoval is the operation as a removal of what could not be created, with the reason. It is
+// another attempt, so that a late failure of the create does not count for the removal.
 func (o *Operation) asRemoval(reason Reason, why string) *Operation {
 	op := o.withKind(OpDelete)
 	op.Retries++
@@ -16,7 +16,7 @@ func (o *Operation) asRemoval(reason Reason, why string) *Operation {
 	return op
 }
 
-// isRemoved is the volume that could not be made, as an obligation.
+// asFailedCreate is the volume that could not be created, as one that is being removed.
 func (v *Volume) asFailedCreate(at Epoch, reason Reason, why string) Volume {
 	updated := *v
 	updated.Phase, updated.Operation = Deleting{Since: at}, v.Operation.asRemoval(reason, why)
@@ -24,8 +24,8 @@ func (v *Volume) asFailedCreate(at Epoch, reason Reason, why string) Volume {
 	return updated
 }
 
-// CreateFailure is why a volume that is being removed could not be made: the operation says it,
-// with the reason that its host gave. Nil where somebody deleted the volume.
+// CreateFailure is why a volume that is being removed could not be created, with the reason
+// that its host gave; nil where somebody deleted the volume.
 func (v *Volume) CreateFailure() *Operation {
 	if _, deleting := v.Phase.(Deleting); !deleting || !v.Condition.Abnormal || v.Operation == nil || v.Operation.LastError == "" {
 		return nil
@@ -33,14 +33,14 @@ func (v *Volume) CreateFailure() *Operation {
 	return v.Operation
 }
 
-// isRemoved is the snapshot that could not be cut, as an obligation.
+// asFailedCreate is the snapshot that could not be taken, as one that is being removed.
 func (n Snapshot) asFailedCreate(reason Reason, why string) Snapshot {
 	n.Phase, n.Error = SnapshotDeleting, clip(why)
 	n.Operation = n.Operation.asRemoval(reason, why)
 	return n
 }
 
-// CreateFailure is why a snapshot that is being removed could not be cut; nil where somebody
+// CreateFailure is why a snapshot that is being removed could not be taken; nil where somebody
 // deleted it.
 func (n *Snapshot) CreateFailure() *Operation {
 	if n.Phase != SnapshotDeleting || n.Error == "" || n.Operation == nil {
@@ -49,7 +49,8 @@ func (n *Snapshot) CreateFailure() *Operation {
 	return &Operation{ID: n.Operation.ID, Kind: OpSnapshot, State: OpFailed, Reason: n.Operation.Reason, LastError: n.Error}
 }
 
-// CreateFailure is why a group snapshot could not be cut, while what was cut is being removed.
+// CreateFailure is why a group snapshot could not be taken, while its snapshots are being
+// removed.
 func (g *GroupSnapshot) CreateFailure() *Operation {
 	if g.Phase != GroupAborting || g.Operation == nil {
 		return nil
@@ -57,17 +58,17 @@ func (g *GroupSnapshot) CreateFailure() *Operation {
 	return &Operation{ID: g.Operation.ID, Kind: OpSnapshot, State: OpFailed, Reason: g.Operation.Reason, LastError: g.Error}
 }
 
-// isStaleCreateFailure tells whether a failure that names no operation is of the making that was given
-// up, and came late: no host ends a removal by a failure.
+// isStaleCreateFailure tells whether a failure that names no operation is a late one of the
+// create that failed: a removal is not ended by a failure.
 func (s *State) isStaleCreateFailure(f *fsmpb.StepFailed, failure *Operation) bool {
 	return s.level2() && f.GetFinal() && f.GetOperationId() == 0 && failure != nil
 }
 
-// maxRecentFailures is how many of what was given up and is gone a state remembers why.
+// maxRecentFailures is how many creates that failed a state remembers after their removal.
 const maxRecentFailures = 128
 
-// recentFailures says why, for those who wait for it and look too late. It is neither
-// hashed nor written to snapshots, and Apply does not read it: it decides nothing.
+// recentFailures has the reasons of those creates, for callers that look after the removal.
+// It is neither hashed nor dumped, and Apply does not read it: it decides nothing.
 type recentFailures struct {
 	ring [maxRecentFailures]struct {
 		id  string
@@ -85,8 +86,8 @@ func (g *recentFailures) add(id string, why *Operation) {
 	g.next++
 }
 
-// CreateFailure is why a volume, a snapshot or a group of them could not be made, as long as it is being
-// removed and for a while after; nil where nothing is known of a failure.
+// CreateFailure is why a volume, a snapshot or a group of them could not be created, while it
+// is being removed and for a while after; nil where no failure is known.
 func (s *State) CreateFailure(id string) *Operation {
 	if v, ok := s.Volume(VolumeID(id)); ok {
 		return v.CreateFailure()
@@ -105,5 +106,5 @@ func (s *State) CreateFailure(id string) *Operation {
 	return nil
 }
 
-// cancelled is what an operator who cancelled an operation leaves as its reason.
+// cancelled is the LastError of an operation that an operator cancelled.
 const cancelled = "cancelled by an operator"

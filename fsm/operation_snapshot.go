@@ -2,8 +2,8 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// cancelSnapshot gives up a cut. The snapshot is then Failed: the next create of its
-// name, or its delete, turns what was made into an obligation.
+// cancelSnapshot stops taking a snapshot, which is then Failed: the next create of its name,
+// or its delete, makes its host remove what it has of it.
 func (s *State) cancelSnapshot(n *Snapshot) (*fsmpb.Outcome, *Rejection) {
 	switch {
 	case s.level2() && n.Operation.Kind == OpDelete && n.Error == cancelled:
@@ -27,7 +27,7 @@ func (s *State) cancelSnapshot(n *Snapshot) (*fsmpb.Outcome, *Rejection) {
 	return updated.outcome(), nil
 }
 
-// cancelGroup gives up a group's attempt; its hosts remove what was cut.
+// cancelGroup aborts a group; its hosts remove the snapshots that were taken.
 func (s *State) cancelGroup(g *GroupSnapshot) (*fsmpb.Outcome, *Rejection) {
 	switch {
 	case s.level2() && g.Phase == GroupAborting && g.Error == cancelled:
@@ -39,7 +39,8 @@ func (s *State) cancelGroup(g *GroupSnapshot) (*fsmpb.Outcome, *Rejection) {
 	return g.outcome(), nil
 }
 
-// retrySnapshot asks the host again: to remove it, or to cut it if it still can be.
+// retrySnapshot begins the operation again: the removal, or the taking if that is still
+// possible.
 func (s *State) retrySnapshot(m Meta, n *Snapshot) (*fsmpb.Outcome, *Rejection) {
 	updated := *n
 	updated.Operation = n.Operation.retried(m)
@@ -57,8 +58,8 @@ func (s *State) retrySnapshot(m Meta, n *Snapshot) (*fsmpb.Outcome, *Rejection) 
 	return updated.outcome(), nil
 }
 
-// retryGroup asks the hosts again to remove a group. Another attempt to cut it begins
-// with the next create of its name.
+// retryGroup begins the removal of a group again. Another attempt to take it begins with the
+// next create of its name.
 func (s *State) retryGroup(m Meta, g *GroupSnapshot) (*fsmpb.Outcome, *Rejection) {
 	if g.Operation.Kind != OpDelete {
 		return nil, Reject(Precondition, "group snapshot %s is cut again by creating it again", g.ID)

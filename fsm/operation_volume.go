@@ -8,8 +8,8 @@ import (
 )
 
 // From feature level 2 on a volume may have one operation of each kind at once, where their
-// steps do not conflict: what a host that is away owes keeps nobody waiting. Operation is the
-// first of them by kind, Beside has the others.
+// steps do not conflict: pending work of an unreachable host blocks no other. Operation is
+// the first of them by kind, OtherOperations has the others.
 
 // Operations are all that the volume has, in order of their kinds.
 func (v *Volume) Operations() []Operation {
@@ -36,18 +36,18 @@ func (v *Volume) findOperation(matches func(*Operation) bool) *Operation {
 	return nil
 }
 
-// running is the operation of a kind while its hosts are asked to work on it, else nil.
+// running is the operation of a kind while it is OpRunning, else nil.
 func (v *Volume) running(kind OperationKind) *Operation {
 	return v.findOperation(func(o *Operation) bool { return o.Kind == kind && o.State == OpRunning })
 }
 
-// putOperation adds the operation, in the place of the one of its kind.
+// putOperation adds the operation, and replaces the one of its kind.
 func (v *Volume) putOperation(op *Operation) {
 	others := slices.DeleteFunc(v.Operations(), func(o Operation) bool { return o.Kind == op.Kind })
 	v.setOperations(append(others, *op))
 }
 
-// endOperation forgets the operation of a kind.
+// endOperation drops the operation of a kind.
 func (v *Volume) endOperation(kind OperationKind) {
 	if v.OperationOf(kind) != nil {
 		v.setOperations(slices.DeleteFunc(v.Operations(), func(o Operation) bool { return o.Kind == kind }))
@@ -65,8 +65,8 @@ func (v *Volume) setOperations(all []Operation) {
 	}
 }
 
-// beginOperation gives the volume an operation that begins at this entry: at level 1 in the place
-// of the one that it had.
+// beginOperation begins an operation of the volume at this entry. At level 1 it replaces the
+// one that the volume has.
 func (s *State) beginOperation(v *Volume, op *Operation) {
 	if s.level2() {
 		v.putOperation(op)
@@ -87,8 +87,8 @@ func (s *State) operationOutcomeOf(v *Volume, kind OperationKind) *fsmpb.Outcome
 	return out
 }
 
-// failedOperation is the operation that a failure of this host is of: the one that it names,
-// or else the first. What a host owes of a publication fails on that host only.
+// failedOperation is the operation that a failure on this host belongs to: the one that it
+// names, or else the first. A teardown fails only on the host on which it is pending.
 func (v *Volume) failedOperation(host HostID, f *fsmpb.StepFailed) *Operation {
 	op := v.Operation
 	if f.GetOperationId() != 0 {
@@ -100,8 +100,8 @@ func (v *Volume) failedOperation(host HostID, f *fsmpb.StepFailed) *Operation {
 	return op
 }
 
-// operationFor is the operation that a host works on: its own obligation before what is
-// asked of all.
+// operationFor is the operation that a host works on: a teardown that is pending on it comes
+// before those of all hosts.
 func (v *Volume) operationFor(host HostID) *Operation {
 	r := v.Replica(host)
 	if len(v.OtherOperations) == 0 || r == nil {

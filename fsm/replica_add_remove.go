@@ -7,8 +7,8 @@ import (
 )
 
 // applyAddReplica gives a Ready volume that has fewer replicas than it was created
-// with another one: on the node that is named, or placed as for a new volume. It is
-// done when the new replica is up to date.
+// with another one: on the node that is named, or placed as for a new volume. The
+// operation is done when the new replica is up to date.
 func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Rejection) {
 	v, rej := s.replicatedReady(c.GetVolumeId(), "add a replica")
 	if rej != nil {
@@ -41,14 +41,14 @@ func applyAddReplica(s *State, m Meta, c *fsmpb.AddReplica) (*fsmpb.Outcome, *Re
 	updated.Replication.Port = port
 	r.ReplicaSync = &ReplicaSync{Outdated: true} // until it was synchronised
 	updated.Replicas = append(updated.Replicas, r)
-	updated.Replication.Generation = m.Index // what was seen of the former peer says nothing of this one
+	updated.Replication.Generation = m.Index // earlier observations are of the former peer
 	s.beginReplicaChange(&updated, m)
 	s.putVolume(updated)
 	return s.operationOutcomeOf(&updated, OpReplicaChange), nil
 }
 
-// operationBlockingReplicaChange is the operation that must end before the volume's replicas change, nil when
-// none must: from feature level 2 on a growth only.
+// operationBlockingReplicaChange is the operation that must end before the volume's replicas
+// change, nil when there is none: from feature level 2 on only an expansion.
 func (s *State) operationBlockingReplicaChange(v *Volume) *Operation {
 	op := v.Operation
 	switch {
@@ -60,7 +60,8 @@ func (s *State) operationBlockingReplicaChange(v *Volume) *Operation {
 	return nil
 }
 
-// beginReplicaChange: at level 1 a teardown keeps its place, and the operation begins after it.
+// beginReplicaChange begins the operation. At level 1 a volume has one operation only, so
+// it begins when a teardown is done.
 func (s *State) beginReplicaChange(v *Volume, m Meta) {
 	if op := v.Operation; s.level2() || op == nil || op.Kind != OpTeardown {
 		s.beginOperation(v, m.operation(OpReplicaChange))
@@ -78,7 +79,7 @@ func (v *Volume) addReplicaAgain(c *fsmpb.AddReplica) (*fsmpb.Outcome, *Rejectio
 	return operationOutcome(v), nil
 }
 
-// placeAddedReplica places a replica beside the one that is left.
+// placeAddedReplica places a replica on a host that has none of the volume.
 func (s *State) placeAddedReplica(v *Volume, c *fsmpb.AddReplica) (Replica, *Rejection) {
 	w := &placementRequest{size: v.Size, requisite: v.Requisite, facts: c.GetFacts(), replicated: true, port: s.fixedPort(v)}
 	var remaining NodeID
@@ -112,9 +113,9 @@ func (s *State) replicatedReady(id, action string) (*Volume, *Rejection) {
 	return v, rej
 }
 
-// applyRemoveReplica gives up a replica: it is no side of the volume from here on, and
-// its host owes the removal of the device. The one that is used stays, and the last
-// one that is up to date.
+// applyRemoveReplica removes a replica: it does not take part in the replication any more,
+// and its host has to remove the device. A replica that is in use cannot be removed, nor
+// the last one that is up to date.
 func applyRemoveReplica(s *State, m Meta, c *fsmpb.RemoveReplica) (*fsmpb.Outcome, *Rejection) {
 	v, rej := s.replicatedReady(c.GetVolumeId(), "remove a replica")
 	if rej != nil {
@@ -142,8 +143,8 @@ func applyRemoveReplica(s *State, m Meta, c *fsmpb.RemoveReplica) (*fsmpb.Outcom
 	return s.operationOutcomeOf(&updated, OpReplicaChange), nil
 }
 
-// checkRemovable: nothing uses the replica, and the other one has everything, by the log's
-// word and by what its host saw since the last grant.
+// checkRemovable: nothing uses the replica, and the other one has every write, as recorded
+// and as its host observed since the last grant.
 func (s *State) checkRemovable(v *Volume, r *Replica) *Rejection {
 	sync, peer := v.ActiveReplica(r.Host), v.PeerReplica(r.Host)
 	if op := s.operationBlockingReplicaChange(v); op != nil {
@@ -159,7 +160,7 @@ func (s *State) checkRemovable(v *Volume, r *Replica) *Rejection {
 	case s.level2() && s.copyMadeFrom(v.ID, r.Node) != "":
 		return Reject(Busy, "remove a replica of volume %s: %s is being made from the one on node %s", v.ID, s.copyMadeFrom(v.ID, r.Node), r.Node)
 	case r.State == ReplicaPlanned:
-		return nil // nothing was ever in it
+		return nil // it never had any content
 	case s.level2() && !v.devicePresent(peer.Host):
 		return Reject(Precondition, "remove a replica of volume %s on node %s: the device of the other one is missing", v.ID, r.Node)
 	case peer.DiskFailed != 0:
@@ -170,13 +171,14 @@ func (s *State) checkRemovable(v *Volume, r *Replica) *Rejection {
 	return nil
 }
 
-// has tells whether the host reported its device made, and not missing since.
+// devicePresent tells whether the host reported its device created, and not missing since.
 func (v *Volume) devicePresent(host HostID) bool {
 	r := v.Replica(host)
 	return r != nil && r.State == ReplicaPresent
 }
 
-// withoutReplicaSync is the volume without that side, and without what rested on it.
+// withoutReplicaSync ends the part that the host's replica takes in the replication, with
+// its grant and a decision to force it.
 func (v *Volume) withoutReplicaSync(host HostID, index uint64) Volume {
 	if v.ActiveReplica(host) == nil {
 		return *v
@@ -194,15 +196,16 @@ func (v *Volume) withoutReplicaSync(host HostID, index uint64) Volume {
 	return updated
 }
 
-// withoutReplica forgets a replica that is gone from a volume that stays.
+// withoutReplica drops the record of a replica whose device is gone.
 func (v *Volume) withoutReplica(host HostID) Volume {
 	updated := *v
 	updated.Replicas = slices.DeleteFunc(slices.Clone(v.Replicas), func(r Replica) bool { return r.Host == host })
 	return updated
 }
 
-// loseOneReplica: one host of a replicated volume is gone for good. The volume stays with the
-// other; one that was not born yet has failed, or is removed from feature level 2 on.
+// loseOneReplica: one host of a replicated volume was recorded as lost. A Ready volume stays
+// with the other replica; one that was being created has failed, and is removed from
+// feature level 2 on.
 func (s *State) loseOneReplica(v *Volume, host HostID, at Epoch, reason string) {
 	if v.isCreating() && s.level2() {
 		*v = v.asFailedCreate(at, Busy, reason)
@@ -227,15 +230,15 @@ func (v *Volume) isChangingReplicas() bool {
 	return slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaPlanned || r.State == ReplicaLeaving })
 }
 
-// isAddingReplica tells whether a replica is planned that its host did not report made yet.
+// isAddingReplica tells whether a Ready volume has a replica whose device is not created yet.
 func (v *Volume) isAddingReplica() bool {
 	_, ready := v.Phase.(Ready)
 	return ready && slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State == ReplicaPlanned })
 }
 
-// replicated tells whether what was begun with the replicas is done. A host that is
-// away may owe the removal of its replica for long; that is no reason to wait once
-// the volume has all that it should have.
+// replicaChangeDone tells whether the addition or removal of a replica is done. An
+// unreachable host may remove its replica much later: the operation does not wait for that
+// once the volume has all its replicas, each up to date.
 func (v *Volume) replicaChangeDone() bool {
 	if active := v.ActiveReplicas(); len(active) >= int(v.Replication.ReplicaCount) {
 		return !v.isAddingReplica() && allUpToDate(active)
@@ -243,8 +246,8 @@ func (v *Volume) replicaChangeDone() bool {
 	return !v.isChangingReplicas()
 }
 
-// isMadeFromSource tells whether the host's device is made from the volume's source; the
-// other one of a replicated volume is made empty, and synchronised.
+// isMadeFromSource tells whether the host's device is created from the volume's source; the
+// other one of a replicated volume is created empty, and synchronised.
 func (v *Volume) isMadeFromSource(host HostID) bool {
 	return v.Replication == nil || v.isCreating() && v.Replication.Seed == host
 }

@@ -2,9 +2,9 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// applyAttachReplica records that a host is about to attach its disk. From here on
-// the replica is not up to date, until it was seen together with its peer (S5): the
-// kernel asks nobody when a disk fails, so it may miss what was written meanwhile.
+// applyAttachReplica records that a host is about to attach its disk. The replica is then
+// not up to date until it was observed connected and UpToDate with its peer (S5): the kernel
+// detaches a failed disk by itself, so it may miss what was written meanwhile.
 func applyAttachReplica(s *State, _ Meta, c *fsmpb.AttachReplica) (*fsmpb.Outcome, *Rejection) {
 	v, n, rej := s.replicaForCommand(c, "attach")
 	if rej != nil {
@@ -32,8 +32,8 @@ type replicaCommand interface {
 	GetBootId() string
 }
 
-// replicaForCommand finds a replicated volume and the host, in its current boot, that has a
-// leg of it and acts for this incarnation (S1, S2).
+// replicaForCommand finds a replicated volume, and the host that has an active replica of it:
+// in its current boot, and adopted for this incarnation (S1, S2).
 func (s *State) replicaForCommand(c replicaCommand, action string) (*Volume, *Node, *Rejection) {
 	v, ok := s.Volume(VolumeID(c.GetVolumeId()))
 	if !ok {

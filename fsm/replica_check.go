@@ -47,7 +47,7 @@ func (s *State) checkMinor(v *Volume) error {
 // portOwners are the volumes that have the hosts' ports.
 type portOwners map[hostPort]VolumeID
 
-// add is S152 of the volume, after those that were before it.
+// add checks S152 of the volume against the volumes before it.
 func (o portOwners) add(v *Volume) (err error) {
 	(&storedVolume{Volume: *v}).eachPort(func(p hostPort) {
 		if other, twice := o[p]; twice {
@@ -113,7 +113,8 @@ func (s *State) checkReplicaSyncs(v *Volume) error {
 	return nil
 }
 
-// checkReplicationIndexes is S155: what is known is of the past, and of no earlier grant.
+// checkReplicationIndexes is S155: no recorded index is in the future, and no recorded UUID
+// that counts is older than the last grant.
 func (s *State) checkReplicationIndexes(v *Volume) error {
 	r, at := v.Replication, s.cluster.Index
 	if r.Generation > at || r.LastGrantIndex > r.Generation || r.InitialSyncIndex > r.Generation || r.Generation < v.Created.Index {
@@ -127,8 +128,8 @@ func (s *State) checkReplicationIndexes(v *Volume) error {
 	return nil
 }
 
-// checkLastCopy is S160: while a replica that was given up could come back, some side of
-// the volume has its content or had it; and no host is asked to remove the last.
+// checkLastCopy is S160: while a leaving replica could take part again, another replica has
+// or had the content; and no host is asked to remove the last good copy.
 func (s *State) checkLastCopy(v *Volume) error {
 	if _, ready := v.Phase.(Ready); !ready || !s.level2() {
 		return nil

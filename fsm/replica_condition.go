@@ -6,9 +6,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// ReplicationCondition says what is wrong with a replicated volume's replicas, as the
-// log and its hosts' last words have it; the zero Condition when each is up to date.
-// Whether hosts can be reached is not part of it.
+// ReplicationCondition says what is wrong with a replicated volume's replicas, as recorded
+// and as their hosts last reported; the zero Condition when each is up to date. Whether
+// hosts are reachable is not part of it.
 func (s *State) ReplicationCondition(v *Volume) Condition {
 	r := v.Replication
 	if _, ready := v.Phase.(Ready); !ready || r == nil {
@@ -28,7 +28,7 @@ func (s *State) ReplicationCondition(v *Volume) Condition {
 	return Condition{}
 }
 
-// on is the node of a leg, for people.
+// nodeNameOf is the node of a replica, for people; the host when the replica is gone.
 func (v *Volume) nodeNameOf(l *Replica) string {
 	if l.State != ReplicaGone {
 		return string(l.Node)

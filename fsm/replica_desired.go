@@ -2,7 +2,7 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// desiredReplica is what the log wants of a host's replica, nil for local volumes.
+// desiredReplica is the desired state of a host's replica, nil for local volumes.
 func (s *State) desiredReplica(n *Node, v *Volume) *DesiredReplica {
 	r := v.Replication
 	if r == nil {
@@ -18,7 +18,7 @@ func (s *State) desiredReplica(n *Node, v *Volume) *DesiredReplica {
 		d.Peer = s.replicaPeer(v, other)
 	}
 	if own == nil {
-		return d // it was given up
+		return d // it is being removed
 	}
 	d.Connect = d.Peer != nil && s.shouldConnect(v, own, other)
 	d.Outdated, d.UpToDate, d.Attachment, d.Observed, d.InSyncUUID = own.Outdated, own.UpToDate, own.Attachment, own.Observed, own.InSyncUUID.Value
@@ -33,7 +33,8 @@ func (s *State) desiredReplica(n *Node, v *Volume) *DesiredReplica {
 	return d
 }
 
-// needsSyncFromSeed tells whether the copy of a source's content has yet to begin.
+// needsSyncFromSeed tells whether the other replica has yet to be synchronised from the seed's
+// copy of the source.
 func (s *State) needsSyncFromSeed(v *Volume) bool {
 	return v.isCreating() && !v.Source.IsZero() && v.Replication.Generation == v.Created.Index
 }
@@ -50,13 +51,13 @@ func (s *State) replicaPeer(v *Volume, l *Replica) *ReplicaPeer {
 	}
 }
 
-// waitsForPeer: its disk failed, or its kernel does not have it. What it may do then can depend on
-// whether its peer is there (S67).
+// waitsForPeer: its disk failed or is not attached. What its host may do then can depend on
+// whether the peer's disk is attached (S67).
 func (l *ReplicaSync) waitsForPeer() bool {
 	return l.DiskFailed != 0 || l.Observed.Unconfigured || l.Observed.Disk <= fsmpb.DiskState_DISK_STATE_FAILED
 }
 
-// diskAttachedNow tells whether the leg's host can be asked, and its kernel has the disk.
+// diskAttachedNow tells whether the replica's host is reachable, and its kernel has the disk.
 func (s *State) diskAttachedNow(v *Volume, l *Replica) bool {
 	n, ok := s.nodeOfReplica(v, l.Host)
 	x := &l.Observed
@@ -64,10 +65,11 @@ func (s *State) diskAttachedNow(v *Volume, l *Replica) bool {
 		x.Disk >= fsmpb.DiskState_DISK_STATE_CONSISTENT
 }
 
-// shouldConnect: a replica stays away from a peer that may still be primary without a
-// grant and cannot be asked, or lost: the peer freezes (S8), and comes back only after
-// it was torn down (S9). So there is no split brain. Of two outdated replicas neither has
-// what the other could take: they stay apart until one of them is decided to go on (S71).
+// shouldConnect: a replica does not connect to a peer whose publication was revoked while the
+// peer is unreachable or outdated. Such a peer may still be primary: its I/O freezes (S8), and
+// it reconnects only after it was torn down (S9), so there is no split brain. Two outdated
+// replicas stay disconnected, as neither can be the other's sync source, until one of them is
+// forced (S71).
 func (s *State) shouldConnect(v *Volume, own, other *Replica) bool {
 	if v.Teardown(other.Host) != nil && (other.Outdated || !s.replicaReachable(v, other)) {
 		return false
@@ -78,8 +80,8 @@ func (s *State) shouldConnect(v *Volume, own, other *Replica) bool {
 	return !own.Outdated || v.Teardown(own.Host) == nil
 }
 
-// minBackingCapacity is the largest volume that every replica's device has room for, as far as
-// their hosts said.
+// minBackingCapacity is the largest size of the volume, in bytes, that every backing device has
+// room for, as last observed; 0 while one was not observed.
 func (v *Volume) minBackingCapacity() int64 {
 	var least int64
 	for i, l := range v.ActiveReplicas() {
@@ -90,8 +92,8 @@ func (v *Volume) minBackingCapacity() int64 {
 	return least
 }
 
-// FormerPrimaryIsolated tells whether nobody who was published the volume and cannot be asked is able
-// to write to it any more: the other replica has cut the connection and has everything
+// FormerPrimaryIsolated tells whether no unreachable host whose publication was revoked can
+// write to the volume any more: the other replica has disconnected it and has every write
 // (S8). A ControllerUnpublish from an unreachable host waits for it.
 func (s *State) FormerPrimaryIsolated(id VolumeID) bool {
 	v, ok := s.Volume(id)
@@ -131,7 +133,7 @@ func (s *State) PromotionDone(v *Volume, node NodeID) bool {
 	return g.Host == p.Host && g.Epoch == p.Epoch && g.Done
 }
 
-// checkReplicaPublishable says why a node cannot be published a replicated volume.
+// checkReplicaPublishable says why a replicated volume cannot be published to a node.
 func (v *Volume) checkReplicaPublishable(n *Node) *Rejection {
 	if v.Replication == nil {
 		return nil
@@ -149,8 +151,9 @@ func (v *Volume) checkReplicaPublishable(n *Node) *Rejection {
 	return nil
 }
 
-// sourceReplica is the replica that snapshots and clones of the volume are made from: where
-// it is published, else the first one that is up to date; nil when none is.
+// sourceReplica is the replica that snapshots and clones of the volume are taken from: the one
+// where it is published, else the first that is up to date and reachable, the seed's before
+// the others; nil when there is none.
 func (s *State) sourceReplica(v *Volume) *Replica {
 	if v.Replication == nil {
 		return &v.Replicas[0]

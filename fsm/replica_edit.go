@@ -115,24 +115,24 @@ func equalPointees[T comparable](a, b *T) bool {
 	return *a == *b
 }
 
-// markOutdated records that the peer went on without the replica.
+// markOutdated records that the peer is primary without the replica.
 func (l *ReplicaSync) markOutdated() { l.Outdated, l.UpToDate = true, false }
 
-// isOfAttachment tells whether the observation is of the attachment that the log knows (S5).
+// isOfAttachment tells whether the observation is of the recorded attachment (S5).
 func (l *ReplicaSync) isOfAttachment(n *Node, observed ReplicaObservation) bool {
 	return l.Boot == n.Boot && observed.Boot == n.Boot && observed.Attachment == l.Attachment
 }
 
-// together tells whether the host last saw both replicas connected and whole, under
-// the current generation (S10).
+// seesBothUpToDate tells whether the host last observed both replicas connected and
+// UpToDate, under the current generation (S10).
 func (r *Replication) seesBothUpToDate(l *Replica) bool {
 	x := &l.Observed
 	return x.Boot == l.Boot && x.Attachment == l.Attachment && x.Generation == r.Generation && x.UUID != 0 && x.Connected() && !x.Unconfigured &&
 		x.Disk == fsmpb.DiskState_DISK_STATE_UP_TO_DATE && x.PeerDisk == fsmpb.DiskState_DISK_STATE_UP_TO_DATE
 }
 
-// PrimaryHost is the host that may be primary now, "" when nobody may: the last grant
-// counts while its publication is there and its host did not boot again (S2).
+// PrimaryHost is the host that has the grant to be primary, "" when none has: the last grant
+// counts while its publication exists and its host did not boot again (S2).
 func (s *State) PrimaryHost(v *Volume) HostID {
 	if v.Replication == nil || v.Replication.Primary == nil {
 		return ""
@@ -148,8 +148,8 @@ func (s *State) PrimaryHost(v *Volume) HostID {
 	return g.Host
 }
 
-// mayBePrimary tells whether the host may have its replica primary: it has the grant,
-// or said that it is.
+// mayBePrimary tells whether the replica on the host may be primary: the host has the grant,
+// or last reported that it is.
 func (s *State) mayBePrimary(v *Volume, host HostID) bool {
 	l := v.ActiveReplica(host)
 	return l != nil && (l.Observed.Primary || s.PrimaryHost(v) == host)
@@ -171,8 +171,8 @@ func (s *State) replicaReachable(v *Volume, l *Replica) bool {
 	return ok && n.State == NodeReachable
 }
 
-// endGrant takes the right to be primary away. What is observed from here on is of a
-// new generation: what was seen before counts for no content that is known (S5).
+// endGrant revokes the grant, and begins a new generation: earlier observations count for no
+// recorded UUID (S5).
 func (r *Replication) endGrant(index uint64) {
 	if r.Primary != nil && r.Primary.Boot != "" {
 		r.Generation = index
@@ -180,8 +180,8 @@ func (r *Replication) endGrant(index uint64) {
 	r.Primary = nil
 }
 
-// relinquishPrimary ends the grant by its host's own word, under a publication that stays. That
-// it was carried out once is kept: only a new staging asks again.
+// relinquishPrimary ends the grant as its host reported that it is secondary, under a
+// publication that stays. Done is kept, so that only staging requests another promotion.
 func (r *Replication) relinquishPrimary(index uint64) {
 	r.Generation = index
 	r.Primary = &PrimaryGrant{Node: r.Primary.Node, Host: r.Primary.Host, Epoch: r.Primary.Epoch, Index: r.Primary.Index, Done: r.Primary.Done}

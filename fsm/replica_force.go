@@ -2,17 +2,16 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// applyForcePrimary records the decision that a replica goes on although the log
-// cannot know that it has every acknowledged write, and what is given up by it (S8,
-// S11). It is carried out by the next grant to its host, and is over when that host
-// reported that it is primary.
+// applyForcePrimary records the decision to promote a replica that may miss acknowledged
+// writes, and the generation whose writes may be lost by it (S8, S11). The next grant to
+// its host rests on it; it ends when that host reported that it is primary.
 func applyForcePrimary(s *State, m Meta, c *fsmpb.ForcePrimary) (*fsmpb.Outcome, *Rejection) {
 	v, rej := s.readyVolume(c.GetVolumeId())
 	if rej != nil {
 		return nil, rej
 	}
 	n, ok := s.Node(NodeID(c.GetNodeId()))
-	if ok && s.level2() && v.ActiveReplica(n.Host) == nil { // the last copy, given up and lost sight of at level 1 (S71)
+	if ok && s.level2() && v.ActiveReplica(n.Host) == nil { // the last copy, whose removal began at level 1 without a record of its state (S71)
 		if restored := v.withLeavingRestored(m.Index); restored.ActiveReplica(n.Host) != nil {
 			v = &restored
 		}
@@ -39,13 +38,13 @@ func applyForcePrimary(s *State, m Meta, c *fsmpb.ForcePrimary) (*fsmpb.Outcome,
 	return out, nil
 }
 
-// covers tells whether the decision is recorded already.
+// sameDecision tells whether the decision is recorded already.
 func (f *ForcedPrimary) sameDecision(requested *ForcedPrimary) bool {
 	return f != nil && f.Host == requested.Host && f.GivenUpGeneration == requested.GivenUpGeneration && f.Reason == requested.Reason && f.PeerDead == requested.PeerDead
 }
 
-// checkPeerStopped: the other host does not write: it ended what it was granted, or it is
-// away and somebody attested that it does not run (S8).
+// checkPeerStopped: the peer's host does not write. It ended its use of the volume, or it is
+// unreachable and somebody attested that it does not run (S8).
 func (s *State) checkPeerStopped(v *Volume, peer *Replica, attested bool) *Rejection {
 	n, ok := s.nodeOfReplica(v, peer.Host)
 	unreachable := !ok || n.State != NodeReachable
@@ -61,8 +60,8 @@ func (s *State) checkPeerStopped(v *Volume, peer *Replica, attested bool) *Rejec
 	return Reject(Precondition, "force volume %s: host %s can be reached and has not ended its use of it", v.ID, peer.Host)
 }
 
-// forcedElsewhere tells whether somebody decided that another replica goes on, and
-// attested that this host does not run.
+// forcedElsewhere tells whether another replica is forced, and somebody attested that this
+// host does not run.
 func (v *Volume) forcedElsewhere(host HostID) bool {
 	r := v.Replication
 	return r != nil && r.Forced != nil && r.Forced.Host != host && r.Forced.PeerDead

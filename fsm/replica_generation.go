@@ -1,9 +1,9 @@
 package fsm
 
-// bumpGenerations begins a new generation of each volume whose former primary, on this host,
-// cannot be asked or can be asked again: what its peer sees from here on is seen
-// knowing whether to stay disconnected (S8). A replica that waits for its peer is told
-// whether that can be asked.
+// bumpGenerations begins a new generation of each volume whose former primary is on this
+// host, which became unreachable or reachable: the peer's later observations are then made
+// knowing whether to stay disconnected (S8). Hosts whose replicas wait for this one are
+// notified.
 func (s *State) bumpGenerations(n *Node) {
 	if s.level2() {
 		s.beginSweep(SweepGenerations, n, "")
@@ -22,7 +22,7 @@ func (s *State) bumpGenerations(n *Node) {
 	s.announceWaiting(n)
 }
 
-// announceWaiting tells the replicas that wait for their peer on the host.
+// announceWaiting announces a change to the replicas that wait for their peer on the host.
 func (s *State) announceWaiting(n *Node) {
 	s.index.waitingForPeer.Ascend(nodeVolume{node: n.ID}, func(p nodeVolume) bool {
 		if p.node == n.ID {
@@ -32,8 +32,8 @@ func (s *State) announceWaiting(n *Node) {
 	})
 }
 
-// withBumpedGeneration is the volume in a new generation, where the host was its primary and owes
-// the end of that.
+// withBumpedGeneration is the volume in a new generation, where a teardown of it is pending on
+// the host.
 func (v *Volume) withBumpedGeneration(host HostID, index uint64) (Volume, bool) {
 	if l := v.ActiveReplica(host); l == nil || l.Outdated || v.Teardown(host) == nil {
 		return *v, false
@@ -43,7 +43,8 @@ func (v *Volume) withBumpedGeneration(host HostID, index uint64) (Volume, bool) 
 	return updated, true
 }
 
-// withObservationReset: what was attached or primary in an earlier boot is not any more (S5).
+// withObservationReset forgets what was observed in an earlier boot: the replica is neither
+// attached nor primary any more (S5).
 func (v *Volume) withObservationReset(host HostID) (Volume, bool) {
 	l := v.ActiveReplica(host)
 	if l == nil || !l.UpToDate && l.Observed == (ReplicaObservation{}) {
@@ -55,7 +56,7 @@ func (v *Volume) withObservationReset(host HostID) (Volume, bool) {
 	return updated, true
 }
 
-// announcePeers tells the hosts that replicate with this one to look at it again.
+// announcePeers announces a change to the hosts that replicate with this one.
 func (s *State) announcePeers(n *Node) {
 	if s.level2() {
 		s.beginSweep(SweepPeers, n, "")
@@ -83,9 +84,9 @@ func (s *State) announceOtherNodes(v *Volume, node NodeID) {
 	}
 }
 
-// resetReplicaObservations takes back every word that a replica is up to date, and every grant:
-// the log went on, and may have outdated what it calls up to date here. Each host is
-// seen anew. That a replica lost stays.
+// resetReplicaObservations forgets after a restore which replicas are up to date, and every
+// grant: entries that were lost may have outdated what this state calls up to date. Every
+// replica is observed again. Outdated ones stay outdated.
 func (s *State) resetReplicaObservations() {
 	if s.level2() {
 		s.beginSweep(SweepRestore, nil, "")

@@ -6,9 +6,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// hasGoodCopy tells whether a side of the volume has its content, as far as the log knows:
-// its device is there, its peer did not go on without it, and neither host said that the
-// kernel gave the disk up. Only then may a replica that was given up be removed (S71).
+// hasGoodCopy tells whether an active replica has the content, as far as recorded: its device
+// is present, it is not outdated, and its disk did not fail. Only then may the device of a
+// leaving replica be removed (S71).
 func (v *Volume) hasGoodCopy() bool {
 	if v.Replication == nil {
 		return false
@@ -18,13 +18,13 @@ func (v *Volume) hasGoodCopy() bool {
 	})
 }
 
-// diskUnusable tells whether the kernel has the replica without a disk that is whole.
+// diskUnusable tells whether the replica is configured in the kernel without a consistent disk.
 func (r ReplicaObservation) diskUnusable() bool {
 	return r != ReplicaObservation{} && !r.Unconfigured && r.Disk < fsmpb.DiskState_DISK_STATE_OUTDATED
 }
 
-// withLeaving records the side that a replica was, in the order in which replicas were given
-// up. One whose device was never made has nothing to come back for.
+// withLeaving keeps the sync state of a replica that is being removed, last in the order of
+// Leaving. Nothing is kept of one whose device was never created.
 func (v *Volume) withLeaving(r *Replica) Volume {
 	updated := v.withReplication()
 	if r.State != ReplicaPlanned && r.ReplicaSync != nil {
@@ -34,7 +34,7 @@ func (v *Volume) withLeaving(r *Replica) Volume {
 	return updated
 }
 
-// withoutLeaving is the volume without what is known of a replica that was given up.
+// withoutLeaving drops the sync state of a replica that was being removed.
 func (v *Volume) withoutLeaving(host HostID) Volume {
 	if v.Replication == nil || !slices.Contains(v.Replication.Leaving, host) {
 		return *v
@@ -50,12 +50,12 @@ func (v *Volume) withoutLeaving(host HostID) Volume {
 	return updated
 }
 
-// withLeavingRestored is the volume where a replica that was given up and is not gone is a side of
-// it again, as no other side has its content: a host that was lost had it, or a device
-// that is missing (S71). Writes may have passed it by, so it is outdated, and goes on only
-// by a recorded decision (S8). Its host is asked no more to remove it; one that just did
-// reports the device missing. Where the volume grew without it, it is grown before anybody
-// uses it: nobody is given less than what was promised (S117).
+// withLeavingRestored is the volume where a leaving replica takes part in the replication
+// again, as no active one has the content: its host was lost, or its device is missing (S71).
+// The replica may miss writes, so it is outdated, and is promoted only by a decision to force
+// it (S8). Its host does not remove it any more; one that just did reports the device
+// missing. If the volume was expanded meanwhile, the replica is expanded before it is used:
+// nobody gets less than the promised size (S117).
 func (v *Volume) withLeavingRestored(index uint64) Volume {
 	if _, ready := v.Phase.(Ready); !ready || v.Replication == nil || v.hasGoodCopy() || len(v.ActiveReplicas()) >= int(v.Replication.ReplicaCount) {
 		return *v
@@ -78,15 +78,15 @@ func (v *Volume) withLeavingRestored(index uint64) Volume {
 	return updated
 }
 
-// regrowOperation is the operation that brings a replica that was taken back to the volume's size.
-// It has the number of the volume's making, which is over, and no time: one entry may begin
-// it for many, and it is read before it is written (S118).
+// regrowOperation is the operation that expands a restored replica to the volume's size. Its id
+// is that of the volume's create, which is over, and it has no times: one entry may begin such
+// operations for many volumes, and a read must see the one that is written later (S118).
 func (v *Volume) regrowOperation() *Operation {
 	return &Operation{ID: OperationID(v.Created.Index), Kind: OpExpand, State: OpRunning}
 }
 
-// lastLeaving is the side that the replica was that was given up last; one whose peer had
-// gone on without it before only where there is no other.
+// lastLeaving is the leaving replica whose removal began last; an outdated one only where
+// there is no other.
 func (v *Volume) lastLeaving() (Replica, bool) {
 	leaving := v.leavingReplicas()
 	for _, l := range slices.Backward(leaving) {

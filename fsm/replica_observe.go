@@ -2,7 +2,7 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// replicaSeen takes in what a host observed of its replica.
+// replicaObserved records what a host observed of its replica.
 func (x reportContext) replicaObserved(v *Volume, f *fsmpb.ReplicaSeen) (Volume, bool) {
 	if v.Replication == nil {
 		return *v, false
@@ -23,9 +23,9 @@ func (v *Volume) isCreating() bool {
 }
 
 // withObservation is the volume after the observation, and whether it counts: it must be of
-// the host's current boot and of the attachment that the log knows, and not of an
-// earlier generation than the last one recorded (S5, S7). That nothing is attached
-// counts for any attachment of this boot.
+// the host's current boot and of the recorded attachment, and not of an earlier generation
+// than the last one recorded (S5, S7). An observation that nothing is attached counts for
+// any attachment of this boot.
 func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation) (Volume, bool) {
 	l := v.ActiveReplica(n.Host)
 	switch {
@@ -50,9 +50,9 @@ func (s *State) withObservation(v *Volume, n *Node, observed ReplicaObservation)
 	return updated, true
 }
 
-// notePeerDiskFailure: a host that is connected to its peer sees that the peer's kernel gave its
-// disk up. That is on record before the peer's own host may have said it, or forgotten it
-// with its power (S67). One that its host never had attached did not fail.
+// notePeerDiskFailure: a host that is connected to its peer observes that the peer's kernel
+// detached a failed disk. This is recorded without waiting for the peer's own report, which
+// may never come when its host loses power (S67). A disk that was never attached did not fail.
 func (v *Volume) notePeerDiskFailure(l *Replica) {
 	r, x, o := v.Replication, &l.Observed, v.PeerReplica(l.Host)
 	gone := x.PeerDisk == fsmpb.DiskState_DISK_STATE_DISKLESS || x.PeerDisk == fsmpb.DiskState_DISK_STATE_FAILED
@@ -64,8 +64,8 @@ func (v *Volume) notePeerDiskFailure(l *Replica) {
 	}
 }
 
-// noteOwnDiskFailure: the host itself says first, still connected, that its kernel gave up the
-// disk that it had attached (S67).
+// noteOwnDiskFailure: the host itself reports first, still connected, that its kernel detached
+// the disk (S67).
 func (r *Replication) noteOwnDiskFailure(l *Replica, observed *ReplicaObservation) {
 	before := &l.Observed
 	had := before.Boot == observed.Boot && before.Attachment == observed.Attachment && before.Disk > fsmpb.DiskState_DISK_STATE_FAILED
@@ -75,7 +75,8 @@ func (r *Replication) noteOwnDiskFailure(l *Replica, observed *ReplicaObservatio
 	}
 }
 
-// clearDiskFailures: what the kernel gave up was copied wholly since: both hosts see both disks whole.
+// clearDiskFailures: all content of the failed disk was copied again since: both hosts observe
+// both disks UpToDate.
 func (v *Volume) clearDiskFailures() {
 	if active := v.ActiveReplicas(); v.Replication.inSync(active) {
 		for _, l := range active {
@@ -84,13 +85,13 @@ func (v *Volume) clearDiskFailures() {
 	}
 }
 
-// inSync tells whether both hosts last saw two replicas that are UpToDate, with one content.
+// inSync tells whether both hosts last observed two UpToDate replicas with the same content.
 func (r *Replication) inSync(active []*Replica) bool {
 	return len(active) == 2 && r.seesBothUpToDate(active[0]) && r.seesBothUpToDate(active[1]) && active[0].Observed.UUID == active[1].Observed.UUID
 }
 
-// updateReplicaStates draws from what the hosts saw all that follows: who is up to date (S10),
-// which contents are known (S5), whether the grant was used.
+// updateReplicaStates derives from the hosts' observations which replicas are up to date
+// (S10), which UUIDs are recorded (S5), and whether the host that has the grant is primary.
 func (s *State) updateReplicaStates(v *Volume) {
 	r, index := v.Replication, s.cluster.Index
 	primary := s.PrimaryHost(v)
@@ -107,9 +108,9 @@ func (s *State) updateReplicaStates(v *Volume) {
 	}
 }
 
-// markUpToDate makes replicas up to date that were seen so. When the primary's peer came
-// back by it, a new generation begins: a question from before that is answered STALE,
-// and a verdict of before that is of no use (S7).
+// markUpToDate marks replicas that were observed up to date. When that is the primary's peer
+// a new generation begins: an earlier request to outdate the peer is answered STALE, and an
+// earlier verdict has no effect (S7).
 func (v *Volume) markUpToDate(primary HostID, index uint64) {
 	r, active := v.Replication, v.ActiveReplicas()
 	var caughtUp [maxReplicas]bool
@@ -126,14 +127,14 @@ func (v *Volume) markUpToDate(primary HostID, index uint64) {
 		}
 		r.Generation = index
 		for _, o := range active {
-			o.SoloPrimaryUUID = RecordedUUID{} // it is not alone any more
+			o.SoloPrimaryUUID = RecordedUUID{} // its peer is up to date again
 		}
 	}
 }
 
-// isCaughtUp: a replica is up to date when its own host and the primary's both saw them
-// together, with one content; without a primary, when both hosts did. The primary's
-// own host knows for itself.
+// isCaughtUp: a replica is up to date when its own host and its peer's both observed the two
+// connected and UpToDate, with the same content. For the primary its own host's observation
+// is enough.
 func (v *Volume) isCaughtUp(l *Replica, primary HostID) bool {
 	r := v.Replication
 	if !r.seesBothUpToDate(l) || l.Host == primary {
@@ -143,8 +144,9 @@ func (v *Volume) isCaughtUp(l *Replica, primary HostID) bool {
 	return o != nil && r.seesBothUpToDate(o) && o.Observed.UUID == l.Observed.UUID
 }
 
-// recordPromotion: the holder's host says that it is primary. Alone and whole it is the one
-// that has everything, as long as nobody else is granted (S5).
+// recordPromotion: the host that has the grant reports that it is primary. With an UpToDate
+// disk and without its peer it is the one that has every write, until another host gets a
+// grant (S5).
 func (v *Volume) recordPromotion(l *Replica, index uint64) {
 	r := v.Replication
 	r.Primary = &PrimaryGrant{Node: r.Primary.Node, Host: r.Primary.Host, Boot: r.Primary.Boot, Epoch: r.Primary.Epoch, Index: r.Primary.Index, Done: true}
@@ -157,8 +159,8 @@ func (v *Volume) recordPromotion(l *Replica, index uint64) {
 	}
 }
 
-// settled: both hosts saw the same content while nobody may be primary: a clean
-// demotion. It is known until the next grant (S5).
+// recordCleanDemotion: both hosts observed the same content while no host may be primary.
+// That content counts until the next grant (S5).
 func (v *Volume) recordCleanDemotion(index uint64) {
 	active := v.ActiveReplicas()
 	if !v.Replication.inSync(active) || active[0].Observed.Primary || active[1].Observed.Primary {
@@ -171,9 +173,9 @@ func (v *Volume) recordCleanDemotion(index uint64) {
 	}
 }
 
-// noteSyncFromSeed: the seed's content is being copied to the other replica. What is seen of a
-// volume with a source counts for its birth only after that began, so that the two
-// are not taken for equal before.
+// noteSyncFromSeed: the seed's content is being copied to the other replica. Observations of a
+// volume with a source count for its initial sync only after that began, so that the two
+// replicas are not taken for equal before.
 func (v *Volume) noteSyncFromSeed(index uint64) {
 	r := v.Replication
 	for _, l := range v.ActiveReplicas() {
@@ -188,8 +190,8 @@ func (v *Volume) noteSyncFromSeed(index uint64) {
 	}
 }
 
-// completeInitialSync makes a volume ready whose devices were all made and whose replicas were seen
-// together by both hosts, with one content: its birth.
+// completeInitialSync makes a volume Ready whose devices were all created and whose replicas
+// both hosts observed connected and UpToDate, with the same content.
 func (s *State) completeInitialSync(v *Volume) {
 	r, active := v.Replication, v.ActiveReplicas()
 	if !v.isCreating() || !v.allPresent() || len(active) < 2 || !v.Source.IsZero() && r.Generation == v.Created.Index {

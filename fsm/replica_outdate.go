@@ -2,10 +2,11 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// applyOutdate answers a primary that lost its peer, or is about to become primary
-// without it. Only the holder of the grant may go on, and only with a disk that has
-// everything (S8); each yes is a new entry and a new generation, also when the peer
-// is outdated already (S7). A replica that was outdated itself is told so: it lost (S6).
+// applyOutdate answers a host that requests to outdate its peer, as it is primary and lost
+// the connection, or is about to be promoted without it. Only the host that has the grant
+// may continue, and only with a disk that has every write (S8); each such verdict is a new
+// entry and a new generation, also when the peer is outdated already (S7). A replica that
+// was outdated itself gets the verdict SELF_OUTDATED (S6).
 func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejection) {
 	v, rej := s.readyVolume(c.GetVolumeId())
 	if rej != nil {
@@ -38,7 +39,7 @@ func applyOutdate(s *State, m Meta, c *fsmpb.Outdate) (*fsmpb.Outcome, *Rejectio
 	return out, nil
 }
 
-// verdict is the answer of S6. A host in adoption mode stays as it is (S1).
+// verdict is the answer of S6. A host in adoption mode is refused (S1).
 func (s *State) verdict(v *Volume, n *Node, generation uint64, observed ReplicaObservation) fsmpb.Verdict {
 	own := v.ActiveReplica(n.Host)
 	switch {
@@ -54,14 +55,14 @@ func (s *State) verdict(v *Volume, n *Node, generation uint64, observed ReplicaO
 	return fsmpb.Verdict_VERDICT_PEER_OUTDATED
 }
 
-// whole tells whether the holder's own disk has everything. A diskless primary must
-// not outdate the only good copy. A primary whose disk its kernel calls up to date
-// has everything, whether the log heard of the end of its resynchronisation or not;
-// one that is just being promoted has what its grant says.
+// hasEveryWrite tells whether the requesting host's own disk has every write. A diskless
+// primary must not outdate the only good copy. A primary whose disk its kernel calls
+// UpToDate has every write, even if the end of its resynchronisation was not recorded yet;
+// one that is just being promoted has what is recorded with its grant.
 func (r *Replication) hasEveryWrite(own *Replica, observed ReplicaObservation) bool {
 	failed := own.Observed.Disk == fsmpb.DiskState_DISK_STATE_DISKLESS || own.Observed.Disk == fsmpb.DiskState_DISK_STATE_FAILED
 	if failed || own.DiskFailed != 0 && own.DiskFailed == own.Attachment {
-		return false // it failed in this attachment: what was asked is older
+		return false // it failed in this attachment: the observation in the request is older
 	}
 	switch observed.Disk {
 	case fsmpb.DiskState_DISK_STATE_UP_TO_DATE:

@@ -11,7 +11,7 @@ var lastPort uint32 = 65_535
 // lastMinor is the highest that DRBD has.
 const lastMinor = 1<<20 - 1
 
-// portBitmap are 64 ports of one host: a bit is set for one that a replica there has.
+// portBitmap are 64 ports of one host: a bit is set for each that a replica there uses.
 type portBitmap struct {
 	host HostID
 	word uint32
@@ -36,8 +36,8 @@ func (p hostPort) place() (at portBitmap, bit uint64) {
 	return portBitmap{host: p.host, word: n / 64}, 1 << (n % 64)
 }
 
-// eachPort visits the ports that the volume's replicas have: one on each host, until its
-// record is gone from the volume.
+// eachPort visits the volume's port on each host that has a replica of it, until the record of
+// that replica is dropped.
 func (r *storedVolume) eachPort(visit func(hostPort)) {
 	if r == nil || r.Replication == nil {
 		return
@@ -47,7 +47,7 @@ func (r *storedVolume) eachPort(visit func(hostPort)) {
 	}
 }
 
-// replacePorts keeps which ports each host has in use.
+// replacePorts updates which ports each host has in use.
 func (x *index) replacePorts(c *volumeChange) {
 	if c.before.samePorts(c.after) {
 		return
@@ -85,8 +85,8 @@ func (x *index) hasPort(p hostPort) bool {
 }
 
 // freePort is the first port from a start on, and from the first one on after the last,
-// that no replica on any of the hosts has; 0 when there is none. It looks at 64 ports
-// at once, so at most at a thousand words of each host.
+// that no replica on any of the hosts uses; 0 when there is none. It checks 64 ports at
+// once, so it reads at most about a thousand words of each host.
 func (x *index) freePort(start uint32, hosts ...HostID) uint32 {
 	count := lastPort - firstPort + 1
 	words, from := (count+63)/64, (start-firstPort)%count
@@ -141,8 +141,8 @@ func rejectNoPort(first, second *Replica) *Rejection {
 }
 
 // portForAdded is the port of a volume that gets a replica on another host: its own where
-// that is free there, else one that is free on all of its hosts. Then the host that
-// stays connects anew, as it does for each new peer.
+// that is free there, else one that is free on all of its hosts. The host that stays
+// reconnects with it, as it does for each new peer.
 func (s *State) portForAdded(v *Volume, added *Replica) (uint32, *Rejection) {
 	port := v.Replication.Port
 	if !s.level2() || !s.index.hasPort(hostPort{added.Host, port}) {
@@ -158,8 +158,8 @@ func (s *State) portForAdded(v *Volume, added *Replica) (uint32, *Rejection) {
 	return port, nil
 }
 
-// fixedPort is the port that the volume cannot leave: a host that still has to remove a
-// replica uses it until then. 0: it can have another.
+// fixedPort is the volume's port while that cannot change, as a host that still has to remove
+// a replica uses it; 0: the volume can get another.
 func (s *State) fixedPort(v *Volume) uint32 {
 	leaving := func(r Replica) bool { return r.State == ReplicaLeaving }
 	if s.level2() && slices.ContainsFunc(v.Replicas, leaving) {

@@ -2,10 +2,10 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// applySetPrimary grants a host the right to make its replica primary, under its
-// publication and in this boot (S2, S3). A replica that is not connected goes on
-// without its peer: only when S5 says that it has every acknowledged write, or under
-// a recorded decision to force; the peer is outdated in the same entry (S8).
+// applySetPrimary grants a host to make its replica primary, under its publication and in
+// this boot (S2, S3). A replica that is not connected becomes primary without its peer only
+// if it has every acknowledged write by S5, or under a decision to force it; the peer is
+// outdated in the same entry (S8).
 func applySetPrimary(s *State, m Meta, c *fsmpb.SetPrimary) (*fsmpb.Outcome, *Rejection) {
 	v, n, rej := s.replicaForCommand(c, "set primary")
 	if rej != nil {
@@ -53,22 +53,22 @@ func (s *State) checkPromotionRequest(v *Volume, n *Node, epoch Epoch, observed 
 	return nil
 }
 
-// promotionCheck is one host's question to be primary, with what the log knows.
+// promotionCheck is one host's promotion request, with what is recorded of the replicas.
 type promotionCheck struct {
 	s               *State
-	v               *Volume // with what was seen
+	v               *Volume // with the observation of the request
 	n               *Node
-	priorGeneration uint64 // the generation before that was taken in
+	priorGeneration uint64 // the generation before that observation was recorded
 	r               *Replication
 	own, peer       *Replica
 	observed        ReplicaObservation
 }
 
-// decide says whether the host may be primary, whether without its peer, and whether
+// decide says whether the host may be primary, whether without its peer (solo), and whether
 // that rests on a decision to force.
 func (a *promotionCheck) decide() (solo, forced bool, rej *Rejection) {
 	if a.s.PrimaryHost(a.v) == a.n.Host && a.observed.Primary && a.observed.Connected() {
-		return false, false, nil // it is, and asks again
+		return false, false, nil // it is primary already
 	}
 	if a.observed.Generation != a.priorGeneration {
 		return false, false, Reject(Busy, "set primary: volume %s was observed under generation %d, %d is current: look again", a.v.ID, a.observed.Generation, a.priorGeneration)
@@ -79,15 +79,15 @@ func (a *promotionCheck) decide() (solo, forced bool, rej *Rejection) {
 	if a.observed.Connected() {
 		return false, false, a.checkConnected()
 	}
-	isPrimary := a.s.PrimaryHost(a.v) == a.n.Host // what was forced is forced until it was carried out
+	isPrimary := a.s.PrimaryHost(a.v) == a.n.Host // a forced grant stays forced until its host is primary
 	if rej := a.checkSolo(); rej == nil && !isPrimary || !a.mayForce() {
 		return rej == nil, false, rej
 	}
 	return true, true, nil
 }
 
-// checkPeerStoodDown: a peer that may still be primary has ended that, or cannot write any
-// more: it was outdated, or this host has cut the connection for good (S8).
+// checkPeerStoodDown: a peer whose publication was revoked ended its use, or cannot write any
+// more: this host has disconnected it and does not reconnect (S8).
 func (a *promotionCheck) checkPeerStoodDown() *Rejection {
 	if a.peer == nil || a.v.Teardown(a.peer.Host) == nil {
 		return nil
@@ -102,10 +102,9 @@ func (a *promotionCheck) checkPeerStoodDown() *Rejection {
 	return nil
 }
 
-// connected: its peer shares every write from here on, so it must be up to date itself,
-// by the log's word. One from which its kernel synchronises the other has everything as
-// well: the two kernels compared their contents, and what was acknowledged is on one of
-// them.
+// checkConnected: the peer gets every write from now on, so the replica itself must be recorded
+// as up to date. A sync source has every write as well: the two kernels compared their
+// contents, and every acknowledged write is on one of them.
 func (a *promotionCheck) checkConnected() *Rejection {
 	switch {
 	case a.own.Outdated:
@@ -118,8 +117,8 @@ func (a *promotionCheck) checkConnected() *Rejection {
 	return nil
 }
 
-// alone is S5: which replica has every acknowledged write although it does not meet
-// its peer.
+// checkSolo is S5: whether the replica has every acknowledged write although it is not
+// connected to its peer.
 func (a *promotionCheck) checkSolo() *Rejection {
 	const upToDate, consistent = fsmpb.DiskState_DISK_STATE_UP_TO_DATE, fsmpb.DiskState_DISK_STATE_CONSISTENT
 	diskUpToDate := a.observed.Disk == upToDate
@@ -131,11 +130,11 @@ func (a *promotionCheck) checkSolo() *Rejection {
 	case diskUpToDate && a.own.UpToDate && (a.r.Protocol != fsmpb.Protocol_PROTOCOL_A || a.peer != nil && a.peer.Outdated):
 		return nil // (i) in this attachment
 	case diskUpToDate && a.own.SoloPrimaryUUID.Value != 0 && a.own.SoloPrimaryUUID.Value == a.observed.UUID && (a.peer == nil || a.peer.Outdated):
-		return nil // (ii) it went on alone, and its kernel knows that too
+		return nil // (ii) it was primary without its peer, and its kernel knows that too
 	case (diskUpToDate || a.observed.Disk == consistent) && a.own.InSyncUUID.Value != 0 && a.own.InSyncUUID.Value == a.observed.UUID:
-		return nil // (iii) nobody wrote since both had this content
+		return nil // (iii) no host wrote since both had this content
 	case a.observed.Disk == consistent && a.own.UpToDate && a.s.PrimaryHost(a.v) == a.n.Host:
-		return nil // (iii) again: it was granted so, and was not primary yet
+		return nil // (iii) again: it was granted by that, and was not primary yet
 	}
 	return Reject(Precondition, "set primary: volume %s on node %s waits for its peer: its disk is %s and may miss writes that were acknowledged",
 		a.v.ID, a.n.ID, diskName(a.observed.Disk))
@@ -145,17 +144,17 @@ func (a *promotionCheck) rejectOutdated() *Rejection {
 	return Reject(Precondition, "set primary: the replica of volume %s on node %s is outdated: its peer went on without it", a.v.ID, a.n.ID)
 }
 
-// mayForce: an operator recorded that this replica goes on, and its content is of one
-// instant at least. A peer that came back meanwhile is not dead (S8).
+// mayForce: there is a decision to force this replica, and its disk is consistent at least.
+// The peer is checked again, as it may be reachable by now (S8).
 func (a *promotionCheck) mayForce() bool {
 	f := a.r.Forced
 	return f != nil && f.Host == a.n.Host && a.observed.Disk >= fsmpb.DiskState_DISK_STATE_OUTDATED &&
 		(a.peer == nil || a.s.checkPeerStopped(a.v, a.peer, f.PeerDead) == nil)
 }
 
-// granted tells whether the host is primary by a grant that says all that would be
-// granted now. One that is not primary yet gets a new grant each time that it asks: so
-// that its word of an earlier end cannot give a later grant back, however late it comes.
+// alreadyGranted tells whether the host is primary by a grant that records all that a new one
+// would. A host that is not primary yet gets a new grant with each request, so that a late
+// report that it is secondary cannot relinquish a later grant.
 func (a *promotionCheck) alreadyGranted(solo bool) bool {
 	if a.s.PrimaryHost(a.v) != a.n.Host || !a.observed.Primary {
 		return false
@@ -163,9 +162,9 @@ func (a *promotionCheck) alreadyGranted(solo bool) bool {
 	return !solo || a.own.UpToDate && (a.peer == nil || a.peer.Outdated)
 }
 
-// grant makes the host the only one that may be primary. Every grant begins a new
-// generation, so that what was seen before it proves nothing after it (S7), and no
-// content that was known counts any more but what this host itself went on with.
+// grant makes the host the only one that may be primary. Every grant begins a new generation,
+// so that earlier observations prove nothing (S7), and clears the recorded UUIDs, but for the
+// one that this host has as a solo primary.
 func (a *promotionCheck) grant(m Meta, solo, forced bool, epoch Epoch) {
 	r := a.r
 	done := r.Primary != nil && r.Primary.Epoch == epoch && r.Primary.Done
@@ -177,14 +176,14 @@ func (a *promotionCheck) grant(m Meta, solo, forced bool, epoch Epoch) {
 	}
 	a.own.UpToDate, a.own.Outdated, a.own.NotKeptReason = true, false, ""
 	if forced {
-		a.own.DiskFailed = 0 // it goes on as it is, by a decision
+		a.own.DiskFailed = 0 // it was decided to use it as it is
 	}
 	if solo && a.peer != nil {
 		a.peer.markOutdated()
 	}
 }
 
-// diskName is the state as DRBD writes it, for people.
+// diskName is DRBD's name of the disk state, for people.
 func diskName(d fsmpb.DiskState) string {
 	names := [...]string{"unknown", "diskless", "attaching", "failed", "negotiating", "inconsistent", "outdated", "consistent", "up to date"}
 	if d < 0 || int(d) >= len(names) {
