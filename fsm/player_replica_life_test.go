@@ -74,7 +74,7 @@ func (p *player) devices(v *Volume) (string, proto.Message) {
 	_, deleting := v.Phase.(Deleting)
 	for i := range v.Replicas {
 		r := &v.Replicas[i]
-		n, ok := p.w.s.nodeOfReplica(v, r.Host)
+		n, ok := p.w.s.nodeOfReplica(r)
 		switch {
 		case !ok:
 		case r.State == ReplicaPlanned && !deleting && p.roll(4) > 0:
@@ -107,7 +107,7 @@ func (p *player) endTeardown(n *Node, v *Volume, t *Teardown) (string, proto.Mes
 // attachments follow a boot, and a replica that went down.
 func (p *player) attachments(v *Volume) (string, proto.Message) {
 	for _, l := range v.ActiveReplicas() {
-		if n, ok := p.w.s.nodeOfReplica(v, l.Host); ok && (l.Attachment == 0 || l.Boot != n.Boot || l.Observed.Unconfigured && p.roll(2) == 0) {
+		if n, ok := p.w.s.nodeOfReplica(l); ok && (l.Attachment == 0 || l.Boot != n.Boot || l.Observed.Unconfigured && p.roll(2) == 0) {
 			return "node/" + string(n.ID), &fsmpb.AttachReplica{VolumeId: string(v.ID), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Attach: l.Attachment + 1}
 		}
 	}
@@ -120,7 +120,7 @@ func (p *player) useVolume(v *Volume) (string, proto.Message) {
 	if _, ready := v.Phase.(Ready); !ready || len(v.ActiveReplicas()) == 0 || p.roll(2) == 0 {
 		return "", nil
 	}
-	n, ok := p.w.s.nodeOfReplica(v, v.ActiveReplicas()[p.roll(len(v.ActiveReplicas()))].Host)
+	n, ok := p.w.s.nodeOfReplica(v.ActiveReplicas()[p.roll(len(v.ActiveReplicas()))])
 	pub := v.Publications()
 	p.created++
 	switch p.roll(8) {
@@ -160,7 +160,7 @@ func (p *player) copyOf(v *Volume) *fsmpb.CreateVolume {
 // losses: a primary goes on alone, and what its peer had is kept.
 func (p *player) losses(v *Volume) (string, proto.Message) {
 	for _, l := range v.ActiveReplicas() {
-		n, ok := p.w.s.nodeOfReplica(v, l.Host)
+		n, ok := p.w.s.nodeOfReplica(l)
 		switch {
 		case !ok:
 		case l.Host == p.w.s.PrimaryHost(v) && p.roll(6) == 0:
@@ -198,7 +198,7 @@ func (p *player) observeTogether(v *Volume) (string, proto.Message) {
 	if len(v.ActiveReplicas()) == 0 {
 		return p.chooseReplica()
 	}
-	n, ok := p.w.s.nodeOfReplica(v, v.ActiveReplicas()[p.roll(len(v.ActiveReplicas()))].Host)
+	n, ok := p.w.s.nodeOfReplica(v.ActiveReplicas()[p.roll(len(v.ActiveReplicas()))])
 	if !ok {
 		return p.chooseReplica()
 	}

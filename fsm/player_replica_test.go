@@ -23,7 +23,7 @@ func (p *player) side() (Volume, Replica, Node) {
 		return p.volume(), Replica{Host: n.Host, ReplicaSync: &ReplicaSync{Boot: n.Boot}}, n
 	}
 	i := p.roll(len(sides))
-	if n, ok := p.w.s.nodeOfReplica(&volumes[i], sides[i].Host); ok {
+	if n, ok := p.w.s.nodeOfReplica(&sides[i]); ok {
 		return volumes[i], sides[i], *n
 	}
 	return volumes[i], sides[i], p.node()

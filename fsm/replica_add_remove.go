@@ -165,7 +165,7 @@ func (s *State) checkRemovable(v *Volume, r *Replica) *Rejection {
 		return Reject(Precondition, "remove a replica of volume %s on node %s: the device of the other one is missing", v.ID, r.Node)
 	case peer.DiskFailed != 0:
 		return Reject(Precondition, "remove a replica of volume %s on node %s: its kernel gave up the disk of the other one, which may miss writes", v.ID, r.Node)
-	case !peer.UpToDate || peer.Observed.Disk != fsmpb.DiskState_DISK_STATE_UP_TO_DATE || peer.Observed.Generation != v.Replication.Generation || !s.replicaReachable(v, peer):
+	case !peer.UpToDate || peer.Observed.Disk != fsmpb.DiskState_DISK_STATE_UP_TO_DATE || peer.Observed.Generation != v.Replication.Generation || !s.replicaReachable(peer):
 		return Reject(Precondition, "remove a replica of volume %s on node %s: the other one is not known to be up to date now", v.ID, r.Node)
 	}
 	return nil

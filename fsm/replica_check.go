@@ -96,7 +96,7 @@ func (s *State) checkReplicaSyncs(v *Volume) error {
 		return violated("S156", "volume %s has the replicas %v", v.ID, v.replicaStates())
 	}
 	for i, l := range active {
-		n, ok := s.nodeOfReplica(v, l.Host)
+		n, ok := s.nodeOfReplica(l)
 		switch {
 		case l.UpToDate && l.Outdated:
 			return violated("S153", "the replica of volume %s on host %s is up to date and outdated", v.ID, l.Host)

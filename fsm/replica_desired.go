@@ -40,7 +40,7 @@ func (s *State) needsSyncFromSeed(v *Volume) bool {
 }
 
 func (s *State) replicaPeer(v *Volume, l *Replica) *ReplicaPeer {
-	n, ok := s.nodeOfReplica(v, l.Host)
+	n, ok := s.nodeOfReplica(l)
 	if !ok {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (l *ReplicaSync) waitsForPeer() bool {
 
 // diskAttachedNow tells whether the replica's host is reachable, and its kernel has the disk.
 func (s *State) diskAttachedNow(v *Volume, l *Replica) bool {
-	n, ok := s.nodeOfReplica(v, l.Host)
+	n, ok := s.nodeOfReplica(l)
 	x := &l.Observed
 	return ok && n.State == NodeReachable && l.isOfAttachment(n, *x) && x.Generation == v.Replication.Generation && !x.Unconfigured &&
 		x.Disk >= fsmpb.DiskState_DISK_STATE_CONSISTENT
@@ -71,7 +71,7 @@ func (s *State) diskAttachedNow(v *Volume, l *Replica) bool {
 // replicas stay disconnected, as neither can be the other's sync source, until one of them is
 // forced (S71).
 func (s *State) shouldConnect(v *Volume, own, other *Replica) bool {
-	if v.Teardown(other.Host) != nil && (other.Outdated || !s.replicaReachable(v, other)) {
+	if v.Teardown(other.Host) != nil && (other.Outdated || !s.replicaReachable(other)) {
 		return false
 	}
 	if s.level2() && own.Outdated && other.Outdated {
@@ -102,7 +102,7 @@ func (s *State) FormerPrimaryIsolated(id VolumeID) bool {
 	}
 	for _, t := range v.Teardowns {
 		former, survivor := v.ActiveReplica(t.Host), v.PeerReplica(t.Host)
-		if former == nil || former.Outdated || survivor == nil || s.replicaReachable(v, former) {
+		if former == nil || former.Outdated || survivor == nil || s.replicaReachable(former) {
 			continue
 		}
 		if !s.isolatedBy(v, survivor) {
@@ -113,7 +113,7 @@ func (s *State) FormerPrimaryIsolated(id VolumeID) bool {
 }
 
 func (s *State) isolatedBy(v *Volume, survivor *Replica) bool {
-	n, ok := s.nodeOfReplica(v, survivor.Host)
+	n, ok := s.nodeOfReplica(survivor)
 	x := survivor.Observed
 	if !ok || !survivor.isOfAttachment(n, x) || x.Generation != v.Replication.Generation || x.Connection != fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE {
 		return false
@@ -169,7 +169,7 @@ func (s *State) sourceReplica(v *Volume) *Replica {
 		hosts = append(hosts, l.Host)
 	}
 	for _, host := range hosts {
-		if l := v.ActiveReplica(host); l != nil && l.UpToDate && s.replicaReachable(v, l) {
+		if l := v.ActiveReplica(host); l != nil && l.UpToDate && s.replicaReachable(l) {
 			return v.Replica(host)
 		}
 	}

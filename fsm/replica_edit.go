@@ -155,19 +155,19 @@ func (s *State) mayBePrimary(v *Volume, host HostID) bool {
 	return l != nil && (l.Observed.Primary || s.PrimaryHost(v) == host)
 }
 
-// nodeOfReplica is the node of the replica on that host.
-func (s *State) nodeOfReplica(v *Volume, host HostID) (*Node, bool) {
-	r := v.Replica(host)
-	if r == nil {
+// nodeOfReplica is the node of the replica; false when the replica is gone, or the node is
+// another host now.
+func (s *State) nodeOfReplica(r *Replica) (*Node, bool) {
+	if r.State == ReplicaGone {
 		return nil, false
 	}
 	n, ok := s.Node(r.Node)
-	return n, ok && n.Host == host
+	return n, ok && n.Host == r.Host
 }
 
-// replicaReachable tells whether the leg's host can be asked now.
-func (s *State) replicaReachable(v *Volume, l *Replica) bool {
-	n, ok := s.nodeOfReplica(v, l.Host)
+// replicaReachable tells whether the replica's host is reachable now.
+func (s *State) replicaReachable(r *Replica) bool {
+	n, ok := s.nodeOfReplica(r)
 	return ok && n.State == NodeReachable
 }
 

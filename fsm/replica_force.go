@@ -46,7 +46,7 @@ func (f *ForcedPrimary) sameDecision(requested *ForcedPrimary) bool {
 // checkPeerStopped: the peer's host does not write. It ended its use of the volume, or it is
 // unreachable and somebody attested that it does not run (S8).
 func (s *State) checkPeerStopped(v *Volume, peer *Replica, attested bool) *Rejection {
-	n, ok := s.nodeOfReplica(v, peer.Host)
+	n, ok := s.nodeOfReplica(peer)
 	unreachable := !ok || n.State != NodeReachable
 	published := ok && v.Publication(n.ID) != nil
 	switch {

@@ -329,7 +329,7 @@ func (c *copyPlayer) removeIfAsked(n *Node) {
 func (c *copyPlayer) synchronise() {
 	v := c.volume(1)
 	for _, l := range v.ActiveReplicas() {
-		n, ok := c.s.nodeOfReplica(v, l.Host)
+		n, ok := c.s.nodeOfReplica(l)
 		if !ok || n.State != NodeReachable {
 			return
 		}
@@ -343,7 +343,7 @@ func (c *copyPlayer) synchronise() {
 	}
 	for range 2 {
 		for _, l := range c.volume(1).ActiveReplicas() {
-			n, _ := c.s.nodeOfReplica(c.volume(1), l.Host)
+			n, _ := c.s.nodeOfReplica(l)
 			at := max(1, l.Attachment)
 			c.ok("node/"+string(n.ID), &fsmpb.AttachReplica{VolumeId: volumeID(1), NodeId: string(n.ID), HostId: string(n.Host), BootId: n.Boot, Attach: at})
 			observed := inSyncObservation(8)

@@ -92,7 +92,7 @@ func (a *promotionCheck) checkPeerStoodDown() *Rejection {
 	if a.peer == nil || a.v.Teardown(a.peer.Host) == nil {
 		return nil
 	}
-	reachable := a.s.replicaReachable(a.v, a.peer)
+	reachable := a.s.replicaReachable(a.peer)
 	switch {
 	case !a.peer.Outdated && reachable:
 		return Reject(Busy, "set primary: volume %s waits for host %s to end its publication", a.v.ID, a.peer.Host)
