@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -54,6 +53,7 @@ type planner struct {
 	volumesOfLostHost []*fsm.Volume
 	// unplaceable are the volumes that cannot have a replica elsewhere.
 	unplaceable map[fsm.VolumeID]bool
+	attachFacts func(*fsmpb.Command)
 }
 
 // verbs make the plans.
@@ -87,7 +87,7 @@ func (s *Server) makePlan(ctx context.Context, req *adminpb.PlanRequest) (*plann
 	if err != nil {
 		return nil, err
 	}
-	p := &planner{state: st, req: req, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
+	p := &planner{state: st, req: req, attachFacts: s.AttachFacts, index: st.Cluster().Index, unplaceable: map[fsm.VolumeID]bool{}, listed: map[string]int{}, unlisted: map[string]int{}}
 	n, ok := st.Node(fsm.NodeID(req.GetNode()))
 	if !ok {
 		return nil, s.Error(fsm.Reject(fsm.NotFound, "no node is registered as %q", req.GetNode()))
@@ -168,13 +168,7 @@ func (p *planner) dryRun(cmd *fsmpb.Command) error {
 		return p.dryRunFault
 	}
 	p.dryRuns++
-	cmd = proto.CloneOf(cmd)
-	cmd.Actor, cmd.SchemaVersion = "admin/plan", fsm.LeastLevel(cmd)
-	cmd.RequestId = make([]byte, 16)
-	_, _ = rand.Read(cmd.RequestId) // never fails
-	cluster := p.state.Cluster()
-	cmd.ProposedIndex = cluster.Index
-	out, err := p.state.Try(cmd)
+	out, err := (&fsm.DryRun{Fork: p.state, Actor: "admin/plan", AttachFacts: p.attachFacts}).Apply(cmd)
 	if err != nil {
 		p.dryRunFault = fmt.Errorf("plan %s of node %s: try %s: %w", p.req.GetVerb(), p.req.GetNode(), describeCommand(cmd), err)
 		return p.dryRunFault

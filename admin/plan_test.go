@@ -304,3 +304,23 @@ func TestReplaceOfTheHostOfAVolumeWithoutReplicas(t *testing.T) {
 	w.plan(&adminpb.PlanRequest{Verb: "replace", Node: "n2"})
 	w.carryOut(&adminpb.PlanRequest{Verb: "replace", Node: "n2"})
 }
+
+// S25: a plan goes by what was measured of the pools, as the leader does.
+func TestEvictGoesByWhatWasMeasured(t *testing.T) {
+	w := newReplicatedEnv(t, "n1", "n2")
+	id := w.replicate(1)
+	w.register("n3")
+	w.connectReplicas(id, "n1", "n2")
+	free := int64(0)
+	w.server.AttachFacts = func(cmd *fsmpb.Command) {
+		if add := cmd.GetAddReplica(); add != nil {
+			add.Facts = []*fsmpb.PoolFact{{PoolId: "pool-n3", FreeBytes: free, Index: w.index}}
+		}
+	}
+	req := &adminpb.PlanRequest{Verb: "evict", Node: "n1"}
+	plan := w.plan(req)
+	require.Equal(t, "blocked remove-replica pvc-1@n1", planText(plan)[1])
+	require.Contains(t, plan.GetSteps()[1].GetDetail(), "there is no place for another replica")
+	free = 1 << 40
+	require.Equal(t, []string{"todo cordon @n1", "todo remove-replica pvc-1@n1", "todo add-replica pvc-1@n3"}, planText(w.plan(req)))
+}

@@ -100,6 +100,9 @@ type Options struct {
 	Hosts      Hosts
 	// Pools is what was measured of each pool, as far as hosts can be asked; nil: nothing.
 	Pools func(context.Context) map[fsm.PoolID]PoolState
+	// AttachFacts gives a command what was measured of pools, as the leader does when it is
+	// proposed; nil: plans go by the state alone.
+	AttachFacts func(*fsmpb.Command)
 	// Name is this controller's.
 	Name string
 	// Actor is the verified identity of a call's peer, as commands carry it.

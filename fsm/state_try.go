@@ -1,8 +1,11 @@
 package fsm
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
@@ -25,4 +28,26 @@ func (s *State) Try(cmd *fsmpb.Command) (out *fsmpb.Outcome, err error) {
 		s.lookups = newTrialLookups()
 	}
 	return s.Apply(s.cluster.Index+1, cmd).Outcome, nil
+}
+
+// DryRun answers what the log would answer to commands that are proposed now, one after the
+// other: the fork keeps what each would change.
+type DryRun struct {
+	Fork  *State
+	Actor string
+	// AttachFacts gives a command what was measured, as the leader does; nil: nothing is.
+	AttachFacts func(*fsmpb.Command)
+}
+
+// Apply applies a copy of the command to the fork. The error is ErrFault, after which the fork
+// is to be dropped; a rejection is in the outcome.
+func (d *DryRun) Apply(cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
+	cmd = proto.CloneOf(cmd)
+	cmd.Actor, cmd.SchemaVersion, cmd.ProposedIndex = d.Actor, LeastLevel(cmd), d.Fork.cluster.Index
+	cmd.RequestId = make([]byte, RequestIDLen)
+	binary.BigEndian.PutUint64(cmd.RequestId, d.Fork.cluster.Index) // another for each command of this fork
+	if d.AttachFacts != nil {
+		d.AttachFacts(cmd)
+	}
+	return d.Fork.Try(cmd)
 }
