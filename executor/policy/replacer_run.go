@@ -2,10 +2,7 @@ package policy
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/holdfast-storage/holdfast/fsm"
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
@@ -38,14 +35,9 @@ func (m *Monitor) replaceReplicas(ctx context.Context, x pollResult) {
 
 // dryRun applies commands to a copy of the state, with what the leader would add to them.
 func (m *Monitor) dryRun(state *fsm.State, commands []*fsmpb.Command) error {
+	run := fsm.DryRun{Fork: state, Actor: "controller/" + m.Name, AttachFacts: m.facts.Attach}
 	for _, cmd := range commands {
-		cmd := proto.CloneOf(cmd)
-		cmd.Actor, cmd.SchemaVersion = "controller/"+m.Name, fsm.LeastLevel(cmd)
-		cmd.RequestId = make([]byte, fsm.RequestIDLen)
-		_, _ = rand.Read(cmd.RequestId) // never fails
-		cmd.ProposedIndex = state.Cluster().Index
-		m.facts.Attach(cmd)
-		out, err := state.Try(cmd)
+		out, err := run.Apply(cmd)
 		if errors.Is(err, fsm.ErrFault) {
 			m.Logger.Error("a dry run met a bug; nothing is proposed", "command", cmd.String(), "error", err)
 			return err
