@@ -93,7 +93,7 @@ func unavailableOnTimeout(err error, what string) error {
 	return err
 }
 
-// isExpired tells whether a command came too late to be applied (S4).
+// isExpired tells whether a command expired before it was applied (S4).
 func isExpired(err error) bool {
 	var rejection *fsm.Rejection
 	return errors.As(err, &rejection) && rejection.Reason == fsm.Expired

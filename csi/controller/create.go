@@ -81,7 +81,7 @@ func deletedConcurrently(id fsm.VolumeID) error {
 	return fsm.Reject(fsm.Busy, "create volume %s: it was deleted meanwhile; retry", id)
 }
 
-// failure says why a volume could not be made. The next call with its name places
+// createFailure says why a volume could not be made. The next call with its name places
 // a new one.
 func createFailure(v *fsm.Volume, phase fsm.Failed) error {
 	switch {

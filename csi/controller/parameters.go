@@ -104,7 +104,7 @@ func (p *parameters) parseFSType(value string) error {
 // defaultFSType is the filesystem of volumes whose creator left it open.
 const defaultFSType = "ext4"
 
-// apply gives a capability its filesystem.
+// withFSType gives a capability its filesystem.
 func (p *parameters) withFSType(c fsm.Capability) (fsm.Capability, error) {
 	switch {
 	case c.Block, c.FSType == "" && p.fsType == "" && p.hasSource:

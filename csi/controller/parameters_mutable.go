@@ -26,7 +26,7 @@ const (
 	bandwidthMask = 1<<2 | 1<<3
 )
 
-// limits are those that a request names.
+// limitParameters are the limits that a request names.
 type limitParameters struct {
 	values fsm.Limits
 	mask   uint32 // a bit for each that is named

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// hosts are the nodes that hold some volumes, as of one moment. Nodes and volumes
+// nodeView is a consistent view of the nodes that hold some volumes. Nodes and volumes
 // that come out of a state never change, so they can be looked at without its lock.
 type nodeView struct {
 	nodes       map[fsm.NodeID]*fsm.Node
