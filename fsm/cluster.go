@@ -12,7 +12,7 @@ const incarnationIDLen = 16
 // hashLen is the length of a state's hash in bytes.
 const hashLen = 32
 
-// applyBootstrap begins a cluster. It is the first entry; the same again changes nothing.
+// applyBootstrap begins a cluster. It is the first entry; repeated, it changes nothing.
 func applyBootstrap(s *State, m Meta, c *fsmpb.Bootstrap) (*fsmpb.Outcome, *Rejection) {
 	if rej := checkID("cluster id", c.GetClusterId()); rej != nil {
 		return nil, rej
@@ -37,9 +37,9 @@ func applyBootstrap(s *State, m Meta, c *fsmpb.Bootstrap) (*fsmpb.Outcome, *Reje
 	return &fsmpb.Outcome{}, nil
 }
 
-// applySetFeatureLevel raises what the members may propose. It never goes back:
-// what a higher level wrote, a lower one cannot read. Its envelope says the level, at
-// which a member that does not understand it stops.
+// applySetFeatureLevel raises what the members may propose. It is never lowered:
+// what a higher level wrote, a lower one cannot read. Its envelope carries the level, so that
+// a member that does not understand it faults.
 func applySetFeatureLevel(s *State, m Meta, c *fsmpb.SetFeatureLevel) (*fsmpb.Outcome, *Rejection) {
 	level := c.GetLevel()
 	switch {
@@ -58,7 +58,7 @@ func applySetFeatureLevel(s *State, m Meta, c *fsmpb.SetFeatureLevel) (*fsmpb.Ou
 	s.cluster.FeatureLevel = level
 	s.writes++
 	for n := range s.Nodes() {
-		s.changes = append(s.changes, Change{Node: n.ID}) // what is wanted of it may be another at this level
+		s.changes = append(s.changes, Change{Node: n.ID}) // its desired state may differ at this level
 	}
 	return &fsmpb.Outcome{}, nil
 }
@@ -83,8 +83,8 @@ func applyCheckpoint(s *State, m Meta, c *fsmpb.Checkpoint) (*fsmpb.Outcome, *Re
 
 // applyReplaceIncarnation begins a new life of the cluster after a restore or a
 // recovery (S1). Every host is in adoption mode from here, until an operator names
-// this incarnation to it. What the log knew of replicas may have been overtaken by what
-// is lost of it.
+// this incarnation to it. What is recorded of replicas may be older than what the lost part of
+// the log had, so it is reset.
 func applyReplaceIncarnation(s *State, _ Meta, c *fsmpb.ReplaceIncarnation) (*fsmpb.Outcome, *Rejection) {
 	if n := len(c.GetIncarnationId()); n != incarnationIDLen {
 		return nil, Reject(Invalid, "replace the incarnation: its id has %d bytes, not %d", n, incarnationIDLen)

@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Meta is what a handler knows beside its command.
+// Meta is what a handler knows of the entry besides its command.
 type Meta struct {
 	Index uint64
 	Now   time.Time // the state's clock
@@ -63,7 +63,7 @@ type row struct {
 }
 
 // handler decides one command. It checks first and writes last: a rejection
-// leaves the state as it was.
+// leaves the state unchanged.
 type handler[C proto.Message] func(*State, Meta, C) (*fsmpb.Outcome, *Rejection)
 
 func on[C proto.Message](apply handler[C], allowed func(string, proto.Message) bool) row {
@@ -91,7 +91,7 @@ func table(rows ...row) map[protoreflect.FullName]row {
 // oneof is the command inside the envelope.
 var oneof = (&fsmpb.Command{}).ProtoReflect().Descriptor().Oneofs().ByName("body")
 
-// NewerCommand is the fault of a command that a newer build made. That build takes it.
+// NewerCommand is the fault of a command that a newer build proposed. That build applies it.
 type NewerCommand string
 
 func (t NewerCommand) Error() string { return string(t) }
@@ -100,7 +100,7 @@ func newerf(format string, args ...any) NewerCommand {
 	return NewerCommand(fmt.Sprintf(format, args...))
 }
 
-// rowOf finds what a command does. What this build does not know is a fault: to
+// rowOf finds the row of a command. One that this build does not know is a fault: to
 // skip it would let the states of the members diverge.
 func rowOf(index uint64, cmd *fsmpb.Command) (row, proto.Message) {
 	msg := cmd.ProtoReflect()
@@ -118,7 +118,7 @@ func rowOf(index uint64, cmd *fsmpb.Command) (row, proto.Message) {
 	return commands[field.Message().FullName()], msg.Get(field).Message().Interface()
 }
 
-// byController: what controllers decide for callers, and operators may.
+// byController: what controllers propose for callers; operators may propose it too.
 func byController(actor string, _ proto.Message) bool {
 	return hasRole(actor, "controller/") || hasRole(actor, "admin/")
 }
@@ -132,7 +132,7 @@ func byNodeItself(actor string, cmd proto.Message) bool {
 	return ok && hasRole(actor, "node/") && actor[len("node/"):] == about.GetNodeId()
 }
 
-// named tells whether the actor is somebody of that role.
+// hasRole tells whether the actor has that role.
 func hasRole(actor, role string) bool {
 	return strings.HasPrefix(actor, role) && len(actor) > len(role)
 }

@@ -1,6 +1,6 @@
 package fsm
 
-// DesiredVolume is what the log wants of one host for one volume: the input of the
+// DesiredVolume is the desired state of one host for one volume: the input of the
 // executor's decisions. It is read from applied entries only.
 type DesiredVolume struct {
 	Volume VolumeID
@@ -10,24 +10,25 @@ type DesiredVolume struct {
 	Format Format
 	// Publication is this host's, nil when nothing may be staged here.
 	Publication *Publication
-	// Teardown is set when this host owes the end of a revoked publication.
+	// Teardown is set while this host must end a revoked publication.
 	Teardown *Teardown
 	// Sequence is the last of the host's records of this volume that was applied.
 	Sequence uint64
 	// Operation and Attempt change when an operator retries.
 	Operation OperationID
 	Attempt   uint32
-	// ModifyOperation and ModifyAttempt are of the operation that new limits have, where there is one.
+	// ModifyOperation and ModifyAttempt are those of the operation that puts new limits in
+	// force, zero when there is none.
 	ModifyOperation OperationID
 	ModifyAttempt   uint32
-	// Replica is what the log believes of the device: a Ready volume's device is
+	// ReplicaState is what is recorded of the device: a Ready volume's device is
 	// reported missing only when this is ReplicaPresent.
 	ReplicaState ReplicaState
 	// Source is what the device is made from while Creating.
 	Source Source
 	// SourceSize is the size in bytes of that source.
 	SourceSize int64
-	// Limits are to hold while it is staged here.
+	// Limits are in force while it is staged here.
 	Limits Limits
 	// Replication is set for a replicated volume.
 	Replication *DesiredReplica
@@ -45,15 +46,15 @@ const (
 	GoalRemove
 )
 
-// Change says that something about a volume or a node changed. Watchers read the state again.
+// Change announces that a volume, a snapshot or a node changed. Watchers read the state again.
 type Change struct {
 	Volume VolumeID // empty: the node's own record, or a snapshot
 	// Snapshot and Group are set when a snapshot, or a group of them, changed.
 	Snapshot SnapshotID
 	Group    GroupSnapshotID
-	Node     NodeID // empty: of interest to no host
-	// WakeWaiters is set beside a node's own record when whoever waits for a volume or a
-	// snapshot should look again: what they wait for may depend on the node. It stands
-	// for all of them, so that a node's change costs the same whatever it holds.
+	Node     NodeID // the host whose desired state may differ; empty: none
+	// WakeWaiters is set in addition to a node's own record when every caller that waits for
+	// a volume or a snapshot should read again, as what it waits for may depend on the node.
+	// It stands for all of them, so that a node's change costs the same whatever it holds.
 	WakeWaiters bool
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// dumpMagic begins every snapshot.
+	// dumpMagic begins every dump.
 	dumpMagic = "holdfst\n"
 	// dumpFormat is what this build writes and the only one it reads.
 	dumpFormat = 1
@@ -24,16 +24,16 @@ const (
 	maxRecordBytes = 16 << 20
 )
 
-// DumpHeader is how a Raft snapshot begins.
+// DumpHeader is how a dump, the content of a Raft snapshot, begins.
 type DumpHeader struct {
 	ClusterID    string
-	Index        uint64 // of the state, not of Raft (S24)
+	Index        uint64 // of the state, not of the Raft snapshot (S24)
 	Term         uint64
 	FeatureLevel uint32
 }
 
 // WriteDump writes header, sorted length-delimited records and a sha256 trailer.
-// It reads the state only: call it on a Fork while Apply goes on.
+// It reads the state only: call it on a Fork while Apply continues.
 func (s *State) WriteDump(w io.Writer, term uint64) error {
 	out := &dumpWriter{w: bufio.NewWriterSize(w, 64<<10), sum: sha256.New()}
 	out.raw([]byte(dumpMagic))
@@ -128,7 +128,7 @@ func (o *dumpWriter) records(s *State, d *dictionary) {
 	}
 }
 
-// ReadDump decodes and verifies a whole snapshot before it returns a state.
+// ReadDump decodes and verifies a whole dump before it returns a state.
 // The error says what is wrong with it.
 func ReadDump(r io.Reader) (*State, DumpHeader, error) {
 	in := &dumpReader{r: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}
@@ -182,8 +182,8 @@ func (in *dumpReader) message(m proto.Message) error {
 	return proto.Unmarshal(in.buf, m)
 }
 
-// record reads one record over the last one. Where there are many of a kind, their
-// message is used again; an empty one of these kinds is malformed.
+// record reads one record into rec. The messages of volumes and answers, of which there are
+// many, are reused; an empty one of these kinds is malformed.
 func (in *dumpReader) record(rec *fsmpb.Record) error {
 	if err := in.next(); err != nil {
 		return err
@@ -228,8 +228,7 @@ func (in *dumpReader) length() (uint64, error) {
 	return size, nil
 }
 
-// state reads the records, then compares everything that the header and the
-// trailer say with what came.
+// state reads the records, then verifies them against the header and the trailer.
 func (in *dumpReader) state(h *fsmpb.Header) (*State, error) {
 	x, rec := &dumpDecoder{s: New()}, &fsmpb.Record{}
 	for n := range h.GetRecords() {
@@ -268,7 +267,7 @@ func (in *dumpReader) trailer() error {
 	return nil
 }
 
-// whole says of an early end what it is.
+// truncatedErr explains an early end of the file; other errors stay as they are.
 func truncatedErr(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("it ends too early: the file is truncated")

@@ -11,7 +11,7 @@ import (
 type dumpDecoder struct {
 	s         *State
 	texts     []string
-	bytes     [][]byte // the texts again, where they were read as bytes
+	bytes     [][]byte // the same texts as bytes, where a record needed them so
 	sets      [][]Topology
 	kind      int
 	lastID    string
@@ -19,16 +19,16 @@ type dumpDecoder struct {
 	cluster   bool
 }
 
-// errRef is a number that no text or requisite before it has.
+// errRef: a reference to a text or requisite that did not come before.
 var errRef = errors.New("it refers to a value that is not in the snapshot")
 
-// errOrder is a record that is not above the one before it.
+// errOrder: a record whose key is not above the one before it, or that another record excludes.
 var errOrder = errors.New("it is out of order")
 
-// errForm is a record that no state could have written.
+// errForm: a record that no state could have written.
 var errForm = errors.New("it is malformed")
 
-// add takes in one record; records come in the order of their kinds.
+// add decodes one record into the state; records come in the order of their kinds.
 func (x *dumpDecoder) add(rec *fsmpb.Record) error {
 	switch k := rec.GetKind().(type) {
 	case *fsmpb.Record_Text:
@@ -80,7 +80,7 @@ func (x *dumpDecoder) text(t *fsmpb.Text) error {
 	return x.checkOrder(1, text)
 }
 
-// at is the text that a ref stands for.
+// textAt is the text that a reference stands for.
 func (x *dumpDecoder) textAt(ref uint32, err *error) string {
 	if ref == 0 {
 		return ""
@@ -92,7 +92,7 @@ func (x *dumpDecoder) textAt(ref uint32, err *error) string {
 	return x.texts[ref-1]
 }
 
-// bytesAt is the same as bytes, shared by all that refer to it.
+// bytesAt is the text as bytes, shared by all records that refer to it.
 func (x *dumpDecoder) bytesAt(ref uint32, err *error) []byte {
 	text := x.textAt(ref, err)
 	if text == "" {

@@ -7,8 +7,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// dictionary numbers what many records have in common, from one, in sorted order,
-// so that equal states have equal snapshots. Zero is the empty value.
+// dictionary numbers the values that many records have in common, from one, in sorted order,
+// so that equal states have equal dumps. Zero is the empty value.
 type dictionary struct {
 	texts      map[string]uint32
 	sorted     []string
@@ -19,7 +19,7 @@ type dictionary struct {
 	lastRef    uint32
 }
 
-// collectDictionary reads the whole state once for what its records have in common.
+// collectDictionary reads the whole state once for the values of its dictionary.
 func collectDictionary(s *State) *dictionary {
 	d := &dictionary{texts: map[string]uint32{}, requisites: map[string]uint32{}}
 	for v := range s.storedVolumes() {

@@ -45,8 +45,8 @@ func nodeRecord(n *Node) *fsmpb.NodeRecord {
 	return r
 }
 
-// volumeRecordWriter fills one message again and again, so that writing a snapshot makes
-// next to no garbage.
+// volumeRecordWriter fills one message again and again, so that writing a dump allocates
+// next to nothing.
 type volumeRecordWriter struct {
 	d  *dictionary
 	r  fsmpb.VolumeRecord
@@ -90,7 +90,7 @@ func (w *volumeRecordWriter) fill(v *Volume) *fsmpb.VolumeRecord {
 	return r
 }
 
-// grow makes a list of n messages out of one that was used before.
+// resized makes a list of n messages, reusing those of an earlier list.
 func resized[T any](list []*T, n int) []*T {
 	list = list[:min(len(list), n)]
 	for len(list) < n {

@@ -128,7 +128,7 @@ func (x *dumpDecoder) checkGroupUnique(g *GroupSnapshot) error {
 	return nil
 }
 
-// source writes what a volume was made from, nil for nothing.
+// record is the source as a dump carries it, nil for none.
 func (s Source) record() *fsmpb.SourceRecord {
 	switch {
 	case s.Snapshot != "":

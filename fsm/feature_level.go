@@ -15,13 +15,13 @@ import (
 const (
 	// Level1 is what every build understands.
 	Level1 uint32 = 1
-	// Level2 is the first that is gated: what differs from level 1 asks atLevel(Level2).
+	// Level2 is the first gated level: code that differs from level 1 asks atLevel(Level2).
 	Level2 uint32 = 2
 	// MaxFeatureLevel is the highest feature level that this build understands.
 	MaxFeatureLevel = Level2
 )
 
-// ErrNewer: a snapshot is of a feature level that this build does not understand. It is
+// ErrNewer: a dump is of a feature level that this build does not understand. It is
 // not damaged: a newer build reads it.
 var ErrNewer = errors.New("it is of a newer build")
 
@@ -46,8 +46,8 @@ func LeastLevel(cmd *fsmpb.Command) uint32 {
 }
 
 // TooNew refuses a command that a cluster of this level must not have on its log: its
-// members would stop at it, or pass over what they do not know of it and hold another
-// state. Who proposes asks it first (S72). A command that sets a level says that itself.
+// members would fault on it, or ignore the fields that they do not know and diverge.
+// Every proposer asks it first (S72). A command that sets a level carries that level itself.
 func TooNew(level uint32, cmd *fsmpb.Command) *Rejection {
 	needs, unknown := commandShape.inspect(cmd.ProtoReflect())
 	_, raises := cmd.GetBody().(*fsmpb.Command_SetFeatureLevel)
@@ -60,8 +60,8 @@ func TooNew(level uint32, cmd *fsmpb.Command) *Rejection {
 	return nil
 }
 
-// Trim takes from a part of a command what a level does not know, so that it says what
-// a build of that level would have said. A list keeps its elements.
+// Trim clears the fields of a part of a command that a level does not know, so that it is what
+// a build of that level would have made. A list keeps its elements.
 func Trim(part proto.Message, level uint32) {
 	m := part.ProtoReflect()
 	if s, ok := shapes[m.Descriptor().FullName()]; ok {
@@ -96,8 +96,8 @@ func (f shapeField) trim(m protoreflect.Message, level uint32) {
 	}
 }
 
-// shape is what of a message decides its level: fields that came after level 1, and
-// the messages inside it. It is made once, so that a look costs no walk over scalars.
+// shape lists what decides the level of a message: fields that came after level 1, and
+// the messages inside it. It is built once, so that an inspection does not visit scalars.
 type shape struct {
 	fields []shapeField
 	oneofs []shapeOneof
@@ -114,7 +114,7 @@ type shapeOneof struct {
 	fields map[protoreflect.FieldNumber]shapeField
 }
 
-// shapes are those of a command and of every message inside one.
+// shapes has the shape of Command and of every message inside one.
 var shapes = map[protoreflect.FullName]*shape{}
 
 var commandShape = shapeOf((&fsmpb.Command{}).ProtoReflect().Descriptor(), shapes)
@@ -143,7 +143,7 @@ func shapeOf(d protoreflect.MessageDescriptor, known map[protoreflect.FullName]*
 	return s
 }
 
-// sinceOf is the level that a field says it needs.
+// sinceOf is the level that a field needs, by its option `since`.
 func sinceOf(f protoreflect.FieldDescriptor) uint32 {
 	since, _ := proto.GetExtension(f.Options(), fsmpb.E_Since).(uint32)
 	return max(Level1, since)

@@ -2,9 +2,10 @@ package fsm
 
 import "slices"
 
-// advanceGroup moves a group on when all its members allow it: it is cut only once all
-// are frozen, and Ready only once all were cut under that freeze (S19). From feature level
-// 2 on one that was given up is forgotten when no host has anything of it (S74).
+// advanceGroup moves a group to its next phase when all its members allow it: its snapshots
+// are taken only once all are frozen, and it is Ready only once all were taken under that
+// freeze (S19). From feature level 2 on an aborted group is forgotten when no host has
+// anything of it (S74).
 func (s *State) advanceGroup(id GroupSnapshotID) {
 	r, ok := s.snapshots.groups.Get(id)
 	if !ok {
@@ -43,11 +44,11 @@ func (s *State) completeGroup(g *GroupSnapshot, members []*Snapshot) {
 	s.putGroup(updated)
 }
 
-// isUnderWay tells whether the group is being cut: until then nothing of it counts.
+// isUnderWay tells whether the group is being taken: until it is Ready no member counts.
 func (g *GroupSnapshot) isUnderWay() bool { return g.Phase == GroupFreezing || g.Phase == GroupTaking }
 
-// abortGroup ends a group's attempt: what was cut is not of one instant any more, so all
-// of it is removed (S19).
+// abortGroup ends a group's attempt: the snapshots taken so far are not of one instant, so
+// all of them are removed (S19).
 func (s *State) abortGroup(g *GroupSnapshot, reason Reason, why string) {
 	updated := *g
 	updated.Phase, updated.Error = GroupAborting, clip(why)
@@ -67,7 +68,7 @@ func (s *State) abortGroup(g *GroupSnapshot, reason Reason, why string) {
 	s.putGroup(updated)
 }
 
-// abortGroupsOn gives up the groups that the host is just freezing or cutting for.
+// abortGroupsOn aborts the groups for which the host is freezing or taking a snapshot.
 func (s *State) abortGroupsOn(node NodeID, reason Reason, why string) {
 	var ids []GroupSnapshotID
 	for _, id := range s.snapshots.index.groupOperations.Values() { // each that is under way has one
@@ -82,7 +83,7 @@ func (s *State) abortGroupsOn(node NodeID, reason Reason, why string) {
 	}
 }
 
-// loseSnapshots ends what a lost host kept and owed of snapshots (S105).
+// loseSnapshots ends what a lost host kept of snapshots, and its pending removals (S105).
 func (s *State) loseSnapshots(n *Node, reason string) {
 	s.abortGroupsOn(n.ID, Precondition, reason)
 	var affected []*Snapshot
@@ -107,7 +108,7 @@ func (s *State) loseSnapshot(n *Snapshot, reason string) {
 	}
 }
 
-// loseAbortedGroups ends what a lost host had of the groups that were given up, which are
+// loseAbortedGroups ends what a lost host had of aborted groups, which are
 // forgotten as wholes.
 func (s *State) loseAbortedGroups(n *Node, reason string) {
 	for _, id := range s.snapshots.index.groupOperations.Values() {

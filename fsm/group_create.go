@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// applyCreateGroupSnapshot begins to cut volumes at one instant, or joins the group
-// of that name (S113). One that was given up begins another attempt, once nothing is
+// applyCreateGroupSnapshot begins to take snapshots of volumes at one instant, or joins the
+// group of that name (S113). An aborted one begins another attempt, once nothing is
 // left of the last.
 func applyCreateGroupSnapshot(s *State, m Meta, c *fsmpb.CreateGroupSnapshot) (*fsmpb.Outcome, *Rejection) {
 	requested, members, rej := requestedGroup(c)
@@ -109,8 +109,7 @@ func (s *State) memberRecords(g *GroupSnapshot) []Snapshot {
 	return all
 }
 
-// checkAbortDone refuses while a host may still have something of the attempt that was
-// given up.
+// checkAbortDone refuses while a host may still have something of the aborted attempt.
 func (s *State) checkAbortDone(g *GroupSnapshot) *Rejection {
 	for _, n := range s.members(g) {
 		if n.Gone {
@@ -137,7 +136,7 @@ func (s *State) checkGroupIDsFree(g *GroupSnapshot, members []Snapshot) *Rejecti
 	return nil
 }
 
-// planMembers makes each member one to be cut, when all of them can be, together:
+// planMembers makes the record of each member, when all of them can be taken together:
 // each volume as for a snapshot of its own, none raw and written to (S19), with room
 // for all in their pools.
 func (s *State) planMembers(m Meta, members []Snapshot) *Rejection {
@@ -167,14 +166,14 @@ func (s *State) planMembers(m Meta, members []Snapshot) *Rejection {
 	return nil
 }
 
-// isPublishedRawForWriting tells whether a node may write to the volume's blocks past any filesystem.
+// isPublishedRawForWriting tells whether a node may write to the volume's blocks without a filesystem.
 func (v *Volume) isPublishedRawForWriting() bool {
 	return slices.ContainsFunc(v.Publications(), func(p Publication) bool {
 		return p.Capability.Block && !p.ReadOnly && p.Capability.Mode != fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_READER_ONLY
 	})
 }
 
-// groupTakingSnapshotOf is the group snapshot that the volume is being cut for, empty when there is none.
+// groupTakingSnapshotOf is the group snapshot under way that has the volume as a member, empty when there is none.
 func (s *State) groupTakingSnapshotOf(v VolumeID) GroupSnapshotID {
 	n, ok := s.Snapshot(SnapshotID(s.snapshotBeingTaken(string(v))))
 	if !ok {
@@ -192,7 +191,7 @@ func (g *GroupSnapshot) outcome() *fsmpb.Outcome {
 }
 
 // applyDeleteGroupSnapshot deletes the group with all its snapshots. The name is
-// free at once; the records stay as obligations (S18, S105).
+// free at once; the records stay as pending removals (S18, S105).
 func applyDeleteGroupSnapshot(s *State, m Meta, c *fsmpb.DeleteGroupSnapshot) (*fsmpb.Outcome, *Rejection) {
 	if out := s.deletedGroupSnapshot(c); out != nil {
 		return out, nil

@@ -10,7 +10,7 @@ import (
 // Adding and subtracting commute, so a write costs one sha256 and the hash of the
 // whole state is always at hand.
 //
-// It is there to find members that diverged through a bug or a flipped bit (S23).
+// It finds members that diverged through a bug or a flipped bit (S23).
 // Two different states then have equal sums with a probability of about 2^-256,
 // as their difference is a sum of independent values of sha256. Against somebody
 // who chooses the records it is weaker than sha256 of the whole (generalised

@@ -30,7 +30,7 @@ func (e *encoder) snapshot(n *Snapshot) sum256 {
 	return e.sum()
 }
 
-// kept stands at the record's end, and only where it is set.
+// keptCopy stands at the record's end, and only where it is set.
 func (e *encoder) keptCopy(k *KeptCopy) {
 	if k == nil {
 		return

@@ -12,8 +12,8 @@ type VolumeID string
 // volumePrefix begins every volume id.
 const volumePrefix = "hf-"
 
-// Valid tells whether the id has the pattern of a volume id. An id that has not
-// counts as unknown, not as malformed, where a caller names one.
+// Valid tells whether the id has the pattern of a volume id. Where a caller names a volume,
+// another id is unknown, not malformed.
 func (id VolumeID) Valid() bool {
 	_, ok := id.uuid()
 	return ok
@@ -70,7 +70,7 @@ type OperationID uint64
 
 func (id OperationID) String() string { return fmt.Sprintf("op-%d", uint64(id)) }
 
-// Epoch orders grants, wishes and generations: by incarnation, then by log index (S1).
+// Epoch orders grants and desired states: by incarnation, then by log index (S1).
 // The zero Epoch is before all others.
 type Epoch struct {
 	Incarnation uint64

@@ -18,8 +18,8 @@ type Node struct {
 	Registered  Epoch
 	// Replication is zero for a host that holds no replicas of replicated volumes.
 	Replication NodeReplication
-	// NoNewReplicas: the host registered without replication. What it said of it before
-	// stands, for its peers and for the replicas that it has; it gets no others.
+	// NoNewReplicas: the host registered without replication. What it registered before
+	// stays in force for its peers and for the replicas that it has; it gets no others.
 	NoNewReplicas bool
 	// Cordoned: an operator wants no new volumes or replicas here.
 	Cordoned bool
@@ -33,7 +33,7 @@ type NodeReplication struct {
 	MaxReplicas uint32 // that the module can hold of one volume
 }
 
-// NodeState is what the log knows of a host.
+// NodeState is what is recorded of a host's session.
 type NodeState uint8
 
 const (

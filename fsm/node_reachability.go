@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// nodeOfHost finds a node that is the host named, and was not lost.
+// nodeOfHost finds the node when it still is the named host, and was not lost.
 func (s *State) nodeOfHost(node, host string) (*Node, *Rejection) {
 	n, ok := s.Node(NodeID(node))
 	switch {
@@ -20,7 +20,7 @@ func (s *State) nodeOfHost(node, host string) (*Node, *Rejection) {
 	return n, nil
 }
 
-// bootOf finds a node that is the host and the boot named.
+// nodeOfBoot finds the node when it still is the named host in the named boot.
 func (s *State) nodeOfBoot(node, host, boot string) (*Node, *Rejection) {
 	n, rej := s.nodeOfHost(node, host)
 	if rej == nil && n.Boot != boot {
@@ -87,8 +87,8 @@ func applyAdoptNode(s *State, _ Meta, c *fsmpb.AdoptNode) (*fsmpb.Outcome, *Reje
 	return &fsmpb.Outcome{}, nil
 }
 
-// applyLoseNode records that a host and its data are gone for good: whatever it
-// held or owed ends with it (S105).
+// applyLoseNode records that a host and its data are gone for good: what it held and its
+// pending teardowns and removals end with it (S105).
 func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Rejection) {
 	n, ok := s.Node(NodeID(c.GetNodeId()))
 	switch {
@@ -107,7 +107,7 @@ func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Reject
 		s.loseAbortedGroups(n, reason)
 		s.putNode(updated)
 		s.beginSweep(SweepLost, n, reason)
-		s.wakeWaiters(n.ID) // who waits for a volume that it held is not told of each at once
+		s.wakeWaiters(n.ID) // callers that wait for one of its volumes are woken now, not batch by batch
 		s.runSweeps()
 		return &fsmpb.Outcome{}, nil
 	}
@@ -117,7 +117,7 @@ func applyLoseNode(s *State, _ Meta, c *fsmpb.LoseNode) (*fsmpb.Outcome, *Reject
 	return &fsmpb.Outcome{}, nil
 }
 
-// loseVolumes ends at once what a lost host held and owed of volumes.
+// loseVolumes ends at once what a lost host held of volumes, and its pending teardowns and removals.
 func (s *State) loseVolumes(n *Node, reason string) {
 	for _, v := range slices.Collect(s.VolumesOn(n.ID)) {
 		if updated, remains := s.withoutLostHost(v, n.ID, n.Host, s.epoch(), reason); remains {
@@ -128,8 +128,8 @@ func (s *State) loseVolumes(n *Node, reason string) {
 	}
 }
 
-// withoutLostHost is the volume without what a lost host held and owed of it; false when
-// nothing is left of it.
+// withoutLostHost is the volume without its lost host's replica, publication and teardown; false
+// when nothing is left of it.
 func (s *State) withoutLostHost(v *Volume, node NodeID, host HostID, at Epoch, reason string) (Volume, bool) {
 	updated := v.withoutReplicaSync(host, at.Index)
 	updated.Replicas = updated.replicasWithout(host)
@@ -149,7 +149,7 @@ func (s *State) withoutLostHost(v *Volume, node NodeID, host HostID, at Epoch, r
 	if s.level2() {
 		updated = updated.withoutLeaving(host)
 		updated = updated.withLeavingRestored(at.Index)
-		updated.finishModify() // whoever was to put them in force is gone
+		updated.finishModify() // the host that was to put them in force is gone
 	}
 	s.finishOperations(&updated)
 	return updated, true

@@ -48,14 +48,14 @@ func applyRegisterNode(s *State, m Meta, c *fsmpb.RegisterNode) (*fsmpb.Outcome,
 	}
 	s.runSweeps()
 	if !known || old.Host != n.Host || old.State != n.State || old.Incarnation != n.Incarnation {
-		s.wakeWaiters(n.ID) // a new session gets all that is wanted of it anyway
+		s.wakeWaiters(n.ID) // a new session gets all of the host's desired state anyway
 	}
 	return &fsmpb.Outcome{Epoch: m.Epoch.proto()}, nil
 }
 
-// keepKnownReplication: a host that comes without replication, as its module or a tool is
-// missing after an upgrade, does not take it from its peers: without its address and key
-// none of them could be configured, attached or promoted.
+// keepKnownReplication keeps the address and key of a host that registers without replication,
+// as its module or a tool is missing after an upgrade: without them none of its peers could
+// be configured, attached or promoted.
 func (n *Node) keepKnownReplication(old *Node) {
 	given := n.Replication.Address != "" && n.Replication.PublicKey != ""
 	if known := old.Replication.Address != "" && old.Replication.PublicKey != ""; !given && known {
@@ -63,7 +63,7 @@ func (n *Node) keepKnownReplication(old *Node) {
 	}
 }
 
-// nodeFrom reads what a host says of itself.
+// nodeFrom reads a host's registration.
 func nodeFrom(c *fsmpb.RegisterNode) (Node, *Rejection) {
 	n := Node{
 		ID: NodeID(c.GetNodeId()), Host: HostID(c.GetHostId()), Boot: c.GetBootId(), Site: c.GetSite(),
@@ -97,7 +97,7 @@ func nodeFrom(c *fsmpb.RegisterNode) (Node, *Rejection) {
 	return n, rej
 }
 
-// nodeReplicationOf reads what a host says of its replicas of replicated volumes.
+// nodeReplicationOf reads the part of a registration about replicas of replicated volumes.
 func nodeReplicationOf(c *fsmpb.Replication) (NodeReplication, *Rejection) {
 	r := nodeReplicationFrom(c)
 	r.Version = clip(r.Version)
@@ -181,7 +181,7 @@ func (s *State) checkLossRecorded(old, n *Node) *Rejection {
 // incarnationOf is the incarnation a host may act for (S1). A new host takes the
 // cluster's, unless it acted for another. A known one is never adopted by
 // registering again: that takes an operator; once adopted, it may still name the
-// older one until it has heard of it.
+// older one until it has received the new one.
 func (s *State) incarnationOf(old, n *Node, claimed uint64) uint64 {
 	at := s.cluster.Incarnation
 	switch known := old != nil && old.Host == n.Host; {
@@ -195,8 +195,8 @@ func (s *State) incarnationOf(old, n *Node, claimed uint64) uint64 {
 	return old.Incarnation
 }
 
-// resetAfterBoot marks what a host brought up in an earlier boot as not known to be
-// done; the intents stay until the host reports what it observes (S16).
+// resetAfterBoot marks what a host staged or bound in an earlier boot as not done; the
+// intents stay until the host reports what it observes (S16).
 func (s *State) resetAfterBoot(n *Node) {
 	if s.level2() {
 		s.beginSweep(SweepBoot, n, "")

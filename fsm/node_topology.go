@@ -17,7 +17,7 @@ func (n *Node) matchesTerm(term Topology) bool {
 	return true
 }
 
-// matchesSegments is holds for a term as a command carries it; none holds for every host.
+// matchesSegments is matchesTerm for a term as a command carries it; no segments match every host.
 func (n *Node) matchesSegments(segments []*fsmpb.Label) bool {
 	for _, l := range segments {
 		if s := n.segment(l.GetKey()); s.Key != l.GetKey() || s.Value != l.GetValue() {
@@ -40,7 +40,7 @@ func (n *Node) segment(key string) Label {
 	return Label{}
 }
 
-// within tells whether the host is in one of the terms; no terms are no condition.
+// matchesAnyTerm tells whether the host is in one of the terms; no terms are no condition.
 func (n *Node) matchesAnyTerm(terms []Topology) bool {
 	return len(terms) == 0 || slices.ContainsFunc(terms, n.matchesTerm)
 }
@@ -91,7 +91,7 @@ func compareLabels(a, b Label) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Value, b.Value))
 }
 
-// sortTopologies puts terms of which any will do in one order.
+// sortTopologies gives terms, any one of which suffices, a canonical order.
 func sortTopologies(terms []Topology) {
 	slices.SortFunc(terms, func(a, b Topology) int { return slices.CompareFunc(a, b, compareLabels) })
 }

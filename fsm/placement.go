@@ -19,14 +19,14 @@ type placementRequest struct {
 	requisite []Topology
 	preferred []*fsmpb.Topology
 	facts     []*fsmpb.PoolFact
-	// replicated: only a host that holds replicas of replicated volumes will do.
+	// replicated: only a host that holds replicas of replicated volumes qualifies.
 	replicated bool
 	excluded   []NodeID // hosts that have a replica already
 	avoidZone  string   // to be avoided, empty: none
 	port       uint32   // to be free on the host; 0: any port will do
 }
 
-// place chooses one pool, as a pure function of the state and the wanted (S25):
+// placeReplica chooses one pool, as a pure function of the state and the request (S25):
 // a reachable host within the requisite topology, in the first preferred term that
 // has room, there the pool with the most unreserved bytes, ties by ids.
 func (s *State) placeReplica(w *placementRequest) (Replica, *Rejection) {
@@ -53,7 +53,7 @@ func (s *State) placeReplica(w *placementRequest) (Replica, *Rejection) {
 }
 
 // bestPool is the pool with the most unreserved bytes within the term, zero when none
-// admits the volume, and how many hosts were in question.
+// admits the volume, and how many hosts were considered.
 func (s *State) bestPool(w *placementRequest, term *fsmpb.Topology) (best Replica, hosts int) {
 	highest := int64(-1)
 	s.nodes.Scan(func(_ NodeID, r *storedNode) bool {
@@ -74,7 +74,7 @@ func (s *State) bestPool(w *placementRequest, term *fsmpb.Topology) (best Replic
 	return best, hosts
 }
 
-// schedulable: new volumes go to hosts that can be asked, act for this incarnation (S1)
+// schedulable: new volumes go to hosts that are reachable, act for this incarnation (S1)
 // and are not cordoned.
 func (s *State) schedulable(n *Node) bool {
 	return n.State == NodeReachable && n.Incarnation == s.cluster.Incarnation && len(n.Pools) > 0 && !n.Cordoned
@@ -115,12 +115,12 @@ func factOf(p *Pool, facts []*fsmpb.PoolFact) *fsmpb.PoolFact {
 	return nil
 }
 
-// fits is false when a measured fact says that less is free than one volume of that size
+// poolFits is false when a measured fact says that less is free than one volume of that size
 // may be made with.
 func (s *State) poolFits(p *Pool, w *placementRequest) bool { return s.hasFree(p, w.size, w.facts) }
 
-// free is false when a measured fact says that a pool has no room for so many bytes more
-// of one volume. It was not asked at feature level 1.
+// hasFree is false when a measured fact says that a pool has no room for so many bytes more
+// of one volume. Feature level 1 did not check this.
 func (s *State) hasFree(p *Pool, bytes int64, facts []*fsmpb.PoolFact) bool {
 	f := factOf(p, facts)
 	return f == nil || !s.level2() || bytes <= p.largest(s.spareBytes(p, f))

@@ -47,7 +47,7 @@ func (s *State) hostRoom(n *Node, terms []Topology, facts Facts) hostRoom {
 	return room
 }
 
-// plus adds sizes, up to the largest number.
+// saturatingAdd adds sizes, up to the largest number.
 func saturatingAdd(a, b uint64) uint64 {
 	if sum := a + b; sum >= a {
 		return sum

@@ -6,8 +6,8 @@ import (
 )
 
 // originsOf are the origins of a source's content, on each host that a volume of it can
-// be made on; the first is the one that serves where nothing speaks for another.
-// A snapshot is on the one host that cut it.
+// be made on; the first is the default where no other is preferred.
+// A snapshot is on the one host that took it.
 func (s *State) originsOf(from Source, first *origin) []origin {
 	all := []origin{*first}
 	v, ok := s.Volume(from.Volume)

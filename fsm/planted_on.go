@@ -4,8 +4,8 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// plantedFault is a bug for tests of what to do about one: a volume of this name cannot
-// be made by any member.
+// plantedFault is a bug for the tests of skipping an entry: every member faults on a volume
+// of this name.
 func plantedFault(cmd *fsmpb.Command) {
 	if cmd.GetCreateVolume().GetName() == "planted-fault" {
 		panic("the planted fault")

@@ -27,12 +27,12 @@ const (
 	Forbidden
 	// StaleEpoch: the command names an older epoch, boot, host or sequence than the state (FAILED_PRECONDITION).
 	StaleEpoch
-	// Expired: the command's first index is outside the dedupe window, so it is not applied (S4).
-	// A handler reads the state by name and answers from it, else ABORTED.
+	// Expired: the command was first proposed before the dedupe window, so it is not applied (S4).
+	// The caller reads the state by name and answers from it, else with ABORTED.
 	Expired
 	// Unsupported: the feature level or this build does not serve it (UNIMPLEMENTED).
 	Unsupported
-	// Unreachable: the host concerned cannot be asked now (UNAVAILABLE).
+	// Unreachable: no member has a session of the host concerned (UNAVAILABLE).
 	Unreachable
 )
 

@@ -6,11 +6,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// applyReport takes in what a host observed. The report counts for the host and
-// boot it names only; each observation counts under the epoch it names (S104), and a
-// record of the host above the last one only (S16). What does not count is
-// passed over: the host said something that was overtaken. A call that waits for its
-// fact is told so, as it must not be answered well (S73).
+// applyReport records what a host observed. The report counts for the host and
+// boot it names only; each observation counts under the epoch it names (S104), and only if
+// its sequence is above the host's last one (S16). An observation that does not count is
+// ignored: a later decision superseded it. The outcome lists those that a call on the host
+// waits for, as that call must not succeed (S73).
 func applyReport(s *State, _ Meta, c *fsmpb.Report) (*fsmpb.Outcome, *Rejection) {
 	n, rej := s.nodeOfBoot(c.GetNodeId(), c.GetHostId(), c.GetBootId())
 	if rej != nil {
@@ -26,7 +26,7 @@ func applyReport(s *State, _ Meta, c *fsmpb.Report) (*fsmpb.Outcome, *Rejection)
 	return out, nil
 }
 
-// isOvertaken tells whether the observation says staged, bound or kept, and the state does not.
+// isOvertaken tells whether the observation reports staged, bound or kept, and the state does not want it so.
 func (s *State) isOvertaken(n *Node, o *fsmpb.Observation) bool {
 	var path string
 	switch f := o.GetFact().(type) {
@@ -53,7 +53,7 @@ func (s *State) isOvertaken(n *Node, o *fsmpb.Observation) bool {
 	return p.target(path) == nil || !p.target(path).Done
 }
 
-// observe takes in one observation.
+// applyObservation records one observation.
 func (s *State) applyObservation(n *Node, o *fsmpb.Observation) {
 	if o.GetSnapshotId() != "" {
 		s.applySnapshotObservation(n, o)
@@ -82,7 +82,7 @@ func (s *State) applyObservation(n *Node, o *fsmpb.Observation) {
 	s.putVolume(updated)
 }
 
-// reportContext is one fact's context: who saw it, of which replica, under what.
+// reportContext is one fact's context: which host observed it, of which replica, under which epoch.
 type reportContext struct {
 	state    *State
 	host     *Node
@@ -139,8 +139,8 @@ func (x reportContext) publication(v *Volume) *Publication {
 	return p
 }
 
-// staged: the host brought the volume up as it said. A mount is of a filesystem
-// that is recorded as made before (S15).
+// staged: the host staged the volume as it recorded before. A mount must be of a filesystem
+// that is recorded as made (S15).
 func (x reportContext) staged(v *Volume, f *fsmpb.Staged) (Volume, bool) {
 	p := x.publication(v)
 	if p == nil || p.Staging == nil || p.Staging.Done || p.Staging.Path != f.GetStagingPath() || p.Staging.Boot != x.host.Boot {
@@ -155,8 +155,8 @@ func (x reportContext) staged(v *Volume, f *fsmpb.Staged) (Volume, bool) {
 	return v.withPublication(updated), true
 }
 
-// unstaged: the host observed no mount and no open device. It is a record in the
-// host's order, so that it ends no staging that was begun after it (S16).
+// unstaged: the host observed no mount and no open device. It has a sequence number of the
+// host, so that it does not end a staging that was begun after it (S16).
 func (x reportContext) unstaged(v *Volume) (Volume, bool) {
 	if x.sequence == 0 {
 		return *v, false
@@ -179,7 +179,7 @@ func (x reportContext) unstaged(v *Volume) (Volume, bool) {
 	}
 	if changed && v.Replicated() && x.state.level2() {
 		updated = updated.withReplication()
-		x.state.updateReplicaStates(&updated) // what was seen before may mean more now that nobody uses it
+		x.state.updateReplicaStates(&updated) // earlier observations may prove more now that nobody uses it
 	}
 	if changed {
 		updated = updated.withoutLimits(x.host.Host)
@@ -188,7 +188,7 @@ func (x reportContext) unstaged(v *Volume) (Volume, bool) {
 	return updated, changed
 }
 
-// inUse: something uses the volume, whose end was asked for (S31).
+// stagingInUse: something still uses the volume, although its unpublish was requested (S31).
 func (x reportContext) stagingInUse(v *Volume, f *fsmpb.StagingInUse) (Volume, bool) {
 	p := x.publication(v)
 	if p == nil || !p.Ending || p.Staging == nil || p.UsedBy == clip(f.GetDetail()) {
@@ -199,9 +199,9 @@ func (x reportContext) stagingInUse(v *Volume, f *fsmpb.StagingInUse) (Volume, b
 	return v.withPublication(updated), true
 }
 
-// isSecondary tells whether the host said, knowing of the last grant and of its end, that
-// its replica is not primary: before that it ends no obligation and gives no grant back.
-// One that has attached nothing since it booted is not primary.
+// isSecondary tells whether the host reported, knowing of the last grant and of its end, that
+// its replica is not primary: before that it neither ends a teardown nor relinquishes a grant.
+// A host that has attached nothing since it booted is not primary.
 func (x reportContext) isSecondary(v *Volume) bool {
 	l := v.ActiveReplica(x.host.Host)
 	if l == nil || l.Boot != x.host.Boot && l.Observed == (ReplicaObservation{}) {
@@ -222,7 +222,7 @@ func (x reportContext) targetBound(v *Volume, f *fsmpb.TargetBound) (Volume, boo
 	return v.withPublication(updated), true
 }
 
-// targetGone: the host observed nothing at the path; in its order, as unstaged (S16).
+// targetGone: the host observed nothing at the path. It has a sequence number, as unstaged (S16).
 func (x reportContext) targetGone(v *Volume, f *fsmpb.TargetGone) (Volume, bool) {
 	p := x.publication(v)
 	if x.sequence == 0 || p == nil || p.target(f.GetTargetPath()) == nil {

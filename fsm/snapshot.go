@@ -8,7 +8,7 @@ type SnapshotID string
 // GroupSnapshotID is `hgs-` plus a UUID.
 type GroupSnapshotID string
 
-// Snapshot is one cut of a volume, kept in the pool of its source's replica. It
+// Snapshot is a volume's content at one instant, kept in the pool of its source's replica. It
 // outlives its source. A *Snapshot that came out of a State is immutable.
 type Snapshot struct {
 	ID          SnapshotID
@@ -20,16 +20,16 @@ type Snapshot struct {
 	Node NodeID
 	Host HostID
 	Pool PoolID
-	// Size is the source's when it was cut, in bytes.
+	// Size is the source's when the snapshot was taken, in bytes.
 	Size int64
-	// Format and Capabilities are the source's when it was cut: what is made from
+	// Format and Capabilities are the source's when the snapshot was taken: a volume made from
 	// it has this format and is never formatted (S15).
 	Format       Format
 	Capabilities []Capability
 	Phase        SnapshotPhase
-	// TakenAt is when it was cut; constant from then on.
+	// TakenAt is when it was taken; constant from then on.
 	TakenAt time.Time
-	// Frozen and Cut of a group's member are of the group's current attempt; it is
+	// Frozen and TakenAt of a group's member are of the group's current attempt; it is
 	// Ready when its group is.
 	Frozen  bool
 	Missing bool // its host reported the file missing
@@ -39,10 +39,10 @@ type Snapshot struct {
 	// Error is why it is Failed.
 	Error     string
 	Sequence  uint64
-	Operation *Operation // of the cut or the delete, with the copy's progress; a member has its group's
+	Operation *Operation // of taking or deleting it, with the copy's progress; a member has its group's
 	Created   Epoch
 	Modified  uint64
-	// KeptCopy is set of a copy of what a replica had that lost. It has no name.
+	// KeptCopy is set for a kept copy of an outdated replica. Such a snapshot has no name.
 	KeptCopy *KeptCopy
 }
 
@@ -50,18 +50,18 @@ type Snapshot struct {
 type SnapshotPhase uint8
 
 const (
-	// SnapshotTaking: decided; its host has not reported the cut.
+	// SnapshotTaking: decided; its host has not reported it taken.
 	SnapshotTaking SnapshotPhase = iota + 1
-	// SnapshotReady: cut, complete, and its group too.
+	// SnapshotReady: taken, complete, and its group too.
 	SnapshotReady
-	// SnapshotDeleting: the name is free; the record is the obligation to remove it.
+	// SnapshotDeleting: the name is free; the record is the pending removal.
 	SnapshotDeleting
-	// SnapshotFailed: the cut failed, its group was given up, or its host was lost;
-	// the next create with the name begins anew.
+	// SnapshotFailed: it could not be taken, its group was aborted, or its host was lost;
+	// the next create with the name begins again.
 	SnapshotFailed
 )
 
-// GroupSnapshot is snapshots that were cut at one instant.
+// GroupSnapshot is snapshots of several volumes at one instant.
 type GroupSnapshot struct {
 	ID          GroupSnapshotID
 	Name        string
@@ -70,9 +70,9 @@ type GroupSnapshot struct {
 	Phase       GroupPhase
 	// Attempt numbers the freezes; reports of another attempt do not count.
 	Attempt uint32
-	TakenAt time.Time // of the first member's cut
-	Error   string    // why the last attempt was given up
-	// Operation is of the freeze and the cuts, or of the delete; nil when Ready.
+	TakenAt time.Time // of the first member taken
+	Error   string    // why the last attempt was aborted
+	// Operation is of freezing and taking, or of the delete; nil when Ready.
 	Operation *Operation
 	Created   Epoch
 	Modified  uint64
@@ -82,15 +82,15 @@ type GroupSnapshot struct {
 type GroupPhase uint8
 
 const (
-	// GroupFreezing: hosts freeze the members; none is cut.
+	// GroupFreezing: hosts freeze the members; none is taken.
 	GroupFreezing GroupPhase = iota + 1
-	// GroupTaking: all were frozen at once; hosts cut.
+	// GroupTaking: all were frozen at once; hosts take the snapshots.
 	GroupTaking
-	// GroupReady: all are cut, under one freeze.
+	// GroupReady: all are taken, under one freeze.
 	GroupReady
-	// GroupAborting: an attempt was given up, for Error; what was cut is being
-	// removed. The next create with the name begins another when all members are Gone;
-	// from feature level 2 on there is no record of it then.
+	// GroupAborting: an attempt was aborted, for Error; the snapshots taken are being
+	// removed. When all members are Gone, the next create with the name begins another
+	// attempt; from feature level 2 on the record is removed then.
 	GroupAborting
 	// GroupDeleting: members are being removed.
 	GroupDeleting
@@ -111,12 +111,12 @@ type Limits struct {
 	ReadBPS, WriteBPS   uint64 // bytes a second
 }
 
-// DesiredSnapshot is what the log wants of one host for one snapshot.
+// DesiredSnapshot is the desired state of one host for one snapshot.
 type DesiredSnapshot struct {
 	Snapshot SnapshotID
 	Source   VolumeID
 	Pool     PoolID
-	Size     int64 // bytes; of the source when the cut was decided
+	Size     int64 // bytes; of the source when the snapshot was decided
 	Goal     SnapshotGoal
 	Group    GroupSnapshotID
 	Attempt  uint32 // of the group, or of the operation's retries
@@ -132,14 +132,14 @@ type DesiredSnapshot struct {
 type SnapshotGoal uint8
 
 const (
-	// SnapshotGoalTake: cut it: freeze, cut and thaw by itself when it is in no group.
+	// SnapshotGoalTake: take it; when it is in no group, freeze before and thaw after.
 	SnapshotGoalTake SnapshotGoal = iota + 1
 	// SnapshotGoalFreeze: freeze the source for a group's attempt, and report.
 	SnapshotGoalFreeze
 	// SnapshotGoalKeep: it should be there; thaw what was frozen for it.
 	SnapshotGoalKeep
-	// SnapshotGoalThaw: the group was given up: thaw, remove what was cut, and report
-	// SnapshotGone with the wish's attempt.
+	// SnapshotGoalThaw: the group was aborted: thaw, remove what was taken, and report
+	// SnapshotGone with this attempt.
 	SnapshotGoalThaw
 	// SnapshotGoalRemove: thaw what was frozen for it, remove it, and report SnapshotGone.
 	SnapshotGoalRemove

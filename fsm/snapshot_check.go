@@ -48,7 +48,7 @@ func (s *State) checkSnapshotForm(n *Snapshot) error {
 	return nil
 }
 
-// checkSnapshotHost is S105 of snapshots: whoever keeps or owes something can be asked for it.
+// checkSnapshotHost is S105 of snapshots: a host that keeps one or must remove it is registered.
 func (s *State) checkSnapshotHost(n *Snapshot) error {
 	host, ok := s.Node(n.Node)
 	switch {
@@ -67,7 +67,7 @@ func (s *State) checkSnapshotPhase(n *Snapshot) error {
 	if g, ok := s.GroupSnapshot(n.Group); n.Group != "" && (!ok || n.Operation != nil || !slices.Contains(g.Members, n.ID)) {
 		return violated("S114", "snapshot %s is not a member of group %s, or has an operation of its own", n.ID, n.Group)
 	} else if ok {
-		return nil // checkGroup looks at members
+		return nil // checkGroup checks members
 	}
 	var kind OperationKind
 	if n.Operation != nil {
@@ -89,7 +89,7 @@ func (s *State) checkSnapshotPhase(n *Snapshot) error {
 	return nil
 }
 
-// checkKeptPhase: only a removal that somebody asked for is an operation.
+// checkKeptPhase: of a kept copy only a requested removal is an operation.
 func checkKeptPhase(n *Snapshot, kind OperationKind) error {
 	right := map[SnapshotPhase]bool{
 		SnapshotTaking:   kind == 0 && n.TakenAt.IsZero(),
@@ -102,7 +102,7 @@ func checkKeptPhase(n *Snapshot, kind OperationKind) error {
 	return nil
 }
 
-// checkGroup is S115: a group is cut under one freeze, or not at all.
+// checkGroup is S115: all snapshots of a group are taken under one freeze, or none.
 func (s *State) checkGroup(g *GroupSnapshot) error {
 	members := s.members(g)
 	if !g.ID.Valid() || g.Name == "" || len(g.Members) == 0 || g.Attempt == 0 || g.Phase == GroupDeleting && len(members) == 0 {
@@ -147,8 +147,8 @@ func (s *State) checkSource(v *Volume) error {
 	return violated("S116", "volume %s is being made from %v, which is not there", v.ID, v.Source)
 }
 
-// checkGrowth is S117: a size that is not reached has an operation, nobody uses a replica that
-// was taken back before it has it, and limits are in force only where the volume is staged.
+// checkGrowth is S117: a size that is not reached has an operation, an undersized replica is
+// used by nobody until it has it, and limits are in force only where the volume is staged.
 func checkGrowth(v *Volume) error {
 	for i := range v.Replicas {
 		r := &v.Replicas[i]

@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// applyCreateSnapshot decides to cut a snapshot of a name, or joins the one that
-// exists (S113). Room is reserved as for a volume; its host cuts (S19). Whether a raw
-// volume can be cut while it is written to is known to its host only, which says so
-// by a failed step.
+// applyCreateSnapshot decides to take a snapshot of a name, or joins the one that
+// exists (S113). Room is reserved as for a volume; its host takes it (S19). Only the host
+// knows whether a snapshot of a raw volume can be taken while it is written to; it reports
+// a failed step if not.
 func applyCreateSnapshot(s *State, m Meta, c *fsmpb.CreateSnapshot) (*fsmpb.Outcome, *Rejection) {
 	requested, rej := requestedSnapshot(c)
 	if rej != nil {
@@ -33,7 +33,7 @@ func applyCreateSnapshot(s *State, m Meta, c *fsmpb.CreateSnapshot) (*fsmpb.Outc
 		return nil, rej
 	}
 	if exists {
-		s.beginDeleteSnapshot(m, existing, existing.Operation.idOrNew(m)) // what the failed cut left becomes an obligation
+		s.beginDeleteSnapshot(m, existing, existing.Operation.idOrNew(m)) // what the failed attempt left becomes a pending removal
 	}
 	requested.Created, requested.Operation = m.Epoch, m.operation(OpSnapshot)
 	s.putSnapshot(requested.ofOrigin(&from))
@@ -68,7 +68,7 @@ func emptyAsNil(b []byte) []byte {
 	return b
 }
 
-// from is the snapshot, to be cut of the origin as it is now.
+// ofOrigin is the snapshot, to be taken of the origin as it is now.
 func (n Snapshot) ofOrigin(o *origin) Snapshot {
 	n.Node, n.Host, n.Pool = o.node.ID, o.node.Host, o.pool
 	n.Size, n.Format, n.Capabilities = o.size, o.format.cloned(), o.capabilities
@@ -95,8 +95,8 @@ func (n *Snapshot) outcome() *fsmpb.Outcome {
 	return out
 }
 
-// applyDeleteSnapshot frees the name at once; the record stays as the obligation of
-// its host (S18, S105). What is unknown is gone; again changes nothing.
+// applyDeleteSnapshot frees the name at once; the record stays as the pending removal of
+// its host (S18, S105). An unknown one is deleted already; repeated, it changes nothing.
 func applyDeleteSnapshot(s *State, m Meta, c *fsmpb.DeleteSnapshot) (*fsmpb.Outcome, *Rejection) {
 	if out := s.deletedSnapshot(c); out != nil {
 		return out, nil

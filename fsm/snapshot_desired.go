@@ -2,7 +2,7 @@ package fsm
 
 import "iter"
 
-// DesiredSnapshot is what the log wants of a host for a snapshot; false when nothing.
+// DesiredSnapshot is the desired state of a host for a snapshot; false when there is none.
 func (s *State) DesiredSnapshot(node NodeID, id SnapshotID) (DesiredSnapshot, bool) {
 	host, ok := s.Node(node)
 	if !ok || host.State == NodeLost {
@@ -15,7 +15,7 @@ func (s *State) DesiredSnapshot(node NodeID, id SnapshotID) (DesiredSnapshot, bo
 	return s.desiredSnapshot(host, n)
 }
 
-// DesiredSnapshots yields all snapshot wishes for a host in order of id.
+// DesiredSnapshots yields a host's desired state of all snapshots, in order of id.
 func (s *State) DesiredSnapshots(node NodeID) iter.Seq[DesiredSnapshot] {
 	return func(yield func(DesiredSnapshot) bool) {
 		host, ok := s.Node(node)
@@ -30,8 +30,8 @@ func (s *State) DesiredSnapshots(node NodeID) iter.Seq[DesiredSnapshot] {
 	}
 }
 
-// desiredSnapshot is addressed to the host, not to its name (S17). What a replica is to keep
-// before it is discarded belongs to that: there is no wish for it until it is there.
+// desiredSnapshot is addressed to the host, not to its name (S17). A kept copy is taken by the
+// host as a part of discarding the replica: it has a desired state only once it is there.
 func (s *State) desiredSnapshot(host *Node, n *Snapshot) (DesiredSnapshot, bool) {
 	if n.Host != host.Host || n.Gone || n.KeptCopy != nil && n.Phase == SnapshotTaking {
 		return DesiredSnapshot{}, false
@@ -50,8 +50,8 @@ func (s *State) desiredSnapshot(host *Node, n *Snapshot) (DesiredSnapshot, bool)
 	return d, true
 }
 
-// snapshotGoal is what may be done: a cut belongs to Cutting, removal is said by
-// Deleting or by a group that was given up (S14), and neither is asked of a host in
+// snapshotGoal is what may be done: a snapshot is taken only while Taking, and removed only
+// while Deleting or when its group was aborted (S14); neither is desired of a host in
 // adoption mode (S1).
 func (s *State) snapshotGoal(host *Node, n *Snapshot) SnapshotGoal {
 	if host.Incarnation != s.cluster.Incarnation {

@@ -9,25 +9,25 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// KeptCopy says of a snapshot that it is what a replica had that lost (S9, S49): its host
-// makes it of the device below before it discards that.
+// KeptCopy marks a snapshot as the content of an outdated replica (S9, S49): its host takes it
+// of the backing device before it discards that content.
 type KeptCopy struct {
-	Reason     string // why the replica lost
-	Generation uint64 // in which it did; 0: not known
+	Reason     string // why the replica was outdated
+	Generation uint64 // in which it was; 0: not known
 	Attachment uint64 // the attachment in which it had that
-	// Superseded is when all replicas of the volume were first up to date since; zero: they
-	// were not yet. Only then may it end by itself.
+	// Superseded is when all replicas of the volume were first up to date after it was taken;
+	// zero: they were not yet. Only a superseded copy may be removed without a request.
 	Superseded time.Time
 }
 
-// maxKeptCopies is how many copies of one volume a host keeps, of as many losses.
+// maxKeptCopies is how many kept copies of one volume a host has at most.
 const maxKeptCopies = 2
 
-// applyKeepReplica takes a kept copy into the log before its host makes it, so that it has
-// room and is known whatever becomes of the host. It is one for each loss: asked again, the
-// answer is the same. Without room, or with as many copies as are kept, one that was
-// superseded ends for it; where there is none, nothing is discarded, and the volume's
-// condition says what to do.
+// applyKeepReplica records a kept copy before its host takes it, so that room is reserved and
+// the copy is known whatever happens to the host. Each time that a replica is outdated has one
+// copy: repeated, the answer is the same. Without room, or with maxKeptCopies already, a
+// superseded copy is removed for it; where there is none, the replica is not discarded, and
+// the volume's condition says what to do.
 func applyKeepReplica(s *State, m Meta, c *fsmpb.KeepReplica) (*fsmpb.Outcome, *Rejection) {
 	v, n, rej := s.replicaForCommand(c, "keep")
 	if rej != nil {
@@ -56,8 +56,8 @@ func applyKeepReplica(s *State, m Meta, c *fsmpb.KeepReplica) (*fsmpb.Outcome, *
 	return s.answerKept(v, n.Host, copied.ID), nil
 }
 
-// checkKeepable refuses what is no loss of this replica. The snapshot is the copy that has the
-// name already, nil when there is none.
+// checkKeepable refuses when this replica is not outdated. The snapshot is the copy that has the
+// id already, nil when there is none.
 func (s *State) checkKeepable(v *Volume, n *Node, c *fsmpb.KeepReplica) (*Snapshot, *Rejection) {
 	refused := func(reason Reason, why string) (*Snapshot, *Rejection) {
 		return nil, Reject(reason, "keep what volume %s lost on node %s: %s", v.ID, n.ID, why)
@@ -90,8 +90,8 @@ func newKeptCopy(v *Volume, n *Node, id SnapshotID, pool PoolID) Snapshot {
 	}
 }
 
-// makeRoomToKeep is what the host waits for before it may keep another copy, empty for
-// nothing. At most one copy ends for it, the oldest that was superseded.
+// makeRoomToKeep says what the host waits for before it may keep another copy, empty for
+// nothing. At most one copy is removed for it, the oldest superseded one.
 func (s *State) makeRoomToKeep(v *Volume, n *Node, copies []*Snapshot, facts []*fsmpb.PoolFact) string {
 	const remedy = "remove one with `holdfast volumes kept remove`"
 	p := n.pool(v.Replica(n.Host).Pool)
@@ -116,14 +116,14 @@ func (s *State) makeRoomToKeep(v *Volume, n *Node, copies []*Snapshot, facts []*
 	return "what it has cannot be kept: its pool has no room for that: make room there, or, where the host keeps copies, " + remedy
 }
 
-// answerKept answers with the copy. Nothing waits any more.
+// answerKept answers with the copy, and clears the recorded reason for waiting.
 func (s *State) answerKept(v *Volume, host HostID, id SnapshotID) *fsmpb.Outcome {
 	out := s.answerNotKept(v, host, "")
 	out.SnapshotId = string(id)
 	return out
 }
 
-// notKept records why what a replica has is not kept; empty when it is.
+// answerNotKept records why the replica's content is not kept; empty when it is.
 func (s *State) answerNotKept(v *Volume, host HostID, why string) *fsmpb.Outcome {
 	if why = clip(why); v.ActiveReplica(host).NotKeptReason != why {
 		updated := v.withReplication()
@@ -133,9 +133,9 @@ func (s *State) answerNotKept(v *Volume, host HostID, why string) *fsmpb.Outcome
 	return &fsmpb.Outcome{VolumeId: string(v.ID)}
 }
 
-// snapshotKept: the copy is in the host's pool. One that the log does not know is taken
-// into it, never removed; said again, it is no news. Of a volume that is being deleted it
-// is an obligation at once.
+// snapshotKept: the copy is in the host's pool. One that is not recorded yet is recorded,
+// never removed; repeated, it changes nothing. If its volume is being deleted, its removal
+// is pending at once.
 func (s *State) snapshotKept(n *Node, o *fsmpb.Observation, f *fsmpb.SnapshotKept) {
 	id := SnapshotID(o.GetSnapshotId())
 	known, ok := s.Snapshot(id)
@@ -164,14 +164,13 @@ func (s *State) snapshotKept(n *Node, o *fsmpb.Observation, f *fsmpb.SnapshotKep
 	s.putSnapshot(updated)
 }
 
-// hasKeptCopy tells whether the log has the copy as one that the host keeps.
+// hasKeptCopy tells whether the copy is recorded as one that the host keeps.
 func (s *State) hasKeptCopy(n *Node, id SnapshotID) bool {
 	existing, ok := s.Snapshot(id)
 	return ok && existing.KeptCopy != nil && existing.Host == n.Host && existing.Phase == SnapshotReady
 }
 
-// KeptCopies yields the copies that hosts keep of what replicas had that lost, in order of
-// their volumes.
+// KeptCopies yields the kept copies of outdated replicas, in order of their volumes.
 func (s *State) KeptCopies() iter.Seq[*Snapshot] {
 	return func(yield func(*Snapshot) bool) {
 		s.snapshots.index.keptCopies.Scan(func(p idPair) bool {
@@ -191,7 +190,7 @@ func (s *State) keptCopiesOf(id VolumeID) iter.Seq[*Snapshot] {
 	}
 }
 
-// MayExpire tells whether a kept copy may end by itself now: nothing that is under way needs it.
+// MayExpire tells whether a kept copy may be removed without a request now: no operation under way needs it.
 func (s *State) MayExpire(n *Snapshot) bool {
 	return n.Phase == SnapshotReady && s.isSuperseded(n) && s.checkNotSource(Busy, "", string(n.ID)) == nil
 }
@@ -214,7 +213,7 @@ func (s *State) liveKeptCopiesOn(id VolumeID, host HostID) []*Snapshot {
 	return slices.DeleteFunc(s.liveKeptCopiesOf(id), func(n *Snapshot) bool { return n.Host != host })
 }
 
-// isRemovingKeptCopy tells whether the host is asked to remove a copy of the volume.
+// isRemovingKeptCopy tells whether a removal of a copy of the volume is pending on the host.
 func (s *State) isRemovingKeptCopy(id VolumeID, host HostID) bool {
 	for n := range s.keptCopiesOf(id) {
 		if n.Phase == SnapshotDeleting && n.Host == host {
@@ -224,8 +223,8 @@ func (s *State) isRemovingKeptCopy(id VolumeID, host HostID) bool {
 	return false
 }
 
-// removeKeptCopies makes the removal of copies obligations of their hosts. That of one that may
-// not have been made yet is one, too.
+// removeKeptCopies makes the copies pending removals of their hosts, also one that may
+// not have been taken yet.
 func (s *State) removeKeptCopies(copies ...*Snapshot) {
 	for _, n := range copies {
 		updated := *n
@@ -234,8 +233,8 @@ func (s *State) removeKeptCopies(copies ...*Snapshot) {
 	}
 }
 
-// supersedeKeptCopies: all replicas of the volume are up to date. What was not made until now is
-// not needed, and what was may end by itself from here on.
+// supersedeKeptCopies: all replicas of the volume are up to date. Copies that were not taken
+// yet are not needed, and the others may expire from here on.
 func (s *State) supersedeKeptCopies(id VolumeID) {
 	for _, n := range s.liveKeptCopiesOf(id) {
 		updated := *n
@@ -257,8 +256,8 @@ func (k *KeptCopy) withSuperseded(at time.Time) *KeptCopy {
 	return &updated
 }
 
-// superseded tells whether a kept copy may end by itself now: its volume has been whole
-// since it was made, and is.
+// isSuperseded tells whether a kept copy may expire now: all replicas of its volume were up to
+// date since it was taken, and are.
 func (s *State) isSuperseded(n *Snapshot) bool {
 	if n.KeptCopy == nil || n.KeptCopy.Superseded.IsZero() {
 		return false
@@ -267,7 +266,7 @@ func (s *State) isSuperseded(n *Snapshot) bool {
 	return !ok || v.allInSync() || v.isDeleting()
 }
 
-// whole tells whether a replicated volume has all its replicas, each up to date.
+// allInSync tells whether a replicated volume has all its replicas, each up to date.
 func (v *Volume) allInSync() bool {
 	r := v.Replication
 	if r == nil || r.InitialSyncIndex == 0 {

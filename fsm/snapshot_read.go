@@ -54,7 +54,7 @@ func (s *State) SnapshotsOf(source VolumeID, after SnapshotID) iter.Seq[*Snapsho
 	}
 }
 
-// SnapshotsOn yields the snapshots of which the host keeps or owes something, in order of id.
+// SnapshotsOn yields the snapshots that the host keeps or must remove, in order of id.
 func (s *State) SnapshotsOn(node NodeID) iter.Seq[*Snapshot] {
 	return func(yield func(*Snapshot) bool) {
 		s.snapshots.index.byNode.Ascend(idPair{subject: string(node)}, func(p idPair) bool {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// applySnapshotObservation takes in what a host observed of a snapshot that it keeps.
+// applySnapshotObservation records what a host observed of a snapshot that it keeps.
 func (s *State) applySnapshotObservation(host *Node, o *fsmpb.Observation) {
 	if f := o.GetSnapshotKept(); f != nil {
 		s.snapshotKept(host, o, f)
@@ -29,8 +29,8 @@ func (s *State) applySnapshotObservation(host *Node, o *fsmpb.Observation) {
 	}
 }
 
-// applySnapshotFact is the fact's effect on a snapshot of its own. What changes nothing
-// is passed over.
+// applySnapshotFact is the fact's effect on a snapshot that is in no group. A fact that changes
+// nothing is ignored.
 func (s *State) applySnapshotFact(n Snapshot, o *fsmpb.Observation) {
 	switch f := o.GetFact().(type) {
 	case *fsmpb.Observation_SnapshotCut:
@@ -57,7 +57,7 @@ func (s *State) applySnapshotFact(n Snapshot, o *fsmpb.Observation) {
 	}
 }
 
-// cut: the host cut the snapshot, whole and with the size that was decided.
+// snapshotTaken: the host took the snapshot, complete and with the size that was decided.
 func (s *State) snapshotTaken(n Snapshot, f *fsmpb.SnapshotCut) Snapshot {
 	if f.GetSizeBytes() != n.Size {
 		return s.withFailedSnapshotStep(n, &fsmpb.StepFailed{Step: "cut", Error: sizeError(f.GetSizeBytes(), n.Size)})
@@ -66,10 +66,10 @@ func (s *State) snapshotTaken(n Snapshot, f *fsmpb.SnapshotCut) Snapshot {
 	return n
 }
 
-// takenAt is never the zero time, which stands for not cut.
+// takenAt is never the zero time, which stands for not taken.
 func takenAt(f *fsmpb.SnapshotCut) time.Time { return timeOf(max(1, f.GetCutUnixNano())) }
 
-// failing counts the attempt; a final failure ends the operation (see failing of a volume).
+// withFailedSnapshotStep counts the attempt; a final failure ends the operation (see withFailedStep).
 func (s *State) withFailedSnapshotStep(n Snapshot, f *fsmpb.StepFailed) Snapshot {
 	n.Operation = n.Operation.withFailure(f)
 	if n.Operation.State == OpFailed && n.Phase == SnapshotTaking && s.level2() {
@@ -81,7 +81,7 @@ func (s *State) withFailedSnapshotStep(n Snapshot, f *fsmpb.StepFailed) Snapshot
 	return n
 }
 
-// snapshotMissing: the file of a snapshot that is Ready is not there; it cannot be cut again.
+// snapshotMissing: the file of a snapshot that is Ready is not there; it cannot be taken again.
 func (s *State) snapshotMissing(n Snapshot) {
 	if n.Phase == SnapshotReady && !n.Missing {
 		n.Missing = true
@@ -97,8 +97,8 @@ func (s *State) snapshotFound(n Snapshot, f *fsmpb.SnapshotCut) {
 	}
 }
 
-// applyMemberFact is the fact's effect on a member and its group. What a host says of
-// another attempt was overtaken (S19).
+// applyMemberFact is the fact's effect on a member and its group. A report of another attempt
+// is ignored (S19).
 func (s *State) applyMemberFact(g *GroupSnapshot, n Snapshot, o *fsmpb.Observation) {
 	switch f := o.GetFact().(type) {
 	case *fsmpb.Observation_Frozen:
@@ -143,8 +143,8 @@ func (s *State) memberTaken(g *GroupSnapshot, n Snapshot, f *fsmpb.SnapshotCut) 
 	s.advanceGroup(g.ID)
 }
 
-// memberGone: nothing of it is on the host. While a group is given up this must be
-// of the attempt that was, so that a later cut is not taken for none.
+// memberGone: nothing of it is on the host. While a group is aborted the report must be of the
+// aborted attempt, so that it is not taken for one about a later snapshot.
 func (s *State) memberGone(g *GroupSnapshot, n Snapshot, attempt uint32) {
 	switch {
 	case g.Phase == GroupDeleting:
@@ -157,7 +157,7 @@ func (s *State) memberGone(g *GroupSnapshot, n Snapshot, attempt uint32) {
 	}
 }
 
-// memberFailed: a group whose member fails is given up; an obligation stays one.
+// memberFailed: a group whose member fails is aborted; a pending removal stays pending.
 func (s *State) memberFailed(g *GroupSnapshot, n *Snapshot, f *fsmpb.StepFailed) {
 	switch {
 	case g.Operation != nil && !g.Operation.isAbout(f):

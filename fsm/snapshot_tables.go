@@ -18,7 +18,7 @@ type storedGroup struct {
 	hash sum256
 }
 
-// cuts are the tables of snapshots and of groups of them, and what is derived.
+// snapshotTables are the tables of snapshots and of group snapshots, and their indexes.
 type snapshotTables struct {
 	byID   *btree.Map[SnapshotID, *storedSnapshot]
 	groups *btree.Map[GroupSnapshotID, *storedGroup]
@@ -26,17 +26,17 @@ type snapshotTables struct {
 }
 
 // snapshotIndex is what can be derived from snapshots and groups, and which volumes are
-// being made from what. It is neither hashed nor written.
+// being made from what. It is neither hashed nor dumped.
 type snapshotIndex struct {
 	names           *btree.Map[string, SnapshotID]      // live snapshots (S113)
 	groupNames      *btree.Map[string, GroupSnapshotID] // live groups (S113)
 	bySource        *btree.BTreeG[idPair]               // volume, snapshot
-	byNode          *btree.BTreeG[idPair]               // node, snapshot that it keeps or owes
+	byNode          *btree.BTreeG[idPair]               // node, snapshot that it keeps or must remove
 	operations      *btree.Map[uint64, SnapshotID]
 	groupOperations *btree.Map[uint64, GroupSnapshotID]
 	creatingFrom    *btree.BTreeG[idPair] // source, volume that is Creating from it (S116)
-	taking          *btree.BTreeG[idPair] // volume, snapshot of it that is Cutting
-	keptCopies      *btree.BTreeG[idPair] // volume, copy that is kept of it
+	taking          *btree.BTreeG[idPair] // volume, snapshot of it that is Taking
+	keptCopies      *btree.BTreeG[idPair] // volume, kept copy of it
 }
 
 // idPair relates two ids, in order of the first.
@@ -123,8 +123,8 @@ func (s *State) removeSnapshot(id SnapshotID) {
 	s.writes++
 }
 
-// putGroup is the only way a group enters the state or changes. What its hosts are
-// to do follows from its phase, so that they are told of their members.
+// putGroup is the only way a group enters the state or changes. What its hosts are to
+// do follows from its phase, so its members are announced as changed too.
 func (s *State) putGroup(g GroupSnapshot) {
 	g.Modified = s.cluster.Index
 	s.storeGroup(g)
@@ -162,7 +162,7 @@ func (s *State) removeGroup(id GroupSnapshotID) {
 	s.writes++
 }
 
-// announceSnapshot tells the host that keeps or owes something of it, and watchers.
+// announceSnapshot announces the change to the snapshot's host and to watchers.
 func (s *State) announceSnapshot(n *Snapshot) {
 	s.changes = append(s.changes, Change{Snapshot: n.ID, Group: n.Group, Node: n.Node})
 }
@@ -247,8 +247,8 @@ func (s Source) key() string {
 	return cmp.Or(string(s.Snapshot), string(s.Volume))
 }
 
-// firstRelated is the first id that the index relates to another and that is still, empty when
-// there is none.
+// firstRelated is the first id that the index relates to another and for which still is true,
+// empty when there is none.
 func firstRelated(x *btree.BTreeG[idPair], of string, still func(id string) bool) (id string) {
 	x.Ascend(idPair{subject: of}, func(p idPair) bool {
 		if p.subject == of && still(p.id) {
@@ -267,7 +267,7 @@ func (s *State) volumeCreatingFrom(source string) string {
 	})
 }
 
-// cutOf is a snapshot that is being cut of a volume.
+// snapshotBeingTaken is a snapshot that is being taken of a volume, empty when there is none.
 func (s *State) snapshotBeingTaken(volume string) string {
 	return firstRelated(s.snapshots.index.taking, volume, func(id string) bool {
 		n, ok := s.Snapshot(SnapshotID(id))
@@ -283,7 +283,7 @@ func (n *Snapshot) liveName() string {
 	return n.Name
 }
 
-// reserveSnapshot: a snapshot keeps room as a volume does, until nothing is left of it.
+// reserveSnapshot: a snapshot reserves room as a volume does, until it is Gone.
 func (x *index) reserveSnapshot(n *Snapshot, sign int) {
 	if !n.Gone {
 		x.reserve(n.Pool, int64(sign)*n.Size, poolUse{snapshots: sign})

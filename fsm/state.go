@@ -19,7 +19,7 @@ type State struct {
 	snapshots snapshotTables              // snapshots, and groups of them
 	// sum is the multiset hash of all records but the cluster's own.
 	sum sum256
-	// index is derived from the records and rebuilt when a snapshot is read.
+	// index is derived from the records and rebuilt when a dump is read.
 	index   index
 	lookups *lookups
 
@@ -28,7 +28,7 @@ type State struct {
 	changes        []Change // of the Apply that is running
 	scratch        encoder  // of the record that is being hashed
 	recentFailures recentFailures
-	sweepBudget    sweepBudget // of a sweep, where it is not the usual one
+	sweepBudget    sweepBudget // of a sweep's batch; zero: the default
 }
 
 // Cluster is what the state knows of itself.
@@ -52,10 +52,10 @@ type Checkpoint struct {
 
 // Result is what Apply decided.
 type Result struct {
-	// Outcome is to be told to whoever proposed the command. It is shared with
+	// Outcome is the answer to the command's proposer. It is shared with
 	// the state's memory of answers: read it, never write to it.
 	Outcome *fsmpb.Outcome
-	// Changes is what watchers should look at again.
+	// Changes is what watchers should read again.
 	Changes []Change
 }
 
@@ -121,7 +121,7 @@ func (s *State) epoch() Epoch {
 	return Epoch{Incarnation: s.cluster.Incarnation, Index: s.cluster.Index}
 }
 
-// Fork is an independent copy in O(1), for snapshots, hashes and what-if. The first
+// Fork is an independent copy in O(1), for dumps, hashes and dry runs. The first
 // Apply on it costs O(state), and until then VolumeByName does.
 func (s *State) Fork() *State {
 	return &State{

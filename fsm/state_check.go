@@ -17,7 +17,7 @@ func (s *State) Check() error {
 	return cmp.Or(s.checkSnapshots(), s.checkIndexes(), s.checkAnswers(), s.checkHash())
 }
 
-// broken names an invariant and what breaks it.
+// violated names an invariant and what breaks it.
 func violated(invariant, format string, args ...any) error {
 	return fmt.Errorf("invariant %s: %s", invariant, fmt.Sprintf(format, args...))
 }
@@ -64,7 +64,7 @@ func (s *State) checkNode(n *Node) error {
 	return nil
 }
 
-// checkForm is S112, and that a volume is somewhere (S105).
+// checkForm is S112, and that some host keeps something of the volume, unless it Failed (S105).
 func (s *State) checkForm(v *Volume) error {
 	byNode := func(a, b Publication) int { return cmp.Compare(a.Node, b.Node) }
 	switch {
@@ -102,7 +102,7 @@ func (s *State) checkPublications(v *Volume) error {
 	return nil
 }
 
-// checkHosts is S105: whoever keeps or owes something can be asked for it.
+// checkHosts is S105: a host that keeps something or has a pending teardown is registered.
 func (s *State) checkHosts(v *Volume) error {
 	for _, r := range v.Replicas {
 		n, ok := s.Node(r.Node)
@@ -205,7 +205,7 @@ func (s *State) checkIndexes() error {
 	return s.lookups.check(s)
 }
 
-// differs says which index is not what the records make it.
+// diff says which index differs from the one built of the records.
 func (x *index) diff(y *index) error {
 	for _, i := range []struct {
 		invariant, what string
@@ -230,7 +230,7 @@ func (x *index) diff(y *index) error {
 	return nil
 }
 
-// checkAnswers is S102: what is remembered is within the window.
+// checkAnswers is S102: every remembered answer is within the window.
 func (s *State) checkAnswers() error {
 	if oldest, _, ok := s.answers.Min(); ok && oldest+DedupeWindow < s.cluster.Index {
 		return violated("S102", "the answer of index %d is remembered at %d", oldest, s.cluster.Index)

@@ -11,7 +11,7 @@ import (
 // RequestIDLen is the length of a command's request id, in bytes. Any other length is rejected.
 const RequestIDLen = 16
 
-// answer is what a command was told when it was applied (S4).
+// answer is the outcome that a command got when it was applied (S4).
 type answer struct {
 	key     answerKey
 	index   uint64 // where it was applied
@@ -28,8 +28,8 @@ type answerKey struct {
 	actor   string
 }
 
-// answer decides a command once: a repeated one gets its first answer, one that
-// is too old to be known is not applied (S4, S102).
+// answerOnce decides a command once: a repeated one gets its first answer, one that
+// is older than the window is not applied (S4, S102).
 func (s *State) answerOnce(m Meta, r row, cmd *fsmpb.Command, body proto.Message) *fsmpb.Outcome {
 	if rej := s.checkEnvelope(cmd, body); rej != nil {
 		return rejected(m, rej)
@@ -46,7 +46,7 @@ func (s *State) answerOnce(m Meta, r row, cmd *fsmpb.Command, body proto.Message
 	return outcome
 }
 
-// checkEnvelope refuses what cannot be remembered.
+// checkEnvelope refuses a command whose answer could not be remembered.
 func (s *State) checkEnvelope(cmd *fsmpb.Command, body proto.Message) *Rejection {
 	if n := len(cmd.GetRequestId()); n != RequestIDLen {
 		return Reject(Invalid, "the request id has %d bytes, not %d", n, RequestIDLen)
@@ -60,13 +60,13 @@ func (s *State) checkEnvelope(cmd *fsmpb.Command, body proto.Message) *Rejection
 	return nil
 }
 
-// atClusterLevel is what the cluster's level understands of a command. A leader of this
-// build proposes nothing else; what another one put on the log changes nothing. A leader
-// of level 1 did not see fields of later levels that others gave it, and its members
-// passed them over: here they are as if they had not been set, so that states are equal.
+// atClusterLevel is the part of a command that the cluster's level understands. A leader of this
+// build proposes nothing else; a command above the level that another leader appended is
+// rejected. A leader of level 1 did not see the fields of later levels that others sent it, and
+// its members ignored them: here they are cleared, so that the states are equal.
 func (s *State) atClusterLevel(m Meta, cmd *fsmpb.Command, body proto.Message) (proto.Message, *Rejection) {
 	if s.cluster.ID == "" {
-		return body, nil // the first command says the level
+		return body, nil // the first command sets the level
 	}
 	rej := TooNew(s.cluster.FeatureLevel, cmd)
 	if rej == nil || m.Level > Level1 || sinceOf(cmd.ProtoReflect().WhichOneof(oneof)) > Level1 {
@@ -104,8 +104,8 @@ func rejected(m Meta, rej *Rejection) *fsmpb.Outcome {
 	}
 }
 
-// forgetOldAnswers drops the answers that no command within the window can ask for: what
-// was first proposed within it was applied within it.
+// forgetOldAnswers drops the answers that no command within the window can repeat: a command
+// that was first proposed within it was applied within it.
 func (s *State) forgetOldAnswers(index uint64) {
 	for {
 		oldest, a, ok := s.answers.Min()

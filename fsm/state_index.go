@@ -7,11 +7,11 @@ import (
 )
 
 // index is what can be derived from the records: it is neither hashed nor
-// written to snapshots. Every field is a pure function of the records, so that
+// written to dumps. Every field is a pure function of the records, so that
 // a state that was restored decides as one that was replayed.
 type index struct {
 	byNode         *btree.BTreeG[nodeVolume]
-	teardowns      *btree.BTreeG[nodeVolume] // per node that owes the end of a publication
+	teardowns      *btree.BTreeG[nodeVolume] // per node that has a pending teardown
 	waitingForPeer *btree.BTreeG[nodeVolume] // per holder: volumes with a replica that waits for its peer
 	inRepair       *btree.Map[uint64, uuid]  // by the index that created it
 	byOperation    *btree.Map[uint64, uuid]
@@ -24,7 +24,7 @@ type index struct {
 	ports          *btree.BTreeG[portBitmap] // per host
 }
 
-// nodeVolume says that a host keeps, or owes, something of a volume. A host's volumes
+// nodeVolume relates a host to a volume of which it has something. A host's volumes
 // are in order of creation, as new ones then come at the end, where the tree is warm.
 type nodeVolume struct {
 	node    NodeID
@@ -178,7 +178,7 @@ func (x *index) replaceMinor(c *volumeChange) {
 	}
 }
 
-// takeMinor keeps the free minors, so that the lowest is found without a look at all.
+// takeMinor keeps the free minors, so that the lowest is found without a scan.
 func (x *index) takeMinor(minor uint32) {
 	for ; x.nextMinor < minor; x.nextMinor++ {
 		x.freeMinors.Insert(x.nextMinor)
@@ -190,7 +190,7 @@ func (x *index) takeMinor(minor uint32) {
 	x.freeMinors.Delete(minor)
 }
 
-// lowestMinor is the lowest that no volume has.
+// lowestMinor is the lowest minor that no volume has.
 func (x *index) lowestMinor() uint32 {
 	if minor, ok := x.freeMinors.Min(); ok {
 		return minor

@@ -7,9 +7,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// interner keeps what the last volumes had in common, so that volumes of one
-// storage class keep it once. It saves memory and decides nothing: what is shared
-// is equal, and never written to.
+// interner keeps the values that the last volumes had in common, so that volumes of one
+// storage class share one copy. It saves memory and decides nothing: interned values
+// are equal, and never written to.
 type interner struct {
 	fingerprints [8][]byte
 	capabilities [8][]Capability
@@ -30,8 +30,8 @@ func (x *interner) actor(name string) string {
 	return name
 }
 
-// requisite reads terms, in one order; terms that were read lately are found as
-// they come, without a copy.
+// requisite reads terms into their canonical order; terms that were read recently are found
+// without a copy.
 func (x *interner) requisite(terms []*fsmpb.Topology) ([]Topology, *Rejection) {
 	if len(terms) == 0 {
 		return nil, nil

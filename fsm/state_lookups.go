@@ -2,23 +2,23 @@ package fsm
 
 import "fmt"
 
-// lookups finds records by what their tables are not ordered by. Its maps are only
+// lookups finds volumes by name and answers by request. Its maps are only
 // looked up, never iterated over. It belongs to one state alone: a fork has none,
-// so that Fork is O(1), and makes its own when it applies something itself.
+// so that Fork is O(1), and builds its own when it applies something itself.
 type lookups struct {
-	names   map[string]uuid // of live volumes (S101); nil until a plan asks for one
+	names   map[string]uuid // of live volumes (S101); nil in a trial fork until one is asked for
 	answers map[answerKey]*answer
-	trial   bool // the fork is only a plan: it knows no answers but its own
+	trial   bool // a trial fork: it knows no answers but its own
 }
 
-// newTrialLookups is of a fork that is only a plan.
+// newTrialLookups is for a trial fork.
 func newTrialLookups() *lookups { return &lookups{answers: map[answerKey]*answer{}, trial: true} }
 
 func newLookups(volumes, answers int) *lookups {
 	return &lookups{names: make(map[string]uuid, volumes), answers: make(map[answerKey]*answer, answers)}
 }
 
-// ensureLookups makes a fork's finder.
+// ensureLookups builds the lookups of a fork.
 func (s *State) ensureLookups() {
 	if s.lookups != nil {
 		return
@@ -31,7 +31,7 @@ func (s *State) ensureLookups() {
 	})
 }
 
-// indexNames looks through all volumes.
+// indexNames builds the names of all live volumes, in O(volumes).
 func (s *State) indexNames() {
 	s.lookups.names = make(map[string]uuid, s.volumes.Len())
 	s.volumes.Scan(func(e volumeItem) bool {
@@ -53,7 +53,7 @@ func (f *lookups) rename(before, after string, key uuid) {
 	}
 }
 
-// named finds the live volume of a name. A fork without a finder looks through all.
+// volumeKeyByName finds the live volume of a name. A fork without lookups scans all volumes.
 func (s *State) volumeKeyByName(name string) (key uuid, ok bool) {
 	if s.lookups != nil {
 		if s.lookups.names == nil {
@@ -71,7 +71,7 @@ func (s *State) volumeKeyByName(name string) (key uuid, ok bool) {
 	return key, ok
 }
 
-// check is S101 and S102: everything is found, and nothing else.
+// check is S101 and S102: every record is found, and nothing else.
 func (f *lookups) check(s *State) error {
 	if f.trial {
 		return nil

@@ -41,7 +41,7 @@ func (s *State) VolumeByName(name string) (*Volume, bool) {
 // Volumes yields all volumes with an id above after, in order, in all phases.
 func (s *State) Volumes(after VolumeID) iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
-		from, _ := after.uuid() // from the beginning, where it is no id
+		from, _ := after.uuid() // from the beginning, where it is not an id
 		s.volumes.Ascend(volumeItem{key: from}, func(e volumeItem) bool {
 			if e.stored.ID <= after {
 				return true
@@ -55,7 +55,7 @@ func (s *State) Volumes(after VolumeID) iter.Seq[*Volume] {
 // VolumeCount is the number of volumes in all phases.
 func (s *State) VolumeCount() int { return s.volumes.Len() }
 
-// VolumesOn yields the volumes of which the host keeps or owes something, in order of id.
+// VolumesOn yields the volumes of which the host has a replica, a publication or a pending teardown, in order of id.
 func (s *State) VolumesOn(node NodeID) iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
 		s.yieldInOrder(volumesUnder(s.index.byNode, node), func(v *Volume) bool {
@@ -64,7 +64,7 @@ func (s *State) VolumesOn(node NodeID) iter.Seq[*Volume] {
 	}
 }
 
-// volumesWithTeardownOn yields the volumes of which the host owes the end of a publication, in order of id.
+// volumesWithTeardownOn yields the volumes of which the host has a pending teardown, in order of id.
 func (s *State) volumesWithTeardownOn(node NodeID) iter.Seq[*Volume] {
 	return func(yield func(*Volume) bool) {
 		s.yieldInOrder(volumesUnder(s.index.teardowns, node), func(v *Volume) bool {

@@ -6,17 +6,17 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Skipped is an entry that the members passed over by their operators' decision, as
-// Apply faulted on it. It is part of the state and of its hash for ever: a member that
-// applied the entry holds another state than one that passed it over, and the next
-// checkpoint tells (S70, S23).
+// Skipped is an entry that the members skipped by their operators' decision, as
+// Apply faulted on it. It is part of the state and of its hash permanently: a member that
+// applied the entry holds another state than one that skipped it, and the next
+// checkpoint detects that (S70, S23).
 type Skipped struct {
 	Index uint64
 	Hash  []byte // sha256 of the entry's content
 }
 
-// Skip takes an entry in without deciding it. Whoever proposed it, and asks again under
-// the same request id, is told so. cmd is nil where the content is no command.
+// Skip records an entry without deciding it. A proposer that retries it under the same
+// request id gets a rejection that says so. cmd is nil where the content is not a command.
 func (s *State) Skip(index uint64, hash []byte, cmd *fsmpb.Command) Result {
 	m := s.begin(index, cmd)
 	s.cluster.Skipped = append(slices.Clip(s.cluster.Skipped), Skipped{Index: index, Hash: slices.Clone(hash)})

@@ -43,7 +43,7 @@ func (s *State) wasAllInSync(id VolumeID) bool {
 	return ok && v.allInSync()
 }
 
-// writeVolume is putVolume of what was decided at an earlier index.
+// writeVolume is putVolume without a new Modified: for a change decided at an earlier index.
 func (s *State) writeVolume(v Volume) {
 	var nodes [2][4]NodeID
 	c := volumeChange{nodesBefore: nodes[0][:0], nodesAfter: nodes[1][:0]}
@@ -119,7 +119,7 @@ func (s *State) removeAnswer(a *answer) {
 	s.sum = s.sum.minus(a.hash)
 }
 
-// announceVolume tells every host that held or holds something of the volume.
+// announceVolume announces the change to every host that held or holds something of the volume.
 func (s *State) announceVolume(c *volumeChange) {
 	id := c.id()
 	for _, node := range c.nodesAfter {
@@ -135,8 +135,8 @@ func (s *State) announceVolume(c *volumeChange) {
 	}
 }
 
-// wakeWaiters tells whoever waits for a volume or a snapshot that what the log knows of
-// the node is another. The node itself reads its own record again.
+// wakeWaiters announces to all callers that wait for a volume or a snapshot that the record of
+// the node changed. The node itself reads its own record again.
 func (s *State) wakeWaiters(node NodeID) {
 	s.changes = append(s.changes, Change{Node: node, WakeWaiters: true})
 }
@@ -215,7 +215,7 @@ func (r *storedVolume) appendOperationIDs(ids []OperationID) []OperationID {
 	return ids
 }
 
-// eachReservation visits the pools that keep room for the volume.
+// eachReservation visits the pools in which room is reserved for the volume.
 func (r *storedVolume) eachReservation(visit func(PoolID, int64)) {
 	if r == nil {
 		return

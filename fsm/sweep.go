@@ -8,21 +8,21 @@ import (
 
 // Sweep is what one entry changed of every volume and snapshot of a host, or of all
 // replicated volumes, from feature level 2 on. The change is in force from that entry on:
-// every read applies it to the records that do not have it yet (current). Writing it into
+// every read applies it to the records that do not have it yet (withSweeps). Writing it into
 // them is split over the entries that follow, so that none takes long however much the
 // host holds.
 //
 // A record has a sweep when it was written at the sweep's entry or later (Modified):
-// whoever writes a record has read it, with all sweeps. What a sweep makes of a record
-// follows from that record and the sweep alone, so it is the same whenever, and in
-// whatever parts, it is written.
+// a record is read, with all sweeps, before it is written. The result of a sweep depends on
+// that record and the sweep alone, so it is the same whenever, and in whatever batches, it
+// is written.
 type Sweep struct {
 	Kind   SweepKind
 	Epoch  Epoch  // of the entry
 	Node   NodeID // and Host: empty where it is about all
 	Host   HostID
 	Reason string
-	// Cursor is the creation of the last volume that was looked at.
+	// Cursor is the creation index of the last volume that was visited.
 	Cursor uint64
 }
 
@@ -34,14 +34,14 @@ const (
 	SweepBoot SweepKind = iota + 1
 	// SweepLost: the host was recorded as lost.
 	SweepLost
-	// SweepGenerations: the host cannot be asked any more, or can be asked again.
+	// SweepGenerations: the host became unreachable, or reachable again.
 	SweepGenerations
-	// SweepPeers: the host replicates otherwise; those that replicate with it are told.
+	// SweepPeers: the host's replication address or key changed; the change is announced to its peers.
 	SweepPeers
-	// SweepRestore: the log went on from a restored one.
+	// SweepRestore: the cluster was restored from an earlier state.
 	SweepRestore
-	// SweepWaiting: the host cannot be asked any more, or can be asked again; replicas that
-	// wait for their peer on it (waits) are told.
+	// SweepWaiting: the host became unreachable, or reachable again; the change is announced to
+	// replicas that wait for their peer on it (waitsForPeer).
 	SweepWaiting
 
 	lastSweepKind = SweepWaiting
@@ -64,8 +64,8 @@ func applyContinueSweep(s *State, _ Meta, c *fsmpb.ContinueSweep) (*fsmpb.Outcom
 	return &fsmpb.Outcome{}, nil
 }
 
-// begin puts a sweep of this entry into force. An entry begins all its sweeps before it
-// writes a volume: a record that is written at an entry has what the entry swept.
+// beginSweep puts a sweep of this entry into force. An entry begins all its sweeps before it
+// writes a volume: a record that is written at an entry has the sweeps of that entry.
 func (s *State) beginSweep(kind SweepKind, n *Node, reason string) {
 	w := Sweep{Kind: kind, Epoch: s.epoch(), Reason: reason}
 	if n != nil {
@@ -78,7 +78,7 @@ func (s *State) beginSweep(kind SweepKind, n *Node, reason string) {
 	s.writes++
 }
 
-// sweepHasWork tells whether the sweep has anything to look at.
+// sweepHasWork tells whether there is any record that the sweep is about.
 func (s *State) sweepHasWork(w *Sweep) bool {
 	if len(s.nextToSweep(w, 1)) > 0 {
 		return true
@@ -116,7 +116,7 @@ func (s *State) runSweeps() {
 	}
 }
 
-// sweepVolumes goes on behind the cursor; true at the end.
+// sweepVolumes continues after the cursor; true when all volumes are done.
 func (s *State) sweepVolumes(w *Sweep, budget *sweepBudget) bool {
 	next := s.nextToSweep(w, budget.reads)
 	for _, p := range next {
@@ -134,7 +134,7 @@ func (s *State) sweepVolumes(w *Sweep, budget *sweepBudget) bool {
 	return len(next) == 0 || budget.reads > 0
 }
 
-// nextToSweep are the next volumes that the sweep is about, as they were created.
+// nextToSweep are the next volumes that the sweep is about, in order of creation.
 func (s *State) nextToSweep(w *Sweep, limit int) (next []nodeVolume) {
 	index := s.index.byNode
 	switch w.Kind {
@@ -163,7 +163,7 @@ func (s *State) nextToSweep(w *Sweep, limit int) (next []nodeVolume) {
 	return next
 }
 
-// writeSweepsInto writes the sweeps into a volume's record; false when none changes it.
+// writeSweepsInto writes the sweeps into a volume's record; false when they do not change it.
 func (s *State) writeSweepsInto(key uuid) bool {
 	e, ok := s.volumes.Get(volumeItem{key: key})
 	if !ok {
@@ -180,7 +180,7 @@ func (s *State) writeSweepsInto(key uuid) bool {
 	return updated != stored
 }
 
-// sweepSnapshots: of snapshots a lost host keeps nothing; true at the end.
+// sweepSnapshots removes what a lost host kept of snapshots; true when all are done.
 func (s *State) sweepSnapshots(w *Sweep, budget *sweepBudget) bool {
 	if w.Kind != SweepLost {
 		return true
@@ -217,7 +217,7 @@ func (s *State) writeSweepsIntoSnapshot(id SnapshotID) {
 	}
 }
 
-// beingLost tells whether what a lost host held is still in the records, and counted.
+// beingLost tells whether records still have, and count, what a lost host held.
 func (s *State) beingLost(host HostID) bool {
 	return slices.ContainsFunc(s.cluster.Sweeps, func(w Sweep) bool { return w.Kind == SweepLost && w.Host == host })
 }

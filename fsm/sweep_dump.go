@@ -8,7 +8,7 @@ func (e *encoder) sweeps(c *Cluster) {
 		return
 	}
 	if len(c.Skipped) == 0 {
-		e.u64(0) // entries that were passed over
+		e.u64(0) // the number of skipped entries
 	}
 	e.u64(uint64(len(c.Sweeps)))
 	for i := range c.Sweeps {

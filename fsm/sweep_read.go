@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// current is the volume with what the sweeps that its record does not have make of it;
+// withSweeps is the volume after the sweeps that its record does not have yet;
 // false when nothing is left of it.
 func (s *State) withSweeps(v *Volume) (*Volume, bool) {
 	written := v.Modified
@@ -26,7 +26,7 @@ func (s *State) withSweeps(v *Volume) (*Volume, bool) {
 	return v, true
 }
 
-// sweepEffect is what a sweep makes of a record.
+// sweepEffect is the result of a sweep on a record.
 type sweepEffect uint8
 
 const (
@@ -35,7 +35,7 @@ const (
 	sweepRemoved
 )
 
-// withSweep is what a sweep makes of a volume. It looks at nothing but the two.
+// withSweep is the volume after one sweep. It depends on nothing but the two.
 func (s *State) withSweep(v *Volume, w *Sweep) (Volume, sweepEffect) {
 	changed := false
 	updated := *v
@@ -62,8 +62,8 @@ func (s *State) withSweep(v *Volume, w *Sweep) (Volume, sweepEffect) {
 	return updated, sweepUnchanged
 }
 
-// snapshotWithSweeps is current of a snapshot: only the loss of its host changes it, and no
-// lost host keeps one anew.
+// snapshotWithSweeps is withSweeps of a snapshot: only the loss of its host changes it, and a
+// lost host never keeps another.
 func (s *State) snapshotWithSweeps(n *Snapshot) (*Snapshot, bool) {
 	if n.Gone {
 		return n, true
@@ -89,8 +89,8 @@ func (s *State) groupRemains(g *GroupSnapshot) bool {
 	return len(s.cluster.Sweeps) == 0 || g.Phase != GroupDeleting || len(s.members(g)) > 0
 }
 
-// sweepPredecessors writes the sweeps into the records that a new one would take the place of:
-// a volume of the same id of which nothing is left, and one that holds the same name no more.
+// sweepPredecessors writes the sweeps into the records that a new one would replace in a table or
+// index: a volume of the same id of which nothing is left, and one that no longer has the same name.
 func (s *State) sweepPredecessors(v *Volume) {
 	if len(s.cluster.Sweeps) == 0 {
 		return

@@ -2,8 +2,7 @@ package fsm
 
 import "unicode/utf8"
 
-// Clip is the text as a record keeps it: who compares what it would say with what the log
-// has compares that.
+// Clip is the text as a record keeps it, for comparing a new text with the recorded one.
 func Clip(text string) string { return clip(text) }
 
 // clip bounds text that enters the state, at the border of a character.

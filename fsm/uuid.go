@@ -36,7 +36,7 @@ func parseUUID(text string) (id uuid, ok bool) {
 	return id, bad&notDigit == 0
 }
 
-// notDigit marks what is no lower case hexadecimal digit.
+// notDigit marks a character that is not a lower case hexadecimal digit.
 const notDigit = 0x80
 
 // hexDigits are the values of the digits, by character.

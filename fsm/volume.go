@@ -2,7 +2,7 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// Volume is one provisioned volume, or one that is being made or deleted. A
+// Volume is one provisioned volume, or one that is being created or deleted. A
 // *Volume that came out of a State is immutable: values are replaced whole.
 type Volume struct {
 	ID          VolumeID
@@ -11,28 +11,28 @@ type Volume struct {
 	Size        int64  // bytes
 	// Capabilities are those it was created with, sorted.
 	Capabilities []Capability
-	// Requisite is the accessibility that was asked for.
+	// Requisite is the accessibility that was requested.
 	Requisite []Topology
 	// Replicas has one element for local volumes, two for replicated ones.
 	Replicas []Replica
 	Format   Format
 	Phase    Phase
-	// Teardowns are obligations of hosts whose publication was revoked while
-	// they were unreachable (S31): the host must report it unstaged.
+	// Teardowns are pending on hosts whose publication was revoked before they ended
+	// it (S31): the host must report it unstaged.
 	Teardowns []Teardown
 	// Operation is the host work under way or failed; nil when there is none.
 	Operation *Operation
 	// OtherOperations are operations of other kinds, from feature level 2 on; see Operations.
 	OtherOperations []Operation
 	Condition       Condition
-	// Source is what it was made from, for ever (zero: empty).
+	// Source is what it was made from; it never changes (zero: empty).
 	Source Source
-	// Limits are wanted of every host where it is staged.
+	// Limits are the I/O limits desired of the host where it is staged.
 	Limits Limits
-	// InitialLimits are those that it was created with, once others were put in their
-	// place; nil: Limits are.
+	// InitialLimits are those that it was created with, once they were modified; nil:
+	// Limits are.
 	InitialLimits *Limits
-	// Claim is what the orchestrator calls it; nil: it did not say.
+	// Claim is what the orchestrator calls it; nil: not known.
 	Claim *Claim
 	// Replication is set for a volume that was created with more than one replica.
 	Replication *Replication
@@ -56,10 +56,10 @@ type (
 	Ready struct {
 		Publications []Publication // sorted by node
 	}
-	// Deleting: the name is free; the record is the obligation to remove the devices (S18).
+	// Deleting: the name is free; the record is the pending removal of the devices (S18).
 	Deleting struct{ Since Epoch }
 	// Failed: the create failed for good; the next create with the name makes a
-	// new volume and turns this one into an obligation.
+	// new volume and turns this one into a pending removal.
 	Failed struct {
 		Reason  string
 		NoSpace bool // the host's pool was full
@@ -93,7 +93,7 @@ type Replica struct {
 	*ReplicaSync
 }
 
-// ReplicaState is what the host last said of a replica's device.
+// ReplicaState is what the host last reported of a replica's device.
 type ReplicaState uint8
 
 const (
@@ -101,11 +101,11 @@ const (
 	ReplicaPlanned ReplicaState = iota + 1
 	// ReplicaPresent: reported made.
 	ReplicaPresent
-	// ReplicaMissing: a Ready volume's device was reported missing (S14: never remade).
+	// ReplicaMissing: a Ready volume's device was reported missing (S14: never made again).
 	ReplicaMissing
 	// ReplicaGone: reported removed.
 	ReplicaGone
-	// ReplicaLeaving: given up while the volume stays; its host is asked to remove it.
+	// ReplicaLeaving: being removed while the volume stays.
 	ReplicaLeaving
 )
 
@@ -142,7 +142,7 @@ type Condition struct {
 	Message  string
 }
 
-// Teardown is a host's obligation to end a publication that was revoked.
+// Teardown is a pending teardown: the host must end a publication that was revoked.
 type Teardown struct {
 	Node  NodeID
 	Host  HostID
@@ -160,9 +160,9 @@ type Publication struct {
 	// no mount and no open device.
 	Staging *Staging
 	Targets []Target // sorted by path
-	// Ending is set when the end of the publication was asked for while it is staged on a
-	// host that can be asked: the host takes it down as soon as nothing uses it, and nothing
-	// more is brought up under it. UsedBy is what the host said that keeps it from that.
+	// Ending is set when the unpublish was requested while it is staged on a reachable host:
+	// the host unstages it as soon as nothing uses it, and nothing more is staged or bound
+	// under it. UsedBy is what still uses it, as the host reported.
 	Ending bool
 	UsedBy string
 }

@@ -28,7 +28,7 @@ func CapabilityFrom(c *fsmpb.Capability) Capability {
 	return Capability{Mode: c.GetMode(), Block: c.GetBlock(), FSType: sharedFSType(c.GetFsType()), Flags: hex.EncodeToString(c.GetFlagsFingerprint())}
 }
 
-// sharedFSType saves a copy of the common names in every volume.
+// sharedFSType interns the common names.
 func sharedFSType(name string) string {
 	switch name {
 	case "ext4":
@@ -77,7 +77,7 @@ func requestedCapabilities(requested []*fsmpb.Capability, fallback string) ([]Ca
 	return all, oneFilesystem(all)
 }
 
-// check refuses what no volume can have.
+// check refuses a capability that no volume can have.
 func (c Capability) check() *Rejection {
 	switch {
 	case len(c.Flags) > 2*maxFingerprintBytes:

@@ -24,7 +24,7 @@ func (c *Claim) check() *Rejection {
 	return nil
 }
 
-// updateClaim takes in what the orchestrator calls the volume now; unset, or equal: as it is.
+// updateClaim records what the orchestrator calls the volume now; unset or equal: unchanged.
 func (v *Volume) updateClaim(p *fsmpb.Claim) *Rejection {
 	updated := claimFrom(p)
 	if updated == nil || v.Claim != nil && *v.Claim == *updated {
@@ -42,7 +42,7 @@ func (v *Volume) initialLimits() Limits {
 	return v.Limits
 }
 
-// initialLimitsRecord is not nil for limits that are none: they were asked for.
+// initialLimitsRecord is not nil for zero limits: they were requested.
 func initialLimitsRecord(l *Limits) *fsmpb.Limits {
 	if l == nil {
 		return nil

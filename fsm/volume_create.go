@@ -25,7 +25,7 @@ func applyCreateVolume(s *State, m Meta, c *fsmpb.CreateVolume) (*fsmpb.Outcome,
 		return nil, rej
 	}
 	if exists {
-		s.beginDelete(m, existing, existing.Operation.idOrNew(m)) // the failed device becomes an obligation
+		s.beginDelete(m, existing, existing.Operation.idOrNew(m)) // the failed device becomes a pending removal
 	}
 	requested.Phase, requested.Created = Creating{}, m.Epoch
 	requested.Operation = m.operation(OpCreate)

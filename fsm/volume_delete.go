@@ -2,11 +2,10 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// applyDeleteVolume frees the name at once (S18). The record stays as the
-// obligation of its hosts, until they report the devices gone (S105). What is
-// unknown is gone; again changes nothing. Its snapshots stay: they are devices of
-// their own. What replicas of it had that lost ends with it: nobody asked for that but the
-// volume (S49).
+// applyDeleteVolume frees the name at once (S18). The record stays as the pending
+// removal of its hosts, until they report the devices gone (S105). An unknown volume is
+// deleted already; repeated, it changes nothing. Its snapshots stay: they are devices of
+// their own. Its kept copies are removed with it: nobody requested them (S49).
 func applyDeleteVolume(s *State, m Meta, c *fsmpb.DeleteVolume) (*fsmpb.Outcome, *Rejection) {
 	if out := s.deletedVolume(c); out != nil {
 		return out, nil

@@ -2,7 +2,7 @@ package fsm
 
 import "iter"
 
-// DesiredVolume is what the log wants of a host for a volume; false when it wants nothing.
+// DesiredVolume is the desired state of a host for a volume; false when there is none.
 func (s *State) DesiredVolume(node NodeID, volume VolumeID) (DesiredVolume, bool) {
 	n, ok := s.Node(node)
 	if !ok || n.State == NodeLost {
@@ -15,7 +15,7 @@ func (s *State) DesiredVolume(node NodeID, volume VolumeID) (DesiredVolume, bool
 	return s.desiredVolume(n, v)
 }
 
-// DesiredVolumes yields all wishes for a host in order of volume id.
+// DesiredVolumes yields a host's desired state of all volumes, in order of volume id.
 func (s *State) DesiredVolumes(node NodeID) iter.Seq[DesiredVolume] {
 	return func(yield func(DesiredVolume) bool) {
 		n, ok := s.Node(node)
@@ -30,8 +30,8 @@ func (s *State) DesiredVolumes(node NodeID) iter.Seq[DesiredVolume] {
 	}
 }
 
-// wish is addressed to the host, not to the name: a host that was installed again
-// under an old name finds nothing here that its predecessor owed (S17).
+// desiredVolume is addressed to the host id, not to the name: a host that was reinstalled
+// under an old name gets nothing that its predecessor had to do (S17).
 func (s *State) desiredVolume(n *Node, v *Volume) (DesiredVolume, bool) {
 	r, teardown := v.Replica(n.Host), v.Teardown(n.Host)
 	p := v.Publication(n.ID)
@@ -55,8 +55,9 @@ func (s *State) desiredVolume(n *Node, v *Volume) (DesiredVolume, bool) {
 	return d, true
 }
 
-// verb is what may be done to the device: creation belongs to Creating, deletion
-// is said by Deleting, and both by a replica that a Ready volume gets or gives up (S14), and neither is asked of a host in adoption mode (S1).
+// goal is what may be done to the device (S14): it is created only while the volume is Creating
+// or the replica is being added, and removed only while the volume is Deleting or the replica
+// is Leaving. Neither is desired of a host in adoption mode (S1).
 func (s *State) goal(n *Node, v *Volume, r *Replica) Goal {
 	if n.Incarnation != s.cluster.Incarnation {
 		return GoalKeep

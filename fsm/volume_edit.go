@@ -25,7 +25,7 @@ func (v *Volume) Publication(node NodeID) *Publication {
 	return nil
 }
 
-// Replica is the one on that host, nil when there is none. One that is gone does not count.
+// Replica is the one on that host, nil when there is none. One that is Gone does not count.
 func (v *Volume) Replica(host HostID) *Replica {
 	for i := range v.Replicas {
 		if v.Replicas[i].Host == host && v.Replicas[i].State != ReplicaGone {
@@ -35,7 +35,7 @@ func (v *Volume) Replica(host HostID) *Replica {
 	return nil
 }
 
-// Teardown is what the host still owes of a revoked publication, nil when it owes nothing.
+// Teardown is the pending teardown of the host, nil when there is none.
 func (v *Volume) Teardown(host HostID) *Teardown {
 	for i := range v.Teardowns {
 		if v.Teardowns[i].Host == host {
@@ -45,7 +45,8 @@ func (v *Volume) Teardown(host HostID) *Teardown {
 	return nil
 }
 
-// InvolvedNodes are the nodes that keep or owe something of the volume, each once.
+// InvolvedNodes are the nodes that have a replica, a publication or a pending teardown of the
+// volume, each once.
 func (v *Volume) InvolvedNodes() []NodeID { return v.appendInvolvedNodes(nil) }
 
 func (v *Volume) appendInvolvedNodes(nodes []NodeID) []NodeID {
@@ -76,7 +77,7 @@ func (v *Volume) allGone() bool {
 	return !slices.ContainsFunc(v.Replicas, func(r Replica) bool { return r.State != ReplicaGone })
 }
 
-// The with-functions return a changed copy; what is shared with the original is
+// The with-functions return a changed copy; the parts that it shares with the original are
 // never written to.
 
 // withReplica replaces what is recorded of a replica's device. Its ReplicaSync stays: r may
@@ -122,7 +123,7 @@ func (v *Volume) withoutPublication(node NodeID) Volume {
 	return updated
 }
 
-// withTeardown records an obligation; a host owes one at most, and the newest
+// withTeardown records a pending teardown; a host has one at most, and the newest
 // epoch stands for all before it, as the host reports what it observes.
 func (v *Volume) withTeardown(t Teardown) Volume {
 	updated := *v

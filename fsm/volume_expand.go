@@ -2,10 +2,10 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// applyExpandVolume decides a larger size (S25); it is reached when the host reported
-// the device grown. A volume never shrinks, and one that is as large already stays as
-// it is. While its content is being copied it keeps its size, as the copies' sizes
-// were decided.
+// applyExpandVolume decides a larger size (S25); it is reached when the hosts reported
+// their devices grown. A volume never shrinks, and one that is as large already is
+// unchanged. While its content is being copied it keeps its size, as the sizes of the copies
+// are decided already.
 func applyExpandVolume(s *State, m Meta, c *fsmpb.ExpandVolume) (*fsmpb.Outcome, *Rejection) {
 	v, size, rej := s.requestedExpansion(c)
 	if rej != nil {
@@ -38,7 +38,7 @@ func (s *State) requestedExpansion(c *fsmpb.ExpandVolume) (*Volume, int64, *Reje
 }
 
 // expandedSize is the size in bytes within the range, the volume's own when that is
-// in it. OutOfRange: only a smaller one is, or none of ours.
+// in it. OutOfRange: only a smaller size is in it, or no valid one.
 func (v *Volume) expandedSize(required, limit int64) (int64, *Rejection) {
 	switch {
 	case required < 0 || limit < 0 || required == 0 && limit == 0:
@@ -57,9 +57,9 @@ func (v *Volume) expandedSize(required, limit int64) (int64, *Rejection) {
 	return size, nil
 }
 
-// checkExpand checks everything that a larger size needs. From feature level 2 on a replica that
-// was given up has no part in it: its host may be away for long. It keeps the size that it
-// has, and is grown if it is ever taken back.
+// checkExpand checks everything that a larger size needs. From feature level 2 on a leaving
+// replica is not expanded: its host may be unreachable for long. It keeps the size that it
+// has, and is expanded if it takes part again.
 func (s *State) checkExpand(v *Volume, size int64, facts []*fsmpb.PoolFact) *Rejection {
 	if op := s.operationBlockingExpand(v); op != nil {
 		return Reject(Busy, "expand volume %s: %s is under way on it", v.ID, op.ID)
@@ -87,8 +87,8 @@ func (s *State) checkExpand(v *Volume, size int64, facts []*fsmpb.PoolFact) *Rej
 }
 
 // operationBlockingExpand is the operation that must end before the volume can grow, nil when none
-// must. From feature level 2 on that is another growth, the end of a publication that a side
-// of the volume owes, and the making of a side.
+// must. From feature level 2 on that is another expansion, the pending teardown of a host that
+// has a replica, and the creation of a replica.
 func (s *State) operationBlockingExpand(v *Volume) *Operation {
 	if !s.level2() {
 		if op := v.Operation; op != nil && op.State == OpRunning {
@@ -127,7 +127,7 @@ func (v *Volume) isExpanding() bool {
 	return false
 }
 
-// grown: the device has the size. Less is no news, more is not the log's.
+// deviceGrown: the device has the size. A smaller or larger one than desired is ignored.
 func (x reportContext) deviceGrown(v *Volume, f *fsmpb.DeviceGrown) (Volume, bool) {
 	if !v.isExpanding() || f.GetSizeBytes() < v.Size || x.replica.Size == v.Size {
 		return *v, false
@@ -138,8 +138,8 @@ func (x reportContext) deviceGrown(v *Volume, f *fsmpb.DeviceGrown) (Volume, boo
 	return updated, true
 }
 
-// revertSize forgets a larger size that a host could not make, so that the volume has
-// what its device has. One that had it, and lost it with a host, keeps it: it was promised.
+// revertSize goes back from a larger size that a host could not make to that of the device. A
+// volume that had the size, and lost it with a host, keeps it: it was promised to callers.
 func (v *Volume) revertSize() {
 	var largest int64
 	for i := range v.Replicas {
@@ -151,8 +151,8 @@ func (v *Volume) revertSize() {
 	v.Size = largest
 }
 
-// settle ends the operations of a Ready volume when what they were about is done. At level
-// 1 it goes on with what was put off while a teardown had the only place.
+// finishOperations ends the operations of a Ready volume that are done. At level 1, where a
+// volume has one operation, it then begins what waited for the end of a teardown.
 func (s *State) finishOperations(v *Volume) {
 	op := v.Operation
 	if s.level2() {
@@ -174,8 +174,8 @@ func (s *State) finishOperations(v *Volume) {
 	}
 }
 
-// finishDoneKinds ends each operation that is done. What level 1 put off while a teardown had
-// the only place goes on in the teardown's.
+// finishDoneKinds ends each operation that is done. What level 1 put off during a teardown
+// continues in the teardown's operation.
 func (v *Volume) finishDoneKinds() {
 	op := v.OperationOf(OpTeardown)
 	if op != nil && len(v.Teardowns) == 0 {

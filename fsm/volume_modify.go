@@ -29,7 +29,7 @@ func applyModifyVolume(s *State, m Meta, c *fsmpb.ModifyVolume) (*fsmpb.Outcome,
 		}
 		s.beginOperation(&updated, v.modifyOperation(m))
 	} else {
-		updated.endOperation(OpModify) // those that are in force already are wanted again
+		updated.endOperation(OpModify) // the limits in force are the desired ones again
 	}
 	s.putVolume(updated)
 	return s.operationOutcomeOf(&updated, OpModify), nil
@@ -83,7 +83,7 @@ func (s *State) checkModify(v *Volume, p *Publication) *Rejection {
 	return rej
 }
 
-// modifyOperation goes on with the operation that is under way, or begins one.
+// modifyOperation continues the operation that is under way, or begins one.
 func (v *Volume) modifyOperation(m Meta) *Operation {
 	if op := v.running(OpModify); op != nil {
 		return op
@@ -91,7 +91,7 @@ func (v *Volume) modifyOperation(m Meta) *Operation {
 	return m.operation(OpModify)
 }
 
-// limited: the host has these limits in force for the device that it has staged.
+// limitsApplied: the host has these limits in force for the device that it has staged.
 func (x reportContext) limitsApplied(v *Volume, f *fsmpb.LimitsApplied) (Volume, bool) {
 	p := v.Publication(x.host.ID)
 	if p == nil || p.Host != x.host.Host || p.Staging == nil {
@@ -110,7 +110,7 @@ func (v *Volume) finishModify() {
 	}
 }
 
-// withoutLimits: what is not staged has no limits in force.
+// withoutLimits: a volume that is not staged has no limits in force.
 func (v *Volume) withoutLimits(host HostID) Volume {
 	r := v.Replica(host)
 	if r == nil || r.Limits == (Limits{}) {

@@ -10,8 +10,8 @@ import (
 // allows them.
 type MountPolicy struct{ Suid, Dev bool }
 
-// The mount flags that are served, by filesystem; "" is every one. All that are made
-// nosuid and nodev may say so.
+// mountFlags are the mount flags that are served, by filesystem; "" is every one. nosuid and
+// nodev, which every mount has, may be requested too.
 var mountFlags = map[string][]string{
 	"": {"async", "defaults", "dirsync", "discard", "lazytime", "noatime", "nodev", "nodiratime", "noexec", "nosuid",
 		"relatime", "ro", "rw", "sync"},
@@ -72,7 +72,7 @@ func (p MountPolicy) serves(fsType, flag string) bool {
 	return slices.ContainsFunc(mountTypes(fsType), func(t string) bool { return slices.Contains(mountFlags[t], flag) })
 }
 
-// served is the list for people.
+// served lists the flags for a message.
 func (p MountPolicy) served(fsType string) string {
 	all := []string{contextFlag + "=LABEL"}
 	for _, t := range mountTypes(fsType) {

@@ -7,7 +7,7 @@ import (
 )
 
 // applyPublishVolume makes one node the only one that may use the volume. The same
-// node asking again gets the same epoch; another node waits for the unpublish (S3, S103).
+// node gets the same epoch for a repeated command; another node waits for the unpublish (S3, S103).
 func applyPublishVolume(s *State, m Meta, c *fsmpb.PublishVolume) (*fsmpb.Outcome, *Rejection) {
 	v, n, rej := s.volumeAndNode(c)
 	if rej != nil {
@@ -67,7 +67,7 @@ func (s *State) readyVolume(id string) (*Volume, *Rejection) {
 	return v, nil
 }
 
-// again answers for a volume that is published already. The modes served here let
+// rejoinPublication answers for a volume that is published already. The modes served here let
 // one node use it at a time.
 func rejoinPublication(v *Volume, publications []Publication, requested Publication) (*fsmpb.Outcome, *Rejection) {
 	i := slices.IndexFunc(publications, func(p Publication) bool { return p.Node == requested.Node })
@@ -109,7 +109,7 @@ func publishOutcome(v *Volume, p Publication) *fsmpb.Outcome {
 	return &fsmpb.Outcome{VolumeId: string(v.ID), Epoch: p.Epoch.proto()}
 }
 
-// String names what an operator would recognise of it.
+// String names the capability for people.
 func (c Capability) String() string {
 	if c.Block {
 		return "block " + c.Mode.String()

@@ -2,9 +2,9 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// created: the device was made. Only a Creating volume becomes Ready by it (S14),
+// deviceCreated: the device was made. Only a Creating volume becomes Ready by it (S14),
 // and only with the size that was decided. A replicated one is Ready when both hosts
-// saw its birth.
+// reported the initial sync.
 func (x reportContext) deviceCreated(v *Volume, f *fsmpb.DeviceCreated) (Volume, bool) {
 	if !v.isCreating() && !x.isBeingAdded(v) {
 		return *v, false
@@ -27,7 +27,7 @@ func (x reportContext) deviceCreated(v *Volume, f *fsmpb.DeviceCreated) (Volume,
 	return updated, true
 }
 
-// isBeingAdded tells whether the replica is one that a Ready volume is being given.
+// isBeingAdded tells whether the replica is being added to a Ready volume.
 func (x reportContext) isBeingAdded(v *Volume) bool {
 	_, ready := v.Phase.(Ready)
 	return ready && v.Operation != nil && x.replica.State == ReplicaPlanned
@@ -46,9 +46,8 @@ func (v *Volume) allPresent() bool {
 	return true
 }
 
-// gone: the device was removed. Only a Deleting volume loses a replica by it, or one
-// that gave this replica up, and not before its host ended the publication that was
-// revoked (S14, S105).
+// deviceGone: the device was removed. It counts only for a volume that is Deleting or a replica
+// that is Leaving, and not before the host ended its revoked publication (S14, S105).
 func (x reportContext) deviceGone(v *Volume) (Volume, bool) {
 	if _, ready := v.Phase.(Ready); ready && x.replica.State == ReplicaLeaving && v.Teardown(x.host.Host) == nil {
 		return x.leavingReplicaGone(v), true
@@ -60,8 +59,8 @@ func (x reportContext) deviceGone(v *Volume) (Volume, bool) {
 	return v.withReplica(x.replica), true
 }
 
-// left: the device of a replica that was given up is gone. Where it was the last that
-// was there, all that had the content were lost before: the volume failed.
+// leavingReplicaGone: the device of a leaving replica is gone. If it was the last one present,
+// all replicas that had the content were lost before: the volume failed.
 func (x reportContext) leavingReplicaGone(v *Volume) Volume {
 	updated := v.withoutReplica(x.host.Host)
 	updated = updated.withoutLeaving(x.host.Host)
@@ -114,7 +113,7 @@ func (x reportContext) formatted(v *Volume, f *fsmpb.Formatted) (Volume, bool) {
 	return updated, true
 }
 
-// stepFailed: the operation did not get on.
+// stepFailed: a step of the operation failed on the host.
 func (x reportContext) stepFailed(v *Volume, f *fsmpb.StepFailed) (Volume, bool) {
 	op := v.Operation
 	if x.state.level2() {
@@ -126,14 +125,15 @@ func (x reportContext) stepFailed(v *Volume, f *fsmpb.StepFailed) (Volume, bool)
 	return x.withFailedStep(v, op, f)
 }
 
-// failing counts the attempt; a final failure ends the operation. A volume whose
-// making failed is Failed, or removed at once from feature level 2 on; one that could
-// not grow has its old size; an obligation stays one, until an operator retries it.
+// withFailedStep counts the attempt; a final failure ends the operation. A volume that could
+// not be created is Failed, or removed at once from feature level 2 on; one that could not be
+// expanded has its old size; a pending teardown or removal stays pending until an operator
+// retries it.
 func (x reportContext) withFailedStep(v *Volume, operation *Operation, f *fsmpb.StepFailed) (Volume, bool) {
 	updated, op := *v, operation.withFailure(f)
 	if op.State == OpFailed && op.Kind == OpExpand {
 		updated.revertSize()
-		if updated.isExpanding() { // one host saw it grown: so it did, and the other will see that
+		if updated.isExpanding() { // one host reported the size: it was expanded, and the other will report it too
 			op.State = OpRunning
 		}
 	}
@@ -153,21 +153,21 @@ func (x reportContext) withFailedStep(v *Volume, operation *Operation, f *fsmpb.
 	return updated, true
 }
 
-// replicaNotAdded: the replica that the volume was to be given cannot be made. It is given up at
-// once: its host removes what was made of it, and then there is neither a record nor a
-// reservation of it (S74). The operation says why until then.
+// replicaNotAdded: the replica that was to be added cannot be made. It is removed at once: its
+// host removes what was made of it, and then there is neither a record nor a reservation of
+// it (S74). The operation has the reason until then.
 func (x reportContext) replicaNotAdded(v *Volume, op *Operation) Volume {
 	updated := v.withoutReplicaSync(x.host.Host, x.state.cluster.Index)
 	x.replica.State = ReplicaLeaving
 	updated = updated.withReplica(x.replica)
 	removal := op.withKind(OpReplicaChange)
-	removal.Retries++ // what is said late of the making is not the removal's
+	removal.Retries++ // late reports about the creation do not count for the removal
 	removal.Step, removal.Attempts, removal.Reason, removal.LastError = op.Step, op.Attempts, op.Reason, op.LastError
 	updated.putOperation(removal)
 	return updated
 }
 
-// copyProgress: how far the making of a volume from its source has come.
+// copyProgress: how much of a volume has been copied from its source.
 func copyProgress(v *Volume, p *fsmpb.Progress) (Volume, bool) {
 	updated := *v
 	op, changed := v.Operation.withProgress(p)
@@ -175,7 +175,7 @@ func copyProgress(v *Volume, p *fsmpb.Progress) (Volume, bool) {
 	return updated, changed
 }
 
-// conditionReported: what the host says of the volume's health.
+// conditionReported: the host reported the volume's health.
 func conditionReported(v *Volume, f *fsmpb.Condition) (Volume, bool) {
 	updated := *v
 	updated.Condition = Condition{Abnormal: f.GetAbnormal(), Message: clip(f.GetMessage())}

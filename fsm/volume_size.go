@@ -5,7 +5,7 @@ import "math/bits"
 // SizeFor is the size in bytes of a volume that is asked for with a capacity range
 // (0: not given) and capabilities; every caller that needs the size takes it from
 // here. It is a multiple of VolumeSizeUnit within the range. Invalid: the range
-// contradicts itself; OutOfRange: no size of ours is in it.
+// contradicts itself; OutOfRange: no valid size is in it.
 func SizeFor(required, limit int64, capabilities []Capability) (int64, *Rejection) {
 	switch {
 	case required < 0 || limit < 0:

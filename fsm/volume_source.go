@@ -26,7 +26,7 @@ func requestedSource(c *fsmpb.Source) (Source, *Rejection) {
 	return from, nil
 }
 
-// origin finds a source that a volume can be made from now.
+// originOf finds a source that a volume can be made from now.
 func (s *State) originOf(from Source) (origin, *Rejection) {
 	if from.Snapshot == "" {
 		return s.volumeOrigin(string(from.Volume))
@@ -47,8 +47,8 @@ func (s *State) originOf(from Source) (origin, *Rejection) {
 	return origin{description: "snapshot " + string(n.ID), size: n.Size, format: n.Format, capabilities: n.Capabilities, node: host, pool: n.Pool}, rej
 }
 
-// volumeOrigin finds a volume whose content can be cut or cloned now: it is Ready, its
-// content is not just being made, it keeps its size, and its host can be asked.
+// volumeOrigin finds a volume of which a snapshot or clone can be made now: it is Ready, its
+// content is complete, its size is not changing, and its host is reachable.
 func (s *State) volumeOrigin(id string) (origin, *Rejection) {
 	v, rej := s.readyVolume(id)
 	if rej != nil {
@@ -69,7 +69,7 @@ func (s *State) volumeOrigin(id string) (origin, *Rejection) {
 	return origin{description: "volume " + string(v.ID), size: v.Size, format: v.Format, capabilities: v.Capabilities, node: host, pool: r.Pool}, rej
 }
 
-// askableHost is the host that keeps something, when it can be asked for it.
+// askableHost is the host that keeps something, when it is reachable.
 func (s *State) askableHost(subject string, node NodeID, host HostID) (*Node, *Rejection) {
 	n, ok := s.Node(node)
 	switch {
@@ -123,7 +123,7 @@ func (s *State) replicaInOriginPool(from *origin, size int64, facts []*fsmpb.Poo
 	return Replica{Node: from.node.ID, Host: from.node.Host, Pool: p.ID, State: ReplicaPlanned}, nil
 }
 
-// fits refuses capabilities that content of the origin's format cannot have: it is
+// checkCapabilities refuses capabilities that content of the origin's format cannot have: it is
 // never formatted again (S15).
 func (o *origin) checkCapabilities(all []Capability) *Rejection {
 	for _, c := range all {
@@ -149,8 +149,8 @@ func (f Format) cloned() Format {
 	return f
 }
 
-// withoutFormatting is the format without what was just being made: what a copy has of that is no
-// filesystem yet, and nobody goes on making it there.
+// withoutFormatting is the format without a mkfs under way: what a copy has of that is not a
+// filesystem yet, and nobody completes it there.
 func (f Format) withoutFormatting() Format {
 	if f.Phase == fsmpb.FormatPhase_FORMAT_PHASE_FORMATTING {
 		return Format{Phase: fsmpb.FormatPhase_FORMAT_PHASE_UNFORMATTED}

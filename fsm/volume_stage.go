@@ -4,7 +4,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// applyStageVolume records a host's intent to bring the volume up, and grants it:
+// applyStageVolume records a host's intent to stage the volume, and grants it:
 // under the publication's epoch, to this host in this boot only (S2, S3).
 func applyStageVolume(s *State, m Meta, c *fsmpb.StageVolume) (*fsmpb.Outcome, *Rejection) {
 	v, p, rej := s.grantedPublication(c)
@@ -42,7 +42,7 @@ type hostCommand interface {
 	GetSequence() uint64
 }
 
-// granted finds the publication that the host may act under, or says why it may
+// grantedPublication finds the publication that the host may act under, or says why it may
 // not: another host, boot or epoch (S2, S3), adoption mode (S1), an earlier
 // publication to be torn down first (S3), a record out of order (S16).
 func (s *State) grantedPublication(c hostCommand) (*Volume, *Publication, *Rejection) {
@@ -121,8 +121,8 @@ func (v *Volume) formatFor(m Meta, c Capability, uuid string) (Format, *Rejectio
 	return f, nil
 }
 
-// staged is the publication with the intent. What is done stays done: what was done
-// in an earlier boot is undone since the host registered the new one.
+// withStaging is the publication with the intent. Done stays as it is: registering a new boot
+// has reset what was done in an earlier one.
 func (p *Publication) withStaging(requested *Staging) Publication {
 	updated := *p
 	if p.Staging != nil {

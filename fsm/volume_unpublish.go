@@ -2,14 +2,14 @@ package fsm
 
 import "github.com/holdfast-storage/holdfast/fsm/fsmpb"
 
-// applyUnpublishVolume ends a node's publication, or all of them. What is not
-// published is unpublished. No other host can reach the data of a single replica: its
-// host keeps the obligation to end what it may have brought up, whether it can be asked
-// now or not (S31). A replicated volume that is staged on a host that can be asked is not
-// taken away: the host is asked to take it down, and the command is to be proposed again
-// when it did; until then it is still published. From one that cannot be asked, this is the
-// first step of a takeover (S8): from here on the host's questions are refused. With
-// protocol A that would lose writes, so it takes a recorded decision first (S11).
+// applyUnpublishVolume ends a node's publication, or all of them; without one it changes
+// nothing. Of a local volume the publication is revoked at once: no other host can reach its
+// data, and its host has a pending teardown of what it may have staged, reachable or not (S31).
+// A replicated volume that is staged on a reachable host stays published: the host is asked to
+// unstage it, and the command is proposed again when it did. On an unreachable host, the
+// unpublish is the first step of a takeover (S8): from here on the host's requests to outdate
+// its peer are refused. With protocol A that could lose writes, so it takes a recorded
+// decision first (S11).
 func applyUnpublishVolume(s *State, m Meta, c *fsmpb.UnpublishVolume) (*fsmpb.Outcome, *Rejection) {
 	if out := s.unpublishedVolume(c); out != nil {
 		return out, nil
@@ -77,7 +77,7 @@ func (v *Volume) publicationsToEnd(c *fsmpb.UnpublishVolume) []Publication {
 	return matching
 }
 
-// hostReachable tells whether the publication's host can be asked to unstage.
+// hostReachable tells whether the publication's host is reachable, so that it can unstage.
 func (s *State) hostReachable(p *Publication) bool {
 	n, ok := s.Node(p.Node)
 	return ok && n.Host == p.Host && n.State == NodeReachable
@@ -88,9 +88,8 @@ func (s *State) needsForceFirst(v *Volume, p *Publication) bool {
 	return v.Replicated() && v.Replication.Protocol == fsmpb.Protocol_PROTOCOL_A && !s.hostReachable(p) && !v.forcedElsewhere(p.Host)
 }
 
-// withRevoked is the volume without the publication; a host that cannot be asked, that has
-// it staged or that may still be primary, keeps the obligation to end what it may have
-// brought up.
+// withRevoked is the volume without the publication. A host that is unreachable, has it staged
+// or may still be primary gets a pending teardown.
 func (s *State) withRevoked(m Meta, v *Volume, p *Publication) Volume {
 	updated := v.withoutPublication(p.Node)
 	updated = updated.withoutLimits(p.Host)
@@ -103,7 +102,7 @@ func (s *State) withRevoked(m Meta, v *Volume, p *Publication) Volume {
 		return updated
 	}
 	if v.Replicated() {
-		updated.Replication.Generation = m.Index // what is seen from here on is seen after it
+		updated.Replication.Generation = m.Index // observations from here on were made after it
 	}
 	updated = updated.withTeardown(Teardown{Node: p.Node, Host: p.Host, Epoch: p.Epoch})
 	switch {
@@ -112,7 +111,7 @@ func (s *State) withRevoked(m Meta, v *Volume, p *Publication) Volume {
 	case s.level2():
 	case updated.Operation == nil:
 		updated.Operation = m.operation(OpTeardown)
-	case updated.Operation.Kind != OpTeardown: // it goes on with what is left of that afterwards
+	case updated.Operation.Kind != OpTeardown: // the other operation continues after the teardown
 		updated.Operation = updated.Operation.withKind(OpTeardown)
 	}
 	return updated
