@@ -86,6 +86,7 @@ func volumeEntity(phase Phase, without string) entity[Volume] {
 			fillRecord(full, &n)
 			v.Phase = full.Interface().(Phase)
 			reflect.ValueOf(&v.Source).Elem().FieldByName(without).SetZero()
+			v.Replication.Leaving = []HostID{v.Replicas[1].Host}
 			return v
 		},
 		put: func(s *State, v Volume) { s.storeVolume(&volumeChange{}, v) },
@@ -96,9 +97,16 @@ func volumeEntity(phase Phase, without string) entity[Volume] {
 			return found
 		},
 		unhashed: map[string]string{
-			"Replication.Leaving[].NotKeptReason": "a text for people, and of a replica that is leaving",
+			"Replicas[1].ReplicaSync.NotKeptReason": "a text for people, and of a replica that is leaving",
 		},
-		fixed: map[string]string{"Source." + without: "a volume is made from a snapshot or from a volume"},
+		fixed: map[string]string{
+			"Source." + without:             "a volume is made from a snapshot or from a volume",
+			"Replicas[1].Host":              "Leaving names it",
+			"Replicas[1].ReplicaSync (nil)": "Leaving says that it is kept",
+			"Replicas (one less)":           "Leaving names the last",
+			"Replication.Leaving[]":         "it names a replica",
+			"Replication (nil)":             "a local volume has no ReplicaSync either",
+		},
 	}
 }
 
@@ -219,5 +227,5 @@ func TestAFieldThatADescriptionForgetsIsFound(t *testing.T) {
 	require.Contains(t, plantedIn(groupEntity(), false, false).forgotten(), "dump: Planted")
 	k := nodeEntity()
 	k.unhashed = map[string]string{"Labels[].Value": "it is hashed, so this row is wrong"}
-	require.Contains(t, k.forgotten(), "hash: Labels[].Value")
+	require.Contains(t, k.forgotten(), "hash: Labels[0].Value")
 }
