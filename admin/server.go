@@ -101,7 +101,8 @@ type Options struct {
 	// Pools is what was measured of each pool, as far as hosts can be asked; nil: nothing.
 	Pools func(context.Context) map[fsm.PoolID]PoolState
 	// AttachFacts gives a command what was measured of pools, as the leader does when it is
-	// proposed; nil: plans go by the state alone.
+	// proposed. Another member has measured nothing, and its plans go by the state alone, as
+	// with nil: the leader may then refuse a step of theirs.
 	AttachFacts func(*fsmpb.Command)
 	// Name is this controller's.
 	Name string

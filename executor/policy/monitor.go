@@ -99,6 +99,9 @@ func (m *Monitor) Run(ctx context.Context) error {
 // recorded since then is for the state to refuse.
 func (m *Monitor) poll(ctx context.Context) {
 	term, leading := m.Member.Leading()
+	if !leading {
+		m.facts.clear() // also when the poll fails: what was measured as leader is old
+	}
 	r, err := m.pollMembers(ctx, leading)
 	if err != nil {
 		m.Logger.Debug("cannot ask the members for their sessions", "error", err)
@@ -143,8 +146,6 @@ func (m *Monitor) applyPoll(r *session.PollReplies, x pollResult) ([]reachabilit
 	}
 	if x.leading {
 		m.facts.replace(candidates)
-	} else {
-		m.facts.clear()
 	}
 	return m.detector.decide(x, nodes), nil
 }

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -139,5 +140,23 @@ func TestPollFactsWorksOnEveryMember(t *testing.T) {
 	require.Len(t, facts, 1, "of pools that the state knows")
 	require.Equal(t, "pool-n1", facts[0].GetPoolId())
 	require.Equal(t, int64(5), facts[0].GetFreeBytes())
+	require.Empty(t, m.facts.current())
+}
+
+// unreachablePoller is of a member that reaches no other.
+type unreachablePoller struct{}
+
+func (unreachablePoller) Poll(context.Context, bool) (*session.PollReplies, error) {
+	return nil, errors.New("no member answers")
+}
+
+func TestS25_ALeaderThatWasDeposedForgetsWhatItMeasured(t *testing.T) {
+	l := newTestState(t)
+	l.register("n1")
+	m := l.newMonitor(&testPoller{session.PollReplies{Sessions: []*sessionpb.SessionFacts{sessionOf("n1", 77)}}}, MonitorConfig{})
+	m.pollAfter(t.Context(), 0)
+	require.NotEmpty(t, m.facts.current())
+	l.following, m.Members = true, unreachablePoller{}
+	m.pollAfter(t.Context(), time.Second)
 	require.Empty(t, m.facts.current())
 }

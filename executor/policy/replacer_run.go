@@ -23,9 +23,20 @@ func (m *Monitor) replaceReplicas(ctx context.Context, x pollResult) {
 		return
 	}
 	volumes, resyncing := degradedVolumes(state)
+	var fault error // ends the scan: the fork may hold half of a command
 	commands := m.replacer.decide(x, volumes, resyncing, func(commands ...*fsmpb.Command) error {
-		return m.dryRun(state, commands)
+		if fault != nil {
+			return fault
+		}
+		err := m.dryRun(state, commands)
+		if errors.Is(err, fsm.ErrFault) {
+			fault = err
+		}
+		return err
 	})
+	if fault != nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*m.Interval)
 	defer cancel()
 	for _, cmd := range commands {
