@@ -87,10 +87,15 @@ func (s *State) expandedVolume(c *fsmpb.ExpandVolume) (*fsmpb.Outcome, *Rejectio
 	return s.operationOutcomeOf(v, OpExpand), nil
 }
 
-// modifiedVolume is the outcome for a volume that has the limits. Its claim decides nothing.
+// modifiedVolume is the outcome for a volume that has the limits and the claim.
 func (s *State) modifiedVolume(c *fsmpb.ModifyVolume) (*fsmpb.Outcome, *Rejection) {
 	v, rej := s.readyVolume(c.GetVolumeId())
-	if rej != nil || !v.hasLimits(v.requestedLimits(c)) {
+	if rej != nil {
+		return nil, rej
+	}
+	updated := *v
+	rej = updated.updateClaim(c.GetClaim())
+	if rej != nil || updated.Claim != v.Claim || !v.hasLimits(v.requestedLimits(c)) {
 		return nil, rej
 	}
 	return s.operationOutcomeOf(v, OpModify), nil
