@@ -73,8 +73,8 @@ func (id OperationID) String() string { return fmt.Sprintf("op-%d", uint64(id)) 
 // Epoch orders grants and desired states: by incarnation, then by log index (S1).
 // The zero Epoch is before all others.
 type Epoch struct {
-	Incarnation uint64
-	Index       uint64
+	Incarnation uint64 `json:"Incarnation"`
+	Index       uint64 `json:"Index"`
 }
 
 // Compare is negative when e is before other, positive when it is after.

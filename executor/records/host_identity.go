@@ -33,8 +33,8 @@ type Host struct {
 }
 
 type knownPool struct {
-	ID       fsm.PoolID
-	Capacity int64
+	ID       fsm.PoolID `json:"ID"`
+	Capacity int64      `json:"Capacity"`
 }
 
 // hostRecord is host.json.
