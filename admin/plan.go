@@ -41,14 +41,14 @@ type step struct {
 type planner struct {
 	state *fsm.State
 	req   *adminpb.PlanRequest
-	host  fsm.HostID // ofEntry the node, the one given or the one that has the name
+	host  fsm.HostID // of the node, the one given or the one that has the name
 	index uint64     // of the state before anything was tried
 	steps []step
 	// listed and unlisted are how many steps of each state are among steps, and are not.
 	listed, unlisted map[string]int
 	dryRuns          int    // commands
 	dryRunFault      error  // the state could not take what was tried: the copy is worth nothing
-	stack            string // ofEntry the fault, where it was not within the state
+	stack            string // of the fault, where it was not within the state
 	// volumesOfLostHost are the volumes of a host that the plan loses, as they were before.
 	volumesOfLostHost []*fsm.Volume
 	// unplaceable are the volumes that cannot have a replica elsewhere.

@@ -44,7 +44,7 @@ type Device struct {
 	Exists     bool   // the image is there, whole
 	Unfinished bool   // an interrupted Create left something
 	Size       int64  // bytes of the image
-	Path       string // isOfAttempt the block device; empty when not attached
+	Path       string // of the block device; empty when not attached
 	Number     uint64 // of the block device, as in stat's st_rdev
 	ReadOnly   bool   // the block device refuses writes
 	// StablePath is a path of the block device that is never another volume's, for what is

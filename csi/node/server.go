@@ -48,7 +48,7 @@ type Expander interface {
 // ExpandRequest is a NodeExpandVolume call.
 type ExpandRequest struct {
 	Volume      fsm.VolumeID
-	Path        string // checkAbsolute: where it is staged or published
+	Path        string // absolute; where it is staged or published
 	StagingPath string // absolute, or empty: not said
 	Required    int64  // bytes that are needed at least; 0: those of the device
 	Limit       int64  // bytes that the device may have at most; 0: any number
@@ -70,7 +70,7 @@ type StageRequest struct {
 type PublishTargetRequest struct {
 	Volume      fsm.VolumeID
 	Epoch       fsm.Epoch
-	StagingPath string // checkAbsolute
+	StagingPath string // absolute
 	TargetPath  string // absolute
 	ReadOnly    bool   // asked for, or implied by the access mode
 	Capability  fsm.Capability

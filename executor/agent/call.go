@@ -17,7 +17,7 @@ type call struct {
 	key          string // what was asked: a retry of the same may join
 	done         chan struct{}
 	err          error         // valid after done
-	hasWaiter    bool          // somebody waits for it; guarded by Executor.mu
+	hasWaiter    bool          // somebody waits for it; guarded by table.mu
 	proposing    atomic.Int32  // it waits for the quorum
 	optionalWait time.Duration // how long its caller would wait for what is not needed
 }

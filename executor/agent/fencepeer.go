@@ -27,7 +27,7 @@ const (
 type fencePeerRequest struct {
 	cmd        *fsmpb.Command
 	promoting  bool
-	handlers   int // of the kernel that wait for the answer; guarded by Executor.mu
+	handlers   int // of the kernel that wait for the answer; guarded by table.mu
 	done       chan struct{}
 	verdict    fsmpb.Verdict
 	generation uint64 // of a yes

@@ -9,7 +9,7 @@ import (
 
 // replica is what the executor knows of a replica between two looks at the host.
 type replicaState struct {
-	// Guarded by Executor.mu.
+	// Guarded by table.mu.
 	generation          uint64 // the highest that this process heard of (S7)
 	connectedGeneration uint64 // under which it saw its peer last
 	promotion           *fsm.ReplicaObservation

@@ -9,7 +9,7 @@ import (
 type snapshotState struct {
 	id fsm.SnapshotID
 
-	// Guarded by Executor.mu.
+	// Guarded by table.mu.
 	reportedFacts
 	desired         *fsm.DesiredSnapshot
 	desiredAt       fsm.Epoch

@@ -11,7 +11,7 @@ import (
 // snapshot that say so; a volume has a lock of its own beside, which is taken first.
 type table struct {
 	*env
-	volumeQueue   *workQueue[fsm.VolumeID]   // isOfAttempt volumes to look at; it has a lock of its own
+	volumeQueue   *workQueue[fsm.VolumeID]   // of volumes to look at; it has a lock of its own
 	snapshotQueue *workQueue[fsm.SnapshotID] // of snapshots; likewise
 
 	mu      sync.Mutex

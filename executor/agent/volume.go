@@ -17,7 +17,7 @@ type volume struct {
 	// lock is held by whoever works on the volume, a call or the background (S121).
 	lock chan struct{}
 
-	// Guarded by Executor.mu.
+	// Guarded by table.mu.
 	reportedFacts
 	desired        *fsm.DesiredVolume
 	desiredAt      fsm.Epoch
@@ -49,7 +49,7 @@ type volume struct {
 	content       executor.Content   // of the attached device, as far as it was read
 	formatted     bool               // mkfs ended on it and the log has not heard
 	appliedLimits *fsm.Limits        // in force on the attached device; nil: not known
-	failures      int                // isOfAttempt the background in a row
+	failures      int                // of the background in a row
 	failedAttempt attempt            // which of the operator's attempts they belong to
 	lastTried     *fsm.DesiredVolume // what was looked at last, for whoever says why that failed
 	limitsStep    bool               // and that it was new limits

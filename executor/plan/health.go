@@ -17,7 +17,7 @@ type HealthInputs struct {
 	LimitsError       string
 	Mounted           bool // or attached, for a raw volume
 	MeasuredCondition fsm.Condition
-	StatsErr          error // isOfAttempt measuring what is mounted
+	StatsErr          error // of measuring what is mounted
 	WasNearlyFull     bool  // the condition was that of a pool that is nearly full
 }
 

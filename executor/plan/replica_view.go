@@ -65,7 +65,7 @@ type ReplicaSpec struct {
 // ObservedReplica is what was observed of a replica.
 type ObservedReplica struct {
 	executor.ResourceStatus
-	Backing         executor.Device // isOfAttempt the pool
+	Backing         executor.Device // of the pool
 	BackingCapacity int64           // bytes of volume for which the device below has room
 	// configured: its file says what the wish does; adjusted: and the kernel knows.
 	ConfigCurrent, Adjusted bool

@@ -94,7 +94,7 @@ func (s *raftSnapshots) path(id string) string { return filepath.Join(s.dir.snap
 func (s *raftSnapshots) open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	var sum uint32
 	if err := readChecksummed(filepath.Join(s.path(id), checksumFile), s.member, &sum); err != nil {
-		return nil, nil, fmt.Errorf("read its checksum: %w", err)
+		return nil, nil, fmt.Errorf("read its checksum (file seal): %w", err)
 	}
 	meta, err := os.ReadFile(filepath.Join(s.path(id), "meta.json"))
 	if err != nil {

@@ -120,7 +120,7 @@ func walkTail(f io.ReaderAt) (segmentTail, error) {
 			if err != nil {
 				return segmentTail{}, err
 			}
-			if !valid { // tornIndex, or damaged: nothing behind it counts
+			if !valid { // torn, or damaged: nothing behind it counts
 				committed.tornIndex = committed.tornIndex || current.index != committed.index
 				return committed, nil
 			}
