@@ -1,14 +1,18 @@
-// Package executor is what the parts of a host agree on: what a pool (Backend), a
+// Package executor is the contract between the parts of a host: what a pool (Backend), a
 // replicator (Replicator) and the host's kernel (Mounter, Freezer, FilesystemTools,
-// Throttle) offer, what may be asked of the log, what a session says (Update), and what a
-// call asks. It does nothing itself.
+// Throttle) offer, what may be proposed to the Raft log (Proposer), what a session delivers
+// (Update), and the arguments of CSI's calls. It has no behaviour of its own.
 //
-// The rooms:
+// The packages below it:
 //
-//	plan     every choice: what is wanted and observed goes in, one step comes out; pure
-//	records  what a host keeps on disk
-//	agent    the engine: it observes, has plan choose, does the step, and reports
+//	plan     every choice: pure functions from what is observed, recorded and desired to one step
+//	records  the records that a host keeps on disk
+//	agent    the engine: observe, let plan choose, do the step, report
 //	session  the stream between a host and its controllers
-//	lvm, loopfile           backends; drbd is the replicator, fencepeer its kernel's handler
-//	mount, freeze, throttle the host's kernel; run runs commands
+//	policy   the controllers' failure detector and replica replacer
+//	lvm, loopfile           backends
+//	drbd, fencepeer         the replicator, and the kernel's fence-peer handler
+//	mount, freeze, throttle the host's kernel
+//	run                     runs the host's commands
+//	backendtest             the contracts as tests, and fakes that keep them
 package executor

@@ -7,23 +7,23 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Freezer stops a mounted filesystem's writes for a cut (S19): under a record that
-// is synced outside that filesystem, and a process of its own that thaws at the
-// deadline whatever becomes of this one.
+// Freezer stops a mounted filesystem's writes while a snapshot is taken (S19). Each freeze
+// is recorded on another filesystem, synced, and has a process of its own that thaws at the
+// deadline even if this process is gone.
 type Freezer interface {
-	// Freeze freezes the filesystem mounted at path until the deadline at most.
+	// Freeze freezes the filesystem mounted at path, no longer than until the deadline.
 	Freeze(ctx context.Context, id fsm.VolumeID, path string, until time.Time) (Freeze, error)
-	// Recover thaws what earlier processes left frozen; before anything else at start.
+	// Recover thaws what earlier processes left frozen. It is called before anything else.
 	Recover(ctx context.Context) error
 }
 
-// Freeze is one freeze of one filesystem. Cut and thaw take one lock.
+// Freeze is one freeze of one filesystem. Run and Thaw exclude each other by a lock.
 type Freeze interface {
-	// Cut runs cut while the freeze holds; it fails, with nothing kept, when the
-	// freeze has ended or ends meanwhile.
+	// Run calls cut while the freeze holds. When the freeze had ended, or ended while cut
+	// ran, it fails, and what cut made must not be used.
 	Run(ctx context.Context, cut func(context.Context) error) error
-	// Thaw ends it and its process. Ended already: done.
+	// Thaw ends the freeze and its process. Ended already is success.
 	Thaw(ctx context.Context) error
-	// Held is how long it has been frozen.
+	// Elapsed is how long the filesystem has been frozen.
 	Elapsed() time.Duration
 }

@@ -6,43 +6,43 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Mounter mounts filesystems and binds them, and device nodes, to paths. Paths
-// are resolved without following symbolic links out of the roots that the host
-// allows. What it says of mounts was read from the kernel's table.
+// Mounter mounts filesystems, and binds filesystems or device nodes to paths. Paths are
+// resolved without following symbolic links out of the roots that the host allows.
+// Its answers about mounts come from the kernel's mount table.
 //
 // Refusals are *fsm.Rejection: Invalid for a path or a flag that is not
 // allowed, Busy for a mount that is in use, Precondition when the path holds
 // something else. No error holds a mount flag.
 type Mounter interface {
-	// Check tells whether a path may be used at all, and the flags with the filesystem.
+	// CheckMount refuses a path that may not be used, and flags that the filesystem does not allow.
 	CheckMount(path, fsType string, flags []string) error
-	// CheckTarget tells whether something may be bound to the path: nothing is there, or
-	// what RemoveTarget would remove, and no mount. It changes nothing.
+	// CheckTarget refuses a path that nothing may be bound to: there is a mount, or something
+	// that RemoveTarget would not remove. It changes nothing.
 	CheckTarget(path string, node bool) error
-	// Probe reads the whole first and last MiB of a device that must have size
-	// bytes and says what is on it. An unreadable device is an error, never empty.
+	// Probe reads the whole first and last MiB of a device of size bytes and returns what
+	// is on it. An unreadable device is an error, never Empty.
 	Probe(ctx context.Context, device string, size int64) (Content, error)
-	// Format makes the filesystem. Again is for a device on which this host began
-	// to make this very filesystem before; else the device must be empty (S15).
+	// Format makes the filesystem. The device must be empty (S15), unless again is set:
+	// this host began to make a filesystem of this UUID on it before.
 	Format(ctx context.Context, device string, format Filesystem, again bool) error
-	// Mounts lists every mount of the device: of its filesystem and of its node.
+	// Mounts lists every mount of the device: of its filesystem and of its device node.
 	Mounts(ctx context.Context, device Device) ([]Mount, error)
-	// Mount mounts the device's filesystem on a folder that exists. Done already: done.
+	// Mount mounts the device's filesystem on an existing directory. Done already is success.
 	Mount(ctx context.Context, device Device, m MountOptions) error
-	// Bind binds the staged filesystem to a path, which it makes if it is not there.
+	// Bind binds the staged filesystem, or the device node, to a path; a missing path is made.
 	Bind(ctx context.Context, device Device, b BindOptions) error
-	// Unmount ends the device's mounts at the path and nothing else. Not mounted: done.
+	// Unmount ends the device's mounts at the path, and no others. Not mounted is success.
 	Unmount(ctx context.Context, device Device, path string) error
-	// Shutdown ends the device's filesystem at once and writes nothing: who waits for
-	// it to be synced gets an error, whatever the device says later. The device may be
-	// frozen. Not mounted, or done already: done.
+	// Shutdown ends the device's filesystem at once without writing anything: whoever waits
+	// for a sync of it gets an error, whatever the device answers later. It works while the
+	// device's I/O is suspended. Not mounted, or done already, is success.
 	Shutdown(ctx context.Context, device Device) error
-	// RemoveTarget removes an empty folder or an empty file that is no mount. Not there:
-	// done. Anything else is Precondition or Invalid, and is left as it is.
+	// RemoveTarget removes an empty directory or an empty file that is no mount. Not there is
+	// success. Anything else is Precondition or Invalid, and stays.
 	RemoveTarget(ctx context.Context, path string) error
-	// Stats measures what is at a path where the device is staged or bound.
+	// Stats measures the volume at a path where it is staged or bound.
 	Stats(ctx context.Context, device Device, path string, block bool) (VolumeStats, error)
-	// RealPath is the path as the kernel's table names it.
+	// RealPath is the path as the kernel's mount table names it.
 	RealPath(path string) (string, error)
 }
 
@@ -55,16 +55,16 @@ type Filesystem struct {
 // Content is what Probe read. The zero Content is a device that was not read.
 type Content struct {
 	Read bool
-	// Empty: both ends are zero. It proves nothing by itself (S15).
+	// Empty means that both ends are zero, which alone does not prove the device empty (S15).
 	Empty bool
-	// Found is the filesystem whose superblock is there.
+	// Found is the filesystem whose superblock was read.
 	Found Filesystem
 }
 
-// Mount is one line of the kernel's table that concerns a volume.
+// Mount is one line of the kernel's mount table that concerns a volume.
 type Mount struct {
 	Path       string
-	DeviceNode bool // the device's node is bound, not its filesystem
+	DeviceNode bool // the device node is bound, not its filesystem
 	ReadOnly   bool
 }
 
@@ -78,21 +78,21 @@ type MountOptions struct {
 
 // BindOptions say what to bind where.
 type BindOptions struct {
-	StagingPath string // where the filesystem is staged; unused for nodes
+	StagingPath string // where the filesystem is staged; unused for a device node
 	Path        string
-	DeviceNode  bool // bind the device's node to a file
+	DeviceNode  bool // bind the device node to a file
 	ReadOnly    bool
 	FSType      string
 	Flags       []string // of the volume's capability; never logged
-	// MountGroup is the group id, in decimal, that may read and write everything on the
-	// filesystem before it is bound for writing; empty: all is left as it is.
+	// MountGroup is a group id in decimal. Before a bind for writing, everything on the
+	// filesystem is made readable and writable by that group; empty leaves it as it is.
 	MountGroup string
 }
 
-// Usage is how much of something is used.
+// Usage is how much is used: bytes, or inodes.
 type Usage struct{ Total, Used, Available int64 }
 
-// Stats is what NodeGetVolumeStats tells.
+// VolumeStats is what NodeGetVolumeStats returns.
 type VolumeStats struct {
 	Bytes     Usage
 	Inodes    Usage // zero for a raw volume

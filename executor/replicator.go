@@ -8,98 +8,97 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Replicator keeps replicated volumes: DRBD above the devices that two hosts' pools
-// make. It does what it is told and decides nothing: whether a replica may be
-// attached, connected or primary is the log's word (S2, S5 to S9). Every step may be
-// asked again when it was done already. Methods may be called at once for different
-// volumes; for one volume the executor holds a lock.
+// Replicator keeps replicated volumes: DRBD above the devices of two hosts' pools. It
+// decides nothing: whether a replica may be attached, connected or primary is decided by
+// the state machine (S2, S5 to S9). Every step may be repeated after it was done. Methods
+// may be called concurrently for different volumes; for one volume the agent holds a lock.
 //
-// Refusals are *fsm.Rejection. ErrReplicatorBusy says that an earlier command on the
-// resource hangs in the kernel: nothing more is started until it ends.
+// Refusals are *fsm.Rejection. ErrReplicatorBusy means that an earlier command on the
+// resource hangs in the kernel: no other is started until it ends.
 type Replicator interface {
-	// Check tells why this host cannot hold replicated volumes, nil when it can: the
+	// Check returns why this host cannot hold replicated volumes, nil when it can: it checks the
 	// kernel's module, its tools, and that the kernel runs this program as its handler (S13).
 	Check(ctx context.Context) error
-	// Version is the kernel module's, such as 8.4.11, and how many replicas of one
-	// volume it can hold.
+	// Version is the kernel module's, such as 8.4.11, and the most replicas that it can
+	// keep of one volume.
 	Version() (version string, replicas uint32)
-	// Backing is how many bytes the device below needs for a volume of size bytes:
-	// its metadata lie behind the content. Room is the inverse: the largest volume,
-	// in whole units, that a device of so many bytes has room for.
+	// BackingSize is how many bytes the backing device of a volume of size bytes needs:
+	// DRBD's metadata lie behind the content. BackingCapacity is the inverse: the size of
+	// the largest volume, in whole units, that a backing device of so many bytes can hold.
 	BackingSize(size int64) int64
 	BackingCapacity(backing int64) int64
-	// Observe looks at the kernel, and at the metadata on the device below when the
-	// kernel has it not attached. It changes nothing. Backing is the path of that
-	// device, empty when it is not there.
+	// Observe reads the kernel's state, and the metadata on the backing device when the
+	// kernel does not have it attached. It changes nothing. Backing is the path of the
+	// backing device, empty when that does not exist.
 	Observe(ctx context.Context, id fsm.VolumeID, minor uint32, backing string) (ResourceStatus, error)
-	// Suspended lists the volumes whose I/O is frozen now.
+	// ListSuspended lists the volumes whose I/O DRBD suspends now.
 	ListSuspended(ctx context.Context) ([]fsm.VolumeID, error)
-	// ListResources lists the volumes that are configured in the kernel or in files.
+	// ListResources lists the volumes that have a resource in the kernel or a resource file.
 	ListResources(ctx context.Context) ([]fsm.VolumeID, error)
-	// Watch calls changed for each volume of which the kernel says something new,
-	// until ctx ends. It comes back by itself when the kernel's stream ends.
+	// Watch calls changed for each volume that the kernel reports an event of, until ctx
+	// ends. When the kernel's stream of events ends it opens another.
 	Watch(ctx context.Context, changed func(fsm.VolumeID)) error
 
-	// Configure writes the resource's file, atomically. The kernel learns of it with
-	// the next step that reads it, or by Adjust.
+	// Configure writes the resource's file atomically. The kernel reads it at the next
+	// step that uses it, or at Adjust.
 	Configure(ctx context.Context, r ResourceConfig) error
-	// Adjust makes the kernel's options those of the file, without attaching,
+	// Adjust makes the kernel's options equal to the file's, without attaching,
 	// connecting or changing a role.
 	Adjust(ctx context.Context, id fsm.VolumeID) error
 	// RemoveConfig removes the resource's file. It is Busy while the kernel has the resource.
 	RemoveConfig(ctx context.Context, id fsm.VolumeID) error
 
-	// CreateMetadata makes the metadata on the device below. Only for a volume that
-	// is being made; metadata of this resource that were made already stay.
+	// CreateMetadata makes the metadata on the backing device. Only for a volume that is
+	// being created; existing metadata of this resource stay.
 	CreateMetadata(ctx context.Context, id fsm.VolumeID) error
-	// RemakeMetadata makes those of a disk that the kernel does not have anew: the next
-	// connection synchronises it wholly from its peer, whatever it holds.
+	// RemakeMetadata makes the metadata of a disk that is not attached anew: whatever it
+	// holds, the next connection copies all of it from the peer.
 	RemakeMetadata(ctx context.Context, id fsm.VolumeID) error
-	// Attach makes the resource and its device known and attaches the disk. It does
-	// not connect.
+	// Attach creates the resource and its device in the kernel and attaches the disk. It
+	// does not connect.
 	Attach(ctx context.Context, id fsm.VolumeID) error
-	// Detach gives the disk up. With force also while writes to it are stuck.
+	// Detach detaches the disk; with force even while writes to it hang.
 	Detach(ctx context.Context, id fsm.VolumeID, force bool) error
-	// Connect begins to connect to the peer. With discard this replica's own data are
-	// given up where the two differ.
+	// Connect begins to connect to the peer. With discard, where the two replicas have
+	// diverged this one's data are discarded.
 	Connect(ctx context.Context, id fsm.VolumeID, discard bool) error
-	// Disconnect ends the connection with force: this replica stays UpToDate and its
-	// peer, if it is primary, freezes (S8). Never without force.
+	// Disconnect ends the connection by force: this replica stays UpToDate and its peer,
+	// if it is primary, suspends its I/O (S8). There is no disconnecting without force.
 	Disconnect(ctx context.Context, id fsm.VolumeID) error
-	// NewUUID makes the first generation of a volume whose replicas are connected and
-	// just created: both are UpToDate from then on, without a synchronisation.
+	// NewUUID makes the first generation of a volume whose replicas are connected and just
+	// created: from then on both are UpToDate, without a synchronisation.
 	NewUUID(ctx context.Context, id fsm.VolumeID) error
 	// SetPrimary makes the replica primary. Force overrides an Outdated or Consistent
-	// disk and belongs to a recorded decision only (S8).
+	// disk, and is only for a decision that is in the log (S8).
 	SetPrimary(ctx context.Context, id fsm.VolumeID, force bool) error
-	// SetSecondary ends that. Busy while the device is open.
+	// SetSecondary makes the replica secondary. It is Busy while the device is open.
 	SetSecondary(ctx context.Context, id fsm.VolumeID) error
-	// ResumeIO ends a freeze (S9).
+	// ResumeIO lets suspended I/O continue (S9).
 	ResumeIO(ctx context.Context, id fsm.VolumeID) error
-	// Invalidate gives this replica's content up: it is synchronised wholly from its peer,
-	// at once, or at the next connection where it stands alone and is Inconsistent already.
+	// Invalidate discards this replica's content: all of it is copied from the peer, at once or,
+	// where the replica is StandAlone and Inconsistent already, at the next connection.
 	Invalidate(ctx context.Context, id fsm.VolumeID) error
-	// Resize lets a connected primary grow to what both devices below have room for,
-	// and checks that it did.
+	// Resize grows the device of a connected primary to what both backing devices can hold,
+	// and checks that it has at least size bytes.
 	Resize(ctx context.Context, id fsm.VolumeID, size int64) error
-	// Verify begins to compare the two replicas.
+	// Verify begins an online comparison of the two replicas.
 	Verify(ctx context.Context, id fsm.VolumeID) error
-	// Down takes the resource out of the kernel: it must be secondary.
+	// Down removes the resource from the kernel. It must be secondary.
 	Down(ctx context.Context, id fsm.VolumeID) error
 }
 
-// ResourceConfig is what a resource's file says.
+// ResourceConfig is the content of a resource's file.
 type ResourceConfig struct {
 	Volume      fsm.VolumeID
 	Protocol    fsmpb.Protocol
 	Minor, Port uint32
-	BackingPath string // path of the device below
+	BackingPath string // of the backing device
 	Node        fsm.NodeID
 	Address     string // IP
 	PeerNode    fsm.NodeID
 	PeerAddress string
-	// Secret is what the peers know each other by. It is derived from both hosts' keys
-	// (SharedSecret), is in the file of mode 0600, and nowhere else.
+	// Secret authenticates the peers to each other. It is derived from both hosts' keys
+	// (SharedSecret) and is written to the file, of mode 0600, and nowhere else.
 	Secret string
 }
 
@@ -113,9 +112,9 @@ type ResourceStatus struct {
 	Connection fsmpb.ConnectionState
 	PeerDisk   fsmpb.DiskState
 	Suspended  bool
-	// HasMetadata: the device below has valid metadata of DRBD; Fresh: they were just
-	// created, no generation was made yet. Both are known only of an attached disk or
-	// a device below that can be read.
+	// HasMetadata: the backing device has valid metadata of DRBD. JustCreated: no generation
+	// was made since they were created. Both are known only of an attached disk or of a
+	// backing device that can be read.
 	HasMetadata, JustCreated bool
 	UUID                     uint64 // current, without its lowest bit
 	Size                     int64  // bytes of the device; 0: not known
@@ -125,11 +124,11 @@ type ResourceStatus struct {
 	OutOfSync                int64  // bytes
 }
 
-// ErrReplicatorBusy says that an earlier command on the resource hangs in the kernel.
+// ErrReplicatorBusy means that an earlier command on the resource hangs in the kernel.
 var ErrReplicatorBusy = errors.New("an earlier command on the resource has not ended yet")
 
-// MetadataWiper is a Replicator that can remove the metadata from a device below: a
-// copy of a replicated volume's device has its source's.
+// MetadataWiper is a Replicator that can remove DRBD's metadata from a backing device:
+// one that was copied from a replicated volume has its source's metadata.
 type MetadataWiper interface {
 	WipeMetadata(ctx context.Context, id fsm.VolumeID) error
 }

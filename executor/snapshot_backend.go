@@ -7,10 +7,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// SnapshotBackend is what a Backend offers beyond volumes: snapshots, content
-// sources, growth and block maps. executor/backendtest says what must hold. As with
-// Backend, what it makes is named by its id and whole once it has its name: an
-// unfinished copy lies in the pool's tmp folder.
+// SnapshotBackend is what a Backend offers beyond volumes: snapshots, clones, expansion
+// and block maps. executor/backendtest is the contract as tests. As with Backend, what it
+// makes is named after its id, and is complete once it has that name: an unfinished copy
+// lies in the pool's tmp directory.
 type SnapshotBackend interface {
 	// SharesBlocks tells whether the pool cuts and clones without copying (reflink).
 	SharesBlocks() bool
@@ -31,25 +31,25 @@ type SnapshotBackend interface {
 	// taken reads as zero, also when it has grown. OutOfRange: more is to be taken than
 	// size bytes.
 	CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress Progress) error
-	// Expand makes the image, and the block device if there is one, larger. One that
-	// is as large already is left; it never shrinks.
+	// Expand makes the image larger, and its block device if it is active. An image that is
+	// as large already stays as it is; it never shrinks.
 	Expand(ctx context.Context, id fsm.VolumeID, size int64) error
-	// Map yields what a snapshot allocates, in ascending order, from an offset on. Its
-	// error is an *Interrupted when the context ended it: what was yielded stays true.
+	// Map yields the extents that a snapshot allocates, in ascending order, from an offset
+	// on. When the context ends, the error is an *InterruptedError and what was yielded is valid.
 	Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(Extent) bool) error
-	// Delta yields what differs between two snapshots of one volume. It never leaves
-	// out a difference; it may name a block that is equal. It is interrupted as Map is.
+	// Delta yields the extents that differ between two snapshots of one volume. It omits no
+	// difference, but may yield blocks that are equal. Interruption is as with Map.
 	Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(Extent) bool) error
 }
 
-// Progress is told of a copy now and then, in bytes.
+// Progress is called now and then during a copy, with bytes.
 type Progress func(done, total int64)
 
 // Extent is a range of a device, in bytes.
 type Extent struct{ Offset, Length int64 }
 
-// InterruptedError says that a map or a comparison was ended by its context, when all before
-// byte At had been yielded: whoever wants the rest goes on from there.
+// InterruptedError says that the context ended a Map or a Delta. Everything before Offset
+// was yielded; a caller continues there.
 type InterruptedError struct {
 	Offset int64
 	Cause  error
@@ -59,14 +59,14 @@ func (e *InterruptedError) Error() string {
 	return fmt.Sprintf("interrupted at byte %d: %v", e.Offset, e.Cause)
 }
 
-// Unwrap is the context's error.
+// Unwrap returns the context's error.
 func (e *InterruptedError) Unwrap() error { return e.Cause }
 
-// MapPage is a part of a block map.
+// MapPage is a part of a snapshot's block map or of a delta.
 type MapPage struct {
 	Extents []Extent // ascending, not overlapping
-	// More tells that this is not all: what is before Reached was told, and whoever
-	// wants the rest goes on from there.
+	// More means that there is more behind NextOffset; everything before that is in the
+	// pages so far, and the next call continues there.
 	More       bool
 	NextOffset int64
 }

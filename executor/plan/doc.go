@@ -1,6 +1,5 @@
-// Package plan chooses what a host does next. Each choice is a pure function of what is
-// wanted and what was observed, and gives one step, or a refusal: every rule about order
-// and safety is here, and is tested as a table and by fuzzing. Clocks, locks and I/O are
-// refused by an analyzer (cmd/fsmvet). *_view.go is what a choice looks at, and *_news.go
-// what the log has not been told of that.
+// Package plan chooses what a host does next. Each choice is a pure function from what is
+// desired, observed and recorded to one step or a refusal. Every rule about order and safety
+// is here, tested by tables and by fuzzing; an analyzer (cmd/fsmvet) refuses clocks, locks and
+// I/O. *_view.go has the inputs of the choices, *_news.go what of them is not reported yet.
 package plan

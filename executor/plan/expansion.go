@@ -4,19 +4,19 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// expandedBeforeMount is the filesystem that is grown before it is mounted; the other kind
-// can only be grown while it is.
+// expandedBeforeMount is the filesystem that is expanded before it is mounted; the other
+// kind can only be expanded while it is mounted.
 const expandedBeforeMount = "ext4"
 
-// mayExpand: the log decided a larger size, and nothing of what was there is lost. A
-// device that lost its end is never made larger: that would put zeros where data was.
+// mayExpand reports whether the image may grow: the log has a larger size, and the image is
+// not smaller than recorded. One that lost its end is never grown: that would put zeros where data was.
 func (d *VolumeSpec) mayExpand(have *ObservedVolume) bool {
 	return d.Expanding && have.Exists && have.Size < d.Size && have.Size >= have.recordedSize
 }
 
-// growFilesystem makes a filesystem as large as its device, once for each size of it.
-// What it says of its own size is not asked: filesystems round down, and one whose
-// growth was killed may claim what it does not have.
+// nextExpandFilesystem grows a filesystem to its device, once for each size of the device.
+// It does not ask the filesystem for its size: filesystems round down, and one whose
+// expansion was killed may claim blocks that it does not have.
 func nextExpandFilesystem(want *VolumeSpec, have *ObservedVolume, kind string) Step {
 	if !want.CanExpandFilesystem || want.Grant.ReadOnly || want.Grant.FS.Type != kind || have.FilesystemFor == have.DeviceSize() {
 		return Step{}
@@ -24,8 +24,8 @@ func nextExpandFilesystem(want *VolumeSpec, have *ObservedVolume, kind string) S
 	return Step{Kind: StepExpandFilesystem}
 }
 
-// nextChangeUUID gives a clone an identity of its own before its first mount, and has that
-// committed. It is never formatted (S15).
+// nextChangeUUID gives a clone a filesystem UUID of its own before its first mount, and has
+// that committed. A clone is never formatted (S15).
 func nextChangeUUID(want *VolumeSpec, have *ObservedVolume) Step {
 	switch {
 	case have.Content.Found == want.Grant.FS:

@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// HealthInputs is what a volume's condition is judged by.
+// HealthInputs is what a volume's condition is computed from.
 type HealthInputs struct {
 	Device  executor.Device
 	Pool    executor.PoolFacts
@@ -13,17 +13,16 @@ type HealthInputs struct {
 	Parked  bool
 	Size    int64 // bytes that the image had, or must have
 	Staged  bool  // by the host's record
-	// unbounded is why its limits are not in force, empty when they are.
+	// LimitsError is why the volume's limits are not in force, empty when they are.
 	LimitsError       string
-	Mounted           bool // or attached, for a raw volume
+	Mounted           bool // or active, for a raw volume
 	MeasuredCondition fsm.Condition
 	StatsErr          error // of measuring what is mounted
-	WasNearlyFull     bool  // the condition was that of a pool that is nearly full
+	WasNearlyFull     bool  // the last condition was PoolNearlyFull
 }
 
-// Condition is the volume's health. It is pure, and the only judge of it: for the log
-// and for NodeGetVolumeStats. Its messages have no figures, so that they change only
-// when the cause does.
+// Condition is the volume's health, the same for the log and for NodeGetVolumeStats. Its
+// messages contain no figures, so that they change only when the cause does.
 func (x *HealthInputs) Condition() fsm.Condition {
 	abnormal := func(message string) fsm.Condition { return fsm.Condition{Abnormal: true, Message: message} }
 	switch {
@@ -51,24 +50,24 @@ func (x *HealthInputs) Condition() fsm.Condition {
 	return x.MeasuredCondition
 }
 
-// PoolNearlyFull is the condition of a pool's volumes before it is full.
+// PoolNearlyFull is the condition of a pool's volumes while the pool is nearly full.
 const PoolNearlyFull = "the pool of the volume is nearly full"
 
-// How much of a pool may be used before its host's log warns, before its volumes'
-// condition does, and until that is over, in percent.
+// Thresholds of a pool's usage in percent: from when the host's log warns, from when its
+// volumes' condition does, and below which that condition ends.
 const (
 	LogAbovePercent   = 80
 	warnAbovePercent  = 90
 	clearBelowPercent = 85
 )
 
-// UsedAbove tells whether more than a share of the pool is used.
+// UsedAbove reports whether more than percent of the pool is used.
 func UsedAbove(f executor.PoolFacts, percent int64) bool {
 	return !f.Absent && f.Capacity > 0 && f.Free < f.Capacity/100*(100-percent)
 }
 
-// nearlyFull is whether volumes warn of their pool. It does not change with every block
-// that is written at the threshold.
+// nearlyFull reports whether volumes warn of their pool. It has hysteresis: it does not
+// change with every block that is written at the threshold.
 func nearlyFull(f executor.PoolFacts, already bool) bool {
 	if already {
 		return UsedAbove(f, clearBelowPercent)
@@ -76,10 +75,10 @@ func nearlyFull(f executor.PoolFacts, already bool) bool {
 	return UsedAbove(f, warnAbovePercent)
 }
 
-// minPoolFree is below what a pool counts as full, in bytes, whatever is configured.
+// minPoolFree is the free space in bytes below which a pool counts as full, whatever is configured.
 const minPoolFree = 1 << 20
 
-// AbnormalMessage is what is wrong, empty when nothing is.
+// AbnormalMessage is the message of an abnormal condition, else empty.
 func AbnormalMessage(c fsm.Condition) string {
 	if c.Abnormal {
 		return c.Message

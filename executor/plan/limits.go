@@ -4,8 +4,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// limit puts the wanted limits in force on the attached device, and takes off those
-// that may be left on it.
+// NextLimits puts the desired limits in force on the active device, and removes those that
+// an earlier process may have left on it.
 func NextLimits(want *VolumeSpec, have *ObservedVolume) Step {
 	if want.Limits == nil {
 		return Step{}
@@ -14,7 +14,7 @@ func NextLimits(want *VolumeSpec, have *ObservedVolume) Step {
 	switch {
 	case have.Limits != nil && *have.Limits == wanted:
 	case have.Limits == nil && wanted == (fsm.Limits{}) && !have.mayBeLimited:
-	case !want.CanThrottle && (want.Grant != nil || !want.Expanding): // told as a condition
+	case !want.CanThrottle && (want.Grant != nil || !want.Expanding): // the volume's condition says so
 	case !want.CanThrottle:
 		return refuse(fsm.Precondition, "volume %s has I/O limits, which this host cannot put in force", want.Volume)
 	default:

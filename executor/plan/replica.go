@@ -4,9 +4,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// NextReplicaStep picks the one step that brings a replica closer to what the log wants.
-// It is pure: every rule about order and safety of replicas is here, and is tested as a
-// table. Mounts are ended by next, before or between.
+// NextReplicaStep picks the one step that brings a replica closer to its desired state. It
+// is pure: every rule about order and safety of replicas is here, and is tested as a table.
+// Mounts are none of its steps: NextVolumeStep ends them, before it or in between.
 func NextReplicaStep(w *ReplicaSpec, h *ObservedReplica) Step {
 	if w.isVictim(h) {
 		return nextVictim(h)
@@ -15,10 +15,10 @@ func NextReplicaStep(w *ReplicaSpec, h *ObservedReplica) Step {
 		return nextRemoveReplica(h)
 	}
 	if w.Leaving {
-		return Step{} // no side of the volume, but perhaps the last that has its content (S71)
+		return Step{} // it was given up, but stays until its removal is desired: it may have the last copy (S71)
 	}
 	if h.Backing.Absent || !h.Backing.Exists || w.Goal == fsm.GoalKeep && !w.InitialSyncDone {
-		return Step{} // made by next, missing (S14), or failed before its birth
+		return Step{} // NextVolumeStep creates it; it is missing (S14), or creating it failed
 	}
 	for _, rule := range []func(*ReplicaSpec, *ObservedReplica) Step{nextAttach, nextConnection, nextInitialSync, NextResize, nextPromote, nextNoteInSync, nextVerify} {
 		if s := rule(w, h); s.Kind != StepNone {
@@ -28,15 +28,15 @@ func NextReplicaStep(w *ReplicaSpec, h *ObservedReplica) Step {
 	return Step{}
 }
 
-// isVictim: its peer went on without it, by the log's word; or its I/O is frozen, and
-// nobody may write to it here any more (S9).
+// isVictim reports whether this replica's writers must end: its peer continued without it, as
+// the log records; or its I/O is suspended, and its publication was revoked or it is to be removed (S9).
 func (w *ReplicaSpec) isVictim(h *ObservedReplica) bool {
 	revoked := w.Goal == fsm.GoalRemove || w.HasTeardown && !w.Published
 	return h.InKernel && (w.Outdated && (h.Primary || h.Suspended) || h.Suspended && revoked)
 }
 
-// nextVictim ends in errors what is blocked, none in success (S9): so the disk goes, and
-// is gone, before the freeze does.
+// nextVictim makes blocked I/O fail instead of succeed (S9): the disk is detached, and known
+// to be, before I/O is resumed.
 func nextVictim(h *ObservedReplica) Step {
 	switch {
 	case h.DiskAttached():
@@ -47,9 +47,9 @@ func nextVictim(h *ObservedReplica) Step {
 	return Step{Kind: StepTearDownVictim}
 }
 
-// nextRemoveReplica is said by the log (S14). What is up is taken down by next before. The
-// record is there as long as the device below: without it the replica could not be
-// attached again, if the log takes back that it was given up (S71).
+// nextRemoveReplica removes the replica, by its desired state (S14). NextVolumeStep took down
+// what was up. The record stays as long as the backing device: without it the replica could
+// not be attached again if the removal is taken back (S71).
 func nextRemoveReplica(h *ObservedReplica) Step {
 	switch {
 	case h.Mounted || h.Primary:
@@ -65,8 +65,8 @@ func nextRemoveReplica(h *ObservedReplica) Step {
 	return Step{}
 }
 
-// nextAttach keeps the replica attached, also after a boot and without a publication. The
-// log hears of each attachment first (S5).
+// nextAttach keeps the replica attached, after a boot and without a publication as well. Each
+// attachment is committed before it is made (S5).
 func nextAttach(w *ReplicaSpec, h *ObservedReplica) Step {
 	switch {
 	case !h.Backing.Active():
@@ -74,13 +74,13 @@ func nextAttach(w *ReplicaSpec, h *ObservedReplica) Step {
 	case w.Peer != nil && !h.ConfigCurrent:
 		return Step{Kind: StepConfigure}
 	case w.Peer == nil && w.InitialSyncDone && w.Goal == fsm.GoalKeep && !h.HasConfig && !h.InKernel:
-		return Step{Kind: StepConfigure} // it was being removed, and is the last one now (S71)
+		return Step{Kind: StepConfigure} // it was being removed, and is the volume's only replica now (S71)
 	case !h.HasConfig:
 		return Step{} // its peer is not known yet
 	case h.InKernel && !h.Adjusted:
 		return Step{Kind: StepAdjust}
 	case h.DiskAttached() && !h.AttachmentRecorded && !h.Primary && !h.Suspended:
-		return Step{Kind: StepDownResource} // nobody counted this attachment (S5)
+		return Step{Kind: StepDownResource} // an attachment that this host did not record (S5)
 	case h.DiskAttached():
 		return Step{}
 	case w.Goal == fsm.GoalCreate && (!h.MetadataMade || !h.InKernel && !h.HasMetadata):
@@ -93,7 +93,7 @@ func nextAttach(w *ReplicaSpec, h *ObservedReplica) Step {
 		return Step{Kind: StepKeepVictim}
 	case !h.AttachDue:
 		return Step{}
-	case h.DiskFailed && !w.Force: // else it goes on as it is
+	case h.DiskFailed && !w.Force: // a forced decision lets it continue with what it has
 		return nextRemakeMetadata(w, h)
 	case !h.AttachmentCommitted:
 		return Step{Kind: StepProposeAttach}
@@ -101,11 +101,11 @@ func nextAttach(w *ReplicaSpec, h *ObservedReplica) Step {
 	return Step{Kind: StepAttachDisk}
 }
 
-// nextRemakeMetadata has a disk that the kernel gave up copied wholly, before anything takes it for what
-// it was: neither the bitmaps nor the activity log name what a failing pool lost (S67). What
-// may be the only good copy is left, and waits for its peer or for a decision. The log's word
-// of a peer is not enough, as that may have burnt since: this kernel sees its disk, or its own
-// kernel has it, as its host says now.
+// nextRemakeMetadata forces a full resync of a disk that the kernel detached after an error:
+// neither the bitmap nor the activity log names what a failing pool lost (S67). A disk that may
+// be the only good copy is left alone, and waits for its peer or for a decision. The log may not
+// know that the peer's disk failed since; so either this kernel sees the peer's disk up to date,
+// or the peer's host reported now that its kernel has it attached.
 func nextRemakeMetadata(w *ReplicaSpec, h *ObservedReplica) Step {
 	kernelSeesPeer := h.Connection >= ConnConnected && h.PeerDisk == DiskUpToDate
 	peerAttached := w.Peer != nil && !w.Peer.Incomplete && w.Peer.DiskAttached
@@ -115,10 +115,10 @@ func nextRemakeMetadata(w *ReplicaSpec, h *ObservedReplica) Step {
 	return Step{}
 }
 
-// link makes the connection what the log says. It is never ended but by force, so that
-// the side that is up to date stays so (S8); a replica that lost connects by giving up
-// what it has, after that was kept (S9), and one that doubts what it was given asks for
-// all of it.
+// nextConnection makes the connection what the log says. It is only ended by force, so that
+// the side that is up to date stays so (S8). An outdated replica connects with its own data
+// discarded, after a copy of them was kept (S9). One whose blocks may not all be on stable
+// storage asks for a full resync.
 func nextConnection(w *ReplicaSpec, h *ObservedReplica) Step {
 	victim := w.Outdated && h.MayHaveWrites
 	switch {
@@ -126,12 +126,12 @@ func nextConnection(w *ReplicaSpec, h *ObservedReplica) Step {
 	case !w.Connect && h.Connection > connStandAlone:
 		return Step{Kind: StepDisconnect}
 	case w.Outdated && w.Force && !h.Primary && h.Connection == ConnConnecting:
-		return Step{Kind: StepDisconnect} // it may have been told to give up what it has, before the decision
+		return Step{Kind: StepDisconnect} // it may have begun to connect with discard before the decision
 	case !w.Connect, !h.ConnectDue:
 	case h.Connection == ConnConnecting && victim && !h.Discarding:
 		return Step{Kind: StepDisconnect}
 	case h.Connection > connStandAlone:
-	case w.Outdated && w.Force: // it is to go on, not to give up what it has
+	case w.Outdated && w.Force: // it is to continue with its data, not to discard them
 	case victim && !h.CopyKept:
 		return Step{Kind: StepKeepVictim}
 	case h.resyncDoubtful():
@@ -144,17 +144,17 @@ func nextConnection(w *ReplicaSpec, h *ObservedReplica) Step {
 	return Step{}
 }
 
-// resyncDoubtful: the disk was in the middle of a synchronisation when it was attached. DRBD takes
-// a block for synchronised when the target wrote it, not when it is on stable storage: what
-// was written in the last moments before a power loss may be gone, and neither host's bitmap
-// says so. A connection would copy the rest and call the disk UpToDate. One that connected
-// since it was attached has what it took.
+// resyncDoubtful: the disk was the target of an unfinished resynchronisation when it was
+// attached. DRBD clears a block's bit when the target wrote it, not when it is on stable
+// storage: blocks written shortly before a power loss may be gone, and no host's bitmap has
+// them. A connection would copy the rest and call the disk UpToDate. After a connection in
+// this attachment nothing is in doubt any more.
 func (h *ObservedReplica) resyncDoubtful() bool {
 	return h.DiskAttached() && !h.ConnectedInAttachment && !h.Primary && !h.JustCreated && h.Disk == diskInconsistent && h.OutOfSync < max(h.Size, 1)
 }
 
-// nextInitialSync makes the first generation, once in the volume's life, where both replicas were
-// just made. A source's content is then copied to the other replica.
+// nextInitialSync makes the first generation, once in the volume's life, when both replicas
+// were just created. With a source, its content is then copied to the other replica.
 func nextInitialSync(w *ReplicaSpec, h *ObservedReplica) Step {
 	switch {
 	case w.InitialSyncDone || w.Goal != fsm.GoalCreate || h.Connection != ConnConnected || h.Primary:
@@ -166,12 +166,12 @@ func nextInitialSync(w *ReplicaSpec, h *ObservedReplica) Step {
 	return Step{}
 }
 
-// BothUpToDate: both disks are up to date.
+// BothUpToDate reports whether both disks are up to date.
 func (h *ObservedReplica) BothUpToDate() bool {
 	return h.Disk == DiskUpToDate && h.PeerDisk == DiskUpToDate
 }
 
-// NextResize lets the volume grow when the devices below both replicas have.
+// NextResize grows the replicated device after both hosts' backing devices have grown.
 func NextResize(w *ReplicaSpec, h *ObservedReplica) Step {
 	if h.Primary && h.Connection == ConnConnected && h.BothUpToDate() && h.Size > 0 && h.Size < w.Size && w.BackingCapacity >= w.Size {
 		return Step{Kind: StepResize}
@@ -179,8 +179,8 @@ func NextResize(w *ReplicaSpec, h *ObservedReplica) Step {
 	return Step{}
 }
 
-// promote is for a publication that was not heard to be primary yet. It takes a grant
-// of this boot and session, after it was observed (S2): the step asks for it.
+// nextPromote is for a publication whose host is not primary yet. The step asks for a grant
+// of this boot and session, after the observation (S2).
 func nextPromote(w *ReplicaSpec, h *ObservedReplica) Step {
 	switch {
 	case !w.Primary || w.PromotionDone || !w.Published || w.HasTeardown || h.Primary || h.Suspended:
@@ -193,7 +193,7 @@ func nextPromote(w *ReplicaSpec, h *ObservedReplica) Step {
 	return Step{}
 }
 
-// nextNoteInSync notes that the replica holds nothing that its peer does not.
+// nextNoteInSync records that the replica has no write that its peer does not have.
 func nextNoteInSync(w *ReplicaSpec, h *ObservedReplica) Step {
 	if h.MayHaveWrites && !h.Primary && !w.Outdated && h.Connection == ConnConnected && h.BothUpToDate() {
 		return Step{Kind: StepNoteInSync}
@@ -201,7 +201,7 @@ func nextNoteInSync(w *ReplicaSpec, h *ObservedReplica) Step {
 	return Step{}
 }
 
-// nextVerify compares the replicas from time to time, from one of the two sides.
+// nextVerify compares the replicas periodically, from one of the two hosts.
 func nextVerify(w *ReplicaSpec, h *ObservedReplica) Step {
 	initiates := h.Primary || h.LowerHostID && h.PeerRole == "Secondary"
 	if h.VerifyDue && initiates && w.InitialSyncDone && h.Connection == ConnConnected && h.BothUpToDate() {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Of replicas.
+// Steps of replicas.
 const (
 	StepActivateBacking     StepKind = "open-below"
 	StepDeactivateBacking   StepKind = "close-below"
@@ -50,13 +50,13 @@ const (
 	ConnConnected    = fsmpb.ConnectionState_CONNECTION_STATE_CONNECTED
 )
 
-// ReplicaSpec is what the log wants of a replica, read in this session.
+// ReplicaSpec is the desired state of a replica, read in this session.
 type ReplicaSpec struct {
 	*fsm.DesiredReplica
 	Volume fsm.VolumeID
 	Goal   fsm.Goal
 	Size   int64 // bytes
-	// Published: there is a publication for this host; owes: it is to end a revoked one.
+	// Published: there is a publication for this host. HasTeardown: a revoked one is to end here.
 	Published, HasTeardown bool
 	FromSource             bool // its content was made from a source
 	Leaving                bool // it was given up, and is not to be removed now
@@ -65,28 +65,28 @@ type ReplicaSpec struct {
 // ObservedReplica is what was observed of a replica.
 type ObservedReplica struct {
 	executor.ResourceStatus
-	Backing         executor.Device // of the pool
-	BackingCapacity int64           // bytes of volume for which the device below has room
-	// configured: its file says what the wish does; adjusted: and the kernel knows.
+	Backing         executor.Device // as the pool reports it
+	BackingCapacity int64           // size in bytes of the largest volume that the backing device can hold
+	// ConfigCurrent: its file has the desired content. Adjusted: the kernel has taken that over.
 	ConfigCurrent, Adjusted bool
-	Recorded                bool // the host's record knows the replica
+	Recorded                bool // the host's record has the replica
 	MetadataMade            bool // the record says that the metadata were made
-	AttachmentRecorded      bool // the record counts the kernel's attachment, in this boot
+	AttachmentRecorded      bool // the record has the kernel's attachment, made in this boot
 	ConnectedInAttachment   bool // it connected since it was attached
-	AttachmentCommitted     bool // the log heard of the next attachment, in this session
-	// AttachDue and connectDue: it is not too soon to attach, or to connect, again.
+	AttachmentCommitted     bool // the next attachment is in the log, by a proposal of this session
+	// AttachDue and ConnectDue: the backoff of attaching, or of connecting, has passed.
 	AttachDue, ConnectDue   bool
 	MayHaveWrites, CopyKept bool // as in the record
-	// failed: the kernel gave its disk up, and it was not copied wholly since (S67);
-	// peerWasUpToDate: its peer was whole then, by this kernel's word.
+	// DiskFailed: the kernel detached its disk after an error, and it was not fully resynchronised
+	// since (S67). PeerWasUpToDate: then, by this kernel, the peer's disk was up to date.
 	DiskFailed, PeerWasUpToDate bool
 	Discarding                  bool
 	Mounted                     bool // it is mounted somewhere
-	LowerHostID                 bool // of two secondaries, this one does what one of them must
+	LowerHostID                 bool // of two secondaries, this one does what only one of them must do
 	VerifyDue                   bool
 }
 
-// Device is the volume as next sees it: attached where it is primary.
+// Device is the volume as NextVolumeStep sees it: active while it is primary.
 func (h *ObservedReplica) Device() executor.Device {
 	d := executor.Device{Absent: h.Backing.Absent, Exists: h.Backing.Exists, Unfinished: h.Backing.Unfinished, Size: h.BackingCapacity}
 	if h.Primary {
@@ -95,7 +95,7 @@ func (h *ObservedReplica) Device() executor.Device {
 	return d
 }
 
-// attached tells whether the kernel has the disk.
+// DiskAttached reports whether the kernel has the disk attached.
 func (h *ObservedReplica) DiskAttached() bool {
 	return h.InKernel && h.Disk > DiskDiskless
 }

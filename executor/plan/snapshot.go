@@ -8,11 +8,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// SnapshotView is all that is known of a snapshot.
+// SnapshotView is all that is known of a snapshot: observed, recorded and desired.
 type SnapshotView struct {
-	Desired    *fsm.DesiredSnapshot // nil when the log wants nothing of it
-	Actionable bool                 // the wish may be acted on (S1, S14)
-	// IncarnationID is of whoever said the wish (S1).
+	Desired    *fsm.DesiredSnapshot // nil when nothing is desired of it
+	Actionable bool                 // the desired state may be acted on (S1, S14)
+	// IncarnationID is that of the incarnation that the desired state is from (S1).
 	IncarnationID []byte
 	Have          executor.Device
 	Record        records.SnapshotRecord
@@ -20,20 +20,20 @@ type SnapshotView struct {
 	Now           time.Time
 }
 
-// FreezeState is what is known of a volume that is held for a group's attempt.
+// FreezeState is what is known of the freeze hold of a volume, for one attempt of a group snapshot.
 type FreezeState struct {
 	Attempt uint32
-	Until   time.Time // when the freeze ends by itself; zero without one
+	Until   time.Time // when the freeze ends by itself; zero without a freeze
 }
 
-// isUnbroken tells whether the hold was never interrupted until now.
+// isUnbroken reports whether the hold has lasted without interruption until now.
 func (h *FreezeState) isUnbroken(now time.Time) bool {
 	return h != nil && (h.Until.IsZero() || now.Before(h.Until))
 }
 
-// NextSnapshotStep picks the one step that brings a snapshot closer to what the log wants. It
-// is pure. A cut in a group counts only under the one freeze that was reported, by
-// this process; what is left of another is thawed, and reported so (S19).
+// NextSnapshotStep picks the one step that brings a snapshot closer to its desired state. It is
+// pure. A member of a group snapshot counts only when taken under the one freeze that this
+// process reported; any other freeze is thawed, and reported as broken (S19).
 func NextSnapshotStep(s *SnapshotView) Step {
 	w := s.Desired
 	switch {
@@ -42,13 +42,13 @@ func NextSnapshotStep(s *SnapshotView) Step {
 	case w == nil && s.Record.Phase != records.PhaseNone:
 		return Step{Kind: StepForgetSnapshotRecord}
 	case s.FreezeHold != nil && !s.FreezeHold.isUnbroken(s.Now):
-		return Step{Kind: StepThaw} // it is over, whatever the log says: calls may go on (S28)
+		return Step{Kind: StepThaw} // the hold is over, whatever the log says: calls may continue (S28)
 	case w == nil, !s.Actionable:
 		return Step{}
 	case s.FreezeHold != nil && !s.keepsFreezeHold():
 		return Step{Kind: StepThaw}
 	case s.Have.Absent && w.Goal == fsm.SnapshotGoalKeep:
-		return Step{} // an absent pool says nothing of its files (S12)
+		return Step{} // an absent pool tells nothing of its files (S12)
 	case s.Have.Absent:
 		return refuse(fsm.Unreachable, "the pool of snapshot %s is absent", w.Snapshot)
 	}
@@ -68,7 +68,7 @@ func NextSnapshotStep(s *SnapshotView) Step {
 	return Step{}
 }
 
-// keepsFreezeHold: the hold is of the attempt that is under way, unbroken, and not done with.
+// keepsFreezeHold: the hold is of the current attempt, unbroken, and still needed.
 func (s *SnapshotView) keepsFreezeHold() bool {
 	if s.FreezeHold.Attempt != s.Desired.Attempt || s.Desired.Group == "" {
 		return false
@@ -83,17 +83,17 @@ func (s *SnapshotView) keepsFreezeHold() bool {
 	return false
 }
 
-// isCut: this attempt's cut is there, whole.
+// isTaken reports whether this attempt's snapshot exists and is complete.
 func (s *SnapshotView) isTaken() bool {
 	return s.Have.Exists && s.Record.Phase == records.PhaseTaken && s.Record.Attempt == s.Desired.Attempt
 }
 
-// nextFreezeMember: one freeze for each attempt, ever.
+// nextFreezeMember freezes a group's member: only once in each attempt.
 func nextFreezeMember(s *SnapshotView) Step {
 	switch {
 	case s.FreezeHold != nil, s.Desired.Frozen, s.Record.IsOfAttempt(s.Desired.Attempt):
-		return Step{} // told: frozen, or that it is no more
-	case s.Have.Exists || s.Have.Unfinished: // an attempt's that was given up
+		return Step{} // reported as frozen, or as frozen no longer
+	case s.Have.Exists || s.Have.Unfinished: // left by an attempt that was given up
 		return Step{Kind: StepRemoveSnapshot}
 	}
 	return Step{Kind: StepFreeze}
@@ -101,13 +101,13 @@ func nextFreezeMember(s *SnapshotView) Step {
 
 func nextTakeMember(s *SnapshotView) Step {
 	if s.FreezeHold == nil || s.isTaken() {
-		return Step{} // told: cut, or that the freeze is no more
+		return Step{} // reported as taken, or as frozen no longer
 	}
 	return Step{Kind: StepTakeSnapshot}
 }
 
-// nextTakeSingle freezes, cuts and thaws. What a process that died left is adopted when it
-// is known to be whole, or when nothing is known of its beginning.
+// nextTakeSingle freezes, takes the snapshot, and thaws. What a dead process left is adopted
+// when its record says that it is complete, or when there is no record of its beginning.
 func nextTakeSingle(s *SnapshotView) Step {
 	switch {
 	case s.Have.Exists && s.Record.Phase == records.PhaseBegun:
@@ -121,16 +121,16 @@ func nextTakeSingle(s *SnapshotView) Step {
 func nextKeepSnapshot(s *SnapshotView) Step {
 	switch {
 	case s.Record.Phase == records.PhaseBegun && s.Have.Exists:
-		return Step{} // it failed, and what is left of it must not be adopted by a retry
+		return Step{} // it failed, and a retry must not adopt what is left of it
 	case s.Record.Phase == records.PhaseBegun, s.Record.Phase == records.PhaseTaken:
-		return Step{Kind: StepForgetSnapshotRecord} // the log knows
+		return Step{Kind: StepForgetSnapshotRecord} // the log has it
 	case !s.Have.Exists && s.Record.Phase == records.PhaseNone:
 		return Step{Kind: StepRecordMissing}
 	}
 	return Step{}
 }
 
-// nextRemoveSnapshot is said by the log (S14).
+// nextRemoveSnapshot removes the snapshot, by its desired state (S14).
 func nextRemoveSnapshot(s *SnapshotView) Step {
 	switch {
 	case s.Have.Exists || s.Have.Unfinished:

@@ -15,8 +15,8 @@ const (
 	factSnapshotGone    = "snapshot-gone"
 )
 
-// UnreportedSnapshotFact is what the log does not know of the snapshot, empty for nothing. It is
-// asked when there is no step to do.
+// UnreportedSnapshotFact is what the log does not have of the snapshot, empty for nothing. It
+// is called when there is no step to do.
 func UnreportedSnapshotFact(s *SnapshotView) string {
 	w := s.Desired
 	if w == nil || !s.Actionable || s.Have.Absent {
@@ -59,14 +59,14 @@ func ObservationOf(id fsm.SnapshotID, source fsm.VolumeID) *fsmpb.Observation {
 	return &fsmpb.Observation{VolumeId: string(source), SnapshotId: string(id)}
 }
 
-// put makes the fact the observation's.
+// FillObservation sets the named fact in the observation.
 func (s *SnapshotView) FillObservation(name string, ob *fsmpb.Observation) {
 	attempt := s.Desired.Attempt
 	switch name {
 	case factSnapshotTaken, FactSnapshotFound:
 		takenAt := s.Record.TakenAt
 		if s.Record.Phase != records.PhaseTaken || takenAt.IsZero() {
-			takenAt = s.Now // nothing is known of the process that cut it
+			takenAt = s.Now // nothing is known of the process that took it
 		}
 		ob.Fact = &fsmpb.Observation_SnapshotCut{SnapshotCut: &fsmpb.SnapshotCut{
 			SizeBytes: s.Have.Size, CutUnixNano: takenAt.UnixNano(), Attempt: attempt,

@@ -6,22 +6,22 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// source is what was observed of a volume that is to be cut or cloned.
+// ObservedSource is what was observed of a volume that is to be snapshotted or cloned.
 type ObservedSource struct {
 	ObservedVolume
 	MountPath      string // where its filesystem is mounted; empty: nowhere
-	RawWritable    bool   // its blocks are given out for writing
-	SharesBlocks   bool   // the pool cuts without copying
+	RawWritable    bool   // its blocks are handed to a workload for writing
+	SharesBlocks   bool   // the pool takes snapshots without copying
 	CopyFitsFreeze bool   // a copy of what is allocated fits into the longest freeze
 	CanFreeze      bool   // the host can freeze
-	ForGroup       bool   // it is to be held quiet, not only cut
-	// Generation of a replicated volume was known when it was observed.
+	ForGroup       bool   // it is to be held frozen for a group snapshot
+	// Generation of a replicated volume: the one known when it was observed.
 	Generation uint64
 }
 
-// Refusal says why the volume cannot be cut as it is (S19), nil when it can. It is
-// pure. A raw volume that is written to is cut alone when the pool shares blocks: that
-// cut is of one instant, as a loss of power is. It cannot be held quiet for a group.
+// Refusal is why no snapshot of the volume can be taken as it is (S19), nil when one can. It
+// is pure. Of a raw volume that is open for writing a single snapshot can be taken when the
+// pool shares blocks: it is crash-consistent. For a group snapshot such a volume cannot be frozen.
 func (s *ObservedSource) Refusal(id fsm.VolumeID) *fsm.Rejection {
 	switch {
 	case s.Absent:
@@ -42,14 +42,14 @@ func (s *ObservedSource) Refusal(id fsm.VolumeID) *fsm.Rejection {
 	return nil
 }
 
-// PeerWrites tells whether the other replica's host changes what this host has.
+// PeerWrites reports whether the other replica's host writes to the volume.
 func (s *ObservedSource) PeerWrites() bool {
 	r := s.Replica
 	return r != nil && r.InKernel && (r.PeerRole == "Primary" || r.Connection == fsmpb.ConnectionState_CONNECTION_STATE_SYNC_TARGET)
 }
 
-// MountedAt is a path where the volume's filesystem is mounted; one is as good as
-// another to freeze it.
+// MountedAt is a path where the volume's filesystem is mounted; any of them can be used
+// to freeze it.
 func MountedAt(have *ObservedVolume, staged *records.StagingRecord) string {
 	switch {
 	case staged != nil && staged.Block:

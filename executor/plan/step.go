@@ -4,8 +4,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// StepKind names one thing that is done to a volume. It is the metric's label and
-// the operation's step in the log.
+// StepKind names one step on a host. It is the metric's label and the operation's step
+// in the log.
 type StepKind string
 
 const (
@@ -29,20 +29,20 @@ const (
 	StepDeactivate       StepKind = "detach"
 	StepRemove           StepKind = "remove"
 
-	// Of snapshots.
+	// Steps of snapshots.
 	StepFreeze               StepKind = "freeze"
 	StepTakeSnapshot         StepKind = "cut"
 	StepThaw                 StepKind = "thaw"
 	StepRemoveSnapshot       StepKind = "remove-snapshot"
-	StepForgetSnapshotRecord StepKind = "forget-snapshot" // its record is needed no more
-	StepRecordMissing        StepKind = "miss-snapshot"   // it is recorded that its file is missing
+	StepForgetSnapshotRecord StepKind = "forget-snapshot" // its record is not needed any more
+	StepRecordMissing        StepKind = "miss-snapshot"   // records that its file is missing
 )
 
-// Step is one step, with the path it is about.
+// Step is one step, with the path that it is about.
 type Step struct {
 	Kind    StepKind
 	Path    string
-	Refusal *fsm.Rejection // of stepRefuse: nothing can be done, and why
+	Refusal *fsm.Rejection // of StepRefuse: why nothing can be done
 }
 
 func refuse(reason fsm.Reason, format string, args ...any) Step {

@@ -4,7 +4,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// next picks the one step that brings have closer to want. It is pure: every rule
+// NextVolumeStep picks the one step that brings have closer to want. It is pure: every rule
 // about order and safety is here, and is tested as a table.
 func NextVolumeStep(want *VolumeSpec, have *ObservedVolume) Step {
 	switch {
@@ -28,11 +28,11 @@ func NextVolumeStep(want *VolumeSpec, have *ObservedVolume) Step {
 	case want.Limits != nil && have.Active():
 		return NextLimits(want, have)
 	}
-	return Step{} // a Ready volume without its device is reported missing, never remade (S14)
+	return Step{} // a Ready volume without its image is reported missing, never created again (S14)
 }
 
-// nextTakeDown ends what is up, from the targets down. It never ends what it does not
-// know: another mount of the volume keeps its device.
+// nextTakeDown ends what is up, targets first. It never ends what it does not know: a
+// foreign mount of the volume keeps its device active.
 func nextTakeDown(want *VolumeSpec, have *ObservedVolume) Step {
 	switch {
 	case len(have.BoundTargets) > 0:
@@ -47,12 +47,12 @@ func nextTakeDown(want *VolumeSpec, have *ObservedVolume) Step {
 	return Step{}
 }
 
-// remove is said by a Deleting record for this host's replica (S14).
+// nextRemove is for a Deleting volume, or a replica that is removed from this host (S14).
 func nextRemove(want *VolumeSpec, have *ObservedVolume) Step {
 	switch {
 	case have.isUp():
 		return nextTakeDown(want, have)
-	case have.Absent: // nothing is known to be gone from an absent pool (S12)
+	case have.Absent: // an absent pool does not prove that anything is gone (S12)
 		return refuse(fsm.Unreachable, "the pool of volume %s is absent", want.Volume)
 	case have.Exists || have.Unfinished:
 		return Step{Kind: StepRemove}
@@ -60,7 +60,7 @@ func nextRemove(want *VolumeSpec, have *ObservedVolume) Step {
 	return Step{}
 }
 
-// create belongs to a Creating volume (S14).
+// nextCreate is for a Creating volume (S14).
 func nextCreate(want *VolumeSpec, have *ObservedVolume) Step {
 	switch {
 	case have.Absent:

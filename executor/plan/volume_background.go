@@ -7,26 +7,26 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// situation is all that is known of a volume between two calls.
+// VolumeView is all that is known of a volume between two calls: observed, recorded and desired.
 type VolumeView struct {
 	Volume fsm.VolumeID
 	Boot   string
-	// Desired is the log's, nil when it is not known.
+	// Desired is nil when the state machine does not know the volume, or was not heard yet.
 	Desired *fsm.DesiredVolume
-	// fresh: the wish may be acted on. It was read in this session, from a controller
-	// that applied all that this host acted on (S14), and the host is adopted (S1).
+	// Actionable: Desired may be acted on. It was read in this session, from a controller that
+	// has applied all that this host acted on (S14), and the host is adopted (S1).
 	Actionable bool
-	// IncarnationID is of whoever said the wish (S1).
+	// IncarnationID is that of the incarnation that Desired is from (S1).
 	IncarnationID []byte
 	Record        *records.VolumeRecord
 	Have          ObservedVolume
-	// AckedLimits are those that the log took for those in force, from this process.
+	// AckedLimits are those that this process reported to be in force and the log acknowledged.
 	AckedLimits *fsm.Limits
 }
 
-// BackgroundSpec says what to do without being called: create and remove as the log
-// says, and take down what is not to be up. It never brings anything up: that
-// takes a grant, which only a call gets (S2).
+// BackgroundSpec is what to do without a call: create and remove as desired, and take down
+// what may not stay up. It never brings anything up: that needs a grant, which only a call
+// gets (S2).
 func BackgroundSpec(s *VolumeView) VolumeSpec {
 	want := VolumeSpec{Volume: s.Volume}
 	if !s.Actionable || s.Desired == nil {
@@ -45,44 +45,44 @@ func BackgroundSpec(s *VolumeView) VolumeSpec {
 	return want
 }
 
-// mustTakeDown: the publication ended or is a newer one (S3), or the bring-up was
-// interrupted. What is complete and wanted stays as it is.
+// mustTakeDown: the publication ended or was replaced by a newer one (S3), or the bring-up was
+// interrupted. What is complete and desired stays as it is.
 func (s *VolumeView) mustTakeDown() bool {
 	staged, p := s.Record.Staging, s.Desired.Publication
 	switch {
 	case staged == nil && s.mayBePrimary():
 		return s.Have.isMounted()
 	case staged == nil:
-		return s.Have.isUp() // nothing was given out, so nothing may be up
+		return s.Have.isUp() // nothing is recorded as handed out, so nothing may be up
 	case p == nil || p.Staging == nil || staged.Epoch != p.Epoch:
-		return true // ended, perhaps revoked while this host was away (S31)
+		return true // it ended, perhaps revoked while this host was away (S31)
 	case p.Ending:
 		return true // its end was asked for (S31)
 	}
 	return !s.isComplete() && len(s.Have.BoundTargets) == 0 && !s.wasUpThisBoot()
 }
 
-// mayBePrimary: a replica is primary before its volume is staged, for a publication.
+// mayBePrimary: for a publication, a replica becomes primary before its volume is staged.
 func (s *VolumeView) mayBePrimary() bool {
 	w := s.Desired
 	return w.Replication != nil && w.Replication.Primary && w.Publication != nil && w.Publication.Staging == nil && w.Teardown == nil
 }
 
-// wasUpThisBoot: the log knows that it was up in this boot. What is gone since then was
-// taken away by somebody else: that is an illness to be told, and to stage again or to
-// unstage heals it.
+// wasUpThisBoot: the log has it as staged in this boot. Mounts that are gone since then were
+// ended by somebody else: that is reported as an abnormal condition, which staging again or
+// unstaging ends.
 func (s *VolumeView) wasUpThisBoot() bool {
 	p := s.Desired.Publication
 	return p.Staging.Done && p.Staging.Boot == s.Boot && p.Staging.Path == s.Record.Staging.Path
 }
 
-// isComplete tells whether the volume is up as its record says.
+// isComplete reports whether the volume is up as its record says.
 func (s *VolumeView) isComplete() bool {
 	staged := s.Record.Staging
 	return staged != nil && s.Have.Active() && (staged.Block || s.Have.Staged)
 }
 
-// targetsToDrop lists targets that the log does not want, or whose binding was interrupted.
+// targetsToDrop lists the targets that are not desired, or whose bind was interrupted.
 func (s *VolumeView) targetsToDrop() []string {
 	var drop []string
 	for i := range s.Record.Targets {

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// nextBringUp gives the volume out where the grant says.
+// nextBringUp brings the volume up as its grant says.
 func nextBringUp(want *VolumeSpec, have *ObservedVolume) Step {
 	switch {
 	case have.Absent:
@@ -19,7 +19,7 @@ func nextBringUp(want *VolumeSpec, have *ObservedVolume) Step {
 	case have.Size < want.Size || have.Size < have.recordedSize:
 		return refuse(fsm.Precondition, "the image of volume %s has %d bytes, not %d", want.Volume, have.Size, max(want.Size, have.recordedSize))
 	case have.olderEpoch && have.isUp():
-		return nextTakeDown(want, have) // a mount of an older epoch goes first (S3)
+		return nextTakeDown(want, have) // what is up under an older epoch is taken down first (S3)
 	case want.Grant.Block:
 		return nextBringUpRaw(want, have)
 	case have.Staged && have.recorded:
@@ -47,7 +47,7 @@ func nextBringUp(want *VolumeSpec, have *ObservedVolume) Step {
 	return Step{Kind: StepMount}
 }
 
-// nextWhileStaged does what is left to do on a mounted filesystem.
+// nextWhileStaged does what remains to be done on a mounted filesystem.
 func nextWhileStaged(want *VolumeSpec, have *ObservedVolume) Step {
 	if s := NextLimits(want, have); s.Kind != StepNone {
 		return s
@@ -55,7 +55,7 @@ func nextWhileStaged(want *VolumeSpec, have *ObservedVolume) Step {
 	return nextExpandFilesystem(want, have, "xfs")
 }
 
-// nextBringUpRaw: attaching is giving out, so the record comes first.
+// nextBringUpRaw records first: an active raw device may be written to at once.
 func nextBringUpRaw(want *VolumeSpec, have *ObservedVolume) Step {
 	g := want.Grant
 	switch {
@@ -67,9 +67,9 @@ func nextBringUpRaw(want *VolumeSpec, have *ObservedVolume) Step {
 	return NextLimits(want, have)
 }
 
-// format makes the filesystem once in the volume's life, and again only over what
-// is known to be this host's own beginning of it: the device was never mounted nor
-// given out while the state is `formatting` (S15).
+// nextFormat makes the filesystem once in the volume's life. It is repeated only over this
+// host's own unfinished mkfs: the device is neither mounted nor handed to a workload while
+// the state is `formatting` (S15).
 func nextFormat(want *VolumeSpec, have *ObservedVolume) Step {
 	ours := have.Content.Found == want.Grant.FS
 	switch {
@@ -83,7 +83,7 @@ func nextFormat(want *VolumeSpec, have *ObservedVolume) Step {
 	return Step{Kind: StepFormat}
 }
 
-// nextBind makes the volume visible at a target path.
+// nextBind binds the volume to a target path.
 func nextBind(want *VolumeSpec, have *ObservedVolume) Step {
 	switch {
 	case !have.recorded || !have.Active() || !want.Grant.Block && !have.Staged:

@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// MissedTeardowns lists the tear-downs that the log waits for and that nothing owes yet: of
-// what was never up here, or is gone since the host was started again. They are
-// observed, not remembered (S16).
+// MissedTeardowns lists the teardowns that the log waits for and that have no pending record
+// yet: of what was never up here, or went away with a reboot. They follow from observation,
+// not from memory (S16).
 func MissedTeardowns(s *VolumeView) []records.PendingTeardown {
 	w := s.Desired
 	if !s.Actionable || w == nil {
@@ -38,8 +38,8 @@ func MissedTeardowns(s *VolumeView) []records.PendingTeardown {
 	return missing
 }
 
-// Fact is one thing that the log does not know yet. It is one case of an
-// Observation; its name is what a repetition is recognised by.
+// Fact is one thing that the log does not have yet: one case of an Observation. Two reports
+// with equal Facts are the same report.
 type Fact struct {
 	Name  string
 	Path  string
@@ -60,8 +60,8 @@ const (
 	FactStagingInUse   = "in-use"
 )
 
-// news lists what was observed and is not what the log believes. A report that
-// says nothing new is not made.
+// UnreportedFacts lists what was observed and differs from what the log has. What the log has
+// already is not reported again.
 func UnreportedFacts(s *VolumeView) []Fact {
 	if s.Desired == nil {
 		return nil
@@ -89,14 +89,14 @@ func UnreportedFacts(s *VolumeView) []Fact {
 	return all
 }
 
-// isUpAsDesired tells whether the volume is up as the log wants it.
+// isUpAsDesired reports whether the volume is up as it is desired.
 func (s *VolumeView) isUpAsDesired() bool {
 	p, staged := s.Desired.Publication, s.Record.Staging
 	return p != nil && p.Staging != nil && staged != nil && staged.Epoch == p.Epoch && s.isComplete()
 }
 
-// limitsUnreported: the limits that the log wants are in force, and it has not heard so from
-// this process.
+// limitsUnreported: the desired limits are in force, and the log has not acknowledged a
+// report of that from this process.
 func (s *VolumeView) limitsUnreported() bool {
 	wanted := s.Desired.Limits
 	if s.AckedLimits != nil && *s.AckedLimits == wanted {
@@ -105,7 +105,8 @@ func (s *VolumeView) limitsUnreported() bool {
 	return s.Have.Limits != nil && *s.Have.Limits == wanted || wanted == (fsm.Limits{}) && !s.Have.mayBeLimited && s.Desired.Operation != 0
 }
 
-// unreportedDeviceFact: an absent pool says nothing of its devices (S12).
+// unreportedDeviceFact is the fact about the image, empty for none. An absent pool proves
+// nothing of its images (S12).
 func (s *VolumeView) unreportedDeviceFact() string {
 	w, have := s.Desired, &s.Have
 	complete := have.Exists && have.Size == w.Size && !have.mayBeTorn && (have.Replica == nil || s.Record.Replica != nil && s.Record.Replica.MetadataMade)
@@ -113,7 +114,7 @@ func (s *VolumeView) unreportedDeviceFact() string {
 	case have.Absent:
 	case w.Goal == fsm.GoalCreate && complete && s.Actionable:
 		if w.ReplicaState == fsm.ReplicaPresent {
-			return "" // the log knows, and waits for the other replica
+			return "" // the log has it, and waits for the other replica
 		}
 		return factDeviceCreated
 	case w.Goal == fsm.GoalRemove && s.Actionable && !have.Exists && !have.Unfinished && !have.isUp():
@@ -128,16 +129,16 @@ func (s *VolumeView) unreportedDeviceFact() string {
 	return ""
 }
 
-// FactTornDown is the end of a target, or of everything when the path is empty.
+// FactTornDown is the end of a target, or of the whole volume when the path is empty.
 const FactTornDown = "down"
 
-// FactOf is what the record is about, whatever its number is.
+// FactOf is the fact that the pending teardown reports, whatever its sequence number is.
 func FactOf(o records.PendingTeardown) Fact {
 	return Fact{Name: FactTornDown, Path: o.Target, Epoch: o.Epoch}
 }
 
-// put makes the fact the observation's. Facts of devices carry no number: they are
-// taken only in the one phase of a volume's life that they belong to.
+// FillObservation sets the fact in the observation. Facts about images have no sequence number:
+// the state machine takes each only in the one phase of a volume's life that it belongs to.
 func (f Fact) FillObservation(ob *fsmpb.Observation, s *VolumeView) {
 	size := s.Have.Size
 	switch f.Name {

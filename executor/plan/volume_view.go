@@ -7,7 +7,7 @@ import (
 )
 
 // Grant is the right to bring a volume up that one call read from the quorum (S2).
-// It is never on disk, and worth nothing in another session.
+// It is never on disk, and is valid only in the session that it was read in.
 type Grant struct {
 	Session    uint64
 	Epoch      fsm.Epoch
@@ -15,44 +15,44 @@ type Grant struct {
 	Block      bool
 	ReadOnly   bool
 	FS         executor.Filesystem
-	Formatting bool // the state is `formatting`: mkfs is owed, and may be repeated (S15)
-	// Cloned: the filesystem is a source's; fs.UUID is to be its own, and the log is to
-	// be told so before the first mount.
+	Formatting bool // the state is `formatting`: mkfs is to be run, and may be repeated (S15)
+	// Cloned: the filesystem was copied from a source. FS.UUID is to become its UUID, and that
+	// is committed before the first mount.
 	Cloned bool
 }
 
-// VolumeSpec is what a volume should be on this host. Its parts are asked for one at
-// a time: a call brings up or takes down, the background creates and removes.
+// VolumeSpec is what a volume should be on this host. Each user sets only its own part:
+// a call brings up or takes down, the background creates and removes.
 type VolumeSpec struct {
 	Volume      fsm.VolumeID
-	Goal        fsm.Goal // zero: make and remove nothing
+	Goal        fsm.Goal // zero: neither create nor remove
 	Size        int64    // bytes
-	TakeDown    bool     // nothing of it may be up
-	DropTargets []string // targets that may not be bound
+	TakeDown    bool     // nothing of it may stay mounted or active
+	DropTargets []string // targets that may not stay bound
 	Grant       *Grant   // bring it up
 	Source      fsm.Source
 	// SourceSize is how many bytes of content a source that is a snapshot has; 0: not known.
 	SourceSize int64
-	// Expanding: an operation may be an expansion, so a device below size is to grow.
+	// Expanding: the current operation may be an expansion, so a device smaller than Size is to grow.
 	Expanding bool
-	// Limits are to be in force on the device; nil: not said.
+	// Limits are to be in force on the device; nil: not known.
 	Limits *fsm.Limits
 	// What the host can do.
 	CanExpandFilesystem, CanThrottle bool
-	Bind                             *records.TargetRecord // bind it, with the grant
+	Bind                             *records.TargetRecord // bind this target, under the grant
 }
 
-// observed is what a volume is on this host.
+// ObservedVolume is what a volume is on this host.
 type ObservedVolume struct {
 	executor.Device
 	Replica *ObservedReplica // of a replicated volume
 	Staged  bool             // its filesystem is mounted at the staging path
-	// stagedAt is that path as the kernel names it.
+	// StagingPath is where that is, as the kernel names it.
 	StagingPath   string
 	BoundTargets  []string // its targets that are mounted
 	ForeignMounts []string // where else it is mounted
 	Content       executor.Content
-	// recorded: the record on disk names what the grant brings up; marked: it says
+	// recorded: the record on disk names what the grant brings up. formatBegun: it says
 	// that this host began to make the grant's filesystem (S15).
 	recorded, formatBegun bool
 	// targetRecorded: the record on disk names the target to be bound.
@@ -64,25 +64,25 @@ type ObservedVolume struct {
 	recordedSize  int64       // the size that the record says the image had
 	FilesystemFor int64       // the device's size for which the filesystem was made or grown
 	Limits        *fsm.Limits // in force; nil: not known
-	mayBeLimited  bool        // the record says that some may be
+	mayBeLimited  bool        // the record says that limits may be in force
 	mayBeTorn     bool        // the record says that the image may be torn
 }
 
-// isUp tells whether anything of the volume is given out.
+// isUp reports whether anything of the volume is mounted, bound or active.
 func (o *ObservedVolume) isUp() bool {
 	return o.Staged || len(o.BoundTargets) > 0 || len(o.ForeignMounts) > 0 || o.Active()
 }
 
-// mounted tells whether it is, anywhere.
+// isMounted reports whether it is mounted or bound anywhere.
 func (o *ObservedVolume) isMounted() bool {
 	return o.Staged || len(o.BoundTargets) > 0 || len(o.ForeignMounts) > 0
 }
 
-// frozen tells whether somebody may still wait for a write to it.
+// ioSuspended reports whether writers may be waiting in DRBD.
 func (o *ObservedVolume) ioSuspended() bool { return o.Replica != nil && o.Replica.Suspended }
 
-// DeviceSize is the size of the block device in bytes: that of a replicated volume
-// follows when the devices below both replicas are as large.
+// DeviceSize is the size of the block device in bytes. A primary replica's device may be
+// smaller than its backing device: it grows only when both hosts' backing devices have.
 func (o *ObservedVolume) DeviceSize() int64 {
 	if o.Replica != nil && o.Replica.Primary && o.Replica.ResourceStatus.Size > 0 {
 		return o.Replica.ResourceStatus.Size
@@ -90,7 +90,7 @@ func (o *ObservedVolume) DeviceSize() int64 {
 	return o.Size
 }
 
-// CompareRecord tells what of the wanted is in the record on disk.
+// CompareRecord fills in which parts of want the record on disk has.
 func (o *ObservedVolume) CompareRecord(r *records.VolumeRecord, want *VolumeSpec) {
 	o.recordedSize, o.FilesystemFor, o.mayBeLimited, o.mayBeTorn = r.Size, r.FilesystemFor, r.MayBeLimited, r.MayBeTorn
 	if want == nil || want.Grant == nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// seen is the highest epoch of wishes that the host acted on, on disk before it
-// acts (S14), with the id of its incarnation (S1).
+// ActedEpoch is the highest epoch of desired state that the host acted on, with the id of its
+// incarnation (S1). It is on disk before the host acts (S14).
 type ActedEpoch struct {
 	mu   sync.Mutex
 	file *SlotFile
 	actedRecord
-	synced fsm.Epoch // what the file holds; raise does not write
+	synced fsm.Epoch // what the file holds; Advance does not write
 }
 
 type actedRecord struct {
@@ -45,15 +45,15 @@ func (s *ActedEpoch) Current() (fsm.Epoch, []byte) {
 	return s.At, s.IncarnationID
 }
 
-// OnDisk is what was acted on in the background; get is never below it.
+// OnDisk is the epoch that the file holds. Current is never below it.
 func (s *ActedEpoch) OnDisk() fsm.Epoch {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.synced
 }
 
-// reach makes sure that at, or more, is on disk. Many volumes share one write:
-// whoever waited for the lock finds it done.
+// Persist returns when the file holds at, or a higher epoch. Concurrent callers share one
+// write: one that waited for the lock finds it done.
 func (s *ActedEpoch) Persist(at fsm.Epoch, incarnationID []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *ActedEpoch) Persist(at fsm.Epoch, incarnationID []byte) error {
 	return nil
 }
 
-// Advance notes an epoch whose record is on disk elsewhere.
+// Advance raises the epoch in memory; another synced record holds it already.
 func (s *ActedEpoch) Advance(at fsm.Epoch, incarnationID []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,14 +22,14 @@ const (
 	privateMode = 0o700
 )
 
-// Host is who this host is (S17): a random id in its data folder, the boot, and
-// the pools that it knows.
+// Host is the host's identity (S17): a random id in its data directory, its boot, and the
+// pools that it knows.
 type Host struct {
 	ID     fsm.HostID
 	BootID string
 
 	dir   string
-	pools map[string]knownPool // by folder
+	pools map[string]knownPool // by directory
 }
 
 type knownPool struct {
@@ -37,14 +37,14 @@ type knownPool struct {
 	Capacity int64      `json:"Capacity"`
 }
 
-// hostRecord is host.json.
+// hostRecord is the content of host.json.
 type hostRecord struct {
 	HostID fsm.HostID           `json:"host_id"`
 	Pools  map[string]knownPool `json:"pools"`
 }
 
-// OpenHost reads who the host is, and makes a new identity in a folder that has
-// none. The folder is made when it is missing; one that others can read is refused.
+// OpenHost reads the host's identity, and makes a new one in a directory that has none. A
+// missing directory is made; one that other users can read is refused.
 func OpenHost(dir string) (*Host, error) {
 	if err := os.MkdirAll(filepath.Join(dir, volumesDir), privateMode); err != nil {
 		return nil, fmt.Errorf("make the data folder %s: %w", dir, err)
@@ -105,14 +105,14 @@ func (h *Host) save() error {
 	return nil
 }
 
-// Dir is the data folder.
+// Dir is the data directory.
 func (h *Host) Dir() string { return h.dir }
 
-// Pool is the id of the pool that the host has in a folder, empty when it never
-// had one: only such a folder may be made a pool (S12).
+// PoolAt is the id of the pool that the host has in a directory, empty when it never had
+// one there: only such a directory may be made a pool (S12).
 func (h *Host) PoolAt(dir string) fsm.PoolID { return h.pools[dir].ID }
 
-// RememberPool records which pool is in a folder, before it is used.
+// RememberPool records which pool is in a directory. It is called before the pool is used.
 func (h *Host) RememberPool(dir string, id fsm.PoolID) error {
 	if h.pools[dir].ID == id {
 		return nil
@@ -121,8 +121,8 @@ func (h *Host) RememberPool(dir string, id fsm.PoolID) error {
 	return h.save()
 }
 
-// Capacity is the pool's, also while it is absent: now, when it was measured,
-// else as it was last.
+// Capacity is the pool's size in bytes, also while the pool is absent: as measured now, else
+// as it was measured last.
 func (h *Host) Capacity(facts executor.PoolFacts) int64 {
 	for dir, known := range h.pools {
 		if known.ID != facts.ID {
@@ -133,7 +133,7 @@ func (h *Host) Capacity(facts executor.PoolFacts) int64 {
 		}
 		if known.Capacity != facts.Capacity {
 			h.pools[dir] = knownPool{ID: known.ID, Capacity: facts.Capacity}
-			_ = h.save() // what is lost is a measure; the next registration takes it again
+			_ = h.save() // only a measurement is lost; the next registration takes it again
 		}
 	}
 	return facts.Capacity

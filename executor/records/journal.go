@@ -13,11 +13,11 @@ import (
 // sequenceReserve is how many sequence numbers one write of the record reserves.
 const sequenceReserve = 64
 
-// journal is a record and where it lies.
+// RecordFile is a volume's record in memory, and the file that it is saved to.
 type RecordFile struct {
 	VolumeRecord
 	file     *SlotFile
-	sequence uint64 // the last number given
+	sequence uint64 // the last number that was issued
 }
 
 const recordSuffix = ".rec"
@@ -40,8 +40,8 @@ func RecordedVolumes(dir string) (ids []fsm.VolumeID, err error) {
 	return ids, nil
 }
 
-// OpenRecordFile reads a volume's record. What is not there, or was never whole,
-// announced nothing.
+// OpenRecordFile reads a volume's record. A file that is missing, or was never written
+// completely, is an empty record: nothing was done that it would have announced.
 func OpenRecordFile(dir string, id fsm.VolumeID) (*RecordFile, error) {
 	file, content, err := openSlotFile(recordPath(dir, id))
 	if err != nil {
@@ -57,24 +57,24 @@ func OpenRecordFile(dir string, id fsm.VolumeID) (*RecordFile, error) {
 	return j, nil
 }
 
-// NextSequence gives a number above all that this host gave and the log applied.
-// Numbers are reserved with the next write; a caller that needs no write asks save.
+// NextSequence issues a number above every number that this host issued and that the log
+// applied. Numbers are reserved on disk with the next Save; see MustReserve.
 func (j *RecordFile) NextSequence(applied uint64) uint64 {
 	j.sequence = max(j.sequence, applied) + 1
 	return j.sequence
 }
 
-// MustReserve tells whether numbers were given that no write reserved.
+// MustReserve reports whether numbers were issued that no Save has reserved yet.
 func (j *RecordFile) MustReserve() bool { return j.sequence > j.SequenceLimit }
 
-// OnDisk tells whether the record was ever written.
+// OnDisk reports whether the record was ever written.
 func (j *RecordFile) OnDisk() bool { return j.file.exists }
 
-// Remove forgets the record.
+// Remove deletes the record's file.
 func (j *RecordFile) Remove() error { return j.file.Remove() }
 
-// Save writes the record. Without sync, a crash of the host may undo it: only for
-// what is then said once more in vain.
+// Save writes the record. Without sync a crash of the host may undo it: only for changes
+// whose loss means no more than a superfluous report.
 func (j *RecordFile) Save(sync bool) error {
 	if j.MustReserve() {
 		j.SequenceLimit = j.sequence + sequenceReserve

@@ -13,29 +13,29 @@ import (
 )
 
 const (
-	slotSize   = 1 << 20 // most of it a hole
+	slotSize   = 1 << 20 // most of it is a hole
 	slotHeader = 24
 	slotMagic  = "HFSLOT1\n"
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// slots is a small file that is replaced as a whole: two slots, written in turn,
-// each with a counter and a checksum. A crash in the middle of a write leaves the
-// other slot. It costs one fdatasync, a fifth of writing a new file and renaming it.
-// The file is open only while it is read or written: there may be many.
+// SlotFile is a small file that is replaced as a whole: two slots, written in turn, each with
+// a counter and a checksum. A crash in the middle of a write leaves the other slot valid. A
+// write costs one fdatasync, a fifth of what a new file and a rename cost. The file is open
+// only while it is read or written, since there may be many.
 type SlotFile struct {
 	path    string
 	exists  bool
 	counter uint64
-	// next is the slot to write: never the one that holds what was synced last.
+	// nextSlot is the slot to write: never the one that holds what was synced last.
 	nextSlot int64
-	// maybeUnsynced: it is not known whether the content that was found is on disk.
+	// maybeUnsynced: the content that was read may not be on stable storage.
 	maybeUnsynced bool
 }
 
-// openSlotFile reads the file's content, nil when there is no valid one. The file is
-// made by the first write.
+// openSlotFile reads the file's content, nil when no slot is valid. The first write creates
+// the file.
 func openSlotFile(path string) (*SlotFile, []byte, error) {
 	s := &SlotFile{path: path}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
@@ -78,8 +78,8 @@ func slotSum(header, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, payload)
 }
 
-// write replaces the content. With sync it is on disk when write returns; without,
-// a crash of the host may leave the content before.
+// write replaces the content. With sync it is on stable storage when write returns; without,
+// a crash of the host may bring back the content before.
 func (s *SlotFile) write(payload []byte, sync bool) error {
 	if len(payload) > slotSize-slotHeader {
 		return fmt.Errorf("write the record %s: %d bytes are too many", s.path, len(payload))
@@ -112,7 +112,7 @@ func (s *SlotFile) write(payload []byte, sync bool) error {
 	return nil
 }
 
-// put writes one slot.
+// writeSlot writes one slot.
 func (s *SlotFile) writeSlot(f *os.File, payload []byte) error {
 	buf := make([]byte, slotHeader+len(payload))
 	copy(buf, slotMagic)
@@ -124,7 +124,7 @@ func (s *SlotFile) writeSlot(f *os.File, payload []byte) error {
 	return err
 }
 
-// Remove forgets the content.
+// Remove deletes the file.
 func (s *SlotFile) Remove() error {
 	*s = SlotFile{path: s.path}
 	if err := os.Remove(s.path); err != nil && !errors.Is(err, os.ErrNotExist) {

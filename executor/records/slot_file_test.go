@@ -59,8 +59,8 @@ func TestATornWriteLeavesTheContentBefore(t *testing.T) {
 	}
 }
 
-// A write that was not synced may be lost with the next one torn; what was synced
-// must be there then.
+// A write that was not synced may be lost together with the next one, which is torn; the
+// content that was synced before them must then be there.
 func TestWhatWasSyncedIsNeverOverwrittenByTheNextWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.rec")
 	s, _ := reopenSlotFile(t, path)

@@ -13,31 +13,31 @@ import (
 
 const snapshotsDir = "snapshots"
 
-// snapshotPhase is how far a cut went, on disk.
+// snapshotPhase is how far taking a snapshot got, on disk.
 type snapshotPhase string
 
 const (
 	PhaseNone snapshotPhase = ""
-	// PhaseBegun: frozen, or being cut. A file that is there may be torn: it appeared,
-	// but nobody has checked yet that the freeze held until then (S19).
+	// PhaseBegun: frozen, or being taken. A file that exists may be torn: nobody has checked
+	// yet that the freeze held until it was complete (S19).
 	PhaseBegun snapshotPhase = "begun"
-	// PhaseTaken: the file is whole, under its freeze.
+	// PhaseTaken: the file is complete, and was taken under its freeze.
 	PhaseTaken snapshotPhase = "done"
-	// PhaseMissing: the log was told that the file is missing.
+	// PhaseMissing: it was reported that the file is missing.
 	PhaseMissing snapshotPhase = "missing"
 )
 
-// SnapshotRecord is what the host keeps of a snapshot that is being cut. It is
-// synced before a freeze or a cut begins, and before either is reported: what another
+// SnapshotRecord is what the host records of a snapshot that is being taken. It is synced
+// before a freeze or the snapshot begins, and before either is reported: what an earlier
 // process of this host left is never taken for something that it is not.
 type SnapshotRecord struct {
 	Snapshot fsm.SnapshotID `json:"snapshot"`
 	Phase    snapshotPhase  `json:"phase"`
 	Attempt  uint32         `json:"attempt"`
-	TakenAt  time.Time      `json:"cut"` // when it was cut, once it is done
+	TakenAt  time.Time      `json:"cut"` // when it was taken, once it is done
 }
 
-// IsOfAttempt tells whether the record is of this attempt.
+// IsOfAttempt reports whether the record is of this attempt.
 func (r *SnapshotRecord) IsOfAttempt(attempt uint32) bool {
 	return (r.Phase == PhaseBegun || r.Phase == PhaseTaken) && r.Attempt == attempt
 }
@@ -46,7 +46,7 @@ func snapshotRecordPath(dir string, id fsm.SnapshotID) string {
 	return filepath.Join(dir, snapshotsDir, string(id)+recordSuffix)
 }
 
-// RecordedSnapshots lists the snapshots that have a record, and makes their folder.
+// RecordedSnapshots lists the snapshots that have a record, and makes their directory.
 func RecordedSnapshots(dir string) (ids []fsm.SnapshotID, err error) {
 	dir = filepath.Join(dir, snapshotsDir)
 	if err := os.MkdirAll(dir, privateMode); err != nil {
