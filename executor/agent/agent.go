@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Agent makes a host what the log says. All methods may be called at once.
+// Agent makes a host what the log desires of it. All methods may be called concurrently.
 type Agent struct {
 	*table
 	binder          *targetBinder
@@ -41,7 +41,7 @@ type Agent struct {
 	volumeWorker    *volumeWorker
 }
 
-// New reads the host's records. Nothing is done to the host before Start or Clean.
+// New reads the host's records. It changes nothing on the host before Start or Clean.
 func New(cfg Config) (*Agent, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -64,7 +64,7 @@ func New(cfg Config) (*Agent, error) {
 	return e, nil
 }
 
-// loadVolumes reads what the host keeps of volumes that are, or were, up.
+// loadVolumes reads the records of volumes that are, or were, up.
 func (rc *recorder) loadVolumes() error {
 	ids, err := records.RecordedVolumes(rc.Host.Dir())
 	if err != nil {
@@ -83,8 +83,8 @@ func (rc *recorder) loadVolumes() error {
 	return nil
 }
 
-// Start thaws what an earlier process left frozen (S19), then begins to work in the
-// background, on what Update brings.
+// Start thaws what an earlier process left frozen (S19), then works in the background on what
+// Update delivers.
 func (e *Agent) Start() {
 	e.freezer.thawLeftovers()
 	for range e.Workers {
@@ -100,8 +100,8 @@ func (e *Agent) Start() {
 	}
 }
 
-// Shutdown stops all work. Mounts and devices of staged volumes stay, others are
-// detached. It waits for what is under way until ctx ends.
+// Shutdown stops all work. Mounts and devices of staged volumes stay, other devices are
+// deactivated. It waits for the work under way until ctx ends.
 func (e *Agent) Shutdown(ctx context.Context) error {
 	e.mu.Lock()
 	e.closed = true
@@ -122,13 +122,13 @@ func (e *Agent) Shutdown(ctx context.Context) error {
 	return errors.Join(e.freezer.releaseHolds(ctx), e.detachUnstaged(ctx))
 }
 
-// detachUnstaged takes down the devices that nothing is staged on.
+// detachUnstaged deactivates the devices of volumes that are not staged.
 func (e *Agent) detachUnstaged(ctx context.Context) error {
 	var errs []error
 	for _, pool := range e.Pools {
 		items, err := pool.Inventory(ctx)
 		if err != nil {
-			continue // an absent pool has no device that could be told from another's
+			continue // an absent pool cannot tell its devices from another's
 		}
 		for _, item := range items {
 			if item.Kind != executor.KindDevice || !item.Volume.Valid() || e.isStaged(item.Volume) {

@@ -9,22 +9,22 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// callTimeout bounds one call's work, which goes on when its caller is gone.
+// callTimeout bounds the work of one call, which continues when its caller is gone.
 const callTimeout = 10 * time.Minute
 
-// call is the work of one CSI call on a volume. There is one at a time (S121).
+// call is the work of one CSI call on a volume, one at a time for each volume (S121).
 type call struct {
-	key          string // what was asked: a retry of the same may join
+	key          string // what is asked: a retry with an equal key may join
 	done         chan struct{}
 	err          error         // valid after done
-	hasWaiter    bool          // somebody waits for it; guarded by table.mu
-	proposing    atomic.Int32  // it waits for the quorum
+	hasWaiter    bool          // a caller waits for it; guarded by table.mu
+	proposing    atomic.Int32  // how many of its proposals wait for a quorum
 	optionalWait time.Duration // how long its caller would wait for what is not needed
 }
 
-// serveCall runs work on a volume under its lock and waits for it. When ctx is about to
-// end the caller is told Busy, while the work goes on; a caller who asks the same
-// again waits for it. Anybody else is Busy (S121).
+// serveCall runs work on a volume under the volume's lock and waits for it. Shortly before ctx
+// ends it returns Busy, and the work continues: a retry with the same key waits for that work,
+// any other call is Busy (S121).
 func (cs *calls) serveCall(ctx context.Context, id fsm.VolumeID, key string, work func(context.Context, *volume, *call) error) error {
 	if !id.Valid() {
 		return fsm.Reject(fsm.NotFound, "volume %q is not known", string(id))
@@ -44,7 +44,7 @@ func (cs *calls) serveCall(ctx context.Context, id fsm.VolumeID, key string, wor
 	return cs.leaveCall(id, c)
 }
 
-// begin starts the work, or joins what goes on without a caller.
+// beginCall starts the work, or joins work that continues without a caller.
 func (cs *calls) beginCall(ctx context.Context, id fsm.VolumeID, key string, work func(context.Context, *volume, *call) error) (*call, error) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -81,7 +81,7 @@ func (cs *calls) runCall(v *volume, c *call, work func(context.Context, *volume,
 		return
 	}
 	cs.mu.Lock()
-	err := v.checkFree() // by whoever had the lock before
+	err := v.checkFree() // the previous holder of the lock may have parked or frozen it
 	cs.mu.Unlock()
 	if err == nil {
 		err = cs.records.openRecord(v)
@@ -93,13 +93,13 @@ func (cs *calls) runCall(v *volume, c *call, work func(context.Context, *volume,
 		cs.parkVolume(v, err)
 	}
 	cs.mu.Lock()
-	v.requeue = true // what the call left is looked at, and told
+	v.requeue = true // observe and report what the call left
 	cs.mu.Unlock()
 	cs.finishCall(v, c, err)
 	cs.unlock(v)
 }
 
-// checkFree refuses what must not be done to a volume now. The caller holds mu.
+// checkFree refuses what must not be done to a volume now. The caller holds table.mu.
 func (v *volume) checkFree() error {
 	if v.parked != nil {
 		return fsm.Reject(fsm.Busy, "volume %s: a command on its device cannot be killed; wait until it ends", v.id)
@@ -114,8 +114,8 @@ func (cs *calls) finishCall(v *volume, c *call, err error) {
 	close(c.done)
 }
 
-// leaveCall is for a caller whose time is up. Without a quorum that is what he is
-// told, also near a deadline (S28).
+// leaveCall is what a caller is told whose time is up: that there is no quorum when the work
+// waits for one, even near a deadline (S28), else Busy.
 func (cs *calls) leaveCall(id fsm.VolumeID, c *call) error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -131,12 +131,12 @@ func (cs *calls) leaveCall(id fsm.VolumeID, c *call) error {
 	return fsm.Reject(fsm.Busy, "volume %s: the work goes on; ask again", id)
 }
 
-// deadlineMargin is how long before a deadline the caller is answered.
+// deadlineMargin is how long before its deadline a call is answered.
 func deadlineMargin(left time.Duration) time.Duration {
 	return min(max(left/10, 20*time.Millisecond), 500*time.Millisecond)
 }
 
-// beforeDeadline fires a little before ctx does, never without a deadline.
+// beforeDeadline returns a channel that fires shortly before ctx ends, never without a deadline.
 func beforeDeadline(ctx context.Context) (<-chan time.Time, func()) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Expand makes the filesystem on a staged volume as large as the device, and says
-// how many bytes the device has. It is done again in vain. NotFound: the volume is not
-// at the path. Busy: the controllers have decided a size that this host has not made
-// yet. OutOfRange: more is asked for than was decided. Precondition: the filesystem
-// cannot be grown while it is mounted here; staging it again grows it.
+// Expand grows the filesystem of a staged volume to the size of its device, and returns the
+// device's size in bytes. Repeating it is harmless. NotFound: the volume is not at the path.
+// Busy: this host has not expanded the device to the decided size yet. OutOfRange: more is
+// requested than was decided. Precondition: the filesystem cannot be grown while it is
+// mounted here; staging the volume again grows it.
 func (e *Agent) Expand(ctx context.Context, req executor.ExpandRequest) (int64, error) {
 	if !req.Volume.Valid() || !e.isKnown(req.Volume) {
 		return 0, fsm.Reject(fsm.NotFound, "volume %s is not on this node", req.Volume)
@@ -29,7 +29,7 @@ func (e *Agent) Expand(ctx context.Context, req executor.ExpandRequest) (int64, 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	v, known := e.volumes[req.Volume]
-	if !known || v.expandedSize == 0 { // it was taken down and forgotten since
+	if !known || v.expandedSize == 0 { // it was taken down and forgotten meanwhile
 		return 0, fsm.Reject(fsm.NotFound, "volume %s is not on this node", req.Volume)
 	}
 	return v.expandedSize, nil
@@ -68,7 +68,7 @@ func (x *expander) expandVolume(ctx context.Context, v *volume, req *executor.Ex
 	return err
 }
 
-// isAt tells whether the volume is staged or bound at the path.
+// isAt reports whether the volume is staged or bound at the path.
 func (o *observer) isAt(have *plan.ObservedVolume, staged *records.StagingRecord, path string) bool {
 	realPath := o.realPath(path)
 	if o.realPath(staged.Path) == realPath {
@@ -82,7 +82,7 @@ func (o *observer) isAt(have *plan.ObservedVolume, staged *records.StagingRecord
 	return false
 }
 
-// expandMountedFilesystem grows a mounted filesystem, between the points of the step.
+// expandMountedFilesystem grows a mounted filesystem between the step's two fault points.
 func (j *job) expandMountedFilesystem(ctx context.Context, have *plan.ObservedVolume, fsType, path string) error {
 	if j.FilesystemTools == nil {
 		return fsm.Reject(fsm.Precondition, "volume %s: this host cannot grow filesystems", j.v.id)

@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// mapTimeout is how long a page of a block map is looked for: who asks waits a minute.
+// mapTimeout is how long one page of a block map may take: the caller waits a minute.
 const mapTimeout = 20 * time.Second
 
-// Map lists what a snapshot allocates, or what differs from a base of the same volume
-// when one is named: at most limit extents from an offset on, and as many as are found
-// in some seconds. NotFound: this host has no such snapshot.
+// Map returns a page of what a snapshot allocates or, when a base of the same volume is named,
+// of what differs from that: at most limit extents from byte offset from on, and as many as
+// are found within MapTimeout. NotFound: this host does not have such a snapshot.
 func (e *Agent) Map(ctx context.Context, base, target fsm.SnapshotID, from int64, limit int) (executor.MapPage, error) {
 	backend, err := e.poolSet.poolHolding(ctx, target)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// PublishTarget records the intent in the log, which decides whether there may be this
-// target, binds the volume, and returns when the log knows that it is. Asked again, it
-// observes that nothing is to be done. A refusal leaves no target behind.
+// PublishTarget proposes the intent, which the state machine grants or rejects, binds the
+// volume, and returns when the bind is committed. A repetition observes that nothing is to be
+// done. A refusal leaves no target behind.
 func (e *Agent) PublishTarget(ctx context.Context, req executor.PublishTargetRequest) error {
 	if req.ReadOnly || req.Capability.Block {
 		req.MountGroup = ""
@@ -52,8 +52,8 @@ func (b *targetBinder) publishTarget(ctx context.Context, v *volume, c *call, re
 	return fsm.Reject(fsm.Busy, "volume %s: the session with the controllers keeps changing", v.id)
 }
 
-// checkMountGroup: a file has one group, so all that is written through on this host at a
-// time is one group's. A target without a group asks for none.
+// checkMountGroup refuses a second mount group: a file has one group, so at any time all
+// writable targets on this host are of one. A target without a group is compatible with any.
 func (b *targetBinder) checkMountGroup(v *volume, req *executor.PublishTargetRequest) error {
 	for _, bound := range v.record.Targets {
 		switch same := b.realPath(bound.Path) == b.realPath(req.TargetPath); {
@@ -67,8 +67,8 @@ func (b *targetBinder) checkMountGroup(v *volume, req *executor.PublishTargetReq
 	return nil
 }
 
-// publishTargetOnce has one grant, and does what it is for. What is known to be refused is
-// refused before anything is recorded.
+// publishTargetOnce gets one grant and uses it. What is certain to be refused is refused before
+// anything is recorded.
 func (b *targetBinder) publishTargetOnce(ctx context.Context, v *volume, c *call, req *executor.PublishTargetRequest) error {
 	release, err := b.claimTarget(v, req.TargetPath)
 	if err != nil {
@@ -100,7 +100,7 @@ func (b *targetBinder) publishTargetOnce(ctx context.Context, v *volume, c *call
 	return err
 }
 
-// reportBound has it committed that the target is bound, once.
+// reportBound has the bound target committed, once.
 func (b *targetBinder) reportBound(ctx context.Context, v *volume, c *call, g *plan.Grant, path string) error {
 	f := plan.Fact{Name: plan.FactTargetBound, Path: path, Epoch: g.Epoch}
 	if b.targetCommitted(v, g, f) {
@@ -112,7 +112,8 @@ func (b *targetBinder) reportBound(ctx context.Context, v *volume, c *call, g *p
 	return err
 }
 
-// targetCommitted: the log took it from this process, or a wish from after the grant says so.
+// targetCommitted reports whether the log has the bound target: it acknowledged this process's
+// report, or desired state from after the grant shows it.
 func (b *targetBinder) targetCommitted(v *volume, g *plan.Grant, f plan.Fact) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -128,7 +129,7 @@ func (b *targetBinder) targetCommitted(v *volume, g *plan.Grant, f plan.Fact) bo
 	return false
 }
 
-// proposeTarget records the intent and reads the grant.
+// proposeTarget proposes the intent to bind and returns the grant.
 func (b *targetBinder) proposeTarget(ctx context.Context, v *volume, c *call, req *executor.PublishTargetRequest) (*plan.Grant, error) {
 	session, err := b.actingSession()
 	if err != nil {
@@ -160,8 +161,8 @@ func (b *targetBinder) proposeTarget(ctx context.Context, v *volume, c *call, re
 	return g, nil
 }
 
-// UnpublishTarget ends one target, with or without the quorum (S28), and removes the
-// path. Where the volume is not bound and never was, nothing is touched.
+// UnpublishTarget ends one target, with or without a quorum (S28), and removes the path.
+// Where the volume is not bound and never was, the path is not touched.
 func (e *Agent) UnpublishTarget(ctx context.Context, id fsm.VolumeID, path string) error {
 	if !id.Valid() || !e.isKnown(id) {
 		return nil
@@ -180,7 +181,7 @@ func (b *targetBinder) unpublishTarget(ctx context.Context, v *volume, c *call, 
 	return j.drive(ctx)
 }
 
-// targetName is the target at the path, by the name that the records use.
+// targetName is the target at the path, under the name that the records use.
 func (o *observer) targetName(v *volume, path string) (string, bool) {
 	p := o.expectedPaths(v, nil)
 	name, ok := p.targets[o.realPath(path)]

@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	// drainTimeout is how long a bring-up waits for the outbox before it.
+	// drainTimeout is how long a bring-up waits for the outbox to be acknowledged first.
 	drainTimeout = 5 * time.Second
-	// maxGrants is how often a call asks anew because its session ended.
+	// maxGrants is how often one call gets a new grant because its session ended.
 	maxGrants = 5
 )
 
-// Stage records the intent in the log, which grants it, brings the volume up, and
-// returns when the log knows that it is. Asked again, it observes that nothing is
-// to be done. A mount of an older publication is taken down first (S3).
+// Stage proposes the intent, which the state machine grants or rejects, brings the volume up,
+// and returns when that is committed. A repetition observes that nothing is to be done. A mount
+// under an older publication is taken down first (S3).
 func (e *Agent) Stage(ctx context.Context, req executor.StageRequest) error {
 	key := fmt.Sprintf("stage %s %v %s", req.Epoch, req.Capability, req.Path)
 	return e.calls.serveCall(ctx, req.Volume, key, func(ctx context.Context, v *volume, c *call) error {
@@ -50,9 +50,9 @@ func (s *stager) stage(ctx context.Context, v *volume, c *call, req *executor.St
 	return fsm.Reject(fsm.Busy, "volume %s: the session with the controllers keeps changing", v.id)
 }
 
-// clearOlder makes the way free for a bring-up under an epoch: older epochs are refused
-// (S2), what is left of one is taken down (S3), and the log has heard of every
-// tear-down (S16).
+// clearOlder prepares a bring-up under an epoch: the call's epoch must not be an older one
+// (S2), what is left of an older one is taken down (S3), and every teardown is acknowledged
+// by the log (S16).
 func (s *stager) clearOlder(ctx context.Context, v *volume, c *call, epoch fsm.Epoch) error {
 	staged := v.record.Staging
 	if epoch.Compare(v.record.Epoch) < 0 {
@@ -70,8 +70,8 @@ func (s *stager) clearOlder(ctx context.Context, v *volume, c *call, epoch fsm.E
 	return s.outbox.drain(ctx, v, c, drainTimeout)
 }
 
-// takeDownOlder takes down what an earlier publication left, once the log's wish says
-// that it is over: the caller's word alone is not enough.
+// takeDownOlder takes down what an earlier publication left, once desired state shows that
+// that publication is over: the caller's word alone is not enough.
 func (s *stager) takeDownOlder(ctx context.Context, v *volume, epoch fsm.Epoch) error {
 	ctx, cancel := context.WithTimeout(ctx, s.CatchUpTimeout)
 	defer cancel()
@@ -96,7 +96,7 @@ func (s *stager) hasTeardown(v *volume) bool {
 	return v.desired != nil && v.desired.Teardown != nil
 }
 
-// stageOnce has one grant, and does what it is for.
+// stageOnce gets one grant and uses it.
 func (s *stager) stageOnce(ctx context.Context, v *volume, c *call, req *executor.StageRequest) error {
 	g, err := s.proposeStage(ctx, v, c, req)
 	if err != nil {
@@ -120,7 +120,7 @@ func (s *stager) stageOnce(ctx context.Context, v *volume, c *call, req *executo
 	return s.reportStaged(ctx, v, c, g)
 }
 
-// proposeStage records the intent and reads the grant.
+// proposeStage proposes the intent to stage and returns the grant.
 func (s *stager) proposeStage(ctx context.Context, v *volume, c *call, req *executor.StageRequest) (*plan.Grant, error) {
 	session, err := s.actingSession()
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *stager) proposeStage(ctx context.Context, v *volume, c *call, req *exec
 	return g, nil
 }
 
-// reportStaged has it committed that the volume is up, once.
+// reportStaged has the staged volume committed, once.
 func (s *stager) reportStaged(ctx context.Context, v *volume, c *call, g *plan.Grant) error {
 	f := plan.Fact{Name: plan.FactStaged, Path: g.Path, Epoch: g.Epoch}
 	if s.stagedCommitted(v, g, f) {
@@ -164,7 +164,8 @@ func (s *stager) reportStaged(ctx context.Context, v *volume, c *call, g *plan.G
 	return err
 }
 
-// stagedCommitted: the log took it from this process, or a wish from after the grant says so.
+// stagedCommitted reports whether the log has the volume as staged: it acknowledged this
+// process's report, or desired state from after the grant shows it.
 func (s *stager) stagedCommitted(v *volume, g *plan.Grant, f plan.Fact) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,8 +176,8 @@ func (s *stager) stagedCommitted(v *volume, g *plan.Grant, f plan.Fact) bool {
 	return p != nil && p.Staging != nil && p.Staging.Done && p.Staging.Path == g.Path && p.Staging.Boot == s.Host.BootID
 }
 
-// publicationAfterGrant is the grant's, as a wish from after the grant says; nil when there is
-// none. The caller holds mu and the lock.
+// publicationAfterGrant is the grant's publication in desired state from after the grant, nil
+// when there is none. The caller holds table.mu and the volume's lock.
 func (v *volume) publicationAfterGrant(g *plan.Grant) *fsm.Publication {
 	if v.desired == nil || v.desired.Publication == nil || v.desiredAt.Compare(v.record.Floor) < 0 || v.desired.Publication.Epoch != g.Epoch {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Stats measures a volume where it is staged or bound. It is NotFound where the
-// volume is not.
+// VolumeStats measures a volume at a path where it is staged or bound. NotFound: the volume
+// is not there.
 func (e *Agent) VolumeStats(ctx context.Context, id fsm.VolumeID, path string) (executor.VolumeStats, error) {
 	none := fsm.Reject(fsm.NotFound, "volume %s is not at %s", id, path)
 	if !id.Valid() || !e.isKnown(id) {
@@ -21,7 +21,7 @@ func (e *Agent) VolumeStats(ctx context.Context, id fsm.VolumeID, path string) (
 		err   error
 	}
 	answered := make(chan answer, 1)
-	go func() { // a filesystem that hangs must not hang its caller
+	go func() { // a filesystem that hangs must not hang the caller
 		stats, err := e.health.measure(ctx, id, path, none)
 		answered <- answer{stats, err}
 	}()
@@ -65,7 +65,7 @@ func (h *healthChecker) measure(ctx context.Context, id fsm.VolumeID, path strin
 	return stats, err
 }
 
-// whereIs tells whether the volume is at the path, and as what.
+// whereIs reports whether the volume is at the path, and whether as a raw device.
 func (h *healthChecker) whereIs(ctx context.Context, device executor.Device, path string, staged *records.StagingRecord) (block, found bool, err error) {
 	realPath := h.realPath(path)
 	if staged != nil && staged.Block && h.realPath(staged.Path) == realPath {

@@ -8,10 +8,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// claimTarget makes the path the volume's own among those of this host: a path is in one
-// volume's record at a time, so whoever removes what he made there removes nothing of
-// another's. The caller holds the lock, and calls the result when the path is recorded,
-// or will not be.
+// claimTarget reserves a path for one volume among those of this host. A path is in at most one
+// volume's record, so that removing what was made there removes nothing of another volume. The
+// caller holds the volume's lock, and calls release when the path is recorded, or will not be.
 func (t *table) claimTarget(v *volume, path string) (release func(), err error) {
 	realPath := t.realPath(path)
 	t.mu.Lock()
@@ -29,15 +28,15 @@ func (t *table) claimTarget(v *volume, path string) (release func(), err error) 
 	}, nil
 }
 
-// targetOwner is the volume in whose record the path is, empty when it is in none.
+// targetOwner is the volume whose record has the path, empty when none has.
 func (t *table) targetOwner(path string) fsm.VolumeID {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.targetOwners[t.realPath(path)]
 }
 
-// withdrawTarget ends an intent to bind that came to nothing, so that no later call meets it
-// (S73). What is bound stays. The caller holds the lock.
+// withdrawTarget withdraws an intent to bind that failed, so that no later call is rejected
+// because of it (S73). What is bound stays. The caller holds the volume's lock.
 func (b *targetBinder) withdrawTarget(ctx context.Context, v *volume, c *call, g *plan.Grant, path string) {
 	want := &plan.VolumeSpec{Volume: v.id, Grant: g}
 	have, err := b.observer.observeVolume(ctx, v, want)

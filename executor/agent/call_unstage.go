@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// unstageDrainTimeout is how long NodeUnstage waits for the log to hear of it, so that the
-// ControllerUnpublish that follows finds the volume unstaged.
+// unstageDrainTimeout is how long NodeUnstageVolume waits for its report to be acknowledged, so
+// that the ControllerUnpublishVolume that follows finds the volume unstaged.
 const unstageDrainTimeout = 1500 * time.Millisecond
 
-// Unstage takes a volume down, with or without the quorum (S28). What is not
-// staged at the path is unstaged. It is Precondition while a target is bound.
+// Unstage takes a volume down, with or without a quorum (S28). A volume that is not staged at
+// the path is unstaged already. Precondition: a target is bound.
 func (e *Agent) Unstage(ctx context.Context, id fsm.VolumeID, path string) error {
 	if !id.Valid() || !e.isKnown(id) {
 		return nil
@@ -24,7 +24,7 @@ func (e *Agent) Unstage(ctx context.Context, id fsm.VolumeID, path string) error
 	})
 }
 
-// isKnown tells whether the log or the host's own record knows the volume.
+// isKnown reports whether the log or the host's own record has the volume.
 func (t *table) isKnown(id fsm.VolumeID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -49,7 +49,7 @@ func (s *stager) unstage(ctx context.Context, v *volume, c *call, path string) e
 	if err := j.takeDown(ctx); err != nil {
 		return err
 	}
-	if !recorded { // the log knows of an intent that this host never recorded
+	if !recorded { // the log has an intent that this host never recorded
 		if err := s.outbox.queueTeardowns(v, records.PendingTeardown{Epoch: epoch}); err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (s *stager) unstage(ctx context.Context, v *volume, c *call, path string) e
 	return nil
 }
 
-// stagedAt is where the volume is staged by the host's record, else by the log.
+// stagingOf is where the volume is staged by the host's record, else by the log.
 func (o *observer) stagingOf(v *volume) (string, fsm.Epoch) {
 	if staged := v.record.Staging; staged != nil {
 		return staged.Path, staged.Epoch

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Clean unmounts and detaches everything of the host's pools, images stay. It
-// needs no log and no Start. What is busy is an error; the rest is done.
+// Clean unmounts and deactivates everything of the host's pools; images stay. It needs
+// neither the log nor Start. What is busy is returned as an error after the rest is done.
 func (e *Agent) Clean(ctx context.Context) error {
 	e.freezer.thawLeftovers()
 	errs := []error{e.cleaner.cleanReplicas(ctx)}
@@ -36,7 +36,7 @@ func (e *Agent) Clean(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// cleanVolume takes off all mounts, the newest first, then the device.
+// cleanVolume ends all mounts, the newest first, then deactivates the device.
 func (c *cleaner) cleanVolume(ctx context.Context, pool executor.Backend, id fsm.VolumeID) error {
 	mounts, err := c.mountsOf(ctx, pool, id)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *cleaner) cleanVolume(ctx context.Context, pool executor.Backend, id fsm
 	return pool.Deactivate(ctx, id)
 }
 
-// cleanRecord removes the targets that the host made, and notes that nothing is up.
+// cleanRecord removes the targets that the host made, and records that nothing is up.
 func (c *cleaner) cleanRecord(ctx context.Context, v *volume) error {
 	select {
 	case v.lock <- struct{}{}:
@@ -72,8 +72,8 @@ func (c *cleaner) cleanRecord(ctx context.Context, v *volume) error {
 	return j.takeDown(ctx)
 }
 
-// cleanReplicas takes all replicas out of the kernel, after what is mounted of them.
-// Their devices below stay.
+// cleanReplicas removes all replicas from the kernel, after unmounting them. Their backing
+// devices stay.
 func (c *cleaner) cleanReplicas(ctx context.Context) error {
 	if c.Replicator == nil {
 		return nil

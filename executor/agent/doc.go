@@ -1,42 +1,55 @@
-// Package agent makes a host what the log says: it observes, has package plan choose one
-// step, does it, and looks again. A volume, a replica and a snapshot are each brought
-// along by the same loop (drive.go), and its files are named by where they are on it:
+// Package agent is the engine that makes a host what the log desires: it observes, has package
+// plan choose one step, does it, and observes again. Volumes, replicas and snapshots go
+// through the same loop (drive.go). Files are named after their place in it:
 //
-//	*_worker.go   who looks, and when: queues, locks, retries (work.go has the loop)
-//	*_observe.go  what there is
-//	*_drive.go    the job that the loop drives; plan chooses
+//	*_worker.go   who reconciles, and when: queues, locks, retries (work.go has the loop)
+//	*_observe.go  the state of the host
+//	*_drive.go    the job that the loop drives; package plan chooses
 //	*_do*.go      the steps
-//	*_report.go   what the log is told; outbox.go has what it must hear, report.go sends
+//	*_report.go   what is reported; outbox.go has what must arrive, report.go sends
 //	call*.go      calls from CSI
 //
-// Agent is made of parts (parts.go) around a table: what one lock guards.
+// Agent is assembled from parts (parts.go) around a table (table.go), which is all that the
+// process knows and that its one mutex guards.
 //
-// There are two sides. Wishes come from a session and are worked on in the
-// background: they create, remove and take down, and what they find becomes
-// reports. Calls come from CSI: they alone bring a volume up, each under a grant
-// that the call itself had from the quorum (S2); what was interrupted is not
-// resumed without a new one, but taken down. Calls that take down need nobody
-// (S28): their records go to an outbox on disk that is empty before the next
-// bring-up of the volume is proposed (S16).
+// # Background and calls
 //
-// One lock per volume orders it all. A second call for a volume is Busy, unless it
-// repeats one whose caller gave up: then it joins the work, which went on (S121).
+// Desired state comes from a session and is worked on in the background, which creates,
+// removes and takes down; what it observes becomes reports. Only calls from CSI bring a volume
+// up, each under a grant that the call itself read from the quorum (S2). A bring-up that was
+// interrupted is taken down, and is not resumed without another grant. Calls that take down
+// need no quorum (S28): records of their teardowns go to an outbox on disk, which must be
+// acknowledged before the volume's next bring-up is proposed (S16).
 //
-// Snapshots have wishes and workers of their own. A cut, and a clone of a volume, takes
-// the lock of its source, freezes what is mounted for no longer than a lease, and counts
-// only when the freeze is known to have held until its end (S19). A group's member is
-// held quiet between two wishes, from its report until its cut; calls for it are Busy.
-// What an earlier process froze is thawed before anything else, and never cut.
+// Each volume has a lock, which the background and calls take in turn. A second call for a
+// volume is Busy, unless it repeats one whose caller gave up: then it joins the work, which
+// has continued (S121).
 //
-// A replicated volume is seen as one of a pool (replicaBackend): its image is the device
-// below DRBD, and it is attached where it is primary. Beside next, nextReplicaStep orders what
-// is done to the replica itself. A host is primary only under a grant that it asked for in
-// this boot and session, after it looked (S2); each attachment is told to the log first
-// (S5); what is observed is told whenever the log knows otherwise (S10). Fence answers the
-// kernel's question whether a primary may go on without its peer (S6); a watcher asks it
-// too, each second, for what is frozen, and holds no lock: whoever has the volume's may
-// be frozen himself. A replica that lost ends its writers in errors, is taken down, kept
-// as a snapshot of its pool, and comes back by giving up what it has (S9). The log makes a
-// record of that copy before it is cut, and has heard that it is there before anything is
-// given up; copies that it does not know are told when a session begins (S49).
+// # Snapshots
+//
+// Snapshots have desired state and workers of their own. Taking a snapshot, or cloning a volume,
+// holds the lock of the source, freezes what is mounted until a deadline at most, and counts
+// only when the freeze is known to have held until the end (S19). A member of a group snapshot
+// stays frozen from its report until it is taken; meanwhile calls for its volume are Busy.
+// What an earlier process left frozen is thawed before anything else, and no snapshot is
+// taken under it.
+//
+// # Replicated volumes
+//
+// replicaBackend presents a replicated volume as one of a pool: its image is the backing device
+// of DRBD, and it is active while it is primary. Beside plan.NextVolumeStep,
+// plan.NextReplicaStep orders the steps on the replica itself:
+//
+//   - A host becomes primary only under a grant that it asked for in this boot and session,
+//     after observing the replica (S2).
+//   - Each attachment of a disk is committed before it is made (S5).
+//   - What is observed is reported whenever it differs from what the log has (S10).
+//   - FencePeer answers the kernel's fence-peer handler: may a primary continue without its
+//     peer (S6)? A watcher checks each second for suspended I/O and asks the same. It takes no
+//     lock of a volume, since the holder may itself be blocked on that I/O.
+//   - The writers of a split-brain victim get errors. Then the replica is taken down, what it has is
+//     kept in a snapshot of its pool, and it connects with its data discarded (S9).
+//   - The log has a record of that kept copy before it is taken, and acknowledges that it exists
+//     before anything is discarded. Copies that the log does not have are reported at the
+//     beginning of each session (S49).
 package agent

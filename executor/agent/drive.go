@@ -8,34 +8,33 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/plan"
 )
 
-// maxSteps bounds how many steps one work takes; more means that the host does
-// not stay as it is made.
+// maxSteps bounds the steps of one job; more means that the host does not converge.
 const maxSteps = 64
 
-// errRequeued says that somebody else works on the volume: whoever wants to cut it is
-// told when he is done.
+// errRequeued says that the volume is locked: the snapshot that waits for it is queued again
+// when the lock is released.
 var errRequeued = errors.New("the volume is being worked on")
 
-// driven is what is brought to where it must be, a step at a time: a volume, a replica
-// or a snapshot. Whoever drives it has its lock.
+// driven is what the loop brings to its desired state step by step: a volume, a replica or a
+// snapshot. The caller of drive has its lock.
 type driven interface {
-	// choose observes, and picks the one step to do next: stepNone when there is none,
-	// or it is not the time for one.
+	// choose observes and picks the one step to do next: StepNone when there is none, or its
+	// time has not come.
 	choose(ctx context.Context) (plan.Step, error)
-	// authorize is asked before a step is begun: what gives a volume out needs a grant of
-	// this session (S2), and what a wish asks for is recorded as acted on first (S14).
+	// authorize is called before each step. What hands a volume out needs a grant of this session
+	// (S2); acting on desired state is recorded first (S14).
 	authorize(s plan.Step) error
 	perform(ctx context.Context, s plan.Step) error
 	// did notes how a step ended.
 	did(s plan.Step, began time.Time, err error)
-	// wrap says what was being done to what.
+	// wrap adds to an error which step failed on what.
 	wrap(kind plan.StepKind, err error) error
-	// restless is the error of what does not stay as it is made.
+	// restless is the error when it does not converge.
 	restless() error
 }
 
-// drive does step after step until there is none to do: what a step achieved is learned
-// by observing, never assumed. A refusal is returned as it is.
+// drive does one step after another until there is none: what a step achieved is learned
+// by observing, never assumed. A refusal is returned unchanged.
 func (en *env) drive(ctx context.Context, d driven) error {
 	for range maxSteps {
 		s, err := d.choose(ctx)
@@ -54,7 +53,7 @@ func (en *env) drive(ctx context.Context, d driven) error {
 	return d.restless()
 }
 
-// do does one step between two fault points, and measures it.
+// do does one step between its two fault points, and measures it.
 func (en *env) do(ctx context.Context, d driven, s plan.Step) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -77,12 +76,12 @@ func (en *env) do(ctx context.Context, d driven, s plan.Step) error {
 	return err
 }
 
-// marks are what the loop draws around a step: its fault points, and its metric. One that
-// waits is not counted while it does.
+// marks says what the loop does around a step: pass its fault points, and measure it. A
+// step that waits for a lock (errRequeued) is not counted until it ran.
 type marks struct{ points, measured, waits bool }
 
-// marksOf: a freeze and a cut have their points where they happen, which is within
-// other steps too; what only ends a hold or a record is not measured.
+// marksOf: freezing and taking have their fault points inside, since other steps include
+// them; steps that only end a hold or a record are not measured.
 func marksOf(kind plan.StepKind) marks {
 	switch kind {
 	case plan.StepFreeze, plan.StepRecordMissing:

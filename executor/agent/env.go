@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// env is what all parts of an executor have in common and nobody changes once it runs:
-// it is read without a lock. What is in it has locks of its own.
+// env is what all parts of an Agent share and what never changes once it runs: it is read
+// without a lock. Values in it have their own locks.
 type env struct {
 	Config
 	pools   map[fsm.PoolID]executor.Backend
@@ -29,7 +29,7 @@ func (en *env) hitFaultPoint(point string) {
 	}
 }
 
-// realPath is the path as the kernel names it; one that is not allowed stays as it is.
+// realPath is the path as the kernel names it; a path that is not allowed is returned unchanged.
 func (en *env) realPath(path string) string {
 	if realPath, err := en.Mounter.RealPath(path); err == nil {
 		return realPath

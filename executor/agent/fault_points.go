@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/plan"
 )
 
-// Faults is told of each fault point that is reached, before the work goes on. A
-// test's may never return.
+// Faults is called at each fault point, before the work continues. In tests it may never
+// return.
 type Faults interface{ Hit(point string) }
 
-// FaultPoints lists every point of all volumes: around every step, every write of a record and
-// every word to the log.
+// FaultPoints lists the fault points of all volumes: around every step, every write of a
+// record and every proposal.
 var FaultPoints = faultPoints()
 
 func faultPoints() []string {
@@ -51,9 +51,9 @@ const (
 	faultFired = "fault.fired"
 )
 
-// FaultsFromEnv kills this process, once, when it reaches the point that is named
-// in $HOLDFAST_FAULT or in the file "fault" in the data folder. It is for tests:
-// pass it only where fault points were asked for.
+// FaultsFromEnv kills this process, once, when it reaches the point that is named in
+// $HOLDFAST_FAULT or in the file "fault" in the data directory. It is for tests: pass it
+// only where fault points were enabled.
 func FaultsFromEnv(dir string) Faults { return &envFaults{dir: dir} }
 
 type envFaults struct{ dir string }
@@ -61,7 +61,7 @@ type envFaults struct{ dir string }
 func (k *envFaults) Hit(point string) {
 	if k.armed(point) && k.disarm(point) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {} // nothing more is done while the signal is on its way
+		select {} // nothing more is done until the signal arrives
 	}
 }
 
@@ -76,8 +76,8 @@ func (k *envFaults) armed(point string) bool {
 	return !slices.Contains(strings.Fields(string(fired)), point)
 }
 
-// disarm comes before the kill: the process that is started again must get past
-// the point. Whoever fails to disarm must not kill.
+// disarm comes before the kill: the restarted process must get past the point. If disarming
+// fails, the process must not be killed.
 func (k *envFaults) disarm(point string) bool {
 	path := filepath.Join(k.dir, faultFile)
 	if text, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(text)) == point && os.Remove(path) != nil {

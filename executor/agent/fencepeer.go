@@ -22,21 +22,21 @@ const (
 	fencePeerRetry     = 100 * time.Millisecond
 )
 
-// fencePeerRequest is one loss of the peer that the log is asked about: whoever asks about it
-// shares it, and it has one request id (S7).
+// fencePeerRequest asks the log about one loss of the peer. The kernel's handler and the watcher
+// share it, and it keeps one request id (S7).
 type fencePeerRequest struct {
 	cmd        *fsmpb.Command
 	promoting  bool
-	handlers   int // of the kernel that wait for the answer; guarded by table.mu
+	handlers   int // handlers of the kernel that wait for the verdict; guarded by table.mu
 	done       chan struct{}
 	verdict    fsmpb.Verdict
-	generation uint64 // of a yes
+	generation uint64 // that the verdict "peer outdated" is of
 }
 
-// FencePeer answers the kernel's handler: whether the volume's primary, or the replica that
-// is just becoming primary here, may go on without its peer (S6). It asks for as long as
-// ctx lasts, whatever becomes of the controllers, and gives a yes only while it is still
-// of use. The error says that there is no verdict: then nobody may go on.
+// FencePeer answers the kernel's fence-peer handler: may the volume's primary, or the replica
+// that is being promoted here, continue without its peer (S6)? It asks until ctx ends, through
+// changes of controllers, and returns "peer outdated" only while that still holds. An error
+// means that there is no verdict: then I/O must stay suspended.
 func (e *Agent) FencePeer(ctx context.Context, id fsm.VolumeID) (fsmpb.Verdict, error) {
 	e.mu.Lock()
 	v, known := e.volumes[id]
@@ -87,13 +87,13 @@ func (p *fencePeer) leaveFencePeerRequest(req *fencePeerRequest) {
 	}
 }
 
-// verdictStillHolds: the verdict is of the loss that there is now (S7).
+// verdictStillHolds checks that the verdict is about the current loss of the peer (S7).
 func (p *fencePeer) verdictStillHolds(ctx context.Context, v *volume, req *fencePeerRequest) (fsmpb.Verdict, error) {
 	if req.promoting {
 		if p.generationOf(v) > req.generation {
 			return verdictStale, nil
 		}
-		return verdictPeerOutdated, nil // the kernel waits for it, and looks at the connection itself
+		return verdictPeerOutdated, nil // the kernel waits for it, and checks the connection itself
 	}
 	obs, _, err := p.observer.observeReplica(ctx, v)
 	p.mu.Lock()
@@ -102,15 +102,15 @@ func (p *fencePeer) verdictStillHolds(ctx context.Context, v *volume, req *fence
 	case err != nil:
 		return fsmpb.Verdict_VERDICT_UNKNOWN, err
 	case !v.needsVerdict(&obs):
-		return verdictRefused, nil // it is over: its peer came back
+		return verdictRefused, nil // the peer is back
 	case v.replica.generation > req.generation || v.replica.connectedGeneration >= req.generation:
 		return verdictStale, nil
 	}
 	return verdictPeerOutdated, nil
 }
 
-// needsVerdict tells whether the kernel may ask about the peer. With protocol A it does
-// so without a freeze, and goes on whatever it hears (S11). The caller holds mu.
+// needsVerdict reports whether the kernel may ask about the peer. With protocol A it does so
+// without suspending I/O, and continues whatever the answer is (S11). The caller holds table.mu.
 func (v *volume) needsVerdict(obs *fsm.ReplicaObservation) bool {
 	if obs.Connected() {
 		return false
@@ -119,8 +119,8 @@ func (v *volume) needsVerdict(obs *fsm.ReplicaObservation) bool {
 	return obs.Suspended || asynchronous && obs.Primary
 }
 
-// requestVerdict puts the question, or joins the one that is open. Nil: there is nothing to ask
-// about, the device is neither frozen nor being promoted by this process (S13).
+// requestVerdict starts a request, or joins the open one. Nil: there is nothing to ask about,
+// I/O is not suspended and this process is not promoting the replica (S13).
 func (p *fencePeer) requestVerdict(ctx context.Context, v *volume, handler bool) (*fencePeerRequest, error) {
 	p.mu.Lock()
 	promoting := v.replica.promotion
@@ -151,7 +151,7 @@ func (p *fencePeer) requestVerdict(ctx context.Context, v *volume, handler bool)
 	return p.newFencePeerRequest(v, obs, promoting != nil, handler)
 }
 
-// newFencePeerRequest makes the question and has it asked.
+// newFencePeerRequest makes a request and has it proposed.
 func (p *fencePeer) newFencePeerRequest(v *volume, obs fsm.ReplicaObservation, promoting, handler bool) (*fencePeerRequest, error) {
 	id := make([]byte, 16)
 	_, _ = rand.Read(id) // never fails
@@ -179,7 +179,7 @@ func (p *fencePeer) newFencePeerRequest(v *volume, obs fsm.ReplicaObservation, p
 	return req, nil
 }
 
-// proposeOutdate asks until there is an answer: the same question, with the same id (S7).
+// proposeOutdate proposes until there is an answer: the same request, with the same id (S7).
 func (p *fencePeer) proposeOutdate(v *volume, req *fencePeerRequest) {
 	for p.ctx.Err() == nil {
 		p.hitFaultPoint("outdate.before")

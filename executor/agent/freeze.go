@@ -11,7 +11,7 @@ import (
 )
 
 // thawLeftovers thaws what earlier processes left frozen, before anything else (S19). What
-// cannot be thawed now is thawed by its own process at the deadline.
+// cannot be thawed now is thawed at its deadline by its freeze's own process.
 func (f *sourceFreezer) thawLeftovers() {
 	if f.Freezer == nil {
 		return
@@ -21,8 +21,8 @@ func (f *sourceFreezer) thawLeftovers() {
 	}
 }
 
-// runFrozen runs cut while nothing of the volume's filesystem can change: under a freeze
-// of its own when it is mounted. The caller holds the volume's lock.
+// runFrozen calls take while the volume's filesystem cannot change: under a freeze of its own
+// when it is mounted. The caller holds the volume's lock.
 func (f *sourceFreezer) runFrozen(ctx context.Context, v *volume, s *plan.ObservedSource, take func(context.Context) error) error {
 	if s.MountPath == "" {
 		if err := take(ctx); err != nil {
@@ -38,7 +38,8 @@ func (f *sourceFreezer) runFrozen(ctx context.Context, v *volume, s *plan.Observ
 	return errors.Join(err, f.thaw(ctx, freeze))
 }
 
-// runUnderFreeze cuts under a freeze. That it ended meanwhile hides no child that cannot be killed.
+// runUnderFreeze calls take under a freeze. An unkillable child is reported even when the freeze
+// ended meanwhile.
 func runUnderFreeze(ctx context.Context, freeze executor.Freeze, take func(context.Context) error) error {
 	var takeErr error
 	err := freeze.Run(ctx, func(ctx context.Context) error {
@@ -51,7 +52,7 @@ func runUnderFreeze(ctx context.Context, freeze executor.Freeze, take func(conte
 	return err
 }
 
-// freeze freezes the volume's filesystem for the longest time at most.
+// freeze freezes the volume's filesystem for MaxFreeze at most.
 func (f *sourceFreezer) freeze(ctx context.Context, v *volume, s *plan.ObservedSource) (executor.Freeze, error) {
 	ctx, cancel := context.WithTimeout(ctx, f.MaxFreeze)
 	defer cancel()

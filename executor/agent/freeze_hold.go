@@ -9,15 +9,15 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// freezeHold keeps a volume as it is for a group's attempt (S19): frozen when it is
-// mounted, and neither brought up nor taken down in any case.
+// freezeHold keeps a volume unchanged for one attempt of a group snapshot (S19): frozen when
+// it is mounted, and in any case neither brought up nor taken down.
 type freezeHold struct {
 	plan.FreezeState
 	volume *volume
-	freeze executor.Freeze // nil: nothing of the volume can be written to
+	freeze executor.Freeze // nil: nothing can write to the volume
 }
 
-// state is what a choice needs to know of the hold, nil of none.
+// known is what plan needs to know of the hold, nil without one.
 func (h *freezeHold) known() *plan.FreezeState {
 	if h == nil {
 		return nil
@@ -25,8 +25,8 @@ func (h *freezeHold) known() *plan.FreezeState {
 	return &h.FreezeState
 }
 
-// lockSource takes the lock of a volume that is to be cut, or has again called when it
-// is free. Calls for the volume are Busy meanwhile.
+// lockSource locks the source of a snapshot; when it is locked already, requeue is called once
+// it is free. Calls for the volume are Busy meanwhile.
 func (t *table) lockSource(id fsm.VolumeID, waiter string, requeue func()) (*volume, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,11 +46,11 @@ func (t *table) lockSource(id fsm.VolumeID, waiter string, requeue func()) (*vol
 	return nil, false
 }
 
-// unlockSource frees the volume, or leaves it held.
+// unlockSource unlocks the volume, or leaves it under the hold.
 func (t *table) unlockSource(v *volume, h *freezeHold) {
 	t.mu.Lock()
 	v.snapshotting, v.freezeHold = false, h
-	v.requeue = true // it may be one that nothing is wanted of
+	v.requeue = true // it may have no desired state any more
 	t.mu.Unlock()
 	t.unlock(v)
 }
@@ -72,7 +72,7 @@ func (f *sourceFreezer) releaseHold(ctx context.Context, h *freezeHold) error {
 	return nil
 }
 
-// wakeWaiters calls whoever waits for the volume. The caller holds mu.
+// wakeWaiters calls the snapshots that wait for the volume. The caller holds table.mu.
 func (v *volume) wakeWaiters() {
 	for name, requeue := range v.waiters {
 		delete(v.waiters, name)
@@ -80,8 +80,8 @@ func (v *volume) wakeWaiters() {
 	}
 }
 
-// isCut refuses what must not be done to a volume that is being cut. The caller
-// holds mu.
+// checkNotSnapshotting refuses what must not be done to a volume while a snapshot of it is
+// taken. The caller holds table.mu.
 func (v *volume) checkNotSnapshotting() error {
 	if v.snapshotting || v.freezeHold != nil {
 		return fsm.Reject(fsm.Busy, "volume %s is just being cut for a snapshot", v.id)
@@ -89,8 +89,8 @@ func (v *volume) checkNotSnapshotting() error {
 	return nil
 }
 
-// releaseHolds ends all holds, for a process that stops: its leases would end by
-// themselves, but nobody need wait for that.
+// releaseHolds ends all holds when the process stops: the freezes would end at their
+// deadlines, but nobody need wait for that.
 func (f *sourceFreezer) releaseHolds(ctx context.Context) error {
 	f.mu.Lock()
 	var holds []*freezeHold

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// warnOfPools says once of each pool that much of it is used.
+// warnOfPools warns once for each pool that much of it is used.
 func (h *healthChecker) warnOfPools(warned map[fsm.PoolID]bool) {
 	for _, pool := range h.Pools {
 		f := pool.Facts(h.ctx)
@@ -25,8 +25,8 @@ func (h *healthChecker) warnOfPools(warned map[fsm.PoolID]bool) {
 	}
 }
 
-// recordHealth completes what was observed with what is known, judges, and has the log
-// told when the volume fell ill or recovered.
+// recordHealth completes the inputs with what the table knows, computes the condition, and has
+// it reported when the volume became abnormal or recovered.
 func (h *healthChecker) recordHealth(ctx context.Context, v *volume, x *plan.HealthInputs) fsm.Condition {
 	if b, err := h.poolSet.backend(v); err == nil {
 		x.Pool = b.Facts(ctx)
@@ -46,8 +46,8 @@ func (h *healthChecker) recordHealth(ctx context.Context, v *volume, x *plan.Hea
 	return now
 }
 
-// minImageSize is how many bytes the volume's image must have, of one that is looked at from
-// now on: it may grow at any moment.
+// minImageSize is how many bytes the volume's image must have. It is read before the image is
+// observed, since the image may be expanded at any moment.
 func (t *table) minImageSize(v *volume) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -57,7 +57,7 @@ func (t *table) minImageSize(v *volume) int64 {
 	return v.recordCopy.Size
 }
 
-// checkHealthLoop looks at the health of all volumes from time to time.
+// checkHealthLoop checks the health of all volumes every HealthInterval.
 func (h *healthChecker) checkHealthLoop() {
 	ticker := time.NewTicker(h.HealthInterval)
 	defer ticker.Stop()
@@ -75,7 +75,7 @@ func (h *healthChecker) checkHealthLoop() {
 	}
 }
 
-// volumesToCheck are the volumes that are made and not to be removed.
+// volumesToCheck are the volumes that exist and are not to be removed.
 func (h *healthChecker) volumesToCheck() []*volume {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -88,14 +88,14 @@ func (h *healthChecker) volumesToCheck() []*volume {
 	return all
 }
 
-// healthTimeout is how long a volume may take to answer before it is passed by.
+// healthTimeout is how long the check of one volume may block the loop.
 const healthTimeout = 2 * time.Second
 
-// errHung is what is wrong with a filesystem that hangs.
+// errHung says that a filesystem does not answer.
 var errHung = errors.New("it hangs")
 
-// checkHealth judges one volume. One that hangs keeps its examination waiting, and nobody
-// else; one that is being worked on is left for the next time.
+// checkHealth checks one volume. One that hangs blocks only its own check; one that is
+// locked is skipped until the next time.
 func (h *healthChecker) checkHealth(v *volume) {
 	before, stagings, idle := h.beginHealthCheck(v)
 	if !idle {
@@ -128,8 +128,8 @@ func (h *healthChecker) checkHealth(v *volume) {
 	}
 }
 
-// beginHealthCheck begins an examination, unless somebody works on the volume. With the record it says
-// how often the volume was staged or unstaged.
+// beginHealthCheck begins a check, unless the volume is locked. With the record it returns the
+// volume's count of stagings and unstagings.
 func (h *healthChecker) beginHealthCheck(v *volume) (r records.VolumeRecord, stagings uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -140,7 +140,7 @@ func (h *healthChecker) beginHealthCheck(v *volume) (r records.VolumeRecord, sta
 	return v.recordCopy, v.stagingChanges, true
 }
 
-// unchangedSince tells whether nobody took the volume down, nor brought it up again, since then.
+// unchangedSince reports whether the volume was neither taken down nor brought up since then.
 func (h *healthChecker) unchangedSince(v *volume, stagings uint64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -151,7 +151,7 @@ func sameStaging(a, b *records.StagingRecord) bool {
 	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
-// look observes what the volume's health is judged by.
+// observeHealth observes the inputs of the volume's condition.
 func (h *healthChecker) observeHealth(ctx context.Context, v *volume, staged *records.StagingRecord) (*plan.HealthInputs, error) {
 	backend, err := h.poolSet.backend(v)
 	if err != nil {
@@ -179,8 +179,8 @@ func (h *healthChecker) observeHealth(ctx context.Context, v *volume, staged *re
 	return x, nil
 }
 
-// reportHealth tells an abnormal condition once, and once that it is over. It is kept
-// before it is told, so that a restarted host does not forget to take it back.
+// reportHealth reports an abnormal condition once, and its end once. The condition is recorded
+// before it is reported, so that a restarted host reports its end as well.
 func (r *volumeReporter) reportHealth(v *volume) error {
 	r.mu.Lock()
 	health, desired, acked := v.health, v.desired, v.ackedHealth

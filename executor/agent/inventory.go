@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Inventory lists what is below the pools, the kernel's devices of it and of replicas,
-// and their mounts: what an audit compares with the state. It is an error when a pool is
-// absent: then nothing can be said (S12).
+// Inventory lists what is in the pools' storage, the kernel's devices of it and of replicas, and
+// their mounts: an audit compares it with the state. It fails when a pool is absent, since
+// then the list would be incomplete (S12).
 func (e *Agent) Inventory(ctx context.Context) ([]executor.InventoryItem, error) {
 	var all []executor.InventoryItem
 	for _, pool := range e.Pools {
@@ -37,7 +37,7 @@ func (e *Agent) Inventory(ctx context.Context) ([]executor.InventoryItem, error)
 	return dedupe(append(all, replicas...)), err
 }
 
-// once leaves out what is listed twice.
+// dedupe omits what is listed twice.
 func dedupe(all []executor.InventoryItem) []executor.InventoryItem {
 	listed := make(map[executor.InventoryItem]bool, len(all))
 	return slices.DeleteFunc(all, func(item executor.InventoryItem) bool {
@@ -47,8 +47,8 @@ func dedupe(all []executor.InventoryItem) []executor.InventoryItem {
 	})
 }
 
-// replicaItems are the resources of replicated volumes, and the mounts of those that are
-// primary: the device that is mounted is not the one below.
+// replicaItems lists the resources of replicated volumes, and the mounts of those that are
+// primary: the mounted device is DRBD's, not the backing device.
 func (l *lister) replicaItems(ctx context.Context) (all []executor.InventoryItem, err error) {
 	if l.Replicator == nil {
 		return nil, nil
@@ -75,11 +75,11 @@ func (l *lister) replicaMounts(ctx context.Context, id fsm.VolumeID) ([]executor
 	v := l.volumes[id]
 	l.mu.Unlock()
 	if v == nil {
-		return nil, nil // nobody knows its device
+		return nil, nil // its device is not known
 	}
 	rb, _ := l.poolSet.replicaBackend(v)
 	if rb == nil {
-		return nil, nil // its pool is none of this host's: what is left of it is the resource
+		return nil, nil // its pool is not on this host: only the resource is left of it
 	}
 	have, err := rb.observe(ctx)
 	if err != nil || !have.Primary {

@@ -10,16 +10,16 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// triggerKeptScan has keptScanLoop look.
+// triggerKeptScan has keptScanLoop scan.
 func (t *table) triggerKeptScan() {
 	select {
 	case t.keptScan <- struct{}{}:
-	default: // it will
+	default: // a scan is due already
 	}
 }
 
-// keptScanLoop tells the log of kept copies that it does not know, in each session: those of
-// feature level 1, and of a log that was restored.
+// keptScanLoop reports, in each session, the kept copies that the log does not have: those made at
+// feature level 1, and those that a restored log lacks.
 func (k *keptScanner) keptScanLoop() {
 	for failures := 0; ; {
 		select {
@@ -39,11 +39,11 @@ func (k *keptScanner) keptScanLoop() {
 	}
 }
 
-// reportKeptCopies says of each kept copy that the host is asked nothing about that it is there.
+// reportKeptCopies reports each kept copy that has no desired state: it exists.
 func (k *keptScanner) reportKeptCopies(ctx context.Context) error {
 	desired, mayReport := k.desiredSnapshots()
 	if !mayReport {
-		return nil // the next session's first update looks again
+		return nil // the next session's first update triggers another scan
 	}
 	found := map[fsm.SnapshotID]fsm.PoolID{}
 	for _, pool := range k.Pools {
@@ -71,8 +71,8 @@ func (k *keptScanner) reportKeptCopies(ctx context.Context) error {
 	return nil
 }
 
-// desiredSnapshots are those of which the log wants something, and whether this session may
-// tell it of others. Looked at before the pools are: what goes meanwhile is not found then.
+// desiredSnapshots are those with a desired state, and whether this session takes reports of
+// others. It is read before the pools are: a copy that is removed meanwhile is not found there.
 func (k *keptScanner) desiredSnapshots() (desired map[fsm.SnapshotID]bool, mayReport bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,11 +83,11 @@ func (k *keptScanner) desiredSnapshots() (desired map[fsm.SnapshotID]bool, mayRe
 	return desired, k.session.number != 0 && k.session.adopted && k.session.level >= fsm.Level2
 }
 
-// maxAttachmentsBack bounds how far back copies of one replica are looked for.
+// maxAttachmentsBack bounds how many attachments back the copies of one replica are searched for.
 const maxAttachmentsBack = 4096
 
 // keptAmong finds kept copies by their names, which follow from the volume and from the
-// attachment in which the replica had that.
+// attachment whose data the copy has.
 func (k *keptScanner) keptAmong(found map[fsm.SnapshotID]fsm.PoolID) (all []*fsmpb.Observation) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/plan"
 )
 
-// metrics are the host's figures. Without a registry they are counted for nobody.
+// metrics are the host's. Without a registry they are counted but not exported.
 type metrics struct {
 	registry prometheus.Registerer
 	steps    *prometheus.CounterVec
@@ -38,7 +38,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// exportGauges exports what is read when asked for.
+// exportGauges registers the gauges that are computed at each scrape.
 func (m *metrics) exportGauges(e *Agent) {
 	if m.registry == nil {
 		return

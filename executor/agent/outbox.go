@@ -20,17 +20,18 @@ func teardownObservation(id fsm.VolumeID, o records.PendingTeardown) *fsmpb.Obse
 	return ob
 }
 
-// outboxReport is one report of a volume's outbox that is under way. There is one at a time,
-// so that records are heard in their order, and each once.
+// outboxReport is a report of a volume's outbox under way. There is at most one, so that records
+// are applied in their order, and each once.
 type outboxReport struct {
 	teardowns []records.PendingTeardown
 	done      chan struct{}
 	err       error // valid after done
 }
 
-// queueTeardowns writes records of tear-downs into the volume's outbox, synced: what was taken
-// down is said, whatever happens to this process (S16). What the log has heard since the
-// volume's last grant, or is to hear, is not said again (S73). The caller holds the lock.
+// queueTeardowns writes records of teardowns into the volume's outbox, synced, so that they are
+// reported even if this process dies (S16). A teardown that the log acknowledged since the
+// volume's last grant, or that is in the outbox already, is not queued again (S73). The caller
+// holds the volume's lock.
 func (ob *outbox) queueTeardowns(v *volume, teardowns ...records.PendingTeardown) error {
 	for _, teardown := range ob.unackedTeardowns(v, teardowns) {
 		number, err := ob.records.reserveSequence(v)
@@ -44,8 +45,8 @@ func (ob *outbox) queueTeardowns(v *volume, teardowns ...records.PendingTeardown
 	return ob.records.saveRecord(v, true)
 }
 
-// unackedTeardowns are the records of which the log has not heard: a wish may be on its way that
-// shows that it did.
+// unackedTeardowns are those that are not acknowledged and not in the outbox. An acknowledged one
+// may still be in the desired state until the next update.
 func (ob *outbox) unackedTeardowns(v *volume, teardowns []records.PendingTeardown) []records.PendingTeardown {
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
@@ -60,7 +61,7 @@ func (ob *outbox) unackedTeardowns(v *volume, teardowns []records.PendingTeardow
 	return left
 }
 
-// ended forgets that the log knows of what is up no more.
+// forgetCommitted forgets the committed facts that the teardown ended.
 func (ob *outbox) forgetCommitted(v *volume, teardown records.PendingTeardown) {
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
@@ -71,9 +72,9 @@ func (ob *outbox) forgetCommitted(v *volume, teardown records.PendingTeardown) {
 	}
 }
 
-// sendOutbox has the outbox reported, and is the delivery that is under way; nil when
-// nothing is in it that the log has not heard. What was seen of a replica is said before
-// that nothing of it is up. The caller holds the lock.
+// sendOutbox sends the outbox and returns the report under way; nil when everything in it is
+// acknowledged. A replica's unreported observation precedes the report that nothing of the volume
+// is up. The caller holds the volume's lock.
 func (ob *outbox) sendOutbox(ctx context.Context, v *volume) *outboxReport {
 	ob.mu.Lock()
 	underWay, acked := v.outboxReport, v.ackedTeardown
@@ -102,7 +103,7 @@ func (ob *outbox) sendOutbox(ctx context.Context, v *volume) *outboxReport {
 	return d
 }
 
-// onOutboxAnswer is the answer to deliver: what was not taken is looked at again.
+// onOutboxAnswer is called when the report ended; what was not applied is reconciled again.
 func (ob *outbox) onOutboxAnswer(v *volume, d *outboxReport, at fsm.Epoch, err error) {
 	ob.mu.Lock()
 	defer ob.mu.Unlock()
@@ -121,8 +122,8 @@ func (ob *outbox) onOutboxAnswer(v *volume, d *outboxReport, at fsm.Epoch, err e
 	ob.volumeQueue.add(v.id)
 }
 
-// drain empties the volume's outbox, waiting no longer than limit. The caller holds
-// the lock.
+// drain waits until the volume's outbox is acknowledged, no longer than limit. The caller
+// holds the volume's lock.
 func (ob *outbox) drain(ctx context.Context, v *volume, c *call, limit time.Duration) error {
 	if len(v.record.PendingTeardowns) == 0 {
 		return nil

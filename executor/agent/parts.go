@@ -7,53 +7,52 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// What an executor is made of. A part knows the table, and the parts that its struct
-// names; none has state of its own but
-// reporter, whose batches have a lock of their own.
+// The parts of an Agent. A part knows the table, and the parts that its struct names. None has
+// state of its own but reporter, whose batches have their own lock.
 type (
 	// recorder writes the records of volumes and snapshots.
 	recorder struct{ *table }
 	// poolSet finds the backend of a volume or a snapshot.
 	poolSet struct{ *table }
-	// proposer has commands applied.
+	// proposer proposes commands.
 	proposer struct{ *table }
-	// observer looks at the host.
+	// observer observes the host.
 	observer struct {
 		*table
 		poolSet *poolSet
 		records *recorder
 	}
-	// outbox has tear-downs reported, in their order.
+	// outbox has teardowns reported, in their order.
 	outbox struct {
 		*table
 		observer *observer
 		records  *recorder
 		reports  *reporter
 	}
-	// volumeReporter says what the log does not know of a volume.
+	// volumeReporter reports what the log does not have of a volume.
 	volumeReporter struct {
 		*table
 		outbox  *outbox
 		records *recorder
 		reports *reporter
 	}
-	// replicaReporter says what the log does not know of a replica.
+	// replicaReporter reports what the log does not have of a replica.
 	replicaReporter struct {
 		*table
 		observer      *observer
 		volumeReports *volumeReporter
 	}
-	// snapshotReporter says what the log does not know of a snapshot.
+	// snapshotReporter reports what the log does not have of a snapshot.
 	snapshotReporter struct {
 		*table
 		reports *reporter
 	}
-	// sourceFreezer keeps a volume as it is while it is cut.
+	// sourceFreezer keeps a volume unchanged while a snapshot of it is taken.
 	sourceFreezer struct {
 		*table
 		observer *observer
 	}
-	// victimKeeper keeps what a replica lost, before it is given up.
+	// victimKeeper keeps a copy of a victim's data before they are discarded.
 	victimKeeper struct {
 		*table
 		poolSet  *poolSet
@@ -61,24 +60,24 @@ type (
 		records  *recorder
 		reports  *reporter
 	}
-	// keptScanner tells the log of kept copies that it does not know.
+	// keptScanner reports kept copies that the log does not have.
 	keptScanner struct {
 		*table
 		reports *reporter
 	}
-	// fencePeer asks the log whether a primary may go on without its peer.
+	// fencePeer asks the log whether a primary may continue without its peer.
 	fencePeer struct {
 		*table
 		observer *observer
 		proposer *proposer
 	}
-	// suspendedWatcher ends suspended I/O as the log says.
+	// suspendedWatcher ends suspended I/O as the log decides.
 	suspendedWatcher struct {
 		*table
 		fencePeer *fencePeer
 		observer  *observer
 	}
-	// replicaWorker brings replicas to where they must be.
+	// replicaWorker brings replicas to their desired state.
 	replicaWorker struct {
 		*table
 		observer     *observer
@@ -89,7 +88,7 @@ type (
 		victims      *victimKeeper
 		volumeWorker *volumeWorker
 	}
-	// volumeWorker brings volumes to where they must be.
+	// volumeWorker brings volumes to their desired state.
 	volumeWorker struct {
 		*table
 		freezer        *sourceFreezer
@@ -102,7 +101,7 @@ type (
 		reports        *reporter
 		volumeReports  *volumeReporter
 	}
-	// snapshotWorker brings snapshots to where they must be.
+	// snapshotWorker brings snapshots to their desired state.
 	snapshotWorker struct {
 		*table
 		freezer         *sourceFreezer
@@ -117,7 +116,7 @@ type (
 		*table
 		records *recorder
 	}
-	// stager serves NodeStage and NodeUnstage.
+	// stager serves NodeStageVolume and NodeUnstageVolume.
 	stager struct {
 		*table
 		observer      *observer
@@ -127,7 +126,7 @@ type (
 		volumeReports *volumeReporter
 		volumeWorker  *volumeWorker
 	}
-	// targetBinder serves NodePublish and NodeUnpublish.
+	// targetBinder serves NodePublishVolume and NodeUnpublishVolume.
 	targetBinder struct {
 		*table
 		observer      *observer
@@ -137,18 +136,18 @@ type (
 		volumeReports *volumeReporter
 		volumeWorker  *volumeWorker
 	}
-	// expander serves NodeExpand.
+	// expander serves NodeExpandVolume.
 	expander struct {
 		*table
 		observer     *observer
 		volumeWorker *volumeWorker
 	}
-	// healthChecker judges the volumes' health.
+	// healthChecker checks the volumes' health.
 	healthChecker struct {
 		*table
 		poolSet *poolSet
 	}
-	// sessionIntake takes in what a session says.
+	// sessionIntake takes in the updates of the session.
 	sessionIntake struct{ *table }
 	// cleaner takes everything down.
 	cleaner struct {
@@ -164,7 +163,7 @@ type (
 	}
 )
 
-// assemble makes an executor of its parts, and reads nothing.
+// assemble makes an Agent of its parts; it reads no records.
 func assemble(cfg Config) *Agent {
 	t := &table{
 		env:         &env{Config: cfg, pools: map[fsm.PoolID]executor.Backend{}, metrics: newMetrics(cfg.Metrics)},
@@ -198,8 +197,8 @@ func (e *Agent) assembleReports() {
 	e.keptCopies = &keptScanner{t, e.reports}
 }
 
-// assembleWorkers: to take a volume down its replica's worker needs the volume's, and that
-// one the other's to bring it up.
+// assembleWorkers links the volumes' and the replicas' worker, which need each other: one takes
+// the volume down before its replica, the other brings the replica up before its volume.
 func (e *Agent) assembleWorkers() {
 	t := e.table
 	e.freezer = &sourceFreezer{t, e.observer}

@@ -5,8 +5,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// snapshotBackend is that of the volume's pool, which must be able to do more than
-// make and remove.
+// snapshotBackend is the backend of the volume's pool, which must be a SnapshotBackend.
 func (p *poolSet) snapshotBackend(v *volume) (executor.SnapshotBackend, error) {
 	b, err := p.backend(v)
 	if err != nil {
@@ -22,7 +21,7 @@ func (p *poolSet) snapshotBackend(v *volume) (executor.SnapshotBackend, error) {
 	return backend, nil
 }
 
-// replicaBackend is the volume as a replicated one.
+// replicaBackend is the volume's view as a replicated one.
 func (p *poolSet) replicaBackend(v *volume) (*replicaBackend, error) {
 	b, err := p.backend(v)
 	if err != nil {
@@ -35,7 +34,7 @@ func (p *poolSet) replicaBackend(v *volume) (*replicaBackend, error) {
 	return r, nil
 }
 
-// backendOn is the pool's backend, or a view of it for a replicated volume.
+// backendOn is the pool's backend, or its view for a replicated volume.
 func (p *poolSet) backendOn(v *volume, pool executor.Backend) (executor.Backend, error) {
 	rb, err := p.newReplicaBackend(v, pool)
 	if err != nil {
@@ -47,8 +46,8 @@ func (p *poolSet) backendOn(v *volume, pool executor.Backend) (executor.Backend,
 	return pool, nil
 }
 
-// newReplicaBackend is the view of a replicated volume, else nil. Whether it is replicated is asked
-// once: a wish may take the replica away at any moment.
+// newReplicaBackend is the view for a replicated volume, nil for a local one. Whether the volume is
+// replicated is read once: an update may remove the replica at any moment.
 func (p *poolSet) newReplicaBackend(v *volume, pool executor.Backend) (*replicaBackend, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +65,7 @@ func (p *poolSet) newReplicaBackend(v *volume, pool executor.Backend) (*replicaB
 	return rb, nil
 }
 
-// replicatedSource is the view of a snapshot's source when that is replicated, else nil.
+// replicatedSource is the view for a snapshot's source when that is replicated, else nil.
 func (p *poolSet) replicatedSource(w *fsm.DesiredSnapshot, pool executor.Backend) (*replicaBackend, error) {
 	p.mu.Lock()
 	v := p.volumes[w.Source]
@@ -81,7 +80,7 @@ func (p *poolSet) replicatedSource(w *fsm.DesiredSnapshot, pool executor.Backend
 	return rb, rb.checkSnapshotPool()
 }
 
-// snapshotPool is that of the snapshot's pool.
+// snapshotPool is the backend of the snapshot's pool.
 func (p *poolSet) snapshotPool(w *fsm.DesiredSnapshot) (executor.SnapshotBackend, error) {
 	b, ok := p.pools[w.Pool]
 	if !ok {

@@ -9,10 +9,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// progressInterval is how often a copy's progress is told.
+// progressInterval is how often the progress of a copy is reported.
 const progressInterval = 2 * time.Second
 
-// progress tells the log how far a copy is, now and then, and waits for nothing.
+// progress reports how far a copy is, now and then, without waiting for the log.
 func (r *reporter) progress(volume fsm.VolumeID, snapshot fsm.SnapshotID, source fsm.VolumeID) executor.Progress {
 	last := time.Now()
 	return func(done, total int64) {

@@ -12,11 +12,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// proposeTimeout bounds one proposal, whatever the log's own patience is.
+// proposeTimeout bounds one proposal, whatever the Proposer's own timeout is.
 const proposeTimeout = 10 * time.Second
 
-// propose has a command applied. The error is a *fsm.Rejection, or says whether
-// it is Unavailable.
+// propose has a command applied. The error is a *fsm.Rejection, or isUnavailable tells
+// whether a quorum was missing.
 func (p *proposer) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	if p.Proposer == nil {
 		return nil, &unavailable{errors.New("this host has no controllers")}
@@ -37,8 +37,9 @@ func (p *proposer) propose(ctx context.Context, c *call, cmd *fsmpb.Command) (*f
 	return outcome, err
 }
 
-// grantOf is what the log gave, as of where. An index says nothing in a session that began
-// since: it may be of another incarnation, whose log never gets there (S1).
+// grantOf is the grant in an outcome, and the epoch at which it was given. The index means
+// nothing when another session has begun since: that may be of another incarnation, whose
+// log never reaches it (S1).
 func (p *proposer) grantOf(session uint64, outcome *fsmpb.Outcome) (*plan.Grant, fsm.Epoch, error) {
 	g := outcome.GetGrant()
 	format := g.GetFormat()
@@ -66,7 +67,7 @@ func epochProto(e fsm.Epoch) *fsmpb.Epoch {
 	return &fsmpb.Epoch{Incarnation: e.Incarnation, Index: e.Index}
 }
 
-// capabilityProto: the flags are a fingerprint in hexadecimal, never themselves.
+// capabilityProto converts a capability; its flags are a fingerprint in hexadecimal, never the flags.
 func capabilityProto(c fsm.Capability) (*fsmpb.Capability, error) {
 	flags, err := hex.DecodeString(c.Flags)
 	if err != nil {
@@ -75,7 +76,7 @@ func capabilityProto(c fsm.Capability) (*fsmpb.Capability, error) {
 	return &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType, FlagsFingerprint: flags}, nil
 }
 
-// fingerprintBytes takes a fingerprint as it is, or what its hexadecimal says.
+// fingerprintBytes decodes a hexadecimal fingerprint; anything else is taken as it is.
 func fingerprintBytes(s string) []byte {
 	if b, err := hex.DecodeString(s); err == nil {
 		return b
@@ -83,7 +84,7 @@ func fingerprintBytes(s string) []byte {
 	return []byte(s)
 }
 
-// unavailable is an error that the quorum's return cures (S28).
+// unavailable is an error that can be retried when there is a quorum again (S28).
 type unavailable struct{ err error }
 
 func (u *unavailable) Error() string { return u.err.Error() }
@@ -92,7 +93,7 @@ func (u *unavailable) Unwrap() error { return u.err }
 
 func (u *unavailable) Unavailable() bool { return true }
 
-// isUnavailable tells whether the quorum was needed and not there.
+// isUnavailable reports whether a quorum was needed and missing.
 func isUnavailable(err error) bool {
 	var u interface{ Unavailable() bool }
 	return errors.As(err, &u) && u.Unavailable()

@@ -17,7 +17,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// queue is the volumes, or the snapshots, to look at, each once.
+// workQueue is the volumes, or the snapshots, to reconcile, each at most once.
 type workQueue[K comparable] struct {
 	mu     sync.Mutex
 	filled *sync.Cond
@@ -46,7 +46,7 @@ func (q *workQueue[K]) addAfter(id K, d time.Duration) {
 	time.AfterFunc(d, func() { q.add(id) })
 }
 
-// get waits for the next; false when the queue was closed.
+// get waits for the next; ok is false when the queue was closed.
 func (q *workQueue[K]) get() (id K, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// ActedEpoch is the highest epoch of wishes that this host acted on, with the id of its
+// ActedEpoch is the highest epoch of desired state that this host acted on, with the id of its
 // incarnation: a controller that has not applied as much must wait (S14).
 func (e *Agent) ActedEpoch() (fsm.Epoch, []byte) { return e.acted.Current() }
 
-// Register is what the host says of itself to a controller. It measures the pools.
+// Register is the host's registration with a controller. It measures the pools.
 func (e *Agent) Register() *fsmpb.RegisterNode {
 	at, _ := e.ActedEpoch()
 	r := &fsmpb.RegisterNode{
@@ -52,8 +52,8 @@ func (e *Agent) PoolFacts(ctx context.Context) []executor.PoolFacts {
 	return all
 }
 
-// replicationOffer is what the host offers for replicated volumes, nil when it cannot hold
-// any now: the kernel must be able to ask (S13).
+// replicationOffer is what the host offers for replicated volumes, nil when it cannot hold any
+// now: the kernel must be able to call its fence-peer handler (S13).
 func (e *Agent) replicationOffer() *fsmpb.Replication {
 	if e.Replicator == nil || e.ReplicationAddress == "" {
 		return nil

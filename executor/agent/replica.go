@@ -7,34 +7,34 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// replica is what the executor knows of a replica between two looks at the host.
+// replicaState is what the process knows of a replica between two observations.
 type replicaState struct {
 	// Guarded by table.mu.
-	generation          uint64 // the highest that this process heard of (S7)
-	connectedGeneration uint64 // under which it saw its peer last
+	generation          uint64 // the highest that this process was told of (S7)
+	connectedGeneration uint64 // the highest in which it was connected to its peer
 	promotion           *fsm.ReplicaObservation
 	fencePeerRequest    *fencePeerRequest
-	resuming            bool      // this process ends a freeze by itself now
-	resumeCount         uint64    // how often it did
-	victimSince         time.Time // it lost, and is still primary
-	suspendedSince      time.Time // zero: it is not frozen
-	detachedAttachment  uint64    // the attachment that this process ended by taking the disk away
+	resuming            bool      // this process is ending suspended I/O now
+	resumeCount         uint64    // how often it did that
+	victimSince         time.Time // when it was first seen outdated but still primary
+	suspendedSince      time.Time // zero: its I/O is not suspended
+	detachedAttachment  uint64    // the attachment that this process ended by detaching the disk
 
 	// Guarded by the volume's lock.
 	config              *executor.ResourceConfig
-	peerKey             string // from which the secret in it was derived
+	peerKey             string // the peer's public key that the secret in config was derived from
 	adjusted            bool
 	committedAttachment attachment // that may be made now
 	attachBackoff       retryBackoff
 	connectBackoff      retryBackoff
-	keepBackoff         retryBackoff // of what it lost, while that waits
-	discarding          bool         // it was told to connect by giving up its own data
+	keepBackoff         retryBackoff // of taking the kept copy
+	discarding          bool         // it was told to connect with its own data discarded
 }
 
-// attachment is one that the log heard of, in this session (S2).
+// attachment is one that was committed in this session (S2).
 type attachment struct{ number, session uint64 }
 
-// retryBackoff keeps what fails from being tried all the time.
+// retryBackoff spaces out the retries of what fails.
 type retryBackoff struct {
 	tries     int
 	notBefore time.Time
@@ -52,8 +52,8 @@ func (p *retryBackoff) noteTry(now time.Time) {
 	p.tries++
 }
 
-// replicaForCommand is the volume's record as a replica, nil when it is local. The caller
-// holds mu.
+// replicaMinor is the DRBD minor number of the volume; ok is false when it is local. The caller
+// holds table.mu.
 func (v *volume) replicaMinor() (minor uint32, ok bool) {
 	switch {
 	case v.desired != nil && v.desired.Replication != nil:
@@ -64,7 +64,7 @@ func (v *volume) replicaMinor() (minor uint32, ok bool) {
 	return 0, false
 }
 
-// noteGeneration takes in what a wish says of a replica. The caller holds mu.
+// noteGeneration takes in the generation of desired state. The caller holds table.mu.
 func (v *volume) noteGeneration(w *fsm.DesiredVolume) {
 	if w != nil && w.Replication != nil {
 		v.replica.generation = max(v.replica.generation, w.Replication.Generation)

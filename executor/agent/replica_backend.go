@@ -9,21 +9,21 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// replicaBackend is a replicated volume as if it were one of a pool: its image is the
-// device below, which is larger by the metadata, and it is attached where it is
-// primary. So what is mounted, staged and cut is decided as for any volume.
+// replicaBackend presents a replicated volume as one of a pool: its image is the backing device,
+// which is larger by DRBD's metadata, and it is active while it is primary. So mounts, staging
+// and snapshots are decided as for any volume.
 type replicaBackend struct {
 	executor.Backend // the pool
 	replicator       executor.Replicator
 	volume           fsm.VolumeID
 	minor            uint32
-	size             int64 // bytes that the log wants; 0: not known
+	size             int64 // bytes that are desired; 0: not known
 }
 
-// maxRoundUp is by how much a pool may round a device up, in bytes.
+// maxRoundUp is how many bytes a pool may add to a device when it rounds its size up.
 const maxRoundUp = 64 << 20
 
-// look observes the device below and what is above it.
+// observe observes the backing device and the resource above it.
 func (r *replicaBackend) observe(ctx context.Context) (*plan.ObservedReplica, error) {
 	backing, err := r.Backend.Observe(ctx, r.volume)
 	if err != nil {
@@ -36,8 +36,8 @@ func (r *replicaBackend) observe(ctx context.Context) (*plan.ObservedReplica, er
 	return &plan.ObservedReplica{ResourceStatus: status, Backing: backing, BackingCapacity: r.backingCapacity(backing)}, nil
 }
 
-// backingCapacity is the volume's size that the device below has room for. A pool that rounds up
-// gave no more than was asked for.
+// backingCapacity is the size in bytes of the largest volume that the backing device can hold. A
+// device that the pool rounded up counts with the size that was asked for.
 func (r *replicaBackend) backingCapacity(backing executor.Device) int64 {
 	if !backing.Exists {
 		return 0
@@ -49,7 +49,7 @@ func (r *replicaBackend) backingCapacity(backing executor.Device) int64 {
 	return capacity
 }
 
-// backingPath is the device's, as it is written down.
+// backingPath is the backing device's path for the resource's file.
 func backingPath(backing executor.Device) string {
 	if backing.StablePath != "" && backing.Active() {
 		return backing.StablePath
@@ -57,7 +57,7 @@ func backingPath(backing executor.Device) string {
 	return backing.Path
 }
 
-// Observe looks at the volume.
+// Observe reports the replicated volume's device and size.
 func (r *replicaBackend) Observe(ctx context.Context, _ fsm.VolumeID) (executor.Device, error) {
 	have, err := r.observe(ctx)
 	if err != nil {
@@ -66,12 +66,12 @@ func (r *replicaBackend) Observe(ctx context.Context, _ fsm.VolumeID) (executor.
 	return have.Device(), nil
 }
 
-// Create makes the device below.
+// Create makes the backing device's image.
 func (r *replicaBackend) Create(ctx context.Context, id fsm.VolumeID, size int64) error {
 	return r.Backend.Create(ctx, id, r.replicator.BackingSize(size))
 }
 
-// Remove removes it, when nothing is above it any more.
+// Remove removes the backing device's image, when no resource is above it any more.
 func (r *replicaBackend) Remove(ctx context.Context, id fsm.VolumeID) error {
 	have, err := r.observe(ctx)
 	if err != nil {
@@ -83,12 +83,12 @@ func (r *replicaBackend) Remove(ctx context.Context, id fsm.VolumeID) error {
 	return r.Backend.Remove(ctx, id)
 }
 
-// Attach is refused: to become primary takes a grant (S2).
+// Activate is refused: becoming primary needs a grant (S2).
 func (r *replicaBackend) Activate(context.Context, fsm.VolumeID, bool) (executor.Device, error) {
 	return executor.Device{}, fsm.Reject(fsm.Precondition, "volume %s becomes primary under a grant only", r.volume)
 }
 
-// Detach makes the replica secondary; it stays attached and connected.
+// Deactivate makes the replica secondary; its disk stays attached and it stays connected.
 func (r *replicaBackend) Deactivate(ctx context.Context, id fsm.VolumeID) error {
 	return r.replicator.SetSecondary(ctx, id)
 }
@@ -100,19 +100,19 @@ func (r *replicaBackend) snapshotPool() (executor.SnapshotBackend, error) {
 	return nil, fsm.Reject(fsm.Precondition, "the pool of volume %s cannot copy nor grow", r.volume)
 }
 
-// checkSnapshotPool is nil when the pool can.
+// checkSnapshotPool is nil when the pool can take snapshots.
 func (r *replicaBackend) checkSnapshotPool() error {
 	_, err := r.snapshotPool()
 	return err
 }
 
-// SharesBlocks tells whether the pool cuts without copying.
+// SharesBlocks reports whether the pool takes snapshots without copying.
 func (r *replicaBackend) SharesBlocks() bool {
 	b, err := r.snapshotPool()
 	return err == nil && b.SharesBlocks()
 }
 
-// CopyRate is the pool's.
+// CopyRate is the pool's, in bytes a second.
 func (r *replicaBackend) CopyRate(ctx context.Context) (int64, error) {
 	b, err := r.snapshotPool()
 	if err != nil {
@@ -121,7 +121,7 @@ func (r *replicaBackend) CopyRate(ctx context.Context) (int64, error) {
 	return b.CopyRate(ctx)
 }
 
-// ObserveSnapshot says the size that the volume had, without the metadata.
+// ObserveSnapshot reports the size that the volume had, without the metadata.
 func (r *replicaBackend) ObserveSnapshot(ctx context.Context, id fsm.SnapshotID) (executor.Device, error) {
 	b, err := r.snapshotPool()
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *replicaBackend) ObserveSnapshot(ctx context.Context, id fsm.SnapshotID)
 	return have, err
 }
 
-// Allocated is of the device below.
+// Allocated is that of the backing device, in bytes.
 func (r *replicaBackend) Allocated(ctx context.Context, id fsm.VolumeID) (int64, error) {
 	b, err := r.snapshotPool()
 	if err != nil {
@@ -141,7 +141,7 @@ func (r *replicaBackend) Allocated(ctx context.Context, id fsm.VolumeID) (int64,
 	return b.Allocated(ctx, id)
 }
 
-// Cut cuts the device below.
+// TakeSnapshot takes a snapshot of the backing device.
 func (r *replicaBackend) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress executor.Progress) error {
 	b, err := r.snapshotPool()
 	if err != nil {
@@ -150,7 +150,7 @@ func (r *replicaBackend) TakeSnapshot(ctx context.Context, source fsm.VolumeID, 
 	return b.TakeSnapshot(ctx, source, id, progress)
 }
 
-// RemoveSnapshot is the pool's.
+// RemoveSnapshot removes the pool's snapshot.
 func (r *replicaBackend) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error {
 	b, err := r.snapshotPool()
 	if err != nil {
@@ -159,7 +159,7 @@ func (r *replicaBackend) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) 
 	return b.RemoveSnapshot(ctx, id)
 }
 
-// CreateFrom makes the device below from a source.
+// CreateFrom makes the backing device's image from a source.
 func (r *replicaBackend) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress executor.Progress) error {
 	b, err := r.snapshotPool()
 	if err != nil {
@@ -168,7 +168,7 @@ func (r *replicaBackend) CreateFrom(ctx context.Context, id fsm.VolumeID, size i
 	return b.CreateFrom(ctx, id, r.replicator.BackingSize(size), source, content, progress)
 }
 
-// Expand makes the device below larger. The volume follows when its peer's has grown too.
+// Expand grows the backing device. The volume grows when its peer's has grown as well.
 func (r *replicaBackend) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
 	b, err := r.snapshotPool()
 	if err != nil {
@@ -177,7 +177,7 @@ func (r *replicaBackend) Expand(ctx context.Context, id fsm.VolumeID, size int64
 	return b.Expand(ctx, id, r.replicator.BackingSize(size))
 }
 
-// Map is the pool's.
+// Map yields what the pool's snapshot allocates.
 func (r *replicaBackend) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
 	b, err := r.snapshotPool()
 	if err != nil {
@@ -186,7 +186,7 @@ func (r *replicaBackend) Map(ctx context.Context, target fsm.SnapshotID, from in
 	return b.Map(ctx, target, from, yield)
 }
 
-// Delta is the pool's.
+// Delta yields what differs between two snapshots of the pool.
 func (r *replicaBackend) Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
 	b, err := r.snapshotPool()
 	if err != nil {

@@ -52,7 +52,7 @@ func (rw *replicaWorker) performReplicaStep(ctx context.Context, v *volume, s *p
 	return rw.kernelStep(ctx, v, kind, w.Size)
 }
 
-// kernelStep does what is one word to the kernel.
+// kernelStep does a step that is one call of the Replicator.
 func (rw *replicaWorker) kernelStep(ctx context.Context, v *volume, kind plan.StepKind, size int64) error {
 	switch kind {
 	case plan.StepDetachDisk:
@@ -74,8 +74,8 @@ func (rw *replicaWorker) kernelStep(ctx context.Context, v *volume, kind plan.St
 	return fmt.Errorf("there is no step %q", kind)
 }
 
-// connect begins to connect, with this attachment on record: one that was connected
-// before has nothing to doubt.
+// connect begins to connect, and records the attachment before: after a connection in this
+// attachment a resynchronisation's blocks are not in doubt any more.
 func (rw *replicaWorker) connect(ctx context.Context, v *volume, discard bool) error {
 	if r := v.record.Replica; r != nil && r.ConnectedAttachment != r.Attachment {
 		if err := rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.ConnectedAttachment = r.Attachment }); err != nil {
@@ -87,7 +87,7 @@ func (rw *replicaWorker) connect(ctx context.Context, v *volume, discard bool) e
 	return rw.Replicator.Connect(ctx, v.id, discard)
 }
 
-// switchBacking makes the image of the pool a block device, or ends that.
+// switchBacking activates or deactivates the backing device.
 func (rw *replicaWorker) switchBacking(ctx context.Context, v *volume, kind plan.StepKind) error {
 	rb, err := rw.poolSet.replicaBackend(v)
 	if err != nil {
@@ -96,7 +96,7 @@ func (rw *replicaWorker) switchBacking(ctx context.Context, v *volume, kind plan
 	if kind == plan.StepDeactivateBacking {
 		return rb.Backend.Deactivate(ctx, v.id)
 	}
-	if v.record.Replica == nil { // it is known to be replicated before anything is up
+	if v.record.Replica == nil { // it is recorded as replicated before anything is active
 		if err := rw.records.saveReplicaRecord(v, func(*records.ReplicaRecord) {}); err != nil {
 			return err
 		}
@@ -105,8 +105,8 @@ func (rw *replicaWorker) switchBacking(ctx context.Context, v *volume, kind plan
 	return err
 }
 
-// createMetadata belongs to the making of the replica. A copy of another volume's
-// device has that one's metadata, which must not be taken for its own.
+// createMetadata is a step of creating the replica. A copy of another volume's device has that
+// volume's metadata, which must not be taken for this one's.
 func (rw *replicaWorker) createMetadata(ctx context.Context, v *volume, w *plan.ReplicaSpec) error {
 	if wiper, ok := rw.Replicator.(executor.MetadataWiper); ok && w.FromSource {
 		if err := wiper.WipeMetadata(ctx, v.id); err != nil {
@@ -126,7 +126,7 @@ func (rw *replicaWorker) verifyReplica(ctx context.Context, v *volume) error {
 	return rw.Replicator.Verify(ctx, v.id)
 }
 
-// removeConfig removes the last that is known of the resource but its device below.
+// removeConfig removes everything of the resource but its backing device.
 func (rw *replicaWorker) removeConfig(ctx context.Context, v *volume) error {
 	v.replica.config, v.replica.committedAttachment = nil, attachment{}
 	return rw.Replicator.RemoveConfig(ctx, v.id)

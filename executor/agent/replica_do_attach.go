@@ -11,8 +11,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// proposeAttach has the next attachment recorded: from then on the replica is not up to
-// date, until it was seen together with its peer (S5). Its number is on disk before.
+// proposeAttach has the next attachment committed: from then on the replica does not count as up
+// to date until it was connected to its peer (S5). The number is recorded on disk before.
 func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, w *plan.ReplicaSpec) error {
 	session, err := rw.actingSession()
 	if err != nil {
@@ -38,8 +38,8 @@ func (rw *replicaWorker) proposeAttach(ctx context.Context, v *volume, w *plan.R
 	return nil
 }
 
-// attachDisk uses the attachment that was recorded, once. A device below that cannot be
-// read is not attached again: it would only fail again.
+// attachDisk uses a committed attachment, once. A backing device that cannot be read is not
+// attached: it would only fail again.
 func (rw *replicaWorker) attachDisk(ctx context.Context, v *volume, h *plan.ObservedReplica) error {
 	rw.mu.Lock()
 	committed := v.replica.committedAttachment
@@ -61,7 +61,7 @@ func (rw *replicaWorker) attachDisk(ctx context.Context, v *volume, h *plan.Obse
 	if rw.sessionHolds(committed.session) {
 		err = rw.Replicator.Attach(ctx, v.id)
 	}
-	v.replica.adjusted = err == nil // it read the file just now
+	v.replica.adjusted = err == nil // the kernel has just read the file
 	if err != nil {
 		return errors.Join(err, rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.GivenAttachment = 0 }))
 	}

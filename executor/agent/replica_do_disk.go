@@ -9,9 +9,9 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/records"
 )
 
-// recordDiskState keeps what the kernel made of the disk of the last attachment, on disk before
-// anything follows from it: that it has it, or that it gave it up by itself (S67). A disk
-// that this process took away did not fail. The caller holds the lock.
+// recordDiskState records what became of the last attachment's disk, before anything follows
+// from it: the kernel has it attached, or detached it after an error (S67). A disk that this
+// process detached did not fail. The caller holds the volume's lock.
 func (rw *replicaWorker) recordDiskState(v *volume, h *plan.ObservedReplica) error {
 	r := v.record.Replica
 	if r == nil || r.Attachment == 0 || r.Boot != rw.Host.BootID || !h.InKernel {
@@ -33,8 +33,8 @@ func (rw *replicaWorker) recordDiskState(v *volume, h *plan.ObservedReplica) err
 	})
 }
 
-// remakeMetadata has nothing that the disk holds count any more. That it failed is
-// forgotten only then: its metadata say from here on that it has nothing.
+// remakeMetadata makes the metadata anew, so that nothing on the disk counts any more. Only then
+// is the failure forgotten: from here on the metadata themselves say that there is no data.
 func (rw *replicaWorker) remakeMetadata(ctx context.Context, v *volume, h *plan.ObservedReplica) error {
 	v.replica.attachBackoff.noteTry(time.Now())
 	if err := rw.probeBacking(ctx, h); err != nil {
@@ -47,26 +47,26 @@ func (rw *replicaWorker) remakeMetadata(ctx context.Context, v *volume, h *plan.
 		return err
 	}
 	rw.hitFaultPoint("remake-metadata.made")
-	v.replica.attachBackoff.notBefore = time.Time{} // it is attached at once, and what fails again more seldom
+	v.replica.attachBackoff.notBefore = time.Time{} // the next attachment is immediate; only its failures back off
 	return rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
 		r.ClearDiskFailure()
 		r.GivenAttachment = 0 // the kernel has it only after the next attachment
 	})
 }
 
-// mustStillRemake looks again: to read a failing disk may take long, and the peer that it was to
-// be copied from may have failed meanwhile.
+// mustStillRemake observes again: reading a failing disk may take long, and the peer that it is
+// to be copied from may have failed meanwhile.
 func (rw *replicaWorker) mustStillRemake(ctx context.Context, v *volume) (bool, error) {
 	s, _, err := rw.observer.view(ctx, v)
 	if err != nil || s.Have.Replica == nil || s.Desired == nil || s.Desired.Replication == nil || !s.Actionable {
 		return false, err
 	}
 	want, have := rw.replicaInputs(v, s)
-	have.AttachDue = true // this is the try
+	have.AttachDue = true // this is the attempt
 	return plan.NextReplicaStep(want, have).Kind == plan.StepRemakeMetadata, nil
 }
 
-// noteDetach notes that this process takes the disk away, where the kernel still has it whole.
+// noteDetach notes that this process detaches a disk that the kernel still has without failure.
 func (s *suspendedWatcher) noteDetach(v *volume, m *executor.ResourceStatus) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,9 +14,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// keepVictim cuts what the replica has before it is discarded (S9). The log makes a record
-// of the copy before it is cut, and has heard that it is there before anything is discarded
-// (S49). If it cannot be kept, the replica stays torn down, and the log says why.
+// keepVictim takes a snapshot of what the replica has before that is discarded (S9). The log gets a
+// record of the copy before it is taken, and acknowledges that it exists before anything is
+// discarded (S49). If it cannot be taken, the replica stays taken down and the cause is reported.
 func (k *victimKeeper) keepVictim(ctx context.Context, v *volume) error {
 	if !k.atLevel2() {
 		return k.keepVictimLevel1(ctx, v)
@@ -43,8 +43,8 @@ func (k *victimKeeper) keepVictim(ctx context.Context, v *volume) error {
 	return k.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.CopyKept = true })
 }
 
-// keepVictimLevel1 is keepVictim where the log has no record of it, at feature level 1. It
-// hears of the copy when the level has risen (keptScanLoop).
+// keepVictimLevel1 is keepVictim at feature level 1, where the log has no records of kept copies.
+// keptScanLoop reports the copy after the level was raised.
 func (k *victimKeeper) keepVictimLevel1(ctx context.Context, v *volume) error {
 	id := keptSnapshotID(v.id, v.record.Replica.Attachment)
 	if err := k.takeVictim(ctx, v, id); err != nil {
@@ -54,7 +54,7 @@ func (k *victimKeeper) keepVictimLevel1(ctx context.Context, v *volume) error {
 	return k.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) { r.CopyKept = true })
 }
 
-// takeVictim makes the copy. One that is there already stays as it is.
+// takeVictim takes the kept copy. An existing one stays as it is.
 func (k *victimKeeper) takeVictim(ctx context.Context, v *volume, id fsm.SnapshotID) error {
 	rb, err := k.poolSet.replicaBackend(v)
 	if err != nil {
@@ -70,8 +70,8 @@ func (k *victimKeeper) takeVictim(ctx context.Context, v *volume, id fsm.Snapsho
 	return nil
 }
 
-// proposeKeep has the log make a record of the copy, and answers with its name. Trouble is
-// why it could not be kept.
+// proposeKeep has the log record the kept copy, and returns the copy's id. Cause is why it could
+// not be taken, nil when nothing has failed.
 func (k *victimKeeper) proposeKeep(ctx context.Context, v *volume, cause error) (fsm.SnapshotID, error) {
 	attachment := v.record.Replica.Attachment
 	c := &fsmpb.KeepReplica{
@@ -115,7 +115,7 @@ func keptObservationIn(pool fsm.PoolID, id fsm.SnapshotID, volume fsm.VolumeID, 
 	return ob
 }
 
-// keptSnapshotID is the snapshot that keeps what a replica had in an attachment when it lost.
+// keptSnapshotID is the id of the kept copy of the data that a victim had in an attachment.
 func keptSnapshotID(id fsm.VolumeID, attachment uint64) fsm.SnapshotID {
 	name := fmt.Sprintf("holdfast: what %s had in attachment %d", id, attachment)
 	return fsm.SnapshotID("hs-" + uuid.NewSHA1(uuid.NameSpaceOID, []byte(name)).String())

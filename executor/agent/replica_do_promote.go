@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// attachPrimary makes the replica primary for the call's grant, and lets the volume
-// grow to what the devices below have room for.
+// attachPrimary makes the replica primary for the call's grant, and grows the volume to what both
+// backing devices can hold.
 func (j *job) attachPrimary(ctx context.Context) error {
 	j.hitFaultPoint("set-primary.before")
 	err := j.replicaWorker.promote(ctx, j.v, j.call, j.want.Grant.Epoch)
@@ -35,8 +35,8 @@ func (j *job) attachPrimary(ctx context.Context) error {
 	return j.Replicator.Resize(ctx, j.v.id, w.Size)
 }
 
-// promote asks for the right to be primary and uses it at once: in this session, after
-// what was observed (S2). That it may write from here on is on disk first (S9).
+// promote asks for the right to be primary and uses it at once: in this session, after the
+// observation (S2). That the replica may have writes from here on is recorded before (S9).
 func (rw *replicaWorker) promote(ctx context.Context, v *volume, c *call, epoch fsm.Epoch) error {
 	session, err := rw.actingSession()
 	if err != nil {
@@ -56,7 +56,7 @@ func (rw *replicaWorker) promote(ctx context.Context, v *volume, c *call, epoch 
 	rw.hitFaultPoint("set-primary.granted")
 	err = rw.records.saveReplicaRecord(v, func(r *records.ReplicaRecord) {
 		if r.MayHaveWrites, r.CopyKept = true, false; outcome.GetForce() {
-			r.ClearDiskFailure() // it goes on as it is, by a decision
+			r.ClearDiskFailure() // it continues with what it has, by a decision
 		}
 	})
 	if err != nil {
@@ -71,8 +71,8 @@ func (rw *replicaWorker) promote(ctx context.Context, v *volume, c *call, epoch 
 	return rw.Replicator.SetPrimary(ctx, v.id, outcome.GetForce())
 }
 
-// promoting notes what the kernel's handler is to be answered with while it asks about
-// a promotion of ours (S13).
+// setPromotion notes the observation that the kernel's fence-peer handler is answered from while
+// this process promotes the replica (S13); nil: it does not.
 func (rw *replicaWorker) setPromotion(v *volume, obs *fsm.ReplicaObservation) {
 	rw.mu.Lock()
 	defer rw.mu.Unlock()

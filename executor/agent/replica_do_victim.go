@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// tearDownVictim ends what is left of a replica that lost, after its writers got their errors
-// (S9): mounts, the role, the resource.
+// tearDownVictim ends what is left of a victim after its writers got errors (S9): its mounts,
+// then its role, then the resource.
 func (rw *replicaWorker) tearDownVictim(ctx context.Context, v *volume, h *plan.ObservedReplica) error {
 	if h.Mounted || h.Primary {
 		j := &job{volumeWorker: rw.volumeWorker, v: v, want: &plan.VolumeSpec{Volume: v.id}}
@@ -24,8 +24,8 @@ func (rw *replicaWorker) tearDownVictim(ctx context.Context, v *volume, h *plan.
 	return rw.Replicator.Down(ctx, v.id)
 }
 
-// endSuspension ends the frozen I/O of a replica that lost, or that nobody may write to any
-// more, in errors (S9). It waits for no lock: whoever has the volume's may be frozen.
+// endSuspension makes suspended I/O fail, of a victim or where nobody may write any more (S9).
+// It takes no lock of the volume: the holder may be blocked on that I/O.
 func (s *suspendedWatcher) endSuspension(ctx context.Context, v *volume) error {
 	have, err := s.observer.resourceStatus(ctx, v)
 	if err != nil || !have.Suspended {
@@ -41,12 +41,12 @@ func (s *suspendedWatcher) endSuspension(ctx context.Context, v *volume) error {
 	return s.failSuspendedIO(ctx, v, &have)
 }
 
-// detachTimeout is how long the kernel may take to give a disk up: it runs a helper first.
+// detachTimeout is how long the kernel may take to detach a disk: it runs a helper first.
 const detachTimeout = 5 * time.Second
 
-// detachDisk has the kernel give the disk up, and waits until it has: while the disk is
-// still Failed, to resume would begin a generation of its own on it, and its next
-// handshake with the peer would find a split brain (S9).
+// detachDisk has the kernel detach the disk, and waits until it has. Resuming I/O while the disk
+// is still Failed would begin a generation of its own on it, and the next handshake with the
+// peer would find a split brain (S9).
 func (s *suspendedWatcher) detachDisk(ctx context.Context, v *volume) error {
 	before, err := s.observer.resourceStatus(ctx, v)
 	if err != nil {
@@ -74,11 +74,11 @@ func errDiskNotDetached(v *volume, m *executor.ResourceStatus) error {
 	return fsm.Reject(fsm.Busy, "volume %s: the kernel has not given up its disk yet: it is in state %s", v.id, m.Disk)
 }
 
-// failSuspendedIO ends the frozen I/O of a replica whose disk was detached. The kernel fails
-// what was blocked, but completes as done a write that this host's disk had taken and
-// only the peer had not confirmed. A filesystem whose last write of a sync that was
-// would acknowledge what the other side does not have: so it is shut down before. Where
-// that fails the replica stays frozen.
+// failSuspendedIO ends the suspended I/O of a replica whose disk was detached. The kernel fails
+// most of what was blocked, but completes successfully a write that this host's disk had taken
+// and only the peer had not confirmed. If that was the last write of a sync, the filesystem would
+// acknowledge data that the other replica does not have: so it is shut down first. Where that
+// fails, I/O stays suspended.
 func (s *suspendedWatcher) failSuspendedIO(ctx context.Context, v *volume, m *executor.ResourceStatus) error {
 	if err := s.Mounter.Shutdown(ctx, executor.Device{Path: m.Path, Number: m.Number, StablePath: m.Path}); err != nil {
 		return fmt.Errorf("end the frozen I/O of volume %s: %w", v.id, err)

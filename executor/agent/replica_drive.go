@@ -10,19 +10,19 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// replicaError is why a replica does not get on. Replicas wait for each other, for a
-// disk or for an operator: that is no failure of whatever else is done to the volume.
+// replicaError is why a replica's work stopped. Replicas wait for each other, for a disk or for
+// an operator: nothing else that is done to the volume fails because of it.
 type replicaError struct{ error }
 
 func (r *replicaError) Unwrap() error { return r.error }
 
-// isReplicaWait tells whether the failure is a replica's only, of a volume that is made.
+// isReplicaWait reports whether the failure is only the replica's, of a volume that exists.
 func isReplicaWait(w *fsm.DesiredVolume, err error) bool {
 	var r *replicaError
 	return w.Goal != fsm.GoalCreate && errors.As(err, &r)
 }
 
-// driveReplica does step after step until nextReplicaStep has none.
+// driveReplica does step after step until plan.NextReplicaStep has none.
 func (rw *replicaWorker) driveReplica(ctx context.Context, v *volume) error {
 	if err := rw.drive(ctx, &replicaJob{replicaWorker: rw, v: v}); err != nil {
 		return &replicaError{err}
@@ -30,7 +30,7 @@ func (rw *replicaWorker) driveReplica(ctx context.Context, v *volume) error {
 	return nil
 }
 
-// replicaJob is one work on a volume's replica.
+// replicaJob is the work on a volume's replica.
 type replicaJob struct {
 	*replicaWorker
 	v *volume
@@ -55,7 +55,7 @@ func (j *replicaJob) choose(ctx context.Context) (plan.Step, error) {
 	return plan.NextReplicaStep(j.want, j.have), nil
 }
 
-// authorize: the wish is recorded as acted on (S14), in the session that it was read in (S2).
+// authorize records the desired state as acted on (S14), in the session it was read in (S2).
 func (j *replicaJob) authorize(plan.Step) error { return j.acted.Persist(j.at, j.s.IncarnationID) }
 
 func (j *replicaJob) perform(ctx context.Context, s plan.Step) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// observeReplica observes the replica as the log is to hear it. The generation that is known
-// is read before the kernel is: what is seen is never older than what it names (S7).
+// observeReplica observes the replica as it is reported. The known generation is read before the
+// kernel is: an observation is never older than the generation that it is reported under (S7).
 func (o *observer) observeReplica(ctx context.Context, v *volume) (fsm.ReplicaObservation, *plan.ObservedReplica, error) {
 	rb, err := o.poolSet.replicaBackend(v)
 	if err != nil {
@@ -33,9 +33,10 @@ func (t *table) generationOf(v *volume) uint64 {
 	return v.replica.generation
 }
 
-// replicaObservation is the observation under a generation. That the peer was met is noted before
-// anybody is told: a verdict of before that is of no use (S7). While such a verdict is used,
-// nothing is told under its generation: the peer may be lost again, and this host go on.
+// replicaObservation is the observation under a generation. A connection to the peer is noted here,
+// before it can be reported: it makes verdicts of this generation stale (S7). While this process
+// resumes I/O by such a verdict, observations carry no generation, because the peer may be lost
+// again and this host may have continued without it.
 func (o *observer) replicaObservation(v *volume, h *plan.ObservedReplica, generation, resumed uint64) fsm.ReplicaObservation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -55,12 +56,12 @@ func (o *observer) replicaObservation(v *volume, h *plan.ObservedReplica, genera
 		v.replica.connectedGeneration = max(v.replica.connectedGeneration, generation)
 	}
 	if v.replica.resuming || v.replica.resumeCount != resumed {
-		obs.Generation = 0 // no log counts it
+		obs.Generation = 0 // the state machine takes no conclusion from generation 0
 	}
 	return obs
 }
 
-// replicaInputs completes what was observed with what the record and this process know.
+// replicaInputs completes the observation with what the record and this process know.
 func (rw *replicaWorker) replicaInputs(v *volume, s *plan.VolumeView) (*plan.ReplicaSpec, *plan.ObservedReplica) {
 	w, h := s.Desired, s.Have.Replica
 	want := &plan.ReplicaSpec{
@@ -90,7 +91,7 @@ func (rw *replicaWorker) replicaInputs(v *volume, s *plan.VolumeView) (*plan.Rep
 	return want, h
 }
 
-// scheduleReplicaRetry looks again when something may be tried again, and forgets failures of
+// scheduleReplicaRetry queues the volume for when a backoff ends, and resets the backoffs of
 // what is well.
 func (rw *replicaWorker) scheduleReplicaRetry(v *volume, h *plan.ObservedReplica, now time.Time) {
 	if h.BothUpToDate() && h.Connection == plan.ConnConnected {
@@ -104,7 +105,7 @@ func (rw *replicaWorker) scheduleReplicaRetry(v *volume, h *plan.ObservedReplica
 	}
 }
 
-// resourceStatus observes the resource alone, without any lock.
+// resourceStatus observes the resource alone, without a lock.
 func (o *observer) resourceStatus(ctx context.Context, v *volume) (executor.ResourceStatus, error) {
 	rb, err := o.poolSet.replicaBackend(v)
 	if err != nil {

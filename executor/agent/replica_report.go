@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// reportReplica tells what was observed of the replica when it is not what the log knows
-// (S10): one word at a time, so that they are heard in their order.
+// reportReplica reports the observed replica when it differs from what the log has (S10). One
+// report at a time is under way, so that they are applied in their order.
 func (r *replicaReporter) reportReplica(ctx context.Context, v *volume, s *plan.VolumeView) error {
 	w := s.Desired
 	if w == nil || w.Replication == nil {
@@ -29,9 +29,9 @@ func (r *replicaReporter) reportReplica(ctx context.Context, v *volume, s *plan.
 	return nil
 }
 
-// unreportedReplica is what is to be heard before the word that nothing of the volume is up:
-// that this replica is not primary. Without it the log takes no obligation and no grant
-// for ended by that word. Nothing, where the log knows it already.
+// unreportedReplica is the observation, if the log does not have it, that must precede the report
+// that nothing of the volume is up: that this replica is not primary. Without it the state
+// machine takes no teardown and no grant for ended.
 func (o *observer) unreportedReplica(ctx context.Context, v *volume) []*fsmpb.Observation {
 	o.mu.Lock()
 	replicated := v.desired != nil && v.desired.Replication != nil
@@ -46,8 +46,8 @@ func (o *observer) unreportedReplica(ctx context.Context, v *volume) []*fsmpb.Ob
 	return []*fsmpb.Observation{{VolumeId: string(v.id), Fact: &fsmpb.Observation_ReplicaSeen{ReplicaSeen: obs.Proto()}}}
 }
 
-// differsFromLog: the log's last word of it is another. Nothing is said of an attachment
-// that the log has not heard of.
+// differsFromLog reports whether the log's last observation is another. An attachment that is
+// not committed is not reported.
 func (o *observer) differsFromLog(v *volume, obs fsm.ReplicaObservation) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,7 +57,7 @@ func (o *observer) differsFromLog(v *volume, obs fsm.ReplicaObservation) bool {
 	return obs != v.desired.Replication.Observed && (obs.Unconfigured || obs.Attachment == v.desired.Replication.Attachment)
 }
 
-// replicaReportInFlight: an earlier observation of it is on its way.
+// replicaReportInFlight reports whether an earlier observation of the replica is under way.
 func (r *replicaReporter) replicaReportInFlight(v *volume) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

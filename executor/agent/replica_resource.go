@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// resourceConfig is the volume's, as its file is to say it. A replica without a peer is never
-// told to connect, but its file must name one.
+// resourceConfig is the content of the volume's resource file. The file must name a peer, also
+// for a replica without one, which is never told to connect.
 func (rw *replicaWorker) resourceConfig(id fsm.VolumeID, w *fsm.DesiredReplica, h *plan.ObservedReplica, secret string) executor.ResourceConfig {
 	peer := w.Peer
 	if peer == nil {
@@ -25,8 +25,8 @@ func (rw *replicaWorker) resourceConfig(id fsm.VolumeID, w *fsm.DesiredReplica, 
 	}
 }
 
-// placeholderPeer stands for the peer of a replica that has none, at an address that is kept free
-// for documentation, of the same family as the host's own.
+// placeholderPeer stands for the peer of a replica that has none. Its address is reserved for
+// documentation, and of the same family as the host's own.
 func placeholderPeer(own string) *fsm.ReplicaPeer {
 	if a, err := netip.ParseAddr(own); err == nil && a.Is6() {
 		return &fsm.ReplicaPeer{Node: "nobody", Address: "2001:db8::1"}
@@ -34,7 +34,7 @@ func placeholderPeer(own string) *fsm.ReplicaPeer {
 	return &fsm.ReplicaPeer{Node: "nobody", Address: "192.0.2.1"}
 }
 
-// configure writes the resource's file, with a secret that is nowhere else.
+// configure writes the resource's file, with a secret that is stored nowhere else.
 func (rw *replicaWorker) configure(ctx context.Context, v *volume, w *plan.ReplicaSpec, h *plan.ObservedReplica) error {
 	if rw.DeriveSecret == nil {
 		return fsm.Reject(fsm.Precondition, "this host has no key for the replicas of its volumes")
@@ -45,7 +45,7 @@ func (rw *replicaWorker) configure(ctx context.Context, v *volume, w *plan.Repli
 	}
 	r, before := rw.resourceConfig(v.id, w.DesiredReplica, h, secret), v.replica.config
 	if before != nil && before.PeerAddress != r.PeerAddress && h.Connection == plan.ConnConnecting {
-		if err := rw.Replicator.Disconnect(ctx, v.id); err != nil { // the kernel waits for another host
+		if err := rw.Replicator.Disconnect(ctx, v.id); err != nil { // the kernel may be connecting to another host
 			return err
 		}
 	}
@@ -57,8 +57,8 @@ func (rw *replicaWorker) configure(ctx context.Context, v *volume, w *plan.Repli
 	return nil
 }
 
-// secretOf is what the peers know each other by, and the key that it was derived from. A
-// replica without a peer has one that nobody knows.
+// secretOf is the peers' shared secret, and the public key that it was derived from. A replica
+// without a peer has a random secret.
 func (rw *replicaWorker) secretOf(id fsm.VolumeID, peer *fsm.ReplicaPeer) (secret, key string, err error) {
 	if peer != nil {
 		secret, err = rw.DeriveSecret(peer.PublicKey, id)

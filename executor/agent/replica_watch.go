@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// watchReplicas looks at each volume of which the kernel says something new.
+// watchReplicas queues each volume that the kernel reports an event of.
 func (rw *replicaWorker) watchReplicas() {
 	for rw.ctx.Err() == nil {
 		err := rw.Replicator.Watch(rw.ctx, rw.replicaChanged)

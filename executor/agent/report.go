@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// maxConcurrentReports bounds how many Reports are under way; what comes meanwhile
-	// goes together into the next.
+	// maxConcurrentReports bounds how many Reports are under way; observations that come
+	// meanwhile go together into the next one.
 	maxConcurrentReports = 4
 	// maxReportObservations is how many observations go into one Report.
 	maxReportObservations = 256
 )
 
-// reportBatch is observations and who waits for them to be in the log. done is called
-// once, with where they were applied; errSuperseded when one did not count.
+// reportBatch is observations that are sent together. done is called once, with the epoch at which
+// they were applied; with errSuperseded when one of them no longer applied.
 type reportBatch struct {
 	observations []*fsmpb.Observation
 	onAnswer     func(at fsm.Epoch, err error)
 }
 
-// reporter has observations reported.
+// reporter sends reports.
 type reporter struct {
 	*table
 	proposer *proposer
@@ -35,8 +35,8 @@ type reporter struct {
 
 func (r *reporter) send(l reportBatch) { r.batches.send(l) }
 
-// batcher puts observations of many volumes into few commands. Their order
-// between commands is kept by their sequence numbers (S16).
+// batcher puts observations of many volumes into few commands. Sequence numbers keep the order
+// of observations in different commands (S16).
 type batcher struct {
 	propose func([]reportBatch) (*fsmpb.Outcome, fsm.Epoch, error)
 
@@ -75,10 +75,10 @@ func (b *batcher) run() {
 	}
 }
 
-// errSuperseded says that the log passed a fact over, as it wants it so no more.
+// errSuperseded says that a later record made the report irrelevant.
 var errSuperseded = errors.New("the log does not want it any more")
 
-// anySuperseded tells whether one of the report's observations from first up to after was.
+// anySuperseded reports whether one of the observations from first up to after was superseded.
 func anySuperseded(outcome *fsmpb.Outcome, first, after int) bool {
 	return slices.ContainsFunc(outcome.GetOvertaken(), func(number uint32) bool { return first <= int(number) && int(number) < after })
 }
@@ -106,7 +106,7 @@ func (r *reporter) proposeReport(batches []reportBatch) (*fsmpb.Outcome, fsm.Epo
 	}
 	sanitizeTexts(report.Observations)
 	r.mu.Lock()
-	incarnation := r.session.at.Incarnation // an index is not of a later one (S1)
+	incarnation := r.session.at.Incarnation // an index means nothing in a later incarnation (S1)
 	r.mu.Unlock()
 	r.hitFaultPoint("report.before")
 	answer, err := r.proposer.propose(r.ctx, nil, &fsmpb.Command{Body: &fsmpb.Command_Report{Report: report}})
@@ -115,7 +115,7 @@ func (r *reporter) proposeReport(batches []reportBatch) (*fsmpb.Outcome, fsm.Epo
 	return answer, fsm.Epoch{Incarnation: incarnation, Index: answer.GetIndex()}, err
 }
 
-// reportAndWait says something and waits until it is in the log, or ctx ends.
+// reportAndWait reports and waits until that is committed, or ctx ends.
 func (r *reporter) reportAndWait(ctx context.Context, c *call, observations ...*fsmpb.Observation) (fsm.Epoch, error) {
 	if c != nil {
 		c.proposing.Add(1)
@@ -135,9 +135,9 @@ func (r *reporter) reportAndWait(ctx context.Context, c *call, observations ...*
 	}
 }
 
-// reportFactAndWait says what a call achieved, and waits until it is in the log: only then is
-// the next call valid (S73). The fact is not told again (taken), unless another incarnation
-// began meanwhile, whose log may not have it. The caller holds the lock.
+// reportFactAndWait reports what a call achieved, and waits until it is committed: only then is
+// the next call valid (S73). The fact is not reported again (it is in committed), unless another
+// incarnation began meanwhile, whose log may not have it. The caller holds the volume's lock.
 func (r *volumeReporter) reportFactAndWait(ctx context.Context, v *volume, c *call, f plan.Fact, ob *fsmpb.Observation) error {
 	number, err := r.records.reserveSequence(v)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// invalidReplacement stands for bytes that are no UTF-8.
+// invalidReplacement replaces bytes that are not UTF-8.
 const invalidReplacement = "\uFFFD"
 
-// clipText is the text as it comes back from the log: what is longer, or no UTF-8,
-// would differ from it for ever, and be said again for ever.
+// clipText is the text as the log keeps it. A longer one, or one that is not UTF-8, would
+// always differ from the log's and be reported again for ever.
 func clipText(text string) string { return fsm.Clip(strings.ToValidUTF8(text, invalidReplacement)) }
 
-// sanitizeTexts makes the texts of observations UTF-8. A text from a device, a path or a
-// tool may hold any bytes, and one such text would keep the whole Report, with what
-// other volumes said, from ever being sent.
+// sanitizeTexts makes the texts of observations valid UTF-8. A text from a device, a path or a
+// tool may hold any bytes, and one that is invalid would keep the whole Report, with the
+// observations of other volumes, from being sent.
 func sanitizeTexts(observations []*fsmpb.Observation) {
 	for _, o := range observations {
 		sanitizeText(o.ProtoReflect())

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// resync looks at every volume from time to time: what people do to a host's
-// images and mounts wakes nobody.
+// resync queues every volume every ResyncInterval: changes that people make to a host's images
+// and mounts cause no event.
 func (e *Agent) resync() {
 	ticker := time.NewTicker(e.ResyncInterval)
 	defer ticker.Stop()

@@ -7,11 +7,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// desiredOf is what the volume must be, as soon as the session says it.
+// desiredOf is the volume's desired state, as soon as the session has one.
 func (t *table) desiredOf(ctx context.Context, v *volume) (*fsm.DesiredVolume, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.CatchUpTimeout)
 	defer cancel()
-	var latest *fsm.DesiredVolume // by now it may be taken back again
+	var latest *fsm.DesiredVolume // not v.desired afterwards: another update may have taken it away
 	err := t.awaitDesired(ctx, v, func(w *fsm.DesiredVolume) bool {
 		latest = w
 		return w != nil
@@ -22,12 +22,12 @@ func (t *table) desiredOf(ctx context.Context, v *volume) (*fsm.DesiredVolume, e
 	return latest, nil
 }
 
-// fresh tells whether the volume's wish may be acted on: this session's controller
-// has applied what this host acted on (S14), the wish was read after the volume's last
-// grant, and the host is adopted (S1). That the session is as far as the grant is not
-// enough: an update speaks of the volumes that it names only, and another's may be on its
-// way. If not, the volume is looked at again with the next update. The caller holds mu
-// and the volume's lock.
+// isActionable reports whether the volume's desired state may be acted on: this session's
+// controller has applied what this host acted on (S14), the state was read after the volume's
+// last grant, and the host is adopted (S1). It is not enough that the session has reached the
+// grant's index: an update covers only the volumes that it lists, and this volume's may still be
+// on its way. If not actionable, the volume is queued with the next update. The caller holds
+// table.mu and the volume's lock.
 func (t *table) isActionable(v *volume) bool {
 	s := &t.session
 	if s.number == 0 || !s.adopted {
@@ -41,8 +41,8 @@ func (t *table) isActionable(v *volume) bool {
 	return true
 }
 
-// actingSession tells whether anything may be brought up in this session at all, and
-// which session that is.
+// actingSession is the number of the current session, or an error when nothing may be brought
+// up in it.
 func (t *table) actingSession() (uint64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,28 +55,28 @@ func (t *table) actingSession() (uint64, error) {
 	return t.session.number, nil
 }
 
-// atLevel2 tells whether the cluster runs at feature level 2 or above, as the session
-// said last. Where it does not, this host proposes and reports what level 1 knows (S72).
+// atLevel2 reports whether the cluster runs at feature level 2 or above, by the session's last
+// update. If not, this host proposes and reports only what level 1 defines (S72).
 func (t *table) atLevel2() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.session.level >= fsm.Level2
 }
 
-// highestIncarnation is the highest that the host acted for.
+// highestIncarnation is the highest incarnation that the host acted for.
 func (t *table) highestIncarnation() uint64 {
 	at, _ := t.acted.Current()
 	return at.Incarnation
 }
 
-// sessionHolds tells whether a grant of that session is still worth something (S2).
+// sessionHolds reports whether a grant of that session is still valid (S2).
 func (t *table) sessionHolds(number uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.session.number == number && t.session.adopted
 }
 
-// awaitDesired waits until the volume's wish is as asked. It gives up with ctx.
+// awaitDesired waits until the volume's desired state satisfies enough, or ctx ends.
 func (t *table) awaitDesired(ctx context.Context, v *volume, enough func(*fsm.DesiredVolume) bool) error {
 	for {
 		t.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// snapshotState is what the executor knows of one snapshot between two looks at the host.
+// snapshotState is what the process knows of one snapshot between two observations.
 type snapshotState struct {
 	id fsm.SnapshotID
 
@@ -14,20 +14,20 @@ type snapshotState struct {
 	desired         *fsm.DesiredSnapshot
 	desiredAt       fsm.Epoch
 	busy            bool // a worker has it
-	requeue         bool // it is to be looked at when he is done
-	awaitingSession bool // it is to be looked at when the session got on
+	requeue         bool // to be reconciled again when the worker is done
+	awaitingSession bool // to be reconciled when the session has caught up
 
 	// Of the worker that has it.
 	file          *records.SlotFile
 	record        records.SnapshotRecord
 	freezeHold    *freezeHold
-	parked        <-chan struct{} // a child that cannot be killed works on it; nil: none
+	parked        <-chan struct{} // closed when an unkillable child that works on it is gone; nil: none
 	failures      int
-	failedAttempt attempt              // which of the operator's attempts they belong to
-	lastTried     *fsm.DesiredSnapshot // what was looked at last, for whoever says why that failed
+	failedAttempt attempt              // the operator's attempt in which the failures were counted
+	lastTried     *fsm.DesiredSnapshot // the desired state that was last worked on, for reporting its failure
 }
 
-// snapshot finds or makes the entry of a snapshot. The caller holds mu, or is alone.
+// snapshotEntry finds or makes the entry of a snapshot. The caller holds table.mu, or is alone.
 func (t *table) snapshotEntry(id fsm.SnapshotID) *snapshotState {
 	c, ok := t.snapshots[id]
 	if !ok {

@@ -27,7 +27,7 @@ func (sw *snapshotWorker) performSnapshotStep(ctx context.Context, c *snapshotSt
 	return sw.takeFrozen(ctx, c, s.Desired)
 }
 
-// takeFrozen is a cut by itself: what must be frozen is frozen for it (S19).
+// takeFrozen takes a single snapshot, under a freeze where one is needed (S19).
 func (sw *snapshotWorker) takeFrozen(ctx context.Context, c *snapshotState, w *fsm.DesiredSnapshot) error {
 	v, err := sw.lockSnapshotSource(c, w)
 	if err != nil {
@@ -51,7 +51,7 @@ func (sw *snapshotWorker) takeFrozen(ctx context.Context, c *snapshotState, w *f
 	return sw.records.saveSnapshotRecord(c, taken)
 }
 
-// takeNow cuts, and notes when.
+// takeNow takes the snapshot, and notes when.
 func (sw *snapshotWorker) takeNow(ctx context.Context, c *snapshotState, w *fsm.DesiredSnapshot, backend executor.SnapshotBackend, taken *records.SnapshotRecord) error {
 	sw.hitFaultPoint("cut.before")
 	taken.TakenAt = time.Now()
@@ -60,8 +60,8 @@ func (sw *snapshotWorker) takeNow(ctx context.Context, c *snapshotState, w *fsm.
 	return err
 }
 
-// undoFailedTake undoes a cut that failed. Where a child is left that cannot be killed, the source
-// is set aside until it is gone, and what it makes is removed then.
+// undoFailedTake undoes a snapshot that failed. While an unkillable child is left, the source is
+// parked; what the child makes is removed when it is gone.
 func (sw *snapshotWorker) undoFailedTake(ctx context.Context, c *snapshotState, source *volume, backend executor.SnapshotBackend, err error) error {
 	if unkillableDone(err) == nil {
 		return errors.Join(err, sw.removeTaken(ctx, c, backend))
@@ -70,7 +70,7 @@ func (sw *snapshotWorker) undoFailedTake(ctx context.Context, c *snapshotState, 
 	return err
 }
 
-// removeTaken removes what a cut left whose freeze did not hold: it was never reported.
+// removeTaken removes a snapshot whose freeze did not hold: it was never reported.
 func (sw *snapshotWorker) removeTaken(ctx context.Context, c *snapshotState, backend executor.SnapshotBackend) error {
 	have, err := backend.ObserveSnapshot(ctx, c.id)
 	if err != nil || have.Absent || !have.Exists && !have.Unfinished {

@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// lockSnapshotSource locks the snapshot's source, or is errRequeued.
+// lockSnapshotSource locks the snapshot's source, or returns errRequeued.
 func (sw *snapshotWorker) lockSnapshotSource(c *snapshotState, w *fsm.DesiredSnapshot) (*volume, error) {
 	v, ok := sw.lockSource(w.Source, string(c.id), func() { sw.snapshotQueue.add(c.id) })
 	if !ok {
@@ -19,8 +19,8 @@ func (sw *snapshotWorker) lockSnapshotSource(c *snapshotState, w *fsm.DesiredSna
 	return v, nil
 }
 
-// freezeMember makes a group's member quiet, and leaves it so. The record comes first:
-// another process that finds it knows that this attempt was frozen before.
+// freezeMember freezes a member of a group snapshot and keeps it so. The record is written first:
+// another process that finds it knows that this attempt had its freeze.
 func (sw *snapshotWorker) freezeMember(ctx context.Context, c *snapshotState, w *fsm.DesiredSnapshot) error {
 	v, err := sw.lockSnapshotSource(c, w)
 	if err != nil {
@@ -57,7 +57,8 @@ func (sw *snapshotWorker) holdSource(ctx context.Context, c *snapshotState, v *v
 	return h, nil
 }
 
-// takeUnderHold cuts a group's member under the freeze that was reported, and no other.
+// takeUnderHold takes the snapshot of a group's member under the freeze that was reported, and
+// no other.
 func (sw *snapshotWorker) takeUnderHold(ctx context.Context, c *snapshotState, w *fsm.DesiredSnapshot, backend executor.SnapshotBackend) error {
 	h := c.freezeHold
 	taken := records.SnapshotRecord{Phase: records.PhaseTaken, Attempt: w.Attempt}

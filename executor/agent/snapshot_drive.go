@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// driveSnapshot does step after step until nextSnapshotStep has none, then tells what is new.
+// driveSnapshot does step after step until plan.NextSnapshotStep has none, then reports.
 func (sw *snapshotWorker) driveSnapshot(ctx context.Context, c *snapshotState) error {
 	j := &snapshotJob{snapshotWorker: sw, c: c}
 	if err := sw.drive(ctx, j); err != nil {
@@ -20,16 +20,17 @@ func (sw *snapshotWorker) driveSnapshot(ctx context.Context, c *snapshotState) e
 	return nil
 }
 
-// snapshotJob is one work on a snapshot.
+// snapshotJob is the work on a snapshot.
 type snapshotJob struct {
 	*snapshotWorker
 	c     *snapshotState
 	s     *plan.SnapshotView // when the step was chosen
 	at    fsm.Epoch
-	begun bool // the step was
+	begun bool // the step has begun
 }
 
-// choose: a child that cannot be killed may still work on the snapshot.
+// choose picks the next step, or returns errRequeued while an unkillable child may work on the
+// snapshot.
 func (j *snapshotJob) choose(ctx context.Context) (s plan.Step, err error) {
 	if j.s, j.at, err = j.observeSnapshot(ctx, j.c); err != nil {
 		return plan.Step{}, err
@@ -41,7 +42,7 @@ func (j *snapshotJob) choose(ctx context.Context) (s plan.Step, err error) {
 	return s, nil
 }
 
-// authorize: what a wish asks for is recorded as acted on first (S14); a thaw waits for nothing.
+// authorize records desired state as acted on (S14); a thaw waits for nothing.
 func (j *snapshotJob) authorize(s plan.Step) error {
 	if j.onlyEnds(s.Kind) {
 		return nil
@@ -49,7 +50,7 @@ func (j *snapshotJob) authorize(s plan.Step) error {
 	return j.acted.Persist(j.at, j.s.IncarnationID)
 }
 
-// onlyEnds tells whether the step needs no wish.
+// onlyEnds reports whether the step needs no desired state.
 func (j *snapshotJob) onlyEnds(kind plan.StepKind) bool {
 	return kind == plan.StepThaw || kind == plan.StepForgetSnapshotRecord || kind == plan.StepRecordMissing
 }

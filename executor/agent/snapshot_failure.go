@@ -6,8 +6,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// reportSnapshotFailure says why a cut or a removal does not get on: at first each time, then
-// ever more seldom.
+// reportSnapshotFailure reports why taking or removing a snapshot fails: at first each time, then
+// at growing intervals.
 func (r *snapshotReporter) reportSnapshotFailure(c *snapshotState, err error) {
 	r.Logger.Warn("the snapshot is not as the log wants it", "snapshot", c.id, "error", err, "failures", c.failures+1)
 	w := c.lastTried

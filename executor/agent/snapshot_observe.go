@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// observeSnapshot observes. Nothing is known of a snapshot without a wish but what the
-// record says, which is all that has to go.
+// observeSnapshot observes the snapshot. Without desired state only the record is read, which is
+// all that there is to remove.
 func (sw *snapshotWorker) observeSnapshot(ctx context.Context, c *snapshotState) (*plan.SnapshotView, fsm.Epoch, error) {
 	sw.mu.Lock()
 	s := &plan.SnapshotView{Desired: c.desired, Record: c.record, FreezeHold: c.freezeHold.known(), Now: time.Now(), IncarnationID: sw.session.incarnationID}

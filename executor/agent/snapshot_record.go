@@ -4,8 +4,8 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/records"
 )
 
-// loadSnapshots finds what earlier processes recorded: what nobody wants any more is
-// forgotten, once a session says so.
+// loadSnapshots finds what earlier processes recorded. Records without desired state are
+// removed once a session has said so.
 func (rc *recorder) loadSnapshots() error {
 	ids, err := records.RecordedSnapshots(rc.Host.Dir())
 	for _, id := range ids {
@@ -42,7 +42,7 @@ func (rc *recorder) saveSnapshotRecord(c *snapshotState, r records.SnapshotRecor
 	return err
 }
 
-// forgetSnapshotRecord removes the record, of what the log knows or does not want.
+// forgetSnapshotRecord removes the record, when the log has what it says or does not desire it.
 func (rc *recorder) forgetSnapshotRecord(c *snapshotState) error {
 	if err := c.file.Remove(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// reportSnapshot sends what is new of a snapshot, and does not wait for the log.
+// reportSnapshot sends what the log does not have of a snapshot, without waiting for the log.
 func (r *snapshotReporter) reportSnapshot(c *snapshotState, s *plan.SnapshotView) {
 	name := plan.UnreportedSnapshotFact(s)
 	if name == "" {
@@ -26,7 +26,7 @@ func (r *snapshotReporter) reportSnapshot(c *snapshotState, s *plan.SnapshotView
 	r.sendSnapshotFact(c, f, ob)
 }
 
-// sendSnapshotFact has one observation reported, unless it is under way.
+// sendSnapshotFact sends one observation, unless its report is under way.
 func (r *snapshotReporter) sendSnapshotFact(c *snapshotState, f plan.Fact, ob *fsmpb.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +36,7 @@ func (r *snapshotReporter) sendSnapshotFact(c *snapshotState, f plan.Fact, ob *f
 	r.reports.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { r.onSnapshotFactAnswer(c, f, at, err) }})
 }
 
-// onSnapshotFactAnswer is the answer: what was not taken is looked at again.
+// onSnapshotFactAnswer is called when the report ended; what was not applied is reconciled again.
 func (r *snapshotReporter) onSnapshotFactAnswer(c *snapshotState, f plan.Fact, at fsm.Epoch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,8 +45,8 @@ func (r *snapshotReporter) onSnapshotFactAnswer(c *snapshotState, f plan.Fact, a
 	}
 	switch {
 	case c.desired == nil:
-		r.snapshotQueue.add(c.id) // it may be dropped now
-	case f.Name == plan.FactStepFailed: // it is tried again whatever the log says
+		r.snapshotQueue.add(c.id) // its entry may be dropped now
+	case f.Name == plan.FactStepFailed: // the step is tried again whatever the log answers
 	case err != nil:
 		r.snapshotQueue.addAfter(c.id, reportRetry)
 	case at.Incarnation != r.session.at.Incarnation:
@@ -58,10 +58,10 @@ func (r *snapshotReporter) onSnapshotFactAnswer(c *snapshotState, f plan.Fact, a
 	}
 }
 
-// isLasting facts change no wish, so that none shows that they were heard.
+// isLasting facts change no desired state, so none shows that they were applied.
 func isLasting(name string) bool {
 	return name == plan.FactSnapshotMissing || name == plan.FactSnapshotFound
 }
 
-// lastingResendDelay is how long such a fact is not told again.
+// lastingResendDelay is how long such a fact is not reported again.
 const lastingResendDelay = time.Hour

@@ -8,9 +8,9 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// checkUnusedByPeer says why what was copied of a replica may be torn, as the other one's host came to
-// use the volume meanwhile: nobody there waits for this host's lock. A pool that shares
-// cuts at one instant.
+// checkUnusedByPeer returns why a copy of a replica may be torn: the peer's host came to use the
+// volume meanwhile, which this host's lock does not prevent. A pool that shares blocks takes the
+// snapshot at one instant, so nothing can tear.
 func (o *observer) checkUnusedByPeer(ctx context.Context, v *volume, before *plan.ObservedSource) error {
 	if before.Replica == nil || before.SharesBlocks {
 		return nil
@@ -26,7 +26,7 @@ func (o *observer) checkUnusedByPeer(ctx context.Context, v *volume, before *pla
 	return fsm.Reject(fsm.Busy, "volume %s may have been used on the host of its other replica while it was copied", v.id)
 }
 
-// observeSource observes the volume. The caller holds its lock.
+// observeSource observes the volume. The caller holds the volume's lock.
 func (o *observer) observeSource(ctx context.Context, v *volume, forGroup bool) (*plan.ObservedSource, executor.SnapshotBackend, error) {
 	if err := o.records.openRecord(v); err != nil {
 		return nil, nil, err
@@ -57,7 +57,7 @@ func (o *observer) observeSource(ctx context.Context, v *volume, forGroup bool) 
 	return s, backend, err
 }
 
-// fitsFreeze tells whether all that is allocated can be copied under a freeze.
+// fitsFreeze reports whether everything allocated can be copied within one freeze.
 func (o *observer) fitsFreeze(ctx context.Context, backend executor.SnapshotBackend, id fsm.VolumeID) (bool, error) {
 	allocated, err := backend.Allocated(ctx, id)
 	if err != nil {

@@ -5,8 +5,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// parkSnapshot leaves the snapshot alone until a child is gone that works on it and that cannot
-// be killed.
+// parkSnapshot leaves the snapshot alone until the unkillable child that works on it is gone.
 func (sw *snapshotWorker) parkSnapshot(c *snapshotState, err error) {
 	parked := unkillableDone(err)
 	if parked == nil {
@@ -22,8 +21,8 @@ func (sw *snapshotWorker) parkSnapshot(c *snapshotState, err error) {
 	}()
 }
 
-// isParked: a child that cannot be killed may still make the snapshot, or remove it. It is
-// neither cut nor removed, nor told to be gone, before that has ended. A thaw waits for nothing.
+// isParked reports whether an unkillable child may still make or remove the snapshot. Until it is
+// gone the snapshot is neither taken nor removed, nor reported as gone. A thaw waits for nothing.
 func (c *snapshotState) isParked(s *plan.SnapshotView, kind plan.StepKind) bool {
 	select {
 	case <-c.parked:

@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// dropUnlistedSnapshots drops the wishes for snapshots that a full update does not list. The
-// caller holds mu.
+// dropUnlistedSnapshots drops the desired state of snapshots that a full update does not list.
+// The caller holds table.mu.
 func (in *sessionIntake) dropUnlistedSnapshots(u *executor.Update) {
 	listed := map[fsm.SnapshotID]bool{}
 	for i := range u.Snapshots {
@@ -22,8 +22,7 @@ func (in *sessionIntake) dropUnlistedSnapshots(u *executor.Update) {
 	}
 }
 
-// setDesiredSnapshot notes what the log wants of a snapshot, nil when it wants nothing.
-// The caller holds mu.
+// setDesiredSnapshot notes the desired state of a snapshot, nil for none. The caller holds table.mu.
 func (in *sessionIntake) setDesiredSnapshot(id fsm.SnapshotID, w *fsm.DesiredSnapshot, at fsm.Epoch) {
 	c, known := in.snapshots[id]
 	if !known {
@@ -37,7 +36,7 @@ func (in *sessionIntake) setDesiredSnapshot(id fsm.SnapshotID, w *fsm.DesiredSna
 	in.snapshotQueue.add(id)
 }
 
-// run looks at one queued snapshot after the other.
+// run reconciles queued snapshots, one after the other.
 func (sw *snapshotWorker) run() {
 	work(sw.snapshotQueue, sw.claimSnapshot, sw.reconcileSnapshot, sw.releaseSnapshot)
 }
@@ -57,8 +56,8 @@ func (sw *snapshotWorker) claimSnapshot(id fsm.SnapshotID) *snapshotState {
 	return c
 }
 
-// releaseSnapshot lets others have it, and drops what the log does not know and of
-// which nothing is left.
+// releaseSnapshot frees the snapshot for other workers, and drops its entry when it has neither
+// desired state nor a record.
 func (sw *snapshotWorker) releaseSnapshot(c *snapshotState) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
@@ -72,8 +71,8 @@ func (sw *snapshotWorker) releaseSnapshot(c *snapshotState) {
 	}
 }
 
-// reconcileSnapshot looks at the snapshot once; a failure is tried again later, and
-// told where an operation waits for it.
+// reconcileSnapshot brings the snapshot to its desired state once. A failure is retried later,
+// and reported where an operation waits for the snapshot.
 func (sw *snapshotWorker) reconcileSnapshot(c *snapshotState) {
 	sw.mu.Lock()
 	c.lastTried = c.desired

@@ -7,7 +7,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// suspendedOrVictims are the volumes that may be frozen, or lost.
+// suspendedOrVictims are the volumes whose I/O may be suspended, or that may be victims.
 func (s *suspendedWatcher) suspendedOrVictims(ctx context.Context) ([]*volume, error) {
 	suspended, err := s.Replicator.ListSuspended(ctx)
 	if err != nil {
@@ -30,14 +30,14 @@ func (s *suspendedWatcher) suspendedOrVictims(ctx context.Context) ([]*volume, e
 		if v.desired != nil && v.desired.Replication != nil && v.desired.Replication.Outdated {
 			all = append(all, v)
 		} else {
-			v.replica.victimSince = time.Time{} // it lost no more, and nobody looks at it
+			v.replica.victimSince = time.Time{} // it is no victim any more
 		}
 	}
 	return all, nil
 }
 
-// watchSuspended looks each second for frozen resources and asks about them itself: a
-// handler that died is not called again, and one may never have been called (S6).
+// watchSuspended checks each second for suspended I/O and asks for a verdict itself: the kernel
+// does not call a handler that died again, and may never have called one (S6).
 func (s *suspendedWatcher) watchSuspended() {
 	ticker := time.NewTicker(suspensionInterval)
 	defer ticker.Stop()
@@ -57,7 +57,7 @@ func (s *suspendedWatcher) watchSuspended() {
 	}
 }
 
-// watchSuspendedVolume looks at one of them, without keeping the others waiting.
+// watchSuspendedVolume checks one volume, without making the others wait.
 func (s *suspendedWatcher) watchSuspendedVolume(v *volume) {
 	s.mu.Lock()
 	busy := v.replica.fencePeerRequest != nil || v.watchingSuspension
@@ -79,8 +79,8 @@ func (s *suspendedWatcher) watchSuspendedVolume(v *volume) {
 	})
 }
 
-// resolveSuspension ends a freeze as its verdict says. ResumeIO without a detached disk is
-// for this process's own question of this loss, that nobody else will finish (S9).
+// resolveSuspension ends suspended I/O by its verdict. It calls ResumeIO on an attached disk only
+// for a request of this process about the current loss, which no handler will finish (S9).
 func (s *suspendedWatcher) resolveSuspension(ctx context.Context, v *volume) error {
 	m, err := s.observer.resourceStatus(ctx, v)
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *suspendedWatcher) resolveSuspension(ctx context.Context, v *volume) err
 	case req.verdict != verdictPeerOutdated || req.promoting || s.hasHandler(req):
 		return nil
 	}
-	s.setResuming(v, true) // from before it is seen that the verdict is of use
+	s.setResuming(v, true) // before verdictStillHolds is checked
 	defer s.setResuming(v, false)
 	if verdict, err := s.fencePeer.verdictStillHolds(ctx, v, req); verdict != verdictPeerOutdated || err != nil {
 		return err
@@ -116,9 +116,10 @@ func (s *suspendedWatcher) resolveSuspension(ctx context.Context, v *volume) err
 	return err
 }
 
-// resuming notes that this process ends a freeze. The peer may return and be lost again
-// after the last look, and the kernel would go on under the old verdict all the same. That
-// harms nobody as long as the log calls the peer Outdated: so it hears nothing else (S7).
+// setResuming notes that this process begins, or is done, ending suspended I/O. The peer may return
+// and be lost again after verdictStillHolds, and the kernel would continue under the old verdict.
+// That is safe as long as the log calls the peer outdated: so no observation with a
+// generation, which could change that, is made meanwhile (S7).
 func (s *suspendedWatcher) setResuming(v *volume, begins bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,9 +129,9 @@ func (s *suspendedWatcher) setResuming(v *volume, begins bool) {
 	}
 }
 
-// suspendedFor is since when the volume is seen frozen. The kernel's handler, which is on
-// its way at first, is to bring the verdict: only then does the kernel itself keep that
-// the peer is outdated, over a boot too.
+// suspendedFor is how long the volume's I/O has been seen suspended. At first the kernel's handler,
+// which is on its way, is left to bring the verdict: only then does the kernel itself record
+// that the peer is outdated, which survives a reboot.
 func (s *suspendedWatcher) suspendedFor(v *volume, now time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,15 +141,15 @@ func (s *suspendedWatcher) suspendedFor(v *volume, now time.Time) time.Duration 
 	return now.Sub(v.replica.suspendedSince)
 }
 
-// hasHandler: the kernel's handler waits for the same answer, and will say it.
+// hasHandler reports whether a handler of the kernel waits for the same verdict and will deliver it.
 func (s *suspendedWatcher) hasHandler(req *fencePeerRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return req.handlers > 0
 }
 
-// isRevoked: nobody may write to the volume on this host any more, by the log's word of
-// this session.
+// isRevoked reports whether, by this session's desired state, nobody may write to the volume on
+// this host any more.
 func (s *suspendedWatcher) isRevoked(v *volume) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,11 +6,11 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// selfFenceAfter is how long a loser may take to be torn down.
+// selfFenceAfter is how long tearing down a victim may take.
 const selfFenceAfter = time.Minute
 
-// watchVictim restarts the host, where that is asked for, when a replica that lost is
-// primary for too long; else it stays as it is and is said (S9).
+// watchVictim restarts the host, where that is configured, when a victim stays primary for too
+// long; else the victim stays as it is, and an error is logged (S9).
 func (s *suspendedWatcher) watchVictim(v *volume, m *executor.ResourceStatus, now time.Time) {
 	s.mu.Lock()
 	victim := v.desired != nil && v.desired.Replication != nil && v.desired.Replication.Outdated && (m.Primary || m.Suspended)

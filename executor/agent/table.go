@@ -6,27 +6,27 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// table is what an executor knows between two looks at the host: of volumes, of snapshots
-// and of its session. One lock guards all of it, with the parts of a volume and of a
-// snapshot that say so; a volume has a lock of its own beside, which is taken first.
+// table is all that an Agent knows between two observations: of volumes, of snapshots and of its
+// session. mu guards it, and those fields of volume and snapshotState that say so. Each volume
+// also has a lock of its own, which is taken before mu.
 type table struct {
 	*env
-	volumeQueue   *workQueue[fsm.VolumeID]   // of volumes to look at; it has a lock of its own
-	snapshotQueue *workQueue[fsm.SnapshotID] // of snapshots; likewise
+	volumeQueue   *workQueue[fsm.VolumeID]   // volumes to reconcile; it has its own mutex
+	snapshotQueue *workQueue[fsm.SnapshotID] // snapshots to reconcile; likewise
 
 	mu      sync.Mutex
 	volumes map[fsm.VolumeID]*volume
-	// targets are the target paths, as the kernel names them, in the volumes' records.
+	// targetOwners maps the target paths in the volumes' records, as the kernel names them.
 	targetOwners map[string]fsm.VolumeID
-	// snapshots are those that the log wants something of, or that have a record.
+	// snapshots have desired state, or a record.
 	snapshots       map[fsm.SnapshotID]*snapshotState
-	awaitingSession map[fsm.VolumeID]struct{} // to be looked at when the session got on
+	awaitingSession map[fsm.VolumeID]struct{} // to be reconciled when the session has caught up
 	session         session
-	keptScan        chan struct{} // copies that the log may not know are to be looked for
+	keptScan        chan struct{} // a scan for kept copies is due
 	closed          bool
 }
 
-// session is what the current session said last.
+// session is what the current session delivered last.
 type session struct {
 	number        uint64 // 0: there was none yet
 	at            fsm.Epoch

@@ -1,7 +1,7 @@
 package agent
 
-// parkVolume sets the volume aside until a child that cannot be killed is gone: its
-// device must not be touched meanwhile.
+// parkVolume parks the volume until an unkillable child process is gone: its device must not
+// be touched meanwhile.
 func (t *table) parkVolume(v *volume, err error) {
 	parked := unkillableDone(err)
 	if parked == nil {
@@ -21,11 +21,11 @@ func (t *table) parkVolume(v *volume, err error) {
 	}()
 }
 
-// unkillableDone is closed when the children are gone that an error tells of and that cannot be
-// killed; nil when it tells of none.
+// unkillableDone is closed when all unkillable children that the error names are gone; nil when
+// it names none.
 func unkillableDone(err error) <-chan struct{} { return allClosed(unkillableChildren(err)) }
 
-// unkillableChildren looks at all that was joined: errors.As would stop at a child that is gone.
+// unkillableChildren walks all joined errors: errors.As would stop at the first.
 func unkillableChildren(err error) (children []<-chan struct{}) {
 	if c, ok := any(err).(interface{ Stuck() <-chan struct{} }); ok && c.Stuck() != nil {
 		children = append(children, c.Stuck())
@@ -41,7 +41,7 @@ func unkillableChildren(err error) (children []<-chan struct{}) {
 	return children
 }
 
-// allClosed is closed when all of them are; nil for none.
+// allClosed returns a channel that is closed when all of them are; nil for none.
 func allClosed(children []<-chan struct{}) <-chan struct{} {
 	switch len(children) {
 	case 0:

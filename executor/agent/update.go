@@ -5,7 +5,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Update takes in what a session said. It is quick; the work is done behind it.
+// Update takes in an update of the session. It returns quickly; the work is done in the background.
 func (e *Agent) Update(u executor.Update) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -36,8 +36,9 @@ func (e *Agent) Update(u executor.Update) {
 	e.intake.requeueAwaiting()
 }
 
-// resetForIncarnation: a generation is of one incarnation, whose indexes another one
-// gives again (S1); what one log took another may not know. The caller holds mu.
+// resetForIncarnation forgets generations and acknowledgements. Another incarnation issues the
+// same indexes again (S1), and its log may lack what this one's acknowledged. The caller
+// holds table.mu.
 func (in *sessionIntake) resetForIncarnation() {
 	for _, v := range in.volumes {
 		v.replica.generation, v.replica.connectedGeneration = 0, 0
@@ -45,11 +46,11 @@ func (in *sessionIntake) resetForIncarnation() {
 		v.ackedHealth, v.ackedLimits = nil, nil
 	}
 	for _, c := range in.snapshots {
-		clear(c.acked) // also what lasts: no wish would show that it is not known
+		clear(c.acked) // lasting facts too: no desired state would show that they are missing
 	}
 }
 
-// dropUnlisted drops the wishes for volumes that a full update does not list.
+// dropUnlisted drops the desired state of volumes that a full update does not list.
 func (in *sessionIntake) dropUnlisted(u *executor.Update) {
 	listed := map[fsm.VolumeID]bool{}
 	for i := range u.Volumes {
@@ -67,8 +68,7 @@ func (in *sessionIntake) dropUnlisted(u *executor.Update) {
 	in.dropUnlistedSnapshots(u)
 }
 
-// setDesired notes what the log wants of a volume, nil when it wants nothing. The
-// caller holds mu.
+// setDesired notes the desired state of a volume, nil for none. The caller holds table.mu.
 func (in *sessionIntake) setDesired(id fsm.VolumeID, w *fsm.DesiredVolume, at fsm.Epoch) {
 	v, known := in.volumes[id]
 	if !known {
@@ -85,8 +85,8 @@ func (in *sessionIntake) setDesired(id fsm.VolumeID, w *fsm.DesiredVolume, at fs
 	in.volumeQueue.add(id)
 }
 
-// requeueAwaiting looks again at volumes for which the session was behind. The
-// caller holds mu.
+// requeueAwaiting queues the volumes that wait for the session to catch up. The caller holds
+// table.mu.
 func (in *sessionIntake) requeueAwaiting() {
 	for id := range in.awaitingSession {
 		delete(in.awaitingSession, id)

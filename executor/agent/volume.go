@@ -11,57 +11,57 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// volume is what the executor knows of one volume between two looks at the host.
+// volume is what the process knows of one volume between two observations.
 type volume struct {
 	id fsm.VolumeID
-	// lock is held by whoever works on the volume, a call or the background (S121).
+	// lock is held by the one call or worker that works on the volume (S121).
 	lock chan struct{}
 
 	// Guarded by table.mu.
 	reportedFacts
 	desired        *fsm.DesiredVolume
 	desiredAt      fsm.Epoch
-	desiredChanged chan struct{} // closed and replaced when the wish changes
+	desiredChanged chan struct{} // closed and replaced when the desired state changes
 	call           *call
-	requeue        bool                   // somebody found it locked and wants it looked at
-	parked         <-chan struct{}        // a child that cannot be killed has its device
+	requeue        bool                   // to be queued again when the lock is released
+	parked         <-chan struct{}        // closed when an unkillable child that has its device is gone
 	outboxReport   *outboxReport          // the report of its outbox that is under way
-	committed      map[plan.Fact]struct{} // facts that the log took from calls of this process and that hold since
-	ackedTeardown  uint64                 // the last record of a tear-down that the log took
+	committed      map[plan.Fact]struct{} // facts of this process's calls that are committed and still hold
+	ackedTeardown  uint64                 // the sequence number of the last teardown that the log acknowledged
 	health         *fsm.Condition         // as it was measured last
-	ackedHealth    *string                // what is wrong with it as the log knows from this process
-	// cut: it is being cut by whoever has the lock; held: it is quiet for a group.
-	// Calls are Busy meanwhile; waiters are called when the volume is free.
+	ackedHealth    *string                // the abnormal message that the log acknowledged from this process
+	// snapshotting: the lock is held to take a snapshot of it; freezeHold: it is frozen for a group
+	// snapshot. Calls are Busy meanwhile; waiters are called when the volume is free.
 	snapshotting       bool
 	freezeHold         *freezeHold
 	waiters            map[string]func()
-	ackedLimits        *fsm.Limits          // that the log took for those in force
-	expandedSize       int64                // bytes that the device had when all of it was last made use of
-	checkingHealth     bool                 // somebody measures its health
+	ackedLimits        *fsm.Limits          // acknowledged by the log as in force
+	expandedSize       int64                // bytes of the device when a filesystem last used all of it
+	checkingHealth     bool                 // its health is being measured
 	limitsError        string               // why its limits are not in force although it is staged
-	recordCopy         records.VolumeRecord // a copy of the journal's record, for readers
-	stagingChanges     uint64               // how often it was staged or unstaged by that
-	watchingSuspension bool                 // somebody looks after its frozen I/O
+	recordCopy         records.VolumeRecord // of the record file's content, for readers without the lock
+	stagingChanges     uint64               // how often this process staged or unstaged it
+	watchingSuspension bool                 // a goroutine watches its suspended I/O
 	replica            replicaState         // of a replicated volume; parts of it are guarded by lock
 
 	// Guarded by lock.
 	record        *records.RecordFile
-	content       executor.Content   // of the attached device, as far as it was read
-	formatted     bool               // mkfs ended on it and the log has not heard
-	appliedLimits *fsm.Limits        // in force on the attached device; nil: not known
-	failures      int                // of the background in a row
-	failedAttempt attempt            // which of the operator's attempts they belong to
-	lastTried     *fsm.DesiredVolume // what was looked at last, for whoever says why that failed
-	limitsStep    bool               // and that it was new limits
+	content       executor.Content   // of the active device, as far as it was read
+	formatted     bool               // mkfs ended on it, and that is not committed
+	appliedLimits *fsm.Limits        // in force on the active device; nil: not known
+	failures      int                // of the background, in a row
+	failedAttempt attempt            // the operator's attempt in which the failures were counted
+	lastTried     *fsm.DesiredVolume // the desired state that was last worked on, for reporting its failure
+	limitsStep    bool               // the failure is about new limits
 }
 
-// attempt tells apart what an operator asked to be tried again.
+// attempt distinguishes the retries that an operator asked for.
 type attempt struct {
 	operation fsm.OperationID
 	number    uint32
 }
 
-// volume finds or makes the entry of a volume. The caller holds mu, or is alone.
+// volumeEntry finds or makes the entry of a volume. The caller holds table.mu, or is alone.
 func (t *table) volumeEntry(id fsm.VolumeID) *volume {
 	v, ok := t.volumes[id]
 	if !ok {
@@ -71,15 +71,15 @@ func (t *table) volumeEntry(id fsm.VolumeID) *volume {
 	return v
 }
 
-// tryLock takes the lock if it is free; else whoever holds it queues the volume again.
+// tryLock takes the lock if it is free; if not, the volume is queued when it is released.
 func (t *table) tryLock(v *volume) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if v.parked != nil || v.freezeHold != nil {
-		return false // queued again when the child is gone, or the hold
+		return false // queued when the child is gone, or the hold ends
 	}
 	if t.volumes[v.id] != v {
-		return false // it was dropped since it was found
+		return false // its entry was dropped since it was found
 	}
 	select {
 	case v.lock <- struct{}{}:
@@ -90,7 +90,7 @@ func (t *table) tryLock(v *volume) bool {
 	}
 }
 
-// unlock frees the volume for the next.
+// unlock releases the volume's lock, and queues the volume if that was asked for.
 func (t *table) unlock(v *volume) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,13 +102,13 @@ func (t *table) unlock(v *volume) {
 	}
 }
 
-// retryDelay says how long to wait before what failed so often is looked at again.
+// retryDelay is the backoff after so many failures in a row.
 func retryDelay(failures int) time.Duration {
 	const first, last = 100 * time.Millisecond, 10 * time.Second
 	return min(last, first<<min(failures, 16))
 }
 
-// wrap says what was being done to which volume; refusals say it themselves.
+// wrapStep adds to an error which step failed on which volume; refusals name the volume themselves.
 func wrapStep(v *volume, kind plan.StepKind, err error) error {
 	var rej *fsm.Rejection
 	if err == nil || errors.As(err, &rej) {

@@ -12,7 +12,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// errSessionChanged says that a grant was read in a session that is over (S2).
+// errSessionChanged says that a grant was read in a session that has ended (S2).
 var errSessionChanged = errors.New("the session in which the volume was granted is over")
 
 func (j *job) perform(ctx context.Context, s plan.Step) error {
@@ -53,7 +53,7 @@ func (j *job) perform(ctx context.Context, s plan.Step) error {
 	return j.performGrantedStep(ctx, s, have)
 }
 
-// performGrantedStep does the steps that a grant is for.
+// performGrantedStep does the steps that need a grant.
 func (j *job) performGrantedStep(ctx context.Context, s plan.Step, have *plan.ObservedVolume) error {
 	g := j.want.Grant
 	switch s.Kind {
@@ -62,7 +62,7 @@ func (j *job) performGrantedStep(ctx context.Context, s plan.Step, have *plan.Ob
 		j.v.content = content
 		return err
 	case plan.StepFormat:
-		j.v.content = executor.Content{} // whatever becomes of it
+		j.v.content = executor.Content{} // however it ends
 		err := j.Mounter.Format(ctx, have.Path, g.FS, !have.Content.Empty)
 		if err == nil {
 			j.v.content, j.v.formatted = executor.Content{Read: true, Found: g.FS}, true
@@ -70,7 +70,7 @@ func (j *job) performGrantedStep(ctx context.Context, s plan.Step, have *plan.Ob
 		}
 		return err
 	case plan.StepChangeUUID:
-		j.v.content = executor.Content{} // whatever becomes of it
+		j.v.content = executor.Content{} // however it ends
 		return j.FilesystemTools.ChangeUUID(ctx, have.Device, g.FS)
 	case plan.StepExpandFilesystem:
 		path := ""
@@ -90,7 +90,7 @@ func (j *job) performGrantedStep(ctx context.Context, s plan.Step, have *plan.Ob
 	return fmt.Errorf("there is no step %q", s.Kind)
 }
 
-// stagingPath is where the volume is staged, or where the log says it is.
+// stagingPath is where the volume is staged, or is to be staged by the log.
 func (j *job) stagingPath() string {
 	if staged := j.v.record.Staging; staged != nil {
 		return staged.Path
@@ -103,7 +103,7 @@ func (j *job) stagingPath() string {
 	return ""
 }
 
-// record puts what is about to be given out on disk.
+// writeRecord records what is about to be handed out.
 func (j *job) writeRecord() error {
 	r, g := &j.v.record.VolumeRecord, j.want.Grant
 	if j.want.Bind != nil {
@@ -147,7 +147,7 @@ func (j *job) reportFormatted(ctx context.Context) error {
 	return err
 }
 
-// publicationEpoch is the epoch that what is up here belongs to.
+// publicationEpoch is the epoch of the publication under which the volume is up here.
 func (j *job) publicationEpoch() fsm.Epoch {
 	if !j.epoch.IsZero() {
 		return j.epoch
@@ -163,7 +163,7 @@ func (j *job) publicationEpoch() fsm.Epoch {
 	return fsm.Epoch{}
 }
 
-// down takes everything of the volume down and writes into the outbox that it is.
+// takeDown takes everything of the volume down and puts a record of that into the outbox.
 func (j *job) takeDown(ctx context.Context) error {
 	for i := range j.v.record.Targets {
 		j.want.DropTargets = append(j.want.DropTargets, j.v.record.Targets[i].Path)
@@ -184,7 +184,7 @@ func (j *job) takeDown(ctx context.Context) error {
 	return j.outbox.queueTeardowns(j.v, records.PendingTeardown{Epoch: staged.Epoch})
 }
 
-// dropTargets ends the targets in want.drop, whatever else is wanted.
+// dropTargets ends the targets in want.DropTargets, whatever else is wanted.
 func (j *job) dropTargets(ctx context.Context) error {
 	want := *j.want
 	j.want.TakeDown, j.want.Goal, j.want.Grant = false, 0, nil

@@ -6,8 +6,8 @@ import (
 )
 
 // createFromSource makes the image from the volume's source. A snapshot does not change. A
-// volume is made quiet as for a cut (S19), and until the freeze is known to have held
-// the image counts as torn.
+// volume is frozen as for a snapshot (S19), and until the freeze is known to have held the
+// image counts as torn.
 func (j *job) createFromSource(ctx context.Context) error {
 	backend, err := j.poolSet.snapshotBackend(j.v)
 	if err != nil {
@@ -32,14 +32,14 @@ func (j *job) createFromSource(ctx context.Context) error {
 	if err := j.markTorn(true); err != nil {
 		return err
 	}
-	// What is observed is of now; the wish may be older. A replica's device below may
-	// have room for more than the kernel gave out of it.
+	// The observation is current; the desired state may be older. A replica's backing device may
+	// be larger than the device that DRBD makes of it.
 	contentSize := min(s.Size, s.DeviceSize())
 	err = j.freezer.runFrozen(ctx, source, s, func(ctx context.Context) error {
 		return backend.CreateFrom(ctx, j.v.id, j.want.Size, j.want.Source, contentSize, progress)
 	})
 	if unkillableDone(err) != nil {
-		j.parkVolume(source, err) // the child has both; what it makes is removed when it is gone
+		j.parkVolume(source, err) // the child has both devices; what it makes is removed when it is gone
 		return err
 	}
 	if err != nil {
@@ -48,7 +48,7 @@ func (j *job) createFromSource(ctx context.Context) error {
 	return j.markTorn(false)
 }
 
-// removeCopy removes what a copy left whose freeze did not hold: it was never reported.
+// removeCopy removes a copy whose freeze did not hold: it was never reported.
 func (j *job) removeCopy(ctx context.Context) error {
 	backend, err := j.poolSet.backend(j.v)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/plan"
 )
 
-// expandDevice makes the image larger, and its device.
+// expandDevice expands the image and its device.
 func (j *job) expandDevice(ctx context.Context) error {
 	backend, err := j.poolSet.snapshotBackend(j.v)
 	if err != nil {
@@ -22,7 +22,7 @@ func (j *job) expandDevice(ctx context.Context) error {
 	return j.records.saveRecord(j.v, false)
 }
 
-// growFilesystem may be repeated: what was grown in part goes on from there.
+// expandFilesystem may be repeated: a partial expansion is completed.
 func (j *job) expandFilesystem(ctx context.Context, have *plan.ObservedVolume, fsType, path string) error {
 	if err := j.FilesystemTools.ExpandFilesystem(ctx, have.Device, fsType, path); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// throttle records first that there may be limits on the device: its number will be
+// throttle records first that limits may be in force on the device: its device number will be
 // another volume's one day.
 func (j *job) throttle(ctx context.Context, have *plan.ObservedVolume) error {
 	if !j.v.record.MayBeLimited {
@@ -20,9 +20,9 @@ func (j *job) throttle(ctx context.Context, have *plan.ObservedVolume) error {
 	return j.tolerateLimitsError(j.applyLimits(ctx, have, *j.want.Limits))
 }
 
-// unbounded has a volume be used although its limits cannot be put in force on this
-// host: a limit is no reason to keep a workload from its data. The volume's condition
-// says so. Whoever asks for other limits is told the error.
+// tolerateLimitsError lets a volume be used although its limits cannot be put in force on this
+// host: a limit is no reason to keep a workload from its data. The volume's condition says so. A
+// request for other limits fails with the error.
 func (j *job) tolerateLimitsError(err error) error {
 	var rej *fsm.Rejection
 	missing := errors.As(err, &rej) && rej.Reason == fsm.Precondition
@@ -36,13 +36,13 @@ func (j *job) tolerateLimitsError(err error) error {
 		return err
 	}
 	if missing {
-		j.want.Limits = nil // until somebody looks again
-		j.steps--           // nothing was done
+		j.want.Limits = nil // until the next reconciliation
+		j.steps--           // no step was done
 	}
 	return nil
 }
 
-// setLimitsError remembers why there are no limits in force; nil: they are.
+// setLimitsError remembers why no limits are in force; nil: they are.
 func (w *volumeWorker) setLimitsError(v *volume, rej *fsm.Rejection) (changed bool) {
 	why := ""
 	if rej != nil {
@@ -56,7 +56,7 @@ func (w *volumeWorker) setLimitsError(v *volume, rej *fsm.Rejection) (changed bo
 }
 
 func (j *job) applyLimits(ctx context.Context, have *plan.ObservedVolume, limits fsm.Limits) error {
-	j.v.appliedLimits = nil // whatever becomes of it
+	j.v.appliedLimits = nil // however it ends
 	if err := j.Throttle.Apply(ctx, have.Device, limits); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (j *job) applyLimits(ctx context.Context, have *plan.ObservedVolume, limits
 	return j.records.saveRecord(j.v, false)
 }
 
-// unthrottle takes the limits off a device that is about to go.
+// unthrottle removes the limits from a device that is about to be deactivated.
 func (j *job) unthrottle(ctx context.Context, have *plan.ObservedVolume) error {
 	if !j.v.record.MayBeLimited || j.Throttle == nil {
 		return nil

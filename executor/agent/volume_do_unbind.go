@@ -10,7 +10,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// unbind ends one target: its mounts, then the path, then the record of it.
+// unbind ends one target: first its mounts, then the path, then its record.
 func (j *job) unbind(ctx context.Context, path string, have *plan.ObservedVolume) error {
 	bound := slices.Contains(have.BoundTargets, path)
 	if bound {
@@ -34,8 +34,8 @@ func (j *job) unbind(ctx context.Context, path string, have *plan.ObservedVolume
 	return j.outbox.queueTeardowns(j.v, records.PendingTeardown{Epoch: epoch, Target: path})
 }
 
-// removeTarget removes what the bind made at the path. What this host did not make for
-// this volume, or is something else by now, is left alone, and ends nothing (S73).
+// removeTarget removes what the bind made at the path. What this host did not make for this
+// volume, or what is something else by now, is left alone and fails nothing (S73).
 func (j *job) removeTarget(ctx context.Context, path string, bound bool) error {
 	if owner := j.targetOwner(path); owner != j.v.id && (owner != "" || !bound) {
 		j.logger(j.v).Info("the target path is not this volume's, and is left alone", "path", path, "owner", owner)

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// job is one work on a volume: what is wanted, and for whom.
+// job is the work on a volume: its spec, and the call or desired state that it is for.
 type job struct {
 	*volumeWorker
 	v     *volume
@@ -17,15 +17,15 @@ type job struct {
 	have  *plan.ObservedVolume // when the step was chosen
 	call  *call                // nil in the background
 	flags []string             // mount flags of the call; never written anywhere
-	steps int                  // that were done
-	// at is the epoch of the wish that is acted on, with the incarnation's id; zero for calls.
+	steps int                  // done so far
+	// at is the epoch of the desired state that is acted on; with incarnationID. Zero for calls.
 	at            fsm.Epoch
 	incarnationID []byte
-	// epoch is that of the publication whose intent a call withdraws; else zero.
+	// epoch is that of the publication whose intent a call withdraws, else zero.
 	epoch fsm.Epoch
 }
 
-// drive brings the volume to where want says.
+// drive brings the volume to its spec.
 func (j *job) drive(ctx context.Context) error {
 	j.want.CanExpandFilesystem, j.want.CanThrottle = j.FilesystemTools != nil, j.Throttle != nil
 	return j.env.drive(ctx, j)
@@ -42,14 +42,14 @@ func (j *job) choose(ctx context.Context) (plan.Step, error) {
 	return s, nil
 }
 
-// isLimitsStep tells whether the step, or the refusal of one, is about new limits.
+// isLimitsStep reports whether the step, or the refusal of one, is about new limits.
 func (j *job) isLimitsStep(s plan.Step, have *plan.ObservedVolume) bool {
 	return s.Kind == plan.StepThrottle ||
 		s.Kind == plan.StepRefuse && j.want.Grant == nil && have.Size >= j.want.Size && plan.NextLimits(j.want, have).Kind == plan.StepRefuse
 }
 
-// authorize: what gives a volume out needs a grant of this session (S2); what a wish
-// asks for is recorded as acted on first (S14).
+// authorize: handing a volume out needs a grant of this session (S2); acting on desired state is
+// recorded first (S14).
 func (j *job) authorize(plan.Step) error {
 	if g := j.want.Grant; g != nil && !j.sessionHolds(g.Session) {
 		return errSessionChanged

@@ -9,8 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// failed says why an operation does not get on: at first each time, then ever
-// more seldom.
+// reportFailure reports why an operation fails: at first each time, then at growing intervals.
 func (r *volumeReporter) reportFailure(v *volume, err error) {
 	r.logger(v).Warn("the volume is not as the log wants it", "error", err, "failures", v.failures+1)
 	if v.record == nil {
@@ -22,7 +21,7 @@ func (r *volumeReporter) reportFailure(v *volume, err error) {
 	if actionable {
 		r.reportInUse(v, w, err)
 	}
-	if v.lastTried == nil { // the log began to want something of it only after it was looked at
+	if v.lastTried == nil { // the desired state came only after the attempt
 		return
 	}
 	if w == nil || w.Operation == 0 || !actionable || isUnavailable(err) || isReplicaWait(w, err) || v.failures > 3 && v.failures&(v.failures-1) != 0 {
@@ -38,7 +37,7 @@ func (r *volumeReporter) reportFailure(v *volume, err error) {
 	r.sendFact(v, plan.Fact{Name: plan.FactStepFailed}, ob)
 }
 
-// currentOperation is the operation that the last look at the volume worked on.
+// currentOperation is the operation that the last reconciliation worked on.
 func (v *volume) currentOperation() (fsm.OperationID, uint32) {
 	w := v.lastTried
 	if v.limitsStep && w.ModifyOperation != 0 {
@@ -47,8 +46,8 @@ func (v *volume) currentOperation() (fsm.OperationID, uint32) {
 	return w.Operation, w.Attempt
 }
 
-// reportInUse says what keeps a publication from ending whose end was asked for (S31), until
-// the log has it.
+// reportInUse reports what keeps a publication from ending whose end was asked for (S31), until
+// that is committed.
 func (r *volumeReporter) reportInUse(v *volume, w *fsm.DesiredVolume, err error) {
 	if w == nil || w.Publication == nil || !w.Publication.Ending {
 		return
@@ -60,9 +59,9 @@ func (r *volumeReporter) reportInUse(v *volume, w *fsm.DesiredVolume, err error)
 	}
 }
 
-// endsOperation: obligations never end by a failure. An empty volume's create ends
-// only where trying again makes no difference; a copy, a growth or new limits also
-// where the host refused for good.
+// endsOperation reports whether a failure ends the operation. Teardowns never end by a failure.
+// Creating an empty volume ends only when a retry makes no difference; a copy, an expansion or
+// new limits also when the host refused for good.
 func endsOperation(w *fsm.DesiredVolume, err error, refused bool) bool {
 	switch w.Goal {
 	case fsm.GoalCreate:
@@ -74,20 +73,20 @@ func endsOperation(w *fsm.DesiredVolume, err error, refused bool) bool {
 	return false
 }
 
-// noSpace: the pool is full, or refuses what would fill it.
+// noSpace reports whether the pool is full, or refuses what would fill it.
 func noSpace(err error) bool {
 	var rej *fsm.Rejection
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.As(err, &rej) && rej.Reason == fsm.NoCapacity
 }
 
-// isPermanent: trying again makes no difference.
+// isPermanent reports whether a retry makes no difference.
 func isPermanent(err error) bool {
 	var rej *fsm.Rejection
 	return errors.Is(err, syscall.EFBIG) || errors.As(err, &rej) && rej.Reason == fsm.Incompatible
 }
 
-// failureOf is an error as the log takes it, with the reason of a refusal. A refusal
-// for good is final: asked again, the answer is the same (S19).
+// failureOf is an error as it is reported, with the reason of a refusal. A refusal for good is
+// final: a retry gets the same answer (S19).
 func failureOf(what string, err error) *fsmpb.StepFailed {
 	f := &fsmpb.StepFailed{Step: what, Error: err.Error(), NoSpace: noSpace(err)}
 	var rej *fsm.Rejection

@@ -10,14 +10,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// paths is which mounts of a volume are meant to be there, by their real names.
+// expectedPaths are the paths where mounts of a volume belong, by their real names.
 type expectedPaths struct {
 	staging string
-	targets map[string]string // real name to the name that is used in records
+	targets map[string]string // real name to the name in the records
 }
 
-// observeVolume looks at the host. What was read of the device's content is believed as
-// long as the device stays attached. The caller holds the lock.
+// observeVolume observes the host. What was read of the device's content is kept as long as the
+// device stays active. The caller holds the volume's lock.
 func (o *observer) observeVolume(ctx context.Context, v *volume, want *plan.VolumeSpec) (plan.ObservedVolume, error) {
 	backend, err := o.poolSet.backend(v)
 	if err != nil {
@@ -27,7 +27,7 @@ func (o *observer) observeVolume(ctx context.Context, v *volume, want *plan.Volu
 	if err != nil {
 		return plan.ObservedVolume{}, fmt.Errorf("look at volume %s: %w", v.id, err)
 	}
-	if replica != nil && want != nil && want.Grant != nil { // who binds it makes that read-only
+	if replica != nil && want != nil && want.Grant != nil { // DRBD's device is writable: the bind of its node is read-only
 		device.ReadOnly = want.Grant.Block && want.Grant.ReadOnly
 	}
 	mounts, err := o.Mounter.Mounts(ctx, device)
@@ -43,7 +43,7 @@ func (o *observer) observeVolume(ctx context.Context, v *volume, want *plan.Volu
 	return have, nil
 }
 
-// observeDevice observes a volume, and what is known of it as a replica if it is one.
+// observeDevice observes a volume's device, and the replica if it is a replicated one.
 func observeDevice(ctx context.Context, backend executor.Backend, id fsm.VolumeID) (executor.Device, *plan.ObservedReplica, error) {
 	rb, ok := backend.(*replicaBackend)
 	if !ok {
@@ -57,7 +57,7 @@ func observeDevice(ctx context.Context, backend executor.Backend, id fsm.VolumeI
 	return have.Device(), have, nil
 }
 
-// expectedPaths are those of the record, of the log and of what is wanted now.
+// expectedPaths are those in the record, in the log, and in what is wanted now.
 func (o *observer) expectedPaths(v *volume, want *plan.VolumeSpec) expectedPaths {
 	p := expectedPaths{targets: map[string]string{}}
 	add := func(path string) { p.targets[o.realPath(path)] = path }
@@ -102,8 +102,8 @@ func (p expectedPaths) sort(mounts []executor.Mount, have *plan.ObservedVolume) 
 	}
 }
 
-// situation is what is known of the volume now, between calls. at is as of where
-// the wish holds. The caller holds the lock.
+// view is what is known of the volume now, between calls; at is the epoch of its desired state.
+// The caller holds the volume's lock.
 func (o *observer) view(ctx context.Context, v *volume) (s *plan.VolumeView, at fsm.Epoch, err error) {
 	have, err := o.observeVolume(ctx, v, nil)
 	if err != nil {

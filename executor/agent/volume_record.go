@@ -6,10 +6,10 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/records"
 )
 
-// sequence gives the volume's next number for a record of this host (S16). Once
-// there is a record on disk, the number is reserved in it before it is used; before
-// that nothing was given out, and the log's last number is enough. The caller holds
-// the lock.
+// reserveSequence issues the volume's next sequence number for this host's reports (S16). Once the
+// volume has a record on disk, the number is reserved there before it is used; before that
+// nothing was handed out, and counting from the log's last number is enough. The caller
+// holds the volume's lock.
 func (rc *recorder) reserveSequence(v *volume) (uint64, error) {
 	rc.mu.Lock()
 	var applied uint64
@@ -26,7 +26,7 @@ func (rc *recorder) reserveSequence(v *volume) (uint64, error) {
 	return number, nil
 }
 
-// saveReplicaRecord changes the replica's part of the record, synced. The caller holds the lock.
+// saveReplicaRecord changes the replica's part of the record, synced. The caller holds the volume's lock.
 func (rc *recorder) saveReplicaRecord(v *volume, change func(*records.ReplicaRecord)) error {
 	now := records.ReplicaRecord{}
 	if v.record.Replica != nil {
@@ -45,8 +45,8 @@ func (rc *recorder) saveReplicaRecord(v *volume, change func(*records.ReplicaRec
 	return rc.saveRecord(v, true)
 }
 
-// refreshRecordCopy copies the volume's record for readers, and its targets with it. The caller holds
-// mu, or is alone.
+// refreshRecordCopy copies the volume's record for readers, and indexes its targets. The caller
+// holds table.mu, or is alone.
 func (t *table) refreshRecordCopy(v *volume) {
 	for i := range v.recordCopy.Targets {
 		if realPath := t.realPath(v.recordCopy.Targets[i].Path); t.targetOwners[realPath] == v.id {
@@ -62,7 +62,7 @@ func (t *table) refreshRecordCopy(v *volume) {
 	}
 }
 
-// open reads the volume's record, once. The caller holds the lock.
+// openRecord reads the volume's record, once. The caller holds the volume's lock.
 func (rc *recorder) openRecord(v *volume) error {
 	if v.record == nil {
 		j, err := records.OpenRecordFile(rc.Host.Dir(), v.id)
@@ -74,8 +74,8 @@ func (rc *recorder) openRecord(v *volume) error {
 	return rc.pruneOutbox(v)
 }
 
-// pruneOutbox drops what the log has taken from the outbox. It need not be synced: what
-// is said again is passed over (S16).
+// pruneOutbox drops acknowledged records from the outbox. It need not be synced: a repeated
+// report is ignored (S16).
 func (rc *recorder) pruneOutbox(v *volume) error {
 	rc.mu.Lock()
 	acked := v.ackedTeardown
@@ -93,7 +93,7 @@ func (rc *recorder) pruneOutbox(v *volume) error {
 	return rc.saveRecord(v, false)
 }
 
-// save writes the volume's record.
+// saveRecord writes the volume's record.
 func (rc *recorder) saveRecord(v *volume, sync bool) error {
 	rc.hitFaultPoint("save-record.before")
 	err := v.record.Save(sync)

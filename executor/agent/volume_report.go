@@ -10,11 +10,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// reportRetry is how long to wait with a report that the log did not take.
+// reportRetry is how long to wait before a report that failed is repeated.
 const reportRetry = 500 * time.Millisecond
 
-// tell sends what is owed and what is new, and does not wait for the log: tearing
-// down must find the volume unlocked (S28).
+// reportChanges sends the outbox and all unreported facts, without waiting for the log: a call
+// that takes the volume down must find it unlocked (S28).
 func (r *volumeReporter) reportChanges(v *volume, s *plan.VolumeView) error {
 	r.outbox.sendOutbox(r.ctx, v)
 	for _, f := range plan.UnreportedFacts(s) {
@@ -35,23 +35,23 @@ func (r *volumeReporter) reportChanges(v *volume, s *plan.VolumeView) error {
 	return nil
 }
 
-// isAcked says so of a volume's fact.
+// isAcked reports whether the log acknowledged a volume's fact; see reportedFacts.isAcked.
 func (t *table) isAcked(v *volume, f plan.Fact) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return v.reportedFacts.isAcked(f)
 }
 
-// noteAcked notes that the log took a volume's fact. The caller holds mu.
+// noteAcked notes that the log acknowledged a volume's fact. The caller holds table.mu.
 func (t *table) noteAcked(v *volume, f plan.Fact, at fsm.Epoch) {
 	times := v.acked[f].count
 	if f.Name == plan.FactTornDown {
-		times = 0 // somebody may wait for the end
+		times = 0 // a call may wait for the teardown to show: no growing delays
 	}
 	t.volumeQueue.addAfter(v.id, v.noteAcked(f, at, times))
 }
 
-// send has one observation reported, unless it is under way.
+// sendFact sends one observation, unless its report is under way.
 func (r *volumeReporter) sendFact(v *volume, f plan.Fact, ob *fsmpb.Observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,15 +61,15 @@ func (r *volumeReporter) sendFact(v *volume, f plan.Fact, ob *fsmpb.Observation)
 	r.reports.send(reportBatch{[]*fsmpb.Observation{ob}, func(at fsm.Epoch, err error) { r.onFactAnswer(v, f, at, err) }})
 }
 
-// onFactAnswer is the answer to send: what was not taken is looked at again.
+// onFactAnswer is called when the report ended; what was not applied is reconciled again.
 func (r *volumeReporter) onFactAnswer(v *volume, f plan.Fact, at fsm.Epoch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	unsaid := v.reportedFacts.endReport(f)
 	if v.desired == nil {
-		r.volumeQueue.add(v.id) // it may be dropped now
+		r.volumeQueue.add(v.id) // its entry may be dropped now
 	}
-	if f.Name == plan.FactReplicaObserved || unsaid { // it may be otherwise by now, or not have counted
+	if f.Name == plan.FactReplicaObserved || unsaid { // it may have changed meanwhile, or been superseded
 		r.volumeQueue.add(v.id)
 	}
 	switch {

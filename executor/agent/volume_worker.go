@@ -9,12 +9,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// run looks at one queued volume after the other.
+// run reconciles queued volumes, one after the other.
 func (w *volumeWorker) run() {
 	work(w.volumeQueue, w.take, w.reconcile, w.unlock)
 }
 
-// take locks a volume that nobody has, nil of another.
+// take locks a volume; nil when it is locked.
 func (w *volumeWorker) take(id fsm.VolumeID) *volume {
 	w.mu.Lock()
 	v := w.volumes[id]
@@ -25,8 +25,8 @@ func (w *volumeWorker) take(id fsm.VolumeID) *volume {
 	return nil
 }
 
-// reconcile looks at the volume once; a failure is tried again later, and told
-// where an operation waits for it. The caller holds the lock.
+// reconcile brings the volume to its desired state once. A failure is retried later, and reported
+// where an operation waits for the volume. The caller holds the volume's lock.
 func (w *volumeWorker) reconcile(v *volume) {
 	w.resetBackoff(v)
 	w.look(looked{
@@ -59,19 +59,19 @@ func (w *volumeWorker) resetBackoff(v *volume) {
 	}
 }
 
-// maxConvergeRounds bounds how often one look at a volume acts and looks again.
+// maxConvergeRounds bounds how often one reconciliation observes and acts.
 const maxConvergeRounds = 4
 
-// converge brings the volume to where it must be without a call, and says what the
-// log does not know of it.
+// converge brings the volume to its desired state without a call, and reports what the log does
+// not have of it.
 func (w *volumeWorker) converge(ctx context.Context, v *volume) error {
 	for range maxConvergeRounds {
-		replicaErr := w.replicaWorker.driveReplica(ctx, v) // what it cannot do yet keeps nothing from being told
+		replicaErr := w.replicaWorker.driveReplica(ctx, v) // its error must not keep the rest from being reported
 		s, at, err := w.observer.view(ctx, v)
 		if err != nil {
 			return errors.Join(err, replicaErr)
 		}
-		if unkillableDone(replicaErr) != nil { // a child that cannot be killed has the device
+		if unkillableDone(replicaErr) != nil { // an unkillable child has the device
 			return errors.Join(replicaErr, w.replicaReports.reportReplica(ctx, v, s))
 		}
 		want := plan.BackgroundSpec(s)
@@ -86,7 +86,7 @@ func (w *volumeWorker) converge(ctx context.Context, v *volume) error {
 	return fmt.Errorf("volume %s does not stay as it is made", v.id)
 }
 
-// settled says what the log does not know of a volume of which nothing is to be done.
+// reportConverged reports what the log does not have of a volume with nothing left to do.
 func (w *volumeWorker) reportConverged(ctx context.Context, v *volume, s *plan.VolumeView) error {
 	if teardowns := w.outbox.unackedTeardowns(v, plan.MissedTeardowns(s)); len(teardowns) > 0 {
 		if err := w.outbox.queueTeardowns(v, teardowns...); err != nil {
@@ -99,7 +99,7 @@ func (w *volumeWorker) reportConverged(ctx context.Context, v *volume, s *plan.V
 	return w.volumeReports.reportHealth(v)
 }
 
-// runBackground does what background found, and says whether there was anything to do.
+// runBackground does what plan.BackgroundSpec found; it returns whether there was anything to do.
 func (w *volumeWorker) runBackground(ctx context.Context, v *volume, want *plan.VolumeSpec, at fsm.Epoch, incarnationID []byte) (bool, error) {
 	j := &job{volumeWorker: w, v: v, want: want, at: at, incarnationID: incarnationID}
 	switch {
@@ -112,7 +112,7 @@ func (w *volumeWorker) runBackground(ctx context.Context, v *volume, want *plan.
 	return j.steps > 0, err
 }
 
-// drop forgets a volume that the log does not know and of which nothing is up.
+// forgetVolume drops the entry of a volume that has no desired state and of which nothing is up.
 func (w *volumeWorker) forgetVolume(v *volume) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

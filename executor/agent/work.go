@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// work has one queued thing after the other looked at by whoever can take it: what is
-// taken by somebody else he queues again when he leaves it.
+// work reconciles queued entries, one after the other. An entry that take cannot get is queued
+// again by its holder.
 func work[K comparable, T any](q *workQueue[K], take func(K) *T, look, leave func(*T)) {
 	for {
 		id, ok := q.get()
@@ -20,15 +20,15 @@ func work[K comparable, T any](q *workQueue[K], take func(K) *T, look, leave fun
 	}
 }
 
-// looked is one look of a worker at a thing that it has taken.
+// looked is one reconciliation of an entry that the worker has taken.
 type looked struct {
 	open     func() error
 	converge func(context.Context) error
 	done     func()
-	failed   func(error) // says why, and queues it again
+	failed   func(error) // reports the error, and queues the entry again
 }
 
-// look opens and converges. What waits for somebody else is queued by him.
+// look opens and converges. An entry that waits for a lock is queued by that lock's holder.
 func (en *env) look(l looked) {
 	err := l.open()
 	if err == nil {
