@@ -22,7 +22,7 @@ func withTimeout(t testing.TB, ms int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(t.Context(), time.Duration(ms)*time.Millisecond)
 }
 
-// blockEffect makes one effect wait until it is let go.
+// blockEffect blocks one effect until resume is called.
 func (w *testHost) blockEffect(effect string) (reached <-chan struct{}, resume func()) {
 	at, release := make(chan struct{}, 16), make(chan struct{})
 	w.mounter.fail = func(name, _ string) error {
@@ -55,7 +55,7 @@ func TestASecondCallForAVolumeIsBusy(t *testing.T) {
 	require.Equal(t, 1, w.mounter.count("mkfs"))
 }
 
-// S121: but the work of a call whose caller gave up goes on, and its retry joins it.
+// S121: the work of a call whose caller gave up continues, and its retry joins it.
 func TestWorkOutlivesItsCallerAndARetryJoinsIt(t *testing.T) {
 	w := newTestHost(t)
 	id := backendtest.NewID()
@@ -79,7 +79,7 @@ func TestWorkOutlivesItsCallerAndARetryJoinsIt(t *testing.T) {
 	require.Equal(t, 1, w.mounter.count("mount"))
 }
 
-// S126: the CO believes it staged, the host was restarted.
+// S126: the CO believes that the volume is staged, but the host was rebooted.
 func TestARebootEndsWhatWasUp(t *testing.T) {
 	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
 		t.Run(name, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestManyVolumesShareReports(t *testing.T) {
 	}
 }
 
-// A child process is killed at a point once, whether by file or by environment.
+// A child process is killed once at a point that is named in a file or in the environment.
 func TestFaultsFromEnvKillOnce(t *testing.T) {
 	if dir := os.Getenv("HOLDFAST_TEST_FAULT_DIR"); dir != "" {
 		agent.FaultsFromEnv(dir).Hit("mkfs.before")

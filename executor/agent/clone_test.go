@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// startClone asks for a volume of a source's content.
+// startClone asks for a volume with a source's content.
 func (c *testCluster) startClone(id fsm.VolumeID, source fsm.Source, size int64, capability fsm.Capability) error {
 	_, err := c.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 		VolumeId: string(id), Name: "pvc-" + string(id), RequiredBytes: size, Capabilities: []*fsmpb.Capability{proto(capability)},
@@ -27,7 +27,7 @@ func (c *testCluster) startClone(id fsm.VolumeID, source fsm.Source, size int64,
 	return err
 }
 
-// clone is a volume made of a source; content names the volume whose filesystem it has.
+// clone makes a volume from a source; content names the volume whose filesystem it has.
 func (w *testHost) clone(source fsm.Source, content fsm.VolumeID, size int64, capability fsm.Capability) fsm.VolumeID {
 	w.t.Helper()
 	id := backendtest.NewID()
@@ -237,7 +237,7 @@ func TestLimitsAreInForceWhileAVolumeIsStaged(t *testing.T) {
 	}
 }
 
-// S73: a limit that cannot be put in force is a condition of the volume, and keeps no
+// S73: a limit that cannot be put in force becomes the volume's condition, and does not keep a
 // workload from its data.
 func TestAHostThatCannotLimitSaysSo(t *testing.T) {
 	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
@@ -272,7 +272,7 @@ func TestAHostThatCannotLimitSaysSo(t *testing.T) {
 	}
 }
 
-// What could not be put in force is, when the group is there.
+// Limits that could not be put in force are, once the cgroup exists.
 func TestLimitsComeIntoForceLater(t *testing.T) {
 	w := newStoppedHost(t)
 	w.resync, w.throttle.fail = 20*time.Millisecond, fsm.Reject(fsm.Precondition, "there is no group")

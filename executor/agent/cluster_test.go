@@ -16,8 +16,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// testCluster is the real state behind an in-memory log: what an executor's Log and
-// session stand for.
+// testCluster is the real state machine behind an in-memory log. It stands for the Agent's
+// Proposer and session.
 type testCluster struct {
 	t testing.TB
 
@@ -25,12 +25,12 @@ type testCluster struct {
 	state       *fsm.State
 	index       uint64
 	down        bool
-	dropReports bool // reports do not come through
+	dropReports bool // reports are lost
 	holdUpdates bool // updates are held back
 	host        *agent.Agent
 	heldUpdates []executor.Update
-	// withhold tells of which volumes a session has not read yet that they were touched,
-	// as it does when it reads the state for others.
+	// withhold says of which volumes the session has not read the change yet, as happens when it
+	// reads the state for others.
 	withhold func(fsm.VolumeID) bool
 	pending  map[fsm.VolumeID]bool
 	reports  int
@@ -51,7 +51,7 @@ func (noQuorum) Error() string { return "there is no quorum" }
 
 func (noQuorum) Unavailable() bool { return true }
 
-// Propose is the executor's Log.
+// Propose is the Agent's Proposer.
 func (c *testCluster) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +62,7 @@ func (c *testCluster) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Out
 	return out, fsm.Err(out)
 }
 
-// apply applies a command and sends what it touched. The caller holds mu.
+// apply applies a command and sends what it changed. The caller holds mu.
 func (c *testCluster) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 	cmd.Actor, cmd.SchemaVersion, cmd.ProposedIndex = actor, fsm.LeastLevel(cmd), c.index
 	cmd.ProposedAt = time.Now().UnixNano()
@@ -107,7 +107,7 @@ func (c *testCluster) sendTouched(touched []fsm.Change) {
 	}
 }
 
-// withholdTouched begins to keep touches back.
+// withholdTouched begins to hold back updates of these volumes.
 func (c *testCluster) withholdTouched(these func(fsm.VolumeID) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +117,7 @@ func (c *testCluster) withholdTouched(these func(fsm.VolumeID) bool) {
 	}
 }
 
-// releaseWithheld tells of what was kept back, as it is now.
+// releaseWithheld sends what was held back, as it is now.
 func (c *testCluster) releaseWithheld() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,7 +148,7 @@ func (c *testCluster) adopted() bool {
 	return ok && n.Incarnation == c.state.Cluster().Incarnation
 }
 
-// full is what a new session begins with. The caller holds mu.
+// full is the first update of a new session. The caller holds mu.
 func (c *testCluster) full() executor.Update {
 	u := executor.Update{At: c.at(), Full: true, FeatureLevel: c.state.Cluster().FeatureLevel, Adopted: c.adopted(), IncarnationID: c.state.Cluster().IncarnationID}
 	for w := range c.state.DesiredVolumes("n1") {
@@ -225,7 +225,7 @@ func (c *testCluster) volume(id fsm.VolumeID) (fsm.Volume, bool) {
 	return *v, true
 }
 
-// failedOperation is why a volume or a snapshot could not be made, nil when it was not given up.
+// failedOperation is the failed operation that was to make a volume or a snapshot, nil when there is none.
 func (c *testCluster) failedOperation(id string) *fsm.Operation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,7 +254,7 @@ func proto(c fsm.Capability) *fsmpb.Capability {
 	return &fsmpb.Capability{Mode: c.Mode, Block: c.Block, FsType: c.FSType}
 }
 
-// create makes a volume of the capability, and waits until its host has made it.
+// create creates a volume with the capability, and waits until its host has made it.
 func (c *testCluster) create(id fsm.VolumeID, capability fsm.Capability) {
 	c.t.Helper()
 	c.startCreate(id, capability)

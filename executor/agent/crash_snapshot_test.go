@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// copyPoints are those that only snapshots, clones, growth and limits pass.
+// isSnapshotPoint reports whether only snapshots, clones, expansion and limits pass the point.
 func isSnapshotPoint(point string) bool {
 	step := point[:strings.LastIndex(point, ".")]
 	switch step {
@@ -24,7 +24,7 @@ func isSnapshotPoint(point string) bool {
 	return false
 }
 
-// volumePoints are those on the way of a volume's life by itself.
+// volumePoints are the points that are passed in the life of a volume without snapshots.
 func volumePoints() (points []string) {
 	for _, point := range agent.FaultPoints {
 		if !isSnapshotPoint(point) {
@@ -36,8 +36,8 @@ func volumePoints() (points []string) {
 
 const clonePath = "/kubelet/clone"
 
-// snapshotLife takes a staged volume through a snapshot, limits, an expansion, clones and
-// a group snapshot, and removes all of it.
+// snapshotLife takes a staged volume through a snapshot, limits, an expansion, clones and a group
+// snapshot, and removes all of it.
 func (o *orchestrator) snapshotLife(w *testHost, capability fsm.Capability) {
 	t := o.t
 	id := backendtest.NewID()
@@ -70,7 +70,7 @@ func (o *orchestrator) snapshotLife(w *testHost, capability fsm.Capability) {
 	o.stageAt(ofSnapshot, epochOfClone, clonePath, capability)
 
 	members := []fsm.VolumeID{id, ofSnapshot, ofVolume}
-	if capability.Block { // S19: raw and written to, they cannot be held quiet
+	if capability.Block { // S19: a raw volume that is open for writing cannot be frozen
 		o.unstageAt(w, id, stagingPath)
 		o.unstageAt(w, ofSnapshot, clonePath)
 		require.NoError(t, w.unpublishVolume(id))
@@ -78,7 +78,7 @@ func (o *orchestrator) snapshotLife(w *testHost, capability fsm.Capability) {
 	}
 	g := newGroup(members...)
 	o.await("the group is ready", func() bool {
-		_ = w.tryGroup(g) // given up and begun again, as often as it takes
+		_ = w.tryGroup(g) // given up and begun again, as often as needed
 		return w.groupSnapshot(g).Phase == fsm.GroupReady
 	})
 	w.requireWholeGroup(g)
@@ -118,7 +118,7 @@ func (o *orchestrator) unstageAt(w *testHost, id fsm.VolumeID, path string) {
 	o.await("the log knows", func() bool { return w.publication(id).Staging == nil })
 }
 
-// clone asks for a larger volume of a source's content, and waits for it.
+// clone asks for a larger volume with a source's content, and waits for it.
 func (o *orchestrator) clone(w *testHost, source fsm.Source, content fsm.VolumeID, capability fsm.Capability) fsm.VolumeID {
 	id := backendtest.NewID()
 	w.mounter.copyContent(content, id)
@@ -127,7 +127,7 @@ func (o *orchestrator) clone(w *testHost, source fsm.Source, content fsm.VolumeI
 	return id
 }
 
-// requireWholeGroup: all members were cut, and exactly they are there.
+// requireWholeGroup: there are snapshots of all members, and no others.
 func (w *testHost) requireWholeGroup(g *group) {
 	w.t.Helper()
 	for source, id := range g.members {
@@ -136,8 +136,8 @@ func (w *testHost) requireWholeGroup(g *group) {
 	}
 }
 
-// times is how often a point is passed by before the kill, at most: each of the copies'
-// own points, and the others once, which have a test of their own.
+// maxSkips is how often a point is passed before the kill, at most: several times for the
+// copies' own points, and once for the others, which have a test of their own.
 func maxSkips(point string) int {
 	if isSnapshotPoint(point) {
 		return 6
@@ -145,8 +145,8 @@ func maxSkips(point string) int {
 	return 1
 }
 
-// Killed between every two steps of a snapshot, a clone, an expansion, a group snapshot
-// and a change of limits: it converges, nothing stays frozen and nothing leaks.
+// Killed between every two steps of a snapshot, a clone, an expansion, a group snapshot and a
+// change of limits, the host converges, nothing stays frozen and nothing leaks.
 func TestACrashAtEverySnapshotPoint(t *testing.T) {
 	if testing.Short() {
 		t.Skip("killing a host at every point takes most of a minute")

@@ -15,11 +15,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// freezer stops a whole executor at a fault point, as SIGKILL does: whoever comes
-// to any point after that never goes on. (Every effect lies behind a point.)
+// stopAtPoint stops a whole Agent at a fault point, as SIGKILL does: a goroutine that reaches any
+// point after that blocks for ever. (Every effect lies behind a point.)
 type stopAtPoint struct {
 	point string
-	skip  int // how often to let it pass
+	skip  int // how often the point is passed before
 
 	mu      sync.Mutex
 	hits    map[string]bool
@@ -60,9 +60,9 @@ type crashHost interface {
 	start(faults agent.Faults) *agent.Agent
 	controllers() *testCluster
 	paths() (staging, target string)
-	// consistent checks, in the middle, that nothing is there twice.
+	// requireConsistent checks, in the middle, that nothing exists twice.
 	requireConsistent(id fsm.VolumeID)
-	// requireNothingLeft checks the end.
+	// requireNothingLeft checks, at the end, that nothing is left.
 	requireNothingLeft()
 }
 
@@ -85,7 +85,7 @@ type orchestrator struct {
 	f *stopAtPoint
 }
 
-// again calls until the host answers well. A host that died is started anew.
+// retry calls until the host answers without an error. A host that died is started anew.
 func (o *orchestrator) retry(what string, call func(ctx context.Context, e *agent.Agent) error) {
 	o.t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -110,14 +110,14 @@ func (o *orchestrator) retry(what string, call func(ctx context.Context, e *agen
 	}
 }
 
-// restartHost starts the host again, which then dies no more.
+// restartHost starts the host again, now without a kill.
 func (o *orchestrator) restartHost() {
 	o.controllers().disconnectHost()
 	o.f = stopAt("", 0)
 	o.e = o.start(o.f)
 }
 
-// await waits for what the host does in the background.
+// await waits for something that the host does in the background.
 func (o *orchestrator) await(what string, done func() bool) {
 	o.t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -130,7 +130,7 @@ func (o *orchestrator) await(what string, done func() bool) {
 	}
 }
 
-// volumeLife takes a volume through everything, twice staged, and removes it.
+// volumeLife takes a volume through everything, staging it twice, and removes it.
 func (o *orchestrator) volumeLife(capability fsm.Capability) {
 	id := backendtest.NewID()
 	c := o.controllers()
@@ -159,8 +159,7 @@ func (o *orchestrator) volumeLife(capability fsm.Capability) {
 	o.requireNothingLeft()
 }
 
-// Item 4 of what must hold: killed between every two steps, nothing is repeated
-// and nothing leaks.
+// Killed between every two steps, nothing is done twice and nothing leaks.
 func TestACrashAtEveryPoint(t *testing.T) {
 	for _, point := range volumePoints() {
 		t.Run(point, func(t *testing.T) {
@@ -182,7 +181,7 @@ func TestACrashAtEveryPoint(t *testing.T) {
 	}
 }
 
-// Every point lies on the way of a filesystem's whole life.
+// Every point is passed in a filesystem volume's whole life.
 func TestEveryVolumeFaultPointIsHit(t *testing.T) {
 	w := newStoppedHost(t)
 	f := stopAt("", 0)
@@ -203,13 +202,13 @@ func TestEveryVolumeFaultPointIsHit(t *testing.T) {
 func newStoppedHost(t testing.TB) *testHost {
 	pool := backendtest.NewFakeBackend()
 	return &testHost{
-		resync:      time.Hour, // whatever is to happen is woken up by what made it necessary
+		resync:      time.Hour, // an event must cause everything that has to happen
 		testCluster: newTestCluster(t), dir: t.TempDir() + "/data", pool: pool, mounter: newFakeMounter(pool),
 		freezer: newFakeFreezer(), throttle: newFakeThrottle(),
 	}
 }
 
-// requireFormatsAtMost: mkfs is repeated only while the format was not yet reported (S15).
+// requireFormatsAtMost: mkfs is repeated only until the format was reported (S15).
 func (w *testHost) requireFormatsAtMost(n int) {
 	w.t.Helper()
 	require.LessOrEqual(w.t, w.mounter.count("mkfs"), n)

@@ -4,7 +4,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Handlers counts the kernel's handlers that wait for the answer to the volume's question.
+// Handlers counts the kernel's handlers that wait for the verdict about the volume's peer.
 func (e *Agent) Handlers(id fsm.VolumeID) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -16,12 +16,12 @@ var (
 	_ executor.Throttle        = (*fakeThrottle)(nil)
 )
 
-// fakeFreezer is a kernel's frozen filesystems. It outlives executors.
+// fakeFreezer is the frozen filesystems of a kernel. It outlives Agents.
 type fakeFreezer struct {
 	mu       sync.Mutex
 	frozen   map[string]*fakeFreeze
 	freezes  int
-	onFreeze func() // is called when something was frozen
+	onFreeze func() // called after a freeze
 }
 
 func newFakeFreezer() *fakeFreezer { return &fakeFreezer{frozen: map[string]*fakeFreeze{}} }
@@ -39,7 +39,7 @@ func (f *fakeFreezer) count() int {
 	return len(f.frozen)
 }
 
-// isFrozen tells whether the filesystem at the path is.
+// isFrozen reports whether the filesystem at the path is frozen.
 func (f *fakeFreezer) isFrozen(path string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +98,7 @@ func (z *fakeFreeze) Thaw(context.Context) error {
 
 func (z *fakeFreeze) Elapsed() time.Duration { return time.Since(z.began) }
 
-// fakeThrottle is a host's limits by device.
+// fakeThrottle is a host's limits, by device.
 type fakeThrottle struct {
 	mu      sync.Mutex
 	limits  map[string]fsm.Limits
@@ -133,7 +133,7 @@ func (f *fakeThrottle) all() []fsm.Limits {
 	return all
 }
 
-// copied makes a clone's device hold what its source's did.
+// copyContent makes a clone's device hold what its source's did.
 func (m *fakeMounter) copyContent(from, to fsm.VolumeID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

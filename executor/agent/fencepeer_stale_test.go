@@ -11,7 +11,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// callAtPoint does something when a point is reached for the first time.
+// callAtPoint calls a function when a point is reached for the first time.
 type callAtPoint struct {
 	point string
 	once  sync.Once
@@ -24,9 +24,9 @@ func (a *callAtPoint) Hit(point string) {
 	}
 }
 
-// S7: the peer returns and is lost again after the last look at the frozen device. The host
-// that then goes on under the verdict of the first loss does so beside a peer that the log
-// never called up to date meanwhile: nobody could go on there.
+// S7: the peer returns and is lost again after the last observation of the suspended device. The
+// host then continues under the verdict about the first loss. That is safe, because the log
+// never called the peer up to date meanwhile: the peer's host could not have continued.
 func TestS7_AVerdictInUseIsNotInvalidatedByAReconnect(t *testing.T) {
 	t.Parallel()
 	p := newStoppedPair(t)

@@ -21,7 +21,7 @@ const (
 	refused      = fsmpb.Verdict_VERDICT_REFUSED
 )
 
-// staged is a volume that is staged on a host whose kernel's handlers all die.
+// stagedPair is a pair with a volume that is staged on a host whose kernel's handlers all die.
 func stagedPair(t *testing.T) (p *pair, a *member, id fsm.VolumeID) {
 	p = newPair(t)
 	a = p.hosts[0]
@@ -64,14 +64,14 @@ func TestS6_FencePeer(t *testing.T) {
 	}
 }
 
-// reopenDevice lets the host's questions through again, while it hears of no wish yet.
+// reopenDevice lets the host's proposals through again, but no updates yet.
 func (m *member) reopenDevice() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.connected = true
 }
 
-// endPublication ends it, and waits for nothing.
+// endPublication ends the publication, without waiting.
 func (m *member) endPublication(id fsm.VolumeID) {
 	m.t.Helper()
 	m.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{
@@ -117,7 +117,7 @@ func TestS6_FencePeerRetriesAsLongAsItsCallerLives(t *testing.T) {
 	require.Zero(t, verdict)
 }
 
-// A revoked primary that is frozen is let go of, so that nobody waits for an unmount.
+// A suspended primary whose publication was revoked fails its I/O, so that an unmount does not hang.
 func TestS9_ASuspendedHostThatWasRevokedFailsItsWrites(t *testing.T) {
 	p := newPair(t)
 	a := p.hosts[0]
@@ -138,8 +138,8 @@ func TestS9_ASuspendedHostThatWasRevokedFailsItsWrites(t *testing.T) {
 	p.remove(id)
 }
 
-// What is in flight at the loss ends as done, so a filesystem may end none of its syncs
-// by it: without that the replica stays frozen.
+// Writes in flight at the loss complete successfully, but no sync of a filesystem may succeed
+// because of that: unless the filesystem can be shut down, the replica stays suspended.
 func TestS9_SuspendedIOEndsOnlyAfterAFilesystemShutdown(t *testing.T) {
 	p := newPair(t)
 	a := p.hosts[0]
@@ -152,7 +152,7 @@ func TestS9_SuspendedIOEndsOnlyAfterAFilesystemShutdown(t *testing.T) {
 		}
 		select {
 		case fails <- struct{}{}:
-		default: // enough were seen; the mounter must not wait for this test
+		default: // enough were seen; the mounter must not block on this test
 		}
 		return errors.New("it hangs")
 	})
@@ -166,7 +166,7 @@ func TestS9_SuspendedIOEndsOnlyAfterAFilesystemShutdown(t *testing.T) {
 	primary, frozen := a.replicator.Primary(id)
 	require.True(t, primary && frozen)
 	a.mounter.setFail(nil)
-	require.Eventually(t, func() bool { // it is tried again ever more seldom
+	require.Eventually(t, func() bool { // it is retried at growing intervals
 		primary, frozen := a.replicator.Primary(id)
 		return !primary && !frozen && len(p.volume(id).Teardowns) == 0
 	}, pairTimeout, 10*time.Millisecond, "it is torn down")

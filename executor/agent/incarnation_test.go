@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// callbackLog is a Log whose answer is on its way while something else happens.
+// callbackLog is a Proposer; something else happens while its answer is on its way.
 type callbackLog struct{ onPropose func() }
 
 func (a callbackLog) Propose(context.Context, *fsmpb.Command) (*fsmpb.Outcome, error) {
@@ -21,7 +21,7 @@ func (a callbackLog) Propose(context.Context, *fsmpb.Command) (*fsmpb.Outcome, e
 	return &fsmpb.Outcome{Index: 1000, Grant: &fsmpb.Grant{}}, nil
 }
 
-// newRestoringExecutor is an executor whose log is replaced by a restored one, with lower indexes,
+// newRestoringExecutor is an Agent whose log is replaced by a restored one, with lower indexes,
 // while an answer is on its way.
 func newRestoringExecutor(t *testing.T) (*Agent, *volume) {
 	e := newBareExecutor(t)
@@ -38,8 +38,8 @@ func newRestoringExecutor(t *testing.T) (*Agent, *volume) {
 	return e, v
 }
 
-// S1: a grant that the log gave before it was restored is of no index of the restored one,
-// which might be long in getting there: until then nothing of the volume would be done.
+// S1: a grant from before a restore has no index of the restored log, which may take long to get
+// there. To wait for that would keep anything from being done to the volume.
 func TestS1_AGrantFromBeforeARestoreIsNotAwaited(t *testing.T) {
 	e, v := newRestoringExecutor(t)
 	g, err := e.stager.proposeStage(t.Context(), v, nil, &executor.StageRequest{Volume: v.id})
@@ -52,8 +52,8 @@ func TestS1_AGrantFromBeforeARestoreIsNotAwaited(t *testing.T) {
 	require.Zero(t, v.record.Floor)
 }
 
-// S1: what was told to the log before it was restored is not known to the restored one, and
-// nothing that a later call finds is to say so.
+// S1: the restored log does not have what was reported before the restore, and the fact must be
+// reported again even if no later call brings it about.
 func TestS1_AFactReportedBeforeARestoreIsReportedAgain(t *testing.T) {
 	e, v := newRestoringExecutor(t)
 	err := e.volumeReports.reportFactAndWait(t.Context(), v, nil, plan.Fact{Name: plan.FactStaged}, &fsmpb.Observation{})
@@ -68,8 +68,8 @@ func TestS1_AFactReportedBeforeARestoreIsReportedAgain(t *testing.T) {
 	require.Nil(t, v.ackedLimits)
 }
 
-// S1: so it is with snapshots: that one is missing changes no wish, so that nothing else would
-// have it said to the restored log.
+// S1: the same for snapshots: a missing one changes no desired state, so nothing else would have
+// it reported to the restored log.
 func TestS1_AMissingSnapshotIsReportedToTheRestoredLogToo(t *testing.T) {
 	e, _ := newRestoringExecutor(t)
 	session := func(incarnation uint64) {

@@ -26,7 +26,7 @@ func (p *pair) failOver(id fsm.VolumeID, a, b *member, text string) {
 	b.write(id, text+" after the takeover")
 }
 
-// stopUsing ends the use of the volume on m.
+// stopUsing unpublishes the volume from m.
 func (p *pair) stopUsing(id fsm.VolumeID, m *member) {
 	p.t.Helper()
 	m.unstage(id)
@@ -34,7 +34,7 @@ func (p *pair) stopUsing(id fsm.VolumeID, m *member) {
 	p.eventually("nobody is primary", func() bool { primary, _ := m.replicator.Primary(id); return !primary })
 }
 
-// kept are the copies that the log knows, the oldest first.
+// keptCopies are the copies that the log has, the oldest first.
 func (p *pair) keptCopies() (all []fsm.Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +47,7 @@ func (p *pair) keptCopies() (all []fsm.Snapshot) {
 	return all
 }
 
-// keptMatchesLog tells whether the host holds the copies that the log says it keeps, and no others.
+// keptMatchesLog reports whether the host has exactly the copies that the log says it keeps.
 func (p *pair) keptMatchesLog(m *member) bool {
 	items, err := m.pool.Inventory(p.t.Context())
 	require.NoError(p.t, err)
@@ -66,8 +66,8 @@ func (p *pair) keptMatchesLog(m *member) bool {
 	return len(found) == 0
 }
 
-// S49: what a loser had is on record before it is discarded, once, and ends by the
-// operator's word and with the volume.
+// S49: a victim's data are recorded as a kept copy before they are discarded, once. The copy ends
+// when an operator removes it, and with the volume.
 func TestS49_TheLogKnowsWhatAVictimKeeps(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -93,7 +93,7 @@ func TestS49_TheLogKnowsWhatAVictimKeeps(t *testing.T) {
 	p.eventually("the copy goes with the volume", func() bool { return len(p.keptCopies()) == 0 && a.pool.Snapshots() == 0 })
 }
 
-// order: of what the log took, one word stands before the first of the other after it.
+// requireOrder: of the applied commands, one precedes the first of the other after it.
 func (p *pair) requireOrder(first, second string) {
 	p.t.Helper()
 	p.mu.Lock()
@@ -112,7 +112,7 @@ func (p *pair) requireOrder(first, second string) {
 	require.True(p.t, before < 0 || before > at, "%s before %s", second, first)
 }
 
-// S49: a host that loses again and again keeps two copies, and no other is left in its pool.
+// S49: a host that is a victim again and again keeps two copies, and its pool has no others.
 func TestS49_AFlappingHostDoesNotFillThePool(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -127,8 +127,8 @@ func TestS49_AFlappingHostDoesNotFillThePool(t *testing.T) {
 	p.remove(id)
 }
 
-// S49, S66: a loser without room for the copy discards nothing. The volume's condition says
-// so, and it goes on when there is room.
+// S49, S66: a victim without room for the copy discards nothing. The volume's condition says so,
+// and the replica continues when there is room.
 func TestS49_WithoutRoomNothingIsDiscarded(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
@@ -162,7 +162,7 @@ func TestS49_WithoutRoomNothingIsDiscarded(t *testing.T) {
 	p.remove(id)
 }
 
-// S49: killed at each step of keeping, a host leaves nothing that the log does not know.
+// S49: killed at each step of keeping a copy, a host leaves none that the log does not have.
 func TestS49_ACrashWhileKeepingLeavesNoUnknownCopy(t *testing.T) {
 	for _, point := range agent.ReplicaFaultPoints {
 		if point < "keep-loser." || point > "keep-loser.~" {
@@ -185,8 +185,8 @@ func TestS49_ACrashWhileKeepingLeavesNoUnknownCopy(t *testing.T) {
 	}
 }
 
-// S49: what a host kept before the log had records of that is told when the level rises or
-// a session begins, and is not removed.
+// S49: copies that a host took before the log had records of them are reported when the level
+// rises or a session begins, and are not removed.
 func TestS49_KeptCopiesOfAnEarlierLevelAreReported(t *testing.T) {
 	p := newStoppedPairAt(t, fsm.Level1)
 	a, b := p.hosts[0], p.hosts[1]
@@ -207,8 +207,8 @@ func TestS49_KeptCopiesOfAnEarlierLevelAreReported(t *testing.T) {
 	p.eventually("it goes with the volume", func() bool { return a.pool.Snapshots() == 0 && len(p.keptCopies()) == 0 })
 }
 
-// S49: a host lists the resources of its replicas and the mounts of those that are primary,
-// so that an audit of replicated volumes finds nothing amiss.
+// S49: a host lists the resources of its replicas and the mounts of the primary ones, so that an
+// audit of replicated volumes finds no difference.
 func TestS49_AnInventoryListsReplicas(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]

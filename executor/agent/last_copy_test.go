@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// stoppedWhileRemoving is a pair whose second host was asked to remove its replica, and whose
-// process stopped at the point; the first host is lost then.
+// stoppedWhileRemoving is a pair whose second host was to remove its replica and whose process
+// stopped at the point; then the first host is lost.
 func stoppedWhileRemoving(t *testing.T, point string) (*pair, fsm.VolumeID) {
 	p := newStoppedPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -40,8 +40,8 @@ func stoppedWhileRemoving(t *testing.T, point string) (*pair, fsm.VolumeID) {
 	return p, id
 }
 
-// S71, S14: a host that began to remove what is the last copy now keeps what is left of
-// it, wherever it was interrupted, and the volume goes on by a decision.
+// S71, S14: a host that began to remove what is now the last copy keeps what is left of it,
+// wherever it was interrupted, and the volume continues by a decision.
 func TestS71_AHostThatBeganToRemoveTheLastCopyKeepsIt(t *testing.T) {
 	for _, point := range []string{
 		"down.before", "down.after", "forget-resource.before", "forget-resource.after", "close-below.before", "close-below.after", "remove.before",
@@ -61,7 +61,7 @@ func TestS71_AHostThatBeganToRemoveTheLastCopyKeepsIt(t *testing.T) {
 	}
 }
 
-// S71: one that had just removed it says that it is missing.
+// S71: a host that had just removed it reports it as missing.
 func TestS71_AHostThatRemovedTheLastCopyReportsIt(t *testing.T) {
 	for _, point := range []string{"remove.after", "forget-replica.before", "forget-replica.after"} {
 		t.Run(point, func(t *testing.T) {

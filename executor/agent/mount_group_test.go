@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// S73, CSI-NODE-NodePublishVolume-19, -20: a file has one group, so another one waits
-// until the first publication is over; the refusal leaves nothing behind.
+// S73, CSI-NODE-NodePublishVolume-19, -20: a file has one group, so another group must wait
+// until the first target is gone; the refusal leaves nothing behind.
 func TestOneMountGroupAtATime(t *testing.T) {
 	w := newTestHost(t)
 	many := fsm.Capability{Mode: fsmpb.AccessMode_ACCESS_MODE_SINGLE_NODE_MULTI_WRITER, FSType: "ext4"}

@@ -12,12 +12,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// fakeMounter is a host's mounts in memory. It outlives executors, as a kernel does.
+// fakeMounter is a host's mounts in memory. Like a kernel, it outlives Agents.
 type fakeMounter struct {
 	pool     *backendtest.FakeBackend
 	replicas *backendtest.FakeReplicator // nil without replicated volumes
 	peer     *fakeMounter                // of the host that has the same content
-	// fail, when set, is asked before each effect and may fail or delay it.
+	// fail, when set, is called before each effect and may fail or delay it.
 	fail func(effect, path string) error
 
 	mu          sync.Mutex
@@ -25,9 +25,9 @@ type fakeMounter struct {
 	sizes       map[fsm.VolumeID]int64 // of filesystems
 	mounts      []fakeMount
 	targets     map[string]bool // target paths that exist
-	foreign     map[string]bool // paths that hold what is not the executor's
+	foreign     map[string]bool // paths that hold something that the host did not make
 	busy        map[string]bool
-	condition   fsm.Condition // what Stats says
+	condition   fsm.Condition // what Stats returns
 	statsErr    error
 	effects     map[string]int
 	mountGroups []string // the group of each bind
@@ -83,7 +83,7 @@ func (m *fakeMounter) setContent(id fsm.VolumeID, c executor.Content) {
 	m.contents[id] = c
 }
 
-// at lists what is mounted, and left of paths that were made.
+// leftovers lists what is mounted, and the paths that were made and still exist.
 func (m *fakeMounter) leftovers() (mounts, paths []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,7 +157,7 @@ func (m *fakeMounter) Format(_ context.Context, device string, fs executor.Files
 	}
 	m.mu.Lock()
 	_, full := m.contents[id]
-	m.contents[id] = executor.Content{Read: true} // a beginning that nobody recognises
+	m.contents[id] = executor.Content{Read: true} // an unfinished format that no probe recognises
 	m.mu.Unlock()
 	if full && !again {
 		return errors.New("mkfs: there is something on " + device)
@@ -215,7 +215,7 @@ func (m *fakeMounter) add(effect string, device executor.Device, mount executor.
 	return nil
 }
 
-// groups are those that were given everything, bind by bind.
+// groups are the groups that were given everything, bind by bind.
 func (m *fakeMounter) groups() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -226,14 +226,14 @@ func (m *fakeMounter) Mount(_ context.Context, device executor.Device, o executo
 	return m.add("mount", device, executor.Mount{Path: o.Path, ReadOnly: o.ReadOnly})
 }
 
-// setForeign puts something at a path that is not the executor's.
+// setForeign puts something at a path that the host did not make.
 func (m *fakeMounter) setForeign(path string, there bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.foreign[path] = there
 }
 
-// isMounted tells whether the volume is mounted at the path.
+// isMounted reports whether the volume is mounted at the path.
 func (m *fakeMounter) isMounted(id fsm.VolumeID, path string) bool {
 	realPath, _ := m.RealPath(path)
 	m.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// S73: a failure is of the operation that the step was for: that of new limits has a number
-// of its own beside a growth's.
+// S73: a failure names the operation that its step was for: new limits are another operation
+// than an expansion.
 func TestS73_AFailureNamesTheOperationOfItsStep(t *testing.T) {
 	const gib = int64(1 << 30)
 	limits := &fsm.Limits{ReadIOPS: 7}

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// create makes a replicated volume, and waits until it was born.
+// create makes a replicated volume, and waits for its initial sync.
 func (p *pair) create(protocol fsmpb.Protocol) fsm.VolumeID {
 	p.t.Helper()
 	id := p.startCreate(protocol)
@@ -72,7 +72,7 @@ func (m *member) unstage(id fsm.VolumeID) {
 	m.retry("unstage", func(ctx context.Context) error { return m.e.Unstage(ctx, id, stagingPath) })
 }
 
-// again calls until it is answered well; a host that died is started again.
+// retry calls until there is no error; a host that died is started again.
 func (m *member) retry(what string, call func(context.Context) error) {
 	m.t.Helper()
 	m.eventually(what, func() bool {
@@ -107,7 +107,7 @@ func (m *member) unpublish(id fsm.VolumeID) {
 		_, err := m.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_UnpublishVolume{UnpublishVolume: &fsmpb.UnpublishVolume{
 			VolumeId: string(id), NodeId: string(m.node),
 		}}})
-		return err == nil && m.publication(id) == nil // a host that can be asked takes it down first (S31)
+		return err == nil && m.publication(id) == nil // a reachable host takes it down first (S31)
 	})
 	m.eventually("the volume is severed", func() bool {
 		m.mu.Lock()
@@ -125,7 +125,7 @@ func (m *member) write(id fsm.VolumeID, text string) {
 	})
 }
 
-// waitUpToDate waits until both replicas are whole, by the log's word.
+// waitUpToDate waits until both replicas are up to date in the log.
 func (p *pair) waitUpToDate(id fsm.VolumeID) {
 	p.t.Helper()
 	p.eventually("both replicas are up to date", func() bool {
@@ -154,7 +154,7 @@ func (p *pair) remove(id fsm.VolumeID) {
 
 func has(content []string, text string) bool { return slices.Contains(content, text) }
 
-// host is who the member is in the log.
+// host is the member's host id in the log.
 func (m *member) host() fsm.HostID {
 	m.mu.Lock()
 	defer m.mu.Unlock()

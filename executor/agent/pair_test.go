@@ -20,10 +20,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// pairTimeout is how long a pair may take to get anywhere.
+// pairTimeout bounds each wait for a pair.
 const pairTimeout = time.Minute
 
-// pair is two hosts that replicate to each other, and the real state behind an
+// pair is two hosts that replicate to each other, and the real state machine behind an
 // in-memory log.
 type pair struct {
 	t     testing.TB
@@ -52,7 +52,7 @@ type member struct {
 	e           *agent.Agent
 	faults      *stopAtPoint
 	connected   bool  // it reaches the controllers; guarded by mu
-	loseAnswers bool  // proposals are answered, but the host does not hear it; guarded by mu
+	loseAnswers bool  // proposals are applied, but the answers are lost; guarded by mu
 	lastErr     error // of a call
 	configure   func(*agent.Config)
 }
@@ -89,7 +89,7 @@ func newStoppedPairAt(t testing.TB, level uint32) *pair {
 	return p
 }
 
-// Propose is the host's Log.
+// Propose is the host's Proposer.
 func (m *member) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,7 +103,7 @@ func (m *member) Propose(_ context.Context, cmd *fsmpb.Command) (*fsmpb.Outcome,
 	return out, fsm.Err(out)
 }
 
-// apply applies a command once for each request id, and tells the hosts. The caller holds mu.
+// apply applies a command once for each request id, and updates the hosts. The caller holds mu.
 func (p *pair) apply(actor string, cmd *fsmpb.Command) *fsmpb.Outcome {
 	if len(cmd.GetRequestId()) == 0 {
 		cmd.RequestId = make([]byte, 16)
@@ -161,7 +161,7 @@ func (m *member) sendTouched(touched []fsm.Change) {
 	}
 }
 
-// start is the node process starting, on the same kernel and folder.
+// start starts the node process, on the same kernel and data directory.
 func (m *member) start(faults *stopAtPoint) {
 	m.t.Helper()
 	host, err := records.OpenHost(m.dir)

@@ -66,7 +66,7 @@ func (o *orchestrator) sizeOf(h *realHost, id fsm.VolumeID) int64 {
 	return v.Size
 }
 
-// put writes and syncs, which must not hang: nothing is frozen for longer than a lease.
+// put writes and syncs, which must not hang: nothing stays frozen after a freeze's deadline.
 func put(t testing.TB, path, text string) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -87,15 +87,15 @@ func put(t testing.TB, path, text string) {
 	}
 }
 
-// coveredElsewhere: limits are not put in force on this host; and who is killed within a cut
-// has the freeze's lock, which only the end of a real process gives back: the freezer's
+// coveredElsewhere: limits are not put in force on this host; and a process that is killed within a
+// freeze's Run holds the freeze's lock, which only a real process's end releases: the freezer's
 // own tests kill one there.
 func coveredElsewhere(point string) bool {
 	return strings.HasPrefix(point, "throttle.") || strings.HasPrefix(point, "cut.")
 }
 
-// Killed between every two steps, with a real freezer and its processes: xfs refuses a
-// clone without an identity of its own, ext4 is grown before it is mounted.
+// Killed between every two steps, with a real freezer and its processes: xfs refuses to mount a
+// clone without a UUID of its own, ext4 is expanded before it is mounted.
 func TestACrashAtEverySnapshotPointOnARealHost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("killing a host at every point takes most of a minute")

@@ -18,7 +18,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// reflinkDir is a folder on an xfs that shares blocks, gone when the test ends.
+// reflinkDir is a directory on an xfs that shares blocks; it is removed when the test ends.
 func reflinkDir(t testing.TB) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -41,7 +41,7 @@ func reflinkDir(t testing.TB) string {
 	return filepath.Join(at, "pool")
 }
 
-// realVolume is a real host with one volume that is staged, and data in it.
+// realVolume is a real host with one staged volume and data in it.
 type realVolume struct {
 	*realHost
 	t          *testing.T
@@ -105,7 +105,7 @@ func (s *realVolume) get(at executor.StageRequest, name string, n int) []byte {
 	return data
 }
 
-// file is where data of the volume is; a raw device's is its node.
+// file is the path of the volume's data: for a raw volume its device node.
 func (s *realVolume) file(at executor.StageRequest, name string) string {
 	if !s.capability.Block {
 		return filepath.Join(at.Path, name)
@@ -121,7 +121,7 @@ func (s *realVolume) file(at executor.StageRequest, name string) string {
 	return ""
 }
 
-// unstage asks again where the device is in use in passing, as an orchestrator does.
+// unstage retries while the device is briefly in use, as an orchestrator does.
 func (s *realVolume) unstage(at executor.StageRequest) {
 	s.t.Helper()
 	var err error
@@ -172,14 +172,14 @@ func (s *realVolume) writer(name string) (written *atomic.Int64, stop func()) {
 	return written, func() { close(end); <-done }
 }
 
-// kinds are what a volume can be given out as.
+// kinds are the capabilities that a volume is tested with.
 var kinds = map[string]fsm.Capability{
 	"ext4": {Mode: writer, FSType: "ext4"},
 	"xfs":  {Mode: writer, FSType: "xfs"},
 	"raw":  {Mode: writer, Block: true},
 }
 
-// forEachPoolKind runs a test on every kind of volume, on pools that share and that copy.
+// forEachPoolKind runs a test with every kind of volume, on pools that share blocks and that copy.
 func forEachPoolKind(t *testing.T, test func(t *testing.T, s *realVolume)) {
 	for kind, capability := range kinds {
 		for pool, where := range map[string]func(testing.TB) string{
@@ -218,7 +218,7 @@ func TestS19_RealSnapshotsAndClonesUnderAWriter(t *testing.T) {
 			s.eventually(func() bool { return s.isReady(id) }, "the clone is ready")
 		}
 		for _, id := range ids {
-			at := s.stageAt(id, "clone-"+string(id)) // beside its source: no duplicate identity
+			at := s.stageAt(id, "clone-"+string(id)) // beside its source: no duplicate UUID
 			require.Equal(t, of[id], s.get(at, "kept", len(of[id])))
 			s.isAsLargeAs(at, size)
 			defer s.deleteAll(id)
@@ -235,7 +235,7 @@ func (s *realVolume) volumeSize() int64 {
 	return v.Size
 }
 
-// isAsLargeAs: the filesystem has nine tenths of it at least, a raw device all.
+// isAsLargeAs: a filesystem has at least nine tenths of the size, a raw device all of it.
 func (s *realVolume) isAsLargeAs(at executor.StageRequest, size int64) {
 	s.t.Helper()
 	if s.capability.Block {
@@ -284,7 +284,7 @@ func TestS19_RealGroupsAreOfOneInstant(t *testing.T) {
 				s.put(volume, "n", []byte("00000000"))
 			}
 			end, done := make(chan struct{}), make(chan struct{})
-			go func() { // first one, then the other: the other is never ahead
+			go func() { // in this order, so that the second is never ahead
 				defer close(done)
 				for i := 1; ; i++ {
 					select {

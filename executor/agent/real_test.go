@@ -26,7 +26,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// TestMain makes this program also the one that thaws (S19).
+// TestMain also lets this program be the process that thaws (S19).
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "thaw" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	if err := flag.Set("test.parallel", "8"); err != nil { // they wait more than they compute; -parallel has the last word
+	if err := flag.Set("test.parallel", "8"); err != nil { // they wait more than they compute; -parallel overrides this
 		panic(err)
 	}
 	os.Exit(m.Run())
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 // realHost is a host with loop devices, filesystems and mounts.
 type realHost struct {
 	*testCluster
-	dir  string // everything of the host lies below it
+	dir  string // everything of the host but its pool is below it
 	pool string // but the pool
 	e    *agent.Agent
 }
@@ -55,7 +55,7 @@ func newRealHost(t testing.TB) *realHost {
 	return newRealHostOn(t, "")
 }
 
-// newRealHostOn has its pool in a folder of its own when one is named.
+// newRealHostOn has its pool in the named directory, if one is named.
 func newRealHostOn(t testing.TB, pool string) *realHost {
 	if os.Geteuid() != 0 {
 		t.Skip("loop devices and mounts need root")
@@ -98,7 +98,7 @@ func (h *realHost) build(faults agent.Faults, log executor.Proposer) *agent.Agen
 	require.NoError(h.t, err)
 	h.t.Cleanup(func() {
 		if f, ok := faults.(*stopAtPoint); ok && f.isStopped() {
-			return // whoever was frozen still holds it
+			return // a process with a freeze still holds it
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
@@ -116,7 +116,7 @@ func (h *realHost) start(faults agent.Faults) *agent.Agent {
 	return h.e
 }
 
-// clean takes down whatever a test left, and fails it when that is impossible.
+// clean takes down whatever a test left, and fails the test when that is impossible.
 func (h *realHost) clean() {
 	h.disconnectHost()
 	if h.e != nil {
@@ -177,7 +177,7 @@ func (h *realHost) requireNothingLeft() {
 	}
 }
 
-// Item 4 of what must hold, with real devices, filesystems and mounts.
+// TestACrashAtEveryPoint with real devices, filesystems and mounts.
 func TestACrashAtEveryPointOnARealHost(t *testing.T) {
 	for _, point := range volumePoints() {
 		t.Run(point, func(t *testing.T) {
@@ -357,8 +357,8 @@ func TestInventoryOfARealHost(t *testing.T) {
 	require.Equal(t, map[string]int{executor.KindImage: 1, executor.KindDevice: 1, executor.KindMount: 2}, kinds)
 }
 
-// BenchmarkStage is NodeStageVolume of a new volume, mkfs and mount included, over
-// a log that answers at once.
+// BenchmarkStage is NodeStageVolume of a new volume, mkfs and mount included, with a log that
+// answers at once.
 func BenchmarkStage(b *testing.B) {
 	for _, capability := range []fsm.Capability{{Mode: writer, FSType: "ext4"}, {Mode: writer, FSType: "xfs"}, {Mode: writer, Block: true}} {
 		b.Run(fmt.Sprintf("%s-block=%v", capability.FSType, capability.Block), func(b *testing.B) {

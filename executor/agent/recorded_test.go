@@ -16,14 +16,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// looked waits until the background has looked at the volume since, and is done.
+// waitObserved waits until the background has observed the volume again since, and is done.
 func (w *testHost) waitObserved(id fsm.VolumeID, since int) {
 	w.t.Helper()
 	w.eventually(func() bool { return w.pool.Effects("observe", id) > since }, "somebody looks at the volume")
 	require.NoError(w.t, w.e.UnpublishTarget(w.t.Context(), id, "/nowhere"))
 }
 
-// touchOther has the session get on by what is wanted of another volume.
+// touchOther advances the session by a change of another volume's desired state.
 func (w *testHost) touchOther(id fsm.VolumeID) {
 	w.t.Helper()
 	w.must("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_PublishVolume{PublishVolume: &fsmpb.PublishVolume{
@@ -32,8 +32,8 @@ func (w *testHost) touchOther(id fsm.VolumeID) {
 	require.NoError(w.t, w.unpublishVolume(id))
 }
 
-// S73: the session reads the state for one volume while it has not yet read that another
-// was touched: its update is as far as the other's target, and says nothing of it.
+// S73: the session reads the state for one volume while it has not read a change of another: its
+// update's index is past that change, but the update does not list the other volume.
 func TestS73_AnUpdateThatDoesNotNameAVolumeEndsNothingOfIt(t *testing.T) {
 	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestS73_AnUpdateThatDoesNotNameAVolumeEndsNothingOfIt(t *testing.T) {
 	}
 }
 
-// S73: what an earlier wish says of an earlier staging is no news of the later.
+// S73: desired state that shows an earlier staging is no acknowledgement of the later one.
 func TestS73_StageAnswersWhenTheNextCallIsValid(t *testing.T) {
 	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestS73_StageAnswersWhenTheNextCallIsValid(t *testing.T) {
 	}
 }
 
-// told counts the facts that were proposed of a volume.
+// proposedFacts counts the facts of a volume that were proposed.
 func (w *testHost) proposedFacts(id fsm.VolumeID) map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +88,7 @@ func (w *testHost) proposedFacts(id fsm.VolumeID) map[string]int {
 	return count
 }
 
-// S73: a fact is reported once, however late the session shows that the log knows.
+// S73: a fact is reported once, however late an update shows that the log has it.
 func TestS73_AFactIsReportedOnce(t *testing.T) {
 	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
@@ -109,7 +109,7 @@ func TestS73_AFactIsReportedOnce(t *testing.T) {
 	require.Equal(t, map[string]int{"DeviceCreated": 1, "Formatted": 1, "Staged": 1, "TargetBound": 1, "TargetGone": 1, "Unstaged": 1}, w.proposedFacts(id))
 }
 
-// S73: what is known to be refused is refused before it is recorded.
+// S73: what is certain to be refused is refused before it is recorded.
 func TestS73_ATargetThatHoldsSomethingElseIsRefusedBeforeItIsRecorded(t *testing.T) {
 	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
@@ -135,7 +135,7 @@ func (w *testHost) takeDownAll(id fsm.VolumeID) {
 	require.Empty(w.t, mounts)
 }
 
-// S73: what could not be known before leaves nothing behind that a later call trips over.
+// S73: a refusal that could not be foreseen leaves nothing behind that fails a later call.
 func TestS73_ARefusalAfterTheRecordLeavesNothingBehind(t *testing.T) {
 	for name, capability := range map[string]fsm.Capability{"a filesystem": mountCap, "a raw device": blockCap} {
 		t.Run(name, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestS73_ARefusalAfterTheRecordLeavesNothingBehind(t *testing.T) {
 			id, epoch := w.staged(capability)
 			w.mounter.setFail(func(effect, path string) error {
 				if effect == "check" {
-					w.mounter.setForeign(path, true) // between the look and the bind
+					w.mounter.setForeign(path, true) // between the observation and the bind
 				}
 				return nil
 			})
@@ -159,7 +159,7 @@ func TestS73_ARefusalAfterTheRecordLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// S73: something that appeared at the target path is left alone, and ends nothing.
+// S73: something foreign that appeared at the target path is left alone, and fails nothing.
 func TestS73_WhatIsNotOursAtATargetKeepsNothingFromEnding(t *testing.T) {
 	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
@@ -170,7 +170,7 @@ func TestS73_WhatIsNotOursAtATargetKeepsNothingFromEnding(t *testing.T) {
 	require.Equal(t, []string{targetPath}, paths, "it is left")
 }
 
-// S73: a path is one volume's at a time, so whoever ends his target removes nothing of another's.
+// S73: a path is one volume's at a time, so ending a target removes nothing of another volume.
 func TestS73_ATargetPathIsOfOneVolume(t *testing.T) {
 	w := newTestHost(t)
 	id, epoch := w.staged(blockCap)
@@ -193,8 +193,8 @@ func TestS73_ATargetPathIsOfOneVolume(t *testing.T) {
 	require.True(t, w.mounter.isMounted(other, targetPath))
 }
 
-// S73, with seeds: workers use some volumes at shared paths, while the session tells of the
-// touches in any order and as late as it likes. What is acknowledged is so, and stays so
+// S73, with seeds: workers use some volumes at shared paths, while the session delivers the
+// changes in any order and arbitrarily late. What is acknowledged is true, and stays true
 // until it is ended.
 func TestS73_WhatIsAcknowledgedHolds(t *testing.T) {
 	t.Parallel()
@@ -215,7 +215,7 @@ func TestS73_WhatIsAcknowledgedHolds(t *testing.T) {
 	}
 }
 
-// randomDelay draws which touches a session has not read yet.
+// randomDelay draws which changes a session has not read yet.
 type randomDelay struct {
 	mu     sync.Mutex
 	random *rand.Rand
@@ -227,7 +227,7 @@ func (l *randomDelay) delays(fsm.VolumeID) bool {
 	return l.random.IntN(2) == 0
 }
 
-// releaseSomeWithheld has the session read some of what it has not read yet.
+// releaseSomeWithheld has the session read some of the changes that it has not read yet.
 func (w *testHost) releaseSomeWithheld() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -238,7 +238,7 @@ func (w *testHost) releaseSomeWithheld() {
 	w.sendTouched(touched)
 }
 
-// publishRepeatedly publishes one volume again and again at paths that the others use too.
+// publishRepeatedly publishes one volume again and again, at paths that the others use too.
 func (w *testHost) publishRepeatedly(t *testing.T, id fsm.VolumeID, random *rand.Rand) {
 	epoch, staging := w.publishVolume(id, blockCap), "/kubelet/staging-"+string(id)
 	stage := executor.StageRequest{Volume: id, Epoch: epoch, Path: staging, Capability: blockCap}
@@ -262,7 +262,7 @@ func (w *testHost) publishRepeatedly(t *testing.T, id fsm.VolumeID, random *rand
 	}
 }
 
-// retry is what a CO does: it asks again what was refused for now.
+// retry repeats what was refused temporarily, as a CO does.
 func (w *testHost) retry(t *testing.T, call func() error) bool {
 	for deadline := time.Now().Add(time.Minute); ; runtime.Gosched() {
 		w.releaseSomeWithheld()

@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// A wish may take a source's replica away while its snapshot is looked at. The snapshot
-// then belongs to the view or to the pool, whichever was asked for first.
+// An update may remove a source's replica while its snapshot is reconciled. The snapshot is then
+// made by the view or by the pool, whichever was chosen first.
 func TestASourceThatCeasesToBeReplicatedIsSnapshottedInThePool(t *testing.T) {
 	type snapshotPool struct {
 		executor.Backend

@@ -74,7 +74,7 @@ func TestAReplicaIsGivenUpAndAnotherIsMade(t *testing.T) {
 	a.stage(id, a.publish(id))
 	for i := range 2 {
 		text := "while there is one " + string(rune('0'+i))
-		p.eventually("the replica is given up", func() bool { // refused until both saw each other since the last grant
+		p.eventually("the replica is given up", func() bool { // refused until both were connected since the last grant
 			_, err := p.try("admin/a", &fsmpb.Command{Body: &fsmpb.Command_RemoveReplica{RemoveReplica: &fsmpb.RemoveReplica{
 				VolumeId: string(id), NodeId: "n2", HostId: string(b.host()), Reason: "test",
 			}}})

@@ -10,8 +10,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// replicatedVolumeLife takes a volume through all that can happen to it while processes may
-// die; whoever dies is started again.
+// replicatedVolumeLife takes a volume through all that can happen to it while processes may die;
+// a process that died is started again.
 func (p *pair) replicatedVolumeLife() {
 	a, b := p.hosts[0], p.hosts[1]
 	id := p.startCreate(protocolC)
@@ -48,8 +48,8 @@ func (p *pair) replicatedVolumeLife() {
 	p.remove(id)
 }
 
-// passed are the points on the way of replicatedVolumeLife of a host; the others are of what
-// happens seldom.
+// isRarePoint reports whether the point is not passed in replicatedVolumeLife, because its step
+// is seldom needed.
 func isRarePoint(point string) bool {
 	for _, kind := range []string{"adjust.", "invalidate.", "resize.", "verify.", "keep-loser.", "connect-discard.", "end-loser.", "end-freeze.", "note-in-sync.", "resume-io.", "detach-disk.", "disconnect."} {
 		if len(point) >= len(kind) && point[:len(kind)] == kind {
@@ -59,7 +59,7 @@ func isRarePoint(point string) bool {
 	return false
 }
 
-// Killed between every two steps, on either host, a replicated volume gets where it must.
+// Killed between every two steps, on either host, a replicated volume converges.
 func TestACrashAtEveryPointOfAReplicatedVolume(t *testing.T) {
 	t.Parallel()
 	for _, point := range agent.ReplicaFaultPoints {
@@ -79,7 +79,7 @@ func TestACrashAtEveryPointOfAReplicatedVolume(t *testing.T) {
 	}
 }
 
-// Every point lies on the way, on one of the hosts, but those of rare steps.
+// Every point is passed on one of the hosts, but those of rare steps.
 func TestEveryReplicaFaultPointIsHit(t *testing.T) {
 	p := newStoppedPair(t)
 	f := stopAt("", 0)

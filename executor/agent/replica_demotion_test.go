@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// sameInSyncUUID tells whether the log knows the content that both replicas had when nobody
-// could write to them any more.
+// sameInSyncUUID reports whether the log has the UUID of the content that both replicas had when
+// neither could be written to any more.
 func (p *pair) sameInSyncUUID(id fsm.VolumeID) bool {
 	active := p.volume(id).ActiveReplicas()
 	return len(active) == 2 && active[0].InSyncUUID.Value != 0 && active[0].InSyncUUID.Value == active[1].InSyncUUID.Value
@@ -40,9 +40,8 @@ func TestS10_EveryCleanDemotionIsRecorded(t *testing.T) {
 	}
 }
 
-// S5 (a): after both hosts lost power, the one that returns first may use a volume that
-// nobody used, without its peer and without an operator's decision. One that was in use
-// waits.
+// S5 (a): after both hosts lost power, the one that returns first may use a volume that was not
+// in use, without its peer and without an operator's decision. A volume that was in use waits.
 func TestS5_AnUnusedVolumeIsUsedWithoutItsPeerAfterBothLostPower(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]

@@ -13,7 +13,7 @@ import (
 
 var errUnreadable = errors.New("input/output error")
 
-// stop ends the node process; its kernel goes on.
+// stop ends the node process; its kernel keeps running.
 func (m *member) stop() {
 	m.t.Helper()
 	m.mu.Lock()
@@ -23,7 +23,7 @@ func (m *member) stop() {
 	require.NoError(m.t, m.e.Shutdown(m.t.Context()))
 }
 
-// holdsAll checks that the host's own disk has everything, and not only its peer's.
+// holdsAll checks that the host's own disk has everything, not only its peer's.
 func (m *member) holdsAll(id fsm.VolumeID, texts ...string) {
 	m.t.Helper()
 	for _, text := range texts {
@@ -31,8 +31,8 @@ func (m *member) holdsAll(id fsm.VolumeID, texts ...string) {
 	}
 }
 
-// S67: what the kernel gave up is copied wholly, under the primary and under its peer; the
-// bitmaps do not name what it lost.
+// S67: a disk that the kernel detached after an error is fully resynchronised, on the primary and
+// on its peer; the bitmaps do not name what it lost.
 func TestS67_AFailedDiskIsResyncedInFull(t *testing.T) {
 	for i, name := range []string{"under the primary", "under the secondary"} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestS67_AFailedDiskIsResyncedInFull(t *testing.T) {
 	}
 }
 
-// S67: the host's own record outlives its power. The process saw the failure and had not
+// S67: the host's record survives a loss of power. The process had seen the failure, and had not
 // acted on it.
 func TestS67_AFailedDiskIsRememberedOverALossOfPower(t *testing.T) {
 	p := newPair(t)
@@ -84,7 +84,7 @@ func TestS67_AFailedDiskIsRememberedOverALossOfPower(t *testing.T) {
 	require.Equal(t, 1, b.replicator.Steps("remake-metadata"))
 }
 
-// S67: the host loses its power before its process knew of the failure; its peer saw it.
+// S67: the host loses its power before its process saw the failure; its peer saw it.
 func TestS67_AFailedDiskIsRememberedByThePeersWord(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -103,8 +103,8 @@ func TestS67_AFailedDiskIsRememberedByThePeersWord(t *testing.T) {
 	require.Zero(t, p.volume(id).ActiveReplica(b.host()).DiskFailed)
 }
 
-// S67: both lose their power after the secondary's disk failed. The primary's is the good
-// one, and is waited for; neither an operator nor a loss is needed.
+// S67: both hosts lose power after the secondary's disk failed. The primary's disk is the good one,
+// and is waited for; neither an operator nor another loss is needed.
 func TestS67_BothLosePowerAfterADiskFailed(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -136,8 +136,8 @@ func TestS67_BothLosePowerAfterADiskFailed(t *testing.T) {
 	require.Zero(t, a.replicator.Steps("remake-metadata"))
 }
 
-// S67: both disks fail. Either may be the only good copy: neither is given up, and nobody
-// goes on before an operator decided.
+// S67: both disks fail. Either may be the only good copy: neither is discarded, and no host
+// continues before an operator decided.
 func TestS67_TheOnlyGoodCopyIsNeverGivenUp(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -178,14 +178,14 @@ func TestS67_TheOnlyGoodCopyIsNeverGivenUp(t *testing.T) {
 	p.waitUpToDate(id)
 	require.Equal(t, 1, a.replicator.Steps("remake-metadata"), "that one is copied from the one that was chosen")
 	a.holdsAll(id, "second")
-	b.crash() // what was decided is not asked again
+	b.crash() // what was decided is not asked for again
 	b.start(nil)
 	p.waitUpToDate(id)
 	require.Zero(t, b.replicator.Steps("remake-metadata"))
 }
 
-// S67: the log calls the peer up to date, and it cannot be asked: it may have burnt, and what
-// failed be the only copy that is left. Nothing of it is given up before the peer is there.
+// S67: the log calls the peer up to date, but it cannot be reached: it may have been destroyed, and
+// the failed disk be the only copy left. Nothing of that is discarded before the peer is back.
 func TestS67_NothingIsGivenUpForAPeerThatIsAway(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -210,8 +210,8 @@ func TestS67_NothingIsGivenUpForAPeerThatIsAway(t *testing.T) {
 	b.holdsAll(id, "acknowledged")
 }
 
-// S67: the peer's disk fails while the device below is read again, which may take long. What
-// was to be copied from there is then the only copy, and is not given up.
+// S67: the peer's disk fails while the backing device is probed, which may take long. What was to
+// be resynchronised from it is then the only copy, and is not discarded.
 func TestS67_APeerThatFailsDuringTheProbeStopsTheRemake(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]

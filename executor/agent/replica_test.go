@@ -82,7 +82,7 @@ func TestS6_AnUnreachablePeerIsOutdatedAndTheWriterGoesOn(t *testing.T) {
 	}
 }
 
-// Scenario 2b: only the controllers are cut off from the primary.
+// Only the controllers are unreachable for the primary.
 func TestS8_S9_TakeoverFromAHostIsolatedFromTheControllersOnly(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -109,7 +109,7 @@ func TestS8_S9_TakeoverFromAHostIsolatedFromTheControllersOnly(t *testing.T) {
 	p.remove(id)
 }
 
-// Scenario 2: cut off from its peer and from the controllers.
+// Its peer and the controllers are unreachable for the primary.
 func TestS8_S9_TakeoverFromAHostIsolatedFromAll(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -145,7 +145,7 @@ func TestS6_WithoutAQuorumTheWriterStaysFrozenAndGoesOnWhenItIsBack(t *testing.T
 		acknowledged, err := a.replicator.Write(id, "unheard")
 		require.NoError(t, err)
 		require.False(t, acknowledged)
-		time.Sleep(5 * time.Millisecond) // for as long as it is not answered
+		time.Sleep(5 * time.Millisecond) // until there is an answer
 	}
 	p.setDown(false)
 	a.write(id, "after the quorum is back")
@@ -188,7 +188,7 @@ func TestS5_ADisklessPrimaryGoesOnAndIsAttachedAgain(t *testing.T) {
 	}
 }
 
-// S2: what the node was before it was started again permits nothing.
+// S2: what the node was before its process restarted permits nothing.
 func TestS2_AProcessThatIsStartedAgainAdoptsEverything(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -212,7 +212,7 @@ func TestS2_AProcessThatIsStartedAgainAdoptsEverything(t *testing.T) {
 	p.remove(id)
 }
 
-// A block that a target took and lost with its power is in no bitmap: it comes with all.
+// A block that a sync target took and lost with its power is in no bitmap: a full resync has it.
 func TestASyncTargetThatLosesPowerIsResyncedInFull(t *testing.T) {
 	p, id := interruptedSync(t, 1)
 	a, b := p.hosts[0], p.hosts[1]
@@ -224,7 +224,7 @@ func TestASyncTargetThatLosesPowerIsResyncedInFull(t *testing.T) {
 	require.Zero(t, a.replicator.Steps("invalidate"))
 }
 
-// A target whose source dies doubts nothing: it has what it took, whatever is tried meanwhile.
+// A target whose source dies has what it took, and needs no full resync, whatever is tried meanwhile.
 func TestASyncTargetThatStoodAloneIsNotResyncedInFull(t *testing.T) {
 	p, id := interruptedSync(t, 0)
 	a, b := p.hosts[0], p.hosts[1]
@@ -235,8 +235,8 @@ func TestASyncTargetThatStoodAloneIsNotResyncedInFull(t *testing.T) {
 	require.Zero(t, b.replicator.Steps("invalidate"))
 }
 
-// interruptedSync is a volume that the first host wrote alone, and a host of it that lost its
-// power while the second one was synchronised.
+// interruptedSync is a volume that the first host wrote to alone; the host with index dies lost
+// its power while the second one was resynchronised.
 func interruptedSync(t *testing.T, dies int) (*pair, fsm.VolumeID) {
 	t.Helper()
 	p := newPair(t)
@@ -287,7 +287,7 @@ func (m *member) setLoseAnswers(lose bool) {
 	m.loseAnswers = lose
 }
 
-// outdateCommands counts those that are in the log.
+// outdateCommands counts the Outdate commands in the log.
 func (p *pair) outdateCommands() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -319,14 +319,14 @@ func TestS11_WithProtocolATheWriterGoesOnAndOutdatesThePeer(t *testing.T) {
 	p.remove(id)
 }
 
-// commands is how many the log has.
+// logLength is the number of commands in the log.
 func (p *pair) logLength() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.applied)
 }
 
-// isReplicaIn tells whether a host's replica is in a state.
+// isReplicaIn reports whether a host's replica is in a state.
 func (p *pair) isReplicaIn(id fsm.VolumeID, m *member, state fsm.ReplicaState) bool {
 	v := p.volume(id)
 	if v == nil {
@@ -336,7 +336,7 @@ func (p *pair) isReplicaIn(id fsm.VolumeID, m *member, state fsm.ReplicaState) b
 	return r != nil && r.State == state
 }
 
-// A host that waits for its peer does not fill the log with what it said already.
+// A host that waits for its peer does not fill the log with repeated reports.
 func TestDeviceCreatedIsReportedOnce(t *testing.T) {
 	p := newPair(t)
 	p.link.SetDisconnected(true)
@@ -354,7 +354,7 @@ func TestDeviceCreatedIsReportedOnce(t *testing.T) {
 	p.remove(id)
 }
 
-// S31: the host of a replicated volume is asked to take it down; what uses it is named.
+// S31: the host of a replicated volume is asked to take it down; what still uses it is named.
 func TestS31_AReplicatedVolumeIsTakenDownWhenItsEndIsAskedFor(t *testing.T) {
 	p := newPair(t)
 	a := p.hosts[0]

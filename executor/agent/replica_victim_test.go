@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// S9: while the kernel runs its helper for a disk that is being given up, that disk is
-// Failed and not gone. To resume then would begin a generation of its own on the loser,
-// and the next handshake would find a split brain.
+// S9: while the kernel runs its helper for a disk that is being detached, the disk is Failed and
+// still attached. Resuming I/O then would begin a generation of its own on the victim, and the
+// next handshake would find a split brain.
 func TestS9_AVictimResumesOnlyWithoutItsDisk(t *testing.T) {
 	t.Parallel()
 	for name, cutOff := range map[string]bool{"from the controllers only": false, "from its peer and the controllers": true} {

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// A text that is no UTF-8 would make the Report, and all that is in it, unsendable.
+// A text that is not UTF-8 would keep the Report, with everything in it, from being sent.
 func TestTextsOfReportsAreUTF8(t *testing.T) {
 	said := []*fsmpb.Observation{
 		{VolumeId: "v1", Fact: &fsmpb.Observation_Unstaged{Unstaged: &fsmpb.Unstaged{}}},
@@ -30,14 +30,14 @@ func TestTextsOfReportsAreUTF8(t *testing.T) {
 	}
 }
 
-// S31, S73: what the log has already is not said again, however long the host's text is.
+// S31, S73: what the log has already is not reported again, however long the host's text is.
 func TestS73_ALongReasonIsReportedOnce(t *testing.T) {
 	said := errors.New("unmount: in use by " + strings.Repeat("é\xff", 1000))
 	e, v := assemble(Config{}), &volume{}
 	e.volumeReports.reports = nil
 	for _, known := range []string{clipText(said.Error()), fsm.Clip(clipText(said.Error()))} {
 		desired := &fsm.DesiredVolume{Publication: &fsm.Publication{Ending: true, UsedBy: known}}
-		e.volumeReports.reportInUse(v, desired, said) // it has nothing to send with
+		e.volumeReports.reportInUse(v, desired, said) // there is nothing to send with
 	}
 	require.Less(t, len(clipText(said.Error())), len(said.Error()))
 	require.True(t, utf8.ValidString(clipText(said.Error())))

@@ -110,7 +110,7 @@ func TestS2_APersistedEpochRefuses(t *testing.T) {
 	require.Equal(t, before, w.proposals(), "it need not ask")
 }
 
-// revokePublication takes the publication away while the host is cut off, and brings it back.
+// revokePublication ends the publication while the host is cut off, and reconnects the host.
 func (w *testHost) revokePublication(id fsm.VolumeID) {
 	w.t.Helper()
 	w.disconnectHost()
@@ -133,8 +133,8 @@ func TestS31_ARevokedPublicationIsEndedByItsHost(t *testing.T) {
 	require.Zero(t, w.pool.ActiveDevices())
 }
 
-// S31: unpublished while its host can be asked, a single replica is taken down at once, or
-// as soon as nothing uses it, and never by force.
+// S31: unpublished while its host is reachable, a local volume is taken down at once, or as soon
+// as nothing uses it, and never by force.
 func TestS31_WhatIsUnpublishedWhileItIsStagedIsTakenDown(t *testing.T) {
 	w := newTestHost(t)
 	id, epoch := w.staged(mountCap)
@@ -215,9 +215,9 @@ func TestS14_ALaggingControllersDesiredStateDeletesNothing(t *testing.T) {
 	w.create(id, mountCap)
 	w.mu.Lock()
 	old := w.full()
-	old.Volumes[0].Goal = fsm.GoalRemove // what a log that took another course would say
+	old.Volumes[0].Goal = fsm.GoalRemove // what a log that took another course would desire
 	w.mu.Unlock()
-	w.create(backendtest.NewID(), mountCap) // the host acts on later wishes
+	w.create(backendtest.NewID(), mountCap) // the host acts on later desired state
 	obs, incarnation := w.e.ActedEpoch()
 	require.Positive(t, obs.Compare(old.At))
 	require.NotEmpty(t, incarnation)
@@ -237,7 +237,7 @@ func TestS14_ALaggingControllersDesiredStateDeletesNothing(t *testing.T) {
 	w.eventually(func() bool { _, known := w.volume(id); return !known }, "a controller that caught up is believed")
 }
 
-// waitConsidered waits until the background has looked at the volumes after something.
+// waitConsidered waits until the background has reconciled the volumes after something happened.
 func (w *testHost) waitConsidered(after func(), ids ...fsm.VolumeID) {
 	w.t.Helper()
 	before := map[fsm.VolumeID]int{}

@@ -44,7 +44,7 @@ func TestAMapOfASnapshotComesInPages(t *testing.T) {
 	require.Equal(t, fsm.NotFound, reasonOf(err))
 }
 
-// A host whose time for a page is over says how far it is, and not that it failed.
+// A host that runs out of time for a page returns how far it got, and no error.
 func TestASlowMapReportsItsNextOffset(t *testing.T) {
 	w := newTestHost(t)
 	id := backendtest.NewID()
@@ -80,8 +80,8 @@ func (slowDisk) Delta(ctx context.Context, _, _ fsm.SnapshotID, from int64, yiel
 	return nil
 }
 
-// Each page of a long comparison comes within the minute that who asks waits for it, and
-// none is begun twice, however little was found.
+// Each page of a long comparison comes within the minute that its caller waits, and nothing is
+// compared twice, however little was found.
 func TestALongComparisonComesInPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStoppedHost(t)

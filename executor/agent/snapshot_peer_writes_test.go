@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// useDuring has the other host come to use the volume while this one's pool does
-// something for the first time: when use is called, which waits for that.
+// useDuring has the other host begin to use the volume while this one's pool does something for
+// the first time: that effect calls use, and waits for it.
 func (m *member) useDuring(effect string, id fsm.VolumeID, by *member) (use func()) {
 	var once sync.Once
 	begun, used := make(chan struct{}), make(chan struct{})
@@ -40,8 +40,8 @@ func (m *member) useDuring(effect string, id fsm.VolumeID, by *member) (use func
 	}
 }
 
-// S19: what a pool copies of a replica while the other one's host comes to use the volume is
-// torn: it is never reported, and the next snapshot is cut where the volume is used.
+// S19: what a pool copies of a replica while the other replica's host begins to use the volume is
+// torn: it is never reported, and the next snapshot is taken where the volume is used.
 func TestS19_ASnapshotCopiedWhileThePeerWritesIsDiscarded(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -57,7 +57,7 @@ func TestS19_ASnapshotCopiedWhileThePeerWritesIsDiscarded(t *testing.T) {
 	require.Nil(t, a.pool.ReadSnapshot(torn))
 }
 
-// S19: nor is a clone made so.
+// S19: the same for a clone.
 func TestS19_ACloneCopiedWhileThePeerWritesIsDiscarded(t *testing.T) {
 	p := newPair(t)
 	a, b := p.hosts[0], p.hosts[1]
@@ -90,7 +90,7 @@ func (p *pair) createSnapshot(id fsm.VolumeID, name string) fsm.SnapshotID {
 	return taken
 }
 
-// snapshotHost is the host that has the snapshot; empty: there is none that is Ready or may be.
+// snapshotHost is the host that has the snapshot; empty when none that is, or may be, Ready has it.
 func (p *pair) snapshotHost(taken fsm.SnapshotID) fsm.HostID {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -58,7 +58,7 @@ func (c *testCluster) deleteSnapshot(id fsm.SnapshotID) error {
 	return err
 }
 
-// group is what a CO asks for, again and again.
+// group is a group snapshot that a CO asks for repeatedly.
 type group struct {
 	name    string
 	id      fsm.GroupSnapshotID
@@ -73,8 +73,8 @@ func newGroup(sources ...fsm.VolumeID) *group {
 	return g
 }
 
-// tryGroup asks for the group as a call does: with new ids each time, of which those of the
-// group that has the name win.
+// tryGroup asks for the group as a call does: with new ids each time. If a group of that name
+// exists, that one's ids stay.
 func (c *testCluster) tryGroup(g *group) error {
 	fresh := newGroup(slices.Collect(maps.Keys(g.members))...)
 	if g.name == "" {
@@ -105,7 +105,7 @@ func (c *testCluster) deleteGroup(g *group) error {
 	return err
 }
 
-// onEffect calls back when the pool is asked for an effect, one at a time.
+// onEffect calls do when the pool begins an effect, one at a time.
 func (w *testHost) onEffect(name string, do func()) {
 	var mu sync.Mutex
 	w.pool.SetFail(func(effect string, _ fsm.VolumeID) error {
@@ -207,7 +207,7 @@ func TestS19_ASnapshotUnderAnEndedFreezeIsNotKept(t *testing.T) {
 	w.onEffect("cut", func() {
 		if once {
 			once = false
-			_ = w.freezer.Recover(context.Background()) // the lease ends in the middle
+			_ = w.freezer.Recover(context.Background()) // the freeze ends in the middle
 		}
 	})
 	snapshot := w.takeSnapshot(id)
@@ -286,7 +286,7 @@ func TestS19_AGroupIsTakenUnderOneFreezeOfAll(t *testing.T) {
 	w.create(unstaged, mountCap)
 	frozen := 0
 	w.onEffect("cut", func() {
-		if frozen == 0 { // the first cut: all are quiet
+		if frozen == 0 { // the first member is taken: all are frozen
 			frozen = w.freezer.count()
 			require.Equal(t, fsm.Busy, reasonOf(w.e.Unstage(t.Context(), a, stagingPath)))
 			require.Equal(t, fsm.Busy, reasonOf(w.e.Stage(t.Context(), executor.StageRequest{Volume: unstaged, Path: "/kubelet/c", Capability: mountCap})))
@@ -362,7 +362,7 @@ func TestS19_AnEndedLeaseFreesTheVolumeWithoutAQuorum(t *testing.T) {
 	w.start(nil)
 	a, _ := w.staged(mountCap)
 	g := newGroup(a)
-	w.freezer.onFreeze = func() { w.setDown(true) } // it cannot say so, nor hear that it may cut
+	w.freezer.onFreeze = func() { w.setDown(true) } // it can neither report that nor learn that it may take the snapshot
 	require.NoError(t, w.tryGroup(g))
 	w.eventually(func() bool { return w.freezer.count() == 1 }, "frozen")
 	require.Equal(t, fsm.Busy, reasonOf(w.e.Unstage(t.Context(), a, stagingPath)))

@@ -19,8 +19,8 @@ const (
 	metadataText = "what DRBD keeps behind that"
 )
 
-// fill gives the devices below a replicated volume content up to its end, and metadata
-// behind that.
+// fill gives the backing devices of a replicated volume content up to the volume's end, and
+// metadata behind that.
 func (p *pair) fill(id fsm.VolumeID) {
 	for _, m := range p.hosts {
 		m.pool.Write(id, int64(testSize-len(contentText)), []byte(contentText))
@@ -28,7 +28,7 @@ func (p *pair) fill(id fsm.VolumeID) {
 	}
 }
 
-// copyOf makes a volume of a source's content, and waits for it.
+// copyOf makes a volume with a source's content, and waits for it.
 func (p *pair) copyOf(source fsm.Source, size int64, replicas uint32) fsm.VolumeID {
 	p.t.Helper()
 	id := backendtest.NewID()
@@ -38,7 +38,7 @@ func (p *pair) copyOf(source fsm.Source, size int64, replicas uint32) fsm.Volume
 			p.t.Logf("the copy was answered: %v", last)
 		}
 	}()
-	p.eventually("a copy is begun", func() bool { // its source's host may just be started again
+	p.eventually("a copy is begun", func() bool { // its source's host may just be restarting
 		_, last = p.try("controller/c1", &fsmpb.Command{Body: &fsmpb.Command_CreateVolume{CreateVolume: &fsmpb.CreateVolume{
 			VolumeId: string(id), Name: string(id), RequiredBytes: size, LimitBytes: size, Capabilities: []*fsmpb.Capability{proto(mountCap)},
 			Source: &fsmpb.Source{SnapshotId: string(source.Snapshot), VolumeId: string(source.Volume)}, Replicas: replicas,
@@ -49,8 +49,8 @@ func (p *pair) copyOf(source fsm.Source, size int64, replicas uint32) fsm.Volume
 	return id
 }
 
-// requireContentOnly: on each host that has it, the volume has its source's content, and
-// behind it nothing.
+// requireContentOnly: on each host that has it, the volume has its source's content, and zeros
+// behind it.
 func (p *pair) requireContentOnly(id fsm.VolumeID, size int) {
 	p.t.Helper()
 	found := 0
@@ -67,8 +67,8 @@ func (p *pair) requireContentOnly(id fsm.VolumeID, size int) {
 	require.Positive(p.t, found)
 }
 
-// checkLocalCopies makes local volumes, as large as their source, of all that there is of a
-// replicated volume, and has them grow.
+// checkLocalCopies makes local volumes, as large as their source, from all sources that a
+// replicated volume offers, and expands them.
 func (p *pair) checkLocalCopies(id fsm.VolumeID, kept fsm.SnapshotID) {
 	p.t.Helper()
 	var taken fsm.SnapshotID
@@ -104,7 +104,7 @@ func (p *pair) checkLocalCopies(id fsm.VolumeID, kept fsm.SnapshotID) {
 	p.eventually("the snapshot is gone", func() bool { return p.snapshotHost(taken) == "" })
 }
 
-// removeCopies deletes volumes beside the one that they were made of.
+// removeCopies deletes volumes, but not the one that they were made from.
 func (p *pair) removeCopies(all ...fsm.VolumeID) {
 	p.t.Helper()
 	for _, id := range all {
@@ -113,7 +113,7 @@ func (p *pair) removeCopies(all ...fsm.VolumeID) {
 	}
 }
 
-// withKeptCopy is a filled replicated volume of which the first host keeps a lost copy; that
+// withKeptCopy is a filled replicated volume of whose data the first host has a kept copy; that
 // host is down.
 func (p *pair) withKeptCopy() (id fsm.VolumeID) {
 	id = p.create(protocolC)
@@ -140,7 +140,7 @@ func TestALocalVolumeIsAsLargeAsTheReplicatedOneThatItIsMadeOf(t *testing.T) {
 	p.remove(id)
 }
 
-// Killed at every step of it, on either host.
+// Killed at every step, on either host.
 func TestACrashAtEveryPointOfALocalCopyOfAReplicatedVolume(t *testing.T) {
 	t.Parallel()
 	for _, point := range agent.FaultPoints {

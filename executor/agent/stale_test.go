@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// newBareExecutor is an executor of a host without pools, of which nothing was started.
+// newBareExecutor is an Agent of a host without pools; nothing is started.
 func newBareExecutor(t *testing.T) *Agent {
 	host, err := records.OpenHost(t.TempDir() + "/data")
 	require.NoError(t, err)
@@ -23,8 +23,8 @@ func newBareExecutor(t *testing.T) *Agent {
 	return e
 }
 
-// A call that waits for a volume's lock may get it from somebody who leaves a child on the
-// device that cannot be killed.
+// A call that waits for a volume's lock may get it from a holder that leaves an unkillable child
+// on the device.
 func TestACallThatWaitedForTheLockIsRefusedOnAParkedVolume(t *testing.T) {
 	e := newBareExecutor(t)
 	e.mu.Lock()
@@ -47,8 +47,8 @@ func TestACallThatWaitedForTheLockIsRefusedOnAParkedVolume(t *testing.T) {
 	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
 }
 
-// The log may begin to want something of a volume after a look at it has failed: what the
-// look met is nothing of the operation's.
+// Desired state may first appear after a reconciliation of the volume has failed: that failure is
+// not the operation's.
 func TestAFailureBeforeTheFirstDesiredStateIsNotReportedForTheOperation(t *testing.T) {
 	e := newBareExecutor(t)
 	e.mu.Lock()
@@ -68,8 +68,8 @@ func TestAFailureBeforeTheFirstDesiredStateIsNotReportedForTheOperation(t *testi
 	require.Empty(t, v.inFlight)
 }
 
-// A worker may have found a volume's entry just before another one dropped it. By now a
-// call may have made a new one, whose record has the same file.
+// A worker may have found a volume's entry just before another one dropped it. Meanwhile a call
+// may have made a new entry, whose record is the same file.
 func TestAForgottenVolumeIsNotReconciled(t *testing.T) {
 	e := newBareExecutor(t)
 	e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true})
@@ -87,7 +87,7 @@ func TestAForgottenVolumeIsNotReconciled(t *testing.T) {
 	require.NoError(t, e.records.openRecord(v))
 	v.record.Staging = &records.StagingRecord{Path: "/staging"}
 	require.NoError(t, e.records.saveRecord(v, true))
-	if e.tryLock(dropped) { // as a worker does, who finds nothing of it
+	if e.tryLock(dropped) { // as a worker does that finds nothing of it
 		e.volumeWorker.forgetVolume(dropped)
 	}
 	e.mu.Lock()
@@ -98,8 +98,8 @@ func TestAForgottenVolumeIsNotReconciled(t *testing.T) {
 	require.Equal(t, v.record.Staging, j.Staging)
 }
 
-// A replica that lost is watched while the log says so. How long it has not been torn down
-// is counted anew when it loses again.
+// A victim is watched while the log says that it is one. The time that it may take to be torn
+// down starts anew when it becomes a victim again.
 func TestTheSelfFenceTimerRestartsWithEachLoss(t *testing.T) {
 	e := newBareExecutor(t)
 	reboots := 0
@@ -112,7 +112,7 @@ func TestTheSelfFenceTimerRestartsWithEachLoss(t *testing.T) {
 	began := time.Now()
 	e.suspended.watchVictim(v, primary, began)
 	e.mu.Lock()
-	v.desired = &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{}} // before anybody looked again
+	v.desired = &fsm.DesiredVolume{Replication: &fsm.DesiredReplica{}} // before anything observed it again
 	e.mu.Unlock()
 	suspects, err := e.suspended.suspendedOrVictims(t.Context())
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ type noneSuspended struct{ executor.Replicator }
 
 func (noneSuspended) ListSuspended(context.Context) ([]fsm.VolumeID, error) { return nil, nil }
 
-// What was measured is judged by what was wanted before: a volume may grow meanwhile.
+// A measurement is judged by the size that was desired before: a volume may be expanded meanwhile.
 func TestAVolumeExpandedDuringItsHealthCheckIsNotTooShort(t *testing.T) {
 	e := newBareExecutor(t)
 	e.mu.Lock()
@@ -156,8 +156,8 @@ func TestAVolumeExpandedDuringItsHealthCheckIsNotTooShort(t *testing.T) {
 	require.True(t, e.health.recordHealth(t.Context(), v, x).Abnormal)
 }
 
-// S1: what is recorded as acted on names the incarnation that said it, also when a session
-// of another one with the same counter begins meanwhile.
+// S1: the acted epoch names the incarnation that its desired state came from, also when a session
+// of another incarnation with the same counter begins meanwhile.
 func TestS1_TheActedEpochNamesTheIncarnationItCameFrom(t *testing.T) {
 	e := newBareExecutor(t)
 	e.Mounter = newProbeMounter(nil)
@@ -175,7 +175,7 @@ func TestS1_TheActedEpochNamesTheIncarnationItCameFrom(t *testing.T) {
 	e.mu.Unlock()
 	say("one")
 	pool.onObserve = func() {
-		if looks++; looks == 3 { // one for the replica, one for what is to be done, and the step's own
+		if looks++; looks == 3 { // the replica's, the volume's choice, and the step's own
 			say("two")
 		}
 	}
@@ -202,8 +202,8 @@ func (p *resizingPool) Observe(context.Context, fsm.VolumeID) (executor.Device, 
 	return executor.Device{Exists: true, Size: p.size}, nil
 }
 
-// S2: an attachment that one session's log heard of is nothing in the next session, which
-// may begin while the device below is read.
+// S2: an attachment that was committed in one session is void in the next one, which may begin
+// while the backing device is read.
 func TestS2_ASessionThatEndsWhileTheDiskIsReadAttachesNothing(t *testing.T) {
 	e := newBareExecutor(t)
 	session := func() { e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true}) }
@@ -263,7 +263,7 @@ func (s unkillableChild) Stuck() <-chan struct{} { return s }
 
 const testVolume = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d6")
 
-// meanwhile does something over and over until the test ends.
+// repeatUntilEnd does something over and over until the test ends.
 func repeatUntilEnd(t *testing.T, do func()) {
 	t.Helper()
 	ctx, end := context.WithCancel(context.Background())
@@ -276,7 +276,7 @@ func repeatUntilEnd(t *testing.T, do func()) {
 	t.Cleanup(func() { end(); doing.Wait() })
 }
 
-// A volume may cease to be wanted as soon as a call has waited for what it must be.
+// A volume's desired state may be withdrawn as soon as a call has waited for it.
 func TestACallKeepsTheDesiredStateItWaitedForAfterItIsWithdrawn(t *testing.T) {
 	e := newBareExecutor(t)
 	e.CatchUpTimeout = time.Minute
@@ -295,8 +295,8 @@ func TestACallKeepsTheDesiredStateItWaitedForAfterItIsWithdrawn(t *testing.T) {
 	}
 }
 
-// The answer to an expansion is the size that the filesystem has. The volume may grow again,
-// or its pool be absent, before anybody looks another time.
+// An expansion returns the size that the filesystem has. The volume may grow again, or its pool
+// be absent, before it is observed another time.
 func TestAnExpansionAnswersWithTheSizeThatItMade(t *testing.T) {
 	for name, after := range map[string]int64{"grown again": 4 << 20, "absent": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -320,7 +320,7 @@ func TestAnExpansionAnswersWithTheSizeThatItMade(t *testing.T) {
 	}
 }
 
-// stagedPool has a device of the volume.
+// stagedPool is a pool with an active device of the volume.
 type stagedPool struct{ *resizingPool }
 
 func (p stagedPool) Observe(ctx context.Context, id fsm.VolumeID) (executor.Device, error) {
@@ -329,8 +329,8 @@ func (p stagedPool) Observe(ctx context.Context, id fsm.VolumeID) (executor.Devi
 	return d, err
 }
 
-// A volume that was unstaged and staged again at the same path, while it was looked at, has
-// not lost its mount.
+// A volume that was unstaged and staged again at the same path during its health check has not
+// lost its mount.
 func TestAVolumeRestagedDuringItsHealthCheckIsNotAbnormal(t *testing.T) {
 	e := newBareExecutor(t)
 	e.Update(executor.Update{At: fsm.Epoch{Incarnation: 1, Index: 1}, Full: true, Adopted: true, Volumes: []fsm.DesiredVolume{

@@ -33,7 +33,7 @@ type testHost struct {
 	throttle *fakeThrottle
 	e        *agent.Agent
 	host     *records.Host
-	boot     string // another than the kernel's when it is set
+	boot     string // replaces the kernel's when it is set
 
 	resync, maxFreeze, health time.Duration
 	configure                 func(*agent.Config)
@@ -45,7 +45,7 @@ func newTestHost(t testing.TB) *testHost {
 	return w
 }
 
-// start is the node process starting: a new executor on the same folder and kernel.
+// start starts the node process: a new Agent on the same data directory and kernel.
 func (w *testHost) start(faults agent.Faults) *agent.Agent {
 	w.t.Helper()
 	w.build(faults, w.testCluster)
@@ -75,7 +75,7 @@ func (w *testHost) build(faults agent.Faults, log executor.Proposer) {
 	w.e = e
 	w.t.Cleanup(func() {
 		if f, ok := faults.(*stopAtPoint); ok && f.isStopped() {
-			return // it cannot stop any more
+			return // it cannot be stopped any more
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -83,7 +83,7 @@ func (w *testHost) build(faults agent.Faults, log executor.Proposer) {
 	})
 }
 
-// restart stops the executor as a SIGTERM does, and starts another.
+// restart stops the Agent as a SIGTERM does, and starts another.
 func (w *testHost) restart() {
 	w.t.Helper()
 	w.stop()

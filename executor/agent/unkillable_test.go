@@ -14,7 +14,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// unkillablePool leaves a child behind that cannot be killed, when it copies.
+// unkillablePool leaves an unkillable child behind when it copies.
 type unkillablePool struct {
 	executor.Backend
 	executor.SnapshotBackend
@@ -50,7 +50,7 @@ func (p *unkillablePool) RemoveSnapshot(context.Context, fsm.SnapshotID) error {
 	return nil
 }
 
-// endedFreeze ends while it is cut under.
+// endedFreeze ends while a snapshot is taken under it.
 type endedFreeze struct{ executor.Freeze }
 
 func (endedFreeze) Run(ctx context.Context, taken func(context.Context) error) error {
@@ -60,8 +60,8 @@ func (endedFreeze) Run(ctx context.Context, taken func(context.Context) error) e
 
 const testSnapshot = fsm.SnapshotID("hs-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d7")
 
-// A child that cannot be killed has the devices of what is copied and of the copy: neither
-// is touched before it is gone.
+// An unkillable child has the devices of the source and of the copy: neither is touched before it
+// is gone.
 func TestACopyByAnUnkillableChildParksItsVolumes(t *testing.T) {
 	const clone = fsm.VolumeID("hf-0b7a9a3e-4f5c-4d6e-8f70-8192a3b4c5d8")
 	for name, work := range map[string]func(e *Agent, p *unkillablePool) error{
@@ -102,7 +102,7 @@ func TestACopyByAnUnkillableChildParksItsVolumes(t *testing.T) {
 	}
 }
 
-// Nor is the snapshot said to be gone that the child may still make.
+// A snapshot that the child may still make is not reported as gone.
 func TestASnapshotThatAnUnkillableChildMayStillMakeIsNotReportedGone(t *testing.T) {
 	child := make(chan struct{})
 	c := &snapshotState{parked: child}
@@ -122,8 +122,8 @@ type endedChild struct{ error }
 
 func (endedChild) Stuck() <-chan struct{} { return nil }
 
-// What is undone after a command that was killed may leave a child that cannot be: the first
-// one's end does not hide it, and of several each is waited for.
+// Undoing what a killed command did may leave a child that cannot be killed. The first child's end
+// does not hide it, and of several each is waited for.
 func TestAnUnkillableChildIsFoundBehindOneThatEnded(t *testing.T) {
 	e := newBareExecutor(t)
 	e.mu.Lock()
@@ -139,7 +139,7 @@ func TestAnUnkillableChildIsFoundBehindOneThatEnded(t *testing.T) {
 	require.Eventually(t, func() bool { return e.tryLock(v) }, time.Minute, time.Millisecond)
 }
 
-// unkillableRemoval leaves a child behind that cannot be killed, when it removes.
+// unkillableRemoval leaves an unkillable child behind when it removes.
 type unkillableRemoval struct{ *unkillablePool }
 
 func (p unkillableRemoval) RemoveSnapshot(context.Context, fsm.SnapshotID) error {
@@ -147,7 +147,7 @@ func (p unkillableRemoval) RemoveSnapshot(context.Context, fsm.SnapshotID) error
 	return p.child
 }
 
-// Nor is another removal begun beside the child of the first, nor a cut.
+// While the child of the first removal runs, neither another removal nor a snapshot is begun.
 func TestASnapshotIsRemovedByOneChildAtATime(t *testing.T) {
 	e := newBareExecutor(t)
 	pool := unkillableRemoval{&unkillablePool{child: make(unkillableChild)}}
@@ -180,7 +180,7 @@ func TestASnapshotIsRemovedByOneChildAtATime(t *testing.T) {
 	require.Equal(t, 2, pool.removed)
 }
 
-// unkillableDeactivate leaves a child behind that cannot be killed, when it takes the device down.
+// unkillableDeactivate leaves an unkillable child behind when it deactivates the device.
 type unkillableDeactivate struct{ *unkillablePool }
 
 func (unkillableDeactivate) Observe(context.Context, fsm.VolumeID) (executor.Device, error) {
@@ -189,7 +189,7 @@ func (unkillableDeactivate) Observe(context.Context, fsm.VolumeID) (executor.Dev
 
 func (p unkillableDeactivate) Deactivate(context.Context, fsm.VolumeID) error { return p.child }
 
-// noResource is a host that has no resource.
+// noResource is a Replicator that has no resources.
 type noResource struct{ executor.Replicator }
 
 func (noResource) BackingCapacity(size int64) int64 { return size }
@@ -198,7 +198,7 @@ func (noResource) Observe(context.Context, fsm.VolumeID, uint32, string) (execut
 	return executor.ResourceStatus{}, nil
 }
 
-// What a step of a replica left behind has the device below, too.
+// A child that a step of a replica left behind may use the backing device, too.
 func TestABackingDeviceIsNotRemovedBesideAnUnkillableChild(t *testing.T) {
 	e := newBareExecutor(t)
 	pool := unkillableDeactivate{&unkillablePool{child: make(unkillableChild)}}

@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// gatedLog answers reports when it is told to, each with the index that it is told.
+// gatedLog answers reports when a test says so, each with the index that the test gives.
 type gatedLog struct {
 	reports chan *fsmpb.Report
 	answers chan uint64
@@ -60,8 +60,8 @@ func (l *gatedLog) next(t *testing.T) *fsmpb.Report {
 	}
 }
 
-// A wish that came while a report was under way found nothing to say; the report was
-// passed over; so it is said again without waiting for the next look at all volumes.
+// An update that came while a report was under way found nothing to report, and the report was
+// superseded: so the fact is reported again without waiting for the next resync.
 func TestASupersededFactIsReportedAgain(t *testing.T) {
 	w, log := newSlowHost(t)
 	id := backendtest.NewID()
@@ -70,13 +70,13 @@ func TestASupersededFactIsReportedAgain(t *testing.T) {
 	looks := w.pool.Effects("observe", id)
 	w.e.Update(removing(id, 9, true))
 	require.Eventually(t, func() bool { return w.pool.Effects("observe", id) > looks }, time.Minute, time.Millisecond)
-	require.NoError(t, w.e.UnpublishTarget(t.Context(), id, "/nowhere")) // whoever looked is done
+	require.NoError(t, w.e.UnpublishTarget(t.Context(), id, "/nowhere")) // the worker is done
 	log.answers <- 5
 	require.NotNil(t, log.next(t).GetObservations()[0].GetDeviceGone())
 	log.answers <- 10
 }
 
-// The same of a snapshot: a wish that came while its end was reported found nothing to say.
+// The same for a snapshot: an update that came while its report was under way found nothing to report.
 func TestASupersededSnapshotFactIsReportedAgain(t *testing.T) {
 	w, log := newSlowHost(t)
 	id, source := backendtest.NewSnapshotID(), backendtest.NewID()
@@ -88,7 +88,7 @@ func TestASupersededSnapshotFactIsReportedAgain(t *testing.T) {
 	}
 	w.e.Update(want(3))
 	require.NotNil(t, log.next(t).GetObservations()[0].GetSnapshotGone())
-	for index := range uint64(2) { // who looks for the second time is done with the first
+	for index := range uint64(2) { // when a worker begins the second time, the first is done
 		looks := w.pool.Effects("observe-snapshot", fsm.VolumeID(id))
 		w.e.Update(want(8 + index))
 		require.Eventually(t, func() bool { return w.pool.Effects("observe-snapshot", fsm.VolumeID(id)) > looks }, time.Minute, time.Millisecond)
@@ -98,7 +98,7 @@ func TestASupersededSnapshotFactIsReportedAgain(t *testing.T) {
 	log.answers <- 10
 }
 
-// S1: what a host in adoption mode was told is done as soon as it is adopted.
+// S1: what a host in adoption mode was told to do is done as soon as it is adopted.
 func TestS1_AnAdoptedHostActsOnEarlierUpdates(t *testing.T) {
 	w, log := newSlowHost(t)
 	id := backendtest.NewID()

@@ -16,7 +16,7 @@ const (
 	testSource     = fsmpb.ConnectionState_CONNECTION_STATE_SYNC_SOURCE
 )
 
-// wantedReplica is one of a born volume that is to be connected, changed as said.
+// wantedReplica is the spec of a replica after its initial sync that is to be connected, with changes.
 func wantedReplica(change ...func(*ReplicaSpec)) *ReplicaSpec {
 	w := &ReplicaSpec{Goal: fsm.GoalKeep, Size: testGib, DesiredReplica: &fsm.DesiredReplica{
 		InitialSyncDone: true, Connect: true, UpToDate: true, Peer: &fsm.ReplicaPeer{Node: "n2"}, BackingCapacity: testGib,
@@ -27,7 +27,7 @@ func wantedReplica(change ...func(*ReplicaSpec)) *ReplicaSpec {
 	return w
 }
 
-// haveReplica is one that is as it should be, changed as said.
+// haveReplica is a replica in the state that wantedReplica asks for, with changes.
 func haveReplica(change ...func(*ObservedReplica)) *ObservedReplica {
 	h := &ObservedReplica{
 		ResourceStatus: executor.ResourceStatus{
@@ -291,7 +291,7 @@ func TestNextReplicaStep(t *testing.T) {
 	}
 }
 
-// FuzzNextReplicaStep: whatever is observed, what is forbidden is never done.
+// FuzzNextReplicaStep: no observation leads to a forbidden step.
 func FuzzNextReplicaStep(f *testing.F) {
 	f.Add(uint64(0), uint8(0), uint8(0))
 	f.Add(^uint64(0), uint8(8), uint8(3))

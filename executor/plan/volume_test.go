@@ -109,8 +109,8 @@ func TestNextVolumeStep(t *testing.T) {
 	}
 }
 
-// FuzzNextVolumeStep plays next against a host in which every step works, from any
-// beginning: it must come to rest, and never do what the rules forbid.
+// FuzzNextVolumeStep plays NextVolumeStep against a host on which every step works, from any
+// initial state: it must converge, and never do what the rules forbid.
 func FuzzNextVolumeStep(f *testing.F) {
 	f.Add(uint32(0), uint8(0))
 	f.Add(uint32(0xffffffff), uint8(7))
@@ -150,7 +150,7 @@ func FuzzNextVolumeStep(f *testing.F) {
 	})
 }
 
-// requireAllowed holds the rules that no combination may break.
+// requireAllowed checks the rules that hold for every combination.
 func requireAllowed(t *testing.T, want *VolumeSpec, have *ObservedVolume, s Step) {
 	t.Helper()
 	switch s.Kind {
@@ -174,7 +174,7 @@ func requireAllowed(t *testing.T, want *VolumeSpec, have *ObservedVolume, s Step
 	}
 }
 
-// simulate is a host on which the step works.
+// simulate changes the host as the step does when it works.
 func simulate(want *VolumeSpec, have *ObservedVolume, s Step) {
 	switch s.Kind {
 	case StepCreate:
