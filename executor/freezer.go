@@ -19,8 +19,8 @@ type Freezer interface {
 
 // Freeze is one freeze of one filesystem. Run and Thaw exclude each other by a lock.
 type Freeze interface {
-	// Run calls cut while the freeze holds. When the freeze had ended, or ended while cut
-	// ran, it fails, and what cut made must not be used.
+	// Run calls its argument while the freeze holds. When the freeze had ended before, or ended
+	// during the call, Run fails, and what was made meanwhile must not be used.
 	Run(ctx context.Context, cut func(context.Context) error) error
 	// Thaw ends the freeze and its process. Ended already is success.
 	Thaw(ctx context.Context) error

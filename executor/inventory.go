@@ -4,7 +4,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// The kinds of things in an inventory.
+// Kinds of inventory items.
 const (
 	// KindImage is a finished image of a volume.
 	KindImage = "image"
@@ -20,11 +20,11 @@ const (
 	KindResource = "resource"
 )
 
-// InventoryItem is one thing found below a pool, or in the kernel for a device of it.
+// InventoryItem is one thing found in a pool's storage, or in the kernel for a device of it.
 type InventoryItem struct {
 	Kind   string // one of the kinds above
 	Volume fsm.VolumeID
-	// Snapshot is set instead of ID for a snapshot, finished or not.
+	// Snapshot is set instead of Volume for a snapshot, finished or not.
 	Snapshot fsm.SnapshotID
 	Path     string
 }
@@ -35,6 +35,6 @@ type PoolFacts struct {
 	Free       int64 // bytes
 	Capacity   int64 // bytes
 	Absent     bool  // not mounted, or without its id file (S12)
-	FullCopies bool  // a snapshot or a clone is a whole copy: it shares no blocks
+	FullCopies bool  // a snapshot or a clone is a complete copy: it shares no blocks
 	Detail     string
 }

@@ -12,24 +12,23 @@ import (
 // makes is named after its id, and is complete once it has that name: an unfinished copy
 // lies in the pool's tmp directory.
 type SnapshotBackend interface {
-	// SharesBlocks tells whether the pool cuts and clones without copying (reflink).
+	// SharesBlocks reports whether the pool takes snapshots and clones without copying (reflink).
 	SharesBlocks() bool
 	// CopyRate is the measured rate of a copy within the pool, in bytes a second.
 	CopyRate(ctx context.Context) (int64, error)
-	// ObserveSnapshot looks at one snapshot. It changes nothing.
+	// ObserveSnapshot reports one snapshot's image. It changes nothing.
 	ObserveSnapshot(ctx context.Context, id fsm.SnapshotID) (Device, error)
 	// Allocated is how many bytes of the volume's image hold data.
 	Allocated(ctx context.Context, id fsm.VolumeID) (int64, error)
-	// Cut makes a snapshot of the volume's image as it is now. One that is there
+	// TakeSnapshot takes a snapshot of the volume's image as it is now. One that exists
 	// already is adopted. The caller has frozen what must be frozen (S19).
 	TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, progress Progress) error
-	// RemoveSnapshot makes a snapshot and what an interrupted cut left go away.
+	// RemoveSnapshot deletes a snapshot and what an interrupted TakeSnapshot left.
 	RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error
-	// CreateFrom makes a volume's image of size bytes from a source in the same
-	// pool. Of the source only the first content bytes are taken, 0: all that it has;
-	// what is behind those is DRBD's metadata. Whatever the image has beyond what was
-	// taken reads as zero, also when it has grown. OutOfRange: more is to be taken than
-	// size bytes.
+	// CreateFrom makes a volume's image of size bytes from a source in the same pool. Only the
+	// source's first content bytes are copied, 0: all of it; behind them is DRBD's metadata.
+	// Whatever the image has beyond that reads as zero, also after an expansion. OutOfRange:
+	// the source has more than size bytes to copy.
 	CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, progress Progress) error
 	// Expand makes the image larger, and its block device if it is active. An image that is
 	// as large already stays as it is; it never shrinks.

@@ -89,8 +89,8 @@ func (v *volume) checkNotSnapshotting() error {
 	return nil
 }
 
-// releaseHolds ends all holds when the process stops: the freezes would end at their
-// deadlines, but nobody need wait for that.
+// releaseHolds ends all holds when the process stops. The freezes would end at their
+// deadlines anyway, but then writers would wait for that.
 func (f *sourceFreezer) releaseHolds(ctx context.Context) error {
 	f.mu.Lock()
 	var holds []*freezeHold

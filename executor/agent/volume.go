@@ -36,7 +36,7 @@ type volume struct {
 	freezeHold         *freezeHold
 	waiters            map[string]func()
 	ackedLimits        *fsm.Limits          // acknowledged by the log as in force
-	expandedSize       int64                // bytes of the device when a filesystem last used all of it
+	expandedSize       int64                // bytes of the device when all of it was last in use
 	checkingHealth     bool                 // its health is being measured
 	limitsError        string               // why its limits are not in force although it is staged
 	recordCopy         records.VolumeRecord // of the record file's content, for readers without the lock

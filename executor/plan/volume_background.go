@@ -11,7 +11,7 @@ import (
 type VolumeView struct {
 	Volume fsm.VolumeID
 	Boot   string
-	// Desired is nil when the state machine does not know the volume, or was not heard yet.
+	// Desired is nil when the session has not delivered it, or the state machine does not know the volume.
 	Desired *fsm.DesiredVolume
 	// Actionable: Desired may be acted on. It was read in this session, from a controller that
 	// has applied all that this host acted on (S14), and the host is adopted (S1).

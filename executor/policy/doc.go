@@ -1,7 +1,7 @@
-// Package policy decides what the leader proposes by itself: that a host is
-// unreachable, and that a replica is replaced. Its decisions are pure: time and polls are
-// passed in. The state machine admits or refuses what is proposed, so that a wrong clock
-// or a late poll costs availability, never data (S27).
+// Package policy decides what the leader proposes by itself: that a host is unreachable, and
+// that a replica is replaced. Its decisions are pure: time and the results of polls are
+// passed in. The state machine accepts or rejects what is proposed, so that a wrong clock or
+// a late poll costs availability, never data (S27).
 //
 // The monitor runs on every member. Every second it polls all members for the sessions
 // that they have, and for how long nothing came from their hosts. Only when no member had a host's

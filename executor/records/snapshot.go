@@ -18,8 +18,8 @@ type snapshotPhase string
 
 const (
 	PhaseNone snapshotPhase = ""
-	// PhaseBegun: frozen, or being taken. A file that exists may be torn: nobody has checked
-	// yet that the freeze held until it was complete (S19).
+	// PhaseBegun: frozen, or being taken. A file that exists may be torn: it was not checked yet
+	// that the freeze held until it was complete (S19).
 	PhaseBegun snapshotPhase = "begun"
 	// PhaseTaken: the file is complete, and was taken under its freeze.
 	PhaseTaken snapshotPhase = "done"
