@@ -130,5 +130,6 @@ var ErrReplicatorBusy = errors.New("an earlier command on the resource has not e
 // MetadataWiper is a Replicator that can remove DRBD's metadata from a backing device:
 // one that was copied from a replicated volume has its source's metadata.
 type MetadataWiper interface {
+	// WipeMetadata removes DRBD's metadata from the backing device of the volume.
 	WipeMetadata(ctx context.Context, id fsm.VolumeID) error
 }

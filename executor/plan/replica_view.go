@@ -34,6 +34,7 @@ const (
 	StepRemakeMetadata      StepKind = "remake-metadata"
 )
 
+// ReplicaSteps are the kinds of all steps of replicas.
 var ReplicaSteps = []StepKind{
 	StepActivateBacking, StepDeactivateBacking, StepConfigure, StepAdjust, StepCreateMetadata, StepProposeAttach, StepAttachDisk, StepDetachDisk,
 	StepConnect, StepConnectDiscard, StepDisconnect, StepNewUUID, StepInvalidate, StepSetPrimary, StepResumeIO, StepTearDownVictim, StepKeepVictim,

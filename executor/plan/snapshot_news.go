@@ -55,6 +55,7 @@ func (s *SnapshotView) unreportedFreezeFact() string {
 	return ""
 }
 
+// ObservationOf is an observation of a snapshot, without a fact yet.
 func ObservationOf(id fsm.SnapshotID, source fsm.VolumeID) *fsmpb.Observation {
 	return &fsmpb.Observation{VolumeId: string(source), SnapshotId: string(id)}
 }
@@ -86,6 +87,7 @@ func (s *SnapshotView) FillObservation(name string, ob *fsmpb.Observation) {
 	}
 }
 
+// SnapshotOperationStep names what a snapshot's operation is doing, for the log and operators.
 func SnapshotOperationStep(w *fsm.DesiredSnapshot) string {
 	switch w.Goal {
 	case fsm.SnapshotGoalFreeze:

@@ -4,8 +4,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// StepKind names one step on a host. It is the metric's label and the operation's step
-// in the log.
+// StepKind names one step on a host. Its value is the metric's label, the fault point and the
+// operation's step in the log. Values are fixed, and older than the constants' names in places.
 type StepKind string
 
 const (

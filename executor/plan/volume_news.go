@@ -161,6 +161,7 @@ func (f Fact) FillObservation(ob *fsmpb.Observation, s *VolumeView) {
 	}
 }
 
+// OperationStep names what a volume's operation is doing, for the log and operators.
 func OperationStep(w *fsm.DesiredVolume) string {
 	switch {
 	case w.Goal == fsm.GoalCreate:
@@ -173,4 +174,5 @@ func OperationStep(w *fsm.DesiredVolume) string {
 	return "change"
 }
 
+// FactReplicaObserved is that the log lacks the current observation of the replica.
 const FactReplicaObserved = "replica-seen"

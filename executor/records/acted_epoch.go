@@ -23,6 +23,7 @@ type actedRecord struct {
 	IncarnationID []byte    `json:"incarnation_id"`
 }
 
+// OpenActedEpoch reads the acted epoch; the zero Epoch where none was recorded.
 func OpenActedEpoch(dir string) (*ActedEpoch, error) {
 	file, content, err := openSlotFile(filepath.Join(dir, actedFile))
 	if err != nil {
@@ -39,6 +40,7 @@ func OpenActedEpoch(dir string) (*ActedEpoch, error) {
 	return s, nil
 }
 
+// Current is the acted epoch and the id of its incarnation, in memory.
 func (s *ActedEpoch) Current() (fsm.Epoch, []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -73,6 +73,7 @@ func (r *VolumeRecord) HasPendingTeardown(o PendingTeardown) bool {
 	return slices.ContainsFunc(r.PendingTeardowns, func(teardown PendingTeardown) bool { return teardown.Target == o.Target && teardown.Epoch == o.Epoch })
 }
 
+// Target is the record of the target at the path, nil when there is none. It may be changed in place.
 func (r *VolumeRecord) Target(path string) *TargetRecord {
 	for i := range r.Targets {
 		if r.Targets[i].Path == path {
@@ -82,6 +83,7 @@ func (r *VolumeRecord) Target(path string) *TargetRecord {
 	return nil
 }
 
+// WithoutTarget returns a copy of the targets without the one at the path.
 func (r *VolumeRecord) WithoutTarget(path string) []TargetRecord {
 	return slices.DeleteFunc(slices.Clone(r.Targets), func(t TargetRecord) bool { return t.Path == path })
 }
