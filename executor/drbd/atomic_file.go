@@ -8,9 +8,11 @@ import (
 	"path/filepath"
 )
 
-// writeFile puts a file in place whole and synced, or leaves the old one.
+// writeFile replaces a file atomically and synced: after a crash the path has the old content or
+// the new one.
 func writeFile(path string, content []byte, mode fs.FileMode) error {
-	// The tools read *.res only, so what a crash leaves is never taken for a resource.
+	// DRBD's tools read *.res only, so a temporary file that a crash leaves is never read as a
+	// resource.
 	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
 	if err != nil {
 		return err
@@ -34,7 +36,7 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// removeFile removes a file for good; one that is not there is fine.
+// removeFile removes a file and syncs the directory. A file that does not exist is no error.
 func removeFile(path string) error {
 	err := os.Remove(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -17,12 +17,12 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
-// maxReplicas is how many a volume can have: DRBD 8.4 knows one peer, and so does
-// executor.Resource, which DRBD 9's file is written from.
+// maxReplicas is how many replicas a volume can have: DRBD 8.4 supports one peer, and
+// executor.ResourceConfig, from which the file of DRBD 9 is written, has one peer too.
 const maxReplicas = 2
 
-// Version is the kernel module's, empty while it is not loaded, and how many replicas
-// of one volume it can hold.
+// Version returns the version of the loaded kernel module, empty while it is not loaded, and how
+// many replicas of one volume it supports.
 func (r *Replicator) Version() (version string, count uint32) {
 	t, err := r.readProc()
 	if err != nil || t.version == "" {
@@ -37,7 +37,8 @@ func major(version string) int {
 	return n
 }
 
-// Check tells why this host cannot hold replicated volumes, nil when it can.
+// Check returns why this host cannot hold replicated volumes; nil when it can. It loads the module
+// when it is not loaded.
 func (r *Replicator) Check(ctx context.Context) error {
 	for _, check := range []func(context.Context) error{r.checkTools, r.checkModule, r.checkDigests, r.checkMainFile, r.checkHelper, r.checkHandler} {
 		if err := check(ctx); err != nil {
@@ -56,7 +57,7 @@ func (r *Replicator) checkTools(context.Context) error {
 	return nil
 }
 
-// checkModule loads the kernel's module when it is not loaded.
+// checkModule loads the kernel module when it is not loaded, and checks its version.
 func (r *Replicator) checkModule(ctx context.Context) error {
 	version, _ := r.Version()
 	if version == "" {
@@ -76,8 +77,8 @@ func (r *Replicator) modprobe(ctx context.Context, module string) error {
 	return err
 }
 
-// checkDigests looks that this kernel has what the file names: with a digest that one
-// host has not, two hosts would never connect.
+// checkDigests checks that this kernel has the digests that the resource files name: two hosts of
+// which only one has a digest would never connect.
 func (r *Replicator) checkDigests(ctx context.Context) error {
 	for _, digest := range []string{r.config.Options.Auth, r.config.Options.Verify} {
 		if r.hasDigest(digest) {
@@ -97,8 +98,8 @@ func (r *Replicator) hasDigest(digest string) bool {
 
 var includeLine = regexp.MustCompile(`(?m)^\s*include\s+"([^"]+)"\s*;`)
 
-// checkMainFile looks that the file which the tools read, also when the kernel calls
-// them, includes ours. It is made only when there is none.
+// checkMainFile checks that the main file, which the tools read also when the kernel calls them,
+// includes our directory. It is created only when there is none.
 func (r *Replicator) checkMainFile(context.Context) error {
 	main := r.config.MainFile
 	text, err := os.ReadFile(main)
@@ -125,7 +126,7 @@ func (r *Replicator) checkMainFile(context.Context) error {
 	return fmt.Errorf("%s does not include %s", main, filepath.Join(r.config.Dir, "*"+fileSuffix))
 }
 
-// checkHelper looks that the kernel calls a drbdadm that is there (S13).
+// checkHelper checks that the kernel's user-mode helper is an existing drbdadm (S13).
 func (r *Replicator) checkHelper(context.Context) error {
 	text, err := os.ReadFile(filepath.Join(r.config.sysDir, "module/drbd/parameters/usermode_helper"))
 	if err != nil {
@@ -141,8 +142,8 @@ func (r *Replicator) checkHelper(context.Context) error {
 	return r.checkHostRoot(helper)
 }
 
-// checkHandler looks that the kernel will find this program, and calls it as the
-// kernel would: it must reach the node process (S13).
+// checkHandler checks that the kernel will find this program, and runs it as the kernel would: it
+// must reach the node process (S13).
 func (r *Replicator) checkHandler(ctx context.Context) error {
 	handler := r.config.Handler
 	if err := checkExecutable(handler); err != nil {
@@ -165,7 +166,7 @@ func (r *Replicator) checkHandler(ctx context.Context) error {
 	return nil
 }
 
-// checkExecutable refuses what is missing and what others than root could replace.
+// checkExecutable refuses a program that is missing or that others than root could replace.
 func checkExecutable(path string) error {
 	var stat unix.Stat_t
 	if err := unix.Stat(path, &stat); err != nil {
@@ -180,8 +181,8 @@ func checkExecutable(path string) error {
 	return nil
 }
 
-// checkHostRoot looks that the files are those of the host's first process: the kernel
-// runs the handler there, not in a container.
+// checkHostRoot checks that the paths lead to the same files in the root of the host's first
+// process: the kernel runs the handler there, not in a container.
 func (r *Replicator) checkHostRoot(paths ...string) error {
 	for _, path := range paths {
 		if outside := filepath.Join(r.config.procDir, "1/root", path); !sameFile(path, outside) {

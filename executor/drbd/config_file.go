@@ -27,7 +27,8 @@ func (r *Replicator) resourceFile(id fsm.VolumeID) string {
 	return filepath.Join(r.config.Dir, filePrefix+string(id)+fileSuffix)
 }
 
-// Configure writes the resource's file, atomically and for root alone: the secret is in it.
+// Configure writes the resource's file atomically and readable by root only, since it holds the
+// secret.
 func (r *Replicator) Configure(_ context.Context, res executor.ResourceConfig) error {
 	text, err := r.render(res)
 	if err != nil {
@@ -46,8 +47,8 @@ func (r *Replicator) Configure(_ context.Context, res executor.ResourceConfig) e
 	return nil
 }
 
-// RemoveConfig removes the resource's file, and what DRBD's tools remember of the device
-// below, which they would look for on the minor's next one.
+// RemoveConfig removes the resource's file, and DRBD's record of where the metadata of its minor
+// last were: the tools would look for them there on the next device with that minor.
 func (r *Replicator) RemoveConfig(ctx context.Context, id fsm.VolumeID) error {
 	if !id.Valid() {
 		return fsm.Reject(fsm.NotFound, "forget: %q is no volume", id)
@@ -71,15 +72,15 @@ func (r *Replicator) RemoveConfig(ctx context.Context, id fsm.VolumeID) error {
 	return removeFile(r.resourceFile(id))
 }
 
-// resource is what the file's template is filled with.
+// resource is the data of the configuration file's template.
 type resource struct {
 	executor.ResourceConfig
-	host, peer       string // names of the two sections: the tools look for `uname -n`
+	host, peer       string // names of the two sections; the tools choose the local one by `uname -n`
 	local, remote    string // "ipv4 10.0.0.1:7800"
 	handler          string
 	protocol         string
 	options          Options
-	nodeID, peerNode int // DRBD 9
+	nodeID, peerNode int // DRBD 9 only
 }
 
 func (r *Replicator) render(res executor.ResourceConfig) ([]byte, error) {
@@ -99,8 +100,8 @@ var (
 	hexSecret = regexp.MustCompile(`^[0-9a-f]{16,63}$`)
 )
 
-// newResource checks everything that goes into the file: a word of it that the parser read
-// in another way would change another option, of any volume.
+// newResource validates everything that goes into the file: a value that the parser reads in
+// another way could change another option, or another volume's resource.
 func (r *Replicator) newResource(res executor.ResourceConfig) (resource, error) {
 	host, err := r.config.Hostname()
 	if err != nil {
@@ -133,7 +134,7 @@ func (r *Replicator) newResource(res executor.ResourceConfig) (resource, error) 
 	return f, err
 }
 
-// peerName is any name but this host's own.
+// peerName returns a section name for the peer that differs from this host's own.
 func peerName(host string, peer fsm.NodeID) string {
 	if name := string(peer); plainName.MatchString(name) && name != host {
 		return name
@@ -168,7 +169,7 @@ func endpoint(res executor.ResourceConfig, address string) (string, error) {
 	return family + " " + netip.AddrPortFrom(ip, uint16(res.Port)).String(), nil
 }
 
-// handler is the command that the kernel's helper runs (S13).
+// handler is the command that the kernel's helper runs as the fence-peer handler (S13).
 func (r *Replicator) handler() string {
 	command := r.config.Handler + " fence-peer"
 	if r.config.Socket != "" {
@@ -193,7 +194,7 @@ func (r *Replicator) readResourceFile(id fsm.VolumeID) (string, bool, error) {
 	return string(text), true, nil
 }
 
-// configuredMinor is the minor that the resource's file names.
+// configuredMinor returns the minor that the resource's file names; false without a file.
 func (r *Replicator) configuredMinor(id fsm.VolumeID) (uint32, bool, error) {
 	text, found, err := r.readResourceFile(id)
 	if err != nil || !found {
@@ -222,7 +223,7 @@ func (r *Replicator) configuredBacking(id fsm.VolumeID) (string, error) {
 	return m[1], nil
 }
 
-// configuredVolumes lists the volumes that have a file, by their minors.
+// configuredVolumes returns the volumes that have a file, by minor.
 func (r *Replicator) configuredVolumes() (map[uint32]fsm.VolumeID, error) {
 	entries, err := os.ReadDir(r.config.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

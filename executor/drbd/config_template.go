@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// writeNet is what both versions call alike. All policies after a split brain are
-// "disconnect": none discards acknowledged writes by itself (S127).
+// writeNet writes the network options that both versions have in common. All policies after a
+// split brain are "disconnect": none discards acknowledged writes automatically (S127).
 func (f resource) writeNet(b *strings.Builder, indent string) {
 	o := f.options
 	for _, line := range []string{
@@ -29,8 +29,8 @@ func (f resource) writeNet(b *strings.Builder, indent string) {
 	}
 }
 
-// disk has a fixed rate of resynchronisation: the controlled one (c-plan-ahead) was
-// seen to start at 1 MiB a second and to take 25 s for 64 MiB on an idle link.
+// writeDisk sets a fixed rate of resynchronisation: the controlled rate (c-plan-ahead) was
+// measured to start at 1 MiB/s and to take 25 s for 64 MiB on an idle link.
 func (f resource) writeDisk(b *strings.Builder) {
 	for _, line := range []string{
 		"on-io-error detach",
@@ -44,10 +44,10 @@ func (f resource) writeDisk(b *strings.Builder) {
 	}
 }
 
-// fencingPolicy is what a primary does that lost its peer: it freezes until the log decided.
-// With protocol A the kernel refuses that (154): the primary goes on, the log is asked
-// nevertheless, and so it is before a replica is set primary without its peer. A takeover
-// of such a volume loses writes anyway and is an operator's decision (S11).
+// fencingPolicy is what a primary does that loses its peer: it suspends I/O until the log decided.
+// With protocol A the kernel refuses that policy (error 154): the primary continues, and the
+// handler still asks the log, also before a replica becomes primary without its peer. A takeover
+// of such a volume loses writes in any case and is an operator's decision (S11).
 func (f resource) fencingPolicy() string {
 	if f.protocol == "A" {
 		return "resource-only"
@@ -57,7 +57,7 @@ func (f resource) fencingPolicy() string {
 
 const fileHeader = "# Written by holdfast from the log. Changes are lost.\n"
 
-// render84 is the file for DRBD 8.4: two hosts, the fence outside the kernel.
+// render84 renders the file for DRBD 8.4: two hosts, fencing through the fence-peer handler.
 func (f resource) render84() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%sresource %s {\n  net {\n", fileHeader, f.Volume)
@@ -72,8 +72,8 @@ func (f resource) render84() []byte {
 	return []byte(b.String())
 }
 
-// render9 is the file for DRBD 9. Its own quorum is off, since the log decides, and
-// nothing promotes a device because it was opened (S2).
+// render9 renders the file for DRBD 9. DRBD's own quorum is off, since the log decides, and
+// auto-promote is off: opening a device must not promote it (S2).
 func (f resource) render9() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%sresource %s {\n  disk {\n", fileHeader, f.Volume)
@@ -93,8 +93,8 @@ func (f resource) writeVolume(b *strings.Builder, indent string) {
 	fmt.Fprintf(b, "%[1]sdevice minor %[2]d;\n%[1]sdisk \"%[3]s\";\n%[1]smeta-disk internal;\n", indent, f.Minor, f.BackingPath)
 }
 
-// writeHost is one host's section. Names have a meaning on this host only: 8.4 does not
-// exchange them, and 9 goes by node-id.
+// writeHost writes one host's section. Names have a meaning on this host only: 8.4 does not
+// exchange them, and 9 identifies hosts by node-id.
 func (f resource) writeHost(b *strings.Builder, name, address, extra string) {
 	fmt.Fprintf(b, "  on \"%s\" {\n%s    address %s;\n  }\n", name, extra, address)
 }

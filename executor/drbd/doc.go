@@ -1,20 +1,23 @@
 // Package drbd replicates volumes with the kernel's DRBD: it implements
 // executor.Replicator. It decides nothing. Each method is one step that the
-// executor was told to take, looks at the kernel before it does anything, and may
-// be asked again.
+// executor chose; it checks the kernel's state before it changes anything, and may
+// be repeated.
 //
-//	config.go   the resource's file, for the kernel's version (config9.go: DRBD 9)
-//	proc.go     what /proc/drbd says, and gi.go what a disk's metadata say
-//	observe.go  both as one observation; watch.go the kernel's stream of changes
-//	steps.go    attach, connect, roles; grow.go resize, verify, invalidate; tear.go the way down
-//	errors.go   one table from what the tools say to refusals
-//	size.go     what the metadata take
-//	secret.go   what two hosts know each other by
-//	check.go    whether this host can do it at all (S13)
+//	config_file.go      the resource's file; config_template.go renders it for DRBD 8.4 and 9
+//	proc.go             /proc/drbd
+//	metadata.go         a disk's metadata: metadata_netlink.go from the module, metadata_size.go
+//	                    their size, metadata_wipe.go their removal
+//	observe.go          all of that as one observation; watch.go the kernel's stream of events
+//	step.go             one step at a time for each resource
+//	steps.go            metadata, attach, connect, roles, down
+//	steps_resize.go     resize, verify, invalidate, adjust
+//	kernel_errors.go    the kernel's error codes as rejections
+//	secret.go           how two hosts authenticate each other
+//	check_host.go       whether this host can hold replicas at all (S13)
 //
-// Never used here: `up` and `adjust`, which connect by themselves, a plain
+// Never used here: `up` and `adjust`, which connect implicitly, a plain
 // `disconnect`, and `down` of a connected or a primary resource: these outdate the
-// good side, or take a device away from who writes to it (S8, S9).
+// good replica, or remove a device that is being written to (S8, S9).
 //
 // DESIGN.md says what was proven of DRBD 8.4 in guests, and what was not.
 package drbd

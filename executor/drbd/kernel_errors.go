@@ -12,22 +12,22 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// The exit codes of DRBD's tools that have a meaning of their own.
+// Exit codes of DRBD's tools that are treated specially.
 const (
-	exitInvalid  = 10 // the kernel refused the request; the text has its code
+	exitInvalid  = 10 // the kernel refused the request; the output has its error code
 	exitRefused  = 11 // the kernel refused the change of state
 	exitNeedData = 17 // it needs access to data that are UpToDate
-	exitTool     = 20 // usage, drbdmeta, or the device's lock is held by another command
+	exitTool     = 20 // usage, drbdmeta, or another command holds the device's lock
 )
 
-// answer is what a code of the kernel means. The numbers are DRBD's: negative ones
-// of enum drbd_state_rv, the others of enum drbd_ret_code.
+// kernelRejection is the rejection for one of the kernel's error codes. The numbers are DRBD's:
+// negative ones of enum drbd_state_rv, the others of enum drbd_ret_code.
 type kernelRejection struct {
 	reason fsm.Reason
 	text   string
 }
 
-// kernelRejections is the one table from what the kernel says to what we say.
+// kernelRejections maps the kernel's error codes to rejections; users see the texts.
 var kernelRejections = map[int]kernelRejection{
 	-1:  {fsm.InUse, "its peer is primary"},
 	-2:  {fsm.Precondition, "it has no access to data that are up to date"},
@@ -61,7 +61,7 @@ var (
 	lockPattern   = regexp.MustCompile(`lock on \S+ currently held by`)
 )
 
-// Error is what one of DRBD's tools said that is no refusal. It holds no secret.
+// Error is a failure of one of DRBD's tools that is not a rejection. It holds no secret.
 type Error struct {
 	Tool string
 	Code int
@@ -72,8 +72,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s ended with code %d: %s", e.Tool, e.Code, e.Text)
 }
 
-// classifyError turns a tool's failure into a rejection where the kernel gave a reason,
-// ErrReplicatorBusy where another command is in the way, and else an error without
+// classifyError turns a tool's failure into a rejection where the kernel gave a known reason, into
+// ErrReplicatorBusy where another command holds the resource, and otherwise into an *Error without
 // the secret that drbdadm repeats in its messages.
 func classifyError(action string, id fsm.VolumeID, err error) error {
 	var failed *run.Error
@@ -95,7 +95,7 @@ func classifyError(action string, id fsm.VolumeID, err error) error {
 	return fmt.Errorf("%s %s: %w", action, id, &Error{Tool: failed.Tool, Code: failed.Code, Text: sanitizeOutput(failed.Output)})
 }
 
-// kernelCode is the kernel's own code, 0 when there is none.
+// kernelCode returns the kernel's error code from the output, 0 when there is none.
 func kernelCode(failed *run.Error) int {
 	if failed.Code == exitNeedData {
 		return -2
@@ -114,8 +114,8 @@ func kernelCode(failed *run.Error) int {
 	return code
 }
 
-// sanitizeOutput is what a tool said without the command that drbdadm repeats, which holds
-// the secret; of a text that was cut in the middle of it nothing is left.
+// sanitizeOutput returns a tool's output without the command line that drbdadm repeats, which
+// holds the secret. Of an output that was truncated in the middle of that line nothing is kept.
 func sanitizeOutput(output string) string {
 	text, _, found := strings.Cut(output, "Command '")
 	if !found && strings.Contains(output, "' terminated with exit code") {
@@ -124,7 +124,7 @@ func sanitizeOutput(output string) string {
 	return strings.TrimSpace(secretPattern.ReplaceAllString(text, "${1}..."))
 }
 
-// hasCode tells whether the kernel gave this code.
+// hasCode reports whether the kernel gave this error code.
 func hasCode(err error, code int) bool {
 	var failed *run.Error
 	return errors.As(err, &failed) && kernelCode(failed) == code

@@ -10,17 +10,17 @@ import (
 	"github.com/holdfast-storage/holdfast/executor/run"
 )
 
-// diskMetadata is what a disk's metadata say of its content.
+// diskMetadata is what a disk's metadata say about its content.
 type diskMetadata struct {
 	found bool
-	uuid  uint64 // current, without its lowest bit, which says "primary"; 0 when fresh
+	uuid  uint64 // current UUID without its lowest bit, which is the primary flag; 0 when just created
 	fresh bool
 }
 
 // justCreated is the current UUID that create-md writes (UUID_JUST_CREATED).
 const justCreated = 4
 
-// noMetadata is how drbdmeta ends when it finds none; it says nothing then.
+// noMetadata is drbdmeta's exit code when it finds no metadata; it prints nothing then.
 const noMetadata = 1
 
 var giLine = regexp.MustCompile(`(?m)^([0-9A-F]{16}):(?:[0-9A-F]{16}:)`)
@@ -37,7 +37,7 @@ func parseMetadata(text string) (diskMetadata, error) {
 	return metadataFromUUID(uuid), nil
 }
 
-// metadataFromUUID is what a current UUID says.
+// metadataFromUUID interprets a current UUID.
 func metadataFromUUID(uuid uint64) diskMetadata {
 	if uuid&^1 == justCreated {
 		return diskMetadata{found: true, fresh: true}
@@ -45,7 +45,7 @@ func metadataFromUUID(uuid uint64) diskMetadata {
 	return diskMetadata{found: true, uuid: uuid &^ 1}
 }
 
-// attachedMetadata asks the kernel.
+// attachedMetadata reads the metadata of an attached disk from the kernel.
 func (r *Replicator) attachedMetadata(ctx context.Context, minor uint32) (diskMetadata, error) {
 	query := r.queryMetadataByTool
 	if version, _ := r.Version(); r.config.queryMetadata != nil && major(version) < 9 {
@@ -58,7 +58,8 @@ func (r *Replicator) attachedMetadata(ctx context.Context, minor uint32) (diskMe
 	return md, nil
 }
 
-// queryMetadataByTool is queryMetadataByNetlink for any version of DRBD.
+// queryMetadataByTool does what queryMetadataByNetlink does, with drbdsetup, for any version of
+// DRBD.
 func (r *Replicator) queryMetadataByTool(ctx context.Context, minor uint32) (diskMetadata, error) {
 	out, err := r.query(ctx, "drbdsetup", "get-gi", minorString(minor))
 	if err != nil {
@@ -67,8 +68,8 @@ func (r *Replicator) queryMetadataByTool(ctx context.Context, minor uint32) (dis
 	return parseMetadata(string(out))
 }
 
-// storedMetadata reads the metadata on the device below, which the kernel must not
-// have. Without metadata nothing is found, which is no error.
+// storedMetadata reads the metadata from the backing device, which must not be attached. A device
+// without metadata is no error: the result says that none were found.
 func (r *Replicator) storedMetadata(ctx context.Context, minor uint32, backing string) (diskMetadata, error) {
 	out, err := r.config.runner.Run(ctx, run.Command{Tool: "drbdmeta", Args: []string{minorString(minor), r.metadataVersion(), backing, "internal", "get-gi"}, Timeout: queryTimeout})
 	var failed *run.Error
@@ -81,7 +82,7 @@ func (r *Replicator) storedMetadata(ctx context.Context, minor uint32, backing s
 	return parseMetadata(string(out))
 }
 
-// metadataVersion is the format that this kernel's module writes.
+// metadataVersion is the metadata format that this kernel's module writes.
 func (r *Replicator) metadataVersion() string {
 	if version, _ := r.Version(); major(version) >= 9 {
 		return "v09"

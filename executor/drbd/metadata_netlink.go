@@ -22,15 +22,15 @@ const (
 	netlinkHeader     = 8   // struct drbd_genlmsghdr: the minor, and flags or the return code
 )
 
-// queryMetadataByNetlink asks the module of DRBD 8.4 for the identity of a minor's disk; nothing is
-// found where it has none. To start drbdsetup takes a hundred times as long, and every
-// look at a volume asks.
+// queryMetadataByNetlink reads the identity of a minor's disk from the module of DRBD 8.4; nothing
+// is found when the minor has no disk. Starting drbdsetup for that takes a hundred times as long,
+// and every observation of a volume needs it.
 func queryMetadataByNetlink(ctx context.Context, minor uint32) (diskMetadata, error) {
 	conn, err := genetlink.Dial(nil)
 	if err != nil {
 		return diskMetadata{}, err
 	}
-	defer func() { _ = conn.Close() }() // it was asked, and holds nothing back
+	defer func() { _ = conn.Close() }() // the reply was read; nothing is lost by a failed close
 	until := time.Now().Add(queryTimeout)
 	if deadline, limited := ctx.Deadline(); limited && deadline.Before(until) {
 		until = deadline
@@ -55,7 +55,7 @@ func queryMetadataByNetlink(ctx context.Context, minor uint32) (diskMetadata, er
 	return parseStatus(minor, replies[0].Data)
 }
 
-// parseStatus reads the answer to cmdGetStatus.
+// parseStatus reads the reply to cmdGetStatus.
 func parseStatus(minor uint32, reply []byte) (diskMetadata, error) {
 	if len(reply) < netlinkHeader || binary.NativeEndian.Uint32(reply) != minor {
 		return diskMetadata{}, errors.New("the answer is not about it")

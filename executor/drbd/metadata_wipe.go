@@ -9,8 +9,9 @@ import (
 
 var _ executor.MetadataWiper = (*Replicator)(nil)
 
-// WipeMetadata removes the metadata from the device below a volume that is just being
-// made as a copy of another: they are that one's. A device that the kernel has is left.
+// WipeMetadata removes the metadata from the backing device of a volume that is being created as a
+// copy: they were copied with the content and belong to the source. InUse while the disk is
+// attached.
 func (r *Replicator) WipeMetadata(ctx context.Context, id fsm.VolumeID) error {
 	return r.withStep(ctx, id, "remove the source's metadata from", func(s *step, d procDevice, inKernel bool) error {
 		if inKernel && d.attached() {

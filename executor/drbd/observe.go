@@ -19,11 +19,11 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// drbdMajor is the number of DRBD's block devices (LANANA).
+// drbdMajor is the major number of DRBD's block devices (LANANA).
 const drbdMajor = 147
 
-// Observe looks at the kernel, and at the metadata on the device below when the
-// kernel has it not attached. It asks only what answers while another command hangs.
+// Observe reads the resource's state from the kernel, and the metadata from the backing device
+// when it is not attached. It uses only interfaces that answer while another command hangs.
 func (r *Replicator) Observe(ctx context.Context, id fsm.VolumeID, minor uint32, backing string) (executor.ResourceStatus, error) {
 	m := executor.ResourceStatus{SyncPercent: -1}
 	_, configured, err := r.configuredMinor(id)
@@ -32,7 +32,7 @@ func (r *Replicator) Observe(ctx context.Context, id fsm.VolumeID, minor uint32,
 	}
 	m.HasConfig = configured
 	t, err := r.readProc()
-	if errors.Is(err, fs.ErrNotExist) { // the module is not loaded: nothing is in the kernel
+	if errors.Is(err, fs.ErrNotExist) { // the module is not loaded: the kernel has no resource
 		return m, nil
 	} else if err != nil {
 		return m, err
@@ -61,8 +61,8 @@ func (r *Replicator) fillStatus(d procDevice, m *executor.ResourceStatus) {
 	}
 }
 
-// fillMetadata tells of the metadata. Those of a device below that cannot be read are
-// not known, which is no error: the rest is.
+// fillMetadata fills in the metadata. If those of a detached backing device cannot be read, they
+// are unknown, which is no error: the rest of the observation is valid.
 func (r *Replicator) fillMetadata(ctx context.Context, d procDevice, inKernel bool, backing string, m *executor.ResourceStatus) error {
 	var md diskMetadata
 	var err error
@@ -83,7 +83,7 @@ func (r *Replicator) fillMetadata(ctx context.Context, d procDevice, inKernel bo
 	return nil
 }
 
-// findDevice is the minor's line, when the kernel has it for this volume.
+// findDevice returns the minor's line of /proc/drbd, when the kernel has it for this volume.
 func (r *Replicator) findDevice(ctx context.Context, t procTable, id fsm.VolumeID, minor uint32) (procDevice, bool, error) {
 	d, found := t.devices[minor]
 	if !found {
@@ -100,9 +100,9 @@ func (r *Replicator) findDevice(ctx context.Context, t procTable, id fsm.VolumeI
 	return d, true, nil
 }
 
-// minorOwner is whose a minor is. The kernel is asked once: a minor keeps its owner
-// until it is gone. What was gone while the kernel answered is asked again, as it
-// may be another's by now.
+// minorOwner returns the volume that a minor belongs to. The result of events2 is cached: a minor
+// keeps its owner until it was found unused. A minor that was found unused while events2 ran is
+// queried again, as it may have another owner by now.
 func (r *Replicator) minorOwner(ctx context.Context, minor uint32) (fsm.VolumeID, error) {
 	for {
 		r.mu.Lock()
@@ -122,7 +122,8 @@ func (r *Replicator) minorOwner(ctx context.Context, minor uint32) (fsm.VolumeID
 	}
 }
 
-// recordOwners takes in what the kernel listed, and tells whether it still holds of one minor.
+// recordOwners caches what the kernel listed, and reports whether it is still current for one
+// minor.
 func (r *Replicator) recordOwners(listed map[uint32]fsm.VolumeID, before map[uint32]uint64, minor uint32) (id fsm.VolumeID, current bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +147,7 @@ var (
 	eventMinor = regexp.MustCompile(` minor:(\d+)`)
 )
 
-// parseMinors reads which resource has which minor.
+// parseMinors reads from the output of events2 which resource has which minor.
 func parseMinors(events string) map[uint32]fsm.VolumeID {
 	minors := map[uint32]fsm.VolumeID{}
 	for line := range strings.Lines(events) {
@@ -161,7 +162,8 @@ func parseMinors(events string) map[uint32]fsm.VolumeID {
 	return minors
 }
 
-// ListSuspended lists the volumes whose I/O is frozen now. It reads files only.
+// ListSuspended returns the volumes whose I/O is suspended now. It reads files only, so it answers
+// while a command hangs.
 func (r *Replicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) {
 	t, err := r.readProc()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -188,7 +190,7 @@ func (r *Replicator) ListSuspended(context.Context) ([]fsm.VolumeID, error) {
 	return frozen, nil
 }
 
-// ListResources lists the volumes that are configured in the kernel or in files.
+// ListResources returns the volumes that are configured in the kernel or in files.
 func (r *Replicator) ListResources(ctx context.Context) ([]fsm.VolumeID, error) {
 	configured, err := r.configuredVolumes()
 	if err != nil {
@@ -207,7 +209,7 @@ func (r *Replicator) ListResources(ctx context.Context) ([]fsm.VolumeID, error) 
 	return slices.Compact(volumes), nil
 }
 
-// kernelVolumes lists the volumes that the kernel has resources of.
+// kernelVolumes returns the volumes that the kernel has resources of.
 func (r *Replicator) kernelVolumes(ctx context.Context) ([]fsm.VolumeID, error) {
 	if _, err := os.Stat(filepath.Join(r.config.procDir, "drbd")); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -231,7 +233,7 @@ func parseVolumes(events string) []fsm.VolumeID {
 
 func devicePath(minor uint32) string { return "/dev/drbd" + minorString(minor) }
 
-// deviceSize is 0 when the kernel does not say it.
+// deviceSize returns a DRBD device's size in bytes, 0 when the kernel does not tell it.
 func (r *Replicator) deviceSize(minor uint32) int64 {
 	text, err := os.ReadFile(filepath.Join(r.config.sysDir, "block", "drbd"+minorString(minor), "size"))
 	if err != nil {
@@ -244,7 +246,7 @@ func (r *Replicator) deviceSize(minor uint32) int64 {
 	return sectors * sectorBytes
 }
 
-// ignoreDetached makes nothing of an error about a disk that went away between two looks.
+// ignoreDetached drops an error that says that a disk was detached between two queries.
 func (*Replicator) ignoreDetached(err error) error {
 	var failed *Error
 	if errors.As(err, &failed) && failed.Code == noMetadata { // "Device has no disk"

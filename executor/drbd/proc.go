@@ -11,24 +11,24 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// device is what /proc/drbd says of one minor.
+// procDevice is what /proc/drbd says of one minor.
 type procDevice struct {
 	minor          uint32
-	connection     string // as the kernel calls it, "Unconfigured" when there is neither disk nor peer
+	connection     string // in the kernel's words, "Unconfigured" when there is neither disk nor peer
 	role, peerRole string
 	disk, peerDisk string
 	suspended      bool
 	outOfSync      int64 // bytes
-	percent        int   // -1: nothing is under way
+	percent        int   // -1: no synchronisation is running
 }
 
-// procTable is the whole of /proc/drbd.
+// procTable is the content of /proc/drbd.
 type procTable struct {
 	version string // such as 8.4.11
 	devices map[uint32]procDevice
 }
 
-// csUnconfigured is the kernel's word for a minor with neither disk nor peer.
+// csUnconfigured is the connection state of a minor with neither disk nor peer.
 const csUnconfigured = "Unconfigured"
 
 var (
@@ -39,7 +39,7 @@ var (
 	doneField   = regexp.MustCompile(`(?:sync'ed|verified): *(\d+)`)
 )
 
-// readProc reads /proc/drbd. It asks no command, so it answers also while one hangs.
+// readProc reads /proc/drbd. It runs no command, so it answers also while one hangs.
 func (r *Replicator) readProc() (procTable, error) {
 	text, err := os.ReadFile(filepath.Join(r.config.procDir, "drbd"))
 	if err != nil {
@@ -98,7 +98,7 @@ func parseDevice(minor, connection, details string) (procDevice, error) {
 	return d, nil
 }
 
-// parseDetails takes what the lines below a device's first say.
+// parseDetails reads the lines that follow a device's first one.
 func (d *procDevice) parseDetails(line string) {
 	if d == nil {
 		return
@@ -115,12 +115,12 @@ func (d *procDevice) parseDetails(line string) {
 	}
 }
 
-// attached tells whether the kernel has the device below open.
+// attached reports whether the kernel has the backing device open.
 func (d procDevice) attached() bool {
 	return d.connection != csUnconfigured && d.disk != "" && d.disk != "Diskless"
 }
 
-// standAlone tells whether the kernel has no peer for it.
+// standAlone reports whether the kernel has no connection configured for the device.
 func (d procDevice) standAlone() bool {
 	return d.connection == csUnconfigured || d.connection == "StandAlone"
 }
@@ -141,8 +141,7 @@ var diskStates = map[string]fsmpb.DiskState{
 	"UpToDate":     fsmpb.DiskState_DISK_STATE_UP_TO_DATE,
 }
 
-// connectionStates are those that last; every other name is a step on the way to a
-// connection or from it.
+// connectionStates are the lasting states of a connection; every other name is a transition.
 var connectionStates = map[string]fsmpb.ConnectionState{
 	"StandAlone":    fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE,
 	csUnconfigured:  fsmpb.ConnectionState_CONNECTION_STATE_STAND_ALONE,

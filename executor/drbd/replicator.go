@@ -15,25 +15,24 @@ import (
 
 var _ executor.Replicator = (*Replicator)(nil)
 
-// Config says where things are on this host. The zero value of each field stands
-// for its usual place.
+// Config says where things are on this host. The zero value of a field is its usual place.
 type Config struct {
-	// Dir holds the resources' files, /etc/drbd.d. Main is the file that the tools
+	// Dir is the directory of the resource files, /etc/drbd.d. MainFile is the file that the tools
 	// read when the kernel calls them, /etc/drbd.conf: it must include Dir.
 	Dir, MainFile string
-	// State is where DRBD's tools remember the sizes of devices, /var/lib/drbd. It
-	// must outlive a reboot.
+	// State is where DRBD's tools record devices and sizes, /var/lib/drbd. It must survive a
+	// reboot.
 	State string
-	// Handler is this program at its fixed path on the host's own root (S13), and
-	// Socket where it finds the node process, empty for its own default.
+	// Handler is this program at its fixed path on the host's own root (S13), and Socket the node
+	// process's socket that it connects to, empty for the handler's default.
 	Handler, Socket string
 	Options         Options
-	// Hostname is what `uname -n` says.
+	// Hostname returns what `uname -n` prints.
 	Hostname func() (string, error)
 	Log      *slog.Logger
 
-	// procDir and sys stand for /proc and /sys, run for the host's tools, ask for
-	// queryMetadataByNetlink, in tests.
+	// procDir and sysDir are /proc and /sys, runner runs the host's tools, queryMetadata is
+	// queryMetadataByNetlink; tests replace them.
 	procDir, sysDir string
 	runner          runner
 	queryMetadata   func(ctx context.Context, minor uint32) (diskMetadata, error)
@@ -45,19 +44,20 @@ type runner interface {
 	LookPath(tool string) (string, error)
 }
 
-// Options are DRBD's that an operator may tune. The zero value of each field stands
-// for its default.
+// Options are those of DRBD that an operator may tune. The zero value of a field is its default.
 type Options struct {
-	// A peer is given up when it answers no ping within PingTimeout, asked each
-	// PingInterval, or no write within WriteTimeout, which must be shorter than PingInterval.
+	// A peer is disconnected when it does not answer a ping, sent each PingInterval, within
+	// PingTimeout, or a write within WriteTimeout, which must be shorter than PingInterval.
 	PingInterval time.Duration // whole seconds, 2
 	PingTimeout  time.Duration // tenths of seconds, 0.5
 	WriteTimeout time.Duration // tenths of seconds, 1.9
 	ConnectRetry time.Duration // whole seconds, 2
-	// ResyncRate is the most that a resynchronisation takes of disk and network, and
-	// ResyncFloor what it keeps while somebody writes, in KiB a second: 100 MiB, 10 MiB.
+	// ResyncRate is the maximum that a resynchronisation takes of disk and network, and
+	// ResyncFloor what it keeps while the volume is written to, in KiB/s; defaults 100 MiB/s, 10
+	// MiB/s.
 	ResyncRate, ResyncFloor int
-	// Auth and Verify are digests that both hosts' kernels have: sha256, crc32c.
+	// Auth and Verify are digest algorithms that both hosts' kernels must have; defaults sha256,
+	// crc32c.
 	Auth, Verify string
 }
 
@@ -70,22 +70,22 @@ func (o Options) withDefaults() Options {
 	}
 }
 
-// Handler is where this program lies for the kernel, unless configured otherwise.
+// HandlerPath is where the kernel finds this program, unless Config.Handler says otherwise.
 const HandlerPath = "/usr/sbin/holdfast"
 
-// Replicator keeps the replicated volumes of one host. It is safe for concurrent use.
+// Replicator implements executor.Replicator for one host. It is safe for concurrent use.
 type Replicator struct {
 	config        Config
 	resizeTimeout time.Duration
 
 	mu            sync.Mutex
-	minorOwners   map[uint32]fsm.VolumeID          // whose each minor was seen to be
-	freeCounts    map[uint32]uint64                // how often each minor was seen to be nobody's
-	running       map[fsm.VolumeID]struct{}        // a command of ours runs
-	stuckCommands map[fsm.VolumeID]<-chan struct{} // a killed command waits in the kernel
+	minorOwners   map[uint32]fsm.VolumeID          // owner of each minor, as last observed
+	freeCounts    map[uint32]uint64                // how often each minor was found unused
+	running       map[fsm.VolumeID]struct{}        // a command of this process runs
+	stuckCommands map[fsm.VolumeID]<-chan struct{} // a killed command still waits in the kernel
 }
 
-// New is the replicator of this host. It touches nothing yet.
+// New returns the replicator of this host. It reads and changes nothing yet.
 func New(c Config) *Replicator {
 	c.Dir = cmp.Or(c.Dir, "/etc/drbd.d")
 	c.MainFile = cmp.Or(c.MainFile, "/etc/drbd.conf")

@@ -15,14 +15,14 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// keyFile is the host's X25519 key in its data folder, 32 bytes.
+// keyFile is the host's X25519 private key in its data directory, 32 bytes.
 const keyFile = "replication.key"
 
 // secretBytes becomes 62 hexadecimal digits: DRBD takes less than 64.
 const secretBytes = 31
 
-// OpenKey reads the host's key, and makes it at the first start. Its public half is
-// registered in the log; the private one never leaves the file.
+// OpenKey reads the host's key, and creates it at the first start. Its public half is registered
+// in the log; the private one never leaves the file.
 func OpenKey(dir string) (*ecdh.PrivateKey, error) {
 	path := filepath.Join(dir, keyFile)
 	raw, err := os.ReadFile(path)
@@ -50,8 +50,9 @@ func makeKey(path string) (*ecdh.PrivateKey, error) {
 	return key, nil
 }
 
-// SharedSecret is what the two hosts of a volume know each other by. Both derive the
-// same from their own private and the other's public key, so that no secret is in the log.
+// SharedSecret returns the secret by which the two hosts of a volume authenticate each other, in
+// hexadecimal digits. Both derive the same from their own private and the other's public key, so
+// that no secret is in the log.
 func SharedSecret(own *ecdh.PrivateKey, peer []byte, id fsm.VolumeID) (string, error) {
 	public, err := ecdh.X25519().NewPublicKey(peer)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Deadlines. A step that sets a role waits for the handler, which asks for ever (S6).
+// Deadlines. A step that sets a role waits for the handler, which retries without end (S6).
 const (
 	queryTimeout = 10 * time.Second
 	stepTimeout  = 30 * time.Second
 )
 
-// step is one change to one resource. While it runs no other is started, and after
-// its command was killed but hangs in the kernel none is either: a command behind it
-// would wait as well, and do later what nobody wants any more.
+// step is one change of one resource. While it runs no other is started, and none either while its
+// killed command is stuck in the kernel: a command behind it would wait as well, and take effect
+// later, when it is no longer wanted.
 type step struct {
 	r      *Replicator
 	id     fsm.VolumeID
@@ -27,7 +27,7 @@ type step struct {
 	minor  uint32
 }
 
-// begin starts a step on a resource that is configured. End ends it.
+// begin starts a step on a resource that is configured. Its end method ends it.
 func (r *Replicator) begin(id fsm.VolumeID, action string) (*step, error) {
 	if !id.Valid() {
 		return nil, fsm.Reject(fsm.NotFound, "%s: %q is no volume", action, id)
@@ -56,7 +56,7 @@ func (r *Replicator) claim(id fsm.VolumeID, action string) error {
 	return nil
 }
 
-// isStuck tells whether a killed command still waits in the kernel.
+// isStuck reports whether a killed command still waits in the kernel.
 func (r *Replicator) isStuck(id fsm.VolumeID) bool {
 	exited, found := r.stuckCommands[id]
 	if !found {
@@ -77,7 +77,7 @@ func (s *step) end() {
 	delete(s.r.running, s.id)
 }
 
-// adm runs drbdadm on the resource. Options come before the command's name.
+// adm runs drbdadm on the resource. Options precede the command's name.
 func (s *step) adm(ctx context.Context, args ...string) error {
 	return s.runTool(ctx, "drbdadm", append(args, string(s.id))...)
 }
@@ -93,13 +93,13 @@ func (s *step) runTool(ctx context.Context, tool string, args ...string) error {
 	return err
 }
 
-// run is adm with its failure told.
+// run is adm with its failure classified.
 func (s *step) run(ctx context.Context, args ...string) error {
 	return classifyError(s.action, s.id, s.adm(ctx, args...))
 }
 
-// device is what the kernel says of the resource now. A minor that another resource
-// has is an error: nothing may be done to it.
+// device returns what the kernel says of the resource now. A minor that belongs to another
+// resource is an error: it must not be touched.
 func (s *step) device(ctx context.Context) (procDevice, bool, error) {
 	t, err := s.r.readProc()
 	if err != nil {
@@ -122,7 +122,7 @@ func (r *Replicator) query(ctx context.Context, tool string, args ...string) ([]
 	return out, err
 }
 
-// withStep runs one step whose work is f, given what the kernel says before it.
+// withStep runs f as one step, with what the kernel said of the device before it.
 func (r *Replicator) withStep(ctx context.Context, id fsm.VolumeID, action string, f func(*step, procDevice, bool) error) error {
 	s, err := r.begin(id, action)
 	if err != nil {
@@ -136,7 +136,7 @@ func (r *Replicator) withStep(ctx context.Context, id fsm.VolumeID, action strin
 	return f(s, d, inKernel)
 }
 
-// withKernelStep is with for a step that needs the resource in the kernel.
+// withKernelStep is withStep for a step that needs the resource in the kernel.
 func (r *Replicator) withKernelStep(ctx context.Context, id fsm.VolumeID, action string, f func(*step, procDevice) error) error {
 	return r.withStep(ctx, id, action, func(s *step, d procDevice, inKernel bool) error {
 		if !inKernel {

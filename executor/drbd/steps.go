@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// CreateMetadata makes the metadata on the device below. Those that are there already
-// stay, whoever asks: what they guard would be lost with them.
+// CreateMetadata creates the metadata on the backing device. Existing ones are always kept:
+// overwriting them would lose what they say of the content.
 func (r *Replicator) CreateMetadata(ctx context.Context, id fsm.VolumeID) error {
 	return r.withStep(ctx, id, "make the metadata of", func(s *step, d procDevice, inKernel bool) error {
 		if inKernel && d.attached() {
@@ -26,13 +26,14 @@ func (r *Replicator) CreateMetadata(ctx context.Context, id fsm.VolumeID) error 
 		if current.found {
 			return nil
 		}
-		// Forced: nobody is there to confirm. That nothing is overwritten was looked at above.
+		// Forced: nobody is there to confirm. The check above made sure that nothing is
+		// overwritten.
 		return s.run(ctx, "create-md", "--force")
 	})
 }
 
-// RemakeMetadata makes the metadata of a disk that the kernel does not have anew, over
-// those that are there.
+// RemakeMetadata creates the metadata again, over existing ones, on a disk that is not attached:
+// all its content counts as outdated, and everything is copied from the peer.
 func (r *Replicator) RemakeMetadata(ctx context.Context, id fsm.VolumeID) error {
 	return r.withStep(ctx, id, "make the metadata anew of", func(s *step, d procDevice, inKernel bool) error {
 		if inKernel && d.attached() {
@@ -42,8 +43,8 @@ func (r *Replicator) RemakeMetadata(ctx context.Context, id fsm.VolumeID) error 
 	})
 }
 
-// Attach makes the resource and its device known and attaches the disk. drbdadm
-// replays the activity log first, and finds metadata that a grown device left behind.
+// Attach creates the resource and its device in the kernel and attaches the disk. drbdadm first
+// replays the activity log, and finds metadata that a growth of the backing device left behind.
 func (r *Replicator) Attach(ctx context.Context, id fsm.VolumeID) error {
 	return r.withStep(ctx, id, "attach", func(s *step, d procDevice, inKernel bool) error {
 		if inKernel && d.attached() {
@@ -61,7 +62,7 @@ func (r *Replicator) Attach(ctx context.Context, id fsm.VolumeID) error {
 	})
 }
 
-// Detach gives the disk up. With force also while writes to it are stuck (S9).
+// Detach detaches the disk; with force also while writes to it are stuck (S9).
 func (r *Replicator) Detach(ctx context.Context, id fsm.VolumeID, force bool) error {
 	return r.withStep(ctx, id, "detach", func(s *step, d procDevice, inKernel bool) error {
 		switch {
@@ -74,8 +75,8 @@ func (r *Replicator) Detach(ctx context.Context, id fsm.VolumeID, force bool) er
 	})
 }
 
-// Connect begins to connect to the peer. The kernel takes discard only with a new
-// connection of a secondary, so one that waits for its peer is ended first.
+// Connect starts connecting to the peer. The kernel accepts discard only with a new connection of
+// a secondary, so one that waits for its peer is ended first.
 func (r *Replicator) Connect(ctx context.Context, id fsm.VolumeID, discard bool) error {
 	return r.withKernelStep(ctx, id, "connect", func(s *step, d procDevice) error {
 		switch {
@@ -97,8 +98,8 @@ func (r *Replicator) Connect(ctx context.Context, id fsm.VolumeID, discard bool)
 	})
 }
 
-// Disconnect ends the connection with force: this replica stays UpToDate and its
-// peer, if it is primary, freezes (S8).
+// Disconnect ends the connection with force: this replica stays UpToDate, and its peer, if it is
+// primary, suspends I/O (S8).
 func (r *Replicator) Disconnect(ctx context.Context, id fsm.VolumeID) error {
 	return r.withStep(ctx, id, "disconnect", func(s *step, d procDevice, inKernel bool) error {
 		if !inKernel || d.standAlone() {
@@ -108,11 +109,11 @@ func (r *Replicator) Disconnect(ctx context.Context, id fsm.VolumeID) error {
 	})
 }
 
-// noConnection is the kernel's code for addresses that it has no connection of.
+// noConnection is the kernel's error code for addresses that no connection has.
 const noConnection = 162
 
-// disconnect ends the connection that the kernel has, also one to a peer that the
-// file does not name any more.
+// disconnect ends the connection that the kernel has, also one to a peer that the file no longer
+// names.
 func (s *step) disconnect(ctx context.Context) error {
 	err := s.adm(ctx, "disconnect", "--force")
 	if !hasCode(err, noConnection) {
@@ -125,8 +126,9 @@ func (s *step) disconnect(ctx context.Context) error {
 	return classifyError(s.action, s.id, s.runTool(ctx, "drbdsetup", "disconnect", local, peer, "--force"))
 }
 
-// NewUUID makes the first generation of a volume whose replicas are connected and
-// just created. Never another one (S8: birth needs no force).
+// NewUUID creates the first current UUID of a volume whose replicas are connected and just
+// created, so that the initial sync copies nothing. It never creates a later one (S8: no force is
+// needed for it).
 func (r *Replicator) NewUUID(ctx context.Context, id fsm.VolumeID) error {
 	return r.withKernelStep(ctx, id, "make the first generation of", func(s *step, d procDevice) error {
 		if !d.attached() {
@@ -147,8 +149,8 @@ func (r *Replicator) NewUUID(ctx context.Context, id fsm.VolumeID) error {
 	})
 }
 
-// SetPrimary makes the replica primary. When it is not connected the kernel calls
-// the handler first and waits for it.
+// SetPrimary makes the replica primary. When it is not connected the kernel runs the fence-peer
+// handler first and waits for it.
 func (r *Replicator) SetPrimary(ctx context.Context, id fsm.VolumeID, force bool) error {
 	return r.withKernelStep(ctx, id, "set primary", func(s *step, d procDevice) error {
 		switch {
@@ -161,7 +163,7 @@ func (r *Replicator) SetPrimary(ctx context.Context, id fsm.VolumeID, force bool
 	})
 }
 
-// SetSecondary ends that. Busy while the device is open.
+// SetSecondary makes the replica secondary; Busy while the device is open.
 func (r *Replicator) SetSecondary(ctx context.Context, id fsm.VolumeID) error {
 	return r.withStep(ctx, id, "set secondary", func(s *step, d procDevice, inKernel bool) error {
 		if !inKernel || !d.primary() {
@@ -171,7 +173,7 @@ func (r *Replicator) SetSecondary(ctx context.Context, id fsm.VolumeID) error {
 	})
 }
 
-// ResumeIO ends a freeze (S9).
+// ResumeIO resumes I/O that the kernel suspended (S9).
 func (r *Replicator) ResumeIO(ctx context.Context, id fsm.VolumeID) error {
 	return r.withKernelStep(ctx, id, "resume the I/O of", func(s *step, d procDevice) error {
 		if !d.suspended {
@@ -181,8 +183,8 @@ func (r *Replicator) ResumeIO(ctx context.Context, id fsm.VolumeID) error {
 	})
 }
 
-// Down takes the resource out of the kernel. The tool would take down a primary whose
-// device is not open, and would outdate a connected replica: neither is let happen.
+// Down removes the resource from the kernel. The tool itself would take down a primary whose
+// device is not open, and would outdate a connected replica; Down prevents both.
 func (r *Replicator) Down(ctx context.Context, id fsm.VolumeID) error {
 	if !id.Valid() {
 		return fsm.Reject(fsm.NotFound, "take down: %q is no volume", id)
@@ -201,7 +203,7 @@ func (r *Replicator) Down(ctx context.Context, id fsm.VolumeID) error {
 		return fmt.Errorf("take down %s: %w", id, err)
 	}
 	var d procDevice
-	if minor != 0 { // else it has none: no volume's is 0, but somebody else's may be
+	if minor != 0 { // 0: it has none. No volume has minor 0, but a resource of others may
 		d = t.devices[minor]
 	}
 	if d.primary() {
@@ -217,8 +219,8 @@ func (r *Replicator) Down(ctx context.Context, id fsm.VolumeID) error {
 	return classifyError(s.action, id, err)
 }
 
-// disconnectByAddress disconnects with force by the addresses that the kernel has: there may be
-// no file any more.
+// disconnectByAddress disconnects with force by the addresses that the kernel has, since the
+// resource's file may be gone.
 func (s *step) disconnectByAddress(ctx context.Context) error {
 	local, peer, err := s.r.addresses(ctx, s.id)
 	if err != nil || local == "" {
@@ -231,7 +233,7 @@ func (s *step) disconnectByAddress(ctx context.Context) error {
 	return classifyError(s.action, s.id, err)
 }
 
-// kernelMinor tells whether the kernel has a resource, and its minor, if it has one.
+// kernelMinor reports whether the kernel has a resource, and returns its minor, 0 if it has none.
 func (r *Replicator) kernelMinor(ctx context.Context, id fsm.VolumeID) (minor uint32, found bool, err error) {
 	if _, err := r.readProc(); err != nil {
 		return 0, false, ignoreMissing(err)

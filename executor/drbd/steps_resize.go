@@ -12,8 +12,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm/fsmpb"
 )
 
-// Resize lets a connected primary grow, and looks that it did: the tool ends well
-// also when one of the devices below did not grow.
+// Resize expands a connected primary to size bytes and checks the result: the tool also exits with
+// 0 when one of the backing devices did not grow.
 func (r *Replicator) Resize(ctx context.Context, id fsm.VolumeID, size int64) error {
 	return r.withKernelStep(ctx, id, "resize", func(s *step, d procDevice) error {
 		switch {
@@ -34,13 +34,14 @@ func (r *Replicator) Resize(ctx context.Context, id fsm.VolumeID, size int64) er
 	})
 }
 
-// The kernel asks the peer for its size after the command has ended.
+// The kernel asks the peer for its size only after the command has exited.
 const (
 	resizeTimeout      = 5 * time.Second
 	resizePollInterval = 20 * time.Millisecond
 )
 
-// awaitSize is the device's size once it has so many bytes, or when it does not get them.
+// awaitSize waits until the device has so many bytes, or for resizeTimeout at most; it returns the
+// size in bytes.
 func (r *Replicator) awaitSize(ctx context.Context, minor uint32, size int64) int64 {
 	ctx, cancel := context.WithTimeout(ctx, r.resizeTimeout)
 	defer cancel()
@@ -56,8 +57,8 @@ func (r *Replicator) awaitSize(ctx context.Context, minor uint32, size int64) in
 	return size
 }
 
-// Verify begins to compare the two replicas. What differs counts as out of sync and
-// is copied at the next connection.
+// Verify starts comparing the two replicas. Blocks that differ are marked out of sync and copied
+// at the next connection.
 func (r *Replicator) Verify(ctx context.Context, id fsm.VolumeID) error {
 	return r.withKernelStep(ctx, id, "verify", func(s *step, d procDevice) error {
 		switch connectionState(d) {
@@ -73,9 +74,9 @@ func (r *Replicator) Verify(ctx context.Context, id fsm.VolumeID) error {
 	})
 }
 
-// Invalidate gives this replica's content up: it is synchronised wholly from its peer.
-// One that has no peer yet must be Inconsistent already: then nothing is given up but what
-// the bitmap says of it, and the next connection copies all.
+// Invalidate discards this replica's content: it is synchronised completely from its peer. A
+// replica without a connection must be Inconsistent already: then only its bitmap is discarded,
+// and the next connection copies all.
 func (r *Replicator) Invalidate(ctx context.Context, id fsm.VolumeID) error {
 	return r.withKernelStep(ctx, id, "invalidate", func(s *step, d procDevice) error {
 		switch {
@@ -94,7 +95,7 @@ func (r *Replicator) Invalidate(ctx context.Context, id fsm.VolumeID) error {
 	})
 }
 
-// markAllOutOfSync marks every block of a disk that stands alone as out of sync.
+// markAllOutOfSync marks every block of a StandAlone disk as out of sync.
 func (s *step) markAllOutOfSync(ctx context.Context, d procDevice) error {
 	if size := s.r.deviceSize(d.minor); size > 0 && d.outOfSync >= size {
 		return nil
@@ -102,8 +103,8 @@ func (s *step) markAllOutOfSync(ctx context.Context, d procDevice) error {
 	return s.run(ctx, "invalidate")
 }
 
-// Adjust makes the kernel's options those of the file. A connection to another
-// address than the file's is ended with force; Connect makes the new one.
+// Adjust sets the kernel's options to those of the file. A connection to another address than the
+// file's is ended with force; Connect creates the new one.
 func (r *Replicator) Adjust(ctx context.Context, id fsm.VolumeID) error {
 	return r.withStep(ctx, id, "adjust", func(s *step, d procDevice, inKernel bool) error {
 		if !inKernel {
@@ -130,7 +131,7 @@ var (
 	localAddressPattern = regexp.MustCompile(`(?s)_this_host\s*\{\s*address\s+(ipv[46]) ([^;\s]+);`)
 )
 
-// addresses are those of the connection that the kernel has, empty when it has none.
+// addresses are those of the kernel's connection, empty when it has none.
 func (r *Replicator) addresses(ctx context.Context, id fsm.VolumeID) (local, peer string, err error) {
 	out, err := r.query(ctx, "drbdsetup", "show", string(id))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// How long Watch waits before it starts the kernel's stream again.
+// How long Watch waits before it restarts the kernel's event stream.
 const (
 	watchBackoff    = 100 * time.Millisecond
 	watchBackoffMax = 5 * time.Second
@@ -17,9 +17,8 @@ const (
 	noTimeout = 100 * 365 * 24 * time.Hour
 )
 
-// Watch calls changed for each volume of which the kernel says something new. A
-// stream that begins tells of every volume, so nothing is missed between two.
-// Changed must not wait.
+// Watch calls changed for each volume of which the kernel reports an event, until ctx ends. Each
+// new stream begins with all volumes, so no change is lost between two. Changed must not block.
 func (r *Replicator) Watch(ctx context.Context, changed func(fsm.VolumeID)) error {
 	backoff := watchBackoff
 	for ctx.Err() == nil {
@@ -41,15 +40,15 @@ func (r *Replicator) Watch(ctx context.Context, changed func(fsm.VolumeID)) erro
 	return ctx.Err()
 }
 
-// eventWriter takes the stream line by line. A dump tells of one volume in several
-// lines that arrive together: it is named once for all of them.
+// eventWriter parses the stream line by line. The initial dump has several lines of one volume
+// that arrive together: changed is called once for all of them.
 type eventWriter struct {
 	changed  func(fsm.VolumeID)
 	partial  []byte
 	gotEvent bool
 }
 
-// maxLineBytes bounds what is kept of a line that does not end.
+// maxLineBytes bounds how much of a line without an end is kept.
 const maxLineBytes = 64 << 10
 
 func (l *eventWriter) Write(p []byte) (int, error) {
