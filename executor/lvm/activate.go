@@ -13,7 +13,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// fillLayer fills in the volume's block device.
+// fillLayer fills in the state of the volume's block device.
 func (p *Pool) fillLayer(id fsm.VolumeID, d *executor.Device) error {
 	layerDev, err := p.kernel.device(p.layerName(id))
 	if err != nil || layerDev == nil {
@@ -24,7 +24,8 @@ func (p *Pool) fillLayer(id fsm.VolumeID, d *executor.Device) error {
 	return nil
 }
 
-// Activate puts the block device on top of the volume, or adopts the one that is there.
+// Activate creates the volume's block device, a linear device on top of the logical volume, or
+// adopts the existing one.
 func (p *Pool) Activate(ctx context.Context, id fsm.VolumeID, readOnly bool) (executor.Device, error) {
 	var d executor.Device
 	if err := checkID(id); err != nil {
@@ -55,8 +56,8 @@ func (p *Pool) Activate(ctx context.Context, id fsm.VolumeID, readOnly bool) (ex
 	return d, nil
 }
 
-// ensureLayer makes the device on top be there, of the volume's size, over this very
-// volume, and as read-only as asked.
+// ensureLayer makes sure that the device on top exists, with the volume's size, over this very
+// logical volume, and read-only or not as asked.
 func (p *Pool) ensureLayer(ctx context.Context, v *poolState, lv *logicalVolume, size int64, readOnly bool) error {
 	id := fsm.VolumeID(lv.name)
 	if err := p.activateLV(ctx, lv.name); err != nil {
@@ -95,13 +96,13 @@ func (p *Pool) ensureLayer(ctx context.Context, v *poolState, lv *logicalVolume,
 	return p.tools.makeNode(ctx, p.layerName(id))
 }
 
-// linearTable is the table of the device on top: the volume's first bytes.
+// linearTable is the device-mapper table of the device on top: the volume's first size bytes.
 func linearTable(below *dmDevice, size int64) string {
 	return fmt.Sprintf("0 %d linear %d:%d 0", size/sectorSize, below.major, below.minor)
 }
 
-// resizeLayer makes a device on top that is there as long as the volume. Its new table
-// takes effect in one step: no crash leaves it suspended.
+// resizeLayer extends an existing device on top to the volume's size. The new table takes effect
+// in one ioctl, so no crash leaves the device suspended.
 func (p *Pool) resizeLayer(ctx context.Context, id fsm.VolumeID, layerDev *dmDevice, table string, size int64) error {
 	current, err := deviceBytes(layerDev)
 	if err != nil || current == size {
@@ -123,7 +124,7 @@ func (p *Pool) resizeLayer(ctx context.Context, id fsm.VolumeID, layerDev *dmDev
 	return err
 }
 
-// length is how many bytes the device has, as the kernel says.
+// deviceBytes returns the device's size in bytes, as the kernel reports it.
 func deviceBytes(d *dmDevice) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/sys/dev/block/%d:%d/size", d.major, d.minor))
 	if err != nil {
@@ -134,7 +135,7 @@ func deviceBytes(d *dmDevice) (int64, error) {
 	return sectors * sectorSize, n.err
 }
 
-// Deactivate ends the volume's block device, also while the pool is absent.
+// Deactivate removes the volume's block device, also while the pool is absent.
 func (p *Pool) Deactivate(ctx context.Context, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -148,7 +149,7 @@ func (p *Pool) Deactivate(ctx context.Context, id fsm.VolumeID) error {
 	}
 	done, v, err := p.lockRecent(ctx)
 	if isAbsent(err) {
-		return nil // what is below is attached to nothing
+		return nil // the logical volume below is in use by no device on top
 	}
 	if err != nil {
 		return err
@@ -157,7 +158,7 @@ func (p *Pool) Deactivate(ctx context.Context, id fsm.VolumeID) error {
 	return p.deactivateLV(ctx, v, string(id))
 }
 
-// removeLayer removes the device on top; Busy while somebody has it open.
+// removeLayer removes the device on top; Busy while it is open.
 func (p *Pool) removeLayer(ctx context.Context, id fsm.VolumeID) error {
 	layerDev, err := p.kernel.device(p.layerName(id))
 	switch {
@@ -176,7 +177,8 @@ func (p *Pool) removeLayer(ctx context.Context, id fsm.VolumeID) error {
 	return nil
 }
 
-// deactivateLV gives the kernel's device of a volume of ours back; what still uses it keeps it.
+// deactivateLV removes the kernel's device of one of our logical volumes; a device that is still
+// in use stays.
 func (p *Pool) deactivateLV(ctx context.Context, v *poolState, name string) error {
 	lv, err := v.findOurs(name)
 	if err != nil || lv == nil {
@@ -193,7 +195,7 @@ func (p *Pool) deactivateLV(ctx context.Context, v *poolState, name string) erro
 	return nil
 }
 
-// flush writes what the block device still holds back, for a cut.
+// flush writes out what the block device still caches, for a snapshot that is being taken.
 func (p *Pool) flush(id fsm.VolumeID) error {
 	layerDev, err := p.kernel.device(p.layerName(id))
 	if err != nil || layerDev == nil {

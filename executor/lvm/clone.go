@@ -8,8 +8,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// CreateFrom makes the volume share the source's blocks. A source that is a volume is
-// taken as it is now: the caller has frozen what must be frozen (S19).
+// CreateFrom creates the volume sharing the source's blocks. A source that is a volume is copied
+// as it is now: the caller has frozen what must be frozen (S19).
 func (p *Pool) CreateFrom(ctx context.Context, id fsm.VolumeID, size int64, source fsm.Source, content int64, _ executor.Progress) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -55,9 +55,9 @@ func sourceName(source fsm.Source) (string, error) {
 	return string(source.Snapshot), checkSnapshotID(source.Snapshot)
 }
 
-// sourceFor is the source, when a volume of so many bytes can hold what is taken of it,
-// and what of it is not taken. Beyond a volume's bytes nothing can be written, so that a
-// larger volume reads as zero there.
+// sourceFor returns the source, when a volume of size bytes can hold what is copied of it, and the
+// extent of it that is not copied. Nothing can be written beyond a volume's size, so a larger
+// volume reads as zero there.
 func (v *poolState) sourceFor(name string, content, size int64) (from *logicalVolume, dropTail executor.Extent, err error) {
 	from, sourceSize, err := v.findReady(name)
 	taken := sourceSize
@@ -77,7 +77,7 @@ func (v *poolState) sourceFor(name string, content, size int64) (from *logicalVo
 	return from, dropTail, nil
 }
 
-// Expand makes the volume larger, then its tag, then its block device if it has one.
+// Expand extends the logical volume, then its size tag, then its block device if it has one.
 func (p *Pool) Expand(ctx context.Context, id fsm.VolumeID, size int64) error {
 	if err := checkID(id); err != nil {
 		return err

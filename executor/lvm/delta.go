@@ -9,7 +9,7 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Map yields where the snapshot has blocks of the pool.
+// Map yields where the snapshot has blocks allocated in the pool.
 func (p *Pool) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
 	_, size, err := p.readySnapshot(ctx, target)
 	if err != nil || from >= size {
@@ -23,10 +23,9 @@ func (p *Pool) Map(ctx context.Context, target fsm.SnapshotID, from int64, yield
 
 // Delta yields where two snapshots do not have the same block of the pool.
 //
-// It compares what thin_dump says of each, and does not ask thin_delta: its versions
-// 1.0.0 to 1.0.4 join ranges that touch in the volume though not in the pool, and then
-// call blocks the same that are not, and which of its versions a host's package is made
-// of cannot be told from outside for sure.
+// It compares what thin_dump prints of each, and does not use thin_delta: its versions 1.0.0 to
+// 1.0.4 join ranges that are adjacent in the volume but not in the pool, and then report different
+// blocks as the same; and a host's package does not reliably tell which version it contains.
 func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int64, yield func(executor.Extent) bool) error {
 	_, oldSize, err := p.readySnapshot(ctx, base)
 	if err != nil {
@@ -42,7 +41,7 @@ func (p *Pool) Delta(ctx context.Context, base, target fsm.SnapshotID, from int6
 	return nil
 }
 
-// readySnapshot is a snapshot whose blocks are asked for, and the bytes in it.
+// readySnapshot returns a finished snapshot and its size in bytes.
 func (p *Pool) readySnapshot(ctx context.Context, id fsm.SnapshotID) (*logicalVolume, int64, error) {
 	if err := checkSnapshotID(id); err != nil {
 		return nil, 0, err
@@ -62,7 +61,7 @@ func (p *Pool) findSnapshot(v *poolState, id fsm.SnapshotID) (*logicalVolume, in
 	return lv, size, err
 }
 
-// snapshotPair is what is mapped or compared; without a base, what the target has.
+// snapshotPair is what is compared; without a base, the target alone is mapped.
 type snapshotPair struct{ base, target fsm.SnapshotID }
 
 func (r snapshotPair) ids() []fsm.SnapshotID {
@@ -72,7 +71,7 @@ func (r snapshotPair) ids() []fsm.SnapshotID {
 	return []fsm.SnapshotID{r.base, r.target}
 }
 
-// walk finds all of a pair's extents from an offset on, with one run of the tools.
+// findExtents finds all extents of a pair from an offset on, with one run of the tools.
 func (p *Pool) findExtents(ctx context.Context, r snapshotPair, from int64, yield func(executor.Extent) error) error {
 	before, err := p.thinDevicesOf(ctx, r, p.states.get)
 	if err != nil {
@@ -83,8 +82,8 @@ func (p *Pool) findExtents(ctx context.Context, r snapshotPair, from int64, yiel
 		return err
 	}
 	return p.withMetadataSnap(ctx, pool, func(device string) error {
-		// A thin id is given again once its device is gone. What had it before the
-		// metadata was reserved and has it now had it then.
+		// LVM reuses a thin id once its device is removed. A device that had the id before the
+		// metadata snapshot was reserved, and has it now, also had it in the metadata snapshot.
 		current, err := p.thinDevicesOf(ctx, r, p.states.refresh)
 		if err != nil {
 			return err
@@ -96,7 +95,8 @@ func (p *Pool) findExtents(ctx context.Context, r snapshotPair, from int64, yiel
 	})
 }
 
-// thinDevices are the thin devices of a pair, and what is needed to read their blocks as bytes.
+// thinDevices are the thin devices of a snapshot pair, with what is needed to convert their blocks
+// to bytes.
 type thinDevices struct {
 	ids         []uint64
 	uuids       []string
@@ -129,8 +129,8 @@ func (p *Pool) thinDevicesOf(ctx context.Context, r snapshotPair, read func(cont
 	return found, nil
 }
 
-// compareDumps reads the dumps side by side and yields, as bytes, where they do not name the
-// same block of the pool; of one alone, where it names any.
+// compareDumps reads the dumps side by side and yields, in bytes, where they do not map to the
+// same block of the pool; of a single dump, where it maps any.
 func (p *Pool) compareDumps(ctx context.Context, device string, t *thinDevices, from int64, yield func(executor.Extent) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var dumps []*thinDump
@@ -140,15 +140,15 @@ func (p *Pool) compareDumps(ctx context.Context, device string, t *thinDevices, 
 	defer func() {
 		cancel()
 		for _, d := range dumps {
-			d.wait() // the metadata is not given back while they read it
+			d.wait() // the metadata snapshot must not be released while they read it
 		}
 	}()
 	return mergeDumps(dumps, t.chunk, max(from, 0), t.size, yield)
 }
 
-// mergeDumps is compare, of dumps that are under way.
+// mergeDumps does the work of compareDumps on dumps that are already running.
 func mergeDumps(dumps []*thinDump, chunk, from, size int64, yield func(executor.Extent) error) error {
-	last := (size + chunk - 1) / chunk // the volume may end within a block
+	last := (size + chunk - 1) / chunk // the volume's size need not be a multiple of the chunk size
 	for at := from / chunk; at < last; {
 		end := last
 		for _, d := range dumps {
@@ -164,7 +164,7 @@ func mergeDumps(dumps []*thinDump, chunk, from, size int64, yield func(executor.
 		}
 		at = end
 	}
-	for _, d := range dumps { // all that they say must be understood, and they must say that it was all
+	for _, d := range dumps { // read to the end: every line must parse, and each dump must say that it is complete
 		if err := d.advance(math.MaxInt64); err != nil {
 			return err
 		}
@@ -172,7 +172,8 @@ func mergeDumps(dumps []*thinDump, chunk, from, size int64, yield func(executor.
 	return nil
 }
 
-// blocksDiffer tells whether the dumps name other blocks of the pool at one of the volume.
+// blocksDiffer reports whether the dumps map one block of the volume to different blocks of the
+// pool.
 func blocksDiffer(dumps []*thinDump, at int64) bool {
 	first, mapped := dumps[0].poolBlock(at)
 	if len(dumps) == 1 {

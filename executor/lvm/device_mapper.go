@@ -13,16 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel is the device mapper, to be looked at. What changes it goes through lvm and
-// dmsetup, which know about udev.
+// dmReader reads the device mapper's state. Changes go through lvm and dmsetup, which synchronise
+// with udev.
 type dmReader interface {
-	// device looks a device up by its name; nil when there is none.
+	// device returns a device by its name; nil when it does not exist.
 	device(name string) (*dmDevice, error)
-	// status is the status of the device's first target; empty when there is no device.
+	// status returns the status of the device's first target; empty when the device does not
+	// exist.
 	status(name string) (target, params string, err error)
 }
 
-// device is what the kernel says of one mapped device.
+// dmDevice is what the kernel reports of one mapped device.
 type dmDevice struct {
 	major, minor uint32
 	open         int32
@@ -31,7 +32,7 @@ type dmDevice struct {
 	uuid         string
 }
 
-// path is the device's node, which the kernel makes.
+// path is the device's node, which the kernel creates in devtmpfs.
 func (d *dmDevice) path() string { return fmt.Sprintf("/dev/dm-%d", d.minor) }
 
 func (d *dmDevice) number() uint64 { return unix.Mkdev(d.major, d.minor) }
@@ -64,11 +65,11 @@ const (
 	dmDevStatus   = 7
 	dmTableStatus = 12
 
-	// dmBufferBytes is for the status of one target, which is less than a page.
+	// dmBufferBytes has room for the status of one target, which is less than a page.
 	dmBufferBytes = 16 << 10
 )
 
-// kernelDM asks the running kernel.
+// kernelDM is the dmReader of the running kernel.
 type kernelDM struct{}
 
 func (kernelDM) device(name string) (*dmDevice, error) {
@@ -99,14 +100,14 @@ func (kernelDM) status(name string) (target, params string, err error) {
 	return cString(spec[dmSpecTypeAt : dmSpecTypeAt+dmSpecType]), cString(spec[dmSpec:]), nil
 }
 
-// dmIoctl makes one request about a device; nil when there is no such device.
+// dmIoctl makes one request about a device; nil when the device does not exist.
 func dmIoctl(request uintptr, name string) ([]byte, error) {
 	if len(name) >= dmNameLength {
 		return nil, fmt.Errorf("the device's name %s is too long", name)
 	}
 	control, err := os.OpenFile(dmControl, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // not loaded yet, so that it has no devices: LVM loads it when it activates one
+		return nil, nil // the module is not loaded, so there are no devices; LVM loads it when it activates one
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask the device mapper: %w", err)
@@ -116,7 +117,7 @@ func dmIoctl(request uintptr, name string) ([]byte, error) {
 	binary.NativeEndian.PutUint32(buf, 4) // the interface's major version
 	binary.NativeEndian.PutUint32(buf[dmDataSizeAt:], dmBufferBytes)
 	binary.NativeEndian.PutUint32(buf[dmDataStartAt:], dmHeader)
-	// Not flushing: a status must not wait for a pool that hangs.
+	// No flush: reading a status must not wait for a pool that hangs.
 	binary.NativeEndian.PutUint32(buf[dmFlagsAt:], dmNoFlush)
 	copy(buf[dmNameAt:], name)
 	const readWrite, kind = 3, 0xfd

@@ -12,10 +12,10 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Init makes a thin pool a pool of Holdfast's and returns its id: one that is there is
-// adopted, with whatever volumes of others are in it, and keeps an id that it has; one
-// that is not there is made of 90 % of what its volume group has free. The group must
-// be there. Call it only for a pool that was never known (S12).
+// Init makes a thin pool a pool of Holdfast's and returns its id. An existing thin pool is
+// adopted, with any logical volumes of others in it, and keeps an id that it has; a missing one is
+// created from 90 % of its volume group's free space. The volume group must exist. Call it only
+// for a pool that this host has never known (S12).
 func Init(ctx context.Context, cfg Config) (fsm.PoolID, error) {
 	cfg.KnownID = ""
 	p, err := newPool(ctx, cfg)
@@ -35,7 +35,7 @@ func Init(ctx context.Context, cfg Config) (fsm.PoolID, error) {
 	return p.adopt(ctx, v)
 }
 
-// adopt gives the pool an id. One that does not zero its blocks is refused (S12).
+// adopt tags the thin pool with an id. A pool that does not zero new blocks is refused (S12).
 func (p *Pool) adopt(ctx context.Context, v *poolState) (fsm.PoolID, error) {
 	if !v.zeroesBlocks {
 		return "", fmt.Errorf("make %s a pool: it does not zero new blocks, so that a volume would show old data: run `lvchange --zero y %s`", p.name(), p.name())
@@ -56,7 +56,7 @@ func (p *Pool) adopt(ctx context.Context, v *poolState) (fsm.PoolID, error) {
 
 func newID() fsm.PoolID { return fsm.PoolID("hp-" + uuid.NewString()) }
 
-// makePool makes the thin pool with its id, in one command.
+// makePool creates the thin pool with its id, in one command.
 func (p *Pool) makePool(ctx context.Context) (fsm.PoolID, error) {
 	free, extent, err := p.groupFree(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (p *Pool) makePool(ctx context.Context) (fsm.PoolID, error) {
 	return id, nil
 }
 
-// groupFree is what the volume group has free, and the size of its extents, in bytes.
+// groupFree returns the volume group's free space and the size of its extents, in bytes.
 func (p *Pool) groupFree(ctx context.Context) (free, extent int64, err error) {
 	var out bytes.Buffer
 	err = p.tools.query(ctx, &out, "vgs", "--reportformat", "json", "--units", "b", "--nosuffix", "-o", "vg_free,vg_extent_size", p.VG)
@@ -109,19 +109,19 @@ func parseGroup(report []byte) (free, extent int64, err error) {
 	return free, extent, nil
 }
 
-// geometry is how a new thin pool is made, in bytes.
+// geometry is how a new thin pool is created, in bytes.
 type geometry struct{ data, metadata, chunk int64 }
 
 const (
-	poolSharePercent = 90       // percent of what is free, for data and metadata
-	minChunk         = 64 << 10 // a block that is written to after a cut is copied whole
+	poolSharePercent = 90       // of the free space, for data and metadata
+	minChunk         = 64 << 10 // after a snapshot, the first write to a chunk copies all of it
 	minMetadata      = 8 << 20
-	maxMetadata      = 15 << 30  // the kernel uses 15.8 GiB
-	dataPerMetadata  = 400       // 2.5 times what LVM reckons for volumes without snapshots
+	maxMetadata      = 15 << 30  // the kernel uses 15.8 GiB at most
+	dataPerMetadata  = 400       // 2.5 times what LVM calculates for volumes without snapshots
 	maxChunks        = 240 << 20 // chunks that the largest metadata can map
 )
 
-// planGeometry divides what is free. LVM keeps a spare as large as the metadata.
+// planGeometry divides the free space. LVM keeps a spare as large as the metadata.
 func planGeometry(free, extent int64) geometry {
 	all := free / 100 * poolSharePercent
 	g := geometry{chunk: minChunk, metadata: min(max(all/dataPerMetadata, minMetadata), maxMetadata)}

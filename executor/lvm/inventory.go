@@ -9,8 +9,8 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// Inventory lists what is ours in the pool, and the block devices on top. An absent
-// pool is an error: nothing can be said of it.
+// Inventory lists what Holdfast owns in the pool, and the block devices on top. An absent pool is
+// an error: its content is unknown.
 func (p *Pool) Inventory(ctx context.Context) ([]executor.InventoryItem, error) {
 	v, err := p.verifyIdentity(p.states.refresh(ctx))
 	if err != nil {

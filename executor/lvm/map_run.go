@@ -11,24 +11,24 @@ import (
 )
 
 const (
-	// mapRunTTL is how long what was found is kept for the next page of a stream, and
-	// how long the tools go on for nobody.
+	// mapRunTTL is how long the extents are kept for the next page of a stream, and how long the
+	// tools continue without a reader.
 	mapRunTTL = 2 * time.Minute
-	// maxRunExtents is how many extents are kept of one stream: 16 MiB. A stream with
-	// more runs the tools again, once for as many.
+	// maxRunExtents is how many extents are kept of one stream: 16 MiB. A stream with more runs
+	// the tools again, once for each further maxRunExtents.
 	maxRunExtents = 1 << 20
-	// maxIdleRuns is how many streams are kept that nobody is just reading.
+	// maxIdleRuns is how many runs without a reader are kept.
 	maxIdleRuns = 8
 )
 
-// errExtentLimit stops a run that found as much as is kept.
+// errExtentLimit stops a run that found maxRunExtents.
 var errExtentLimit = errors.New("as much as is kept was found")
 
-// findFunc finds the extents of a pair from an offset on.
+// findFunc yields the extents of a pair from an offset on.
 type findFunc func(ctx context.Context, r snapshotPair, from int64, yield func(executor.Extent) error) error
 
-// walks lets the pages of a stream share one run of the tools, which begin at block 0
-// however far the page is. Snapshots do not change, so what was found stays true.
+// mapRunCache lets the pages of a stream share one run of the tools, which always start at block
+// 0, however late the page begins. Snapshots do not change, so the result stays valid.
 type mapRunCache struct {
 	mu    sync.Mutex
 	runs  map[snapshotPair]*mapRun
@@ -40,24 +40,24 @@ func newMapRunCache() *mapRunCache {
 	return &mapRunCache{runs: map[snapshotPair]*mapRun{}, limit: maxRunExtents, ttl: mapRunTTL}
 }
 
-// walk is one run of the tools, and what it found.
+// mapRun is one run of the tools, and the extents that it found.
 type mapRun struct {
 	from     int64
 	cancel   context.CancelFunc
-	users    int // guarded by walks.mu, as are used and timer
+	users    int // guarded by mapRunCache.mu, as are used and timer
 	lastUsed time.Time
 	timer    *time.Timer
 
 	mu      sync.Mutex
 	extents []executor.Extent
-	full    bool // there is more behind the last
+	full    bool // the limit was reached: there are more extents behind the last
 	ended   bool
 	err     error
-	changed chan struct{} // closed when something of the above changes
+	changed chan struct{} // closed when any of the fields above changes
 }
 
-// read yields a pair's extents from an offset on. When the context is done before all is
-// found, the error is an *executor.InterruptedError and the run goes on for whoever asks next.
+// read yields a pair's extents from an offset on. When the context ends before all are found, the
+// error is an *executor.InterruptedError and the run continues for the next reader.
 func (w *mapRunCache) read(ctx context.Context, r snapshotPair, from int64, find findFunc, yield func(executor.Extent) bool) error {
 	for at := max(from, 0); ; {
 		mr := w.acquire(ctx, r, at, find)
@@ -70,7 +70,7 @@ func (w *mapRunCache) read(ctx context.Context, r snapshotPair, from int64, find
 	}
 }
 
-// take joins the run that has what is behind an offset, or starts one.
+// acquire joins the run that covers an offset, or starts one.
 func (w *mapRunCache) acquire(ctx context.Context, r snapshotPair, from int64, find findFunc) *mapRun {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,7 +86,7 @@ func (w *mapRunCache) acquire(ctx context.Context, r snapshotPair, from int64, f
 	return mr
 }
 
-// release keeps the run for a while, unless it failed.
+// release keeps the run for mapRunTTL, unless it failed.
 func (w *mapRunCache) release(r snapshotPair, mr *mapRun, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,7 +116,7 @@ func (w *mapRunCache) expire(r snapshotPair, mr *mapRun) {
 	}
 }
 
-// drop stops a run unless somebody still reads it, and keeps it for nobody else.
+// drop stops a run unless it still has readers, and offers it to no further ones.
 func (w *mapRunCache) drop(r snapshotPair, mr *mapRun) {
 	if mr == nil {
 		return
@@ -130,7 +130,7 @@ func (w *mapRunCache) drop(r snapshotPair, mr *mapRun) {
 	}
 }
 
-// forget makes room for one more by dropping the one that was not used for longest.
+// evictIdle makes room for one more run by dropping the least recently used one.
 func (w *mapRunCache) evictIdle() {
 	var oldest *mapRun
 	var key snapshotPair
@@ -148,7 +148,7 @@ func (w *mapRunCache) evictIdle() {
 	}
 }
 
-// covers tells whether what is behind an offset is, or will be, found by this run.
+// covers reports whether this run has found, or will find, the extents behind an offset.
 func (o *mapRun) covers(from int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -161,7 +161,7 @@ func (o *mapRun) failed() bool {
 	return o.ended && o.err != nil
 }
 
-// last is where the last extent ends.
+// last is the offset at which the last extent ends.
 func (o *mapRun) last() int64 {
 	if n := len(o.extents); n > 0 {
 		return o.extents[n-1].Offset + o.extents[n-1].Length
@@ -169,7 +169,7 @@ func (o *mapRun) last() int64 {
 	return o.from
 }
 
-// add keeps an extent, joined with the one before it.
+// add appends an extent, merged with the previous one where they are adjacent.
 func (o *mapRun) add(e executor.Extent, limit int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -177,7 +177,7 @@ func (o *mapRun) add(e executor.Extent, limit int) error {
 	switch {
 	case n > 0 && o.last() == e.Offset:
 		o.extents[n-1].Length += e.Length
-		return nil // nobody is told of the last one before it is whole
+		return nil // readers are woken for an extent only when it is complete
 	case n == limit:
 		o.full = true
 		return errExtentLimit
@@ -203,8 +203,8 @@ func (o *mapRun) notify() {
 	o.changed = make(chan struct{})
 }
 
-// read yields what this run finds behind an offset, until it ends. Again says that
-// another run has to go on, from next on.
+// read yields the extents that this run finds behind an offset, until it ends. With restart,
+// another run must continue at next.
 func (o *mapRun) read(ctx context.Context, at int64, yield func(executor.Extent) bool) (next int64, restart bool, err error) {
 	for {
 		found, reached, ended, changed, err := o.extentsFrom(at)
@@ -227,7 +227,7 @@ func (o *mapRun) read(ctx context.Context, at int64, yield func(executor.Extent)
 	}
 }
 
-// clip cuts off what is before an offset, and says where the rest ends.
+// clip removes what lies before an offset, and returns where the rest ends.
 func clip(e executor.Extent, at int64) (executor.Extent, int64) {
 	end := e.Offset + e.Length
 	e.Offset = max(e.Offset, at)
@@ -235,17 +235,17 @@ func clip(e executor.Extent, at int64) (executor.Extent, int64) {
 	return e, end
 }
 
-// extentBatch is how many extents are handed out at once.
+// extentBatch is how many extents are handed to a reader at once.
 const extentBatch = 4096
 
-// extentsFrom is what is known behind an offset: some extents, before which byte all is known,
-// and, after the last of them, how the run ended.
+// extentsFrom returns what is known behind an offset: some extents, the byte up to which all are
+// known, and, once there are no more, how the run ended.
 func (o *mapRun) extentsFrom(at int64) (found []executor.Extent, reached int64, ended bool, changed <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	extents := o.extents
 	if n := len(extents); n > 0 && !o.ended {
-		reached, extents = extents[n-1].Offset, extents[:n-1] // the last one may go on
+		reached, extents = extents[n-1].Offset, extents[:n-1] // the last one may still be extended
 	}
 	i, _ := slices.BinarySearchFunc(extents, at, func(e executor.Extent, at int64) int {
 		if e.Offset+e.Length <= at {
@@ -256,7 +256,7 @@ func (o *mapRun) extentsFrom(at int64) (found []executor.Extent, reached int64, 
 	behind := extents[i:]
 	found = slices.Clone(behind[:min(len(behind), extentBatch)])
 	if len(found) < len(behind) {
-		reached = 0 // the next look says more
+		reached = 0 // the next call returns more
 	}
 	return found, reached, o.ended, o.changed, o.err
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// releaseTimeout bounds the giving back of the metadata snapshot.
+// releaseTimeout bounds the release of the metadata snapshot.
 const releaseTimeout = 30 * time.Second
 
-// thin runs one of the thin tools, which only read. It may be killed.
+// runThinTool runs one of the thin tools, which only read. It may be killed.
 func (t *tools) runThinTool(ctx context.Context, out io.Writer, tool string, args ...string) error {
 	_, err := t.runner.Run(ctx, run.Command{Tool: tool, Args: args, Timeout: mapTimeout, Stdout: out})
 	return classifyError(err)
 }
 
-// message sends the pool one message.
+// sendMessage sends the pool one device-mapper message.
 func (t *tools) sendMessage(ctx context.Context, pool, text string) error {
 	_, err := t.runner.Run(ctx, run.Command{Tool: "dmsetup", Args: []string{"message", pool, "0", text}})
 	return classifyError(err)
 }
 
-// withMetadataSnap calls read with the device of the pool's metadata while its snapshot is
-// reserved, so that it can be read although the pool is in use. There is one snapshot
-// for all; it is given back whatever happens to the caller.
+// withMetadataSnap calls read with the device of the pool's metadata while a metadata snapshot is
+// reserved, so that they can be read although the pool is in use. A pool has one at a time; it is
+// released also when the caller's context ends.
 func (p *Pool) withMetadataSnap(ctx context.Context, pool string, read func(device string) error) (err error) {
 	select {
 	case p.metadataSnapLock <- struct{}{}:
@@ -37,7 +37,7 @@ func (p *Pool) withMetadataSnap(ctx context.Context, pool string, read func(devi
 	}
 	defer func() { <-p.metadataSnapLock }()
 	if err := p.tools.sendMessage(ctx, pool, "reserve_metadata_snap"); err != nil {
-		if wasKilled(err) { // it may have been reserved all the same
+		if wasKilled(err) { // it may have been reserved nevertheless
 			err = errors.Join(err, p.releaseMetadataSnap(ctx, pool))
 		}
 		if errors.Is(err, errDMInUse) {
@@ -49,14 +49,14 @@ func (p *Pool) withMetadataSnap(ctx context.Context, pool string, read func(devi
 	return read("/dev/mapper/" + dmName(p.VG, p.ThinPool+"_tmeta"))
 }
 
-// wasKilled tells whether a command ran and was killed, be it for its caller or at its
-// own deadline. One that ended by itself says what it did.
+// wasKilled reports whether a command was started and killed, because its context ended or at its
+// own deadline. One that exited by itself reported its result.
 func wasKilled(err error) bool {
 	var failed *run.Error
 	return errors.As(err, &failed) && (failed.TimedOut || failed.Unwrap() != nil)
 }
 
-// releaseMetadataSnap gives the metadata snapshot back. None held: done.
+// releaseMetadataSnap releases the metadata snapshot. None reserved: done.
 func (p *Pool) releaseMetadataSnap(ctx context.Context, pool string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -66,8 +66,8 @@ func (p *Pool) releaseMetadataSnap(ctx context.Context, pool string) error {
 	return nil
 }
 
-// releaseStaleMetadataSnap gives back what an earlier process reserved: the pool is ours, and while
-// a snapshot is held, blocks that are freed are not free.
+// releaseStaleMetadataSnap releases what an earlier process reserved: no other program uses this
+// pool, and while a metadata snapshot is held, freed blocks stay allocated.
 func (p *Pool) releaseStaleMetadataSnap(ctx context.Context, pool string) error {
 	select {
 	case p.metadataSnapLock <- struct{}{}:

@@ -9,14 +9,13 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// The tags of what is ours.
+// The tags of what Holdfast owns.
 const (
 	tagOurs  = "holdfast"
 	tagReady = "holdfast-ready"
 	tagPool  = "holdfast-pool="
 	tagSize  = "holdfast-size="
-	// tagFrom is on what began as a copy: there only is it no wonder that an
-	// unfinished volume holds data.
+	// tagFrom marks what was created as a copy: only there may an unfinished volume hold data.
 	tagFrom = "holdfast-from="
 )
 
@@ -25,7 +24,7 @@ var (
 	poolPattern = regexp.MustCompile(`^hp-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
 )
 
-// checkNames refuses what LVM would take for something else than two names.
+// checkNames refuses names that LVM would parse as something else.
 func checkNames(vg, pool string) error {
 	for _, name := range []string{vg, pool} {
 		if !namePattern.MatchString(name) || name == "." || name == ".." {
@@ -47,19 +46,20 @@ func dmName(parts ...string) string {
 	return strings.Join(doubled, "-")
 }
 
-// layerSuffix is what distinguishes the device on top of a volume.
+// layerSuffix is the end of the device-mapper name of the device on top of a volume.
 const layerSuffix = "holdfast"
 
-// layerName is the device on top of a volume, in the device mapper.
+// layerName is the device-mapper name of the device on top of a volume.
 func (p *Pool) layerName(id fsm.VolumeID) string { return dmName(p.VG, string(id), layerSuffix) }
 
-// layerUUID is its UUID, as LVM makes those of its own layers.
+// layerUUID is the device-mapper UUID of the device on top, in the form of those that LVM gives
+// its own layers.
 func layerUUID(group, volume string) string {
 	return "LVM-" + strings.ReplaceAll(group+volume, "-", "") + "-" + layerSuffix
 }
 
-// volumeUUID is what LVM gave a volume, without hyphens, by the UUID of its device:
-// "LVM-", the group's and the volume's, 32 letters each.
+// volumeUUID extracts the UUID that LVM gave a logical volume, without hyphens, from the UUID of
+// its device: "LVM-", the group's and the volume's, 32 letters each.
 func volumeUUID(device string) string {
 	const prefix, length = "LVM-", 32
 	if rest, ok := strings.CutPrefix(device, prefix); ok && len(rest) == 2*length {
@@ -68,8 +68,8 @@ func volumeUUID(device string) string {
 	return ""
 }
 
-// path is a logical volume as operators call it.
+// lvPath is the path of a logical volume, as operators write it.
 func (p *Pool) lvPath(lv string) string { return "/dev/" + p.VG + "/" + lv }
 
-// sizeTag says how many bytes a volume has.
+// sizeTag is the tag that records a volume's size in bytes.
 func sizeTag(size int64) string { return tagSize + strconv.FormatInt(size, 10) }

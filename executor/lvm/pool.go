@@ -21,20 +21,20 @@ type Runner interface {
 	Run(ctx context.Context, c run.Command) ([]byte, error)
 }
 
-// Config says which thin pool is the pool.
+// Config says which thin pool a Pool uses.
 type Config struct {
-	// VG and Pool name the volume group and the thin pool in it.
+	// VG and ThinPool name the volume group and the thin pool in it.
 	VG, ThinPool string
-	// KnownID is the id that the host remembers of this name, empty when it never saw
-	// it. Then the pool must have an id by now: see Init.
+	// KnownID is the pool id that the host recorded for this name, empty when the host has never
+	// used it. Then the pool must have an id by now: see Init.
 	KnownID fsm.PoolID
-	// Runner runs the commands; nil: a runner of its own.
+	// Runner runs the commands; nil: a *run.Runner of its own.
 	Runner Runner
-	// NoUdev tells that nobody answers for udev here, as in a container; it is seen
-	// by itself where there is no udev at all.
+	// NoUdev says that no udev daemon manages the devices here, as in a container; a host without
+	// udev is detected automatically.
 	NoUdev bool
-	// MaxData and MaxMetadata are how full the pool's data and metadata may be, in
-	// percent, for anything new to be made in it; 0: 95 and 80.
+	// MaxData and MaxMetadata are how full the pool's data and metadata may be, in percent, for
+	// anything new to be created in it; 0: 95 and 80.
 	MaxData, MaxMetadata int
 }
 
@@ -43,7 +43,7 @@ const (
 	defaultMaxMetadata = 80
 )
 
-// Pool is one thin pool. It keeps nothing open between calls.
+// Pool is one thin pool. It keeps nothing open between calls and is safe for concurrent use.
 type Pool struct {
 	Config
 	id      fsm.PoolID
@@ -52,19 +52,19 @@ type Pool struct {
 	states  *stateCache
 	mapRuns *mapRunCache
 
-	// change is held by whoever changes the pool; LVM's own lock is per group.
+	// changeLock is held while this process changes the pool; LVM's own lock is per volume group.
 	changeLock chan struct{}
-	// reserved is held by whoever has the pool's metadata snapshot.
+	// metadataSnapLock is held while the pool's metadata snapshot is reserved.
 	metadataSnapLock chan struct{}
 
 	mu        sync.Mutex
-	firstUUID string // the pool's UUID when it was first seen
+	firstUUID string // the pool's UUID when it was first observed
 	prepared  bool
-	noOrphans bool  // no thin device is known that LVM does not know
+	noOrphans bool  // no thin device unknown to LVM was found
 	copyRate  int64 // bytes a second; 0: not measured
 }
 
-// newPool checks the names and makes what needs no pool to be there.
+// newPool checks the names and sets up what does not need the pool to be present.
 func newPool(ctx context.Context, cfg Config) (*Pool, error) {
 	if err := checkNames(cfg.VG, cfg.ThinPool); err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func newPool(ctx context.Context, cfg Config) (*Pool, error) {
 	return p, nil
 }
 
-// Open returns the pool. A pool that the host remembers may be absent now; all it
-// does then is say so.
+// Open returns the pool. A pool that the host has recorded may be absent now; then its operations
+// report that.
 func Open(ctx context.Context, cfg Config) (*Pool, error) {
 	p, err := newPool(ctx, cfg)
 	if err != nil {
@@ -113,13 +113,13 @@ func Open(ctx context.Context, cfg Config) (*Pool, error) {
 // ID is the pool's identity, also while it is absent.
 func (p *Pool) ID() fsm.PoolID { return p.id }
 
-// Kind is "lvm".
+// Kind returns the constant Kind.
 func (p *Pool) Kind() string { return Kind }
 
-// name is the pool as LVM's commands take it.
+// name is the pool's name for LVM's commands.
 func (p *Pool) name() string { return p.VG + "/" + p.ThinPool }
 
-// absentError says why a pool cannot be used now (S12). It may come back.
+// absentError is why a pool cannot be used now (S12). It may come back.
 type absentError struct{ detail string }
 
 func (e *absentError) Error() string { return e.detail }
@@ -129,8 +129,8 @@ func isAbsent(err error) bool {
 	return errors.As(err, &absent)
 }
 
-// verifyIdentity is what LVM says of the pool, or an *absentError: without the pool's id
-// nothing in it may be believed (S12).
+// verifyIdentity returns the pool's state as LVM reported it, or an *absentError: without the
+// pool's id nothing in it may be trusted (S12).
 func (p *Pool) verifyIdentity(v *poolState, err error) (*poolState, error) {
 	switch {
 	case errors.Is(err, errNoGroup):
@@ -150,7 +150,8 @@ func (p *Pool) verifyIdentity(v *poolState, err error) (*poolState, error) {
 	return v, nil
 }
 
-// same remembers the pool that was seen first: a copy of it carries the same tag.
+// isFirstSeen records the UUID of the pool that was observed first, and reports whether this is
+// it: a copy of a pool carries the same tag.
 func (p *Pool) isFirstSeen(uuid string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -160,18 +161,19 @@ func (p *Pool) isFirstSeen(uuid string) bool {
 	return p.firstUUID == uuid
 }
 
-// recent is what LVM said lately. Whatever this pool changed since is in it.
+// recentState returns the cached or a new state. It includes every change that this Pool has made.
 func (p *Pool) recentState(ctx context.Context) (*poolState, error) {
 	return p.verifyIdentity(p.states.get(ctx))
 }
 
-// begin is for whoever makes or removes something: he is alone until he calls done, and
-// sees what LVM says now.
+// lockFresh is for callers that create or remove something: it holds the change lock until done is
+// called, and returns the state read from LVM under it.
 func (p *Pool) lockFresh(ctx context.Context) (done func(), v *poolState, err error) {
 	return p.lock(ctx, p.states.refresh)
 }
 
-// lockRecent is for whoever leaves what is in the pool as it is: a recent view is enough.
+// lockRecent is for callers that neither create nor remove anything: it holds the change lock, but
+// a cached state is enough.
 func (p *Pool) lockRecent(ctx context.Context) (done func(), v *poolState, err error) {
 	return p.lock(ctx, p.states.get)
 }

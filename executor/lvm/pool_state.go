@@ -15,16 +15,16 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// view is what LVM says of a pool and of all that is in it, in one command.
+// poolState is what LVM reports of a pool and of all that is in it, from one command.
 type poolState struct {
 	groupUUID     string // the volume group's UUID
 	extentBytes   int64  // bytes
 	pool          logicalVolume
 	chunkBytes    int64 // bytes
 	zeroesBlocks  bool  // new blocks are zeroed
-	errorWhenFull bool  // a full pool fails writes at once
+	errorWhenFull bool  // a full pool fails writes at once, instead of queueing them
 	transaction   uint64
-	volumes       map[string]logicalVolume // by name, ours and others'
+	volumes       map[string]logicalVolume // by name, also those of others
 }
 
 // logicalVolume is one logical volume.
@@ -32,12 +32,12 @@ type logicalVolume struct {
 	name, uuid string
 	size       int64 // bytes, in whole extents
 	tags       []string
-	thinID     uint64 // the device's id in the pool
+	thinID     uint64 // the thin device's id in the pool
 }
 
 func (v *logicalVolume) hasTag(tag string) bool { return slices.Contains(v.tags, tag) }
 
-// tagValue is what follows a tag's prefix; empty without it.
+// tagValue is what follows a tag's prefix; empty without such a tag.
 func (v *logicalVolume) tagValue(prefix string) string {
 	for _, tag := range v.tags {
 		if rest, ok := strings.CutPrefix(tag, prefix); ok {
@@ -47,7 +47,8 @@ func (v *logicalVolume) tagValue(prefix string) string {
 	return ""
 }
 
-// taggedSize is how many bytes the volume was made with, never more than it has.
+// taggedSize is the size in bytes that the volume was created with, never more than the logical
+// volume has.
 func (v *logicalVolume) taggedSize() (int64, error) {
 	size, err := strconv.ParseInt(v.tagValue(tagSize), 10, 64)
 	if err != nil || size <= 0 || size > v.size {
@@ -56,7 +57,7 @@ func (v *logicalVolume) taggedSize() (int64, error) {
 	return size, nil
 }
 
-// poolID is the id that the pool carries.
+// poolID is the id that the pool is tagged with.
 func (v *poolState) poolID() (fsm.PoolID, error) {
 	switch id := v.pool.tagValue(tagPool); {
 	case v.pool.name == "":
@@ -70,7 +71,7 @@ func (v *poolState) poolID() (fsm.PoolID, error) {
 	}
 }
 
-// with is the view and one more volume, which LVM was not asked about.
+// with is the state with one more volume, which was not read from LVM.
 func (v *poolState) with(lv logicalVolume) *poolState {
 	next := *v
 	next.volumes = maps.Clone(v.volumes)
@@ -78,7 +79,7 @@ func (v *poolState) with(lv logicalVolume) *poolState {
 	return &next
 }
 
-// without is the view less one volume.
+// without is the state less one volume.
 func (v *poolState) without(name string) *poolState {
 	next := *v
 	next.volumes = maps.Clone(v.volumes)
@@ -86,8 +87,8 @@ func (v *poolState) without(name string) *poolState {
 	return &next
 }
 
-// findOurs is a volume or snapshot of ours by its name, nil when there is none. What has
-// the name and not our tag is refused: it is never touched.
+// findOurs returns a volume or snapshot of Holdfast's by its name, nil when there is none. A
+// logical volume with the name but without our tag is refused: it is never touched.
 func (v *poolState) findOurs(name string) (*logicalVolume, error) {
 	found, ok := v.volumes[name]
 	switch {
@@ -99,7 +100,7 @@ func (v *poolState) findOurs(name string) (*logicalVolume, error) {
 	return &found, nil
 }
 
-// lvsColumns are the columns that a view is made of. None of them makes LVM ask the
+// lvsColumns are the columns that a poolState is parsed from. None of them makes LVM query the
 // kernel about each volume.
 const lvsColumns = "vg_uuid,vg_extent_size,lv_name,lv_uuid,lv_size,lv_tags,lv_layout,pool_lv,thin_id,transaction_id,zero,lv_when_full,chunk_size"
 
@@ -120,7 +121,7 @@ type lvRow struct {
 	Chunk       string `json:"chunk_size"`
 }
 
-// parsePoolState reads the report of a pool. Without the pool in it the view has none.
+// parsePoolState parses the report of a pool. If the report lacks the pool, so does the state.
 func parsePoolState(report []byte, pool string) (*poolState, error) {
 	var all struct {
 		Report []struct {
@@ -162,7 +163,7 @@ func (v *poolState) addRow(r *lvRow, pool string) error {
 	return nil
 }
 
-// numberParser reads columns and keeps the first error.
+// numberParser parses columns and keeps the first error.
 type numberParser struct{ err error }
 
 func (n *numberParser) parse(text string) int64 {
@@ -176,17 +177,17 @@ func (n *numberParser) parse(text string) int64 {
 	return value
 }
 
-// stateTTL is how long a view is believed while nothing was changed by this process,
-// which alone changes what is ours. Who makes or removes something never believes one.
+// stateTTL is how long a cached state is used while this process changes nothing; no other process
+// changes what is ours. Callers that create or remove something always read it again.
 const stateTTL = 10 * time.Second
 
-// views keeps the last view. Many who ask at once are answered by one command.
+// stateCache keeps the last state. Concurrent callers share one command.
 type stateCache struct {
 	query     func(ctx context.Context) (*poolState, error)
-	querySlot chan struct{} // held by whoever asks
+	querySlot chan struct{} // held by the caller that queries LVM
 
 	mu      sync.Mutex
-	changes uint64 // counts what was changed
+	changes uint64 // counts the changes
 	cached  cachedState
 }
 
@@ -194,34 +195,36 @@ type cachedState struct {
 	state   *poolState
 	err     error
 	at      time.Time
-	changes uint64 // as it was before it was asked
+	changes uint64 // the count before the query
 }
 
 func newStateCache(query func(ctx context.Context) (*poolState, error)) *stateCache {
 	return &stateCache{query: query, querySlot: make(chan struct{}, 1)}
 }
 
-// forget says that something was, or is about to be, changed.
+// invalidate records that something was, or is about to be, changed: older states are not used any
+// more.
 func (c *stateCache) invalidate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changes++
 }
 
-// store keeps what whoever is alone has just changed, so that nobody need ask for it.
+// store keeps the state after a change that the holder of the change lock made, so that LVM need
+// not be queried.
 func (c *stateCache) store(v *poolState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cached = cachedState{state: v, at: time.Now(), changes: c.changes}
 }
 
-// refresh is a view that was asked for after the call began.
+// refresh returns a state whose query began after the call.
 func (c *stateCache) refresh(ctx context.Context) (*poolState, error) {
 	c.invalidate()
 	return c.get(ctx)
 }
 
-// recent is a view that is not old and that nothing was changed since.
+// get returns a state that is not older than stateTTL and includes every change.
 func (c *stateCache) get(ctx context.Context) (*poolState, error) {
 	if a, ok := c.lookup(); ok {
 		return a.state, a.err

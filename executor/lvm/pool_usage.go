@@ -10,12 +10,12 @@ import (
 	"github.com/holdfast-storage/holdfast/fsm"
 )
 
-// poolUsage is what the kernel says of an active thin pool.
+// poolUsage is what the kernel reports of an active thin pool.
 type poolUsage struct {
 	transaction         uint64
 	metaUsed, metaTotal int64 // blocks
 	dataUsed, dataTotal int64 // blocks
-	metadataSnapHeld    bool  // somebody has the metadata snapshot
+	metadataSnapHeld    bool  // a metadata snapshot is reserved
 	mode                string
 	errorsWhenFull      bool
 	needsCheck, failed  bool
@@ -50,13 +50,13 @@ func (n *numberParser) parseFraction(text string) (used, all int64) {
 	return n.parse(before), n.parse(after)
 }
 
-// data and metadata are how full they are, in percent, rounded up.
+// dataPercent and metadataPercent are how full data and metadata are, in percent, rounded up.
 func (u *poolUsage) dataPercent() int     { return percent(u.dataUsed, u.dataTotal) }
 func (u *poolUsage) metadataPercent() int { return percent(u.metaUsed, u.metaTotal) }
 
 func percent(used, all int64) int { return int((used*100 + all - 1) / all) }
 
-// refusalReason is why nothing new may be made in the pool as full as it is; empty: it may.
+// refusalReason is why nothing new may be created in a pool that full; empty: it may.
 func (u *poolUsage) refusalReason(maxData, maxMetadata int) string {
 	switch {
 	case u.failed:
@@ -75,8 +75,8 @@ func (u *poolUsage) refusalReason(maxData, maxMetadata int) string {
 	return ""
 }
 
-// poolDevice is the pool in the device mapper, and its status: the thin pool is a
-// layer below the pool's own device as soon as it has volumes.
+// poolDevice returns the pool's device-mapper name and its status: the thin pool becomes a layer
+// below the pool's own device as soon as it has volumes.
 func (p *Pool) poolDevice() (name string, u poolUsage, err error) {
 	for _, name := range []string{dmName(p.VG, p.ThinPool, "tpool"), dmName(p.VG, p.ThinPool)} {
 		target, params, err := p.kernel.status(name)
@@ -91,7 +91,7 @@ func (p *Pool) poolDevice() (name string, u poolUsage, err error) {
 	return "", poolUsage{}, &absentError{fmt.Sprintf("pool %s is absent: it is not active", p.name())}
 }
 
-// Facts measures the pool. One that refuses new volumes has nothing free: that keeps
+// Facts measures the pool. One that refuses new volumes reports no free bytes: that keeps
 // placement away from it, and the detail says why.
 func (p *Pool) Facts(ctx context.Context) executor.PoolFacts {
 	facts := executor.PoolFacts{ID: p.id}
@@ -128,9 +128,8 @@ func (p *Pool) readUsage(ctx context.Context) (*poolState, poolUsage, error) {
 	return v, u, err
 }
 
-// checkAcceptsNew refuses to make anything new in a pool that would not zero it, that hangs its
-// writers when it is full (S12), that is nearly full, or whose metadata LVM does not
-// know well.
+// checkAcceptsNew refuses to create anything new in a pool that would not zero it, that blocks its
+// writers when it is full (S12), that is nearly full, or that has thin devices unknown to LVM.
 func (p *Pool) checkAcceptsNew(ctx context.Context, v *poolState) error {
 	name, u, err := p.poolDevice()
 	switch {
@@ -151,7 +150,7 @@ func (p *Pool) checkAcceptsNew(ctx context.Context, v *poolState) error {
 	return p.checkOrphans(ctx, name, v)
 }
 
-// allocatedBytes is how much of an active volume the pool has blocks for.
+// allocatedBytes is how many bytes the pool has allocated for an active volume.
 func (p *Pool) allocatedBytes(name string) (int64, error) {
 	target, params, err := p.kernel.status(dmName(p.VG, name))
 	if err != nil {

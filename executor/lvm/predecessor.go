@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// waitPredecessors waits until the commands of a process that was killed have ended:
-// they are not killed with it, and one that waits for LVM's lock would do later what
-// nobody wants any more. It tells whether there were any.
+// waitPredecessors waits until the lvm commands of an earlier process of this node have exited:
+// they are not killed with it, and one that waits for LVM's lock would take effect later, when it
+// is no longer wanted. It reports whether there were any.
 func (t *tools) waitPredecessors(ctx context.Context) (waited bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -32,8 +32,8 @@ func (t *tools) waitPredecessors(ctx context.Context) (waited bool, err error) {
 	}
 }
 
-// predecessors are the lvm commands with this pool's settings that are not this
-// process's children. A process that is gone meanwhile is none.
+// predecessors returns the pids of the lvm commands with this pool's settings that are not
+// children of this process. A command that exits meanwhile is left out.
 func (t *tools) predecessors(proc string, self int) []int {
 	folders, _ := filepath.Glob(proc + "/[0-9]*")
 	var found []int
@@ -50,7 +50,7 @@ func (t *tools) predecessors(proc string, self int) []int {
 	return found
 }
 
-// parentPID is the fourth field of stat, behind the command's name in parentheses.
+// parentPID reads the fourth field of /proc/PID/stat, behind the command's name in parentheses.
 func parentPID(folder string) int {
 	stat, err := os.ReadFile(folder + "/stat")
 	if err != nil {
@@ -60,6 +60,6 @@ func parentPID(folder string) int {
 	if len(fields) < 2 {
 		return 0
 	}
-	pid, _ := strconv.Atoi(string(fields[1])) // 0 is nobody
+	pid, _ := strconv.Atoi(string(fields[1])) // 0 is no process's pid
 	return pid
 }

@@ -18,9 +18,9 @@ func (p *Pool) isPrepared() bool {
 	return p.prepared
 }
 
-// prepare makes a pool that this process meets for the first time fit for use: active,
-// failing when it is full, and without what a predecessor that was killed left half
-// done. The caller is alone. It returns the view that holds afterwards.
+// prepare makes a pool fit for use that this process uses for the first time: active, failing
+// writes when it is full, and without what a killed process left unfinished. The caller holds the
+// change lock. It returns the state afterwards.
 func (p *Pool) prepare(ctx context.Context, v *poolState) (*poolState, error) {
 	if p.isPrepared() {
 		return v, nil
@@ -55,7 +55,7 @@ func (p *Pool) prepare(ctx context.Context, v *poolState) (*poolState, error) {
 	return v, nil
 }
 
-// activePool is the pool in the device mapper, activated if it is not.
+// activePool is the pool's device-mapper name; the pool is activated if it is not active.
 func (p *Pool) activePool(ctx context.Context) (name string, err error) {
 	name, _, err = p.poolDevice()
 	if !isAbsent(err) {
@@ -68,8 +68,9 @@ func (p *Pool) activePool(ctx context.Context) (name string, err error) {
 	return name, err
 }
 
-// resumeSuspended resumes what a killed command left suspended: its writers hang. Between
-// two looks LVM's lock was free, so that nobody is at work on what is suspended in both.
+// resumeSuspended resumes devices that a killed command left suspended, which blocks their
+// writers. LVM's lock was free between the two checks, so no command is working on a device that
+// is suspended in both.
 func (p *Pool) resumeSuspended(ctx context.Context, pool string, v *poolState) (*poolState, error) {
 	before, err := p.suspendedDevices(pool, v)
 	if err != nil || len(before) == 0 {
@@ -93,7 +94,7 @@ func (p *Pool) resumeSuspended(ctx context.Context, pool string, v *poolState) (
 	return v, nil
 }
 
-// suspended are our devices that are, the lower ones first.
+// suspendedDevices returns which of our devices are suspended, lower layers first.
 func (p *Pool) suspendedDevices(pool string, v *poolState) ([]string, error) {
 	names := []string{pool}
 	for _, lv := range v.volumes {
@@ -115,9 +116,9 @@ func (p *Pool) suspendedDevices(pool string, v *poolState) ([]string, error) {
 	return found, nil
 }
 
-// checkOrphans looks for thin devices in the pool's metadata that LVM does not know:
-// it would take one for a new volume, and show what is on it. They are not removed;
-// nobody knows whose they are. The caller is alone.
+// checkOrphans looks for thin devices in the pool's metadata that LVM does not know: LVM would use
+// one for a new volume, and expose its data. They are not removed, since their owner is unknown.
+// The caller holds the change lock.
 func (p *Pool) checkOrphans(ctx context.Context, pool string, v *poolState) error {
 	p.mu.Lock()
 	sound := p.noOrphans
@@ -144,15 +145,15 @@ func (p *Pool) checkOrphans(ctx context.Context, pool string, v *poolState) erro
 	return nil
 }
 
-// setNoOrphans remembers whether the pool's devices are known to be LVM's. A command that
-// failed may have left one.
+// setNoOrphans records whether all of the pool's thin devices are known to LVM. A command that
+// failed may have left one that is not.
 func (p *Pool) setNoOrphans(noOrphans bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.noOrphans = noOrphans
 }
 
-// unknownThinIDs are the thin devices of a list that are no volume's.
+// unknownThinIDs are the thin devices of a list that belong to no logical volume.
 func unknownThinIDs(list string, v *poolState) ([]string, error) {
 	known := map[uint64]bool{}
 	for _, lv := range v.volumes {
@@ -171,8 +172,8 @@ func unknownThinIDs(list string, v *poolState) ([]string, error) {
 	return orphans, nil
 }
 
-// changed runs a command that changes what is in the pool. What was seen before holds
-// no longer, also when it fails.
+// runChange runs a command that changes the pool. It invalidates the cached state, also when the
+// command fails.
 func (p *Pool) runChange(ctx context.Context, command string, args ...string) error {
 	p.states.invalidate()
 	err := p.tools.runChange(ctx, changeTimeout, command, args...)
@@ -183,7 +184,7 @@ func (p *Pool) runChange(ctx context.Context, command string, args ...string) er
 	var failed *run.Error
 	if errors.As(err, &failed) && failed.TimedOut {
 		p.mu.Lock()
-		p.prepared = false // it was killed, and may have left something suspended
+		p.prepared = false // it was killed, and may have left devices suspended
 		p.mu.Unlock()
 	}
 	return err

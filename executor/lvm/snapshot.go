@@ -16,10 +16,10 @@ import (
 
 var _ executor.SnapshotBackend = (*Pool)(nil)
 
-// SharesBlocks is true: thin snapshots share blocks.
+// SharesBlocks returns true: thin snapshots share blocks.
 func (p *Pool) SharesBlocks() bool { return true }
 
-// ObserveSnapshot looks at the snapshot.
+// ObserveSnapshot returns whether the snapshot exists and is finished.
 func (p *Pool) ObserveSnapshot(ctx context.Context, id fsm.SnapshotID) (executor.Device, error) {
 	var d executor.Device
 	if err := checkSnapshotID(id); err != nil {
@@ -37,8 +37,8 @@ func (p *Pool) ObserveSnapshot(ctx context.Context, id fsm.SnapshotID) (executor
 	return d, err
 }
 
-// Allocated is how much of the volume the pool has blocks for, also such as it shares
-// with snapshots.
+// Allocated returns how many bytes the pool has allocated for the volume, including blocks that it
+// shares with snapshots.
 func (p *Pool) Allocated(ctx context.Context, id fsm.VolumeID) (int64, error) {
 	if err := checkID(id); err != nil {
 		return 0, err
@@ -62,8 +62,9 @@ func (p *Pool) Allocated(ctx context.Context, id fsm.VolumeID) (int64, error) {
 	return min(bytes, size), err
 }
 
-// TakeSnapshot makes the snapshot and calls it ready only when it is known to be made: LVM
-// makes one that a crash interrupted after the next boot, of what the volume is then.
+// TakeSnapshot creates the snapshot and marks it ready only when it is known to be complete: after
+// a crash LVM may create an interrupted one at the next boot, with the content that the volume has
+// then.
 func (p *Pool) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.SnapshotID, _ executor.Progress) error {
 	if err := errors.Join(checkID(source), checkSnapshotID(id)); err != nil {
 		return err
@@ -92,17 +93,17 @@ func (p *Pool) TakeSnapshot(ctx context.Context, source fsm.VolumeID, id fsm.Sna
 	return p.createThinCopy(ctx, &thinCopy{name: string(id), from: from.name, permission: "-pr", size: size})
 }
 
-// thinCopy is a volume or snapshot that is made as a thin snapshot of another.
+// thinCopy describes a volume or snapshot that is created as a thin snapshot of another.
 type thinCopy struct {
 	name, from, permission string
 	size                   int64           // bytes
-	minSize                int64           // it must be able to hold; 0: as many as the source
-	dropTail               executor.Extent // of the source, which reads as zero in this one
+	minSize                int64           // bytes that it must hold; 0: as many as the source
+	dropTail               executor.Extent // range of the source that reads as zero in the copy
 	chunk                  int64           // the pool's, in bytes
 }
 
-// createThinCopy makes a thin snapshot of a volume or snapshot. A caller that is gone meanwhile
-// gets nothing.
+// createThinCopy creates a thin snapshot of a volume or snapshot. When the caller's context ends
+// meanwhile, nothing is left.
 func (p *Pool) createThinCopy(ctx context.Context, c *thinCopy) error {
 	err := p.runChange(ctx, "lvcreate", "-s", "-n", c.name, "-ky", c.permission,
 		"--addtag", tagOurs, "--addtag", tagFrom+c.from, "--addtag", sizeTag(c.size), p.VG+"/"+c.from)
@@ -116,7 +117,7 @@ func (p *Pool) createThinCopy(ctx context.Context, c *thinCopy) error {
 		err = p.zeroTail(ctx, c)
 	}
 	if err == nil {
-		err = ctx.Err() // a cut that was given up must not appear after all
+		err = ctx.Err() // a snapshot that was cancelled must not appear afterwards
 	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("make %s of %s: %w", c.name, c.from, err), p.lvremove(ctx, c.name))
@@ -124,7 +125,7 @@ func (p *Pool) createThinCopy(ctx context.Context, c *thinCopy) error {
 	return p.markReady(ctx, c.name)
 }
 
-// extend makes a logical volume at least so large. What is added reads as zero.
+// extend makes a logical volume at least size bytes large. What is added reads as zero.
 func (p *Pool) extend(ctx context.Context, name string, size int64) error {
 	err := p.runChange(ctx, "lvextend", "-L", fmt.Sprintf("%db", size), p.VG+"/"+name)
 	if err != nil && !errors.Is(err, errSameSize) {
@@ -133,7 +134,7 @@ func (p *Pool) extend(ctx context.Context, name string, size int64) error {
 	return nil
 }
 
-// RemoveSnapshot removes the snapshot and what an interrupted cut left.
+// RemoveSnapshot removes the snapshot and what an interrupted TakeSnapshot left.
 func (p *Pool) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error {
 	if err := checkSnapshotID(id); err != nil {
 		return err
@@ -146,11 +147,12 @@ func (p *Pool) RemoveSnapshot(ctx context.Context, id fsm.SnapshotID) error {
 	return p.remove(ctx, v, string(id))
 }
 
-// rateSampleBytes is how much is read to measure the pool's rate.
+// rateSampleBytes is how much is read to measure the pool's rate, in bytes.
 const rateSampleBytes = 16 << 20
 
-// CopyRate is half the rate at which the pool's data is read: a copy reads and writes.
-// Nothing is ever copied here, and nothing is written to measure it. It is measured once.
+// CopyRate returns half the rate at which the pool's data can be read, in bytes a second, as a
+// copy reads and writes. LVM pools never copy, and nothing is written to measure it. It is
+// measured once.
 func (p *Pool) CopyRate(ctx context.Context) (int64, error) {
 	p.mu.Lock()
 	rate := p.copyRate
@@ -176,7 +178,7 @@ func (p *Pool) CopyRate(ctx context.Context) (int64, error) {
 	return p.copyRate, nil
 }
 
-// readRate reads the beginning of a device past the page cache.
+// readRate reads the beginning of a device, bypassing the page cache; in bytes a second.
 func readRate(path string) (int64, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_DIRECT, 0)
 	if err != nil {
@@ -190,7 +192,7 @@ func readRate(path string) (int64, error) {
 	for read < rateSampleBytes {
 		n, err := f.Read(buf)
 		if read += n; err != nil {
-			break // the pool may be smaller
+			break // the pool may be smaller than the sample
 		}
 	}
 	if read == 0 {

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// mapping says where a range of a volume's blocks lies in the pool.
+// mapping says where a range of a volume's blocks lies in the pool, in blocks.
 type mapping struct{ volumeBlock, poolBlock, blocks int64 }
 
 func (m mapping) end() int64 { return m.volumeBlock + m.blocks }
 
-// mappingBatch is how many mappings are handed over at once.
+// mappingBatch is how many mappings are passed on at once.
 const mappingBatch = 1024
 
-// dump is one thin device's mappings, in ascending order, while thin_dump prints them.
+// thinDump is one thin device's mappings, in ascending order, while thin_dump prints them.
 type thinDump struct {
 	batches chan []mapping
 	err     error // valid once batches is closed
 
 	pending []mapping
-	cur     mapping // of no length before the first
+	cur     mapping // of length 0 before the first
 	done    bool
 }
 
-// dump starts thin_dump for one device. One for each: of several at once its newer
-// versions say what they share apart from each.
+// startDump runs thin_dump for one device. Each device needs a run of its own: given several,
+// newer versions print the mappings that they share separately.
 func (t *tools) startDump(ctx context.Context, device string, thin uint64) *thinDump {
 	d := &thinDump{batches: make(chan []mapping, 2)}
 	go func() {
@@ -46,14 +46,14 @@ func (t *tools) printDump(ctx context.Context, device string, thin uint64, batch
 	err := t.runThinTool(ctx, out, "thin_dump", "-m", "--dev-id", strconv.FormatUint(thin, 10), device)
 	switch {
 	case out.err != nil:
-		return out.err // the tool was stopped for it
+		return out.err // thin_dump was killed because of it
 	case err != nil:
 		return err
 	}
 	return r.finish()
 }
 
-// wait returns when the tool has ended, or is as good as gone.
+// wait returns when the tool has exited, or is stuck after SIGKILL.
 func (d *thinDump) wait() {
 	for range d.batches { //nolint:revive // what is left is of no use
 	}
@@ -69,14 +69,14 @@ func (d *thinDump) advance(at int64) error {
 				return d.err
 			}
 			d.pending = batch
-			continue // which may be empty
+			continue // a batch may be empty
 		}
 		d.cur, d.pending = d.pending[0], d.pending[1:]
 	}
 	return nil
 }
 
-// poolBlock is where a block of the volume lies in the pool, if it is there.
+// poolBlock returns where a block of the volume lies in the pool; false when it is not mapped.
 func (d *thinDump) poolBlock(at int64) (int64, bool) {
 	if d.done || at < d.cur.volumeBlock {
 		return 0, false
@@ -84,8 +84,8 @@ func (d *thinDump) poolBlock(at int64) (int64, bool) {
 	return d.cur.poolBlock + at - d.cur.volumeBlock, true
 }
 
-// sameUntil is the block before which all are as the one at a place: behind each other in
-// the pool, or not there.
+// sameUntil returns the block before which all blocks are like the one at a position: consecutive
+// in the pool, or not mapped.
 func (d *thinDump) sameUntil(at int64) int64 {
 	switch {
 	case d.done:
@@ -96,18 +96,18 @@ func (d *thinDump) sameUntil(at int64) int64 {
 	return d.cur.end()
 }
 
-// dumpParser reads what thin_dump prints of one device.
+// dumpParser parses what thin_dump prints of one device.
 type dumpParser struct {
 	ctx     context.Context
 	out     chan<- []mapping
-	header  string // how the line begins without which the tool said nothing of the device
+	header  string // beginning of the line that must precede the device's mappings
 	batch   []mapping
 	lastEnd int64 // the block at which the last mapping ended
 
 	sawHeader, complete bool
 }
 
-// take reads one line.
+// parseLine parses one line.
 func (r *dumpParser) parseLine(line string) error {
 	m, ok := parseMapping(line)
 	switch {
@@ -122,7 +122,7 @@ func (r *dumpParser) parseLine(line string) error {
 	return nil
 }
 
-// maxBlock is more than any volume or pool has.
+// maxBlock is more than the number of blocks of any volume or pool.
 const maxBlock = math.MaxInt64 / (1 << 30) / 2
 
 func (r *dumpParser) add(m mapping, line string) error {
@@ -149,7 +149,8 @@ func (r *dumpParser) flush() error {
 	}
 }
 
-// end hands over the last mappings. A tool that ends without an error says so of all.
+// finish passes on the last mappings. Output without the closing lines is incomplete, which is an
+// error.
 func (r *dumpParser) finish() error {
 	if !r.sawHeader || !r.complete {
 		return errors.New("thin_dump says less than everything")

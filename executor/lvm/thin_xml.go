@@ -10,8 +10,8 @@ import (
 // maxLineBytes is longer than any line that the thin tools print.
 const maxLineBytes = 4096
 
-// lineWriter hands on what is written to it line by line, until one is refused: then what
-// writes is stopped.
+// lineWriter passes on what is written to it line by line, until a line is refused: then the
+// command that writes is stopped.
 type lineWriter struct {
 	handle  func(line string) error
 	stop    func(cause error)
@@ -19,7 +19,7 @@ type lineWriter struct {
 	err     error
 }
 
-// Write takes all that it is given: a tool that gets an error would say so in its own words.
+// Write always accepts all bytes: on an error the tool would report a failure of its own.
 func (l *lineWriter) Write(b []byte) (int, error) {
 	l.partial = append(l.partial, b...)
 	for l.err == nil {
@@ -40,8 +40,8 @@ func (l *lineWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// isMetaLine tells whether a line is one of those that say nothing of any block. What
-// is not understood could be a mapping.
+// isMetaLine reports whether a line is one of those that describe no block. Any other line that
+// does not parse could be a mapping.
 func isMetaLine(line string) bool {
 	name, _, _ := strings.Cut(line, " ")
 	switch name {
@@ -51,8 +51,8 @@ func isMetaLine(line string) bool {
 	return false
 }
 
-// parseMapping reads a line of thin_dump that says where blocks lie. A number that
-// cannot be read makes a mapping that cannot be.
+// parseMapping parses a line of thin_dump that maps blocks. A number that does not parse results
+// in an invalid mapping.
 func parseMapping(line string) (mapping, bool) {
 	name, attributes, _ := strings.Cut(strings.TrimPrefix(line, "<"), " ")
 	read := func(name string) int64 { return parseNumber(attribute(attributes, name)) }
@@ -73,7 +73,7 @@ func parseNumber(text string) int64 {
 	return n
 }
 
-// attribute is the value of one attribute, empty without it.
+// attribute returns the value of an XML attribute, empty without it.
 func attribute(attributes, name string) string {
 	for field := range strings.FieldsSeq(attributes) {
 		if value, ok := strings.CutPrefix(field, name+`="`); ok {

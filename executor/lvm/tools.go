@@ -16,34 +16,34 @@ import (
 )
 
 const (
-	// changeTimeout bounds a command that changes something. LVM waits for its lock,
-	// and for writes that are under way on what it suspends.
+	// changeTimeout bounds a command that changes something. LVM waits for its lock, and for
+	// writes in flight on what it suspends.
 	changeTimeout = 2 * time.Minute
 	// activateTimeout bounds the activation of the pool: thin_check reads its metadata.
 	activateTimeout = 10 * time.Minute
-	// mapTimeout bounds the reading of the pool's metadata.
+	// mapTimeout bounds reading the pool's metadata.
 	mapTimeout = 10 * time.Minute
 )
 
 // tools runs lvm, dmsetup and the thin tools.
 type tools struct {
 	runner Runner
-	config string // of every lvm command
+	config string // passed to every lvm command
 	udev   bool
 }
 
-// newTools reads which devices this host's LVM may look at and takes out those that
-// volumes are, or are on.
+// newTools reads this host's LVM device filter and excludes the devices that are volumes, or lie
+// on volumes.
 func newTools(ctx context.Context, runner Runner, vg string, udev bool) *tools {
 	t := &tools{runner: runner, udev: udev}
-	// A host whose configuration cannot be read has none of its own.
+	// A host whose configuration cannot be read counts as having no filter.
 	own, _ := runner.Run(ctx, run.Command{Tool: "lvm", Args: []string{"lvmconfig", "--typeconfig", "full", "devices/global_filter"}})
 	t.config = lvmConfig(vg, string(own), udev)
 	return t
 }
 
-// udevIsUsable tells whether device nodes are udev's business here, and LVM can wait
-// for it: they talk through semaphores of the host's first IPC namespace.
+// udevIsUsable reports whether udev manages device nodes here, and LVM can wait for it: the two
+// synchronise through semaphores of the host's initial IPC namespace.
 func udevIsUsable() bool {
 	const firstIPC = 0xEFFFFFFF // PROC_IPC_INIT_INO of include/linux/proc_ns.h
 	var st syscall.Stat_t
@@ -53,10 +53,10 @@ func udevIsUsable() bool {
 	return syscall.Stat("/proc/self/ns/ipc", &st) == nil && st.Ino == firstIPC
 }
 
-// config are the settings of every command. scan_lvs keeps LVM from looking for a
-// guest's volume group inside of volumes, the filter on the devices above them.
-// Nothing grows the pool or ends its mounts behind our back, so nothing monitors it;
-// and how full it may be is for us to say, which LVM would from its threshold on.
+// lvmConfig is the configuration of every lvm command. scan_lvs=0 keeps LVM from scanning volumes
+// for a guest's volume group, the filter from scanning the devices on top of them. Monitoring is
+// off: dmeventd must neither extend the pool nor unmount its filesystems. How full the pool may be
+// is decided here, and not by LVM's autoextend threshold.
 func lvmConfig(vg, filter string, udev bool) string {
 	settings := []string{
 		"devices/global_filter=" + globalFilter(vg, filter), "devices/scan_lvs=0",
@@ -70,9 +70,9 @@ func lvmConfig(vg, filter string, udev bool) string {
 
 var quoted = regexp.MustCompile(`"((?:[^"\\]|\\.)*)"`)
 
-// globalFilter is the host's own with ours before it. A pattern at its end that
-// accepts everything is left out: it says nothing, but would accept the other names
-// of a device that ours reject by one.
+// globalFilter is the host's own filter with our patterns before it. A final pattern that accepts
+// everything is left out: it has no effect on other devices, but would accept a device by another
+// of its names that our patterns do not reject.
 func globalFilter(vg, own string) string {
 	name := regexp.MustCompile(`[+.]`).ReplaceAllString(vg, "[$0]")
 	patterns := []string{
@@ -99,7 +99,7 @@ func acceptsAll(pattern string) bool {
 	return false
 }
 
-// readState asks LVM for the pool and all that is in it.
+// readState queries LVM for the pool and all that is in it.
 func (p *Pool) readState(ctx context.Context) (*poolState, error) {
 	var out bytes.Buffer
 	selection := fmt.Sprintf(`pool_lv="%s" || lv_name="%s"`, p.ThinPool, p.ThinPool)
@@ -117,16 +117,16 @@ func (t *tools) query(ctx context.Context, out io.Writer, command string, args .
 	return classifyError(err)
 }
 
-// change runs an lvm command that changes something, to its end: one that is killed
-// leaves devices suspended. Whoever was asked must look for himself whether he still
-// wants it.
+// runChange runs an lvm command that changes something. It is not interrupted when the context
+// ends: a killed command leaves devices suspended. The caller must check afterwards whether the
+// result is still wanted.
 func (t *tools) runChange(ctx context.Context, timeout time.Duration, command string, args ...string) error {
 	args = append([]string{command, "--config", t.config, "-y"}, args...)
 	_, err := t.runner.Run(context.WithoutCancel(ctx), run.Command{Tool: "lvm", Args: args, Timeout: timeout, OutlivesParent: true})
 	return classifyError(err)
 }
 
-// dmsetup changes the device mapper.
+// dmsetup runs a dmsetup command that changes the device mapper.
 func (t *tools) dmsetup(ctx context.Context, command string, args ...string) error {
 	all := []string{command}
 	if !t.udev {
@@ -136,8 +136,8 @@ func (t *tools) dmsetup(ctx context.Context, command string, args ...string) err
 	return classifyError(err)
 }
 
-// makeNode makes a device's node below /dev/mapper where there is no udev: dmsetup
-// leaves that to udev, unless its environment says that there is none.
+// makeNode creates a device's node below /dev/mapper where there is no udev: dmsetup leaves that
+// to udev, unless its environment says that there is none.
 func (t *tools) makeNode(ctx context.Context, name string) error {
 	if t.udev {
 		return nil
@@ -148,7 +148,7 @@ func (t *tools) makeNode(ctx context.Context, name string) error {
 	return nil
 }
 
-// The failures that somebody acts upon.
+// Failures that callers handle.
 var (
 	errNoGroup        = errors.New("there is no such volume group")
 	errMissing        = errors.New("it is not there")
@@ -162,8 +162,8 @@ var (
 	errNoMapping      = errors.New("there is no such device")
 )
 
-// knownFailures is what the tools' exit codes and messages mean. The messages are those of
-// lvm2 2.03 and thin-provisioning-tools 0.9, in English.
+// knownFailures maps the tools' exit codes and messages to errors. The messages are those of lvm2
+// 2.03 and thin-provisioning-tools 0.9, in English.
 var knownFailures = []struct {
 	tool  string
 	code  int
@@ -188,7 +188,7 @@ var knownFailures = []struct {
 	{"thin_ls", 1, "no current metadata snap", errNoMetadataSnap},
 }
 
-// classifyError gives a command's failure its name, if it has one.
+// classifyError wraps a command's failure in one of the errors above, if it is known.
 func classifyError(err error) error {
 	var failed *run.Error
 	if !errors.As(err, &failed) {

@@ -17,8 +17,8 @@ import (
 // sectorSize is the unit of the device mapper's tables.
 const sectorSize = 512
 
-// Observe looks at the volume and its block device. With the pool absent it still
-// tells the block device, so that tearing down works.
+// Observe returns the state of the volume and its block device. With the pool absent it still
+// reports the block device, so that teardown works.
 func (p *Pool) Observe(ctx context.Context, id fsm.VolumeID) (executor.Device, error) {
 	var d executor.Device
 	if err := checkID(id); err != nil {
@@ -38,7 +38,7 @@ func (p *Pool) Observe(ctx context.Context, id fsm.VolumeID) (executor.Device, e
 	return d, p.fillLayer(id, &d)
 }
 
-// fillDevice fills in what lies in the pool.
+// fillDevice fills in what LVM's state says of the volume.
 func (v *poolState) fillDevice(name string, d *executor.Device) error {
 	lv, err := v.findOurs(name)
 	switch {
@@ -53,7 +53,7 @@ func (v *poolState) fillDevice(name string, d *executor.Device) error {
 	return err
 }
 
-// findReady is a whole volume or snapshot, nil without one, with its size.
+// findReady returns a finished volume or snapshot, nil without one, with its size in bytes.
 func (v *poolState) findReady(name string) (lv *logicalVolume, size int64, err error) {
 	lv, err = v.findOurs(name)
 	if err != nil || lv == nil || !lv.hasTag(tagReady) {
@@ -63,7 +63,7 @@ func (v *poolState) findReady(name string) (lv *logicalVolume, size int64, err e
 	return lv, size, err
 }
 
-// Create makes the volume, looks that it is empty, and only then calls it ready.
+// Create creates the volume, checks that it is empty, and only then marks it ready.
 func (p *Pool) Create(ctx context.Context, id fsm.VolumeID, size int64) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -100,7 +100,7 @@ func (p *Pool) Create(ctx context.Context, id fsm.VolumeID, size int64) error {
 	return nil
 }
 
-// checkExisting tells whether the volume is there already; one of another size is refused.
+// checkExisting reports whether the volume exists already; one of another size is refused.
 func (v *poolState) checkExisting(id fsm.VolumeID, size int64) (bool, error) {
 	lv, current, err := v.findReady(string(id))
 	switch {
@@ -112,8 +112,8 @@ func (v *poolState) checkExisting(id fsm.VolumeID, size int64) (bool, error) {
 	return true, nil
 }
 
-// prepareCreate looks that the pool takes something new, and removes what an interrupted
-// attempt left under the name.
+// prepareCreate checks that the pool accepts new volumes, and removes what an interrupted attempt
+// left under the name.
 func (p *Pool) prepareCreate(ctx context.Context, v *poolState, name string) error {
 	if err := p.checkAcceptsNew(ctx, v); err != nil {
 		return err
@@ -125,7 +125,7 @@ func (p *Pool) prepareCreate(ctx context.Context, v *poolState, name string) err
 	return p.removeUnfinished(ctx, unfinished)
 }
 
-// markReady says that a volume or snapshot is whole.
+// markReady tags a volume or snapshot as finished.
 func (p *Pool) markReady(ctx context.Context, name string) error {
 	if err := p.runChange(ctx, "lvchange", "--addtag", tagReady, p.VG+"/"+name); err != nil {
 		return p.commandError("finish", name, err)
@@ -133,7 +133,8 @@ func (p *Pool) markReady(ctx context.Context, name string) error {
 	return nil
 }
 
-// commandError is an error of a command on a volume; a refusal where the executor knows one.
+// commandError wraps the error of a command on a volume; it is a rejection where the failure is a
+// known one.
 func (p *Pool) commandError(action, name string, err error) error {
 	switch {
 	case errors.Is(err, errFull):
@@ -146,16 +147,16 @@ func (p *Pool) commandError(action, name string, err error) error {
 	return fmt.Errorf("%s %s in pool %s: %w", action, name, p.name(), err)
 }
 
-// emptyCheckBytes is how much is read at each place of a new volume, and emptyCheckPlaces how
-// many places beside its two ends.
+// emptyCheckBytes is how much is read at each position of a new volume, and emptyCheckPlaces at
+// how many positions beside its two ends.
 const (
 	emptyCheckBytes  = 1 << 20
 	emptyCheckPlaces = 14
 )
 
-// checkEmpty looks that the pool has no block for an active volume that is new, and
-// that it reads as zero: LVM opens a device that it does not know as if it were new,
-// with another volume's data. It returns what the kernel knows of the volume.
+// checkEmpty checks that the pool has no block allocated for a new, active volume, and that it
+// reads as zero: LVM opens a thin device that it does not know as if it were new, with another
+// volume's data. It returns the volume with what the kernel reports of it.
 func (p *Pool) checkEmpty(name string, size int64) (logicalVolume, error) {
 	bytes, err := p.allocatedBytes(name)
 	if err != nil {
@@ -176,7 +177,7 @@ func (p *Pool) checkEmpty(name string, size int64) (logicalVolume, error) {
 	return logicalVolume{name: name, uuid: volumeUUID(d.uuid), size: actual}, err
 }
 
-// checkReadsZero reads the two ends of a device and places between them.
+// checkReadsZero reads the two ends of a device and positions between them.
 func checkReadsZero(path string, size int64) error {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -200,7 +201,7 @@ func checkReadsZero(path string, size int64) error {
 	return nil
 }
 
-// Remove removes the volume and what an interrupted Create left.
+// Remove removes the volume and what an interrupted Create left. A missing volume is no error.
 func (p *Pool) Remove(ctx context.Context, id fsm.VolumeID) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -220,7 +221,7 @@ func (p *Pool) Remove(ctx context.Context, id fsm.VolumeID) error {
 	return p.remove(ctx, v, string(id))
 }
 
-// remove removes a volume or snapshot of ours, finished or not. Nothing there: done.
+// remove removes a volume or snapshot of Holdfast's, finished or not. None there: done.
 func (p *Pool) remove(ctx context.Context, v *poolState, name string) error {
 	lv, err := v.findOurs(name)
 	switch {
@@ -244,8 +245,8 @@ func (p *Pool) lvremove(ctx context.Context, name string) error {
 	return nil
 }
 
-// removeUnfinished removes what an interrupted attempt left. What began empty must be
-// empty still: else it shows the data of a device that LVM had lost.
+// removeUnfinished removes what an interrupted attempt left. What was created empty must still be
+// empty: otherwise it exposes the data of a device that LVM had lost.
 func (p *Pool) removeUnfinished(ctx context.Context, lv *logicalVolume) error {
 	if lv.tagValue(tagFrom) == "" {
 		if err := p.activateLV(ctx, lv.name); err != nil {
@@ -262,7 +263,8 @@ func (p *Pool) removeUnfinished(ctx context.Context, lv *logicalVolume) error {
 	return p.lvremove(ctx, lv.name)
 }
 
-// activateLV makes a volume a device of the kernel's, which alone attaches nothing.
+// activateLV activates a logical volume in the kernel. That alone does not create the volume's
+// block device.
 func (p *Pool) activateLV(ctx context.Context, name string) error {
 	current, err := p.kernel.device(dmName(p.VG, name))
 	if err != nil || current != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/holdfast-storage/holdfast/executor"
 )
 
-// zeroTail makes what a copy is not to have of its source read as zero, before the copy is
-// ready: its device on top may be as long one day, or DRBD look there for its metadata.
+// zeroTail zeroes what a copy must not inherit from its source, before the copy is marked ready:
+// its device on top may later cover that range, or DRBD may look there for its metadata.
 func (p *Pool) zeroTail(ctx context.Context, c *thinCopy) error {
 	if err := p.activateLV(ctx, c.name); err != nil {
 		return err
@@ -37,12 +37,11 @@ func (p *Pool) zeroTail(ctx context.Context, c *thinCopy) error {
 	return nil
 }
 
-// zeroBlock is how much is read and written at once. No chunk of a pool is smaller.
+// zeroBlock is how many bytes are read and written at once. No pool's chunk is smaller.
 const zeroBlock = 64 << 10
 
-// zero makes a range of a device read as zero, also after a loss of power. Whole chunks
-// are given back to the pool where it takes them; what still holds something is
-// written over.
+// zeroRange makes a range of a device read as zero, durably. Whole chunks are discarded where the
+// pool supports it; what still holds data is overwritten.
 func zeroRange(ctx context.Context, path string, extent executor.Extent, chunk int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -70,7 +69,7 @@ func zeroRange(ctx context.Context, path string, extent executor.Extent, chunk i
 	return f.Sync()
 }
 
-// discardRange discards a range of a device, where that can be done.
+// discardRange discards a range of a device, where that is supported.
 func discardRange(f *os.File, from, to int64) {
 	if from >= to {
 		return
